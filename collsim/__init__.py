@@ -1,0 +1,61 @@
+"""collsim predicts how long collective communication takes on GPU clusters, and says why.
+
+Everything public is imported on first use, so that ``import collsim`` costs nothing.
+
+Examples
+--------
+>>> import collsim
+>>> result = collsim.simulate("mi300x_ubb8", "all_reduce", "1G", algo="all_pairs", profile="ideal")
+>>> f"{result.busbw_Bps / 1e9:.0f} GB/s"
+'448 GB/s'
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from collsim._version import __version__
+
+if TYPE_CHECKING:
+    from collsim.errors import CollsimError, InputError, ModelError
+    from collsim.result import Result
+    from collsim.schedule import Schedule
+    from collsim.simulation import simulate
+    from collsim.topology import Topology, load_topology
+
+__all__ = [
+    "CollsimError",
+    "InputError",
+    "ModelError",
+    "Result",
+    "Schedule",
+    "Topology",
+    "__version__",
+    "load_topology",
+    "simulate",
+]
+
+HOME = {
+    "CollsimError": "errors",
+    "InputError": "errors",
+    "ModelError": "errors",
+    "Result": "result",
+    "Schedule": "schedule",
+    "Topology": "topology",
+    "load_topology": "topology",
+    "simulate": "simulation",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first asked for."""
+    if name not in HOME:
+        raise AttributeError(f"module 'collsim' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"collsim.{HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

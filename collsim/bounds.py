@@ -1,0 +1,165 @@
+"""Lower bounds: how fast a collective could be on this fabric, whatever the algorithm.
+
+For every cut of the ranks into two sides, the operation forces a number of bytes across in each direction, and the
+links that the fabric's routes use can carry only so much. A cut that isolates one rank is its egress or ingress bound.
+All-reduce has one more: a value reaches everybody only after 2(n-1) messages (Patarasuk and Yuan, J. Parallel Distrib.
+Comput. 69 (2009) 117; the gossip problem with one-way messages), which bounds the sum over all ranks. Before the first
+byte flows at least one route's latency passes. The bounds are for networks that only forward.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collsim.fabric import Fabric, Float, Int
+from collsim.operations import Operation
+from collsim.routing import Routes
+
+__all__ = ["Bound", "Cuts", "find_cuts", "lower_bound"]
+
+ALL_CUTS_UP_TO = 10
+"""With at most this many ranks every cut is tried; above it, single ranks and runs of consecutive ranks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A lower bound on the time: *name* says which."""
+
+    time_s: float
+    name: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cuts:
+    """Cuts of the ranks of one fabric.
+
+    Attributes
+    ----------
+    inside : bool[n_cuts, n_ranks]
+    capacity_Bps : float64[n_cuts]
+        From inside to outside.
+    egress_Bps : float64[n_ranks]
+        Out of each rank.
+    rank_names : tuple of str
+    latency_s : float
+        Of the fastest route: no byte flows before.
+    """
+
+    inside: NDArray[np.bool_]
+    capacity_Bps: Float
+    egress_Bps: Float
+    rank_names: tuple[str, ...]
+    latency_s: float
+
+
+def find_cuts(fabric: Fabric, routes: Routes) -> Cuts:
+    """Return the cuts that `lower_bound` looks at, with their capacities at line rate."""
+    n = fabric.n_ranks
+    inside = _subsets(n)
+    used = np.zeros(fabric.n_links, dtype=np.bool_)
+    used[routes.link] = True
+    off_diagonal = ~np.eye(n, dtype=np.bool_).ravel()
+    capacity = _capacities(fabric, used, inside)
+    single = np.eye(n, dtype=np.bool_)
+    return Cuts(
+        inside=inside,
+        capacity_Bps=capacity,
+        egress_Bps=_capacities(fabric, used, single),
+        rank_names=tuple(fabric.rank_name(rank) for rank in range(n)),
+        latency_s=float(routes.latency_s[off_diagonal].min()),
+    )
+
+
+def lower_bound(op: Operation, size_bytes: int, cuts: Cuts, root: int = 0, matrix_bytes: Int | None = None) -> Bound:
+    """Return the largest of the lower bounds.
+
+    Parameters
+    ----------
+    op : Operation
+    size_bytes : int
+        The size column of nccl-tests.
+    cuts : Cuts
+    root : int
+    matrix_bytes : int64[n_ranks, n_ranks], optional
+        For all_to_all_v.
+    """
+    times = _demand(op, size_bytes, cuts.inside, root, matrix_bytes) / cuts.capacity_Bps
+    best = int(np.flatnonzero(times >= times.max() * (1 - 1e-12))[0])
+    time_s, name = float(times[best]), _name(cuts, best)
+    if op.name == "all_reduce":
+        n = cuts.inside.shape[1]
+        total_s = 2 * (n - 1) * size_bytes / float(cuts.egress_Bps.sum())
+        if total_s > time_s:
+            time_s, name = total_s, "egress of all ranks"
+    if cuts.latency_s > time_s:
+        name = "latency"
+    return Bound(cuts.latency_s + time_s, name)
+
+
+def _subsets(n: int) -> NDArray[np.bool_]:
+    """Return bool[n_cuts, n]: every proper subset of few ranks; of many, single ranks and runs and their complements."""
+    if n <= ALL_CUTS_UP_TO:
+        numbers = np.arange(1, 2**n - 1)
+        subsets = np.asarray((numbers[:, None] >> np.arange(n)) & 1, dtype=np.bool_)
+        smaller_side = np.minimum(subsets.sum(axis=1), n - subsets.sum(axis=1))
+        return subsets[np.argsort(smaller_side, kind="stable")]
+    ranks = np.arange(n)
+    rows = np.concatenate([ranks == ranks[:, None], ranks <= ranks[: n - 1, None]])
+    return np.concatenate([rows, ~rows])
+
+
+def _capacities(fabric: Fabric, used: NDArray[np.bool_], inside: NDArray[np.bool_]) -> Float:
+    """Return float64[n_cuts]: what the used links carry from inside to outside.
+
+    Nodes between the ranks may stand on either side; each is put where fewer bytes cross, which bounds the flow.
+    """
+    wiring = fabric.wiring
+    src, dst, rate = wiring.link_src[used], wiring.link_dst[used], fabric.raw_capacity_Bps[used]
+    matrix = np.zeros((len(wiring.node_names),) * 2)
+    matrix[src, dst] = rate
+    between = np.setdiff1d(np.unique(np.concatenate([src, dst])), fabric.rank_node)
+    ranks = fabric.rank_node
+    into = inside @ matrix[np.ix_(ranks, between)]
+    out = ~inside @ matrix[np.ix_(between, ranks)].T
+    near = (out < into).astype(float)
+    crossing = np.einsum("ci,ij,cj->c", inside, matrix[np.ix_(ranks, ranks)], ~inside, optimize=True)
+    crossing += (into * (1 - near)).sum(axis=1) + (out * near).sum(axis=1)
+    among = matrix[np.ix_(between, between)]
+    if among.any():
+        crossing += np.einsum("ci,ij,cj->c", near, among, 1 - near, optimize=True)
+    return np.asarray(crossing, dtype=np.float64)
+
+
+def _demand(op: Operation, size_bytes: int, inside: NDArray[np.bool_], root: int, matrix_bytes: Int | None) -> Float:
+    """Return float64[n_cuts]: the bytes that *op* forces from inside to outside."""
+    block = size_bytes / inside.shape[1]
+    sources, targets = inside.sum(axis=1), (~inside).sum(axis=1)
+    root_inside = inside[:, root].astype(float)
+    if op.name == "all_to_all_v":
+        assert matrix_bytes is not None
+        return np.asarray(np.einsum("ci,ij,cj->c", inside, matrix_bytes.astype(float), ~inside, optimize=True))
+    bytes_across = {
+        "all_reduce": np.full(len(inside), float(size_bytes)),
+        "all_gather": sources * block,
+        "reduce_scatter": targets * block,
+        "all_to_all": sources * targets * block,
+        "broadcast": size_bytes * root_inside,
+        "reduce": size_bytes * (1 - root_inside),
+        "scatter": targets * block * root_inside,
+        "gather": sources * block * (1 - root_inside),
+        "send_recv": size_bytes * (inside & ~np.roll(inside, -1, axis=1)).sum(axis=1).astype(float),
+    }
+    return np.asarray(bytes_across[op.name], dtype=np.float64)
+
+
+def _name(cuts: Cuts, cut: int) -> str:
+    """Say which cut it is."""
+    members, others = np.flatnonzero(cuts.inside[cut]), np.flatnonzero(~cuts.inside[cut])
+    if len(members) == 1:
+        return f"egress {cuts.rank_names[int(members[0])]}"
+    if len(others) == 1:
+        return f"ingress {cuts.rank_names[int(others[0])]}"
+    return f"cut {len(members)}|{len(others)}"

@@ -1,0 +1,43 @@
+"""Generators of schedules: one file per family of algorithms, one table of all of them."""
+
+from __future__ import annotations
+
+from collsim.collectives import all_pairs, all_to_all_v, chain, direct, nccl_p2p, pat, ring, send_recv, tree
+from collsim.collectives.all_to_all_v import matrix_size_bytes
+from collsim.collectives.request import Algorithm, Request
+from collsim.collectives.rings import rings_for
+from collsim.errors import UnknownNameError
+
+__all__ = ["ALGORITHMS", "Algorithm", "Request", "algorithm", "algorithms_for", "matrix_size_bytes", "rings_for"]
+
+ALGORITHMS: tuple[Algorithm, ...] = (
+    ring.ALGORITHM,
+    chain.ALGORITHM,
+    tree.ALGORITHM,
+    pat.ALGORITHM,
+    all_pairs.ALGORITHM,
+    all_pairs.ONE_SHOT,
+    direct.ALGORITHM,
+    nccl_p2p.ALGORITHM,
+    all_to_all_v.ALGORITHM,
+    send_recv.ALGORITHM,
+)
+
+
+def algorithms_for(op: str) -> tuple[Algorithm, ...]:
+    """Return the algorithms that carry out *op*, in the order of the table."""
+    return tuple(entry for entry in ALGORITHMS if op in entry.ops)
+
+
+def algorithm(op: str, name: str) -> Algorithm:
+    """Return the algorithm called *name* for *op*.
+
+    Raises
+    ------
+    UnknownNameError
+        With the nearest of those that carry out *op*.
+    """
+    found = {entry.name: entry for entry in algorithms_for(op)}
+    if name not in found:
+        raise UnknownNameError(f"algorithm for {op}", name, found)
+    return found[name]

@@ -1,0 +1,108 @@
+"""Chunks that flow one after another along the edges of a chain or a tree, on many channels at once.
+
+A *stage* is a thread group of a rank that handles chunks in program order: it receives a chunk from every hop that
+ends in it, then sends it along every hop that starts from it. Three kinds of dependency follow:
+
+* data: a chunk leaves a stage after it has arrived there on every incoming hop;
+* program order: a stage sends a chunk after it has sent the chunk before, along all its hops;
+* credit: a hop carries a chunk once its receiver has passed on the chunk *slots* earlier.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from collsim.schedule import Int, Transfers
+
+__all__ = ["Hop", "pipelined"]
+
+
+class Hop(NamedTuple):
+    """One edge of a pipeline: *src* passes every chunk to *dst*, from stage *sender* to stage *receiver*."""
+
+    src: int
+    dst: int
+    sender: int
+    receiver: int
+    reduces: bool = False
+
+
+def pipelined(hops: Sequence[tuple[Hop, ...]], n_chunks: Sequence[int], slots: int) -> Transfers:
+    """Return the transfers of all channels: channel c sends *n_chunks[c]* chunks along *hops[c]*.
+
+    Chunk ids count up over the channels, in order. The hops of a channel must be listed such that each comes after
+    those from which its data arrive. The step of a transfer is the number of its chunk within the channel.
+    """
+    made: dict[tuple[tuple[Hop, ...], int], Transfers] = {}
+    channels = []
+    for shape, count in zip(hops, n_chunks, strict=True):
+        if (shape, count) not in made:
+            made[shape, count] = _one_channel(shape, count, max(slots, 1))
+        channels.append(made[shape, count])
+    return _side_by_side(channels, n_chunks)
+
+
+def _one_channel(hops: tuple[Hop, ...], n_chunks: int, slots: int) -> Transfers:
+    """Return the transfers of one channel; the one of chunk k along hop i has id ``k * len(hops) + i``."""
+    n_hops, rows = len(hops), n_chunks * len(hops)
+    waiter, waits_for, lag = np.array(_waits(hops, slots), dtype=np.int64).reshape(-1, 3).T
+    chunk, entry = np.nonzero(np.arange(n_chunks)[:, None] >= lag)
+    counts = np.bincount(chunk * n_hops + waiter[entry], minlength=rows)
+    step = np.repeat(np.arange(n_chunks), n_hops)
+    columns = np.tile(np.array(hops, dtype=np.int64).T, n_chunks)
+    return Transfers(
+        src=columns[0],
+        dst=columns[1],
+        channel=np.zeros(rows, dtype=np.int64),
+        step=step,
+        reduces=columns[4].astype(np.bool_),
+        reads_input=np.zeros(rows, dtype=np.bool_),
+        lanes=np.ones(rows, dtype=np.int64),
+        copies=np.ones(rows, dtype=np.int64),
+        chunk_ptr=np.arange(rows + 1),
+        chunk=step,
+        dep_ptr=np.concatenate(([0], np.cumsum(counts))),
+        dep=(chunk - lag[entry]) * n_hops + waits_for[entry],
+    )
+
+
+def _waits(hops: tuple[Hop, ...], slots: int) -> list[tuple[int, int, int]]:
+    """Return (hop, hop it waits for, how many chunks earlier), sorted by the first."""
+    into, out_of = defaultdict(list), defaultdict(list)
+    for i, hop in enumerate(hops):
+        into[hop.receiver].append(i)
+        out_of[hop.sender].append(i)
+    waits = []
+    for i, hop in enumerate(hops):
+        waits += [(i, j, 0) for j in into[hop.sender]]
+        waits += [(i, j, 1) for j in out_of[hop.sender]]
+        waits += [(i, j, slots) for j in out_of[hop.receiver]]
+    return waits
+
+
+def _side_by_side(channels: Sequence[Transfers], n_chunks: Sequence[int]) -> Transfers:
+    """Put channels next to each other, renumbering rows and chunks."""
+    lengths = np.array([len(part) for part in channels])
+    first_row = np.cumsum(lengths) - lengths
+    first_chunk = np.cumsum(n_chunks) - np.asarray(n_chunks)
+    together = {
+        name: np.concatenate([getattr(part, name) for part in channels])
+        for name in ("src", "dst", "step", "reduces", "reads_input", "lanes", "copies")
+    }
+    return Transfers(
+        **together,
+        channel=np.repeat(np.arange(len(channels)), lengths),
+        chunk_ptr=np.arange(lengths.sum() + 1),
+        chunk=_shifted([part.chunk for part in channels], first_chunk),
+        dep_ptr=np.concatenate(([0], np.cumsum(np.concatenate([np.diff(part.dep_ptr) for part in channels])))),
+        dep=_shifted([part.dep for part in channels], first_row),
+    )
+
+
+def _shifted(parts: Sequence[Int], offsets: Int) -> Int:
+    """Concatenate *parts*, adding to each its offset."""
+    return np.asarray(np.concatenate(parts) + np.repeat(offsets, [len(part) for part in parts]), dtype=np.int64)

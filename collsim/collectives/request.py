@@ -1,0 +1,122 @@
+"""What a generator of schedules is asked for, and how it introduces itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from collsim.operations import Operation
+from collsim.schedule import Int, Phase, Schedule, split_bytes
+from collsim.schedule.forms import Chunks
+
+__all__ = ["Algorithm", "Request"]
+
+KIB = 1024
+MIB = 1024 * KIB
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One collective to be scheduled.
+
+    Attributes
+    ----------
+    op : Operation
+    n_ranks : int
+        At least 2.
+    size_bytes : int
+        The size column of nccl-tests; a multiple of n_ranks where the operation is blocked.
+    element_bytes : int
+        No chunk boundary cuts an element.
+    root : int
+    channels : int or None
+        How many channels share the work; None leaves it to *default_channels* and the algorithm.
+    default_channels : int
+        What suits the fabric.
+    chunk_bytes : int or None
+        Largest chunk of a channel; None leaves it to the algorithm.
+    slots : int
+        How many chunks a sender may run ahead of its receiver (NCCL_STEPS).
+    rings : int64[n_rings, n_ranks]
+        Orders of the ranks that load the fabric evenly; channel c takes ring ``c mod n_rings``.
+    matrix_bytes : int64[n_ranks, n_ranks] or None
+        Bytes from row to column, for all_to_all_v.
+    """
+
+    op: Operation
+    n_ranks: int
+    size_bytes: int
+    element_bytes: int = 1
+    root: int = 0
+    channels: int | None = None
+    default_channels: int = 1
+    chunk_bytes: int | None = None
+    slots: int = 8
+    rings: Int = field(default_factory=lambda: np.zeros((0, 0), dtype=np.int64))
+    matrix_bytes: Int | None = None
+
+    @property
+    def n_channels(self) -> int:
+        """Channels to use: as asked, else what suits the fabric."""
+        return self.channels or self.default_channels
+
+    @property
+    def orders(self) -> Int:
+        """int64[n_orders, n_ranks]: the rings, or the ranks in order if there are none."""
+        return self.rings if len(self.rings) else np.arange(self.n_ranks, dtype=np.int64)[None, :]
+
+    @property
+    def block_bytes(self) -> int:
+        """Bytes of one rank's block, for blocked operations."""
+        return self.size_bytes // self.n_ranks
+
+    def shares(self, total_bytes: int) -> Int:
+        """Return how many of *total_bytes* each channel carries; channels that would carry nothing are left out."""
+        shares = split_bytes(total_bytes, self.n_channels, self.element_bytes)
+        used = shares[shares > 0]
+        return used if len(used) else shares[:1]
+
+    def pieces(self, total_bytes: int, default_chunk_bytes: int, chunks_per_piece: int = 1) -> Int:
+        """Cut *total_bytes* into pieces of *chunks_per_piece* chunks of up to chunk_bytes; the last takes the rest."""
+        grains = max((self.chunk_bytes or default_chunk_bytes) // self.element_bytes, 1)
+        chunk = grains * self.element_bytes * chunks_per_piece
+        full, rest = divmod(total_bytes, chunk)
+        return np.array([chunk] * full + [rest] * (rest > 0 or full == 0), dtype=np.int64)
+
+    def schedule(self, algo: str, chunks: Chunks, *phases: Phase, **parameters: int | str) -> Schedule:
+        """Wrap up the phases that an algorithm made for this request."""
+        return Schedule(
+            op=self.op.name,
+            algo=algo,
+            n_ranks=self.n_ranks,
+            size_bytes=self.size_bytes,
+            chunks=chunks,
+            phases=phases,
+            parameters={**({"root": self.root} if self.op.rooted else {}), **parameters},
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Algorithm:
+    """A generator of schedules for one or more operations.
+
+    Attributes
+    ----------
+    name : str
+        What ``--algo`` takes.
+    title : str
+        One line for people.
+    ops : tuple of str
+    source : str
+        Where the algorithm is published.
+    build : callable
+        Request -> Schedule.
+    """
+
+    name: str
+    title: str
+    ops: tuple[str, ...]
+    source: str
+    build: Callable[[Request], Schedule]

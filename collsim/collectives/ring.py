@@ -1,0 +1,60 @@
+"""Multi-ring all-reduce, all-gather and reduce-scatter.
+
+Each channel owns a contiguous share of the data and one cyclic order of the ranks. A chunk goes once around to
+collect every addend and once more to deliver the sum; all ranks send and receive in every step.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from collsim.collectives.request import MIB, Algorithm, Request
+from collsim.schedule import EVERY, ChunksBuilder, OrbitsBuilder, Schedule, split_bytes
+
+CHUNK_BYTES = 2 * MIB
+"""Chunk of a ring channel under the Simple protocol: 4 slots of 512 KiB (NCCL src/include/collectives.h)."""
+
+
+def build(request: Request) -> Schedule:
+    """Return the ring schedule; a step of a channel waits for the step before, at the rank and at its predecessor."""
+    n, name = request.n_ranks, request.op.name
+    ranks = np.arange(n)
+    source = ranks if name == "all_gather" else EVERY
+    target = ranks if name == "reduce_scatter" else EVERY
+    share_of = request.size_bytes if name == "all_reduce" else request.block_bytes
+    chunks, rows = ChunksBuilder(), OrbitsBuilder(request.orders)
+    shares = request.shares(share_of)
+    for channel, share in enumerate(shares):
+        before: int | None = None
+        step = 0
+        for sizes in _loops(request, int(share)):
+            family = chunks.add(sizes, source, target) // n
+            for offset, reduces in _program(name, n):
+                deps = [] if before is None else [(before, 0), (before, -1)]
+                before = rows.add(1, [(family, offset)], deps, channel=channel, step=step, reduces=reduces)
+                step += 1
+    return request.schedule("ring", chunks.build(), rows.build(), channels=len(shares), rings=len(request.orders))
+
+
+def _loops(request: Request, share_bytes: int) -> list[np.ndarray]:
+    """Return, per outer loop of a channel, the n chunk sizes of its family."""
+    n, grain = request.n_ranks, request.element_bytes
+    if request.op.name == "all_reduce":
+        return [split_bytes(int(piece), n, grain) for piece in request.pieces(share_bytes, CHUNK_BYTES, n)]
+    return [np.full(n, piece) for piece in request.pieces(share_bytes, CHUNK_BYTES)]
+
+
+def _program(name: str, n: int) -> list[tuple[int, bool]]:
+    """Return (offset of the chunk sent, whether the receiver adds) per step, as seen from the sender's position."""
+    collect = [(-j, True) for j in range(1, n)]
+    deliver = [(-j, False) for j in range(n - 1)]
+    return {"reduce_scatter": collect, "all_gather": deliver}.get(name, collect + deliver)
+
+
+ALGORITHM = Algorithm(
+    name="ring",
+    title="multi-ring, bandwidth-optimal, 2(n-1) steps",
+    ops=("all_reduce", "all_gather", "reduce_scatter"),
+    source="Patarasuk and Yuan, J. Parallel Distrib. Comput. 69 (2009) 117; NCCL src/device/all_reduce.h",
+    build=build,
+)

@@ -1,0 +1,117 @@
+"""Pipelined binary trees, two of them with complementary leaves: all-reduce, broadcast and reduce.
+
+An interior vertex of a binary tree sends every chunk twice and a leaf not at all. Two trees, each with half of the
+data, in which the interior vertices of one are the leaves of the other, load all ranks alike.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from collsim.collectives.pipeline import Hop, pipelined
+from collsim.collectives.request import KIB, Algorithm, Request
+from collsim.schedule import EVERY, ChunksBuilder, Int, Schedule
+
+__all__ = ["ALGORITHM", "binary_tree", "double_tree", "rooted_trees"]
+
+CHUNK_BYTES = 512 * KIB
+"""Chunk of a tree channel under the Simple protocol: one slot (NCCL src/enqueue.cc)."""
+
+NO_PARENT = -1
+
+
+def binary_tree(n: int) -> Int:
+    """Return int64[n], the parent of each vertex of the in-order binary tree; vertex 0 is the root (parent -1).
+
+    The lowest set bit of a vertex is its height, so that odd vertices are leaves (NCCL src/graph/trees.cc).
+
+    >>> binary_tree(8).tolist()
+    [-1, 2, 4, 2, 0, 6, 4, 6]
+    """
+    vertices = np.arange(n)
+    height = vertices & -vertices
+    without = vertices ^ height
+    above = without | 2 * height
+    parents = np.where(above < n, above, without)
+    parents[0] = NO_PARENT
+    return np.asarray(parents, dtype=np.int64)
+
+
+def double_tree(n: int) -> tuple[Int, Int]:
+    """Return the parents in the two trees of an all-reduce.
+
+    The second is the first mirrored (n even) or moved on by one (n odd). Leaves of one are interior in the other,
+    except that for odd n rank 0 is interior in both (NCCL src/graph/trees.cc).
+    """
+    ranks = np.arange(n)
+    return binary_tree(n), _renamed(binary_tree(n), n - 1 - ranks if n % 2 == 0 else (ranks + 1) % n)
+
+
+def rooted_trees(n: int, root: int) -> tuple[Int, Int]:
+    """Return the parents in the two trees below *root*, which has one child in each.
+
+    The other n - 1 ranks are interior in at most one of the two (Sanders, Speck and Träff, section 3).
+    """
+    labels = np.arange(n)
+    second = (n - labels) % n if n % 2 else np.where(labels, labels % max(n - 1, 1) + 1, 0)
+    ranks = (labels + root) % n
+    return _renamed(binary_tree(n), ranks), _renamed(binary_tree(n), ranks[second])
+
+
+def build(request: Request) -> Schedule:
+    """Return the tree schedule: the first half of the channels uses one tree, the second half the other."""
+    name, n = request.op.name, request.n_ranks
+    if request.channels is None:
+        request = replace(request, channels=max(request.default_channels, 2))
+    parents = double_tree(n) if name == "all_reduce" else rooted_trees(n, request.root)
+    shapes = [_hops(tree, name) for tree in parents]
+    shares = request.shares(request.size_bytes)
+    hops = [shapes[channel >= (len(shares) + 1) // 2] for channel in range(len(shares))]
+    pieces = [request.pieces(int(share), CHUNK_BYTES) for share in shares]
+    chunks = ChunksBuilder()
+    source = request.root if name == "broadcast" else EVERY
+    chunks.add(np.concatenate(pieces), source, request.root if name == "reduce" else EVERY)
+    transfers = pipelined(hops, [len(sizes) for sizes in pieces], request.slots)
+    trees = min(len(shares), 2)
+    return request.schedule("tree", chunks.build(), transfers, channels=len(shares), trees=trees, slots=request.slots)
+
+
+def _hops(parents: Int, name: str) -> tuple[Hop, ...]:
+    """Return the hops of one chunk: up to the root, down from it, or both.
+
+    Going up and going down are two thread groups of a rank; the root has one, which turns the chunk around.
+    """
+    by_depth = [int(v) for v in np.argsort(_depths(parents), kind="stable")]
+    root, below, n = by_depth[0], by_depth[1:], len(parents)
+    up = [Hop(v, int(parents[v]), v, int(parents[v]), reduces=True) for v in reversed(below)]
+    down_stage = {v: v if v == root else n + v for v in by_depth}
+    down = [Hop(int(parents[v]), v, down_stage[int(parents[v])], down_stage[v]) for v in below]
+    return tuple({"reduce": up, "broadcast": down}.get(name, up + down))
+
+
+def _depths(parents: Int) -> Int:
+    """Return int64[n], the distance of each vertex from the root."""
+    depths, above = np.zeros(len(parents), dtype=np.int64), parents
+    while np.any(above != NO_PARENT):
+        depths += above != NO_PARENT
+        above = np.where(above == NO_PARENT, NO_PARENT, parents[above])
+    return depths
+
+
+def _renamed(parents: Int, names: Int) -> Int:
+    """Return the parents of the same tree with vertex v called *names[v]*."""
+    renamed = np.full(len(parents), NO_PARENT, dtype=np.int64)
+    child = parents != NO_PARENT
+    renamed[names[child]] = names[parents[child]]
+    return renamed
+
+
+ALGORITHM = Algorithm(
+    name="tree",
+    title="two pipelined binary trees with complementary leaves",
+    ops=("all_reduce", "broadcast", "reduce"),
+    source="Sanders, Speck and Träff, Parallel Comput. 35 (2009) 581; NCCL src/graph/trees.cc",
+    build=build,
+)

@@ -1,0 +1,108 @@
+"""Fluid simulation of transfers that share links: the door to the two engines.
+
+``solve`` takes a :class:`Problem` (flat arrays, SI units, ids instead of names), checks it and returns a
+:class:`Solution`. ``reference.py`` says in plain Python what the answer is, and solves small problems; ``kernels.py``
+is the compiled engine for the others. This package knows only NumPy and, inside the call that needs it, Numba.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from collsim.engine.problem import (
+    EngineDeadlock,
+    EngineInputError,
+    Problem,
+    Solution,
+    check_conservation,
+    checked,
+)
+from collsim.engine.reference import Trace, WorkLimitReached, solve_reference
+
+__all__ = [
+    "EngineDeadlock",
+    "EngineInputError",
+    "Problem",
+    "Solution",
+    "check_conservation",
+    "checked",
+    "solve",
+    "solve_reference",
+]
+
+REFERENCE_TRANSFERS = 4_000
+REFERENCE_WORK = 500_000
+
+
+def solve(problem: Problem, *, engine: Literal["auto", "reference", "kernel"] = "auto") -> Solution:
+    """Simulate *problem* and return when each transfer was ready, started and finished.
+
+    Parameters
+    ----------
+    problem : Problem
+        Transfers, routes, links and dependencies; see the fields for shapes and units.
+    engine : {"auto", "reference", "kernel"}
+        "auto" solves small problems in plain Python, without importing Numba, and others with the compiled kernel.
+        The choice depends on the problem alone, so equal input gives equal bits.
+
+    Raises
+    ------
+    EngineInputError
+        If the arrays describe no problem; lists every fault.
+    EngineDeadlock
+        If transfers wait for each other for ever.
+
+    Examples
+    --------
+    Two transfers of 6 bytes share a link of 3 B/s; the second may use only 1 B/s of it:
+
+    >>> import numpy as np
+    >>> two = Problem(
+    ...     capacity_Bps=np.array([3.0]),
+    ...     route_ptr=np.array([0, 1]), route_link=np.array([0]), route_weight=np.array([1.0]),
+    ...     route=np.array([0, 0]), size_bytes=np.array([6.0, 6.0]), latency_s=np.zeros(2),
+    ...     cap_Bps=np.array([np.inf, 1.0]), dep_ptr=np.zeros(3, dtype=int), dep=np.array([], dtype=int),
+    ... )
+    >>> solve(two).finish_s.tolist()
+    [3.0, 6.0]
+    """
+    if engine not in ("auto", "reference", "kernel"):
+        raise ValueError(f"engine is {engine!r}, expected 'auto', 'reference' or 'kernel'")
+    p = checked(problem)
+    if engine == "reference":
+        return _from_trace(p, solve_reference(p))
+    if engine == "auto" and len(p.route) <= REFERENCE_TRANSFERS:
+        try:
+            return _from_trace(p, solve_reference(p, work_limit=REFERENCE_WORK))
+        except WorkLimitReached:
+            pass
+    return _from_kernel(p)
+
+
+def _from_trace(p: Problem, trace: Trace) -> Solution:
+    _refuse_deadlock(p, [i for i, time in enumerate(trace.finish_s) if time is None])
+    times = (np.array(column, dtype=np.float64) for column in (trace.ready_s, trace.start_s, trace.finish_s))
+    return Solution(*times, "reference", trace.solves, np.array(trace.moved_bytes, dtype=np.float64))
+
+
+def _from_kernel(p: Problem) -> Solution:
+    from collsim.engine import kernels
+
+    ready_s, start_s, finish_s, moved_bytes, solves = kernels.simulate(p)
+    _refuse_deadlock(p, np.flatnonzero(np.isnan(finish_s)).tolist())
+    return Solution(ready_s, start_s, finish_s, "kernel", solves, moved_bytes)
+
+
+def _refuse_deadlock(p: Problem, unfinished: list[int]) -> None:
+    """Raise if transfers are left over, and name a cycle: each waits for another one, so walking back meets one."""
+    if not unfinished:
+        return
+    left = set(unfinished)
+    seen: dict[int, int] = {}
+    i = unfinished[0]
+    while i not in seen:
+        seen[i] = len(seen)
+        i = next(j for j in p.dep[p.dep_ptr[i] : p.dep_ptr[i + 1]].tolist() if j in left)
+    raise EngineDeadlock(unfinished, list(seen)[seen[i] :])

@@ -1,0 +1,629 @@
+"""The compiled fluid engine: every numba function of the package, because numba's cache watches one file at a time.
+
+Same answers as ``reference.py``, found with less work:
+
+* Rates are shared out anew only where they can change. A flow depends on another only through links that are *tight* (the
+  bottleneck of some flow), so the region of an event is what can be reached through tight links from the flows that began
+  and from the links that flows left. Other links enter with the capacity that outsiders leave; if such a link becomes
+  tight, its outsiders join and the region is solved again.
+* A region is solved in rounds. Every link whose share is the least that any of its flows is offered is a bottleneck, all
+  of them at once; its flows freeze, and so do flows whose cap is the least offer. Comparing stored numbers with == is right.
+* The calendar holds one entry per tight link (the first end among the flows that it stops) instead of one per flow. Flows
+  stopped by their cap, running latencies and local copies have entries of their own.
+
+Flows live in recycled slots, so the memory in use follows the number of transfers in flight. Arrays come in, arrays go
+out; nothing is allocated or raised inside, and a deadlock shows as transfers that never finished. Imports NumPy and Numba.
+"""
+
+import numba
+import numpy as np
+
+# The cache freezes constants of other files too, so these are written down again (a test compares them)
+TIE = 1e-12
+TIE_NOW = 4 * 2.0**-52
+
+# Values of Slot.owner that are no link
+ALONE, WAITING, COPYING = -1, -2, -3
+
+i4, i8, f8 = np.int32, np.int64, np.float64
+
+TRANSFER = np.dtype(
+    [
+        ("size_bytes", f8),
+        ("latency_s", f8),
+        ("cap_Bps", f8),
+        ("ready_s", f8),
+        ("start_s", f8),
+        ("finish_s", f8),
+        ("moved_bytes", f8),
+        ("first", i4),  # its row of hops
+        ("hops", i4),
+        ("waits", i4),  # predecessors that are not complete
+        ("next", i4),  # its row of successors
+    ]
+)
+HOP = np.dtype([("weight", f8), ("link", i4), ("pad", i4)])
+SLOT = np.dtype(
+    [
+        ("rate", f8),
+        ("left", f8),  # bytes left at time since
+        ("since", f8),
+        ("finish", f8),
+        ("start", f8),
+        ("who", i4),  # the transfer
+        ("owner", i4),  # the link that stops it, or one of the values above
+        ("seen", i4),  # the last event whose region it was in
+        ("free", i4),  # position j of the stack of free slots
+        ("stash", i4),  # position j of the list of calendar items that were taken too early
+        ("pad", i4),
+    ]
+)
+LINK = np.dtype(
+    [
+        ("share", f8),
+        ("floor", f8),  # the least offer to a flow of it; later the first end
+        ("load", f8),  # weight of the flows that are not frozen
+        ("spare", f8),  # capacity not taken by frozen flows, in two words: the second holds what rounding drops
+        ("spare_low", f8),
+        ("used", f8),  # load of all flows while the link is not tight, in two words
+        ("used_low", f8),
+        ("capacity", f8),
+        ("begin", i8),  # its list of members
+        ("length", i4),
+        ("live", i4),  # flows that are not frozen
+        ("tight", i4),
+        ("was_tight", i4),  # when the event saw it
+        ("seen", i4),  # the last event whose region it was in
+        ("region", i4),  # position j of the list of links in the region
+        ("open", i4),  # position j of the list of links with flows that are not frozen
+        ("pad", i4),
+    ]
+)
+MEMBER = np.dtype([("slot", i4), ("hop", i4)])
+REGION = np.dtype([("top", f8), ("rate", f8), ("slot", i4), ("begin", i4), ("stop", i4), ("live", i4)])
+ENTRY = np.dtype([("time", f8), ("place", i4), ("heap", i4)])  # place counts from 1; 0 is absent. heap: position j
+COUNT = np.dtype([(name, i8) for name in ("calendar", "free", "fresh", "root", "event", "region", "links", "stash", "solves")])
+
+
+def _jit(function):
+    """Compile *function*, cached on disk where there is a place to write."""
+    try:
+        return numba.njit(error_model="numpy", nogil=True, cache=True)(function)
+    except RuntimeError:  # read-only install and no home directory: compile anew in each process
+        return numba.njit(error_model="numpy", nogil=True)(function)
+
+
+# Arrays of a run, always in this order:
+#   transfers   TRANSFER[n + 1]
+#   hops        HOP[nnz], links of the routes
+#   successors  int32[m]
+#   roots       int32, transfers without predecessors, by latency
+#   slots       SLOT[n], transfers in flight
+#   seats       int32[n, hops], position of a flow in the list of each of its links
+#   links       LINK[n_links]
+#   members     MEMBER[incidences], the flows of each link
+#   region      REGION[n + 1], the flows that this event concerns
+#   near        HOP[incidences], the hops of the region side by side
+#   calendar    ENTRY[n_links + n], an indexed binary heap of links and slots, links first
+#   count       COUNT[1]
+# They travel one by one, not in a named tuple: taking an array out of a tuple counts a reference, which is atomic and
+# slow, and a cache that names a class of this file cannot be read by another version of it.
+
+
+# Calendar ------------------------------------------------------------------------------------------------------------
+
+
+@_jit
+def _schedule(calendar, count, item, time):
+    """Set or move the time of *item*."""
+    at = i8(calendar[item].place)
+    if at == 0:
+        count[0].calendar += 1
+        at = count[0].calendar
+        calendar[item].time = np.inf
+    if time > calendar[item].time:
+        _sift_down(calendar, count, at, item, time)
+        return
+    while at > 1:
+        parent = at >> 1
+        other = calendar[parent - 1].heap
+        if calendar[other].time <= time:
+            break
+        calendar[at - 1].heap = other
+        calendar[other].place = at
+        at = parent
+    calendar[item].time = time
+    calendar[item].place = at
+    calendar[at - 1].heap = item
+
+
+@_jit
+def _sift_down(calendar, count, at, item, time):
+    """Put *item* at *at* or below."""
+    size = count[0].calendar
+    while 2 * at <= size:
+        child = 2 * at
+        other = calendar[child - 1].heap
+        if child < size and calendar[calendar[child].heap].time < calendar[other].time:
+            other = calendar[child].heap
+            child += 1
+        if calendar[other].time >= time:
+            break
+        calendar[at - 1].heap = other
+        calendar[other].place = at
+        at = child
+    calendar[item].time = time
+    calendar[item].place = at
+    calendar[at - 1].heap = item
+
+
+@_jit
+def _cancel(calendar, count, item):
+    """Take *item* out, if it is there."""
+    at = i8(calendar[item].place)
+    if at == 0:
+        return
+    calendar[item].place = 0
+    last = i8(calendar[count[0].calendar - 1].heap)
+    count[0].calendar -= 1
+    if last == item:
+        return
+    parent = i8(calendar[max(at >> 1, 1) - 1].heap)
+    if at > 1 and calendar[last].time < calendar[parent].time:  # the last entry takes the seat, and may have to rise
+        calendar[last].place = at
+        calendar[at - 1].heap = last
+        _schedule(calendar, count, last, calendar[last].time)
+    else:
+        _sift_down(calendar, count, at, last, calendar[last].time)
+
+
+# Events --------------------------------------------------------------------------------------------------------------
+
+
+@_jit
+def _take_slot(slots, count, transfer, owner):
+    """Give *transfer* a slot."""
+    if count[0].free:
+        count[0].free -= 1
+        slot = i8(slots[count[0].free].free)
+    else:
+        slot = count[0].fresh
+        count[0].fresh += 1
+    slots[slot].who = transfer
+    slots[slot].owner = owner
+    return slot
+
+
+@_jit
+def _complete(transfers, successors, slots, calendar, count, slot, now):
+    """End the transfer in *slot*, free the slot, and start the latency of those that waited for it alone."""
+    who = slots[slot].who
+    slots[count[0].free].free = slot
+    count[0].free += 1
+    transfers[who].finish_s = now
+    for j in range(transfers[who].next, transfers[who + 1].next):
+        successor = successors[j]
+        transfers[successor].waits -= 1
+        if transfers[successor].waits == 0:
+            transfers[successor].ready_s = now
+            waiting = len(calendar) - len(slots) + _take_slot(slots, count, successor, WAITING)
+            _schedule(calendar, count, waiting, now + transfers[successor].latency_s)
+
+
+@_jit
+def _fire(transfers, hops, successors, slots, seats, links, members, region, calendar, count, slot, now):
+    """Begin the transfer in *slot*, or end it if it is a local copy that has begun before."""
+    who = slots[slot].who
+    size, cap = transfers[who].size_bytes, transfers[who].cap_Bps
+    if slots[slot].owner != COPYING:
+        transfers[who].start_s = now
+        if size > 0.0 and transfers[who].hops > 0:
+            _enter(transfers, hops, slots, seats, links, members, region, count, slot, now)
+            return
+        if size > 0.0 and cap < np.inf:
+            slots[slot].owner = COPYING
+            _schedule(calendar, count, len(links) + slot, now + size / cap)
+            return
+    transfers[who].moved_bytes = size
+    _complete(transfers, successors, slots, calendar, count, slot, now)
+
+
+@_jit
+def _enter(transfers, hops, slots, seats, links, members, region, count, slot, now):
+    """Put a new flow on the lists of its links and into the region."""
+    who = slots[slot].who
+    slots[slot].rate = 0.0
+    slots[slot].left = transfers[who].size_bytes
+    slots[slot].since = slots[slot].start = now
+    slots[slot].owner = ALONE
+    slots[slot].seen = count[0].event
+    region[count[0].region].slot = slot
+    count[0].region += 1
+    first = transfers[who].first
+    for hop in range(transfers[who].hops):
+        link = hops[first + hop].link
+        at = links[link].length
+        links[link].length = at + 1
+        members[links[link].begin + at].slot = slot
+        members[links[link].begin + at].hop = hop
+        seats[slot, hop] = at
+
+
+@_jit
+def _leave(transfers, hops, slots, seats, links, members, count, slot, now):
+    """Take a flow that ends off its links; the tight ones become part of the region."""
+    who, rate = slots[slot].who, slots[slot].rate
+    transfers[who].moved_bytes = transfers[who].size_bytes - (slots[slot].left - rate * (now - slots[slot].since))
+    first = transfers[who].first
+    for hop in range(transfers[who].hops):
+        link = i8(hops[first + hop].link)
+        seat = seats[slot, hop]
+        links[link].length -= 1
+        at, last = links[link].begin + seat, links[link].begin + links[link].length
+        members[at].slot = members[last].slot
+        members[at].hop = members[last].hop
+        seats[members[at].slot, members[at].hop] = seat
+        if links[link].tight:
+            _see_link(links, count, link)
+        elif links[link].length == 0:
+            links[link].used = links[link].used_low = 0.0
+        else:
+            _use(links, link, -hops[first + hop].weight * rate)
+
+
+@_jit
+def _use(links, link, value):
+    """Add *value* to the load of *link*."""
+    old = links[link].used
+    new = old + value
+    shift = new - old
+    links[link].used_low += (old - (new - shift)) + (value - shift)
+    links[link].used = new
+
+
+@_jit
+def _spend(links, link, value):
+    """Take *value* from what *link* has to give."""
+    old = links[link].spare
+    new = old - value
+    shift = new - old
+    links[link].spare_low += (old - (new - shift)) - (value + shift)
+    links[link].spare = new
+
+
+@_jit
+def _see_link(links, count, link):
+    """Put *link* into the region, once."""
+    if links[link].seen != count[0].event:
+        links[link].seen = count[0].event
+        links[link].was_tight = links[link].tight
+        links[count[0].links].region = link
+        count[0].links += 1
+
+
+@_jit
+def _is_due(slots, slot, until):
+    """Tell whether a flow ends by *until*, give or take a trifle of its own duration."""
+    finish = slots[slot].finish
+    return finish - TIE * (finish - slots[slot].start) <= until
+
+
+@_jit
+def _pop(transfers, hops, successors, slots, seats, links, members, region, calendar, count, now, until):
+    """Take the first item off the calendar and do what is due; put it aside if nothing was."""
+    item = i8(calendar[0].heap)
+    time = calendar[item].time
+    _cancel(calendar, count, item)
+    slot = item - len(links)
+    due = False
+    if slot < 0:
+        begin = links[item].begin
+        for at in range(begin + links[item].length - 1, begin - 1, -1):  # backwards: who leaves, swaps the last in
+            slot = i8(members[at].slot)
+            if slots[slot].owner == item and _is_due(slots, slot, until):
+                due = True
+                _leave(transfers, hops, slots, seats, links, members, count, slot, now)
+                _complete(transfers, successors, slots, calendar, count, slot, now)
+    elif slots[slot].owner == ALONE:
+        due = _is_due(slots, slot, until)
+        if due:
+            _leave(transfers, hops, slots, seats, links, members, count, slot, now)
+            _complete(transfers, successors, slots, calendar, count, slot, now)
+    elif time <= until:
+        due = True
+        _fire(transfers, hops, successors, slots, seats, links, members, region, calendar, count, slot, now)
+    if not due:
+        slots[count[0].stash].stash = item
+        count[0].stash += 1
+
+
+@_jit
+def _advance(transfers, hops, successors, roots, slots, seats, links, members, region, calendar, count, now):
+    """Do everything that is due at *now*, what becomes due by doing so included."""
+    count[0].event += 1
+    count[0].region = count[0].links = count[0].stash = 0
+    until = now + TIE_NOW * now
+    while True:
+        if count[0].calendar and calendar[calendar[0].heap].time <= until + TIE * now:
+            _pop(transfers, hops, successors, slots, seats, links, members, region, calendar, count, now, until)
+        elif count[0].root < len(roots) and transfers[roots[count[0].root]].latency_s <= until:
+            slot = _take_slot(slots, count, roots[count[0].root], WAITING)
+            count[0].root += 1
+            _fire(transfers, hops, successors, slots, seats, links, members, region, calendar, count, slot, now)
+        else:
+            break
+    for j in range(count[0].stash):
+        item = i8(slots[j].stash)
+        _schedule(calendar, count, item, calendar[item].time)
+
+
+# Fair shares ---------------------------------------------------------------------------------------------------------
+
+
+@_jit
+def _grow(transfers, hops, slots, links, members, region, count, from_slot, from_link):
+    """Close the region: all flows of links that were tight, all links of its flows."""
+    while from_slot < count[0].region or from_link < count[0].links:
+        if from_link < count[0].links:
+            link = i8(links[from_link].region)
+            from_link += 1
+            if links[link].was_tight:
+                _see_members(slots, links, members, region, count, link)
+        else:
+            who = slots[region[from_slot].slot].who
+            from_slot += 1
+            for h in range(transfers[who].first, transfers[who].first + transfers[who].hops):
+                _see_link(links, count, i8(hops[h].link))
+
+
+@_jit
+def _see_members(slots, links, members, region, count, link):
+    """Put all flows of *link* into the region."""
+    event, begin, n = count[0].event, links[link].begin, count[0].region
+    for at in range(begin, begin + links[link].length):
+        slot = members[at].slot
+        if slots[slot].seen != event:
+            slots[slot].seen = event
+            region[n].slot = slot
+            n += 1
+    count[0].region = n
+
+
+@_jit
+def _gather(transfers, hops, slots, links, region, near, count, new_from):
+    """Copy the hops of the region side by side, and find what its links have to give.
+
+    Flows from *new_from* on have just joined: their old rates are taken off the loads of links that were not tight.
+    """
+    for j in range(count[0].links):
+        link = links[j].region
+        links[link].live = links[link].tight = 0
+        links[link].load = links[link].share = 0.0
+    end = 0
+    for k in range(count[0].region):
+        slot = region[k].slot
+        who, rate = slots[slot].who, slots[slot].rate
+        region[k].top = transfers[who].cap_Bps
+        region[k].live = k
+        region[k].begin = end
+        for h in range(transfers[who].first, transfers[who].first + transfers[who].hops):
+            link, weight = i8(hops[h].link), hops[h].weight
+            near[end].link = link
+            near[end].weight = weight
+            end += 1
+            links[link].live += 1
+            links[link].load += weight
+            if k >= new_from and rate > 0.0 and not links[link].was_tight:
+                _use(links, link, -weight * rate)
+    region[count[0].region].begin = end
+    for j in range(count[0].links):
+        link = i8(links[j].region)
+        if links[link].live == links[link].length:
+            links[link].used = links[link].used_low = 0.0
+        links[link].spare = links[link].capacity
+        links[link].spare_low = -links[link].used_low
+        _spend(links, link, links[link].used)
+
+
+@_jit
+def _share(links, region, near, count):
+    """Find the max-min fair rates of the region, in rounds."""
+    n_live, n_open = count[0].region, count[0].links
+    for j in range(n_open):
+        links[j].open = links[j].region
+    while n_live:
+        still_open = 0
+        for j in range(n_open):
+            link = links[j].open
+            if links[link].live:
+                share = (links[link].spare + links[link].spare_low) / links[link].load
+                links[link].share = max(share, links[link].share)  # shares only grow, whatever rounding says
+                links[link].floor = np.inf
+                links[link].load = 0.0
+                links[still_open].open = link
+                still_open += 1
+        n_open = still_open
+        _offer(links, region, near, n_live)
+        n_live = _freeze(links, region, near, n_live)
+
+
+@_jit
+def _offer(links, region, near, n_live):
+    """Find the least offer to each flow, and the least offer among the flows of each link."""
+    for j in range(n_live):
+        k = region[j].live
+        begin, end, least = region[k].begin, region[k + 1].begin, region[k].top
+        for h in range(begin, end):
+            least = min(least, links[near[h].link].share)
+        region[k].rate = least
+        for h in range(begin, end):
+            link = near[h].link
+            links[link].floor = min(links[link].floor, least)
+
+
+@_jit
+def _freeze(links, region, near, n_live):
+    """Freeze flows at their cap or at a bottleneck, and return how many go on."""
+    going_on = 0
+    for j in range(n_live):
+        k = region[j].live
+        begin, end, rate = region[k].begin, region[k + 1].begin, region[k].rate
+        stop = ALONE
+        for h in range(begin, end):
+            link = near[h].link
+            if links[link].share == rate and links[link].floor == rate:
+                links[link].tight = 1
+                stop = link
+        if stop != ALONE or rate == region[k].top:
+            region[k].stop = stop
+            for h in range(begin, end):
+                link = i8(near[h].link)
+                links[link].live -= 1
+                _spend(links, link, near[h].weight * rate)
+        else:
+            region[going_on].live = k
+            going_on += 1
+            for h in range(begin, end):
+                links[near[h].link].load += near[h].weight
+    return going_on
+
+
+@_jit
+def _commit(slots, links, region, near, calendar, count, now):
+    """Give the flows of the region their new rates, and the calendar their new ends."""
+    n_links = len(links)
+    for j in range(count[0].links):
+        links[links[j].region].floor = np.inf
+    for k in range(count[0].region):
+        slot, rate, stop = i8(region[k].slot), region[k].rate, region[k].stop
+        if rate != slots[slot].rate:  # an unchanged rate leaves the flow alone, to the bit: equal ends stay equal
+            left = max(slots[slot].left - slots[slot].rate * (now - slots[slot].since), 0.0)
+            slots[slot].left = left
+            slots[slot].since = now
+            slots[slot].rate = rate
+            slots[slot].finish = now + left / rate
+        for h in range(region[k].begin, region[k + 1].begin):
+            link = i8(near[h].link)
+            if not links[link].tight:
+                _use(links, link, near[h].weight * rate)
+        if stop == ALONE:
+            _schedule(calendar, count, n_links + slot, slots[slot].finish)
+        else:
+            if slots[slot].owner == ALONE:
+                _cancel(calendar, count, n_links + slot)
+            links[stop].floor = min(links[stop].floor, slots[slot].finish)
+        slots[slot].owner = stop
+    for j in range(count[0].links):
+        link = i8(links[j].region)
+        if links[link].floor < np.inf:
+            _schedule(calendar, count, link, links[link].floor)
+        else:
+            _cancel(calendar, count, link)
+
+
+@_jit
+def _resolve(transfers, hops, slots, links, members, region, near, calendar, count, now):
+    """Share out the links of the region anew."""
+    count[0].solves += 1
+    from_slot, from_link = i8(0), i8(0)
+    while True:
+        _grow(transfers, hops, slots, links, members, region, count, from_slot, from_link)
+        _gather(transfers, hops, slots, links, region, near, count, from_slot)
+        _share(links, region, near, count)
+        from_slot, from_link = count[0].region, count[0].links
+        for j in range(from_link):  # outsiders of links that have become tight join
+            link = i8(links[j].region)
+            if links[link].tight and not links[link].was_tight:
+                _see_members(slots, links, members, region, count, link)
+        if count[0].region == from_slot:
+            break
+    _commit(slots, links, region, near, calendar, count, now)
+
+
+@_jit
+def _run(transfers, hops, successors, roots, slots, seats, links, members, region, near, calendar, count):
+    """Go from event to event until nothing is left to happen."""
+    while True:
+        now = np.inf
+        if count[0].calendar:
+            now = calendar[calendar[0].heap].time
+        if count[0].root < len(roots):
+            now = min(now, transfers[roots[count[0].root]].latency_s)
+        if now == np.inf:
+            return
+        _advance(transfers, hops, successors, roots, slots, seats, links, members, region, calendar, count, now)
+        if count[0].region or count[0].links:
+            _resolve(transfers, hops, slots, links, members, region, near, calendar, count, now)
+
+
+@_jit
+def _fill_successors(dep_ptr, dep, transfers, successors):
+    """Turn predecessor rows round: fill ``transfers.next`` (zeros) and *successors*."""
+    n = len(dep_ptr) - 1
+    for j in range(len(dep)):
+        transfers[dep[j]].next += 1
+    total = 0
+    for i in range(n + 1):
+        total += transfers[i].next
+        transfers[i].next = total
+    for i in range(n - 1, -1, -1):  # backwards, so that each row ends up in order
+        for j in range(dep_ptr[i], dep_ptr[i + 1]):
+            transfers[dep[j]].next -= 1
+            successors[transfers[dep[j]].next] = i
+
+
+def simulate(p):
+    """Simulate the checked problem *p*.
+
+    Returns
+    -------
+    ready_s, start_s, finish_s, moved_bytes : float64[n]
+        NaN for transfers that never happened.
+    solves : int
+        How often rates were shared out.
+    """
+    arrays = _prepare(p)
+    transfers, successors, count = arrays[0], arrays[2], arrays[-1]
+    _fill_successors(p.dep_ptr, p.dep, transfers, successors)
+    _run(*arrays)
+    columns = (np.ascontiguousarray(transfers[name][:-1]) for name in ("ready_s", "start_s", "finish_s", "moved_bytes"))
+    return *columns, int(count["solves"][0])
+
+
+def _prepare(p):
+    """Lay out the state of a run; pages that stay untouched cost nothing."""
+    n, n_links = len(p.route), len(p.capacity_Bps)
+    route_hops = np.diff(p.route_ptr)
+    widest = max(int(route_hops.max(initial=0)), 1)
+    users = np.repeat(np.bincount(p.route, minlength=len(route_hops)), route_hops)
+    on_link = np.bincount(p.route_link, weights=users, minlength=n_links).astype(i8)
+    incidences = int(on_link.sum())
+    if max(n + n_links, incidences, len(p.route_link), len(p.dep)) >= 2**31 - 1:
+        raise OverflowError(f"{n} transfers with {incidences} hops are more than one run can hold (2^31)")
+    waits = np.diff(p.dep_ptr)
+    roots = np.flatnonzero(waits == 0)
+    transfers = np.zeros(n + 1, dtype=TRANSFER)
+    own = transfers[:-1]
+    own["size_bytes"], own["latency_s"], own["cap_Bps"] = p.size_bytes, p.latency_s, p.cap_Bps
+    own["ready_s"] = np.where(waits == 0, 0.0, np.nan)
+    own["start_s"] = own["finish_s"] = own["moved_bytes"] = np.nan
+    own["first"], own["hops"], own["waits"] = p.route_ptr[p.route], route_hops[p.route], waits
+    hops = np.empty(len(p.route_link), dtype=HOP)
+    hops["link"], hops["weight"] = p.route_link, p.route_weight
+    links = np.zeros(n_links, dtype=LINK)
+    links["capacity"], links["begin"] = p.capacity_Bps, np.cumsum(on_link) - on_link
+    arrays = (
+        transfers,
+        hops,
+        np.empty(len(p.dep), dtype=i4),
+        roots[np.argsort(p.latency_s[roots], kind="stable")].astype(i4),
+        np.zeros(n, dtype=SLOT),
+        np.empty((n, widest), dtype=i4),
+        links,
+        np.empty(incidences, dtype=MEMBER),
+        np.empty(n + 1, dtype=REGION),
+        np.empty(incidences, dtype=HOP),
+        np.zeros(n_links + n, dtype=ENTRY),
+        np.zeros(1, dtype=COUNT),
+    )
+    return tuple(a.view(np.recarray) if a.dtype.names else a for a in arrays)  # fields as attributes, compiled or not

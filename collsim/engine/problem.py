@@ -1,0 +1,252 @@
+"""What the engines take and return, and the checks before and after a run.
+
+Imports only NumPy. ``checked`` makes the arrays uniform, so that the compiled engine meets one set of types;
+``check_conservation`` states the laws that every solution has to obey, whichever engine found it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+_SLACK = 1e-9  # relative; the accuracy that the engines promise
+_CLOCK = 16 * 2.0**-52  # relative to the clock: what one difference of two times can lose to rounding
+_SHOWN = 5  # faults of one kind in one array that are spelled out
+
+
+class EngineInputError(ValueError):
+    """Arrays that describe no problem; *faults* names every array, index and value that is wrong."""
+
+    def __init__(self, faults: list[str]) -> None:
+        self.faults = tuple(faults)
+        super().__init__("\n".join(faults))
+
+
+class EngineDeadlock(RuntimeError):  # noqa: N818  # what it is, not which layer noticed
+    """Transfers that wait for each other for ever: all *transfers* left over, and one *cycle* among them."""
+
+    def __init__(self, transfers: list[int], cycle: list[int]) -> None:
+        self.transfers, self.cycle = transfers, cycle
+        shown = " waits for ".join(str(i) for i in [*cycle[:_SHOWN], *(["..."] if len(cycle) > _SHOWN else cycle[:1])])
+        super().__init__(f"{len(transfers)} transfers never start: {shown}")
+
+
+class Problem(NamedTuple):
+    """Transfers over weighted links; ragged arrays are CSR (row *i* is ``x[ptr[i]:ptr[i + 1]]``)."""
+
+    capacity_Bps: Floats
+    """float64[n_links], > 0 for every link that a route uses."""
+    route_ptr: Ints
+    """int64[n_routes + 1]; transfers share routes."""
+    route_link: Ints
+    """int64[nnz], the links of each route; an empty route is a local copy."""
+    route_weight: Floats
+    """float64[nnz], > 0: what a transfer takes of that link per byte per second. A fraction where packets are sprayed,
+    a multiplicity where one transfer stands for many."""
+    route: Ints
+    """int64[n], the route of each transfer."""
+    size_bytes: Floats
+    """float64[n], >= 0."""
+    latency_s: Floats
+    """float64[n], >= 0: waited after the last predecessor and before bytes flow."""
+    cap_Bps: Floats
+    """float64[n], > 0: the most a transfer can do alone; infinity for no limit."""
+    dep_ptr: Ints
+    """int64[n + 1]."""
+    dep: Ints
+    """int64[m], the predecessors of each transfer."""
+
+
+class Solution(NamedTuple):
+    """When each transfer happened."""
+
+    ready_s: Floats
+    """float64[n], the last predecessor is complete (0 without predecessors)."""
+    start_s: Floats
+    """float64[n], bytes begin to flow: ready + latency."""
+    finish_s: Floats
+    """float64[n]."""
+    path: str
+    """Which engine ran: "reference" or "kernel"."""
+    solves: int
+    """How often rates were shared out anew."""
+    moved_bytes: Floats
+    """float64[n], the integral of the rate over time; equals the size up to rounding."""
+
+
+def checked(problem: Problem) -> Problem:
+    """Return *problem* as contiguous float64 and int64 arrays, links merged where a route names one twice.
+
+    Raises :class:`EngineInputError` with every fault found.
+    """
+    faults: list[str] = []
+    p = Problem(*(_coerced(name, array, faults) for name, array in zip(Problem._fields, problem, strict=True)))
+    if faults:
+        raise EngineInputError(faults)
+    n, n_links = len(p.route), len(p.capacity_Bps)
+    _csr_faults("route_ptr", p.route_ptr, "route_link", p.route_link, faults)
+    _csr_faults("dep_ptr", p.dep_ptr, "dep", p.dep, faults)
+    lengths = [("route_weight", "route_link", len(p.route_link)), ("dep_ptr", "route", n + 1)]
+    lengths += [(name, "route", n) for name in ("size_bytes", "latency_s", "cap_Bps")]
+    for name, other, length in lengths:
+        if len(getattr(p, name)) != length:
+            faults.append(f"{name} has {len(getattr(p, name))} entries, {other} asks for {length}")
+    _range_faults("route_link", p.route_link, n_links, "link", faults)
+    _range_faults("route", p.route, max(len(p.route_ptr) - 1, 0), "route", faults)
+    _range_faults("dep", p.dep, n, "transfer", faults)
+    _value_faults("capacity_Bps", p.capacity_Bps, p.capacity_Bps >= 0, "finite and >= 0", faults)
+    _value_faults("route_weight", p.route_weight, p.route_weight > 0, "finite and > 0", faults)
+    _value_faults("size_bytes", p.size_bytes, p.size_bytes >= 0, "finite and >= 0", faults)
+    _value_faults("latency_s", p.latency_s, p.latency_s >= 0, "finite and >= 0", faults)
+    _faults_at("cap_Bps", p.cap_Bps, np.flatnonzero(~(p.cap_Bps > 0)), "> 0 (infinity for no cap)", faults)
+    used = np.zeros(n_links, dtype=bool)
+    used[p.route_link[(p.route_link >= 0) & (p.route_link < n_links)]] = True
+    _faults_at(
+        "capacity_Bps", p.capacity_Bps, np.flatnonzero(used & (p.capacity_Bps == 0)), "> 0 on a used link", faults
+    )
+    if faults:
+        raise EngineInputError(faults)
+    return _merged(p)
+
+
+def _coerced(name: str, array: Any, faults: list[str]) -> NDArray[Any]:
+    """*array* as a contiguous vector of the type that field *name* has."""
+    is_float = name.endswith(("_Bps", "_bytes", "_s", "_weight"))
+    given = np.asarray(array)
+    if given.size == 0:
+        given = given.astype(np.float64 if is_float else np.int64)
+    if given.ndim != 1:
+        faults.append(f"{name} has {given.ndim} dimensions, expected 1")
+    if given.dtype.kind not in ("iuf" if is_float else "iu"):
+        faults.append(f"{name} has dtype {given.dtype}, expected {'float64' if is_float else 'int64'}")
+        return np.zeros(0, dtype=np.float64 if is_float else np.int64)
+    return np.ascontiguousarray(given, dtype=np.float64 if is_float else np.int64)
+
+
+def _csr_faults(ptr_name: str, ptr: Ints, name: str, values: NDArray[Any], faults: list[str]) -> None:
+    if len(ptr) == 0:
+        faults.append(f"{ptr_name} is empty, expected at least one entry")
+        return
+    if ptr[0] != 0:
+        faults.append(f"{ptr_name}[0] = {ptr[0]}: must be 0")
+    if ptr[-1] != len(values):
+        faults.append(f"{ptr_name}[{len(ptr) - 1}] = {ptr[-1]}: must be {len(values)}, the length of {name}")
+    _faults_at(ptr_name, ptr, np.flatnonzero(np.diff(ptr) < 0) + 1, "not less than the entry before", faults)
+
+
+def _range_faults(name: str, ids: Ints, count: int, noun: str, faults: list[str]) -> None:
+    _faults_at(name, ids, np.flatnonzero((ids < 0) | (ids >= count)), f"one of the {count} {noun} ids", faults)
+
+
+def _value_faults(name: str, values: Floats, valid: NDArray[np.bool_], rule: str, faults: list[str]) -> None:
+    _faults_at(name, values, np.flatnonzero(~(valid & np.isfinite(values))), rule, faults)
+
+
+def _faults_at(name: str, values: NDArray[Any], where: NDArray[np.intp], rule: str, faults: list[str]) -> None:
+    """One message per entry, up to a few, then how many more."""
+    faults += [f"{name}[{i}] = {values[i]}: must be {rule}" for i in where[:_SHOWN]]
+    if len(where) > _SHOWN:
+        faults.append(f"{name}: {len(where) - _SHOWN} more entries must be {rule}")
+
+
+def _merged(p: Problem) -> Problem:
+    """Replace links that one route crosses more than once by one entry with the summed weight."""
+    hops = np.diff(p.route_ptr)
+    owner = np.repeat(np.arange(len(hops)), hops)
+    key = owner * len(p.capacity_Bps) + p.route_link
+    longest = int(hops.max(initial=0))
+    if longest <= 8:  # compare neighbours: several times cheaper than sorting, and nearly all routes are short
+        twice = any(bool(np.any(key[:-step] == key[step:])) for step in range(1, longest))
+    else:
+        twice = len(np.unique(key)) < len(key)
+    if not twice:
+        return p
+    unique, inverse = np.unique(key, return_inverse=True)
+    owner, link = np.divmod(unique, len(p.capacity_Bps))
+    ptr = np.concatenate(([0], np.cumsum(np.bincount(owner, minlength=len(hops))))).astype(np.int64)
+    weight = np.bincount(inverse.ravel(), weights=p.route_weight)
+    return p._replace(route_ptr=ptr, route_link=np.ascontiguousarray(link), route_weight=weight)
+
+
+def check_conservation(problem: Problem, solution: Solution) -> list[str]:
+    """Return what in *solution* breaks a law of the model: an empty list for a sound solution.
+
+    Each time follows from the ones before it, every byte was moved, no link carried more than capacity times time,
+    and no transfer was faster than its cap and its links allow.
+
+    >>> import numpy as np
+    >>> one = Problem(*(np.array(x) for x in ([4.0], [0, 1], [0], [1.0], [0], [8.0], [1.0], [np.inf], [0, 0], [])))
+    >>> times = [np.array([x]) for x in (0.0, 1.0, 2.5)]
+    >>> check_conservation(one, Solution(*times, "reference", 1, np.array([8.0])))
+    ['transfer 0 took 1.5 s, at least 2 s are needed', 'link 0 carried 8 bytes in 1.5 s, it holds 6']
+    """
+    p = checked(problem)
+    ready, start, finish, moved = solution.ready_s, solution.start_s, solution.finish_s, solution.moved_bytes
+    if not all(np.all(np.isfinite(x)) for x in (ready, start, finish, moved)):
+        return ["times or moved bytes are not finite"]
+    clock = _CLOCK * finish
+    top_Bps = _top_rates(p)
+    least_s = np.divide(p.size_bytes, top_Bps, out=np.zeros_like(top_Bps), where=p.size_bytes > 0)
+    slack_bytes = _SLACK * p.size_bytes + np.where(np.isfinite(top_Bps), top_Bps, 0) * clock
+    took_s = finish - start
+    late = np.abs(start - ready - p.latency_s) > _SLACK * p.latency_s + clock
+    laws = (
+        (ready < 0, lambda i: f"is ready before time 0, at {ready[i]:g} s"),
+        (ready != _last_predecessor(p, finish), lambda i: f"is ready at {ready[i]:g} s, not when its predecessors end"),
+        (late | (start < ready), lambda i: f"is ready at {ready[i]:g} s but starts at {start[i]:g} s"),
+        (finish < start, lambda i: f"starts at {start[i]:g} s and ends before, at {finish[i]:g} s"),
+        (
+            took_s < least_s * (1 - _SLACK) - clock,
+            lambda i: f"took {took_s[i]:g} s, at least {least_s[i]:g} s are needed",
+        ),
+        (np.abs(moved - p.size_bytes) > slack_bytes, lambda i: f"moved {moved[i]:g} bytes of {p.size_bytes[i]:g}"),
+    )
+    broken = [f"transfer {i} {text(i)}" for fails, text in laws for i in np.flatnonzero(fails)[:_SHOWN]]
+    return broken + _overfull_links(p, start, finish)
+
+
+def _top_rates(p: Problem) -> Floats:
+    """Return the rate that each transfer reaches alone: its cap or its narrowest link."""
+    return np.minimum(p.cap_Bps, _route_minimum(p, p.capacity_Bps[p.route_link] / p.route_weight))
+
+
+def _route_minimum(p: Problem, values: Floats) -> Floats:
+    """Return the least of *values* (one per hop) on the route of each transfer; infinity for an empty route."""
+    least = np.full(len(p.route_ptr) - 1, np.inf)
+    filled = np.flatnonzero(np.diff(p.route_ptr))
+    if len(filled):
+        least[filled] = np.minimum.reduceat(values, p.route_ptr[filled])
+    return least[p.route]
+
+
+def _last_predecessor(p: Problem, finish_s: Floats) -> Floats:
+    last = np.zeros(len(p.route))
+    dependent = np.flatnonzero(np.diff(p.dep_ptr))
+    if len(dependent):
+        last[dependent] = np.maximum.reduceat(finish_s[p.dep], p.dep_ptr[dependent])
+    return last
+
+
+def _overfull_links(p: Problem, start_s: Floats, finish_s: Floats) -> list[str]:
+    """Links that carried more than their capacity times the span between their first and last byte."""
+    n_routes, n_links = len(p.route_ptr) - 1, len(p.capacity_Bps)
+    flows = p.size_bytes > 0
+    route, start_s, finish_s = p.route[flows], start_s[flows], finish_s[flows]
+    first, last = np.full(n_routes, np.inf), np.zeros(n_routes)
+    np.minimum.at(first, route, start_s)
+    np.maximum.at(last, route, finish_s)
+    hop_route = np.repeat(np.arange(n_routes), np.diff(p.route_ptr))
+    sent = np.bincount(route, weights=p.size_bytes[flows], minlength=n_routes)
+    carried = np.bincount(p.route_link, weights=p.route_weight * sent[hop_route], minlength=n_links)
+    begin, end = np.full(n_links, np.inf), np.zeros(n_links)
+    np.minimum.at(begin, p.route_link, first[hop_route])
+    np.maximum.at(end, p.route_link, last[hop_route])
+    span_s = np.where(carried > 0, end - begin, 0)
+    holds = p.capacity_Bps * span_s
+    full = np.flatnonzero(carried > holds * (1 + _SLACK) + p.capacity_Bps * _CLOCK * end)
+    return [f"link {i} carried {carried[i]:g} bytes in {span_s[i]:g} s, it holds {holds[i]:g}" for i in full[:_SHOWN]]

@@ -1,0 +1,211 @@
+"""The fluid engine in plain Python: oracle, documentation and engine for small problems.
+
+Everything about time and bytes is generic over *number*: with ``float`` it is fast enough for a few thousand transfers,
+with ``fractions.Fraction`` every answer is an exact rational. Imports nothing but the standard library.
+
+A transfer waits for its predecessors, then for its latency, then its bytes flow over all links of its route at once.
+Flowing transfers share links by max-min fairness: all rates rise together, and a transfer stops rising when it reaches
+its cap or when one of its links is full. Rates change only when a flow starts or ends, so time jumps from event to event.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Sequence
+from heapq import heapify, heappop, heappush
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collsim.engine.problem import Problem
+
+TIE = 1e-12
+"""Ends closer than this part of a transfer's own duration count as one event (floats only)."""
+TIE_NOW = 4 * 2.0**-52
+"""The same for the clock itself: a few units in its last place."""
+RESUM = 1e-3
+"""A running sum that has shrunk to this part of its value is taken anew, before cancellation shows."""
+
+Number = Any  # float or Fraction
+Hops = Sequence[tuple[int, Number]]
+
+
+class Trace(NamedTuple):
+    """What happened to each transfer; None where it never did."""
+
+    ready_s: list[Number]
+    start_s: list[Number]
+    finish_s: list[Number]
+    moved_bytes: list[Number]  # the integral of the rate, kept apart from the bytes that remain
+    solves: int
+
+
+class WorkLimitReached(Exception):  # noqa: N818  # not an error: the caller turns to the kernel
+    """The problem is too large for plain Python."""
+
+
+class Flow:
+    """One flowing transfer: *left* bytes at time *since*, draining at *rate* until *finish*."""
+
+    __slots__ = ("finish", "left", "rate", "since")
+
+    def __init__(self, left: Number, now: Number) -> None:
+        self.rate: Number = 0
+        self.left, self.since, self.finish = left, now, math.inf
+
+    def drain(self, now: Number) -> Number:
+        """Advance to *now* and return the bytes moved."""
+        moved = self.rate * (now - self.since)
+        self.left, self.since = max(self.left - moved, 0), now
+        return moved
+
+
+def solve_reference(
+    problem: Problem, number: Callable[[Any], Number] = float, *, work_limit: float = math.inf
+) -> Trace:
+    """Simulate *problem*, whose arrays the door has checked; a deadlock leaves None in ``finish_s``.
+
+    Raises :class:`WorkLimitReached` after about *work_limit* visits of a link by a flow.
+    """
+    run = _Run(problem, number)
+    while run.timers or run.flows:
+        if run.advance():
+            run.share()
+        if run.work > work_limit:
+            raise WorkLimitReached
+    return Trace(run.ready, run.start, run.finish, run.moved, run.solves)
+
+
+class _Run:
+    """The state of one simulation."""
+
+    def __init__(self, problem: Problem, number: Callable[[Any], Number]) -> None:
+        n = len(problem.route)
+        self.capacity, self.size, self.latency, weight, self.cap = (
+            [x if x == math.inf else number(x) for x in array.tolist()]
+            for array in (
+                problem.capacity_Bps,
+                problem.size_bytes,
+                problem.latency_s,
+                problem.route_weight,
+                problem.cap_Bps,
+            )
+        )
+        routes = _rows(problem.route_ptr, list(zip(problem.route_link.tolist(), weight, strict=True)))
+        self.hops = [routes[route] for route in problem.route.tolist()]
+        predecessors = _rows(problem.dep_ptr, problem.dep.tolist())
+        self.waits = [len(row) for row in predecessors]
+        self.successors: list[list[int]] = [[] for _ in range(n)]
+        for i, row in enumerate(predecessors):
+            for predecessor in row:
+                self.successors[predecessor].append(i)
+        self.tie, self.tie_now = (TIE, TIE_NOW) if number is float else (0, 0)
+        self.ready: list[Number] = [None if waits else number(0) for waits in self.waits]
+        self.start: list[Number] = [None] * n
+        self.finish: list[Number] = [None] * n
+        self.moved = [number(0)] * n
+        self.flows: dict[int, Flow] = {}
+        self.timers = [(self.latency[i], i) for i in range(n) if not self.waits[i]]  # latencies and local copies
+        heapify(self.timers)
+        self.solves = self.work = 0
+        self.now = number(0)
+
+    def advance(self) -> bool:
+        """Go to the next event and do all that is due then; return whether flows ended or began."""
+        self.now = now = min([flow.finish for flow in self.flows.values()] + [time for time, _ in self.timers[:1]])
+        until = now + self.tie_now * now
+        ended = [i for i, flow in self.flows.items() if flow.finish - self.tie * (flow.finish - self.start[i]) <= until]
+        for i in ended:
+            self.moved[i] += self.flows.pop(i).drain(now)
+            self.complete(i, now)
+        flowing = len(self.flows)
+        while self.timers and self.timers[0][0] <= until:  # what has no bytes or no latency adds to this same batch
+            self.fire(heappop(self.timers)[1], now)
+        return bool(ended) or len(self.flows) > flowing
+
+    def fire(self, i: int, now: Number) -> None:
+        """Begin transfer *i*, or end it if it is a local copy that has begun before."""
+        began, self.start[i] = self.start[i] is not None, now if self.start[i] is None else self.start[i]
+        if self.size[i] and self.hops[i]:
+            self.flows[i] = Flow(self.size[i], now)
+        elif began or not self.size[i] or self.cap[i] == math.inf:
+            self.moved[i] = self.size[i]
+            self.complete(i, now)
+        else:
+            heappush(self.timers, (now + self.size[i] / self.cap[i], i))
+
+    def complete(self, i: int, now: Number) -> None:
+        """End transfer *i* and start the latency of those that waited for it alone."""
+        self.finish[i] = now
+        for successor in self.successors[i]:
+            self.waits[successor] -= 1
+            if not self.waits[successor]:
+                self.ready[successor] = now
+                heappush(self.timers, (now + self.latency[successor], successor))
+
+    def share(self) -> None:
+        """Give every flow its fair rate from now on."""
+        self.solves += 1
+        rates, visits = fair_rates(self.flows, self.hops, self.capacity, self.cap)
+        self.work += visits
+        for i, rate in rates.items():
+            flow = self.flows[i]
+            if rate != flow.rate:  # an unchanged rate leaves the flow alone, to the bit: equal ends stay equal
+                self.moved[i] += flow.drain(self.now)
+                flow.rate, flow.finish = rate, self.now + flow.left / rate
+
+
+def fair_rates(
+    flowing: Iterable[int], hops: Sequence[Hops], capacity: Sequence[Number], cap: Sequence[Number]
+) -> tuple[dict[int, Number], int]:
+    """Max-min fair rates of the transfers *flowing*, and the work it took.
+
+    Raise all rates together. At each level either caps or full links stop some transfers; these take their part of each
+    link's capacity away for good, and the others rise on.
+    """
+    users: dict[int, list[tuple[int, Number]]] = {}
+    for i in flowing:
+        for link, weight in hops[i]:
+            users.setdefault(link, []).append((i, weight))
+    left = {link: capacity[link] for link in users}
+    load = {link: sum(weight for _, weight in on) for link, on in users.items()}
+    summed = dict(load)
+    live = {link: len(on) for link, on in users.items()}
+    share = {link: left[link] / load[link] for link in users}
+    capped = sorted((i for i in flowing if cap[i] < math.inf), key=lambda i: cap[i], reverse=True)
+    rates: dict[int, Number] = {}
+    work = 0
+    while share:
+        level = min(share.values())
+        if capped and cap[capped[-1]] <= level:
+            level = cap[capped[-1]]
+            frozen = []
+            while capped and cap[capped[-1]] == level:
+                frozen.append(capped.pop())
+        else:
+            frozen = [i for link, value in share.items() if value == level for i, _ in users[link]]
+        touched: dict[int, None] = {}
+        for i in frozen:
+            if i in rates:
+                continue
+            rates[i] = level
+            for link, weight in hops[i]:
+                left[link] -= weight * level
+                load[link] -= weight
+                live[link] -= 1
+                touched[link] = None
+        for link in touched:
+            if not live[link]:
+                del share[link]
+                continue
+            if load[link] < RESUM * summed[link]:
+                load[link] = summed[link] = sum(weight for i, weight in users[link] if i not in rates)
+                left[link] = capacity[link] - sum(weight * rates[i] for i, weight in users[link] if i in rates)
+            share[link] = max(left[link] / load[link], level)  # shares only grow, whatever rounding says
+        work += len(share) + len(frozen) + len(touched)
+    return rates, work
+
+
+def _rows(ptr: Any, values: list[Any]) -> list[list[Any]]:
+    """Split *values* into the rows of a CSR structure."""
+    return [values[begin:end] for begin, end in itertools.pairwise(ptr.tolist())]

@@ -1,0 +1,130 @@
+"""Every error a user can meet, as one tree.
+
+::
+
+    CollsimError                    exit code
+    ├── InputError                      2      the request or a file is wrong: one or more faults
+    │   ├── UnitError                   2      a number with a missing, ambiguous or unknown unit
+    │   ├── UnknownNameError            2      no such topology, operation, algorithm, ...
+    │   ├── SpecError                   2      faults of a topology, profile, schedule or matrix file
+    │   └── UnsupportedError            2      a valid request that this version cannot carry out
+    ├── ModelError                      3      the model has no answer
+    │   ├── NoRouteError                3      ranks that cannot reach each other
+    │   └── DeadlockError               3      transfers that wait for each other for ever
+    ├── VerificationError               1      a schedule that does not do what its operation promises
+    └── InternalError                   1      a result that broke a conservation law; never shown as a number
+
+A fault says what is wrong, where, with which value, the nearest valid value and what to do.
+This module imports nothing of the package.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+__all__ = [
+    "CollsimError",
+    "DeadlockError",
+    "Fault",
+    "InputError",
+    "InternalError",
+    "ModelError",
+    "NoRouteError",
+    "SpecError",
+    "UnitError",
+    "UnknownNameError",
+    "UnsupportedError",
+    "VerificationError",
+    "nearest",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing that is wrong: *what*, *where* (file, line, path or flag), *hint* (what to do)."""
+
+    what: str
+    where: str = ""
+    hint: str = ""
+
+    def __str__(self) -> str:
+        head = f"{self.where}: {self.what}" if self.where else self.what
+        return f"{head}\n  hint: {self.hint}" if self.hint else head
+
+
+class CollsimError(Exception):
+    """Base of every error that collsim raises on purpose; *faults* lists all that is wrong."""
+
+    exit_code = 1
+
+    def __init__(self, *faults: Fault | str) -> None:
+        self.faults: tuple[Fault, ...] = tuple(Fault(f) if isinstance(f, str) else f for f in faults)
+        super().__init__("\n".join(str(fault) for fault in self.faults))
+
+
+class InputError(CollsimError):
+    """The request is wrong."""
+
+    exit_code = 2
+
+
+class UnitError(InputError):
+    """A number with a missing, ambiguous or unknown unit."""
+
+
+class UnknownNameError(InputError):
+    """A name that does not exist; the message offers the nearest one that does."""
+
+    def __init__(self, kind: str, name: str, known: Iterable[str], where: str = "") -> None:
+        choices = sorted(known)
+        hint = nearest(name, choices)
+        listed = ", ".join(choices)
+        super().__init__(
+            Fault(
+                f'unknown {kind} "{name}"',
+                where,
+                f'did you mean "{hint}"? known: {listed}' if hint else f"known: {listed}",
+            )
+        )
+
+
+class SpecError(InputError):
+    """Faults of a file; all of them at once."""
+
+
+class UnsupportedError(InputError):
+    """A valid request that this version cannot carry out."""
+
+
+class ModelError(CollsimError):
+    """The model has no answer."""
+
+    exit_code = 3
+
+
+class NoRouteError(ModelError):
+    """Ranks that cannot reach each other."""
+
+
+class DeadlockError(ModelError):
+    """Transfers that wait for each other for ever."""
+
+
+class VerificationError(CollsimError):
+    """A schedule that does not do what its operation promises."""
+
+
+class InternalError(CollsimError):
+    """A result that broke a conservation law: a defect of collsim, never a number."""
+
+
+def nearest(name: str, known: Sequence[str]) -> str | None:
+    """Return the entry of *known* most like *name*, or None if none is close.
+
+    >>> nearest("mi355_ubb8", ["mi300x_ubb8", "mi355x_ubb8"])
+    'mi355x_ubb8'
+    """
+    found = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.6)
+    return found[0] if found else None

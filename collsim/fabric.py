@@ -1,0 +1,136 @@
+"""A topology as one run sees it: frozen arrays of links and ranks, with the rates that the profile allows.
+
+The wiring belongs to the topology and is shared; a fabric adds which GPUs take part, in which order, and how much of
+each link's raw rate and latency counts. This module imports only numpy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collsim.errors import Fault, InputError
+from collsim.topology import Topology, Wiring
+
+__all__ = ["Fabric", "build_fabric"]
+
+Int = NDArray[np.int64]
+Float = NDArray[np.float64]
+S = TypeVar("S", bound=np.generic)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fabric:
+    """Links and ranks of one run.
+
+    Attributes
+    ----------
+    wiring : Wiring
+        The nodes and directed links; link i of every array below is link i there.
+    rank_node : int64[n_ranks]
+        The node (GPU) of each rank.
+    raw_capacity_Bps : float64[n_links]
+        Line rate per direction.
+    capacity_Bps : float64[n_links]
+        What the run may use of it.
+    link_latency_s : float64[n_links]
+    node_latency_s : float64[n_nodes]
+    """
+
+    wiring: Wiring
+    rank_node: Int
+    raw_capacity_Bps: Float
+    capacity_Bps: Float
+    link_latency_s: Float
+    node_latency_s: Float
+
+    @property
+    def n_ranks(self) -> int:
+        """Number of ranks."""
+        return len(self.rank_node)
+
+    @property
+    def n_links(self) -> int:
+        """Number of directed links."""
+        return len(self.capacity_Bps)
+
+    def rank_name(self, rank: int) -> str:
+        """Return the name of the GPU that *rank* runs on."""
+        return self.wiring.node_names[int(self.rank_node[rank])]
+
+    def peer_links(self) -> Int:
+        """Return int64[n_ranks, n_ranks]: physical links that join two ranks directly."""
+        wiring = self.wiring
+        rank_of = np.full(len(wiring.node_names), -1, dtype=np.int64)
+        rank_of[self.rank_node] = np.arange(self.n_ranks)
+        src, dst = rank_of[wiring.link_src], rank_of[wiring.link_dst]
+        direct = (src >= 0) & (dst >= 0)
+        counts = np.zeros((self.n_ranks, self.n_ranks), dtype=np.int64)
+        np.add.at(counts, (src[direct], dst[direct]), wiring.link_count[direct])
+        return counts
+
+
+def build_fabric(
+    topology: Topology,
+    ranks: Sequence[int] | None = None,
+    *,
+    efficiency: bool = True,
+    latency: bool = True,
+) -> Fabric:
+    """Return the fabric of the given GPUs (all if None); rank i runs on GPU ``ranks[i]``.
+
+    Parameters
+    ----------
+    topology : Topology
+    ranks : sequence of int, optional
+        GPU numbers, distinct and in range.
+    efficiency : bool
+        Use the achievable fraction of each link instead of its line rate.
+    latency : bool
+        Use the latencies of links and switches instead of zero.
+
+    Raises
+    ------
+    InputError
+        Ranks out of range or named twice, all of them at once; fewer than two ranks.
+    """
+    wiring = topology.wiring
+    chosen = list(range(wiring.n_gpus)) if ranks is None else list(ranks)
+    faults = _rank_faults(chosen, wiring.n_gpus, topology.name)
+    if faults:
+        raise InputError(*faults)
+    capacity = wiring.link_bandwidth_Bps * (wiring.link_efficiency if efficiency else 1.0)
+    return Fabric(
+        wiring=wiring,
+        rank_node=_readonly(np.array(chosen, dtype=np.int64)),
+        raw_capacity_Bps=wiring.link_bandwidth_Bps,
+        capacity_Bps=_readonly(capacity),
+        link_latency_s=_readonly(wiring.link_latency_s * float(latency)),
+        node_latency_s=_readonly(wiring.node_latency_s * float(latency)),
+    )
+
+
+def _rank_faults(ranks: list[int], n_gpus: int, name: str) -> list[Fault]:
+    """Return what is wrong with a list of GPU numbers."""
+    faults = [
+        Fault(f"rank {rank} is out of range", "rank list", f"{name} has GPUs 0 to {n_gpus - 1}")
+        for rank in ranks
+        if not 0 <= rank < n_gpus
+    ]
+    faults += [
+        Fault(f"GPU {rank} is named {ranks.count(rank)} times", "rank list", "name each GPU once")
+        for rank in sorted(set(ranks))
+        if ranks.count(rank) > 1
+    ]
+    if len(ranks) < 2:
+        faults.append(Fault(f"{len(ranks)} ranks: a collective needs at least 2", "ranks"))
+    return faults
+
+
+def _readonly(array: NDArray[S]) -> NDArray[S]:
+    array.setflags(write=False)
+    return array

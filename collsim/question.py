@@ -1,0 +1,203 @@
+"""What a caller asks of the simulator, checked as a whole: every fault of a request in one report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+import numpy as np
+
+from collsim.collectives import ALGORITHMS, algorithm, algorithms_for, matrix_size_bytes
+from collsim.errors import Fault, InputError, UnknownNameError
+from collsim.fabric import Int
+from collsim.operations import REDUCTIONS, Operation, dtype_bytes, operation
+from collsim.topology import Topology
+from collsim.units import parse_size_bytes
+
+__all__ = ["CHOICES", "MOST_CHANNELS", "Question", "ask", "rank_groups"]
+
+T = TypeVar("T")
+
+DEFAULT_SIZES = tuple(2**power for power in range(20, 31))
+"""1 MiB to 1 GiB by factors of two."""
+MOST_CHANNELS = 128
+"""MAXCHANNELS of RCCL; NCCL stops at 64."""
+CHOICES = ("auto", "best", "all")
+"""What `algo` takes besides the names of algorithms."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A checked request; what is None was left to collsim.
+
+    Attributes
+    ----------
+    ops : tuple of Operation
+    sizes : tuple of int
+        Requested sizes in bytes.
+    algo : tuple of str
+        Names of algorithms or of `CHOICES`.
+    channels, chunk_bytes : int or None
+    dtype : str
+    element_bytes : int
+    redop : str
+    root : int
+    matrix_bytes : int64[n, n] or None
+    """
+
+    ops: tuple[Operation, ...]
+    sizes: tuple[int, ...]
+    algo: tuple[str, ...]
+    channels: int | None
+    chunk_bytes: int | None
+    dtype: str
+    element_bytes: int
+    redop: str
+    root: int
+    matrix_bytes: Int | None
+
+    def sizes_of(self, op: Operation) -> tuple[int, ...]:
+        """Return the requested sizes of *op*: the matrix decides for all_to_all_v."""
+        if op.name == "all_to_all_v" and self.matrix_bytes is not None:
+            return (matrix_size_bytes(self.matrix_bytes),)
+        return self.sizes
+
+
+def ask(
+    op: str | Sequence[str],
+    size: int | str | Sequence[int | str] | None = None,
+    algo: str | Sequence[str] = "auto",
+    *,
+    channels: int | None = None,
+    chunk: int | str | None = None,
+    dtype: str = "float",
+    redop: str = "sum",
+    root: int = 0,
+    matrix: Any = None,
+) -> Question:
+    """Check a request; the parameters are those of `collsim.simulate`.
+
+    Raises
+    ------
+    InputError
+        Every fault at once.
+    """
+    faults: list[Fault] = []
+    ops = tuple(found for name in _listed(op) if (found := _attempt(partial(operation, name), faults)))
+    sizes = DEFAULT_SIZES if size is None else _attempt(lambda: _sizes(size), faults)
+    chunk_bytes = (
+        None if chunk is None else _attempt(lambda: parse_size_bytes(chunk, "chunk", allow_zero=False), faults)
+    )
+    name, element_bytes = _attempt(lambda: dtype_bytes(dtype), faults) or ("float", 4)
+    matrix_bytes = _attempt(lambda: _checked_matrix(matrix, ops), faults) if ops else None
+    if redop not in REDUCTIONS:
+        faults.extend(UnknownNameError("reduction", redop, REDUCTIONS).faults)
+    if channels is not None and not 1 <= channels <= MOST_CHANNELS:
+        faults.append(Fault(f"{channels} channels", "channels", f"between 1 and {MOST_CHANNELS}"))
+    faults += _algorithm_faults(ops, _listed(algo))
+    if faults:
+        raise InputError(*faults)
+    return Question(
+        ops, sizes or (), _listed(algo), channels, chunk_bytes, name, element_bytes, redop, root, matrix_bytes
+    )
+
+
+def _attempt(parse: Callable[[], T], faults: list[Fault]) -> T | None:
+    """Return what *parse* returns; None, with its faults added, if it refuses."""
+    try:
+        return parse()
+    except InputError as error:
+        faults.extend(error.faults)
+        return None
+
+
+def _listed(names: str | Sequence[str]) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
+def _sizes(size: int | str | Sequence[int | str]) -> tuple[int, ...]:
+    """Return sizes in bytes."""
+    entries = [size] if isinstance(size, (int, str)) else list(size)
+    faults: list[Fault] = []
+    sizes = [_attempt(partial(parse_size_bytes, entry, "size", allow_zero=False), faults) for entry in entries]
+    if not entries:
+        faults.append(Fault("the list of sizes is empty", "size", "name at least one, such as 64M"))
+    if faults:
+        raise InputError(*faults)
+    return tuple(number for number in sizes if number is not None)
+
+
+def _checked_matrix(matrix: Any, ops: Sequence[Operation]) -> Int | None:
+    """Return the byte matrix as int64[n, n]; exactly all_to_all_v needs one."""
+    wants = any(op.name == "all_to_all_v" for op in ops)
+    if matrix is None:
+        if wants:
+            raise InputError(
+                Fault("all_to_all_v needs a matrix of bytes", "matrix", "one row per sender, one column per receiver")
+            )
+        return None
+    if not wants:
+        raise InputError(Fault("a matrix goes with all_to_all_v only", "matrix"))
+    try:
+        array = np.asarray(matrix)
+        exact = array.astype(np.int64)
+    except (TypeError, ValueError, OverflowError):
+        raise InputError(Fault("the matrix does not hold numbers only", "matrix")) from None
+    if array.ndim != 2 or array.shape[0] != array.shape[1] or array.shape[0] < 2:
+        raise InputError(Fault(f"the matrix has shape {array.shape}", "matrix", "it must be square, at least 2 x 2"))
+    if not np.array_equal(exact, array) or (exact < 0).any():
+        row, column = np.argwhere((exact != array) | (exact < 0))[0]
+        raise InputError(
+            Fault(f"entry ({row}, {column}) is {array[row, column]}", "matrix", "give whole bytes, 0 or more")
+        )
+    if not (exact[~np.eye(len(exact), dtype=np.bool_)]).any():
+        raise InputError(Fault("no rank sends anything to another", "matrix"))
+    return exact
+
+
+def _algorithm_faults(ops: Sequence[Operation], names: Sequence[str]) -> list[Fault]:
+    """Return what is wrong with the algorithms for each operation."""
+    faults: list[Fault] = []
+    for op in ops:
+        if not algorithms_for(op.name):
+            able = sorted({name for entry in ALGORITHMS for name in entry.ops})
+            faults.append(
+                Fault(f"no algorithm carries out {op.name} yet", "op", f"there are some for {', '.join(able)}")
+            )
+            continue
+        for name in names:
+            if name not in CHOICES:
+                _attempt(partial(algorithm, op.name, name), faults)
+    return faults
+
+
+def rank_groups(
+    topology: Topology, ranks: int | Sequence[int] | None, rank_list: Sequence[int] | None, question: Question
+) -> list[list[int]]:
+    """Return the GPUs of each run."""
+    if ranks is not None and rank_list is not None:
+        raise InputError(Fault("both a number of ranks and a rank list", "ranks", "give one of the two"))
+    everyone = topology.n_gpus
+    counts = [ranks] if isinstance(ranks, int) else list(ranks or ())
+    faults = [
+        Fault(f"{count} ranks on {everyone} GPUs", "ranks", f"{topology.name} takes 2 to {everyone}")
+        for count in counts
+        if not 2 <= count <= everyone
+    ]
+    size = None if question.matrix_bytes is None else len(question.matrix_bytes)
+    if rank_list is not None:
+        groups = [list(rank_list)]
+    else:
+        groups = [list(range(count)) for count in counts or [size or everyone]]
+    for group in groups:
+        if size not in (None, len(group)):
+            faults.append(Fault(f"the matrix is for {size} ranks, the run has {len(group)}", "matrix"))
+        if not 0 <= question.root < len(group):
+            faults.append(Fault(f"root {question.root} is out of range", "root", f"0 to {len(group) - 1}"))
+    if size is not None and size > everyone:
+        faults.append(Fault(f"the matrix is for {size} ranks, {topology.name} has {everyone} GPUs", "matrix"))
+    if faults:
+        raise InputError(*faults)
+    return groups

@@ -1,0 +1,53 @@
+"""The table of nccl-tests, close enough for parsers of its logs.
+
+Column widths and number formats follow what nccl-tests 2.19 prints. The prediction stands in both halves; nothing is
+checked, so ``#wrong`` is N/A.
+"""
+
+from __future__ import annotations
+
+from collsim.result import Result, Row
+
+__all__ = ["as_nccl", "time_text"]
+
+HALVES = f"#{'':61}out-of-place{'':23}in-place{'':10}"
+HEAD = (
+    f"#{'size':>11}  {'count':>12}  {'type':>8}  {'redop':>6}  {'root':>6}"
+    + f"  {'time':>7}  {'algbw':>6}  {'busbw':>6}  {'#wrong':>6}" * 2
+)
+UNITS = (
+    f"#{'(B)':>11}  {'(elements)':>12}  {'':>8}  {'':>6}  {'':>6}"
+    + f"  {'(us)':>7}  {'(GB/s)':>6}  {'(GB/s)':>6}  {'':>6}" * 2
+)
+
+
+def as_nccl(result: Result) -> str:
+    """Return the rows as nccl-tests would print them, zero-byte rows included."""
+    lines = [
+        f"# collsim {result.version}: a prediction, not a measurement",
+        f"# topology {result.topology['name']}, profile {result.profile['name']}, "
+        f"calibrated: {'yes' if result.profile['calibrated'] else 'no'}",
+    ]
+    groups: dict[tuple[str, int, str], list[Row]] = {}
+    for row in (*result.skipped, *result.rows):
+        groups.setdefault((row.op, row.ranks, row.algo if len(result.config["algo"]) > 1 else ""), []).append(row)
+    for (op, ranks, _), rows in groups.items():
+        algos = ", ".join(sorted({row.algo for row in rows if row.algo != "none"}))
+        lines += [f"# {op} on {ranks} ranks, algorithm {algos or 'none'}", "#", HALVES, HEAD, UNITS]
+        lines += [_line(row) for row in sorted(rows, key=lambda row: row.requested_bytes)]
+        mean = sum(row.busbw_Bps for row in rows) / len(rows) / 1e9
+        lines += ["# Out of bounds values : 0 OK", f"# Avg bus bandwidth    : {mean:g}", "#"]
+    return "\n".join(lines) + "\n"
+
+
+def _line(row: Row) -> str:
+    half = f"  {time_text(row.time_s):>7}  {row.algbw_Bps / 1e9:6.2f}  {row.busbw_Bps / 1e9:6.2f}  {'N/A':>5}"
+    return f"{row.size_bytes:12d}  {row.count:12d}  {row.dtype:>8}  {row.redop:>6}  {row.root:6d}" + half * 2
+
+
+def time_text(time_s: float) -> str:
+    """Return microseconds with the digits that nccl-tests prints."""
+    time_us = time_s * 1e6
+    if time_us >= 10_000:
+        return f"{time_us:.0f}"
+    return f"{time_us:.1f}" if time_us >= 100 else f"{time_us:.2f}"

@@ -1,0 +1,213 @@
+"""What a prediction says: times, bandwidths, the bound, what limits, and how it was obtained."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from collsim.operations import operation
+
+__all__ = ["LinkLoad", "Result", "Row"]
+
+SCHEMA = "collsim.result/1"
+SATURATED = 0.5
+"""A link that is busy for a smaller share of the time is not what limits a collective."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkLoad:
+    """How busy a link was: bytes carried over what it could have carried in the time of the collective."""
+
+    link: str
+    utilisation: float
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One collective at one size.
+
+    The columns of nccl-tests (size, count, type, redop, root, time, algbw, busbw) have their meaning there; `root` is
+    -1 if the operation has none. *bottleneck* names the busiest links, *bottleneck_links* counts those within a
+    thousandth of the busiest; *critical_s* splits the time of the slowest chain of transfers into launch, latency, flow
+    at the channels' own rate and flow held back by links. Interval ends are None without a calibrated profile.
+    """
+
+    op: str
+    algo: str
+    proto: str | None
+    channels: int
+    ranks: int
+    groups: int
+    dtype: str
+    redop: str
+    root: int
+    count: int
+    requested_bytes: int
+    size_bytes: int
+    time_s: float
+    lower_bound_s: float
+    bound: str
+    bottleneck: tuple[LinkLoad, ...]
+    bottleneck_links: int
+    critical_s: Mapping[str, float]
+    path: str
+    classes: int
+    time_lo_s: float | None = None
+    time_hi_s: float | None = None
+
+    @property
+    def algbw_Bps(self) -> float:
+        """Size over time."""
+        return self.size_bytes / self.time_s if self.time_s > 0 else 0.0
+
+    @property
+    def busbw_Bps(self) -> float:
+        """Algorithm bandwidth times the factor of the operation."""
+        return self.algbw_Bps * operation(self.op).busbw_factor(self.ranks)
+
+    @property
+    def efficiency(self) -> float:
+        """Lower bound over time: 1 is as fast as the wires allow."""
+        return self.lower_bound_s / self.time_s if self.time_s > 0 else 0.0
+
+    @property
+    def limit(self) -> str:
+        """What to change first: the busiest link if it is mostly busy, else what the slowest chain waits for."""
+        if self.bottleneck and self.bottleneck[0].utilisation >= SATURATED:
+            others = f" +{self.bottleneck_links - 1}" if self.bottleneck_links > 1 else ""
+            return f"{self.bottleneck[0].link}{others} {self.bottleneck[0].utilisation:.0%}"
+        if not self.critical_s or self.time_s <= 0:
+            return "none"
+        cause = max(self.critical_s, key=lambda kind: self.critical_s[kind])
+        return f"{cause} {self.critical_s[cause] / self.time_s:.0%}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the row as the JSON schema wants it."""
+        own = asdict(self)
+        own["bottleneck"] = [asdict(load) for load in self.bottleneck]
+        derived = ("algbw_Bps", "busbw_Bps", "efficiency", "limit")
+        return {**own, **{name: getattr(self, name) for name in derived}}
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The rows of one call, with the configuration that reproduces them.
+
+    Examples
+    --------
+    >>> import collsim
+    >>> result = collsim.simulate("mi355x_ubb8", "all_to_all", "64M", profile="ideal")
+    >>> f"{result.busbw_Bps / 1e9:.1f} GB/s"
+    '537.6 GB/s'
+    """
+
+    version: str
+    config: Mapping[str, Any]
+    topology: Mapping[str, Any]
+    profile: Mapping[str, Any]
+    rows: tuple[Row, ...]
+    warnings: tuple[str, ...] = ()
+    skipped: tuple[Row, ...] = field(default=(), repr=False)
+    """Requests that nccl-tests rounds down to zero bytes; only its own format shows them."""
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def _only(self) -> Row:
+        if len(self.rows) != 1:
+            raise ValueError(f"the result has {len(self.rows)} rows; look at result.rows")
+        return self.rows[0]
+
+    @property
+    def time_s(self) -> float:
+        """Time of the only row."""
+        return self._only().time_s
+
+    @property
+    def algbw_Bps(self) -> float:
+        """Algorithm bandwidth of the only row."""
+        return self._only().algbw_Bps
+
+    @property
+    def busbw_Bps(self) -> float:
+        """Bus bandwidth of the only row."""
+        return self._only().busbw_Bps
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the document of schema ``collsim.result/1``: SI units, unit in the key."""
+        return {
+            "schema": SCHEMA,
+            "collsim": self.version,
+            "config": dict(self.config),
+            "topology": dict(self.topology),
+            "profile": dict(self.profile),
+            "results": [row.to_dict() for row in self.rows],
+            "warnings": list(self.warnings),
+        }
+
+    def to_frame(self, backend: str = "polars") -> Any:
+        """Return the rows as a data frame of ``polars`` or ``pandas``; the most loaded link fills two columns.
+
+        Raises
+        ------
+        ImportError
+            The library is not installed; ``pip install 'collsim[frames]'`` brings polars.
+        """
+        if backend not in ("polars", "pandas"):
+            raise ValueError(f"backend is {backend!r}; choose 'polars' or 'pandas'")
+        records = []
+        for row in self.rows:
+            record = row.to_dict()
+            loads = record.pop("bottleneck")
+            top = loads[0] if loads else {"link": None, "utilisation": None}
+            records.append({**record, "bottleneck_link": top["link"], "bottleneck_utilisation": top["utilisation"]})
+        if backend == "pandas":
+            import pandas as pd  # type: ignore[import-untyped,import-not-found,unused-ignore]
+
+            return pd.DataFrame(records)
+        import polars as pl
+
+        return pl.DataFrame(records)
+
+    def _repr_html_(self) -> str:
+        """Return the table for a notebook."""
+        heads = (
+            "op",
+            "size (B)",
+            "ranks",
+            "algo",
+            "time (us)",
+            "algbw (GB/s)",
+            "busbw (GB/s)",
+            "bound (us)",
+            "eff (%)",
+            "bottleneck",
+        )
+        body = "".join(
+            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in _cells(row)) + "</tr>" for row in self.rows
+        )
+        head = "".join(f"<th>{name}</th>" for name in heads)
+        calibrated = "yes" if self.profile.get("calibrated") else "no"
+        caption = f"{self.topology.get('name')}, profile {self.profile.get('name')}, calibrated: {calibrated}"
+        caption = f"<caption>{html.escape(caption)}</caption>"
+        return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    return (
+        row.op,
+        str(row.size_bytes),
+        str(row.ranks),
+        row.algo,
+        f"{row.time_s * 1e6:.2f}",
+        f"{row.algbw_Bps / 1e9:.2f}",
+        f"{row.busbw_Bps / 1e9:.2f}",
+        f"{row.lower_bound_s * 1e6:.2f}",
+        f"{row.efficiency * 100:.1f}",
+        row.limit,
+    )

@@ -1,0 +1,229 @@
+"""Which links a message takes from one rank to another, and with which share of its bytes.
+
+The shortest path in hops wins; where several are equally short the message is sprayed over all of them in proportion
+to the narrowest link of each. On an HGX H100 that is 5/4/4/5 parts of 18 over the four switches. Paths lead through
+switches if they can and through other GPUs only if they must.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collsim.errors import Fault, NoRouteError
+from collsim.fabric import Fabric, Float, Int
+
+__all__ = ["Routes", "find_routes", "merge_trunks"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Routes:
+    """One route per ordered pair of ranks: pair (s, d) has number ``s * n_ranks + d``; (s, s) is empty.
+
+    Attributes
+    ----------
+    ptr : int64[n_routes+1]
+    link : int64[n_entries]
+    weight : float64[n_entries]
+        Share of the message that crosses the link.
+    latency_s : float64[n_routes]
+        Of the slowest of the paths: links and forwarding nodes.
+    """
+
+    ptr: Int
+    link: Int
+    weight: Float
+    latency_s: Float
+
+    def take(self, which: Int, scale: Float) -> Routes:
+        """Return the routes numbered *which*, each with its weights multiplied by *scale*."""
+        counts = np.diff(self.ptr)[which]
+        ptr = np.concatenate(([0], np.cumsum(counts)))
+        entry = np.repeat(self.ptr[which] - ptr[:-1], counts) + np.arange(ptr[-1])
+        return Routes(ptr, self.link[entry], self.weight[entry] * np.repeat(scale, counts), self.latency_s[which])
+
+    def link_bytes(self, route_bytes: Float, n_links: int) -> Float:
+        """Return float64[n_links], the load when route i carries ``route_bytes[i]``."""
+        carried = np.repeat(route_bytes, np.diff(self.ptr)) * self.weight
+        return np.bincount(self.link, weights=carried, minlength=n_links).astype(np.float64)
+
+
+def find_routes(fabric: Fabric) -> Routes:
+    """Return the routes between all ranks of *fabric*.
+
+    Raises
+    ------
+    NoRouteError
+        Naming the groups of ranks that cannot reach each other.
+    """
+    n = fabric.n_ranks
+    parts = [_direct(fabric)]
+    todo = np.ones(n * n, dtype=np.bool_)
+    todo[:: n + 1] = False
+    todo[parts[0][0]] = False
+    if todo.any():
+        part = _through_one_switch(fabric, todo)
+        todo[part[0]] = False
+        parts.append(part)
+    lost: list[int] = []
+    for number in np.flatnonzero(todo):
+        found = _search(fabric, int(number))
+        if found is None:
+            lost.append(int(number))
+        else:
+            parts.append(found)
+    if lost:
+        raise _no_route(fabric, lost)
+    return _assemble(n, parts)
+
+
+Part = tuple[Int, Float, Int, Float]
+"""Entries of routes: pair, latency of the path, link, weight; each of length n_entries."""
+
+
+def _direct(fabric: Fabric) -> Part:
+    """Return the routes of pairs that a link joins."""
+    wiring, n = fabric.wiring, fabric.n_ranks
+    rank_of = np.full(len(wiring.node_names), -1, dtype=np.int64)
+    rank_of[fabric.rank_node] = np.arange(n)
+    src, dst = rank_of[wiring.link_src], rank_of[wiring.link_dst]
+    link = np.flatnonzero((src >= 0) & (dst >= 0))
+    return src[link] * n + dst[link], fabric.link_latency_s[link], link, np.ones(len(link))
+
+
+def _through_one_switch(fabric: Fabric, todo: NDArray[np.bool_]) -> Part:
+    """Return the routes, among the pairs marked *todo*, of those that share a switch: one path per switch plane."""
+    wiring, n = fabric.wiring, fabric.n_ranks
+    n_nodes, n_gpus = len(wiring.node_names), wiring.n_gpus
+    number = np.full((n_nodes, n_nodes), -1, dtype=np.int64)
+    number[wiring.link_src, wiring.link_dst] = np.arange(fabric.n_links)
+    up, down = number[fabric.rank_node, n_gpus:], number[n_gpus:, fabric.rank_node].T
+    rate = np.append(fabric.raw_capacity_Bps, 0.0)
+    src, dst = np.divmod(np.flatnonzero(todo), n)
+    width = np.minimum(rate[up[src]], rate[down[dst]])
+    row, switch = np.nonzero(width)
+    first, second = up[src[row], switch], down[dst[row], switch]
+    share = width[row, switch] / width.sum(axis=1)[row]
+    latency = fabric.link_latency_s[first] + fabric.node_latency_s[n_gpus + switch] + fabric.link_latency_s[second]
+    pair = src[row] * n + dst[row]
+    return np.tile(pair, 2), np.tile(latency, 2), np.concatenate([first, second]), np.tile(share, 2)
+
+
+def _search(fabric: Fabric, pair: int) -> Part | None:
+    """Return the route of one pair by breadth-first search, through switches if possible, else through GPUs too."""
+    source, target = (int(fabric.rank_node[r]) for r in divmod(pair, fabric.n_ranks))
+    paths = _shortest_paths(fabric, source, target, relays=False) or _shortest_paths(
+        fabric, source, target, relays=True
+    )
+    if not paths:
+        return None
+    width = np.array([fabric.raw_capacity_Bps[path].min() for path in paths])
+    wiring = fabric.wiring
+    latency = [
+        float(fabric.link_latency_s[path].sum() + fabric.node_latency_s[wiring.link_src[path[1:]]].sum())
+        for path in paths
+    ]
+    lengths = [len(path) for path in paths]
+    return (
+        np.full(sum(lengths), pair),
+        np.repeat(latency, lengths),
+        np.concatenate(paths),
+        np.repeat(width / width.sum(), lengths),
+    )
+
+
+def _shortest_paths(fabric: Fabric, source: int, target: int, *, relays: bool) -> list[Int]:
+    """Return all shortest paths from node to node as lists of links; GPUs forward only if *relays*."""
+    wiring = fabric.wiring
+    paths: dict[int, list[list[int]]] = {source: [[]]}
+    seen = {source}
+    while paths and target not in paths:
+        following: dict[int, list[list[int]]] = {}
+        for node, reached in paths.items():
+            if node != source and node < wiring.n_gpus and not relays:
+                continue
+            for link in np.flatnonzero(wiring.link_src == node):
+                after = int(wiring.link_dst[link])
+                if after not in seen:
+                    following.setdefault(after, []).extend([*path, int(link)] for path in reached)
+        seen.update(following)
+        paths = following
+    return [np.array(path) for path in paths.get(target, [])]
+
+
+def _assemble(n: int, parts: list[Part]) -> Routes:
+    """Merge entries into routes; a link that several paths of a pair share gets the sum of their weights."""
+    pair, link = (np.concatenate([part[column] for part in parts]).astype(np.int64) for column in (0, 2))
+    latency, weight = (np.concatenate([part[column] for part in parts]).astype(np.float64) for column in (1, 3))
+    n_links = int(link.max()) + 1
+    key, inverse = np.unique(pair * n_links + link, return_inverse=True)
+    merged_pair, merged_link = np.divmod(key, n_links)
+    ptr = np.concatenate(([0], np.cumsum(np.bincount(merged_pair, minlength=n * n))))
+    slowest = np.zeros(n * n)
+    np.maximum.at(slowest, pair, latency)
+    return Routes(ptr, merged_link, np.bincount(inverse, weights=weight).astype(np.float64), slowest)
+
+
+def _no_route(fabric: Fabric, lost: list[int]) -> NoRouteError:
+    """Return the error that names who cannot reach whom."""
+    by_source: dict[int, list[int]] = {}
+    for number in lost:
+        source, target = divmod(number, fabric.n_ranks)
+        by_source.setdefault(source, []).append(target)
+    faults = [
+        Fault(
+            f"rank {source} ({fabric.rank_name(source)}) cannot reach rank"
+            f"{'s' if len(targets) > 1 else ''} {', '.join(map(str, targets[:8]))}"
+            + (f" and {len(targets) - 8} more" if len(targets) > 8 else ""),
+            "routing",
+        )
+        for source, targets in list(by_source.items())[:8]
+    ]
+    hint = "wire the groups together, or choose ranks of one group with --rank-list"
+    faults.append(Fault(f"{len(by_source)} of {fabric.n_ranks} ranks cannot reach every other rank", "routing", hint))
+    return NoRouteError(*faults)
+
+
+def merge_trunks(routes: Routes, capacity_Bps: Float) -> tuple[Routes, Float]:
+    """Replace links that always fill in step by one trunk; rates are the same, with far fewer entries.
+
+    Two links are in step if the same routes cross both and the weights on one are a fixed multiple of those on the
+    other; then only the one with the larger weight per capacity can ever bind. The planes of a healthy switched domain
+    collapse to one trunk out of and one into each GPU.
+
+    Returns
+    -------
+    Routes
+        Over trunks.
+    float64[n_trunks]
+        Capacity of each trunk, B/s, scaled so that its largest weight is 1.
+    """
+    route = np.repeat(np.arange(len(routes.ptr) - 1), np.diff(routes.ptr))
+    order = np.argsort(routes.link, kind="stable")
+    links, starts = np.unique(routes.link[order], return_index=True)
+    crossing, weight = np.split(route[order], starts[1:]), np.split(routes.weight[order], starts[1:])
+    trunk_of: dict[tuple[bytes, bytes], int] = {}
+    capacity: list[float] = []
+    members: list[tuple[Int, Float]] = []
+    for link, who, shares in zip(links, crossing, weight, strict=True):
+        top = shares.max()
+        relative = shares / top
+        key = (who.tobytes(), np.round(relative, 12).tobytes())
+        trunk = trunk_of.setdefault(key, len(capacity))
+        if trunk == len(capacity):
+            capacity.append(float(capacity_Bps[link] / top))
+            members.append((who, relative))
+        else:
+            capacity[trunk] = min(capacity[trunk], float(capacity_Bps[link] / top))
+    return _by_route(members, len(routes.ptr) - 1, routes.latency_s), np.array(capacity)
+
+
+def _by_route(members: list[tuple[Int, Float]], n_routes: int, latency_s: Float) -> Routes:
+    """Turn per-trunk lists of (routes, weights) into routes."""
+    route = np.concatenate([who for who, _ in members])
+    trunk = np.repeat(np.arange(len(members)), [len(who) for who, _ in members])
+    order = np.argsort(route, kind="stable")
+    ptr = np.concatenate(([0], np.cumsum(np.bincount(route, minlength=n_routes))))
+    return Routes(ptr, trunk[order], np.concatenate([shares for _, shares in members])[order], latency_s)

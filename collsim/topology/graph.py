@@ -1,0 +1,236 @@
+"""Topologies and NetworkX graphs: the border format for building, drawing and exchanging systems in Python.
+
+Attributes, all in SI:
+
+===========  ==================  =========  =====================================================================
+where        attribute           default    meaning
+===========  ==================  =========  =====================================================================
+node         ``kind``            ``gpu``    ``gpu`` or ``switch``
+node         ``rank``            order      rank of a GPU; give it to all GPUs or to none
+node         ``latency_s``       0          forwarding latency of a switch, seconds
+edge         ``bandwidth_Bps``   required   rate of the whole edge in one direction, bytes/s
+edge         ``latency_s``       required   latency of one traversal, seconds
+edge         ``efficiency``      1          achievable fraction of the rate
+edge         ``count``           1          parallel physical links that the edge stands for
+graph        ``name, title``     ``graph``
+===========  ==================  =========  =====================================================================
+
+An edge of an undirected graph is a full-duplex link; an edge of a directed graph is one direction. Parallel edges of a
+multigraph are merged if they are alike.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from collsim.errors import Fault, SpecError, nearest
+from collsim.topology.model import Topology, Wiring
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+__all__ = ["from_graph", "to_graph"]
+
+NODE_KEYS = ("kind", "rank", "latency_s")
+EDGE_KEYS = ("bandwidth_Bps", "latency_s", "efficiency", "count")
+_FOREIGN = {"bandwidth": "bandwidth_Bps", "capacity": "bandwidth_Bps", "weight": "bandwidth_Bps"}
+_FOREIGN |= {"latency": "latency_s", "multiplicity": "count", "links": "count"}
+
+
+def to_graph(topology: Topology) -> nx.DiGraph[str]:
+    """Return a directed graph with one edge per bundle and every attribute written out.
+
+    Examples
+    --------
+    >>> from collsim.topology import load_topology
+    >>> graph = load_topology("mi355x_ubb8").graph
+    >>> graph.number_of_edges(), graph.edges["gpu0", "gpu1"]["bandwidth_Bps"]
+    (56, 76800000000.0)
+    """
+    import networkx as nx
+
+    wiring = topology.wiring
+    graph: nx.DiGraph[str] = nx.DiGraph(name=topology.name, title=topology.title)
+    for node, name in enumerate(wiring.node_names):
+        if node < wiring.n_gpus:
+            graph.add_node(name, kind="gpu", rank=node, latency_s=0.0)
+        else:
+            graph.add_node(name, kind="switch", latency_s=float(wiring.node_latency_s[node]))
+    columns = (
+        wiring.link_src,
+        wiring.link_dst,
+        wiring.link_bandwidth_Bps,
+        wiring.link_latency_s,
+        wiring.link_efficiency,
+        wiring.link_count,
+    )
+    names = wiring.node_names
+    for src, dst, *values in zip(*(column.tolist() for column in columns), strict=True):
+        graph.add_edge(names[src], names[dst], **dict(zip(EDGE_KEYS, values, strict=True)))
+    return graph
+
+
+def from_graph(graph: nx.Graph[Any], name: str | None = None, title: str | None = None) -> Topology:
+    """Return the topology that *graph* describes; raise `SpecError` with everything that is wrong with it.
+
+    Examples
+    --------
+    >>> import networkx as nx
+    >>> ring = nx.cycle_graph(4)
+    >>> for a, b in ring.edges:
+    ...     ring.edges[a, b].update(bandwidth_Bps=50e9, latency_s=5e-7)
+    >>> topology = from_graph(ring, name="ring4")
+    >>> topology.n_gpus, topology.wiring.n_links, topology.wiring.link_name(0)
+    (4, 8, 'gpu0->gpu1')
+    """
+    faults: list[Fault] = []
+    order = _node_order(graph, faults)
+    edges = _merge(graph, faults)
+    wired = {end for pair in edges for end in pair}
+    gpus = [node for node in order if graph.nodes[node].get("kind", "gpu") == "gpu"]
+    faults += [
+        Fault("the GPU has no edge", f"node {node!r}", "add an edge, or remove the node")
+        for node in gpus
+        if len(gpus) > 1 and node not in wired
+    ]
+    if not gpus:
+        faults.append(Fault("there is no GPU", "graph", 'give a node kind="gpu"'))
+    names = _names(order, len(gpus))
+    if len(set(names)) != len(names):
+        faults.append(Fault("two nodes have the same name as text", "graph", "rename one"))
+    if faults:
+        raise SpecError(*faults)
+    wiring = _wire(graph, order, names, len(gpus), edges)
+    called = name or str(graph.graph.get("name") or "graph")
+    shown = title or str(graph.graph.get("title") or called)
+    return Topology(called, shown, "graph", (), wiring, _digest(wiring))
+
+
+def _node_order(graph: nx.Graph[Any], faults: list[Fault]) -> list[Any]:
+    """Return GPUs by rank, then switches, checking the attributes of each."""
+    gpus: list[Any] = []
+    switches: list[Any] = []
+    for node, attributes in graph.nodes(data=True):
+        where, kind = f"node {node!r}", attributes.get("kind", "gpu")
+        _check_keys(attributes, NODE_KEYS, where, faults)
+        if kind not in ("gpu", "switch"):
+            faults.append(Fault(f"kind {kind!r} is unknown", where, "known: gpu, switch"))
+        if not _is_number(attributes.get("latency_s", 0.0), least=0.0):
+            faults.append(Fault("latency_s must be seconds, 0 or more", where, "write latency_s=2e-7"))
+        (switches if kind == "switch" else gpus).append(node)
+    ranks = [graph.nodes[node].get("rank") for node in gpus]
+    if any(rank is not None for rank in ranks):
+        if sorted(rank if isinstance(rank, int) else -1 for rank in ranks) != list(range(len(gpus))):
+            hint = "give rank to every GPU, or to none: then ranks follow the order of the nodes"
+            faults.append(Fault(f"ranks are not 0 to {len(gpus) - 1}, each once", "graph", hint))
+        else:
+            gpus.sort(key=lambda node: graph.nodes[node]["rank"])
+    return gpus + switches
+
+
+def _names(order: list[Any], n_gpus: int) -> tuple[str, ...]:
+    """Return node names as text; integer GPUs are called ``gpu0, gpu1, ...``."""
+    if all(isinstance(node, int) for node in order[:n_gpus]):
+        return tuple(f"gpu{rank}" for rank in range(n_gpus)) + tuple(
+            f"sw{node}" if isinstance(node, int) else str(node) for node in order[n_gpus:]
+        )
+    return tuple(str(node) for node in order)
+
+
+def _merge(graph: nx.Graph[Any], faults: list[Fault]) -> dict[tuple[Any, Any], dict[str, float]]:
+    """Return the figures of every ordered pair of nodes that an edge joins."""
+    merged: dict[tuple[Any, Any], dict[str, float]] = {}
+    for a, b, figures in _edges(graph, faults):
+        for pair in [(a, b)] if graph.is_directed() else [(a, b), (b, a)]:
+            old = merged.get(pair)
+            if old is None:
+                merged[pair] = dict(figures)
+                continue
+            if (old["latency_s"], old["efficiency"]) != (figures["latency_s"], figures["efficiency"]):
+                hint = "give them the same latency_s and efficiency, or put a node between"
+                faults.append(Fault("parallel edges differ", f"edge {pair[0]!r}-{pair[1]!r}", hint))
+            old["bandwidth_Bps"] += figures["bandwidth_Bps"]
+            old["count"] += figures["count"]
+    return merged
+
+
+def _edges(graph: nx.Graph[Any], faults: list[Fault]) -> Iterator[tuple[Any, Any, dict[str, float]]]:
+    """Yield the edges whose attributes are all valid."""
+    for a, b, attributes in graph.edges(data=True):
+        where, before = f"edge {a!r}-{b!r}", len(faults)
+        _check_keys(attributes, EDGE_KEYS, where, faults)
+        count, efficiency = attributes.get("count", 1), attributes.get("efficiency", 1.0)
+        if a == b:
+            faults.append(Fault("the edge joins a node to itself", where, "remove it"))
+        if not _is_number(attributes.get("bandwidth_Bps"), least=0.0, strict=True):
+            faults.append(Fault("bandwidth_Bps must be bytes/s, more than 0", where, "write bandwidth_Bps=64e9"))
+        if not _is_number(attributes.get("latency_s"), least=0.0):
+            faults.append(Fault("latency_s must be seconds, 0 or more", where, "write latency_s=5e-7"))
+        if not _is_number(efficiency, least=0.0, strict=True) or efficiency > 1:
+            faults.append(Fault("efficiency must be more than 0 and at most 1", where, "write efficiency=0.8"))
+        if not _is_number(count, least=1.0) or count != int(count):
+            faults.append(Fault("count must be a whole number, 1 or more", where, "write count=2"))
+        if len(faults) == before:
+            yield a, b, {key: attributes.get(key, 1.0) for key in EDGE_KEYS}
+
+
+def _check_keys(attributes: dict[Any, Any], known: tuple[str, ...], where: str, faults: list[Fault]) -> None:
+    """Refuse an attribute that looks like a figure under another name; what has nothing to do with us is left alone."""
+    for key in attributes:
+        meant = _FOREIGN.get(str(key).lower()) or nearest(str(key), [k.lower() for k in known])
+        meant = next((k for k in known if meant and k.lower() == meant.lower()), None)
+        if key not in known and meant is not None and meant not in attributes:
+            faults.append(Fault(f'unknown attribute "{key}"; did you mean "{meant}"?', where, "figures are in SI"))
+
+
+def _is_number(value: Any, least: float, *, strict: bool = False) -> bool:
+    import math
+    import numbers
+
+    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not math.isfinite(value):
+        return False
+    return float(value) > least if strict else float(value) >= least
+
+
+def _wire(
+    graph: nx.Graph[Any],
+    order: list[Any],
+    names: tuple[str, ...],
+    n_gpus: int,
+    edges: dict[tuple[Any, Any], dict[str, float]],
+) -> Wiring:
+    import numpy as np
+
+    from collsim.topology.builders import Bundles, assemble
+
+    ids = {node: index for index, node in enumerate(order)}
+    node_latency_s = np.array([float(graph.nodes[node].get("latency_s", 0.0)) for node in order])
+    node_latency_s[:n_gpus] = 0.0
+    ends = np.array([(ids[a], ids[b]) for a, b in edges], dtype=np.int64).reshape(len(edges), 2)
+    columns = {key: np.array([figures[key] for figures in edges.values()], dtype=np.float64) for key in EDGE_KEYS}
+    bundles = Bundles(
+        ends[:, 0].copy(),
+        ends[:, 1].copy(),
+        columns["count"].astype(np.int64),
+        columns["bandwidth_Bps"],
+        columns["latency_s"],
+        columns["efficiency"],
+    )
+    return assemble(names, n_gpus, node_latency_s, bundles)
+
+
+def _digest(wiring: Wiring) -> str:
+    digest = hashlib.sha256("\n".join((*wiring.node_names, str(wiring.n_gpus))).encode())
+    for array in (
+        wiring.node_latency_s,
+        wiring.link_src,
+        wiring.link_dst,
+        wiring.link_count,
+        wiring.link_bandwidth_Bps,
+        wiring.link_latency_s,
+        wiring.link_efficiency,
+    ):
+        digest.update(array.tobytes())
+    return digest.hexdigest()

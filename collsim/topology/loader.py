@@ -1,0 +1,221 @@
+"""From a name, a path or a graph to a `Topology`: look-up, reading, overrides, checks, arrays."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import pathlib
+import re
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from collsim.errors import Fault, InputError, SpecError, UnknownNameError, nearest
+from collsim.topology.model import Topology
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+    from collsim.topology.model import Wiring
+    from collsim.topology.reader import Document
+    from collsim.topology.sections import Spec
+
+__all__ = ["check_file", "load_topology", "parse_topology", "zoo_directory", "zoo_names"]
+
+Overrides = Mapping[str, str] | Iterable[str | tuple[str, str]]
+
+
+def zoo_directory() -> pathlib.Path:
+    """Return the directory of the shipped topologies: inside an installed package, beside it in a source tree."""
+    package = pathlib.Path(__file__).resolve().parents[1]
+    installed = package / "topologies"
+    return installed if installed.is_dir() else package.parent / "topologies"
+
+
+def zoo_names() -> tuple[str, ...]:
+    """Return the names of the shipped topologies, without reading them.
+
+    >>> "mi355x_ubb8" in zoo_names()
+    True
+    """
+    return tuple(sorted(path.stem for path in zoo_directory().glob("*.yaml")))
+
+
+def load_topology(source: str | pathlib.Path | Topology | nx.Graph[Any], overrides: Overrides = ()) -> Topology:
+    """Return the topology called *source*, in the file *source*, or described by the graph *source*.
+
+    Parameters
+    ----------
+    source : str, Path, Topology or networkx.Graph
+        A name from `zoo_names`; a path, recognised by a ``/`` or by ``.yaml`` or ``.yml`` at its end; a topology,
+        which is returned as it is; or a graph with the attributes that `collsim.topology.graph` documents.
+    overrides : mapping or sequence
+        What-ifs as ``{"link.bandwidth": "80 GB/s"}``, pairs, or ``"link.bandwidth=80 GB/s"`` texts.
+
+    Raises
+    ------
+    UnknownNameError
+        If there is no such name; the message offers the nearest one.
+    SpecError
+        With every fault of the file and of the overrides.
+
+    Examples
+    --------
+    >>> topology = load_topology("mi355x_ubb8", {"link.bandwidth": "80 GB/s"})
+    >>> float(topology.wiring.link_bandwidth_Bps[0]), topology.fact("link.bandwidth").status
+    (80000000000.0, 'set')
+    """
+    if isinstance(source, Topology) or hasattr(source, "nodes"):
+        if overrides:
+            hint = "pass a name or a file, or change the graph"
+            raise InputError(Fault("overrides need a named topology or a file", "--set", hint))
+        return source if isinstance(source, Topology) else Topology.from_graph(source)  # type: ignore[arg-type]
+    if not isinstance(source, str | pathlib.Path):
+        raise InputError(Fault(f"a topology cannot be a {type(source).__name__}", "", "pass a name, a path or a graph"))
+    text = str(source)
+    if isinstance(source, pathlib.Path) or "/" in text or "\\" in text or text.endswith((".yaml", ".yml")):
+        return parse_topology(_read(pathlib.Path(text), text), text, overrides)
+    if text not in zoo_names():
+        raise UnknownNameError("topology", text[:60], zoo_names(), "--topo")
+    path = zoo_directory() / f"{text}.yaml"
+    return parse_topology(_read(path, str(path)), f"topologies/{text}.yaml", overrides)
+
+
+def check_file(path: str | pathlib.Path) -> Topology:
+    """Return the topology in the file *path*, or raise `SpecError` with everything that is wrong with it."""
+    return load_topology(pathlib.Path(path))
+
+
+def parse_topology(content: bytes | str, file: str = "topology.yaml", overrides: Overrides = ()) -> Topology:
+    """Return the topology that *content* describes; *file* is its name in messages.
+
+    Examples
+    --------
+    >>> parse_topology("{schema: collsim.topology/1, builder: full_mesh, gpu: {count: 2}, link: {bandwidth: 25}}")
+    Traceback (most recent call last):
+    collsim.errors.SpecError: topology.yaml:1: link.bandwidth: "25" has no unit
+      hint: write "25 GB/s" (1e9 bytes/s), "25 GiB/s" or "200 Gb/s"
+    """
+    from collsim.topology.checks import check
+    from collsim.topology.overrides import apply_overrides, normalise_overrides
+    from collsim.topology.reader import read_document
+    from collsim.topology.sections import read_sections
+
+    raw = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
+    faults: list[Fault] = []
+    pairs = normalise_overrides(overrides, faults)
+    document = apply_overrides(read_document(raw, file), pairs, faults)
+    spec = read_sections(document, faults)
+    faults += check(spec, document)
+    faults += _check_name(spec, document)
+    if faults:
+        raise SpecError(*_by_line(faults))
+    digest = hashlib.sha256(raw + b"\0" + json.dumps(pairs).encode() if pairs else raw).hexdigest()
+    return _assemble(spec, document, digest)
+
+
+def _assemble(spec: Spec, document: Document, digest: str) -> Topology:
+    from collsim.topology.sections import collect_facts
+
+    assert spec.header is not None
+    labels = {f"{name}.{key}": value for name, key, value in _label_values(spec) if value}
+    if spec.header.notes:
+        labels["notes"] = spec.header.notes.strip()
+    reduction = spec.in_network_reduction
+    name = spec.header.name or pathlib.PurePath(document.file).stem
+    return Topology(
+        name=name,
+        title=spec.header.title or name,
+        source=document.file,
+        facts=collect_facts(spec, document),
+        wiring=_wire(spec),
+        sha256=digest,
+        labels=labels,
+        in_network_reduction=reduction.value.text if reduction and reduction.si else None,
+    )
+
+
+def _label_values(spec: Spec) -> list[tuple[str, str, str]]:
+    return [
+        ("gpu", "model", spec.gpu.model if spec.gpu else ""),
+        ("link", "type", spec.link.type if spec.link else ""),
+        ("switch", "model", spec.switch.model if spec.switch else ""),
+        ("nic", "model", spec.nic.model if spec.nic else ""),
+    ]
+
+
+def _wire(spec: Spec) -> Wiring:
+    """Return the arrays of a specification that passed every check."""
+    from collsim.topology import builders
+    from collsim.topology.checks import planes_of
+    from collsim.topology.explicit import wire_explicit
+
+    assert spec.header is not None
+    if spec.header.builder == "explicit":
+        return wire_explicit(spec)
+    link, gpu = spec.link, spec.gpu
+    assert link is not None
+    assert gpu is not None
+    assert link.bandwidth is not None
+    assert gpu.count is not None
+    rate, latency, efficiency = link.bandwidth.si, link.latency.si, link.efficiency.si
+    n_gpus = int(gpu.count.si)
+    if spec.header.builder == "full_mesh":
+        per_pair = int(link.per_pair.si)
+        return builders.full_mesh(
+            n_gpus, per_pair=per_pair, bandwidth_Bps=rate, latency_s=latency, efficiency=efficiency
+        )
+    assert spec.switch
+    return builders.switched(
+        n_gpus,
+        planes_of(spec),
+        bandwidth_Bps=rate,
+        latency_s=latency,
+        efficiency=efficiency,
+        switch_latency_s=spec.switch.latency.si,
+        prefix=spec.switch.prefix,
+    )
+
+
+def _check_name(spec: Spec, document: Document) -> Iterable[Fault]:
+    """Yield a fault if a file calls itself by the name of a shipped topology and is not that one."""
+    name, stem = spec.header.name if spec.header else None, pathlib.PurePath(document.file).stem
+    if name and name != stem and name in zoo_names():
+        hint = f'write "name: {stem}": results of a changed copy must not pass for those of {name}'
+        yield Fault(f'the name "{name}" belongs to a shipped topology', document.where(("name",)), hint)
+
+
+def _by_line(faults: list[Fault]) -> list[Fault]:
+    """Return faults in the order of the file; those that have no line come first."""
+
+    def line(fault: Fault) -> int:
+        found = re.search(r":(\d+)(?::|$)", fault.where)
+        return int(found[1]) if found else 0
+
+    return sorted(faults, key=line)
+
+
+def _read(path: pathlib.Path, shown: str) -> bytes:
+    from collsim.topology.reader import MAX_FILE_BYTES
+
+    try:
+        with path.open("rb") as file:
+            return file.read(MAX_FILE_BYTES + 1)
+    except FileNotFoundError:
+        raise SpecError(Fault("no such file", shown, _similar(path))) from None
+    except IsADirectoryError:
+        raise SpecError(Fault("this is a directory, not a file", shown, "name the YAML file in it")) from None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise SpecError(Fault(f"cannot be read: {reason}", shown[:200], "check the path")) from None
+
+
+def _similar(path: pathlib.Path) -> str:
+    """Return a hint for a file that is not there: a file like it, or a shipped topology of that name."""
+    if path.stem in zoo_names():
+        return f'"{path.stem}" is a shipped topology: leave out the directory and ".yaml"'
+    try:
+        siblings = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
+    except OSError:
+        siblings = []
+    near = nearest(path.name, siblings)
+    return f'did you mean "{path.parent / near}"?' if near else f"shipped topologies: {', '.join(zoo_names())}"

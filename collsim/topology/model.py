@@ -1,0 +1,208 @@
+"""What a topology is: facts with their provenance, and the wiring as frozen arrays.
+
+A `Topology` is immutable. Its `Wiring` is all that the layers below need: nodes (GPUs first, in rank order) and
+*bundles*, one per ordered pair of nodes that are wired directly. A bundle stands for *count* parallel physical links.
+The arrays are read-only. Nothing here imports more than the standard library until it is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from collsim.errors import InputError, UnknownNameError
+
+if TYPE_CHECKING:
+    import networkx as nx
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Ints = NDArray[np.int64]
+    Floats = NDArray[np.float64]
+
+__all__ = ["STATUSES", "Coordinates", "Fact", "Topology", "Wiring"]
+
+STATUSES: Mapping[str, str] = {
+    "datasheet": "vendor specification of a shipping part",
+    "announced": "vendor or analyst statement about an unreleased or newly launched part",
+    "measured": "a published measurement",
+    "constant": "a number hard-coded in public software such as NCCL or RCCL",
+    "derived": "arithmetic on other facts, shown in the source",
+    "fitted": "fitted to measurements by collsim",
+    "estimate": "an educated figure with a stated reason",
+    "assumed": "a placeholder: no public figure was found",
+    "user": "written in a user's file without a status",
+    "set": "given on the command line or by an override",
+}
+"""The meaning of each status, from the most to the least trustworthy; *user* and *set* are the caller's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One figure of a topology with its provenance."""
+
+    path: str
+    """Where it stands in the file, such as ``link.bandwidth``."""
+    text: str
+    """The value as written."""
+    value: float
+    """The value in SI: bytes/s, seconds, a fraction or a count."""
+    unit: str
+    """``B/s``, ``s``, ``fraction`` or ``count``."""
+    status: str
+    """One of `STATUSES`."""
+    source: str = ""
+    """The public document, software constant or reasoning behind it."""
+    note: str = ""
+    where: str = ""
+    """File and line, or ``--set``."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fact as plain data."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Coordinates:
+    """Where each GPU stands in a regular system; the arrays are what symmetry arguments may rely on.
+
+    *kind* is ``mesh`` (one equal bundle for every ordered pair of GPUs), ``switched`` (every GPU wired to every
+    switch, each plane the same for all GPUs) or ``irregular``. *node*, *local*, *rail* and *pod* are int64[n_gpus]:
+    the scale-up domain, the index in it, the scale-out rail and the pod. *plane* is int64[n_nodes - n_gpus]: the
+    plane of each switch, -1 if it belongs to none.
+    """
+
+    kind: str
+    node: Ints
+    local: Ints
+    rail: Ints
+    pod: Ints
+    plane: Ints
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Wiring:
+    """Nodes and directed bundles as read-only arrays; bundles are sorted by (source, destination) and unique."""
+
+    node_names: tuple[str, ...]
+    """GPUs first, in rank order, then switches."""
+    n_gpus: int
+    node_latency_s: Floats
+    """float64[n_nodes]: forwarding latency; 0 for a GPU."""
+    link_src: Ints
+    """int64[n_links]"""
+    link_dst: Ints
+    """int64[n_links]"""
+    link_count: Ints
+    """int64[n_links]: parallel physical links in the bundle."""
+    link_bandwidth_Bps: Floats
+    """float64[n_links]: raw rate of the whole bundle in its direction."""
+    link_latency_s: Floats
+    """float64[n_links]: one traversal, port to port."""
+    link_efficiency: Floats
+    """float64[n_links]: achievable fraction of the raw rate."""
+    coordinates: Coordinates
+
+    @property
+    def n_nodes(self) -> int:
+        """Number of GPUs and switches."""
+        return len(self.node_names)
+
+    @property
+    def n_links(self) -> int:
+        """Number of directed bundles."""
+        return len(self.link_src)
+
+    def link_name(self, link: int) -> str:
+        """Return the name of a bundle, such as ``gpu3->nvsw1``."""
+        return f"{self.node_names[int(self.link_src[link])]}->{self.node_names[int(self.link_dst[link])]}"
+
+
+@dataclass(frozen=True, eq=False)
+class Topology:
+    """A cluster or a scale-up domain as the user described it.
+
+    Examples
+    --------
+    >>> from collsim.topology import load_topology
+    >>> topology = load_topology("mi355x_ubb8")
+    >>> topology.n_gpus, topology.wiring.n_links, topology.wiring.link_name(0)
+    (8, 56, 'gpu0->gpu1')
+    >>> topology.fact("link.bandwidth").text
+    '76.8 GB/s'
+    """
+
+    name: str
+    title: str
+    source: str
+    """The file it was read from, or ``graph``."""
+    facts: tuple[Fact, ...]
+    wiring: Wiring
+    sha256: str
+    """Hash of the content and of the overrides."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Names that are not figures: ``gpu.model``, ``link.type``, ``switch.model``, ``nic.model``, ``notes``, ..."""
+    in_network_reduction: str | None = None
+    """What the switches can reduce with, such as ``NVLS``; None if they cannot or it is not known."""
+
+    @property
+    def n_gpus(self) -> int:
+        """Number of GPUs, which are the ranks 0 to n - 1."""
+        return self.wiring.n_gpus
+
+    @cached_property
+    def graph(self) -> nx.DiGraph[str]:
+        """The topology as a NetworkX graph, built on first use; see `collsim.topology.graph` for its attributes."""
+        from collsim.topology.graph import to_graph
+
+        return to_graph(self)
+
+    def fact(self, path: str) -> Fact:
+        """Return the fact at *path*, such as ``link.bandwidth``."""
+        for fact in self.facts:
+            if fact.path == path:
+                return fact
+        raise UnknownNameError("fact", path, [fact.path for fact in self.facts], self.name)
+
+    def rank(self, name: str) -> int:
+        """Return the rank of the GPU called *name*."""
+        gpus = self.wiring.node_names[: self.n_gpus]
+        if name not in gpus:
+            raise UnknownNameError("GPU", name, gpus, self.name)
+        return gpus.index(name)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return identity, sizes and facts as plain data; the arrays stay in `wiring`."""
+        return {
+            "name": self.name,
+            "title": self.title,
+            "source": self.source,
+            "sha256": self.sha256,
+            "ranks": self.n_gpus,
+            "nodes": self.wiring.n_nodes,
+            "links": self.wiring.n_links,
+            "kind": self.wiring.coordinates.kind,
+            "in_network_reduction": self.in_network_reduction,
+            "labels": dict(self.labels),
+            "facts": [fact.to_dict() for fact in self.facts],
+        }
+
+    def to_yaml(self, name: str | None = None) -> str:
+        """Return the topology as an explicit ``collsim.topology/1`` file that loads to the same arrays.
+
+        The copy of a shipped topology is called so, unless *name* says otherwise.
+        """
+        from collsim.topology.export import to_yaml
+
+        return to_yaml(self, name)
+
+    @staticmethod
+    def from_graph(graph: nx.Graph[Any], name: str | None = None, title: str | None = None) -> Topology:
+        """Return the topology that a NetworkX graph with the documented attributes describes."""
+        from collsim.topology.graph import from_graph
+
+        if not hasattr(graph, "nodes"):
+            raise InputError(f"expected a NetworkX graph, got {type(graph).__name__}")
+        return from_graph(graph, name=name, title=title)

@@ -1,0 +1,366 @@
+"""Loading, overriding, converting and describing topologies."""
+
+import dataclasses
+import pathlib
+import subprocess
+import sys
+
+import networkx as nx
+import numpy as np
+import pytest
+
+from collsim.errors import InputError, SpecError, UnknownNameError
+from collsim.topology import Topology, check_file, describe, load_topology, parse_topology, zoo_names
+
+ARRAYS = (
+    "node_latency_s",
+    "link_src",
+    "link_dst",
+    "link_count",
+    "link_bandwidth_Bps",
+    "link_latency_s",
+    "link_efficiency",
+)
+
+RING = """
+schema: collsim.topology/1
+builder: explicit
+link: {bandwidth: 50 GB/s, latency: 1 us, efficiency: 80%}
+nodes: [{name: a}, {name: b}, {name: c}, {name: s, kind: switch, latency: 300 ns}]
+links:
+  - {a: a, b: b}
+  - {a: b, b: c, bandwidth: 25 GB/s, count: 3}
+  - {a: c, b: s, latency: 2 us, duplex: false}
+  - {a: s, b: a, efficiency: 1}
+"""
+
+
+def same_wiring(one, two):
+    assert one.node_names == two.node_names
+    assert one.n_gpus == two.n_gpus
+    assert one.coordinates.kind == two.coordinates.kind
+    for name in ARRAYS:
+        left, right = getattr(one, name), getattr(two, name)
+        assert left.dtype == right.dtype, name
+        assert np.array_equal(left, right), name
+    for name in ("node", "local", "rail", "pod", "plane"):
+        assert np.array_equal(getattr(one.coordinates, name), getattr(two.coordinates, name))
+
+
+def test_mesh_arrays():
+    wiring = load_topology("mi355x_ubb8").wiring
+    assert wiring.node_names == tuple(f"gpu{rank}" for rank in range(8))
+    assert wiring.n_links == 56
+    assert [wiring.link_name(link) for link in (0, 7, 55)] == ["gpu0->gpu1", "gpu1->gpu0", "gpu7->gpu6"]
+    assert np.all(wiring.link_bandwidth_Bps == 76.8e9)
+    assert np.all(wiring.link_latency_s == 5e-7)
+    assert wiring.coordinates.kind == "mesh"
+    assert wiring.link_src.dtype == np.int64
+    assert wiring.link_bandwidth_Bps.dtype == np.float64
+
+
+def test_switched_arrays():
+    wiring = load_topology("hgx_h100").wiring
+    assert wiring.node_names[8:] == ("nvsw0", "nvsw1", "nvsw2", "nvsw3")
+    assert wiring.n_links == 64
+    assert wiring.link_name(13) == "gpu3->nvsw1"
+    assert wiring.link_count[:4].tolist() == [5, 4, 4, 5]
+    assert wiring.link_bandwidth_Bps[:4].tolist() == [125e9, 100e9, 100e9, 125e9]
+    assert wiring.node_latency_s.tolist() == [0.0] * 8 + [2e-7] * 4
+    assert wiring.coordinates.plane.tolist() == [0, 1, 2, 3]
+    assert wiring.coordinates.rail.tolist() == list(range(8))
+
+
+@pytest.mark.parametrize("name", zoo_names())
+def test_canonical_and_read_only(name):
+    wiring = load_topology(name).wiring
+    key = wiring.link_src * wiring.n_nodes + wiring.link_dst
+    assert np.all(np.diff(key) > 0)
+    for array in (*(getattr(wiring, field) for field in ARRAYS), wiring.coordinates.local, wiring.coordinates.plane):
+        with pytest.raises(ValueError, match="read-only"):
+            array[:] = 0
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        wiring.n_gpus = 3
+
+
+@pytest.mark.parametrize("name", zoo_names())
+def test_round_trips(name):
+    topology = load_topology(name)
+    again = Topology.from_graph(topology.graph)
+    same_wiring(topology.wiring, again.wiring)
+    assert (again.name, again.title, again.source) == (topology.name, topology.title, "graph")
+    assert load_topology(topology.graph).sha256 == again.sha256
+    copy = parse_topology(topology.to_yaml())
+    same_wiring(topology.wiring, copy.wiring)
+    assert copy.name == f"{name}_copy"
+    assert copy.title == topology.title
+    assert copy.in_network_reduction == topology.in_network_reduction
+
+
+def test_explicit():
+    wiring = parse_topology(RING, "ring.yaml").wiring
+    rows = {
+        wiring.link_name(i): (
+            float(wiring.link_bandwidth_Bps[i]),
+            float(wiring.link_latency_s[i]),
+            float(wiring.link_efficiency[i]),
+            int(wiring.link_count[i]),
+        )
+        for i in range(wiring.n_links)
+    }
+    assert rows == {
+        "a->b": (50e9, 1e-6, 0.8, 1),
+        "b->a": (50e9, 1e-6, 0.8, 1),
+        "b->c": (75e9, 1e-6, 0.8, 3),
+        "c->b": (75e9, 1e-6, 0.8, 3),
+        "c->s": (50e9, 2e-6, 0.8, 1),
+        "s->a": (50e9, 1e-6, 1.0, 1),
+        "a->s": (50e9, 1e-6, 1.0, 1),
+    }
+    assert wiring.node_latency_s.tolist() == [0, 0, 0, 3e-7]
+    assert wiring.coordinates.kind == "irregular"
+    assert wiring.coordinates.plane.tolist() == [-1]
+
+
+def test_explicit_round_trips():
+    topology = parse_topology(RING, "ring.yaml")
+    assert topology.name == "ring"
+    same_wiring(topology.wiring, Topology.from_graph(topology.graph).wiring)
+    same_wiring(topology.wiring, parse_topology(topology.to_yaml()).wiring)
+
+
+def test_regular_shapes_are_recognised_in_lists():
+    text = load_topology("hgx_h100").to_yaml()
+    assert parse_topology(text).wiring.coordinates.kind == "switched"
+    assert parse_topology(text, "x.yaml", {"links[0].bandwidth": "20 GB/s"}).wiring.coordinates.kind == "irregular"
+    assert parse_topology(text, "x.yaml", {"nodes[9].latency": "1 us"}).wiring.coordinates.kind == "switched"
+
+
+def test_one_gpu():
+    topology = load_topology("mi355x_ubb8", {"gpu.count": "1"})
+    assert (topology.n_gpus, topology.wiring.n_links) == (1, 0)
+    shown = describe(topology)
+    assert (shown["per_gpu_uni_Bps"], shown["bisection_uni_Bps"], shown["physical_links"]) == (0.0, None, 0)
+    same_wiring(topology.wiring, parse_topology(topology.to_yaml()).wiring)
+
+
+def test_overrides():
+    topology = load_topology(
+        "hgx_h100",
+        {"link.bandwidth": "400 Gb/s", "switch.latency": "1 us", "nic.bandwidth": "800 Gb/s", "gpu.count": "4"},
+    )
+    assert topology.n_gpus == 4
+    assert topology.wiring.link_bandwidth_Bps[0] == 5 * 50e9
+    assert topology.wiring.node_latency_s[4] == 1e-6
+    fact = topology.fact("link.bandwidth")
+    assert (fact.text, fact.value, fact.status) == ("400 Gb/s", 50e9, "set")
+    assert fact.note == "was 25 GB/s (datasheet)"
+    assert fact.where == "--set link.bandwidth"
+    assert topology.fact("nic.bandwidth").value == 100e9
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        {"switch.links_per_plane": "[6, 6, 3, 3]"},
+        [("switch.links_per_plane", "6,6,3,3")],
+        ["switch.links_per_plane=6, 6,3,3"],
+    ],
+)
+def test_overrides_in_every_form(overrides):
+    assert load_topology("hgx_h100", overrides).wiring.link_count[:4].tolist() == [6, 6, 3, 3]
+
+
+def test_a_switch_less():
+    topology = load_topology("gb200_nvl72", ["switch.planes=17"])
+    assert describe(topology)["per_gpu_uni_Bps"] == 850e9
+
+
+def test_override_of_what_the_file_lacks():
+    text = "{schema: collsim.topology/1, builder: full_mesh, gpu: {count: 2}, link: {bandwidth: 25 GB/s}}"
+    topology = parse_topology(text, "x.yaml", {"nic.bandwidth": "400 Gb/s", "in_network_reduction": "SHARP"})
+    assert topology.fact("nic.bandwidth").value == 50e9
+    assert topology.in_network_reduction == "SHARP"
+    assert topology.fact("link.bandwidth").status == "user"
+    assert topology.fact("link.latency").status == "assumed"
+    assert topology.fact("link.latency").where == "default"
+
+
+def test_sections_pass_their_source_on():
+    text = """
+schema: collsim.topology/1
+builder: full_mesh
+gpu: {count: 2}
+link: {bandwidth: 25 GB/s, latency: {value: 1 us, status: assumed, source: guess}, status: datasheet, source: a page}
+"""
+    topology = parse_topology(text)
+    assert (topology.fact("link.bandwidth").status, topology.fact("link.bandwidth").source) == ("datasheet", "a page")
+    assert topology.fact("link.bandwidth").where == "topology.yaml:5"
+    assert topology.fact("link.latency").source == "guess"
+    assert topology.fact("gpu.count").status == "user"
+
+
+def test_digest():
+    plain, again = load_topology("hgx_h100"), load_topology("hgx_h100")
+    changed = load_topology("hgx_h100", {"gpu.count": "4"})
+    assert plain.sha256 == again.sha256
+    assert len({plain.sha256, changed.sha256, load_topology("hgx_b200").sha256}) == 3
+    assert len(changed.sha256) == 64
+
+
+def test_aliases_and_quotes():
+    text = """
+schema: collsim.topology/1
+builder: explicit
+nodes: [{name: 'x'}, {name: "y"}, {name: 3}]
+links: [{a: x, b: y, bandwidth: &rate 25 GB/s}, {a: y, b: 3, bandwidth: *rate}]
+"""
+    topology = parse_topology(text)
+    assert topology.wiring.node_names == ("x", "y", "3")
+    assert set(topology.wiring.link_bandwidth_Bps.tolist()) == {25e9}
+
+
+def test_paths(tmp_path):
+    path = tmp_path / "mine.yml"
+    path.write_text(RING)
+    assert load_topology(path).name == "mine"
+    assert load_topology(str(path)).source == str(path)
+    assert check_file(path).n_gpus == 3
+    topology = load_topology("hgx_h100")
+    assert load_topology(topology) is topology
+
+
+def test_unknown_names():
+    with pytest.raises(UnknownNameError, match='did you mean "mi355x_ubb8"'):
+        load_topology("mi355_ubb8")
+    with pytest.raises(UnknownNameError, match="known: gb200_nvl72"):
+        load_topology("zzz")
+    with pytest.raises(UnknownNameError, match=r"link\.bandwidth"):
+        load_topology("hgx_h100").fact("link.bandwith")
+    with pytest.raises(UnknownNameError, match="gpu7"):
+        load_topology("hgx_h100").rank("gpu77")
+    assert load_topology("hgx_h100").rank("gpu7") == 7
+    with pytest.raises(InputError, match="cannot be a int"):
+        load_topology(5)
+    with pytest.raises(InputError, match="overrides need"):
+        load_topology(load_topology("hgx_h100"), {"gpu.count": "3"})
+    with pytest.raises(InputError, match="expected a NetworkX graph"):
+        Topology.from_graph("hgx_h100")
+
+
+def test_describe_is_plain_data():
+    import json
+
+    for name in zoo_names():
+        assert json.loads(json.dumps(describe(load_topology(name)), allow_nan=False))["name"] == name
+
+
+def test_describe_irregular():
+    shown = describe(parse_topology(RING))
+    assert shown["bisection_uni_Bps"] is None
+    assert shown["connected"]
+    assert shown["physical_links"] == 1 + 3 + 1 + 1
+    assert shown["link_latency_s"] == [1e-6, 2e-6]
+    graph = nx.Graph()
+    graph.add_edges_from([(0, 1), (2, 3)], bandwidth_Bps=1e9, latency_s=0.0)
+    assert not describe(load_topology(graph))["connected"]
+
+
+class TestGraphs:
+    def ring(self, n=4):
+        graph = nx.cycle_graph(n)
+        for edge in graph.edges:
+            graph.edges[edge].update(bandwidth_Bps=50e9, latency_s=5e-7)
+        return graph
+
+    def test_undirected(self):
+        topology = load_topology(self.ring())
+        assert topology.name == "graph"
+        assert topology.wiring.n_links == 8
+        assert topology.wiring.node_names == ("gpu0", "gpu1", "gpu2", "gpu3")
+        assert np.all(topology.wiring.link_efficiency == 1.0)
+
+    def test_attributes(self):
+        graph = topology = load_topology("hgx_h100").graph
+        assert isinstance(topology, nx.DiGraph)
+        assert graph.nodes["gpu3"] == {"kind": "gpu", "rank": 3, "latency_s": 0.0}
+        assert graph.nodes["nvsw0"] == {"kind": "switch", "latency_s": 2e-7}
+        assert graph.edges["gpu0", "nvsw0"] == {
+            "bandwidth_Bps": 125e9,
+            "latency_s": 1.5e-7,
+            "efficiency": 0.824,
+            "count": 5,
+        }
+
+    def test_ranks(self):
+        graph = nx.relabel_nodes(self.ring(3), {0: "x", 1: "y", 2: "z"})
+        nx.set_node_attributes(graph, {"x": 2, "y": 0, "z": 1}, "rank")
+        assert Topology.from_graph(graph, name="named", title="A title").wiring.node_names == ("y", "z", "x")
+
+    def test_multigraph(self):
+        graph = nx.MultiGraph()
+        for _ in range(3):
+            graph.add_edge("a", "b", bandwidth_Bps=25e9, latency_s=1e-6)
+        wiring = Topology.from_graph(graph).wiring
+        assert wiring.link_count.tolist() == [3, 3]
+        assert wiring.link_bandwidth_Bps.tolist() == [75e9, 75e9]
+        graph.add_edge("a", "b", bandwidth_Bps=25e9, latency_s=2e-6)
+        with pytest.raises(SpecError, match="parallel edges differ"):
+            Topology.from_graph(graph)
+
+    def test_a_broken_link(self):
+        graph = load_topology("mi355x_ubb8").graph.copy()
+        graph.remove_edge("gpu0", "gpu1")
+        wiring = load_topology(graph).wiring
+        assert wiring.n_links == 55
+        assert wiring.coordinates.kind == "irregular"
+
+    def test_all_faults_at_once(self):
+        graph = self.ring()
+        graph.edges[0, 1]["bandwidth_Bps"] = -1
+        graph.edges[1, 2]["latency_s"] = "1 us"
+        graph.edges[2, 3].update(efficiency=2, count=1.5)
+        graph.edges[3, 0]["capacity"] = graph.edges[3, 0].pop("bandwidth_Bps")
+        graph.add_node(9, kind="gpuu", latency_s=-1)
+        graph.add_node(10)
+        graph.add_edge(1, 1, bandwidth_Bps=1e9, latency_s=0)
+        with pytest.raises(SpecError) as caught:
+            load_topology(graph)
+        text = str(caught.value)
+        for words in (
+            "edge 0-1: bandwidth_Bps must be",
+            "edge 1-2: latency_s must be",
+            "edge 2-3: efficiency must be",
+            "edge 2-3: count must be",
+            'did you mean "bandwidth_Bps"',
+            "kind 'gpuu' is unknown",
+            "node 9: latency_s",
+            "node 10: the GPU has no edge",
+            "edge 1-1: the edge joins a node to itself",
+        ):
+            assert words in text
+
+    def test_no_gpu(self):
+        graph = nx.Graph()
+        with pytest.raises(SpecError, match="there is no GPU"):
+            load_topology(graph)
+        graph.add_node("a", rank=1)
+        with pytest.raises(SpecError, match="ranks are not 0 to 0"):
+            load_topology(graph)
+
+    def test_names_that_collide(self):
+        graph = nx.Graph()
+        graph.add_edge("1", 1, bandwidth_Bps=1e9, latency_s=0)
+        with pytest.raises(SpecError, match="same name"):
+            load_topology(graph)
+
+
+def test_light_imports():
+    code = "import sys, collsim.topology as t; t.zoo_names(); print([m for m in sys.modules if m in set(sys.argv[1:])])"
+    heavy = ["numpy", "yaml", "pydantic", "networkx", "scipy", "numba", "click", "rich"]
+    root = pathlib.Path(__file__).resolve().parents[2]
+    found = subprocess.run([sys.executable, "-c", code, *heavy], cwd=root, capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"
+    code = "import sys, collsim.topology as t; t.load_topology('hgx_h100'); print('networkx' in sys.modules)"
+    found = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "False"

@@ -104,7 +104,7 @@ def load_profile(name: str | Profile) -> Profile:
         content = path.read_bytes()
     except OSError as error:
         raise SpecError(Fault(f"cannot read the profile: {error.strerror}", str(path))) from None
-    return _from_document(read_document(content, str(path)), hashlib.sha256(content).hexdigest())
+    return _from_document(read_document(content, str(path), schema=SCHEMA), hashlib.sha256(content).hexdigest())
 
 
 def _from_document(document: Document, sha256: str) -> Profile:

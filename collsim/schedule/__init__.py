@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from collsim.schedule.difference import diff
+from collsim.schedule.files import load, save
 from collsim.schedule.forms import (
     EVERY,
     ROW_COLUMNS,
@@ -38,7 +40,10 @@ __all__ = [
     "Schedule",
     "Transfers",
     "TransfersBuilder",
+    "diff",
     "find_faults",
+    "load",
+    "save",
     "split_bytes",
     "verify",
 ]

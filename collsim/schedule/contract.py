@@ -71,7 +71,7 @@ def _place_faults(schedule: Schedule, promise: _Promise, end: str) -> Iterator[F
     is_now = "every rank" if places[first] == EVERY else f"rank {places[first]}"
     more = f" (and {len(wrong) - 1} more chunks)" if len(wrong) > 1 else ""
     what = f"the {end} of chunk {first} is {is_now}{more}"
-    yield Fault(what, f"chunks[{first}].{end}", f"in {schedule.op} the {end} of a chunk is {must}")
+    yield Fault(what, f"chunks.rows[{first}].{end}", f"in {schedule.op} the {end} of a chunk is {must}")
 
 
 def _size_faults(schedule: Schedule, promise: _Promise) -> Iterator[Fault]:
@@ -119,7 +119,7 @@ def _neighbour_faults(schedule: Schedule, _: _Promise) -> Iterator[Fault]:
     chunks, n = schedule.chunks, schedule.n_ranks
     for chunk in np.flatnonzero(chunks.target != (chunks.source + 1) % n).tolist():
         what = f"chunk {chunk} goes from rank {chunks.source[chunk]} to rank {chunks.target[chunk]}"
-        yield Fault(what, f"chunks[{chunk}].target", "in send_recv every rank sends to the next")
+        yield Fault(what, f"chunks.rows[{chunk}].target", "in send_recv every rank sends to the next")
     held = _rank_bytes(schedule, "source")
     for rank in np.flatnonzero(held != schedule.size_bytes).tolist():
         what = f"rank {rank} sends {held[rank]} bytes, not {schedule.size_bytes}"

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import zlib
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +34,8 @@ MAX_FILE_BYTES = 2**30
 """Longest text of a schedule, unpacked."""
 MAX_RANKS = 2**20
 MAX_INTEGER = 2**62
+MAX_FAULTS = 200
+"""`load` names this many faults and counts the rest."""
 
 KEYS = ("schema", "op", "algo", "n_ranks", "size_bytes", "parameters", "chunks", "phases")
 CHUNK_COLUMNS = {"size_bytes": None, "source": None, "target": None}
@@ -60,14 +65,15 @@ def save(schedule: Schedule, path: str | os.PathLike[str]) -> None:
         import gzip
 
         content = gzip.compress(content, mtime=0)
-    scratch = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    scratch = target.with_name(f".{target.name}.{os.urandom(4).hex()}.tmp")
     try:
         scratch.write_bytes(content)
         scratch.replace(target)
     except OSError as error:
         raise InputError(Fault(f"cannot write: {error.strerror}", str(target))) from None
     finally:
-        scratch.unlink(missing_ok=True)
+        with suppress(OSError):
+            scratch.unlink(missing_ok=True)
 
 
 def load(path: str | os.PathLike[str]) -> Schedule:
@@ -83,9 +89,10 @@ def load(path: str | os.PathLike[str]) -> Schedule:
     reader = _Reader(file)
     schedule = reader.schedule(_json(file, reader))
     if schedule is not None:
-        reader.faults.extend(
-            Fault(fault.what, f"{file}: {fault.where}", fault.hint) for fault in structure_faults(schedule, merged=True)
-        )
+        reader.structure(schedule)
+    if len(reader.faults) > MAX_FAULTS:
+        rest = len(reader.faults) - MAX_FAULTS
+        raise SpecError(*reader.faults[:MAX_FAULTS], Fault(f"... and {rest} more faults", file))
     if reader.faults or schedule is None:
         raise SpecError(*reader.faults)
     return schedule
@@ -115,7 +122,8 @@ def _phase(phase: object) -> str:
     """Return the inside of a phase."""
     if isinstance(phase, Transfers):
         chunks, deps = _lists(phase.chunk_ptr, phase.chunk.tolist()), _lists(phase.dep_ptr, phase.dep.tolist())
-        return '\n      "form": "transfers",' + _table(TRANSFER_COLUMNS, _rows(phase, TRANSFER_COLUMNS, chunks, deps), " " * 6)
+        rows = _rows(phase, TRANSFER_COLUMNS, chunks, deps)
+        return '\n      "form": "transfers",' + _table(TRANSFER_COLUMNS, rows, " " * 6)
     assert isinstance(phase, Orbits)
     carried = np.stack([phase.chunk_family, phase.chunk_offset], axis=1).tolist()
     waits = np.stack([phase.dep_row, phase.dep_shift], axis=1).tolist()
@@ -132,8 +140,7 @@ def _rows(phase: Transfers | Orbits, columns: Iterable[str], chunks: list[Any], 
 
 def _lists(ptr: np.ndarray, values: list[Any]) -> list[list[Any]]:
     """Return a CSR table as ragged lists."""
-    ends = ptr.tolist()
-    return [values[start:end] for start, end in zip(ends[:-1], ends[1:], strict=True)]
+    return [values[start:end] for start, end in pairwise(ptr.tolist())]
 
 
 def _table(columns: Iterable[str], rows: Iterable[Any], indent: str) -> str:
@@ -206,17 +213,35 @@ def _shown(value: object) -> str:
 
 @dataclass(slots=True)
 class _Reader:
-    """Turns plain data into a schedule and collects what is wrong on the way."""
+    """Turns plain data into a schedule and collects what is wrong on the way.
+
+    A wrong value is replaced by a harmless one, so that the rest can be checked; *built* is false once something is
+    missing that has no substitute.
+    """
 
     file: str
     faults: list[Fault] = field(default_factory=list)
+    wrong: set[str] = field(default_factory=set)
+    built: bool = True
 
     def fault(self, what: str, where: str, hint: str = "") -> None:
         """Record a fault at a path inside the file."""
         self.faults.append(Fault(what, f"{self.file}: {where}" if where else self.file, hint))
+        self.wrong.add(_row(where))
+
+    def gap(self, what: str, where: str, hint: str = "") -> None:
+        """Record a fault that leaves nothing to build on."""
+        self.fault(what, where, hint)
+        self.built = False
+
+    def structure(self, schedule: Schedule) -> None:
+        """Check whether the arrays fit together; rows with a wrong value are left out."""
+        for fault in structure_faults(schedule, merged=True):
+            if _row(fault.where) not in self.wrong:
+                self.fault(fault.what, fault.where, fault.hint)
 
     def schedule(self, data: Any) -> Schedule | None:
-        """Return the schedule, or None if there are faults that keep it from being built."""
+        """Return the schedule, or None if too little of it is there."""
         from collsim.schedule import Schedule
 
         if not isinstance(data, dict):
@@ -228,43 +253,42 @@ class _Reader:
         self.keys(data, KEYS, "")
         op, algo = self.word(data.get("op"), "op"), self.word(data.get("algo"), "algo")
         if op and op not in OPERATIONS:
-            close, known = nearest(op, list(OPERATIONS)), ", ".join(OPERATIONS)
-            hint = f'did you mean "{close}"?' if close else f"known: {known}"
-            self.fault(f"unknown operation {_shown(op)}", "op", hint)
+            self.fault(f"unknown operation {_shown(op)}", "op", _closest(op, OPERATIONS))
+        before = len(self.faults)
         n_ranks = self.integer(data.get("n_ranks"), "n_ranks", 1, MAX_RANKS)
+        self.built = self.built and len(self.faults) == before
         size_bytes = self.integer(data.get("size_bytes"), "size_bytes", 0, MAX_INTEGER)
         parameters = self.parameters(data.get("parameters"))
-        chunks, phases = self.chunks(data.get("chunks")), self.phases(data.get("phases"), n_ranks)
-        if self.faults:
+        chunks = self.table(data.get("chunks"), CHUNK_COLUMNS, "chunks", ("columns", "rows"))
+        phases = self.phases(data.get("phases"), n_ranks)
+        if chunks is None or not self.built:
             return None
-        return Schedule(op, algo, n_ranks, size_bytes, chunks, phases, parameters)
+        return Schedule(op, algo, n_ranks, size_bytes, Chunks(*map(np.array, chunks.values())), phases, parameters)
 
     def keys(self, data: dict[str, Any], known: Sequence[str], where: str) -> None:
         """Check the keys of an object."""
         for key in data:
             if key not in known:
-                close = nearest(key, known)
-                hint = f'did you mean "{close}"?' if close else f"known: {', '.join(known)}"
-                self.fault(f"unknown key {_shown(key)}", where, hint)
+                self.fault(f"unknown key {_shown(key)}", where, _closest(key, known))
         for key in known:
             if key not in data:
                 self.fault(f'the key "{key}" is missing', where, f"needed: {', '.join(known)}")
 
     def word(self, value: Any, where: str) -> str:
-        """Return a text that is not empty."""
-        if not isinstance(value, str) or not value:
-            self.fault(f"expected a name, not {_shown(value)}", where)
-            return ""
-        return value
+        """Return a printable text that is not empty."""
+        if isinstance(value, str) and value and value.isprintable():
+            return value
+        self.fault(f"expected a name, not {_shown(value)}", where)
+        return ""
 
     def integer(self, value: Any, where: str, low: int, high: int) -> int:
         """Return an integer between *low* and *high*."""
-        if type(value) is not int:
-            self.fault(f"expected an integer, not {_shown(value)}", where, f"{low} to {high}")
-        elif not low <= value <= high:
-            self.fault(f"{_shown(value)} is out of range", where, f"nearest valid value: {low if value < low else high}")
-        else:
+        if type(value) is int and low <= value <= high:
             return value
+        if type(value) is int:
+            self.fault(f"{_shown(value)} is out of range", where, f"nearest valid value: {min(max(value, low), high)}")
+        else:
+            self.fault(f"expected an integer, not {_shown(value)}", where, f"{low} to {high}")
         return low
 
     def parameters(self, data: Any) -> dict[str, int | str]:
@@ -273,117 +297,134 @@ class _Reader:
             self.fault(f"expected an object, not {_shown(data)}", "parameters", '{} or {"channels": 2}')
             return {}
         for key, value in data.items():
-            if not isinstance(value, str):
-                self.integer(value, f"parameters.{key}", -MAX_INTEGER, MAX_INTEGER)
+            self.word(key, "parameters")
+            if isinstance(value, str):
+                self.word(value, f"parameters.{_plain(key)}")
+            else:
+                self.integer(value, f"parameters.{_plain(key)}", -MAX_INTEGER, MAX_INTEGER)
         return data
-
-    def chunks(self, data: Any) -> Chunks:
-        """Return the chunk table."""
-        if not isinstance(data, dict):
-            self.fault(f"expected an object, not {_shown(data)}", "chunks", "columns and rows")
-            return Chunks(*np.zeros((3, 0), dtype=np.int64))
-        self.keys(data, ("columns", "rows"), "chunks")
-        return Chunks(**self.table(data, CHUNK_COLUMNS, "chunks"))
 
     def phases(self, data: Any, n_ranks: int) -> tuple[Transfers | Orbits, ...]:
         """Return the phases."""
         if not isinstance(data, list) or not data:
-            self.fault(f"expected a list of phases, not {_shown(data)}", "phases", "at least one")
+            self.gap(f"expected a list of phases, not {_shown(data)}", "phases", "at least one")
             return ()
-        phases = (self.phase(phase, n_ranks, f"phases[{number}]") for number, phase in enumerate(data))
+        phases = [self.phase(phase, n_ranks, f"phases[{number}]") for number, phase in enumerate(data)]
         return tuple(phase for phase in phases if phase is not None)
 
     def phase(self, data: Any, n_ranks: int, where: str) -> Transfers | Orbits | None:
         """Return one phase, or None."""
-        form = data.get("form") if isinstance(data, dict) else None
-        if not isinstance(form, str) or form not in FORMS:
-            shown = _shown(form) if isinstance(data, dict) else _shown(data)
-            self.fault(f"the form is {shown}", f"{where}.form", f"known: {', '.join(FORMS)}")
+        form = data.get("form") if isinstance(data, dict) else data
+        if not isinstance(data, dict) or not isinstance(form, str) or form not in FORMS:
+            self.gap(f"the form is {_shown(form)}", f"{where}.form", f"known: {', '.join(FORMS)}")
             return None
-        self.keys(data, FORMS[form], where)
         if form == "transfers":
-            return self.built(Transfers, self.table(data, TRANSFER_COLUMNS, where), ("chunk",), ("dep",))
+            columns = self.table(data, TRANSFER_COLUMNS, where, FORMS[form])
+            return None if columns is None else Transfers(**_with_pointers(columns, ("chunk",), ("dep",)))
         order = self.order(data.get("order"), n_ranks, f"{where}.order")
-        columns = self.table(data, ORBIT_COLUMNS, where)
-        return self.built(Orbits, {"order": order, **columns}, ("chunk_family", "chunk_offset"), ("dep_row", "dep_shift"))
-
-    def built(
-        self, form: type[Transfers | Orbits], columns: dict[str, Any], carried: Sequence[str], waits: Sequence[str]
-    ) -> Transfers | Orbits | None:
-        """Return a phase of *form* from its columns; the lists become pointers and values."""
-        if self.faults:
+        columns = self.table(data, ORBIT_COLUMNS, where, FORMS[form])
+        if columns is None or order is None:
             return None
-        for name, pointers, parts in (("chunks", "chunk_ptr", carried), ("deps", "dep_ptr", waits)):
-            lists = columns.pop(name)
-            columns[pointers] = np.concatenate(([0], np.cumsum([len(items) for items in lists], dtype=np.int64)))
-            flat = np.array([entry for items in lists for entry in items], dtype=np.int64).reshape(-1, len(parts))
-            columns.update(zip(parts, flat.T, strict=True))
-        return form(**columns)
+        arrays = _with_pointers(columns, ("chunk_family", "chunk_offset"), ("dep_row", "dep_shift"))
+        return Orbits(order=order, **arrays)
 
     def order(self, data: Any, n_ranks: int, where: str) -> Any:
-        """Return the orders as int64[n_orders, n_ranks]."""
+        """Return the orders as int64[n_orders, n_ranks], or None."""
         if not isinstance(data, list) or not data:
-            self.fault(f"expected a list of orders, not {_shown(data)}", where, "each names every rank once")
+            self.gap(f"expected a list of orders, not {_shown(data)}", where, "each names every rank once")
             return None
+        before = len(self.faults)
         for number, order in enumerate(data):
             if not isinstance(order, list) or len(order) != n_ranks:
-                self.fault("an order must name every rank once", f"{where}[{number}]", f"ranks are 0 to {n_ranks - 1}")
+                self.gap("an order must name every rank once", f"{where}[{number}]", f"ranks are 0 to {n_ranks - 1}")
             else:
                 for place, rank in enumerate(order):
                     self.integer(rank, f"{where}[{number}][{place}]", 0, n_ranks - 1)
-        return None if self.faults else np.array(data, dtype=np.int64)
+        self.built = self.built and len(self.faults) == before
+        return np.array(data, dtype=np.int64) if len(self.faults) == before else None
 
-    def table(self, data: dict[str, Any], known: dict[str, Any], where: str) -> dict[str, Any]:
-        """Return the columns of a table by name; lists of columns, or plain defaults."""
-        names, rows = data.get("columns"), data.get("rows")
-        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            self.fault(f"expected a list of names, not {_shown(names)}", f"{where}.columns", f"known: {', '.join(known)}")
-            names = []
-        for name in names:
-            if name not in known or names.count(name) > 1:
-                close = nearest(name, list(known))
-                hint = f'did you mean "{close}"?' if close else f"known: {', '.join(known)}"
-                self.fault(f"unknown or repeated column {_shown(name)}", f"{where}.columns", hint)
-        for name, default in known.items():
-            if default is None and name not in names:
-                self.fault(f'the column "{name}" is missing', f"{where}.columns")
+    def table(self, data: Any, known: dict[str, Any], where: str, keys: Sequence[str]) -> dict[str, list[Any]] | None:
+        """Return the columns of a table by name, or None."""
+        if not isinstance(data, dict):
+            self.gap(f"expected an object, not {_shown(data)}", where, "columns and rows")
+            return None
+        self.keys(data, keys, where)
+        rows, names = data.get("rows"), self.names(data.get("columns"), known, f"{where}.columns")
         if not isinstance(rows, list):
-            self.fault(f"expected a list of rows, not {_shown(rows)}", f"{where}.rows")
-            rows = []
-        for number, row in enumerate(rows):
-            if not isinstance(row, list) or len(row) != len(names):
-                self.fault(f"expected a list of {len(names)} values", f"{where}.rows[{number}]", f"columns: {', '.join(names)}")
-        if self.faults:
-            return {name: [] for name in known}
-        columns = dict(zip(names, zip(*rows, strict=True) if rows else [()] * len(names), strict=True))
+            self.gap(f"expected a list of rows, not {_shown(rows)}", f"{where}.rows")
+        if names is None or not isinstance(rows, list):
+            return None
+        ragged = [i for i, row in enumerate(rows) if not isinstance(row, list) or len(row) != len(names)]
+        for i in ragged:
+            self.gap(f"expected a list of {len(names)} values", f"{where}.rows[{i}]", f"columns: {', '.join(names)}")
+        if ragged:
+            return None
         width = 2 if "shift" in known else 1
-        for name, column in columns.items():
-            self.column(name, column, width, f"{where}.rows")
-        return {name: columns.get(name, [default] * len(rows)) for name, default in known.items()}
+        columns = {name: [default] * len(rows) for name, default in known.items()}
+        for place, name in enumerate(names):
+            column = [row[place] for row in rows]
+            columns[name] = [self.value(name, v, width, f"{where}.rows[{i}].{name}") for i, v in enumerate(column)]
+        return columns
 
-    def column(self, name: str, column: Sequence[Any], width: int, where: str) -> None:
-        """Check the types of a column."""
-        for number, value in enumerate(column):
-            place = f"{where}[{number}].{name}"
-            if name in FLAGS:
-                if type(value) is not bool:
-                    self.fault(f"expected true or false, not {_shown(value)}", place)
-            elif name in LISTS:
-                self.entries(value, width, place)
-            elif type(value) is not int or abs(value) > MAX_INTEGER:
-                self.integer(value, place, -MAX_INTEGER, MAX_INTEGER)
+    def names(self, data: Any, known: dict[str, Any], where: str) -> list[str] | None:
+        """Return the names of the columns, or None."""
+        if not isinstance(data, list) or not all(isinstance(name, str) for name in data):
+            self.gap(f"expected a list of names, not {_shown(data)}", where, f"known: {', '.join(known)}")
+            return None
+        before = len(self.faults)
+        for name in dict.fromkeys(data):
+            if name not in known:
+                self.gap(f"unknown column {_shown(name)}", where, _closest(name, known))
+            elif data.count(name) > 1:
+                self.gap(f"the column {_shown(name)} appears twice", where, "keep one of them")
+        for name, default in known.items():
+            if default is None and name not in data:
+                self.gap(f'the column "{name}" is missing', where, f"known: {', '.join(known)}")
+        return data if len(self.faults) == before else None
 
-    def entries(self, value: Any, width: int, where: str) -> None:
-        """Check a list of integers, or of pairs of them."""
+    def value(self, name: str, value: Any, width: int, where: str) -> Any:
+        """Return the value of a cell."""
+        if name in FLAGS:
+            if type(value) is not bool:
+                self.fault(f"expected true or false, not {_shown(value)}", where)
+            return value is True
+        if name not in LISTS:
+            return self.integer(value, where, -MAX_INTEGER, MAX_INTEGER)
         if not isinstance(value, list):
             self.fault(f"expected a list, not {_shown(value)}", where)
-            return
-        for number, entry in enumerate(value):
-            place = f"{where}[{number}]"
-            if width == 1:
-                self.integer(entry, place, -MAX_INTEGER, MAX_INTEGER)
-            elif not isinstance(entry, list) or len(entry) != width:
-                self.fault(f"expected a pair of integers, not {_shown(entry)}", place)
-            else:
-                for part in entry:
-                    self.integer(part, place, -MAX_INTEGER, MAX_INTEGER)
+            return []
+        if width == 1:
+            return [self.integer(v, where, -MAX_INTEGER, MAX_INTEGER) for v in value]
+        pairs = [v for v in value if isinstance(v, list) and len(v) == width]
+        if len(pairs) < len(value):
+            self.fault("expected a list of pairs of integers", where)
+        return [[self.integer(v, where, -MAX_INTEGER, MAX_INTEGER) for v in pair] for pair in pairs]
+
+
+def _row(where: str) -> str:
+    """Return the part of a path that leads to a row, or the whole path."""
+    found = re.match(r".*?rows\[\d+\]", where)
+    return found.group() if found else where
+
+
+def _plain(key: str) -> str:
+    """Return a key as it can be printed."""
+    return key if key.isprintable() and key else _shown(key)
+
+
+def _closest(name: str, known: Iterable[str]) -> str:
+    """Return a hint with the nearest known name, or all of them."""
+    choices = list(known)
+    close = nearest(name, choices)
+    return f'did you mean "{close}"?' if close else f"known: {', '.join(choices)}"
+
+
+def _with_pointers(columns: dict[str, list[Any]], carried: Sequence[str], waits: Sequence[str]) -> dict[str, Any]:
+    """Return the columns of a phase with its ragged lists as pointers and values."""
+    arrays: dict[str, Any] = {name: column for name, column in columns.items() if name not in LISTS}
+    for name, pointers, parts in (("chunks", "chunk_ptr", carried), ("deps", "dep_ptr", waits)):
+        lists = columns[name]
+        arrays[pointers] = np.concatenate(([0], np.cumsum([len(items) for items in lists], dtype=np.int64)))
+        flat = np.array([entry for items in lists for entry in items], dtype=np.int64).reshape(-1, len(parts))
+        arrays.update(zip(parts, flat.T, strict=True))
+    return arrays

@@ -77,14 +77,15 @@ def _chunk_faults(chunks: Chunks, n_ranks: int) -> Iterator[Fault]:
         yield Fault("size_bytes, source and target have different lengths", "chunks")
         return
     for chunk in _where(chunks.size_bytes < 0):
-        yield Fault(f"chunk {chunk} has {chunks.size_bytes[chunk]} bytes", f"chunks[{chunk}].size_bytes", "at least 0")
+        what = f"chunk {chunk} has {chunks.size_bytes[chunk]} bytes"
+        yield Fault(what, f"chunks.rows[{chunk}].size_bytes", "at least 0")
     if np.sum(np.maximum(chunks.size_bytes, 0), dtype=np.float64) > MAX_TOTAL_BYTES:
         yield Fault("the chunks add up to more than 2^62 bytes", "chunks")
     for name in ("source", "target"):
         column = getattr(chunks, name)
         for chunk in _where((column < EVERY) | (column >= n_ranks)):
             hint = f"{_valid_ranks(n_ranks)}, or {EVERY} for every rank"
-            yield Fault(f"the {name} of chunk {chunk} is rank {column[chunk]}", f"chunks[{chunk}].{name}", hint)
+            yield Fault(f"the {name} of chunk {chunk} is rank {column[chunk]}", f"chunks.rows[{chunk}].{name}", hint)
 
 
 def _transfers_faults(phase: Transfers, schedule: Schedule, where: str) -> Iterator[Fault]:

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from collsim.errors import Fault, nearest
+from collsim.topology.figures import Figure
 from collsim.topology.reader import Document, Path, show_path
-from collsim.topology.schema import SECTIONS, Figure
+from collsim.topology.schema import SECTIONS
 from collsim.topology.sections import LISTS, field_models
 
 __all__ = ["apply_overrides", "known_paths", "normalise_overrides"]

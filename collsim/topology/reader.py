@@ -60,8 +60,8 @@ def show_path(path: Path) -> str:
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")
 
 
-def read_document(content: bytes, file: str) -> Document:
-    """Return the data in *content*.
+def read_document(content: bytes, file: str, schema: str = "collsim.topology/1") -> Document:
+    """Return the data in *content*; *file* and *schema* are for the messages.
 
     Raises
     ------
@@ -77,10 +77,10 @@ def read_document(content: bytes, file: str) -> Document:
     if reader.faults:
         raise SpecError(*reader.faults)
     if data is None:
-        raise SpecError(Fault("the file is empty", file, "start with the line: schema: collsim.topology/1"))
+        raise SpecError(Fault("the file is empty", file, f"start with the line: schema: {schema}"))
     if not isinstance(data, dict):
         kind = "list" if isinstance(data, list) else "single value"
-        hint = 'write "key: value" lines, starting with: schema: collsim.topology/1'
+        hint = f'write "key: value" lines, starting with: schema: {schema}'
         raise SpecError(Fault(f"the file holds a {kind}, not a mapping", f"{file}:1", hint))
     return Document(file, data, reader.lines)
 
@@ -94,14 +94,12 @@ def _decode(content: bytes, file: str) -> str:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content[: error.start].count(b"\n") + 1
-        raise SpecError(
-            Fault("not a text file in UTF-8", f"{file}:{line}", "give a YAML file; see docs/topologies.md")
-        ) from None
+        raise SpecError(Fault("not a text file in UTF-8", f"{file}:{line}", "give a YAML file")) from None
     control = _CONTROL.search(text)
     if control:
         line = text.count("\n", 0, control.start()) + 1
         what = f"not a text file: it holds the control character U+{ord(control[0]):04X}"
-        raise SpecError(Fault(what, f"{file}:{line}", "give a YAML file; see docs/topologies.md"))
+        raise SpecError(Fault(what, f"{file}:{line}", "give a YAML file"))
     return text
 
 
@@ -133,7 +131,7 @@ class _Reader:
             for event in events:
                 if isinstance(event, yaml.DocumentStartEvent):
                     if documents:
-                        hint = 'keep one topology in a file; remove the "---" line'
+                        hint = 'keep one in a file; remove the "---" line'
                         raise _Stop(self._fault("more than one document", event, hint))
                     documents.append(self._value(next(events), events, ()))
         except yaml.MarkedYAMLError as error:
@@ -143,7 +141,7 @@ class _Reader:
             raise _Stop(Fault(what, line, "indent with spaces; put text with : or # in quotes")) from None
         except yaml.YAMLError as error:
             what = f"not valid YAML: {str(error).splitlines()[0]}"
-            raise _Stop(Fault(what, self.file, "give a YAML file; see docs/topologies.md")) from None
+            raise _Stop(Fault(what, self.file, "give a YAML file")) from None
         return documents[0] if documents else None
 
     def _value(self, event: Any, events: Iterator[Any], path: Path) -> Any:
@@ -151,7 +149,7 @@ class _Reader:
 
         self.lines.setdefault(path, _line(event))
         if len(path) > MAX_DEPTH:
-            raise _Stop(self._fault(f"nested more than {MAX_DEPTH} levels deep", event, "a topology needs four levels"))
+            raise _Stop(self._fault(f"nested more than {MAX_DEPTH} levels deep", event, "four levels are enough"))
         if isinstance(event, yaml.AliasEvent):
             return self._alias(event)
         value: Any

@@ -1,188 +1,31 @@
 """The sections of a ``collsim.topology/1`` file as pydantic models.
 
-Every figure may be written bare (``bandwidth: 25 GB/s``) or with its provenance (``{value, status, source, note}``);
-a *status* and *source* on the section itself apply to its figures that have none. Importing this module imports
-pydantic, so it is imported only when a file is read.
+A *status* and *source* on a section apply to its figures that have none. Importing this module imports pydantic, so it
+is imported only when a file is read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from collsim import units
-from collsim.errors import UnitError
+from collsim.topology.figures import (
+    Count,
+    Figure,
+    Fraction,
+    LinksPerPlane,
+    Planes,
+    Rate,
+    Reduction,
+    Status,
+    Time,
+    default_figure,
+)
 
-__all__ = [
-    "SCHEMA",
-    "SECTIONS",
-    "Count",
-    "ExplicitLink",
-    "Figure",
-    "Gpu",
-    "Header",
-    "Link",
-    "Nic",
-    "Node",
-    "Reduction",
-    "Section",
-    "Switch",
-]
+__all__ = ["SCHEMA", "SECTIONS", "ExplicitLink", "Gpu", "Header", "Link", "Nic", "Node", "Section", "Switch"]
 
 SCHEMA = "collsim.topology/1"
-MAX_COUNT = 10**9
-
-Status = Literal[
-    "datasheet", "announced", "measured", "constant", "derived", "fitted", "estimate", "assumed", "user", "set"
-]
-
-
-class Parsed(NamedTuple):
-    """A figure's value: as written, in SI, and one number per plane where it is a list."""
-
-    text: str
-    value: float
-    numbers: tuple[int, ...] = ()
-
-
-def _complain(what: str, hint: str) -> PydanticCustomError:
-    # The texts travel in the context, where braces are not read as a template.
-    return PydanticCustomError("collsim", "{what}", {"what": what, "hint": hint})
-
-
-def _reader(parse: Callable[[Any], float]) -> Callable[[Any], Parsed]:
-    def read(value: Any) -> Parsed:
-        if value is None:
-            raise _complain("has no value", "give a value or remove the key")
-        try:
-            return Parsed(str(value), parse(value))
-        except UnitError as error:
-            raise _complain(error.faults[0].what, error.faults[0].hint) from None
-
-    return read
-
-
-def _read_count(value: Any) -> Parsed:
-    number = _integer(value)
-    if number is None or not 1 <= number <= MAX_COUNT:
-        shown = f'"{value}"' if isinstance(value, str | int) and len(str(value)) < 40 else f"({type(value).__name__})"
-        raise _complain(f"count {shown} must be a whole number, 1 or more", "write a number such as 8")
-    return Parsed(str(number), float(number), (number,))
-
-
-def _read_counts(value: Any) -> Parsed:
-    if isinstance(value, str) and ("," in value or value.strip().startswith("[")):
-        value = [part.strip() for part in value.strip().strip("[]").split(",")]
-    if not isinstance(value, list):
-        return _read_count(value)
-    if not value:
-        raise _complain("the list is empty", "write the links per plane, such as [5, 4, 4, 5]")
-    numbers = tuple(_read_count(item).numbers[0] for item in value)
-    return Parsed(f"[{', '.join(str(number) for number in numbers)}]", float(sum(numbers)), numbers)
-
-
-def _read_planes(value: Any) -> Parsed:
-    if isinstance(value, list):
-        listed = ", ".join(str(item)[:8] if isinstance(item, str | int) else "?" for item in value[:32])
-        raise _complain(
-            "planes is the number of switches", f"write planes: {len(value)} and links_per_plane: [{listed}]"
-        )
-    return _read_count(value)
-
-
-def _read_reduction(value: Any) -> Parsed:
-    if not isinstance(value, str | bool | None) or value is True or (isinstance(value, str) and len(value) > 40):
-        raise _complain("in_network_reduction is a name or none", "write a name such as NVLS or SHARP, or none")
-    name = "none" if value is None or value is False or value.lower() in ("none", "no", "") else value
-    return Parsed(name, 0.0 if name == "none" else 1.0)
-
-
-def _integer(value: Any) -> int | None:
-    if isinstance(value, bool):
-        return None
-    if isinstance(value, str) and value.strip().isdecimal() and len(value) <= 18:
-        return int(value)
-    return value if isinstance(value, int) else None
-
-
-class Figure(BaseModel):
-    """A value with its provenance."""
-
-    model_config = ConfigDict(extra="forbid")
-    unit: ClassVar[str] = "count"
-    value: Parsed
-    status: Status | None = None
-    source: str = ""
-    note: str = ""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _bare(cls, data: Any) -> Any:
-        return data if isinstance(data, dict) else {"value": data}
-
-    @property
-    def si(self) -> float:
-        """The value in SI."""
-        return self.value.value
-
-
-class Rate(Figure):
-    """A rate in bytes/s."""
-
-    unit: ClassVar[str] = "B/s"
-    value: Annotated[Parsed, PlainValidator(_reader(units.parse_bandwidth_Bps))]
-
-
-class Time(Figure):
-    """A time in seconds, 0 or more."""
-
-    unit: ClassVar[str] = "s"
-    value: Annotated[Parsed, PlainValidator(_reader(units.parse_time_s))]
-
-
-class Fraction(Figure):
-    """A fraction, more than 0 and at most 1."""
-
-    unit: ClassVar[str] = "fraction"
-    value: Annotated[Parsed, PlainValidator(_reader(units.parse_fraction))]
-
-
-class Count(Figure):
-    """A whole number, 1 or more."""
-
-    value: Annotated[Parsed, PlainValidator(_read_count)]
-
-
-class Planes(Figure):
-    """The number of switches that every GPU is wired to."""
-
-    value: Annotated[Parsed, PlainValidator(_read_planes)]
-
-
-class LinksPerPlane(Figure):
-    """Links from every GPU to each plane: one number for all planes, or a list."""
-
-    value: Annotated[Parsed, PlainValidator(_read_counts)]
-
-
-class Reduction(Figure):
-    """The name of what the switches can reduce with, or none."""
-
-    unit: ClassVar[str] = "flag"
-    value: Annotated[Parsed, PlainValidator(_read_reduction)]
-
-
-FigureT = TypeVar("FigureT", bound=Figure)
-
-
-def _default(kind: type[FigureT], value: str, reason: str) -> Any:
-    def make() -> FigureT:
-        return kind(value=value, status="assumed", source=f"collsim default: {reason}")  # type: ignore[arg-type]
-
-    return Field(default_factory=make)
 
 
 class Section(BaseModel):
@@ -244,9 +87,9 @@ class Link(Section):
 
     type: Word = ""
     bandwidth: Rate | None = None
-    latency: Time = _default(Time, "250 ns", "one traversal of a short electrical link, port to port")
-    efficiency: Fraction = _default(Fraction, "1", "the raw rate")
-    per_pair: Count = _default(Count, "1", "one link between two GPUs")
+    latency: Time = default_figure(Time, "250 ns", "one traversal of a short electrical link, port to port")
+    efficiency: Fraction = default_figure(Fraction, "1", "the raw rate")
+    per_pair: Count = default_figure(Count, "1", "one link between two GPUs")
 
 
 class Switch(Section):
@@ -255,16 +98,16 @@ class Switch(Section):
     model: Word = ""
     prefix: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z_-]{0,30}$")] = "sw"
     planes: Planes | None = None
-    links_per_plane: LinksPerPlane = _default(LinksPerPlane, "1", "one link from every GPU to each switch")
+    links_per_plane: LinksPerPlane = default_figure(LinksPerPlane, "1", "one link from every GPU to each switch")
     ports: Count | None = None
-    latency: Time = _default(Time, "200 ns", "forwarding latency of a scale-up switch")
+    latency: Time = default_figure(Time, "200 ns", "forwarding latency of a scale-up switch")
 
 
 class Nic(Section):
     """The scale-out adapters; recorded, not wired."""
 
     model: Word = ""
-    per_gpu: Count = _default(Count, "1", "one adapter for each GPU")
+    per_gpu: Count = default_figure(Count, "1", "one adapter for each GPU")
     bandwidth: Rate
 
 
@@ -291,7 +134,7 @@ class ExplicitLink(Section):
     bandwidth: Rate | None = None
     latency: Time | None = None
     efficiency: Fraction | None = None
-    count: Count = _default(Count, "1", "one link")
+    count: Count = default_figure(Count, "1", "one link")
     duplex: bool = True
 
 

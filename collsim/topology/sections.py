@@ -9,19 +9,18 @@ from typing import Any, TypeVar, get_args
 from pydantic import BaseModel, ValidationError
 
 from collsim.errors import Fault, nearest
+from collsim.topology.figures import Figure, Reduction
 from collsim.topology.model import Fact
 from collsim.topology.reader import Document, Path, show_path
 from collsim.topology.schema import (
     SCHEMA,
     SECTIONS,
     ExplicitLink,
-    Figure,
     Gpu,
     Header,
     Link,
     Nic,
     Node,
-    Reduction,
     Section,
     Switch,
 )

@@ -106,7 +106,9 @@ def test_every_figure_has_its_provenance(name):
 @pytest.mark.parametrize("name", ZOO)
 def test_latency_is_that_of_hardware(name):
     """One GPU to another takes less than an LL hop of the library, which includes the protocol; Ethernet may differ."""
-    wiring = load_topology(name).wiring
+    topology = load_topology(name)
+    wiring = topology.wiring
+    assert all(fact.status in ("assumed", "estimate") for fact in topology.facts if fact.path.endswith(".latency"))
     links = 2 if wiring.coordinates.kind == "switched" else 1
     path = links * wiring.link_latency_s.max() + wiring.node_latency_s.max()
     assert 0.3e-6 < path < (1.1e-6 if name == "mi400_ualoe72" else 0.8e-6)

@@ -8,8 +8,12 @@ from collsim.errors import InputError
 from collsim.topology import Topology, load_topology, parse_topology, zoo_names
 from collsim.topology.loader import zoo_directory
 
-ZOO = {name: (zoo_directory() / f"{name}.yaml").read_bytes() for name in zoo_names()}
-LIST = load_topology("hgx_h100", {"gpu.count": "3"}).to_yaml().encode()
+# without its name, which belongs to the shipped file
+ZOO = {
+    name: (zoo_directory() / f"{name}.yaml").read_bytes().replace(f"name: {name}\n".encode(), b"")
+    for name in zoo_names()
+}
+LIST = load_topology("hgx_h100", {"gpu.count": "3"}).to_yaml("three").encode()
 BASES = [*ZOO.values(), LIST]
 SNIPPETS = [
     b"[",
@@ -47,7 +51,7 @@ SNIPPETS += [
     b"#",
     b"<<",
 ]
-FUZZ = settings(max_examples=6000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+FUZZ = settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def is_answered(content, overrides=()):

@@ -1,7 +1,9 @@
 """Loading, overriding, converting and describing topologies."""
 
 import dataclasses
+import doctest
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -10,8 +12,10 @@ import numpy as np
 import pytest
 
 from collsim.errors import InputError, SpecError, UnknownNameError
-from collsim.topology import Topology, check_file, describe, load_topology, parse_topology, zoo_names
+from collsim.topology import STATUSES, Topology, check_file, describe, load_topology, parse_topology, zoo_names
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs" / "topologies.md"
 ARRAYS = (
     "node_latency_s",
     "link_src",
@@ -358,9 +362,37 @@ class TestGraphs:
 def test_light_imports():
     code = "import sys, collsim.topology as t; t.zoo_names(); print([m for m in sys.modules if m in set(sys.argv[1:])])"
     heavy = ["numpy", "yaml", "pydantic", "networkx", "scipy", "numba", "click", "rich"]
-    root = pathlib.Path(__file__).resolve().parents[2]
-    found = subprocess.run([sys.executable, "-c", code, *heavy], cwd=root, capture_output=True, text=True, check=True)
+    found = subprocess.run([sys.executable, "-c", code, *heavy], cwd=ROOT, capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
     code = "import sys, collsim.topology as t; t.load_topology('hgx_h100'); print('networkx' in sys.modules)"
-    found = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
+    found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "False"
+
+
+class TestDocs:
+    text = DOCS.read_text(encoding="utf-8")
+
+    def test_python_examples(self):
+        assert doctest.testfile(str(DOCS), module_relative=False).failed == 0
+
+    @pytest.mark.parametrize("block", re.findall(r"```yaml\n(.*?)```", text, re.DOTALL))
+    def test_files(self, block):
+        assert parse_topology(block).n_gpus >= 4
+
+    def test_statuses(self):
+        for status, meaning in STATUSES.items():
+            assert f"| `{status}` | {meaning} |" in self.text
+
+    def test_every_key(self):
+        from collsim.topology.overrides import known_paths
+
+        shown = self.text.replace("`.latency`", "`links[i].latency`").replace("`.efficiency`", "`links[i].efficiency`")
+        for path in known_paths():
+            assert f"`{path}`" in shown, path
+
+    def test_defaults(self):
+        from collsim.topology.schema import Link, Switch
+
+        link, switch = Link(), Switch()
+        for path, figure in [("link.latency", link.latency), ("switch.latency", switch.latency)]:
+            assert f"| `{path}` | time | {figure.value.text} |" in self.text

@@ -1,0 +1,294 @@
+"""Cases small enough to work out by hand, run by both engines, and what the door refuses."""
+
+import os
+import subprocess
+import sys
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from collsim.engine import (
+    EngineDeadlock,
+    EngineInputError,
+    Problem,
+    Solution,
+    check_conservation,
+    checked,
+    solve,
+    solve_reference,
+)
+
+ENGINES = ("reference", "kernel")
+INF = np.inf
+
+
+def problem(capacity, transfers):
+    """One route per transfer; a transfer is (route, size, latency, cap, dependencies), a route is [link or (link, weight)]."""
+    routes = [[hop if isinstance(hop, tuple) else (hop, 1.0) for hop in route] for route, *_ in transfers]
+    hops = [hop for route in routes for hop in route]
+    deps = [dep for *_, dep in transfers]
+    return Problem(
+        capacity_Bps=np.array(capacity, dtype=float),
+        route_ptr=np.cumsum([0] + [len(route) for route in routes]),
+        route_link=np.array([link for link, _ in hops], dtype=int),
+        route_weight=np.array([weight for _, weight in hops], dtype=float),
+        route=np.arange(len(transfers)),
+        size_bytes=np.array([size for _, size, *_ in transfers]),
+        latency_s=np.array([latency for _, _, latency, *_ in transfers], dtype=float),
+        cap_Bps=np.array([cap for _, _, _, cap, _ in transfers], dtype=float),
+        dep_ptr=np.cumsum([0] + [len(dep) for dep in deps]),
+        dep=np.array([d for dep in deps for d in dep], dtype=int),
+    )
+
+
+def flow(route, size, latency=0.0, cap=INF, after=()):
+    return (route, size, latency, cap, after)
+
+
+CASES = {
+    # name: capacities, transfers, finish times
+    "one flow": ([2.0], [flow([0], 6)], [3.0]),
+    "two flows share one link": ([2.0], [flow([0], 2), flow([0], 2)], [2.0, 2.0]),
+    # 1 B/s each until t = 1, then the longer one has 2 B/s for its last 2 bytes
+    "the longer one speeds up": ([2.0], [flow([0], 1), flow([0], 3)], [1.0, 2.0]),
+    "three thirds": ([1.0], [flow([0], 1), flow([0], 1), flow([0], 1)], [3.0, 3.0, 3.0]),
+    # the capped flow leaves 3 of 4 B/s to the other
+    "a cap leaves the rest": ([4.0], [flow([0], 3, cap=1.0), flow([0], 9)], [3.0, 3.0]),
+    "a cap that does not bind": ([4.0], [flow([0], 4, cap=3.0), flow([0], 4)], [2.0, 2.0]),
+    # flow 0 crosses both links: 1 B/s on each; the single flows take the rest, 1 and 3 B/s
+    "parking lot": ([2.0, 4.0], [flow([0, 1], 2), flow([0], 2), flow([1], 6)], [2.0, 2.0, 2.0]),
+    # the narrow link holds flow 0 at 1, so flow 1 gets 9 of the 10
+    "a bottleneck elsewhere": ([10.0, 1.0], [flow([0, 1], 1), flow([0], 9)], [1.0, 1.0]),
+    "latency first": ([2.0], [flow([0], 2, latency=0.5)], [1.5]),
+    "chain of latencies": ([1.0], [flow([0], 1, 0.5), flow([0], 1, 0.25, after=[0]), flow([0], 1, after=[1])], [1.5, 2.75, 3.75]),
+    # flow 1 starts at t = 1 when flow 0 has 1 of 2 bytes left; they share until t = 3, then flow 1 is alone
+    "a late start slows down": ([1.0], [flow([0], 2), flow([0], 2, latency=1.0)], [3.0, 4.0]),
+    "no bytes": ([1.0], [flow([0], 0, latency=0.5), flow([0], 1, after=[0])], [0.5, 1.5]),
+    "no bytes at all, no latency": ([1.0], [flow([0], 0), flow([0], 0, after=[0]), flow([0], 1, after=[1])], [0.0, 0.0, 1.0]),
+    "local copy": ([], [flow([], 6, latency=1.0, cap=3.0)], [3.0]),
+    "local copy without cap": ([1.0], [flow([], 6, latency=1.0), flow([0], 1, after=[0])], [1.0, 2.0]),
+    "local copies do not share": ([], [flow([], 2, cap=1.0), flow([], 2, cap=1.0)], [2.0, 2.0]),
+    # half of the bytes on each of two links: twice the capacity of one
+    "spray over two links": ([1.0, 1.0], [flow([(0, 0.5), (1, 0.5)], 4)], [2.0]),
+    # link 0 carries 0.5 x + y <= 1 with x = y: 2/3 B/s each; after t = 3, x has 2 bytes left at 2 B/s
+    "spray meets a plain flow": ([1.0, 1.0], [flow([(0, 0.5), (1, 0.5)], 4), flow([0], 2)], [4.0, 3.0]),
+    "a class of three": ([1.0], [flow([(0, 3.0)], 2), flow([0], 2)], [8.0, 8.0]),
+    "the same link twice": ([1.0], [flow([0, 0], 1), flow([0], 1)], [3.0, 3.0]),
+    # 1 and 2 share after 0; 3 waits for both
+    "diamond": (
+        [1.0, 1.0],
+        [flow([0], 1), flow([1], 1, after=[0]), flow([1], 2, after=[0]), flow([0], 1, after=[1, 2])],
+        [1.0, 3.0, 4.0, 5.0],
+    ),
+    "one predecessor twice": ([1.0], [flow([0], 1), flow([0], 1, after=[0, 0])], [1.0, 2.0]),
+    "nothing": ([1.0], [], []),
+}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("name", CASES)
+def test_worked_out_by_hand(name, engine):
+    capacity, transfers, finish_s = CASES[name]
+    p = problem(capacity, transfers)
+    solution = solve(p, engine=engine)
+    assert solution.finish_s == pytest.approx(finish_s, rel=1e-14)
+    assert solution.path == engine
+    assert check_conservation(p, solution) == []
+
+
+def test_times_of_a_chain():
+    p = problem([1.0], [flow([0], 1, 0.5), flow([0], 1, 0.25, after=[0])])
+    solution = solve(p)
+    assert solution.ready_s.tolist() == [0.0, 1.5]
+    assert solution.start_s.tolist() == [0.5, 1.75]
+    assert solution.moved_bytes.tolist() == [1.0, 1.0]
+
+
+def test_fractions_are_exact():
+    capacity, transfers = [1.0], [flow([0], 1), flow([0], 2), flow([0], 4)]
+    trace = solve_reference(checked(problem(capacity, transfers)), Fraction)
+    # 1/3 each until 3; then 1/2 each for the second byte of flow 1 until 5; then flow 2 alone for 2 bytes
+    assert trace.finish_s == [Fraction(3), Fraction(5), Fraction(7)]
+    third = solve_reference(checked(problem([3.0], [flow([0], 1), flow([0], 1, after=[0])])), Fraction)
+    assert third.finish_s == [Fraction(1, 3), Fraction(2, 3)]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_shared_routes(engine):
+    p = problem([1.0], [flow([0], 1)])._replace(
+        route=[0, 0, 0], size_bytes=[1, 1, 1], latency_s=[0, 0, 0], cap_Bps=[INF] * 3, dep_ptr=[0, 0, 0, 1], dep=[0]
+    )
+    assert solve(p, engine=engine).finish_s.tolist() == [2.0, 2.0, 3.0]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_same_input_same_bits(engine):
+    rng = np.random.default_rng(5)
+    p = problem(rng.uniform(1, 2, 6), [flow(rng.choice(6, 2, replace=False).tolist(), rng.uniform(1, 9)) for _ in range(60)])
+    one, two = solve(p, engine=engine), solve(p, engine=engine)
+    assert all(np.array_equal(x, y) for x, y in zip(one, two, strict=True))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_equal_steps_stay_one_event(engine):
+    # 4 flows in step for 500 steps: one solve per step (the reference also counts the gap before the next start)
+    steps, width = 500, 4
+    p = problem(
+        [0.3] * width,
+        [
+            flow([r], 0.1, 1e-3, after=[(s - 1) * width + r, (s - 1) * width + (r + 1) % width] if s else ())
+            for s in range(steps)
+            for r in range(width)
+        ],
+    )
+    assert solve(p, engine=engine).solves <= 2 * steps
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_deadlock_names_a_cycle(engine):
+    p = problem([1.0], [flow([0], 1), flow([0], 1, after=[2]), flow([0], 1, after=[0, 1]), flow([0], 1, after=[2])])
+    with pytest.raises(EngineDeadlock, match="3 transfers never start: 1 waits for 2 waits for 1") as caught:
+        solve(p, engine=engine)
+    assert caught.value.transfers == [1, 2, 3]
+    assert caught.value.cycle == [1, 2]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_waiting_for_oneself(engine):
+    with pytest.raises(EngineDeadlock) as caught:
+        solve(problem([1.0], [flow([0], 1, after=[0])]), engine=engine)
+    assert caught.value.cycle == [0]
+
+
+def test_every_fault_is_listed():
+    p = problem([1.0, 0.0], [flow([0], 1), flow([1], 2, after=[0])])
+    bad = p._replace(
+        size_bytes=[-1, 2], latency_s=[0.0, np.nan], cap_Bps=[0.0, INF], dep=[7], route_weight=[1.0, INF], route=[0, -3]
+    )
+    with pytest.raises(EngineInputError) as caught:
+        solve(bad)
+    assert caught.value.faults == (
+        "route[1] = -3: must be one of the 2 route ids",
+        "dep[0] = 7: must be one of the 2 transfer ids",
+        "route_weight[1] = inf: must be finite and > 0",
+        "size_bytes[0] = -1.0: must be finite and >= 0",
+        "latency_s[1] = nan: must be finite and >= 0",
+        "cap_Bps[0] = 0.0: must be > 0 (infinity for no cap)",
+        "capacity_Bps[1] = 0.0: must be > 0 on a used link",
+    )
+
+
+def test_shapes_and_types_are_listed():
+    p = problem([1.0], [flow([0], 1), flow([0], 2, after=[0])])
+    with pytest.raises(EngineInputError) as caught:
+        solve(p._replace(route=[0.5, 1.0], size_bytes=[[1, 2]], cap_Bps=["a", "b"]))
+    assert caught.value.faults == (
+        "route has dtype float64, expected int64",
+        "size_bytes has 2 dimensions, expected 1",
+        "cap_Bps has dtype <U1, expected float64",
+    )
+    with pytest.raises(EngineInputError) as caught:
+        solve(p._replace(route_ptr=[0, 2, 1], size_bytes=[1], dep_ptr=[1, 0, 1, 4]))
+    assert caught.value.faults == (
+        "route_ptr[2] = 1: must be 2, the length of route_link",
+        "route_ptr[2] = 1: must be not less than the entry before",
+        "dep_ptr[0] = 1: must be 0",
+        "dep_ptr[3] = 4: must be 1, the length of dep",
+        "dep_ptr[1] = 0: must be not less than the entry before",
+        "dep_ptr has 4 entries, route asks for 3",
+        "size_bytes has 1 entries, route asks for 2",
+    )
+
+
+def test_many_faults_of_a_kind_are_counted():
+    p = problem([1.0], [flow([0], -1)] * 9)
+    with pytest.raises(EngineInputError, match="size_bytes: 4 more entries must be finite and >= 0"):
+        solve(p)
+
+
+def test_an_unused_link_may_be_down():
+    assert solve(problem([1.0, 0.0], [flow([0], 1)])).finish_s.tolist() == [1.0]
+
+
+def test_an_unknown_engine_is_refused():
+    with pytest.raises(ValueError, match="engine is 'fast'"):
+        solve(problem([1.0], []), engine="fast")
+
+
+def broken(**changes):
+    p = problem([1.0], [flow([0], 1), flow([0], 1, 0.5, after=[0])])
+    return check_conservation(p, solve(p)._replace(**{name: np.array(value) for name, value in changes.items()}))
+
+
+def test_conservation_finds_what_is_wrong():
+    assert broken() == []
+    assert broken(moved_bytes=[1.0, 0.5]) == ["transfer 1 moved 0.5 bytes of 1"]
+    assert broken(finish_s=[1.0, np.nan]) == ["times or moved bytes are not finite"]
+    assert "transfer 1 took 0.5 s, at least 1 s are needed" in broken(finish_s=[1.0, 2.0])
+    assert "transfer 1 is ready at 1.2 s, not when its predecessors end" in broken(ready_s=[0.0, 1.2])
+    assert "transfer 0 starts at 2 s and ends before, at 1 s" in broken(start_s=[2.0, 1.5])
+    assert broken(start_s=[0.0, 1.25]) == ["transfer 1 is ready at 1 s but starts at 1.25 s"]
+
+
+def test_conservation_finds_an_overfull_link():
+    p = problem([1.0], [flow([0], 1), flow([0], 1)])
+    both_at_once = Solution(*(np.array(x) for x in ([0.0, 0], [0.0, 0], [1.0, 1])), "kernel", 1, np.array([1.0, 1]))
+    assert check_conservation(p, both_at_once) == ["link 0 carried 2 bytes in 1 s, it holds 1"]
+
+
+def test_auto_turns_to_the_kernel_when_python_would_be_slow(monkeypatch):
+    import collsim.engine as door
+
+    p = problem([1.0], [flow([0], i + 1) for i in range(30)])
+    assert solve(p).path == "reference"
+    monkeypatch.setattr(door, "REFERENCE_WORK", 100)
+    assert solve(p).path == "kernel"
+    monkeypatch.setattr(door, "REFERENCE_TRANSFERS", 10)
+    assert solve(p).path == "kernel"
+
+
+def run_python(code, **env):
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=os.environ | env, check=False)
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+SMALL = """
+import sys, numpy as np
+from collsim.engine import Problem, solve
+a = np.array
+p = Problem(a([1.0, 2.0]), a([0, 1, 3]), a([0, 0, 1]), a([1.0, 1.0, 0.5]), a([0, 1, 1, 0]), a([3.0, 2.0, 5.0, 1.0]),
+            a([0.0, 0.1, 0.0, 0.2]), a([9.0, 9.0, 0.25, 9.0]), a([0, 0, 0, 1, 2]), a([0, 1]))
+"""
+
+
+def test_small_problems_do_not_import_numba():
+    assert run_python(SMALL + "print(solve(p).path, 'numba' in sys.modules)") == "reference False\n"
+
+
+def test_the_kernel_gives_the_same_bits_uncompiled():
+    code = SMALL + "print([x.hex() for x in solve(p, engine='kernel').finish_s.tolist()])"
+    assert run_python(code) == run_python(code, NUMBA_DISABLE_JIT="1")
+
+
+def test_no_place_for_a_cache(monkeypatch):
+    import numba
+
+    from collsim.engine import kernels
+
+    compiled = numba.njit
+
+    def njit(*, cache=False, **options):
+        if cache:
+            raise RuntimeError("cannot cache function: no locator available")
+        return compiled(**options)
+
+    monkeypatch.setattr(numba, "njit", njit)
+    assert kernels._jit(lambda x: x + 1)(1) == 2
+
+
+def test_both_engines_have_one_idea_of_a_tie():
+    from collsim.engine import kernels, reference
+
+    assert (kernels.TIE, kernels.TIE_NOW) == (reference.TIE, reference.TIE_NOW)

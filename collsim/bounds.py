@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from collsim.fabric import Fabric, Float, Int
 from collsim.operations import Operation
-from collsim.routing import Routes
 
 __all__ = ["Bound", "Cuts", "find_cuts", "lower_bound"]
 
@@ -55,13 +54,19 @@ class Cuts:
     latency_s: float
 
 
-def find_cuts(fabric: Fabric, routes: Routes) -> Cuts:
-    """Return the cuts that `lower_bound` looks at, with their capacities at line rate."""
+def find_cuts(fabric: Fabric, used: NDArray[np.bool_], latency_s: float) -> Cuts:
+    """Return the cuts that `lower_bound` looks at, with their capacities at line rate.
+
+    Parameters
+    ----------
+    fabric : Fabric
+    used : bool[n_links]
+        Links that some route takes; the others carry nothing, whatever the algorithm.
+    latency_s : float
+        Of the fastest route.
+    """
     n = fabric.n_ranks
     inside = _subsets(n)
-    used = np.zeros(fabric.n_links, dtype=np.bool_)
-    used[routes.link] = True
-    off_diagonal = ~np.eye(n, dtype=np.bool_).ravel()
     capacity = _capacities(fabric, used, inside)
     single = np.eye(n, dtype=np.bool_)
     return Cuts(
@@ -69,7 +74,7 @@ def find_cuts(fabric: Fabric, routes: Routes) -> Cuts:
         capacity_Bps=capacity,
         egress_Bps=_capacities(fabric, used, single),
         rank_names=tuple(fabric.rank_name(rank) for rank in range(n)),
-        latency_s=float(routes.latency_s[off_diagonal].min()),
+        latency_s=latency_s,
     )
 
 
@@ -100,7 +105,7 @@ def lower_bound(op: Operation, size_bytes: int, cuts: Cuts, root: int = 0, matri
 
 
 def _subsets(n: int) -> NDArray[np.bool_]:
-    """Return bool[n_cuts, n]: every proper subset of few ranks; of many, single ranks and runs and their complements."""
+    """Return bool[n_cuts, n]: every proper subset of few ranks; of many, single ranks, runs and complements."""
     if n <= ALL_CUTS_UP_TO:
         numbers = np.arange(1, 2**n - 1)
         subsets = np.asarray((numbers[:, None] >> np.arange(n)) & 1, dtype=np.bool_)

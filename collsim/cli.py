@@ -4,123 +4,315 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from collsim._version import __version__
-from collsim.errors import CollsimError, Fault, InputError
+from collsim.errors import CollsimError, Fault, InputError, nearest
+from collsim.options import complete, formats, request_options, zoo
+
+if TYPE_CHECKING:
+    from collsim.configuration import Configuration
+    from collsim.flags import Faults
+    from collsim.result import Result
 
 __all__ = ["main"]
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "COLLSIM", "max_content_width": 110}
+DEBUG = "COLLSIM_DEBUG"
+"""With this environment variable set, an unexpected error shows its traceback."""
+LONGEST_MESSAGE = 2_000
+RIVALS = (
+    (("size",), ("min_bytes", "max_bytes", "step_bytes", "step_factor")),
+    (("step_bytes",), ("step_factor",)),
+    (("ranks",), ("rank_list",)),
+)
+"""Flags that exclude each other; one from the command line silences those from the environment or a file."""
 
 
 @click.group(context_settings=CONTEXT)
 @click.version_option(__version__, "-V", "--version", prog_name="collsim")
 def cli() -> None:
-    r"""Predict how long collective communication takes on GPU clusters, and why.
+    """Predict how long collective communication takes on GPU clusters, and why.
 
     \b
     Examples:
       collsim run --topo mi355x_ubb8 --op all_to_all
       collsim run --topo hgx_h100 --op all_reduce -b 1M -e 1G -f 4 --algo all
       collsim topo list
-    """
+
+    Results go to stdout, everything else to stderr. Exit codes: 0 done, 1 a check failed, 2 wrong request or file,
+    3 the model has no answer, 130 interrupted.
+    """  # noqa: D301 - \b keeps the lines that follow it as they are
 
 
 def main() -> None:
-    """Run the command line; every error of collsim becomes a message and an exit code."""
+    """Run the command line; every error becomes a message and an exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
     try:
-        cli(standalone_mode=False)
-    except click.exceptions.Abort:
+        cli(prog_name="collsim", standalone_mode=False)
+    except (click.exceptions.Abort, KeyboardInterrupt):
         sys.exit(130)
     except click.ClickException as error:
-        error.show()
-        sys.exit(error.exit_code)
+        _refuse_usage(error)
     except CollsimError as error:
-        for fault in error.faults:
-            click.echo(f"error: {fault}", err=True)
+        _show(error.faults)
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        sys.exit(130)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
+        _leave_pipe()
+    except MemoryError:
+        _show([Fault("out of memory", "", "ask for fewer ranks, smaller sizes or one algorithm")])
+        sys.exit(3)
+    except Exception as error:
+        if os.environ.get(DEBUG):
+            raise
+        hint = f"this is a defect of collsim: please report the command with what {DEBUG}=1 shows"
+        _show([Fault(f"{type(error).__name__}: {error}", "", hint)])
+        sys.exit(1)
 
 
-def size_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the size flags of nccl-tests."""
-    for option in reversed(
-        (
-            click.option("-b", "--min-bytes", "--minbytes", metavar="SIZE", help="Smallest size, such as 1M."),
-            click.option("-e", "--max-bytes", "--maxbytes", metavar="SIZE", help="Largest size, such as 1G."),
-            click.option("-i", "--step-bytes", "--stepbytes", metavar="SIZE", help="Step between sizes. [default: 1M]"),
-            click.option(
-                "-f", "--step-factor", "--stepfactor", type=float, help="Factor between sizes, instead of -i."
-            ),
-            click.option("--size", metavar="SIZE[,SIZE...]", help="Exactly these sizes."),
-        )
-    ):
-        command = option(command)
-    return command
+def _show(faults: Sequence[Fault]) -> None:
+    for fault in faults:
+        text = "".join(char if char.isprintable() or char == "\n" else "?" for char in str(fault))
+        short = text if len(text) <= LONGEST_MESSAGE else f"{text[:LONGEST_MESSAGE]} ..."
+        click.echo(f"error: {short}", err=True)
 
 
-@cli.command()
-@click.option("--topo", required=True, metavar="NAME|FILE", help="Topology: a name of `collsim topo list` or a file.")
-@click.option("--op", required=True, metavar="OP[,OP...]", help="Collective, such as all_to_all; nccl spellings work.")
-@size_options
-@click.option("--ranks", metavar="N[,N...]", help="Use the first N GPUs.  [default: all]")
-@click.option("--rank-list", metavar="LIST", help="Use exactly these GPUs, such as 0,3,5-7.")
+def _refuse_usage(error: click.ClickException) -> NoReturn:
+    """Say what is wrong with the words of the command line."""
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        error.show()
+    else:
+        context = getattr(error, "ctx", None)
+        path = context.command_path if context else "collsim"
+        what, hint = error.format_message().rstrip("."), f"{path} --help lists what there is"
+        if isinstance(error, click.exceptions.NoSuchOption) and context is not None:
+            flags = [flag for option in context.command.params for flag in option.opts]
+            near = nearest(error.option_name, flags)
+            what = f'no such flag "{error.option_name}"'
+            hint = f'did you mean "{near}"? {hint}' if near else hint
+        _show([Fault(what, "", hint)])
+    sys.exit(error.exit_code)
+
+
+def _leave_pipe() -> NoReturn:
+    """Leave quietly: whoever read the output has seen enough."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(0)
+
+
+def _load_config(context: click.Context, _: click.Parameter, file: str | None) -> Configuration | None:
+    """Read a configuration and let it stand behind flags and environment variables."""
+    if file is None:
+        return None
+    from collsim.configuration import read_configuration
+
+    config = read_configuration(file)
+    context.default_map = dict(config.flags)
+    return config
+
+
+@cli.command(context_settings={"auto_envvar_prefix": "COLLSIM"})
+@request_options
 @click.option(
-    "--algo",
-    default="auto",
-    metavar="NAME[,NAME...]",
-    show_default=True,
-    help="Algorithm; auto and best: the fastest in the simulator; all: a row for each.",
+    "--format",
+    "form",
+    envvar="COLLSIM_FORMAT",
+    metavar="FORMAT",
+    **complete(formats),
+    help="table, nccl, csv, json, jsonl or md.  [default: table]",
 )
-@click.option("--channels", type=int, help="Channels (CTAs) that share the work.  [default: what suits the fabric]")
-@click.option("--chunk", metavar="SIZE", help="Largest chunk of a channel.  [default: the algorithm's]")
-@click.option("-d", "--dtype", "--datatype", default="float", show_default=True, help="Data type.")
-@click.option("--redop", default="sum", show_default=True, help="Reduction operator.")
-@click.option("-r", "--root", default=0, show_default=True, help="Root rank of broadcast and reduce.")
-@click.option("--matrix", metavar="FILE", help="Bytes from row to column, for all_to_all_v.")
-@click.option(
-    "--profile", default="default", show_default=True, metavar="NAME|FILE", help="Constants; ideal: bare wires."
-)
-@click.option(
-    "--set", "overrides", multiple=True, metavar="PATH=VALUE", help='Change a figure: link.bandwidth="80 GB/s".'
-)
-@click.option("--format", "form", metavar="FORMAT", help="table, nccl, csv, json, jsonl or md.  [default: table]")
 @click.option("-o", "--output", metavar="FILE", help="Write there; the suffix chooses the format.")
+@click.option(
+    "--config",
+    metavar="FILE",
+    is_eager=True,
+    callback=_load_config,
+    help="Take what no flag says from there: a saved configuration or a result in JSON.",
+)
+@click.option("--save-config", metavar="FILE", help="Write what was asked, in full, for --config.")
 @click.option("-q", "--quiet", is_flag=True, help="No warnings on stderr.")
-def run(topo: str, op: str, form: str | None, output: str | None, quiet: bool, **flags: Any) -> None:
-    r"""Predict how long a collective takes, by size.
+@click.pass_context
+def run(
+    context: click.Context,
+    /,
+    *,
+    form: str | None,
+    output: str | None,
+    config: Configuration | None,
+    save_config: str | None,
+    quiet: bool,
+    **flags: Any,
+) -> None:
+    """Predict how long a collective takes, by size.
 
     \b
     Examples:
       collsim run --topo mi355x_ubb8 --op all_to_all -b 1M -e 1G -f 2
       collsim run --topo hgx_h100 --op all_reduce --size 64M,1G --algo all --profile ideal
       collsim run --topo mi300x_ubb8 --op all_reduce --ranks 2,4,8 --set link.bandwidth="80 GB/s"
-    """
-    from collsim.report import render
+      collsim run --topo hgx_b200 --op all_gather --format csv -o all_gather.csv --save-config run.json
+      collsim run --config run.json --ranks 4
 
-    target = _output_format(form, output)
-    request = _request(flags)
+    A flag goes before its environment variable (COLLSIM_TOPO, COLLSIM_PROFILE, ...), and that before --config.
+    """  # noqa: D301 - \b keeps the lines that follow it as they are
+    from collsim.flags import Faults
+    from collsim.report import check_writable, render
+
+    faults = Faults(lambda where: _place(context, where, config))
+    target = faults.attempt(lambda: _output_format(form, output))
+    for file in (output, save_config):
+        if file not in (None, "-"):
+            faults.attempt(partial(check_writable, str(file)))
+    result = _simulated(_without_rivals(context, flags), config, faults)
+    if not quiet:
+        for warning in (*result.warnings, *_stale(context, config, result)):
+            click.echo(f"warning: {warning}", err=True)
+    if save_config is not None:
+        from collsim.configuration import as_configuration
+
+        _write(as_configuration(result), save_config)
+    _write(render(result, target or "table"), output)
+
+
+def _simulated(flags: dict[str, Any], config: Configuration | None, faults: Faults) -> Result:
+    """Check everything that was asked, raise all that is wrong with it, and simulate."""
+    request = _request(flags, config, faults)
+    from collsim.library import load_profile
+    from collsim.question import ask, rank_groups
+    from collsim.topology import load_topology
+
+    topo, profile, ranks, rank_list, overrides = (
+        request.pop(name) for name in ("topo", "profile", "ranks", "rank_list", "overrides")
+    )
+    question = faults.attempt(lambda: ask(**request))
+    constants = faults.attempt(lambda: load_profile(profile))
+    topology = None
+    if topo is None:
+        hint = "give a name that `collsim topo list` prints, or a YAML file"
+        faults.add([Fault("no topology is named", "topo", hint)])
+    else:
+        topology = faults.attempt(lambda: load_topology(topo, overrides))
+    if topology is not None and question is not None:
+        faults.attempt(lambda: rank_groups(topology, ranks, rank_list, question))
+    faults.raise_any()
+    assert topology is not None
+    assert constants is not None
     from collsim.simulation import simulate
 
-    result = simulate(topo, op.split(","), **request)
-    if not quiet:
-        for warning in result.warnings:
-            click.echo(f"warning: {warning}", err=True)
-    _write(render(result, target), output)
+    result = faults.attempt(lambda: simulate(topology, **request, ranks=ranks, rank_list=rank_list, profile=constants))
+    faults.raise_any()
+    assert result is not None
+    from dataclasses import replace
+
+    return replace(result, config={**result.config, "topo": topo, "profile": profile})
+
+
+def _request(flags: dict[str, Any], config: Configuration | None, faults: Faults) -> dict[str, Any]:
+    """Return the arguments of `simulate`; what could not be read is left out, its faults kept."""
+    from collsim import flags as texts
+
+    def read(name: str, parse: Callable[[str], Any]) -> Any:
+        text = flags[name]
+        return None if text is None else faults.attempt(lambda: parse(text))
+
+    steps = {name: flags[name] for name in ("min_bytes", "max_bytes", "step_bytes", "step_factor", "size")}
+    set_here = texts.read_overrides(flags["overrides"], faults)
+    ops = _names(flags["op"])
+    return {
+        "topo": flags["topo"],
+        "profile": flags["profile"],
+        "op": ops,
+        "algo": _names(flags["algo"]),
+        "size": faults.attempt(lambda: texts.read_sizes(**steps)),
+        "ranks": read("ranks", texts.read_counts),
+        "rank_list": read("rank_list", texts.read_rank_list),
+        "channels": read("channels", lambda text: texts.read_number(text, "channels")),
+        "chunk": flags["chunk"],
+        "dtype": flags["dtype"],
+        "redop": flags["redop"],
+        "root": read("root", lambda text: texts.read_number(text, "root", "such as 0")) or 0,
+        "matrix": _matrix(flags["matrix"], ops, config, faults),
+        "overrides": {**(config.overrides if config else {}), **set_here},
+    }
+
+
+def _names(text: str | None) -> list[str]:
+    return [] if text is None else [name.strip() for name in text.split(",")]
+
+
+def _matrix(file: str | None, ops: Sequence[str], config: Configuration | None, faults: Faults) -> Any:
+    """Return the byte matrix of the flag, else that of the configuration if an operation still needs it."""
+    if file is not None:
+        from collsim.byte_matrix import load_byte_matrix
+
+        return faults.attempt(lambda: load_byte_matrix(file))
+    from collsim.operations import OPERATIONS
+
+    spellings = ("all_to_all_v", *OPERATIONS["all_to_all_v"].aliases)
+    wanted = any(op.lower().replace("-", "_") in spellings for op in ops)
+    return config.matrix_bytes if config is not None and wanted else None
+
+
+def _source(context: click.Context, name: str) -> int:
+    """Return 3 for a value from the command line, 2 from the environment, 1 from a file, 0 for a default."""
+    sources = click.core.ParameterSource
+    order = {sources.COMMANDLINE: 3, sources.ENVIRONMENT: 2, sources.DEFAULT_MAP: 1}
+    source = context.get_parameter_source(name)
+    return 0 if source is None else order.get(source, 0)
+
+
+def _without_rivals(context: click.Context, flags: dict[str, Any]) -> dict[str, Any]:
+    """Drop values whose rivals come from a nearer place: -b on the command line silences a size in a file."""
+    kept = dict(flags)
+    for groups in RIVALS:
+        nearest_of = [max(_source(context, name) for name in group) for group in groups]
+        for group, nearness in zip(groups, nearest_of, strict=True):
+            if nearness < max(nearest_of):
+                kept.update(dict.fromkeys(group))
+    return kept
+
+
+def _place(context: click.Context, where: str, config: Configuration | None) -> str:
+    """Return where the user wrote the value of the parameter that *where* names; other places stay as they are."""
+    name = where.removeprefix("--").replace(" ", "_").replace("-", "_")
+    name = {"set": "overrides", "format": "form"}.get(name, name)
+    option = next((param for param in context.command.params if param.name == name), None)
+    if option is None:
+        return where
+    if config is not None and _source(context, name) == 1:
+        return f"{config.file}: config.{CONFIG_KEYS.get(name, name)}"
+    if _source(context, name) == 2:
+        variable = option.envvar or f"{context.auto_envvar_prefix}_{name.upper()}"
+        return f"{variable} in the environment"
+    return min(option.opts, key=len)
+
+
+CONFIG_KEYS = {"ranks": "rank_lists", "rank_list": "rank_lists", "chunk": "chunk_bytes"}
+
+
+def _stale(context: click.Context, config: Configuration | None, result: Result) -> list[str]:
+    """Say whether what the configuration names has changed, unless flags changed it."""
+    if config is None or any(_source(context, name) > 1 for name in ("topo", "profile", "overrides")):
+        return []
+    return config.changes(result)
 
 
 @cli.group()
 def topo() -> None:
-    """List, show and check topologies."""
+    """List, show and check topologies.
+
+    \b
+    Examples:
+      collsim topo list
+      collsim topo show gb200_nvl72
+      collsim topo check my_cluster.yaml
+    """  # noqa: D301 - \b keeps the lines that follow it as they are
 
 
 @topo.command("list")
@@ -133,21 +325,41 @@ def topo_list() -> None:
 
 
 @topo.command("show")
-@click.argument("name", metavar="NAME|FILE")
+@click.argument("name", metavar="NAME|FILE", **complete(zoo, files=True))
 @click.option("--set", "overrides", multiple=True, metavar="PATH=VALUE", help="Change a figure.")
-@click.option("--format", "form", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True)
+@click.option("--format", "form", default="table", show_default=True, metavar="FORMAT", help="table, json or yaml.")
 def topo_show(name: str, overrides: tuple[str, ...], form: str) -> None:
-    """Show links, totals per GPU, switches, and where every figure comes from."""
+    """Show links, totals per GPU, switches, and where every figure comes from.
+
+    \b
+    Examples:
+      collsim topo show hgx_h100
+      collsim topo show mi355x_ubb8 --set link.bandwidth="80 GB/s" --format yaml
+    """  # noqa: D301 - \b keeps the lines that follow it as they are
+    from collsim.errors import UnknownNameError
+    from collsim.flags import Faults, read_overrides
     from collsim.report.topology import topology_text
     from collsim.topology import load_topology
 
-    click.echo(topology_text(load_topology(name, _overrides(overrides)), form), nl=False)
+    faults = Faults(lambda where: {"--topo": "NAME", "overrides": "--set"}.get(where, where))
+    if form not in (forms := ("table", "json", "yaml")):
+        faults.add(UnknownNameError("format", form, forms, "--format").faults)
+    changed = read_overrides(overrides, faults)
+    topology = faults.attempt(lambda: load_topology(name, changed))
+    faults.raise_any()
+    assert topology is not None
+    _write(topology_text(topology, form), None)
 
 
 @topo.command("check")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 def topo_check(files: tuple[str, ...]) -> None:
-    """Check topology files; report every fault of every file."""
+    """Check topology files; report every fault of every file.
+
+    \b
+    Example:
+      collsim topo check cluster_a.yaml cluster_b.yaml
+    """  # noqa: D301 - \b keeps the lines that follow it as they are
     from collsim.topology import check_file
 
     faults: list[Fault] = []
@@ -162,162 +374,31 @@ def topo_check(files: tuple[str, ...]) -> None:
         raise InputError(*faults)
 
 
-def _request(flags: dict[str, Any]) -> dict[str, Any]:
-    """Turn flags into arguments of `simulate`; every fault of the flags at once."""
-    faults: list[Fault] = []
-
-    def attempt(parse: Callable[[], Any]) -> Any:
-        try:
-            return parse()
-        except InputError as error:
-            faults.extend(error.faults)
-            return None
-
-    steps = {name: flags.pop(name) for name in ("min_bytes", "max_bytes", "step_bytes", "step_factor", "size")}
-    matrix = flags.pop("matrix")
-    request = {
-        **flags,
-        "algo": flags["algo"].split(","),
-        "size": attempt(lambda: _sizes(**steps)),
-        "ranks": attempt(lambda: _counts(flags["ranks"])),
-        "rank_list": attempt(lambda: _rank_list(flags["rank_list"])),
-        "overrides": attempt(lambda: _overrides(flags["overrides"])),
-        "matrix": attempt(lambda: _matrix(matrix)),
-    }
-    if faults:
-        raise InputError(*faults)
-    return request
-
-
-def _sizes(
-    min_bytes: str | None, max_bytes: str | None, step_bytes: str | None, step_factor: float | None, size: str | None
-) -> list[int] | None:
-    """Return the sizes that the flags ask for; None if they ask for none."""
-    from collsim.units import parse_size_bytes
-
-    given = {"-b": min_bytes, "-e": max_bytes, "-i": step_bytes}
-    if size is not None:
-        if any(given.values()) or step_factor is not None:
-            raise InputError(Fault("--size and the flags -b -e -i -f exclude each other", "--size"))
-        return _all_of(size.split(","), lambda text: parse_size_bytes(text, "--size", allow_zero=False))
-    if step_factor is None and not any(given.values()):
-        return None
-    if step_factor is not None and step_bytes is not None:
-        raise InputError(Fault("-i and -f exclude each other", "-i", "give a step or a factor"))
-    flags = [flag for flag, text in given.items() if text is not None]
-    parsed = dict(
-        zip(flags, _all_of(flags, lambda flag: parse_size_bytes(str(given[flag]), flag, allow_zero=False)), strict=True)
-    )
-    last = parsed.get("-e", parsed.get("-b", 2**30) if step_factor is None and step_bytes is None else 2**30)
-    first = parsed.get("-b", min(2**20, last))
-    return _steps(first, last, parsed.get("-i", 2**20), step_factor)
-
-
-def _steps(first: int, last: int, step: int, factor: float | None) -> list[int]:
-    """Return first, ..., last in steps or by factors."""
-    if last < first:
-        raise InputError(Fault(f"the largest size {last} is below the smallest {first}", "-e", "swap -b and -e"))
-    if factor is not None and not 1.0 < factor < float("inf"):
-        raise InputError(Fault(f"factor {factor:g} does not grow", "-f", "give a factor above 1, such as 2"))
-    if factor is None and (last - first) // step >= MOST_SIZES:
-        raise InputError(Fault(f"{(last - first) // step + 1} sizes", "-i", f"at most {MOST_SIZES}; use -f 2"))
-    sizes = [first]
-    while (following := max(int(sizes[-1] * factor), sizes[-1] + 1) if factor else sizes[-1] + step) <= last:
-        sizes.append(following)
-        if len(sizes) > MOST_SIZES:
-            raise InputError(Fault(f"more than {MOST_SIZES} sizes", "-f", "give a larger factor, such as 2"))
-    return sizes
-
-
-MOST_SIZES = 10_000
-
-
-def _counts(text: str | None) -> list[int] | None:
-    """Return the numbers of ranks in a comma-separated list."""
-    return None if text is None else _all_of(text.split(","), lambda part: _whole(part, "--ranks"))
-
-
-def _rank_list(text: str | None) -> list[int] | None:
-    """Return the GPUs in a list such as 0,3,5-7."""
-    if text is None:
-        return None
-    ranks: list[int] = []
-    for first, last in _all_of(text.split(","), _span):
-        ranks.extend(range(first, last + 1))
-    return ranks
-
-
-def _span(part: str) -> tuple[int, int]:
-    ends = [_whole(end, "--rank-list") for end in part.split("-", 1)]
-    if ends[-1] < ends[0] or ends[-1] - ends[0] >= 2**20:
-        raise InputError(Fault(f'range "{part}" runs backwards or is too long', "--rank-list", "write 5-7"))
-    return ends[0], ends[-1]
-
-
-def _whole(text: str, where: str) -> int:
-    if not text.strip().isascii() or not text.strip().isdigit() or len(text) > 12:
-        raise InputError(Fault(f'"{text}" is not a whole number', where, "separate numbers by commas: 2,4,8"))
-    return int(text)
-
-
-def _all_of(items: list[Any], parse: Callable[[Any], Any]) -> list[Any]:
-    """Parse every item, and report all that fail."""
-    faults: list[Fault] = []
-    parsed = []
-    for item in items:
-        try:
-            parsed.append(parse(item))
-        except InputError as error:
-            faults.extend(error.faults)
-    if faults:
-        raise InputError(*faults)
-    return parsed
-
-
-def _overrides(entries: tuple[str, ...]) -> dict[str, str]:
-    """Return PATH=VALUE entries as a mapping."""
-    overrides: dict[str, str] = {}
-    faults = []
-    for entry in entries:
-        path, equals, value = entry.partition("=")
-        if not equals or not path.strip() or not value.strip():
-            faults.append(Fault(f'"{entry}" is not PATH=VALUE', "--set", 'write --set link.bandwidth="80 GB/s"'))
-        elif path.strip() in overrides:
-            faults.append(Fault(f'"{path.strip()}" is set twice', "--set", "keep one of the two"))
-        overrides[path.strip()] = value.strip()
-    if faults:
-        raise InputError(*faults)
-    return overrides
-
-
-def _matrix(path: str | None) -> Any:
-    if path is None:
-        return None
-    from collsim.byte_matrix import load_byte_matrix
-
-    return load_byte_matrix(path)
-
-
 def _output_format(form: str | None, output: str | None) -> str:
     """Return the format asked for, else the one that the file name suggests, else a table."""
     from collsim.errors import UnknownNameError
     from collsim.report import FORMATS, SUFFIXES
 
-    if form is not None and form not in FORMATS:
-        raise UnknownNameError("format", form, FORMATS, "--format")
-    return form or SUFFIXES.get(Path(output or "").suffix, "table")
+    if form is not None:
+        if form not in FORMATS:
+            raise UnknownNameError("format", form, FORMATS, "form")
+        return form
+    suffix = os.path.splitext(output or "")[1].lower()  # noqa: PTH122 - a path class is slower to import
+    if suffix and suffix not in SUFFIXES:
+        hint = f"end it in {', '.join(SUFFIXES)}, or add --format"
+        raise InputError(Fault(f'the suffix "{suffix}" names no format', "output", hint))
+    return SUFFIXES.get(suffix, "table")
 
 
-def _write(text: str, output: str | None) -> None:
-    """Print *text*, or write it to a file that is either whole or not there."""
-    if output is None:
-        click.echo(text, nl=False)
+def _write(text: str, file: str | None) -> None:
+    """Write to *file*; to stdout if there is none, or if it is called -."""
+    if file not in (None, "-"):
+        from collsim.report import write_text
+
+        write_text(text, str(file))
         return
-    path = Path(output)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(path)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise InputError(Fault(f"cannot write the output: {error.strerror}", output)) from None
+        click.echo(text, nl=False)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _leave_pipe()

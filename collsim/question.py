@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -12,7 +13,7 @@ import numpy as np
 from collsim.collectives import ALGORITHMS, algorithm, algorithms_for, matrix_size_bytes
 from collsim.errors import Fault, InputError, UnknownNameError
 from collsim.fabric import Int
-from collsim.operations import REDUCTIONS, Operation, dtype_bytes, operation
+from collsim.operations import OPERATIONS, REDUCTIONS, Operation, dtype_bytes, operation
 from collsim.topology import Topology
 from collsim.units import parse_size_bytes
 
@@ -85,15 +86,17 @@ def ask(
         Every fault at once.
     """
     faults: list[Fault] = []
-    ops = tuple(found for name in _listed(op) if (found := _attempt(partial(operation, name), faults)))
+    ops = tuple(found for name in _listed(op) if (found := _attempt(partial(operation, name), faults, "op")))
+    if not _listed(op):
+        faults.append(Fault("no operation is named", "op", f"name one of {', '.join(OPERATIONS)}"))
     sizes = DEFAULT_SIZES if size is None else _attempt(lambda: _sizes(size), faults)
     chunk_bytes = (
         None if chunk is None else _attempt(lambda: parse_size_bytes(chunk, "chunk", allow_zero=False), faults)
     )
-    name, element_bytes = _attempt(lambda: dtype_bytes(dtype), faults) or ("float", 4)
+    name, element_bytes = _attempt(lambda: dtype_bytes(dtype), faults, "dtype") or ("float", 4)
     matrix_bytes = _attempt(lambda: _checked_matrix(matrix, ops), faults) if ops else None
     if redop not in REDUCTIONS:
-        faults.extend(UnknownNameError("reduction", redop, REDUCTIONS).faults)
+        faults.extend(UnknownNameError("reduction", redop, REDUCTIONS, "redop").faults)
     if channels is not None and not 1 <= channels <= MOST_CHANNELS:
         faults.append(Fault(f"{channels} channels", "channels", f"between 1 and {MOST_CHANNELS}"))
     faults += _algorithm_faults(ops, _listed(algo))
@@ -104,12 +107,12 @@ def ask(
     )
 
 
-def _attempt(parse: Callable[[], T], faults: list[Fault]) -> T | None:
-    """Return what *parse* returns; None, with its faults added, if it refuses."""
+def _attempt(parse: Callable[[], T], faults: list[Fault], where: str = "") -> T | None:
+    """Return what *parse* returns; None, with its faults added, if it refuses; *where* for those that name no place."""
     try:
         return parse()
     except InputError as error:
-        faults.extend(error.faults)
+        faults.extend(Fault(fault.what, fault.where or where, fault.hint) for fault in error.faults)
         return None
 
 
@@ -169,7 +172,7 @@ def _algorithm_faults(ops: Sequence[Operation], names: Sequence[str]) -> list[Fa
             continue
         for name in names:
             if name not in CHOICES:
-                _attempt(partial(algorithm, op.name, name), faults)
+                _attempt(partial(algorithm, op.name, name), faults, "algo")
     return faults
 
 
@@ -180,24 +183,51 @@ def rank_groups(
     if ranks is not None and rank_list is not None:
         raise InputError(Fault("both a number of ranks and a rank list", "ranks", "give one of the two"))
     everyone = topology.n_gpus
-    counts = [ranks] if isinstance(ranks, int) else list(ranks or ())
-    faults = [
-        Fault(f"{count} ranks on {everyone} GPUs", "ranks", f"{topology.name} takes 2 to {everyone}")
-        for count in counts
-        if not 2 <= count <= everyone
-    ]
     size = None if question.matrix_bytes is None else len(question.matrix_bytes)
-    if rank_list is not None:
-        groups = [list(rank_list)]
-    else:
-        groups = [list(range(count)) for count in counts or [size or everyone]]
+    counts = [ranks] if isinstance(ranks, int) else list(ranks or ())
+    faults = _count_faults(counts, topology) + _list_faults(rank_list, topology)
+    if size is not None and size > everyone:
+        faults.append(Fault(f"the matrix is for {size} ranks, {topology.name} has {everyone} GPUs", "matrix"))
+    if faults:
+        raise InputError(*faults)
+    groups = [list(rank_list)] if rank_list is not None else [list(range(n)) for n in counts or [size or everyone]]
     for group in groups:
         if size not in (None, len(group)):
             faults.append(Fault(f"the matrix is for {size} ranks, the run has {len(group)}", "matrix"))
         if not 0 <= question.root < len(group):
             faults.append(Fault(f"root {question.root} is out of range", "root", f"0 to {len(group) - 1}"))
-    if size is not None and size > everyone:
-        faults.append(Fault(f"the matrix is for {size} ranks, {topology.name} has {everyone} GPUs", "matrix"))
     if faults:
         raise InputError(*faults)
     return groups
+
+
+def _count_faults(counts: Sequence[int], topology: Topology) -> list[Fault]:
+    """Return what is wrong with numbers of ranks."""
+    return [
+        Fault(f"{count} ranks on {topology.n_gpus} GPUs", "ranks", f"{topology.name} takes 2 to {topology.n_gpus}")
+        for count in counts
+        if not 2 <= count <= topology.n_gpus
+    ]
+
+
+def _list_faults(rank_list: Sequence[int] | None, topology: Topology) -> list[Fault]:
+    """Return what is wrong with a list of GPUs."""
+    if rank_list is None:
+        return []
+    faults = []
+    if outside := sorted({rank for rank in rank_list if not 0 <= rank < topology.n_gpus}):
+        hint = f"{topology.name} has GPUs 0 to {topology.n_gpus - 1}"
+        faults.append(Fault(f"{_named(outside)} out of range", "rank_list", hint))
+    if repeated := sorted(rank for rank, times in Counter(rank_list).items() if times > 1):
+        faults.append(Fault(f"{_named(repeated)} named more than once", "rank_list", "name each GPU once"))
+    if len(rank_list) < 2:
+        faults.append(Fault(f"a collective needs at least 2 GPUs, this is {len(rank_list)}", "rank_list"))
+    return faults
+
+
+def _named(ranks: Sequence[int]) -> str:
+    """Return a few ranks for a message, with the verb that follows."""
+    if len(ranks) == 1:
+        return f"GPU {ranks[0]} is"
+    more = f" and {len(ranks) - 5} more" if len(ranks) > 5 else ""
+    return f"GPUs {', '.join(map(str, ranks[:5]))}{more} are"

@@ -12,6 +12,37 @@ from collsim.operations import operation
 __all__ = ["LinkLoad", "Result", "Row"]
 
 SCHEMA = "collsim.result/1"
+FIELDS = (
+    "op",
+    "algo",
+    "proto",
+    "channels",
+    "ranks",
+    "groups",
+    "dtype",
+    "redop",
+    "root",
+    "count",
+    "requested_bytes",
+    "size_bytes",
+    "time_s",
+    "time_lo_s",
+    "time_hi_s",
+    "algbw_Bps",
+    "busbw_Bps",
+    "lower_bound_s",
+    "bound",
+    "efficiency",
+    "bottleneck",
+    "bottleneck_links",
+    "limit",
+    "critical_s",
+    "path",
+    "classes",
+)
+"""What a row says, in the order of every machine-readable format."""
+CRITICAL = ("launch", "latency", "channel rate", "links")
+"""What the slowest chain of transfers spends its time on."""
 SATURATED = 0.5
 """A link that is busy for a smaller share of the time is not what limits a collective."""
 
@@ -84,11 +115,26 @@ class Row:
         return f"{cause} {self.critical_s[cause] / self.time_s:.0%}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the row as the JSON schema wants it."""
-        own = asdict(self)
-        own["bottleneck"] = [asdict(load) for load in self.bottleneck]
-        derived = ("algbw_Bps", "busbw_Bps", "efficiency", "limit")
-        return {**own, **{name: getattr(self, name) for name in derived}}
+        """Return the row as the JSON schema wants it, in the order of its fields."""
+        row = {name: getattr(self, name) for name in FIELDS}
+        row["bottleneck"] = [asdict(load) for load in self.bottleneck]
+        row["critical_s"] = dict(self.critical_s)
+        return row
+
+    def to_record(self) -> dict[str, Any]:
+        """Return the row as single values: the busiest link stands for the list, each critical time on its own.
+
+        >>> import collsim
+        >>> record = collsim.simulate("mi300x_ubb8", "all_to_all", "1G", profile="ideal").rows[0].to_record()
+        >>> record["bottleneck_link"], record["critical_launch_s"]
+        ('gpu0->gpu1', 0.0)
+        """
+        record = self.to_dict()
+        busiest = (record.pop("bottleneck") or [{"link": None, "utilisation": None}])[0]
+        critical_s = record.pop("critical_s")
+        record.update({f"bottleneck_{name}": value for name, value in busiest.items()})
+        record.update({f"critical_{kind.replace(' ', '_')}_s": critical_s.get(kind, 0.0) for kind in CRITICAL})
+        return record
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +197,7 @@ class Result:
         }
 
     def to_frame(self, backend: str = "polars") -> Any:
-        """Return the rows as a data frame of ``polars`` or ``pandas``; the most loaded link fills two columns.
+        """Return the rows as a data frame of ``polars`` or ``pandas``, with the columns of `Row.to_record`.
 
         Raises
         ------
@@ -160,19 +206,16 @@ class Result:
         """
         if backend not in ("polars", "pandas"):
             raise ValueError(f"backend is {backend!r}; choose 'polars' or 'pandas'")
-        records = []
-        for row in self.rows:
-            record = row.to_dict()
-            loads = record.pop("bottleneck")
-            top = loads[0] if loads else {"link": None, "utilisation": None}
-            records.append({**record, "bottleneck_link": top["link"], "bottleneck_utilisation": top["utilisation"]})
+        records = [row.to_record() for row in self.rows]
         if backend == "pandas":
             import pandas as pd  # type: ignore[import-untyped,import-not-found,unused-ignore]
 
             return pd.DataFrame(records)
-        import polars as pl
-
-        return pl.DataFrame(records)
+        try:
+            import polars as pl
+        except ImportError:
+            raise ImportError("polars is not installed: pip install 'collsim[frames]', or pass 'pandas'") from None
+        return pl.DataFrame(records, infer_schema_length=None)
 
     def _repr_html_(self) -> str:
         """Return the table for a notebook."""

@@ -44,6 +44,16 @@ class Routes:
         entry = np.repeat(self.ptr[which] - ptr[:-1], counts) + np.arange(ptr[-1])
         return Routes(ptr, self.link[entry], self.weight[entry] * np.repeat(scale, counts), self.latency_s[which])
 
+    def used_links(self, n_links: int) -> NDArray[np.bool_]:
+        """Return bool[n_links]: whether any route takes the link."""
+        used = np.zeros(n_links, dtype=np.bool_)
+        used[self.link] = True
+        return used
+
+    def fastest_s(self) -> float:
+        """Return the latency of the fastest route between two different ranks."""
+        return float(self.latency_s[np.diff(self.ptr) > 0].min())
+
     def link_bytes(self, route_bytes: Float, n_links: int) -> Float:
         """Return float64[n_links], the load when route i carries ``route_bytes[i]``."""
         carried = np.repeat(route_bytes, np.diff(self.ptr)) * self.weight

@@ -71,7 +71,14 @@ def prepare(topology: Topology, profile: Profile, ranks: Sequence[int] | None = 
     fabric = build_fabric(topology, ranks, efficiency=profile.achievable_rate, latency=profile.latency)
     routes = find_routes(fabric)
     trunks, capacity = merge_trunks(routes, fabric.capacity_Bps)
-    return Run(fabric, profile, routes, trunks, capacity, find_cuts(fabric, routes))
+    return Run(
+        fabric,
+        profile,
+        routes,
+        trunks,
+        capacity,
+        find_cuts(fabric, routes.used_links(fabric.n_links), routes.fastest_s()),
+    )
 
 
 def time_schedule(schedule: Schedule, run: Run) -> Timing:

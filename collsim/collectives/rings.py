@@ -79,9 +79,10 @@ def _disjoint_rings(link_counts: Int) -> list[list[int]]:
     left = np.where(np.eye(len(link_counts), dtype=np.bool_), 0, link_counts)
     rings: list[list[int]] = []
     while (ring := _hamiltonian_cycle(left)) is not None:
-        for way in (ring, [ring[0], *ring[:0:-1]]):
+        backwards = [ring[0], *ring[:0:-1]]
+        for way in [ring, backwards] if backwards != ring else [ring]:
             ahead = np.roll(way, -1)
-            if np.all(left[way, ahead] > 0) and way not in rings[-1:]:
+            if np.all(left[way, ahead] > 0):
                 rings.append(way)
                 left[way, ahead] -= 1
     return rings

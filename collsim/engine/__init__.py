@@ -83,14 +83,14 @@ def solve(problem: Problem, *, engine: Literal["auto", "reference", "kernel"] = 
 
 def _from_trace(p: Problem, trace: Trace) -> Solution:
     _refuse_deadlock(p, [i for i, time in enumerate(trace.finish_s) if time is None])
-    times = (np.array(column, dtype=np.float64) for column in (trace.ready_s, trace.start_s, trace.finish_s))
-    return Solution(*times, "reference", trace.solves, np.array(trace.moved_bytes, dtype=np.float64))
+    ready_s, start_s, finish_s, moved_bytes = (np.array(column, dtype=np.float64) for column in trace[:4])
+    return Solution(ready_s, start_s, finish_s, "reference", trace.solves, moved_bytes)
 
 
 def _from_kernel(p: Problem) -> Solution:
-    from collsim.engine import kernels
+    from collsim.engine.kernels import simulate
 
-    ready_s, start_s, finish_s, moved_bytes, solves = kernels.simulate(p)
+    ready_s, start_s, finish_s, moved_bytes, solves = simulate(p)
     _refuse_deadlock(p, np.flatnonzero(np.isnan(finish_s)).tolist())
     return Solution(ready_s, start_s, finish_s, "kernel", solves, moved_bytes)
 

@@ -2,21 +2,29 @@
 
 Same answers as ``reference.py``, found with less work:
 
-* Rates are shared out anew only where they can change. A flow depends on another only through links that are *tight* (the
-  bottleneck of some flow), so the region of an event is what can be reached through tight links from the flows that began
-  and from the links that flows left. Other links enter with the capacity that outsiders leave; if such a link becomes
-  tight, its outsiders join and the region is solved again.
-* A region is solved in rounds. Every link whose share is the least that any of its flows is offered is a bottleneck, all
-  of them at once; its flows freeze, and so do flows whose cap is the least offer. Comparing stored numbers with == is right.
-* The calendar holds one entry per tight link (the first end among the flows that it stops) instead of one per flow. Flows
-  stopped by their cap, running latencies and local copies have entries of their own.
+* Rates are shared out anew only where they can change. A flow depends on another only through links that are *tight*
+  (the bottleneck of some flow), so the region of an event is what tight links connect to the flows that began and to
+  the links that flows left. Other links enter with the capacity that outsiders leave; if such a link becomes tight, its
+  outsiders join and the region is solved again.
+* A region is solved in rounds. Every link whose share is the least that any of its flows is offered is a bottleneck,
+  all of them at once; its flows freeze, and so do flows whose cap is the least offer. All these are comparisons of
+  stored numbers, so == is right. Once a round freezes little, the rest is frozen link by link, least share first.
+* The calendar holds one entry per tight link (the first end among the flows that it stops) instead of one per flow.
+  Flows stopped by their cap, running latencies and local copies have entries of their own.
 
 Flows live in recycled slots, so the memory in use follows the number of transfers in flight. Arrays come in, arrays go
-out; nothing is allocated or raised inside, and a deadlock shows as transfers that never finished. Imports NumPy and Numba.
+out; nothing is allocated or raised inside, and a deadlock shows as transfers that never finished. Imports NumPy, Numba.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import numba
 import numpy as np
+
+if TYPE_CHECKING:
+    from collsim.engine.problem import Floats, Problem
 
 # The cache freezes constants of other files too, so these are written down again (a test compares them)
 TIE = 1e-12
@@ -24,6 +32,10 @@ TIE_NOW = 4 * 2.0**-52
 
 # Values of Slot.owner that are no link
 ALONE, WAITING, COPYING = -1, -2, -3
+UNDECIDED = -4  # Region.stop of a flow that is not frozen
+
+WORTH_A_ROUND = 4  # rounds go on while each freezes one flow in so many
+TRY_ROUNDS = 8  # where the first round was not worth it, only one solve in so many tries again
 
 i4, i8, f8 = np.int32, np.int64, np.float64
 
@@ -55,15 +67,16 @@ SLOT = np.dtype(
         ("seen", i4),  # the last event whose region it was in
         ("free", i4),  # position j of the stack of free slots
         ("stash", i4),  # position j of the list of calendar items that were taken too early
-        ("pad", i4),
+        ("place", i4),  # its index in the region
     ]
 )
 LINK = np.dtype(
     [
         ("share", f8),
         ("floor", f8),  # the least offer to a flow of it; later the first end
-        ("load", f8),  # weight of the flows that are not frozen
-        ("spare", f8),  # capacity not taken by frozen flows, in two words: the second holds what rounding drops
+        ("load", f8),  # weight of the flows that are not frozen, in two words: the second holds what rounding drops
+        ("load_low", f8),
+        ("spare", f8),  # capacity not taken by frozen flows, in two words
         ("spare_low", f8),
         ("used", f8),  # load of all flows while the link is not tight, in two words
         ("used_low", f8),
@@ -82,7 +95,12 @@ LINK = np.dtype(
 MEMBER = np.dtype([("slot", i4), ("hop", i4)])
 REGION = np.dtype([("top", f8), ("rate", f8), ("slot", i4), ("begin", i4), ("stop", i4), ("live", i4)])
 ENTRY = np.dtype([("time", f8), ("place", i4), ("heap", i4)])  # place counts from 1; 0 is absent. heap: position j
-COUNT = np.dtype([(name, i8) for name in ("calendar", "free", "fresh", "root", "event", "region", "links", "stash", "solves")])
+COUNT = np.dtype(
+    [
+        (name, i8)
+        for name in ("calendar", "free", "fresh", "root", "event", "region", "links", "stash", "solves", "lists")
+    ]
+)
 
 
 def _jit(function):
@@ -104,6 +122,7 @@ def _jit(function):
 #   members     MEMBER[incidences], the flows of each link
 #   region      REGION[n + 1], the flows that this event concerns
 #   near        HOP[incidences], the hops of the region side by side
+#   queue       ENTRY[n_links], a heap of links by share; tally COUNT[1] holds its size
 #   calendar    ENTRY[n_links + n], an indexed binary heap of links and slots, links first
 #   count       COUNT[1]
 # They travel one by one, not in a named tuple: taking an array out of a tuple counts a reference, which is atomic and
@@ -398,7 +417,7 @@ def _gather(transfers, hops, slots, links, region, near, count, new_from):
     for j in range(count[0].links):
         link = links[j].region
         links[link].live = links[link].tight = 0
-        links[link].load = links[link].share = 0.0
+        links[link].load = links[link].load_low = links[link].share = 0.0
     end = 0
     for k in range(count[0].region):
         slot = region[k].slot
@@ -406,6 +425,8 @@ def _gather(transfers, hops, slots, links, region, near, count, new_from):
         region[k].top = transfers[who].cap_Bps
         region[k].live = k
         region[k].begin = end
+        region[k].stop = UNDECIDED
+        slots[slot].place = k
         for h in range(transfers[who].first, transfers[who].first + transfers[who].hops):
             link, weight = i8(hops[h].link), hops[h].weight
             near[end].link = link
@@ -426,11 +447,15 @@ def _gather(transfers, hops, slots, links, region, near, count, new_from):
 
 
 @_jit
-def _share(links, region, near, count):
-    """Find the max-min fair rates of the region, in rounds."""
+def _share(slots, links, members, region, near, queue, tally, count):
+    """Find the max-min fair rates of the region: in rounds while these pay, then link by link."""
     n_live, n_open = count[0].region, count[0].links
     for j in range(n_open):
         links[j].open = links[j].region
+    if count[0].lists and count[0].solves % TRY_ROUNDS:
+        _settle(slots, links, members, region, near, queue, tally, count, n_live, n_open)
+        return
+    count[0].lists = 1
     while n_live:
         still_open = 0
         for j in range(n_open):
@@ -444,7 +469,12 @@ def _share(links, region, near, count):
                 still_open += 1
         n_open = still_open
         _offer(links, region, near, n_live)
-        n_live = _freeze(links, region, near, n_live)
+        going_on = _freeze(links, region, near, n_live)
+        if WORTH_A_ROUND * (n_live - going_on) < n_live:
+            _settle(slots, links, members, region, near, queue, tally, count, going_on, n_open)
+            return
+        count[0].lists = 0
+        n_live = going_on
 
 
 @_jit
@@ -489,6 +519,67 @@ def _freeze(links, region, near, n_live):
 
 
 @_jit
+def _settle(slots, links, members, region, near, queue, tally, count, n_live, n_open):
+    """Freeze the *n_live* flows left link by link, the least share first: each flow once instead of once a round."""
+    tally[0].calendar = 0
+    for j in range(n_open):
+        link = i8(links[j].open)
+        queue[link].place = 0
+        if links[link].live:
+            _schedule(queue, tally, link, max(_current_share(links, link), links[link].share))
+    while n_live:
+        link = i8(queue[0].heap)
+        level = queue[link].time
+        if links[link].live == 0:
+            _cancel(queue, tally, link)
+            continue
+        share = _current_share(links, link)
+        if share > level:  # shares only grow, so a stale one surfaces early and is put back
+            _schedule(queue, tally, link, share)
+            continue
+        frozen = _freeze_members(slots, links, members, region, near, count, link, level, True)
+        if frozen == 0:  # no cap in the way: the link is a bottleneck
+            links[link].tight = 1
+            frozen = _freeze_members(slots, links, members, region, near, count, link, level, False)
+        n_live -= frozen
+
+
+@_jit
+def _current_share(links, link):
+    return (links[link].spare + links[link].spare_low) / (links[link].load + links[link].load_low)
+
+
+@_jit
+def _freeze_members(slots, links, members, region, near, count, link, level, capped):
+    """Freeze flows of *link*: at their caps those whose caps are no higher than *level*, or all others at *level*."""
+    frozen = 0
+    for at in range(links[link].begin, links[link].begin + links[link].length):
+        slot = members[at].slot
+        k = slots[slot].place
+        if slots[slot].seen != count[0].event or region[k].stop != UNDECIDED or (capped and region[k].top > level):
+            continue
+        frozen += 1
+        region[k].rate = rate = region[k].top if capped else level
+        region[k].stop = ALONE if capped else link
+        for h in range(region[k].begin, region[k + 1].begin):
+            other = i8(near[h].link)
+            links[other].live -= 1
+            _spend(links, other, near[h].weight * rate)
+            _unload(links, other, near[h].weight)
+    return frozen
+
+
+@_jit
+def _unload(links, link, weight):
+    """Take *weight* from what waits on *link*."""
+    old = links[link].load
+    new = old - weight
+    shift = new - old
+    links[link].load_low += (old - (new - shift)) - (weight + shift)
+    links[link].load = new
+
+
+@_jit
 def _commit(slots, links, region, near, calendar, count, now):
     """Give the flows of the region their new rates, and the calendar their new ends."""
     n_links = len(links)
@@ -522,14 +613,14 @@ def _commit(slots, links, region, near, calendar, count, now):
 
 
 @_jit
-def _resolve(transfers, hops, slots, links, members, region, near, calendar, count, now):
+def _resolve(transfers, hops, slots, links, members, region, near, queue, tally, calendar, count, now):
     """Share out the links of the region anew."""
     count[0].solves += 1
     from_slot, from_link = i8(0), i8(0)
     while True:
         _grow(transfers, hops, slots, links, members, region, count, from_slot, from_link)
         _gather(transfers, hops, slots, links, region, near, count, from_slot)
-        _share(links, region, near, count)
+        _share(slots, links, members, region, near, queue, tally, count)
         from_slot, from_link = count[0].region, count[0].links
         for j in range(from_link):  # outsiders of links that have become tight join
             link = i8(links[j].region)
@@ -541,7 +632,7 @@ def _resolve(transfers, hops, slots, links, members, region, near, calendar, cou
 
 
 @_jit
-def _run(transfers, hops, successors, roots, slots, seats, links, members, region, near, calendar, count):
+def _run(transfers, hops, successors, roots, slots, seats, links, members, region, near, queue, tally, calendar, count):
     """Go from event to event until nothing is left to happen."""
     while True:
         now = np.inf
@@ -553,7 +644,7 @@ def _run(transfers, hops, successors, roots, slots, seats, links, members, regio
             return
         _advance(transfers, hops, successors, roots, slots, seats, links, members, region, calendar, count, now)
         if count[0].region or count[0].links:
-            _resolve(transfers, hops, slots, links, members, region, near, calendar, count, now)
+            _resolve(transfers, hops, slots, links, members, region, near, queue, tally, calendar, count, now)
 
 
 @_jit
@@ -572,7 +663,7 @@ def _fill_successors(dep_ptr, dep, transfers, successors):
             successors[transfers[dep[j]].next] = i
 
 
-def simulate(p):
+def simulate(p: Problem) -> tuple[Floats, Floats, Floats, Floats, int]:
     """Simulate the checked problem *p*.
 
     Returns
@@ -586,8 +677,10 @@ def simulate(p):
     transfers, successors, count = arrays[0], arrays[2], arrays[-1]
     _fill_successors(p.dep_ptr, p.dep, transfers, successors)
     _run(*arrays)
-    columns = (np.ascontiguousarray(transfers[name][:-1]) for name in ("ready_s", "start_s", "finish_s", "moved_bytes"))
-    return *columns, int(count["solves"][0])
+    ready_s, start_s, finish_s, moved_bytes = (
+        np.ascontiguousarray(transfers[name][:-1]) for name in ("ready_s", "start_s", "finish_s", "moved_bytes")
+    )
+    return ready_s, start_s, finish_s, moved_bytes, int(count["solves"][0])
 
 
 def _prepare(p):
@@ -623,6 +716,8 @@ def _prepare(p):
         np.empty(incidences, dtype=MEMBER),
         np.empty(n + 1, dtype=REGION),
         np.empty(incidences, dtype=HOP),
+        np.zeros(n_links, dtype=ENTRY),
+        np.zeros(1, dtype=COUNT),
         np.zeros(n_links + n, dtype=ENTRY),
         np.zeros(1, dtype=COUNT),
     )

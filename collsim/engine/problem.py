@@ -6,6 +6,7 @@ Imports only NumPy. ``checked`` makes the arrays uniform, so that the compiled e
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -169,7 +170,7 @@ def _merged(p: Problem) -> Problem:
     unique, inverse = np.unique(key, return_inverse=True)
     owner, link = np.divmod(unique, len(p.capacity_Bps))
     ptr = np.concatenate(([0], np.cumsum(np.bincount(owner, minlength=len(hops))))).astype(np.int64)
-    weight = np.bincount(inverse.ravel(), weights=p.route_weight)
+    weight: Floats = np.bincount(inverse.ravel(), weights=p.route_weight).astype(np.float64)
     return p._replace(route_ptr=ptr, route_link=np.ascontiguousarray(link), route_weight=weight)
 
 
@@ -195,7 +196,7 @@ def check_conservation(problem: Problem, solution: Solution) -> list[str]:
     slack_bytes = _SLACK * p.size_bytes + np.where(np.isfinite(top_Bps), top_Bps, 0) * clock
     took_s = finish - start
     late = np.abs(start - ready - p.latency_s) > _SLACK * p.latency_s + clock
-    laws = (
+    laws: tuple[tuple[NDArray[np.bool_], Callable[[int], str]], ...] = (
         (ready < 0, lambda i: f"is ready before time 0, at {ready[i]:g} s"),
         (ready != _last_predecessor(p, finish), lambda i: f"is ready at {ready[i]:g} s, not when its predecessors end"),
         (late | (start < ready), lambda i: f"is ready at {ready[i]:g} s but starts at {start[i]:g} s"),

@@ -5,7 +5,7 @@ with ``fractions.Fraction`` every answer is an exact rational. Imports nothing b
 
 A transfer waits for its predecessors, then for its latency, then its bytes flow over all links of its route at once.
 Flowing transfers share links by max-min fairness: all rates rise together, and a transfer stops rising when it reaches
-its cap or when one of its links is full. Rates change only when a flow starts or ends, so time jumps from event to event.
+its cap or when one of its links is full. Rates change only when a flow starts or ends, so time jumps between events.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class _Run:
         for i, row in enumerate(predecessors):
             for predecessor in row:
                 self.successors[predecessor].append(i)
-        self.tie, self.tie_now = (TIE, TIE_NOW) if number is float else (0, 0)
+        self.tie, self.tie_now = (TIE, TIE_NOW) if number is float else (0.0, 0.0)
         self.ready: list[Number] = [None if waits else number(0) for waits in self.waits]
         self.start: list[Number] = [None] * n
         self.finish: list[Number] = [None] * n

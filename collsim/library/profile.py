@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from collsim.errors import CollsimError, Fault, SpecError, UnknownNameError, nearest
-from collsim.topology.reader import Document, read_document
+from collsim.topology.reader import MAX_FILE_BYTES, Document, read_document
 from collsim.units import parse_bandwidth_Bps, parse_time_s
 
 __all__ = ["Profile", "load_profile", "profile_names"]
@@ -100,11 +100,25 @@ def load_profile(name: str | Profile) -> Profile:
     if not is_file and name not in profile_names():
         raise UnknownNameError("profile", name, profile_names(), "--profile")
     path = Path(name) if is_file else FOLDER / f"{name}.yaml"
+    content = _content(path)
+    return _from_document(read_document(content, str(path), SCHEMA), hashlib.sha256(content).hexdigest())
+
+
+def _content(path: Path) -> bytes:
+    """Return the bytes of a profile; a file that is too large is cut, and refused by whoever reads it."""
     try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise SpecError(Fault(f"cannot read the profile: {error.strerror}", str(path))) from None
-    return _from_document(read_document(content, str(path), schema=SCHEMA), hashlib.sha256(content).hexdigest())
+        with path.open("rb") as file:
+            return file.read(MAX_FILE_BYTES + 1)
+    except FileNotFoundError:
+        siblings = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
+        near = nearest(path.name, siblings)
+        hint = f'did you mean "{path.parent / near}"?' if near else f"shipped profiles: {', '.join(profile_names())}"
+        raise SpecError(Fault("no such file", str(path), hint)) from None
+    except IsADirectoryError:
+        raise SpecError(Fault("this is a directory, not a file", str(path), "name the YAML file in it")) from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise SpecError(Fault(f"cannot be read: {reason}", str(path)[:200], "check the path")) from None
 
 
 def _from_document(document: Document, sha256: str) -> Profile:
@@ -119,7 +133,7 @@ def _from_document(document: Document, sha256: str) -> Profile:
                 Fault(
                     f'unknown key "{key}"',
                     document.where((key,)),
-                    f'did you mean "{near}"?' if near else ", ".join(known),
+                    f'did you mean "{near}"?' if near else f"known: {', '.join(known)}",
                 )
             )
     if data.get("schema") != SCHEMA:
@@ -129,10 +143,12 @@ def _from_document(document: Document, sha256: str) -> Profile:
     if not isinstance(data.get("name"), str):
         faults.append(Fault("the profile has no name", document.where(()), "write name: my_profile"))
     if not isinstance(data.get("calibrated", False), bool):
-        faults.append(Fault(f'"{data["calibrated"]}" is not true or false', document.where(("calibrated",))))
+        where = document.where(("calibrated",))
+        faults.append(Fault(f'"{data["calibrated"]}" is not true or false', where, "write calibrated: false"))
     for key, options in CHOICES.items():
         if data.get(key, options[0]) not in options:
-            faults.append(Fault(f'"{data[key]}" is not one of {", ".join(options)}', document.where((key,))))
+            hint = f"write {' or '.join(options)}"
+            faults.append(Fault(f'"{data[key]}" is unknown', document.where((key,)), hint))
     figures = {key: _figure(key, document, faults) for key in FIGURES if key in data}
     if faults:
         raise SpecError(*faults)
@@ -155,11 +171,15 @@ def _figure(key: str, document: Document, faults: list[Fault]) -> float:
     path: tuple[str, ...] = (key,)
     if isinstance(entry, dict):
         faults.extend(
-            Fault(f'unknown key "{inner}"', document.where((key, inner)), ", ".join(FIGURE_KEYS))
+            Fault(f'unknown key "{inner}"', document.where((key, inner)), f"known: {', '.join(FIGURE_KEYS)}")
             for inner in entry
             if inner not in FIGURE_KEYS
         )
         entry, path = entry.get("value"), (key, "value")
+    if entry is None or isinstance(entry, (dict, list)):
+        hint = "write value: 8 us, with status and source"
+        faults.append(Fault("the figure has no value", document.where((key,)), hint))
+        return 0.0
     try:
         return FIGURES[key](str(entry), document.where(path))
     except CollsimError as error:

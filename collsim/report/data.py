@@ -5,36 +5,49 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
+from collections.abc import Mapping
 from typing import Any
 
 from collsim.result import Result
 
-__all__ = ["as_csv", "as_json", "as_jsonl"]
+__all__ = ["as_csv", "as_json", "as_jsonl", "json_text"]
+
+ROW_SCHEMA = "collsim.row/1"
+FLAT_LIST = re.compile(r"\[\n *([^\[\]{}]+?)\n *\]")
+BREAK = re.compile(r"\n *")
 
 
 def as_json(result: Result) -> str:
     """Return the document of schema ``collsim.result/1``."""
-    return json.dumps(result.to_dict(), indent=2, allow_nan=False) + "\n"
+    return json_text(result.to_dict())
+
+
+def json_text(document: Mapping[str, Any]) -> str:
+    """Return *document* indented, with lists of plain values on one line.
+
+    >>> print(json_text({"ranks": [0, 1]}), end="")
+    {
+      "ranks": [0, 1]
+    }
+    """
+    text = json.dumps(document, indent=2, allow_nan=False)
+    return FLAT_LIST.sub(lambda match: f"[{BREAK.sub(' ', match[1])}]", text) + "\n"
 
 
 def as_jsonl(result: Result) -> str:
     """Return one object per row; each names its schema, topology and profile."""
-    common = _common(result)
-    rows = ({"schema": "collsim.row/1", **common, **row.to_dict()} for row in result.rows)
+    common = {"schema": ROW_SCHEMA, **_common(result), "overrides": dict(result.config.get("overrides", {}))}
+    rows = ({**common, **row.to_dict()} for row in result.rows)
     return "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows)
 
 
 def as_csv(result: Result) -> str:
-    """Return a header and one line per row; the busiest link takes the place of the list."""
+    """Return a header and one line per row, with the columns of `Row.to_record` after those that name the run."""
     common = _common(result)
-    records: list[dict[str, Any]] = []
-    for row in result.rows:
-        record = row.to_dict()
-        loads = record.pop("bottleneck")
-        record["bottleneck_link"] = loads[0]["link"] if loads else ""
-        record["bottleneck_utilisation"] = loads[0]["utilisation"] if loads else ""
-        record.update({f"critical_{kind.replace(' ', '_')}_s": part for kind, part in record.pop("critical_s").items()})
-        records.append({**common, **record})
+    common["calibrated"] = str(common["calibrated"]).lower()
+    common["overrides"] = "; ".join(f"{path}={value}" for path, value in result.config.get("overrides", {}).items())
+    records = [{**common, **row.to_record()} for row in result.rows]
     out = io.StringIO()
     writer = csv.DictWriter(out, fieldnames=list(records[0]), lineterminator="\n")
     writer.writeheader()
@@ -43,7 +56,7 @@ def as_csv(result: Result) -> str:
 
 
 def _common(result: Result) -> dict[str, Any]:
-    """Return what every row repeats when it stands alone."""
+    """Return what every row repeats because it may stand alone."""
     return {
         "topology": result.topology["name"],
         "profile": result.profile["name"],

@@ -46,8 +46,11 @@ def _line(row: Row) -> str:
 
 
 def time_text(time_s: float) -> str:
-    """Return microseconds with the digits that nccl-tests prints."""
+    """Return microseconds as nccl-tests prints them: two decimals, fewer where seven characters do not hold them.
+
+    >>> time_text(1.234e-5), time_text(0.0161181), time_text(1.5)
+    ('12.34', '16118.1', '1500000')
+    """
     time_us = time_s * 1e6
-    if time_us >= 10_000:
-        return f"{time_us:.0f}"
-    return f"{time_us:.1f}" if time_us >= 100 else f"{time_us:.2f}"
+    decimals = 2 if time_us < 9_999.995 else 1 if time_us < 99_999.95 else 0
+    return f"{time_us:.{decimals}f}"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import textwrap
+from collections.abc import Iterable, Sequence
 
 from collsim.report.nccl import time_text
 from collsim.result import Result, Row
@@ -10,30 +11,32 @@ from collsim.result import Result, Row
 __all__ = ["as_markdown", "as_table"]
 
 COLUMNS: tuple[tuple[str, str, int], ...] = (
-    ("size", "(B)", 12),
-    ("count", "(elem)", 12),
-    ("type", "", 8),
+    ("size", "(B)", 11),
+    ("count", "(elem)", 10),
+    ("type", "", 6),
     ("redop", "", 5),
     ("root", "", 4),
-    ("algo", "", 9),
-    ("time", "(us)", 9),
+    ("algo", "", 6),
+    ("time", "(us)", 8),
     ("algbw", "(GB/s)", 7),
     ("busbw", "(GB/s)", 7),
-    ("bound", "(us)", 9),
+    ("bound", "(us)", 8),
     ("eff", "(%)", 5),
 )
+"""Name, unit and least width; a column grows with its longest cell."""
+PREAMBLE_WIDTH = 110
 
 
 def as_table(result: Result) -> str:
     """Return one block per operation and number of ranks; every line that is not data starts with ``#``."""
-    lines = [f"# {line}" for line in _preamble(result)]
+    widths = _widths(result.rows)
+    heads = [_aligned(texts, widths) for texts in zip(*((name, unit) for name, unit, _ in COLUMNS), strict=True)]
+    lines = [f"# {line}" for text in _preamble(result) for line in _wrapped(text)]
     for (op, ranks), rows in _blocks(result.rows).items():
         lines += ["#", f"# op {op}   ranks {ranks}   algo {_asked(result)}   model fluid"]
-        lines += ["#" + _aligned(head)[1:] for head in zip(*((name, unit) for name, unit, _ in COLUMNS), strict=True)]
-        lines[-2] += "  bottleneck"
-        lines += [f"{_aligned(_cells(row))}  {row.limit}" for row in rows]
-        mean = sum(row.busbw_Bps for row in rows) / len(rows) / 1e9
-        lines += [f"# Avg bus bandwidth    : {mean:.4g}"]
+        lines += [f"#{heads[0][1:]}  bottleneck", f"#{heads[1][1:]}"]
+        lines += [f"{_aligned(_cells(row), widths)}  {row.limit}" for row in rows]
+        lines += [f"# Avg bus bandwidth    : {_mean_busbw(rows)}"]
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
@@ -41,9 +44,20 @@ def as_markdown(result: Result) -> str:
     """Return the rows as one Markdown table with the operation and the ranks in front."""
     heads = ["op", "ranks", *(f"{name} {unit}".strip() for name, unit, _ in COLUMNS), "bottleneck"]
     rows = [[row.op, str(row.ranks), *_cells(row), row.limit] for row in result.rows]
-    lines = [heads, ["---"] * len(heads), *rows]
-    notes = "\n".join(f"* {line}" for line in _preamble(result))
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines) + f"\n\n{notes}\n"
+    lines = [heads, _rules(heads), *rows]
+    notes = "\n".join(f"* {_escaped(line)}" for line in _preamble(result))
+    table = "\n".join("| " + " | ".join(map(_escaped, cells)) + " |" for cells in lines)
+    return f"{table}\n\n{notes}\n"
+
+
+def _rules(heads: Sequence[str]) -> list[str]:
+    """Return the line below the heads of a Markdown table: numbers to the right."""
+    words = ("op", "type", "redop", "algo", "bottleneck")
+    return ["---" if head in words else "---:" for head in heads]
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", "\\|")
 
 
 def _preamble(result: Result) -> list[str]:
@@ -63,6 +77,14 @@ def _preamble(result: Result) -> list[str]:
     return lines
 
 
+def _wrapped(text: str) -> list[str]:
+    """Return *text* on lines of at most `PREAMBLE_WIDTH` characters."""
+    if len(text) <= PREAMBLE_WIDTH:
+        return [text]
+    options = {"break_long_words": False, "break_on_hyphens": False}
+    return textwrap.wrap(text, PREAMBLE_WIDTH, subsequent_indent="  ", **options)  # type: ignore[arg-type]
+
+
 def _blocks(rows: Iterable[Row]) -> dict[tuple[str, int], list[Row]]:
     """Group rows by operation and number of ranks."""
     blocks: dict[tuple[str, int], list[Row]] = {}
@@ -76,9 +98,28 @@ def _asked(result: Result) -> str:
     return f"{algo} (the fastest in the simulator)" if algo in ("auto", "best") else algo
 
 
-def _aligned(cells: Iterable[str]) -> str:
+def _mean_busbw(rows: Sequence[Row]) -> str:
+    """Return the mean in GB/s; one for each algorithm if a size has several rows."""
+    if len({row.requested_bytes for row in rows}) == len(rows):
+        return f"{_mean_GBps(rows):.4g}"
+    algos = dict.fromkeys(row.algo for row in rows)
+    return ", ".join(f"{algo} {_mean_GBps([row for row in rows if row.algo == algo]):.4g}" for algo in algos)
+
+
+def _mean_GBps(rows: Sequence[Row]) -> float:
+    return sum(row.busbw_Bps for row in rows) / len(rows) / 1e9
+
+
+def _widths(rows: Iterable[Row]) -> list[int]:
+    """Return the width of each column: its least, or its longest cell."""
+    columns = zip(*map(_cells, rows), strict=True)
+    longest = [max(map(len, cells)) for cells in columns]
+    return [max(least, width) for (_, _, least), width in zip(COLUMNS, longest, strict=True)]
+
+
+def _aligned(cells: Iterable[str], widths: Sequence[int]) -> str:
     """Join cells, each right-aligned in its column."""
-    return " ".join(f"{cell:>{width}}" for cell, (_, _, width) in zip(cells, COLUMNS, strict=True))
+    return " ".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
 
 
 def _cells(row: Row) -> list[str]:

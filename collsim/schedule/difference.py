@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import fields
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from collsim.errors import VerificationError
-from collsim.schedule.forms import EVERY
+from collsim.schedule.forms import EVERY, Transfers
 from collsim.schedule.structure import structure_faults
 
 if TYPE_CHECKING:
@@ -39,11 +42,23 @@ def diff(a: Schedule, b: Schedule) -> list[str]:
     if len(a.phases) != len(b.phases):
         lines.append(f"phases: {len(a.phases)} in a, {len(b.phases)} in b")
     for number in range(max(len(a.phases), len(b.phases))):
+        if _identical(a, b, number):
+            continue
         prefix = f"phase {number}: " if max(len(a.phases), len(b.phases)) > 1 else ""
         lines += [prefix + line for line in _phase(_Labels(a, number), _Labels(b, number))]
     if len(lines) > MAX_LINES:
         lines[MAX_LINES:] = [f"... and {len(lines) - MAX_LINES} more differences"]
     return lines
+
+
+def _identical(a: Schedule, b: Schedule, number: int) -> bool:
+    """Return whether a phase has the same transfers in the same order in both, and the chunks the same sizes; the quick way out."""
+    if number >= min(len(a.phases), len(b.phases)):
+        return False
+    left, right = a.phases[number].materialise(), b.phases[number].materialise()
+    return np.array_equal(a.chunks.size_bytes, b.chunks.size_bytes) and all(
+        np.array_equal(getattr(left, field.name), getattr(right, field.name)) for field in fields(Transfers)
+    )
 
 
 class _Labels:

@@ -22,7 +22,7 @@ import numpy as np
 from collsim.errors import Fault, InputError, SpecError, VerificationError, nearest
 from collsim.operations import OPERATIONS
 from collsim.schedule.forms import Chunks, Orbits, Transfers
-from collsim.schedule.structure import structure_faults
+from collsim.schedule.structure import MAX_INTEGER, structure_faults
 
 if TYPE_CHECKING:
     from collsim.schedule import Schedule
@@ -33,7 +33,6 @@ SCHEMA = "collsim.schedule/1"
 MAX_FILE_BYTES = 2**30
 """Longest text of a schedule, unpacked."""
 MAX_RANKS = 2**20
-MAX_INTEGER = 2**62
 MAX_FAULTS = 200
 """`load` names this many faults and counts the rest."""
 
@@ -54,12 +53,15 @@ def save(schedule: Schedule, path: str | os.PathLike[str]) -> None:
     Raises
     ------
     VerificationError
-        If the arrays of the schedule do not fit together, so that the file could not be loaded.
+        If the arrays of the schedule do not fit together or a name has no place in a file, so that it could not be
+        loaded.
     """
-    faults = structure_faults(schedule, merged=True)
+    target = Path(path)
+    reader = _Reader(str(target))
+    reader.head(_head(schedule))
+    faults = [*reader.faults, *structure_faults(schedule, merged=True)]
     if faults:
         raise VerificationError(*faults)
-    target = Path(path)
     content = _text(schedule).encode()
     if target.suffix == ".gz":
         import gzip
@@ -101,21 +103,26 @@ def load(path: str | os.PathLike[str]) -> Schedule:
 def _text(schedule: Schedule) -> str:
     """Return the whole file."""
     chunks = schedule.chunks
-    head = {
+    lines = [f"  {json.dumps(key)}: {json.dumps(value)}," for key, value in _head(schedule).items()]
+    rows = zip(chunks.size_bytes.tolist(), chunks.source.tolist(), chunks.target.tolist(), strict=True)
+    lines.append('  "chunks": {' + _table(CHUNK_COLUMNS, rows, "    ") + "\n  },")
+    phases = ",\n".join(f"    {{{_phase(phase)}\n    }}" for phase in schedule.phases)
+    return "{\n" + "\n".join(lines) + f'\n  "phases": [\n{phases}\n  ]\n}}\n'
+
+
+def _head(schedule: Schedule) -> dict[str, Any]:
+    """Return what a file says about the schedule as a whole."""
+    return {
         "schema": SCHEMA,
         "op": schedule.op,
         "algo": schedule.algo,
         "n_ranks": int(schedule.n_ranks),
         "size_bytes": int(schedule.size_bytes),
         "parameters": {
-            key: value if isinstance(value, str) else int(value) for key, value in sorted(schedule.parameters.items())
+            key: int(value) if isinstance(value, np.integer) else value
+            for key, value in sorted(schedule.parameters.items())
         },
     }
-    lines = [f"  {json.dumps(key)}: {json.dumps(value)}," for key, value in head.items()]
-    rows = zip(chunks.size_bytes.tolist(), chunks.source.tolist(), chunks.target.tolist(), strict=True)
-    lines.append('  "chunks": {' + _table(CHUNK_COLUMNS, rows, "    ") + "\n  },")
-    phases = ",\n".join(f"    {{{_phase(phase)}\n    }}" for phase in schedule.phases)
-    return "{\n" + "\n".join(lines) + f'\n  "phases": [\n{phases}\n  ]\n}}\n'
 
 
 def _phase(phase: object) -> str:
@@ -251,6 +258,15 @@ class _Reader:
             self.fault(f"the schema is {_shown(data.get('schema'))}", "schema", f'this version reads "{SCHEMA}"')
             return None
         self.keys(data, KEYS, "")
+        op, algo, n_ranks, size_bytes, parameters = self.head(data)
+        chunks = self.table(data.get("chunks"), CHUNK_COLUMNS, "chunks", ("columns", "rows"))
+        phases = self.phases(data.get("phases"), n_ranks)
+        if chunks is None or not self.built:
+            return None
+        return Schedule(op, algo, n_ranks, size_bytes, Chunks(*map(np.array, chunks.values())), phases, parameters)
+
+    def head(self, data: dict[str, Any]) -> tuple[str, str, int, int, dict[str, int | str]]:
+        """Return op, algo, n_ranks, size_bytes and parameters."""
         op, algo = self.word(data.get("op"), "op"), self.word(data.get("algo"), "algo")
         if op and op not in OPERATIONS:
             self.fault(f"unknown operation {_shown(op)}", "op", _closest(op, OPERATIONS))
@@ -258,12 +274,7 @@ class _Reader:
         n_ranks = self.integer(data.get("n_ranks"), "n_ranks", 1, MAX_RANKS)
         self.built = self.built and len(self.faults) == before
         size_bytes = self.integer(data.get("size_bytes"), "size_bytes", 0, MAX_INTEGER)
-        parameters = self.parameters(data.get("parameters"))
-        chunks = self.table(data.get("chunks"), CHUNK_COLUMNS, "chunks", ("columns", "rows"))
-        phases = self.phases(data.get("phases"), n_ranks)
-        if chunks is None or not self.built:
-            return None
-        return Schedule(op, algo, n_ranks, size_bytes, Chunks(*map(np.array, chunks.values())), phases, parameters)
+        return op, algo, n_ranks, size_bytes, self.parameters(data.get("parameters"))
 
     def keys(self, data: dict[str, Any], known: Sequence[str], where: str) -> None:
         """Check the keys of an object."""

@@ -19,10 +19,10 @@ from collsim.schedule.forms import EVERY, Chunks, Int, Orbits, Transfers
 if TYPE_CHECKING:
     from collsim.schedule import Schedule
 
-__all__ = ["describe", "rank_names", "structure_faults"]
+__all__ = ["MAX_INTEGER", "describe", "rank_names", "structure_faults"]
 
-MAX_TOTAL_BYTES = 2**62
-"""Sums of chunk sizes stay below this, so that they fit into int64."""
+MAX_INTEGER = 2**62
+"""No number is larger, positive or negative, nor is the sum of all chunks: what is computed from them fits int64."""
 
 ROW_FIELDS = ("channel", "step", "reduces", "reads_input", "lanes", "copies")
 TRANSFER_FIELDS = ("src", "dst", *ROW_FIELDS)
@@ -79,7 +79,7 @@ def _chunk_faults(chunks: Chunks, n_ranks: int) -> Iterator[Fault]:
     for chunk in _where(chunks.size_bytes < 0):
         what = f"chunk {chunk} has {chunks.size_bytes[chunk]} bytes"
         yield Fault(what, f"chunks.rows[{chunk}].size_bytes", "at least 0")
-    if np.sum(np.maximum(chunks.size_bytes, 0), dtype=np.float64) > MAX_TOTAL_BYTES:
+    if np.sum(np.maximum(chunks.size_bytes, 0), dtype=np.float64) > MAX_INTEGER:
         yield Fault("the chunks add up to more than 2^62 bytes", "chunks")
     for name in ("source", "target"):
         column = getattr(chunks, name)
@@ -160,6 +160,10 @@ def _shape_faults(
         elif name in AT_LEAST:
             for row in _where(column < AT_LEAST[name]):
                 yield Fault(f"{name} is {column[row]}", f"{where}.rows[{row}].{name}", f"at least {AT_LEAST[name]}")
+    for name in (*fields, *carried, *waits):
+        column = getattr(phase, name)
+        if column.dtype == np.int64 and np.any((column > MAX_INTEGER) | (column < -MAX_INTEGER)):
+            yield Fault(f"{name} has a number beyond 2^62", where)
     for pointers, columns in (("chunk_ptr", carried), ("dep_ptr", waits)):
         ptr = getattr(phase, pointers)
         lengths = {getattr(phase, name).shape for name in columns}

@@ -15,9 +15,11 @@ Traffic that nobody needs is not a fault; data that arrives where it already is,
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -36,6 +38,7 @@ MAX_FAULTS = 20
 """`verify` shows this many faults and counts the rest."""
 
 MAX_SHOWN_CIRCLE = 6
+TRIM_EVERY = 1024
 RACE_HINT = "let the later one depend on the earlier one, directly or through others"
 
 READS, ADDS, OVERWRITES = 0, 1, 2
@@ -239,37 +242,62 @@ def _depends_directly(transfers: Transfers, later: Int, earlier: Int) -> np.ndar
 def _unordered(
     transfers: Transfers, order: list[int], needed: dict[int, list[int]], members: dict[int, list[int]]
 ) -> Iterator[tuple[int, int, int]]:
-    """Yield (transfer, run, member) for each member of a needed run that is no ancestor of the transfer.
-
-    Ancestors are bits of Python integers. Only members of needed runs have a bit, channels that never wait for another
-    count their bits separately, and a set is dropped once all its followers have it.
-    """
+    """Yield (transfer, run, member) for each member of a needed run that is no ancestor of the transfer."""
     if not needed:
         return
     group = _groups(transfers)
-    asked = {member for run in members.values() for member in run}
-    bit: dict[int, int] = {}
-    used: dict[int, int] = defaultdict(int)
+    inside: dict[int, list[int]] = defaultdict(list)
     for transfer in order:
-        if transfer in asked:
-            bit[transfer] = 1 << used[group[transfer]]
-            used[group[transfer]] += 1
+        inside[group[transfer]].append(transfer)
     ptr, dep = transfers.dep_ptr.tolist(), transfers.dep.tolist()
     uses = np.bincount(transfers.dep, minlength=len(order)).tolist()
-    reach: dict[int, int] = {}
-    for transfer in order:
-        ancestors = 0
-        for before in dep[ptr[transfer] : ptr[transfer + 1]]:
-            ancestors |= reach[before]
-            uses[before] -= 1
-            if not uses[before]:
-                del reach[before]
-        for run in needed.get(transfer, ()):
-            for member in members[run]:
-                if group[member] != group[transfer] or not bit[member] & ancestors:
-                    yield transfer, run, member
-        if uses[transfer]:
-            reach[transfer] = ancestors | bit.get(transfer, 0)
+    for transfers_inside in inside.values():
+        asked = _Asked(transfers_inside, needed, members)
+        reach: dict[int, int] = {}
+        for position, transfer in enumerate(transfers_inside):
+            if position % TRIM_EVERY == 0:
+                asked.trim(position, reach)
+            ancestors = 0
+            for before in dep[ptr[transfer] : ptr[transfer + 1]]:
+                ancestors |= reach[before]
+                uses[before] -= 1
+                if not uses[before]:
+                    del reach[before]
+            for run in needed.get(transfer, ()):
+                for member in members[run]:
+                    if member not in asked.bit or not ancestors >> (asked.bit[member] - asked.base) & 1:
+                        yield transfer, run, member
+            if uses[transfer]:
+                reach[transfer] = ancestors | asked.own(transfer)
+
+
+class _Asked:
+    """Numbers for the transfers of a group that others must come after: the bits of a set of ancestors.
+
+    Sets are Python integers. A set lives until all followers have it, and bits below *base* are cut off once nobody
+    will ask for them, so that long schedules take little memory.
+    """
+
+    def __init__(self, inside: list[int], needed: dict[int, list[int]], members: dict[int, list[int]]) -> None:
+        last: dict[int, int] = {}
+        for position, transfer in enumerate(inside):
+            for run in needed.get(transfer, ()):
+                last.update(dict.fromkeys(members[run], position))
+        asked = [(transfer, max(last[transfer], place)) for place, transfer in enumerate(inside) if transfer in last]
+        self.bit = {transfer: bit for bit, (transfer, _) in enumerate(asked)}
+        self.ends = list(accumulate((end for _, end in asked), max))
+        self.base = 0
+
+    def own(self, transfer: int) -> int:
+        """Return the set of *transfer* alone; empty if nobody asks for it."""
+        return 1 << (self.bit[transfer] - self.base) if transfer in self.bit else 0
+
+    def trim(self, position: int, reach: dict[int, int]) -> None:
+        """Cut the bits off that nobody asks for at *position* or later."""
+        base = bisect_left(self.ends, position)
+        for transfer in reach:
+            reach[transfer] >>= base - self.base
+        self.base = base
 
 
 def _groups(transfers: Transfers) -> list[int]:

@@ -1,7 +1,7 @@
-"""The compiled engine against plain Python, plain Python against exact rationals, and weights against what they stand for.
+"""The compiled engine against plain Python, plain Python against exact rationals, weights against what they stand for.
 
-Some schedules amplify rounding: a difference in the last bit decides who shares with whom a little later. There no fixed
-tolerance holds for anyone, so a case that misses it is judged by its own response to sizes changed by one part in 1e13.
+Some schedules amplify rounding: a difference in the last bit decides who shares with whom a little later. No fixed
+tolerance holds there, so a case that misses it is judged by its own response to sizes changed by one part in 1e13.
 """
 
 from fractions import Fraction
@@ -44,7 +44,7 @@ def random_problem(rng, n, n_links, *, width=4, back=0.15, tidy=True):
 
 
 def ring(rng, ranks, channels, steps, *, jitter, capacity=1.0):
-    """Channels of a ring side by side on one switch: step s of a rank waits for step s - 1 of itself and its neighbour."""
+    """Channels of a ring, side by side on a switch: a step waits for the last one of the rank and of its neighbour."""
     step, rank, channel = (x.ravel() for x in np.meshgrid(*map(np.arange, (steps, ranks, channels)), indexing="ij"))
     before = step > 0
     own, left = (((step - 1) * ranks + r) * channels + channel for r in (rank, (rank - 1) % ranks))
@@ -81,7 +81,40 @@ def pipelined_trees(rng, ranks, chunks):
     n = len(rows)
     latency = 0.05 * (1 + 0.2 * rng.random(n))
     return Problem(
-        np.ones(2 * ranks), ptr, links, np.ones(len(links)), np.arange(n), sizes, latency, np.full(n, np.inf), dep_ptr, dep
+        np.ones(2 * ranks),
+        ptr,
+        links,
+        np.ones(len(links)),
+        np.arange(n),
+        sizes,
+        latency,
+        np.full(n, np.inf),
+        dep_ptr,
+        dep,
+    )
+
+
+def crowded_trunks(rng, n):
+    """Many flows that come and go on a few wide links, which are full at times, and on narrow ones behind them."""
+    trunks, leaves = 3, 12
+    routes = [
+        [int(rng.integers(0, trunks)), *(trunks + rng.choice(leaves, 2, replace=False)).tolist()] for _ in range(n)
+    ]
+    ptr, links = csr(routes)
+    capacity = np.concatenate([rng.uniform(2.5, 4.0, trunks), rng.uniform(1.0, 3.0, leaves)])
+    cap = np.where(rng.random(n) < 0.7, rng.uniform(0.05, 0.4, n), np.inf)
+    none = np.zeros(n + 1, dtype=int), []
+    latency = rng.uniform(0, 0.1 * n, n)
+    return Problem(
+        capacity,
+        ptr,
+        links,
+        rng.uniform(0.5, 1.5, len(links)),
+        np.arange(n),
+        rng.uniform(0.1, 3, n),
+        latency,
+        cap,
+        *none,
     )
 
 
@@ -135,6 +168,12 @@ def test_kernel_agrees_on_pipelined_trees(ranks):
     assert_agree(pipelined_trees(rng, ranks, 16), rng)
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_kernel_agrees_on_crowded_trunks(seed):
+    rng = np.random.default_rng([seed, 5])
+    assert_agree(crowded_trunks(rng, 250), rng)
+
+
 def test_a_ring_in_step_has_a_closed_form():
     # 3 channels share a link of 1 B/s: 1/3 B/s each, below the cap of 0.4; a step takes 0.3 s and 3 s
     p = ring(np.random.default_rng(0), 8, 3, 50, jitter=0.0)
@@ -155,7 +194,7 @@ def test_floats_agree_with_exact_rationals(seed, tidy):
 
 
 def lifted(rng, p, copies):
-    """*copies* of every transfer and link; hops and dependencies of copy c go to copies c + shift, shift random per hop."""
+    """Copy every transfer and link; hops and dependencies of copy c go to copy c + shift, shift random per hop."""
     p = Problem(*(np.asarray(x) for x in p))
     n, n_links, copy = len(p.route), len(p.capacity_Bps), np.arange(copies)
 

@@ -24,7 +24,7 @@ INF = np.inf
 
 
 def problem(capacity, transfers):
-    """One route per transfer; a transfer is (route, size, latency, cap, dependencies), a route is [link or (link, weight)]."""
+    """One route per transfer: (route, size, latency, cap, dependencies), where a route is [link or (link, weight)]."""
     routes = [[hop if isinstance(hop, tuple) else (hop, 1.0) for hop in route] for route, *_ in transfers]
     hops = [hop for route in routes for hop in route]
     deps = [dep for *_, dep in transfers]
@@ -61,11 +61,19 @@ CASES = {
     # the narrow link holds flow 0 at 1, so flow 1 gets 9 of the 10
     "a bottleneck elsewhere": ([10.0, 1.0], [flow([0, 1], 1), flow([0], 9)], [1.0, 1.0]),
     "latency first": ([2.0], [flow([0], 2, latency=0.5)], [1.5]),
-    "chain of latencies": ([1.0], [flow([0], 1, 0.5), flow([0], 1, 0.25, after=[0]), flow([0], 1, after=[1])], [1.5, 2.75, 3.75]),
+    "chain of latencies": (
+        [1.0],
+        [flow([0], 1, 0.5), flow([0], 1, 0.25, after=[0]), flow([0], 1, after=[1])],
+        [1.5, 2.75, 3.75],
+    ),
     # flow 1 starts at t = 1 when flow 0 has 1 of 2 bytes left; they share until t = 3, then flow 1 is alone
     "a late start slows down": ([1.0], [flow([0], 2), flow([0], 2, latency=1.0)], [3.0, 4.0]),
     "no bytes": ([1.0], [flow([0], 0, latency=0.5), flow([0], 1, after=[0])], [0.5, 1.5]),
-    "no bytes at all, no latency": ([1.0], [flow([0], 0), flow([0], 0, after=[0]), flow([0], 1, after=[1])], [0.0, 0.0, 1.0]),
+    "no bytes at all, no latency": (
+        [1.0],
+        [flow([0], 0), flow([0], 0, after=[0]), flow([0], 1, after=[1])],
+        [0.0, 0.0, 1.0],
+    ),
     "local copy": ([], [flow([], 6, latency=1.0, cap=3.0)], [3.0]),
     "local copy without cap": ([1.0], [flow([], 6, latency=1.0), flow([0], 1, after=[0])], [1.0, 2.0]),
     "local copies do not share": ([], [flow([], 2, cap=1.0), flow([], 2, cap=1.0)], [2.0, 2.0]),
@@ -125,7 +133,9 @@ def test_shared_routes(engine):
 @pytest.mark.parametrize("engine", ENGINES)
 def test_same_input_same_bits(engine):
     rng = np.random.default_rng(5)
-    p = problem(rng.uniform(1, 2, 6), [flow(rng.choice(6, 2, replace=False).tolist(), rng.uniform(1, 9)) for _ in range(60)])
+    p = problem(
+        rng.uniform(1, 2, 6), [flow(rng.choice(6, 2, replace=False).tolist(), rng.uniform(1, 9)) for _ in range(60)]
+    )
     one, two = solve(p, engine=engine), solve(p, engine=engine)
     assert all(np.array_equal(x, y) for x, y in zip(one, two, strict=True))
 
@@ -143,6 +153,25 @@ def test_equal_steps_stay_one_event(engine):
         ],
     )
     assert solve(p, engine=engine).solves <= 2 * steps
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_short_transfers_late_in_a_run_keep_their_own_ends(engine):
+    # 5e-13 s is less than 1e-12 of the clock but far more than 1e-12 of a transfer that takes 1e-4 s
+    short = 1e-4 + 5e-13
+    p = problem(
+        [1.0, 1.0, 1.0],
+        [
+            flow([0], 1.0),
+            flow([1], short, latency=1 - 1e-4),
+            flow([2], short, latency=1 - 1e-4, cap=1.0),
+            flow([0], 1, 1 + 5e-13),
+        ],
+    )
+    finish_s = solve(p, engine=engine).finish_s
+    assert finish_s[0] == 1.0
+    assert finish_s[1:3] - 1 == pytest.approx([5e-13, 5e-13], rel=1e-3)
+    assert finish_s[3] - 2 == pytest.approx(5e-13, rel=1e-3)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -249,7 +278,9 @@ def test_auto_turns_to_the_kernel_when_python_would_be_slow(monkeypatch):
 
 
 def run_python(code, **env):
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=os.environ | env, check=False)
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=os.environ | env, check=False
+    )
     assert result.returncode == 0, result.stderr
     return result.stdout
 

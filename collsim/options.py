@@ -1,0 +1,138 @@
+"""The flags that say what to simulate, with the names that a shell completes; reading no file, they cost nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import click
+
+__all__ = ["complete", "formats", "request_options", "zoo"]
+
+
+def complete(names: Callable[[], Sequence[str]], *, files: bool = False) -> dict[str, Any]:
+    """Return the option settings that complete the last of several names in a shell, without reading any file."""
+
+    def completed(_: click.Context, __: click.Parameter, incomplete: str) -> list[Any]:
+        from click.shell_completion import CompletionItem
+
+        before, comma, last = incomplete.rpartition(",")
+        found = [CompletionItem(before + comma + name) for name in names() if name.startswith(last)]
+        return found or ([CompletionItem(incomplete, type="file")] if files else [])
+
+    return {"shell_complete": completed}
+
+
+def zoo() -> Sequence[str]:
+    """Return the names of the shipped topologies."""
+    from collsim.topology import zoo_names
+
+    return zoo_names()
+
+
+def operations() -> Sequence[str]:
+    from collsim.operations import OPERATIONS
+
+    return list(OPERATIONS)
+
+
+def dtypes() -> Sequence[str]:
+    from collsim.operations import DTYPES
+
+    return list(DTYPES)
+
+
+def reductions() -> Sequence[str]:
+    from collsim.operations import REDUCTIONS
+
+    return REDUCTIONS
+
+
+def algorithms() -> Sequence[str]:
+    from collsim.collectives import ALGORITHMS
+
+    return ["auto", "best", "all", *(entry.name for entry in ALGORITHMS)]
+
+
+def profiles() -> Sequence[str]:
+    from collsim.library import profile_names
+
+    return profile_names()
+
+
+def formats() -> Sequence[str]:
+    """Return the names of the output formats."""
+    from collsim.report import FORMATS
+
+    return list(FORMATS)
+
+
+REQUEST_OPTIONS = (
+    click.option(
+        "--topo",
+        metavar="NAME|FILE",
+        **complete(zoo, files=True),
+        help="Topology: a name that `collsim topo list` prints, or a YAML file.",
+    ),
+    click.option(
+        "--op",
+        metavar="OP[,OP...]",
+        **complete(operations),
+        help="Collective, such as all_to_all; the spellings of nccl-tests work too.",
+    ),
+    click.option("-b", "--min-bytes", "--minbytes", metavar="SIZE", help="Smallest size.  [default: 1M]"),
+    click.option("-e", "--max-bytes", "--maxbytes", metavar="SIZE", help="Largest size.  [default: 1G]"),
+    click.option("-i", "--step-bytes", "--stepbytes", metavar="SIZE", help="Step between sizes.  [default: 1M]"),
+    click.option("-f", "--step-factor", "--stepfactor", metavar="X", help="Factor between sizes, instead of a step."),
+    click.option("--size", metavar="SIZE[,SIZE...]", help="Exactly these sizes.  [default: 1M to 1G, factor 2]"),
+    click.option("--ranks", metavar="N[,N...]", help="Use the first N GPUs.  [default: all]"),
+    click.option("--rank-list", metavar="LIST", help="Use exactly these GPUs, in this order, such as 0,3,5-7."),
+    click.option(
+        "--algo",
+        default="auto",
+        metavar="NAME[,NAME...]",
+        show_default=True,
+        **complete(algorithms),
+        help="Algorithm; auto and best: the fastest in the simulator; all: a row for each.",
+    ),
+    click.option("--channels", metavar="N", help="Channels (CTAs) that share the work.  [default: what suits]"),
+    click.option("--chunk", metavar="SIZE", help="Largest chunk of a channel.  [default: the algorithm's]"),
+    click.option(
+        "-d",
+        "--dtype",
+        "--datatype",
+        default="float",
+        show_default=True,
+        metavar="TYPE",
+        **complete(dtypes),
+        help="Data type.",
+    ),
+    click.option(
+        "--redop", default="sum", show_default=True, metavar="OP", **complete(reductions), help="Reduction operator."
+    ),
+    click.option("-r", "--root", default="0", show_default=True, metavar="RANK", help="Root of broadcast and reduce."),
+    click.option("--matrix", metavar="FILE", help="Bytes from row to column, for all_to_all_v."),
+    click.option(
+        "--profile",
+        default="default",
+        show_default=True,
+        metavar="NAME|FILE",
+        **complete(profiles, files=True),
+        help="Constants of the library; ideal: bare wires.",
+    ),
+    click.option(
+        "--set",
+        "overrides",
+        multiple=True,
+        metavar="PATH=VALUE",
+        allow_from_autoenv=False,
+        help='Change a figure of the topology: link.bandwidth="80 GB/s".',
+    ),
+)
+
+
+def request_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the flags that say what to simulate."""
+    for option in reversed(REQUEST_OPTIONS):
+        command = option(command)
+    return command

@@ -282,6 +282,8 @@ def _place(context: click.Context, where: str, config: Configuration | None) -> 
     """Return where the user wrote the value of the parameter that *where* names; other places stay as they are."""
     name = where.removeprefix("--").replace(" ", "_").replace("-", "_")
     name = {"set": "overrides", "format": "form"}.get(name, name)
+    if name == "size" and not _source(context, "size"):
+        name = next((end for end in ("min_bytes", "max_bytes") if _source(context, end)), name)
     option = next((param for param in context.command.params if param.name == name), None)
     if option is None:
         return where

@@ -125,7 +125,7 @@ def _critical_path(problem: Problem, solution: Solution) -> dict[str, float]:
     last = int(np.argmax(solution.finish_s))
     while True:
         flow_s = float(solution.finish_s[last] - solution.start_s[last])
-        capped = flow_s * problem.cap_Bps[last] <= problem.size_bytes[last] * (1 + AT_CAP)
+        capped = flow_s <= problem.size_bytes[last] / problem.cap_Bps[last] * (1 + AT_CAP)
         spent["channel rate" if capped else "links"] += flow_s
         spent["latency"] += float(solution.start_s[last] - solution.ready_s[last])
         waited_for = problem.dep[problem.dep_ptr[last] : problem.dep_ptr[last + 1]]

@@ -10,7 +10,7 @@ from collsim.result import Result, Row
 
 __all__ = ["as_nccl", "time_text"]
 
-HALVES = f"#{'':61}out-of-place{'':23}in-place{'':10}"
+HALVES = f"#{'':62}out-of-place{'':23}in-place"
 HEAD = (
     f"#{'size':>11}  {'count':>12}  {'type':>8}  {'redop':>6}  {'root':>6}"
     + f"  {'time':>7}  {'algbw':>6}  {'busbw':>6}  {'#wrong':>6}" * 2
@@ -18,7 +18,7 @@ HEAD = (
 UNITS = (
     f"#{'(B)':>11}  {'(elements)':>12}  {'':>8}  {'':>6}  {'':>6}"
     + f"  {'(us)':>7}  {'(GB/s)':>6}  {'(GB/s)':>6}  {'':>6}" * 2
-)
+).rstrip()
 
 
 def as_nccl(result: Result) -> str:
@@ -28,16 +28,26 @@ def as_nccl(result: Result) -> str:
         f"# topology {result.topology['name']}, profile {result.profile['name']}, "
         f"calibrated: {'yes' if result.profile['calibrated'] else 'no'}",
     ]
-    groups: dict[tuple[str, int, str], list[Row]] = {}
-    for row in (*result.skipped, *result.rows):
-        groups.setdefault((row.op, row.ranks, row.algo if len(result.config["algo"]) > 1 else ""), []).append(row)
-    for (op, ranks, _), rows in groups.items():
+    for (op, ranks, _), rows in _runs(result).items():
         algos = ", ".join(sorted({row.algo for row in rows if row.algo != "none"}))
         lines += [f"# {op} on {ranks} ranks, algorithm {algos or 'none'}", "#", HALVES, HEAD, UNITS]
         lines += [_line(row) for row in sorted(rows, key=lambda row: row.requested_bytes)]
         mean = sum(row.busbw_Bps for row in rows) / len(rows) / 1e9
         lines += ["# Out of bounds values : 0 OK", f"# Avg bus bandwidth    : {mean:g}", "#"]
     return "\n".join(lines) + "\n"
+
+
+def _runs(result: Result) -> dict[tuple[str, int, str], list[Row]]:
+    """Group rows as runs of nccl-tests: one row per size, and so one algorithm at a time if several were asked for."""
+    several = len(result.config["algo"]) > 1 or result.config["algo"] == ["all"]
+    runs: dict[tuple[str, int, str], list[Row]] = {}
+    for row in result.rows:
+        runs.setdefault((row.op, row.ranks, row.algo if several else ""), []).append(row)
+    for row in result.skipped:
+        same = [key for key in runs if key[:2] == (row.op, row.ranks)]
+        for key in same or [(row.op, row.ranks, "")]:
+            runs.setdefault(key, []).append(row)
+    return runs
 
 
 def _line(row: Row) -> str:

@@ -52,7 +52,7 @@ def diff(a: Schedule, b: Schedule) -> list[str]:
 
 
 def _identical(a: Schedule, b: Schedule, number: int) -> bool:
-    """Return whether a phase has the same transfers in the same order in both, and the chunks the same sizes; the quick way out."""
+    """Return whether a phase has the same transfers in the same order, of the same sizes; the quick way out."""
     if number >= min(len(a.phases), len(b.phases)):
         return False
     left, right = a.phases[number].materialise(), b.phases[number].materialise()

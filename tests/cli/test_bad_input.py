@@ -1,0 +1,313 @@
+"""What is wrong with a request or a file: one report, the place, the value, a hint, exit code 2 or 3, no traceback."""
+
+import os
+import re
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+MESH = """\
+schema: collsim.topology/1
+name: mine
+builder: full_mesh
+gpu:
+  count: 4
+link:
+  bandwidth: 64 GB/s
+  latency: 500 ns
+"""
+
+PAIRS = """\
+schema: collsim.topology/1
+name: islands
+builder: explicit
+nodes:
+  - {name: a0, kind: gpu}
+  - {name: a1, kind: gpu}
+  - {name: b0, kind: gpu}
+  - {name: b1, kind: gpu}
+links:
+  - {a: a0, b: a1, bandwidth: 50 GB/s, latency: 1 us}
+  - {a: b0, b: b1, bandwidth: 50 GB/s, latency: 1 us}
+"""
+
+RUN = ("run", "--topo", "mi355x_ubb8", "--op", "all_to_all")
+RANKS = ("run", "--topo", "mi355x_ubb8", "--size", "1M")
+
+
+def refused(outcome, *words, code=2):
+    """Assert that *outcome* is a report with all of *words*."""
+    assert "Traceback" not in outcome.err
+    assert "defect" not in outcome.err
+    assert outcome.code == code, outcome.err
+    assert outcome.out == ""
+    assert outcome.err.startswith("error: ")
+    for word in words:
+        assert word in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        # sizes
+        ((*RUN, "--size", "64MB"), ["--size", '"64MB" is ambiguous', "64MiB (67,108,864 B) or 64e6"]),
+        ((*RUN, "--size", "0"), ["--size", '"0"', "more than 0"]),
+        ((*RUN, "--size", "-1M"), ["--size", '"-1M"', "more than 0"]),
+        ((*RUN, "--size", "1M,,x"), ["--size", '""', '"x"', "write a size such as"]),
+        ((*RUN, "--size", "12"), ["--size", "rounds down to zero", "128"]),
+        ((*RUN, "-b", "4"), ["-b", "rounds down to zero", "128"]),
+        ((*RUN, "-b", "2M", "-e", "1M"), ["-e", "1048576", "2097152", "swap -b and -e"]),
+        ((*RUN, "-b", "1M", "-e", "2M", "-f", "1"), ["-f", '"1"', "above 1, such as 2"]),
+        ((*RUN, "-f", "nan"), ["-f", '"nan"', "above 1"]),
+        ((*RUN, "-f", "two"), ["-f", '"two"', "not a number"]),
+        ((*RUN, "-i", "0"), ["-i", '"0"', "more than 0"]),
+        ((*RUN, "-i", "1M", "-f", "2"), ["-i", "exclude each other"]),
+        ((*RUN, "-b", "1", "-e", "1G", "-i", "1"), ["-i", "1073741824 sizes", "use -f 2"]),
+        ((*RUN, "--size", "1M", "-b", "1M"), ["--size", "exclude each other"]),
+        ((*RUN, "--chunk", "0"), ["--chunk", '"0"', "more than 0"]),
+        # names
+        (("run", "--topo", "mi355_ubb8", "--op", "all_to_all"), ["--topo", '"mi355_ubb8"', '"mi355x_ubb8"?']),
+        (("run", "--topo", "mi355x_ubb8", "--op", "all_to_al"), ["--op", '"all_to_al"', 'mean "all_to_all"?']),
+        (("run", "--topo", "hgx_h100", "--op", "all_reduce", "--algo", "rnig"), ["--algo", '"rnig"', '"ring"?']),
+        ((*RUN, "--dtype", "flaot"), ["-d", '"flaot"', 'mean "float"?']),
+        ((*RUN, "--redop", "summ"), ["--redop", '"summ"', 'mean "sum"?']),
+        ((*RUN, "--profile", "defualt"), ["--profile", '"defualt"', 'mean "default"?']),
+        ((*RUN, "--format", "jsn"), ["--format", '"jsn"', 'mean "json"?']),
+        ((*RUN, "-o", "result.jsn"), ["-o", '".jsn"', ".json", "--format"]),
+        ((*RUN, "--siez", "1M"), ["--siez", 'mean "--size"?']),
+        (("rnu",), ["rnu", "run", "--help"]),
+        ((*RUN, "1M"), ["1M", "--help"]),
+        (("topo", "show", "hgx_b20"), ["NAME", '"hgx_b20"', '"hgx_b200"?']),
+        (("topo", "show", "hgx_b200", "--format", "yml"), ["--format", '"yml"', '"yaml"?']),
+        (("run",), ["--topo", "no topology", "--op", "no operation", "all_reduce"]),
+        # ranks
+        ((*RUN, "--ranks", "1"), ["--ranks", "1 ranks on 8 GPUs", "2 to 8"]),
+        ((*RUN, "--ranks", "0,99"), ["--ranks", "0 ranks", "99 ranks", "2 to 8"]),
+        ((*RUN, "--ranks", "999999999999"), ["--ranks", "999999999999", "2 to 8"]),
+        ((*RUN, "--ranks", "four"), ["--ranks", '"four"', "2,4,8"]),
+        ((*RUN, "--rank-list", "0,3,3"), ["--rank-list", "GPU 3", "once"]),
+        ((*RUN, "--rank-list", "7-5"), ["--rank-list", '"7-5"', "backwards", "5-7"]),
+        ((*RUN, "--rank-list", "0,8"), ["--rank-list", "GPU 8", "GPUs 0 to 7"]),
+        ((*RUN, "--rank-list", "0-1000000"), ["--rank-list", "GPUs 8, 9, 10, 11, 12 and 999988 more", "GPUs 0 to 7"]),
+        ((*RUN, "--rank-list", "3"), ["--rank-list", "at least 2"]),
+        ((*RUN, "--rank-list", "-"), ["--rank-list", '"-"', "0,3,5-7"]),
+        ((*RUN, "--ranks", "2", "--rank-list", "0,1"), ["--ranks", "one of the two"]),
+        ((*RANKS, "--op", "broadcast", "--root", "8"), ["-r", "root 8", "0 to 7"]),
+        ((*RANKS, "--op", "broadcast", "--root", "-1"), ["-r", "root -1", "0 to 7"]),
+        ((*RANKS, "--op", "broadcast", "--root", "first"), ["-r", '"first"', "whole number"]),
+        ((*RUN, "--channels", "0"), ["--channels", "0 channels", "1 and 128"]),
+        ((*RUN, "--channels", "1.5"), ["--channels", '"1.5"', "whole number"]),
+        # what-ifs
+        ((*RUN, "--set", "link.bandwith=80 GB/s"), ["--set", '"link.bandwith"', '"link.bandwidth"?']),
+        ((*RUN, "--set", "link.bandwidth"), ["--set", '"link.bandwidth"', "PATH=VALUE"]),
+        ((*RUN, "--set", "link.bandwidth=80"), ["--set link.bandwidth", '"80" has no unit', "80 GB/s"]),
+        ((*RUN, "--set", "link.bandwidth=-8 GB/s"), ["--set link.bandwidth", '"-8 GB/s"', "more than 0"]),
+        (
+            (*RUN, "--set", "link.latency=1 us", "--set", "link.latency=2 us"),
+            ["--set", '"link.latency"', '"1 us"', '"2 us"', "one of the two"],
+        ),
+        # other files
+        ((*RUN, "-o", "/no/such/place.csv"), ["/no/such/place.csv", '"/no/such"']),
+        ((*RUN, "--save-config", "/no/such/run.json"), ["/no/such/run.json", '"/no/such"']),
+        ((*RUN, "-o", "/"), ["/: this is a directory"]),
+        ((*RUN, "--profile", "no/such.yaml"), ["no/such.yaml", "no such file", "ideal"]),
+        (("run", "--topo", "no/such.yaml", "--op", "all_to_all"), ["no/such.yaml", "no such file", "mi355x_ubb8"]),
+        (("run", "--topo", "./mi355x_ubb8.yaml", "--op", "all_to_all"), ["no such file", "shipped topology"]),
+        (("run", "--config", "no_such.json"), ["no_such.json", "--save-config"]),
+        (("run", "--topo", "mi355x_ubb8", "--op", "all_to_all_v"), ["--matrix", "needs a matrix"]),
+        ((*RUN, "--op", "all_to_all_v", "--matrix", "no_such.txt"), ["no_such.txt", "No such file"]),
+    ],
+    ids=lambda value: " ".join(value).removeprefix("run --topo mi355x_ubb8 ") if isinstance(value, tuple) else "",
+)
+def test_flags(collsim, arguments, words):
+    refused(collsim(*arguments), *words)
+
+
+def test_all_faults_in_one_report(collsim):
+    flags = "--topo mi355_ubb8 --op all_to_all,bcst --size 64MB --algo rign -d flot --redop sm --profile ideel"
+    flags += " --format cvs --channels q --root x --ranks two -o /no/such.csv --set nothing"
+    outcome = collsim("run", *flags.split())
+    places = ("--topo", "--op", "--size", "--algo", "-d", "--redop", "--profile", "--format", "--channels", "-r")
+    refused(outcome, *(f"error: {place}: " for place in (*places, "--ranks", "/no/such.csv", "--set")))
+    assert outcome.err.count("error: ") == 13
+
+
+def test_faults_of_files_and_flags_together(collsim, tmp_path):
+    topology = tmp_path / "mine.yaml"
+    topology.write_text(MESH.replace("64 GB/s", "64").replace("latency", "latencie"))
+    outcome = collsim("run", "--topo", topology, "--op", "all_to_all", "--dtype", "x")
+    refused(outcome, f"{topology}:7", '"64" has no unit', f"{topology}:8", 'mean "latency"?', "-d", '"x"')
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        (MESH.replace("  bandwidth: 64 GB/s", "  bandwidth: 64"), 7, ["link.bandwidth", '"64" has no unit', "64 GB/s"]),
+        (MESH.replace("64 GB/s", "-64 GB/s"), 7, ["link.bandwidth", '"-64 GB/s"', "more than 0"]),
+        (MESH.replace("bandwidth", "bandwith"), 7, ['"bandwith"', 'mean "bandwidth"?']),
+        (MESH.replace("count: 4", "count: four"), 5, ["gpu.count", '"four"']),
+        (MESH.replace("full_mesh", "ful_mesh"), 3, ["builder", '"ful_mesh"', "full_mesh"]),
+        (MESH.replace("schema: collsim.topology/1\n", ""), None, ["schema", "collsim.topology/1"]),
+        (MESH.replace("gpu:", "gpu: ["), None, ["not valid YAML"]),
+        (MESH.replace("count: 4", "count: 4\n  count: 5"), 6, ['"count"', "twice"]),
+        (PAIRS.replace("b: b1, band", "b: b9, band"), 11, ["links[1].b", '"b9"', "a0, a1, b0, b1"]),
+        (PAIRS.replace("name: b0", "name: a1"), 7, ["nodes[2]", '"a1" appears twice']),
+        (PAIRS.replace("a: b0, b: b1", "a: a1, b: a0"), None, ["b0"]),
+        ("", None, ["is empty", "collsim.topology/1"]),
+        ("- 1\n", 1, ["a list, not a mapping"]),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_topology_file(collsim, tmp_path, text, line, words):
+    file = tmp_path / "mine.yaml"
+    file.write_text(text)
+    for command in (("run", "--op", "all_to_all", "--topo"), ("topo", "check"), ("topo", "show")):
+        outcome = collsim(*command, file)
+        refused(outcome, f"{file}:{line}" if line else str(file), "hint: ", *words)
+
+
+def test_binary_file_and_directory(collsim, tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_bytes(bytes(range(256)))
+    refused(collsim("run", "--op", "all_to_all", "--topo", file), str(file), "not a text file")
+    refused(collsim("run", "--op", "all_to_all", "--topo", tmp_path), "directory, not a file", "YAML file")
+    refused(collsim(*RUN, "--profile", file), str(file), "not a text file")
+    refused(collsim(*RUN, "--profile", f"{tmp_path}/"), "directory, not a file")
+    refused(collsim(*RUN, "--config", file), str(file), "not a JSON document")
+    refused(collsim(*RUN[:3], "--op", "alltoallv", "--matrix", file), str(file), "not a text file")
+    refused(collsim(*RUN[:3], "--op", "alltoallv", "--matrix", tmp_path), str(tmp_path), "directory")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("0 1K 2K\n1K 0 2K\n", [":1:1", "2 rows of 3", "one line per sender"]),
+        ("0 1K\n1K\n", [":2:1", "1 entry", "2 rows"]),
+        ("0 lots\n1K 0\n", [":1:3", '"lots"', "write a size"]),
+        ("0 -1K\n1K 0\n", [":1:3", '"-1K"', "0 or more"]),
+        ("0 64MB\n1K 0\n", [":1:3", '"64MB" is ambiguous', "64MiB"]),
+        ("0 0\n0 0\n", ["every entry of the matrix is 0"]),
+        ("5 0\n0 5\n", ["--matrix", "no rank sends anything"]),
+        ("", ["matrix"]),
+        ("1 2 3\n" * 9, ["9 rows of 3"]),
+        ("0 1 1 1 1 1 1 1 1\n" * 9, ["--matrix", "9 ranks", "8 GPUs"]),
+    ],
+)
+def test_matrix_file(collsim, tmp_path, text, words):
+    file = tmp_path / "bytes.txt"
+    file.write_text(text)
+    refused(collsim("run", "--topo", "mi355x_ubb8", "--op", "all_to_all_v", "--matrix", file), *words)
+
+
+def test_matrix_for_other_ranks_and_operations(collsim, tmp_path):
+    file = tmp_path / "bytes.txt"
+    file.write_text("0 1K\n1K 0\n")
+    base = ("run", "--topo", "mi355x_ubb8", "--matrix", file)
+    refused(collsim(*base, "--op", "all_to_all_v", "--ranks", "4"), "--matrix", "2 ranks", "4")
+    refused(collsim(*base, "--op", "all_to_all"), "--matrix", "all_to_all_v only")
+
+
+def test_profile_file_reports_everything(collsim, tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_text("schema: collsim.topology/1\nlaunch: 8\nlauch: 3 us\nchannel_rate: {vale: 3}\nlink_rate: slow\n")
+    outcome = collsim(*RUN, "--profile", file)
+    refused(
+        outcome, f"{file}:1", "collsim.profile/1", f"{file}:2", '"8" has no unit', f"{file}:3", 'mean "launch"?',
+        f"{file}:4", '"vale"', "no value", f"{file}:5", '"slow"', "achievable or raw", "no name",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{", [":1:2", "not JSON"]),
+        ('{"schema": "collsim.config/1", "config": {"size": NaN}}', ["not a JSON document"]),
+        ("[]", ["the schema is null", "collsim.config/1 or collsim.result/1"]),
+        ('{"schema": "collsim.config/2"}', ["collsim.config/2"]),
+        ('{"schema": "collsim.config/1", "config": 3}', ["config", "3 is not an object"]),
+        ('{"schema": "collsim.config/1", "config": {"siez": 3}}', ["config", '"siez"', 'mean "size"?']),
+        ('{"schema": "collsim.config/1", "config": {"size": true}}', ["config.size", "true is not a list of sizes"]),
+        ('{"schema": "collsim.config/1", "config": {"channels": "x"}}', ["config.channels", '"x"', "whole number"]),
+        ('{"schema": "collsim.config/1", "config": {"op": [1]}}', ["config.op", "[1]"]),
+        ('{"schema": "collsim.config/1", "config": {"rank_lists": [[0, 1], [5, 6]]}}', ["config.rank_lists"]),
+        ('{"schema": "collsim.config/1", "config": {"overrides": [1]}}', ["config.overrides"]),
+        ('{"schema": "collsim.config/1", "config": {"matrix_bytes": [1]}}', ["config.matrix_bytes"]),
+        ('{"schema": "collsim.config/1", "config": {"dtype": "flot"}}', ["config.dtype", '"flot"', 'mean "float"?']),
+        ('{"schema": "collsim.config/1", "config": {"rank_lists": [[0]]}}', ["config.rank_lists", "1 ranks"]),
+        ('{"schema": "collsim.config/1", "config": {"topo": "graph"}}', ["config.topo", '"graph"']),
+    ],
+)
+def test_configuration_file(collsim, tmp_path, text, words):
+    file = tmp_path / "run.json"
+    file.write_text(text)
+    arguments = ("--op", "all_to_all") if "topo" in text else RUN[1:3] if '"op"' in text else RUN[1:]
+    refused(collsim("run", "--config", file, *arguments), str(file), *words)
+
+
+def test_environment_is_named_as_the_place(collsim):
+    outcome = collsim("run", "--op", "all_to_all", COLLSIM_TOPO="mi35", COLLSIM_FORMAT="x", COLLSIM_SIZE="1MB")
+    refused(outcome, *(f"COLLSIM_{name} in the environment: " for name in ("TOPO", "FORMAT", "SIZE")))
+
+
+def test_disconnected_ranks(collsim, tmp_path):
+    file = tmp_path / "islands.yaml"
+    file.write_text(PAIRS)
+    outcome = collsim("run", "--topo", file, "--op", "all_reduce", "--size", "1M")
+    refused(outcome, code=3)
+    assert re.search(r"rank 0|a0", outcome.err)
+    assert re.search(r"rank [23]|b[01]", outcome.err)
+
+
+def test_output_that_cannot_be_written(collsim, tmp_path):
+    if os.geteuid() == 0:
+        refused(collsim(*RUN, "--size", "1M", "-o", "/proc/result.csv", "-q"), "/proc/result.csv", "cannot be written")
+    else:
+        tmp_path.chmod(0o500)
+        refused(collsim(*RUN, "-o", tmp_path / "result.csv"), "result.csv", "permission")
+        tmp_path.chmod(0o700)
+
+
+def test_messages_are_short_and_printable(collsim):
+    outcome = collsim("run", "--topo", "\x1b[31m" + "x" * 10_000, "--op", "\x07" * 9_000)
+    refused(outcome, "--topo", "--op")
+    assert outcome.err.replace("\n", "").isprintable()
+    assert len(outcome.err) < 6_000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        ((*RUN, "--size", "64MB"), "64MiB"),
+        (("run", "--topo", "/etc", "--op", "all_to_all"), "directory"),
+        ((*RUN, "--tpo", "x"), '"--topo"?'),
+    ],
+)
+def test_in_a_real_process(process, arguments, word):
+    refused(process(*arguments), word)
+
+
+TEXTS = st.one_of(
+    st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=12),
+    st.sampled_from(
+        ["0", "-1", "1e400", "nan", "inf", "1M", "64MB", ",", "0-", "-0", "9" * 30, "1_0", "٣", "=", "a=b"]
+    ),
+    st.integers().map(str),
+    st.floats().map(str),
+)
+FLAGS = (
+    "--op", "-b", "-e", "-i", "-f", "--size", "--ranks", "--rank-list", "--algo", "--channels", "--chunk", "-d",
+    "--redop", "-r", "--matrix", "--profile", "--set", "--format", "--topo", "--config",
+)  # fmt: skip
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(flags=st.dictionaries(st.sampled_from(FLAGS), TEXTS, min_size=1, max_size=5))
+def test_any_values_of_flags(collsim, flags):
+    """Nothing but an answer or a report; the request is made wrong in one more place, so that nothing large runs."""
+    words = [word for flag, text in flags.items() for word in (flag, text)]
+    outcome = collsim(*RUN, *words, "--save-config", "/no/such/place.json")
+    assert outcome.code == 2
+    assert "defect" not in outcome.err
+    assert "Traceback" not in outcome.err
+    assert "error: " in outcome.err

@@ -1,0 +1,249 @@
+"""Every output format, read by something other than what wrote it."""
+
+import csv
+import io
+import json
+import re
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from collsim import simulate
+from collsim.errors import UnknownNameError
+from collsim.report import FORMATS, render, schema
+
+SMALL = ("run", "--topo", "mi300x_ubb8", "--size", "1M,64M", "--profile", "ideal", "-q")
+REDUCE = (*SMALL, "--op", "all_reduce", "--algo", "all_pairs,one_shot")
+"""On bare wires: a rank sends 1/8 of the size to each of 7 others twice, or the whole size once, at 64 GB/s."""
+
+TABLE = """\
+# collsim 0.1.0   topo mi300x_ubb8 (8 GPUs, 56 links)   calibrated: no
+# profile ideal: raw line rates, no latency, no overhead
+# figures that no datasheet or measurement backs: link.latency 500 ns (assumed)
+#
+# op all_reduce   ranks 8   algo all_pairs, one_shot   model fluid
+#      size      count   type redop root      algo     time   algbw   busbw    bound   eff  bottleneck
+#       (B)     (elem)                                 (us)  (GB/s)  (GB/s)     (us)   (%)
+    1048576     262144  float   sum   -1 all_pairs     4.10  256.00  448.00     4.10 100.0  gpu0->gpu1 +55 100%
+    1048576     262144  float   sum   -1  one_shot    16.38   64.00  112.00     4.10  25.0  gpu0->gpu1 +55 100%
+   67108864   16777216  float   sum   -1 all_pairs   262.14  256.00  448.00   262.14 100.0  gpu0->gpu1 +55 100%
+   67108864   16777216  float   sum   -1  one_shot  1048.58   64.00  112.00   262.14  25.0  gpu0->gpu1 +55 100%
+# Avg bus bandwidth    : all_pairs 448, one_shot 112
+"""
+
+NCCL = """\
+# collsim 0.1.0: a prediction, not a measurement
+# topology mi300x_ubb8, profile ideal, calibrated: no
+# all_to_all on 8 ranks, algorithm direct
+#
+#                                                              out-of-place                       in-place
+#       size         count      type   redop    root     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong
+#        (B)    (elements)                               (us)  (GB/s)  (GB/s)             (us)  (GB/s)  (GB/s)
+           0             0     float    none      -1     0.00    0.00    0.00    N/A     0.00    0.00    0.00    N/A
+     1048576         32768     float    none      -1     2.05  512.00  448.00    N/A     2.05  512.00  448.00    N/A
+# Out of bounds values : 0 OK
+# Avg bus bandwidth    : 224
+#
+"""
+
+MARKDOWN = """\
+| op | ranks | size (B) | count (elem) | type | redop | root | algo | time (us) | algbw (GB/s) | busbw (GB/s) \
+| bound (us) | eff (%) | bottleneck |
+| --- | ---: | ---: | ---: | --- | --- | ---: | --- | ---: | ---: | ---: | ---: | ---: | --- |
+| all_to_all | 8 | 1048576 | 32768 | float | none | -1 | direct | 2.05 | 512.00 | 448.00 | 2.05 | 100.0 \
+| gpu0->gpu1 +55 100% |
+
+* collsim 0.1.0   topo mi300x_ubb8 (8 GPUs, 56 links)   calibrated: no
+* profile ideal: raw line rates, no latency, no overhead
+* figures that no datasheet or measurement backs: link.latency 500 ns (assumed)
+"""
+
+EXCHANGE = (*SMALL[:3], "--size", "1M", *SMALL[5:], "--op", "all_to_all", "--algo", "direct")
+
+
+def test_table(collsim):
+    assert collsim(*REDUCE).out == TABLE
+
+
+def test_markdown(collsim):
+    assert collsim(*EXCHANGE, "--format", "md").out == MARKDOWN
+
+
+def test_nccl(collsim):
+    assert collsim(*EXCHANGE, "--size", "100,1M", "--format", "nccl").out == NCCL
+
+
+@pytest.mark.parametrize("sizes", ["1K", "64,1M", "64,64M", "1T", "8,1T"])
+@pytest.mark.parametrize("op", ["all_reduce", "send_recv", "broadcast"])
+def test_columns_line_up(collsim, op, sizes):
+    """Every cell ends where its head ends, whatever the sizes."""
+    arguments = ("run", "--topo", "mi300x_ubb8", "--op", op, "--size", sizes, "-q", "--channels", "1", "--chunk", "1G")
+    algo = {"all_reduce": "all_pairs,one_shot", "send_recv": "all", "broadcast": "tree"}[op]
+    lines = collsim(*arguments, "--algo", algo).out.splitlines()
+    head = next(line for line in lines if line.startswith("#") and "algbw" in line)
+    ends = [word.end() for word in re.finditer(r"\w+", head)][:11]
+    rows = [line for line in lines if not line.startswith("#")]
+    assert rows
+    for row in rows:
+        assert [word.end() for word in re.finditer(r"\S+", row)][:11] == ends
+        assert row[: ends[0]].strip().isdigit()
+
+
+def test_preamble_fits_a_wide_terminal(collsim):
+    lines = collsim("run", "--topo", "mi400_ualoe72", "--op", "send_recv", "--size", "1M", "-q").out.splitlines()
+    assert max(map(len, lines)) <= 120
+
+
+NCCL_ROW = re.compile(
+    r"^ *(?P<size>\d+) +(?P<count>\d+) +(?P<type>\w+) +(?P<redop>\w+) +(?P<root>-?\d+)"
+    r" +(?P<time>[\d.]+) +(?P<algbw>[\d.]+) +(?P<busbw>[\d.]+) +(?P<wrong>\d+|N/A)"
+    r" +(?P<time2>[\d.]+) +(?P<algbw2>[\d.]+) +(?P<busbw2>[\d.]+) +(?P<wrong2>\d+|N/A)$"
+)
+
+
+def test_nccl_is_read_by_a_parser_of_its_logs():
+    result = simulate("mi300x_ubb8", ["all_reduce", "all_gather", "broadcast"], ["8", "1M", "3M", "4G"], algo="ring")
+    lines = render(result, "nccl").splitlines()
+    found = [match.groupdict() for line in lines if (match := NCCL_ROW.match(line))]
+    assert len(found) == sum(not line.startswith("#") for line in lines) == 12
+    assert [row["size"] for row in found[4:8]] == ["0", "1048576", "3145728", "4294967296"]
+    for row in found:
+        assert (row["time"], row["algbw"], row["busbw"]) == (row["time2"], row["algbw2"], row["busbw2"])
+        assert row["wrong"] == row["wrong2"] == "N/A"
+        if row["size"] != "0":
+            assert float(row["algbw"]) == pytest.approx(int(row["size"]) / float(row["time"]) / 1e3, rel=1e-2, abs=6e-3)
+    averages = [float(line.split(":")[1]) for line in lines if line.startswith("# Avg bus bandwidth")]
+    assert averages[0] == pytest.approx(sum(float(row["busbw"]) for row in found[:4]) / 4, abs=0.01)
+
+
+def test_zero_byte_rows_appear_only_in_nccl(collsim):
+    for form in sorted(set(FORMATS) - {"nccl"}):
+        outcome = collsim(*SMALL[:-1], "--op", "all_to_all", "--size", "100,1M", "--format", form)
+        assert "round down to zero bytes" in outcome.err
+        rows = outcome.out.count("1048576") if form != "json" else len(json.loads(outcome.out)["results"])
+        assert rows >= 1
+        assert " 100 " not in outcome.out
+
+
+def no_constant(name):
+    raise AssertionError(name)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        EXCHANGE,
+        REDUCE,
+        (*SMALL, "--op", "all_gather,reduce_scatter,broadcast,reduce,send_recv", "--ranks", "2,5,8", "--algo", "all"),
+        (*SMALL[:5], "--op", "broadcast", "--root", "3", "--channels", "2", "--chunk", "64K", "-d", "bf16"),
+        (*SMALL, "--op", "all_reduce", "--rank-list", "6,1,3", "--set", "link.bandwidth=80 GB/s", "--redop", "max"),
+        ("run", "--topo", "hgx_h100", "--op", "all_to_all,all_gather", "--size", "3", "--size", "1M"),
+    ],
+    ids=["exchange", "reduce", "many", "rooted", "what-if", "switched"],
+)
+def test_json_follows_its_schema(collsim, arguments):
+    text = collsim(*arguments, "--format", "json").out
+    document = json.loads(text, parse_constant=no_constant)
+    Draft202012Validator(schema("collsim.result/1")).validate(document)
+    lines = collsim(*arguments, "--format", "jsonl").out.splitlines()
+    rows = [json.loads(line, parse_constant=no_constant) for line in lines]
+    for row in rows:
+        Draft202012Validator(schema("collsim.row/1")).validate(row)
+    assert [{key: row[key] for key in document["results"][0]} for row in rows] == document["results"]
+
+
+def test_json_of_a_matrix_follows_its_schema(collsim, tmp_path):
+    file = tmp_path / "bytes.txt"
+    file.write_text("0 1M\n64K 0\n")
+    outcome = collsim("run", "--topo", "hgx_h100", "--op", "alltoallv", "--matrix", file, "--format", "json")
+    document = json.loads(outcome.out)
+    Draft202012Validator(schema("collsim.result/1")).validate(document)
+    assert document["config"]["matrix_bytes"] == [[0, 2**20], [2**16, 0]]
+    assert document["config"]["size"] is None
+
+
+@pytest.mark.parametrize("name", ["result", "row", "config"])
+def test_schema_is_strict_and_explains_every_field(name):
+    document = schema(f"collsim.{name}/1")
+    Draft202012Validator.check_schema(document)
+    assert document["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+
+    def visit(node):
+        if isinstance(node, list):
+            for entry in node:
+                visit(entry)
+        elif isinstance(node, dict):
+            if node.get("type") == "object" and "properties" in node:
+                assert node["additionalProperties"] is False
+                for field in node["properties"].values():
+                    assert {"description", "$ref", "const", "properties", "items"} & set(field), field
+            for entry in node.values():
+                visit(entry)
+
+    visit(document)
+
+
+def test_schema_refuses_what_is_not_in_it(collsim):
+    document = json.loads(collsim(*EXCHANGE, "--format", "json").out)
+    validator = Draft202012Validator(schema())
+    for change in ({"time_s": float("inf")}, {"extra": 1}, {"op": "all_to_none"}, {"busbw_Bps": None}):
+        broken = {**document, "results": [{**document["results"][0], **change}]}
+        assert change == {"time_s": float("inf")} or not validator.is_valid(broken)
+    assert not validator.is_valid({**document, "warning": []})
+    with pytest.raises(UnknownNameError, match="did you mean"):
+        schema("collsim.results/1")
+
+
+def test_csv_is_one_table_of_si_figures(collsim):
+    text = collsim(*REDUCE, "--format", "csv", "--set", "link.bandwidth=80 GB/s").out
+    rows = list(csv.DictReader(io.StringIO(text)))
+    document = json.loads(collsim(*REDUCE, "--format", "json", "--set", "link.bandwidth=80 GB/s").out)
+    assert len(rows) == 4
+    for row, expected in zip(rows, document["results"], strict=True):
+        assert float(row["time_s"]) == expected["time_s"]
+        assert (row["topology"], row["profile"], row["calibrated"]) == ("mi300x_ubb8", "ideal", "false")
+        assert row["overrides"] == "link.bandwidth=80 GB/s"
+        assert row["bottleneck_link"] == expected["bottleneck"][0]["link"]
+        assert float(row["critical_links_s"]) == expected["critical_s"]["links"]
+        assert row["time_lo_s"] == ""
+        assert None not in row.values()
+
+
+@pytest.mark.parametrize(("suffix", "start"), [
+    (".csv", "topology,"), (".json", "{\n"), (".jsonl", '{"schema": "collsim.row/1"'), (".md", "| op "),
+    (".log", "# collsim"), (".txt", "# collsim"), (".JSON", "{\n"), ("", "# collsim"),
+])  # fmt: skip
+def test_suffix_chooses_the_format(collsim, tmp_path, suffix, start):
+    file = tmp_path / f"result{suffix}"
+    outcome = collsim(*EXCHANGE, "-o", file)
+    assert (outcome.code, outcome.out, outcome.err) == (0, "", "")
+    assert file.read_text().startswith(start)
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_format_goes_before_the_suffix_and_a_file_is_replaced_whole(collsim, tmp_path):
+    file = tmp_path / "result.json"
+    file.write_text("old")
+    file.chmod(0o640)
+    collsim(*EXCHANGE, "-o", file, "--format", "csv")
+    assert file.read_text().startswith("topology,")
+    assert file.stat().st_mode & 0o777 == 0o640
+
+
+def test_output_through_a_link_and_to_a_device(collsim, tmp_path):
+    link, file = tmp_path / "link.csv", tmp_path / "real.csv"
+    file.write_text("")
+    link.symlink_to(file)
+    collsim(*EXCHANGE, "-o", link)
+    assert link.is_symlink()
+    assert file.read_text().startswith("topology,")
+    assert collsim(*EXCHANGE, "-o", "/dev/null").code == 0
+    assert collsim(*EXCHANGE, "-o", "-").out.startswith("# collsim")
+
+
+def test_failed_run_leaves_the_old_file(collsim, tmp_path):
+    file = tmp_path / "result.json"
+    file.write_text("old")
+    assert collsim(*EXCHANGE, "--algo", "x", "-o", file).code == 2
+    assert file.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [file]

@@ -1,0 +1,160 @@
+"""What only a real process shows: imports, time, pipes, signals, encodings, completion."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from importlib.metadata import version
+
+import pytest
+
+from collsim import __version__
+
+from .conftest import PROGRAM, ROOT
+
+HEAVY = ("numpy", "numba", "networkx", "scipy", "rich", "pydantic", "yaml")
+PROBE = """
+import sys
+try:
+    {action}
+except SystemExit as leaving:
+    assert not leaving.code
+print("loaded:", *(name for name in {heavy} if name in sys.modules), file=sys.stderr)
+"""
+
+
+def loaded(action, heavy=HEAVY):
+    """Return which of *heavy* a fresh interpreter has loaded after *action*."""
+    probe = PROBE.format(action=action, heavy=heavy)
+    found = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True, cwd=ROOT)
+    return found.stderr.splitlines()[-1].split()[1:]
+
+
+def called(*arguments):
+    return f"sys.argv = ['collsim', *{list(arguments)}]; from collsim.cli import main; main()"
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["topo", "--help"], ["--version"]])
+def test_help_loads_nothing_heavy(arguments):
+    assert loaded(called(*arguments)) == []
+
+
+def test_import_loads_nothing_heavy():
+    assert loaded("import collsim") == []
+    assert loaded("import collsim; dir(collsim); collsim.InputError; collsim.load_topology") == []
+
+
+def test_one_node_runs_without_compiler_and_graphs():
+    action = called("run", "--topo", "mi355x_ubb8", "--op", "all_to_all", "-q")
+    assert loaded(action, ("numba", "networkx", "scipy", "rich", "pandas", "polars")) == []
+
+
+def test_help_is_quick():
+    start = time.perf_counter()
+    subprocess.run([sys.executable, "-c", PROGRAM, "--help"], capture_output=True, check=True, cwd=ROOT)
+    assert time.perf_counter() - start < 2  # 0.1 s on an idle machine
+
+
+def test_version(process):
+    assert process("--version").out == f"collsim, version {__version__}\n"
+    try:
+        assert version("collsim") == __version__
+    except ModuleNotFoundError:
+        pytest.skip("collsim is not installed")
+
+
+def test_help_shows_lines_to_paste(process):
+    for arguments in (["--help"], ["run", "--help"], ["topo", "--help"], ["topo", "show", "--help"]):
+        text = process(*arguments).out
+        assert "\n    collsim " in text
+        assert "\b" not in text
+    assert "COLLSIM_TOPO" in process("run", "--help").out
+
+
+@pytest.mark.parametrize("form", ["table", "json"])
+def test_reader_that_leaves_early(form):
+    command = [sys.executable, "-c", PROGRAM, "run", "--topo", "mi300x_ubb8", "--op", "all_reduce"]
+    command += ["--size", "1M,2M", "--algo", "all_pairs", "--format", form, "-q"]
+    read, write = os.pipe()
+    os.close(read)
+    found = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, check=False, cwd=ROOT)
+    os.close(write)
+    assert (found.returncode, found.stderr) == (0, b"")
+
+
+def test_interrupt():
+    code = "import sys, time, collsim.cli as c; c._simulated = lambda *_: (print('busy', flush=True), time.sleep(30))\n"
+    command = [sys.executable, "-c", code + PROGRAM, "run", "--topo", "mi300x_ubb8", "--op", "all_reduce"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT) as running:
+        assert running.stdout.readline() == "busy\n"
+        running.send_signal(signal.SIGINT)
+        _, err = running.communicate(timeout=20)
+    assert running.returncode == 130
+    assert err.strip() == ""
+
+
+def test_terminal_without_unicode(process, tmp_path):
+    file = tmp_path / "µ.yaml"
+    file.write_text(
+        "{schema: collsim.topology/1, title: µ-Topologie ⇄, builder: full_mesh, gpu: {count: 4}, "
+        "link: {bandwidth: 9 GB/s, latency: 1 us}}",
+        encoding="utf-8",
+    )
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "1"}
+    outcome = process("topo", "show", file, env=environment)
+    assert outcome.code == 0
+    assert "\\xb5-Topologie \\u21c4" in outcome.out
+
+
+def completions(words, current):
+    environment = {
+        **os.environ, "_COLLSIM_COMPLETE": "bash_complete", "COMP_WORDS": " ".join(["collsim", *words]),
+        "COMP_CWORD": str(len(words) + (current == "")),
+    }  # fmt: skip
+    command = [sys.executable, "-c", PROGRAM]
+    found = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, cwd=ROOT)
+    return [line.split(",", 1)[1] for line in found.stdout.splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["run", "--topo", "mi3"], {"mi300x_ubb8", "mi355x_ubb8"}),
+        (["run", "--op", "all_to_all,all_r"], {"all_to_all,all_reduce"}),
+        (["run", "--algo", "all"], {"all", "all_pairs"}),
+        (["run", "--profile", "id"], {"ideal"}),
+        (["run", "--format", "js"], {"json", "jsonl"}),
+        (["run", "-d", "bf"], {"bfloat16"}),
+        (["topo", "show", "hgx_"], {"hgx_b200", "hgx_h100"}),
+    ],
+)
+def test_completion(words, expected):
+    assert expected <= set(completions(words, words[-1]))
+    assert all(name.startswith(words[-1].rpartition(",")[2]) or "," in name for name in completions(words, words[-1]))
+
+
+def test_completion_of_files(tmp_path):
+    assert completions(["run", "--topo", "./my"], "./my") == ["./my"]
+
+
+def test_unexpected_error_is_one_message(collsim, monkeypatch):
+    monkeypatch.setattr("collsim.cli._simulated", lambda *_: 1 / 0)
+    outcome = collsim("run", "--topo", "mi300x_ubb8", "--op", "all_to_all")
+    assert outcome.code == 1
+    assert "ZeroDivisionError" in outcome.err
+    assert "Traceback" not in outcome.err
+    assert "COLLSIM_DEBUG=1" in outcome.err
+    with pytest.raises(ZeroDivisionError):
+        collsim("run", "--topo", "mi300x_ubb8", "--op", "all_to_all", COLLSIM_DEBUG="1")
+
+
+def test_topo_commands(collsim, tmp_path):
+    listed = collsim("topo", "list").out.splitlines()
+    assert any(line.startswith("mi355x_ubb8 ") and "MI355X" in line for line in listed)
+    shown = collsim("topo", "show", "mi300x_ubb8", "--set", "link.bandwidth=80 GB/s").out
+    assert "80 GB/s" in shown
+    file = tmp_path / "copy.yaml"
+    file.write_text(collsim("topo", "show", "mi300x_ubb8", "--format", "yaml").out.replace("mi300x_ubb8", "copy"))
+    assert collsim("topo", "check", file).out == f"{file}: ok (8 GPUs, 56 directed links)\n"
+    assert collsim("topo", "show", "mi300x_ubb8", "--format", "json").out.startswith("{\n")

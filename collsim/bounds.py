@@ -4,7 +4,8 @@ For every cut of the ranks into two sides, the operation forces a number of byte
 links that the fabric's routes use can carry only so much. A cut that isolates one rank is its egress or ingress bound.
 All-reduce has one more: a value reaches everybody only after 2(n-1) messages (Patarasuk and Yuan, J. Parallel Distrib.
 Comput. 69 (2009) 117; the gossip problem with one-way messages), which bounds the sum over all ranks. Before the first
-byte flows at least one route's latency passes. The bounds are for networks that only forward.
+byte flows at least one route's latency passes. Switches that add and multicast lift the bound on the sum, since one
+message then serves many ranks; the cuts hold for them too.
 """
 
 from __future__ import annotations
@@ -45,6 +46,8 @@ class Cuts:
     rank_names : tuple of str
     latency_s : float
         Of the fastest route: no byte flows before.
+    in_network : bool
+        Whether switches add and multicast.
     """
 
     inside: NDArray[np.bool_]
@@ -52,6 +55,7 @@ class Cuts:
     egress_Bps: Float
     rank_names: tuple[str, ...]
     latency_s: float
+    in_network: bool
 
 
 def find_cuts(fabric: Fabric, used: NDArray[np.bool_], latency_s: float) -> Cuts:
@@ -75,6 +79,7 @@ def find_cuts(fabric: Fabric, used: NDArray[np.bool_], latency_s: float) -> Cuts
         egress_Bps=_capacities(fabric, used, single),
         rank_names=tuple(fabric.rank_name(rank) for rank in range(n)),
         latency_s=latency_s,
+        in_network=fabric.in_network is not None,
     )
 
 
@@ -94,7 +99,7 @@ def lower_bound(op: Operation, size_bytes: int, cuts: Cuts, root: int = 0, matri
     times = _demand(op, size_bytes, cuts.inside, root, matrix_bytes) / cuts.capacity_Bps
     best = int(np.flatnonzero(times >= times.max() * (1 - 1e-12))[0])
     time_s, name = float(times[best]), _name(cuts, best)
-    if op.name == "all_reduce":
+    if op.name == "all_reduce" and not cuts.in_network:
         n = cuts.inside.shape[1]
         total_s = 2 * (n - 1) * size_bytes / float(cuts.egress_Bps.sum())
         if total_s > time_s:

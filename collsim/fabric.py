@@ -39,6 +39,8 @@ class Fabric:
         What the run may use of it.
     link_latency_s : float64[n_links]
     node_latency_s : float64[n_nodes]
+    in_network : str or None
+        What the switches add and multicast with, such as NVLS; None if they only forward.
     """
 
     wiring: Wiring
@@ -47,6 +49,7 @@ class Fabric:
     capacity_Bps: Float
     link_latency_s: Float
     node_latency_s: Float
+    in_network: str | None = None
 
     @property
     def n_ranks(self) -> int:
@@ -111,6 +114,7 @@ def build_fabric(
         capacity_Bps=_readonly(capacity),
         link_latency_s=_readonly(wiring.link_latency_s * float(latency)),
         node_latency_s=_readonly(wiring.node_latency_s * float(latency)),
+        in_network=topology.in_network_reduction if wiring.coordinates.kind == "switched" else None,
     )
 
 

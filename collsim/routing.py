@@ -2,7 +2,8 @@
 
 The shortest path in hops wins; where several are equally short the message is sprayed over all of them in proportion
 to the narrowest link of each. On an HGX H100 that is 5/4/4/5 parts of 18 over the four switches. Paths lead through
-switches if they can and through other GPUs only if they must.
+switches if they can and through other GPUs only if they must. Where switches add and multicast, a multicast takes its
+sender's links up and all links down, a load-reduce all links up and its receiver's links down.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ __all__ = ["Routes", "find_routes", "merge_trunks"]
 @dataclass(frozen=True, slots=True, eq=False)
 class Routes:
     """One route per ordered pair of ranks: pair (s, d) has number ``s * n_ranks + d``; (s, s) is empty.
+
+    Where switches add and multicast, ``n_ranks**2 + r`` is the multicast of rank r and ``n_ranks**2 + n_ranks + r`` its
+    load-reduce.
 
     Attributes
     ----------
@@ -86,7 +90,9 @@ def find_routes(fabric: Fabric) -> Routes:
             parts.append(found)
     if lost:
         raise _no_route(fabric, lost)
-    return _assemble(n, parts)
+    if fabric.in_network:
+        parts.append(_through_all_switches(fabric))
+    return _assemble(n * n + (2 * n if fabric.in_network else 0), parts)
 
 
 Part = tuple[Int, Float, Int, Float]
@@ -119,6 +125,31 @@ def _through_one_switch(fabric: Fabric, todo: NDArray[np.bool_]) -> Part:
     latency = fabric.link_latency_s[first] + fabric.node_latency_s[n_gpus + switch] + fabric.link_latency_s[second]
     pair = src[row] * n + dst[row]
     return np.tile(pair, 2), np.tile(latency, 2), np.concatenate([first, second]), np.tile(share, 2)
+
+
+def _through_all_switches(fabric: Fabric) -> Part:
+    """Return the multicasts and load-reduces of all ranks, sprayed over the switches that reach every rank.
+
+    A load-reduce is a read: its request travels the path before the data do.
+    """
+    wiring, n, n_gpus = fabric.wiring, fabric.n_ranks, fabric.wiring.n_gpus
+    number = np.full((len(wiring.node_names),) * 2, -1, dtype=np.int64)
+    number[wiring.link_src, wiring.link_dst] = np.arange(fabric.n_links)
+    up, down = number[fabric.rank_node, n_gpus:], number[n_gpus:, fabric.rank_node].T
+    shared = np.flatnonzero((up >= 0).all(axis=0) & (down >= 0).all(axis=0))
+    up, down = up[:, shared], down[:, shared]
+    parts = []
+    for first, single, spread, trips in ((n * n, up, down, 1), (n * n + n, down, up, 2)):
+        width = fabric.raw_capacity_Bps[single]
+        share = width / width.sum(axis=1, keepdims=True)
+        one_way = fabric.link_latency_s[up].max() + fabric.link_latency_s[down].max()
+        latency = trips * (one_way + float(fabric.node_latency_s[n_gpus + shared].max(initial=0.0)))
+        pair = first + np.arange(n)
+        links = np.concatenate([single.ravel(), np.tile(spread.ravel(), n)])
+        numbers = np.concatenate([np.repeat(pair, len(shared)), np.repeat(pair, n * len(shared))])
+        weights = np.concatenate([share.ravel(), np.repeat(share, n, axis=0).ravel()])
+        parts.append((numbers, np.full(len(links), latency), links, weights))
+    return tuple(np.concatenate(columns) for columns in zip(*parts, strict=True))  # type: ignore[return-value]
 
 
 def _search(fabric: Fabric, pair: int) -> Part | None:
@@ -163,15 +194,15 @@ def _shortest_paths(fabric: Fabric, source: int, target: int, *, relays: bool) -
     return [np.array(path) for path in paths.get(target, [])]
 
 
-def _assemble(n: int, parts: list[Part]) -> Routes:
+def _assemble(n_routes: int, parts: list[Part]) -> Routes:
     """Merge entries into routes; a link that several paths of a pair share gets the sum of their weights."""
     pair, link = (np.concatenate([part[column] for part in parts]).astype(np.int64) for column in (0, 2))
     latency, weight = (np.concatenate([part[column] for part in parts]).astype(np.float64) for column in (1, 3))
     n_links = int(link.max()) + 1
     key, inverse = np.unique(pair * n_links + link, return_inverse=True)
     merged_pair, merged_link = np.divmod(key, n_links)
-    ptr = np.concatenate(([0], np.cumsum(np.bincount(merged_pair, minlength=n * n))))
-    slowest = np.zeros(n * n)
+    ptr = np.concatenate(([0], np.cumsum(np.bincount(merged_pair, minlength=n_routes))))
+    slowest = np.zeros(n_routes)
     np.maximum.at(slowest, pair, latency)
     return Routes(ptr, merged_link, np.bincount(inverse, weights=weight).astype(np.float64), slowest)
 

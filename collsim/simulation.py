@@ -14,14 +14,14 @@ from collsim._version import __version__
 from collsim.bounds import Bound, Cuts, find_cuts, lower_bound
 from collsim.collectives import Algorithm, Request, algorithm, algorithms_for, rings_for
 from collsim.engine import EngineDeadlock, Problem, Solution, check_conservation, solve
-from collsim.errors import DeadlockError, Fault, InputError, InternalError
+from collsim.errors import DeadlockError, Fault, InputError, InternalError, UnsupportedError
 from collsim.fabric import Fabric, Float, Int, build_fabric
 from collsim.library import Profile, load_profile
 from collsim.operations import BLOCK_GRAIN_BYTES, Operation, operation
 from collsim.question import CHOICES, MOST_CHANNELS, Question, ask, rank_groups
 from collsim.result import LinkLoad, Result, Row
 from collsim.routing import Routes, find_routes, merge_trunks
-from collsim.schedule import Schedule, Transfers
+from collsim.schedule import EVERY, Schedule, Transfers, is_in_network
 from collsim.topology import Topology, load_topology
 
 if TYPE_CHECKING:
@@ -93,9 +93,9 @@ def time_schedule(schedule: Schedule, run: Run) -> Timing:
     """
     transfers = schedule.merged().materialise()
     size_bytes = transfers.size_bytes(schedule.chunks)
-    pair = transfers.src * schedule.n_ranks + transfers.dst
-    key, route = np.unique(transfers.copies * schedule.n_ranks**2 + pair, return_inverse=True)
-    copies, used = np.divmod(key, schedule.n_ranks**2)
+    n_routes = len(run.routes.latency_s)
+    key, route = np.unique(transfers.copies * n_routes + _route_numbers(transfers, run), return_inverse=True)
+    copies, used = np.divmod(key, n_routes)
     problem = _problem(transfers, size_bytes, route, run.trunks.take(used, copies.astype(float)), run)
     try:
         solution = solve(problem)
@@ -114,6 +114,21 @@ def time_schedule(schedule: Schedule, run: Run) -> Timing:
     )
     _refuse_broken_laws(schedule, timing, run, check_conservation(problem, solution))
     return timing
+
+
+def _route_numbers(transfers: Transfers, run: Run) -> Int:
+    """Return int64[n]: which of the routes each transfer takes.
+
+    Raises
+    ------
+    UnsupportedError
+        A multicast or load-reduce on switches that only forward.
+    """
+    n, src, dst = run.fabric.n_ranks, transfers.src, transfers.dst
+    if is_in_network(transfers) and run.fabric.in_network is None:
+        hint = "choose another algorithm, or a switched topology with in_network_reduction"
+        raise UnsupportedError(Fault("the schedule needs switches that add and multicast", "topology", hint))
+    return np.where(src == EVERY, n * n + n + dst, np.where(dst == EVERY, n * n + src, src * n + dst))
 
 
 def _critical_path(problem: Problem, solution: Solution) -> dict[str, float]:
@@ -323,10 +338,15 @@ def _rows(op: Operation, requested_bytes: int, run: Run, question: Question) -> 
         return [_empty_row(request, requested_bytes, question)]
     rows: list[Row] = []
     for name in question.algo:
-        candidates = algorithms_for(op.name) if name in CHOICES else (algorithm(op.name, name),)
+        candidates = _able(op, run.fabric) if name in CHOICES else (algorithm(op.name, name),)
         timed = [_timed_row(candidate, request, requested_bytes, run, question) for candidate in candidates]
         rows += timed if name == "all" else [min(timed, key=lambda row: row.time_s)]
     return rows
+
+
+def _able(op: Operation, fabric: Fabric) -> tuple[Algorithm, ...]:
+    """Return the algorithms for *op* that the switches of *fabric* can carry out."""
+    return tuple(entry for entry in algorithms_for(op.name) if fabric.in_network or not entry.in_network)
 
 
 def _default_channels(fabric: Fabric, rings: Int) -> int:

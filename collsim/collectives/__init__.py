@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collsim.collectives import all_pairs, all_to_all_v, chain, direct, nccl_p2p, pat, ring, send_recv, tree
+from collsim.collectives import all_pairs, all_to_all_v, chain, direct, nccl_p2p, nvls, pat, ring, send_recv, tree
 from collsim.collectives.all_to_all_v import matrix_size_bytes
 from collsim.collectives.request import Algorithm, Request
 from collsim.collectives.rings import rings_for
@@ -17,6 +17,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
     pat.ALGORITHM,
     all_pairs.ALGORITHM,
     all_pairs.ONE_SHOT,
+    nvls.ALGORITHM,
     direct.ALGORITHM,
     nccl_p2p.ALGORITHM,
     all_to_all_v.ALGORITHM,

@@ -113,6 +113,8 @@ class Algorithm:
         Where the algorithm is published.
     build : callable
         Request -> Schedule.
+    in_network : bool
+        Whether it needs switches that add and multicast.
     """
 
     name: str
@@ -120,3 +122,4 @@ class Algorithm:
     ops: tuple[str, ...]
     source: str
     build: Callable[[Request], Schedule]
+    in_network: bool = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from collsim.report.nccl import time_text
 from collsim.result import Result, Row
@@ -25,6 +25,7 @@ COLUMNS: tuple[tuple[str, str, int], ...] = (
 )
 """Name, unit and least width; a column grows with its longest cell."""
 PREAMBLE_WIDTH = 110
+MOST_FIGURES = 20
 
 
 def as_table(result: Result) -> str:
@@ -68,13 +69,20 @@ def _preamble(result: Result) -> list[str]:
         f"calibrated: {'yes' if profile['calibrated'] else 'no'}",
         f"profile {profile['name']}: {profile['constants']}",
     ]
-    doubtful = topology["not_datasheet"]
-    if doubtful:
-        lines.append(
-            "figures that no datasheet or measurement backs: "
-            + ", ".join(f"{fact['path']} {fact['value']} ({fact['status']})" for fact in doubtful)
-        )
+    lines += _doubtful(topology["not_datasheet"])
     return lines
+
+
+def _doubtful(facts: Sequence[Mapping[str, str]]) -> list[str]:
+    """Return the figures that stand on nothing public; those of a user's own file are only counted."""
+    named = [f"{fact['path']} {fact['value']} ({fact['status']})" for fact in facts if fact["status"] != "user"]
+    own = len(facts) - len(named)
+    shown = named[:MOST_FIGURES]
+    if len(named) > MOST_FIGURES:
+        shown.append(f"and {len(named) - MOST_FIGURES} more")
+    if own:
+        shown.append(f"{own} of the file's own without a status")
+    return [f"figures that no datasheet or measurement backs: {', '.join(shown)}"] if shown else []
 
 
 def _wrapped(text: str) -> list[str]:

@@ -27,6 +27,7 @@ from collsim.schedule.forms import (
     TransfersBuilder,
     split_bytes,
 )
+from collsim.schedule.in_network import is_in_network, ranks_of
 from collsim.schedule.verifier import find_faults, verify
 
 __all__ = [
@@ -42,6 +43,7 @@ __all__ = [
     "TransfersBuilder",
     "diff",
     "find_faults",
+    "is_in_network",
     "load",
     "save",
     "split_bytes",
@@ -89,37 +91,28 @@ class Schedule:
 
 
 def _chain(first: Transfers, second: Transfers, n_ranks: int) -> Transfers:
-    """Append *second* to *first*: its transfers wait until both their ranks have finished everything in *first*."""
+    """Append *second* to *first*: its transfers wait until all their ranks have finished everything in *first*."""
     joins = _joins(first, n_ranks)
     offset, shift = len(first), len(first) + n_ranks
-    wait = np.stack([second.src + offset, second.dst + offset], axis=1)
-    counts = np.diff(second.dep_ptr) + 2
-    dep_ptr = np.concatenate(([0], np.cumsum(counts)))
-    dep = np.empty(int(dep_ptr[-1]), dtype=np.int64)
-    is_wait = np.zeros(len(dep), dtype=np.bool_)
-    is_wait[dep_ptr[:-1]] = is_wait[dep_ptr[:-1] + 1] = True
-    dep[is_wait] = wait.ravel()
-    dep[~is_wait] = second.dep + shift
-    parts = (first, joins)
+    wait_ptr, ranks = ranks_of(second, n_ranks)
+    waiter = np.concatenate([_owners(wait_ptr), _owners(second.dep_ptr)])
+    dep = np.concatenate([ranks + offset, second.dep + shift])[np.argsort(waiter, kind="stable")]
+    dep_ptr = np.concatenate(([0], np.cumsum(np.diff(wait_ptr) + np.diff(second.dep_ptr))))
     columns = {
-        name: np.concatenate([getattr(part, name) for part in (*parts, second)])
+        name: np.concatenate([getattr(part, name) for part in (first, joins, second)])
         for name in ("src", "dst", "chunk", *ROW_COLUMNS)
     }
-    chunk_ptr = np.concatenate([first.chunk_ptr, joins.chunk_ptr[1:] + first.chunk_ptr[-1]])
-    chunk_ptr = np.concatenate([chunk_ptr, second.chunk_ptr[1:] + chunk_ptr[-1]])
-    all_ptr = np.concatenate([first.dep_ptr, joins.dep_ptr[1:] + first.dep_ptr[-1]])
-    all_ptr = np.concatenate([all_ptr, dep_ptr[1:] + all_ptr[-1]])
-    all_dep = np.concatenate([first.dep, joins.dep, dep])
-    return Transfers(**columns, chunk_ptr=chunk_ptr, dep_ptr=all_ptr, dep=all_dep)
+    return Transfers(
+        **columns,
+        chunk_ptr=_stacked(first.chunk_ptr, joins.chunk_ptr, second.chunk_ptr),
+        dep_ptr=_stacked(first.dep_ptr, joins.dep_ptr, dep_ptr),
+        dep=np.concatenate([first.dep, joins.dep, dep]),
+    )
 
 
 def _joins(transfers: Transfers, n_ranks: int) -> Transfers:
     """Return one join per rank that waits for every transfer in which the rank took part."""
-    ids = np.arange(len(transfers))
-    touched = np.concatenate([transfers.src, transfers.dst[transfers.dst != transfers.src]])
-    whose = np.concatenate([ids, ids[transfers.dst != transfers.src]])
-    by_rank = np.argsort(touched, kind="stable")
-    dep_ptr = np.concatenate(([0], np.cumsum(np.bincount(touched, minlength=n_ranks))))
+    ptr, touched = ranks_of(transfers, n_ranks)
     ranks = np.arange(n_ranks)
     zeros, no = np.zeros(n_ranks, dtype=np.int64), np.zeros(n_ranks, dtype=np.bool_)
     return Transfers(
@@ -133,6 +126,17 @@ def _joins(transfers: Transfers, n_ranks: int) -> Transfers:
         copies=zeros + 1,
         chunk_ptr=np.zeros(n_ranks + 1, dtype=np.int64),
         chunk=np.zeros(0, dtype=np.int64),
-        dep_ptr=dep_ptr,
-        dep=whose[by_rank],
+        dep_ptr=np.concatenate(([0], np.cumsum(np.bincount(touched, minlength=n_ranks)))),
+        dep=_owners(ptr)[np.argsort(touched, kind="stable")],
     )
+
+
+def _owners(ptr: Int) -> Int:
+    """Return the row of every entry of a CSR table."""
+    return np.repeat(np.arange(len(ptr) - 1), np.diff(ptr))
+
+
+def _stacked(*pointers: Int) -> Int:
+    """Return the pointers of CSR tables put one below the other."""
+    counts = np.concatenate([np.diff(ptr) for ptr in pointers])
+    return np.concatenate(([0], np.cumsum(counts)))

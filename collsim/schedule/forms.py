@@ -137,7 +137,7 @@ class Transfers:
     Attributes
     ----------
     src, dst : int64[n]
-        Ranks.
+        Ranks; `EVERY` as one of them is a load-reduce or a multicast by the switches (see in_network).
     channel, step : int64[n]
         Labels: the channel (CTA) that carries the transfer and its step in that channel's program.
     reduces : bool[n]

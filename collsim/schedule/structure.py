@@ -55,8 +55,11 @@ def structure_faults(schedule: Schedule, *, merged: bool = False) -> list[Fault]
 def describe(transfers: Transfers, transfer: int) -> str:
     """Return a transfer as people write it, for example ``3 -> 4 (channel 0, step 7)``."""
     label = f"(channel {transfers.channel[transfer]}, step {transfers.step[transfer]})"
-    src, dst = transfers.src[transfer], transfers.dst[transfer]
-    return f"join of rank {src} {label}" if src == dst else f"{src} -> {dst} {label}"
+    src, dst = int(transfers.src[transfer]), int(transfers.dst[transfer])
+    names = {EVERY: "every rank"}
+    if src == dst:
+        return f"join of rank {src} {label}"
+    return f"{names.get(src, src)} -> {names.get(dst, dst)} {label}"
 
 
 def rank_names(ranks: list[int]) -> str:
@@ -95,9 +98,13 @@ def _transfers_faults(phase: Transfers, schedule: Schedule, where: str) -> Itera
     if broken:
         return
     n, n_chunks = schedule.n_ranks, len(schedule.chunks)
-    for name in ("src", "dst"):
+    load_reduce, multicast = phase.src == EVERY, phase.dst == EVERY
+    for row in _where((load_reduce & ~phase.reduces) | (multicast & (phase.reduces | load_reduce))):
+        hint = "a transfer from every rank to one adds; one from a rank to every rank overwrites"
+        yield Fault(f"{describe(phase, row)} is neither a multicast nor a load-reduce", f"{where}.rows[{row}]", hint)
+    for name, alone in (("src", load_reduce), ("dst", multicast)):
         ranks = getattr(phase, name)
-        for row in _where((ranks < 0) | (ranks >= n)):
+        for row in _where(((ranks < 0) & ~alone) | (ranks >= n)):
             what = f"{describe(phase, row)} names rank {ranks[row]}"
             yield Fault(what, f"{where}.rows[{row}].{name}", _valid_ranks(n))
     for row in _where((phase.src == phase.dst) & (np.diff(phase.chunk_ptr) > 0)):

@@ -27,6 +27,7 @@ import numpy as np
 from collsim.errors import Fault, VerificationError
 from collsim.schedule.contract import contract_faults
 from collsim.schedule.forms import EVERY, Int, Transfers
+from collsim.schedule.in_network import point_to_point
 from collsim.schedule.structure import describe, rank_names, structure_faults
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def find_faults(schedule: Schedule) -> list[Fault]:
     data = _Data(schedule)
     for number, phase in enumerate(schedule.phases):
         where = f"phase {number}" if len(schedule.phases) > 1 else ""
-        transfers = phase.materialise()
+        transfers = point_to_point(phase.materialise(), schedule.n_ranks)
         order, circle = _order(transfers)
         if circle:
             return [*faults, _circle_fault(transfers, circle, where)]

@@ -95,16 +95,16 @@ def test_interrupt():
 
 
 def test_terminal_without_unicode(process, tmp_path):
-    file = tmp_path / "µ.yaml"
+    file = tmp_path / "mine.yaml"
     file.write_text(
-        "{schema: collsim.topology/1, title: µ-Topologie ⇄, builder: full_mesh, gpu: {count: 4}, "
+        "{schema: collsim.topology/1, title: ring ⇄ ring, builder: full_mesh, gpu: {count: 4}, "
         "link: {bandwidth: 9 GB/s, latency: 1 us}}",
         encoding="utf-8",
     )
-    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "1"}
+    environment = {**os.environ, "PYTHONIOENCODING": "latin-1"}
     outcome = process("topo", "show", file, env=environment)
     assert outcome.code == 0
-    assert "\\xb5-Topologie \\u21c4" in outcome.out
+    assert "ring \\u21c4 ring" in outcome.out
 
 
 def completions(words, current):

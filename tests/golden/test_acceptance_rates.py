@@ -1,4 +1,4 @@
-"""On the bare wire (profile ideal) every shipped system reaches the rates of its datasheet, for arithmetical reasons."""
+"""On the bare wire (profile ideal) every shipped system reaches the rates of its datasheet, by arithmetic."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from collsim.collectives import Request, algorithm, rings_for
 from collsim.library import load_profile
 from collsim.operations import operation
 from collsim.simulation import prepare, time_schedule
-from collsim.topology import load_topology
+from collsim.topology import load_topology, zoo_names
 
 GBPS = 1e9
 EXACT = {"rel": 1e-9, "abs": 0}
@@ -39,12 +39,12 @@ def ideal(topo, op, size="64M", **options):
 
 
 def test_every_shipped_system_is_covered():
-    assert set(PAIR) == set(EGRESS) == set(collsim.topology.zoo_names())
+    assert set(PAIR) == set(EGRESS) == set(zoo_names())
 
 
 @pytest.mark.parametrize("topo", PAIR)
 def test_two_ranks(topo):
-    """send_recv moves S one way; an all-to-all of two moves S/2 each way, so algbw is twice the link and busbw is it."""
+    """send_recv moves S one way; an all-to-all of two moves S/2 each way, so algbw is twice the link, busbw just it."""
     pair = PAIR[topo] * GBPS
     one_way = ideal(topo, "send_recv", ranks=2)
     assert one_way.algbw_Bps == pytest.approx(pair, **EXACT)
@@ -109,6 +109,6 @@ def test_rings_load_every_link_of_a_mesh_alike(topo, n):
 )
 def test_a_ring_through_switches_fills_the_port(topo, busbw):
     """In every step every rank sends a chunk at its full egress: t = 2 (n-1) S/n / egress, busbw = egress."""
-    ranks = collsim.load_topology(topo).n_gpus
+    ranks = load_topology(topo).n_gpus
     row = ideal(topo, "all_reduce", ranks * 8 * 2**16, algo="ring", channels=8)
     assert row.busbw_Bps == pytest.approx(busbw * GBPS, **EXACT)

@@ -176,7 +176,7 @@ chain_alone = chain_with(lambda p: 1)  # channels on disjoint links, or capped b
 # --- Trees ------------------------------------------------------------------------------------------------------------
 #
 # The in-order binary tree over vertices 1..m: its top is the largest power of two p <= m; p - 1 vertices are on its
-# left (a perfect tree) and m - p on its right, a tree of the same kind. Vertex 0 is the root, above the tree over n - 1.
+# left (a perfect tree), m - p on its right, a tree of the same kind. Vertex 0 is the root, above the tree over n - 1.
 
 
 def below(m):
@@ -240,7 +240,7 @@ def paths(m):
 
 
 def pipelined_tree_on_switch(p: Point):
-    """Broadcast of k equal chunks: every way down is a pipeline, in which a stage of two children flows twice as long."""
+    """Broadcast of k equal chunks: every way down is a pipeline in which two children take twice as long."""
     chunks = p.size // p.chunk
     ways = [[p.wait_s() + kids * p.chunk / p.port_Bps for kids in (1, *way)] for way in paths(p.n - 1)]
     return max(sum(way) + (chunks - 1) * max(way) for way in ways)

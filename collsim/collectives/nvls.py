@@ -1,0 +1,73 @@
+"""Collectives inside the switch (NVLink SHARP): switches add what all ranks hold and copy one rank's data to all.
+
+Every rank is the *head* of one slice. It reads its slice as a sum from all ranks (load-reduce) and writes the result to
+all (multicast), chunk by chunk. Per rank and direction an all-reduce of S bytes moves S (1 + 1/n), against 2 S (n-1)/n
+of a ring; busbw, whose factor assumes the latter, can therefore exceed the rate of the links.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from collsim.collectives.pipeline import Hop, pipelined
+from collsim.collectives.request import KIB, Algorithm, Request
+from collsim.schedule import EVERY, ChunksBuilder, Schedule, split_bytes
+
+__all__ = ["ALGORITHM"]
+
+CHUNK_BYTES = 128 * KIB
+"""Largest chunk of one head on one channel (NCCL src/enqueue.cc, NVLS)."""
+SMALLER_CHUNKS = ((2, 16 * KIB), (8, 32 * KIB), (64, 64 * KIB))
+"""(rounds, chunk): with fewer rounds of full chunks than this, NCCL takes this chunk (src/enqueue.cc)."""
+
+
+def build(request: Request) -> Schedule:
+    """Return the schedule: one pipeline of chunks per channel and head."""
+    n, name = request.n_ranks, request.op.name
+    per_head = name != "all_reduce"
+    shares = request.shares(request.block_bytes if per_head else request.size_bytes)
+    slices = [[int(share)] * n if per_head else split_bytes(int(share), n, request.element_bytes) for share in shares]
+    chunk_bytes = _chunk_bytes(request)
+    pieces = [request.pieces(int(size), chunk_bytes) for heads in slices for size in heads]
+    hops = [_hops(name, head) for _ in shares for head in range(n)]
+    transfers = pipelined(hops, [len(sizes) for sizes in pieces], request.slots)
+    chunks = ChunksBuilder()
+    for number, sizes in enumerate(pieces):
+        head = number % n
+        chunks.add(sizes, head if name == "all_gather" else EVERY, head if name == "reduce_scatter" else EVERY)
+    return request.schedule(
+        "nvls",
+        chunks.build(),
+        replace(transfers, channel=np.asarray(transfers.channel) // n),
+        channels=len(shares),
+        chunk_bytes=chunk_bytes,
+        slots=request.slots,
+    )
+
+
+def _hops(name: str, head: int) -> tuple[Hop, ...]:
+    """Return what a chunk of *head* goes through: added up into the head, copied from it to all, or both."""
+    pulls, writes, everyone = 0, 1, 2
+    into = Hop(EVERY, head, pulls, writes, reduces=True)
+    out = Hop(head, EVERY, writes, everyone)
+    return {"reduce_scatter": (into,), "all_gather": (out,)}.get(name, (into, out))
+
+
+def _chunk_bytes(request: Request) -> int:
+    """Return the chunk of one head: smaller for little data, so that there are chunks to overlap."""
+    if request.chunk_bytes is not None:
+        return request.chunk_bytes
+    rounds = request.size_bytes / (request.n_channels * request.n_ranks * CHUNK_BYTES)
+    return next((chunk for few, chunk in SMALLER_CHUNKS if rounds < few), CHUNK_BYTES)
+
+
+ALGORITHM = Algorithm(
+    name="nvls",
+    title="load-reduce and multicast in the NVLink switches",
+    ops=("all_reduce", "all_gather", "reduce_scatter"),
+    source="NCCL src/device/all_reduce.h and src/transport/nvls.cc; NVIDIA NVLink SHARP",
+    build=build,
+    in_network=True,
+)

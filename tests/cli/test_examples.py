@@ -1,0 +1,37 @@
+"""The examples run, quickly, and say what their comments promise."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from .conftest import ROOT
+
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+WORDS = {
+    "compare_algorithms": ["all_reduce on AMD Instinct MI355X", "fastest", "all_pairs: "],
+    "faster_links": ["as shipped", "links twice as fast", "half the latency", "%)"],
+    "own_topology": ["4 ranks  all_reduce", "8 ranks  all_to_all", "switch"],
+}
+
+
+@pytest.mark.parametrize("script", EXAMPLES, ids=lambda path: path.stem)
+def test_script(script):
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    found = subprocess.run(
+        [sys.executable, script], capture_output=True, text=True, check=False, timeout=30, env=environment
+    )
+    assert (found.returncode, found.stderr) == (0, "")
+    for word in WORDS[script.stem]:
+        assert word in found.stdout
+    assert max(map(len, found.stdout.splitlines())) <= 130
+
+
+def test_files_of_the_examples(collsim, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    assert collsim("topo", "check", "examples/two_boards.yaml").out.endswith("ok (4 GPUs, 12 directed links)\n")
+    flags = ("--topo", "examples/two_boards.yaml", "--matrix", "examples/hot_expert.txt", "--profile", "ideal")
+    text = collsim("run", *flags, "--op", "all_to_all_v", "-q").out
+    assert "leaf->gpu2 100%" in text  # 9 MiB and 8 MiB for rank 2 cross its one 50 GB/s link
+    assert f"{17 * 2**20 / 50e3:.2f}" in text

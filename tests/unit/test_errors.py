@@ -1,0 +1,40 @@
+"""Faults, errors, exit codes, near misses."""
+
+import pytest
+
+from collsim import errors
+from collsim.errors import CollsimError, Fault, InputError, ModelError, UnknownNameError, nearest
+
+
+def test_fault_says_where_what_and_what_to_do():
+    assert str(Fault("it broke")) == "it broke"
+    assert str(Fault("it broke", "a.yaml:3")) == "a.yaml:3: it broke"
+    assert str(Fault("it broke", "-f", "mend it")) == "-f: it broke\n  hint: mend it"
+
+
+def test_error_lists_its_faults():
+    error = InputError(Fault("one", "-a"), "two")
+    assert [fault.what for fault in error.faults] == ["one", "two"]
+    assert str(error) == "-a: one\ntwo"
+
+
+@pytest.mark.parametrize("name", [name for name in errors.__all__ if name.endswith("Error")])
+def test_every_error_is_a_collsim_error_with_an_exit_code(name):
+    kind = getattr(errors, name)
+    assert issubclass(kind, CollsimError)
+    assert kind.exit_code == (2 if issubclass(kind, InputError) else 3 if issubclass(kind, ModelError) else 1)
+
+
+def test_unknown_name_offers_the_nearest_or_all():
+    near = UnknownNameError("fruit", "aple", ["pear", "apple"], "--fruit").faults[0]
+    assert (near.where, near.what) == ("--fruit", 'unknown fruit "aple"')
+    assert near.hint == 'did you mean "apple"? known: apple, pear'
+    assert UnknownNameError("fruit", "xyz", ["pear", "apple"]).faults[0].hint == "known: apple, pear"
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("MI300X", "mi300x"), ("mi30x", "mi300x"), ("tpu", None), ("", None), ("hgx-h100", "hgx_h100")],
+)
+def test_nearest(name, expected):
+    assert nearest(name, ["mi300x", "hgx_h100"]) == expected

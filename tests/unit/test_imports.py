@@ -1,0 +1,55 @@
+"""The public names, and what importing them costs."""
+
+import ast
+import importlib
+import pkgutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import collsim
+
+MODULES = sorted(found.name for found in pkgutil.walk_packages(collsim.__path__, "collsim."))
+LAZY = {"numba", "networkx", "scipy", "rich", "pydantic", "yaml", "simpy", "polars", "pandas", "plotly"}
+"""Imported inside the functions that need them; the compiled kernels are such a place as a whole."""
+
+
+def test_public_names():
+    assert set(collsim.__all__) == set(dir(collsim))
+    for name in collsim.__all__:
+        assert getattr(collsim, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'simulat'"):
+        _ = collsim.simulat
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_public_names_of_a_module_exist(name):
+    module = importlib.import_module(name)
+    assert module.__doc__ or name == "collsim._version"
+    for public in getattr(module, "__all__", ()):
+        assert hasattr(module, public)
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if name != "collsim.engine.kernels"])
+def test_nothing_heavy_at_the_top_of_a_module(name):
+    module = importlib.import_module(name)
+    tree = ast.parse(Path(module.__file__).read_text(encoding="utf-8"))
+    imported = set()
+    for node in tree.body:
+        if isinstance(node, ast.Import):
+            imported |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            imported.add(str(node.module).partition(".")[0])
+    heavy = imported & LAZY
+    if name.startswith("collsim.topology."):
+        heavy -= {"pydantic"}  # the models of a topology file; these modules are imported when one is read
+    assert not heavy
+
+
+@pytest.mark.parametrize("name", ["collsim", "collsim.cli", "collsim.errors", "collsim.units", "collsim.topology"])
+def test_import_brings_no_array_library(name):
+    code = f"import sys, {name}; print(*({{'numpy', *{sorted(LAZY)}}} & set(sys.modules)))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.split() == []

@@ -1,0 +1,92 @@
+"""Profiles: the shipped ones, files of one's own, and everything that can be wrong with one."""
+
+import math
+
+import pytest
+
+from collsim.errors import SpecError, UnknownNameError
+from collsim.library import load_profile, profile_names
+from collsim.library.profile import FIGURES, FOLDER
+from collsim.topology.model import STATUSES
+from collsim.topology.reader import read_document
+
+
+def profile_file(tmp_path, text):
+    file = tmp_path / "mine.yaml"
+    file.write_text(text)
+    return str(file)
+
+
+def test_shipped_profiles():
+    assert profile_names() == ["default", "ideal"]
+    ideal, default = load_profile("ideal"), load_profile("default")
+    assert (ideal.launch_s, ideal.message_overhead_s, ideal.channel_rate_Bps) == (0, 0, math.inf)
+    assert not ideal.latency
+    assert not ideal.achievable_rate
+    assert default.launch_s > 0
+    assert not default.calibrated
+    assert default.latency
+    assert len(default.sha256) == 64
+    assert load_profile(default) is default
+
+
+@pytest.mark.parametrize("name", profile_names())
+def test_every_shipped_figure_has_status_and_source(name):
+    document = read_document((FOLDER / f"{name}.yaml").read_bytes(), name)
+    assert document.data["name"] == name
+    for key in FIGURES:
+        if key in document.data:
+            assert document.data[key]["status"] in STATUSES
+            assert document.data[key]["source"]
+
+
+def test_own_profile(tmp_path):
+    text = "schema: collsim.profile/1\nname: mine\nlaunch: 5 us\nchannel_rate: {value: 25 GB/s, status: assumed}\n"
+    profile = load_profile(profile_file(tmp_path, text + "link_rate: raw\ncalibrated: true\n"))
+    assert (profile.name, profile.launch_s, profile.channel_rate_Bps) == ("mine", 5e-6, 25e9)
+    assert (profile.message_overhead_s, profile.achievable_rate, profile.latency) == (0.0, False, True)
+    assert profile.calibrated
+    assert profile.describe() == "launch 5 us, message 0 us, channel 25 GB/s, links at line rate"
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("lauch: 5 us", ['unknown key "lauch"', 'did you mean "launch"']),
+        ("colour: red", ['unknown key "colour"', "known: ", "message_overhead"]),
+        ("launch: 5", ['"5" has no unit', '"5 us"']),
+        ("launch: -5 us", ['"-5 us"', "more than 0"]),
+        ("launch:", ["no value"]),
+        ("launch: [5 us]", ["no value"]),
+        ("launch: {valu: 5 us}", ['unknown key "valu"', "known: value, status, source, note"]),
+        ("channel_rate: 0 GB/s", ["more than 0"]),
+        ("link_rate: fast", ['"fast"', "achievable or raw"]),
+        ("link_rate: [raw]", ["achievable or raw"]),
+        ("link_latency: 3", ["counted or ignored"]),
+        ("calibrated: perhaps", ['"perhaps" is not true or false']),
+    ],
+)
+def test_fault_names_line_value_and_hint(tmp_path, line, words):
+    file = profile_file(tmp_path, f"schema: collsim.profile/1\nname: mine\n{line}\n")
+    with pytest.raises(SpecError) as caught:
+        load_profile(file)
+    for word in (f"{file}:3", *words):
+        assert word in str(caught.value)
+
+
+def test_all_faults_at_once(tmp_path):
+    with pytest.raises(SpecError) as caught:
+        load_profile(profile_file(tmp_path, "schema: x\nlaunch: 5\nlink_rate: slow\n"))
+    assert len(caught.value.faults) == 4
+
+
+def test_names_and_files(tmp_path):
+    with pytest.raises(UnknownNameError, match='did you mean "default"'):
+        load_profile("defaul")
+    profile_file(tmp_path, "x")
+    with pytest.raises(SpecError, match=r"no such file\n  hint: did you mean .*mine\.yaml"):
+        load_profile(str(tmp_path / "mines.yaml"))
+    with pytest.raises(SpecError, match="directory"):
+        load_profile(f"{tmp_path}/")
+    with pytest.raises(SpecError, match="larger than"):
+        load_profile("/dev/zero")

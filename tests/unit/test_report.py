@@ -1,0 +1,122 @@
+"""Reports of results that no simulation needs to make."""
+
+import re
+
+import pytest
+
+from collsim.errors import InputError, UnknownNameError
+from collsim.report import FORMATS, SUFFIXES, check_writable, render, write_text
+from collsim.report.nccl import time_text
+from collsim.result import LinkLoad, Result, Row
+
+
+def row(algo="ring", size=2**20, **changes):
+    values = {
+        "op": "all_to_all", "algo": algo, "proto": None, "channels": 2, "ranks": 8, "groups": 1, "dtype": "float",
+        "redop": "none", "root": -1, "count": size // 32, "requested_bytes": size, "size_bytes": size, "time_s": 1e-5,
+        "lower_bound_s": 4e-6, "bound": "egress gpu0", "bottleneck": (LinkLoad("a->b", 0.75),), "bottleneck_links": 1,
+        "critical_s": {}, "path": "transfers, reference", "classes": 16,
+    }  # fmt: skip
+    return Row(**{**values, **changes})
+
+
+def result(*rows, skipped=(), algo=("auto",), doubtful=()):
+    return Result(
+        version="1.2.3",
+        config={"op": ["all_to_all"], "algo": list(algo), "overrides": {}},
+        topology={"name": "one|two", "ranks": 8, "links": 56, "not_datasheet": list(doubtful)},
+        profile={"name": "mine", "calibrated": True, "constants": "none at all"},
+        rows=rows,
+        skipped=tuple(skipped),
+    )
+
+
+@pytest.mark.parametrize(
+    ("time_s", "text"),
+    [(0, "0.00"), (1.234e-6, "1.23"), (9.99999e-3, "9999.99"), (9.999996e-3, "10000.0"), (0.0999999, "99999.9"),
+     (0.09999996, "100000"), (21.5, "21500000")],
+)  # fmt: skip
+def test_time_text(time_s, text):
+    assert time_text(time_s) == text
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_every_format_ends_in_one_newline_and_has_no_blanks_at_line_ends(form):
+    text = render(result(row(), row(size=2**40, time_s=30.0)), form)
+    assert text.endswith("\n")
+    assert not text.endswith("\n\n")
+    assert not re.search(r"[ \t]$", text, re.MULTILINE)
+
+
+def test_unknown_format():
+    with pytest.raises(UnknownNameError, match='did you mean "json"'):
+        render(result(row()), "jsom")
+    assert set(SUFFIXES.values()) == set(FORMATS)
+
+
+def test_table_averages_each_algorithm_of_a_size_on_its_own():
+    auto = render(result(row("ring"), row("tree", 2**21)))
+    assert "# Avg bus bandwidth    : 137.6\n" in auto
+    several = render(result(row("ring"), row("tree"), row("ring", 2**21), row("tree", 2**21), algo=["all"]))
+    assert "# Avg bus bandwidth    : ring 137.6, tree 137.6\n" in several
+
+
+def test_table_grows_with_long_names():
+    lines = render(result(row("hierarchical_all_to_all"), row("ring", 2**45, time_s=3e5))).splitlines()
+    head = next(line for line in lines if "algbw" in line)
+    rows = [line for line in lines if not line.startswith("#")]
+    end = head.index(" algo") + len(" algo")
+    assert all(line[:end].endswith(("hierarchical_all_to_all", " ring")) for line in rows)
+
+
+def test_table_wraps_a_long_list_of_doubtful_figures():
+    doubtful = [{"path": f"section.figure{i}", "value": "1 us", "status": "assumed"} for i in range(20)]
+    lines = render(result(row(), doubtful=doubtful)).splitlines()
+    assert max(map(len, lines)) <= 112
+    assert all(line.startswith("#") for line in lines if "assumed" in line)
+
+
+def test_table_counts_the_figures_of_a_file_of_ones_own():
+    facts = [{"path": f"links[{i}].bandwidth", "value": "9 GB/s", "status": "user"} for i in range(900)]
+    facts += [{"path": f"f{i}", "value": "1", "status": "set"} for i in range(25)]
+    text = render(result(row(), doubtful=facts)).replace("\n#  ", "")
+    assert "f19 1 (set), and 5 more, 900 of the file's own without a status\n" in text
+
+
+def test_markdown_escapes_its_rule():
+    text = render(result(row(bottleneck=(LinkLoad("a|b", 0.9),))), "md")
+    assert "a\\|b 90%" in text
+    assert "topo one\\|two" in text
+    assert {line.replace("\\|", "").count("|") for line in text.splitlines() if line.startswith("|")} == {15}
+
+
+def test_nccl_gives_each_algorithm_a_run_with_the_zero_rows():
+    zero = row("none", 0, requested_bytes=8, time_s=0.0, lower_bound_s=0.0, bottleneck=())
+    for algo in (["all"], ["ring", "tree"]):
+        text = render(result(row("ring"), row("tree"), skipped=[zero], algo=algo), "nccl")
+        assert text.count("# all_to_all on 8 ranks, algorithm ") == 2
+        assert text.count("\n           0             0     float") == 2
+        assert text.count("out-of-place") == 2
+    auto = render(result(row("ring"), row("tree", 2**21), skipped=[zero]), "nccl")
+    assert "algorithm ring, tree\n" in auto
+
+
+def test_file_is_whole_or_not_there(tmp_path, monkeypatch):
+    file = tmp_path / "result.csv"
+    write_text("one", str(file))
+    monkeypatch.setattr(
+        "pathlib.Path.replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device"))
+    )
+    with pytest.raises(InputError, match="No space left"):
+        write_text("two", str(file))
+    assert file.read_text() == "one"
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_places_that_cannot_be_written(tmp_path):
+    check_writable(str(tmp_path / "new.csv"))
+    for place, word in ((tmp_path, "directory"), (tmp_path / "no" / "x.csv", "no directory")):
+        with pytest.raises(InputError, match=word):
+            check_writable(str(place))
+    with pytest.raises(InputError, match="cannot be written"):
+        write_text("x", str(tmp_path / ("long" * 100)))

@@ -1,0 +1,134 @@
+"""Rows and results as objects."""
+
+import json
+import math
+import sys
+
+import pytest
+
+from collsim import simulate
+from collsim.result import CRITICAL, FIELDS, LinkLoad, Result, Row
+
+
+def row(**changes):
+    values = {
+        "op": "all_reduce", "algo": "ring", "proto": None, "channels": 2, "ranks": 8, "groups": 1, "dtype": "float",
+        "redop": "sum", "root": -1, "count": 250, "requested_bytes": 1003, "size_bytes": 1000, "time_s": 1e-6,
+        "lower_bound_s": 4e-7, "bound": "egress gpu0", "bottleneck": (LinkLoad("a->b", 0.75), LinkLoad("b->c", 0.5)),
+        "bottleneck_links": 1, "critical_s": dict(zip(CRITICAL, (1e-7, 2e-7, 6e-7, 1e-7), strict=True)),
+        "path": "transfers, reference", "classes": 16,
+    }  # fmt: skip
+    return Row(**{**values, **changes})
+
+
+def test_bandwidths_and_efficiency():
+    one = row()
+    assert one.algbw_Bps == pytest.approx(1e9)
+    assert one.busbw_Bps == pytest.approx(1.75e9)
+    assert one.efficiency == pytest.approx(0.4)
+    nothing = row(time_s=0.0)
+    assert (nothing.algbw_Bps, nothing.busbw_Bps, nothing.efficiency) == (0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "limit"),
+    [
+        ({}, "a->b 75%"),
+        ({"bottleneck_links": 56}, "a->b +55 75%"),
+        ({"bottleneck": (LinkLoad("a->b", 0.49),)}, "channel rate 60%"),
+        ({"bottleneck": ()}, "channel rate 60%"),
+        ({"bottleneck": (), "critical_s": {}}, "none"),
+        ({"bottleneck": (), "time_s": 0.0}, "none"),
+    ],
+)
+def test_limit_is_the_busiest_link_or_what_the_slowest_chain_waits_for(changes, limit):
+    assert row(**changes).limit == limit
+
+
+def test_dictionary_has_every_field_in_order_and_is_json():
+    values = row().to_dict()
+    assert tuple(values) == FIELDS
+    assert set(Row.__dataclass_fields__) <= set(FIELDS)
+    assert json.loads(json.dumps(values, allow_nan=False)) == values
+    assert values["bottleneck"] == [{"link": "a->b", "utilisation": 0.75}, {"link": "b->c", "utilisation": 0.5}]
+
+
+def test_record_is_flat():
+    record = row().to_record()
+    assert all(value is None or isinstance(value, str | int | float) for value in record.values())
+    assert (record["bottleneck_link"], record["bottleneck_utilisation"]) == ("a->b", 0.75)
+    assert record["critical_channel_rate_s"] == 6e-7
+    empty = row(bottleneck=(), critical_s={}).to_record()
+    assert list(empty) == list(record)
+    assert (empty["bottleneck_link"], empty["critical_launch_s"]) == (None, 0.0)
+
+
+@pytest.fixture(scope="module")
+def result():
+    return simulate("mi300x_ubb8", ["all_reduce", "all_to_all"], ["1M", "64M"], profile="ideal")
+
+
+def test_only_row():
+    one = simulate("mi300x_ubb8", "all_to_all", "1M", profile="ideal")
+    assert (one.time_s, one.algbw_Bps, one.busbw_Bps) == (
+        one.rows[0].time_s,
+        one.rows[0].algbw_Bps,
+        one.rows[0].busbw_Bps,
+    )
+
+
+def test_sequence(result):
+    assert len(result) == len(list(result)) == 4
+    with pytest.raises(ValueError, match="4 rows"):
+        _ = result.time_s
+
+
+def test_what_a_row_may_wait_for_is_known(result):
+    assert {kind for found in result for kind in found.critical_s} == set(CRITICAL)
+    for found in simulate("mi300x_ubb8", "all_reduce", ["1K", "64M"], algo="all"):
+        assert sum(found.critical_s.values()) == pytest.approx(found.time_s)
+
+
+@pytest.mark.parametrize("backend", ["polars", "pandas"])
+def test_frame(result, backend):
+    pytest.importorskip(backend)
+    frame = result.to_frame(backend)
+    assert list(frame.columns) == list(result.rows[0].to_record())
+    assert frame["time_s"].to_list() == [found.time_s for found in result]
+    assert frame["op"].to_list() == ["all_reduce"] * 2 + ["all_to_all"] * 2
+    assert frame["size_bytes"].sum() == 2 * (2**20 + 2**26)
+
+
+def test_frame_mixes_rows_with_and_without_bottleneck(result):
+    polars = pytest.importorskip("polars")
+    many = Result("1", {}, {}, {}, (*[row(bottleneck=())] * 200, row()))
+    frame = many.to_frame()
+    assert frame["bottleneck_link"].null_count() == 200
+    assert frame["bottleneck_utilisation"].dtype == polars.Float64
+
+
+def test_frame_without_its_library(result, monkeypatch):
+    with pytest.raises(ValueError, match="choose 'polars' or 'pandas'"):
+        result.to_frame("arrow")
+    monkeypatch.setitem(sys.modules, "polars", None)
+    with pytest.raises(ImportError, match=r"collsim\[frames\]"):
+        result.to_frame()
+
+
+def test_html(result):
+    text = result._repr_html_()
+    assert text.count("<tr>") == 5
+    assert "<th>busbw (GB/s)</th>" in text
+    assert "<td>67108864</td>" in text
+    assert "mi300x_ubb8, profile ideal, calibrated: no" in text
+    assert "gpu0-&gt;gpu1" in text
+    assert "->" not in text
+
+
+def test_document(result):
+    document = result.to_dict()
+    assert list(document) == ["schema", "collsim", "config", "topology", "profile", "results", "warnings"]
+    assert document["schema"] == "collsim.result/1"
+    assert all(
+        math.isfinite(value) for row in document["results"] for value in row.values() if isinstance(value, float)
+    )

@@ -2,7 +2,28 @@
 
 from __future__ import annotations
 
-from collsim.collectives import all_pairs, all_to_all_v, chain, direct, nccl_p2p, nvls, pat, ring, send_recv, tree
+from collsim.collectives import (
+    all_pairs,
+    all_to_all_v,
+    binomial,
+    bruck,
+    chain,
+    direct,
+    gather_scatter,
+    nccl_p2p,
+    nccl_p2p_v,
+    nvls,
+    pairwise,
+    pat,
+    rabenseifner,
+    recursive_doubling,
+    recursive_halving,
+    ring,
+    scatter_allgather,
+    send_recv,
+    tree,
+    up_down_chain,
+)
 from collsim.collectives.all_to_all_v import matrix_size_bytes
 from collsim.collectives.request import Algorithm, Request
 from collsim.collectives.rings import rings_for
@@ -14,13 +35,23 @@ ALGORITHMS: tuple[Algorithm, ...] = (
     ring.ALGORITHM,
     chain.ALGORITHM,
     tree.ALGORITHM,
+    up_down_chain.ALGORITHM,
     pat.ALGORITHM,
     all_pairs.ALGORITHM,
     all_pairs.ONE_SHOT,
+    rabenseifner.ALGORITHM,
+    recursive_halving.ALGORITHM,
+    recursive_doubling.ALGORITHM,
+    bruck.ALGORITHM,
     nvls.ALGORITHM,
     direct.ALGORITHM,
+    pairwise.ALGORITHM,
     nccl_p2p.ALGORITHM,
     all_to_all_v.ALGORITHM,
+    gather_scatter.ALGORITHM,
+    nccl_p2p_v.ALGORITHM,
+    binomial.ALGORITHM,
+    scatter_allgather.ALGORITHM,
     send_recv.ALGORITHM,
 )
 

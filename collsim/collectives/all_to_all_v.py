@@ -8,7 +8,7 @@ from collsim.collectives.request import Algorithm, Request
 from collsim.errors import Fault, InputError
 from collsim.schedule import Chunks, Int, Schedule, Transfers
 
-__all__ = ["ALGORITHM", "matrix_size_bytes"]
+__all__ = ["ALGORITHM", "byte_matrix", "matrix_size_bytes"]
 
 
 def matrix_size_bytes(matrix_bytes: Int) -> int:
@@ -22,7 +22,7 @@ def matrix_size_bytes(matrix_bytes: Int) -> int:
 
 def build(request: Request) -> Schedule:
     """Return one transfer per ordered pair of ranks with something to send; none waits for another."""
-    matrix = _matrix(request)
+    matrix = byte_matrix(request)
     src, dst = np.nonzero(matrix * ~np.eye(request.n_ranks, dtype=np.bool_))
     rows = len(src)
     transfers = Transfers(
@@ -42,7 +42,7 @@ def build(request: Request) -> Schedule:
     return request.schedule("direct", Chunks(matrix[src, dst], src, dst), transfers, channels=request.n_channels)
 
 
-def _matrix(request: Request) -> Int:
+def byte_matrix(request: Request) -> Int:
     """Return the byte matrix of the request, refusing one that does not fit it."""
     n, matrix = request.n_ranks, request.matrix_bytes
     if matrix is None:

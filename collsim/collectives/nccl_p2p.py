@@ -15,7 +15,7 @@ import numpy as np
 from collsim.collectives.request import KIB, Algorithm, Request
 from collsim.schedule import ChunksBuilder, Int, OrbitsBuilder, Schedule
 
-__all__ = ["ALGORITHM", "channel_of_part", "n_parts", "part_sizes"]
+__all__ = ["ALGORITHM", "channel_of_part", "n_parts", "p2p_channels", "part_sizes"]
 
 STEP_BYTES = 512 * KIB
 """Slot of a connection between ranks of one domain (NCCL_P2P_NVL_CHUNKSIZE, NCCL src/init.cc)."""
@@ -32,6 +32,15 @@ BATCH = 8
 
 MAX_CHANNELS = 64
 """NCCL src/include/device.h, MAXCHANNELS."""
+
+
+def p2p_channels(channels: int) -> int:
+    """Return how many channels point to point uses where collectives use *channels*: a power of two.
+
+    >>> [p2p_channels(channels) for channels in (1, 24, 100)]
+    [1, 32, 64]
+    """
+    return min(1 << (channels - 1).bit_length(), MAX_CHANNELS)
 
 
 def n_parts(message_bytes: int, n_ranks: int, channels: int) -> int:
@@ -80,7 +89,7 @@ def build(request: Request) -> Schedule:
     n, ranks = request.n_ranks, np.arange(request.n_ranks)
     everyone = request.op.name == "all_to_all"
     message_bytes = request.block_bytes if everyone else request.size_bytes
-    channels = min(1 << (request.n_channels - 1).bit_length(), MAX_CHANNELS)
+    channels = p2p_channels(request.n_channels)
     parts = n_parts(message_bytes, n, channels)
     sizes = part_sizes(message_bytes, parts)
     chunks, rows = ChunksBuilder(), OrbitsBuilder(ranks)

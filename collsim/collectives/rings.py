@@ -5,14 +5,14 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
+from collsim.collectives.ring_search import MAX_SEARCHED, even_rings
 from collsim.schedule import Int
 
 __all__ = ["balanced_rings", "rings_for"]
-
-MAX_SEARCHED = 16
-"""Rings along irregular wiring are searched for up to this many ranks; the search is exponential."""
 
 
 def balanced_rings(n: int) -> Int:
@@ -49,8 +49,8 @@ def rings_for(link_counts: Int) -> Int:
     -------
     int64[n_rings, n]
         All pairs linked equally: `balanced_rings`. No direct links: the ranks in order. Anything else, up to 16
-        ranks: Hamiltonian cycles along the links, each with its reversal where that is linked too, found one after
-        the other in the links that those before leave over. Otherwise, or if there is none, the ranks in order.
+        ranks: as many Hamiltonian cycles along the links as a search finds, each followed by its reversal if links
+        go both ways alike (`even_rings`). Otherwise, or if there is none, the ranks in order.
 
     Examples
     --------
@@ -59,55 +59,26 @@ def rings_for(link_counts: Int) -> Int:
     """
     n = len(link_counts)
     apart = link_counts[~np.eye(n, dtype=np.bool_)]
-    in_order = np.arange(n, dtype=np.int64)[None, :]
-    if not np.any(apart) or n > MAX_SEARCHED:
-        return balanced_rings(n) if np.any(apart) and np.all(apart == apart[0]) else in_order
-    if np.all(apart == apart[0]):
+    if np.any(apart) and np.all(apart == apart[0]):
         return balanced_rings(n)
-    found = _disjoint_rings(link_counts)
-    return np.array(found, dtype=np.int64) if found else in_order
+    if np.any(apart) and n <= MAX_SEARCHED:
+        return _searched(n, np.ascontiguousarray(link_counts, dtype=np.int64).tobytes())
+    return np.arange(n, dtype=np.int64)[None, :]
+
+
+@lru_cache(maxsize=64)
+def _searched(n: int, link_counts: bytes) -> Int:
+    """Return what the search finds, or the ranks in order; one call asks for the same wiring once per size."""
+    links = np.frombuffer(link_counts, dtype=np.int64).reshape(n, n) * ~np.eye(n, dtype=np.bool_)
+    both_ways = bool(np.array_equal(links, links.T))
+    found = even_rings(links, both_ways=both_ways)
+    rings = np.array(found or [list(range(n))], dtype=np.int64)
+    rings = _with_reversals(rings) if found and both_ways else rings
+    rings.setflags(write=False)
+    return rings
 
 
 def _with_reversals(rings: Int) -> Int:
     """Return every ring followed by its reversal, all started at the same vertex."""
     backwards = np.roll(rings[:, ::-1], 1, axis=1)
     return np.stack([rings, backwards], axis=1).reshape(-1, rings.shape[1])
-
-
-def _disjoint_rings(link_counts: Int) -> list[list[int]]:
-    """Return rings that share no link, each followed by its reversal if the links allow it."""
-    left = np.where(np.eye(len(link_counts), dtype=np.bool_), 0, link_counts)
-    rings: list[list[int]] = []
-    while (ring := _hamiltonian_cycle(left)) is not None:
-        backwards = [ring[0], *ring[:0:-1]]
-        for way in [ring, backwards] if backwards != ring else [ring]:
-            ahead = np.roll(way, -1)
-            if np.all(left[way, ahead] > 0):
-                rings.append(way)
-                left[way, ahead] -= 1
-    return rings
-
-
-def _hamiltonian_cycle(links: Int) -> list[int] | None:
-    """Return a cycle through all vertices along *links* that starts at 0, or None; dead ends are met only once."""
-    n = len(links)
-    neighbours = [[v for v in range(n) if links[u, v] > 0] for u in range(n)]
-    path = [0]
-    dead: set[tuple[int, int]] = set()
-
-    def extend(visited: int) -> bool:
-        here = path[-1]
-        if len(path) == n:
-            return bool(links[here, 0] > 0)
-        if (visited, here) in dead:
-            return False
-        for vertex in neighbours[here]:
-            if not visited >> vertex & 1:
-                path.append(vertex)
-                if extend(visited | 1 << vertex):
-                    return True
-                path.pop()
-        dead.add((visited, here))
-        return False
-
-    return path if extend(1) else None

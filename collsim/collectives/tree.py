@@ -14,7 +14,7 @@ from collsim.collectives.pipeline import Hop, pipelined
 from collsim.collectives.request import KIB, Algorithm, Request
 from collsim.schedule import EVERY, ChunksBuilder, Int, Schedule
 
-__all__ = ["ALGORITHM", "binary_tree", "double_tree", "rooted_trees"]
+__all__ = ["ALGORITHM", "binary_tree", "double_tree", "rooted_trees", "tree_hops"]
 
 CHUNK_BYTES = 512 * KIB
 """Chunk of a tree channel under the Simple protocol: one slot (NCCL src/enqueue.cc)."""
@@ -66,7 +66,7 @@ def build(request: Request) -> Schedule:
     if request.channels is None:
         request = replace(request, channels=max(request.default_channels, 2))
     parents = double_tree(n) if name == "all_reduce" else rooted_trees(n, request.root)
-    shapes = [_hops(tree, name) for tree in parents]
+    shapes = [tree_hops(tree, name) for tree in parents]
     shares = request.shares(request.size_bytes)
     hops = [shapes[channel >= (len(shares) + 1) // 2] for channel in range(len(shares))]
     pieces = [request.pieces(int(share), CHUNK_BYTES) for share in shares]
@@ -78,7 +78,7 @@ def build(request: Request) -> Schedule:
     return request.schedule("tree", chunks.build(), transfers, channels=len(shares), trees=trees, slots=request.slots)
 
 
-def _hops(parents: Int, name: str) -> tuple[Hop, ...]:
+def tree_hops(parents: Int, name: str) -> tuple[Hop, ...]:
     """Return the hops of one chunk: up to the root, down from it, or both.
 
     Going up and going down are two thread groups of a rank; the root has one, which turns the chunk around.

@@ -457,7 +457,7 @@ def _share(slots, links, members, region, near, queue, tally, count):
         return
     count[0].lists = 1
     while n_live:
-        still_open = 0
+        still_open = i8(0)
         for j in range(n_open):
             link = links[j].open
             if links[link].live:
@@ -537,10 +537,10 @@ def _settle(slots, links, members, region, near, queue, tally, count, n_live, n_
         if share > level:  # shares only grow, so a stale one surfaces early and is put back
             _schedule(queue, tally, link, share)
             continue
-        frozen = _freeze_members(slots, links, members, region, near, count, link, level, True)
+        frozen = _freeze_members(slots, links, members, region, near, count, link, level, i8(ALONE))
         if frozen == 0:  # no cap in the way: the link is a bottleneck
             links[link].tight = 1
-            frozen = _freeze_members(slots, links, members, region, near, count, link, level, False)
+            frozen = _freeze_members(slots, links, members, region, near, count, link, level, link)
         n_live -= frozen
 
 
@@ -550,17 +550,21 @@ def _current_share(links, link):
 
 
 @_jit
-def _freeze_members(slots, links, members, region, near, count, link, level, capped):
-    """Freeze flows of *link*: at their caps those whose caps are no higher than *level*, or all others at *level*."""
+def _freeze_members(slots, links, members, region, near, count, link, level, stop):
+    """Freeze flows of *link*: at their caps if *stop* is ALONE and these are no higher than *level*, or at *level*."""
     frozen = 0
     for at in range(links[link].begin, links[link].begin + links[link].length):
         slot = members[at].slot
         k = slots[slot].place
-        if slots[slot].seen != count[0].event or region[k].stop != UNDECIDED or (capped and region[k].top > level):
+        if (
+            slots[slot].seen != count[0].event
+            or region[k].stop != UNDECIDED
+            or (stop == ALONE and region[k].top > level)
+        ):
             continue
         frozen += 1
-        region[k].rate = rate = region[k].top if capped else level
-        region[k].stop = ALONE if capped else link
+        region[k].rate = rate = region[k].top if stop == ALONE else level
+        region[k].stop = stop
         for h in range(region[k].begin, region[k + 1].begin):
             other = i8(near[h].link)
             links[other].live -= 1

@@ -99,7 +99,8 @@ class _Run:
         for i, row in enumerate(predecessors):
             for predecessor in row:
                 self.successors[predecessor].append(i)
-        self.tie, self.tie_now = (TIE, TIE_NOW) if number is float else (0.0, 0.0)
+        self.tie: Number = TIE if number is float else 0  # an integer, which leaves a fraction a fraction
+        self.tie_now: Number = TIE_NOW if number is float else 0
         self.ready: list[Number] = [None if waits else number(0) for waits in self.waits]
         self.start: list[Number] = [None] * n
         self.finish: list[Number] = [None] * n

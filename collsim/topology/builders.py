@@ -114,18 +114,30 @@ def switched(
 
 
 def assemble(
-    node_names: tuple[str, ...], n_gpus: int, node_latency_s: Floats, bundles: Bundles, *, kind: str | None = None
+    node_names: tuple[str, ...],
+    n_gpus: int,
+    node_latency_s: Floats,
+    bundles: Bundles,
+    *,
+    kind: str | None = None,
+    forwarders: tuple[str, ...] | None = None,
 ) -> Wiring:
-    """Return a read-only wiring; *kind* None means: put the bundles in canonical order and find the kind out."""
+    """Return a read-only wiring.
+
+    *kind* None means: put the bundles in canonical order and find the kind out. *forwarders* are the kinds of the nodes
+    after the GPUs, all switches if None.
+    """
     n_switches = len(node_names) - n_gpus
+    forwarders = ("switch",) * n_switches if forwarders is None else forwarders
     if kind is None:
         order = np.lexsort((bundles.dst, bundles.src))
         bundles = bundles.take(order)
-        kind = recognise(n_gpus, node_latency_s, bundles)
+        kind = recognise(n_gpus, node_latency_s, bundles) if set(forwarders) <= {"switch"} else "irregular"
     for array in (node_latency_s, *bundles):
         array.setflags(write=False)
     return Wiring(
         node_names=node_names,
+        node_kinds=("gpu",) * n_gpus + forwarders,
         n_gpus=n_gpus,
         node_latency_s=node_latency_s,
         link_src=bundles.src,

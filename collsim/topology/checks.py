@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 from collsim.errors import Fault, nearest
 from collsim.topology.reader import Document
-from collsim.topology.schema import ExplicitLink
+from collsim.topology.schema import ExplicitLink, Node
 from collsim.topology.sections import Spec
 
-__all__ = ["MAX_LINKS", "check", "planes_of"]
+__all__ = ["MAX_LINKS", "check", "planes_of", "present"]
 
 MAX_LINKS = 20_000_000
 """Directed bundles of one topology: about 1 GB of arrays."""
@@ -23,6 +23,9 @@ def check(spec: Spec, document: Document) -> Iterator[Fault]:
         yield from _check_explicit(spec, document)
     elif builder in ("full_mesh", "switched"):
         yield from _check_regular(spec, document, str(builder))
+    if spec.nic and spec.nic.per_gpu.si > 1 and spec.nic.shared_by.si > 1:
+        what = "an adapter is either one of several of a GPU, or shared by several GPUs"
+        yield Fault(what, document.where(("nic", "shared_by")), "leave out per_gpu or shared_by, or write 1")
 
 
 def planes_of(spec: Spec) -> tuple[int, ...]:
@@ -31,6 +34,20 @@ def planes_of(spec: Spec) -> tuple[int, ...]:
         return ()
     n_planes, links = int(spec.switch.planes.si), spec.switch.links_per_plane.value.numbers
     return links * n_planes if len(links) == 1 else links
+
+
+def present(spec: Spec) -> list[tuple[int, Node]]:
+    """Return the nodes of an explicit topology that are there, with their numbers: all, or the first gpu.count GPUs."""
+    limit = spec.gpu.count.si if spec.gpu and spec.gpu.count else float("inf")
+    nodes: list[tuple[int, Node]] = []
+    n_gpus = 0
+    for index, node in enumerate(spec.nodes):
+        if node is None:
+            continue
+        n_gpus += node.kind == "gpu"
+        if node.kind != "gpu" or n_gpus <= limit:
+            nodes.append((index, node))
+    return nodes
 
 
 def _check_regular(spec: Spec, document: Document, builder: str) -> Iterator[Fault]:
@@ -137,16 +154,18 @@ def _check_nodes(spec: Spec, document: Document) -> Iterator[Fault]:
         first.setdefault(node.name, index)
         if node.kind == "gpu":
             if node.latency is not None:
-                yield Fault(f'GPU "{node.name}" has a forwarding latency', where, "only a switch forwards; remove it")
+                hint = "only a switch or a CPU forwards; remove it"
+                yield Fault(f'GPU "{node.name}" has a forwarding latency', where, hint)
             if _misnumbered(node.name, rank):
                 hint = f"ranks follow the order of the list; list the GPUs in order or call this one gpu{rank}"
                 yield Fault(f'GPU "{node.name}" would be rank {rank}', where, hint)
             rank += 1
     if spec.nodes and None not in spec.nodes and rank == 0:
         yield Fault("there is no GPU", document.where(("nodes",)), "give a node kind: gpu")
-    if spec.gpu and spec.gpu.count and None not in spec.nodes and int(spec.gpu.count.si) != rank:
+    if spec.gpu and spec.gpu.count and None not in spec.nodes and int(spec.gpu.count.si) > rank:
         what = f"gpu.count is {spec.gpu.count.value.text}, but nodes list {rank} GPUs"
-        yield Fault(what, document.where(("gpu", "count")), "remove gpu.count or correct the list")
+        hint = "list more nodes, or lower gpu.count to take the first ones"
+        yield Fault(what, document.where(("gpu", "count")), hint)
 
 
 def _misnumbered(name: str, rank: int) -> bool:
@@ -190,8 +209,11 @@ def _check_ends(
 
 def _check_attached(spec: Spec, document: Document) -> Iterator[Fault]:
     """Check that every GPU of several can send and receive."""
-    gpus = [(index, node.name) for index, node in enumerate(spec.nodes) if node and node.kind == "gpu"]
-    pairs = [pair for link in spec.links if link for pair in _Ends(link.a, link.b, link.duplex).pairs()]
+    nodes = present(spec)
+    there = {node.name for _, node in nodes}
+    gpus = [(index, node.name) for index, node in nodes if node.kind == "gpu"]
+    links = [link for link in spec.links if link and link.a in there and link.b in there]
+    pairs = [pair for link in links for pair in _Ends(link.a, link.b, link.duplex).pairs()]
     senders, receivers = {a for a, _ in pairs}, {b for _, b in pairs}
     for index, name in gpus if len(gpus) > 1 else []:
         if name not in senders or name not in receivers:
@@ -205,11 +227,13 @@ def _check_ports(spec: Spec, document: Document) -> Iterator[Fault]:
     if spec.switch is None or spec.switch.ports is None:
         return
     ports, used = int(spec.switch.ports.si), dict[str, int]()
+    nodes = present(spec)
+    there = {node.name for _, node in nodes}
     for link in spec.links:
-        for end in {link.a, link.b} if link else ():
+        for end in {link.a, link.b} if link and {link.a, link.b} <= there else ():
             used[end] = used.get(end, 0) + int(link.count.si if link else 0)
-    for index, node in enumerate(spec.nodes):
-        if node and node.kind == "switch" and used.get(node.name, 0) > ports:
+    for index, node in nodes:
+        if node.kind == "switch" and used.get(node.name, 0) > ports:
             what = f'switch "{node.name}" has {used[node.name]} links, but only {ports} ports'
             yield Fault(what, document.where(("nodes", index)), "remove links or raise switch.ports")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from collsim.topology.builders import Bundles, assemble
+from collsim.topology.checks import present
 from collsim.topology.model import Wiring
 from collsim.topology.schema import Link, Switch
 from collsim.topology.sections import Spec
@@ -14,15 +15,16 @@ __all__ = ["wire_explicit"]
 
 def wire_explicit(spec: Spec) -> Wiring:
     """Return the wiring of the nodes and links of a specification that passed every check."""
-    nodes = [node for node in spec.nodes if node]
+    nodes = [node for _, node in present(spec)]
     gpus = [node.name for node in nodes if node.kind == "gpu"]
-    switches = [node for node in nodes if node.kind == "switch"]
+    others = [node for node in nodes if node.kind != "gpu"]
     forwarding = (spec.switch or Switch()).latency.si
     node_latency_s = np.zeros(len(nodes))
-    for index, node in enumerate(switches, start=len(gpus)):
+    for index, node in enumerate(others, start=len(gpus)):
         node_latency_s[index] = node.latency.si if node.latency else forwarding
-    names = (*gpus, *(node.name for node in switches))
-    return assemble(names, len(gpus), node_latency_s, _bundles(spec, {name: i for i, name in enumerate(names)}))
+    names = (*gpus, *(node.name for node in others))
+    bundles = _bundles(spec, {name: i for i, name in enumerate(names)})
+    return assemble(names, len(gpus), node_latency_s, bundles, forwarders=tuple(node.kind for node in others))
 
 
 def _bundles(spec: Spec, ids: dict[str, int]) -> Bundles:
@@ -30,7 +32,7 @@ def _bundles(spec: Spec, ids: dict[str, int]) -> Bundles:
     rows = []
     for link in spec.links:
         bandwidth = link.bandwidth or default.bandwidth if link else None
-        if link is None or bandwidth is None:
+        if link is None or bandwidth is None or link.a not in ids or link.b not in ids:
             continue
         latency, efficiency = link.latency or default.latency, link.efficiency or default.efficiency
         a, b, figures = ids[link.a], ids[link.b], (link.count.si, bandwidth.si, latency.si, efficiency.si)

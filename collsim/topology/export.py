@@ -54,7 +54,7 @@ def _nodes(wiring: Wiring) -> list[str]:
             lines.append(f"  - {{name: {_text(name)}, kind: gpu}}")
         else:
             latency = _time(float(wiring.node_latency_s[index]))
-            lines.append(f"  - {{name: {_text(name)}, kind: switch, latency: {latency}}}")
+            lines.append(f"  - {{name: {_text(name)}, kind: {wiring.node_kinds[index]}, latency: {latency}}}")
     return lines
 
 

@@ -5,9 +5,9 @@ Attributes, all in SI:
 ===========  ==================  =========  =====================================================================
 where        attribute           default    meaning
 ===========  ==================  =========  =====================================================================
-node         ``kind``            ``gpu``    ``gpu`` or ``switch``
+node         ``kind``            ``gpu``    ``gpu``, ``switch`` or ``cpu`` (a socket, which forwards like a switch)
 node         ``rank``            order      rank of a GPU; give it to all GPUs or to none
-node         ``latency_s``       0          forwarding latency of a switch, seconds
+node         ``latency_s``       0          forwarding latency of a switch or a socket, seconds
 edge         ``bandwidth_Bps``   required   rate of the whole edge in one direction, bytes/s
 edge         ``latency_s``       required   latency of one traversal, seconds
 edge         ``efficiency``      1          achievable fraction of the rate
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["from_graph", "to_graph"]
 
 NODE_KEYS = ("kind", "rank", "latency_s")
+NODE_KINDS = ("gpu", "switch", "cpu")
 EDGE_KEYS = ("bandwidth_Bps", "latency_s", "efficiency", "count")
 _FOREIGN = {"bandwidth": "bandwidth_Bps", "capacity": "bandwidth_Bps", "weight": "bandwidth_Bps"}
 _FOREIGN |= {"latency": "latency_s", "multiplicity": "count", "links": "count"}
@@ -57,7 +58,7 @@ def to_graph(topology: Topology) -> nx.DiGraph[str]:
         if node < wiring.n_gpus:
             graph.add_node(name, kind="gpu", rank=node, latency_s=0.0)
         else:
-            graph.add_node(name, kind="switch", latency_s=float(wiring.node_latency_s[node]))
+            graph.add_node(name, kind=wiring.node_kinds[node], latency_s=float(wiring.node_latency_s[node]))
     columns = (
         wiring.link_src,
         wiring.link_dst,
@@ -109,17 +110,17 @@ def from_graph(graph: nx.Graph[Any], name: str | None = None, title: str | None 
 
 
 def _node_order(graph: nx.Graph[Any], faults: list[Fault]) -> list[Any]:
-    """Return GPUs by rank, then switches, checking the attributes of each."""
+    """Return GPUs by rank, then switches and sockets, checking the attributes of each."""
     gpus: list[Any] = []
     switches: list[Any] = []
     for node, attributes in graph.nodes(data=True):
         where, kind = f"node {node!r}", attributes.get("kind", "gpu")
         _check_keys(attributes, NODE_KEYS, where, faults)
-        if kind not in ("gpu", "switch"):
-            faults.append(Fault(f"kind {kind!r} is unknown", where, "known: gpu, switch"))
+        if kind not in NODE_KINDS:
+            faults.append(Fault(f"kind {kind!r} is unknown", where, f"known: {', '.join(NODE_KINDS)}"))
         if not _is_number(attributes.get("latency_s", 0.0), least=0.0):
             faults.append(Fault("latency_s must be seconds, 0 or more", where, "write latency_s=2e-7"))
-        (switches if kind == "switch" else gpus).append(node)
+        (switches if kind in NODE_KINDS[1:] else gpus).append(node)
     ranks = [graph.nodes[node].get("rank") for node in gpus]
     if any(rank is not None for rank in ranks):
         if sorted(rank if isinstance(rank, int) else -1 for rank in ranks) != list(range(len(gpus))):
@@ -218,11 +219,13 @@ def _wire(
         columns["latency_s"],
         columns["efficiency"],
     )
-    return assemble(names, n_gpus, node_latency_s, bundles)
+    forwarders = tuple(str(graph.nodes[node]["kind"]) for node in order[n_gpus:])
+    return assemble(names, n_gpus, node_latency_s, bundles, forwarders=forwarders)
 
 
 def _digest(wiring: Wiring) -> str:
-    digest = hashlib.sha256("\n".join((*wiring.node_names, str(wiring.n_gpus))).encode())
+    kinds = wiring.node_kinds if "cpu" in wiring.node_kinds else ()
+    digest = hashlib.sha256("\n".join((*wiring.node_names, *kinds, str(wiring.n_gpus))).encode())
     for array in (
         wiring.node_latency_s,
         wiring.link_src,

@@ -77,7 +77,7 @@ def load_topology(source: str | pathlib.Path | Topology | nx.Graph[Any], overrid
     if text not in zoo_names():
         raise UnknownNameError("topology", text[:60], zoo_names(), "--topo")
     path = zoo_directory() / f"{text}.yaml"
-    return parse_topology(_read(path, str(path)), f"topologies/{text}.yaml", overrides)
+    return parse_topology(_read(path, str(path)), _shipped(text), overrides)
 
 
 def check_file(path: str | pathlib.Path) -> Topology:
@@ -97,13 +97,13 @@ def parse_topology(content: bytes | str, file: str = "topology.yaml", overrides:
     """
     from collsim.topology.checks import check
     from collsim.topology.overrides import apply_overrides, normalise_overrides
-    from collsim.topology.reader import read_document
     from collsim.topology.sections import read_sections
 
     raw = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
     faults: list[Fault] = []
     pairs = normalise_overrides(overrides, faults)
-    document = apply_overrides(read_document(raw, file), pairs, faults)
+    document, raw = _resolve(raw, file, faults)
+    document = apply_overrides(document, pairs, faults)
     spec = read_sections(document, faults)
     faults += check(spec, document)
     faults += _check_name(spec, document)
@@ -113,13 +113,44 @@ def parse_topology(content: bytes | str, file: str = "topology.yaml", overrides:
     return _assemble(spec, document, digest)
 
 
+def _resolve(raw: bytes, file: str, faults: list[Fault]) -> tuple[Document, bytes]:
+    """Return the document with everything that it inherits, and the bytes of all files that it is made of."""
+    from collsim.topology.extending import merge
+    from collsim.topology.reader import read_document
+
+    document = read_document(raw, file)
+    if "extends" not in document.data:
+        return document, raw
+    name, where = document.data["extends"], document.where(("extends",))
+    if name not in zoo_names():
+        near = nearest(name, zoo_names()) if isinstance(name, str) else None
+        hint = f'did you mean "{near}"? ' if near else ""
+        what = f"{_shown(name)} is not a shipped topology"
+        raise SpecError(*faults, Fault(what, where, f"{hint}known: {', '.join(zoo_names())}"))
+    if file == _shipped(name):
+        raise SpecError(*faults, Fault("a topology cannot extend itself", where, "write it out, or name another one"))
+    base, inherited = _resolve(_read(zoo_directory() / f"{name}.yaml", name), _shipped(name), faults)
+    return merge(document, base), raw + b"\0" + inherited
+
+
+def _shipped(name: str) -> str:
+    """Return what a shipped file is called in messages."""
+    return f"topologies/{name}.yaml"
+
+
+def _shown(value: Any) -> str:
+    """Return a short description of what should have been a name."""
+    if isinstance(value, str | int):
+        return f'"{str(value)[:40]}"'
+    return "nothing" if value is None else "a mapping or a list"
+
+
 def _assemble(spec: Spec, document: Document, digest: str) -> Topology:
     from collsim.topology.sections import collect_facts
 
     assert spec.header is not None
     labels = {f"{name}.{key}": value for name, key, value in _label_values(spec) if value}
-    if spec.header.notes:
-        labels["notes"] = spec.header.notes.strip()
+    labels |= {key: text.strip() for key in ("extends", "notes") if (text := getattr(spec.header, key))}
     reduction = spec.in_network_reduction
     name = spec.header.name or pathlib.PurePath(document.file).stem
     return Topology(

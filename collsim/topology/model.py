@@ -71,7 +71,7 @@ class Coordinates:
     *kind* is ``mesh`` (one equal bundle for every ordered pair of GPUs), ``switched`` (every GPU wired to every
     switch, each plane the same for all GPUs) or ``irregular``. *node*, *local*, *rail* and *pod* are int64[n_gpus]:
     the scale-up domain, the index in it, the scale-out rail and the pod. *plane* is int64[n_nodes - n_gpus]: the
-    plane of each switch, -1 if it belongs to none.
+    plane of each node after the GPUs, -1 if it belongs to none.
     """
 
     kind: str
@@ -87,7 +87,9 @@ class Wiring:
     """Nodes and directed bundles as read-only arrays; bundles are sorted by (source, destination) and unique."""
 
     node_names: tuple[str, ...]
-    """GPUs first, in rank order, then switches."""
+    """GPUs first, in rank order, then what forwards between them."""
+    node_kinds: tuple[str, ...]
+    """``gpu``, ``switch`` or ``cpu``, in the same order."""
     n_gpus: int
     node_latency_s: Floats
     """float64[n_nodes]: forwarding latency; 0 for a GPU."""
@@ -107,7 +109,7 @@ class Wiring:
 
     @property
     def n_nodes(self) -> int:
-        """Number of GPUs and switches."""
+        """Number of GPUs, switches and CPUs."""
         return len(self.node_names)
 
     @property

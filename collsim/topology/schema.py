@@ -71,6 +71,7 @@ class Header(BaseModel):
     name: Word | None = None
     title: Word = ""
     notes: Annotated[str, Field(max_length=10_000)] = ""
+    extends: Word | None = None
     builder: Literal["full_mesh", "switched", "explicit"]
 
 
@@ -108,6 +109,7 @@ class Nic(Section):
 
     model: Word = ""
     per_gpu: Count = default_figure(Count, "1", "one adapter for each GPU")
+    shared_by: Count = default_figure(Count, "1", "no adapter serves two GPUs")
     bandwidth: Rate
 
 
@@ -119,15 +121,15 @@ NodeName = Annotated[
 
 
 class Node(Section):
-    """A GPU or a switch of an explicit topology."""
+    """A GPU, a switch or a CPU socket of an explicit topology."""
 
     name: NodeName
-    kind: Literal["gpu", "switch"] = "gpu"
+    kind: Literal["gpu", "switch", "cpu"] = "gpu"
     latency: Time | None = None
 
 
 class ExplicitLink(Section):
-    """*count* parallel physical links between two nodes; what is not given comes from ``link:``."""
+    """*count* parallel physical links between two nodes; what is not given comes from ``link:``, its source too."""
 
     a: NodeName
     b: NodeName

@@ -9,6 +9,7 @@ from typing import Any, TypeVar, get_args
 from pydantic import BaseModel, ValidationError
 
 from collsim.errors import Fault, nearest
+from collsim.topology.extending import with_provenance
 from collsim.topology.figures import Figure, Reduction
 from collsim.topology.model import Fact
 from collsim.topology.reader import Document, Path, show_path
@@ -30,7 +31,6 @@ __all__ = ["LISTS", "Spec", "collect_facts", "field_models", "read_sections"]
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
 LISTS = ("nodes", "links")
-HEADER_KEYS = ("schema", "name", "title", "notes", "builder")
 _ADVICE = {
     "schema": f"start the file with the line: schema: {SCHEMA}",
     "builder": "write builder: full_mesh, switched or explicit",
@@ -76,21 +76,34 @@ def read_sections(document: Document, faults: list[Fault]) -> Spec:
     spec.nic = _section(Nic, "nic", document, faults)
     spec.in_network_reduction = _section(Reduction, "in_network_reduction", document, faults)
     spec.nodes = _list(Node, "nodes", document, faults)
-    spec.links = _list(ExplicitLink, "links", document, faults)
+    spec.links = _list(ExplicitLink, "links", document, faults, document.data.get("link") if spec.link else None)
     return spec
 
 
 def collect_facts(spec: Spec, document: Document) -> tuple[Fact, ...]:
-    """Return every figure of the valid sections with its provenance; defaults of single links are left out."""
+    """Return every figure of the valid sections with its provenance; defaults that mean nothing here are left out."""
     facts = []
     for path, section in spec.sections():
         if isinstance(section, Figure):
             facts.append(_fact(path, section, document))
             continue
         for key, figure in section.figures():
-            if path[0] not in LISTS or key in section.model_fields_set:
+            if key in section.model_fields_set or (path[0] not in LISTS and _is_used(spec, path[0], key)):
                 facts.append(_fact((*path, key), figure, document))
     return tuple(facts)
+
+
+def _is_used(spec: Spec, section: str | int, key: str) -> bool:
+    """Return whether the default of a figure enters the arrays of this topology, or what is recorded of it."""
+    builder = spec.header.builder if spec.header else ""
+    if section == "link" and builder == "explicit" and key in ("latency", "efficiency"):
+        return any(getattr(link, key) is None for link in spec.links if link)
+    if section == "switch" and builder == "explicit" and key == "latency":
+        return any(node.latency is None for node in spec.nodes if node and node.kind != "gpu")
+    if section == "nic" and key == "per_gpu":
+        return spec.nic is None or spec.nic.shared_by.si == 1
+    only = {("link", "per_pair"): "full_mesh", ("switch", "links_per_plane"): "switched"}
+    return (section, key) != ("nic", "shared_by") and only.get((str(section), key), builder) == builder
 
 
 def _fact(path: Path, figure: Figure, document: Document) -> Fact:
@@ -112,12 +125,17 @@ def _section(model: type[ModelT], name: str, document: Document, faults: list[Fa
     return _read(model, document.data[name], (name,), document, faults)
 
 
-def _list(model: type[ModelT], name: str, document: Document, faults: list[Fault]) -> list[ModelT | None]:
+def _list(
+    model: type[ModelT], name: str, document: Document, faults: list[Fault], provenance: Any = None
+) -> list[ModelT | None]:
     items = document.data.get(name, [])
     if not isinstance(items, list):
         faults.append(Fault(f"{_kind(items)} where a list is needed", document.where((name,)), 'write "- " items'))
         return []
-    return [_read(model, item, (name, index), document, faults) for index, item in enumerate(items)]
+    return [
+        _read(model, with_provenance(item, provenance), (name, index), document, faults)
+        for index, item in enumerate(items)
+    ]
 
 
 def _read(model: type[ModelT], data: Any, path: Path, document: Document, faults: list[Fault]) -> ModelT | None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -12,12 +15,17 @@ if TYPE_CHECKING:
 
 __all__ = ["bisection_Bps", "describe", "is_connected"]
 
+MAX_TABLE_GPUS = 16
+"""Largest irregular system whose wiring is listed pair by pair."""
+
 
 def describe(topology: Topology) -> dict[str, Any]:
     """Return sizes, totals and facts of *topology*, in SI, with units in the keys.
 
     *uni* is one direction of one GPU, *bidi* the sum of both; totals are raw rates. Where GPUs differ, the least and
     the most are given. ``links_per_gpu`` counts physical links, ``bundles_per_gpu`` the neighbours they lead to.
+    ``link_kinds`` has one row for each kind of bundle; ``wiring_table`` lists who is wired to whom in an irregular
+    system of at most 16 GPUs, and is empty for others.
 
     Examples
     --------
@@ -38,6 +46,7 @@ def describe(topology: Topology) -> dict[str, Any]:
         "per_gpu_uni_Bps": float(out[gpus].min()),
         "per_gpu_uni_max_Bps": float(out[gpus].max()),
         "per_gpu_bidi_Bps": float((out + into)[gpus].min()),
+        "per_gpu_bidi_max_Bps": float((out + into)[gpus].max()),
         "per_gpu_achievable_uni_Bps": float(usable[gpus].min()),
         "total_uni_Bps": float(out[gpus].sum()),
         "total_bidi_Bps": float((out + into)[gpus].sum()),
@@ -53,6 +62,9 @@ def describe(topology: Topology) -> dict[str, Any]:
         if wiring.n_links
         else [],
         "switches": _switches(topology),
+        "cpus": wiring.node_kinds.count("cpu"),
+        "link_kinds": _link_kinds(wiring),
+        "wiring_table": _wiring_table(wiring),
         "connected": is_connected(wiring),
         "facts": [fact.to_dict() for fact in topology.facts],
     }
@@ -113,17 +125,64 @@ def _physical_links(wiring: Wiring) -> int:
 
 
 def _switches(topology: Topology) -> dict[str, Any]:
-    """Return how many switches there are and how many of their ports are used; {} without a switch."""
+    """Return how many switches there are and how many of their ports are used; {} without a switch.
+
+    ``links_per_gpu`` has the links from GPU 0 to each of its switches, ``planes`` the same as runs of equal ones.
+    """
+    import numpy as np
+
     wiring = topology.wiring
-    used = _links(wiring)[wiring.n_gpus :]
-    if not len(used):
+    which = np.array([kind == "switch" for kind in wiring.node_kinds])
+    if not which.any():
         return {}
+    used = _links(wiring)[which]
     ports = next((int(fact.value) for fact in topology.facts if fact.path == "switch.ports"), None)
+    per_plane = wiring.link_count[(wiring.link_src == 0) & which[wiring.link_dst]].tolist()
     return {
         "count": len(used),
         "model": topology.labels.get("switch.model", ""),
         "ports_used": int(used.max()),
         "ports": ports,
-        "links_per_gpu": [int(n) for n in wiring.link_count[wiring.link_src == 0]],
-        "latency_s": float(wiring.node_latency_s[wiring.n_gpus :].max()),
+        "links_per_gpu": per_plane,
+        "planes": [{"switches": len(list(run)), "links": links} for links, run in groupby(per_plane)],
+        "latency_s": float(wiring.node_latency_s[which].max()),
     }
+
+
+def _link_kinds(wiring: Wiring) -> list[dict[str, Any]]:
+    """Return how many bundles there are of each kind, in both directions, the most frequent first."""
+    kinds = wiring.node_kinds
+    seen = Counter(
+        (kinds[src], kinds[dst], count, total / count, latency_s, efficiency)
+        for src, dst, count, total, latency_s, efficiency in _rows(wiring)
+    )
+    keys = ("from", "to", "links", "link_bandwidth_Bps", "latency_s", "efficiency")
+    return [{**dict(zip(keys, row, strict=True)), "bundles": bundles} for row, bundles in seen.most_common()]
+
+
+def _wiring_table(wiring: Wiring) -> list[dict[str, Any]]:
+    """Return one row for each pair of nodes that is wired; *duplex* is false where the directions differ."""
+    if wiring.coordinates.kind != "irregular" or wiring.n_gpus > MAX_TABLE_GPUS:
+        return []
+    bundles = {(src, dst): tuple(figures) for src, dst, *figures in _rows(wiring)}
+    rows = []
+    for (src, dst), figures in bundles.items():
+        duplex = bundles.get((dst, src)) == figures
+        if duplex and dst < src:
+            continue
+        a, b = wiring.node_names[src], wiring.node_names[dst]
+        rows.append({"a": a, "b": b, "links": figures[0], "bandwidth_Bps": figures[1], "duplex": duplex})
+    return rows
+
+
+def _rows(wiring: Wiring) -> Iterator[tuple[int, int, int, float, float, float]]:
+    """Yield source, destination, count, rate, latency and efficiency of every bundle."""
+    return zip(
+        wiring.link_src.tolist(),
+        wiring.link_dst.tolist(),
+        wiring.link_count.tolist(),
+        wiring.link_bandwidth_Bps.tolist(),
+        wiring.link_latency_s.tolist(),
+        wiring.link_efficiency.tolist(),
+        strict=True,
+    )

@@ -54,13 +54,13 @@ def shell(tmp_path_factory):
     return call
 
 
-@pytest.mark.parametrize("block", blocks("console"))
+@pytest.mark.parametrize("block", [*blocks("console")])
 def test_console_block(shell, block):
     for command, shown in commands(block):
         assert shell(command) == shown, f"$ {command}"
 
 
-@pytest.mark.parametrize("block", blocks("python"))
+@pytest.mark.parametrize("block", [*blocks("python")])
 def test_python_block(block, monkeypatch):
     monkeypatch.chdir(ROOT)
     examples = doctest.DocTestParser().get_doctest(block, {}, "block", None, None)
@@ -73,3 +73,11 @@ def test_python_block(block, monkeypatch):
 def test_commands_of_a_block():
     block = "$ pip install .\nok\n$ pip install x && collsim topo list\na\nb\n$ collsim run \\\n  --size 1M\nc\n"
     assert list(commands(block)) == [("collsim topo list", "a\nb\n"), ("collsim run --size 1M", "c\n")]
+
+
+def test_shown_error(collsim):
+    shown = (
+        (ROOT / "docs/output.md").read_text(encoding="utf-8").partition("```text\n$ collsim ")[2].partition("```")[0]
+    )
+    command, _, report = shown.partition("\n")
+    assert collsim(*command.split()).err == report

@@ -118,6 +118,17 @@ def crowded_trunks(rng, n):
     )
 
 
+def skewed_all_to_all(rng, ranks, *, tidy):
+    """All pairs at once over one switch, receivers of unequal popularity, some pairs capped: no two links alike."""
+    source, target = np.nonzero(~np.eye(ranks, dtype=bool))
+    n = len(source)
+    size = 1.0 / (1 + target) * (rng.integers(1, 4, n) if tidy else rng.uniform(0.5, 1.5, n))
+    cap = np.where(rng.random(n) < 0.3, rng.choice([0.02, 0.05, 0.1], n) if tidy else rng.uniform(0.01, 0.2, n), np.inf)
+    ptr, links = 2 * np.arange(n + 1), np.stack([source, ranks + target], axis=1).ravel()
+    none = np.zeros(n + 1, dtype=int), []
+    return Problem(np.ones(2 * ranks), ptr, links, np.ones(2 * n), np.arange(n), size, np.zeros(n), cap, *none)
+
+
 def difference(one, two):
     return np.max(np.abs(one.finish_s - two.finish_s) / np.maximum(one.finish_s, 1e-300), initial=0.0)
 
@@ -172,6 +183,13 @@ def test_kernel_agrees_on_pipelined_trees(ranks):
 def test_kernel_agrees_on_crowded_trunks(seed):
     rng = np.random.default_rng([seed, 5])
     assert_agree(crowded_trunks(rng, 250), rng)
+
+
+@pytest.mark.parametrize("tidy", [True, False], ids=["ties", "no ties"])
+@pytest.mark.parametrize("ranks", [5, 12, 20])
+def test_kernel_agrees_on_skewed_all_to_all(ranks, tidy):
+    rng = np.random.default_rng([ranks, tidy])
+    assert_agree(skewed_all_to_all(rng, ranks, tidy=tidy), rng)
 
 
 def test_a_ring_in_step_has_a_closed_form():

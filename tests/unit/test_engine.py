@@ -294,6 +294,16 @@ p = Problem(a([1.0, 2.0]), a([0, 1, 3]), a([0, 0, 1]), a([1.0, 1.0, 0.5]), a([0,
 """
 
 
+def test_examples_in_docstrings():
+    import doctest
+
+    import collsim.engine as door
+    from collsim.engine import problem as module
+
+    assert doctest.testmod(door) == (0, 3)
+    assert doctest.testmod(module) == (0, 4)
+
+
 def test_small_problems_do_not_import_numba():
     assert run_python(SMALL + "print(solve(p).path, 'numba' in sys.modules)") == "reference False\n"
 

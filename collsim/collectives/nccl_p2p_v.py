@@ -1,0 +1,87 @@
+"""All-to-all with a byte matrix, gather and scatter as NCCL's grouped point-to-point kernel carries them out.
+
+The rounds, parts and channels are those of `nccl_p2p`, but every message has its own size, so that ranks fill their
+batches at their own pace. A message waits until both its ranks are done with the batch before.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from functools import cache
+
+import numpy as np
+
+from collsim.collectives.all_to_all_v import byte_matrix
+from collsim.collectives.nccl_p2p import BATCH, channel_of_part, n_parts, p2p_channels, part_sizes
+from collsim.collectives.request import Algorithm, Request
+from collsim.schedule import Chunks, Int, Schedule, TransfersBuilder
+
+__all__ = ["ALGORITHM"]
+
+NOTHING = -1
+"""No message; a message of no bytes has its place in a batch."""
+
+
+class _Works:
+    """What one rank does on one channel, in order: per round that uses it, the transfers out and in."""
+
+    def __init__(self) -> None:
+        self.rounds: list[int] = []
+        self.transfers: list[list[int]] = []
+
+    def enter(self, distance: int) -> list[int]:
+        """Take a place for the round over *distance*, unless it has one; return what its batch must wait for."""
+        if not self.rounds or self.rounds[-1] != distance:
+            self.rounds.append(distance)
+            self.transfers.append([])
+        first = self.batch * BATCH
+        return [transfer for work in self.transfers[max(first - BATCH, 0) : first] for transfer in work]
+
+    @property
+    def batch(self) -> int:
+        """Number of the batch under way."""
+        return (len(self.rounds) - 1) // BATCH
+
+
+def build(request: Request) -> Schedule:
+    """Return the rounds; round d takes every rank's message for the rank d places after it."""
+    n, channels = request.n_ranks, p2p_channels(request.n_channels)
+    matrix = _messages(request)
+    sizes_of = cache(lambda message_bytes: part_sizes(message_bytes, n_parts(message_bytes, n, channels)).tolist())
+    rows, sizes = TransfersBuilder(), list[int]()
+    works: defaultdict[tuple[int, int], _Works] = defaultdict(_Works)
+    for distance in range(n):
+        for src in np.flatnonzero(matrix[np.arange(n), (np.arange(n) + distance) % n] != NOTHING).tolist():
+            dst = (src + distance) % n
+            for part, size in enumerate(sizes_of(int(matrix[src, dst]))):
+                channel = channel_of_part(distance, part, channels)
+                sender, receiver = works[src, channel], works[dst, channel]
+                deps = sender.enter(distance) + receiver.enter(distance)
+                if distance:
+                    row = rows.add(src, dst, [len(sizes)], deps, channel=channel, step=sender.batch, reads_input=True)
+                    sizes.append(size)
+                    sender.transfers[-1].append(row)
+                    receiver.transfers[-1].append(row)
+    transfers = rows.build()
+    chunks = Chunks(np.array(sizes, dtype=np.int64), transfers.src, transfers.dst)
+    return request.schedule("nccl_p2p", chunks, transfers, channels=channels)
+
+
+def _messages(request: Request) -> Int:
+    """Return int64[n, n], the bytes from row to column."""
+    n, root = request.n_ranks, request.root
+    if request.op.name == "all_to_all_v":
+        matrix = byte_matrix(request)
+        return np.where(matrix, matrix, NOTHING)
+    messages = np.full((n, n), NOTHING, dtype=np.int64)
+    messages[(slice(None), root) if request.op.name == "gather" else (root, slice(None))] = request.block_bytes
+    return messages
+
+
+ALGORITHM = Algorithm(
+    name="nccl_p2p",
+    title="rounds of messages in parts over channels, as NCCL's grouped send and receive",
+    ops=("all_to_all_v", "gather", "scatter"),
+    source="NCCL src/enqueue.cc, src/include/channel.h and src/device/sendrecv.h",
+    build=build,
+)

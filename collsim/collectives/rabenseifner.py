@@ -1,0 +1,42 @@
+"""Rabenseifner's all-reduce: a reduce-scatter by recursive halving, then an all-gather by recursive doubling.
+
+The half of the vector is swapped with the nearest partner and the smallest part with the farthest.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from collsim.collectives.folding import fold
+from collsim.collectives.recursive_doubling import add_doubling
+from collsim.collectives.recursive_halving import add_halving, distances_below
+from collsim.collectives.request import Algorithm, Request
+from collsim.collectives.rounds import Rounds
+from collsim.schedule import EVERY, ChunksBuilder, Schedule, split_bytes
+
+__all__ = ["ALGORITHM"]
+
+
+def build(request: Request) -> Schedule:
+    """Return the all-reduce; a rank that leaves the work to its neighbour sends its vector and receives the sum."""
+    team, rounds, chunks = fold(request.n_ranks), Rounds(request.n_channels), ChunksBuilder()
+    parts = len(team.members)
+    chunks.add(split_bytes(request.size_bytes, parts, request.element_bytes), EVERY, EVERY)
+    distances, owner = tuple(reversed(distances_below(parts))), np.arange(parts)
+    for rank, neighbour in team.pairs:
+        rounds.add(rank, neighbour, range(parts), reduces=True)
+    rounds.close()
+    add_halving(rounds, team.members, owner, distances)
+    add_doubling(rounds, team.members, owner, distances)
+    for rank, neighbour in team.pairs:
+        rounds.add(neighbour, rank, range(parts))
+    return request.schedule("rabenseifner", chunks.build(), rounds.build(), channels=request.n_channels)
+
+
+ALGORITHM = Algorithm(
+    name="rabenseifner",
+    title="recursive halving, then recursive doubling: 2 lg n steps, bandwidth-optimal for powers of two",
+    ops=("all_reduce",),
+    source="Rabenseifner, ICCS 2004, LNCS 3036, 1",
+    build=build,
+)

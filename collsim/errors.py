@@ -41,6 +41,10 @@ __all__ = [
 ]
 
 
+MOST_NAMES = 12
+"""A message lists at most this many known names."""
+
+
 @dataclass(frozen=True, slots=True)
 class Fault:
     """One thing that is wrong: *what*, *where* (file, line, path or flag), *hint* (what to do)."""
@@ -79,15 +83,12 @@ class UnknownNameError(InputError):
 
     def __init__(self, kind: str, name: str, known: Iterable[str], where: str = "") -> None:
         choices = sorted(known)
-        hint = nearest(name, choices)
-        listed = ", ".join(choices)
-        super().__init__(
-            Fault(
-                f'unknown {kind} "{name}"',
-                where,
-                f'did you mean "{hint}"? known: {listed}' if hint else f"known: {listed}",
-            )
+        near = nearest(name, choices)
+        listed = ", ".join(choices[:MOST_NAMES]) + (
+            f" and {len(choices) - MOST_NAMES} more" if choices[MOST_NAMES:] else ""
         )
+        hint = f'did you mean "{near}"? known: {listed}' if near else f"known: {listed}"
+        super().__init__(Fault(f'unknown {kind} "{name}"', where, hint))
 
 
 class SpecError(InputError):

@@ -6,6 +6,7 @@ each link's raw rate and latency counts. This module imports only numpy.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -126,9 +127,9 @@ def _rank_faults(ranks: list[int], n_gpus: int, name: str) -> list[Fault]:
         if not 0 <= rank < n_gpus
     ]
     faults += [
-        Fault(f"GPU {rank} is named {ranks.count(rank)} times", "rank list", "name each GPU once")
-        for rank in sorted(set(ranks))
-        if ranks.count(rank) > 1
+        Fault(f"GPU {rank} is named {times} times", "rank list", "name each GPU once")
+        for rank, times in sorted(Counter(ranks).items())
+        if times > 1
     ]
     if len(ranks) < 2:
         faults.append(Fault(f"{len(ranks)} ranks: a collective needs at least 2", "ranks"))

@@ -27,7 +27,7 @@ from collsim.topology import Topology, load_topology
 if TYPE_CHECKING:
     import networkx as nx
 
-__all__ = ["Run", "Timing", "prepare", "simulate", "time_schedule"]
+__all__ = ["Run", "Timing", "build_schedule", "predict", "prepare", "simulate", "time_schedule"]
 
 CHANNEL_GRAIN_BPS = 20e9
 """A rank gets one channel per this much egress; on an HGX H100 that gives the 24 channels that NCCL uses there."""
@@ -281,12 +281,20 @@ def simulate(
     question = ask(op, size, algo, channels=channels, chunk=chunk, dtype=dtype, redop=redop, root=root, matrix=matrix)
     topology = load_topology(topo, dict(overrides or {}))
     constants = load_profile(profile)
-    groups = rank_groups(topology, ranks, rank_list, question)
-    return _collect(topology, constants, [prepare(topology, constants, group) for group in groups], question)
+    return predict(topology, constants, question, rank_groups(topology, ranks, rank_list, question))
 
 
-def _collect(topology: Topology, constants: Profile, runs: Sequence[Run], question: Question) -> Result:
-    """Simulate every run, operation and size."""
+def predict(topology: Topology, constants: Profile, question: Question, groups: Sequence[Sequence[int]]) -> Result:
+    """Answer a checked question: simulate every group of GPUs, operation and size.
+
+    Raises
+    ------
+    InputError
+        Every size rounds down to zero bytes.
+    ModelError
+        Ranks cannot reach each other, or a schedule deadlocks.
+    """
+    runs = [prepare(topology, constants, group) for group in groups]
     rows: list[Row] = []
     skipped: list[Row] = []
     for run in runs:
@@ -317,16 +325,41 @@ def _collect(topology: Topology, constants: Profile, runs: Sequence[Run], questi
     )
 
 
-def _rows(op: Operation, requested_bytes: int, run: Run, question: Question) -> list[Row]:
-    """Return the rows of one size: one, or one per algorithm if all are asked for."""
+def build_schedule(
+    topology: Topology, constants: Profile, question: Question, groups: Sequence[Sequence[int]]
+) -> Schedule:
+    """Return the schedule of a question that asks for one operation, algorithm, size and group.
+
+    Raises
+    ------
+    InputError
+        The question asks for more than one, or leaves the algorithm open.
+    """
+    op, named = question.ops[0], [name for name in question.algo if name not in CHOICES]
+    several = {
+        "op": question.ops[1:],
+        "size": question.sizes_of(op)[1:],
+        "ranks": groups[1:],
+        "algo": [] if len(named) == len(question.algo) == 1 else question.algo,
+    }
+    hint = "a schedule has one operation, size, group of ranks and named algorithm"
+    faults = [Fault(f"{name} does not name exactly one", name, hint) for name, rest in several.items() if rest]
+    if faults:
+        raise InputError(*faults)
+    run = prepare(topology, constants, groups[0])
+    return algorithm(op.name, named[0]).build(_request(op, question.sizes_of(op)[0], run, question))
+
+
+def _request(op: Operation, requested_bytes: int, run: Run, question: Question) -> Request:
+    """Return what the algorithms are asked for at one size."""
     irregular = op.name == "all_to_all_v"
     n, rings = run.fabric.n_ranks, rings_for(run.fabric.peer_links())
-    element_bytes = question.element_bytes
-    request = Request(
+    element_bytes = 1 if irregular else question.element_bytes
+    return Request(
         op=op,
         n_ranks=n,
         size_bytes=requested_bytes if irregular else op.rounded_size_bytes(requested_bytes, n, element_bytes),
-        element_bytes=1 if irregular else element_bytes,
+        element_bytes=element_bytes,
         root=question.root if op.rooted else 0,
         channels=question.channels,
         default_channels=_default_channels(run.fabric, rings),
@@ -334,6 +367,11 @@ def _rows(op: Operation, requested_bytes: int, run: Run, question: Question) -> 
         rings=rings,
         matrix_bytes=question.matrix_bytes if irregular else None,
     )
+
+
+def _rows(op: Operation, requested_bytes: int, run: Run, question: Question) -> list[Row]:
+    """Return the rows of one size: one, or one per algorithm if all are asked for."""
+    request = _request(op, requested_bytes, run, question)
     if request.size_bytes == 0:
         return [_empty_row(request, requested_bytes, question)]
     rows: list[Row] = []

@@ -2,7 +2,7 @@
 
 With r rings of which at most t use any one link, every ring runs at 1/t of a link, and all together at r/t. No set of
 ranks lets more rings out, in units of a link, than it has links to the outside (the smallest cut). The search goes down
-from there: it looks for r rings in the wiring with every link taken t times, for t of 1 and 2. If every link goes both
+from there: it looks for r rings in the wiring with every link taken t times, for t up to 4. If every link goes both
 ways, a ring and its reversal are found as one, which loses nothing: any set of rings is as good with all reversed.
 
 The work is limited, not the time, so that the result is always the same.
@@ -22,14 +22,17 @@ __all__ = ["MAX_SEARCHED", "even_rings", "smallest_cut"]
 MAX_SEARCHED = 16
 """Rings are searched for up to this many ranks; the search is exponential."""
 
+TIMES = (1, 2, 3, 4)
+"""By how many rings a link may be used."""
+
 MAX_RINGS = 64
 """Wiring that would take more rings is searched with its link counts divided."""
 
-ATTEMPTS, STEPS = 6, 1_000
+ATTEMPTS, STEPS = 4, 1_000
 """How often one number of rings is searched for, each time in another order, and how many ranks an attempt appends."""
 
 STEPS_IN_ALL = 30_000
-"""The same for all numbers of rings together: less than a second."""
+"""The same for all numbers of rings together, less than a second; a single ring is tried for in any case."""
 
 
 def smallest_cut(links: Int) -> int:
@@ -56,12 +59,14 @@ def even_rings(links: Int, *, both_ways: bool) -> list[list[int]]:
     """
     links = links // max(int(np.gcd.reduce(links, axis=None)), 1)
     most, ways = smallest_cut(links), 2 if both_ways else 1
-    shrink = -(-2 * most // MAX_RINGS) or 1
-    counts = [(count, times) for times in (1, 2) for count in range(1, times * most // (shrink * ways) + 1)]
+    shrink = -(-most // MAX_RINGS) or 1
+    counts = [
+        (count, times) for times in TIMES for count in range(1, min(times * most // shrink, MAX_RINGS) // ways + 1)
+    ]
     best, best_rate, steps = list[list[int]](), 0.0, STEPS_IN_ALL
     for count, times in sorted(counts, key=lambda entry: (-entry[0] / entry[1], entry[1])):
         for attempt in range(ATTEMPTS):
-            if steps <= 0 or count / times <= best_rate:
+            if count / times <= best_rate or (steps <= 0 and count > 1):
                 break
             search = _Search(links * times // shrink, ways, attempt)
             complete = search.find(count)

@@ -34,7 +34,8 @@ STYLE = """
   .r0 { stroke: #2f6db3; fill: #2f6db3; } .r1 { stroke: #c2571a; fill: #c2571a; }
   .r2 { stroke: #2d8659; fill: #2d8659; } .r3 { stroke: #8a4fb0; fill: #8a4fb0; }
   .r4 { stroke: #64707d; fill: #64707d; }
-  path { fill: none !important; stroke-linecap: round; } .tag { fill: #ffffff; stroke: none; } .tagtext { font-size: 11px; }
+  path { fill: none !important; stroke-linecap: round; }
+  .tag { fill: #ffffff; stroke: none; } .tagtext { font-size: 11px; }
   @media (prefers-color-scheme: dark) {
     svg { background: #14181e; } text { fill: #e4e9f0; } .soft { fill: #9aa6b5; } .tag { fill: #14181e; }
     .box { fill: #223046; stroke: #8fb4e3; } .switch { fill: #3a2a17; stroke: #e6a75a; }

@@ -102,7 +102,7 @@ def parse_topology(content: bytes | str, file: str = "topology.yaml", overrides:
     raw = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
     faults: list[Fault] = []
     pairs = normalise_overrides(overrides, faults)
-    document, raw = _resolve(raw, file, faults)
+    document, raw = _resolve(raw, file, faults, ())
     document = apply_overrides(document, pairs, faults)
     spec = read_sections(document, faults)
     faults += check(spec, document)
@@ -113,8 +113,11 @@ def parse_topology(content: bytes | str, file: str = "topology.yaml", overrides:
     return _assemble(spec, document, digest)
 
 
-def _resolve(raw: bytes, file: str, faults: list[Fault]) -> tuple[Document, bytes]:
-    """Return the document with everything that it inherits, and the bytes of all files that it is made of."""
+def _resolve(raw: bytes, file: str, faults: list[Fault], above: tuple[str, ...]) -> tuple[Document, bytes]:
+    """Return the document with everything that it inherits, and the bytes of all files that it is made of.
+
+    *above* are the files that extend this one.
+    """
     from collsim.topology.extending import merge
     from collsim.topology.reader import read_document
 
@@ -127,9 +130,10 @@ def _resolve(raw: bytes, file: str, faults: list[Fault]) -> tuple[Document, byte
         hint = f'did you mean "{near}"? ' if near else ""
         what = f"{_shown(name)} is not a shipped topology"
         raise SpecError(*faults, Fault(what, where, f"{hint}known: {', '.join(zoo_names())}"))
-    if file == _shipped(name):
+    if _shipped(name) in (file, *above):
         raise SpecError(*faults, Fault("a topology cannot extend itself", where, "write it out, or name another one"))
-    base, inherited = _resolve(_read(zoo_directory() / f"{name}.yaml", name), _shipped(name), faults)
+    content = _read(zoo_directory() / f"{name}.yaml", _shipped(name))
+    base, inherited = _resolve(content, _shipped(name), faults, (file, *above))
     return merge(document, base), raw + b"\0" + inherited
 
 

@@ -16,6 +16,7 @@ __all__ = ["apply_overrides", "known_paths", "normalise_overrides"]
 
 Overrides = Mapping[str, str] | Iterable[str | tuple[str, str]]
 
+MAX_SHOWN = 16
 _NOT_SETTABLE = ("status", "source", "note", "schema", "name", "a", "b")
 _PART = re.compile(r"([A-Za-z_][A-Za-z_0-9]*)((?:\[\d{1,9}\])?)", re.ASCII)
 
@@ -86,13 +87,20 @@ class _Setting:
     def __init__(self, value: str, is_figure: bool) -> None:
         self.value, self.is_figure = value, is_figure
 
-    def over(self, old: Any) -> Any:
-        """Return what replaces *old*."""
+    def over(self, old: Any, section: Any) -> Any:
+        """Return what replaces *old*, which stands in *section*."""
         if not self.is_figure:
             return self.value
         figure = {"value": self.value, "status": "set", "source": "--set"}
-        status = old.get("status", "") if isinstance(old, dict) else ""
+        around = section.get("status", "") if isinstance(section, dict) else ""
+        status = old.get("status", around) if isinstance(old, dict) else around
         before = old.get("value") if isinstance(old, dict) else old
+        if (
+            isinstance(before, list)
+            and len(before) <= MAX_SHOWN
+            and all(isinstance(item, str | int) for item in before)
+        ):
+            before = f"[{', '.join(map(str, before))}]"
         if isinstance(before, str | int):
             figure["note"] = f"was {before}" + (f" ({status})" if status and isinstance(status, str) else "")
         return figure
@@ -113,8 +121,6 @@ def _parse(text: str) -> Path | None:
 
 def _written(data: Any, path: Path, setting: _Setting) -> Any:
     """Return *data* with the value at *path* replaced; only the containers on the way are copied."""
-    if not path:
-        return setting.over(data)
     head, rest = path[0], path[1:]
     if isinstance(head, int):
         items = list(data) if isinstance(data, list) else []
@@ -123,5 +129,6 @@ def _written(data: Any, path: Path, setting: _Setting) -> Any:
     if data is not None and not isinstance(data, dict):
         return data  # a fault of the file, which the schema reports
     mapping = dict(data or {})
-    mapping[head] = _written(mapping.get(head), rest, setting)
+    old = mapping.get(head)
+    mapping[head] = _written(old, rest, setting) if rest else setting.over(old, data)
     return mapping

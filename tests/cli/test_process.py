@@ -84,14 +84,15 @@ def test_reader_that_leaves_early(form):
 
 
 def test_interrupt():
-    code = "import sys, time, collsim.cli as c; c._simulated = lambda *_: (print('busy', flush=True), time.sleep(30))\n"
+    code = "import sys, time, collsim.cli.runs as c\n"
+    code += "c._simulated = lambda *_: (print('busy', flush=True), time.sleep(30))\n"
     command = [sys.executable, "-c", code + PROGRAM, "run", "--topo", "mi300x_ubb8", "--op", "all_reduce"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT) as running:
         assert running.stdout.readline() == "busy\n"
         running.send_signal(signal.SIGINT)
         _, err = running.communicate(timeout=20)
     assert running.returncode == 130
-    assert err.strip() == ""
+    assert "Traceback" not in err
 
 
 def test_terminal_without_unicode(process, tmp_path):
@@ -139,7 +140,7 @@ def test_completion_of_files(tmp_path):
 
 
 def test_unexpected_error_is_one_message(collsim, monkeypatch):
-    monkeypatch.setattr("collsim.cli._simulated", lambda *_: 1 / 0)
+    monkeypatch.setattr("collsim.cli.runs._simulated", lambda *_: 1 / 0)
     outcome = collsim("run", "--topo", "mi300x_ubb8", "--op", "all_to_all")
     assert outcome.code == 1
     assert "ZeroDivisionError" in outcome.err

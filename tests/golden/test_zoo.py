@@ -187,7 +187,12 @@ def test_boards_of_dgx2():
         ("mi250x_node", 0, 7, [1, 1]),  # through GCD 6
         ("mi250x_node", 0, 3, [0.5, 0.5, 0.5, 0.5]),  # half through GCD 1, half through GCD 2
         ("dgx1_v100", 0, 4, [1]),
-        ("dgx1_v100", 0, 5, [0.5] * 4),  # through GPU 1 and GPU 4, as wide as the narrower of the two links
+        (
+            "dgx1_v100",
+            0,
+            5,
+            [1 / 3] * 2 + [2 / 3] * 2,
+        ),  # a third through GPU 1, which has one link there, the rest by 4
         ("dgx2_v100", 0, 7, [1 / 6] * 12),  # one switch, six ways
         ("dgx2_v100", 0, 8, [1 / 6] * 18),  # two switches, six ways
         ("pcie_gen5_8gpu", 0, 1, [1] * 2),  # their switch
@@ -348,4 +353,4 @@ def test_every_figure_can_be_set(name):
         value = values.get(fact.unit, fact.text)
         changed = load_topology(name, [(fact.path, value)]).fact(fact.path)
         assert (changed.text, changed.status, changed.where) == (value, "set", f"--set {fact.path}")
-        assert changed.note == f"was {fact.text} ({fact.status})"
+        assert changed.note.startswith(f"was {fact.text}")

@@ -40,6 +40,7 @@ SNIPPETS += [
     b"GB/s",
     b"value",
     b"links:",
+    b"extends: hgx_h100\n",
     b"nodes:",
     b"count",
     b"true",
@@ -109,7 +110,7 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
     max_leaves=8,
 )
-KEYS = ["gpu", "link", "switch", "nic", "nodes", "links", "in_network_reduction", "title", "name", "builder"]
+KEYS = ["gpu", "link", "switch", "nic", "nodes", "links", "in_network_reduction", "title", "name", "builder", "extends"]
 
 
 @FUZZ
@@ -130,6 +131,8 @@ PATHS = [
     "nic.bandwidth",
     "links[0].a",
     "title",
+    "nic.shared_by",
+    "nodes[0].kind",
 ]
 
 
@@ -166,6 +169,20 @@ def explicit(draw):
         figures = f"bandwidth: {rate!r} B/s, latency: {delay!r} s, efficiency: {efficiency!r}, count: {count}"
         lines.append(f"  - {{a: {a}, b: {b}, {figures}, duplex: {duplex}}}")
     return "\n".join(lines)
+
+
+@FUZZ
+@given(st.sampled_from(sorted(ZOO)), st.dictionaries(st.sampled_from(KEYS), JSON))
+def test_any_change_of_a_shipped_file(name, changes):
+    import json
+
+    is_answered(json.dumps({"schema": "collsim.topology/1"} | changes | {"extends": name}).encode())
+
+
+@FUZZ
+@given(st.sampled_from(sorted(ZOO)), st.integers(1, 300))
+def test_any_number_of_gpus(name, gpus):
+    is_answered(ZOO[name], {"gpu.count": str(gpus)})
 
 
 @settings(max_examples=100, deadline=None)

@@ -1,7 +1,9 @@
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
-from collsim.collectives import ALGORITHMS, Request, algorithm, algorithms_for
+from collsim.collectives import ALGORITHMS, Request, algorithm, algorithms_for, matrix_size_bytes
 from collsim.collectives.nccl_p2p import BATCH, channel_of_part, n_parts, part_sizes
 from collsim.collectives.pat import gather_messages, messages_per_rank
 from collsim.collectives.pipeline import Hop, pipelined
@@ -29,7 +31,7 @@ def rounds(transfers):
 
 @pytest.mark.parametrize(
     "op",
-    ["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "all_to_all_v", "broadcast", "reduce", "send_recv"],
+    list(OPERATIONS),
 )
 def test_every_operation_has_algorithms_with_different_names(op):
     names = [entry.name for entry in algorithms_for(op)]
@@ -141,6 +143,17 @@ def test_equal_channels_merge(op, algo):
     assert set(merged.copies.tolist()) == {32 // shapes}
 
 
+@pytest.mark.parametrize("n", [2, 3, 8])
+def test_an_up_down_chain_has_the_first_rank_of_its_ring_as_head(n):
+    rings = np.stack([np.arange(n), np.roll(np.arange(n), -1)])
+    phase = build("all_reduce", "chain", n, 2 * MIB, channels=2, rings=rings).phases[0]
+    for channel, ring in enumerate(rings.tolist()):
+        mine = (phase.channel == channel) & (phase.step == 0)
+        hops = list(zip(phase.src[mine].tolist(), phase.dst[mine].tolist(), phase.reduces[mine].tolist(), strict=True))
+        path = list(pairwise(ring))
+        assert hops == [*((b, a, True) for a, b in reversed(path)), *((a, b, False) for a, b in path)]
+
+
 # PAT
 
 
@@ -237,6 +250,51 @@ def test_a_channel_starts_its_next_batch_when_the_rank_is_done_with_the_one_befo
         expected = {(me, (me + d) % n) for d in batch if d} | {((me - d) % n, me) for d in batch if d}
         assert {(int(phase.src[d]), int(phase.dst[d])) for d in phase.deps_of(i)} == expected
         assert phase.step[i] == place // BATCH
+
+
+def messages_of(phase, chunks):
+    """Return (src, dst, channel, bytes) of each transfer with what it waits for, in the same form."""
+    sizes = phase.size_bytes(chunks)
+    looks = [(int(phase.src[i]), int(phase.dst[i]), int(phase.channel[i]), int(sizes[i])) for i in range(len(phase))]
+    return {looks[i]: {looks[dep] for dep in phase.deps_of(i)} for i in range(len(phase))}
+
+
+@pytest.mark.parametrize(("n", "channels"), [(3, 8), (20, 2), (40, 4)])
+def test_equal_messages_of_all_to_all_v_run_as_in_all_to_all(n, channels):
+    block = 300 * KIB
+    matrix = np.full((n, n), block)
+    one = build("all_to_all", "nccl_p2p", n, n * block, channels=channels)
+    other = build("all_to_all_v", "nccl_p2p", n, n * block, channels=channels, matrix_bytes=matrix)
+    uniform = messages_of(one.phases[0].materialise(), one.chunks)
+    general = messages_of(other.phases[0], other.chunks)
+    assert set(uniform) == set(general)
+    for message, waits in uniform.items():
+        src, dst = message[:2]
+        assert {wait for wait in general[message] if src in wait[:2]} == waits  # and the same at the receiver
+        assert all({src, dst} & set(wait[:2]) for wait in general[message])
+
+
+def test_ranks_fill_their_batches_at_their_own_pace():
+    n, root = 20, 3
+    gather = build("gather", "nccl_p2p", n, n * KIB, root=root, channels=1)
+    phase = gather.phases[0]
+    assert phase.src.tolist() == [(root - distance) % n for distance in range(1, n)]
+    for i in range(len(phase)):  # the root's own block comes first
+        batch = (i + 1) // BATCH
+        assert phase.deps_of(i) == list(range(max((batch - 1) * BATCH - 1, 0), batch * BATCH - 1))
+    assert set(phase.step.tolist()) == {0}  # of the senders, which have one message each
+    scatter = build("scatter", "nccl_p2p", n, n * KIB, root=root, channels=1).phases[0]
+    assert scatter.step.tolist() == [(i + 1) // BATCH for i in range(n - 1)]
+    assert [scatter.deps_of(i) for i in range(n - 1)] == [phase.deps_of(i) for i in range(n - 1)]
+
+
+def test_messages_of_all_to_all_v_are_cut_by_their_own_size():
+    matrix = np.array([[0, 1, 0], [5 * MIB, 0, 0], [70 * KIB, 0, 7]])
+    schedule = build("all_to_all_v", "nccl_p2p", 3, matrix_size_bytes(matrix), channels=8, matrix_bytes=matrix)
+    phase, sizes = schedule.phases[0], schedule.chunks.size_bytes
+    parts = {(int(a), int(b)): sizes[(phase.src == a) & (phase.dst == b)].tolist() for a, b in ((0, 1), (1, 0), (2, 0))}
+    assert parts == {(0, 1): [1], (1, 0): [1310720 * 2] * 2, (2, 0): [36 * KIB, 34 * KIB]}
+    assert len(phase) == 5
 
 
 def test_send_recv_in_parts():

@@ -41,6 +41,7 @@ links:
 
 def same_wiring(one, two):
     assert one.node_names == two.node_names
+    assert one.node_kinds == two.node_kinds
     assert one.n_gpus == two.n_gpus
     assert one.coordinates.kind == two.coordinates.kind
     for name in ARRAYS:
@@ -204,6 +205,169 @@ link: {bandwidth: 25 GB/s, latency: {value: 1 us, status: assumed, source: guess
     assert topology.fact("gpu.count").status == "user"
 
 
+CHILD = """
+schema: collsim.topology/1
+extends: hgx_h100
+gpu: {count: 4, model: mine}
+link: {latency: 1 us}
+nic: {bandwidth: {value: 200 Gb/s, status: measured, source: a test}}
+"""
+
+
+def test_extends():
+    base, topology = load_topology("hgx_h100"), parse_topology(CHILD, "mine.yaml")
+    assert (topology.name, topology.title, topology.n_gpus) == ("mine", "mine", 4)
+    assert topology.labels["extends"] == "hgx_h100"
+    assert topology.labels["gpu.model"] == "mine"
+    assert topology.labels["switch.model"] == "NVSwitch3"
+    assert "notes" not in topology.labels
+    assert topology.in_network_reduction == "NVLS"
+    assert topology.wiring.node_names[4] == "nvsw0"
+    assert topology.wiring.link_latency_s[0] == 1e-6
+    assert topology.wiring.link_count[:4].tolist() == [5, 4, 4, 5]
+    facts = {path: topology.fact(path) for path in ("gpu.count", "link.bandwidth", "link.latency", "nic.bandwidth")}
+    assert {path: (fact.status, fact.where) for path, fact in facts.items()} == {
+        "gpu.count": ("user", "mine.yaml:4"),
+        "link.bandwidth": ("datasheet", base.fact("link.bandwidth").where),
+        "link.latency": ("user", "mine.yaml:5"),
+        "nic.bandwidth": ("measured", "mine.yaml:6"),
+    }
+    assert base.fact("link.bandwidth").where.startswith("topologies/hgx_h100.yaml:")
+    assert topology.fact("link.bandwidth") == base.fact("link.bandwidth")
+    assert topology.fact("nic.per_gpu") == base.fact("nic.per_gpu")
+
+
+def test_extends_what_extends_and_overrides():
+    text = "{schema: collsim.topology/1, extends: gb300_nvl72, gpu: {count: 36}}"
+    topology = parse_topology(text, "half.yaml", {"link.bandwidth": "100 GB/s", "link.latency": "1 us"})
+    assert topology.n_gpus == 36
+    assert describe(topology)["per_gpu_uni_Bps"] == 1.8e12
+    assert topology.fact("link.bandwidth").note == "was 50 GB/s (datasheet)"
+    assert topology.fact("link.bandwidth").where == "--set link.bandwidth"
+    assert topology.fact("link.latency").note == "was 160 ns (assumed)"
+    assert topology.fact("switch.ports").where.startswith("topologies/gb200_nvl72.yaml:")
+    assert topology.fact("switch.planes").where.startswith("topologies/gb300_nvl72.yaml:")
+
+
+def test_extends_a_list():
+    text = "{schema: collsim.topology/1, extends: dgx1_v100, title: slower, link: {bandwidth: 20 GB/s}}"
+    topology, base = parse_topology(text), load_topology("dgx1_v100")
+    assert describe(topology)["per_gpu_uni_Bps"] == 6 * 20e9
+    assert topology.fact("links[0].count") == base.fact("links[0].count")
+    assert topology.fact("links[0].count").status == "constant"
+    assert topology.fact("links[0].count").source.startswith("TE-CCL")
+    pair = "gpu: {count: 2}, nodes: [{name: x}, {name: y}], links: [{a: x, b: y}]"
+    topology = parse_topology(f"{{schema: collsim.topology/1, extends: dgx1_v100, {pair}}}")
+    assert topology.wiring.node_names == ("x", "y")
+    assert topology.wiring.link_bandwidth_Bps.tolist() == [25e9, 25e9]
+
+
+def test_digest_of_what_is_inherited(tmp_path, monkeypatch):
+    from collsim.topology import loader
+
+    before = parse_topology(CHILD).sha256
+    assert before == parse_topology(CHILD).sha256 != parse_topology(CHILD.replace("1 us", "2 us")).sha256
+    shipped = (loader.zoo_directory() / "hgx_h100.yaml").read_text()
+    (tmp_path / "hgx_h100.yaml").write_text(shipped.replace("0.824", "0.825"))
+    monkeypatch.setattr(loader, "zoo_directory", lambda: tmp_path)
+    assert parse_topology(CHILD).sha256 != before
+
+
+def test_section_provenance_is_inherited(tmp_path, monkeypatch):
+    from collsim.topology import loader
+
+    (tmp_path / "base.yaml").write_text("""schema: collsim.topology/1
+builder: full_mesh
+gpu: {count: 4, model: x, status: datasheet, source: a page}
+link:
+  status: measured
+  bandwidth: 25 GB/s
+  latency: {value: 1 us, note: round}
+  efficiency: {value: 1, status: assumed}
+""")
+    monkeypatch.setattr(loader, "zoo_directory", lambda: tmp_path)
+    topology = parse_topology("{schema: collsim.topology/1, extends: base, link: {bandwidth: 50 GB/s}}")
+    found = {fact.path: (fact.status, fact.source, fact.note) for fact in topology.facts if fact.where != "default"}
+    assert found == {
+        "gpu.count": ("datasheet", "a page", ""),
+        "link.bandwidth": ("user", "", ""),
+        "link.latency": ("measured", "", "round"),
+        "link.efficiency": ("assumed", "", ""),
+    }
+
+
+SERVER = """
+schema: collsim.topology/1
+builder: explicit
+link: {bandwidth: 32 GB/s, status: datasheet, source: a page}
+switch: {ports: 3, latency: 100 ns}
+nodes:
+  - {name: gpu0}
+  - {name: gpu1}
+  - {name: gpu2}
+  - {name: s, kind: switch}
+  - {name: cpu0, kind: cpu, latency: 300 ns}
+links:
+  - {a: gpu0, b: s, count: 2}
+  - {a: gpu1, b: cpu0}
+  - {a: gpu2, b: cpu0}
+  - {a: s, b: cpu0, count: {value: 1, status: assumed}}
+"""
+
+
+def test_kinds_of_nodes():
+    topology = parse_topology(SERVER)
+    wiring = topology.wiring
+    assert wiring.node_kinds == ("gpu", "gpu", "gpu", "switch", "cpu")
+    assert wiring.node_latency_s.tolist() == [0, 0, 0, 1e-7, 3e-7]
+    assert topology.graph.nodes["cpu0"]["kind"] == "cpu"
+    for again in (Topology.from_graph(topology.graph).wiring, parse_topology(topology.to_yaml()).wiring):
+        same_wiring(wiring, again)
+    shown = describe(topology)
+    assert shown["switches"]["count"] == 1
+    assert shown["switches"]["ports_used"] == 3
+    assert shown["switches"]["latency_s"] == 1e-7
+    assert shown["cpus"] == 1
+    star = parse_topology(load_topology("hgx_h100").to_yaml().replace("kind: switch", "kind: cpu"))
+    assert star.wiring.coordinates.kind == "irregular"
+    assert describe(star)["switches"] == {}
+
+
+def test_links_take_their_source_from_the_section():
+    topology = parse_topology(SERVER)
+    assert (topology.fact("links[0].count").status, topology.fact("links[0].count").source) == ("datasheet", "a page")
+    assert (topology.fact("links[3].count").status, topology.fact("links[3].count").source) == ("assumed", "")
+
+
+def test_first_gpus_of_a_list():
+    wiring = parse_topology(SERVER, "t.yaml", {"gpu.count": "2"}).wiring
+    assert wiring.node_names == ("gpu0", "gpu1", "s", "cpu0")
+    assert {wiring.link_name(link) for link in range(wiring.n_links)} == {
+        *("gpu0->s", "s->gpu0", "gpu1->cpu0", "cpu0->gpu1", "s->cpu0", "cpu0->s")
+    }
+    for name in ("dgx1_v100", "dgx2_v100", "pcie_gen5_8gpu"):
+        whole, part = load_topology(name), load_topology(name, {"gpu.count": "4"})
+        assert part.wiring.n_nodes == whole.wiring.n_nodes - whole.n_gpus + 4
+        same_wiring(part.wiring, Topology.from_graph(part.graph).wiring)
+
+
+def test_defaults_are_listed_where_they_count():
+    def defaults(text):
+        return {fact.path for fact in parse_topology(text).facts if fact.where == "default"}
+
+    head = "{schema: collsim.topology/1, gpu: {count: 2}, link: {bandwidth: 1 GB/s}, nic: {bandwidth: 1 GB/s}"
+    assert defaults(head + ", builder: full_mesh}") == {
+        *("link.latency", "link.efficiency", "link.per_pair", "nic.per_gpu")
+    }
+    assert defaults(head + ", builder: switched, switch: {planes: 1}}") == {
+        *("link.latency", "link.efficiency", "switch.links_per_plane", "switch.latency", "nic.per_gpu")
+    }
+    assert defaults(SERVER) == {"link.latency", "link.efficiency"}
+    assert defaults(SERVER.replace("{a: ", "{latency: 1 us, efficiency: 1, a: ")) == set()
+    shared = head.replace("nic: {", "nic: {shared_by: 2, ") + ", builder: full_mesh}"
+    assert "nic.per_gpu" not in defaults(shared)
+
+
 def test_digest():
     plain, again = load_topology("hgx_h100"), load_topology("hgx_h100")
     changed = load_topology("hgx_h100", {"gpu.count": "4"})
@@ -237,7 +401,7 @@ def test_paths(tmp_path):
 def test_unknown_names():
     with pytest.raises(UnknownNameError, match='did you mean "mi355x_ubb8"'):
         load_topology("mi355_ubb8")
-    with pytest.raises(UnknownNameError, match="known: gb200_nvl72"):
+    with pytest.raises(UnknownNameError, match="known: dgx1_v100"):
         load_topology("zzz")
     with pytest.raises(UnknownNameError, match=r"link\.bandwidth"):
         load_topology("hgx_h100").fact("link.bandwith")
@@ -268,6 +432,38 @@ def test_describe_irregular():
     graph = nx.Graph()
     graph.add_edges_from([(0, 1), (2, 3)], bandwidth_Bps=1e9, latency_s=0.0)
     assert not describe(load_topology(graph))["connected"]
+
+
+def test_kinds_of_links():
+    shown = describe(load_topology("hgx_h100"))
+    figures = {"link_bandwidth_Bps": 25e9, "latency_s": 1.5e-7, "efficiency": 0.824, "bundles": 16}
+    up, down = {"from": "gpu", "to": "switch"}, {"from": "switch", "to": "gpu"}
+    assert len(shown["link_kinds"]) == 4
+    for way in (up, down):
+        for links in (4, 5):
+            assert {**way, "links": links, **figures} in shown["link_kinds"]
+    assert sum(row["bundles"] for row in shown["link_kinds"]) == shown["bundles"]
+    assert shown["switches"]["planes"] == [
+        {"switches": 1, "links": 5},
+        {"switches": 2, "links": 4},
+        {"switches": 1, "links": 5},
+    ]
+    assert describe(load_topology("gb200_nvl72"))["switches"]["planes"] == [{"switches": 18, "links": 1}]
+
+
+def test_wiring_table():
+    rows = describe(parse_topology(RING))["wiring_table"]
+    assert rows == [
+        {"a": "a", "b": "b", "links": 1, "bandwidth_Bps": 50e9, "duplex": True},
+        {"a": "a", "b": "s", "links": 1, "bandwidth_Bps": 50e9, "duplex": True},
+        {"a": "b", "b": "c", "links": 3, "bandwidth_Bps": 75e9, "duplex": True},
+        {"a": "c", "b": "s", "links": 1, "bandwidth_Bps": 50e9, "duplex": False},
+    ]
+    assert describe(load_topology("mi300x_ubb8"))["wiring_table"] == []
+    big = nx.path_graph(17)
+    nx.set_edge_attributes(big, 1e9, "bandwidth_Bps")
+    nx.set_edge_attributes(big, 0.0, "latency_s")
+    assert describe(load_topology(big))["wiring_table"] == []
 
 
 class TestGraphs:
@@ -377,7 +573,9 @@ class TestDocs:
 
     @pytest.mark.parametrize("block", re.findall(r"```yaml\n(.*?)```", text, re.DOTALL))
     def test_files(self, block):
-        assert parse_topology(block).n_gpus >= 4
+        topology = parse_topology(block)
+        assert topology.n_gpus >= 4
+        assert describe(topology)["connected"]
 
     def test_statuses(self):
         for status, meaning in STATUSES.items():

@@ -191,7 +191,7 @@ CASES = {
         EXPLICIT,
         "name: gpu0}",
         "name: gpu0, latency: 1 us}",
-        ["t.yaml:4: nodes[0]:", "only a switch forwards"],
+        ["t.yaml:4: nodes[0]:", "only a switch or a CPU forwards"],
     ),
     "kind": (EXPLICIT, "kind: switch", "kind: swich", ["t.yaml:6: nodes[2].kind:", 'did you mean "switch"?']),
     "node name": (EXPLICIT, "name: hub", "name: 'the hub'", ["t.yaml:6: nodes[2].name:", "letters, digits"]),
@@ -220,6 +220,33 @@ CASES = {
         "switch: {ports: 1}\nnodes:",
         ['t.yaml:7: nodes[2]: switch "hub" has 2 links, but only 1 ports'],
     ),
+    "count of a list": (
+        EXPLICIT,
+        "nodes:",
+        "gpu: {count: 0}\nnodes:",
+        ["t.yaml:3: gpu.count:", "whole number, 1 or more"],
+    ),
+    "adapters": (
+        MESH,
+        "gpu:",
+        "nic: {bandwidth: 25 GB/s, per_gpu: 2, shared_by: 2}\ngpu:",
+        ["t.yaml:3: nic.shared_by:", "shared by several GPUs", "leave out per_gpu or shared_by"],
+    ),
+    "no GPU shares": (
+        MESH,
+        "gpu:",
+        "nic: {bandwidth: 25 GB/s, shared_by: 0}\ngpu:",
+        ["t.yaml:3: nic.shared_by:", "whole number, 1 or more"],
+    ),
+    "extends a stranger": (
+        MESH,
+        "gpu:",
+        "extends: hgx_h10\ngpu:",
+        ['t.yaml:3: extends: "hgx_h10" is not a shipped topology', 'did you mean "hgx_h100"?', "known: dgx1_v100"],
+    ),
+    "extends a path": (MESH, "gpu:", "extends: ../x.yaml\ngpu:", ['t.yaml:3: extends: "../x.yaml" is not a shipped']),
+    "extends nothing": (MESH, "gpu:", "extends:\ngpu:", ["t.yaml:3: extends: nothing is not a shipped topology"]),
+    "extends a list": (MESH, "gpu:", "extends: [hgx_h100]\ngpu:", ["t.yaml:3: extends: a mapping or a list is not"]),
     "reduction": (
         MESH,
         "gpu:",
@@ -227,6 +254,45 @@ CASES = {
         ["t.yaml:3: in_network_reduction:", "NVLS or SHARP"],
     ),
 }
+
+
+EXTENDING = {
+    "too many GPUs": (
+        "gpu: {count: 16}",
+        ["topologies/hgx_h100.yaml:", "switch.ports: 16 GPUs with 5 links each need 80 ports"],
+    ),
+    "unit": ("link: {bandwidth: 25}", ['t.yaml:3: link.bandwidth: "25" has no unit']),
+    "key": ("link: {bandwith: 25 GB/s}", ['t.yaml:3: link: unknown key "bandwith"; did you mean "bandwidth"?']),
+    "planes": ("switch: {planes: 5}", ["topologies/hgx_h100.yaml:", "links_per_plane lists 4 planes, but there are 5"]),
+    "section": ("gpu: four", ['t.yaml:3: gpu: "four" where a mapping is needed']),
+    "empty section": ("gpu:", ["t.yaml:3: gpu: nothing where a mapping is needed"]),
+    "another builder": ("builder: full_mesh", ["topologies/hgx_h100.yaml:", "switch: a full mesh has no switch"]),
+    "shipped name": ("name: hgx_h100", ['t.yaml:3: name: the name "hgx_h100" belongs to a shipped topology']),
+    "several": ("link: {latency: 1}\nnic: {per_gpu: x}", ["t.yaml:3: link.latency", "t.yaml:4: nic.per_gpu"]),
+}
+
+
+@pytest.mark.parametrize("case", EXTENDING)
+def test_bad_extension(case):
+    text, words = EXTENDING[case]
+    with pytest.raises(SpecError) as caught:
+        parse_topology(f"schema: collsim.topology/1\nextends: hgx_h100\n{text}\n", "t.yaml")
+    for word in words:
+        assert word in str(caught.value)
+    assert all(fault.hint for fault in caught.value.faults)
+
+
+def test_a_topology_cannot_extend_itself(tmp_path, monkeypatch):
+    from collsim.topology import loader
+
+    (tmp_path / "me.yaml").write_text("{schema: collsim.topology/1, extends: me}")
+    monkeypatch.setattr(loader, "zoo_directory", lambda: tmp_path)
+    with pytest.raises(SpecError, match="cannot extend itself"):
+        load_topology("me")
+    (tmp_path / "you.yaml").write_text("{schema: collsim.topology/1, extends: me}")
+    (tmp_path / "me.yaml").write_text("{schema: collsim.topology/1, extends: you}")
+    with pytest.raises(SpecError, match="cannot extend itself"):
+        load_topology("me")
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -328,7 +394,7 @@ def test_bad_paths(tmp_path):
     cases = {
         str(tmp_path / "mien.yaml"): "did you mean",
         str(tmp_path): "is a directory",
-        "no/such/dir/x.yaml": "shipped topologies: gb200_nvl72",
+        "no/such/dir/x.yaml": "shipped topologies: dgx1_v100",
         "topologies/../nowhere/hgx_h100.yaml": '"hgx_h100" is a shipped topology',
         "a\0b.yaml": "cannot be read",
         "x" * 5000 + ".yaml": "cannot be read",

@@ -1,0 +1,95 @@
+"""The command line: one file per command, thin over the library; everything heavy is imported inside them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+import click
+
+from collsim._version import __version__
+from collsim.cli.output import leave_pipe
+from collsim.cli.runs import run
+from collsim.cli.schedules import schedule
+from collsim.cli.topologies import topo
+from collsim.errors import CollsimError, Fault, nearest
+
+__all__ = ["main"]
+
+CONTEXT = {"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "COLLSIM", "max_content_width": 110}
+DEBUG = "COLLSIM_DEBUG"
+"""With this environment variable set, an unexpected error shows its traceback."""
+LONGEST_MESSAGE = 2_000
+
+
+@click.group(context_settings=CONTEXT)
+@click.version_option(__version__, "-V", "--version", prog_name="collsim")
+def cli() -> None:
+    """Predict how long collective communication takes on GPU clusters, and why.
+
+    \b
+    Examples:
+      collsim run --topo mi355x_ubb8 --op all_to_all
+      collsim run --topo hgx_h100 --op all_reduce -b 1M -e 1G -f 4 --algo all
+      collsim topo list
+
+    Results go to stdout, everything else to stderr. Exit codes: 0 done, 1 a check failed, 2 wrong request or file,
+    3 the model has no answer, 130 interrupted.
+    """  # noqa: D301 - \b keeps the lines that follow it as they are
+
+
+for command in (run, topo, schedule):
+    cli.add_command(command)
+
+
+def main() -> None:
+    """Run the command line; every error becomes a message and an exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        cli(prog_name="collsim", standalone_mode=False)
+    except (click.exceptions.Abort, KeyboardInterrupt):
+        sys.exit(130)
+    except click.ClickException as error:
+        _refuse_usage(error)
+    except CollsimError as error:
+        _show(error.faults)
+        sys.exit(error.exit_code)
+    except BrokenPipeError:
+        leave_pipe()
+    except MemoryError:
+        _show([Fault("out of memory", "", "ask for fewer ranks, smaller sizes or one algorithm")])
+        sys.exit(3)
+    except Exception as error:
+        if os.environ.get(DEBUG):
+            raise
+        hint = f"this is a defect of collsim: please report the command with what {DEBUG}=1 shows"
+        _show([Fault(f"{type(error).__name__}: {error}", "", hint)])
+        sys.exit(1)
+
+
+def _show(faults: Sequence[Fault]) -> None:
+    for fault in faults:
+        text = "".join(char if char.isprintable() or char == "\n" else "?" for char in str(fault))
+        short = text if len(text) <= LONGEST_MESSAGE else f"{text[:LONGEST_MESSAGE]} ..."
+        click.echo(f"error: {short}", err=True)
+
+
+def _refuse_usage(error: click.ClickException) -> NoReturn:
+    """Say what is wrong with the words of the command line."""
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        error.show()
+    else:
+        context = getattr(error, "ctx", None)
+        path = context.command_path if context else "collsim"
+        what, hint = error.format_message().rstrip("."), f"{path} --help lists what there is"
+        if isinstance(error, click.exceptions.NoSuchOption) and context is not None:
+            flags = [flag for option in context.command.params for flag in option.opts]
+            near = nearest(error.option_name, flags)
+            what = f'no such flag "{error.option_name}"'
+            hint = f'did you mean "{near}"? {hint}' if near else hint
+        _show([Fault(what, "", hint)])
+    sys.exit(error.exit_code)

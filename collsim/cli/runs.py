@@ -1,0 +1,241 @@
+"""``collsim run``: a collective on a topology, by size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from collsim.cli.options import complete, formats, request_options
+from collsim.cli.output import output_format, patience, write
+from collsim.errors import Fault
+
+if TYPE_CHECKING:
+    from collsim.cli.configuration import Configuration
+    from collsim.cli.flags import Faults
+    from collsim.library import Profile
+    from collsim.question import Question
+    from collsim.result import Result
+    from collsim.topology import Topology
+
+__all__ = ["checked_request", "place_of", "run", "without_rivals"]
+
+RIVALS = (
+    (("size",), ("min_bytes", "max_bytes", "step_bytes", "step_factor")),
+    (("step_bytes",), ("step_factor",)),
+    (("ranks",), ("rank_list",)),
+)
+"""Flags that exclude each other; one from the command line silences those from the environment or a file."""
+
+
+def _load_config(context: click.Context, _: click.Parameter, file: str | None) -> Configuration | None:
+    """Read a configuration and let it stand behind flags and environment variables."""
+    if file is None:
+        return None
+    from collsim.cli.configuration import read_configuration
+
+    config = read_configuration(file)
+    context.default_map = dict(config.flags)
+    return config
+
+
+@click.command(context_settings={"auto_envvar_prefix": "COLLSIM"})
+@request_options
+@click.option(
+    "--format",
+    "form",
+    envvar="COLLSIM_FORMAT",
+    metavar="FORMAT",
+    **complete(formats),
+    help="table, nccl, csv, json, jsonl or md.  [default: table]",
+)
+@click.option("-o", "--output", metavar="FILE", help="Write there; the suffix chooses the format.")
+@click.option(
+    "--config",
+    metavar="FILE",
+    is_eager=True,
+    callback=_load_config,
+    help="Take what no flag says from there: a saved configuration or a result in JSON.",
+)
+@click.option("--save-config", metavar="FILE", help="Write what was asked, in full, for --config.")
+@click.option("-q", "--quiet", is_flag=True, help="No warnings on stderr.")
+@click.pass_context
+def run(
+    context: click.Context,
+    /,
+    *,
+    form: str | None,
+    output: str | None,
+    config: Configuration | None,
+    save_config: str | None,
+    quiet: bool,
+    **flags: Any,
+) -> None:
+    """Predict how long a collective takes, by size.
+
+    \b
+    Examples:
+      collsim run --topo mi355x_ubb8 --op all_to_all -b 1M -e 1G -f 2
+      collsim run --topo hgx_h100 --op all_reduce --size 64M,1G --algo all --profile ideal
+      collsim run --topo mi300x_ubb8 --op all_reduce --ranks 2,4,8 --set link.bandwidth="80 GB/s"
+      collsim run --topo hgx_b200 --op all_gather --format csv -o all_gather.csv --save-config run.json
+      collsim run --config run.json --ranks 4
+
+    A flag goes before its environment variable (COLLSIM_TOPO, COLLSIM_PROFILE, ...), and that before --config.
+    """  # noqa: D301 - \b keeps the lines that follow it as they are
+    from collsim.cli.flags import Faults
+    from collsim.report import check_writable, render
+
+    faults = Faults(lambda where: place_of(context, where, config))
+    target = faults.attempt(lambda: output_format(form, output))
+    for file in (output, save_config):
+        if file not in (None, "-"):
+            faults.attempt(partial(check_writable, str(file)))
+    with nullcontext() if quiet else patience():
+        result = _simulated(without_rivals(context, flags), config, faults)
+    if not quiet:
+        for warning in (*result.warnings, *_stale(context, config, result)):
+            click.echo(f"warning: {warning}", err=True)
+    if save_config is not None:
+        from collsim.cli.configuration import as_configuration
+
+        write(as_configuration(result), save_config)
+    write(render(result, target or "table"), output)
+
+
+def _simulated(flags: dict[str, Any], config: Configuration | None, faults: Faults) -> Result:
+    """Check everything that was asked, raise all that is wrong with it, and simulate."""
+    asked = checked_request(flags, config, faults)
+    from dataclasses import replace
+
+    from collsim.simulation import predict
+
+    result = faults.attempt(lambda: predict(*asked))
+    faults.raise_any()
+    assert result is not None
+    return replace(result, config={**result.config, "topo": flags["topo"], "profile": flags["profile"]})
+
+
+def checked_request(
+    flags: dict[str, Any], config: Configuration | None, faults: Faults
+) -> tuple[Topology, Profile, Question, list[list[int]]]:
+    """Return what was asked and the GPUs of each run; raise all that is wrong, at once."""
+    request = _request(flags, config, faults)
+    from collsim.library import load_profile
+    from collsim.question import ask, rank_groups
+    from collsim.topology import load_topology
+
+    topo, profile, ranks, rank_list, overrides = (
+        request.pop(name) for name in ("topo", "profile", "ranks", "rank_list", "overrides")
+    )
+    question = faults.attempt(lambda: ask(**request))
+    constants = faults.attempt(lambda: load_profile(profile))
+    topology = groups = None
+    if topo is None:
+        hint = "give a name that `collsim topo list` prints, or a YAML file"
+        faults.add([Fault("no topology is named", "topo", hint)])
+    else:
+        topology = faults.attempt(lambda: load_topology(topo, overrides))
+    if topology is not None and question is not None:
+        groups = faults.attempt(lambda: rank_groups(topology, ranks, rank_list, question))
+    faults.raise_any()
+    assert topology is not None
+    assert constants is not None
+    assert question is not None
+    assert groups is not None
+    return topology, constants, question, groups
+
+
+def _request(flags: dict[str, Any], config: Configuration | None, faults: Faults) -> dict[str, Any]:
+    """Return the arguments of `simulate`; what could not be read is left out, its faults kept."""
+    from collsim.cli import flags as texts
+
+    def read(name: str, parse: Callable[[str], Any]) -> Any:
+        text = flags[name]
+        return None if text is None else faults.attempt(lambda: parse(text))
+
+    steps = {name: flags[name] for name in ("min_bytes", "max_bytes", "step_bytes", "step_factor", "size")}
+    set_here = texts.read_overrides(flags["overrides"], faults)
+    ops = _names(flags["op"])
+    return {
+        "topo": flags["topo"],
+        "profile": flags["profile"],
+        "op": ops,
+        "algo": _names(flags["algo"]),
+        "size": faults.attempt(lambda: texts.read_sizes(**steps)),
+        "ranks": read("ranks", texts.read_counts),
+        "rank_list": read("rank_list", texts.read_rank_list),
+        "channels": read("channels", lambda text: texts.read_number(text, "channels")),
+        "chunk": flags["chunk"],
+        "dtype": flags["dtype"],
+        "redop": flags["redop"],
+        "root": read("root", lambda text: texts.read_number(text, "root", "such as 0")) or 0,
+        "matrix": _matrix(flags["matrix"], ops, config, faults),
+        "overrides": {**(config.overrides if config else {}), **set_here},
+    }
+
+
+def _names(text: str | None) -> list[str]:
+    return [] if text is None else [name.strip() for name in text.split(",")]
+
+
+def _matrix(file: str | None, ops: Sequence[str], config: Configuration | None, faults: Faults) -> Any:
+    """Return the byte matrix of the flag, else that of the configuration if an operation still needs it."""
+    if file is not None:
+        from collsim.byte_matrix import load_byte_matrix
+
+        return faults.attempt(lambda: load_byte_matrix(file))
+    from collsim.operations import OPERATIONS
+
+    spellings = ("all_to_all_v", *OPERATIONS["all_to_all_v"].aliases)
+    wanted = any(op.lower().replace("-", "_") in spellings for op in ops)
+    return config.matrix_bytes if config is not None and wanted else None
+
+
+def _source(context: click.Context, name: str) -> int:
+    """Return 3 for a value from the command line, 2 from the environment, 1 from a file, 0 for a default."""
+    sources = click.core.ParameterSource
+    order = {sources.COMMANDLINE: 3, sources.ENVIRONMENT: 2, sources.DEFAULT_MAP: 1}
+    source = context.get_parameter_source(name)
+    return 0 if source is None else order.get(source, 0)
+
+
+def without_rivals(context: click.Context, flags: dict[str, Any]) -> dict[str, Any]:
+    """Drop values whose rivals come from a nearer place: -b on the command line silences a size in a file."""
+    kept = dict(flags)
+    for groups in RIVALS:
+        nearest_of = [max(_source(context, name) for name in group) for group in groups]
+        for group, nearness in zip(groups, nearest_of, strict=True):
+            if nearness < max(nearest_of):
+                kept.update(dict.fromkeys(group))
+    return kept
+
+
+def place_of(context: click.Context, where: str, config: Configuration | None) -> str:
+    """Return where the user wrote the value of the parameter that *where* names; other places stay as they are."""
+    name = where.removeprefix("--").replace(" ", "_").replace("-", "_")
+    name = {"set": "overrides", "format": "form"}.get(name, name)
+    if name == "size" and not _source(context, "size"):
+        name = next((end for end in ("min_bytes", "max_bytes") if _source(context, end)), name)
+    option = next((param for param in context.command.params if param.name == name), None)
+    if option is None:
+        return where
+    if config is not None and _source(context, name) == 1:
+        return f"{config.file}: config.{CONFIG_KEYS.get(name, name)}"
+    if _source(context, name) == 2:
+        variable = option.envvar or f"{context.auto_envvar_prefix}_{name.upper()}"
+        return f"{variable} in the environment"
+    return min(option.opts, key=len)
+
+
+CONFIG_KEYS = {"ranks": "rank_lists", "rank_list": "rank_lists", "chunk": "chunk_bytes"}
+
+
+def _stale(context: click.Context, config: Configuration | None, result: Result) -> list[str]:
+    """Say whether what the configuration names has changed, unless flags changed it."""
+    if config is None or any(_source(context, name) > 1 for name in ("topo", "profile", "overrides")):
+        return []
+    return config.changes(result)

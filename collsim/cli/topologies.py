@@ -1,0 +1,118 @@
+"""``collsim topo``: list, show, draw and check topologies."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from collsim.cli.options import complete, zoo
+from collsim.cli.output import write
+from collsim.errors import Fault, InputError
+
+if TYPE_CHECKING:
+    from collsim.cli.flags import Faults
+    from collsim.topology import Topology
+
+__all__ = ["topo"]
+
+
+@click.group()
+def topo() -> None:
+    """List, show, draw and check topologies.
+
+    \b
+    Examples:
+      collsim topo list
+      collsim topo show gb200_nvl72
+      collsim topo draw dgx1_v100 -o dgx1.svg
+      collsim topo check my_cluster.yaml
+    """  # noqa: D301 - \b keeps the lines that follow it as they are
+
+
+@topo.command("list")
+def topo_list() -> None:
+    """List the systems that come with collsim."""
+    from collsim.topology import load_topology, zoo_names
+
+    for name in zoo_names():
+        click.echo(f"{name:<16} {load_topology(name).title}")
+
+
+@topo.command("show")
+@click.argument("name", metavar="NAME|FILE", **complete(zoo, files=True))
+@click.option("--set", "overrides", multiple=True, metavar="PATH=VALUE", help="Change a figure.")
+@click.option("--format", "form", default="table", show_default=True, metavar="FORMAT", help="table, json or yaml.")
+def topo_show(name: str, overrides: tuple[str, ...], form: str) -> None:
+    """Show links, totals per GPU, switches, and where every figure comes from.
+
+    \b
+    Examples:
+      collsim topo show hgx_h100
+      collsim topo show mi355x_ubb8 --set link.bandwidth="80 GB/s" --format yaml
+    """  # noqa: D301 - \b keeps the lines that follow it as they are
+    from collsim.cli.flags import Faults
+    from collsim.errors import UnknownNameError
+    from collsim.report.topology import topology_text
+
+    faults = Faults(_place)
+    if form not in (forms := ("table", "json", "yaml")):
+        faults.add(UnknownNameError("format", form, forms, "--format").faults)
+    write(topology_text(_loaded(name, overrides, faults), form), None)
+
+
+@topo.command("draw")
+@click.argument("name", metavar="NAME|FILE", **complete(zoo, files=True))
+@click.option("--set", "overrides", multiple=True, metavar="PATH=VALUE", help="Change a figure.")
+@click.option("-o", "--output", metavar="FILE.svg", help="Write there instead of to stdout.")
+def topo_draw(name: str, overrides: tuple[str, ...], output: str | None) -> None:
+    """Draw GPUs, switch planes and links with their rates as SVG, for light and dark pages.
+
+    \b
+    Example:
+      collsim topo draw hgx_h100 -o hgx_h100.svg
+    """  # noqa: D301 - \b keeps the lines that follow it as they are
+    from collsim.cli.flags import Faults
+    from collsim.report.drawing import topology_svg
+
+    write(topology_svg(_loaded(name, overrides, Faults(_place))), output)
+
+
+def _place(where: str) -> str:
+    """Return where the user wrote what *where* names."""
+    return {"--topo": "NAME", "overrides": "--set"}.get(where, where)
+
+
+def _loaded(name: str, overrides: tuple[str, ...], faults: Faults) -> Topology:
+    """Return the topology with its overrides, or raise everything that is wrong."""
+    from collsim.cli.flags import read_overrides
+    from collsim.topology import load_topology
+
+    changed = read_overrides(overrides, faults)
+    topology = faults.attempt(lambda: load_topology(name, changed))
+    faults.raise_any()
+    assert topology is not None
+    return topology
+
+
+@topo.command("check")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+def topo_check(files: tuple[str, ...]) -> None:
+    """Check topology files; report every fault of every file.
+
+    \b
+    Example:
+      collsim topo check cluster_a.yaml cluster_b.yaml
+    """  # noqa: D301 - \b keeps the lines that follow it as they are
+    from collsim.topology import check_file
+
+    faults: list[Fault] = []
+    for file in files:
+        try:
+            found = check_file(file)
+        except InputError as error:
+            faults.extend(error.faults)
+        else:
+            click.echo(f"{file}: ok ({found.n_gpus} GPUs, {found.wiring.n_links} directed links)")
+    if faults:
+        raise InputError(*faults)

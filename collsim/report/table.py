@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 
+from collsim.report.crossovers import crossover_lines
 from collsim.report.nccl import time_text
 from collsim.result import Result, Row
 
@@ -35,25 +36,28 @@ def as_table(result: Result) -> str:
     lines = [f"# {line}" for text in _preamble(result) for line in _wrapped(text)]
     for (op, ranks), rows in _blocks(result.rows).items():
         lines += ["#", f"# op {op}   ranks {ranks}   algo {_asked(result)}   model fluid"]
-        lines += [f"#{heads[0][1:]}  bottleneck", f"#{heads[1][1:]}"]
-        lines += [f"{_aligned(_cells(row), widths)}  {row.limit}" for row in rows]
+        by = max(map(len, ("bound by", *(row.bound for row in rows))))
+        lines += [f"#{heads[0][1:]}  {'bound by':{by}}  bottleneck", f"#{heads[1][1:]}"]
+        lines += [f"{_aligned(_cells(row), widths)}  {row.bound:{by}}  {row.limit}" for row in rows]
         lines += [f"# Avg bus bandwidth    : {_mean_busbw(rows)}"]
+        lines += [f"# {line}" for note in (*crossover_lines(rows), *_notes(rows)) for line in _wrapped(note)]
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
 def as_markdown(result: Result) -> str:
     """Return the rows as one Markdown table with the operation and the ranks in front."""
-    heads = ["op", "ranks", *(f"{name} {unit}".strip() for name, unit, _ in COLUMNS), "bottleneck"]
-    rows = [[row.op, str(row.ranks), *_cells(row), row.limit] for row in result.rows]
+    heads = ["op", "ranks", *(f"{name} {unit}".strip() for name, unit, _ in COLUMNS), "bound by", "bottleneck"]
+    rows = [[row.op, str(row.ranks), *_cells(row), row.bound, row.limit] for row in result.rows]
     lines = [heads, _rules(heads), *rows]
-    notes = "\n".join(f"* {_escaped(line)}" for line in _preamble(result))
+    told = [line for block in _blocks(result.rows).values() for line in (*crossover_lines(block), *_notes(block))]
+    notes = "\n".join(f"* {_escaped(line)}" for line in (*_preamble(result), *told))
     table = "\n".join("| " + " | ".join(map(_escaped, cells)) + " |" for cells in lines)
     return f"{table}\n\n{notes}\n"
 
 
 def _rules(heads: Sequence[str]) -> list[str]:
     """Return the line below the heads of a Markdown table: numbers to the right."""
-    words = ("op", "type", "redop", "algo", "bottleneck")
+    words = ("op", "type", "redop", "algo", "bound by", "bottleneck")
     return ["---" if head in words else "---:" for head in heads]
 
 
@@ -71,6 +75,17 @@ def _preamble(result: Result) -> list[str]:
     ]
     lines += _doubtful(topology["not_datasheet"])
     return lines
+
+
+def _notes(rows: Sequence[Row]) -> list[str]:
+    """Return what may puzzle the reader of a block."""
+    if not any(row.algo == "nvls" and row.op == "all_reduce" for row in rows):
+        return []
+    n = rows[0].ranks
+    return [
+        f"nvls: the switches add and copy, so a GPU moves S (1 + 1/{n}) per direction, not the 2 S {n - 1}/{n} that "
+        f"busbw assumes; busbw can therefore exceed the rate of the links by up to {2 * (n - 1) / (n + 1):.3g}x"
+    ]
 
 
 def _doubtful(facts: Sequence[Mapping[str, str]]) -> list[str]:

@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 from collsim.errors import Fault, nearest
 from collsim.topology.reader import Document
-from collsim.topology.schema import ExplicitLink, Node
+from collsim.topology.schema import ExplicitLink
 from collsim.topology.sections import Spec
 
-__all__ = ["MAX_LINKS", "check", "planes_of", "present"]
+__all__ = ["MAX_LINKS", "check", "planes_of"]
 
 MAX_LINKS = 20_000_000
 """Directed bundles of one topology: about 1 GB of arrays."""
@@ -34,20 +34,6 @@ def planes_of(spec: Spec) -> tuple[int, ...]:
         return ()
     n_planes, links = int(spec.switch.planes.si), spec.switch.links_per_plane.value.numbers
     return links * n_planes if len(links) == 1 else links
-
-
-def present(spec: Spec) -> list[tuple[int, Node]]:
-    """Return the nodes of an explicit topology that are there, with their numbers: all, or the first gpu.count GPUs."""
-    limit = spec.gpu.count.si if spec.gpu and spec.gpu.count else float("inf")
-    nodes: list[tuple[int, Node]] = []
-    n_gpus = 0
-    for index, node in enumerate(spec.nodes):
-        if node is None:
-            continue
-        n_gpus += node.kind == "gpu"
-        if node.kind != "gpu" or n_gpus <= limit:
-            nodes.append((index, node))
-    return nodes
 
 
 def _check_regular(spec: Spec, document: Document, builder: str) -> Iterator[Fault]:
@@ -209,7 +195,7 @@ def _check_ends(
 
 def _check_attached(spec: Spec, document: Document) -> Iterator[Fault]:
     """Check that every GPU of several can send and receive."""
-    nodes = present(spec)
+    nodes = spec.present()
     there = {node.name for _, node in nodes}
     gpus = [(index, node.name) for index, node in nodes if node.kind == "gpu"]
     links = [link for link in spec.links if link and link.a in there and link.b in there]
@@ -227,7 +213,7 @@ def _check_ports(spec: Spec, document: Document) -> Iterator[Fault]:
     if spec.switch is None or spec.switch.ports is None:
         return
     ports, used = int(spec.switch.ports.si), dict[str, int]()
-    nodes = present(spec)
+    nodes = spec.present()
     there = {node.name for _, node in nodes}
     for link in spec.links:
         for end in {link.a, link.b} if link and {link.a, link.b} <= there else ():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from collsim.topology.builders import Bundles, assemble
-from collsim.topology.checks import present
 from collsim.topology.model import Wiring
 from collsim.topology.schema import Link, Switch
 from collsim.topology.sections import Spec
@@ -15,7 +14,7 @@ __all__ = ["wire_explicit"]
 
 def wire_explicit(spec: Spec) -> Wiring:
     """Return the wiring of the nodes and links of a specification that passed every check."""
-    nodes = [node for _, node in present(spec)]
+    nodes = [node for _, node in spec.present()]
     gpus = [node.name for node in nodes if node.kind == "gpu"]
     others = [node for node in nodes if node.kind != "gpu"]
     forwarding = (spec.switch or Switch()).latency.si

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, get_args
@@ -64,6 +65,20 @@ class Spec:
             elif part is not None:
                 yield (name,), part
 
+    def present(self) -> list[tuple[int, Node]]:
+        """Return the nodes of an explicit topology that are there, with their numbers.
+
+        Of the GPUs these are the first ``gpu.count``, all if it is not given.
+        """
+        limit = self.gpu.count.si if self.gpu and self.gpu.count else math.inf
+        nodes: list[tuple[int, Node]] = []
+        n_gpus = 0
+        for index, node in enumerate(self.nodes):
+            n_gpus += node is not None and node.kind == "gpu"
+            if node is not None and (node.kind != "gpu" or n_gpus <= limit):
+                nodes.append((index, node))
+        return nodes
+
 
 def read_sections(document: Document, faults: list[Fault]) -> Spec:
     """Return the valid sections of *document*; append what is wrong with the others to *faults*."""
@@ -81,9 +96,13 @@ def read_sections(document: Document, faults: list[Fault]) -> Spec:
 
 
 def collect_facts(spec: Spec, document: Document) -> tuple[Fact, ...]:
-    """Return every figure of the valid sections with its provenance; defaults that mean nothing here are left out."""
+    """Return every figure of the valid sections with its provenance; what has no effect here is left out."""
     facts = []
+    there = {node.name for _, node in spec.present()}
     for path, section in spec.sections():
+        ends = {section.a, section.b} if isinstance(section, ExplicitLink) else set()
+        if not ends <= there:
+            continue
         if isinstance(section, Figure):
             facts.append(_fact(path, section, document))
             continue

@@ -5,6 +5,7 @@ import pytest
 
 from collsim.fabric import build_fabric
 from collsim.routing import find_routes
+from collsim.simulation import simulate
 from collsim.topology import STATUSES, describe, load_topology, zoo_names
 
 ZOO = zoo_names()
@@ -205,6 +206,17 @@ def test_routes(name, source, target, hops):
     routes = find_routes(fabric)
     pair = slice(*routes.ptr[source * fabric.n_ranks + target :][:2])
     assert sorted(routes.weight[pair]) == pytest.approx(sorted(hops))
+
+
+@pytest.mark.parametrize("name", [name for name in ZOO if load_topology(name).n_gpus <= 16])
+def test_collectives_run(name):
+    fastest = describe(load_topology(name))["per_gpu_uni_max_Bps"]
+    for op in ("all_reduce", "all_to_all"):
+        for row in simulate(name, op, "1M", profile="ideal").rows:
+            assert row.time_s >= row.lower_bound_s > 0
+            # what a rank sends for itself, without in-network reduction
+            if row.algo != "nvls":
+                assert row.busbw_Bps <= fastest
 
 
 def test_ratios():

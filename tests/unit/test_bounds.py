@@ -45,14 +45,15 @@ def islands(per_side, thin_GBps=10):
     return Topology.from_graph(graph)
 
 
-# On a mesh of 4 with links of 10 GB/s: 30 GB/s out of a rank, 40 GB/s from two ranks to the two others.
+# Seconds per GB and name, on a mesh of 4 with links of 10 GB/s: 30 GB/s out of a rank, 40 GB/s from two ranks to the
+# two others. Of several cuts that bind alike, single ranks are named before pairs, in the order of the ranks inside.
 MESH_OF_4 = {
-    "all_reduce": (6 / 4 / 30, "egress of all ranks"),  # 2 x 3 S cross all egress, 4 x 30; S/30 for a cut
-    "all_gather": (3 / 4 / 30, "ingress gpu0"),  # 3 blocks into a rank; 2 blocks over 40
+    "all_reduce": (6 / 120, "egress of all ranks"),  # 2 x 3 S cross the egress of all; one cut alone: 1/30
+    "all_gather": (3 / 4 / 30, "ingress gpu3"),  # 3 blocks into a rank
     "reduce_scatter": (3 / 4 / 30, "egress gpu0"),  # 3 sums out of a rank
-    "all_to_all": (1 / 40, "cut 2|2"),  # 3 blocks out of a rank, 3/4/30; 4 blocks over 40
+    "all_to_all": (3 / 4 / 30, "egress gpu0"),  # 3 blocks out of a rank, as tight as 4 blocks from two to two
     "broadcast": (1 / 30, "egress gpu2"),
-    "reduce": (1 / 30, "ingress gpu2"),
+    "reduce": (1 / 30, "egress gpu0"),
     "scatter": (3 / 4 / 30, "egress gpu2"),
     "gather": (3 / 4 / 30, "ingress gpu2"),
     "send_recv": (2 / 40, "cut 2|2"),  # ranks 0 and 2 both send to the other side
@@ -64,21 +65,11 @@ def test_every_operation_on_a_mesh(op):
     seconds_per_GB, name = MESH_OF_4[op]
     found = bound(op, 4 * 10**9, cuts_of(mesh(4)), root=2 if operation(op).rooted else 0)
     assert found.time_s == pytest.approx(4 * seconds_per_GB, rel=1e-12)
-    if name.startswith("cut"):
-        assert found.name == name
-    else:
-        assert found.name.split()[1:] == name.split()[1:] or found.name.split()[0] in ("egress", "ingress")
+    assert found.name == name
 
 
 def test_all_operations_are_covered():
     assert set(MESH_OF_4) | {"all_to_all_v"} == set(OPERATIONS)
-
-
-def test_names_of_the_root():
-    cuts = cuts_of(mesh(4))
-    assert bound("scatter", 4000, cuts, root=2).name == "egress gpu2"
-    assert bound("gather", 4000, cuts, root=2).name == "ingress gpu2"
-    assert bound("all_reduce", 4000, cuts).name == "egress of all ranks"
 
 
 def test_byte_matrix():
@@ -178,12 +169,13 @@ def demand(op, size, inside, n, root, matrix):
     outside = [rank for rank in range(n) if rank not in inside]
     block = size / n
     pairs = [(s, d) for s in inside for d in outside]
+    if matrix is not None:
+        return sum(matrix[s, d] for s, d in pairs)
     return {
         "all_reduce": size,
         "all_gather": len(inside) * block,
         "reduce_scatter": len(outside) * block,
         "all_to_all": len(pairs) * block,
-        "all_to_all_v": sum(matrix[s, d] for s, d in pairs),
         "broadcast": size * (root in inside),
         "reduce": size * (root in outside),
         "scatter": len(outside) * block * (root in inside),

@@ -345,6 +345,9 @@ def test_first_gpus_of_a_list():
     assert {wiring.link_name(link) for link in range(wiring.n_links)} == {
         *("gpu0->s", "s->gpu0", "gpu1->cpu0", "cpu0->gpu1", "s->cpu0", "cpu0->s")
     }
+    text = SERVER.replace("gpu2, b: cpu0", "gpu2, b: cpu0, count: 1")
+    assert "links[2].count" in {fact.path for fact in parse_topology(text).facts}
+    assert "links[2].count" not in {fact.path for fact in parse_topology(text, "t.yaml", {"gpu.count": "2"}).facts}
     for name in ("dgx1_v100", "dgx2_v100", "pcie_gen5_8gpu"):
         whole, part = load_topology(name), load_topology(name, {"gpu.count": "4"})
         assert part.wiring.n_nodes == whole.wiring.n_nodes - whole.n_gpus + 4

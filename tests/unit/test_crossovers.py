@@ -1,0 +1,51 @@
+"""Where the lead changes from one algorithm to another."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+import collsim
+from collsim.report.crossovers import crossover_lines
+
+
+@pytest.fixture(scope="module")
+def row():
+    return collsim.simulate("mi300x_ubb8", "all_gather", "1M", algo="ring").rows[0]
+
+
+def at(row, algo, size_bytes, time_s):
+    return replace(row, algo=algo, size_bytes=size_bytes, time_s=time_s)
+
+
+def test_lines_that_cross_halfway(row):
+    # In log-log both lines are straight: a goes 1 -> 4, b goes 2 -> 2; they meet at half the logarithm of the size.
+    rows = [at(row, "a", 2**10, 1.0), at(row, "b", 2**10, 2.0), at(row, "a", 2**20, 4.0), at(row, "b", 2**20, 2.0)]
+    assert crossover_lines(rows) == ["fastest: a 1 KiB, b 1 MiB", "b overtakes a at about 32 KiB"]
+
+
+def test_nothing_to_compare(row):
+    assert crossover_lines([at(row, "a", 2**10, 1.0), at(row, "a", 2**20, 4.0)]) == []
+
+
+def test_one_leader_all_the_way(row):
+    rows = [at(row, algo, size, time) for size in (1, 2, 4) for algo, time in (("a", 1.0), ("b", 2.0))]
+    assert crossover_lines(rows) == ["fastest: a 1 B to 4 B"]
+
+
+def test_a_missing_time_gives_no_size(row):
+    rows = [at(row, "a", 1024, 1.0), at(row, "b", 1024, 2.0), at(row, "c", 2048, 1.0), at(row, "b", 2048, 2.0)]
+    assert crossover_lines(rows)[1] == "c leads after a"
+
+
+def test_the_table_and_markdown_tell():
+    result = collsim.simulate("hgx_h100", "all_reduce", ["64K", "64M"], algo=["all_pairs", "nvls"])
+    from collsim.report import render
+
+    for form in ("table", "md"):
+        text = render(result, form)
+        assert "nvls overtakes all_pairs at about" in text
+        assert "busbw can therefore exceed the rate of the links by up to 1.56x" in " ".join(text.split()).replace(
+            " # ", " "
+        )

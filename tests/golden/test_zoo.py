@@ -213,8 +213,8 @@ def test_collectives_run(name):
     fastest = describe(load_topology(name))["per_gpu_uni_max_Bps"]
     for op in ("all_reduce", "all_to_all"):
         for row in simulate(name, op, "1M", profile="ideal").rows:
-            assert row.time_s >= row.lower_bound_s > 0
-            # what a rank sends for itself, without in-network reduction
+            assert row.time_s * (1 + 1e-9) >= row.lower_bound_s > 0
+            # no GPU sends faster than its links; switches that reduce send less than busbw reckons with
             if row.algo != "nvls":
                 assert row.busbw_Bps <= fastest
 

@@ -1,6 +1,6 @@
-"""Run every collsim command that README.md shows and write its output below it.
+"""Run every collsim command that README.md and docs/output.md show and write its output below it.
 
-The tests compare the two, so that the README never shows what the tool does not print.
+The tests compare the two, so that no page shows what the tool does not print.
 """
 
 from __future__ import annotations
@@ -9,14 +9,15 @@ import re
 import subprocess
 from pathlib import Path
 
-README = Path(__file__).parent.parent / "README.md"
+ROOT = Path(__file__).parent.parent
+PAGES = ("README.md", "docs/output.md")
 BLOCK = re.compile(r"```console\n(.*?)```\n", re.DOTALL)
 
 
 def output_of(command: str) -> str:
     """Return what the last collsim command of *command* prints on stdout."""
     line = command.rpartition("&& ")[2]
-    return subprocess.run(line, shell=True, check=True, capture_output=True, text=True).stdout
+    return subprocess.run(line, shell=True, check=True, capture_output=True, text=True, cwd=ROOT).stdout
 
 
 def refreshed(match: re.Match[str]) -> str:
@@ -27,4 +28,6 @@ def refreshed(match: re.Match[str]) -> str:
 
 
 if __name__ == "__main__":
-    README.write_text(BLOCK.sub(refreshed, README.read_text(encoding="utf-8")), encoding="utf-8")
+    for page in PAGES:
+        path = ROOT / page
+        path.write_text(BLOCK.sub(refreshed, path.read_text(encoding="utf-8")), encoding="utf-8")

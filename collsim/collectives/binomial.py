@@ -72,6 +72,6 @@ ALGORITHM = Algorithm(
     name="binomial",
     title="binomial tree, ceil(lg n) rounds",
     ops=("broadcast", "reduce", "gather", "scatter"),
-    source="Thakur, Rabenseifner and Gropp, Int. J. High Perform. Comput. Appl. 19 (2005) 49, sections 4.2 and 4.5",
+    source="Chan, Heimlich, Purkayastha and van de Geijn, Concurrency Comput. Pract. Exper. 19 (2007) 1749",
     build=build,
 )

@@ -2,7 +2,7 @@
 
 Any other number of ranks is *folded*: with p the largest power of two up to n, the first 2(n - p) ranks form pairs, of
 which the odd rank works for both (Thakur, Rabenseifner and Gropp, Int. J. High Perform. Comput. Appl. 19 (2005) 49,
-section 4.5). The even rank hands its data over first and gets its result last: two more messages in a row.
+section 4.4). The even rank hands its data over first and gets its result last: two more messages in a row.
 """
 
 from __future__ import annotations

@@ -2,6 +2,9 @@
 
 All-gather: what two partners swap doubles in every step. All-reduce: they swap and add the whole vector in every step,
 which is good for short vectors only. Both partners send what they held when the step began, as with a receive buffer.
+
+An all-gather of other than a power of two of ranks is the folded reduce-scatter run backwards. MPICH takes up to
+2 lg n steps instead, in which partners fetch what is missing.
 """
 
 from __future__ import annotations

@@ -7,12 +7,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from collsim.errors import Fault, UnsupportedError
 from collsim.operations import Operation
 from collsim.schedule import Int, Phase, Schedule, split_bytes
 from collsim.schedule.forms import Chunks
 
 __all__ = ["Algorithm", "Request"]
 
+MOST_PIECES = 65_536
+"""A schedule of more pieces takes minutes and gigabytes; 34 GiB on 24 channels in chunks of 512 KiB stay below."""
 KIB = 1024
 MIB = 1024 * KIB
 
@@ -79,10 +82,21 @@ class Request:
         return used if len(used) else shares[:1]
 
     def pieces(self, total_bytes: int, default_chunk_bytes: int, chunks_per_piece: int = 1) -> Int:
-        """Cut *total_bytes* into pieces of *chunks_per_piece* chunks of up to chunk_bytes; the last takes the rest."""
+        """Cut *total_bytes* into pieces of *chunks_per_piece* chunks of up to chunk_bytes; the last takes the rest.
+
+        Raises
+        ------
+        UnsupportedError
+            All channels together would have more than `MOST_PIECES` pieces; names a chunk that is large enough.
+        """
         grains = max((self.chunk_bytes or default_chunk_bytes) // self.element_bytes, 1)
         chunk = grains * self.element_bytes * chunks_per_piece
         full, rest = divmod(total_bytes, chunk)
+        if full * self.n_channels > MOST_PIECES:
+            enough = -(-total_bytes * self.n_channels // MOST_PIECES // chunks_per_piece)
+            what = f"{self.n_channels} channels of {full} pieces each are too many to simulate"
+            hint = f"at least {-(-enough // 2**20)}M would do"
+            raise UnsupportedError(Fault(what, "chunk", hint))
         return np.array([chunk] * full + [rest] * (rest > 0 or full == 0), dtype=np.int64)
 
     def schedule(self, algo: str, chunks: Chunks, *phases: Phase, **parameters: int | str) -> Schedule:

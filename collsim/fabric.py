@@ -42,6 +42,8 @@ class Fabric:
     node_latency_s : float64[n_nodes]
     in_network : str or None
         What the switches add and multicast with, such as NVLS; None if they only forward.
+    in_network_efficiency : float
+        Share of `capacity_Bps` that such traffic reaches.
     """
 
     wiring: Wiring
@@ -51,6 +53,7 @@ class Fabric:
     link_latency_s: Float
     node_latency_s: Float
     in_network: str | None = None
+    in_network_efficiency: float = 1.0
 
     @property
     def n_ranks(self) -> int:
@@ -115,8 +118,15 @@ def build_fabric(
         capacity_Bps=_readonly(capacity),
         link_latency_s=_readonly(wiring.link_latency_s * float(latency)),
         node_latency_s=_readonly(wiring.node_latency_s * float(latency)),
+        in_network_efficiency=_in_network_efficiency(topology) if efficiency else 1.0,
         in_network=topology.in_network_reduction if wiring.coordinates.kind == "switched" else None,
     )
+
+
+def _in_network_efficiency(topology: Topology) -> float:
+    """Return the share of the achievable rate that adding and multicasting switches reach; 1 if the file has none."""
+    found = [fact.value for fact in topology.facts if fact.path == "switch.in_network_efficiency"]
+    return found[0] if found else 1.0
 
 
 def _rank_faults(ranks: list[int], n_gpus: int, name: str) -> list[Fault]:

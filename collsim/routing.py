@@ -34,19 +34,28 @@ class Routes:
         Share of the message that crosses the link.
     latency_s : float64[n_routes]
         Of the slowest of the paths: links and forwarding nodes.
+    slowdown : float64[n_routes]
+        How much longer a byte keeps a link busy than on a plain route: 1, or more where switches add or multicast.
     """
 
     ptr: Int
     link: Int
     weight: Float
     latency_s: Float
+    slowdown: Float
 
     def take(self, which: Int, scale: Float) -> Routes:
         """Return the routes numbered *which*, each with its weights multiplied by *scale*."""
         counts = np.diff(self.ptr)[which]
         ptr = np.concatenate(([0], np.cumsum(counts)))
         entry = np.repeat(self.ptr[which] - ptr[:-1], counts) + np.arange(ptr[-1])
-        return Routes(ptr, self.link[entry], self.weight[entry] * np.repeat(scale, counts), self.latency_s[which])
+        return Routes(
+            ptr,
+            self.link[entry],
+            self.weight[entry] * np.repeat(scale, counts),
+            self.latency_s[which],
+            self.slowdown[which],
+        )
 
     def used_links(self, n_links: int) -> NDArray[np.bool_]:
         """Return bool[n_links]: whether any route takes the link."""
@@ -92,7 +101,9 @@ def find_routes(fabric: Fabric) -> Routes:
         raise _no_route(fabric, lost)
     if fabric.in_network:
         parts.append(_through_all_switches(fabric))
-    return _assemble(n * n + (2 * n if fabric.in_network else 0), parts)
+    slowdown = np.ones(n * n + (2 * n if fabric.in_network else 0))
+    slowdown[n * n :] /= fabric.in_network_efficiency
+    return _assemble(slowdown, parts)
 
 
 Part = tuple[Int, Float, Int, Float]
@@ -194,17 +205,17 @@ def _shortest_paths(fabric: Fabric, source: int, target: int, *, relays: bool) -
     return [np.array(path) for path in paths.get(target, [])]
 
 
-def _assemble(n_routes: int, parts: list[Part]) -> Routes:
+def _assemble(slowdown: Float, parts: list[Part]) -> Routes:
     """Merge entries into routes; a link that several paths of a pair share gets the sum of their weights."""
     pair, link = (np.concatenate([part[column] for part in parts]).astype(np.int64) for column in (0, 2))
     latency, weight = (np.concatenate([part[column] for part in parts]).astype(np.float64) for column in (1, 3))
-    n_links = int(link.max()) + 1
+    n_routes, n_links = len(slowdown), int(link.max()) + 1
     key, inverse = np.unique(pair * n_links + link, return_inverse=True)
     merged_pair, merged_link = np.divmod(key, n_links)
     ptr = np.concatenate(([0], np.cumsum(np.bincount(merged_pair, minlength=n_routes))))
     slowest = np.zeros(n_routes)
     np.maximum.at(slowest, pair, latency)
-    return Routes(ptr, merged_link, np.bincount(inverse, weights=weight).astype(np.float64), slowest)
+    return Routes(ptr, merged_link, np.bincount(inverse, weights=weight).astype(np.float64), slowest, slowdown)
 
 
 def _no_route(fabric: Fabric, lost: list[int]) -> NoRouteError:
@@ -242,9 +253,10 @@ def merge_trunks(routes: Routes, capacity_Bps: Float) -> tuple[Routes, Float]:
         Capacity of each trunk, B/s, scaled so that its largest weight is 1.
     """
     route = np.repeat(np.arange(len(routes.ptr) - 1), np.diff(routes.ptr))
+    load = routes.weight * routes.slowdown[route]
     order = np.argsort(routes.link, kind="stable")
     links, starts = np.unique(routes.link[order], return_index=True)
-    crossing, weight = np.split(route[order], starts[1:]), np.split(routes.weight[order], starts[1:])
+    crossing, weight = np.split(route[order], starts[1:]), np.split(load[order], starts[1:])
     trunk_of: dict[tuple[bytes, bytes], int] = {}
     capacity: list[float] = []
     members: list[tuple[Int, Float]] = []
@@ -258,13 +270,15 @@ def merge_trunks(routes: Routes, capacity_Bps: Float) -> tuple[Routes, Float]:
             members.append((who, relative))
         else:
             capacity[trunk] = min(capacity[trunk], float(capacity_Bps[link] / top))
-    return _by_route(members, len(routes.ptr) - 1, routes.latency_s), np.array(capacity)
+    return _by_route(members, routes), np.array(capacity)
 
 
-def _by_route(members: list[tuple[Int, Float]], n_routes: int, latency_s: Float) -> Routes:
-    """Turn per-trunk lists of (routes, weights) into routes."""
+def _by_route(members: list[tuple[Int, Float]], routes: Routes) -> Routes:
+    """Turn per-trunk lists of (routes, weights) into routes; what slows a route down is in its weights now."""
+    n_routes = len(routes.latency_s)
     route = np.concatenate([who for who, _ in members])
     trunk = np.repeat(np.arange(len(members)), [len(who) for who, _ in members])
     order = np.argsort(route, kind="stable")
     ptr = np.concatenate(([0], np.cumsum(np.bincount(route, minlength=n_routes))))
-    return Routes(ptr, trunk[order], np.concatenate([shares for _, shares in members])[order], latency_s)
+    weight = np.concatenate([shares for _, shares in members])[order]
+    return Routes(ptr, trunk[order], weight, routes.latency_s, np.ones(n_routes))

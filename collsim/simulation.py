@@ -16,6 +16,7 @@ from collsim.collectives import Algorithm, Request, algorithm, algorithms_for, r
 from collsim.engine import EngineDeadlock, Problem, Solution, check_conservation, solve
 from collsim.errors import DeadlockError, Fault, InputError, InternalError, UnsupportedError
 from collsim.fabric import Fabric, Float, Int, build_fabric
+from collsim.flow_bounds import Flows, find_flows
 from collsim.library import Profile, load_profile
 from collsim.operations import BLOCK_GRAIN_BYTES, Operation, operation
 from collsim.question import CHOICES, MOST_CHANNELS, Question, ask, rank_groups
@@ -53,6 +54,7 @@ class Run:
     trunks: Routes
     trunk_capacity_Bps: Float
     cuts: Cuts
+    flows: Flows | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,17 +69,19 @@ class Timing:
 
 
 def prepare(topology: Topology, profile: Profile, ranks: Sequence[int] | None = None) -> Run:
-    """Build the fabric of *ranks* (all GPUs if None) and its routes and cuts."""
+    """Build the fabric of *ranks* (all GPUs if None), its routes, and what bounds the time on it."""
     fabric = build_fabric(topology, ranks, efficiency=profile.achievable_rate, latency=profile.latency)
     routes = find_routes(fabric)
     trunks, capacity = merge_trunks(routes, fabric.capacity_Bps)
+    used = routes.used_links(fabric.n_links)
     return Run(
         fabric,
         profile,
         routes,
         trunks,
         capacity,
-        find_cuts(fabric, routes.used_links(fabric.n_links), routes.fastest_s()),
+        find_cuts(fabric, used, routes.fastest_s()),
+        find_flows(fabric, used),
     )
 
 
@@ -211,7 +215,7 @@ def _bound(schedule: Schedule, run: Run) -> Bound:
         matrix = np.zeros((schedule.n_ranks,) * 2, dtype=np.int64)
         np.add.at(matrix, (chunks.source, chunks.target), chunks.size_bytes)
     root = int(schedule.parameters.get("root", 0))
-    return lower_bound(operation(schedule.op), schedule.size_bytes, run.cuts, root, matrix)
+    return lower_bound(operation(schedule.op), schedule.size_bytes, run.cuts, root, matrix, flows=run.flows)
 
 
 def simulate(
@@ -376,9 +380,25 @@ def _rows(op: Operation, requested_bytes: int, run: Run, question: Question) -> 
         return [_empty_row(request, requested_bytes, question)]
     rows: list[Row] = []
     for name in question.algo:
-        candidates = _able(op, run.fabric) if name in CHOICES else (algorithm(op.name, name),)
-        timed = [_timed_row(candidate, request, requested_bytes, run, question) for candidate in candidates]
-        rows += timed if name == "all" else [min(timed, key=lambda row: row.time_s)]
+        if name in CHOICES:
+            timed = _all_rows(request, requested_bytes, run, question)
+            rows += timed if name == "all" else [min(timed, key=lambda row: row.time_s)]
+        else:
+            rows.append(_timed_row(algorithm(op.name, name), request, requested_bytes, run, question))
+    return rows
+
+
+def _all_rows(request: Request, requested_bytes: int, run: Run, question: Question) -> list[Row]:
+    """Return a row for every algorithm that the fabric can carry out and that is not too large to simulate."""
+    rows: list[Row] = []
+    refused: list[Fault] = []
+    for candidate in _able(request.op, run.fabric):
+        try:
+            rows.append(_timed_row(candidate, request, requested_bytes, run, question))
+        except UnsupportedError as error:
+            refused.extend(error.faults)
+    if not rows:
+        raise UnsupportedError(*refused)
     return rows
 
 

@@ -51,7 +51,7 @@ def reductions() -> Sequence[str]:
 def algorithms() -> Sequence[str]:
     from collsim.collectives import ALGORITHMS
 
-    return ["auto", "best", "all", *(entry.name for entry in ALGORITHMS)]
+    return ["auto", "best", "all", *dict.fromkeys(entry.name for entry in ALGORITHMS)]
 
 
 def profiles() -> Sequence[str]:

@@ -102,6 +102,7 @@ class Switch(Section):
     links_per_plane: LinksPerPlane = default_figure(LinksPerPlane, "1", "one link from every GPU to each switch")
     ports: Count | None = None
     latency: Time = default_figure(Time, "200 ns", "forwarding latency of a scale-up switch")
+    in_network_efficiency: Fraction | None = None
 
 
 class Nic(Section):

@@ -8,7 +8,7 @@ switches) plus the overhead of a message, and flows that start together on one l
 import functools
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -516,18 +516,21 @@ def run_on(fabric, n, profile, link_s, efficiency):
     return prepare(parse_topology(text), profile)
 
 
+BARE = Profile(
+    name="closed",
+    title="",
+    calibrated=False,
+    launch_s=0.0,
+    message_overhead_s=OVERHEAD_S,
+    channel_rate_Bps=math.inf,
+    achievable_rate=True,
+    latency=True,
+    sha256="",
+)
+
+
 def timing_of(row, n):
-    profile = Profile(
-        name="closed",
-        title="",
-        calibrated=False,
-        launch_s=row.launch_s,
-        message_overhead_s=row.overhead_s,
-        channel_rate_Bps=row.cap_Bps,
-        achievable_rate=True,
-        latency=True,
-        sha256="",
-    )
+    profile = replace(BARE, launch_s=row.launch_s, message_overhead_s=row.overhead_s, channel_rate_Bps=row.cap_Bps)
     run = run_on(row.fabric, n, profile, row.link_s, row.efficiency)
     matrix = row.matrix(n) if row.matrix else None
     request = Request(
@@ -581,6 +584,52 @@ def test_a_chain_on_every_ring_of_an_odd_mesh(op, n):
     """The rings share no link, so each chain is alone."""
     row = Form(op, "ring", "mesh", chain_alone, size=lambda n: 300 * KIB * (n - 1), channels=n - 1, chunk=kib(64))
     assert abs(error_of(row, n)) <= TOLERANCE
+
+
+SLOW_BPS = 10e9  # of one link; the others have 37e9
+
+
+def timing_with_a_slow_link(op, algo, text, n, size, chunk):
+    run = prepare(parse_topology(text), BARE)
+    request = Request(operation(op), n, size, channels=1, chunk_bytes=chunk)
+    return time_schedule(algorithm(op, algo).build(request), run).time_s
+
+
+@pytest.mark.parametrize("n", EVERY_N)
+@pytest.mark.parametrize("slow", [0, 1])
+def test_a_ring_is_as_slow_as_its_slowest_link_in_every_step(n, slow):
+    """The rank before the slow link waits for itself in every step, and nobody takes longer."""
+    nodes = ", ".join(f"{{name: g{i}}}" for i in range(n))
+    rates = ["10 GB/s" if i == slow else "37 GB/s" for i in range(n)]
+    links = ", ".join(f"{{a: g{i}, b: g{(i + 1) % n}, duplex: false, bandwidth: {rates[i]}}}" for i in range(n))
+    head = "schema: collsim.topology/1, builder: explicit, link: {latency: 300 ns}"
+    text = f"{{{head}, nodes: [{nodes}], links: [{links}]}}"
+    chunk = 64 * KIB
+    expected = 3 * 2 * (n - 1) * (LINK_S + OVERHEAD_S + chunk / SLOW_BPS)  # 3 loops
+    found = timing_with_a_slow_link("all_reduce", "ring", text, n, 3 * n * chunk, chunk)
+    assert found == pytest.approx(expected, rel=TOLERANCE, abs=0)
+
+
+@pytest.mark.parametrize("chunks", [1, 2, 7, 30])
+def test_a_parent_sends_a_chunk_to_all_children_before_the_next(chunks):
+    """On a mesh of 6 the tree is 0 - 4 - (2 - (1, 3), 5), and the link from 4 to leaf 5 is slow.
+
+    Vertex 4 turns to the next chunk when 5 has this one: the last chunk leaves 4 after chunks - 1 slow ones, and then
+    either goes to 5, slowly, or to 2 and on to the leaves 1 and 3.
+    """
+    links = ", ".join(
+        f"{{a: g{a}, b: g{b}, bandwidth: {10 if (a, b) == (4, 5) else 37} GB/s}}"
+        for a in range(6)
+        for b in range(a + 1, 6)
+    )
+    nodes = ", ".join(f"{{name: g{i}}}" for i in range(6))
+    head = "schema: collsim.topology/1, builder: explicit, link: {latency: 300 ns}"
+    text = f"{{{head}, nodes: [{nodes}], links: [{links}]}}"
+    chunk = 64 * KIB
+    fast, slow = (LINK_S + OVERHEAD_S + chunk / rate for rate in (LANE_BPS, SLOW_BPS))
+    expected = fast + (chunks - 1) * slow + max(slow, 2 * fast)
+    found = timing_with_a_slow_link("broadcast", "tree", text, 6, chunks * chunk, chunk)
+    assert found == pytest.approx(expected, rel=TOLERANCE, abs=0)
 
 
 def test_the_table_is_what_it_claims():

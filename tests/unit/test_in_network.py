@@ -90,6 +90,13 @@ def test_busbw_of_many_chunks_tends_to_14_ninths_of_the_link_rate():
     assert row.lower_bound_s == pytest.approx(2**34 / LINK_BPS, rel=1e-12)
 
 
+def test_the_default_profile_counts_the_efficiency_of_the_switches():
+    # 450 x 0.824 achievable x 0.85 for in-network traffic, over 9/8 of the bytes, times the 14/8 of busbw.
+    row = collsim.simulate("hgx_h100", "all_reduce", "16G", algo="nvls").rows[0]
+    assert row.busbw_Bps == pytest.approx(LINK_BPS * 0.824 * 0.85 * 14 / 9, rel=0.04)
+    assert row.bottleneck[0].utilisation < 0.85
+
+
 def test_gather_is_limited_by_the_copy_that_the_sender_gets_too():
     row = collsim.simulate("hgx_h100", "all_gather", "1G", algo="nvls", profile="ideal").rows[0]
     assert row.time_s == pytest.approx(2**30 / LINK_BPS, rel=1e-9)

@@ -46,7 +46,7 @@ def test_spray_over_the_planes_of_an_h100_board():
     parts = {0: 5 / 18, 1: 4 / 18, 2: 4 / 18, 3: 5 / 18}
     expected = {f"gpu2->nvsw{plane}": part for plane, part in parts.items()}
     expected |= {f"nvsw{plane}->gpu7": part for plane, part in parts.items()}
-    assert shares == pytest.approx(expected, rel=1e-12)
+    assert shares == pytest.approx(expected, rel=1e-12, abs=0)
     assert latency_s == pytest.approx(150e-9 + 200e-9 + 150e-9)
 
 
@@ -183,7 +183,7 @@ def test_healthy_domains_collapse_to_a_trunk_out_and_one_in(name, trunks):
     assert len(run.trunk_capacity_Bps) == trunks
     if trunks != 56:
         per_gpu = run.fabric.capacity_Bps[run.fabric.wiring.link_src == 0].sum()
-        assert run.trunk_capacity_Bps == pytest.approx(np.full(trunks, per_gpu), rel=1e-12)
+        assert run.trunk_capacity_Bps == pytest.approx(np.full(trunks, per_gpu), rel=1e-12, abs=0)
 
 
 def without_trunks(run):
@@ -211,7 +211,7 @@ def test_trunks_change_no_time_on_damaged_fabrics(name, what, seed):
     for op, algo in (("all_reduce", "ring"), ("all_to_all", "direct"), ("all_reduce", "all_pairs"), ("reduce", "tree")):
         schedule = algorithm(op, algo).build(Request(operation(op), 8, 8 * 123456, 4, channels=2))
         merged, plain = time_schedule(schedule, run), time_schedule(schedule, without_trunks(run))
-        assert merged.time_s == pytest.approx(plain.time_s, rel=1e-9)
+        assert merged.time_s == pytest.approx(plain.time_s, rel=1e-9, abs=0)
         assert merged.link_bytes.tolist() == plain.link_bytes.tolist()
 
 

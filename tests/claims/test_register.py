@@ -1,0 +1,99 @@
+"""Every claim is tested or listed as uncheckable, docs/claims.md knows each, and README.md shows the current tables."""
+
+import ast
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+from collsim.topology import STATUSES
+
+from .figures import FIGURES
+
+ROOT = Path(__file__).parents[2]
+IDS = [
+    *("C001", "C002", "C003", "C004", "C005", "C006", "C007", "C008", "C009", "C010", "C011", "C012", "C014", "C033"),
+    *("C043", "C045", "C046", "C047", "C048", "C049", "C050", "C051", "C052", "C053", "C061", "C062", "C067", "C068"),
+    *("C069", "C070", "C071", "C072", "C073", "C074", "C087", "C100", "C101", "C102", "C103", "C138", "C141", "C142"),
+    *("C145", "C147", "C148", "C149", "C150", "C151", "C152", "C154", "C157", "C163", "C164", "C166", "C167", "C168"),
+    "C170",
+]
+VERDICTS = ("holds", "holds raw but not modelled", "printed figure wrong", "cannot be checked: ")
+UNTESTED = {"C033", "C043"}
+"""Those that leave nothing to compute."""
+
+
+def written_tests():
+    """Yield the name, with the ids of its parameters, and the body of every test here but those of this file."""
+    for path in sorted(Path(__file__).parent.glob("test_*.py")):
+        if path.name == Path(__file__).name:
+            continue
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+                ids = [ast.unparse(mark) for mark in node.decorator_list]
+                yield f"{node.name} {ids}", node
+
+
+def register():
+    """Return the rows of the table of claims."""
+    lines = (ROOT / "docs/claims.md").read_text(encoding="utf-8").splitlines()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if re.match(r"\| C\d{3} ", line)]
+    assert {len(row) for row in rows} == {5}
+    return rows
+
+
+def test_every_claim_is_tested_or_listed():
+    assert len(IDS) == len(set(IDS)) == 57
+    tested = {found for name, _ in written_tests() for found in re.findall(r"C\d{3}", name)}
+    uncheckable = {row[0] for row in register() if row[4].startswith("cannot be checked")}
+    assert tested | uncheckable == set(IDS)
+    assert set(IDS) - tested == UNTESTED
+    assert uncheckable >= UNTESTED
+
+
+def test_every_test_asserts():
+    for name, node in written_tests():
+        assert any(isinstance(part, ast.Assert) for part in ast.walk(node)), name
+
+
+def test_the_table_has_every_claim_once_and_in_order():
+    assert [row[0] for row in register()] == IDS
+    for claim, words, origin, computed, verdict in register():
+        assert words, claim
+        assert origin in "ABCDE", claim
+        assert bool(computed) == (claim not in UNTESTED), claim
+        assert verdict.startswith(VERDICTS), claim
+        assert len(verdict) > 30 or not verdict.startswith(("printed", "cannot")), f"{claim} gives no reason"
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_figures_have_their_source(name):
+    assert FIGURES[name].status in STATUSES
+    assert len(FIGURES[name].source) > 10
+    assert FIGURES[name].value > 0
+
+
+@pytest.fixture(scope="module")
+def mesh_peers():
+    spec = importlib.util.spec_from_file_location("mesh_peers", ROOT / "benchmarks/mesh_peers.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_readme_shows_the_bandwidth_of_a_mesh(mesh_peers):
+    text = mesh_peers.README.read_text(encoding="utf-8")
+    shown = text.partition(mesh_peers.BEGIN)[2].partition(mesh_peers.END)[0]
+    assert shown == mesh_peers.tables(), "run: python benchmarks/mesh_peers.py --write"
+
+
+def test_writing_changes_nothing_else(mesh_peers, monkeypatch, tmp_path):
+    page = tmp_path / "README.md"
+    monkeypatch.setattr(mesh_peers, "README", page)
+    page.write_text(f"before\n{mesh_peers.BEGIN}old\n{mesh_peers.END}after\n", encoding="utf-8")
+    mesh_peers.write("new\n")
+    assert page.read_text(encoding="utf-8") == f"before\n{mesh_peers.BEGIN}new\n{mesh_peers.END}after\n"
+    page.write_text("no markers\n", encoding="utf-8")
+    with pytest.raises(SystemExit, match="lacks the markers"):
+        mesh_peers.write("new\n")

@@ -1,0 +1,73 @@
+"""No algorithm is faster than the bound, on whatever wiring."""
+
+import networkx as nx
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collsim.bounds import lower_bound
+from collsim.collectives import Request, algorithms_for, rings_for
+from collsim.library import load_profile
+from collsim.operations import OPERATIONS
+from collsim.simulation import prepare, time_schedule
+from collsim.topology import Topology, load_topology
+
+IRREGULAR = ("dgx1_v100", "mi250x_node", "mi250x_8oam", "pcie_gen5_8gpu")
+RATES_BPS = (1e9, 10e9, 25e9, 80e9)
+
+
+@st.composite
+def random_graphs(draw):
+    """Two to seven GPUs and up to three switches: a tree both ways and more links, some of them one-way."""
+    n_gpus = draw(st.integers(2, 7))
+    names = draw(st.permutations([f"g{i}" for i in range(n_gpus)] + [f"s{i}" for i in range(draw(st.integers(0, 3)))]))
+    graph = nx.DiGraph()
+    for name in sorted(names):
+        graph.add_node(name, kind="gpu" if name[0] == "g" else "switch")
+    ends = [(names[draw(st.integers(0, i - 1))], names[i], True) for i in range(1, len(names))]
+    ends += draw(st.lists(st.tuples(st.sampled_from(names), st.sampled_from(names), st.booleans()), max_size=10))
+    for a, b, both_ways in ends:
+        for link in ((a, b), (b, a))[: 1 + both_ways]:
+            if a != b:
+                rate, latency_s = draw(st.sampled_from(RATES_BPS)), draw(st.sampled_from((0.0, 5e-7)))
+                graph.add_edge(*link, bandwidth_Bps=rate, latency_s=latency_s)
+    return Topology.from_graph(graph)
+
+
+def check(topology, ranks, profile, seed):
+    """Run every algorithm of every operation; `time_schedule` itself raises if a time is below the bound."""
+    rng = np.random.default_rng(seed)
+    run = prepare(topology, load_profile(profile), ranks)
+    n, rings = run.fabric.n_ranks, rings_for(run.fabric.peer_links())
+    for op in OPERATIONS.values():
+        root = int(rng.integers(n)) if op.rooted else 0
+        size = 48 * n * int(rng.choice([1, 1000, 10**6]))
+        matrix = rng.integers(0, size, (n, n)) if op.name == "all_to_all_v" else None
+        if matrix is not None:
+            matrix[0, 1] += 1
+        for entry in algorithms_for(op.name):
+            if entry.in_network:
+                continue
+            request = Request(op, n, size, 1, root, channels=2, rings=rings, matrix_bytes=matrix)
+            time_s = time_schedule(entry.build(request), run).time_s
+            cut = lower_bound(op, size, run.cuts, root, matrix)
+            bound = lower_bound(op, size, run.cuts, root, matrix, flows=run.flows)
+            assert cut.time_s <= bound.time_s <= time_s * (1 + 1e-9)
+
+
+@settings(max_examples=40, deadline=None)
+@given(topology=random_graphs(), profile=st.sampled_from(("ideal", "default")), seed=st.integers(0, 2**32 - 1))
+def test_no_algorithm_is_faster_than_the_bound_on_random_wiring(topology, profile, seed):
+    check(topology, np.random.default_rng(seed).permutation(topology.n_gpus).tolist(), profile, seed)
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    name=st.sampled_from(IRREGULAR),
+    n=st.integers(2, 8),
+    profile=st.sampled_from(("ideal", "default")),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_no_algorithm_is_faster_than_the_bound_on_real_systems(name, n, profile, seed):
+    topology = load_topology(name)
+    check(topology, np.random.default_rng(seed).permutation(topology.n_gpus)[:n].tolist(), profile, seed)

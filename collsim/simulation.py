@@ -4,218 +4,37 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from collsim._version import __version__
-from collsim.bounds import Bound, Cuts, find_cuts, lower_bound
 from collsim.collectives import Algorithm, Request, algorithm, algorithms_for, rings_for
-from collsim.engine import EngineDeadlock, Problem, Solution, check_conservation, solve
-from collsim.errors import DeadlockError, Fault, InputError, InternalError, UnsupportedError
-from collsim.fabric import Fabric, Float, Int, build_fabric
-from collsim.flow_bounds import Flows, find_flows
+from collsim.errors import Fault, InputError, UnsupportedError
+from collsim.fabric import Fabric, Float, Int
 from collsim.library import Profile, load_profile
 from collsim.operations import BLOCK_GRAIN_BYTES, Operation, operation
 from collsim.question import CHOICES, MOST_CHANNELS, Question, ask, rank_groups
 from collsim.result import LinkLoad, Result, Row
-from collsim.routing import Routes, find_routes, merge_trunks
-from collsim.schedule import EVERY, Schedule, Transfers, is_in_network
+from collsim.schedule import Schedule
+from collsim.timing import MOST_LINKS, Run, bound_of, prepare, time_schedule
 from collsim.topology import Topology, load_topology
 
 if TYPE_CHECKING:
     import networkx as nx
 
-__all__ = ["Run", "Timing", "build_schedule", "predict", "prepare", "simulate", "time_schedule"]
+__all__ = ["build_schedule", "predict", "simulate"]
 
 CHANNEL_GRAIN_BPS = 20e9
 """A rank gets one channel per this much egress; on an HGX H100 that gives the 24 channels that NCCL uses there."""
-SLACK = 1e-9
-"""Relative rounding allowed to the always-on checks."""
 CHANNELS_PER_RING = 2
 """RCCL runs each ring of its MI300X template twice: 28 rings, 56 channels (src/graph/rome_models.cc)."""
-AT_CAP = 1e-6
-"""A transfer that took at most this share longer than at its cap ran at its cap."""
+NOT_SIMULATED = ("nic.", "gpu.memory")
+"""Facts that a file records and that no prediction uses yet."""
 TIE = 1e-3
 """Links within this share of the busiest count as equally busy."""
-MOST_LINKS = 8
-"""How many of the busiest links a row names."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Run:
-    """Everything that the sizes and algorithms of one call share."""
-
-    fabric: Fabric
-    profile: Profile
-    routes: Routes
-    trunks: Routes
-    trunk_capacity_Bps: Float
-    cuts: Cuts
-    flows: Flows | None
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Timing:
-    """How a schedule ran: total time, load of each link, what the slowest chain waited for, and how it was solved."""
-
-    time_s: float
-    link_bytes: Float
-    critical_s: Mapping[str, float]
-    path: str
-    transfers: int
-
-
-def prepare(topology: Topology, profile: Profile, ranks: Sequence[int] | None = None) -> Run:
-    """Build the fabric of *ranks* (all GPUs if None), its routes, and what bounds the time on it."""
-    fabric = build_fabric(topology, ranks, efficiency=profile.achievable_rate, latency=profile.latency)
-    routes = find_routes(fabric)
-    trunks, capacity = merge_trunks(routes, fabric.capacity_Bps)
-    used = routes.used_links(fabric.n_links)
-    return Run(
-        fabric,
-        profile,
-        routes,
-        trunks,
-        capacity,
-        find_cuts(fabric, used, routes.fastest_s()),
-        find_flows(fabric, used),
-    )
-
-
-def time_schedule(schedule: Schedule, run: Run) -> Timing:
-    """Run *schedule* on the fabric of *run*.
-
-    Raises
-    ------
-    DeadlockError
-        Transfers wait for each other; names ranks and steps.
-    InternalError
-        The result broke a conservation law.
-    """
-    transfers = schedule.merged().materialise()
-    size_bytes = transfers.size_bytes(schedule.chunks)
-    n_routes = len(run.routes.latency_s)
-    key, route = np.unique(transfers.copies * n_routes + _route_numbers(transfers, run), return_inverse=True)
-    copies, used = np.divmod(key, n_routes)
-    problem = _problem(transfers, size_bytes, route, run.trunks.take(used, copies.astype(float)), run)
-    try:
-        solution = solve(problem)
-    except EngineDeadlock as stuck:
-        raise DeadlockError(*_deadlock_faults(stuck, transfers)) from None
-    link_bytes = run.routes.take(used, copies.astype(float)).link_bytes(
-        np.bincount(route, weights=size_bytes, minlength=len(used)).astype(np.float64), run.fabric.n_links
-    )
-    time_s = run.profile.launch_s + float(solution.finish_s.max())
-    timing = Timing(
-        time_s=time_s,
-        link_bytes=link_bytes,
-        critical_s={"launch": run.profile.launch_s, **_critical_path(problem, solution)},
-        path=f"transfers, {solution.path}",
-        transfers=len(transfers),
-    )
-    _refuse_broken_laws(schedule, timing, run, check_conservation(problem, solution))
-    return timing
-
-
-def _route_numbers(transfers: Transfers, run: Run) -> Int:
-    """Return int64[n]: which of the routes each transfer takes.
-
-    Raises
-    ------
-    UnsupportedError
-        A multicast or load-reduce on switches that only forward.
-    """
-    n, src, dst = run.fabric.n_ranks, transfers.src, transfers.dst
-    if is_in_network(transfers) and run.fabric.in_network is None:
-        hint = "choose another algorithm, or a switched topology with in_network_reduction"
-        raise UnsupportedError(Fault("the schedule needs switches that add and multicast", "topology", hint))
-    return np.where(src == EVERY, n * n + n + dst, np.where(dst == EVERY, n * n + src, src * n + dst))
-
-
-def _critical_path(problem: Problem, solution: Solution) -> dict[str, float]:
-    """Walk back from the last transfer through what it waited for; return the time spent in each kind of wait.
-
-    *latency* is before bytes flow, *channel rate* flow at the transfer's own cap, *links* flow held back by links.
-    """
-    spent = {"latency": 0.0, "channel rate": 0.0, "links": 0.0}
-    last = int(np.argmax(solution.finish_s))
-    while True:
-        flow_s = float(solution.finish_s[last] - solution.start_s[last])
-        capped = flow_s <= problem.size_bytes[last] / problem.cap_Bps[last] * (1 + AT_CAP)
-        spent["channel rate" if capped else "links"] += flow_s
-        spent["latency"] += float(solution.start_s[last] - solution.ready_s[last])
-        waited_for = problem.dep[problem.dep_ptr[last] : problem.dep_ptr[last + 1]]
-        if len(waited_for) == 0:
-            return spent
-        last = int(waited_for[np.argmax(solution.finish_s[waited_for])])
-
-
-def _problem(transfers: Transfers, size_bytes: Int, route: Int, routes: Routes, run: Run) -> Problem:
-    """Return the arrays that the engine takes."""
-    moves = transfers.src != transfers.dst
-    return Problem(
-        capacity_Bps=run.trunk_capacity_Bps,
-        route_ptr=routes.ptr,
-        route_link=routes.link,
-        route_weight=routes.weight,
-        route=route,
-        size_bytes=size_bytes.astype(np.float64),
-        latency_s=routes.latency_s[route] + np.where(moves, run.profile.message_overhead_s, 0.0),
-        cap_Bps=transfers.lanes.astype(np.float64) * run.profile.channel_rate_Bps,
-        dep_ptr=transfers.dep_ptr,
-        dep=transfers.dep,
-    )
-
-
-def _deadlock_faults(stuck: EngineDeadlock, transfers: Transfers) -> list[Fault]:
-    """Say which ranks wait for each other."""
-    shown = list(stuck.cycle or stuck.transfers)[:5]
-    ranks = sorted({int(r) for t in stuck.transfers for r in (transfers.src[t], transfers.dst[t])})
-    names = [
-        f"rank {transfers.src[t]} -> rank {transfers.dst[t]} (channel {transfers.channel[t]}, step {transfers.step[t]})"
-        for t in shown
-    ]
-    more = " and more" if len(ranks) > 16 else ""
-    return [
-        Fault(
-            f"deadlock: {len(stuck.transfers)} transfers never start, at ranks {', '.join(map(str, ranks[:16]))}{more}",
-            "schedule",
-            "waiting for each other: " + "; ".join(names),
-        )
-    ]
-
-
-def _refuse_broken_laws(schedule: Schedule, timing: Timing, run: Run, broken: Sequence[str]) -> None:
-    """Raise if the engine found *broken* laws, a link carried more than it can, or the time is below the bound."""
-    room = run.fabric.capacity_Bps * timing.time_s * (1 + SLACK)
-    faults = [
-        *broken,
-        *(
-            f"link {run.fabric.wiring.link_name(int(i))} carried {timing.link_bytes[i]:.6g} bytes, more than its "
-            f"capacity times the time, {room[i]:.6g}"
-            for i in np.flatnonzero(timing.link_bytes > room)[:MOST_LINKS]
-        ),
-    ]
-    bound = _bound(schedule, run)
-    if bound.time_s > timing.time_s * (1 + SLACK):
-        faults.append(f"time {timing.time_s:.9g} s is below the {bound.name} bound of {bound.time_s:.9g} s")
-    if faults:
-        where = f"{schedule.op} by {schedule.algo} on {schedule.n_ranks} ranks, {schedule.size_bytes} bytes"
-        hint = "this is a defect of collsim: please report the command with this message"
-        raise InternalError(*(Fault(what, where, hint) for what in faults))
-
-
-def _bound(schedule: Schedule, run: Run) -> Bound:
-    """Return the lower bound for what *schedule* does."""
-    chunks, matrix = schedule.chunks, None
-    if schedule.op == "all_to_all_v":
-        matrix = np.zeros((schedule.n_ranks,) * 2, dtype=np.int64)
-        np.add.at(matrix, (chunks.source, chunks.target), chunks.size_bytes)
-    root = int(schedule.parameters.get("root", 0))
-    return lower_bound(operation(schedule.op), schedule.size_bytes, run.cuts, root, matrix, flows=run.flows)
 
 
 def simulate(
@@ -301,10 +120,11 @@ def predict(topology: Topology, constants: Profile, question: Question, groups: 
     runs = [prepare(topology, constants, group) for group in groups]
     rows: list[Row] = []
     skipped: list[Row] = []
+    left_out: list[str] = []
     for run in runs:
         for op in question.ops:
             for size_bytes in question.sizes_of(op):
-                timed = _rows(op, size_bytes, run, question)
+                timed = _rows(op, size_bytes, run, question, left_out)
                 (skipped if timed[0].size_bytes == 0 else rows).extend(timed)
     if not rows:
         smallest = max(
@@ -316,7 +136,7 @@ def predict(topology: Topology, constants: Profile, question: Question, groups: 
     return Result(
         version=__version__,
         config=_config(topology, constants, runs, question),
-        topology=_topology_summary(topology),
+        topology=_topology_summary(topology, constants),
         profile={
             "name": constants.name,
             "sha256": constants.sha256,
@@ -324,7 +144,7 @@ def predict(topology: Topology, constants: Profile, question: Question, groups: 
             "constants": constants.describe(),
         },
         rows=tuple(rows),
-        warnings=_warnings(constants, skipped),
+        warnings=(*_warnings(constants, skipped), *left_out),
         skipped=tuple(skipped),
     )
 
@@ -373,7 +193,7 @@ def _request(op: Operation, requested_bytes: int, run: Run, question: Question) 
     )
 
 
-def _rows(op: Operation, requested_bytes: int, run: Run, question: Question) -> list[Row]:
+def _rows(op: Operation, requested_bytes: int, run: Run, question: Question, left_out: list[str]) -> list[Row]:
     """Return the rows of one size: one, or one per algorithm if all are asked for."""
     request = _request(op, requested_bytes, run, question)
     if request.size_bytes == 0:
@@ -381,15 +201,15 @@ def _rows(op: Operation, requested_bytes: int, run: Run, question: Question) -> 
     rows: list[Row] = []
     for name in question.algo:
         if name in CHOICES:
-            timed = _all_rows(request, requested_bytes, run, question)
+            timed = _all_rows(request, requested_bytes, run, question, left_out)
             rows += timed if name == "all" else [min(timed, key=lambda row: row.time_s)]
         else:
             rows.append(_timed_row(algorithm(op.name, name), request, requested_bytes, run, question))
     return rows
 
 
-def _all_rows(request: Request, requested_bytes: int, run: Run, question: Question) -> list[Row]:
-    """Return a row for every algorithm that the fabric can carry out and that is not too large to simulate."""
+def _all_rows(request: Request, requested_bytes: int, run: Run, question: Question, left_out: list[str]) -> list[Row]:
+    """Return a row for every algorithm that the fabric can carry out; add those too large to simulate to *left_out*."""
     rows: list[Row] = []
     refused: list[Fault] = []
     for candidate in _able(request.op, run.fabric):
@@ -397,6 +217,7 @@ def _all_rows(request: Request, requested_bytes: int, run: Run, question: Questi
             rows.append(_timed_row(candidate, request, requested_bytes, run, question))
         except UnsupportedError as error:
             refused.extend(error.faults)
+            left_out.append(f"{candidate.name} is left out at {requested_bytes} bytes: {error.faults[0].what}")
     if not rows:
         raise UnsupportedError(*refused)
     return rows
@@ -420,7 +241,7 @@ def _timed_row(candidate: Algorithm, request: Request, requested_bytes: int, run
     """Simulate one algorithm at one size."""
     schedule = candidate.build(request)
     timing = time_schedule(schedule, run)
-    bound = _bound(schedule, run)
+    bound = bound_of(schedule, run)
     utilisation = timing.link_bytes / (run.fabric.capacity_Bps * timing.time_s)
     return replace(
         _empty_row(request, requested_bytes, question),
@@ -492,9 +313,17 @@ def _config(topology: Topology, constants: Profile, runs: Sequence[Run], questio
     }
 
 
-def _topology_summary(topology: Topology) -> dict[str, Any]:
-    """Return what a reader of the result needs to know of the topology, with the figures that are not facts."""
-    doubtful = [fact for fact in topology.facts if fact.status not in ("datasheet", "measured", "constant", "derived")]
+def _topology_summary(topology: Topology, constants: Profile) -> dict[str, Any]:
+    """Return what a reader of the result needs to know of the topology, with the figures used that are not facts."""
+    ignored = [] if constants.latency else ["latency"]
+    ignored += [] if constants.achievable_rate else ["efficiency", "in_network_efficiency"]
+    doubtful = [
+        fact
+        for fact in topology.facts
+        if fact.status not in ("datasheet", "measured", "constant", "derived")
+        and fact.path.rpartition(".")[2] not in ignored
+        and not fact.path.startswith(NOT_SIMULATED)
+    ]
     return {
         "name": topology.name,
         "title": topology.title,

@@ -131,6 +131,15 @@ class Table:
             kept._columns[name] = array(column.typecode, (x for x, take in zip(column, wanted, strict=True) if take))
         return kept
 
+    def fill(self, name: str, given: str | None, fallback: str | None) -> None:
+        """Put *given* into a column of names, or *fallback* where it has none."""
+        codes, empty = self._columns[name], self._code(None)
+        if given is not None:
+            codes[:] = array("i", [self._code(given)]) * len(codes)
+        elif fallback is not None and empty in codes:
+            code = self._code(fallback)
+            codes[:] = array("i", [code if old == empty else old for old in codes])
+
     def _code(self, name: str | None) -> int:
         if name not in self._names:
             self._names.append(name)

@@ -110,7 +110,14 @@ REQUEST_OPTIONS = (
     click.option(
         "--redop", default="sum", show_default=True, metavar="OP", **complete(reductions), help="Reduction operator."
     ),
-    click.option("-r", "--root", default="0", show_default=True, metavar="RANK", help="Root of broadcast, reduce, gather and scatter."),
+    click.option(
+        "-r",
+        "--root",
+        default="0",
+        show_default=True,
+        metavar="RANK",
+        help="Root rank of a rooted operation.",
+    ),
     click.option("--matrix", metavar="FILE", help="Bytes from row to column, for all_to_all_v."),
     click.option(
         "--profile",

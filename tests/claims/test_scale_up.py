@@ -8,7 +8,8 @@ import pytest
 import collsim
 from collsim.library import load_profile
 from collsim.question import ask
-from collsim.simulation import build_schedule, prepare, time_schedule
+from collsim.simulation import build_schedule
+from collsim.timing import prepare, time_schedule
 from collsim.topology import describe, load_topology
 
 from .figures import figure

@@ -7,7 +7,7 @@ import collsim
 from collsim.collectives import Request, algorithm, rings_for
 from collsim.library import load_profile
 from collsim.operations import operation
-from collsim.simulation import prepare, time_schedule
+from collsim.timing import prepare, time_schedule
 from collsim.topology import load_topology
 
 GBPS = 1e9

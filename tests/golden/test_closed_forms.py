@@ -16,7 +16,7 @@ import pytest
 from collsim.collectives import Request, algorithm, rings_for
 from collsim.library import Profile
 from collsim.operations import operation
-from collsim.simulation import prepare, time_schedule
+from collsim.timing import prepare, time_schedule
 from collsim.topology import parse_topology
 
 TOLERANCE = 1e-9

@@ -11,7 +11,7 @@ from collsim.bounds import lower_bound
 from collsim.collectives import Request, algorithms_for, rings_for
 from collsim.library import load_profile
 from collsim.operations import OPERATIONS, operation
-from collsim.simulation import prepare, time_schedule
+from collsim.timing import prepare, time_schedule
 from collsim.topology import Topology, load_topology, parse_topology
 
 GBPS = 1e9

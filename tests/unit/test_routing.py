@@ -12,7 +12,7 @@ from collsim.fabric import build_fabric
 from collsim.library import load_profile
 from collsim.operations import operation
 from collsim.routing import find_routes, merge_trunks
-from collsim.simulation import prepare, time_schedule
+from collsim.timing import prepare, time_schedule
 from collsim.topology import Topology, load_topology
 
 GBPS = 1e9

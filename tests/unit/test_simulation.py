@@ -9,14 +9,15 @@ import numpy as np
 import pytest
 
 import collsim
-from collsim import simulation
+from collsim import timing
 from collsim.collectives import ALGORITHMS, Request, algorithm, algorithms_for
 from collsim.engine import Solution
 from collsim.errors import DeadlockError, InputError, InternalError, UnknownNameError, UnsupportedError
 from collsim.library import load_profile
 from collsim.operations import OPERATIONS, operation
 from collsim.schedule import EVERY, ChunksBuilder, Schedule, TransfersBuilder
-from collsim.simulation import prepare, simulate, time_schedule
+from collsim.simulation import simulate
+from collsim.timing import prepare, time_schedule
 from collsim.topology import Topology, load_topology, zoo_names
 
 IDEAL = load_profile("ideal")
@@ -378,7 +379,7 @@ def hurried(solve, factor):
 def test_a_time_that_is_too_short_is_refused(monkeypatch):
     schedule, run = direct_on_four()
     assert time_schedule(schedule, run).time_s > 0
-    monkeypatch.setattr(simulation, "solve", hurried(simulation.solve, 0.99))
+    monkeypatch.setattr(timing, "solve", hurried(timing.solve, 0.99))
     with pytest.raises(InternalError) as caught:
         time_schedule(schedule, run)
     text = str(caught.value)
@@ -392,8 +393,8 @@ def test_a_time_that_is_too_short_is_refused(monkeypatch):
 
 def test_the_bound_and_the_links_are_checked_even_if_the_engine_is_content(monkeypatch):
     schedule, run = direct_on_four()
-    monkeypatch.setattr(simulation, "solve", hurried(simulation.solve, 0.99))
-    monkeypatch.setattr(simulation, "check_conservation", lambda problem, solution: [])
+    monkeypatch.setattr(timing, "solve", hurried(timing.solve, 0.99))
+    monkeypatch.setattr(timing, "check_conservation", lambda problem, solution: [])
     with pytest.raises(InternalError, match="below the egress gpu0 bound") as caught:
         time_schedule(schedule, run)
     assert len(caught.value.faults) == 9  # 8 of the 12 full links, and the bound
@@ -401,27 +402,27 @@ def test_the_bound_and_the_links_are_checked_even_if_the_engine_is_content(monke
 
 def test_what_the_engine_finds_is_passed_on(monkeypatch):
     schedule, run = direct_on_four()
-    monkeypatch.setattr(simulation, "check_conservation", lambda problem, solution: ["transfer 3 went astray"])
+    monkeypatch.setattr(timing, "check_conservation", lambda problem, solution: ["transfer 3 went astray"])
     with pytest.raises(InternalError, match="transfer 3 went astray"):
         time_schedule(schedule, run)
 
 
 def test_moved_bytes_are_checked(monkeypatch):
     schedule, run = direct_on_four()
-    solve = simulation.solve
+    solve = timing.solve
 
     def lossy(problem):
         right = solve(problem)
         return right._replace(moved_bytes=right.moved_bytes * 0.999)
 
-    monkeypatch.setattr(simulation, "solve", lossy)
+    monkeypatch.setattr(timing, "solve", lossy)
     with pytest.raises(InternalError, match="moved"):
         time_schedule(schedule, run)
 
 
 def test_rounding_is_not_a_broken_law(monkeypatch):
     schedule, run = direct_on_four()
-    monkeypatch.setattr(simulation, "solve", hurried(simulation.solve, 1 - 1e-12))
+    monkeypatch.setattr(timing, "solve", hurried(timing.solve, 1 - 1e-12))
     time_schedule(schedule, run)
 
 

@@ -118,15 +118,9 @@ def build_fabric(
         capacity_Bps=_readonly(capacity),
         link_latency_s=_readonly(wiring.link_latency_s * float(latency)),
         node_latency_s=_readonly(wiring.node_latency_s * float(latency)),
-        in_network_efficiency=_in_network_efficiency(topology) if efficiency else 1.0,
+        in_network_efficiency=topology.in_network_efficiency if efficiency else 1.0,
         in_network=topology.in_network_reduction if wiring.coordinates.kind == "switched" else None,
     )
-
-
-def _in_network_efficiency(topology: Topology) -> float:
-    """Return the share of the achievable rate that adding and multicasting switches reach; 1 if the file has none."""
-    found = [fact.value for fact in topology.facts if fact.path == "switch.in_network_efficiency"]
-    return found[0] if found else 1.0
 
 
 def _rank_faults(ranks: list[int], n_gpus: int, name: str) -> list[Fault]:

@@ -20,7 +20,7 @@ from collsim.question import CHOICES, MOST_CHANNELS, Question, ask, rank_groups
 from collsim.result import LinkLoad, Result, Row
 from collsim.schedule import Schedule
 from collsim.timing import MOST_LINKS, Run, bound_of, prepare, time_schedule
-from collsim.topology import Topology, load_topology
+from collsim.topology import Topology, load_topology, zoo_names
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -297,7 +297,7 @@ def _config(topology: Topology, constants: Profile, runs: Sequence[Run], questio
     """Return the resolved request: with the same version it gives the same rows."""
     ops_with_sizes = [op for op in question.ops if op.name != "all_to_all_v"]
     return {
-        "topo": topology.source,
+        "topo": topology.name if topology.name in zoo_names() else topology.source,
         "op": [op.name for op in question.ops],
         "size": list(question.sizes) if ops_with_sizes else None,
         "rank_lists": [run.fabric.rank_node.tolist() for run in runs],
@@ -307,7 +307,7 @@ def _config(topology: Topology, constants: Profile, runs: Sequence[Run], questio
         "dtype": question.dtype,
         "redop": question.redop,
         "root": question.root,
-        "profile": constants.name,
+        "profile": constants.source or constants.name,
         "overrides": {fact.path: fact.text for fact in topology.facts if fact.status == "set"},
         "matrix_bytes": None if question.matrix_bytes is None else question.matrix_bytes.tolist(),
     }

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,8 @@ class Profile:
     latency : bool
         Latencies of links and switches count.
     sha256 : str
+    source : str
+        What `load_profile` takes to load it again: a shipped name or the path of a file.
     """
 
     name: str
@@ -62,6 +64,7 @@ class Profile:
     achievable_rate: bool
     latency: bool
     sha256: str
+    source: str = ""
 
     def describe(self) -> str:
         """Return the constants in one line."""
@@ -101,7 +104,8 @@ def load_profile(name: str | Profile) -> Profile:
         raise UnknownNameError("profile", name, profile_names(), "--profile")
     path = Path(name) if is_file else FOLDER / f"{name}.yaml"
     content = _content(path)
-    return _from_document(read_document(content, str(path), SCHEMA), hashlib.sha256(content).hexdigest())
+    document = read_document(content, str(path), SCHEMA)
+    return replace(_from_document(document, hashlib.sha256(content).hexdigest()), source=str(name))
 
 
 def _content(path: Path) -> bytes:

@@ -44,6 +44,8 @@ def to_yaml(topology: Topology, name: str | None = None) -> str:
     ]
     if topology.in_network_reduction:
         head.append(f"in_network_reduction: {_text(topology.in_network_reduction)}")
+    if topology.in_network_efficiency != 1.0:
+        head.append(f"switch: {{in_network_efficiency: {topology.in_network_efficiency!r}}}")
     return "\n".join([*head, "nodes:", *_nodes(wiring), *(["links:", *_links(wiring)] if wiring.n_links else []), ""])
 
 

@@ -54,6 +54,9 @@ def to_graph(topology: Topology) -> nx.DiGraph[str]:
 
     wiring = topology.wiring
     graph: nx.DiGraph[str] = nx.DiGraph(name=topology.name, title=topology.title)
+    if topology.in_network_reduction:
+        graph.graph["in_network_reduction"] = topology.in_network_reduction
+        graph.graph["in_network_efficiency"] = topology.in_network_efficiency
     for node, name in enumerate(wiring.node_names):
         if node < wiring.n_gpus:
             graph.add_node(name, kind="gpu", rank=node, latency_s=0.0)
@@ -101,12 +104,25 @@ def from_graph(graph: nx.Graph[Any], name: str | None = None, title: str | None 
     names = _names(order, len(gpus))
     if len(set(names)) != len(names):
         faults.append(Fault("two nodes have the same name as text", "graph", "rename one"))
+    share = graph.graph.get("in_network_efficiency", 1.0)
+    if not (_is_number(share, least=0.0, strict=True) and share <= 1):
+        faults.append(Fault(f"in_network_efficiency is {share!r}", "graph", "give a fraction above 0, at most 1"))
     if faults:
         raise SpecError(*faults)
     wiring = _wire(graph, order, names, len(gpus), edges)
     called = name or str(graph.graph.get("name") or "graph")
     shown = title or str(graph.graph.get("title") or called)
-    return Topology(called, shown, "graph", (), wiring, _digest(wiring))
+    reduction = graph.graph.get("in_network_reduction")
+    return Topology(
+        called,
+        shown,
+        "graph",
+        (),
+        wiring,
+        _digest(wiring),
+        in_network_reduction=str(reduction) if reduction else None,
+        in_network_efficiency=float(share),
+    )
 
 
 def _node_order(graph: nx.Graph[Any], faults: list[Fault]) -> list[Any]:

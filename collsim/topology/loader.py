@@ -156,6 +156,7 @@ def _assemble(spec: Spec, document: Document, digest: str) -> Topology:
     labels = {f"{name}.{key}": value for name, key, value in _label_values(spec) if value}
     labels |= {key: text.strip() for key in ("extends", "notes") if (text := getattr(spec.header, key))}
     reduction = spec.in_network_reduction
+    share = spec.switch.in_network_efficiency if spec.switch else None
     name = spec.header.name or pathlib.PurePath(document.file).stem
     return Topology(
         name=name,
@@ -166,6 +167,7 @@ def _assemble(spec: Spec, document: Document, digest: str) -> Topology:
         sha256=digest,
         labels=labels,
         in_network_reduction=reduction.value.text if reduction and reduction.si else None,
+        in_network_efficiency=share.si if share else 1.0,
     )
 
 

@@ -148,6 +148,8 @@ class Topology:
     """Names that are not figures: ``gpu.model``, ``link.type``, ``switch.model``, ``nic.model``, ``notes``, ..."""
     in_network_reduction: str | None = None
     """What the switches can reduce with, such as ``NVLS``; None if they cannot or it is not known."""
+    in_network_efficiency: float = 1.0
+    """Share of the achievable link rate that traffic which the switches add or multicast reaches."""
 
     @property
     def n_gpus(self) -> int:

@@ -1,4 +1,5 @@
 """Every output format, read by something other than what wrote it."""
+# ruff: noqa: E501 - a table is as wide as what it holds
 
 import csv
 import io
@@ -19,16 +20,16 @@ REDUCE = (*SMALL, "--op", "all_reduce", "--algo", "all_pairs,one_shot")
 TABLE = """\
 # collsim 0.1.0   topo mi300x_ubb8 (8 GPUs, 56 links)   calibrated: no
 # profile ideal: raw line rates, no latency, no overhead
-# figures that no datasheet or measurement backs: link.latency 500 ns (assumed)
 #
 # op all_reduce   ranks 8   algo all_pairs, one_shot   model fluid
-#      size      count   type redop root      algo     time   algbw   busbw    bound   eff  bottleneck
+#      size      count   type redop root      algo     time   algbw   busbw    bound   eff  bound by             bottleneck
 #       (B)     (elem)                                 (us)  (GB/s)  (GB/s)     (us)   (%)
-    1048576     262144  float   sum   -1 all_pairs     4.10  256.00  448.00     4.10 100.0  gpu0->gpu1 +55 100%
-    1048576     262144  float   sum   -1  one_shot    16.38   64.00  112.00     4.10  25.0  gpu0->gpu1 +55 100%
-   67108864   16777216  float   sum   -1 all_pairs   262.14  256.00  448.00   262.14 100.0  gpu0->gpu1 +55 100%
-   67108864   16777216  float   sum   -1  one_shot  1048.58   64.00  112.00   262.14  25.0  gpu0->gpu1 +55 100%
+    1048576     262144  float   sum   -1 all_pairs     4.10  256.00  448.00     4.10 100.0  egress of all ranks  gpu0->gpu1 +55 100%
+    1048576     262144  float   sum   -1  one_shot    16.38   64.00  112.00     4.10  25.0  egress of all ranks  gpu0->gpu1 +55 100%
+   67108864   16777216  float   sum   -1 all_pairs   262.14  256.00  448.00   262.14 100.0  egress of all ranks  gpu0->gpu1 +55 100%
+   67108864   16777216  float   sum   -1  one_shot  1048.58   64.00  112.00   262.14  25.0  egress of all ranks  gpu0->gpu1 +55 100%
 # Avg bus bandwidth    : all_pairs 448, one_shot 112
+# fastest: all_pairs 1 MiB to 64 MiB
 """
 
 NCCL = """\
@@ -48,14 +49,13 @@ NCCL = """\
 
 MARKDOWN = """\
 | op | ranks | size (B) | count (elem) | type | redop | root | algo | time (us) | algbw (GB/s) | busbw (GB/s) \
-| bound (us) | eff (%) | bottleneck |
-| --- | ---: | ---: | ---: | --- | --- | ---: | --- | ---: | ---: | ---: | ---: | ---: | --- |
+| bound (us) | eff (%) | bound by | bottleneck |
+| --- | ---: | ---: | ---: | --- | --- | ---: | --- | ---: | ---: | ---: | ---: | ---: | --- | --- |
 | all_to_all | 8 | 1048576 | 32768 | float | none | -1 | direct | 2.05 | 512.00 | 448.00 | 2.05 | 100.0 \
-| gpu0->gpu1 +55 100% |
+| egress gpu0 | gpu0->gpu1 +55 100% |
 
 * collsim 0.1.0   topo mi300x_ubb8 (8 GPUs, 56 links)   calibrated: no
 * profile ideal: raw line rates, no latency, no overhead
-* figures that no datasheet or measurement backs: link.latency 500 ns (assumed)
 """
 
 EXCHANGE = (*SMALL[:3], "--size", "1M", *SMALL[5:], "--op", "all_to_all", "--algo", "direct")

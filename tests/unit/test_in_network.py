@@ -9,7 +9,7 @@ import pytest
 
 import collsim
 from collsim.collectives import Request, algorithm
-from collsim.errors import UnsupportedError, VerificationError
+from collsim.errors import SpecError, UnsupportedError, VerificationError
 from collsim.library import load_profile
 from collsim.operations import operation
 from collsim.schedule import EVERY, ChunksBuilder, Schedule, TransfersBuilder, find_faults, verify
@@ -137,3 +137,21 @@ def test_phases_wait_for_everyone_in_a_multicast():
     chained = Schedule("all_reduce", "mine", 3, 16, chunks.build(), (rows.build(), after.build())).materialise()
     assert np.count_nonzero(chained.src == chained.dst) == 3
     assert sorted(chained.deps_of(len(chained) - 1)) == [2, 3, 4]
+
+
+@pytest.mark.parametrize("way", ["graph", "yaml"])
+def test_copies_keep_what_the_switches_can(way: str, tmp_path):
+    original = load_topology("hgx_h100")
+    file = tmp_path / "copy.yaml"
+    file.write_text(original.to_yaml("copy"))
+    copy = original.graph if way == "graph" else str(file)
+    there, here = (collsim.simulate(topo, "all_reduce", "64M", algo="nvls").rows[0] for topo in (copy, original))
+    assert there.time_s == here.time_s
+    assert there.lower_bound_s == here.lower_bound_s
+
+
+def test_a_graph_with_a_senseless_efficiency_is_refused():
+    graph = load_topology("hgx_h100").graph.copy()
+    graph.graph["in_network_efficiency"] = 1.5
+    with pytest.raises(SpecError, match=r"in_network_efficiency is 1\.5"):
+        load_topology(graph)

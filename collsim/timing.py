@@ -24,6 +24,10 @@ SLACK = 1e-9
 """Relative rounding allowed to the always-on checks."""
 AT_CAP = 1e-6
 """A transfer that took at most this share longer than at its cap ran at its cap."""
+MOST_TRANSFERS = 4_000_000
+"""Larger schedules take more than about 2 GB."""
+MOST_EQUAL_CHANNELS = 16
+"""Before equal channels are merged, a schedule may be so many times larger."""
 MOST_LINKS = 8
 """How many links a message or a row names."""
 
@@ -76,10 +80,15 @@ def time_schedule(schedule: Schedule, run: Run) -> Timing:
     ------
     DeadlockError
         Transfers wait for each other; names ranks and steps.
+    UnsupportedError
+        The schedule has more transfers than fit in memory.
     InternalError
         The result broke a conservation law.
     """
-    transfers = schedule.merged().materialise()
+    _refuse_size(schedule, MOST_TRANSFERS * MOST_EQUAL_CHANNELS)
+    merged = schedule.merged()
+    _refuse_size(merged, MOST_TRANSFERS)
+    transfers = merged.materialise()
     size_bytes = transfers.size_bytes(schedule.chunks)
     n_routes = len(run.routes.latency_s)
     key, route = np.unique(transfers.copies * n_routes + _route_numbers(transfers, run), return_inverse=True)
@@ -135,6 +144,14 @@ def _critical_path(problem: Problem, solution: Solution) -> dict[str, float]:
         if len(waited_for) == 0:
             return spent
         last = int(waited_for[np.argmax(solution.finish_s[waited_for])])
+
+
+def _refuse_size(schedule: Schedule, most: int) -> None:
+    """Refuse a schedule that would not fit in memory."""
+    if schedule.n_transfers > most:
+        what = f"{schedule.n_transfers} transfers are too many to simulate one by one"
+        hint = "ask for fewer ranks or channels, or larger chunks"
+        raise UnsupportedError(Fault(what, f"{schedule.op} by {schedule.algo}", hint))
 
 
 def _problem(transfers: Transfers, size_bytes: Int, route: Int, routes: Routes, run: Run) -> Problem:

@@ -78,6 +78,11 @@ class Schedule:
     phases: tuple[Phase, ...]
     parameters: Mapping[str, int | str] = field(default_factory=dict)
 
+    @property
+    def n_transfers(self) -> int:
+        """Number of transfers when materialised, joins apart."""
+        return sum(len(phase) for phase in self.phases)
+
     def materialise(self) -> Transfers:
         """Return all phases as one list of transfers, with a join per rank between phases."""
         merged = self.phases[0].materialise()

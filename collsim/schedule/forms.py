@@ -120,6 +120,9 @@ class ChunksBuilder:
 class Phase(Protocol):
     """What every form offers."""
 
+    def __len__(self) -> int:
+        """Return the number of transfers when materialised."""
+
     def materialise(self) -> Transfers:
         """Return the phase as one row per transfer."""
 
@@ -306,6 +309,9 @@ class Orbits:
         for name in self.__slots__:
             dtype = np.bool_ if name in ("reduces", "reads_input") else np.int64
             object.__setattr__(self, name, frozen(getattr(self, name), dtype))
+
+    def __len__(self) -> int:
+        return len(self.channel) * int(self.order.shape[1])
 
     def materialise(self) -> Transfers:
         """Return n transfers per row; the one of row i at position p has id ``i * n + p``."""

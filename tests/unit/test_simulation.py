@@ -441,3 +441,12 @@ def test_no_warning_where_nothing_caps_a_phase_boundary():
 
 def test_the_package_shows_what_it_promises():
     assert collsim.simulate is simulate
+
+
+def test_what_would_not_fit_in_memory_is_refused_and_left_out_with_a_word(monkeypatch):
+    monkeypatch.setattr(timing, "MOST_TRANSFERS", 300)
+    with pytest.raises(UnsupportedError, match="transfers are too many to simulate"):
+        simulate("mi300x_ubb8", "all_reduce", "1M", algo="ring")
+    result = simulate("mi300x_ubb8", "all_reduce", "1M", algo="all")
+    assert "all_pairs" in {row.algo for row in result}
+    assert any(warning.startswith("ring is left out at 1048576 bytes") for warning in result.warnings)

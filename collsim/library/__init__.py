@@ -1,7 +1,58 @@
-"""What a communication library adds to the wiring: constants now; choices of algorithm and protocol later."""
+"""What a communication library adds to the wiring: constants, and the choice of algorithm and protocol.
+
+Public names are imported on first use: who needs a profile does not pay for the choice.
+"""
 
 from __future__ import annotations
 
-from collsim.library.profile import Profile, load_profile, profile_names
+import importlib
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["Profile", "load_profile", "profile_names"]
+if TYPE_CHECKING:
+    from collsim.library.calls import Call, Candidate, Choice, PointToPoint
+    from collsim.library.choice import choose
+    from collsim.library.environment import Environment, read_environment
+    from collsim.library.point_to_point import parts_of
+    from collsim.library.profile import Profile, load_profile, profile_names
+    from collsim.library.system import Graph, System, system_of
+    from collsim.library.versions import DEFAULT_LIBRARY, Library, load_library
+
+__all__ = [
+    "DEFAULT_LIBRARY",
+    "Call",
+    "Candidate",
+    "Choice",
+    "Environment",
+    "Graph",
+    "Library",
+    "PointToPoint",
+    "Profile",
+    "System",
+    "choose",
+    "load_library",
+    "load_profile",
+    "parts_of",
+    "profile_names",
+    "read_environment",
+    "system_of",
+]
+
+HOME = {
+    "calls": ("Call", "Candidate", "Choice", "PointToPoint"),
+    "choice": ("choose",),
+    "environment": ("Environment", "read_environment"),
+    "point_to_point": ("parts_of",),
+    "profile": ("Profile", "load_profile", "profile_names"),
+    "system": ("Graph", "System", "system_of"),
+    "versions": ("DEFAULT_LIBRARY", "Library", "load_library"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first asked for."""
+    home = next((module for module, names in HOME.items() if name in names), None)
+    if home is None:
+        raise AttributeError(f"module 'collsim.library' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"collsim.library.{home}"), name)
+    globals()[name] = value
+    return value

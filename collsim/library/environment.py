@@ -1,0 +1,233 @@
+"""Environment variables that change what NCCL and RCCL choose.
+
+A variable that would change the choice but is not modelled is refused, as is one that no library knows; one that
+cannot change the choice on one domain is accepted with a warning. Other variables are none of our business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from collsim.errors import Fault, InputError, nearest
+from collsim.library.calls import PROTOCOLS
+
+__all__ = ["ALGORITHMS", "Environment", "read_environment"]
+
+ALGORITHMS = ("tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat")
+"""Algorithms in the order in which the library compares them; the first of equals wins."""
+
+OPS = ("broadcast", "reduce", "all_gather", "reduce_scatter", "all_reduce")
+"""Operations that have a choice of algorithm."""
+
+LISTS = {"NCCL_ALGO": ALGORITHMS, "NCCL_PROTO": PROTOCOLS}
+"""Variables that hold lists (NCCL src/graph/tuning.cc, parseList)."""
+
+ALIASES = {
+    "NCCL_MIN_NRINGS": "NCCL_MIN_NCHANNELS",
+    "NCCL_MAX_NRINGS": "NCCL_MAX_NCHANNELS",
+    "RCCL_OVERRIDE_ALGO": "NCCL_ALGO",
+    "RCCL_OVERRIDE_PROTO": "NCCL_PROTO",
+}
+
+NUMBERS = (
+    "NCCL_BUFFSIZE",
+    "NCCL_CHUNK_SIZE",
+    "NCCL_COLLNET_ENABLE",
+    "NCCL_GRAPH_REGISTER",
+    "NCCL_LL128_BUFFSIZE",
+    "NCCL_LL128_NTHREADS",
+    "NCCL_LL_BUFFSIZE",
+    "NCCL_MAX_CTAS",
+    "NCCL_MAX_NCHANNELS",
+    "NCCL_MAX_P2P_NCHANNELS",
+    "NCCL_MIN_CTAS",
+    "NCCL_MIN_NCHANNELS",
+    "NCCL_MIN_P2P_NCHANNELS",
+    "NCCL_NCHANNELS_PER_NET_PEER",
+    "NCCL_NET_OVERHEAD",
+    "NCCL_NTHREADS",
+    "NCCL_NVLS_CHUNKSIZE",
+    "NCCL_NVLS_ENABLE",
+    "NCCL_NVLS_NCHANNELS",
+    "NCCL_P2P_LL_THRESHOLD",
+    "NCCL_P2P_NET_CHUNKSIZE",
+    "NCCL_P2P_NVL_CHUNKSIZE",
+    "NCCL_PAT_ENABLE",
+    "RCCL_MSCCL_ENABLE",
+    "RCCL_WARP_SPEED_AR_THRESHOLD",
+)
+"""Variables that hold one number and are modelled."""
+
+REFUSED = (
+    "NCCL_GRAPH_FILE",
+    "NCCL_P2P_DISABLE",
+    "NCCL_P2P_LEVEL",
+    "NCCL_SHM_DISABLE",
+    "NCCL_SYM_KERNEL",
+    "NCCL_THREAD_THRESHOLDS",
+    "NCCL_TOPO_FILE",
+    "NCCL_TUNER_CONFIG_FILE",
+    "NCCL_TUNER_PLUGIN",
+    "RCCL_MSCCLPP_ENABLE",
+    "RCCL_WARP_SPEED_ENABLE",
+    "RCCL_WARP_SPEED_FORCE_ENABLE",
+)
+"""Variables that change the choice in ways that are not modelled."""
+
+HARMLESS = (
+    "NCCL_ALLOC_P2P_NET_LL_BUFFERS",
+    "NCCL_BLOCKING_WAIT",
+    "NCCL_COMM_BLOCKING",
+    "NCCL_COMM_ID",
+    "NCCL_CONF_FILE",
+    "NCCL_CREATE_THREAD_CONTEXT",
+    "NCCL_CROSS_NIC",
+    "NCCL_CUMEM_ENABLE",
+    "NCCL_CUMEM_HOST_ENABLE",
+    "NCCL_DEBUG",
+    "NCCL_DEBUG_FILE",
+    "NCCL_DEBUG_SUBSYS",
+    "NCCL_DMABUF_ENABLE",
+    "NCCL_HOSTID",
+    "NCCL_IGNORE_CPU_AFFINITY",
+    "NCCL_LAUNCH_MODE",
+    "NCCL_LOCAL_REGISTER",
+    "NCCL_MNNVL_ENABLE",
+    "NCCL_NET",
+    "NCCL_NET_PLUGIN",
+    "NCCL_NSOCKS_PERTHREAD",
+    "NCCL_P2P_PCI_CHUNKSIZE",
+    "NCCL_PROFILER_PLUGIN",
+    "NCCL_PXN_DISABLE",
+    "NCCL_P2P_PXN_LEVEL",
+    "NCCL_RAS_ENABLE",
+    "NCCL_RUNTIME_CONNECT",
+    "NCCL_SET_STACK_SIZE",
+    "NCCL_SET_THREAD_NAME",
+    "NCCL_TOPO_DUMP_FILE",
+    "NCCL_WORK_ARGS_BYTES",
+)
+HARMLESS_PREFIXES = ("NCCL_IB_", "NCCL_SOCKET_", "NCCL_NET_GDR", "NCCL_TESTS_", "NCCL_OOB_", "NCCL_ASYNC_", "NCCL_GIN_")
+OURS = ("NCCL_", "RCCL_")
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """The variables that matter, checked.
+
+    Attributes
+    ----------
+    numbers : mapping
+        Variable to value.
+    allowed : mapping
+        (variable, operation) to the names that it leaves; absent if it leaves all.
+    warnings : tuple of str
+        What was accepted and ignored.
+    """
+
+    numbers: Mapping[str, int] = field(default_factory=dict)
+    allowed: Mapping[tuple[str, str], frozenset[str]] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+    def number(self, name: str, default: int) -> int:
+        """Return the value of a variable, or *default*."""
+        return self.numbers.get(name, default)
+
+    def permits(self, variable: str, op: str, name: str) -> bool:
+        """Return whether NCCL_ALGO or NCCL_PROTO leaves *name* for *op*."""
+        return name in self.allowed.get((variable, op), (name,))
+
+    def names(self, variable: str, op: str) -> frozenset[str] | None:
+        """Return what NCCL_ALGO or NCCL_PROTO leaves for *op*, or None if it is not set."""
+        return self.allowed.get((variable, op))
+
+
+def read_environment(variables: Mapping[str, str] | Iterable[str] = ()) -> Environment:
+    """Return the environment that *variables* make: a mapping, or ``NAME=VALUE`` words.
+
+    Raises
+    ------
+    InputError
+        All faults: unknown variables with the nearest known one, and values that the library would not take.
+
+    Examples
+    --------
+    >>> read_environment(["NCCL_ALGO=^Tree", "NCCL_MAX_NCHANNELS=8"]).permits("NCCL_ALGO", "all_reduce", "tree")
+    False
+    """
+    faults: list[Fault] = []
+    pairs = variables if isinstance(variables, Mapping) else _pairs(variables, faults)
+    numbers: dict[str, int] = {}
+    allowed: dict[tuple[str, str], frozenset[str]] = {}
+    warnings: list[str] = []
+    for given, text in pairs.items():
+        name = ALIASES.get(given, given)
+        if name in NUMBERS:
+            _read_number(given, name, text, numbers, faults)
+        elif name in LISTS:
+            _read_list(name, text, allowed, faults)
+        elif name in HARMLESS or name.startswith(HARMLESS_PREFIXES):
+            warnings.append(f"{name} does not change the choice on one domain and is ignored")
+        elif name in REFUSED:
+            faults.append(Fault(f"{name} changes the choice in a way that is not modelled", "--env", "leave it out"))
+        elif name.startswith(OURS):
+            known = [*LISTS, *NUMBERS, *ALIASES, *HARMLESS]
+            near = next((k for k in known if nearest(name.lower(), [k.lower()])), None)
+            best = nearest(name.lower(), [k.lower() for k in known])
+            hint = f'did you mean "{best.upper()}"?' if best and near else "it is no variable that collsim knows"
+            faults.append(Fault(f'unknown variable "{name}"', "--env", hint))
+    if faults:
+        raise InputError(*faults)
+    return Environment(numbers, allowed, tuple(warnings))
+
+
+def _pairs(words: Iterable[str], faults: list[Fault]) -> dict[str, str]:
+    """Split ``NAME=VALUE`` words."""
+    pairs: dict[str, str] = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if equals:
+            pairs[name.strip()] = value.strip()
+        else:
+            faults.append(Fault(f'"{word}" has no value', "--env", f"write {word}=VALUE"))
+    return pairs
+
+
+def _read_number(given: str, name: str, text: str, numbers: dict[str, int], faults: list[Fault]) -> None:
+    """Read a number as the library does: decimal, or hexadecimal after 0x."""
+    try:
+        numbers[name] = int(text, 0)
+    except ValueError:
+        faults.append(Fault(f'{given}: "{text}" is not a whole number', "--env", f"write {given}=8"))
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("_", "")
+
+
+def _read_list(variable: str, text: str, allowed: dict[tuple[str, str], frozenset[str]], faults: list[Fault]) -> None:
+    """Read ``ring,tree``, ``^tree`` or ``ring;allreduce:tree``."""
+    known = {_plain(name): name for name in LISTS[variable]}
+    ops = {_plain(op): op for op in OPS}
+    for number, entry in enumerate(text.split(";")):
+        prefix, colon, rest = entry.partition(":")
+        if not colon:
+            prefix, rest = "", entry
+        if number and not colon:
+            hint = "only the first list may lack an operation"
+            faults.append(Fault(f'{variable}: "{entry}" names no operation', "--env", hint))
+            continue
+        if colon and _plain(prefix) not in ops:
+            faults.append(Fault(f'{variable}: unknown operation "{prefix}"', "--env", f"known: {', '.join(OPS)}"))
+            continue
+        words = [word.strip() for word in rest.lstrip("^").split(",")]
+        bad = [word for word in words if _plain(word) not in known]
+        if bad:
+            hint = f"known: {', '.join(LISTS[variable])}"
+            faults.extend(Fault(f'{variable}: unknown name "{word}"', "--env", hint) for word in bad)
+            continue
+        named = frozenset(known[_plain(word)] for word in words)
+        left = frozenset(LISTS[variable]) - named if rest.startswith("^") else named
+        for op in (ops[_plain(prefix)],) if colon else OPS:
+            allowed[variable, op] = left

@@ -1,0 +1,117 @@
+"""How many channels the library finds, and what it reserves for each (NCCL src/graph/search.cc, one domain).
+
+The search tries rates from a list, fastest first, and keeps the most channels times rate. Rings and trees are then
+doubled at half the rate. The recursive search for actual rings is replaced by counting the links of every GPU, which
+is exact behind switches and an upper bound elsewhere.
+"""
+
+from __future__ import annotations
+
+from collsim.errors import Fault, UnsupportedError
+from collsim.library.calls import Call
+from collsim.library.system import Graph, System
+
+__all__ = ["MAX_HEADS", "MAX_RINGS", "nccl_graphs"]
+
+RATES_GBPS = {
+    "volta": (40, 30, 20, 18, 15, 12, 10, 9, 7, 6, 5, 4, 3),
+    "ampere": (40, 30, 20, 18, 15, 12, 10, 9, 7, 6, 5, 4, 3),
+    "hopper": (60, 50, 40, 30, 24, 20, 15, 12, 11, 6, 3),
+    "blackwell": (90, 80, 70, 60, 50, 45, 40, 30, 24, 20, 19, 18),
+}
+"""Rates inside a domain that the search tries (NCCL src/graph/search.cc)."""
+
+MAX_RINGS = 32
+"""Half of MAXCHANNELS (NCCL src/init.cc)."""
+MAX_HEADS = 32
+"""NCCL_MAX_NVLS_ARITY."""
+LOWEST_OF_BEST = 0.49
+"""The search stops at this part of the rate of the best that it has."""
+DOUBLED_FROM_GBPS = 25
+DOUBLED_UNLESS_GBPS = 50
+"""From compute capability 90 on, more than four channels below this rate are not doubled."""
+MANY_CHANNELS = 4
+
+
+def nccl_graphs(call: Call, system: System) -> dict[str, Graph]:
+    """Return what the search finds per algorithm; those that are absent do not exist on this system.
+
+    Raises
+    ------
+    UnsupportedError
+        More than one domain, and the system brings no graphs.
+    """
+    known = dict(system.graphs)
+    if call.n_nodes > 1 and "ring" not in known:
+        what = f"the search over {call.n_nodes} domains is not modelled"
+        raise UnsupportedError(Fault(what, "--nodes", "give the channels of a log as graphs, or name the algorithm"))
+    ring = known.get("ring") or _ring(system, call.n_ranks)
+    graphs = {"tree": ring, "ring": ring, "pat": ring}
+    if system.nvls and "nvls" not in known:
+        graphs["nvls"] = _nvls(system, call.ranks_per_node)
+    graphs.update(known)
+    if "nvls" in graphs and call.n_nodes > 1:
+        graphs.setdefault("nvls_tree", graphs["nvls"])
+    return graphs
+
+
+def _ring(system: System, n_ranks: int) -> Graph:
+    """Return the rings: search downwards, double, then try higher rates with as many channels.
+
+    >>> _ring(System("hopper", True, 20.6, links_per_gpu=18), 8)
+    Graph(channels=12, intra_GBps=30.0, inter_GBps=30.0, same_order=True)
+    """
+    total, fastest = system.total_GBps(n_ranks), system.pair_GBps(n_ranks)[1]
+    best, rate = 0, 0.0
+    for tried in RATES_GBPS[system.architecture]:
+        if best and (tried / rate <= LOWEST_OF_BEST or best * rate >= total):
+            break
+        rings = 0 if tried > fastest else min(system.rings_at(tried, n_ranks), MAX_RINGS)
+        if rings * tried > best * rate:
+            best, rate = rings, float(tried)
+    if not best or not (system.switched or _closes(system.links, n_ranks)):
+        what = f"the first {n_ranks} GPUs have no ring of NVLinks, and the choice over PCIe is not modelled"
+        raise UnsupportedError(Fault(what, "ranks", "take GPUs that are wired to each other, or name the algorithm"))
+    many_slow = rate < DOUBLED_UNLESS_GBPS and best > MANY_CHANNELS
+    if rate >= DOUBLED_FROM_GBPS and not (system.architecture in ("hopper", "blackwell") and many_slow):
+        doubled = min(2 * best, MAX_RINGS)
+        best, rate = doubled, rate * best / doubled
+    for tried in reversed(RATES_GBPS[system.architecture]):
+        if tried > rate and tried <= fastest and system.rings_at(tried, n_ranks) >= best:
+            rate = float(tried)
+    return Graph(best, rate, rate, same_order=system.switched)
+
+
+def _closes(links: tuple[tuple[int, ...], ...], n_ranks: int) -> bool:
+    """Return whether links lead around all of the first *n_ranks* GPUs; n_ranks is small where there is no switch.
+
+    >>> square = ((0, 1, 0, 1), (1, 0, 1, 0), (0, 1, 0, 1), (1, 0, 1, 0))
+    >>> _closes(square, 4), _closes(square, 3)
+    (True, False)
+    """
+
+    def extends(path: tuple[int, ...]) -> bool:
+        if len(path) == n_ranks:
+            return links[path[-1]][0] > 0
+        return any(extends((*path, gpu)) for gpu in range(n_ranks) if links[path[-1]][gpu] and gpu not in path)
+
+    return extends((0,))
+
+
+def _nvls(system: System, n_ranks: int) -> Graph:
+    """Return one head per GPU; a GPU carries every head once and its own twice.
+
+    >>> _nvls(System("hopper", True, 20.6, links_per_gpu=18), 8)
+    Graph(channels=8, intra_GBps=40.0, inter_GBps=60.0, same_order=True)
+    """
+    heads = min(n_ranks, MAX_HEADS)
+    rates = RATES_GBPS[system.architecture]
+    fitting = [number for number, rate in enumerate(rates) if (heads + 1) * rate <= system.total_GBps(n_ranks)]
+    if not fitting:
+        return Graph(0, 0.0)
+    number, intra = fitting[0], float(rates[fitting[0]])
+    inter = intra
+    while number > 0 and inter < 2 * intra:
+        number -= 1
+        inter = float(rates[number])
+    return Graph(heads, intra, inter)

@@ -1,0 +1,251 @@
+"""What RCCL adds to NCCL: channels of its boards, its cost model, and the ways that it tries before ring and tree.
+
+Read from ROCm/rocm-systems projects/rccl (2.27 to 2.31) and ROCm/rccl (2.18 to 2.27). Its debug lines on eight MI355X
+(2.28.3) confirm channels, cells and the change of protocol; the rest is read, not confirmed, and the choice says so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from collsim.library.calls import LL, LL128, PROTOCOLS, SIMPLE, Call, Candidate
+from collsim.library.channels import THREAD_BYTES, bounded
+from collsim.library.environment import Environment
+from collsim.library.rccl_tables import BASE_US, MODELS, Model, correction
+from collsim.library.system import Graph, System
+from collsim.library.tuner import BY_OP, log2_floor
+from collsim.library.versions import Library
+
+__all__ = ["THREADS", "Backend", "backend_of", "candidates", "channels_of", "doubts_of", "graph_of", "per_thread"]
+
+KIB = 1024
+MIB = 1024 * KIB
+MAX_CHANNELS = 128
+THREADS = 256
+"""NCCL_MAX_NTHREADS of RCCL; threads are not halved and none are added (src/include/device.h)."""
+
+CHANNELS = {"gfx942": {2: 32, 4: 24, 8: 56}, "gfx950": {2: 32, 4: 24, 8: 56}, "gfx90a": {}}
+"""Per architecture and ranks (src/graph/rome_models.cc, connect.cc)."""
+PER_NEIGHBOUR = 8
+"""Channels per other rank where no table gives the number: eight MI300X have 56 = 8 * 7."""
+GFX950_COPIES = 112
+"""Eight gfx950 from RCCL 2.26 on, except all-reduce."""
+GFX90A_CHANNELS = 32
+WARP_SPEED_BYTES, WARP_SPEED_FACTOR = 64 * MIB, 4
+"""From this size on an all-reduce of eight gfx950 runs four channels in each CTA (RCCL 2.28)."""
+SIMPLE_BYTES = {"gfx950": 128}
+"""Bytes per thread with Simple, inferred from the channels in debug lines of eight MI355X."""
+LL_SCALE_ROOTED = 1.65
+LL128_SINCE = {"gfx942": (2, 22), "gfx950": (2, 18), "gfx90a": (2, 18)}
+LL_UP_TO = {
+    ("gfx950", "all_gather"): 88448,
+    ("gfx950", "reduce_scatter"): MIB,
+    ("gfx942", "reduce_scatter"): 352128,
+}
+"""Bytes per rank up to which LL is taken on one board whatever the cost model says (RCCL 2.27)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """A way that is tried before ring and tree.
+
+    Attributes
+    ----------
+    name : str
+    algo : str
+        The algorithm of collsim that comes closest.
+    proto : int
+    channels : int
+    why : str
+    """
+
+    name: str
+    algo: str
+    proto: int
+    channels: int
+    why: str
+
+
+MSCCL = {
+    "all_reduce": (
+        (64 * KIB, LL, 4, "all_pairs"),
+        (512 * KIB - 1, LL, 8, "all_pairs"),
+        (16 * MIB, SIMPLE, 8, "all_pairs"),
+    ),
+    "all_to_all": (
+        (9 * KIB, LL, 1, "direct"),
+        (190 * KIB, LL, 2, "direct"),
+        (512 * KIB, LL, 4, "direct"),
+        (7 * MIB, SIMPLE, 32, "direct"),
+        (43 * MIB, SIMPLE, 8, "direct"),
+    ),
+}
+"""Up to which size the MSCCL schedules of eight MI300X run, with which protocol and channels (RCCL up to 2.27)."""
+MSCCL_UNTIL = (2, 27)
+DDA_SINCE = (2, 29)
+DDA_BYTES = {"gfx942": 8 * MIB, "gfx950": 128 * MIB}
+DDA_ALL_TO_ALL_BYTES = 4 * MIB
+DDA_RANKS = 8
+DIRECT_SINCE = (2, 28)
+DIRECT_GATHER_BYTES = {"gfx942": 4 * MIB, "gfx950": 8 * MIB}
+
+
+def _model(system: System, n_ranks: int) -> Model:
+    """Return the tables for the board."""
+    if system.architecture == "gfx90a":
+        return MODELS[{8: 3, 16: 4}.get(n_ranks, 0)]
+    return MODELS[{"gfx942": 5, "gfx950": 6}.get(system.architecture, 0)]
+
+
+def channels_of(call: Call, system: System, library: Library, environment: Environment) -> int:
+    """Return the channels of a communicator for this call."""
+    if system.architecture == "gfx90a":
+        channels = GFX90A_CHANNELS
+    else:
+        table = CHANNELS[system.architecture]
+        channels = table.get(call.n_ranks, min(PER_NEIGHBOUR * (call.n_ranks - 1), table[8]))
+    if system.architecture == "gfx950" and call.n_ranks == 8:
+        if call.op != "all_reduce" and library.version >= (2, 26):
+            channels = GFX950_COPIES
+        elif call.op == "all_reduce" and library.version >= (2, 28) and _warp_speed(call, environment):
+            return WARP_SPEED_FACTOR * bounded(channels, environment, MAX_CHANNELS)
+    return bounded(channels, environment, MAX_CHANNELS)
+
+
+def _warp_speed(call: Call, environment: Environment) -> bool:
+    return call.size_bytes >= environment.number("RCCL_WARP_SPEED_AR_THRESHOLD", WARP_SPEED_BYTES)
+
+
+def graph_of(call: Call, system: System, library: Library) -> Graph:
+    """Return the rings: half of the channels, which together fill the links of a GPU."""
+    known = dict(system.graphs)
+    if "ring" in known:
+        return known["ring"]
+    channels = channels_of(call, system, library, Environment()) // 2
+    return Graph(channels, system.total_GBps(call.n_ranks) / channels, same_order=False)
+
+
+def per_thread(system: System, algo: str, proto: int, n_ranks: int) -> int:
+    """Return the bytes per thread below which a channel is given up."""
+    if proto == SIMPLE:
+        return SIMPLE_BYTES.get(system.architecture, THREAD_BYTES[SIMPLE])
+    return THREAD_BYTES[proto] * (n_ranks if algo == "ring" and proto == LL else 1)
+
+
+def candidates(call: Call, system: System, library: Library, environment: Environment) -> tuple[Candidate, ...]:
+    """Return what is available for the call, fastest first."""
+    graph = graph_of(call, system, library)
+    forced = _forced_ll(call, system, library, environment)
+    found: list[Candidate] = []
+    for algo in ("tree", "ring"):
+        if algo not in BY_OP[call.op] or not environment.permits("NCCL_ALGO", call.op, algo):
+            continue
+        for proto in range(3):
+            if not _usable(call, system, library, environment, algo=algo, proto=proto) or (
+                forced and proto != forced[0]
+            ):
+                continue
+            bandwidth = _GBps(call, system, graph, algo, proto)
+            if bandwidth > 0:
+                latency = _us(call, system, algo, proto)
+                time_us = latency + call.size_bytes / (1000 * bandwidth)
+                found.append(Candidate(algo, PROTOCOLS[proto], latency * 1e-6, bandwidth * 1e9, time_us * 1e-6))
+    return tuple(sorted(found, key=lambda candidate: candidate.predicted_s))
+
+
+def _forced_ll(call: Call, system: System, library: Library, environment: Environment) -> tuple[int, ...]:
+    """Return (LL,) where a table of sizes decides for it; a user's NCCL_PROTO is left alone."""
+    limit = LL_UP_TO.get((system.architecture, call.op), 0)
+    if library.version < (2, 27) or environment.names("NCCL_PROTO", call.op) is not None:
+        return ()
+    return (LL,) if call.size_bytes // call.n_ranks <= limit else ()
+
+
+def _usable(call: Call, system: System, library: Library, environment: Environment, *, algo: str, proto: int) -> bool:
+    if not environment.permits("NCCL_PROTO", call.op, PROTOCOLS[proto]):
+        return False
+    if proto == LL128:
+        return library.version >= LL128_SINCE[system.architecture]
+    return not (algo == "tree" and proto == SIMPLE and system.architecture in ("gfx942", "gfx950"))
+
+
+def _GBps(call: Call, system: System, graph: Graph, algo: str, proto: int) -> float:
+    """Return the bandwidth of the cost model, corrected for the size."""
+    model = _model(system, call.n_ranks)
+    column = call.n_nodes > 2
+    bus = model.bus_GBps or graph.channels * graph.intra_GBps
+    bus *= (model.tree_ratio if algo == "tree" else model.ring_ratio)[column][proto]
+    if proto == LL and call.op in ("broadcast", "reduce") and system.architecture in ("gfx942", "gfx950"):
+        bus *= LL_SCALE_ROOTED
+    if algo == "ring":
+        n = call.n_ranks
+        return bus * n / {"all_reduce": 2 * (n - 1), "all_gather": n - 1, "reduce_scatter": n - 1}.get(call.op, n)
+    factors = correction(model.tree[proto])
+    return bus / 2 * factors[min(log2_floor(call.size_bytes // 64), len(factors) - 1)]
+
+
+def _us(call: Call, system: System, algo: str, proto: int) -> float:
+    """Return the latency of the cost model on one board."""
+    model, n = _model(system, call.n_ranks), call.n_ranks
+    if algo == "tree":
+        return BASE_US[proto] + 2 * (n - 1) * model.tree_us[proto]
+    if call.op in ("broadcast", "reduce"):
+        return BASE_US[proto] + n * (model.tree_us if proto == SIMPLE else model.ring_us)[proto]
+    steps = 2 * (n - 1) if call.op == "all_reduce" else n - 1
+    return BASE_US[proto] + steps * model.ring_us[proto]
+
+
+def backend_of(call: Call, system: System, library: Library, environment: Environment) -> Backend | None:
+    """Return what runs before ring and tree are looked at, if anything; NCCL_ALGO and NCCL_PROTO rule it out."""
+    chosen = environment.names("NCCL_ALGO", call.op) or environment.names("NCCL_PROTO", call.op)
+    if system.architecture not in ("gfx942", "gfx950") or call.n_nodes > 1 or chosen:
+        return None
+    if system.architecture == "gfx942" and library.version <= MSCCL_UNTIL and call.n_ranks == 8:
+        return _msccl(call, environment)
+    if library.version >= DDA_SINCE and call.n_ranks >= DDA_RANKS:
+        found = _dda(call, system)
+        if found:
+            return found
+    if library.version >= DIRECT_SINCE and call.op == "all_gather" and call.n_ranks % 8 == 0:
+        limit = DIRECT_GATHER_BYTES[system.architecture]
+        if call.size_bytes <= limit:
+            why = f"RCCL gathers up to {limit // MIB} MiB by sending to all peers"
+            return Backend("direct", "all_pairs", SIMPLE, call.n_ranks, why)
+    return None
+
+
+def _msccl(call: Call, environment: Environment) -> Backend | None:
+    if environment.number("RCCL_MSCCL_ENABLE", 1) == 0:
+        return None
+    if call.op == "all_reduce" and call.redop != "sum":
+        return None
+    for limit, proto, channels, algo in MSCCL.get(call.op, ()):
+        if call.size_bytes <= limit:
+            return Backend("msccl", algo, proto, channels, f"an MSCCL schedule covers sizes up to {limit} bytes")
+    return None
+
+
+def _dda(call: Call, system: System) -> Backend | None:
+    limit = DDA_ALL_TO_ALL_BYTES if call.op == "all_to_all" else DDA_BYTES[system.architecture]
+    if call.op not in ("all_reduce", "all_gather", "reduce_scatter", "all_to_all") or call.size_bytes > limit:
+        return None
+    algo = "direct" if call.op == "all_to_all" else "all_pairs"
+    why = f"RCCL accesses the memory of all peers directly up to {limit // MIB} MiB"
+    return Backend("dda", algo, SIMPLE, call.n_ranks, why)
+
+
+def doubts_of(call: Call, system: System, library: Library, backend: Backend | None) -> tuple[str, ...]:
+    """Return what no log confirms."""
+    doubts: list[str] = []
+    confirmed = system.architecture == "gfx950" and library.version == (2, 28) and call.n_ranks == 8
+    if not (confirmed and call.op == "all_reduce"):
+        doubts.append("RCCL's choice is read from its source; no debug line of this case was compared")
+    if system.architecture in ("gfx942", "gfx950") and call.n_ranks not in CHANNELS[system.architecture]:
+        doubts.append(f"the channels of {call.n_ranks} ranks are extrapolated from those of 4 and 8")
+    if system.architecture == "gfx90a":
+        doubts.append("the channels of MI200 boards depend on the template that RCCL finds for the wiring")
+    if backend and backend.name == "dda":
+        doubts.append("the size up to which DDA runs in one shot and its number of CTAs are not known")
+    if backend and backend.name == "msccl" and call.op == "all_to_all":
+        doubts.append("whether MSCCL's limits count the own block is not known")
+    return tuple(doubts)

@@ -1,0 +1,210 @@
+"""What the library sees of a scale-up domain: architecture, links by its own constants, switches that reduce."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from collsim.errors import Fault, UnsupportedError
+
+if TYPE_CHECKING:
+    from collsim.topology import Topology
+
+__all__ = ["Graph", "System", "system_of"]
+
+MODELS = (
+    ("V100", "volta"),
+    ("A100", "ampere"),
+    ("A800", "ampere"),
+    ("GH200", "hopper"),
+    ("H100", "hopper"),
+    ("H200", "hopper"),
+    ("H800", "hopper"),
+    ("H20", "hopper"),
+    ("B100", "blackwell"),
+    ("B200", "blackwell"),
+    ("B300", "blackwell"),
+    ("Rubin", "blackwell"),
+    ("MI250", "gfx90a"),
+    ("MI210", "gfx90a"),
+    ("MI300", "gfx942"),
+    ("MI308", "gfx942"),
+    ("MI325", "gfx942"),
+    ("MI350", "gfx950"),
+    ("MI355", "gfx950"),
+)
+"""Part of ``gpu.model`` to architecture; the first match counts (GB200 and GB300 contain B200 and B300)."""
+
+LINK_GBPS = {
+    "volta": 20.0,
+    "ampere": 20.0,
+    "hopper": 20.6,
+    "blackwell": 40.1,
+    "gfx90a": 36.0,
+    "gfx942": 48.0,
+    "gfx950": 48.0,
+}
+"""What one link carries per direction by the library's reckoning (NCCL and RCCL src/graph/topo.h)."""
+
+GUESSED_MODELS = ("Rubin",)
+"""Models that no released library has constants for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """Channels that the library's search found for an algorithm, as in its debug lines.
+
+    Attributes
+    ----------
+    channels : int
+    intra_GBps, inter_GBps : float
+        Reserved per channel inside a domain and through the network.
+    same_order : bool
+        Whether all channels visit the ranks in one order.
+    """
+
+    channels: int
+    intra_GBps: float
+    inter_GBps: float = 0.0
+    same_order: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """A scale-up domain as the library sees it.
+
+    Attributes
+    ----------
+    architecture : str
+        ``volta``, ``ampere``, ``hopper``, ``blackwell``, ``gfx90a``, ``gfx942`` or ``gfx950``.
+    switched : bool
+        GPUs reach each other through switches, and all links of a GPU count as one.
+    link_GBps : float
+        One link and direction, by the library's own constant.
+    links : tuple of tuple of int
+        Links between every two GPUs if there is no switch.
+    links_per_gpu : int
+        Links of one GPU into the switches; 0 without.
+    nvls : bool
+        The switches multicast and reduce, and the driver lets NCCL use it.
+    cpu_vendor : str
+        ``intel``, ``amd``, ``arm`` or ``unknown``; matters between domains only.
+    nics_per_gpu : int
+    nic_GBps : float
+        Network adapters of one GPU together; matters between domains only.
+    graphs : tuple
+        (algorithm, Graph) pairs that are known, from a log for instance; the search is skipped for these.
+    doubts : tuple of str
+    """
+
+    architecture: str
+    switched: bool
+    link_GBps: float
+    links: tuple[tuple[int, ...], ...] = ()
+    links_per_gpu: int = 0
+    nvls: bool = False
+    cpu_vendor: str = "unknown"
+    nics_per_gpu: int = 1
+    nic_GBps: float = 0.0
+    graphs: tuple[tuple[str, Graph], ...] = ()
+    doubts: tuple[str, ...] = ()
+
+    @property
+    def is_amd(self) -> bool:
+        """Whether the library is RCCL."""
+        return self.architecture.startswith("gfx")
+
+    def total_GBps(self, n_ranks: int) -> float:
+        """Return what the busiest of the first *n_ranks* GPUs can send."""
+        if self.switched:
+            return self.links_per_gpu * self.link_GBps
+        return max(sum(row[:n_ranks]) for row in self.links[:n_ranks]) * self.link_GBps
+
+    def pair_GBps(self, n_ranks: int) -> tuple[float, float]:
+        """Return the slowest and the fastest direct path between two of the first *n_ranks* GPUs."""
+        if self.switched:
+            return (self.total_GBps(n_ranks),) * 2
+        counts = [self.links[a][b] for a in range(n_ranks) for b in range(n_ranks) if a != b]
+        return min(counts) * self.link_GBps, max(counts) * self.link_GBps
+
+    def rings_at(self, channel_GBps: float, n_ranks: int) -> int:
+        """Return how many rings of *channel_GBps* the links of every GPU have room for."""
+        if self.switched:
+            return int(self.total_GBps(n_ranks) / channel_GBps)
+        per_link = [[int(count * self.link_GBps / channel_GBps) for count in row[:n_ranks]] for row in self.links]
+        return min(sum(row) for row in per_link[:n_ranks])
+
+
+def system_of(
+    topology: Topology,
+    ranks: Sequence[int] | None = None,
+    *,
+    nvls: bool | None = None,
+    cpu_vendor: str = "unknown",
+) -> System:
+    """Return how the library sees a topology of one scale-up domain.
+
+    It reads the label ``gpu.model`` (architecture), ``in_network_reduction`` (NVLS), the numbers of links in the
+    wiring, and the facts of ``nic``; rates of links are the library's own constants, not those of the topology.
+
+    Parameters
+    ----------
+    topology : Topology
+    ranks : sequence of int, optional
+        The GPUs that take part, in rank order; all of them by default.
+    nvls : bool, optional
+        Overrides whether the switches reduce: virtual machines often hide it.
+    cpu_vendor : str
+
+    Raises
+    ------
+    UnsupportedError
+        The label names no GPU whose library is known, or the GPUs have no links but PCIe.
+    """
+    model = topology.labels.get("gpu.model", "")
+    architecture = next((name for part, name in MODELS if part in model), None)
+    if architecture is None:
+        hint = f"gpu.model must contain one of {', '.join(part for part, _ in MODELS)}"
+        raise UnsupportedError(Fault(f'no library is known for "{model}"', f"{topology.name}: gpu.model", hint))
+    chosen = list(range(topology.n_gpus)) if ranks is None else list(ranks)
+    counts, into_switches = _links(topology, chosen)
+    if "PCIe" in topology.labels.get("link.type", "") or not (into_switches or any(map(any, counts))):
+        what = "the choice over PCIe is not modelled"
+        raise UnsupportedError(Fault(what, topology.name, "name the algorithm, or take a system with NVLink or xGMI"))
+    has_nvls = topology.in_network_reduction == "NVLS" and architecture in ("hopper", "blackwell")
+    guessed = any(part in model for part in GUESSED_MODELS)
+    return System(
+        architecture=architecture,
+        switched=into_switches > 0,
+        link_GBps=LINK_GBPS[architecture],
+        links=() if into_switches else counts,
+        links_per_gpu=into_switches,
+        nvls=has_nvls if nvls is None else nvls,
+        cpu_vendor=cpu_vendor,
+        **_adapters(topology),
+        doubts=(f"no released library has constants for {model}: Blackwell's are used",) if guessed else (),
+    )
+
+
+def _adapters(topology: Topology) -> dict[str, Any]:
+    """Return the number and rate of the network adapters of a GPU, from the facts ``nic.per_gpu`` and the like."""
+    facts = {fact.path: fact.value for fact in topology.facts}
+    count = facts.get("nic.per_gpu", 1 / facts.get("nic.shared_by", 1))
+    return {"nics_per_gpu": max(int(count), 1), "nic_GBps": count * facts.get("nic.bandwidth", 0.0) / 1e9}
+
+
+def _links(topology: Topology, ranks: Sequence[int]) -> tuple[tuple[tuple[int, ...], ...], int]:
+    """Return the numbers of links between every two GPUs, and the fewest links of one GPU into switches."""
+    wiring = topology.wiring
+    place = {gpu: position for position, gpu in enumerate(ranks)}
+    between = [[0] * len(ranks) for _ in ranks]
+    upwards = [0] * len(ranks)
+    for src, dst, count in zip(wiring.link_src, wiring.link_dst, wiring.link_count, strict=True):
+        if int(src) not in place:
+            continue
+        if int(dst) in place:
+            between[place[int(src)]][place[int(dst)]] += int(count)
+        elif wiring.node_kinds[int(dst)] == "switch":
+            upwards[place[int(src)]] += int(count)
+    return tuple(tuple(row) for row in between), min(upwards)

@@ -1,0 +1,412 @@
+"""Library, environment, system and the parts of a choice."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from collsim.collectives.nccl_p2p import channel_of_part, n_parts
+from collsim.errors import InputError, UnsupportedError
+from collsim.library import (
+    Call,
+    Choice,
+    Graph,
+    PointToPoint,
+    System,
+    choose,
+    load_library,
+    parts_of,
+    read_environment,
+    system_of,
+)
+from collsim.library.calls import LL, PROTOCOLS, SIMPLE
+from collsim.library.channels import deal, launch
+from collsim.library.graphs import nccl_graphs
+from collsim.library.point_to_point import channels_used
+from collsim.library.rccl_tables import MODELS, correction
+from collsim.library.versions import nccl_constants
+from collsim.topology import load_topology
+
+KIB, MIB = 2**10, 2**20
+H100 = System("hopper", True, 20.6, links_per_gpu=18)
+VERSIONS = [f"nccl-2.{minor}" for minor in range(18, 31)]
+
+
+@pytest.mark.parametrize("name", ["nccl-2.28", "NCCL 2.28.9", "nccl_2.28.9+cuda13.0", "nccl-2.28.3-1"])
+def test_library_names(name: str) -> None:
+    assert load_library(name).name == "nccl-2.28"
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"), [("nccl-2.31", "nccl-2.30"), ("nccl-2.4", "nccl-2.18"), ("mpi-4", "rccl-2.18 to")]
+)
+def test_unknown_libraries_name_the_nearest(name: str, hint: str) -> None:
+    with pytest.raises(UnsupportedError, match=hint):
+        load_library(name)
+
+
+def test_history_of_constants() -> None:
+    of = {minor: nccl_constants((2, minor)) for minor in range(18, 31)}
+    assert of[18] is not of[21]
+    assert of[20].nvlink_us["tree"][SIMPLE] == of[23].nvlink_us["tree"][SIMPLE] == 4.0
+    assert of[21].nvlink_us["tree"][SIMPLE] == of[22].net_us["tree"][SIMPLE] == 28.0
+    assert [of[minor].pat_ratio for minor in (22, 23, 25, 26, 30)] == [0.0, 0.85, 0.85, 0.75, 0.75]
+    assert [of[minor].nvls_ratio is None for minor in (26, 27)] == [False, True]
+    assert of[18].ll_max[2][0] == 87.7
+    assert of[26].ring_ll128[3][0] == 73.4
+    assert of[29].ring_ll128[3] == (34.5, 34.6, 34.5)
+    assert [of[minor].cell_bytes for minor in (21, 22, 23, 28, 29)] == [0, 512, 16 * KIB, 16 * KIB, 32 * KIB]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("op", ["all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce"])
+def test_every_version_chooses_and_deals_out_every_byte(version: str, op: str) -> None:
+    for n in (2, 3, 8):
+        for size in (0, 16 * n, 4800 * n, 10**6 * n, 2**26 * n):
+            call = Call(op, n, size)
+            choice = choose(call, replace(H100, nvls=True), version)
+            assert sum(choice.shares_bytes) == call.buffer_bytes
+            assert len(choice.shares_bytes) == choice.channels <= choice.communicator_channels
+            assert min(choice.shares_bytes) >= 0
+            assert choice.chunk_bytes > 0
+            assert choice.predicted_s is not None
+
+
+@pytest.mark.parametrize("size", [8, 100 * KIB, 512 * KIB, 3 * MIB + 4, 100 * MIB])
+@pytest.mark.parametrize("proto", [LL, SIMPLE])
+@pytest.mark.parametrize("cell", [0, 512, 16 * KIB, 32 * KIB])
+@pytest.mark.parametrize("channels", [1, 2, 7, 24])
+def test_dealing_keeps_bytes_and_elements(size: int, proto: int, cell: int, channels: int) -> None:
+    shares = deal(Call("all_reduce", 8, size), proto, channels, 24, cell, rounded=cell == 32 * KIB)
+    assert sum(shares) == size
+    assert all(share > 0 and share % 4 == 0 for share in shares)
+    assert len(shares) <= 24
+
+
+def test_threads_shrink_after_channels() -> None:
+    found = [launch(size, "ring", LL, channels=24, threads=512, per_thread=32) for size in (2**19, 2**14, 2**13, 8)]
+    assert [(one.channels, one.threads) for one in found] == [(24, 512), (1, 512), (1, 256), (1, 96)]
+
+
+@pytest.mark.parametrize(
+    ("name", "n", "channels", "rate"),
+    [
+        ("hgx_h100", 8, 12, 30.0),
+        ("hgx_h100", 2, 12, 30.0),
+        ("dgx_a100", 8, 12, 20.0),
+        ("dgx2_v100", 16, 6, 20.0),
+        ("dgx1_v100", 8, 6, 20.0),
+        ("hgx_b200", 8, 16, 45.0),
+    ],
+)
+def test_rings_of_the_search(name: str, n: int, channels: int, rate: float) -> None:
+    ring = nccl_graphs(Call("all_reduce", n, MIB), system_of(load_topology(name)))["ring"]
+    assert (ring.channels, ring.intra_GBps) == (channels, rate)
+
+
+def test_h800_has_fewer_links_and_as_many_channels_as_fit() -> None:
+    ring = nccl_graphs(Call("all_reduce", 8, MIB), replace(H100, links_per_gpu=8))["ring"]
+    assert (ring.channels, ring.intra_GBps) == (8, 20.0)
+
+
+@pytest.mark.parametrize(
+    ("n", "expected"), [(2, Graph(2, 60.0, 60.0)), (4, Graph(4, 60.0, 60.0)), (8, Graph(8, 40.0, 60.0))]
+)
+def test_heads_of_nvls(n: int, expected: Graph) -> None:
+    assert nccl_graphs(Call("all_reduce", n, MIB), replace(H100, nvls=True))["nvls"] == expected
+
+
+def test_ring_beats_nvls_on_few_gpus() -> None:
+    system = replace(H100, nvls=True)
+    assert [choose(Call("all_reduce", n, 256 * MIB), system).algo for n in (2, 4, 8)] == ["ring", "ring", "nvls"]
+
+
+def test_nvls_needs_arithmetic_in_the_switch() -> None:
+    system = replace(H100, nvls=True)
+    calls = [Call("all_reduce", 8, 256 * MIB, dtype=d, redop=r) for d, r in (("float", "max"), ("half", "max"))]
+    assert [choose(call, system).algo for call in calls] == ["ring", "nvls"]
+    assert choose(Call("all_reduce", 8, 256 * MIB, dtype="f8e4m3"), system).algo == "ring"
+    disabled = read_environment({"NCCL_NVLS_ENABLE": "0"})
+    assert choose(Call("all_reduce", 8, 256 * MIB), system, environment=disabled).algo == "ring"
+
+
+def test_chunks_and_slices() -> None:
+    def chunk(op: str, variables: dict[str, str], size: int = 256 * MIB, n: int = 4) -> tuple[int, int, int]:
+        choice = choose(Call(op, n, size), H100, "nccl-2.28", read_environment(variables))
+        return choice.chunk_bytes, choice.slices, choice.slots_per_chunk
+
+    assert chunk("all_reduce", {}) == (2 * MIB, 2, 4)
+    assert chunk("broadcast", {}) == (512 * KIB, 1, 1)
+    assert chunk("all_reduce", {"NCCL_PROTO": "LL"}) == (32 * KIB, 1, 1)
+    assert chunk("all_reduce", {"NCCL_PROTO": "LL128", "NCCL_ALGO": "Ring"}) == (576000, 1, 1)
+    assert chunk("all_reduce", {"NCCL_PROTO": "Simple", "NCCL_ALGO": "Tree"}) == (512 * KIB, 1, 1)
+    assert chunk("all_reduce", {"NCCL_BUFFSIZE": str(MIB)}) == (512 * KIB, 2, 4)
+
+
+def test_nvls_chunk_follows_the_size() -> None:
+    system = replace(H100, nvls=True)
+    environment = read_environment({"NCCL_ALGO": "NVLS"})
+    sizes = [power * MIB for power in (1, 32, 256, 2048)]
+    chunks = [choose(Call("all_reduce", 8, size), system, environment=environment).chunk_bytes for size in sizes]
+    assert chunks == [16 * KIB, 32 * KIB, 64 * KIB, 128 * KIB]
+
+
+def test_the_tree_of_one_domain_is_a_chain() -> None:
+    environment = read_environment({"NCCL_ALGO": "Tree"})
+    choice = choose(Call("all_reduce", 4, MIB), H100, environment=environment)
+    assert (choice.algo, choice.library_algo, choice.threads) == ("chain", "TREE", 640)
+
+
+def test_efficiency_of_protocols() -> None:
+    def share(library: str, system: System, proto: str) -> float:
+        variables = {"NCCL_PROTO": proto, "NCCL_ALGO": "ring"}
+        return choose(Call("all_reduce", 8, MIB), system, library, read_environment(variables)).efficiency
+
+    mi300x = system_of(load_topology("mi300x_ubb8"))
+    assert [share("nccl-2.28", H100, proto) for proto in PROTOCOLS] == [0.5, 0.9375, 1.0]
+    assert [share("rccl-2.27", mi300x, proto) for proto in PROTOCOLS] == [0.5, 0.875, 1.0]
+
+
+def test_point_to_point_agrees_with_the_schedule() -> None:
+    for n in (2, 4, 8):
+        for size in (1, KIB, 70 * KIB, MIB, 200 * MIB):
+            choice = choose(Call("all_to_all", n, size * n), H100)
+            shape = choice.point_to_point
+            assert shape is not None
+            assert shape.parts == n_parts(size, n, shape.channels)
+            used = {
+                (channel_of_part(number, 0, shape.channels) + part) % shape.channels
+                for number in range(n)
+                for part in range(shape.parts)
+            }
+            assert choice.channels == len(used)
+
+
+def test_parts_of_several_domains_are_small() -> None:
+    shape = PointToPoint(32, 4, 1, 128 * KIB, 8)
+    assert [parts_of(shape, size, 16, 2) for size in (0, 64 * KIB, 128 * KIB, MIB)] == [1, 1, 2, 4]
+    assert channels_used(Call("send_recv", 16, MIB), replace(shape, parts=4)) == 4
+
+
+def test_small_messages_take_ll() -> None:
+    protos = [choose(Call("all_to_all", 8, 8 * size), H100).proto for size in (16 * KIB, 64 * KIB, MIB)]
+    assert protos == ["LL", "Simple", "Simple"]
+
+
+def test_registration_is_reported() -> None:
+    calls = [
+        Call("send_recv", 2, MIB),
+        Call("send_recv", 2, MIB, registered=True),
+        Call("send_recv", 2, MIB, launch="graph"),
+    ]
+    assert [choose(call, H100).zero_copy for call in calls] == [False, True, True]
+    off = read_environment({"NCCL_GRAPH_REGISTER": "0"})
+    assert not choose(calls[2], H100, environment=off).zero_copy
+
+
+def test_fp8_rings_of_many_ranks_are_avoided() -> None:
+    choice = choose(Call("all_reduce", 16, 16 * MIB, dtype="f8e4m3"), replace(H100, nvls=True))
+    assert choice.library_algo == "TREE"
+
+
+def test_a_log_may_give_the_graphs() -> None:
+    system = replace(H100, graphs=(("ring", Graph(16, 24.0, 24.0)),), links_per_gpu=4)
+    choice = choose(Call("all_reduce", 4, 64 * MIB), system)
+    assert (choice.search_channels, choice.communicator_channels) == (16, 32)
+
+
+def test_several_domains_run_on_graphs_of_a_log() -> None:
+    graphs = (("ring", Graph(8, 48.0, 48.0)), ("nvls", Graph(8, 40.0, 45.0)))
+    system = replace(H100, nvls=True, graphs=graphs, cpu_vendor="intel")
+    large = [choose(Call("all_reduce", 32, size, n_nodes=4), system, "nccl-2.28").algo for size in (64 * MIB, 2**30)]
+    assert large == ["nvls_tree", "ring"]
+    small = choose(Call("all_reduce", 32, 1024, n_nodes=4), system, "nccl-2.28")
+    assert (small.algo, small.proto) == ("tree", "LL")
+    one_per_node = choose(Call("all_gather", 16, 4096, n_nodes=16), system, "nccl-2.28")
+    assert one_per_node.algo in ("pat", "ring")
+
+
+def test_messages_to_other_domains_use_few_channels() -> None:
+    graphs = (("ring", Graph(8, 48.0, 48.0)),)
+    system = replace(system_of(load_topology("hgx_h100")), graphs=graphs)
+    assert (system.nics_per_gpu, system.nic_GBps) == (1, 50.0)
+
+    def per_peer(n_nodes: int, version: str, *words: str) -> int:
+        call = Call("all_to_all", 8 * n_nodes, 2**30, n_nodes=n_nodes)
+        choice = choose(call, system, version, read_environment(words))
+        assert choice.point_to_point is not None
+        assert choice.doubts
+        return choice.point_to_point.channels_per_peer
+
+    assert [per_peer(n, "nccl-2.30") for n in (2, 8, 64)] == [4, 2, 1]
+    assert [per_peer(n, "nccl-2.21") for n in (2, 8, 64)] == [2, 1, 1]
+    assert per_peer(2, "nccl-2.30", "NCCL_NCHANNELS_PER_NET_PEER=1") == 1
+
+
+def test_several_domains_without_graphs_are_refused() -> None:
+    with pytest.raises(UnsupportedError, match="2 domains"):
+        choose(Call("all_reduce", 16, MIB, n_nodes=2), H100)
+
+
+@pytest.mark.parametrize("name", ["pcie_gen5_8gpu", "mi400_ualoe72"])
+def test_systems_without_a_known_library_are_refused(name: str) -> None:
+    with pytest.raises(UnsupportedError):
+        system_of(load_topology(name))
+
+
+def test_rubin_is_a_guess_and_says_so() -> None:
+    assert choose(Call("all_reduce", 8, MIB), system_of(load_topology("vr200_nvl144"))).doubts
+
+
+def test_library_and_system_must_match() -> None:
+    with pytest.raises(InputError, match="take a version of nccl"):
+        choose(Call("all_reduce", 8, MIB), H100, "rccl-2.27")
+
+
+def test_gpus_without_links_between_them_are_refused() -> None:
+    topology = load_topology("dgx1_v100")
+    with pytest.raises(UnsupportedError, match="PCIe"):
+        system_of(topology, ranks=[0, 5])
+    with pytest.raises(UnsupportedError, match="no ring"):
+        choose(Call("all_reduce", 3, MIB), system_of(topology, ranks=[0, 1, 5]))
+
+
+def test_a_mesh_has_only_so_many_gpus() -> None:
+    with pytest.raises(InputError, match="at most 8"):
+        choose(Call("all_reduce", 9, MIB), system_of(load_topology("dgx1_v100")))
+
+
+def test_all_faults_of_a_call_are_told() -> None:
+    with pytest.raises(InputError) as caught:
+        Call("all_reduce", 1, -5, dtype="floot", n_nodes=3)
+    assert len(caught.value.faults) == 4
+
+
+class TestEnvironment:
+    def test_lists(self) -> None:
+        environment = read_environment({"NCCL_ALGO": "ring;allreduce:^Ring,NVLSTree", "NCCL_PROTO": "^LL128"})
+        assert environment.names("NCCL_ALGO", "broadcast") == {"ring"}
+        assert environment.permits("NCCL_ALGO", "all_reduce", "tree")
+        assert not environment.permits("NCCL_ALGO", "all_reduce", "nvls_tree")
+        assert [environment.permits("NCCL_PROTO", "reduce", proto) for proto in PROTOCOLS] == [True, False, True]
+
+    @pytest.mark.parametrize(
+        ("word", "hint"),
+        [
+            ("NCCL_MAX_NCHANNEL=8", "NCCL_MAX_NCHANNELS"),
+            ("NCCL_PROTOS=LL", "NCCL_PROTO"),
+            ("NCCL_TUNER_PLUGIN=x.so", "not modelled"),
+            ("NCCL_ALGO=Rings", "known: tree, ring"),
+            ("NCCL_ALGO=ring;tree", "names no operation"),
+            ("NCCL_ALGO=gather:ring", "unknown operation"),
+            ("NCCL_MAX_NCHANNELS=many", "whole number"),
+            ("NCCL_ALGO", "NCCL_ALGO=VALUE"),
+        ],
+    )
+    def test_bad_variables(self, word: str, hint: str) -> None:
+        with pytest.raises(InputError, match=hint):
+            read_environment([word])
+
+    def test_all_faults_at_once(self) -> None:
+        with pytest.raises(InputError) as caught:
+            read_environment(["NCCL_ALGOS=ring", "NCCL_MAX_CTAS=x", "NCCL_PROTO=LL256"])
+        assert len(caught.value.faults) == 3
+
+    def test_harmless_variables_warn_and_others_are_ignored(self) -> None:
+        environment = read_environment({"NCCL_DEBUG": "INFO", "NCCL_IB_HCA": "mlx5", "PATH": "/bin"})
+        assert len(environment.warnings) == 2
+
+    def test_old_names_and_hexadecimal(self) -> None:
+        environment = read_environment({"NCCL_MAX_NRINGS": "0x8"})
+        assert environment.number("NCCL_MAX_NCHANNELS", 0) == 8
+
+    def test_nothing_left(self) -> None:
+        with pytest.raises(InputError, match="leaves no algorithm for broadcast"):
+            choose(Call("broadcast", 4, MIB), H100, environment=read_environment({"NCCL_ALGO": "Tree"}))
+
+    def test_ctas_bound_nvls_but_channels_do_not(self) -> None:
+        system = replace(H100, nvls=True)
+        call = Call("all_reduce", 8, 256 * MIB)
+        channels = [
+            choose(call, system, environment=read_environment([word])).channels
+            for word in ("NCCL_MAX_NCHANNELS=4", "NCCL_MAX_CTAS=8", "NCCL_NVLS_NCHANNELS=12")
+        ]
+        assert channels == [16, 8, 12]
+
+    def test_threads(self) -> None:
+        def threads(text: str) -> int:
+            environment = read_environment({"NCCL_NTHREADS": text, "NCCL_PROTO": "LL"})
+            return choose(Call("all_reduce", 4, 64 * MIB), H100, environment=environment).threads
+
+        assert [threads(text) for text in ("256", "32", "1024", "100")] == [256, 96, 512, 512]
+
+
+class TestRccl:
+    @pytest.fixture(scope="class")
+    @staticmethod
+    def mi300x() -> System:
+        return system_of(load_topology("mi300x_ubb8"))
+
+    def choice(self, system: System, op: str, size: int, version: str, **variables: str) -> Choice:
+        return choose(Call(op, system_ranks(system), size), system, version, read_environment(variables))
+
+    def test_correction_vectors_have_27_entries(self) -> None:
+        for model in MODELS.values():
+            for vector in (*model.tree, *model.ring):
+                assert len(correction(vector)) == 27, vector
+
+    def test_mi300x_has_28_rings_and_56_channels(self, mi300x: System) -> None:
+        choice = self.choice(mi300x, "all_reduce", 256 * MIB, "rccl-2.27")
+        assert (choice.search_channels, choice.channel_GBps, choice.channels) == (28, 12.0, 56)
+        assert choice.doubts
+
+    def test_msccl_covers_small_all_reduces_of_older_versions(self, mi300x: System) -> None:
+        found = [self.choice(mi300x, "all_reduce", size, "rccl-2.22") for size in (64 * KIB, 256 * KIB, MIB, 32 * MIB)]
+        assert [(one.algo, one.proto, one.channels) for one in found] == [
+            ("all_pairs", "LL", 4),
+            ("all_pairs", "LL", 8),
+            ("all_pairs", "Simple", 8),
+            ("ring", "Simple", 56),
+        ]
+        off = self.choice(mi300x, "all_reduce", 64 * KIB, "rccl-2.22", RCCL_MSCCL_ENABLE="0")
+        forced = self.choice(mi300x, "all_reduce", 64 * KIB, "rccl-2.22", NCCL_PROTO="Simple")
+        assert {off.algo, forced.algo} == {"ring"}
+
+    def test_direct_access_covers_newer_versions(self, mi300x: System) -> None:
+        found = [self.choice(mi300x, "all_reduce", size, "rccl-2.30").library_algo for size in (8 * MIB, 16 * MIB)]
+        assert found == ["DDA", "RING"]
+
+    def test_warp_speed_can_start_elsewhere(self) -> None:
+        system = system_of(load_topology("mi355x_ubb8"))
+        found = self.choice(system, "all_reduce", 64 * MIB, "rccl-2.28", RCCL_WARP_SPEED_AR_THRESHOLD=str(128 * MIB))
+        assert found.channels == 56
+
+    def test_two_and_four_ranks(self, mi300x: System) -> None:
+        channels = [choose(Call("all_reduce", n, 256 * MIB), mi300x, "rccl-2.28").communicator_channels for n in (2, 4)]
+        assert channels == [32, 24]
+
+    def test_messages_of_a_mesh(self, mi300x: System) -> None:
+        choice = self.choice(mi300x, "all_to_all", 256 * MIB, "rccl-2.28")
+        shape = choice.point_to_point
+        assert shape is not None
+        assert (choice.algo, shape.channels, shape.channels_per_peer, shape.parts) == ("nccl_p2p", 64, 4, 4)
+
+    def test_gathers_of_little_data_take_ll(self, mi300x: System) -> None:
+        scatter = self.choice(mi300x, "reduce_scatter", 8 * 352128, "rccl-2.27")
+        assert scatter.proto == "LL"
+        assert self.choice(mi300x, "reduce_scatter", 8 * 352256, "rccl-2.27").proto == "Simple"
+
+    def test_mi250x_chooses_from_its_own_tables(self) -> None:
+        system = system_of(load_topology("mi250x_8oam"))
+        choice = choose(Call("all_reduce", 16, 256 * MIB), system, "rccl-2.22")
+        assert (choice.algo, choice.proto) == ("ring", "Simple")
+
+    def test_several_boards_are_refused(self, mi300x: System) -> None:
+        for op in ("all_reduce", "all_to_all"):
+            with pytest.raises(UnsupportedError, match="2 domains"):
+                choose(Call(op, 16, MIB, n_nodes=2), mi300x, "rccl-2.28")
+
+
+def system_ranks(system: System) -> int:
+    return len(system.links)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -19,7 +19,11 @@ from collsim.units import parse_size_bytes
 
 __all__ = ["CHOICES", "MOST_CHANNELS", "Question", "ask", "rank_groups"]
 
+if TYPE_CHECKING:
+    from collsim.library import Library
+
 T = TypeVar("T")
+PROTOCOLS = ("LL", "LL128", "Simple")
 
 DEFAULT_SIZES = tuple(2**power for power in range(20, 31))
 """1 MiB to 1 GiB by factors of two."""
@@ -46,6 +50,12 @@ class Question:
     redop : str
     root : int
     matrix_bytes : int64[n, n] or None
+    proto : str or None
+        Protocol; None leaves it to the library, else Simple.
+    library : Library or None
+        Whose choice ``auto`` follows; None: the fastest in the simulator.
+    environment : mapping
+        NCCL and RCCL variables that change the library's choice.
     """
 
     ops: tuple[Operation, ...]
@@ -58,6 +68,9 @@ class Question:
     redop: str
     root: int
     matrix_bytes: Int | None
+    proto: str | None = None
+    library: Library | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
 
     def sizes_of(self, op: Operation) -> tuple[int, ...]:
         """Return the requested sizes of *op*: the matrix decides for all_to_all_v."""
@@ -77,6 +90,9 @@ def ask(
     redop: str = "sum",
     root: int = 0,
     matrix: Any = None,
+    proto: str | None = None,
+    library: str | Library | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> Question:
     """Check a request; the parameters are those of `collsim.simulate`.
 
@@ -99,12 +115,45 @@ def ask(
         faults.extend(UnknownNameError("reduction", redop, REDUCTIONS, "redop").faults)
     if channels is not None and not 1 <= channels <= MOST_CHANNELS:
         faults.append(Fault(f"{channels} channels", "channels", f"between 1 and {MOST_CHANNELS}"))
+    if proto is not None and proto not in PROTOCOLS:
+        faults.extend(UnknownNameError("protocol", proto, PROTOCOLS, "proto").faults)
+    chooser = None if library is None else _attempt(partial(_library, library), faults, "library")
+    _attempt(partial(_check_environment, environment or {}, library), faults, "env")
     faults += _algorithm_faults(ops, _listed(algo))
     if faults:
         raise InputError(*faults)
     return Question(
-        ops, sizes or (), _listed(algo), channels, chunk_bytes, name, element_bytes, redop, root, matrix_bytes
+        ops=ops,
+        sizes=sizes or (),
+        algo=_listed(algo),
+        channels=channels,
+        chunk_bytes=chunk_bytes,
+        dtype=name,
+        element_bytes=element_bytes,
+        redop=redop,
+        root=root,
+        matrix_bytes=matrix_bytes,
+        proto=proto,
+        library=chooser,
+        environment=dict(environment or {}),
     )
+
+
+def _library(library: str | Library) -> Library:
+    from collsim.library import load_library
+
+    return load_library(library)
+
+
+def _check_environment(environment: Mapping[str, str], library: str | Library | None) -> None:
+    """Refuse variables that are unknown, or that nobody will read."""
+    if not environment:
+        return
+    if library is None:
+        raise InputError(Fault("variables of the environment need a library", "env", "add --library nccl-2.28"))
+    from collsim.library import read_environment
+
+    read_environment(environment)
 
 
 def _attempt(parse: Callable[[], T], faults: list[Fault], where: str = "") -> T | None:

@@ -53,6 +53,9 @@ def simulate(
     matrix: Any = None,
     profile: str | Profile = "default",
     overrides: Mapping[str, str] | None = None,
+    proto: str | None = None,
+    library: str | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> Result:
     """Predict how long collectives take.
 
@@ -83,6 +86,12 @@ def simulate(
         ``default``, ``ideal`` or a file.
     overrides : mapping, optional
         Figures of the topology to change: ``{"link.bandwidth": "80 GB/s"}``.
+    proto : str, optional
+        ``LL``, ``LL128`` or ``Simple``; by default what the library takes, else Simple.
+    library : str, optional
+        ``auto`` then follows the choice of this library, such as ``nccl-2.28`` or ``rccl-2.28``.
+    environment : mapping, optional
+        Variables that change its choice: ``{"NCCL_ALGO": "Ring"}``.
 
     Returns
     -------
@@ -101,7 +110,20 @@ def simulate(
     >>> round(result.busbw_Bps / 1e9, 3)
     450.0
     """
-    question = ask(op, size, algo, channels=channels, chunk=chunk, dtype=dtype, redop=redop, root=root, matrix=matrix)
+    question = ask(
+        op,
+        size,
+        algo,
+        channels=channels,
+        chunk=chunk,
+        dtype=dtype,
+        redop=redop,
+        root=root,
+        matrix=matrix,
+        proto=proto,
+        library=library,
+        environment=environment,
+    )
     topology = load_topology(topo, dict(overrides or {}))
     constants = load_profile(profile)
     return predict(topology, constants, question, rank_groups(topology, ranks, rank_list, question))
@@ -200,12 +222,36 @@ def _rows(op: Operation, requested_bytes: int, run: Run, question: Question, lef
         return [_empty_row(request, requested_bytes, question)]
     rows: list[Row] = []
     for name in question.algo:
-        if name in CHOICES:
+        if name == "auto" and question.library is not None:
+            rows.append(_chosen_row(request, requested_bytes, run, question))
+        elif name in CHOICES:
             timed = _all_rows(request, requested_bytes, run, question, left_out)
             rows += timed if name == "all" else [min(timed, key=lambda row: row.time_s)]
         else:
             rows.append(_timed_row(algorithm(op.name, name), request, requested_bytes, run, question))
     return rows
+
+
+def _chosen_row(request: Request, requested_bytes: int, run: Run, question: Question) -> Row:
+    """Simulate what the library would choose."""
+    from collsim.library import Call, choose, read_environment, system_of
+
+    system = system_of(run.topology, run.fabric.rank_node.tolist())
+    call = Call(request.op.name, request.n_ranks, request.size_bytes, question.dtype, question.redop, root=request.root)
+    assert question.library is not None
+    choice = choose(call, system, question.library, read_environment(question.environment))
+    messages, whole = choice.point_to_point, max(choice.shares_bytes, default=request.size_bytes)
+    flagged_ring = choice.algo == "ring" and choice.proto != "Simple"  # lines carry flags: no wait from chunk to chunk
+    asked = replace(
+        request,
+        channels=question.channels or (messages.channels if messages else choice.channels),
+        chunk_bytes=question.chunk_bytes or (whole if flagged_ring else choice.chunk_bytes),
+        slots=max(choice.slots // choice.slots_per_chunk, 1),
+        share_bytes=() if question.channels else choice.shares_bytes,
+        peer_channels=messages.channels_per_peer if messages else None,
+    )
+    picked = algorithm(request.op.name, choice.algo)
+    return _timed_row(picked, asked, requested_bytes, run, replace(question, proto=question.proto or choice.proto))
 
 
 def _all_rows(request: Request, requested_bytes: int, run: Run, question: Question, left_out: list[str]) -> list[Row]:
@@ -240,7 +286,7 @@ def _default_channels(fabric: Fabric, rings: Int) -> int:
 def _timed_row(candidate: Algorithm, request: Request, requested_bytes: int, run: Run, question: Question) -> Row:
     """Simulate one algorithm at one size."""
     schedule = candidate.build(request)
-    timing = time_schedule(schedule, run)
+    timing = time_schedule(schedule, run, question.proto or "Simple")
     bound = bound_of(schedule, run)
     utilisation = timing.link_bytes / (run.fabric.capacity_Bps * timing.time_s)
     return replace(
@@ -272,7 +318,7 @@ def _empty_row(request: Request, requested_bytes: int, question: Question) -> Ro
     return Row(
         op=op.name,
         algo="none",
-        proto=None,
+        proto=question.proto,
         channels=0,
         ranks=request.n_ranks,
         groups=1,
@@ -308,6 +354,9 @@ def _config(topology: Topology, constants: Profile, runs: Sequence[Run], questio
         "redop": question.redop,
         "root": question.root,
         "profile": constants.source or constants.name,
+        "proto": question.proto,
+        "library": None if question.library is None else question.library.name,
+        "environment": dict(question.environment),
         "overrides": {fact.path: fact.text for fact in topology.facts if fact.status == "set"},
         "matrix_bytes": None if question.matrix_bytes is None else question.matrix_bytes.tolist(),
     }

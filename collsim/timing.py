@@ -12,7 +12,7 @@ from collsim.engine import EngineDeadlock, Problem, Solution, check_conservation
 from collsim.errors import DeadlockError, Fault, InternalError, UnsupportedError
 from collsim.fabric import Fabric, Float, Int, build_fabric
 from collsim.flow_bounds import Flows, find_flows
-from collsim.library import Profile
+from collsim.library import Profile, Protocol
 from collsim.operations import operation
 from collsim.routing import Routes, find_routes, merge_trunks
 from collsim.schedule import EVERY, Schedule, Transfers, is_in_network
@@ -36,6 +36,7 @@ MOST_LINKS = 8
 class Run:
     """Everything that the sizes and algorithms of one call share."""
 
+    topology: Topology
     fabric: Fabric
     profile: Profile
     routes: Routes
@@ -63,6 +64,7 @@ def prepare(topology: Topology, profile: Profile, ranks: Sequence[int] | None = 
     trunks, capacity = merge_trunks(routes, fabric.capacity_Bps)
     used = routes.used_links(fabric.n_links)
     return Run(
+        topology,
         fabric,
         profile,
         routes,
@@ -73,8 +75,8 @@ def prepare(topology: Topology, profile: Profile, ranks: Sequence[int] | None = 
     )
 
 
-def time_schedule(schedule: Schedule, run: Run) -> Timing:
-    """Run *schedule* on the fabric of *run*.
+def time_schedule(schedule: Schedule, run: Run, proto: str = "Simple") -> Timing:
+    """Run *schedule* on the fabric of *run*, with the costs of protocol *proto*.
 
     Raises
     ------
@@ -93,12 +95,16 @@ def time_schedule(schedule: Schedule, run: Run) -> Timing:
     n_routes = len(run.routes.latency_s)
     key, route = np.unique(transfers.copies * n_routes + _route_numbers(transfers, run), return_inverse=True)
     copies, used = np.divmod(key, n_routes)
-    problem = _problem(transfers, size_bytes, route, run.trunks.take(used, copies.astype(float)), run)
+    costs = run.profile.protocol(proto)
+    weight = copies / costs.wire_efficiency
+    problem = _problem(
+        transfers, size_bytes, route, run.trunks.take(used, weight), capacity_Bps=run.trunk_capacity_Bps, costs=costs
+    )
     try:
         solution = solve(problem)
     except EngineDeadlock as stuck:
         raise DeadlockError(*_deadlock_faults(stuck, transfers)) from None
-    link_bytes = run.routes.take(used, copies.astype(float)).link_bytes(
+    link_bytes = run.routes.take(used, weight).link_bytes(
         np.bincount(route, weights=size_bytes, minlength=len(used)).astype(np.float64), run.fabric.n_links
     )
     time_s = run.profile.launch_s + float(solution.finish_s.max())
@@ -154,18 +160,20 @@ def _refuse_size(schedule: Schedule, most: int) -> None:
         raise UnsupportedError(Fault(what, f"{schedule.op} by {schedule.algo}", hint))
 
 
-def _problem(transfers: Transfers, size_bytes: Int, route: Int, routes: Routes, run: Run) -> Problem:
-    """Return the arrays that the engine takes."""
+def _problem(
+    transfers: Transfers, size_bytes: Int, route: Int, trunks: Routes, *, capacity_Bps: Float, costs: Protocol
+) -> Problem:
+    """Return the arrays that the engine takes; *trunks* holds the routes by the numbers in *route*."""
     moves = transfers.src != transfers.dst
     return Problem(
-        capacity_Bps=run.trunk_capacity_Bps,
-        route_ptr=routes.ptr,
-        route_link=routes.link,
-        route_weight=routes.weight,
+        capacity_Bps=capacity_Bps,
+        route_ptr=trunks.ptr,
+        route_link=trunks.link,
+        route_weight=trunks.weight,
         route=route,
         size_bytes=size_bytes.astype(np.float64),
-        latency_s=routes.latency_s[route] + np.where(moves, run.profile.message_overhead_s, 0.0),
-        cap_Bps=transfers.lanes.astype(np.float64) * run.profile.channel_rate_Bps,
+        latency_s=trunks.latency_s[route] + np.where(moves, costs.message_overhead_s, 0.0),
+        cap_Bps=transfers.lanes.astype(np.float64) * costs.channel_rate_Bps,
         dep_ptr=transfers.dep_ptr,
         dep=transfers.dep,
     )

@@ -33,7 +33,7 @@ class Configuration:
     file : str
     flags : mapping
         Texts of flags by the name of their parameter.
-    overrides : mapping
+    overrides, environment : mapping
     matrix_bytes : list of lists or None
     digests : mapping
         sha256 of the topology and the profile that the file was made with.
@@ -42,6 +42,7 @@ class Configuration:
     file: str
     flags: Mapping[str, str]
     overrides: Mapping[str, str]
+    environment: Mapping[str, str]
     matrix_bytes: list[list[int]] | None
     digests: Mapping[str, str]
 
@@ -86,15 +87,16 @@ def read_configuration(file: str) -> Configuration:
             flags.update(read(key, config[key]))
         except (TypeError, ValueError, KeyError):
             faults.append(Fault(f"{_shown(config[key])} is not {wanted}", f"{file}: config.{key}"))
-    overrides = config.get("overrides") or {}
-    if not isinstance(overrides, dict) or not all(isinstance(value, str) for value in overrides.values()):
-        faults.append(Fault(f"{_shown(overrides)} does not map paths to texts", f"{file}: config.overrides"))
+    texts = {key: config.get(key) or {} for key in ("overrides", "environment")}
+    for key, entries in texts.items():
+        if not isinstance(entries, dict) or not all(isinstance(value, str) for value in entries.values()):
+            faults.append(Fault(f"{_shown(entries)} does not map names to texts", f"{file}: config.{key}"))
     matrix = config.get("matrix_bytes")
     if matrix is not None and not _is_matrix(matrix):
         faults.append(Fault(f"{_shown(matrix)} is not a list of lists of bytes", f"{file}: config.matrix_bytes"))
     if faults:
         raise SpecError(*faults)
-    return Configuration(file, flags, overrides, matrix, _digests(document))
+    return Configuration(file, flags, texts["overrides"], texts["environment"], matrix, _digests(document))
 
 
 def _document(file: str) -> dict[str, Any]:
@@ -125,7 +127,7 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def _unknown_keys(config: Mapping[str, Any], file: str) -> list[Fault]:
-    known = [*READERS, "overrides", "matrix_bytes"]
+    known = [*READERS, "overrides", "environment", "matrix_bytes"]
     faults = []
     for key in config:
         if key not in known:
@@ -196,6 +198,8 @@ READERS: dict[str, tuple[Callable[[str, Any], dict[str, str]], str]] = {
     "redop": (_word, "a reduction operator"),
     "root": (_number, "a whole number"),
     "profile": (_word, "the name or the file of a profile"),
+    "proto": (_word, "the name of a protocol"),
+    "library": (_word, "a library and its version"),
 }
 """How each key becomes the text of a flag, and what it should have been."""
 

@@ -173,18 +173,31 @@ def read_overrides(entries: Sequence[str], faults: Faults) -> dict[str, str]:
     >>> read_overrides(["link.bandwidth=80 GB/s"], Faults(str))
     {'link.bandwidth': '80 GB/s'}
     """
-    overrides: dict[str, str] = {}
+    return _pairs(entries, faults, "overrides", "PATH=VALUE", 'write --set link.bandwidth="80 GB/s"')
+
+
+def read_settings(entries: Sequence[str], faults: Faults) -> dict[str, str]:
+    """Return NAME=VALUE entries as a mapping; those that are none go to *faults*.
+
+    >>> read_settings(["NCCL_ALGO=Ring"], Faults(str))
+    {'NCCL_ALGO': 'Ring'}
+    """
+    return _pairs(entries, faults, "env", "NAME=VALUE", "write --env NCCL_ALGO=Ring")
+
+
+def _pairs(entries: Sequence[str], faults: Faults, where: str, shape: str, hint: str) -> dict[str, str]:
+    """Return entries with an equals sign as a mapping."""
+    pairs: dict[str, str] = {}
     for entry in entries:
-        path, equals, value = (part.strip() for part in entry.partition("="))
-        if not equals or not path or not value:
-            hint = 'write --set link.bandwidth="80 GB/s"'
-            faults.add([Fault(f'"{entry}" is not PATH=VALUE', "overrides", hint)])
+        name, equals, value = (part.strip() for part in entry.partition("="))
+        if not equals or not name or not value:
+            faults.add([Fault(f'"{entry}" is not {shape}', where, hint)])
             continue
-        if path in overrides:
-            what = f'"{path}" is set twice, to "{overrides[path]}" and to "{value}"'
-            faults.add([Fault(what, "overrides", "keep one of the two")])
-        overrides[path] = value
-    return overrides
+        if name in pairs:
+            what = f'"{name}" is set twice, to "{pairs[name]}" and to "{value}"'
+            faults.add([Fault(what, where, "keep one of the two")])
+        pairs[name] = value
+    return pairs
 
 
 def _all_of(items: Sequence[Any], parse: Callable[[Any], T]) -> list[T]:

@@ -95,6 +95,18 @@ REQUEST_OPTIONS = (
         **complete(algorithms),
         help="Algorithm; auto and best: the fastest in the simulator; all: a row for each.",
     ),
+    click.option(
+        "--proto", metavar="NAME", help="Protocol: LL, LL128 or Simple.  [default: the library's, else Simple]"
+    ),
+    click.option("--library", metavar="NAME", help="Let auto follow a library's choice: nccl-2.28, rccl-2.28, ..."),
+    click.option(
+        "--env",
+        "environment",
+        multiple=True,
+        metavar="NAME=VALUE",
+        allow_from_autoenv=False,
+        help="A variable that changes the library's choice: NCCL_ALGO=Ring.",
+    ),
     click.option("--channels", metavar="N", help="Channels (CTAs) that share the work.  [default: what suits]"),
     click.option("--chunk", metavar="SIZE", help="Largest chunk of a channel.  [default: the algorithm's]"),
     click.option(

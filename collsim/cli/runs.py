@@ -171,6 +171,12 @@ def _request(flags: dict[str, Any], config: Configuration | None, faults: Faults
         "channels": read("channels", lambda text: texts.read_number(text, "channels")),
         "chunk": flags["chunk"],
         "dtype": flags["dtype"],
+        "proto": flags["proto"],
+        "library": flags["library"],
+        "environment": {
+            **(config.environment if config else {}),
+            **texts.read_settings(flags["environment"], faults),
+        },
         "redop": flags["redop"],
         "root": read("root", lambda text: texts.read_number(text, "root", "such as 0")) or 0,
         "matrix": _matrix(flags["matrix"], ops, config, faults),
@@ -217,7 +223,7 @@ def without_rivals(context: click.Context, flags: dict[str, Any]) -> dict[str, A
 def place_of(context: click.Context, where: str, config: Configuration | None) -> str:
     """Return where the user wrote the value of the parameter that *where* names; other places stay as they are."""
     name = where.removeprefix("--").replace(" ", "_").replace("-", "_")
-    name = {"set": "overrides", "format": "form"}.get(name, name)
+    name = {"set": "overrides", "format": "form", "env": "environment"}.get(name, name)
     if name == "size" and not _source(context, "size"):
         name = next((end for end in ("min_bytes", "max_bytes") if _source(context, end)), name)
     option = next((param for param in context.command.params if param.name == name), None)

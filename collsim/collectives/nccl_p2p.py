@@ -43,19 +43,21 @@ def p2p_channels(channels: int) -> int:
     return min(1 << (channels - 1).bit_length(), MAX_CHANNELS)
 
 
-def n_parts(message_bytes: int, n_ranks: int, channels: int) -> int:
+def n_parts(message_bytes: int, n_ranks: int, channels: int, peer_channels: int | None = None) -> int:
     """Return into how many parts a message is cut (NCCL src/enqueue.cc, addP2pToPlan).
 
-    Few peers share the channels among themselves; a message that is still too long gets more, up to all of them.
+    Few peers share the channels among themselves; a message that is still too long gets more, up to *peer_channels*
+    (all of them if None).
 
     >>> [n_parts(mib * 2**20, 4, 32) for mib in (0, 1, 128, 256, 512)]
     [1, 8, 8, 16, 32]
     """
-    parts = channels
+    most = min(peer_channels or channels, channels)
+    parts = most
     while parts > 1 and parts * n_ranks > channels:
         parts //= 2
     parts = max(min(parts, -(-message_bytes // MIN_PART_BYTES)), 1)
-    while -(-message_bytes // parts) > MAX_PART_BYTES and parts <= channels // 2:
+    while -(-message_bytes // parts) > MAX_PART_BYTES and parts <= most // 2:
         parts *= 2
     return parts
 
@@ -90,7 +92,7 @@ def build(request: Request) -> Schedule:
     everyone = request.op.name == "all_to_all"
     message_bytes = request.block_bytes if everyone else request.size_bytes
     channels = p2p_channels(request.n_channels)
-    parts = n_parts(message_bytes, n, channels)
+    parts = n_parts(message_bytes, n, channels, request.peer_channels)
     sizes = part_sizes(message_bytes, parts)
     chunks, rows = ChunksBuilder(), OrbitsBuilder(ranks)
     batches: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)

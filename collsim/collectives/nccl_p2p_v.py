@@ -47,7 +47,11 @@ def build(request: Request) -> Schedule:
     """Return the rounds; round d takes every rank's message for the rank d places after it."""
     n, channels = request.n_ranks, p2p_channels(request.n_channels)
     matrix = _messages(request)
-    sizes_of = cache(lambda message_bytes: part_sizes(message_bytes, n_parts(message_bytes, n, channels)).tolist())
+    sizes_of = cache(
+        lambda message_bytes: part_sizes(
+            message_bytes, n_parts(message_bytes, n, channels, request.peer_channels)
+        ).tolist()
+    )
     rows, sizes = TransfersBuilder(), list[int]()
     works: defaultdict[tuple[int, int], _Works] = defaultdict(_Works)
     for distance in range(n):

@@ -46,6 +46,10 @@ class Request:
         Orders of the ranks that load the fabric evenly; channel c takes ring ``c mod n_rings``.
     matrix_bytes : int64[n_ranks, n_ranks] or None
         Bytes from row to column, for all_to_all_v.
+    share_bytes : tuple of int
+        What each channel carries, where a library deals unevenly; empty: as evenly as elements allow.
+    peer_channels : int or None
+        Most channels that one point-to-point message may use; None: all of them.
     """
 
     op: Operation
@@ -59,6 +63,8 @@ class Request:
     slots: int = 8
     rings: Int = field(default_factory=lambda: np.zeros((0, 0), dtype=np.int64))
     matrix_bytes: Int | None = None
+    share_bytes: tuple[int, ...] = ()
+    peer_channels: int | None = None
 
     @property
     def n_channels(self) -> int:
@@ -77,6 +83,8 @@ class Request:
 
     def shares(self, total_bytes: int) -> Int:
         """Return how many of *total_bytes* each channel carries; channels that would carry nothing are left out."""
+        if sum(self.share_bytes) == total_bytes and self.share_bytes:
+            return np.array(self.share_bytes, dtype=np.int64)
         shares = split_bytes(total_bytes, self.n_channels, self.element_bytes)
         used = shares[shares > 0]
         return used if len(used) else shares[:1]

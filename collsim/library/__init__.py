@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collsim.library.choice import choose
     from collsim.library.environment import Environment, read_environment
     from collsim.library.point_to_point import parts_of
-    from collsim.library.profile import Profile, load_profile, profile_names
+    from collsim.library.profile import Profile, Protocol, load_profile, profile_names
     from collsim.library.system import Graph, System, system_of
     from collsim.library.versions import DEFAULT_LIBRARY, Library, load_library
 
@@ -27,6 +27,7 @@ __all__ = [
     "Library",
     "PointToPoint",
     "Profile",
+    "Protocol",
     "System",
     "choose",
     "load_library",
@@ -42,7 +43,7 @@ HOME = {
     "choice": ("choose",),
     "environment": ("Environment", "read_environment"),
     "point_to_point": ("parts_of",),
-    "profile": ("Profile", "load_profile", "profile_names"),
+    "profile": ("Profile", "Protocol", "load_profile", "profile_names"),
     "system": ("Graph", "System", "system_of"),
     "versions": ("DEFAULT_LIBRARY", "Library", "load_library"),
 }

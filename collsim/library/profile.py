@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from collsim.errors import CollsimError, Fault, SpecError, UnknownNameError, nearest
 from collsim.topology.reader import MAX_FILE_BYTES, Document, read_document
-from collsim.units import parse_bandwidth_Bps, parse_time_s
+from collsim.units import parse_bandwidth_Bps, parse_fraction, parse_time_s
 
-__all__ = ["Profile", "load_profile", "profile_names"]
+__all__ = ["Profile", "Protocol", "load_profile", "profile_names"]
 
 SCHEMA = "collsim.profile/1"
 FOLDER = Path(__file__).parent / "profiles"
@@ -25,10 +25,31 @@ FIGURES: dict[str, Callable[[str, str], float]] = {
     "launch": parse_time_s,
     "message_overhead": parse_time_s,
     "channel_rate": parse_bandwidth_Bps,
+    "wire_efficiency": parse_fraction,
 }
+PROFILE_FIGURES = ("launch", "message_overhead", "channel_rate")
+PROTOCOL_FIGURES = ("message_overhead", "channel_rate", "wire_efficiency")
+PROTOCOLS = ("LL", "LL128", "Simple")
 CHOICES = {"link_rate": ("achievable", "raw"), "link_latency": ("counted", "ignored")}
 WORDS = ("schema", "name", "title")
 FIGURE_KEYS = ("value", "status", "source", "note")
+
+
+@dataclass(frozen=True, slots=True)
+class Protocol:
+    """What one protocol costs.
+
+    Attributes
+    ----------
+    message_overhead_s, channel_rate_Bps : float
+        As of `Profile`; the rate counts payload.
+    wire_efficiency : float
+        Payload over bytes on the wire: flags travel with the data of LL and LL128.
+    """
+
+    message_overhead_s: float
+    channel_rate_Bps: float
+    wire_efficiency: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +74,8 @@ class Profile:
     sha256 : str
     source : str
         What `load_profile` takes to load it again: a shipped name or the path of a file.
+    protocols : Mapping of str to Protocol
+        Protocols that differ from the figures above, by name.
     """
 
     name: str
@@ -65,6 +88,11 @@ class Profile:
     latency: bool
     sha256: str
     source: str = ""
+    protocols: Mapping[str, Protocol] = field(default_factory=dict)
+
+    def protocol(self, name: str) -> Protocol:
+        """Return what protocol *name* costs: its own figures, or those of the profile."""
+        return self.protocols.get(name, Protocol(self.message_overhead_s, self.channel_rate_Bps))
 
     def describe(self) -> str:
         """Return the constants in one line."""
@@ -129,17 +157,7 @@ def _from_document(document: Document, sha256: str) -> Profile:
     """Return the profile in *document*, or raise all its faults."""
     faults: list[Fault] = []
     data: dict[str, Any] = document.data
-    known = [*WORDS, "calibrated", *CHOICES, *FIGURES]
-    for key in data:
-        if key not in known:
-            near = nearest(key, known)
-            faults.append(
-                Fault(
-                    f'unknown key "{key}"',
-                    document.where((key,)),
-                    f'did you mean "{near}"?' if near else f"known: {', '.join(known)}",
-                )
-            )
+    _check_keys(data, [*WORDS, "calibrated", *CHOICES, *PROFILE_FIGURES, "protocols"], (), document, faults)
     if data.get("schema") != SCHEMA:
         faults.append(
             Fault(f'schema is "{data.get("schema")}"', document.where(("schema",)), f"write schema: {SCHEMA}")
@@ -153,7 +171,8 @@ def _from_document(document: Document, sha256: str) -> Profile:
         if data.get(key, options[0]) not in options:
             hint = f"write {' or '.join(options)}"
             faults.append(Fault(f'"{data[key]}" is unknown', document.where((key,)), hint))
-    figures = {key: _figure(key, document, faults) for key in FIGURES if key in data}
+    figures = {key: _figure((key,), data[key], document, faults) for key in PROFILE_FIGURES if key in data}
+    protocols = _protocols(data.get("protocols", {}), figures, document, faults)
     if faults:
         raise SpecError(*faults)
     return Profile(
@@ -166,26 +185,55 @@ def _from_document(document: Document, sha256: str) -> Profile:
         achievable_rate=data.get("link_rate", "achievable") == "achievable",
         latency=data.get("link_latency", "counted") == "counted",
         sha256=sha256,
+        protocols=protocols,
     )
 
 
-def _figure(key: str, document: Document, faults: list[Fault]) -> float:
-    """Return the value of a figure in SI; append its faults."""
-    entry = document.data[key]
-    path: tuple[str, ...] = (key,)
-    if isinstance(entry, dict):
-        faults.extend(
-            Fault(f'unknown key "{inner}"', document.where((key, inner)), f"known: {', '.join(FIGURE_KEYS)}")
-            for inner in entry
-            if inner not in FIGURE_KEYS
+def _check_keys(
+    data: Mapping[str, Any], known: Sequence[str], path: tuple[str, ...], document: Document, faults: list[Fault]
+) -> None:
+    """Append a fault for every key that is not known."""
+    for key in data:
+        if key not in known:
+            near = nearest(key, known)
+            hint = f'did you mean "{near}"?' if near else f"known: {', '.join(known)}"
+            faults.append(Fault(f'unknown key "{key}"', document.where((*path, key)), hint))
+
+
+def _protocols(
+    entries: Any, figures: Mapping[str, float], document: Document, faults: list[Fault]
+) -> dict[str, Protocol]:
+    """Return the protocols; what one does not say is as in the profile."""
+    if not isinstance(entries, dict) or not all(isinstance(entry, dict) for entry in entries.values()):
+        hint = "write protocols: {LL: {message_overhead: 1 us}}"
+        faults.append(Fault("protocols is not a mapping of mappings", document.where(("protocols",)), hint))
+        return {}
+    _check_keys(entries, PROTOCOLS, ("protocols",), document, faults)
+    protocols: dict[str, Protocol] = {}
+    for name, entry in entries.items():
+        path = ("protocols", name)
+        _check_keys(entry, PROTOCOL_FIGURES, path, document, faults)
+        own = {key: _figure((*path, key), entry[key], document, faults) for key in PROTOCOL_FIGURES if key in entry}
+        protocols[name] = Protocol(
+            message_overhead_s=own.get("message_overhead", figures.get("message_overhead", 0.0)),
+            channel_rate_Bps=own.get("channel_rate", figures.get("channel_rate", math.inf)),
+            wire_efficiency=own.get("wire_efficiency", 1.0),
         )
-        entry, path = entry.get("value"), (key, "value")
+    return protocols
+
+
+def _figure(path: tuple[str, ...], entry: Any, document: Document, faults: list[Fault]) -> float:
+    """Return the value of a figure in SI; append its faults."""
+    place = path
+    if isinstance(entry, dict):
+        _check_keys(entry, FIGURE_KEYS, path, document, faults)
+        entry, place = entry.get("value"), (*path, "value")
     if entry is None or isinstance(entry, (dict, list)):
         hint = "write value: 8 us, with status and source"
-        faults.append(Fault("the figure has no value", document.where((key,)), hint))
+        faults.append(Fault("the figure has no value", document.where(path), hint))
         return 0.0
     try:
-        return FIGURES[key](str(entry), document.where(path))
+        return FIGURES[path[-1]](str(entry), document.where(place))
     except CollsimError as error:
         faults.extend(error.faults)
         return 0.0

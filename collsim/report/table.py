@@ -117,7 +117,10 @@ def _blocks(rows: Iterable[Row]) -> dict[tuple[str, int], list[Row]]:
 
 
 def _asked(result: Result) -> str:
-    algo = ", ".join(result.config["algo"])
+    algo, library = ", ".join(result.config["algo"]), result.config.get("library")
+    if library and "auto" in result.config["algo"]:
+        settings = "".join(f", {name}={value}" for name, value in result.config["environment"].items())
+        return f"{algo} (auto: as {library} chooses{settings})"
     return f"{algo} (the fastest in the simulator)" if algo in ("auto", "best") else algo
 
 
@@ -152,7 +155,7 @@ def _cells(row: Row) -> list[str]:
         row.dtype,
         row.redop,
         str(row.root),
-        row.algo,
+        row.algo if row.proto is None else f"{row.algo}/{row.proto}",
         time_text(row.time_s),
         f"{row.algbw_Bps / 1e9:.2f}",
         f"{row.busbw_Bps / 1e9:.2f}",

@@ -254,7 +254,7 @@ def test_names_and_order_of_the_nodes_do_not_matter(seed):
         graph.add_node(renamed[name], **{**old.nodes[name], **rank})
     for a, b, figures in random.sample(list(old.edges(data=True)), old.number_of_edges()):
         graph.add_edge(renamed[a], renamed[b], **figures)
-    facts = {name: getattr(case.topology, name) for name in ("facts", "in_network_reduction", "in_network_efficiency")}  # no part of a graph
+    facts = {name: getattr(case.topology, name) for name in ("facts", "in_network_reduction", "in_network_efficiency")}
     topology = replace(Topology.from_graph(graph), **facts)
     other = replace(case, topology=topology, ranks=tuple(moved[rank] for rank in case.ranks))
     assert same(other.timing().time_s, case.timing().time_s, case)

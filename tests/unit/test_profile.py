@@ -58,7 +58,7 @@ def test_own_profile(tmp_path):
         ("launch: -5 us", ['"-5 us"', "more than 0"]),
         ("launch:", ["no value"]),
         ("launch: [5 us]", ["no value"]),
-        ("launch: {valu: 5 us}", ['unknown key "valu"', "known: value, status, source, note"]),
+        ("launch: {valu: 5 us}", ['unknown key "valu"', 'did you mean "value"?']),
         ("channel_rate: 0 GB/s", ["more than 0"]),
         ("link_rate: fast", ['"fast"', "achievable or raw"]),
         ("link_rate: [raw]", ["achievable or raw"]),

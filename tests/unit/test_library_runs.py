@@ -1,0 +1,98 @@
+"""`auto` with a library: the choice is simulated, and the row says what ran."""
+
+from __future__ import annotations
+
+import pytest
+
+import collsim
+from collsim.errors import InputError
+from collsim.library import Call, choose, load_profile, read_environment, system_of
+from collsim.topology import load_topology
+
+
+def rows(topo: str, op: str, sizes: list[str], **more: object) -> list[collsim.result.Row]:
+    return list(collsim.simulate(topo, op, sizes, **more))
+
+
+@pytest.mark.parametrize(
+    ("topo", "library", "op"),
+    [
+        ("hgx_h100", "nccl-2.28", "all_reduce"),
+        ("hgx_h100", "nccl-2.28", "all_gather"),
+        ("dgx_a100", "nccl-2.21", "reduce_scatter"),
+        ("hgx_h100", "nccl-2.28", "all_to_all"),
+        ("mi300x_ubb8", "rccl-2.27", "all_reduce"),
+        ("mi355x_ubb8", "rccl-2.28", "all_to_all"),
+        ("hgx_b200", "nccl-2.27", "broadcast"),
+    ],
+)
+def test_what_runs_is_what_the_library_chooses(topo: str, library: str, op: str):
+    system = system_of(load_topology(topo))
+    for row in rows(topo, op, ["4K", "1M", "256M"], library=library):
+        choice = choose(Call(op, row.ranks, row.size_bytes), system, library)
+        assert (row.algo, row.proto) == (choice.algo, choice.proto)
+        assert row.time_s >= row.lower_bound_s
+
+
+def test_channels_and_shares_are_those_of_the_library():
+    [row] = rows("hgx_h100", "all_reduce", ["1M"], library="nccl-2.28", environment={"NCCL_MAX_NCHANNELS": "4"})
+    assert row.channels == 4
+    [row] = rows("hgx_h100", "all_reduce", ["64"], library="nccl-2.28")
+    assert row.channels == 1
+
+
+def test_variables_change_the_choice():
+    [row] = rows("hgx_h100", "all_reduce", ["256M"], library="nccl-2.28")
+    assert row.algo == "nvls"
+    environment = {"NCCL_ALGO": "Ring", "NCCL_PROTO": "LL128"}
+    [row] = rows("hgx_h100", "all_reduce", ["256M"], library="nccl-2.28", environment=environment)
+    assert (row.algo, row.proto) == ("ring", "LL128")
+
+
+def test_flags_on_the_wire_halve_the_rate_of_ll():
+    # Bare wires but for the lines: 16 bytes carry 8 of data, so a ring takes twice as long.
+    profile = collsim.library.profile.Profile(
+        "lines", "", False, 0.0, 0.0, float("inf"), False, False, "",
+        protocols={"LL": collsim.library.Protocol(0.0, float("inf"), 0.5)},
+    )  # fmt: skip
+    plain, flagged = (
+        rows("hgx_h100", "all_reduce", ["64M"], algo="ring", proto=proto, profile=profile, chunk="64M")[0]
+        for proto in ("Simple", "LL")
+    )
+    assert flagged.time_s == pytest.approx(2 * plain.time_s, rel=1e-9)
+    assert flagged.bottleneck[0].utilisation == pytest.approx(1.0, rel=1e-4)
+
+
+def test_protocols_of_the_default_profile():
+    profile = load_profile("default")
+    assert profile.protocol("Simple").message_overhead_s == profile.message_overhead_s
+    assert profile.protocol("LL").wire_efficiency == 0.5
+    assert profile.protocol("LL128").wire_efficiency == 120 / 128
+    assert load_profile("ideal").protocol("LL").channel_rate_Bps == float("inf")
+
+
+def test_every_fault_at_once():
+    with pytest.raises(InputError) as caught:
+        collsim.simulate(
+            "hgx_h100", "all_reduce", "1M", library="nccl-9.9", proto="LL64", environment={"NCCL_ALGOO": "Ring"}
+        )
+    for word in ("no constants for nccl 9.9", 'protocol "LL64"', 'did you mean "NCCL_ALGO"'):
+        assert word in str(caught.value)
+
+
+def test_a_variable_without_a_library_is_refused():
+    with pytest.raises(InputError, match="need a library"):
+        collsim.simulate("hgx_h100", "all_reduce", "1M", environment={"NCCL_ALGO": "Ring"})
+
+
+def test_a_library_of_the_other_vendor_is_refused():
+    with pytest.raises(InputError, match="does not run on gfx942"):
+        collsim.simulate("mi300x_ubb8", "all_reduce", "1M", library="nccl-2.28")
+
+
+def test_the_configuration_brings_the_library_back():
+    result = collsim.simulate(
+        "hgx_h100", "all_reduce", "1M", library="nccl-2.28", environment=dict(read := {"NCCL_PROTO": "Simple"})
+    )
+    assert read_environment(read).warnings == ()
+    assert (result.config["library"], result.config["environment"]) == ("nccl-2.28", read)

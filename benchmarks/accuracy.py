@@ -1,0 +1,392 @@
+"""Print how far predictions are from measured logs that no fit has seen.
+
+``python benchmarks/accuracy.py`` compares collsim, a fit of alpha and beta on the same training logs, and the time by
+which NCCL and RCCL rank their own algorithms, per system, class of operations and band of sizes, with the noise of the
+measurements beside them. ``--write`` puts the short table into README.md, between its markers; ``--set train`` scores
+the logs of the fit instead. Which log is in which set, and why: benchmarks/data/split.csv.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import math
+import sys
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from predictors import (
+    MESSAGES,
+    Case,
+    Measured,
+    Prediction,
+    alpha_beta,
+    choice_of,
+    measured_rows,
+    predict,
+    predict_tuner,
+    profile_of,
+    refusal,
+    with_host_floor,
+)
+
+README = Path(__file__).parent.parent / "README.md"
+BEGIN, END = "<!-- accuracy -->\n\n", "\n<!-- /accuracy -->\n"
+WORKERS, CHUNK = 2, 32
+KIB, MIB = 2**10, 2**20
+BANDS = {
+    ">= 16 MiB": (16 * MIB, math.inf),
+    ">= 1 MiB": (MIB, math.inf),
+    "64 KiB-1 MiB": (64 * KIB, MIB),
+    "< 64 KiB": (0, 64 * KIB),
+}
+SMALL = ("64 KiB-1 MiB", "< 64 KiB")
+"""Where the time that the host takes to start a collective counts: predictions are moved by what tiny rows tell."""
+NVLS = "NVLS"
+FORCED = ("NCCL_PROTO", "NCHANNELS", "NCCL_ALGO=Tree")
+"""What makes a run one that the library would not have chosen."""
+NO_ANSWER = "-"
+PREDICTORS = ("collsim", "alpha-beta", "tuner")
+
+
+class Bar(NamedTuple):
+    """Median and 90th percentile of the relative error, in percent: what must and what should be reached."""
+
+    floor: tuple[float, float]
+    goal: tuple[float, float]
+
+
+BARS = {
+    ("ring", ">= 1 MiB"): Bar((3, 10), (2, 6)),
+    ("ring", "64 KiB-1 MiB"): Bar((10, 20), (6, math.inf)),
+    ("ring", "< 64 KiB"): Bar((8, 20), (6, math.inf)),
+    ("messages", ">= 1 MiB"): Bar((8, 20), (3, 10)),
+    ("messages", "64 KiB-1 MiB"): Bar((20, 40), (8, math.inf)),
+    ("messages", "< 64 KiB"): Bar((15, 30), (8, math.inf)),
+    (NVLS, ">= 16 MiB"): Bar((3, 6), (2, 5)),
+    ("MI300X", ">= 1 MiB"): Bar((3, 12), (2, 5)),
+    ("unseen", ">= 16 MiB"): Bar((10, 20), (6, 12)),
+}
+
+
+class Score(NamedTuple):
+    """Median and 90th percentile of absolute relative errors, in percent, of *n* rows."""
+
+    n: int
+    median: float
+    p90: float
+
+    def __str__(self) -> str:
+        return f"{self.median:.1f} / {self.p90:.1f}" if self.n else NO_ANSWER
+
+
+def score(errors: Iterable[float]) -> Score:
+    """Return the score of relative errors.
+
+    >>> str(score([-0.1, 0.02, 0.03]))
+    '3.0 / 8.6'
+    """
+    values = np.abs(np.array(list(errors), dtype=float)) * 100
+    return Score(len(values), *(map(float, np.percentile(values, [50, 90])) if len(values) else (math.nan, math.nan)))
+
+
+def band_of(size_bytes: int) -> str:
+    """Return the band of a size; >= 16 MiB is a part of >= 1 MiB and never the answer."""
+    return next(name for name in reversed(BANDS) if BANDS[name][0] <= size_bytes < BANDS[name][1])
+
+
+def class_of(case: Case) -> str:
+    """Return the class that a row is judged in; forced runs, graph replay and registered buffers are apart."""
+    if case.op == "all_to_all_v":
+        name = "byte matrices"
+    elif case.op in MESSAGES:
+        name = "messages"
+    else:
+        choice = choice_of(case)
+        name = NVLS if choice and choice.algo.startswith("nvls") else "ring"
+    forced = ["forced"] if any(word in case.env for word in FORCED) else []
+    return ", ".join([name, *forced, *([] if case.launch == "stream" else [case.launch])])
+
+
+def bar_of(system: str, kind: str, band: str, *, unseen: bool) -> Bar | None:
+    """Return what a class must reach in a band."""
+    if unseen:
+        return BARS.get(("unseen", band))
+    base = kind.partition(",")[0]
+    if system == "mi300x_ubb8" and band == ">= 1 MiB":
+        return BARS["MI300X", band]
+    return BARS.get(("messages" if base == "byte matrices" else base, band))
+
+
+def verdict(found: Score, bar: Bar | None) -> str:
+    """Return whether a score meets goal or floor."""
+    if bar is None or not found.n:
+        return NO_ANSWER
+    meets = [found.median <= level[0] and found.p90 <= level[1] for level in (bar.goal, bar.floor)]
+    return "goal" if meets[0] else "floor" if meets[1] else "no"
+
+
+def percent(level: tuple[float, float]) -> str:
+    """Return a bar as text."""
+    return f"{level[0]:g}" + ("" if math.isinf(level[1]) else f" / {level[1]:g}")
+
+
+# --- predictions -----------------------------------------------------------------------------------------------------
+
+Predictions = Mapping[Case, Prediction | None]
+
+
+def predict_all(predictor: Callable[[Case], Prediction | None], cases: Iterable[Case], *, workers: int) -> Predictions:
+    """Return the prediction of every different case."""
+    unique = sorted(set(cases))
+    if workers < 2:
+        return {case: predictor(case) for case in unique}
+    with ProcessPoolExecutor(workers) as pool:
+        return dict(zip(unique, pool.map(predictor, unique, chunksize=CHUNK), strict=True))
+
+
+def errors_of(rows: Sequence[Measured], predictions: Predictions, *, host_floor: bool) -> Iterator[tuple[int, float]]:
+    """Yield position and relative error of the rows that have a prediction."""
+    if not host_floor:
+        for place, row in enumerate(rows):
+            if found := predictions.get(row.case):
+                yield place, found.time_s / row.time_s - 1
+        return
+    logs: dict[str, list[int]] = defaultdict(list)
+    for place, row in enumerate(rows):
+        logs[row.log].append(place)
+    for places in logs.values():
+        moved = with_host_floor([rows[place] for place in places], predictions)
+        for inner, time_s in moved.items():
+            yield places[inner], time_s / rows[places[inner]].time_s - 1
+
+
+# --- noise -----------------------------------------------------------------------------------------------------------
+
+
+def noise_between(rows: Sequence[Measured]) -> Iterator[tuple[Measured, float]]:
+    """Yield what two runs of the same thing differ by: other boxes, or the same box again."""
+    groups: dict[tuple[object, ...], list[Measured]] = defaultdict(list)
+    for row in rows:
+        if row.repeat:
+            case = row.case
+            groups[row.repeat, case.ranks, case.dtype, case.launch, case.size_bytes, case.op].append(row)
+    for group in groups.values():
+        for one, other in itertools.combinations(group, 2):
+            yield one, math.log(one.time_s / other.time_s)
+
+
+def noise_in_place(rows: Sequence[Measured]) -> Iterator[tuple[Measured, float]]:
+    """Yield what the in-place half of a row differs by from its out-of-place half."""
+    for row in rows:
+        if row.in_place_s:
+            yield row, row.in_place_s / row.out_of_place_s - 1
+
+
+# --- the table -------------------------------------------------------------------------------------------------------
+
+Cell = tuple[str, str, str]
+"""System, class, band."""
+
+
+@dataclass
+class Bucket:
+    """What is known of one line of the table."""
+
+    logs: set[str] = field(default_factory=set)
+    errors: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+
+
+def cells_of(row: Measured, unseen: set[str]) -> Iterator[Cell]:
+    """Yield the lines that a row counts in."""
+    system, kind, size = row.case.system, class_of(row.case), row.case.size_bytes
+    yield system, kind, band_of(size)
+    if size >= BANDS[">= 16 MiB"][0] and (kind.startswith(NVLS) or system in unseen):
+        yield system, kind, ">= 16 MiB"
+
+
+def fill_errors(buckets: dict[Cell, Bucket], name: str, scored: Sequence[Measured], predictions: Predictions,
+                unseen: set[str]) -> None:  # fmt: skip
+    """Add the errors of one predictor: with the log's own host floor below 1 MiB, where also those without are kept."""
+    for host_floor in (False, True):
+        for place, error in errors_of(scored, predictions, host_floor=host_floor):
+            for cell in cells_of(scored[place], unseen):
+                if host_floor == (cell[2] in SMALL):
+                    buckets[cell].errors[name].append(error)
+                elif not host_floor:
+                    buckets[cell].errors[f"{name} as it is"].append(error)
+
+
+def fill(scored: Sequence[Measured], usable: Sequence[Measured], predictions: Mapping[str, Predictions],
+         unseen: set[str]) -> dict[Cell, Bucket]:  # fmt: skip
+    """Return errors and noise of every line that has a scored row."""
+    buckets: dict[Cell, Bucket] = defaultdict(Bucket)
+    for row in scored:
+        for cell in cells_of(row, unseen):
+            buckets[cell].logs.add(row.log)
+    for name, found in predictions.items():
+        fill_errors(buckets, name, scored, found, unseen)
+    for name, source in (("runs", noise_between(usable)), ("in place", noise_in_place(usable))):
+        for row, error in source:
+            for cell in cells_of(row, unseen):
+                if cell in buckets:
+                    buckets[cell].errors[name].append(error)
+    return dict(buckets)
+
+
+def order(cell: Cell) -> tuple[str, str, int]:
+    """Return where a line belongs."""
+    return cell[0], cell[1], list(BANDS).index(cell[2])
+
+
+HEADER = (
+    "system", "class", "sizes", "logs", "rows", "collsim", "alpha-beta", "tuner", "between runs", "floor", "goal",
+    "met", "in place", "no host floor",
+)  # fmt: skip
+SHORT = len(HEADER) - 2
+"""Columns of the short table."""
+
+
+def table(buckets: Mapping[Cell, Bucket], unseen: set[str], *, short: bool) -> str:
+    """Return the Markdown table; the short one has only what a bar exists for."""
+    lines = [HEADER, ("---",) * len(HEADER)]
+    for cell in sorted(buckets, key=order):
+        system, kind, band = cell
+        bucket = buckets[cell]
+        bar = bar_of(system, kind, band, unseen=system in unseen)
+        if short and bar is None:
+            continue
+        found = {name: score(bucket.errors[name]) for name in (*PREDICTORS, "collsim as it is", "runs", "in place")}
+        mark = " (unseen)" if system in unseen else ""
+        bars = (percent(bar.floor), percent(bar.goal)) if bar else (NO_ANSWER, NO_ANSWER)
+        lines.append((
+            system + mark, kind, band, str(len(bucket.logs)), str(found["collsim"].n),
+            *(str(found[name]) for name in (*PREDICTORS, "runs")), *bars, verdict(found["collsim"], bar),
+            str(found["in place"]), str(found["collsim as it is"]),
+        ))  # fmt: skip
+    return "".join(f"| {' | '.join(line[: SHORT if short else None])} |\n" for line in lines)
+
+
+def coverage(rows: Sequence[Measured], predictions: Predictions) -> str:
+    """Return how many rows lie inside the interval of their prediction."""
+    inside: dict[str, list[bool]] = defaultdict(list)
+    for row in rows:
+        found = predictions.get(row.case)
+        if found and found.lo_s is not None and found.hi_s is not None:
+            for name in ("all", f"{row.case.system} {class_of(row.case)}"):
+                inside[name].append(found.lo_s <= row.time_s <= found.hi_s)
+    if not inside:
+        return "No prediction has an interval yet."
+    return "Inside the 90 % interval: " + ", ".join(
+        f"{name} {100 * sum(hits) / len(hits):.0f} % of {len(hits)}" for name, hits in sorted(inside.items())
+    )
+
+
+def preamble(rows: Sequence[Measured], left_out: int, unseen: set[str]) -> str:
+    """Return what the reader of the table must know."""
+    systems = sorted({row.case.system for row in rows})
+    calibrated = [system for system in systems if profile_of(system) != "default"]
+    where = "outside every fit" if rows[0].set == "test" else "of the fits"
+    return (
+        f"Relative errors in percent, median / 90th percentile, over {len(rows)} rows of {len({r.log for r in rows})} "
+        f"logs {where}; {left_out} disturbed rows are left out. Calibrated profiles: "
+        f"{', '.join(calibrated) or 'none, all is the default profile'}. Below 1 MiB predictions are moved by what the "
+        "rows up to 1 KiB of the same log say of its host, and only logs with such rows count. *Forced*: protocol, "
+        "tree or channels given by hand. *Alpha-beta* is fitted to the same training logs; *tuner* is the time by "
+        "which the library ranks its algorithms; *between runs* is noise: the same run on another box, or again. "
+        + (f"Nothing of {', '.join(sorted(unseen))} is in any fit. " if unseen else "")
+    )
+
+
+# --- other views -----------------------------------------------------------------------------------------------------
+
+
+def by_kind(rows: Sequence[Measured], predictions: Mapping[str, Predictions]) -> str:
+    """Return the errors at 1 MiB and more by what a log differs in from the fit."""
+    large = [row for row in rows if row.case.size_bytes >= MIB]
+    lines = [
+        "| system | outside the fit is | logs | rows | collsim | alpha-beta | tuner |\n",
+        "|" + " --- |" * 7 + "\n",
+    ]
+    groups: dict[tuple[str, str], list[Measured]] = defaultdict(list)
+    for row in large:
+        groups[row.case.system, row.kind].append(row)
+    for (system, kind), group in sorted(groups.items()):
+        scores = [score(e for _, e in errors_of(group, predictions[name], host_floor=False)) for name in PREDICTORS]
+        logs = len({row.log for row in group})
+        lines.append(f"| {system} | {kind or NO_ANSWER} | {logs} | {len(group)} | {' | '.join(map(str, scores))} |\n")
+    return "".join(lines)
+
+
+def worst_logs(rows: Sequence[Measured], predictions: Predictions, count: int) -> str:
+    """Return the logs with the greatest median errors at 1 MiB and more, with their bias."""
+    logs: dict[str, list[float]] = defaultdict(list)
+    for place, error in errors_of(rows, predictions, host_floor=False):
+        if rows[place].case.size_bytes >= MIB:
+            logs[rows[place].log].append(error)
+    found = sorted(logs.items(), key=lambda item: -score(item[1]).median)[:count]
+    width = max((len(log) for log, _ in found), default=0)
+    return "".join(
+        f"{log:{width}}  rows {len(errors):3}  error {score(errors)!s:>14} %  bias {np.median(errors) * 100:+7.1f} %\n"
+        for log, errors in found
+    )
+
+
+def write(text: str) -> None:
+    """Replace what README.md has between the markers."""
+    before, begin, rest = README.read_text(encoding="utf-8").partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise SystemExit(f"{README.name} lacks the markers {BEGIN.strip()} and {END.strip()}")
+    README.write_text(f"{before}{BEGIN}{text}{END}{after}", encoding="utf-8")
+
+
+def main() -> int:
+    """Run."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--set", choices=("test", "train"), default="test", help="which logs to score")
+    parser.add_argument("--system", help="only this system")
+    parser.add_argument("--worst", type=int, default=15, help="how many of the worst logs to name")
+    parser.add_argument("--workers", type=int, default=WORKERS)
+    parser.add_argument("--write", action="store_true", help="put the table into README.md")
+    options = parser.parse_args()
+    if options.write and (options.set, options.system) != ("test", None):
+        parser.error("--write goes with all systems and the test set")
+    start = time.perf_counter()
+    every = [row for row in measured_rows() if options.system in (None, row.case.system)]
+    healthy = [row for row in every if row.health == "ok"]
+    usable = [row for row in healthy if not row.spike]
+    train = [row for row in usable if row.set == "train"]
+    scored = [row for row in usable if row.set == options.set]
+    left_out = sum(row.spike and row.set == options.set for row in healthy)
+    unseen = {row.case.system for row in scored} - {row.case.system for row in train}
+    cases = [row.case for row in scored]
+    predictions = {
+        "collsim": predict_all(predict, cases, workers=options.workers),
+        "alpha-beta": predict_all(alpha_beta(train), cases, workers=1),
+        "tuner": predict_all(predict_tuner, cases, workers=1),
+    }
+    buckets = fill(scored, usable, predictions, unseen)
+    text = f"{preamble(scored, left_out, unseen)}\n\n{table(buckets, unseen, short=options.write)}"
+    if options.write:
+        write(text)
+        return 0
+    print(text)
+    print(coverage(scored, predictions["collsim"]), "\n", sep="")
+    print(f"At 1 MiB and more:\n\n{by_kind(scored, predictions)}")
+    print(f"Worst logs at 1 MiB and more:\n\n{worst_logs(scored, predictions['collsim'], options.worst)}")
+    silent = [case for case, answer in predictions["collsim"].items() if answer is None]
+    for reason, count in Counter(map(refusal, silent)).most_common(5):
+        print(f"no answer to {count} cases: {reason}")
+    print(f"{len(set(cases))} different cases, {time.perf_counter() - start:.0f} s")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,237 @@
+"""Read logs of one scale-up domain and write the compact tables in benchmarks/data.
+
+``python benchmarks/collect_logs.py --folder box_a=RUNS --folder LOGS`` reads the logs that benchmarks/data/split.csv
+names: a log is called like its file without the ending, after ``NAME__`` if the folder was given as ``NAME=FOLDER``.
+Whatever a log does not say itself (system, health, source, forced variables of a run published without them) is said in
+the split, which is kept by hand; a system without a log in the folders keeps its table. The logs stay where they are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import re
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from collsim.calibration import Row, Test, read_log
+from collsim.errors import CollsimError
+
+DATA = Path(__file__).parent / "data"
+SPLIT = DATA / "split.csv"
+MATRICES = DATA / "matrices"
+COLUMNS = (
+    "log", "system", "source", "library", "launch", "env", "nvls", "gpus_per_thread", "ranks", "op", "dtype",
+    "size_bytes", "matrix", "scale", "out_of_place_us", "in_place_us", "flag", "health", "set",
+)  # fmt: skip
+CHOOSING = re.compile(r"NCCL_(ALGO|PROTO|(MIN|MAX)_(P2P_)?NCHANNELS|(MIN|MAX)_CTAS|NVLS_ENABLE)$")
+MATRIX_FILE = "NCCL_TESTS_ALLTOALLV_MATRIX_FILE"
+MATRIX_SCALE = "NCCL_TESTS_ALLTOALLV_MATRIX_SCALE"
+SPREAD = "NCCL_TESTS_ALLTOALLV_SPREAD"
+UNIFORM_BYTES = 2**20
+"""Size column of the uniform matrix at scale 1."""
+SPIKE = 1.5
+"""A row this many times slower than both its neighbours was disturbed, or was the first to use a kernel."""
+MOST_ROWS, STEP = 128, 1.08
+"""Of a log with more rows, those are kept whose sizes are at least this factor apart."""
+
+Entry = dict[str, str]
+
+
+def read_csv(path: Path) -> list[Entry]:
+    """Return the rows of a table."""
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> None:
+    """Write a table."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, columns, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def find_logs(folders: Sequence[str]) -> dict[str, Path]:
+    """Return the files of the folders by the names that the split uses."""
+    found: dict[str, Path] = {}
+    for given in folders:
+        name, equals, folder = given.rpartition("=")
+        for path in sorted(Path(folder).iterdir()):
+            if path.suffix in (".log", ".txt", ".out"):
+                found[f"{name}__{path.stem}" if equals else path.stem] = path
+    return found
+
+
+def short_source(source: str) -> str:
+    """Return repository and commit of a citation, or its first words.
+
+    >>> short_source("owner/repo: results/a.txt (commit 123abcd)")
+    'owner/repo@123abcd'
+    """
+    commit = re.search(r"\(commit (\w+)\)$", source)
+    first = source.partition(": ")[0]
+    return f"{first}@{commit[1]}" if commit else first
+
+
+def forced(environment: Mapping[str, str]) -> str:
+    """Return the variables that change the library's choice, as words."""
+    return " ".join(f"{name}={value}" for name, value in environment.items() if CHOOSING.match(name))
+
+
+def library_of(test: Test) -> str:
+    """Return library and version as one word, such as ``nccl-2.28.9``; empty if the log names none."""
+    version = re.match(r"[\d.]+", test.run.library_version or "")
+    return "-".join(word for word in ((test.run.library or "").lower(), version[0] if version else "") if word)
+
+
+def better_library(said: str, read: str) -> str:
+    """Return what the split says of the library, or what the log says if only that names a version."""
+    return read if "-" in read and "-" not in said else said or read
+
+
+def launch_of(test: Test) -> str:
+    """Return the world that the run belongs to; a log that does not say is a stream run, which is what the tests do."""
+    return "registered" if test.run.registered else test.run.launch or "stream"
+
+
+def matrix_of(test: Test) -> tuple[str, float | None]:
+    """Return name and scale of the byte matrix of a run; the scale of a uniform one follows from the size."""
+    environment = test.run.environment
+    if MATRIX_FILE in environment:
+        name = Path(environment[MATRIX_FILE]).stem.removeprefix("matrix_")
+        return name, float(environment.get(MATRIX_SCALE, 1))
+    if environment.get(SPREAD) and float(environment[SPREAD]) == 0:
+        return "uniform", None
+    return "", None
+
+
+def spikes(times_us: Sequence[float]) -> list[bool]:
+    """Return which entries are far slower than both their neighbours.
+
+    >>> spikes([10, 30, 11, 40])
+    [False, True, False, False]
+    """
+    inner = [
+        here > SPIKE * max(before, after)
+        for before, here, after in zip(times_us[:-2], times_us[1:-1], times_us[2:], strict=True)
+    ]
+    return [False, *inner, False][: len(times_us)]
+
+
+def used_us(out_of_place_us: float, in_place_us: float | None, system: str) -> float:
+    """Return the time to compare with: out of place, on MI300X the smaller, because first uses are slow there."""
+    if system == "mi300x_ubb8" and in_place_us:
+        return min(out_of_place_us, in_place_us)
+    return out_of_place_us
+
+
+def thinned(rows: Sequence[Row]) -> list[Row]:
+    """Return the rows, or of very many those with sizes well apart."""
+    if len(rows) <= MOST_ROWS:
+        return list(rows)
+    kept: list[Row] = []
+    for row in rows:
+        if not kept or row.size_bytes >= STEP * kept[-1].size_bytes:
+            kept.append(row)
+    return kept
+
+
+def rows_of(entry: Entry, test: Test) -> list[dict[str, object]]:
+    """Return the rows of one log."""
+    matrix, scale = matrix_of(test)
+    rows: list[dict[str, object]] = []
+    used: list[float] = []
+    for row in thinned([row for row in test.rows if row.time_s]):
+        assert row.time_s
+        out_us = round(row.time_s * 1e6, 3)
+        in_us = round(row.in_place_time_s * 1e6, 3) if row.in_place_time_s else None
+        used.append(used_us(out_us, in_us, entry["system"]))
+        rows.append(
+            {
+                "log": entry["log"],
+                "system": entry["system"],
+                "source": short_source(entry["source"]),
+                "library": better_library(entry["library"], library_of(test)),
+                "launch": entry["launch"] or launch_of(test),
+                "env": entry["env"] or forced(test.run.environment),
+                "nvls": entry["nvls"],
+                "gpus_per_thread": test.run.gpus_per_thread,
+                "ranks": row.ranks,
+                "op": row.op,
+                "dtype": row.dtype,
+                "size_bytes": row.size_bytes,
+                "matrix": matrix,
+                "scale": f"{row.size_bytes / UNIFORM_BYTES if scale is None else scale:g}" if matrix else "",
+                "out_of_place_us": out_us,
+                "in_place_us": in_us,
+                "health": entry["health"],
+                "set": entry["set"],
+            }
+        )
+    for row_out, spike in zip(rows, spikes(used), strict=True):
+        row_out["flag"] = "spike" if spike else ""
+    return rows
+
+
+def write_matrices(logs: Mapping[str, Path]) -> int:
+    """Write the byte matrices that lie beside the logs, and the uniform one; return how many."""
+    MATRICES.mkdir(exist_ok=True)
+    found = {path.stem.removeprefix("matrix_"): path for path in logs.values() if path.stem.startswith("matrix_")}
+    tables = {name: path.read_text(encoding="ascii").splitlines() for name, path in found.items()}
+    if not tables:
+        return 0
+    n = len(next(iter(tables.values())))
+    tables["uniform"] = [" ".join([str(UNIFORM_BYTES // n)] * n)] * n
+    for name, lines in tables.items():
+        text = "".join(",".join(line.split()) + "\n" for line in lines if line.strip())
+        (MATRICES / f"{name}.csv").write_text(text, encoding="ascii")
+    return len(tables)
+
+
+def collect(folders: Sequence[str]) -> list[str]:
+    """Write the tables and return what was wrong."""
+    logs = find_logs(folders)
+    write_matrices(logs)
+    tables: dict[str, list[dict[str, object]]] = defaultdict(list)
+    missing: dict[str, list[str]] = defaultdict(list)
+    troubles: list[str] = []
+    for entry in read_csv(SPLIT):
+        if entry["system"] == "none":
+            continue
+        path = logs.get(entry["log"])
+        if path is None:
+            missing[entry["system"]].append(entry["log"])
+            continue
+        try:
+            tests = read_log(path).tests
+        except CollsimError as error:
+            troubles.append(f"{entry['log']}: {error}")
+            continue
+        if len(tests) != 1 or tests[0].ranks is None or tests[0].op is None:
+            troubles.append(f"{entry['log']}: {len(tests)} tests, need one with operation and ranks")
+            continue
+        tables[entry["system"]] += rows_of(entry, tests[0])
+    for system, rows in sorted(tables.items()):
+        if missing[system]:
+            troubles.append(f"{system}: table not written, no file for {', '.join(missing[system])}")
+            continue
+        write_csv(DATA / f"{system}.csv", COLUMNS, rows)
+        print(f"{system}: {len(rows)} rows of {len({row['log'] for row in rows})} logs")
+    return troubles
+
+
+def main() -> int:
+    """Run."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--folder", action="append", required=True, metavar="[NAME=]DIR")
+    troubles = collect(parser.parse_args().folder)
+    for trouble in troubles:
+        print(trouble, file=sys.stderr)
+    return 1 if troubles else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

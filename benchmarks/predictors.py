@@ -1,0 +1,330 @@
+"""Measured rows, and the predictors that benchmarks/accuracy.py compares on them."""
+
+from __future__ import annotations
+
+import csv
+import inspect
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import collsim
+from collsim.errors import CollsimError
+from collsim.library import (
+    DEFAULT_LIBRARY,
+    Call,
+    Choice,
+    choose,
+    load_library,
+    profile_names,
+    read_environment,
+    system_of,
+)
+from collsim.operations import DTYPES
+from collsim.result import Row
+from collsim.topology import Topology, load_topology, zoo_names
+
+DATA = Path(__file__).parent / "data"
+MESSAGES = ("all_to_all", "send_recv", "gather", "scatter")
+ALGORITHMS = {"Ring": "ring", "Tree": "chain", "NVLS": "nvls"}
+"""NCCL_ALGO on one domain, as collsim calls it."""
+OLDEST = {"nccl": "nccl-2.18", "rccl": "rccl-2.22"}
+"""What to take for a log that does not name the version: RCCL's at the time of those logs; NCCL's is the default."""
+
+
+class Case(NamedTuple):
+    """What was run, as far as the log says: all that a prediction may depend on."""
+
+    system: str
+    library: str
+    launch: str
+    env: str
+    nvls: str
+    gpus_per_thread: int
+    ranks: int
+    op: str
+    dtype: str
+    size_bytes: int
+    matrix: str
+    scale: float
+
+
+class Measured(NamedTuple):
+    """One row of a log with what the split says of the log; times in seconds."""
+
+    log: str
+    case: Case
+    time_s: float
+    out_of_place_s: float
+    in_place_s: float | None
+    set: str
+    kind: str
+    site: str
+    repeat: str
+    health: str
+    spike: bool
+
+
+class Prediction(NamedTuple):
+    """A time with its 90 % interval, where there is one."""
+
+    time_s: float
+    lo_s: float | None = None
+    hi_s: float | None = None
+
+
+Predictor = Callable[[Case], Prediction | None]
+"""Returns None where it has no answer."""
+
+
+def read_csv(path: Path) -> list[dict[str, str]]:
+    """Return the rows of a table."""
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def measured_rows(folder: Path = DATA) -> list[Measured]:
+    """Return all measured rows."""
+    split = {entry["log"]: entry for entry in read_csv(folder / "split.csv")}
+    systems = sorted({entry["system"] for entry in split.values()} - {"none"})
+    return [
+        measured(row, split[row["log"]])
+        for system in systems
+        for row in read_csv(folder / f"{system}.csv")
+    ]  # fmt: skip
+
+
+def measured(row: Mapping[str, str], entry: Mapping[str, str]) -> Measured:
+    """Return one row; on MI300X the smaller time counts, because single out-of-place rows are slow there."""
+    out_s = float(row["out_of_place_us"]) * 1e-6
+    in_s = float(row["in_place_us"]) * 1e-6 if row["in_place_us"] else None
+    case = Case(
+        row["system"], row["library"], row["launch"], row["env"], row["nvls"], int(row["gpus_per_thread"] or 0),
+        int(row["ranks"]), row["op"], row["dtype"], int(row["size_bytes"]), row["matrix"], float(row["scale"] or 1),
+    )  # fmt: skip
+    time_s = min(out_s, in_s) if in_s and row["system"] == "mi300x_ubb8" else out_s
+    return Measured(
+        row["log"], case, time_s, out_s, in_s, row["set"], entry["kind"], entry["site"], entry["repeat"],
+        row["health"], row["flag"] == "spike",
+    )  # fmt: skip
+
+
+@cache
+def matrix_bytes(name: str, scale: float) -> tuple[tuple[int, ...], ...]:
+    """Return a byte matrix at a scale."""
+    lines = (DATA / "matrices" / f"{name}.csv").read_text(encoding="ascii").splitlines()
+    return tuple(tuple(int(int(word) * scale) for word in line.split(",")) for line in lines)
+
+
+def variables(case: Case) -> dict[str, str]:
+    """Return the environment of a run that changes the library's choice; NVLS that the machine hid counts as off."""
+    words = dict(word.split("=", 1) for word in case.env.split())
+    return words | ({"NCCL_NVLS_ENABLE": "0"} if case.nvls == "off" else {})
+
+
+def topo_of(system: str) -> str:
+    """Return what `collsim.simulate` takes for a system: a name of the zoo or a file of benchmarks/data/systems."""
+    return system if system in zoo_names() else str(DATA / "systems" / f"{system}.yaml")
+
+
+@cache
+def topology_of(system: str) -> Topology:
+    """Return the topology of a system."""
+    return load_topology(topo_of(system))
+
+
+@cache
+def library_of(name: str) -> str:
+    """Return a library whose constants are known: the nearest version, the default where the log names none."""
+    if "-" not in name:
+        return OLDEST["rccl"] if name == "rccl" else DEFAULT_LIBRARY
+    try:
+        return load_library(name).name
+    except CollsimError:
+        return OLDEST[name.partition("-")[0]]
+
+
+# --- collsim ---------------------------------------------------------------------------------------------------------
+
+
+def profile_of(system: str) -> str:
+    """Return the profile that is calibrated for a system, else the default one."""
+    return system if system in profile_names() else "default"
+
+
+def simulate(case: Case) -> Row:
+    """Return what collsim says, told what the log says and nothing more.
+
+    Whatever `collsim.simulate` cannot be told yet (library, environment, launch) is left out; forced algorithms and
+    channel counts are then named directly.
+    """
+    known = inspect.signature(collsim.simulate).parameters
+    options: dict[str, Any] = {"ranks": case.ranks, "profile": profile_of(case.system)}
+    size: int | None = case.size_bytes
+    if case.op == "all_to_all_v":
+        size, options["matrix"] = None, np.array(matrix_bytes(case.matrix, case.scale), dtype=np.int64)
+    else:
+        options["dtype"] = case.dtype
+    environment = variables(case)
+    told = {
+        "library": library_of(case.library),
+        "environment": environment,
+        "launch": "stream" if case.launch == "registered" else case.launch,
+        "registered": case.launch == "registered",
+    }
+    options |= {name: value for name, value in told.items() if name in known}
+    if "environment" not in known:
+        options |= _without_environment(case, environment)
+    return collsim.simulate(topo_of(case.system), case.op, size, **options).rows[0]
+
+
+def predict(case: Case) -> Prediction | None:
+    """Return the prediction of collsim; None if it refuses."""
+    try:
+        row = simulate(case)
+    except CollsimError:
+        return None
+    return Prediction(row.time_s, row.time_lo_s, row.time_hi_s)
+
+
+def refusal(case: Case) -> str:
+    """Return why collsim has no answer."""
+    try:
+        simulate(case)
+    except CollsimError as error:
+        return str(error).partition("\n")[0]
+    return ""
+
+
+def _without_environment(case: Case, environment: Mapping[str, str]) -> dict[str, object]:
+    """Return algorithm and channels that the environment forces, for a simulator that does not read it."""
+    options: dict[str, object] = {}
+    if case.op in ("all_reduce", "all_gather", "reduce_scatter", "broadcast"):
+        options["algo"] = ALGORITHMS.get(environment.get("NCCL_ALGO", ""), "auto")
+    channels = environment.get("NCCL_MAX_NCHANNELS") or environment.get("NCCL_MAX_P2P_NCHANNELS")
+    if channels:
+        options["channels"] = int(channels)
+    if environment.get("NCCL_NVLS_ENABLE") == "0" and case.system in zoo_names():
+        options["overrides"] = {"in_network_reduction": "none"}
+    return options
+
+
+# --- what the library itself reckons ---------------------------------------------------------------------------------
+
+
+@cache
+def choice_of(case: Case) -> Choice | None:
+    """Return what the library would do."""
+    dtype = case.dtype if case.dtype in DTYPES else "float"
+    call = Call(case.op, case.ranks, case.size_bytes, dtype, registered=case.launch == "registered",
+                launch="graph" if case.launch == "graph" else "stream")  # fmt: skip
+    try:
+        system = system_of(topology_of(case.system), range(case.ranks), nvls=False if case.nvls == "off" else None)
+        return choose(call, system, library_of(case.library), read_environment(variables(case)))
+    except CollsimError:
+        return None
+
+
+def predict_tuner(case: Case) -> Prediction | None:
+    """Return the time by which the library ranks its algorithms; it has none for messages."""
+    choice = choice_of(case)
+    return Prediction(choice.predicted_s) if choice and choice.predicted_s else None
+
+
+# --- alpha and beta --------------------------------------------------------------------------------------------------
+
+
+def steps_and_bytes(case: Case) -> tuple[int, float]:
+    """Return how many steps the textbook takes, and how many bytes the busiest rank sends or receives.
+
+    >>> steps_and_bytes(Case("s", "", "stream", "", "", 1, 4, "all_reduce", "float", 1000, "", 1.0))
+    (6, 1500.0)
+    """
+    n, size = case.ranks, case.size_bytes
+    if case.op == "all_to_all_v":
+        table = np.array(matrix_bytes(case.matrix, case.scale))
+        np.fill_diagonal(table, 0)
+        return n - 1, float(max(table.sum(0).max(), table.sum(1).max()))
+    if case.op == "send_recv":
+        return 1, float(size)
+    if case.op in ("broadcast", "reduce"):
+        return n - 1, float(size)
+    rounds = 2 if case.op == "all_reduce" else 1
+    return rounds * (n - 1), rounds * (n - 1) / n * size
+
+
+def fit_alpha_beta(rows: Iterable[tuple[float, float, float]]) -> tuple[float, float]:
+    """Return (alpha, beta) for (steps, bytes, seconds), both at least 0, with the least squared relative error.
+
+    >>> alpha, beta = fit_alpha_beta([(1, 0, 2e-6), (3, 1000, 7e-6), (6, 5000, 17e-6)])
+    >>> round(alpha * 1e6, 6), round(beta * 1e9, 6)
+    (2.0, 1.0)
+    """
+    from scipy.optimize import nnls
+
+    table = np.array(list(rows), dtype=float)
+    scale = np.array([1e-6, 1e-9])
+    found, _ = nnls(table[:, :2] * scale / table[:, 2:], np.ones(len(table)))
+    alpha, beta = found * scale
+    return float(alpha), float(beta)
+
+
+def _kind_of(op: str) -> str:
+    return "messages" if op in MESSAGES or op == "all_to_all_v" else "ring"
+
+
+def alpha_beta(train: Sequence[Measured]) -> Predictor:
+    """Return a predictor with alpha and beta of each system and operation.
+
+    An operation that was not measured takes what all measured ones of its kind (rings, messages) give together; runs
+    that force the algorithm count only where there is no other. Graph replay and registered buffers are fitted apart.
+    """
+    groups: dict[tuple[str, str, bool], list[Measured]] = defaultdict(list)
+    for row in train:
+        world = row.case.launch != "stream"
+        groups[row.case.system, row.case.op, world].append(row)
+        groups[row.case.system, _kind_of(row.case.op), world].append(row)
+    fits: dict[tuple[str, str, bool], tuple[float, float]] = {}
+    for key, rows in groups.items():
+        free = [row for row in rows if "NCCL_ALGO" not in row.case.env and "NCHANNELS" not in row.case.env] or rows
+        fits[key] = fit_alpha_beta((*steps_and_bytes(row.case), row.time_s) for row in free)
+
+    def predict_alpha_beta(case: Case) -> Prediction | None:
+        world = case.launch != "stream"
+        for name in (case.op, _kind_of(case.op)):
+            if (case.system, name, world) in fits:
+                alpha, beta = fits[case.system, name, world]
+                steps, sent = steps_and_bytes(case)
+                return Prediction(alpha * steps + beta * sent)
+        return None
+
+    return predict_alpha_beta
+
+
+# --- the log's own host floor ----------------------------------------------------------------------------------------
+
+TINY_BYTES = 1024
+SHORTEST_S = 1e-7
+
+
+def with_host_floor(rows: Sequence[Measured], predictions: Mapping[Case, Prediction | None]) -> dict[int, float]:
+    """Return predictions for rows of one log moved by what its tiny rows are off, by position of the row.
+
+    How long the host takes to start a collective differs from site to site. The median over the rows up to 1 KiB tells
+    it; those rows are then not scored. Empty if the log has fewer than three of them.
+    """
+    tiny = [row for row in rows if row.case.size_bytes <= TINY_BYTES and not row.spike]
+    both = [(row.time_s, found.time_s) for row in tiny if (found := predictions.get(row.case))]
+    if len(both) < 3:
+        return {}
+    shift_s = float(np.median([took for took, _ in both]) - np.median([said for _, said in both]))
+    moved: dict[int, float] = {}
+    for place, row in enumerate(rows):
+        found = predictions.get(row.case)
+        if found and row.case.size_bytes > TINY_BYTES:
+            moved[place] = max(found.time_s + shift_s, SHORTEST_S)
+    return moved

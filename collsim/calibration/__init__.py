@@ -1,0 +1,8 @@
+"""Measurements to model constants: the reader of benchmark logs."""
+
+from __future__ import annotations
+
+from collsim.calibration.log_types import Dropped, Log, Row, Run, Table, Test
+from collsim.calibration.logs import read_log, read_tests
+
+__all__ = ["Dropped", "Log", "Row", "Run", "Table", "Test", "read_log", "read_tests"]

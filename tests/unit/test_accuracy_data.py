@@ -1,0 +1,247 @@
+"""The measured tables of benchmarks/data and the baselines that are scored on them."""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import math
+import re
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from collsim.operations import DTYPES, OPERATIONS
+from collsim.topology import load_topology, zoo_names
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+DATA = BENCHMARKS / "data"
+KINDS = {"", "box", "channels", "dtype", "launch", "matrix", "operation", "ranks", "repeat", "site", "sizes", "system"}
+PRIVATE = (
+    (re.compile(r"(?<![\w.])/(work|home|root|tmp|scratch|users?|mnt|opt|var)/", re.IGNORECASE), "a path"),
+    (re.compile(r"[A-Za-z]:\\"), "a path"),
+    (re.compile(r"[\w.+-]+@[\w-]+\.[a-z]{2,}", re.IGNORECASE), "a mail address"),
+    (re.compile(r"(?<![\d.])\d{1,3}(\.\d{1,3}){3}(?![\d.])"), "an address"),
+)
+
+
+@pytest.fixture
+def modules(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    return {name: importlib.import_module(name) for name in ("predictors", "accuracy", "collect_logs")}
+
+
+def read(path):
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+SPLIT = read(DATA / "split.csv")
+SYSTEMS = sorted({entry["system"] for entry in SPLIT} - {"none"})
+TABLES = {system: read(DATA / f"{system}.csv") for system in SYSTEMS}
+
+
+def test_every_table_is_of_a_system_in_the_split():
+    assert {path.stem for path in DATA.glob("*.csv")} == {*SYSTEMS, "split"}
+    for system in SYSTEMS:
+        own = DATA / "systems" / f"{system}.yaml"
+        assert system in zoo_names() or load_topology(own).name == system
+
+
+def test_the_split_says_set_and_reason_of_every_log_once():
+    assert len({entry["log"] for entry in SPLIT}) == len(SPLIT)
+    for entry in SPLIT:
+        assert entry["reason"], entry
+        assert entry["source"], entry
+        assert entry["kind"] in KINDS, entry
+        assert (entry["kind"] != "") == (entry["set"] == "test"), entry
+        assert entry["health"] in ("ok", "suspect", "faulty"), entry
+        assert entry["set"] in (("train", "test", "none") if entry["health"] == "ok" else ("none",)), entry
+
+
+def test_every_log_of_the_split_has_rows_and_every_row_a_log():
+    rows = defaultdict(list)
+    for system, table in TABLES.items():
+        for row in table:
+            rows[system, row["log"]].append(row)
+    assert set(rows) == {(entry["system"], entry["log"]) for entry in SPLIT if entry["system"] != "none"}
+    for entry in SPLIT:
+        for row in rows[entry["system"], entry["log"]]:
+            assert (row["set"], row["health"]) == (entry["set"], entry["health"])
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_rows_are_well_formed(system, modules):
+    topology = load_topology(modules["predictors"].topo_of(system))
+    seen = set()
+    for row in TABLES[system]:
+        assert tuple(row) == modules["collect_logs"].COLUMNS
+        assert row["system"] == system
+        assert row["op"] in OPERATIONS, row
+        assert row["dtype"] in DTYPES, row
+        assert row["launch"] in ("stream", "graph", "registered")
+        assert re.fullmatch(r"(nccl|rccl)(-\d+(\.\d+)+)?", row["library"]), row
+        assert re.fullmatch(r"((NCCL|RCCL)_\w+=\w+( (NCCL|RCCL)_\w+=\w+)*)?", row["env"]), row
+        assert row["flag"] in ("", "spike")
+        assert 2 <= int(row["ranks"]) <= topology.n_gpus
+        assert int(row["size_bytes"]) > 0
+        times = [float(row["out_of_place_us"]), *([float(row["in_place_us"])] if row["in_place_us"] else [])]
+        assert all(0 < time < 1e7 for time in times), row
+        assert (row["op"] == "all_to_all_v") == bool(row["matrix"])
+        key = row["log"], row["size_bytes"], row["matrix"], row["scale"]
+        assert key not in seen, key
+        seen.add(key)
+
+
+def test_a_matrix_gives_the_size_column(modules):
+    for row in (row for table in TABLES.values() for row in table if row["matrix"]):
+        table = np.array(modules["predictors"].matrix_bytes(row["matrix"], float(row["scale"])))
+        assert table.shape == (int(row["ranks"]),) * 2
+        assert max(table.sum(0).max(), table.sum(1).max()) == int(row["size_bytes"]), row
+
+
+def test_no_table_has_a_path_or_a_personal_detail():
+    for path in DATA.rglob("*.*"):
+        text = path.read_text(encoding="utf-8")
+        for pattern, what in PRIVATE:
+            found = pattern.search(text)
+            assert not found, f"{path.name} has {what}: {found[0] if found else ''}"
+
+
+def test_no_fit_sees_an_mi300x_operation_too_many_or_a_byte_matrix():
+    train = {(row["system"], row["op"]) for table in TABLES.values() for row in table if row["set"] == "train"}
+    assert len([op for system, op in train if system == "mi300x_ubb8"]) <= 3
+    assert "all_to_all_v" not in {op for _, op in train}
+    assert ("hgx_h100", "all_reduce") in train
+
+
+# --- baselines and scores --------------------------------------------------------------------------------------------
+
+
+def case(modules, **changed):
+    values = {"system": "s", "library": "nccl", "launch": "stream", "env": "", "nvls": "", "gpus_per_thread": 1,
+              "ranks": 4, "op": "all_reduce", "dtype": "float", "size_bytes": 4000, "matrix": "",
+              "scale": 1.0}  # fmt: skip
+    return modules["predictors"].Case(**(values | changed))
+
+
+def row_of(modules, one_case, time_s, **changed):
+    values = {"log": "l", "case": one_case, "time_s": time_s, "out_of_place_s": time_s, "in_place_s": None,
+              "set": "train", "kind": "", "site": "", "repeat": "", "health": "ok", "spike": False}  # fmt: skip
+    return modules["predictors"].Measured(**(values | changed))
+
+
+def made_up(modules, **changed):
+    """Six steps of 2 us and 1.5 of the size at 100 GB/s."""
+    for size in (1024, 2**20, 2**25):
+        one = case(modules, size_bytes=size, **changed)
+        yield row_of(modules, one, 12e-6 + 1.5 * size / 100e9)
+
+
+def test_alpha_beta_finds_the_law_that_made_the_rows(modules):
+    predict = modules["predictors"].alpha_beta(list(made_up(modules)))
+    assert predict(case(modules, size_bytes=2**30)).time_s == pytest.approx(12e-6 + 1.5 * 2**30 / 100e9)
+    at_8 = predict(case(modules, ranks=8, size_bytes=2**20)).time_s
+    assert at_8 == pytest.approx(14 * 2e-6 + 1.75 * 2**20 / 100e9)
+
+
+def test_alpha_beta_of_an_operation_without_training_comes_from_its_kind(modules):
+    predict = modules["predictors"].alpha_beta(list(made_up(modules)))
+    gathered = predict(case(modules, op="all_gather", size_bytes=2**20)).time_s
+    assert gathered == pytest.approx(6e-6 + 0.75 * 2**20 / 100e9)
+    assert predict(case(modules, op="all_to_all")) is None
+    assert predict(case(modules, launch="graph")) is None
+    assert predict(case(modules, system="other")) is None
+
+
+def test_alpha_beta_leaves_forced_runs_out_where_there_are_others(modules):
+    slow = [row._replace(time_s=9 * row.time_s) for row in made_up(modules, env="NCCL_ALGO=Tree")]
+    predict = modules["predictors"].alpha_beta([*made_up(modules), *slow])
+    assert predict(case(modules, size_bytes=2**20)).time_s == pytest.approx(12e-6 + 1.5 * 2**20 / 100e9)
+
+
+def test_bytes_of_the_busiest_rank(modules):
+    steps_and_bytes = modules["predictors"].steps_and_bytes
+    assert steps_and_bytes(case(modules, op="send_recv")) == (1, 4000)
+    assert steps_and_bytes(case(modules, op="broadcast")) == (3, 4000)
+    assert steps_and_bytes(case(modules, op="all_to_all")) == (3, 3000)
+    incast = case(modules, op="all_to_all_v", matrix="incast")
+    assert steps_and_bytes(incast) == (3, 3 * 2**27)
+
+
+def test_host_floor_moves_predictions_by_what_tiny_rows_are_off(modules):
+    predictors = modules["predictors"]
+    rows = [row_of(modules, case(modules, size_bytes=size), 30e-6) for size in (256, 512, 1024, 2**16)]
+    said = {row.case: predictors.Prediction(10e-6) for row in rows} | {rows[3].case: predictors.Prediction(15e-6)}
+    assert predictors.with_host_floor(rows, said) == {3: pytest.approx(35e-6)}
+    assert predictors.with_host_floor(rows[2:], said) == {}
+
+
+def test_noise_is_between_repeats_only(modules):
+    one = case(modules)
+    rows = [row_of(modules, one, time, repeat=repeat) for time, repeat in ((1.0, "a"), (2.0, "a"), (9.0, ""))]
+    assert [error for _, error in modules["accuracy"].noise_between(rows)] == [pytest.approx(math.log(0.5))]
+
+
+def test_bands_bars_and_verdicts(modules):
+    accuracy = modules["accuracy"]
+    assert [accuracy.band_of(size) for size in (8, 2**16, 2**20, 2**30)] == [
+        "< 64 KiB", "64 KiB-1 MiB", ">= 1 MiB", ">= 1 MiB",
+    ]  # fmt: skip
+    bar = accuracy.bar_of("hgx_h100", "byte matrices", ">= 1 MiB", unseen=False)
+    assert bar.floor == (8, 20)
+    assert accuracy.bar_of("hgx_h100", "ring, graph", ">= 1 MiB", unseen=False).goal == (2, 6)
+    assert accuracy.bar_of("dgx_a100", "ring", ">= 1 MiB", unseen=True) is None
+    scores = [accuracy.score([error] * 3) for error in (0.02, 0.05, 0.3)]
+    assert [accuracy.verdict(found, bar) for found in scores] == ["goal", "floor", "no"]
+    assert accuracy.verdict(accuracy.score([]), bar) == "-"
+
+
+def test_classes_follow_the_choice_of_the_library(modules):
+    class_of = modules["accuracy"].class_of
+    big = {"system": "hgx_h100", "ranks": 8, "size_bytes": 2**30}
+    assert class_of(case(modules, **big)) == "NVLS"
+    assert class_of(case(modules, **big, nvls="off")) == "ring"
+    assert class_of(case(modules, **big, env="NCCL_ALGO=Ring NCCL_PROTO=LL", launch="graph")) == "ring, forced, graph"
+    assert class_of(case(modules, **big, op="send_recv")) == "messages"
+
+
+def test_intervals_count_rows_inside(modules):
+    predictors = modules["predictors"]
+    rows = [row_of(modules, case(modules, op="send_recv", size_bytes=size), 1.0) for size in (1000, 2000)]
+    said = {rows[0].case: predictors.Prediction(1, 0.9, 1.1), rows[1].case: predictors.Prediction(2, 1.9, 2.1)}
+    assert "all 50 % of 2" in modules["accuracy"].coverage(rows, said)
+    assert "No prediction" in modules["accuracy"].coverage(rows, {})
+
+
+def test_collsim_answers_a_measured_case_of_every_system(modules):
+    predictors = modules["predictors"]
+    rows = {row.case.system: row for row in predictors.measured_rows() if row.case.size_bytes >= 2**20}
+    for row in rows.values():
+        assert predictors.predict(row.case).time_s > 0, predictors.refusal(row.case)
+
+
+def test_a_collected_log_becomes_rows(modules, tmp_path):
+    from collsim.calibration import read_log
+
+    text = "# nThread 4 nGpus 1 minBytes 8 maxBytes 8 graph: 1\n#  size count type redop root time algbw busbw #wrong\n"
+    rows = [f"{size} {size // 4} float sum -1 {time} {size / time / 1e3} {1.5 * size / time / 1e3} 0 5.0 1.0 1.5 0"
+            for size, time in ((2**20, 20.0), (2**21, 90.0), (2**22, 30.0))]  # fmt: skip
+    path = tmp_path / "all_reduce.log"
+    path.write_text("# env: NCCL_ALGO=Ring NCCL_DEBUG=INFO\n" + text + "\n".join(rows) + "\n")
+    entry = {"log": "x", "system": "hgx_h100", "source": "owner/repo: a/b.txt (commit abc1234)", "library": "nccl",
+             "launch": "", "env": "", "nvls": "", "health": "ok", "set": "test"}  # fmt: skip
+    found = modules["collect_logs"].rows_of(entry, read_log(path, ranks=4, nodes=1).tests[0])
+    assert [row["flag"] for row in found] == ["", "spike", ""]
+    assert {(row["env"], row["launch"], row["source"]) for row in found} == {
+        ("NCCL_ALGO=Ring", "graph", "owner/repo@abc1234")
+    }
+    assert [row["out_of_place_us"] for row in found] == [20.0, 90.0, 30.0]
+
+
+@pytest.mark.parametrize(("said", "read", "library"), [
+    ("nccl-2.29.2", "nccl-2.18.3", "nccl-2.29.2"), ("nccl", "nccl-2.27.3", "nccl-2.27.3"), ("rccl", "", "rccl"),
+])  # fmt: skip
+def test_a_version_counts_more_than_a_name(modules, said, read, library):
+    assert modules["collect_logs"].better_library(said, read) == library

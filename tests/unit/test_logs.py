@@ -1,0 +1,328 @@
+"""The log reader: facts, inference, repairs, overrides, and what mutilated files come to."""
+
+from __future__ import annotations
+
+import doctest
+import gzip
+import io
+import math
+import random
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from collsim.calibration import Dropped, Log, read_log, read_tests
+from collsim.calibration import log_reader as log_reader_module
+from collsim.errors import InputError, SpecError, UnknownNameError
+from collsim.operations import OPERATIONS
+
+THREADS = (
+    "# nThread 1 nGpus {ranks} minBytes 8 maxBytes 64 step: 2(factor) warmup iters: 5 iters: 20 agg iters: 1 graph: 0"
+)
+COLUMNS = "#  size count type redop root time algbw busbw #wrong time algbw busbw #wrong"
+
+
+def device(rank: int, host: str = "crate-01") -> str:
+    return f"#  Rank {rank:2} Group  0 Pid 7 on {host} device {rank} [0x00] Example Accelerator"
+
+
+def row(size: int, time_us: float, in_place_us: float, op: str = "all_reduce", ranks: int = 8, wrong: str = "0") -> str:
+    blocks = ranks if OPERATIONS[op].blocked else 1
+    redop = "sum" if OPERATIONS[op].reduces else "none"
+    root = 0 if OPERATIONS[op].rooted else -1
+    halves = "".join(
+        f"  {t:.2f}  {size / t / 1e3:.2f}  {size / t / 1e3 * OPERATIONS[op].busbw_factor(ranks):.2f}  {wrong}"
+        for t in (time_us, in_place_us)
+    )
+    return f"{size}  {size // 4 // blocks}  float  {redop}  {root}{halves}"
+
+
+ROWS = [row(2**power, 20 + 2**power / 1e5, 19 + 2**power / 1e5) for power in range(16, 28)]
+HEAD = ["# Collective test starting: all_reduce_perf", THREADS.format(ranks=8), *(device(r) for r in range(8)), COLUMNS]
+FOOT = ["# Out of bounds values : 0 OK", "# Avg bus bandwidth    : 123.4"]
+WHOLE = "\n".join([*HEAD, *ROWS, *FOOT]) + "\n"
+
+
+@pytest.fixture
+def read(tmp_path):
+    def read(text: str | bytes, name: str = "bench.log", **overrides) -> Log:
+        path = tmp_path / name
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return read_log(path, **overrides)
+
+    return read
+
+
+def joined(log: Log) -> str:
+    return "\n".join(log.warnings)
+
+
+def test_rows_and_columns(read):
+    log = read(WHOLE)
+    (test,) = log.tests
+    assert (test.op, test.ranks, test.nodes, test.run.launch) == ("all_reduce", 8, 1, "stream")
+    assert len(log) == len(test.rows) == 12 == len(list(log.rows))
+    first = test.rows[0]
+    assert (first.size_bytes, first.count, first.dtype, first.redop, first.root) == (65536, 16384, "float", "sum", -1)
+    assert first.line == len(HEAD) + 1
+    assert test.rows.column("size_bytes").dtype == np.int64
+    assert test.rows.column("time_s") == pytest.approx([r.time_s for r in test.rows])
+    assert set(test.rows.column("redop")) == {"sum"}
+    assert test.run.printed_busbw_Bps == pytest.approx(123.4e9)
+    assert not log.warnings
+
+
+@pytest.mark.parametrize("op", sorted(set(OPERATIONS) - {"all_to_all_v"}))
+@pytest.mark.parametrize("ranks", [2, 3, 16])
+def test_ranks_are_inferred_where_the_ratio_says_them(read, op, ranks):
+    text = "\n".join(row(ranks * 2**power, 20 + ranks * 2**power / 3e5, 30, op, ranks) for power in range(16, 24))
+    log = read(text, op=op)
+    known = OPERATIONS[op].busbw_factor(2) != OPERATIONS[op].busbw_factor(3)
+    assert log.tests[0].ranks == (ranks if known else None)
+    assert ("not in the log: ranks" in joined(log)) == (not known)
+
+
+def test_great_numbers_of_ranks_need_a_multiple_of_eight(read):
+    text = row(2**33, 20000.0, 20000.0, ranks=512)
+    log = read(text)
+    assert log.tests[0].ranks is None
+    assert "which is not known" in joined(log)
+    assert read(text, ranks=512).tests[0].ranks == 512
+    assert read(row(2**33, 20000.0, 20000.0, ranks=64)).tests[0].ranks == 64
+
+
+def test_disagreement_of_list_and_rows_is_reported(read):
+    log = read("\n".join([*HEAD[:4], COLUMNS, *ROWS]).replace("nGpus 8", "nGpus 1"))
+    assert log.tests[0].ranks == 8
+    assert "the list of ranks says 2 ranks, the rows 8" in joined(log)
+
+
+def test_disagreement_with_an_override_is_reported(read):
+    log = read(WHOLE, ranks=4)
+    assert log.tests[0].ranks == 4
+    assert "busbw / algbw is not that of all_reduce over 4 ranks" in joined(log)
+
+
+def test_disagreement_with_the_named_operation_is_reported(read):
+    log = read(WHOLE.replace("all_reduce_perf", "all_gather_perf"))
+    assert log.tests[0].op == "all_gather"
+    assert "the rows do not look like all_gather" in joined(log)
+
+
+def test_overrides_beat_the_log(read):
+    given = {"op": "allreduce", "ranks": 8, "nodes": 2, "dtype": "fp32", "redop": "max", "launch": "graph"}
+    given |= {"registered": 2, "blocking": 1, "library": "RCCL", "library_version": "9.9"}
+    test = read(WHOLE, **given).tests[0]
+    assert (test.op, test.nodes, test.rows[0].dtype, test.rows[0].redop) == ("all_reduce", 2, "float", "max")
+    run = test.run
+    assert (run.launch, run.registered, run.blocking, run.library, run.library_version) == (
+        "graph",
+        2,
+        1,
+        "RCCL",
+        "9.9",
+    )
+
+
+@pytest.mark.parametrize(
+    "given", [{"opp": "x"}, {"op": "al_reduce"}, {"launch": "grph"}, {"dtype": "f17"}, {"ranks": 0}, {"nodes": "two"}]
+)
+def test_bad_overrides(read, given):
+    with pytest.raises(InputError):
+        read(WHOLE, **given)
+    with pytest.raises(UnknownNameError, match="ranks"):
+        read(WHOLE, rank=3)
+
+
+@pytest.mark.parametrize("name", ["all_reduce_8.log", "my-allreduce.txt", "AllReduce.log"])
+def test_operation_from_the_file_name(read, name):
+    log = read("\n".join(row(2**p, 20.0, 20.0, ranks=2) for p in (20, 24)), name=name)
+    assert log.tests[0].op == "all_reduce"
+    assert "taken from the file's name" in joined(log)
+
+
+def test_file_name_that_the_rows_contradict(read):
+    log = read("\n".join(ROWS), name="all_gather.log")
+    assert log.tests[0].op == "all_reduce"
+    assert "names all_gather, which the rows contradict" in joined(log)
+
+
+def test_command_line(read):
+    command = "NCCL_ALGO=Ring mpirun -np 4 ./all_reduce_perf -t1 -g 2 -G 5 -R1 -z 1 -a 3 -d half --iters=7\n"
+    run = read(command + "\n".join([COLUMNS, *ROWS])).tests[0].run
+    assert (run.launch, run.graph_launches, run.registered, run.blocking, run.average) == ("graph", 5, 1, 1, 3)
+    assert (run.gpus_per_thread, run.iterations, run.environment["NCCL_ALGO"]) == (2, 7, "Ring")
+    assert run.command.startswith("NCCL_ALGO=Ring mpirun")
+
+
+def test_settings_of_one_test_do_not_leak_into_the_next(read):
+    first = "NCCL_ALGO=Ring ./all_reduce_perf -g 8 -R 1\n" + WHOLE
+    second = "./all_reduce_perf -g 8\n" + WHOLE
+    one, two = read("export NCCL_DEBUG=WARN\n" + first + second).tests
+    assert (one.run.registered, two.run.registered) == (1, 0)
+    assert dict(one.run.environment) == {"NCCL_DEBUG": "WARN", "NCCL_ALGO": "Ring"}
+    assert dict(two.run.environment) == {"NCCL_DEBUG": "WARN"}
+
+
+def test_nodes_need_the_whole_list(read):
+    hosts = [device(r, f"crate-{r // 2}") for r in range(8)]
+    assert read("\n".join([*HEAD[:2], *hosts, *ROWS])).tests[0].nodes == 4
+    assert read("\n".join([*HEAD[:2], hosts[7], *ROWS]).replace("nGpus 8", "nGpus 1")).tests[0].nodes is None
+
+
+def test_split_without_effect_is_told(read):
+    log = read("# env: NCCL_TESTS_SPLIT_MASK=0x1\n" + WHOLE)
+    assert log.tests[0].run.split == "AND 0x1"
+    assert "NCCL_TESTS_SPLIT=AND 0x1 had no effect" in joined(log)
+
+
+def test_row_that_breaks_off_keeps_its_first_half(read):
+    cut = ROWS[-1].rsplit("  ", 4)[0]
+    log = read("\n".join([*HEAD, *ROWS[:-1], cut]))
+    last = log.tests[0].rows[11]
+    assert last.time_s is not None
+    assert last.in_place_time_s is None
+
+
+def test_half_that_does_not_agree_is_dropped(read):
+    spoilt = ROWS[5].split("  ")
+    spoilt[5] = "999.99"
+    log = read("\n".join([*HEAD, *ROWS[:5], "  ".join(spoilt), *ROWS[6:]]))
+    bad = log.tests[0].rows[5]
+    assert (bad.time_s, bad.algbw_Bps) == (None, None)
+    assert bad.in_place_time_s is not None
+    assert "out-of-place time" in log.dropped[0].reason
+    assert log.dropped[0].line == len(HEAD) + 6
+
+
+def test_row_whose_busbw_contradicts_the_rest_is_dropped(read):
+    log = read("\n".join([*HEAD, *ROWS[:-1], row(2**27, 1362.0, 1361.0, ranks=2)]))
+    assert len(log) == 11
+    assert "busbw / algbw is not that of all_reduce over 8 ranks" in log.dropped[0].reason
+
+
+def test_copies_without_reduction_begin_a_new_table(read):
+    gathers = [row(2**p, 2**p / 1e5, 2**p / 1e5, "all_gather", 8) for p in range(18, 26)]
+    log = read("\n".join([*HEAD, *ROWS, *gathers]))
+    assert [len(test.rows) for test in log.tests] == [12, 8]
+    assert [test.rows[0].redop for test in log.tests] == ["sum", "none"]
+
+
+def test_long_tables_are_parted(read, monkeypatch):
+    monkeypatch.setattr(log_reader_module, "MAX_ROWS", 5)
+    log = read(WHOLE)
+    assert [len(test.rows) for test in log.tests] == [5, 5, 2]
+    assert {(test.op, test.ranks, test.nodes) for test in log.tests} == {("all_reduce", 8, 1)}
+
+
+def test_listed_drops_are_limited(read):
+    log = read("\n".join([*HEAD, *ROWS, *["8 2 float sum -1 XXX XXX XXX 0"] * 3000]))
+    assert log.n_dropped == 3000
+    assert len(log.dropped) == 1000
+
+
+def test_stdin(monkeypatch):
+    stream = io.TextIOWrapper(io.BufferedReader(io.BytesIO(gzip.compress(WHOLE.encode()))))
+    monkeypatch.setattr(sys, "stdin", stream)
+    assert len(read_log("-")) == 12
+    assert not stream.closed
+
+
+def test_tests_come_one_by_one(tmp_path):
+    path = tmp_path / "many.log"
+    path.write_text(WHOLE * 3)
+    tests = read_tests(path)
+    assert [next(tests).first_line for _ in range(3)] == [1, 1 + WHOLE.count("\n"), 1 + 2 * WHOLE.count("\n")]
+
+
+def test_dropped_reads_as_a_sentence():
+    assert str(Dropped(7, "zero bytes", "0 0 float")) == 'line 7: zero bytes: "0 0 float"'
+
+
+@pytest.mark.parametrize("name", ["missing.log", "."])
+def test_files_that_cannot_be_opened(tmp_path, name):
+    with pytest.raises(SpecError, match="cannot be read"):
+        read_log(tmp_path / name)
+
+
+REFUSED = {
+    "empty": b"",
+    "blank": b"\n\n  \n",
+    "binary": random.Random(1).randbytes(50_000),
+    "header only": "\n".join(HEAD).encode(),
+    "zeros": b"\0" * 10_000,
+    "prose": b"The quick brown fox took 12 34 steps\n" * 50,
+    "negative times": "\n".join("8 2 float sum -1 -3.00 0.00 0.00 0 -3.00 0.00 0.00 0" for _ in range(4)).encode(),
+    "not numbers": b"8 2 float sum -1 nan nan nan 0 inf inf inf 0\n" * 4,
+    "huge numbers": b"9999999999999999999999999 2 float sum -1 1e999 1.00 1.00 0 1e999 1.00 1.00 0\n",
+    "wrong columns": b"name,age,city\nann,3,rome\n" * 10,
+    "no size": b"time_us,busbw\n3.5,7\n",
+    "open braces": b"{" * 10_000,
+    "nested JSON": b'{"a":' * 5_000,
+    "cut gzip": gzip.compress(WHOLE.encode())[:30],
+    "broken gzip": b"\x1f\x8b\x08garbage and more garbage",
+    "rows of another type": b"1048576 262144 apples sum -1 3.0\n" * 4,
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_files_without_a_usable_row(read, name):
+    with pytest.raises(SpecError, match="no usable row") as caught:
+        read(REFUSED[name])
+    assert "needed:" in str(caught.value)
+
+
+def shuffled() -> str:
+    lines = WHOLE.splitlines()
+    random.Random(3).shuffle(lines)
+    return "\n".join(lines)
+
+
+MUTILATED = {
+    "cut in a row": (WHOLE[: WHOLE.index(ROWS[-1]) + 40], 11, "the row ends too early"),
+    "cut in the first half": (WHOLE[: WHOLE.index(ROWS[-1]) + 24], 11, "the row ends too early"),
+    "binary between": (WHOLE.replace(COLUMNS, "\x00\x01\x7f\ufffd" * 40), 12, ""),
+    "a negative time": (WHOLE.replace(ROWS[4], ROWS[4].replace("-1  ", "-1  -")), 12, "out-of-place time and algbw"),
+    "a NaN": (WHOLE.replace(ROWS[4], "1048576 262144 float sum -1 nan nan nan 0 nan nan nan 0"), 11, "is not a number"),
+    "a huge time": (WHOLE.replace(ROWS[4], "1048576 262144 float sum -1 1e300 0 0 0 1e300 0 0 0"), 11, "belong"),
+    "a huge size": (WHOLE.replace(ROWS[4], f"{10**30} 2 float sum -1 3 1 1 0 3 1 1 0"), 11, ""),
+    "a long line": (WHOLE + "x" * 100_000, 12, "a line of 100000 characters"),
+    "an extra column": (WHOLE.replace(ROWS[4], ROWS[4] + "  0  0  0  0  0"), 11, "belong"),
+    "no beginning": (WHOLE.replace(ROWS[4], ROWS[4].split("  ", 5)[5]), 11, "the beginning of the row is missing"),
+    "zero times": (
+        WHOLE.replace(ROWS[4], "1048576 262144 float sum -1 0.00 0.00 0.00 0 0.00 0.00 0.00 0"),
+        11,
+        "time 0",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MUTILATED)
+def test_mutilated_files_give_what_is_left(read, name):
+    text, rows, reason = MUTILATED[name]
+    log = read(text)
+    assert len(log) == rows
+    assert {test.ranks for test in log.tests} == {8}
+    assert any(reason in str(drop) for drop in log.dropped) or not reason
+
+
+def test_shuffled_lines(read):
+    log = read(shuffled())
+    assert len(log) == 12
+    assert {test.op for test in log.tests} <= {"all_reduce", None}
+
+
+def test_cut_gzip_gives_what_could_be_unpacked(read):
+    packed = gzip.compress(b"".join(f"{WHOLE}{i}\n".encode() for i in range(2000)), mtime=0)
+    log = read(packed[: len(packed) // 2])
+    assert 0 < len(log) < 12 * 2000
+    assert "reading stopped after line" in joined(log)
+    assert all(math.isfinite(r.time_s) for r in log.rows)
+
+
+def test_page_of_the_documentation(monkeypatch):
+    root = Path(__file__).parent.parent.parent
+    monkeypatch.chdir(root)
+    assert doctest.testfile(str(root / "docs" / "logs.md"), module_relative=False).failed == 0

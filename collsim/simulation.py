@@ -20,7 +20,7 @@ from collsim.question import CHOICES, MOST_CHANNELS, Question, ask, rank_groups
 from collsim.result import LinkLoad, Result, Row
 from collsim.schedule import Schedule
 from collsim.timing import MOST_LINKS, Run, bound_of, prepare, time_schedule
-from collsim.topology import Topology, load_topology, zoo_names
+from collsim.topology import Topology, Wiring, load_topology, zoo_names
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -33,6 +33,8 @@ CHANNELS_PER_RING = 2
 """RCCL runs each ring of its MI300X template twice: 28 rings, 56 channels (src/graph/rome_models.cc)."""
 NOT_SIMULATED = ("nic.", "gpu.memory")
 """Facts that a file records and that no prediction uses yet."""
+EQUAL = 1e-9
+"""Times within this share of each other are the same."""
 TIE = 1e-3
 """Links within this share of the busiest count as equally busy."""
 
@@ -52,7 +54,7 @@ def simulate(
     root: int = 0,
     matrix: Any = None,
     profile: str | Profile = "default",
-    overrides: Mapping[str, str] | None = None,
+    overrides: Mapping[str, str] | Sequence[str] | None = None,
     proto: str | None = None,
     library: str | None = None,
     environment: Mapping[str, str] | None = None,
@@ -84,8 +86,8 @@ def simulate(
         Bytes from row to column, for ``all_to_all_v``.
     profile : str or Profile
         ``default``, ``ideal`` or a file.
-    overrides : mapping, optional
-        Figures of the topology to change: ``{"link.bandwidth": "80 GB/s"}``.
+    overrides : mapping or sequence of str, optional
+        Figures of the topology to change: ``{"link.bandwidth": "80 GB/s"}`` or ``["link.bandwidth=80 GB/s"]``.
     proto : str, optional
         ``LL``, ``LL128`` or ``Simple``; by default what the library takes, else Simple.
     library : str, optional
@@ -124,7 +126,7 @@ def simulate(
         library=library,
         environment=environment,
     )
-    topology = load_topology(topo, dict(overrides or {}))
+    topology = load_topology(topo, overrides or ())
     constants = load_profile(profile)
     return predict(topology, constants, question, rank_groups(topology, ranks, rank_list, question))
 
@@ -163,7 +165,7 @@ def predict(topology: Topology, constants: Profile, question: Question, groups: 
             "name": constants.name,
             "sha256": constants.sha256,
             "calibrated": constants.calibrated,
-            "constants": constants.describe(),
+            "constants": constants.describe() + _achievable(runs),
         },
         rows=tuple(rows),
         warnings=(*_warnings(constants, skipped), *left_out),
@@ -226,10 +228,16 @@ def _rows(op: Operation, requested_bytes: int, run: Run, question: Question, lef
             rows.append(_chosen_row(request, requested_bytes, run, question))
         elif name in CHOICES:
             timed = _all_rows(request, requested_bytes, run, question, left_out)
-            rows += timed if name == "all" else [min(timed, key=lambda row: row.time_s)]
+            rows += timed if name == "all" else [_fastest(timed)]
         else:
             rows.append(_timed_row(algorithm(op.name, name), request, requested_bytes, run, question))
     return rows
+
+
+def _fastest(rows: Sequence[Row]) -> Row:
+    """Return the fastest row; of equally fast ones the first, which is the plainest algorithm."""
+    least_s = min(row.time_s for row in rows)
+    return next(row for row in rows if row.time_s <= least_s * (1 + EQUAL))
 
 
 def _chosen_row(request: Request, requested_bytes: int, run: Run, question: Question) -> Row:
@@ -379,9 +387,27 @@ def _topology_summary(topology: Topology, constants: Profile) -> dict[str, Any]:
         "source": topology.source,
         "sha256": topology.sha256,
         "ranks": topology.n_gpus,
-        "links": topology.wiring.n_links,
+        "links": _physical_links(topology.wiring),
         "not_datasheet": [{"path": fact.path, "value": fact.text, "status": fact.status} for fact in doubtful],
     }
+
+
+def _physical_links(wiring: Wiring) -> int:
+    """Return the number of cables: the two directions of one count once."""
+    found: dict[tuple[int, int], int] = {}
+    for a, b, count in zip(wiring.link_src.tolist(), wiring.link_dst.tolist(), wiring.link_count.tolist(), strict=True):
+        ends = (min(a, b), max(a, b))
+        found[ends] = max(found.get(ends, 0), count)
+    return sum(found.values())
+
+
+def _achievable(runs: Sequence[Run]) -> str:
+    """Return the share of the line rate that the links of the runs reach, as text; empty if it is all of it."""
+    shares = np.concatenate([run.fabric.capacity_Bps / run.fabric.raw_capacity_Bps for run in runs])
+    least, most = float(shares.min()), float(shares.max())
+    if least == most == 1.0:
+        return ""
+    return f" ({least:.1%} of line rate)" if least == most else f" ({least:.1%} to {most:.1%} of line rate)"
 
 
 def _warnings(constants: Profile, skipped: Sequence[Row]) -> tuple[str, ...]:
@@ -391,7 +417,8 @@ def _warnings(constants: Profile, skipped: Sequence[Row]) -> tuple[str, ...]:
         warnings.append(
             f'profile "{constants.name}" is not calibrated: times are round figures, not a forecast of a log'
         )
-    if skipped:
-        sizes = ", ".join(str(row.requested_bytes) for row in skipped[:4])
-        warnings.append(f"{len(skipped)} sizes round down to zero bytes and are left out: {sizes}")
+    for op in dict.fromkeys(row.op for row in skipped):
+        sizes = [str(row.requested_bytes) for row in skipped if row.op == op]
+        some = ", ".join(sizes[:4]) + (f" and {len(sizes) - 4} more" if len(sizes) > 4 else "")
+        warnings.append(f"{op} is left out at {some} bytes: nccl-tests rounds that down to nothing")
     return tuple(warnings)

@@ -24,8 +24,8 @@ SLACK = 1e-9
 """Relative rounding allowed to the always-on checks."""
 AT_CAP = 1e-6
 """A transfer that took at most this share longer than at its cap ran at its cap."""
-MOST_TRANSFERS = 4_000_000
-"""Larger schedules take more than about 2 GB."""
+MOST_TRANSFERS = 2_000_000
+"""Larger schedules take more than about half a minute and 1 GB."""
 MOST_EQUAL_CHANNELS = 16
 """Before equal channels are merged, a schedule may be so many times larger."""
 MOST_LINKS = 8

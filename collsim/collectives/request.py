@@ -15,7 +15,7 @@ from collsim.schedule.forms import Chunks
 __all__ = ["Algorithm", "Request"]
 
 MOST_PIECES = 65_536
-"""A schedule of more pieces takes minutes and gigabytes; 34 GiB on 24 channels in chunks of 512 KiB stay below."""
+"""A schedule of more chunks takes minutes and gigabytes; 32 GiB on 24 channels in chunks of 512 KiB stay below."""
 KIB = 1024
 MIB = 1024 * KIB
 
@@ -95,16 +95,15 @@ class Request:
         Raises
         ------
         UnsupportedError
-            All channels together would have more than `MOST_PIECES` pieces; names a chunk that is large enough.
+            All channels together would have more than `MOST_PIECES` chunks; names a size that is large enough.
         """
         grains = max((self.chunk_bytes or default_chunk_bytes) // self.element_bytes, 1)
         chunk = grains * self.element_bytes * chunks_per_piece
         full, rest = divmod(total_bytes, chunk)
-        if full * self.n_channels > MOST_PIECES:
-            enough = -(-total_bytes * self.n_channels // MOST_PIECES // chunks_per_piece)
-            what = f"{self.n_channels} channels of {full} pieces each are too many to simulate"
-            hint = f"at least {-(-enough // 2**20)}M would do"
-            raise UnsupportedError(Fault(what, "chunk", hint))
+        if full * self.n_channels * chunks_per_piece > MOST_PIECES:
+            enough = -(-total_bytes * self.n_channels // MOST_PIECES)
+            what = f"{self.n_channels} channels of {full * chunks_per_piece} chunks each are too many to simulate"
+            raise UnsupportedError(Fault(what, "chunk", f"chunks of {enough} bytes or more would do"))
         return np.array([chunk] * full + [rest] * (rest > 0 or full == 0), dtype=np.int64)
 
     def schedule(self, algo: str, chunks: Chunks, *phases: Phase, **parameters: int | str) -> Schedule:

@@ -11,6 +11,9 @@ from collsim.units import format_size
 
 __all__ = ["crossover_lines"]
 
+EQUAL = 1e-9
+"""Times within this share of each other are the same."""
+
 
 def crossover_lines(rows: Sequence[Row]) -> list[str]:
     """Return the fastest algorithm by size and the sizes at which the lead changes; nothing for one algorithm.
@@ -23,7 +26,7 @@ def crossover_lines(rows: Sequence[Row]) -> list[str]:
         times.setdefault(row.size_bytes, {})[row.algo] = row.time_s
     if all(len(found) < 2 for found in times.values()):
         return []
-    leaders = [(size, min(found, key=lambda algo: (found[algo], algo))) for size, found in sorted(times.items())]
+    leaders = [(size, _leader(found)) for size, found in sorted(times.items())]
     spans = []
     for algo, run in groupby(leaders, key=lambda leader: leader[1]):
         sizes = [size for size, _ in run]
@@ -34,6 +37,12 @@ def crossover_lines(rows: Sequence[Row]) -> list[str]:
             meet = _meeting(small, large, times[small], times[large], (old, new))
             lines.append(f"{new} overtakes {old} at about {format_size(meet)}" if meet else f"{new} leads after {old}")
     return lines
+
+
+def _leader(found: dict[str, float]) -> str:
+    """Return the fastest algorithm; of equally fast ones the first."""
+    least_s = min(found.values())
+    return next(algo for algo, time_s in found.items() if time_s <= least_s * (1 + EQUAL))
 
 
 def _span(first: int, last: int) -> str:

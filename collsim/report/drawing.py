@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
 
+from collsim.report.topology import format_range
 from collsim.topology import Topology, Wiring, describe
 from collsim.units import format_bandwidth
 
@@ -25,6 +26,7 @@ MOST_LINES = 160
 """Above this many links a switched domain shows the links of one GPU for all."""
 PER_ROW = 18
 STOREY = 150.0
+BOX_HEIGHT = 30.0
 ROOMY = 44.0
 """Narrower boxes show only the number of a node."""
 STYLE = """
@@ -148,6 +150,8 @@ def _lines(edges: list[Edge], places: list[Point], rates: list[int], *, switched
     for edge in edges:
         look = f"r{min(rates.index(round(edge.rate_Bps)), 4)}" + (" faded" if switched and edge.a else "")
         (x1, y1), (x2, y2), peak = places[edge.a], places[edge.b], _peak(places[edge.a], places[edge.b], places)
+        if switched:  # from the top of a GPU to the bottom of a switch, not behind the switches beside it
+            y1, y2 = y1 - BOX_HEIGHT / 2, y2 + BOX_HEIGHT / 2
         bend = f"Q {2 * peak[0] - (x1 + x2) / 2:.1f} {2 * peak[1] - (y1 + y2) / 2:.1f}" if peak[1] < y1 else "L"
         path = f"M {x1:.1f} {y1:.1f} {bend} {x2:.1f} {y2:.1f}"
         yield f'<path class="{look}" d="{path}" stroke-width="{1.0 + 0.8 * edge.count:.1f}"/>'
@@ -200,9 +204,10 @@ def _node(wiring: Wiring, node: int, place: Point, size: float) -> str:
     if size < ROOMY:
         name = name.removeprefix("gpu") if is_gpu else "sw" + "".join(c for c in name if c.isdigit())
     font = min(13.0, 1.5 * width / max(len(name), 1))
+    look, left, top = "box" if is_gpu else "switch", x - width / 2, y - BOX_HEIGHT / 2
     return (
-        f'<rect class="{"box" if is_gpu else "switch"}" x="{x - width / 2:.1f}" y="{y - 15:.1f}" width="{width:.1f}" '
-        f'height="30" rx="6" stroke-width="1.4"/>'
+        f'<rect class="{look}" x="{left:.1f}" y="{top:.1f}" width="{width:.1f}" '
+        f'height="{BOX_HEIGHT:g}" rx="6" stroke-width="1.4"/>'
         f'<text x="{x:.1f}" y="{y + font / 3:.1f}" text-anchor="middle" font-size="{font:.1f}">{escape(name)}</text>'
     )
 
@@ -211,8 +216,9 @@ def _header(topology: Topology) -> list[str]:
     """Return the title and the totals."""
     shown = describe(topology)
     totals = (
-        f"{shown['ranks']} GPUs, {shown['physical_links']} links; per GPU {format_bandwidth(shown['per_gpu_uni_Bps'])} "
-        f"in one direction, {format_bandwidth(shown['per_gpu_bidi_Bps'])} in both"
+        f"{shown['ranks']} GPUs, {shown['physical_links']} links; "
+        f"per GPU {format_range(shown['per_gpu_uni_Bps'], shown['per_gpu_uni_max_Bps'])} in one direction, "
+        f"{format_range(shown['per_gpu_bidi_Bps'], shown['per_gpu_bidi_max_Bps'])} in both"
     )
     title_size = min(20.0, 1.75 * (WIDTH - 2 * MARGIN) / max(len(topology.title), 1))
     return [

@@ -10,7 +10,7 @@ from typing import Any
 from collsim.topology import Topology, describe
 from collsim.units import format_bandwidth, format_time
 
-__all__ = ["topology_text"]
+__all__ = ["format_range", "topology_text"]
 
 WIDTH = 110
 
@@ -38,8 +38,8 @@ def _totals(shown: dict[str, Any]) -> list[str]:
     cpus = f" and {shown['cpus']} CPUs" if shown["cpus"] else ""
     rows = [
         ("GPUs", f"{shown['ranks']}{cpus}"),
-        ("per GPU, one direction", _range(shown["per_gpu_uni_Bps"], shown["per_gpu_uni_max_Bps"])),
-        ("per GPU, both directions", _range(shown["per_gpu_bidi_Bps"], shown["per_gpu_bidi_max_Bps"])),
+        ("per GPU, one direction", format_range(shown["per_gpu_uni_Bps"], shown["per_gpu_uni_max_Bps"])),
+        ("per GPU, both directions", format_range(shown["per_gpu_bidi_Bps"], shown["per_gpu_bidi_max_Bps"])),
         ("per GPU, achievable, one direction", format_bandwidth(shown["per_gpu_achievable_uni_Bps"])),
         ("all GPUs, one direction", format_bandwidth(shown["total_uni_Bps"])),
         ("all GPUs, both directions", format_bandwidth(shown["total_bidi_Bps"])),
@@ -53,7 +53,7 @@ def _totals(shown: dict[str, Any]) -> list[str]:
     return [f"{name:<36} {value}" for name, value in rows]
 
 
-def _range(least: float, most: float) -> str:
+def format_range(least: float, most: float) -> str:
     """Return one rate, or two where GPUs differ."""
     return format_bandwidth(least) + (f" to {format_bandwidth(most)}" if most > least else "")
 

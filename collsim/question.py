@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -13,9 +14,9 @@ import numpy as np
 from collsim.collectives import ALGORITHMS, algorithm, algorithms_for, matrix_size_bytes
 from collsim.errors import Fault, InputError, UnknownNameError
 from collsim.fabric import Int
-from collsim.operations import OPERATIONS, REDUCTIONS, Operation, dtype_bytes, operation
+from collsim.operations import DTYPES, OPERATIONS, REDUCTIONS, Operation, dtype_bytes, operation
 from collsim.topology import Topology
-from collsim.units import parse_size_bytes
+from collsim.units import MAX_SIZE_BYTES, parse_size_bytes
 
 __all__ = ["CHOICES", "MOST_CHANNELS", "Question", "ask", "rank_groups"]
 
@@ -29,6 +30,8 @@ DEFAULT_SIZES = tuple(2**power for power in range(20, 31))
 """1 MiB to 1 GiB by factors of two."""
 MOST_CHANNELS = 128
 """MAXCHANNELS of RCCL; NCCL stops at 64."""
+MOST_MATRIX_BYTES = 2**62
+"""All entries of a byte matrix together; sums stay exact far beyond what anyone sends."""
 CHOICES = ("auto", "best", "all")
 """What `algo` takes besides the names of algorithms."""
 
@@ -81,11 +84,11 @@ class Question:
 
 def ask(
     op: str | Sequence[str],
-    size: int | str | Sequence[int | str] | None = None,
+    size: float | str | Sequence[float | str] | None = None,
     algo: str | Sequence[str] = "auto",
     *,
     channels: int | None = None,
-    chunk: int | str | None = None,
+    chunk: float | str | None = None,
     dtype: str = "float",
     redop: str = "sum",
     root: int = 0,
@@ -102,46 +105,144 @@ def ask(
         Every fault at once.
     """
     faults: list[Fault] = []
-    ops = tuple(found for name in _listed(op) if (found := _attempt(partial(operation, name), faults, "op")))
-    if not _listed(op):
-        faults.append(Fault("no operation is named", "op", f"name one of {', '.join(OPERATIONS)}"))
+    hint = f"name one of {', '.join(OPERATIONS)}"
+    names = _names(op, "op", "operation", hint, faults)
+    ops = tuple(found for name in names if (found := _attempt(partial(operation, name), faults, "op")))
     sizes = DEFAULT_SIZES if size is None else _attempt(lambda: _sizes(size), faults)
+    if size is not None and ops and all(entry.name == "all_to_all_v" for entry in ops):
+        faults.append(Fault("the matrix decides the size of all_to_all_v", "size", "leave out the size"))
     chunk_bytes = (
         None if chunk is None else _attempt(lambda: parse_size_bytes(chunk, "chunk", allow_zero=False), faults)
     )
-    name, element_bytes = _attempt(lambda: dtype_bytes(dtype), faults, "dtype") or ("float", 4)
+    name = _text(dtype, "dtype", "data type", DTYPES, faults)
+    dtype, element_bytes = (_attempt(lambda: dtype_bytes(name), faults, "dtype") if name else None) or ("float", 4)
     matrix_bytes = _attempt(lambda: _checked_matrix(matrix, ops), faults) if ops else None
-    if redop not in REDUCTIONS:
-        faults.extend(UnknownNameError("reduction", redop, REDUCTIONS, "redop").faults)
-    if channels is not None and not 1 <= channels <= MOST_CHANNELS:
-        faults.append(Fault(f"{channels} channels", "channels", f"between 1 and {MOST_CHANNELS}"))
-    if proto is not None and proto not in PROTOCOLS:
-        faults.extend(UnknownNameError("protocol", proto, PROTOCOLS, "proto").faults)
+    redop = _choice(redop, "redop", "reduction", REDUCTIONS, faults)
+    channels = None if channels is None else _channels(channels, faults)
+    proto = None if proto is None else _choice(proto, "proto", "protocol", PROTOCOLS, faults)
+    root = _whole(root, "root", "root", "the rank of the root, such as 0", faults)
     chooser = None if library is None else _attempt(partial(_library, library), faults, "library")
-    _attempt(partial(_check_environment, environment or {}, library), faults, "env")
-    faults += _algorithm_faults(ops, _listed(algo))
+    variables = _variables(environment, faults)
+    _attempt(partial(_check_environment, variables, library), faults, "env")
+    algos = _names(algo, "algo", "algorithm", f"a name, or one of {', '.join(CHOICES)}", faults)
+    faults += _algorithm_faults(ops, algos)
     if faults:
         raise InputError(*faults)
     return Question(
         ops=ops,
         sizes=sizes or (),
-        algo=_listed(algo),
+        algo=algos,
         channels=channels,
         chunk_bytes=chunk_bytes,
-        dtype=name,
+        dtype=dtype,
         element_bytes=element_bytes,
         redop=redop,
         root=root,
         matrix_bytes=matrix_bytes,
         proto=proto,
         library=chooser,
-        environment=dict(environment or {}),
+        environment=variables,
     )
 
 
-def _library(library: str | Library) -> Library:
-    from collsim.library import load_library
+def _shown(value: Any) -> str:
+    """Return a value for a message, never at length."""
+    if isinstance(value, int | np.integer) and not isinstance(value, bool):
+        return str(value) if abs(int(value)) < 10**40 else "a very large number"
+    try:
+        text = f'"{value}"' if isinstance(value, str) else repr(value)
+    except Exception:  # the value is the caller's: whatever its repr does must not hide the fault
+        text = f"a {type(value).__name__}"
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
+
+def _text(value: Any, where: str, kind: str, known: Iterable[str], faults: list[Fault]) -> str:
+    """Return a name; empty, with the fault added, if it is none."""
+    if isinstance(value, str):
+        return value
+    faults.append(Fault(f"{kind} {_shown(value)} is not a name", where, f"known: {', '.join(known)}"))
+    return ""
+
+
+def _choice(value: Any, where: str, kind: str, known: Sequence[str], faults: list[Fault]) -> str:
+    """Return a name that must be one of *known*."""
+    name = _text(value, where, kind, known, faults)
+    if isinstance(value, str) and value not in known:
+        faults.extend(UnknownNameError(kind, value, known, where).faults)
+    return name
+
+
+def _whole(value: Any, where: str, noun: str, hint: str, faults: list[Fault]) -> int:
+    """Return a whole number, of numpy too; 0, with the fault added, if it is none."""
+    try:
+        if not isinstance(value, bool | np.bool_):
+            return operator.index(value)
+    except TypeError:
+        pass
+    faults.append(Fault(f"{noun} {_shown(value)} is not a whole number", where, hint))
+    return 0
+
+
+def _channels(value: Any, faults: list[Fault]) -> int:
+    """Return a number of channels."""
+    hint = f"between 1 and {MOST_CHANNELS}"
+    before = len(faults)
+    channels = _whole(value, "channels", "channels", hint, faults)
+    if len(faults) == before and not 1 <= channels <= MOST_CHANNELS:
+        faults.append(Fault(f"{_shown(channels)} channels", "channels", hint))
+    return channels
+
+
+def _items(value: Any, where: str, hint: str, faults: list[Fault], empty: str = "the list is empty") -> list[Any]:
+    """Return the entries of a list, a range or an array; a value that is none of these is the only entry."""
+    if isinstance(value, np.ndarray) and value.ndim != 1:
+        if value.ndim == 0:
+            return [value.item()]
+        faults.append(Fault(f"an array of {value.ndim} dimensions where a list is needed", where, hint))
+        return []
+    if isinstance(value, Mapping | Set):
+        faults.append(Fault(f"a {type(value).__name__} where a list is needed", where, hint))
+        return []
+    if isinstance(value, str | bytes | bytearray) or not isinstance(value, Iterable):
+        return [value]
+    entries = list(value)
+    if not entries:
+        faults.append(Fault(empty, where, hint))
+    return entries
+
+
+def _names(value: Any, where: str, kind: str, hint: str, faults: list[Fault]) -> tuple[str, ...]:
+    """Return names of operations or algorithms."""
+    entries = _items(value, where, hint, faults, f"no {kind} is named")
+    faults.extend(
+        Fault(f"{kind} {_shown(entry)} is not a name", where, hint) for entry in entries if not isinstance(entry, str)
+    )
+    return tuple(entry for entry in entries if isinstance(entry, str))
+
+
+def _variables(environment: Any, faults: list[Fault]) -> dict[str, str]:
+    """Return variables of the environment as text."""
+    if environment is None:
+        return {}
+    hint = 'write {"NCCL_ALGO": "Ring"}'
+    if not isinstance(environment, Mapping):
+        faults.append(Fault(f"{_shown(environment)} is not a mapping of variables", "env", hint))
+        return {}
+    variables = {}
+    for name, value in environment.items():
+        if not isinstance(name, str) or isinstance(value, bool) or not isinstance(value, str | int | np.integer):
+            faults.append(Fault(f"{_shown(name)} = {_shown(value)} is not a variable with a text", "env", hint))
+        else:
+            variables[name] = value if isinstance(value, str) else _shown(value)
+    return variables
+
+
+def _library(library: str | Library) -> Library:
+    from collsim.library import Library, load_library
+
+    if not isinstance(library, str | Library):
+        hint = "write a name and version such as nccl-2.28"
+        raise InputError(Fault(f"library {_shown(library)} is not a name", "library", hint))
     return load_library(library)
 
 
@@ -165,17 +266,11 @@ def _attempt(parse: Callable[[], T], faults: list[Fault], where: str = "") -> T 
         return None
 
 
-def _listed(names: str | Sequence[str]) -> tuple[str, ...]:
-    return (names,) if isinstance(names, str) else tuple(names)
-
-
-def _sizes(size: int | str | Sequence[int | str]) -> tuple[int, ...]:
+def _sizes(size: Any) -> tuple[int, ...]:
     """Return sizes in bytes."""
-    entries = [size] if isinstance(size, (int, str)) else list(size)
     faults: list[Fault] = []
+    entries = _items(size, "size", "name at least one, such as 64M", faults, "the list of sizes is empty")
     sizes = [_attempt(partial(parse_size_bytes, entry, "size", allow_zero=False), faults) for entry in entries]
-    if not entries:
-        faults.append(Fault("the list of sizes is empty", "size", "name at least one, such as 64M"))
     if faults:
         raise InputError(*faults)
     return tuple(number for number in sizes if number is not None)
@@ -186,27 +281,54 @@ def _checked_matrix(matrix: Any, ops: Sequence[Operation]) -> Int | None:
     wants = any(op.name == "all_to_all_v" for op in ops)
     if matrix is None:
         if wants:
-            raise InputError(
-                Fault("all_to_all_v needs a matrix of bytes", "matrix", "one row per sender, one column per receiver")
-            )
+            hint = "one row per sender, one column per receiver"
+            raise InputError(Fault("all_to_all_v needs a matrix of bytes", "matrix", hint))
         return None
     if not wants:
-        raise InputError(Fault("a matrix goes with all_to_all_v only", "matrix"))
+        raise InputError(Fault("a matrix goes with all_to_all_v only", "matrix", "leave it out, or ask for that too"))
     try:
         array = np.asarray(matrix)
-        exact = array.astype(np.int64)
     except (TypeError, ValueError, OverflowError):
-        raise InputError(Fault("the matrix does not hold numbers only", "matrix")) from None
+        hint = "give lists of equal length, one per sender"
+        raise InputError(Fault("the matrix does not hold numbers only", "matrix", hint)) from None
     if array.ndim != 2 or array.shape[0] != array.shape[1] or array.shape[0] < 2:
         raise InputError(Fault(f"the matrix has shape {array.shape}", "matrix", "it must be square, at least 2 x 2"))
-    if not np.array_equal(exact, array) or (exact < 0).any():
-        row, column = np.argwhere((exact != array) | (exact < 0))[0]
-        raise InputError(
-            Fault(f"entry ({row}, {column}) is {array[row, column]}", "matrix", "give whole bytes, 0 or more")
-        )
-    if not (exact[~np.eye(len(exact), dtype=np.bool_)]).any():
-        raise InputError(Fault("no rank sends anything to another", "matrix"))
+    exact = _whole_bytes(array)
+    if exact.sum(dtype=np.float64) > MOST_MATRIX_BYTES:
+        hint = "write smaller sizes"
+        raise InputError(Fault(f"all entries together are more than {MOST_MATRIX_BYTES:,} bytes", "matrix", hint))
+    if exact.trace() == exact.sum():
+        raise InputError(Fault("no rank sends anything to another", "matrix", "give some rank something to send"))
     return exact
+
+
+def _whole_bytes(array: Any) -> Int:
+    """Return the entries of an array as int64, or raise the first that is not a whole number of bytes."""
+    if array.dtype.kind == "i":
+        bad = array < 0
+    elif array.dtype.kind == "u":
+        bad = array > MAX_SIZE_BYTES
+    elif array.dtype.kind == "f":
+        bad = ~((array >= 0) & (array < float(MAX_SIZE_BYTES)) & (array == np.floor(array)))
+    elif array.dtype.kind == "O":
+        bad = np.array([[not _is_bytes(entry) for entry in row] for row in array.tolist()])
+    else:
+        hint = "give whole bytes, 0 or more"
+        raise InputError(Fault(f"the matrix does not hold numbers only, but {array.dtype.name}", "matrix", hint))
+    if bad.any():
+        row, column = np.argwhere(bad)[0].tolist()
+        hint = f"give whole bytes, 0 to {MAX_SIZE_BYTES:,}"
+        entry = array[row, column : column + 1].tolist()[0]
+        raise InputError(Fault(f"entry ({row}, {column}) is {_shown(entry)}", "matrix", hint))
+    exact: Int = array.astype(np.int64)
+    return exact
+
+
+def _is_bytes(entry: Any) -> bool:
+    """Return whether *entry* is a whole number of bytes that fits."""
+    if isinstance(entry, bool) or not isinstance(entry, int | float | np.number):
+        return False
+    return bool(0 <= entry <= MAX_SIZE_BYTES and entry == int(entry))
 
 
 def _algorithm_faults(ops: Sequence[Operation], names: Sequence[str]) -> list[Fault]:
@@ -228,55 +350,73 @@ def _algorithm_faults(ops: Sequence[Operation], names: Sequence[str]) -> list[Fa
 def rank_groups(
     topology: Topology, ranks: int | Sequence[int] | None, rank_list: Sequence[int] | None, question: Question
 ) -> list[list[int]]:
-    """Return the GPUs of each run."""
+    """Return the GPUs of each run.
+
+    Raises
+    ------
+    InputError
+        Every fault at once.
+    """
     if ranks is not None and rank_list is not None:
         raise InputError(Fault("both a number of ranks and a rank list", "ranks", "give one of the two"))
     everyone = topology.n_gpus
     size = None if question.matrix_bytes is None else len(question.matrix_bytes)
-    counts = [ranks] if isinstance(ranks, int) else list(ranks or ())
-    faults = _count_faults(counts, topology) + _list_faults(rank_list, topology)
+    faults: list[Fault] = []
+    counts = [] if ranks is None else _counts(ranks, topology, faults)
+    listed = None if rank_list is None else _gpus(rank_list, topology, faults)
     if size is not None and size > everyone:
-        faults.append(Fault(f"the matrix is for {size} ranks, {topology.name} has {everyone} GPUs", "matrix"))
+        hint = f"give {everyone} rows and columns, or fewer"
+        faults.append(Fault(f"the matrix is for {size} ranks, {topology.name} has {everyone} GPUs", "matrix", hint))
     if faults:
         raise InputError(*faults)
-    groups = [list(rank_list)] if rank_list is not None else [list(range(n)) for n in counts or [size or everyone]]
+    groups = [listed] if listed is not None else [list(range(n)) for n in counts or [size or everyone]]
     for group in groups:
         if size not in (None, len(group)):
-            faults.append(Fault(f"the matrix is for {size} ranks, the run has {len(group)}", "matrix"))
+            hint = f"give {len(group)} rows and columns, or run {size} ranks"
+            faults.append(Fault(f"the matrix is for {size} ranks, the run has {len(group)}", "matrix", hint))
         if not 0 <= question.root < len(group):
-            faults.append(Fault(f"root {question.root} is out of range", "root", f"0 to {len(group) - 1}"))
+            faults.append(Fault(f"root {_shown(question.root)} is out of range", "root", f"0 to {len(group) - 1}"))
     if faults:
         raise InputError(*faults)
     return groups
 
 
-def _count_faults(counts: Sequence[int], topology: Topology) -> list[Fault]:
-    """Return what is wrong with numbers of ranks."""
-    return [
-        Fault(f"{count} ranks on {topology.n_gpus} GPUs", "ranks", f"{topology.name} takes 2 to {topology.n_gpus}")
+def _counts(ranks: Any, topology: Topology, faults: list[Fault]) -> list[int]:
+    """Return numbers of ranks, one for each run."""
+    hint = f"{topology.name} takes 2 to {topology.n_gpus}"
+    before = len(faults)
+    counts = [_whole(entry, "ranks", "ranks", hint, faults) for entry in _items(ranks, "ranks", hint, faults)]
+    if len(faults) > before:
+        return []
+    faults += [
+        Fault(f"{_shown(count)} ranks on {topology.n_gpus} GPUs", "ranks", hint)
         for count in counts
         if not 2 <= count <= topology.n_gpus
     ]
+    return counts
 
 
-def _list_faults(rank_list: Sequence[int] | None, topology: Topology) -> list[Fault]:
-    """Return what is wrong with a list of GPUs."""
-    if rank_list is None:
+def _gpus(rank_list: Any, topology: Topology, faults: list[Fault]) -> list[int]:
+    """Return the GPUs that a run uses."""
+    hint = f"{topology.name} has GPUs 0 to {topology.n_gpus - 1}"
+    entries = _items(rank_list, "rank_list", hint, faults)
+    before = len(faults)
+    gpus = [_whole(entry, "rank_list", "GPU", f"write [0, 1, 2]; {hint}", faults) for entry in entries]
+    if len(faults) > before or not entries:
         return []
-    faults = []
-    if outside := sorted({rank for rank in rank_list if not 0 <= rank < topology.n_gpus}):
-        hint = f"{topology.name} has GPUs 0 to {topology.n_gpus - 1}"
+    if outside := sorted({gpu for gpu in gpus if not 0 <= gpu < topology.n_gpus}):
         faults.append(Fault(f"{_named(outside)} out of range", "rank_list", hint))
-    if repeated := sorted(rank for rank, times in Counter(rank_list).items() if times > 1):
+    if repeated := sorted(gpu for gpu, times in Counter(gpus).items() if times > 1):
         faults.append(Fault(f"{_named(repeated)} named more than once", "rank_list", "name each GPU once"))
-    if len(rank_list) < 2:
-        faults.append(Fault(f"a collective needs at least 2 GPUs, this is {len(rank_list)}", "rank_list"))
-    return faults
+    if len(gpus) < 2:
+        hint = "name two or more, such as [0, 1]"
+        faults.append(Fault(f"a collective needs at least 2 GPUs, this is {len(gpus)}", "rank_list", hint))
+    return gpus
 
 
 def _named(ranks: Sequence[int]) -> str:
     """Return a few ranks for a message, with the verb that follows."""
     if len(ranks) == 1:
-        return f"GPU {ranks[0]} is"
+        return f"GPU {_shown(ranks[0])} is"
     more = f" and {len(ranks) - 5} more" if len(ranks) > 5 else ""
-    return f"GPUs {', '.join(map(str, ranks[:5]))}{more} are"
+    return f"GPUs {', '.join(map(_shown, ranks[:5]))}{more} are"

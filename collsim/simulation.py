@@ -25,7 +25,7 @@ from collsim.topology import Topology, Wiring, load_topology, zoo_names
 if TYPE_CHECKING:
     import networkx as nx
 
-__all__ = ["build_schedule", "predict", "simulate"]
+__all__ = ["build_schedule", "library_choice", "predict", "request_of", "simulate"]
 
 CHANNEL_GRAIN_BPS = 20e9
 """A rank gets one channel per this much egress; on an HGX H100 that gives the 24 channels that NCCL uses there."""
@@ -195,10 +195,10 @@ def build_schedule(
     if faults:
         raise InputError(*faults)
     run = prepare(topology, constants, groups[0])
-    return algorithm(op.name, named[0]).build(_request(op, question.sizes_of(op)[0], run, question))
+    return algorithm(op.name, named[0]).build(request_of(op, question.sizes_of(op)[0], run, question))
 
 
-def _request(op: Operation, requested_bytes: int, run: Run, question: Question) -> Request:
+def request_of(op: Operation, requested_bytes: int, run: Run, question: Question) -> Request:
     """Return what the algorithms are asked for at one size."""
     irregular = op.name == "all_to_all_v"
     n, rings = run.fabric.n_ranks, rings_for(run.fabric.peer_links())
@@ -219,7 +219,7 @@ def _request(op: Operation, requested_bytes: int, run: Run, question: Question) 
 
 def _rows(op: Operation, requested_bytes: int, run: Run, question: Question, left_out: list[str]) -> list[Row]:
     """Return the rows of one size: one, or one per algorithm if all are asked for."""
-    request = _request(op, requested_bytes, run, question)
+    request = request_of(op, requested_bytes, run, question)
     if request.size_bytes == 0:
         return [_empty_row(request, requested_bytes, question)]
     rows: list[Row] = []
@@ -242,6 +242,12 @@ def _fastest(rows: Sequence[Row]) -> Row:
 
 def _chosen_row(request: Request, requested_bytes: int, run: Run, question: Question) -> Row:
     """Simulate what the library would choose."""
+    picked, asked, proto = library_choice(request, run, question)
+    return _timed_row(picked, asked, requested_bytes, run, replace(question, proto=question.proto or proto))
+
+
+def library_choice(request: Request, run: Run, question: Question) -> tuple[Algorithm, Request, str]:
+    """Return the algorithm that the library would take, the request as it would split it, and the protocol."""
     from collsim.library import Call, choose, read_environment, system_of
 
     system = system_of(run.topology, run.fabric.rank_node.tolist())
@@ -258,8 +264,7 @@ def _chosen_row(request: Request, requested_bytes: int, run: Run, question: Ques
         share_bytes=() if question.channels else choice.shares_bytes,
         peer_channels=messages.channels_per_peer if messages else None,
     )
-    picked = algorithm(request.op.name, choice.algo)
-    return _timed_row(picked, asked, requested_bytes, run, replace(question, proto=question.proto or choice.proto))
+    return algorithm(request.op.name, choice.algo), asked, choice.proto
 
 
 def _all_rows(request: Request, requested_bytes: int, run: Run, question: Question, left_out: list[str]) -> list[Row]:

@@ -3,22 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from collsim.bounds import Bound, Cuts, find_cuts, lower_bound
 from collsim.engine import EngineDeadlock, Problem, Solution, check_conservation, solve
 from collsim.errors import DeadlockError, Fault, InternalError, UnsupportedError
 from collsim.fabric import Fabric, Float, Int, build_fabric
 from collsim.flow_bounds import Flows, find_flows
-from collsim.library import Profile, Protocol
+from collsim.library import Profile
+from collsim.library.costs import Protocol, family_of, soft_max
 from collsim.operations import operation
 from collsim.routing import Routes, find_routes, merge_trunks
 from collsim.schedule import EVERY, Schedule, Transfers, is_in_network
 from collsim.topology import Topology
 
-__all__ = ["MOST_LINKS", "Run", "Timing", "bound_of", "prepare", "time_schedule"]
+__all__ = [
+    "MOST_LINKS",
+    "Lowered",
+    "Run",
+    "Timing",
+    "bound_of",
+    "lower",
+    "lower_twice",
+    "prepare",
+    "time_lowered",
+    "time_schedule",
+]
 
 SLACK = 1e-9
 """Relative rounding allowed to the always-on checks."""
@@ -28,6 +41,8 @@ MOST_TRANSFERS = 2_000_000
 """Larger schedules take more than about half a minute and 1 GB."""
 MOST_EQUAL_CHANNELS = 16
 """Before equal channels are merged, a schedule may be so many times larger."""
+FLOOR_SHARPNESS = 8
+"""How sharply the floor of the host and the time on the device meet; the fits do not resolve it."""
 MOST_LINKS = 8
 """How many links a message or a row names."""
 
@@ -44,6 +59,11 @@ class Run:
     trunk_capacity_Bps: Float
     cuts: Cuts
     flows: Flows | None
+
+    @property
+    def egress_Bps(self) -> float:
+        """What a rank can send at line rate; the least of all ranks."""
+        return float(self.cuts.egress_Bps.min())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,6 +95,70 @@ def prepare(topology: Topology, profile: Profile, ranks: Sequence[int] | None = 
     )
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Lowered:
+    """A schedule laid on the routes of a run; what it costs is not said yet.
+
+    Attributes
+    ----------
+    schedule : Schedule
+    transfers : Transfers
+        Equal channels merged.
+    size_bytes : int64[n]
+    route : int64[n]
+        Which of *used* each transfer takes.
+    used, copies : int64[n_used]
+        Number of the route in the run, and how many equal transfers take it side by side.
+    active : float64[n]
+        Channels of the sender that are busy in the same step.
+    two_way : bool[n]
+        Whether the channel of either end both sends and receives in that step.
+    """
+
+    schedule: Schedule
+    transfers: Transfers
+    size_bytes: Int
+    route: Int
+    used: Int
+    copies: Int
+    active: Float
+    two_way: NDArray[np.bool_]
+
+
+def lower(schedule: Schedule, run: Run) -> Lowered:
+    """Lay *schedule* on the fabric of *run*.
+
+    Raises
+    ------
+    UnsupportedError
+        The schedule has more transfers than fit in memory, or needs switches that add and multicast.
+    """
+    _refuse_size(schedule, MOST_TRANSFERS * MOST_EQUAL_CHANNELS)
+    merged = schedule.merged()
+    _refuse_size(merged, MOST_TRANSFERS)
+    transfers = merged.materialise()
+    n_routes = len(run.routes.latency_s)
+    key, route = np.unique(transfers.copies * n_routes + _route_numbers(transfers, run), return_inverse=True)
+    copies, used = np.divmod(key, n_routes)
+    size_bytes = transfers.size_bytes(schedule.chunks)
+    return Lowered(schedule, transfers, size_bytes, route, used, copies, _active(transfers), _two_way(transfers))
+
+
+def _active(transfers: Transfers) -> Float:
+    """Return float64[n]: how many channels of the sender are busy in the step of each transfer."""
+    place = transfers.src * (int(transfers.step.max(initial=0)) + 1) + transfers.step
+    _, group = np.unique(place, return_inverse=True)
+    return np.asarray(np.bincount(group, weights=transfers.lanes * transfers.copies)[group], dtype=np.float64)
+
+
+def _two_way(transfers: Transfers) -> NDArray[np.bool_]:
+    """Return bool[n]: whether a channel at one of the ends both sends and receives in the step of each transfer."""
+    label = transfers.channel * (int(transfers.step.max(initial=0)) + 1) + transfers.step
+    ranks = int(max(transfers.src.max(initial=0), transfers.dst.max(initial=0))) + 1
+    sends, receives = label * ranks + transfers.src, label * ranks + transfers.dst
+    return np.isin(sends, receives) | np.isin(receives, sends)
+
+
 def time_schedule(schedule: Schedule, run: Run, proto: str = "Simple") -> Timing:
     """Run *schedule* on the fabric of *run*, with the costs of protocol *proto*.
 
@@ -83,40 +167,53 @@ def time_schedule(schedule: Schedule, run: Run, proto: str = "Simple") -> Timing
     DeadlockError
         Transfers wait for each other; names ranks and steps.
     UnsupportedError
-        The schedule has more transfers than fit in memory.
+        As of `lower`.
     InternalError
         The result broke a conservation law.
     """
-    _refuse_size(schedule, MOST_TRANSFERS * MOST_EQUAL_CHANNELS)
-    merged = schedule.merged()
-    _refuse_size(merged, MOST_TRANSFERS)
-    transfers = merged.materialise()
-    size_bytes = transfers.size_bytes(schedule.chunks)
-    n_routes = len(run.routes.latency_s)
-    key, route = np.unique(transfers.copies * n_routes + _route_numbers(transfers, run), return_inverse=True)
-    copies, used = np.divmod(key, n_routes)
-    costs = run.profile.protocol(proto)
-    weight = copies / costs.wire_efficiency
-    problem = _problem(
-        transfers, size_bytes, route, run.trunks.take(used, weight), capacity_Bps=run.trunk_capacity_Bps, costs=costs
-    )
-    try:
-        solution = solve(problem)
-    except EngineDeadlock as stuck:
-        raise DeadlockError(*_deadlock_faults(stuck, transfers)) from None
-    link_bytes = run.routes.take(used, weight).link_bytes(
-        np.bincount(route, weights=size_bytes, minlength=len(used)).astype(np.float64), run.fabric.n_links
-    )
-    time_s = run.profile.launch_s + float(solution.finish_s.max())
+    costs = run.profile.protocol(proto, family_of(schedule.op, schedule.algo))
+    return time_lowered(lower(schedule, run), run, costs, lower_twice(schedule, run) if costs.back_to_back else None)
+
+
+def lower_twice(schedule: Schedule, run: Run) -> Lowered:
+    """Lay two calls of *schedule* in a row: a rank turns to the second when it is done with the first."""
+    lowered = lower(replace(schedule, phases=schedule.phases * 2), run)
+    return replace(lowered, active=lowered.active / 2)  # the two calls share labels of steps, but not the time
+
+
+def time_lowered(lowered: Lowered, run: Run, costs: Protocol, twice: Lowered | None = None) -> Timing:
+    """Run a lowered schedule with *costs*; raises as `time_schedule` does.
+
+    *twice* is the same schedule two times in a row, for calls that overlap.
+    """
+    problem, solution = _solved(lowered, run, costs)
+    flow_s = float(solution.finish_s.max())
+    if twice is not None:
+        flow_s = float(_solved(twice, run, costs)[1].finish_s.max()) - flow_s
+    carried = np.bincount(lowered.route, weights=lowered.size_bytes, minlength=len(lowered.used)).astype(np.float64)
+    taken = run.routes.take(lowered.used, lowered.copies / costs.wire_efficiency)
+    once_s = costs.base_s + costs.fill_s(lowered.size_bytes.astype(np.float64))
+    device_s = once_s + flow_s
+    total_s = float(soft_max(np.array(run.profile.floor_s), np.array(device_s), FLOOR_SHARPNESS))
+    launch_s = run.profile.launch_s + once_s + max(total_s - device_s, 0.0)
     timing = Timing(
-        time_s=time_s,
-        link_bytes=link_bytes,
-        critical_s={"launch": run.profile.launch_s, **_critical_path(problem, solution)},
+        time_s=run.profile.launch_s + (total_s if run.profile.floor_s else device_s),
+        link_bytes=taken.link_bytes(carried, run.fabric.n_links),
+        critical_s={"launch": launch_s, **_critical_path(problem, solution)},
         path=f"transfers, {solution.path}",
-        transfers=len(transfers),
+        transfers=len(lowered.transfers),
     )
-    _refuse_broken_laws(schedule, timing, run, check_conservation(problem, solution))
+    _refuse_broken_laws(lowered.schedule, timing, run, check_conservation(problem, solution))
     return timing
+
+
+def _solved(lowered: Lowered, run: Run, costs: Protocol) -> tuple[Problem, Solution]:
+    """Return what the engine was given and what it found."""
+    problem = _problem(lowered, run, costs)
+    try:
+        return problem, solve(problem)
+    except EngineDeadlock as stuck:
+        raise DeadlockError(*_deadlock_faults(stuck, lowered.transfers)) from None
 
 
 def _route_numbers(transfers: Transfers, run: Run) -> Int:
@@ -160,20 +257,22 @@ def _refuse_size(schedule: Schedule, most: int) -> None:
         raise UnsupportedError(Fault(what, f"{schedule.op} by {schedule.algo}", hint))
 
 
-def _problem(
-    transfers: Transfers, size_bytes: Int, route: Int, trunks: Routes, *, capacity_Bps: Float, costs: Protocol
-) -> Problem:
-    """Return the arrays that the engine takes; *trunks* holds the routes by the numbers in *route*."""
+def _problem(lowered: Lowered, run: Run, costs: Protocol) -> Problem:
+    """Return the arrays that the engine takes."""
+    transfers, size_bytes = lowered.transfers, lowered.size_bytes.astype(np.float64)
+    trunks = run.trunks.take(lowered.used, lowered.copies / costs.wire_efficiency)
+    steps = int(transfers.step.max(initial=0)) + 1
+    rates = costs.rates_Bps(transfers.lanes.astype(np.float64), lowered.active, lowered.two_way, run.egress_Bps, steps)
     moves = transfers.src != transfers.dst
     return Problem(
-        capacity_Bps=capacity_Bps,
+        capacity_Bps=run.trunk_capacity_Bps,
         route_ptr=trunks.ptr,
         route_link=trunks.link,
         route_weight=trunks.weight,
-        route=route,
-        size_bytes=size_bytes.astype(np.float64),
-        latency_s=trunks.latency_s[route] + np.where(moves, costs.message_overhead_s, 0.0),
-        cap_Bps=transfers.lanes.astype(np.float64) * costs.channel_rate_Bps,
+        route=lowered.route,
+        size_bytes=size_bytes,
+        latency_s=trunks.latency_s[lowered.route] + np.where(moves, costs.latency_s(size_bytes, rates), 0.0),
+        cap_Bps=rates,
         dep_ptr=transfers.dep_ptr,
         dep=transfers.dep,
     )

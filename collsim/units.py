@@ -15,9 +15,10 @@ exactly 76,800,000,000 bytes/s. This module imports only `collsim.errors`.
 from __future__ import annotations
 
 import math
+import numbers
 import re
 from decimal import Decimal, InvalidOperation
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from collsim.errors import Fault, UnitError, nearest
 
@@ -32,7 +33,14 @@ __all__ = [
 ]
 
 MAX_SIZE_BYTES = 2**63 - 1
+MIN_RATE_BPS, MAX_RATE_BPS = 1.0, 1e18
+"""Rates of a link outside 1 B/s to 1 EB/s are slips of the pen, and sums of larger ones overflow."""
+MAX_TIME_S = 1e6
+"""Eleven days."""
 MAX_TEXT = 64
+
+MIN_PERCENT = 2
+"""From here on a fraction without a unit may have been meant as percent; 1.2 is more likely to mean 120 %."""
 
 _NUMBER = re.compile(r"\s*([+-]?(?:\d+(?:_\d+)*\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?)\s*(.*?)\s*", re.DOTALL | re.ASCII)
 _SIZE_UNIT = re.compile(r"([kmgt]?)(i?)(b?)", re.IGNORECASE)
@@ -46,13 +54,14 @@ _NOT_A_SIZE_HINT = 'write a size such as "64M" (64 MiB), "64KiB", "1048576" or "
 _NOT_A_FRACTION_HINT = 'write a fraction between 0 and 1 such as "0.5" or "50%"'
 
 
-def parse_size_bytes(text: str | int, where: str = "", *, allow_zero: bool = True) -> int:
+def parse_size_bytes(text: str | float, where: str = "", *, allow_zero: bool = True) -> int:
     """Return a size in bytes.
 
     Parameters
     ----------
-    text : str or int
+    text : str, int or float
         ``64M``, ``64Mi`` and ``64MiB`` are 2^26 bytes; a bare number is bytes; ``64e6`` is allowed, being integral.
+        Numbers of numpy count as those of Python.
     where : str
         File, line, path or flag, for the message.
     allow_zero : bool
@@ -113,7 +122,11 @@ def parse_bandwidth_Bps(text: str, where: str = "") -> float:
         hint = f'did you mean "{_plain(number)} {guess}"? ' if guess else ""
         _refuse(f"rate {_quote(text)} has the unknown unit {_quote(unit)}", where, hint + _NOT_A_RATE_HINT)
     scale = Decimal(1024 if match[2] else 1000) ** _PREFIXES[match[1].upper()]
-    return _positive(number * scale / (1 if match[3] else 8), text, "rate", where, _NOT_A_RATE_HINT)
+    rate_Bps = _positive(number * scale / (1 if match[3] else 8), text, "rate", where, _NOT_A_RATE_HINT)
+    if not MIN_RATE_BPS <= rate_Bps <= MAX_RATE_BPS:
+        beyond = "less than 1 B/s" if rate_Bps < MIN_RATE_BPS else "more than 1 EB/s (1e18 B/s)"
+        _refuse(f"rate {_quote(text)} is {beyond}", where, _NOT_A_RATE_HINT)
+    return rate_Bps
 
 
 def parse_time_s(text: str, where: str = "", *, allow_zero: bool = True) -> float:
@@ -138,7 +151,10 @@ def parse_time_s(text: str, where: str = "", *, allow_zero: bool = True) -> floa
     seconds = number * Decimal(_TIME_UNITS[unit])
     if seconds == 0 and allow_zero:
         return 0.0
-    return _positive(seconds, text, "time", where, _NOT_A_TIME_HINT)
+    time_s = _positive(seconds, text, "time", where, _NOT_A_TIME_HINT)
+    if time_s > MAX_TIME_S:
+        _refuse(f"time {_quote(text)} is more than {MAX_TIME_S:,.0f} s", where, _NOT_A_TIME_HINT)
+    return time_s
 
 
 def parse_fraction(text: str | float, where: str = "", *, allow_zero: bool = False) -> float:
@@ -158,8 +174,8 @@ def parse_fraction(text: str | float, where: str = "", *, allow_zero: bool = Fal
         _refuse(f"fraction {_quote(text)} has the unknown unit {_quote(unit)}", where, _NOT_A_FRACTION_HINT)
     value = number / 100 if unit else number
     if value > 1:
-        percent = number if unit or number <= 100 else None
-        hint = f'write "{_plain(number)}%" or {_plain(number / 100)}' if percent and not unit else _NOT_A_FRACTION_HINT
+        is_percent = not unit and MIN_PERCENT <= number <= 100
+        hint = f'write "{_plain(number)}%" or {_plain(number / 100)}' if is_percent else "write at most 1, or 100%"
         _refuse(f"fraction {_quote(text)} is more than 1", where, hint)
     if value == 0 and allow_zero:
         return 0.0
@@ -197,6 +213,7 @@ def format_time(time_s: float) -> str:
 
 def _split(text: str | float, noun: str, where: str, hint: str) -> tuple[Decimal, str]:
     """Return the number and the unit that *text* is made of."""
+    text = _builtin(text)
     if isinstance(text, bool) or not isinstance(text, str | int | float):
         _refuse(f"{noun} {_quote(text)} is not a number", where, hint)
     match = _NUMBER.fullmatch(repr(text) if isinstance(text, float) else _digits(text, noun, where, hint))
@@ -206,6 +223,15 @@ def _split(text: str | float, noun: str, where: str, hint: str) -> tuple[Decimal
         return Decimal(match[1]), match[2]
     except InvalidOperation:  # pragma: no cover - the pattern admits only what Decimal reads
         _refuse(f"{noun} {_quote(text)} is not a number", where, hint)
+
+
+def _builtin(value: Any) -> Any:
+    """Return a number of numpy as one of Python; anything else as it is."""
+    if isinstance(value, bool | str):
+        return value
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    return float(value) if isinstance(value, numbers.Real) else value
 
 
 def _digits(text: str | int, noun: str, where: str, hint: str) -> str:
@@ -255,8 +281,11 @@ def _plain(number: Decimal) -> str:
 
 def _quote(text: object) -> str:
     """Return *text* for a message: printable, short and in quotes."""
+    text = _builtin(text)
     if isinstance(text, int) and not isinstance(text, bool):
         shown = _short_int(text)
+    elif isinstance(text, bytes):
+        shown = repr(text[:50])
     elif text is None or isinstance(text, str | float | bool):
         shown = str(text)
     else:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NoReturn
 
 import click
 
 from collsim._version import __version__
-from collsim.cli.output import leave_pipe
-from collsim.cli.runs import run
+from collsim.cli.output import ClosedStream, discard_stdout, leave_pipe, stdout_failure
+from collsim.cli.runs import place_of, run
 from collsim.cli.schedules import schedule
 from collsim.cli.topologies import topo
 from collsim.errors import CollsimError, Fault, nearest
@@ -46,11 +47,13 @@ for command in (run, topo, schedule):
 
 def main() -> None:
     """Run the command line; every error becomes a message and an exit code."""
+    if sys.stdout is None:
+        sys.stdout = ClosedStream()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     try:
-        cli(prog_name="collsim", standalone_mode=False)
+        code = cli(prog_name="collsim", standalone_mode=False)
     except (click.exceptions.Abort, KeyboardInterrupt):
         sys.exit(130)
     except click.ClickException as error:
@@ -64,18 +67,30 @@ def main() -> None:
         _show([Fault("out of memory", "", "ask for fewer ranks, smaller sizes or one algorithm")])
         sys.exit(3)
     except Exception as error:
-        if os.environ.get(DEBUG):
+        if os.environ.get(DEBUG) and not stdout_failure(error):
             raise
-        hint = f"this is a defect of collsim: please report the command with what {DEBUG}=1 shows"
-        _show([Fault(f"{type(error).__name__}: {error}", "", hint)])
-        sys.exit(1)
+        _fail(error)
+    if isinstance(code, int) and code:  # of a command that left by itself, such as a comparison that found something
+        sys.exit(code)
 
 
 def _show(faults: Sequence[Fault]) -> None:
     for fault in faults:
         text = "".join(char if char.isprintable() or char == "\n" else "?" for char in str(fault))
         short = text if len(text) <= LONGEST_MESSAGE else f"{text[:LONGEST_MESSAGE]} ..."
-        click.echo(f"error: {short}", err=True)
+        with suppress(OSError):  # nobody would read that stderr is full
+            click.echo(f"error: {short}", err=True)
+
+
+def _fail(error: Exception) -> NoReturn:
+    """Say that stdout takes nothing more, or that collsim is wrong."""
+    if reason := stdout_failure(error):
+        discard_stdout()
+        _show([Fault(f"cannot write to stdout: {reason}", "", "check where stdout goes")])
+        sys.exit(2)
+    hint = f"this is a defect of collsim: please report the command with what {DEBUG}=1 shows"
+    _show([Fault(f"{type(error).__name__}: {error}", "", hint)])
+    sys.exit(1)
 
 
 def _refuse_usage(error: click.ClickException) -> NoReturn:
@@ -85,11 +100,13 @@ def _refuse_usage(error: click.ClickException) -> NoReturn:
     else:
         context = getattr(error, "ctx", None)
         path = context.command_path if context else "collsim"
-        what, hint = error.format_message().rstrip("."), f"{path} --help lists what there is"
+        what, where, hint = error.format_message().rstrip("."), "", f"{path} --help lists what there is"
         if isinstance(error, click.exceptions.NoSuchOption) and context is not None:
             flags = [flag for option in context.command.params for flag in option.opts]
             near = nearest(error.option_name, flags)
             what = f'no such flag "{error.option_name}"'
             hint = f'did you mean "{near}"? {hint}' if near else hint
-        _show([Fault(what, "", hint)])
+        elif type(error) is click.BadParameter and isinstance(error.param, click.Option) and context is not None:
+            what, where = error.message.rstrip("."), place_of(context, error.param.name or "", None)
+        _show([Fault(what, where, hint)])
     sys.exit(error.exit_code)

@@ -114,11 +114,11 @@ def _document(file: str) -> dict[str, Any]:
         raise SpecError(Fault("not a JSON document", file, hint)) from None
     schema = document.get("schema") if isinstance(document, dict) else None
     if schema not in READABLE:
-        raise SpecError(
-            Fault(f"the schema is {_shown(schema)}", file, f"give a file of schema {' or '.join(READABLE)}")
-        )
+        what = "the schema is missing" if schema is None else f"the schema is {_shown(schema)}"
+        raise SpecError(Fault(what, file, f"give a file of schema {' or '.join(READABLE)}"))
     if not isinstance(document.get("config"), dict):
-        raise SpecError(Fault(f"{_shown(document.get('config'))} is not an object", f"{file}: config", hint))
+        what = f"{_shown(document['config'])} is not an object" if "config" in document else "there is no config"
+        raise SpecError(Fault(what, f"{file}: config", hint))
     return dict(document)
 
 

@@ -156,9 +156,10 @@ def read_rank_list(text: str, where: str = "rank_list") -> list[int]:
 
 def _span(part: str, where: str) -> tuple[int, int]:
     hint = "write GPUs and ranges of GPUs: 0,3,5-7"
-    ends = [read_number(end, where, hint) for end in part.split("-", 1)] if part.strip(" -") else []
-    if not ends:
-        raise InputError(Fault(f'"{part}" names no GPU', where, hint))
+    texts = part.split("-", 1)
+    if not all(text.strip(" -") for text in texts):
+        raise InputError(Fault(f'"{part.strip()}" names no GPU', where, hint))
+    ends = [read_number(text, where, hint) for text in texts]
     first, last = ends[0], ends[-1]
     if last < first:
         raise InputError(Fault(f'range "{part}" runs backwards', where, f"write {last}-{first}"))

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-__all__ = ["complete", "formats", "request_options", "zoo"]
+__all__ = ["complete", "formats", "request_options", "schedule_options", "zoo"]
 
 
 def complete(names: Callable[[], Sequence[str]], *, files: bool = False) -> dict[str, Any]:
@@ -49,9 +49,13 @@ def reductions() -> Sequence[str]:
 
 
 def algorithms() -> Sequence[str]:
+    return ["auto", "best", "all", *named_algorithms()]
+
+
+def named_algorithms() -> Sequence[str]:
     from collsim.collectives import ALGORITHMS
 
-    return ["auto", "best", "all", *dict.fromkeys(entry.name for entry in ALGORITHMS)]
+    return list(dict.fromkeys(entry.name for entry in ALGORITHMS))
 
 
 def profiles() -> Sequence[str]:
@@ -67,27 +71,35 @@ def formats() -> Sequence[str]:
     return list(FORMATS)
 
 
-REQUEST_OPTIONS = (
-    click.option(
+OPTIONS: dict[str, Callable[..., Any]] = {
+    "topo": click.option(
         "--topo",
         metavar="NAME|FILE",
         **complete(zoo, files=True),
         help="Topology: a name that `collsim topo list` prints, or a YAML file.",
     ),
-    click.option(
+    "op": click.option(
         "--op",
         metavar="OP[,OP...]",
         **complete(operations),
         help="Collective, such as all_to_all; the spellings of nccl-tests work too.",
     ),
-    click.option("-b", "--min-bytes", "--minbytes", metavar="SIZE", help="Smallest size.  [default: 1M]"),
-    click.option("-e", "--max-bytes", "--maxbytes", metavar="SIZE", help="Largest size.  [default: 1G]"),
-    click.option("-i", "--step-bytes", "--stepbytes", metavar="SIZE", help="Step between sizes.  [default: 1M]"),
-    click.option("-f", "--step-factor", "--stepfactor", metavar="X", help="Factor between sizes, instead of a step."),
-    click.option("--size", metavar="SIZE[,SIZE...]", help="Exactly these sizes.  [default: 1M to 1G, factor 2]"),
-    click.option("--ranks", metavar="N[,N...]", help="Use the first N GPUs.  [default: all]"),
-    click.option("--rank-list", metavar="LIST", help="Use exactly these GPUs, in this order, such as 0,3,5-7."),
-    click.option(
+    "min_bytes": click.option("-b", "--min-bytes", "--minbytes", metavar="SIZE", help="Smallest size.  [default: 1M]"),
+    "max_bytes": click.option("-e", "--max-bytes", "--maxbytes", metavar="SIZE", help="Largest size.  [default: 1G]"),
+    "step_bytes": click.option(
+        "-i", "--step-bytes", "--stepbytes", metavar="SIZE", help="Step between sizes.  [default: 1M]"
+    ),
+    "step_factor": click.option(
+        "-f", "--step-factor", "--stepfactor", metavar="X", help="Factor between sizes, instead of a step."
+    ),
+    "size": click.option(
+        "--size", metavar="SIZE[,SIZE...]", help="Exactly these sizes.  [default: 1M to 1G, factor 2]"
+    ),
+    "ranks": click.option("--ranks", metavar="N[,N...]", help="Use the first N GPUs.  [default: all]"),
+    "rank_list": click.option(
+        "--rank-list", metavar="LIST", help="Use exactly these GPUs, in this order, such as 0,3,5-7."
+    ),
+    "algo": click.option(
         "--algo",
         default="auto",
         metavar="NAME[,NAME...]",
@@ -95,11 +107,13 @@ REQUEST_OPTIONS = (
         **complete(algorithms),
         help="Algorithm; auto and best: the fastest in the simulator; all: a row for each.",
     ),
-    click.option(
+    "proto": click.option(
         "--proto", metavar="NAME", help="Protocol: LL, LL128 or Simple.  [default: the library's, else Simple]"
     ),
-    click.option("--library", metavar="NAME", help="Let auto follow a library's choice: nccl-2.28, rccl-2.28, ..."),
-    click.option(
+    "library": click.option(
+        "--library", metavar="NAME", help="Let auto follow a library's choice: nccl-2.28, rccl-2.28, ..."
+    ),
+    "environment": click.option(
         "--env",
         "environment",
         multiple=True,
@@ -107,9 +121,11 @@ REQUEST_OPTIONS = (
         allow_from_autoenv=False,
         help="A variable that changes the library's choice: NCCL_ALGO=Ring.",
     ),
-    click.option("--channels", metavar="N", help="Channels (CTAs) that share the work.  [default: what suits]"),
-    click.option("--chunk", metavar="SIZE", help="Largest chunk of a channel.  [default: the algorithm's]"),
-    click.option(
+    "channels": click.option(
+        "--channels", metavar="N", help="Channels (CTAs) that share the work.  [default: what suits]"
+    ),
+    "chunk": click.option("--chunk", metavar="SIZE", help="Largest chunk of a channel.  [default: the algorithm's]"),
+    "dtype": click.option(
         "-d",
         "--dtype",
         "--datatype",
@@ -119,10 +135,10 @@ REQUEST_OPTIONS = (
         **complete(dtypes),
         help="Data type.",
     ),
-    click.option(
+    "redop": click.option(
         "--redop", default="sum", show_default=True, metavar="OP", **complete(reductions), help="Reduction operator."
     ),
-    click.option(
+    "root": click.option(
         "-r",
         "--root",
         default="0",
@@ -130,8 +146,8 @@ REQUEST_OPTIONS = (
         metavar="RANK",
         help="Root rank of a rooted operation.",
     ),
-    click.option("--matrix", metavar="FILE", help="Bytes from row to column, for all_to_all_v."),
-    click.option(
+    "matrix": click.option("--matrix", metavar="FILE", help="Bytes from row to column, for all_to_all_v."),
+    "profile": click.option(
         "--profile",
         default="default",
         show_default=True,
@@ -139,7 +155,7 @@ REQUEST_OPTIONS = (
         **complete(profiles, files=True),
         help="Constants of the library; ideal: bare wires.",
     ),
-    click.option(
+    "overrides": click.option(
         "--set",
         "overrides",
         multiple=True,
@@ -147,11 +163,42 @@ REQUEST_OPTIONS = (
         allow_from_autoenv=False,
         help='Change a figure of the topology: link.bandwidth="80 GB/s".',
     ),
-)
+}
+"""The flags of a request by the name of their parameter."""
+
+SCHEDULE_OPTIONS = {
+    name: OPTIONS[name]
+    for name in (
+        "topo", "op", "algo", "size", "ranks", "rank_list", "channels", "chunk", "dtype", "root", "matrix", "profile",
+        "overrides",
+    )
+} | {
+    "op": click.option(
+        "--op",
+        metavar="OP",
+        **complete(operations),
+        help="One collective, such as all_to_all; the spellings of nccl-tests work too.",
+    ),
+    "algo": click.option(
+        "--algo", metavar="NAME", **complete(named_algorithms), help="One algorithm by name, such as ring.  [required]"
+    ),
+    "size": click.option("--size", metavar="SIZE", help="Exactly one size.  [default: 1M]"),
+    "ranks": click.option("--ranks", metavar="N", help="Use the first N GPUs.  [default: all]"),
+}  # fmt: skip
+"""The flags of one schedule; what only chooses among several answers is not among them."""
 
 
 def request_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the flags that say what to simulate."""
-    for option in reversed(REQUEST_OPTIONS):
+    return _with_options(command, OPTIONS)
+
+
+def schedule_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the flags that say which one schedule to build: one operation, size, group of ranks and named algorithm."""
+    return _with_options(command, SCHEDULE_OPTIONS)
+
+
+def _with_options(command: Callable[..., Any], options: dict[str, Callable[..., Any]]) -> Callable[..., Any]:
+    for option in reversed(options.values()):
         command = option(command)
     return command

@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import NoReturn
+from functools import partial
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
 from collsim.errors import Fault, InputError
 
-__all__ = ["leave_pipe", "output_format", "patience", "write"]
+if TYPE_CHECKING:
+    from collsim.cli.flags import Faults
+
+__all__ = [
+    "ClosedStream",
+    "check_suffix",
+    "check_targets",
+    "discard_stdout",
+    "leave_pipe",
+    "output_format",
+    "patience",
+    "stdout_failure",
+    "write",
+]
 
 PATIENCE_S = 1.5
 
@@ -38,9 +54,30 @@ def _explain() -> None:
     click.echo(text, err=True)
 
 
+class ClosedStream(io.TextIOBase):
+    """Takes the place of a stdout that is closed, so that writing to it is an error instead of nothing."""
+
+    def write(self, _: str, /) -> int:
+        """Refuse."""
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+
+
+def stdout_failure(error: Exception) -> str | None:
+    """Return why stdout took no more if that is what *error* says; an error of any other file names the file."""
+    if not isinstance(error, OSError) or error.filename is not None:
+        return None
+    return "it is closed" if isinstance(sys.stdout, ClosedStream) else error.strerror
+
+
+def discard_stdout() -> None:
+    """Let nothing more be written to stdout, not even what is in its buffer."""
+    if not isinstance(sys.stdout, ClosedStream):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def leave_pipe() -> NoReturn:
     """Leave quietly: whoever read the output has seen enough."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    discard_stdout()
     sys.exit(0)
 
 
@@ -53,11 +90,48 @@ def output_format(form: str | None, output: str | None) -> str:
         if form not in FORMATS:
             raise UnknownNameError("format", form, FORMATS, "form")
         return form
-    suffix = os.path.splitext(output or "")[1].lower()  # noqa: PTH122 - a path class is slower to import
-    if suffix and suffix not in SUFFIXES:
-        hint = f"end it in {', '.join(SUFFIXES)}, or add --format"
-        raise InputError(Fault(f'the suffix "{suffix}" names no format', "output", hint))
+    suffix = _suffix(output or "")
+    check_suffix(output, SUFFIXES, f"end it in {', '.join(SUFFIXES)}, or add --format")
     return SUFFIXES.get(suffix, "table")
+
+
+def _suffix(file: str) -> str:
+    return os.path.splitext(file)[1].lower()  # noqa: PTH122 - a path class is slower to import
+
+
+def check_suffix(file: str | None, known: Iterable[str], hint: str) -> None:
+    """Raise if the suffix of the output *file* is none of *known*; no suffix is fine."""
+    suffix = _suffix(file or "")
+    inner = _suffix(file[: -len(suffix)]) if file and suffix == ".gz" else ""
+    if (suffix and suffix not in known) or (inner and inner not in known):
+        raise InputError(Fault(f'the suffix "{inner}{suffix}" names no format', "output", hint))
+
+
+def check_targets(targets: Mapping[str, str | None], faults: Faults) -> None:
+    """Check the files that are to be written, by the name of their parameter, before any work is done for them."""
+    from collsim.report import check_writable
+
+    seen: dict[str, str] = {}
+    for name, file in targets.items():
+        if file == "":
+            faults.add([Fault("the name of the file is empty", name, "name a file; - is stdout")])
+            continue
+        if file not in (None, "-"):
+            faults.attempt(partial(check_writable, str(file)))
+        place = _place(file) if file is not None else "-" * (name == "output")
+        if place and place in seen:
+            where = "stdout" if place == "-" else file
+            hint = "name two files, or leave one of them out"
+            faults.add([Fault(f"{where} would also take what {seen[place]} writes", name, hint)])
+        seen.setdefault(place, faults.places(name) if file is not None else "the command")
+
+
+def _place(file: str) -> str:
+    """Return the one name of a file under all of its names; nothing for a device, which may be written to twice."""
+    if file == "-":
+        return file
+    real = os.path.realpath(file) if "\0" not in file else file
+    return real if os.path.isfile(real) or not os.path.exists(real) else ""  # noqa: PTH110, PTH113 - as above
 
 
 def write(text: str, file: str | None) -> None:

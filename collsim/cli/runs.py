@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from collsim.cli.options import complete, formats, request_options
-from collsim.cli.output import output_format, patience, write
-from collsim.errors import Fault
+from collsim.cli.output import check_targets, output_format, patience, write
+from collsim.errors import Fault, InputError
 
 if TYPE_CHECKING:
     from collsim.cli.configuration import Configuration
@@ -87,13 +86,11 @@ def run(
     A flag goes before its environment variable (COLLSIM_TOPO, COLLSIM_PROFILE, ...), and that before --config.
     """  # noqa: D301 - \b keeps the lines that follow it as they are
     from collsim.cli.flags import Faults
-    from collsim.report import check_writable, render
+    from collsim.report import render
 
     faults = Faults(lambda where: place_of(context, where, config))
     target = faults.attempt(lambda: output_format(form, output))
-    for file in (output, save_config):
-        if file not in (None, "-"):
-            faults.attempt(partial(check_writable, str(file)))
+    check_targets({"output": output, "save_config": save_config}, faults)
     with nullcontext() if quiet else patience():
         result = _simulated(without_rivals(context, flags), config, faults)
     if not quiet:
@@ -131,7 +128,8 @@ def checked_request(
     topo, profile, ranks, rank_list, overrides = (
         request.pop(name) for name in ("topo", "profile", "ranks", "rank_list", "overrides")
     )
-    question = faults.attempt(lambda: ask(**request))
+    unread = flags["matrix"] is not None and request["matrix"] is None
+    question = faults.attempt(lambda: _ask(ask, request, unread))
     constants = faults.attempt(lambda: load_profile(profile))
     topology = groups = None
     if topo is None:
@@ -147,6 +145,17 @@ def checked_request(
     assert question is not None
     assert groups is not None
     return topology, constants, question, groups
+
+
+def _ask(ask: Callable[..., Question], request: dict[str, Any], unread: bool) -> Question | None:
+    """Return the question; a matrix that was given but could not be read, so *unread*, is not called absent."""
+    try:
+        return ask(**request)
+    except InputError as error:
+        rest = [fault for fault in error.faults if not (unread and fault.where == "matrix")]
+        if rest:
+            raise InputError(*rest) from None
+        return None
 
 
 def _request(flags: dict[str, Any], config: Configuration | None, faults: Faults) -> dict[str, Any]:

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from collsim.cli.options import request_options
-from collsim.cli.output import write
+from collsim.cli.options import schedule_options
+from collsim.cli.output import check_suffix, check_targets, write
 from collsim.errors import Fault, InputError, VerificationError
 
 if TYPE_CHECKING:
+    from collsim.cli.flags import Faults
     from collsim.schedule import Schedule
 
 __all__ = ["schedule"]
@@ -30,10 +31,10 @@ def schedule() -> None:
 
 
 @schedule.command("show")
-@request_options
-@click.option("--rows", default=40, show_default=True, help="Show at most so many transfers.")
+@schedule_options
+@click.option("--rows", default="40", show_default=True, metavar="N", help="Show at most so many transfers.")
 @click.pass_context
-def schedule_show(context: click.Context, /, *, rows: int, **flags: Any) -> None:
+def schedule_show(context: click.Context, /, *, rows: str, **flags: Any) -> None:
     """Show the schedule of one algorithm at one size, step by step.
 
     \b
@@ -42,12 +43,21 @@ def schedule_show(context: click.Context, /, *, rows: int, **flags: Any) -> None
     """  # noqa: D301 - \b keeps the lines that follow it as they are
     from collsim.report.schedule import schedule_text
 
-    write(schedule_text(_built(context, flags), rows), None)
+    faults = _faults(context)
+    count = faults.attempt(lambda: _count(rows))
+    built = _built(flags, faults)
+    write(schedule_text(built, count or 0), None)
 
 
 @schedule.command("export")
-@request_options
-@click.option("-o", "--output", metavar="FILE", required=True, help="Write there; a name in .gz is compressed.")
+@schedule_options
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    required=True,
+    help="Write there; a name in .gz is compressed; - is stdout.",
+)
 @click.pass_context
 def schedule_export(context: click.Context, /, *, output: str, **flags: Any) -> None:
     """Write the schedule of one algorithm at one size to a file.
@@ -56,9 +66,17 @@ def schedule_export(context: click.Context, /, *, output: str, **flags: Any) -> 
     Example:
       collsim schedule export --topo hgx_h100 --op all_reduce --algo ring --size 1M -o ring.json
     """  # noqa: D301 - \b keeps the lines that follow it as they are
-    from collsim.schedule import save
+    from collsim.schedule.files import as_text, save
 
-    save(_built(context, flags), output)
+    faults = _faults(context)
+    check_targets({"output": output}, faults)
+    hint = "end it in .json or .json.gz: a schedule is JSON"
+    faults.attempt(lambda: check_suffix(output, (".json", ".gz"), hint))
+    built = _built(flags, faults)
+    if output == "-":
+        write(as_text(built), None)
+    else:
+        save(built, output)
 
 
 @schedule.command("check")
@@ -77,11 +95,14 @@ def schedule_check(files: tuple[str, ...]) -> None:
     for file in files:
         try:
             loaded = load(file)
-            verify(loaded)
         except InputError as error:
             unreadable.extend(error.faults)
-        except VerificationError as error:
-            wrong.extend(Fault(fault.what, f"{file}: {fault.where}".rstrip(": "), fault.hint) for fault in error.faults)
+            continue
+        try:
+            verify(loaded)
+        except (InputError, VerificationError) as error:
+            found = [Fault(fault.what, f"{file}: {fault.where}".rstrip(": "), fault.hint) for fault in error.faults]
+            (wrong if isinstance(error, VerificationError) else unreadable).extend(found)
         else:
             click.echo(f"{file}: ok ({loaded.op} by {loaded.algo}, {loaded.n_ranks} ranks)")
     if unreadable:
@@ -117,15 +138,75 @@ def schedule_diff(first: str, second: str) -> None:
         click.get_current_context().exit(1)
 
 
-def _built(context: click.Context, flags: dict[str, Any]) -> Schedule:
-    """Return the one schedule that the flags ask for."""
+def _faults(context: click.Context) -> Faults:
+    """Return where to collect what is wrong with the flags."""
     from collsim.cli.flags import Faults
-    from collsim.cli.runs import checked_request, place_of, without_rivals
+    from collsim.cli.runs import place_of
+
+    return Faults(lambda where: place_of(context, where, None))
+
+
+def _count(text: str) -> int:
+    """Return a number of rows."""
+    from collsim.cli.flags import read_number
+
+    hint = "give 0 or more, such as 100"
+    count = read_number(text, "rows", hint)
+    if count < 0:
+        raise InputError(Fault(f"{count} rows", "rows", hint))
+    return count
+
+
+ABSENT = {
+    **dict.fromkeys(("min_bytes", "max_bytes", "step_bytes", "step_factor", "proto", "library")),
+    "redop": "sum",
+    "environment": (),
+}
+"""What a request has and the flags of one schedule leave out, because it changes nothing that is sent."""
+
+
+DEFAULT_SIZE = "1M"
+
+
+def _built(flags: dict[str, Any], faults: Faults) -> Schedule:
+    """Return the one schedule that the flags ask for."""
+    from collsim.cli.runs import checked_request, without_rivals
     from collsim.simulation import build_schedule
 
-    faults = Faults(lambda where: place_of(context, where, None))
-    asked = checked_request(without_rivals(context, flags), None, faults)
+    single = _single(without_rivals(click.get_current_context(), flags), faults)
+    asked = checked_request({**ABSENT, **single}, None, faults)
     built = faults.attempt(lambda: build_schedule(*asked))
     faults.raise_any()
     assert built is not None
     return built
+
+
+def _single(flags: dict[str, Any], faults: Faults) -> dict[str, Any]:
+    """Return the flags with what is not exactly one replaced by something harmless, its faults kept."""
+    examples = {"op": "--op all_reduce", "size": "--size 1M", "ranks": "--ranks 8"}
+    for name, example in examples.items():
+        if flags[name] and "," in flags[name]:
+            what = f"{flags[name]} is not one {'number of ranks' if name == 'ranks' else name}"
+            faults.add([Fault(what, name, f"a schedule has exactly one, such as {example}")])
+            flags = {**flags, name: flags[name].partition(",")[0]}
+    if flags["size"] is None and flags["matrix"] is None:
+        flags = {**flags, "size": DEFAULT_SIZE}
+    algo = flags["algo"]
+    if algo is None or "," in algo or algo in ("auto", "best", "all"):
+        what = "no algorithm is named" if algo is None else f"{algo} is not one algorithm"
+        faults.add([Fault(what, "algo", _algorithms_of(flags["op"]))])
+        flags = {**flags, "algo": "auto"}
+    return flags
+
+
+def _algorithms_of(op: str | None) -> str:
+    """Return a hint with the algorithms of an operation."""
+    from collsim.collectives import algorithms_for
+    from collsim.errors import UnknownNameError
+    from collsim.operations import operation
+
+    try:
+        names = [entry.name for entry in algorithms_for(operation(op or "").name)]
+    except UnknownNameError:
+        names = []
+    return f"name one of {', '.join(names)}" if names else "name one, such as ring"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from collsim.cli.options import complete, zoo
-from collsim.cli.output import write
+from collsim.cli.output import check_suffix, check_targets, write
 from collsim.errors import Fault, InputError
 
 if TYPE_CHECKING:
@@ -32,11 +32,14 @@ def topo() -> None:
 
 @topo.command("list")
 def topo_list() -> None:
-    """List the systems that come with collsim."""
-    from collsim.topology import load_topology, zoo_names
+    """List the systems that come with collsim: GPUs, rate of a GPU in each direction, title."""
+    from collsim.topology import describe, load_topology, zoo_names
 
+    lines = [f"{'# name':<16} {'GPUs':>4} {'GB/s':>6}  per GPU and direction; the least where GPUs differ"]
     for name in zoo_names():
-        click.echo(f"{name:<16} {load_topology(name).title}")
+        shown = describe(load_topology(name))
+        lines.append(f"{name:<16} {shown['ranks']:>4} {shown['per_gpu_uni_Bps'] / 1e9:>6.5g}  {shown['title']}")
+    write("".join(f"{line}\n" for line in lines), None)
 
 
 @topo.command("show")
@@ -75,12 +78,15 @@ def topo_draw(name: str, overrides: tuple[str, ...], output: str | None) -> None
     from collsim.cli.flags import Faults
     from collsim.report.drawing import topology_svg
 
-    write(topology_svg(_loaded(name, overrides, Faults(_place))), output)
+    faults = Faults(_place)
+    check_targets({"output": output}, faults)
+    faults.attempt(lambda: check_suffix(output, (".svg",), "end it in .svg: a drawing is SVG"))
+    write(topology_svg(_loaded(name, overrides, faults)), output)
 
 
 def _place(where: str) -> str:
     """Return where the user wrote what *where* names."""
-    return {"--topo": "NAME", "overrides": "--set"}.get(where, where)
+    return {"--topo": "NAME", "overrides": "--set", "output": "-o"}.get(where, where)
 
 
 def _loaded(name: str, overrides: tuple[str, ...], faults: Faults) -> Topology:
@@ -104,7 +110,7 @@ def topo_check(files: tuple[str, ...]) -> None:
     Example:
       collsim topo check cluster_a.yaml cluster_b.yaml
     """  # noqa: D301 - \b keeps the lines that follow it as they are
-    from collsim.topology import check_file
+    from collsim.topology import check_file, remarks
 
     faults: list[Fault] = []
     for file in files:
@@ -113,6 +119,8 @@ def topo_check(files: tuple[str, ...]) -> None:
         except InputError as error:
             faults.extend(error.faults)
         else:
-            click.echo(f"{file}: ok ({found.n_gpus} GPUs, {found.wiring.n_links} directed links)")
+            click.echo(f"{file}: ok ({found.n_gpus} GPUs, {found.wiring.n_links} directed bundles of links)")
+            for note in remarks(found):
+                click.echo(f"{file}: note: {note}")
     if faults:
         raise InputError(*faults)

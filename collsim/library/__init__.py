@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collsim.library.calls import Call, Candidate, Choice, PointToPoint
     from collsim.library.choice import choose
+    from collsim.library.costs import Protocol
     from collsim.library.environment import Environment, read_environment
     from collsim.library.point_to_point import parts_of
-    from collsim.library.profile import Profile, Protocol, load_profile, profile_names
+    from collsim.library.profile import Profile, load_profile, profile_names
     from collsim.library.system import Graph, System, system_of
     from collsim.library.versions import DEFAULT_LIBRARY, Library, load_library
 
@@ -43,7 +44,8 @@ HOME = {
     "choice": ("choose",),
     "environment": ("Environment", "read_environment"),
     "point_to_point": ("parts_of",),
-    "profile": ("Profile", "Protocol", "load_profile", "profile_names"),
+    "costs": ("Protocol",),
+    "profile": ("Profile", "load_profile", "profile_names"),
     "system": ("Graph", "System", "system_of"),
     "versions": ("DEFAULT_LIBRARY", "Library", "load_library"),
 }

@@ -9,15 +9,29 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from collsim.errors import CollsimError, Fault, SpecError, UnknownNameError, nearest
+from collsim.errors import CollsimError, Fault, InputError, SpecError, UnknownNameError, nearest
+from collsim.library.costs import FAMILIES, Protocol
 from collsim.topology.reader import MAX_FILE_BYTES, Document, read_document
 from collsim.units import parse_bandwidth_Bps, parse_fraction, parse_time_s
 
 __all__ = ["Profile", "Protocol", "load_profile", "profile_names"]
+
+
+def _positive_number(text: str, where: str) -> float:
+    """Return a number above 0."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise InputError(Fault(f'"{text}" is not a number above 0', where, "such as 2.2"))
+    return value
+
 
 SCHEMA = "collsim.profile/1"
 FOLDER = Path(__file__).parent / "profiles"
@@ -26,30 +40,34 @@ FIGURES: dict[str, Callable[[str, str], float]] = {
     "message_overhead": parse_time_s,
     "channel_rate": parse_bandwidth_Bps,
     "wire_efficiency": parse_fraction,
+    "floor": parse_time_s,
+    "base": parse_time_s,
+    "small_overhead": parse_time_s,
+    "slice_overhead": parse_time_s,
+    "fill_rate": parse_bandwidth_Bps,
+    "one_way_rate": parse_bandwidth_Bps,
+    "link_share": parse_fraction,
+    "softness": _positive_number,
 }
-PROFILE_FIGURES = ("launch", "message_overhead", "channel_rate")
-PROTOCOL_FIGURES = ("message_overhead", "channel_rate", "wire_efficiency")
+PROFILE_FIGURES = ("launch", "floor", "message_overhead", "channel_rate")
+PROTOCOL_FIGURES = {
+    "message_overhead": "message_overhead_s",
+    "channel_rate": "channel_rate_Bps",
+    "wire_efficiency": "wire_efficiency",
+    "base": "base_s",
+    "small_overhead": "small_overhead_s",
+    "slice_overhead": "slice_overhead_s",
+    "fill_rate": "fill_rate_Bps",
+    "one_way_rate": "one_way_rate_Bps",
+    "link_share": "link_share",
+    "softness": "softness",
+}
+"""Key of a figure and the attribute of `Protocol` that it sets."""
+PROTOCOL_FLAGS = ("stepwise", "back_to_back")
 PROTOCOLS = ("LL", "LL128", "Simple")
 CHOICES = {"link_rate": ("achievable", "raw"), "link_latency": ("counted", "ignored")}
 WORDS = ("schema", "name", "title")
 FIGURE_KEYS = ("value", "status", "source", "note")
-
-
-@dataclass(frozen=True, slots=True)
-class Protocol:
-    """What one protocol costs.
-
-    Attributes
-    ----------
-    message_overhead_s, channel_rate_Bps : float
-        As of `Profile`; the rate counts payload.
-    wire_efficiency : float
-        Payload over bytes on the wire: flags travel with the data of LL and LL128.
-    """
-
-    message_overhead_s: float
-    channel_rate_Bps: float
-    wire_efficiency: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +94,10 @@ class Profile:
         What `load_profile` takes to load it again: a shipped name or the path of a file.
     protocols : Mapping of str to Protocol
         Protocols that differ from the figures above, by name.
+    families : Mapping of str to Mapping
+        Kernels with protocols of their own: rings, chains, rooted operations, messages, NVLS.
+    floor_s : float
+        What a call takes at least, because the host or the launch takes so long; longer calls hide it.
     """
 
     name: str
@@ -88,16 +110,22 @@ class Profile:
     latency: bool
     sha256: str
     source: str = ""
-    protocols: Mapping[str, Protocol] = field(default_factory=dict)
+    protocols: Mapping[str, Protocol] = field(default_factory=dict, hash=False)
+    families: Mapping[str, Mapping[str, Protocol]] = field(default_factory=dict, hash=False)
+    floor_s: float = 0.0
 
-    def protocol(self, name: str) -> Protocol:
-        """Return what protocol *name* costs: its own figures, or those of the profile."""
-        return self.protocols.get(name, Protocol(self.message_overhead_s, self.channel_rate_Bps))
+    def protocol(self, name: str, family: str = "") -> Protocol:
+        """Return what protocol *name* costs: that of the family, its own figures, or those of the profile."""
+        own = self.protocols.get(name, Protocol(self.message_overhead_s, self.channel_rate_Bps))
+        return self.families.get(family, {}).get(name, own)
 
     def describe(self) -> str:
         """Return the constants in one line."""
-        if not self.latency and not self.achievable_rate:
+        if not self.latency and not self.achievable_rate and not self.families:
             return "raw line rates, no latency, no overhead"
+        if self.families:
+            kernels = ", ".join(self.families)
+            return f"{self.title}; constants of {kernels} by protocol, host floor {self.floor_s * 1e6:g} us"
         rate = "unlimited" if math.isinf(self.channel_rate_Bps) else f"{self.channel_rate_Bps / 1e9:g} GB/s"
         return (
             f"launch {self.launch_s * 1e6:g} us, message {self.message_overhead_s * 1e6:g} us, channel {rate}, "
@@ -142,10 +170,7 @@ def _content(path: Path) -> bytes:
         with path.open("rb") as file:
             return file.read(MAX_FILE_BYTES + 1)
     except FileNotFoundError:
-        siblings = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
-        near = nearest(path.name, siblings)
-        hint = f'did you mean "{path.parent / near}"?' if near else f"shipped profiles: {', '.join(profile_names())}"
-        raise SpecError(Fault("no such file", str(path), hint)) from None
+        raise SpecError(Fault("no such file", str(path), _file_hint(path))) from None
     except IsADirectoryError:
         raise SpecError(Fault("this is a directory, not a file", str(path), "name the YAML file in it")) from None
     except (OSError, ValueError) as error:
@@ -153,15 +178,27 @@ def _content(path: Path) -> bytes:
         raise SpecError(Fault(f"cannot be read: {reason}", str(path)[:200], "check the path")) from None
 
 
+def _file_hint(path: Path) -> str:
+    """Return what may have been meant by a file that is not there: a shipped profile, or a file beside it."""
+    names = profile_names()
+    if (name := path.name.removesuffix(path.suffix)) in names:
+        return f'the shipped profile is called "{name}", without a path'
+    with suppress(OSError):
+        near = nearest(path.name, [entry.name for entry in path.parent.iterdir() if entry.suffix in (".yaml", ".yml")])
+        if near:
+            return f'did you mean "{path.parent / near}"?'
+    return f"shipped profiles: {', '.join(names)}"
+
+
 def _from_document(document: Document, sha256: str) -> Profile:
     """Return the profile in *document*, or raise all its faults."""
     faults: list[Fault] = []
     data: dict[str, Any] = document.data
-    _check_keys(data, [*WORDS, "calibrated", *CHOICES, *PROFILE_FIGURES, "protocols"], (), document, faults)
+    _check_keys(data, [*WORDS, "calibrated", *CHOICES, *PROFILE_FIGURES, "protocols", "families"], (), document, faults)
     if data.get("schema") != SCHEMA:
-        faults.append(
-            Fault(f'schema is "{data.get("schema")}"', document.where(("schema",)), f"write schema: {SCHEMA}")
-        )
+        given = data.get("schema")
+        what = "the schema is missing" if given is None else f'schema is "{given}"'
+        faults.append(Fault(what, document.where(("schema",)), f"write schema: {SCHEMA}"))
     if not isinstance(data.get("name"), str):
         faults.append(Fault("the profile has no name", document.where(()), "write name: my_profile"))
     if not isinstance(data.get("calibrated", False), bool):
@@ -172,7 +209,8 @@ def _from_document(document: Document, sha256: str) -> Profile:
             hint = f"write {' or '.join(options)}"
             faults.append(Fault(f'"{data[key]}" is unknown', document.where((key,)), hint))
     figures = {key: _figure((key,), data[key], document, faults) for key in PROFILE_FIGURES if key in data}
-    protocols = _protocols(data.get("protocols", {}), figures, document, faults)
+    protocols = _protocols(data.get("protocols", {}), ("protocols",), figures, document, faults)
+    families = _families(data.get("families", {}), figures, document, faults)
     if faults:
         raise SpecError(*faults)
     return Profile(
@@ -186,6 +224,8 @@ def _from_document(document: Document, sha256: str) -> Profile:
         latency=data.get("link_latency", "counted") == "counted",
         sha256=sha256,
         protocols=protocols,
+        families=families,
+        floor_s=figures.get("floor", 0.0),
     )
 
 
@@ -200,25 +240,39 @@ def _check_keys(
             faults.append(Fault(f'unknown key "{key}"', document.where((*path, key)), hint))
 
 
-def _protocols(
+def _families(
     entries: Any, figures: Mapping[str, float], document: Document, faults: list[Fault]
+) -> dict[str, dict[str, Protocol]]:
+    """Return the protocols of each family."""
+    if not isinstance(entries, dict):
+        faults.append(Fault("families is not a mapping", document.where(("families",)), "write families: {ring: ...}"))
+        return {}
+    _check_keys(entries, FAMILIES, ("families",), document, faults)
+    return {name: _protocols(entry, ("families", name), figures, document, faults) for name, entry in entries.items()}
+
+
+def _protocols(
+    entries: Any, path: tuple[str, ...], figures: Mapping[str, float], document: Document, faults: list[Fault]
 ) -> dict[str, Protocol]:
-    """Return the protocols; what one does not say is as in the profile."""
+    """Return protocols by name; what one does not say is as in the profile, or costs nothing."""
     if not isinstance(entries, dict) or not all(isinstance(entry, dict) for entry in entries.values()):
         hint = "write protocols: {LL: {message_overhead: 1 us}}"
-        faults.append(Fault("protocols is not a mapping of mappings", document.where(("protocols",)), hint))
+        faults.append(Fault(f"{path[-1]} is not a mapping of mappings", document.where(path), hint))
         return {}
-    _check_keys(entries, PROTOCOLS, ("protocols",), document, faults)
+    _check_keys(entries, PROTOCOLS, path, document, faults)
     protocols: dict[str, Protocol] = {}
     for name, entry in entries.items():
-        path = ("protocols", name)
-        _check_keys(entry, PROTOCOL_FIGURES, path, document, faults)
-        own = {key: _figure((*path, key), entry[key], document, faults) for key in PROTOCOL_FIGURES if key in entry}
-        protocols[name] = Protocol(
-            message_overhead_s=own.get("message_overhead", figures.get("message_overhead", 0.0)),
-            channel_rate_Bps=own.get("channel_rate", figures.get("channel_rate", math.inf)),
-            wire_efficiency=own.get("wire_efficiency", 1.0),
-        )
+        here = (*path, name)
+        _check_keys(entry, [*PROTOCOL_FIGURES, *PROTOCOL_FLAGS], here, document, faults)
+        own: dict[str, Any] = {
+            attribute: _figure((*here, key), entry[key], document, faults)
+            for key, attribute in PROTOCOL_FIGURES.items()
+            if key in entry
+        }
+        own.setdefault("message_overhead_s", figures.get("message_overhead", 0.0))
+        own.setdefault("channel_rate_Bps", figures.get("channel_rate", math.inf))
+        flags = {flag: entry.get(flag) is True for flag in PROTOCOL_FLAGS}
+        protocols[name] = Protocol(**own, **flags)
     return protocols
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,6 +26,9 @@ class _Promise:
     source: str
     target: str
 
+
+MAX_LISTED = 100
+"""Of faults that differ only in the rank or the chunk, so many are listed and the rest are counted."""
 
 PROMISES = {
     "all_reduce": _Promise("every", "every"),
@@ -48,8 +52,9 @@ def contract_faults(schedule: Schedule) -> list[Fault]:
         return list(error.faults)
     promise, root = PROMISES[op.name], schedule.parameters.get("root", -1)
     if op.rooted and (not isinstance(root, int) or not 0 <= root < schedule.n_ranks):
-        hint = f"ranks are 0 to {schedule.n_ranks - 1}"
-        return [Fault(f"{op.name} needs a root, not {schedule.parameters.get('root')!r}", "parameters.root", hint)]
+        given = schedule.parameters.get("root")
+        what = f"{op.name} needs a root" + ("" if given is None else f", not {given!r}")
+        return [Fault(what, "parameters.root", f"ranks are 0 to {schedule.n_ranks - 1}")]
     if op.blocked and schedule.size_bytes % schedule.n_ranks:
         what = f"{schedule.size_bytes} bytes do not cut into {schedule.n_ranks} equal blocks"
         return [Fault(what, "size_bytes", f"{op.name} moves one block per rank")]
@@ -83,11 +88,16 @@ def _size_faults(schedule: Schedule, promise: _Promise) -> Iterator[Fault]:
     elif "each" in ends:
         held = _rank_bytes(schedule, "source" if promise.source == "each" else "target")
         # The root of a gather or scatter keeps its own block where it is; it needs no chunk.
-        optional = schedule.parameters["root"] if "root" in ends else -1
-        for rank in np.flatnonzero(held != size_bytes // n).tolist():
-            if rank != optional or held[rank]:
-                what = f"the block of rank {rank} holds {held[rank]} bytes, not {size_bytes // n}"
-                yield Fault(what, "chunks", f"{size_bytes} bytes on {n} ranks")
+        optional = int(schedule.parameters["root"]) if "root" in ends else -1
+        wrong = held != size_bytes // n
+        if optional >= 0 and not held[optional]:
+            wrong[optional] = False
+
+        def block_fault(rank: int) -> Fault:
+            what = f"the block of rank {rank} holds {held[rank]} bytes, not {size_bytes // n}"
+            return Fault(what, "chunks", f"{size_bytes} bytes on {n} ranks")
+
+        yield from _listed(np.flatnonzero(wrong), "ranks", block_fault)
     elif int(chunks.size_bytes.sum()) != size_bytes:
         total_bytes = int(chunks.size_bytes.sum())
         yield Fault(f"all chunks together hold {total_bytes} bytes, not the {size_bytes} of the buffer", "chunks")
@@ -104,35 +114,57 @@ def _pair_faults(schedule: Schedule) -> Iterator[Fault]:
     held = np.zeros(len(pair), dtype=np.int64)
     np.add.at(held, which, chunks.size_bytes)
     hint = f"{schedule.size_bytes} bytes on {n} ranks are blocks of {block_bytes}"
-    for i in np.flatnonzero((held != block_bytes) & ((pair // n != pair % n) | (held > 0))).tolist():
+
+    def size_fault(i: int) -> Fault:
         what = f"the block from rank {pair[i] // n} to rank {pair[i] % n} holds {held[i]} bytes, not {block_bytes}"
-        yield Fault(what, "chunks", hint)
+        return Fault(what, "chunks", hint)
+
+    def gap_fault(gap: int) -> Fault:
+        return Fault(f"there is no block from rank {gap // n} to rank {gap % n}", "chunks", hint)
+
+    wrong = (held != block_bytes) & ((pair // n != pair % n) | (held > 0))
+    yield from _listed(np.flatnonzero(wrong), "blocks", size_fault)
     if block_bytes:
-        known = set(pair.tolist())
-        for src, dst in ((src, dst) for src in range(n) for dst in range(n)):
-            if src != dst and src * n + dst not in known:
-                yield Fault(f"there is no block from rank {src} to rank {dst}", "chunks", hint)
+        there = np.zeros(n * n, dtype=np.bool_)  # no more than some entries per chunk
+        there[pair] = there[:: n + 1] = True
+        yield from _listed(np.flatnonzero(~there), "missing blocks", gap_fault)
 
 
 def _neighbour_faults(schedule: Schedule, _: _Promise) -> Iterator[Fault]:
     """Check send_recv: every rank sends its whole buffer to the next."""
     chunks, n = schedule.chunks, schedule.n_ranks
-    for chunk in np.flatnonzero(chunks.target != (chunks.source + 1) % n).tolist():
-        what = f"chunk {chunk} goes from rank {chunks.source[chunk]} to rank {chunks.target[chunk]}"
-        yield Fault(what, f"chunks.rows[{chunk}].target", "in send_recv every rank sends to the next")
     held = _rank_bytes(schedule, "source")
-    for rank in np.flatnonzero(held != schedule.size_bytes).tolist():
+
+    def target_fault(chunk: int) -> Fault:
+        what = f"chunk {chunk} goes from rank {chunks.source[chunk]} to rank {chunks.target[chunk]}"
+        return Fault(what, f"chunks.rows[{chunk}].target", "in send_recv every rank sends to the next")
+
+    def buffer_fault(rank: int) -> Fault:
         what = f"rank {rank} sends {held[rank]} bytes, not {schedule.size_bytes}"
-        yield Fault(what, "chunks", "in send_recv every rank sends its whole buffer")
+        return Fault(what, "chunks", "in send_recv every rank sends its whole buffer")
+
+    yield from _listed(np.flatnonzero(chunks.target != (chunks.source + 1) % n), "chunks", target_fault)
+    yield from _listed(np.flatnonzero(held != schedule.size_bytes), "ranks", buffer_fault)
 
 
 def _matrix_faults(schedule: Schedule, _: _Promise) -> Iterator[Fault]:
     """Check all_to_all_v: no rank sends or receives more than the buffer."""
-    for end, verb in (("source", "sends"), ("target", "receives")):
-        held = _rank_bytes(schedule, end)
-        for rank in np.flatnonzero(held > schedule.size_bytes).tolist():
-            what = f"rank {rank} {verb} {held[rank]} bytes, more than the buffer of {schedule.size_bytes}"
-            yield Fault(what, "chunks", "size_bytes is the largest send or receive buffer")
+    sent, received = _rank_bytes(schedule, "source"), _rank_bytes(schedule, "target")
+
+    def fault(rank: int, verb: str, held: Int) -> Fault:
+        what = f"rank {rank} {verb} {held[rank]} bytes, more than the buffer of {schedule.size_bytes}"
+        return Fault(what, "chunks", "size_bytes is the largest send or receive buffer")
+
+    for verb, held in (("sends", sent), ("receives", received)):
+        wrong = np.flatnonzero(held > schedule.size_bytes)
+        yield from _listed(wrong, "ranks", partial(fault, verb=verb, held=held))
+
+
+def _listed(wrong: Int, noun: str, fault: Callable[[int], Fault]) -> Iterator[Fault]:
+    """Yield the fault of each number in *wrong*; of very many, the first ones and how many follow."""
+    yield from map(fault, wrong[:MAX_LISTED].tolist())
+    if len(wrong) > MAX_LISTED:
+        yield Fault(f"... and {len(wrong) - MAX_LISTED} more {noun} like these", "chunks")
 
 
 def _rank_bytes(schedule: Schedule, end: str) -> Int:

@@ -27,11 +27,14 @@ from collsim.schedule.structure import MAX_INTEGER, structure_faults
 if TYPE_CHECKING:
     from collsim.schedule import Schedule
 
-__all__ = ["SCHEMA", "load", "save"]
+__all__ = ["SCHEMA", "as_text", "load", "save"]
 
 SCHEMA = "collsim.schedule/1"
 MAX_FILE_BYTES = 2**30
 """Longest text of a schedule, unpacked."""
+MOST_PACKED = 200
+"""How many times longer than packed a text may be, beyond `FREE_BYTES`; schedules come to some tens."""
+FREE_BYTES = 2**24
 MAX_RANKS = 2**20
 MAX_FAULTS = 200
 """`load` names this many faults and counts the rest."""
@@ -57,22 +60,43 @@ def save(schedule: Schedule, path: str | os.PathLike[str]) -> None:
         loaded.
     """
     target = Path(path)
-    reader = _Reader(str(target))
+    content = as_text(schedule, str(target)).encode()
+    if target.suffix.lower() == ".gz":
+        import gzip
+
+        content = gzip.compress(content, mtime=0)
+    try:
+        _write(content, target)
+    except OSError as error:
+        raise InputError(Fault(f"cannot write: {error.strerror}", str(target))) from None
+
+
+def as_text(schedule: Schedule, file: str = "") -> str:
+    """Return what `save` writes; *file* is where faults are.
+
+    Raises
+    ------
+    VerificationError
+        As of `save`.
+    """
+    reader = _Reader(file)
     reader.head(_head(schedule))
     faults = [*reader.faults, *structure_faults(schedule, merged=True)]
     if faults:
         raise VerificationError(*faults)
-    content = _text(schedule).encode()
-    if target.suffix == ".gz":
-        import gzip
+    return _text(schedule)
 
-        content = gzip.compress(content, mtime=0)
-    scratch = target.with_name(f".{target.name}.{os.urandom(4).hex()}.tmp")
+
+def _write(content: bytes, target: Path) -> None:
+    """Write in one step; what is no regular file, such as a device or a pipe, stays what it is and is written to."""
+    if target.exists() and not target.is_file():
+        target.write_bytes(content)
+        return
+    target = target.resolve()
+    scratch = target.with_name(f".{target.name[:100]}.{os.urandom(4).hex()}.tmp")
     try:
         scratch.write_bytes(content)
         scratch.replace(target)
-    except OSError as error:
-        raise InputError(Fault(f"cannot write: {error.strerror}", str(target))) from None
     finally:
         with suppress(OSError):
             scratch.unlink(missing_ok=True)
@@ -164,6 +188,7 @@ def _array(key: str, rows: Iterable[Any], indent: str) -> str:
 def _json(file: str, reader: _Reader) -> Any:
     """Return the plain data of a file; duplicate keys become faults of *reader*."""
     text = _read(file)
+    hint = "collsim schedule export writes files that can be read"
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         seen = dict(pairs)
@@ -178,9 +203,9 @@ def _json(file: str, reader: _Reader) -> Any:
     try:
         return json.loads(text, object_pairs_hook=unique, parse_constant=refuse)
     except json.JSONDecodeError as error:
-        raise SpecError(Fault(f"not JSON: {error.msg}", f"{file}:{error.lineno}", "see docs/schedules.md")) from None
+        raise SpecError(Fault(f"not JSON: {error.msg}", f"{file}:{error.lineno}", hint)) from None
     except RecursionError:
-        raise SpecError(Fault("nested too deeply", file, "see docs/schedules.md")) from None
+        raise SpecError(Fault("nested too deeply", file, hint)) from None
     except ValueError:
         raise SpecError(Fault("a number has thousands of digits", file, "sizes are at most 2^62 bytes")) from None
 
@@ -191,7 +216,7 @@ def _read(file: str) -> str:
         with Path(file).open("rb") as stream:
             content = stream.read(MAX_FILE_BYTES + 1)
         if content[:2] == b"\x1f\x8b":
-            content = _unpacked(content)
+            content = _unpacked(content, file)
         text = content.decode()
     except (OSError, ValueError) as error:
         why = (error.strerror or str(error)) if isinstance(error, OSError) else "not UTF-8 text"
@@ -203,13 +228,18 @@ def _read(file: str) -> str:
     return text
 
 
-def _unpacked(content: bytes) -> bytes:
+def _unpacked(content: bytes, file: str) -> bytes:
     """Return the text in a gzip file, but not much more than may be."""
     import gzip
     import io
 
+    limit = min(MAX_FILE_BYTES, max(FREE_BYTES, MOST_PACKED * len(content)))
     with gzip.open(io.BytesIO(content)) as stream:
-        return stream.read(MAX_FILE_BYTES + 1)
+        text = stream.read(limit + 1)
+    if limit < len(text) <= MAX_FILE_BYTES:
+        hint = f"no schedule is {MOST_PACKED} times as long as its packed file; give it unpacked if this one is"
+        raise SpecError(Fault(f"unpacks {len(content)} bytes to more than {limit}", file, hint))
+    return text
 
 
 def _shown(value: object) -> str:
@@ -255,7 +285,9 @@ class _Reader:
             self.fault(f"expected an object, not {_shown(data)}", "", f'start with {{"schema": "{SCHEMA}", ...')
             return None
         if data.get("schema") != SCHEMA:
-            self.fault(f"the schema is {_shown(data.get('schema'))}", "schema", f'this version reads "{SCHEMA}"')
+            schema = data.get("schema")
+            what = "the schema is missing" if schema is None else f"the schema is {_shown(schema)}"
+            self.fault(what, "schema", f'this version reads "{SCHEMA}"')
             return None
         self.keys(data, KEYS, "")
         op, algo, n_ranks, size_bytes, parameters = self.head(data)
@@ -318,7 +350,7 @@ class _Reader:
     def phases(self, data: Any, n_ranks: int) -> tuple[Transfers | Orbits, ...]:
         """Return the phases."""
         if not isinstance(data, list) or not data:
-            self.gap(f"expected a list of phases, not {_shown(data)}", "phases", "at least one")
+            self.gap(_no_list("phases", data), "phases", "give at least one phase")
             return ()
         phases = [self.phase(phase, n_ranks, f"phases[{number}]") for number, phase in enumerate(data)]
         return tuple(phase for phase in phases if phase is not None)
@@ -342,7 +374,7 @@ class _Reader:
     def order(self, data: Any, n_ranks: int, where: str) -> Any:
         """Return the orders as int64[n_orders, n_ranks], or None."""
         if not isinstance(data, list) or not data:
-            self.gap(f"expected a list of orders, not {_shown(data)}", where, "each names every rank once")
+            self.gap(_no_list("orders", data), where, "give at least one order; each names every rank once")
             return None
         before = len(self.faults)
         for number, order in enumerate(data):
@@ -410,6 +442,11 @@ class _Reader:
         if len(pairs) < len(value):
             self.fault("expected a list of pairs of integers", where)
         return [[self.integer(v, where, -MAX_INTEGER, MAX_INTEGER) for v in pair] for pair in pairs]
+
+
+def _no_list(noun: str, data: object) -> str:
+    """Say that *data* is an empty list or none at all."""
+    return f"the list of {noun} is empty" if data == [] else f"expected a list of {noun}, not {_shown(data)}"
 
 
 def _row(where: str) -> str:

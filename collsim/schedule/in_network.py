@@ -12,7 +12,7 @@ import numpy as np
 
 from collsim.schedule.forms import EVERY, ROW_COLUMNS, Int, Transfers
 
-__all__ = ["is_in_network", "point_to_point", "ranks_of"]
+__all__ = ["expanded_entries", "is_in_network", "point_to_point", "ranks_of"]
 
 
 def is_in_network(transfers: Transfers) -> bool:
@@ -63,6 +63,15 @@ def point_to_point(transfers: Transfers, n_ranks: int) -> Transfers:
         dep=first[waits[entry]] + np.arange(len(entry)) - start[entry],
         **{name: getattr(transfers, name)[owner] for name in ROW_COLUMNS},
     )
+
+
+def expanded_entries(transfers: Transfers, n_ranks: int) -> float:
+    """Return how many transfers, carried chunks and dependencies `point_to_point` would write out."""
+    wide = (transfers.src == EVERY) | (transfers.dst == EVERY)
+    counts = np.where(wide, float(n_ranks - 1), 1.0)
+    waiter = np.repeat(np.arange(len(transfers)), np.diff(transfers.dep_ptr))
+    rows, carried = counts.sum(), (counts * np.diff(transfers.chunk_ptr)).sum()
+    return float(rows + carried + (counts[waiter] * counts[transfers.dep]).sum())
 
 
 def _repeated(ptr: Int, values: Int, rows: Int) -> tuple[Int, Int]:

@@ -24,10 +24,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from collsim.errors import Fault, VerificationError
+from collsim.errors import Fault, UnsupportedError, VerificationError
 from collsim.schedule.contract import contract_faults
 from collsim.schedule.forms import EVERY, Int, Transfers
-from collsim.schedule.in_network import point_to_point
+from collsim.schedule.in_network import expanded_entries, is_in_network, point_to_point
 from collsim.schedule.structure import describe, rank_names, structure_faults
 
 if TYPE_CHECKING:
@@ -39,6 +39,11 @@ MAX_FAULTS = 20
 """`verify` shows this many faults and counts the rest."""
 
 MAX_SHOWN_CIRCLE = 6
+MAX_LACKS = 10_000
+"""Chunks times ranks, up to which every rank that lacks something is named."""
+MAX_ENTRIES = 2**26
+MAX_BITS = 2**36
+"""Limits of what is written out from rank to rank, and of that times the ranks, which are the bits of each set."""
 TRIM_EVERY = 1024
 RACE_HINT = "let the later one depend on the earlier one, directly or through others"
 
@@ -55,6 +60,8 @@ def verify(schedule: Schedule) -> None:
     ------
     VerificationError
         With the first `MAX_FAULTS` faults and a count of the others.
+    UnsupportedError
+        As of `find_faults`.
     """
     faults = find_faults(schedule)
     if len(faults) > MAX_FAULTS:
@@ -65,11 +72,26 @@ def verify(schedule: Schedule) -> None:
 
 
 def find_faults(schedule: Schedule) -> list[Fault]:
-    """Return everything that is wrong with *schedule*; what the data do is only followed through a sound structure."""
+    """Return everything that is wrong with *schedule*; what the data do is only followed through a sound structure.
+
+    Raises
+    ------
+    UnsupportedError
+        Its transfers by the switches are too many to be followed from rank to rank.
+    """
     faults = structure_faults(schedule)
     if faults:
         return faults
     faults = contract_faults(schedule)
+    idle = _idle_fault(schedule)
+    if idle is not None:
+        return [idle, *faults]
+    labour = _labour(schedule)
+    if faults and labour > 1 / 64:
+        return faults
+    if labour > 1:
+        what = f"the transfers by the switches stand for too many transfers between {schedule.n_ranks} ranks to check"
+        raise UnsupportedError(Fault(what, "n_ranks", "verify the same algorithm on fewer ranks"))
     data = _Data(schedule)
     for number, phase in enumerate(schedule.phases):
         where = f"phase {number}" if len(schedule.phases) > 1 else ""
@@ -83,6 +105,31 @@ def find_faults(schedule: Schedule) -> list[Fault]:
         early = {(race.second, race.chunk) for race in races if race.kinds[1] == READS}
         faults.extend(Fault(what, where) for what in data.apply(transfers, order, partners, early))
     return [*faults, *(Fault(what, "at the end") for what in data.unfinished())]
+
+
+def _idle_fault(schedule: Schedule) -> Fault | None:
+    """Return a fault if so many ranks are in no transfer that naming each for each chunk would take for ever."""
+    n, chunks = schedule.n_ranks, schedule.chunks
+    shared = np.count_nonzero((chunks.source == EVERY) | (chunks.target == EVERY))
+    if n * shared <= MAX_LACKS:
+        return None
+    used: set[int] = set()
+    for phase in schedule.phases:
+        transfers = phase.materialise()
+        moves = np.diff(transfers.chunk_ptr) > 0
+        used.update(np.unique([transfers.src[moves], transfers.dst[moves]]).tolist())
+    if EVERY in used or n - len(used) < 2:  # one idle rank may be the source or the target of all chunks
+        return None
+    what = f"{n - len(used)} of {n} ranks take part in no transfer, but {shared} chunks come from or go to every rank"
+    highest = f"the highest rank that a transfer names is {max(used)}" if used else "no transfer carries a chunk"
+    return Fault(what, "n_ranks", highest)
+
+
+def _labour(schedule: Schedule) -> float:
+    """Return how much transfers by the switches are when written out from rank to rank; above 1, it is too much."""
+    in_network = [phase for phase in schedule.phases if isinstance(phase, Transfers) and is_in_network(phase)]
+    entries = max((expanded_entries(phase, schedule.n_ranks) for phase in in_network), default=0.0)
+    return max(entries / MAX_ENTRIES, entries * schedule.n_ranks / MAX_BITS)
 
 
 def _order(transfers: Transfers) -> tuple[list[int], list[int]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collsim.topology.loader import check_file, load_topology, parse_topology, zoo_names
 from collsim.topology.model import STATUSES, Coordinates, Fact, Topology, Wiring
-from collsim.topology.summary import describe
+from collsim.topology.summary import describe, remarks
 
 __all__ = [
     "STATUSES",
@@ -20,5 +20,6 @@ __all__ = [
     "describe",
     "load_topology",
     "parse_topology",
+    "remarks",
     "zoo_names",
 ]

@@ -23,9 +23,23 @@ def check(spec: Spec, document: Document) -> Iterator[Fault]:
         yield from _check_explicit(spec, document)
     elif builder in ("full_mesh", "switched"):
         yield from _check_regular(spec, document, str(builder))
+    yield from _check_reduction(spec, document, str(builder))
     if spec.nic and spec.nic.per_gpu.si > 1 and spec.nic.shared_by.si > 1:
         what = "an adapter is either one of several of a GPU, or shared by several GPUs"
         yield Fault(what, document.where(("nic", "shared_by")), "leave out per_gpu or shared_by, or write 1")
+
+
+def _check_reduction(spec: Spec, document: Document, builder: str) -> Iterator[Fault]:
+    reduction = spec.in_network_reduction
+    if reduction is None or not reduction.si or builder == "switched":
+        return
+    if builder == "full_mesh":
+        what = f"a full mesh has no switch that could reduce with {reduction.value.text}"
+    elif builder == "explicit" and all(node is not None and node.kind != "switch" for node in spec.nodes):
+        what = f"there is no switch that could reduce with {reduction.value.text}"
+    else:
+        return
+    yield Fault(what, document.where(("in_network_reduction",)), "write none, or remove it")
 
 
 def planes_of(spec: Spec) -> tuple[int, ...]:

@@ -13,7 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, PlainValidator, model_validat
 from pydantic_core import PydanticCustomError
 
 from collsim import units
-from collsim.errors import UnitError
+from collsim.errors import InputError, UnitError
+from collsim.topology.reduction import reduction_name
 
 __all__ = [
     "Count",
@@ -90,10 +91,11 @@ def _read_planes(value: Any) -> Parsed:
 
 
 def _read_reduction(value: Any) -> Parsed:
-    if not isinstance(value, str | bool | None) or value is True or (isinstance(value, str) and len(value) > 40):
-        raise _complain("in_network_reduction is a name or none", "write a name such as NVLS or SHARP, or none")
-    name = "none" if value is None or value is False or value.lower() in ("none", "no", "") else value
-    return Parsed(name, 0.0 if name == "none" else 1.0)
+    try:
+        name = reduction_name(value)
+    except InputError as error:
+        raise _complain(error.faults[0].what, error.faults[0].hint) from None
+    return Parsed(name or "none", 1.0 if name else 0.0)
 
 
 def _integer(value: Any) -> int | None:

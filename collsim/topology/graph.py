@@ -15,6 +15,9 @@ edge         ``count``           1          parallel physical links that the edg
 graph        ``name, title``     ``graph``
 ===========  ==================  =========  =====================================================================
 
+The graph may also have ``in_network_reduction`` (``NVLS``, ``SHARP`` or none) and ``in_network_efficiency`` (1), as in
+a file. Rates lie between 1 B/s for each link and 1e18 B/s, latencies below 1e6 s.
+
 An edge of an undirected graph is a full-duplex link; an edge of a directed graph is one direction. Parallel edges of a
 multigraph are merged if they are alike.
 """
@@ -25,8 +28,10 @@ import hashlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from collsim.errors import Fault, SpecError, nearest
+from collsim.errors import Fault, InputError, SpecError, nearest
 from collsim.topology.model import Topology, Wiring
+from collsim.topology.reduction import reduction_name
+from collsim.units import MAX_RATE_BPS, MAX_TIME_S, MIN_RATE_BPS
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -36,6 +41,7 @@ __all__ = ["from_graph", "to_graph"]
 NODE_KEYS = ("kind", "rank", "latency_s")
 NODE_KINDS = ("gpu", "switch", "cpu")
 EDGE_KEYS = ("bandwidth_Bps", "latency_s", "efficiency", "count")
+SECONDS = f"seconds, 0 to {MAX_TIME_S:g}"
 _FOREIGN = {"bandwidth": "bandwidth_Bps", "capacity": "bandwidth_Bps", "weight": "bandwidth_Bps"}
 _FOREIGN |= {"latency": "latency_s", "multiplicity": "count", "links": "count"}
 
@@ -92,7 +98,7 @@ def from_graph(graph: nx.Graph[Any], name: str | None = None, title: str | None 
     faults: list[Fault] = []
     order = _node_order(graph, faults)
     edges = _merge(graph, faults)
-    wired = {end for pair in edges for end in pair}
+    wired = {end for a, b in graph.edges() for end in (a, b)}
     gpus = [node for node in order if graph.nodes[node].get("kind", "gpu") == "gpu"]
     faults += [
         Fault("the GPU has no edge", f"node {node!r}", "add an edge, or remove the node")
@@ -105,14 +111,14 @@ def from_graph(graph: nx.Graph[Any], name: str | None = None, title: str | None 
     if len(set(names)) != len(names):
         faults.append(Fault("two nodes have the same name as text", "graph", "rename one"))
     share = graph.graph.get("in_network_efficiency", 1.0)
-    if not (_is_number(share, least=0.0, strict=True) and share <= 1):
+    if not _is_number(share, least=0.0, most=1.0, strict=True):
         faults.append(Fault(f"in_network_efficiency is {share!r}", "graph", "give a fraction above 0, at most 1"))
+    reduction = _reduction(graph, faults)
     if faults:
         raise SpecError(*faults)
     wiring = _wire(graph, order, names, len(gpus), edges)
     called = name or str(graph.graph.get("name") or "graph")
     shown = title or str(graph.graph.get("title") or called)
-    reduction = graph.graph.get("in_network_reduction")
     return Topology(
         called,
         shown,
@@ -120,9 +126,22 @@ def from_graph(graph: nx.Graph[Any], name: str | None = None, title: str | None 
         (),
         wiring,
         _digest(wiring),
-        in_network_reduction=str(reduction) if reduction else None,
+        in_network_reduction=reduction,
         in_network_efficiency=float(share),
     )
+
+
+def _reduction(graph: nx.Graph[Any], faults: list[Fault]) -> str | None:
+    """Return what the switches of *graph* can reduce with."""
+    try:
+        name = reduction_name(graph.graph.get("in_network_reduction"))
+    except InputError as error:
+        faults += [Fault(fault.what, "graph: in_network_reduction", fault.hint) for fault in error.faults]
+        return None
+    if name is not None and all(attributes.get("kind") != "switch" for _, attributes in graph.nodes(data=True)):
+        hint = "write None, or remove the attribute"
+        faults.append(Fault(f"there is no switch that could reduce with {name}", "graph: in_network_reduction", hint))
+    return name
 
 
 def _node_order(graph: nx.Graph[Any], faults: list[Fault]) -> list[Any]:
@@ -134,8 +153,9 @@ def _node_order(graph: nx.Graph[Any], faults: list[Fault]) -> list[Any]:
         _check_keys(attributes, NODE_KEYS, where, faults)
         if kind not in NODE_KINDS:
             faults.append(Fault(f"kind {kind!r} is unknown", where, f"known: {', '.join(NODE_KINDS)}"))
-        if not _is_number(attributes.get("latency_s", 0.0), least=0.0):
-            faults.append(Fault("latency_s must be seconds, 0 or more", where, "write latency_s=2e-7"))
+        if not _is_number(latency_s := attributes.get("latency_s", 0.0), least=0.0, most=MAX_TIME_S):
+            what = f"latency_s must be {SECONDS}, {_not(latency_s)}"
+            faults.append(Fault(what, where, "write latency_s=2e-7"))
         (switches if kind in NODE_KINDS[1:] else gpus).append(node)
     ranks = [graph.nodes[node].get("rank") for node in gpus]
     if any(rank is not None for rank in ranks):
@@ -181,14 +201,20 @@ def _edges(graph: nx.Graph[Any], faults: list[Fault]) -> Iterator[tuple[Any, Any
         count, efficiency = attributes.get("count", 1), attributes.get("efficiency", 1.0)
         if a == b:
             faults.append(Fault("the edge joins a node to itself", where, "remove it"))
-        if not _is_number(attributes.get("bandwidth_Bps"), least=0.0, strict=True):
-            faults.append(Fault("bandwidth_Bps must be bytes/s, more than 0", where, "write bandwidth_Bps=64e9"))
-        if not _is_number(attributes.get("latency_s"), least=0.0):
-            faults.append(Fault("latency_s must be seconds, 0 or more", where, "write latency_s=5e-7"))
-        if not _is_number(efficiency, least=0.0, strict=True) or efficiency > 1:
-            faults.append(Fault("efficiency must be more than 0 and at most 1", where, "write efficiency=0.8"))
-        if not _is_number(count, least=1.0) or count != int(count):
-            faults.append(Fault("count must be a whole number, 1 or more", where, "write count=2"))
+        bandwidth_Bps, latency_s = attributes.get("bandwidth_Bps"), attributes.get("latency_s")
+        counted = _is_number(count, least=1.0, most=1e9) and count == int(count)
+        if not counted:
+            what = f"count must be a whole number, 1 to 1e9, {_not(count)}"
+            faults.append(Fault(what, where, "write count=2"))
+        if not _is_number(bandwidth_Bps, least=MIN_RATE_BPS * (count if counted else 1), most=MAX_RATE_BPS):
+            what = f"bandwidth_Bps must be bytes/s, 1 per link to 1e18, {_not(bandwidth_Bps)}"
+            faults.append(Fault(what, where, "write bandwidth_Bps=64e9"))
+        if not _is_number(latency_s, least=0.0, most=MAX_TIME_S):
+            what = f"latency_s must be {SECONDS}, {_not(latency_s)}"
+            faults.append(Fault(what, where, "write latency_s=5e-7"))
+        if not _is_number(efficiency, least=0.0, most=1.0, strict=True):
+            what = f"efficiency must be more than 0 and at most 1, {_not(efficiency)}"
+            faults.append(Fault(what, where, "write efficiency=0.8"))
         if len(faults) == before:
             yield a, b, {key: attributes.get(key, 1.0) for key in EDGE_KEYS}
 
@@ -202,13 +228,21 @@ def _check_keys(attributes: dict[Any, Any], known: tuple[str, ...], where: str, 
             faults.append(Fault(f'unknown attribute "{key}"; did you mean "{meant}"?', where, "figures are in SI"))
 
 
-def _is_number(value: Any, least: float, *, strict: bool = False) -> bool:
-    import math
+def _is_number(value: Any, least: float, most: float, *, strict: bool = False) -> bool:
     import numbers
 
-    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
         return False
-    return float(value) > least if strict else float(value) >= least
+    number: Any = value
+    return bool((least < number if strict else least <= number) and number <= most)
+
+
+def _not(value: Any) -> str:
+    """Return what is given instead, for the end of a message."""
+    if value is None:
+        return "and is missing"
+    is_short = isinstance(value, str | float) or (isinstance(value, int) and abs(value) < 10**40)
+    return f"not {repr(value)[:40]}" if is_short else f"not of type {type(value).__name__}"
 
 
 def _wire(

@@ -40,7 +40,7 @@ def zoo_names() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in zoo_directory().glob("*.yaml")))
 
 
-def load_topology(source: str | pathlib.Path | Topology | nx.Graph[Any], overrides: Overrides = ()) -> Topology:
+def load_topology(source: str | pathlib.Path | Topology | nx.Graph[Any], overrides: Overrides | None = ()) -> Topology:
     """Return the topology called *source*, in the file *source*, or described by the graph *source*.
 
     Parameters
@@ -64,13 +64,16 @@ def load_topology(source: str | pathlib.Path | Topology | nx.Graph[Any], overrid
     >>> float(topology.wiring.link_bandwidth_Bps[0]), topology.fact("link.bandwidth").status
     (80000000000.0, 'set')
     """
+    overrides = () if overrides is None else overrides
     if isinstance(source, Topology) or hasattr(source, "nodes"):
         if overrides:
             hint = "pass a name or a file, or change the graph"
             raise InputError(Fault("overrides need a named topology or a file", "--set", hint))
         return source if isinstance(source, Topology) else Topology.from_graph(source)  # type: ignore[arg-type]
     if not isinstance(source, str | pathlib.Path):
-        raise InputError(Fault(f"a topology cannot be a {type(source).__name__}", "", "pass a name, a path or a graph"))
+        raise InputError(
+            Fault(f"a topology cannot be a {type(source).__name__}", "topo", "pass a name, a path or a graph")
+        )
     text = str(source)
     if isinstance(source, pathlib.Path) or "/" in text or "\\" in text or text.endswith((".yaml", ".yml")):
         return parse_topology(_read(pathlib.Path(text), text), text, overrides)
@@ -238,6 +241,9 @@ def _read(path: pathlib.Path, shown: str) -> bytes:
         with path.open("rb") as file:
             return file.read(MAX_FILE_BYTES + 1)
     except FileNotFoundError:
+        if path.is_symlink():
+            hint = "repair the link, or name the file itself"
+            raise SpecError(Fault(f'the link leads to "{path.readlink()}", which is not there', shown, hint)) from None
         raise SpecError(Fault("no such file", shown, _similar(path))) from None
     except IsADirectoryError:
         raise SpecError(Fault("this is a directory, not a file", shown, "name the YAML file in it")) from None
@@ -248,6 +254,8 @@ def _read(path: pathlib.Path, shown: str) -> bytes:
 
 def _similar(path: pathlib.Path) -> str:
     """Return a hint for a file that is not there: a file like it, or a shipped topology of that name."""
+    if str(path) in zoo_names():
+        return f'"{path}" is a shipped topology, not a file: give its name as text, or see collsim topo show {path}'
     if path.stem in zoo_names():
         return f'"{path.stem}" is a shipped topology: leave out the directory and ".yaml"'
     try:

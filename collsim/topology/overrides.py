@@ -18,6 +18,7 @@ Overrides = Mapping[str, str] | Iterable[str | tuple[str, str]]
 
 MAX_SHOWN = 16
 _NOT_SETTABLE = ("status", "source", "note", "schema", "name", "a", "b")
+_FORMS = 'write {"link.bandwidth": "80 GB/s"} or ["link.bandwidth=80 GB/s"]'
 _PART = re.compile(r"([A-Za-z_][A-Za-z_0-9]*)((?:\[\d{1,9}\])?)", re.ASCII)
 
 
@@ -30,6 +31,9 @@ def normalise_overrides(overrides: Overrides, faults: list[Fault]) -> list[tuple
     pairs: list[tuple[str, str]] = []
     if isinstance(overrides, str):
         overrides = [overrides]
+    if not isinstance(overrides, Iterable) or isinstance(overrides, bytes):
+        faults.append(Fault(f"overrides cannot be of type {type(overrides).__name__}", "--set", _FORMS))
+        return []
     for item in overrides.items() if isinstance(overrides, Mapping) else overrides:
         if isinstance(item, str):
             path, equals, value = item.partition("=")
@@ -37,8 +41,10 @@ def normalise_overrides(overrides: Overrides, faults: list[Fault]) -> list[tuple
                 faults.append(Fault(f'"{item[:60]}" is not PATH=VALUE', "--set", 'write link.bandwidth="80 GB/s"'))
                 continue
             pairs.append((path.strip(), value.strip()))
+        elif isinstance(item, tuple | list) and len(item) == 2 and isinstance(item[0], str):
+            pairs.append((item[0].strip(), str(item[1]).strip()))
         else:
-            pairs.append((str(item[0]), str(item[1])))
+            faults.append(Fault(f"an override of type {type(item).__name__} is no pair of texts", "--set", _FORMS))
     return pairs
 
 

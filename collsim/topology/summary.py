@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from collsim.topology.model import Topology, Wiring
 
-__all__ = ["bisection_Bps", "describe", "is_connected"]
+__all__ = ["bisection_Bps", "describe", "is_connected", "remarks"]
 
 MAX_TABLE_GPUS = 16
 """Largest irregular system whose wiring is listed pair by pair."""
@@ -91,6 +91,28 @@ def is_connected(wiring: Wiring) -> bool:
     return bool((forward & backward)[: wiring.n_gpus].all())
 
 
+def remarks(topology: Topology) -> tuple[str, ...]:
+    """Return what is allowed in a topology and yet seldom meant, one sentence each.
+
+    Examples
+    --------
+    >>> from collsim.topology import load_topology
+    >>> remarks(load_topology("mi355x_ubb8"))
+    ()
+    """
+    import numpy as np
+
+    wiring = topology.wiring
+    forward = _reached(wiring.n_nodes, wiring.link_src, wiring.link_dst)
+    backward = _reached(wiring.n_nodes, wiring.link_dst, wiring.link_src)
+    cut_off = np.flatnonzero(~(forward & backward)[: wiring.n_gpus])
+    if not len(cut_off):
+        return ()
+    first, other = wiring.node_names[0], wiring.node_names[int(cut_off[0])]
+    a, b = (other, first) if forward[cut_off[0]] else (first, other)
+    return (f"not all GPUs can reach each other: there is no way from {a} to {b}",)
+
+
 def _reached(n_nodes: int, src: NDArray[np.int64], dst: NDArray[np.int64]) -> NDArray[np.bool_]:
     import numpy as np
 
@@ -127,7 +149,8 @@ def _physical_links(wiring: Wiring) -> int:
 def _switches(topology: Topology) -> dict[str, Any]:
     """Return how many switches there are and how many of their ports are used; {} without a switch.
 
-    ``links_per_gpu`` has the links from GPU 0 to each of its switches, ``planes`` the same as runs of equal ones.
+    ``links_per_gpu`` has the links from GPU 0 to each of its switches, ``planes`` the same as runs of equal ones; an
+    irregular system has no planes.
     """
     import numpy as np
 
@@ -137,6 +160,7 @@ def _switches(topology: Topology) -> dict[str, Any]:
         return {}
     used = _links(wiring)[which]
     ports = next((int(fact.value) for fact in topology.facts if fact.path == "switch.ports"), None)
+    regular = wiring.coordinates.kind == "switched"
     per_plane = wiring.link_count[(wiring.link_src == 0) & which[wiring.link_dst]].tolist()
     return {
         "count": len(used),
@@ -144,7 +168,7 @@ def _switches(topology: Topology) -> dict[str, Any]:
         "ports_used": int(used.max()),
         "ports": ports,
         "links_per_gpu": per_plane,
-        "planes": [{"switches": len(list(run)), "links": links} for links, run in groupby(per_plane)],
+        "planes": [{"switches": len(list(run)), "links": links} for links, run in groupby(per_plane) if regular],
         "latency_s": float(wiring.node_latency_s[which].max()),
     }
 

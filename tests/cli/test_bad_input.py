@@ -92,6 +92,8 @@ def refused(outcome, *words, code=2):
         ((*RUN, "--rank-list", "0-1000000"), ["--rank-list", "GPUs 8, 9, 10, 11, 12 and 999988 more", "GPUs 0 to 7"]),
         ((*RUN, "--rank-list", "3"), ["--rank-list", "at least 2"]),
         ((*RUN, "--rank-list", "-"), ["--rank-list", '"-"', "0,3,5-7"]),
+        ((*RUN, "--rank-list", "-1,2"), ["--rank-list", '"-1" names no GPU', "0,3,5-7"]),
+        ((*RUN, "--rank-list", "1,3-"), ["--rank-list", '"3-" names no GPU', "0,3,5-7"]),
         ((*RUN, "--ranks", "2", "--rank-list", "0,1"), ["--ranks", "one of the two"]),
         ((*RANKS, "--op", "broadcast", "--root", "8"), ["-r", "root 8", "0 to 7"]),
         ((*RANKS, "--op", "broadcast", "--root", "-1"), ["-r", "root -1", "0 to 7"]),
@@ -111,6 +113,13 @@ def refused(outcome, *words, code=2):
         ((*RUN, "-o", "/no/such/place.csv"), ["/no/such/place.csv", '"/no/such"']),
         ((*RUN, "--save-config", "/no/such/run.json"), ["/no/such/run.json", '"/no/such"']),
         ((*RUN, "-o", "/"), ["/: this is a directory"]),
+        ((*RUN, "-o", ""), ["-o: the name of the file is empty"]),
+        ((*RUN, "--save-config", ""), ["--save-config: the name of the file is empty"]),
+        ((*RUN, "-o", "same.json", "--save-config", "./same.json"), ["--save-config: ", "same.json", "what -o writes"]),
+        ((*RUN, "--save-config", "-"), ["--save-config: stdout", "name two files"]),
+        ((*RUN, "-o", "-", "--save-config", "-"), ["--save-config: stdout", "what -o writes"]),
+        ((*RUN, "--profile", "./default"), ["default: no such file", 'the shipped profile is called "default"']),
+        ((*RUN, "--profile", "some/ideal.yaml"), ["no such file", 'the shipped profile is called "ideal"']),
         ((*RUN, "--profile", "no/such.yaml"), ["no/such.yaml", "no such file", "ideal"]),
         (("run", "--topo", "no/such.yaml", "--op", "all_to_all"), ["no/such.yaml", "no such file", "mi355x_ubb8"]),
         (("run", "--topo", "./mi355x_ubb8.yaml", "--op", "all_to_all"), ["no such file", "shipped topology"]),
@@ -197,7 +206,9 @@ def test_binary_file_and_directory(collsim, tmp_path):
 def test_matrix_file(collsim, tmp_path, text, words):
     file = tmp_path / "bytes.txt"
     file.write_text(text)
-    refused(collsim("run", "--topo", "mi355x_ubb8", "--op", "all_to_all_v", "--matrix", file), *words)
+    outcome = collsim("run", "--topo", "mi355x_ubb8", "--op", "all_to_all_v", "--matrix", file)
+    refused(outcome, *words)
+    assert "needs a matrix" not in outcome.err
 
 
 def test_matrix_for_other_ranks_and_operations(collsim, tmp_path):
@@ -223,8 +234,9 @@ def test_profile_file_reports_everything(collsim, tmp_path):
     [
         ("{", [":1:2", "not JSON"]),
         ('{"schema": "collsim.config/1", "config": {"size": NaN}}', ["not a JSON document"]),
-        ("[]", ["the schema is null", "collsim.config/1 or collsim.result/1"]),
+        ("[]", ["the schema is missing", "collsim.config/1 or collsim.result/1"]),
         ('{"schema": "collsim.config/2"}', ["collsim.config/2"]),
+        ('{"schema": "collsim.config/1"}', ["config: there is no config", "--save-config"]),
         ('{"schema": "collsim.config/1", "config": 3}', ["config", "3 is not an object"]),
         ('{"schema": "collsim.config/1", "config": {"siez": 3}}', ["config", '"siez"', 'mean "size"?']),
         ('{"schema": "collsim.config/1", "config": {"size": true}}', ["config.size", "true is not a list of sizes"]),
@@ -248,6 +260,18 @@ def test_configuration_file(collsim, tmp_path, text, words):
 def test_environment_is_named_as_the_place(collsim):
     outcome = collsim("run", "--op", "all_to_all", COLLSIM_TOPO="mi35", COLLSIM_FORMAT="x", COLLSIM_SIZE="1MB")
     refused(outcome, *(f"COLLSIM_{name} in the environment: " for name in ("TOPO", "FORMAT", "SIZE")))
+
+
+def test_environment_of_a_switch_is_named_as_the_place(collsim):
+    refused(collsim(*RUN, COLLSIM_QUIET="maybe"), "COLLSIM_QUIET in the environment: ", "'maybe'")
+
+
+def test_same_file_under_two_names(collsim, tmp_path):
+    (tmp_path / "link.json").symlink_to(tmp_path / "result.json")
+    outcome = collsim(*RUN, "-o", tmp_path / "link.json", "--save-config", tmp_path / "result.json")
+    refused(outcome, "--save-config: ", "what -o writes")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["link.json"]
+    assert collsim(*RUN, "--size", "1M", "-q", "-o", "/dev/null", "--save-config", "/dev/null").code == 0
 
 
 def test_disconnected_ranks(collsim, tmp_path):

@@ -159,3 +159,63 @@ def test_topo_commands(collsim, tmp_path):
     file.write_text(collsim("topo", "show", "mi300x_ubb8", "--format", "yaml").out.replace("mi300x_ubb8", "copy"))
     assert collsim("topo", "check", file).out == f"{file}: ok (8 GPUs, 56 directed links)\n"
     assert collsim("topo", "show", "mi300x_ubb8", "--format", "json").out.startswith("{\n")
+
+
+PRINTING = [
+    ("--help",),
+    ("--version",),
+    ("topo", "list"),
+    ("topo", "show", "hgx_h100"),
+    ("topo", "draw", "hgx_h100"),
+    ("topo", "check", "examples/two_boards.yaml"),
+    ("run", "--topo", "hgx_h100", "--op", "all_gather", "--size", "1M", "-q"),
+    ("schedule", "show", "--topo", "hgx_h100", "--op", "all_gather", "--algo", "ring"),
+]
+
+
+@pytest.mark.parametrize("buffering", ["", "1"], ids=["buffered", "unbuffered"])
+@pytest.mark.parametrize("arguments", PRINTING, ids=" ".join)
+def test_full_stdout(arguments, buffering):
+    environment = {**os.environ, "PYTHONUNBUFFERED": buffering}
+    with open("/dev/full", "w") as full:  # noqa: PTH123
+        command = [sys.executable, "-c", PROGRAM, *arguments]
+        found = subprocess.run(
+            command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, cwd=ROOT, env=environment
+        )
+    assert found.stderr.startswith("error: cannot write to stdout: No space left on device\n")
+    assert "defect" not in found.stderr
+    assert (found.returncode, found.stderr.count("\n")) == (2, 2)
+
+
+def shell(line):
+    """Run a line in which $COLLSIM stands for the command."""
+    environment = {**os.environ, "PROGRAM": PROGRAM, "PYTHON": sys.executable}
+    line = line.replace("collsim", '"$PYTHON" -c "$PROGRAM"', 1)
+    return subprocess.run(line, shell=True, capture_output=True, text=True, check=False, cwd=ROOT, env=environment)
+
+
+@pytest.mark.parametrize("arguments", PRINTING, ids=" ".join)
+def test_closed_stdout(arguments):
+    found = shell(f"collsim {' '.join(arguments)} >&-")
+    assert found.returncode == 2
+    assert found.stderr.startswith("error: cannot write to stdout: it is closed\n")
+
+
+def test_closed_stdout_that_nobody_needs(tmp_path):
+    flags = "run --topo hgx_h100 --op all_gather --size 1M -q"
+    assert shell(f"collsim {flags} -o {tmp_path}/result.csv >&-").returncode == 0
+    assert (tmp_path / "result.csv").read_text().startswith("topology,")
+
+
+def test_full_stderr_keeps_the_exit_code():
+    assert shell("collsim run 2>/dev/full").returncode == 2
+
+
+def test_list_has_gpus_and_rates(collsim):
+    head, *rows = collsim("topo", "list").out.splitlines()
+    assert head.split()[:4] == ["#", "name", "GPUs", "GB/s"]
+    figures = {row.split()[0]: row.split()[1:3] for row in rows}
+    assert figures["hgx_h100"] == ["8", "450"]
+    assert figures["mi355x_ubb8"] == ["8", "537.6"]
+    assert figures["gb200_nvl72"] == ["72", "900"]
+    assert max(map(len, rows)) <= 120

@@ -101,7 +101,8 @@ def test_switches(name):
     assert shown["switches"]["ports_used"] == used
     assert shown["switches"]["ports"] == ports
     assert shown["switches"]["links_per_gpu"] == links
-    assert [run["links"] for run in shown["switches"]["planes"] for _ in range(run["switches"])] == links
+    planes = [run["links"] for run in shown["switches"]["planes"] for _ in range(run["switches"])]
+    assert planes == (links if shown["kind"] == "switched" else [])
     assert shown["links_per_gpu"] == per_gpu
     assert shown["physical_links"] == cables
 
@@ -169,8 +170,41 @@ def test_pairs_of_dgx1():
         assert len(peers) == 4
         assert sum(peers.values()) == 6
         assert {b for b in peers if b // 4 == a // 4} == {b for b in range(8) if b // 4 == a // 4} - {a}
-    # 2 + 1 + 2 + 1 links join the two quads
+    # 2 + 2 + 1 + 1 links join the two quads
     assert sum(links for (a, b), links in table.items() if a < "gpu4" <= b) == 6
+
+
+# NV1 and NV2 of every GPU with the others, from nvidia-smi topo -m of a DGX-1V
+DGX1 = [
+    {1: 1, 2: 1, 3: 2, 4: 2},
+    {0: 1, 2: 2, 3: 1, 5: 2},
+    {0: 1, 1: 2, 3: 2, 6: 1},
+    {0: 2, 1: 1, 2: 2, 7: 1},
+    {0: 2, 5: 1, 6: 1, 7: 2},
+    {1: 2, 4: 1, 6: 2, 7: 1},
+    {2: 1, 4: 1, 5: 2, 7: 2},
+    {3: 1, 4: 2, 5: 1, 6: 2},
+]
+# the same links as TE-CCL dgx1.py numbers the GPUs
+TE_CCL = [
+    {1: 2, 2: 1, 3: 1, 4: 2},
+    {0: 2, 2: 1, 3: 2, 5: 1},
+    {0: 1, 1: 1, 3: 2, 6: 2},
+    {0: 1, 1: 2, 2: 2, 7: 1},
+    {0: 2, 5: 2, 6: 1, 7: 1},
+    {1: 1, 4: 2, 6: 1, 7: 2},
+    {2: 2, 4: 1, 5: 1, 7: 2},
+    {3: 1, 4: 1, 5: 2, 6: 2},
+]
+
+
+def test_gpus_of_dgx1_are_numbered_as_the_machine_numbers_them():
+    expected = {(f"gpu{a}", f"gpu{b}"): links for a, peers in enumerate(DGX1) for b, links in peers.items()}
+    assert links_between("dgx1_v100") == expected
+    assert sum(expected.values()) == 2 * 24
+    renumbered = [0, 2, 3, 1, 4, 6, 7, 5]
+    for a, peers in enumerate(DGX1):
+        assert {renumbered[b]: links for b, links in peers.items()} == TE_CCL[renumbered[a]]
 
 
 def test_boards_of_dgx2():
@@ -188,12 +222,8 @@ def test_boards_of_dgx2():
         ("mi250x_node", 0, 7, [1, 1]),  # through GCD 6
         ("mi250x_node", 0, 3, [0.5, 0.5, 0.5, 0.5]),  # half through GCD 1, half through GCD 2
         ("dgx1_v100", 0, 4, [1]),
-        (
-            "dgx1_v100",
-            0,
-            5,
-            [1 / 3] * 2 + [2 / 3] * 2,
-        ),  # a third through GPU 1, which has one link there, the rest by 4
+        ("dgx1_v100", 0, 5, [0.5] * 4),  # half through GPU 1, half through GPU 4: one link is the narrowest of each way
+        ("dgx1_v100", 0, 7, [1 / 3] * 2 + [2 / 3] * 2),  # a third by GPU 3, which has one link there, the rest by 4
         ("dgx2_v100", 0, 7, [1 / 6] * 12),  # one switch, six ways
         ("dgx2_v100", 0, 8, [1 / 6] * 18),  # two switches, six ways
         ("pcie_gen5_8gpu", 0, 1, [1] * 2),  # their switch

@@ -18,7 +18,7 @@ def profile_file(tmp_path, text):
 
 
 def test_shipped_profiles():
-    assert profile_names() == ["default", "ideal"]
+    assert {"default", "ideal"} <= set(profile_names())
     ideal, default = load_profile("ideal"), load_profile("default")
     assert (ideal.launch_s, ideal.message_overhead_s, ideal.channel_rate_Bps) == (0, 0, math.inf)
     assert not ideal.latency
@@ -90,3 +90,20 @@ def test_names_and_files(tmp_path):
         load_profile(f"{tmp_path}/")
     with pytest.raises(SpecError, match="larger than"):
         load_profile("/dev/zero")
+
+
+def test_missing_words_are_called_missing(tmp_path):
+    (tmp_path / "mine.yaml").write_text("name: mine\n")
+    with pytest.raises(SpecError, match="the schema is missing"):
+        load_profile(str(tmp_path / "mine.yaml"))
+
+
+def test_file_that_is_not_there(tmp_path):
+    (tmp_path / "flt").mkdir()
+    (tmp_path / "mine.yaml").write_text("")
+    with pytest.raises(SpecError, match='the shipped profile is called "default"'):
+        load_profile(f"{tmp_path}/default")
+    with pytest.raises(SpecError, match=r'did you mean ".*mine.yaml"'):
+        load_profile(f"{tmp_path}/mien.yaml")
+    with pytest.raises(SpecError, match="shipped profiles: default, "):
+        load_profile(f"{tmp_path}/fltt")

@@ -4,17 +4,17 @@ import pytest
 from collsim.collectives.ring_search import even_rings, smallest_cut
 from collsim.collectives.rings import balanced_rings, rings_for
 
-# Links between the GPUs of a DGX-1 with V100 (TE-CCL dgx1.py), and between GCDs of an MI250X node with 4 or 8 packages
-# (RCCL src/graph/rome_models.cc, models 73 and 56).
+# Links between the GPUs of a DGX-1 with V100 (nvidia-smi topo -m), and between GCDs of an MI250X node with 4 or 8
+# packages (RCCL src/graph/rome_models.cc, models 73 and 56).
 DGX1 = [
-    {1: 2, 2: 1, 3: 1, 4: 2},
-    {0: 2, 2: 1, 3: 2, 5: 1},
-    {0: 1, 1: 1, 3: 2, 6: 2},
-    {0: 1, 1: 2, 2: 2, 7: 1},
-    {0: 2, 5: 2, 6: 1, 7: 1},
-    {1: 1, 4: 2, 6: 1, 7: 2},
-    {2: 2, 4: 1, 5: 1, 7: 2},
-    {3: 1, 4: 1, 5: 2, 6: 2},
+    {1: 1, 2: 1, 3: 2, 4: 2},
+    {0: 1, 2: 2, 3: 1, 5: 2},
+    {0: 1, 1: 2, 3: 2, 6: 1},
+    {0: 2, 1: 1, 2: 2, 7: 1},
+    {0: 2, 5: 1, 6: 1, 7: 2},
+    {1: 2, 4: 1, 6: 2, 7: 1},
+    {2: 1, 4: 1, 5: 2, 7: 2},
+    {3: 1, 4: 2, 5: 1, 6: 2},
 ]
 MI250X = [
     {1: 4, 2: 1, 6: 2},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -232,7 +233,7 @@ ROWS, ORBITS = ("phases", 0, "rows"), ("phases", 1, "rows")
     ("path", "value", "message"),
     [
         (("schema",), "collsim.schedule/2", 'FILE: schema: the schema is "collsim.schedule/2"'),
-        (("schema",), KeyError, "FILE: schema: the schema is null"),
+        (("schema",), KeyError, "FILE: schema: the schema is missing"),
         (("op",), "allgather", 'FILE: op: unknown operation "allgather"\n  hint: did you mean "all_gather"?'),
         (("op",), 3, "FILE: op: expected a name, not 3"),
         (("algo",), "\ud800", 'FILE: algo: expected a name, not "\\ud800"'),
@@ -249,7 +250,7 @@ ROWS, ORBITS = ("phases", 0, "rows"), ("phases", 1, "rows")
         (("chunks", "rows", 1, 0), -8, "FILE: chunks.rows[1].size_bytes: chunk 1 has -8 bytes"),
         (("chunks", "rows", 1, 1), 2, "FILE: chunks.rows[1].source: the source of chunk 1 is rank 2"),
         (("chunks", "columns", 0), "bytes", 'FILE: chunks.columns: unknown column "bytes"'),
-        (("phases",), [], "FILE: phases: expected a list of phases, not list"),
+        (("phases",), [], "FILE: phases: the list of phases is empty"),
         (("phases", 0), 5, "FILE: phases[0].form: the form is 5"),
         (("phases", 0, "form"), "transfer", 'FILE: phases[0].form: the form is "transfer"'),
         (("phases", 0, "order"), [[0, 1]], 'FILE: phases[0]: unknown key "order"'),
@@ -391,3 +392,36 @@ def test_no_damage_makes_it_crash(tmp_path, data):
     find_faults(schedule)
     save(schedule, path)
     same(schedule, load(path))
+
+
+@pytest.mark.parametrize(("packed", "word"), [(b" " * 2**28, "unpacks"), (b" " * 2**20, "not JSON")])
+def test_packed_file_that_grows_without_end(tmp_path, packed, word):
+    path = tmp_path / "s.json.gz"
+    path.write_bytes(gzip.compress(packed, 9))
+    start = time.perf_counter()
+    with pytest.raises(SpecError, match=word):
+        load(path)
+    assert time.perf_counter() - start < 2  # 0.1 s on an idle machine
+
+
+@pytest.mark.parametrize("name", ["s.json", "s.json.gz", "s.json.GZ"])
+def test_saved_through_a_link_and_to_a_device(tmp_path, name):
+    (tmp_path / "link").mkdir()
+    target, link = tmp_path / name, tmp_path / "link" / name
+    target.write_text("old")
+    link.symlink_to(target)
+    save(build("ring", "all_reduce", 4), link)
+    assert link.is_symlink()
+    assert load(target).n_ranks == 4
+    assert (target.read_bytes()[:2] == b"\x1f\x8b") == ("gz" in name.lower())
+    save(build("ring", "all_reduce", 4), "/dev/null")
+    assert not Path("/dev/null").is_file()
+
+
+def test_hints_name_nothing_that_is_not_installed(tmp_path):
+    for text in ("{", "[" * 100_000):
+        (tmp_path / "s.json").write_text(text)
+        with pytest.raises(SpecError) as caught:
+            load(tmp_path / "s.json")
+        assert "schedule export" in str(caught.value)
+        assert "docs/" not in str(caught.value)

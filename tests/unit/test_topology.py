@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from collsim.errors import InputError, SpecError, UnknownNameError
-from collsim.topology import STATUSES, Topology, check_file, describe, load_topology, parse_topology, zoo_names
+from collsim.topology import STATUSES, Topology, check_file, describe, load_topology, parse_topology, remarks, zoo_names
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs" / "topologies.md"
@@ -182,13 +182,50 @@ def test_a_switch_less():
 
 
 def test_override_of_what_the_file_lacks():
-    text = "{schema: collsim.topology/1, builder: full_mesh, gpu: {count: 2}, link: {bandwidth: 25 GB/s}}"
+    text = """
+schema: collsim.topology/1
+builder: switched
+gpu: {count: 2}
+link: {bandwidth: 25 GB/s}
+switch: {planes: 1}
+"""
     topology = parse_topology(text, "x.yaml", {"nic.bandwidth": "400 Gb/s", "in_network_reduction": "SHARP"})
     assert topology.fact("nic.bandwidth").value == 50e9
     assert topology.in_network_reduction == "SHARP"
     assert topology.fact("link.bandwidth").status == "user"
     assert topology.fact("link.latency").status == "assumed"
     assert topology.fact("link.latency").where == "default"
+
+
+@pytest.mark.parametrize("word", ["none", "no", "off", "false", "Off", "FALSE"])
+def test_words_for_no_reduction(word):
+    topology = load_topology("hgx_h100", {"in_network_reduction": word})
+    assert topology.in_network_reduction is None
+    assert topology.fact("in_network_reduction").text == "none"
+    assert load_topology("hgx_h100", {"in_network_reduction": "nvls"}).in_network_reduction == "NVLS"
+
+
+def test_no_overrides():
+    assert load_topology("hgx_h100", None).sha256 == load_topology("hgx_h100").sha256
+
+
+def test_remarks():
+    one_way = """
+schema: collsim.topology/1
+builder: explicit
+link: {bandwidth: 25 GB/s}
+nodes: [{name: a}, {name: b}, {name: c}, {name: d}]
+links: [{a: a, b: b}, {a: c, b: d}]
+"""
+    assert remarks(parse_topology(one_way)) == ("not all GPUs can reach each other: there is no way from a to c",)
+    joined = one_way.replace("{a: c, b: d}]", "{a: c, b: d}, {a: b, b: c, duplex: false}]")
+    assert remarks(parse_topology(joined)) == ("not all GPUs can reach each other: there is no way from c to a",)
+    assert remarks(load_topology("pcie_gen5_8gpu")) == ()
+
+
+def test_an_irregular_system_has_no_planes():
+    assert describe(load_topology("pcie_gen5_8gpu"))["switches"]["planes"] == []
+    assert describe(load_topology("hgx_h100"))["switches"]["planes"] != []
 
 
 def test_sections_pass_their_source_on():
@@ -254,8 +291,8 @@ def test_extends_a_list():
     topology, base = parse_topology(text), load_topology("dgx1_v100")
     assert describe(topology)["per_gpu_uni_Bps"] == 6 * 20e9
     assert topology.fact("links[0].count") == base.fact("links[0].count")
-    assert topology.fact("links[0].count").status == "constant"
-    assert topology.fact("links[0].count").source.startswith("TE-CCL")
+    assert topology.fact("links[0].count").status == "measured"
+    assert topology.fact("links[0].count").source.startswith("nvidia-smi topo -m")
     pair = "gpu: {count: 2}, nodes: [{name: x}, {name: y}], links: [{a: x, b: y}]"
     topology = parse_topology(f"{{schema: collsim.topology/1, extends: dgx1_v100, {pair}}}")
     assert topology.wiring.node_names == ("x", "y")
@@ -328,7 +365,8 @@ def test_kinds_of_nodes():
     assert shown["switches"]["ports_used"] == 3
     assert shown["switches"]["latency_s"] == 1e-7
     assert shown["cpus"] == 1
-    star = parse_topology(load_topology("hgx_h100").to_yaml().replace("kind: switch", "kind: cpu"))
+    text = load_topology("hgx_h100", {"in_network_reduction": "none"}).to_yaml()
+    star = parse_topology(text.replace("kind: switch", "kind: cpu"))
     assert star.wiring.coordinates.kind == "irregular"
     assert describe(star)["switches"] == {}
 
@@ -510,6 +548,38 @@ class TestGraphs:
         graph.add_edge("a", "b", bandwidth_Bps=25e9, latency_s=2e-6)
         with pytest.raises(SpecError, match="parallel edges differ"):
             Topology.from_graph(graph)
+
+    def test_rates_out_of_all_bounds(self):
+        for key, value in (("bandwidth_Bps", 1e308), ("bandwidth_Bps", 1e-3), ("latency_s", 1e300), ("count", 1e300)):
+            graph = self.ring()
+            graph.edges[0, 1][key] = value
+            with pytest.raises(SpecError, match=f"edge 0-1: {key} must be .*, not ") as caught:
+                load_topology(graph)
+            assert len(caught.value.faults) <= 2  # a count also says what the rate of one link must be
+        graph = self.ring()
+        graph.edges[0, 1]["bandwidth_Bps"] = 10**400
+        with pytest.raises(SpecError, match=r"bandwidth_Bps must be bytes/s, .*not of type int"):
+            load_topology(graph)
+
+    def test_an_edge_without_attributes_is_an_edge(self):
+        with pytest.raises(SpecError) as caught:
+            load_topology(nx.path_graph(2))
+        assert [fault.where for fault in caught.value.faults] == ["edge 0-1", "edge 0-1"]
+        assert "bandwidth_Bps must be bytes/s, 1 per link to 1e18, and is missing" in str(caught.value)
+
+    def test_in_network_reduction(self):
+        graph = load_topology("hgx_h100").graph.copy()
+        for given, name in (("NVLS", "NVLS"), ("sharp", "SHARP"), ("off", None), (False, None), (None, None)):
+            graph.graph["in_network_reduction"] = given
+            assert load_topology(graph).in_network_reduction == name
+        for given in ("", "FOO", True, 3, "NVSL"):
+            graph.graph["in_network_reduction"] = given
+            with pytest.raises(SpecError, match=r"graph: in_network_reduction: .*\n.*hint: .*NVLS"):
+                load_topology(graph)
+        ring = self.ring()
+        ring.graph["in_network_reduction"] = "NVLS"
+        with pytest.raises(SpecError, match="there is no switch that could reduce with NVLS"):
+            load_topology(ring)
 
     def test_a_broken_link(self):
         graph = load_topology("mi355x_ubb8").graph.copy()

@@ -71,6 +71,39 @@ CASES = {
         "25 GB/s, efficiency: 80",
         ['t.yaml:4: link.efficiency: fraction "80" is more than 1', 'write "80%" or 0.8'],
     ),
+    "efficiency of a bit more than one": (
+        MESH,
+        "25 GB/s",
+        "25 GB/s, efficiency: 1.2",
+        ['t.yaml:4: link.efficiency: fraction "1.2" is more than 1', "write at most 1, or 100%"],
+    ),
+    "tiny rate": (MESH, "25 GB/s", "1e-30 GB/s", ['t.yaml:4: link.bandwidth: rate "1e-30 GB/s" is less than 1 B/s']),
+    "huge rate": (MESH, "25 GB/s", "1e99 GB/s", ["t.yaml:4: link.bandwidth:", "is more than 1 EB/s"]),
+    "huge time": (MESH, "25 GB/s", "25 GB/s, latency: 1e99 s", ["t.yaml:4: link.latency:", "more than 1,000,000 s"]),
+    "reduction without a name": (
+        SWITCHED,
+        "gpu:",
+        'in_network_reduction: ""\ngpu:',
+        ['t.yaml:3: in_network_reduction: unknown in-network reduction ""', "known: NVLS, SHARP, none"],
+    ),
+    "reduction of another name": (
+        SWITCHED,
+        "gpu:",
+        "in_network_reduction: NVSL\ngpu:",
+        ["t.yaml:3: in_network_reduction:", 'unknown in-network reduction "NVSL"', 'did you mean "NVLS"?'],
+    ),
+    "reduction in a mesh": (
+        MESH,
+        "gpu:",
+        "in_network_reduction: SHARP\ngpu:",
+        ["t.yaml:3: in_network_reduction: a full mesh has no switch that could reduce with SHARP", "write none"],
+    ),
+    "reduction without a switch": (
+        EXPLICIT.replace("kind: switch", "kind: cpu"),
+        "nodes:",
+        "in_network_reduction: NVLS\nnodes:",
+        ["t.yaml:3: in_network_reduction: there is no switch that could reduce with NVLS", "write none"],
+    ),
     "no GPU": (MESH, "count: 4", "count: 0", ['t.yaml:3: gpu.count: count "0" must be a whole number, 1 or more']),
     "half a GPU": (MESH, "count: 4", "count: 1.5", ["t.yaml:3: gpu.count:", "whole number"]),
     "boolean count": (MESH, "count: 4", "count: true", ["t.yaml:3: gpu.count:", "whole number"]),
@@ -374,6 +407,10 @@ OVERRIDES = {
     "not a path": (["link..bandwidth=1 GB/s"], ["unknown path"]),
     "provenance": (["link.status=measured"], ["unknown path"]),
     "builder": (["builder=mesh"], ["--set builder:", "is not a known value"]),
+    "reduction": ({"in_network_reduction": "FOO"}, ['unknown in-network reduction "FOO"', "known: NVLS, SHARP, none"]),
+    "a number": (3, ["--set: overrides cannot be of type int", 'write {"link.bandwidth": "80 GB/s"}']),
+    "numbers": ([3, b"x=1"], ["--set: an override of type int is no pair", "of type bytes"]),
+    "half a pair": ([("link.bandwidth",)], ["--set: an override of type tuple is no pair"]),
     "several": (["link.bandwidth=1", "gpu.count=x", "nic.foo=1"], ["link.bandwidth", "gpu.count", "nic.foo"]),
 }
 
@@ -404,6 +441,21 @@ def test_bad_paths(tmp_path):
             load_topology(path)
         assert words in str(caught.value)
         assert len(str(caught.value)) < 2000
+
+
+def test_a_link_that_leads_nowhere(tmp_path):
+    (tmp_path / "mine.yaml").symlink_to("gone.yaml")
+    with pytest.raises(SpecError) as caught:
+        check_file(tmp_path / "mine.yaml")
+    assert 'mine.yaml: the link leads to "gone.yaml", which is not there' in str(caught.value)
+    assert "did you mean" not in str(caught.value)
+
+
+def test_a_name_is_not_a_file():
+    with pytest.raises(SpecError) as caught:
+        check_file("hgx_h100")
+    assert "leave out" not in str(caught.value)
+    assert '"hgx_h100" is a shipped topology, not a file' in caught.value.faults[0].hint
 
 
 def test_a_device_that_never_ends():

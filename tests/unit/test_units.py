@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -53,6 +54,11 @@ def test_size(text, size):
         (True, ["not a number"]),
         (None, ["not a number"]),
         ([1], ["not a number", "(list)"]),
+        (b"1M", ["not a number", "b'1M'"]),
+        (1.5, ["not a whole number of bytes"]),
+        (math.nan, ["not a number"]),
+        (np.float64(1.5), ['"1.5" is not a whole number']),
+        pytest.param(10**5000, ["out of range"], id="very large"),
         ("64\x00M", ["unknown unit"]),
     ],
 )
@@ -63,6 +69,18 @@ def test_size_refused(text, words):
     assert caught.value.faults[0].hint
     for word in words:
         assert word in str(caught.value)
+
+
+def test_sizes_as_numbers():
+    for number in (1024.0, np.int64(1024), np.uint16(1024), np.float64(1024), np.float32(1024)):
+        assert units.parse_size_bytes(number) == 1024
+        assert type(units.parse_size_bytes(number)) is int
+
+
+def test_limits_of_rates_and_times():
+    assert units.parse_bandwidth_Bps("1 B/s") == 1.0
+    assert units.parse_bandwidth_Bps("1e9 GB/s") == 1e18
+    assert units.parse_time_s("1e6 s") == 1e6
 
 
 def test_size_zero_where_senseless():
@@ -105,6 +123,9 @@ def test_rate(text, rate):
         ("nan GB/s", ["not a number"]),
         ("inf GB/s", ["not a number"]),
         ("1e999 GB/s", ["too large"]),
+        ("1e10 GB/s", ["more than 1 EB/s"]),
+        ("0.9 B/s", ["less than 1 B/s"]),
+        ("1e-30 GB/s", ["less than 1 B/s"]),
         ("1e-999 GB/s", ["more than 0"]),
         ("fast", ["not a number"]),
     ],
@@ -141,6 +162,7 @@ def test_time(text, seconds):
         ("5 NS", ["unknown unit"]),
         ("-5 ns", ["more than 0"]),
         ("NaN s", ["not a number"]),
+        ("1e300 s", ["more than 1,000,000 s"]),
     ],
 )
 def test_time_refused(text, words):
@@ -159,7 +181,8 @@ def test_fraction():
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [("82.4", ['write "82.4%" or 0.824']), ("0", ["more than 0"]), ("101%", ["more than 1"]), ("-1%", ["more than 0"]),
+    [("82.4", ['write "82.4%" or 0.824']), ("1.2", ["write at most 1, or 100%"]), ("120%", ["at most 1, or 100%"]),
+     ("0", ["more than 0"]), ("101%", ["more than 1"]), ("-1%", ["more than 0"]),
      ("5 GB", ["unknown unit"]), (math.nan, ["not a number"])],
 )  # fmt: skip
 def test_fraction_refused(text, words):

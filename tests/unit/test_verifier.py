@@ -10,7 +10,7 @@ import pytest
 
 from collsim.collectives import algorithm
 from collsim.collectives.request import Request
-from collsim.errors import VerificationError
+from collsim.errors import UnsupportedError, VerificationError
 from collsim.operations import operation
 from collsim.schedule import (
     EVERY,
@@ -23,6 +23,7 @@ from collsim.schedule import (
     find_faults,
     verify,
 )
+from collsim.schedule.contract import contract_faults
 from collsim.schedule.structure import rank_names
 
 SIZES = [2, 3, 5, 8]
@@ -438,7 +439,7 @@ class TestContract:
             rows.add(*((1, rank) if op == "broadcast" else (rank, 1)), [0], reduces=op == "reduce")
         schedule = Schedule(op, "by_hand", 3, 10, chunks.build(), (rows.build(),), {"root": 1})
         assert find_faults(schedule) == []
-        assert "needs a root, not None" in words(replace(schedule, parameters={}))
+        assert f"parameters.root: {op} needs a root\n" in words(replace(schedule, parameters={}))
         assert "needs a root, not 3" in words(replace(schedule, parameters={"root": 3}))
         end = "source" if op == "broadcast" else "target"
         text = words(replace(schedule, parameters={"root": 2}))
@@ -550,3 +551,65 @@ def test_sixty_four_ranks_take_about_a_second(name, op):
     start_s = perf_counter()
     assert find_faults(schedule) == []
     assert perf_counter() - start_s < 3.0
+
+
+def edited(op, name, n_ranks):
+    """A sound schedule of 8 ranks that claims to be of *n_ranks*."""
+    schedule = algorithm(op, name).build(Request(operation(op), 8, 2**20 * 8, channels=4))
+    return replace(schedule, phases=(schedule.materialise(),), n_ranks=n_ranks, size_bytes=n_ranks * 64)
+
+
+@pytest.mark.parametrize("n_ranks", [10**4, 10**6])
+@pytest.mark.parametrize(
+    ("op", "name"),
+    [
+        ("all_reduce", "tree"),
+        ("all_reduce", "nvls"),
+        ("all_gather", "ring"),
+        ("all_gather", "nvls"),
+        ("reduce_scatter", "all_pairs"),
+        ("all_to_all", "direct"),
+        ("broadcast", "tree"),
+        ("reduce", "tree"),
+        ("gather", "direct"),
+        ("scatter", "direct"),
+        ("send_recv", "neighbour"),
+    ],
+)
+def test_far_too_many_ranks_are_found_quickly(op, name, n_ranks):
+    schedule = edited(op, name, n_ranks)
+    start = perf_counter()
+    found = find_faults(schedule)
+    assert 0 < len(found) < 500
+    assert perf_counter() - start < 2  # 0.1 s on an idle machine
+
+
+def test_idle_ranks_are_counted():
+    text = words(edited("all_reduce", "tree", 10**6))
+    assert "999992 of 1000000 ranks take part in no transfer" in text
+    assert "the highest rank that a transfer names is 7" in text
+
+
+def test_long_lists_are_cut():
+    found = find_faults(edited("gather", "direct", 10**4))
+    assert any("... and " in fault.what and "more ranks like these" in fault.what for fault in found)
+
+
+def test_switches_of_too_many_ranks_are_refused():
+    chunks, rows = ChunksBuilder(), TransfersBuilder()
+    chunks.add([10], 0, EVERY)
+    rows.add(0, EVERY, [0])
+    schedule = Schedule("broadcast", "by_hand", 10**6, 10, chunks.build(), (rows.build(),), {"root": 0})
+    with pytest.raises(UnsupportedError, match="1000000 ranks"):
+        find_faults(schedule)
+    assert find_faults(replace(schedule, n_ranks=100)) == []
+
+
+def test_missing_blocks_of_an_exchange():
+    schedule = algorithm("all_to_all", "direct").build(Request(operation("all_to_all"), 4, 4 * 64))
+    chunks = schedule.chunks
+    target = chunks.target.copy()
+    target[chunks.source == 2] = np.where(target[chunks.source == 2] == 3, 1, target[chunks.source == 2])
+    text = "\n".join(fault.what for fault in contract_faults(replace(schedule, chunks=replace(chunks, target=target))))
+    assert "there is no block from rank 2 to rank 3" in text
+    assert "the block from rank 2 to rank 1 holds 128 bytes, not 64" in text

@@ -1,0 +1,204 @@
+"""Fit the constants of a profile to the training rows of benchmarks/data, kernel family by kernel family.
+
+Every row is simulated: its schedule is built and laid on the fabric once, and only the costs change from one trial to
+the next. Prints the figures of the profile and the errors on the rows that were fitted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import predictors
+
+from collsim.library import Profile, Protocol, load_profile
+from collsim.library.costs import family_of
+from collsim.operations import operation
+from collsim.question import ask
+from collsim.simulation import library_choice, request_of
+from collsim.timing import Lowered, Run, lower, lower_twice, prepare, time_lowered
+
+START: dict[str, dict[str, dict[str, float]]] = {
+    "ring": {
+        "LL": {"base": 7.0, "message_overhead": 0.1, "channel_rate": 9.0, "fill_rate": 30.0},
+        "LL128": {"base": 10.0, "message_overhead": 1.8, "channel_rate": 24.0, "fill_rate": 30.0},
+        "Simple": {
+            "base": 11.0, "message_overhead": 5.8, "small_overhead": 3.5, "slice_overhead": 1.3, "channel_rate": 31.0,
+            "fill_rate": 30.0,
+        },
+    },
+    "chain": {
+        "LL": {"base": 7.0, "message_overhead": 1.3, "channel_rate": 9.0},
+        "LL128": {"base": 10.0, "message_overhead": 1.6, "channel_rate": 20.0},
+        "Simple": {"base": 11.0, "message_overhead": 5.4, "channel_rate": 25.0},
+    },
+    "messages": {
+        "LL": {"base": 8.0, "message_overhead": 0.5, "channel_rate": 9.0},
+        "Simple": {"base": 9.0, "message_overhead": 1.0, "channel_rate": 22.0, "fill_rate": 40.0},
+    },
+    "rooted": {
+        "LL": {"base": 6.0, "message_overhead": 0.5, "channel_rate": 9.0},
+        "LL128": {"base": 6.0, "message_overhead": 0.5, "channel_rate": 20.0},
+        "Simple": {"base": 8.0, "message_overhead": 1.0, "channel_rate": 25.0},
+    },
+    "nvls": {"Simple": {"base": 20.0, "message_overhead": 3.0, "channel_rate": 40.0}},
+}  # fmt: skip
+"""Where each fit starts: times in us, rates in GB/s. The softness of a family is fitted too, from `SOFTNESS`."""
+SOFTNESS = 2.3
+LINK_SHARE = {"ring": 0.944, "chain": 0.944, "messages": 0.92, "nvls": 0.75, "rooted": 0.944}
+"""Fixed: it trades against the softness, which is fitted."""
+SCALE = {"channel_rate": 1e9, "fill_rate": 1e9}
+FLOOR_US = 9.8
+ATTRIBUTE = {
+    "base": "base_s",
+    "message_overhead": "message_overhead_s",
+    "small_overhead": "small_overhead_s",
+    "slice_overhead": "slice_overhead_s",
+    "channel_rate": "channel_rate_Bps",
+    "fill_rate": "fill_rate_Bps",
+}
+
+ONE_WAY = 36.7 / 21.9
+"""A channel that only sends or only receives is faster by this; no training row tells, so it is not fitted."""
+
+Row = tuple[predictors.Measured, Lowered, Lowered | None, Run, str]
+
+
+def bare(floor_us: float) -> Profile:
+    """Return a profile with raw links and no cost but the floor."""
+    return replace(load_profile("ideal"), floor_s=floor_us * 1e-6)
+
+
+def lowered_rows(system: str) -> dict[str, list[Row]]:
+    """Return the training rows by family, each laid on its fabric."""
+    families: dict[str, list[Row]] = defaultdict(list)
+    runs: dict[int, Run] = {}
+    for row in predictors.measured_rows():
+        case = row.case
+        if (case.system, row.set, row.health, case.launch) != (system, "train", "ok", "stream") or row.spike:
+            continue
+        if case.ranks not in runs:
+            runs[case.ranks] = prepare(predictors.topology_of(system), bare(FLOOR_US), range(case.ranks))
+        run = runs[case.ranks]
+        question = ask(case.op, case.size_bytes, library=predictors.library_of(case.library), dtype=case.dtype,
+                       environment=predictors.variables(case))  # fmt: skip
+        request = request_of(operation(case.op), case.size_bytes, run, question)
+        if request.size_bytes == 0:
+            continue
+        picked, asked, proto = library_choice(request, run, question)
+        schedule, family = picked.build(asked), family_of(case.op, picked.name)
+        twice = lower_twice(schedule, run) if family == "rooted" else None
+        families[family].append((row, lower(schedule, run), twice, run, proto))
+    return families
+
+
+def protocols(family: str, names: list[tuple[str, str]], values: np.ndarray) -> dict[str, Protocol]:
+    """Return the protocols of a family for a vector of figures; the last value is the softness."""
+    found: dict[str, dict[str, float]] = defaultdict(dict)
+    for (proto, key), value in zip(names, values, strict=False):
+        found[proto][ATTRIBUTE[key]] = value * SCALE.get(key, 1e-6)
+    efficiency: Mapping[str, float] = {"LL": 0.5, "LL128": 0.9375}
+    return {
+        proto: Protocol(
+            **own, wire_efficiency=efficiency.get(proto, 1.0), link_share=LINK_SHARE[family],
+            softness=float(values[-1]), stepwise=family == "ring", back_to_back=family == "rooted",
+            one_way_rate_Bps=own["channel_rate_Bps"] * ONE_WAY if family == "messages" else None,
+        )
+        for proto, own in found.items()
+    }  # fmt: skip
+
+
+def fit(family: str, rows: list[Row]) -> tuple[dict[str, Protocol], np.ndarray]:
+    """Return the fitted protocols and the relative errors of the rows."""
+    from scipy.optimize import least_squares
+
+    names = [(proto, key) for proto, keys in START[family].items() for key in keys]
+    start = np.array([START[family][proto][key] for proto, key in names] + [SOFTNESS])
+    rows = [row for row in rows if row[-1] in START[family]]
+
+    def errors(logs: np.ndarray) -> np.ndarray:
+        costs = protocols(family, names, np.exp(logs))
+        times = [time_lowered(lowered, run, costs[proto], twice).time_s for _, lowered, twice, run, proto in rows]
+        return np.log(np.array(times) / np.array([row.time_s for row, *_ in rows]))
+
+    least, most = np.log(start / 20), np.log(start * 20)
+    found = least_squares(errors, np.log(start), bounds=(least, most), loss="soft_l1", f_scale=0.05, max_nfev=25)
+    return protocols(family, names, np.exp(found.x)), np.expm1(errors(found.x))
+
+
+def as_yaml(
+    system: str, fitted: Mapping[str, Mapping[str, Protocol]], notes: Mapping[str, str], seen: set[tuple[str, str]]
+) -> str:
+    """Return the profile file; a protocol that no training row uses keeps the figures that the fit starts from."""
+    source = f"benchmarks/fit_profile.py on the training logs of {system} in benchmarks/data"
+    lines = [
+        "schema: collsim.profile/1",
+        f"name: {system}",
+        f"title: NCCL on {system}, stream launches, fitted to measured logs",
+        "calibrated: true",
+        "link_rate: raw",
+        "link_latency: ignored",
+        f"floor: {{value: {FLOOR_US} us, status: fitted, source: {source}}}",
+        "families:",
+    ]
+    for family, costs in fitted.items():
+        lines += [f"  # {notes[family]}", f"  {family}:"]
+        for proto, own in costs.items():
+            told = "status: fitted, source: as floor"
+            if (family, proto) not in seen:
+                told = "status: assumed, source: no training log of this family uses it"
+            lines.append(f"    {proto}:")
+            for key, attribute in ATTRIBUTE.items():
+                value = getattr(own, attribute)
+                if value is not None and 0 < value < float("inf"):
+                    shown = f"{value / 1e9:.4g} GB/s" if key in SCALE else f"{value * 1e6:.4g} us"
+                    lines.append(f"      {key}: {{value: {shown}, {told}}}")
+            lines.append(f"      softness: {{value: {own.softness:.4g}, status: fitted, source: as floor}}")
+            lines.append(f"      link_share: {{value: {own.link_share:.4g}, status: assumed, source: not identified}}")
+            lines.append(
+                f"      wire_efficiency: {{value: {own.wire_efficiency:.4g}, status: constant, source: NCCL device.h}}"
+            )
+            lines.append(f"      stepwise: {str(own.stepwise).lower()}")
+            if own.one_way_rate_Bps is not None:
+                rate = f"{own.one_way_rate_Bps / 1e9:.4g} GB/s"
+                lines.append(
+                    f"      one_way_rate: {{value: {rate}, status: assumed, source: {ONE_WAY:.3g} of channel_rate}}"
+                )
+            lines.append(f"      back_to_back: {str(own.back_to_back).lower()}")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Fit, print the errors on the fitted rows, and write the profile."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--system", default="hgx_h100")
+    parser.add_argument("--families", default=",".join(START))
+    parser.add_argument("-o", "--output", type=Path)
+    arguments = parser.parse_args()
+    families, fitted, notes = lowered_rows(arguments.system), {}, {}
+    for family in arguments.families.split(","):
+        if families.get(family):
+            fitted[family], errors = fit(family, families[family])
+            errors = abs(errors)
+            notes[family] = (
+                f"{len(errors)} rows fitted, error median {np.median(errors):.1%}, p90 {np.quantile(errors, 0.9):.1%}"
+            )
+            print(f"{family}: {notes[family]}")
+    seen = {(family, proto) for family, rows in families.items() for *_, proto in rows}
+    text = as_yaml(arguments.system, fitted, notes, seen)
+    if arguments.output is None:
+        print(text, end="")
+    else:
+        arguments.output.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

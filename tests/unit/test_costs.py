@@ -1,0 +1,121 @@
+"""What protocols cost: soft limits, slices, one-way channels, calls in a row, floors."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import collsim
+from collsim.collectives import Request, algorithm, algorithms_for
+from collsim.library import Protocol, load_profile
+from collsim.library.costs import FAMILIES, family_of
+from collsim.operations import OPERATIONS, operation
+from collsim.timing import lower, lower_twice, prepare, time_lowered
+from collsim.topology import load_topology
+
+ONE = np.ones(1)
+TWO_WAY = np.array([True])
+
+
+def rate(costs: Protocol, active: float = 1.0, two_way: bool = True, steps: int = 1) -> float:
+    return float(costs.rates_Bps(ONE, ONE * active, np.array([two_way]), 450e9, steps)[0])
+
+
+def test_plain_costs_are_the_channel_rate():
+    assert rate(Protocol(1e-6, 30e9)) == 30e9
+    assert Protocol(1e-6, 30e9).latency_s(np.array([0.0, 1e6]), np.array([30e9, 30e9])).tolist() == [1e-6, 1e-6]
+
+
+def test_soft_limits_meet_at_the_root_of_two():
+    # Equal limits and softness 2: the rate is either limit over the square root of two.
+    costs = Protocol(0.0, 45e9, softness=2.0)
+    assert rate(costs, active=10) == pytest.approx(45e9 / math.sqrt(2), rel=1e-12)
+    assert rate(replace(costs, softness=400.0), active=100) == pytest.approx(4.5e9, rel=1e-9)
+    assert rate(replace(costs, wire_efficiency=0.5), active=1e-3) == pytest.approx(45e9, rel=1e-6)
+
+
+def test_last_step_of_a_ring_only_copies():
+    assert rate(Protocol(0.0, 30e9, stepwise=True), steps=14) == pytest.approx(30e9 * 14 / 15)
+
+
+def test_one_way_channels():
+    costs = Protocol(0.0, 20e9, one_way_rate_Bps=35e9)
+    assert (rate(costs), rate(costs, two_way=False)) == (20e9, 35e9)
+
+
+def test_overhead_grows_from_small_chunks_to_large():
+    costs = Protocol(5e-6, 30e9, small_overhead_s=3e-6)
+    waits = costs.latency_s(np.array([1.0, 2.0**11, 2.0**12.5, 2.0**14, 1e9]), np.full(5, 30e9))
+    assert waits == pytest.approx([3e-6, 3e-6, 4e-6, 5e-6, 5e-6])
+
+
+def test_a_step_takes_the_longer_of_slices_and_hand_over():
+    # A slice of 100 us: two slices with 1 us each take 202 us, one slice and the hand-over 105 us.
+    costs = Protocol(5e-6, 30e9, slice_overhead_s=1e-6)
+    size, speed = np.array([30e9 * 200e-6]), np.array([30e9])
+    expected = (202e-6**6 + 105e-6**6) ** (1 / 6) - 200e-6
+    assert costs.latency_s(size, speed)[0] == pytest.approx(expected, rel=1e-9)
+    assert costs.latency_s(np.array([3e3]), speed)[0] == pytest.approx(5e-6 - 0.05e-6, rel=0.01)
+
+
+def test_every_operation_and_algorithm_has_a_family():
+    pairs = [(op, entry.name) for op in OPERATIONS for entry in algorithms_for(op)]
+    assert {family_of(*pair) for pair in pairs} == set(FAMILIES)
+
+
+def test_pairs_are_one_way_and_a_shift_is_two_way():
+    run = prepare(load_topology("hgx_h100"), load_profile("ideal"), range(4))
+    size = 2**26
+    pairs, shift = np.zeros((4, 4), dtype=np.int64), np.zeros((4, 4), dtype=np.int64)
+    for rank in range(4):
+        pairs[rank, rank ^ 1] = size
+        shift[rank, (rank + 1) % 4] = size
+    for matrix, two_way in ((pairs, False), (shift, True)):
+        request = Request(operation("all_to_all_v"), 4, size, 1, channels=32, matrix_bytes=matrix)
+        lowered = lower(algorithm("all_to_all_v", "nccl_p2p").build(request), run)
+        moves = lowered.transfers.src != lowered.transfers.dst
+        assert set(lowered.two_way[moves].tolist()) == {two_way}
+
+
+def test_calls_in_a_row_of_a_chain_take_no_depth():
+    # k chunks over 3 hops take k + 2 turns; a second call behind the first comes k + 1 turns later: its second rank
+    # must have passed on the last chunk. With many chunks that is the time of the bytes alone.
+    run = prepare(load_topology("hgx_h100"), load_profile("ideal"), range(4))
+    request = Request(operation("broadcast"), 4, 64 * 2**20, 1, channels=1, chunk_bytes=2**20)
+    schedule = algorithm("broadcast", "ring").build(request)
+    costs = Protocol(0.0, 10e9, back_to_back=True)
+    turn_s = 2**20 / 10e9
+    assert time_lowered(lower(schedule, run), run, costs).time_s == pytest.approx(66 * turn_s, rel=1e-9)
+    in_a_row = time_lowered(lower(schedule, run), run, costs, lower_twice(schedule, run))
+    assert in_a_row.time_s == pytest.approx(65 * turn_s, rel=1e-9)
+
+
+def test_floor_hides_what_is_short_and_not_what_is_long():
+    profile = replace(load_profile("ideal"), floor_s=10e-6)
+    tiny, large = collsim.simulate("hgx_h100", "all_reduce", ["64", "1G"], algo="ring", profile=profile).rows
+    assert tiny.time_s == pytest.approx(10e-6, rel=1e-6)
+    assert large.time_s == pytest.approx(2 * 7 / 8 * 2**30 / 450e9, rel=1e-6)
+    assert sum(tiny.critical_s.values()) == pytest.approx(tiny.time_s, rel=1e-6)
+
+
+def test_the_shipped_profile_is_calibrated_and_says_for_what():
+    profile = load_profile("hgx_h100")
+    assert profile.calibrated
+    assert set(profile.families) == set(FAMILIES)
+    assert "stream launches" in profile.describe()
+    for protocols in profile.families.values():
+        for costs in protocols.values():
+            assert costs.channel_rate_Bps > 1e9
+            assert 0 < costs.message_overhead_s < 20e-6
+
+
+@pytest.mark.parametrize(("ranks", "op"), [(2, "all_reduce"), (4, "all_gather"), (8, "all_to_all"), (8, "broadcast")])
+def test_calibrated_times_keep_the_laws(ranks: int, op: str):
+    sizes = [2**power for power in range(8, 31, 2)]
+    result = collsim.simulate("hgx_h100", op, sizes, ranks=ranks, profile="hgx_h100", library="nccl-2.28")
+    assert len(result) == len(sizes)
+    for row in result:
+        assert row.time_s >= max(row.lower_bound_s, 9e-6)

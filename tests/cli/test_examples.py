@@ -30,7 +30,7 @@ def test_script(script):
 
 def test_files_of_the_examples(collsim, monkeypatch):
     monkeypatch.chdir(ROOT)
-    assert collsim("topo", "check", "examples/two_boards.yaml").out.endswith("ok (4 GPUs, 12 directed links)\n")
+    assert collsim("topo", "check", "examples/two_boards.yaml").out.endswith("ok (4 GPUs, 12 directed bundles of links)\n")
     flags = ("--topo", "examples/two_boards.yaml", "--matrix", "examples/hot_expert.txt", "--profile", "ideal")
     text = collsim("run", *flags, "--op", "all_to_all_v", "-q").out
     assert "leaf->gpu2 100%" in text  # 9 MiB and 8 MiB for rank 2 cross its one 50 GB/s link

@@ -157,7 +157,7 @@ def test_topo_commands(collsim, tmp_path):
     assert "80 GB/s" in shown
     file = tmp_path / "copy.yaml"
     file.write_text(collsim("topo", "show", "mi300x_ubb8", "--format", "yaml").out.replace("mi300x_ubb8", "copy"))
-    assert collsim("topo", "check", file).out == f"{file}: ok (8 GPUs, 56 directed links)\n"
+    assert collsim("topo", "check", file).out == f"{file}: ok (8 GPUs, 56 directed bundles of links)\n"
     assert collsim("topo", "show", "mi300x_ubb8", "--format", "json").out.startswith("{\n")
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from collsim.report.crossovers import crossover_lines
@@ -90,8 +92,16 @@ def _notes(rows: Sequence[Row]) -> list[str]:
 
 def _doubtful(facts: Sequence[Mapping[str, str]]) -> list[str]:
     """Return the figures that stand on nothing public; those of a user's own file are only counted."""
-    named = [f"{fact['path']} {fact['value']} ({fact['status']})" for fact in facts if fact["status"] != "user"]
-    own = len(facts) - len(named)
+    alike = Counter(
+        (re.sub(r"\[\d+\]", "[*]", fact["path"]), fact["value"], fact["status"])
+        for fact in facts
+        if fact["status"] != "user"
+    )
+    named = [
+        f"{path} {value} ({status})" + (f" {count} times" if count > 1 else "")
+        for (path, value, status), count in alike.items()
+    ]
+    own = len(facts) - alike.total()
     shown = named[:MOST_FIGURES]
     if len(named) > MOST_FIGURES:
         shown.append(f"and {len(named) - MOST_FIGURES} more")

@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from collsim import simulate
+
 from .conftest import ROOT
 
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
@@ -30,8 +32,19 @@ def test_script(script):
 
 def test_files_of_the_examples(collsim, monkeypatch):
     monkeypatch.chdir(ROOT)
-    assert collsim("topo", "check", "examples/two_boards.yaml").out.endswith("ok (4 GPUs, 12 directed bundles of links)\n")
+    checked = collsim("topo", "check", "examples/two_boards.yaml").out
+    assert checked.endswith("ok (4 GPUs, 12 directed bundles of links)\n")
     flags = ("--topo", "examples/two_boards.yaml", "--matrix", "examples/hot_expert.txt", "--profile", "ideal")
     text = collsim("run", *flags, "--op", "all_to_all_v", "-q").out
     assert "leaf->gpu2 100%" in text  # 9 MiB and 8 MiB for rank 2 cross its one 50 GB/s link
     assert f"{17 * 2**20 / 50e3:.2f}" in text
+
+
+def test_partitioned_gpus_share_the_links_of_their_package(monkeypatch):
+    # 64 logical GPUs, 8 in each package: between two packages go 64 blocks each way over one link of 64 GB/s.
+    monkeypatch.chdir(ROOT)
+    row = simulate("examples/mi300x_cpx.yaml", "all_to_all", "64M", algo="direct", profile="ideal").rows[0]
+    assert row.time_s == pytest.approx(64 * 2**20 / 64e9, rel=1e-9)
+    assert row.bottleneck_links == 56
+    alone = simulate("examples/mi300x_cpx.yaml", "send_recv", "64M", rank_list=[0, 8], profile="ideal").rows[0]
+    assert alone.busbw_Bps == pytest.approx(64e9, rel=1e-9)

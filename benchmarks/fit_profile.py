@@ -135,15 +135,21 @@ def fit(family: str, rows: list[Row]) -> tuple[dict[str, Protocol], np.ndarray]:
 
 
 def as_yaml(
-    system: str, fitted: Mapping[str, Mapping[str, Protocol]], notes: Mapping[str, str], seen: set[tuple[str, str]]
+    system: str,
+    fitted: Mapping[str, Mapping[str, Protocol]],
+    notes: Mapping[str, str],
+    seen: set[tuple[str, str]],
+    counts: set[int],
 ) -> str:
     """Return the profile file; a protocol that no training row uses keeps the figures that the fit starts from."""
+    ranks = " and ".join(map(str, sorted(counts)))
     source = f"benchmarks/fit_profile.py on the training logs of {system} in benchmarks/data"
     lines = [
         "schema: collsim.profile/1",
         f"name: {system}",
-        f"title: NCCL on {system}, stream launches, fitted to measured logs",
+        f"title: NCCL on {system}, stream launches, fitted to logs of {ranks} ranks",
         "calibrated: true",
+        f"systems: [{system}]",
         "link_rate: raw",
         "link_latency: ignored",
         f"floor: {{value: {FLOOR_US} us, status: fitted, source: {source}}}",
@@ -193,7 +199,8 @@ def main() -> None:
             )
             print(f"{family}: {notes[family]}")
     seen = {(family, proto) for family, rows in families.items() for *_, proto in rows}
-    text = as_yaml(arguments.system, fitted, notes, seen)
+    counts = {row.case.ranks for rows in families.values() for row, *_ in rows}
+    text = as_yaml(arguments.system, fitted, notes, seen, counts)
     if arguments.output is None:
         print(text, end="")
     else:

@@ -164,11 +164,11 @@ def predict(topology: Topology, constants: Profile, question: Question, groups: 
         profile={
             "name": constants.name,
             "sha256": constants.sha256,
-            "calibrated": constants.calibrated,
+            "calibrated": _is_calibrated(topology, constants),
             "constants": constants.describe() + _achievable(runs),
         },
         rows=tuple(rows),
-        warnings=(*_warnings(constants, skipped), *left_out),
+        warnings=(*_warnings(topology, constants, question), *_roundings(skipped), *left_out),
         skipped=tuple(skipped),
     )
 
@@ -415,15 +415,31 @@ def _achievable(runs: Sequence[Run]) -> str:
     return f" ({least:.1%} of line rate)" if least == most else f" ({least:.1%} to {most:.1%} of line rate)"
 
 
-def _warnings(constants: Profile, skipped: Sequence[Row]) -> tuple[str, ...]:
+def _is_calibrated(topology: Topology, constants: Profile) -> bool:
+    """Return whether measurements of this very system stand behind the times: its name, and no figure changed."""
+    return constants.fits(topology.name) and not any(fact.status == "set" for fact in topology.facts)
+
+
+def _warnings(topology: Topology, constants: Profile, question: Question) -> tuple[str, ...]:
     """Return what the user should know before trusting the numbers."""
-    warnings = []
-    if not constants.calibrated and constants.name != "ideal":
-        warnings.append(
-            f'profile "{constants.name}" is not calibrated: times are round figures, not a forecast of a log'
-        )
+    name = f'profile "{constants.name}"'
+    if constants.name == "ideal":
+        return ()
+    if not constants.calibrated:
+        return (f"{name} is not calibrated: times are round figures, not a forecast of a log",)
+    if not _is_calibrated(topology, constants):
+        systems = " or ".join(constants.systems) or "no system"
+        return (f"{name} was fitted to {systems} as shipped, not to this: times are a guess",)
+    if question.library is None:
+        return (f"{name} was fitted to what a library chooses: name one, such as nccl-2.28",)
+    return ()
+
+
+def _roundings(skipped: Sequence[Row]) -> tuple[str, ...]:
+    """Return which sizes are left out because nothing of them remains."""
+    told = []
     for op in dict.fromkeys(row.op for row in skipped):
         sizes = [str(row.requested_bytes) for row in skipped if row.op == op]
         some = ", ".join(sizes[:4]) + (f" and {len(sizes) - 4} more" if len(sizes) > 4 else "")
-        warnings.append(f"{op} is left out at {some} bytes: nccl-tests rounds that down to nothing")
-    return tuple(warnings)
+        told.append(f"{op} is left out at {some} bytes: nccl-tests rounds that down to nothing")
+    return tuple(told)

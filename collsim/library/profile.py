@@ -98,6 +98,8 @@ class Profile:
         Kernels with protocols of their own: rings, chains, rooted operations, messages, NVLS.
     floor_s : float
         What a call takes at least, because the host or the launch takes so long; longer calls hide it.
+    systems : tuple of str
+        Topologies whose measurements the constants were fitted to.
     """
 
     name: str
@@ -113,6 +115,11 @@ class Profile:
     protocols: Mapping[str, Protocol] = field(default_factory=dict, hash=False)
     families: Mapping[str, Mapping[str, Protocol]] = field(default_factory=dict, hash=False)
     floor_s: float = 0.0
+    systems: tuple[str, ...] = ()
+
+    def fits(self, system: str) -> bool:
+        """Return whether measurements of *system* stand behind the constants."""
+        return self.calibrated and system in self.systems
 
     def protocol(self, name: str, family: str = "") -> Protocol:
         """Return what protocol *name* costs: that of the family, its own figures, or those of the profile."""
@@ -194,7 +201,13 @@ def _from_document(document: Document, sha256: str) -> Profile:
     """Return the profile in *document*, or raise all its faults."""
     faults: list[Fault] = []
     data: dict[str, Any] = document.data
-    _check_keys(data, [*WORDS, "calibrated", *CHOICES, *PROFILE_FIGURES, "protocols", "families"], (), document, faults)
+    _check_keys(
+        data,
+        [*WORDS, "calibrated", *CHOICES, *PROFILE_FIGURES, "protocols", "families", "systems"],
+        (),
+        document,
+        faults,
+    )
     if data.get("schema") != SCHEMA:
         given = data.get("schema")
         what = "the schema is missing" if given is None else f'schema is "{given}"'
@@ -211,6 +224,11 @@ def _from_document(document: Document, sha256: str) -> Profile:
     figures = {key: _figure((key,), data[key], document, faults) for key in PROFILE_FIGURES if key in data}
     protocols = _protocols(data.get("protocols", {}), ("protocols",), figures, document, faults)
     families = _families(data.get("families", {}), figures, document, faults)
+    systems = data.get("systems", [])
+    if not isinstance(systems, list) or not all(isinstance(name, str) for name in systems):
+        faults.append(
+            Fault("systems is not a list of names", document.where(("systems",)), "write systems: [hgx_h100]")
+        )
     if faults:
         raise SpecError(*faults)
     return Profile(
@@ -226,6 +244,7 @@ def _from_document(document: Document, sha256: str) -> Profile:
         protocols=protocols,
         families=families,
         floor_s=figures.get("floor", 0.0),
+        systems=tuple(systems),
     )
 
 

@@ -119,3 +119,18 @@ def test_calibrated_times_keep_the_laws(ranks: int, op: str):
     assert len(result) == len(sizes)
     for row in result:
         assert row.time_s >= max(row.lower_bound_s, 9e-6)
+
+
+@pytest.mark.parametrize(
+    ("topo", "more", "calibrated", "word"),
+    [
+        ("hgx_h100", {"library": "nccl-2.28"}, True, None),
+        ("hgx_h100", {}, True, "name one, such as nccl-2.28"),
+        ("hgx_h100", {"overrides": {"link.bandwidth": "10 GB/s"}}, False, "fitted to hgx_h100 as shipped, not to this"),
+        ("mi355x_ubb8", {}, False, "fitted to hgx_h100 as shipped, not to this"),
+    ],
+)
+def test_calibrated_is_said_of_the_measured_system_only(topo: str, more: dict, calibrated: bool, word: str | None):
+    result = collsim.simulate(topo, "all_reduce", "1M", algo="auto", profile="hgx_h100", **more)
+    assert result.profile["calibrated"] is calibrated
+    assert [word in text for text in result.warnings] == ([] if word is None else [True])

@@ -68,16 +68,16 @@ def test_nvls_verifies(op: str, n: int):
         verify(nvls(op, n, size_bytes, channels=2, chunk_bytes=8192))
 
 
-@pytest.mark.parametrize(
-    ("op", "up", "down"), [("all_reduce", 9 / 8, 9 / 8), ("all_gather", 1 / 8, 1), ("reduce_scatter", 1, 1 / 8)]
-)
-def test_bytes_per_gpu_and_direction(op: str, up: float, down: float):
-    # 8 GPUs: reads by all heads take S up, the multicast S/8; the mirror image comes down.
-    run = prepare(load_topology("hgx_h100"), load_profile("ideal"))
-    size_bytes = 2**26
-    timing = time_schedule(nvls(op, 8, size_bytes, channels=4), run)
+@pytest.mark.parametrize("n", [2, 3, 5, 8])
+@pytest.mark.parametrize("op", OPS)
+def test_bytes_per_gpu_and_direction(op: str, n: int):
+    # Reads by all heads take S up, the multicast of one slice S/n; the mirror image comes down.
+    up, down = {"all_reduce": (1 + 1 / n, 1 + 1 / n), "all_gather": (1 / n, 1), "reduce_scatter": (1, 1 / n)}[op]
+    run = prepare(load_topology("hgx_h100"), load_profile("ideal"), range(n))
+    size_bytes = n * 2**22
+    timing = time_schedule(nvls(op, n, size_bytes, channels=4), run)
     wiring = run.fabric.wiring
-    for gpu in range(8):
+    for gpu in range(n):
         assert timing.link_bytes[wiring.link_src == gpu].sum() == pytest.approx(up * size_bytes, rel=1e-12)
         assert timing.link_bytes[wiring.link_dst == gpu].sum() == pytest.approx(down * size_bytes, rel=1e-12)
 

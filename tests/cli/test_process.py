@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from importlib.metadata import version
 
 import pytest
@@ -48,12 +47,6 @@ def test_import_loads_nothing_heavy():
 def test_one_node_runs_without_compiler_and_graphs():
     action = called("run", "--topo", "mi355x_ubb8", "--op", "all_to_all", "-q")
     assert loaded(action, ("numba", "networkx", "scipy", "rich", "pandas", "polars")) == []
-
-
-def test_help_is_quick():
-    start = time.perf_counter()
-    subprocess.run([sys.executable, "-c", PROGRAM, "--help"], capture_output=True, check=True, cwd=ROOT)
-    assert time.perf_counter() - start < 2  # 0.1 s on an idle machine
 
 
 def test_version(process):

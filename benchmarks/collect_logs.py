@@ -16,6 +16,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from predictors import read_csv, used_time
+
 from collsim.calibration import Row, Test, read_log
 from collsim.errors import CollsimError
 
@@ -38,12 +40,6 @@ MOST_ROWS, STEP = 128, 1.08
 """Of a log with more rows, those are kept whose sizes are at least this factor apart."""
 
 Entry = dict[str, str]
-
-
-def read_csv(path: Path) -> list[Entry]:
-    """Return the rows of a table."""
-    with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
 
 
 def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> None:
@@ -121,13 +117,6 @@ def spikes(times_us: Sequence[float]) -> list[bool]:
     return [False, *inner, False][: len(times_us)]
 
 
-def used_us(out_of_place_us: float, in_place_us: float | None, system: str) -> float:
-    """Return the time to compare with: out of place, on MI300X the smaller, because first uses are slow there."""
-    if system == "mi300x_ubb8" and in_place_us:
-        return min(out_of_place_us, in_place_us)
-    return out_of_place_us
-
-
 def thinned(rows: Sequence[Row]) -> list[Row]:
     """Return the rows, or of very many those with sizes well apart."""
     if len(rows) <= MOST_ROWS:
@@ -148,7 +137,7 @@ def rows_of(entry: Entry, test: Test) -> list[dict[str, object]]:
         assert row.time_s
         out_us = round(row.time_s * 1e6, 3)
         in_us = round(row.in_place_time_s * 1e6, 3) if row.in_place_time_s else None
-        used.append(used_us(out_us, in_us, entry["system"]))
+        used.append(used_time(out_us, in_us, entry["system"]))
         rows.append(
             {
                 "log": entry["log"],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import inspect
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
@@ -30,8 +29,6 @@ from collsim.topology import Topology, load_topology, zoo_names
 
 DATA = Path(__file__).parent / "data"
 MESSAGES = ("all_to_all", "send_recv", "gather", "scatter")
-ALGORITHMS = {"Ring": "ring", "Tree": "chain", "NVLS": "nvls"}
-"""NCCL_ALGO on one domain, as collsim calls it."""
 OLDEST = {"nccl": "nccl-2.18", "rccl": "rccl-2.22"}
 """What to take for a log that does not name the version: RCCL's at the time of those logs; NCCL's is the default."""
 
@@ -98,15 +95,22 @@ def measured_rows(folder: Path = DATA) -> list[Measured]:
     ]  # fmt: skip
 
 
+def used_time(out_of_place: float, in_place: float | None, system: str) -> float:
+    """Return the time to compare with: out of place, on MI300X the smaller, because first uses are slow there."""
+    if system == "mi300x_ubb8" and in_place:
+        return min(out_of_place, in_place)
+    return out_of_place
+
+
 def measured(row: Mapping[str, str], entry: Mapping[str, str]) -> Measured:
-    """Return one row; on MI300X the smaller time counts, because single out-of-place rows are slow there."""
+    """Return one row."""
     out_s = float(row["out_of_place_us"]) * 1e-6
     in_s = float(row["in_place_us"]) * 1e-6 if row["in_place_us"] else None
     case = Case(
         row["system"], row["library"], row["launch"], row["env"], row["nvls"], int(row["gpus_per_thread"] or 0),
         int(row["ranks"]), row["op"], row["dtype"], int(row["size_bytes"]), row["matrix"], float(row["scale"] or 1),
     )  # fmt: skip
-    time_s = min(out_s, in_s) if in_s and row["system"] == "mi300x_ubb8" else out_s
+    time_s = used_time(out_s, in_s, row["system"])
     return Measured(
         row["log"], case, time_s, out_s, in_s, row["set"], entry["kind"], entry["site"], entry["repeat"],
         row["health"], row["flag"] == "spike",
@@ -157,29 +161,15 @@ def profile_of(system: str) -> str:
 
 
 def simulate(case: Case) -> Row:
-    """Return what collsim says, told what the log says and nothing more.
-
-    Whatever `collsim.simulate` cannot be told yet (library, environment, launch) is left out; forced algorithms and
-    channel counts are then named directly.
-    """
-    known = inspect.signature(collsim.simulate).parameters
+    """Return what collsim says, told what the log says; how a call was launched is not modelled yet."""
     options: dict[str, Any] = {"ranks": case.ranks, "profile": profile_of(case.system)}
     size: int | None = case.size_bytes
     if case.op == "all_to_all_v":
         size, options["matrix"] = None, np.array(matrix_bytes(case.matrix, case.scale), dtype=np.int64)
     else:
         options["dtype"] = case.dtype
-    environment = variables(case)
-    told = {
-        "library": library_of(case.library),
-        "environment": environment,
-        "launch": "stream" if case.launch == "registered" else case.launch,
-        "registered": case.launch == "registered",
-    }
-    options |= {name: value for name, value in told.items() if name in known}
-    if "environment" not in known:
-        options |= _without_environment(case, environment)
-    return collsim.simulate(topo_of(case.system), case.op, size, **options).rows[0]
+    told = {"library": library_of(case.library), "environment": variables(case)}
+    return collsim.simulate(topo_of(case.system), case.op, size, **options, **told).rows[0]
 
 
 def predict(case: Case) -> Prediction | None:
@@ -198,19 +188,6 @@ def refusal(case: Case) -> str:
     except CollsimError as error:
         return str(error).partition("\n")[0]
     return ""
-
-
-def _without_environment(case: Case, environment: Mapping[str, str]) -> dict[str, object]:
-    """Return algorithm and channels that the environment forces, for a simulator that does not read it."""
-    options: dict[str, object] = {}
-    if case.op in ("all_reduce", "all_gather", "reduce_scatter", "broadcast"):
-        options["algo"] = ALGORITHMS.get(environment.get("NCCL_ALGO", ""), "auto")
-    channels = environment.get("NCCL_MAX_NCHANNELS") or environment.get("NCCL_MAX_P2P_NCHANNELS")
-    if channels:
-        options["channels"] = int(channels)
-    if environment.get("NCCL_NVLS_ENABLE") == "0" and case.system in zoo_names():
-        options["overrides"] = {"in_network_reduction": "none"}
-    return options
 
 
 # --- what the library itself reckons ---------------------------------------------------------------------------------

@@ -19,8 +19,8 @@ from collsim.operations import BLOCK_GRAIN_BYTES, Operation, operation
 from collsim.question import CHOICES, MOST_CHANNELS, Question, ask, rank_groups
 from collsim.result import LinkLoad, Result, Row
 from collsim.schedule import Schedule
-from collsim.timing import MOST_LINKS, Run, bound_of, prepare, time_schedule
-from collsim.topology import Topology, Wiring, load_topology, zoo_names
+from collsim.timing import MOST_LINKS, Run, prepare, time_schedule
+from collsim.topology import Topology, load_topology, zoo_names
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -300,15 +300,14 @@ def _timed_row(candidate: Algorithm, request: Request, requested_bytes: int, run
     """Simulate one algorithm at one size."""
     schedule = candidate.build(request)
     timing = time_schedule(schedule, run, question.proto or "Simple")
-    bound = bound_of(schedule, run)
     utilisation = timing.link_bytes / (run.fabric.capacity_Bps * timing.time_s)
     return replace(
         _empty_row(request, requested_bytes, question),
         algo=candidate.name,
         channels=int(schedule.parameters.get("channels", 1)),
         time_s=timing.time_s,
-        lower_bound_s=bound.time_s,
-        bound=bound.name,
+        lower_bound_s=timing.bound.time_s,
+        bound=timing.bound.name,
         bottleneck=_busiest(utilisation, run.fabric),
         critical_s=timing.critical_s,
         bottleneck_links=int((utilisation >= utilisation.max() * (1 - TIE)).sum()),
@@ -392,18 +391,9 @@ def _topology_summary(topology: Topology, constants: Profile) -> dict[str, Any]:
         "source": topology.source,
         "sha256": topology.sha256,
         "ranks": topology.n_gpus,
-        "links": _physical_links(topology.wiring),
+        "links": topology.wiring.n_physical_links,
         "not_datasheet": [{"path": fact.path, "value": fact.text, "status": fact.status} for fact in doubtful],
     }
-
-
-def _physical_links(wiring: Wiring) -> int:
-    """Return the number of cables: the two directions of one count once."""
-    found: dict[tuple[int, int], int] = {}
-    for a, b, count in zip(wiring.link_src.tolist(), wiring.link_dst.tolist(), wiring.link_count.tolist(), strict=True):
-        ends = (min(a, b), max(a, b))
-        found[ends] = max(found.get(ends, 0), count)
-    return sum(found.values())
 
 
 def _achievable(runs: Sequence[Run]) -> str:

@@ -105,6 +105,8 @@ def _document(file: str) -> dict[str, Any]:
     try:
         with Path(file).open("rb") as stream:
             content = stream.read(MAX_FILE_BYTES + 1)
+        if len(content) > MAX_FILE_BYTES:
+            raise SpecError(Fault(f"the file is larger than {MAX_FILE_BYTES >> 20} MiB", file, hint))
         document = json.loads(content.decode("utf-8-sig"), parse_constant=_refuse_constant)
     except json.JSONDecodeError as error:
         raise SpecError(Fault(f"not JSON: {error.msg}", f"{file}:{error.lineno}:{error.colno}", hint)) from None

@@ -128,15 +128,12 @@ class PointToPoint:
         Into how many parts one message is cut, each on its own channel.
     step_bytes : int
         Slot of a connection.
-    rounds_at_once : int
-        Messages of one rank that progress together.
     """
 
     channels: int
     channels_per_peer: int
     parts: int
     step_bytes: int
-    rounds_at_once: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from collsim.library.calls import LL, SIMPLE, Call, PointToPoint
 from collsim.library.environment import Environment
@@ -51,10 +52,8 @@ def point_to_point(
         per_peer = min(per_peer, raw)
     per_peer = min(_power_of_two(per_peer), channels)
     step = _step_bytes(call, environment)
-    shape = PointToPoint(channels, per_peer, 1, step, BATCH)
-    parts = parts_of(shape, call.message_bytes, call.n_ranks, call.n_nodes)
-    at_once = min(max(channels // max(parts, 1), 1) * BATCH, call.n_ranks)
-    return PointToPoint(channels, per_peer, parts, step, at_once)
+    shape = PointToPoint(channels, per_peer, 1, step)
+    return replace(shape, parts=parts_of(shape, call.message_bytes, call.n_ranks, call.n_nodes))
 
 
 def _power_of_two(value: int) -> int:
@@ -99,7 +98,7 @@ def parts_of(shape: PointToPoint, message_bytes: int, n_ranks: int, n_nodes: int
 
     Peers share the channels; a message whose parts would be too long gets more of them, up to P.
 
-    >>> shape = PointToPoint(32, 32, 1, 524288, 8)
+    >>> shape = PointToPoint(32, 32, 1, 524288)
     >>> [parts_of(shape, mib * 2**20, 4) for mib in (0, 1, 128, 256, 512)]
     [1, 8, 8, 16, 32]
     """

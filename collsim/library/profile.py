@@ -290,7 +290,11 @@ def _protocols(
         }
         own.setdefault("message_overhead_s", figures.get("message_overhead", 0.0))
         own.setdefault("channel_rate_Bps", figures.get("channel_rate", math.inf))
-        flags = {flag: entry.get(flag) is True for flag in PROTOCOL_FLAGS}
+        flags = {flag: entry.get(flag, False) for flag in PROTOCOL_FLAGS}
+        for flag, value in flags.items():
+            if not isinstance(value, bool):
+                hint = f"write {flag}: false"
+                faults.append(Fault(f'"{value}" is not true or false', document.where((*here, flag)), hint))
         protocols[name] = Protocol(**own, **flags)
     return protocols
 

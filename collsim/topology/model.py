@@ -117,6 +117,18 @@ class Wiring:
         """Number of directed bundles."""
         return len(self.link_src)
 
+    @property
+    def n_physical_links(self) -> int:
+        """Number of cables: a pair of opposite bundles counts once."""
+        import numpy as np
+
+        low = np.minimum(self.link_src, self.link_dst)
+        high = np.maximum(self.link_src, self.link_dst)
+        key = low * self.n_nodes + high
+        order = np.lexsort((self.link_count, key))
+        last = np.append(np.diff(key[order]) != 0, True) if len(key) else np.zeros(0, dtype=np.bool_)
+        return int(self.link_count[order][last].sum())
+
     def link_name(self, link: int) -> str:
         """Return the name of a bundle, such as ``gpu3->nvsw1``."""
         return f"{self.node_names[int(self.link_src[link])]}->{self.node_names[int(self.link_dst[link])]}"

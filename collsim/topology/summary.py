@@ -54,7 +54,7 @@ def describe(topology: Topology) -> dict[str, Any]:
         "links_per_gpu": int(_links(wiring)[gpus].max()),
         "bundles_per_gpu": int(np.bincount(wiring.link_src, minlength=wiring.n_nodes)[gpus].max()),
         "bundles": wiring.n_links,
-        "physical_links": _physical_links(wiring),
+        "physical_links": wiring.n_physical_links,
         "link_latency_s": [
             float(wiring.link_latency_s.min(initial=np.inf)),
             float(wiring.link_latency_s.max(initial=0)),
@@ -132,18 +132,6 @@ def _links(wiring: Wiring) -> NDArray[np.int64]:
     out = np.bincount(wiring.link_src, wiring.link_count, minlength=wiring.n_nodes)
     into = np.bincount(wiring.link_dst, wiring.link_count, minlength=wiring.n_nodes)
     return np.maximum(out, into).astype(np.int64)
-
-
-def _physical_links(wiring: Wiring) -> int:
-    """Return the number of cables: a pair of opposite bundles counts once."""
-    import numpy as np
-
-    low = np.minimum(wiring.link_src, wiring.link_dst)
-    high = np.maximum(wiring.link_src, wiring.link_dst)
-    key = low * wiring.n_nodes + high
-    order = np.lexsort((wiring.link_count, key))
-    last = np.append(np.diff(key[order]) != 0, True) if len(key) else np.zeros(0, dtype=np.bool_)
-    return int(wiring.link_count[order][last].sum())
 
 
 def _switches(topology: Topology) -> dict[str, Any]:

@@ -112,3 +112,12 @@ def test_result_from_python_is_a_configuration(collsim, tmp_path):
     file.write_text(json.dumps(result.to_dict()))
     again = collsim("run", "--config", file, "--format", "json", "-q")
     assert json.loads(again.out)["results"] == json.loads(json.dumps(result.to_dict()))["results"]
+
+
+def test_a_file_without_end_is_called_too_large(collsim, tmp_path, monkeypatch):
+    monkeypatch.setattr("collsim.cli.configuration.MAX_FILE_BYTES", 2**20)
+    file = tmp_path / "run.json"
+    file.write_text('{"schema": "collsim.config/1"}' + " " * 2**20)
+    outcome = collsim("run", "--config", file)
+    assert outcome.code == 2
+    assert "the file is larger than 1 MiB" in outcome.err

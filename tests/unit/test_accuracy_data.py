@@ -218,6 +218,7 @@ def test_intervals_count_rows_inside(modules):
 def test_collsim_answers_a_measured_case_of_every_system(modules):
     predictors = modules["predictors"]
     rows = {row.case.system: row for row in predictors.measured_rows() if row.case.size_bytes >= 2**20}
+    assert set(rows) == set(SYSTEMS)
     for row in rows.values():
         assert predictors.predict(row.case).time_s > 0, predictors.refusal(row.case)
 

@@ -184,7 +184,7 @@ def test_point_to_point_agrees_with_the_schedule() -> None:
 
 
 def test_parts_of_several_domains_are_small() -> None:
-    shape = PointToPoint(32, 4, 1, 128 * KIB, 8)
+    shape = PointToPoint(32, 4, 1, 128 * KIB)
     assert [parts_of(shape, size, 16, 2) for size in (0, 64 * KIB, 128 * KIB, MIB)] == [1, 1, 2, 4]
     assert channels_used(Call("send_recv", 16, MIB), replace(shape, parts=4)) == 4
 

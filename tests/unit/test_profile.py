@@ -74,6 +74,17 @@ def test_fault_names_line_value_and_hint(tmp_path, line, words):
         assert word in str(caught.value)
 
 
+def test_flag_of_a_protocol_is_a_truth_value(tmp_path):
+    families = "families: {ring: {LL: {stepwise: sometimes, back_to_back: 1}}}"
+    with pytest.raises(SpecError) as caught:
+        load_profile(profile_file(tmp_path, f"schema: collsim.profile/1\nname: mine\n{families}\n"))
+    assert [fault.what for fault in caught.value.faults] == [
+        '"sometimes" is not true or false',
+        '"1" is not true or false',
+    ]
+    assert [fault.hint for fault in caught.value.faults] == ["write stepwise: false", "write back_to_back: false"]
+
+
 def test_all_faults_at_once(tmp_path):
     with pytest.raises(SpecError) as caught:
         load_profile(profile_file(tmp_path, "schema: x\nlaunch: 5\nlink_rate: slow\n"))

@@ -66,6 +66,7 @@ def test_table_grows_with_long_names():
     head = next(line for line in lines if "algbw" in line)
     rows = [line for line in lines if not line.startswith("#")]
     end = head.index(" algo") + len(" algo")
+    assert len(rows) == 2
     assert all(line[:end].endswith(("hierarchical_all_to_all", " ring")) for line in rows)
 
 
@@ -73,6 +74,7 @@ def test_table_wraps_a_long_list_of_doubtful_figures():
     doubtful = [{"path": f"section.figure{i}", "value": "1 us", "status": "assumed"} for i in range(20)]
     lines = render(result(row(), doubtful=doubtful)).splitlines()
     assert max(map(len, lines)) <= 112
+    assert sum(line.count("section.figure") for line in lines) == 20
     assert all(line.startswith("#") for line in lines if "assumed" in line)
 
 

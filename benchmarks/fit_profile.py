@@ -121,12 +121,14 @@ def protocols(family: str, names: list[tuple[str, str]], values: np.ndarray) -> 
 
 
 def fit(family: str, rows: list[Row]) -> tuple[dict[str, Protocol], np.ndarray]:
-    """Return the fitted protocols and the relative errors of the rows."""
+    """Return the fitted protocols and the relative errors of the rows; a protocol without rows stays as it starts."""
     from scipy.optimize import least_squares
 
-    names = [(proto, key) for proto, keys in START[family].items() for key in keys]
-    start = np.array([START[family][proto][key] for proto, key in names] + [SOFTNESS])
     rows = [row for row in rows if row[-1] in START[family]]
+    told = {proto for *_, proto in rows}
+    names = [(proto, key) for proto, keys in START[family].items() for key in keys if proto in told]
+    untold = [(proto, key) for proto, keys in START[family].items() for key in keys if proto not in told]
+    start = np.array([START[family][proto][key] for proto, key in names] + [SOFTNESS])
 
     def errors(logs: np.ndarray) -> np.ndarray:
         costs = protocols(family, names, np.exp(logs))
@@ -135,7 +137,9 @@ def fit(family: str, rows: list[Row]) -> tuple[dict[str, Protocol], np.ndarray]:
 
     least, most = np.log(start / 20), np.log(start * 20)
     found = least_squares(errors, np.log(start), bounds=(least, most), loss="soft_l1", f_scale=0.05, max_nfev=25)
-    return protocols(family, names, np.exp(found.x)), np.expm1(errors(found.x))
+    softness = float(np.exp(found.x[-1]))
+    rest = protocols(family, untold, np.array([START[family][proto][key] for proto, key in untold] + [softness]))
+    return protocols(family, names, np.exp(found.x)) | rest, np.expm1(errors(found.x))
 
 
 def as_yaml(
@@ -170,7 +174,7 @@ def as_yaml(
                 if value is not None and 0 < value < float("inf"):
                     shown = f"{value / 1e9:.4g} GB/s" if key in SCALE else f"{value * 1e6:.4g} us"
                     lines.append(f"      {key}: {{value: {shown}, {told}}}")
-            lines.append(f"      softness: {{value: {own.softness:.4g}, {told}}}")
+            lines.append(f"      softness: {{value: {own.softness:.4g}, status: fitted, source: {FIT_SOURCE}}}")
             lines.append(f"      link_share: {{value: {own.link_share:.4g}, status: assumed, source: not identified}}")
             lines.append(
                 f"      wire_efficiency: {{value: {own.wire_efficiency:.4g}, status: constant, source: NCCL device.h}}"

@@ -31,6 +31,8 @@ CHANNEL_GRAIN_BPS = 20e9
 """A rank gets one channel per this much egress; on an HGX H100 that gives the 24 channels that NCCL uses there."""
 CHANNELS_PER_RING = 2
 """RCCL runs each ring of its MI300X template twice: 28 rings, 56 channels (src/graph/rome_models.cc)."""
+MOST_FLAGGED_CHUNKS = 1024
+"""A pipeline of LL or LL128 is cut into no more chunks per channel: filling it is then below 1 % of the time anyway."""
 NOT_SIMULATED = ("nic.", "gpu.memory")
 """Facts that a file records and that no prediction uses yet."""
 EQUAL = 1e-9
@@ -255,11 +257,14 @@ def library_choice(request: Request, run: Run, question: Question) -> tuple[Algo
     assert question.library is not None
     choice = choose(call, system, question.library, read_environment(question.environment))
     messages, whole = choice.point_to_point, max(choice.shares_bytes, default=request.size_bytes)
-    flagged_ring = choice.algo == "ring" and choice.proto != "Simple"  # lines carry flags: no wait from chunk to chunk
+    chunk_bytes = choice.chunk_bytes
+    if choice.algo == "ring" and choice.proto != "Simple":
+        # Lines carry flags, so slices of a ring need not wait from chunk to chunk; from one root chunks are a pipeline.
+        chunk_bytes = max(chunk_bytes, -(-whole // MOST_FLAGGED_CHUNKS)) if request.op.rooted else whole
     asked = replace(
         request,
         channels=question.channels or (messages.channels if messages else choice.channels),
-        chunk_bytes=question.chunk_bytes or (whole if flagged_ring else choice.chunk_bytes),
+        chunk_bytes=question.chunk_bytes or chunk_bytes,
         slots=max(choice.slots // choice.slots_per_chunk, 1),
         share_bytes=() if question.channels else choice.shares_bytes,
         peer_channels=messages.channels_per_peer if messages else None,

@@ -96,3 +96,22 @@ def test_the_configuration_brings_the_library_back():
     )
     assert read_environment(read).warnings == ()
     assert (result.config["library"], result.config["environment"]) == ("nccl-2.28", read)
+
+
+@pytest.mark.parametrize("proto", ["LL", "LL128", "Simple"])
+@pytest.mark.parametrize("op", ["broadcast", "reduce"])
+def test_a_chain_is_a_pipeline_with_every_protocol(op: str, proto: str):
+    environment = {"NCCL_PROTO": proto}
+    [row] = rows("hgx_h100", op, ["64M"], library="nccl-2.28", profile="ideal", environment=environment)
+    call = Call(op, row.ranks, row.size_bytes)
+    choice = choose(call, system_of(load_topology("hgx_h100")), "nccl-2.28", read_environment(environment))
+    assert (row.algo, row.proto) == (choice.algo, choice.proto) == ("ring", proto)
+    chunks = max(choice.shares_bytes) / choice.chunk_bytes
+    filled_s = row.lower_bound_s * (chunks + row.ranks - 2) / chunks  # the last of 7 hops starts 6 chunks late
+    assert row.time_s == pytest.approx(filled_s, rel=0.1)  # the last chunk is short, the channels are uneven
+
+
+def test_a_chain_of_very_many_chunks_is_simulated_with_fewer():
+    environment = {"NCCL_PROTO": "LL"}
+    [row] = rows("hgx_h100", "broadcast", ["8G"], library="nccl-2.28", profile="ideal", environment=environment)
+    assert row.time_s == pytest.approx(row.lower_bound_s, rel=0.02)

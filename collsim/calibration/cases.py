@@ -1,0 +1,384 @@
+"""From the rows of a log to what a prediction has to be told: `read_cases` for files, `read_sections` for a stream.
+
+A `Case` is hashable and holds all that a prediction may depend on, so that equal calls are predicted once. What a log
+does not say keeps its default; what collsim cannot be told (several groups at once, an unknown byte matrix) is skipped
+with the reason. This module imports the log reader, operations and, inside functions, `library` and `byte_matrix`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from collsim.calibration.log_types import Row, Run, Test
+from collsim.calibration.logs import read_tests
+from collsim.errors import Fault, InputError, UnknownNameError
+from collsim.operations import OPERATIONS, REDUCTIONS, dtype_bytes
+
+__all__ = ["Case", "Measured", "Section", "Skipped", "read_cases", "read_sections", "used_time_s"]
+
+ByteMatrix = tuple[tuple[int, ...], ...]
+
+SLOW_FIRST_USE = ("mi300x_ubb8",)
+"""Systems in whose public logs the out-of-place half, which runs first, pays for first uses: the smaller half counts."""
+MATRIX_FILE = "NCCL_TESTS_ALLTOALLV_MATRIX_FILE"
+MATRIX_SCALE = "NCCL_TESTS_ALLTOALLV_MATRIX_SCALE"
+MATRIX_SPREAD = "NCCL_TESTS_ALLTOALLV_SPREAD"
+MATRIX_SLACK = 0.01
+"""A byte matrix belongs to a row if its busiest rank agrees with the size column this well; entries were rounded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """All that a prediction may depend on, as far as the log says it.
+
+    Attributes
+    ----------
+    op : str
+    ranks : int
+    size_bytes : int
+        The size column; 0 in the case that the rows of a `Section` share.
+    dtype, redop : str
+    root : int
+    nodes : int or None
+        Hosts; None if the log does not say.
+    launch : str
+        ``stream`` or ``graph``; what a log does not say is a stream launch, as the tests do.
+    registered : int
+        0 none, 1 registered buffers, 2 symmetric.
+    library : str or None
+        The nearest version with known constants, such as ``nccl-2.28``; None if the log names no version.
+    environment : tuple of (str, str)
+        Variables that change the library's choice, sorted.
+    gpus_per_thread : int or None
+    matrix : tuple of tuple of int or None
+        Bytes from row to column of an ``all_to_all_v``.
+    """
+
+    op: str
+    ranks: int
+    size_bytes: int = 0
+    dtype: str = "float"
+    redop: str = "sum"
+    root: int = 0
+    nodes: int | None = None
+    launch: str = "stream"
+    registered: int = 0
+    library: str | None = None
+    environment: tuple[tuple[str, str], ...] = ()
+    gpus_per_thread: int | None = None
+    matrix: ByteMatrix | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A row of a log with its case; times in seconds, *wrong* the greater count of wrong values of both halves."""
+
+    case: Case
+    file: str
+    line: int
+    out_of_place_s: float | None
+    in_place_s: float | None
+    wrong: float | None
+
+    def time_s(self, system: str) -> float:
+        """Return the time to compare with on *system*, by the rule of `used_time_s`."""
+        return used_time_s(self.out_of_place_s, self.in_place_s, system)
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A test, or some of its rows, that cannot be compared: which file, from which line on, and why."""
+
+    file: str
+    line: int
+    reason: str
+
+    def __str__(self) -> str:
+        where = f"{self.file}:{self.line}" if self.line else self.file
+        return f"{where}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One test of a log that a prediction can be told of.
+
+    Attributes
+    ----------
+    case : Case
+        What its rows share; type, reduction, root and size belong to the rows.
+    file : str
+    line : int
+        First line of its table.
+    hosts : tuple of str
+    source : str
+        The process that printed it, where the log carries labels.
+    notes : tuple of str
+        What of the log the case does not hold.
+    """
+
+    case: Case
+    file: str
+    line: int
+    hosts: tuple[str, ...]
+    source: str
+    notes: tuple[str, ...]
+    test: Test
+
+    def rows(self) -> Iterator[Measured]:
+        """Yield the rows that have a time."""
+        for row in self.test.rows:
+            if row.time_s or row.in_place_time_s:
+                wrong = max((count for count in (row.wrong, row.in_place_wrong) if count is not None), default=None)
+                case = _case_of_row(self.case, row)
+                yield Measured(case, self.file, row.line, row.time_s, row.in_place_time_s, wrong)
+
+
+def used_time_s(out_of_place_s: float | None, in_place_s: float | None, system: str) -> float:
+    """Return the time to compare with: out of place; the smaller half on `SLOW_FIRST_USE`; the only one if one lacks.
+
+    >>> used_time_s(2e-5, 1e-5, "hgx_h100"), used_time_s(2e-5, 1e-5, "mi300x_ubb8"), used_time_s(None, 1e-5, "hgx_h100")
+    (2e-05, 1e-05, 1e-05)
+    """
+    halves = [time_s for time_s in (out_of_place_s, in_place_s) if time_s]
+    if not halves:
+        raise ValueError("neither half has a time")
+    return min(halves) if system in SLOW_FIRST_USE else halves[0]
+
+
+def read_cases(
+    paths: Iterable[str | Path],
+    *,
+    library: str | None = None,
+    environment: Mapping[str, str] | None = None,
+    **overrides: Any,
+) -> tuple[list[Measured], list[Skipped]]:
+    """Return every row of some logs with its case, and what was skipped.
+
+    Parameters
+    ----------
+    paths : iterable of str or Path
+    library : str, optional
+        Such as ``nccl-2.28``: holds for all logs, whatever they say.
+    environment : mapping, optional
+        Variables beside those of the logs; they go before them.
+    **overrides
+        ``op``, ``ranks``, ``nodes``, ``launch``, ``registered`` and the others of `read_tests`.
+
+    Raises
+    ------
+    InputError
+        The faults of all files that cannot be read or hold no row.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "all_reduce.log"
+    >>> _ = path.write_text("1048576  262144  float  sum  -1  20.00  52.43  91.75  0  19.00  55.19  96.58  0")
+    >>> measured, skipped = read_cases([path], library="nccl-2.28.9")
+    >>> case = measured[0].case
+    >>> case.op, case.ranks, case.size_bytes, case.library, measured[0].time_s("hgx_h100"), skipped
+    ('all_reduce', 8, 1048576, 'nccl-2.28', 2e-05, [])
+    """
+    measured: list[Measured] = []
+    skipped: list[Skipped] = []
+    faults: list[Fault] = []
+    for path in paths:
+        try:
+            for section in read_sections(path, library=library, environment=environment, **overrides):
+                if isinstance(section, Skipped):
+                    skipped.append(section)
+                else:
+                    measured.extend(section.rows())
+        except InputError as error:
+            faults += [fault for fault in error.faults if fault not in faults]
+    if faults:
+        raise InputError(*faults)
+    return measured, skipped
+
+
+def read_sections(
+    path: str | Path,
+    *,
+    library: str | None = None,
+    environment: Mapping[str, str] | None = None,
+    **overrides: Any,
+) -> Iterator[Section | Skipped]:
+    """Yield the tests of a log one by one, in memory that does not grow with the file; parameters as of `read_cases`.
+
+    Raises
+    ------
+    SpecError
+        The file cannot be read, or holds no usable row.
+    """
+    file = "stdin" if str(path) == "-" else str(path)
+    given = _nearest_library(library) if library is not None else None
+    for test in read_tests(path, **overrides):
+        reason = _reason_to_skip(test)
+        if reason is None and test.op == "all_to_all_v":
+            yield from _irregular(test, Path(file), given, environment or {})
+        elif reason is None:
+            yield _section(test, file, given, environment or {}, None)
+        elif reason:
+            yield Skipped(file, test.first_line, reason)
+
+
+def _reason_to_skip(test: Test) -> str | None:
+    """Return why a test cannot be predicted; empty if there is nothing to say, None if it can."""
+    op, ranks, run = test.op, test.ranks, test.run
+    if not len(test.rows):
+        return "" if test.first_line and not op else "; ".join(test.warnings) or "no usable row"
+    reasons = (
+        (op is None, "the log does not say which operation this is: add --op"),
+        (op not in OPERATIONS, f"{op} is not modelled"),
+        (ranks is None, "the log does not say how many ranks there are: add --ranks"),
+        (ranks == 1, "one rank communicates with nobody"),
+        (
+            (run.groups or 1) > 1 or (bool(run.split) and run.groups is None),
+            "several groups of ranks run at once, which is not modelled yet",
+        ),
+    )
+    return next((reason for holds, reason in reasons if holds), None)
+
+
+def _section(
+    test: Test, file: str, library: str | None, given: Mapping[str, str], matrix: ByteMatrix | None
+) -> Section:
+    """Return a test with the case that its rows share."""
+    assert test.op is not None
+    assert test.ranks is not None
+    run = test.run
+    environment, notes = _choosing(run.environment, given)
+    case = Case(
+        op=test.op,
+        ranks=test.ranks,
+        nodes=test.nodes,
+        launch=run.launch or "stream",
+        registered=run.registered or 0,
+        library=library or _library_of(run),
+        environment=environment,
+        gpus_per_thread=run.gpus_per_thread,
+        matrix=matrix,
+    )
+    return Section(case, file, test.first_line, run.hosts, test.source, (*test.warnings, *notes), test)
+
+
+def _case_of_row(common: Case, row: Row) -> Case:
+    """Return the case of one row; names that collsim does not know are those that change nothing but rounding."""
+    try:
+        dtype = dtype_bytes(row.dtype or common.dtype)[0]
+    except UnknownNameError:
+        dtype = "int8"  # such as a new 8-bit float: with single bytes no size is rounded
+    op = OPERATIONS[common.op]
+    redop = row.redop if op.reduces and row.redop in REDUCTIONS else common.redop
+    root = row.root if op.rooted and row.root is not None and 0 <= row.root < common.ranks else common.root
+    return replace(common, size_bytes=row.size_bytes, dtype=dtype, redop=redop, root=root)
+
+
+# --- library and environment -----------------------------------------------------------------------------------------
+
+
+def _library_of(run: Run) -> str | None:
+    """Return the nearest known version of the library that a log names."""
+    version = re.match(r"\d+\.\d+", run.library_version or "")
+    family = (run.library or "").lower()
+    return _nearest_library(f"{family}-{version[0]}") if version and family in ("nccl", "rccl") else None
+
+
+@cache
+def _nearest_library(name: str) -> str:
+    """Return the known version nearest to *name*.
+
+    >>> _nearest_library("nccl-2.28.9"), _nearest_library("nccl-2.12.12")
+    ('nccl-2.28', 'nccl-2.18')
+    """
+    from collsim.library import load_library
+    from collsim.library.versions import RANGES
+
+    found = re.match(r"(nccl|rccl)[-_ v]*(\d+)\.(\d+)", name.strip().lower())
+    if found:
+        low, high = RANGES[found[1]]
+        major, minor = min(max((int(found[2][:9]), int(found[3][:9])), low), high)
+        return load_library(f"{found[1]}-{major}.{minor}").name
+    return load_library(name).name
+
+
+def _choosing(variables: Mapping[str, str], given: Mapping[str, str]) -> tuple[tuple[tuple[str, str], ...], list[str]]:
+    """Return the variables that change the library's choice, and notes on those that collsim cannot be told."""
+    from collsim.library import read_environment
+    from collsim.library.environment import ALIASES, LISTS, NUMBERS
+
+    kept: dict[str, str] = {}
+    notes = []
+    for name, value in variables.items():
+        if name in given or not name.startswith(("NCCL_", "RCCL_")):
+            continue
+        try:
+            read_environment({name: value})
+        except InputError as error:
+            notes.append(f"{name}={value} of the log is not used: {error.faults[0].what}")
+        else:
+            if ALIASES.get(name, name) in (*LISTS, *NUMBERS):
+                kept[name] = value
+    return tuple(sorted({**kept, **given}.items())), notes
+
+
+# --- byte matrices ---------------------------------------------------------------------------------------------------
+
+
+def _irregular(
+    test: Test, log: Path, library: str | None, environment: Mapping[str, str]
+) -> Iterator[Section | Skipped]:
+    """Yield an all_to_all_v as one section for each size, because each size has a matrix of its own."""
+    for index, row in enumerate(test.rows):
+        try:
+            matrix = _matrix_of(test, row.size_bytes, log)
+        except InputError as error:
+            yield Skipped(str(log), row.line, str(error.faults[0]).partition("\n")[0])
+            continue
+        if isinstance(matrix, str):
+            yield Skipped(str(log), row.line, matrix)
+            continue
+        alone = bytearray(len(test.rows))
+        alone[index] = 1
+        yield _section(replace(test, rows=test.rows.keep(alone)), str(log), library, environment, matrix)
+
+
+def _matrix_of(test: Test, size_bytes: int, log: Path) -> ByteMatrix | str:
+    """Return the byte matrix of a row, or why it is not known."""
+    assert test.ranks is not None
+    variables, n = test.run.environment, test.ranks
+    if MATRIX_FILE in variables:
+        path = log.parent / Path(variables[MATRIX_FILE]).name
+        if not path.is_file():
+            return f"the byte matrix {path.name} is not beside the log"
+        matrix = _scaled(str(path), _number(variables.get(MATRIX_SCALE, "1"), 1.0))
+    elif _number(variables.get(MATRIX_SPREAD, ""), 1.0) == 0:
+        matrix = ((size_bytes // n,) * n,) * n
+    else:
+        return "the log does not say how many bytes go from whom to whom"
+    if len(matrix) != n:
+        return f"the byte matrix is for {len(matrix)} ranks, the test has {n}"
+    busiest = max(*map(sum, matrix), *map(sum, zip(*matrix, strict=True)))
+    if abs(busiest - size_bytes) > MATRIX_SLACK * size_bytes:
+        return f"the busiest rank of the byte matrix moves {busiest} bytes, the size column says {size_bytes}"
+    return matrix
+
+
+def _number(text: str, otherwise: float) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return otherwise
+
+
+@cache
+def _scaled(path: str, scale: float) -> ByteMatrix:
+    """Return a byte matrix of a file at a scale."""
+    from collsim.byte_matrix import load_byte_matrix
+
+    return tuple(tuple(int(entry * scale) for entry in row) for row in load_byte_matrix(path).tolist())

@@ -24,7 +24,7 @@ __all__ = ["Case", "Measured", "Section", "Skipped", "read_cases", "read_section
 ByteMatrix = tuple[tuple[int, ...], ...]
 
 SLOW_FIRST_USE = ("mi300x_ubb8",)
-"""Systems in whose public logs the out-of-place half, which runs first, pays for first uses: the smaller half counts."""
+"""Systems in whose public logs the out-of-place half, run first, pays for first uses: the smaller half counts."""
 MATRIX_FILE = "NCCL_TESTS_ALLTOALLV_MATRIX_FILE"
 MATRIX_SCALE = "NCCL_TESTS_ALLTOALLV_MATRIX_SCALE"
 MATRIX_SPREAD = "NCCL_TESTS_ALLTOALLV_SPREAD"

@@ -24,7 +24,7 @@ the model itself errs by on most unseen logs of 1 MiB and more, and below what a
 BOUND_SLACK = 0.01
 """A time is impossible if it is this far below the lower bound: logs print four digits, or hundredths of a us."""
 BANDWIDTH_FROM_BYTES = 2**20
-"""Ranges that reach this size are described by bus bandwidth, smaller ones by time."""
+"""A range whose middle row has this size is described by bus bandwidth, one of smaller rows by time."""
 TIMES = 2.0
 """From this ratio on a time is described as a multiple."""
 
@@ -87,10 +87,10 @@ def _sentence(rows: Sequence[Compared], system: str, tolerance: float) -> str:
     if verdict == "wrong":
         return f"results {where} are wrong, in up to {max(row.wrong or 0 for row in rows):g} values"
     if verdict == "impossible":
-        least = min(row.fastest_s / row.lower_bound_s for row in rows)
+        least = min(row.fastest_s / row.lower_bound_s for row in rows) * 100
         kind = "latency" if all(row.bound == "latency" for row in rows) else "line rate"
-        return f"time {where} is impossible on {system}: down to {least:.0%} of what the {kind} of its links allows"
-    limits = f"the {tolerance:.0%} tolerance" if rows[0].covered is None else "the interval"
+        return f"time {where} is impossible on {system}: down to {least:.0f} % of what the {kind} of its links allows"
+    limits = f"the {tolerance * 100:g} % tolerance" if rows[0].covered is None else "the interval"
     side = "inside" if verdict == "inside" else "outside"
     return f"{_difference(rows, where)}, {side} {limits}"
 
@@ -98,7 +98,7 @@ def _sentence(rows: Sequence[Compared], system: str, tolerance: float) -> str:
 def _difference(rows: Sequence[Compared], where: str) -> str:
     """Return how far measured bandwidths or times are from the model, by the median of the range."""
     ratio = median(row.measured_s / row.predicted_s for row in rows)
-    if rows[-1].case.size_bytes >= BANDWIDTH_FROM_BYTES:
+    if rows[len(rows) // 2].case.size_bytes >= BANDWIDTH_FROM_BYTES:
         return f"busbw {where} {_apart(1 / ratio)}"
     return f"time {where} {_apart(ratio)}"
 

@@ -87,8 +87,10 @@ def validate(
     >>> _ = path.write_text("67108864  16777216  float  sum  -1  400.00  167.77  293.60  0  398.00  168.62  295.08  0")
     >>> validation = validate(path, "hgx_h100")
     >>> validation.logs[0].health
-    ('busbw at 64 MiB is 20 % below the model, inside the 25% tolerance',)
+    ('busbw at 64 MiB is 20 % below the model, inside the 25 % tolerance',)
     """
+    if not 0 < tolerance < float("inf"):
+        raise InputError(Fault(f"tolerance {tolerance} is not above 0", "tolerance", "such as 0.25"))
     asked = gather(
         logs, topo, op=op, ranks=ranks, nodes=nodes, profile=profile, library=library, environment=environment
     )
@@ -266,7 +268,7 @@ class _Model:
         self.results.append(replace(result, rows=()))
         self.warnings.update(dict.fromkeys(text for text in result.warnings if "is left out at" not in text))
         if call.matrix is not None:
-            return {sizes[0]: result.rows[0]}
+            return dict.fromkeys(sizes, result.rows[0])
         return {row.requested_bytes: row for row in result.rows}
 
 
@@ -344,7 +346,7 @@ def _advice(model: _Model, calibrated: bool) -> Iterator[str]:
     topology = model.topology
     fitted = [name for name in profile_names() if load_profile(name).fits(topology.name)]
     if not calibrated and fitted and model.constants.name not in fitted:
-        yield f"--profile {fitted[0]} is fitted to {topology.name}"
+        yield f'profile "{fitted[0]}" is fitted to {topology.name}: take it with --profile {fitted[0]}'
     if model.default is None:
         yield f"no library is known for {topology.name}: every row is the fastest algorithm in the simulator"
 

@@ -9,7 +9,6 @@ import click
 
 from collsim.cli.options import complete, operations, profiles, zoo
 from collsim.cli.output import check_targets, output_format, patience, write
-from collsim.errors import Fault
 
 if TYPE_CHECKING:
     from collsim.calibration.verdicts import Validation

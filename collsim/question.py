@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 PROTOCOLS = ("LL", "LL128", "Simple")
+LAUNCHES = ("stream", "graph")
 
 DEFAULT_SIZES = tuple(2**power for power in range(20, 31))
 """1 MiB to 1 GiB by factors of two."""
@@ -59,6 +60,10 @@ class Question:
         Whose choice ``auto`` follows; None: the fastest in the simulator.
     environment : mapping
         NCCL and RCCL variables that change the library's choice.
+    launch : str
+        ``stream`` or ``graph``.
+    registered : bool
+        Whether the user registered the buffers.
     """
 
     ops: tuple[Operation, ...]
@@ -74,6 +79,8 @@ class Question:
     proto: str | None = None
     library: Library | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
+    launch: str = "stream"
+    registered: bool = False
 
     def sizes_of(self, op: Operation) -> tuple[int, ...]:
         """Return the requested sizes of *op*: the matrix decides for all_to_all_v."""
@@ -96,6 +103,8 @@ def ask(
     proto: str | None = None,
     library: str | Library | None = None,
     environment: Mapping[str, str] | None = None,
+    launch: str = "stream",
+    registered: bool = False,
 ) -> Question:
     """Check a request; the parameters are those of `collsim.simulate`.
 
@@ -123,7 +132,12 @@ def ask(
     root = _whole(root, "root", "root", "the rank of the root, such as 0", faults)
     chooser = None if library is None else _attempt(partial(_library, library), faults, "library")
     variables = _variables(environment, faults)
-    _attempt(partial(_check_environment, variables, library), faults, "env")
+    _attempt(partial(_check_environment, variables), faults, "env")
+    launch = _choice(launch, "launch", "launch", LAUNCHES, faults)
+    if not isinstance(registered, bool | np.bool_):
+        faults.append(
+            Fault(f"registered {_shown(registered)} is not true or false", "registered", "pass True or False")
+        )
     algos = _names(algo, "algo", "algorithm", f"a name, or one of {', '.join(CHOICES)}", faults)
     faults += _algorithm_faults(ops, algos)
     if faults:
@@ -142,6 +156,8 @@ def ask(
         proto=proto,
         library=chooser,
         environment=variables,
+        launch=launch,
+        registered=bool(registered),
     )
 
 
@@ -246,15 +262,12 @@ def _library(library: str | Library) -> Library:
     return load_library(library)
 
 
-def _check_environment(environment: Mapping[str, str], library: str | Library | None) -> None:
-    """Refuse variables that are unknown, or that nobody will read."""
-    if not environment:
-        return
-    if library is None:
-        raise InputError(Fault("variables of the environment need a library", "env", "add --library nccl-2.28"))
-    from collsim.library import read_environment
+def _check_environment(environment: Mapping[str, str]) -> None:
+    """Refuse variables that are unknown."""
+    if environment:
+        from collsim.library import read_environment
 
-    read_environment(environment)
+        read_environment(environment)
 
 
 def _attempt(parse: Callable[[], T], faults: list[Fault], where: str = "") -> T | None:

@@ -62,7 +62,8 @@ class Row:
     The columns of nccl-tests (size, count, type, redop, root, time, algbw, busbw) have their meaning there; `root` is
     -1 if the operation has none. *bottleneck* names the busiest links, *bottleneck_links* counts those within a
     thousandth of the busiest; *critical_s* splits the time of the slowest chain of transfers into launch, latency, flow
-    at the channels' own rate and flow held back by links. Interval ends are None: no profile gives intervals yet.
+    at the channels' own rate and flow held back by links. A measured time lies between the interval ends with 90 %
+    confidence; they are None where nobody measured how far predictions are off.
     """
 
     op: str

@@ -15,6 +15,7 @@ from collsim.collectives import Algorithm, Request, algorithm, algorithms_for, r
 from collsim.errors import Fault, InputError, UnsupportedError
 from collsim.fabric import Fabric, Float, Int
 from collsim.library import Profile, load_profile
+from collsim.library.costs import family_of
 from collsim.operations import BLOCK_GRAIN_BYTES, Operation, operation
 from collsim.question import CHOICES, MOST_CHANNELS, Question, ask, rank_groups
 from collsim.result import LinkLoad, Result, Row
@@ -55,11 +56,13 @@ def simulate(
     redop: str = "sum",
     root: int = 0,
     matrix: Any = None,
-    profile: str | Profile = "default",
+    profile: str | Profile = "auto",
     overrides: Mapping[str, str] | Sequence[str] | None = None,
     proto: str | None = None,
     library: str | None = None,
     environment: Mapping[str, str] | None = None,
+    launch: str = "stream",
+    registered: bool = False,
 ) -> Result:
     """Predict how long collectives take.
 
@@ -77,7 +80,8 @@ def simulate(
     rank_list : sequence of int, optional
         Use exactly these GPUs, in this order.
     algo : str or sequence of str
-        A name; ``best`` and ``auto``: the fastest in the simulator; ``all``: one row for each.
+        A name; ``auto``: what the library would choose, the fastest in the simulator if none is known; ``best``: the
+        fastest in the simulator; ``all``: one row for each.
     channels : int, optional
         Channels (CTAs) that share the work; by default what suits the fabric.
     chunk : int or str, optional
@@ -87,15 +91,21 @@ def simulate(
     matrix : int array of shape (n, n), optional
         Bytes from row to column, for ``all_to_all_v``.
     profile : str or Profile
-        ``default``, ``ideal`` or a file.
+        ``auto``: calibrated for the topology or for its nearest relative, else ``default``; a name, such as ``ideal``;
+        a file.
     overrides : mapping or sequence of str, optional
         Figures of the topology to change: ``{"link.bandwidth": "80 GB/s"}`` or ``["link.bandwidth=80 GB/s"]``.
     proto : str, optional
         ``LL``, ``LL128`` or ``Simple``; by default what the library takes, else Simple.
     library : str, optional
-        ``auto`` then follows the choice of this library, such as ``nccl-2.28`` or ``rccl-2.28``.
+        ``auto`` then follows the choice of this library, such as ``nccl-2.28`` or ``rccl-2.28``; by default that of
+        the profile.
     environment : mapping, optional
         Variables that change its choice: ``{"NCCL_ALGO": "Ring"}``.
+    launch : str
+        ``stream``, or ``graph`` for calls that a captured graph replays.
+    registered : bool
+        Whether the user registered the buffers with the library (``-R 1`` of the tests).
 
     Returns
     -------
@@ -127,9 +137,11 @@ def simulate(
         proto=proto,
         library=library,
         environment=environment,
+        launch=launch,
+        registered=registered,
     )
     topology = load_topology(topo, overrides or ())
-    constants = load_profile(profile)
+    constants = load_profile(profile, topology)
     return predict(topology, constants, question, rank_groups(topology, ranks, rank_list, question))
 
 
@@ -143,10 +155,12 @@ def predict(topology: Topology, constants: Profile, question: Question, groups: 
     ModelError
         Ranks cannot reach each other, or a schedule deadlocks.
     """
-    runs = [prepare(topology, constants, group) for group in groups]
+    asked = question
+    question, left_out = _with_library(topology, constants, asked)
+    launched = constants.launched(question.launch, registered=question.registered)
+    runs = [prepare(topology, launched, group) for group in groups]
     rows: list[Row] = []
     skipped: list[Row] = []
-    left_out: list[str] = []
     for run in runs:
         for op in question.ops:
             for size_bytes in question.sizes_of(op):
@@ -161,18 +175,38 @@ def predict(topology: Topology, constants: Profile, question: Question, groups: 
         )
     return Result(
         version=__version__,
-        config=_config(topology, constants, runs, question),
+        config=_config(topology, constants, runs, asked),
         topology=_topology_summary(topology, constants),
         profile={
             "name": constants.name,
             "sha256": constants.sha256,
             "calibrated": _is_calibrated(topology, constants),
-            "constants": constants.describe() + _achievable(runs),
+            "constants": launched.describe() + _achievable(runs),
+            "derived": constants.derived or None,
+            "library": None if question.library is None else question.library.name,
         },
         rows=tuple(rows),
         warnings=(*_warnings(topology, constants, question), *_roundings(skipped), *left_out),
         skipped=tuple(skipped),
     )
+
+
+def _with_library(topology: Topology, constants: Profile, question: Question) -> tuple[Question, list[str]]:
+    """Return the question with the library that its choices follow, and what to tell of it.
+
+    A library that the user names is followed or refused; that of the profile is followed where it can be.
+    """
+    if question.library is None and constants.library and "auto" in question.algo:
+        from collsim.library import load_library, system_of
+
+        try:
+            system_of(topology)
+        except UnsupportedError as error:
+            return question, [f"auto is the fastest in the simulator: {error.faults[0].what}"]
+        return replace(question, library=load_library(constants.library)), []
+    if question.library is None and question.environment:
+        raise InputError(Fault("variables of the environment need a library", "env", "add --library nccl-2.28"))
+    return question, []
 
 
 def build_schedule(
@@ -245,7 +279,14 @@ def _fastest(rows: Sequence[Row]) -> Row:
 def _chosen_row(request: Request, requested_bytes: int, run: Run, question: Question) -> Row:
     """Simulate what the library would choose."""
     picked, asked, proto = library_choice(request, run, question)
-    return _timed_row(picked, asked, requested_bytes, run, replace(question, proto=question.proto or proto))
+    row = _timed_row(picked, asked, requested_bytes, run, replace(question, proto=question.proto or proto))
+    if question.channels or question.chunk_bytes or question.proto:
+        return row  # not what the library would do: nobody measured how far off that is
+    scatter = run.profile.scatter(family_of(request.op.name, picked.name), row.size_bytes)
+    if scatter is None:
+        return row
+    low_s, high_s = row.time_s * scatter.low, row.time_s * scatter.high
+    return replace(row, time_lo_s=max(low_s, row.lower_bound_s), time_hi_s=max(high_s, row.lower_bound_s))
 
 
 def library_choice(request: Request, run: Run, question: Question) -> tuple[Algorithm, Request, str]:
@@ -253,7 +294,10 @@ def library_choice(request: Request, run: Run, question: Question) -> tuple[Algo
     from collsim.library import Call, choose, read_environment, system_of
 
     system = system_of(run.topology, run.fabric.rank_node.tolist())
-    call = Call(request.op.name, request.n_ranks, request.size_bytes, question.dtype, question.redop, root=request.root)
+    call = Call(
+        request.op.name, request.n_ranks, request.size_bytes, question.dtype, question.redop, root=request.root,
+        launch=question.launch, registered=question.registered,
+    )  # fmt: skip
     assert question.library is not None
     choice = choose(call, system, question.library, read_environment(question.environment))
     messages, whole = choice.point_to_point, max(choice.shares_bytes, default=request.size_bytes)
@@ -374,6 +418,8 @@ def _config(topology: Topology, constants: Profile, runs: Sequence[Run], questio
         "proto": question.proto,
         "library": None if question.library is None else question.library.name,
         "environment": dict(question.environment),
+        "launch": question.launch,
+        "registered": question.registered,
         "overrides": {fact.path: fact.text for fact in topology.facts if fact.status == "set"},
         "matrix_bytes": None if question.matrix_bytes is None else question.matrix_bytes.tolist(),
     }
@@ -420,14 +466,20 @@ def _warnings(topology: Topology, constants: Profile, question: Question) -> tup
     name = f'profile "{constants.name}"'
     if constants.name == "ideal":
         return ()
-    if not constants.calibrated:
+    if not constants.calibrated and not constants.derived:
         return (f"{name} is not calibrated: times are round figures, not a forecast of a log",)
-    if not _is_calibrated(topology, constants):
-        systems = " or ".join(constants.systems) or "no system"
-        return (f"{name} was fitted to {systems} as shipped, not to this: times are a guess",)
+    told = []
+    systems = " or ".join(constants.systems) or "no system"
+    if constants.derived:
+        told.append(f"{name} is derived, not measured: {constants.derived}")
+    elif not _is_calibrated(topology, constants):
+        told.append(f"{name} was fitted to {systems} as shipped, not to this: times are a guess")
     if question.library is None:
-        return (f"{name} was fitted to what a library chooses: name one, such as nccl-2.28",)
-    return ()
+        told.append(f"{name} was fitted to what a library chooses: name one, such as nccl-2.28")
+    launch = "graph" if question.launch == "graph" else "registered" if question.registered else "stream"
+    if launch != "stream" and launch not in constants.launches:
+        told.append(f"{name} knows nothing of {launch} launches: times are those of stream launches")
+    return tuple(told)
 
 
 def _roundings(skipped: Sequence[Row]) -> tuple[str, ...]:

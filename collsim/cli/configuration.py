@@ -145,6 +145,12 @@ def _word(key: str, value: Any) -> dict[str, str]:
     return {key: value}
 
 
+def _flag(key: str, value: Any) -> dict[str, str]:
+    if not isinstance(value, bool):
+        raise TypeError
+    return {key: str(value).lower()}
+
+
 def _topo(_: str, value: Any) -> dict[str, str]:
     """Return the topology; a shipped one is called by its name, wherever its file is."""
     from collsim.topology import zoo_names
@@ -202,6 +208,8 @@ READERS: dict[str, tuple[Callable[[str, Any], dict[str, str]], str]] = {
     "profile": (_word, "the name or the file of a profile"),
     "proto": (_word, "the name of a protocol"),
     "library": (_word, "a library and its version"),
+    "launch": (_word, "a way to launch"),
+    "registered": (_flag, "true or false"),
 }
 """How each key becomes the text of a flag, and what it should have been."""
 

@@ -63,7 +63,7 @@ def profiles() -> Sequence[str]:
     """Return the names of the shipped profiles."""
     from collsim.library import profile_names
 
-    return profile_names()
+    return ["auto", *profile_names()]
 
 
 def formats() -> Sequence[str]:
@@ -107,13 +107,15 @@ OPTIONS: dict[str, Callable[..., Any]] = {
         metavar="NAME[,NAME...]",
         show_default=True,
         **complete(algorithms),
-        help="Algorithm; auto and best: the fastest in the simulator; all: a row for each.",
+        help="Algorithm; auto: the library's choice; best: the fastest in the simulator; all: a row for each.",
     ),
     "proto": click.option(
         "--proto", metavar="NAME", help="Protocol: LL, LL128 or Simple.  [default: the library's, else Simple]"
     ),
     "library": click.option(
-        "--library", metavar="NAME", help="Let auto follow a library's choice: nccl-2.28, rccl-2.28, ..."
+        "--library",
+        metavar="NAME",
+        help="Library that auto follows: nccl-2.28, rccl-2.28, ...  [default: the profile's]",
     ),
     "environment": click.option(
         "--env",
@@ -151,11 +153,22 @@ OPTIONS: dict[str, Callable[..., Any]] = {
     "matrix": click.option("--matrix", metavar="FILE", help="Bytes from row to column, for all_to_all_v."),
     "profile": click.option(
         "--profile",
-        default="default",
+        default="auto",
         show_default=True,
         metavar="NAME|FILE",
         **complete(profiles, files=True),
-        help="Constants of the library; ideal: bare wires.",
+        help="Constants of the library; auto: calibrated for the topology, if any; ideal: bare wires.",
+    ),
+    "launch": click.option(
+        "--launch",
+        default="stream",
+        show_default=True,
+        metavar="NAME",
+        **complete(lambda: ("stream", "graph")),
+        help="How calls are launched; graph: a captured graph replays them.",
+    ),
+    "registered": click.option(
+        "--registered", is_flag=True, help="The user registered the buffers with the library (-R 1 of the tests)."
     ),
     "overrides": click.option(
         "--set",

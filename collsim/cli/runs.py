@@ -130,13 +130,13 @@ def checked_request(
     )
     unread = flags["matrix"] is not None and request["matrix"] is None
     question = faults.attempt(lambda: _ask(ask, request, unread))
-    constants = faults.attempt(lambda: load_profile(profile))
-    topology = groups = None
+    topology = constants = groups = None
     if topo is None:
         hint = "give a name that `collsim topo list` prints, or a YAML file"
         faults.add([Fault("no topology is named", "topo", hint)])
     else:
         topology = faults.attempt(lambda: load_topology(topo, overrides))
+    constants = faults.attempt(lambda: load_profile(profile, topology))
     if topology is not None and question is not None:
         groups = faults.attempt(lambda: rank_groups(topology, ranks, rank_list, question))
     faults.raise_any()
@@ -182,6 +182,8 @@ def _request(flags: dict[str, Any], config: Configuration | None, faults: Faults
         "dtype": flags["dtype"],
         "proto": flags["proto"],
         "library": flags["library"],
+        "launch": flags["launch"],
+        "registered": flags["registered"],
         "environment": {
             **(config.environment if config else {}),
             **texts.read_settings(flags["environment"], faults),

@@ -161,6 +161,8 @@ ABSENT = {
     **dict.fromkeys(("min_bytes", "max_bytes", "step_bytes", "step_factor", "proto", "library")),
     "redop": "sum",
     "environment": (),
+    "launch": "stream",
+    "registered": False,
 }
 """What a request has and the flags of one schedule leave out, because it changes nothing that is sent."""
 

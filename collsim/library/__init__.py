@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collsim.library.costs import Protocol
     from collsim.library.environment import Environment, read_environment
     from collsim.library.point_to_point import parts_of
-    from collsim.library.profile import Profile, load_profile, profile_names
+    from collsim.library.profile import Profile, Scatter, band_of, load_profile, profile_for, profile_names
     from collsim.library.system import Graph, System, system_of
     from collsim.library.versions import DEFAULT_LIBRARY, Library, load_library
 
@@ -29,11 +29,14 @@ __all__ = [
     "PointToPoint",
     "Profile",
     "Protocol",
+    "Scatter",
     "System",
+    "band_of",
     "choose",
     "load_library",
     "load_profile",
     "parts_of",
+    "profile_for",
     "profile_names",
     "read_environment",
     "system_of",
@@ -45,7 +48,7 @@ HOME = {
     "environment": ("Environment", "read_environment"),
     "point_to_point": ("parts_of",),
     "costs": ("Protocol",),
-    "profile": ("Profile", "load_profile", "profile_names"),
+    "profile": ("Profile", "Scatter", "band_of", "load_profile", "profile_for", "profile_names"),
     "system": ("Graph", "System", "system_of"),
     "versions": ("DEFAULT_LIBRARY", "Library", "load_library"),
 }

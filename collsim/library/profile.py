@@ -1,73 +1,66 @@
 """Profiles: what a library adds to the raw links.
 
 A profile is a YAML file. Every figure carries its status and source, as in a topology file; a figure that is absent
-costs nothing. `default` holds documented round figures that no measurement has calibrated; `ideal` is the bare wire.
+costs nothing. `default` holds documented round figures that no measurement has calibrated; `ideal` is the bare wire;
+the others are called after the system that they were fitted to, or derived for.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-from collsim.errors import CollsimError, Fault, InputError, SpecError, UnknownNameError, nearest
-from collsim.library.costs import FAMILIES, Protocol
-from collsim.topology.reader import MAX_FILE_BYTES, Document, read_document
-from collsim.units import parse_bandwidth_Bps, parse_fraction, parse_time_s
+from collsim.errors import Fault, SpecError, UnknownNameError, nearest
+from collsim.library.costs import Protocol
+from collsim.topology.reader import MAX_FILE_BYTES, read_document
 
-__all__ = ["Profile", "Protocol", "load_profile", "profile_names"]
+if TYPE_CHECKING:
+    from collsim.topology import Topology
 
+__all__ = ["BANDS", "Profile", "Protocol", "Scatter", "band_of", "load_profile", "profile_for", "profile_names"]
 
-def _positive_number(text: str, where: str) -> float:
-    """Return a number above 0."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 < value < math.inf:
-        raise InputError(Fault(f'"{text}" is not a number above 0', where, "such as 2.2"))
-    return value
-
-
-SCHEMA = "collsim.profile/1"
 FOLDER = Path(__file__).parent / "profiles"
-FIGURES: dict[str, Callable[[str, str], float]] = {
-    "launch": parse_time_s,
-    "message_overhead": parse_time_s,
-    "channel_rate": parse_bandwidth_Bps,
-    "wire_efficiency": parse_fraction,
-    "floor": parse_time_s,
-    "base": parse_time_s,
-    "small_overhead": parse_time_s,
-    "slice_overhead": parse_time_s,
-    "fill_rate": parse_bandwidth_Bps,
-    "one_way_rate": parse_bandwidth_Bps,
-    "link_share": parse_fraction,
-    "softness": _positive_number,
-}
-PROFILE_FIGURES = ("launch", "floor", "message_overhead", "channel_rate")
-PROTOCOL_FIGURES = {
-    "message_overhead": "message_overhead_s",
-    "channel_rate": "channel_rate_Bps",
-    "wire_efficiency": "wire_efficiency",
-    "base": "base_s",
-    "small_overhead": "small_overhead_s",
-    "slice_overhead": "slice_overhead_s",
-    "fill_rate": "fill_rate_Bps",
-    "one_way_rate": "one_way_rate_Bps",
-    "link_share": "link_share",
-    "softness": "softness",
-}
-"""Key of a figure and the attribute of `Protocol` that it sets."""
-PROTOCOL_FLAGS = ("stepwise", "back_to_back")
-PROTOCOLS = ("LL", "LL128", "Simple")
-CHOICES = {"link_rate": ("achievable", "raw"), "link_latency": ("counted", "ignored")}
-WORDS = ("schema", "name", "title")
-FIGURE_KEYS = ("value", "status", "source", "note")
+AUTO = "auto"
+BANDS = {"small": 0, "middle": 64 * 2**10, "large": 2**20}
+"""Bands of sizes in which errors are told apart, with their first size in bytes."""
+
+
+def band_of(size_bytes: int) -> str:
+    """Return the band of a size.
+
+    >>> band_of(8), band_of(65536), band_of(2**30)
+    ('small', 'middle', 'large')
+    """
+    return next(name for name in reversed(BANDS) if size_bytes >= BANDS[name])
+
+
+@dataclass(frozen=True, slots=True)
+class Scatter:
+    """How far measured times were from predicted ones, over rows that took no part in the fit that predicted them.
+
+    Attributes
+    ----------
+    low, high : float
+        Of 100 measured times, 90 lie between these multiples of the predicted one.
+    median, p90 : float
+        Of the absolute relative error.
+    rows, logs : int
+        What it was counted on.
+    """
+
+    low: float
+    high: float
+    median: float
+    p90: float
+    rows: int
+    logs: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +92,17 @@ class Profile:
     floor_s : float
         What a call takes at least, because the host or the launch takes so long; longer calls hide it.
     systems : tuple of str
-        Topologies whose measurements the constants were fitted to.
+        Topologies that the constants are meant for.
+    gpus : tuple of str
+        Parts of ``gpu.model`` of the systems' relatives.
+    library : str
+        What ran in the measurements, such as ``nccl-2.28``; the algorithm is then chosen as this library does.
+    derived : str
+        How the constants follow from those of a relative, if nothing was measured on the systems; else empty.
+    accuracy : Mapping of str to Mapping
+        `Scatter` by family and band.
+    launches : Mapping of str to Profile
+        Other ways to launch, ``graph`` and ``registered``, with constants of their own.
     """
 
     name: str
@@ -116,28 +119,52 @@ class Profile:
     families: Mapping[str, Mapping[str, Protocol]] = field(default_factory=dict, hash=False)
     floor_s: float = 0.0
     systems: tuple[str, ...] = ()
+    gpus: tuple[str, ...] = ()
+    library: str = ""
+    derived: str = ""
+    accuracy: Mapping[str, Mapping[str, Scatter]] = field(default_factory=dict, hash=False)
+    launches: Mapping[str, Profile] = field(default_factory=dict, hash=False)
 
     def fits(self, system: str) -> bool:
         """Return whether measurements of *system* stand behind the constants."""
-        return self.calibrated and system in self.systems
+        return self.calibrated and not self.derived and system in self.systems
 
     def protocol(self, name: str, family: str = "") -> Protocol:
         """Return what protocol *name* costs: that of the family, its own figures, or those of the profile."""
         own = self.protocols.get(name, Protocol(self.message_overhead_s, self.channel_rate_Bps))
         return self.families.get(family, {}).get(name, own)
 
+    def scatter(self, family: str, size_bytes: int) -> Scatter | None:
+        """Return how far measurements were from predictions for a kernel and a size; None if nobody measured."""
+        return self.accuracy.get(family, {}).get(band_of(size_bytes))
+
+    def launched(self, launch: str, *, registered: bool = False) -> Profile:
+        """Return the constants for a way to launch; those of stream launches where it has none of its own.
+
+        Replaying a graph registers the buffers too, so that ``graph`` stands for both.
+        """
+        name = "graph" if launch == "graph" else "registered" if registered else "stream"
+        return self.launches.get(name, self)
+
     def describe(self) -> str:
         """Return the constants in one line."""
         if not self.latency and not self.achievable_rate and not self.families:
             return "raw line rates, no latency, no overhead"
         if self.families:
-            kernels = ", ".join(self.families)
-            return f"{self.title}; constants of {kernels} by protocol, host floor {self.floor_s * 1e6:g} us"
+            return f"{self.title}{self._error()}"
         rate = "unlimited" if math.isinf(self.channel_rate_Bps) else f"{self.channel_rate_Bps / 1e9:g} GB/s"
         return (
             f"launch {self.launch_s * 1e6:g} us, message {self.message_overhead_s * 1e6:g} us, channel {rate}, "
             f"links at {'achievable' if self.achievable_rate else 'line'} rate"
         )
+
+    def _error(self) -> str:
+        """Return the error of large sizes outside the fit, as words."""
+        found = [(family, bands["large"]) for family, bands in self.accuracy.items() if "large" in bands]
+        if not found:
+            return ""
+        told = ", ".join(f"{family} {scatter.median:.0%}" for family, scatter in found)
+        return f"; median error from 1 MiB, left out of the fit in turn: {told}"
 
 
 def profile_names() -> list[str]:
@@ -145,8 +172,39 @@ def profile_names() -> list[str]:
     return sorted(path.stem for path in FOLDER.glob("*.yaml"))
 
 
-def load_profile(name: str | Profile) -> Profile:
+@cache
+def _meant_for(key: str) -> dict[str, str]:
+    """Return the shipped profile of each name under *key* (systems or gpus), without reading the files as YAML."""
+    line = re.compile(rf"^{key}: \[([^\]]*)\]$", re.MULTILINE)
+    texts = {name: (FOLDER / f"{name}.yaml").read_text(encoding="utf-8") for name in profile_names()}
+    return {
+        word.strip(): name for name, text in texts.items() for part in line.findall(text) for word in part.split(",")
+    }
+
+
+def profile_for(topology: Topology) -> str:
+    """Return the shipped profile for a topology: of that very system, of a relative with the same GPU, or the default.
+
+    Only a scale-up domain has relatives: what is between the domains of a cluster is not in their constants.
+
+    >>> from collsim.topology import load_topology
+    >>> profile_for(load_topology("hgx_h100"))
+    'hgx_h100'
+    """
+    if topology.name in (systems := _meant_for("systems")):
+        return systems[topology.name]
+    model = topology.labels.get("gpu.model", "")
+    relatives = [name for part, name in _meant_for("gpus").items() if part in model]
+    alone = topology.labels.get("link.type", "PCIe") != "PCIe" and not any(
+        kind == "nic" for kind in topology.wiring.node_kinds
+    )
+    return relatives[0] if relatives and alone else "default"
+
+
+def load_profile(name: str | Profile, topology: Topology | None = None) -> Profile:
     """Return a profile by name or from a file (a name with a slash or that ends in .yaml or .yml).
+
+    ``auto`` is the one of *topology*, see `profile_for`.
 
     Raises
     ------
@@ -162,13 +220,20 @@ def load_profile(name: str | Profile) -> Profile:
     """
     if isinstance(name, Profile):
         return name
+    if name == AUTO:
+        return replace(load_profile("default" if topology is None else profile_for(topology)), source=AUTO)
     is_file = "/" in name or name.endswith((".yaml", ".yml"))
     if not is_file and name not in profile_names():
-        raise UnknownNameError("profile", name, profile_names(), "--profile")
+        raise UnknownNameError("profile", name, [AUTO, *profile_names()], "--profile")
+    from collsim.library.profile_reader import SCHEMA, read_profile
+
     path = Path(name) if is_file else FOLDER / f"{name}.yaml"
     content = _content(path)
     document = read_document(content, str(path), SCHEMA)
-    return replace(_from_document(document, hashlib.sha256(content).hexdigest()), source=str(name))
+    base = document.data.get("extends")
+    relative = load_profile(base) if base in profile_names() and base != path.stem else None
+    sha256 = hashlib.sha256(content + (relative.sha256.encode() if relative else b"")).hexdigest()
+    return replace(read_profile(document, sha256, relative), source=str(name))
 
 
 def _content(path: Path) -> bytes:
@@ -195,122 +260,3 @@ def _file_hint(path: Path) -> str:
         if near:
             return f'did you mean "{path.parent / near}"?'
     return f"shipped profiles: {', '.join(names)}"
-
-
-def _from_document(document: Document, sha256: str) -> Profile:
-    """Return the profile in *document*, or raise all its faults."""
-    faults: list[Fault] = []
-    data: dict[str, Any] = document.data
-    _check_keys(
-        data,
-        [*WORDS, "calibrated", *CHOICES, *PROFILE_FIGURES, "protocols", "families", "systems"],
-        (),
-        document,
-        faults,
-    )
-    if data.get("schema") != SCHEMA:
-        given = data.get("schema")
-        what = "the schema is missing" if given is None else f'schema is "{given}"'
-        faults.append(Fault(what, document.where(("schema",)), f"write schema: {SCHEMA}"))
-    if not isinstance(data.get("name"), str):
-        faults.append(Fault("the profile has no name", document.where(()), "write name: my_profile"))
-    if not isinstance(data.get("calibrated", False), bool):
-        where = document.where(("calibrated",))
-        faults.append(Fault(f'"{data["calibrated"]}" is not true or false', where, "write calibrated: false"))
-    for key, options in CHOICES.items():
-        if data.get(key, options[0]) not in options:
-            hint = f"write {' or '.join(options)}"
-            faults.append(Fault(f'"{data[key]}" is unknown', document.where((key,)), hint))
-    figures = {key: _figure((key,), data[key], document, faults) for key in PROFILE_FIGURES if key in data}
-    protocols = _protocols(data.get("protocols", {}), ("protocols",), figures, document, faults)
-    families = _families(data.get("families", {}), figures, document, faults)
-    systems = data.get("systems", [])
-    if not isinstance(systems, list) or not all(isinstance(name, str) for name in systems):
-        faults.append(
-            Fault("systems is not a list of names", document.where(("systems",)), "write systems: [hgx_h100]")
-        )
-    if faults:
-        raise SpecError(*faults)
-    return Profile(
-        name=data["name"],
-        title=str(data.get("title", "")),
-        calibrated=data.get("calibrated", False),
-        launch_s=figures.get("launch", 0.0),
-        message_overhead_s=figures.get("message_overhead", 0.0),
-        channel_rate_Bps=figures.get("channel_rate", math.inf),
-        achievable_rate=data.get("link_rate", "achievable") == "achievable",
-        latency=data.get("link_latency", "counted") == "counted",
-        sha256=sha256,
-        protocols=protocols,
-        families=families,
-        floor_s=figures.get("floor", 0.0),
-        systems=tuple(systems),
-    )
-
-
-def _check_keys(
-    data: Mapping[str, Any], known: Sequence[str], path: tuple[str, ...], document: Document, faults: list[Fault]
-) -> None:
-    """Append a fault for every key that is not known."""
-    for key in data:
-        if key not in known:
-            near = nearest(key, known)
-            hint = f'did you mean "{near}"?' if near else f"known: {', '.join(known)}"
-            faults.append(Fault(f'unknown key "{key}"', document.where((*path, key)), hint))
-
-
-def _families(
-    entries: Any, figures: Mapping[str, float], document: Document, faults: list[Fault]
-) -> dict[str, dict[str, Protocol]]:
-    """Return the protocols of each family."""
-    if not isinstance(entries, dict):
-        faults.append(Fault("families is not a mapping", document.where(("families",)), "write families: {ring: ...}"))
-        return {}
-    _check_keys(entries, FAMILIES, ("families",), document, faults)
-    return {name: _protocols(entry, ("families", name), figures, document, faults) for name, entry in entries.items()}
-
-
-def _protocols(
-    entries: Any, path: tuple[str, ...], figures: Mapping[str, float], document: Document, faults: list[Fault]
-) -> dict[str, Protocol]:
-    """Return protocols by name; what one does not say is as in the profile, or costs nothing."""
-    if not isinstance(entries, dict) or not all(isinstance(entry, dict) for entry in entries.values()):
-        hint = "write protocols: {LL: {message_overhead: 1 us}}"
-        faults.append(Fault(f"{path[-1]} is not a mapping of mappings", document.where(path), hint))
-        return {}
-    _check_keys(entries, PROTOCOLS, path, document, faults)
-    protocols: dict[str, Protocol] = {}
-    for name, entry in entries.items():
-        here = (*path, name)
-        _check_keys(entry, [*PROTOCOL_FIGURES, *PROTOCOL_FLAGS], here, document, faults)
-        own: dict[str, Any] = {
-            attribute: _figure((*here, key), entry[key], document, faults)
-            for key, attribute in PROTOCOL_FIGURES.items()
-            if key in entry
-        }
-        own.setdefault("message_overhead_s", figures.get("message_overhead", 0.0))
-        own.setdefault("channel_rate_Bps", figures.get("channel_rate", math.inf))
-        flags = {flag: entry.get(flag, False) for flag in PROTOCOL_FLAGS}
-        for flag, value in flags.items():
-            if not isinstance(value, bool):
-                hint = f"write {flag}: false"
-                faults.append(Fault(f'"{value}" is not true or false', document.where((*here, flag)), hint))
-        protocols[name] = Protocol(**own, **flags)
-    return protocols
-
-
-def _figure(path: tuple[str, ...], entry: Any, document: Document, faults: list[Fault]) -> float:
-    """Return the value of a figure in SI; append its faults."""
-    place = path
-    if isinstance(entry, dict):
-        _check_keys(entry, FIGURE_KEYS, path, document, faults)
-        entry, place = entry.get("value"), (*path, "value")
-    if entry is None or isinstance(entry, (dict, list)):
-        hint = "write value: 8 us, with status and source"
-        faults.append(Fault("the figure has no value", document.where(path), hint))
-        return 0.0
-    try:
-        return FIGURES[path[-1]](str(entry), document.where(place))
-    except CollsimError as error:
-        faults.extend(error.faults)
-        return 0.0

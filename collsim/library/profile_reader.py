@@ -1,0 +1,244 @@
+"""From the document of a profile to a `Profile`: every key checked, all faults in one report."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from collsim.errors import CollsimError, Fault, InputError, SpecError, nearest
+from collsim.library.costs import FAMILIES, Protocol
+from collsim.library.profile import BANDS, Profile, Scatter, profile_names
+from collsim.topology.model import STATUSES
+from collsim.topology.reader import Document
+from collsim.units import parse_bandwidth_Bps, parse_fraction, parse_time_s
+
+__all__ = ["FIGURES", "PROTOCOL_FIGURES", "SCHEMA", "read_profile"]
+
+
+def _positive_number(text: str, where: str) -> float:
+    """Return a number above 0."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise InputError(Fault(f'"{text}" is not a number above 0', where, "such as 2.2"))
+    return value
+
+
+SCHEMA = "collsim.profile/1"
+FIGURES: dict[str, Callable[[str, str], float]] = {
+    "launch": parse_time_s,
+    "message_overhead": parse_time_s,
+    "channel_rate": parse_bandwidth_Bps,
+    "wire_efficiency": parse_fraction,
+    "floor": parse_time_s,
+    "base": parse_time_s,
+    "small_overhead": parse_time_s,
+    "slice_overhead": parse_time_s,
+    "fill_rate": parse_bandwidth_Bps,
+    "one_way_rate": parse_bandwidth_Bps,
+    "link_share": parse_fraction,
+    "softness": _positive_number,
+}
+PROFILE_FIGURES = {
+    "launch": "launch_s",
+    "floor": "floor_s",
+    "message_overhead": "message_overhead_s",
+    "channel_rate": "channel_rate_Bps",
+}
+PROTOCOL_FIGURES = {
+    "message_overhead": "message_overhead_s",
+    "channel_rate": "channel_rate_Bps",
+    "wire_efficiency": "wire_efficiency",
+    "base": "base_s",
+    "small_overhead": "small_overhead_s",
+    "slice_overhead": "slice_overhead_s",
+    "fill_rate": "fill_rate_Bps",
+    "one_way_rate": "one_way_rate_Bps",
+    "link_share": "link_share",
+    "softness": "softness",
+}
+"""Key of a figure and the attribute that it sets, of `Profile` and of `Protocol`."""
+PROTOCOL_FLAGS = ("stepwise", "back_to_back")
+PROTOCOLS = ("LL", "LL128", "Simple")
+CHOICES = {"link_rate": ("achievable", "raw"), "link_latency": ("counted", "ignored")}
+TEXTS = ("title", "derived", "library")
+LISTS = {"systems": "hgx_h100", "gpus": "H100"}
+LAUNCHES = ("graph", "registered")
+LAUNCH_KEYS = ("title", "floor", "families", "accuracy")
+KEYS = (
+    "schema", "name", "extends", *TEXTS, "calibrated", *CHOICES, *LISTS, *PROFILE_FIGURES, "protocols", "families",
+    "accuracy", "launches",
+)  # fmt: skip
+FIGURE_KEYS = ("value", "status", "source", "note", "low", "high")
+SCATTER_KEYS = ("low", "high", "median", "p90", "rows", "logs")
+BARE = Profile("", "", False, 0.0, 0.0, math.inf, True, True, "")
+"""What holds where a file says nothing."""
+
+
+@dataclass(slots=True)
+class _Reader:
+    """A document and the faults found in it so far."""
+
+    document: Document
+    faults: list[Fault] = field(default_factory=list)
+
+    def fault(self, what: str, path: tuple[str, ...], hint: str) -> None:
+        self.faults.append(Fault(what, self.document.where(path), hint))
+
+    def check_keys(self, data: Mapping[str, Any], known: Sequence[str], path: tuple[str, ...]) -> None:
+        """Add a fault for every key that is not known."""
+        for key in data:
+            if key not in known:
+                near = nearest(key, known)
+                hint = f'did you mean "{near}"?' if near else f"known: {', '.join(known)}"
+                self.fault(f'unknown key "{key}"', (*path, key), hint)
+
+    def mapping(self, data: Mapping[str, Any], key: str, path: tuple[str, ...], hint: str) -> Mapping[str, Any]:
+        """Return a section; empty, with a fault, if it is no mapping."""
+        entries = data.get(key, {})
+        if isinstance(entries, dict):
+            return entries
+        self.fault(f"{key} is not a mapping", (*path, key), hint)
+        return {}
+
+    def flag(self, data: Mapping[str, Any], key: str, path: tuple[str, ...], *, otherwise: bool) -> bool:
+        """Return true or false."""
+        value = data.get(key, otherwise)
+        if isinstance(value, bool):
+            return value
+        self.fault(f'"{value}" is not true or false', (*path, key), f"write {key}: false")
+        return otherwise
+
+    def figure(self, path: tuple[str, ...], entry: Any) -> float:
+        """Return the value of a figure in SI."""
+        place = path
+        if isinstance(entry, dict):
+            self.check_keys(entry, FIGURE_KEYS, path)
+            if (status := entry.get("status", "user")) not in STATUSES:
+                self.fault(f'status "{status}" is unknown', (*path, "status"), f"one of {', '.join(STATUSES)}")
+            entry, place = entry.get("value"), (*path, "value")
+        if entry is None or isinstance(entry, (dict, list)):
+            self.fault("the figure has no value", path, "write value: 8 us, with status and source")
+            return 0.0
+        try:
+            return FIGURES[path[-1]](str(entry), self.document.where(place))
+        except CollsimError as error:
+            self.faults.extend(error.faults)
+            return 0.0
+
+    def figures(self, data: Mapping[str, Any], known: Mapping[str, str], path: tuple[str, ...]) -> dict[str, float]:
+        """Return the figures of a section by attribute."""
+        return {attribute: self.figure((*path, key), data[key]) for key, attribute in known.items() if key in data}
+
+
+def read_profile(document: Document, sha256: str, base: Profile | None = None) -> Profile:
+    """Return the profile in *document*; what it does not say is as in *base*, the profile that it extends.
+
+    Raises
+    ------
+    SpecError
+        All faults.
+    """
+    reader, data = _Reader(document), document.data
+    reader.check_keys(data, KEYS, ())
+    if data.get("schema") != SCHEMA:
+        given = data.get("schema")
+        what = "the schema is missing" if given is None else f'schema is "{given}"'
+        reader.fault(what, ("schema",), f"write schema: {SCHEMA}")
+    if not isinstance(data.get("name"), str):
+        reader.faults.append(Fault("the profile has no name", document.where(()), "write name: my_profile"))
+    if "extends" in data and base is None:
+        reader.fault(f'"{data["extends"]}" is no other profile', ("extends",), f"one of {', '.join(profile_names())}")
+    found = _with_figures(reader, replace(base or BARE, derived="", systems=(), gpus=()), data, ())
+    launches = _launches(reader, found, reader.mapping(data, "launches", (), "write launches: {graph: {...}}"))
+    if reader.faults:
+        raise SpecError(*reader.faults)
+    return replace(found, name=data["name"], sha256=sha256, launches={**found.launches, **launches})
+
+
+def _with_figures(reader: _Reader, base: Profile, data: Mapping[str, Any], path: tuple[str, ...]) -> Profile:
+    """Return *base* with everything that a section says."""
+    own: dict[str, Any] = reader.figures(data, PROFILE_FIGURES, path)
+    own["calibrated"] = reader.flag(data, "calibrated", path, otherwise=base.calibrated)
+    own |= {key: str(data[key]) for key in TEXTS if key in data}
+    for key, options in CHOICES.items():
+        if key in data:
+            if data[key] not in options:
+                reader.fault(f'"{data[key]}" is unknown', (*path, key), f"write {' or '.join(options)}")
+            own["achievable_rate" if key == "link_rate" else "latency"] = data[key] == options[0]
+    for key, example in LISTS.items():
+        entries = data.get(key, [])
+        if not isinstance(entries, list) or not all(isinstance(entry, str) for entry in entries):
+            reader.fault(f"{key} is not a list of names", (*path, key), f"write {key}: [{example}]")
+        elif key in data:
+            own[key] = tuple(entries)
+    found = replace(base, **own)
+    protocols = {
+        **base.protocols,
+        **_protocols(reader, found, base.protocols, data.get("protocols", {}), (*path, "protocols")),
+    }
+    sections = reader.mapping(data, "families", path, "write families: {ring: ...}")
+    reader.check_keys(sections, FAMILIES, (*path, "families"))
+    families = dict(base.families)
+    for name, entry in sections.items():
+        here = (*path, "families", name)
+        families[name] = {**families.get(name, {}), **_protocols(reader, found, families.get(name, {}), entry, here)}
+    accuracy = {**base.accuracy, **_accuracy(reader, data, path)}
+    return replace(found, protocols=protocols, families=families, accuracy=accuracy)
+
+
+def _protocols(
+    reader: _Reader, profile: Profile, before: Mapping[str, Protocol], entries: Any, path: tuple[str, ...]
+) -> dict[str, Protocol]:
+    """Return protocols by name; what one does not say is as it was *before*, as in the profile, or costs nothing."""
+    if not isinstance(entries, dict) or not all(isinstance(entry, dict) for entry in entries.values()):
+        reader.fault(
+            f"{path[-1]} is not a mapping of mappings", path, "write protocols: {LL: {message_overhead: 1 us}}"
+        )
+        return {}
+    reader.check_keys(entries, PROTOCOLS, path)
+    protocols: dict[str, Protocol] = {}
+    for name, entry in entries.items():
+        here = (*path, name)
+        reader.check_keys(entry, [*PROTOCOL_FIGURES, *PROTOCOL_FLAGS], here)
+        usual = before.get(name, Protocol(profile.message_overhead_s, profile.channel_rate_Bps))
+        own: dict[str, Any] = reader.figures(entry, PROTOCOL_FIGURES, here)
+        own |= {flag: reader.flag(entry, flag, here, otherwise=getattr(usual, flag)) for flag in PROTOCOL_FLAGS}
+        protocols[name] = replace(usual, **own)
+    return protocols
+
+
+def _accuracy(reader: _Reader, data: Mapping[str, Any], path: tuple[str, ...]) -> dict[str, dict[str, Scatter]]:
+    """Return how far measurements were from predictions, by family and band."""
+    sections = reader.mapping(data, "accuracy", path, "write accuracy: {ring: {large: {...}}}")
+    reader.check_keys(sections, FAMILIES, (*path, "accuracy"))
+    found: dict[str, dict[str, Scatter]] = {}
+    for family in sections:
+        here = (*path, "accuracy", family)
+        bands = reader.mapping(sections, family, here[:-1], "write large: {low: 0.9, high: 1.1, ...}")
+        reader.check_keys(bands, list(BANDS), here)
+        found[family] = {}
+        for band, entry in bands.items():
+            numbers = entry if isinstance(entry, dict) else {}
+            if set(numbers) == set(SCATTER_KEYS) and all(type(value) in (int, float) for value in numbers.values()):
+                found[family][band] = Scatter(**numbers)
+            else:
+                reader.fault(f"{band} does not hold numbers", (*here, band), f"write {', '.join(SCATTER_KEYS)}")
+    return found
+
+
+def _launches(reader: _Reader, profile: Profile, sections: Mapping[str, Any]) -> dict[str, Profile]:
+    """Return the profile of each other way to launch: as for stream launches but for what its section says."""
+    reader.check_keys(sections, LAUNCHES, ("launches",))
+    found = {}
+    for name in sections:
+        here = ("launches", name)
+        data = reader.mapping(sections, name, here[:-1], "write graph: {floor: 7 us}")
+        reader.check_keys(data, LAUNCH_KEYS, here)
+        bare = replace(profile, accuracy={}, launches={})
+        found[name] = _with_figures(reader, bare, data, here)
+    return found

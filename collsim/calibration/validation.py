@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from collsim._version import __version__
 from collsim.calibration.cases import Case, Section, Skipped, read_sections
 from collsim.calibration.health import TOLERANCE, health_of, judged
+from collsim.calibration.logs import LAUNCHES
 from collsim.calibration.verdicts import CheckedLog, Compared, Validation
-from collsim.errors import Fault, InputError, ModelError, UnsupportedError
-from collsim.library import DEFAULT_LIBRARY, Profile, load_library, load_profile, profile_names, read_environment
+from collsim.errors import Fault, InputError, ModelError, UnknownNameError, UnsupportedError
+from collsim.library import DEFAULT_LIBRARY, Profile, load_library, load_profile, read_environment
 from collsim.operations import operation
 from collsim.topology import Topology, load_topology
 
@@ -48,7 +49,8 @@ def validate(
     op: str | None = None,
     ranks: int | None = None,
     nodes: int | None = None,
-    profile: str | Profile = "default",
+    launch: str | None = None,
+    profile: str | Profile = "auto",
     library: str | None = None,
     environment: Mapping[str, str] | None = None,
     tolerance: float = TOLERANCE,
@@ -61,7 +63,7 @@ def validate(
         Files that `collsim.calibration.read_log` understands; ``-`` is stdin.
     topo : str, path, Topology or networkx graph
         The system that was measured: one scale-up domain.
-    op, ranks, nodes : optional
+    op, ranks, nodes, launch : optional
         Hold for all logs, whatever they say.
     profile : str or Profile
     library : str, optional
@@ -92,8 +94,9 @@ def validate(
     if not 0 < tolerance < float("inf"):
         raise InputError(Fault(f"tolerance {tolerance} is not above 0", "tolerance", "such as 0.25"))
     asked = gather(
-        logs, topo, op=op, ranks=ranks, nodes=nodes, profile=profile, library=library, environment=environment
-    )
+        logs, topo, op=op, ranks=ranks, nodes=nodes, launch=launch, profile=profile, library=library,
+        environment=environment,
+    )  # fmt: skip
     return compare(asked, tolerance)
 
 
@@ -101,7 +104,7 @@ def gather(
     logs: str | Path | Iterable[str | Path],
     topo: str | Path | Topology | nx.Graph[Any] | None,
     *,
-    profile: str | Profile = "default",
+    profile: str | Profile = "auto",
     **told: Any,
 ) -> Gathered:
     """Check what `validate` is asked and read the logs, before anything is predicted; parameters as there.
@@ -116,7 +119,7 @@ def gather(
         hint = "give a name that `collsim topo list` prints, or a YAML file"
         faults.append(Fault("no topology is named", "topo", hint))
     topology = None if topo is None else _collected(faults, lambda: load_topology(topo))
-    constants = _collected(faults, lambda: load_profile(profile))
+    constants = _collected(faults, lambda: load_profile(profile, topology))
     paths = [logs] if isinstance(logs, str | Path) else list(logs)
     if not paths:
         faults.append(Fault("no log is named", "logs", "name at least one file; - is stdin"))
@@ -135,6 +138,7 @@ def _checked_options(told: Mapping[str, Any], faults: list[Fault]) -> dict[str, 
         "op": operation,
         "library": load_library,
         "environment": read_environment,
+        "launch": _launch,
         "ranks": partial(_count, "ranks"),
         "nodes": partial(_count, "nodes"),
     }
@@ -145,6 +149,11 @@ def _checked_options(told: Mapping[str, Any], faults: list[Fault]) -> dict[str, 
             _collected(faults, partial(checks[name], value), name)
         options[name] = value if len(faults) == before else None
     return options
+
+
+def _launch(value: Any) -> None:
+    if value not in LAUNCHES:
+        raise UnknownNameError("launch", str(value), LAUNCHES, "launch")
 
 
 def _count(name: str, value: Any) -> None:
@@ -222,19 +231,19 @@ class _Model:
 
     def __init__(self, topology: Topology, constants: Profile) -> None:
         self.topology, self.constants = topology, constants
-        self.default = _default_library(topology)
+        self.default = _default_library(topology, constants)
         self.answers: dict[Case, Row | str] = {}
         self.results: list[Result] = []
         self.warnings: dict[str, None] = {}
 
     def told(self, case: Case) -> Case:
-        """Return the part of *case* that the model is told: how it was launched is not modelled yet."""
+        """Return the part of *case* that changes its prediction."""
         library = None if self.default is None else case.library or self.default
         environment = case.environment if library else ()
+        registered = int(case.registered > 0)
         return replace(
-            case, library=library, environment=environment, nodes=None, launch="stream", registered=0,
-            gpus_per_thread=None,
-        )  # fmt: skip
+            case, library=library, environment=environment, registered=registered, nodes=None, gpus_per_thread=None
+        )
 
     def predict(self, cases: Iterable[Case]) -> None:
         """Predict what is told of the cases, all sizes of a kind of call at once."""
@@ -276,20 +285,27 @@ def _question(call: Case, sizes: list[int]) -> Question:
     """Return the checked request."""
     from collsim.question import ask
 
-    options: dict[str, Any] = {"library": call.library, "environment": dict(call.environment), "root": call.root}
+    options: dict[str, Any] = {
+        "library": call.library,
+        "environment": dict(call.environment),
+        "root": call.root,
+        "launch": call.launch,
+        "registered": bool(call.registered),
+    }
     if call.matrix is not None:
         return ask(call.op, matrix=[list(row) for row in call.matrix], **options)
     return ask(call.op, sizes, dtype=call.dtype, redop=call.redop, **options)
 
 
-def _default_library(topology: Topology) -> str | None:
-    """Return whose choice a log follows that names no version; None if none is known for these GPUs."""
+def _default_library(topology: Topology, constants: Profile) -> str | None:
+    """Return whose choice a log follows that names no version: that of the profile; None if none fits these GPUs."""
     from collsim.library import system_of
 
     try:
-        return DEFAULT_RCCL if system_of(topology).is_amd else DEFAULT_LIBRARY
+        family, default = ("rccl", DEFAULT_RCCL) if system_of(topology).is_amd else ("nccl", DEFAULT_LIBRARY)
     except UnsupportedError:
         return None
+    return constants.library if constants.library.startswith(family) else default
 
 
 # --- comparing -------------------------------------------------------------------------------------------------------
@@ -314,6 +330,8 @@ def compare(gathered: Gathered, tolerance: float = TOLERANCE) -> Validation:
             skipped.append(Skipped(group.file, group.line, reason))
         else:
             groups.append(group)
+    if model.default is None:
+        model.warnings[f"no library is known for {topology.name}: every row is the fastest in the simulator"] = None
     model.predict(case for group in groups for case in group.cases)
     logs = [_checked_log(group, model, tolerance, skipped) for group in groups]
     logs = [log for log in logs if log.rows]
@@ -328,7 +346,7 @@ def compare(gathered: Gathered, tolerance: float = TOLERANCE) -> Validation:
         tolerance=tolerance,
         logs=tuple(logs),
         skipped=tuple(skipped),
-        warnings=(*model.warnings, *_advice(model, calibrated)),
+        warnings=tuple(model.warnings),
     )
 
 
@@ -339,16 +357,6 @@ def _nothing_left(skipped: list[Skipped]) -> InputError:
         faults[MOST_SHOWN:] = [Fault(f"{more} more tests cannot be compared either")]
     hint = "a test on one scale-up domain is needed, whose log names its operation and ranks"
     return InputError(*faults, Fault("nothing is left that can be compared", "", hint))
-
-
-def _advice(model: _Model, calibrated: bool) -> Iterator[str]:
-    """Yield what the user may want to change."""
-    topology = model.topology
-    fitted = [name for name in profile_names() if load_profile(name).fits(topology.name)]
-    if not calibrated and fitted and model.constants.name not in fitted:
-        yield f'profile "{fitted[0]}" is fitted to {topology.name}: take it with --profile {fitted[0]}'
-    if model.default is None:
-        yield f"no library is known for {topology.name}: every row is the fastest algorithm in the simulator"
 
 
 def _misfit(case: Case, topology: Topology) -> str | None:
@@ -415,9 +423,7 @@ def _gaps(logged: Case, told: Case) -> Iterator[str]:
         yield f"the choice of {logged.library} is not known for these GPUs: the fastest algorithm in the simulator"
     if logged.environment and told.library is None:
         yield f"without a library {', '.join(name for name, _ in logged.environment)} changes nothing"
-    if logged.launch == "graph":
-        yield "graph launches are predicted as stream launches"
-    if logged.registered:
-        yield "registered buffers are predicted as plain ones"
+    if logged.registered > 1:
+        yield "symmetric buffers are predicted as registered ones"
     if logged.nodes is None:
         yield "the log does not say how many nodes there were: taken as one"

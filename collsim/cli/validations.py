@@ -29,13 +29,14 @@ def validation_formats() -> tuple[str, ...]:
 @click.option("--op", metavar="OP", **complete(operations), help="The operation, whatever the logs say.")
 @click.option("--ranks", metavar="N", help="The number of ranks, whatever the logs say.")
 @click.option("--nodes", metavar="N", help="The number of hosts, whatever the logs say.")
+@click.option("--launch", metavar="NAME", help="stream or graph, whatever the logs say.")
 @click.option(
     "--profile",
-    default="default",
+    default="auto",
     show_default=True,
     metavar="NAME|FILE",
     **complete(profiles, files=True),
-    help="Constants of the library.",
+    help="Constants of the library; auto: calibrated for the topology, if any; ideal: bare wires.",
 )
 @click.option("--library", metavar="NAME", help="Such as nccl-2.28, whatever the logs say.")
 @click.option("--env", "environment", multiple=True, metavar="NAME=VALUE", help="A variable beside those of the logs.")
@@ -65,7 +66,7 @@ def validate(
 
     \b
     Examples:
-      collsim validate all_reduce.log --topo hgx_h100 --profile hgx_h100
+      collsim validate all_reduce.log --topo hgx_h100
       collsim validate logs/*.log --topo mi300x_ubb8 --format csv -o errors.csv
       mpirun ... | collsim validate - --topo hgx_b200 --strict
 
@@ -102,6 +103,7 @@ def _validated(flags: dict[str, Any], faults: Faults) -> Validation:
         "op": flags["op"],
         "ranks": count("ranks"),
         "nodes": count("nodes"),
+        "launch": flags["launch"],
         "profile": flags["profile"],
         "library": flags["library"],
         "environment": read_settings(flags["environment"], faults),

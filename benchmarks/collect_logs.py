@@ -16,9 +16,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from predictors import read_csv, used_time
+from predictors import read_csv
 
 from collsim.calibration import Row, Test, read_log
+from collsim.calibration.cases import used_time_s
 from collsim.errors import CollsimError
 
 DATA = Path(__file__).parent / "data"
@@ -137,7 +138,7 @@ def rows_of(entry: Entry, test: Test) -> list[dict[str, object]]:
         assert row.time_s
         out_us = round(row.time_s * 1e6, 3)
         in_us = round(row.in_place_time_s * 1e6, 3) if row.in_place_time_s else None
-        used.append(used_time(out_us, in_us, entry["system"]))
+        used.append(used_time_s(out_us, in_us, entry["system"]))
         rows.append(
             {
                 "log": entry["log"],

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import collsim
+from collsim.calibration.cases import used_time_s
 from collsim.errors import CollsimError
 from collsim.library import (
     DEFAULT_LIBRARY,
@@ -95,13 +96,6 @@ def measured_rows(folder: Path = DATA) -> list[Measured]:
     ]  # fmt: skip
 
 
-def used_time(out_of_place: float, in_place: float | None, system: str) -> float:
-    """Return the time to compare with: out of place, on MI300X the smaller, because first uses are slow there."""
-    if system == "mi300x_ubb8" and in_place:
-        return min(out_of_place, in_place)
-    return out_of_place
-
-
 def measured(row: Mapping[str, str], entry: Mapping[str, str]) -> Measured:
     """Return one row."""
     out_s = float(row["out_of_place_us"]) * 1e-6
@@ -110,7 +104,7 @@ def measured(row: Mapping[str, str], entry: Mapping[str, str]) -> Measured:
         row["system"], row["library"], row["launch"], row["env"], row["nvls"], int(row["gpus_per_thread"] or 0),
         int(row["ranks"]), row["op"], row["dtype"], int(row["size_bytes"]), row["matrix"], float(row["scale"] or 1),
     )  # fmt: skip
-    time_s = used_time(out_s, in_s, row["system"])
+    time_s = used_time_s(out_s, in_s, row["system"])
     return Measured(
         row["log"], case, time_s, out_s, in_s, row["set"], entry["kind"], entry["site"], entry["repeat"],
         row["health"], row["flag"] == "spike",

@@ -1,4 +1,4 @@
-"""Run every collsim command that README.md and docs/output.md show and write its output below it.
+"""Run every collsim command that README.md and some pages show and write its output below it.
 
 The tests compare the two, so that no page shows what the tool does not print.
 """
@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-PAGES = ("README.md", "docs/output.md")
+PAGES = ("README.md", "docs/output.md", "docs/validate.md")
 BLOCK = re.compile(r"```console\n(.*?)```\n", re.DOTALL)
 
 

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 from collsim._version import __version__
 
 if TYPE_CHECKING:
+    from collsim.calibration.validation import validate
+    from collsim.calibration.verdicts import Validation
     from collsim.errors import CollsimError, InputError, ModelError
     from collsim.result import Result
     from collsim.schedule import Schedule
@@ -31,9 +33,11 @@ __all__ = [
     "Result",
     "Schedule",
     "Topology",
+    "Validation",
     "__version__",
     "load_topology",
     "simulate",
+    "validate",
 ]
 
 HOME = {
@@ -43,8 +47,10 @@ HOME = {
     "Result": "result",
     "Schedule": "schedule",
     "Topology": "topology",
+    "Validation": "calibration.verdicts",
     "load_topology": "topology",
     "simulate": "simulation",
+    "validate": "calibration.validation",
 }
 
 

@@ -24,7 +24,7 @@ __all__ = ["Case", "Measured", "Section", "Skipped", "read_cases", "read_section
 ByteMatrix = tuple[tuple[int, ...], ...]
 
 SLOW_FIRST_USE = ("mi300x_ubb8",)
-"""Systems in whose logs the out-of-place half, which runs first, pays for first uses: the smaller half counts."""
+"""Systems in whose public logs the out-of-place half, run first, pays for first uses: the smaller half counts."""
 MATRIX_FILE = "NCCL_TESTS_ALLTOALLV_MATRIX_FILE"
 MATRIX_SCALE = "NCCL_TESTS_ALLTOALLV_MATRIX_SCALE"
 MATRIX_SPREAD = "NCCL_TESTS_ALLTOALLV_SPREAD"
@@ -119,6 +119,9 @@ class Section:
         The process that printed it, where the log carries labels.
     notes : tuple of str
         What of the log the case does not hold.
+    test : Test
+    matrices : mapping or None
+        Byte matrix by size of an ``all_to_all_v``; rows of other sizes are left out.
     """
 
     case: Case
@@ -128,14 +131,20 @@ class Section:
     source: str
     notes: tuple[str, ...]
     test: Test
+    matrices: Mapping[int, ByteMatrix] | None = None
 
     def rows(self) -> Iterator[Measured]:
         """Yield the rows that have a time."""
         for row in self.test.rows:
-            if row.time_s or row.in_place_time_s:
-                wrong = max((count for count in (row.wrong, row.in_place_wrong) if count is not None), default=None)
-                case = _case_of_row(self.case, row)
-                yield Measured(case, self.file, row.line, row.time_s, row.in_place_time_s, wrong)
+            if not (row.time_s or row.in_place_time_s):
+                continue
+            case = _case_of_row(self.case, row)
+            if self.matrices is not None:
+                if row.size_bytes not in self.matrices:
+                    continue
+                case = replace(case, matrix=self.matrices[row.size_bytes])
+            wrong = max((count for count in (row.wrong, row.in_place_wrong) if count is not None), default=None)
+            yield Measured(case, self.file, row.line, row.time_s, row.in_place_time_s, wrong)
 
 
 def used_time_s(out_of_place_s: float | None, in_place_s: float | None, system: str) -> float:
@@ -222,7 +231,7 @@ def read_sections(
         if reason is None and test.op == "all_to_all_v":
             yield from _irregular(test, Path(file), given, environment or {})
         elif reason is None:
-            yield _section(test, file, given, environment or {}, None)
+            yield _section(test, file, given, environment or {})
         elif reason:
             yield Skipped(file, test.first_line, reason)
 
@@ -245,9 +254,7 @@ def _reason_to_skip(test: Test) -> str | None:
     return next((reason for holds, reason in reasons if holds), None)
 
 
-def _section(
-    test: Test, file: str, library: str | None, given: Mapping[str, str], matrix: ByteMatrix | None
-) -> Section:
+def _section(test: Test, file: str, library: str | None, given: Mapping[str, str]) -> Section:
     """Return a test with the case that its rows share."""
     assert test.op is not None
     assert test.ranks is not None
@@ -262,7 +269,6 @@ def _section(
         library=library or _library_of(run),
         environment=environment,
         gpus_per_thread=run.gpus_per_thread,
-        matrix=matrix,
     )
     return Section(case, file, test.first_line, run.hosts, test.source, (*test.warnings, *notes), test)
 
@@ -333,19 +339,23 @@ def _choosing(variables: Mapping[str, str], given: Mapping[str, str]) -> tuple[t
 def _irregular(
     test: Test, log: Path, library: str | None, environment: Mapping[str, str]
 ) -> Iterator[Section | Skipped]:
-    """Yield an all_to_all_v as one section for each size, because each size has a matrix of its own."""
-    for index, row in enumerate(test.rows):
+    """Yield the rows of an all_to_all_v whose byte matrix is known as a section, and each other size as skipped."""
+    matrices: dict[int, ByteMatrix] = {}
+    refused: dict[int, Skipped] = {}
+    for row in test.rows:
+        if row.size_bytes in matrices or row.size_bytes in refused:
+            continue
         try:
             matrix = _matrix_of(test, row.size_bytes, log)
         except InputError as error:
-            yield Skipped(str(log), row.line, str(error.faults[0]).partition("\n")[0])
-            continue
+            matrix = str(error.faults[0]).partition("\n")[0]
         if isinstance(matrix, str):
-            yield Skipped(str(log), row.line, matrix)
-            continue
-        alone = bytearray(len(test.rows))
-        alone[index] = 1
-        yield _section(replace(test, rows=test.rows.keep(alone)), str(log), library, environment, matrix)
+            refused[row.size_bytes] = Skipped(str(log), row.line, matrix)
+        else:
+            matrices[row.size_bytes] = matrix
+    yield from refused.values()
+    if matrices:
+        yield replace(_section(test, str(log), library, environment), matrices=matrices)
 
 
 def _matrix_of(test: Test, size_bytes: int, log: Path) -> ByteMatrix | str:

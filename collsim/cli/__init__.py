@@ -15,6 +15,7 @@ from collsim.cli.output import ClosedStream, discard_stdout, leave_pipe, stdout_
 from collsim.cli.runs import place_of, run
 from collsim.cli.schedules import schedule
 from collsim.cli.topologies import topo
+from collsim.cli.validations import validate
 from collsim.errors import CollsimError, Fault, nearest
 
 __all__ = ["main"]
@@ -34,6 +35,7 @@ def cli() -> None:
     Examples:
       collsim run --topo mi355x_ubb8 --op all_to_all
       collsim run --topo hgx_h100 --op all_reduce -b 1M -e 1G -f 4 --algo all
+      collsim validate all_reduce.log --topo hgx_h100
       collsim topo list
 
     Results go to stdout, everything else to stderr. Exit codes: 0 done, 1 a check failed, 2 wrong request or file,
@@ -41,7 +43,7 @@ def cli() -> None:
     """  # noqa: D301 - \b keeps the lines that follow it as they are
 
 
-for command in (run, topo, schedule):
+for command in (run, validate, topo, schedule):
     cli.add_command(command)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-__all__ = ["complete", "formats", "request_options", "schedule_options", "zoo"]
+__all__ = ["complete", "formats", "operations", "profiles", "request_options", "schedule_options", "zoo"]
 
 
 def complete(names: Callable[[], Sequence[str]], *, files: bool = False) -> dict[str, Any]:
@@ -31,6 +31,7 @@ def zoo() -> Sequence[str]:
 
 
 def operations() -> Sequence[str]:
+    """Return the names of the operations."""
     from collsim.operations import OPERATIONS
 
     return list(OPERATIONS)
@@ -59,6 +60,7 @@ def named_algorithms() -> Sequence[str]:
 
 
 def profiles() -> Sequence[str]:
+    """Return the names of the shipped profiles."""
     from collsim.library import profile_names
 
     return ["auto", *profile_names()]

@@ -81,18 +81,23 @@ def leave_pipe() -> NoReturn:
     sys.exit(0)
 
 
-def output_format(form: str | None, output: str | None) -> str:
-    """Return the format asked for, else the one that the file name suggests, else a table."""
+def output_format(form: str | None, output: str | None, forms: Iterable[str] | None = None) -> str:
+    """Return the format asked for, else the one that the file name suggests, else a table.
+
+    *forms* are the formats that the command has; without them those of a result.
+    """
     from collsim.errors import UnknownNameError
     from collsim.report import FORMATS, SUFFIXES
 
+    known = list(FORMATS if forms is None else forms)
     if form is not None:
-        if form not in FORMATS:
-            raise UnknownNameError("format", form, FORMATS, "form")
+        if form not in known:
+            raise UnknownNameError("format", form, known, "form")
         return form
+    suffixes = {suffix: name for suffix, name in SUFFIXES.items() if name in known}
     suffix = _suffix(output or "")
-    check_suffix(output, SUFFIXES, f"end it in {', '.join(SUFFIXES)}, or add --format")
-    return SUFFIXES.get(suffix, "table")
+    check_suffix(output, suffixes, f"end it in {', '.join(suffixes)}, or add --format")
+    return suffixes.get(suffix, "table")
 
 
 def _suffix(file: str) -> str:

@@ -236,8 +236,8 @@ def _accuracy(reader: _Reader, data: Mapping[str, Any], path: tuple[str, ...]) -
             except (TypeError, ValueError, KeyError):
                 sound = False
             if sound:
-                shares = [numbers[key] for key in SCATTER_KEYS[:4]]
-                found[family][band] = Scatter(*shares, rows=int(numbers["rows"]), logs=int(numbers["logs"]))
+                low, high, median, p90, rows, logs = (numbers[key] for key in SCATTER_KEYS)
+                found[family][band] = Scatter(low, high, median, p90, rows=int(rows), logs=int(logs))
             else:
                 hint = f"write the numbers {', '.join(SCATTER_KEYS)}; low is at most 1 and high at least 1"
                 reader.fault(f"{band} does not hold the numbers of an error", (*here, band), hint)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from collsim.errors import UnknownNameError
 from collsim.report.data import as_csv, as_json, as_jsonl
@@ -14,7 +14,19 @@ from collsim.report.nccl import as_nccl
 from collsim.report.table import as_markdown, as_table
 from collsim.result import Result
 
-__all__ = ["FORMATS", "SUFFIXES", "check_writable", "render", "schema", "write_text"]
+if TYPE_CHECKING:
+    from collsim.calibration.verdicts import Validation
+
+__all__ = [
+    "FORMATS",
+    "SUFFIXES",
+    "VALIDATION_FORMATS",
+    "check_writable",
+    "render",
+    "render_validation",
+    "schema",
+    "write_text",
+]
 
 FORMATS: dict[str, Callable[[Result], str]] = {
     "table": as_table,
@@ -27,6 +39,10 @@ FORMATS: dict[str, Callable[[Result], str]] = {
 
 SUFFIXES = {".txt": "table", ".log": "nccl", ".csv": "csv", ".json": "json", ".jsonl": "jsonl", ".md": "md"}
 """The format that a file name asks for."""
+
+
+VALIDATION_FORMATS = ("table", "csv", "json")
+"""The formats of a comparison with logs."""
 
 
 def render(result: Result, form: str = "table") -> str:
@@ -42,8 +58,24 @@ def render(result: Result, form: str = "table") -> str:
     return FORMATS[form](result)
 
 
+def render_validation(validation: Validation, form: str = "table") -> str:
+    """Return *validation* in one of `VALIDATION_FORMATS`, ending in a newline.
+
+    Raises
+    ------
+    UnknownNameError
+        No such format.
+    """
+    from collsim.report.validation import validation_csv, validation_json, validation_table
+
+    forms = dict(zip(VALIDATION_FORMATS, (validation_table, validation_csv, validation_json), strict=True))
+    if form not in forms:
+        raise UnknownNameError("format", form, forms, "--format")
+    return forms[form](validation)
+
+
 def schema(name: str = "collsim.result/1") -> dict[str, Any]:
-    """Return the JSON schema of a document: ``collsim.result/1``, ``collsim.row/1`` or ``collsim.config/1``.
+    """Return the JSON schema of a document: ``collsim.result/1``, ``row/1``, ``config/1`` or ``validate/1``.
 
     Raises
     ------

@@ -6,12 +6,13 @@ import re
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from collsim.report.crossovers import crossover_lines
 from collsim.report.nccl import time_text
 from collsim.result import Result, Row
 
-__all__ = ["as_markdown", "as_table"]
+__all__ = ["as_markdown", "as_table", "preamble", "wrapped"]
 
 COLUMNS: tuple[tuple[str, str, int], ...] = (
     ("size", "(B)", 11),
@@ -35,14 +36,16 @@ def as_table(result: Result) -> str:
     """Return one block per operation and number of ranks; every line that is not data starts with ``#``."""
     widths = _widths(result.rows)
     heads = [_aligned(texts, widths) for texts in zip(*((name, unit) for name, unit, _ in COLUMNS), strict=True)]
-    lines = [f"# {line}" for text in _preamble(result) for line in _wrapped(text)]
+    lines = [
+        f"# {line}" for text in preamble(result.version, result.topology, result.profile) for line in wrapped(text)
+    ]
     for (op, ranks), rows in _blocks(result.rows).items():
         lines += ["#", f"# op {op}   ranks {ranks}   algo {_asked(result)}   model fluid"]
         by = max(map(len, ("bound by", *(row.bound for row in rows))))
         lines += [f"#{heads[0][1:]}  {'bound by':{by}}  bottleneck", f"#{heads[1][1:]}"]
         lines += [f"{_aligned(_cells(row), widths)}  {row.bound:{by}}  {row.limit}" for row in rows]
         lines += [f"# Avg bus bandwidth    : {_mean_busbw(rows)}"]
-        lines += [f"# {line}" for note in (*crossover_lines(rows), *_notes(rows)) for line in _wrapped(note)]
+        lines += [f"# {line}" for note in (*crossover_lines(rows), *_notes(rows)) for line in wrapped(note)]
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
@@ -52,7 +55,9 @@ def as_markdown(result: Result) -> str:
     rows = [[row.op, str(row.ranks), *_cells(row), row.bound, row.limit] for row in result.rows]
     lines = [heads, _rules(heads), *rows]
     told = [line for block in _blocks(result.rows).values() for line in (*crossover_lines(block), *_notes(block))]
-    notes = "\n".join(f"* {_escaped(line)}" for line in (*_preamble(result), *told))
+    notes = "\n".join(
+        f"* {_escaped(line)}" for line in (*preamble(result.version, result.topology, result.profile), *told)
+    )
     table = "\n".join("| " + " | ".join(map(_escaped, cells)) + " |" for cells in lines)
     return f"{table}\n\n{notes}\n"
 
@@ -67,11 +72,10 @@ def _escaped(text: str) -> str:
     return text.replace("|", "\\|")
 
 
-def _preamble(result: Result) -> list[str]:
+def preamble(version: str, topology: Mapping[str, Any], profile: Mapping[str, Any]) -> list[str]:
     """Return what the reader must know before the numbers."""
-    topology, profile = result.topology, result.profile
     lines = [
-        f"collsim {result.version}   topo {topology['name']} ({topology['ranks']} GPUs, {topology['links']} links)   "
+        f"collsim {version}   topo {topology['name']} ({topology['ranks']} GPUs, {topology['links']} links)   "
         f"calibrated: {'yes' if profile['calibrated'] else 'no'}",
         f"profile {profile['name']}: {profile['constants']}",
     ]
@@ -110,7 +114,7 @@ def _doubtful(facts: Sequence[Mapping[str, str]]) -> list[str]:
     return [f"figures that no datasheet or measurement backs: {', '.join(shown)}"] if shown else []
 
 
-def _wrapped(text: str) -> list[str]:
+def wrapped(text: str) -> list[str]:
     """Return *text* on lines of at most `PREAMBLE_WIDTH` characters."""
     if len(text) <= PREAMBLE_WIDTH:
         return [text]

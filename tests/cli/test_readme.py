@@ -1,4 +1,4 @@
-"""README.md and docs/output.md show what the tool prints, to the letter."""
+"""README.md and some pages show what the tool prints, to the letter."""
 
 import doctest
 import os
@@ -10,7 +10,7 @@ import pytest
 
 from .conftest import PROGRAM, ROOT
 
-PAGES = ("README.md", "docs/output.md")
+PAGES = ("README.md", "docs/output.md", "docs/validate.md")
 BLOCK = re.compile(r"^```(console|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 

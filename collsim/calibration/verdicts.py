@@ -1,0 +1,261 @@
+"""What a comparison of logs with the model says: rows, logs, summary; the document of schema ``collsim.validate/1``.
+
+This module imports only the cases and `operations`: reports read it without knowing how a prediction is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from collsim.calibration.cases import Case, Skipped
+from collsim.operations import operation
+
+__all__ = ["FLAGS", "VERDICTS", "CheckedLog", "Compared", "Validation"]
+
+SCHEMA = "collsim.validate/1"
+VERDICTS = ("inside", "slower", "faster", "impossible", "wrong")
+"""Of a row: inside the interval or tolerance, slower or faster than that, below the lower bound, with wrong results."""
+FLAGS = ("wrong_results", "below_bound")
+"""What no interval excuses."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A measured case beside its prediction; times in seconds.
+
+    Attributes
+    ----------
+    case : Case
+    line : int
+        Where its first row begins.
+    repeats : int
+        Rows of the log with this case; *measured_s* is their median, *fastest_s* and *slowest_s* the extremes.
+    predicted_s, time_lo_s, time_hi_s : float
+        Ends of the interval are None where the profile has none.
+    lower_bound_s, bound : float, str
+        No algorithm is faster at line rate, and where that comes from.
+    algo, proto : str
+        What the model ran.
+    wrong : float or None
+        Most wrong values in a repeat; None if nothing was checked.
+    verdict : str
+        One of `VERDICTS`.
+    flags : tuple of str
+        Of `FLAGS`.
+    """
+
+    case: Case
+    line: int
+    repeats: int
+    measured_s: float
+    fastest_s: float
+    slowest_s: float
+    predicted_s: float
+    time_lo_s: float | None
+    time_hi_s: float | None
+    lower_bound_s: float
+    bound: str
+    algo: str
+    proto: str | None
+    wrong: float | None
+    verdict: str = "inside"
+    flags: tuple[str, ...] = ()
+
+    @property
+    def rel_error(self) -> float:
+        """Predicted over measured, less 1: negative where the log is slower than the model."""
+        return self.predicted_s / self.measured_s - 1
+
+    @property
+    def measured_busbw_Bps(self) -> float:
+        """Bus bandwidth of the log."""
+        return self._factor() * self.case.size_bytes / self.measured_s
+
+    @property
+    def predicted_busbw_Bps(self) -> float:
+        """Bus bandwidth of the model."""
+        return self._factor() * self.case.size_bytes / self.predicted_s
+
+    def _factor(self) -> float:
+        return operation(self.case.op).busbw_factor(self.case.ranks)
+
+    @property
+    def covered(self) -> bool | None:
+        """Whether the interval holds the measured time; None without an interval."""
+        if self.time_lo_s is None or self.time_hi_s is None:
+            return None
+        return self.time_lo_s <= self.measured_s <= self.time_hi_s
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the row as the JSON schema wants it, but for the file."""
+        case = self.case
+        return {
+            "line": self.line,
+            "op": case.op,
+            "ranks": case.ranks,
+            "size_bytes": case.size_bytes,
+            "dtype": case.dtype,
+            "redop": case.redop if operation(case.op).reduces else "none",
+            "root": case.root if operation(case.op).rooted else -1,
+            "launch": case.launch,
+            "registered": case.registered,
+            "library": case.library,
+            "algo": self.algo,
+            "proto": self.proto,
+            "repeats": self.repeats,
+            "measured_s": self.measured_s,
+            "fastest_s": self.fastest_s,
+            "slowest_s": self.slowest_s,
+            "measured_busbw_Bps": self.measured_busbw_Bps,
+            "predicted_s": self.predicted_s,
+            "predicted_busbw_Bps": self.predicted_busbw_Bps,
+            "time_lo_s": self.time_lo_s,
+            "time_hi_s": self.time_hi_s,
+            "rel_error": self.rel_error,
+            "lower_bound_s": self.lower_bound_s,
+            "wrong": self.wrong,
+            "verdict": self.verdict,
+            "flags": list(self.flags),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedLog:
+    """The rows of one test, or of all tests of a file that were run alike on the same hosts.
+
+    Attributes
+    ----------
+    file : str
+    line : int
+        First line of the first of them.
+    case : Case
+        What the rows share; its size is 0.
+    hosts : tuple of str
+    mapping : str
+        Where on the topology the ranks are taken to be, in words.
+    rows : tuple of Compared
+        By size.
+    health : tuple of str
+        What the rows say, by range of sizes.
+    notes : tuple of str
+        What to know before trusting the comparison.
+    """
+
+    file: str
+    line: int
+    case: Case
+    hosts: tuple[str, ...]
+    mapping: str
+    rows: tuple[Compared, ...]
+    health: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the log as the JSON schema wants it; its rows are elsewhere."""
+        case = self.case
+        return {
+            "file": self.file,
+            "line": self.line,
+            "op": case.op,
+            "ranks": case.ranks,
+            "nodes": case.nodes,
+            "hosts": list(self.hosts),
+            "mapping": self.mapping,
+            "launch": case.launch,
+            "registered": case.registered,
+            "library": case.library,
+            "environment": dict(case.environment),
+            "n_rows": len(self.rows),
+            "health": list(self.health),
+            "notes": list(self.notes),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    """Logs beside the model.
+
+    Attributes
+    ----------
+    version : str
+    topology, profile : mapping
+        As in a `collsim.Result`.
+    tolerance : float
+        What stands in for an interval where there is none: a row is inside if measured and predicted time differ by a
+        factor of at most 1 + tolerance. It is no calibrated interval.
+    logs : tuple of CheckedLog
+    skipped : tuple of Skipped
+    warnings : tuple of str
+    """
+
+    version: str
+    topology: Mapping[str, Any]
+    profile: Mapping[str, Any]
+    tolerance: float
+    logs: tuple[CheckedLog, ...]
+    skipped: tuple[Skipped, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    def __iter__(self) -> Iterator[Compared]:
+        return self.rows
+
+    def __len__(self) -> int:
+        return sum(len(log.rows) for log in self.logs)
+
+    @property
+    def rows(self) -> Iterator[Compared]:
+        """The rows of all logs."""
+        return (row for log in self.logs for row in log.rows)
+
+    @property
+    def flagged(self) -> int:
+        """How many rows have wrong results or are faster than the wires allow."""
+        return sum(bool(row.flags) for row in self.rows)
+
+    @property
+    def outside(self) -> int:
+        """How many rows without a flag are outside the interval, or the tolerance where there is none."""
+        return sum(not row.flags and row.verdict != "inside" for row in self.rows)
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """How well the model meets the logs: over rows without a flag, whose times mean something."""
+        rows = [row for row in self.rows if not row.flags]
+        covered = [row.covered for row in rows if row.covered is not None]
+        counts = {"flagged": self.flagged, "outside": self.outside, "skipped": len(self.skipped)}
+        return {"n": len(rows), **_errors([row.rel_error for row in rows]), "coverage": _mean(covered), **counts}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the document of schema ``collsim.validate/1``: SI units, unit in the key."""
+        return {
+            "schema": SCHEMA,
+            "collsim": self.version,
+            "topology": dict(self.topology),
+            "profile": dict(self.profile),
+            "tolerance": self.tolerance,
+            "logs": [log.to_dict() for log in self.logs],
+            "rows": self.to_records(),
+            "summary": self.summary,
+            "skipped": [{"file": skip.file, "line": skip.line, "reason": skip.reason} for skip in self.skipped],
+            "warnings": list(self.warnings),
+        }
+
+    def to_records(self) -> list[dict[str, Any]]:
+        """Return the rows, each with its file."""
+        return [{"file": log.file, **row.to_dict()} for log in self.logs for row in log.rows]
+
+
+def _errors(errors: Sequence[float]) -> dict[str, float | None]:
+    """Return median and 90th percentile of the absolute errors and the median of the errors; None of nothing."""
+    if not errors:
+        return {"median_abs_rel_error": None, "p90_abs_rel_error": None, "bias": None}
+    import numpy as np
+
+    median, p90 = np.percentile(np.abs(errors), [50, 90])
+    return {"median_abs_rel_error": float(median), "p90_abs_rel_error": float(p90), "bias": float(np.median(errors))}
+
+
+def _mean(values: Sequence[bool]) -> float | None:
+    return sum(values) / len(values) if values else None

@@ -1,0 +1,175 @@
+"""`collsim validate`: formats, exit codes, and what is wrong with a request or a log."""
+
+import csv
+import io
+import json
+import re
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from collsim.report import schema
+
+from .conftest import ROOT
+
+HEALTHY = ("validate", "examples/h100_all_reduce.log", "--topo", "hgx_h100", "-q")
+DOUBTFUL = ("validate", "examples/h100_doubtful.log", "--topo", "hgx_h100", "--profile", "ideal", "-q")
+ROW = "1048576 262144 float sum -1 40.00 26.21 45.87 0\n"
+
+
+@pytest.fixture(autouse=True)
+def _at_the_root(monkeypatch):
+    monkeypatch.chdir(ROOT)
+
+
+def refused(outcome, *words):
+    assert outcome.code == 2, outcome.err
+    assert outcome.out == ""
+    assert outcome.err.startswith("error: ")
+    assert "Traceback" not in outcome.err
+    assert "defect" not in outcome.err
+    for word in words:
+        assert word in outcome.err
+
+
+def test_shown_flags(collsim):
+    """The page shows an exit code of 1, so its block is no console block."""
+    text = (ROOT / "docs/validate.md").read_text(encoding="utf-8")
+    command, _, shown = text.partition("```text\n$ collsim ")[2].partition("```")[0].partition("\n")
+    outcome = collsim(*command.split())
+    assert (outcome.code, outcome.out) == (1, shown)
+
+
+def test_columns_line_up(collsim):
+    lines = collsim(*HEALTHY).out.splitlines()
+    head = next(line for line in lines if "measured" in line)
+    ends = [word.end() for word in re.finditer(r"\w+", head)][:10]
+    rows = [line for line in lines if not line.startswith("#")]
+    assert len(rows) == 6
+    for row in rows:
+        assert [word.end() for word in re.finditer(r"\S+", row)][:10] == ends
+
+
+@pytest.mark.parametrize("arguments", [HEALTHY, DOUBTFUL], ids=["healthy", "doubtful"])
+def test_json_follows_its_schema(collsim, arguments):
+    document = json.loads(collsim(*arguments, "--format", "json").out)
+    Draft202012Validator(schema("collsim.validate/1")).validate(document)
+    row = document["rows"][0]
+    assert row["rel_error"] == pytest.approx(row["predicted_s"] / row["measured_s"] - 1)
+    assert document["summary"]["n"] == sum(not row["flags"] for row in document["rows"])
+    assert not Draft202012Validator(schema("collsim.validate/1")).is_valid({**document, "extra": 1})
+
+
+def test_json_with_intervals_and_skipped_tests_follows_its_schema(collsim, tmp_path):
+    several = tmp_path / "nodes.log"
+    several.write_text("# op=all_reduce ranks=8 nodes=2\n" + ROW)
+    outcome = collsim(*HEALTHY, several, "--format", "json")
+    document = json.loads(outcome.out)
+    for row in document["rows"]:
+        row.update(time_lo_s=1e-6, time_hi_s=2e-6)
+    document["summary"]["coverage"] = 0.5
+    Draft202012Validator(schema("collsim.validate/1")).validate(document)
+    (skipped,) = document["skipped"]
+    assert skipped["file"] == str(several)
+    assert "scale-out is not modelled" in skipped["reason"]
+
+
+def test_csv_has_the_rows_of_json(collsim, tmp_path):
+    rows = list(csv.DictReader(io.StringIO(collsim(*DOUBTFUL, "--format", "csv").out)))
+    expected = json.loads(collsim(*DOUBTFUL, "--format", "json").out)["rows"]
+    assert [row["verdict"] for row in rows] == ["inside", "wrong", "impossible"]
+    assert [float(row["measured_s"]) for row in rows] == [row["measured_s"] for row in expected]
+    assert {(row["topology"], row["profile"], row["calibrated"]) for row in rows} == {("hgx_h100", "ideal", "false")}
+    assert set(expected[0]) < set(rows[0])
+    assert collsim(*DOUBTFUL, "-o", tmp_path / "rows.csv").out == ""
+    assert (tmp_path / "rows.csv").read_text(encoding="utf-8").startswith("topology,profile,calibrated,file,line,op,")
+
+
+@pytest.mark.parametrize(("arguments", "code"), [((), 0), (("--strict",), 1)])
+def test_exit_code_outside(collsim, arguments, code):
+    assert collsim(*HEALTHY, *arguments).code == code
+
+
+def test_strict_and_healthy(collsim, tmp_path):
+    rows = [line for line in collsim(*HEALTHY, "--format", "csv").out.splitlines() if "inside" in line]
+    assert rows  # the small sizes of the example; alone they pass
+    log = (ROOT / "examples/h100_all_reduce.log").read_text(encoding="utf-8").splitlines(keepends=True)
+    path = tmp_path / "healthy.log"
+    path.write_text("".join(line for line in log if not line.lstrip().startswith(("268435456", "1073741824"))))
+    assert collsim("validate", path, *HEALTHY[2:], "--strict").code == 0
+
+
+def test_warnings_go_to_stderr(collsim):
+    outcome = collsim(*[word for word in HEALTHY if word != "-q"], "--profile", "default")
+    assert "warning: " in outcome.err
+    assert "not calibrated" in outcome.err
+    assert collsim(*HEALTHY, "--profile", "default").err == ""
+
+
+def test_flags_go_before_the_log(collsim, tmp_path):
+    path = tmp_path / "bare.log"
+    path.write_text(ROW)
+    flags = ("--op", "allreduce", "--ranks", "8", "--nodes", "1", "--library", "nccl-2.20", "--env", "NCCL_ALGO=Tree")
+    outcome = collsim("validate", path, "--topo", "hgx_h100", "-q", "--launch", "graph", *flags, "--format", "json")
+    (log,) = json.loads(outcome.out)["logs"]
+    assert (log["op"], log["ranks"], log["nodes"], log["launch"]) == ("all_reduce", 8, 1, "graph")
+    assert (log["library"], log["environment"]) == ("nccl-2.20", {"NCCL_ALGO": "Tree"})
+
+
+def test_every_fault_at_once(collsim, tmp_path):
+    (tmp_path / "empty.log").touch()
+    files = (tmp_path / "none.log", tmp_path, tmp_path / "empty.log")
+    flags = "--op reduec --ranks 0 --nodes two --launch x --profile defualt --library nccl-9 --env y --env NCCL_X=1"
+    outcome = collsim("validate", *files, "--topo", "hgx_h10", *flags.split(), "--format", "md", "-o", "/no/such.csv")
+    places = ("--op", "--ranks", "--nodes", "--launch", "--profile", "--library", "--topo", "--format", "/no/such.csv")
+    refused(outcome, *(f"error: {place}: " for place in (*places, *files)), '"y" is not NAME=VALUE', '"NCCL_X"')
+    assert outcome.err.count("error: ") == 14
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", ["no usable row in 0 lines"]),
+        (b"nothing to see here\n" * 5, ["no usable row in 5 lines"]),
+        (bytes(range(256)) * 40, ["no usable row"]),
+        (b"\x1f\x8b\x08broken", ["reading stopped"]),
+        (b"# op=all_reduce ranks=16\n" + ROW.encode(), ["busbw / algbw"]),
+        (b"# op=all_reduce ranks=8 nodes=2\n" + ROW.encode(), ["2 nodes", "nothing is left"]),
+        (b"# op=send_recv ranks=12\n8 2 float sum -1 40.00 0.00 0.00 0\n", ["12 ranks, hgx_h100 has 8 GPUs"]),
+    ],
+    ids=["empty", "prose", "binary", "broken gzip", "contradiction", "two nodes", "too many ranks"],
+)
+def test_logs_that_do_not_serve(collsim, tmp_path, content, words):
+    path = tmp_path / "some.log"
+    path.write_bytes(content)
+    outcome = collsim("validate", path, "--topo", "hgx_h100")
+    if words == ["busbw / algbw"]:  # the reader believes the rows, and says so
+        assert outcome.code == 0
+        assert "ranks 8" in outcome.out
+    else:
+        refused(outcome, str(path), *words)
+
+
+def test_no_log_and_no_topology(collsim):
+    refused(collsim("validate"), "no log is named", "--topo: no topology is named")
+
+
+@pytest.mark.parametrize("cut", range(0, 2400, 150))
+def test_mutilated_logs(collsim, tmp_path, cut):
+    """A log with a hole: an answer or a report, never a defect."""
+    content = (ROOT / "examples/h100_all_reduce.log").read_bytes()
+    path = tmp_path / "cut.log"
+    path.write_bytes(content[:cut] + content[cut + 111 :])
+    outcome = collsim("validate", path, *HEALTHY[2:])
+    assert outcome.code in (0, 1, 2)
+    assert "defect" not in outcome.err
+    assert "Traceback" not in outcome.err
+    assert bool(outcome.out) != bool(outcome.err)
+
+
+def test_standard_input(process, tmp_path):
+    path = ROOT / "examples/h100_all_reduce.log"
+    with path.open("rb") as log:
+        outcome = process("validate", "-", *HEALTHY[2:], stdin=log)
+    assert outcome.code == 0
+    assert "# stdin:2" in outcome.out

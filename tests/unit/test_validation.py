@@ -1,0 +1,273 @@
+"""Verdicts, sentences and the whole comparison of logs with the model."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from collsim import simulate, validate
+from collsim.calibration.cases import Case
+from collsim.calibration.health import BOUND_SLACK, health_of, judged
+from collsim.calibration.validation import compare, gather
+from collsim.calibration.verdicts import Compared
+from collsim.errors import InputError
+from collsim.library import load_profile
+from collsim.library.profile import Scatter
+
+from .made_logs import log_text
+
+BOARD = "hgx_h100"
+IDEAL = {"profile": "ideal", "library": "nccl-2.28"}
+
+
+def row(measured_us, *, predicted_us=100.0, size=2**20, interval=None, bound_us=50.0, wrong=0, repeats=(), **case):
+    """Return a judged row."""
+    times = [measured_us, *repeats]
+    low, high = interval or (None, None)
+    return judged(
+        Compared(
+            Case(case.pop("op", "all_reduce"), 8, size, **case), 7, len(times), measured_us * 1e-6, min(times) * 1e-6,
+            max(times) * 1e-6, predicted_us * 1e-6, low and low * 1e-6, high and high * 1e-6, bound_us * 1e-6,
+            "egress gpu0", "ring", "LL", wrong,
+        )
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("found", "verdict", "flags"),
+    [
+        (row(100), "inside", ()),
+        (row(124.9), "inside", ()),
+        (row(125.1), "slower", ()),
+        (row(80.1), "inside", ()),
+        (row(79.9), "faster", ()),
+        (row(119, interval=(95, 120)), "inside", ()),
+        (row(121, interval=(95, 120)), "slower", ()),
+        (row(94, interval=(95, 120)), "faster", ()),
+        (row(100, wrong=3), "wrong", ("wrong_results",)),
+        (row(100, wrong=None), "inside", ()),
+        (row(49, predicted_us=60), "impossible", ("below_bound",)),
+        (row(50 * (1 - BOUND_SLACK) + 0.01, predicted_us=60), "inside", ()),
+        (row(49, wrong=1), "wrong", ("wrong_results", "below_bound")),
+        (row(90, repeats=(49, 95)), "impossible", ("below_bound",)),
+    ],
+)
+def test_verdict(found, verdict, flags):
+    assert (found.verdict, found.flags) == (verdict, flags)
+
+
+def test_relative_error_and_bandwidth():
+    found = row(160, size=2**20)
+    assert found.rel_error == pytest.approx(100 / 160 - 1)
+    assert found.measured_busbw_Bps == pytest.approx(2**20 / 160e-6 * 1.75)
+    assert found.predicted_busbw_Bps == pytest.approx(2**20 / 100e-6 * 1.75)
+    assert (found.covered, row(90, interval=(80, 100)).covered, row(90, interval=(95, 100)).covered) == (
+        None, True, False,
+    )  # fmt: skip
+
+
+def test_neighbours_with_one_verdict_are_one_sentence():
+    rows = [row(100, size=2**24), row(98, size=2**25), row(160, size=2**27), row(163, size=2**30)]
+    assert health_of(rows, BOARD) == (
+        "busbw from 16 MiB to 32 MiB is 1 % above the model, inside the 25 % tolerance",
+        "busbw from 128 MiB to 1 GiB is 38 % below the model, outside the 25 % tolerance",
+    )
+
+
+def test_small_sizes_are_told_by_time():
+    rows = [row(310, size=8), row(310, size=1024), row(100, size=2**14), row(70, size=2**15)]
+    assert health_of(rows, BOARD) == (
+        "time from 8 B to 1 KiB is 3.1 times that of the model, outside the 25 % tolerance",
+        "time at 16 KiB agrees with the model, inside the 25 % tolerance",
+        "time at 32 KiB is 30 % below the model, outside the 25 % tolerance",
+    )
+
+
+def test_interval_and_tolerance_are_told_apart():
+    rows = [row(115, interval=(90, 120)), row(115, size=2**21), row(115, size=2**22, interval=(90, 110))]
+    assert health_of(rows, BOARD) == (
+        "busbw at 1 MiB is 13 % below the model, inside the 90 % interval",
+        "busbw at 2 MiB is 13 % below the model, inside the 25 % tolerance",
+        "busbw at 4 MiB is 13 % below the model, outside the 90 % interval",
+    )
+
+
+def test_flagged_ranges():
+    rows = [row(100, wrong=3), row(100, size=2**21, wrong=1e6), row(20, size=2**22), row(30, size=2**23)]
+    assert health_of(rows, BOARD) == (
+        "results from 1 MiB to 2 MiB are wrong, in up to 1e+06 values",
+        "time from 4 MiB to 8 MiB is impossible on hgx_h100: down to 40 % of what the line rate of its links allows",
+    )
+    assert "latency" in health_of([replace(rows[2], bound="latency")], BOARD)[0]
+
+
+def test_a_repeat_that_the_median_hides():
+    assert health_of([row(100, repeats=(99, 210))], BOARD)[1] == (
+        "the slowest of 3 repeats at 1 MiB: time is 2.1 times that of the model"
+    )
+
+
+def test_kinds_of_rows_have_their_own_sentences():
+    rows = [row(100), row(100, dtype="half"), row(200, dtype="half", size=2**22)]
+    assert [sentence.partition(":")[0] for sentence in health_of(rows, BOARD)] == ["float sum", "half sum", "half sum"]
+
+
+@pytest.fixture
+def write(tmp_path):
+    def call(text, name="test.log"):
+        (tmp_path / name).write_text(text)
+        return tmp_path / name
+
+    return call
+
+
+def test_prediction_is_that_of_simulate(write):
+    """With the op, ranks, type, library and environment of the log."""
+    lines = ("# env: NCCL_PROTO=LL", "NCCL version 2.27.3")
+    path = write(log_text(lines=lines, ranks=4, dtype="half", rows=((2**20, 40.0), (2**24, 400.0))))
+    rows = list(validate(path, BOARD))
+    options = {"library": "nccl-2.27", "environment": {"NCCL_PROTO": "LL"}, "ranks": 4, "dtype": "half"}
+    expected = simulate(BOARD, "all_reduce", [2**20, 2**24], **options)
+    assert [found.predicted_s for found in rows] == [found.time_s for found in expected]
+    assert [found.lower_bound_s for found in rows] == [found.lower_bound_s for found in expected]
+    assert {found.proto for found in rows} == {"LL"}
+    assert [found.measured_s for found in rows] == [pytest.approx(40e-6), pytest.approx(400e-6)]
+
+
+def test_byte_matrix_is_simulated(write):
+    write("0 64M\n0 0\n", "bytes.txt")
+    variables = "NCCL_TESTS_ALLTOALLV_MATRIX_FILE=bytes.txt"
+    text = f"# env: {variables}\n# Collective test starting: alltoallv_perf\n# op=alltoallv ranks=2\n"
+    path = write(f"{text}{2**26} 0 float none -1 200.00 335.54 167.77 N/A\n")
+    (found,) = validate(path, BOARD, **IDEAL)
+    assert found.predicted_s == simulate(BOARD, "alltoallv", matrix=[[0, 2**26], [0, 0]], **IDEAL).time_s
+
+
+def test_equal_cases_are_predicted_once(write, monkeypatch):
+    from collsim import simulation
+
+    calls = []
+    predict = simulation.predict
+    monkeypatch.setattr(simulation, "predict", lambda *asked: (calls.append(asked), predict(*asked))[1])
+    rows = ((2**20, 20.0), (2**22, 50.0))
+    paths = [write(log_text(rows=rows) * 3, f"{number}.log") for number in range(3)]
+    validation = validate(paths, BOARD, **IDEAL)
+    assert len(calls) == 1
+    assert len(validation) == 6
+    assert {found.repeats for found in validation} == {3}
+
+
+def test_repeats_are_a_median(write):
+    text = "".join(log_text(rows=((2**20, time_us),)) for time_us in (60.0, 31.0, 30.0))
+    (found,) = validate(write(text), BOARD, **IDEAL)
+    times = (found.measured_s, found.fastest_s, found.slowest_s)
+    assert times == (pytest.approx(31e-6), pytest.approx(30e-6), pytest.approx(60e-6))
+
+
+def test_wrong_results_and_impossible_times_are_flagged_and_not_scored(write):
+    rows = ((2**26, 400.0, 5), (2**28, 1000.0), (2**30, 100.0))
+    validation = validate(write(log_text(rows=rows)), BOARD, **IDEAL)
+    assert [found.verdict for found in validation] == ["wrong", "inside", "impossible"]
+    assert (validation.flagged, validation.summary["n"], validation.summary["flagged"]) == (2, 1, 2)
+
+
+def test_summary(write):
+    predicted = simulate(BOARD, "all_reduce", "64M", ranks=4, **IDEAL).time_s * 1e6
+    paths = [write(log_text(rows=((2**26, predicted * slow),)), f"{slow}.log") for slow in (1.0, 1.25, 2.0)]
+    summary = validate(paths, BOARD, **IDEAL).summary
+    assert summary["n"] == 3
+    assert summary["median_abs_rel_error"] == pytest.approx(0.2, abs=1e-3)
+    assert summary["bias"] == pytest.approx(-0.2, abs=1e-3)
+    assert summary["p90_abs_rel_error"] == pytest.approx(0.2 + 0.8 * 0.3, abs=1e-3)
+    assert summary["coverage"] is None
+
+
+def test_interval_of_a_profile_decides(write):
+    scatter = Scatter(low=0.9, high=1.2, median=0.03, p90=0.1, rows=40, logs=4)
+    profile = replace(load_profile("default"), accuracy={"ring": {"large": scatter}})
+    options = {"profile": profile, "library": "nccl-2.28", "environment": {"NCCL_ALGO": "Ring"}}
+    predicted = simulate(BOARD, "all_reduce", "64M", ranks=4, **options).time_s * 1e6
+    paths = [write(log_text(rows=((2**26, predicted * slow),)), f"{slow}.log") for slow in (0.95, 1.1, 1.19, 1.21)]
+    validation = validate(paths, BOARD, **options)
+    assert [found.verdict for found in validation] == ["inside", "inside", "inside", "slower"]
+    assert validation.summary["coverage"] == 0.75
+    assert validation.outside == 1
+    assert validation.logs[-1].health[0].endswith("outside the 90 % interval")
+
+
+def test_what_does_not_fit_the_topology_is_skipped(write):
+    fits = write(log_text(), "fits.log")
+    nodes, large = write(log_text(hosts=2, ranks=8), "nodes.log"), write(log_text(ranks=12), "large.log")
+    validation = validate([fits, nodes, large], BOARD)
+    assert [log.file for log in validation.logs] == [str(fits)]
+    reasons = {skip.file: skip.reason for skip in validation.skipped}
+    assert "2 nodes" in reasons[str(nodes)]
+    assert "scale-out is not modelled" in reasons[str(nodes)]
+    assert "12 ranks, hgx_h100 has 8 GPUs" in reasons[str(large)]
+    with pytest.raises(InputError, match="nothing is left") as caught:
+        validate([nodes, large], BOARD)
+    assert len(caught.value.faults) == 3
+
+
+def test_hosts_of_a_rack_are_one_domain(write):
+    path = write(log_text(hosts=2, ranks=8))
+    assert "2 hosts in one domain" in validate(path, "gb200_nvl72").logs[0].mapping
+
+
+def test_topology_without_a_library(write):
+    validation = validate(write(log_text(lines=("# env: NCCL_ALGO=Ring", "NCCL version 2.28.9"))), "mi400_ualoe72")
+    assert any("no library is known" in text for text in validation.warnings)
+    assert validation.logs[0].case.library is None
+    assert any("NCCL_ALGO changes nothing" in note for note in validation.logs[0].notes)
+
+
+def test_library_of_the_other_vendor(write):
+    with pytest.raises(InputError, match="does not run on gfx942"):
+        validate(write(log_text(lines=("NCCL version 2.28.9",))), "mi300x_ubb8")
+
+
+def test_log_without_a_version(write):
+    for topology, library in ((BOARD, "nccl-"), ("mi300x_ubb8", "rccl-")):
+        (log,) = validate(write(log_text()), topology).logs
+        assert log.case.library.startswith(library)
+        assert any("names no version" in note for note in log.notes)
+
+
+def test_graph_and_registered_launches_are_told(write, monkeypatch):
+    from collsim import simulation
+
+    asked = []
+    predict = simulation.predict
+    monkeypatch.setattr(simulation, "predict", lambda *given: (asked.append(given[2]), predict(*given))[1])
+    validate(write(log_text(graph=2)), BOARD)
+    validate(write("# cmd: all_reduce_perf -R 2\n" + log_text()), BOARD)
+    assert [(question.launch, question.registered) for question in asked] == [("graph", False), ("stream", True)]
+
+
+def test_one_size_that_is_refused_leaves_the_others(write):
+    path = write(
+        "# op=all_to_all ranks=8\n64 2 float none -1 9.00 0.01 0.01 0\n"
+        "1048576 32768 float none -1 30.00 34.95 30.58 0\n"
+    )
+    validation = validate(path, BOARD)
+    assert [found.case.size_bytes for found in validation] == [2**20]
+    assert "all_to_all of 64 bytes" in validation.skipped[0].reason
+
+
+def test_every_fault_at_once(tmp_path):
+    options = {"op": "reduec", "ranks": 0, "nodes": True, "launch": "x", "profile": "defualt", "library": "nccl-9"}
+    with pytest.raises(InputError) as caught:
+        gather([tmp_path / "none.log", tmp_path], None, environment={"NCCL_X": "1"}, **options)
+    assert len(caught.value.faults) == 10
+    with pytest.raises(InputError, match="no log is named"):
+        validate([], BOARD)
+    with pytest.raises(InputError, match="tolerance"):
+        validate(tmp_path / "none.log", BOARD, tolerance=0)
+
+
+def test_document_is_plain(write):
+    validation = compare(gather(write(log_text()), BOARD))
+    document = json.loads(json.dumps(validation.to_dict(), allow_nan=False))
+    assert document["schema"] == "collsim.validate/1"
+    assert document["rows"] == json.loads(json.dumps(validation.to_records()))
+    assert document["summary"]["n"] == 1

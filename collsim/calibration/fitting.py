@@ -23,7 +23,7 @@ from collsim.topology import Topology, load_topology
 
 __all__ = ["calibrate", "fit_profile", "scatter_of"]
 
-LEAST_ROWS = 8
+LEAST_ROWS = 3
 """Fewer rows of a way to launch are not fitted: they could not be told from noise."""
 RCCL_THEN = "rccl-2.22"
 """For logs of AMD GPUs that do not name the version: that of the public logs that do."""

@@ -1,0 +1,236 @@
+"""Fits: constants that made times come back, what is not told is said, and files that load again."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from collsim.calibration.advice import measurements_for
+from collsim.calibration.cases import Case, Measured
+from collsim.calibration.estimates import estimate
+from collsim.calibration.findings import Residual
+from collsim.calibration.fitting import fit_profile, scatter_of
+from collsim.calibration.hidden_nvls import with_nvls_settled
+from collsim.calibration.observations import observe, thinned, without_spikes
+from collsim.calibration.parameters import costs_of, parameters_of
+from collsim.calibration.profile_file import as_yaml
+from collsim.errors import InputError
+from collsim.library import load_profile
+from collsim.question import ask
+from collsim.simulation import predict
+from collsim.topology import load_topology
+
+LIBRARY = "nccl-2.28"
+RING = (("NCCL_ALGO", "Ring"), ("NCCL_PROTO", "Simple"))
+SIZES = [2**power for power in range(10, 31, 2)]
+
+
+def made_row(case, time_s, file="made.log"):
+    return Measured(case, file, 1, time_s, None, 0)
+
+
+def made_rows(profile, cases, noise=0.0, seed=0):
+    """Return rows with the times that *profile* gives, changed by noise."""
+    topology, random = load_topology("hgx_h100"), np.random.default_rng(seed)
+    rows = []
+    for case in cases:
+        question = ask(
+            case.op, case.size_bytes, dtype=case.dtype, library=LIBRARY, environment=dict(case.environment),
+            launch=case.launch, registered=bool(case.registered),
+        )  # fmt: skip
+        time_s = predict(topology, profile, question, [range(case.ranks)]).rows[0].time_s
+        rows.append(made_row(case, time_s * math.exp(noise * random.standard_normal()), f"{case.op}{case.ranks}.log"))
+    return rows
+
+
+def ring_cases(ranks=(2, 4), ops=("all_reduce",)):
+    return [Case(op, n, size, library=LIBRARY, environment=RING) for op in ops for n in ranks for size in SIZES]
+
+
+def changed(profile, family, proto, **figures):
+    families = {**profile.families, family: {**profile.families[family]}}
+    families[family][proto] = replace(families[family][proto], **figures)
+    return replace(profile, families=families)
+
+
+@pytest.fixture(scope="module")
+def h100():
+    return load_profile("hgx_h100")
+
+
+def test_constants_that_made_the_times_come_back(h100):
+    truth = changed(h100, "ring", "Simple", channel_rate_Bps=20e9, base_s=18e-6)
+    found = fit_profile(made_rows(truth, ring_cases()), load_topology("hgx_h100"), start=h100)
+    constants = {entry.name: entry for entry in found.constants}
+    rate = constants["ring.Simple.channel_rate"]  # without a channel sweep it trades against the softness
+    assert rate.value == pytest.approx(20e9, rel=0.1)
+    assert rate.low < 20e9 < rate.high
+    assert constants["ring.Simple.base"].value == pytest.approx(18e-6, rel=0.05)
+    assert constants["ring.Simple.base"].identified
+    assert constants["ring.Simple.base"].low < 18e-6 < constants["ring.Simple.base"].high
+    assert max(abs(entry.predicted_s / entry.measured_s - 1) for entry in found.residuals) < 0.02
+    assert found.profile.families["ring"]["Simple"].base_s == constants["ring.Simple.base"].value
+    assert found.profile.families["messages"] == h100.families["messages"]
+    assert (found.start, found.profile.library, found.profile.systems) == ("hgx_h100", LIBRARY, ("hgx_h100",))
+
+
+def test_left_out_groups_are_predicted_from_the_others(h100):
+    truth = changed(h100, "ring", "Simple", channel_rate_Bps=22e9)
+    found = fit_profile(made_rows(truth, ring_cases((2, 3, 4))), load_topology("hgx_h100"), start=h100)
+    errors = [abs(entry.left_out_s / entry.measured_s - 1) for entry in found.residuals]
+    assert float(np.median(errors)) < 0.02
+    shifted = made_rows(truth, ring_cases((2, 3, 4)))
+    shifted = [replace(row, out_of_place_s=row.out_of_place_s * 1.5) if row.case.ranks == 3 else row for row in shifted]
+    odd = fit_profile(shifted, load_topology("hgx_h100"), start=h100)
+    errors = [entry.left_out_s / entry.measured_s - 1 for entry in odd.residuals if entry.ranks == 3]
+    assert float(np.median(errors)) < -0.25  # what no other group shows cannot be predicted from them
+
+
+def test_disturbed_rows_do_not_bend_the_fit(h100):
+    truth = changed(h100, "ring", "Simple", base_s=18e-6)
+    rows = made_rows(truth, ring_cases())
+    rows[-1] = replace(rows[-1], out_of_place_s=rows[-1].out_of_place_s * 4)
+    found = fit_profile(rows, load_topology("hgx_h100"), start=h100)
+    assert found.profile.families["ring"]["Simple"].base_s == pytest.approx(18e-6, rel=0.08)
+
+
+def test_what_the_logs_do_not_tell_is_said_with_a_measurement(h100):
+    rows = made_rows(h100, [case for case in ring_cases((4,)) if case.size_bytes <= 16384])
+    found = fit_profile(rows, load_topology("hgx_h100"), start=h100)
+    untold = {entry.name for entry in found.constants if not entry.identified}
+    assert "ring.Simple.channel_rate" in untold
+    commands = measurements_for(found)
+    [command] = [text for text, names in commands.items() if "ring.Simple.channel_rate" in names]
+    assert command.startswith("NCCL_ALGO=Ring NCCL_PROTO=Simple all_reduce_perf -b 1M -e 1G")
+    assert sum(map(len, commands.values())) == len(untold)
+    assert all(entry.left_out_s is None for entry in found.residuals)  # one group only: nothing can be left out
+
+
+def test_other_launches_are_fitted_apart(h100):
+    graph = changed(replace(h100, floor_s=6e-6, launches={}), "ring", "Simple", base_s=9e-6)
+    truth = replace(h100, launches={"graph": graph})
+    cases = ring_cases()
+    rows = made_rows(truth, cases + [replace(case, launch="graph") for case in cases])
+    found = fit_profile(rows, load_topology("hgx_h100"), start=replace(h100, launches={}))
+    stream, replayed = found.profile, found.profile.launched("graph")
+    assert stream.families["ring"]["Simple"].base_s == pytest.approx(h100.families["ring"]["Simple"].base_s, rel=0.03)
+    assert replayed.families["ring"]["Simple"].base_s == pytest.approx(9e-6, rel=0.05)
+    assert found.profile.launched("stream", registered=True) is stream
+    assert {entry.launch for entry in found.constants} == {"stream", "graph"}
+
+
+def test_file_of_a_fit_loads_to_the_same_profile(h100, tmp_path):
+    cases = ring_cases(ops=("all_reduce", "all_gather"))
+    rows = made_rows(h100, cases + [replace(case, launch="graph") for case in cases], noise=0.03)
+    found = fit_profile(rows, load_topology("hgx_h100"), name="mine", start=h100)
+    file = tmp_path / "mine.yaml"
+    file.write_text(as_yaml(found, "made up; it's a test"))
+    loaded = load_profile(str(file))
+    assert (loaded.name, loaded.calibrated, loaded.library, loaded.title) == (
+        "mine", True, LIBRARY, found.profile.title,
+    )  # fmt: skip
+    for profile, again in ((found.profile, loaded), (found.profile.launched("graph"), loaded.launched("graph"))):
+        assert again.floor_s == pytest.approx(profile.floor_s, rel=1e-3)
+        for family, protocols in profile.families.items():
+            for proto, costs in protocols.items():
+                for key, value in vars_of(costs).items():
+                    assert figures_of(again.families[family][proto])[key] == pytest.approx(value, rel=1e-3), (family, key)
+        assert {family: set(bands) for family, bands in again.accuracy.items()} == {
+            family: set(bands) for family, bands in profile.accuracy.items()
+        }
+        large = profile.accuracy["ring"]["large"]
+        assert again.accuracy["ring"]["large"].low == pytest.approx(large.low, rel=1e-3)
+    text = file.read_text()
+    assert "status: fitted, source: 'made up; it''s a test'" in text
+    assert "status: assumed, source: 'near that of profile hgx_h100: these logs hardly tell'" in text
+
+
+def figures_of(costs):
+    """Return what a protocol says, without what is as good as absent."""
+    values = {key: getattr(costs, key) for key in costs.__slots__}
+    return {key: 0.0 if value is None else value for key, value in values.items()}
+
+
+def test_too_few_rows_are_refused_with_the_reasons(h100):
+    rows = made_rows(h100, ring_cases((4,)))[:2]
+    with pytest.raises(InputError, match="2 rows can be predicted"):
+        fit_profile(rows, load_topology("hgx_h100"))
+    elsewhere = [replace(row, case=replace(row.case, nodes=2)) for row in made_rows(h100, ring_cases((4,)))]
+    with pytest.raises(InputError, match="more than one scale-up domain"):
+        fit_profile(elsewhere, load_topology("hgx_h100"))
+    with pytest.raises(InputError, match="has no constants of kernels"):
+        fit_profile(rows, load_topology("hgx_h100"), start="ideal")
+
+
+def test_spikes_and_close_sizes_are_left_out():
+    case = Case("all_reduce", 4, library=LIBRARY)
+    times = [10.0, 10.0, 30.0, 11.0, 12.0]
+    rows = [made_row(replace(case, size_bytes=2**k), time * 1e-6) for k, time in enumerate(times, 10)]
+    kept, spikes = without_spikes(rows, "hgx_h100")
+    assert [row.case.size_bytes for row in spikes] == [2**12]
+    assert len(kept) == 4
+    close = [made_row(replace(case, size_bytes=size), 1e-5) for size in (1000, 1500, 1900, 3600, 3700)]
+    assert [row.case.size_bytes for row in thinned(close)] == [1000, 1900, 3700]
+    assert len(thinned([*close, *(replace(row, file="other.log") for row in close)])) == 6
+
+
+def test_hidden_nvls_shows_in_the_times(h100):
+    cases = [Case("all_reduce", 8, 2**power, library=LIBRARY) for power in (24, 26, 28, 30)]
+    topology = load_topology("hgx_h100")
+    seen = made_rows(h100, cases)
+    hidden = made_rows(h100, [replace(case, environment=(("NCCL_NVLS_ENABLE", "0"),)) for case in cases])
+    hidden = [replace(row, case=case, file="vm.log") for row, case in zip(hidden, cases, strict=True)]
+    settled, notes = with_nvls_settled([*seen, *hidden], topology, h100, LIBRARY)
+    assert [row.case.environment for row in settled[:4]] == [()] * 4
+    assert [row.case.environment for row in settled[4:]] == [(("NCCL_NVLS_ENABLE", "0"),)] * 4
+    assert len(notes) == 1
+    assert notes[0].startswith("vm.log: NVLS was off, by the times of large sizes")
+    told = [replace(row, case=replace(row.case, environment=(("NCCL_NVLS_ENABLE", "1"),))) for row in hidden]
+    assert with_nvls_settled(told, topology, h100, LIBRARY) == (told, [])
+
+
+def test_scatter_holds_the_stated_share():
+    random = np.random.default_rng(3)
+    ratios = np.exp(0.1 * random.standard_normal(400))
+    entries = [
+        Residual("a.log", "all_reduce", 4, 2**20, "stream", "ring", "LL", float(ratio), 9.9, 1.0) for ratio in ratios
+    ]
+    scatter = scatter_of(entries)["ring"]["large"]
+    inside = np.mean((ratios >= scatter.low) & (ratios <= scatter.high))
+    assert 0.89 < inside < 0.92
+    few = scatter_of(entries[:5])["ring"]["large"]
+    assert (few.low, few.high) == (min(1.0, ratios[:5].min()), max(1.0, ratios[:5].max()))
+    assert (few.rows, few.logs) == (5, 1)
+
+
+def test_derivatives_are_those_of_the_model(h100):
+    from collsim.calibration.estimates import _Model
+
+    rows = made_rows(h100, ring_cases((4,))[::3])
+    observations, refused = observe(rows, load_topology("hgx_h100"), h100, LIBRARY)
+    assert not refused
+    parameters = parameters_of(h100, observations)
+    model = _Model(observations, h100, parameters)
+    logs = np.log([parameter.start for parameter in parameters])
+    table = model.jacobian(logs)
+    for k in range(len(parameters)):
+        step = np.zeros(len(parameters))
+        step[k] = 1e-3
+        slope = (model.residuals(logs + step) - model.residuals(logs - step)) / 2e-3
+        assert table[:, k] == pytest.approx(slope, abs=2e-3), parameters[k].name
+    costs, floor_s = costs_of(h100, parameters, logs)
+    assert costs["ring", "Simple"].base_s == pytest.approx(h100.families["ring"]["Simple"].base_s)
+    assert floor_s == pytest.approx(h100.floor_s)
+
+
+def test_prior_holds_what_no_row_tells(h100):
+    rows = made_rows(h100, ring_cases((4,))[:3])
+    observations, _ = observe(rows, load_topology("hgx_h100"), h100, LIBRARY)
+    parameters = parameters_of(h100, observations)
+    found = estimate(observations, h100, parameters)
+    fill = next(k for k, parameter in enumerate(parameters) if parameter.key == "fill_rate_Bps")
+    value, low, high = found.interval(fill)
+    assert value == pytest.approx(parameters[fill].start, rel=0.1)
+    assert high / low > 3
+    assert not found.identified(fill)

@@ -134,8 +134,11 @@ def test_file_of_a_fit_loads_to_the_same_profile(h100, tmp_path):
         assert again.floor_s == pytest.approx(profile.floor_s, rel=1e-3)
         for family, protocols in profile.families.items():
             for proto, costs in protocols.items():
-                for key, value in vars_of(costs).items():
-                    assert figures_of(again.families[family][proto])[key] == pytest.approx(value, rel=1e-3), (family, key)
+                for key, value in figures_of(costs).items():
+                    assert figures_of(again.families[family][proto])[key] == pytest.approx(value, rel=1e-3), (
+                        family,
+                        key,
+                    )
         assert {family: set(bands) for family, bands in again.accuracy.items()} == {
             family: set(bands) for family, bands in profile.accuracy.items()
         }

@@ -27,12 +27,13 @@ def residual_plot(residuals: Sequence[Residual], title: str) -> str:
     """Return the picture; a point is a row, above the line if the prediction is too long, hollow if left out."""
     families = list(dict.fromkeys(f"{entry.family}, {entry.launch}" for entry in residuals))
     ops = list(dict.fromkeys(entry.op for entry in residuals))
-    height = TOP + PANEL * len(families) + 20
+    height = TOP + PANEL * len(families) + 10
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" '
         f'aria-label="{escape(title, {chr(34): "&quot;"})}">',
         STYLE,
         f'<text class="t" x="{LEFT}" y="22">{escape(title)}</text>',
+        f'<text x="{WIDTH - 30}" y="42" text-anchor="end">predicted / measured time - 1, by size in bytes</text>',
         *_legend(ops),
     ]
     sizes = [entry.size_bytes for entry in residuals]
@@ -64,7 +65,8 @@ def _panel(rows: Sequence[Residual], name: str, ops: Sequence[str], top: int, sp
     for error in (-MOST, -0.1, 0.0, 0.1, MOST):
         kind = "z" if error == 0 else "g"
         yield f'<line class="{kind}" x1="{LEFT}" x2="{WIDTH - 30}" y1="{y(error):.1f}" y2="{y(error):.1f}"/>'
-        yield f'<text x="{LEFT - 8}" y="{y(error) + 4:.1f}" text-anchor="end">{error:+.0%}</text>'
+        label = f"{error:+.0%}" if error else "0"
+        yield f'<text x="{LEFT - 8}" y="{y(error) + 4:.1f}" text-anchor="end">{label}</text>'
     for power in range(int(low), int(high) + 1, 4):
         yield f'<text x="{x(2**power):.1f}" y="{top + 24 + INNER + 16}" text-anchor="middle">{_size(2**power)}</text>'
     for entry in rows:

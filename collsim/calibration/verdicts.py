@@ -16,7 +16,7 @@ __all__ = ["FLAGS", "VERDICTS", "CheckedLog", "Compared", "Validation"]
 
 SCHEMA = "collsim.validate/1"
 VERDICTS = ("inside", "slower", "faster", "impossible", "wrong")
-"""Of a row: inside the interval or tolerance, slower or faster than that, below what is possible, with wrong results."""
+"""Of a row: inside interval or tolerance, slower or faster than that, below what is possible, with wrong results."""
 FLAGS = ("wrong_results", "below_bound", "below_floor")
 """What no interval excuses."""
 

@@ -101,7 +101,7 @@ def _cells(row: Compared) -> list[str]:
 
 
 def _verdict(row: Compared) -> str:
-    """Return the verdict, both where results are wrong and the time is impossible, and the number of repeats where there are several."""
+    """Return the verdict, both if results are wrong and the time is impossible, and how many repeats there are."""
     both = row.verdict == "wrong" and len(row.flags) > 1
     verdict = "wrong, impossible" if both else row.verdict
     return verdict + (f" (median of {row.repeats})" if row.repeats > 1 else "")

@@ -25,8 +25,10 @@ __all__ = [
     "Lowered",
     "Run",
     "Timing",
+    "device_time_s",
     "lower",
     "lower_twice",
+    "over_floor_s",
     "prepare",
     "time_lowered",
     "time_schedule",
@@ -197,18 +199,33 @@ def time_lowered(lowered: Lowered, run: Run, costs: Protocol, twice: Lowered | N
     taken = run.routes.take(lowered.used, lowered.copies / costs.wire_efficiency)
     once_s = costs.base_s + costs.fill_s(lowered.size_bytes.astype(np.float64))
     device_s = once_s + flow_s
-    total_s = float(soft_max(np.array(run.profile.floor_s), np.array(device_s), FLOOR_SHARPNESS))
-    launch_s = run.profile.launch_s + once_s + max(total_s - device_s, 0.0)
+    total_s = over_floor_s(device_s, run.profile.floor_s)
     timing = Timing(
-        time_s=run.profile.launch_s + (total_s if run.profile.floor_s else device_s),
+        time_s=run.profile.launch_s + total_s,
         link_bytes=taken.link_bytes(carried, run.fabric.n_links),
-        critical_s={"launch": launch_s, **_critical_path(problem, solution)},
+        critical_s={
+            "launch": run.profile.launch_s + once_s + max(total_s - device_s, 0.0),
+            **_critical_path(problem, solution),
+        },
         path=f"transfers, {solution.path}",
         transfers=len(lowered.transfers),
         bound=_bound_of(lowered.schedule, run),
     )
     _refuse_broken_laws(lowered.schedule, timing, run, broken)
     return timing
+
+
+def device_time_s(lowered: Lowered, run: Run, costs: Protocol, twice: Lowered | None = None) -> float:
+    """Return the time of `time_lowered` without floor, launch, bound and checks, for fits that try many costs."""
+    flow_s = float(_solved(lowered, run, costs)[1].finish_s.max())
+    if twice is not None:
+        flow_s = float(_solved(twice, run, costs)[1].finish_s.max()) - flow_s
+    return costs.base_s + costs.fill_s(lowered.size_bytes.astype(np.float64)) + flow_s
+
+
+def over_floor_s(device_s: float, floor_s: float) -> float:
+    """Return the time of a call that takes *device_s* on the device and at least *floor_s*."""
+    return float(soft_max(np.array(floor_s), np.array(device_s), FLOOR_SHARPNESS)) if floor_s else device_s
 
 
 def _solved(lowered: Lowered, run: Run, costs: Protocol) -> tuple[Problem, Solution]:

@@ -120,12 +120,19 @@ class _Reader:
             self.check_keys(entry, FIGURE_KEYS, path)
             if (status := entry.get("status", "user")) not in STATUSES:
                 self.fault(f'status "{status}" is unknown', (*path, "status"), f"one of {', '.join(STATUSES)}")
+            for end in ("low", "high"):
+                if end in entry:
+                    self.number(path[-1], entry[end], (*path, end))
             entry, place = entry.get("value"), (*path, "value")
         if entry is None or isinstance(entry, (dict, list)):
             self.fault("the figure has no value", path, "write value: 8 us, with status and source")
             return 0.0
+        return self.number(path[-1], entry, place)
+
+    def number(self, key: str, text: Any, path: tuple[str, ...]) -> float:
+        """Return a value of the figure *key* in SI."""
         try:
-            return FIGURES[path[-1]](str(entry), self.document.where(place))
+            return FIGURES[key](str(text), self.document.where(path))
         except CollsimError as error:
             self.faults.extend(error.faults)
             return 0.0
@@ -223,11 +230,17 @@ def _accuracy(reader: _Reader, data: Mapping[str, Any], path: tuple[str, ...]) -
         reader.check_keys(bands, list(BANDS), here)
         found[family] = {}
         for band, entry in bands.items():
-            numbers = entry if isinstance(entry, dict) else {}
-            if set(numbers) == set(SCATTER_KEYS) and all(type(value) in (int, float) for value in numbers.values()):
-                found[family][band] = Scatter(**numbers)
+            try:
+                numbers = {key: float(entry[key]) for key in SCATTER_KEYS}
+                sound = set(entry) == set(SCATTER_KEYS) and 0 < numbers["low"] <= 1 <= numbers["high"] < math.inf
+            except (TypeError, ValueError, KeyError):
+                sound = False
+            if sound:
+                low, high, median, p90, rows, logs = (numbers[key] for key in SCATTER_KEYS)
+                found[family][band] = Scatter(low, high, median, p90, rows=int(rows), logs=int(logs))
             else:
-                reader.fault(f"{band} does not hold numbers", (*here, band), f"write {', '.join(SCATTER_KEYS)}")
+                hint = f"write the numbers {', '.join(SCATTER_KEYS)}; low is at most 1 and high at least 1"
+                reader.fault(f"{band} does not hold the numbers of an error", (*here, band), hint)
     return found
 
 

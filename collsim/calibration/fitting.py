@@ -1,0 +1,256 @@
+"""From measured rows to a profile: one fit for each way to launch, with the errors of what was left out in turn."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from collsim.calibration.cases import Measured, Skipped, read_cases
+from collsim.calibration.estimates import Estimate, estimate
+from collsim.calibration.hidden_nvls import with_nvls_settled
+from collsim.calibration.observations import Observation, observe, thinned, without_spikes
+from collsim.calibration.parameters import costs_of, parameters_of
+from collsim.errors import Fault, InputError
+from collsim.library import DEFAULT_LIBRARY, Profile, Scatter, band_of, load_profile, system_of
+from collsim.topology import Topology, load_topology
+
+__all__ = ["Calibration", "Constant", "Residual", "calibrate", "fit_profile", "scatter_of"]
+
+LEAST_ROWS = 8
+"""Fewer rows of a way to launch are not fitted: they could not be told from noise."""
+RCCL_THEN = "rccl-2.22"
+"""For logs of AMD GPUs that do not name the version: that of the public logs that do."""
+START = {"gfx": "mi300x_ubb8", "": "hgx_h100"}
+"""Profile to start from where none is meant for the topology: by the beginning of the GPU's architecture."""
+OUTSIDE = 0.05
+"""Share of measured times below an interval, and above it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A fitted constant in SI with the ends of its 90 % interval; *launch* is the way to launch that it holds for."""
+
+    launch: str
+    name: str
+    start: float
+    value: float
+    low: float
+    high: float
+    identified: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Residual:
+    """A row of the fit; *left_out_s* is predicted without the rows of its operation and ranks, None if impossible."""
+
+    file: str
+    op: str
+    ranks: int
+    size_bytes: int
+    launch: str
+    family: str
+    proto: str
+    measured_s: float
+    predicted_s: float
+    left_out_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """What a fit found, and what it could not find.
+
+    Attributes
+    ----------
+    profile : Profile
+        Fitted constants; those that the logs do not tell stay as in the profile that the fit started from.
+    start : str
+        Name of that profile.
+    constants : tuple of Constant
+    residuals : tuple of Residual
+    skipped : tuple of Skipped
+        Tests or rows of the logs that cannot be compared.
+    left_out : Mapping of str to int
+        Why other rows were not fitted, and how many.
+    notes : tuple of str
+        What was assumed.
+    """
+
+    profile: Profile
+    start: str
+    constants: tuple[Constant, ...]
+    residuals: tuple[Residual, ...]
+    skipped: tuple[Skipped, ...] = ()
+    left_out: Mapping[str, int] | None = None
+    notes: tuple[str, ...] = ()
+
+
+def calibrate(
+    logs: str | Path | Sequence[str | Path],
+    topo: str | Path | Topology,
+    *,
+    name: str | None = None,
+    start: str | Profile = "auto",
+    library: str | None = None,
+    environment: Mapping[str, str] | None = None,
+    **overrides: Any,
+) -> Calibration:
+    """Fit the constants of a profile to logs of nccl-tests or rccl-tests.
+
+    Parameters
+    ----------
+    logs : path or sequence of paths
+    topo : str, path or Topology
+        The scale-up domain on which the logs were taken.
+    name : str, optional
+        Of the profile; by default that of the topology.
+    start : str or Profile
+        Whose constants hold where the logs tell nothing; ``auto``: the profile of the topology or of a relative.
+    library : str, optional
+        For all logs, whatever they say.
+    environment : mapping, optional
+        Variables beside those of the logs.
+    **overrides
+        ``op``, ``ranks``, ``nodes``, ``launch``, ``registered`` ... for all logs, whatever they say.
+
+    Raises
+    ------
+    InputError
+        Logs that cannot be read, or too few rows that can be predicted.
+    """
+    paths = [logs] if isinstance(logs, str | Path) else list(logs)
+    rows, skipped = read_cases(paths, library=library, environment=environment, **overrides)
+    found = fit_profile(rows, load_topology(topo), name=name, start=start)
+    return replace(found, skipped=tuple(skipped))
+
+
+def fit_profile(
+    rows: Sequence[Measured], topology: Topology, *, name: str | None = None, start: str | Profile = "auto"
+) -> Calibration:
+    """Fit the constants of a profile to rows on *topology*; see `calibrate`.
+
+    Raises
+    ------
+    InputError
+        Too few rows that can be predicted.
+    """
+    relative = _start(start, topology)
+    library = _library_of(rows, topology)
+    kept, spikes = without_spikes(rows, topology.name)
+    on_domain = [row for row in kept if (row.case.nodes or 1) == 1 and row.case.ranks <= topology.n_gpus]
+    apart = thinned(on_domain)
+    settled, notes = with_nvls_settled(apart, topology, relative, library)
+    observations, refused = observe(settled, topology, relative, library)
+    reasons = {
+        "1.5 times slower than both neighbours": len(spikes),
+        "on more than one scale-up domain": len(kept) - len(on_domain),
+        "closer than a factor of 1.9 to the size before": len(on_domain) - len(apart),
+        **refused,
+    }
+    left_out = {why: count for why, count in reasons.items() if count}
+    if len([entry for entry in observations if entry.launch == "stream"]) < LEAST_ROWS:
+        what = f"{len(observations)} rows can be predicted, {LEAST_ROWS} of stream launches are needed"
+        told = "; ".join(f"{count} rows left out: {why}" for why, count in left_out.items())
+        raise InputError(Fault(what, "logs", told or "give logs with more sizes"))
+    profile = replace(
+        relative, name=name or topology.name, title=_title(topology, observations, library), calibrated=True,
+        systems=(topology.name,), gpus=(), library=library, derived="", accuracy={}, launches={}, source="", sha256="",
+    )  # fmt: skip
+    constants: list[Constant] = []
+    residuals: list[Residual] = []
+    for launch in ("stream", "graph", "registered"):
+        here = [entry for entry in observations if entry.launch == launch]
+        if len(here) < LEAST_ROWS:
+            left_out |= {f"fewer than {LEAST_ROWS} of {launch} launches": len(here)} if here else {}
+            continue
+        before = profile if launch == "stream" else replace(profile, accuracy={}, launches={})
+        fitted, its_constants, its_residuals = _fit_launch(here, before, launch)
+        constants += its_constants
+        residuals += its_residuals
+        profile = fitted if launch == "stream" else replace(profile, launches={**profile.launches, launch: fitted})
+    return Calibration(
+        profile, relative.name, tuple(constants), tuple(residuals), left_out=left_out, notes=tuple(notes)
+    )
+
+
+def _start(start: str | Profile, topology: Topology) -> Profile:
+    """Return the profile to start from: it must have kernels with constants of their own."""
+    given = load_profile(start, topology)
+    if given.families:
+        return given
+    if start != "auto":
+        what = f'profile "{given.name}" has no constants of kernels'
+        raise InputError(Fault(what, "start", f"take {' or '.join(START.values())}, or leave it out"))
+    architecture = system_of(topology).architecture
+    return load_profile(next(name for begin, name in START.items() if architecture.startswith(begin)))
+
+
+def _library_of(rows: Sequence[Measured], topology: Topology) -> str:
+    """Return the library that most logs name."""
+    named = Counter(row.case.library for row in rows if row.case.library)
+    if named:
+        return str(named.most_common(1)[0][0])
+    return RCCL_THEN if system_of(topology).is_amd else DEFAULT_LIBRARY
+
+
+def _title(topology: Topology, observations: Sequence[Observation], library: str) -> str:
+    ranks = sorted({entry.row.case.ranks for entry in observations})
+    logs = len({entry.row.file for entry in observations})
+    return f"{library} on {topology.name}, fitted to {logs} logs of {', '.join(map(str, ranks))} ranks"
+
+
+def _fit_launch(
+    observations: Sequence[Observation], before: Profile, launch: str
+) -> tuple[Profile, list[Constant], list[Residual]]:
+    """Return the profile of one way to launch with what was found."""
+    parameters = parameters_of(before, observations)
+    found = estimate(observations, before, parameters)
+    costs, floor_s = costs_of(before, parameters, found.logs)
+    families = {
+        family: {proto: costs.get((family, proto), own) for proto, own in protocols.items()}
+        for family, protocols in before.families.items()
+    }
+    constants = [
+        Constant(launch, parameter.name, parameter.start, *found.interval(place), found.identified(place))
+        for place, parameter in enumerate(parameters)
+    ]
+    residuals = _residuals(observations, found)
+    return replace(before, families=families, floor_s=floor_s, accuracy=scatter_of(residuals)), constants, residuals
+
+
+def _residuals(observations: Sequence[Observation], found: Estimate) -> list[Residual]:
+    return [
+        Residual(
+            entry.row.file, entry.row.case.op, entry.row.case.ranks, entry.row.case.size_bytes, entry.launch,
+            entry.family, entry.proto, entry.time_s, float(predicted_s),
+            None if math.isnan(left_out_s) else float(left_out_s),
+        )
+        for entry, predicted_s, left_out_s in zip(
+            observations, found.predicted_s.tolist(), found.left_out_s.tolist(), strict=True
+        )
+    ]  # fmt: skip
+
+
+def scatter_of(residuals: Sequence[Residual]) -> dict[str, dict[str, Scatter]]:
+    """Return the errors of rows left out of the fit by family and band; of fitted rows where none could be left out."""
+    groups: dict[tuple[str, str], list[Residual]] = defaultdict(list)
+    for entry in residuals:
+        groups[entry.family, band_of(entry.size_bytes)].append(entry)
+    found: dict[str, dict[str, Scatter]] = defaultdict(dict)
+    for (family, band), entries in groups.items():
+        ratios = np.array([entry.measured_s / (entry.left_out_s or entry.predicted_s) for entry in entries])
+        errors = np.abs(1 / ratios - 1)
+        # The sample's own ends lie inside those of what follows: take quantiles so far out that a next row is as
+        # likely inside as 90 % says (conformal prediction), as far as the sample reaches.
+        out = max(OUTSIDE * (len(ratios) + 1) / len(ratios) - 1 / len(ratios), 0.0)
+        low, high = np.quantile(ratios, [out, 1 - out])
+        found[family][band] = Scatter(
+            low=min(float(low), 1.0), high=max(float(high), 1.0), median=float(np.median(errors)),
+            p90=float(np.quantile(errors, 0.9)), rows=len(entries), logs=len({entry.file for entry in entries}),
+        )  # fmt: skip
+    return {family: dict(bands) for family, bands in found.items()}

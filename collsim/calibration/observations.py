@@ -1,0 +1,161 @@
+"""Measured rows laid on the fabric once, so that a fit can time them again and again with other costs."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from collsim.calibration.cases import Case, Measured
+from collsim.errors import CollsimError
+from collsim.library import Profile
+from collsim.library.costs import Protocol, family_of
+from collsim.timing import Lowered, Run, device_time_s, lower, lower_twice, prepare
+from collsim.topology import Topology
+
+__all__ = ["Observation", "launch_of", "observe", "thinned", "without_spikes"]
+
+SPIKE = 1.5
+"""A row this many times slower than both its neighbours was disturbed, or was the first to use a kernel."""
+LEAST_STEP = 1.9
+"""Sizes of one log that are fitted are at least this factor apart; more tell nothing new and cost time."""
+MOST_TRANSFERS = 40_000
+"""A row whose schedule is larger is left out of a fit: it would take longer than all others together."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Observation:
+    """A measured time with the schedule that ran, laid on its fabric.
+
+    Attributes
+    ----------
+    row : Measured
+    time_s : float
+    launch : str
+        ``stream``, ``graph`` or ``registered``.
+    family, proto, algo : str
+        Kernel and protocol by the library's choice.
+    lowered : Lowered
+    twice : Lowered or None
+        Two calls in a row, for kernels whose calls overlap.
+    run : Run
+    """
+
+    row: Measured
+    time_s: float
+    launch: str
+    family: str
+    proto: str
+    algo: str
+    lowered: Lowered
+    twice: Lowered | None
+    run: Run
+
+    @property
+    def group(self) -> tuple[str, int]:
+        """Operation and number of ranks: what is left out together when a fit is checked."""
+        return self.row.case.op, self.row.case.ranks
+
+    def device_s(self, costs: Protocol) -> float:
+        """Return the time on the device with *costs*, in seconds."""
+        return device_time_s(self.lowered, self.run, costs, self.twice if costs.back_to_back else None)
+
+
+def launch_of(case: Case) -> str:
+    """Return the way a case was launched; a replayed graph registers its buffers too."""
+    return "graph" if case.launch == "graph" else "registered" if case.registered else "stream"
+
+
+def without_spikes(rows: Sequence[Measured], system: str) -> tuple[list[Measured], list[Measured]]:
+    """Return the rows without those far slower than both their neighbours in the same table, and those."""
+    tables: dict[tuple[str, Case], list[Measured]] = defaultdict(list)
+    for row in rows:
+        tables[row.file, replace(row.case, size_bytes=0, matrix=None)].append(row)
+    kept: list[Measured] = []
+    dropped: list[Measured] = []
+    for table in tables.values():
+        times = [row.time_s(system) for row in table]
+        for place, row in enumerate(table):
+            inner = 0 < place < len(table) - 1
+            spike = inner and times[place] > SPIKE * max(times[place - 1], times[place + 1])
+            (dropped if spike and row.case.matrix is None else kept).append(row)
+    return kept, dropped
+
+
+def thinned(rows: Sequence[Measured]) -> list[Measured]:
+    """Return the rows of each table whose sizes are well apart."""
+    last: dict[tuple[str, Case], int] = {}
+    kept = []
+    for row in rows:
+        table = (row.file, replace(row.case, size_bytes=0))
+        if row.case.size_bytes >= LEAST_STEP * last.get(table, 0):
+            last[table] = row.case.size_bytes
+            kept.append(row)
+    return kept
+
+
+def observe(
+    rows: Iterable[Measured], topology: Topology, profile: Profile, library: str
+) -> tuple[list[Observation], dict[str, int]]:
+    """Lay measured rows on *topology*.
+
+    Parameters
+    ----------
+    rows : iterable of Measured
+    topology : Topology
+    profile : Profile
+        Whether links run at line rate, and whether their latency counts.
+    library : str
+        For logs that do not name theirs.
+
+    Returns
+    -------
+    observations : list of Observation
+    refused : dict of str to int
+        Why rows were left out, and how many.
+    """
+    runs: dict[int, Run] = {}
+    laid: dict[Case, tuple[str, str, str, Lowered, Lowered | None]] = {}
+    refused: dict[str, int] = defaultdict(int)
+    found = []
+    for row in rows:
+        case = row.case
+        try:
+            if case.ranks not in runs:
+                runs[case.ranks] = prepare(topology, profile, range(case.ranks))
+            run = runs[case.ranks]
+            if case not in laid:
+                laid[case] = _lay(case, run, library)
+        except CollsimError as error:
+            refused[error.faults[0].what] += 1
+            continue
+        family, proto, algo, lowered, twice = laid[case]
+        if len(lowered.transfers) > MOST_TRANSFERS:
+            refused[f"its schedule has more than {MOST_TRANSFERS} transfers"] += 1
+            continue
+        found.append(
+            Observation(row, row.time_s(topology.name), launch_of(case), family, proto, algo, lowered, twice, run)
+        )
+    return found, dict(refused)
+
+
+def _lay(case: Case, run: Run, library: str) -> tuple[str, str, str, Lowered, Lowered | None]:
+    """Return kernel, protocol, algorithm and schedule of a case, by the choice of its library."""
+    import numpy as np
+
+    from collsim.operations import operation
+    from collsim.question import ask
+    from collsim.simulation import library_choice, request_of
+
+    matrix = None if case.matrix is None else np.array(case.matrix, dtype=np.int64)
+    question = ask(
+        case.op, None if matrix is not None else case.size_bytes, matrix=matrix, dtype=case.dtype, redop=case.redop,
+        root=case.root, library=case.library or library, environment=dict(case.environment), launch=case.launch,
+        registered=bool(case.registered),
+    )  # fmt: skip
+    op = operation(case.op)
+    request = request_of(op, question.sizes_of(op)[0], run, question)
+    picked, asked, proto = library_choice(request, run, question)
+    schedule, family = picked.build(asked), family_of(case.op, picked.name)
+    twice = lower_twice(schedule, run) if run.profile.protocol(proto, family).back_to_back else None
+    return family, proto, picked.name, lower(schedule, run), twice

@@ -1,0 +1,101 @@
+"""The constants that a fit may change, and the way between them and the protocols of a profile."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collsim.calibration.observations import Observation
+from collsim.library import Profile
+from collsim.library.costs import Protocol
+
+__all__ = ["Parameter", "costs_of", "parameters_of"]
+
+Floats = NDArray[np.float64]
+
+FITTED = {
+    "base_s": 3.0,
+    "message_overhead_s": 3.0,
+    "small_overhead_s": 3.0,
+    "slice_overhead_s": 3.0,
+    "channel_rate_Bps": 2.0,
+    "one_way_rate_Bps": 2.0,
+    "fill_rate_Bps": 2.0,
+    "softness": 2.0,
+}
+"""Attributes of a protocol that are fitted, and the factor by which each may well be off before the fit (one standard
+deviation). Chosen: overheads differ more from system to system than rates do. What the wire carries beside the payload
+is known, and the share of a link trades against the softness, so that neither is fitted."""
+SHARED = ("softness",)
+"""One value for all protocols of a family: they meet the same links."""
+FLOOR_FACTOR = 2.0
+"""The same for the floor of a call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A constant to fit.
+
+    Attributes
+    ----------
+    family : str
+        Empty for the floor, which all calls share.
+    proto : str
+        Empty if the protocols of the family share it.
+    key : str
+        Attribute of `Protocol`, or ``floor_s``.
+    start : float
+        In SI, above 0.
+    spread : float
+        Standard deviation of its logarithm before the fit.
+    """
+
+    family: str
+    proto: str
+    key: str
+    start: float
+    spread: float
+
+    @property
+    def name(self) -> str:
+        """Its place in the profile, such as ``ring.Simple.channel_rate``."""
+        word = self.key.removesuffix("_Bps").removesuffix("_s")
+        return ".".join(part for part in (self.family, self.proto, word) if part)
+
+    def is_of(self, observation: Observation) -> bool:
+        """Return whether the time on the device depends on it."""
+        return self.family == observation.family and self.proto in ("", observation.proto)
+
+
+def parameters_of(profile: Profile, observations: Iterable[Observation]) -> list[Parameter]:
+    """Return the constants of *profile* that some of the observations depend on."""
+    told = sorted({(entry.family, entry.proto) for entry in observations})
+    found: dict[tuple[str, str, str], Parameter] = {}
+    for family, proto in told:
+        costs = profile.protocol(proto, family)
+        for key, factor in FITTED.items():
+            value = getattr(costs, key)
+            if value is not None and 0 < value < math.inf:
+                place = (family, "" if key in SHARED else proto, key)
+                found.setdefault(place, Parameter(*place, float(value), math.log(factor)))
+    if profile.floor_s:
+        found["", "", "floor_s"] = Parameter("", "", "floor_s", profile.floor_s, math.log(FLOOR_FACTOR))
+    return list(found.values())
+
+
+def costs_of(
+    profile: Profile, parameters: Sequence[Parameter], logs: Floats
+) -> tuple[Mapping[tuple[str, str], Protocol], float]:
+    """Return the protocols by (family, name) and the floor in seconds for the logarithms of all parameters."""
+    values = dict(zip(((p.family, p.proto, p.key) for p in parameters), np.exp(logs).tolist(), strict=True))
+    costs: dict[tuple[str, str], Protocol] = {}
+    for family in {parameter.family for parameter in parameters} - {""}:
+        for proto, usual in profile.families.get(family, {}).items():
+            own = {key: values[place] for key in FITTED if (place := (family, proto, key)) in values}
+            own |= {key: values[place] for key in SHARED if (place := (family, "", key)) in values}
+            costs[family, proto] = replace(usual, **own)
+    return costs, values.get(("", "", "floor_s"), profile.floor_s)

@@ -1,0 +1,124 @@
+"""The file of a calibrated profile: every figure with its interval, its status and where it comes from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+
+from collsim.calibration.fitting import Calibration, Constant
+from collsim.library import Profile, Protocol, Scatter
+from collsim.library.profile_reader import PROTOCOL_FIGURES, PROTOCOL_FLAGS, SCHEMA
+
+__all__ = ["as_yaml"]
+
+KNOWN = {"wire_efficiency": ("constant", "lines of the protocol (device.h of NCCL and RCCL)")}
+"""Status and source of figures that are never fitted."""
+
+
+def as_yaml(calibration: Calibration, source: str) -> str:
+    """Return the text of a profile file.
+
+    Parameters
+    ----------
+    calibration : Calibration
+    source : str
+        What the figures were fitted to, for a reader of the file.
+    """
+    profile = calibration.profile
+    writer = _Writer(calibration, source)
+    lines = [
+        f"schema: {SCHEMA}",
+        f"name: {profile.name}",
+        f"title: {_quoted(profile.title)}",
+        "calibrated: true",
+        f"systems: [{', '.join(profile.systems)}]",
+    ]
+    lines += [f"gpus: [{', '.join(profile.gpus)}]"] if profile.gpus else []
+    lines += [
+        f"library: {profile.library}",
+        f"link_rate: {'achievable' if profile.achievable_rate else 'raw'}",
+        f"link_latency: {'counted' if profile.latency else 'ignored'}",
+    ]
+    lines += writer.launch("stream", profile, None, "")
+    if profile.launches:
+        lines.append("launches:")
+        for name, launched in profile.launches.items():
+            lines.append(f"  {name}:")
+            lines += writer.launch(name, launched, profile, "    ")
+    return "\n".join(lines) + "\n"
+
+
+class _Writer:
+    """Writes figures with what the fit knows of them."""
+
+    def __init__(self, calibration: Calibration, source: str) -> None:
+        self.fitted = {(entry.launch, entry.name): entry for entry in calibration.constants}
+        self.start, self.source = calibration.start, source
+
+    def launch(self, name: str, profile: Profile, usual: Profile | None, indent: str) -> Iterator[str]:
+        """Yield floor, families and accuracy of a way to launch; only families unlike those of *usual*."""
+        if profile.floor_s:
+            yield f"{indent}floor: {self.figure(name, 'floor', 'floor', profile.floor_s)}"
+        families = {
+            family: costs
+            for family, costs in profile.families.items()
+            if usual is None or costs != usual.families.get(family)
+        }
+        yield f"{indent}families:" if families else f"{indent}families: {{}}"
+        for family, protocols in families.items():
+            yield f"{indent}  {family}:"
+            for proto, costs in protocols.items():
+                yield f"{indent}    {proto}:"
+                yield from self.protocol(name, family, proto, costs, f"{indent}      ")
+        yield from _accuracy(profile.accuracy, indent)
+
+    def protocol(self, launch: str, family: str, proto: str, costs: Protocol, indent: str) -> Iterator[str]:
+        """Yield the figures of a protocol that are not as in the bare wire."""
+        for key, attribute in PROTOCOL_FIGURES.items():
+            value = getattr(costs, attribute)
+            if value is None or math.isinf(value) or value == 0 or (key in KNOWN and value == 1):
+                continue
+            shared = (launch, f"{family}.{key}") in self.fitted
+            name = f"{family}.{key}" if shared else f"{family}.{proto}.{key}"
+            yield f"{indent}{key}: {self.figure(launch, name, key, value)}"
+        for flag in PROTOCOL_FLAGS:
+            if getattr(costs, flag):
+                yield f"{indent}{flag}: true"
+
+    def figure(self, launch: str, name: str, key: str, value: float) -> str:
+        """Return a figure with its status, on one line."""
+        found: Constant | None = self.fitted.get((launch, name))
+        if key in KNOWN:
+            status, source = KNOWN[key]
+            return f"{{value: {_text(key, value)}, status: {status}, source: {_quoted(source)}}}"
+        if found is None or not found.identified:
+            source = f"near that of profile {self.start}: these logs hardly tell"
+            return f"{{value: {_text(key, value)}, status: assumed, source: {_quoted(source)}}}"
+        ends = f"low: {_text(key, found.low)}, high: {_text(key, found.high)}"
+        return f"{{value: {_text(key, value)}, {ends}, status: fitted, source: {_quoted(self.source)}}}"
+
+
+def _accuracy(accuracy: Mapping[str, Mapping[str, Scatter]], indent: str) -> Iterator[str]:
+    """Yield the errors by family and band."""
+    if accuracy:
+        yield f"{indent}accuracy:"
+    for family, bands in accuracy.items():
+        yield f"{indent}  {family}:"
+        for band, scatter in bands.items():
+            numbers = ", ".join(
+                f"{key}: {getattr(scatter, key):.4g}" for key in ("low", "high", "median", "p90", "rows", "logs")
+            )
+            yield f"{indent}    {band}: {{{numbers}}}"
+
+
+def _text(key: str, value: float) -> str:
+    """Return a figure with its unit."""
+    if key.endswith("_rate"):
+        return f"{value / 1e9:.4g} GB/s"
+    if key.endswith("overhead") or key in ("base", "floor"):
+        return f"{value * 1e6:.4g} us"
+    return f"{value:.4g}"
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

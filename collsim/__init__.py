@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from collsim._version import __version__
 
 if TYPE_CHECKING:
+    from collsim.calibration.fitting import calibrate
     from collsim.calibration.validation import validate
     from collsim.calibration.verdicts import Validation
     from collsim.errors import CollsimError, InputError, ModelError
@@ -35,6 +36,7 @@ __all__ = [
     "Topology",
     "Validation",
     "__version__",
+    "calibrate",
     "load_topology",
     "simulate",
     "validate",
@@ -50,6 +52,7 @@ HOME = {
     "Validation": "calibration.verdicts",
     "load_topology": "topology",
     "simulate": "simulation",
+    "calibrate": "calibration.fitting",
     "validate": "calibration.validation",
 }
 

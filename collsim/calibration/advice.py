@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from collsim.calibration.fitting import Calibration, Constant
+from collsim.calibration.findings import Calibration, Constant
 
 __all__ = ["measurements_for"]
 

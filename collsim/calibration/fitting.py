@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from collsim.calibration.cases import Measured, Skipped, read_cases
+from collsim.calibration.cases import Measured, read_cases
 from collsim.calibration.estimates import Estimate, estimate
+from collsim.calibration.findings import Calibration, Constant, Residual
 from collsim.calibration.hidden_nvls import with_nvls_settled
 from collsim.calibration.observations import Observation, observe, thinned, without_spikes
 from collsim.calibration.parameters import costs_of, parameters_of
@@ -20,7 +21,7 @@ from collsim.errors import Fault, InputError
 from collsim.library import DEFAULT_LIBRARY, Profile, Scatter, band_of, load_profile, system_of
 from collsim.topology import Topology, load_topology
 
-__all__ = ["Calibration", "Constant", "Residual", "calibrate", "fit_profile", "scatter_of"]
+__all__ = ["calibrate", "fit_profile", "scatter_of"]
 
 LEAST_ROWS = 8
 """Fewer rows of a way to launch are not fitted: they could not be told from noise."""
@@ -30,64 +31,6 @@ START = {"gfx": "mi300x_ubb8", "": "hgx_h100"}
 """Profile to start from where none is meant for the topology: by the beginning of the GPU's architecture."""
 OUTSIDE = 0.05
 """Share of measured times below an interval, and above it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Constant:
-    """A fitted constant in SI with the ends of its 90 % interval; *launch* is the way to launch that it holds for."""
-
-    launch: str
-    name: str
-    start: float
-    value: float
-    low: float
-    high: float
-    identified: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Residual:
-    """A row of the fit; *left_out_s* is predicted without the rows of its operation and ranks, None if impossible."""
-
-    file: str
-    op: str
-    ranks: int
-    size_bytes: int
-    launch: str
-    family: str
-    proto: str
-    measured_s: float
-    predicted_s: float
-    left_out_s: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class Calibration:
-    """What a fit found, and what it could not find.
-
-    Attributes
-    ----------
-    profile : Profile
-        Fitted constants; those that the logs do not tell stay as in the profile that the fit started from.
-    start : str
-        Name of that profile.
-    constants : tuple of Constant
-    residuals : tuple of Residual
-    skipped : tuple of Skipped
-        Tests or rows of the logs that cannot be compared.
-    left_out : Mapping of str to int
-        Why other rows were not fitted, and how many.
-    notes : tuple of str
-        What was assumed.
-    """
-
-    profile: Profile
-    start: str
-    constants: tuple[Constant, ...]
-    residuals: tuple[Residual, ...]
-    skipped: tuple[Skipped, ...] = ()
-    left_out: Mapping[str, int] | None = None
-    notes: tuple[str, ...] = ()
 
 
 def calibrate(

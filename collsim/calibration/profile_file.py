@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 
-from collsim.calibration.fitting import Calibration, Constant
+from collsim.calibration.findings import Calibration, Constant
 from collsim.library import Profile, Protocol, Scatter
 from collsim.library.profile_reader import PROTOCOL_FIGURES, PROTOCOL_FLAGS, SCHEMA
 

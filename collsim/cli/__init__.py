@@ -11,6 +11,7 @@ from typing import NoReturn
 import click
 
 from collsim._version import __version__
+from collsim.cli.calibrations import calibrate
 from collsim.cli.output import ClosedStream, discard_stdout, leave_pipe, stdout_failure
 from collsim.cli.runs import place_of, run
 from collsim.cli.schedules import schedule
@@ -43,7 +44,7 @@ def cli() -> None:
     """  # noqa: D301 - \b keeps the lines that follow it as they are
 
 
-for command in (run, validate, topo, schedule):
+for command in (run, validate, calibrate, topo, schedule):
     cli.add_command(command)
 
 

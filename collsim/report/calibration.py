@@ -9,7 +9,7 @@ import numpy as np
 
 from collsim._version import __version__
 from collsim.calibration.advice import measurements_for
-from collsim.calibration.fitting import Calibration, Constant, Residual
+from collsim.calibration.findings import Calibration, Constant, Residual
 from collsim.library import band_of
 from collsim.report.table import wrapped
 
@@ -66,7 +66,7 @@ def _errors(residuals: Sequence[Residual]) -> Iterator[str]:
     groups: dict[tuple[str, str, str], list[Residual]] = defaultdict(list)
     for entry in residuals:
         groups[entry.launch, entry.family, band_of(entry.size_bytes)].append(entry)
-    yield "# errors in percent, median / 90th percentile; left out: predicted without the rows of that operation and ranks"
+    yield "# errors in percent, median / 90th percentile; left out: predicted without that operation and ranks"
     yield f"#{'launch':>10} {'kernel':>9} {'sizes':>16} {'rows':>5} {'logs':>5} {'fitted':>13} {'left out':>13}"
     bands = list(BAND_NAMES)
     for launch, family, band in sorted(groups, key=lambda key: (key[:2], bands.index(key[2]))):

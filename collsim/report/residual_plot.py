@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from xml.sax.saxutils import escape
 
-from collsim.calibration.fitting import Residual
+from collsim.calibration.findings import Residual
 
 __all__ = ["residual_plot"]
 

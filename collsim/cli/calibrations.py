@@ -1,0 +1,106 @@
+"""``collsim calibrate``: from measured logs to a profile."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from collsim.cli.options import complete, operations, profiles, zoo
+from collsim.cli.output import check_targets, patience, write
+
+if TYPE_CHECKING:
+    from collsim.calibration.findings import Calibration
+    from collsim.cli.flags import Faults
+
+__all__ = ["calibrate"]
+
+
+@click.command(context_settings={"auto_envvar_prefix": "COLLSIM"})
+@click.argument("logs", nargs=-1, metavar="LOG...", type=click.Path())
+@click.option("--topo", metavar="NAME|FILE", **complete(zoo, files=True), help="The system that was measured.")
+@click.option("-o", "--output", metavar="FILE", help="Write the profile there, for --profile of the other commands.")
+@click.option("--plot", metavar="FILE", help="Draw the residuals there, as SVG.")
+@click.option("--name", metavar="NAME", help="Of the profile.  [default: that of the topology]")
+@click.option(
+    "--start",
+    default="auto",
+    show_default=True,
+    metavar="NAME|FILE",
+    **complete(profiles, files=True),
+    help="Profile whose constants hold where the logs tell nothing; auto: of the topology or a relative.",
+)
+@click.option("--op", metavar="OP", **complete(operations), help="The operation, whatever the logs say.")
+@click.option("--ranks", metavar="N", help="The number of ranks, whatever the logs say.")
+@click.option("--nodes", metavar="N", help="The number of hosts, whatever the logs say.")
+@click.option("--launch", metavar="NAME", help="stream or graph, whatever the logs say.")
+@click.option("--library", metavar="NAME", help="Such as nccl-2.28, whatever the logs say.")
+@click.option("--env", "environment", multiple=True, metavar="NAME=VALUE", help="A variable beside those of the logs.")
+@click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr while it works.")
+@click.pass_context
+def calibrate(context: click.Context, /, *, output: str | None, plot: str | None, quiet: bool, **flags: Any) -> None:
+    """Fit the constants of a library on a system to logs of nccl-tests or rccl-tests.
+
+    Prints what was fitted with its 90 % interval, what these logs do not tell and which measurement would, and the
+    errors: of the fitted rows, and of each operation and number of ranks predicted from all others.
+
+    \b
+    Examples:
+      collsim calibrate logs/*.log --topo hgx_h100 -o mine.yaml --plot residuals.svg
+      collsim run --topo hgx_h100 --op all_reduce --profile mine.yaml
+    """  # noqa: D301 - \b keeps the lines that follow it as they are
+    from collsim.cli.flags import Faults
+    from collsim.cli.runs import place_of
+    from collsim.report.calibration import calibration_table
+
+    faults = Faults(lambda where: place_of(context, where, None))
+    check_targets({"output": output, "plot": plot}, faults)
+    with nullcontext() if quiet else patience():
+        found = _fitted(flags, faults)
+    if output is not None:
+        from collsim.calibration.profile_file import as_yaml
+
+        files = sorted({entry.file for entry in found.residuals})
+        write(as_yaml(found, f"{len(files)} logs: {', '.join(files[:3])}{', ...' if len(files) > 3 else ''}"), output)
+    if plot is not None:
+        from collsim.report.residual_plot import residual_plot
+
+        write(residual_plot(found.residuals, f"Predicted over measured time, {found.profile.title}"), plot)
+    write(calibration_table(found), None)
+
+
+def _fitted(flags: dict[str, Any], faults: Faults) -> Calibration:
+    """Check everything that was asked, read the logs, raise all that is wrong, and fit."""
+    from collsim.calibration.cases import read_cases
+    from collsim.calibration.fitting import fit_profile
+    from collsim.cli.flags import read_number, read_settings
+    from collsim.errors import Fault
+    from collsim.library import load_profile
+    from collsim.topology import load_topology
+
+    def count(name: str) -> int | None:
+        text = flags[name]
+        return None if text is None else faults.attempt(lambda: read_number(text, name))
+
+    told = {key: flags[key] for key in ("op", "launch", "library")} | {key: count(key) for key in ("ranks", "nodes")}
+    told["environment"] = read_settings(flags["environment"], faults)
+    topology = None
+    if flags["topo"] is None:
+        hint = "give a name that `collsim topo list` prints, or a YAML file"
+        faults.add([Fault("no topology is named", "topo", hint)])
+    else:
+        topology = faults.attempt(lambda: load_topology(flags["topo"]))
+    faults.attempt(lambda: load_profile(flags["start"], topology))
+    if not flags["logs"]:
+        faults.add([Fault("no log is named", "logs", "name at least one file; - is stdin")])
+    read = faults.attempt(lambda: read_cases(flags["logs"], **told))
+    faults.raise_any()
+    assert topology is not None
+    assert read is not None
+    rows, skipped = read
+    found = faults.attempt(lambda: fit_profile(rows, topology, name=flags["name"], start=flags["start"]))
+    faults.raise_any()
+    assert found is not None
+    return replace(found, skipped=tuple(skipped))

@@ -275,3 +275,10 @@ def test_document_is_plain(write):
     assert document["schema"] == "collsim.validate/1"
     assert document["rows"] == json.loads(json.dumps(validation.to_records()))
     assert document["summary"]["n"] == 1
+
+
+@pytest.mark.parametrize("backend", ["polars", "pandas"])
+def test_frame(write, backend):
+    frame = validate(write(log_text()), BOARD).to_frame(backend)
+    assert list(frame["verdict"]) == [row.verdict for row in validate(write(log_text()), BOARD)]
+    assert "predicted_s" in frame.columns

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from collsim.operations import operation
 
-__all__ = ["LinkLoad", "Result", "Row"]
+__all__ = ["LinkLoad", "Result", "Row", "frame_of"]
 
 SCHEMA = "collsim.result/1"
 FIELDS = (
@@ -205,18 +205,7 @@ class Result:
         ImportError
             The library is not installed; ``pip install 'collsim[frames]'`` brings polars.
         """
-        if backend not in ("polars", "pandas"):
-            raise ValueError(f"backend is {backend!r}; choose 'polars' or 'pandas'")
-        records = [row.to_record() for row in self.rows]
-        if backend == "pandas":
-            import pandas as pd  # type: ignore[import-untyped,import-not-found,unused-ignore]
-
-            return pd.DataFrame(records)
-        try:
-            import polars as pl
-        except ImportError:
-            raise ImportError("polars is not installed: pip install 'collsim[frames]', or pass 'pandas'") from None
-        return pl.DataFrame(records, infer_schema_length=None)
+        return frame_of([row.to_record() for row in self.rows], backend)
 
     def _repr_html_(self) -> str:
         """Return the table for a notebook."""
@@ -255,3 +244,18 @@ def _cells(row: Row) -> tuple[str, ...]:
         f"{row.efficiency * 100:.1f}",
         row.limit,
     )
+
+
+def frame_of(records: Sequence[Mapping[str, Any]], backend: str) -> Any:
+    """Return *records* as a data frame of ``polars`` or ``pandas``; raises as `Result.to_frame` does."""
+    if backend not in ("polars", "pandas"):
+        raise ValueError(f"backend is {backend!r}; choose 'polars' or 'pandas'")
+    if backend == "pandas":
+        import pandas as pd  # type: ignore[import-untyped,import-not-found,unused-ignore]
+
+        return pd.DataFrame(records)
+    try:
+        import polars as pl
+    except ImportError:
+        raise ImportError("polars is not installed: pip install 'collsim[frames]', or pass 'pandas'") from None
+    return pl.DataFrame(records, infer_schema_length=None)

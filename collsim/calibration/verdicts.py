@@ -1,6 +1,6 @@
 """What a comparison of logs with the model says: rows, logs, summary; the document of schema ``collsim.validate/1``.
 
-This module imports only the cases and `operations`: reports read it without knowing how a prediction is made.
+This module imports only the cases, `operations` and `result`: reports read it without knowing how a prediction is made.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ __all__ = ["FLAGS", "VERDICTS", "CheckedLog", "Compared", "Validation"]
 
 SCHEMA = "collsim.validate/1"
 VERDICTS = ("inside", "slower", "faster", "impossible", "wrong")
-"""Of a row: inside the interval or tolerance, slower or faster than that, below the lower bound, with wrong results."""
-FLAGS = ("wrong_results", "below_bound")
+"""Of a row: inside interval or tolerance, slower or faster than that, below what is possible, with wrong results."""
+FLAGS = ("wrong_results", "below_bound", "below_floor")
 """What no interval excuses."""
 
 
@@ -245,6 +245,12 @@ class Validation:
     def to_records(self) -> list[dict[str, Any]]:
         """Return the rows, each with its file."""
         return [{"file": log.file, **row.to_dict()} for log in self.logs for row in log.rows]
+
+    def to_frame(self, backend: str = "polars") -> Any:
+        """Return the rows as a data frame of ``polars`` or ``pandas``, with the columns of `to_records`."""
+        from collsim.result import frame_of
+
+        return frame_of(self.to_records(), backend)
 
 
 def _errors(errors: Sequence[float]) -> dict[str, float | None]:

@@ -101,8 +101,9 @@ def _cells(row: Compared) -> list[str]:
 
 
 def _verdict(row: Compared) -> str:
-    """Return the verdict, with both flags where a row has both and the number of repeats where there are several."""
-    verdict = "wrong, impossible" if len(row.flags) > 1 else row.verdict
+    """Return the verdict, both if results are wrong and the time is impossible, and how many repeats there are."""
+    both = row.verdict == "wrong" and len(row.flags) > 1
+    verdict = "wrong, impossible" if both else row.verdict
     return verdict + (f" (median of {row.repeats})" if row.repeats > 1 else "")
 
 

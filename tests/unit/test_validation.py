@@ -48,6 +48,8 @@ def row(measured_us, *, predicted_us=100.0, size=2**20, interval=None, bound_us=
         (row(100, wrong=None), "inside", ()),
         (row(49, predicted_us=60), "impossible", ("below_bound",)),
         (row(50 * (1 - BOUND_SLACK) + 0.01, predicted_us=60), "inside", ()),
+        (row(0.9, predicted_us=9, bound_us=0.1), "impossible", ("below_floor",)),
+        (row(1.1, predicted_us=1.2, bound_us=0.1), "inside", ()),
         (row(49, wrong=1), "wrong", ("wrong_results", "below_bound")),
         (row(90, repeats=(49, 95)), "impossible", ("below_bound",)),
     ],
@@ -98,6 +100,8 @@ def test_flagged_ranges():
         "results from 1 MiB to 2 MiB are wrong, in up to 1e+06 values",
         "time from 4 MiB to 8 MiB is impossible on hgx_h100: down to 40 % of what the line rate of its links allows",
     )
+    (floor,) = health_of([row(0.5, bound_us=0.1)], BOARD)
+    assert floor == "time at 1 MiB is impossible: no collective takes less than 1 us"
     assert "latency" in health_of([replace(rows[2], bound="latency")], BOARD)[0]
 
 
@@ -271,3 +275,10 @@ def test_document_is_plain(write):
     assert document["schema"] == "collsim.validate/1"
     assert document["rows"] == json.loads(json.dumps(validation.to_records()))
     assert document["summary"]["n"] == 1
+
+
+@pytest.mark.parametrize("backend", ["polars", "pandas"])
+def test_frame(write, backend):
+    frame = validate(write(log_text()), BOARD).to_frame(backend)
+    assert list(frame["verdict"]) == [row.verdict for row in validate(write(log_text()), BOARD)]
+    assert "predicted_s" in frame.columns

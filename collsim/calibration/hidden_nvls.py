@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -14,10 +14,11 @@ from collsim.errors import CollsimError
 from collsim.library import Profile
 from collsim.topology import Topology
 
-__all__ = ["with_nvls_settled"]
+__all__ = ["nvls_was_off", "with_nvls_settled", "without_nvls"]
 
 VARIABLE = "NCCL_NVLS_ENABLE"
 DECIDING = ("NCCL_ALGO", VARIABLE)
+OPS = ("all_reduce", "all_gather", "reduce_scatter")
 LEAST_BYTES = 16 * 2**20
 """From this size on the two differ by more than the host's launch times do."""
 
@@ -25,43 +26,54 @@ LEAST_BYTES = 16 * 2**20
 def with_nvls_settled(
     rows: Sequence[Measured], topology: Topology, profile: Profile, library: str
 ) -> tuple[list[Measured], list[str]]:
-    """Return the rows with NVLS turned off for files whose times fit that better, and notes on those.
+    """Return the rows with NVLS turned off for files whose times fit that better, and notes on those."""
+    files: dict[str, list[tuple[Case, float]]] = defaultdict(list)
+    for row in rows:
+        files[row.file].append((row.case, row.time_s(topology.name)))
+    notes = {file: nvls_was_off(pairs, topology, profile, library) for file, pairs in files.items()}
+    settled = [replace(row, case=without_nvls(row.case)) if notes[row.file] else row for row in rows]
+    return settled, [f"{file}: {note}" for file, note in notes.items() if note]
 
-    Only rows of `LEAST_BYTES` or more decide, for which the library would take NVLS and no variable says otherwise.
+
+def nvls_was_off(times: Iterable[tuple[Case, float]], topology: Topology, profile: Profile, library: str) -> str:
+    """Return in words that measured times fit a machine without NVLS better; empty if they do not, or tell nothing.
+
+    Only calls of `LEAST_BYTES` or more decide, for which *library* (where the case names no other) would take NVLS and
+    no variable says otherwise.
+
+    Parameters
+    ----------
+    times : iterable of (Case, float)
+        Calls with their measured times in seconds.
+    topology, profile : Topology, Profile
+    library : str
     """
     if topology.in_network_reduction != "NVLS":
-        return list(rows), []
-    errors: dict[str, list[tuple[float, float]]] = defaultdict(list)
-    times: dict[Case, tuple[float, float] | None] = {}
-    for row in rows:
-        if _is_open(row.case):
-            if row.case not in times:
-                times[row.case] = _with_and_without(row.case, topology, profile, library)
-            if both := times[row.case]:
-                measured_s = row.time_s(topology.name)
-                errors[row.file].append((abs(math.log(both[0] / measured_s)), abs(math.log(both[1] / measured_s))))
-    off: dict[str, tuple[float, float]] = {}
-    for file, pairs in errors.items():
-        with_nvls, without = np.median(np.array(pairs), axis=0).tolist()
-        if without < with_nvls:
-            off[file] = (without, with_nvls)
-    notes = [
-        f"{file}: NVLS was off, by the times of large sizes (median error {less:.0%} without, {more:.0%} with it)"
-        for file, (less, more) in off.items()
-    ]
-    return [replace(row, case=_without_nvls(row.case)) if row.file in off else row for row in rows], notes
+        return ""
+    errors = []
+    for case, measured_s in times:
+        if _is_open(case, topology) and (both := _with_and_without(case, topology, profile, library)):
+            errors.append([abs(math.log(time_s / measured_s)) for time_s in both])
+    if not errors:
+        return ""
+    more, less = np.median(np.array(errors), axis=0).tolist()
+    if more <= less:
+        return ""
+    return f"NVLS was off, by the times of large sizes (median error {less:.0%} without it, {more:.0%} with it)"
 
 
-def _is_open(case: Case) -> bool:
+def _is_open(case: Case, topology: Topology) -> bool:
+    """Return whether NVLS is possible for a call, and nothing says whether it was used."""
     return (
-        case.op in ("all_reduce", "all_gather", "reduce_scatter")
+        case.op in OPS
         and case.size_bytes >= LEAST_BYTES
-        and case.ranks <= 1024
+        and case.ranks <= topology.n_gpus
         and not any(name in DECIDING for name, _ in case.environment)
     )
 
 
-def _without_nvls(case: Case) -> Case:
+def without_nvls(case: Case) -> Case:
+    """Return the case with NVLS turned off, unless its variables say anything of it."""
     if any(name in DECIDING for name, _ in case.environment):
         return case
     return replace(case, environment=tuple(sorted((*case.environment, (VARIABLE, "0")))))
@@ -72,20 +84,14 @@ def _with_and_without(case: Case, topology: Topology, profile: Profile, library:
     from collsim.question import ask
     from collsim.simulation import predict
 
-    try:
-        rows = [
-            predict(
-                topology,
-                profile,
-                ask(
-                    entry.op, entry.size_bytes, dtype=entry.dtype, redop=entry.redop, launch=entry.launch,
-                    library=entry.library or library, environment=dict(entry.environment),
-                    registered=bool(entry.registered),
-                ),
-                [range(entry.ranks)],
-            ).rows[0]
-            for entry in (case, _without_nvls(case))
-        ]  # fmt: skip
-    except CollsimError:
-        return None
-    return (rows[0].time_s, rows[1].time_s) if rows[0].algo == "nvls" else None
+    found = []
+    for entry in (case, without_nvls(case)):
+        question = ask(
+            entry.op, entry.size_bytes, dtype=entry.dtype, redop=entry.redop, launch=entry.launch,
+            library=entry.library or library, environment=dict(entry.environment), registered=bool(entry.registered),
+        )  # fmt: skip
+        try:
+            found.append(predict(topology, profile, question, [range(entry.ranks)]).rows[0])
+        except CollsimError:
+            return None
+    return (found[0].time_s, found[1].time_s) if found[0].algo == "nvls" else None

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from collsim._version import __version__
 from collsim.calibration.cases import Case, Section, Skipped, read_sections
 from collsim.calibration.health import TOLERANCE, health_of, judged
+from collsim.calibration.hidden_nvls import nvls_was_off, without_nvls
 from collsim.calibration.logs import LAUNCHES
 from collsim.calibration.verdicts import CheckedLog, Compared, Validation
 from collsim.errors import Fault, InputError, ModelError, UnknownNameError, UnsupportedError
@@ -329,7 +330,7 @@ def compare(gathered: Gathered, tolerance: float = TOLERANCE) -> Validation:
         if reason:
             skipped.append(Skipped(group.file, group.line, reason))
         else:
-            groups.append(group)
+            groups.append(_with_nvls_settled(group, model))
     if model.default is None:
         model.warnings[f"no library is known for {topology.name}: every row is the fastest in the simulator"] = None
     model.predict(case for group in groups for case in group.cases)
@@ -348,6 +349,18 @@ def compare(gathered: Gathered, tolerance: float = TOLERANCE) -> Validation:
         skipped=tuple(skipped),
         warnings=tuple(model.warnings),
     )
+
+
+def _with_nvls_settled(group: _Group, model: _Model) -> _Group:
+    """Return the group with NVLS turned off if its times fit that better."""
+    if model.default is None:
+        return group
+    times = ((case, median(found.times_s)) for case, found in group.cases.items())
+    note = nvls_was_off(times, model.topology, model.constants, model.default)
+    if not note:
+        return group
+    cases = {without_nvls(case): found for case, found in group.cases.items()}
+    return replace(group, case=without_nvls(group.case), cases=cases, notes={**group.notes, note: None})
 
 
 def _nothing_left(skipped: list[Skipped]) -> InputError:

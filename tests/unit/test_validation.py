@@ -282,3 +282,16 @@ def test_frame(write, backend):
     frame = validate(write(log_text()), BOARD).to_frame(backend)
     assert list(frame["verdict"]) == [row.verdict for row in validate(write(log_text()), BOARD)]
     assert "predicted_s" in frame.columns
+
+
+def test_nvls_that_the_machine_hid_is_noticed(tmp_path):
+    sizes = [2**power for power in (24, 26, 28)]
+    hidden = simulate(BOARD, "all_reduce", sizes, library="nccl-2.28", environment={"NCCL_NVLS_ENABLE": "0"})
+    file = tmp_path / "all_reduce.log"
+    file.write_text(log_text(ranks=8, rows=[(row.size_bytes, row.time_s * 1e6) for row in hidden.rows]))
+    found = validate(file, BOARD, library="nccl-2.28")
+    assert {row.algo for row in found.rows} == {"ring"}
+    assert any(note.startswith("NVLS was off") for note in found.logs[0].notes)
+    told = validate(file, BOARD, library="nccl-2.28", environment={"NCCL_NVLS_ENABLE": "1"})
+    assert {row.algo for row in told.rows} == {"nvls"}
+    assert not any(note.startswith("NVLS was off") for note in told.logs[0].notes)

@@ -20,7 +20,8 @@ from collsim.library import (
     Choice,
     choose,
     load_library,
-    profile_names,
+    load_profile,
+    profile_for,
     read_environment,
     system_of,
 )
@@ -149,21 +150,24 @@ def library_of(name: str) -> str:
 # --- collsim ---------------------------------------------------------------------------------------------------------
 
 
+@cache
 def profile_of(system: str) -> str:
-    """Return the profile that is calibrated for a system, else the default one."""
-    return system if system in profile_names() else "default"
+    """Return the profile that collsim takes for a system."""
+    return profile_for(topology_of(system))
 
 
 def simulate(case: Case) -> Row:
-    """Return what collsim says, told what the log says; how a call was launched is not modelled yet."""
-    options: dict[str, Any] = {"ranks": case.ranks, "profile": profile_of(case.system)}
+    """Return what collsim says, told what the log says."""
+    launch = {"launch": "graph"} if case.launch == "graph" else {"registered": case.launch == "registered"}
+    options: dict[str, Any] = {"ranks": case.ranks, **launch}
     size: int | None = case.size_bytes
     if case.op == "all_to_all_v":
         size, options["matrix"] = None, np.array(matrix_bytes(case.matrix, case.scale), dtype=np.int64)
     else:
         options["dtype"] = case.dtype
-    told = {"library": library_of(case.library), "environment": variables(case)}
-    return collsim.simulate(topo_of(case.system), case.op, size, **options, **told).rows[0]
+    if "-" in case.library or not load_profile(profile_of(case.system)).library:
+        options["library"] = library_of(case.library)
+    return collsim.simulate(topo_of(case.system), case.op, size, environment=variables(case), **options).rows[0]
 
 
 def predict(case: Case) -> Prediction | None:

@@ -19,7 +19,16 @@ from collsim.calibration.logs import read_tests
 from collsim.errors import Fault, InputError, UnknownNameError
 from collsim.operations import OPERATIONS, REDUCTIONS, dtype_bytes
 
-__all__ = ["Case", "Measured", "Section", "Skipped", "read_cases", "read_sections", "used_time_s"]
+__all__ = [
+    "Case",
+    "Measured",
+    "Section",
+    "Skipped",
+    "nearest_library",
+    "read_cases",
+    "read_sections",
+    "used_time_s",
+]
 
 ByteMatrix = tuple[tuple[int, ...], ...]
 
@@ -225,7 +234,7 @@ def read_sections(
         The file cannot be read, or holds no usable row.
     """
     file = "stdin" if str(path) == "-" else str(path)
-    given = _nearest_library(library) if library is not None else None
+    given = nearest_library(library) if library is not None else None
     for test in read_tests(path, **overrides):
         reason = _reason_to_skip(test)
         if reason is None and test.op == "all_to_all_v":
@@ -292,14 +301,14 @@ def _library_of(run: Run) -> str | None:
     """Return the nearest known version of the library that a log names."""
     version = re.match(r"\d+\.\d+", run.library_version or "")
     family = (run.library or "").lower()
-    return _nearest_library(f"{family}-{version[0]}") if version and family in ("nccl", "rccl") else None
+    return nearest_library(f"{family}-{version[0]}") if version and family in ("nccl", "rccl") else None
 
 
 @cache
-def _nearest_library(name: str) -> str:
+def nearest_library(name: str) -> str:
     """Return the known version nearest to *name*.
 
-    >>> _nearest_library("nccl-2.28.9"), _nearest_library("nccl-2.12.12")
+    >>> nearest_library("nccl-2.28.9"), nearest_library("nccl-2.12.12")
     ('nccl-2.28', 'nccl-2.18')
     """
     from collsim.library import load_library

@@ -19,9 +19,10 @@ from collsim.calibration.observations import Observation, observe, thinned, with
 from collsim.calibration.parameters import costs_of, parameters_of
 from collsim.errors import Fault, InputError
 from collsim.library import DEFAULT_LIBRARY, Profile, Scatter, band_of, load_profile, system_of
+from collsim.timing import over_floor_s
 from collsim.topology import Topology, load_topology
 
-__all__ = ["calibrate", "fit_profile", "scatter_of"]
+__all__ = ["calibrate", "fit_profile", "predicted_residuals", "scatter_of"]
 
 LEAST_ROWS = 3
 """Fewer rows of a way to launch are not fitted: they could not be told from noise."""
@@ -167,16 +168,31 @@ def _fit_launch(
 
 
 def _residuals(observations: Sequence[Observation], found: Estimate) -> list[Residual]:
+    times = zip(found.predicted_s.tolist(), found.left_out_s.tolist(), strict=True)
     return [
-        Residual(
-            entry.row.file, entry.row.case.op, entry.row.case.ranks, entry.row.case.size_bytes, entry.launch,
-            entry.family, entry.proto, entry.time_s, float(predicted_s),
-            None if math.isnan(left_out_s) else float(left_out_s),
-        )
-        for entry, predicted_s, left_out_s in zip(
-            observations, found.predicted_s.tolist(), found.left_out_s.tolist(), strict=True
-        )
-    ]  # fmt: skip
+        _residual(entry, predicted_s, None if math.isnan(left_out_s) else left_out_s)
+        for entry, (predicted_s, left_out_s) in zip(observations, times, strict=True)
+    ]
+
+
+def _residual(entry: Observation, predicted_s: float, left_out_s: float | None) -> Residual:
+    case = entry.row.case
+    return Residual(
+        entry.row.file, case.op, case.ranks, case.size_bytes, entry.launch, entry.family, entry.proto, entry.time_s,
+        predicted_s, left_out_s,
+    )  # fmt: skip
+
+
+def predicted_residuals(rows: Sequence[Measured], topology: Topology, profile: Profile) -> list[Residual]:
+    """Return what rows are off from the predictions of a profile that did not see them."""
+    observations, _ = observe(thinned(rows), topology, profile, profile.library)
+    found = []
+    for entry in observations:
+        launched = profile.launches.get(entry.launch, profile)
+        costs = launched.protocol(entry.proto, entry.family)
+        time_s = over_floor_s(entry.device_s(costs), launched.floor_s)
+        found.append(_residual(entry, time_s, time_s))
+    return found
 
 
 def scatter_of(residuals: Sequence[Residual]) -> dict[str, dict[str, Scatter]]:

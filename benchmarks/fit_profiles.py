@@ -1,0 +1,120 @@
+"""Fit the shipped profiles to the training rows of benchmarks/data.
+
+``python benchmarks/fit_profiles.py --system hgx_h100 -o collsim/library/profiles/hgx_h100.yaml`` fits one system and
+prints what `collsim calibrate` prints. Every fit starts from a profile of benchmarks/starts: figures that stood before
+any of these logs was read, with their sources. Rows of the set ``spread`` are not fitted either; what they are off by
+widens the 90 % interval, because they are from machines and sites that no fit knows.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from predictors import Measured, matrix_bytes, measured_rows, topology_of, variables
+
+from collsim.calibration.cases import Case
+from collsim.calibration.cases import Measured as Row
+from collsim.calibration.findings import Calibration, Residual
+from collsim.calibration.fitting import fit_profile, predicted_residuals, scatter_of
+from collsim.calibration.profile_file import as_yaml
+from collsim.library import Profile, load_profile
+from collsim.operations import DTYPES
+from collsim.report.calibration import calibration_table
+from collsim.topology import Topology
+
+STARTS = Path(__file__).parent / "starts"
+SOURCE = "benchmarks/fit_profiles.py on the training logs in benchmarks/data"
+
+
+class Fit(NamedTuple):
+    """Where the fit of a system starts, and which other GPUs take its constants."""
+
+    start: str
+    gpus: tuple[str, ...] = ()
+
+
+FITS = {
+    "hgx_h100": Fit("nvlink", ("H100", "H800")),
+    "hgx_b200": Fit("nvlink", ("B200",)),
+    "gb200_nvl72": Fit("nvlink"),
+    "gh200_quad": Fit("nvlink", ("GH200",)),
+    "dgx2_v100": Fit("nvlink", ("V100",)),
+    "mi300x_ubb8": Fit("xgmi", ("MI300X",)),
+}
+
+
+def as_case(row: Measured) -> Row:
+    """Return a row of a table as the calibration takes it."""
+    case, told = row.case, row.case.library
+    matrix = matrix_bytes(case.matrix, case.scale) if case.matrix else None
+    asked = Case(
+        op=case.op,
+        ranks=case.ranks,
+        size_bytes=case.size_bytes,
+        dtype=case.dtype if case.dtype in DTYPES else "int8",
+        launch="graph" if case.launch == "graph" else "stream",
+        registered=int(case.launch == "registered"),
+        library=known_library(told),
+        environment=tuple(sorted(variables(case).items())),
+        matrix=matrix,
+    )
+    return Row(asked, row.log, 0, row.out_of_place_s, row.in_place_s, 0)
+
+
+def known_library(name: str) -> str | None:
+    """Return the nearest version with known constants; None if a log names none."""
+    from collsim.calibration.cases import nearest_library
+
+    return nearest_library(name) if "-" in name else None
+
+
+def rows_of(system: str, *sets: str) -> list[Row]:
+    """Return the sound rows of some sets of a system."""
+    return [
+        as_case(row)
+        for row in measured_rows()
+        if row.case.system == system and row.set in sets and row.health == "ok" and not row.spike
+    ]
+
+
+def with_spread(found: Calibration, others: Sequence[Row], topology: Topology) -> Calibration:
+    """Return the calibration whose intervals also hold what machines that no fit knows are off by."""
+
+    def widened(profile: Profile, launch: str) -> Profile:
+        own = [entry for entry in found.residuals if entry.launch == launch]
+        return replace(profile, accuracy=scatter_of([*own, *residuals.get(launch, [])]))
+
+    residuals: dict[str, list[Residual]] = {}
+    for entry in predicted_residuals(others, topology, found.profile):
+        residuals.setdefault(entry.launch, []).append(entry)
+    launches = {name: widened(launched, name) for name, launched in found.profile.launches.items()}
+    return replace(found, profile=replace(widened(found.profile, "stream"), launches=launches))
+
+
+def fit(system: str) -> Calibration:
+    """Return the calibration of a system."""
+    start = load_profile(str(STARTS / f"{FITS[system].start}.yaml"))
+    topology = topology_of(system)
+    found = fit_profile(rows_of(system, "train"), topology, start=start)
+    found = with_spread(found, rows_of(system, "spread"), topology)
+    return replace(found, profile=replace(found.profile, gpus=FITS[system].gpus))
+
+
+def main(arguments: Iterable[str] | None = None) -> None:
+    """Fit, print what was found, and write the profile."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--system", default="hgx_h100", choices=sorted(FITS))
+    parser.add_argument("-o", "--output", type=Path)
+    asked = parser.parse_args(None if arguments is None else list(arguments))
+    found = fit(asked.system)
+    print(calibration_table(found), end="")
+    if asked.output is not None:
+        asked.output.write_text(as_yaml(found, SOURCE), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

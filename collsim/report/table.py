@@ -22,12 +22,14 @@ COLUMNS: tuple[tuple[str, str, int], ...] = (
     ("root", "", 4),
     ("algo", "", 6),
     ("time", "(us)", 8),
+    ("low", "(us)", 8),
+    ("high", "(us)", 8),
     ("algbw", "(GB/s)", 7),
     ("busbw", "(GB/s)", 7),
     ("bound", "(us)", 8),
     ("eff", "(%)", 5),
 )
-"""Name, unit and least width; a column grows with its longest cell."""
+"""Name, unit and least width; a column grows with its longest cell, and is left out where no row has anything."""
 PREAMBLE_WIDTH = 110
 MOST_FIGURES = 20
 
@@ -51,8 +53,13 @@ def as_table(result: Result) -> str:
 
 def as_markdown(result: Result) -> str:
     """Return the rows as one Markdown table with the operation and the ranks in front."""
-    heads = ["op", "ranks", *(f"{name} {unit}".strip() for name, unit, _ in COLUMNS), "bound by", "bottleneck"]
-    rows = [[row.op, str(row.ranks), *_cells(row), row.bound, row.limit] for row in result.rows]
+    shown = [place for place, width in enumerate(_widths(result.rows)) if width]
+    names = [f"{name} {unit}".strip() for name, unit, _ in COLUMNS]
+    heads = ["op", "ranks", *(names[place] for place in shown), "bound by", "bottleneck"]
+    rows = []
+    for row in result.rows:
+        cells = _cells(row)
+        rows.append([row.op, str(row.ranks), *(cells[place] for place in shown), row.bound, row.limit])
     lines = [heads, _rules(heads), *rows]
     told = [line for block in _blocks(result.rows).values() for line in (*crossover_lines(block), *_notes(block))]
     notes = "\n".join(
@@ -85,13 +92,17 @@ def preamble(version: str, topology: Mapping[str, Any], profile: Mapping[str, An
 
 def _notes(rows: Sequence[Row]) -> list[str]:
     """Return what may puzzle the reader of a block."""
-    if not any(row.algo == "nvls" and row.op == "all_reduce" for row in rows):
-        return []
-    n = rows[0].ranks
-    return [
-        f"nvls: the switches add and copy, so a GPU moves S (1 + 1/{n}) per direction, not the 2 S {n - 1}/{n} that "
-        f"busbw assumes; busbw can therefore exceed the rate of the links by up to {2 * (n - 1) / (n + 1):.3g}x"
-    ]
+    notes = []
+    if any(row.time_lo_s is not None for row in rows):
+        notes.append("low to high: 90 % of measured times lie there, by the errors of logs that the fit did not see")
+    if any(row.algo == "nvls" and row.op == "all_reduce" for row in rows):
+        n = rows[0].ranks
+        notes.append(
+            f"nvls: the switches add and copy, so a GPU moves S (1 + 1/{n}) per direction, not the 2 S {n - 1}/{n} "
+            f"that busbw assumes; busbw can therefore exceed the rate of the links by up to "
+            f"{2 * (n - 1) / (n + 1):.3g}x"
+        )
+    return notes
 
 
 def _doubtful(facts: Sequence[Mapping[str, str]]) -> list[str]:
@@ -131,7 +142,7 @@ def _blocks(rows: Iterable[Row]) -> dict[tuple[str, int], list[Row]]:
 
 
 def _asked(result: Result) -> str:
-    algo, library = ", ".join(result.config["algo"]), result.config.get("library")
+    algo, library = ", ".join(result.config["algo"]), result.profile.get("library")
     if library and "auto" in result.config["algo"]:
         settings = "".join(f", {name}={value}" for name, value in result.config["environment"].items())
         return f"{algo} (auto: as {library} chooses{settings})"
@@ -154,12 +165,12 @@ def _widths(rows: Iterable[Row]) -> list[int]:
     """Return the width of each column: its least, or its longest cell."""
     columns = zip(*map(_cells, rows), strict=True)
     longest = [max(map(len, cells)) for cells in columns]
-    return [max(least, width) for (_, _, least), width in zip(COLUMNS, longest, strict=True)]
+    return [max(least, width) if width else 0 for (_, _, least), width in zip(COLUMNS, longest, strict=True)]
 
 
 def _aligned(cells: Iterable[str], widths: Sequence[int]) -> str:
-    """Join cells, each right-aligned in its column."""
-    return " ".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
+    """Join cells, each right-aligned in its column; columns of no width are left out."""
+    return " ".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True) if width)
 
 
 def _cells(row: Row) -> list[str]:
@@ -171,6 +182,8 @@ def _cells(row: Row) -> list[str]:
         str(row.root),
         row.algo if row.proto is None else f"{row.algo}/{row.proto}",
         time_text(row.time_s),
+        "" if row.time_lo_s is None else time_text(row.time_lo_s),
+        "" if row.time_hi_s is None else time_text(row.time_hi_s),
         f"{row.algbw_Bps / 1e9:.2f}",
         f"{row.busbw_Bps / 1e9:.2f}",
         time_text(row.lower_bound_s),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from collsim.errors import DeadlockError, Fault, InternalError, UnsupportedError
 from collsim.fabric import Fabric, Float, Int, build_fabric
 from collsim.flow_bounds import Flows, find_flows
 from collsim.library import Profile
-from collsim.library.costs import Protocol, family_of, soft_max
+from collsim.library.costs import Protocol, family_of, loop_steps, soft_max
 from collsim.operations import operation
 from collsim.routing import Routes, find_routes, merge_trunks
 from collsim.schedule import EVERY, Schedule, Transfers, is_in_network
@@ -26,7 +26,6 @@ __all__ = [
     "Run",
     "Timing",
     "lower",
-    "lower_twice",
     "prepare",
     "time_lowered",
     "time_schedule",
@@ -172,27 +171,14 @@ def time_schedule(schedule: Schedule, run: Run, proto: str = "Simple") -> Timing
         The result broke a conservation law.
     """
     costs = run.profile.protocol(proto, family_of(schedule.op, schedule.algo))
-    return time_lowered(lower(schedule, run), run, costs, lower_twice(schedule, run) if costs.back_to_back else None)
+    return time_lowered(lower(schedule, run), run, costs)
 
 
-def lower_twice(schedule: Schedule, run: Run) -> Lowered:
-    """Lay two calls of *schedule* in a row: a rank turns to the second when it is done with the first."""
-    lowered = lower(replace(schedule, phases=schedule.phases * 2), run)
-    return replace(lowered, active=lowered.active / 2)  # the two calls share labels of steps, but not the time
-
-
-def time_lowered(lowered: Lowered, run: Run, costs: Protocol, twice: Lowered | None = None) -> Timing:
-    """Run a lowered schedule with *costs*; raises as `time_schedule` does.
-
-    *twice* is the same schedule two times in a row, for calls that overlap.
-    """
+def time_lowered(lowered: Lowered, run: Run, costs: Protocol) -> Timing:
+    """Run a lowered schedule with *costs*; raises as `time_schedule` does."""
     problem, solution = _solved(lowered, run, costs)
-    flow_s = float(solution.finish_s.max())
+    flow_s = _busiest_s(lowered.transfers.src, solution) if costs.back_to_back else float(solution.finish_s.max())
     broken = check_conservation(problem, solution)
-    if twice is not None:
-        both = _solved(twice, run, costs)
-        broken += check_conservation(*both)
-        flow_s = float(both[1].finish_s.max()) - flow_s
     carried = np.bincount(lowered.route, weights=lowered.size_bytes, minlength=len(lowered.used)).astype(np.float64)
     taken = run.routes.take(lowered.used, lowered.copies / costs.wire_efficiency)
     once_s = costs.base_s + costs.fill_s(lowered.size_bytes.astype(np.float64))
@@ -209,6 +195,14 @@ def time_lowered(lowered: Lowered, run: Run, costs: Protocol, twice: Lowered | N
     )
     _refuse_broken_laws(lowered.schedule, timing, run, broken)
     return timing
+
+
+def _busiest_s(src: Int, solution: Solution) -> float:
+    """Return the longest time for which a rank sends, from its first transfer to its last."""
+    begin, end = np.full(int(src.max()) + 1, np.inf), np.zeros(int(src.max()) + 1)
+    np.minimum.at(begin, src, solution.ready_s)
+    np.maximum.at(end, src, solution.finish_s)
+    return float((end - begin).max())
 
 
 def _solved(lowered: Lowered, run: Run, costs: Protocol) -> tuple[Problem, Solution]:
@@ -265,7 +259,8 @@ def _problem(lowered: Lowered, run: Run, costs: Protocol) -> Problem:
     """Return the arrays that the engine takes."""
     transfers, size_bytes = lowered.transfers, lowered.size_bytes.astype(np.float64)
     trunks = run.trunks.take(lowered.used, lowered.copies / costs.wire_efficiency)
-    steps = int(transfers.step.max(initial=0)) + 1
+    schedule = lowered.schedule
+    steps = loop_steps(schedule.op, schedule.algo, schedule.n_ranks, int(transfers.step.max(initial=0)))
     rates = costs.rates_Bps(transfers.lanes.astype(np.float64), lowered.active, lowered.two_way, run.egress_Bps, steps)
     moves = transfers.src != transfers.dst
     return Problem(

@@ -63,7 +63,7 @@ PROTOCOL_FIGURES = {
     "softness": "softness",
 }
 """Key of a figure and the attribute of `Protocol` that it sets."""
-PROTOCOL_FLAGS = ("stepwise", "back_to_back")
+PROTOCOL_FLAGS = ("stepwise", "cut_through", "back_to_back")
 PROTOCOLS = ("LL", "LL128", "Simple")
 CHOICES = {"link_rate": ("achievable", "raw"), "link_latency": ("counted", "ignored")}
 WORDS = ("schema", "name", "title")

@@ -177,7 +177,7 @@ def time_schedule(schedule: Schedule, run: Run, proto: str = "Simple") -> Timing
 def time_lowered(lowered: Lowered, run: Run, costs: Protocol) -> Timing:
     """Run a lowered schedule with *costs*; raises as `time_schedule` does."""
     problem, solution = _solved(lowered, run, costs)
-    flow_s = _busiest_s(lowered.transfers.src, solution) if costs.back_to_back else float(solution.finish_s.max())
+    flow_s = _busiest_s(lowered.transfers, solution) if costs.back_to_back else float(solution.finish_s.max())
     broken = check_conservation(problem, solution)
     carried = np.bincount(lowered.route, weights=lowered.size_bytes, minlength=len(lowered.used)).astype(np.float64)
     taken = run.routes.take(lowered.used, lowered.copies / costs.wire_efficiency)
@@ -197,11 +197,12 @@ def time_lowered(lowered: Lowered, run: Run, costs: Protocol) -> Timing:
     return timing
 
 
-def _busiest_s(src: Int, solution: Solution) -> float:
-    """Return the longest time for which a rank sends, from its first transfer to its last."""
-    begin, end = np.full(int(src.max()) + 1, np.inf), np.zeros(int(src.max()) + 1)
-    np.minimum.at(begin, src, solution.ready_s)
-    np.maximum.at(end, src, solution.finish_s)
+def _busiest_s(transfers: Transfers, solution: Solution) -> float:
+    """Return the longest time for which a channel of a rank sends, from its first transfer to its last."""
+    _, place = np.unique(transfers.channel * (int(transfers.src.max()) + 1) + transfers.src, return_inverse=True)
+    begin, end = np.full(int(place.max()) + 1, np.inf), np.zeros(int(place.max()) + 1)
+    np.minimum.at(begin, place, solution.ready_s)
+    np.maximum.at(end, place, solution.finish_s)
     return float((end - begin).max())
 
 

@@ -31,9 +31,9 @@ CHANNEL_GRAIN_BPS = 20e9
 """A rank gets one channel per this much egress; on an HGX H100 that gives the 24 channels that NCCL uses there."""
 CHANNELS_PER_RING = 2
 """RCCL runs each ring of its MI300X template twice: 28 rings, 56 channels (src/graph/rome_models.cc)."""
-PASS_BYTES = {"LL": 512 * 8, "LL128": 640 * 60}
-"""What all threads of a channel move at once. A pipeline of LL or LL128 hands that on, not whole chunks, because every
-line carries its flag (NCCL src/include/device.h: 8 bytes of a thread in LL, 15/16 of 64 in LL128)."""
+LL_PASS_BYTES = 512 * 8
+"""What all threads of a channel move at once with LL, 8 bytes each. A pipeline hands that on, not whole chunks, because
+every line carries its flag (NCCL src/include/device.h)."""
 MOST_PASSES = 256
 """A pipeline is cut into no more passes per channel: filling it is then a few percent of the time at most."""
 NOT_SIMULATED = ("nic.", "gpu.memory")
@@ -261,10 +261,10 @@ def library_choice(request: Request, run: Run, question: Question) -> tuple[Algo
     choice = choose(call, system, question.library, read_environment(question.environment))
     messages, whole = choice.point_to_point, max(choice.shares_bytes, default=request.size_bytes)
     chunk_bytes = choice.chunk_bytes
-    if choice.proto in PASS_BYTES and messages is None:
-        # Lines carry flags: a ring need not wait from chunk to chunk, and in a pipeline even passes need not.
+    if choice.proto == "LL" and messages is None:
+        # Lines carry flags: a ring need not wait from chunk to chunk, and a pipeline not even from pass to pass.
         pipeline = request.op.rooted or choice.algo == "chain"
-        chunk_bytes = max(PASS_BYTES[choice.proto], -(-whole // MOST_PASSES)) if pipeline else whole
+        chunk_bytes = max(LL_PASS_BYTES, -(-whole // MOST_PASSES)) if pipeline else whole
     asked = replace(
         request,
         channels=question.channels or (messages.channels if messages else choice.channels),

@@ -38,24 +38,19 @@ START: dict[str, dict[str, dict[str, float]]] = {
     "chain": {
         "LL": {"base": 7.0, "message_overhead": 0.6, "channel_rate": 4.0},
         "LL128": {"base": 10.0, "message_overhead": 1.6, "channel_rate": 12.0},
-        "Simple": {"base": 11.0, "message_overhead": 4.0, "channel_rate": 25.0},
+        "Simple": {"base": 11.0, "message_overhead": 5.0, "small_overhead": 4.0, "channel_rate": 25.0},
     },
     "messages": {
         "LL": {"base": 8.0, "message_overhead": 0.5, "channel_rate": 9.0},
         "Simple": {"base": 9.0, "message_overhead": 1.0, "channel_rate": 22.0, "fill_rate": 40.0},
     },
-    "rooted": {
-        "LL": {"base": 6.0, "message_overhead": 0.5, "channel_rate": 9.0},
-        "LL128": {"base": 6.0, "message_overhead": 0.5, "channel_rate": 20.0},
-        "Simple": {"base": 8.0, "message_overhead": 1.0, "channel_rate": 25.0},
-    },
     "nvls": {"Simple": {"base": 20.0, "message_overhead": 3.0, "channel_rate": 40.0}},
 }  # fmt: skip
 """Where each fit starts: times in us, rates in GB/s. The softness of a family is fitted too, from `SOFTNESS`."""
 SOFTNESS = 2.3
-LINK_SHARE = {"ring": 0.944, "chain": 0.944, "messages": 0.92, "nvls": 0.75, "rooted": 0.944}
+LINK_SHARE = {"ring": 0.944, "chain": 0.944, "messages": 0.92, "nvls": 0.75}
 """Fixed: it trades against the softness, which is fitted."""
-CUT_THROUGH = ("ring", "chain", "rooted")
+CUT_THROUGH = ("ring", "chain")
 """Here LL passes a chunk on while it still arrives; messages cross one hop."""
 SCALE = {"channel_rate": 1e9, "fill_rate": 1e9}
 FLOOR_US = 9.8
@@ -115,11 +110,17 @@ def protocols(family: str, names: list[tuple[str, str]], values: np.ndarray) -> 
         proto: Protocol(
             **own, wire_efficiency=efficiency.get(proto, 1.0), link_share=LINK_SHARE[family],
             softness=float(values[-1]), stepwise=family == "ring",
-            cut_through=proto == "LL" and family in CUT_THROUGH, back_to_back=family == "rooted",
+            cut_through=proto == "LL" and family in CUT_THROUGH,
             one_way_rate_Bps=own["channel_rate_Bps"] * ONE_WAY if family == "messages" else None,
         )
         for proto, own in found.items()
     }  # fmt: skip
+
+
+def rooted(ring: Mapping[str, Protocol]) -> dict[str, Protocol]:
+    """Return what broadcast and reduce cost: they copy as rings do, but calls overlap and no step is lost."""
+    change = {"stepwise": False, "back_to_back": True, "fill_rate_Bps": float("inf"), "small_overhead_s": None}
+    return {proto: replace(own, **change) for proto, own in ring.items()}  # type: ignore[arg-type]
 
 
 def fit(family: str, rows: list[Row]) -> tuple[dict[str, Protocol], np.ndarray]:
@@ -168,7 +169,9 @@ def as_yaml(
         lines += [f"  # {notes[family]}", f"  {family}:"]
         for proto, own in costs.items():
             told = f"status: fitted, source: {FIT_SOURCE}"
-            if (family, proto) not in seen:
+            if family == "rooted":
+                told = "status: derived, source: as of ring"
+            elif (family, proto) not in seen:
                 told = "status: assumed, source: no training log of this family uses it"
             lines.append(f"    {proto}:")
             for key, attribute in ATTRIBUTE.items():
@@ -176,7 +179,7 @@ def as_yaml(
                 if value is not None and 0 < value < float("inf"):
                     shown = f"{value / 1e9:.4g} GB/s" if key in SCALE else f"{value * 1e6:.4g} us"
                     lines.append(f"      {key}: {{value: {shown}, {told}}}")
-            lines.append(f"      softness: {{value: {own.softness:.4g}, status: fitted, source: {FIT_SOURCE}}}")
+            lines.append(f"      softness: {{value: {own.softness:.4g}, {told}}}")
             lines.append(f"      link_share: {{value: {own.link_share:.4g}, status: assumed, source: not identified}}")
             lines.append(
                 f"      wire_efficiency: {{value: {own.wire_efficiency:.4g}, status: constant, source: NCCL device.h}}"
@@ -206,6 +209,8 @@ def main() -> None:
                 f"{len(errors)} rows fitted, error median {np.median(errors):.1%}, p90 {np.quantile(errors, 0.9):.1%}"
             )
             print(f"{family}: {notes[family]}")
+    if "ring" in fitted:
+        fitted["rooted"], notes["rooted"] = rooted(fitted["ring"]), "nothing fitted: the constants of ring"
     seen = {(family, proto) for family, rows in families.items() for *_, proto in rows}
     counts = {row.case.ranks for rows in families.values() for row, *_ in rows}
     text = as_yaml(arguments.system, fitted, notes, seen, counts)

@@ -181,7 +181,7 @@ def time_lowered(lowered: Lowered, run: Run, costs: Protocol) -> Timing:
     broken = check_conservation(problem, solution)
     carried = np.bincount(lowered.route, weights=lowered.size_bytes, minlength=len(lowered.used)).astype(np.float64)
     taken = run.routes.take(lowered.used, lowered.copies / costs.wire_efficiency)
-    once_s = costs.base_s + costs.fill_s(lowered.size_bytes.astype(np.float64))
+    once_s = costs.once_s(lowered.size_bytes.astype(np.float64))
     device_s = once_s + flow_s
     total_s = float(soft_max(np.array(run.profile.floor_s), np.array(device_s), FLOOR_SHARPNESS))
     launch_s = run.profile.launch_s + once_s + max(total_s - device_s, 0.0)

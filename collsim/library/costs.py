@@ -61,7 +61,8 @@ class Protocol:
         Rate of a channel that only sends or only receives at both ends; None: as of any.
     back_to_back : bool
         Calls in a row overlap: a rank that is done turns to the next call, as the loop of nccl-tests lets it. A call
-        then takes as long as the busiest rank sends.
+        then takes as long as the busiest channel sends; it waits for the hand-over once, since the sender runs ahead,
+        and every chunk costs the overhead of a slice.
     """
 
     message_overhead_s: float
@@ -108,6 +109,8 @@ class Protocol:
 
     def latency_s(self, size_bytes: Float, rate_Bps: Float) -> Float:
         """Return float64[n]: the wait before the bytes of each transfer flow at *rate_Bps*."""
+        if self.back_to_back:
+            return np.full(len(size_bytes), self.slice_overhead_s)
         overhead = np.full(len(size_bytes), self.message_overhead_s)
         if self.small_overhead_s is not None:
             span = math.log2(LARGE_CHUNK_BYTES / SMALL_CHUNK_BYTES)
@@ -122,9 +125,10 @@ class Protocol:
         step_s = soft_max(2 * slice_s + 2 * self.slice_overhead_s, slice_s + overhead, SLICE_SHARPNESS)
         return np.asarray(step_s - 2 * slice_s)
 
-    def fill_s(self, size_bytes: Float) -> float:
-        """Return the time to copy the largest chunk out."""
-        return float(size_bytes.max(initial=0.0)) / self.fill_rate_Bps
+    def once_s(self, size_bytes: Float) -> float:
+        """Return what a call takes besides its transfers: the base, and the copy out of the largest chunk."""
+        fill_s = float(size_bytes.max(initial=0.0)) / self.fill_rate_Bps
+        return self.base_s + fill_s + (self.message_overhead_s if self.back_to_back else 0.0)
 
 
 def soft_max(a: Float, b: Float, sharpness: float) -> Float:

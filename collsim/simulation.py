@@ -32,8 +32,11 @@ CHANNEL_GRAIN_BPS = 20e9
 """A rank gets one channel per this much egress; on an HGX H100 that gives the 24 channels that NCCL uses there."""
 CHANNELS_PER_RING = 2
 """RCCL runs each ring of its MI300X template twice: 28 rings, 56 channels (src/graph/rome_models.cc)."""
-MOST_FLAGGED_CHUNKS = 1024
-"""A pipeline of LL or LL128 is cut into no more chunks per channel: filling it is then below 1 % of the time anyway."""
+LL_PASS_BYTES = 512 * 8
+"""What all threads of a channel move at once with LL, 8 bytes each. A pipeline hands that on, not whole chunks, because
+every line carries its flag (NCCL src/include/device.h)."""
+MOST_PASSES = 256
+"""A pipeline is cut into no more passes per channel: filling it is then a few percent of the time at most."""
 NOT_SIMULATED = ("nic.", "gpu.memory")
 """Facts that a file records and that no prediction uses yet."""
 EQUAL = 1e-9
@@ -302,9 +305,10 @@ def library_choice(request: Request, run: Run, question: Question) -> tuple[Algo
     choice = choose(call, system, question.library, read_environment(question.environment))
     messages, whole = choice.point_to_point, max(choice.shares_bytes, default=request.size_bytes)
     chunk_bytes = choice.chunk_bytes
-    if choice.algo == "ring" and choice.proto != "Simple":
-        # Lines carry flags, so slices of a ring need not wait from chunk to chunk; from one root chunks are a pipeline.
-        chunk_bytes = max(chunk_bytes, -(-whole // MOST_FLAGGED_CHUNKS)) if request.op.rooted else whole
+    if choice.proto == "LL" and messages is None:
+        # Lines carry flags: a ring need not wait from chunk to chunk, and a pipeline not even from pass to pass.
+        pipeline = request.op.rooted or choice.algo == "chain"
+        chunk_bytes = max(LL_PASS_BYTES, -(-whole // MOST_PASSES)) if pipeline else whole
     asked = replace(
         request,
         channels=question.channels or (messages.channels if messages else choice.channels),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from collsim.errors import DeadlockError, Fault, InternalError, UnsupportedError
 from collsim.fabric import Fabric, Float, Int, build_fabric
 from collsim.flow_bounds import Flows, find_flows
 from collsim.library import Profile
-from collsim.library.costs import Protocol, family_of, soft_max
+from collsim.library.costs import Protocol, family_of, loop_steps, soft_max
 from collsim.operations import operation
 from collsim.routing import Routes, find_routes, merge_trunks
 from collsim.schedule import EVERY, Schedule, Transfers, is_in_network
@@ -27,7 +27,6 @@ __all__ = [
     "Timing",
     "device_time_s",
     "lower",
-    "lower_twice",
     "over_floor_s",
     "prepare",
     "time_lowered",
@@ -174,31 +173,17 @@ def time_schedule(schedule: Schedule, run: Run, proto: str = "Simple") -> Timing
         The result broke a conservation law.
     """
     costs = run.profile.protocol(proto, family_of(schedule.op, schedule.algo))
-    return time_lowered(lower(schedule, run), run, costs, lower_twice(schedule, run) if costs.back_to_back else None)
+    return time_lowered(lower(schedule, run), run, costs)
 
 
-def lower_twice(schedule: Schedule, run: Run) -> Lowered:
-    """Lay two calls of *schedule* in a row: a rank turns to the second when it is done with the first."""
-    lowered = lower(replace(schedule, phases=schedule.phases * 2), run)
-    return replace(lowered, active=lowered.active / 2)  # the two calls share labels of steps, but not the time
-
-
-def time_lowered(lowered: Lowered, run: Run, costs: Protocol, twice: Lowered | None = None) -> Timing:
-    """Run a lowered schedule with *costs*; raises as `time_schedule` does.
-
-    *twice* is the same schedule two times in a row, for calls that overlap.
-    """
+def time_lowered(lowered: Lowered, run: Run, costs: Protocol) -> Timing:
+    """Run a lowered schedule with *costs*; raises as `time_schedule` does."""
     problem, solution = _solved(lowered, run, costs)
-    flow_s = float(solution.finish_s.max())
     broken = check_conservation(problem, solution)
-    if twice is not None:
-        both = _solved(twice, run, costs)
-        broken += check_conservation(*both)
-        flow_s = float(both[1].finish_s.max()) - flow_s
     carried = np.bincount(lowered.route, weights=lowered.size_bytes, minlength=len(lowered.used)).astype(np.float64)
     taken = run.routes.take(lowered.used, lowered.copies / costs.wire_efficiency)
-    once_s = costs.base_s + costs.fill_s(lowered.size_bytes.astype(np.float64))
-    device_s = once_s + flow_s
+    once_s = _once_s(lowered, costs)
+    device_s = once_s + _flow_s(lowered, solution, costs)
     total_s = over_floor_s(device_s, run.profile.floor_s)
     timing = Timing(
         time_s=run.profile.launch_s + total_s,
@@ -215,17 +200,34 @@ def time_lowered(lowered: Lowered, run: Run, costs: Protocol, twice: Lowered | N
     return timing
 
 
-def device_time_s(lowered: Lowered, run: Run, costs: Protocol, twice: Lowered | None = None) -> float:
+def device_time_s(lowered: Lowered, run: Run, costs: Protocol) -> float:
     """Return the time of `time_lowered` without floor, launch, bound and checks, for fits that try many costs."""
-    flow_s = float(_solved(lowered, run, costs)[1].finish_s.max())
-    if twice is not None:
-        flow_s = float(_solved(twice, run, costs)[1].finish_s.max()) - flow_s
-    return costs.base_s + costs.fill_s(lowered.size_bytes.astype(np.float64)) + flow_s
+    _, solution = _solved(lowered, run, costs)
+    return _once_s(lowered, costs) + _flow_s(lowered, solution, costs)
 
 
 def over_floor_s(device_s: float, floor_s: float) -> float:
     """Return the time of a call that takes *device_s* on the device and at least *floor_s*."""
     return float(soft_max(np.array(floor_s), np.array(device_s), FLOOR_SHARPNESS)) if floor_s else device_s
+
+
+def _once_s(lowered: Lowered, costs: Protocol) -> float:
+    """Return what a call takes on the device beside its transfers."""
+    return costs.once_s(lowered.size_bytes.astype(np.float64))
+
+
+def _flow_s(lowered: Lowered, solution: Solution, costs: Protocol) -> float:
+    """Return the time of the transfers: until the last one ends, or of the busiest channel if calls overlap."""
+    return _busiest_s(lowered.transfers, solution) if costs.back_to_back else float(solution.finish_s.max())
+
+
+def _busiest_s(transfers: Transfers, solution: Solution) -> float:
+    """Return the longest time for which a channel of a rank sends, from its first transfer to its last."""
+    _, place = np.unique(transfers.channel * (int(transfers.src.max()) + 1) + transfers.src, return_inverse=True)
+    begin, end = np.full(int(place.max()) + 1, np.inf), np.zeros(int(place.max()) + 1)
+    np.minimum.at(begin, place, solution.ready_s)
+    np.maximum.at(end, place, solution.finish_s)
+    return float((end - begin).max())
 
 
 def _solved(lowered: Lowered, run: Run, costs: Protocol) -> tuple[Problem, Solution]:
@@ -282,7 +284,8 @@ def _problem(lowered: Lowered, run: Run, costs: Protocol) -> Problem:
     """Return the arrays that the engine takes."""
     transfers, size_bytes = lowered.transfers, lowered.size_bytes.astype(np.float64)
     trunks = run.trunks.take(lowered.used, lowered.copies / costs.wire_efficiency)
-    steps = int(transfers.step.max(initial=0)) + 1
+    schedule = lowered.schedule
+    steps = loop_steps(schedule.op, schedule.algo, schedule.n_ranks, int(transfers.step.max(initial=0)))
     rates = costs.rates_Bps(transfers.lanes.astype(np.float64), lowered.active, lowered.two_way, run.egress_Bps, steps)
     moves = transfers.src != transfers.dst
     return Problem(

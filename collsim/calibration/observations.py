@@ -10,7 +10,7 @@ from collsim.calibration.cases import Case, Measured
 from collsim.errors import CollsimError
 from collsim.library import Profile
 from collsim.library.costs import Protocol, family_of
-from collsim.timing import Lowered, Run, device_time_s, lower, lower_twice, prepare
+from collsim.timing import Lowered, Run, device_time_s, lower, prepare
 from collsim.topology import Topology
 
 __all__ = ["Observation", "launch_of", "observe", "thinned", "without_spikes"]
@@ -36,8 +36,6 @@ class Observation:
     family, proto, algo : str
         Kernel and protocol by the library's choice.
     lowered : Lowered
-    twice : Lowered or None
-        Two calls in a row, for kernels whose calls overlap.
     run : Run
     """
 
@@ -48,7 +46,6 @@ class Observation:
     proto: str
     algo: str
     lowered: Lowered
-    twice: Lowered | None
     run: Run
 
     @property
@@ -58,7 +55,7 @@ class Observation:
 
     def device_s(self, costs: Protocol) -> float:
         """Return the time on the device with *costs*, in seconds."""
-        return device_time_s(self.lowered, self.run, costs, self.twice if costs.back_to_back else None)
+        return device_time_s(self.lowered, self.run, costs)
 
 
 def launch_of(case: Case) -> str:
@@ -115,7 +112,7 @@ def observe(
         Why rows were left out, and how many.
     """
     runs: dict[int, Run] = {}
-    laid: dict[Case, tuple[str, str, str, Lowered, Lowered | None]] = {}
+    laid: dict[Case, tuple[str, str, str, Lowered]] = {}
     refused: dict[str, int] = defaultdict(int)
     found = []
     for row in rows:
@@ -129,17 +126,15 @@ def observe(
         except CollsimError as error:
             refused[error.faults[0].what] += 1
             continue
-        family, proto, algo, lowered, twice = laid[case]
+        family, proto, algo, lowered = laid[case]
         if len(lowered.transfers) > MOST_TRANSFERS:
             refused[f"its schedule has more than {MOST_TRANSFERS} transfers"] += 1
             continue
-        found.append(
-            Observation(row, row.time_s(topology.name), launch_of(case), family, proto, algo, lowered, twice, run)
-        )
+        found.append(Observation(row, row.time_s(topology.name), launch_of(case), family, proto, algo, lowered, run))
     return found, dict(refused)
 
 
-def _lay(case: Case, run: Run, library: str) -> tuple[str, str, str, Lowered, Lowered | None]:
+def _lay(case: Case, run: Run, library: str) -> tuple[str, str, str, Lowered]:
     """Return kernel, protocol, algorithm and schedule of a case, by the choice of its library."""
     import numpy as np
 
@@ -156,6 +151,4 @@ def _lay(case: Case, run: Run, library: str) -> tuple[str, str, str, Lowered, Lo
     op = operation(case.op)
     request = request_of(op, question.sizes_of(op)[0], run, question)
     picked, asked, proto = library_choice(request, run, question)
-    schedule, family = picked.build(asked), family_of(case.op, picked.name)
-    twice = lower_twice(schedule, run) if run.profile.protocol(proto, family).back_to_back else None
-    return family, proto, picked.name, lower(schedule, run), twice
+    return family_of(case.op, picked.name), proto, picked.name, lower(picked.build(asked), run)

@@ -35,7 +35,8 @@ def pipelined(hops: Sequence[tuple[Hop, ...]], n_chunks: Sequence[int], slots: i
     """Return the transfers of all channels: channel c sends *n_chunks[c]* chunks along *hops[c]*.
 
     Chunk ids count up over the channels, in order. The hops of a channel must be listed such that each comes after
-    those from which its data arrive. The step of a transfer is the number of its chunk within the channel.
+    those from which its data arrive. The step of a transfer is its turn in a pipeline that never waits: the number of
+    its chunk, plus the hops that the chunk has behind it. Transfers of one step run at the same time.
     """
     made: dict[tuple[tuple[Hop, ...], int], Transfers] = {}
     channels = []
@@ -52,19 +53,19 @@ def _one_channel(hops: tuple[Hop, ...], n_chunks: int, slots: int) -> Transfers:
     waiter, waits_for, lag = np.array(_waits(hops, slots), dtype=np.int64).reshape(-1, 3).T
     chunk, entry = np.nonzero(np.arange(n_chunks)[:, None] >= lag)
     counts = np.bincount(chunk * n_hops + waiter[entry], minlength=rows)
-    step = np.repeat(np.arange(n_chunks), n_hops)
+    number = np.repeat(np.arange(n_chunks), n_hops)
     columns = np.tile(np.array(hops, dtype=np.int64).T, n_chunks)
     return Transfers(
         src=columns[0],
         dst=columns[1],
         channel=np.zeros(rows, dtype=np.int64),
-        step=step,
+        step=number + np.tile(_depths(hops), n_chunks),
         reduces=columns[4].astype(np.bool_),
         reads_input=np.zeros(rows, dtype=np.bool_),
         lanes=np.ones(rows, dtype=np.int64),
         copies=np.ones(rows, dtype=np.int64),
         chunk_ptr=np.arange(rows + 1),
-        chunk=step,
+        chunk=number,
         dep_ptr=np.concatenate(([0], np.cumsum(counts))),
         dep=(chunk - lag[entry]) * n_hops + waits_for[entry],
     )
@@ -82,6 +83,16 @@ def _waits(hops: tuple[Hop, ...], slots: int) -> list[tuple[int, int, int]]:
         waits += [(i, j, 1) for j in out_of[hop.sender]]
         waits += [(i, j, slots) for j in out_of[hop.receiver]]
     return waits
+
+
+def _depths(hops: tuple[Hop, ...]) -> Int:
+    """Return int64[n_hops], how many hops a chunk has behind it before each."""
+    arrived: dict[int, int] = defaultdict(int)
+    depths = []
+    for hop in hops:
+        depths.append(arrived[hop.sender])
+        arrived[hop.receiver] = max(arrived[hop.receiver], arrived[hop.sender] + 1)
+    return np.array(depths, dtype=np.int64)
 
 
 def _side_by_side(channels: Sequence[Transfers], n_chunks: Sequence[int]) -> Transfers:

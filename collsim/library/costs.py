@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["FAMILIES", "Protocol", "family_of", "soft_max"]
+__all__ = ["FAMILIES", "Protocol", "family_of", "loop_steps", "soft_max"]
 
 Float = NDArray[np.float64]
 
@@ -22,6 +22,8 @@ FAMILIES = ("ring", "chain", "rooted", "messages", "nvls")
 
 SLICE_SHARPNESS = 6
 """How sharply the two limits of a step meet; the fits do not resolve it."""
+LEAST_S = 1e-12
+"""Stands for no time where a root is taken."""
 SMALL_CHUNK_BYTES, LARGE_CHUNK_BYTES = 2**11, 2**14
 """Between these sizes the cost of a step goes from that of one filled slice to that of two."""
 
@@ -51,12 +53,16 @@ class Protocol:
     softness : float
         Exponent with which the rates of channels and link meet; inf: the smaller one holds.
     stepwise : bool
-        A channel reaches steps / (steps + 1) of its rate: in its last step it only copies out.
+        A channel reaches steps / (steps + 1) of its rate: after the steps of a loop it only copies out.
+    cut_through : bool
+        Lines carry flags, so that a chunk is passed on while it still arrives: a step takes the longer of the bytes
+        and the overhead, not both.
     one_way_rate_Bps : float or None
         Rate of a channel that only sends or only receives at both ends; None: as of any.
     back_to_back : bool
-        Calls in a row overlap: a rank that is done turns to the next call, as the loop of nccl-tests lets it. The time
-        of a call is then that by which a second one comes later.
+        Calls in a row overlap: a rank that is done turns to the next call, as the loop of nccl-tests lets it. A call
+        then takes as long as the busiest channel sends; it waits for the hand-over once, since the sender runs ahead,
+        and every chunk costs the overhead of a slice.
     """
 
     message_overhead_s: float
@@ -69,6 +75,7 @@ class Protocol:
     link_share: float = 1.0
     softness: float = math.inf
     stepwise: bool = False
+    cut_through: bool = False
     one_way_rate_Bps: float | None = None
     back_to_back: bool = False
 
@@ -88,7 +95,7 @@ class Protocol:
         egress_Bps : float
             What a rank can send at line rate.
         steps : int
-            Steps of the schedule.
+            Steps of a loop of the schedule.
         """
         rate = np.full(len(lanes), self.channel_rate_Bps)
         if self.one_way_rate_Bps is not None:
@@ -102,20 +109,26 @@ class Protocol:
 
     def latency_s(self, size_bytes: Float, rate_Bps: Float) -> Float:
         """Return float64[n]: the wait before the bytes of each transfer flow at *rate_Bps*."""
+        if self.back_to_back:
+            return np.full(len(size_bytes), self.slice_overhead_s)
         overhead = np.full(len(size_bytes), self.message_overhead_s)
         if self.small_overhead_s is not None:
             span = math.log2(LARGE_CHUNK_BYTES / SMALL_CHUNK_BYTES)
             large = np.clip(np.log2(np.maximum(size_bytes, 1) / SMALL_CHUNK_BYTES) / span, 0, 1)
             overhead = self.small_overhead_s + (self.message_overhead_s - self.small_overhead_s) * large
+        if self.cut_through:
+            bytes_s = size_bytes / rate_Bps
+            return np.asarray(soft_max(bytes_s, np.maximum(overhead, LEAST_S), SLICE_SHARPNESS) - bytes_s)
         if self.slice_overhead_s == 0.0:
             return overhead
         slice_s = size_bytes / 2 / rate_Bps
         step_s = soft_max(2 * slice_s + 2 * self.slice_overhead_s, slice_s + overhead, SLICE_SHARPNESS)
         return np.asarray(step_s - 2 * slice_s)
 
-    def fill_s(self, size_bytes: Float) -> float:
-        """Return the time to copy the largest chunk out."""
-        return float(size_bytes.max(initial=0.0)) / self.fill_rate_Bps
+    def once_s(self, size_bytes: Float) -> float:
+        """Return what a call takes besides its transfers: the base, and the copy out of the largest chunk."""
+        fill_s = float(size_bytes.max(initial=0.0)) / self.fill_rate_Bps
+        return self.base_s + fill_s + (self.message_overhead_s if self.back_to_back else 0.0)
 
 
 def soft_max(a: Float, b: Float, sharpness: float) -> Float:
@@ -125,6 +138,17 @@ def soft_max(a: Float, b: Float, sharpness: float) -> Float:
     3.0007
     """
     return np.asarray((np.asarray(a) ** sharpness + np.asarray(b) ** sharpness) ** (1 / sharpness))
+
+
+def loop_steps(op: str, algo: str, n_ranks: int, last_step: int) -> int:
+    """Return the steps of one loop: a ring begins anew with every chunk, other algorithms run once.
+
+    >>> loop_steps("all_reduce", "ring", 4, 59), loop_steps("all_gather", "pat", 4, 1)
+    (6, 2)
+    """
+    if algo != "ring":
+        return last_step + 1
+    return (2 if op == "all_reduce" else 1) * (n_ranks - 1)
 
 
 def family_of(op: str, algo: str) -> str:

@@ -62,7 +62,7 @@ PROTOCOL_FIGURES = {
     "softness": "softness",
 }
 """Key of a figure and the attribute that it sets, of `Profile` and of `Protocol`."""
-PROTOCOL_FLAGS = ("stepwise", "back_to_back")
+PROTOCOL_FLAGS = ("stepwise", "cut_through", "back_to_back")
 PROTOCOLS = ("LL", "LL128", "Simple")
 CHOICES = {"link_rate": ("achievable", "raw"), "link_latency": ("counted", "ignored")}
 TEXTS = ("title", "derived", "library")

@@ -42,7 +42,9 @@ START: dict[str, dict[str, dict[str, float]]] = {
     },
     "messages": {
         "LL": {"base": 8.0, "message_overhead": 0.5, "channel_rate": 9.0},
-        "Simple": {"base": 9.0, "message_overhead": 1.0, "channel_rate": 22.0, "fill_rate": 40.0},
+        "Simple": {
+            "base": 9.0, "channel_rate": 22.0, "one_way_rate": 32.0, "link_share": 0.83, "contention": 0.1,
+        },
     },
     "rooted": {
         "LL": {"base": 6.0, "message_overhead": 0.5, "channel_rate": 9.0},
@@ -55,7 +57,9 @@ START: dict[str, dict[str, dict[str, float]]] = {
 SOFTNESS = 2.3
 LINK_SHARE = {"ring": 0.944, "chain": 0.944, "messages": 0.92, "nvls": 0.75, "rooted": 0.944}
 """Fixed: it trades against the softness, which is fitted."""
-SCALE = {"channel_rate": 1e9, "fill_rate": 1e9}
+FIXED = {("messages", "Simple", "message_overhead"): 1.0}
+"""Figures (us) that the training rows cannot tell from others: here from `base`, as one call has one round."""
+SCALE = {"channel_rate": 1e9, "fill_rate": 1e9, "one_way_rate": 1e9, "link_share": 1.0, "contention": 1.0}
 FLOOR_US = 9.8
 FLOOR_SOURCE = "chosen near the smallest times of the training logs, 7.5 to 10.4 us by operation"
 FIT_SOURCE = "benchmarks/fit_profile.py on the training logs in benchmarks/data"
@@ -66,12 +70,10 @@ ATTRIBUTE = {
     "slice_overhead": "slice_overhead_s",
     "channel_rate": "channel_rate_Bps",
     "fill_rate": "fill_rate_Bps",
+    "one_way_rate": "one_way_rate_Bps",
+    "link_share": "link_share",
+    "contention": "contention",
 }
-
-ONE_WAY = 36.7 / 21.9
-"""A channel that only sends or only receives is faster by this. Not fitted here: the two rates (GB/s) come from a fit
-of another model to messages between four H100s, which did not keep the test logs apart."""
-ONE_WAY_SOURCE = f"{ONE_WAY:.3g} of channel_rate, from a fit of another model"
 
 Row = tuple[predictors.Measured, Lowered, Lowered | None, Run, str]
 
@@ -108,13 +110,16 @@ def protocols(family: str, names: list[tuple[str, str]], values: np.ndarray) -> 
     """Return the protocols of a family for a vector of figures; the last value is the softness."""
     found: dict[str, dict[str, float]] = defaultdict(dict)
     for (proto, key), value in zip(names, values, strict=False):
+        found[proto].setdefault("link_share", LINK_SHARE[family])
         found[proto][ATTRIBUTE[key]] = value * SCALE.get(key, 1e-6)
+    for (fixed, proto, key), value in FIXED.items():
+        if fixed == family and proto in found:
+            found[proto][ATTRIBUTE[key]] = value * SCALE.get(key, 1e-6)
     efficiency: Mapping[str, float] = {"LL": 0.5, "LL128": 0.9375}
     return {
         proto: Protocol(
-            **own, wire_efficiency=efficiency.get(proto, 1.0), link_share=LINK_SHARE[family],
-            softness=float(values[-1]), stepwise=family == "ring", back_to_back=family == "rooted",
-            one_way_rate_Bps=own["channel_rate_Bps"] * ONE_WAY if family == "messages" else None,
+            **own, wire_efficiency=efficiency.get(proto, 1.0), softness=float(values[-1]),
+            stepwise=family == "ring", back_to_back=family == "rooted",
         )
         for proto, own in found.items()
     }  # fmt: skip
@@ -165,26 +170,28 @@ def as_yaml(
     for family, costs in fitted.items():
         lines += [f"  # {notes[family]}", f"  {family}:"]
         for proto, own in costs.items():
-            told = f"status: fitted, source: {FIT_SOURCE}"
-            if (family, proto) not in seen:
-                told = "status: assumed, source: no training log of this family uses it"
-            lines.append(f"    {proto}:")
-            for key, attribute in ATTRIBUTE.items():
-                value = getattr(own, attribute)
-                if value is not None and 0 < value < float("inf"):
-                    shown = f"{value / 1e9:.4g} GB/s" if key in SCALE else f"{value * 1e6:.4g} us"
-                    lines.append(f"      {key}: {{value: {shown}, {told}}}")
-            lines.append(f"      softness: {{value: {own.softness:.4g}, status: fitted, source: {FIT_SOURCE}}}")
-            lines.append(f"      link_share: {{value: {own.link_share:.4g}, status: assumed, source: not identified}}")
+            lines += [f"    {proto}:", *_figures(family, proto, own, (family, proto) in seen)]
             lines.append(
                 f"      wire_efficiency: {{value: {own.wire_efficiency:.4g}, status: constant, source: NCCL device.h}}"
             )
             lines.append(f"      stepwise: {str(own.stepwise).lower()}")
-            if own.one_way_rate_Bps is not None:
-                rate = f"{own.one_way_rate_Bps / 1e9:.4g} GB/s"
-                lines.append(f"      one_way_rate: {{value: {rate}, status: assumed, source: '{ONE_WAY_SOURCE}'}}")
             lines.append(f"      back_to_back: {str(own.back_to_back).lower()}")
     return "\n".join(lines) + "\n"
+
+
+def _figures(family: str, proto: str, own: Protocol, is_seen: bool) -> list[str]:
+    """Return the lines of the figures that a fit may set, and what stands behind each."""
+    fitted = f"status: fitted, source: {FIT_SOURCE}"
+    if not is_seen:
+        fitted = "status: assumed, source: no training log of this family uses it"
+    lines = []
+    for key, attribute in ATTRIBUTE.items():
+        value = getattr(own, attribute)
+        if value is not None and 0 < value < float("inf"):
+            scale, unit = SCALE.get(key, 1e-6), {1e9: " GB/s", 1.0: ""}.get(SCALE.get(key, 1e-6), " us")
+            told = fitted if key in START[family][proto] else "status: assumed, source: not identified"
+            lines.append(f"      {key}: {{value: {value / scale:.4g}{unit}, {told}}}")
+    return [*lines, f"      softness: {{value: {own.softness:.4g}, status: fitted, source: {FIT_SOURCE}}}"]
 
 
 def main() -> None:

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from collsim.bounds import Bound, Cuts, find_cuts, lower_bound
 from collsim.engine import EngineDeadlock, Problem, Solution, check_conservation, solve
@@ -15,6 +14,7 @@ from collsim.fabric import Fabric, Float, Int, build_fabric
 from collsim.flow_bounds import Flows, find_flows
 from collsim.library import Profile
 from collsim.library.costs import Protocol, family_of, soft_max
+from collsim.message_costs import Messages, call_s, caps_Bps, port_capacity_Bps
 from collsim.operations import operation
 from collsim.routing import Routes, find_routes, merge_trunks
 from collsim.schedule import EVERY, Schedule, Transfers, is_in_network
@@ -111,8 +111,6 @@ class Lowered:
         Number of the route in the run, and how many equal transfers take it side by side.
     active : float64[n]
         Channels of the sender that are busy in the same step.
-    two_way : bool[n]
-        Whether the channel of either end both sends and receives in that step.
     """
 
     schedule: Schedule
@@ -122,7 +120,6 @@ class Lowered:
     used: Int
     copies: Int
     active: Float
-    two_way: NDArray[np.bool_]
 
 
 def lower(schedule: Schedule, run: Run) -> Lowered:
@@ -141,7 +138,7 @@ def lower(schedule: Schedule, run: Run) -> Lowered:
     key, route = np.unique(transfers.copies * n_routes + _route_numbers(transfers, run), return_inverse=True)
     copies, used = np.divmod(key, n_routes)
     size_bytes = transfers.size_bytes(schedule.chunks)
-    return Lowered(schedule, transfers, size_bytes, route, used, copies, _active(transfers), _two_way(transfers))
+    return Lowered(schedule, transfers, size_bytes, route, used, copies, _active(transfers))
 
 
 def _active(transfers: Transfers) -> Float:
@@ -149,14 +146,6 @@ def _active(transfers: Transfers) -> Float:
     place = transfers.src * (int(transfers.step.max(initial=0)) + 1) + transfers.step
     _, group = np.unique(place, return_inverse=True)
     return np.asarray(np.bincount(group, weights=transfers.lanes * transfers.copies)[group], dtype=np.float64)
-
-
-def _two_way(transfers: Transfers) -> NDArray[np.bool_]:
-    """Return bool[n]: whether a channel at one of the ends both sends and receives in the step of each transfer."""
-    label = transfers.channel * (int(transfers.step.max(initial=0)) + 1) + transfers.step
-    ranks = int(max(transfers.src.max(initial=0), transfers.dst.max(initial=0))) + 1
-    sends, receives = label * ranks + transfers.src, label * ranks + transfers.dst
-    return np.isin(sends, receives) | np.isin(receives, sends)
 
 
 def time_schedule(schedule: Schedule, run: Run, proto: str = "Simple") -> Timing:
@@ -195,7 +184,7 @@ def time_lowered(lowered: Lowered, run: Run, costs: Protocol, twice: Lowered | N
         flow_s = float(both[1].finish_s.max()) - flow_s
     carried = np.bincount(lowered.route, weights=lowered.size_bytes, minlength=len(lowered.used)).astype(np.float64)
     taken = run.routes.take(lowered.used, lowered.copies / costs.wire_efficiency)
-    once_s = costs.base_s + costs.fill_s(lowered.size_bytes.astype(np.float64))
+    once_s = _once_s(lowered, problem, solution, run, costs)
     device_s = once_s + flow_s
     total_s = float(soft_max(np.array(run.profile.floor_s), np.array(device_s), FLOOR_SHARPNESS))
     launch_s = run.profile.launch_s + once_s + max(total_s - device_s, 0.0)
@@ -209,6 +198,31 @@ def time_lowered(lowered: Lowered, run: Run, costs: Protocol, twice: Lowered | N
     )
     _refuse_broken_laws(lowered.schedule, timing, run, broken)
     return timing
+
+
+def _once_s(lowered: Lowered, problem: Problem, solution: Solution, run: Run, costs: Protocol) -> float:
+    """Return what a call takes on the device beside its transfers."""
+    if costs.one_way_rate_Bps is None:
+        return costs.base_s + costs.fill_s(lowered.size_bytes.astype(np.float64))
+    messages = _messages(lowered, run)
+    port_Bps = port_capacity_Bps(messages, problem.cap_Bps, costs, run.egress_Bps)
+    return call_s(messages, solution.finish_s, problem.cap_Bps, port_Bps, costs) - float(solution.finish_s.max())
+
+
+def _messages(lowered: Lowered, run: Run) -> Messages:
+    """Return the transfers as messages."""
+    transfers = lowered.transfers
+    return Messages(
+        n_ranks=run.fabric.n_ranks,
+        src=transfers.src,
+        dst=transfers.dst,
+        channel=transfers.channel,
+        step=transfers.step,
+        size_bytes=lowered.size_bytes.astype(np.float64),
+        lanes=transfers.lanes.astype(np.float64),
+        copies=transfers.copies.astype(np.float64),
+        own_blocks=lowered.schedule.op == "all_to_all",
+    )
 
 
 def _solved(lowered: Lowered, run: Run, costs: Protocol) -> tuple[Problem, Solution]:
@@ -266,9 +280,15 @@ def _problem(lowered: Lowered, run: Run, costs: Protocol) -> Problem:
     transfers, size_bytes = lowered.transfers, lowered.size_bytes.astype(np.float64)
     trunks = run.trunks.take(lowered.used, lowered.copies / costs.wire_efficiency)
     steps = int(transfers.step.max(initial=0)) + 1
-    rates = costs.rates_Bps(transfers.lanes.astype(np.float64), lowered.active, lowered.two_way, run.egress_Bps, steps)
+    if costs.one_way_rate_Bps is None:
+        rates = costs.rates_Bps(transfers.lanes.astype(np.float64), lowered.active, run.egress_Bps, steps)
+        port_Bps = np.zeros(0)
+    else:
+        messages = _messages(lowered, run)
+        rates = caps_Bps(messages, costs)
+        port_Bps = port_capacity_Bps(messages, rates, costs, run.egress_Bps)
     moves = transfers.src != transfers.dst
-    return Problem(
+    problem = Problem(
         capacity_Bps=run.trunk_capacity_Bps,
         route_ptr=trunks.ptr,
         route_link=trunks.link,
@@ -279,6 +299,25 @@ def _problem(lowered: Lowered, run: Run, costs: Protocol) -> Problem:
         cap_Bps=rates,
         dep_ptr=transfers.dep_ptr,
         dep=transfers.dep,
+    )
+    return _with_ports(problem, lowered, port_Bps) if len(port_Bps) else problem
+
+
+def _with_ports(problem: Problem, lowered: Lowered, port_Bps: Float) -> Problem:
+    """Let every route also cross the port out of its source and the one into its target."""
+    n_links, n = len(problem.capacity_Bps), len(port_Bps) // 2
+    src, dst = np.divmod(lowered.used, n)
+    joins = src == dst
+    route = np.repeat(np.arange(len(lowered.used)), np.diff(problem.route_ptr))
+    crossing = np.concatenate([route, np.flatnonzero(~joins), np.flatnonzero(~joins)])
+    order = np.argsort(crossing, kind="stable")
+    link = np.concatenate([problem.route_link, n_links + src[~joins], n_links + n + dst[~joins]])
+    copies = lowered.copies[~joins].astype(np.float64)
+    return problem._replace(
+        capacity_Bps=np.concatenate([problem.capacity_Bps, port_Bps]),
+        route_ptr=np.concatenate(([0], np.cumsum(np.bincount(crossing, minlength=len(lowered.used))))),
+        route_link=link[order],
+        route_weight=np.concatenate([problem.route_weight, copies, copies])[order],
     )
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["FAMILIES", "Protocol", "family_of", "soft_max"]
+__all__ = ["FAMILIES", "Protocol", "family_of", "soft_max", "soft_min"]
 
 Float = NDArray[np.float64]
 
@@ -53,7 +53,10 @@ class Protocol:
     stepwise : bool
         A channel reaches steps / (steps + 1) of its rate: in its last step it only copies out.
     one_way_rate_Bps : float or None
-        Rate of a channel that only sends or only receives at both ends; None: as of any.
+        Rate of a channel that only sends or only receives. Given, the laws of `collsim.message_costs` hold; None: a
+        channel has one rate.
+    contention : float
+        Share of the link rate that is lost where ports meet that all serve several ranks.
     back_to_back : bool
         Calls in a row overlap: a rank that is done turns to the next call, as the loop of nccl-tests lets it. The time
         of a call is then that by which a second one comes later.
@@ -70,11 +73,10 @@ class Protocol:
     softness: float = math.inf
     stepwise: bool = False
     one_way_rate_Bps: float | None = None
+    contention: float = 0.0
     back_to_back: bool = False
 
-    def rates_Bps(
-        self, lanes: Float, active: Float, two_way: NDArray[np.bool_], egress_Bps: float, steps: int
-    ) -> Float:
+    def rates_Bps(self, lanes: Float, active: Float, egress_Bps: float, steps: int) -> Float:
         """Return float64[n]: the payload rate that each transfer can reach.
 
         Parameters
@@ -83,22 +85,17 @@ class Protocol:
             Channels that serve the transfer.
         active : float64[n]
             Channels of its sender that are busy in the same step.
-        two_way : bool[n]
-            Whether the channel both sends and receives in that step, at either end.
         egress_Bps : float
             What a rank can send at line rate.
         steps : int
             Steps of the schedule.
         """
         rate = np.full(len(lanes), self.channel_rate_Bps)
-        if self.one_way_rate_Bps is not None:
-            rate = np.where(two_way, rate, self.one_way_rate_Bps)
         rate *= steps / (steps + 1) if self.stepwise else 1.0
         if math.isinf(self.softness):
             return np.asarray(lanes * rate)
         share = self.link_share * self.wire_efficiency * egress_Bps / active
-        low, high = np.minimum(rate, share), np.maximum(rate, share)
-        return np.asarray(lanes * low * (1 + (low / high) ** self.softness) ** (-1 / self.softness))
+        return np.asarray(lanes * soft_min(rate, share, self.softness))
 
     def latency_s(self, size_bytes: Float, rate_Bps: Float) -> Float:
         """Return float64[n]: the wait before the bytes of each transfer flow at *rate_Bps*."""
@@ -125,6 +122,16 @@ def soft_max(a: Float, b: Float, sharpness: float) -> Float:
     3.0007
     """
     return np.asarray((np.asarray(a) ** sharpness + np.asarray(b) ** sharpness) ** (1 / sharpness))
+
+
+def soft_min(a: Float, b: Float, sharpness: float) -> Float:
+    """Return the smaller of two positive numbers, less where they are alike; the smaller itself if sharpness is inf.
+
+    >>> round(float(soft_min(np.float64(1), np.float64(1), 2)), 4)
+    0.7071
+    """
+    low, high = np.minimum(a, b), np.maximum(a, b)
+    return np.asarray(low if math.isinf(sharpness) else low * (1 + (low / high) ** sharpness) ** (-1 / sharpness))
 
 
 def family_of(op: str, algo: str) -> str:

@@ -33,6 +33,14 @@ def _positive_number(text: str, where: str) -> float:
     return value
 
 
+def _lost_share(text: str, where: str) -> float:
+    """Return a fraction below 1."""
+    value = parse_fraction(text, where)
+    if value == 1:
+        raise InputError(Fault("nothing would be left", where, "such as 10%"))
+    return value
+
+
 SCHEMA = "collsim.profile/1"
 FOLDER = Path(__file__).parent / "profiles"
 FIGURES: dict[str, Callable[[str, str], float]] = {
@@ -46,6 +54,7 @@ FIGURES: dict[str, Callable[[str, str], float]] = {
     "slice_overhead": parse_time_s,
     "fill_rate": parse_bandwidth_Bps,
     "one_way_rate": parse_bandwidth_Bps,
+    "contention": _lost_share,
     "link_share": parse_fraction,
     "softness": _positive_number,
 }
@@ -59,6 +68,7 @@ PROTOCOL_FIGURES = {
     "slice_overhead": "slice_overhead_s",
     "fill_rate": "fill_rate_Bps",
     "one_way_rate": "one_way_rate_Bps",
+    "contention": "contention",
     "link_share": "link_share",
     "softness": "softness",
 }

@@ -158,7 +158,7 @@ def call_s(messages: Messages, finish_s: Float, rate_Bps: Float, port_Bps: Float
     moves, n = messages.moves, messages.n_ranks
     src, dst = messages.src[moves], messages.dst[moves]
     finish_s, size = finish_s[moves], messages.size_bytes[moves]
-    drained_s = finish_s + np.minimum(size, STEP_BYTES) / _alone_Bps(costs)
+    drained_s = finish_s + (0.0 if costs.zero_copy else np.minimum(size, STEP_BYTES) / _alone_Bps(costs))
     waits = np.full((n, n), -np.inf)  # from the start of a call at one rank to the next start at another
     np.maximum.at(waits, (src, dst), costs.base_s + drained_s)
     sent_s, received_s, alone_s = np.zeros(n), np.zeros(n), np.zeros(n)

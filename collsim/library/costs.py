@@ -60,6 +60,8 @@ class Protocol:
     back_to_back : bool
         Calls in a row overlap: a rank that is done turns to the next call, as the loop of nccl-tests lets it. The time
         of a call is then that by which a second one comes later.
+    zero_copy : bool
+        Messages land in the receiver's own buffer (registered by the user or by graph capture): nothing is copied out.
     """
 
     message_overhead_s: float
@@ -75,6 +77,7 @@ class Protocol:
     one_way_rate_Bps: float | None = None
     contention: float = 0.0
     back_to_back: bool = False
+    zero_copy: bool = False
 
     def rates_Bps(self, lanes: Float, active: Float, egress_Bps: float, steps: int) -> Float:
         """Return float64[n]: the payload rate that each transfer can reach.

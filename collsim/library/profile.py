@@ -73,7 +73,7 @@ PROTOCOL_FIGURES = {
     "softness": "softness",
 }
 """Key of a figure and the attribute of `Protocol` that it sets."""
-PROTOCOL_FLAGS = ("stepwise", "back_to_back")
+PROTOCOL_FLAGS = ("stepwise", "back_to_back", "zero_copy")
 PROTOCOLS = ("LL", "LL128", "Simple")
 CHOICES = {"link_rate": ("achievable", "raw"), "link_latency": ("counted", "ignored")}
 WORDS = ("schema", "name", "title")

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from collsim.collectives import Request, algorithm
+from collsim.engine import check_conservation, solve
 from collsim.library import Protocol, load_profile
 from collsim.message_costs import Messages, _cycle_mean, call_s, caps_Bps, port_capacity_Bps
 from collsim.message_parts import STEP_BYTES
 from collsim.operations import operation
-from collsim.timing import Timing, lower, prepare, time_lowered
+from collsim.timing import Timing, _problem, lower, prepare, time_lowered
 from collsim.topology import load_topology
 
 MIB = 2**20
@@ -144,6 +145,11 @@ def test_ranks_that_wait_for_each_other_pay_base_and_drain():
     assert period(ring, one_late, BASE) == pytest.approx(110e-6)
 
 
+def test_without_staging_nothing_is_copied_out():
+    ring = [(rank, (rank + 1) % 4, 0, 1e6) for rank in range(4)]
+    assert period(ring, [50e-6] * 4, replace(BASE, zero_copy=True)) == pytest.approx(60e-6)
+
+
 def test_a_rank_that_only_receives_is_as_fast_as_its_port():
     incast = [(src, 0, src, 1e6) for src in (1, 2, 3)]
     assert period(incast, [300e-6] * 3, BASE) == pytest.approx(300e-6)
@@ -166,6 +172,18 @@ def test_pairs_are_faster_than_a_shift():
     chunks = size // 8 // STEP_BYTES
     shift_s = STEP_BYTES / 30e9 + (chunks - 1) * STEP_BYTES / 20e9 + DRAIN_S
     assert timed(shifted(size), PLAIN).time_s == pytest.approx(shift_s, rel=1e-6)
+
+
+def test_both_engines_agree_on_ports():
+    rng = np.random.default_rng(5)
+    costs = replace(BASE, softness=4.0, link_share=0.8, contention=0.1)
+    matrix = rng.integers(1, 32 * MIB, (4, 4))
+    request = Request(operation("all_to_all_v"), 4, int(matrix.sum(1).max()), 1, channels=32, matrix_bytes=matrix)
+    problem = _problem(lower(algorithm("all_to_all_v", "nccl_p2p").build(request), RUN), RUN, costs)
+    assert len(problem.capacity_Bps) == len(RUN.trunk_capacity_Bps) + 2 * 4
+    one, other = (solve(problem, engine=engine) for engine in ("reference", "kernel"))
+    assert other.finish_s == pytest.approx(one.finish_s, rel=1e-9)
+    assert check_conservation(problem, one) == check_conservation(problem, other) == []
 
 
 @pytest.mark.parametrize("seed", range(4))

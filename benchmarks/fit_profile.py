@@ -43,7 +43,7 @@ START: dict[str, dict[str, dict[str, float]]] = {
     "messages": {
         "LL": {"base": 8.0, "message_overhead": 0.5, "channel_rate": 9.0},
         "Simple": {
-            "base": 9.0, "channel_rate": 22.0, "one_way_rate": 32.0, "link_share": 0.83, "contention": 0.1,
+            "base": 9.0, "channel_rate": 22.0, "one_way_rate": 32.0, "link_share": 0.83, "contention": 0.5,
         },
     },
     "rooted": {

@@ -6,7 +6,7 @@ Three laws beside those of `collsim.library.costs`, for protocols that tell the 
   When one direction is done the other goes on at the full rate. The two directions are one chunk out of step: the first
   chunk goes out alone, and the last one is copied out alone.
 * The channels that a rank sends (or receives) on and its port bind softly. Where a port that serves several ranks meets
-  others that are as busy, switches lose some of the rate.
+  others that are as busy, switches lose some of the rate, the less the more flows there are.
 * In a loop of calls a rank turns to the next call when it is done itself, so ranks that wait for each other set the
   pace together, and a rank that only receives finds the next bytes already there.
 """
@@ -121,7 +121,8 @@ def port_capacity_Bps(messages: Messages, rate_Bps: Float, costs: Protocol, egre
 
     *rate_Bps* is what each part could reach alone, *egress_Bps* the line rate of a port.
     """
-    lost = costs.contention * _crowding(messages)
+    flows = np.maximum(messages.at_ports(messages.lanes * messages.copies), 1.0)
+    lost = costs.contention * _crowding(messages) / np.sqrt(flows)  # that many flows even out what they do at random
     link_Bps = costs.link_share * costs.wire_efficiency * egress_Bps * (1 - lost)
     offered_Bps = messages.at_ports(rate_Bps * messages.copies)
     return np.where(offered_Bps > 0, soft_min(np.maximum(offered_Bps, 1.0), link_Bps, costs.softness), link_Bps)

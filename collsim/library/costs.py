@@ -56,7 +56,8 @@ class Protocol:
         Rate of a channel that only sends or only receives. Given, the laws of `collsim.message_costs` hold; None: a
         channel has one rate.
     contention : float
-        Share of the link rate that is lost where ports meet that all serve several ranks.
+        Share of the link rate that one flow would lose where ports meet that all serve several ranks; that of many
+        falls with the root of their number.
     back_to_back : bool
         Calls in a row overlap: a rank that is done turns to the next call, as the loop of nccl-tests lets it. The time
         of a call is then that by which a second one comes later.

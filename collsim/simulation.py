@@ -316,6 +316,7 @@ def library_choice(request: Request, run: Run, question: Question) -> tuple[Algo
         slots=max(choice.slots // choice.slots_per_chunk, 1),
         share_bytes=() if question.channels else choice.shares_bytes,
         peer_channels=messages.channels_per_peer if messages else None,
+        peer_step_bytes=messages.step_bytes if messages else None,
     )
     return algorithm(request.op.name, choice.algo), asked, choice.proto
 

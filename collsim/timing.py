@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from collsim.bounds import Bound, Cuts, find_cuts, lower_bound
 from collsim.engine import EngineDeadlock, Problem, Solution, check_conservation, solve
@@ -15,6 +14,7 @@ from collsim.fabric import Fabric, Float, Int, build_fabric
 from collsim.flow_bounds import Flows, find_flows
 from collsim.library import Profile
 from collsim.library.costs import Protocol, family_of, loop_steps, soft_max
+from collsim.message_costs import Messages, call_s, caps_Bps, port_capacity_Bps
 from collsim.operations import operation
 from collsim.routing import Routes, find_routes, merge_trunks
 from collsim.schedule import EVERY, Schedule, Transfers, is_in_network
@@ -112,8 +112,6 @@ class Lowered:
         Number of the route in the run, and how many equal transfers take it side by side.
     active : float64[n]
         Channels of the sender that are busy in the same step.
-    two_way : bool[n]
-        Whether the channel of either end both sends and receives in that step.
     """
 
     schedule: Schedule
@@ -123,7 +121,6 @@ class Lowered:
     used: Int
     copies: Int
     active: Float
-    two_way: NDArray[np.bool_]
 
 
 def lower(schedule: Schedule, run: Run) -> Lowered:
@@ -142,7 +139,7 @@ def lower(schedule: Schedule, run: Run) -> Lowered:
     key, route = np.unique(transfers.copies * n_routes + _route_numbers(transfers, run), return_inverse=True)
     copies, used = np.divmod(key, n_routes)
     size_bytes = transfers.size_bytes(schedule.chunks)
-    return Lowered(schedule, transfers, size_bytes, route, used, copies, _active(transfers), _two_way(transfers))
+    return Lowered(schedule, transfers, size_bytes, route, used, copies, _active(transfers))
 
 
 def _active(transfers: Transfers) -> Float:
@@ -150,14 +147,6 @@ def _active(transfers: Transfers) -> Float:
     place = transfers.src * (int(transfers.step.max(initial=0)) + 1) + transfers.step
     _, group = np.unique(place, return_inverse=True)
     return np.asarray(np.bincount(group, weights=transfers.lanes * transfers.copies)[group], dtype=np.float64)
-
-
-def _two_way(transfers: Transfers) -> NDArray[np.bool_]:
-    """Return bool[n]: whether a channel at one of the ends both sends and receives in the step of each transfer."""
-    label = transfers.channel * (int(transfers.step.max(initial=0)) + 1) + transfers.step
-    ranks = int(max(transfers.src.max(initial=0), transfers.dst.max(initial=0))) + 1
-    sends, receives = label * ranks + transfers.src, label * ranks + transfers.dst
-    return np.isin(sends, receives) | np.isin(receives, sends)
 
 
 def time_schedule(schedule: Schedule, run: Run, proto: str = "Simple") -> Timing:
@@ -182,7 +171,7 @@ def time_lowered(lowered: Lowered, run: Run, costs: Protocol) -> Timing:
     broken = check_conservation(problem, solution)
     carried = np.bincount(lowered.route, weights=lowered.size_bytes, minlength=len(lowered.used)).astype(np.float64)
     taken = run.routes.take(lowered.used, lowered.copies / costs.wire_efficiency)
-    once_s = _once_s(lowered, costs)
+    once_s = _once_s(lowered, problem, solution, run, costs)
     device_s = once_s + _flow_s(lowered, solution, costs)
     total_s = over_floor_s(device_s, run.profile.floor_s)
     timing = Timing(
@@ -202,18 +191,13 @@ def time_lowered(lowered: Lowered, run: Run, costs: Protocol) -> Timing:
 
 def device_time_s(lowered: Lowered, run: Run, costs: Protocol) -> float:
     """Return the time of `time_lowered` without floor, launch, bound and checks, for fits that try many costs."""
-    _, solution = _solved(lowered, run, costs)
-    return _once_s(lowered, costs) + _flow_s(lowered, solution, costs)
+    problem, solution = _solved(lowered, run, costs)
+    return _once_s(lowered, problem, solution, run, costs) + _flow_s(lowered, solution, costs)
 
 
 def over_floor_s(device_s: float, floor_s: float) -> float:
     """Return the time of a call that takes *device_s* on the device and at least *floor_s*."""
     return float(soft_max(np.array(floor_s), np.array(device_s), FLOOR_SHARPNESS)) if floor_s else device_s
-
-
-def _once_s(lowered: Lowered, costs: Protocol) -> float:
-    """Return what a call takes on the device beside its transfers."""
-    return costs.once_s(lowered.size_bytes.astype(np.float64))
 
 
 def _flow_s(lowered: Lowered, solution: Solution, costs: Protocol) -> float:
@@ -228,6 +212,38 @@ def _busiest_s(transfers: Transfers, solution: Solution) -> float:
     np.minimum.at(begin, place, solution.ready_s)
     np.maximum.at(end, place, solution.finish_s)
     return float((end - begin).max())
+
+
+def _once_s(lowered: Lowered, problem: Problem, solution: Solution, run: Run, costs: Protocol) -> float:
+    """Return what a call takes on the device beside its transfers."""
+    if not _is_grouped(lowered, costs):
+        return costs.once_s(lowered.size_bytes.astype(np.float64))
+    messages = _messages(lowered, run)
+    port_Bps = port_capacity_Bps(messages, problem.cap_Bps, costs, run.egress_Bps)
+    return call_s(messages, solution.finish_s, problem.cap_Bps, port_Bps, costs) - float(solution.finish_s.max())
+
+
+def _is_grouped(lowered: Lowered, costs: Protocol) -> bool:
+    """Return whether the laws of grouped messages hold: for the kernel that sends them in rounds of parts."""
+    return lowered.schedule.algo == "nccl_p2p" and costs.one_way_rate_Bps is not None
+
+
+def _messages(lowered: Lowered, run: Run) -> Messages:
+    """Return the transfers as messages."""
+    transfers, schedule = lowered.transfers, lowered.schedule
+    channels = int(transfers.channel.max(initial=0)) + 1
+    return Messages(
+        n_ranks=run.fabric.n_ranks,
+        src=transfers.src,
+        dst=transfers.dst,
+        channel=transfers.channel,
+        step=transfers.step,
+        size_bytes=lowered.size_bytes.astype(np.float64),
+        lanes=transfers.lanes.astype(np.float64),
+        copies=transfers.copies.astype(np.float64),
+        channels=int(schedule.parameters.get("channels", channels)),
+        own_parts=int(schedule.parameters.get("parts", 1)) if schedule.op == "all_to_all" else 0,
+    )
 
 
 def _solved(lowered: Lowered, run: Run, costs: Protocol) -> tuple[Problem, Solution]:
@@ -284,11 +300,17 @@ def _problem(lowered: Lowered, run: Run, costs: Protocol) -> Problem:
     """Return the arrays that the engine takes."""
     transfers, size_bytes = lowered.transfers, lowered.size_bytes.astype(np.float64)
     trunks = run.trunks.take(lowered.used, lowered.copies / costs.wire_efficiency)
-    schedule = lowered.schedule
-    steps = loop_steps(schedule.op, schedule.algo, schedule.n_ranks, int(transfers.step.max(initial=0)))
-    rates = costs.rates_Bps(transfers.lanes.astype(np.float64), lowered.active, lowered.two_way, run.egress_Bps, steps)
+    if not _is_grouped(lowered, costs):
+        schedule = lowered.schedule
+        steps = loop_steps(schedule.op, schedule.algo, schedule.n_ranks, int(transfers.step.max(initial=0)))
+        rates = costs.rates_Bps(transfers.lanes.astype(np.float64), lowered.active, run.egress_Bps, steps)
+        port_Bps = np.zeros(0)
+    else:
+        messages = _messages(lowered, run)
+        rates = caps_Bps(messages, costs)
+        port_Bps = port_capacity_Bps(messages, rates, costs, run.egress_Bps)
     moves = transfers.src != transfers.dst
-    return Problem(
+    problem = Problem(
         capacity_Bps=run.trunk_capacity_Bps,
         route_ptr=trunks.ptr,
         route_link=trunks.link,
@@ -299,6 +321,25 @@ def _problem(lowered: Lowered, run: Run, costs: Protocol) -> Problem:
         cap_Bps=rates,
         dep_ptr=transfers.dep_ptr,
         dep=transfers.dep,
+    )
+    return _with_ports(problem, lowered, port_Bps) if len(port_Bps) else problem
+
+
+def _with_ports(problem: Problem, lowered: Lowered, port_Bps: Float) -> Problem:
+    """Let every route also cross the port out of its source and the one into its target."""
+    n_links, n = len(problem.capacity_Bps), len(port_Bps) // 2
+    src, dst = np.divmod(lowered.used, n)
+    joins = src == dst
+    route = np.repeat(np.arange(len(lowered.used)), np.diff(problem.route_ptr))
+    crossing = np.concatenate([route, np.flatnonzero(~joins), np.flatnonzero(~joins)])
+    order = np.argsort(crossing, kind="stable")
+    link = np.concatenate([problem.route_link, n_links + src[~joins], n_links + n + dst[~joins]])
+    copies = lowered.copies[~joins].astype(np.float64)
+    return problem._replace(
+        capacity_Bps=np.concatenate([problem.capacity_Bps, port_Bps]),
+        route_ptr=np.concatenate(([0], np.cumsum(np.bincount(crossing, minlength=len(lowered.used))))),
+        route_link=link[order],
+        route_weight=np.concatenate([problem.route_weight, copies, copies])[order],
     )
 
 

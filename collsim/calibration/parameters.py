@@ -19,19 +19,29 @@ Floats = NDArray[np.float64]
 
 FITTED = {
     "base_s": 3.0,
+    "channel_overhead_s": 3.0,
     "message_overhead_s": 3.0,
     "small_overhead_s": 3.0,
     "slice_overhead_s": 3.0,
     "channel_rate_Bps": 2.0,
     "one_way_rate_Bps": 2.0,
     "fill_rate_Bps": 2.0,
+    "link_share": 1.2,
+    "contention": 2.0,
     "softness": 2.0,
 }
 """Attributes of a protocol that are fitted, and the factor by which each may well be off before the fit (one standard
 deviation). Chosen: overheads differ more from system to system than rates do. What the wire carries beside the payload
-is known, and the share of a link trades against the softness, so that neither is fitted."""
+is known."""
+UNFITTED = {"messages": ("message_overhead_s",), "": ("link_share",)}
+"""Those that a family, or all others, leave alone because they trade against another one: a call of messages has one
+round, whose overhead the base holds; in a ring the share of the link trades against the softness."""
+FRACTIONS = {"link_share": 1.0, "contention": 0.95}
+"""The most that a fraction can be."""
 SHARED = ("softness",)
 """One value for all protocols of a family: they meet the same links."""
+TIED = {"rooted": "ring"}
+"""Families whose constants are those of another one: a ring that broadcasts copies as a ring that reduces does."""
 FLOOR_FACTOR = 2.0
 """The same for the floor of a call."""
 
@@ -52,6 +62,8 @@ class Parameter:
         In SI, above 0.
     spread : float
         Standard deviation of its logarithm before the fit.
+    most : float
+        The largest value that makes sense.
     """
 
     family: str
@@ -59,6 +71,7 @@ class Parameter:
     key: str
     start: float
     spread: float
+    most: float = math.inf
 
     @property
     def name(self) -> str:
@@ -68,20 +81,23 @@ class Parameter:
 
     def is_of(self, observation: Observation) -> bool:
         """Return whether the time on the device depends on it."""
-        return self.family == observation.family and self.proto in ("", observation.proto)
+        family = TIED.get(observation.family, observation.family)
+        return self.family == family and self.proto in ("", observation.proto)
 
 
 def parameters_of(profile: Profile, observations: Iterable[Observation]) -> list[Parameter]:
     """Return the constants of *profile* that some of the observations depend on."""
-    told = sorted({(entry.family, entry.proto) for entry in observations})
+    told = sorted({(TIED.get(entry.family, entry.family), entry.proto) for entry in observations})
     found: dict[tuple[str, str, str], Parameter] = {}
     for family, proto in told:
         costs = profile.protocol(proto, family)
         for key, factor in FITTED.items():
             value = getattr(costs, key)
-            if value is not None and 0 < value < math.inf:
+            fixed = key in UNFITTED.get(family, UNFITTED[""])
+            if not fixed and value is not None and 0 < value < math.inf:
                 place = (family, "" if key in SHARED else proto, key)
-                found.setdefault(place, Parameter(*place, float(value), math.log(factor)))
+                most = FRACTIONS.get(key, math.inf)
+                found.setdefault(place, Parameter(*place, float(value), math.log(factor), most))
     if profile.floor_s:
         found["", "", "floor_s"] = Parameter("", "", "floor_s", profile.floor_s, math.log(FLOOR_FACTOR))
     return list(found.values())
@@ -93,9 +109,13 @@ def costs_of(
     """Return the protocols by (family, name) and the floor in seconds for the logarithms of all parameters."""
     values = dict(zip(((p.family, p.proto, p.key) for p in parameters), np.exp(logs).tolist(), strict=True))
     costs: dict[tuple[str, str], Protocol] = {}
-    for family in {parameter.family for parameter in parameters} - {""}:
-        for proto, usual in profile.families.get(family, {}).items():
-            own = {key: values[place] for key in FITTED if (place := (family, proto, key)) in values}
-            own |= {key: values[place] for key in SHARED if (place := (family, "", key)) in values}
+    for family, protocols in profile.families.items():
+        source = TIED.get(family, family)
+        for proto, usual in protocols.items():
+            own = {}
+            for key in FITTED:
+                place = (source, "" if key in SHARED else proto, key)
+                if place in values and getattr(usual, key) not in (None, 0.0, math.inf):
+                    own[key] = values[place]
             costs[family, proto] = replace(usual, **own)
     return costs, values.get(("", "", "floor_s"), profile.floor_s)

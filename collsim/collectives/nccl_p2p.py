@@ -12,78 +12,11 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from collsim.collectives.request import KIB, Algorithm, Request
-from collsim.schedule import ChunksBuilder, Int, OrbitsBuilder, Schedule
+from collsim.collectives.request import Algorithm, Request
+from collsim.message_parts import BATCH, channel_of_part, n_parts, p2p_channels, part_sizes
+from collsim.schedule import ChunksBuilder, OrbitsBuilder, Schedule
 
-__all__ = ["ALGORITHM", "channel_of_part", "n_parts", "p2p_channels", "part_sizes"]
-
-STEP_BYTES = 512 * KIB
-"""Slot of a connection between ranks of one domain (NCCL_P2P_NVL_CHUNKSIZE, NCCL src/init.cc)."""
-
-MIN_PART_BYTES = STEP_BYTES // 8
-MAX_PART_BYTES = STEP_BYTES * 32
-"""A message gets no part below the one and more parts above the other (NCCL src/enqueue.cc, addP2pToPlan)."""
-
-PART_GRAIN_BYTES = 4 * KIB
-"""Parts are multiples of this (NCCL src/include/device.h, ncclP2pPartBounds)."""
-
-BATCH = 8
-"""Messages that one channel handles at once (NCCL_MAX_DEV_WORK_P2P_PER_BATCH)."""
-
-MAX_CHANNELS = 64
-"""NCCL src/include/device.h, MAXCHANNELS."""
-
-
-def p2p_channels(channels: int) -> int:
-    """Return how many channels point to point uses where collectives use *channels*: a power of two.
-
-    >>> [p2p_channels(channels) for channels in (1, 24, 100)]
-    [1, 32, 64]
-    """
-    return min(1 << (channels - 1).bit_length(), MAX_CHANNELS)
-
-
-def n_parts(message_bytes: int, n_ranks: int, channels: int, peer_channels: int | None = None) -> int:
-    """Return into how many parts a message is cut (NCCL src/enqueue.cc, addP2pToPlan).
-
-    Few peers share the channels among themselves; a message that is still too long gets more, up to *peer_channels*
-    (all of them if None).
-
-    >>> [n_parts(mib * 2**20, 4, 32) for mib in (0, 1, 128, 256, 512)]
-    [1, 8, 8, 16, 32]
-    """
-    most = min(peer_channels or channels, channels)
-    parts = most
-    while parts > 1 and parts * n_ranks > channels:
-        parts //= 2
-    parts = max(min(parts, -(-message_bytes // MIN_PART_BYTES)), 1)
-    while -(-message_bytes // parts) > MAX_PART_BYTES and parts <= most // 2:
-        parts *= 2
-    return parts
-
-
-def part_sizes(message_bytes: int, parts: int) -> Int:
-    """Return the bytes of each part; parts that alignment leaves empty are left out.
-
-    >>> part_sizes(10000, 2).tolist()
-    [8192, 1808]
-    """
-    grain = PART_GRAIN_BYTES
-    part_bytes = max(-(-message_bytes // parts // grain) * grain, grain)
-    bounds = np.minimum(np.arange(parts + 1) * part_bytes, message_bytes)
-    sizes = np.diff(bounds)
-    return sizes[sizes > 0] if message_bytes else sizes[:1]
-
-
-def channel_of_part(distance: int, part: int, channels: int) -> int:
-    """Return the channel of a part: parts are neighbours, rounds start at the bit-reversed number of the round.
-
-    >>> [channel_of_part(distance, 0, 8) for distance in range(8)]
-    [0, 4, 2, 6, 1, 5, 3, 7]
-    """
-    bits = channels.bit_length() - 1
-    reverse = sum((distance >> bit & 1) << (bits - 1 - bit) for bit in range(bits))
-    return (reverse + part) % channels
+__all__ = ["ALGORITHM"]
 
 
 def build(request: Request) -> Schedule:
@@ -92,7 +25,7 @@ def build(request: Request) -> Schedule:
     everyone = request.op.name == "all_to_all"
     message_bytes = request.block_bytes if everyone else request.size_bytes
     channels = p2p_channels(request.n_channels)
-    parts = n_parts(message_bytes, n, channels, request.peer_channels)
+    parts = n_parts(message_bytes, n, channels, request.peer_channels, step_bytes=request.peer_step_bytes)
     sizes = part_sizes(message_bytes, parts)
     chunks, rows = ChunksBuilder(), OrbitsBuilder(ranks)
     batches: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)

@@ -12,8 +12,8 @@ from functools import cache
 import numpy as np
 
 from collsim.collectives.all_to_all_v import byte_matrix
-from collsim.collectives.nccl_p2p import BATCH, channel_of_part, n_parts, p2p_channels, part_sizes
 from collsim.collectives.request import Algorithm, Request
+from collsim.message_parts import BATCH, channel_of_part, n_parts, p2p_channels, part_sizes
 from collsim.schedule import Chunks, Int, Schedule, TransfersBuilder
 
 __all__ = ["ALGORITHM"]
@@ -47,11 +47,13 @@ def build(request: Request) -> Schedule:
     """Return the rounds; round d takes every rank's message for the rank d places after it."""
     n, channels = request.n_ranks, p2p_channels(request.n_channels)
     matrix = _messages(request)
-    sizes_of = cache(
-        lambda message_bytes: part_sizes(
-            message_bytes, n_parts(message_bytes, n, channels, request.peer_channels)
-        ).tolist()
-    )
+
+    @cache
+    def sizes_of(message_bytes: int) -> list[int]:
+        parts = n_parts(message_bytes, n, channels, request.peer_channels, step_bytes=request.peer_step_bytes)
+        sizes: list[int] = part_sizes(message_bytes, parts).tolist()
+        return sizes
+
     rows, sizes = TransfersBuilder(), list[int]()
     works: defaultdict[tuple[int, int], _Works] = defaultdict(_Works)
     for distance in range(n):

@@ -50,6 +50,8 @@ class Request:
         What each channel carries, where a library deals unevenly; empty: as evenly as elements allow.
     peer_channels : int or None
         Most channels that one point-to-point message may use; None: all of them.
+    peer_step_bytes : int or None
+        Slot of a connection for point-to-point messages; None: as by default inside one domain.
     """
 
     op: Operation
@@ -65,6 +67,7 @@ class Request:
     matrix_bytes: Int | None = None
     share_bytes: tuple[int, ...] = ()
     peer_channels: int | None = None
+    peer_step_bytes: int | None = None
 
     @property
     def n_channels(self) -> int:

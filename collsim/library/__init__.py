@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from collsim.library.choice import choose
     from collsim.library.costs import Protocol
     from collsim.library.environment import Environment, read_environment
-    from collsim.library.point_to_point import parts_of
     from collsim.library.profile import Profile, Scatter, band_of, load_profile, profile_for, profile_names
     from collsim.library.system import Graph, System, system_of
     from collsim.library.versions import DEFAULT_LIBRARY, Library, load_library
@@ -35,7 +34,6 @@ __all__ = [
     "choose",
     "load_library",
     "load_profile",
-    "parts_of",
     "profile_for",
     "profile_names",
     "read_environment",
@@ -46,7 +44,6 @@ HOME = {
     "calls": ("Call", "Candidate", "Choice", "PointToPoint"),
     "choice": ("choose",),
     "environment": ("Environment", "read_environment"),
-    "point_to_point": ("parts_of",),
     "costs": ("Protocol",),
     "profile": ("Profile", "Scatter", "band_of", "load_profile", "profile_for", "profile_names"),
     "system": ("Graph", "System", "system_of"),

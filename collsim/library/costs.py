@@ -13,12 +13,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["FAMILIES", "Protocol", "family_of", "loop_steps", "soft_max"]
+__all__ = ["FAMILIES", "Protocol", "family_of", "loop_steps", "soft_max", "soft_min"]
 
 Float = NDArray[np.float64]
 
 FAMILIES = ("ring", "chain", "rooted", "messages", "nvls")
 """Kernels that have constants of their own."""
+PIPELINES = ("ring", "chain")
+"""Algorithms that broadcast and reduce along a ring or a chain, as the libraries do."""
 
 SLICE_SHARPNESS = 6
 """How sharply the two limits of a step meet; the fits do not resolve it."""
@@ -42,6 +44,8 @@ class Protocol:
         Payload over bytes on the wire: flags travel with the data of LL and LL128.
     base_s : float
         Once per collective, on the device.
+    channel_overhead_s : float
+        Once per collective of messages, for every channel that the busiest rank uses.
     small_overhead_s : float or None
         Overhead of a transfer too small to fill two slices; None: as of any.
     slice_overhead_s : float
@@ -58,17 +62,24 @@ class Protocol:
         Lines carry flags, so that a chunk is passed on while it still arrives: a step takes the longer of the bytes
         and the overhead, not both.
     one_way_rate_Bps : float or None
-        Rate of a channel that only sends or only receives at both ends; None: as of any.
+        Rate of a channel that only sends or only receives. Given, the laws of `collsim.message_costs` hold; None: a
+        channel has one rate.
+    contention : float
+        Share of the link rate that one flow would lose where ports meet that all serve several ranks; that of many
+        falls with the root of their number.
     back_to_back : bool
         Calls in a row overlap: a rank that is done turns to the next call, as the loop of nccl-tests lets it. A call
         then takes as long as the busiest channel sends; it waits for the hand-over once, since the sender runs ahead,
         and every chunk costs the overhead of a slice.
+    zero_copy : bool
+        Messages land in the receiver's own buffer (registered by the user or by graph capture): nothing is copied out.
     """
 
     message_overhead_s: float
     channel_rate_Bps: float
     wire_efficiency: float = 1.0
     base_s: float = 0.0
+    channel_overhead_s: float = 0.0
     small_overhead_s: float | None = None
     slice_overhead_s: float = 0.0
     fill_rate_Bps: float = math.inf
@@ -77,11 +88,11 @@ class Protocol:
     stepwise: bool = False
     cut_through: bool = False
     one_way_rate_Bps: float | None = None
+    contention: float = 0.0
     back_to_back: bool = False
+    zero_copy: bool = False
 
-    def rates_Bps(
-        self, lanes: Float, active: Float, two_way: NDArray[np.bool_], egress_Bps: float, steps: int
-    ) -> Float:
+    def rates_Bps(self, lanes: Float, active: Float, egress_Bps: float, steps: int) -> Float:
         """Return float64[n]: the payload rate that each transfer can reach.
 
         Parameters
@@ -90,22 +101,17 @@ class Protocol:
             Channels that serve the transfer.
         active : float64[n]
             Channels of its sender that are busy in the same step.
-        two_way : bool[n]
-            Whether the channel both sends and receives in that step, at either end.
         egress_Bps : float
             What a rank can send at line rate.
         steps : int
             Steps of a loop of the schedule.
         """
         rate = np.full(len(lanes), self.channel_rate_Bps)
-        if self.one_way_rate_Bps is not None:
-            rate = np.where(two_way, rate, self.one_way_rate_Bps)
         rate *= steps / (steps + 1) if self.stepwise else 1.0
         if math.isinf(self.softness):
             return np.asarray(lanes * rate)
         share = self.link_share * self.wire_efficiency * egress_Bps / active
-        low, high = np.minimum(rate, share), np.maximum(rate, share)
-        return np.asarray(lanes * low * (1 + (low / high) ** self.softness) ** (-1 / self.softness))
+        return np.asarray(lanes * soft_min(rate, share, self.softness))
 
     def latency_s(self, size_bytes: Float, rate_Bps: Float) -> Float:
         """Return float64[n]: the wait before the bytes of each transfer flow at *rate_Bps*."""
@@ -151,6 +157,16 @@ def loop_steps(op: str, algo: str, n_ranks: int, last_step: int) -> int:
     return (2 if op == "all_reduce" else 1) * (n_ranks - 1)
 
 
+def soft_min(a: Float, b: Float, sharpness: float) -> Float:
+    """Return the smaller of two positive numbers, less where they are alike; the smaller itself if sharpness is inf.
+
+    >>> round(float(soft_min(np.float64(1), np.float64(1), 2)), 4)
+    0.7071
+    """
+    low, high = np.minimum(a, b), np.maximum(a, b)
+    return np.asarray(low if math.isinf(sharpness) else low * (1 + (low / high) ** sharpness) ** (-1 / sharpness))
+
+
 def family_of(op: str, algo: str) -> str:
     """Return which of `FAMILIES` carries out *op* by *algo*.
 
@@ -160,7 +176,7 @@ def family_of(op: str, algo: str) -> str:
     if algo == "nvls":
         return "nvls"
     if op in ("broadcast", "reduce"):
-        return "rooted"
+        return "rooted" if algo in PIPELINES else "ring"
     if op in ("all_reduce", "all_gather", "reduce_scatter"):
         return "chain" if algo in ("chain", "tree") else "ring"
     return "messages"

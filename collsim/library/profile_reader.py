@@ -28,6 +28,14 @@ def _positive_number(text: str, where: str) -> float:
     return value
 
 
+def _lost_share(text: str, where: str) -> float:
+    """Return a fraction below 1."""
+    value = parse_fraction(text, where)
+    if value == 1:
+        raise InputError(Fault("nothing would be left", where, "such as 10%"))
+    return value
+
+
 SCHEMA = "collsim.profile/1"
 FIGURES: dict[str, Callable[[str, str], float]] = {
     "launch": parse_time_s,
@@ -40,6 +48,8 @@ FIGURES: dict[str, Callable[[str, str], float]] = {
     "slice_overhead": parse_time_s,
     "fill_rate": parse_bandwidth_Bps,
     "one_way_rate": parse_bandwidth_Bps,
+    "channel_overhead": parse_time_s,
+    "contention": _lost_share,
     "link_share": parse_fraction,
     "softness": _positive_number,
 }
@@ -58,11 +68,13 @@ PROTOCOL_FIGURES = {
     "slice_overhead": "slice_overhead_s",
     "fill_rate": "fill_rate_Bps",
     "one_way_rate": "one_way_rate_Bps",
+    "channel_overhead": "channel_overhead_s",
+    "contention": "contention",
     "link_share": "link_share",
     "softness": "softness",
 }
 """Key of a figure and the attribute that it sets, of `Profile` and of `Protocol`."""
-PROTOCOL_FLAGS = ("stepwise", "cut_through", "back_to_back")
+PROTOCOL_FLAGS = ("stepwise", "cut_through", "back_to_back", "zero_copy")
 PROTOCOLS = ("LL", "LL128", "Simple")
 CHOICES = {"link_rate": ("achievable", "raw"), "link_latency": ("counted", "ignored")}
 TEXTS = ("title", "derived", "library")

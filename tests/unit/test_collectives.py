@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from collsim.collectives import ALGORITHMS, Request, algorithm, algorithms_for, matrix_size_bytes
-from collsim.collectives.nccl_p2p import BATCH, channel_of_part, n_parts, part_sizes
 from collsim.collectives.pat import gather_messages, messages_per_rank
 from collsim.collectives.pipeline import Hop, pipelined
 from collsim.errors import InputError, UnknownNameError
+from collsim.message_parts import BATCH, channel_of_part, n_parts, part_sizes
 from collsim.operations import OPERATIONS, operation
 from collsim.schedule.verifier import verify
 

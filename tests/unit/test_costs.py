@@ -17,11 +17,10 @@ from collsim.timing import lower, lower_twice, prepare, time_lowered
 from collsim.topology import load_topology
 
 ONE = np.ones(1)
-TWO_WAY = np.array([True])
 
 
-def rate(costs: Protocol, active: float = 1.0, two_way: bool = True, steps: int = 1) -> float:
-    return float(costs.rates_Bps(ONE, ONE * active, np.array([two_way]), 450e9, steps)[0])
+def rate(costs: Protocol, active: float = 1.0, steps: int = 1) -> float:
+    return float(costs.rates_Bps(ONE, ONE * active, 450e9, steps)[0])
 
 
 def test_plain_costs_are_the_channel_rate():
@@ -39,11 +38,6 @@ def test_soft_limits_meet_at_the_root_of_two():
 
 def test_last_step_of_a_ring_only_copies():
     assert rate(Protocol(0.0, 30e9, stepwise=True), steps=14) == pytest.approx(30e9 * 14 / 15)
-
-
-def test_one_way_channels():
-    costs = Protocol(0.0, 20e9, one_way_rate_Bps=35e9)
-    assert (rate(costs), rate(costs, two_way=False)) == (20e9, 35e9)
 
 
 def test_overhead_grows_from_small_chunks_to_large():
@@ -64,20 +58,6 @@ def test_a_step_takes_the_longer_of_slices_and_hand_over():
 def test_every_operation_and_algorithm_has_a_family():
     pairs = [(op, entry.name) for op in OPERATIONS for entry in algorithms_for(op)]
     assert {family_of(*pair) for pair in pairs} == set(FAMILIES)
-
-
-def test_pairs_are_one_way_and_a_shift_is_two_way():
-    run = prepare(load_topology("hgx_h100"), load_profile("ideal"), range(4))
-    size = 2**26
-    pairs, shift = np.zeros((4, 4), dtype=np.int64), np.zeros((4, 4), dtype=np.int64)
-    for rank in range(4):
-        pairs[rank, rank ^ 1] = size
-        shift[rank, (rank + 1) % 4] = size
-    for matrix, two_way in ((pairs, False), (shift, True)):
-        request = Request(operation("all_to_all_v"), 4, size, 1, channels=32, matrix_bytes=matrix)
-        lowered = lower(algorithm("all_to_all_v", "nccl_p2p").build(request), run)
-        moves = lowered.transfers.src != lowered.transfers.dst
-        assert set(lowered.two_way[moves].tolist()) == {two_way}
 
 
 def test_calls_in_a_row_of_a_chain_take_no_depth():

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from collsim.collectives.nccl_p2p import channel_of_part, n_parts
 from collsim.errors import InputError, UnsupportedError
 from collsim.library import (
     Call,
@@ -16,7 +15,6 @@ from collsim.library import (
     System,
     choose,
     load_library,
-    parts_of,
     read_environment,
     system_of,
 )
@@ -26,6 +24,7 @@ from collsim.library.graphs import nccl_graphs
 from collsim.library.point_to_point import channels_used
 from collsim.library.rccl_tables import MODELS, correction
 from collsim.library.versions import nccl_constants
+from collsim.message_parts import channel_of_part, n_parts
 from collsim.topology import load_topology
 
 KIB, MIB = 2**10, 2**20
@@ -185,7 +184,8 @@ def test_point_to_point_agrees_with_the_schedule() -> None:
 
 def test_parts_of_several_domains_are_small() -> None:
     shape = PointToPoint(32, 4, 1, 128 * KIB)
-    assert [parts_of(shape, size, 16, 2) for size in (0, 64 * KIB, 128 * KIB, MIB)] == [1, 1, 2, 4]
+    sizes = (0, 64 * KIB, 128 * KIB, MIB)
+    assert [n_parts(size, 16, 32, 4, step_bytes=128 * KIB, n_domains=2) for size in sizes] == [1, 1, 2, 4]
     assert channels_used(Call("send_recv", 16, MIB), replace(shape, parts=4)) == 4
 
 

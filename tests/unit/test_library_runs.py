@@ -115,3 +115,15 @@ def test_a_chain_of_very_many_chunks_is_simulated_with_fewer():
     environment = {"NCCL_PROTO": "LL"}
     [row] = rows("hgx_h100", "broadcast", ["8G"], library="nccl-2.28", profile="ideal", environment=environment)
     assert row.time_s == pytest.approx(row.lower_bound_s, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [{"NCCL_P2P_NVL_CHUNKSIZE": "131072"}, {"NCCL_BUFFSIZE": "1048576"}],
+)
+def test_smaller_steps_cut_long_messages_into_more_parts(variables: dict[str, str]):
+    usual, finer = (
+        rows("hgx_h100", "send_recv", ["64M"], ranks=4, library="nccl-2.28", environment=environment)[0].time_s
+        for environment in ({}, variables)
+    )
+    assert finer < 0.7 * usual  # 16 channels instead of 8

@@ -1,0 +1,98 @@
+"""How NCCL's grouped sends and receives use the channels: parts of a message, and the channel of each.
+
+The choice of the library and the schedules both follow these rules, so they stand below both.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["BATCH", "STEP_BYTES", "channel_of_part", "n_parts", "p2p_channels", "part_sizes"]
+
+KIB = 1024
+
+STEP_BYTES = 512 * KIB
+"""Slot of a connection between ranks of one domain (NCCL_P2P_NVL_CHUNKSIZE, NCCL src/init.cc)."""
+
+LEAST_PART, MOST_PART = Fraction(1, 8), Fraction(32)
+"""Smallest and largest part of a message, in steps, inside one domain (NCCL src/enqueue.cc, addP2pToPlan)."""
+
+NET_LEAST_PART, NET_MOST_PART = Fraction(1, 2), Fraction(1)
+"""The same between domains."""
+
+PART_GRAIN_BYTES = 4 * KIB
+"""Parts are multiples of this (NCCL src/include/device.h, ncclP2pPartBounds)."""
+
+BATCH = 8
+"""Messages that one channel handles at once (NCCL_MAX_DEV_WORK_P2P_PER_BATCH)."""
+
+MAX_CHANNELS = 64
+"""NCCL src/include/device.h, MAXCHANNELS."""
+
+
+def p2p_channels(channels: int) -> int:
+    """Return how many channels point to point uses where collectives use *channels*: a power of two.
+
+    >>> [p2p_channels(channels) for channels in (1, 24, 100)]
+    [1, 32, 64]
+    """
+    return min(1 << (channels - 1).bit_length(), MAX_CHANNELS)
+
+
+def n_parts(
+    message_bytes: int,
+    n_ranks: int,
+    channels: int,
+    peer_channels: int | None = None,
+    *,
+    step_bytes: int | None = None,
+    n_domains: int = 1,
+) -> int:
+    """Return into how many parts a message is cut, each on its own channel (NCCL src/enqueue.cc, addP2pToPlan).
+
+    Few peers share the channels among themselves; a message that is still too long gets more, up to *peer_channels*
+    (all of them if None). What is long or short follows from *step_bytes*, the slot of a connection (None: as by
+    default inside one domain).
+
+    >>> [n_parts(mib * 2**20, 4, 32) for mib in (0, 1, 128, 256, 512)]
+    [1, 8, 8, 16, 32]
+    >>> n_parts(2**20, 4, 32, step_bytes=2**21)
+    4
+    """
+    shares = (LEAST_PART, MOST_PART) if n_domains == 1 else (NET_LEAST_PART, NET_MOST_PART)
+    least_bytes, most_bytes = (max(int(share * (step_bytes or STEP_BYTES)), 1) for share in shares)
+    most = min(peer_channels or channels, channels)
+    parts = most
+    while parts > 1 and parts * n_ranks > channels:
+        parts //= 2
+    parts = max(min(parts, -(-message_bytes // least_bytes)), 1)
+    while max(-(-message_bytes // parts), least_bytes) > most_bytes and parts <= most // 2:
+        parts *= 2
+    return parts
+
+
+def part_sizes(message_bytes: int, parts: int) -> NDArray[np.int64]:
+    """Return the bytes of each part; parts that alignment leaves empty are left out.
+
+    >>> part_sizes(10000, 2).tolist()
+    [8192, 1808]
+    """
+    grain = PART_GRAIN_BYTES
+    part_bytes = max(-(-message_bytes // parts // grain) * grain, grain)
+    bounds = np.minimum(np.arange(parts + 1) * part_bytes, message_bytes)
+    sizes = np.diff(bounds)
+    return sizes[sizes > 0] if message_bytes else sizes[:1]
+
+
+def channel_of_part(distance: int, part: int, channels: int) -> int:
+    """Return the channel of a part: parts are neighbours, rounds start at the bit-reversed number of the round.
+
+    >>> [channel_of_part(distance, 0, 8) for distance in range(8)]
+    [0, 4, 2, 6, 1, 5, 3, 7]
+    """
+    bits = channels.bit_length() - 1
+    reverse = sum((distance >> bit & 1) << (bits - 1 - bit) for bit in range(bits))
+    return (reverse + part) % channels

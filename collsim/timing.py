@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -39,6 +40,8 @@ AT_CAP = 1e-6
 """A transfer that took at most this share longer than at its cap ran at its cap."""
 MOST_TRANSFERS = 2_000_000
 """Larger schedules take more than about half a minute and 1 GB."""
+LEAST_COMPILED = 40
+"""From so many transfers on a fit, which solves thousands of problems, uses the compiled engine."""
 MOST_EQUAL_CHANNELS = 16
 """Before equal channels are merged, a schedule may be so many times larger."""
 FLOOR_SHARPNESS = 8
@@ -191,7 +194,8 @@ def time_lowered(lowered: Lowered, run: Run, costs: Protocol) -> Timing:
 
 def device_time_s(lowered: Lowered, run: Run, costs: Protocol) -> float:
     """Return the time of `time_lowered` without floor, launch, bound and checks, for fits that try many costs."""
-    problem, solution = _solved(lowered, run, costs)
+    kernel = len(lowered.transfers) > LEAST_COMPILED
+    problem, solution = _solved(lowered, run, costs, "kernel" if kernel else "auto")
     return _once_s(lowered, problem, solution, run, costs) + _flow_s(lowered, solution, costs)
 
 
@@ -246,11 +250,13 @@ def _messages(lowered: Lowered, run: Run) -> Messages:
     )
 
 
-def _solved(lowered: Lowered, run: Run, costs: Protocol) -> tuple[Problem, Solution]:
+def _solved(
+    lowered: Lowered, run: Run, costs: Protocol, engine: Literal["auto", "kernel"] = "auto"
+) -> tuple[Problem, Solution]:
     """Return what the engine was given and what it found."""
     problem = _problem(lowered, run, costs)
     try:
-        return problem, solve(problem)
+        return problem, solve(problem, engine=engine)
     except EngineDeadlock as stuck:
         raise DeadlockError(*_deadlock_faults(stuck, lowered.transfers)) from None
 

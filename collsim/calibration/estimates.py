@@ -143,9 +143,9 @@ def estimate(
         return np.concatenate([model.jacobian(logs), prior])
 
     reach = FARTHEST * np.array([parameter.spread for parameter in parameters])
-    most = np.log([parameter.most for parameter in parameters])
+    bounds = start - reach, np.minimum(start + reach, np.log([parameter.most for parameter in parameters]))
     found = least_squares(
-        residuals, start, jacobian, bounds=(start - reach, np.minimum(start + reach, most)), loss="soft_l1", f_scale=NOISE,
+        residuals, start, jacobian, bounds=bounds, loss="soft_l1", f_scale=NOISE,
         max_nfev=MOST_ITERATIONS, ftol=1e-4, xtol=1e-4,
     )  # fmt: skip
     logs = np.asarray(found.x)

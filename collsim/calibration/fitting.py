@@ -112,11 +112,13 @@ def fit_profile(
         if len(here) < LEAST_ROWS:
             left_out |= {f"fewer than {LEAST_ROWS} of {launch} launches": len(here)} if here else {}
             continue
-        before = profile if launch == "stream" else replace(profile, accuracy={}, launches={})
+        before = profile if launch == "stream" else _as_launched(profile, relative.launches.get(launch, relative))
         fitted, its_constants, its_residuals = _fit_launch(here, before, launch)
         constants += its_constants
         residuals += its_residuals
         profile = fitted if launch == "stream" else replace(profile, launches={**profile.launches, launch: fitted})
+    if "graph" in profile.launches and "registered" not in profile.launches:
+        profile = replace(profile, launches={**profile.launches, "registered": _as_registered(profile)})
     return Calibration(
         profile, relative.name, tuple(constants), tuple(residuals), left_out=left_out, notes=tuple(notes)
     )
@@ -152,7 +154,7 @@ def _fit_launch(
     observations: Sequence[Observation], before: Profile, launch: str
 ) -> tuple[Profile, list[Constant], list[Residual]]:
     """Return the profile of one way to launch with what was found."""
-    parameters = parameters_of(before, observations)
+    parameters = parameters_of(before, observations, relaunched=launch != "stream")
     found = estimate(observations, before, parameters)
     costs, floor_s = costs_of(before, parameters, found.logs)
     families = {
@@ -165,6 +167,32 @@ def _fit_launch(
     ]
     residuals = _residuals(observations, found)
     return replace(before, families=families, floor_s=floor_s, accuracy=scatter_of(residuals)), constants, residuals
+
+
+def _as_launched(fitted: Profile, launched: Profile) -> Profile:
+    """Return fitted constants of stream launches with the flags of another way to launch."""
+    families = {
+        family: {
+            proto: replace(costs, zero_copy=launched.protocol(proto, family).zero_copy)
+            for proto, costs in protocols.items()
+        }
+        for family, protocols in fitted.families.items()
+    }
+    return replace(fitted, families=families, accuracy={}, launches={})
+
+
+def _as_registered(fitted: Profile) -> Profile:
+    """Return constants for registered buffers that nobody measured: a graph registers them too.
+
+    Messages then need no copy, and go as they go in a graph; launch, rings and the rest are as of stream launches.
+    """
+    graph = fitted.launches["graph"]
+    usual, replayed = fitted.families.get("messages", {}), graph.families.get("messages", {})
+    messages = {proto: replace(costs, base_s=usual[proto].base_s) for proto, costs in replayed.items()}
+    accuracy = {**fitted.accuracy, **{name: bands for name, bands in graph.accuracy.items() if name == "messages"}}
+    return replace(
+        fitted, families={**fitted.families, "messages": messages}, accuracy=accuracy, launches={},
+    )  # fmt: skip
 
 
 def _residuals(observations: Sequence[Observation], found: Estimate) -> list[Residual]:

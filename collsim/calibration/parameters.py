@@ -44,6 +44,9 @@ TIED = {"rooted": "ring"}
 """Families whose constants are those of another one: a ring that broadcasts copies as a ring that reduces does."""
 FLOOR_FACTOR = 2.0
 """The same for the floor of a call."""
+NARROW = 0.4
+"""Other ways to launch run the same kernels: their constants start from those of stream launches, with so much of the
+spread; only the base and the floor may differ as before, and the rates of messages that need no copy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +88,13 @@ class Parameter:
         return self.family == family and self.proto in ("", observation.proto)
 
 
-def parameters_of(profile: Profile, observations: Iterable[Observation]) -> list[Parameter]:
-    """Return the constants of *profile* that some of the observations depend on."""
+def parameters_of(
+    profile: Profile, observations: Iterable[Observation], *, relaunched: bool = False
+) -> list[Parameter]:
+    """Return the constants of *profile* that some of the observations depend on.
+
+    *relaunched* says that *profile* holds fitted constants of stream launches, and the observations are of another way.
+    """
     told = sorted({(TIED.get(entry.family, entry.family), entry.proto) for entry in observations})
     found: dict[tuple[str, str, str], Parameter] = {}
     for family, proto in told:
@@ -97,7 +105,9 @@ def parameters_of(profile: Profile, observations: Iterable[Observation]) -> list
             if not fixed and value is not None and 0 < value < math.inf:
                 place = (family, "" if key in SHARED else proto, key)
                 most = FRACTIONS.get(key, math.inf)
-                found.setdefault(place, Parameter(*place, float(value), math.log(factor), most))
+                freely = not relaunched or key == "base_s" or (costs.zero_copy and key.endswith("_Bps"))
+                spread = math.log(factor) * (1 if freely else NARROW)
+                found.setdefault(place, Parameter(*place, float(value), spread, most))
     if profile.floor_s:
         found["", "", "floor_s"] = Parameter("", "", "floor_s", profile.floor_s, math.log(FLOOR_FACTOR))
     return list(found.values())

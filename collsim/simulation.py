@@ -267,7 +267,7 @@ def library_choice(request: Request, run: Run, question: Question) -> tuple[Algo
         chunk_bytes=question.chunk_bytes or chunk_bytes,
         slots=max(choice.slots // choice.slots_per_chunk, 1),
         share_bytes=() if question.channels else choice.shares_bytes,
-        peer_channels=messages.channels_per_peer if messages else None,
+        peer_channels=messages.channels_per_peer if messages else choice.peer_channels,
     )
     return algorithm(request.op.name, choice.algo), asked, choice.proto
 
@@ -304,7 +304,7 @@ def _default_channels(fabric: Fabric, rings: Int) -> int:
 def _timed_row(candidate: Algorithm, request: Request, requested_bytes: int, run: Run, question: Question) -> Row:
     """Simulate one algorithm at one size."""
     schedule = candidate.build(request)
-    timing = time_schedule(schedule, run, question.proto or "Simple")
+    timing = time_schedule(schedule, run, question.proto or "Simple", question.dtype)
     utilisation = timing.link_bytes / (run.fabric.capacity_Bps * timing.time_s)
     return replace(
         _empty_row(request, requested_bytes, question),

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from collsim.bounds import Bound, Cuts, find_cuts, lower_bound
 from collsim.engine import EngineDeadlock, Problem, Solution, check_conservation, solve
@@ -14,7 +13,7 @@ from collsim.errors import DeadlockError, Fault, InternalError, UnsupportedError
 from collsim.fabric import Fabric, Float, Int, build_fabric
 from collsim.flow_bounds import Flows, find_flows
 from collsim.library import Profile
-from collsim.library.costs import Protocol, family_of, soft_max
+from collsim.library.costs import Bool, Protocol, Use, family_of, soft_max
 from collsim.operations import operation
 from collsim.routing import Routes, find_routes, merge_trunks
 from collsim.schedule import EVERY, Schedule, Transfers, is_in_network
@@ -109,10 +108,7 @@ class Lowered:
         Which of *used* each transfer takes.
     used, copies : int64[n_used]
         Number of the route in the run, and how many equal transfers take it side by side.
-    active : float64[n]
-        Channels of the sender that are busy in the same step.
-    two_way : bool[n]
-        Whether the channel of either end both sends and receives in that step.
+    use : Use
     """
 
     schedule: Schedule
@@ -121,8 +117,7 @@ class Lowered:
     route: Int
     used: Int
     copies: Int
-    active: Float
-    two_way: NDArray[np.bool_]
+    use: Use
 
 
 def lower(schedule: Schedule, run: Run) -> Lowered:
@@ -141,26 +136,55 @@ def lower(schedule: Schedule, run: Run) -> Lowered:
     key, route = np.unique(transfers.copies * n_routes + _route_numbers(transfers, run), return_inverse=True)
     copies, used = np.divmod(key, n_routes)
     size_bytes = transfers.size_bytes(schedule.chunks)
-    return Lowered(schedule, transfers, size_bytes, route, used, copies, _active(transfers), _two_way(transfers))
+    return Lowered(schedule, transfers, size_bytes, route, used, copies, _use(transfers, run, used[route]))
 
 
-def _active(transfers: Transfers) -> Float:
-    """Return float64[n]: how many channels of the sender are busy in the step of each transfer."""
-    place = transfers.src * (int(transfers.step.max(initial=0)) + 1) + transfers.step
-    _, group = np.unique(place, return_inverse=True)
-    return np.asarray(np.bincount(group, weights=transfers.lanes * transfers.copies)[group], dtype=np.float64)
+def _use(transfers: Transfers, run: Run, route: Int) -> Use:
+    """Return what the transfers, which take the routes numbered *route*, share."""
+    lanes, way, alone_Bps = transfers.lanes.astype(np.float64), transfers.src, np.full(len(route), run.egress_Bps)
+    duplex = np.zeros(len(route), dtype=np.bool_)
+    direct = _direct(transfers, run)
+    if direct.any():
+        pairs = run.fabric.n_ranks + 1
+        there, back = ((a + 1) * pairs + b for a, b in ((transfers.src, transfers.dst), (transfers.dst, transfers.src)))
+        way = np.where(direct, there, way)
+        duplex = direct & np.isin(_in_step(transfers, there), _in_step(transfers, back))
+        alone_Bps = np.where(direct, _narrowest_Bps(run.trunks, run.trunk_capacity_Bps)[route], alone_Bps)
+    _, group = np.unique(_in_step(transfers, way), return_inverse=True)
+    active = np.bincount(group, weights=transfers.lanes * transfers.copies)[group].astype(np.float64)
+    return Use(lanes, active, alone_Bps, _two_way(transfers), duplex, transfers.reduces)
 
 
-def _two_way(transfers: Transfers) -> NDArray[np.bool_]:
+def _direct(transfers: Transfers, run: Run) -> Bool:
+    """Return bool[n]: whether a link joins sender and receiver."""
+    both = (transfers.src != EVERY) & (transfers.dst != EVERY)
+    joined = run.fabric.peer_links() > 0
+    return np.asarray(both & joined[np.where(both, transfers.src, 0), np.where(both, transfers.dst, 0)])
+
+
+def _narrowest_Bps(trunks: Routes, capacity_Bps: Float) -> Float:
+    """Return float64[n_routes]: what each route carries if it has its trunks to itself; inf if it has none."""
+    narrowest = np.full(len(trunks.ptr) - 1, np.inf)
+    route = np.repeat(np.arange(len(narrowest)), np.diff(trunks.ptr))
+    np.minimum.at(narrowest, route, capacity_Bps[trunks.link] / trunks.weight)
+    return narrowest
+
+
+def _in_step(transfers: Transfers, label: Int) -> Int:
+    """Return int64[n]: a number for each pair of label and step."""
+    return np.asarray(label * (int(transfers.step.max(initial=0)) + 1) + transfers.step)
+
+
+def _two_way(transfers: Transfers) -> Bool:
     """Return bool[n]: whether a channel at one of the ends both sends and receives in the step of each transfer."""
-    label = transfers.channel * (int(transfers.step.max(initial=0)) + 1) + transfers.step
+    label = _in_step(transfers, transfers.channel)
     ranks = int(max(transfers.src.max(initial=0), transfers.dst.max(initial=0))) + 1
     sends, receives = label * ranks + transfers.src, label * ranks + transfers.dst
     return np.isin(sends, receives) | np.isin(receives, sends)
 
 
-def time_schedule(schedule: Schedule, run: Run, proto: str = "Simple") -> Timing:
-    """Run *schedule* on the fabric of *run*, with the costs of protocol *proto*.
+def time_schedule(schedule: Schedule, run: Run, proto: str = "Simple", dtype: str = "float") -> Timing:
+    """Run *schedule* on the fabric of *run*, with the costs of protocol *proto* for elements of *dtype*.
 
     Raises
     ------
@@ -172,25 +196,28 @@ def time_schedule(schedule: Schedule, run: Run, proto: str = "Simple") -> Timing
         The result broke a conservation law.
     """
     costs = run.profile.protocol(proto, family_of(schedule.op, schedule.algo))
-    return time_lowered(lower(schedule, run), run, costs, lower_twice(schedule, run) if costs.back_to_back else None)
+    twice = lower_twice(schedule, run) if costs.back_to_back else None
+    return time_lowered(lower(schedule, run), run, costs, twice, dtype)
 
 
 def lower_twice(schedule: Schedule, run: Run) -> Lowered:
     """Lay two calls of *schedule* in a row: a rank turns to the second when it is done with the first."""
     lowered = lower(replace(schedule, phases=schedule.phases * 2), run)
-    return replace(lowered, active=lowered.active / 2)  # the two calls share labels of steps, but not the time
+    return replace(lowered, use=replace(lowered.use, active=lowered.use.active / 2))  # the two calls share labels of steps, but not the time
 
 
-def time_lowered(lowered: Lowered, run: Run, costs: Protocol, twice: Lowered | None = None) -> Timing:
+def time_lowered(
+    lowered: Lowered, run: Run, costs: Protocol, twice: Lowered | None = None, dtype: str = "float"
+) -> Timing:
     """Run a lowered schedule with *costs*; raises as `time_schedule` does.
 
     *twice* is the same schedule two times in a row, for calls that overlap.
     """
-    problem, solution = _solved(lowered, run, costs)
+    problem, solution = _solved(lowered, run, costs, dtype)
     flow_s = float(solution.finish_s.max())
     broken = check_conservation(problem, solution)
     if twice is not None:
-        both = _solved(twice, run, costs)
+        both = _solved(twice, run, costs, dtype)
         broken += check_conservation(*both)
         flow_s = float(both[1].finish_s.max()) - flow_s
     carried = np.bincount(lowered.route, weights=lowered.size_bytes, minlength=len(lowered.used)).astype(np.float64)
@@ -211,9 +238,9 @@ def time_lowered(lowered: Lowered, run: Run, costs: Protocol, twice: Lowered | N
     return timing
 
 
-def _solved(lowered: Lowered, run: Run, costs: Protocol) -> tuple[Problem, Solution]:
+def _solved(lowered: Lowered, run: Run, costs: Protocol, dtype: str) -> tuple[Problem, Solution]:
     """Return what the engine was given and what it found."""
-    problem = _problem(lowered, run, costs)
+    problem = _problem(lowered, run, costs, dtype)
     try:
         return problem, solve(problem)
     except EngineDeadlock as stuck:
@@ -261,12 +288,12 @@ def _refuse_size(schedule: Schedule, most: int) -> None:
         raise UnsupportedError(Fault(what, f"{schedule.op} by {schedule.algo}", hint))
 
 
-def _problem(lowered: Lowered, run: Run, costs: Protocol) -> Problem:
+def _problem(lowered: Lowered, run: Run, costs: Protocol, dtype: str) -> Problem:
     """Return the arrays that the engine takes."""
     transfers, size_bytes = lowered.transfers, lowered.size_bytes.astype(np.float64)
     trunks = run.trunks.take(lowered.used, lowered.copies / costs.wire_efficiency)
     steps = int(transfers.step.max(initial=0)) + 1
-    rates = costs.rates_Bps(transfers.lanes.astype(np.float64), lowered.active, lowered.two_way, run.egress_Bps, steps)
+    rates = costs.rates_Bps(lowered.use, steps, dtype)
     moves = transfers.src != transfers.dst
     return Problem(
         capacity_Bps=run.trunk_capacity_Bps,

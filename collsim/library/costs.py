@@ -8,22 +8,55 @@ module imports only numpy.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["FAMILIES", "Protocol", "family_of", "soft_max"]
+__all__ = ["FAMILIES", "STAND_IN", "Protocol", "Use", "family_of", "soft_max"]
 
 Float = NDArray[np.float64]
+Bool = NDArray[np.bool_]
 
-FAMILIES = ("ring", "chain", "rooted", "messages", "nvls")
+FAMILIES = ("ring", "chain", "rooted", "messages", "nvls", "all_pairs", "direct")
 """Kernels that have constants of their own."""
+STAND_IN = {"all_pairs": "ring", "direct": "messages"}
+"""Whose constants hold for a family that a profile leaves out."""
 
 SLICE_SHARPNESS = 6
 """How sharply the two limits of a step meet; the fits do not resolve it."""
 SMALL_CHUNK_BYTES, LARGE_CHUNK_BYTES = 2**11, 2**14
 """Between these sizes the cost of a step goes from that of one filled slice to that of two."""
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """What each transfer of a schedule has to itself and what it shares; arrays of length n.
+
+    Attributes
+    ----------
+    lanes : float64[n]
+        Channels that serve the transfer.
+    active : float64[n]
+        Channels that are busy in the same step on the same way out of the sender: the direct link to the receiver if
+        there is one, else all that leaves the sender.
+    alone_Bps : float64[n]
+        Line rate of that way out.
+    two_way : bool[n]
+        Whether the channel both sends and receives in that step, at either end.
+    duplex : bool[n]
+        Whether the direct link carries bytes the other way in that step.
+    adds : bool[n]
+        Whether the receiver adds what it gets to what it has.
+    """
+
+    lanes: Float
+    active: Float
+    alone_Bps: Float
+    two_way: Bool
+    duplex: Bool
+    adds: Bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +79,21 @@ class Protocol:
         Of each of the two slices that a chunk is handed on in.
     fill_rate_Bps : float
         Rate of the copy out of the last chunk, which nothing overlaps; inf if there is none.
+    fill_limit_bytes : float
+        Most that this copy has to move: a slot of the connection, where a transfer stands for many chunks.
     link_share : float
-        Share of a rank's link rate that all its channels together approach.
+        Share of the line rate that all channels on one way out of a rank together approach.
+    duplex_share : float
+        Share of that which is left on a direct link that carries bytes the other way too.
     softness : float
         Exponent with which the rates of channels and link meet; inf: the smaller one holds.
     stepwise : bool
         A channel reaches steps / (steps + 1) of its rate: in its last step it only copies out.
     one_way_rate_Bps : float or None
         Rate of a channel that only sends or only receives at both ends; None: as of any.
+    reduce_rates_Bps : Mapping of str to float
+        Rate at which a channel adds two buffers of a data type, on top of moving them; types that are absent cost
+        nothing.
     back_to_back : bool
         Calls in a row overlap: a rank that is done turns to the next call, as the loop of nccl-tests lets it. The time
         of a call is then that by which a second one comes later.
@@ -66,39 +106,29 @@ class Protocol:
     small_overhead_s: float | None = None
     slice_overhead_s: float = 0.0
     fill_rate_Bps: float = math.inf
+    fill_limit_bytes: float = math.inf
     link_share: float = 1.0
+    duplex_share: float = 1.0
     softness: float = math.inf
     stepwise: bool = False
     one_way_rate_Bps: float | None = None
+    reduce_rates_Bps: Mapping[str, float] = field(default_factory=dict, hash=False)
     back_to_back: bool = False
 
-    def rates_Bps(
-        self, lanes: Float, active: Float, two_way: NDArray[np.bool_], egress_Bps: float, steps: int
-    ) -> Float:
-        """Return float64[n]: the payload rate that each transfer can reach.
-
-        Parameters
-        ----------
-        lanes : float64[n]
-            Channels that serve the transfer.
-        active : float64[n]
-            Channels of its sender that are busy in the same step.
-        two_way : bool[n]
-            Whether the channel both sends and receives in that step, at either end.
-        egress_Bps : float
-            What a rank can send at line rate.
-        steps : int
-            Steps of the schedule.
-        """
-        rate = np.full(len(lanes), self.channel_rate_Bps)
+    def rates_Bps(self, use: Use, steps: int, dtype: str = "float") -> Float:
+        """Return float64[n]: the payload rate that each transfer can reach in a schedule of so many steps."""
+        rate = np.full(len(use.lanes), self.channel_rate_Bps)
         if self.one_way_rate_Bps is not None:
-            rate = np.where(two_way, rate, self.one_way_rate_Bps)
+            rate = np.where(use.two_way, rate, self.one_way_rate_Bps)
         rate *= steps / (steps + 1) if self.stepwise else 1.0
+        if dtype in self.reduce_rates_Bps:  # the same threads move and add, so the times of both add up
+            rate = np.where(use.adds, 1 / (1 / rate + 1 / self.reduce_rates_Bps[dtype]), rate)
         if math.isinf(self.softness):
-            return np.asarray(lanes * rate)
-        share = self.link_share * self.wire_efficiency * egress_Bps / active
+            return np.asarray(use.lanes * rate)
+        share = self.link_share * self.wire_efficiency * use.alone_Bps / use.active
+        share *= np.where(use.duplex, self.duplex_share, 1.0)
         low, high = np.minimum(rate, share), np.maximum(rate, share)
-        return np.asarray(lanes * low * (1 + (low / high) ** self.softness) ** (-1 / self.softness))
+        return np.asarray(use.lanes * low * (1 + (low / high) ** self.softness) ** (-1 / self.softness))
 
     def latency_s(self, size_bytes: Float, rate_Bps: Float) -> Float:
         """Return float64[n]: the wait before the bytes of each transfer flow at *rate_Bps*."""
@@ -115,7 +145,7 @@ class Protocol:
 
     def fill_s(self, size_bytes: Float) -> float:
         """Return the time to copy the largest chunk out."""
-        return float(size_bytes.max(initial=0.0)) / self.fill_rate_Bps
+        return min(float(size_bytes.max(initial=0.0)), self.fill_limit_bytes) / self.fill_rate_Bps
 
 
 def soft_max(a: Float, b: Float, sharpness: float) -> Float:
@@ -135,6 +165,10 @@ def family_of(op: str, algo: str) -> str:
     """
     if algo == "nvls":
         return "nvls"
+    if algo in ("all_pairs", "one_shot"):
+        return "all_pairs"
+    if (op, algo) == ("all_to_all", "direct"):
+        return "direct"
     if op in ("broadcast", "reduce"):
         return "rooted"
     if op in ("all_reduce", "all_gather", "reduce_scatter"):

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from collsim.errors import CollsimError, Fault, InputError, SpecError, UnknownNameError, nearest
-from collsim.library.costs import FAMILIES, Protocol
+from collsim.library.costs import FAMILIES, STAND_IN, Protocol
+from collsim.operations import DTYPES
 from collsim.topology.reader import MAX_FILE_BYTES, Document, read_document
-from collsim.units import parse_bandwidth_Bps, parse_fraction, parse_time_s
+from collsim.units import parse_bandwidth_Bps, parse_fraction, parse_size_bytes, parse_time_s
 
 __all__ = ["Profile", "Protocol", "load_profile", "profile_names"]
 
@@ -45,8 +46,10 @@ FIGURES: dict[str, Callable[[str, str], float]] = {
     "small_overhead": parse_time_s,
     "slice_overhead": parse_time_s,
     "fill_rate": parse_bandwidth_Bps,
+    "fill_limit": parse_size_bytes,
     "one_way_rate": parse_bandwidth_Bps,
     "link_share": parse_fraction,
+    "duplex_share": parse_fraction,
     "softness": _positive_number,
 }
 PROFILE_FIGURES = ("launch", "floor", "message_overhead", "channel_rate")
@@ -58,11 +61,15 @@ PROTOCOL_FIGURES = {
     "small_overhead": "small_overhead_s",
     "slice_overhead": "slice_overhead_s",
     "fill_rate": "fill_rate_Bps",
+    "fill_limit": "fill_limit_bytes",
     "one_way_rate": "one_way_rate_Bps",
     "link_share": "link_share",
+    "duplex_share": "duplex_share",
     "softness": "softness",
 }
 """Key of a figure and the attribute of `Protocol` that it sets."""
+REDUCE_RATE = "reduce_rate"
+"""Key of the figures by data type."""
 PROTOCOL_FLAGS = ("stepwise", "back_to_back")
 PROTOCOLS = ("LL", "LL128", "Simple")
 CHOICES = {"link_rate": ("achievable", "raw"), "link_latency": ("counted", "ignored")}
@@ -95,7 +102,7 @@ class Profile:
     protocols : Mapping of str to Protocol
         Protocols that differ from the figures above, by name.
     families : Mapping of str to Mapping
-        Kernels with protocols of their own: rings, chains, rooted operations, messages, NVLS.
+        Kernels with protocols of their own: rings, chains, rooted operations, messages, NVLS, all pairs, direct.
     floor_s : float
         What a call takes at least, because the host or the launch takes so long; longer calls hide it.
     systems : tuple of str
@@ -124,7 +131,8 @@ class Profile:
     def protocol(self, name: str, family: str = "") -> Protocol:
         """Return what protocol *name* costs: that of the family, its own figures, or those of the profile."""
         own = self.protocols.get(name, Protocol(self.message_overhead_s, self.channel_rate_Bps))
-        return self.families.get(family, {}).get(name, own)
+        kernel = family if family in self.families else STAND_IN.get(family, family)
+        return self.families.get(kernel, {}).get(name, own)
 
     def describe(self) -> str:
         """Return the constants in one line."""
@@ -282,7 +290,7 @@ def _protocols(
     protocols: dict[str, Protocol] = {}
     for name, entry in entries.items():
         here = (*path, name)
-        _check_keys(entry, [*PROTOCOL_FIGURES, *PROTOCOL_FLAGS], here, document, faults)
+        _check_keys(entry, [*PROTOCOL_FIGURES, REDUCE_RATE, *PROTOCOL_FLAGS], here, document, faults)
         own: dict[str, Any] = {
             attribute: _figure((*here, key), entry[key], document, faults)
             for key, attribute in PROTOCOL_FIGURES.items()
@@ -295,12 +303,30 @@ def _protocols(
             if not isinstance(value, bool):
                 hint = f"write {flag}: false"
                 faults.append(Fault(f'"{value}" is not true or false', document.where((*here, flag)), hint))
-        protocols[name] = Protocol(**own, **flags)
+        adding = _reduce_rates(entry.get(REDUCE_RATE, {}), (*here, REDUCE_RATE), document, faults)
+        protocols[name] = Protocol(**own, **flags, reduce_rates_Bps=adding)
     return protocols
 
 
-def _figure(path: tuple[str, ...], entry: Any, document: Document, faults: list[Fault]) -> float:
-    """Return the value of a figure in SI; append its faults."""
+def _reduce_rates(entry: Any, path: tuple[str, ...], document: Document, faults: list[Fault]) -> dict[str, float]:
+    """Return at which rate a channel adds, by data type."""
+    if not isinstance(entry, dict):
+        hint = "write reduce_rate: {bfloat16: {value: 20 GB/s}}"
+        faults.append(Fault(f"{REDUCE_RATE} is not a mapping of data types", document.where(path), hint))
+        return {}
+    _check_keys(entry, list(DTYPES), path, document, faults)
+    known = [name for name in entry if name in DTYPES]
+    return {name: _figure((*path, name), entry[name], document, faults, parse_bandwidth_Bps) for name in known}
+
+
+def _figure(
+    path: tuple[str, ...],
+    entry: Any,
+    document: Document,
+    faults: list[Fault],
+    parse: Callable[[str, str], float] | None = None,
+) -> float:
+    """Return the value of a figure in SI, read as its key says or by *parse*; append its faults."""
     place = path
     if isinstance(entry, dict):
         _check_keys(entry, FIGURE_KEYS, path, document, faults)
@@ -310,7 +336,7 @@ def _figure(path: tuple[str, ...], entry: Any, document: Document, faults: list[
         faults.append(Fault("the figure has no value", document.where(path), hint))
         return 0.0
     try:
-        return FIGURES[path[-1]](str(entry), document.where(place))
+        return (parse or FIGURES[path[-1]])(str(entry), document.where(place))
     except CollsimError as error:
         faults.extend(error.faults)
         return 0.0

@@ -11,7 +11,7 @@ import pytest
 import collsim
 from collsim.collectives import Request, algorithm, algorithms_for
 from collsim.library import Protocol, load_profile
-from collsim.library.costs import FAMILIES, family_of
+from collsim.library.costs import FAMILIES, STAND_IN, Use, family_of
 from collsim.operations import OPERATIONS, operation
 from collsim.timing import lower, lower_twice, prepare, time_lowered
 from collsim.topology import load_topology
@@ -21,7 +21,8 @@ TWO_WAY = np.array([True])
 
 
 def rate(costs: Protocol, active: float = 1.0, two_way: bool = True, steps: int = 1) -> float:
-    return float(costs.rates_Bps(ONE, ONE * active, np.array([two_way]), 450e9, steps)[0])
+    use = Use(ONE, ONE * active, 450e9 * ONE, np.array([two_way]), np.array([False]), np.array([False]))
+    return float(costs.rates_Bps(use, steps)[0])
 
 
 def test_plain_costs_are_the_channel_rate():
@@ -77,7 +78,7 @@ def test_pairs_are_one_way_and_a_shift_is_two_way():
         request = Request(operation("all_to_all_v"), 4, size, 1, channels=32, matrix_bytes=matrix)
         lowered = lower(algorithm("all_to_all_v", "nccl_p2p").build(request), run)
         moves = lowered.transfers.src != lowered.transfers.dst
-        assert set(lowered.two_way[moves].tolist()) == {two_way}
+        assert set(lowered.use.two_way[moves].tolist()) == {two_way}
 
 
 def test_calls_in_a_row_of_a_chain_take_no_depth():
@@ -104,7 +105,7 @@ def test_floor_hides_what_is_short_and_not_what_is_long():
 def test_the_shipped_profile_is_calibrated_and_says_for_what():
     profile = load_profile("hgx_h100")
     assert profile.calibrated
-    assert set(profile.families) == set(FAMILIES)
+    assert set(profile.families) == set(FAMILIES) - set(STAND_IN)
     assert "stream launches" in profile.describe()
     for protocols in profile.families.values():
         for costs in protocols.values():

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,59 +19,28 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import predictors
 
+from fit_settings import SETTINGS, Family, Fixed, Setting
+
 from collsim.library import Profile, Protocol, load_profile
+from collsim.library.calls import PROTOCOLS
 from collsim.library.costs import family_of
+from collsim.library.profile import PROTOCOL_FIGURES
+from collsim.library.protocols import Lines, efficiency
 from collsim.operations import operation
 from collsim.question import ask
 from collsim.simulation import library_choice, request_of
 from collsim.timing import Lowered, Run, lower, lower_twice, prepare, time_lowered
 
-START: dict[str, dict[str, dict[str, float]]] = {
-    "ring": {
-        "LL": {"base": 7.0, "message_overhead": 0.1, "channel_rate": 9.0, "fill_rate": 30.0},
-        "LL128": {"base": 10.0, "message_overhead": 1.8, "channel_rate": 24.0, "fill_rate": 30.0},
-        "Simple": {
-            "base": 11.0, "message_overhead": 5.8, "small_overhead": 3.5, "slice_overhead": 1.3, "channel_rate": 31.0,
-            "fill_rate": 30.0,
-        },
-    },
-    "chain": {
-        "LL": {"base": 7.0, "message_overhead": 1.3, "channel_rate": 9.0},
-        "LL128": {"base": 10.0, "message_overhead": 1.6, "channel_rate": 20.0},
-        "Simple": {"base": 11.0, "message_overhead": 5.4, "channel_rate": 25.0},
-    },
-    "messages": {
-        "LL": {"base": 8.0, "message_overhead": 0.5, "channel_rate": 9.0},
-        "Simple": {"base": 9.0, "message_overhead": 1.0, "channel_rate": 22.0, "fill_rate": 40.0},
-    },
-    "rooted": {
-        "LL": {"base": 6.0, "message_overhead": 0.5, "channel_rate": 9.0},
-        "LL128": {"base": 6.0, "message_overhead": 0.5, "channel_rate": 20.0},
-        "Simple": {"base": 8.0, "message_overhead": 1.0, "channel_rate": 25.0},
-    },
-    "nvls": {"Simple": {"base": 20.0, "message_overhead": 3.0, "channel_rate": 40.0}},
-}  # fmt: skip
-"""Where each fit starts: times in us, rates in GB/s. The softness of a family is fitted too, from `SOFTNESS`."""
+SCALE = {"channel_rate": 1e9, "fill_rate": 1e9, "fill_limit": 1.0, "small_chunk": 1.0, "large_chunk": 1.0}
+"""Factor from the unit of a fit to SI, where it is not a microsecond."""
+BARE = ("link_share", "duplex_share", "softness", "wire_efficiency")
+"""Plain numbers."""
 SOFTNESS = 2.3
-LINK_SHARE = {"ring": 0.944, "chain": 0.944, "messages": 0.92, "nvls": 0.75, "rooted": 0.944}
-"""Fixed: it trades against the softness, which is fitted."""
-SCALE = {"channel_rate": 1e9, "fill_rate": 1e9}
-FLOOR_US = 9.8
-FLOOR_SOURCE = "chosen near the smallest times of the training logs, 7.5 to 10.4 us by operation"
+"""Where the softness of a family starts, unless the settings fix it."""
 FIT_SOURCE = "benchmarks/fit_profile.py on the training logs in benchmarks/data"
-ATTRIBUTE = {
-    "base": "base_s",
-    "message_overhead": "message_overhead_s",
-    "small_overhead": "small_overhead_s",
-    "slice_overhead": "slice_overhead_s",
-    "channel_rate": "channel_rate_Bps",
-    "fill_rate": "fill_rate_Bps",
-}
-
-ONE_WAY = 36.7 / 21.9
-"""A channel that only sends or only receives is faster by this. Not fitted here: the two rates (GB/s) come from a fit
-of another model to messages between four H100s, which did not keep the test logs apart."""
-ONE_WAY_SOURCE = f"{ONE_WAY:.3g} of channel_rate, from a fit of another model"
+UNTOLD = "no training log of this family uses it"
+Told = dict[str, dict[str, dict[str, Fixed]]]
+"""Every figure of a profile, with status and source: family, protocol, key."""
 
 Row = tuple[predictors.Measured, Lowered, Lowered | None, Run, str]
 
@@ -90,7 +59,9 @@ def lowered_rows(system: str) -> dict[str, list[Row]]:
         if (case.system, row.set, row.health, case.launch) != (system, "train", "ok", "stream") or row.spike:
             continue
         if case.ranks not in runs:
-            runs[case.ranks] = prepare(predictors.topology_of(system), bare(FLOOR_US), range(case.ranks))
+            runs[case.ranks] = prepare(
+                predictors.topology_of(system), bare(SETTINGS[system].floor.value), range(case.ranks)
+            )
         run = runs[case.ranks]
         question = ask(case.op, case.size_bytes, library=predictors.library_of(case.library), dtype=case.dtype,
                        environment=predictors.variables(case))  # fmt: skip
@@ -99,113 +70,175 @@ def lowered_rows(system: str) -> dict[str, list[Row]]:
             continue
         picked, asked, proto = library_choice(request, run, question)
         schedule, family = picked.build(asked), family_of(case.op, picked.name)
-        twice = lower_twice(schedule, run) if family == "rooted" else None
+        back_to_back = "back_to_back" in SETTINGS[system].families[family].flags
+        twice = lower_twice(schedule, run) if back_to_back else None
         families[family].append((row, lower(schedule, run), twice, run, proto))
     return families
 
 
-def protocols(family: str, names: list[tuple[str, str]], values: np.ndarray) -> dict[str, Protocol]:
-    """Return the protocols of a family for a vector of figures; the last value is the softness."""
-    found: dict[str, dict[str, float]] = defaultdict(dict)
-    for (proto, key), value in zip(names, values, strict=False):
-        found[proto][ATTRIBUTE[key]] = value * SCALE.get(key, 1e-6)
-    efficiency: Mapping[str, float] = {"LL": 0.5, "LL128": 0.9375}
-    return {
-        proto: Protocol(
-            **own, wire_efficiency=efficiency.get(proto, 1.0), link_share=LINK_SHARE[family],
-            softness=float(values[-1]), stepwise=family == "ring", back_to_back=family == "rooted",
-            one_way_rate_Bps=own["channel_rate_Bps"] * ONE_WAY if family == "messages" else None,
-        )
-        for proto, own in found.items()
-    }  # fmt: skip
+def in_si(key: str, value: float) -> float:
+    """Return a figure of the settings in SI."""
+    return value if key in BARE else value * SCALE.get(key, 1e-6)
 
 
-def fit(family: str, rows: list[Row]) -> tuple[dict[str, Protocol], np.ndarray]:
-    """Return the fitted protocols and the relative errors of the rows; a protocol without rows stays as it starts."""
+def protocol_of(family: Family, figures: Mapping[str, float], proto: str, lines: Lines) -> Protocol:
+    """Return a protocol with the *figures* of a fit and the fixed ones of its family."""
+    fixed = {**family.fixed.get("", {}), **family.fixed.get(proto, {})}
+    given = {**{key: told.value for key, told in fixed.items()}, **figures}
+    own = {PROTOCOL_FIGURES[key]: in_si(key, value) for key, value in given.items()}
+    if family.one_way_ratio is not None:
+        own["one_way_rate_Bps"] = own["channel_rate_Bps"] * family.one_way_ratio
+    if family.small_ratio is not None and proto == "Simple":
+        own["small_overhead_s"] = own["message_overhead_s"] * family.small_ratio
+    rates = {dtype: told.value * 1e9 for dtype, told in family.reduce_rates.items()}
+    flags = dict.fromkeys(family.flags, True)
+    return Protocol(**own, **flags, wire_efficiency=efficiency(PROTOCOLS.index(proto), lines), reduce_rates_Bps=rates)  # type: ignore[arg-type]
+
+
+def fit(family: Family, rows: Sequence[Row], lines: Lines) -> tuple[dict[str, dict[str, float]], np.ndarray]:
+    """Return the fitted figures by protocol and the relative errors of the rows."""
     from scipy.optimize import least_squares
 
-    rows = [row for row in rows if row[-1] in START[family]]
+    rows = [row for row in rows if row[-1] in family.start]
     told = {proto for *_, proto in rows}
-    names = [(proto, key) for proto, keys in START[family].items() for key in keys if proto in told]
-    untold = [(proto, key) for proto, keys in START[family].items() for key in keys if proto not in told]
-    start = np.array([START[family][proto][key] for proto, key in names] + [SOFTNESS])
+    names = [(proto, key) for proto, keys in family.start.items() for key in keys if proto in told]
+    soft = "softness" not in family.fixed.get("", {})
+    start = np.array([family.start[proto][key] for proto, key in names] + [SOFTNESS] * soft)
+
+    def figures(values: np.ndarray) -> dict[str, dict[str, float]]:
+        found: dict[str, dict[str, float]] = {proto: {"softness": float(values[-1])} if soft else {} for proto in told}
+        for (proto, key), value in zip(names, values, strict=False):
+            found[proto][key] = float(value)
+        return found
 
     def errors(logs: np.ndarray) -> np.ndarray:
-        costs = protocols(family, names, np.exp(logs))
-        times = [time_lowered(lowered, run, costs[proto], twice).time_s for _, lowered, twice, run, proto in rows]
+        found = figures(np.exp(logs))
+        costs = {proto: protocol_of(family, found[proto], proto, lines) for proto in told}
+        times = [
+            time_lowered(lowered, run, costs[proto], twice, row.case.dtype).time_s
+            for row, lowered, twice, run, proto in rows
+        ]
         return np.log(np.array(times) / np.array([row.time_s for row, *_ in rows]))
 
     least, most = np.log(start / 20), np.log(start * 20)
     found = least_squares(errors, np.log(start), bounds=(least, most), loss="soft_l1", f_scale=0.05, max_nfev=25)
-    softness = float(np.exp(found.x[-1]))
-    rest = protocols(family, untold, np.array([START[family][proto][key] for proto, key in untold] + [softness]))
-    return protocols(family, names, np.exp(found.x)) | rest, np.expm1(errors(found.x))
+    return figures(np.exp(found.x)), np.expm1(errors(found.x))
 
 
-def as_yaml(
-    system: str,
-    fitted: Mapping[str, Mapping[str, Protocol]],
-    notes: Mapping[str, str],
-    seen: set[tuple[str, str]],
-    counts: set[int],
-) -> str:
-    """Return the profile file; a protocol that no training row uses keeps the figures that the fit starts from."""
-    ranks = " and ".join(map(str, sorted(counts)))
+def with_sources(setting: Setting, fitted: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Told:
+    """Return all figures with their sources; a protocol that no training row uses keeps what the settings say."""
+    told: Told = {}
+    for name, family in setting.families.items():
+        own = fitted.get(name, {})
+        twin = setting.families[family.like] if family.like else family
+        told[name] = {}
+        for proto in twin.start:
+            if family.like:
+                figures = _of_twin(family, twin, fitted[family.like], proto)
+            elif proto in own:
+                figures = {key: Fixed(value, "fitted", FIT_SOURCE) for key, value in own[proto].items()}
+            else:
+                figures = {key: Fixed(value, "assumed", UNTOLD) for key, value in family.start[proto].items()}
+                figures |= _softness_of(own)
+            told[name][proto] = figures | {**family.fixed.get("", {}), **family.fixed.get(proto, {})}
+    return told
+
+
+def _of_twin(family: Family, twin: Family, fitted: Mapping[str, Mapping[str, float]], proto: str) -> dict[str, Fixed]:
+    """Return the figures that a family without training rows takes from its twin."""
+    values = fitted.get(proto) or twin.start[proto]
+    source = f"as of {family.like}; {UNTOLD}"
+    figures = {
+        **twin.fixed.get("", {}),
+        **twin.fixed.get(proto, {}),
+        **{key: Fixed(value, "assumed", source) for key, value in values.items()},
+    }
+    return {key: figure for key, figure in figures.items() if key not in family.leaves}
+
+
+def _softness_of(fitted: Mapping[str, Mapping[str, float]]) -> dict[str, Fixed]:
+    """Return the softness that the protocols of a family share."""
+    values = [figures["softness"] for figures in fitted.values() if "softness" in figures]
+    return {"softness": Fixed(values[0], "fitted", FIT_SOURCE)} if values else {}
+
+
+def shown(key: str, value: float) -> str:
+    """Return a figure as a profile writes it."""
+    if SCALE.get(key) == 1.0:
+        return f"{value / 1024:g} KiB"
+    unit = "" if key in BARE else {1e9: " GB/s"}.get(SCALE.get(key, 0.0), " us")
+    return f"{value:.4g}{unit}"
+
+
+def line_of(key: str, text: str, status: str, source: str) -> str:
+    """Return the line of a figure; a source is quoted if YAML would read more into it."""
+    source = f"'{source}'" if any(mark in source for mark in (",", ": ")) else source
+    return f"      {key}: {{value: {text}, status: {status}, source: {source}}}"
+
+
+def protocol_lines(family: Family, proto: str, figures: Mapping[str, Fixed], setting: Setting) -> list[str]:
+    """Return the lines of a protocol."""
+    lines = [f"    {proto}:"]
+    lines += [line_of(key, shown(key, told.value), told.status, told.source) for key, told in figures.items()]
+    share = efficiency(PROTOCOLS.index(proto), setting.lines)
+    lines.append(line_of("wire_efficiency", f"{share:.4g}", "constant", setting.lines_source))
+    if family.one_way_ratio is not None:
+        rate = figures["channel_rate"].value * family.one_way_ratio
+        source = f"{family.one_way_ratio:.3g} of channel_rate, from a fit of another model"
+        lines.append(line_of("one_way_rate", f"{rate:.4g} GB/s", "assumed", source))
+    if family.small_ratio is not None and proto == "Simple":
+        value = figures["message_overhead"].value * family.small_ratio
+        source = f"{family.small_ratio:.3g} of message_overhead, as on hgx_h100"
+        lines.append(line_of("small_overhead", f"{value:.4g} us", "assumed", source))
+    if family.reduce_rates:
+        lines.append("      reduce_rate:")
+        lines += [
+            "  " + line_of(dtype, f"{told.value:.4g} GB/s", told.status, told.source)
+            for dtype, told in family.reduce_rates.items()
+        ]
+    return lines + [f"      {flag}: true" for flag in family.flags]
+
+
+def as_yaml(system: str, told: Told, notes: Mapping[str, str], counts: set[int]) -> str:
+    """Return the profile file."""
+    setting, ranks = SETTINGS[system], " and ".join(map(str, sorted(counts)))
+    floor = line_of("floor", f"{setting.floor.value:g} us", setting.floor.status, setting.floor.source).strip()
     lines = [
         "schema: collsim.profile/1",
         f"name: {system}",
-        f"title: NCCL on {system}, stream launches, fitted to logs of {ranks} ranks",
+        f"title: {setting.title}, fitted to logs of {ranks} ranks",
         "calibrated: true",
         f"systems: [{system}]",
         "link_rate: raw",
         "link_latency: ignored",
-        f"floor: {{value: {FLOOR_US} us, status: assumed, source: '{FLOOR_SOURCE}'}}",
+        floor,
         "families:",
     ]
-    for family, costs in fitted.items():
-        lines += [f"  # {notes[family]}", f"  {family}:"]
-        for proto, own in costs.items():
-            told = f"status: fitted, source: {FIT_SOURCE}"
-            if (family, proto) not in seen:
-                told = "status: assumed, source: no training log of this family uses it"
-            lines.append(f"    {proto}:")
-            for key, attribute in ATTRIBUTE.items():
-                value = getattr(own, attribute)
-                if value is not None and 0 < value < float("inf"):
-                    shown = f"{value / 1e9:.4g} GB/s" if key in SCALE else f"{value * 1e6:.4g} us"
-                    lines.append(f"      {key}: {{value: {shown}, {told}}}")
-            lines.append(f"      softness: {{value: {own.softness:.4g}, status: fitted, source: {FIT_SOURCE}}}")
-            lines.append(f"      link_share: {{value: {own.link_share:.4g}, status: assumed, source: not identified}}")
-            lines.append(
-                f"      wire_efficiency: {{value: {own.wire_efficiency:.4g}, status: constant, source: NCCL device.h}}"
-            )
-            lines.append(f"      stepwise: {str(own.stepwise).lower()}")
-            if own.one_way_rate_Bps is not None:
-                rate = f"{own.one_way_rate_Bps / 1e9:.4g} GB/s"
-                lines.append(f"      one_way_rate: {{value: {rate}, status: assumed, source: '{ONE_WAY_SOURCE}'}}")
-            lines.append(f"      back_to_back: {str(own.back_to_back).lower()}")
+    for name, protocols in told.items():
+        lines += [f"  # {notes.get(name, 'no rows fitted')}", f"  {name}:"]
+        for proto, figures in protocols.items():
+            lines += protocol_lines(setting.families[name], proto, figures, setting)
     return "\n".join(lines) + "\n"
 
 
 def main() -> None:
     """Fit, print the errors on the fitted rows, and write the profile."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--system", default="hgx_h100")
-    parser.add_argument("--families", default=",".join(START))
+    parser.add_argument("--system", default="hgx_h100", choices=SETTINGS)
     parser.add_argument("-o", "--output", type=Path)
     arguments = parser.parse_args()
+    setting = SETTINGS[arguments.system]
     families, fitted, notes = lowered_rows(arguments.system), {}, {}
-    for family in arguments.families.split(","):
-        if families.get(family):
-            fitted[family], errors = fit(family, families[family])
+    for name, family in setting.families.items():
+        if families.get(name) and family.start:
+            fitted[name], errors = fit(family, families[name], setting.lines)
             errors = abs(errors)
-            notes[family] = (
+            notes[name] = (
                 f"{len(errors)} rows fitted, error median {np.median(errors):.1%}, p90 {np.quantile(errors, 0.9):.1%}"
             )
-            print(f"{family}: {notes[family]}")
-    seen = {(family, proto) for family, rows in families.items() for *_, proto in rows}
+            print(f"{name}: {notes[name]}")
     counts = {row.case.ranks for rows in families.values() for row, *_ in rows}
-    text = as_yaml(arguments.system, fitted, notes, seen, counts)
+    text = as_yaml(arguments.system, with_sources(setting, fitted), notes, counts)
     if arguments.output is None:
         print(text, end="")
     else:

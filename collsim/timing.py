@@ -295,8 +295,11 @@ def _problem(lowered: Lowered, run: Run, costs: Protocol, dtype: str) -> Problem
     steps = int(transfers.step.max(initial=0)) + 1
     rates = costs.rates_Bps(lowered.use, steps, dtype)
     moves = transfers.src != transfers.dst
+    capacity_Bps = run.trunk_capacity_Bps
+    if costs.shares_by_flow:
+        capacity_Bps = capacity_Bps * float(costs.shares(lowered.use.duplex).min())
     return Problem(
-        capacity_Bps=run.trunk_capacity_Bps,
+        capacity_Bps=capacity_Bps,
         route_ptr=trunks.ptr,
         route_link=trunks.link,
         route_weight=trunks.weight,

@@ -19,15 +19,15 @@ __all__ = ["FAMILIES", "STAND_IN", "Protocol", "Use", "family_of", "soft_max"]
 Float = NDArray[np.float64]
 Bool = NDArray[np.bool_]
 
-FAMILIES = ("ring", "chain", "rooted", "messages", "nvls", "all_pairs", "direct")
+FAMILIES = ("ring", "chain", "rooted", "messages", "nvls", "all_pairs", "direct", "fan")
 """Kernels that have constants of their own."""
-STAND_IN = {"all_pairs": "ring", "direct": "messages"}
+STAND_IN = {"all_pairs": "ring", "direct": "messages", "fan": "messages"}
 """Whose constants hold for a family that a profile leaves out."""
 
 SLICE_SHARPNESS = 6
 """How sharply the two limits of a step meet; the fits do not resolve it."""
 SMALL_CHUNK_BYTES, LARGE_CHUNK_BYTES = 2**11, 2**14
-"""Between these sizes the cost of a step goes from that of one filled slice to that of two."""
+"""What the small and the large chunk of a protocol are unless it says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +75,8 @@ class Protocol:
         Once per collective, on the device.
     small_overhead_s : float or None
         Overhead of a transfer too small to fill two slices; None: as of any.
+    small_chunk_bytes, large_chunk_bytes : float
+        Between these sizes the cost of a step goes from that of one filled slice to that of two.
     slice_overhead_s : float
         Of each of the two slices that a chunk is handed on in.
     fill_rate_Bps : float
@@ -83,8 +85,8 @@ class Protocol:
         Most that this copy has to move: a slot of the connection, where a transfer stands for many chunks.
     link_share : float
         Share of the line rate that all channels on one way out of a rank together approach.
-    duplex_share : float
-        Share of that which is left on a direct link that carries bytes the other way too.
+    duplex_share : float or None
+        The same for a direct link that carries bytes the other way too; None: as any.
     softness : float
         Exponent with which the rates of channels and link meet; inf: the smaller one holds.
     stepwise : bool
@@ -97,6 +99,9 @@ class Protocol:
     back_to_back : bool
         Calls in a row overlap: a rank that is done turns to the next call, as the loop of nccl-tests lets it. The time
         of a call is then that by which a second one comes later.
+    shares_by_flow : bool
+        Channels share a link with what flows at the moment, not with all channels of their step: in a chain that few
+        chunks pass, most channels wait for their data.
     """
 
     message_overhead_s: float
@@ -104,16 +109,19 @@ class Protocol:
     wire_efficiency: float = 1.0
     base_s: float = 0.0
     small_overhead_s: float | None = None
+    small_chunk_bytes: float = SMALL_CHUNK_BYTES
+    large_chunk_bytes: float = LARGE_CHUNK_BYTES
     slice_overhead_s: float = 0.0
     fill_rate_Bps: float = math.inf
     fill_limit_bytes: float = math.inf
     link_share: float = 1.0
-    duplex_share: float = 1.0
+    duplex_share: float | None = None
     softness: float = math.inf
     stepwise: bool = False
     one_way_rate_Bps: float | None = None
     reduce_rates_Bps: Mapping[str, float] = field(default_factory=dict, hash=False)
     back_to_back: bool = False
+    shares_by_flow: bool = False
 
     def rates_Bps(self, use: Use, steps: int, dtype: str = "float") -> Float:
         """Return float64[n]: the payload rate that each transfer can reach in a schedule of so many steps."""
@@ -125,17 +133,22 @@ class Protocol:
             rate = np.where(use.adds, 1 / (1 / rate + 1 / self.reduce_rates_Bps[dtype]), rate)
         if math.isinf(self.softness):
             return np.asarray(use.lanes * rate)
-        share = self.link_share * self.wire_efficiency * use.alone_Bps / use.active
-        share *= np.where(use.duplex, self.duplex_share, 1.0)
+        active = use.lanes if self.shares_by_flow else use.active
+        share = self.shares(use.duplex) * self.wire_efficiency * use.alone_Bps / active
         low, high = np.minimum(rate, share), np.maximum(rate, share)
         return np.asarray(use.lanes * low * (1 + (low / high) ** self.softness) ** (-1 / self.softness))
+
+    def shares(self, duplex: Bool) -> Float:
+        """Return float64[n]: which share of the line rate a way out of a rank can reach."""
+        both = self.link_share if self.duplex_share is None else self.duplex_share
+        return np.where(duplex, both, self.link_share)
 
     def latency_s(self, size_bytes: Float, rate_Bps: Float) -> Float:
         """Return float64[n]: the wait before the bytes of each transfer flow at *rate_Bps*."""
         overhead = np.full(len(size_bytes), self.message_overhead_s)
         if self.small_overhead_s is not None:
-            span = math.log2(LARGE_CHUNK_BYTES / SMALL_CHUNK_BYTES)
-            large = np.clip(np.log2(np.maximum(size_bytes, 1) / SMALL_CHUNK_BYTES) / span, 0, 1)
+            span = math.log2(self.large_chunk_bytes / self.small_chunk_bytes)
+            large = np.clip(np.log2(np.maximum(size_bytes, 1) / self.small_chunk_bytes) / span, 0, 1)
             overhead = self.small_overhead_s + (self.message_overhead_s - self.small_overhead_s) * large
         if self.slice_overhead_s == 0.0:
             return overhead
@@ -169,6 +182,8 @@ def family_of(op: str, algo: str) -> str:
         return "all_pairs"
     if (op, algo) == ("all_to_all", "direct"):
         return "direct"
+    if op in ("gather", "scatter"):
+        return "fan"
     if op in ("broadcast", "reduce"):
         return "rooted"
     if op in ("all_reduce", "all_gather", "reduce_scatter"):

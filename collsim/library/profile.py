@@ -47,6 +47,8 @@ FIGURES: dict[str, Callable[[str, str], float]] = {
     "slice_overhead": parse_time_s,
     "fill_rate": parse_bandwidth_Bps,
     "fill_limit": parse_size_bytes,
+    "small_chunk": parse_size_bytes,
+    "large_chunk": parse_size_bytes,
     "one_way_rate": parse_bandwidth_Bps,
     "link_share": parse_fraction,
     "duplex_share": parse_fraction,
@@ -62,6 +64,8 @@ PROTOCOL_FIGURES = {
     "slice_overhead": "slice_overhead_s",
     "fill_rate": "fill_rate_Bps",
     "fill_limit": "fill_limit_bytes",
+    "small_chunk": "small_chunk_bytes",
+    "large_chunk": "large_chunk_bytes",
     "one_way_rate": "one_way_rate_Bps",
     "link_share": "link_share",
     "duplex_share": "duplex_share",
@@ -70,7 +74,7 @@ PROTOCOL_FIGURES = {
 """Key of a figure and the attribute of `Protocol` that it sets."""
 REDUCE_RATE = "reduce_rate"
 """Key of the figures by data type."""
-PROTOCOL_FLAGS = ("stepwise", "back_to_back")
+PROTOCOL_FLAGS = ("stepwise", "back_to_back", "shares_by_flow")
 PROTOCOLS = ("LL", "LL128", "Simple")
 CHOICES = {"link_rate": ("achievable", "raw"), "link_latency": ("counted", "ignored")}
 WORDS = ("schema", "name", "title")
@@ -102,7 +106,7 @@ class Profile:
     protocols : Mapping of str to Protocol
         Protocols that differ from the figures above, by name.
     families : Mapping of str to Mapping
-        Kernels with protocols of their own: rings, chains, rooted operations, messages, NVLS, all pairs, direct.
+        Kernels with protocols of their own: rings, chains, rooted operations, messages and others.
     floor_s : float
         What a call takes at least, because the host or the launch takes so long; longer calls hide it.
     systems : tuple of str

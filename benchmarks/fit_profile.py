@@ -18,12 +18,11 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent))
 
 import predictors
-
 from fit_settings import SETTINGS, Family, Fixed, Setting
 
 from collsim.library import Profile, Protocol, load_profile
 from collsim.library.calls import PROTOCOLS
-from collsim.library.costs import family_of
+from collsim.library.costs import STAND_IN, family_of
 from collsim.library.profile import PROTOCOL_FIGURES
 from collsim.library.protocols import Lines, efficiency
 from collsim.operations import operation
@@ -31,7 +30,7 @@ from collsim.question import ask
 from collsim.simulation import library_choice, request_of
 from collsim.timing import Lowered, Run, lower, lower_twice, prepare, time_lowered
 
-SCALE = {"channel_rate": 1e9, "fill_rate": 1e9, "fill_limit": 1.0, "small_chunk": 1.0, "large_chunk": 1.0}
+SCALE = {"channel_rate": 1e9, "fill_rate": 1e9, "fill_limit": 1.0}
 """Factor from the unit of a fit to SI, where it is not a microsecond."""
 BARE = ("link_share", "duplex_share", "softness", "wire_efficiency")
 """Plain numbers."""
@@ -70,6 +69,8 @@ def lowered_rows(system: str) -> dict[str, list[Row]]:
             continue
         picked, asked, proto = library_choice(request, run, question)
         schedule, family = picked.build(asked), family_of(case.op, picked.name)
+        if family not in SETTINGS[system].families:
+            family = STAND_IN[family]
         back_to_back = "back_to_back" in SETTINGS[system].families[family].flags
         twice = lower_twice(schedule, run) if back_to_back else None
         families[family].append((row, lower(schedule, run), twice, run, proto))
@@ -88,8 +89,6 @@ def protocol_of(family: Family, figures: Mapping[str, float], proto: str, lines:
     own = {PROTOCOL_FIGURES[key]: in_si(key, value) for key, value in given.items()}
     if family.one_way_ratio is not None:
         own["one_way_rate_Bps"] = own["channel_rate_Bps"] * family.one_way_ratio
-    if family.small_ratio is not None and proto == "Simple":
-        own["small_overhead_s"] = own["message_overhead_s"] * family.small_ratio
     rates = {dtype: told.value * 1e9 for dtype, told in family.reduce_rates.items()}
     flags = dict.fromkeys(family.flags, True)
     return Protocol(**own, **flags, wire_efficiency=efficiency(PROTOCOLS.index(proto), lines), reduce_rates_Bps=rates)  # type: ignore[arg-type]
@@ -134,7 +133,7 @@ def with_sources(setting: Setting, fitted: Mapping[str, Mapping[str, Mapping[str
         told[name] = {}
         for proto in twin.start:
             if family.like:
-                figures = _of_twin(family, twin, fitted[family.like], proto)
+                figures = _of_twin(family, twin, fitted.get(family.like, {}), proto)
             elif proto in own:
                 figures = {key: Fixed(value, "fitted", FIT_SOURCE) for key, value in own[proto].items()}
             else:
@@ -186,10 +185,6 @@ def protocol_lines(family: Family, proto: str, figures: Mapping[str, Fixed], set
         rate = figures["channel_rate"].value * family.one_way_ratio
         source = f"{family.one_way_ratio:.3g} of channel_rate, from a fit of another model"
         lines.append(line_of("one_way_rate", f"{rate:.4g} GB/s", "assumed", source))
-    if family.small_ratio is not None and proto == "Simple":
-        value = figures["message_overhead"].value * family.small_ratio
-        source = f"{family.small_ratio:.3g} of message_overhead, as on hgx_h100"
-        lines.append(line_of("small_overhead", f"{value:.4g} us", "assumed", source))
     if family.reduce_rates:
         lines.append("      reduce_rate:")
         lines += [

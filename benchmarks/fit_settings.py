@@ -38,8 +38,6 @@ class Family:
     flags : tuple of str
     one_way_ratio : float or None
         Rate of a channel that only sends or only receives over `channel_rate`.
-    small_ratio : float or None
-        `small_overhead` over `message_overhead` of Simple, where it is not fitted.
     like : str
         Family whose fitted figures hold where no training row tells them.
     leaves : tuple of str
@@ -52,7 +50,6 @@ class Family:
     fixed: Mapping[str, Mapping[str, Fixed]]
     flags: tuple[str, ...] = ()
     one_way_ratio: float | None = None
-    small_ratio: float | None = None
     like: str = ""
     leaves: tuple[str, ...] = ()
     reduce_rates: Mapping[str, Fixed] = field(default_factory=dict)
@@ -125,13 +122,11 @@ H100 = {
 
 TUNER = "RCCL tuning.cc, fixed cost of tree and ring; not told apart from the cost of a step by one number of steps"
 SOFTNESS = Fixed(2.3, "assumed", "as on hgx_h100, where 2.2 to 2.8 was fitted; trades against channel_rate")
-BOTH_WAYS = Fixed(0.727, "measured", "46.55 of 64 GB/s with all links busy, AMD ROCm blog on xGMI of MI300X")
-ONE_WAY_LINK = Fixed(0.88, "assumed", "as fitted for messages; here all links carry bytes both ways")
+BOTH_WAYS = Fixed(0.727, "measured", "46.55 of 64 GB/s a link with all links busy, AMD ROCm blog on xGMI of MI300X")
+ONE_WAY_LINK = Fixed(0.873, "assumed", "as fitted for messages; hardly matters where links carry bytes both ways")
 MESH = {"link_share": ONE_WAY_LINK, "duplex_share": BOTH_WAYS, "softness": SOFTNESS}
 PEERS = {"duplex_share": BOTH_WAYS, "softness": SOFTNESS}
-SLICE = "prims_simple.h: a slice is no smaller than 1/32 of two slots of 512 KiB, so that the second is empty up to here"
-TWO_SLICES = "twice the smallest slice: both are filled"
-LL_RATE = Fixed(3.7, "assumed", "as fitted for messages with LL; the rings of the training logs carry 512 bytes at most")
+LL_RATE = Fixed(3.7, "assumed", "as fitted for messages with LL; rings of the training logs carry 512 bytes at most")
 SLOT = Fixed(2**19, "constant", "NCCL_P2P_NVL_CHUNKSIZE, RCCL init.cc")
 BFLOAT16 = Fixed(
     19.2, "derived",
@@ -142,31 +137,23 @@ ADDS = {"bfloat16": BFLOAT16}
 RING = {
     "LL": {"base": Fixed(12, "constant", TUNER), "channel_rate": LL_RATE},
     "LL128": {"base": Fixed(12, "constant", TUNER)},
-    "Simple": {
-        "base": Fixed(17, "constant", TUNER),
-        "small_chunk": Fixed(2**15, "constant", SLICE),
-        "large_chunk": Fixed(2**16, "constant", TWO_SLICES),
-    },
+    "Simple": {"base": Fixed(17, "constant", TUNER)},
 }
-SMALL_OVER_LARGE = 3.355 / 5.266
-"""Overhead of a small transfer over that of a large one: no row of the fit has small ones, so as on hgx_h100."""
 
 MI300X = {
     "ring": Family(
         {
             "LL": {"message_overhead": 0.8},
             "LL128": {"message_overhead": 0.8, "channel_rate": 15.0},
-            "Simple": {"message_overhead": 5.0, "slice_overhead": 1.5, "channel_rate": 20.0, "fill_rate": 50.0},
+            "Simple": {"message_overhead": 4.0, "channel_rate": 20.0, "fill_rate": 50.0},
         },
-        {"": MESH, **RING}, ("stepwise",), small_ratio=SMALL_OVER_LARGE, reduce_rates=ADDS,
+        {"": MESH, **RING}, ("stepwise",), reduce_rates=ADDS,
     ),
     "rooted": Family(
         {}, {}, ("back_to_back", "shares_by_flow"), like="ring", reduce_rates=ADDS,
-        leaves=("fill_rate", "slice_overhead", "small_chunk", "large_chunk"),
+        leaves=("fill_rate",),
     ),
-    "chain": Family(
-        {}, {}, like="ring", leaves=("fill_rate", "slice_overhead", "small_chunk", "large_chunk"), reduce_rates=ADDS
-    ),
+    "chain": Family({}, {}, like="ring", leaves=("fill_rate",), reduce_rates=ADDS),
     "messages": Family(
         {
             "LL": {"base": 16.0, "message_overhead": 1.0, "channel_rate": 5.0},

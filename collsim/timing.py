@@ -203,7 +203,8 @@ def time_schedule(schedule: Schedule, run: Run, proto: str = "Simple", dtype: st
 def lower_twice(schedule: Schedule, run: Run) -> Lowered:
     """Lay two calls of *schedule* in a row: a rank turns to the second when it is done with the first."""
     lowered = lower(replace(schedule, phases=schedule.phases * 2), run)
-    return replace(lowered, use=replace(lowered.use, active=lowered.use.active / 2))  # the two calls share labels of steps, but not the time
+    # The two calls share labels of steps, but not the time.
+    return replace(lowered, use=replace(lowered.use, active=lowered.use.active / 2))
 
 
 def time_lowered(

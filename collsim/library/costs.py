@@ -27,7 +27,7 @@ STAND_IN = {"all_pairs": "ring", "direct": "messages", "fan": "messages"}
 SLICE_SHARPNESS = 6
 """How sharply the two limits of a step meet; the fits do not resolve it."""
 SMALL_CHUNK_BYTES, LARGE_CHUNK_BYTES = 2**11, 2**14
-"""What the small and the large chunk of a protocol are unless it says so."""
+"""Between these sizes the cost of a step goes from that of one filled slice to that of two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +75,6 @@ class Protocol:
         Once per collective, on the device.
     small_overhead_s : float or None
         Overhead of a transfer too small to fill two slices; None: as of any.
-    small_chunk_bytes, large_chunk_bytes : float
-        Between these sizes the cost of a step goes from that of one filled slice to that of two.
     slice_overhead_s : float
         Of each of the two slices that a chunk is handed on in.
     fill_rate_Bps : float
@@ -109,8 +107,6 @@ class Protocol:
     wire_efficiency: float = 1.0
     base_s: float = 0.0
     small_overhead_s: float | None = None
-    small_chunk_bytes: float = SMALL_CHUNK_BYTES
-    large_chunk_bytes: float = LARGE_CHUNK_BYTES
     slice_overhead_s: float = 0.0
     fill_rate_Bps: float = math.inf
     fill_limit_bytes: float = math.inf
@@ -147,8 +143,8 @@ class Protocol:
         """Return float64[n]: the wait before the bytes of each transfer flow at *rate_Bps*."""
         overhead = np.full(len(size_bytes), self.message_overhead_s)
         if self.small_overhead_s is not None:
-            span = math.log2(self.large_chunk_bytes / self.small_chunk_bytes)
-            large = np.clip(np.log2(np.maximum(size_bytes, 1) / self.small_chunk_bytes) / span, 0, 1)
+            span = math.log2(LARGE_CHUNK_BYTES / SMALL_CHUNK_BYTES)
+            large = np.clip(np.log2(np.maximum(size_bytes, 1) / SMALL_CHUNK_BYTES) / span, 0, 1)
             overhead = self.small_overhead_s + (self.message_overhead_s - self.small_overhead_s) * large
         if self.slice_overhead_s == 0.0:
             return overhead
@@ -176,16 +172,12 @@ def family_of(op: str, algo: str) -> str:
     >>> family_of("all_reduce", "chain"), family_of("broadcast", "ring"), family_of("all_to_all", "nccl_p2p")
     ('chain', 'rooted', 'messages')
     """
-    if algo == "nvls":
-        return "nvls"
-    if algo in ("all_pairs", "one_shot"):
-        return "all_pairs"
+    by_algo = {"nvls": "nvls", "all_pairs": "all_pairs", "one_shot": "all_pairs"}
+    by_op = {"broadcast": "rooted", "reduce": "rooted", "gather": "fan", "scatter": "fan"}
+    if algo in by_algo or op in by_op:
+        return by_algo.get(algo) or by_op[op]
     if (op, algo) == ("all_to_all", "direct"):
         return "direct"
-    if op in ("gather", "scatter"):
-        return "fan"
-    if op in ("broadcast", "reduce"):
-        return "rooted"
     if op in ("all_reduce", "all_gather", "reduce_scatter"):
         return "chain" if algo in ("chain", "tree") else "ring"
     return "messages"

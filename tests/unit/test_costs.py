@@ -42,6 +42,28 @@ def test_last_step_of_a_ring_only_copies():
     assert rate(Protocol(0.0, 30e9, stepwise=True), steps=14) == pytest.approx(30e9 * 14 / 15)
 
 
+def test_a_link_that_is_busy_both_ways_has_a_share_of_its_own():
+    costs = Protocol(0.0, 1e12, softness=400.0, link_share=0.9, duplex_share=0.7)
+    yes, no = np.array([True]), np.array([False])
+    both, one = (Use(ONE, 4 * ONE, 64e9 * ONE, yes, duplex, no) for duplex in (yes, no))
+    assert costs.rates_Bps(both, 1)[0] == pytest.approx(0.7 * 16e9, rel=1e-9)
+    assert costs.rates_Bps(one, 1)[0] == pytest.approx(0.9 * 16e9, rel=1e-9)
+    assert replace(costs, shares_by_flow=True).rates_Bps(one, 1)[0] == pytest.approx(0.9 * 64e9, rel=1e-9)
+
+
+def test_adding_takes_the_threads_that_move():
+    costs = Protocol(0.0, 30e9, reduce_rates_Bps={"bfloat16": 20e9})
+    adds = Use(ONE, ONE, 64e9 * ONE, TWO_WAY, np.array([False]), np.array([True]))
+    copies = replace(adds, adds=np.array([False]))
+    assert costs.rates_Bps(adds, 1, "bfloat16")[0] == pytest.approx(12e9)
+    assert costs.rates_Bps(adds, 1, "float")[0] == costs.rates_Bps(copies, 1, "bfloat16")[0] == 30e9
+
+
+def test_the_last_copy_moves_a_slot_at_most():
+    costs = Protocol(0.0, 30e9, fill_rate_Bps=1e9, fill_limit_bytes=2e6)
+    assert [costs.fill_s(np.array([size, 1.0])) for size in (1e6, 2e6, 9e6)] == [1e-3, 2e-3, 2e-3]
+
+
 def test_one_way_channels():
     costs = Protocol(0.0, 20e9, one_way_rate_Bps=35e9)
     assert (rate(costs), rate(costs, two_way=False)) == (20e9, 35e9)
@@ -65,6 +87,40 @@ def test_a_step_takes_the_longer_of_slices_and_hand_over():
 def test_every_operation_and_algorithm_has_a_family():
     pairs = [(op, entry.name) for op in OPERATIONS for entry in algorithms_for(op)]
     assert {family_of(*pair) for pair in pairs} == set(FAMILIES)
+
+
+def mesh_use(op: str, algo: str, ranks: int = 8, channels: int = 8, **more: int) -> Use:
+    run = prepare(load_topology("mi300x_ubb8"), replace(load_profile("ideal"), latency=False), range(ranks))
+    return lower(algorithm(op, algo).build(Request(operation(op), ranks, 2**23, 4, channels=channels, **more)), run).use
+
+
+def test_channels_on_a_mesh_share_the_link_to_their_peer():
+    everyone, shift, pair = (
+        mesh_use("all_to_all", "direct"), mesh_use("send_recv", "neighbour"), mesh_use("send_recv", "neighbour", 2),
+    )  # fmt: skip
+    for use in (everyone, shift, pair):
+        assert set(use.active.tolist()) == {8.0}
+        assert set(use.alone_Bps.tolist()) == {64e9}
+    assert [set(use.duplex.tolist()) for use in (everyone, shift, pair)] == [{True}, {False}, {True}]
+    assert set(mesh_use("all_to_all", "direct", peer_channels=2).lanes.tolist()) == {2.0}
+
+
+def test_ranks_behind_a_switch_share_all_their_links():
+    run = prepare(load_topology("hgx_h100"), load_profile("ideal"), range(8))
+    use = lower(
+        algorithm("all_to_all", "direct").build(Request(operation("all_to_all"), 8, 2**23, channels=8)), run
+    ).use
+    assert set(use.active.tolist()) == {56.0}
+    assert set(use.alone_Bps.tolist()) == {450e9}
+    assert not use.duplex.any()
+
+
+def test_a_family_without_constants_takes_those_of_its_stand_in():
+    profile = load_profile("hgx_h100")
+    for family, other in STAND_IN.items():
+        assert profile.protocol("Simple", family) == profile.protocol("Simple", other)
+    mesh = load_profile("mi300x_ubb8")
+    assert mesh.protocol("Simple", "direct") != mesh.protocol("Simple", "messages")
 
 
 def test_pairs_are_one_way_and_a_shift_is_two_way():
@@ -120,6 +176,37 @@ def test_calibrated_times_keep_the_laws(ranks: int, op: str):
     assert len(result) == len(sizes)
     for row in result:
         assert row.time_s >= max(row.lower_bound_s, 9e-6)
+
+
+MESH = {"profile": "mi300x_ubb8", "library": "rccl-2.22"}
+
+
+@pytest.mark.parametrize("op", ["all_reduce", "all_gather", "all_to_all", "send_recv", "gather", "reduce", "broadcast"])
+def test_times_of_the_mesh_keep_the_laws(op: str):
+    rows = collsim.simulate("mi300x_ubb8", op, [2**power for power in range(8, 31, 2)], **MESH).rows
+    assert all(row.time_s >= max(row.lower_bound_s, 15e-6) for row in rows)
+    assert rows[-1].busbw_Bps > 2 * rows[6].busbw_Bps
+
+
+def test_large_transfers_of_the_mesh_are_bound_by_its_links():
+    # One link of 64 GB/s carries 48.6 one way and 46.55 with all links busy both ways; the channels cost a little more.
+    for op, links, least, most in (
+        ("send_recv", 1, 47, 50),
+        ("all_reduce", 7, 44, 46.55),
+        ("all_to_all", 7, 41, 46.55),
+    ):
+        found = collsim.simulate("mi300x_ubb8", op, "8G", **MESH).busbw_Bps / links / 1e9
+        assert least < found < most, op
+
+
+def test_bfloat16_costs_where_ranks_add():
+    times = {
+        (op, dtype): collsim.simulate("mi300x_ubb8", op, "1G", dtype=dtype, **MESH).time_s
+        for op in ("reduce_scatter", "all_gather")
+        for dtype in ("float", "bfloat16")
+    }
+    assert times["all_gather", "bfloat16"] == times["all_gather", "float"]
+    assert 1.02 < times["reduce_scatter", "bfloat16"] / times["reduce_scatter", "float"] < 1.3
 
 
 @pytest.mark.parametrize(

@@ -150,7 +150,7 @@ MI300X = {
         {"": MESH, **RING}, ("stepwise",), reduce_rates=ADDS,
     ),
     "rooted": Family(
-        {}, {}, ("back_to_back", "shares_by_flow"), like="ring", reduce_rates=ADDS,
+        {}, {}, ("back_to_back", "in_turn"), like="ring", reduce_rates=ADDS,
         leaves=("fill_rate",),
     ),
     "chain": Family({}, {}, like="ring", leaves=("fill_rate",), reduce_rates=ADDS),

@@ -15,6 +15,7 @@ from collsim.collectives import Algorithm, Request, algorithm, algorithms_for, r
 from collsim.errors import Fault, InputError, UnsupportedError
 from collsim.fabric import Fabric, Float, Int
 from collsim.library import Profile, load_profile
+from collsim.library.costs import family_of
 from collsim.operations import BLOCK_GRAIN_BYTES, Operation, operation
 from collsim.question import CHOICES, MOST_CHANNELS, Question, ask, rank_groups
 from collsim.result import LinkLoad, Result, Row
@@ -33,6 +34,8 @@ CHANNELS_PER_RING = 2
 """RCCL runs each ring of its MI300X template twice: 28 rings, 56 channels (src/graph/rome_models.cc)."""
 MOST_FLAGGED_CHUNKS = 1024
 """A pipeline of LL or LL128 is cut into no more chunks per channel: filling it is then below 1 % of the time anyway."""
+LL_BYTES = 8
+"""Of data in a line of LL: a thread hands on one at a time, so what all threads of a channel hold is a chunk."""
 NOT_SIMULATED = ("nic.", "gpu.memory")
 """Facts that a file records and that no prediction uses yet."""
 EQUAL = 1e-9
@@ -257,10 +260,14 @@ def library_choice(request: Request, run: Run, question: Question) -> tuple[Algo
     assert question.library is not None
     choice = choose(call, system, question.library, read_environment(question.environment))
     messages, whole = choice.point_to_point, max(choice.shares_bytes, default=request.size_bytes)
+    proto = question.proto or choice.proto
+    in_turn = run.profile.protocol(proto, family_of(request.op.name, choice.algo)).in_turn
     chunk_bytes = choice.chunk_bytes
     if choice.algo == "ring" and choice.proto != "Simple":
         # Lines carry flags, so slices of a ring need not wait from chunk to chunk; from one root chunks are a pipeline.
-        chunk_bytes = max(chunk_bytes, -(-whole // MOST_FLAGGED_CHUNKS)) if request.op.rooted else whole
+        fewest = -(-whole // MOST_FLAGGED_CHUNKS)
+        least = LL_BYTES * choice.threads if in_turn and choice.proto == "LL" else chunk_bytes
+        chunk_bytes = max(least, fewest) if request.op.rooted else whole
     asked = replace(
         request,
         channels=question.channels or (messages.channels if messages else choice.channels),
@@ -268,6 +275,7 @@ def library_choice(request: Request, run: Run, question: Question) -> tuple[Algo
         slots=max(choice.slots // choice.slots_per_chunk, 1),
         share_bytes=() if question.channels else choice.shares_bytes,
         peer_channels=messages.channels_per_peer if messages else choice.peer_channels,
+        in_turn=in_turn,
     )
     return algorithm(request.op.name, choice.algo), asked, choice.proto
 

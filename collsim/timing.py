@@ -297,7 +297,7 @@ def _problem(lowered: Lowered, run: Run, costs: Protocol, dtype: str) -> Problem
     rates = costs.rates_Bps(lowered.use, steps, dtype)
     moves = transfers.src != transfers.dst
     capacity_Bps = run.trunk_capacity_Bps
-    if costs.shares_by_flow:
+    if costs.in_turn:
         capacity_Bps = capacity_Bps * float(costs.shares(lowered.use.duplex).min())
     return Problem(
         capacity_Bps=capacity_Bps,

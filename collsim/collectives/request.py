@@ -50,6 +50,8 @@ class Request:
         What each channel carries, where a library deals unevenly; empty: as evenly as elements allow.
     peer_channels : int or None
         Most channels that one point-to-point message may use; None: all of them.
+    in_turn : bool
+        Channels of a chain with the same order of ranks pass their chunks one after another, not in step.
     """
 
     op: Operation
@@ -65,6 +67,7 @@ class Request:
     matrix_bytes: Int | None = None
     share_bytes: tuple[int, ...] = ()
     peer_channels: int | None = None
+    in_turn: bool = False
 
     @property
     def n_channels(self) -> int:

@@ -97,9 +97,9 @@ class Protocol:
     back_to_back : bool
         Calls in a row overlap: a rank that is done turns to the next call, as the loop of nccl-tests lets it. The time
         of a call is then that by which a second one comes later.
-    shares_by_flow : bool
-        Channels share a link with what flows at the moment, not with all channels of their step: in a chain that few
-        chunks pass, most channels wait for their data.
+    in_turn : bool
+        Channels with the same order of ranks pass their chunks along a chain one after another, and share a link with
+        what flows at the moment. In step they would not stay: at every hop whoever is ahead gets further ahead.
     """
 
     message_overhead_s: float
@@ -117,7 +117,7 @@ class Protocol:
     one_way_rate_Bps: float | None = None
     reduce_rates_Bps: Mapping[str, float] = field(default_factory=dict, hash=False)
     back_to_back: bool = False
-    shares_by_flow: bool = False
+    in_turn: bool = False
 
     def rates_Bps(self, use: Use, steps: int, dtype: str = "float") -> Float:
         """Return float64[n]: the payload rate that each transfer can reach in a schedule of so many steps."""
@@ -129,7 +129,7 @@ class Protocol:
             rate = np.where(use.adds, 1 / (1 / rate + 1 / self.reduce_rates_Bps[dtype]), rate)
         if math.isinf(self.softness):
             return np.asarray(use.lanes * rate)
-        active = use.lanes if self.shares_by_flow else use.active
+        active = use.lanes if self.in_turn else use.active
         share = self.shares(use.duplex) * self.wire_efficiency * use.alone_Bps / active
         low, high = np.minimum(rate, share), np.maximum(rate, share)
         return np.asarray(use.lanes * low * (1 + (low / high) ** self.softness) ** (-1 / self.softness))

@@ -70,7 +70,7 @@ PROTOCOL_FIGURES = {
 """Key of a figure and the attribute of `Protocol` that it sets."""
 REDUCE_RATE = "reduce_rate"
 """Key of the figures by data type."""
-PROTOCOL_FLAGS = ("stepwise", "back_to_back", "shares_by_flow")
+PROTOCOL_FLAGS = ("stepwise", "back_to_back", "in_turn")
 PROTOCOLS = ("LL", "LL128", "Simple")
 CHOICES = {"link_rate": ("achievable", "raw"), "link_latency": ("counted", "ignored")}
 WORDS = ("schema", "name", "title")

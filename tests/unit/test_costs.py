@@ -48,7 +48,7 @@ def test_a_link_that_is_busy_both_ways_has_a_share_of_its_own():
     both, one = (Use(ONE, 4 * ONE, 64e9 * ONE, yes, duplex, no) for duplex in (yes, no))
     assert costs.rates_Bps(both, 1)[0] == pytest.approx(0.7 * 16e9, rel=1e-9)
     assert costs.rates_Bps(one, 1)[0] == pytest.approx(0.9 * 16e9, rel=1e-9)
-    assert replace(costs, shares_by_flow=True).rates_Bps(one, 1)[0] == pytest.approx(0.9 * 64e9, rel=1e-9)
+    assert replace(costs, in_turn=True).rates_Bps(one, 1)[0] == pytest.approx(0.9 * 64e9, rel=1e-9)
 
 
 def test_adding_takes_the_threads_that_move():

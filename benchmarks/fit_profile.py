@@ -89,6 +89,8 @@ def protocol_of(family: Family, figures: Mapping[str, float], proto: str, lines:
     own = {PROTOCOL_FIGURES[key]: in_si(key, value) for key, value in given.items()}
     if family.one_way_ratio is not None:
         own["one_way_rate_Bps"] = own["channel_rate_Bps"] * family.one_way_ratio
+    if proto in family.hidden_us:
+        own["next_overhead_s"] = max(own["message_overhead_s"] - family.hidden_us[proto] * 1e-6, 0.0)
     rates = {dtype: told.value * 1e9 for dtype, told in family.reduce_rates.items()}
     flags = dict.fromkeys(family.flags, True)
     return Protocol(**own, **flags, wire_efficiency=efficiency(PROTOCOLS.index(proto), lines), reduce_rates_Bps=rates)  # type: ignore[arg-type]
@@ -185,6 +187,10 @@ def protocol_lines(family: Family, proto: str, figures: Mapping[str, Fixed], set
         rate = figures["channel_rate"].value * family.one_way_ratio
         source = f"{family.one_way_ratio:.3g} of channel_rate, from a fit of another model"
         lines.append(line_of("one_way_rate", f"{rate:.4g} GB/s", "assumed", source))
+    if proto in family.hidden_us:
+        value = max(figures["message_overhead"].value - family.hidden_us[proto], 0.0)
+        source = f"message_overhead less {family.hidden_us[proto]} us, the hop of the tuner, which slots hide"
+        lines.append(line_of("next_overhead", f"{value:.4g} us", "derived", source))
     if family.reduce_rates:
         lines.append("      reduce_rate:")
         lines += [

@@ -38,6 +38,8 @@ class Family:
     flags : tuple of str
     one_way_ratio : float or None
         Rate of a channel that only sends or only receives over `channel_rate`.
+    hidden_us : Mapping
+        How much of `message_overhead` slots hide from the chunks that follow along a chain, by protocol.
     like : str
         Family whose fitted figures hold where no training row tells them.
     leaves : tuple of str
@@ -50,6 +52,7 @@ class Family:
     fixed: Mapping[str, Mapping[str, Fixed]]
     flags: tuple[str, ...] = ()
     one_way_ratio: float | None = None
+    hidden_us: Mapping[str, float] = field(default_factory=dict)
     like: str = ""
     leaves: tuple[str, ...] = ()
     reduce_rates: Mapping[str, Fixed] = field(default_factory=dict)
@@ -127,12 +130,14 @@ ONE_WAY_LINK = Fixed(0.873, "assumed", "as fitted for messages; hardly matters w
 MESH = {"link_share": ONE_WAY_LINK, "duplex_share": BOTH_WAYS, "softness": SOFTNESS}
 PEERS = {"duplex_share": BOTH_WAYS, "softness": SOFTNESS}
 LL_RATE = Fixed(3.7, "assumed", "as fitted for messages with LL; rings of the training logs carry 512 bytes at most")
-SLOT = Fixed(2**19, "constant", "NCCL_P2P_NVL_CHUNKSIZE, RCCL init.cc")
+SLOTS = Fixed(2**20, "derived", "two slots of NCCL_P2P_NVL_CHUNKSIZE (RCCL init.cc), one at either end")
 BFLOAT16 = Fixed(
     19.2, "derived",
     "about 14 vector instructions an element (widen twice, add, round with two tests, pack: amd_hip_bfloat16.h) of "
     "2 bytes; a compute unit at 2.1 GHz issues 4 waves of 16 lanes",
 )  # fmt: skip
+HOP_US = {"LL": 0.8, "LL128": 0.8, "Simple": 2.1}
+"""A hop over xGMI in RCCL's tuner (tuning.cc): flight time, during which a sender fills the next slot."""
 ADDS = {"bfloat16": BFLOAT16}
 RING = {
     "LL": {"base": Fixed(12, "constant", TUNER), "channel_rate": LL_RATE},
@@ -150,8 +155,7 @@ MI300X = {
         {"": MESH, **RING}, ("stepwise",), reduce_rates=ADDS,
     ),
     "rooted": Family(
-        {}, {}, ("back_to_back", "in_turn"), like="ring", reduce_rates=ADDS,
-        leaves=("fill_rate",),
+        {}, {}, ("back_to_back", "in_turn"), like="ring", leaves=("fill_rate",), hidden_us=HOP_US, reduce_rates=ADDS,
     ),
     "chain": Family({}, {}, like="ring", leaves=("fill_rate",), reduce_rates=ADDS),
     "messages": Family(
@@ -161,7 +165,7 @@ MI300X = {
                 "base": 20.0, "message_overhead": 1.0, "channel_rate": 20.0, "fill_rate": 25.0, "link_share": 0.87,
             },
         },
-        {"": PEERS, "LL": {"link_share": ONE_WAY_LINK}, "Simple": {"fill_limit": SLOT}},
+        {"": PEERS, "LL": {"link_share": ONE_WAY_LINK}, "Simple": {"fill_limit": SLOTS}},
     ),
     "fan": Family({}, {}, like="messages", leaves=("fill_rate",)),
     "all_pairs": Family(

@@ -295,7 +295,7 @@ def _problem(lowered: Lowered, run: Run, costs: Protocol, dtype: str) -> Problem
     trunks = run.trunks.take(lowered.used, lowered.copies / costs.wire_efficiency)
     steps = int(transfers.step.max(initial=0)) + 1
     rates = costs.rates_Bps(lowered.use, steps, dtype)
-    moves = transfers.src != transfers.dst
+    waits = np.where(transfers.src != transfers.dst, costs.latency_s(size_bytes, rates, transfers.step > 0), 0.0)
     capacity_Bps = run.trunk_capacity_Bps
     if costs.in_turn:
         capacity_Bps = capacity_Bps * float(costs.shares(lowered.use.duplex).min())
@@ -306,7 +306,7 @@ def _problem(lowered: Lowered, run: Run, costs: Protocol, dtype: str) -> Problem
         route_weight=trunks.weight,
         route=lowered.route,
         size_bytes=size_bytes,
-        latency_s=trunks.latency_s[lowered.route] + np.where(moves, costs.latency_s(size_bytes, rates), 0.0),
+        latency_s=trunks.latency_s[lowered.route] + waits,
         cap_Bps=rates,
         dep_ptr=transfers.dep_ptr,
         dep=transfers.dep,

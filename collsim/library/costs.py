@@ -75,6 +75,8 @@ class Protocol:
         Once per collective, on the device.
     small_overhead_s : float or None
         Overhead of a transfer too small to fill two slices; None: as of any.
+    next_overhead_s : float or None
+        Overhead of a chunk that follows another along a chain, where slots hide a part of it; None: as of any.
     slice_overhead_s : float
         Of each of the two slices that a chunk is handed on in.
     fill_rate_Bps : float
@@ -107,6 +109,7 @@ class Protocol:
     wire_efficiency: float = 1.0
     base_s: float = 0.0
     small_overhead_s: float | None = None
+    next_overhead_s: float | None = None
     slice_overhead_s: float = 0.0
     fill_rate_Bps: float = math.inf
     fill_limit_bytes: float = math.inf
@@ -139,13 +142,18 @@ class Protocol:
         both = self.link_share if self.duplex_share is None else self.duplex_share
         return np.where(duplex, both, self.link_share)
 
-    def latency_s(self, size_bytes: Float, rate_Bps: Float) -> Float:
-        """Return float64[n]: the wait before the bytes of each transfer flow at *rate_Bps*."""
+    def latency_s(self, size_bytes: Float, rate_Bps: Float, follows: Bool | None = None) -> Float:
+        """Return float64[n]: the wait before the bytes of each transfer flow at *rate_Bps*.
+
+        *follows* says which of them come after another of the same channel.
+        """
         overhead = np.full(len(size_bytes), self.message_overhead_s)
         if self.small_overhead_s is not None:
             span = math.log2(LARGE_CHUNK_BYTES / SMALL_CHUNK_BYTES)
             large = np.clip(np.log2(np.maximum(size_bytes, 1) / SMALL_CHUNK_BYTES) / span, 0, 1)
             overhead = self.small_overhead_s + (self.message_overhead_s - self.small_overhead_s) * large
+        if self.next_overhead_s is not None and follows is not None:
+            overhead = np.where(follows, self.next_overhead_s, overhead)
         if self.slice_overhead_s == 0.0:
             return overhead
         slice_s = size_bytes / 2 / rate_Bps

@@ -434,7 +434,10 @@ def _warnings(topology: Topology, constants: Profile, question: Question) -> tup
         systems = " or ".join(constants.systems) or "no system"
         return (f"{name} was fitted to {systems} as shipped, not to this: times are a guess",)
     if question.library is None:
-        return (f"{name} was fitted to what a library chooses: name one, such as nccl-2.28",)
+        from collsim.library import system_of
+
+        example = "rccl-2.22" if system_of(topology, range(topology.n_gpus)).is_amd else "nccl-2.28"
+        return (f"{name} was fitted to what a library chooses: name one, such as {example}",)
     return ()
 
 

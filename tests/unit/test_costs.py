@@ -10,9 +10,11 @@ import pytest
 
 import collsim
 from collsim.collectives import Request, algorithm, algorithms_for
+from collsim.collectives.rings import balanced_rings
 from collsim.library import Protocol, load_profile
 from collsim.library.costs import FAMILIES, STAND_IN, Use, family_of
 from collsim.operations import OPERATIONS, operation
+from collsim.schedule import verify
 from collsim.timing import lower, lower_twice, prepare, time_lowered
 from collsim.topology import load_topology
 
@@ -150,6 +152,41 @@ def test_calls_in_a_row_of_a_chain_take_no_depth():
     assert in_a_row.time_s == pytest.approx(65 * turn_s, rel=1e-9)
 
 
+def chain_request(op: str, channels: int, in_turn: bool) -> Request:
+    rings = balanced_rings(8)
+    return Request(operation(op), 8, 2**24, 4, channels=channels, chunk_bytes=2**16, rings=rings, in_turn=in_turn)
+
+
+@pytest.mark.parametrize("op", ["broadcast", "reduce"])
+@pytest.mark.parametrize("channels", [3, 32, 56])
+def test_channels_that_take_turns_move_the_same_bytes(op: str, channels: int):
+    step, turn = (algorithm(op, "ring").build(chain_request(op, channels, in_turn)) for in_turn in (False, True))
+    verify(turn)
+    rows = turn.merged().materialise()
+    assert rows.channel.max() + 1 == min(channels, 14)
+    assert rows.lanes.max() == -(-channels // 14)
+    assert turn.chunks.size_bytes.sum() == step.chunks.size_bytes.sum() == 2**24
+
+
+def test_channels_that_take_turns_hide_the_depth_of_a_chain():
+    # In step, four channels with the same order share every link that they come to; in turn, the first chunk has it to
+    # itself while the others follow, so that seven hops cost seven turns of one chunk instead of seven of four.
+    run = prepare(load_topology("mi300x_ubb8"), replace(load_profile("ideal"), latency=False), range(8))
+    costs = Protocol(0.0, 1e12)
+    step, turn = (
+        time_lowered(lower(algorithm("reduce", "ring").build(chain_request("reduce", 56, in_turn)), run), run, costs)
+        for in_turn in (False, True)
+    )
+    assert turn.time_s < step.time_s
+
+
+def test_slots_hide_a_part_of_the_hand_over_of_later_chunks():
+    costs = Protocol(4e-6, 1e12, next_overhead_s=1.5e-6)
+    waits = costs.latency_s(np.ones(2), np.full(2, 1e9), np.array([False, True]))
+    assert waits.tolist() == [4e-6, 1.5e-6]
+    assert costs.latency_s(np.ones(2), np.full(2, 1e9)).tolist() == [4e-6, 4e-6]
+
+
 def test_floor_hides_what_is_short_and_not_what_is_long():
     profile = replace(load_profile("ideal"), floor_s=10e-6)
     tiny, large = collsim.simulate("hgx_h100", "all_reduce", ["64", "1G"], algo="ring", profile=profile).rows
@@ -216,9 +253,10 @@ def test_bfloat16_costs_where_ranks_add():
         ("hgx_h100", {}, True, "name one, such as nccl-2.28"),
         ("hgx_h100", {"overrides": {"link.bandwidth": "10 GB/s"}}, False, "fitted to hgx_h100 as shipped, not to this"),
         ("mi355x_ubb8", {}, False, "fitted to hgx_h100 as shipped, not to this"),
+        ("mi300x_ubb8", {"profile": "mi300x_ubb8"}, True, "name one, such as rccl-2.22"),
     ],
 )
 def test_calibrated_is_said_of_the_measured_system_only(topo: str, more: dict, calibrated: bool, word: str | None):
-    result = collsim.simulate(topo, "all_reduce", "1M", algo="auto", profile="hgx_h100", **more)
+    result = collsim.simulate(topo, "all_reduce", "1M", algo="auto", **{"profile": "hgx_h100", **more})
     assert result.profile["calibrated"] is calibrated
     assert [word in text for text in result.warnings] == ([] if word is None else [True])

@@ -304,6 +304,7 @@ def library_choice(request: Request, run: Run, question: Question) -> tuple[Algo
     assert question.library is not None
     choice = choose(call, system, question.library, read_environment(question.environment))
     messages, whole = choice.point_to_point, max(choice.shares_bytes, default=request.size_bytes)
+    costs = run.profile.protocol(question.proto or choice.proto, family_of(request.op.name, choice.algo))
     chunk_bytes = choice.chunk_bytes
     if choice.proto == "LL" and messages is None:
         # Lines carry flags: a ring need not wait from chunk to chunk, and a pipeline not even from pass to pass.
@@ -315,7 +316,8 @@ def library_choice(request: Request, run: Run, question: Question) -> tuple[Algo
         chunk_bytes=question.chunk_bytes or chunk_bytes,
         slots=max(choice.slots // choice.slots_per_chunk, 1),
         share_bytes=() if question.channels else choice.shares_bytes,
-        peer_channels=messages.channels_per_peer if messages else None,
+        peer_channels=messages.channels_per_peer if messages else choice.peer_channels,
+        in_turn=costs.in_turn,
         peer_step_bytes=messages.step_bytes if messages else None,
     )
     return algorithm(request.op.name, choice.algo), asked, choice.proto
@@ -353,7 +355,7 @@ def _default_channels(fabric: Fabric, rings: Int) -> int:
 def _timed_row(candidate: Algorithm, request: Request, requested_bytes: int, run: Run, question: Question) -> Row:
     """Simulate one algorithm at one size."""
     schedule = candidate.build(request)
-    timing = time_schedule(schedule, run, question.proto or "Simple")
+    timing = time_schedule(schedule, run, question.proto or "Simple", question.dtype)
     utilisation = timing.link_bytes / (run.fabric.capacity_Bps * timing.time_s)
     return replace(
         _empty_row(request, requested_bytes, question),

@@ -14,7 +14,7 @@ from collsim.errors import DeadlockError, Fault, InternalError, UnsupportedError
 from collsim.fabric import Fabric, Float, Int, build_fabric
 from collsim.flow_bounds import Flows, find_flows
 from collsim.library import Profile
-from collsim.library.costs import Protocol, family_of, loop_steps, soft_max
+from collsim.library.costs import Bool, Protocol, Use, family_of, loop_steps, soft_max
 from collsim.message_costs import Messages, call_s, caps_Bps, port_capacity_Bps
 from collsim.operations import operation
 from collsim.routing import Routes, find_routes, merge_trunks
@@ -113,8 +113,8 @@ class Lowered:
         Which of *used* each transfer takes.
     used, copies : int64[n_used]
         Number of the route in the run, and how many equal transfers take it side by side.
-    active : float64[n]
-        Channels of the sender that are busy in the same step.
+    use : Use
+    dtype : str
     """
 
     schedule: Schedule
@@ -123,11 +123,12 @@ class Lowered:
     route: Int
     used: Int
     copies: Int
-    active: Float
+    use: Use
+    dtype: str
 
 
-def lower(schedule: Schedule, run: Run) -> Lowered:
-    """Lay *schedule* on the fabric of *run*.
+def lower(schedule: Schedule, run: Run, dtype: str = "float") -> Lowered:
+    """Lay *schedule*, which moves elements of *dtype*, on the fabric of *run*.
 
     Raises
     ------
@@ -142,18 +143,47 @@ def lower(schedule: Schedule, run: Run) -> Lowered:
     key, route = np.unique(transfers.copies * n_routes + _route_numbers(transfers, run), return_inverse=True)
     copies, used = np.divmod(key, n_routes)
     size_bytes = transfers.size_bytes(schedule.chunks)
-    return Lowered(schedule, transfers, size_bytes, route, used, copies, _active(transfers))
+    return Lowered(schedule, transfers, size_bytes, route, used, copies, _use(transfers, run, used[route]), dtype)
 
 
-def _active(transfers: Transfers) -> Float:
-    """Return float64[n]: how many channels of the sender are busy in the step of each transfer."""
-    place = transfers.src * (int(transfers.step.max(initial=0)) + 1) + transfers.step
-    _, group = np.unique(place, return_inverse=True)
-    return np.asarray(np.bincount(group, weights=transfers.lanes * transfers.copies)[group], dtype=np.float64)
+def _use(transfers: Transfers, run: Run, route: Int) -> Use:
+    """Return what the transfers, which take the routes numbered *route*, share."""
+    lanes, way, alone_Bps = transfers.lanes.astype(np.float64), transfers.src, np.full(len(route), run.egress_Bps)
+    duplex = np.zeros(len(route), dtype=np.bool_)
+    direct = _direct(transfers, run)
+    if direct.any():
+        pairs = run.fabric.n_ranks + 1
+        there, back = ((a + 1) * pairs + b for a, b in ((transfers.src, transfers.dst), (transfers.dst, transfers.src)))
+        way = np.where(direct, there, way)
+        duplex = direct & np.isin(_in_step(transfers, there), _in_step(transfers, back))
+        alone_Bps = np.where(direct, _narrowest_Bps(run.trunks, run.trunk_capacity_Bps)[route], alone_Bps)
+    _, group = np.unique(_in_step(transfers, way), return_inverse=True)
+    active = np.bincount(group, weights=transfers.lanes * transfers.copies)[group].astype(np.float64)
+    return Use(lanes, active, alone_Bps, duplex, transfers.reduces)
 
 
-def time_schedule(schedule: Schedule, run: Run, proto: str = "Simple") -> Timing:
-    """Run *schedule* on the fabric of *run*, with the costs of protocol *proto*.
+def _direct(transfers: Transfers, run: Run) -> Bool:
+    """Return bool[n]: whether a link joins sender and receiver."""
+    both = (transfers.src != EVERY) & (transfers.dst != EVERY)
+    joined = run.fabric.peer_links() > 0
+    return np.asarray(both & joined[np.where(both, transfers.src, 0), np.where(both, transfers.dst, 0)])
+
+
+def _narrowest_Bps(trunks: Routes, capacity_Bps: Float) -> Float:
+    """Return float64[n_routes]: what each route carries if it has its trunks to itself; inf if it has none."""
+    narrowest = np.full(len(trunks.ptr) - 1, np.inf)
+    route = np.repeat(np.arange(len(narrowest)), np.diff(trunks.ptr))
+    np.minimum.at(narrowest, route, capacity_Bps[trunks.link] / trunks.weight)
+    return narrowest
+
+
+def _in_step(transfers: Transfers, label: Int) -> Int:
+    """Return int64[n]: a number for each pair of label and step."""
+    return np.asarray(label * (int(transfers.step.max(initial=0)) + 1) + transfers.step)
+
+
+def time_schedule(schedule: Schedule, run: Run, proto: str = "Simple", dtype: str = "float") -> Timing:
+    """Run *schedule* on the fabric of *run*, with the costs of protocol *proto* for elements of *dtype*.
 
     Raises
     ------
@@ -165,7 +195,7 @@ def time_schedule(schedule: Schedule, run: Run, proto: str = "Simple") -> Timing
         The result broke a conservation law.
     """
     costs = run.profile.protocol(proto, family_of(schedule.op, schedule.algo))
-    return time_lowered(lower(schedule, run), run, costs)
+    return time_lowered(lower(schedule, run, dtype), run, costs)
 
 
 def time_lowered(lowered: Lowered, run: Run, costs: Protocol) -> Timing:
@@ -309,15 +339,18 @@ def _problem(lowered: Lowered, run: Run, costs: Protocol) -> Problem:
     if not _is_grouped(lowered, costs):
         schedule = lowered.schedule
         steps = loop_steps(schedule.op, schedule.algo, schedule.n_ranks, int(transfers.step.max(initial=0)))
-        rates = costs.rates_Bps(transfers.lanes.astype(np.float64), lowered.active, run.egress_Bps, steps)
+        rates = costs.rates_Bps(lowered.use, steps, lowered.dtype)
         port_Bps = np.zeros(0)
     else:
         messages = _messages(lowered, run)
         rates = caps_Bps(messages, costs)
         port_Bps = port_capacity_Bps(messages, rates, costs, run.egress_Bps)
     moves = transfers.src != transfers.dst
+    capacity_Bps = run.trunk_capacity_Bps
+    if costs.in_turn:
+        capacity_Bps = capacity_Bps * float(costs.shares(lowered.use.duplex).min())
     problem = Problem(
-        capacity_Bps=run.trunk_capacity_Bps,
+        capacity_Bps=capacity_Bps,
         route_ptr=trunks.ptr,
         route_link=trunks.link,
         route_weight=trunks.weight,

@@ -151,4 +151,4 @@ def _lay(case: Case, run: Run, library: str) -> tuple[str, str, str, Lowered]:
     op = operation(case.op)
     request = request_of(op, question.sizes_of(op)[0], run, question)
     picked, asked, proto = library_choice(request, run, question)
-    return family_of(case.op, picked.name), proto, picked.name, lower(picked.build(asked), run)
+    return family_of(case.op, picked.name), proto, picked.name, lower(picked.build(asked), run, question.dtype)

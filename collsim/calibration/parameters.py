@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from collsim.calibration.observations import Observation
 from collsim.library import Profile
-from collsim.library.costs import Protocol
+from collsim.library.costs import FAMILIES, STAND_IN, Protocol
 
 __all__ = ["Parameter", "costs_of", "parameters_of"]
 
@@ -40,8 +40,9 @@ FRACTIONS = {"link_share": 1.0, "contention": 0.95}
 """The most that a fraction can be."""
 SHARED = ("softness",)
 """One value for all protocols of a family: they meet the same links."""
-TIED = {"rooted": "ring"}
-"""Families whose constants are those of another one: a ring that broadcasts copies as a ring that reduces does."""
+TIED = {"rooted": "ring", "fan": "messages"}
+"""Families whose constants are those of another one: a ring that broadcasts copies as a ring that reduces does, and the
+messages of a gather are messages."""
 FLOOR_FACTOR = 2.0
 """The same for the floor of a call."""
 NARROW = 0.4
@@ -67,6 +68,8 @@ class Parameter:
         Standard deviation of its logarithm before the fit.
     most : float
         The largest value that makes sense.
+    families : tuple of str
+        Kernels that take it.
     """
 
     family: str
@@ -75,6 +78,7 @@ class Parameter:
     start: float
     spread: float
     most: float = math.inf
+    families: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -84,8 +88,13 @@ class Parameter:
 
     def is_of(self, observation: Observation) -> bool:
         """Return whether the time on the device depends on it."""
-        family = TIED.get(observation.family, observation.family)
-        return self.family == family and self.proto in ("", observation.proto)
+        return observation.family in self.families and self.proto in ("", observation.proto)
+
+
+def source_of(family: str, profile: Profile) -> str:
+    """Return the family whose constants a kernel takes."""
+    tied = TIED.get(family, family)
+    return tied if tied in profile.families else STAND_IN.get(tied, tied)
 
 
 def parameters_of(
@@ -95,9 +104,10 @@ def parameters_of(
 
     *relaunched* says that *profile* holds fitted constants of stream launches, and the observations are of another way.
     """
-    told = sorted({(TIED.get(entry.family, entry.family), entry.proto) for entry in observations})
+    told = sorted({(source_of(entry.family, profile), entry.proto) for entry in observations})
     found: dict[tuple[str, str, str], Parameter] = {}
     for family, proto in told:
+        families = tuple(name for name in FAMILIES if source_of(name, profile) == family)
         costs = profile.protocol(proto, family)
         for key, factor in FITTED.items():
             value = getattr(costs, key)
@@ -107,7 +117,7 @@ def parameters_of(
                 most = FRACTIONS.get(key, math.inf)
                 freely = not relaunched or key == "base_s" or (costs.zero_copy and key.endswith("_Bps"))
                 spread = math.log(factor) * (1 if freely else NARROW)
-                found.setdefault(place, Parameter(*place, float(value), spread, most))
+                found.setdefault(place, Parameter(*place, float(value), spread, most, families))
     if profile.floor_s:
         found["", "", "floor_s"] = Parameter("", "", "floor_s", profile.floor_s, math.log(FLOOR_FACTOR))
     return list(found.values())
@@ -119,9 +129,9 @@ def costs_of(
     """Return the protocols by (family, name) and the floor in seconds for the logarithms of all parameters."""
     values = dict(zip(((p.family, p.proto, p.key) for p in parameters), np.exp(logs).tolist(), strict=True))
     costs: dict[tuple[str, str], Protocol] = {}
-    for family, protocols in profile.families.items():
-        source = TIED.get(family, family)
-        for proto, usual in protocols.items():
+    for family in FAMILIES:
+        source = source_of(family, profile)
+        for proto, usual in profile.families.get(family, profile.families.get(source, {})).items():
             own = {}
             for key in FITTED:
                 place = (source, "" if key in SHARED else proto, key)

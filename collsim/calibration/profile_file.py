@@ -81,6 +81,8 @@ class _Writer:
             shared = (launch, f"{family}.{key}") in self.fitted
             name = f"{family}.{key}" if shared else f"{family}.{proto}.{key}"
             yield f"{indent}{key}: {self.figure(launch, name, key, value)}"
+        for name, rate in costs.reduce_rates_Bps.items():
+            yield f"{indent}reduce_rate: {{{name}: {self.figure(launch, '', 'reduce_rate', rate)}}}"
         for flag in PROTOCOL_FLAGS:
             if getattr(costs, flag):
                 yield f"{indent}{flag}: true"
@@ -115,6 +117,8 @@ def _text(key: str, value: float) -> str:
     """Return a figure with its unit."""
     if key.endswith("_rate"):
         return f"{value / 1e9:.4g} GB/s"
+    if key == "fill_limit":
+        return f"{value / 1024:.0f} KiB"
     if key.endswith("overhead") or key in ("base", "floor"):
         return f"{value * 1e6:.4g} us"
     return f"{value:.4g}"

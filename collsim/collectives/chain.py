@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise, zip_longest
 
 import numpy as np
 
@@ -21,15 +23,26 @@ def build(request: Request) -> Schedule:
     reduces = request.op.name == "reduce"
     shapes = [_hops(_from(order, request.root), reduces=reduces) for order in request.orders]
     shares = request.shares(request.size_bytes)
-    hops = [shapes[channel % len(shapes)] for channel in range(len(shares))]
     pieces = [request.pieces(int(share), CHUNK_BYTES) for share in shares]
+    lanes = np.ones(len(pieces), dtype=np.int64)
+    if request.in_turn:
+        lanes = np.array([len(pieces[order :: len(shapes)]) for order in range(min(len(shapes), len(pieces)))])
+        pieces = [_one_after_another(pieces[order :: len(shapes)]) for order in range(len(lanes))]
+    hops = [shapes[channel % len(shapes)] for channel in range(len(pieces))]
     chunks = ChunksBuilder()
     source, target = (EVERY, request.root) if reduces else (request.root, EVERY)
     chunks.add(np.concatenate(pieces), source, target)
     transfers = pipelined(hops, [len(sizes) for sizes in pieces], request.slots)
+    transfers = replace(transfers, lanes=lanes[transfers.channel])
     return request.schedule(
         "ring", chunks.build(), transfers, channels=len(shares), rings=len(shapes), slots=request.slots
     )
+
+
+def _one_after_another(pieces: Sequence[Int]) -> Int:
+    """Return the first piece of every channel, then the second of every channel, and so on."""
+    rounds = zip_longest(*pieces, fillvalue=0)
+    return np.array([size for turn in rounds for size in turn if size > 0] or [0], dtype=np.int64)
 
 
 def _from(order: Int, root: int) -> list[int]:

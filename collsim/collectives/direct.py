@@ -12,9 +12,10 @@ def build(request: Request) -> Schedule:
     """Return one transfer per ordered pair of ranks; none waits for another."""
     n, ranks = request.n_ranks, np.arange(request.n_ranks)
     chunks, rows = ChunksBuilder(), OrbitsBuilder(ranks)
+    lanes = min(request.peer_channels or request.n_channels, request.n_channels)
     for distance in range(1, n):
         family = chunks.add(np.full(n, request.block_bytes), ranks, (ranks + distance) % n) // n
-        rows.add(distance, [(family, 0)], reads_input=True, lanes=request.n_channels)
+        rows.add(distance, [(family, 0)], reads_input=True, lanes=lanes)
     return request.schedule("direct", chunks.build(), rows.build(), channels=request.n_channels)
 
 

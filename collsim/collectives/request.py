@@ -52,6 +52,8 @@ class Request:
         Most channels that one point-to-point message may use; None: all of them.
     peer_step_bytes : int or None
         Slot of a connection for point-to-point messages; None: as by default inside one domain.
+    in_turn : bool
+        Channels of a chain with the same order of ranks pass their chunks one after another, not in step.
     """
 
     op: Operation
@@ -68,6 +70,7 @@ class Request:
     share_bytes: tuple[int, ...] = ()
     peer_channels: int | None = None
     peer_step_bytes: int | None = None
+    in_turn: bool = False
 
     @property
     def n_channels(self) -> int:

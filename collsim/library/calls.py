@@ -180,6 +180,8 @@ class Choice:
     why : str
     doubts : tuple of str
         What this answer rests on that no log or source confirms.
+    peer_channels : int or None
+        How many channels one peer is served by, where a schedule of the library says so.
     """
 
     algo: str
@@ -202,3 +204,4 @@ class Choice:
     candidates: tuple[Candidate, ...]
     why: str
     doubts: tuple[str, ...] = ()
+    peer_channels: int | None = None

@@ -235,4 +235,5 @@ def _messages(call: Call, system: System, library: Library, environment: Environ
         candidates=(),
         why=why,
         doubts=doubts,
+        peer_channels=backend.peer_channels if backend else None,
     )

@@ -8,17 +8,21 @@ module imports only numpy.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["FAMILIES", "Protocol", "family_of", "loop_steps", "soft_max", "soft_min"]
+__all__ = ["FAMILIES", "STAND_IN", "Protocol", "Use", "family_of", "loop_steps", "soft_max", "soft_min"]
 
 Float = NDArray[np.float64]
+Bool = NDArray[np.bool_]
 
-FAMILIES = ("ring", "chain", "rooted", "messages", "nvls")
+FAMILIES = ("ring", "chain", "rooted", "messages", "nvls", "all_pairs", "direct", "fan")
 """Kernels that have constants of their own."""
+STAND_IN = {"all_pairs": "ring", "direct": "messages", "fan": "messages"}
+"""Whose constants hold for a family that a profile leaves out."""
 PIPELINES = ("ring", "chain")
 """Algorithms that broadcast and reduce along a ring or a chain, as the libraries do."""
 
@@ -28,6 +32,32 @@ LEAST_S = 1e-12
 """Stands for no time where a root is taken."""
 SMALL_CHUNK_BYTES, LARGE_CHUNK_BYTES = 2**11, 2**14
 """Between these sizes the cost of a step goes from that of one filled slice to that of two."""
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """What each transfer of a schedule has to itself and what it shares; arrays of length n.
+
+    Attributes
+    ----------
+    lanes : float64[n]
+        Channels that serve the transfer.
+    active : float64[n]
+        Channels that are busy in the same step on the same way out of the sender: the direct link to the receiver if
+        there is one, else all that leaves the sender.
+    alone_Bps : float64[n]
+        Line rate of that way out.
+    duplex : bool[n]
+        Whether the direct link carries bytes the other way in that step.
+    adds : bool[n]
+        Whether the receiver adds what it gets to what it has.
+    """
+
+    lanes: Float
+    active: Float
+    alone_Bps: Float
+    duplex: Bool
+    adds: Bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +82,12 @@ class Protocol:
         Of each of the two slices that a chunk is handed on in.
     fill_rate_Bps : float
         Rate of the copy out of the last chunk, which nothing overlaps; inf if there is none.
+    fill_limit_bytes : float
+        Most that this copy has to move: a slot of the connection, where a transfer stands for many chunks.
     link_share : float
-        Share of a rank's link rate that all its channels together approach.
+        Share of the line rate that all channels on one way out of a rank together approach.
+    duplex_share : float or None
+        The same for a direct link that carries bytes the other way too; None: as any.
     softness : float
         Exponent with which the rates of channels and link meet; inf: the smaller one holds.
     stepwise : bool
@@ -67,10 +101,16 @@ class Protocol:
     contention : float
         Share of the link rate that one flow would lose where ports meet that all serve several ranks; that of many
         falls with the root of their number.
+    reduce_rates_Bps : Mapping of str to float
+        Rate at which a channel adds two buffers of a data type, on top of moving them; types that are absent cost
+        nothing.
     back_to_back : bool
         Calls in a row overlap: a rank that is done turns to the next call, as the loop of nccl-tests lets it. A call
         then takes as long as the busiest channel sends; it waits for the hand-over once, since the sender runs ahead,
         and every chunk costs the overhead of a slice.
+    in_turn : bool
+        Channels with the same order of ranks pass their chunks along a chain one after another, and share a link with
+        what flows at the moment. In step they would not stay: at every hop whoever is ahead gets further ahead.
     zero_copy : bool
         Messages land in the receiver's own buffer (registered by the user or by graph capture): nothing is copied out.
     """
@@ -83,35 +123,35 @@ class Protocol:
     small_overhead_s: float | None = None
     slice_overhead_s: float = 0.0
     fill_rate_Bps: float = math.inf
+    fill_limit_bytes: float = math.inf
     link_share: float = 1.0
+    duplex_share: float | None = None
     softness: float = math.inf
     stepwise: bool = False
     cut_through: bool = False
     one_way_rate_Bps: float | None = None
     contention: float = 0.0
+    reduce_rates_Bps: Mapping[str, float] = field(default_factory=dict, hash=False)
     back_to_back: bool = False
+    in_turn: bool = False
     zero_copy: bool = False
 
-    def rates_Bps(self, lanes: Float, active: Float, egress_Bps: float, steps: int) -> Float:
-        """Return float64[n]: the payload rate that each transfer can reach.
-
-        Parameters
-        ----------
-        lanes : float64[n]
-            Channels that serve the transfer.
-        active : float64[n]
-            Channels of its sender that are busy in the same step.
-        egress_Bps : float
-            What a rank can send at line rate.
-        steps : int
-            Steps of a loop of the schedule.
-        """
-        rate = np.full(len(lanes), self.channel_rate_Bps)
+    def rates_Bps(self, use: Use, steps: int, dtype: str = "float") -> Float:
+        """Return float64[n]: the payload rate that each transfer can reach in a loop of so many steps."""
+        rate = np.full(len(use.lanes), self.channel_rate_Bps)
         rate *= steps / (steps + 1) if self.stepwise else 1.0
+        if dtype in self.reduce_rates_Bps:  # the same threads move and add, so the times of both add up
+            rate = np.where(use.adds, 1 / (1 / rate + 1 / self.reduce_rates_Bps[dtype]), rate)
         if math.isinf(self.softness):
-            return np.asarray(lanes * rate)
-        share = self.link_share * self.wire_efficiency * egress_Bps / active
-        return np.asarray(lanes * soft_min(rate, share, self.softness))
+            return np.asarray(use.lanes * rate)
+        active = use.lanes if self.in_turn else use.active
+        share = self.shares(use.duplex) * self.wire_efficiency * use.alone_Bps / active
+        return np.asarray(use.lanes * soft_min(rate, share, self.softness))
+
+    def shares(self, duplex: Bool) -> Float:
+        """Return float64[n]: which share of the line rate a way out of a rank can reach."""
+        both = self.link_share if self.duplex_share is None else self.duplex_share
+        return np.where(duplex, both, self.link_share)
 
     def latency_s(self, size_bytes: Float, rate_Bps: Float) -> Float:
         """Return float64[n]: the wait before the bytes of each transfer flow at *rate_Bps*."""
@@ -133,7 +173,7 @@ class Protocol:
 
     def once_s(self, size_bytes: Float) -> float:
         """Return what a call takes besides its transfers: the base, and the copy out of the largest chunk."""
-        fill_s = float(size_bytes.max(initial=0.0)) / self.fill_rate_Bps
+        fill_s = min(float(size_bytes.max(initial=0.0)), self.fill_limit_bytes) / self.fill_rate_Bps
         return self.base_s + fill_s + (self.message_overhead_s if self.back_to_back else 0.0)
 
 
@@ -173,10 +213,15 @@ def family_of(op: str, algo: str) -> str:
     >>> family_of("all_reduce", "chain"), family_of("broadcast", "ring"), family_of("all_to_all", "nccl_p2p")
     ('chain', 'rooted', 'messages')
     """
-    if algo == "nvls":
-        return "nvls"
+    by_algo = {"nvls": "nvls", "all_pairs": "all_pairs", "one_shot": "all_pairs"}
+    if algo in by_algo:
+        return by_algo[algo]
     if op in ("broadcast", "reduce"):
         return "rooted" if algo in PIPELINES else "ring"
+    if op in ("gather", "scatter"):
+        return "fan"
+    if (op, algo) == ("all_to_all", "direct"):
+        return "direct"
     if op in ("all_reduce", "all_gather", "reduce_scatter"):
         return "chain" if algo in ("chain", "tree") else "ring"
     return "messages"

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from collsim.errors import Fault, SpecError, UnknownNameError, nearest
-from collsim.library.costs import Protocol
+from collsim.library.costs import STAND_IN, Protocol
 from collsim.topology.reader import MAX_FILE_BYTES, read_document
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class Profile:
     protocols : Mapping of str to Protocol
         Protocols that differ from the figures above, by name.
     families : Mapping of str to Mapping
-        Kernels with protocols of their own: rings, chains, rooted operations, messages, NVLS.
+        Kernels with protocols of their own: rings, chains, rooted operations, messages and others.
     floor_s : float
         What a call takes at least, because the host or the launch takes so long; longer calls hide it.
     systems : tuple of str
@@ -132,11 +132,13 @@ class Profile:
     def protocol(self, name: str, family: str = "") -> Protocol:
         """Return what protocol *name* costs: that of the family, its own figures, or those of the profile."""
         own = self.protocols.get(name, Protocol(self.message_overhead_s, self.channel_rate_Bps))
-        return self.families.get(family, {}).get(name, own)
+        kernel = family if family in self.families else STAND_IN.get(family, family)
+        return self.families.get(kernel, {}).get(name, own)
 
     def scatter(self, family: str, size_bytes: int) -> Scatter | None:
         """Return how far measurements were from predictions for a kernel and a size; None if nobody measured."""
-        return self.accuracy.get(family, {}).get(band_of(size_bytes))
+        kernel = family if family in self.accuracy else STAND_IN.get(family, family)
+        return self.accuracy.get(kernel, {}).get(band_of(size_bytes))
 
     def launched(self, launch: str, *, registered: bool = False) -> Profile:
         """Return the constants for a way to launch; those of stream launches where it has none of its own.

@@ -10,9 +10,10 @@ from typing import Any
 from collsim.errors import CollsimError, Fault, InputError, SpecError, nearest
 from collsim.library.costs import FAMILIES, Protocol
 from collsim.library.profile import BANDS, Profile, Scatter, profile_names
+from collsim.operations import DTYPES
 from collsim.topology.model import STATUSES
 from collsim.topology.reader import Document
-from collsim.units import parse_bandwidth_Bps, parse_fraction, parse_time_s
+from collsim.units import parse_bandwidth_Bps, parse_fraction, parse_size_bytes, parse_time_s
 
 __all__ = ["FIGURES", "PROTOCOL_FIGURES", "SCHEMA", "read_profile"]
 
@@ -47,6 +48,9 @@ FIGURES: dict[str, Callable[[str, str], float]] = {
     "small_overhead": parse_time_s,
     "slice_overhead": parse_time_s,
     "fill_rate": parse_bandwidth_Bps,
+    "fill_limit": parse_size_bytes,
+    "duplex_share": parse_fraction,
+    "reduce_rate": parse_bandwidth_Bps,
     "one_way_rate": parse_bandwidth_Bps,
     "channel_overhead": parse_time_s,
     "contention": _lost_share,
@@ -67,6 +71,8 @@ PROTOCOL_FIGURES = {
     "small_overhead": "small_overhead_s",
     "slice_overhead": "slice_overhead_s",
     "fill_rate": "fill_rate_Bps",
+    "fill_limit": "fill_limit_bytes",
+    "duplex_share": "duplex_share",
     "one_way_rate": "one_way_rate_Bps",
     "channel_overhead": "channel_overhead_s",
     "contention": "contention",
@@ -74,7 +80,9 @@ PROTOCOL_FIGURES = {
     "softness": "softness",
 }
 """Key of a figure and the attribute that it sets, of `Profile` and of `Protocol`."""
-PROTOCOL_FLAGS = ("stepwise", "cut_through", "back_to_back", "zero_copy")
+REDUCE_RATE = "reduce_rate"
+"""Key of the figures by data type."""
+PROTOCOL_FLAGS = ("stepwise", "cut_through", "back_to_back", "in_turn", "zero_copy")
 PROTOCOLS = ("LL", "LL128", "Simple")
 CHOICES = {"link_rate": ("achievable", "raw"), "link_latency": ("counted", "ignored")}
 TEXTS = ("title", "derived", "library")
@@ -125,21 +133,21 @@ class _Reader:
         self.fault(f'"{value}" is not true or false', (*path, key), f"write {key}: false")
         return otherwise
 
-    def figure(self, path: tuple[str, ...], entry: Any) -> float:
-        """Return the value of a figure in SI."""
-        place = path
+    def figure(self, path: tuple[str, ...], entry: Any, key: str = "") -> float:
+        """Return the value of a figure in SI; *key* says what it is, if the path does not end with that."""
+        place, key = path, key or path[-1]
         if isinstance(entry, dict):
             self.check_keys(entry, FIGURE_KEYS, path)
             if (status := entry.get("status", "user")) not in STATUSES:
                 self.fault(f'status "{status}" is unknown', (*path, "status"), f"one of {', '.join(STATUSES)}")
             for end in ("low", "high"):
                 if end in entry:
-                    self.number(path[-1], entry[end], (*path, end))
+                    self.number(key, entry[end], (*path, end))
             entry, place = entry.get("value"), (*path, "value")
         if entry is None or isinstance(entry, (dict, list)):
             self.fault("the figure has no value", path, "write value: 8 us, with status and source")
             return 0.0
-        return self.number(path[-1], entry, place)
+        return self.number(key, entry, place)
 
     def number(self, key: str, text: Any, path: tuple[str, ...]) -> float:
         """Return a value of the figure *key* in SI."""
@@ -223,12 +231,22 @@ def _protocols(
     protocols: dict[str, Protocol] = {}
     for name, entry in entries.items():
         here = (*path, name)
-        reader.check_keys(entry, [*PROTOCOL_FIGURES, *PROTOCOL_FLAGS], here)
+        reader.check_keys(entry, [*PROTOCOL_FIGURES, REDUCE_RATE, *PROTOCOL_FLAGS], here)
         usual = before.get(name, Protocol(profile.message_overhead_s, profile.channel_rate_Bps))
         own: dict[str, Any] = reader.figures(entry, PROTOCOL_FIGURES, here)
         own |= {flag: reader.flag(entry, flag, here, otherwise=getattr(usual, flag)) for flag in PROTOCOL_FLAGS}
+        if REDUCE_RATE in entry:
+            own["reduce_rates_Bps"] = _reduce_rates(reader, entry, here)
         protocols[name] = replace(usual, **own)
     return protocols
+
+
+def _reduce_rates(reader: _Reader, entry: Mapping[str, Any], path: tuple[str, ...]) -> dict[str, float]:
+    """Return at which rate a channel adds, by data type."""
+    rates = reader.mapping(entry, REDUCE_RATE, path, "write reduce_rate: {bfloat16: {value: 20 GB/s}}")
+    here = (*path, REDUCE_RATE)
+    reader.check_keys(rates, list(DTYPES), here)
+    return {name: reader.figure((*here, name), rates[name], REDUCE_RATE) for name in rates if name in DTYPES}
 
 
 def _accuracy(reader: _Reader, data: Mapping[str, Any], path: tuple[str, ...]) -> dict[str, dict[str, Scatter]]:

@@ -7,6 +7,7 @@ Read from ROCm/rocm-systems projects/rccl (2.27 to 2.31) and ROCm/rccl (2.18 to 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from collsim.library.calls import LL, LL128, PROTOCOLS, SIMPLE, Call, Candidate
 from collsim.library.channels import THREAD_BYTES, bounded
@@ -57,6 +58,8 @@ class Backend:
     proto : int
     channels : int
     why : str
+    peer_channels : int or None
+        How many of them serve one peer; None: all.
     """
 
     name: str
@@ -64,23 +67,44 @@ class Backend:
     proto: int
     channels: int
     why: str
+    peer_channels: int | None = None
+
+
+class Plan(NamedTuple):
+    """A schedule of MSCCL: up to which size it runs, of how many elements the buffer must be a multiple, and on what.
+
+    For every peer each channel has a block of threads, which sends and then receives, unless *peer_blocks* says
+    how many there are.
+    """
+
+    most_bytes: int
+    multiple: int
+    proto: int
+    channels: int
+    algo: str
+    peer_blocks: int | None = None
 
 
 MSCCL = {
     "all_reduce": (
-        (64 * KIB, LL, 4, "all_pairs"),
-        (512 * KIB - 1, LL, 8, "all_pairs"),
-        (16 * MIB, SIMPLE, 8, "all_pairs"),
+        Plan(64 * KIB, 256, LL, 4, "all_pairs"),
+        Plan(512 * KIB - 1, 512, LL, 8, "all_pairs"),
+        Plan(16 * MIB, 512, SIMPLE, 8, "all_pairs"),
     ),
     "all_to_all": (
-        (9 * KIB, LL, 1, "direct"),
-        (190 * KIB, LL, 2, "direct"),
-        (512 * KIB, LL, 4, "direct"),
-        (7 * MIB, SIMPLE, 32, "direct"),
-        (43 * MIB, SIMPLE, 8, "direct"),
+        Plan(9 * KIB, 8, LL, 1, "direct"),
+        Plan(190 * KIB, 16, LL, 2, "direct"),
+        Plan(512 * KIB, 32, LL, 4, "direct"),
+        Plan(7 * MIB, 32, SIMPLE, 32, "direct", peer_blocks=8),
+        Plan(43 * MIB, 64, SIMPLE, 8, "direct"),
     ),
 }
-"""Up to which size the MSCCL schedules of eight MI300X run, with which protocol and channels (RCCL up to 2.27)."""
+"""The MSCCL schedules of eight MI300X (tools/msccl-algorithms, RCCL up to 2.27).
+
+The multiple is nchunksperloop, a chunk for each rank and channel; that of the LL schedules on two, four and eight
+channels is inferred from the others. From 512 KiB to 7 MiB an all-to-all has four blocks to send to a peer and four to
+receive from it, each on a channel of its own.
+"""
 MSCCL_UNTIL = (2, 27)
 DDA_SINCE = (2, 29)
 DDA_BYTES = {"gfx942": 8 * MIB, "gfx950": 128 * MIB}
@@ -219,9 +243,11 @@ def _msccl(call: Call, environment: Environment) -> Backend | None:
         return None
     if call.op == "all_reduce" and call.redop != "sum":
         return None
-    for limit, proto, channels, algo in MSCCL.get(call.op, ()):
-        if call.size_bytes <= limit:
-            return Backend("msccl", algo, proto, channels, f"an MSCCL schedule covers sizes up to {limit} bytes")
+    elements = call.buffer_bytes // call.element_bytes
+    for plan in MSCCL.get(call.op, ()):
+        if call.size_bytes <= plan.most_bytes and elements % plan.multiple == 0:
+            why = f"an MSCCL schedule covers sizes up to {plan.most_bytes} bytes"
+            return Backend("msccl", plan.algo, plan.proto, plan.channels, why, plan.peer_blocks)
     return None
 
 

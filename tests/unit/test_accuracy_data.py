@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from collsim.library import load_profile
 from collsim.operations import DTYPES, OPERATIONS
 from collsim.topology import load_topology, zoo_names
 
@@ -246,3 +247,24 @@ def test_a_collected_log_becomes_rows(modules, tmp_path):
 ])  # fmt: skip
 def test_a_version_counts_more_than_a_name(modules, said, read, library):
     assert modules["collect_logs"].better_library(said, read) == library
+
+
+@pytest.mark.parametrize("system", ["hgx_h100", "mi300x_ubb8"])
+def test_a_fit_writes_a_profile_that_loads_with_its_figures(system, monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    fitter = importlib.import_module("fit_profile")
+    setting = fitter.SETTINGS[system]
+    figures = {"message_overhead": 2.5, "channel_rate": 21.0}
+    told = fitter.with_sources(setting, {"ring": {"Simple": figures}})
+    path = tmp_path / "fitted.yaml"
+    path.write_text(fitter.as_yaml(system, told, {"ring": "2 rows"}, {8}), encoding="utf-8")
+    profile = load_profile(str(path))
+    assert set(profile.families) == set(setting.families)
+    assert profile.systems == (system,)
+    assert profile.floor_s == pytest.approx(setting.floor.value * 1e-6)
+    expected = fitter.protocol_of(setting.families["ring"], figures, "Simple", setting.lines)
+    for attribute in (*fitter.PROTOCOL_FIGURES.values(), "reduce_rates_Bps", "stepwise"):
+        given, wanted = (getattr(costs, attribute) for costs in (profile.protocol("Simple", "ring"), expected))
+        assert given == (wanted if wanted is None else pytest.approx(wanted, rel=1e-3)), attribute
+    twins = [name for name, family in setting.families.items() if family.like == "ring"]
+    assert {profile.protocol("Simple", name).channel_rate_Bps for name in twins} <= {21e9}

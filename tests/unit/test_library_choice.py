@@ -373,6 +373,18 @@ class TestRccl:
         forced = self.choice(mi300x, "all_reduce", 64 * KIB, "rccl-2.22", NCCL_PROTO="Simple")
         assert {off.algo, forced.algo} == {"ring"}
 
+    def test_msccl_wants_a_chunk_for_each_rank_and_channel(self, mi300x: System) -> None:
+        found = [
+            self.choice(mi300x, "all_reduce", size, "rccl-2.22").algo for size in (512, KIB, KIB + 4, 64 * KIB - 4)
+        ]
+        assert found == ["ring", "all_pairs", "ring", "ring"]
+        peers = [self.choice(mi300x, "all_to_all", size, "rccl-2.22") for size in (4 * MIB, 16 * MIB, 64 * MIB)]
+        assert [(one.algo, one.channels, one.peer_channels) for one in peers] == [
+            ("direct", 32, 8),
+            ("direct", 8, None),
+            ("nccl_p2p", 32, None),
+        ]
+
     def test_direct_access_covers_newer_versions(self, mi300x: System) -> None:
         found = [self.choice(mi300x, "all_reduce", size, "rccl-2.30").library_algo for size in (8 * MIB, 16 * MIB)]
         assert found == ["DDA", "RING"]

@@ -235,13 +235,17 @@ def over_floor_s(device_s: float, floor_s: float) -> float:
 
 
 def _flow_s(lowered: Lowered, solution: Solution, costs: Protocol) -> float:
-    """Return the time of the transfers: until the last one ends, or of the busiest channel if calls overlap."""
-    return _busiest_s(lowered.transfers, solution) if costs.back_to_back else float(solution.finish_s.max())
+    """Return the time of the transfers: until the last one ends, or for which a rank is busy if calls overlap."""
+    if not costs.back_to_back:
+        return float(solution.finish_s.max())
+    transfers = lowered.transfers
+    channels = 0 if costs.in_turn else transfers.channel  # those that take turns are done together
+    return _longest_s(channels * (int(transfers.src.max()) + 1) + transfers.src, solution)
 
 
-def _busiest_s(transfers: Transfers, solution: Solution) -> float:
-    """Return the longest time for which a channel of a rank sends, from its first transfer to its last."""
-    _, place = np.unique(transfers.channel * (int(transfers.src.max()) + 1) + transfers.src, return_inverse=True)
+def _longest_s(label: Int, solution: Solution) -> float:
+    """Return the longest time from the first transfer of a label to its last."""
+    _, place = np.unique(label, return_inverse=True)
     begin, end = np.full(int(place.max()) + 1, np.inf), np.zeros(int(place.max()) + 1)
     np.minimum.at(begin, place, solution.ready_s)
     np.maximum.at(end, place, solution.finish_s)

@@ -350,7 +350,7 @@ def write(text: str) -> None:
 def main() -> int:
     """Run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--set", choices=("test", "train"), default="test", help="which logs to score")
+    parser.add_argument("--set", choices=("test", "spread", "train"), default="test", help="which logs to score")
     parser.add_argument("--system", help="only this system")
     parser.add_argument("--worst", type=int, default=15, help="how many of the worst logs to name")
     parser.add_argument("--workers", type=int, default=WORKERS)

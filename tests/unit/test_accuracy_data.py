@@ -56,9 +56,9 @@ def test_the_split_says_set_and_reason_of_every_log_once():
         assert entry["reason"], entry
         assert entry["source"], entry
         assert entry["kind"] in KINDS, entry
-        assert (entry["kind"] != "") == (entry["set"] == "test"), entry
+        assert (entry["kind"] != "") == (entry["set"] in ("test", "spread")), entry
         assert entry["health"] in ("ok", "suspect", "faulty"), entry
-        assert entry["set"] in (("train", "test", "none") if entry["health"] == "ok" else ("none",)), entry
+        assert entry["set"] in (("train", "spread", "test", "none") if entry["health"] == "ok" else ("none",)), entry
 
 
 def test_every_log_of_the_split_has_rows_and_every_row_a_log():

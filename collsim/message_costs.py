@@ -39,10 +39,8 @@ class Messages:
     size_bytes : float64[n]
     lanes, copies : float64[n]
         Channels that serve a part, and how many equal parts a row stands for.
-    channels : int
-        Most channels that a rank can use.
-    own_parts : int
-        Into how many parts, each on a channel, every rank cuts a block of its own that it copies; 0 if it has none.
+    own_blocks : bool
+        Every rank also copies a block of its own.
     """
 
     n_ranks: int
@@ -53,8 +51,7 @@ class Messages:
     size_bytes: Float
     lanes: Float
     copies: Float
-    channels: int
-    own_parts: int
+    own_blocks: bool
 
     @property
     def moves(self) -> NDArray[np.bool_]:
@@ -68,14 +65,10 @@ class Messages:
         return np.bincount(pair, weights=weights, minlength=n * n).reshape(n, n).astype(np.float64)
 
     @property
-    def channels_used(self) -> float:
-        """Channels that the busiest rank uses."""
-        label = self.channel * self.n_ranks
-        ends = np.concatenate([label + rank for rank in (self.src, self.dst)])[np.tile(self.moves, 2)]
-        places, first = np.unique(ends, return_index=True)
-        width = np.tile((self.lanes * self.copies)[self.moves], 2)[first]
-        used = np.bincount(places % self.n_ranks, weights=width, minlength=self.n_ranks).max()
-        return min(float(used) + self.own_parts, float(self.channels))
+    def most_parts(self) -> float:
+        """Parts of the message that is cut into most, each on its own channel."""
+        pair = (self.src * self.n_ranks + self.dst)[self.moves]
+        return float(np.bincount(pair, weights=(self.lanes * self.copies)[self.moves]).max(initial=0.0))
 
     def at_ports(self, values: Float) -> Float:
         """Return float64[2 n_ranks]: the largest sum of *values* in one batch out of each rank, then into each."""
@@ -147,7 +140,7 @@ def _crowding(messages: Messages) -> Float:
     Only ports that serve several ranks count, at both ends; a rank's own block is one more.
     """
     table = messages.matrix_bytes()
-    several = [(table > 0).sum(axis=axis) + (messages.own_parts > 0) > 1 for axis in (1, 0)]
+    several = [(table > 0).sum(axis=axis) + messages.own_blocks > 1 for axis in (1, 0)]
     meets = several[0][:, None] & several[1][None, :]
     out, into = table.sum(axis=1)[:, None], table.sum(axis=0)[None, :]
     busy = np.maximum(out, 1.0), np.maximum(into, 1.0)
@@ -173,7 +166,7 @@ def call_s(messages: Messages, finish_s: Float, rate_Bps: Float, port_Bps: Float
     src, dst = messages.src[moves], messages.dst[moves]
     finish_s, size = finish_s[moves], messages.size_bytes[moves]
     drained_s = finish_s + (0.0 if costs.zero_copy else np.minimum(size, STEP_BYTES) / _alone_Bps(costs))
-    begin_s = costs.base_s + costs.channel_overhead_s * messages.channels_used
+    begin_s = costs.base_s + costs.part_overhead_s * messages.most_parts
     waits = np.full((n, n), -np.inf)  # from the start of a call at one rank to the next start at another
     np.maximum.at(waits, (src, dst), begin_s + drained_s)
     sent_s, received_s, alone_s = np.zeros(n), np.zeros(n), np.zeros(n)

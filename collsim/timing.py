@@ -211,8 +211,7 @@ def _once_s(lowered: Lowered, problem: Problem, solution: Solution, run: Run, co
 
 def _messages(lowered: Lowered, run: Run) -> Messages:
     """Return the transfers as messages."""
-    transfers, schedule = lowered.transfers, lowered.schedule
-    channels = int(transfers.channel.max(initial=0)) + 1
+    transfers = lowered.transfers
     return Messages(
         n_ranks=run.fabric.n_ranks,
         src=transfers.src,
@@ -222,8 +221,7 @@ def _messages(lowered: Lowered, run: Run) -> Messages:
         size_bytes=lowered.size_bytes.astype(np.float64),
         lanes=transfers.lanes.astype(np.float64),
         copies=transfers.copies.astype(np.float64),
-        channels=int(schedule.parameters.get("channels", channels)),
-        own_parts=int(schedule.parameters.get("parts", 1)) if schedule.op == "all_to_all" else 0,
+        own_blocks=lowered.schedule.op == "all_to_all",
     )
 
 

@@ -23,11 +23,11 @@ PLAIN = Protocol(0.0, 20e9, one_way_rate_Bps=30e9)
 RUN = prepare(load_topology("hgx_h100"), load_profile("ideal"), range(4))
 
 
-def messages(rows: list[tuple[int, int, int, float]], n: int = 4, own_parts: int = 0) -> Messages:
+def messages(rows: list[tuple[int, int, int, float]], n: int = 4, own_blocks: bool = False) -> Messages:
     """Messages from (src, dst, channel, bytes)."""
     src, dst, channel, size = (np.array(column) for column in zip(*rows, strict=True))
     one = np.ones(len(rows))
-    return Messages(n, src, dst, channel, np.zeros_like(src), size.astype(float), one, one, 32, own_parts)
+    return Messages(n, src, dst, channel, np.zeros_like(src), size.astype(float), one, one, own_blocks)
 
 
 def timed(matrix: np.ndarray, costs: Protocol) -> Timing:
@@ -118,7 +118,7 @@ def test_only_ports_of_several_ranks_contend():
     assert lost(everyone(3)) == pytest.approx([0.1 / 3] * 8, abs=1e-6)  # nine flows a port
     assert lost(everyone(12)) == pytest.approx([0.1 / 6] * 8, abs=1e-6)
     assert lost(messages([(0, 1, 0, 1e6), (1, 0, 0, 1e6)], 2)) == [0.0] * 4
-    assert lost(messages([(0, 1, 0, 1e6), (1, 0, 0, 1e6)], 2, own_parts=1)) == pytest.approx([0.1] * 4)
+    assert lost(messages([(0, 1, 0, 1e6), (1, 0, 0, 1e6)], 2, own_blocks=True)) == pytest.approx([0.1] * 4)
     assert lost(messages([(src, 0, src, 1e6) for src in (1, 2, 3)])) == [0.0] * 8
 
 
@@ -150,12 +150,10 @@ def test_ranks_that_wait_for_each_other_pay_base_and_drain():
     assert period(ring, one_late, BASE) == pytest.approx(110e-6)
 
 
-def test_every_channel_of_the_busiest_rank_takes_time_to_start():
-    costs = replace(BASE, channel_overhead_s=1e-6)
-    incast = [(src, 0, 8 * src + part, 1e5) for src in (1, 2, 3) for part in range(8)]
-    assert period(incast, [1e-6] * 24, costs) - period(incast, [1e-6] * 24, BASE) == pytest.approx(24e-6)
-    assert messages(incast, own_parts=8).channels_used == 32
-    assert messages(incast, own_parts=16).channels_used == 32  # there are no more
+def test_every_part_of_a_message_takes_time():
+    costs = replace(BASE, part_overhead_s=1e-6)
+    incast = [(src, 0, 8 * src + part, 1e5) for src in (1, 2, 3) for part in range(src)]
+    assert period(incast, [1e-6] * 6, costs) - period(incast, [1e-6] * 6, BASE) == pytest.approx(3e-6)
 
 
 def test_without_staging_nothing_is_copied_out():

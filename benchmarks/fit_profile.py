@@ -43,7 +43,7 @@ START: dict[str, dict[str, dict[str, float]]] = {
     "messages": {
         "LL": {"base": 8.0, "message_overhead": 0.5, "channel_rate": 9.0},
         "Simple": {
-            "base": 8.0, "part_overhead": 0.5, "channel_rate": 22.0, "one_way_rate": 32.0, "link_share": 0.83,
+            "base": 8.0, "channel_overhead": 0.15, "channel_rate": 22.0, "one_way_rate": 32.0, "link_share": 0.83,
             "contention": 0.5,
         },
     },
@@ -66,7 +66,7 @@ FLOOR_SOURCE = "chosen near the smallest times of the training logs, 7.5 to 10.4
 FIT_SOURCE = "benchmarks/fit_profile.py on the training logs in benchmarks/data"
 ATTRIBUTE = {
     "base": "base_s",
-    "part_overhead": "part_overhead_s",
+    "channel_overhead": "channel_overhead_s",
     "message_overhead": "message_overhead_s",
     "small_overhead": "small_overhead_s",
     "slice_overhead": "slice_overhead_s",

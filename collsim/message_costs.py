@@ -39,6 +39,8 @@ class Messages:
     size_bytes : float64[n]
     lanes, copies : float64[n]
         Channels that serve a part, and how many equal parts a row stands for.
+    channels : int
+        Channels for point to point.
     own_blocks : bool
         Every rank also copies a block of its own.
     """
@@ -51,6 +53,7 @@ class Messages:
     size_bytes: Float
     lanes: Float
     copies: Float
+    channels: int
     own_blocks: bool
 
     @property
@@ -65,10 +68,11 @@ class Messages:
         return np.bincount(pair, weights=weights, minlength=n * n).reshape(n, n).astype(np.float64)
 
     @property
-    def most_parts(self) -> float:
-        """Parts of the message that is cut into most, each on its own channel."""
+    def channels_for_all(self) -> float:
+        """Channels that messages cut like the most cut one would take if every rank got one."""
         pair = (self.src * self.n_ranks + self.dst)[self.moves]
-        return float(np.bincount(pair, weights=(self.lanes * self.copies)[self.moves]).max(initial=0.0))
+        parts = float(np.bincount(pair, weights=(self.lanes * self.copies)[self.moves]).max(initial=0.0))
+        return min(parts * self.n_ranks, float(self.channels))
 
     def at_ports(self, values: Float) -> Float:
         """Return float64[2 n_ranks]: the largest sum of *values* in one batch out of each rank, then into each."""
@@ -166,7 +170,7 @@ def call_s(messages: Messages, finish_s: Float, rate_Bps: Float, port_Bps: Float
     src, dst = messages.src[moves], messages.dst[moves]
     finish_s, size = finish_s[moves], messages.size_bytes[moves]
     drained_s = finish_s + (0.0 if costs.zero_copy else np.minimum(size, STEP_BYTES) / _alone_Bps(costs))
-    begin_s = costs.base_s + costs.part_overhead_s * messages.most_parts
+    begin_s = costs.base_s + costs.channel_overhead_s * messages.channels_for_all
     waits = np.full((n, n), -np.inf)  # from the start of a call at one rank to the next start at another
     np.maximum.at(waits, (src, dst), begin_s + drained_s)
     sent_s, received_s, alone_s = np.zeros(n), np.zeros(n), np.zeros(n)

@@ -211,7 +211,7 @@ def _once_s(lowered: Lowered, problem: Problem, solution: Solution, run: Run, co
 
 def _messages(lowered: Lowered, run: Run) -> Messages:
     """Return the transfers as messages."""
-    transfers = lowered.transfers
+    transfers, told = lowered.transfers, lowered.schedule.parameters
     return Messages(
         n_ranks=run.fabric.n_ranks,
         src=transfers.src,
@@ -221,6 +221,7 @@ def _messages(lowered: Lowered, run: Run) -> Messages:
         size_bytes=lowered.size_bytes.astype(np.float64),
         lanes=transfers.lanes.astype(np.float64),
         copies=transfers.copies.astype(np.float64),
+        channels=int(told.get("channels", int(transfers.channel.max(initial=0)) + 1)),
         own_blocks=lowered.schedule.op == "all_to_all",
     )
 

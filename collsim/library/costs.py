@@ -40,8 +40,9 @@ class Protocol:
         Payload over bytes on the wire: flags travel with the data of LL and LL128.
     base_s : float
         Once per collective, on the device.
-    part_overhead_s : float
-        Once per collective of messages, for every part of the message that is cut into most.
+    channel_overhead_s : float
+        Once per collective of messages, for every channel that its messages would take if every rank got one. Why calls
+        that use more of the channels take longer to begin is not known.
     small_overhead_s : float or None
         Overhead of a transfer too small to fill two slices; None: as of any.
     slice_overhead_s : float
@@ -71,7 +72,7 @@ class Protocol:
     channel_rate_Bps: float
     wire_efficiency: float = 1.0
     base_s: float = 0.0
-    part_overhead_s: float = 0.0
+    channel_overhead_s: float = 0.0
     small_overhead_s: float | None = None
     slice_overhead_s: float = 0.0
     fill_rate_Bps: float = math.inf

@@ -27,7 +27,7 @@ def messages(rows: list[tuple[int, int, int, float]], n: int = 4, own_blocks: bo
     """Messages from (src, dst, channel, bytes)."""
     src, dst, channel, size = (np.array(column) for column in zip(*rows, strict=True))
     one = np.ones(len(rows))
-    return Messages(n, src, dst, channel, np.zeros_like(src), size.astype(float), one, one, own_blocks)
+    return Messages(n, src, dst, channel, np.zeros_like(src), size.astype(float), one, one, 32, own_blocks)
 
 
 def timed(matrix: np.ndarray, costs: Protocol) -> Timing:
@@ -150,10 +150,12 @@ def test_ranks_that_wait_for_each_other_pay_base_and_drain():
     assert period(ring, one_late, BASE) == pytest.approx(110e-6)
 
 
-def test_every_part_of_a_message_takes_time():
-    costs = replace(BASE, part_overhead_s=1e-6)
-    incast = [(src, 0, 8 * src + part, 1e5) for src in (1, 2, 3) for part in range(src)]
-    assert period(incast, [1e-6] * 6, costs) - period(incast, [1e-6] * 6, BASE) == pytest.approx(3e-6)
+def test_channels_take_time_as_if_every_rank_got_a_message():
+    costs = replace(BASE, channel_overhead_s=1e-6)
+    for parts, channels in ((1, 4), (3, 12), (20, 32)):  # there are 32
+        rows = [(src, 0, 20 * src + part, 1e5) for src in (1, 2, 3) for part in range(parts)]
+        finish_s = [1e-6] * len(rows)
+        assert period(rows, finish_s, costs) - period(rows, finish_s, BASE) == pytest.approx(channels * 1e-6)
 
 
 def test_without_staging_nothing_is_copied_out():

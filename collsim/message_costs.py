@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collsim.library.costs import Protocol, soft_min
-from collsim.message_parts import STEP_BYTES
 
 __all__ = ["Messages", "call_s", "caps_Bps", "port_capacity_Bps"]
 
@@ -41,6 +40,8 @@ class Messages:
         Channels that serve a part, and how many equal parts a row stands for.
     channels : int
         Channels for point to point.
+    chunk_bytes : int
+        Slot of a connection.
     own_blocks : bool
         Every rank also copies a block of its own.
     """
@@ -54,6 +55,7 @@ class Messages:
     lanes: Float
     copies: Float
     channels: int
+    chunk_bytes: int
     own_blocks: bool
 
     @property
@@ -95,7 +97,7 @@ def caps_Bps(messages: Messages, costs: Protocol) -> Float:
     slowest_s = np.zeros(len(size))
     for back_bytes, works in _exchanges(messages):
         paired = np.minimum(size, back_bytes)
-        together = paired - np.minimum(paired, STEP_BYTES)
+        together = paired - np.minimum(paired, messages.chunk_bytes)
         slowest_s = np.maximum(slowest_s, works * (together / costs.channel_rate_Bps + (size - together) / alone_Bps))
     rates = np.divide(size, slowest_s, out=np.full(len(size), costs.channel_rate_Bps), where=slowest_s > 0)
     return np.asarray(messages.lanes * rates)
@@ -166,10 +168,10 @@ def call_s(messages: Messages, finish_s: Float, rate_Bps: Float, port_Bps: Float
     port_Bps : float64[2 n_ranks]
     costs : Protocol
     """
-    moves, n = messages.moves, messages.n_ranks
+    moves, n, last_s = messages.moves, messages.n_ranks, float(finish_s.max(initial=0.0))
     src, dst = messages.src[moves], messages.dst[moves]
     finish_s, size = finish_s[moves], messages.size_bytes[moves]
-    drained_s = finish_s + (0.0 if costs.zero_copy else np.minimum(size, STEP_BYTES) / _alone_Bps(costs))
+    drained_s = finish_s + (0.0 if costs.zero_copy else np.minimum(size, messages.chunk_bytes) / _alone_Bps(costs))
     begin_s = costs.base_s + costs.channel_overhead_s * messages.channels_for_all
     waits = np.full((n, n), -np.inf)  # from the start of a call at one rank to the next start at another
     np.maximum.at(waits, (src, dst), begin_s + drained_s)
@@ -180,7 +182,7 @@ def call_s(messages: Messages, finish_s: Float, rate_Bps: Float, port_Bps: Float
     alone_s = np.maximum(alone_s, messages.matrix_bytes().sum(axis=1) / port_Bps[:n])
     own_s = np.where(received_s > 0, sent_s, alone_s)  # who only sends may run ahead of the others
     np.fill_diagonal(waits, np.where(sent_s > 0, begin_s + own_s, -np.inf))
-    return max(_cycle_mean(waits), float(received_s.max(initial=0.0)))
+    return max(_cycle_mean(waits), last_s)
 
 
 def _cycle_mean(weights: Float) -> float:

@@ -15,6 +15,7 @@ from collsim.flow_bounds import Flows, find_flows
 from collsim.library import Profile
 from collsim.library.costs import Protocol, family_of, soft_max
 from collsim.message_costs import Messages, call_s, caps_Bps, port_capacity_Bps
+from collsim.message_parts import STEP_BYTES
 from collsim.operations import operation
 from collsim.routing import Routes, find_routes, merge_trunks
 from collsim.schedule import EVERY, Schedule, Transfers, is_in_network
@@ -222,6 +223,7 @@ def _messages(lowered: Lowered, run: Run) -> Messages:
         lanes=transfers.lanes.astype(np.float64),
         copies=transfers.copies.astype(np.float64),
         channels=int(told.get("channels", int(transfers.channel.max(initial=0)) + 1)),
+        chunk_bytes=int(told.get("step_bytes", STEP_BYTES)),
         own_blocks=lowered.schedule.op == "all_to_all",
     )
 

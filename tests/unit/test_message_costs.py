@@ -27,7 +27,7 @@ def messages(rows: list[tuple[int, int, int, float]], n: int = 4, own_blocks: bo
     """Messages from (src, dst, channel, bytes)."""
     src, dst, channel, size = (np.array(column) for column in zip(*rows, strict=True))
     one = np.ones(len(rows))
-    return Messages(n, src, dst, channel, np.zeros_like(src), size.astype(float), one, one, 32, own_blocks)
+    return Messages(n, src, dst, channel, np.zeros_like(src), size.astype(float), one, one, 32, STEP_BYTES, own_blocks)
 
 
 def timed(matrix: np.ndarray, costs: Protocol) -> Timing:
@@ -61,6 +61,15 @@ def test_the_first_chunk_goes_out_alone():
     expected = 5 / (1 / 30e9 + 4 / 20e9)
     assert caps_Bps(messages(ring), PLAIN) == pytest.approx([expected] * 4)
     assert caps_Bps(messages([(*row[:3], 4096.0) for row in ring]), PLAIN) == pytest.approx([30e9] * 4)
+
+
+def test_chunks_are_as_long_as_the_library_says():
+    request = Request(operation("send_recv"), 4, MIB, 1, channels=32, peer_step_bytes=128 * 1024)
+    lowered = lower(algorithm("send_recv", "nccl_p2p").build(request), RUN)
+    chunk_s, part = 128 * 1024 / 30e9, MIB / 8  # one chunk each: out alone, then copied out alone
+    assert len(lowered.size_bytes) == 4
+    assert lowered.size_bytes[0] == part
+    assert time_lowered(lowered, RUN, PLAIN).time_s == pytest.approx(2 * chunk_s, rel=1e-6)
 
 
 def test_a_direction_goes_on_faster_when_the_other_is_done():

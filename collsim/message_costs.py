@@ -141,18 +141,25 @@ def port_capacity_Bps(messages: Messages, rate_Bps: Float, costs: Protocol, egre
 
 
 def _crowding(messages: Messages) -> Float:
-    """Return float64[2 n_ranks], from 0 to 1: how much of what a port carries meets ports as busy as itself.
+    """Return float64[2 n_ranks], from 0 to 1: how much of what a port carries meets ports crowded by other messages.
 
-    Only ports that serve several ranks count, at both ends; a rank's own block is one more.
+    Only a port that serves several ranks loses. The port at the other end is crowded as long as its other messages
+    last; each of them takes as many turns as messages share that port. A rank's own block is one of its messages.
     """
     table = messages.matrix_bytes()
-    several = [(table > 0).sum(axis=axis) + messages.own_blocks > 1 for axis in (1, 0)]
-    meets = several[0][:, None] & several[1][None, :]
-    out, into = table.sum(axis=1)[:, None], table.sum(axis=0)[None, :]
-    busy = np.maximum(out, 1.0), np.maximum(into, 1.0)
-    leaving = (table * meets * np.minimum(into / busy[0], 1.0) / busy[0]).sum(axis=1)
-    arriving = (table * meets * np.minimum(out / busy[1], 1.0) / busy[1]).sum(axis=0)
-    return np.concatenate([leaving, arriving])
+    held = table + np.diag(table.max(axis=1)) * messages.own_blocks
+    return np.concatenate([_crowded_share(table.T, held.T), _crowded_share(table, held)])
+
+
+def _crowded_share(table: Float, held: Float) -> Float:
+    """Return float64[n_ranks]: what of the bytes into each rank, a column of *table*, leaves a crowded port."""
+    into = np.maximum(table.sum(axis=0), 1.0)
+    second, first = np.sort(held, axis=1)[:, -2:].T[:, :, None]
+    is_first = np.arange(len(held)) == held.argmax(axis=1)[:, None]
+    rest = np.where(is_first, second, first)  # the largest other message of the same source
+    lasts = np.minimum((held > 0).sum(axis=1)[:, None] * rest / into, 1.0)
+    several = (held > 0).sum(axis=0) > 1
+    return np.asarray((table * lasts).sum(axis=0) / into * several, dtype=np.float64)
 
 
 def call_s(messages: Messages, finish_s: Float, rate_Bps: Float, port_Bps: Float, costs: Protocol) -> float:

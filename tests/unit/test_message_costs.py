@@ -131,12 +131,12 @@ def test_only_ports_of_several_ranks_contend():
     assert lost(messages([(src, 0, src, 1e6) for src in (1, 2, 3)])) == [0.0] * 8
 
 
-def test_a_busy_port_loses_little_to_idle_ones():
+def test_a_busy_port_loses_while_others_are_crowded():
     costs = replace(PLAIN, contention=0.1)
     rows = [(src, dst, dst, 1e6 if dst else 8e6) for src in range(4) for dst in range(4) if src != dst]
     port = port_capacity_Bps(messages(rows), np.full(12, 1e12), costs, 1.0)
-    full = 1 - 0.1 / math.sqrt(3)
-    assert full < port[4] < 1  # into rank 0, 24 MB; the others send 10 MB each
+    # 24 MB go into rank 0. Its sources are crowded for three turns of 1 MB, one of which is its own.
+    assert port[4] == pytest.approx(1 - 0.1 / math.sqrt(3) * 3 / 24, rel=1e-6)
 
 
 # Calls in a row

@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collsim.library.costs import Protocol, soft_min
-from collsim.message_parts import STEP_BYTES
 
 __all__ = ["Messages", "call_s", "caps_Bps", "port_capacity_Bps"]
 
@@ -40,9 +39,11 @@ class Messages:
     lanes, copies : float64[n]
         Channels that serve a part, and how many equal parts a row stands for.
     channels : int
-        Most channels that a rank can use.
-    own_parts : int
-        Into how many parts, each on a channel, every rank cuts a block of its own that it copies; 0 if it has none.
+        Channels for point to point.
+    chunk_bytes : int
+        Slot of a connection.
+    own_blocks : bool
+        Every rank also copies a block of its own.
     """
 
     n_ranks: int
@@ -54,7 +55,8 @@ class Messages:
     lanes: Float
     copies: Float
     channels: int
-    own_parts: int
+    chunk_bytes: int
+    own_blocks: bool
 
     @property
     def moves(self) -> NDArray[np.bool_]:
@@ -68,14 +70,11 @@ class Messages:
         return np.bincount(pair, weights=weights, minlength=n * n).reshape(n, n).astype(np.float64)
 
     @property
-    def channels_used(self) -> float:
-        """Channels that the busiest rank uses."""
-        label = self.channel * self.n_ranks
-        ends = np.concatenate([label + rank for rank in (self.src, self.dst)])[np.tile(self.moves, 2)]
-        places, first = np.unique(ends, return_index=True)
-        width = np.tile((self.lanes * self.copies)[self.moves], 2)[first]
-        used = np.bincount(places % self.n_ranks, weights=width, minlength=self.n_ranks).max()
-        return min(float(used) + self.own_parts, float(self.channels))
+    def channels_for_all(self) -> float:
+        """Channels that messages cut like the most cut one would take if every rank got one."""
+        pair = (self.src * self.n_ranks + self.dst)[self.moves]
+        parts = float(np.bincount(pair, weights=(self.lanes * self.copies)[self.moves]).max(initial=0.0))
+        return min(parts * self.n_ranks, float(self.channels))
 
     def at_ports(self, values: Float) -> Float:
         """Return float64[2 n_ranks]: the largest sum of *values* in one batch out of each rank, then into each."""
@@ -98,7 +97,7 @@ def caps_Bps(messages: Messages, costs: Protocol) -> Float:
     slowest_s = np.zeros(len(size))
     for back_bytes, works in _exchanges(messages):
         paired = np.minimum(size, back_bytes)
-        together = paired - np.minimum(paired, STEP_BYTES)
+        together = paired - np.minimum(paired, messages.chunk_bytes)
         slowest_s = np.maximum(slowest_s, works * (together / costs.channel_rate_Bps + (size - together) / alone_Bps))
     rates = np.divide(size, slowest_s, out=np.full(len(size), costs.channel_rate_Bps), where=slowest_s > 0)
     return np.asarray(messages.lanes * rates)
@@ -142,18 +141,25 @@ def port_capacity_Bps(messages: Messages, rate_Bps: Float, costs: Protocol, egre
 
 
 def _crowding(messages: Messages) -> Float:
-    """Return float64[2 n_ranks], from 0 to 1: how much of what a port carries meets ports as busy as itself.
+    """Return float64[2 n_ranks], from 0 to 1: how much of what a port carries meets ports crowded by other messages.
 
-    Only ports that serve several ranks count, at both ends; a rank's own block is one more.
+    Only a port that serves several ranks loses. The port at the other end is crowded as long as its other messages
+    last; each of them takes as many turns as messages share that port. A rank's own block is one of its messages.
     """
     table = messages.matrix_bytes()
-    several = [(table > 0).sum(axis=axis) + (messages.own_parts > 0) > 1 for axis in (1, 0)]
-    meets = several[0][:, None] & several[1][None, :]
-    out, into = table.sum(axis=1)[:, None], table.sum(axis=0)[None, :]
-    busy = np.maximum(out, 1.0), np.maximum(into, 1.0)
-    leaving = (table * meets * np.minimum(into / busy[0], 1.0) / busy[0]).sum(axis=1)
-    arriving = (table * meets * np.minimum(out / busy[1], 1.0) / busy[1]).sum(axis=0)
-    return np.concatenate([leaving, arriving])
+    held = table + np.diag(table.max(axis=1)) * messages.own_blocks
+    return np.concatenate([_crowded_share(table.T, held.T), _crowded_share(table, held)])
+
+
+def _crowded_share(table: Float, held: Float) -> Float:
+    """Return float64[n_ranks]: what of the bytes into each rank, a column of *table*, leaves a crowded port."""
+    into = np.maximum(table.sum(axis=0), 1.0)
+    second, first = np.sort(held, axis=1)[:, -2:].T[:, :, None]
+    is_first = np.arange(len(held)) == held.argmax(axis=1)[:, None]
+    rest = np.where(is_first, second, first)  # the largest other message of the same source
+    lasts = np.minimum((held > 0).sum(axis=1)[:, None] * rest / into, 1.0)
+    several = (held > 0).sum(axis=0) > 1
+    return np.asarray((table * lasts).sum(axis=0) / into * several, dtype=np.float64)
 
 
 def call_s(messages: Messages, finish_s: Float, rate_Bps: Float, port_Bps: Float, costs: Protocol) -> float:
@@ -169,11 +175,11 @@ def call_s(messages: Messages, finish_s: Float, rate_Bps: Float, port_Bps: Float
     port_Bps : float64[2 n_ranks]
     costs : Protocol
     """
-    moves, n = messages.moves, messages.n_ranks
+    moves, n, last_s = messages.moves, messages.n_ranks, float(finish_s.max(initial=0.0))
     src, dst = messages.src[moves], messages.dst[moves]
     finish_s, size = finish_s[moves], messages.size_bytes[moves]
-    drained_s = finish_s + (0.0 if costs.zero_copy else np.minimum(size, STEP_BYTES) / _alone_Bps(costs))
-    begin_s = costs.base_s + costs.channel_overhead_s * messages.channels_used
+    drained_s = finish_s + (0.0 if costs.zero_copy else np.minimum(size, messages.chunk_bytes) / _alone_Bps(costs))
+    begin_s = costs.base_s + costs.channel_overhead_s * messages.channels_for_all
     waits = np.full((n, n), -np.inf)  # from the start of a call at one rank to the next start at another
     np.maximum.at(waits, (src, dst), begin_s + drained_s)
     sent_s, received_s, alone_s = np.zeros(n), np.zeros(n), np.zeros(n)
@@ -183,7 +189,7 @@ def call_s(messages: Messages, finish_s: Float, rate_Bps: Float, port_Bps: Float
     alone_s = np.maximum(alone_s, messages.matrix_bytes().sum(axis=1) / port_Bps[:n])
     own_s = np.where(received_s > 0, sent_s, alone_s)  # who only sends may run ahead of the others
     np.fill_diagonal(waits, np.where(sent_s > 0, begin_s + own_s, -np.inf))
-    return max(_cycle_mean(waits), float(received_s.max(initial=0.0)))
+    return max(_cycle_mean(waits), last_s)
 
 
 def _cycle_mean(weights: Float) -> float:

@@ -16,6 +16,7 @@ from collsim.flow_bounds import Flows, find_flows
 from collsim.library import Profile
 from collsim.library.costs import Bool, Protocol, Use, family_of, loop_steps, soft_max
 from collsim.message_costs import Messages, call_s, caps_Bps, port_capacity_Bps
+from collsim.message_parts import STEP_BYTES
 from collsim.operations import operation
 from collsim.routing import Routes, find_routes, merge_trunks
 from collsim.schedule import EVERY, Schedule, Transfers, is_in_network
@@ -268,8 +269,7 @@ def _is_grouped(lowered: Lowered, costs: Protocol) -> bool:
 
 def _messages(lowered: Lowered, run: Run) -> Messages:
     """Return the transfers as messages."""
-    transfers, schedule = lowered.transfers, lowered.schedule
-    channels = int(transfers.channel.max(initial=0)) + 1
+    transfers, told = lowered.transfers, lowered.schedule.parameters
     return Messages(
         n_ranks=run.fabric.n_ranks,
         src=transfers.src,
@@ -279,8 +279,9 @@ def _messages(lowered: Lowered, run: Run) -> Messages:
         size_bytes=lowered.size_bytes.astype(np.float64),
         lanes=transfers.lanes.astype(np.float64),
         copies=transfers.copies.astype(np.float64),
-        channels=int(schedule.parameters.get("channels", channels)),
-        own_parts=int(schedule.parameters.get("parts", 1)) if schedule.op == "all_to_all" else 0,
+        channels=int(told.get("channels", int(transfers.channel.max(initial=0)) + 1)),
+        chunk_bytes=int(told.get("step_bytes", STEP_BYTES)),
+        own_blocks=lowered.schedule.op == "all_to_all",
     )
 
 

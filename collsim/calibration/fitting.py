@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from collsim.calibration.hidden_nvls import with_nvls_settled
 from collsim.calibration.observations import Observation, observe, thinned, without_spikes
 from collsim.calibration.parameters import costs_of, parameters_of
 from collsim.errors import Fault, InputError
-from collsim.library import DEFAULT_LIBRARY, Profile, Scatter, band_of, load_profile, system_of
+from collsim.library import DEFAULT_LIBRARY, Profile, Protocol, Scatter, band_of, load_profile, system_of
 from collsim.timing import over_floor_s
 from collsim.topology import Topology, load_topology
 
@@ -157,8 +157,13 @@ def _fit_launch(
     parameters = parameters_of(before, observations, relaunched=launch != "stream")
     found = estimate(observations, before, parameters)
     costs, floor_s = costs_of(before, parameters, found.logs)
+    told = {(entry.family, entry.proto) for entry in observations}
+    shift_s = 0.0 if launch == "stream" else _shift_s(before, costs, told)
     families = {
-        family: {proto: costs.get((family, proto), own) for proto, own in protocols.items()}
+        family: {
+            proto: costs[family, proto] if (family, proto) in told else _shifted(costs[family, proto], shift_s)
+            for proto in protocols
+        }
         for family, protocols in before.families.items()
     }
     constants = [
@@ -193,6 +198,17 @@ def _as_registered(fitted: Profile) -> Profile:
     return replace(
         fitted, families={**fitted.families, "messages": messages}, accuracy=accuracy, launches={},
     )  # fmt: skip
+
+
+def _shift_s(before: Profile, costs: Mapping[tuple[str, str], Protocol], told: Iterable[tuple[str, str]]) -> float:
+    """Return by how much the bases of kernels that were measured are longer than for stream launches."""
+    kernels = [kernel for kernel in told if kernel in costs]
+    return float(np.median([costs[kernel].base_s - before.protocol(kernel[1], kernel[0]).base_s for kernel in kernels]))
+
+
+def _shifted(costs: Protocol, shift_s: float) -> Protocol:
+    """Return costs of a kernel that nobody measured, its base moved as those of the others; half of it stays."""
+    return replace(costs, base_s=max(costs.base_s + shift_s, costs.base_s / 2))
 
 
 def _residuals(observations: Sequence[Observation], found: Estimate) -> list[Residual]:

@@ -47,7 +47,9 @@ FLOOR_FACTOR = 2.0
 """The same for the floor of a call."""
 NARROW = 0.4
 """Other ways to launch run the same kernels: their constants start from those of stream launches, with so much of the
-spread; only the base and the floor may differ as before, and the rates of messages that need no copy."""
+spread; only the base and the floor may differ as before."""
+ZERO_COPY = ("base_s", "channel_rate_Bps", "one_way_rate_Bps")
+"""What differs for messages that need no copy; ports and their contention are the same wires."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,11 +113,11 @@ def parameters_of(
         costs = profile.protocol(proto, family)
         for key, factor in FITTED.items():
             value = getattr(costs, key)
-            fixed = key in UNFITTED.get(family, UNFITTED[""])
+            fixed = key in UNFITTED.get(family, UNFITTED[""]) or (costs.zero_copy and key not in ZERO_COPY)
             if not fixed and value is not None and 0 < value < math.inf:
                 place = (family, "" if key in SHARED else proto, key)
                 most = FRACTIONS.get(key, math.inf)
-                freely = not relaunched or key == "base_s" or (costs.zero_copy and key.endswith("_Bps"))
+                freely = not relaunched or key == "base_s" or costs.zero_copy
                 spread = math.log(factor) * (1 if freely else NARROW)
                 found.setdefault(place, Parameter(*place, float(value), spread, most, families))
     if profile.floor_s:

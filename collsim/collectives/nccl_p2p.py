@@ -16,7 +16,7 @@ from collsim.collectives.request import Algorithm, Request
 from collsim.message_parts import BATCH, channel_of_part, n_parts, p2p_channels, part_sizes
 from collsim.schedule import ChunksBuilder, OrbitsBuilder, Schedule
 
-__all__ = ["ALGORITHM"]
+__all__ = ["ALGORITHM", "step_of"]
 
 
 def build(request: Request) -> Schedule:
@@ -42,7 +42,14 @@ def build(request: Request) -> Schedule:
                 distance, [(family, 0)], waits, channel=channel, step=len(started) // BATCH, reads_input=True
             )
             started.append((row, distance))
-    return request.schedule("nccl_p2p", chunks.build(), rows.build(), channels=channels, parts=parts)
+    return request.schedule(
+        "nccl_p2p", chunks.build(), rows.build(), channels=channels, parts=parts, **step_of(request)
+    )
+
+
+def step_of(request: Request) -> dict[str, int]:
+    """Return the slot of a connection as a parameter of the schedule, where the library has told it."""
+    return {} if request.peer_step_bytes is None else {"step_bytes": request.peer_step_bytes}
 
 
 def _batch_before(started: list[tuple[int, int]]) -> Iterable[tuple[int, int]]:

@@ -12,6 +12,7 @@ from functools import cache
 import numpy as np
 
 from collsim.collectives.all_to_all_v import byte_matrix
+from collsim.collectives.nccl_p2p import step_of
 from collsim.collectives.request import Algorithm, Request
 from collsim.message_parts import BATCH, channel_of_part, n_parts, p2p_channels, part_sizes
 from collsim.schedule import Chunks, Int, Schedule, TransfersBuilder
@@ -70,7 +71,7 @@ def build(request: Request) -> Schedule:
                     receiver.transfers[-1].append(row)
     transfers = rows.build()
     chunks = Chunks(np.array(sizes, dtype=np.int64), transfers.src, transfers.dst)
-    return request.schedule("nccl_p2p", chunks, transfers, channels=channels)
+    return request.schedule("nccl_p2p", chunks, transfers, channels=channels, **step_of(request))
 
 
 def _messages(request: Request) -> Int:

@@ -75,7 +75,8 @@ class Protocol:
     base_s : float
         Once per collective, on the device.
     channel_overhead_s : float
-        Once per collective of messages, for every channel that the busiest rank uses.
+        Once per collective of messages, for every channel that its messages would take if every rank got one. Why calls
+        that use more of the channels take longer to begin is not known.
     small_overhead_s : float or None
         Overhead of a transfer too small to fill two slices; None: as of any.
     slice_overhead_s : float

@@ -23,11 +23,11 @@ PLAIN = Protocol(0.0, 20e9, one_way_rate_Bps=30e9)
 RUN = prepare(load_topology("hgx_h100"), load_profile("ideal"), range(4))
 
 
-def messages(rows: list[tuple[int, int, int, float]], n: int = 4, own_parts: int = 0) -> Messages:
+def messages(rows: list[tuple[int, int, int, float]], n: int = 4, own_blocks: bool = False) -> Messages:
     """Messages from (src, dst, channel, bytes)."""
     src, dst, channel, size = (np.array(column) for column in zip(*rows, strict=True))
     one = np.ones(len(rows))
-    return Messages(n, src, dst, channel, np.zeros_like(src), size.astype(float), one, one, 32, own_parts)
+    return Messages(n, src, dst, channel, np.zeros_like(src), size.astype(float), one, one, 32, STEP_BYTES, own_blocks)
 
 
 def timed(matrix: np.ndarray, costs: Protocol) -> Timing:
@@ -61,6 +61,15 @@ def test_the_first_chunk_goes_out_alone():
     expected = 5 / (1 / 30e9 + 4 / 20e9)
     assert caps_Bps(messages(ring), PLAIN) == pytest.approx([expected] * 4)
     assert caps_Bps(messages([(*row[:3], 4096.0) for row in ring]), PLAIN) == pytest.approx([30e9] * 4)
+
+
+def test_chunks_are_as_long_as_the_library_says():
+    request = Request(operation("send_recv"), 4, MIB, 1, channels=32, peer_step_bytes=128 * 1024)
+    lowered = lower(algorithm("send_recv", "nccl_p2p").build(request), RUN)
+    chunk_s, part = 128 * 1024 / 30e9, MIB / 8  # one chunk each: out alone, then copied out alone
+    assert len(lowered.size_bytes) == 4
+    assert lowered.size_bytes[0] == part
+    assert time_lowered(lowered, RUN, PLAIN).time_s == pytest.approx(2 * chunk_s, rel=1e-6)
 
 
 def test_a_direction_goes_on_faster_when_the_other_is_done():
@@ -118,16 +127,16 @@ def test_only_ports_of_several_ranks_contend():
     assert lost(everyone(3)) == pytest.approx([0.1 / 3] * 8, abs=1e-6)  # nine flows a port
     assert lost(everyone(12)) == pytest.approx([0.1 / 6] * 8, abs=1e-6)
     assert lost(messages([(0, 1, 0, 1e6), (1, 0, 0, 1e6)], 2)) == [0.0] * 4
-    assert lost(messages([(0, 1, 0, 1e6), (1, 0, 0, 1e6)], 2, own_parts=1)) == pytest.approx([0.1] * 4)
+    assert lost(messages([(0, 1, 0, 1e6), (1, 0, 0, 1e6)], 2, own_blocks=True)) == pytest.approx([0.1] * 4)
     assert lost(messages([(src, 0, src, 1e6) for src in (1, 2, 3)])) == [0.0] * 8
 
 
-def test_a_busy_port_loses_little_to_idle_ones():
+def test_a_busy_port_loses_while_others_are_crowded():
     costs = replace(PLAIN, contention=0.1)
     rows = [(src, dst, dst, 1e6 if dst else 8e6) for src in range(4) for dst in range(4) if src != dst]
     port = port_capacity_Bps(messages(rows), np.full(12, 1e12), costs, 1.0)
-    full = 1 - 0.1 / math.sqrt(3)
-    assert full < port[4] < 1  # into rank 0, 24 MB; the others send 10 MB each
+    # 24 MB go into rank 0. Its sources are crowded for three turns of 1 MB, one of which is its own.
+    assert port[4] == pytest.approx(1 - 0.1 / math.sqrt(3) * 3 / 24, rel=1e-6)
 
 
 # Calls in a row
@@ -150,12 +159,12 @@ def test_ranks_that_wait_for_each_other_pay_base_and_drain():
     assert period(ring, one_late, BASE) == pytest.approx(110e-6)
 
 
-def test_every_channel_of_the_busiest_rank_takes_time_to_start():
+def test_channels_take_time_as_if_every_rank_got_a_message():
     costs = replace(BASE, channel_overhead_s=1e-6)
-    incast = [(src, 0, 8 * src + part, 1e5) for src in (1, 2, 3) for part in range(8)]
-    assert period(incast, [1e-6] * 24, costs) - period(incast, [1e-6] * 24, BASE) == pytest.approx(24e-6)
-    assert messages(incast, own_parts=8).channels_used == 32
-    assert messages(incast, own_parts=16).channels_used == 32  # there are no more
+    for parts, channels in ((1, 4), (3, 12), (20, 32)):  # there are 32
+        rows = [(src, 0, 20 * src + part, 1e5) for src in (1, 2, 3) for part in range(parts)]
+        finish_s = [1e-6] * len(rows)
+        assert period(rows, finish_s, costs) - period(rows, finish_s, BASE) == pytest.approx(channels * 1e-6)
 
 
 def test_without_staging_nothing_is_copied_out():

@@ -44,17 +44,20 @@ START: dict[str, dict[str, dict[str, float]]] = {
         "LL": {"base": 8.0, "message_overhead": 0.5, "channel_rate": 9.0},
         "Simple": {"base": 9.0, "message_overhead": 1.0, "channel_rate": 22.0, "fill_rate": 40.0},
     },
-    "nvls": {"Simple": {"base": 20.0, "message_overhead": 3.0, "channel_rate": 40.0}},
+    "rooted": {"LL": {"base": 7.0}, "LL128": {"base": 10.0}, "Simple": {"base": 11.0}},
+    "nvls": {"Simple": {"base": 40.0, "wire_efficiency": 0.7}},
 }  # fmt: skip
 """Where each fit starts: times in us, rates in GB/s. The softness of a family is fitted too, from `SOFTNESS`."""
 SOFTNESS = 2.3
-LINK_SHARE = {"ring": 0.944, "chain": 0.944, "messages": 0.92, "nvls": 0.75}
+LINK_SHARE = {"ring": 0.944, "chain": 0.944, "messages": 0.92, "nvls": 1.0}
 """Fixed: it trades against the softness, which is fitted."""
+EFFICIENCY = {"LL": 0.5, "LL128": 0.9375}
 CUT_THROUGH = ("ring", "chain")
 """Here LL passes a chunk on while it still arrives; messages cross one hop."""
-SCALE = {"channel_rate": 1e9, "fill_rate": 1e9}
+SCALE = {"channel_rate": 1e9, "fill_rate": 1e9, "wire_efficiency": 1.0}
 FLOOR_US = 9.8
 FLOOR_SOURCE = "chosen near the smallest times of the training logs, 7.5 to 10.4 us by operation"
+RING_SOURCE = "status: derived, source: as of ring"
 FIT_SOURCE = "benchmarks/fit_profile.py on the training logs in benchmarks/data"
 ATTRIBUTE = {
     "base": "base_s",
@@ -63,6 +66,7 @@ ATTRIBUTE = {
     "slice_overhead": "slice_overhead_s",
     "channel_rate": "channel_rate_Bps",
     "fill_rate": "fill_rate_Bps",
+    "wire_efficiency": "wire_efficiency",
 }
 
 ONE_WAY = 36.7 / 21.9
@@ -105,14 +109,14 @@ def protocols(family: str, names: list[tuple[str, str]], values: np.ndarray) -> 
     found: dict[str, dict[str, float]] = defaultdict(dict)
     for (proto, key), value in zip(names, values, strict=False):
         found[proto][ATTRIBUTE[key]] = value * SCALE.get(key, 1e-6)
-    efficiency: Mapping[str, float] = {"LL": 0.5, "LL128": 0.9375}
+    hard = family == "nvls"  # the switches set the rate, not the channels
     return {
-        proto: Protocol(
-            **own, wire_efficiency=efficiency.get(proto, 1.0), link_share=LINK_SHARE[family],
-            softness=float(values[-1]), stepwise=family == "ring",
-            cut_through=proto == "LL" and family in CUT_THROUGH,
-            one_way_rate_Bps=own["channel_rate_Bps"] * ONE_WAY if family == "messages" else None,
-        )
+        proto: Protocol(**{
+            "message_overhead_s": 0.0, "channel_rate_Bps": float("inf"), "wire_efficiency": EFFICIENCY.get(proto, 1.0),
+            "link_share": LINK_SHARE[family], "softness": float("inf") if hard else float(values[-1]),
+            "stepwise": family == "ring", "cut_through": proto == "LL" and family in CUT_THROUGH,
+            "one_way_rate_Bps": own["channel_rate_Bps"] * ONE_WAY if family == "messages" else None, **own,
+        })
         for proto, own in found.items()
     }  # fmt: skip
 
@@ -123,8 +127,13 @@ def rooted(ring: Mapping[str, Protocol]) -> dict[str, Protocol]:
     return {proto: replace(own, **change) for proto, own in ring.items()}  # type: ignore[arg-type]
 
 
-def fit(family: str, rows: list[Row]) -> tuple[dict[str, Protocol], np.ndarray]:
-    """Return the fitted protocols and the relative errors of the rows; a protocol without rows stays as it starts."""
+def fit(
+    family: str, rows: list[Row], ring: Mapping[str, Protocol] | None = None
+) -> tuple[dict[str, Protocol], np.ndarray]:
+    """Return the fitted protocols and the relative errors of the rows; a protocol without rows stays as it starts.
+
+    Of rooted operations the base alone is fitted; the rest is as of *ring*.
+    """
     from scipy.optimize import least_squares
 
     rows = [row for row in rows if row[-1] in START[family]]
@@ -133,16 +142,24 @@ def fit(family: str, rows: list[Row]) -> tuple[dict[str, Protocol], np.ndarray]:
     untold = [(proto, key) for proto, keys in START[family].items() for key in keys if proto not in told]
     start = np.array([START[family][proto][key] for proto, key in names] + [SOFTNESS])
 
+    def made(keys: list[tuple[str, str]], values: np.ndarray) -> dict[str, Protocol]:
+        if ring is None:
+            return protocols(family, keys, values)
+        given = rooted(ring)
+        return {
+            proto: replace(given[proto], base_s=value * 1e-6) for (proto, _), value in zip(keys, values, strict=False)
+        }
+
     def errors(logs: np.ndarray) -> np.ndarray:
-        costs = protocols(family, names, np.exp(logs))
+        costs = made(names, np.exp(logs))
         times = [time_lowered(lowered, run, costs[proto]).time_s for _, lowered, run, proto in rows]
         return np.log(np.array(times) / np.array([row.time_s for row, *_ in rows]))
 
     least, most = np.log(start / 20), np.log(start * 20)
     found = least_squares(errors, np.log(start), bounds=(least, most), loss="soft_l1", f_scale=0.05, max_nfev=25)
     softness = float(np.exp(found.x[-1]))
-    rest = protocols(family, untold, np.array([START[family][proto][key] for proto, key in untold] + [softness]))
-    return protocols(family, names, np.exp(found.x)) | rest, np.expm1(errors(found.x))
+    rest = made(untold, np.array([START[family][proto][key] for proto, key in untold] + [softness]))
+    return made(names, np.exp(found.x)) | rest, np.expm1(errors(found.x))
 
 
 def as_yaml(
@@ -169,21 +186,22 @@ def as_yaml(
         lines += [f"  # {notes[family]}", f"  {family}:"]
         for proto, own in costs.items():
             told = f"status: fitted, source: {FIT_SOURCE}"
-            if family == "rooted":
-                told = "status: derived, source: as of ring"
-            elif (family, proto) not in seen:
+            if (family, proto) not in seen:
                 told = "status: assumed, source: no training log of this family uses it"
             lines.append(f"    {proto}:")
             for key, attribute in ATTRIBUTE.items():
                 value = getattr(own, attribute)
-                if value is not None and 0 < value < float("inf"):
+                if value is not None and 0 < value < float("inf") and attribute != "wire_efficiency":
                     shown = f"{value / 1e9:.4g} GB/s" if key in SCALE else f"{value * 1e6:.4g} us"
-                    lines.append(f"      {key}: {{value: {shown}, {told}}}")
-            lines.append(f"      softness: {{value: {own.softness:.4g}, {told}}}")
-            lines.append(f"      link_share: {{value: {own.link_share:.4g}, status: assumed, source: not identified}}")
-            lines.append(
-                f"      wire_efficiency: {{value: {own.wire_efficiency:.4g}, status: constant, source: NCCL device.h}}"
-            )
+                    source = RING_SOURCE if family == "rooted" and key != "base" else told
+                    lines.append(f"      {key}: {{value: {shown}, {source}}}")
+            if own.softness < float("inf"):
+                source = RING_SOURCE if family == "rooted" else told
+                lines.append(f"      softness: {{value: {own.softness:.4g}, {source}}}")
+                share = f"{own.link_share:.4g}"
+                lines.append(f"      link_share: {{value: {share}, status: assumed, source: not identified}}")
+            source = told if family == "nvls" else "status: constant, source: NCCL device.h"
+            lines.append(f"      wire_efficiency: {{value: {own.wire_efficiency:.4g}, {source}}}")
             lines.append(f"      stepwise: {str(own.stepwise).lower()}")
             lines.append(f"      cut_through: {str(own.cut_through).lower()}")
             if own.one_way_rate_Bps is not None:
@@ -203,14 +221,13 @@ def main() -> None:
     families, fitted, notes = lowered_rows(arguments.system), {}, {}
     for family in arguments.families.split(","):
         if families.get(family):
-            fitted[family], errors = fit(family, families[family])
+            ring = fitted["ring"] if family == "rooted" else None
+            fitted[family], errors = fit(family, families[family], ring)
             errors = abs(errors)
             notes[family] = (
                 f"{len(errors)} rows fitted, error median {np.median(errors):.1%}, p90 {np.quantile(errors, 0.9):.1%}"
             )
             print(f"{family}: {notes[family]}")
-    if "ring" in fitted:
-        fitted["rooted"], notes["rooted"] = rooted(fitted["ring"]), "nothing fitted: the constants of ring"
     seen = {(family, proto) for family, rows in families.items() for *_, proto in rows}
     counts = {row.case.ranks for rows in families.values() for row, *_ in rows}
     text = as_yaml(arguments.system, fitted, notes, seen, counts)

@@ -34,7 +34,7 @@ CHANNELS_PER_RING = 2
 LL_PASS_BYTES = 512 * 8
 """What all threads of a channel move at once with LL, 8 bytes each. A pipeline hands that on, not whole chunks, because
 every line carries its flag (NCCL src/include/device.h)."""
-MOST_PASSES = 256
+MOST_PASSES = 512
 """A pipeline is cut into no more passes per channel: filling it is then a few percent of the time at most."""
 NOT_SIMULATED = ("nic.", "gpu.memory")
 """Facts that a file records and that no prediction uses yet."""

@@ -78,8 +78,13 @@ Row = tuple[predictors.Measured, Lowered, Run, str]
 
 
 def bare(floor_us: float) -> Profile:
-    """Return a profile with raw links and no cost but the floor."""
-    return replace(load_profile("ideal"), floor_s=floor_us * 1e-6)
+    """Return a profile with raw links and no cost but the floor, that says where LL cuts through."""
+    flags = Protocol(0.0, float("inf"), EFFICIENCY["LL"], cut_through=True)
+    return replace(
+        load_profile("ideal"),
+        floor_s=floor_us * 1e-6,
+        families={family: {"LL": flags} for family in (*CUT_THROUGH, "rooted")},
+    )
 
 
 def lowered_rows(system: str) -> dict[str, list[Row]]:

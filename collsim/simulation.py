@@ -15,6 +15,7 @@ from collsim.collectives import Algorithm, Request, algorithm, algorithms_for, r
 from collsim.errors import Fault, InputError, UnsupportedError
 from collsim.fabric import Fabric, Float, Int
 from collsim.library import Profile, load_profile
+from collsim.library.costs import family_of
 from collsim.operations import BLOCK_GRAIN_BYTES, Operation, operation
 from collsim.question import CHOICES, MOST_CHANNELS, Question, ask, rank_groups
 from collsim.result import LinkLoad, Result, Row
@@ -263,8 +264,10 @@ def library_choice(request: Request, run: Run, question: Question) -> tuple[Algo
     chunk_bytes = choice.chunk_bytes
     if choice.proto == "LL" and messages is None:
         # Lines carry flags: a ring need not wait from chunk to chunk, and a pipeline not even from pass to pass.
+        costs = run.profile.protocol("LL", family_of(request.op.name, choice.algo))
+        least = LL_PASS_BYTES if costs.cut_through else chunk_bytes
         pipeline = request.op.rooted or choice.algo == "chain"
-        chunk_bytes = max(LL_PASS_BYTES, -(-whole // MOST_PASSES)) if pipeline else whole
+        chunk_bytes = max(least, -(-whole // MOST_PASSES)) if pipeline else whole
     asked = replace(
         request,
         channels=question.channels or (messages.channels if messages else choice.channels),

@@ -87,6 +87,22 @@ def bare(floor_us: float) -> Profile:
     )
 
 
+DISTURBED = 1.5
+"""A training row that takes this much longer than another one of the same work is left out: its host was disturbed."""
+
+
+def undisturbed(rows: list[Row]) -> list[Row]:
+    """Return the rows without those that another row of the same size, schedule and protocol shows to be too slow."""
+    least: dict[tuple[object, ...], float] = {}
+    keys = []
+    for measured, lowered, _, proto in rows:
+        schedule, case = lowered.schedule, measured.case
+        key = (case.op, case.ranks, case.size_bytes, schedule.algo, proto, schedule.parameters.get("channels"))
+        least[key] = min(measured.time_s, least.get(key, measured.time_s))
+        keys.append(key)
+    return [row for row, key in zip(rows, keys, strict=True) if row[0].time_s <= DISTURBED * least[key]]
+
+
 def lowered_rows(system: str) -> dict[str, list[Row]]:
     """Return the training rows by family, each laid on its fabric."""
     families: dict[str, list[Row]] = defaultdict(list)
@@ -106,7 +122,7 @@ def lowered_rows(system: str) -> dict[str, list[Row]]:
         picked, asked, proto = library_choice(request, run, question)
         schedule, family = picked.build(asked), family_of(case.op, picked.name)
         families[family].append((row, lower(schedule, run), run, proto))
-    return families
+    return {family: undisturbed(rows) for family, rows in families.items()}
 
 
 def protocols(family: str, names: list[tuple[str, str]], values: np.ndarray) -> dict[str, Protocol]:

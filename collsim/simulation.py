@@ -35,7 +35,7 @@ CHANNELS_PER_RING = 2
 LL_PASS_BYTES = 512 * 8
 """What all threads of a channel move at once with LL, 8 bytes each. A pipeline hands that on, not whole chunks, because
 every line carries its flag (NCCL src/include/device.h)."""
-MOST_PASSES = 256
+MOST_PASSES = 512
 """A pipeline is cut into no more passes per channel: filling it is then a few percent of the time at most."""
 NOT_SIMULATED = ("nic.", "gpu.memory")
 """Facts that a file records and that no prediction uses yet."""
@@ -202,11 +202,14 @@ def _with_library(topology: Topology, constants: Profile, question: Question) ->
     if question.library is None and constants.library and "auto" in question.algo:
         from collsim.library import load_library, system_of
 
+        library = load_library(constants.library)
         try:
-            system_of(topology)
+            system = system_of(topology)
         except UnsupportedError as error:
             return question, [f"auto is the fastest in the simulator: {error.faults[0].what}"]
-        return replace(question, library=load_library(constants.library)), []
+        if system.is_amd == (library.family == "rccl"):
+            return replace(question, library=library), []
+        return question, [f"auto is the fastest in the simulator: {library.name} does not run on {topology.name}"]
     if question.library is None and question.environment:
         raise InputError(Fault("variables of the environment need a library", "env", "add --library nccl-2.28"))
     return question, []
@@ -308,8 +311,10 @@ def library_choice(request: Request, run: Run, question: Question) -> tuple[Algo
     chunk_bytes = choice.chunk_bytes
     if choice.proto == "LL" and messages is None:
         # Lines carry flags: a ring need not wait from chunk to chunk, and a pipeline not even from pass to pass.
+        costs = run.profile.protocol("LL", family_of(request.op.name, choice.algo))
+        least = LL_PASS_BYTES if costs.cut_through else chunk_bytes
         pipeline = request.op.rooted or choice.algo == "chain"
-        chunk_bytes = max(LL_PASS_BYTES, -(-whole // MOST_PASSES)) if pipeline else whole
+        chunk_bytes = max(least, -(-whole // MOST_PASSES)) if pipeline else whole
     asked = replace(
         request,
         channels=question.channels or (messages.channels if messages else choice.channels),

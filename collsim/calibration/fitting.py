@@ -15,7 +15,7 @@ from collsim.calibration.cases import Measured, read_cases
 from collsim.calibration.estimates import Estimate, estimate
 from collsim.calibration.findings import Calibration, Constant, Residual
 from collsim.calibration.hidden_nvls import with_nvls_settled
-from collsim.calibration.observations import Observation, observe, thinned, without_spikes
+from collsim.calibration.observations import Observation, observe, thinned, undisturbed, without_spikes
 from collsim.calibration.parameters import costs_of, parameters_of
 from collsim.errors import Fault, InputError
 from collsim.library import DEFAULT_LIBRARY, Profile, Protocol, Scatter, band_of, load_profile, system_of
@@ -89,9 +89,11 @@ def fit_profile(
     on_domain = [row for row in kept if (row.case.nodes or 1) == 1 and row.case.ranks <= topology.n_gpus]
     apart = thinned(on_domain)
     settled, notes = with_nvls_settled(apart, topology, relative, library)
-    observations, refused = observe(settled, topology, relative, library)
+    everything, refused = observe(settled, topology, relative, library)
+    observations = undisturbed(everything)
     reasons = {
         "1.5 times slower than both neighbours": len(spikes),
+        "1.5 times slower than another run of the same work": len(everything) - len(observations),
         "on more than one scale-up domain": len(kept) - len(on_domain),
         "closer than a factor of 1.9 to the size before": len(on_domain) - len(apart),
         **refused,

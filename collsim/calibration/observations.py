@@ -13,10 +13,11 @@ from collsim.library.costs import Protocol, family_of
 from collsim.timing import Lowered, Run, device_time_s, lower, prepare
 from collsim.topology import Topology
 
-__all__ = ["Observation", "launch_of", "observe", "thinned", "without_spikes"]
+__all__ = ["Observation", "launch_of", "observe", "thinned", "undisturbed", "without_spikes"]
 
 SPIKE = 1.5
-"""A row this many times slower than both its neighbours was disturbed, or was the first to use a kernel."""
+"""A row this many times slower than both its neighbours, or than another run of the same work, was disturbed, or was the
+first to use a kernel."""
 LEAST_STEP = 1.9
 """Sizes of one log that are fitted are at least this factor apart; more tell nothing new and cost time."""
 MOST_TRANSFERS = 40_000
@@ -53,6 +54,13 @@ class Observation:
         """Operation and number of ranks: what is left out together when a fit is checked."""
         return self.row.case.op, self.row.case.ranks
 
+    @property
+    def work(self) -> tuple[object, ...]:
+        """What ran: equal for two observations that should take the same time."""
+        case, schedule = self.row.case, self.lowered.schedule
+        channels = schedule.parameters.get("channels")
+        return case.op, case.ranks, case.size_bytes, case.matrix, self.launch, schedule.algo, self.proto, channels
+
     def device_s(self, costs: Protocol) -> float:
         """Return the time on the device with *costs*, in seconds."""
         return device_time_s(self.lowered, self.run, costs)
@@ -77,6 +85,14 @@ def without_spikes(rows: Sequence[Measured], system: str) -> tuple[list[Measured
             spike = inner and times[place] > SPIKE * max(times[place - 1], times[place + 1])
             (dropped if spike and row.case.matrix is None else kept).append(row)
     return kept, dropped
+
+
+def undisturbed(observations: Sequence[Observation]) -> list[Observation]:
+    """Return the observations without those that another run of the same work shows to be far too slow."""
+    least_s: dict[tuple[object, ...], float] = {}
+    for entry in observations:
+        least_s[entry.work] = min(entry.time_s, least_s.get(entry.work, entry.time_s))
+    return [entry for entry in observations if entry.time_s <= SPIKE * least_s[entry.work]]
 
 
 def thinned(rows: Sequence[Measured]) -> list[Measured]:

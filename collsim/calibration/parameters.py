@@ -26,23 +26,30 @@ FITTED = {
     "channel_rate_Bps": 2.0,
     "one_way_rate_Bps": 2.0,
     "fill_rate_Bps": 2.0,
+    "wire_efficiency": 1.2,
     "link_share": 1.2,
     "contention": 2.0,
     "softness": 2.0,
 }
 """Attributes of a protocol that are fitted, and the factor by which each may well be off before the fit (one standard
-deviation). Chosen: overheads differ more from system to system than rates do. What the wire carries beside the payload
-is known."""
-UNFITTED = {"messages": ("message_overhead_s",), "": ("link_share",)}
-"""Those that a family, or all others, leave alone because they trade against another one: a call of messages has one
-round, whose overhead the base holds; in a ring the share of the link trades against the softness."""
-FRACTIONS = {"link_share": 1.0, "contention": 0.95}
+deviation). Chosen: overheads differ more from system to system than rates do."""
+UNFITTED = {
+    "nvls": ("link_share", "softness"),
+    "messages": ("message_overhead_s", "wire_efficiency"),
+    "": ("link_share", "wire_efficiency"),
+}
+"""Those that a family, or all others, leave alone. What the lines of a protocol carry is known, but not what of it the
+switches let through that add. A call of messages has one round, whose overhead the base holds; in a ring the share of
+the link trades against the softness."""
+FRACTIONS = {"wire_efficiency": 1.0, "link_share": 1.0, "contention": 0.95}
 """The most that a fraction can be."""
 SHARED = ("softness",)
 """One value for all protocols of a family: they meet the same links."""
 TIED = {"rooted": "ring", "fan": "messages"}
 """Families whose constants are those of another one: a ring that broadcasts copies as a ring that reduces does, and the
 messages of a gather are messages."""
+OWN = {"rooted": ("base_s",)}
+"""Those that a tied family has for itself all the same: calls in a row hide a part of the base."""
 FLOOR_FACTOR = 2.0
 """The same for the floor of a call."""
 NARROW = 0.4
@@ -93,9 +100,9 @@ class Parameter:
         return observation.family in self.families and self.proto in ("", observation.proto)
 
 
-def source_of(family: str, profile: Profile) -> str:
-    """Return the family whose constants a kernel takes."""
-    tied = TIED.get(family, family)
+def source_of(family: str, key: str, profile: Profile) -> str:
+    """Return the family whose constant a kernel takes."""
+    tied = family if key in OWN.get(family, ()) else TIED.get(family, family)
     return tied if tied in profile.families else STAND_IN.get(tied, tied)
 
 
@@ -106,19 +113,19 @@ def parameters_of(
 
     *relaunched* says that *profile* holds fitted constants of stream launches, and the observations are of another way.
     """
-    told = sorted({(source_of(entry.family, profile), entry.proto) for entry in observations})
     found: dict[tuple[str, str, str], Parameter] = {}
-    for family, proto in told:
-        families = tuple(name for name in FAMILIES if source_of(name, profile) == family)
-        costs = profile.protocol(proto, family)
+    for kernel, proto in sorted({(entry.family, entry.proto) for entry in observations}):
         for key, factor in FITTED.items():
+            family = source_of(kernel, key, profile)
+            costs = profile.protocol(proto, family)
             value = getattr(costs, key)
             fixed = key in UNFITTED.get(family, UNFITTED[""]) or (costs.zero_copy and key not in ZERO_COPY)
             if not fixed and value is not None and 0 < value < math.inf:
                 place = (family, "" if key in SHARED else proto, key)
-                most = FRACTIONS.get(key, math.inf)
+                families = tuple(name for name in FAMILIES if source_of(name, key, profile) == family)
                 freely = not relaunched or key == "base_s" or costs.zero_copy
                 spread = math.log(factor) * (1 if freely else NARROW)
+                most = FRACTIONS.get(key, math.inf)
                 found.setdefault(place, Parameter(*place, float(value), spread, most, families))
     if profile.floor_s:
         found["", "", "floor_s"] = Parameter("", "", "floor_s", profile.floor_s, math.log(FLOOR_FACTOR))
@@ -132,11 +139,11 @@ def costs_of(
     values = dict(zip(((p.family, p.proto, p.key) for p in parameters), np.exp(logs).tolist(), strict=True))
     costs: dict[tuple[str, str], Protocol] = {}
     for family in FAMILIES:
-        source = source_of(family, profile)
-        for proto, usual in profile.families.get(family, profile.families.get(source, {})).items():
+        stand_in = profile.families.get(STAND_IN.get(family, ""), {})
+        for proto, usual in profile.families.get(family, stand_in).items():
             own = {}
             for key in FITTED:
-                place = (source, "" if key in SHARED else proto, key)
+                place = (source_of(family, key, profile), "" if key in SHARED else proto, key)
                 if place in values and getattr(usual, key) not in (None, 0.0, math.inf):
                     own[key] = values[place]
             costs[family, proto] = replace(usual, **own)

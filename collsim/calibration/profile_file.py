@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 
 from collsim.calibration.findings import Calibration, Constant
+from collsim.calibration.parameters import TIED
 from collsim.library import Profile, Protocol, Scatter
 from collsim.library.profile_reader import PROTOCOL_FIGURES, PROTOCOL_FLAGS, SCHEMA
 
@@ -90,14 +91,23 @@ class _Writer:
     def figure(self, launch: str, name: str, key: str, value: float) -> str:
         """Return a figure with its status, on one line."""
         found: Constant | None = self.fitted.get((launch, name))
-        if key in KNOWN:
-            status, source = KNOWN[key]
-            return f"{{value: {_text(key, value)}, status: {status}, source: {_quoted(source)}}}"
-        if found is None or not found.identified:
-            source = f"near that of profile {self.start}: these logs hardly tell"
-            return f"{{value: {_text(key, value)}, status: assumed, source: {_quoted(source)}}}"
-        ends = f"low: {_text(key, found.low)}, high: {_text(key, found.high)}"
-        return f"{{value: {_text(key, value)}, {ends}, status: fitted, source: {_quoted(self.source)}}}"
+        if found is not None and found.identified:
+            ends = f"low: {_text(key, found.low)}, high: {_text(key, found.high)}"
+            return f"{{value: {_text(key, value)}, {ends}, status: fitted, source: {_quoted(self.source)}}}"
+        status, source = self.unfitted(launch, name, key)
+        return f"{{value: {_text(key, value)}, status: {status}, source: {_quoted(source)}}}"
+
+    def unfitted(self, launch: str, name: str, key: str) -> tuple[str, str]:
+        """Return status and source of a figure that these logs do not tell."""
+        family, *rest = name.split(".")
+        tied = TIED.get(family, "")
+        as_tied = [self.fitted.get((launch, ".".join([tied, *part]))) for part in (rest, rest[-1:])]
+        if any(entry is not None and entry.identified for entry in as_tied):
+            return "derived", f"as of {tied}"
+        if key in KNOWN and (launch, name) not in self.fitted:
+            return KNOWN[key]
+        start = f"profile {self.start}" if launch == "stream" else "stream launches"
+        return "assumed", f"near that of {start}: these logs hardly tell"
 
 
 def _accuracy(accuracy: Mapping[str, Mapping[str, Scatter]], indent: str) -> Iterator[str]:

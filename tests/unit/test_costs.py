@@ -13,7 +13,7 @@ from collsim.collectives import Request, algorithm, algorithms_for
 from collsim.library import Protocol, load_profile
 from collsim.library.costs import FAMILIES, family_of
 from collsim.operations import OPERATIONS, operation
-from collsim.timing import lower, lower_twice, prepare, time_lowered
+from collsim.timing import lower, prepare, time_lowered
 from collsim.topology import load_topology
 
 ONE = np.ones(1)
@@ -60,17 +60,53 @@ def test_every_operation_and_algorithm_has_a_family():
     assert {family_of(*pair) for pair in pairs} == set(FAMILIES)
 
 
+def broadcast_on_one_channel(costs: Protocol, size_bytes: int, chunk_bytes: int, ranks: int = 4) -> float:
+    run = prepare(load_topology("hgx_h100"), load_profile("ideal"), range(ranks))
+    request = Request(operation("broadcast"), ranks, size_bytes, 1, channels=1, chunk_bytes=chunk_bytes)
+    return time_lowered(lower(algorithm("broadcast", "ring").build(request), run), run, costs).time_s
+
+
 def test_calls_in_a_row_of_a_chain_take_no_depth():
-    # k chunks over 3 hops take k + 2 turns; a second call behind the first comes k + 1 turns later: its second rank
-    # must have passed on the last chunk. With many chunks that is the time of the bytes alone.
+    # 64 chunks over 3 hops take 66 turns; in a row, every rank sends for 64 turns, however many ranks there are.
+    costs, turn_s = Protocol(0.0, 10e9), 2**20 / 10e9
+    assert broadcast_on_one_channel(costs, 64 * 2**20, 2**20) == pytest.approx(66 * turn_s, rel=1e-9)
+    for ranks in (2, 4, 8):
+        in_a_row = broadcast_on_one_channel(replace(costs, back_to_back=True), 64 * 2**20, 2**20, ranks)
+        assert in_a_row == pytest.approx(64 * turn_s, rel=1e-9)
+
+
+def test_calls_in_a_row_wait_for_one_hand_over_and_pay_each_chunk():
+    costs = Protocol(5e-6, 10e9, base_s=11e-6, slice_overhead_s=1e-6, back_to_back=True)
+    expected_s = 11e-6 + 5e-6 + 64 * (2**20 / 10e9 + 1e-6)
+    assert broadcast_on_one_channel(costs, 64 * 2**20, 2**20) == pytest.approx(expected_s, rel=1e-9)
+
+
+def test_flags_let_a_chunk_through_while_it_arrives():
+    # The bytes take 10 us: with flags the longer of bytes and overhead counts, without both do.
+    size, speed = np.array([1e5]), np.array([10e9])
+    for overhead_s, extra_s in ((1e-6, 0.0), (100e-6, 90e-6)):
+        costs = Protocol(overhead_s, 10e9, cut_through=True)
+        assert costs.latency_s(size, speed)[0] == pytest.approx(extra_s, abs=1e-10)
+        assert replace(costs, cut_through=False).latency_s(size, speed)[0] == overhead_s
+    assert Protocol(0.0, 10e9, cut_through=True).latency_s(size, speed)[0] == pytest.approx(0.0, abs=1e-10)
+
+
+def test_a_ring_loses_one_step_in_every_loop():
+    # All-gather on two ranks: a step that sends and one that copies out, in each of 8 loops. Half of the rate is left.
+    run = prepare(load_topology("hgx_h100"), load_profile("ideal"), range(2))
+    costs = Protocol(0.0, 10e9, stepwise=True)
+    for loops in (1, 8):
+        request = Request(operation("all_gather"), 2, 2 * loops * 2**20, 1, channels=1, chunk_bytes=2**20)
+        lowered = lower(algorithm("all_gather", "ring").build(request), run)
+        assert time_lowered(lowered, run, costs).time_s == pytest.approx(loops * 2**20 / 5e9, rel=1e-9)
+
+
+def test_a_lone_chunk_has_the_link_to_itself_and_a_full_pipeline_shares_it():
+    # In a chain of four, two ranks send up and down. One chunk at a time is never in two places.
     run = prepare(load_topology("hgx_h100"), load_profile("ideal"), range(4))
-    request = Request(operation("broadcast"), 4, 64 * 2**20, 1, channels=1, chunk_bytes=2**20)
-    schedule = algorithm("broadcast", "ring").build(request)
-    costs = Protocol(0.0, 10e9, back_to_back=True)
-    turn_s = 2**20 / 10e9
-    assert time_lowered(lower(schedule, run), run, costs).time_s == pytest.approx(66 * turn_s, rel=1e-9)
-    in_a_row = time_lowered(lower(schedule, run), run, costs, lower_twice(schedule, run))
-    assert in_a_row.time_s == pytest.approx(65 * turn_s, rel=1e-9)
+    for chunks, busiest in ((1, 1.0), (64, 2.0)):
+        request = Request(operation("all_reduce"), 4, chunks * 2**20, 1, channels=1, chunk_bytes=2**20)
+        assert lower(algorithm("all_reduce", "chain").build(request), run).use.active.max() == busiest
 
 
 def test_floor_hides_what_is_short_and_not_what_is_long():
@@ -89,7 +125,7 @@ def test_the_shipped_profile_is_calibrated_and_says_for_what():
     for protocols in profile.families.values():
         for costs in protocols.values():
             assert costs.channel_rate_Bps > 1e9
-            assert 0 < costs.message_overhead_s < 20e-6
+            assert 0 <= costs.message_overhead_s < 20e-6
 
 
 @pytest.mark.parametrize(("ranks", "op"), [(2, "all_reduce"), (4, "all_gather"), (8, "all_to_all"), (8, "broadcast")])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 import collsim
 from collsim.errors import InputError
-from collsim.library import Call, choose, load_profile, read_environment, system_of
+from collsim.library import Call, Protocol, choose, load_profile, read_environment, system_of
 from collsim.topology import load_topology
 
 
@@ -109,6 +111,21 @@ def test_a_chain_is_a_pipeline_with_every_protocol(op: str, proto: str):
     chunks = max(choice.shares_bytes) / choice.chunk_bytes
     filled_s = row.lower_bound_s * (chunks + row.ranks - 2) / chunks  # the last of 7 hops starts 6 chunks late
     assert row.time_s == pytest.approx(filled_s, rel=0.1)  # the last chunk is short, the channels are uneven
+
+
+def test_flags_let_a_pipeline_hand_on_passes_where_the_profile_says_so():
+    # 32 KiB a channel are one chunk of LL, which bare wires hand on whole; with flags the other hops add little.
+    plain = load_profile("ideal")
+    flags = {"rooted": {"LL": Protocol(0.0, float("inf"), 0.5, cut_through=True)}}
+    question = {"library": "nccl-2.28", "environment": {"NCCL_PROTO": "LL"}}
+    whole, passes = (
+        rows("hgx_h100", "broadcast", ["512K"], profile=profile, **question)[0]
+        for profile in (
+            replace(plain, protocols={"LL": Protocol(0.0, float("inf"), 0.5)}),
+            replace(plain, families=flags),
+        )
+    )
+    assert passes.time_s < 0.6 * whole.time_s
 
 
 def test_a_chain_of_very_many_chunks_is_simulated_with_fewer():

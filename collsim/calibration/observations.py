@@ -16,8 +16,8 @@ from collsim.topology import Topology
 __all__ = ["Observation", "launch_of", "observe", "thinned", "undisturbed", "without_spikes"]
 
 SPIKE = 1.5
-"""A row this many times slower than both its neighbours, or than another run of the same work, was disturbed, or was the
-first to use a kernel."""
+"""A row this many times slower than both its neighbours, or than another run of the same work, was disturbed, or was
+the first to use a kernel."""
 LEAST_STEP = 1.9
 """Sizes of one log that are fitted are at least this factor apart; more tell nothing new and cost time."""
 MOST_TRANSFERS = 40_000

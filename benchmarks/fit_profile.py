@@ -239,6 +239,8 @@ def main() -> None:
     parser.add_argument("--families", default=",".join(START))
     parser.add_argument("-o", "--output", type=Path)
     arguments = parser.parse_args()
+    if "rooted" in arguments.families.split(",") and not arguments.families.startswith("ring"):
+        parser.error("rooted operations take the constants of rings: name ring first")
     families, fitted, notes = lowered_rows(arguments.system), {}, {}
     for family in arguments.families.split(","):
         if families.get(family):

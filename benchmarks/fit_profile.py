@@ -58,6 +58,7 @@ SCALE = {"channel_rate": 1e9, "fill_rate": 1e9, "wire_efficiency": 1.0}
 FLOOR_US = 9.8
 FLOOR_SOURCE = "chosen near the smallest times of the training logs, 7.5 to 10.4 us by operation"
 RING_SOURCE = "status: derived, source: as of ring"
+UNTOLD_SOURCE = "status: assumed, source: no training log of this family uses it"
 FIT_SOURCE = "benchmarks/fit_profile.py on the training logs in benchmarks/data"
 ATTRIBUTE = {
     "base": "base_s",
@@ -183,6 +184,30 @@ def fit(
     return made(names, np.exp(found.x)) | rest, np.expm1(errors(found.x))
 
 
+def protocol_lines(family: str, own: Protocol, *, told: bool) -> list[str]:
+    """Return the lines of one protocol; *told* is whether a training row uses it."""
+    status = f"status: fitted, source: {FIT_SOURCE}" if told else UNTOLD_SOURCE
+    shared = RING_SOURCE if family == "rooted" else status
+    lines = []
+    for key, attribute in ATTRIBUTE.items():
+        value = getattr(own, attribute)
+        if value is not None and 0 < value < float("inf") and attribute != "wire_efficiency":
+            shown = f"{value / 1e9:.4g} GB/s" if key in SCALE else f"{value * 1e6:.4g} us"
+            lines.append(f"      {key}: {{value: {shown}, {status if key == 'base' else shared}}}")
+    if own.softness < float("inf"):
+        lines.append(f"      softness: {{value: {own.softness:.4g}, {shared}}}")
+        lines.append(f"      link_share: {{value: {own.link_share:.4g}, status: assumed, source: not identified}}")
+    source = status if family == "nvls" else "status: constant, source: NCCL device.h"
+    lines.append(f"      wire_efficiency: {{value: {own.wire_efficiency:.4g}, {source}}}")
+    lines.append(f"      stepwise: {str(own.stepwise).lower()}")
+    lines.append(f"      cut_through: {str(own.cut_through).lower()}")
+    if own.one_way_rate_Bps is not None:
+        rate = f"{own.one_way_rate_Bps / 1e9:.4g} GB/s"
+        lines.append(f"      one_way_rate: {{value: {rate}, status: assumed, source: '{ONE_WAY_SOURCE}'}}")
+    lines.append(f"      back_to_back: {str(own.back_to_back).lower()}")
+    return lines
+
+
 def as_yaml(
     system: str,
     fitted: Mapping[str, Mapping[str, Protocol]],
@@ -206,29 +231,8 @@ def as_yaml(
     for family, costs in fitted.items():
         lines += [f"  # {notes[family]}", f"  {family}:"]
         for proto, own in costs.items():
-            told = f"status: fitted, source: {FIT_SOURCE}"
-            if (family, proto) not in seen:
-                told = "status: assumed, source: no training log of this family uses it"
             lines.append(f"    {proto}:")
-            for key, attribute in ATTRIBUTE.items():
-                value = getattr(own, attribute)
-                if value is not None and 0 < value < float("inf") and attribute != "wire_efficiency":
-                    shown = f"{value / 1e9:.4g} GB/s" if key in SCALE else f"{value * 1e6:.4g} us"
-                    source = RING_SOURCE if family == "rooted" and key != "base" else told
-                    lines.append(f"      {key}: {{value: {shown}, {source}}}")
-            if own.softness < float("inf"):
-                source = RING_SOURCE if family == "rooted" else told
-                lines.append(f"      softness: {{value: {own.softness:.4g}, {source}}}")
-                share = f"{own.link_share:.4g}"
-                lines.append(f"      link_share: {{value: {share}, status: assumed, source: not identified}}")
-            source = told if family == "nvls" else "status: constant, source: NCCL device.h"
-            lines.append(f"      wire_efficiency: {{value: {own.wire_efficiency:.4g}, {source}}}")
-            lines.append(f"      stepwise: {str(own.stepwise).lower()}")
-            lines.append(f"      cut_through: {str(own.cut_through).lower()}")
-            if own.one_way_rate_Bps is not None:
-                rate = f"{own.one_way_rate_Bps / 1e9:.4g} GB/s"
-                lines.append(f"      one_way_rate: {{value: {rate}, status: assumed, source: '{ONE_WAY_SOURCE}'}}")
-            lines.append(f"      back_to_back: {str(own.back_to_back).lower()}")
+            lines += protocol_lines(family, own, told=(family, proto) in seen)
     return "\n".join(lines) + "\n"
 
 

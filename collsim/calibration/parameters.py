@@ -50,8 +50,9 @@ TIED = {"rooted": "ring", "fan": "messages"}
 messages of a gather are messages."""
 OWN = {"rooted": ("base_s",)}
 """Those that a tied family has for itself all the same: calls in a row hide a part of the base."""
-FLOOR_FACTOR = 2.0
-"""The same for the floor of a call."""
+FLOOR_FACTOR, TOLD_FLOOR_FACTOR = 2.0, 1.2
+"""The same for the floor of a call: unknown, and where rows of `TINY_BYTES` or less tell it."""
+TINY_BYTES, LEAST_TINY = 1024, 3
 NARROW = 0.4
 """Other ways to launch run the same kernels: their constants start from those of stream launches, with so much of the
 spread; only the base and the floor may differ as before."""
@@ -107,7 +108,7 @@ def source_of(family: str, key: str, profile: Profile) -> str:
 
 
 def parameters_of(
-    profile: Profile, observations: Iterable[Observation], *, relaunched: bool = False
+    profile: Profile, observations: Sequence[Observation], *, relaunched: bool = False
 ) -> list[Parameter]:
     """Return the constants of *profile* that some of the observations depend on.
 
@@ -128,8 +129,16 @@ def parameters_of(
                 most = FRACTIONS.get(key, math.inf)
                 found.setdefault(place, Parameter(*place, float(value), spread, most, families))
     if profile.floor_s:
-        found["", "", "floor_s"] = Parameter("", "", "floor_s", profile.floor_s, math.log(FLOOR_FACTOR))
+        found["", "", "floor_s"] = _floor(profile, observations)
     return list(found.values())
+
+
+def _floor(profile: Profile, observations: Iterable[Observation]) -> Parameter:
+    """Return the floor of a call, which starts from the times of tiny calls if there are some."""
+    tiny_s = [entry.time_s for entry in observations if entry.row.case.size_bytes <= TINY_BYTES]
+    if len(tiny_s) < LEAST_TINY:
+        return Parameter("", "", "floor_s", profile.floor_s, math.log(FLOOR_FACTOR))
+    return Parameter("", "", "floor_s", float(np.median(tiny_s)), math.log(TOLD_FLOOR_FACTOR))
 
 
 def costs_of(

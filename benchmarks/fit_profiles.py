@@ -30,6 +30,10 @@ STARTS = Path(__file__).parent / "starts"
 SOURCE = "benchmarks/fit_profiles.py on the training logs in benchmarks/data"
 
 
+NVLS_SEEN = {"NCCL_NVLS_ENABLE": "1"}
+"""Where the tables do not say that the machine hides NVLS, it did not."""
+
+
 class Fit(NamedTuple):
     """Where the fit of a system starts, and which other GPUs take its constants."""
 
@@ -58,8 +62,9 @@ def as_case(row: Measured) -> Row:
         dtype=case.dtype if case.dtype in DTYPES else "int8",
         launch="graph" if case.launch == "graph" else "stream",
         registered=int(case.launch == "registered"),
+        gpus_per_thread=max(case.gpus_per_thread, 1),
         library=known_library(told),
-        environment=tuple(sorted(variables(case).items())),
+        environment=tuple(sorted((NVLS_SEEN | variables(case)).items())),
         matrix=matrix,
     )
     return Row(asked, row.log, 0, row.out_of_place_s, row.in_place_s, 0)

@@ -159,7 +159,7 @@ def profile_of(system: str) -> str:
 def simulate(case: Case) -> Row:
     """Return what collsim says, told what the log says."""
     launch = {"launch": "graph"} if case.launch == "graph" else {"registered": case.launch == "registered"}
-    options: dict[str, Any] = {"ranks": case.ranks, **launch}
+    options: dict[str, Any] = {"ranks": case.ranks, "gpus_per_thread": max(case.gpus_per_thread, 1), **launch}
     size: int | None = case.size_bytes
     if case.op == "all_to_all_v":
         size, options["matrix"] = None, np.array(matrix_bytes(case.matrix, case.scale), dtype=np.int64)

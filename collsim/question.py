@@ -31,6 +31,8 @@ DEFAULT_SIZES = tuple(2**power for power in range(20, 31))
 """1 MiB to 1 GiB by factors of two."""
 MOST_CHANNELS = 128
 """MAXCHANNELS of RCCL; NCCL stops at 64."""
+MOST_GPUS_PER_THREAD = 1024
+"""Far more than any host has."""
 MOST_MATRIX_BYTES = 2**62
 """All entries of a byte matrix together; sums stay exact far beyond what anyone sends."""
 CHOICES = ("auto", "best", "all")
@@ -64,6 +66,8 @@ class Question:
         ``stream`` or ``graph``.
     registered : bool
         Whether the user registered the buffers.
+    gpus_per_thread : int
+        How many GPUs each host thread starts the work of.
     """
 
     ops: tuple[Operation, ...]
@@ -81,6 +85,7 @@ class Question:
     environment: Mapping[str, str] = field(default_factory=dict)
     launch: str = "stream"
     registered: bool = False
+    gpus_per_thread: int = 1
 
     def sizes_of(self, op: Operation) -> tuple[int, ...]:
         """Return the requested sizes of *op*: the matrix decides for all_to_all_v."""
@@ -105,6 +110,7 @@ def ask(
     environment: Mapping[str, str] | None = None,
     launch: str = "stream",
     registered: bool = False,
+    gpus_per_thread: int = 1,
 ) -> Question:
     """Check a request; the parameters are those of `collsim.simulate`.
 
@@ -133,6 +139,7 @@ def ask(
     chooser = None if library is None else _attempt(partial(_library, library), faults, "library")
     variables = _variables(environment, faults)
     _attempt(partial(_check_environment, variables), faults, "env")
+    gpus_per_thread = _at_least_one(gpus_per_thread, faults)
     launch = _choice(launch, "launch", "launch", LAUNCHES, faults)
     if not isinstance(registered, bool | np.bool_):
         faults.append(
@@ -158,6 +165,7 @@ def ask(
         environment=variables,
         launch=launch,
         registered=bool(registered),
+        gpus_per_thread=gpus_per_thread,
     )
 
 
@@ -207,6 +215,15 @@ def _channels(value: Any, faults: list[Fault]) -> int:
     if len(faults) == before and not 1 <= channels <= MOST_CHANNELS:
         faults.append(Fault(f"{_shown(channels)} channels", "channels", hint))
     return channels
+
+
+def _at_least_one(value: Any, faults: list[Fault]) -> int:
+    """Return a number of GPUs that a thread serves."""
+    before, where = len(faults), "gpus_per_thread"
+    count = _whole(value, where, "GPUs per thread", "a number such as 8", faults)
+    if len(faults) == before and not 1 <= count <= MOST_GPUS_PER_THREAD:
+        faults.append(Fault(f"{_shown(count)} GPUs per thread", where, f"between 1 and {MOST_GPUS_PER_THREAD}"))
+    return count
 
 
 def _items(value: Any, where: str, hint: str, faults: list[Fault], empty: str = "the list is empty") -> list[Any]:

@@ -66,6 +66,7 @@ def simulate(
     environment: Mapping[str, str] | None = None,
     launch: str = "stream",
     registered: bool = False,
+    gpus_per_thread: int = 1,
 ) -> Result:
     """Predict how long collectives take.
 
@@ -109,6 +110,8 @@ def simulate(
         ``stream``, or ``graph`` for calls that a captured graph replays.
     registered : bool
         Whether the user registered the buffers with the library (``-R 1`` of the tests).
+    gpus_per_thread : int
+        How many GPUs each host thread starts work on, one after the other (``-g`` of the tests).
 
     Returns
     -------
@@ -142,6 +145,7 @@ def simulate(
         environment=environment,
         launch=launch,
         registered=registered,
+        gpus_per_thread=gpus_per_thread,
     )
     topology = load_topology(topo, overrides or ())
     constants = load_profile(profile, topology)
@@ -161,6 +165,7 @@ def predict(topology: Topology, constants: Profile, question: Question, groups: 
     asked = question
     question, left_out = _with_library(topology, constants, asked)
     launched = constants.launched(question.launch, registered=question.registered)
+    launched = launched.for_threads(question.gpus_per_thread)
     runs = [prepare(topology, launched, group) for group in groups]
     rows: list[Row] = []
     skipped: list[Row] = []
@@ -432,6 +437,7 @@ def _config(topology: Topology, constants: Profile, runs: Sequence[Run], questio
         "environment": dict(question.environment),
         "launch": question.launch,
         "registered": question.registered,
+        "gpus_per_thread": question.gpus_per_thread,
         "overrides": {fact.path: fact.text for fact in topology.facts if fact.status == "set"},
         "matrix_bytes": None if question.matrix_bytes is None else question.matrix_bytes.tolist(),
     }

@@ -74,6 +74,7 @@ class _Model:
         self.observations, self.profile, self.parameters = observations, profile, parameters
         self.own = [[k for k, p in enumerate(parameters) if p.is_of(entry)] for entry in observations]
         self.floor = next((k for k, p in enumerate(parameters) if p.key == "floor_s"), None)
+        self.waits_s = (np.array([entry.gpus_per_thread for entry in observations]) - 1) * profile.thread_launch_s
         self.log_measured = np.log([entry.time_s for entry in observations])
 
     def device_s(self, logs: Floats, rows: Sequence[int]) -> Floats:
@@ -84,8 +85,17 @@ class _Model:
 
     def times_s(self, logs: Floats, rows: Sequence[int]) -> Floats:
         """Return float64[rows]: predicted times."""
-        _, floor_s = costs_of(self.profile, self.parameters, logs)
-        return np.array([over_floor_s(time_s, floor_s) for time_s in self.device_s(logs, rows).tolist()])
+        floors_s = self.floors_s(logs)
+        return np.array(
+            [
+                over_floor_s(time_s, floors_s[i])
+                for i, time_s in zip(rows, self.device_s(logs, rows).tolist(), strict=True)
+            ]
+        )
+
+    def floors_s(self, logs: Floats) -> Floats:
+        """Return float64[n]: what each call takes at least."""
+        return costs_of(self.profile, self.parameters, logs)[1] + self.waits_s
 
     def residuals(self, logs: Floats) -> Floats:
         """Return float64[n]: logarithms of predicted over measured time."""
@@ -95,8 +105,9 @@ class _Model:
         """Return float64[n, p]: derivatives of the residuals, each row only by the parameters that it depends on."""
         everything = range(len(self.observations))
         device_s = self.device_s(logs, everything)
-        _, floor_s = costs_of(self.profile, self.parameters, logs)
-        share = np.array([(time_s / over_floor_s(time_s, floor_s)) ** FLOOR_SHARPNESS for time_s in device_s.tolist()])
+        floors_s = self.floors_s(logs)
+        total_s = np.array([over_floor_s(*pair) for pair in zip(device_s.tolist(), floors_s.tolist(), strict=True)])
+        share = (device_s / total_s) ** FLOOR_SHARPNESS
         table = np.zeros((len(self.observations), len(self.parameters)))
         for k in range(len(self.parameters)):
             rows = [i for i in everything if k in self.own[i]]
@@ -105,7 +116,7 @@ class _Model:
             if rows:
                 table[rows, k] = share[rows] * (np.log(self.device_s(moved, rows)) - np.log(device_s[rows])) / STEP
         if self.floor is not None:
-            table[:, self.floor] = 1 - share
+            table[:, self.floor] = (1 - share) * (floors_s - self.waits_s) / floors_s
         return table
 
 

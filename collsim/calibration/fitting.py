@@ -236,7 +236,7 @@ def predicted_residuals(rows: Sequence[Measured], topology: Topology, profile: P
     for entry in observations:
         launched = profile.launches.get(entry.launch, profile)
         costs = launched.protocol(entry.proto, entry.family)
-        time_s = over_floor_s(entry.device_s(costs), launched.floor_s)
+        time_s = over_floor_s(entry.device_s(costs), launched.for_threads(entry.gpus_per_thread).floor_s)
         found.append(_residual(entry, time_s, time_s))
     return found
 

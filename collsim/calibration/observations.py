@@ -59,7 +59,15 @@ class Observation:
         """What ran: equal for two observations that should take the same time."""
         case, schedule = self.row.case, self.lowered.schedule
         channels = schedule.parameters.get("channels")
-        return case.op, case.ranks, case.size_bytes, case.matrix, self.launch, schedule.algo, self.proto, channels
+        return (
+            case.op, case.ranks, case.size_bytes, case.matrix, self.launch, case.gpus_per_thread, schedule.algo,
+            self.proto, channels,
+        )  # fmt: skip
+
+    @property
+    def gpus_per_thread(self) -> int:
+        """How many GPUs each host thread started work on; one if the log does not say."""
+        return self.row.case.gpus_per_thread or 1
 
     def device_s(self, costs: Protocol) -> float:
         """Return the time on the device with *costs*, in seconds."""

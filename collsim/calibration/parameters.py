@@ -52,7 +52,8 @@ OWN = {"rooted": ("base_s",)}
 """Those that a tied family has for itself all the same: calls in a row hide a part of the base."""
 FLOOR_FACTOR, TOLD_FLOOR_FACTOR = 2.0, 1.2
 """The same for the floor of a call: unknown, and where rows of `TINY_BYTES` or less tell it."""
-TINY_BYTES, LEAST_TINY = 1024, 3
+TINY_BYTES, LEAST_TINY, QUICK = 1024, 3, 0.25
+"""Of at least so many tiny rows, the quicker ones tell the floor: others wait for the base of their kernel as well."""
 NARROW = 0.4
 """Other ways to launch run the same kernels: their constants start from those of stream launches, with so much of the
 spread; only the base and the floor may differ as before."""
@@ -135,10 +136,14 @@ def parameters_of(
 
 def _floor(profile: Profile, observations: Iterable[Observation]) -> Parameter:
     """Return the floor of a call, which starts from the times of tiny calls if there are some."""
-    tiny_s = [entry.time_s for entry in observations if entry.row.case.size_bytes <= TINY_BYTES]
-    if len(tiny_s) < LEAST_TINY:
+    tiny_s = [
+        entry.time_s - (entry.gpus_per_thread - 1) * profile.thread_launch_s
+        for entry in observations
+        if entry.row.case.size_bytes <= TINY_BYTES
+    ]
+    if len(tiny_s) < LEAST_TINY or (quick_s := float(np.quantile(tiny_s, QUICK))) <= 0:
         return Parameter("", "", "floor_s", profile.floor_s, math.log(FLOOR_FACTOR))
-    return Parameter("", "", "floor_s", float(np.median(tiny_s)), math.log(TOLD_FLOOR_FACTOR))
+    return Parameter("", "", "floor_s", quick_s, math.log(TOLD_FLOOR_FACTOR))
 
 
 def costs_of(

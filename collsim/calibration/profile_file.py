@@ -12,7 +12,11 @@ from collsim.library.profile_reader import PROTOCOL_FIGURES, PROTOCOL_FLAGS, SCH
 
 __all__ = ["as_yaml"]
 
-KNOWN = {"wire_efficiency": ("constant", "lines of the protocol (device.h of NCCL and RCCL)")}
+THREAD_LAUNCH = "2.5 to 5 us for each further GPU in public logs with one thread for 4, 8 and 12 GPUs"
+KNOWN = {
+    "thread_launch": ("measured", THREAD_LAUNCH),
+    "wire_efficiency": ("constant", "lines of the protocol (device.h of NCCL and RCCL)"),
+}
 """Status and source of figures that are never fitted."""
 
 
@@ -60,6 +64,9 @@ class _Writer:
         """Yield floor, families and accuracy of a way to launch; only families unlike those of *usual*."""
         if profile.floor_s:
             yield f"{indent}floor: {self.figure(name, 'floor', 'floor', profile.floor_s)}"
+        if profile.thread_launch_s and usual is None:
+            wait = self.figure(name, "thread_launch", "thread_launch", profile.thread_launch_s)
+            yield f"{indent}thread_launch: {wait}"
         families = {
             family: costs
             for family, costs in profile.families.items()
@@ -129,7 +136,7 @@ def _text(key: str, value: float) -> str:
         return f"{value / 1e9:.4g} GB/s"
     if key == "fill_limit":
         return f"{value / 1024:.0f} KiB"
-    if key.endswith("overhead") or key in ("base", "floor"):
+    if key.endswith("overhead") or key in ("base", "floor", "thread_launch"):
         return f"{value * 1e6:.4g} us"
     return f"{value:.4g}"
 

@@ -243,7 +243,12 @@ class _Model:
         environment = case.environment if library else ()
         registered = int(case.registered > 0)
         return replace(
-            case, library=library, environment=environment, registered=registered, nodes=None, gpus_per_thread=None
+            case,
+            library=library,
+            environment=environment,
+            registered=registered,
+            nodes=None,
+            gpus_per_thread=case.gpus_per_thread or 1,
         )
 
     def predict(self, cases: Iterable[Case]) -> None:
@@ -292,6 +297,7 @@ def _question(call: Case, sizes: list[int]) -> Question:
         "root": call.root,
         "launch": call.launch,
         "registered": bool(call.registered),
+        "gpus_per_thread": call.gpus_per_thread or 1,
     }
     if call.matrix is not None:
         return ask(call.op, matrix=[list(row) for row in call.matrix], **options)

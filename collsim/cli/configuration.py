@@ -210,6 +210,7 @@ READERS: dict[str, tuple[Callable[[str, Any], dict[str, str]], str]] = {
     "library": (_word, "a library and its version"),
     "launch": (_word, "a way to launch"),
     "registered": (_flag, "true or false"),
+    "gpus_per_thread": (_number, "a whole number"),
 }
 """How each key becomes the text of a flag, and what it should have been."""
 

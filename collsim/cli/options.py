@@ -167,6 +167,16 @@ OPTIONS: dict[str, Callable[..., Any]] = {
         **complete(lambda: ("stream", "graph")),
         help="How calls are launched; graph: a captured graph replays them.",
     ),
+    "gpus_per_thread": click.option(
+        "-g",
+        "--gpus-per-thread",
+        "--ngpus",
+        "gpus_per_thread",
+        default="1",
+        show_default=True,
+        metavar="N",
+        help="GPUs that each host thread starts work on, one after the other.",
+    ),
     "registered": click.option(
         "--registered", is_flag=True, help="The user registered the buffers with the library (-R 1 of the tests)."
     ),

@@ -184,6 +184,7 @@ def _request(flags: dict[str, Any], config: Configuration | None, faults: Faults
         "library": flags["library"],
         "launch": flags["launch"],
         "registered": flags["registered"],
+        "gpus_per_thread": read("gpus_per_thread", lambda text: texts.read_number(text, "gpus_per_thread")) or 1,
         "environment": {
             **(config.environment if config else {}),
             **texts.read_settings(flags["environment"], faults),

@@ -91,6 +91,8 @@ class Profile:
         Kernels with protocols of their own: rings, chains, rooted operations, messages and others.
     floor_s : float
         What a call takes at least, because the host or the launch takes so long; longer calls hide it.
+    thread_launch_s : float
+        Added to the floor for every further GPU that one host thread starts work on.
     systems : tuple of str
         Topologies that the constants are meant for.
     gpus : tuple of str
@@ -118,6 +120,7 @@ class Profile:
     protocols: Mapping[str, Protocol] = field(default_factory=dict, hash=False)
     families: Mapping[str, Mapping[str, Protocol]] = field(default_factory=dict, hash=False)
     floor_s: float = 0.0
+    thread_launch_s: float = 0.0
     systems: tuple[str, ...] = ()
     gpus: tuple[str, ...] = ()
     library: str = ""
@@ -134,6 +137,10 @@ class Profile:
         own = self.protocols.get(name, Protocol(self.message_overhead_s, self.channel_rate_Bps))
         kernel = family if family in self.families else STAND_IN.get(family, family)
         return self.families.get(kernel, {}).get(name, own)
+
+    def for_threads(self, gpus_per_thread: int) -> Profile:
+        """Return the constants where every host thread starts the work of so many GPUs, one after the other."""
+        return replace(self, floor_s=self.floor_s + (gpus_per_thread - 1) * self.thread_launch_s)
 
     def scatter(self, family: str, size_bytes: int) -> Scatter | None:
         """Return how far measurements were from predictions for a kernel and a size; None if nobody measured."""

@@ -44,6 +44,7 @@ FIGURES: dict[str, Callable[[str, str], float]] = {
     "channel_rate": parse_bandwidth_Bps,
     "wire_efficiency": parse_fraction,
     "floor": parse_time_s,
+    "thread_launch": parse_time_s,
     "base": parse_time_s,
     "small_overhead": parse_time_s,
     "slice_overhead": parse_time_s,
@@ -60,6 +61,7 @@ FIGURES: dict[str, Callable[[str, str], float]] = {
 PROFILE_FIGURES = {
     "launch": "launch_s",
     "floor": "floor_s",
+    "thread_launch": "thread_launch_s",
     "message_overhead": "message_overhead_s",
     "channel_rate": "channel_rate_Bps",
 }
@@ -88,7 +90,7 @@ CHOICES = {"link_rate": ("achievable", "raw"), "link_latency": ("counted", "igno
 TEXTS = ("title", "derived", "library")
 LISTS = {"systems": "hgx_h100", "gpus": "H100"}
 LAUNCHES = ("graph", "registered")
-LAUNCH_KEYS = ("title", "floor", "families", "accuracy")
+LAUNCH_KEYS = ("title", "floor", "thread_launch", "families", "accuracy")
 KEYS = (
     "schema", "name", "extends", *TEXTS, "calibrated", *CHOICES, *LISTS, *PROFILE_FIGURES, "protocols", "families",
     "accuracy", "launches",

@@ -35,7 +35,7 @@ NVLS_SEEN = {"NCCL_NVLS_ENABLE": "1"}
 
 
 class Fit(NamedTuple):
-    """Where the fit of a system starts, and which other GPUs take its constants."""
+    """Where the fit of a system starts: a file of `STARTS`, or the shipped profile of a relative; which GPUs follow."""
 
     start: str
     gpus: tuple[str, ...] = ()
@@ -43,12 +43,13 @@ class Fit(NamedTuple):
 
 FITS = {
     "hgx_h100": Fit("nvlink", ("H100", "H800")),
-    "hgx_b200": Fit("nvlink", ("B200",)),
-    "gb200_nvl72": Fit("nvlink"),
-    "gh200_quad": Fit("nvlink", ("GH200",)),
-    "dgx2_v100": Fit("nvlink", ("V100",)),
+    "gh200_quad": Fit("hgx_h100", ("GH200",)),
+    "hgx_b200": Fit("hgx_h100", ("B200",)),
+    "gb200_nvl72": Fit("hgx_b200"),
+    "dgx2_v100": Fit("hgx_h100", ("V100",)),
     "mi300x_ubb8": Fit("xgmi", ("MI300X",)),
 }
+"""In this order: a relative comes first."""
 
 
 def as_case(row: Measured) -> Row:
@@ -102,7 +103,8 @@ def with_spread(found: Calibration, others: Sequence[Row], topology: Topology) -
 
 def fit(system: str) -> Calibration:
     """Return the calibration of a system."""
-    start = load_profile(str(STARTS / f"{FITS[system].start}.yaml"))
+    begin = FITS[system].start
+    start = load_profile(begin if begin in FITS else str(STARTS / f"{begin}.yaml"))
     topology = topology_of(system)
     found = fit_profile(rows_of(system, "train"), topology, start=start)
     found = with_spread(found, rows_of(system, "spread"), topology)

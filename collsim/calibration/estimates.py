@@ -64,7 +64,8 @@ class Estimate:
 
     def identified(self, place: int) -> bool:
         """Return whether the data say more of a parameter than was known before."""
-        return bool(self.deviation[place] < self.parameters[place].spread / 2)
+        parameter = self.parameters[place]
+        return parameter.told or bool(self.deviation[place] < parameter.spread / 2)
 
 
 class _Model:

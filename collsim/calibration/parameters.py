@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -50,10 +51,10 @@ TIED = {"rooted": "ring", "fan": "messages"}
 messages of a gather are messages."""
 OWN = {"rooted": ("base_s",)}
 """Those that a tied family has for itself all the same: calls in a row hide a part of the base."""
-FLOOR_FACTOR, TOLD_FLOOR_FACTOR = 2.0, 1.2
+FLOOR_FACTOR, TOLD_FLOOR_FACTOR = 2.0, 1.03
 """The same for the floor of a call: unknown, and where rows of `TINY_BYTES` or less tell it."""
-TINY_BYTES, LEAST_TINY, QUICK = 1024, 3, 0.25
-"""Of at least so many tiny rows, the quicker ones tell the floor: others wait for the base of their kernel as well."""
+TINY_BYTES, LEAST_TINY = 1024, 3
+"""At least so many rows of a kernel make a median; the quickest kernel tells the floor, others wait for their base."""
 NARROW = 0.4
 """Other ways to launch run the same kernels: their constants start from those of stream launches, with so much of the
 spread; only the base and the floor may differ as before."""
@@ -81,6 +82,8 @@ class Parameter:
         The largest value that makes sense.
     families : tuple of str
         Kernels that take it.
+    told : bool
+        Whether measurements tell it without a fit.
     """
 
     family: str
@@ -90,6 +93,7 @@ class Parameter:
     spread: float
     most: float = math.inf
     families: tuple[str, ...] = ()
+    told: bool = False
 
     @property
     def name(self) -> str:
@@ -136,14 +140,15 @@ def parameters_of(
 
 def _floor(profile: Profile, observations: Iterable[Observation]) -> Parameter:
     """Return the floor of a call, which starts from the times of tiny calls if there are some."""
-    tiny_s = [
-        entry.time_s - (entry.gpus_per_thread - 1) * profile.thread_launch_s
-        for entry in observations
-        if entry.row.case.size_bytes <= TINY_BYTES
-    ]
-    if len(tiny_s) < LEAST_TINY or (quick_s := float(np.quantile(tiny_s, QUICK))) <= 0:
+    tiny_s: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for entry in observations:
+        if entry.row.case.size_bytes <= TINY_BYTES:
+            wait_s = (entry.gpus_per_thread - 1) * profile.thread_launch_s
+            tiny_s[entry.family, entry.proto].append(entry.time_s - wait_s)
+    medians = [float(np.median(times)) for times in tiny_s.values() if len(times) >= LEAST_TINY]
+    if not medians or min(medians) <= 0:
         return Parameter("", "", "floor_s", profile.floor_s, math.log(FLOOR_FACTOR))
-    return Parameter("", "", "floor_s", quick_s, math.log(TOLD_FLOOR_FACTOR))
+    return Parameter("", "", "floor_s", min(medians), math.log(TOLD_FLOOR_FACTOR), told=True)
 
 
 def costs_of(

@@ -88,11 +88,14 @@ def rows_of(system: str, *sets: str) -> list[Row]:
 
 
 def with_spread(found: Calibration, others: Sequence[Row], topology: Topology) -> Calibration:
-    """Return the calibration whose intervals also hold what machines that no fit knows are off by."""
+    """Return the calibration whose intervals also hold what machines and operations that no fit knows are off by."""
 
     def widened(profile: Profile, launch: str) -> Profile:
         own = [entry for entry in found.residuals if entry.launch == launch]
-        return replace(profile, accuracy=scatter_of([*own, *residuals.get(launch, [])]))
+        unseen = residuals.get(launch, [])
+        if not own and not unseen:
+            return profile
+        return replace(profile, accuracy=scatter_of([*own, *unseen]))
 
     residuals: dict[str, list[Residual]] = {}
     for entry in predicted_residuals(others, topology, found.profile):

@@ -35,8 +35,8 @@ INSIDE = 0.9
 LEAST_REACH = {"small": 0.25, "middle": 0.2, "large": 0.05}
 """Least distance of an interval's ends, as a logarithm: what the same runs on two equal machines of one site differ by,
 rounded (H100, 90th percentile: 0.27 below 64 KiB, 0.29 below 1 MiB, 0.02 above; B200 above 1 MiB 0.16)."""
-FEW_ROWS = 20
-"""So few rows may agree by chance: below this number intervals are wider (chosen)."""
+FEW_ROWS = 10
+"""Fewer rows may agree by chance: intervals are then wider by what they lack (chosen)."""
 
 
 def calibrate(
@@ -258,7 +258,7 @@ def scatter_of(residuals: Sequence[Residual]) -> dict[str, dict[str, Scatter]]:
         n = len(ratios)
         # The share of n rows within which the next one lies with probability INSIDE (conformal prediction).
         share = min(INSIDE * (n + 1) / n, 1.0)
-        least = LEAST_REACH[band] * math.sqrt(1 + FEW_ROWS / n)
+        least = LEAST_REACH[band] * (1 if n >= FEW_ROWS else FEW_ROWS / n)
         reach = math.exp(max(float(np.quantile(np.abs(np.log(ratios)), share)), least))
         found[family][band] = Scatter(
             low=1 / reach, high=reach, median=float(np.median(errors)), p90=float(np.quantile(errors, 0.9)), rows=n,

@@ -100,7 +100,7 @@ def fit_profile(
         "1.5 times slower than both neighbours": len(spikes),
         "1.5 times slower than another run of the same work": len(everything) - len(observations),
         "on more than one scale-up domain": len(kept) - len(on_domain),
-        "closer than a factor of 1.9 to the size before": len(on_domain) - len(apart),
+        "too close to the size before": len(on_domain) - len(apart),
         **refused,
     }
     left_out = {why: count for why, count in reasons.items() if count}

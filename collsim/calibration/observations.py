@@ -18,8 +18,9 @@ __all__ = ["Observation", "launch_of", "observe", "thinned", "undisturbed", "wit
 SPIKE = 1.5
 """A row this many times slower than both its neighbours, or than another run of the same work, was disturbed, or was
 the first to use a kernel."""
-LEAST_STEP = 1.9
-"""Sizes of one log that are fitted are at least this factor apart; more tell nothing new and cost time."""
+LEAST_STEP, SMALL_STEP, SMALL_BYTES = 1.9, 3.9, 2**16
+"""Sizes of one log that are fitted are at least the first factor apart, small ones, whose times hardly differ, the
+second; more tell nothing new and cost time."""
 MOST_TRANSFERS = 40_000
 """A row whose schedule is larger is left out of a fit: it would take longer than all others together."""
 
@@ -109,7 +110,8 @@ def thinned(rows: Sequence[Measured]) -> list[Measured]:
     kept = []
     for row in rows:
         table = (row.file, replace(row.case, size_bytes=0))
-        if row.case.size_bytes >= LEAST_STEP * last.get(table, 0):
+        step = SMALL_STEP if row.case.size_bytes <= SMALL_BYTES else LEAST_STEP
+        if row.case.size_bytes >= step * last.get(table, 0):
             last[table] = row.case.size_bytes
             kept.append(row)
     return kept

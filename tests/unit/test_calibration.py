@@ -173,9 +173,10 @@ def test_spikes_and_close_sizes_are_left_out():
     kept, spikes = without_spikes(rows, "hgx_h100")
     assert [row.case.size_bytes for row in spikes] == [2**12]
     assert len(kept) == 4
-    close = [made_row(replace(case, size_bytes=size), 1e-5) for size in (1000, 1500, 1900, 3600, 3700)]
-    assert [row.case.size_bytes for row in thinned(close)] == [1000, 1900, 3700]
-    assert len(thinned([*close, *(replace(row, file="other.log") for row in close)])) == 6
+    sizes = (1000, 2000, 3900, 7800, 100_000, 150_000, 190_000, 360_000, 370_000)
+    close = [made_row(replace(case, size_bytes=size), 1e-5) for size in sizes]
+    assert [row.case.size_bytes for row in thinned(close)] == [1000, 3900, 100_000, 190_000, 370_000]
+    assert len(thinned([*close, *(replace(row, file="other.log") for row in close)])) == 10
 
 
 def test_hidden_nvls_shows_in_the_times(h100):

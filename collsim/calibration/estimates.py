@@ -27,6 +27,8 @@ NOISE = 0.05
 """Residuals beyond about this much count less and less; near what runs of one machine differ by at 64 KiB to 1 MiB."""
 STEP = 1e-4
 """Change of a logarithm by which derivatives are taken."""
+GROUPED = ("messages", "fan")
+"""Kernels whose base is not simply added: ranks that wait for each other pay it in turn."""
 MOST_ITERATIONS = 12
 FARTHEST = 4
 """Standard deviations from its start within which a parameter is looked for."""
@@ -77,6 +79,13 @@ class _Model:
         self.floor = next((k for k, p in enumerate(parameters) if p.key == "floor_s"), None)
         self.waits_s = (np.array([entry.gpus_per_thread for entry in observations]) - 1) * profile.thread_launch_s
         self.log_measured = np.log([entry.time_s for entry in observations])
+        self.last: tuple[bytes, Floats] = (b"", np.zeros(0))
+
+    def all_device_s(self, logs: Floats) -> Floats:
+        """Return float64[n]: times on the device of all observations; those of the last call are remembered."""
+        if self.last[0] != logs.tobytes():
+            self.last = logs.tobytes(), self.device_s(logs, range(len(self.observations)))
+        return self.last[1]
 
     def device_s(self, logs: Floats, rows: Sequence[int]) -> Floats:
         """Return float64[rows]: times on the device."""
@@ -86,13 +95,8 @@ class _Model:
 
     def times_s(self, logs: Floats, rows: Sequence[int]) -> Floats:
         """Return float64[rows]: predicted times."""
-        floors_s = self.floors_s(logs)
-        return np.array(
-            [
-                over_floor_s(time_s, floors_s[i])
-                for i, time_s in zip(rows, self.device_s(logs, rows).tolist(), strict=True)
-            ]
-        )
+        device_s, floors_s = self.device_s(logs, rows).tolist(), self.floors_s(logs)[list(rows)].tolist()
+        return np.array([over_floor_s(*pair) for pair in zip(device_s, floors_s, strict=True)])
 
     def floors_s(self, logs: Floats) -> Floats:
         """Return float64[n]: what each call takes at least."""
@@ -100,21 +104,23 @@ class _Model:
 
     def residuals(self, logs: Floats) -> Floats:
         """Return float64[n]: logarithms of predicted over measured time."""
-        return np.log(self.times_s(logs, range(len(self.observations)))) - self.log_measured
+        pairs = zip(self.all_device_s(logs).tolist(), self.floors_s(logs).tolist(), strict=True)
+        return np.log([over_floor_s(*pair) for pair in pairs]) - self.log_measured
 
     def jacobian(self, logs: Floats) -> Floats:
         """Return float64[n, p]: derivatives of the residuals, each row only by the parameters that it depends on."""
-        everything = range(len(self.observations))
-        device_s = self.device_s(logs, everything)
+        device_s = self.all_device_s(logs)
         floors_s = self.floors_s(logs)
         total_s = np.array([over_floor_s(*pair) for pair in zip(device_s.tolist(), floors_s.tolist(), strict=True)])
         share = (device_s / total_s) ** FLOOR_SHARPNESS
         table = np.zeros((len(self.observations), len(self.parameters)))
-        for k in range(len(self.parameters)):
-            rows = [i for i in everything if k in self.own[i]]
+        for k, parameter in enumerate(self.parameters):
+            rows = [i for i, own in enumerate(self.own) if k in own]
             moved = logs.copy()
             moved[k] += STEP
-            if rows:
+            if rows and parameter.key == "base_s" and parameter.family not in GROUPED:  # it is added, once
+                table[rows, k] = share[rows] * np.exp(logs[k]) / device_s[rows]
+            elif rows:
                 table[rows, k] = share[rows] * (np.log(self.device_s(moved, rows)) - np.log(device_s[rows])) / STEP
         if self.floor is not None:
             table[:, self.floor] = (1 - share) * (floors_s - self.waits_s) / floors_s

@@ -45,7 +45,7 @@ FITS = {
     "hgx_h100": Fit("nvlink", ("H100", "H800")),
     "gh200_quad": Fit("hgx_h100", ("GH200",)),
     "hgx_b200": Fit("hgx_h100", ("B200",)),
-    "gb200_nvl72": Fit("hgx_b200"),
+    "gb200_nvl72": Fit("hgx_b200", ("GB200",)),
     "dgx2_v100": Fit("hgx_h100", ("V100",)),
     "mi300x_ubb8": Fit("xgmi", ("MI300X",)),
 }

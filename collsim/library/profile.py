@@ -62,6 +62,10 @@ class Scatter:
     rows: int
     logs: int
 
+    def widened(self, times: float) -> Scatter:
+        """Return the same with ends that are *times* as far off, as logarithms."""
+        return replace(self, low=self.low**times, high=self.high**times)
+
 
 @dataclass(frozen=True, slots=True)
 class Profile:
@@ -203,11 +207,11 @@ def profile_for(topology: Topology) -> str:
     if topology.name in (systems := _meant_for("systems")):
         return systems[topology.name]
     model = topology.labels.get("gpu.model", "")
-    relatives = [name for part, name in _meant_for("gpus").items() if part in model]
+    relatives = {part: name for part, name in _meant_for("gpus").items() if part in model}
     alone = topology.labels.get("link.type", "PCIe") != "PCIe" and not any(
         kind == "nic" for kind in topology.wiring.node_kinds
     )
-    return relatives[0] if relatives and alone else "default"
+    return relatives[max(relatives, key=len)] if relatives and alone else "default"  # GH200 is no H200
 
 
 def load_profile(name: str | Profile, topology: Topology | None = None) -> Profile:

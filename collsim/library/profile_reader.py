@@ -57,6 +57,7 @@ FIGURES: dict[str, Callable[[str, str], float]] = {
     "contention": _lost_share,
     "link_share": parse_fraction,
     "softness": _positive_number,
+    "scale": _positive_number,
 }
 PROFILE_FIGURES = {
     "launch": "launch_s",
@@ -92,10 +93,12 @@ LISTS = {"systems": "hgx_h100", "gpus": "H100"}
 LAUNCHES = ("graph", "registered")
 LAUNCH_KEYS = ("title", "floor", "thread_launch", "families", "accuracy")
 KEYS = (
-    "schema", "name", "extends", *TEXTS, "calibrated", *CHOICES, *LISTS, *PROFILE_FIGURES, "protocols", "families",
+    "schema", "name", "extends", "scale", *TEXTS, "calibrated", *CHOICES, *LISTS, *PROFILE_FIGURES, "protocols", "families",
     "accuracy", "launches",
 )  # fmt: skip
 FIGURE_KEYS = ("value", "status", "source", "note", "low", "high")
+DERIVED_REACH = 2.0
+"""Intervals of a derived profile reach so many times as far as those of the relative that was measured (chosen)."""
 SCATTER_KEYS = ("low", "high", "median", "p90", "rows", "logs")
 BARE = Profile("", "", False, 0.0, 0.0, math.inf, True, True, "")
 """What holds where a file says nothing."""
@@ -182,11 +185,53 @@ def read_profile(document: Document, sha256: str, base: Profile | None = None) -
         reader.faults.append(Fault("the profile has no name", document.where(()), "write name: my_profile"))
     if "extends" in data and base is None:
         reader.fault(f'"{data["extends"]}" is no other profile', ("extends",), f"one of {', '.join(profile_names())}")
-    found = _with_figures(reader, replace(base or BARE, derived="", systems=(), gpus=()), data, ())
+    relative = _scaled(reader, replace(base or BARE, derived="", systems=(), gpus=()), data)
+    if data.get("derived"):
+        relative = _less_sure(relative)
+    found = _with_figures(reader, relative, data, ())
     launches = _launches(reader, found, reader.mapping(data, "launches", (), "write launches: {graph: {...}}"))
     if reader.faults:
         raise SpecError(*reader.faults)
     return replace(found, name=data["name"], sha256=sha256, launches={**found.launches, **launches})
+
+
+def _scaled(reader: _Reader, base: Profile, data: Mapping[str, Any]) -> Profile:
+    """Return *base* with every figure that ``scale`` names multiplied, in all kernels and ways to launch."""
+    entries = reader.mapping(data, "scale", (), "write scale: {channel_rate: {value: 0.71}}")
+    reader.check_keys(entries, list(PROTOCOL_FIGURES), ("scale",))
+    factors = {
+        PROTOCOL_FIGURES[key]: reader.figure(("scale", key), entry, "scale")
+        for key, entry in entries.items()
+        if key in PROTOCOL_FIGURES
+    }
+
+    def scaled(costs: Protocol) -> Protocol:
+        values = {name: getattr(costs, name) for name in factors}
+        return replace(costs, **{name: value * factors[name] for name, value in values.items() if value is not None})
+
+    def launched(profile: Profile) -> Profile:
+        families = {
+            family: {proto: scaled(costs) for proto, costs in protocols.items()}
+            for family, protocols in profile.families.items()
+        }
+        return replace(profile, families=families)
+
+    launches = {name: launched(profile) for name, profile in base.launches.items()}
+    return replace(launched(base), launches=launches) if factors else base
+
+
+def _less_sure(relative: Profile) -> Profile:
+    """Return a profile whose intervals reach further, because nothing was measured."""
+
+    def widened(profile: Profile) -> Profile:
+        accuracy = {
+            family: {band: scatter.widened(DERIVED_REACH) for band, scatter in bands.items()}
+            for family, bands in profile.accuracy.items()
+        }
+        return replace(profile, accuracy=accuracy)
+
+    launches = {name: widened(profile) for name, profile in relative.launches.items()}
+    return replace(widened(relative), launches=launches)
 
 
 def _with_figures(reader: _Reader, base: Profile, data: Mapping[str, Any], path: tuple[str, ...]) -> Profile:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from collsim.calibration.observations import Observation
 from collsim.calibration.parameters import Parameter, costs_of
 from collsim.library import Profile
-from collsim.timing import FLOOR_SHARPNESS, over_floor_s
+from collsim.timing import FLOOR_SHARPNESS, WAIT_SHARPNESS, call_time_s
 
 __all__ = ["Estimate", "estimate"]
 
@@ -95,24 +95,23 @@ class _Model:
 
     def times_s(self, logs: Floats, rows: Sequence[int]) -> Floats:
         """Return float64[rows]: predicted times."""
-        device_s, floors_s = self.device_s(logs, rows).tolist(), self.floors_s(logs)[list(rows)].tolist()
-        return np.array([over_floor_s(*pair) for pair in zip(device_s, floors_s, strict=True)])
-
-    def floors_s(self, logs: Floats) -> Floats:
-        """Return float64[n]: what each call takes at least."""
-        return costs_of(self.profile, self.parameters, logs)[1] + self.waits_s
+        _, floor_s = costs_of(self.profile, self.parameters, logs)
+        pairs = zip(self.device_s(logs, rows).tolist(), self.waits_s[list(rows)].tolist(), strict=True)
+        return np.array([call_time_s(device_s, floor_s, wait_s) for device_s, wait_s in pairs])
 
     def residuals(self, logs: Floats) -> Floats:
         """Return float64[n]: logarithms of predicted over measured time."""
-        pairs = zip(self.all_device_s(logs).tolist(), self.floors_s(logs).tolist(), strict=True)
-        return np.log([over_floor_s(*pair) for pair in pairs]) - self.log_measured
+        _, floor_s = costs_of(self.profile, self.parameters, logs)
+        pairs = zip(self.all_device_s(logs).tolist(), self.waits_s.tolist(), strict=True)
+        return np.log([call_time_s(device_s, floor_s, wait_s) for device_s, wait_s in pairs]) - self.log_measured
 
     def jacobian(self, logs: Floats) -> Floats:
         """Return float64[n, p]: derivatives of the residuals, each row only by the parameters that it depends on."""
         device_s = self.all_device_s(logs)
-        floors_s = self.floors_s(logs)
-        total_s = np.array([over_floor_s(*pair) for pair in zip(device_s.tolist(), floors_s.tolist(), strict=True)])
-        share = (device_s / total_s) ** FLOOR_SHARPNESS
+        _, floor_s = costs_of(self.profile, self.parameters, logs)
+        short_s = np.array([call_time_s(time_s, floor_s) for time_s in device_s.tolist()])
+        shown = 1 / (1 + (self.waits_s / short_s) ** WAIT_SHARPNESS)  # what of a change is not hidden by the wait
+        share = (device_s / short_s) ** FLOOR_SHARPNESS * shown
         table = np.zeros((len(self.observations), len(self.parameters)))
         for k, parameter in enumerate(self.parameters):
             rows = [i for i, own in enumerate(self.own) if k in own]
@@ -123,7 +122,7 @@ class _Model:
             elif rows:
                 table[rows, k] = share[rows] * (np.log(self.device_s(moved, rows)) - np.log(device_s[rows])) / STEP
         if self.floor is not None:
-            table[:, self.floor] = (1 - share) * (floors_s - self.waits_s) / floors_s
+            table[:, self.floor] = shown - share
         return table
 
 

@@ -19,7 +19,7 @@ from collsim.calibration.observations import Observation, observe, thinned, undi
 from collsim.calibration.parameters import costs_of, parameters_of
 from collsim.errors import Fault, InputError
 from collsim.library import DEFAULT_LIBRARY, Profile, Protocol, Scatter, band_of, load_profile, system_of
-from collsim.timing import over_floor_s
+from collsim.timing import call_time_s
 from collsim.topology import Topology, load_topology
 
 __all__ = ["calibrate", "fit_profile", "predicted_residuals", "scatter_of"]
@@ -241,7 +241,8 @@ def predicted_residuals(rows: Sequence[Measured], topology: Topology, profile: P
     for entry in observations:
         launched = profile.launches.get(entry.launch, profile)
         costs = launched.protocol(entry.proto, entry.family)
-        time_s = over_floor_s(entry.device_s(costs), launched.for_threads(entry.gpus_per_thread).floor_s)
+        wait_s = launched.for_threads(entry.gpus_per_thread).wait_s
+        time_s = call_time_s(entry.device_s(costs), launched.floor_s, wait_s)
         found.append(_residual(entry, time_s, time_s))
     return found
 

@@ -96,7 +96,9 @@ class Profile:
     floor_s : float
         What a call takes at least, because the host or the launch takes so long; longer calls hide it.
     thread_launch_s : float
-        Added to the floor for every further GPU that one host thread starts work on.
+        For every further GPU that one host thread starts work on.
+    wait_s : float
+        How much later the last GPU of a thread starts than the first.
     systems : tuple of str
         Topologies that the constants are meant for.
     gpus : tuple of str
@@ -125,6 +127,7 @@ class Profile:
     families: Mapping[str, Mapping[str, Protocol]] = field(default_factory=dict, hash=False)
     floor_s: float = 0.0
     thread_launch_s: float = 0.0
+    wait_s: float = 0.0
     systems: tuple[str, ...] = ()
     gpus: tuple[str, ...] = ()
     library: str = ""
@@ -144,7 +147,7 @@ class Profile:
 
     def for_threads(self, gpus_per_thread: int) -> Profile:
         """Return the constants where every host thread starts the work of so many GPUs, one after the other."""
-        return replace(self, floor_s=self.floor_s + (gpus_per_thread - 1) * self.thread_launch_s)
+        return replace(self, wait_s=(gpus_per_thread - 1) * self.thread_launch_s)
 
     def scatter(self, family: str, size_bytes: int) -> Scatter | None:
         """Return how far measurements were from predictions for a kernel and a size; None if nobody measured."""

@@ -93,8 +93,8 @@ LISTS = {"systems": "hgx_h100", "gpus": "H100"}
 LAUNCHES = ("graph", "registered")
 LAUNCH_KEYS = ("title", "floor", "thread_launch", "families", "accuracy")
 KEYS = (
-    "schema", "name", "extends", "scale", *TEXTS, "calibrated", *CHOICES, *LISTS, *PROFILE_FIGURES, "protocols", "families",
-    "accuracy", "launches",
+    "schema", "name", "extends", "scale", *TEXTS, "calibrated", *CHOICES, *LISTS, *PROFILE_FIGURES, "protocols",
+    "families", "accuracy", "launches",
 )  # fmt: skip
 FIGURE_KEYS = ("value", "status", "source", "note", "low", "high")
 DERIVED_REACH = 2.0

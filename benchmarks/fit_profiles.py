@@ -9,6 +9,7 @@ widens the 90 % interval, because they are from machines and sites that no fit k
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +28,8 @@ from collsim.report.calibration import calibration_table
 from collsim.topology import Topology
 
 STARTS = Path(__file__).parent / "starts"
+LEAST_SPREAD = 20
+"""So many rows from outside the fit count by themselves."""
 SOURCE = "benchmarks/fit_profiles.py on the training logs in benchmarks/data"
 
 
@@ -88,14 +91,24 @@ def rows_of(system: str, *sets: str) -> list[Row]:
 
 
 def with_spread(found: Calibration, others: Sequence[Row], topology: Topology) -> Calibration:
-    """Return the calibration whose intervals also hold what machines and operations that no fit knows are off by."""
+    """Return the calibration with intervals that know of machines and operations that no fit knows.
+
+    Leaving out a whole operation takes more from the fit than a user's case lacks, and the other machines are few:
+    where those have enough rows, the reach is the geometric mean of what they say and of what both say together.
+    """
 
     def widened(profile: Profile, launch: str) -> Profile:
         own = [entry for entry in found.residuals if entry.launch == launch]
         unseen = residuals.get(launch, [])
         if not own and not unseen:
             return profile
-        return replace(profile, accuracy=scatter_of([*own, *unseen]))
+        alone, accuracy = scatter_of(unseen), scatter_of([*own, *unseen])
+        for family, bands in alone.items():
+            for band, scatter in bands.items():
+                if scatter.rows >= LEAST_SPREAD:
+                    high = math.sqrt(accuracy[family][band].high * scatter.high)
+                    accuracy[family][band] = replace(accuracy[family][band], low=1 / high, high=high)
+        return replace(profile, accuracy=accuracy)
 
     residuals: dict[str, list[Residual]] = {}
     for entry in predicted_residuals(others, topology, found.profile):

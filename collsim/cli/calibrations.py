@@ -55,7 +55,8 @@ def calibrate(context: click.Context, /, *, output: str | None, plot: str | None
     from collsim.cli.runs import place_of
     from collsim.report.calibration import calibration_table
 
-    faults = Faults(lambda where: place_of(context, where, None))
+    # What reads a profile blames --profile, which is called --start here.
+    faults = Faults(lambda where: place_of(context, "start" if where == "--profile" else where, None))
     check_targets({"output": output, "plot": plot}, faults)
     with nullcontext() if quiet else patience():
         found = _fitted(flags, faults)

@@ -475,8 +475,12 @@ def _achievable(runs: Sequence[Run]) -> str:
 
 
 def _is_calibrated(topology: Topology, constants: Profile) -> bool:
-    """Return whether measurements of this very system stand behind the times: its name, and no figure changed."""
-    return constants.fits(topology.name) and not any(fact.status == "set" for fact in topology.facts)
+    """Return whether measurements of this very system stand behind the times: its name, and no figure changed.
+
+    A graph may be changed in every way and keep its name.
+    """
+    changed = topology.source == "graph" or any(fact.status == "set" for fact in topology.facts)
+    return constants.fits(topology.name) and not changed
 
 
 def _warnings(topology: Topology, constants: Profile, question: Question) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ import math
 import numpy as np
 
 from collsim.topology.loader import zoo_names
-from collsim.topology.model import Topology, Wiring
+from collsim.topology.model import KIND_LABELS, Topology, Wiring
 from collsim.topology.schema import SCHEMA
 
 __all__ = ["to_yaml"]
@@ -51,7 +51,7 @@ def to_yaml(topology: Topology, name: str | None = None) -> str:
 def _sections(topology: Topology) -> list[str]:
     """Return what kind of GPUs, links and switches these are: libraries and profiles go by that."""
     entries: dict[str, dict[str, str]] = {"gpu": {}, "link": {}, "switch": {}}
-    for section, key in (("gpu", "model"), ("link", "type"), ("switch", "model")):
+    for section, key in (label.split(".") for label in KIND_LABELS):
         if text := topology.labels.get(f"{section}.{key}"):
             entries[section][key] = _text(text)
     if topology.in_network_efficiency != 1.0:

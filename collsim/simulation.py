@@ -496,7 +496,7 @@ def _warnings(topology: Topology, constants: Profile, question: Question) -> tup
         told.append(f"{name} is derived, not measured: {constants.derived}")
     elif not _is_calibrated(topology, constants):
         told.append(f"{name} was fitted to {systems} as shipped, not to this: times are a guess")
-    if question.library is None:
+    if question.library is None and not (constants.library and "auto" in question.algo):  # then it cannot run here
         told.append(f"{name} was fitted to what a library chooses: name one, such as nccl-2.28")
     launch = "graph" if question.launch == "graph" else "registered" if question.registered else "stream"
     if launch != "stream" and launch not in constants.launches:

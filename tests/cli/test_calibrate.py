@@ -133,7 +133,17 @@ def test_every_fault_at_once(collsim, tmp_path):
     files = (tmp_path / "none.log", tmp_path / "empty.log")
     flags = "--start idea --op reduec --ranks 0 --nodes two --launch x --library nccl-9 --env y --topo hgx_h10"
     outcome = collsim("calibrate", *files, *flags.split(), "-o", "/no/such/mine.yaml", "--plot", "")
-    places = ("--start", "--op", "--ranks", "--nodes", "--launch", "--library", "--topo", "/no/such/mine.yaml", "--plot")
+    places = (
+        "--start",
+        "--op",
+        "--ranks",
+        "--nodes",
+        "--launch",
+        "--library",
+        "--topo",
+        "/no/such/mine.yaml",
+        "--plot",
+    )
     refused(outcome, *(f"error: {place}: " for place in (*places, *files)), '"y" is not NAME=VALUE', '"ideal"')
     assert "--profile" not in outcome.err
 
@@ -143,7 +153,9 @@ def test_nothing_named(collsim):
 
 
 def test_a_start_without_kernels_is_refused(collsim, logs):
-    refused(collsim("calibrate", logs[0], "--topo", "hgx_h100", "--start", "ideal"), "--start: ", "constants of kernels")
+    refused(
+        collsim("calibrate", logs[0], "--topo", "hgx_h100", "--start", "ideal"), "--start: ", "constants of kernels"
+    )
 
 
 def test_two_outputs_to_one_file_are_refused(collsim, logs, tmp_path):

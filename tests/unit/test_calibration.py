@@ -259,7 +259,9 @@ def test_scatter_holds_the_stated_share():
     assert (few.rows, few.logs) == (5, 1)
 
 
-@pytest.mark.parametrize(("band", "size", "reach"), [("small", 8, 0.25), ("middle", 2**17, 0.2), ("large", 2**20, 0.05)])
+@pytest.mark.parametrize(
+    ("band", "size", "reach"), [("small", 8, 0.25), ("middle", 2**17, 0.2), ("large", 2**20, 0.05)]
+)
 def test_rows_that_agree_by_chance_make_no_narrow_interval(band, size, reach):
     """Machines of one site differ by so much; of fewer than ten rows the reach is wider by what they lack."""
     exact = Residual("a.log", "all_reduce", 4, size, "stream", "ring", "LL", 1.0, 1.0, 1.0)

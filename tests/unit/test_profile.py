@@ -104,7 +104,7 @@ def test_rate_of_adding_by_data_type(tmp_path):
     text = "schema: collsim.profile/1\nname: mine\nprotocols:\n  Simple:\n    reduce_rate: "
     good = load_profile(profile_file(tmp_path, text + "{bfloat16: {value: 20 GB/s, status: assumed}, half: 40 GB/s}\n"))
     assert good.protocol("Simple").reduce_rates_Bps == {"bfloat16": 20e9, "half": 40e9}
-    for entry, word in (("{bfloat1: 20 GB/s}", "bfloat16"), ("{half: 20}", "no unit"), ("20 GB/s", "reduce_rate is not a mapping")):
+    for entry, word in (("{bfloat1: 20 GB/s}", "bfloat16"), ("{half: 20}", "no unit"), ("20 GB/s", "is not a mapping")):
         with pytest.raises(SpecError, match=word):
             load_profile(profile_file(tmp_path, text + entry + "\n"))
 

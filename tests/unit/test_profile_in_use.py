@@ -94,6 +94,13 @@ def test_one_thread_for_all_gpus_is_slower_where_the_launch_counts():
     assert together == pytest.approx(alone, rel=0.01)
 
 
+def test_no_thread_starts_more_gpus_than_there_are():
+    times = [[row.time_s for row in simulate(H100, "all_reduce", "256", ranks=[2, 8], gpus_per_thread=count)]
+             for count in (2, 8, 100)]  # fmt: skip
+    assert times[0][0] == times[1][0] == times[2][0]
+    assert times[0][1] < times[1][1] == times[2][1]
+
+
 def test_an_interval_is_the_scatter_around_the_time():
     row = simulate(H100, "all_reduce", "64K", environment={"NCCL_ALGO": "Ring"}).rows[0]
     scatter = load_profile(H100).scatter("ring", 2**16)

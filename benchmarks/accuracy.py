@@ -278,7 +278,7 @@ def table(buckets: Mapping[Cell, Bucket], unseen: set[str], *, short: bool) -> s
         system, kind, band = cell
         bucket = buckets[cell]
         bar = bar_of(system, kind, band, unseen=system in unseen)
-        if short and bar is None:
+        if short and (bar is None or not bucket.errors["collsim"]):
             continue
         found = {name: score(bucket.errors[name]) for name in (*PREDICTORS, "collsim as it is", "runs", "in place")}
         mark = " (unseen)" if system in unseen else ""

@@ -2,8 +2,9 @@
 
 ``python benchmarks/accuracy.py`` compares collsim, a fit of alpha and beta on the same training logs, and the time by
 which NCCL and RCCL rank their own algorithms, per system, class of operations and band of sizes, with the noise of the
-measurements beside them. ``--write`` puts the short table into README.md, between its markers; ``--set train`` scores
-the logs of the fit instead. Which log is in which set, and why: benchmarks/data/split.csv.
+measurements beside them. ``--write`` puts the short table into README.md, between its markers, and the one by operation
+into docs/accuracy.md; ``--set train`` scores the logs of the fit instead. Which log is in which set, and why:
+benchmarks/data/split.csv.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ from predictors import (
     measured_rows,
     predict,
     predict_tuner,
-    profile_of,
     refusal,
     with_host_floor,
 )
 
-README = Path(__file__).parent.parent / "README.md"
+ROOT = Path(__file__).parent.parent
+README, PAGE = ROOT / "README.md", ROOT / "docs" / "accuracy.md"
 BEGIN, END = "<!-- accuracy -->\n\n", "\n<!-- /accuracy -->\n"
 WORKERS, CHUNK = 2, 32
 KIB, MIB = 2**10, 2**20
@@ -110,8 +111,18 @@ def class_of(case: Case) -> str:
     else:
         choice = choice_of(case)
         name = NVLS if choice and choice.algo.startswith("nvls") else "ring"
+    return ", ".join([name, *world_of(case)])
+
+
+def world_of(case: Case) -> list[str]:
+    """Return what a run differs in from a plain one."""
     forced = ["forced"] if any(word in case.env for word in FORCED) else []
-    return ", ".join([name, *forced, *([] if case.launch == "stream" else [case.launch])])
+    return [*forced, *([] if case.launch == "stream" else [case.launch])]
+
+
+def op_of(case: Case) -> str:
+    """Return the operation of a row, with what it differs in from a plain run."""
+    return ", ".join([case.op, *world_of(case)])
 
 
 def bar_of(system: str, kind: str, band: str, *, unseen: bool) -> Bar | None:
@@ -203,20 +214,23 @@ class Bucket:
     errors: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
 
 
-def cells_of(row: Measured, unseen: set[str]) -> Iterator[Cell]:
+KindOf = Callable[[Case], str]
+
+
+def cells_of(row: Measured, unseen: set[str], kind_of: KindOf = class_of) -> Iterator[Cell]:
     """Yield the lines that a row counts in."""
-    system, kind, size = row.case.system, class_of(row.case), row.case.size_bytes
+    system, kind, size = row.case.system, kind_of(row.case), row.case.size_bytes
     yield system, kind, band_of(size)
     if size >= BANDS[">= 16 MiB"][0] and (kind.startswith(NVLS) or system in unseen):
         yield system, kind, ">= 16 MiB"
 
 
 def fill_errors(buckets: dict[Cell, Bucket], name: str, scored: Sequence[Measured], predictions: Predictions,
-                unseen: set[str]) -> None:  # fmt: skip
+                cells: Callable[[Measured], Iterable[Cell]]) -> None:  # fmt: skip
     """Add the errors of one predictor: with the log's own host floor below 1 MiB, where also those without are kept."""
     for host_floor in (False, True):
         for place, error in errors_of(scored, predictions, host_floor=host_floor):
-            for cell in cells_of(scored[place], unseen):
+            for cell in cells(scored[place]):
                 if host_floor == (cell[2] in SMALL):
                     buckets[cell].errors[name].append(error)
                 elif not host_floor:
@@ -224,17 +238,21 @@ def fill_errors(buckets: dict[Cell, Bucket], name: str, scored: Sequence[Measure
 
 
 def fill(scored: Sequence[Measured], usable: Sequence[Measured], predictions: Mapping[str, Predictions],
-         unseen: set[str]) -> dict[Cell, Bucket]:  # fmt: skip
+         unseen: set[str], kind_of: KindOf = class_of) -> dict[Cell, Bucket]:  # fmt: skip
     """Return errors and noise of every line that has a scored row."""
+
+    def cells(row: Measured) -> Iterator[Cell]:
+        return cells_of(row, unseen, kind_of)
+
     buckets: dict[Cell, Bucket] = defaultdict(Bucket)
     for row in scored:
-        for cell in cells_of(row, unseen):
+        for cell in cells(row):
             buckets[cell].logs.add(row.log)
     for name, found in predictions.items():
-        fill_errors(buckets, name, scored, found, unseen)
+        fill_errors(buckets, name, scored, found, cells)
     for name, source in (("runs", noise_between(usable)), ("in place", noise_in_place(usable))):
         for row, error in source:
-            for cell in cells_of(row, unseen):
+            for cell in cells(row):
                 if cell in buckets:
                     buckets[cell].errors[name].append(error)
     return dict(buckets)
@@ -260,7 +278,7 @@ def table(buckets: Mapping[Cell, Bucket], unseen: set[str], *, short: bool) -> s
         system, kind, band = cell
         bucket = buckets[cell]
         bar = bar_of(system, kind, band, unseen=system in unseen)
-        if short and bar is None:
+        if short and (bar is None or not bucket.errors["collsim"]):
             continue
         found = {name: score(bucket.errors[name]) for name in (*PREDICTORS, "collsim as it is", "runs", "in place")}
         mark = " (unseen)" if system in unseen else ""
@@ -271,6 +289,34 @@ def table(buckets: Mapping[Cell, Bucket], unseen: set[str], *, short: bool) -> s
             str(found["in place"]), str(found["collsim as it is"]),
         ))  # fmt: skip
     return "".join(f"| {' | '.join(line[: SHORT if short else None])} |\n" for line in lines)
+
+
+BY_OP = ("system", "operation", "sizes", "logs", "rows", *PREDICTORS, "between runs")
+
+
+def table_by_op(buckets: Mapping[Cell, Bucket]) -> str:
+    """Return the Markdown table of operations."""
+    lines = [BY_OP, ("---",) * len(BY_OP)]
+    for cell in sorted(buckets, key=order):
+        bucket = buckets[cell]
+        found = [score(bucket.errors[name]) for name in (*PREDICTORS, "runs")]
+        if found[0].n and cell[2] != ">= 16 MiB":
+            lines.append((*cell, str(len(bucket.logs)), str(found[0].n), *map(str, found)))
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def better_elsewhere(buckets: Mapping[Cell, Bucket]) -> str:
+    """Return where another predictor has the smaller median, and whether that is more than noise."""
+    told = []
+    for cell in sorted(buckets, key=order):
+        errors = buckets[cell].errors
+        ours, noise = score(errors["collsim"]), score(errors["runs"])
+        for name in PREDICTORS[1:]:
+            other = score(errors[name])
+            if other.n and ours.n and other.median < ours.median:
+                small = " (less than runs differ by)" if noise.n and ours.median <= noise.median else ""
+                told.append(f"{', '.join(cell)}: {name} {other}, collsim {ours}{small}")
+    return "".join(f"* {line}\n" for line in told) or "* nowhere\n"
 
 
 def coverage(rows: Sequence[Measured], predictions: Predictions) -> str:
@@ -290,13 +336,10 @@ def coverage(rows: Sequence[Measured], predictions: Predictions) -> str:
 
 def preamble(rows: Sequence[Measured], left_out: int, unseen: set[str]) -> str:
     """Return what the reader of the table must know."""
-    systems = sorted({row.case.system for row in rows})
-    calibrated = [system for system in systems if profile_of(system) != "default"]
     where = "outside every fit" if rows[0].set == "test" else "of the fits"
     return (
         f"Relative errors in percent, median / 90th percentile, over {len(rows)} rows of {len({r.log for r in rows})} "
-        f"logs {where}; {left_out} disturbed rows are left out. Calibrated profiles: "
-        f"{', '.join(calibrated) or 'none, all is the default profile'}. Below 1 MiB predictions are moved by what the "
+        f"logs {where}; {left_out} disturbed rows are left out. Below 1 MiB predictions are moved by what the "
         "rows up to 1 KiB of the same log say of its host, and only logs with such rows count. *Forced*: protocol, "
         "tree or channels given by hand. *Alpha-beta* is fitted to the same training logs; *tuner* is the time by "
         "which the library ranks its algorithms; *between runs* is noise: the same run on another box, or again. "
@@ -338,6 +381,15 @@ def worst_logs(rows: Sequence[Measured], predictions: Predictions, count: int) -
     )
 
 
+def page(text: str, by_op: str, by_class: Mapping[Cell, Bucket], inside: str) -> str:
+    """Return docs/accuracy.md."""
+    return (
+        "# Accuracy\n\nWritten by `python benchmarks/accuracy.py --write`; which log is in which set, and why: "
+        f"`benchmarks/data/split.csv`.\n\n{text}\n\n## By operation\n\n{by_op}\n## Where another predictor has the "
+        f"smaller median\n\n{better_elsewhere(by_class)}\n## Intervals\n\n{inside}\n"
+    )
+
+
 def write(text: str) -> None:
     """Replace what README.md has between the markers."""
     before, begin, rest = README.read_text(encoding="utf-8").partition(BEGIN)
@@ -373,12 +425,16 @@ def main() -> int:
         "tuner": predict_all(predict_tuner, cases, workers=1),
     }
     buckets = fill(scored, usable, predictions, unseen)
-    text = f"{preamble(scored, left_out, unseen)}\n\n{table(buckets, unseen, short=options.write)}"
+    told, inside = preamble(scored, left_out, unseen), coverage(scored, predictions["collsim"])
+    text = f"{told}\n\n{table(buckets, unseen, short=options.write)}"
     if options.write:
         write(text)
+        by_op = table_by_op(fill(scored, usable, predictions, unseen, op_of))
+        PAGE.write_text(page(told, by_op, buckets, inside), encoding="utf-8")
         return 0
     print(text)
-    print(coverage(scored, predictions["collsim"]), "\n", sep="")
+    print(inside, "\n", sep="")
+    print(f"Where another predictor has the smaller median:\n\n{better_elsewhere(buckets)}")
     print(f"At 1 MiB and more:\n\n{by_kind(scored, predictions)}")
     print(f"Worst logs at 1 MiB and more:\n\n{worst_logs(scored, predictions['collsim'], options.worst)}")
     silent = [case for case, answer in predictions["collsim"].items() if answer is None]

@@ -17,11 +17,12 @@ from collsim.fabric import Fabric, Float, Int
 from collsim.library import Profile, load_profile
 from collsim.library.costs import family_of
 from collsim.operations import BLOCK_GRAIN_BYTES, Operation, operation
+from collsim.provenance import achievable, config_of, is_calibrated, roundings, topology_summary, warnings_of
 from collsim.question import CHOICES, MOST_CHANNELS, Question, ask, rank_groups
 from collsim.result import LinkLoad, Result, Row
 from collsim.schedule import Schedule
 from collsim.timing import MOST_LINKS, Run, prepare, time_schedule
-from collsim.topology import Topology, load_topology, zoo_names
+from collsim.topology import Topology, load_topology
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -37,8 +38,6 @@ LL_PASS_BYTES = 512 * 8
 every line carries its flag (NCCL src/include/device.h)."""
 MOST_PASSES = 512
 """A pipeline is cut into no more passes per channel: filling it is then a few percent of the time at most."""
-NOT_SIMULATED = ("nic.", "gpu.memory")
-"""Facts that a file records and that no prediction uses yet."""
 EQUAL = 1e-9
 """Times within this share of each other are the same."""
 TIE = 1e-3
@@ -184,18 +183,18 @@ def predict(topology: Topology, constants: Profile, question: Question, groups: 
         )
     return Result(
         version=__version__,
-        config=_config(topology, constants, runs, asked),
-        topology=_topology_summary(topology, constants),
+        config=config_of(topology, constants, runs, asked),
+        topology=topology_summary(topology, constants),
         profile={
             "name": constants.name,
             "sha256": constants.sha256,
-            "calibrated": _is_calibrated(topology, constants),
-            "constants": launched.describe() + _achievable(runs),
+            "calibrated": is_calibrated(topology, constants),
+            "constants": launched.describe() + achievable(runs),
             "derived": constants.derived or None,
             "library": None if question.library is None else question.library.name,
         },
         rows=tuple(rows),
-        warnings=(*_warnings(topology, constants, question), *_roundings(skipped), *left_out),
+        warnings=(*warnings_of(topology, constants, question), *roundings(skipped), *left_out),
         skipped=tuple(skipped),
     )
 
@@ -416,100 +415,3 @@ def _empty_row(request: Request, requested_bytes: int, question: Question) -> Ro
         path="none",
         classes=0,
     )
-
-
-def _config(topology: Topology, constants: Profile, runs: Sequence[Run], question: Question) -> dict[str, Any]:
-    """Return the resolved request: with the same version it gives the same rows."""
-    ops_with_sizes = [op for op in question.ops if op.name != "all_to_all_v"]
-    return {
-        "topo": topology.name if topology.name in zoo_names() else topology.source,
-        "op": [op.name for op in question.ops],
-        "size": list(question.sizes) if ops_with_sizes else None,
-        "rank_lists": [run.fabric.rank_node.tolist() for run in runs],
-        "algo": list(question.algo),
-        "channels": question.channels,
-        "chunk_bytes": question.chunk_bytes,
-        "dtype": question.dtype,
-        "redop": question.redop,
-        "root": question.root,
-        "profile": constants.source or constants.name,
-        "proto": question.proto,
-        "library": None if question.library is None else question.library.name,
-        "environment": dict(question.environment),
-        "launch": question.launch,
-        "registered": question.registered,
-        "gpus_per_thread": question.gpus_per_thread,
-        "overrides": {fact.path: fact.text for fact in topology.facts if fact.status == "set"},
-        "matrix_bytes": None if question.matrix_bytes is None else question.matrix_bytes.tolist(),
-    }
-
-
-def _topology_summary(topology: Topology, constants: Profile) -> dict[str, Any]:
-    """Return what a reader of the result needs to know of the topology, with the figures used that are not facts."""
-    ignored = [] if constants.latency else ["latency"]
-    ignored += [] if constants.achievable_rate else ["efficiency", "in_network_efficiency"]
-    doubtful = [
-        fact
-        for fact in topology.facts
-        if fact.status not in ("datasheet", "measured", "constant", "derived")
-        and fact.path.rpartition(".")[2] not in ignored
-        and not fact.path.startswith(NOT_SIMULATED)
-    ]
-    return {
-        "name": topology.name,
-        "title": topology.title,
-        "source": topology.source,
-        "sha256": topology.sha256,
-        "ranks": topology.n_gpus,
-        "links": topology.wiring.n_physical_links,
-        "not_datasheet": [{"path": fact.path, "value": fact.text, "status": fact.status} for fact in doubtful],
-    }
-
-
-def _achievable(runs: Sequence[Run]) -> str:
-    """Return the share of the line rate that the links of the runs reach, as text; empty if it is all of it."""
-    shares = np.concatenate([run.fabric.capacity_Bps / run.fabric.raw_capacity_Bps for run in runs])
-    least, most = float(shares.min()), float(shares.max())
-    if least == most == 1.0:
-        return ""
-    return f" ({least:.1%} of line rate)" if least == most else f" ({least:.1%} to {most:.1%} of line rate)"
-
-
-def _is_calibrated(topology: Topology, constants: Profile) -> bool:
-    """Return whether measurements of this very system stand behind the times: its name, and no figure changed.
-
-    A graph may be changed in every way and keep its name.
-    """
-    changed = topology.source == "graph" or any(fact.status == "set" for fact in topology.facts)
-    return constants.fits(topology.name) and not changed
-
-
-def _warnings(topology: Topology, constants: Profile, question: Question) -> tuple[str, ...]:
-    """Return what the user should know before trusting the numbers."""
-    name = f'profile "{constants.name}"'
-    if constants.name == "ideal":
-        return ()
-    if not constants.calibrated and not constants.derived:
-        return (f"{name} is not calibrated: times are round figures, not a forecast of a log",)
-    told = []
-    systems = " or ".join(constants.systems) or "no system"
-    if constants.derived:
-        told.append(f"{name} is derived, not measured: {constants.derived}")
-    elif not _is_calibrated(topology, constants):
-        told.append(f"{name} was fitted to {systems} as shipped, not to this: times are a guess")
-    if question.library is None and not (constants.library and "auto" in question.algo):  # then it cannot run here
-        told.append(f"{name} was fitted to what a library chooses: name one, such as nccl-2.28")
-    launch = "graph" if question.launch == "graph" else "registered" if question.registered else "stream"
-    if launch != "stream" and launch not in constants.launches:
-        told.append(f"{name} knows nothing of {launch} launches: times are those of stream launches")
-    return tuple(told)
-
-
-def _roundings(skipped: Sequence[Row]) -> tuple[str, ...]:
-    """Return which sizes are left out because nothing of them remains."""
-    told = []
-    for op in dict.fromkeys(row.op for row in skipped):
-        sizes = [str(row.requested_bytes) for row in skipped if row.op == op]
-        some = ", ".join(sizes[:4]) + (f" and {len(sizes) - 4} more" if len(sizes) > 4 else "")
-        told.append(f"{op} is left out at {some} bytes: nccl-tests rounds that down to nothing")
-    return tuple(told)

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from collsim.library.choice import choose
     from collsim.library.costs import Protocol
     from collsim.library.environment import Environment, read_environment
-    from collsim.library.profile import Profile, Scatter, band_of, load_profile, profile_for, profile_names
+    from collsim.library.profile import Profile, Scatter, band_of
+    from collsim.library.profile_files import load_profile, profile_for, profile_names
     from collsim.library.system import Graph, System, system_of
     from collsim.library.versions import DEFAULT_LIBRARY, Library, load_library
 
@@ -45,7 +46,8 @@ HOME = {
     "choice": ("choose",),
     "environment": ("Environment", "read_environment"),
     "costs": ("Protocol",),
-    "profile": ("Profile", "Scatter", "band_of", "load_profile", "profile_for", "profile_names"),
+    "profile": ("Profile", "Scatter", "band_of"),
+    "profile_files": ("load_profile", "profile_for", "profile_names"),
     "system": ("Graph", "System", "system_of"),
     "versions": ("DEFAULT_LIBRARY", "Library", "load_library"),
 }

@@ -9,7 +9,7 @@ from typing import Any
 
 from collsim.errors import CollsimError, Fault, InputError, SpecError, nearest
 from collsim.library.costs import FAMILIES, Protocol
-from collsim.library.profile import BANDS, Profile, Scatter, profile_names
+from collsim.library.profile import BANDS, Profile, Scatter
 from collsim.operations import DTYPES
 from collsim.topology.model import STATUSES
 from collsim.topology.reader import Document
@@ -184,7 +184,7 @@ def read_profile(document: Document, sha256: str, base: Profile | None = None) -
     if not isinstance(data.get("name"), str):
         reader.faults.append(Fault("the profile has no name", document.where(()), "write name: my_profile"))
     if "extends" in data and base is None:
-        reader.fault(f'"{data["extends"]}" is no other profile', ("extends",), f"one of {', '.join(profile_names())}")
+        reader.fault(f'"{data["extends"]}" is no other profile', ("extends",), "name a shipped one, such as hgx_h100")
     relative = _scaled(reader, replace(base or BARE, derived="", systems=(), gpus=()), data)
     if data.get("derived"):
         relative = _less_sure(relative)

@@ -11,7 +11,8 @@ import pytest
 from collsim import simulate
 from collsim.errors import SpecError
 from collsim.library import Protocol, Scatter, load_profile, profile_names
-from collsim.library.profile import FOLDER, Profile, _meant_for, profile_for
+from collsim.library.profile import Profile
+from collsim.library.profile_files import FOLDER, _meant_for, profile_for
 from collsim.library.profile_reader import DERIVED_REACH, SCHEMA
 from collsim.topology import load_topology, zoo_names
 

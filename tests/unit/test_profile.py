@@ -6,7 +6,7 @@ import pytest
 
 from collsim.errors import SpecError, UnknownNameError
 from collsim.library import load_profile, profile_names
-from collsim.library.profile import FOLDER
+from collsim.library.profile_files import FOLDER
 from collsim.library.profile_reader import FIGURES
 from collsim.topology.model import STATUSES
 from collsim.topology.reader import read_document

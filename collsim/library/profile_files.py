@@ -1,0 +1,122 @@
+"""Profile files: the shipped ones by name or by topology, and those of a user.
+
+A profile is a YAML file. Every figure carries its status and source, as in a topology file; a figure that is absent
+costs nothing. `default` holds documented round figures that no measurement has calibrated; `ideal` is the bare wire;
+the others are called after the system that they were fitted to, or derived for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from contextlib import suppress
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from collsim.errors import Fault, SpecError, UnknownNameError, nearest
+from collsim.library.profile import Profile
+from collsim.library.profile_reader import SCHEMA, read_profile
+from collsim.topology.reader import MAX_FILE_BYTES, read_document
+
+if TYPE_CHECKING:
+    from collsim.topology import Topology
+
+__all__ = ["load_profile", "profile_for", "profile_names"]
+
+FOLDER = Path(__file__).parent / "profiles"
+AUTO = "auto"
+
+
+def profile_names() -> list[str]:
+    """Return the names of the profiles that come with collsim."""
+    return sorted(path.stem for path in FOLDER.glob("*.yaml"))
+
+
+@cache
+def _meant_for(key: str) -> dict[str, str]:
+    """Return the shipped profile of each name under *key* (systems or gpus), without reading the files as YAML."""
+    line = re.compile(rf"^{key}: \[([^\]]*)\]$", re.MULTILINE)
+    texts = {name: (FOLDER / f"{name}.yaml").read_text(encoding="utf-8") for name in profile_names()}
+    return {
+        word.strip(): name for name, text in texts.items() for part in line.findall(text) for word in part.split(",")
+    }
+
+
+def profile_for(topology: Topology) -> str:
+    """Return the shipped profile for a topology: of that very system, of a relative with the same GPU, or the default.
+
+    Only a scale-up domain has relatives: what is between the domains of a cluster is not in their constants.
+
+    >>> from collsim.topology import load_topology
+    >>> profile_for(load_topology("hgx_h100"))
+    'hgx_h100'
+    """
+    if topology.name in (systems := _meant_for("systems")):
+        return systems[topology.name]
+    model = topology.labels.get("gpu.model", "")
+    relatives = {part: name for part, name in _meant_for("gpus").items() if part in model}
+    alone = topology.labels.get("link.type", "PCIe") != "PCIe" and not any(
+        kind == "nic" for kind in topology.wiring.node_kinds
+    )
+    return relatives[max(relatives, key=len)] if relatives and alone else "default"  # GH200 is no H200
+
+
+def load_profile(name: str | Profile, topology: Topology | None = None) -> Profile:
+    """Return a profile by name or from a file (a name with a slash or that ends in .yaml or .yml).
+
+    ``auto`` is the one of *topology*, see `profile_for`.
+
+    Raises
+    ------
+    UnknownNameError
+        No such profile.
+    SpecError
+        Every fault of the file.
+
+    Examples
+    --------
+    >>> load_profile("ideal").launch_s
+    0.0
+    """
+    if isinstance(name, Profile):
+        return name
+    if name == AUTO:
+        return replace(load_profile("default" if topology is None else profile_for(topology)), source=AUTO)
+    is_file = "/" in name or name.endswith((".yaml", ".yml"))
+    if not is_file and name not in profile_names():
+        raise UnknownNameError("profile", name, [AUTO, *profile_names()], "--profile")
+    path = Path(name) if is_file else FOLDER / f"{name}.yaml"
+    content = _content(path)
+    document = read_document(content, str(path), SCHEMA)
+    base = document.data.get("extends")
+    relative = load_profile(base) if base in profile_names() and base != path.stem else None
+    sha256 = hashlib.sha256(content + (relative.sha256.encode() if relative else b"")).hexdigest()
+    return replace(read_profile(document, sha256, relative), source=str(name))
+
+
+def _content(path: Path) -> bytes:
+    """Return the bytes of a profile; a file that is too large is cut, and refused by whoever reads it."""
+    try:
+        with path.open("rb") as file:
+            return file.read(MAX_FILE_BYTES + 1)
+    except FileNotFoundError:
+        raise SpecError(Fault("no such file", str(path), _file_hint(path))) from None
+    except IsADirectoryError:
+        raise SpecError(Fault("this is a directory, not a file", str(path), "name the YAML file in it")) from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise SpecError(Fault(f"cannot be read: {reason}", str(path)[:200], "check the path")) from None
+
+
+def _file_hint(path: Path) -> str:
+    """Return what may have been meant by a file that is not there: a shipped profile, or a file beside it."""
+    names = profile_names()
+    if (name := path.name.removesuffix(path.suffix)) in names:
+        return f'the shipped profile is called "{name}", without a path'
+    with suppress(OSError):
+        near = nearest(path.name, [entry.name for entry in path.parent.iterdir() if entry.suffix in (".yaml", ".yml")])
+        if near:
+            return f'did you mean "{path.parent / near}"?'
+    return f"shipped profiles: {', '.join(names)}"

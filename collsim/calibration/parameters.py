@@ -56,8 +56,8 @@ FLOOR_FACTOR, TOLD_FLOOR_FACTOR = 2.0, 1.03
 TINY_BYTES, LEAST_TINY = 1024, 3
 """At least so many rows of a kernel make a median; the quickest kernel tells the floor, others wait for their base."""
 HIDDEN = 2.0
-"""A kernel that takes longer than so many floors on the device, by the constants before the fit, tells no floor. Chosen:
-in public logs those with LL take 1.1 to 1.6 of it, those with LL128 or Simple 2.4 and more."""
+"""A kernel that takes longer than so many floors on the device, by the constants before the fit, tells no floor
+(chosen: in the training logs those with LL take 1.1 to 1.6 of it, those with LL128 or Simple 2.4 and more)."""
 NARROW = 0.4
 """Other ways to launch run the same kernels: their constants start from those of stream launches, with so much of the
 spread; only the base and the floor may differ as before."""

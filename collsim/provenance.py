@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 
 from collsim.library import Profile
+from collsim.library.costs import family_of
 from collsim.question import Question
 from collsim.result import Row
 from collsim.timing import Run
 from collsim.topology import Topology, zoo_names
 
-__all__ = ["achievable", "config_of", "is_calibrated", "roundings", "topology_summary", "warnings_of"]
+__all__ = ["achievable", "config_of", "is_calibrated", "lacking", "roundings", "topology_summary", "warnings_of"]
 
 NOT_SIMULATED = ("nic.", "gpu.memory")
 """Facts that a file records and that no prediction uses yet."""
@@ -103,6 +104,18 @@ def warnings_of(topology: Topology, constants: Profile, question: Question) -> t
     launch = "graph" if question.launch == "graph" else "registered" if question.registered else "stream"
     if launch != "stream" and launch not in constants.launches:
         told.append(f"{name} knows nothing of {launch} launches: times are those of stream launches")
+    return tuple(told)
+
+
+def lacking(launched: Profile, rows: Sequence[Row]) -> tuple[str, ...]:
+    """Return which kernels and protocols of the rows the profile has no constants of, and whose hold instead."""
+    pairs = dict.fromkeys((family_of(row.op, row.algo), row.proto or "Simple") for row in rows if row.algo != "none")
+    told = []
+    for family, proto in pairs:
+        place = launched.stands_for(proto, family)
+        if place is not None and launched.lacks(proto, family):
+            lack = f'profile "{launched.name}" has no constants of {family} with {proto}'
+            told.append(f"{lack}: those of {place[0]} with {place[1]} hold instead")
     return tuple(told)
 
 

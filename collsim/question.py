@@ -14,6 +14,7 @@ import numpy as np
 from collsim.collectives import ALGORITHMS, algorithm, algorithms_for, matrix_size_bytes
 from collsim.errors import Fault, InputError, UnknownNameError
 from collsim.fabric import Int
+from collsim.library.costs import RUNS_WITH
 from collsim.operations import DTYPES, OPERATIONS, REDUCTIONS, Operation, dtype_bytes, operation
 from collsim.topology import Topology
 from collsim.units import MAX_SIZE_BYTES, parse_size_bytes
@@ -147,6 +148,11 @@ def ask(
         )
     algos = _names(algo, "algo", "algorithm", f"a name, or one of {', '.join(CHOICES)}", faults)
     faults += _algorithm_faults(ops, algos)
+    faults += [
+        Fault(f"{name} does not run with {proto}", "proto", f"it has {' and '.join(RUNS_WITH[name])}")
+        for name in algos
+        if proto in PROTOCOLS and proto not in RUNS_WITH.get(name, PROTOCOLS)
+    ]
     if faults:
         raise InputError(*faults)
     return Question(

@@ -15,10 +15,18 @@ from collsim.collectives import Algorithm, Request, algorithm, algorithms_for, r
 from collsim.errors import Fault, InputError, UnsupportedError
 from collsim.fabric import Fabric, Float, Int
 from collsim.library import Profile, load_profile
-from collsim.library.costs import family_of
+from collsim.library.costs import RUNS_WITH, family_of
 from collsim.operations import BLOCK_GRAIN_BYTES, Operation, operation
-from collsim.provenance import achievable, config_of, is_calibrated, roundings, topology_summary, warnings_of
-from collsim.question import CHOICES, MOST_CHANNELS, Question, ask, rank_groups
+from collsim.provenance import (
+    achievable,
+    config_of,
+    is_calibrated,
+    lacking,
+    roundings,
+    topology_summary,
+    warnings_of,
+)
+from collsim.question import CHOICES, MOST_CHANNELS, PROTOCOLS, Question, ask, rank_groups
 from collsim.result import LinkLoad, Result, Row
 from collsim.schedule import Schedule
 from collsim.timing import MOST_LINKS, Run, prepare, time_schedule
@@ -181,6 +189,7 @@ def predict(topology: Topology, constants: Profile, question: Question, groups: 
         raise InputError(
             Fault("every size rounds down to zero bytes", "size", f"the smallest that works is {smallest}")
         )
+    told = (*lacking(launched, rows), *roundings(skipped))
     return Result(
         version=__version__,
         config=config_of(topology, constants, runs, asked),
@@ -194,7 +203,7 @@ def predict(topology: Topology, constants: Profile, question: Question, groups: 
             "library": None if question.library is None else question.library.name,
         },
         rows=tuple(rows),
-        warnings=(*warnings_of(topology, constants, question), *roundings(skipped), *left_out),
+        warnings=(*warnings_of(topology, constants, question), *told, *left_out),
         skipped=tuple(skipped),
     )
 
@@ -291,9 +300,10 @@ def _chosen_row(request: Request, requested_bytes: int, run: Run, question: Ques
     """Simulate what the library would choose."""
     picked, asked, proto = library_choice(request, run, question)
     row = _timed_row(picked, asked, requested_bytes, run, replace(question, proto=question.proto or proto))
-    if question.channels or question.chunk_bytes or question.proto:
-        return row  # not what the library would do: nobody measured how far off that is
-    scatter = run.profile.scatter(family_of(request.op.name, picked.name), row.size_bytes)
+    family = family_of(request.op.name, picked.name)
+    if question.channels or question.chunk_bytes or question.proto or run.profile.lacks(proto, family):
+        return row  # not what the library would do, or not measured: nobody knows how far off that is
+    scatter = run.profile.scatter(family, row.size_bytes)
     if scatter is None:
         return row
     low_s, high_s = row.time_s * scatter.low, row.time_s * scatter.high
@@ -302,7 +312,8 @@ def _chosen_row(request: Request, requested_bytes: int, run: Run, question: Ques
 
 def library_choice(request: Request, run: Run, question: Question) -> tuple[Algorithm, Request, str]:
     """Return the algorithm that the library would take, the request as it would split it, and the protocol."""
-    from collsim.library import Call, choose, read_environment, system_of
+    from collsim.library import Call, system_of
+    from collsim.library.choice import choose_with
 
     system = system_of(run.topology, run.fabric.rank_node.tolist())
     call = Call(
@@ -310,7 +321,7 @@ def library_choice(request: Request, run: Run, question: Question) -> tuple[Algo
         launch=question.launch, registered=question.registered,
     )  # fmt: skip
     assert question.library is not None
-    choice = choose(call, system, question.library, read_environment(question.environment))
+    choice = choose_with(call, system, question.library, question.environment, question.proto)
     messages, whole = choice.point_to_point, max(choice.shares_bytes, default=request.size_bytes)
     costs = run.profile.protocol(question.proto or choice.proto, family_of(request.op.name, choice.algo))
     chunk_bytes = choice.chunk_bytes
@@ -337,7 +348,7 @@ def _all_rows(request: Request, requested_bytes: int, run: Run, question: Questi
     """Return a row for every algorithm that the fabric can carry out; add those too large to simulate to *left_out*."""
     rows: list[Row] = []
     refused: list[Fault] = []
-    for candidate in _able(request.op, run.fabric):
+    for candidate in _able(request.op, run.fabric, question.proto):
         try:
             rows.append(_timed_row(candidate, request, requested_bytes, run, question))
         except UnsupportedError as error:
@@ -348,9 +359,10 @@ def _all_rows(request: Request, requested_bytes: int, run: Run, question: Questi
     return rows
 
 
-def _able(op: Operation, fabric: Fabric) -> tuple[Algorithm, ...]:
-    """Return the algorithms for *op* that the switches of *fabric* can carry out."""
-    return tuple(entry for entry in algorithms_for(op.name) if fabric.in_network or not entry.in_network)
+def _able(op: Operation, fabric: Fabric, proto: str | None) -> tuple[Algorithm, ...]:
+    """Return the algorithms for *op* that the switches of *fabric* can carry out, and that have the protocol."""
+    able = [entry for entry in algorithms_for(op.name) if fabric.in_network or not entry.in_network]
+    return tuple(entry for entry in able if (proto or "Simple") in RUNS_WITH.get(entry.name, PROTOCOLS))
 
 
 def _default_channels(fabric: Fabric, rings: Int) -> int:

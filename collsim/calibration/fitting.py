@@ -17,8 +17,10 @@ from collsim.calibration.findings import Calibration, Constant, Residual
 from collsim.calibration.hidden_nvls import with_nvls_settled
 from collsim.calibration.observations import Observation, observe, thinned, undisturbed, without_spikes
 from collsim.calibration.parameters import costs_of, parameters_of
+from collsim.calibration.soundness import sound_rows
 from collsim.errors import Fault, InputError
 from collsim.library import DEFAULT_LIBRARY, Profile, Protocol, Scatter, band_of, load_profile, system_of
+from collsim.library.costs import STAND_IN
 from collsim.timing import call_time_s
 from collsim.topology import Topology, load_topology
 
@@ -90,13 +92,16 @@ def fit_profile(
     """
     relative = _start(start, topology)
     library = _library_of(rows, topology)
-    kept, spikes = without_spikes(rows, topology.name)
+    sound, unsound = sound_rows(rows, topology, relative)
+    kept, spikes = without_spikes(sound, topology.name)
     on_domain = [row for row in kept if (row.case.nodes or 1) == 1 and row.case.ranks <= topology.n_gpus]
     apart = thinned(on_domain)
     settled, notes = with_nvls_settled(apart, topology, relative, library)
     everything, refused = observe(settled, topology, relative, library)
+    relative = _with_kernels(relative, {(entry.family, entry.proto) for entry in everything})
     observations = undisturbed(everything)
     reasons = {
+        **unsound,
         "1.5 times slower than both neighbours": len(spikes),
         "1.5 times slower than another run of the same work": len(everything) - len(observations),
         "on more than one scale-up domain": len(kept) - len(on_domain),
@@ -105,9 +110,7 @@ def fit_profile(
     }
     left_out = {why: count for why, count in reasons.items() if count}
     if len([entry for entry in observations if entry.launch == "stream"]) < LEAST_ROWS:
-        what = f"{len(observations)} rows can be predicted, {LEAST_ROWS} of stream launches are needed"
-        told = "; ".join(f"{count} rows left out: {why}" for why, count in left_out.items())
-        raise InputError(Fault(what, "logs", told or "give logs with more sizes"))
+        raise InputError(_too_few(observations, left_out))
     profile = replace(
         relative, name=name or topology.name, title=_title(topology, observations, library), calibrated=True,
         systems=(topology.name,), gpus=(), library=library, derived="", accuracy={}, launches={}, source="", sha256="",
@@ -143,12 +146,45 @@ def _start(start: str | Profile, topology: Topology) -> Profile:
     return load_profile(next(name for begin, name in START.items() if architecture.startswith(begin)))
 
 
+def _with_kernels(start: Profile, run: Iterable[tuple[str, str]]) -> Profile:
+    """Return the profile with a start for every kernel and protocol that ran: of the nearest protocol of its family.
+
+    Raises
+    ------
+    InputError
+        It has no constants of a kernel, nor of the one that stands in for it.
+    """
+    families = {family: dict(protocols) for family, protocols in start.families.items()}
+    strange = []
+    for family, proto in sorted(run):
+        place = start.stands_for(proto, family)
+        if place is None or place[0] not in (family, STAND_IN.get(family)):
+            strange.append(family)
+        elif place[1] != proto:
+            families[place[0]][proto] = start.families[place[0]][place[1]]
+    if strange:
+        what = f'profile "{start.name}" has no constants of {", ".join(dict.fromkeys(strange))}, which these logs ran'
+        raise InputError(Fault(what, "start", "start from a profile that has, such as that of the topology: auto"))
+    return replace(start, families=families)
+
+
 def _library_of(rows: Sequence[Measured], topology: Topology) -> str:
     """Return the library that most logs name."""
     named = Counter(row.case.library for row in rows if row.case.library)
     if named:
         return str(named.most_common(1)[0][0])
     return RCCL_THEN if system_of(topology).is_amd else DEFAULT_LIBRARY
+
+
+def _too_few(observations: Sequence[Observation], left_out: Mapping[str, int]) -> Fault:
+    """Return the fault of logs with too few stream launches, which every fit starts from."""
+    counts = Counter(entry.launch for entry in observations)
+    others = [f"{count} of {launch} launches" for launch, count in counts.items() if launch != "stream"]
+    found = f"{counts['stream']} of stream launches and {' and '.join(others)}" if others else f"{counts['stream']}"
+    what = f"{found} rows can be predicted, {LEAST_ROWS} of stream launches are needed"
+    hint = "give a log of stream launches too, from which the other launches start" if others else ""
+    told = "; ".join(f"{count} rows left out: {why}" for why, count in left_out.items())
+    return Fault(what, "logs", "; ".join(filter(None, (told, hint))) or "give logs with more sizes")
 
 
 def _title(topology: Topology, observations: Sequence[Observation], library: str) -> str:

@@ -16,7 +16,7 @@ from collsim.calibration.verdicts import Compared
 from collsim.operations import operation
 from collsim.units import format_size, format_time
 
-__all__ = ["TOLERANCE", "health_of", "judged"]
+__all__ = ["TOLERANCE", "health_of", "impossible_flags", "judged"]
 
 TOLERANCE = 0.25
 """Share by which measured and predicted time may differ where there is no interval. Chosen, not calibrated: above what
@@ -34,15 +34,20 @@ TIMES = 2.0
 
 def judged(row: Compared, tolerance: float = TOLERANCE) -> Compared:
     """Return *row* with its verdict and flags."""
-    flags = []
-    if row.wrong:
-        flags.append("wrong_results")
-    if row.fastest_s < row.lower_bound_s * (1 - BOUND_SLACK):
-        flags.append("below_bound")
-    if row.fastest_s < FLOOR_S:
-        flags.append("below_floor")
+    flags = ["wrong_results"] if row.wrong else []
+    flags += impossible_flags(row.fastest_s, row.lower_bound_s)
     verdict = "wrong" if row.wrong else "impossible" if flags else _verdict(row, tolerance)
     return replace(row, verdict=verdict, flags=tuple(flags))
+
+
+def impossible_flags(time_s: float, lower_bound_s: float) -> list[str]:
+    """Return which physical limits a measured time breaks.
+
+    >>> impossible_flags(3e-7, 1e-5), impossible_flags(9.95e-6, 1e-5)
+    (['below_bound', 'below_floor'], [])
+    """
+    limits_s = {"below_bound": lower_bound_s * (1 - BOUND_SLACK), "below_floor": FLOOR_S}
+    return [flag for flag, limit_s in limits_s.items() if time_s < limit_s]
 
 
 def _verdict(row: Compared, tolerance: float) -> str:

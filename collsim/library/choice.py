@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from collsim.errors import Fault, InputError, UnsupportedError
 from collsim.library import rccl
 from collsim.library.calls import LL, PROTOCOLS, Call, Candidate, Choice
 from collsim.library.channels import communicator_channels, deal, launch, max_threads, nvls_channels, thread_bytes
-from collsim.library.environment import Environment
+from collsim.library.costs import RUNS_WITH
+from collsim.library.environment import Environment, read_environment, with_protocol
 from collsim.library.graphs import nccl_graphs
 from collsim.library.point_to_point import OPS, channels_used, point_to_point, protocol_of
 from collsim.library.protocols import AMD_LINES, NVIDIA_LINES, SLOTS, Lines, chunk_of, efficiency
@@ -16,12 +18,16 @@ from collsim.library.system import Graph, System
 from collsim.library.tuner import Setting, candidates
 from collsim.library.versions import DEFAULT_LIBRARY, Library, load_library, nccl_constants
 
-__all__ = ["choose"]
+__all__ = ["choose", "choose_with"]
 
 P2P_THREADS = 640
 ACROSS_DOMAINS = "channels per peer across domains were compared with no log"
 LIBRARY_WORDS = {"nvls_tree": "NVLSTREE", "collnet_direct": "COLLNETDIRECT", "collnet_chain": "COLLNETCHAIN"}
 """How debug lines call an algorithm, where it is not the name in capitals."""
+
+
+class NothingLeftError(InputError):
+    """The variables leave no algorithm."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +87,34 @@ def choose(
     if system.is_amd:
         return _finish(call, library, environment, _pick_rccl(call, system, library, environment))
     return _finish(call, library, environment, _pick_nccl(call, system, library, environment))
+
+
+def choose_with(
+    call: Call, system: System, library: Library, variables: Mapping[str, str], proto: str | None
+) -> Choice:
+    """Return what the library does for *call* if it may take only protocol *proto*; None: any.
+
+    Raises
+    ------
+    InputError
+        As of `choose`, or the library has no kernel for the call with that protocol.
+    """
+    if proto is None:
+        return choose(call, system, library, read_environment(variables))
+    if (found := _chosen(call, system, library, variables, proto)) is not None:
+        return found
+    others = [name for name in PROTOCOLS if _chosen(call, system, library, variables, name) is not None]
+    what = f"{library.name} does not run {call.op} with {proto} here"
+    raise InputError(Fault(what, "proto", f"it has {' and '.join(others)}" if others else "leave it out"))
+
+
+def _chosen(call: Call, system: System, library: Library, variables: Mapping[str, str], proto: str) -> Choice | None:
+    """Return what the library does with one protocol; None if it has no kernel for that."""
+    try:
+        found = choose(call, system, library, read_environment(with_protocol(variables, proto)))
+    except NothingLeftError:
+        return None
+    return found if proto in RUNS_WITH.get(found.algo, PROTOCOLS) else None
 
 
 def _pick_nccl(call: Call, system: System, library: Library, environment: Environment) -> _Pick:
@@ -143,7 +177,7 @@ def _non_empty(rows: tuple[Candidate, ...], call: Call, environment: Environment
         if (names := environment.names(variable, call.op)) is not None
     ]
     what = f"{' and '.join(left) or 'this system'} leaves no algorithm for {call.op}"
-    raise InputError(Fault(what, "--env", "allow ring with Simple, which every operation has"))
+    raise NothingLeftError(Fault(what, "--env", "allow ring with Simple, which every operation has"))
 
 
 def _why(rows: tuple[Candidate, ...], call: Call, environment: Environment) -> str:

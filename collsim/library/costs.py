@@ -14,7 +14,18 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["FAMILIES", "STAND_IN", "Protocol", "Use", "family_of", "loop_steps", "soft_max", "soft_min"]
+__all__ = [
+    "FAMILIES",
+    "NEAREST",
+    "RUNS_WITH",
+    "STAND_IN",
+    "Protocol",
+    "Use",
+    "family_of",
+    "loop_steps",
+    "soft_max",
+    "soft_min",
+]
 
 Float = NDArray[np.float64]
 Bool = NDArray[np.bool_]
@@ -23,6 +34,12 @@ FAMILIES = ("ring", "chain", "rooted", "messages", "nvls", "all_pairs", "direct"
 """Kernels that have constants of their own."""
 STAND_IN = {"all_pairs": "ring", "direct": "messages", "fan": "messages"}
 """Whose constants hold for a family that a profile leaves out."""
+RUNS_WITH = {"nvls": ("Simple",), "nccl_p2p": ("LL", "Simple")}
+"""Protocols of the kernels that do not have all three: NVLS (NCCL src/graph/tuning.cc), and sends and receives, which
+take LL or Simple by their size (src/enqueue.cc)."""
+NEAREST = {"LL": ("LL", "LL128", "Simple"), "LL128": ("LL128", "Simple", "LL"), "Simple": ("Simple", "LL128", "LL")}
+"""Whose constants hold for a protocol that a profile leaves out, best first. Chosen: by payload over bytes on the
+wire."""
 PIPELINES = ("ring", "chain")
 """Algorithms that broadcast and reduce along a ring or a chain, as the libraries do."""
 
@@ -165,12 +182,13 @@ class Protocol:
             overhead = self.small_overhead_s + (self.message_overhead_s - self.small_overhead_s) * large
         if self.cut_through:
             bytes_s = size_bytes / rate_Bps
-            return np.asarray(soft_max(bytes_s, np.maximum(overhead, LEAST_S), SLICE_SHARPNESS) - bytes_s)
+            step_s = soft_max(bytes_s, np.maximum(overhead, LEAST_S), SLICE_SHARPNESS)
+            return np.asarray(np.maximum(step_s - bytes_s, 0.0))  # rounding must not make it negative
         if self.slice_overhead_s == 0.0:
             return overhead
         slice_s = size_bytes / 2 / rate_Bps
         step_s = soft_max(2 * slice_s + 2 * self.slice_overhead_s, slice_s + overhead, SLICE_SHARPNESS)
-        return np.asarray(step_s - 2 * slice_s)
+        return np.asarray(np.maximum(step_s - 2 * slice_s, 0.0))
 
     def once_s(self, size_bytes: Float) -> float:
         """Return what a call takes besides its transfers: the base, and the copy out of the largest chunk."""

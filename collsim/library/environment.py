@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from collsim.errors import Fault, InputError, nearest
 from collsim.library.calls import PROTOCOLS
 
-__all__ = ["ALGORITHMS", "Environment", "read_environment"]
+__all__ = ["ALGORITHMS", "Environment", "read_environment", "with_protocol"]
 
 ALGORITHMS = ("tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat")
 """Algorithms in the order in which the library compares them; the first of equals wins."""
@@ -110,6 +110,8 @@ HARMLESS = (
 )
 HARMLESS_PREFIXES = ("NCCL_IB_", "NCCL_SOCKET_", "NCCL_NET_GDR", "NCCL_TESTS_", "NCCL_OOB_", "NCCL_ASYNC_", "NCCL_GIN_")
 OURS = ("NCCL_", "RCCL_")
+ANY_SIZE = 2**62
+"""More bytes than any message has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +182,14 @@ def read_environment(variables: Mapping[str, str] | Iterable[str] = ()) -> Envir
     if faults:
         raise InputError(*faults)
     return Environment(numbers, allowed, tuple(warnings))
+
+
+def with_protocol(variables: Mapping[str, str], proto: str | None) -> dict[str, str]:
+    """Return *variables* with those that leave only one protocol: one for collectives, one for messages."""
+    if proto is None:
+        return dict(variables)
+    kept = {name: value for name, value in variables.items() if ALIASES.get(name, name) != "NCCL_PROTO"}
+    return {**kept, "NCCL_PROTO": proto, "NCCL_P2P_LL_THRESHOLD": str(ANY_SIZE if proto == "LL" else 0)}
 
 
 def _pairs(words: Iterable[str], faults: list[Fault]) -> dict[str, str]:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from collsim.library.costs import STAND_IN, Protocol
+from collsim.library.costs import NEAREST, STAND_IN, Protocol
 
 __all__ = ["BANDS", "Profile", "Protocol", "Scatter", "band_of"]
 
@@ -122,10 +122,28 @@ class Profile:
         return self.calibrated and not self.derived and system in self.systems
 
     def protocol(self, name: str, family: str = "") -> Protocol:
-        """Return what protocol *name* costs: that of the family, its own figures, or those of the profile."""
-        own = self.protocols.get(name, Protocol(self.message_overhead_s, self.channel_rate_Bps))
+        """Return what protocol *name* costs: that of the family or of what stands in for it, or for every kernel."""
+        if place := self.stands_for(name, family):
+            return self.families[place[0]][place[1]]
+        return self.protocols.get(name, Protocol(self.message_overhead_s, self.channel_rate_Bps))
+
+    def stands_for(self, name: str, family: str) -> tuple[str, str] | None:
+        """Return the kernel and protocol whose constants hold; None: what the profile says of every kernel.
+
+        A profile of kernels that says nothing of one, nor of every kernel, must not make it as fast as the wires.
+        """
         kernel = family if family in self.families else STAND_IN.get(family, family)
-        return self.families.get(kernel, {}).get(name, own)
+        if name in self.families.get(kernel, {}):
+            return kernel, name
+        if name in self.protocols or self.message_overhead_s or not math.isinf(self.channel_rate_Bps) or not family:
+            return None
+        places = ((other, near) for other in (kernel, "ring", *self.families) for near in NEAREST[name])
+        return next((place for place in places if place[1] in self.families.get(place[0], {})), None)
+
+    def lacks(self, name: str, family: str) -> bool:
+        """Return whether constants of another kernel or protocol stand in for *name* of *family*."""
+        place = self.stands_for(name, family)
+        return place is not None and place not in ((family, name), (STAND_IN.get(family), name))
 
     def for_threads(self, gpus_per_thread: int) -> Profile:
         """Return the constants where every host thread starts the work of so many GPUs, one after the other."""

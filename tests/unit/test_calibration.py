@@ -15,6 +15,7 @@ from collsim.calibration.hidden_nvls import with_nvls_settled
 from collsim.calibration.observations import observe, thinned, without_spikes
 from collsim.calibration.parameters import costs_of, parameters_of
 from collsim.calibration.profile_file import as_yaml
+from collsim.calibration.soundness import sound_rows
 from collsim.errors import InputError
 from collsim.library import load_profile
 from collsim.question import ask
@@ -316,3 +317,42 @@ def test_prior_holds_what_no_row_tells(h100):
     assert value == pytest.approx(parameters[fill].start, rel=0.1)
     assert high / low > 3
     assert not found.identified(fill)
+
+
+def test_wrong_and_impossible_rows_are_left_out(h100):
+    good = made_rows(h100, ring_cases())
+    fast = [made_row(replace(row.case, ranks=8), row.out_of_place_s / 100, "fast.log") for row in good[-5:]]
+    wrong = [replace(row, wrong=17, out_of_place_s=2 * row.out_of_place_s, file="wrong.log") for row in good]
+    found = fit_profile([*good, *fast, *wrong], load_topology("hgx_h100"), start=h100)
+    assert {entry.file for entry in found.residuals} == {row.file for row in good}
+    assert found.left_out["their results are wrong"] == len(wrong)
+    assert found.left_out["faster than the line rate or latency of the links allows"] == len(fast)
+
+
+def test_sound_rows_are_those_that_validate_finds_possible(h100):
+    topology = load_topology("hgx_h100")
+    case = Case("all_reduce", 8, 2**26, library=LIBRARY)
+    question = ask("all_reduce", case.size_bytes, library=LIBRARY)
+    bound_s = predict(topology, h100, question, [range(8)]).rows[0].lower_bound_s
+    rows = [made_row(case, bound_s * share) for share in (0.98, 0.995, 2)]
+    rows.append(made_row(replace(case, size_bytes=8), 9e-7))
+    kept, refused = sound_rows(rows, topology, h100)
+    assert kept == rows[1:3]
+    assert sum(refused.values()) == 2
+
+
+def test_a_start_without_the_kernel_is_refused_and_without_the_protocol_helped(h100):
+    topology = load_topology("hgx_h100")
+    nvls = made_rows(h100, [Case("all_reduce", 8, size, library=LIBRARY) for size in SIZES])
+    with pytest.raises(InputError, match='"mi300x_ubb8" has no constants of nvls'):
+        fit_profile(nvls, topology, start="mi300x_ubb8")
+    less = replace(h100, families={**h100.families, "ring": {"LL": h100.families["ring"]["LL"]}})
+    found = fit_profile(made_rows(h100, ring_cases()), topology, start=less)
+    assert found.profile.families["ring"]["Simple"].channel_rate_Bps > 0
+
+
+def test_graph_launches_alone_are_refused_as_such(h100):
+    rows = made_rows(h100, [replace(case, launch="graph") for case in ring_cases()])
+    with pytest.raises(InputError, match=r"0 of stream launches and \d+ of graph launches") as caught:
+        fit_profile(rows, load_topology("hgx_h100"), start=h100)
+    assert "give a log of stream launches too" in caught.value.faults[0].hint

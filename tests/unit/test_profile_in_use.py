@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from collsim import simulate
+from collsim.errors import InputError
 from collsim.library import Scatter, load_profile
 
 H100 = "hgx_h100"
@@ -128,3 +129,50 @@ def test_a_derived_profile_says_so_and_is_less_sure():
     assert any("is derived, not measured" in text for text in result.warnings)
     one, other = (found.rows[0].time_hi_s / found.rows[0].time_s for found in (base, result))
     assert other == pytest.approx(one**2)
+
+
+def test_a_protocol_without_constants_is_no_line_rate_and_told():
+    """RCCL's messages have no constants of LL128 in this profile, nor has the direct all-to-all."""
+    asked = {"algo": "pairwise", "channels": 4}
+    told = simulate("mi300x_ubb8", "all_to_all", "64M", proto="LL128", **asked)
+    simple = simulate("mi300x_ubb8", "all_to_all", "64M", proto="Simple", **asked)
+    assert told.rows[0].time_s == simple.rows[0].time_s
+    assert any("no constants of messages with LL128: those of messages with Simple" in text for text in told.warnings)
+    assert not any("no constants" in text for text in simple.warnings)
+
+
+def test_a_kernel_without_constants_is_no_line_rate_and_told():
+    result = simulate(H100, "all_reduce", "1G", profile="mi300x_ubb8", algo="nvls", library="nccl-2.28")
+    assert result.rows[0].time_s > 1.3 * result.rows[0].lower_bound_s
+    assert any("no constants of nvls with Simple: those of ring with Simple" in text for text in result.warnings)
+
+
+def test_figures_of_every_kernel_go_before_those_of_another():
+    profile = load_profile("mi300x_ubb8")
+    assert profile.protocol("LL128", "messages") == profile.protocol("Simple", "messages")
+    plain = replace(profile, channel_rate_Bps=1e9)
+    assert plain.protocol("LL128", "messages").channel_rate_Bps == 1e9
+
+
+@pytest.mark.parametrize(
+    ("op", "asked", "has"),
+    [
+        ("all_to_all", {"proto": "LL128"}, "LL and Simple"),
+        ("all_reduce", {"proto": "LL", "environment": {"NCCL_ALGO": "NVLS"}}, "Simple"),
+        ("all_reduce", {"proto": "LL", "algo": "nvls"}, "Simple"),
+        ("all_to_all", {"proto": "LL128", "algo": "nccl_p2p"}, "LL and Simple"),
+    ],
+)
+def test_a_protocol_that_the_library_lacks_is_refused(op, asked, has):
+    with pytest.raises(InputError) as caught:
+        simulate(H100, op, "64M", **asked)
+    fault = caught.value.faults[0]
+    assert (fault.where, fault.hint) == ("proto", f"it has {has}")
+
+
+def test_a_protocol_leaves_the_rest_of_the_choice_to_the_library():
+    asked = simulate("hgx_b200", "all_reduce", "64M", proto="LL").rows[0]
+    told = simulate("hgx_b200", "all_reduce", "64M", environment={"NCCL_PROTO": "LL"}).rows[0]
+    assert (asked.algo, asked.proto) == ("ring", "LL")
+    assert asked.time_s == told.time_s
+    assert all(row.algo != "nvls" for row in simulate(H100, "all_reduce", "64M", proto="LL", algo="all"))

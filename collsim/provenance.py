@@ -14,7 +14,16 @@ from collsim.result import Row
 from collsim.timing import Run
 from collsim.topology import Topology, zoo_names
 
-__all__ = ["achievable", "config_of", "is_calibrated", "lacking", "roundings", "topology_summary", "warnings_of"]
+__all__ = [
+    "achievable",
+    "config_of",
+    "intervals_hold",
+    "is_calibrated",
+    "lacking",
+    "roundings",
+    "topology_summary",
+    "warnings_of",
+]
 
 NOT_SIMULATED = ("nic.", "gpu.memory")
 """Facts that a file records and that no prediction uses yet."""
@@ -82,8 +91,22 @@ def is_calibrated(topology: Topology, constants: Profile) -> bool:
 
     A graph may be changed in every way and keep its name.
     """
-    changed = topology.source == "graph" or any(fact.status == "set" for fact in topology.facts)
-    return constants.fits(topology.name) and not changed
+    return constants.fits(topology.name) and not _is_changed(topology)
+
+
+def intervals_hold(topology: Topology, constants: Profile) -> bool:
+    """Return whether errors that were counted say how far off predictions are on this topology.
+
+    They do on the systems that the profile was fitted to. Those of a derived profile are widened for the systems that
+    it names, for any if it names none.
+    """
+    meant = topology.name in constants.systems or (bool(constants.derived) and not constants.systems)
+    return meant and not _is_changed(topology)
+
+
+def _is_changed(topology: Topology) -> bool:
+    """Return whether a figure differs, or may differ, from those of the system of that name."""
+    return topology.source == "graph" or any(fact.status == "set" for fact in topology.facts)
 
 
 def warnings_of(topology: Topology, constants: Profile, question: Question) -> tuple[str, ...]:
@@ -104,6 +127,8 @@ def warnings_of(topology: Topology, constants: Profile, question: Question) -> t
     launch = "graph" if question.launch == "graph" else "registered" if question.registered else "stream"
     if launch != "stream" and launch not in constants.launches:
         told.append(f"{name} knows nothing of {launch} launches: times are those of stream launches")
+    if launch == "graph" and question.registered:
+        told.append("registered buffers change nothing with graph launches: replaying a graph registers them too")
     return tuple(told)
 
 

@@ -20,6 +20,7 @@ from collsim.operations import BLOCK_GRAIN_BYTES, Operation, operation
 from collsim.provenance import (
     achievable,
     config_of,
+    intervals_hold,
     is_calibrated,
     lacking,
     roundings,
@@ -172,8 +173,9 @@ def predict(topology: Topology, constants: Profile, question: Question, groups: 
     asked = question
     question, left_out = _with_library(topology, constants, asked)
     launched = constants.launched(question.launch, registered=question.registered)
+    sure = launched if intervals_hold(topology, constants) else replace(launched, accuracy={})
     runs = [  # no thread starts more GPUs than there are
-        prepare(topology, launched.for_threads(min(question.gpus_per_thread, len(group))), group) for group in groups
+        prepare(topology, sure.for_threads(min(question.gpus_per_thread, len(group))), group) for group in groups
     ]
     rows: list[Row] = []
     skipped: list[Row] = []

@@ -31,14 +31,16 @@ WHY = {
 def sound_rows(rows: Iterable[Measured], topology: Topology, profile: Profile) -> tuple[list[Measured], dict[str, int]]:
     """Return the rows that may be fitted, and how many may not, by the reason."""
     runs: dict[int, Run | None] = {}
+    bounds_s: dict[Case, float] = {}
     kept: list[Measured] = []
     refused: Counter[str] = Counter()
     for row in rows:
-        ranks = row.case.ranks
-        if ranks not in runs:
-            runs[ranks] = _run(topology, profile, ranks)
-        bound_s = _bound_s(row.case, runs[ranks])
-        flags = ["wrong"] if row.wrong else impossible_flags(row.time_s(topology.name), bound_s)
+        case = row.case
+        if case.ranks not in runs:
+            runs[case.ranks] = _run(topology, profile, case.ranks)
+        if case not in bounds_s:
+            bounds_s[case] = _bound_s(case, runs[case.ranks])
+        flags = ["wrong"] if row.wrong else impossible_flags(row.time_s(topology.name), bounds_s[case])
         if flags:
             refused[WHY[flags[0]]] += 1
         else:

@@ -12,6 +12,8 @@ from collsim.cli.options import complete, operations, profiles, zoo
 from collsim.cli.output import check_targets, patience, write
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from collsim.calibration.findings import Calibration
     from collsim.cli.flags import Faults
 
@@ -58,6 +60,8 @@ def calibrate(context: click.Context, /, *, output: str | None, plot: str | None
     # What reads a profile blames --profile, which is called --start here.
     faults = Faults(lambda where: place_of(context, "start" if where == "--profile" else where, None))
     check_targets({"output": output, "plot": plot}, faults)
+    _check_suffix("output", output, (".yaml", ".yml"), "--profile knows a file by that", faults)
+    _check_suffix("plot", plot, (".svg",), "the drawing is SVG", faults)
     with nullcontext() if quiet else patience():
         found = _fitted(flags, faults)
     if output is not None:
@@ -70,6 +74,15 @@ def calibrate(context: click.Context, /, *, output: str | None, plot: str | None
 
         write(residual_plot(found.residuals, f"Predicted over measured time, {found.profile.title}"), plot)
     write(calibration_table(found), None)
+
+
+def _check_suffix(name: str, file: str | None, suffixes: Sequence[str], why: str, faults: Faults) -> None:
+    """Refuse a file whose name does not say what is written to it; stdout and devices have any name."""
+    from collsim.errors import Fault
+
+    if not file or file == "-" or file.startswith("/dev/") or file.endswith(tuple(suffixes)):
+        return
+    faults.add([Fault(f'"{file[:200]}" does not end in {" or ".join(suffixes)}', name, why)])
 
 
 def _fitted(flags: dict[str, Any], faults: Faults) -> Calibration:

@@ -93,7 +93,8 @@ def load_profile(name: str | Profile, topology: Topology | None = None) -> Profi
     base = document.data.get("extends")
     relative = load_profile(base) if base in profile_names() and base != path.stem else None
     sha256 = hashlib.sha256(content + (relative.sha256.encode() if relative else b"")).hexdigest()
-    return replace(read_profile(document, sha256, relative), source=str(name))
+    taken = profile_names() if path.resolve().parent != FOLDER.resolve() else ()
+    return replace(read_profile(document, sha256, relative, taken), source=str(name))
 
 
 def _content(path: Path) -> bytes:

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from collsim.errors import CollsimError, Fault, InputError, SpecError, nearest
 from collsim.library.costs import FAMILIES, Protocol
 from collsim.library.profile import BANDS, Profile, Scatter
+from collsim.library.versions import load_library
 from collsim.operations import DTYPES
 from collsim.topology.model import STATUSES
 from collsim.topology.reader import Document
-from collsim.units import parse_bandwidth_Bps, parse_fraction, parse_size_bytes, parse_time_s
+from collsim.units import (
+    MAX_RATE_BPS,
+    MAX_SIZE_BYTES,
+    MAX_TIME_S,
+    MIN_RATE_BPS,
+    parse_bandwidth_Bps,
+    parse_fraction,
+    parse_size_bytes,
+    parse_time_s,
+)
 
 __all__ = ["FIGURES", "PROTOCOL_FIGURES", "SCHEMA", "read_profile"]
 
@@ -29,15 +39,29 @@ def _positive_number(text: str, where: str) -> float:
     return value
 
 
+def _softness(text: str, where: str) -> float:
+    """Return an exponent with which rates can meet."""
+    value = _positive_number(text, where)
+    if not LEAST_SOFTNESS <= value <= MOST_SOFTNESS:
+        hint = f"between {LEAST_SOFTNESS:g} and {MOST_SOFTNESS:g}, such as 2.2"
+        raise InputError(Fault(f'"{text}" is out of range', where, hint))
+    return value
+
+
 def _lost_share(text: str, where: str) -> float:
     """Return a fraction below 1."""
     value = parse_fraction(text, where)
-    if value == 1:
-        raise InputError(Fault("nothing would be left", where, "such as 10%"))
+    if value > MOST_LOST:
+        raise InputError(Fault(f'of "{text}" nothing would be left', where, f"at most {MOST_LOST:g}, such as 10%"))
     return value
 
 
 SCHEMA = "collsim.profile/1"
+MOST_LOST = 0.99
+"""Chosen: nothing may be left of the rate of a port, nor so little that it stands still."""
+LEAST_SOFTNESS, MOST_SOFTNESS = 0.1, 1000.0
+"""Chosen: equal rates meet at a thousandth of themselves, and at all of it but a thousandth; fits give 1 to 6. Powers
+outside overflow or vanish."""
 FIGURES: dict[str, Callable[[str, str], float]] = {
     "launch": parse_time_s,
     "message_overhead": parse_time_s,
@@ -56,9 +80,18 @@ FIGURES: dict[str, Callable[[str, str], float]] = {
     "channel_overhead": parse_time_s,
     "contention": _lost_share,
     "link_share": parse_fraction,
-    "softness": _positive_number,
+    "softness": _softness,
     "scale": _positive_number,
 }
+RANGES: dict[Callable[[str, str], float], tuple[float, float, str]] = {
+    parse_time_s: (0.0, MAX_TIME_S, " s"),
+    parse_bandwidth_Bps: (MIN_RATE_BPS, MAX_RATE_BPS, " B/s"),
+    parse_fraction: (0.0, 1.0, ""),
+    _lost_share: (0.0, MOST_LOST, ""),
+    parse_size_bytes: (1.0, MAX_SIZE_BYTES, " B"),
+    _softness: (LEAST_SOFTNESS, MOST_SOFTNESS, ""),
+}
+"""Least and most that a figure may be in SI after it was scaled, and the unit, by what reads it."""
 PROFILE_FIGURES = {
     "launch": "launch_s",
     "floor": "floor_s",
@@ -100,6 +133,11 @@ FIGURE_KEYS = ("value", "status", "source", "note", "low", "high")
 DERIVED_REACH = 2.0
 """Intervals of a derived profile reach so many times as far as those of the relative that was measured (chosen)."""
 SCATTER_KEYS = ("low", "high", "median", "p90", "rows", "logs")
+SCATTER_RANGES = (
+    "low is at most 1 and high at least 1, median at least 0 and p90 not less, rows and logs are whole and at least 1"
+)
+CONSTANTS = (*PROFILE_FIGURES.values(), "achievable_rate", "latency", "protocols", "families")
+"""Attributes of a profile that times depend on."""
 BARE = Profile("", "", False, 0.0, 0.0, math.inf, True, True, "")
 """What holds where a file says nothing."""
 
@@ -167,8 +205,10 @@ class _Reader:
         return {attribute: self.figure((*path, key), data[key]) for key, attribute in known.items() if key in data}
 
 
-def read_profile(document: Document, sha256: str, base: Profile | None = None) -> Profile:
+def read_profile(document: Document, sha256: str, base: Profile | None = None, taken: Sequence[str] = ()) -> Profile:
     """Return the profile in *document*; what it does not say is as in *base*, the profile that it extends.
+
+    A file that extends another must not call itself by a name that is *taken*.
 
     Raises
     ------
@@ -183,8 +223,12 @@ def read_profile(document: Document, sha256: str, base: Profile | None = None) -
         reader.fault(what, ("schema",), f"write schema: {SCHEMA}")
     if not isinstance(data.get("name"), str):
         reader.faults.append(Fault("the profile has no name", document.where(()), "write name: my_profile"))
+    elif base is not None and data["name"] in taken:
+        reader.fault(f'"{data["name"]}" is the name of a shipped profile', ("name",), "take a name of its own")
     if "extends" in data and base is None:
         reader.fault(f'"{data["extends"]}" is no other profile', ("extends",), "name a shipped one, such as hgx_h100")
+    if isinstance(data.get("scale"), dict) and "extends" not in data:
+        reader.fault("there is nothing to scale", ("scale",), "name a profile to extend, such as extends: hgx_h100")
     relative = _scaled(reader, replace(base or BARE, derived="", systems=(), gpus=()), data)
     if data.get("derived"):
         relative = _less_sure(relative)
@@ -192,7 +236,25 @@ def read_profile(document: Document, sha256: str, base: Profile | None = None) -
     launches = _launches(reader, found, reader.mapping(data, "launches", (), "write launches: {graph: {...}}"))
     if reader.faults:
         raise SpecError(*reader.faults)
-    return replace(found, name=data["name"], sha256=sha256, launches={**found.launches, **launches})
+    found = replace(found, name=data["name"], sha256=sha256, launches={**found.launches, **launches})
+    return found if base is None or found.derived else _as_measured(found, base, data)
+
+
+def _as_measured(found: Profile, base: Profile, data: Mapping[str, Any]) -> Profile:
+    """Return a profile without the errors of *base* where its constants are no longer those that were compared."""
+
+    def changed(profile: Profile, before: Profile) -> bool:
+        return any(getattr(profile, name) != getattr(before, name) for name in CONSTANTS)
+
+    own = data.get("launches", {})
+    launches = {
+        name: replace(launched, accuracy={}) if name not in own and changed(launched, base.launches[name]) else launched
+        for name, launched in found.launches.items()
+    }
+    accuracy = dict(found.accuracy)
+    if changed(found, base):
+        accuracy = {family: bands for family, bands in accuracy.items() if family in data.get("accuracy", {})}
+    return replace(found, accuracy=accuracy, launches=launches)
 
 
 def _scaled(reader: _Reader, base: Profile, data: Mapping[str, Any]) -> Profile:
@@ -218,8 +280,38 @@ def _scaled(reader: _Reader, base: Profile, data: Mapping[str, Any]) -> Profile:
         protocols = {proto: scaled(costs) for proto, costs in profile.protocols.items()}
         return replace(profile, families=families, protocols=protocols, **own)
 
-    launches = {name: launched(profile) for name, profile in base.launches.items()}
-    return replace(launched(base), launches=launches) if factors else base
+    if not factors:
+        return base
+    found = replace(launched(base), launches={name: launched(profile) for name, profile in base.launches.items()})
+    for key in entries:
+        if key in PROTOCOL_FIGURES:
+            _check_scaled(reader, key, found)
+    return found
+
+
+def _check_scaled(reader: _Reader, key: str, scaled: Profile) -> None:
+    """Add a fault for the first value of a figure that is out of range after it was scaled."""
+    least, most, unit = RANGES[FIGURES[key]]
+    for place, costs in _places(scaled):
+        value = getattr(costs, PROTOCOL_FIGURES[key], None)
+        if value in (None, 0.0, math.inf) or least <= value <= most:
+            continue
+        what = f"{key}{place and ' of '}{place} becomes {value:.4g}{unit}"
+        reader.fault(what, ("scale", key), f"it must stay between {least:g} and {most:g}{unit}: take another factor")
+        return
+
+
+def _places(profile: Profile) -> Iterator[tuple[str, Profile | Protocol]]:
+    """Yield everything that has figures, with its place."""
+    yield "", profile
+    for proto, costs in profile.protocols.items():
+        yield f"protocols.{proto}", costs
+    for family, protocols in profile.families.items():
+        for proto, costs in protocols.items():
+            yield f"families.{family}.{proto}", costs
+    for name, launched in profile.launches.items():
+        for place, costs_there in _places(launched):
+            yield f"launches.{name}.{place}".rstrip("."), costs_there
 
 
 def _less_sure(relative: Profile) -> Profile:
@@ -240,7 +332,7 @@ def _with_figures(reader: _Reader, base: Profile, data: Mapping[str, Any], path:
     """Return *base* with everything that a section says."""
     own: dict[str, Any] = reader.figures(data, PROFILE_FIGURES, path)
     own["calibrated"] = reader.flag(data, "calibrated", path, otherwise=base.calibrated)
-    own |= {key: str(data[key]) for key in TEXTS if key in data}
+    own |= _texts(reader, data, path)
     for key, options in CHOICES.items():
         if key in data:
             if data[key] not in options:
@@ -265,6 +357,20 @@ def _with_figures(reader: _Reader, base: Profile, data: Mapping[str, Any], path:
         families[name] = {**families.get(name, {}), **_protocols(reader, found, families.get(name, {}), entry, here)}
     accuracy = {**base.accuracy, **_accuracy(reader, data, path)}
     return replace(found, protocols=protocols, families=families, accuracy=accuracy)
+
+
+def _texts(reader: _Reader, data: Mapping[str, Any], path: tuple[str, ...]) -> dict[str, str]:
+    """Return the words of a section; the library must be one that `auto` can follow."""
+    for key in TEXTS:
+        if key in data and not isinstance(data[key], str):
+            reader.fault(f"{key} is not a text", (*path, key), f"write {key}: '...'")
+    found = {key: data[key] for key in TEXTS if isinstance(data.get(key), str)}
+    if found.get("library"):
+        try:
+            load_library(found["library"])
+        except InputError as error:
+            reader.faults += [Fault(f.what, reader.document.where((*path, "library")), f.hint) for f in error.faults]
+    return found
 
 
 def _protocols(
@@ -311,16 +417,26 @@ def _accuracy(reader: _Reader, data: Mapping[str, Any], path: tuple[str, ...]) -
         for band, entry in bands.items():
             try:
                 numbers = {key: float(entry[key]) for key in SCATTER_KEYS}
-                sound = set(entry) == set(SCATTER_KEYS) and 0 < numbers["low"] <= 1 <= numbers["high"] < math.inf
+                sound = set(entry) == set(SCATTER_KEYS) and _is_error(numbers)
             except (TypeError, ValueError, KeyError):
                 sound = False
             if sound:
                 low, high, median, p90, rows, logs = (numbers[key] for key in SCATTER_KEYS)
                 found[family][band] = Scatter(low, high, median, p90, rows=int(rows), logs=int(logs))
             else:
-                hint = f"write the numbers {', '.join(SCATTER_KEYS)}; low is at most 1 and high at least 1"
+                hint = f"write the numbers {', '.join(SCATTER_KEYS)}; {SCATTER_RANGES}"
                 reader.fault(f"{band} does not hold the numbers of an error", (*here, band), hint)
     return found
+
+
+def _is_error(numbers: Mapping[str, float]) -> bool:
+    """Return whether numbers can be those of an error, by `SCATTER_RANGES`."""
+    counts = [numbers["rows"], numbers["logs"]]
+    return (
+        0 < numbers["low"] <= 1 <= numbers["high"] < math.inf
+        and 0 <= numbers["median"] <= numbers["p90"] < math.inf
+        and all(count >= 1 and count == int(count) for count in counts)
+    )
 
 
 def _launches(reader: _Reader, profile: Profile, sections: Mapping[str, Any]) -> dict[str, Profile]:

@@ -164,6 +164,13 @@ def test_two_outputs_to_one_file_are_refused(collsim, logs, tmp_path):
     assert not file.exists()
 
 
+@pytest.mark.parametrize(("flag", "name", "suffix"), [("-o", "z.txt", ".yaml or .yml"), ("--plot", "z.png", ".svg")])
+def test_a_file_that_nothing_would_read_is_refused(collsim, logs, tmp_path, flag, name, suffix):
+    file = tmp_path / name
+    refused(collsim("calibrate", logs[0], "--topo", "hgx_h100", flag, file), f'{name}" does not end in {suffix}')
+    assert not file.exists()
+
+
 def test_too_few_rows_write_nothing(collsim, tmp_path):
     log, profile = tmp_path / "short.log", tmp_path / "mine.yaml"
     log.write_text("\n".join(log_of("all_reduce", 2).splitlines()[:9]) + "\n")

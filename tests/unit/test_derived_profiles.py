@@ -205,6 +205,85 @@ def test_fractions_and_numbers_of_a_protocol(load):
         assert words in told
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "scale: {channel_rate: {value: 0.1}}",
+        "families: {ring: {LL: {base: 3 us}}}",
+        "floor: 1 us",
+        "link_rate: achievable",
+    ],
+)
+def test_changed_constants_have_no_measured_interval(load, text):
+    common = f"extends: hgx_h100\nsystems: [hgx_h100]\n{text}"
+    mine = load(common)
+    assert mine.accuracy == {}
+    assert "median error" not in mine.describe()
+    assert simulate("hgx_h100", "all_reduce", "64K", profile=mine).rows[0].time_lo_s is None
+    assert bool(mine.launches["graph"].accuracy) == (not text.startswith("scale"))
+    own = load(f"{common}\naccuracy: {{ring: {{small: {ACCURACY}}}}}")
+    assert set(own.accuracy) == {"ring"}
+    derived = load(f"{common}\nderived: by x")
+    assert set(derived.accuracy) == set(load_profile("hgx_h100").accuracy)
+
+
+@pytest.mark.parametrize(
+    ("key", "factor", "place"),
+    [
+        ("contention", 3, "families.messages.Simple becomes 1.6"),
+        ("wire_efficiency", 3, "families.ring.LL becomes 1.5"),
+        ("link_share", 3, "families.ring.LL becomes 2.8"),
+        ("softness", 1e-3, "families.ring.LL becomes 0.002"),
+        ("channel_rate", 1e-12, "families.ring.LL becomes 0.008"),
+        ("base", 1e20, "families.ring.LL becomes 8.6"),
+    ],
+)
+def test_scaled_figures_stay_in_their_range(load, key, factor, place):
+    [fault] = faults_of(load, f"extends: hgx_h100\nscale: {{{key}: {{value: {factor}}}}}")
+    assert fault.where.endswith(f"mine.yaml:4: scale.{key}")
+    assert f"{key} of {place}" in fault.what
+    assert "must stay between" in fault.hint
+
+
+@pytest.mark.parametrize("softness", ["1e-9", "0.001", "1001", "1e300"])
+def test_softness_has_a_range(load, softness):
+    [fault] = faults_of(load, f"families: {{ring: {{LL: {{softness: {softness}}}}}}}")
+    assert f'"{softness}" is out of range' in fault.what
+
+
+@pytest.mark.parametrize("softness", ["0.1", "1000"])
+def test_the_ends_of_the_range_of_softness_give_times(load, softness):
+    mine = load(
+        f"extends: hgx_h100\nscale: {{contention: 1.5}}\nfamilies: {{messages: {{Simple: {{softness: {softness}}}}}}}"
+    )
+    row = simulate("hgx_h100", "all_to_all", "64M", profile=mine).rows[0]
+    assert row.lower_bound_s < row.time_s < 1
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "what"),
+    [
+        ("scale: {base: 2}", "scale", "nothing to scale"),
+        ("derived: 3", "derived", "derived is not a text"),
+        ("library: nccl-9", "library", '"nccl-9" is no library'),
+        ("extends: hgx_h100\nname: hgx_b200", "name", "name of a shipped profile"),
+        (f"accuracy: {{ring: {{large: {ACCURACY.replace('0.05', '-0.1')}}}}}", "accuracy.ring.large", "of an error"),
+        (f"accuracy: {{ring: {{large: {ACCURACY.replace('20', '-5')}}}}}", "accuracy.ring.large", "of an error"),
+        (f"accuracy: {{ring: {{large: {ACCURACY.replace('3}', '0.5}')}}}}}", "accuracy.ring.large", "of an error"),
+    ],
+)
+def test_faults_of_what_a_file_says_of_itself(tmp_path, text, place, what):
+    file = tmp_path / "mine.yaml"
+    name = "" if "name:" in text else "name: mine\n"
+    file.write_text(f"schema: {SCHEMA}\n{name}{text}\n")
+    with pytest.raises(SpecError) as caught:
+        load_profile(str(file))
+    [fault] = caught.value.faults
+    assert what in fault.what
+    assert fault.where.startswith(f"{file}:")
+    assert fault.where.endswith(f": {place}")
+
+
 # --- those that are shipped -------------------------------------------------------------------------------------------
 
 

@@ -176,3 +176,25 @@ def test_a_protocol_leaves_the_rest_of_the_choice_to_the_library():
     assert (asked.algo, asked.proto) == ("ring", "LL")
     assert asked.time_s == told.time_s
     assert all(row.algo != "nvls" for row in simulate(H100, "all_reduce", "64M", proto="LL", algo="all"))
+
+
+def test_an_interval_holds_only_where_it_was_measured():
+    def has_interval(topo, **more):
+        return simulate(topo, "all_reduce", "64M", **more).rows[0].time_lo_s is not None
+
+    assert has_interval("mi300x_ubb8")
+    assert not has_interval("mi300x_ubb8", overrides=["link.bandwidth=80 GB/s"])
+    assert not has_interval("mi325x_ubb8", profile="mi300x_ubb8")
+    assert has_interval("mi325x_ubb8")
+    assert not has_interval("mi300x_ubb8", profile="mi325x_ubb8")
+    everywhere = replace(load_profile("mi325x_ubb8"), systems=())
+    assert has_interval("mi300x_ubb8", profile=everywhere)
+
+
+def test_registered_buffers_with_a_graph_are_told_to_change_nothing():
+    both = simulate(H100, "all_reduce", "64M", launch="graph", registered=True)
+    graph = simulate(H100, "all_reduce", "64M", launch="graph")
+    assert [row.time_s for row in both] == [row.time_s for row in graph]
+    assert set(both.warnings) - set(graph.warnings) == {
+        "registered buffers change nothing with graph launches: replaying a graph registers them too"
+    }

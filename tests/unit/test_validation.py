@@ -188,7 +188,7 @@ def test_summary(write):
 
 def test_interval_of_a_profile_decides(write):
     scatter = Scatter(low=0.9, high=1.2, median=0.03, p90=0.1, rows=40, logs=4)
-    profile = replace(load_profile("default"), accuracy={"ring": {"large": scatter}})
+    profile = replace(load_profile("default"), accuracy={"ring": {"large": scatter}}, systems=(BOARD,))
     options = {"profile": profile, "library": "nccl-2.28", "environment": {"NCCL_ALGO": "Ring"}}
     predicted = simulate(BOARD, "all_reduce", "64M", ranks=4, **options).time_s * 1e6
     paths = [write(log_text(rows=((2**26, predicted * slow),)), f"{slow}.log") for slow in (0.95, 1.1, 1.19, 1.21)]

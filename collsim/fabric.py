@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collsim.errors import Fault, InputError
-from collsim.topology import Topology, Wiring
+from collsim.topology import Cluster, Topology, Wiring
 
 __all__ = ["Fabric", "build_fabric"]
 
@@ -44,6 +44,8 @@ class Fabric:
         What the switches add and multicast with, such as NVLS; None if they only forward.
     in_network_efficiency : float
         Share of `capacity_Bps` that such traffic reaches.
+    cluster : Cluster or None
+        How the nodes are joined, if there are several.
     """
 
     wiring: Wiring
@@ -54,6 +56,7 @@ class Fabric:
     node_latency_s: Float
     in_network: str | None = None
     in_network_efficiency: float = 1.0
+    cluster: Cluster | None = None
 
     @property
     def n_ranks(self) -> int:
@@ -87,6 +90,7 @@ def build_fabric(
     *,
     efficiency: bool = True,
     latency: bool = True,
+    network_counts: bool = True,
 ) -> Fabric:
     """Return the fabric of the given GPUs (all if None); rank i runs on GPU ``ranks[i]``.
 
@@ -99,6 +103,8 @@ def build_fabric(
         Use the achievable fraction of each link instead of its line rate.
     latency : bool
         Use the latencies of links and switches instead of zero.
+    network_counts : bool
+        Both hold for the network between nodes in any case: the constants of a profile are of one node.
 
     Raises
     ------
@@ -110,16 +116,24 @@ def build_fabric(
     faults = _rank_faults(chosen, wiring.n_gpus, topology.name)
     if faults:
         raise InputError(*faults)
-    capacity = wiring.link_bandwidth_Bps * (wiring.link_efficiency if efficiency else 1.0)
+    counts = np.full(len(wiring.link_src), efficiency)
+    network = np.zeros(len(wiring.link_src), dtype=np.bool_)
+    if topology.cluster is not None and network_counts:
+        network = np.maximum(wiring.link_src, wiring.link_dst) >= topology.cluster.first_nic
+    capacity = wiring.link_bandwidth_Bps * np.where(counts | network, wiring.link_efficiency, 1.0)
+    forwards = (
+        np.arange(wiring.n_nodes) >= topology.cluster.first_nic if topology.cluster else np.zeros(1, dtype=np.bool_)
+    )
     return Fabric(
         wiring=wiring,
         rank_node=_readonly(np.array(chosen, dtype=np.int64)),
         raw_capacity_Bps=wiring.link_bandwidth_Bps,
         capacity_Bps=_readonly(capacity),
-        link_latency_s=_readonly(wiring.link_latency_s * float(latency)),
-        node_latency_s=_readonly(wiring.node_latency_s * float(latency)),
+        link_latency_s=_readonly(wiring.link_latency_s * (latency | network)),
+        node_latency_s=_readonly(wiring.node_latency_s * (latency | (forwards & network_counts))),
         in_network_efficiency=topology.in_network_efficiency if efficiency else 1.0,
         in_network=topology.in_network_reduction if wiring.coordinates.kind == "switched" else None,
+        cluster=topology.cluster,
     )
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from collsim.errors import Fault, NoRouteError
 from collsim.fabric import Fabric, Float, Int
 
-__all__ = ["Routes", "find_routes", "merge_trunks"]
+__all__ = ["Part", "Routes", "find_routes", "merge_trunks"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,6 +82,10 @@ def find_routes(fabric: Fabric) -> Routes:
         Naming the groups of ranks that cannot reach each other.
     """
     n = fabric.n_ranks
+    if fabric.cluster is not None:
+        from collsim.cluster_routing import between_nodes
+
+        return _assemble(np.ones(n * n), between_nodes(fabric, find_routes))
     parts = [_direct(fabric)]
     todo = np.ones(n * n, dtype=np.bool_)
     todo[:: n + 1] = False

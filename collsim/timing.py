@@ -87,7 +87,10 @@ class Timing:
 
 def prepare(topology: Topology, profile: Profile, ranks: Sequence[int] | None = None) -> Run:
     """Build the fabric of *ranks* (all GPUs if None), its routes, and what bounds the time on it."""
-    fabric = build_fabric(topology, ranks, efficiency=profile.achievable_rate, latency=profile.latency)
+    bare = not (profile.achievable_rate or profile.latency or profile.families)  # raw wires, of the network too
+    fabric = build_fabric(
+        topology, ranks, efficiency=profile.achievable_rate, latency=profile.latency, network_counts=not bare
+    )
     routes = find_routes(fabric)
     trunks, capacity = merge_trunks(routes, fabric.capacity_Bps)
     used = routes.used_links(fabric.n_links)
@@ -199,12 +202,12 @@ def time_schedule(schedule: Schedule, run: Run, proto: str = "Simple", dtype: st
         The result broke a conservation law.
     """
     costs = run.profile.protocol(proto, family_of(schedule.op, schedule.algo))
-    return time_lowered(lower(schedule, run, dtype), run, costs)
+    return time_lowered(lower(schedule, run, dtype), run, costs, run.profile.network.get(proto))
 
 
-def time_lowered(lowered: Lowered, run: Run, costs: Protocol) -> Timing:
-    """Run a lowered schedule with *costs*; raises as `time_schedule` does."""
-    problem, solution = _solved(lowered, run, costs)
+def time_lowered(lowered: Lowered, run: Run, costs: Protocol, network: Protocol | None = None) -> Timing:
+    """Run a lowered schedule with *costs*, and those of *network* between nodes; raises as `time_schedule` does."""
+    problem, solution = _solved(lowered, run, costs, network=network)
     broken = check_conservation(problem, solution)
     carried = np.bincount(lowered.route, weights=lowered.size_bytes, minlength=len(lowered.used)).astype(np.float64)
     taken = run.routes.take(lowered.used, lowered.copies / costs.wire_efficiency)
@@ -293,10 +296,14 @@ def _messages(lowered: Lowered, run: Run) -> Messages:
 
 
 def _solved(
-    lowered: Lowered, run: Run, costs: Protocol, engine: Literal["auto", "kernel"] = "auto"
+    lowered: Lowered,
+    run: Run,
+    costs: Protocol,
+    engine: Literal["auto", "kernel"] = "auto",
+    network: Protocol | None = None,
 ) -> tuple[Problem, Solution]:
     """Return what the engine was given and what it found."""
-    problem = _problem(lowered, run, costs)
+    problem = _problem(lowered, run, costs, network)
     try:
         return problem, solve(problem, engine=engine)
     except EngineDeadlock as stuck:
@@ -344,7 +351,17 @@ def _refuse_size(schedule: Schedule, most: int) -> None:
         raise UnsupportedError(Fault(what, f"{schedule.op} by {schedule.algo}", hint))
 
 
-def _problem(lowered: Lowered, run: Run, costs: Protocol) -> Problem:
+def _across(transfers: Transfers, run: Run) -> Bool:
+    """Return bool[n]: whether a transfer goes from one node of a cluster to another."""
+    if run.fabric.cluster is None:
+        return np.zeros(len(transfers), dtype=np.bool_)
+    node = np.append(run.fabric.wiring.coordinates.node[run.fabric.rank_node], -1)  # EVERY is the last
+    return np.asarray(
+        (node[transfers.src] != node[transfers.dst]) & (transfers.src != EVERY) & (transfers.dst != EVERY)
+    )
+
+
+def _problem(lowered: Lowered, run: Run, costs: Protocol, network: Protocol | None = None) -> Problem:
     """Return the arrays that the engine takes."""
     transfers, size_bytes = lowered.transfers, lowered.size_bytes.astype(np.float64)
     trunks = run.trunks.take(lowered.used, lowered.copies / costs.wire_efficiency)
@@ -357,7 +374,11 @@ def _problem(lowered: Lowered, run: Run, costs: Protocol) -> Problem:
         messages = _messages(lowered, run)
         rates = caps_Bps(messages, costs)
         port_Bps = port_capacity_Bps(messages, rates, costs, run.egress_Bps)
-    moves = transfers.src != transfers.dst
+    waits_s = np.where(transfers.src != transfers.dst, costs.latency_s(size_bytes, rates), 0.0)
+    across = _across(transfers, run)
+    if network is not None and across.any():
+        waits_s = np.where(across, network.message_overhead_s, waits_s)
+        rates = np.where(across, np.minimum(rates, lowered.use.lanes * network.channel_rate_Bps), rates)
     capacity_Bps = run.trunk_capacity_Bps
     if costs.in_turn:
         capacity_Bps = capacity_Bps * float(costs.shares(lowered.use.duplex).min())
@@ -368,7 +389,7 @@ def _problem(lowered: Lowered, run: Run, costs: Protocol) -> Problem:
         route_weight=trunks.weight,
         route=lowered.route,
         size_bytes=size_bytes,
-        latency_s=trunks.latency_s[lowered.route] + np.where(moves, costs.latency_s(size_bytes, rates), 0.0),
+        latency_s=trunks.latency_s[lowered.route] + waits_s,
         cap_Bps=rates,
         dep_ptr=transfers.dep_ptr,
         dep=transfers.dep,

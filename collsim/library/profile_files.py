@@ -93,7 +93,10 @@ def load_profile(name: str | Profile, topology: Topology | None = None) -> Profi
     base = document.data.get("extends")
     relative = load_profile(base) if base in profile_names() and base != path.stem else None
     sha256 = hashlib.sha256(content + (relative.sha256.encode() if relative else b"")).hexdigest()
-    return replace(read_profile(document, sha256, relative), source=str(name))
+    found = read_profile(document, sha256, relative)
+    if found.families and not found.network:  # constants of one node say nothing of the network
+        found = replace(found, network=load_profile("default").network)
+    return replace(found, source=str(name))
 
 
 def _content(path: Path) -> bytes:

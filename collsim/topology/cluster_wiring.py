@@ -68,12 +68,14 @@ def wire_cluster(node: Topology, spec: ClusterSpec, plan: Plan) -> tuple[Wiring,
     parts = [_copies(inside, spec.nodes), *_adapters(spec, inside.n_gpus, leaves, first), *_trunks(spec, cables, first)]
     bundles = Bundles(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
     bundles = bundles.take(np.lexsort((bundles.dst, bundles.src)))
-    latency = np.concatenate([
-        np.zeros(n_gpus),
-        np.tile(inside.node_latency_s[inside.n_gpus :], spec.nodes),
-        np.full(n_nics, spec.nic_latency_s),
-        np.full(plan.switches, spec.switch_latency_s),
-    ])
+    latency = np.concatenate(
+        [
+            np.zeros(n_gpus),
+            np.tile(inside.node_latency_s[inside.n_gpus :], spec.nodes),
+            np.full(n_nics, spec.nic_latency_s),
+            np.full(plan.switches, spec.switch_latency_s),
+        ]
+    )
     wiring = Wiring(
         node_names=_names(inside, spec, plan),
         node_kinds=("gpu",) * n_gpus + inside.node_kinds[inside.n_gpus :] * spec.nodes + ("nic",) * n_nics
@@ -256,12 +258,14 @@ def _coordinates(inside: Wiring, spec: ClusterSpec, plan: Plan, leaves: _Leaves)
     node, local = np.divmod(np.arange(spec.nodes * n, dtype=np.int64), n)
     nic = node * spec.used_nics + local // spec.gpus_per_nic * spec.nics_per_gpu
     line = np.arange(plan.leaves, dtype=np.int64) % (plan.leaves // plan.blocks)
-    plane = np.concatenate([
-        np.tile(inside.coordinates.plane, spec.nodes),
-        leaves.rail,
-        line if _by_rail(spec, plan) else np.full(plan.leaves, -1, dtype=np.int64),
-        np.full(plan.spines + plan.cores, -1, dtype=np.int64),
-    ])
+    plane = np.concatenate(
+        [
+            np.tile(inside.coordinates.plane, spec.nodes),
+            leaves.rail,
+            line if _by_rail(spec, plan) else np.full(plan.leaves, -1, dtype=np.int64),
+            np.full(plan.spines + plan.cores, -1, dtype=np.int64),
+        ]
+    )
     rail, pod = leaves.rail[nic], node // plan.block_nodes
     for array in (node, local, rail, pod, plane):
         array.setflags(write=False)

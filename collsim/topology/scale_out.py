@@ -212,7 +212,9 @@ def _from_network(section: ScaleOut, network: Network, nic_Bps: float) -> tuple[
             note = f"{model.model}" if model and source is model else given.note
             place = network_file(network.name)
             facts.append(
-                Fact(f"scale_out.{key}", given.value.text, given.si, given.unit, given.status, given.source, note, place)
+                Fact(
+                    f"scale_out.{key}", given.value.text, given.si, given.unit, given.status, given.source, note, place
+                )
             )
         values[key] = given
     names = {"radix": "radix", "port_rate": "port_rate_Bps", "efficiency": "efficiency"}
@@ -236,7 +238,9 @@ def _bus(facts: Mapping[str, Fact]) -> tuple[float, list[Fact]]:
     nic_Bps = facts["nic.bandwidth"].value
     _, rate_Bps, source = next((row for row in PCIE if nic_Bps <= row[0]), PCIE[-1])
     text = f"{rate_Bps / 1e9:g} GB/s"
-    return rate_Bps, [Fact("nic.bus_bandwidth", text, rate_Bps, "B/s", "derived", source, "the least that the adapter fills")]
+    return rate_Bps, [
+        Fact("nic.bus_bandwidth", text, rate_Bps, "B/s", "derived", source, "the least that the adapter fills")
+    ]
 
 
 def _counts(section: ScaleOut) -> dict[str, int | None]:

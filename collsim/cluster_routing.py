@@ -156,7 +156,7 @@ class _Router:
             if int(cluster.nic_leaf[nic - cluster.first_nic]) == leaf and first + local != a:
                 pair = (a % per_node) * per_node + local
                 if self.node_routes.ptr[pair + 1] > self.node_routes.ptr[pair]:
-                    return first + local
+                    return int(first + local)
         return None
 
     def bus(self, gpu: int, nic: int, *, back: bool = False) -> int:

@@ -130,6 +130,7 @@ def _through_one_switch(fabric: Fabric, todo: NDArray[np.bool_]) -> Part:
     n_nodes, n_gpus = len(wiring.node_names), wiring.n_gpus
     number = np.full((n_nodes, n_nodes), -1, dtype=np.int64)
     number[wiring.link_src, wiring.link_dst] = np.arange(fabric.n_links)
+    number[:, [kind == "nic" for kind in wiring.node_kinds]] = -1  # an adapter that two GPUs share joins none of them
     up, down = number[fabric.rank_node, n_gpus:], number[n_gpus:, fabric.rank_node].T
     rate = np.append(fabric.raw_capacity_Bps, 0.0)
     src, dst = np.divmod(np.flatnonzero(todo), n)

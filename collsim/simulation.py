@@ -15,6 +15,7 @@ from collsim.collectives import Algorithm, Request, algorithm, algorithms_for, r
 from collsim.errors import Fault, InputError, UnsupportedError
 from collsim.fabric import Fabric, Float, Int
 from collsim.library import Profile, load_profile
+from collsim.library.profile_files import AUTO
 from collsim.library.costs import family_of
 from collsim.operations import BLOCK_GRAIN_BYTES, Operation, operation
 from collsim.provenance import achievable, config_of, is_calibrated, roundings, topology_summary, warnings_of
@@ -38,6 +39,8 @@ LL_PASS_BYTES = 512 * 8
 every line carries its flag (NCCL src/include/device.h)."""
 MOST_PASSES = 512
 """A pipeline is cut into no more passes per channel: filling it is then a few percent of the time at most."""
+MOST_SEARCHED_NODES = 2
+"""Routes are searched for pair by pair, which takes too long in larger clusters."""
 EQUAL = 1e-9
 """Times within this share of each other are the same."""
 TIE = 1e-3
@@ -162,6 +165,7 @@ def predict(topology: Topology, constants: Profile, question: Question, groups: 
         Ranks cannot reach each other, or a schedule deadlocks.
     """
     asked = question
+    topology, constants = _reachable(topology, constants, groups)
     question, left_out = _with_library(topology, constants, asked)
     launched = constants.launched(question.launch, registered=question.registered)
     launched = launched.for_threads(question.gpus_per_thread)
@@ -196,6 +200,28 @@ def predict(topology: Topology, constants: Profile, question: Question, groups: 
         warnings=(*warnings_of(topology, constants, question), *roundings(skipped), *left_out),
         skipped=tuple(skipped),
     )
+
+
+def _reachable(
+    topology: Topology, constants: Profile, groups: Sequence[Sequence[int]]
+) -> tuple[Topology, Profile]:
+    """Return what a run is computed on: a node by itself if no group leaves the first one.
+
+    Raises
+    ------
+    UnsupportedError
+        Groups over more nodes than the search for routes is made for.
+    """
+    cluster = topology.cluster
+    if cluster is None:
+        return topology, constants
+    if max(max(group) for group in groups) < cluster.node.n_gpus:
+        return cluster.node, load_profile(AUTO, cluster.node) if constants.source == AUTO else constants
+    if cluster.spec.nodes > MOST_SEARCHED_NODES:
+        what = f"runs across the {cluster.spec.nodes} nodes of {topology.name} are not possible yet"
+        hint = f"use GPUs 0 to {cluster.node.n_gpus - 1}, which are one node, or a cluster of {MOST_SEARCHED_NODES} nodes"
+        raise UnsupportedError(Fault(what, "ranks", hint))
+    return topology, constants
 
 
 def _with_library(topology: Topology, constants: Profile, question: Question) -> tuple[Question, list[str]]:
@@ -240,6 +266,7 @@ def build_schedule(
     faults = [Fault(f"{name} does not name exactly one", name, hint) for name, rest in several.items() if rest]
     if faults:
         raise InputError(*faults)
+    topology, constants = _reachable(topology, constants, groups)
     run = prepare(topology, constants, groups[0])
     return algorithm(op.name, named[0]).build(request_of(op, question.sizes_of(op)[0], run, question))
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import click
 
-__all__ = ["complete", "formats", "operations", "profiles", "request_options", "schedule_options", "zoo"]
+__all__ = ["complete", "formats", "operations", "profiles", "request_options", "scale_out_options", "schedule_options", "zoo"]
 
 
 def complete(names: Callable[[], Sequence[str]], *, files: bool = False) -> dict[str, Any]:
@@ -25,9 +25,36 @@ def complete(names: Callable[[], Sequence[str]], *, files: bool = False) -> dict
 
 def zoo() -> Sequence[str]:
     """Return the names of the shipped topologies."""
-    from collsim.topology import zoo_names
+    from collsim.topology import cluster_names, zoo_names
 
-    return zoo_names()
+    return (*zoo_names(), *cluster_names())
+
+
+def fabrics() -> Sequence[str]:
+    from collsim.topology import FABRICS
+
+    return FABRICS
+
+
+def networks() -> Sequence[str]:
+    from collsim.topology import network_names
+
+    return network_names()
+
+
+def scale_out_overrides(flags: Mapping[str, Any]) -> dict[str, str]:
+    """Return the figures of ``scale_out`` that flags set."""
+    return {f"scale_out.{name}": flags[name] for name in SCALE_OUT if flags.get(name) is not None}
+
+
+def scale_out_place(where: str) -> str:
+    """Return the parameter that set what *where* names, if it is one of `SCALE_OUT`; else *where*.
+
+    >>> scale_out_place("--set scale_out.nodes"), scale_out_place("--set link.bandwidth")
+    ('nodes', '--set link.bandwidth')
+    """
+    name = where.removeprefix("--set scale_out.")
+    return name if name != where and name in SCALE_OUT else where
 
 
 def operations() -> Sequence[str]:
@@ -73,6 +100,26 @@ def formats() -> Sequence[str]:
     return list(FORMATS)
 
 
+SCALE_OUT: dict[str, Callable[..., Any]] = {
+    "nodes": click.option("--nodes", metavar="N", help="Build a cluster of N such nodes."),
+    "gpus_per_node": click.option(
+        "--gpus-per-node", metavar="G", help="Use the first G GPUs of each node.  [default: all]"
+    ),
+    "fabric": click.option(
+        "--fabric",
+        metavar="NAME",
+        **complete(lambda: fabrics()),
+        help="Switches between nodes: rail, rail_only, fat_tree, dragonfly or single_switch.  [default: rail]",
+    ),
+    "network": click.option(
+        "--network",
+        metavar="NAME",
+        **complete(lambda: networks()),
+        help="infiniband, spectrum_x, roce, ultra_ethernet, efa or slingshot.  [default: the adapter's]",
+    ),
+}
+"""The flags that make a cluster of a node, by the key of ``scale_out`` that each sets."""
+
 OPTIONS: dict[str, Callable[..., Any]] = {
     "topo": click.option(
         "--topo",
@@ -80,6 +127,7 @@ OPTIONS: dict[str, Callable[..., Any]] = {
         **complete(zoo, files=True),
         help="Topology: a name that `collsim topo list` prints, or a YAML file.",
     ),
+    **SCALE_OUT,
     "op": click.option(
         "--op",
         metavar="OP[,OP...]",
@@ -194,7 +242,7 @@ OPTIONS: dict[str, Callable[..., Any]] = {
 SCHEDULE_OPTIONS = {
     name: OPTIONS[name]
     for name in (
-        "topo", "op", "algo", "size", "ranks", "rank_list", "channels", "chunk", "dtype", "root", "matrix", "profile",
+        "topo", *SCALE_OUT, "op", "algo", "size", "ranks", "rank_list", "channels", "chunk", "dtype", "root", "matrix", "profile",
         "overrides",
     )
 } | {
@@ -216,6 +264,11 @@ SCHEDULE_OPTIONS = {
 def request_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the flags that say what to simulate."""
     return _with_options(command, OPTIONS)
+
+
+def scale_out_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the flags that make a cluster of a node."""
+    return _with_options(command, SCALE_OUT)
 
 
 def schedule_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from collsim.cli.options import complete, formats, request_options
+from collsim.cli.options import complete, formats, request_options, scale_out_overrides, scale_out_place
 from collsim.cli.output import check_targets, output_format, patience, write
 from collsim.errors import Fault, InputError
 
@@ -192,7 +192,7 @@ def _request(flags: dict[str, Any], config: Configuration | None, faults: Faults
         "redop": flags["redop"],
         "root": read("root", lambda text: texts.read_number(text, "root", "such as 0")) or 0,
         "matrix": _matrix(flags["matrix"], ops, config, faults),
-        "overrides": {**(config.overrides if config else {}), **set_here},
+        "overrides": {**(config.overrides if config else {}), **set_here, **scale_out_overrides(flags)},
     }
 
 
@@ -234,6 +234,8 @@ def without_rivals(context: click.Context, flags: dict[str, Any]) -> dict[str, A
 
 def place_of(context: click.Context, where: str, config: Configuration | None) -> str:
     """Return where the user wrote the value of the parameter that *where* names; other places stay as they are."""
+    if (flag := scale_out_place(where)) != where and _source(context, flag):
+        where = flag
     name = where.removeprefix("--").replace(" ", "_").replace("-", "_")
     name = {"set": "overrides", "format": "form", "env": "environment"}.get(name, name)
     if name == "size" and not _source(context, "size"):

@@ -306,7 +306,7 @@ def _wire(spec: Spec) -> Wiring:
 def _check_name(spec: Spec, document: Document) -> Iterable[Fault]:
     """Yield a fault if a file calls itself by the name of a shipped topology and is not that one."""
     name, stem = spec.header.name if spec.header else None, pathlib.PurePath(document.file).stem
-    if name and name != stem and name in zoo_names():
+    if name and name != stem and name in (*zoo_names(), *cluster_names()):
         hint = f'write "name: {stem}": results of a changed copy must not pass for those of {name}'
         yield Fault(f'the name "{name}" belongs to a shipped topology', document.where(("name",)), hint)
 

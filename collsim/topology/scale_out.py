@@ -55,11 +55,11 @@ def build_cluster(node: Topology, spec: ClusterSpec, plan: Plan | None = None) -
     from collsim.topology.cluster_wiring import wire_cluster
 
     plan = plan or plan_cluster(spec)
-    node = first_gpus(node, spec.gpus_per_node)
+    inside = [fact for fact in node.facts if not fact.path.startswith("scale_out.") or fact.status == "set"]
+    alone = replace(first_gpus(node, spec.gpus_per_node), facts=tuple(inside))
     if spec.nodes == 1:
-        kept = [fact for fact in node.facts if not fact.path.startswith("scale_out.") or fact.status == "set"]
-        return replace(node, facts=tuple(kept))
-    wiring, cluster = wire_cluster(node, spec, plan)
+        return alone
+    wiring, cluster = wire_cluster(alone, spec, plan)
     return replace(node, title=_title(node, spec), wiring=wiring, cluster=cluster)
 
 

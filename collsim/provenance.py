@@ -77,8 +77,12 @@ def achievable(runs: Sequence[Run]) -> str:
 
 
 def is_calibrated(topology: Topology, constants: Profile) -> bool:
-    """Return whether measurements of this very system stand behind the times: its name, and no figure changed."""
-    return constants.fits(topology.name) and not any(fact.status == "set" for fact in topology.facts)
+    """Return whether measurements of this very system stand behind the times: its name, and no figure changed.
+
+    A graph may be changed in every way and keep its name.
+    """
+    changed = topology.source == "graph" or any(fact.status == "set" for fact in topology.facts)
+    return constants.fits(topology.name) and not changed
 
 
 def warnings_of(topology: Topology, constants: Profile, question: Question) -> tuple[str, ...]:
@@ -94,7 +98,7 @@ def warnings_of(topology: Topology, constants: Profile, question: Question) -> t
         told.append(f"{name} is derived, not measured: {constants.derived}")
     elif not is_calibrated(topology, constants):
         told.append(f"{name} was fitted to {systems} as shipped, not to this: times are a guess")
-    if question.library is None:
+    if question.library is None and not (constants.library and "auto" in question.algo):  # then it cannot run here
         told.append(f"{name} was fitted to what a library chooses: name one, such as nccl-2.28")
     launch = "graph" if question.launch == "graph" else "registered" if question.registered else "stream"
     if launch != "stream" and launch not in constants.launches:

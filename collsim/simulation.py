@@ -168,8 +168,9 @@ def predict(topology: Topology, constants: Profile, question: Question, groups: 
     topology, constants = _reachable(topology, constants, groups)
     question, left_out = _with_library(topology, constants, asked)
     launched = constants.launched(question.launch, registered=question.registered)
-    launched = launched.for_threads(question.gpus_per_thread)
-    runs = [prepare(topology, launched, group) for group in groups]
+    runs = [  # no thread starts more GPUs than there are
+        prepare(topology, launched.for_threads(min(question.gpus_per_thread, len(group))), group) for group in groups
+    ]
     rows: list[Row] = []
     skipped: list[Row] = []
     for run in runs:

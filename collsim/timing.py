@@ -212,14 +212,15 @@ def time_lowered(lowered: Lowered, run: Run, costs: Protocol, network: Protocol 
     carried = np.bincount(lowered.route, weights=lowered.size_bytes, minlength=len(lowered.used)).astype(np.float64)
     taken = run.routes.take(lowered.used, lowered.copies / costs.wire_efficiency)
     once_s = _once_s(lowered, problem, solution, run, costs)
-    device_s = once_s + _flow_s(lowered, solution, costs)
+    last, begin_s = _busiest(lowered, solution, costs)
+    device_s = once_s + float(solution.finish_s[last]) - begin_s
     total_s = call_time_s(device_s, run.profile.floor_s, run.profile.wait_s)
     timing = Timing(
         time_s=run.profile.launch_s + total_s,
         link_bytes=taken.link_bytes(carried, run.fabric.n_links),
         critical_s={
             "launch": run.profile.launch_s + once_s + max(total_s - device_s, 0.0),
-            **_critical_path(problem, solution),
+            **_critical_path(problem, solution, last, begin_s),
         },
         path=f"transfers, {solution.path}",
         transfers=len(lowered.transfers),
@@ -233,7 +234,8 @@ def device_time_s(lowered: Lowered, run: Run, costs: Protocol) -> float:
     """Return the time of `time_lowered` without floor, launch, bound and checks, for fits that try many costs."""
     kernel = len(lowered.transfers) > LEAST_COMPILED
     problem, solution = _solved(lowered, run, costs, "kernel" if kernel else "auto")
-    return _once_s(lowered, problem, solution, run, costs) + _flow_s(lowered, solution, costs)
+    last, begin_s = _busiest(lowered, solution, costs)
+    return _once_s(lowered, problem, solution, run, costs) + float(solution.finish_s[last]) - begin_s
 
 
 def call_time_s(device_s: float, floor_s: float, wait_s: float = 0.0) -> float:
@@ -245,22 +247,27 @@ def call_time_s(device_s: float, floor_s: float, wait_s: float = 0.0) -> float:
     return float(soft_max(np.array(total_s), np.array(wait_s), WAIT_SHARPNESS)) if wait_s else total_s
 
 
-def _flow_s(lowered: Lowered, solution: Solution, costs: Protocol) -> float:
-    """Return the time of the transfers: until the last one ends, or for which a rank is busy if calls overlap."""
+def _busiest(lowered: Lowered, solution: Solution, costs: Protocol) -> tuple[int, float]:
+    """Return the transfer that ends last, and when the time of the call begins.
+
+    That is 0; if calls overlap it is when the channel of a rank that is busy longest begins, and the transfer is the
+    last one of that channel.
+    """
     if not costs.back_to_back:
-        return float(solution.finish_s.max())
+        return int(np.argmax(solution.finish_s)), 0.0
     transfers = lowered.transfers
     channels = 0 if costs.in_turn else transfers.channel  # those that take turns are done together
-    return _longest_s(channels * (int(transfers.src.max()) + 1) + transfers.src, solution)
+    return _longest(channels * (int(transfers.src.max()) + 1) + transfers.src, solution)
 
 
-def _longest_s(label: Int, solution: Solution) -> float:
-    """Return the longest time from the first transfer of a label to its last."""
+def _longest(label: Int, solution: Solution) -> tuple[int, float]:
+    """Return the last transfer of the label that takes longest from its first to its last, and when it begins."""
     _, place = np.unique(label, return_inverse=True)
     begin, end = np.full(int(place.max()) + 1, np.inf), np.zeros(int(place.max()) + 1)
     np.minimum.at(begin, place, solution.ready_s)
     np.maximum.at(end, place, solution.finish_s)
-    return float((end - begin).max())
+    longest = int(np.argmax(end - begin))
+    return int(np.argmax(np.where(place == longest, solution.finish_s, -1.0))), float(begin[longest])
 
 
 def _once_s(lowered: Lowered, problem: Problem, solution: Solution, run: Run, costs: Protocol) -> float:
@@ -325,20 +332,19 @@ def _route_numbers(transfers: Transfers, run: Run) -> Int:
     return np.where(src == EVERY, n * n + n + dst, np.where(dst == EVERY, n * n + src, src * n + dst))
 
 
-def _critical_path(problem: Problem, solution: Solution) -> dict[str, float]:
-    """Walk back from the last transfer through what it waited for; return the time spent in each kind of wait.
+def _critical_path(problem: Problem, solution: Solution, last: int, begin_s: float) -> dict[str, float]:
+    """Walk back from the *last* transfer through what it waited for; return the time since *begin_s* by kind of wait.
 
     *latency* is before bytes flow, *channel rate* flow at the transfer's own cap, *links* flow held back by links.
     """
     spent = {"latency": 0.0, "channel rate": 0.0, "links": 0.0}
-    last = int(np.argmax(solution.finish_s))
     while True:
-        flow_s = float(solution.finish_s[last] - solution.start_s[last])
-        capped = flow_s <= problem.size_bytes[last] / problem.cap_Bps[last] * (1 + AT_CAP)
-        spent["channel rate" if capped else "links"] += flow_s
-        spent["latency"] += float(solution.start_s[last] - solution.ready_s[last])
+        ready_s, start_s, finish_s = (float(times[last]) for times in solution[:3])
+        capped = finish_s - start_s <= problem.size_bytes[last] / problem.cap_Bps[last] * (1 + AT_CAP)
+        spent["channel rate" if capped else "links"] += finish_s - max(start_s, begin_s)
+        spent["latency"] += max(start_s - max(ready_s, begin_s), 0.0)
         waited_for = problem.dep[problem.dep_ptr[last] : problem.dep_ptr[last + 1]]
-        if len(waited_for) == 0:
+        if len(waited_for) == 0 or ready_s <= begin_s:
             return spent
         last = int(waited_for[np.argmax(solution.finish_s[waited_for])])
 

@@ -89,6 +89,7 @@ def _with_and_without(case: Case, topology: Topology, profile: Profile, library:
         question = ask(
             entry.op, entry.size_bytes, dtype=entry.dtype, redop=entry.redop, launch=entry.launch,
             library=entry.library or library, environment=dict(entry.environment), registered=bool(entry.registered),
+            gpus_per_thread=entry.gpus_per_thread or 1,
         )  # fmt: skip
         try:
             found.append(predict(topology, profile, question, [range(entry.ranks)]).rows[0])

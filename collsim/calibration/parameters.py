@@ -55,6 +55,9 @@ FLOOR_FACTOR, TOLD_FLOOR_FACTOR = 2.0, 1.03
 """The same for the floor of a call: unknown, and where rows of `TINY_BYTES` or less tell it."""
 TINY_BYTES, LEAST_TINY = 1024, 3
 """At least so many rows of a kernel make a median; the quickest kernel tells the floor, others wait for their base."""
+HIDDEN = 2.0
+"""A kernel that takes longer than so many floors on the device, by the constants before the fit, tells no floor
+(chosen: in the training logs those with LL take 1.1 to 1.6 of it, those with LL128 or Simple 2.4 and more)."""
 NARROW = 0.4
 """Other ways to launch run the same kernels: their constants start from those of stream launches, with so much of the
 spread; only the base and the floor may differ as before."""
@@ -142,7 +145,8 @@ def _floor(profile: Profile, observations: Iterable[Observation]) -> Parameter:
     """Return the floor of a call, which starts from the times of tiny calls if there are some."""
     tiny_s: dict[tuple[str, str], list[float]] = defaultdict(list)
     for entry in observations:
-        if entry.row.case.size_bytes <= TINY_BYTES:
+        costs = profile.protocol(entry.proto, entry.family)
+        if entry.row.case.size_bytes <= TINY_BYTES and entry.device_s(costs) <= HIDDEN * profile.floor_s:
             wait_s = (entry.gpus_per_thread - 1) * profile.thread_launch_s
             tiny_s[entry.family, entry.proto].append(entry.time_s - wait_s)
     medians = [float(np.median(times)) for times in tiny_s.values() if len(times) >= LEAST_TINY]

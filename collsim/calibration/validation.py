@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collsim.question import Question
     from collsim.result import Result, Row
 
-__all__ = ["compare", "gather", "validate"]
+__all__ = ["checked_options", "compare", "gather", "validate"]
 
 T = TypeVar("T")
 
@@ -124,7 +124,7 @@ def gather(
     paths = [logs] if isinstance(logs, str | Path) else list(logs)
     if not paths:
         faults.append(Fault("no log is named", "logs", "name at least one file; - is stdin"))
-    options = _checked_options(told, faults)
+    options = checked_options(told, faults)
     gathered = Gathered(topology, constants)
     for path in dict.fromkeys(map(str, paths)):
         _collected(faults, partial(gathered.add, path, options))
@@ -133,7 +133,7 @@ def gather(
     return gathered
 
 
-def _checked_options(told: Mapping[str, Any], faults: list[Fault]) -> dict[str, Any]:
+def checked_options(told: Mapping[str, Any], faults: list[Fault]) -> dict[str, Any]:
     """Return what holds for all logs; what is wrong with it is left out and added to *faults*."""
     checks: dict[str, Callable[[Any], Any]] = {
         "op": operation,

@@ -55,7 +55,8 @@ def calibrate(context: click.Context, /, *, output: str | None, plot: str | None
     from collsim.cli.runs import place_of
     from collsim.report.calibration import calibration_table
 
-    faults = Faults(lambda where: place_of(context, where, None))
+    # What reads a profile blames --profile, which is called --start here.
+    faults = Faults(lambda where: place_of(context, "start" if where == "--profile" else where, None))
     check_targets({"output": output, "plot": plot}, faults)
     with nullcontext() if quiet else patience():
         found = _fitted(flags, faults)
@@ -75,6 +76,7 @@ def _fitted(flags: dict[str, Any], faults: Faults) -> Calibration:
     """Check everything that was asked, read the logs, raise all that is wrong, and fit."""
     from collsim.calibration.cases import read_cases
     from collsim.calibration.fitting import fit_profile
+    from collsim.calibration.validation import checked_options
     from collsim.cli.flags import read_number, read_settings
     from collsim.errors import Fault
     from collsim.library import load_profile
@@ -86,6 +88,9 @@ def _fitted(flags: dict[str, Any], faults: Faults) -> Calibration:
 
     told = {key: flags[key] for key in ("op", "launch", "library")} | {key: count(key) for key in ("ranks", "nodes")}
     told["environment"] = read_settings(flags["environment"], faults)
+    wrong: list[Fault] = []
+    told = checked_options(told, wrong)
+    faults.add(wrong)
     topology = None
     if flags["topo"] is None:
         hint = "give a name that `collsim topo list` prints, or a YAML file"

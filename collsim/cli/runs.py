@@ -169,6 +169,7 @@ def _request(flags: dict[str, Any], config: Configuration | None, faults: Faults
     steps = {name: flags[name] for name in ("min_bytes", "max_bytes", "step_bytes", "step_factor", "size")}
     set_here = texts.read_overrides(flags["overrides"], faults)
     ops = _names(flags["op"])
+    threads = read("gpus_per_thread", lambda text: texts.read_number(text, "gpus_per_thread"))
     return {
         "topo": flags["topo"],
         "profile": flags["profile"],
@@ -184,7 +185,7 @@ def _request(flags: dict[str, Any], config: Configuration | None, faults: Faults
         "library": flags["library"],
         "launch": flags["launch"],
         "registered": flags["registered"],
-        "gpus_per_thread": read("gpus_per_thread", lambda text: texts.read_number(text, "gpus_per_thread")) or 1,
+        "gpus_per_thread": 1 if threads is None else threads,
         "environment": {
             **(config.environment if config else {}),
             **texts.read_settings(flags["environment"], faults),

@@ -214,7 +214,9 @@ def _scaled(reader: _Reader, base: Profile, data: Mapping[str, Any]) -> Profile:
             family: {proto: scaled(costs) for proto, costs in protocols.items()}
             for family, protocols in profile.families.items()
         }
-        return replace(profile, families=families)
+        own = {name: getattr(profile, name) * factors[name] for name in PROFILE_FIGURES.values() if name in factors}
+        protocols = {proto: scaled(costs) for proto, costs in profile.protocols.items()}
+        return replace(profile, families=families, protocols=protocols, **own)
 
     launches = {name: launched(profile) for name, profile in base.launches.items()}
     return replace(launched(base), launches=launches) if factors else base

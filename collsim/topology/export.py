@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 
-from collsim.topology.model import Topology, Wiring
+from collsim.topology.model import KIND_LABELS, Topology, Wiring
 from collsim.topology.schema import SCHEMA
 from collsim.topology.zoo import cluster_names, zoo_names
 
@@ -44,9 +44,23 @@ def to_yaml(topology: Topology, name: str | None = None) -> str:
     ]
     if topology.in_network_reduction:
         head.append(f"in_network_reduction: {_text(topology.in_network_reduction)}")
-    if topology.in_network_efficiency != 1.0:
-        head.append(f"switch: {{in_network_efficiency: {topology.in_network_efficiency!r}}}")
+    head += _sections(topology)
     return "\n".join([*head, "nodes:", *_nodes(wiring), *(["links:", *_links(wiring)] if wiring.n_links else []), ""])
+
+
+def _sections(topology: Topology) -> list[str]:
+    """Return what kind of GPUs, links and switches these are: libraries and profiles go by that."""
+    entries: dict[str, dict[str, str]] = {"gpu": {}, "link": {}, "switch": {}}
+    for section, key in (label.split(".") for label in KIND_LABELS):
+        if text := topology.labels.get(f"{section}.{key}"):
+            entries[section][key] = _text(text)
+    if topology.in_network_efficiency != 1.0:
+        entries["switch"]["in_network_efficiency"] = repr(topology.in_network_efficiency)
+    return [
+        f"{section}: {{{', '.join(f'{key}: {value}' for key, value in entry.items())}}}"
+        for section, entry in entries.items()
+        if entry
+    ]
 
 
 def _nodes(wiring: Wiring) -> list[str]:

@@ -15,8 +15,9 @@ edge         ``count``           1          parallel physical links that the edg
 graph        ``name, title``     ``graph``
 ===========  ==================  =========  =====================================================================
 
-The graph may also have ``in_network_reduction`` (``NVLS``, ``SHARP`` or none) and ``in_network_efficiency`` (1), as in
-a file. Rates lie between 1 B/s for each link and 1e18 B/s, latencies below 1e6 s.
+The graph may also have ``in_network_reduction`` (``NVLS``, ``SHARP`` or none), ``in_network_efficiency`` (1), and the
+texts ``gpu.model``, ``link.type`` and ``switch.model``, as in a file. Rates lie between 1 B/s for each link and 1e18
+B/s, latencies below 1e6 s.
 
 An edge of an undirected graph is a full-duplex link; an edge of a directed graph is one direction. Parallel edges of a
 multigraph are merged if they are alike.
@@ -29,7 +30,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from collsim.errors import Fault, InputError, SpecError, nearest
-from collsim.topology.model import Topology, Wiring
+from collsim.topology.model import KIND_LABELS, Topology, Wiring
 from collsim.topology.reduction import reduction_name
 from collsim.units import MAX_RATE_BPS, MAX_TIME_S, MIN_RATE_BPS
 
@@ -60,6 +61,7 @@ def to_graph(topology: Topology) -> nx.DiGraph[str]:
 
     wiring = topology.wiring
     graph: nx.DiGraph[str] = nx.DiGraph(name=topology.name, title=topology.title)
+    graph.graph.update({key: topology.labels[key] for key in KIND_LABELS if key in topology.labels})
     if topology.in_network_reduction:
         graph.graph["in_network_reduction"] = topology.in_network_reduction
         graph.graph["in_network_efficiency"] = topology.in_network_efficiency
@@ -126,6 +128,7 @@ def from_graph(graph: nx.Graph[Any], name: str | None = None, title: str | None 
         (),
         wiring,
         _digest(wiring),
+        labels={key: str(graph.graph[key]) for key in KIND_LABELS if graph.graph.get(key)},
         in_network_reduction=reduction,
         in_network_efficiency=float(share),
     )

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
     Floats = NDArray[np.float64]
 
-__all__ = ["STATUSES", "Coordinates", "Fact", "Topology", "Wiring"]
+__all__ = ["KIND_LABELS", "STATUSES", "Coordinates", "Fact", "Topology", "Wiring"]
 
 STATUSES: Mapping[str, str] = {
     "datasheet": "vendor specification of a shipping part",
@@ -39,6 +39,8 @@ STATUSES: Mapping[str, str] = {
     "set": "given on the command line or by an override",
 }
 """The meaning of each status, from the most to the least trustworthy; *user* and *set* are the caller's own."""
+KIND_LABELS = ("gpu.model", "link.type", "switch.model")
+"""Labels that the choice of a library and of a profile goes by; copies as a file or a graph keep them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -249,3 +249,50 @@ def test_failed_run_leaves_the_old_file(collsim, tmp_path):
     assert collsim(*EXCHANGE, "--algo", "x", "-o", file).code == 2
     assert file.read_text() == "old"
     assert list(tmp_path.iterdir()) == [file]
+
+
+# --- Intervals --------------------------------------------------------------------------------------------------------
+
+MIXED = ("run", "--topo", "hgx_h100", "--op", "all_reduce", "--size", "64K,64M", "--algo", "auto,ring", "-q")
+"""A row with an interval and one without at each size."""
+
+
+def ends_us(row):
+    return [f"{end * 1e6:.2f}" for end in (row.time_lo_s, row.time_hi_s)]
+
+
+def test_intervals_in_every_format(collsim):
+    rows = simulate("hgx_h100", "all_reduce", ["64K", "64M"], algo=["auto", "ring"]).rows
+    assert [row.time_lo_s is None for row in rows] == [False, True] * 2
+    found = list(csv.DictReader(io.StringIO(collsim(*MIXED, "--format", "csv").out)))
+    for line, row in zip(found, rows, strict=True):
+        ends = ("", "") if row.time_lo_s is None else (str(row.time_lo_s), str(row.time_hi_s))
+        assert (line["time_lo_s"], line["time_hi_s"]) == ends
+    document = json.loads(collsim(*MIXED, "--format", "json").out)
+    Draft202012Validator(schema("collsim.result/1")).validate(document)
+    assert [(row["time_lo_s"], row["time_hi_s"]) for row in document["results"]] == [
+        (row.time_lo_s, row.time_hi_s) for row in rows
+    ]
+    cells = [line.split(" | ") for line in collsim(*MIXED, "--format", "md").out.splitlines() if "all_reduce |" in line]
+    for line, row in zip(cells, rows, strict=True):
+        assert [cell.strip() for cell in line[9:11]] == (["", ""] if row.time_lo_s is None else ends_us(row))
+
+
+def test_columns_of_intervals_line_up(collsim):
+    lines = collsim(*MIXED).out.splitlines()
+    head = next(line for line in lines if line.startswith("#") and "algbw" in line)
+    ends = {word[0]: word.end() for word in re.finditer(r"\w+", head)}
+    rows = [line for line in lines if not line.startswith("#")]
+    assert len(rows) == 4
+    for row, expected in zip(
+        rows, simulate("hgx_h100", "all_reduce", ["64K", "64M"], algo=["auto", "ring"]), strict=True
+    ):
+        low, high = (row[: ends[name]].split(" ")[-1] for name in ("low", "high"))
+        assert [low, high] == (["", ""] if expected.time_lo_s is None else ends_us(expected))
+    assert any(line.startswith("# low to high: 90 % of measured times lie there") for line in lines)
+
+
+def test_no_interval_no_columns(collsim):
+    out = collsim(*MIXED, "--algo", "ring").out
+    assert "low" not in out.partition("busbw")[0].rpartition("\n")[2]
+    assert "low to high" not in out

@@ -13,7 +13,7 @@ from collsim.report import schema
 from .conftest import ROOT
 
 HEALTHY = ("validate", "examples/h100_all_reduce.log", "--topo", "hgx_h100", "-q")
-DOUBTFUL = ("validate", "examples/h100_doubtful.log", "--topo", "hgx_h100", "--profile", "ideal", "-q")
+DOUBTFUL = ("validate", "examples/h100_doubtful.log", "--topo", "hgx_h100", "-q")
 ROW = "1048576 262144 float sum -1 40.00 26.21 45.87 0\n"
 
 
@@ -79,8 +79,10 @@ def test_csv_has_the_rows_of_json(collsim, tmp_path):
     expected = json.loads(collsim(*DOUBTFUL, "--format", "json").out)["rows"]
     assert [row["verdict"] for row in rows] == ["inside", "wrong", "impossible"]
     assert [float(row["measured_s"]) for row in rows] == [row["measured_s"] for row in expected]
-    assert {(row["topology"], row["profile"], row["calibrated"]) for row in rows} == {("hgx_h100", "ideal", "false")}
+    assert {(row["topology"], row["profile"], row["calibrated"]) for row in rows} == {("hgx_h100", "hgx_h100", "true")}
     assert set(expected[0]) < set(rows[0])
+    bare = list(csv.DictReader(io.StringIO(collsim(*DOUBTFUL, "--profile", "ideal", "--format", "csv").out)))
+    assert {(row["profile"], row["calibrated"], row["time_lo_s"]) for row in bare} == {("ideal", "false", "")}
     assert collsim(*DOUBTFUL, "-o", tmp_path / "rows.csv").out == ""
     assert (tmp_path / "rows.csv").read_text(encoding="utf-8").startswith("topology,profile,calibrated,file,line,op,")
 

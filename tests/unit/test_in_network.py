@@ -92,7 +92,7 @@ def test_busbw_of_many_chunks_tends_to_14_ninths_of_the_link_rate():
 
 def test_the_default_profile_counts_the_efficiency_of_the_switches():
     # 450 x 0.824 achievable x 0.85 for in-network traffic, over 9/8 of the bytes, times the 14/8 of busbw.
-    row = collsim.simulate("hgx_h100", "all_reduce", "16G", algo="nvls").rows[0]
+    row = collsim.simulate("hgx_h100", "all_reduce", "16G", algo="nvls", profile="default").rows[0]
     assert row.busbw_Bps == pytest.approx(LINK_BPS * 0.824 * 0.85 * 14 / 9, rel=0.04)
     assert row.bottleneck[0].utilisation < 0.85
 

@@ -84,7 +84,7 @@ def test_every_fault_at_once():
 
 def test_a_variable_without_a_library_is_refused():
     with pytest.raises(InputError, match="need a library"):
-        collsim.simulate("hgx_h100", "all_reduce", "1M", environment={"NCCL_ALGO": "Ring"})
+        collsim.simulate("hgx_h100", "all_reduce", "1M", profile="default", environment={"NCCL_ALGO": "Ring"})
 
 
 def test_a_library_of_the_other_vendor_is_refused():

@@ -6,7 +6,7 @@ import pytest
 
 from collsim.errors import SpecError, UnknownNameError
 from collsim.library import load_profile, profile_names
-from collsim.library.profile import FOLDER
+from collsim.library.profile_files import FOLDER
 from collsim.library.profile_reader import FIGURES
 from collsim.topology.model import STATUSES
 from collsim.topology.reader import read_document
@@ -31,14 +31,28 @@ def test_shipped_profiles():
     assert load_profile(default) is default
 
 
+def figures_in(data, path=()):
+    """Yield every figure of a document: bare values of figures too, at every depth."""
+    for key, entry in data.items():
+        here = (*path, key)
+        if path[-1:] == ("reduce_rate",) or (key in FIGURES and key not in ("scale", "reduce_rate")):
+            yield here, entry
+        elif isinstance(entry, dict) and key != "accuracy":
+            yield from figures_in(entry, here)
+
+
 @pytest.mark.parametrize("name", profile_names())
 def test_every_shipped_figure_has_status_and_source(name):
     document = read_document((FOLDER / f"{name}.yaml").read_bytes(), name)
     assert document.data["name"] == name
-    for key in FIGURES:
-        if key in document.data:
-            assert document.data[key]["status"] in STATUSES
-            assert document.data[key]["source"]
+    figures = list(figures_in(document.data))
+    for path, entry in figures:
+        assert isinstance(entry, dict), path
+        assert entry["status"] in STATUSES, path
+        assert entry["source"], path
+        assert ("low" in entry) == ("high" in entry) == (entry["status"] == "fitted"), path
+    assert figures or name == "ideal" or "derived" in document.data
+    assert len(figures) > 50 or not load_profile(name).calibrated or load_profile(name).derived
 
 
 def test_own_profile(tmp_path):
@@ -90,7 +104,7 @@ def test_rate_of_adding_by_data_type(tmp_path):
     text = "schema: collsim.profile/1\nname: mine\nprotocols:\n  Simple:\n    reduce_rate: "
     good = load_profile(profile_file(tmp_path, text + "{bfloat16: {value: 20 GB/s, status: assumed}, half: 40 GB/s}\n"))
     assert good.protocol("Simple").reduce_rates_Bps == {"bfloat16": 20e9, "half": 40e9}
-    for entry, word in (("{bfloat1: 20 GB/s}", "bfloat16"), ("{half: 20}", "no unit"), ("20 GB/s", "mapping of data")):
+    for entry, word in (("{bfloat1: 20 GB/s}", "bfloat16"), ("{half: 20}", "no unit"), ("20 GB/s", "is not a mapping")):
         with pytest.raises(SpecError, match=word):
             load_profile(profile_file(tmp_path, text + entry + "\n"))
 

@@ -119,12 +119,13 @@ def test_the_critical_path_adds_up(op, topo, profile):
 
 
 def test_the_critical_path_knows_what_holds_it_up():
-    small = simulate("hgx_h100", "all_to_all", 4096, algo="direct").rows[0]
+    small = simulate("hgx_h100", "all_to_all", 4096, algo="direct", profile="default").rows[0]
     assert small.critical_s["launch"] == 8e-6
     assert small.critical_s["latency"] == pytest.approx(2e-6 + 0.5e-6)
     wire = simulate("hgx_h100", "all_to_all", "1G", algo="direct", profile="ideal").rows[0]
     assert wire.critical_s["links"] == pytest.approx(wire.time_s)
-    capped = simulate("hgx_h100", "send_recv", "1G", algo="neighbour", channels=2).rows[0]  # 2 x 30 GB/s
+    options = {"algo": "neighbour", "channels": 2, "profile": "default"}  # 2 x 30 GB/s
+    capped = simulate("hgx_h100", "send_recv", "1G", **options).rows[0]
     assert capped.critical_s["channel rate"] == pytest.approx(2**30 / 60e9)
     assert capped.limit.startswith("channel rate")
 
@@ -147,7 +148,8 @@ def test_rates_follow_from_the_time():
 
 
 def test_warnings():
-    assert any("not calibrated" in text for text in simulate("hgx_h100", "all_reduce", "1M").warnings)
+    told = simulate("hgx_h100", "all_reduce", "1M", profile="default").warnings
+    assert any("not calibrated" in text for text in told)
     assert simulate("hgx_h100", "all_reduce", "1M", profile="ideal").warnings == ()
 
 
@@ -368,8 +370,8 @@ def direct_on_four():
 def hurried(solve, factor):
     """An engine whose answer is *factor* of the true times."""
 
-    def wrong(problem):
-        right = solve(problem)
+    def wrong(problem, **options):
+        right = solve(problem, **options)
         times = (factor * array for array in (right.ready_s, right.start_s, right.finish_s))
         return Solution(*times, right.path, right.solves, right.moved_bytes)
 
@@ -411,8 +413,8 @@ def test_moved_bytes_are_checked(monkeypatch):
     schedule, run = direct_on_four()
     solve = timing.solve
 
-    def lossy(problem):
-        right = solve(problem)
+    def lossy(problem, **options):
+        right = solve(problem, **options)
         return right._replace(moved_bytes=right.moved_bytes * 0.999)
 
     monkeypatch.setattr(timing, "solve", lossy)

@@ -1,0 +1,78 @@
+"""Flags of `collsim run` that say how a call was launched, and by which library."""
+
+import json
+
+import pytest
+
+from .test_bad_input import refused
+
+SMALL = ("run", "--topo", "hgx_h100", "--op", "all_reduce", "--size", "1K,1G", "-q", "--format", "json")
+MESSAGES = ("run", "--topo", "hgx_h100", "--op", "send_recv", "--size", "1K,1G", "-q", "--format", "json")
+
+
+def asked(collsim, *arguments, **environment):
+    """Return times in us and the document."""
+    outcome = collsim(*arguments, **environment)
+    assert outcome.code == 0, outcome.err
+    document = json.loads(outcome.out)
+    return [row["time_s"] * 1e6 for row in document["results"]], document
+
+
+def test_a_graph_hides_the_launch(collsim):
+    (small, large), plain = asked(collsim, *SMALL)
+    (quick, same), graph = asked(collsim, *SMALL, "--launch", "graph")
+    assert quick < small
+    assert same == pytest.approx(large, rel=0.05)
+    assert (plain["config"]["launch"], graph["config"]["launch"]) == ("stream", "graph")
+
+
+def test_registered_messages_are_not_copied(collsim):
+    (small, large), _ = asked(collsim, *MESSAGES)
+    (same, quick), document = asked(collsim, *MESSAGES, "--registered")
+    assert quick < large
+    assert same == pytest.approx(small, rel=0.2)
+    assert document["config"]["registered"] is True
+
+
+@pytest.mark.parametrize("flag", ["-g", "--ngpus", "--gpus-per-thread"])
+def test_one_thread_for_all_gpus(collsim, flag):
+    (small, large), _ = asked(collsim, *SMALL)
+    (slow, same), document = asked(collsim, *SMALL, flag, "8")
+    assert slow > small + 10
+    assert same == pytest.approx(large, rel=0.01)
+    assert document["config"]["gpus_per_thread"] == 8
+
+
+def test_another_library(collsim):
+    _, plain = asked(collsim, *SMALL)
+    _, older = asked(collsim, *SMALL, "--library", "nccl-2.18")
+    assert (plain["profile"]["library"], older["profile"]["library"]) == ("nccl-2.28", "nccl-2.18")
+    assert (plain["config"]["library"], older["config"]["library"]) == (None, "nccl-2.18")
+
+
+def test_a_profile_of_the_other_vendor_warns(collsim):
+    outcome = collsim("run", "--topo", "mi355x_ubb8", "--op", "all_reduce", "--size", "1M", "--profile", "hgx_h100")
+    assert outcome.code == 0
+    assert "warning: auto is the fastest in the simulator: nccl-2.28 does not run on mi355x_ubb8" in outcome.err
+    assert "algo auto (the fastest in the simulator)" in outcome.out
+    assert "calibrated: no" in outcome.out
+
+
+def test_flags_from_the_environment(collsim):
+    told, _ = asked(collsim, *SMALL, "--launch", "graph", "-g", "4")
+    read, _ = asked(collsim, *SMALL, COLLSIM_LAUNCH="graph", COLLSIM_GPUS_PER_THREAD="4")
+    assert told == read
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (("--launch", "grahp"), ("--launch: ", "graph")),
+        (("-g", "0"), ("-g: ",)),
+        (("-g", "x"), ("-g: ", '"x"')),
+        (("--library", "nccl-9"), ("--library: ", "nccl-2.18")),
+        (("--library", "rccl-2.22"), ("rccl",)),
+    ],
+)
+def test_refusals(collsim, flags, words):
+    refused(collsim(*SMALL, *flags), *words)

@@ -1,0 +1,130 @@
+"""What a profile does to a prediction: the library it follows, ways to launch, intervals."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from collsim import simulate
+from collsim.library import Scatter, load_profile
+
+H100 = "hgx_h100"
+
+
+def time_s(op="all_reduce", size="64K", topo=H100, **more):
+    return simulate(topo, op, size, **more).rows[0].time_s
+
+
+def test_auto_follows_the_library_of_the_profile():
+    result = simulate(H100, "all_reduce", ["64K", "64M"])
+    named = simulate(H100, "all_reduce", ["64K", "64M"], library="nccl-2.28")
+    assert result.profile["library"] == "nccl-2.28" == load_profile(H100).library
+    assert result.rows == named.rows
+    assert [(row.algo, row.proto) for row in result] == [("ring", "LL"), ("nvls", "Simple")]
+    assert simulate("mi300x_ubb8", "all_reduce", "1M").profile["library"] == "rccl-2.22"
+
+
+def test_another_library_or_a_variable_goes_before():
+    older = simulate(H100, "all_reduce", "64M", library="nccl-2.18")
+    assert older.profile["library"] == "nccl-2.18"
+    ring = simulate(H100, "all_reduce", "64M", environment={"NCCL_ALGO": "Ring"})
+    assert ring.rows[0].algo == "ring"
+
+
+def test_a_library_that_does_not_run_there_is_told_and_the_fastest_taken():
+    result = simulate("mi355x_ubb8", "all_reduce", ["64K", "64M"], profile=H100)
+    best = simulate("mi355x_ubb8", "all_reduce", ["64K", "64M"], profile=H100, algo="best")
+    assert result.profile["library"] is None
+    assert [row.time_s for row in result] == [row.time_s for row in best]
+    assert all(row.time_lo_s is None for row in result)
+    assert any(text.endswith("nccl-2.28 does not run on mi355x_ubb8") for text in result.warnings)
+    assert not any("name one, such as" in text for text in result.warnings)  # it would be refused
+
+
+def test_a_named_algorithm_needs_no_library():
+    result = simulate(H100, "all_reduce", "1M", algo="ring")
+    assert result.profile["library"] is None
+    assert result.rows[0].time_lo_s is None  # nobody measured what the library would not do
+
+
+def test_what_no_library_runs_on_is_told():
+    result = simulate("pcie_gen5_8gpu", "all_reduce", "1M", profile=H100)
+    assert any(text.startswith("auto is the fastest in the simulator: ") for text in result.warnings)
+
+
+@pytest.mark.parametrize("topo", [H100, "mi300x_ubb8"])
+def test_a_replayed_graph_is_quicker_where_the_launch_counts(topo):
+    profile = load_profile(topo)
+    graph = profile.launched("graph")
+    assert graph is not profile
+    assert time_s(topo=topo, launch="graph") < time_s(topo=topo)
+    assert time_s(topo=topo, size="256") >= profile.floor_s
+    assert time_s(topo=topo, size="256", launch="graph") >= graph.floor_s
+
+
+def test_large_calls_hardly_notice_the_launch():
+    graph, stream = (time_s(size="4G", launch=launch) for launch in ("graph", "stream"))
+    assert graph == pytest.approx(stream, rel=0.1)
+
+
+def test_registered_buffers_need_no_copy():
+    plain, registered = (time_s("send_recv", "256M", registered=flag) for flag in (False, True))
+    assert registered < plain
+    ring, same = (time_s("broadcast", "256M", registered=flag) for flag in (False, True))
+    assert same == pytest.approx(ring, rel=0.01)  # rings copy all the same
+
+
+def test_launches_that_nobody_measured_are_told():
+    bare = replace(load_profile(H100), launches={})
+    warnings = simulate(H100, "all_reduce", "64K", profile=bare, launch="graph").warnings
+    assert any("knows nothing of graph launches" in text for text in warnings)
+    assert time_s(profile=bare, launch="graph") == time_s(profile=bare)
+    assert not any("knows nothing" in text for text in simulate(H100, "all_reduce", "64K", launch="graph").warnings)
+
+
+def test_one_thread_for_all_gpus_is_slower_where_the_launch_counts():
+    """The last of eight GPUs starts 7 launches after the first; long calls hide that in part."""
+    wait_s = 7 * load_profile(H100).thread_launch_s
+    alone, together = (time_s(size="256", gpus_per_thread=count) for count in (1, 8))
+    assert max(wait_s, alone) < together <= wait_s + alone
+    several = [time_s(size="256", gpus_per_thread=count) for count in (1, 2, 4, 8)]
+    assert several == sorted(several)
+    alone, together = (time_s(size="4G", gpus_per_thread=count) for count in (1, 8))
+    assert together == pytest.approx(alone, rel=0.01)
+
+
+def test_no_thread_starts_more_gpus_than_there_are():
+    times = [[row.time_s for row in simulate(H100, "all_reduce", "256", ranks=[2, 8], gpus_per_thread=count)]
+             for count in (2, 8, 100)]  # fmt: skip
+    assert times[0][0] == times[1][0] == times[2][0]
+    assert times[0][1] < times[1][1] == times[2][1]
+
+
+def test_an_interval_is_the_scatter_around_the_time():
+    row = simulate(H100, "all_reduce", "64K", environment={"NCCL_ALGO": "Ring"}).rows[0]
+    scatter = load_profile(H100).scatter("ring", 2**16)
+    assert row.time_lo_s == pytest.approx(row.time_s * scatter.low)
+    assert row.time_hi_s == pytest.approx(row.time_s * scatter.high)
+
+
+def test_no_end_of_an_interval_is_below_the_bound():
+    profile = load_profile(H100)
+    wide = replace(profile, accuracy={"nvls": {"large": Scatter(1e-3, 1.5, 0.1, 0.2, 30, 3)}})
+    row = simulate(H100, "all_reduce", "1G", profile=wide).rows[0]
+    assert row.time_lo_s == row.lower_bound_s
+
+
+@pytest.mark.parametrize("forced", [{"channels": 4}, {"chunk": "1M"}, {"proto": "LL"}])
+def test_what_the_library_would_not_do_has_no_interval(forced):
+    row = simulate(H100, "all_reduce", "64M", **forced).rows[0]
+    assert (row.time_lo_s, row.time_hi_s) == (None, None)
+
+
+def test_a_derived_profile_says_so_and_is_less_sure():
+    result, base = (simulate(topo, "all_reduce", "64M") for topo in ("hgx_h200", H100))
+    assert result.profile["derived"]
+    assert not result.profile["calibrated"]
+    assert any("is derived, not measured" in text for text in result.warnings)
+    one, other = (found.rows[0].time_hi_s / found.rows[0].time_s for found in (base, result))
+    assert other == pytest.approx(one**2)

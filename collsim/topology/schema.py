@@ -29,7 +29,19 @@ from collsim.topology.figures import (
 )
 from collsim.topology.zoo import network_names
 
-__all__ = ["SCHEMA", "SECTIONS", "ExplicitLink", "Gpu", "Header", "Link", "Nic", "Node", "ScaleOut", "Section", "Switch"]
+__all__ = [
+    "SCHEMA",
+    "SECTIONS",
+    "ExplicitLink",
+    "Gpu",
+    "Header",
+    "Link",
+    "Nic",
+    "Node",
+    "ScaleOut",
+    "Section",
+    "Switch",
+]
 
 SCHEMA = "collsim.topology/1"
 

@@ -15,8 +15,8 @@ from collsim.collectives import Algorithm, Request, algorithm, algorithms_for, r
 from collsim.errors import Fault, InputError, UnsupportedError
 from collsim.fabric import Fabric, Float, Int
 from collsim.library import Profile, load_profile
-from collsim.library.profile_files import AUTO
 from collsim.library.costs import family_of
+from collsim.library.profile_files import AUTO
 from collsim.operations import BLOCK_GRAIN_BYTES, Operation, operation
 from collsim.provenance import achievable, config_of, is_calibrated, roundings, topology_summary, warnings_of
 from collsim.question import CHOICES, MOST_CHANNELS, Question, ask, rank_groups
@@ -203,9 +203,7 @@ def predict(topology: Topology, constants: Profile, question: Question, groups: 
     )
 
 
-def _reachable(
-    topology: Topology, constants: Profile, groups: Sequence[Sequence[int]]
-) -> tuple[Topology, Profile]:
+def _reachable(topology: Topology, constants: Profile, groups: Sequence[Sequence[int]]) -> tuple[Topology, Profile]:
     """Return what a run is computed on: a node by itself if no group leaves the first one.
 
     Raises
@@ -220,7 +218,8 @@ def _reachable(
         return cluster.node, load_profile(AUTO, cluster.node) if constants.source == AUTO else constants
     if cluster.spec.nodes > MOST_SEARCHED_NODES:
         what = f"runs across the {cluster.spec.nodes} nodes of {topology.name} are not possible yet"
-        hint = f"use GPUs 0 to {cluster.node.n_gpus - 1}, which are one node, or a cluster of {MOST_SEARCHED_NODES} nodes"
+        last = cluster.node.n_gpus - 1
+        hint = f"use GPUs 0 to {last}, which are one node, or a cluster of {MOST_SEARCHED_NODES} nodes"
         raise UnsupportedError(Fault(what, "ranks", hint))
     return topology, constants
 

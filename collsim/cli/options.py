@@ -7,7 +7,18 @@ from typing import Any
 
 import click
 
-__all__ = ["complete", "formats", "operations", "profiles", "request_options", "scale_out_options", "schedule_options", "zoo"]
+__all__ = [
+    "complete",
+    "formats",
+    "operations",
+    "profiles",
+    "request_options",
+    "scale_out_options",
+    "scale_out_overrides",
+    "scale_out_place",
+    "schedule_options",
+    "zoo",
+]
 
 
 def complete(names: Callable[[], Sequence[str]], *, files: bool = False) -> dict[str, Any]:
@@ -108,13 +119,13 @@ SCALE_OUT: dict[str, Callable[..., Any]] = {
     "fabric": click.option(
         "--fabric",
         metavar="NAME",
-        **complete(lambda: fabrics()),
+        **complete(fabrics),
         help="Switches between nodes: rail, rail_only, fat_tree, dragonfly or single_switch.  [default: rail]",
     ),
     "network": click.option(
         "--network",
         metavar="NAME",
-        **complete(lambda: networks()),
+        **complete(networks),
         help="infiniband, spectrum_x, roce, ultra_ethernet, efa or slingshot.  [default: the adapter's]",
     ),
 }
@@ -242,8 +253,8 @@ OPTIONS: dict[str, Callable[..., Any]] = {
 SCHEDULE_OPTIONS = {
     name: OPTIONS[name]
     for name in (
-        "topo", *SCALE_OUT, "op", "algo", "size", "ranks", "rank_list", "channels", "chunk", "dtype", "root", "matrix", "profile",
-        "overrides",
+        "topo", *SCALE_OUT, "op", "algo", "size", "ranks", "rank_list", "channels", "chunk", "dtype", "root", "matrix",
+        "profile", "overrides",
     )
 } | {
     "op": click.option(

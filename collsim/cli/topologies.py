@@ -40,7 +40,8 @@ def topo_list() -> None:
     for name in zoo_names():
         shown = describe(load_topology(name))
         lines.append(f"{name:<16} {shown['ranks']:>4} {shown['per_gpu_uni_Bps'] / 1e9:>6.5g}  {shown['title']}")
-    lines += ["#", f"{'# cluster':<16} {'GPUs':>6} {'GB/s':>4}  of the adapters of a GPU, per direction; fabric, network"]
+    head = f"{'# cluster':<16} {'GPUs':>6} {'GB/s':>4}  per GPU and direction to other nodes; fabric, network"
+    lines += ["#", head]
     for name in cluster_names():
         node, spec, _ = plan_topology(name)
         rate_GBps = spec.nic_rate_Bps * spec.nics_per_gpu / spec.gpus_per_nic / 1e9
@@ -101,9 +102,7 @@ def _place(where: str) -> str:
     return {"--topo": "NAME", "overrides": "--set", "output": "-o"}.get(where, where)
 
 
-def _loaded(
-    name: str, overrides: tuple[str, ...], scale_out: Mapping[str, str | None], faults: Faults
-) -> Topology:
+def _loaded(name: str, overrides: tuple[str, ...], scale_out: Mapping[str, str | None], faults: Faults) -> Topology:
     """Return the topology with its overrides, or raise everything that is wrong."""
     from collsim.cli.flags import read_overrides
     from collsim.topology import load_topology

@@ -19,11 +19,11 @@ WIDTH, MARGIN, STOREY, BOX_HEIGHT = 960, 40, 120.0, 32.0
 def cluster_rows(shown: dict[str, Any]) -> list[tuple[str, str]]:
     """Return one line per count and total of what `describe` says of a cluster."""
     spec, plan = shown["cluster"], shown["plan"]
-    dragonfly = spec["fabric"] == "dragonfly"
+    dragonfly, reduction = spec["fabric"] == "dragonfly", spec["in_network_reduction"]
     rows = [
         ("GPUs", f"{shown['ranks']:,} on {spec['nodes']:,} nodes, {spec['gpus_per_node']} of {spec['node_gpus']} each"),
         ("fabric, network, routing", f"{spec['fabric']}, {spec['network']}, {spec['routing']}"),
-        ("in-network reduction", f"{spec['in_network_reduction']}, off unless enabled" if spec["in_network_reduction"] else "none"),
+        ("in-network reduction", f"{reduction}, off unless enabled" if reduction else "none"),
         ("per GPU inside its node, one direction", format_bandwidth(shown["per_gpu_uni_Bps"])),
         ("per GPU to other nodes, one direction", format_bandwidth(shown["per_gpu_scale_out_Bps"])),
         ("per node to others, one direction", format_bandwidth(shown["node_scale_out_Bps"])),
@@ -103,19 +103,19 @@ def _boxes(shown: dict[str, Any]) -> list[tuple[str, list[str]]]:
     spec, plan = shown["cluster"], shown["plan"]
     if spec["fabric"] == "dragonfly":
         each = plan["leaves"] // plan["groups"]
-        upper = [("switch", _some(plan["groups"], lambda i: f"group {i}: {each} switches"))]
+        upper = [("switch", _some(plan["groups"], f"group {{}}: {each} switches"))]
     else:
         tiers = (("core", "cores"), ("spine", "spines"), ("leaf", "leaves"))
-        upper = [("switch", _some(plan[count], lambda i, kind=name: f"{kind}{i}")) for name, count in tiers if plan[count]]  # type: ignore[misc]
-    return [*upper, ("box", _some(spec["nodes"], lambda i: f"n{i}: {spec['gpus_per_node']} GPUs"))]
+        upper = [("switch", _some(plan[count], name + "{}")) for name, count in tiers if plan[count]]
+    return [*upper, ("box", _some(spec["nodes"], f"n{{}}: {spec['gpus_per_node']} GPUs"))]
 
 
-def _some(count: int, name: Any) -> list[str]:
-    """Return the names of *count* boxes; of many only the first and the last, and how many are between."""
+def _some(count: int, name: str) -> list[str]:
+    """Return the names of *count* boxes, numbered in the place of the braces; of many the first ones and the last."""
     if count <= MOST_BOXES:
-        return [name(i) for i in range(count)]
+        return [name.format(i) for i in range(count)]
     first = MOST_BOXES // 2 - 1
-    return [*(name(i) for i in range(first)), f"{count - first - 1:,} more", name(count - 1)]
+    return [*(name.format(i) for i in range(first)), f"{count - first - 1:,} more", name.format(count - 1)]
 
 
 def _between(above: Sequence[float], below: Sequence[float], level: int) -> list[str]:

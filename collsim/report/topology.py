@@ -64,7 +64,8 @@ def format_range(least: float, most: float) -> str:
 def _links(shown: dict[str, Any]) -> list[str]:
     """Return the link table: one row per kind of bundle, and for small irregular systems one per pair of nodes."""
     if "cluster" in shown:
-        return ["# network", *_columns(("from", "to", "cables", "rate each", "all of them", "length"), tier_rows(shown))]
+        heads = ("from", "to", "cables", "rate each", "all of them", "length")
+        return ["# network", *_columns(heads, tier_rows(shown))]
     head = ("bundles", "from", "to", "links each", "rate each", "latency", "achievable")
     rows = [
         (

@@ -1,9 +1,9 @@
 """What a cluster is: nodes joined by a fabric of switches, as numbers, counts and arrays that a router reads.
 
-A cluster has P *planes* that no switch joins: one, or one for each rail of a ``rail_only`` fabric. Within a plane,
-adapters hang on *leaves*; leaves of one *group* share its *spines*; spines of all groups share the plane's *cores*. With
-one tier there are only leaves, with two tiers a plane is one group. In a dragonfly the leaves of a group are wired to
-each other, and groups to groups, and there are neither spines nor cores.
+A cluster has *planes* that no switch joins: one, or one for each rail of a ``rail_only`` fabric. Within a plane,
+adapters hang on *leaves*; leaves of one *group* share its *spines*; spines of all groups share the plane's *cores*.
+With one tier there are only leaves, with two tiers a plane is one group. In a dragonfly the leaves of a group are wired
+to each other, and groups to groups, and there are neither spines nor cores.
 Nothing here imports more than the standard library.
 """
 

@@ -14,7 +14,7 @@ from collsim.topology.cluster import ClusterSpec, Plan
 __all__ = ["COPPER_REACH_M", "capacity", "plan_cluster"]
 
 COPPER_REACH_M = 3.0
-"""Longest passive copper cable of 400G ports; longer ones have a transceiver at each end (estimate: vendor catalogues)."""
+"""Longest passive copper cable of a 400G port (estimate: catalogues); longer ones have a transceiver at each end."""
 MOST_TIERS = 3
 
 
@@ -87,8 +87,8 @@ def _down_ports(spec: ClusterSpec, tiers: int) -> int:
 def _block(spec: ClusterSpec, tiers: int) -> tuple[int, int]:
     """Return how many nodes share leaves at most, and how many leaves they share.
 
-    On rails that is one leaf for each rail. In a fat tree whole nodes fill a leaf if they leave no port over, or if more
-    than one fits; a larger node takes several leaves.
+    On rails that is one leaf for each rail. In a fat tree whole nodes share a leaf, and a node with more adapters than
+    a leaf has ports takes several leaves.
     """
     down, share = _down_ports(spec, tiers), _share(spec)
     if spec.fabric == "rail_only" or (spec.fabric == "rail" and tiers > 1):

@@ -66,17 +66,16 @@ def tiers_of(spec: ClusterSpec, plan: Plan) -> list[dict[str, Any]]:
         rate = spec.link_rate_Bps if kind == "nic_leaf" else spec.port_rate_Bps
         ends = dict(zip(("from", "to"), KINDS[kind], strict=True))
         length_m = lengths.get(kind, spec.core_cable_m)
-        rows.append({
-            "kind": kind, **ends, "cables": count, "cable_uni_Bps": rate, "total_uni_Bps": count * rate, "length_m": length_m,
-        })  # fmt: skip
+        rates = {"cable_uni_Bps": rate, "total_uni_Bps": count * rate}
+        rows.append({"kind": kind, **ends, "cables": count, **rates, "length_m": length_m})
     return rows
 
 
 def bisection_Bps(spec: ClusterSpec, plan: Plan) -> float:
     """Return the rate between two halves of the nodes, one direction, by the thinnest tier.
 
-    In a tree that is half of what the thinnest tier carries, if all traffic climbs to the top. In a dragonfly of several
-    groups it is the cables between one half of the groups and the other, if those are fewer than the adapters.
+    In a tree that is half of what the thinnest tier carries, as if all traffic climbed to the top. In a dragonfly of
+    several groups it is the cables between one half of the groups and the other, if they carry less than the adapters.
     """
     adapters = spec.nodes * spec.node_nics * spec.link_rate_Bps / 2
     if spec.fabric != "dragonfly":
@@ -89,8 +88,10 @@ def bisection_Bps(spec: ClusterSpec, plan: Plan) -> float:
 
 def _same_leaf_latency_s(topology: Topology) -> float:
     """Return the latency from a GPU to one of another node over one switch: two buses, adapters and cables."""
+    import numpy as np
+
     assert topology.cluster is not None
     wiring, cluster = topology.wiring, topology.cluster
-    bus = float(wiring.link_latency_s[wiring.find_links([0], cluster.nic_of[:1])[0]])
+    bus = float(wiring.link_latency_s[wiring.find_links(np.zeros(1, dtype=np.int64), cluster.nic_of[:1])[0]])
     nic, leaf = float(wiring.node_latency_s[cluster.first_nic]), float(wiring.node_latency_s[cluster.first_leaf])
     return 2 * (bus + nic + float(wiring.link_latency_s[cluster.nic_up[0]])) + leaf

@@ -48,7 +48,7 @@ class _Cables(NamedTuple):
 
     low: Ints
     high: Ints
-    count: Ints
+    parallel: Ints
     length_m: Floats
 
 
@@ -92,7 +92,7 @@ def wire_cluster(node: Topology, spec: ClusterSpec, plan: Plan) -> tuple[Wiring,
     )  # fmt: skip
     for array in (latency, *bundles):
         array.setflags(write=False)
-    return wiring, _cluster(node, spec, plan, leaves, cables, first, wiring)
+    return wiring, _cluster(node, wiring, leaves, cables, spec=spec, plan=plan, first=first)
 
 
 def _copies(inside: Wiring, nodes: int) -> Bundles:
@@ -103,8 +103,14 @@ def _copies(inside: Wiring, nodes: int) -> Bundles:
     def place(ends: Ints) -> Ints:
         return np.where(ends < n, number * n + ends, nodes * n + number * others + ends - n).ravel()
 
-    columns = (inside.link_count, inside.link_bandwidth_Bps, inside.link_latency_s, inside.link_efficiency)
-    return Bundles(place(inside.link_src), place(inside.link_dst), *(np.tile(column, nodes) for column in columns))
+    return Bundles(
+        place(inside.link_src),
+        place(inside.link_dst),
+        np.tile(inside.link_count, nodes),
+        np.tile(inside.link_bandwidth_Bps, nodes),
+        np.tile(inside.link_latency_s, nodes),
+        np.tile(inside.link_efficiency, nodes),
+    )
 
 
 def _leaves_of(spec: ClusterSpec, plan: Plan) -> _Leaves:
@@ -160,7 +166,7 @@ def _switch_cables(spec: ClusterSpec, plan: Plan) -> _Cables:
     """Return every bundle between two switches, the lower tier first."""
     if spec.fabric == "dragonfly":
         return _dragonfly_cables(spec, plan)
-    plane, group = _planes_and_groups(spec, plan)
+    _, group = _planes_and_groups(spec, plan)
     parts = []
     if plan.spines:
         each = plan.spines // plan.groups
@@ -206,11 +212,12 @@ def _dragonfly_cables(spec: ClusterSpec, plan: Plan) -> _Cables:
 def _adapters(spec: ClusterSpec, gpus: int, leaves: _Leaves, first: _Numbers) -> list[Bundles]:
     """Return GPU to adapter and adapter to leaf, both directions of each."""
     gpu, nic = _gpu_nic_pairs(spec, gpus)
-    bus = _both(gpu, first.nic + nic, np.ones_like(gpu), spec.bus_rate_Bps, spec.bus_latency_s, spec.bus_efficiency)
+    figures = {"rate_Bps": spec.bus_rate_Bps, "latency_s": spec.bus_latency_s, "efficiency": spec.bus_efficiency}
+    bus = _both(gpu, first.nic + nic, np.ones_like(gpu), **figures)
     numbers = first.nic + np.arange(len(leaves.leaf), dtype=np.int64)
     latency_s = spec.link_latency_s + FIBRE_S_PER_M * spec.nic_cable_m
-    single = np.ones_like(numbers)
-    return [*bus, *_both(numbers, first.leaf + leaves.leaf, single, spec.link_rate_Bps, latency_s, spec.efficiency)]
+    figures = {"rate_Bps": spec.link_rate_Bps, "latency_s": latency_s, "efficiency": spec.efficiency}
+    return [*bus, *_both(numbers, first.leaf + leaves.leaf, np.ones_like(numbers), **figures)]
 
 
 def _gpu_nic_pairs(spec: ClusterSpec, gpus: int) -> tuple[Ints, Ints]:
@@ -224,11 +231,13 @@ def _gpu_nic_pairs(spec: ClusterSpec, gpus: int) -> tuple[Ints, Ints]:
 def _trunks(spec: ClusterSpec, cables: _Cables, first: _Numbers) -> list[Bundles]:
     latency_s = spec.link_latency_s + FIBRE_S_PER_M * cables.length_m
     low, high = first.leaf + cables.low, first.leaf + cables.high
-    return _both(low, high, cables.count, spec.port_rate_Bps, latency_s, spec.efficiency)
+    return _both(
+        low, high, cables.parallel, rate_Bps=spec.port_rate_Bps, latency_s=latency_s, efficiency=spec.efficiency
+    )
 
 
 def _both(
-    a: Ints, b: Ints, count: Ints, rate_Bps: float, latency_s: float | Floats, efficiency: float
+    a: Ints, b: Ints, count: Ints, *, rate_Bps: float, latency_s: float | Floats, efficiency: float
 ) -> list[Bundles]:
     """Return the bundles of both directions; *rate_Bps* is of one cable."""
     rest = (
@@ -273,41 +282,55 @@ def _coordinates(inside: Wiring, spec: ClusterSpec, plan: Plan, leaves: _Leaves)
 
 
 def _cluster(
-    node: Topology, spec: ClusterSpec, plan: Plan, leaves: _Leaves, cables: _Cables, first: _Numbers, wiring: Wiring
+    node: Topology, wiring: Wiring, leaves: _Leaves, cables: _Cables, *, spec: ClusterSpec, plan: Plan, first: _Numbers
 ) -> Cluster:
     """Return what a router reads, with the links looked up in the finished wiring."""
-    gpu, nic = _gpu_nic_pairs(spec, node.n_gpus)
+    _, nic = _gpu_nic_pairs(spec, node.n_gpus)
     nics = first.nic + np.arange(len(leaves.leaf), dtype=np.int64)
     leaf_plane, leaf_group = _planes_and_groups(spec, plan)
-    tier = np.repeat(np.arange(3, dtype=np.int64), [plan.leaves, plan.spines, plan.cores])
-    spine, core = np.arange(plan.spines, dtype=np.int64), np.arange(plan.cores, dtype=np.int64)
+    low, high = _neighbours(spec, cables, leaf_group)
+    planes, groups = (_of_upper(plan, count) for count in (plan.planes, plan.groups))
+    cluster = Cluster(
+        spec=spec,
+        plan=plan,
+        node=node,
+        first_nic=first.nic,
+        first_leaf=first.leaf,
+        first_spine=first.spine,
+        first_core=first.core,
+        nic_ptr=np.arange(spec.nodes * node.n_gpus + 1, dtype=np.int64) * spec.nics_per_gpu,
+        nic_of=first.nic + nic,
+        nic_node=leaves.node,
+        nic_rail=leaves.rail,
+        nic_leaf=leaves.leaf,
+        nic_up=wiring.find_links(nics, first.leaf + leaves.leaf),
+        nic_down=wiring.find_links(first.leaf + leaves.leaf, nics),
+        switch_plane=np.concatenate([leaf_plane, *planes]),
+        switch_group=np.concatenate([leaf_group, groups[0], np.full(plan.cores, -1, dtype=np.int64)]),
+        switch_tier=np.repeat(np.arange(3, dtype=np.int64), [plan.leaves, plan.spines, plan.cores]),
+        up_ptr=np.concatenate([[0], np.cumsum(np.bincount(low, minlength=plan.switches))]).astype(np.int64),
+        up_switch=high,
+        up_link=wiring.find_links(first.leaf + low, first.leaf + high),
+        down_link=wiring.find_links(first.leaf + high, first.leaf + low),
+    )
+    for value in (getattr(cluster, name) for name in cluster.__slots__):
+        if isinstance(value, np.ndarray):
+            value.setflags(write=False)
+    return cluster
+
+
+def _neighbours(spec: ClusterSpec, cables: _Cables, leaf_group: Ints) -> tuple[Ints, Ints]:
+    """Return every switch with those above it, in order; in a dragonfly with its peers, those of its group first."""
     low, high = cables.low, cables.high
-    if spec.fabric == "dragonfly":  # peers, not a tier above: each is listed at both ends
+    if spec.fabric != "dragonfly":
+        order = np.lexsort((high, low))
+    else:  # peers, not a tier above: each is listed at both ends
         low, high = np.concatenate([low, high]), np.concatenate([high, low])
-    same = leaf_group[low] == leaf_group[high] if spec.fabric == "dragonfly" else np.ones(len(low), dtype=np.bool_)
-    order = np.lexsort((high, ~same, low))
-    low, high = low[order], high[order]
-    arrays = {
-        "nic_ptr": np.arange(spec.nodes * node.n_gpus + 1, dtype=np.int64) * spec.nics_per_gpu,
-        "nic_of": first.nic + nic[np.argsort(gpu, kind="stable")],
-        "nic_node": leaves.node,
-        "nic_rail": leaves.rail,
-        "nic_leaf": leaves.leaf,
-        "nic_up": wiring.find_links(nics, first.leaf + leaves.leaf),
-        "nic_down": wiring.find_links(first.leaf + leaves.leaf, nics),
-        "switch_plane": np.concatenate([
-            leaf_plane, spine * plan.planes // max(plan.spines, 1), core * plan.planes // max(plan.cores, 1),
-        ]),
-        "switch_group": np.concatenate([
-            leaf_group, spine * plan.groups // max(plan.spines, 1), np.full(plan.cores, -1, dtype=np.int64),
-        ]),
-        "switch_tier": tier,
-        "up_ptr": np.concatenate([[0], np.cumsum(np.bincount(low, minlength=plan.switches))]).astype(np.int64),
-        "up_switch": high,
-        "up_link": wiring.find_links(first.leaf + low, first.leaf + high),
-        "down_link": wiring.find_links(first.leaf + high, first.leaf + low),
-    }  # fmt: skip
-    for array in arrays.values():
-        array.setflags(write=False)
-    starts = {"first_nic": first.nic, "first_leaf": first.leaf, "first_spine": first.spine, "first_core": first.core}
-    return Cluster(spec=spec, plan=plan, node=node, **starts, **arrays)
+        order = np.lexsort((high, leaf_group[low] != leaf_group[high], low))
+    return low[order], high[order]
+
+
+def _of_upper(plan: Plan, parts: int) -> tuple[Ints, Ints]:
+    """Return to which of *parts* equal parts, planes or groups, each spine and each core belongs."""
+    spine, core = np.arange(plan.spines, dtype=np.int64), np.arange(plan.cores, dtype=np.int64)
+    return spine * parts // max(plan.spines, 1), core * parts // max(plan.cores, 1)

@@ -5,7 +5,7 @@ Attributes, all in SI:
 ===========  ==================  =========  =====================================================================
 where        attribute           default    meaning
 ===========  ==================  =========  =====================================================================
-node         ``kind``            ``gpu``    ``gpu``, ``switch``, ``nic``, or ``cpu`` (a socket, which forwards like a switch)
+node         ``kind``            ``gpu``    ``gpu``, or ``switch``, ``nic`` or ``cpu`` (a socket), which forward
 node         ``rank``            order      rank of a GPU; give it to all GPUs or to none
 node         ``latency_s``       0          forwarding latency of a switch or a socket, seconds
 edge         ``bandwidth_Bps``   required   rate of the whole edge in one direction, bytes/s

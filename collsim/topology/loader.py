@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from collsim.errors import Fault, InputError, SpecError, UnknownNameError, nearest
 from collsim.topology.model import Topology
 from collsim.topology.scale_out import build_cluster, resolve, spec_from
-from collsim.topology.zoo import cluster_names, shipped_path, zoo_directory, zoo_names
+from collsim.topology.zoo import cluster_names, shipped_file, shipped_path, zoo_names
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collsim.topology.schema import ScaleOut
     from collsim.topology.sections import Spec
 
-__all__ = ["check_file", "load_topology", "parse_topology", "plan_topology", "zoo_directory", "zoo_names"]
+__all__ = ["check_file", "load_topology", "parse_topology", "plan_topology"]
 
 T = TypeVar("T")
 Overrides = Mapping[str, str] | Iterable[str | tuple[str, str]]
@@ -41,8 +41,9 @@ def load_topology(
     Parameters
     ----------
     source : str, Path, Topology or networkx.Graph
-        A name from `zoo_names` or `cluster_names`; a path, recognised by a ``/`` or by ``.yaml`` or ``.yml`` at its end; a topology,
-        which is returned as it is; or a graph with the attributes that `collsim.topology.graph` documents.
+        A name from `zoo_names` or `cluster_names`; a path, recognised by a ``/`` or by ``.yaml`` or ``.yml`` at its
+        end; a topology, which is returned as it is; or a graph with the attributes that `collsim.topology.graph`
+        documents.
     overrides : mapping or sequence
         What-ifs as ``{"link.bandwidth": "80 GB/s"}``, pairs, or ``"link.bandwidth=80 GB/s"`` texts.
     scale_out : mapping, optional
@@ -133,7 +134,7 @@ def _content(source: Any) -> tuple[bytes, str]:
 
 
 def _shipped(name: str) -> bytes:
-    path = zoo_directory().parent / shipped_path(name)
+    path = shipped_file(name)
     return _read(path, str(path))
 
 
@@ -207,7 +208,7 @@ def _resolve(raw: bytes, file: str, faults: list[Fault], above: tuple[str, ...])
         path, name = ("scale_out", "node"), around["node"]
         if isinstance(name, str) and name.endswith((".yaml", ".yml")):
             beside = str(pathlib.PurePath(file).parent / name)
-            return _inherit(document, raw, _read(pathlib.Path(beside), beside), beside, faults, above)
+            return _inherit((document, raw), (beside, _read(pathlib.Path(beside), beside)), faults, above)
     elif "extends" not in document.data:
         return document, raw
     where, known = document.where(path), (*zoo_names(), *cluster_names())
@@ -216,15 +217,16 @@ def _resolve(raw: bytes, file: str, faults: list[Fault], above: tuple[str, ...])
         hint = f'did you mean "{near}"? ' if near else ""
         what = f"{_shown(name)} is not a shipped topology"
         raise SpecError(*faults, Fault(what, where, f"{hint}known: {', '.join(zoo_names())}"))
-    return _inherit(document, raw, _shipped(name), shipped_path(name), faults, above)
+    return _inherit((document, raw), (shipped_path(name), _shipped(name)), faults, above)
 
 
 def _inherit(
-    document: Document, raw: bytes, content: bytes, base: str, faults: list[Fault], above: tuple[str, ...]
+    heir: tuple[Document, bytes], source: tuple[str, bytes], faults: list[Fault], above: tuple[str, ...]
 ) -> tuple[Document, bytes]:
-    """Return the document with what it inherits from the file *base*, which has this content."""
+    """Return a document, and its bytes, with what it inherits from a file: its name and its bytes."""
     from collsim.topology.extending import merge
 
+    (document, raw), (base, content) = heir, source
     if base in (document.file, *above):
         where = document.where(("extends",) if "extends" in document.data else ("scale_out", "node"))
         raise SpecError(*faults, Fault("a topology cannot extend itself", where, "write it out, or name another one"))

@@ -73,8 +73,9 @@ class Coordinates:
     """Where each GPU stands in a regular system; the arrays are what symmetry arguments may rely on.
 
     *kind* is ``mesh`` (one equal bundle for every ordered pair of GPUs), ``switched`` (every GPU wired to every
-    switch, each plane the same for all GPUs), ``irregular``, or ``cluster`` (see `Topology.cluster`). *node*, *local*, *rail* and *pod* are int64[n_gpus]:
-    the scale-up domain, the index in it, the scale-out rail and the pod. *plane* is int64[n_nodes - n_gpus]: the
+    switch, each plane the same for all GPUs), ``irregular``, or ``cluster`` (see `Topology.cluster`). *node*, *local*,
+    *rail* and *pod* are int64[n_gpus]: the scale-up domain, the index in it, the scale-out rail and the pod, which in a
+    cluster is the block of nodes that share leaves, or the dragonfly group. *plane* is int64[n_nodes - n_gpus]: the
     plane of each node after the GPUs, -1 if it belongs to none; in a cluster it is the rail of an adapter and of a leaf
     that serves one rail only.
     """

@@ -14,7 +14,7 @@ from collsim.topology.cluster import ClusterSpec, Plan
 from collsim.topology.model import Fact, Topology
 
 if TYPE_CHECKING:
-    from collsim.topology.figures import Figure
+    from collsim.topology.figures import Count, Figure
     from collsim.topology.networks import Network
     from collsim.topology.schema import ScaleOut
 
@@ -155,8 +155,11 @@ def resolve(section: ScaleOut, node: Topology) -> tuple[ClusterSpec, tuple[Fact,
         in_network_reduction=network.in_network_reduction.value.text if network.in_network_reduction.si else None,
         payload_bytes=int(network.payload.si),
         header_bytes=int(network.header.si),
+        tiers=_count(section.tiers),
+        group_switches=_count(section.group_switches),
+        switch_endpoints=_count(section.switch_endpoints),
+        global_links=_count(section.global_links),
         **filled,
-        **_counts(section),
     )
     chosen = Fact("scale_out.network", name, 1.0, "name", "derived", "adapter of the node")
     return spec, (*([] if section.network else [chosen]), *added, *bus_fact)
@@ -209,13 +212,8 @@ def _from_network(section: ScaleOut, network: Network, nic_Bps: float) -> tuple[
         if given is None:
             source = model if key in ("radix", "port_rate") else network
             given = getattr(source, {"radix": "ports"}.get(key, key))
-            note = f"{model.model}" if model and source is model else given.note
-            place = network_file(network.name)
-            facts.append(
-                Fact(
-                    f"scale_out.{key}", given.value.text, given.si, given.unit, given.status, given.source, note, place
-                )
-            )
+            note = model.model if model and source is model else given.note
+            facts.append(_fact(f"scale_out.{key}", given, note, network_file(network.name)))
         values[key] = given
     names = {"radix": "radix", "port_rate": "port_rate_Bps", "efficiency": "efficiency"}
     filled: dict[str, Any] = {names.get(key, f"{key}_s"): figure.si for key, figure in values.items()}
@@ -224,6 +222,11 @@ def _from_network(section: ScaleOut, network: Network, nic_Bps: float) -> tuple[
         what = f"ports of {values['port_rate'].value.text} are slower than the adapters"
         raise InputError(Fault(what, "scale_out.port_rate", f"at least {nic_Bps * 8 / 1e9:g} Gb/s"))
     return filled, facts
+
+
+def _fact(path: str, figure: Figure, note: str, where: str) -> Fact:
+    status = figure.status or "user"
+    return Fact(path, figure.value.text, figure.si, figure.unit, status, figure.source, note, where)
 
 
 def _needs(section: ScaleOut) -> bool:
@@ -237,15 +240,12 @@ def _bus(facts: Mapping[str, Fact]) -> tuple[float, list[Fact]]:
         return facts["nic.bus_bandwidth"].value, []
     nic_Bps = facts["nic.bandwidth"].value
     _, rate_Bps, source = next((row for row in PCIE if nic_Bps <= row[0]), PCIE[-1])
-    text = f"{rate_Bps / 1e9:g} GB/s"
-    return rate_Bps, [
-        Fact("nic.bus_bandwidth", text, rate_Bps, "B/s", "derived", source, "the least that the adapter fills")
-    ]
+    text, note = f"{rate_Bps / 1e9:g} GB/s", "the narrowest that such an adapter comes with"
+    return rate_Bps, [Fact("nic.bus_bandwidth", text, rate_Bps, "B/s", "derived", source, note)]
 
 
-def _counts(section: ScaleOut) -> dict[str, int | None]:
-    keys = ("tiers", "group_switches", "switch_endpoints", "global_links")
-    return {key: int(getattr(section, key).si) if getattr(section, key) else None for key in keys}
+def _count(figure: Count | None) -> int | None:
+    return int(figure.si) if figure else None
 
 
 def _title(node: Topology, spec: ClusterSpec) -> str:

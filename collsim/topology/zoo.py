@@ -1,10 +1,10 @@
-"""What comes with collsim: where the files of systems, clusters and networks are, and their names, without reading them."""
+"""What comes with collsim: where the files of systems, clusters and networks are, and their names; none is read."""
 
 from __future__ import annotations
 
 import pathlib
 
-__all__ = ["cluster_names", "network_names", "shipped_path", "zoo_directory", "zoo_names"]
+__all__ = ["cluster_names", "network_names", "shipped_file", "shipped_path", "zoo_directory", "zoo_names"]
 
 
 def zoo_directory() -> pathlib.Path:
@@ -42,8 +42,13 @@ def network_names() -> tuple[str, ...]:
 
 
 def shipped_path(name: str) -> str:
-    """Return what the file of a shipped system or cluster is called in messages, below `zoo_directory`'s parent."""
+    """Return what the file of a shipped system or cluster is called in messages."""
     return f"topologies/clusters/{name}.yaml" if name in cluster_names() else f"topologies/{name}.yaml"
+
+
+def shipped_file(name: str) -> pathlib.Path:
+    """Return the file of a shipped system or cluster."""
+    return zoo_directory() / shipped_path(name).removeprefix("topologies/")
 
 
 def _names(folder: str) -> tuple[str, ...]:

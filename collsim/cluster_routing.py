@@ -32,7 +32,7 @@ Path = tuple[list[int], list[float], float]
 """Links, the share of the message on each, and the latency of the slowest way."""
 
 
-def between_nodes(fabric: Fabric, inside: Callable[[Fabric], Routes], *, seed: int = 0) -> list[Part]:
+def between_nodes(fabric: Fabric, inside: Callable[[Fabric], Routes]) -> list[Part]:
     """Return the routes of all pairs of ranks of a cluster.
 
     Parameters
@@ -41,8 +41,6 @@ def between_nodes(fabric: Fabric, inside: Callable[[Fabric], Routes], *, seed: i
         Of a topology with a `Cluster`.
     inside : callable
         Finds the routes of one node by itself.
-    seed : int
-        Of the hash, for ``ecmp``.
 
     Raises
     ------
@@ -54,7 +52,7 @@ def between_nodes(fabric: Fabric, inside: Callable[[Fabric], Routes], *, seed: i
     if fabric.n_ranks > MOST_RANKS:
         what = f"{fabric.n_ranks} ranks over several nodes are too many to route pair by pair"
         raise UnsupportedError(Fault(what, "--nodes", f"at most {MOST_RANKS} ranks"))
-    router = _Router(fabric, inside, seed)
+    router = _Router(fabric, inside)
     n = fabric.n_ranks
     numbers: list[int] = []
     latencies: list[float] = []
@@ -77,7 +75,6 @@ class _Router:
 
     fabric: Fabric
     inside: Callable[[Fabric], Routes]
-    seed: int
     cluster: Cluster = field(init=False)
     node_routes: Routes = field(init=False)
     node_links: dict[int, Int] = field(init=False, default_factory=dict)
@@ -185,8 +182,8 @@ class _Router:
         return ways[-1][0]
 
     def hash(self, a: int, b: int) -> float:
-        """Return a number from 0 to 1 that the pair of GPUs and the seed decide."""
-        text = f"{self.seed}:{a}:{b}".encode()
+        """Return a number from 0 to 1 that the pair of GPUs and the seed of the hash decide."""
+        text = f"{self.cluster.spec.hash_seed}:{a}:{b}".encode()
         return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big") / 2**64
 
     def all_ways(self, leaf_a: int, leaf_b: int) -> list[tuple[Path, float]]:

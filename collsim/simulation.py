@@ -39,8 +39,6 @@ LL_PASS_BYTES = 512 * 8
 every line carries its flag (NCCL src/include/device.h)."""
 MOST_PASSES = 512
 """A pipeline is cut into no more passes per channel: filling it is then a few percent of the time at most."""
-MOST_SEARCHED_NODES = 2
-"""Routes are searched for pair by pair, which takes too long in larger clusters."""
 EQUAL = 1e-9
 """Times within this share of each other are the same."""
 TIE = 1e-3
@@ -204,23 +202,12 @@ def predict(topology: Topology, constants: Profile, question: Question, groups: 
 
 
 def _reachable(topology: Topology, constants: Profile, groups: Sequence[Sequence[int]]) -> tuple[Topology, Profile]:
-    """Return what a run is computed on: a node by itself if no group leaves the first one.
-
-    Raises
-    ------
-    UnsupportedError
-        Groups over more nodes than the search for routes is made for.
-    """
+    """Return what a run is computed on: a node by itself if no group leaves the first one."""
     cluster = topology.cluster
     if cluster is None:
         return topology, constants
     if max(max(group) for group in groups) < cluster.node.n_gpus:
         return cluster.node, load_profile(AUTO, cluster.node) if constants.source == AUTO else constants
-    if cluster.spec.nodes > MOST_SEARCHED_NODES:
-        what = f"runs across the {cluster.spec.nodes} nodes of {topology.name} are not possible yet"
-        last = cluster.node.n_gpus - 1
-        hint = f"use GPUs 0 to {last}, which are one node, or a cluster of {MOST_SEARCHED_NODES} nodes"
-        raise UnsupportedError(Fault(what, "ranks", hint))
     return topology, constants
 
 

@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
-__all__ = ["FABRICS", "Cluster", "ClusterSpec", "Plan"]
+__all__ = ["FABRICS", "ROUTINGS", "Cluster", "ClusterSpec", "Plan"]
 
 FABRICS = ("rail", "rail_only", "fat_tree", "dragonfly", "single_switch")
+ROUTINGS = ("adaptive", "ecmp", "spray")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ class ClusterSpec:
     """One of `FABRICS`."""
     network: str
     routing: str
-    """``adaptive``, ``ecmp`` or ``spray``."""
+    """One of `ROUTINGS`."""
     rails: int
     radix: int
     """Ports of a switch, each of *port_rate_Bps*."""
@@ -71,6 +72,8 @@ class ClusterSpec:
     nic_latency_s: float = 0.0
     link_latency_s: float = 0.0
     """Of every network link, besides the length of its cable: error correction."""
+    hash_seed: int = 1
+    """Of ``ecmp``: which path the hash gives to whom."""
     efficiency: float = 1.0
     """Share of the line rate of a network link that data reach."""
     in_network_reduction: str | None = None

@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, model_validator
 
-from collsim.topology.cluster import FABRICS
+from collsim.topology.cluster import FABRICS, ROUTINGS
 from collsim.topology.figures import (
     Count,
     Figure,
@@ -174,6 +174,13 @@ class NetworkName(Figure):
     value: Annotated[Parsed, PlainValidator(one_of("network", network_names))]
 
 
+class RoutingName(Figure):
+    """How switches spread messages over equal paths."""
+
+    unit: ClassVar[str] = "name"
+    value: Annotated[Parsed, PlainValidator(one_of("routing", lambda: ROUTINGS))]
+
+
 class ScaleOut(Section):
     """The cluster around a node; what is not given comes from the network's file."""
 
@@ -182,6 +189,8 @@ class ScaleOut(Section):
     gpus_per_node: Count | None = None
     fabric: FabricName = default_figure(FabricName, "rail", "adapter i of every node on the switches of rail i")
     network: NetworkName | None = None
+    routing: RoutingName | None = None
+    hash_seed: Count | None = None
     radix: Count | None = None
     port_rate: Rate | None = None
     tiers: Count | None = None

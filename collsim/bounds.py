@@ -172,7 +172,7 @@ def _capacities(fabric: Fabric, used: NDArray[np.bool_], inside: NDArray[np.bool
     wiring = fabric.wiring
     src, dst, rate = wiring.link_src[used], wiring.link_dst[used], fabric.raw_capacity_Bps[used]
     matrix = np.zeros((len(wiring.node_names),) * 2)
-    matrix[src, dst] = rate
+    np.add.at(matrix, (src, dst), rate)  # cables of a bundle may be listed one by one
     between = np.setdiff1d(np.unique(np.concatenate([src, dst])), fabric.rank_node)
     ranks = fabric.rank_node
     into = inside @ matrix[np.ix_(ranks, between)]

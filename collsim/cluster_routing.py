@@ -1,15 +1,17 @@
 """Routes over a cluster: inside a node as in one node, between nodes through adapters, leaves, spines and cores.
 
-Between nodes a message leaves through an adapter of its sender and arrives at one of its receiver. On a fabric of rails,
-if these hang on different leaves, it first hops over the node's own links to the GPU of the receiver's rail (PXN), if
-the node has such links; so it stays on one leaf wherever it can. How the network spreads messages over equal paths
-is the network's routing: ``spray`` and ``adaptive`` use all of them in proportion to their cables, ``ecmp`` puts each
-pair of ranks on one path by a hash, so that unlucky pairs share a cable. In a dragonfly, messages take minimal paths.
+Between nodes a message leaves through an adapter of its sender and arrives at one of its receiver. On a fabric of
+rails, if these hang on different leaves, it first hops over the node's own links to the GPU of the receiver's rail
+(PXN), if the node has such links; so it stays on one leaf wherever it can. How the network spreads messages over equal
+paths is its routing: ``spray`` and ``adaptive`` use all of them in proportion to their cables; with ``ecmp`` every
+switch puts each flow of a pair on one cable by a hash, so that unlucky flows share a cable while others stay empty. In
+a dragonfly, messages take minimal paths.
 """
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -79,12 +81,17 @@ class _Router:
     node_routes: Routes = field(init=False)
     node_links: dict[int, Int] = field(init=False, default_factory=dict)
     trunks: dict[tuple[int, int], list[tuple[Path, float]]] = field(init=False, default_factory=dict)
+    cables: Int = field(init=False)
+    """int64[links]: how many links join the same two nodes, counted from this one on."""
 
     def __post_init__(self) -> None:
         assert self.fabric.cluster is not None
         self.cluster = self.fabric.cluster
-        node = build_fabric(self.cluster.node)
-        self.node_routes = self.inside(node)
+        if self.cluster.node.n_gpus > 1:
+            self.node_routes = self.inside(build_fabric(self.cluster.node))
+        wiring = self.fabric.wiring
+        keys = wiring.link_src * wiring.n_nodes + wiring.link_dst
+        self.cables = np.searchsorted(keys, keys, side="right") - np.arange(len(keys))
 
     def path(self, src: int, dst: int) -> Path:
         """Return the way from one rank to another."""
@@ -148,7 +155,7 @@ class _Router:
         cluster = self.cluster
         per_node = int(cluster.node.n_gpus)
         first = a // per_node * per_node
-        for local in (b % per_node, *range(per_node)):
+        for local in (b % per_node, *range(per_node)) if per_node > 1 else ():
             nic = int(cluster.nic_of[cluster.nic_ptr[first + local]])
             if int(cluster.nic_leaf[nic - cluster.first_nic]) == leaf and first + local != a:
                 pair = (a % per_node) * per_node + local
@@ -171,20 +178,24 @@ class _Router:
         if not ways:
             what = f"no switch joins leaf{leaf_a} and leaf{leaf_b}"
             raise UnsupportedError(Fault(what, "--fabric", "take a fabric with spines, or ranks of one rail"))
-        total = sum(width for _, width in ways)
         if self.cluster.spec.routing != "ecmp":
+            total = sum(width for _, width in ways)
             return _beside([path for path, _ in ways], [width / total for _, width in ways])
-        spot = self.hash(a, b) * total
-        for path, width in ways:
-            spot -= width
-            if spot < 0:
-                return path
-        return ways[-1][0]
+        return _beside([self.hashed(ways, f"{a}:{b}:{flow}") for flow in range(self.cluster.spec.flows_per_pair)])
 
-    def hash(self, a: int, b: int) -> float:
-        """Return a number from 0 to 1 that the pair of GPUs and the seed of the hash decide."""
-        text = f"{self.cluster.spec.hash_seed}:{a}:{b}".encode()
-        return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big") / 2**64
+    def hashed(self, ways: list[tuple[Path, float]], flow: str) -> Path:
+        """Return the path of one flow: every switch on it picks one of its equal cables by a hash."""
+        ports = [int(self.cables[path[0][0]]) for path, _ in ways]
+        spot = self.hash(flow, 0) * sum(ports)
+        way = next(i for i, last in enumerate(itertools.accumulate(ports)) if spot < last)
+        links, shares, latency_s = ways[way][0]
+        picked = [link + int(self.hash(flow, hop) * self.cables[link]) for hop, link in enumerate(links, start=1)]
+        return picked, shares, latency_s
+
+    def hash(self, flow: str, hop: int) -> float:
+        """Return a number of [0, 1) that the flow, the hop and the seed of the hash decide."""
+        text = f"{self.cluster.spec.hash_seed}:{flow}:{hop}".encode()
+        return int.from_bytes(hashlib.blake2b(text, digest_size=6).digest(), "big") / 2**48
 
     def all_ways(self, leaf_a: int, leaf_b: int) -> list[tuple[Path, float]]:
         """Return the shortest ways from leaf to leaf with their widths: by a spine, by a core, or along a dragonfly."""

@@ -73,7 +73,9 @@ class ClusterSpec:
     link_latency_s: float = 0.0
     """Of every network link, besides the length of its cable: error correction."""
     hash_seed: int = 1
-    """Of ``ecmp``: which path the hash gives to whom."""
+    """Of ``ecmp``: which cables the hash gives to whom."""
+    flows_per_pair: int = 1
+    """Of ``ecmp``: a pair's messages are dealt to so many connections with hashes of their own."""
     efficiency: float = 1.0
     """Share of the line rate of a network link that data reach."""
     in_network_reduction: str | None = None

@@ -68,6 +68,8 @@ def wire_cluster(node: Topology, spec: ClusterSpec, plan: Plan) -> tuple[Wiring,
     parts = [_copies(inside, spec.nodes), *_adapters(spec, inside.n_gpus, leaves, first), *_trunks(spec, cables, first)]
     bundles = Bundles(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
     bundles = bundles.take(np.lexsort((bundles.dst, bundles.src)))
+    if spec.routing == "ecmp":
+        bundles = _single_cables(bundles, first.leaf)
     latency = np.concatenate(
         [
             np.zeros(n_gpus),
@@ -93,6 +95,17 @@ def wire_cluster(node: Topology, spec: ClusterSpec, plan: Plan) -> tuple[Wiring,
     for array in (latency, *bundles):
         array.setflags(write=False)
     return wiring, _cluster(node, wiring, leaves, cables, spec=spec, plan=plan, first=first)
+
+
+def _single_cables(bundles: Bundles, first_leaf: int) -> Bundles:
+    """Return the cables between switches one by one: a hash puts a message on one of them, not on the bundle."""
+    between = np.minimum(bundles.src, bundles.dst) >= first_leaf
+    cables = bundles.take(np.repeat(np.arange(len(bundles.src)), np.where(between, bundles.parallel, 1)))
+    single = np.minimum(cables.src, cables.dst) >= first_leaf
+    return cables._replace(
+        parallel=np.where(single, 1, cables.parallel),
+        bandwidth_Bps=cables.bandwidth_Bps / np.where(single, cables.parallel, 1),
+    )
 
 
 def _copies(inside: Wiring, nodes: int) -> Bundles:

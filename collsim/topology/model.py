@@ -138,6 +138,8 @@ class Wiring:
     def find_links(self, src: Ints, dst: Ints) -> Ints:
         """Return int64: the bundle from each node of *src* to that of *dst*, -1 where there is none.
 
+        Where cables are listed one by one, the first of them.
+
         Examples
         --------
         >>> from collsim.topology import load_topology

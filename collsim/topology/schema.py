@@ -191,6 +191,7 @@ class ScaleOut(Section):
     network: NetworkName | None = None
     routing: RoutingName | None = None
     hash_seed: Count | None = None
+    flows_per_pair: Count | None = None
     radix: Count | None = None
     port_rate: Rate | None = None
     tiers: Count | None = None

@@ -158,7 +158,7 @@ def parse_topology(content: bytes | str, file: str = "topology.yaml", overrides:
         return node
     spec, facts = _placed(lambda: resolve(section, node), document)
     cluster = _placed(lambda: build_cluster(replace(node, facts=(*node.facts, *facts)), spec), document)
-    titled = ("scale_out",) in document.lines and node.title != node.name
+    titled = ("scale_out",) in document.lines and ("title",) in document.lines
     return replace(cluster, title=node.title) if titled else cluster
 
 

@@ -178,7 +178,8 @@ def _parsed(content: bytes | str, file: str, overrides: Overrides) -> tuple[Topo
     faults += _check_name(spec, document)
     if faults:
         raise SpecError(*_by_line(faults))
-    digest = hashlib.sha256(raw + b"\0" + json.dumps(pairs).encode() if pairs else raw).hexdigest()
+    changed = json.dumps(sorted(dict(pairs).items()))  # in any order they make the same topology
+    digest = hashlib.sha256(raw + b"\0" + changed.encode() if pairs else raw).hexdigest()
     return _assemble(spec, document, digest), spec.scale_out, document
 
 

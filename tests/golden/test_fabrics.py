@@ -86,7 +86,7 @@ def test_frontier():
 
 
 def test_rail_only_saves_the_spines():
-    """arXiv 2307.12169: without cross-rail traffic a rail needs switches of its own only; 64 nodes fit on 8 of 64 ports."""
+    """arXiv 2307.12169: without traffic across rails each needs switches of its own only; 64 nodes fit on 8 of them."""
     alone = plan("hgx_h100", nodes=64, fabric="rail_only", network="infiniband")
     joined = plan("hgx_h100", nodes=64, fabric="rail", network="infiniband")
     assert (alone.switches, joined.switches) == (8, 24)

@@ -79,8 +79,8 @@ def test_bundles_are_sorted_and_duplex(cluster):
 def test_cables_are_those_planned(cluster):
     found, wiring = cluster.cluster, cluster.wiring
     up = np.concatenate([found.nic_up, found.up_link])
-    wired = wiring.link_count[up].sum() - wiring.link_count[found.up_link].sum() * (found.spec.fabric == "dragonfly") / 2
-    assert wired == sum(found.plan.cables.values())
+    twice = wiring.link_count[found.up_link].sum() / 2 if found.spec.fabric == "dragonfly" else 0  # peers, at both ends
+    assert wiring.link_count[up].sum() - twice == sum(found.plan.cables.values())
     tier = found.switch_tier
     assert np.bincount(tier, minlength=3).tolist() == [found.plan.leaves, found.plan.spines, found.plan.cores]
 
@@ -90,8 +90,8 @@ def test_load_of_upper_tiers_differs_by_one_cable(cluster):
     into = np.zeros(found.plan.switches, dtype=np.int64)
     np.add.at(into, found.up_switch, wiring.link_count[found.up_link])
     sizes = [np.ptp(into[found.switch_tier == 2])] if found.plan.cores else []
-    for group in range(found.plan.groups if found.plan.spines else 0):
-        sizes.append(np.ptp(into[(found.switch_tier == 1) & (found.switch_group == group)]))
+    groups = range(found.plan.groups if found.plan.spines else 0)
+    sizes += [np.ptp(into[(found.switch_tier == 1) & (found.switch_group == group)]) for group in groups]
     assert max(sizes, default=0) <= 1
 
 
@@ -257,7 +257,7 @@ def test_files(tmp_path):
     topology = parse_topology(FILE, "ours.yaml")
     assert (topology.title, topology.n_gpus) == ("ours", 48)
     assert topology.cluster.spec.radix == 40  # HDR switches for adapters of 200 Gb/s
-    assert topology.fact("link.bandwidth").where.startswith("topologies/hgx_h100.yaml:")
+    assert topology.fact("link.efficiency").where.startswith("topologies/hgx_h100.yaml:")
     (tmp_path / "node.yaml").write_text(
         "{schema: collsim.topology/1, builder: full_mesh, gpu: {count: 4}, link: {bandwidth: 25 GB/s}, "
         "nic: {bandwidth: 100 Gb/s}}"

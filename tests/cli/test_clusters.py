@@ -33,7 +33,7 @@ def test_show_in_json(collsim):
     ("name", "words"),
     [
         ("h100_rail", ["spine7", "leaf15", "n0: 8 GPUs", "56 more", "512 cables of 50 GB/s from leaves to spines"]),
-        ("frontier", ["group 0: 32 switches", "66 more", "10,804 cables"]),
+        ("frontier", ["group 0", "each group has 32 switches", "66 more", "10,804 cables"]),
         ("mi355x_rack128", ["leaf0", "n15: 8 GPUs"]),
     ],
 )
@@ -46,6 +46,13 @@ def test_draw(collsim, tmp_path, name, words):
     assert all(0 < float(box.get("x")) < 960 for box in boxes)
     for word in words:
         assert word in drawn, word
+
+
+def test_lines_are_cables_that_are_there(collsim):
+    drawn = collsim("topo", "draw", "h100_rail").out
+    # 8 spines x 16 leaves; of the 8 nodes shown each hangs on the 8 leaves of its block
+    assert drawn.count('class="r0') == 128
+    assert drawn.count('class="r1') == 64
 
 
 def test_list_has_clusters_apart(collsim):

@@ -40,13 +40,13 @@ def topo_list() -> None:
     for name in zoo_names():
         shown = describe(load_topology(name))
         lines.append(f"{name:<16} {shown['ranks']:>4} {shown['per_gpu_uni_Bps'] / 1e9:>6.5g}  {shown['title']}")
-    head = f"{'# cluster':<16} {'GPUs':>6} {'GB/s':>4}  per GPU and direction to other nodes; fabric, network"
+    head = f"{'# cluster':<16} {'GPUs':>6} {'GB/s':>4}  per GPU and direction to other nodes"
     lines += ["#", head]
     for name in cluster_names():
         node, spec, _ = plan_topology(name)
         rate_GBps = spec.nic_rate_Bps * spec.nics_per_gpu / spec.gpus_per_nic / 1e9
         gpus = spec.nodes * spec.gpus_per_node
-        lines.append(f"{name:<16} {gpus:>6} {rate_GBps:>4.4g}  {node.title}; {spec.fabric}, {spec.network}")
+        lines.append(f"{name:<16} {gpus:>6} {rate_GBps:>4.4g}  {node.title}")
     write("".join(f"{line}\n" for line in lines), None)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
-from typing import Any
+from typing import Any, NamedTuple
 
 from collsim.topology import Topology, describe
 from collsim.units import format_bandwidth, format_time
@@ -72,18 +72,20 @@ def tier_rows(shown: dict[str, Any]) -> list[tuple[str, ...]]:
 
 def cluster_svg(topology: Topology, style: str) -> str:
     """Return a cluster as an SVG document: one row for each tier, nodes at the bottom; *style* is its style sheet."""
-    shown = describe(topology)
-    rows = _boxes(shown)
+    shown, rows = describe(topology), _rows(topology)
     body, height = [], 96 + STOREY * len(rows)
-    places: list[list[float]] = []
-    for level, (look, names) in enumerate(rows):
-        y = 110 + STOREY * level
-        pitch = (WIDTH - 2 * MARGIN) / len(names)
-        places.append([MARGIN + pitch * (i + 0.5) for i in range(len(names))])
-        body += [_box(x, y, min(pitch - 8, 150.0), name, look) for x, name in zip(places[-1], names, strict=True)]
-    lines = [line for level in range(len(rows) - 1) for line in _between(places[level], places[level + 1], level)]
+    places: list[dict[int, float]] = []
+    for level, row in enumerate(rows):
+        numbers = _some(row.first, row.boxes)
+        pitch = (WIDTH - 2 * MARGIN) / len(numbers)
+        across = [MARGIN + pitch * (i + 0.5) for i in range(len(numbers))]
+        places.append({number: x for number, x in zip(numbers, across, strict=True) if number is not None})
+        for number, x in zip(numbers, across, strict=True):
+            name = f"{row.boxes - len(numbers) + 1:,} more" if number is None else row.name.format(number - row.first)
+            body.append(_box(x, 110 + STOREY * level, min(pitch - 8, 150.0), name, row.look))
+    pairs = _joined(topology)
+    lines = [line for level in range(len(rows) - 1) for line in _between(places, level, pairs)]
     notes = _notes(shown)
-    total = height + 22 * len(notes)
     text = [
         f'<text class="soft" x="{MARGIN}" y="{height + 22 * i:.0f}" font-size="14">{escape(note)}</text>'
         for i, note in enumerate(notes)
@@ -91,41 +93,75 @@ def cluster_svg(topology: Topology, style: str) -> str:
     size = min(20.0, 1.75 * (WIDTH - 2 * MARGIN) / max(len(topology.title), 1))
     title = f'<text x="{MARGIN}" y="36" font-size="{size:.1f}" font-weight="600">{escape(topology.title)}</text>'
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {total:.0f}" width="{WIDTH}" role="img" '
-        f'aria-label="{escape(topology.title, quote=True)}">\n<style>{style}</style>\n'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height + 22 * len(notes):.0f}" width="{WIDTH}" '
+        f'role="img" aria-label="{escape(topology.title, quote=True)}">\n<style>{style}</style>\n'
         + "\n".join([title, *lines, *body, *text])
         + "\n</svg>\n"
     )
 
 
-def _boxes(shown: dict[str, Any]) -> list[tuple[str, list[str]]]:
-    """Return the rows of the picture from top to bottom: how a box looks, and what stands in each."""
-    spec, plan = shown["cluster"], shown["plan"]
-    if spec["fabric"] == "dragonfly":
-        each = plan["leaves"] // plan["groups"]
-        upper = [("switch", _some(plan["groups"], f"group {{}}: {each} switches"))]
-    else:
-        tiers = (("core", "cores"), ("spine", "spines"), ("leaf", "leaves"))
-        upper = [("switch", _some(plan[count], name + "{}")) for name, count in tiers if plan[count]]
-    return [*upper, ("box", _some(spec["nodes"], f"n{{}}: {spec['gpus_per_node']} GPUs"))]
+class _Row(NamedTuple):
+    """One row of the picture: how its boxes look, how they are called, the number of the first, and how many."""
+
+    look: str
+    name: str
+    first: int
+    boxes: int
 
 
-def _some(count: int, name: str) -> list[str]:
-    """Return the names of *count* boxes, numbered in the place of the braces; of many the first ones and the last."""
+NODES = 1_000_000_000
+"""Nodes are numbered from here in a picture, after all switches."""
+
+
+def _rows(topology: Topology) -> list[_Row]:
+    """Return the rows from top to bottom; switches have the numbers of `Cluster`, groups those of the dragonfly."""
+    assert topology.cluster is not None
+    spec, plan = topology.cluster.spec, topology.cluster.plan
+    nodes = _Row("box", f"n{{}}: {spec.gpus_per_node} GPUs", NODES, spec.nodes)
+    if spec.fabric == "dragonfly":
+        return [_Row("switch", "group {}", 0, plan.groups), nodes]
+    tiers = (
+        _Row("switch", "core{}", plan.leaves + plan.spines, plan.cores),
+        _Row("switch", "spine{}", plan.leaves, plan.spines),
+        _Row("switch", "leaf{}", 0, plan.leaves),
+    )
+    return [*(tier for tier in tiers if tier.boxes), nodes]
+
+
+def _joined(topology: Topology) -> set[tuple[int, int]]:
+    """Return which boxes are joined, the upper one first."""
+    import numpy as np
+
+    cluster = topology.cluster
+    assert cluster is not None
+    if cluster.spec.fabric == "dragonfly":
+        group = cluster.switch_group[cluster.nic_leaf]
+        return set(zip(group.tolist(), (NODES + cluster.nic_node).tolist(), strict=True))
+    low = np.repeat(np.arange(cluster.plan.switches), np.diff(cluster.up_ptr))
+    upper = np.concatenate([cluster.up_switch, cluster.nic_leaf])
+    lower = np.concatenate([low, NODES + cluster.nic_node])
+    return set(zip(upper.tolist(), lower.tolist(), strict=True))
+
+
+def _some(first: int, count: int) -> list[int | None]:
+    """Return the numbers of *count* boxes; of many the first ones and the last, with None for those between.
+
+    >>> _some(0, 3), len(_some(5, 100)), _some(5, 100)[-2:]
+    ([0, 1, 2], 9, [None, 104])
+    """
     if count <= MOST_BOXES:
-        return [name.format(i) for i in range(count)]
-    first = MOST_BOXES // 2 - 1
-    return [*(name.format(i) for i in range(first)), f"{count - first - 1:,} more", name.format(count - 1)]
+        return list(range(first, first + count))
+    return [*range(first, first + MOST_BOXES // 2 - 1), None, first + count - 1]
 
 
-def _between(above: Sequence[float], below: Sequence[float], level: int) -> list[str]:
-    """Return the lines from one row to the next: all pairs, faded where they are many."""
+def _between(places: Sequence[dict[int, float]], level: int, pairs: set[tuple[int, int]]) -> list[str]:
+    """Return the lines from one row to the next, faded where they are many."""
     y1, y2 = 110 + STOREY * level + BOX_HEIGHT / 2, 110 + STOREY * (level + 1) - BOX_HEIGHT / 2
-    faded = " faded" if len(above) * len(below) > 4 * MOST_BOXES else ""
+    ends = [(a, b) for n, a in places[level].items() for m, b in places[level + 1].items() if (n, m) in pairs]
+    faded = " faded" if len(ends) > 6 * MOST_BOXES else ""
     return [
         f'<path class="r{level % 5}{faded}" d="M {a:.1f} {y1:.1f} L {b:.1f} {y2:.1f}" stroke-width="1.4"/>'
-        for a in above
-        for b in below
+        for a, b in ends
     ]
 
 
@@ -145,9 +181,8 @@ def _notes(shown: dict[str, Any]) -> list[str]:
         f"{format_bandwidth(tier['total_uni_Bps'])} per direction"
         for tier in shown["tiers"]
     ]
-    spec = shown["cluster"]
-    if spec["fabric"] in ("rail", "rail_only") and shown["plan"]["leaves"] > 1:
-        notes.append("a leaf serves one rail: adapter i of the nodes of its block; lines show tiers, not single cables")
-    else:
-        notes.append("lines show which tiers are joined, not single cables")
+    plan = shown["plan"]
+    if shown["cluster"]["fabric"] == "dragonfly":
+        notes.append(f"each group has {plan['leaves'] // plan['groups']} switches; all groups are joined to each other")
+    notes.append("a line stands for all cables between two boxes")
     return notes

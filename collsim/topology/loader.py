@@ -158,7 +158,7 @@ def parse_topology(content: bytes | str, file: str = "topology.yaml", overrides:
         return node
     spec, facts = _placed(lambda: resolve(section, node), document)
     cluster = _placed(lambda: build_cluster(replace(node, facts=(*node.facts, *facts)), spec), document)
-    titled = ("scale_out",) in document.lines and node.title != node.name
+    titled = ("scale_out",) in document.lines and ("title",) in document.lines
     return replace(cluster, title=node.title) if titled else cluster
 
 
@@ -178,7 +178,8 @@ def _parsed(content: bytes | str, file: str, overrides: Overrides) -> tuple[Topo
     faults += _check_name(spec, document)
     if faults:
         raise SpecError(*_by_line(faults))
-    digest = hashlib.sha256(raw + b"\0" + json.dumps(pairs).encode() if pairs else raw).hexdigest()
+    changed = json.dumps(sorted(dict(pairs).items()))  # in any order they make the same topology
+    digest = hashlib.sha256(raw + b"\0" + changed.encode() if pairs else raw).hexdigest()
     return _assemble(spec, document, digest), spec.scale_out, document
 
 

@@ -13,6 +13,10 @@ REQUESTS = {
     "many": ("--topo", "mi300x_ubb8", "--op", "all_reduce,alltoall", "--ranks", "2,8", "--algo", "all", "-b", "8M"),
     "list": ("--topo", "hgx_h100", "--op", "broadcast", "--rank-list", "5,1,3", "-r", "2", "-d", "bf16", "-e", "3M"),
     "what-if": ("--topo", "mi300x_ubb8", "--op", "all_reduce", "--set", "link.bandwidth=80 GB/s", "--size", "1M"),
+    "cluster": (
+        *("--topo", "hgx_h100", "--nodes", "2", "--gpus-per-node", "4", "--fabric", "fat_tree", "--network", "roce"),
+        *("--set", "fabric.nic_cable=9 m", "--op", "all_to_all", "--algo", "direct", "--size", "1M"),
+    ),
     "chunks": ("--topo", "mi300x_ubb8", "--op", "all_reduce", "--channels", "4", "--chunk", "64K", "--size", "1M"),
 }
 

@@ -56,6 +56,12 @@ class Fabric:
     in_network_efficiency: float = 1.0
 
     @property
+    def nominal_Bps(self) -> Float:
+        """float64[n_links]: the rates by which traffic is spread, those of links that run as they should."""
+        nominal = self.wiring.link_nominal_Bps
+        return self.raw_capacity_Bps if nominal is None else nominal
+
+    @property
     def n_ranks(self) -> int:
         """Number of ranks."""
         return len(self.rank_node)
@@ -111,6 +117,7 @@ def build_fabric(
     if faults:
         raise InputError(*faults)
     capacity = wiring.link_bandwidth_Bps * (wiring.link_efficiency if efficiency else 1.0)
+    as_built = wiring if topology.damage is None else topology.damage.healthy.wiring  # slow links still multicast
     return Fabric(
         wiring=wiring,
         rank_node=_readonly(np.array(chosen, dtype=np.int64)),
@@ -119,7 +126,7 @@ def build_fabric(
         link_latency_s=_readonly(wiring.link_latency_s * float(latency)),
         node_latency_s=_readonly(wiring.node_latency_s * float(latency)),
         in_network_efficiency=topology.in_network_efficiency if efficiency else 1.0,
-        in_network=topology.in_network_reduction if wiring.coordinates.kind == "switched" else None,
+        in_network=topology.in_network_reduction if as_built.coordinates.kind == "switched" else None,
     )
 
 

@@ -7,12 +7,13 @@ Importing this package imports nothing heavy; numpy, PyYAML, pydantic and Networ
 from __future__ import annotations
 
 from collsim.topology.loader import check_file, load_topology, parse_topology, zoo_names
-from collsim.topology.model import STATUSES, Coordinates, Fact, Topology, Wiring
+from collsim.topology.model import STATUSES, Coordinates, Damage, Fact, Topology, Wiring
 from collsim.topology.summary import describe, remarks
 
 __all__ = [
     "STATUSES",
     "Coordinates",
+    "Damage",
     "Fact",
     "Topology",
     "Wiring",

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
     Floats = NDArray[np.float64]
 
-__all__ = ["STATUSES", "Coordinates", "Fact", "Topology", "Wiring"]
+__all__ = ["STATUSES", "Coordinates", "Damage", "Fact", "Topology", "Wiring"]
 
 STATUSES: Mapping[str, str] = {
     "datasheet": "vendor specification of a shipping part",
@@ -106,6 +106,8 @@ class Wiring:
     link_efficiency: Floats
     """float64[n_links]: achievable fraction of the raw rate."""
     coordinates: Coordinates
+    link_nominal_Bps: Floats | None = None
+    """float64[n_links]: the rate that each bundle should have, by which traffic is spread; None: the rate it has."""
 
     @property
     def n_nodes(self) -> int:
@@ -132,6 +134,21 @@ class Wiring:
     def link_name(self, link: int) -> str:
         """Return the name of a bundle, such as ``gpu3->nvsw1``."""
         return f"{self.node_names[int(self.link_src[link])]}->{self.node_names[int(self.link_dst[link])]}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Damage:
+    """What failed in a topology; see `collsim.topology.failing`."""
+
+    fail: tuple[str, ...]
+    degrade: Mapping[str, str]
+    summary: str
+    """What failed, counted: ``1 switch failed: nvsw2``."""
+    effects: tuple[str, ...]
+    """What follows from it, one sentence each."""
+    gpus: tuple[int, ...]
+    """The number that each GPU that is left has in the healthy topology."""
+    healthy: Topology
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,6 +179,8 @@ class Topology:
     """What the switches can reduce with, such as ``NVLS``; None if they cannot or it is not known."""
     in_network_efficiency: float = 1.0
     """Share of the achievable link rate that traffic which the switches add or multicast reaches."""
+    damage: Damage | None = None
+    """What failed; None where everything is in order."""
 
     @property
     def n_gpus(self) -> int:

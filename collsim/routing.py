@@ -1,9 +1,10 @@
 """Which links a message takes from one rank to another, and with which share of its bytes.
 
 The shortest path in hops wins; where several are equally short the message is sprayed over all of them in proportion
-to the narrowest link of each, at the rate that it should have. On an HGX H100 that is 5/4/4/5 parts of 18 over the four switches. Paths lead through
-switches if they can and through other GPUs only if they must. Where switches add and multicast, a multicast takes its
-sender's links up and all links down, a load-reduce all links up and its receiver's links down.
+to the narrowest link of each, at the rate that it should have: on an HGX H100 5/4/4/5 parts of 18 over the four
+switches. Paths lead through switches if they can and through other GPUs only if they must. Where switches add and
+multicast, a multicast takes its sender's links up and all links down, a load-reduce all links up and its receiver's
+links down.
 """
 
 from __future__ import annotations

@@ -12,17 +12,26 @@ import numpy as np
 
 from collsim._version import __version__
 from collsim.collectives import Algorithm, Request, algorithm, algorithms_for, rings_for
-from collsim.errors import Fault, InputError, UnsupportedError
+from collsim.errors import Fault, InputError, NoRouteError, UnsupportedError
 from collsim.fabric import Fabric, Float, Int
 from collsim.library import Profile, load_profile
 from collsim.library.costs import family_of
 from collsim.operations import BLOCK_GRAIN_BYTES, Operation, operation
-from collsim.provenance import achievable, config_of, is_calibrated, roundings, topology_summary, warnings_of
+from collsim.provenance import (
+    achievable,
+    config_of,
+    is_calibrated,
+    machine_gpus,
+    roundings,
+    topology_summary,
+    warnings_of,
+)
 from collsim.question import CHOICES, MOST_CHANNELS, Question, ask, rank_groups
 from collsim.result import LinkLoad, Result, Row
 from collsim.schedule import Schedule
 from collsim.timing import MOST_LINKS, Run, prepare, time_schedule
 from collsim.topology import Topology, load_topology
+from collsim.topology.failing import cut_faults, damaged
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -66,6 +75,8 @@ def simulate(
     launch: str = "stream",
     registered: bool = False,
     gpus_per_thread: int = 1,
+    fail: str | Sequence[str] | None = None,
+    degrade: Mapping[str, str | float] | Sequence[str] | None = None,
 ) -> Result:
     """Predict how long collectives take.
 
@@ -111,6 +122,10 @@ def simulate(
         Whether the user registered the buffers with the library (``-R 1`` of the tests).
     gpus_per_thread : int
         How many GPUs each host thread starts work on, one after the other (``-g`` of the tests).
+    fail : str or sequence of str, optional
+        What has failed: ``link:gpu0-gpu1``, ``switch:nvsw2``, ``gpu:gpu5``, ... (docs/failures.md).
+    degrade : mapping or sequence of str, optional
+        What runs at part of its rate: ``{"link:gpu0-gpu1": "50%"}``.
 
     Returns
     -------
@@ -146,7 +161,7 @@ def simulate(
         registered=registered,
         gpus_per_thread=gpus_per_thread,
     )
-    topology = load_topology(topo, overrides or ())
+    topology = damaged(load_topology(topo, overrides or ()), fail, degrade)
     constants = load_profile(profile, topology)
     return predict(topology, constants, question, rank_groups(topology, ranks, rank_list, question))
 
@@ -165,13 +180,16 @@ def predict(topology: Topology, constants: Profile, question: Question, groups: 
     question, left_out = _with_library(topology, constants, asked)
     launched = constants.launched(question.launch, registered=question.registered)
     launched = launched.for_threads(question.gpus_per_thread)
-    runs = [prepare(topology, launched, group) for group in groups]
+    runs = [_prepared(topology, launched, group) for group in groups]
+    healthy = _healthy_runs(topology, launched, groups, question)
     rows: list[Row] = []
     skipped: list[Row] = []
-    for run in runs:
+    for run, before in zip(runs, healthy, strict=True):
         for op in question.ops:
             for size_bytes in question.sizes_of(op):
                 timed = _rows(op, size_bytes, run, question, left_out)
+                if before is not None:
+                    timed = _beside(timed, _rows(op, size_bytes, before, question, []))
                 (skipped if timed[0].size_bytes == 0 else rows).extend(timed)
     if not rows:
         smallest = max(
@@ -183,7 +201,7 @@ def predict(topology: Topology, constants: Profile, question: Question, groups: 
     return Result(
         version=__version__,
         config=config_of(topology, constants, runs, asked),
-        topology=topology_summary(topology, constants),
+        topology=topology_summary(topology, constants, _effects(runs, question)),
         profile={
             "name": constants.name,
             "sha256": constants.sha256,
@@ -196,6 +214,58 @@ def predict(topology: Topology, constants: Profile, question: Question, groups: 
         warnings=(*warnings_of(topology, constants, question), *roundings(skipped), *left_out),
         skipped=tuple(skipped),
     )
+
+
+def _prepared(topology: Topology, constants: Profile, group: Sequence[int]) -> Run:
+    """Return the run of a group; where failures cut it in two, say which."""
+    try:
+        return prepare(topology, constants, group)
+    except NoRouteError as error:
+        raise NoRouteError(*(cut_faults(topology, group) or error.faults)) from None
+
+
+def _healthy_runs(
+    topology: Topology, constants: Profile, groups: Sequence[Sequence[int]], question: Question
+) -> list[Run | None]:
+    """Return the same runs on the machine in order, None each if nothing failed; all that are left stand for all."""
+    if topology.damage is None:
+        return [None] * len(groups)
+    healthy, everyone = topology.damage.healthy, list(range(topology.n_gpus))
+    return [
+        prepare(
+            healthy,
+            constants,
+            None if list(group) == everyone and question.matrix_bytes is None else machine_gpus(topology, group),
+        )
+        for group in groups
+    ]
+
+
+def _beside(rows: Sequence[Row], healthy: Sequence[Row]) -> list[Row]:
+    """Return rows with the times of the machine in order: of the only other row, else of the same algorithm."""
+    alone = len(rows) == len(healthy) == 1
+    by_algo = {row.algo: row for row in healthy}
+    found = [healthy[0] if alone else by_algo.get(row.algo) for row in rows]
+    return [
+        row if other is None else replace(row, healthy_time_s=other.time_s, healthy_algo=other.label)
+        for row, other in zip(rows, found, strict=True)
+    ]
+
+
+def _effects(runs: Sequence[Run], question: Question) -> list[str]:
+    """Return what failures change for the library, beyond what the topology says."""
+    if question.library is None or question.library.family != "rccl":
+        return []
+    from collsim.library import system_of
+
+    damaged_runs = [run for run in runs if run.topology.damage is not None]
+    systems = [system_of(run.topology, run.fabric.rank_node.tolist()) for run in damaged_runs]
+    if all(system.matches_template or system.architecture == "gfx90a" for system in systems):
+        return []
+    return [
+        "RCCL's template of the board does not match: rings of its general search over the links that are left, "
+        "no MSCCL, DDA or direct schedules"
+    ]
 
 
 def _with_library(topology: Topology, constants: Profile, question: Question) -> tuple[Question, list[str]]:
@@ -290,8 +360,8 @@ def _chosen_row(request: Request, requested_bytes: int, run: Run, question: Ques
     """Simulate what the library would choose."""
     picked, asked, proto = library_choice(request, run, question)
     row = _timed_row(picked, asked, requested_bytes, run, replace(question, proto=question.proto or proto))
-    if question.channels or question.chunk_bytes or question.proto:
-        return row  # not what the library would do: nobody measured how far off that is
+    if question.channels or question.chunk_bytes or question.proto or run.topology.damage is not None:
+        return row  # not what the library would do, or on a broken machine: nobody measured how far off that is
     scatter = run.profile.scatter(family_of(request.op.name, picked.name), row.size_bytes)
     if scatter is None:
         return row

@@ -152,6 +152,8 @@ def graph_of(call: Call, system: System, library: Library) -> Graph:
     if "ring" in known:
         return known["ring"]
     channels = channels_of(call, system, library, Environment()) // 2
+    if not system.matches_template:
+        return Graph(channels, 2 * system.link_GBps / SEARCHED_COPIES, same_order=False)
     return Graph(channels, system.total_GBps(call.n_ranks) / channels, same_order=False)
 
 

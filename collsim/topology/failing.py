@@ -150,7 +150,7 @@ def _wreck(wiring: Wiring, gone: Sequence[Selection], slow: Sequence[tuple[Selec
     lost = np.zeros(wiring.n_links, dtype=np.int64)
     for selection in gone:
         alive[list(selection.nodes)] = False
-        links = list(selection.links)
+        links = _links_of(wiring, selection) if selection.links else np.zeros(0, dtype=np.int64)
         lost[links] += wiring.link_count[links] if selection.cables is None else selection.cables
     cables = np.maximum(wiring.link_count - lost, 0) * (alive[wiring.link_src] & alive[wiring.link_dst])
     share = np.ones(wiring.n_links)
@@ -173,8 +173,9 @@ def _rebuilt(topology: Topology, names: tuple[str, ...], shares: dict[str, str],
     before = topology.wiring
     gpus = np.flatnonzero(wreck.alive[: before.n_gpus])
     if len(gpus) < 2 or not wreck.links.any():
-        left = f"{len(gpus)} of {before.n_gpus} GPUs" if len(gpus) < 2 else "no link"
-        raise InputError(Fault(f"of {topology.name} {left} is left", "fail", "leave at least 2 GPUs and a link"))
+        left = f"{len(gpus)} of its {before.n_gpus} GPUs" if len(gpus) < 2 else "no link"
+        what = f"{topology.name} is left with {left}"
+        raise InputError(Fault(what, "fail", "leave at least 2 GPUs and a link"))
     wiring = _wiring(before, wreck)
     effects = _effects(topology, wreck)
     multicast = topology.in_network_reduction if not _lost_planes(before, wreck) else None
@@ -209,7 +210,9 @@ def _wiring(before: Wiring, wreck: _Wreck) -> Wiring:
     changed: dict[str, Any] = {}
     for field in fields(before):
         value = getattr(before, field.name)
-        kept = wreck.links if field.name.startswith("link_") else wreck.alive if field.name.startswith("node_") else None
+        kept = (
+            wreck.links if field.name.startswith("link_") else wreck.alive if field.name.startswith("node_") else None
+        )
         if kept is not None and value is not None:
             changed[field.name] = _kept(value, kept)
     nominal = before.link_bandwidth_Bps * (wreck.cables / before.link_count)
@@ -251,14 +254,14 @@ def _coordinates(before: Wiring, after: Wiring, wreck: _Wreck) -> Coordinates:
     elif old.kind == "switched":
         plane = np.full_like(plane, -1)
     places = {field.name: getattr(old, field.name) for field in fields(old)}
-    cut = {
+    cut: dict[str, Any] = {
         name: value[gpus]
         for name, value in places.items()
         if isinstance(value, np.ndarray) and name != "plane" and len(value) == before.n_gpus
     }
     for array in (*cut.values(), plane):
         array.setflags(write=False)
-    return replace(old, **{**cut, "kind": kind, "plane": plane})
+    return replace(old, **cut, kind=kind, plane=plane)
 
 
 def _lost_planes(wiring: Wiring, wreck: _Wreck) -> list[str]:
@@ -309,24 +312,28 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _summary(wiring: Wiring, names: Iterable[str], shares: Mapping[str, str]) -> str:
-    """Return what failed, counted, in one line."""
-    parts = [f"{_counted(wiring, name)} failed: {name.partition(':')[2]}" for name in names]
-    parts += [f"{_counted(wiring, name)} at {share}: {name.partition(':')[2]}" for name, share in shares.items()]
+    """Return what failed, counted and named, in one line."""
+    parts = [f"{_counted(wiring, name, 'failed')}" for name in names]
+    parts += [f"{_counted(wiring, name, f'at {share}')}" for name, share in shares.items()]
     return "; ".join(parts)
 
 
-def _counted(wiring: Wiring, name: str) -> str:
-    """Return how many things a name selects, such as ``2 switches``."""
+def _counted(wiring: Wiring, name: str, fate: str) -> str:
+    """Return how many things a name selects, what became of them, and which they are."""
     found = select(wiring, name, "")
-    kind = found.kind.removesuffix("!")
-    number = len(found.nodes) or len({_cable(wiring, link) for link in found.links})
+    if found.nodes:
+        members = [wiring.node_names[node] for node in found.nodes]
+    elif found.kind == "link!":
+        members = [wiring.link_name(link) for link in found.links]
+    else:
+        members = list(dict.fromkeys(_cable(wiring, link) for link in found.links))
+    number, kind = len(members), found.kind.removesuffix("!")
     if found.cables is not None:
         number, kind = number * found.cables, "cable"
-    if found.kind == "link!":
-        return f"one direction of {number} {kind}{'s' * (number > 1)}"
     kind = kind.upper() if kind in ("gpu", "nic", "cpu") else kind
     plural = {"switch": "switches", "leaf": "leaves"}.get(kind, f"{kind}s")
-    return f"{number} {kind if number == 1 else plural}"
+    one_way = "one direction of " if found.kind == "link!" else ""
+    return f"{one_way}{number} {kind if number == 1 else plural} {fate}: {_listed(members)}"
 
 
 def cut_faults(topology: Topology, ranks: Sequence[int]) -> list[Fault]:

@@ -140,9 +140,7 @@ def _links(wiring: Wiring, text: str, kind: str, name: str, where: str) -> Selec
     return Selection(kind, links=tuple(chosen.tolist()), cables=cables)
 
 
-def _check_cables(
-    wiring: Wiring, links: NDArray[np.int64], cables: int | None, text: str, where: str
-) -> None:
+def _check_cables(wiring: Wiring, links: NDArray[np.int64], cables: int | None, text: str, where: str) -> None:
     """Refuse more cables than a bundle has."""
     if cables is None:
         return

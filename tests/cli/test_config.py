@@ -13,8 +13,12 @@ REQUESTS = {
     "many": ("--topo", "mi300x_ubb8", "--op", "all_reduce,alltoall", "--ranks", "2,8", "--algo", "all", "-b", "8M"),
     "list": ("--topo", "hgx_h100", "--op", "broadcast", "--rank-list", "5,1,3", "-r", "2", "-d", "bf16", "-e", "3M"),
     "what-if": ("--topo", "mi300x_ubb8", "--op", "all_reduce", "--set", "link.bandwidth=80 GB/s", "--size", "1M"),
+    "failed": (
+        "--topo", "hgx_h100", "--op", "all_reduce", "--ranks", "2,6", "--size", "1M",
+        "--fail", "switch:nvsw2", "--fail", "gpu:gpu1", "--degrade", "link:gpu3-nvsw0:1=50%",
+    ),
     "chunks": ("--topo", "mi300x_ubb8", "--op", "all_reduce", "--channels", "4", "--chunk", "64K", "--size", "1M"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("request_", REQUESTS.values(), ids=REQUESTS)

@@ -84,20 +84,25 @@ def damaged(
 
 def _fail_names(fail: Any, faults: list[Fault]) -> tuple[str, ...]:
     """Return names as texts."""
-    entries = [fail] if isinstance(fail, str) else [] if fail is None else list(fail)
+    entries = _entries(fail)
     if any(not isinstance(entry, str) for entry in entries):
         faults.append(Fault("what fails is named by texts", "fail", 'write ["link:gpu0-gpu1"]'))
     return tuple(entry.strip() for entry in entries if isinstance(entry, str))
 
 
+def _entries(value: Any) -> list[Any]:
+    """Return the entries of a list; anything else is the only entry."""
+    if value is None:
+        return []
+    return list(value) if isinstance(value, Iterable) and not isinstance(value, str | bytes) else [value]
+
+
 def _shares(degrade: Any, faults: list[Fault]) -> dict[str, str]:
     """Return NAME=SHARE entries as a mapping."""
-    if degrade is None:
-        return {}
     if isinstance(degrade, Mapping):
         return {str(name).strip(): str(share).strip() for name, share in degrade.items()}
     shares: dict[str, str] = {}
-    for entry in [degrade] if isinstance(degrade, str) else degrade:
+    for entry in _entries(degrade):
         name, equals, share = (part.strip() for part in str(entry).rpartition("="))
         if not equals or not name:
             faults.append(Fault(f'"{str(entry)[:60]}" is not NAME=SHARE', "degrade", DEGRADE_SHAPE))

@@ -81,8 +81,8 @@ def test_a_failed_gpu_cannot_be_listed(collsim):
 def test_a_configuration_is_added_to(collsim, tmp_path):
     saved = tmp_path / "run.json"
     collsim("run", *BROKEN, "-q", "--save-config", saved)
-    more = collsim("run", "--config", saved, "--fail", "gpu:gpu1", "-q", "--format", "csv").out
-    both = collsim("run", *BROKEN, "--fail", "gpu:gpu1", "-q", "--format", "csv").out
+    more = collsim("run", "--config", saved, "--fail", "link:gpu0-nvsw1", "-q", "--format", "csv").out
+    both = collsim("run", *BROKEN, "--fail", "link:gpu0-nvsw1", "-q", "--format", "csv").out
     assert more == both
     document = json.loads(saved.read_text())
     document["config"]["fail"] = "switch:nvsw2"

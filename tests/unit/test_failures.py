@@ -312,8 +312,14 @@ def test_bad_names(text, words):
 
 @pytest.mark.parametrize("share", ["0%", "101%", "-5%", "half", "", "nan", "1e9%"])
 def test_bad_shares(share):
-    with pytest.raises(InputError, match="is no part of a rate|is not a percentage"):
+    with pytest.raises(InputError, match=r"is no part of a rate|is not a percentage"):
         damaged(load_topology("hgx_h100"), None, {"link:gpu0-nvsw0": share})
+
+
+@pytest.mark.parametrize("what", [{"fail": 5}, {"fail": [None]}, {"degrade": 0.5}, {"fail": {"gpu5": 1}}])
+def test_what_is_no_name(what):
+    with pytest.raises(InputError):
+        damaged(load_topology("hgx_h100"), **what)
 
 
 def test_all_faults_at_once():

@@ -12,7 +12,8 @@ import numpy as np
 
 from collsim._version import __version__
 from collsim.collectives import Algorithm, Request, algorithm, algorithms_for, rings_for
-from collsim.errors import Fault, InputError, NoRouteError, UnsupportedError
+from collsim.comparison import beside, healthy_runs, library_effects, prepared
+from collsim.errors import Fault, InputError, UnsupportedError
 from collsim.fabric import Fabric, Float, Int
 from collsim.library import Profile, load_profile
 from collsim.library.costs import family_of
@@ -21,7 +22,6 @@ from collsim.provenance import (
     achievable,
     config_of,
     is_calibrated,
-    machine_gpus,
     roundings,
     topology_summary,
     warnings_of,
@@ -29,9 +29,9 @@ from collsim.provenance import (
 from collsim.question import CHOICES, MOST_CHANNELS, Question, ask, rank_groups
 from collsim.result import LinkLoad, Result, Row
 from collsim.schedule import Schedule
-from collsim.timing import MOST_LINKS, Run, prepare, time_schedule
+from collsim.timing import MOST_LINKS, Run, time_schedule
 from collsim.topology import Topology, load_topology
-from collsim.topology.failing import cut_faults, damaged
+from collsim.topology.failing import damaged
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -180,8 +180,8 @@ def predict(topology: Topology, constants: Profile, question: Question, groups: 
     question, left_out = _with_library(topology, constants, asked)
     launched = constants.launched(question.launch, registered=question.registered)
     launched = launched.for_threads(question.gpus_per_thread)
-    runs = [_prepared(topology, launched, group) for group in groups]
-    healthy = _healthy_runs(topology, launched, groups, question)
+    runs = [prepared(topology, launched, group) for group in groups]
+    healthy = healthy_runs(topology, launched, groups, question)
     rows: list[Row] = []
     skipped: list[Row] = []
     for run, before in zip(runs, healthy, strict=True):
@@ -189,7 +189,7 @@ def predict(topology: Topology, constants: Profile, question: Question, groups: 
             for size_bytes in question.sizes_of(op):
                 timed = _rows(op, size_bytes, run, question, left_out)
                 if before is not None:
-                    timed = _beside(timed, _rows(op, size_bytes, before, question, []))
+                    timed = beside(timed, _rows(op, size_bytes, before, question, []))
                 (skipped if timed[0].size_bytes == 0 else rows).extend(timed)
     if not rows:
         smallest = max(
@@ -201,7 +201,7 @@ def predict(topology: Topology, constants: Profile, question: Question, groups: 
     return Result(
         version=__version__,
         config=config_of(topology, constants, runs, asked),
-        topology=topology_summary(topology, constants, _effects(runs, question)),
+        topology=topology_summary(topology, constants, library_effects(runs, question)),
         profile={
             "name": constants.name,
             "sha256": constants.sha256,
@@ -214,58 +214,6 @@ def predict(topology: Topology, constants: Profile, question: Question, groups: 
         warnings=(*warnings_of(topology, constants, question), *roundings(skipped), *left_out),
         skipped=tuple(skipped),
     )
-
-
-def _prepared(topology: Topology, constants: Profile, group: Sequence[int]) -> Run:
-    """Return the run of a group; where failures cut it in two, say which."""
-    try:
-        return prepare(topology, constants, group)
-    except NoRouteError as error:
-        raise NoRouteError(*(cut_faults(topology, group) or error.faults)) from None
-
-
-def _healthy_runs(
-    topology: Topology, constants: Profile, groups: Sequence[Sequence[int]], question: Question
-) -> list[Run | None]:
-    """Return the same runs on the machine in order, None each if nothing failed; all that are left stand for all."""
-    if topology.damage is None:
-        return [None] * len(groups)
-    healthy, everyone = topology.damage.healthy, list(range(topology.n_gpus))
-    return [
-        prepare(
-            healthy,
-            constants,
-            None if list(group) == everyone and question.matrix_bytes is None else machine_gpus(topology, group),
-        )
-        for group in groups
-    ]
-
-
-def _beside(rows: Sequence[Row], healthy: Sequence[Row]) -> list[Row]:
-    """Return rows with the times of the machine in order: of the only other row, else of the same algorithm."""
-    alone = len(rows) == len(healthy) == 1
-    by_algo = {row.algo: row for row in healthy}
-    found = [healthy[0] if alone else by_algo.get(row.algo) for row in rows]
-    return [
-        row if other is None else replace(row, healthy_time_s=other.time_s, healthy_algo=other.label)
-        for row, other in zip(rows, found, strict=True)
-    ]
-
-
-def _effects(runs: Sequence[Run], question: Question) -> list[str]:
-    """Return what failures change for the library, beyond what the topology says."""
-    if question.library is None or question.library.family != "rccl":
-        return []
-    from collsim.library import system_of
-
-    damaged_runs = [run for run in runs if run.topology.damage is not None]
-    systems = [system_of(run.topology, run.fabric.rank_node.tolist()) for run in damaged_runs]
-    if all(system.matches_template or system.architecture == "gfx90a" for system in systems):
-        return []
-    return [
-        "RCCL's template of the board does not match: rings of its general search over the links that are left, "
-        "no MSCCL, DDA or direct schedules"
-    ]
 
 
 def _with_library(topology: Topology, constants: Profile, question: Question) -> tuple[Question, list[str]]:
@@ -310,7 +258,7 @@ def build_schedule(
     faults = [Fault(f"{name} does not name exactly one", name, hint) for name, rest in several.items() if rest]
     if faults:
         raise InputError(*faults)
-    run = prepare(topology, constants, groups[0])
+    run = prepared(topology, constants, groups[0])
     return algorithm(op.name, named[0]).build(request_of(op, question.sizes_of(op)[0], run, question))
 
 

@@ -18,14 +18,7 @@ from collsim.fabric import Fabric, Float, Int
 from collsim.library import Profile, load_profile
 from collsim.library.costs import family_of
 from collsim.operations import BLOCK_GRAIN_BYTES, Operation, operation
-from collsim.provenance import (
-    achievable,
-    config_of,
-    is_calibrated,
-    roundings,
-    topology_summary,
-    warnings_of,
-)
+from collsim.provenance import achievable, config_of, is_calibrated, roundings, topology_summary, warnings_of
 from collsim.question import CHOICES, MOST_CHANNELS, Question, ask, rank_groups
 from collsim.result import LinkLoad, Result, Row
 from collsim.schedule import Schedule

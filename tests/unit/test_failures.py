@@ -255,6 +255,21 @@ def test_damage_on_damage_is_that_of_both():
     assert once.damage.healthy.n_gpus == twice.damage.healthy.n_gpus == 8
 
 
+@pytest.mark.parametrize("topo", ["dgx1_v100", "mi250x_node", "mi300x_ubb8", "hgx_h100"])
+def test_no_bound_falls_with_any_one_link(topo):
+    healthy = load_topology(topo)
+    names = healthy.wiring.node_names
+    ends = list(zip(healthy.wiring.link_src[:6].tolist(), healthy.wiring.link_dst[:6].tolist(), strict=True))
+    for op, algo in (("all_to_all", "direct"), ("all_reduce", "ring"), ("all_gather", "ring")):
+        before = collsim.simulate(topo, op, "8M", algo=algo, profile="ideal").rows[0].lower_bound_s
+        for a, b in ends:
+            what = f"link:{names[a]}-{names[b]}"
+            for change in ({"fail": what}, {"degrade": {what: "50%"}}):
+                row = collsim.simulate(topo, op, "8M", algo=algo, profile="ideal", **change).rows[0]
+                assert row.lower_bound_s >= before * (1 - 1e-6), (op, change)
+                assert row.time_s >= row.lower_bound_s * (1 - 1e-9), (op, change)
+
+
 def test_nothing_failed():
     topology = load_topology("hgx_h100")
     assert damaged(topology) is topology

@@ -82,8 +82,8 @@ def find_cuts(fabric: Fabric, used: NDArray[np.bool_], latency_s: float) -> Cuts
     """
     n = fabric.n_ranks
     inside = _subsets(n)
-    if fabric.cluster is not None:
-        node = fabric.wiring.coordinates.node[fabric.rank_node]
+    node = fabric.wiring.coordinates.node[fabric.rank_node]
+    if (node != node[0]).any():
         whole = node == np.unique(node)[:, None]
         inside = np.concatenate([inside, whole, ~whole])
     capacity = _capacities(fabric, used, inside)

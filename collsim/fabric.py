@@ -45,7 +45,7 @@ class Fabric:
     in_network_efficiency : float
         Share of `capacity_Bps` that such traffic reaches.
     cluster : Cluster or None
-        How the nodes are joined, if there are several.
+        How the nodes are joined, if there are several and nothing has failed.
     """
 
     wiring: Wiring
@@ -57,6 +57,12 @@ class Fabric:
     in_network: str | None = None
     in_network_efficiency: float = 1.0
     cluster: Cluster | None = None
+
+    @property
+    def nominal_Bps(self) -> Float:
+        """float64[n_links]: the rates by which traffic is spread, those of links that run as they should."""
+        nominal = self.wiring.link_nominal_Bps
+        return self.raw_capacity_Bps if nominal is None else nominal
 
     @property
     def n_ranks(self) -> int:
@@ -118,22 +124,22 @@ def build_fabric(
         raise InputError(*faults)
     counts = np.full(len(wiring.link_src), efficiency)
     network = np.zeros(len(wiring.link_src), dtype=np.bool_)
-    if topology.cluster is not None and network_counts:
-        network = np.maximum(wiring.link_src, wiring.link_dst) >= topology.cluster.first_nic
+    forwards = np.zeros(wiring.n_nodes, dtype=np.bool_)
+    if network_counts and "nic" in wiring.node_kinds:  # adapters and what is behind them come last
+        forwards[wiring.node_kinds.index("nic") :] = True
+        network = forwards[wiring.link_src] | forwards[wiring.link_dst]
     capacity = wiring.link_bandwidth_Bps * np.where(counts | network, wiring.link_efficiency, 1.0)
-    forwards = (
-        np.arange(wiring.n_nodes) >= topology.cluster.first_nic if topology.cluster else np.zeros(1, dtype=np.bool_)
-    )
+    as_built = wiring if topology.damage is None else topology.damage.healthy.wiring  # slow links still multicast
     return Fabric(
         wiring=wiring,
         rank_node=_readonly(np.array(chosen, dtype=np.int64)),
         raw_capacity_Bps=wiring.link_bandwidth_Bps,
         capacity_Bps=_readonly(capacity),
         link_latency_s=_readonly(wiring.link_latency_s * (latency | network)),
-        node_latency_s=_readonly(wiring.node_latency_s * (latency | (forwards & network_counts))),
+        node_latency_s=_readonly(wiring.node_latency_s * (latency | forwards)),
         in_network_efficiency=topology.in_network_efficiency if efficiency else 1.0,
-        in_network=topology.in_network_reduction if wiring.coordinates.kind == "switched" else None,
-        cluster=topology.cluster,
+        in_network=topology.in_network_reduction if as_built.coordinates.kind == "switched" else None,
+        cluster=topology.cluster if topology.damage is None else None,
     )
 
 

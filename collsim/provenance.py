@@ -12,8 +12,17 @@ from collsim.question import Question
 from collsim.result import Row
 from collsim.timing import Run
 from collsim.topology import Topology, zoo_names
+from collsim.topology.failing import is_record
 
-__all__ = ["achievable", "config_of", "is_calibrated", "roundings", "topology_summary", "warnings_of"]
+__all__ = [
+    "achievable",
+    "config_of",
+    "is_calibrated",
+    "machine_gpus",
+    "roundings",
+    "topology_summary",
+    "warnings_of",
+]
 
 NOT_SIMULATED = ("nic.", "gpu.memory")
 """Facts that a file records and that no prediction uses yet."""
@@ -26,7 +35,7 @@ def config_of(topology: Topology, constants: Profile, runs: Sequence[Run], quest
         "topo": topology.name if topology.name in zoo_names() else topology.source,
         "op": [op.name for op in question.ops],
         "size": list(question.sizes) if ops_with_sizes else None,
-        "rank_lists": [run.fabric.rank_node.tolist() for run in runs],
+        "rank_lists": [machine_gpus(topology, run.fabric.rank_node.tolist()) for run in runs],
         "algo": list(question.algo),
         "channels": question.channels,
         "chunk_bytes": question.chunk_bytes,
@@ -42,11 +51,22 @@ def config_of(topology: Topology, constants: Profile, runs: Sequence[Run], quest
         "gpus_per_thread": question.gpus_per_thread,
         "overrides": {fact.path: fact.text for fact in topology.facts if fact.status == "set"},
         "matrix_bytes": None if question.matrix_bytes is None else question.matrix_bytes.tolist(),
+        "fail": [] if topology.damage is None else list(topology.damage.fail),
+        "degrade": {} if topology.damage is None else dict(topology.damage.degrade),
     }
 
 
-def topology_summary(topology: Topology, constants: Profile) -> dict[str, Any]:
-    """Return what a reader of the result needs to know of the topology, with the figures used that are not facts."""
+def machine_gpus(topology: Topology, ranks: Sequence[int]) -> list[int]:
+    """Return the numbers that GPUs have on the machine in which nothing failed."""
+    return list(ranks) if topology.damage is None else [topology.damage.gpus[rank] for rank in ranks]
+
+
+def topology_summary(topology: Topology, constants: Profile, effects: Sequence[str] = ()) -> dict[str, Any]:
+    """Return what a reader of the result needs to know of the topology, with the figures used that are not facts.
+
+    *effects* are what failures change for the library.
+    """
+    damage = topology.damage
     ignored = [] if constants.latency else ["latency"]
     ignored += [] if constants.achievable_rate else ["efficiency", "in_network_efficiency"]
     doubtful = [
@@ -55,6 +75,7 @@ def topology_summary(topology: Topology, constants: Profile) -> dict[str, Any]:
         if fact.status not in ("datasheet", "measured", "constant", "derived")
         and fact.path.rpartition(".")[2] not in ignored
         and not fact.path.startswith(NOT_SIMULATED)
+        and not is_record(fact)
     ]
     return {
         "name": topology.name,
@@ -64,6 +85,7 @@ def topology_summary(topology: Topology, constants: Profile) -> dict[str, Any]:
         "ranks": topology.n_gpus,
         "links": topology.wiring.n_physical_links,
         "not_datasheet": [{"path": fact.path, "value": fact.text, "status": fact.status} for fact in doubtful],
+        "damage": None if damage is None else {"summary": damage.summary, "effects": [*damage.effects, *effects]},
     }
 
 
@@ -77,11 +99,12 @@ def achievable(runs: Sequence[Run]) -> str:
 
 
 def is_calibrated(topology: Topology, constants: Profile) -> bool:
-    """Return whether measurements of this very system stand behind the times: its name, and no figure changed.
+    """Return whether measurements of this very system stand behind the times: its name, nothing changed or failed.
 
     A graph may be changed in every way and keep its name.
     """
-    changed = topology.source == "graph" or any(fact.status == "set" for fact in topology.facts)
+    changed = topology.source == "graph" or topology.damage is not None
+    changed |= any(fact.status == "set" for fact in topology.facts)
     return constants.fits(topology.name) and not changed
 
 
@@ -96,6 +119,8 @@ def warnings_of(topology: Topology, constants: Profile, question: Question) -> t
     systems = " or ".join(constants.systems) or "no system"
     if constants.derived:
         told.append(f"{name} is derived, not measured: {constants.derived}")
+    elif topology.damage is not None and is_calibrated(topology.damage.healthy, constants):
+        told.append(f"{name} was fitted to {systems} in order: no failure was ever measured, times are a guess")
     elif not is_calibrated(topology, constants):
         told.append(f"{name} was fitted to {systems} as shipped, not to this: times are a guess")
     if question.library is None and not (constants.library and "auto" in question.algo):  # then it cannot run here

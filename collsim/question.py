@@ -427,21 +427,25 @@ def _counts(ranks: Any, topology: Topology, faults: list[Fault]) -> list[int]:
 
 
 def _gpus(rank_list: Any, topology: Topology, faults: list[Fault]) -> list[int]:
-    """Return the GPUs that a run uses."""
-    hint = f"{topology.name} has GPUs 0 to {topology.n_gpus - 1}"
+    """Return the GPUs that a run uses; a list names them as the machine does in which nothing failed."""
+    everyone = topology.n_gpus if topology.damage is None else topology.damage.healthy.n_gpus
+    left = range(everyone) if topology.damage is None else topology.damage.gpus
+    hint = f"{topology.name} has GPUs 0 to {everyone - 1}"
     entries = _items(rank_list, "rank_list", hint, faults)
     before = len(faults)
     gpus = [_whole(entry, "rank_list", "GPU", f"write [0, 1, 2]; {hint}", faults) for entry in entries]
     if len(faults) > before or not entries:
         return []
-    if outside := sorted({gpu for gpu in gpus if not 0 <= gpu < topology.n_gpus}):
+    if outside := sorted({gpu for gpu in gpus if not 0 <= gpu < everyone}):
         faults.append(Fault(f"{_named(outside)} out of range", "rank_list", hint))
+    if failed := sorted({gpu for gpu in gpus if 0 <= gpu < everyone and gpu not in left}):
+        faults.append(Fault(f"{_named(failed)} among what failed", "rank_list", f"{len(left)} GPUs are left"))
     if repeated := sorted(gpu for gpu, times in Counter(gpus).items() if times > 1):
         faults.append(Fault(f"{_named(repeated)} named more than once", "rank_list", "name each GPU once"))
     if len(gpus) < 2:
         hint = "name two or more, such as [0, 1]"
         faults.append(Fault(f"a collective needs at least 2 GPUs, this is {len(gpus)}", "rank_list", hint))
-    return gpus
+    return [left.index(gpu) for gpu in gpus if gpu in left]
 
 
 def _named(ranks: Sequence[int]) -> str:

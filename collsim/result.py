@@ -28,6 +28,9 @@ FIELDS = (
     "time_s",
     "time_lo_s",
     "time_hi_s",
+    "healthy_time_s",
+    "healthy_algo",
+    "slowdown",
     "algbw_Bps",
     "busbw_Bps",
     "lower_bound_s",
@@ -63,7 +66,8 @@ class Row:
     -1 if the operation has none. *bottleneck* names the busiest links, *bottleneck_links* counts those within a
     thousandth of the busiest; *critical_s* splits the time of the slowest chain of transfers into launch, latency, flow
     at the channels' own rate and flow held back by links. A measured time lies between the interval ends with 90 %
-    confidence; they are None where nobody measured how far predictions are off.
+    confidence; they are None where nobody measured how far predictions are off. Where something failed,
+    *healthy_time_s* and *healthy_algo* (with its protocol) are of the machine in order, else None.
     """
 
     op: str
@@ -88,6 +92,18 @@ class Row:
     classes: int
     time_lo_s: float | None = None
     time_hi_s: float | None = None
+    healthy_time_s: float | None = None
+    healthy_algo: str | None = None
+
+    @property
+    def slowdown(self) -> float | None:
+        """How many times slower than the machine in which nothing failed; None if nothing did."""
+        return self.time_s / self.healthy_time_s if self.healthy_time_s else None
+
+    @property
+    def label(self) -> str:
+        """Algorithm and protocol."""
+        return self.algo if self.proto is None else f"{self.algo}/{self.proto}"
 
     @property
     def algbw_Bps(self) -> float:

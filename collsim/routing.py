@@ -1,9 +1,10 @@
 """Which links a message takes from one rank to another, and with which share of its bytes.
 
 The shortest path in hops wins; where several are equally short the message is sprayed over all of them in proportion
-to the narrowest link of each. On an HGX H100 that is 5/4/4/5 parts of 18 over the four switches. Paths lead through
-switches if they can and through other GPUs only if they must. Where switches add and multicast, a multicast takes its
-sender's links up and all links down, a load-reduce all links up and its receiver's links down.
+to the narrowest link of each, at the rate that it should have: on an HGX H100 5/4/4/5 parts of 18 over the four
+switches. Paths lead through switches if they can and through other GPUs only if they must. Where switches add and
+multicast, a multicast takes its sender's links up and all links down, a load-reduce all links up and its receiver's
+links down.
 """
 
 from __future__ import annotations
@@ -132,7 +133,7 @@ def _through_one_switch(fabric: Fabric, todo: NDArray[np.bool_]) -> Part:
     number[wiring.link_src, wiring.link_dst] = np.arange(fabric.n_links)
     number[:, [kind == "nic" for kind in wiring.node_kinds]] = -1  # an adapter that two GPUs share joins none of them
     up, down = number[fabric.rank_node, n_gpus:], number[n_gpus:, fabric.rank_node].T
-    rate = np.append(fabric.raw_capacity_Bps, 0.0)
+    rate = np.append(fabric.nominal_Bps, 0.0)
     src, dst = np.divmod(np.flatnonzero(todo), n)
     width = np.minimum(rate[up[src]], rate[down[dst]])
     row, switch = np.nonzero(width)
@@ -156,7 +157,7 @@ def _through_all_switches(fabric: Fabric) -> Part:
     up, down = up[:, shared], down[:, shared]
     parts = []
     for first, single, spread, trips in ((n * n, up, down, 1), (n * n + n, down, up, 2)):
-        width = fabric.raw_capacity_Bps[single]
+        width = fabric.nominal_Bps[single]
         share = width / width.sum(axis=1, keepdims=True)
         one_way = fabric.link_latency_s[up].max() + fabric.link_latency_s[down].max()
         latency = trips * (one_way + float(fabric.node_latency_s[n_gpus + shared].max(initial=0.0)))
@@ -176,7 +177,7 @@ def _search(fabric: Fabric, pair: int) -> Part | None:
     )
     if not paths:
         return None
-    width = np.array([fabric.raw_capacity_Bps[path].min() for path in paths])
+    width = np.array([fabric.nominal_Bps[path].min() for path in paths])
     wiring = fabric.wiring
     latency = [
         float(fabric.link_latency_s[path].sum() + fabric.node_latency_s[wiring.link_src[path[1:]]].sum())

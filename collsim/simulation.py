@@ -12,6 +12,7 @@ import numpy as np
 
 from collsim._version import __version__
 from collsim.collectives import Algorithm, Request, algorithm, algorithms_for, rings_for
+from collsim.comparison import beside, healthy_runs, library_effects, prepared
 from collsim.errors import Fault, InputError, UnsupportedError
 from collsim.fabric import Fabric, Float, Int
 from collsim.library import Profile, load_profile
@@ -22,8 +23,9 @@ from collsim.provenance import achievable, config_of, is_calibrated, roundings, 
 from collsim.question import CHOICES, MOST_CHANNELS, Question, ask, rank_groups
 from collsim.result import LinkLoad, Result, Row
 from collsim.schedule import Schedule
-from collsim.timing import MOST_LINKS, Run, prepare, time_schedule
+from collsim.timing import MOST_LINKS, Run, time_schedule
 from collsim.topology import Topology, load_topology
+from collsim.topology.failing import damaged
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -67,6 +69,8 @@ def simulate(
     launch: str = "stream",
     registered: bool = False,
     gpus_per_thread: int = 1,
+    fail: str | Sequence[str] | None = None,
+    degrade: Mapping[str, str | float] | Sequence[str] | None = None,
 ) -> Result:
     """Predict how long collectives take.
 
@@ -112,6 +116,10 @@ def simulate(
         Whether the user registered the buffers with the library (``-R 1`` of the tests).
     gpus_per_thread : int
         How many GPUs each host thread starts work on, one after the other (``-g`` of the tests).
+    fail : str or sequence of str, optional
+        What has failed: ``link:gpu0-gpu1``, ``switch:nvsw2``, ``gpu:gpu5``, ... (docs/failures.md).
+    degrade : mapping or sequence of str, optional
+        What runs at part of its rate: ``{"link:gpu0-gpu1": "50%"}``.
 
     Returns
     -------
@@ -147,7 +155,7 @@ def simulate(
         registered=registered,
         gpus_per_thread=gpus_per_thread,
     )
-    topology = load_topology(topo, overrides or ())
+    topology = damaged(load_topology(topo, overrides or ()), fail, degrade)
     constants = load_profile(profile, topology)
     return predict(topology, constants, question, rank_groups(topology, ranks, rank_list, question))
 
@@ -166,15 +174,17 @@ def predict(topology: Topology, constants: Profile, question: Question, groups: 
     topology, constants = _reachable(topology, constants, groups)
     question, left_out = _with_library(topology, constants, asked)
     launched = constants.launched(question.launch, registered=question.registered)
-    runs = [  # no thread starts more GPUs than there are
-        prepare(topology, launched.for_threads(min(question.gpus_per_thread, len(group))), group) for group in groups
-    ]
+    most = question.gpus_per_thread
+    runs = [prepared(topology, launched.for_threads(min(most, len(group))), group) for group in groups]
+    healthy = healthy_runs(topology, launched.for_threads(most), groups, question)
     rows: list[Row] = []
     skipped: list[Row] = []
-    for run in runs:
+    for run, before in zip(runs, healthy, strict=True):
         for op in question.ops:
             for size_bytes in question.sizes_of(op):
                 timed = _rows(op, size_bytes, run, question, left_out)
+                if before is not None:
+                    timed = beside(timed, _rows(op, size_bytes, before, question, []))
                 (skipped if timed[0].size_bytes == 0 else rows).extend(timed)
     if not rows:
         smallest = max(
@@ -186,7 +196,7 @@ def predict(topology: Topology, constants: Profile, question: Question, groups: 
     return Result(
         version=__version__,
         config=config_of(topology, constants, runs, asked),
-        topology=topology_summary(topology, constants),
+        topology=topology_summary(topology, constants, library_effects(runs, question)),
         profile={
             "name": constants.name,
             "sha256": constants.sha256,
@@ -204,7 +214,7 @@ def predict(topology: Topology, constants: Profile, question: Question, groups: 
 def _reachable(topology: Topology, constants: Profile, groups: Sequence[Sequence[int]]) -> tuple[Topology, Profile]:
     """Return what a run is computed on: a node by itself if no group leaves the first one."""
     cluster = topology.cluster
-    if cluster is None:
+    if cluster is None or topology.damage is not None:
         return topology, constants
     if max(max(group) for group in groups) < cluster.node.n_gpus:
         return cluster.node, load_profile(AUTO, cluster.node) if constants.source == AUTO else constants
@@ -254,7 +264,7 @@ def build_schedule(
     if faults:
         raise InputError(*faults)
     topology, constants = _reachable(topology, constants, groups)
-    run = prepare(topology, constants, groups[0])
+    run = prepared(topology, constants, groups[0])
     return algorithm(op.name, named[0]).build(request_of(op, question.sizes_of(op)[0], run, question))
 
 
@@ -304,8 +314,8 @@ def _chosen_row(request: Request, requested_bytes: int, run: Run, question: Ques
     """Simulate what the library would choose."""
     picked, asked, proto = library_choice(request, run, question)
     row = _timed_row(picked, asked, requested_bytes, run, replace(question, proto=question.proto or proto))
-    if question.channels or question.chunk_bytes or question.proto:
-        return row  # not what the library would do: nobody measured how far off that is
+    if question.channels or question.chunk_bytes or question.proto or run.topology.damage is not None:
+        return row  # not what the library would do, or on a broken machine: nobody measured how far off that is
     scatter = run.profile.scatter(family_of(request.op.name, picked.name), row.size_bytes)
     if scatter is None:
         return row

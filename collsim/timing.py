@@ -359,9 +359,9 @@ def _refuse_size(schedule: Schedule, most: int) -> None:
 
 def _across(transfers: Transfers, run: Run) -> Bool:
     """Return bool[n]: whether a transfer goes from one node of a cluster to another."""
-    if run.fabric.cluster is None:
-        return np.zeros(len(transfers), dtype=np.bool_)
     node = np.append(run.fabric.wiring.coordinates.node[run.fabric.rank_node], -1)  # EVERY is the last
+    if (node[:-1] == node[0]).all():
+        return np.zeros(len(transfers), dtype=np.bool_)
     return np.asarray(
         (node[transfers.src] != node[transfers.dst]) & (transfers.src != EVERY) & (transfers.dst != EVERY)
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any, NoReturn
 
@@ -33,7 +33,8 @@ class Configuration:
     file : str
     flags : mapping
         Texts of flags by the name of their parameter.
-    overrides, environment : mapping
+    overrides, environment, degrade : mapping
+    fail : tuple of str
     matrix_bytes : list of lists or None
     digests : mapping
         sha256 of the topology and the profile that the file was made with.
@@ -45,6 +46,8 @@ class Configuration:
     environment: Mapping[str, str]
     matrix_bytes: list[list[int]] | None
     digests: Mapping[str, str]
+    fail: tuple[str, ...] = ()
+    degrade: Mapping[str, str] = field(default_factory=dict)
 
     def changes(self, result: Result) -> list[str]:
         """Say whether the topology or the profile is no longer the one that the file was made with."""
@@ -77,7 +80,7 @@ def read_configuration(file: str) -> Configuration:
         With every fault of the file.
     """
     document = _document(file)
-    config = document["config"]
+    config = _first_so_many(document["config"])
     faults = _unknown_keys(config, file)
     flags: dict[str, str] = {}
     for key, (read, wanted) in READERS.items():
@@ -87,16 +90,40 @@ def read_configuration(file: str) -> Configuration:
             flags.update(read(key, config[key]))
         except (TypeError, ValueError, KeyError):
             faults.append(Fault(f"{_shown(config[key])} is not {wanted}", f"{file}: config.{key}"))
-    texts = {key: config.get(key) or {} for key in ("overrides", "environment")}
+    texts = {key: config.get(key) or {} for key in ("overrides", "environment", "degrade")}
     for key, entries in texts.items():
         if not isinstance(entries, dict) or not all(isinstance(value, str) for value in entries.values()):
             faults.append(Fault(f"{_shown(entries)} does not map names to texts", f"{file}: config.{key}"))
+    fail = config.get("fail") or []
+    if not isinstance(fail, list) or not all(isinstance(name, str) for name in fail):
+        faults.append(Fault(f"{_shown(fail)} is not a list of names", f"{file}: config.fail"))
     matrix = config.get("matrix_bytes")
     if matrix is not None and not _is_matrix(matrix):
         faults.append(Fault(f"{_shown(matrix)} is not a list of lists of bytes", f"{file}: config.matrix_bytes"))
     if faults:
         raise SpecError(*faults)
-    return Configuration(file, flags, texts["overrides"], texts["environment"], matrix, _digests(document))
+    return Configuration(
+        file,
+        flags,
+        texts["overrides"],
+        texts["environment"],
+        matrix,
+        _digests(document),
+        tuple(fail),
+        texts["degrade"],
+    )
+
+
+def _first_so_many(config: dict[str, Any]) -> dict[str, Any]:
+    """Return a configuration in which the first GPUs that failures left, in several runs, are called 0, 1, 2."""
+    groups = config.get("rank_lists")
+    if not config.get("fail") or not isinstance(groups, list) or len(groups) < 2:
+        return config
+    lists = [group for group in groups if isinstance(group, list)]
+    longest = max(lists, key=len, default=[])
+    if len(lists) < len(groups) or any(group != longest[: len(group)] for group in lists):
+        return config
+    return {**config, "rank_lists": [list(range(len(group))) for group in lists]}
 
 
 def _document(file: str) -> dict[str, Any]:
@@ -129,7 +156,7 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def _unknown_keys(config: Mapping[str, Any], file: str) -> list[Fault]:
-    known = [*READERS, "overrides", "environment", "matrix_bytes"]
+    known = [*READERS, "overrides", "environment", "matrix_bytes", "fail", "degrade"]
     faults = []
     for key in config:
         if key not in known:

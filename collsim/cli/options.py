@@ -247,6 +247,20 @@ OPTIONS: dict[str, Callable[..., Any]] = {
         allow_from_autoenv=False,
         help='Change a figure of the topology: link.bandwidth="80 GB/s".',
     ),
+    "fail": click.option(
+        "--fail",
+        multiple=True,
+        metavar="WHAT",
+        allow_from_autoenv=False,
+        help="What has failed: link:gpu0-gpu1, switch:nvsw2, nic:node3/5, gpu:gpu5, leaf:2; globs work.",
+    ),
+    "degrade": click.option(
+        "--degrade",
+        multiple=True,
+        metavar="WHAT=SHARE",
+        allow_from_autoenv=False,
+        help="What runs at part of its rate: link:gpu0-gpu1=50%.",
+    ),
 }
 """The flags of a request by the name of their parameter."""
 
@@ -254,7 +268,7 @@ SCHEDULE_OPTIONS = {
     name: OPTIONS[name]
     for name in (
         "topo", *SCALE_OUT, "op", "algo", "size", "ranks", "rank_list", "channels", "chunk", "dtype", "root", "matrix",
-        "profile", "overrides",
+        "profile", "overrides", "fail", "degrade",
     )
 } | {
     "op": click.option(

@@ -124,9 +124,10 @@ def checked_request(
     from collsim.library import load_profile
     from collsim.question import ask, rank_groups
     from collsim.topology import load_topology
+    from collsim.topology.failing import damaged
 
-    topo, profile, ranks, rank_list, overrides = (
-        request.pop(name) for name in ("topo", "profile", "ranks", "rank_list", "overrides")
+    topo, profile, ranks, rank_list, overrides, fail, degrade = (
+        request.pop(name) for name in ("topo", "profile", "ranks", "rank_list", "overrides", "fail", "degrade")
     )
     unread = flags["matrix"] is not None and request["matrix"] is None
     question = faults.attempt(lambda: _ask(ask, request, unread))
@@ -135,7 +136,8 @@ def checked_request(
         hint = "give a name that `collsim topo list` prints, or a YAML file"
         faults.add([Fault("no topology is named", "topo", hint)])
     else:
-        topology = faults.attempt(lambda: load_topology(topo, overrides))
+        whole = faults.attempt(lambda: load_topology(topo, overrides))
+        topology = None if whole is None else faults.attempt(lambda: damaged(whole, fail, degrade))
     constants = faults.attempt(lambda: load_profile(profile, topology))
     if topology is not None and question is not None:
         groups = faults.attempt(lambda: rank_groups(topology, ranks, rank_list, question))
@@ -194,6 +196,8 @@ def _request(flags: dict[str, Any], config: Configuration | None, faults: Faults
         "root": read("root", lambda text: texts.read_number(text, "root", "such as 0")) or 0,
         "matrix": _matrix(flags["matrix"], ops, config, faults),
         "overrides": {**(config.overrides if config else {}), **set_here, **scale_out_overrides(flags)},
+        "fail": [*(config.fail if config else ()), *flags["fail"]],
+        "degrade": {**(config.degrade if config else {}), **texts.read_shares(flags["degrade"], faults)},
     }
 
 
@@ -257,6 +261,8 @@ CONFIG_KEYS = {"ranks": "rank_lists", "rank_list": "rank_lists", "chunk": "chunk
 
 def _stale(context: click.Context, config: Configuration | None, result: Result) -> list[str]:
     """Say whether what the configuration names has changed, unless flags changed it."""
-    if config is None or any(_source(context, name) > 1 for name in ("topo", "profile", "overrides")):
+    if config is None or any(
+        _source(context, name) > 1 for name in ("topo", "profile", "overrides", "fail", "degrade")
+    ):
         return []
     return config.changes(result)

@@ -36,6 +36,9 @@ WARP_SPEED_BYTES, WARP_SPEED_FACTOR = 64 * MIB, 4
 """From this size on an all-reduce of eight gfx950 runs four channels in each CTA (RCCL 2.28)."""
 SIMPLE_BYTES = {"gfx950": 128}
 """Bytes per thread with Simple, inferred from the channels in debug lines of eight MI355X."""
+SEARCHED_COPIES = 4
+"""Channels per ring where no template matches the wiring: NCCL's search doubles the rings that it finds, and the
+communicator doubles them again (src/graph/search.cc, connect.cc). No log of such a board is known."""
 LL_SCALE_ROOTED = 1.65
 LL128_SINCE = {"gfx942": (2, 22), "gfx950": (2, 18), "gfx90a": (2, 18)}
 LL_UP_TO = {
@@ -125,6 +128,9 @@ def channels_of(call: Call, system: System, library: Library, environment: Envir
     """Return the channels of a communicator for this call."""
     if system.architecture == "gfx90a":
         channels = GFX90A_CHANNELS
+    elif not system.matches_template:
+        rings = max(min(sum(row[: call.n_ranks]) for row in system.links[: call.n_ranks]), 1)
+        return bounded(SEARCHED_COPIES * rings, environment, MAX_CHANNELS)
     else:
         table = CHANNELS[system.architecture]
         channels = table.get(call.n_ranks, min(PER_NEIGHBOUR * (call.n_ranks - 1), table[8]))
@@ -146,6 +152,8 @@ def graph_of(call: Call, system: System, library: Library) -> Graph:
     if "ring" in known:
         return known["ring"]
     channels = channels_of(call, system, library, Environment()) // 2
+    if not system.matches_template:
+        return Graph(channels, 2 * system.link_GBps / SEARCHED_COPIES, same_order=False)
     return Graph(channels, system.total_GBps(call.n_ranks) / channels, same_order=False)
 
 
@@ -222,7 +230,7 @@ def _us(call: Call, system: System, algo: str, proto: int) -> float:
 def backend_of(call: Call, system: System, library: Library, environment: Environment) -> Backend | None:
     """Return what runs before ring and tree are looked at, if anything; NCCL_ALGO and NCCL_PROTO rule it out."""
     chosen = environment.names("NCCL_ALGO", call.op) or environment.names("NCCL_PROTO", call.op)
-    if system.architecture not in ("gfx942", "gfx950") or call.n_nodes > 1 or chosen:
+    if system.architecture not in ("gfx942", "gfx950") or call.n_nodes > 1 or chosen or not system.matches_template:
         return None
     if system.architecture == "gfx942" and library.version <= MSCCL_UNTIL and call.n_ranks == 8:
         return _msccl(call, environment)
@@ -268,6 +276,8 @@ def doubts_of(call: Call, system: System, library: Library, backend: Backend | N
         doubts.append("RCCL's choice is read from its source; no debug line of this case was compared")
     if system.architecture in ("gfx942", "gfx950") and call.n_ranks not in CHANNELS[system.architecture]:
         doubts.append(f"the channels of {call.n_ranks} ranks are extrapolated from those of 4 and 8")
+    if not system.matches_template and system.architecture != "gfx90a":
+        doubts.append("the channels of a board that no template of RCCL matches are those of NCCL's search")
     if system.architecture == "gfx90a":
         doubts.append("the channels of MI200 boards depend on the template that RCCL finds for the wiring")
     if backend and backend.name == "dda":

@@ -115,6 +115,12 @@ class System:
         """Whether the library is RCCL."""
         return self.architecture.startswith("gfx")
 
+    @property
+    def matches_template(self) -> bool:
+        """Whether the wiring is what RCCL's templates of boards have: a switch, or links between any two GPUs alike."""
+        counts = {count for a, row in enumerate(self.links) for b, count in enumerate(row) if a != b}
+        return len(counts) <= 1
+
     def total_GBps(self, n_ranks: int) -> float:
         """Return what the busiest of the first *n_ranks* GPUs can send."""
         if self.switched:

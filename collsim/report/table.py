@@ -24,6 +24,8 @@ COLUMNS: tuple[tuple[str, str, int], ...] = (
     ("time", "(us)", 8),
     ("low", "(us)", 8),
     ("high", "(us)", 8),
+    ("healthy", "(us)", 8),
+    ("slower", "(x)", 6),
     ("algbw", "(GB/s)", 7),
     ("busbw", "(GB/s)", 7),
     ("bound", "(us)", 8),
@@ -86,6 +88,8 @@ def preamble(version: str, topology: Mapping[str, Any], profile: Mapping[str, An
         f"calibrated: {'yes' if profile['calibrated'] else 'no'}",
         f"profile {profile['name']}: {profile['constants']}",
     ]
+    if damage := topology.get("damage"):
+        lines += [f"with {damage['summary']}", *damage["effects"]]
     lines += _doubtful(topology["not_datasheet"])
     return lines
 
@@ -102,6 +106,11 @@ def _notes(rows: Sequence[Row]) -> list[str]:
             f"that busbw assumes; busbw can therefore exceed the rate of the links by up to "
             f"{2 * (n - 1) / (n + 1):.3g}x"
         )
+    others = Counter((row.healthy_algo, row.label) for row in rows if row.healthy_algo not in (None, row.label))
+    notes += [
+        f"healthy: {before} where {now} runs now ({count} row{'s' * (count > 1)})"
+        for (before, now), count in others.items()
+    ]
     return notes
 
 
@@ -180,10 +189,12 @@ def _cells(row: Row) -> list[str]:
         row.dtype,
         row.redop,
         str(row.root),
-        row.algo if row.proto is None else f"{row.algo}/{row.proto}",
+        row.label,
         time_text(row.time_s),
         "" if row.time_lo_s is None else time_text(row.time_lo_s),
         "" if row.time_hi_s is None else time_text(row.time_hi_s),
+        "" if row.healthy_time_s is None else time_text(row.healthy_time_s),
+        "" if row.slowdown is None else f"{row.slowdown:.3g}",
         f"{row.algbw_Bps / 1e9:.2f}",
         f"{row.busbw_Bps / 1e9:.2f}",
         time_text(row.lower_bound_s),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collsim.topology.cluster import FABRICS, Cluster, ClusterSpec, Plan
 from collsim.topology.loader import check_file, load_topology, parse_topology, plan_topology
-from collsim.topology.model import STATUSES, Coordinates, Fact, Topology, Wiring
+from collsim.topology.model import STATUSES, Coordinates, Damage, Fact, Topology, Wiring
 from collsim.topology.scale_out import build_cluster, cluster_spec
 from collsim.topology.summary import describe, remarks
 from collsim.topology.zoo import cluster_names, network_names, zoo_names
@@ -19,6 +19,7 @@ __all__ = [
     "Cluster",
     "ClusterSpec",
     "Coordinates",
+    "Damage",
     "Fact",
     "Plan",
     "Topology",

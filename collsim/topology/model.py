@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
     Floats = NDArray[np.float64]
 
-__all__ = ["KIND_LABELS", "STATUSES", "Coordinates", "Fact", "Topology", "Wiring"]
+__all__ = ["KIND_LABELS", "STATUSES", "Coordinates", "Damage", "Fact", "Topology", "Wiring"]
 
 STATUSES: Mapping[str, str] = {
     "datasheet": "vendor specification of a shipping part",
@@ -112,6 +112,8 @@ class Wiring:
     link_efficiency: Floats
     """float64[n_links]: achievable fraction of the raw rate."""
     coordinates: Coordinates
+    link_nominal_Bps: Floats | None = None
+    """float64[n_links]: the rate that each bundle should have, by which traffic is spread; None: the rate it has."""
 
     @property
     def n_nodes(self) -> int:
@@ -160,6 +162,21 @@ class Wiring:
         return f"{self.node_names[int(self.link_src[link])]}->{self.node_names[int(self.link_dst[link])]}"
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Damage:
+    """What failed in a topology; see `collsim.topology.failing`."""
+
+    fail: tuple[str, ...]
+    degrade: Mapping[str, str]
+    summary: str
+    """What failed, counted: ``1 switch failed: nvsw2``."""
+    effects: tuple[str, ...]
+    """What follows from it, one sentence each."""
+    gpus: tuple[int, ...]
+    """The number that each GPU that is left has in the healthy topology."""
+    healthy: Topology
+
+
 @dataclass(frozen=True, eq=False)
 class Topology:
     """A cluster or a scale-up domain as the user described it.
@@ -190,6 +207,8 @@ class Topology:
     """Share of the achievable link rate that traffic which the switches add or multicast reaches."""
     cluster: Cluster | None = None
     """How nodes are joined; None for a single scale-up domain."""
+    damage: Damage | None = None
+    """What failed; None where everything is in order."""
 
     @property
     def n_gpus(self) -> int:

@@ -17,8 +17,12 @@ REQUESTS = {
         *("--topo", "hgx_h100", "--nodes", "2", "--gpus-per-node", "4", "--fabric", "fat_tree", "--network", "roce"),
         *("--set", "fabric.nic_cable=9 m", "--op", "all_to_all", "--algo", "direct", "--size", "1M"),
     ),
+    "failed": (
+        "--topo", "hgx_h100", "--op", "all_reduce", "--ranks", "2,6", "--size", "1M",
+        "--fail", "switch:nvsw2", "--fail", "gpu:gpu1", "--degrade", "link:gpu3-nvsw0:1=50%",
+    ),
     "chunks": ("--topo", "mi300x_ubb8", "--op", "all_reduce", "--channels", "4", "--chunk", "64K", "--size", "1M"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("request_", REQUESTS.values(), ids=REQUESTS)

@@ -152,13 +152,13 @@ class Cluster:
     the same, the path is one switch. Else go up: ``up_switch[up_ptr[i]:up_ptr[i + 1]]`` are the switches above switch i
     with the link to each in ``up_link`` and the link back down in ``down_link``. Two leaves of one group have all the
     group's spines in common; leaves of different groups in one plane meet in a core, which has a link to at least one
-    spine of every group: go up to any spine and core, and down by the spines that both the core and the target's group
-    have (``switch_group``). In a dragonfly the same arrays list the peers of a switch, first those of its own group, then
-    those of other groups, each in order. `Wiring.find_links` gives the link between any two nodes.
+    spine of every group: go up to any spine and core, and down by the spines that both the core and the target's
+    group have (``switch_group``). In a dragonfly the same arrays list the peers of a switch, first those of its own
+    group, then those of other groups, each in order. `Wiring.find_links` gives the link between any two nodes.
 
-    Two planes have no switch in common: the way from one rail of a ``rail_only`` fabric to another leads through a GPU of
-    the same node. How much of a bundle each flow gets is the router's choice; ``spec.routing`` says what the network does,
-    and ``link_count`` of the wiring how many cables a bundle has.
+    Two planes have no switch in common: the way from one rail of a ``rail_only`` fabric to another leads through a GPU
+    of the same node. How much of a bundle each flow gets is the router's choice; ``spec.routing`` says what the network
+    does, and ``link_count`` of the wiring how many cables a bundle has.
 
     Attributes
     ----------

@@ -14,7 +14,7 @@ from typing import Any
 
 from collsim.errors import Fault, InputError
 
-__all__ = ["Load", "free_shares", "parse_load"]
+__all__ = ["Load", "free_shares", "parse_load", "parse_loads"]
 
 LOAD = re.compile(r"link:(.+?)\s*=\s*([0-9]+(?:\.[0-9]+)?)\s*%")
 HINT = 'write "link:gpu0->nvsw0=30%" for one direction, "link:gpu0-nvsw*=30%" for both'
@@ -54,6 +54,20 @@ def parse_load(text: Any) -> Load:
     if not 0 < share < 1:
         raise InputError(Fault(f"a load of {found[2]} %", "load", "give more than 0 % and less than 100 %"))
     return Load(found[1].strip(), share)
+
+
+def parse_loads(texts: Any) -> tuple[Load, ...]:
+    """Return several loads, or one from a single text; raise every fault."""
+    faults: list[Fault] = []
+    loads = []
+    for text in [texts] if isinstance(texts, str) else texts or ():
+        try:
+            loads.append(parse_load(text))
+        except InputError as error:
+            faults += error.faults
+    if faults:
+        raise InputError(*faults)
+    return tuple(loads)
 
 
 def free_shares(loads: Sequence[Load], link_names: Sequence[str]) -> list[float]:

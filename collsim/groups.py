@@ -15,7 +15,7 @@ from typing import Any
 
 from collsim.errors import Fault, InputError
 
-__all__ = ["Grouping", "Layout", "Lists", "Split", "parse_groups", "parse_split"]
+__all__ = ["Grouping", "Layout", "Lists", "Split", "parse_grouping", "parse_groups", "parse_split"]
 
 OPERATORS = {"AND": "AND", "&": "AND", "OR": "OR", "|": "OR", "MOD": "MOD", "%": "MOD", "DIV": "DIV", "/": "DIV"}
 """Operators of NCCL_TESTS_SPLIT by their spellings (nccl-tests src/common.cu, parsed without regard to case)."""
@@ -135,6 +135,30 @@ class Lists:
 
 
 Grouping = Split | Layout | Lists
+
+
+def parse_grouping(
+    split: str | None, groups: Any = None, over: str | None = None, ranks_per_process: int = 1
+) -> Grouping | None:
+    """Return how ranks form groups by what was asked for; None for one group. Raises every fault."""
+    faults: list[Fault] = []
+    if split is not None and groups is not None:
+        faults.append(Fault("both a split and groups", "split", "give one of the two"))
+    if over is not None and (groups is None or not isinstance(over, str)):
+        faults.append(Fault(f"over {str(over)[:40]!r} goes with groups", "over", "write --groups tp=8,dp=16 --over dp"))
+        over = None
+    found: Grouping | None = None
+    try:
+        found = None if split is None else parse_split(split, ranks_per_process)
+    except InputError as error:
+        faults += error.faults
+    try:
+        found = found if groups is None else parse_groups(groups, over)
+    except InputError as error:
+        faults += error.faults
+    if faults:
+        raise InputError(*faults)
+    return found
 
 
 def parse_split(text: Any, ranks_per_process: int = 1) -> Split:

@@ -15,6 +15,7 @@ __all__ = ["PLACEMENTS", "host_of", "placed"]
 
 PLACEMENTS = ("block", "cyclic")
 MOST_FILE_BYTES = 2**24
+NAMES = "give block, cyclic, or the name of a host file"
 HINT = "one line per rank with the name of a GPU, or one line per host: n0 slots=8"
 SLOTS = re.compile(r"(?:slots\s*=\s*|:)([0-9]{1,6})")
 SHOWN = 5
@@ -29,12 +30,12 @@ def host_of(gpu_name: str) -> str:
     return gpu_name.rpartition(".")[0]
 
 
-def placed(placement: str, gpu_names: Sequence[str]) -> list[int]:
+def placed(placement: str | Path, gpu_names: Sequence[str]) -> list[int]:
     """Return the GPU of each rank, as many as there are places.
 
     Parameters
     ----------
-    placement : str
+    placement : str or path
         ``block``: GPUs in their order; ``cyclic``: the first GPU of each node, then the second of each, ...; else a
         host file.
     gpu_names : sequence of str
@@ -43,20 +44,22 @@ def placed(placement: str, gpu_names: Sequence[str]) -> list[int]:
     Raises
     ------
     InputError
-        The file cannot be read, or every fault of it.
+        No placement, or a file that cannot be read, or every fault of the file.
 
     Examples
     --------
     >>> placed("cyclic", ["n0.gpu0", "n0.gpu1", "n1.gpu0", "n1.gpu1"])
     [0, 2, 1, 3]
     """
+    if not isinstance(placement, str | Path):
+        raise InputError(Fault(f"placement {str(placement)[:40]!r} is not a name", "placement", NAMES))
     if placement == "block":
         return list(range(len(gpu_names)))
     if placement == "cyclic":
         hosts = list(_gpus_by_host(gpu_names).values())
         longest = max(map(len, hosts))
         return [gpus[turn] for turn in range(longest) for gpus in hosts if turn < len(gpus)]
-    return _from_file(placement, gpu_names)
+    return _from_file(str(placement), gpu_names)
 
 
 def _gpus_by_host(gpu_names: Sequence[str]) -> dict[str, list[int]]:
@@ -106,8 +109,7 @@ def _lines(file: str) -> list[tuple[int, str, int | None]]:
             raise InputError(Fault(f"the file is larger than {MOST_FILE_BYTES >> 20} MiB", file, HINT))
         text = content.decode("utf-8-sig")
     except OSError as error:
-        hint = f"give {', '.join(PLACEMENTS)}, or the name of a host file"
-        raise InputError(Fault(f'cannot read the placement "{file}": {error.strerror}', "placement", hint)) from None
+        raise InputError(Fault(f'cannot read the placement "{file}": {error.strerror}', "placement", NAMES)) from None
     except ValueError:
         raise InputError(Fault("not a text file", file, HINT)) from None
     said: list[tuple[int, str, int | None]] = []

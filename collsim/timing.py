@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -24,6 +24,7 @@ from collsim.topology import Topology
 
 __all__ = [
     "MOST_LINKS",
+    "MOST_TRANSFERS",
     "Lowered",
     "Run",
     "Timing",
@@ -31,8 +32,10 @@ __all__ = [
     "device_time_s",
     "lower",
     "prepare",
+    "problem_of",
     "time_lowered",
     "time_schedule",
+    "timing_of",
 ]
 
 SLACK = 1e-9
@@ -85,9 +88,16 @@ class Timing:
     bound: Bound
 
 
-def prepare(topology: Topology, profile: Profile, ranks: Sequence[int] | None = None) -> Run:
-    """Build the fabric of *ranks* (all GPUs if None), its routes, and what bounds the time on it."""
+def prepare(
+    topology: Topology, profile: Profile, ranks: Sequence[int] | None = None, *, free_share: Float | None = None
+) -> Run:
+    """Build the fabric of *ranks* (all GPUs if None), its routes, and what bounds the time on it.
+
+    *free_share* is float64[n_links], what background traffic leaves of each link; None: there is none.
+    """
     fabric = build_fabric(topology, ranks, efficiency=profile.achievable_rate, latency=profile.latency)
+    if free_share is not None:
+        fabric = replace(fabric, capacity_Bps=fabric.capacity_Bps * free_share)
     routes = find_routes(fabric)
     trunks, capacity = merge_trunks(routes, fabric.capacity_Bps)
     used = routes.used_links(fabric.n_links)
@@ -204,7 +214,11 @@ def time_schedule(schedule: Schedule, run: Run, proto: str = "Simple", dtype: st
 
 def time_lowered(lowered: Lowered, run: Run, costs: Protocol) -> Timing:
     """Run a lowered schedule with *costs*; raises as `time_schedule` does."""
-    problem, solution = _solved(lowered, run, costs)
+    return timing_of(lowered, run, costs, *_solved(lowered, run, costs))
+
+
+def timing_of(lowered: Lowered, run: Run, costs: Protocol, problem: Problem, solution: Solution) -> Timing:
+    """Return how a lowered schedule ran by what the engine found; raises InternalError as `time_schedule` does."""
     broken = check_conservation(problem, solution)
     carried = np.bincount(lowered.route, weights=lowered.size_bytes, minlength=len(lowered.used)).astype(np.float64)
     taken = run.routes.take(lowered.used, lowered.copies / costs.wire_efficiency)
@@ -296,7 +310,7 @@ def _solved(
     lowered: Lowered, run: Run, costs: Protocol, engine: Literal["auto", "kernel"] = "auto"
 ) -> tuple[Problem, Solution]:
     """Return what the engine was given and what it found."""
-    problem = _problem(lowered, run, costs)
+    problem = problem_of(lowered, run, costs)
     try:
         return problem, solve(problem, engine=engine)
     except EngineDeadlock as stuck:
@@ -344,7 +358,7 @@ def _refuse_size(schedule: Schedule, most: int) -> None:
         raise UnsupportedError(Fault(what, f"{schedule.op} by {schedule.algo}", hint))
 
 
-def _problem(lowered: Lowered, run: Run, costs: Protocol) -> Problem:
+def problem_of(lowered: Lowered, run: Run, costs: Protocol) -> Problem:
     """Return the arrays that the engine takes."""
     transfers, size_bytes = lowered.transfers, lowered.size_bytes.astype(np.float64)
     trunks = run.trunks.take(lowered.used, lowered.copies / costs.wire_efficiency)

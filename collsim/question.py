@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -406,7 +407,7 @@ def rank_groups(
     ranks: int | Sequence[int] | None,
     rank_list: Sequence[int] | None,
     question: Question,
-    placement: str | None = None,
+    placement: str | Path | None = None,
 ) -> list[list[int]]:
     """Return the GPUs of each run, in the order of its ranks; check that its groups and loads fit the topology.
 

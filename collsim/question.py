@@ -425,15 +425,14 @@ def rank_groups(
     faults: list[Fault] = []
     counts = [] if ranks is None else _counts(ranks, topology, faults)
     listed = None if rank_list is None else _gpus(rank_list, topology, faults)
-    names = topology.wiring.node_names[:everyone]
-    order = list(range(everyone)) if placement is None else _attempt(lambda: placed(placement, names), faults)
-    _attempt(lambda: free_shares(question.load, topology.wiring.link_names), faults)
     if size is not None and size > everyone:
         hint = f"give {everyone} rows and columns, or fewer"
         faults.append(Fault(f"the matrix is for {size} ranks, {topology.name} has {everyone} GPUs", "matrix", hint))
     if faults:
         raise InputError(*faults)
-    assert order is not None
+    names = topology.wiring.node_names[:everyone]
+    order = _attempt(lambda: placed(placement or "block", names), faults) or list(range(everyone))
+    _attempt(lambda: free_shares(question.load, topology.wiring.link_names), faults)
     default = size if size is not None and question.grouping is None else len(order)
     groups = [listed] if listed is not None else [order[:n] for n in counts or [default]]
     for group in groups:

@@ -14,7 +14,7 @@ from collsim.question import Question
 from collsim.result import Row
 from collsim.topology import Topology, zoo_names
 
-__all__ = ["achievable", "config_of", "is_calibrated", "roundings", "topology_summary", "warnings_of"]
+__all__ = ["achievable", "config_of", "disturbances", "is_calibrated", "roundings", "topology_summary", "warnings_of"]
 
 EXACT = 12
 """Decimals of a share that rounding leaves alone."""
@@ -120,6 +120,15 @@ def warnings_of(topology: Topology, constants: Profile, question: Question) -> t
     launch = "graph" if question.launch == "graph" else "registered" if question.registered else "stream"
     if launch != "stream" and launch not in constants.launches:
         told.append(f"{name} knows nothing of {launch} launches: times are those of stream launches")
+    return tuple(told)
+
+
+def disturbances(question: Question, *, shared: bool) -> tuple[str, ...]:
+    """Return what no measured log has seen: groups that meet on links, background traffic."""
+    told = ["groups share links: no log of such groups stands behind the times"] if shared else []
+    told += (
+        ["background traffic is a constant share of the links: no log stands behind the times"] if question.load else []
+    )
     return tuple(told)
 
 

@@ -75,7 +75,6 @@ class Question:
     grouping : Split, Layout, Lists or None
         How the ranks of a run form groups that all run at once; None: one group.
     load : tuple of Load
-        Background traffic on links.
     """
 
     ops: tuple[Operation, ...]
@@ -160,7 +159,6 @@ def ask(
     variables = _variables(environment, faults)
     _attempt(partial(_check_environment, variables), faults, "env")
     gpus_per_thread = _at_least_one(gpus_per_thread, faults)
-    # nccl-tests splits processes; each has one thread here.
     grouping = _attempt(partial(parse_grouping, split, groups, over, max(gpus_per_thread, 1)), faults)
     loads = _attempt(partial(parse_loads, load), faults)
     launch = _choice(launch, "launch", "launch", LAUNCHES, faults)
@@ -430,8 +428,8 @@ def rank_groups(
         faults.append(Fault(f"the matrix is for {size} ranks, {topology.name} has {everyone} GPUs", "matrix", hint))
     if faults:
         raise InputError(*faults)
-    names = topology.wiring.node_names[:everyone]
-    order = _attempt(lambda: placed(placement or "block", names), faults) or list(range(everyone))
+    gpu_names = topology.wiring.node_names[:everyone]
+    order = _attempt(lambda: placed(placement or "block", gpu_names), faults) or list(range(everyone))
     _attempt(lambda: free_shares(question.load, topology.wiring.link_names), faults)
     default = size if size is not None and question.grouping is None else len(order)
     groups = [listed] if listed is not None else [order[:n] for n in counts or [default]]
@@ -454,7 +452,7 @@ def _group_faults(gpus: Sequence[int], matrix_ranks: int | None, question: Quest
         return faults
     n, noun = len(groups[0]), "the run" if question.grouping is None else "each group"
     if matrix_ranks not in (None, n):
-        hint = f"give {n} rows and columns" + (f", or run {matrix_ranks} ranks" if question.grouping is None else "")
+        hint = f"give {n} rows and columns" + ("" if question.grouping else f", or run {matrix_ranks} ranks")
         faults.append(Fault(f"the matrix is for {matrix_ranks} ranks, {noun} has {n}", "matrix", hint))
     if not 0 <= question.root < n:
         faults.append(Fault(f"root {_shown(question.root)} is out of range", "root", f"0 to {n - 1}"))

@@ -18,7 +18,15 @@ from collsim.fabric import Fabric, Float, Int
 from collsim.library import Profile, load_profile
 from collsim.library.costs import family_of
 from collsim.operations import BLOCK_GRAIN_BYTES, Operation, operation
-from collsim.provenance import achievable, config_of, is_calibrated, roundings, topology_summary, warnings_of
+from collsim.provenance import (
+    achievable,
+    config_of,
+    disturbances,
+    is_calibrated,
+    roundings,
+    topology_summary,
+    warnings_of,
+)
 from collsim.question import CHOICES, MOST_CHANNELS, Question, ask, rank_groups
 from collsim.result import LinkLoad, Result, Row
 from collsim.schedule import Schedule
@@ -216,7 +224,12 @@ def predict(topology: Topology, constants: Profile, question: Question, groups: 
             "library": None if question.library is None else question.library.name,
         },
         rows=tuple(rows),
-        warnings=(*warnings_of(topology, constants, question), *roundings(skipped), *left_out),
+        warnings=(
+            *warnings_of(topology, constants, question),
+            *disturbances(question, shared=any(party.shares_links for party in parties)),
+            *roundings(skipped),
+            *left_out,
+        ),
         skipped=tuple(skipped),
     )
 

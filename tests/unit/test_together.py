@@ -119,8 +119,15 @@ def test_links_are_shared_through_third_groups():
 def test_intervals_are_of_groups_alone():
     """Nobody measured what groups do to each other on shared links, or what background traffic does."""
     options = {"split": "DIV 4", "library": "nccl-2.28", "profile": "hgx_h100"}
-    assert simulate("hgx_h100", "all_reduce", "1M", **options).rows[0].time_lo_s is not None
-    assert simulate("hgx_h100", "all_reduce", "1M", load="link:gpu7->*=1%", **options).rows[0].time_lo_s is None
+    free = simulate("hgx_h100", "all_reduce", "1M", **options)
+    assert (free.rows[0].time_lo_s is None, free.warnings) == (False, ())
+    loaded = simulate("hgx_h100", "all_reduce", "1M", load="link:gpu7->*=1%", **options)
+    assert (loaded.rows[0].time_lo_s, len(loaded.warnings)) == (None, 1)
+    assert "background traffic" in loaded.warnings[0]
+    shared = simulate(two_switches(2), "all_reduce", "1M", split="MOD 2", profile="default")
+    assert any("groups share links" in text for text in shared.warnings)
+    apart = simulate(two_switches(2), "all_reduce", "1M", split="DIV 2", profile="default")
+    assert not any("groups share links" in text for text in apart.warnings)
 
 
 # --- The joint problem ------------------------------------------------------------------------------------------------

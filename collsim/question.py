@@ -430,7 +430,7 @@ def rank_groups(
         raise InputError(*faults)
     gpu_names = topology.wiring.node_names[:everyone]
     order = _attempt(lambda: placed(placement or "block", gpu_names), faults) or list(range(everyone))
-    _attempt(lambda: free_shares(question.load, topology.wiring.link_names), faults)
+    _attempt(lambda: question.load and free_shares(question.load, topology.wiring.link_names), faults)
     default = size if size is not None and question.grouping is None else len(order)
     groups = [listed] if listed is not None else [order[:n] for n in counts or [default]]
     for group in groups:

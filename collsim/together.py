@@ -89,13 +89,13 @@ def prepare_groups(
 
 def _neighbours(used: Sequence[Bool]) -> tuple[tuple[int, ...], ...]:
     """Put groups together that use a common link, directly or through others; *used* is bool[n_links] for each."""
-    met: list[tuple[list[int], Bool]] = []
+    label = np.arange(len(used))
+    user = np.full(len(used[0]), -1, dtype=np.int64)
     for number, links in enumerate(used):
-        touching = [entry for entry in met if np.any(entry[1] & links)]
-        met = [entry for entry in met if not np.any(entry[1] & links)]
-        members = [number, *(member for entry in touching for member in entry[0])]
-        met.append((members, np.logical_or.reduce([links, *(entry[1] for entry in touching)])))
-    return tuple(sorted(tuple(sorted(members)) for members, _ in met))
+        met = user[links & (user >= 0)]
+        label[np.isin(label, label[met])] = number
+        user[links] = number
+    return tuple(tuple(np.flatnonzero(label == each).tolist()) for each in dict.fromkeys(label.tolist()))
 
 
 def _with_common_trunks(runs: Sequence[Run]) -> list[Run]:

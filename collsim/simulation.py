@@ -195,8 +195,9 @@ def predict(topology: Topology, constants: Profile, question: Question, groups: 
     question, left_out = _with_library(topology, constants, asked)
     launched = constants.launched(question.launch, registered=question.registered)
     launched = launched.for_threads(question.gpus_per_thread)
-    free_share = np.array(free_shares(question.load, topology.wiring.link_names)) if question.load else None
+    free_share = _free_share(topology, question)
     parties = [prepare_groups(topology, launched, question.groups_of(group), free_share=free_share) for group in groups]
+    told = disturbances(question, shared=any(party.shares_links for party in parties))
     rows: list[Row] = []
     skipped: list[Row] = []
     for party in parties:
@@ -224,14 +225,14 @@ def predict(topology: Topology, constants: Profile, question: Question, groups: 
             "library": None if question.library is None else question.library.name,
         },
         rows=tuple(rows),
-        warnings=(
-            *warnings_of(topology, constants, question),
-            *disturbances(question, shared=any(party.shares_links for party in parties)),
-            *roundings(skipped),
-            *left_out,
-        ),
+        warnings=(*warnings_of(topology, constants, question), *told, *roundings(skipped), *left_out),
         skipped=tuple(skipped),
     )
+
+
+def _free_share(topology: Topology, question: Question) -> Float | None:
+    """Return float64[n_links], what background traffic leaves of each link; None without any."""
+    return np.array(free_shares(question.load, topology.wiring.link_names)) if question.load else None
 
 
 def _with_library(topology: Topology, constants: Profile, question: Question) -> tuple[Question, list[str]]:

@@ -5,41 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from collsim.errors import NoRouteError
-from collsim.library import Profile, system_of
+from collsim.library import system_of
 from collsim.provenance import machine_gpus
 from collsim.question import Question
 from collsim.result import Row
-from collsim.timing import Run, prepare
+from collsim.timing import Run
 from collsim.topology import Topology
-from collsim.topology.failing import cut_faults
 
-__all__ = ["beside", "healthy_runs", "library_effects", "prepared"]
-
-
-def prepared(topology: Topology, constants: Profile, group: Sequence[int]) -> Run:
-    """Return the run of a group; where failures cut it in two, say which."""
-    try:
-        return prepare(topology, constants, group)
-    except NoRouteError as error:
-        raise NoRouteError(*(cut_faults(topology, group) or error.faults)) from None
+__all__ = ["beside", "healthy_groups", "library_effects"]
 
 
-def healthy_runs(
-    topology: Topology, constants: Profile, groups: Sequence[Sequence[int]], question: Question
-) -> list[Run | None]:
-    """Return the same runs on the machine in order, None each if nothing failed; all that are left stand for all."""
-    if topology.damage is None:
-        return [None] * len(groups)
-    healthy, everyone = topology.damage.healthy, list(range(topology.n_gpus))
-    return [
-        prepare(
-            healthy,
-            constants,
-            None if list(group) == everyone and question.matrix_bytes is None else machine_gpus(topology, group),
-        )
-        for group in groups
-    ]
+def healthy_groups(topology: Topology, groups: Sequence[Sequence[int]], question: Question) -> Sequence[Sequence[int]]:
+    """Return the same groups of GPUs on the machine in order; a single one of all that are left stands for all."""
+    assert topology.damage is not None
+    everyone = len(groups) == 1 and list(groups[0]) == list(range(topology.n_gpus))
+    if everyone and question.matrix_bytes is None:
+        return [range(topology.damage.healthy.n_gpus)]
+    return [machine_gpus(topology, group) for group in groups]
 
 
 def beside(rows: Sequence[Row], healthy: Sequence[Row]) -> list[Row]:

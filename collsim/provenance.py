@@ -7,16 +7,18 @@ from typing import Any
 
 import numpy as np
 
+from collsim.fabric import Fabric, Float
+from collsim.groups import Layout, Lists, Split
 from collsim.library import Profile
 from collsim.question import Question
 from collsim.result import Row
-from collsim.timing import Run
 from collsim.topology import Topology, zoo_names
 from collsim.topology.failing import is_record
 
 __all__ = [
     "achievable",
     "config_of",
+    "disturbances",
     "is_calibrated",
     "machine_gpus",
     "roundings",
@@ -24,18 +26,22 @@ __all__ = [
     "warnings_of",
 ]
 
+EXACT = 12
+"""Decimals of a share that rounding leaves alone."""
 NOT_SIMULATED = ("nic.", "gpu.memory")
 """Facts that a file records and that no prediction uses yet."""
 
 
-def config_of(topology: Topology, constants: Profile, runs: Sequence[Run], question: Question) -> dict[str, Any]:
+def config_of(
+    topology: Topology, constants: Profile, rank_lists: Sequence[Sequence[int]], question: Question
+) -> dict[str, Any]:
     """Return the resolved request: with the same version it gives the same rows."""
     ops_with_sizes = [op for op in question.ops if op.name != "all_to_all_v"]
     return {
         "topo": topology.name if topology.name in zoo_names() else topology.source,
         "op": [op.name for op in question.ops],
         "size": list(question.sizes) if ops_with_sizes else None,
-        "rank_lists": [machine_gpus(topology, run.fabric.rank_node.tolist()) for run in runs],
+        "rank_lists": [machine_gpus(topology, gpus) for gpus in rank_lists],
         "algo": list(question.algo),
         "channels": question.channels,
         "chunk_bytes": question.chunk_bytes,
@@ -49,10 +55,22 @@ def config_of(topology: Topology, constants: Profile, runs: Sequence[Run], quest
         "launch": question.launch,
         "registered": question.registered,
         "gpus_per_thread": question.gpus_per_thread,
+        **_grouping(question),
+        "load": [entry.text for entry in question.load],
         "overrides": {fact.path: fact.text for fact in topology.facts if fact.status == "set"},
         "matrix_bytes": None if question.matrix_bytes is None else question.matrix_bytes.tolist(),
         "fail": [] if topology.damage is None else list(topology.damage.fail),
         "degrade": {} if topology.damage is None else dict(topology.damage.degrade),
+    }
+
+
+def _grouping(question: Question) -> dict[str, str | None]:
+    """Return how the ranks form groups, as flags say it."""
+    grouping = question.grouping
+    return {
+        "split": grouping.text if isinstance(grouping, Split) else None,
+        "groups": grouping.text if isinstance(grouping, Layout | Lists) else None,
+        "over": ",".join(grouping.over) if isinstance(grouping, Layout) else None,
     }
 
 
@@ -89,9 +107,13 @@ def topology_summary(topology: Topology, constants: Profile, effects: Sequence[s
     }
 
 
-def achievable(runs: Sequence[Run]) -> str:
-    """Return the share of the line rate that the links of the runs reach, as text; empty if it is all of it."""
-    shares = np.concatenate([run.fabric.capacity_Bps / run.fabric.raw_capacity_Bps for run in runs])
+def achievable(fabric: Fabric, free_share: Float | None = None) -> str:
+    """Return the share of the line rate that the links reach without background traffic, as text; empty if all of it.
+
+    *free_share* is float64[n_links], what that traffic leaves.
+    """
+    shares = fabric.capacity_Bps / fabric.raw_capacity_Bps / (1.0 if free_share is None else free_share)
+    shares = np.round(shares, EXACT)
     least, most = float(shares.min()), float(shares.max())
     if least == most == 1.0:
         return ""
@@ -128,6 +150,15 @@ def warnings_of(topology: Topology, constants: Profile, question: Question) -> t
     launch = "graph" if question.launch == "graph" else "registered" if question.registered else "stream"
     if launch != "stream" and launch not in constants.launches:
         told.append(f"{name} knows nothing of {launch} launches: times are those of stream launches")
+    return tuple(told)
+
+
+def disturbances(question: Question, *, shared: bool) -> tuple[str, ...]:
+    """Return what no measured log has seen: groups that meet on links, background traffic."""
+    told = ["groups share links: no log of such groups stands behind the times"] if shared else []
+    told += (
+        ["background traffic is a constant share of the links: no log stands behind the times"] if question.load else []
+    )
     return tuple(told)
 
 

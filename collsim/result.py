@@ -9,7 +9,7 @@ from typing import Any
 
 from collsim.operations import operation
 
-__all__ = ["LinkLoad", "Result", "Row", "frame_of"]
+__all__ = ["GroupTime", "LinkLoad", "Result", "Row", "frame_of"]
 
 SCHEMA = "collsim.result/1"
 FIELDS = (
@@ -42,6 +42,9 @@ FIELDS = (
     "critical_s",
     "path",
     "classes",
+    "total_algbw_Bps",
+    "total_busbw_Bps",
+    "group_times",
 )
 """What a row says, in the order of every machine-readable format."""
 CRITICAL = ("launch", "latency", "channel rate", "links")
@@ -59,8 +62,23 @@ class LinkLoad:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupTime:
+    """How one of several groups fared while all ran at once: its GPUs in rank order, what ran, and how fast."""
+
+    gpus: tuple[int, ...]
+    algo: str
+    proto: str | None
+    time_s: float
+    algbw_Bps: float
+    busbw_Bps: float
+
+
+@dataclass(frozen=True, slots=True)
 class Row:
     """One collective at one size.
+
+    Where several groups run it at once, *groups* counts them, *ranks* are those of one group, and times and bandwidths
+    are those of the slowest; *group_times* holds them all, and is empty for one group.
 
     The columns of nccl-tests (size, count, type, redop, root, time, algbw, busbw) have their meaning there; `root` is
     -1 if the operation has none. *bottleneck* names the busiest links, *bottleneck_links* counts those within a
@@ -94,6 +112,7 @@ class Row:
     time_hi_s: float | None = None
     healthy_time_s: float | None = None
     healthy_algo: str | None = None
+    group_times: tuple[GroupTime, ...] = ()
 
     @property
     def slowdown(self) -> float | None:
@@ -116,6 +135,16 @@ class Row:
         return self.algbw_Bps * operation(self.op).busbw_factor(self.ranks)
 
     @property
+    def total_algbw_Bps(self) -> float:
+        """Algorithm bandwidths of all groups together."""
+        return sum(group.algbw_Bps for group in self.group_times) if self.group_times else self.algbw_Bps
+
+    @property
+    def total_busbw_Bps(self) -> float:
+        """Bus bandwidths of all groups together."""
+        return sum(group.busbw_Bps for group in self.group_times) if self.group_times else self.busbw_Bps
+
+    @property
     def efficiency(self) -> float:
         """Lower bound over time: 1 is as fast as the wires allow."""
         return self.lower_bound_s / self.time_s if self.time_s > 0 else 0.0
@@ -136,10 +165,13 @@ class Row:
         row = {name: getattr(self, name) for name in FIELDS}
         row["bottleneck"] = [asdict(load) for load in self.bottleneck]
         row["critical_s"] = dict(self.critical_s)
+        row["group_times"] = [{**asdict(group), "gpus": list(group.gpus)} for group in self.group_times]
         return row
 
     def to_record(self) -> dict[str, Any]:
         """Return the row as single values: the busiest link stands for the list, each critical time on its own.
+
+        The times of the single groups are left out.
 
         >>> import collsim
         >>> record = collsim.simulate("mi300x_ubb8", "all_to_all", "1G", profile="ideal").rows[0].to_record()
@@ -149,6 +181,7 @@ class Row:
         record = self.to_dict()
         busiest = (record.pop("bottleneck") or [{"link": None, "utilisation": None}])[0]
         critical_s = record.pop("critical_s")
+        del record["group_times"]
         record.update({f"bottleneck_{name}": value for name, value in busiest.items()})
         record.update({f"critical_{kind.replace(' ', '_')}_s": critical_s.get(kind, 0.0) for kind in CRITICAL})
         return record

@@ -4,26 +4,36 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from collsim._version import __version__
+from collsim.background import free_shares
 from collsim.collectives import Algorithm, Request, algorithm, algorithms_for, rings_for
-from collsim.comparison import beside, healthy_runs, library_effects, prepared
+from collsim.comparison import beside, healthy_groups, library_effects
 from collsim.errors import Fault, InputError, UnsupportedError
 from collsim.fabric import Fabric, Float, Int
 from collsim.library import Profile, load_profile
 from collsim.library.costs import family_of
 from collsim.library.profile_files import AUTO
 from collsim.operations import BLOCK_GRAIN_BYTES, Operation, operation
-from collsim.provenance import achievable, config_of, is_calibrated, roundings, topology_summary, warnings_of
+from collsim.provenance import (
+    achievable,
+    config_of,
+    disturbances,
+    is_calibrated,
+    roundings,
+    topology_summary,
+    warnings_of,
+)
 from collsim.question import CHOICES, MOST_CHANNELS, Question, ask, rank_groups
 from collsim.result import LinkLoad, Result, Row
 from collsim.schedule import Schedule
-from collsim.timing import MOST_LINKS, Run, time_schedule
+from collsim.timing import MOST_LINKS, Run, prepare
+from collsim.together import Party, group_times, part_of, prepare_groups, slowest_of, time_together
 from collsim.topology import Topology, load_topology
 from collsim.topology.failing import damaged
 
@@ -71,6 +81,11 @@ def simulate(
     gpus_per_thread: int = 1,
     fail: str | Sequence[str] | None = None,
     degrade: Mapping[str, str | float] | Sequence[str] | None = None,
+    split: str | None = None,
+    groups: Any = None,
+    over: str | None = None,
+    placement: str | Path | None = None,
+    load: str | Sequence[str] = (),
 ) -> Result:
     """Predict how long collectives take.
 
@@ -120,6 +135,17 @@ def simulate(
         What has failed: ``link:gpu0-gpu1``, ``switch:nvsw2``, ``gpu:gpu5``, ... (docs/failures.md).
     degrade : mapping or sequence of str, optional
         What runs at part of its rate: ``{"link:gpu0-gpu1": "50%"}``.
+    split : str, optional
+        Groups as nccl-tests makes them, all running at once: ``MOD 8``, ``DIV 8``, ``AND 0x7``, ``OR 0x7``, or a
+        hexadecimal mask.
+    groups : str, mapping or sequence of sequences of int, optional
+        Groups by a layout, such as ``tp=8,dp=16`` (the first dimension varies fastest), or rank by rank.
+    over : str, optional
+        Which dimensions of the layout communicate; by default the first.
+    placement : str or path, optional
+        Which GPU each rank runs on: ``block``, ``cyclic``, or a host file.
+    load : str or sequence of str, optional
+        Background traffic: ``link:gpu0->nvsw0=30%``.
 
     Returns
     -------
@@ -154,14 +180,18 @@ def simulate(
         launch=launch,
         registered=registered,
         gpus_per_thread=gpus_per_thread,
+        split=split,
+        groups=groups,
+        over=over,
+        load=load,
     )
     topology = damaged(load_topology(topo, overrides or ()), fail, degrade)
     constants = load_profile(profile, topology)
-    return predict(topology, constants, question, rank_groups(topology, ranks, rank_list, question))
+    return predict(topology, constants, question, rank_groups(topology, ranks, rank_list, question, placement))
 
 
 def predict(topology: Topology, constants: Profile, question: Question, groups: Sequence[Sequence[int]]) -> Result:
-    """Answer a checked question: simulate every group of GPUs, operation and size.
+    """Answer a checked question: simulate every run, operation and size; *groups* holds the GPUs of each run.
 
     Raises
     ------
@@ -171,18 +201,26 @@ def predict(topology: Topology, constants: Profile, question: Question, groups: 
         Ranks cannot reach each other, or a schedule deadlocks.
     """
     asked = question
-    topology, constants = _reachable(topology, constants, groups)
+    topology, constants = _reachable(topology, constants, groups, loaded=bool(question.load))
     question, left_out = _with_library(topology, constants, asked)
     launched = constants.launched(question.launch, registered=question.registered)
-    most = question.gpus_per_thread
-    runs = [prepared(topology, launched.for_threads(min(most, len(group))), group) for group in groups]
-    healthy = healthy_runs(topology, launched.for_threads(most), groups, question)
+    launched = launched.for_threads(min(question.gpus_per_thread, len(groups[0])))
+    parties = [_party(topology, launched, question.groups_of(group), question) for group in groups]
+    healthy = [
+        _party(
+            topology.damage.healthy, launched, healthy_groups(topology, question.groups_of(group), question), question
+        )
+        if topology.damage
+        else None
+        for group in groups
+    ]
+    told = disturbances(question, shared=any(party.shares_links for party in parties))
     rows: list[Row] = []
     skipped: list[Row] = []
-    for run, before in zip(runs, healthy, strict=True):
+    for party, before in zip(parties, healthy, strict=True):
         for op in question.ops:
             for size_bytes in question.sizes_of(op):
-                timed = _rows(op, size_bytes, run, question, left_out)
+                timed = _rows(op, size_bytes, party, question, left_out)
                 if before is not None:
                     timed = beside(timed, _rows(op, size_bytes, before, question, []))
                 (skipped if timed[0].size_bytes == 0 else rows).extend(timed)
@@ -195,30 +233,42 @@ def predict(topology: Topology, constants: Profile, question: Question, groups: 
         )
     return Result(
         version=__version__,
-        config=config_of(topology, constants, runs, asked),
-        topology=topology_summary(topology, constants, library_effects(runs, question)),
+        config=config_of(topology, constants, groups, asked),
+        topology=topology_summary(topology, constants, library_effects([party.runs[0] for party in parties], question)),
         profile={
             "name": constants.name,
             "sha256": constants.sha256,
             "calibrated": is_calibrated(topology, constants),
-            "constants": launched.describe() + achievable(runs),
+            "constants": launched.describe() + achievable(parties[0].runs[0].fabric, _free_share(topology, question)),
             "derived": constants.derived or None,
             "library": None if question.library is None else question.library.name,
         },
         rows=tuple(rows),
-        warnings=(*warnings_of(topology, constants, question), *roundings(skipped), *left_out),
+        warnings=(*warnings_of(topology, constants, question), *told, *roundings(skipped), *left_out),
         skipped=tuple(skipped),
     )
 
 
-def _reachable(topology: Topology, constants: Profile, groups: Sequence[Sequence[int]]) -> tuple[Topology, Profile]:
-    """Return what a run is computed on: a node by itself if no group leaves the first one."""
+def _reachable(
+    topology: Topology, constants: Profile, groups: Sequence[Sequence[int]], *, loaded: bool = False
+) -> tuple[Topology, Profile]:
+    """Return what a run is computed on: a node by itself if no group leaves the first one, and no link is loaded."""
     cluster = topology.cluster
-    if cluster is None or topology.damage is not None:
+    if cluster is None or topology.damage is not None or loaded:
         return topology, constants
     if max(max(group) for group in groups) < cluster.node.n_gpus:
         return cluster.node, load_profile(AUTO, cluster.node) if constants.source == AUTO else constants
     return topology, constants
+
+
+def _party(topology: Topology, constants: Profile, groups: Sequence[Sequence[int]], question: Question) -> Party:
+    """Return the groups of one run, prepared."""
+    return prepare_groups(topology, constants, groups, free_share=_free_share(topology, question))
+
+
+def _free_share(topology: Topology, question: Question) -> Float | None:
+    """Return float64[n_links], what background traffic leaves of each link; None without any."""
+    return np.array(free_shares(question.load, topology.wiring.link_names)) if question.load else None
 
 
 def _with_library(topology: Topology, constants: Profile, question: Question) -> tuple[Question, list[str]]:
@@ -264,7 +314,7 @@ def build_schedule(
     if faults:
         raise InputError(*faults)
     topology, constants = _reachable(topology, constants, groups)
-    run = prepared(topology, constants, groups[0])
+    run = prepare(topology, constants, groups[0])
     return algorithm(op.name, named[0]).build(request_of(op, question.sizes_of(op)[0], run, question))
 
 
@@ -287,21 +337,36 @@ def request_of(op: Operation, requested_bytes: int, run: Run, question: Question
     )
 
 
-def _rows(op: Operation, requested_bytes: int, run: Run, question: Question, left_out: list[str]) -> list[Row]:
+def _rows(op: Operation, requested_bytes: int, party: Party, question: Question, left_out: list[str]) -> list[Row]:
     """Return the rows of one size: one, or one per algorithm if all are asked for."""
-    request = request_of(op, requested_bytes, run, question)
-    if request.size_bytes == 0:
-        return [_empty_row(request, requested_bytes, question)]
+    requests = [request_of(op, requested_bytes, run, question) for run in party.runs]
+    if requests[0].size_bytes == 0:
+        return [_empty_row(requests[0], requested_bytes, question, len(requests))]
     rows: list[Row] = []
     for name in question.algo:
         if name == "auto" and question.library is not None:
-            rows.append(_chosen_row(request, requested_bytes, run, question))
+            rows.append(_chosen_row(requests, requested_bytes, party, question))
         elif name in CHOICES:
-            timed = _all_rows(request, requested_bytes, run, question, left_out)
+            timed = _all_rows(requests, requested_bytes, party, question, left_out)
             rows += timed if name == "all" else [_fastest(timed)]
         else:
-            rows.append(_timed_row(algorithm(op.name, name), request, requested_bytes, run, question))
+            tasks = _tasks(algorithm(op.name, name), requests, question)
+            rows.append(_timed_row(tasks, requested_bytes, party, question))
     return rows
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Task:
+    """What one group is to run; without a protocol of its own it has the costs of Simple."""
+
+    algorithm: Algorithm
+    request: Request
+    proto: str | None
+
+
+def _tasks(candidate: Algorithm, requests: Sequence[Request], question: Question) -> list[_Task]:
+    """Return the same algorithm for every group."""
+    return [_Task(candidate, request, question.proto) for request in requests]
 
 
 def _fastest(rows: Sequence[Row]) -> Row:
@@ -310,13 +375,16 @@ def _fastest(rows: Sequence[Row]) -> Row:
     return next(row for row in rows if row.time_s <= least_s * (1 + EQUAL))
 
 
-def _chosen_row(request: Request, requested_bytes: int, run: Run, question: Question) -> Row:
-    """Simulate what the library would choose."""
-    picked, asked, proto = library_choice(request, run, question)
-    row = _timed_row(picked, asked, requested_bytes, run, replace(question, proto=question.proto or proto))
-    if question.channels or question.chunk_bytes or question.proto or run.topology.damage is not None:
-        return row  # not what the library would do, or on a broken machine: nobody measured how far off that is
-    scatter = run.profile.scatter(family_of(request.op.name, picked.name), row.size_bytes)
+def _chosen_row(requests: Sequence[Request], requested_bytes: int, party: Party, question: Question) -> Row:
+    """Simulate what the library would choose, for each group by itself."""
+    choices = [library_choice(request, run, question) for request, run in zip(requests, party.runs, strict=True)]
+    tasks = [_Task(picked, asked, question.proto or proto) for picked, asked, proto in choices]
+    row = _timed_row(tasks, requested_bytes, party, question)
+    if question.channels or question.chunk_bytes or question.proto:
+        return row  # not what the library would do: nobody measured how far off that is
+    if question.load or party.shares_links or party.runs[0].topology.damage is not None:
+        return row  # nor what traffic does to each other, nor broken machines
+    scatter = party.runs[0].profile.scatter(family_of(row.op, row.algo), row.size_bytes)
     if scatter is None:
         return row
     low_s, high_s = row.time_s * scatter.low, row.time_s * scatter.high
@@ -356,13 +424,15 @@ def library_choice(request: Request, run: Run, question: Question) -> tuple[Algo
     return algorithm(request.op.name, choice.algo), asked, choice.proto
 
 
-def _all_rows(request: Request, requested_bytes: int, run: Run, question: Question, left_out: list[str]) -> list[Row]:
+def _all_rows(
+    requests: Sequence[Request], requested_bytes: int, party: Party, question: Question, left_out: list[str]
+) -> list[Row]:
     """Return a row for every algorithm that the fabric can carry out; add those too large to simulate to *left_out*."""
     rows: list[Row] = []
     refused: list[Fault] = []
-    for candidate in _able(request.op, run.fabric):
+    for candidate in _able(requests[0].op, party.runs[0].fabric):
         try:
-            rows.append(_timed_row(candidate, request, requested_bytes, run, question))
+            rows.append(_timed_row(_tasks(candidate, requests, question), requested_bytes, party, question))
         except UnsupportedError as error:
             refused.extend(error.faults)
             left_out.append(f"{candidate.name} is left out at {requested_bytes} bytes: {error.faults[0].what}")
@@ -385,24 +455,36 @@ def _default_channels(fabric: Fabric, rings: Int) -> int:
     return min(max(8 * math.ceil(egress_Bps / CHANNEL_GRAIN_BPS / 8), 2), MOST_CHANNELS)
 
 
-def _timed_row(candidate: Algorithm, request: Request, requested_bytes: int, run: Run, question: Question) -> Row:
-    """Simulate one algorithm at one size."""
-    schedule = candidate.build(request)
-    timing = time_schedule(schedule, run, question.proto or "Simple", question.dtype)
-    utilisation = timing.link_bytes / (run.fabric.capacity_Bps * timing.time_s)
-    return replace(
-        _empty_row(request, requested_bytes, question),
-        algo=candidate.name,
-        channels=int(schedule.parameters.get("channels", 1)),
+def _timed_row(tasks: Sequence[_Task], requested_bytes: int, party: Party, question: Question) -> Row:
+    """Simulate what all groups of a party run at one size; the row is that of the slowest."""
+    schedules = [task.algorithm.build(task.request) for task in tasks]
+    timings = time_together(
+        [
+            part_of(schedule, run, task.proto or "Simple", question.dtype)
+            for schedule, run, task in zip(schedules, party.runs, tasks, strict=True)
+        ],
+        party.neighbours,
+    )
+    slowest = slowest_of(timings)
+    task, timing, fabric = tasks[slowest], timings[slowest], party.runs[slowest].fabric
+    carried = np.sum([each.link_bytes for each in timings], axis=0)
+    utilisation = carried / (fabric.capacity_Bps * timing.time_s)
+    row = replace(
+        _empty_row(task.request, requested_bytes, question, len(tasks)),
+        algo=task.algorithm.name,
+        proto=task.proto,
+        channels=int(schedules[slowest].parameters.get("channels", 1)),
         time_s=timing.time_s,
         lower_bound_s=timing.bound.time_s,
         bound=timing.bound.name,
-        bottleneck=_busiest(utilisation, run.fabric),
+        bottleneck=_busiest(utilisation, fabric),
         critical_s=timing.critical_s,
         bottleneck_links=int((utilisation >= utilisation.max() * (1 - TIE)).sum()),
         path=timing.path,
-        classes=timing.transfers,
+        classes=sum(each.transfers for each in timings),
     )
+    ran = [(each.algorithm.name, each.proto) for each in tasks]
+    return row if len(tasks) == 1 else replace(row, group_times=group_times(row, ran, timings, party))
 
 
 def _busiest(utilisation: Float, fabric: Fabric) -> tuple[LinkLoad, ...]:
@@ -413,7 +495,7 @@ def _busiest(utilisation: Float, fabric: Fabric) -> tuple[LinkLoad, ...]:
     )
 
 
-def _empty_row(request: Request, requested_bytes: int, question: Question) -> Row:
+def _empty_row(request: Request, requested_bytes: int, question: Question, groups: int = 1) -> Row:
     """Return the row of a collective that moves nothing and takes no time."""
     op, element_bytes = request.op, question.element_bytes
     return Row(
@@ -422,7 +504,7 @@ def _empty_row(request: Request, requested_bytes: int, question: Question) -> Ro
         proto=question.proto,
         channels=0,
         ranks=request.n_ranks,
-        groups=1,
+        groups=groups,
         dtype=question.dtype,
         redop=question.redop if op.reduces else "none",
         root=request.root if op.rooted else -1,

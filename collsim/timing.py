@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
 from collsim.bounds import Bound, Cuts, find_cuts, lower_bound
 from collsim.engine import EngineDeadlock, Problem, Solution, check_conservation, solve
-from collsim.errors import DeadlockError, Fault, InternalError, UnsupportedError
+from collsim.errors import DeadlockError, Fault, InternalError, NoRouteError, UnsupportedError
 from collsim.fabric import Fabric, Float, Int, build_fabric
 from collsim.flow_bounds import Flows, find_flows
 from collsim.library import Profile
@@ -24,6 +24,7 @@ from collsim.topology import Topology
 
 __all__ = [
     "MOST_LINKS",
+    "MOST_TRANSFERS",
     "Lowered",
     "Run",
     "Timing",
@@ -31,8 +32,10 @@ __all__ = [
     "device_time_s",
     "lower",
     "prepare",
+    "problem_of",
     "time_lowered",
     "time_schedule",
+    "timing_of",
 ]
 
 SLACK = 1e-9
@@ -85,13 +88,25 @@ class Timing:
     bound: Bound
 
 
-def prepare(topology: Topology, profile: Profile, ranks: Sequence[int] | None = None) -> Run:
-    """Build the fabric of *ranks* (all GPUs if None), its routes, and what bounds the time on it."""
+def prepare(
+    topology: Topology, profile: Profile, ranks: Sequence[int] | None = None, *, free_share: Float | None = None
+) -> Run:
+    """Build the fabric of *ranks* (all GPUs if None), its routes, and what bounds the time on it.
+
+    *free_share* is float64[n_links], what background traffic leaves of each link; None: there is none.
+    """
     bare = not (profile.achievable_rate or profile.latency or profile.families)  # raw wires, of the network too
     fabric = build_fabric(
         topology, ranks, efficiency=profile.achievable_rate, latency=profile.latency, network_counts=not bare
     )
-    routes = find_routes(fabric)
+    if free_share is not None:
+        fabric = replace(fabric, capacity_Bps=fabric.capacity_Bps * free_share)
+    try:
+        routes = find_routes(fabric)
+    except NoRouteError as error:
+        from collsim.topology.failing import cut_faults
+
+        raise NoRouteError(*(cut_faults(topology, fabric.rank_node.tolist()) or error.faults)) from None
     trunks, capacity = merge_trunks(routes, fabric.capacity_Bps)
     used = routes.used_links(fabric.n_links)
     return Run(
@@ -207,7 +222,11 @@ def time_schedule(schedule: Schedule, run: Run, proto: str = "Simple", dtype: st
 
 def time_lowered(lowered: Lowered, run: Run, costs: Protocol, network: Protocol | None = None) -> Timing:
     """Run a lowered schedule with *costs*, and those of *network* between nodes; raises as `time_schedule` does."""
-    problem, solution = _solved(lowered, run, costs, network=network)
+    return timing_of(lowered, run, costs, *_solved(lowered, run, costs, network=network))
+
+
+def timing_of(lowered: Lowered, run: Run, costs: Protocol, problem: Problem, solution: Solution) -> Timing:
+    """Return how a lowered schedule ran by what the engine found; raises InternalError as `time_schedule` does."""
     broken = check_conservation(problem, solution)
     carried = np.bincount(lowered.route, weights=lowered.size_bytes, minlength=len(lowered.used)).astype(np.float64)
     taken = run.routes.take(lowered.used, lowered.copies / costs.wire_efficiency)
@@ -310,7 +329,7 @@ def _solved(
     network: Protocol | None = None,
 ) -> tuple[Problem, Solution]:
     """Return what the engine was given and what it found."""
-    problem = _problem(lowered, run, costs, network)
+    problem = problem_of(lowered, run, costs, network)
     try:
         return problem, solve(problem, engine=engine)
     except EngineDeadlock as stuck:
@@ -367,7 +386,7 @@ def _across(transfers: Transfers, run: Run) -> Bool:
     )
 
 
-def _problem(lowered: Lowered, run: Run, costs: Protocol, network: Protocol | None = None) -> Problem:
+def problem_of(lowered: Lowered, run: Run, costs: Protocol, network: Protocol | None = None) -> Problem:
     """Return the arrays that the engine takes."""
     transfers, size_bytes = lowered.transfers, lowered.size_bytes.astype(np.float64)
     trunks = run.trunks.take(lowered.used, lowered.copies / costs.wire_efficiency)

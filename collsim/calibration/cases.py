@@ -17,6 +17,7 @@ from typing import Any
 from collsim.calibration.log_types import Row, Run, Test
 from collsim.calibration.logs import read_tests
 from collsim.errors import Fault, InputError, UnknownNameError
+from collsim.groups import Lists
 from collsim.operations import OPERATIONS, REDUCTIONS, dtype_bytes
 
 __all__ = [
@@ -66,6 +67,8 @@ class Case:
     gpus_per_thread : int or None
     matrix : tuple of tuple of int or None
         Bytes from row to column of an ``all_to_all_v``.
+    groups : str or None
+        Ranks of each of several groups that ran at once, such as ``0,1;2,3``; *ranks* are then those of one.
     """
 
     op: str
@@ -81,6 +84,12 @@ class Case:
     environment: tuple[tuple[str, str], ...] = ()
     gpus_per_thread: int | None = None
     matrix: ByteMatrix | None = None
+    groups: str | None = None
+
+    @property
+    def all_ranks(self) -> int:
+        """Ranks of all groups together."""
+        return self.ranks * (1 if self.groups is None else self.groups.count(";") + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,9 +264,10 @@ def _reason_to_skip(test: Test) -> str | None:
         (op not in OPERATIONS, f"{op} is not modelled"),
         (ranks is None, "the log does not say how many ranks there are: add --ranks"),
         (ranks == 1, "one rank communicates with nobody"),
+        (bool(run.split) and run.groups is None, "ranks were split into groups, and the log does not list them"),
         (
-            (run.groups or 1) > 1 or (bool(run.split) and run.groups is None),
-            "several groups of ranks run at once, which is not modelled yet",
+            bool(run.members) and any(len(group) != ranks for group in run.members),
+            "groups of different sizes run at once, which is not modelled",
         ),
     )
     return next((reason for holds, reason in reasons if holds), None)
@@ -278,6 +288,7 @@ def _section(test: Test, file: str, library: str | None, given: Mapping[str, str
         library=library or _library_of(run),
         environment=environment,
         gpus_per_thread=run.gpus_per_thread,
+        groups=Lists(run.members).text if run.members else None,
     )
     return Section(case, file, test.first_line, run.hosts, test.source, (*test.warnings, *notes), test)
 

@@ -91,7 +91,8 @@ def fit_profile(
     relative = _start(start, topology)
     library = _library_of(rows, topology)
     kept, spikes = without_spikes(rows, topology.name)
-    on_domain = [row for row in kept if (row.case.nodes or 1) == 1 and row.case.ranks <= topology.n_gpus]
+    alone = [row for row in kept if (row.case.nodes or 1) == 1 and row.case.groups is None]
+    on_domain = [row for row in alone if row.case.ranks <= topology.n_gpus]
     apart = thinned(on_domain)
     settled, notes = with_nvls_settled(apart, topology, relative, library)
     everything, refused = observe(settled, topology, relative, library)

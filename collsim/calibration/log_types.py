@@ -192,6 +192,8 @@ class Run:
         NCCL_TESTS_SPLIT or NCCL_TESTS_SPLIT_MASK: groups that run at once.
     groups : int or None
         How many groups the list of ranks shows.
+    members : tuple of tuple of int
+        The ranks of each group, where that list shows several.
     program, program_version : str or None
         ``nccl-tests`` or ``rccl-tests``.
     library, library_version : str or None
@@ -210,6 +212,7 @@ class Run:
     cpu_time: bool = False
     split: str | None = None
     groups: int | None = None
+    members: tuple[tuple[int, ...], ...] = ()
     threads: int | None = None
     gpus_per_thread: int | None = None
     iterations: int | None = None

@@ -278,7 +278,7 @@ class _Model:
         from collsim.simulation import predict
 
         question = _question(call, sizes)
-        groups = rank_groups(self.topology, call.ranks, None, question)
+        groups = rank_groups(self.topology, call.all_ranks, None, question)
         result = predict(self.topology, self.constants, question, groups)
         self.results.append(replace(result, rows=()))
         self.warnings.update(dict.fromkeys(text for text in result.warnings if "is left out at" not in text))
@@ -298,6 +298,7 @@ def _question(call: Case, sizes: list[int]) -> Question:
         "launch": call.launch,
         "registered": bool(call.registered),
         "gpus_per_thread": call.gpus_per_thread or 1,
+        "groups": call.groups,
     }
     if call.matrix is not None:
         return ask(call.op, matrix=[list(row) for row in call.matrix], **options)
@@ -382,8 +383,8 @@ def _misfit(case: Case, topology: Topology) -> str | None:
     """Return why a test cannot have run on the topology, which is one scale-up domain."""
     if (case.nodes or 1) > 1 and topology.n_gpus <= MOST_GPUS_OF_A_HOST:
         return f"the test ran on {case.nodes} nodes: {topology.name} is one, and scale-out is not modelled yet"
-    if case.ranks > topology.n_gpus:
-        return f"the test has {case.ranks} ranks, {topology.name} has {topology.n_gpus} GPUs"
+    if case.all_ranks > topology.n_gpus:
+        return f"the test has {case.all_ranks} ranks, {topology.name} has {topology.n_gpus} GPUs"
     return None
 
 
@@ -427,7 +428,7 @@ def _row(case: Case, found: _Repeats, answer: Row) -> Compared:
 
 def _mapping(case: Case, hosts: tuple[str, ...], system: str) -> str:
     """Return where the ranks are taken to be."""
-    gpus = f"ranks 0-{case.ranks - 1} on GPUs 0-{case.ranks - 1} of {system}"
+    gpus = f"ranks 0-{case.all_ranks - 1} on GPUs 0-{case.all_ranks - 1} of {system}"
     count = case.nodes or len(hosts)
     if count > 1:
         return f"{gpus}, its {count} hosts in one domain"
@@ -444,5 +445,7 @@ def _gaps(logged: Case, told: Case) -> Iterator[str]:
         yield f"without a library {', '.join(name for name, _ in logged.environment)} changes nothing"
     if logged.registered > 1:
         yield "symmetric buffers are predicted as registered ones"
+    if logged.groups is not None:
+        yield f"ranks {logged.groups.replace(';', ' | ')} form groups that ran at once; predicted is the slowest"
     if logged.nodes is None:
         yield "the log does not say how many nodes there were: taken as one"

@@ -32,7 +32,7 @@ class Configuration:
     ----------
     file : str
     flags : mapping
-        Texts of flags by the name of their parameter.
+        Texts of flags by the name of their parameter; a list of them for a flag that may come several times.
     overrides, environment, degrade : mapping
     fail : tuple of str
     matrix_bytes : list of lists or None
@@ -41,7 +41,7 @@ class Configuration:
     """
 
     file: str
-    flags: Mapping[str, str]
+    flags: Mapping[str, str | list[str]]
     overrides: Mapping[str, str]
     environment: Mapping[str, str]
     matrix_bytes: list[list[int]] | None
@@ -82,7 +82,7 @@ def read_configuration(file: str) -> Configuration:
     document = _document(file)
     config = _first_so_many(document["config"])
     faults = _unknown_keys(config, file)
-    flags: dict[str, str] = {}
+    flags: dict[str, str | list[str]] = {}
     for key, (read, wanted) in READERS.items():
         if config.get(key) is None:
             continue
@@ -194,6 +194,13 @@ def _words(key: str, value: Any) -> dict[str, str]:
     return {key: ",".join(names)}
 
 
+def _texts(key: str, value: Any) -> dict[str, list[str]]:
+    """Return the texts of a flag that may come several times."""
+    if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
+        raise TypeError
+    return {key: value}
+
+
 def _whole(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError
@@ -221,7 +228,7 @@ def _rank_lists(_: str, value: Any) -> dict[str, str]:
     return {"rank_list": ",".join(map(str, groups[0]))}
 
 
-READERS: dict[str, tuple[Callable[[str, Any], dict[str, str]], str]] = {
+READERS: dict[str, tuple[Callable[[str, Any], Mapping[str, str | list[str]]], str]] = {
     "topo": (_topo, "the name or the file of a topology"),
     "op": (_words, "a list of operations"),
     "size": (_sizes, "a list of sizes"),
@@ -238,6 +245,10 @@ READERS: dict[str, tuple[Callable[[str, Any], dict[str, str]], str]] = {
     "launch": (_word, "a way to launch"),
     "registered": (_flag, "true or false"),
     "gpus_per_thread": (_number, "a whole number"),
+    "split": (_word, "a split of nccl-tests"),
+    "groups": (_word, "a layout or lists of ranks"),
+    "over": (_word, "dimensions of the layout"),
+    "load": (_texts, "a list of loads on links"),
 }
 """How each key becomes the text of a flag, and what it should have been."""
 

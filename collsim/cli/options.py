@@ -160,6 +160,25 @@ OPTIONS: dict[str, Callable[..., Any]] = {
     "rank_list": click.option(
         "--rank-list", metavar="LIST", help="Use exactly these GPUs, in this order, such as 0,3,5-7."
     ),
+    "placement": click.option(
+        "--placement",
+        metavar="NAME|FILE",
+        **complete(lambda: ("block", "cyclic"), files=True),
+        help="Which GPU each rank runs on: block, cyclic, or a host file.  [default: block]",
+    ),
+    "split": click.option(
+        "--split",
+        metavar="SPLIT",
+        help='Groups that run at once, as nccl-tests makes them: "MOD 8", "DIV 8", "AND 0x7", "OR 0x7", or a hex mask.',
+    ),
+    "groups": click.option(
+        "--groups",
+        metavar="LAYOUT|LISTS",
+        help='Groups by a layout, such as tp=8,dp=16 (the first varies fastest), or by lists: "0,1;2,3".',
+    ),
+    "over": click.option(
+        "--over", metavar="NAME[,NAME...]", help="Dimensions of the layout that communicate.  [default: the first]"
+    ),
     "algo": click.option(
         "--algo",
         default="auto",
@@ -238,6 +257,13 @@ OPTIONS: dict[str, Callable[..., Any]] = {
     ),
     "registered": click.option(
         "--registered", is_flag=True, help="The user registered the buffers with the library (-R 1 of the tests)."
+    ),
+    "load": click.option(
+        "--load",
+        multiple=True,
+        metavar="LINKS=SHARE",
+        allow_from_autoenv=False,
+        help='Background traffic on links: "link:gpu0->nvsw*=30%"; a-b means both directions.',
     ),
     "overrides": click.option(
         "--set",

@@ -26,6 +26,8 @@ RIVALS = (
     (("size",), ("min_bytes", "max_bytes", "step_bytes", "step_factor")),
     (("step_bytes",), ("step_factor",)),
     (("ranks",), ("rank_list",)),
+    (("placement",), ("rank_list",)),
+    (("split",), ("groups", "over")),
 )
 """Flags that exclude each other; one from the command line silences those from the environment or a file."""
 
@@ -81,6 +83,7 @@ def run(
       collsim run --topo hgx_h100 --op all_reduce --size 64M,1G --algo all --profile ideal
       collsim run --topo mi300x_ubb8 --op all_reduce --ranks 2,4,8 --set link.bandwidth="80 GB/s"
       collsim run --topo hgx_b200 --op all_gather --format csv -o all_gather.csv --save-config run.json
+      collsim run --topo hgx_h100 --op all_reduce --split "MOD 4"
       collsim run --config run.json --ranks 4
 
     A flag goes before its environment variable (COLLSIM_TOPO, COLLSIM_PROFILE, ...), and that before --config.
@@ -126,8 +129,9 @@ def checked_request(
     from collsim.topology import load_topology
     from collsim.topology.failing import damaged
 
-    topo, profile, ranks, rank_list, overrides, fail, degrade = (
-        request.pop(name) for name in ("topo", "profile", "ranks", "rank_list", "overrides", "fail", "degrade")
+    topo, profile, ranks, rank_list, placement, overrides, fail, degrade = (
+        request.pop(name)
+        for name in ("topo", "profile", "ranks", "rank_list", "placement", "overrides", "fail", "degrade")
     )
     unread = flags["matrix"] is not None and request["matrix"] is None
     question = faults.attempt(lambda: _ask(ask, request, unread))
@@ -140,7 +144,7 @@ def checked_request(
         topology = None if whole is None else faults.attempt(lambda: damaged(whole, fail, degrade))
     constants = faults.attempt(lambda: load_profile(profile, topology))
     if topology is not None and question is not None:
-        groups = faults.attempt(lambda: rank_groups(topology, ranks, rank_list, question))
+        groups = faults.attempt(lambda: rank_groups(topology, ranks, rank_list, question, placement))
     faults.raise_any()
     assert topology is not None
     assert constants is not None
@@ -180,6 +184,7 @@ def _request(flags: dict[str, Any], config: Configuration | None, faults: Faults
         "size": faults.attempt(lambda: texts.read_sizes(**steps)),
         "ranks": read("ranks", texts.read_counts),
         "rank_list": read("rank_list", texts.read_rank_list),
+        **{name: flags[name] for name in ("placement", "split", "groups", "over", "load")},
         "channels": read("channels", lambda text: texts.read_number(text, "channels")),
         "chunk": flags["chunk"],
         "dtype": flags["dtype"],

@@ -159,6 +159,8 @@ def _count(text: str) -> int:
 
 ABSENT = {
     **dict.fromkeys(("min_bytes", "max_bytes", "step_bytes", "step_factor", "proto", "library")),
+    **dict.fromkeys(("placement", "split", "groups", "over")),
+    "load": (),
     "redop": "sum",
     "environment": (),
     "launch": "stream",

@@ -71,7 +71,8 @@ def _block(log: CheckedLog, widths: Sequence[int]) -> Iterator[str]:
     library = f"   as {case.library} chooses" if case.library else ""
     settings = "".join(f", {name}={value}" for name, value in case.environment)
     yield f"# {log.file}:{log.line}" if log.line else f"# {log.file}"
-    yield f"# op {case.op}   ranks {case.ranks}   launch {launch}{library}{settings}"
+    groups = "" if case.groups is None else f"   groups {case.all_ranks // case.ranks}"
+    yield f"# op {case.op}   ranks {case.ranks}{groups}   launch {launch}{library}{settings}"
     yield from (f"# {line}" for line in wrapped(log.mapping))
     for texts in zip(*((name, unit) for name, unit, _ in COLUMNS), strict=True):
         verdict = "  verdict" if texts[0] == "size" else ""

@@ -161,6 +161,11 @@ class Wiring:
         """Return the name of a bundle, such as ``gpu3->nvsw1``."""
         return f"{self.node_names[int(self.link_src[link])]}->{self.node_names[int(self.link_dst[link])]}"
 
+    @property
+    def link_names(self) -> list[str]:
+        """Names of all bundles."""
+        return [self.link_name(link) for link in range(self.n_links)]
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Damage:

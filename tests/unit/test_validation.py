@@ -218,6 +218,17 @@ def test_hosts_of_a_rack_are_one_domain(write):
     assert "2 hosts in one domain" in validate(path, "gb200_nvl72").logs[0].mapping
 
 
+def test_groups_at_once_are_predicted_together(write):
+    """On one board groups do not meet: each takes as long as one of its size alone."""
+    one, two = (validate(write(log_text(groups=n, ranks=4), f"{n}.log"), BOARD, **IDEAL).logs[0] for n in (1, 2))
+    assert two.rows[0].predicted_s == one.rows[0].predicted_s
+    assert two.rows[0].case.ranks == 4
+    assert two.mapping.startswith("ranks 0-7 on GPUs 0-7")
+    assert any("ranks 0,2,4,6 | 1,3,5,7 form groups that ran at once" in note for note in two.notes)
+    with pytest.raises(InputError, match="the test has 12 ranks"):
+        validate(write(log_text(groups=3, ranks=4)), BOARD, **IDEAL)
+
+
 def test_topology_without_a_library(write):
     validation = validate(write(log_text(lines=("# env: NCCL_ALGO=Ring", "NCCL version 2.28.9"))), "mi400_ualoe72")
     assert any("no library is known" in text for text in validation.warnings)

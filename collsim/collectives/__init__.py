@@ -13,6 +13,7 @@ from collsim.collectives import (
     nccl_p2p,
     nccl_p2p_v,
     nvls,
+    nvls_tree,
     pairwise,
     pat,
     rabenseifner,
@@ -21,6 +22,7 @@ from collsim.collectives import (
     ring,
     scatter_allgather,
     send_recv,
+    sharp,
     tree,
     up_down_chain,
 )
@@ -53,6 +55,10 @@ ALGORITHMS: tuple[Algorithm, ...] = (
     recursive_doubling.ALGORITHM,
     scatter_allgather.ALGORITHM,
     bruck.ALGORITHM,
+    nvls_tree.ALGORITHM,
+    sharp.DIRECT,
+    sharp.CHAIN,
+    sharp.NVLS,
 )
 """Plain ones first: of two that take equally long, the first is taken."""
 

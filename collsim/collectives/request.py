@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from collsim.collectives.layout import Layout
+from collsim.collectives.node_rings import node_rings
 from collsim.errors import Fault, UnsupportedError
 from collsim.operations import Operation
-from collsim.schedule import Int, Phase, Schedule, split_bytes
+from collsim.schedule import Groups, Int, Phase, Schedule, split_bytes
 from collsim.schedule.forms import Chunks
 
 __all__ = ["Algorithm", "Request"]
@@ -54,6 +56,14 @@ class Request:
         Slot of a connection for point-to-point messages; None: as by default inside one domain.
     in_turn : bool
         Channels of a chain with the same order of ranks pass their chunks one after another, not in step.
+    nodes : int
+        Scale-up domains, with equally many ranks in blocks.
+    layout : Layout or None
+        Which ranks share a node, where that is not so; it overrides *nodes*.
+    racks : int
+        Groups of nodes, equally many in each and next to each other, that make a third level of a hierarchy.
+    tree_pattern : str
+        How trees enter a node (`collsim.collectives.node_tree.PATTERNS`).
     """
 
     op: Operation
@@ -71,6 +81,10 @@ class Request:
     peer_channels: int | None = None
     peer_step_bytes: int | None = None
     in_turn: bool = False
+    nodes: int = 1
+    layout: Layout | None = None
+    racks: int = 1
+    tree_pattern: str = "balanced"
 
     @property
     def n_channels(self) -> int:
@@ -79,8 +93,16 @@ class Request:
 
     @property
     def orders(self) -> Int:
-        """int64[n_orders, n_ranks]: the rings, or the ranks in order if there are none."""
-        return self.rings if len(self.rings) else np.arange(self.n_ranks, dtype=np.int64)[None, :]
+        """int64[n_orders, n_ranks]: the rings; if there are none those over nodes, or the ranks in order."""
+        if len(self.rings):
+            return self.rings
+        spread = self.spread
+        return node_rings(spread) if spread.n_nodes > 1 else np.arange(self.n_ranks, dtype=np.int64)[None, :]
+
+    @property
+    def spread(self) -> Layout:
+        """Which ranks share a node."""
+        return self.layout or Layout.blocks([self.n_ranks // self.nodes] * self.nodes)
 
     @property
     def block_bytes(self) -> int:
@@ -112,8 +134,11 @@ class Request:
             raise UnsupportedError(Fault(what, "chunk", f"chunks of {enough} bytes or more would do"))
         return np.array([chunk] * full + [rest] * (rest > 0 or full == 0), dtype=np.int64)
 
-    def schedule(self, algo: str, chunks: Chunks, *phases: Phase, **parameters: int | str) -> Schedule:
-        """Wrap up the phases that an algorithm made for this request."""
+    def schedule(
+        self, algo: str, chunks: Chunks, *phases: Phase, groups: Groups = (), **parameters: int | str
+    ) -> Schedule:
+        """Wrap up the phases that an algorithm made for this request; *groups* are what its switches serve."""
+        nodes = self.spread.n_nodes
         return Schedule(
             op=self.op.name,
             algo=algo,
@@ -121,7 +146,12 @@ class Request:
             size_bytes=self.size_bytes,
             chunks=chunks,
             phases=phases,
-            parameters={**({"root": self.root} if self.op.rooted else {}), **parameters},
+            parameters={
+                **({"root": self.root} if self.op.rooted else {}),
+                **({"nodes": nodes} if nodes > 1 else {}),
+                **parameters,
+            },
+            groups=groups,
         )
 
 
@@ -142,6 +172,8 @@ class Algorithm:
         Request -> Schedule.
     in_network : bool
         Whether it needs switches that add and multicast.
+    across : bool
+        Whether it needs several nodes.
     """
 
     name: str
@@ -150,3 +182,4 @@ class Algorithm:
     source: str
     build: Callable[[Request], Schedule]
     in_network: bool = False
+    across: bool = False

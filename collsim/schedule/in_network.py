@@ -104,7 +104,10 @@ def point_to_point(transfers: Transfers, n_ranks: int, groups: Groups = ()) -> T
 
 def expanded_entries(transfers: Transfers, n_ranks: int, groups: Groups = ()) -> float:
     """Return how many transfers, carried chunks and dependencies `point_to_point` would write out."""
-    counts = _parts(transfers, n_ranks, groups).counts.astype(np.float64)
+    sizes = np.array([n_ranks, *map(len, groups)], dtype=np.float64)  # by -1 - label
+    label = np.minimum(transfers.src, transfers.dst)
+    ways = 1 + ((transfers.src < 0) & (transfers.dst < 0))
+    counts = np.where(label < 0, ways * (sizes[np.where(label < 0, EVERY - label, 0)] - 1), 1.0)
     waiter = np.repeat(np.arange(len(transfers)), np.diff(transfers.dep_ptr))
     rows, carried = counts.sum(), (counts * np.diff(transfers.chunk_ptr)).sum()
     return float(rows + carried + (counts[waiter] * counts[transfers.dep]).sum())

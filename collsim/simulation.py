@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from collsim._version import __version__
-from collsim.collectives import Algorithm, Request, algorithm, algorithms_for, rings_for
+from collsim.collectives import Algorithm, Layout, Request, algorithm, algorithms_for, node_rings, rings_for
 from collsim.errors import Fault, InputError, UnsupportedError
 from collsim.fabric import Fabric, Float, Int
 from collsim.library import Profile, load_profile
@@ -247,7 +247,9 @@ def build_schedule(
 def request_of(op: Operation, requested_bytes: int, run: Run, question: Question) -> Request:
     """Return what the algorithms are asked for at one size."""
     irregular = op.name == "all_to_all_v"
-    n, rings = run.fabric.n_ranks, rings_for(run.fabric.peer_links())
+    n, layout = run.fabric.n_ranks, layout_of(run)
+    several = layout.n_nodes > 1
+    rings = node_rings(layout) if several else rings_for(run.fabric.peer_links())
     element_bytes = 1 if irregular else question.element_bytes
     return Request(
         op=op,
@@ -260,7 +262,14 @@ def request_of(op: Operation, requested_bytes: int, run: Run, question: Question
         chunk_bytes=question.chunk_bytes,
         rings=rings,
         matrix_bytes=question.matrix_bytes if irregular else None,
+        nodes=layout.n_nodes,
+        layout=layout if several else None,
     )
+
+
+def layout_of(run: Run) -> Layout:
+    """Return which ranks share a scale-up domain, by the coordinates of their GPUs."""
+    return Layout.from_nodes(run.topology.wiring.coordinates.node[run.fabric.rank_node].tolist())
 
 
 def _rows(op: Operation, requested_bytes: int, run: Run, question: Question, left_out: list[str]) -> list[Row]:
@@ -306,7 +315,7 @@ def library_choice(request: Request, run: Run, question: Question) -> tuple[Algo
     system = system_of(run.topology, run.fabric.rank_node.tolist())
     call = Call(
         request.op.name, request.n_ranks, request.size_bytes, question.dtype, question.redop, root=request.root,
-        launch=question.launch, registered=question.registered,
+        launch=question.launch, registered=question.registered, n_nodes=_equal_nodes(request),
     )  # fmt: skip
     assert question.library is not None
     choice = choose(call, system, question.library, read_environment(question.environment))
@@ -332,6 +341,20 @@ def library_choice(request: Request, run: Run, question: Question) -> tuple[Algo
     return algorithm(request.op.name, choice.algo), asked, choice.proto
 
 
+def _equal_nodes(request: Request) -> int:
+    """Return how many scale-up domains the ranks fill.
+
+    Raises
+    ------
+    UnsupportedError
+        Some hold more ranks than others.
+    """
+    if not request.spread.is_even:
+        what = "the library's choice on nodes with different numbers of ranks is not modelled"
+        raise UnsupportedError(Fault(what, "ranks", "name the algorithm, or take equally many GPUs of every node"))
+    return request.spread.n_nodes
+
+
 def _all_rows(request: Request, requested_bytes: int, run: Run, question: Question, left_out: list[str]) -> list[Row]:
     """Return a row for every algorithm that the fabric can carry out; add those too large to simulate to *left_out*."""
     rows: list[Row] = []
@@ -349,7 +372,12 @@ def _all_rows(request: Request, requested_bytes: int, run: Run, question: Questi
 
 def _able(op: Operation, fabric: Fabric) -> tuple[Algorithm, ...]:
     """Return the algorithms for *op* that the switches of *fabric* can carry out."""
-    return tuple(entry for entry in algorithms_for(op.name) if fabric.in_network or not entry.in_network)
+    several = len(np.unique(fabric.wiring.coordinates.node[fabric.rank_node])) > 1
+    return tuple(
+        entry
+        for entry in algorithms_for(op.name)
+        if (fabric.in_network or not entry.in_network) and (several or not entry.across)
+    )
 
 
 def _default_channels(fabric: Fabric, rings: Int) -> int:

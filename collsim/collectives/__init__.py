@@ -29,11 +29,23 @@ from collsim.collectives import (
     up_down_chain,
 )
 from collsim.collectives.all_to_all_v import matrix_size_bytes
+from collsim.collectives.layout import Layout
+from collsim.collectives.node_rings import node_rings
 from collsim.collectives.request import Algorithm, Request
 from collsim.collectives.rings import rings_for
 from collsim.errors import UnknownNameError
 
-__all__ = ["ALGORITHMS", "Algorithm", "Request", "algorithm", "algorithms_for", "matrix_size_bytes", "rings_for"]
+__all__ = [
+    "ALGORITHMS",
+    "Algorithm",
+    "Layout",
+    "Request",
+    "algorithm",
+    "algorithms_for",
+    "matrix_size_bytes",
+    "node_rings",
+    "rings_for",
+]
 
 ALGORITHMS: tuple[Algorithm, ...] = (
     ring.ALGORITHM,

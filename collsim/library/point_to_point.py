@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from collsim.library import rccl_across
 from collsim.library.calls import LL, SIMPLE, Call, PointToPoint
 from collsim.library.environment import Environment
 from collsim.library.system import System
@@ -44,7 +45,7 @@ def point_to_point(
     if library.version < (2, 29):
         per_peer = min(per_peer, raw)
     per_peer = min(_power_of_two(per_peer), channels)
-    step = _step_bytes(call, environment)
+    step = _step_bytes(call, system, environment)
     parts = n_parts(call.message_bytes, call.n_ranks, channels, per_peer, step_bytes=step, n_domains=call.n_nodes)
     return PointToPoint(channels, per_peer, parts, step)
 
@@ -78,10 +79,11 @@ def _per_distant_peer(call: Call, system: System, library: Library, environment:
     return per_peer
 
 
-def _step_bytes(call: Call, environment: Environment) -> int:
+def _step_bytes(call: Call, system: System, environment: Environment) -> int:
     name, usual = ("NCCL_P2P_NVL_CHUNKSIZE", STEP_BYTES)
     if call.n_nodes > 1:
-        name, usual = ("NCCL_P2P_NET_CHUNKSIZE", NET_STEP_BYTES)
+        net = rccl_across.p2p_step_bytes(call, system) if system.is_amd else NET_STEP_BYTES
+        name, usual = ("NCCL_P2P_NET_CHUNKSIZE", net)
     buffer = environment.number("NCCL_BUFFSIZE", STEP_BYTES * SLOTS)
     return min(environment.number(name, usual), buffer // SLOTS)
 

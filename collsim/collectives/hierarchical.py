@@ -29,7 +29,8 @@ Team = tuple[int, ...]
 
 def build(request: Request) -> Schedule:
     """Return the schedule with rings above the node."""
-    return _build(request, "hierarchical", _levels(request, "hierarchical", request.racks), _ring_outwards, _ring_inwards)
+    levels = _levels(request, "hierarchical", request.racks)
+    return _build(request, "hierarchical", levels, _ring_outwards, _ring_inwards)
 
 
 def build_doubling(request: Request) -> Schedule:
@@ -39,8 +40,10 @@ def build_doubling(request: Request) -> Schedule:
 
 def _build(request: Request, algo: str, levels: list[_Level], outer: _Stage, inner: _Stage | None) -> Schedule:
     """Return the schedule: outwards level by level, then inwards; without *inner* the outer level does both."""
-    outwards = [(level, outer if number else _scatter) for number, level in enumerate(levels)]
-    inwards = [(level, inner if number else _gather) for number, level in enumerate(levels)][::-1]
+    outwards: list[tuple[_Level, _Stage | None]] = [
+        (level, outer if number else _scatter) for number, level in enumerate(levels)
+    ]
+    inwards = [(level, inner if number else _gather) for number, level in reversed(list(enumerate(levels)))]
     stages = {"reduce_scatter": outwards, "all_gather": inwards}.get(request.op.name, outwards + inwards)
     chunks, work, pieces = ChunksBuilder(), _Work(request.n_channels), _pieces(request)
     ranks, name = np.arange(request.n_ranks), request.op.name

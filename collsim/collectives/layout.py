@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 from collsim.errors import Fault, UnsupportedError
 
@@ -33,7 +33,7 @@ class Layout:
         ((0, 1), (2, 3, 4))
         """
         ends = list(accumulate(sizes, initial=0))
-        return cls(tuple(tuple(range(a, b)) for a, b in zip(ends, ends[1:], strict=False)))
+        return cls(tuple(tuple(range(a, b)) for a, b in pairwise(ends)))
 
     @classmethod
     def from_nodes(cls, node_of_rank: Sequence[int]) -> Layout:
@@ -66,7 +66,8 @@ class Layout:
             Nodes differ, or there is only one.
         """
         if self.n_nodes == 1:
-            raise UnsupportedError(Fault(f"{algo} runs over several nodes, not on one", "algo", "name another algorithm"))
+            what = f"{algo} runs over several nodes, not on one"
+            raise UnsupportedError(Fault(what, "algo", "name another algorithm"))
         if not self.is_even:
             sizes = sorted({len(node) for node in self.nodes})
             what = f"{algo} needs the same number of ranks on every node, not {', '.join(map(str, sizes))}"

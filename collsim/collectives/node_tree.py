@@ -15,11 +15,14 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from collsim.collectives.layout import Layout
 from collsim.schedule import Int
 
-__all__ = ["NO_PARENT", "PATTERNS", "binary_tree", "chained_parents", "node_parents", "renamed"]
+__all__ = ["NO_PARENT", "PATTERNS", "binary_tree", "chained_parents", "node_parents", "renamed", "second_names"]
+
+Bool = NDArray[np.bool_]
 
 NO_PARENT = -1
 PATTERNS = ("balanced", "split", "plain", "rail")
@@ -57,7 +60,7 @@ def second_names(n: int) -> Int:
 
 
 @lru_cache(maxsize=64)
-def node_parents(n: int, tree: int) -> tuple[Int, Int]:
+def node_parents(n: int, tree: int) -> tuple[Int, Bool]:
     """Return the parent of each node in tree 0 or 1, and bool[n]: whether it is its parent's second child.
 
     The first child is the one before its parent, by the names of the first tree.
@@ -102,7 +105,7 @@ def _chain(node: tuple[int, ...], chain: int, swap: bool) -> list[int]:
     return [order[1], order[0], *order[2:]] if swap and len(order) > 1 else order
 
 
-def _swapped(above: Int, second: Int) -> Int:
+def _swapped(above: Int, second: Bool) -> Bool:
     """Return bool[n_nodes]: which nodes swap the ends of their chain, so that every hop stays on a rail."""
     swapped = np.zeros(len(above), dtype=np.bool_)
     todo = np.flatnonzero(above == NO_PARENT).tolist()

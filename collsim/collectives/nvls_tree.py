@@ -28,7 +28,6 @@ def build(request: Request) -> Schedule:
     """Return the schedule: one pipeline of chunks per channel and head."""
     layout = request.spread
     g = layout.per_node("nvls_tree")
-    groups = layout.nodes if g > 1 else ()
     shares = request.shares(request.size_bytes)
     sizes = [size for share in shares for size in split_bytes(int(share), g, request.element_bytes).tolist()]
     pieces = [request.pieces(size, CHUNK_BYTES) for size in sizes]
@@ -38,10 +37,10 @@ def build(request: Request) -> Schedule:
     chunks = ChunksBuilder()
     chunks.add(np.concatenate(pieces), EVERY, EVERY)
     transfers = replace(transfers, channel=np.asarray(transfers.channel) // g)
-    channels = len(shares)
-    return request.schedule(
-        "nvls_tree", chunks.build(), transfers, groups=groups, channels=channels, heads=g, slots=request.slots
+    schedule = request.schedule(
+        "nvls_tree", chunks.build(), transfers, channels=len(shares), heads=g, slots=request.slots
     )
+    return replace(schedule, groups=layout.nodes if g > 1 else ())
 
 
 def _hops(layout: Layout, head: int, tree: int) -> tuple[Hop, ...]:
@@ -52,9 +51,8 @@ def _hops(layout: Layout, head: int, tree: int) -> tuple[Hop, ...]:
     pulls, up, everyone = range(n), range(n, 2 * n), range(3 * n, 4 * n)
     down = [up[node] if above[node] == NO_PARENT else 2 * n + node for node in range(n)]
     hops: list[Hop] = []
-    for node in reversed(order):
-        if inside:
-            hops.append(Hop(group_label(node), rail[node], pulls[node], up[node], reduces=True))
+    if inside:
+        hops += [Hop(group_label(node), rail[node], pulls[node], up[node], reduces=True) for node in reversed(order)]
     for node in reversed(order[1:]):
         parent = int(above[node])
         hops.append(Hop(rail[node], rail[parent], up[node], up[parent], reduces=True))

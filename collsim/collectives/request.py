@@ -11,7 +11,7 @@ from collsim.collectives.layout import Layout
 from collsim.collectives.node_rings import node_rings
 from collsim.errors import Fault, UnsupportedError
 from collsim.operations import Operation
-from collsim.schedule import Groups, Int, Phase, Schedule, split_bytes
+from collsim.schedule import Int, Phase, Schedule, split_bytes
 from collsim.schedule.forms import Chunks
 
 __all__ = ["Algorithm", "Request"]
@@ -134,10 +134,8 @@ class Request:
             raise UnsupportedError(Fault(what, "chunk", f"chunks of {enough} bytes or more would do"))
         return np.array([chunk] * full + [rest] * (rest > 0 or full == 0), dtype=np.int64)
 
-    def schedule(
-        self, algo: str, chunks: Chunks, *phases: Phase, groups: Groups = (), **parameters: int | str
-    ) -> Schedule:
-        """Wrap up the phases that an algorithm made for this request; *groups* are what its switches serve."""
+    def schedule(self, algo: str, chunks: Chunks, *phases: Phase, **parameters: int | str) -> Schedule:
+        """Wrap up the phases that an algorithm made for this request."""
         nodes = self.spread.n_nodes
         return Schedule(
             op=self.op.name,
@@ -151,7 +149,6 @@ class Request:
                 **({"nodes": nodes} if nodes > 1 else {}),
                 **parameters,
             },
-            groups=groups,
         )
 
 

@@ -12,6 +12,7 @@ has adds latency only, and belongs to the route of such a transfer. Inside a nod
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -48,10 +49,10 @@ def build_chain(request: Request) -> Schedule:
     chunks = ChunksBuilder()
     chunks.add(np.concatenate(pieces), EVERY, EVERY)
     transfers = pipelined(hops, [len(piece) for piece in pieces], request.slots)
-    rails = tuple(layout.rail(local) for local in range(g))
-    return request.schedule(
-        "collnet_chain", chunks.build(), transfers, groups=rails, channels=len(shares), heads=g, slots=request.slots
+    schedule = request.schedule(
+        "collnet_chain", chunks.build(), transfers, channels=len(shares), heads=g, slots=request.slots
     )
+    return replace(schedule, groups=tuple(layout.rail(local) for local in range(g)))
 
 
 def _per_head(request: Request, algo: str, chunk_bytes: int, *, nvls: bool) -> Schedule:
@@ -76,10 +77,8 @@ def _per_head(request: Request, algo: str, chunk_bytes: int, *, nvls: bool) -> S
         chunks.add(sizes, owner if name == "all_gather" else EVERY, owner if name == "reduce_scatter" else EVERY)
     transfers = replace(transfers, channel=np.asarray(transfers.channel) // len(owners))
     rails = tuple(layout.rail(local) for local in range(g))
-    return request.schedule(
-        algo, chunks.build(), transfers, groups=(*rails, *(layout.nodes if nvls and g > 1 else ())),
-        channels=len(shares), heads=g, slots=request.slots,
-    )  # fmt: skip
+    schedule = request.schedule(algo, chunks.build(), transfers, channels=len(shares), heads=g, slots=request.slots)
+    return replace(schedule, groups=(*rails, *(layout.nodes if nvls and g > 1 else ())))
 
 
 def _head_hops(layout: Layout, name: str, head: int, owner: int, *, nvls: bool) -> tuple[Hop, ...]:
@@ -122,12 +121,12 @@ def _chain_hops(layout: Layout, head: int) -> tuple[Hop, ...]:
     up = [
         Hop(after, before, 2 * after, posted if before == chain[0] else 2 * before, reduces=True)
         for chain in chains
-        for before, after in reversed(list(zip(chain, chain[1:], strict=False)))
+        for before, after in reversed(list(pairwise(chain)))
     ]
     down = [
         Hop(before, after, total if before == chain[0] else 2 * before + 1, 2 * after + 1)
         for chain in chains
-        for before, after in zip(chain, chain[1:], strict=False)
+        for before, after in pairwise(chain)
     ]
     return (*up, Hop(rail, rail, posted, total, reduces=True), *down)
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from collsim.errors import Fault, InputError
-from collsim.library import rccl
+from collsim.library import rccl, rccl_across
 from collsim.library.calls import LL, PROTOCOLS, Call, Candidate, Choice
-from collsim.library import rccl_across
 from collsim.library.channels import communicator_channels, deal, launch, max_threads, nvls_channels, thread_bytes
-from collsim.library.environment import Environment
 from collsim.library.cluster_graphs import ACROSS_DOUBT
+from collsim.library.environment import Environment
 from collsim.library.graphs import nccl_graphs
 from collsim.library.point_to_point import OPS, channels_used, point_to_point, protocol_of
 from collsim.library.protocols import AMD_LINES, NVIDIA_LINES, SLOTS, Lines, chunk_of, efficiency

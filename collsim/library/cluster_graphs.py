@@ -107,6 +107,6 @@ def _total(call: Call, system: System) -> float:
 
 
 def _inside(call: Call, total_GBps: float, rate_GBps: float) -> int:
-    """Return how many channels the links carry: the last GPU of a channel sends into the network, not to another GPU."""
+    """Return how many channels the links carry: the last GPU of each sends into the network, not to another GPU."""
     g = call.ranks_per_node
     return MAX_RINGS if g == 1 else int(total_GBps * g / (g - 1) / rate_GBps + 1e-9)

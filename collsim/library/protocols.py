@@ -89,7 +89,7 @@ def chunk_of(call: Call, algo: str, proto: int, share_bytes: int, *, lines: Line
     if algo in ("nvls", "nvls_tree"):
         return Chunk(_nvls(call, algo, step, spread, environment))
     if algo in COLLNET:
-        return Chunk(_collnet(call, algo, step, spread))
+        step = _collnet(call, algo, step, spread)
     if algo == "pat":
         while step * PAT_ROUNDS[call.op] > spread and step > PAT_SMALLEST:
             step //= 2

@@ -197,7 +197,8 @@ def _usable(call: Call, system: System, library: Library, environment: Environme
         return False
     if proto == LL128:
         return library.version >= LL128_SINCE[system.architecture]
-    return not (algo == "tree" and proto == SIMPLE and call.n_nodes == 1 and system.architecture in ("gfx942", "gfx950"))
+    slow_tree = algo == "tree" and proto == SIMPLE and system.architecture in ("gfx942", "gfx950")
+    return not (slow_tree and call.n_nodes == 1)
 
 
 def _GBps(call: Call, system: System, graph: Graph, algo: str, proto: int) -> float:
@@ -241,8 +242,8 @@ def backend_of(call: Call, system: System, library: Library, environment: Enviro
     if system.architecture not in ("gfx942", "gfx950") or chosen:
         return None
     if call.n_nodes > 1:
-        found = rccl_across.backend_of(call, system, library)
-        return Backend(*found) if found else None
+        across = rccl_across.backend_of(call, system, library)
+        return Backend(*across) if across else None
     if system.architecture == "gfx942" and library.version <= MSCCL_UNTIL and call.n_ranks == 8:
         return _msccl(call, environment)
     if library.version >= DDA_SINCE and call.n_ranks >= DDA_RANKS:

@@ -110,9 +110,7 @@ def hops_us(call: Call, model: Model, algo: str, proto: int) -> float:
     return (steps - between) * model.ring_us[proto] + between * model.net_ring_us[proto]
 
 
-def by_size(
-    rows: tuple[Candidate, ...], call: Call, system: System, environment: Environment
-) -> tuple[Candidate, ...]:
+def by_size(rows: tuple[Candidate, ...], call: Call, system: System, environment: Environment) -> tuple[Candidate, ...]:
     """Return the candidates with the protocol that the size decides first; the algorithm stays as rated.
 
     A protocol that the user names is left alone.

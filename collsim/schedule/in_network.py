@@ -18,6 +18,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from collsim.schedule.forms import EVERY, ROW_COLUMNS, Int, Transfers
 
@@ -32,6 +33,7 @@ __all__ = [
     "ranks_of",
 ]
 
+Bool = NDArray[np.bool_]
 Groups = tuple[tuple[int, ...], ...]
 """The ranks of each group of a schedule."""
 
@@ -149,7 +151,7 @@ def _written_out(src: int, dst: int, n_ranks: int, groups: Groups) -> list[tuple
     return [(member, head) for member in others] + [(head, member) for member in others]
 
 
-def _deps_between(transfers: Transfers, parts: _Parts, first: Int, owner: Int, second: Int) -> tuple[Int, Int]:
+def _deps_between(transfers: Transfers, parts: _Parts, first: Int, owner: Int, second: Bool) -> tuple[Int, Int]:
     """Return the dependencies of the parts: on all parts of what the transfer waits for, and of its own way up."""
     early, late = np.flatnonzero(~second), np.flatnonzero(second)
     wide_ptr, waits = _repeated(transfers.dep_ptr, transfers.dep, owner[early])

@@ -373,11 +373,8 @@ def _all_rows(request: Request, requested_bytes: int, run: Run, question: Questi
 def _able(op: Operation, fabric: Fabric) -> tuple[Algorithm, ...]:
     """Return the algorithms for *op* that the switches of *fabric* can carry out."""
     several = len(np.unique(fabric.wiring.coordinates.node[fabric.rank_node])) > 1
-    return tuple(
-        entry
-        for entry in algorithms_for(op.name)
-        if (fabric.in_network or not entry.in_network) and (several or not entry.across)
-    )
+    entries = algorithms_for(op.name, several_nodes=several)
+    return tuple(entry for entry in entries if fabric.in_network or not entry.in_network)
 
 
 def _default_channels(fabric: Fabric, rings: Int) -> int:

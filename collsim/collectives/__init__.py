@@ -36,6 +36,7 @@ from collsim.collectives.rings import rings_for
 from collsim.errors import UnknownNameError
 
 __all__ = [
+    "ACROSS_NODES",
     "ALGORITHMS",
     "Algorithm",
     "Layout",
@@ -69,20 +70,25 @@ ALGORITHMS: tuple[Algorithm, ...] = (
     recursive_doubling.ALGORITHM,
     scatter_allgather.ALGORITHM,
     bruck.ALGORITHM,
-    node_p2p.PXN,
+)
+"""Plain ones first: of two that take equally long, the first is taken."""
+
+ACROSS_NODES: tuple[Algorithm, ...] = (
     hierarchical.HIERARCHICAL,
     hierarchical.DOUBLING,
+    node_p2p.PXN,
     nvls_tree.ALGORITHM,
     sharp.DIRECT,
     sharp.CHAIN,
     sharp.NVLS,
 )
-"""Plain ones first: of two that take equally long, the first is taken."""
+"""Those that only exist on several nodes; some of the others change their shape there (ring, tree, nccl_p2p)."""
 
 
-def algorithms_for(op: str) -> tuple[Algorithm, ...]:
-    """Return the algorithms that carry out *op*, in the order of the table."""
-    return tuple(entry for entry in ALGORITHMS if op in entry.ops)
+def algorithms_for(op: str, *, several_nodes: bool = False) -> tuple[Algorithm, ...]:
+    """Return the algorithms that carry out *op* on one node or on several, in the order of the table."""
+    table = ALGORITHMS + ACROSS_NODES if several_nodes else ALGORITHMS
+    return tuple(entry for entry in table if op in entry.ops)
 
 
 def algorithm(op: str, name: str) -> Algorithm:
@@ -93,7 +99,7 @@ def algorithm(op: str, name: str) -> Algorithm:
     UnknownNameError
         With the nearest of those that carry out *op*.
     """
-    found = {entry.name: entry for entry in algorithms_for(op)}
+    found = {entry.name: entry for entry in algorithms_for(op, several_nodes=True)}
     if name not in found:
         raise UnknownNameError(f"algorithm for {op}", name, found)
     return found[name]

@@ -40,10 +40,9 @@ def build_doubling(request: Request) -> Schedule:
 
 def _build(request: Request, algo: str, levels: list[_Level], outer: _Stage, inner: _Stage | None) -> Schedule:
     """Return the schedule: outwards level by level, then inwards; without *inner* the outer level does both."""
-    outwards: list[tuple[_Level, _Stage | None]] = [
-        (level, outer if number else _scatter) for number, level in enumerate(levels)
-    ]
-    inwards = [(level, inner if number else _gather) for number, level in reversed(list(enumerate(levels)))]
+    node, *above = levels
+    outwards: list[tuple[_Level, _Stage | None]] = [(node, _scatter), *((level, outer) for level in above)]
+    inwards = [*((level, inner) for level in reversed(above)), (node, _gather)]
     stages = {"reduce_scatter": outwards, "all_gather": inwards}.get(request.op.name, outwards + inwards)
     chunks, work, pieces = ChunksBuilder(), _Work(request.n_channels), _pieces(request)
     ranks, name = np.arange(request.n_ranks), request.op.name
@@ -253,7 +252,6 @@ HIERARCHICAL = Algorithm(
     ops=("all_reduce", "all_gather", "reduce_scatter"),
     source="Jia et al., arXiv:1807.11205, section 3.3; RCCL hierarchical all-gather and reduce-scatter",
     build=build,
-    across=True,
 )
 DOUBLING = Algorithm(
     name="hierarchical_doubling",
@@ -261,5 +259,4 @@ DOUBLING = Algorithm(
     ops=("all_reduce",),
     source="Thakur, Rabenseifner and Gropp, Int. J. High Perform. Comput. Appl. 19 (2005) 49, section 4.5, per rail",
     build=build_doubling,
-    across=True,
 )

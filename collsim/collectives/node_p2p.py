@@ -184,5 +184,4 @@ PXN = Algorithm(
     ops=("all_to_all",),
     source="NCCL src/transport/net.cc and src/graph/paths.cc (PXN); src/init.cc (peer order)",
     build=build_pxn,
-    across=True,
 )

@@ -79,5 +79,4 @@ ALGORITHM = Algorithm(
     source="NCCL src/device/all_reduce.h and src/transport/nvls.cc (NVLS tree)",
     build=build,
     in_network=True,
-    across=True,
 )

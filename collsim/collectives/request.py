@@ -169,8 +169,6 @@ class Algorithm:
         Request -> Schedule.
     in_network : bool
         Whether it needs switches that add and multicast.
-    across : bool
-        Whether it needs several nodes.
     """
 
     name: str
@@ -179,4 +177,3 @@ class Algorithm:
     source: str
     build: Callable[[Request], Schedule]
     in_network: bool = False
-    across: bool = False

@@ -138,7 +138,6 @@ DIRECT = Algorithm(
     source="NCCL src/device/all_reduce.h and src/graph/connect.cc (CollNet direct); NVIDIA SHARP",
     build=build_direct,
     in_network=True,
-    across=True,
 )
 CHAIN = Algorithm(
     name="collnet_chain",
@@ -147,7 +146,6 @@ CHAIN = Algorithm(
     source="NCCL src/device/all_reduce.h and src/graph/connect.cc (CollNet chain); NVIDIA SHARP",
     build=build_chain,
     in_network=True,
-    across=True,
 )
 NVLS = Algorithm(
     name="nvls_sharp",
@@ -156,5 +154,4 @@ NVLS = Algorithm(
     source="NCCL src/transport/nvls.cc (NVLS on several nodes); NVIDIA SHARP",
     build=build_nvls,
     in_network=True,
-    across=True,
 )

@@ -214,7 +214,7 @@ def family_of(op: str, algo: str) -> str:
     >>> family_of("all_reduce", "chain"), family_of("broadcast", "ring"), family_of("all_to_all", "nccl_p2p")
     ('chain', 'rooted', 'messages')
     """
-    by_algo = {"nvls": "nvls", "all_pairs": "all_pairs", "one_shot": "all_pairs"}
+    by_algo = {"nvls": "nvls", "nvls_tree": "nvls", "nvls_sharp": "nvls", "all_pairs": "all_pairs", "one_shot": "all_pairs"}
     if algo in by_algo:
         return by_algo[algo]
     if op in ("broadcast", "reduce"):
@@ -224,5 +224,5 @@ def family_of(op: str, algo: str) -> str:
     if (op, algo) == ("all_to_all", "direct"):
         return "direct"
     if op in ("all_reduce", "all_gather", "reduce_scatter"):
-        return "chain" if algo in ("chain", "tree") else "ring"
+        return "chain" if algo in ("chain", "tree", "collnet_chain") else "ring"
     return "messages"

@@ -326,8 +326,10 @@ def library_choice(request: Request, run: Run, question: Question) -> tuple[Algo
         # Lines carry flags: a ring need not wait from chunk to chunk, and a pipeline not even from pass to pass.
         costs = run.profile.protocol("LL", family_of(request.op.name, choice.algo))
         least = LL_PASS_BYTES if costs.cut_through else chunk_bytes
-        pipeline = request.op.rooted or choice.algo == "chain"
+        pipeline = request.op.rooted or choice.algo in ("chain", "tree")
         chunk_bytes = max(least, -(-whole // MOST_PASSES)) if pipeline else whole
+    if choice.algo == "hierarchical":
+        chunk_bytes = max(request.size_bytes, 1)  # RCCL finishes one level before it begins the next
     asked = replace(
         request,
         channels=question.channels or (messages.channels if messages else choice.channels),
@@ -336,6 +338,7 @@ def library_choice(request: Request, run: Run, question: Question) -> tuple[Algo
         share_bytes=() if question.channels else choice.shares_bytes,
         peer_channels=messages.channels_per_peer if messages else choice.peer_channels,
         in_turn=costs.in_turn,
+        tree_pattern="rail" if system.is_amd else request.tree_pattern,
         peer_step_bytes=messages.step_bytes if messages else None,
     )
     return algorithm(request.op.name, choice.algo), asked, choice.proto

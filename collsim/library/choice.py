@@ -203,11 +203,12 @@ def _zero_copy(call: Call, environment: Environment) -> bool:
 
 def _relays(call: Call, system: System, environment: Environment) -> bool:
     """Return whether messages go over the GPU on the rail of their target (PXN; NCCL src/graph/paths.cc)."""
-    if call.op != "all_to_all" or call.n_nodes == 1 or call.ranks_per_node == 1:
+    off = environment.number("NCCL_PXN_DISABLE", 0) != 0 or environment.number("NCCL_P2P_PXN_LEVEL", 2) == 0
+    if call.op != "all_to_all" or call.n_nodes == 1 or call.ranks_per_node == 1 or off:
         return False
     if system.is_amd:
         return rccl_across.relays(call, system)
-    return system.switched and environment.number("NCCL_PXN_DISABLE", 0) == 0
+    return system.switched
 
 
 def _messages(call: Call, system: System, library: Library, environment: Environment) -> Choice:
@@ -224,7 +225,7 @@ def _messages(call: Call, system: System, library: Library, environment: Environ
         doubts += (ACROSS_DOMAINS,) if call.n_nodes > 1 else ()
     lines = AMD_LINES if system.is_amd else NVIDIA_LINES
     shape = point_to_point(call, system, library, environment, communicator)
-    proto = backend.proto if backend else protocol_of(call.message_bytes, shape.parts, environment)
+    proto = backend.proto if backend else protocol_of(call, shape.parts, environment)
     ll_chunk = chunk_of(call, "ring", LL, 0, lines=lines, environment=environment).payload_bytes
     given_chunk = environment.number("NCCL_CHUNK_SIZE", 0)
     parts = f"{shape.parts} part{'s' * (shape.parts > 1)} on {shape.channels} channels"

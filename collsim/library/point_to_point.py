@@ -88,10 +88,14 @@ def _step_bytes(call: Call, system: System, environment: Environment) -> int:
     return min(environment.number(name, usual), buffer // SLOTS)
 
 
-def protocol_of(message_bytes: int, parts: int, environment: Environment) -> int:
-    """Return LL for little data per part, else Simple; NCCL_PROTO does not matter here."""
+def protocol_of(call: Call, parts: int, environment: Environment) -> int:
+    """Return LL for little data per part, else Simple; NCCL_PROTO does not matter here.
+
+    Connections through the network have no buffers for LL unless the user asks for them.
+    """
     threshold = environment.number("NCCL_P2P_LL_THRESHOLD", LL_PART_BYTES)
-    return LL if message_bytes <= parts * threshold else SIMPLE
+    buffers = call.n_nodes == 1 or environment.number("NCCL_ALLOC_P2P_NET_LL_BUFFERS", 0) != 0
+    return LL if buffers and call.message_bytes <= parts * threshold else SIMPLE
 
 
 def channels_used(call: Call, shape: PointToPoint) -> int:

@@ -39,12 +39,12 @@ ADAPTER_LIMIT_GBPS = 48.0
 PROTOCOL_UP_TO: dict[tuple[str, str], tuple[int, int, int]] = {
     ("gfx942", "reduce_scatter"): (655360, 131072, 3211264),
     ("gfx942", "all_gather"): (98304, 98304, 5046272),
-    ("gfx942", "all_reduce"): (524288, 0, 4415057),
+    ("gfx942", "all_reduce"): (524288, 524288, 4415057),
     ("gfx942", "reduce"): (4096, 4096, 16 * MIB),
     ("gfx942", "broadcast"): (8192, 8192, 32 * MIB),
-    ("gfx950", "reduce_scatter"): (65536, 0, 8 * MIB),
-    ("gfx950", "all_gather"): (65536, 0, 8 * MIB),
-    ("gfx950", "all_reduce"): (262144, 0, 70640910),
+    ("gfx950", "reduce_scatter"): (65536, 65536, 8 * MIB),
+    ("gfx950", "all_gather"): (65536, 65536, 8 * MIB),
+    ("gfx950", "all_reduce"): (262144, 262144, 70640910),
     ("gfx950", "reduce"): (16383, 16383, 16 * MIB),
     ("gfx950", "broadcast"): (2048, 2048, 16 * MIB),
 }

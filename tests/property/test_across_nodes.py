@@ -9,6 +9,7 @@ from collsim.schedule import verify
 
 ADDING = [
     ("all_reduce", "ring"), ("all_gather", "ring"), ("reduce_scatter", "ring"), ("all_reduce", "tree"),
+    ("broadcast", "ring"), ("reduce", "ring"),
     *((op, entry.name) for entry in ACROSS_NODES for op in entry.ops if op != "all_to_all"),
 ]  # fmt: skip
 NODES, GPUS = range(2, 17), range(1, 9)
@@ -27,8 +28,11 @@ def built(op, algo, *, elements=7, **more):
 @pytest.mark.parametrize("nodes", NODES)
 @pytest.mark.parametrize(("op", "algo"), ADDING)
 def test_sums_and_gathers(op, algo, nodes):
-    for per_node in GPUS if nodes <= 6 else (1, 3, 8) if op == "all_reduce" else (1, 5):
-        verify(built(op, algo, nodes=nodes, per_node=per_node))
+    blocks = operation(op).blocked and nodes > 6  # one chunk for each of very many blocks
+    for per_node in GPUS if nodes <= 6 else (1, 3, 8):
+        verify(
+            built(op, algo, nodes=nodes, per_node=per_node, **({"channels": 1, "chunk_bytes": None} if blocks else {}))
+        )
 
 
 @pytest.mark.parametrize("nodes", NODES)

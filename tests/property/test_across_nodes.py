@@ -1,8 +1,9 @@
 """Every algorithm over 2 to 16 nodes of 1 to 8 GPUs does what its operation promises."""
 
+import numpy as np
 import pytest
 
-from collsim.collectives import ACROSS_NODES, Layout, Request, algorithm
+from collsim.collectives import ACROSS_NODES, Layout, Request, algorithm, matrix_size_bytes
 from collsim.errors import UnsupportedError
 from collsim.operations import operation
 from collsim.schedule import verify
@@ -44,6 +45,19 @@ def test_all_to_all(algo, nodes):
             verify(algorithm("all_to_all", algo).build(
                 Request(operation("all_to_all"), n, n * block_bytes, 2, channels=16, nodes=nodes)
             ))  # fmt: skip
+
+
+@pytest.mark.parametrize("op", ["gather", "scatter", "all_to_all_v", "send_recv"])
+def test_other_messages(op):
+    for nodes, per_node in ((2, 8), (3, 3), (5, 4), (4, 1)):
+        n = nodes * per_node
+        matrix = np.arange(n * n).reshape(n, n) % 5 * 90_000 if op == "all_to_all_v" else None
+        size_bytes = n * 480_000 if matrix is None else matrix_size_bytes(matrix)
+        asked = Request(
+            operation(op), n, size_bytes, 4, root=n // 2 if op != "all_to_all_v" else 0, channels=16, nodes=nodes,
+            matrix_bytes=matrix,
+        )  # fmt: skip
+        verify(algorithm(op, "nccl_p2p").build(asked))
 
 
 @pytest.mark.parametrize("racks", [2, 3])

@@ -79,7 +79,7 @@ def chained_parents(layout: Layout, chain: int, tree: int, pattern: str = "balan
     """Return int64[n_ranks], the parent of each rank; x0 has the local index *chain*.
 
     >>> chained_parents(Layout.blocks([2, 2, 2]), 0, 0).tolist()
-    [-1, 0, 1, 2, 2, 4]
+    [-1, 0, 5, 2, 0, 4]
     """
     above, second = node_parents(layout.n_nodes, tree)
     swapped = _swapped(above, second) if pattern == "rail" else np.zeros(layout.n_nodes, dtype=np.bool_)

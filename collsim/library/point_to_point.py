@@ -99,6 +99,10 @@ def protocol_of(call: Call, parts: int, environment: Environment) -> int:
 
 
 def channels_used(call: Call, shape: PointToPoint) -> int:
-    """Return how many channels the busiest rank uses: parts are neighbours, rounds start at reversed bits."""
-    rounds = (1,) if call.op == "send_recv" else range(call.n_ranks)
+    """Return how many channels the busiest rank uses: parts are neighbours, rounds start at reversed bits.
+
+    Over several domains the rounds between two groups of ranks start at the same channel.
+    """
+    together = math.gcd(BATCH, call.ranks_per_node) if call.n_nodes > 1 else 1
+    rounds = (1,) if call.op == "send_recv" else range(call.n_ranks // together)
     return len({channel_of_part(number, part, shape.channels) for number in rounds for part in range(shape.parts)})

@@ -123,6 +123,11 @@ class TestNccl:
         assert (algo(2, 8), algo(8, 1), algo(1, 8)) == ("nccl_pxn", "nccl_p2p", "nccl_p2p")
         assert algo(2, 8, "NCCL_PXN_DISABLE=1") == "nccl_p2p"
 
+    def test_rounds_between_two_groups_share_channels(self, h100: System) -> None:
+        choice = choose(call("all_to_all", 4, 8, 64 * KIB), h100, "nccl-2.28")
+        assert choice.point_to_point is not None
+        assert (choice.point_to_point.parts, choice.channels) == (1, 4)  # four groups of eight, one part each
+
     def test_messages_through_the_network_have_no_ll(self, h100: System) -> None:
         assert choose(call("all_to_all", 1, 8, 64 * KIB), h100, "nccl-2.28").proto == "LL"
         assert choose(call("all_to_all", 2, 8, 64 * KIB), h100, "nccl-2.28").proto == "Simple"

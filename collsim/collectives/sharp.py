@@ -19,6 +19,7 @@ import numpy as np
 from collsim.collectives.layout import Layout
 from collsim.collectives.pipeline import Hop, pipelined
 from collsim.collectives.request import KIB, Algorithm, Request
+from collsim.errors import Fault, UnsupportedError
 from collsim.schedule import EVERY, ChunksBuilder, Schedule, group_label, split_bytes
 
 __all__ = ["CHAIN", "DIRECT", "MAX_HEADS", "NVLS"]
@@ -30,7 +31,17 @@ MAX_HEADS = 8
 
 
 def build_direct(request: Request) -> Schedule:
-    """Return the schedule of CollNet direct."""
+    """Return the schedule of CollNet direct.
+
+    Raises
+    ------
+    UnsupportedError
+        A node has more GPUs than one of them can send to directly.
+    """
+    g = request.spread.per_node("collnet_direct")
+    if g > MAX_HEADS:
+        what = f"collnet_direct runs on up to {MAX_HEADS} GPUs of a node, not {g}"
+        raise UnsupportedError(Fault(what, "algo", "name collnet_chain or nvls_sharp"))
     return _per_head(request, "collnet_direct", DIRECT_CHUNK_BYTES, nvls=False)
 
 

@@ -103,6 +103,11 @@ def test_racks_must_be_equal():
         build("all_reduce", "hierarchical", 4, 2, 4096, racks=3)
 
 
+def test_direct_heads_are_few():
+    with pytest.raises(UnsupportedError, match="up to 8 GPUs"):
+        build("all_reduce", "collnet_direct", 2, 9, 9 * 4096)
+
+
 def test_pieces_of_a_hierarchy_flow_behind_each_other():
     whole = build("all_reduce", "hierarchical", 4, 2, 8 * 4096)
     cut = build("all_reduce", "hierarchical", 4, 2, 8 * 4096, chunk_bytes=1024)

@@ -71,6 +71,7 @@ class TestBytes:
         assert sent[:, 1].sum() == 2 * size * (nodes - 1)
         assert np.all(sent[:, 1].reshape(nodes, g) == sent[:, 1].reshape(nodes, g)[:, :1])
         assert np.all(sent[:, 0] == (size + size // g if g > 1 else 0))
+        assert sent[:, 1].reshape(nodes, g).sum(axis=1).max() <= 2 * size
 
     def test_sharp_sends_a_slice_whatever_the_number_of_nodes(self, nodes, g):
         size = g * 8192

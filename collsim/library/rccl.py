@@ -286,7 +286,8 @@ def doubts_of(call: Call, system: System, library: Library, backend: Backend | N
     confirmed = system.architecture == "gfx950" and library.version == (2, 28) and call.n_ranks == 8
     if not (confirmed and call.op == "all_reduce"):
         doubts.append("RCCL's choice is read from its source; no debug line of this case was compared")
-    if system.architecture in ("gfx942", "gfx950") and call.n_ranks not in CHANNELS[system.architecture]:
+    one_board = call.n_nodes == 1 and system.architecture in ("gfx942", "gfx950")
+    if one_board and call.n_ranks not in CHANNELS[system.architecture]:
         doubts.append(f"the channels of {call.n_ranks} ranks are extrapolated from those of 4 and 8")
     if system.architecture == "gfx90a":
         doubts.append("the channels of MI200 boards depend on the template that RCCL finds for the wiring")

@@ -10,7 +10,19 @@ from collsim.errors import Fault, UnsupportedError
 from collsim.library.calls import Call
 from collsim.library.system import Graph, System
 
-__all__ = ["ACROSS_DOUBT", "MAX_COLLNET_HEADS", "collnet_graph", "nvls_across", "ring_across", "tree_across"]
+__all__ = [
+    "ACROSS_DOUBT",
+    "DOUBLED_FROM_GBPS",
+    "DOUBLED_UNLESS_GBPS",
+    "MANY_CHANNELS",
+    "MAX_COLLNET_HEADS",
+    "MAX_HEADS",
+    "MAX_RINGS",
+    "collnet_graph",
+    "nvls_across",
+    "ring_across",
+    "tree_across",
+]
 
 RATES_GBPS: dict[str, tuple[float, ...]] = {
     "volta": (48, 30, 28, 24, 20, 18, 15, 12, 10, 9, 7, 6, 5, 4, 3, 2.4, 1.2, 0.24, 0.12),
@@ -27,8 +39,13 @@ PCIE_GBPS = {"volta": 12.0, "ampere": 24.0, "hopper": 48.0, "blackwell": 48.0}
 PCIE_GEN6_GBPS, PCIE_GEN6_FROM_GBPS = 96.0, 100.0
 """Adapters of 800 Gb/s come with generation 6."""
 MAX_RINGS = 32
-DOUBLED_FROM_GBPS, DOUBLED_UNLESS_GBPS, MANY_CHANNELS = 25, 50, 4
-"""As in `collsim.library.graphs`."""
+"""Half of MAXCHANNELS (NCCL src/init.cc)."""
+MAX_HEADS = 32
+"""NCCL_MAX_NVLS_ARITY."""
+DOUBLED_FROM_GBPS = 25
+DOUBLED_UNLESS_GBPS = 50
+"""From compute capability 90 on, more than four channels below this rate are not doubled."""
+MANY_CHANNELS = 4
 MAX_COLLNET_HEADS = 8
 ACROSS_DOUBT = "channels over several domains are counted from links and adapters; no debug line was compared"
 
@@ -86,7 +103,7 @@ def nvls_across(call: Call, system: System) -> Graph:
     >>> nvls_across(Call("all_reduce", 16, 2**20, n_nodes=2), h100)
     Graph(channels=8, intra_GBps=40.0, inter_GBps=48.0, same_order=True)
     """
-    lane, heads = _adapters(call, system)[1], call.ranks_per_node
+    lane, heads = _adapters(call, system)[1], min(call.ranks_per_node, MAX_HEADS)
     rates = RATES_GBPS[system.architecture]
     inside = next((rate for rate in rates if (heads + 1) * rate <= _total(call, system) and rate <= lane), 0.0)
     outside = next((rate for rate in rates if rate <= min(lane, 2 * inside)), inside)

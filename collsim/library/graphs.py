@@ -10,7 +10,12 @@ from __future__ import annotations
 from collsim.errors import Fault, UnsupportedError
 from collsim.library.calls import Call
 from collsim.library.cluster_graphs import (
+    DOUBLED_FROM_GBPS,
+    DOUBLED_UNLESS_GBPS,
+    MANY_CHANNELS,
     MAX_COLLNET_HEADS,
+    MAX_HEADS,
+    MAX_RINGS,
     collnet_graph,
     nvls_across,
     ring_across,
@@ -28,16 +33,8 @@ RATES_GBPS = {
 }
 """Rates inside a domain that the search tries (NCCL src/graph/search.cc)."""
 
-MAX_RINGS = 32
-"""Half of MAXCHANNELS (NCCL src/init.cc)."""
-MAX_HEADS = 32
-"""NCCL_MAX_NVLS_ARITY."""
 LOWEST_OF_BEST = 0.49
 """The search stops at this part of the rate of the best that it has."""
-DOUBLED_FROM_GBPS = 25
-DOUBLED_UNLESS_GBPS = 50
-"""From compute capability 90 on, more than four channels below this rate are not doubled."""
-MANY_CHANNELS = 4
 
 
 def nccl_graphs(call: Call, system: System) -> dict[str, Graph]:

@@ -71,6 +71,8 @@ class TestNccl:
 
     def test_heads_leave_room_for_their_own_traffic(self, h100: System) -> None:
         assert nvls_across(call("all_reduce", 2, 8, MIB), h100) == Graph(8, 40.0, 48.0)
+        rack = system_of(load_topology("gb200_nvl72"))
+        assert nvls_across(call("all_reduce", 2, 72, MIB), rack).channels == 32
 
     def test_small_calls_take_trees_and_large_ones_rings_or_nvls_trees(self, h100: System) -> None:
         def algos(g: int, *words: str) -> list[str]:

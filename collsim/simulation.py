@@ -12,7 +12,7 @@ import numpy as np
 
 from collsim._version import __version__
 from collsim.background import free_shares
-from collsim.collectives import Algorithm, Request, algorithm, algorithms_for, rings_for
+from collsim.collectives import Algorithm, Layout, Request, algorithm, algorithms_for, node_rings, rings_for
 from collsim.comparison import beside, healthy_groups, library_effects
 from collsim.errors import Fault, InputError, UnsupportedError
 from collsim.fabric import Fabric, Float, Int
@@ -204,7 +204,6 @@ def predict(topology: Topology, constants: Profile, question: Question, groups: 
     topology, constants = _reachable(topology, constants, groups, loaded=bool(question.load))
     question, left_out = _with_library(topology, constants, asked)
     launched = constants.launched(question.launch, registered=question.registered)
-    launched = launched.for_threads(min(question.gpus_per_thread, len(groups[0])))
     parties = [_party(topology, launched, question.groups_of(group), question) for group in groups]
     healthy = [
         _party(
@@ -262,8 +261,9 @@ def _reachable(
 
 
 def _party(topology: Topology, constants: Profile, groups: Sequence[Sequence[int]], question: Question) -> Party:
-    """Return the groups of one run, prepared."""
-    return prepare_groups(topology, constants, groups, free_share=_free_share(topology, question))
+    """Return the groups of one run, prepared; no thread starts more GPUs than there are."""
+    threads = min(question.gpus_per_thread, sum(len(group) for group in groups))
+    return prepare_groups(topology, constants.for_threads(threads), groups, free_share=_free_share(topology, question))
 
 
 def _free_share(topology: Topology, question: Question) -> Float | None:
@@ -321,7 +321,9 @@ def build_schedule(
 def request_of(op: Operation, requested_bytes: int, run: Run, question: Question) -> Request:
     """Return what the algorithms are asked for at one size."""
     irregular = op.name == "all_to_all_v"
-    n, rings = run.fabric.n_ranks, rings_for(run.fabric.peer_links())
+    n, layout = run.fabric.n_ranks, layout_of(run)
+    several = layout.n_nodes > 1
+    rings = node_rings(layout) if several else rings_for(run.fabric.peer_links())
     element_bytes = 1 if irregular else question.element_bytes
     return Request(
         op=op,
@@ -334,7 +336,14 @@ def request_of(op: Operation, requested_bytes: int, run: Run, question: Question
         chunk_bytes=question.chunk_bytes,
         rings=rings,
         matrix_bytes=question.matrix_bytes if irregular else None,
+        nodes=layout.n_nodes,
+        layout=layout if several else None,
     )
+
+
+def layout_of(run: Run) -> Layout:
+    """Return which ranks share a scale-up domain, by the coordinates of their GPUs."""
+    return Layout.from_nodes(run.topology.wiring.coordinates.node[run.fabric.rank_node].tolist())
 
 
 def _rows(op: Operation, requested_bytes: int, party: Party, question: Question, left_out: list[str]) -> list[Row]:
@@ -398,7 +407,7 @@ def library_choice(request: Request, run: Run, question: Question) -> tuple[Algo
     system = system_of(run.topology, run.fabric.rank_node.tolist())
     call = Call(
         request.op.name, request.n_ranks, request.size_bytes, question.dtype, question.redop, root=request.root,
-        launch=question.launch, registered=question.registered,
+        launch=question.launch, registered=question.registered, n_nodes=_equal_nodes(request),
     )  # fmt: skip
     assert question.library is not None
     choice = choose(call, system, question.library, read_environment(question.environment))
@@ -409,8 +418,10 @@ def library_choice(request: Request, run: Run, question: Question) -> tuple[Algo
         # Lines carry flags: a ring need not wait from chunk to chunk, and a pipeline not even from pass to pass.
         costs = run.profile.protocol("LL", family_of(request.op.name, choice.algo))
         least = LL_PASS_BYTES if costs.cut_through else chunk_bytes
-        pipeline = request.op.rooted or choice.algo == "chain"
+        pipeline = request.op.rooted or choice.algo in ("chain", "tree")
         chunk_bytes = max(least, -(-whole // MOST_PASSES)) if pipeline else whole
+    if choice.algo == "hierarchical":
+        chunk_bytes = max(request.size_bytes, 1)  # RCCL finishes one level before it begins the next
     asked = replace(
         request,
         channels=question.channels or (messages.channels if messages else choice.channels),
@@ -419,9 +430,24 @@ def library_choice(request: Request, run: Run, question: Question) -> tuple[Algo
         share_bytes=() if question.channels else choice.shares_bytes,
         peer_channels=messages.channels_per_peer if messages else choice.peer_channels,
         in_turn=costs.in_turn,
+        tree_pattern="rail" if system.is_amd else request.tree_pattern,
         peer_step_bytes=messages.step_bytes if messages else None,
     )
     return algorithm(request.op.name, choice.algo), asked, choice.proto
+
+
+def _equal_nodes(request: Request) -> int:
+    """Return how many scale-up domains the ranks fill.
+
+    Raises
+    ------
+    UnsupportedError
+        Some hold more ranks than others.
+    """
+    if not request.spread.is_even:
+        what = "the library's choice on nodes with different numbers of ranks is not modelled"
+        raise UnsupportedError(Fault(what, "ranks", "name the algorithm, or take equally many GPUs of every node"))
+    return request.spread.n_nodes
 
 
 def _all_rows(
@@ -443,7 +469,9 @@ def _all_rows(
 
 def _able(op: Operation, fabric: Fabric) -> tuple[Algorithm, ...]:
     """Return the algorithms for *op* that the switches of *fabric* can carry out."""
-    return tuple(entry for entry in algorithms_for(op.name) if fabric.in_network or not entry.in_network)
+    several = len(np.unique(fabric.wiring.coordinates.node[fabric.rank_node])) > 1
+    entries = algorithms_for(op.name, several_nodes=several)
+    return tuple(entry for entry in entries if fabric.in_network or not entry.in_network)
 
 
 def _default_channels(fabric: Fabric, rings: Int) -> int:

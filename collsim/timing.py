@@ -19,7 +19,7 @@ from collsim.message_costs import Messages, call_s, caps_Bps, port_capacity_Bps
 from collsim.message_parts import STEP_BYTES
 from collsim.operations import operation
 from collsim.routing import Routes, find_routes, merge_trunks
-from collsim.schedule import EVERY, Schedule, Transfers, is_in_network
+from collsim.schedule import EVERY, Schedule, Transfers, is_in_network, names_groups
 from collsim.topology import Topology
 
 __all__ = [
@@ -348,6 +348,9 @@ def _route_numbers(transfers: Transfers, run: Run) -> Int:
     if is_in_network(transfers) and run.fabric.in_network is None:
         hint = "choose another algorithm, or a switched topology with in_network_reduction"
         raise UnsupportedError(Fault("the schedule needs switches that add and multicast", "topology", hint))
+    if names_groups(transfers):
+        hint = "choose an algorithm without in-network reduction over nodes"
+        raise UnsupportedError(Fault("switches that reduce for some ranks only have no routes yet", "topology", hint))
     return np.where(src == EVERY, n * n + n + dst, np.where(dst == EVERY, n * n + src, src * n + dst))
 
 

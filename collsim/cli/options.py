@@ -92,9 +92,9 @@ def algorithms() -> Sequence[str]:
 
 
 def named_algorithms() -> Sequence[str]:
-    from collsim.collectives import ALGORITHMS
+    from collsim.collectives import ACROSS_NODES, ALGORITHMS
 
-    return list(dict.fromkeys(entry.name for entry in ALGORITHMS))
+    return list(dict.fromkeys(entry.name for entry in ALGORITHMS + ACROSS_NODES))
 
 
 def profiles() -> Sequence[str]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,14 +11,14 @@ import numpy as np
 
 from collsim._version import __version__
 from collsim.background import free_shares
-from collsim.collectives import Algorithm, Layout, Request, algorithm, algorithms_for, node_rings, rings_for
+from collsim.choosing import request_of
+from collsim.collectives import algorithm
 from collsim.comparison import beside, healthy_groups, library_effects
 from collsim.errors import Fault, InputError, UnsupportedError
-from collsim.fabric import Fabric, Float, Int
+from collsim.fabric import Float
 from collsim.library import Profile, load_profile
-from collsim.library.costs import family_of
 from collsim.library.profile_files import AUTO
-from collsim.operations import BLOCK_GRAIN_BYTES, Operation, operation
+from collsim.operations import BLOCK_GRAIN_BYTES, operation
 from collsim.provenance import (
     achievable,
     config_of,
@@ -29,32 +28,19 @@ from collsim.provenance import (
     topology_summary,
     warnings_of,
 )
-from collsim.question import CHOICES, MOST_CHANNELS, Question, ask, rank_groups
-from collsim.result import LinkLoad, Result, Row
+from collsim.question import CHOICES, Question, ask, rank_groups
+from collsim.result import Result, Row
+from collsim.rows import rows_of
 from collsim.schedule import Schedule
-from collsim.timing import MOST_LINKS, Run, prepare
-from collsim.together import Party, group_times, part_of, prepare_groups, slowest_of, time_together
+from collsim.timing import prepare
+from collsim.together import Party, prepare_groups
 from collsim.topology import Topology, load_topology
 from collsim.topology.failing import damaged
 
 if TYPE_CHECKING:
     import networkx as nx
 
-__all__ = ["build_schedule", "library_choice", "predict", "request_of", "simulate"]
-
-CHANNEL_GRAIN_BPS = 20e9
-"""A rank gets one channel per this much egress; on an HGX H100 that gives the 24 channels that NCCL uses there."""
-CHANNELS_PER_RING = 2
-"""RCCL runs each ring of its MI300X template twice: 28 rings, 56 channels (src/graph/rome_models.cc)."""
-LL_PASS_BYTES = 512 * 8
-"""What all threads of a channel move at once with LL, 8 bytes each. A pipeline hands that on, not whole chunks, because
-every line carries its flag (NCCL src/include/device.h)."""
-MOST_PASSES = 512
-"""A pipeline is cut into no more passes per channel: filling it is then a few percent of the time at most."""
-EQUAL = 1e-9
-"""Times within this share of each other are the same."""
-TIE = 1e-3
-"""Links within this share of the busiest count as equally busy."""
+__all__ = ["build_schedule", "predict", "simulate"]
 
 
 def simulate(
@@ -219,9 +205,9 @@ def predict(topology: Topology, constants: Profile, question: Question, groups: 
     for party, before in zip(parties, healthy, strict=True):
         for op in question.ops:
             for size_bytes in question.sizes_of(op):
-                timed = _rows(op, size_bytes, party, question, left_out)
+                timed = rows_of(op, size_bytes, party, question, left_out)
                 if before is not None:
-                    timed = beside(timed, _rows(op, size_bytes, before, question, []))
+                    timed = beside(timed, rows_of(op, size_bytes, before, question, []))
                 (skipped if timed[0].size_bytes == 0 else rows).extend(timed)
     if not rows:
         smallest = max(
@@ -316,235 +302,3 @@ def build_schedule(
     topology, constants = _reachable(topology, constants, groups)
     run = prepare(topology, constants, groups[0])
     return algorithm(op.name, named[0]).build(request_of(op, question.sizes_of(op)[0], run, question))
-
-
-def request_of(op: Operation, requested_bytes: int, run: Run, question: Question) -> Request:
-    """Return what the algorithms are asked for at one size."""
-    irregular = op.name == "all_to_all_v"
-    n, layout = run.fabric.n_ranks, layout_of(run)
-    several = layout.n_nodes > 1
-    rings = node_rings(layout) if several else rings_for(run.fabric.peer_links())
-    element_bytes = 1 if irregular else question.element_bytes
-    return Request(
-        op=op,
-        n_ranks=n,
-        size_bytes=requested_bytes if irregular else op.rounded_size_bytes(requested_bytes, n, element_bytes),
-        element_bytes=element_bytes,
-        root=question.root if op.rooted else 0,
-        channels=question.channels,
-        default_channels=_default_channels(run.fabric, rings),
-        chunk_bytes=question.chunk_bytes,
-        rings=rings,
-        matrix_bytes=question.matrix_bytes if irregular else None,
-        nodes=layout.n_nodes,
-        layout=layout if several else None,
-    )
-
-
-def layout_of(run: Run) -> Layout:
-    """Return which ranks share a scale-up domain, by the coordinates of their GPUs."""
-    return Layout.from_nodes(run.topology.wiring.coordinates.node[run.fabric.rank_node].tolist())
-
-
-def _rows(op: Operation, requested_bytes: int, party: Party, question: Question, left_out: list[str]) -> list[Row]:
-    """Return the rows of one size: one, or one per algorithm if all are asked for."""
-    requests = [request_of(op, requested_bytes, run, question) for run in party.runs]
-    if requests[0].size_bytes == 0:
-        return [_empty_row(requests[0], requested_bytes, question, len(requests))]
-    rows: list[Row] = []
-    for name in question.algo:
-        if name == "auto" and question.library is not None:
-            rows.append(_chosen_row(requests, requested_bytes, party, question))
-        elif name in CHOICES:
-            timed = _all_rows(requests, requested_bytes, party, question, left_out)
-            rows += timed if name == "all" else [_fastest(timed)]
-        else:
-            tasks = _tasks(algorithm(op.name, name), requests, question)
-            rows.append(_timed_row(tasks, requested_bytes, party, question))
-    return rows
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Task:
-    """What one group is to run; without a protocol of its own it has the costs of Simple."""
-
-    algorithm: Algorithm
-    request: Request
-    proto: str | None
-
-
-def _tasks(candidate: Algorithm, requests: Sequence[Request], question: Question) -> list[_Task]:
-    """Return the same algorithm for every group."""
-    return [_Task(candidate, request, question.proto) for request in requests]
-
-
-def _fastest(rows: Sequence[Row]) -> Row:
-    """Return the fastest row; of equally fast ones the first, which is the plainest algorithm."""
-    least_s = min(row.time_s for row in rows)
-    return next(row for row in rows if row.time_s <= least_s * (1 + EQUAL))
-
-
-def _chosen_row(requests: Sequence[Request], requested_bytes: int, party: Party, question: Question) -> Row:
-    """Simulate what the library would choose, for each group by itself."""
-    choices = [library_choice(request, run, question) for request, run in zip(requests, party.runs, strict=True)]
-    tasks = [_Task(picked, asked, question.proto or proto) for picked, asked, proto in choices]
-    row = _timed_row(tasks, requested_bytes, party, question)
-    if question.channels or question.chunk_bytes or question.proto:
-        return row  # not what the library would do: nobody measured how far off that is
-    if question.load or party.shares_links or party.runs[0].topology.damage is not None:
-        return row  # nor what traffic does to each other, nor broken machines
-    scatter = party.runs[0].profile.scatter(family_of(row.op, row.algo), row.size_bytes)
-    if scatter is None:
-        return row
-    low_s, high_s = row.time_s * scatter.low, row.time_s * scatter.high
-    return replace(row, time_lo_s=max(low_s, row.lower_bound_s), time_hi_s=max(high_s, row.lower_bound_s))
-
-
-def library_choice(request: Request, run: Run, question: Question) -> tuple[Algorithm, Request, str]:
-    """Return the algorithm that the library would take, the request as it would split it, and the protocol."""
-    from collsim.library import Call, choose, read_environment, system_of
-
-    system = system_of(run.topology, run.fabric.rank_node.tolist())
-    call = Call(
-        request.op.name, request.n_ranks, request.size_bytes, question.dtype, question.redop, root=request.root,
-        launch=question.launch, registered=question.registered, n_nodes=_equal_nodes(request),
-    )  # fmt: skip
-    assert question.library is not None
-    choice = choose(call, system, question.library, read_environment(question.environment))
-    messages, whole = choice.point_to_point, max(choice.shares_bytes, default=request.size_bytes)
-    costs = run.profile.protocol(question.proto or choice.proto, family_of(request.op.name, choice.algo))
-    chunk_bytes = choice.chunk_bytes
-    if choice.proto == "LL" and messages is None:
-        # Lines carry flags: a ring need not wait from chunk to chunk, and a pipeline not even from pass to pass.
-        costs = run.profile.protocol("LL", family_of(request.op.name, choice.algo))
-        least = LL_PASS_BYTES if costs.cut_through else chunk_bytes
-        pipeline = request.op.rooted or choice.algo in ("chain", "tree")
-        chunk_bytes = max(least, -(-whole // MOST_PASSES)) if pipeline else whole
-    if choice.algo == "hierarchical":
-        chunk_bytes = max(request.size_bytes, 1)  # RCCL finishes one level before it begins the next
-    asked = replace(
-        request,
-        channels=question.channels or (messages.channels if messages else choice.channels),
-        chunk_bytes=question.chunk_bytes or chunk_bytes,
-        slots=max(choice.slots // choice.slots_per_chunk, 1),
-        share_bytes=() if question.channels else choice.shares_bytes,
-        peer_channels=messages.channels_per_peer if messages else choice.peer_channels,
-        in_turn=costs.in_turn,
-        tree_pattern="rail" if system.is_amd else request.tree_pattern,
-        peer_step_bytes=messages.step_bytes if messages else None,
-    )
-    return algorithm(request.op.name, choice.algo), asked, choice.proto
-
-
-def _equal_nodes(request: Request) -> int:
-    """Return how many scale-up domains the ranks fill.
-
-    Raises
-    ------
-    UnsupportedError
-        Some hold more ranks than others.
-    """
-    if not request.spread.is_even:
-        what = "the library's choice on nodes with different numbers of ranks is not modelled"
-        raise UnsupportedError(Fault(what, "ranks", "name the algorithm, or take equally many GPUs of every node"))
-    return request.spread.n_nodes
-
-
-def _all_rows(
-    requests: Sequence[Request], requested_bytes: int, party: Party, question: Question, left_out: list[str]
-) -> list[Row]:
-    """Return a row for every algorithm that the fabric can carry out; add those too large to simulate to *left_out*."""
-    rows: list[Row] = []
-    refused: list[Fault] = []
-    for candidate in _able(requests[0].op, party.runs[0].fabric):
-        try:
-            rows.append(_timed_row(_tasks(candidate, requests, question), requested_bytes, party, question))
-        except UnsupportedError as error:
-            refused.extend(error.faults)
-            left_out.append(f"{candidate.name} is left out at {requested_bytes} bytes: {error.faults[0].what}")
-    if not rows:
-        raise UnsupportedError(*refused)
-    return rows
-
-
-def _able(op: Operation, fabric: Fabric) -> tuple[Algorithm, ...]:
-    """Return the algorithms for *op* that the switches of *fabric* can carry out."""
-    several = len(np.unique(fabric.wiring.coordinates.node[fabric.rank_node])) > 1
-    entries = algorithms_for(op.name, several_nodes=several)
-    return tuple(entry for entry in entries if fabric.in_network or not entry.in_network)
-
-
-def _default_channels(fabric: Fabric, rings: Int) -> int:
-    """Return how many channels suit the fabric: two per ring on a mesh, else one per 20 GB/s of egress, in eights."""
-    if len(rings) > 1:
-        return CHANNELS_PER_RING * len(rings)
-    out = fabric.wiring.link_src == fabric.rank_node[0]
-    egress_Bps = float(fabric.raw_capacity_Bps[out].sum())
-    return min(max(8 * math.ceil(egress_Bps / CHANNEL_GRAIN_BPS / 8), 2), MOST_CHANNELS)
-
-
-def _timed_row(tasks: Sequence[_Task], requested_bytes: int, party: Party, question: Question) -> Row:
-    """Simulate what all groups of a party run at one size; the row is that of the slowest."""
-    schedules = [task.algorithm.build(task.request) for task in tasks]
-    timings = time_together(
-        [
-            part_of(schedule, run, task.proto or "Simple", question.dtype)
-            for schedule, run, task in zip(schedules, party.runs, tasks, strict=True)
-        ],
-        party.neighbours,
-    )
-    slowest = slowest_of(timings)
-    task, timing, fabric = tasks[slowest], timings[slowest], party.runs[slowest].fabric
-    carried = np.sum([each.link_bytes for each in timings], axis=0)
-    utilisation = carried / (fabric.capacity_Bps * timing.time_s)
-    row = replace(
-        _empty_row(task.request, requested_bytes, question, len(tasks)),
-        algo=task.algorithm.name,
-        proto=task.proto,
-        channels=int(schedules[slowest].parameters.get("channels", 1)),
-        time_s=timing.time_s,
-        lower_bound_s=timing.bound.time_s,
-        bound=timing.bound.name,
-        bottleneck=_busiest(utilisation, fabric),
-        critical_s=timing.critical_s,
-        bottleneck_links=int((utilisation >= utilisation.max() * (1 - TIE)).sum()),
-        path=timing.path,
-        classes=sum(each.transfers for each in timings),
-    )
-    ran = [(each.algorithm.name, each.proto) for each in tasks]
-    return row if len(tasks) == 1 else replace(row, group_times=group_times(row, ran, timings, party))
-
-
-def _busiest(utilisation: Float, fabric: Fabric) -> tuple[LinkLoad, ...]:
-    """Return the busiest links, busiest first."""
-    order = np.argsort(-np.round(utilisation, 9), kind="stable")[:MOST_LINKS]
-    return tuple(
-        LinkLoad(fabric.wiring.link_name(int(i)), min(float(utilisation[i]), 1.0)) for i in order if utilisation[i] > 0
-    )
-
-
-def _empty_row(request: Request, requested_bytes: int, question: Question, groups: int = 1) -> Row:
-    """Return the row of a collective that moves nothing and takes no time."""
-    op, element_bytes = request.op, question.element_bytes
-    return Row(
-        op=op.name,
-        algo="none",
-        proto=question.proto,
-        channels=0,
-        ranks=request.n_ranks,
-        groups=groups,
-        dtype=question.dtype,
-        redop=question.redop if op.reduces else "none",
-        root=request.root if op.rooted else -1,
-        count=op.count(request.size_bytes, request.n_ranks, element_bytes),
-        requested_bytes=requested_bytes,
-        size_bytes=request.size_bytes,
-        time_s=0.0,
-        lower_bound_s=0.0,
-        bound="none",
-        bottleneck=(),
-        bottleneck_links=0,
-        critical_s={},
-        path="none",
-        classes=0,
-    )

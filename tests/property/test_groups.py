@@ -6,12 +6,13 @@ import networkx as nx
 import numpy as np
 import pytest
 
+from collsim.choosing import request_of
 from collsim.collectives import algorithm
 from collsim.groups import parse_groups
 from collsim.library import load_profile
 from collsim.operations import operation
 from collsim.question import ask
-from collsim.simulation import request_of, simulate
+from collsim.simulation import simulate
 from collsim.timing import prepare, time_schedule
 from collsim.together import part_of, prepare_groups, time_together
 from collsim.topology import Topology

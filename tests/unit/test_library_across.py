@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from collsim.choosing import layout_of, library_choice, request_of
 from collsim.collectives import Layout, Request, algorithm
 from collsim.errors import UnsupportedError
 from collsim.library import Call, Choice, Graph, System, choose, load_profile, read_environment, system_of
@@ -15,7 +16,7 @@ from collsim.library.graphs import nccl_graphs
 from collsim.operations import operation
 from collsim.question import ask
 from collsim.schedule import verify
-from collsim.simulation import layout_of, library_choice, request_of, simulate
+from collsim.simulation import simulate
 from collsim.timing import prepare
 from collsim.topology import Topology, load_topology
 

@@ -8,6 +8,7 @@ import pytest
 
 import collsim
 from collsim import together
+from collsim.choosing import request_of
 from collsim.collectives import algorithm
 from collsim.engine import Problem
 from collsim.errors import DeadlockError, InputError, UnsupportedError
@@ -15,7 +16,7 @@ from collsim.library import load_profile
 from collsim.operations import operation
 from collsim.question import ask
 from collsim.schedule import ChunksBuilder, Schedule, TransfersBuilder
-from collsim.simulation import request_of, simulate
+from collsim.simulation import simulate
 from collsim.timing import prepare, time_schedule
 from collsim.together import part_of, prepare_groups, time_together
 from collsim.topology import Topology

@@ -68,7 +68,16 @@ def between_nodes(fabric: Fabric, inside: Callable[[Fabric], Routes]) -> list[Pa
                 latencies += [latency_s] * len(path_links)
                 links += path_links
                 shares += path_shares
-    return [(np.array(numbers), np.array(latencies), np.array(links), np.array(shares))]
+    parts: list[Part] = [(np.array(numbers), np.array(latencies), np.array(links), np.array(shares))]
+    if fabric.node_in_network:
+        parts += [router.multicasts(members, first) for first in (n * n, n * n + n) for members in _by_node(fabric)]
+    return parts
+
+
+def _by_node(fabric: Fabric) -> list[list[int]]:
+    """Return the ranks of each node."""
+    node = fabric.wiring.coordinates.node[fabric.rank_node]
+    return [np.flatnonzero(node == each).tolist() for each in np.unique(node)]
 
 
 @dataclass(slots=True)
@@ -79,17 +88,22 @@ class _Router:
     inside: Callable[[Fabric], Routes]
     cluster: Cluster = field(init=False)
     node_routes: Routes = field(init=False)
+    local_routes: dict[tuple[int, ...], Routes] = field(init=False, default_factory=dict)
     node_links: dict[int, Int] = field(init=False, default_factory=dict)
     trunks: dict[tuple[int, int], list[tuple[Path, float]]] = field(init=False, default_factory=dict)
+    slow: bool = field(init=False)
+    """Whether links inside a node have a latency."""
     cables: Int = field(init=False)
     """int64[links]: how many links join the same two nodes, counted from this one on."""
 
     def __post_init__(self) -> None:
         assert self.fabric.cluster is not None
         self.cluster = self.fabric.cluster
-        if self.cluster.node.n_gpus > 1:
-            self.node_routes = self.inside(build_fabric(self.cluster.node))
         wiring = self.fabric.wiring
+        inner = wiring.link_src < self.cluster.first_nic
+        self.slow = bool(self.fabric.link_latency_s[inner & (wiring.link_dst < self.cluster.first_nic)].any())
+        if self.cluster.node.n_gpus > 1:
+            self.node_routes = self.inside(build_fabric(self.cluster.node, latency=self.slow))
         keys = wiring.link_src * wiring.n_nodes + wiring.link_dst
         self.cables = np.searchsorted(keys, keys, side="right") - np.arange(len(keys))
 
@@ -106,7 +120,30 @@ class _Router:
         routes, pair = self.node_routes, a * self.cluster.node.n_gpus + b
         span = slice(int(routes.ptr[pair]), int(routes.ptr[pair + 1]))
         links = self.links_of(node)[routes.link[span]]
-        return links.tolist(), routes.weight[span].tolist(), float(self._latency(links.tolist()))
+        return links.tolist(), routes.weight[span].tolist(), float(routes.latency_s[pair])
+
+    def multicasts(self, members: list[int], first: int) -> Part:
+        """Return the routes by which a node's switches serve each of its ranks.
+
+        Rank r gets number ``first + r``; *first* is n * n for multicasts, n * n + n for load-reduces.
+        """
+        n, per_node = self.fabric.n_ranks, self.cluster.node.n_gpus
+        gpus = self.fabric.rank_node[members]
+        local = [int(gpu) % per_node for gpu in gpus]
+        g = len(local)
+        routes = self.routes_of(tuple(local))
+        begin = g * g + (0 if first == n * n else g)
+        entries = np.arange(routes.ptr[begin], routes.ptr[begin + g])
+        counts = np.diff(routes.ptr[begin : begin + g + 1])
+        numbers = np.repeat(first + np.array(members), counts)
+        latency_s = np.repeat(routes.latency_s[begin : begin + g], counts)
+        return numbers, latency_s, self.links_of(int(gpus[0]) // per_node)[routes.link[entries]], routes.weight[entries]
+
+    def routes_of(self, local: tuple[int, ...]) -> Routes:
+        """Return the routes among some GPUs of a node."""
+        if local not in self.local_routes:
+            self.local_routes[local] = self.inside(build_fabric(self.cluster.node, local, latency=self.slow))
+        return self.local_routes[local]
 
     def links_of(self, node: int) -> Int:
         """Return int64[links of a node]: their numbers in the cluster."""

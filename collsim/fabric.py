@@ -57,6 +57,8 @@ class Fabric:
     in_network: str | None = None
     in_network_efficiency: float = 1.0
     cluster: Cluster | None = None
+    node_in_network: str | None = None
+    """What the switches of each node of a cluster add and multicast with; all ranks of a node take part."""
 
     @property
     def nominal_Bps(self) -> Float:
@@ -88,6 +90,11 @@ class Fabric:
         counts = np.zeros((self.n_ranks, self.n_ranks), dtype=np.int64)
         np.add.at(counts, (src[direct], dst[direct]), wiring.link_count[direct])
         return counts
+
+
+def _is_crowded(gpus: Sequence[int], per_node: int) -> bool:
+    """Return whether every node has two GPUs or more among *gpus*, which switches could serve at once."""
+    return int(np.unique([gpu // per_node for gpu in gpus], return_counts=True)[1].min()) > 1
 
 
 def build_fabric(
@@ -130,6 +137,9 @@ def build_fabric(
         network = forwards[wiring.link_src] | forwards[wiring.link_dst]
     capacity = wiring.link_bandwidth_Bps * np.where(counts | network, wiring.link_efficiency, 1.0)
     as_built = wiring if topology.damage is None else topology.damage.healthy.wiring  # slow links still multicast
+    several = topology.cluster if topology.damage is None else None
+    alone = several is not None and several.node.wiring.coordinates.kind == "switched"
+    crowded = several is not None and _is_crowded(chosen, several.node.n_gpus)
     return Fabric(
         wiring=wiring,
         rank_node=_readonly(np.array(chosen, dtype=np.int64)),
@@ -139,7 +149,8 @@ def build_fabric(
         node_latency_s=_readonly(wiring.node_latency_s * (latency | forwards)),
         in_network_efficiency=topology.in_network_efficiency if efficiency else 1.0,
         in_network=topology.in_network_reduction if as_built.coordinates.kind == "switched" else None,
-        cluster=topology.cluster if topology.damage is None else None,
+        cluster=several,
+        node_in_network=several.node.in_network_reduction if several and alone and crowded else None,
     )
 
 

@@ -143,8 +143,10 @@ def warnings_of(topology: Topology, constants: Profile, question: Question) -> t
         told.append(f"{name} is derived, not measured: {constants.derived}")
     elif topology.damage is not None and is_calibrated(topology.damage.healthy, constants):
         told.append(f"{name} was fitted to {systems} in order: no failure was ever measured, times are a guess")
-    elif not is_calibrated(topology, constants):
+    elif topology.cluster is None and not is_calibrated(topology, constants):
         told.append(f"{name} was fitted to {systems} as shipped, not to this: times are a guess")
+    if topology.cluster is not None:
+        told.append("between nodes, constants of NCCL's tuner and line rates stand in for measurements")
     if question.library is None and not (constants.library and "auto" in question.algo):  # then it cannot run here
         told.append(f"{name} was fitted to what a library chooses: name one, such as nccl-2.28")
     launch = "graph" if question.launch == "graph" else "registered" if question.registered else "stream"

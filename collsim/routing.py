@@ -86,7 +86,7 @@ def find_routes(fabric: Fabric) -> Routes:
     if fabric.cluster is not None:
         from collsim.cluster_routing import between_nodes
 
-        return _assemble(np.ones(n * n), between_nodes(fabric, find_routes))
+        return _assemble(_slowdown(fabric), between_nodes(fabric, find_routes))
     parts = [_direct(fabric)]
     todo = np.ones(n * n, dtype=np.bool_)
     todo[:: n + 1] = False
@@ -106,9 +106,15 @@ def find_routes(fabric: Fabric) -> Routes:
         raise _no_route(fabric, lost)
     if fabric.in_network:
         parts.append(_through_all_switches(fabric))
-    slowdown = np.ones(n * n + (2 * n if fabric.in_network else 0))
+    return _assemble(_slowdown(fabric), parts)
+
+
+def _slowdown(fabric: Fabric) -> Float:
+    """Return float64[n_routes]: how much longer bytes take that switches add or multicast."""
+    n = fabric.n_ranks
+    slowdown = np.ones(n * n + (2 * n if fabric.in_network or fabric.node_in_network else 0))
     slowdown[n * n :] /= fabric.in_network_efficiency
-    return _assemble(slowdown, parts)
+    return slowdown
 
 
 Part = tuple[Int, Float, Int, Float]

@@ -71,8 +71,9 @@ def _chosen_row(requests: Sequence[Request], requested_bytes: int, party: Party,
     row = _timed_row(tasks, requested_bytes, party, question)
     if question.channels or question.chunk_bytes or question.proto:
         return row  # not what the library would do: nobody measured how far off that is
-    if question.load or party.shares_links or party.runs[0].topology.damage is not None:
-        return row  # nor what traffic does to each other, nor broken machines
+    topology = party.runs[0].topology
+    if question.load or party.shares_links or topology.damage is not None or topology.cluster is not None:
+        return row  # nor what traffic does to each other, nor broken machines, nor the network between nodes
     scatter = party.runs[0].profile.scatter(family_of(row.op, row.algo), row.size_bytes)
     if scatter is None:
         return row
@@ -101,7 +102,8 @@ def _able(op: Operation, fabric: Fabric) -> tuple[Algorithm, ...]:
     """Return the algorithms for *op* that the switches of *fabric* can carry out."""
     several = len(np.unique(fabric.wiring.coordinates.node[fabric.rank_node])) > 1
     entries = algorithms_for(op.name, several_nodes=several)
-    return tuple(entry for entry in entries if fabric.in_network or not entry.in_network)
+    reach = "all" if fabric.in_network else "node" if fabric.node_in_network else ""
+    return tuple(entry for entry in entries if not entry.in_network or entry.in_network_of == reach)
 
 
 def _timed_row(tasks: Sequence[_Task], requested_bytes: int, party: Party, question: Question) -> Row:

@@ -19,7 +19,7 @@ from collsim.message_costs import Messages, call_s, caps_Bps, port_capacity_Bps
 from collsim.message_parts import STEP_BYTES
 from collsim.operations import operation
 from collsim.routing import Routes, find_routes, merge_trunks
-from collsim.schedule import EVERY, Schedule, Transfers, is_in_network, names_groups
+from collsim.schedule import Schedule, Transfers, is_in_network, names_groups
 from collsim.topology import Topology
 
 __all__ = [
@@ -186,7 +186,7 @@ def _use(transfers: Transfers, run: Run, route: Int) -> Use:
 
 def _direct(transfers: Transfers, run: Run) -> Bool:
     """Return bool[n]: whether a link joins sender and receiver."""
-    both = (transfers.src != EVERY) & (transfers.dst != EVERY)
+    both = (transfers.src >= 0) & (transfers.dst >= 0)
     joined = run.fabric.peer_links() > 0
     return np.asarray(both & joined[np.where(both, transfers.src, 0), np.where(both, transfers.dst, 0)])
 
@@ -345,13 +345,15 @@ def _route_numbers(transfers: Transfers, run: Run) -> Int:
         A multicast or load-reduce on switches that only forward.
     """
     n, src, dst = run.fabric.n_ranks, transfers.src, transfers.dst
-    if is_in_network(transfers) and run.fabric.in_network is None:
+    network = run.fabric.node_in_network if names_groups(transfers) else run.fabric.in_network
+    if is_in_network(transfers) and network is None:
         hint = "choose another algorithm, or a switched topology with in_network_reduction"
         raise UnsupportedError(Fault("the schedule needs switches that add and multicast", "topology", hint))
-    if names_groups(transfers):
-        hint = "choose an algorithm without in-network reduction over nodes"
-        raise UnsupportedError(Fault("switches that reduce for some ranks only have no routes yet", "topology", hint))
-    return np.where(src == EVERY, n * n + n + dst, np.where(dst == EVERY, n * n + src, src * n + dst))
+    if np.any((src < 0) & (dst < 0)):
+        hint = "choose an algorithm that reduces in the nodes or at their edge"
+        raise UnsupportedError(Fault("reduction in the network between nodes has no routes yet", "topology", hint))
+    # The switches that serve a group are those of the node that its rank at the other end is in.
+    return np.where(src < 0, n * n + n + dst, np.where(dst < 0, n * n + src, src * n + dst))
 
 
 def _critical_path(problem: Problem, solution: Solution, last: int, begin_s: float) -> dict[str, float]:
@@ -381,12 +383,9 @@ def _refuse_size(schedule: Schedule, most: int) -> None:
 
 def _across(transfers: Transfers, run: Run) -> Bool:
     """Return bool[n]: whether a transfer goes from one node of a cluster to another."""
-    node = np.append(run.fabric.wiring.coordinates.node[run.fabric.rank_node], -1)  # EVERY is the last
-    if (node[:-1] == node[0]).all():
-        return np.zeros(len(transfers), dtype=np.bool_)
-    return np.asarray(
-        (node[transfers.src] != node[transfers.dst]) & (transfers.src != EVERY) & (transfers.dst != EVERY)
-    )
+    node = run.fabric.wiring.coordinates.node[run.fabric.rank_node]
+    both = (transfers.src >= 0) & (transfers.dst >= 0)
+    return np.asarray(both & (node[np.where(both, transfers.src, 0)] != node[np.where(both, transfers.dst, 0)]))
 
 
 def problem_of(lowered: Lowered, run: Run, costs: Protocol, network: Protocol | None = None) -> Problem:

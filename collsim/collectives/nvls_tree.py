@@ -79,4 +79,5 @@ ALGORITHM = Algorithm(
     source="NCCL src/device/all_reduce.h and src/transport/nvls.cc (NVLS tree)",
     build=build,
     in_network=True,
+    in_network_of="node",
 )

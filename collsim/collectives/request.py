@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 
@@ -169,6 +170,8 @@ class Algorithm:
         Request -> Schedule.
     in_network : bool
         Whether it needs switches that add and multicast.
+    in_network_of : str
+        Whom these switches join: ``all`` ranks, the ranks of each ``node``, or nodes over the ``network``.
     """
 
     name: str
@@ -177,3 +180,4 @@ class Algorithm:
     source: str
     build: Callable[[Request], Schedule]
     in_network: bool = False
+    in_network_of: Literal["all", "node", "network"] = "all"

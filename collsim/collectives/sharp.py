@@ -149,6 +149,7 @@ DIRECT = Algorithm(
     source="NCCL src/device/all_reduce.h and src/graph/connect.cc (CollNet direct); NVIDIA SHARP",
     build=build_direct,
     in_network=True,
+    in_network_of="network",
 )
 CHAIN = Algorithm(
     name="collnet_chain",
@@ -157,6 +158,7 @@ CHAIN = Algorithm(
     source="NCCL src/device/all_reduce.h and src/graph/connect.cc (CollNet chain); NVIDIA SHARP",
     build=build_chain,
     in_network=True,
+    in_network_of="network",
 )
 NVLS = Algorithm(
     name="nvls_sharp",
@@ -165,4 +167,5 @@ NVLS = Algorithm(
     source="NCCL src/transport/nvls.cc (NVLS on several nodes); NVIDIA SHARP",
     build=build_nvls,
     in_network=True,
+    in_network_of="network",
 )

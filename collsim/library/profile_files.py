@@ -47,12 +47,13 @@ def _meant_for(key: str) -> dict[str, str]:
 def profile_for(topology: Topology) -> str:
     """Return the shipped profile for a topology: of that very system, of a relative with the same GPU, or the default.
 
-    Only a scale-up domain has relatives: what is between the domains of a cluster is not in their constants.
+    A cluster has that of its nodes, which says nothing of the network.
 
     >>> from collsim.topology import load_topology
     >>> profile_for(load_topology("hgx_h100"))
     'hgx_h100'
     """
+    topology = topology.cluster.node if topology.cluster else topology
     if topology.name in (systems := _meant_for("systems")):
         return systems[topology.name]
     model = topology.labels.get("gpu.model", "")

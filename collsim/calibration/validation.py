@@ -349,7 +349,7 @@ def compare(gathered: Gathered, tolerance: float = TOLERANCE) -> Validation:
     calibrated = all(result.profile["calibrated"] for result in model.results)
     return Validation(
         version=__version__,
-        topology=told.topology,
+        topology={key: value for key, value in told.topology.items() if key != "damage"},  # logs are of whole machines
         profile={**told.profile, "calibrated": calibrated},
         tolerance=tolerance,
         logs=tuple(logs),

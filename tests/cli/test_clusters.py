@@ -85,7 +85,6 @@ RUN = ("run", "--op", "all_reduce", "--size", "1M", "--algo", "ring")
         (("--nodes", "16", "--fabric", "single_switch"), ["--nodes", "at most 8 nodes fit"]),
         (("--nodes", "16", "--gpus-per-node", "9"), ["--gpus-per-node", "at most 8"]),
         (("--fabric", "rail"), ["number of nodes is missing", "--nodes 16"]),
-        (("--nodes", "16"), ["--ranks", "across the 16 nodes", "GPUs 0 to 7"]),
     ],
 )
 def test_faults_name_the_flag(collsim, flags, words):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from collsim import simulate
-from collsim.errors import InputError, SpecError, UnsupportedError
+from collsim.errors import InputError, SpecError
 from collsim.topology import (
     build_cluster,
     cluster_names,
@@ -235,8 +235,6 @@ def test_one_node_stays_as_it_is():
 
 
 def test_runs_over_nodes():
-    with pytest.raises(UnsupportedError, match="GPUs 0 to 7, which are one node"):
-        simulate("h100_rail", "all_reduce", "1M", algo="ring")
     two = load_topology("hgx_h100", scale_out={"nodes": 2})
     row = simulate(two, "all_to_all", "1G", algo="direct", profile="ideal").rows[0]
     # 8 of 16 blocks of every GPU leave through its adapter of 50 GB/s

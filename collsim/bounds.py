@@ -152,9 +152,9 @@ def _total(op: Operation, size_bytes: int, cuts: Cuts) -> tuple[float, str]:
     n = cuts.inside.shape[1]
     if op.name == "all_reduce":
         nodes = len(cuts.node_egress_Bps)  # each is like one rank: its GPUs can add up among themselves
-        found = [(2 * (nodes - 1) * size_bytes / float(cuts.node_egress_Bps.sum()), "egress of all nodes")] * (
-            nodes > 1
-        )
+        found = []
+        if nodes > 1:
+            found.append((2 * (nodes - 1) * size_bytes / float(cuts.node_egress_Bps.sum()), "egress of all nodes"))
         if not cuts.in_network:
             found.append((2 * (n - 1) * size_bytes / float(cuts.egress_Bps.sum()), "egress of all ranks"))
         return max(found, default=(0.0, ""))

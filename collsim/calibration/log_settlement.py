@@ -262,6 +262,7 @@ class Settlement:
             environment=MappingProxyType(environment),
             command=facts.command,
             printed_busbw_Bps=facts.printed_busbw,
+            failed=facts.failed,
         )
 
 

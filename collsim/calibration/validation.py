@@ -241,7 +241,7 @@ class Gathered:
         group.notes.update(dict.fromkeys(section.notes))
         group.failed |= section.test.run.failed
         if self.topology is not None and (others := other_gpus(section.test.run.gpus, self.topology)):
-            group.notes[f"{others}: the model is of other GPUs, and the verdicts say nothing of these"] = None
+            group.notes[f"{others}: the verdicts say nothing of these GPUs"] = None
         for row in section.rows():
             found = group.cases.setdefault(row.case, _Repeats(row.line))
             found.times_s.append(row.time_s(self.system))

@@ -143,7 +143,7 @@ class Unread:
     def __str__(self) -> str:
         shown = "; ".join(f"line {drop.line}: {drop.reason}" for drop in self.first)
         more = f"; and {self.count - len(self.first)} more" if self.count > len(self.first) else ""
-        return f"{self.file}: {self.count} rows or halves of rows are not taken: {shown}{more}"
+        return f"{self.file}: rows, or halves of rows, that are not taken: {self.count}; {shown}{more}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as the JSON schema wants it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -299,12 +300,10 @@ def frame_of(records: Sequence[Mapping[str, Any]], backend: str) -> Any:
     """Return *records* as a data frame of ``polars`` or ``pandas``; raises as `Result.to_frame` does."""
     if backend not in ("polars", "pandas"):
         raise ValueError(f"backend is {backend!r}; choose 'polars' or 'pandas'")
-    if backend == "pandas":
-        import pandas as pd  # type: ignore[import-untyped,import-not-found,unused-ignore]
-
-        return pd.DataFrame(records)
     try:
-        import polars as pl
+        library = importlib.import_module(backend)
     except ImportError:
-        raise ImportError("polars is not installed: pip install 'collsim[frames]', or pass 'pandas'") from None
-    return pl.DataFrame(records, infer_schema_length=None)
+        hint = "'collsim[frames]', or pass 'pandas' if you have it" if backend == "polars" else "pandas"
+        raise ImportError(f"{backend} is not installed: pip install {hint}") from None
+    options = {"infer_schema_length": None} if backend == "polars" else {}
+    return library.DataFrame(records, **options)

@@ -2,7 +2,8 @@
 
 A `Case` is hashable and holds all that a prediction may depend on, so that equal calls are predicted once. What a log
 does not say keeps its default; what collsim cannot be told (several groups at once, an unknown byte matrix) is skipped
-with the reason. This module imports the log reader, operations and, inside functions, `library` and `byte_matrix`.
+with the reason. This module imports the log reader, `gpu_models`, operations and, inside functions, `library` and
+`byte_matrix`.
 """
 
 from __future__ import annotations
@@ -12,13 +13,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from collsim.calibration.gpu_models import other_gpus
 from collsim.calibration.log_types import Row, Run, Test
 from collsim.calibration.logs import read_tests
 from collsim.errors import Fault, InputError, UnknownNameError
 from collsim.groups import Lists
 from collsim.operations import OPERATIONS, REDUCTIONS, dtype_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from collsim.topology import Topology
 
 __all__ = [
     "Case",
@@ -182,6 +189,7 @@ def read_cases(
     *,
     library: str | None = None,
     environment: Mapping[str, str] | None = None,
+    topology: Topology | None = None,
     **overrides: Any,
 ) -> tuple[list[Measured], list[Skipped]]:
     """Return every row of some logs with its case, and what was skipped.
@@ -193,6 +201,8 @@ def read_cases(
         Such as ``nccl-2.28``: holds for all logs, whatever they say.
     environment : mapping, optional
         Variables beside those of the logs; they go before them.
+    topology : Topology, optional
+        Tests whose log names GPUs of another model are skipped.
     **overrides
         ``op``, ``ranks``, ``nodes``, ``launch``, ``registered`` and the others of `read_tests`.
 
@@ -219,6 +229,8 @@ def read_cases(
             for section in read_sections(path, library=library, environment=environment, **overrides):
                 if isinstance(section, Skipped):
                     skipped.append(section)
+                elif topology is not None and (reason := other_gpus(section.test.run.gpus, topology)):
+                    skipped.append(Skipped(section.file, section.line, reason))
                 else:
                     measured.extend(section.rows())
         except InputError as error:
@@ -233,9 +245,12 @@ def read_sections(
     *,
     library: str | None = None,
     environment: Mapping[str, str] | None = None,
+    seen: Callable[[Test], None] = lambda _: None,
     **overrides: Any,
 ) -> Iterator[Section | Skipped]:
     """Yield the tests of a log one by one, in memory that does not grow with the file; parameters as of `read_cases`.
+
+    *seen* is called with every test, also one without a row.
 
     Raises
     ------
@@ -245,6 +260,7 @@ def read_sections(
     file = "stdin" if str(path) == "-" else str(path)
     given = nearest_library(library) if library is not None else None
     for test in read_tests(path, **overrides):
+        seen(test)
         reason = _reason_to_skip(test)
         if reason is None and test.op == "all_to_all_v":
             yield from _irregular(test, Path(file), given, environment or {})

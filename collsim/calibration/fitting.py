@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from collsim.calibration.cases import Measured, read_cases
+from collsim.calibration.cases import Measured, Skipped, read_cases
 from collsim.calibration.estimates import Estimate, estimate
 from collsim.calibration.findings import Calibration, Constant, Residual
 from collsim.calibration.hidden_nvls import with_nvls_settled
@@ -22,7 +22,7 @@ from collsim.library import DEFAULT_LIBRARY, Profile, Protocol, Scatter, band_of
 from collsim.timing import call_time_s
 from collsim.topology import Topology, load_topology
 
-__all__ = ["calibrate", "fit_profile", "predicted_residuals", "scatter_of"]
+__all__ = ["calibrate", "check_left", "fit_profile", "predicted_residuals", "scatter_of"]
 
 LEAST_ROWS = 3
 """Fewer rows of a way to launch are not fitted: they could not be told from noise."""
@@ -70,12 +70,21 @@ def calibrate(
     Raises
     ------
     InputError
-        Logs that cannot be read, or too few rows that can be predicted.
+        Logs that cannot be read, no log of these GPUs, or too few rows that can be predicted.
     """
     paths = [logs] if isinstance(logs, str | Path) else list(logs)
-    rows, skipped = read_cases(paths, library=library, environment=environment, **overrides)
-    found = fit_profile(rows, load_topology(topo), name=name, start=start)
-    return replace(found, skipped=tuple(skipped))
+    topology = load_topology(topo)
+    rows, skipped = read_cases(paths, library=library, environment=environment, topology=topology, **overrides)
+    check_left(rows, skipped)
+    return replace(fit_profile(rows, topology, name=name, start=start), skipped=tuple(skipped))
+
+
+def check_left(rows: Sequence[Measured], skipped: Sequence[Skipped]) -> None:
+    """Raise why every test was skipped, if that leaves no row."""
+    if rows or not skipped:
+        return
+    faults = [Fault(skip.reason, f"{skip.file}:{skip.line}" if skip.line else skip.file) for skip in skipped]
+    raise InputError(*faults, Fault("nothing is left to fit", "logs"))
 
 
 def fit_profile(

@@ -265,6 +265,7 @@ class Settlement:
             environment=MappingProxyType(environment),
             command=facts.command,
             printed_busbw_Bps=facts.printed_busbw,
+            failed=facts.failed,
         )
 
 

@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from collsim._version import __version__
 from collsim.calibration.cases import Case, Section, Skipped, read_sections
+from collsim.calibration.gpu_models import other_gpus
 from collsim.calibration.health import TOLERANCE, health_of, judged
 from collsim.calibration.hidden_nvls import nvls_was_off, without_nvls
+from collsim.calibration.log_types import ZERO_BYTES, Dropped, Test
 from collsim.calibration.logs import LAUNCHES
-from collsim.calibration.verdicts import CheckedLog, Compared, Validation
+from collsim.calibration.verdicts import CheckedLog, Compared, Unread, Validation
 from collsim.errors import Fault, InputError, ModelError, UnknownNameError, UnsupportedError
 from collsim.library import DEFAULT_LIBRARY, Profile, load_library, load_profile, read_environment
 from collsim.operations import operation
@@ -41,6 +43,8 @@ MOST_GPUS_OF_A_HOST = 16
 """No server has more GPUs (DGX-2 and MI250 boards have 16): the hosts of a larger domain share it."""
 MOST_SHOWN = 20
 """So many skipped tests are listed when nothing else is left."""
+DROPS_SHOWN = 3
+"""So many of the rows of a file that the reader dropped are listed."""
 
 
 def validate(
@@ -193,6 +197,20 @@ class _Group:
     hosts: tuple[str, ...]
     notes: dict[str, None] = field(default_factory=dict)
     cases: dict[Case, _Repeats] = field(default_factory=dict)
+    failed: bool = False
+
+
+@dataclass(slots=True)
+class _Drops:
+    """What the reader dropped of a file; rows of zero bytes are no loss."""
+
+    count: int = 0
+    first: list[Dropped] = field(default_factory=list)
+
+    def add(self, test: Test) -> None:
+        lost = [drop for drop in test.dropped if drop.reason != ZERO_BYTES]
+        self.count += test.n_dropped - len(test.dropped) + len(lost)
+        self.first += lost[: DROPS_SHOWN - len(self.first)]
 
 
 class Gathered:
@@ -203,20 +221,27 @@ class Gathered:
         self.system = "" if topology is None else topology.name
         self.groups: dict[tuple[Any, ...], _Group] = {}
         self.skipped: list[Skipped] = []
+        self.dropped: list[Unread] = []
 
     def add(self, path: str, options: Mapping[str, Any]) -> None:
         """Read a log."""
-        for section in read_sections(path, **options):
+        drops = _Drops()
+        for section in read_sections(path, seen=drops.add, **options):
             if isinstance(section, Skipped):
                 self.skipped.append(section)
             else:
                 self._add_section(section)
+        if drops.count:
+            self.dropped.append(Unread("stdin" if path == "-" else path, drops.count, tuple(drops.first)))
 
     def _add_section(self, section: Section) -> None:
         key = (section.file, section.source, section.hosts, section.case)
         new = _Group(section.file, section.line, section.case, section.hosts)
         group = self.groups.setdefault(key, new)
         group.notes.update(dict.fromkeys(section.notes))
+        group.failed |= section.test.run.failed
+        if self.topology is not None and (others := other_gpus(section.test.run.gpus, self.topology)):
+            group.notes[f"{others}: the verdicts say nothing of these GPUs"] = None
         for row in section.rows():
             found = group.cases.setdefault(row.case, _Repeats(row.line))
             found.times_s.append(row.time_s(self.system))
@@ -354,6 +379,7 @@ def compare(gathered: Gathered, tolerance: float = TOLERANCE) -> Validation:
         tolerance=tolerance,
         logs=tuple(logs),
         skipped=tuple(skipped),
+        dropped=tuple(gathered.dropped),
         warnings=tuple(model.warnings),
     )
 
@@ -402,7 +428,7 @@ def _checked_log(group: _Group, model: _Model, tolerance: float, skipped: list[S
     case = replace(group.case, library=model.told(group.case).library)
     return CheckedLog(
         group.file, group.line, case, group.hosts, _mapping(case, group.hosts, system), tuple(rows),
-        health_of(rows, system, tolerance), (*group.notes, *_gaps(group.case, case)),
+        health_of(rows, system, tolerance), (*group.notes, *_gaps(group.case, case)), group.failed,
     )  # fmt: skip
 
 

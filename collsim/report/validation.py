@@ -109,8 +109,9 @@ def _verdict(row: Compared) -> str:
 
 
 def _closing(validation: Validation) -> Iterator[str]:
-    """Yield what was skipped, how well the model met the rest, and what the verdicts mean."""
+    """Yield what was skipped or dropped, how well the model met the rest, and what the verdicts mean."""
     yield from (f"skipped {skip}" for skip in validation.skipped)
+    yield from (f"note: {unread}" for unread in validation.dropped)
     summary = validation.summary
     if summary["n"]:
         coverage = summary["coverage"]
@@ -119,7 +120,8 @@ def _closing(validation: Validation) -> Iterator[str]:
             f"{summary['p90_abs_rel_error']:.1%}   bias {summary['bias']:+.1%}   "
             f"in the interval {'-' if coverage is None else f'{coverage:.0%}'}"
         )
-    yield f"outside {summary['outside']}   flagged {summary['flagged']}   skipped {summary['skipped']}"
+    failed = f"failed tests {summary['failed']}   " if summary["failed"] else ""
+    yield f"outside {summary['outside']}   flagged {summary['flagged']}   {failed}skipped {summary['skipped']}"
     if any(row.covered is None for row in validation.rows):
         yield (
             f"without an interval, inside means that the times differ by a factor of at most "

@@ -187,3 +187,15 @@ def test_the_example_is_a_log_to_start_from(collsim):
     outcome = collsim("calibrate", ROOT / "examples/h100_all_reduce.log", "--topo", "hgx_h100", "-q")
     assert outcome.code == 0
     assert "# collsim" in outcome.out
+
+
+def test_logs_of_other_gpus_are_left_out(collsim, logs, tmp_path):
+    other = tmp_path / "other.log"
+    other.write_text(logs[1].read_text().replace("NVIDIA H100 80GB HBM3", "NVIDIA B200"))
+    reason = "the log names NVIDIA B200, hgx_h100 has H100 SXM5"
+    refused(collsim("calibrate", other, "--topo", "hgx_h100"), str(other), reason, "nothing is left to fit")
+    with pytest.raises(package.InputError, match=reason):
+        package.calibrate(other, "hgx_h100")
+    found = package.calibrate([logs[0], other], "hgx_h100")
+    assert {entry.file for entry in found.residuals} == {str(logs[0])}
+    assert [(skip.file, skip.reason) for skip in found.skipped] == [(str(other), reason)]

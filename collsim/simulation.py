@@ -294,7 +294,7 @@ def _chosen_row(request: Request, requested_bytes: int, run: Run, question: Ques
     if question.channels or question.chunk_bytes or question.proto:
         return row  # not what the library would do: nobody measured how far off that is
     scatter = run.profile.scatter(family_of(request.op.name, picked.name), row.size_bytes)
-    if scatter is None:
+    if scatter is None or scatter.fitted:
         return row
     low_s, high_s = row.time_s * scatter.low, row.time_s * scatter.high
     return replace(row, time_lo_s=max(low_s, row.lower_bound_s), time_hi_s=max(high_s, row.lower_bound_s))

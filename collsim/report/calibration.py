@@ -84,7 +84,7 @@ def _errors(residuals: Sequence[Residual]) -> Iterator[str]:
             f" {launch:>10} {family:>9} {BAND_NAMES[band]:>16} {len(entries):>5} {logs:>5} {fitted:>13} {left_out:>13}"
         )
     if any(entry.left_out_s is None for entry in residuals):
-        yield "# left out -: one operation and number of ranks only; errors of fitted rows make no interval of predictions"
+        yield "# left out -: nothing else tells of these rows, and their own errors make no interval"
 
 
 def _score(ratios: Sequence[float]) -> str:

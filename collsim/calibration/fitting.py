@@ -60,7 +60,7 @@ def calibrate(
     name : str, optional
         Of the profile; by default that of the topology.
     start : str or Profile
-        Whose constants hold where the logs tell nothing; ``auto``: the profile of the topology or of a relative.
+        Where the fit starts, also for what no row depends on; ``auto``: the profile of the topology or of a relative.
     library : str, optional
         For all logs, whatever they say.
     environment : mapping, optional

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from collsim.calibration.cases import Measured, read_cases
+from collsim.calibration.cases import Measured, Skipped, read_cases
 from collsim.calibration.estimates import Estimate, estimate
 from collsim.calibration.findings import Calibration, Constant, Residual
 from collsim.calibration.hidden_nvls import with_nvls_settled
@@ -23,8 +23,9 @@ from collsim.library import DEFAULT_LIBRARY, Profile, Protocol, Scatter, band_of
 from collsim.library.costs import STAND_IN
 from collsim.timing import call_time_s
 from collsim.topology import Topology, load_topology
+from collsim.units import format_count
 
-__all__ = ["calibrate", "fit_profile", "predicted_residuals", "scatter_of"]
+__all__ = ["calibrate", "check_left", "fit_profile", "predicted_residuals", "scatter_of"]
 
 LEAST_ROWS = 3
 """Fewer rows of a way to launch are not fitted: they could not be told from noise."""
@@ -61,7 +62,7 @@ def calibrate(
     name : str, optional
         Of the profile; by default that of the topology.
     start : str or Profile
-        Whose constants hold where the logs tell nothing; ``auto``: the profile of the topology or of a relative.
+        Where the fit starts, also for what no row depends on; ``auto``: the profile of the topology or of a relative.
     library : str, optional
         For all logs, whatever they say.
     environment : mapping, optional
@@ -72,12 +73,21 @@ def calibrate(
     Raises
     ------
     InputError
-        Logs that cannot be read, or too few rows that can be predicted.
+        Logs that cannot be read, no log of these GPUs, or too few rows that can be predicted.
     """
     paths = [logs] if isinstance(logs, str | Path) else list(logs)
-    rows, skipped = read_cases(paths, library=library, environment=environment, **overrides)
-    found = fit_profile(rows, load_topology(topo), name=name, start=start)
-    return replace(found, skipped=tuple(skipped))
+    topology = load_topology(topo)
+    rows, skipped = read_cases(paths, library=library, environment=environment, topology=topology, **overrides)
+    check_left(rows, skipped)
+    return replace(fit_profile(rows, topology, name=name, start=start), skipped=tuple(skipped))
+
+
+def check_left(rows: Sequence[Measured], skipped: Sequence[Skipped]) -> None:
+    """Raise why every test was skipped, if that leaves no row."""
+    if rows or not skipped:
+        return
+    faults = [Fault(skip.reason, f"{skip.file}:{skip.line}" if skip.line else skip.file) for skip in skipped]
+    raise InputError(*faults, Fault("nothing is left to fit", "logs"))
 
 
 def fit_profile(
@@ -94,7 +104,8 @@ def fit_profile(
     library = _library_of(rows, topology)
     sound, unsound = sound_rows(rows, topology, relative)
     kept, spikes = without_spikes(sound, topology.name)
-    on_domain = [row for row in kept if (row.case.nodes or 1) == 1 and row.case.ranks <= topology.n_gpus]
+    alone = [row for row in kept if (row.case.nodes or 1) == 1 and row.case.groups is None]
+    on_domain = [row for row in alone if row.case.ranks <= topology.n_gpus]
     apart = thinned(on_domain)
     settled, notes = with_nvls_settled(apart, topology, relative, library)
     everything, refused = observe(settled, topology, relative, library)
@@ -183,14 +194,14 @@ def _too_few(observations: Sequence[Observation], left_out: Mapping[str, int]) -
     found = f"{counts['stream']} of stream launches and {' and '.join(others)}" if others else f"{counts['stream']}"
     what = f"{found} rows can be predicted, {LEAST_ROWS} of stream launches are needed"
     hint = "give a log of stream launches too, from which the other launches start" if others else ""
-    told = "; ".join(f"{count} rows left out: {why}" for why, count in left_out.items())
+    told = "; ".join(f"{format_count(count, 'row')} left out: {why}" for why, count in left_out.items())
     return Fault(what, "logs", "; ".join(filter(None, (told, hint))) or "give logs with more sizes")
 
 
 def _title(topology: Topology, observations: Sequence[Observation], library: str) -> str:
     ranks = sorted({entry.row.case.ranks for entry in observations})
     logs = len({entry.row.file for entry in observations})
-    return f"{library} on {topology.name}, fitted to {logs} logs of {', '.join(map(str, ranks))} ranks"
+    return f"{library} on {topology.name}, fitted to {format_count(logs, 'log')} of {', '.join(map(str, ranks))} ranks"
 
 
 def _fit_launch(
@@ -266,7 +277,7 @@ def _residual(entry: Observation, predicted_s: float, left_out_s: float | None) 
     case = entry.row.case
     return Residual(
         entry.row.file, case.op, case.ranks, case.size_bytes, entry.launch, entry.family, entry.proto, entry.time_s,
-        predicted_s, left_out_s,
+        predicted_s, left_out_s, entry.channels,
     )  # fmt: skip
 
 
@@ -284,12 +295,13 @@ def predicted_residuals(rows: Sequence[Measured], topology: Topology, profile: P
 
 
 def scatter_of(residuals: Sequence[Residual]) -> dict[str, dict[str, Scatter]]:
-    """Return the errors of rows left out of the fit by family and band; of fitted rows where none could be left out."""
+    """Return the errors of rows left out of the fit by family and band; of fitted rows where none was left out."""
     groups: dict[tuple[str, str], list[Residual]] = defaultdict(list)
     for entry in residuals:
         groups[entry.family, band_of(entry.size_bytes)].append(entry)
     found: dict[str, dict[str, Scatter]] = defaultdict(dict)
-    for (family, band), entries in groups.items():
+    for (family, band), everything in groups.items():
+        entries = [entry for entry in everything if entry.left_out_s is not None] or everything
         ratios = np.array([entry.measured_s / (entry.left_out_s or entry.predicted_s) for entry in entries])
         errors = np.abs(1 / ratios - 1)
         n = len(ratios)
@@ -299,6 +311,6 @@ def scatter_of(residuals: Sequence[Residual]) -> dict[str, dict[str, Scatter]]:
         reach = math.exp(max(float(np.quantile(np.abs(np.log(ratios)), share)), least))
         found[family][band] = Scatter(
             low=1 / reach, high=reach, median=float(np.median(errors)), p90=float(np.quantile(errors, 0.9)), rows=n,
-            logs=len({entry.file for entry in entries}),
+            logs=len({entry.file for entry in entries}), fitted=entries[0].left_out_s is None,
         )  # fmt: skip
     return {family: dict(bands) for family, bands in found.items()}

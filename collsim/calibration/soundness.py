@@ -58,7 +58,7 @@ def _run(topology: Topology, profile: Profile, ranks: int) -> Run | None:
 
 def _bound_s(case: Case, run: Run | None) -> float:
     """Return the least time of a call in seconds; 0 where it is not known."""
-    if run is None or (case.nodes or 1) > 1:
+    if run is None or (case.nodes or 1) > 1 or case.groups is not None:
         return 0.0
     op, matrix = operation(case.op), None if case.matrix is None else np.array(case.matrix, dtype=np.int64)
     size_bytes = case.size_bytes

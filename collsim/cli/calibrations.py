@@ -32,7 +32,7 @@ __all__ = ["calibrate"]
     show_default=True,
     metavar="NAME|FILE",
     **complete(profiles, files=True),
-    help="Profile whose constants hold where the logs tell nothing; auto: of the topology or a relative.",
+    help="Profile that the fit starts from, also for what no row depends on; auto: of the topology or a relative.",
 )
 @click.option("--op", metavar="OP", **complete(operations), help="The operation, whatever the logs say.")
 @click.option("--ranks", metavar="N", help="The number of ranks, whatever the logs say.")
@@ -46,7 +46,7 @@ def calibrate(context: click.Context, /, *, output: str | None, plot: str | None
     """Fit the constants of a library on a system to logs of nccl-tests or rccl-tests.
 
     Prints what was fitted with its 90 % interval, what these logs do not tell and which measurement would, and the
-    errors: of the fitted rows, and of each operation and number of ranks predicted from all others.
+    errors: of the fitted rows, and of each operation and number of ranks predicted from all others if there are some.
 
     \b
     Examples:
@@ -66,9 +66,11 @@ def calibrate(context: click.Context, /, *, output: str | None, plot: str | None
         found = _fitted(flags, faults)
     if output is not None:
         from collsim.calibration.profile_file import as_yaml
+        from collsim.units import format_count
 
         files = sorted({entry.file for entry in found.residuals})
-        write(as_yaml(found, f"{len(files)} logs: {', '.join(files[:3])}{', ...' if len(files) > 3 else ''}"), output)
+        named = f"{', '.join(files[:3])}{', ...' if len(files) > 3 else ''}"
+        write(as_yaml(found, f"{format_count(len(files), 'log')}: {named}"), output)
     if plot is not None:
         from collsim.report.residual_plot import residual_plot
 
@@ -88,7 +90,7 @@ def _check_suffix(name: str, file: str | None, suffixes: Sequence[str], why: str
 def _fitted(flags: dict[str, Any], faults: Faults) -> Calibration:
     """Check everything that was asked, read the logs, raise all that is wrong, and fit."""
     from collsim.calibration.cases import read_cases
-    from collsim.calibration.fitting import fit_profile
+    from collsim.calibration.fitting import check_left, fit_profile
     from collsim.calibration.validation import checked_options
     from collsim.cli.flags import read_number, read_settings
     from collsim.errors import Fault
@@ -113,11 +115,13 @@ def _fitted(flags: dict[str, Any], faults: Faults) -> Calibration:
     faults.attempt(lambda: load_profile(flags["start"], topology))
     if not flags["logs"]:
         faults.add([Fault("no log is named", "logs", "name at least one file; - is stdin")])
-    read = faults.attempt(lambda: read_cases(flags["logs"], **told))
+    read = faults.attempt(lambda: read_cases(flags["logs"], topology=topology, **told))
     faults.raise_any()
     assert topology is not None
     assert read is not None
     rows, skipped = read
+    faults.attempt(lambda: check_left(rows, skipped))
+    faults.raise_any()
     found = faults.attempt(lambda: fit_profile(rows, topology, name=flags["name"], start=flags["start"]))
     faults.raise_any()
     assert found is not None

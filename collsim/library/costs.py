@@ -34,12 +34,19 @@ FAMILIES = ("ring", "chain", "rooted", "messages", "nvls", "all_pairs", "direct"
 """Kernels that have constants of their own."""
 STAND_IN = {"all_pairs": "ring", "direct": "messages", "fan": "messages"}
 """Whose constants hold for a family that a profile leaves out."""
-RUNS_WITH = {"nvls": ("Simple",), "nccl_p2p": ("LL", "Simple")}
+RUNS_WITH = {
+    "nvls": ("Simple",),
+    "nvls_tree": ("Simple",),
+    "nvls_sharp": ("Simple",),
+    "nccl_p2p": ("LL", "Simple"),
+}
 """Protocols of the kernels that do not have all three: NVLS (NCCL src/graph/tuning.cc), and sends and receives, which
 take LL or Simple by their size (src/enqueue.cc)."""
 NEAREST = {"LL": ("LL", "LL128", "Simple"), "LL128": ("LL128", "Simple", "LL"), "Simple": ("Simple", "LL128", "LL")}
 """Whose constants hold for a protocol that a profile leaves out, best first. Chosen: by payload over bytes on the
 wire."""
+NVLS = ("nvls", "nvls_tree", "nvls_sharp")
+"""Algorithms whose work in a node is done by NVLink switches."""
 PIPELINES = ("ring", "chain")
 """Algorithms that broadcast and reduce along a ring or a chain, as the libraries do."""
 
@@ -232,7 +239,7 @@ def family_of(op: str, algo: str) -> str:
     >>> family_of("all_reduce", "chain"), family_of("broadcast", "ring"), family_of("all_to_all", "nccl_p2p")
     ('chain', 'rooted', 'messages')
     """
-    by_algo = {"nvls": "nvls", "all_pairs": "all_pairs", "one_shot": "all_pairs"}
+    by_algo = {**dict.fromkeys(NVLS, "nvls"), **dict.fromkeys(("all_pairs", "one_shot"), "all_pairs")}
     if algo in by_algo:
         return by_algo[algo]
     if op in ("broadcast", "reduce"):
@@ -242,5 +249,5 @@ def family_of(op: str, algo: str) -> str:
     if (op, algo) == ("all_to_all", "direct"):
         return "direct"
     if op in ("all_reduce", "all_gather", "reduce_scatter"):
-        return "chain" if algo in ("chain", "tree") else "ring"
+        return "chain" if algo in ("chain", "tree", "collnet_chain") else "ring"
     return "messages"

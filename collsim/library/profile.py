@@ -27,6 +27,9 @@ def band_of(size_bytes: int) -> str:
 class Scatter:
     """How far measured times were from predicted ones, over rows that took no part in the fit that predicted them.
 
+    Where no row could be left out, *fitted* says that the rows are those of the fit itself, whose errors say little of
+    other logs: no interval is made of them.
+
     Attributes
     ----------
     low, high : float
@@ -35,6 +38,8 @@ class Scatter:
         Of the absolute relative error.
     rows, logs : int
         What it was counted on.
+    fitted : bool
+        Whether the fit saw these rows.
     """
 
     low: float
@@ -43,6 +48,7 @@ class Scatter:
     p90: float
     rows: int
     logs: int
+    fitted: bool = False
 
     def widened(self, times: float) -> Scatter:
         """Return the same with ends that are *times* as far off, as logarithms."""
@@ -89,6 +95,8 @@ class Profile:
         What ran in the measurements, such as ``nccl-2.28``; the algorithm is then chosen as this library does.
     derived : str
         How the constants follow from those of a relative, if nothing was measured on the systems; else empty.
+    network : Mapping of str to Protocol
+        What a step between nodes costs instead, by protocol: overhead, and the rate of a channel.
     accuracy : Mapping of str to Mapping
         `Scatter` by family and band.
     launches : Mapping of str to Profile
@@ -114,6 +122,7 @@ class Profile:
     gpus: tuple[str, ...] = ()
     library: str = ""
     derived: str = ""
+    network: Mapping[str, Protocol] = field(default_factory=dict, hash=False)
     accuracy: Mapping[str, Mapping[str, Scatter]] = field(default_factory=dict, hash=False)
     launches: Mapping[str, Profile] = field(default_factory=dict, hash=False)
 
@@ -175,9 +184,14 @@ class Profile:
         )
 
     def _error(self) -> str:
-        """Return the error of large sizes outside the fit, as words."""
-        found = [(family, bands["large"]) for family, bands in self.accuracy.items() if "large" in bands]
-        if not found:
-            return ""
-        told = ", ".join(f"{family} {scatter.median:.0%}" for family, scatter in found)
-        return f"; median error from 1 MiB, left out of the fit in turn: {told}"
+        """Return the error of large sizes as words: outside the fit, and of the fitted rows where none was left out."""
+        large = {family: bands["large"] for family, bands in self.accuracy.items() if "large" in bands}
+        words = {
+            False: "left out of the fit in turn",
+            True: "of the fitted rows themselves (none could be left out: no interval)",
+        }
+        told = []
+        for fitted, whose in words.items():
+            errors = [f"{family} {entry.median:.0%}" for family, entry in large.items() if entry.fitted is fitted]
+            told += [f"{whose}: {', '.join(errors)}"] if errors else []
+        return f"; median error from 1 MiB, {'; '.join(told)}" if told else ""

@@ -127,7 +127,7 @@ LAUNCHES = ("graph", "registered")
 LAUNCH_KEYS = ("title", "floor", "thread_launch", "families", "accuracy")
 KEYS = (
     "schema", "name", "extends", "scale", *TEXTS, "calibrated", *CHOICES, *LISTS, *PROFILE_FIGURES, "protocols",
-    "families", "accuracy", "launches",
+    "families", "network", "accuracy", "launches",
 )  # fmt: skip
 FIGURE_KEYS = ("value", "status", "source", "note", "low", "high")
 DERIVED_REACH = 2.0
@@ -138,6 +138,7 @@ SCATTER_RANGES = (
 )
 CONSTANTS = (*PROFILE_FIGURES.values(), "achievable_rate", "latency", "protocols", "families")
 """Attributes of a profile that times depend on."""
+SCATTER_FLAG = "fitted"
 BARE = Profile("", "", False, 0.0, 0.0, math.inf, True, True, "")
 """What holds where a file says nothing."""
 
@@ -349,6 +350,7 @@ def _with_figures(reader: _Reader, base: Profile, data: Mapping[str, Any], path:
         **base.protocols,
         **_protocols(reader, found, base.protocols, data.get("protocols", {}), (*path, "protocols")),
     }
+    network = {**base.network, **_protocols(reader, found, base.network, data.get("network", {}), (*path, "network"))}
     sections = reader.mapping(data, "families", path, "write families: {ring: ...}")
     reader.check_keys(sections, FAMILIES, (*path, "families"))
     families = dict(base.families)
@@ -356,7 +358,7 @@ def _with_figures(reader: _Reader, base: Profile, data: Mapping[str, Any], path:
         here = (*path, "families", name)
         families[name] = {**families.get(name, {}), **_protocols(reader, found, families.get(name, {}), entry, here)}
     accuracy = {**base.accuracy, **_accuracy(reader, data, path)}
-    return replace(found, protocols=protocols, families=families, accuracy=accuracy)
+    return replace(found, protocols=protocols, families=families, network=network, accuracy=accuracy)
 
 
 def _texts(reader: _Reader, data: Mapping[str, Any], path: tuple[str, ...]) -> dict[str, str]:
@@ -417,12 +419,14 @@ def _accuracy(reader: _Reader, data: Mapping[str, Any], path: tuple[str, ...]) -
         for band, entry in bands.items():
             try:
                 numbers = {key: float(entry[key]) for key in SCATTER_KEYS}
-                sound = set(entry) == set(SCATTER_KEYS) and _is_error(numbers)
+                fitted = entry.get(SCATTER_FLAG, False)
+                sound = set(entry) <= {*SCATTER_KEYS, SCATTER_FLAG} and isinstance(fitted, bool)
+                sound = sound and _is_error(numbers)
             except (TypeError, ValueError, KeyError):
                 sound = False
             if sound:
                 low, high, median, p90, rows, logs = (numbers[key] for key in SCATTER_KEYS)
-                found[family][band] = Scatter(low, high, median, p90, rows=int(rows), logs=int(logs))
+                found[family][band] = Scatter(low, high, median, p90, rows=int(rows), logs=int(logs), fitted=fitted)
             else:
                 hint = f"write the numbers {', '.join(SCATTER_KEYS)}; {SCATTER_RANGES}"
                 reader.fault(f"{band} does not hold the numbers of an error", (*here, band), hint)

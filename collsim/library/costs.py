@@ -38,7 +38,10 @@ RUNS_WITH = {
     "nvls": ("Simple",),
     "nvls_tree": ("Simple",),
     "nvls_sharp": ("Simple",),
+    "collnet_direct": ("Simple",),
+    "collnet_chain": ("Simple",),
     "nccl_p2p": ("LL", "Simple"),
+    "nccl_pxn": ("LL", "Simple"),
 }
 """Protocols of the kernels that do not have all three: NVLS (NCCL src/graph/tuning.cc), and sends and receives, which
 take LL or Simple by their size (src/enqueue.cc)."""

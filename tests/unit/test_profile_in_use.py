@@ -9,6 +9,7 @@ import pytest
 from collsim import simulate
 from collsim.errors import InputError
 from collsim.library import Scatter, load_profile
+from collsim.topology import load_topology
 
 H100 = "hgx_h100"
 
@@ -198,3 +199,8 @@ def test_registered_buffers_with_a_graph_are_told_to_change_nothing():
     assert set(both.warnings) - set(graph.warnings) == {
         "registered buffers change nothing with graph launches: replaying a graph registers them too"
     }
+
+
+def test_messages_between_nodes_have_no_ll128_either():
+    with pytest.raises(InputError, match="does not run all_to_all with LL128"):
+        simulate(load_topology(H100, scale_out={"nodes": 2}), "all_to_all", "16M", proto="LL128")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from collsim.cli.options import complete, operations, profiles, zoo
-from collsim.cli.output import check_targets, patience, write
+from collsim.cli.output import check_targets, named_files, patience, write
 
 if TYPE_CHECKING:
     from collsim.calibration.findings import Calibration
@@ -57,7 +57,8 @@ def calibrate(context: click.Context, /, *, output: str | None, plot: str | None
 
     # What reads a profile blames --profile, which is called --start here.
     faults = Faults(lambda where: place_of(context, "start" if where == "--profile" else where, None))
-    check_targets({"output": output, "plot": plot}, faults)
+    sources = [*flags["logs"], *named_files(flags["topo"], flags["start"])]
+    check_targets({"output": output, "plot": plot}, faults, sources)
     with nullcontext() if quiet else patience():
         found = _fitted(flags, faults)
     if output is not None:

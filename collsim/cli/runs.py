@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from collsim.cli.options import complete, formats, request_options
-from collsim.cli.output import check_targets, output_format, patience, write
+from collsim.cli.output import check_targets, named_files, output_format, patience, write
 from collsim.errors import Fault, InputError
 
 if TYPE_CHECKING:
@@ -90,7 +90,10 @@ def run(
 
     faults = Faults(lambda where: place_of(context, where, config))
     target = faults.attempt(lambda: output_format(form, output))
-    check_targets({"output": output, "save_config": save_config}, faults)
+    sources = [*named_files(flags["topo"], flags["profile"]), *filter(None, [flags["matrix"]])]
+    check_targets({"output": output, "save_config": save_config}, faults, sources)
+    if config is not None:  # --save-config may renew it
+        check_targets({"output": output}, faults, [config.file])
     with nullcontext() if quiet else patience():
         result = _simulated(without_rivals(context, flags), config, faults)
     if not quiet:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from collsim.cli.options import complete, zoo
-from collsim.cli.output import check_suffix, check_targets, write
+from collsim.cli.output import check_suffix, check_targets, named_files, write
 from collsim.errors import Fault, InputError
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def topo_draw(name: str, overrides: tuple[str, ...], output: str | None) -> None
     from collsim.report.drawing import topology_svg
 
     faults = Faults(_place)
-    check_targets({"output": output}, faults)
+    check_targets({"output": output}, faults, named_files(name))
     faults.attempt(lambda: check_suffix(output, (".svg",), "end it in .svg: a drawing is SVG"))
     write(topology_svg(_loaded(name, overrides, faults)), output)
 

@@ -274,6 +274,42 @@ def test_same_file_under_two_names(collsim, tmp_path):
     assert collsim(*RUN, "--size", "1M", "-q", "-o", "/dev/null", "--save-config", "/dev/null").code == 0
 
 
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("log.csv", ("validate", "log.csv", "--topo", "hgx_h100", "-o", "log.csv")),
+        ("log.csv", ("validate", "log.csv", "--topo", "hgx_h100", "-o", "link.csv")),
+        ("log.csv", ("calibrate", "log.csv", "--topo", "hgx_h100", "-o", "./log.csv")),
+        ("log.csv", ("calibrate", "log.csv", "--topo", "hgx_h100", "--plot", "log.csv")),
+        ("mine.yaml", ("calibrate", "log.csv", "--topo", "hgx_h100", "--start", "mine.yaml", "-o", "mine.yaml")),
+        ("mine.yaml", ("validate", "log.csv", "--topo", "mine.yaml", "--format", "csv", "-o", "mine.yaml")),
+        ("mine.yaml", (*RUN, "--profile", "mine.yaml", "--format", "csv", "-o", "mine.yaml")),
+        ("log.csv", ("run", "--topo", "hgx_h100", "--op", "all_to_all_v", "--matrix", "log.csv", "-o", "log.csv")),
+        ("run.json", ("run", "--config", "run.json", "-o", "run.json")),
+        ("mine.yaml", ("schedule", "export", "--topo", "mine.yaml", "--op", "all_reduce", "-o", "mine.yaml")),
+        ("mine.svg", ("topo", "draw", "./mine.svg", "-o", "mine.svg")),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_a_file_that_is_read_is_never_replaced(collsim, tmp_path, monkeypatch, source, words):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "log.csv").write_text("op,ranks,size_bytes,time_us\nall_reduce,8,1048576,21\n")
+    for name in ("mine.yaml", "mine.svg"):
+        (tmp_path / name).write_text("schema: x\n")
+    (tmp_path / "link.csv").symlink_to("log.csv")
+    assert collsim(*RUN, "--size", "1M", "-q", "--save-config", "run.json").code == 0
+    before = (tmp_path / source).read_bytes()
+    refused(collsim(*words), f"{words[-2]}: it would replace", "which this command reads", "_new")
+    assert (tmp_path / source).read_bytes() == before
+
+
+def test_a_shipped_name_is_no_file_and_a_configuration_may_be_renewed(collsim, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mi355x_ubb8").write_text("")
+    assert collsim(*RUN, "--size", "1M", "-q", "-o", "mi355x_ubb8", "--save-config", "run.json").code == 0
+    assert collsim("run", "--config", "run.json", "--size", "2M", "-q", "--save-config", "run.json").code == 0
+
+
 def test_disconnected_ranks(collsim, tmp_path):
     file = tmp_path / "islands.yaml"
     file.write_text(PAIRS)

@@ -8,12 +8,21 @@ from typing import Any
 import numpy as np
 
 from collsim.library import Profile
+from collsim.library.environment import BYTES, CHANNEL_VARIABLES
 from collsim.question import Question
 from collsim.result import Row
 from collsim.timing import Run
 from collsim.topology import Topology, zoo_names
 
-__all__ = ["achievable", "config_of", "is_calibrated", "roundings", "topology_summary", "warnings_of"]
+__all__ = [
+    "achievable",
+    "config_of",
+    "environment_warnings",
+    "is_calibrated",
+    "roundings",
+    "topology_summary",
+    "warnings_of",
+]
 
 NOT_SIMULATED = ("nic.", "gpu.memory")
 """Facts that a file records and that no prediction uses yet."""
@@ -103,6 +112,29 @@ def warnings_of(topology: Topology, constants: Profile, question: Question) -> t
     launch = "graph" if question.launch == "graph" else "registered" if question.registered else "stream"
     if launch != "stream" and launch not in constants.launches:
         told.append(f"{name} knows nothing of {launch} launches: times are those of stream launches")
+    return tuple(told)
+
+
+def environment_warnings(question: Question) -> tuple[str, ...]:
+    """Return which variables do nothing, because of what they are or because something that was named goes before."""
+    if not question.environment:
+        return ()
+    from collsim.library import read_environment
+
+    told = list(read_environment(question.environment).warnings)
+    settings = ", ".join(f"{name}={value}" for name, value in question.environment.items())
+    if "auto" not in question.algo:
+        named = ", ".join(question.algo)
+        return (*told, f"{settings}: variables change what auto chooses; algo {named} goes before them")
+    flags = (
+        ("proto", question.proto, ("NCCL_PROTO", "RCCL_OVERRIDE_PROTO")),
+        ("channels", question.channels, CHANNEL_VARIABLES),
+        ("chunk", question.chunk_bytes, BYTES),
+    )
+    for name, value, variables in flags:
+        beaten = [f"{key}={text}" for key, text in question.environment.items() if key in variables]
+        if value is not None and beaten:
+            told.append(f"{', '.join(beaten)}: {name} {value} was named and goes before it")
     return tuple(told)
 
 

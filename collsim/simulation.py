@@ -16,8 +16,17 @@ from collsim.errors import Fault, InputError, UnsupportedError
 from collsim.fabric import Fabric, Float, Int
 from collsim.library import Profile, load_profile
 from collsim.library.costs import family_of
+from collsim.library.environment import BYTES
 from collsim.operations import BLOCK_GRAIN_BYTES, Operation, operation
-from collsim.provenance import achievable, config_of, is_calibrated, roundings, topology_summary, warnings_of
+from collsim.provenance import (
+    achievable,
+    config_of,
+    environment_warnings,
+    is_calibrated,
+    roundings,
+    topology_summary,
+    warnings_of,
+)
 from collsim.question import CHOICES, MOST_CHANNELS, Question, ask, rank_groups
 from collsim.result import LinkLoad, Result, Row
 from collsim.schedule import Schedule
@@ -194,7 +203,12 @@ def predict(topology: Topology, constants: Profile, question: Question, groups: 
             "library": None if question.library is None else question.library.name,
         },
         rows=tuple(rows),
-        warnings=(*warnings_of(topology, constants, question), *roundings(skipped), *left_out),
+        warnings=(
+            *warnings_of(topology, constants, question),
+            *environment_warnings(question),
+            *roundings(skipped),
+            *left_out,
+        ),
         skipped=tuple(skipped),
     )
 
@@ -216,7 +230,7 @@ def _with_library(topology: Topology, constants: Profile, question: Question) ->
             return replace(question, library=library), []
         return question, [f"auto is the fastest in the simulator: {library.name} does not run on {topology.name}"]
     if question.library is None and question.environment:
-        raise InputError(Fault("variables of the environment need a library", "env", "add --library nccl-2.28"))
+        raise InputError(Fault("variables of the environment need a library", "environment", "add --library nccl-2.28"))
     return question, []
 
 
@@ -242,7 +256,30 @@ def build_schedule(
     if faults:
         raise InputError(*faults)
     run = prepare(topology, constants, groups[0])
-    return algorithm(op.name, named[0]).build(request_of(op, question.sizes_of(op)[0], run, question))
+    return _built(algorithm(op.name, named[0]), request_of(op, question.sizes_of(op)[0], run, question), question)
+
+
+def _built(candidate: Algorithm, request: Request, question: Question) -> Schedule:
+    """Return the schedule of an algorithm; a chunk that nobody gave is not what is wrong with it."""
+    try:
+        return candidate.build(request)
+    except UnsupportedError as error:
+        if question.chunk_bytes is not None:
+            raise
+        faults = [
+            _not_of_the_chunk(fault, request, question) if fault.where == "chunk" else fault for fault in error.faults
+        ]
+        raise UnsupportedError(*faults) from None
+
+
+def _not_of_the_chunk(fault: Fault, request: Request, question: Question) -> Fault:
+    """Return the fault of too many chunks at what was given instead: variables of chunks, the matrix or the size."""
+    given = [f"{name}={value}" for name, value in question.environment.items() if name in BYTES]
+    if given and "auto" in question.algo:
+        return Fault(f"{', '.join(given)}: {fault.what}", "environment", f"give more bytes: {fault.hint}")
+    irregular = request.op.name == "all_to_all_v"
+    hint = f"ask for less, or give the size of a chunk: {fault.hint}"
+    return Fault(f"{request.size_bytes} bytes: {fault.what}", "matrix" if irregular else "size", hint)
 
 
 def request_of(op: Operation, requested_bytes: int, run: Run, question: Question) -> Request:
@@ -364,7 +401,7 @@ def _default_channels(fabric: Fabric, rings: Int) -> int:
 
 def _timed_row(candidate: Algorithm, request: Request, requested_bytes: int, run: Run, question: Question) -> Row:
     """Simulate one algorithm at one size."""
-    schedule = candidate.build(request)
+    schedule = _built(candidate, request, question)
     timing = time_schedule(schedule, run, question.proto or "Simple", question.dtype)
     utilisation = timing.link_bytes / (run.fabric.capacity_Bps * timing.time_s)
     return replace(

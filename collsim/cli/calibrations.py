@@ -55,8 +55,8 @@ def calibrate(context: click.Context, /, *, output: str | None, plot: str | None
     from collsim.cli.runs import place_of
     from collsim.report.calibration import calibration_table
 
-    # What reads a profile blames --profile, which is called --start here.
-    faults = Faults(lambda where: place_of(context, "start" if where == "--profile" else where, None))
+    # What reads a profile blames that, which is called --start here.
+    faults = Faults(lambda where: place_of(context, "start" if where == "profile" else where, None))
     sources = [*flags["logs"], *named_files(flags["topo"], flags["start"])]
     check_targets({"output": output, "plot": plot}, faults, sources)
     with nullcontext() if quiet else patience():

@@ -86,7 +86,7 @@ def topo_draw(name: str, overrides: tuple[str, ...], output: str | None) -> None
 
 def _place(where: str) -> str:
     """Return where the user wrote what *where* names."""
-    return {"--topo": "NAME", "overrides": "--set", "output": "-o"}.get(where, where)
+    return {"topo": "NAME", "overrides": "--set", "output": "-o"}.get(where, where)
 
 
 def _loaded(name: str, overrides: tuple[str, ...], faults: Faults) -> Topology:

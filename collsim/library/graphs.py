@@ -44,7 +44,7 @@ def nccl_graphs(call: Call, system: System) -> dict[str, Graph]:
     known = dict(system.graphs)
     if call.n_nodes > 1 and "ring" not in known:
         what = f"the search over {call.n_nodes} domains is not modelled"
-        raise UnsupportedError(Fault(what, "--nodes", "give the channels of a log as graphs, or name the algorithm"))
+        raise UnsupportedError(Fault(what, "nodes", "give the channels of a log as graphs, or name the algorithm"))
     ring = known.get("ring") or _ring(system, call.n_ranks)
     graphs = {"tree": ring, "ring": ring, "pat": ring}
     if system.nvls and "nvls" not in known:

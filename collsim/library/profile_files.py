@@ -86,7 +86,7 @@ def load_profile(name: str | Profile, topology: Topology | None = None) -> Profi
         return replace(load_profile("default" if topology is None else profile_for(topology)), source=AUTO)
     is_file = "/" in name or name.endswith((".yaml", ".yml"))
     if not is_file and name not in profile_names():
-        raise UnknownNameError("profile", name, [AUTO, *profile_names()], "--profile")
+        raise UnknownNameError("profile", name, [AUTO, *profile_names()], "profile")
     path = Path(name) if is_file else FOLDER / f"{name}.yaml"
     content = _content(path)
     document = read_document(content, str(path), SCHEMA)

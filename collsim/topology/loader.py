@@ -78,7 +78,7 @@ def load_topology(source: str | pathlib.Path | Topology | nx.Graph[Any], overrid
     if isinstance(source, pathlib.Path) or "/" in text or "\\" in text or text.endswith((".yaml", ".yml")):
         return parse_topology(_read(pathlib.Path(text), text), text, overrides)
     if text not in zoo_names():
-        raise UnknownNameError("topology", text[:60], zoo_names(), "--topo")
+        raise UnknownNameError("topology", text[:60], zoo_names(), "topo")
     path = zoo_directory() / f"{text}.yaml"
     return parse_topology(_read(path, str(path)), _shipped(text), overrides)
 

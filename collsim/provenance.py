@@ -14,15 +14,7 @@ from collsim.result import Row
 from collsim.timing import Run
 from collsim.topology import Topology, zoo_names
 
-__all__ = [
-    "achievable",
-    "config_of",
-    "environment_warnings",
-    "is_calibrated",
-    "roundings",
-    "topology_summary",
-    "warnings_of",
-]
+__all__ = ["achievable", "config_of", "is_calibrated", "roundings", "topology_summary", "warnings_of"]
 
 NOT_SIMULATED = ("nic.", "gpu.memory")
 """Facts that a file records and that no prediction uses yet."""
@@ -96,6 +88,11 @@ def is_calibrated(topology: Topology, constants: Profile) -> bool:
 
 def warnings_of(topology: Topology, constants: Profile, question: Question) -> tuple[str, ...]:
     """Return what the user should know before trusting the numbers."""
+    return (*_warnings_of_profile(topology, constants, question), *_warnings_of_environment(question))
+
+
+def _warnings_of_profile(topology: Topology, constants: Profile, question: Question) -> tuple[str, ...]:
+    """Return how far the constants are from what is asked."""
     name = f'profile "{constants.name}"'
     if constants.name == "ideal":
         return ()
@@ -115,7 +112,7 @@ def warnings_of(topology: Topology, constants: Profile, question: Question) -> t
     return tuple(told)
 
 
-def environment_warnings(question: Question) -> tuple[str, ...]:
+def _warnings_of_environment(question: Question) -> tuple[str, ...]:
     """Return which variables do nothing, because of what they are or because something that was named goes before."""
     if not question.environment:
         return ()

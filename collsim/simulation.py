@@ -18,15 +18,7 @@ from collsim.library import Profile, load_profile
 from collsim.library.costs import family_of
 from collsim.library.environment import BYTES
 from collsim.operations import BLOCK_GRAIN_BYTES, Operation, operation
-from collsim.provenance import (
-    achievable,
-    config_of,
-    environment_warnings,
-    is_calibrated,
-    roundings,
-    topology_summary,
-    warnings_of,
-)
+from collsim.provenance import achievable, config_of, is_calibrated, roundings, topology_summary, warnings_of
 from collsim.question import CHOICES, MOST_CHANNELS, Question, ask, rank_groups
 from collsim.result import LinkLoad, Result, Row
 from collsim.schedule import Schedule
@@ -203,12 +195,7 @@ def predict(topology: Topology, constants: Profile, question: Question, groups: 
             "library": None if question.library is None else question.library.name,
         },
         rows=tuple(rows),
-        warnings=(
-            *warnings_of(topology, constants, question),
-            *environment_warnings(question),
-            *roundings(skipped),
-            *left_out,
-        ),
+        warnings=(*warnings_of(topology, constants, question), *roundings(skipped), *left_out),
         skipped=tuple(skipped),
     )
 

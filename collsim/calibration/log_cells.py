@@ -31,12 +31,12 @@ def op_of_record(record: Mapping[Any, Any]) -> str | None:
     >>> op_of_record({"op": "ncclAllReduce"}), op_of_record({"label": "all_gather_perf"}), op_of_record({"op": "sum"})
     ('all_reduce', 'all_gather', None)
     """
-    return _op(_cell(record, "op")) or _op(_cell(record, "label"))
+    return _op(_cell(record, "op")) or op_in_words(_cell(record, "op")) or _op(_cell(record, "label"))
 
 
 def _op(text: str) -> str | None:
     bare = text.lower().removeprefix("nccl").removeprefix("rccl")
-    return op_name(bare) or ALIASES.get(bare) or op_of_program(text) or op_in_words(text)
+    return op_name(bare) or ALIASES.get(bare) or op_of_program(text)
 
 
 def whole_number(record: Mapping[Any, Any], role: str) -> int | None:

@@ -53,6 +53,7 @@ def calibrate(context: click.Context, /, *, output: str | None, plot: str | None
     """  # noqa: D301 - \b keeps the lines that follow it as they are
     from collsim.cli.flags import Faults
     from collsim.cli.runs import place_of
+    from collsim.library import read_environment
     from collsim.report.calibration import calibration_table
 
     # What reads a profile blames that, which is called --start here.
@@ -61,6 +62,9 @@ def calibrate(context: click.Context, /, *, output: str | None, plot: str | None
     check_targets({"output": output, "plot": plot}, faults, sources)
     with nullcontext() if quiet else patience():
         found = _fitted(flags, faults)
+    if not quiet:
+        for warning in read_environment(flags["environment"]).warnings:
+            click.echo(f"warning: {warning}", err=True)
     if output is not None:
         from collsim.calibration.profile_file import as_yaml
 

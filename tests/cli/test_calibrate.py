@@ -187,3 +187,9 @@ def test_the_example_is_a_log_to_start_from(collsim):
     outcome = collsim("calibrate", ROOT / "examples/h100_all_reduce.log", "--topo", "hgx_h100", "-q")
     assert outcome.code == 0
     assert "# collsim" in outcome.out
+
+
+def test_a_variable_that_does_nothing_is_told(collsim, logs):
+    outcome = collsim("calibrate", *logs, "--topo", "hgx_h100", "--env", "PATH=3")
+    assert outcome.code == 0
+    assert "warning: PATH is no variable of NCCL or RCCL and is ignored" in outcome.err

@@ -381,3 +381,10 @@ def test_a_size_beyond_all_buffers_is_dropped_with_a_reason(read):
     log = read(WHOLE.replace(ROWS[3], "1048576000000000000000000" + ROWS[3]))
     assert len(log) == 11
     assert ["more than any buffer" in drop.reason for drop in log.dropped] == [True]
+
+
+def test_json_rows_are_as_strict(read):
+    sound = '{"name": "AllReduce", "ranks": 4, "size": 1048576, "type": "float", "redop": "sum", "time": 21.5}'
+    log = read("\n".join((sound, sound.replace("AllReduce", "AllReduc"), sound.replace("4", "0", 1), sound)))
+    assert len(log) == 2
+    assert [drop.line for drop in log.dropped] == [2, 3]

@@ -49,6 +49,9 @@ BANDS = {
 }
 SMALL = ("64 KiB-1 MiB", "< 64 KiB")
 """Where the time that the host takes to start a collective counts: predictions are moved by what tiny rows tell."""
+ALL_SIZES = "all"
+COVERED, LOGS_JUDGED = (85, 97), 5
+"""Percent of the rows of a class that a 90 % interval should hold, and how many logs it takes to judge. Chosen."""
 NVLS = "NVLS"
 FORCED = ("NCCL_PROTO", "NCHANNELS", "NCCL_ALGO=Tree")
 """What makes a run one that the library would not have chosen."""
@@ -136,11 +139,15 @@ def bar_of(system: str, kind: str, band: str, *, unseen: bool) -> Bar | None:
 
 
 def verdict(found: Score, bar: Bar | None) -> str:
-    """Return whether a score meets goal or floor."""
+    """Return whether a score meets goal or floor; a goal that leaves the 90th percentile open has that of the floor.
+
+    >>> verdict(Score(120, 5.2, 24.0), BARS["ring", "< 64 KiB"])
+    'no'
+    """
     if bar is None or not found.n:
         return NO_ANSWER
-    meets = [found.median <= level[0] and found.p90 <= level[1] for level in (bar.goal, bar.floor)]
-    return "goal" if meets[0] else "floor" if meets[1] else "no"
+    floor, goal = (found.median <= level[0] and found.p90 <= level[1] for level in (bar.floor, bar.goal))
+    return "no" if not floor else "goal" if goal else "floor"
 
 
 def percent(level: tuple[float, float]) -> str:
@@ -260,7 +267,7 @@ def fill(scored: Sequence[Measured], usable: Sequence[Measured], predictions: Ma
 
 def order(cell: Cell) -> tuple[str, str, int]:
     """Return where a line belongs."""
-    return cell[0], cell[1], list(BANDS).index(cell[2])
+    return cell[0], cell[1], [ALL_SIZES, *BANDS].index(cell[2])
 
 
 HEADER = (
@@ -319,18 +326,61 @@ def better_elsewhere(buckets: Mapping[Cell, Bucket]) -> str:
     return "".join(f"* {line}\n" for line in told) or "* nowhere\n"
 
 
-def coverage(rows: Sequence[Measured], predictions: Predictions) -> str:
-    """Return how many rows lie inside the interval of their prediction."""
-    inside: dict[str, list[bool]] = defaultdict(list)
+@dataclass
+class Hits:
+    """The logs of a line of the table of intervals, whether rows were inside, and how many have no interval."""
+
+    logs: set[str] = field(default_factory=set)
+    inside: list[bool] = field(default_factory=list)
+    bare: int = 0
+
+    @property
+    def percent(self) -> float:
+        """Share of the rows with an interval that lie inside it."""
+        return 100 * sum(self.inside) / len(self.inside) if self.inside else math.nan
+
+    def place(self) -> str:
+        """Return where the share is beside the bar; few logs are not judged."""
+        if not self.inside or len(self.logs) < LOGS_JUDGED:
+            return NO_ANSWER
+        least, most = COVERED
+        return "below" if self.percent < least else "above" if self.percent > most else "met"
+
+
+def hits_of(rows: Sequence[Measured], predictions: Predictions, kind_of: KindOf = class_of) -> dict[Cell, Hits]:
+    """Return how many rows lie inside their interval: by class, by class and band, and of all."""
+    hits: dict[Cell, Hits] = defaultdict(Hits)
     for row in rows:
         found = predictions.get(row.case)
-        if found and found.lo_s is not None and found.hi_s is not None:
-            for name in ("all", f"{row.case.system} {class_of(row.case)}"):
-                inside[name].append(found.lo_s <= row.time_s <= found.hi_s)
-    if not inside:
-        return "No prediction has an interval yet."
-    return "Inside the 90 % interval: " + ", ".join(
-        f"{name} {100 * sum(hits) / len(hits):.0f} % of {len(hits)}" for name, hits in sorted(inside.items())
+        bare = found is None or found.lo_s is None or found.hi_s is None
+        system, kind, size = row.case.system, kind_of(row.case), row.case.size_bytes
+        for cell in (("all", "all", ALL_SIZES), (system, kind, ALL_SIZES), (system, kind, band_of(size))):
+            hits[cell].logs.add(row.log)
+            hits[cell].bare += bare
+            if not bare:
+                hits[cell].inside.append(found.lo_s <= row.time_s <= found.hi_s)
+    return dict(hits)
+
+
+def coverage(hits: Mapping[Cell, Hits]) -> str:
+    """Return what the 90 % intervals hold, in words and as a table."""
+    total, least, most = hits["all", "all", ALL_SIZES], *COVERED
+    outside: dict[str, list[str]] = {"below": [], "above": [], "met": [], NO_ANSWER: []}
+    for cell in sorted(hits, key=order):
+        sizes = "" if cell[2] == ALL_SIZES else f" {cell[2]}"
+        outside[hits[cell].place()].append(f"{' '.join(cell[:2])}{sizes} {hits[cell].percent:.1f} %")
+    low, high = (", ".join(outside[place]) or "none" for place in ("below", "above"))
+    lines = ["| system | class | sizes | logs | rows | no interval | inside | bar |\n", "|" + " --- |" * 8 + "\n"]
+    for cell in sorted(hits, key=order):
+        found = hits[cell]
+        share = f"{found.percent:.1f} %" if found.inside else NO_ANSWER
+        counts = f"{len(found.logs)} | {len(found.inside) + found.bare} | {found.bare}"
+        lines.append(f"| {' | '.join(cell)} | {counts} | {share} | {found.place()} |\n")
+    return (
+        f"The bar: {least} to {most} % of the rows of a class inside their 90 % interval, where {LOGS_JUDGED} logs or "
+        f"more judge it. Of {len(total.inside) + total.bare} rows {total.bare} have no interval; of the others "
+        f"{total.percent:.1f} % are inside. Below the bar, by class or by class and sizes: {low}. Above "
+        f"it, with intervals wider than they need be: {high}.\n\n{''.join(lines)}"
     )
 
 
@@ -386,7 +436,7 @@ def page(text: str, by_op: str, by_class: Mapping[Cell, Bucket], inside: str) ->
     return (
         "# Accuracy\n\nWritten by `python benchmarks/accuracy.py --write`; which log is in which set, and why: "
         f"`benchmarks/data/split.csv`.\n\n{text}\n\n## By operation\n\n{by_op}\n## Where another predictor has the "
-        f"smaller median\n\n{better_elsewhere(by_class)}\n## Intervals\n\n{inside}\n"
+        f"smaller median\n\n{better_elsewhere(by_class)}\n## Intervals\n\n{inside}"
     )
 
 
@@ -425,7 +475,7 @@ def main() -> int:
         "tuner": predict_all(predict_tuner, cases, workers=1),
     }
     buckets = fill(scored, usable, predictions, unseen)
-    told, inside = preamble(scored, left_out, unseen), coverage(scored, predictions["collsim"])
+    told, inside = preamble(scored, left_out, unseen), coverage(hits_of(scored, predictions["collsim"]))
     text = f"{told}\n\n{table(buckets, unseen, short=options.write)}"
     if options.write:
         write(text)

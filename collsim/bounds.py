@@ -55,7 +55,9 @@ class Cuts:
     latency_s : float
         Of the fastest route: no byte flows before.
     in_network : bool
-        Whether switches add and multicast.
+        Whether switches add and multicast, in the nodes at least.
+    node_egress_Bps : float64[n_nodes]
+        Out of each node, if there are several.
     mesh_link_Bps : float
         Between any two ranks of a full mesh; 0 for other fabrics.
     """
@@ -66,6 +68,7 @@ class Cuts:
     rank_names: tuple[str, ...]
     latency_s: float
     in_network: bool
+    node_egress_Bps: Float
     mesh_link_Bps: float = 0.0
 
 
@@ -82,6 +85,12 @@ def find_cuts(fabric: Fabric, used: NDArray[np.bool_], latency_s: float) -> Cuts
     """
     n = fabric.n_ranks
     inside = _subsets(n)
+    node = fabric.wiring.coordinates.node[fabric.rank_node]
+    node_egress_Bps = np.zeros(0)
+    if (node != node[0]).any():
+        whole = node == np.unique(node)[:, None]
+        inside = np.concatenate([inside, whole, ~whole])
+        node_egress_Bps = _capacities(fabric, used, whole)
     capacity = _capacities(fabric, used, inside)
     single = np.eye(n, dtype=np.bool_)
     return Cuts(
@@ -90,7 +99,8 @@ def find_cuts(fabric: Fabric, used: NDArray[np.bool_], latency_s: float) -> Cuts
         egress_Bps=_capacities(fabric, used, single),
         rank_names=tuple(fabric.rank_name(rank) for rank in range(n)),
         latency_s=latency_s,
-        in_network=fabric.in_network is not None,
+        in_network=fabric.in_network is not None or fabric.node_in_network is not None,
+        node_egress_Bps=node_egress_Bps,
         mesh_link_Bps=float(fabric.raw_capacity_Bps[0]) if fabric.wiring.coordinates.kind == "mesh" else 0.0,
     )
 
@@ -140,8 +150,14 @@ def _total(op: Operation, size_bytes: int, cuts: Cuts) -> tuple[float, str]:
     n neighbours get 2 n S <= T (2 n + n (n-2)) B if a link to a neighbour counts twice.
     """
     n = cuts.inside.shape[1]
-    if op.name == "all_reduce" and not cuts.in_network:
-        return 2 * (n - 1) * size_bytes / float(cuts.egress_Bps.sum()), "egress of all ranks"
+    if op.name == "all_reduce":
+        nodes = len(cuts.node_egress_Bps)  # each is like one rank: its GPUs can add up among themselves
+        found = []
+        if nodes > 1:
+            found.append((2 * (nodes - 1) * size_bytes / float(cuts.node_egress_Bps.sum()), "egress of all nodes"))
+        if not cuts.in_network:
+            found.append((2 * (n - 1) * size_bytes / float(cuts.egress_Bps.sum()), "egress of all ranks"))
+        return max(found, default=(0.0, ""))
     if op.name == "send_recv" and cuts.mesh_link_Bps:
         return 2 * size_bytes / (n * cuts.mesh_link_Bps), "all links"
     return 0.0, ""
@@ -168,7 +184,7 @@ def _capacities(fabric: Fabric, used: NDArray[np.bool_], inside: NDArray[np.bool
     wiring = fabric.wiring
     src, dst, rate = wiring.link_src[used], wiring.link_dst[used], fabric.raw_capacity_Bps[used]
     matrix = np.zeros((len(wiring.node_names),) * 2)
-    matrix[src, dst] = rate
+    np.add.at(matrix, (src, dst), rate)  # cables of a bundle may be listed one by one
     between = np.setdiff1d(np.unique(np.concatenate([src, dst])), fabric.rank_node)
     ranks = fabric.rank_node
     into = inside @ matrix[np.ix_(ranks, between)]

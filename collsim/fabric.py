@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collsim.errors import Fault, InputError
-from collsim.topology import Topology, Wiring
+from collsim.topology import Cluster, Topology, Wiring
 
 __all__ = ["Fabric", "build_fabric"]
 
@@ -44,6 +44,8 @@ class Fabric:
         What the switches add and multicast with, such as NVLS; None if they only forward.
     in_network_efficiency : float
         Share of `capacity_Bps` that such traffic reaches.
+    cluster : Cluster or None
+        How the nodes are joined, if there are several and nothing has failed.
     """
 
     wiring: Wiring
@@ -54,6 +56,15 @@ class Fabric:
     node_latency_s: Float
     in_network: str | None = None
     in_network_efficiency: float = 1.0
+    cluster: Cluster | None = None
+    node_in_network: str | None = None
+    """What the switches of each node of a cluster add and multicast with; all ranks of a node take part."""
+
+    @property
+    def nominal_Bps(self) -> Float:
+        """float64[n_links]: the rates by which traffic is spread, those of links that run as they should."""
+        nominal = self.wiring.link_nominal_Bps
+        return self.raw_capacity_Bps if nominal is None else nominal
 
     @property
     def n_ranks(self) -> int:
@@ -81,12 +92,18 @@ class Fabric:
         return counts
 
 
+def _is_crowded(gpus: Sequence[int], per_node: int) -> bool:
+    """Return whether every node has two GPUs or more among *gpus*, which switches could serve at once."""
+    return int(np.unique([gpu // per_node for gpu in gpus], return_counts=True)[1].min()) > 1
+
+
 def build_fabric(
     topology: Topology,
     ranks: Sequence[int] | None = None,
     *,
     efficiency: bool = True,
     latency: bool = True,
+    network_counts: bool = True,
 ) -> Fabric:
     """Return the fabric of the given GPUs (all if None); rank i runs on GPU ``ranks[i]``.
 
@@ -99,6 +116,8 @@ def build_fabric(
         Use the achievable fraction of each link instead of its line rate.
     latency : bool
         Use the latencies of links and switches instead of zero.
+    network_counts : bool
+        Both hold for the network between nodes in any case: the constants of a profile are of one node.
 
     Raises
     ------
@@ -110,16 +129,28 @@ def build_fabric(
     faults = _rank_faults(chosen, wiring.n_gpus, topology.name)
     if faults:
         raise InputError(*faults)
-    capacity = wiring.link_bandwidth_Bps * (wiring.link_efficiency if efficiency else 1.0)
+    counts = np.full(len(wiring.link_src), efficiency)
+    network = np.zeros(len(wiring.link_src), dtype=np.bool_)
+    forwards = np.zeros(wiring.n_nodes, dtype=np.bool_)
+    if network_counts and "nic" in wiring.node_kinds:  # adapters and what is behind them come last
+        forwards[wiring.node_kinds.index("nic") :] = True
+        network = forwards[wiring.link_src] | forwards[wiring.link_dst]
+    capacity = wiring.link_bandwidth_Bps * np.where(counts | network, wiring.link_efficiency, 1.0)
+    as_built = wiring if topology.damage is None else topology.damage.healthy.wiring  # slow links still multicast
+    several = topology.cluster if topology.damage is None else None
+    alone = several is not None and several.node.wiring.coordinates.kind == "switched"
+    crowded = several is not None and _is_crowded(chosen, several.node.n_gpus)
     return Fabric(
         wiring=wiring,
         rank_node=_readonly(np.array(chosen, dtype=np.int64)),
         raw_capacity_Bps=wiring.link_bandwidth_Bps,
         capacity_Bps=_readonly(capacity),
-        link_latency_s=_readonly(wiring.link_latency_s * float(latency)),
-        node_latency_s=_readonly(wiring.node_latency_s * float(latency)),
+        link_latency_s=_readonly(wiring.link_latency_s * (latency | network)),
+        node_latency_s=_readonly(wiring.node_latency_s * (latency | forwards)),
         in_network_efficiency=topology.in_network_efficiency if efficiency else 1.0,
-        in_network=topology.in_network_reduction if wiring.coordinates.kind == "switched" else None,
+        in_network=topology.in_network_reduction if as_built.coordinates.kind == "switched" else None,
+        cluster=several,
+        node_in_network=several.node.in_network_reduction if several and alone and crowded else None,
     )
 
 

@@ -7,27 +7,42 @@ from typing import Any
 
 import numpy as np
 
+from collsim.fabric import Fabric, Float
+from collsim.groups import Layout, Lists, Split
 from collsim.library import Profile
 from collsim.library.environment import BYTES, CHANNEL_VARIABLES
 from collsim.question import Question
 from collsim.result import Row
-from collsim.timing import Run
 from collsim.topology import Topology, zoo_names
+from collsim.topology.failing import is_record
 
-__all__ = ["achievable", "config_of", "is_calibrated", "roundings", "topology_summary", "warnings_of"]
+__all__ = [
+    "achievable",
+    "config_of",
+    "disturbances",
+    "is_calibrated",
+    "machine_gpus",
+    "roundings",
+    "topology_summary",
+    "warnings_of",
+]
 
+EXACT = 12
+"""Decimals of a share that rounding leaves alone."""
 NOT_SIMULATED = ("nic.", "gpu.memory")
 """Facts that a file records and that no prediction uses yet."""
 
 
-def config_of(topology: Topology, constants: Profile, runs: Sequence[Run], question: Question) -> dict[str, Any]:
+def config_of(
+    topology: Topology, constants: Profile, rank_lists: Sequence[Sequence[int]], question: Question
+) -> dict[str, Any]:
     """Return the resolved request: with the same version it gives the same rows."""
     ops_with_sizes = [op for op in question.ops if op.name != "all_to_all_v"]
     return {
         "topo": topology.name if topology.name in zoo_names() else topology.source,
         "op": [op.name for op in question.ops],
         "size": list(question.sizes) if ops_with_sizes else None,
-        "rank_lists": [run.fabric.rank_node.tolist() for run in runs],
+        "rank_lists": [machine_gpus(topology, gpus) for gpus in rank_lists],
         "algo": list(question.algo),
         "channels": question.channels,
         "chunk_bytes": question.chunk_bytes,
@@ -41,13 +56,36 @@ def config_of(topology: Topology, constants: Profile, runs: Sequence[Run], quest
         "launch": question.launch,
         "registered": question.registered,
         "gpus_per_thread": question.gpus_per_thread,
+        **_grouping(question),
+        "load": [entry.text for entry in question.load],
         "overrides": {fact.path: fact.text for fact in topology.facts if fact.status == "set"},
         "matrix_bytes": None if question.matrix_bytes is None else question.matrix_bytes.tolist(),
+        "fail": [] if topology.damage is None else list(topology.damage.fail),
+        "degrade": {} if topology.damage is None else dict(topology.damage.degrade),
     }
 
 
-def topology_summary(topology: Topology, constants: Profile) -> dict[str, Any]:
-    """Return what a reader of the result needs to know of the topology, with the figures used that are not facts."""
+def _grouping(question: Question) -> dict[str, str | None]:
+    """Return how the ranks form groups, as flags say it."""
+    grouping = question.grouping
+    return {
+        "split": grouping.text if isinstance(grouping, Split) else None,
+        "groups": grouping.text if isinstance(grouping, Layout | Lists) else None,
+        "over": ",".join(grouping.over) if isinstance(grouping, Layout) else None,
+    }
+
+
+def machine_gpus(topology: Topology, ranks: Sequence[int]) -> list[int]:
+    """Return the numbers that GPUs have on the machine in which nothing failed."""
+    return list(ranks) if topology.damage is None else [topology.damage.gpus[rank] for rank in ranks]
+
+
+def topology_summary(topology: Topology, constants: Profile, effects: Sequence[str] = ()) -> dict[str, Any]:
+    """Return what a reader of the result needs to know of the topology, with the figures used that are not facts.
+
+    *effects* are what failures change for the library.
+    """
+    damage = topology.damage
     ignored = [] if constants.latency else ["latency"]
     ignored += [] if constants.achievable_rate else ["efficiency", "in_network_efficiency"]
     doubtful = [
@@ -56,6 +94,7 @@ def topology_summary(topology: Topology, constants: Profile) -> dict[str, Any]:
         if fact.status not in ("datasheet", "measured", "constant", "derived")
         and fact.path.rpartition(".")[2] not in ignored
         and not fact.path.startswith(NOT_SIMULATED)
+        and not is_record(fact)
     ]
     return {
         "name": topology.name,
@@ -65,12 +104,17 @@ def topology_summary(topology: Topology, constants: Profile) -> dict[str, Any]:
         "ranks": topology.n_gpus,
         "links": topology.wiring.n_physical_links,
         "not_datasheet": [{"path": fact.path, "value": fact.text, "status": fact.status} for fact in doubtful],
+        "damage": None if damage is None else {"summary": damage.summary, "effects": [*damage.effects, *effects]},
     }
 
 
-def achievable(runs: Sequence[Run]) -> str:
-    """Return the share of the line rate that the links of the runs reach, as text; empty if it is all of it."""
-    shares = np.concatenate([run.fabric.capacity_Bps / run.fabric.raw_capacity_Bps for run in runs])
+def achievable(fabric: Fabric, free_share: Float | None = None) -> str:
+    """Return the share of the line rate that the links reach without background traffic, as text; empty if all of it.
+
+    *free_share* is float64[n_links], what that traffic leaves.
+    """
+    shares = fabric.capacity_Bps / fabric.raw_capacity_Bps / (1.0 if free_share is None else free_share)
+    shares = np.round(shares, EXACT)
     least, most = float(shares.min()), float(shares.max())
     if least == most == 1.0:
         return ""
@@ -78,11 +122,12 @@ def achievable(runs: Sequence[Run]) -> str:
 
 
 def is_calibrated(topology: Topology, constants: Profile) -> bool:
-    """Return whether measurements of this very system stand behind the times: its name, and no figure changed.
+    """Return whether measurements of this very system stand behind the times: its name, nothing changed or failed.
 
     A graph may be changed in every way and keep its name.
     """
-    changed = topology.source == "graph" or any(fact.status == "set" for fact in topology.facts)
+    changed = topology.source == "graph" or topology.damage is not None
+    changed |= any(fact.status == "set" for fact in topology.facts)
     return constants.fits(topology.name) and not changed
 
 
@@ -102,8 +147,12 @@ def _warnings_of_profile(topology: Topology, constants: Profile, question: Quest
     systems = " or ".join(constants.systems) or "no system"
     if constants.derived:
         told.append(f"{name} is derived, not measured: {constants.derived}")
-    elif not is_calibrated(topology, constants):
+    elif topology.damage is not None and is_calibrated(topology.damage.healthy, constants):
+        told.append(f"{name} was fitted to {systems} in order: no failure was ever measured, times are a guess")
+    elif topology.cluster is None and not is_calibrated(topology, constants):
         told.append(f"{name} was fitted to {systems} as shipped, not to this: times are a guess")
+    if topology.cluster is not None:
+        told.append("between nodes, constants of NCCL's tuner and line rates stand in for measurements")
     if question.library is None and not (constants.library and "auto" in question.algo):  # then it cannot run here
         told.append(f"{name} was fitted to what a library chooses: name one, such as nccl-2.28")
     launch = "graph" if question.launch == "graph" else "registered" if question.registered else "stream"
@@ -132,6 +181,15 @@ def _warnings_of_environment(question: Question) -> tuple[str, ...]:
         beaten = [f"{key}={text}" for key, text in question.environment.items() if key in variables]
         if value is not None and beaten:
             told.append(f"{', '.join(beaten)}: {name} {value} was named and goes before it")
+    return tuple(told)
+
+
+def disturbances(question: Question, *, shared: bool) -> tuple[str, ...]:
+    """Return what no measured log has seen: groups that meet on links, background traffic."""
+    told = ["groups share links: no log of such groups stands behind the times"] if shared else []
+    told += (
+        ["background traffic is a constant share of the links: no log stands behind the times"] if question.load else []
+    )
     return tuple(told)
 
 

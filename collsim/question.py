@@ -7,14 +7,18 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from collsim.background import Load, free_shares, parse_loads
 from collsim.collectives import ALGORITHMS, algorithm, algorithms_for, matrix_size_bytes
 from collsim.errors import Fault, InputError, UnknownNameError
 from collsim.fabric import Int
+from collsim.groups import Grouping, parse_grouping
 from collsim.operations import DTYPES, OPERATIONS, REDUCTIONS, Operation, dtype_bytes, operation
+from collsim.placement import placed
 from collsim.topology import Topology
 from collsim.units import MAX_SIZE_BYTES, parse_size_bytes
 
@@ -68,6 +72,9 @@ class Question:
         Whether the user registered the buffers.
     gpus_per_thread : int
         How many GPUs each host thread starts the work of.
+    grouping : Split, Layout, Lists or None
+        How the ranks of a run form groups that all run at once; None: one group.
+    load : tuple of Load
     """
 
     ops: tuple[Operation, ...]
@@ -86,6 +93,14 @@ class Question:
     launch: str = "stream"
     registered: bool = False
     gpus_per_thread: int = 1
+    grouping: Grouping | None = None
+    load: tuple[Load, ...] = ()
+
+    def groups_of(self, gpus: Sequence[int]) -> list[list[int]]:
+        """Return the GPUs of each group of a run whose rank i is on GPU ``gpus[i]``."""
+        if self.grouping is None:
+            return [list(gpus)]
+        return [[gpus[rank] for rank in group] for group in self.grouping.groups(len(gpus))]
 
     def sizes_of(self, op: Operation) -> tuple[int, ...]:
         """Return the requested sizes of *op*: the matrix decides for all_to_all_v."""
@@ -111,6 +126,10 @@ def ask(
     launch: str = "stream",
     registered: bool = False,
     gpus_per_thread: int = 1,
+    split: str | None = None,
+    groups: Any = None,
+    over: str | None = None,
+    load: str | Sequence[str] = (),
 ) -> Question:
     """Check a request; the parameters are those of `collsim.simulate`.
 
@@ -140,6 +159,8 @@ def ask(
     variables = _variables(environment, faults)
     _attempt(partial(_check_environment, variables), faults, "environment")
     gpus_per_thread = _at_least_one(gpus_per_thread, faults)
+    grouping = _attempt(partial(parse_grouping, split, groups, over, max(gpus_per_thread, 1)), faults)
+    loads = _attempt(partial(parse_loads, load), faults)
     launch = _choice(launch, "launch", "launch", LAUNCHES, faults)
     if not isinstance(registered, bool | np.bool_):
         faults.append(
@@ -166,6 +187,8 @@ def ask(
         launch=launch,
         registered=bool(registered),
         gpus_per_thread=gpus_per_thread,
+        grouping=grouping,
+        load=loads or (),
     )
 
 
@@ -378,9 +401,13 @@ def _algorithm_faults(ops: Sequence[Operation], names: Sequence[str]) -> list[Fa
 
 
 def rank_groups(
-    topology: Topology, ranks: int | Sequence[int] | None, rank_list: Sequence[int] | None, question: Question
+    topology: Topology,
+    ranks: int | Sequence[int] | None,
+    rank_list: Sequence[int] | None,
+    question: Question,
+    placement: str | Path | None = None,
 ) -> list[list[int]]:
-    """Return the GPUs of each run.
+    """Return the GPUs of each run, in the order of its ranks; check that its groups and loads fit the topology.
 
     Raises
     ------
@@ -389,6 +416,8 @@ def rank_groups(
     """
     if ranks is not None and rank_list is not None:
         raise InputError(Fault("both a number of ranks and a rank list", "ranks", "give one of the two"))
+    if placement is not None and rank_list is not None:
+        raise InputError(Fault("both a placement and a rank list", "placement", "give one of the two"))
     everyone = topology.n_gpus
     size = None if question.matrix_bytes is None else len(question.matrix_bytes)
     faults: list[Fault] = []
@@ -399,16 +428,35 @@ def rank_groups(
         faults.append(Fault(f"the matrix is for {size} ranks, {topology.name} has {everyone} GPUs", "matrix", hint))
     if faults:
         raise InputError(*faults)
-    groups = [listed] if listed is not None else [list(range(n)) for n in counts or [size or everyone]]
+    gpu_names = topology.wiring.node_names[:everyone]
+    order = _attempt(lambda: placed(placement or "block", gpu_names), faults) or list(range(everyone))
+    _attempt(lambda: question.load and free_shares(question.load, topology.wiring.link_names), faults)
+    default = size if size is not None and question.grouping is None else len(order)
+    groups = [listed] if listed is not None else [order[:n] for n in counts or [default]]
     for group in groups:
-        if size not in (None, len(group)):
-            hint = f"give {len(group)} rows and columns, or run {size} ranks"
-            faults.append(Fault(f"the matrix is for {size} ranks, the run has {len(group)}", "matrix", hint))
-        if not 0 <= question.root < len(group):
-            faults.append(Fault(f"root {_shown(question.root)} is out of range", "root", f"0 to {len(group) - 1}"))
+        faults += _group_faults(group, size, question)
+    if too_many := [n for n in counts if n > len(order)]:
+        faults.append(Fault(f"{too_many[0]} ranks, the placement has {len(order)}", "ranks", "add hosts to the file"))
+    if placement not in (None, "block") and len(groups) > 1:
+        faults.append(Fault("a placement of several numbers of ranks", "placement", "give one number of ranks"))
     if faults:
         raise InputError(*faults)
     return groups
+
+
+def _group_faults(gpus: Sequence[int], matrix_ranks: int | None, question: Question) -> list[Fault]:
+    """Return what is wrong with the groups of a run, or with what each of them is to do."""
+    faults: list[Fault] = []
+    groups = _attempt(partial(question.groups_of, gpus), faults)
+    if not groups:
+        return faults
+    n, noun = len(groups[0]), "the run" if question.grouping is None else "each group"
+    if matrix_ranks not in (None, n):
+        hint = f"give {n} rows and columns" + ("" if question.grouping else f", or run {matrix_ranks} ranks")
+        faults.append(Fault(f"the matrix is for {matrix_ranks} ranks, {noun} has {n}", "matrix", hint))
+    if not 0 <= question.root < n:
+        faults.append(Fault(f"root {_shown(question.root)} is out of range", "root", f"0 to {n - 1}"))
+    return faults
 
 
 def _counts(ranks: Any, topology: Topology, faults: list[Fault]) -> list[int]:
@@ -427,21 +475,25 @@ def _counts(ranks: Any, topology: Topology, faults: list[Fault]) -> list[int]:
 
 
 def _gpus(rank_list: Any, topology: Topology, faults: list[Fault]) -> list[int]:
-    """Return the GPUs that a run uses."""
-    hint = f"{topology.name} has GPUs 0 to {topology.n_gpus - 1}"
+    """Return the GPUs that a run uses; a list names them as the machine does in which nothing failed."""
+    everyone = topology.n_gpus if topology.damage is None else topology.damage.healthy.n_gpus
+    left = range(everyone) if topology.damage is None else topology.damage.gpus
+    hint = f"{topology.name} has GPUs 0 to {everyone - 1}"
     entries = _items(rank_list, "rank_list", hint, faults)
     before = len(faults)
     gpus = [_whole(entry, "rank_list", "GPU", f"write [0, 1, 2]; {hint}", faults) for entry in entries]
     if len(faults) > before or not entries:
         return []
-    if outside := sorted({gpu for gpu in gpus if not 0 <= gpu < topology.n_gpus}):
+    if outside := sorted({gpu for gpu in gpus if not 0 <= gpu < everyone}):
         faults.append(Fault(f"{_named(outside)} out of range", "rank_list", hint))
+    if failed := sorted({gpu for gpu in gpus if 0 <= gpu < everyone and gpu not in left}):
+        faults.append(Fault(f"{_named(failed)} among what failed", "rank_list", f"{len(left)} GPUs are left"))
     if repeated := sorted(gpu for gpu, times in Counter(gpus).items() if times > 1):
         faults.append(Fault(f"{_named(repeated)} named more than once", "rank_list", "name each GPU once"))
     if len(gpus) < 2:
         hint = "name two or more, such as [0, 1]"
         faults.append(Fault(f"a collective needs at least 2 GPUs, this is {len(gpus)}", "rank_list", hint))
-    return gpus
+    return [left.index(gpu) for gpu in gpus if gpu in left]
 
 
 def _named(ranks: Sequence[int]) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import html
+import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from collsim.operations import operation
 
-__all__ = ["LinkLoad", "Result", "Row", "frame_of"]
+__all__ = ["GroupTime", "LinkLoad", "Result", "Row", "frame_of"]
 
 SCHEMA = "collsim.result/1"
 FIELDS = (
@@ -28,6 +29,9 @@ FIELDS = (
     "time_s",
     "time_lo_s",
     "time_hi_s",
+    "healthy_time_s",
+    "healthy_algo",
+    "slowdown",
     "algbw_Bps",
     "busbw_Bps",
     "lower_bound_s",
@@ -39,6 +43,9 @@ FIELDS = (
     "critical_s",
     "path",
     "classes",
+    "total_algbw_Bps",
+    "total_busbw_Bps",
+    "group_times",
 )
 """What a row says, in the order of every machine-readable format."""
 CRITICAL = ("launch", "latency", "channel rate", "links")
@@ -56,14 +63,30 @@ class LinkLoad:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupTime:
+    """How one of several groups fared while all ran at once: its GPUs in rank order, what ran, and how fast."""
+
+    gpus: tuple[int, ...]
+    algo: str
+    proto: str | None
+    time_s: float
+    algbw_Bps: float
+    busbw_Bps: float
+
+
+@dataclass(frozen=True, slots=True)
 class Row:
     """One collective at one size.
+
+    Where several groups run it at once, *groups* counts them, *ranks* are those of one group, and times and bandwidths
+    are those of the slowest; *group_times* holds them all, and is empty for one group.
 
     The columns of nccl-tests (size, count, type, redop, root, time, algbw, busbw) have their meaning there; `root` is
     -1 if the operation has none. *bottleneck* names the busiest links, *bottleneck_links* counts those within a
     thousandth of the busiest; *critical_s* splits the time of the slowest chain of transfers into launch, latency, flow
     at the channels' own rate and flow held back by links. A measured time lies between the interval ends with 90 %
-    confidence; they are None where nobody measured how far predictions are off.
+    confidence; they are None where nobody measured how far predictions are off. Where something failed,
+    *healthy_time_s* and *healthy_algo* (with its protocol) are of the machine in order, else None.
     """
 
     op: str
@@ -88,6 +111,19 @@ class Row:
     classes: int
     time_lo_s: float | None = None
     time_hi_s: float | None = None
+    healthy_time_s: float | None = None
+    healthy_algo: str | None = None
+    group_times: tuple[GroupTime, ...] = ()
+
+    @property
+    def slowdown(self) -> float | None:
+        """How many times slower than the machine in which nothing failed; None if nothing did."""
+        return self.time_s / self.healthy_time_s if self.healthy_time_s else None
+
+    @property
+    def label(self) -> str:
+        """Algorithm and protocol."""
+        return self.algo if self.proto is None else f"{self.algo}/{self.proto}"
 
     @property
     def algbw_Bps(self) -> float:
@@ -98,6 +134,16 @@ class Row:
     def busbw_Bps(self) -> float:
         """Algorithm bandwidth times the factor of the operation."""
         return self.algbw_Bps * operation(self.op).busbw_factor(self.ranks)
+
+    @property
+    def total_algbw_Bps(self) -> float:
+        """Algorithm bandwidths of all groups together."""
+        return sum(group.algbw_Bps for group in self.group_times) if self.group_times else self.algbw_Bps
+
+    @property
+    def total_busbw_Bps(self) -> float:
+        """Bus bandwidths of all groups together."""
+        return sum(group.busbw_Bps for group in self.group_times) if self.group_times else self.busbw_Bps
 
     @property
     def efficiency(self) -> float:
@@ -120,10 +166,13 @@ class Row:
         row = {name: getattr(self, name) for name in FIELDS}
         row["bottleneck"] = [asdict(load) for load in self.bottleneck]
         row["critical_s"] = dict(self.critical_s)
+        row["group_times"] = [{**asdict(group), "gpus": list(group.gpus)} for group in self.group_times]
         return row
 
     def to_record(self) -> dict[str, Any]:
         """Return the row as single values: the busiest link stands for the list, each critical time on its own.
+
+        The times of the single groups are left out.
 
         >>> import collsim
         >>> record = collsim.simulate("mi300x_ubb8", "all_to_all", "1G", profile="ideal").rows[0].to_record()
@@ -133,6 +182,7 @@ class Row:
         record = self.to_dict()
         busiest = (record.pop("bottleneck") or [{"link": None, "utilisation": None}])[0]
         critical_s = record.pop("critical_s")
+        del record["group_times"]
         record.update({f"bottleneck_{name}": value for name, value in busiest.items()})
         record.update({f"critical_{kind.replace(' ', '_')}_s": critical_s.get(kind, 0.0) for kind in CRITICAL})
         return record
@@ -250,12 +300,10 @@ def frame_of(records: Sequence[Mapping[str, Any]], backend: str) -> Any:
     """Return *records* as a data frame of ``polars`` or ``pandas``; raises as `Result.to_frame` does."""
     if backend not in ("polars", "pandas"):
         raise ValueError(f"backend is {backend!r}; choose 'polars' or 'pandas'")
-    if backend == "pandas":
-        import pandas as pd  # type: ignore[import-untyped,import-not-found,unused-ignore]
-
-        return pd.DataFrame(records)
     try:
-        import polars as pl
+        library = importlib.import_module(backend)
     except ImportError:
-        raise ImportError("polars is not installed: pip install 'collsim[frames]', or pass 'pandas'") from None
-    return pl.DataFrame(records, infer_schema_length=None)
+        hint = "'collsim[frames]', or pass 'pandas' if you have it" if backend == "polars" else "pandas"
+        raise ImportError(f"{backend} is not installed: pip install {hint}") from None
+    options = {"infer_schema_length": None} if backend == "polars" else {}
+    return library.DataFrame(records, **options)

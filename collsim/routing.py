@@ -1,9 +1,10 @@
 """Which links a message takes from one rank to another, and with which share of its bytes.
 
 The shortest path in hops wins; where several are equally short the message is sprayed over all of them in proportion
-to the narrowest link of each. On an HGX H100 that is 5/4/4/5 parts of 18 over the four switches. Paths lead through
-switches if they can and through other GPUs only if they must. Where switches add and multicast, a multicast takes its
-sender's links up and all links down, a load-reduce all links up and its receiver's links down.
+to the narrowest link of each, at the rate that it should have: on an HGX H100 5/4/4/5 parts of 18 over the four
+switches. Paths lead through switches if they can and through other GPUs only if they must. Where switches add and
+multicast, a multicast takes its sender's links up and all links down, a load-reduce all links up and its receiver's
+links down.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from collsim.errors import Fault, NoRouteError
 from collsim.fabric import Fabric, Float, Int
 
-__all__ = ["Routes", "find_routes", "merge_trunks"]
+__all__ = ["Part", "Routes", "find_routes", "merge_trunks"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,6 +83,10 @@ def find_routes(fabric: Fabric) -> Routes:
         Naming the groups of ranks that cannot reach each other.
     """
     n = fabric.n_ranks
+    if fabric.cluster is not None:
+        from collsim.cluster_routing import between_nodes
+
+        return _assemble(_slowdown(fabric), between_nodes(fabric, find_routes))
     parts = [_direct(fabric)]
     todo = np.ones(n * n, dtype=np.bool_)
     todo[:: n + 1] = False
@@ -101,9 +106,15 @@ def find_routes(fabric: Fabric) -> Routes:
         raise _no_route(fabric, lost)
     if fabric.in_network:
         parts.append(_through_all_switches(fabric))
-    slowdown = np.ones(n * n + (2 * n if fabric.in_network else 0))
+    return _assemble(_slowdown(fabric), parts)
+
+
+def _slowdown(fabric: Fabric) -> Float:
+    """Return float64[n_routes]: how much longer bytes take that switches add or multicast."""
+    n = fabric.n_ranks
+    slowdown = np.ones(n * n + (2 * n if fabric.in_network or fabric.node_in_network else 0))
     slowdown[n * n :] /= fabric.in_network_efficiency
-    return _assemble(slowdown, parts)
+    return slowdown
 
 
 Part = tuple[Int, Float, Int, Float]
@@ -126,8 +137,9 @@ def _through_one_switch(fabric: Fabric, todo: NDArray[np.bool_]) -> Part:
     n_nodes, n_gpus = len(wiring.node_names), wiring.n_gpus
     number = np.full((n_nodes, n_nodes), -1, dtype=np.int64)
     number[wiring.link_src, wiring.link_dst] = np.arange(fabric.n_links)
+    number[:, [kind == "nic" for kind in wiring.node_kinds]] = -1  # an adapter that two GPUs share joins none of them
     up, down = number[fabric.rank_node, n_gpus:], number[n_gpus:, fabric.rank_node].T
-    rate = np.append(fabric.raw_capacity_Bps, 0.0)
+    rate = np.append(fabric.nominal_Bps, 0.0)
     src, dst = np.divmod(np.flatnonzero(todo), n)
     width = np.minimum(rate[up[src]], rate[down[dst]])
     row, switch = np.nonzero(width)
@@ -151,7 +163,7 @@ def _through_all_switches(fabric: Fabric) -> Part:
     up, down = up[:, shared], down[:, shared]
     parts = []
     for first, single, spread, trips in ((n * n, up, down, 1), (n * n + n, down, up, 2)):
-        width = fabric.raw_capacity_Bps[single]
+        width = fabric.nominal_Bps[single]
         share = width / width.sum(axis=1, keepdims=True)
         one_way = fabric.link_latency_s[up].max() + fabric.link_latency_s[down].max()
         latency = trips * (one_way + float(fabric.node_latency_s[n_gpus + shared].max(initial=0.0)))
@@ -171,7 +183,7 @@ def _search(fabric: Fabric, pair: int) -> Part | None:
     )
     if not paths:
         return None
-    width = np.array([fabric.raw_capacity_Bps[path].min() for path in paths])
+    width = np.array([fabric.nominal_Bps[path].min() for path in paths])
     wiring = fabric.wiring
     latency = [
         float(fabric.link_latency_s[path].sum() + fabric.node_latency_s[wiring.link_src[path[1:]]].sum())

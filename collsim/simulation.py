@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,38 +10,37 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from collsim._version import __version__
-from collsim.collectives import Algorithm, Request, algorithm, algorithms_for, rings_for
+from collsim.background import free_shares
+from collsim.choosing import built, request_of
+from collsim.collectives import algorithm
+from collsim.comparison import beside, healthy_groups, library_effects
 from collsim.errors import Fault, InputError, UnsupportedError
-from collsim.fabric import Fabric, Float, Int
+from collsim.fabric import Float
 from collsim.library import Profile, load_profile
-from collsim.library.costs import family_of
-from collsim.library.environment import BYTES
-from collsim.operations import BLOCK_GRAIN_BYTES, Operation, operation
-from collsim.provenance import achievable, config_of, is_calibrated, roundings, topology_summary, warnings_of
-from collsim.question import CHOICES, MOST_CHANNELS, Question, ask, rank_groups
-from collsim.result import LinkLoad, Result, Row
+from collsim.library.profile_files import AUTO
+from collsim.operations import BLOCK_GRAIN_BYTES, operation
+from collsim.provenance import (
+    achievable,
+    config_of,
+    disturbances,
+    is_calibrated,
+    roundings,
+    topology_summary,
+    warnings_of,
+)
+from collsim.question import CHOICES, Question, ask, rank_groups
+from collsim.result import Result, Row
+from collsim.rows import rows_of
 from collsim.schedule import Schedule
-from collsim.timing import MOST_LINKS, Run, prepare, time_schedule
+from collsim.timing import prepare
+from collsim.together import Party, prepare_groups
 from collsim.topology import Topology, load_topology
+from collsim.topology.failing import damaged
 
 if TYPE_CHECKING:
     import networkx as nx
 
-__all__ = ["build_schedule", "library_choice", "predict", "request_of", "simulate"]
-
-CHANNEL_GRAIN_BPS = 20e9
-"""A rank gets one channel per this much egress; on an HGX H100 that gives the 24 channels that NCCL uses there."""
-CHANNELS_PER_RING = 2
-"""RCCL runs each ring of its MI300X template twice: 28 rings, 56 channels (src/graph/rome_models.cc)."""
-LL_PASS_BYTES = 512 * 8
-"""What all threads of a channel move at once with LL, 8 bytes each. A pipeline hands that on, not whole chunks, because
-every line carries its flag (NCCL src/include/device.h)."""
-MOST_PASSES = 512
-"""A pipeline is cut into no more passes per channel: filling it is then a few percent of the time at most."""
-EQUAL = 1e-9
-"""Times within this share of each other are the same."""
-TIE = 1e-3
-"""Links within this share of the busiest count as equally busy."""
+__all__ = ["build_schedule", "predict", "simulate"]
 
 
 def simulate(
@@ -67,6 +65,13 @@ def simulate(
     launch: str = "stream",
     registered: bool = False,
     gpus_per_thread: int = 1,
+    fail: str | Sequence[str] | None = None,
+    degrade: Mapping[str, str | float] | Sequence[str] | None = None,
+    split: str | None = None,
+    groups: Any = None,
+    over: str | None = None,
+    placement: str | Path | None = None,
+    load: str | Sequence[str] = (),
 ) -> Result:
     """Predict how long collectives take.
 
@@ -112,6 +117,21 @@ def simulate(
         Whether the user registered the buffers with the library (``-R 1`` of the tests).
     gpus_per_thread : int
         How many GPUs each host thread starts work on, one after the other (``-g`` of the tests).
+    fail : str or sequence of str, optional
+        What has failed: ``link:gpu0-gpu1``, ``switch:nvsw2``, ``gpu:gpu5``, ... (docs/failures.md).
+    degrade : mapping or sequence of str, optional
+        What runs at part of its rate: ``{"link:gpu0-gpu1": "50%"}``.
+    split : str, optional
+        Groups as nccl-tests makes them, all running at once: ``MOD 8``, ``DIV 8``, ``AND 0x7``, ``OR 0x7``, or a
+        hexadecimal mask.
+    groups : str, mapping or sequence of sequences of int, optional
+        Groups by a layout, such as ``tp=8,dp=16`` (the first dimension varies fastest), or rank by rank.
+    over : str, optional
+        Which dimensions of the layout communicate; by default the first.
+    placement : str or path, optional
+        Which GPU each rank runs on: ``block``, ``cyclic``, or a host file.
+    load : str or sequence of str, optional
+        Background traffic: ``link:gpu0->nvsw0=30%``.
 
     Returns
     -------
@@ -146,14 +166,18 @@ def simulate(
         launch=launch,
         registered=registered,
         gpus_per_thread=gpus_per_thread,
+        split=split,
+        groups=groups,
+        over=over,
+        load=load,
     )
-    topology = load_topology(topo, overrides or ())
+    topology = damaged(load_topology(topo, overrides or ()), fail, degrade)
     constants = load_profile(profile, topology)
-    return predict(topology, constants, question, rank_groups(topology, ranks, rank_list, question))
+    return predict(topology, constants, question, rank_groups(topology, ranks, rank_list, question, placement))
 
 
 def predict(topology: Topology, constants: Profile, question: Question, groups: Sequence[Sequence[int]]) -> Result:
-    """Answer a checked question: simulate every group of GPUs, operation and size.
+    """Answer a checked question: simulate every run, operation and size; *groups* holds the GPUs of each run.
 
     Raises
     ------
@@ -163,17 +187,27 @@ def predict(topology: Topology, constants: Profile, question: Question, groups: 
         Ranks cannot reach each other, or a schedule deadlocks.
     """
     asked = question
+    topology, constants = _reachable(topology, constants, groups, loaded=bool(question.load))
     question, left_out = _with_library(topology, constants, asked)
     launched = constants.launched(question.launch, registered=question.registered)
-    runs = [  # no thread starts more GPUs than there are
-        prepare(topology, launched.for_threads(min(question.gpus_per_thread, len(group))), group) for group in groups
+    parties = [_party(topology, launched, question.groups_of(group), question) for group in groups]
+    healthy = [
+        _party(
+            topology.damage.healthy, launched, healthy_groups(topology, question.groups_of(group), question), question
+        )
+        if topology.damage
+        else None
+        for group in groups
     ]
+    told = disturbances(question, shared=any(party.shares_links for party in parties))
     rows: list[Row] = []
     skipped: list[Row] = []
-    for run in runs:
+    for party, before in zip(parties, healthy, strict=True):
         for op in question.ops:
             for size_bytes in question.sizes_of(op):
-                timed = _rows(op, size_bytes, run, question, left_out)
+                timed = rows_of(op, size_bytes, party, question, left_out)
+                if before is not None:
+                    timed = beside(timed, rows_of(op, size_bytes, before, question, []))
                 (skipped if timed[0].size_bytes == 0 else rows).extend(timed)
     if not rows:
         smallest = max(
@@ -184,20 +218,43 @@ def predict(topology: Topology, constants: Profile, question: Question, groups: 
         )
     return Result(
         version=__version__,
-        config=config_of(topology, constants, runs, asked),
-        topology=topology_summary(topology, constants),
+        config=config_of(topology, constants, groups, asked),
+        topology=topology_summary(topology, constants, library_effects([party.runs[0] for party in parties], question)),
         profile={
             "name": constants.name,
             "sha256": constants.sha256,
             "calibrated": is_calibrated(topology, constants),
-            "constants": launched.describe() + achievable(runs),
+            "constants": launched.describe() + achievable(parties[0].runs[0].fabric, _free_share(topology, question)),
             "derived": constants.derived or None,
             "library": None if question.library is None else question.library.name,
         },
         rows=tuple(rows),
-        warnings=(*warnings_of(topology, constants, question), *roundings(skipped), *left_out),
+        warnings=(*warnings_of(topology, constants, question), *told, *roundings(skipped), *left_out),
         skipped=tuple(skipped),
     )
+
+
+def _reachable(
+    topology: Topology, constants: Profile, groups: Sequence[Sequence[int]], *, loaded: bool = False
+) -> tuple[Topology, Profile]:
+    """Return what a run is computed on: a node by itself if no group leaves the first one, and no link is loaded."""
+    cluster = topology.cluster
+    if cluster is None or topology.damage is not None or loaded:
+        return topology, constants
+    if max(max(group) for group in groups) < cluster.node.n_gpus:
+        return cluster.node, load_profile(AUTO, cluster.node) if constants.source == AUTO else constants
+    return topology, constants
+
+
+def _party(topology: Topology, constants: Profile, groups: Sequence[Sequence[int]], question: Question) -> Party:
+    """Return the groups of one run, prepared; no thread starts more GPUs than there are."""
+    threads = min(question.gpus_per_thread, sum(len(group) for group in groups))
+    return prepare_groups(topology, constants.for_threads(threads), groups, free_share=_free_share(topology, question))
+
+
+def _free_share(topology: Topology, question: Question) -> Float | None:
+    """Return float64[n_links], what background traffic leaves of each link; None without any."""
+    return np.array(free_shares(question.load, topology.wiring.link_names)) if question.load else None
 
 
 def _with_library(topology: Topology, constants: Profile, question: Question) -> tuple[Question, list[str]]:
@@ -242,200 +299,6 @@ def build_schedule(
     faults = [Fault(f"{name} does not name exactly one", name, hint) for name, rest in several.items() if rest]
     if faults:
         raise InputError(*faults)
+    topology, constants = _reachable(topology, constants, groups)
     run = prepare(topology, constants, groups[0])
-    return _built(algorithm(op.name, named[0]), request_of(op, question.sizes_of(op)[0], run, question), question)
-
-
-def _built(candidate: Algorithm, request: Request, question: Question) -> Schedule:
-    """Return the schedule of an algorithm; a chunk that nobody gave is not what is wrong with it."""
-    try:
-        return candidate.build(request)
-    except UnsupportedError as error:
-        if question.chunk_bytes is not None:
-            raise
-        faults = [
-            _not_of_the_chunk(fault, request, question) if fault.where == "chunk" else fault for fault in error.faults
-        ]
-        raise UnsupportedError(*faults) from None
-
-
-def _not_of_the_chunk(fault: Fault, request: Request, question: Question) -> Fault:
-    """Return the fault of too many chunks at what was given instead: variables of chunks, the matrix or the size."""
-    given = [f"{name}={value}" for name, value in question.environment.items() if name in BYTES]
-    if given and "auto" in question.algo:
-        return Fault(f"{', '.join(given)}: {fault.what}", "environment", f"give more bytes: {fault.hint}")
-    irregular = request.op.name == "all_to_all_v"
-    hint = f"ask for less, or give the size of a chunk: {fault.hint}"
-    return Fault(f"{request.size_bytes} bytes: {fault.what}", "matrix" if irregular else "size", hint)
-
-
-def request_of(op: Operation, requested_bytes: int, run: Run, question: Question) -> Request:
-    """Return what the algorithms are asked for at one size."""
-    irregular = op.name == "all_to_all_v"
-    n, rings = run.fabric.n_ranks, rings_for(run.fabric.peer_links())
-    element_bytes = 1 if irregular else question.element_bytes
-    return Request(
-        op=op,
-        n_ranks=n,
-        size_bytes=requested_bytes if irregular else op.rounded_size_bytes(requested_bytes, n, element_bytes),
-        element_bytes=element_bytes,
-        root=question.root if op.rooted else 0,
-        channels=question.channels,
-        default_channels=_default_channels(run.fabric, rings),
-        chunk_bytes=question.chunk_bytes,
-        rings=rings,
-        matrix_bytes=question.matrix_bytes if irregular else None,
-    )
-
-
-def _rows(op: Operation, requested_bytes: int, run: Run, question: Question, left_out: list[str]) -> list[Row]:
-    """Return the rows of one size: one, or one per algorithm if all are asked for."""
-    request = request_of(op, requested_bytes, run, question)
-    if request.size_bytes == 0:
-        return [_empty_row(request, requested_bytes, question)]
-    rows: list[Row] = []
-    for name in question.algo:
-        if name == "auto" and question.library is not None:
-            rows.append(_chosen_row(request, requested_bytes, run, question))
-        elif name in CHOICES:
-            timed = _all_rows(request, requested_bytes, run, question, left_out)
-            rows += timed if name == "all" else [_fastest(timed)]
-        else:
-            rows.append(_timed_row(algorithm(op.name, name), request, requested_bytes, run, question))
-    return rows
-
-
-def _fastest(rows: Sequence[Row]) -> Row:
-    """Return the fastest row; of equally fast ones the first, which is the plainest algorithm."""
-    least_s = min(row.time_s for row in rows)
-    return next(row for row in rows if row.time_s <= least_s * (1 + EQUAL))
-
-
-def _chosen_row(request: Request, requested_bytes: int, run: Run, question: Question) -> Row:
-    """Simulate what the library would choose."""
-    picked, asked, proto = library_choice(request, run, question)
-    row = _timed_row(picked, asked, requested_bytes, run, replace(question, proto=question.proto or proto))
-    if question.channels or question.chunk_bytes or question.proto:
-        return row  # not what the library would do: nobody measured how far off that is
-    scatter = run.profile.scatter(family_of(request.op.name, picked.name), row.size_bytes)
-    if scatter is None:
-        return row
-    low_s, high_s = row.time_s * scatter.low, row.time_s * scatter.high
-    return replace(row, time_lo_s=max(low_s, row.lower_bound_s), time_hi_s=max(high_s, row.lower_bound_s))
-
-
-def library_choice(request: Request, run: Run, question: Question) -> tuple[Algorithm, Request, str]:
-    """Return the algorithm that the library would take, the request as it would split it, and the protocol."""
-    from collsim.library import Call, choose, read_environment, system_of
-
-    system = system_of(run.topology, run.fabric.rank_node.tolist())
-    call = Call(
-        request.op.name, request.n_ranks, request.size_bytes, question.dtype, question.redop, root=request.root,
-        launch=question.launch, registered=question.registered,
-    )  # fmt: skip
-    assert question.library is not None
-    choice = choose(call, system, question.library, read_environment(question.environment))
-    messages, whole = choice.point_to_point, max(choice.shares_bytes, default=request.size_bytes)
-    costs = run.profile.protocol(question.proto or choice.proto, family_of(request.op.name, choice.algo))
-    chunk_bytes = choice.chunk_bytes
-    if choice.proto == "LL" and messages is None:
-        # Lines carry flags: a ring need not wait from chunk to chunk, and a pipeline not even from pass to pass.
-        costs = run.profile.protocol("LL", family_of(request.op.name, choice.algo))
-        least = LL_PASS_BYTES if costs.cut_through else chunk_bytes
-        pipeline = request.op.rooted or choice.algo == "chain"
-        chunk_bytes = max(least, -(-whole // MOST_PASSES)) if pipeline else whole
-    asked = replace(
-        request,
-        channels=question.channels or (messages.channels if messages else choice.channels),
-        chunk_bytes=question.chunk_bytes or chunk_bytes,
-        slots=max(choice.slots // choice.slots_per_chunk, 1),
-        share_bytes=() if question.channels else choice.shares_bytes,
-        peer_channels=messages.channels_per_peer if messages else choice.peer_channels,
-        in_turn=costs.in_turn,
-        peer_step_bytes=messages.step_bytes if messages else None,
-    )
-    return algorithm(request.op.name, choice.algo), asked, choice.proto
-
-
-def _all_rows(request: Request, requested_bytes: int, run: Run, question: Question, left_out: list[str]) -> list[Row]:
-    """Return a row for every algorithm that the fabric can carry out; add those too large to simulate to *left_out*."""
-    rows: list[Row] = []
-    refused: list[Fault] = []
-    for candidate in _able(request.op, run.fabric):
-        try:
-            rows.append(_timed_row(candidate, request, requested_bytes, run, question))
-        except UnsupportedError as error:
-            refused.extend(error.faults)
-            left_out.append(f"{candidate.name} is left out at {requested_bytes} bytes: {error.faults[0].what}")
-    if not rows:
-        raise UnsupportedError(*refused)
-    return rows
-
-
-def _able(op: Operation, fabric: Fabric) -> tuple[Algorithm, ...]:
-    """Return the algorithms for *op* that the switches of *fabric* can carry out."""
-    return tuple(entry for entry in algorithms_for(op.name) if fabric.in_network or not entry.in_network)
-
-
-def _default_channels(fabric: Fabric, rings: Int) -> int:
-    """Return how many channels suit the fabric: two per ring on a mesh, else one per 20 GB/s of egress, in eights."""
-    if len(rings) > 1:
-        return CHANNELS_PER_RING * len(rings)
-    out = fabric.wiring.link_src == fabric.rank_node[0]
-    egress_Bps = float(fabric.raw_capacity_Bps[out].sum())
-    return min(max(8 * math.ceil(egress_Bps / CHANNEL_GRAIN_BPS / 8), 2), MOST_CHANNELS)
-
-
-def _timed_row(candidate: Algorithm, request: Request, requested_bytes: int, run: Run, question: Question) -> Row:
-    """Simulate one algorithm at one size."""
-    schedule = _built(candidate, request, question)
-    timing = time_schedule(schedule, run, question.proto or "Simple", question.dtype)
-    utilisation = timing.link_bytes / (run.fabric.capacity_Bps * timing.time_s)
-    return replace(
-        _empty_row(request, requested_bytes, question),
-        algo=candidate.name,
-        channels=int(schedule.parameters.get("channels", 1)),
-        time_s=timing.time_s,
-        lower_bound_s=timing.bound.time_s,
-        bound=timing.bound.name,
-        bottleneck=_busiest(utilisation, run.fabric),
-        critical_s=timing.critical_s,
-        bottleneck_links=int((utilisation >= utilisation.max() * (1 - TIE)).sum()),
-        path=timing.path,
-        classes=timing.transfers,
-    )
-
-
-def _busiest(utilisation: Float, fabric: Fabric) -> tuple[LinkLoad, ...]:
-    """Return the busiest links, busiest first."""
-    order = np.argsort(-np.round(utilisation, 9), kind="stable")[:MOST_LINKS]
-    return tuple(
-        LinkLoad(fabric.wiring.link_name(int(i)), min(float(utilisation[i]), 1.0)) for i in order if utilisation[i] > 0
-    )
-
-
-def _empty_row(request: Request, requested_bytes: int, question: Question) -> Row:
-    """Return the row of a collective that moves nothing and takes no time."""
-    op, element_bytes = request.op, question.element_bytes
-    return Row(
-        op=op.name,
-        algo="none",
-        proto=question.proto,
-        channels=0,
-        ranks=request.n_ranks,
-        groups=1,
-        dtype=question.dtype,
-        redop=question.redop if op.reduces else "none",
-        root=request.root if op.rooted else -1,
-        count=op.count(request.size_bytes, request.n_ranks, element_bytes),
-        requested_bytes=requested_bytes,
-        size_bytes=request.size_bytes,
-        time_s=0.0,
-        lower_bound_s=0.0,
-        bound="none",
-        bottleneck=(),
-        bottleneck_links=0,
-        critical_s={},
-        path="none",
-        classes=0,
-    )
+    return built(algorithm(op.name, named[0]), request_of(op, question.sizes_of(op)[0], run, question), question)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
 from collsim.bounds import Bound, Cuts, find_cuts, lower_bound
 from collsim.engine import EngineDeadlock, Problem, Solution, check_conservation, solve
-from collsim.errors import DeadlockError, Fault, InternalError, UnsupportedError
+from collsim.errors import DeadlockError, Fault, InternalError, NoRouteError, UnsupportedError
 from collsim.fabric import Fabric, Float, Int, build_fabric
 from collsim.flow_bounds import Flows, find_flows
 from collsim.library import Profile
@@ -19,11 +19,12 @@ from collsim.message_costs import Messages, call_s, caps_Bps, port_capacity_Bps
 from collsim.message_parts import STEP_BYTES
 from collsim.operations import operation
 from collsim.routing import Routes, find_routes, merge_trunks
-from collsim.schedule import EVERY, Schedule, Transfers, is_in_network
+from collsim.schedule import Schedule, Transfers, is_in_network, names_groups
 from collsim.topology import Topology
 
 __all__ = [
     "MOST_LINKS",
+    "MOST_TRANSFERS",
     "Lowered",
     "Run",
     "Timing",
@@ -31,8 +32,10 @@ __all__ = [
     "device_time_s",
     "lower",
     "prepare",
+    "problem_of",
     "time_lowered",
     "time_schedule",
+    "timing_of",
 ]
 
 SLACK = 1e-9
@@ -85,10 +88,25 @@ class Timing:
     bound: Bound
 
 
-def prepare(topology: Topology, profile: Profile, ranks: Sequence[int] | None = None) -> Run:
-    """Build the fabric of *ranks* (all GPUs if None), its routes, and what bounds the time on it."""
-    fabric = build_fabric(topology, ranks, efficiency=profile.achievable_rate, latency=profile.latency)
-    routes = find_routes(fabric)
+def prepare(
+    topology: Topology, profile: Profile, ranks: Sequence[int] | None = None, *, free_share: Float | None = None
+) -> Run:
+    """Build the fabric of *ranks* (all GPUs if None), its routes, and what bounds the time on it.
+
+    *free_share* is float64[n_links], what background traffic leaves of each link; None: there is none.
+    """
+    bare = not (profile.achievable_rate or profile.latency or profile.families)  # raw wires, of the network too
+    fabric = build_fabric(
+        topology, ranks, efficiency=profile.achievable_rate, latency=profile.latency, network_counts=not bare
+    )
+    if free_share is not None:
+        fabric = replace(fabric, capacity_Bps=fabric.capacity_Bps * free_share)
+    try:
+        routes = find_routes(fabric)
+    except NoRouteError as error:
+        from collsim.topology.failing import cut_faults
+
+        raise NoRouteError(*(cut_faults(topology, fabric.rank_node.tolist()) or error.faults)) from None
     trunks, capacity = merge_trunks(routes, fabric.capacity_Bps)
     used = routes.used_links(fabric.n_links)
     return Run(
@@ -168,7 +186,7 @@ def _use(transfers: Transfers, run: Run, route: Int) -> Use:
 
 def _direct(transfers: Transfers, run: Run) -> Bool:
     """Return bool[n]: whether a link joins sender and receiver."""
-    both = (transfers.src != EVERY) & (transfers.dst != EVERY)
+    both = (transfers.src >= 0) & (transfers.dst >= 0)
     joined = run.fabric.peer_links() > 0
     return np.asarray(both & joined[np.where(both, transfers.src, 0), np.where(both, transfers.dst, 0)])
 
@@ -199,12 +217,16 @@ def time_schedule(schedule: Schedule, run: Run, proto: str = "Simple", dtype: st
         The result broke a conservation law.
     """
     costs = run.profile.protocol(proto, family_of(schedule.op, schedule.algo))
-    return time_lowered(lower(schedule, run, dtype), run, costs)
+    return time_lowered(lower(schedule, run, dtype), run, costs, run.profile.network.get(proto))
 
 
-def time_lowered(lowered: Lowered, run: Run, costs: Protocol) -> Timing:
-    """Run a lowered schedule with *costs*; raises as `time_schedule` does."""
-    problem, solution = _solved(lowered, run, costs)
+def time_lowered(lowered: Lowered, run: Run, costs: Protocol, network: Protocol | None = None) -> Timing:
+    """Run a lowered schedule with *costs*, and those of *network* between nodes; raises as `time_schedule` does."""
+    return timing_of(lowered, run, costs, *_solved(lowered, run, costs, network=network))
+
+
+def timing_of(lowered: Lowered, run: Run, costs: Protocol, problem: Problem, solution: Solution) -> Timing:
+    """Return how a lowered schedule ran by what the engine found; raises InternalError as `time_schedule` does."""
     broken = check_conservation(problem, solution)
     carried = np.bincount(lowered.route, weights=lowered.size_bytes, minlength=len(lowered.used)).astype(np.float64)
     taken = run.routes.take(lowered.used, lowered.copies / costs.wire_efficiency)
@@ -300,10 +322,14 @@ def _messages(lowered: Lowered, run: Run) -> Messages:
 
 
 def _solved(
-    lowered: Lowered, run: Run, costs: Protocol, engine: Literal["auto", "kernel"] = "auto"
+    lowered: Lowered,
+    run: Run,
+    costs: Protocol,
+    engine: Literal["auto", "kernel"] = "auto",
+    network: Protocol | None = None,
 ) -> tuple[Problem, Solution]:
     """Return what the engine was given and what it found."""
-    problem = _problem(lowered, run, costs)
+    problem = problem_of(lowered, run, costs, network)
     try:
         return problem, solve(problem, engine=engine)
     except EngineDeadlock as stuck:
@@ -319,10 +345,15 @@ def _route_numbers(transfers: Transfers, run: Run) -> Int:
         A multicast or load-reduce on switches that only forward.
     """
     n, src, dst = run.fabric.n_ranks, transfers.src, transfers.dst
-    if is_in_network(transfers) and run.fabric.in_network is None:
+    network = run.fabric.node_in_network if names_groups(transfers) else run.fabric.in_network
+    if is_in_network(transfers) and network is None:
         hint = "choose another algorithm, or a switched topology with in_network_reduction"
         raise UnsupportedError(Fault("the schedule needs switches that add and multicast", "topology", hint))
-    return np.where(src == EVERY, n * n + n + dst, np.where(dst == EVERY, n * n + src, src * n + dst))
+    if np.any((src < 0) & (dst < 0)):
+        hint = "choose an algorithm that reduces in the nodes or at their edge"
+        raise UnsupportedError(Fault("reduction in the network between nodes has no routes yet", "topology", hint))
+    # The switches that serve a group are those of the node that its rank at the other end is in.
+    return np.where(src < 0, n * n + n + dst, np.where(dst < 0, n * n + src, src * n + dst))
 
 
 def _critical_path(problem: Problem, solution: Solution, last: int, begin_s: float) -> dict[str, float]:
@@ -350,7 +381,14 @@ def _refuse_size(schedule: Schedule, most: int) -> None:
         raise UnsupportedError(Fault(what, f"{schedule.op} by {schedule.algo}", hint))
 
 
-def _problem(lowered: Lowered, run: Run, costs: Protocol) -> Problem:
+def _across(transfers: Transfers, run: Run) -> Bool:
+    """Return bool[n]: whether a transfer goes from one node of a cluster to another."""
+    node = run.fabric.wiring.coordinates.node[run.fabric.rank_node]
+    both = (transfers.src >= 0) & (transfers.dst >= 0)
+    return np.asarray(both & (node[np.where(both, transfers.src, 0)] != node[np.where(both, transfers.dst, 0)]))
+
+
+def problem_of(lowered: Lowered, run: Run, costs: Protocol, network: Protocol | None = None) -> Problem:
     """Return the arrays that the engine takes."""
     transfers, size_bytes = lowered.transfers, lowered.size_bytes.astype(np.float64)
     trunks = run.trunks.take(lowered.used, lowered.copies / costs.wire_efficiency)
@@ -363,7 +401,11 @@ def _problem(lowered: Lowered, run: Run, costs: Protocol) -> Problem:
         messages = _messages(lowered, run)
         rates = caps_Bps(messages, costs)
         port_Bps = port_capacity_Bps(messages, rates, costs, run.egress_Bps)
-    moves = transfers.src != transfers.dst
+    waits_s = np.where(transfers.src != transfers.dst, costs.latency_s(size_bytes, rates), 0.0)
+    across = _across(transfers, run)
+    if network is not None and across.any():
+        waits_s = np.where(across, network.message_overhead_s, waits_s)
+        rates = np.where(across, np.minimum(rates, lowered.use.lanes * network.channel_rate_Bps), rates)
     capacity_Bps = run.trunk_capacity_Bps
     if costs.in_turn:
         capacity_Bps = capacity_Bps * float(costs.shares(lowered.use.duplex).min())
@@ -374,7 +416,7 @@ def _problem(lowered: Lowered, run: Run, costs: Protocol) -> Problem:
         route_weight=trunks.weight,
         route=lowered.route,
         size_bytes=size_bytes,
-        latency_s=trunks.latency_s[lowered.route] + np.where(moves, costs.latency_s(size_bytes, rates), 0.0),
+        latency_s=trunks.latency_s[lowered.route] + waits_s,
         cap_Bps=rates,
         dep_ptr=transfers.dep_ptr,
         dep=transfers.dep,

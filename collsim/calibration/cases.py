@@ -2,7 +2,8 @@
 
 A `Case` is hashable and holds all that a prediction may depend on, so that equal calls are predicted once. What a log
 does not say keeps its default; what collsim cannot be told (several groups at once, an unknown byte matrix) is skipped
-with the reason. This module imports the log reader, operations and, inside functions, `library` and `byte_matrix`.
+with the reason. This module imports the log reader, `gpu_models`, operations and, inside functions, `library` and
+`byte_matrix`.
 """
 
 from __future__ import annotations
@@ -12,12 +13,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from collsim.calibration.gpu_models import other_gpus
 from collsim.calibration.log_types import Row, Run, Test
 from collsim.calibration.logs import read_tests
 from collsim.errors import Fault, InputError, UnknownNameError
+from collsim.groups import Lists
 from collsim.operations import OPERATIONS, REDUCTIONS, dtype_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from collsim.topology import Topology
 
 __all__ = [
     "Case",
@@ -66,6 +74,8 @@ class Case:
     gpus_per_thread : int or None
     matrix : tuple of tuple of int or None
         Bytes from row to column of an ``all_to_all_v``.
+    groups : str or None
+        Ranks of each of several groups that ran at once, such as ``0,1;2,3``; *ranks* are then those of one.
     """
 
     op: str
@@ -81,6 +91,12 @@ class Case:
     environment: tuple[tuple[str, str], ...] = ()
     gpus_per_thread: int | None = None
     matrix: ByteMatrix | None = None
+    groups: str | None = None
+
+    @property
+    def all_ranks(self) -> int:
+        """Ranks of all groups together."""
+        return self.ranks * (1 if self.groups is None else self.groups.count(";") + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +189,7 @@ def read_cases(
     *,
     library: str | None = None,
     environment: Mapping[str, str] | None = None,
+    topology: Topology | None = None,
     **overrides: Any,
 ) -> tuple[list[Measured], list[Skipped]]:
     """Return every row of some logs with its case, and what was skipped.
@@ -184,6 +201,8 @@ def read_cases(
         Such as ``nccl-2.28``: holds for all logs, whatever they say.
     environment : mapping, optional
         Variables beside those of the logs; they go before them.
+    topology : Topology, optional
+        Tests whose log names GPUs of another model are skipped.
     **overrides
         ``op``, ``ranks``, ``nodes``, ``launch``, ``registered`` and the others of `read_tests`.
 
@@ -210,6 +229,8 @@ def read_cases(
             for section in read_sections(path, library=library, environment=environment, **overrides):
                 if isinstance(section, Skipped):
                     skipped.append(section)
+                elif topology is not None and (reason := other_gpus(section.test.run.gpus, topology)):
+                    skipped.append(Skipped(section.file, section.line, reason))
                 else:
                     measured.extend(section.rows())
         except InputError as error:
@@ -224,9 +245,12 @@ def read_sections(
     *,
     library: str | None = None,
     environment: Mapping[str, str] | None = None,
+    seen: Callable[[Test], None] = lambda _: None,
     **overrides: Any,
 ) -> Iterator[Section | Skipped]:
     """Yield the tests of a log one by one, in memory that does not grow with the file; parameters as of `read_cases`.
+
+    *seen* is called with every test, also one without a row.
 
     Raises
     ------
@@ -236,6 +260,7 @@ def read_sections(
     file = "stdin" if str(path) == "-" else str(path)
     given = nearest_library(library) if library is not None else None
     for test in read_tests(path, **overrides):
+        seen(test)
         reason = _reason_to_skip(test)
         if reason is None and test.op == "all_to_all_v":
             yield from _irregular(test, Path(file), given, environment or {})
@@ -255,9 +280,10 @@ def _reason_to_skip(test: Test) -> str | None:
         (op not in OPERATIONS, f"{op} is not modelled"),
         (ranks is None, "the log does not say how many ranks there are: add --ranks"),
         (ranks == 1, "one rank communicates with nobody"),
+        (bool(run.split) and run.groups is None, "ranks were split into groups, and the log does not list them"),
         (
-            (run.groups or 1) > 1 or (bool(run.split) and run.groups is None),
-            "several groups of ranks run at once, which is not modelled yet",
+            bool(run.members) and any(len(group) != ranks for group in run.members),
+            "groups of different sizes run at once, which is not modelled",
         ),
     )
     return next((reason for holds, reason in reasons if holds), None)
@@ -278,6 +304,7 @@ def _section(test: Test, file: str, library: str | None, given: Mapping[str, str
         library=library or _library_of(run),
         environment=environment,
         gpus_per_thread=run.gpus_per_thread,
+        groups=Lists(run.members).text if run.members else None,
     )
     return Section(case, file, test.first_line, run.hosts, test.source, (*test.warnings, *notes), test)
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from collsim.calibration.arguments import checked_paths, checked_text
-from collsim.calibration.cases import Measured, read_cases
+from collsim.calibration.cases import Measured, Skipped, read_cases
 from collsim.calibration.estimates import Estimate, estimate
 from collsim.calibration.findings import Calibration, Constant, Residual
 from collsim.calibration.hidden_nvls import with_nvls_settled
@@ -24,7 +24,7 @@ from collsim.library import DEFAULT_LIBRARY, Profile, Protocol, Scatter, band_of
 from collsim.timing import call_time_s
 from collsim.topology import Topology, load_topology
 
-__all__ = ["calibrate", "fit_profile", "predicted_residuals", "scatter_of"]
+__all__ = ["calibrate", "check_left", "fit_profile", "predicted_residuals", "scatter_of"]
 
 LEAST_ROWS = 3
 """Fewer rows of a way to launch are not fitted: they could not be told from noise."""
@@ -72,7 +72,8 @@ def calibrate(
     Raises
     ------
     InputError
-        Every fault of the request and of logs that cannot be read; or too few rows that can be predicted.
+        Every fault of the request and of logs that cannot be read; no log of these GPUs, or too few rows that can be
+        predicted.
     """
     faults: list[Fault] = []
     told = {key: overrides.pop(key, None) for key in ("op", "ranks", "nodes", "launch")}
@@ -82,14 +83,23 @@ def calibrate(
     if name is not None:
         collected(faults, lambda: checked_text(name, "name", "such as mine"))
     paths = collected(faults, lambda: checked_paths(logs)) or []
-    read = collected(faults, lambda: read_cases(paths, **options, **overrides))
+    read = collected(faults, lambda: read_cases(paths, topology=topology, **options, **overrides))
     if faults:
         raise InputError(*dict.fromkeys(faults))
     assert topology is not None
     assert read is not None
     rows, skipped = read
+    check_left(rows, skipped)
     found = fit_profile(rows, topology, name=name, start=start)
     return replace(found, skipped=tuple(skipped))
+
+
+def check_left(rows: Sequence[Measured], skipped: Sequence[Skipped]) -> None:
+    """Raise why every test was skipped, if that leaves no row."""
+    if rows or not skipped:
+        return
+    faults = [Fault(skip.reason, f"{skip.file}:{skip.line}" if skip.line else skip.file) for skip in skipped]
+    raise InputError(*faults, Fault("nothing is left to fit", "logs"))
 
 
 def fit_profile(
@@ -105,7 +115,8 @@ def fit_profile(
     relative = _start(start, topology)
     library = _library_of(rows, topology)
     kept, spikes = without_spikes(rows, topology.name)
-    on_domain = [row for row in kept if (row.case.nodes or 1) == 1 and row.case.ranks <= topology.n_gpus]
+    alone = [row for row in kept if (row.case.nodes or 1) == 1 and row.case.groups is None]
+    on_domain = [row for row in alone if row.case.ranks <= topology.n_gpus]
     apart = thinned(on_domain)
     settled, notes = with_nvls_settled(apart, topology, relative, library)
     everything, refused = observe(settled, topology, relative, library)

@@ -14,7 +14,7 @@ from collsim.calibration.log_facts import Facts
 from collsim.calibration.log_inference import Ratios
 from collsim.calibration.log_rows import ANY_UNIT, LONGEST_TIME, OTHERS_BIT, UNITS, Block, RawRow, agreement, others_of
 from collsim.calibration.log_settlement import BLOCK_COLUMNS, Known, Settlement
-from collsim.calibration.log_types import LISTED_DROPS, Dropped, Table, Test
+from collsim.calibration.log_types import LISTED_DROPS, ZERO_BYTES, Dropped, Table, Test
 
 __all__ = ["Section"]
 
@@ -53,7 +53,7 @@ class Section:
         """Take a row if at least one half of it is sound."""
         self.last_line = row.line
         if row.size == 0:
-            self.drop(row.line, "zero bytes: nothing is left of the size after rounding", text)
+            self.drop(row.line, ZERO_BYTES, text)
             return
         masks = [self._mask(row, row.out, "out-of-place"), self._mask(row, row.into, "in-place")]
         if masks == [0, 0]:

@@ -239,7 +239,9 @@ class Settlement:
         launch = "graph" if graphs else "stream" if facts.launch_known or graphs == 0 or facts.command else None
         environment = {**self.known.environment, **facts.environment}
         joined = facts.split or Facts(environment=environment).split
-        groups = {device.group for device in facts.devices.values()}
+        groups: dict[int, list[int]] = {}
+        for rank, device in sorted(facts.devices.items()):
+            groups.setdefault(device.group, []).append(rank)
         library = overrides.get("library") or facts.library or shared.library or _library_of(facts)
         version = facts.library_version or shared.library_version or facts.compiled_version
         return Run(
@@ -255,6 +257,7 @@ class Settlement:
             cpu_time=facts.cpu_time,
             split=joined,
             groups=len(groups) or None,
+            members=tuple(map(tuple, groups.values())) if len(groups) > 1 else (),
             threads=facts.threads,
             gpus_per_thread=facts.gpus_per_thread,
             iterations=facts.iterations,
@@ -266,6 +269,7 @@ class Settlement:
             environment=MappingProxyType(environment),
             command=facts.command,
             printed_busbw_Bps=facts.printed_busbw,
+            failed=facts.failed,
         )
 
 

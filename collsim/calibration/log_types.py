@@ -14,12 +14,14 @@ from typing import Any
 
 from collsim.calibration.log_rows import RawRow
 
-__all__ = ["Dropped", "Log", "Row", "Run", "Table", "Test"]
+__all__ = ["ZERO_BYTES", "Dropped", "Log", "Row", "Run", "Table", "Test"]
 
 NO_NUMBER = math.nan
 NO_INTEGER = -(2**31)
 LISTED_DROPS = 1000
 """Every dropped line is counted; a Test lists this many of them."""
+ZERO_BYTES = "zero bytes: nothing is left of the size after rounding"
+"""Why a row without data is dropped, which is no fault of the log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,10 +194,16 @@ class Run:
         NCCL_TESTS_SPLIT or NCCL_TESTS_SPLIT_MASK: groups that run at once.
     groups : int or None
         How many groups the list of ranks shows.
+    members : tuple of tuple of int
+        The ranks of each group, where that list shows several.
     program, program_version : str or None
         ``nccl-tests`` or ``rccl-tests``.
     library, library_version : str or None
         ``NCCL`` or ``RCCL``.
+    gpus : tuple of str
+        Names of the GPUs in the list of ranks, each once.
+    failed : bool
+        The closing lines say so: ``Out of bounds values : 4 FAILED``.
     """
 
     program: str | None = None
@@ -210,6 +218,7 @@ class Run:
     cpu_time: bool = False
     split: str | None = None
     groups: int | None = None
+    members: tuple[tuple[int, ...], ...] = ()
     threads: int | None = None
     gpus_per_thread: int | None = None
     iterations: int | None = None
@@ -221,6 +230,7 @@ class Run:
     environment: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     command: str | None = None
     printed_busbw_Bps: float | None = None
+    failed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

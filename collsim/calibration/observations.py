@@ -164,9 +164,9 @@ def _lay(case: Case, run: Run, library: str) -> tuple[str, str, str, Lowered]:
     """Return kernel, protocol, algorithm and schedule of a case, by the choice of its library."""
     import numpy as np
 
+    from collsim.choosing import library_choice, request_of
     from collsim.operations import operation
     from collsim.question import ask
-    from collsim.simulation import library_choice, request_of
 
     matrix = None if case.matrix is None else np.array(case.matrix, dtype=np.int64)
     question = ask(

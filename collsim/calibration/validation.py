@@ -22,10 +22,12 @@ from collsim.calibration.arguments import (
     checked_tolerance,
 )
 from collsim.calibration.cases import Case, Section, Skipped, read_sections
+from collsim.calibration.gpu_models import other_gpus
 from collsim.calibration.health import TOLERANCE, health_of, judged
 from collsim.calibration.hidden_nvls import nvls_was_off, without_nvls
+from collsim.calibration.log_types import ZERO_BYTES, Dropped, Test
 from collsim.calibration.logs import LAUNCHES
-from collsim.calibration.verdicts import CheckedLog, Compared, Validation
+from collsim.calibration.verdicts import CheckedLog, Compared, Unread, Validation
 from collsim.errors import Fault, InputError, ModelError, UnknownNameError, UnsupportedError
 from collsim.library import DEFAULT_LIBRARY, Profile, load_library, load_profile
 from collsim.topology import Topology, load_topology
@@ -46,6 +48,8 @@ MOST_GPUS_OF_A_HOST = 16
 """No server has more GPUs (DGX-2 and MI250 boards have 16): the hosts of a larger domain share it."""
 MOST_SHOWN = 20
 """So many skipped tests are listed when nothing else is left."""
+DROPS_SHOWN = 3
+"""So many of the rows of a file that the reader dropped are listed."""
 
 
 def validate(
@@ -199,6 +203,20 @@ class _Group:
     hosts: tuple[str, ...]
     notes: dict[str, None] = field(default_factory=dict)
     cases: dict[Case, _Repeats] = field(default_factory=dict)
+    failed: bool = False
+
+
+@dataclass(slots=True)
+class _Drops:
+    """What the reader dropped of a file; rows of zero bytes are no loss."""
+
+    count: int = 0
+    first: list[Dropped] = field(default_factory=list)
+
+    def add(self, test: Test) -> None:
+        lost = [drop for drop in test.dropped if drop.reason != ZERO_BYTES]
+        self.count += test.n_dropped - len(test.dropped) + len(lost)
+        self.first += lost[: DROPS_SHOWN - len(self.first)]
 
 
 class Gathered:
@@ -209,20 +227,27 @@ class Gathered:
         self.system = "" if topology is None else topology.name
         self.groups: dict[tuple[Any, ...], _Group] = {}
         self.skipped: list[Skipped] = []
+        self.dropped: list[Unread] = []
 
     def add(self, path: str, options: Mapping[str, Any]) -> None:
         """Read a log."""
-        for section in read_sections(path, **options):
+        drops = _Drops()
+        for section in read_sections(path, seen=drops.add, **options):
             if isinstance(section, Skipped):
                 self.skipped.append(section)
             else:
                 self._add_section(section)
+        if drops.count:
+            self.dropped.append(Unread("stdin" if path == "-" else path, drops.count, tuple(drops.first)))
 
     def _add_section(self, section: Section) -> None:
         key = (section.file, section.source, section.hosts, section.case)
         new = _Group(section.file, section.line, section.case, section.hosts)
         group = self.groups.setdefault(key, new)
         group.notes.update(dict.fromkeys(section.notes))
+        group.failed |= section.test.run.failed
+        if self.topology is not None and (others := other_gpus(section.test.run.gpus, self.topology)):
+            group.notes[f"{others}: the verdicts say nothing of these GPUs"] = None
         for row in section.rows():
             found = group.cases.setdefault(row.case, _Repeats(row.line))
             found.times_s.append(row.time_s(self.system))
@@ -284,7 +309,7 @@ class _Model:
         from collsim.simulation import predict
 
         question = _question(call, sizes)
-        groups = rank_groups(self.topology, call.ranks, None, question)
+        groups = rank_groups(self.topology, call.all_ranks, None, question)
         result = predict(self.topology, self.constants, question, groups)
         self.results.append(replace(result, rows=()))
         self.warnings.update(dict.fromkeys(text for text in result.warnings if "is left out at" not in text))
@@ -304,6 +329,7 @@ def _question(call: Case, sizes: list[int]) -> Question:
         "launch": call.launch,
         "registered": bool(call.registered),
         "gpus_per_thread": call.gpus_per_thread or 1,
+        "groups": call.groups,
     }
     if call.matrix is not None:
         return ask(call.op, matrix=[list(row) for row in call.matrix], **options)
@@ -354,11 +380,12 @@ def compare(gathered: Gathered, tolerance: float = TOLERANCE) -> Validation:
     calibrated = all(result.profile["calibrated"] for result in model.results)
     return Validation(
         version=__version__,
-        topology=told.topology,
+        topology={key: value for key, value in told.topology.items() if key != "damage"},  # logs are of whole machines
         profile={**told.profile, "calibrated": calibrated},
         tolerance=tolerance,
         logs=tuple(logs),
         skipped=tuple(skipped),
+        dropped=tuple(gathered.dropped),
         warnings=tuple(model.warnings),
     )
 
@@ -388,8 +415,8 @@ def _misfit(case: Case, topology: Topology) -> str | None:
     """Return why a test cannot have run on the topology, which is one scale-up domain."""
     if (case.nodes or 1) > 1 and topology.n_gpus <= MOST_GPUS_OF_A_HOST:
         return f"the test ran on {case.nodes} nodes: {topology.name} is one, and scale-out is not modelled yet"
-    if case.ranks > topology.n_gpus:
-        return f"the test has {case.ranks} ranks, {topology.name} has {topology.n_gpus} GPUs"
+    if case.all_ranks > topology.n_gpus:
+        return f"the test has {case.all_ranks} ranks, {topology.name} has {topology.n_gpus} GPUs"
     return None
 
 
@@ -407,7 +434,7 @@ def _checked_log(group: _Group, model: _Model, tolerance: float, skipped: list[S
     case = replace(group.case, library=model.told(group.case).library)
     return CheckedLog(
         group.file, group.line, case, group.hosts, _mapping(case, group.hosts, system), tuple(rows),
-        health_of(rows, system, tolerance), (*group.notes, *_gaps(group.case, case)),
+        health_of(rows, system, tolerance), (*group.notes, *_gaps(group.case, case)), group.failed,
     )  # fmt: skip
 
 
@@ -433,7 +460,7 @@ def _row(case: Case, found: _Repeats, answer: Row) -> Compared:
 
 def _mapping(case: Case, hosts: tuple[str, ...], system: str) -> str:
     """Return where the ranks are taken to be."""
-    gpus = f"ranks 0-{case.ranks - 1} on GPUs 0-{case.ranks - 1} of {system}"
+    gpus = f"ranks 0-{case.all_ranks - 1} on GPUs 0-{case.all_ranks - 1} of {system}"
     count = case.nodes or len(hosts)
     if count > 1:
         return f"{gpus}, its {count} hosts in one domain"
@@ -450,5 +477,7 @@ def _gaps(logged: Case, told: Case) -> Iterator[str]:
         yield f"without a library {', '.join(name for name, _ in logged.environment)} changes nothing"
     if logged.registered > 1:
         yield "symmetric buffers are predicted as registered ones"
+    if logged.groups is not None:
+        yield f"ranks {logged.groups.replace(';', ' | ')} form groups that ran at once; predicted is the slowest"
     if logged.nodes is None:
         yield "the log does not say how many nodes there were: taken as one"

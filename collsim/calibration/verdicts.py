@@ -1,6 +1,7 @@
 """What a comparison of logs with the model says: rows, logs, summary; the document of schema ``collsim.validate/1``.
 
-This module imports only the cases, `operations` and `result`: reports read it without knowing how a prediction is made.
+This module imports only the cases, the types of the log reader, `operations` and `result`: reports read it without
+knowing how a prediction is made.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from collsim.calibration.cases import Case, Skipped
+from collsim.calibration.log_types import Dropped
 from collsim.operations import operation
 
-__all__ = ["FLAGS", "VERDICTS", "CheckedLog", "Compared", "Validation"]
+__all__ = ["FLAGS", "VERDICTS", "CheckedLog", "Compared", "Unread", "Validation"]
 
 SCHEMA = "collsim.validate/1"
 VERDICTS = ("inside", "slower", "faster", "impossible", "wrong")
@@ -122,6 +124,34 @@ class Compared:
 
 
 @dataclass(frozen=True, slots=True)
+class Unread:
+    """What the reader did not take of a file.
+
+    Attributes
+    ----------
+    file : str
+    count : int
+        Lines, or halves of rows; rows of zero bytes do not count.
+    first : tuple of Dropped
+        The first of them.
+    """
+
+    file: str
+    count: int
+    first: tuple[Dropped, ...]
+
+    def __str__(self) -> str:
+        shown = "; ".join(f"line {drop.line}: {drop.reason}" for drop in self.first)
+        more = f"; and {self.count - len(self.first)} more" if self.count > len(self.first) else ""
+        return f"{self.file}: rows, or halves of rows, that are not taken: {self.count}; {shown}{more}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as the JSON schema wants it."""
+        first = [{"line": drop.line, "reason": drop.reason} for drop in self.first]
+        return {"file": self.file, "count": self.count, "first": first}
+
+
+@dataclass(frozen=True, slots=True)
 class CheckedLog:
     """The rows of one test, or of all tests of a file that were run alike on the same hosts.
 
@@ -141,6 +171,8 @@ class CheckedLog:
         What the rows say, by range of sizes.
     notes : tuple of str
         What to know before trusting the comparison.
+    failed : bool
+        The log says that one of the tests failed.
     """
 
     file: str
@@ -151,6 +183,7 @@ class CheckedLog:
     rows: tuple[Compared, ...]
     health: tuple[str, ...]
     notes: tuple[str, ...]
+    failed: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Return the log as the JSON schema wants it; its rows are elsewhere."""
@@ -168,6 +201,7 @@ class CheckedLog:
             "library": case.library,
             "environment": dict(case.environment),
             "n_rows": len(self.rows),
+            "failed": self.failed,
             "health": list(self.health),
             "notes": list(self.notes),
         }
@@ -187,6 +221,8 @@ class Validation:
         factor of at most 1 + tolerance. It is no calibrated interval.
     logs : tuple of CheckedLog
     skipped : tuple of Skipped
+    dropped : tuple of Unread
+        One for each file of which the reader dropped something.
     warnings : tuple of str
     """
 
@@ -196,6 +232,7 @@ class Validation:
     tolerance: float
     logs: tuple[CheckedLog, ...]
     skipped: tuple[Skipped, ...] = ()
+    dropped: tuple[Unread, ...] = ()
     warnings: tuple[str, ...] = ()
 
     def __iter__(self) -> Iterator[Compared]:
@@ -215,6 +252,11 @@ class Validation:
         return sum(bool(row.flags) for row in self.rows)
 
     @property
+    def failed(self) -> int:
+        """How many logs say that their test failed."""
+        return sum(log.failed for log in self.logs)
+
+    @property
     def outside(self) -> int:
         """How many rows without a flag are outside the interval, or the tolerance where there is none."""
         return sum(not row.flags and row.verdict != "inside" for row in self.rows)
@@ -224,7 +266,7 @@ class Validation:
         """How well the model meets the logs: over rows without a flag, whose times mean something."""
         rows = [row for row in self.rows if not row.flags]
         covered = [row.covered for row in rows if row.covered is not None]
-        counts = {"flagged": self.flagged, "outside": self.outside, "skipped": len(self.skipped)}
+        counts = {"flagged": self.flagged, "failed": self.failed, "outside": self.outside, "skipped": len(self.skipped)}
         return {"n": len(rows), **_errors([row.rel_error for row in rows]), "coverage": _mean(covered), **counts}
 
     def to_dict(self) -> dict[str, Any]:
@@ -239,6 +281,7 @@ class Validation:
             "rows": self.to_records(),
             "summary": self.summary,
             "skipped": [{"file": skip.file, "line": skip.line, "reason": skip.reason} for skip in self.skipped],
+            "dropped": [unread.to_dict() for unread in self.dropped],
             "warnings": list(self.warnings),
         }
 

@@ -80,7 +80,7 @@ def calibrate(context: click.Context, /, *, output: str | None, plot: str | None
 def _fitted(flags: dict[str, Any], faults: Faults) -> Calibration:
     """Check everything that was asked, read the logs, raise all that is wrong, and fit."""
     from collsim.calibration.cases import read_cases
-    from collsim.calibration.fitting import fit_profile
+    from collsim.calibration.fitting import check_left, fit_profile
     from collsim.calibration.validation import checked_options
     from collsim.cli.flags import read_number, read_settings
     from collsim.errors import Fault
@@ -105,11 +105,13 @@ def _fitted(flags: dict[str, Any], faults: Faults) -> Calibration:
     faults.attempt(lambda: load_profile(flags["start"], topology))
     if not flags["logs"]:
         faults.add([Fault("no log is named", "logs", "name at least one file; - is stdin")])
-    read = faults.attempt(lambda: read_cases(flags["logs"], **told))
+    read = faults.attempt(lambda: read_cases(flags["logs"], topology=topology, **told))
     faults.raise_any()
     assert topology is not None
     assert read is not None
     rows, skipped = read
+    faults.attempt(lambda: check_left(rows, skipped))
+    faults.raise_any()
     found = faults.attempt(lambda: fit_profile(rows, topology, name=flags["name"], start=flags["start"]))
     faults.raise_any()
     assert found is not None

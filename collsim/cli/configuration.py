@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any, NoReturn
 
@@ -32,19 +32,22 @@ class Configuration:
     ----------
     file : str
     flags : mapping
-        Texts of flags by the name of their parameter.
-    overrides, environment : mapping
+        Texts of flags by the name of their parameter; a list of them for a flag that may come several times.
+    overrides, environment, degrade : mapping
+    fail : tuple of str
     matrix_bytes : list of lists or None
     digests : mapping
         sha256 of the topology and the profile that the file was made with.
     """
 
     file: str
-    flags: Mapping[str, str]
+    flags: Mapping[str, str | list[str]]
     overrides: Mapping[str, str]
     environment: Mapping[str, str]
     matrix_bytes: list[list[int]] | None
     digests: Mapping[str, str]
+    fail: tuple[str, ...] = ()
+    degrade: Mapping[str, str] = field(default_factory=dict)
 
     def changes(self, result: Result) -> list[str]:
         """Say whether the topology or the profile is no longer the one that the file was made with."""
@@ -77,9 +80,9 @@ def read_configuration(file: str) -> Configuration:
         With every fault of the file.
     """
     document = _document(file)
-    config = document["config"]
+    config = _first_so_many(document["config"])
     faults = _unknown_keys(config, file)
-    flags: dict[str, str] = {}
+    flags: dict[str, str | list[str]] = {}
     for key, (read, wanted) in READERS.items():
         if config.get(key) is None:
             continue
@@ -87,16 +90,40 @@ def read_configuration(file: str) -> Configuration:
             flags.update(read(key, config[key]))
         except (TypeError, ValueError, KeyError):
             faults.append(Fault(f"{_shown(config[key])} is not {wanted}", f"{file}: config.{key}"))
-    texts = {key: config.get(key) or {} for key in ("overrides", "environment")}
+    texts = {key: config.get(key) or {} for key in ("overrides", "environment", "degrade")}
     for key, entries in texts.items():
         if not isinstance(entries, dict) or not all(isinstance(value, str) for value in entries.values()):
             faults.append(Fault(f"{_shown(entries)} does not map names to texts", f"{file}: config.{key}"))
+    fail = config.get("fail") or []
+    if not isinstance(fail, list) or not all(isinstance(name, str) for name in fail):
+        faults.append(Fault(f"{_shown(fail)} is not a list of names", f"{file}: config.fail"))
     matrix = config.get("matrix_bytes")
     if matrix is not None and not _is_matrix(matrix):
         faults.append(Fault(f"{_shown(matrix)} is not a list of lists of bytes", f"{file}: config.matrix_bytes"))
     if faults:
         raise SpecError(*faults)
-    return Configuration(file, flags, texts["overrides"], texts["environment"], matrix, _digests(document))
+    return Configuration(
+        file,
+        flags,
+        texts["overrides"],
+        texts["environment"],
+        matrix,
+        _digests(document),
+        tuple(fail),
+        texts["degrade"],
+    )
+
+
+def _first_so_many(config: dict[str, Any]) -> dict[str, Any]:
+    """Return a configuration in which the first GPUs that failures left, in several runs, are called 0, 1, 2."""
+    groups = config.get("rank_lists")
+    if not config.get("fail") or not isinstance(groups, list) or len(groups) < 2:
+        return config
+    lists = [group for group in groups if isinstance(group, list)]
+    longest = max(lists, key=len, default=[])
+    if len(lists) < len(groups) or any(group != longest[: len(group)] for group in lists):
+        return config
+    return {**config, "rank_lists": [list(range(len(group))) for group in lists]}
 
 
 def _document(file: str) -> dict[str, Any]:
@@ -129,7 +156,7 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def _unknown_keys(config: Mapping[str, Any], file: str) -> list[Fault]:
-    known = [*READERS, "overrides", "environment", "matrix_bytes"]
+    known = [*READERS, "overrides", "environment", "matrix_bytes", "fail", "degrade"]
     faults = []
     for key in config:
         if key not in known:
@@ -167,6 +194,13 @@ def _words(key: str, value: Any) -> dict[str, str]:
     return {key: ",".join(names)}
 
 
+def _texts(key: str, value: Any) -> dict[str, list[str]]:
+    """Return the texts of a flag that may come several times."""
+    if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
+        raise TypeError
+    return {key: value}
+
+
 def _whole(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError
@@ -194,7 +228,7 @@ def _rank_lists(_: str, value: Any) -> dict[str, str]:
     return {"rank_list": ",".join(map(str, groups[0]))}
 
 
-READERS: dict[str, tuple[Callable[[str, Any], dict[str, str]], str]] = {
+READERS: dict[str, tuple[Callable[[str, Any], Mapping[str, str | list[str]]], str]] = {
     "topo": (_topo, "the name or the file of a topology"),
     "op": (_words, "a list of operations"),
     "size": (_sizes, "a list of sizes"),
@@ -211,6 +245,10 @@ READERS: dict[str, tuple[Callable[[str, Any], dict[str, str]], str]] = {
     "launch": (_word, "a way to launch"),
     "registered": (_flag, "true or false"),
     "gpus_per_thread": (_number, "a whole number"),
+    "split": (_word, "a split of nccl-tests"),
+    "groups": (_word, "a layout or lists of ranks"),
+    "over": (_word, "dimensions of the layout"),
+    "load": (_texts, "a list of loads on links"),
 }
 """How each key becomes the text of a flag, and what it should have been."""
 

@@ -14,7 +14,16 @@ from typing import Any, TypeVar
 from collsim.errors import Fault, InputError
 from collsim.units import parse_size_bytes
 
-__all__ = ["Faults", "read_counts", "read_factor", "read_number", "read_overrides", "read_rank_list", "read_sizes"]
+__all__ = [
+    "Faults",
+    "read_counts",
+    "read_factor",
+    "read_number",
+    "read_overrides",
+    "read_rank_list",
+    "read_shares",
+    "read_sizes",
+]
 
 T = TypeVar("T")
 
@@ -184,6 +193,15 @@ def read_settings(entries: Sequence[str], faults: Faults) -> dict[str, str]:
     {'NCCL_ALGO': 'Ring'}
     """
     return _pairs(entries, faults, "env", "NAME=VALUE", "write --env NCCL_ALGO=Ring")
+
+
+def read_shares(entries: Sequence[str], faults: Faults) -> dict[str, str]:
+    """Return WHAT=SHARE entries as a mapping; those that are none go to *faults*.
+
+    >>> read_shares(["link:gpu0-gpu1=50%"], Faults(str))
+    {'link:gpu0-gpu1': '50%'}
+    """
+    return _pairs(entries, faults, "degrade", "WHAT=SHARE", 'write --degrade "link:gpu0-gpu1=50%"')
 
 
 def _pairs(entries: Sequence[str], faults: Faults, where: str, shape: str, hint: str) -> dict[str, str]:

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import click
 
-__all__ = ["complete", "formats", "operations", "profiles", "request_options", "schedule_options", "zoo"]
+__all__ = [
+    "complete",
+    "formats",
+    "operations",
+    "profiles",
+    "request_options",
+    "scale_out_options",
+    "scale_out_overrides",
+    "scale_out_place",
+    "schedule_options",
+    "zoo",
+]
 
 
 def complete(names: Callable[[], Sequence[str]], *, files: bool = False) -> dict[str, Any]:
@@ -25,9 +36,36 @@ def complete(names: Callable[[], Sequence[str]], *, files: bool = False) -> dict
 
 def zoo() -> Sequence[str]:
     """Return the names of the shipped topologies."""
-    from collsim.topology import zoo_names
+    from collsim.topology import cluster_names, zoo_names
 
-    return zoo_names()
+    return (*zoo_names(), *cluster_names())
+
+
+def fabrics() -> Sequence[str]:
+    from collsim.topology import FABRICS
+
+    return FABRICS
+
+
+def networks() -> Sequence[str]:
+    from collsim.topology import network_names
+
+    return network_names()
+
+
+def scale_out_overrides(flags: Mapping[str, Any]) -> dict[str, str]:
+    """Return the figures of ``scale_out`` that flags set."""
+    return {f"scale_out.{name}": flags[name] for name in SCALE_OUT if flags.get(name) is not None}
+
+
+def scale_out_place(where: str) -> str:
+    """Return the parameter that set what *where* names, if it is one of `SCALE_OUT`; else *where*.
+
+    >>> scale_out_place("--set scale_out.nodes"), scale_out_place("--set link.bandwidth")
+    ('nodes', '--set link.bandwidth')
+    """
+    name = where.removeprefix("--set scale_out.")
+    return name if name != where and name in SCALE_OUT else where
 
 
 def operations() -> Sequence[str]:
@@ -54,9 +92,9 @@ def algorithms() -> Sequence[str]:
 
 
 def named_algorithms() -> Sequence[str]:
-    from collsim.collectives import ALGORITHMS
+    from collsim.collectives import ACROSS_NODES, ALGORITHMS
 
-    return list(dict.fromkeys(entry.name for entry in ALGORITHMS))
+    return list(dict.fromkeys(entry.name for entry in ALGORITHMS + ACROSS_NODES))
 
 
 def profiles() -> Sequence[str]:
@@ -73,6 +111,26 @@ def formats() -> Sequence[str]:
     return list(FORMATS)
 
 
+SCALE_OUT: dict[str, Callable[..., Any]] = {
+    "nodes": click.option("--nodes", metavar="N", help="Build a cluster of N such nodes."),
+    "gpus_per_node": click.option(
+        "--gpus-per-node", metavar="G", help="Use the first G GPUs of each node.  [default: all]"
+    ),
+    "fabric": click.option(
+        "--fabric",
+        metavar="NAME",
+        **complete(fabrics),
+        help="Switches between nodes: rail, rail_only, fat_tree, dragonfly or single_switch.  [default: rail]",
+    ),
+    "network": click.option(
+        "--network",
+        metavar="NAME",
+        **complete(networks),
+        help="infiniband, spectrum_x, roce, ultra_ethernet, efa or slingshot.  [default: the adapter's]",
+    ),
+}
+"""The flags that make a cluster of a node, by the key of ``scale_out`` that each sets."""
+
 OPTIONS: dict[str, Callable[..., Any]] = {
     "topo": click.option(
         "--topo",
@@ -80,6 +138,7 @@ OPTIONS: dict[str, Callable[..., Any]] = {
         **complete(zoo, files=True),
         help="Topology: a name that `collsim topo list` prints, or a YAML file.",
     ),
+    **SCALE_OUT,
     "op": click.option(
         "--op",
         metavar="OP[,OP...]",
@@ -100,6 +159,25 @@ OPTIONS: dict[str, Callable[..., Any]] = {
     "ranks": click.option("--ranks", metavar="N[,N...]", help="Use the first N GPUs.  [default: all]"),
     "rank_list": click.option(
         "--rank-list", metavar="LIST", help="Use exactly these GPUs, in this order, such as 0,3,5-7."
+    ),
+    "placement": click.option(
+        "--placement",
+        metavar="NAME|FILE",
+        **complete(lambda: ("block", "cyclic"), files=True),
+        help="Which GPU each rank runs on: block, cyclic, or a host file.  [default: block]",
+    ),
+    "split": click.option(
+        "--split",
+        metavar="SPLIT",
+        help='Groups that run at once, as nccl-tests makes them: "MOD 8", "DIV 8", "AND 0x7", "OR 0x7", or a hex mask.',
+    ),
+    "groups": click.option(
+        "--groups",
+        metavar="LAYOUT|LISTS",
+        help='Groups by a layout, such as tp=8,dp=16 (the first varies fastest), or by lists: "0,1;2,3".',
+    ),
+    "over": click.option(
+        "--over", metavar="NAME[,NAME...]", help="Dimensions of the layout that communicate.  [default: the first]"
     ),
     "algo": click.option(
         "--algo",
@@ -180,6 +258,13 @@ OPTIONS: dict[str, Callable[..., Any]] = {
     "registered": click.option(
         "--registered", is_flag=True, help="The user registered the buffers with the library (-R 1 of the tests)."
     ),
+    "load": click.option(
+        "--load",
+        multiple=True,
+        metavar="LINKS=SHARE",
+        allow_from_autoenv=False,
+        help='Background traffic on links: "link:gpu0->nvsw*=30%"; a-b means both directions.',
+    ),
     "overrides": click.option(
         "--set",
         "overrides",
@@ -188,14 +273,28 @@ OPTIONS: dict[str, Callable[..., Any]] = {
         allow_from_autoenv=False,
         help='Change a figure of the topology: link.bandwidth="80 GB/s".',
     ),
+    "fail": click.option(
+        "--fail",
+        multiple=True,
+        metavar="WHAT",
+        allow_from_autoenv=False,
+        help="What has failed: link:gpu0-gpu1, switch:nvsw2, nic:node3/5, gpu:gpu5, leaf:2; globs work.",
+    ),
+    "degrade": click.option(
+        "--degrade",
+        multiple=True,
+        metavar="WHAT=SHARE",
+        allow_from_autoenv=False,
+        help="What runs at part of its rate: link:gpu0-gpu1=50%.",
+    ),
 }
 """The flags of a request by the name of their parameter."""
 
 SCHEDULE_OPTIONS = {
     name: OPTIONS[name]
     for name in (
-        "topo", "op", "algo", "size", "ranks", "rank_list", "channels", "chunk", "dtype", "root", "matrix", "profile",
-        "overrides",
+        "topo", *SCALE_OUT, "op", "algo", "size", "ranks", "rank_list", "channels", "chunk", "dtype", "root", "matrix",
+        "profile", "overrides", "fail", "degrade",
     )
 } | {
     "op": click.option(
@@ -216,6 +315,11 @@ SCHEDULE_OPTIONS = {
 def request_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the flags that say what to simulate."""
     return _with_options(command, OPTIONS)
+
+
+def scale_out_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the flags that make a cluster of a node."""
+    return _with_options(command, SCALE_OUT)
 
 
 def schedule_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from collsim.cli.options import complete, formats, request_options
+from collsim.cli.options import complete, formats, request_options, scale_out_overrides, scale_out_place
 from collsim.cli.output import check_targets, named_files, output_format, patience, write
 from collsim.errors import Fault, InputError
 
@@ -26,6 +26,8 @@ RIVALS = (
     (("size",), ("min_bytes", "max_bytes", "step_bytes", "step_factor")),
     (("step_bytes",), ("step_factor",)),
     (("ranks",), ("rank_list",)),
+    (("placement",), ("rank_list",)),
+    (("split",), ("groups", "over")),
 )
 """Flags that exclude each other; one from the command line silences those from the environment or a file."""
 
@@ -81,6 +83,7 @@ def run(
       collsim run --topo hgx_h100 --op all_reduce --size 64M,1G --algo all --profile ideal
       collsim run --topo mi300x_ubb8 --op all_reduce --ranks 2,4,8 --set link.bandwidth="80 GB/s"
       collsim run --topo hgx_b200 --op all_gather --format csv -o all_gather.csv --save-config run.json
+      collsim run --topo hgx_h100 --op all_reduce --split "MOD 4"
       collsim run --config run.json --ranks 4
 
     A flag goes before its environment variable (COLLSIM_TOPO, COLLSIM_PROFILE, ...), and that before --config.
@@ -127,9 +130,11 @@ def checked_request(
     from collsim.library import load_profile
     from collsim.question import ask, rank_groups
     from collsim.topology import load_topology
+    from collsim.topology.failing import damaged
 
-    topo, profile, ranks, rank_list, overrides = (
-        request.pop(name) for name in ("topo", "profile", "ranks", "rank_list", "overrides")
+    topo, profile, ranks, rank_list, placement, overrides, fail, degrade = (
+        request.pop(name)
+        for name in ("topo", "profile", "ranks", "rank_list", "placement", "overrides", "fail", "degrade")
     )
     unread = flags["matrix"] is not None and request["matrix"] is None
     question = faults.attempt(lambda: _ask(ask, request, unread))
@@ -138,10 +143,11 @@ def checked_request(
         hint = "give a name that `collsim topo list` prints, or a YAML file"
         faults.add([Fault("no topology is named", "topo", hint)])
     else:
-        topology = faults.attempt(lambda: load_topology(topo, overrides))
+        whole = faults.attempt(lambda: load_topology(topo, overrides))
+        topology = None if whole is None else faults.attempt(lambda: damaged(whole, fail, degrade))
     constants = faults.attempt(lambda: load_profile(profile, topology))
     if topology is not None and question is not None:
-        groups = faults.attempt(lambda: rank_groups(topology, ranks, rank_list, question))
+        groups = faults.attempt(lambda: rank_groups(topology, ranks, rank_list, question, placement))
     faults.raise_any()
     assert topology is not None
     assert constants is not None
@@ -181,6 +187,7 @@ def _request(flags: dict[str, Any], config: Configuration | None, faults: Faults
         "size": faults.attempt(lambda: texts.read_sizes(**steps)),
         "ranks": read("ranks", texts.read_counts),
         "rank_list": read("rank_list", texts.read_rank_list),
+        **{name: flags[name] for name in ("placement", "split", "groups", "over", "load")},
         "channels": read("channels", lambda text: texts.read_number(text, "channels")),
         "chunk": flags["chunk"],
         "dtype": flags["dtype"],
@@ -196,7 +203,9 @@ def _request(flags: dict[str, Any], config: Configuration | None, faults: Faults
         "redop": flags["redop"],
         "root": read("root", lambda text: texts.read_number(text, "root", "such as 0")) or 0,
         "matrix": _matrix(flags["matrix"], ops, config, faults),
-        "overrides": {**(config.overrides if config else {}), **set_here},
+        "overrides": {**(config.overrides if config else {}), **set_here, **scale_out_overrides(flags)},
+        "fail": [*(config.fail if config else ()), *flags["fail"]],
+        "degrade": {**(config.degrade if config else {}), **texts.read_shares(flags["degrade"], faults)},
     }
 
 
@@ -238,10 +247,12 @@ def without_rivals(context: click.Context, flags: dict[str, Any]) -> dict[str, A
 
 def place_of(context: click.Context, where: str, config: Configuration | None) -> str:
     """Return where the user wrote the value of the parameter that *where* names; other places stay as they are."""
+    if (flag := scale_out_place(where)) != where and _source(context, flag):
+        where = flag
     name = where.removeprefix("--").replace(" ", "_").replace("-", "_")
     name = {"set": "overrides", "format": "form", "env": "environment"}.get(name, name)
     if name == "size" and not _source(context, "size"):
-        name = next((end for end in ("min_bytes", "max_bytes") if _source(context, end)), name)
+        name = next((end for end in ("max_bytes", "min_bytes") if _source(context, end)), name)
     option = next((param for param in context.command.params if param.name == name), None)
     if option is None:
         return where
@@ -258,6 +269,8 @@ CONFIG_KEYS = {"ranks": "rank_lists", "rank_list": "rank_lists", "chunk": "chunk
 
 def _stale(context: click.Context, config: Configuration | None, result: Result) -> list[str]:
     """Say whether what the configuration names has changed, unless flags changed it."""
-    if config is None or any(_source(context, name) > 1 for name in ("topo", "profile", "overrides")):
+    if config is None or any(
+        _source(context, name) > 1 for name in ("topo", "profile", "overrides", "fail", "degrade")
+    ):
         return []
     return config.changes(result)

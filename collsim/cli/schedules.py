@@ -160,6 +160,8 @@ def _count(text: str) -> int:
 
 ABSENT = {
     **dict.fromkeys(("min_bytes", "max_bytes", "step_bytes", "step_factor", "proto", "library")),
+    **dict.fromkeys(("placement", "split", "groups", "over")),
+    "load": (),
     "redop": "sum",
     "environment": (),
     "launch": "stream",
@@ -210,7 +212,7 @@ def _algorithms_of(op: str | None) -> str:
     from collsim.operations import operation
 
     try:
-        names = [entry.name for entry in algorithms_for(operation(op or "").name)]
+        names = [entry.name for entry in algorithms_for(operation(op or "").name, several_nodes=True)]
     except UnknownNameError:
         names = []
     return f"name one of {', '.join(names)}" if names else "name one, such as ring"

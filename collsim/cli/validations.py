@@ -70,8 +70,8 @@ def validate(
       collsim validate logs/*.log --topo mi300x_ubb8 --format csv -o errors.csv
       mpirun ... | collsim validate - --topo hgx_b200 --strict
 
-    Exit code 1: a row has wrong results or is faster than the wires allow; with --strict also if one is outside the
-    interval of its prediction, or outside 25 % where the profile has no interval.
+    Exit code 1: a row has wrong results or is faster than the wires allow, or a log says that its test failed; with
+    --strict also if a row is outside the interval of its prediction, or outside 25 % where the profile has no interval.
     """  # noqa: D301 - \b keeps the lines that follow it as they are
     from collsim.cli.flags import Faults
     from collsim.cli.runs import place_of
@@ -86,7 +86,7 @@ def validate(
         for warning in validation.warnings:
             click.echo(f"warning: {warning}", err=True)
     write(render_validation(validation, target or "table"), output)
-    if validation.flagged or (strict and validation.outside):
+    if validation.flagged or validation.failed or (strict and validation.outside):
         context.exit(1)
 
 

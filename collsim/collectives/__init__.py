@@ -10,9 +10,12 @@ from collsim.collectives import (
     chain,
     direct,
     gather_scatter,
+    hierarchical,
     nccl_p2p,
     nccl_p2p_v,
+    node_p2p,
     nvls,
+    nvls_tree,
     pairwise,
     pat,
     rabenseifner,
@@ -21,15 +24,29 @@ from collsim.collectives import (
     ring,
     scatter_allgather,
     send_recv,
+    sharp,
     tree,
     up_down_chain,
 )
 from collsim.collectives.all_to_all_v import matrix_size_bytes
+from collsim.collectives.layout import Layout
+from collsim.collectives.node_rings import node_rings
 from collsim.collectives.request import Algorithm, Request
 from collsim.collectives.rings import rings_for
 from collsim.errors import UnknownNameError
 
-__all__ = ["ALGORITHMS", "Algorithm", "Request", "algorithm", "algorithms_for", "matrix_size_bytes", "rings_for"]
+__all__ = [
+    "ACROSS_NODES",
+    "ALGORITHMS",
+    "Algorithm",
+    "Layout",
+    "Request",
+    "algorithm",
+    "algorithms_for",
+    "matrix_size_bytes",
+    "node_rings",
+    "rings_for",
+]
 
 ALGORITHMS: tuple[Algorithm, ...] = (
     ring.ALGORITHM,
@@ -56,10 +73,22 @@ ALGORITHMS: tuple[Algorithm, ...] = (
 )
 """Plain ones first: of two that take equally long, the first is taken."""
 
+ACROSS_NODES: tuple[Algorithm, ...] = (
+    hierarchical.HIERARCHICAL,
+    hierarchical.DOUBLING,
+    node_p2p.PXN,
+    nvls_tree.ALGORITHM,
+    sharp.DIRECT,
+    sharp.CHAIN,
+    sharp.NVLS,
+)
+"""Those that only exist on several nodes; some of the others change their shape there (ring, tree, nccl_p2p)."""
 
-def algorithms_for(op: str) -> tuple[Algorithm, ...]:
-    """Return the algorithms that carry out *op*, in the order of the table."""
-    return tuple(entry for entry in ALGORITHMS if op in entry.ops)
+
+def algorithms_for(op: str, *, several_nodes: bool = False) -> tuple[Algorithm, ...]:
+    """Return the algorithms that carry out *op* on one node or on several, in the order of the table."""
+    table = ALGORITHMS + ACROSS_NODES if several_nodes else ALGORITHMS
+    return tuple(entry for entry in table if op in entry.ops)
 
 
 def algorithm(op: str, name: str) -> Algorithm:
@@ -70,7 +99,7 @@ def algorithm(op: str, name: str) -> Algorithm:
     UnknownNameError
         With the nearest of those that carry out *op*.
     """
-    found = {entry.name: entry for entry in algorithms_for(op)}
+    found = {entry.name: entry for entry in algorithms_for(op, several_nodes=True)}
     if name not in found:
         raise UnknownNameError(f"algorithm for {op}", name, found)
     return found[name]

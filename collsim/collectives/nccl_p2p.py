@@ -1,4 +1,4 @@
-"""All-to-all and send-receive as NCCL's grouped point-to-point kernel carries them out inside one domain.
+"""All-to-all and send-receive as NCCL's grouped point-to-point kernel carries them out; over nodes see node_p2p.
 
 In round d every rank sends to the rank d places after it and receives from the one d places before. A message is cut
 into parts, each on its own channel. A channel works on a batch of up to eight rounds at once, and a rank turns to the
@@ -12,6 +12,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from collsim.collectives import node_p2p
 from collsim.collectives.request import Algorithm, Request
 from collsim.message_parts import BATCH, channel_of_part, n_parts, p2p_channels, part_sizes
 from collsim.schedule import ChunksBuilder, OrbitsBuilder, Schedule
@@ -21,11 +22,14 @@ __all__ = ["ALGORITHM", "step_of"]
 
 def build(request: Request) -> Schedule:
     """Return the rounds of an all-to-all, or the one round of a send-receive between neighbours."""
-    n, ranks = request.n_ranks, np.arange(request.n_ranks)
+    n, ranks, n_nodes = request.n_ranks, np.arange(request.n_ranks), request.spread.n_nodes
     everyone = request.op.name == "all_to_all"
+    if everyone and n_nodes > 1:
+        return node_p2p.build(request)
     message_bytes = request.block_bytes if everyone else request.size_bytes
     channels = p2p_channels(request.n_channels)
-    parts = n_parts(message_bytes, n, channels, request.peer_channels, step_bytes=request.peer_step_bytes)
+    step_bytes = request.peer_step_bytes or (node_p2p.NET_STEP_BYTES if n_nodes > 1 else None)
+    parts = n_parts(message_bytes, n, channels, request.peer_channels, step_bytes=step_bytes, n_domains=n_nodes)
     sizes = part_sizes(message_bytes, parts)
     chunks, rows = ChunksBuilder(), OrbitsBuilder(ranks)
     batches: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)

@@ -13,6 +13,7 @@ import numpy as np
 
 from collsim.collectives.all_to_all_v import byte_matrix
 from collsim.collectives.nccl_p2p import step_of
+from collsim.collectives.node_p2p import NET_STEP_BYTES, peer_order
 from collsim.collectives.request import Algorithm, Request
 from collsim.message_parts import BATCH, channel_of_part, n_parts, p2p_channels, part_sizes
 from collsim.schedule import Chunks, Int, Schedule, TransfersBuilder
@@ -45,26 +46,29 @@ class _Works:
 
 
 def build(request: Request) -> Schedule:
-    """Return the rounds; round d takes every rank's message for the rank d places after it."""
-    n, channels = request.n_ranks, p2p_channels(request.n_channels)
+    """Return the rounds; on one node, round d takes every rank's message for the rank d places after it."""
+    channels, n_nodes = p2p_channels(request.n_channels), request.spread.n_nodes
     matrix = _messages(request)
 
     @cache
     def sizes_of(message_bytes: int) -> list[int]:
-        parts = n_parts(message_bytes, n, channels, request.peer_channels, step_bytes=request.peer_step_bytes)
+        parts = n_parts(
+            message_bytes, request.n_ranks, channels, request.peer_channels,
+            step_bytes=request.peer_step_bytes or (NET_STEP_BYTES if n_nodes > 1 else None), n_domains=n_nodes,
+        )  # fmt: skip
         sizes: list[int] = part_sizes(message_bytes, parts).tolist()
         return sizes
 
     rows, sizes = TransfersBuilder(), list[int]()
     works: defaultdict[tuple[int, int], _Works] = defaultdict(_Works)
-    for distance in range(n):
-        for src in np.flatnonzero(matrix[np.arange(n), (np.arange(n) + distance) % n] != NOTHING).tolist():
-            dst = (src + distance) % n
+    for number, (block, partner) in enumerate(_rounds(request)):
+        for src in np.flatnonzero(matrix[np.arange(len(partner)), partner] != NOTHING).tolist():
+            dst = int(partner[src])
             for part, size in enumerate(sizes_of(int(matrix[src, dst]))):
-                channel = channel_of_part(distance, part, channels)
+                channel = channel_of_part(block, part, channels)
                 sender, receiver = works[src, channel], works[dst, channel]
-                deps = sender.enter(distance) + receiver.enter(distance)
-                if distance:
+                deps = sender.enter(number) + receiver.enter(number)
+                if src != dst:
                     row = rows.add(src, dst, [len(sizes)], deps, channel=channel, step=sender.batch, reads_input=True)
                     sizes.append(size)
                     sender.transfers[-1].append(row)
@@ -72,6 +76,14 @@ def build(request: Request) -> Schedule:
     transfers = rows.build()
     chunks = Chunks(np.array(sizes, dtype=np.int64), transfers.src, transfers.dst)
     return request.schedule("nccl_p2p", chunks, transfers, channels=channels, **step_of(request))
+
+
+def _rounds(request: Request) -> list[tuple[int, Int]]:
+    """Return, per round, the number that its channel follows from, and the rank that each rank sends to."""
+    if request.spread.n_nodes > 1:
+        return [(turn.block, np.array(turn.partner)) for turn in peer_order(request.spread)]
+    ranks = np.arange(request.n_ranks)
+    return [(distance, (ranks + distance) % request.n_ranks) for distance in ranks.tolist()]
 
 
 def _messages(request: Request) -> Int:

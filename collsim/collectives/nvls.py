@@ -13,6 +13,7 @@ import numpy as np
 
 from collsim.collectives.pipeline import Hop, pipelined
 from collsim.collectives.request import KIB, Algorithm, Request
+from collsim.errors import Fault, UnsupportedError
 from collsim.schedule import EVERY, ChunksBuilder, Schedule, split_bytes
 
 __all__ = ["ALGORITHM"]
@@ -24,7 +25,16 @@ SMALLER_CHUNKS = ((2, 16 * KIB), (8, 32 * KIB), (64, 64 * KIB))
 
 
 def build(request: Request) -> Schedule:
-    """Return the schedule: one pipeline of chunks per channel and head."""
+    """Return the schedule: one pipeline of chunks per channel and head.
+
+    Raises
+    ------
+    UnsupportedError
+        The ranks are on several nodes: NVLink switches reach one.
+    """
+    if request.spread.n_nodes > 1:
+        hint = "name nvls_tree, or nvls_sharp where the network adds"
+        raise UnsupportedError(Fault("nvls runs inside one node", "algo", hint))
     n, name = request.n_ranks, request.op.name
     per_head = name != "all_reduce"
     shares = request.shares(request.block_bytes if per_head else request.size_bytes)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 
+from collsim.collectives.layout import Layout
+from collsim.collectives.node_rings import node_rings
 from collsim.errors import Fault, UnsupportedError
 from collsim.operations import Operation
 from collsim.schedule import Int, Phase, Schedule, split_bytes
@@ -54,6 +57,14 @@ class Request:
         Slot of a connection for point-to-point messages; None: as by default inside one domain.
     in_turn : bool
         Channels of a chain with the same order of ranks pass their chunks one after another, not in step.
+    nodes : int
+        Scale-up domains, with equally many ranks in blocks.
+    layout : Layout or None
+        Which ranks share a node, where that is not so; it overrides *nodes*.
+    racks : int
+        Groups of nodes, equally many in each and next to each other, that make a third level of a hierarchy.
+    tree_pattern : str
+        How trees enter a node (`collsim.collectives.node_tree.PATTERNS`).
     """
 
     op: Operation
@@ -71,6 +82,10 @@ class Request:
     peer_channels: int | None = None
     peer_step_bytes: int | None = None
     in_turn: bool = False
+    nodes: int = 1
+    layout: Layout | None = None
+    racks: int = 1
+    tree_pattern: str = "balanced"
 
     @property
     def n_channels(self) -> int:
@@ -79,8 +94,16 @@ class Request:
 
     @property
     def orders(self) -> Int:
-        """int64[n_orders, n_ranks]: the rings, or the ranks in order if there are none."""
-        return self.rings if len(self.rings) else np.arange(self.n_ranks, dtype=np.int64)[None, :]
+        """int64[n_orders, n_ranks]: the rings; if there are none those over nodes, or the ranks in order."""
+        if len(self.rings):
+            return self.rings
+        spread = self.spread
+        return node_rings(spread) if spread.n_nodes > 1 else np.arange(self.n_ranks, dtype=np.int64)[None, :]
+
+    @property
+    def spread(self) -> Layout:
+        """Which ranks share a node."""
+        return self.layout or Layout.blocks([self.n_ranks // self.nodes] * self.nodes)
 
     @property
     def block_bytes(self) -> int:
@@ -114,6 +137,7 @@ class Request:
 
     def schedule(self, algo: str, chunks: Chunks, *phases: Phase, **parameters: int | str) -> Schedule:
         """Wrap up the phases that an algorithm made for this request."""
+        nodes = self.spread.n_nodes
         return Schedule(
             op=self.op.name,
             algo=algo,
@@ -121,7 +145,11 @@ class Request:
             size_bytes=self.size_bytes,
             chunks=chunks,
             phases=phases,
-            parameters={**({"root": self.root} if self.op.rooted else {}), **parameters},
+            parameters={
+                **({"root": self.root} if self.op.rooted else {}),
+                **({"nodes": nodes} if nodes > 1 else {}),
+                **parameters,
+            },
         )
 
 
@@ -142,6 +170,8 @@ class Algorithm:
         Request -> Schedule.
     in_network : bool
         Whether it needs switches that add and multicast.
+    in_network_of : str
+        Whom these switches join: ``all`` ranks, the ranks of each ``node``, or nodes over the ``network``.
     """
 
     name: str
@@ -150,3 +180,4 @@ class Algorithm:
     source: str
     build: Callable[[Request], Schedule]
     in_network: bool = False
+    in_network_of: Literal["all", "node", "network"] = "all"

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from collsim.collectives.node_tree import NO_PARENT, binary_tree, chained_parents, renamed, second_names
 from collsim.collectives.pipeline import Hop, pipelined
 from collsim.collectives.request import KIB, Algorithm, Request
 from collsim.schedule import EVERY, ChunksBuilder, Int, Schedule
@@ -19,25 +20,6 @@ __all__ = ["ALGORITHM", "binary_tree", "double_tree", "rooted_trees", "tree_hops
 CHUNK_BYTES = 512 * KIB
 """Chunk of a tree channel under the Simple protocol: one slot (NCCL src/enqueue.cc)."""
 
-NO_PARENT = -1
-
-
-def binary_tree(n: int) -> Int:
-    """Return int64[n], the parent of each vertex of the in-order binary tree; vertex 0 is the root (parent -1).
-
-    The lowest set bit of a vertex is its height, so that odd vertices are leaves (NCCL src/graph/trees.cc).
-
-    >>> binary_tree(8).tolist()
-    [-1, 2, 4, 2, 0, 6, 4, 6]
-    """
-    vertices = np.arange(n)
-    height = vertices & -vertices
-    without = vertices ^ height
-    above = without | 2 * height
-    parents = np.where(above < n, above, without)
-    parents[0] = NO_PARENT
-    return np.asarray(parents, dtype=np.int64)
-
 
 def double_tree(n: int) -> tuple[Int, Int]:
     """Return the parents in the two trees of an all-reduce.
@@ -45,8 +27,7 @@ def double_tree(n: int) -> tuple[Int, Int]:
     The second is the first mirrored (n even) or moved on by one (n odd). Leaves of one are interior in the other,
     except that for odd n rank 0 is interior in both (NCCL src/graph/trees.cc).
     """
-    ranks = np.arange(n)
-    return binary_tree(n), _renamed(binary_tree(n), n - 1 - ranks if n % 2 == 0 else (ranks + 1) % n)
+    return binary_tree(n), renamed(binary_tree(n), second_names(n))
 
 
 def rooted_trees(n: int, root: int) -> tuple[Int, Int]:
@@ -57,7 +38,7 @@ def rooted_trees(n: int, root: int) -> tuple[Int, Int]:
     labels = np.arange(n)
     second = (n - labels) % n if n % 2 else np.where(labels, labels % max(n - 1, 1) + 1, 0)
     ranks = (labels + root) % n
-    return _renamed(binary_tree(n), ranks), _renamed(binary_tree(n), ranks[second])
+    return renamed(binary_tree(n), ranks), renamed(binary_tree(n), ranks[second])
 
 
 def build(request: Request) -> Schedule:
@@ -65,10 +46,14 @@ def build(request: Request) -> Schedule:
     name, n = request.op.name, request.n_ranks
     if request.channels is None:
         request = replace(request, channels=max(request.default_channels, 2))
-    parents = double_tree(n) if name == "all_reduce" else rooted_trees(n, request.root)
-    shapes = [tree_hops(tree, name) for tree in parents]
     shares = request.shares(request.size_bytes)
-    hops = [shapes[channel >= (len(shares) + 1) // 2] for channel in range(len(shares))]
+    half = (len(shares) + 1) // 2
+    if name == "all_reduce" and request.spread.n_nodes > 1:
+        hops = [_over_nodes(request, channel % half, int(channel >= half)) for channel in range(len(shares))]
+    else:
+        parents = double_tree(n) if name == "all_reduce" else rooted_trees(n, request.root)
+        shapes = [tree_hops(tree, name) for tree in parents]
+        hops = [shapes[channel >= half] for channel in range(len(shares))]
     pieces = [request.pieces(int(share), CHUNK_BYTES) for share in shares]
     chunks = ChunksBuilder()
     source = request.root if name == "broadcast" else EVERY
@@ -76,6 +61,13 @@ def build(request: Request) -> Schedule:
     transfers = pipelined(hops, [len(sizes) for sizes in pieces], request.slots)
     trees = min(len(shares), 2)
     return request.schedule("tree", chunks.build(), transfers, channels=len(shares), trees=trees, slots=request.slots)
+
+
+def _over_nodes(request: Request, chain: int, tree: int) -> tuple[Hop, ...]:
+    """Return the hops of a channel whose trees have nodes as vertices; equal channels get the same ones."""
+    spread = request.spread
+    chain %= max(len(node) for node in spread.nodes)
+    return tree_hops(chained_parents(spread, chain, tree, request.tree_pattern), request.op.name)
 
 
 def tree_hops(parents: Int, name: str) -> tuple[Hop, ...]:
@@ -98,14 +90,6 @@ def _depths(parents: Int) -> Int:
         depths += above != NO_PARENT
         above = np.where(above == NO_PARENT, NO_PARENT, parents[above])
     return depths
-
-
-def _renamed(parents: Int, names: Int) -> Int:
-    """Return the parents of the same tree with vertex v called *names[v]*."""
-    renamed = np.full(len(parents), NO_PARENT, dtype=np.int64)
-    child = parents != NO_PARENT
-    renamed[names[child]] = names[parents[child]]
-    return renamed
 
 
 ALGORITHM = Algorithm(

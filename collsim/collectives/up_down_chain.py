@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from collsim.collectives.node_tree import NO_PARENT
 from collsim.collectives.pipeline import pipelined
 from collsim.collectives.request import Algorithm, Request
-from collsim.collectives.tree import CHUNK_BYTES, NO_PARENT, tree_hops
+from collsim.collectives.tree import CHUNK_BYTES, tree_hops
 from collsim.schedule import EVERY, ChunksBuilder, Int, Schedule
 
 __all__ = ["ALGORITHM"]

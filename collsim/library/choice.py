@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from collsim.errors import Fault, InputError, UnsupportedError
-from collsim.library import rccl
+from collsim.errors import Fault, InputError
+from collsim.library import rccl, rccl_across
 from collsim.library.calls import LL, PROTOCOLS, Call, Candidate, Choice
 from collsim.library.channels import communicator_channels, deal, launch, max_threads, nvls_channels, thread_bytes
+from collsim.library.cluster_graphs import ACROSS_DOUBT
 from collsim.library.environment import Environment
 from collsim.library.graphs import nccl_graphs
 from collsim.library.point_to_point import OPS, channels_used, point_to_point, protocol_of
@@ -73,9 +74,6 @@ def choose(
     if system.links and call.ranks_per_node > len(system.links):
         what = f"{call.ranks_per_node} ranks on a domain of {len(system.links)} GPUs"
         raise InputError(Fault(what, "ranks", f"at most {len(system.links)} in each domain"))
-    if system.is_amd and call.n_nodes > 1:
-        what = f"RCCL's choice over {call.n_nodes} domains is not modelled"
-        raise UnsupportedError(Fault(what, "nodes", "name the algorithm"))
     if call.op in OPS:
         return _messages(call, system, library, environment)
     if system.is_amd:
@@ -108,6 +106,8 @@ def _nccl_doubts(call: Call, system: System, library: Library, algo: str) -> tup
         doubts.append("without a switch the number of rings is an upper bound from the links of each GPU")
     if library.version < (2, 22):
         doubts.append("bytes are assumed to be dealt evenly to the channels in this version")
+    if call.n_nodes > 1 and "ring" not in dict(system.graphs):
+        doubts.append(ACROSS_DOUBT)
     if algo == "nvls" and call.op != "all_reduce" and call.registered:
         doubts.append("registered NVLS gathers and scatters use fewer channels than said here")
     return tuple(doubts)
@@ -127,6 +127,11 @@ def _pick_rccl(call: Call, system: System, library: Library, environment: Enviro
     algo, proto = rows[0].algo, PROTOCOLS.index(rows[0].proto)
     per_thread = rccl.per_thread(system, algo, proto, call.n_ranks)
     channels = max(min(communicator, call.size_bytes // (rccl.THREADS * per_thread)), 1)
+    if call.n_nodes > 1:
+        rows = rccl_across.by_size(rows, call, system, environment)
+        proto = PROTOCOLS.index(rows[0].proto)
+        algo, channels = rows[0].algo, rccl_across.channels_by_size(call, system) or channels
+        communicator = max(communicator, channels)
     return _Pick(
         algo, proto, graph, communicator, channels, rccl.THREADS, AMD_LINES, rows,
         _why(rows, call, environment), doubts,
@@ -166,8 +171,9 @@ def _finish(call: Call, library: Library, environment: Environment, pick: _Pick)
     shares = deal(call, pick.proto, pick.channels, pick.communicator, cell, rounded=constants.round_traffic)
     chunk = chunk_of(call, pick.algo, pick.proto, max(shares), lines=pick.lines, environment=environment)
     one_domain_tree = pick.algo == "tree" and call.n_nodes == 1
+    over_nodes = "nvls_sharp" if pick.algo == "nvls" and call.n_nodes > 1 else pick.algo
     return Choice(
-        algo="chain" if one_domain_tree else pick.algo,
+        algo="chain" if one_domain_tree else over_nodes,
         library_algo=pick.word,
         proto=PROTOCOLS[pick.proto],
         channels=len(shares),
@@ -195,6 +201,16 @@ def _zero_copy(call: Call, environment: Environment) -> bool:
     return call.registered or (call.launch == "graph" and environment.number("NCCL_GRAPH_REGISTER", 1) != 0)
 
 
+def _relays(call: Call, system: System, environment: Environment) -> bool:
+    """Return whether messages go over the GPU on the rail of their target (PXN; NCCL src/graph/paths.cc)."""
+    off = environment.number("NCCL_PXN_DISABLE", 0) != 0 or environment.number("NCCL_P2P_PXN_LEVEL", 2) == 0
+    if call.op != "all_to_all" or call.n_nodes == 1 or call.ranks_per_node == 1 or off:
+        return False
+    if system.is_amd:
+        return rccl_across.relays(call, system)
+    return system.switched
+
+
 def _messages(call: Call, system: System, library: Library, environment: Environment) -> Choice:
     """Return how sends and receives are carried out."""
     backend, doubts = None, system.doubts
@@ -209,13 +225,13 @@ def _messages(call: Call, system: System, library: Library, environment: Environ
         doubts += (ACROSS_DOMAINS,) if call.n_nodes > 1 else ()
     lines = AMD_LINES if system.is_amd else NVIDIA_LINES
     shape = point_to_point(call, system, library, environment, communicator)
-    proto = backend.proto if backend else protocol_of(call.message_bytes, shape.parts, environment)
+    proto = backend.proto if backend else protocol_of(call, shape.parts, environment)
     ll_chunk = chunk_of(call, "ring", LL, 0, lines=lines, environment=environment).payload_bytes
     given_chunk = environment.number("NCCL_CHUNK_SIZE", 0)
     parts = f"{shape.parts} part{'s' * (shape.parts > 1)} on {shape.channels} channels"
     why = backend.why if backend else f"a message of {call.message_bytes} bytes is cut into {parts}"
     return Choice(
-        algo=backend.algo if backend else "nccl_p2p",
+        algo=backend.algo if backend else "nccl_pxn" if _relays(call, system, environment) else "nccl_p2p",
         library_algo=backend.name.upper() if backend else "SENDRECV",
         proto=PROTOCOLS[proto],
         channels=backend.channels if backend else channels_used(call, shape),

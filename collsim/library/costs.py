@@ -23,6 +23,8 @@ FAMILIES = ("ring", "chain", "rooted", "messages", "nvls", "all_pairs", "direct"
 """Kernels that have constants of their own."""
 STAND_IN = {"all_pairs": "ring", "direct": "messages", "fan": "messages"}
 """Whose constants hold for a family that a profile leaves out."""
+NVLS = ("nvls", "nvls_tree", "nvls_sharp")
+"""Algorithms whose work in a node is done by NVLink switches."""
 PIPELINES = ("ring", "chain")
 """Algorithms that broadcast and reduce along a ring or a chain, as the libraries do."""
 
@@ -214,7 +216,7 @@ def family_of(op: str, algo: str) -> str:
     >>> family_of("all_reduce", "chain"), family_of("broadcast", "ring"), family_of("all_to_all", "nccl_p2p")
     ('chain', 'rooted', 'messages')
     """
-    by_algo = {"nvls": "nvls", "all_pairs": "all_pairs", "one_shot": "all_pairs"}
+    by_algo = {**dict.fromkeys(NVLS, "nvls"), **dict.fromkeys(("all_pairs", "one_shot"), "all_pairs")}
     if algo in by_algo:
         return by_algo[algo]
     if op in ("broadcast", "reduce"):
@@ -224,5 +226,5 @@ def family_of(op: str, algo: str) -> str:
     if (op, algo) == ("all_to_all", "direct"):
         return "direct"
     if op in ("all_reduce", "all_gather", "reduce_scatter"):
-        return "chain" if algo in ("chain", "tree") else "ring"
+        return "chain" if algo in ("chain", "tree", "collnet_chain") else "ring"
     return "messages"

@@ -9,6 +9,18 @@ from __future__ import annotations
 
 from collsim.errors import Fault, UnsupportedError
 from collsim.library.calls import Call
+from collsim.library.cluster_graphs import (
+    DOUBLED_FROM_GBPS,
+    DOUBLED_UNLESS_GBPS,
+    MANY_CHANNELS,
+    MAX_COLLNET_HEADS,
+    MAX_HEADS,
+    MAX_RINGS,
+    collnet_graph,
+    nvls_across,
+    ring_across,
+    tree_across,
+)
 from collsim.library.system import Graph, System
 
 __all__ = ["MAX_HEADS", "MAX_RINGS", "nccl_graphs"]
@@ -21,16 +33,8 @@ RATES_GBPS = {
 }
 """Rates inside a domain that the search tries (NCCL src/graph/search.cc)."""
 
-MAX_RINGS = 32
-"""Half of MAXCHANNELS (NCCL src/init.cc)."""
-MAX_HEADS = 32
-"""NCCL_MAX_NVLS_ARITY."""
 LOWEST_OF_BEST = 0.49
 """The search stops at this part of the rate of the best that it has."""
-DOUBLED_FROM_GBPS = 25
-DOUBLED_UNLESS_GBPS = 50
-"""From compute capability 90 on, more than four channels below this rate are not doubled."""
-MANY_CHANNELS = 4
 
 
 def nccl_graphs(call: Call, system: System) -> dict[str, Graph]:
@@ -39,20 +43,38 @@ def nccl_graphs(call: Call, system: System) -> dict[str, Graph]:
     Raises
     ------
     UnsupportedError
-        More than one domain, and the system brings no graphs.
+        More than one domain, and neither the system's graphs nor its adapters are known.
     """
     known = dict(system.graphs)
-    if call.n_nodes > 1 and "ring" not in known:
-        what = f"the search over {call.n_nodes} domains is not modelled"
-        raise UnsupportedError(Fault(what, "nodes", "give the channels of a log as graphs, or name the algorithm"))
+    if call.n_nodes > 1:
+        return {**_across(call, system, known), **known}
     ring = known.get("ring") or _ring(system, call.n_ranks)
     graphs = {"tree": ring, "ring": ring, "pat": ring}
     if system.nvls and "nvls" not in known:
         graphs["nvls"] = _nvls(system, call.ranks_per_node)
     graphs.update(known)
-    if "nvls" in graphs and call.n_nodes > 1:
-        graphs.setdefault("nvls_tree", graphs["nvls"])
     return graphs
+
+
+def _across(call: Call, system: System, known: dict[str, Graph]) -> dict[str, Graph]:
+    """Return the graphs over several domains; those of a log stand for others that follow from them."""
+    ring = known.get("ring") or ring_across(call, system)
+    tree = ring if "ring" in known else tree_across(call, system, ring)
+    graphs = {"tree": known.get("tree", tree), "ring": ring, "pat": ring}
+    if system.switched and system.nic_GBps > 0 and call.ranks_per_node <= MAX_COLLNET_HEADS:
+        graphs["collnet_direct"] = collnet_graph(call, system)
+    graphs["collnet_chain"] = graphs["tree"]
+    if "nvls" in known or (system.nvls and call.ranks_per_node > 1):
+        graphs["nvls"] = known["nvls"] if "nvls" in known else _nvls_of(call, system, known)
+        graphs["nvls_tree"] = graphs["nvls"]
+    return graphs
+
+
+def _nvls_of(call: Call, system: System, known: dict[str, Graph]) -> Graph:
+    """Return the heads over several domains; where a log gives rings but the adapters are unknown, those of one."""
+    if system.nic_GBps > 0 or "ring" not in known:
+        return nvls_across(call, system)
+    return _nvls(system, call.ranks_per_node)
 
 
 def _ring(system: System, n_ranks: int) -> Graph:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from collsim.library import rccl_across
 from collsim.library.calls import LL, SIMPLE, Call, PointToPoint
 from collsim.library.environment import Environment
 from collsim.library.system import System
@@ -44,7 +45,7 @@ def point_to_point(
     if library.version < (2, 29):
         per_peer = min(per_peer, raw)
     per_peer = min(_power_of_two(per_peer), channels)
-    step = _step_bytes(call, environment)
+    step = _step_bytes(call, system, environment)
     parts = n_parts(call.message_bytes, call.n_ranks, channels, per_peer, step_bytes=step, n_domains=call.n_nodes)
     return PointToPoint(channels, per_peer, parts, step)
 
@@ -78,21 +79,30 @@ def _per_distant_peer(call: Call, system: System, library: Library, environment:
     return per_peer
 
 
-def _step_bytes(call: Call, environment: Environment) -> int:
+def _step_bytes(call: Call, system: System, environment: Environment) -> int:
     name, usual = ("NCCL_P2P_NVL_CHUNKSIZE", STEP_BYTES)
     if call.n_nodes > 1:
-        name, usual = ("NCCL_P2P_NET_CHUNKSIZE", NET_STEP_BYTES)
+        net = rccl_across.p2p_step_bytes(call, system) if system.is_amd else NET_STEP_BYTES
+        name, usual = ("NCCL_P2P_NET_CHUNKSIZE", net)
     buffer = environment.number("NCCL_BUFFSIZE", STEP_BYTES * SLOTS)
     return min(environment.number(name, usual), buffer // SLOTS)
 
 
-def protocol_of(message_bytes: int, parts: int, environment: Environment) -> int:
-    """Return LL for little data per part, else Simple; NCCL_PROTO does not matter here."""
+def protocol_of(call: Call, parts: int, environment: Environment) -> int:
+    """Return LL for little data per part, else Simple; NCCL_PROTO does not matter here.
+
+    Connections through the network have no buffers for LL unless the user asks for them.
+    """
     threshold = environment.number("NCCL_P2P_LL_THRESHOLD", LL_PART_BYTES)
-    return LL if message_bytes <= parts * threshold else SIMPLE
+    buffers = call.n_nodes == 1 or environment.number("NCCL_ALLOC_P2P_NET_LL_BUFFERS", 0) != 0
+    return LL if buffers and call.message_bytes <= parts * threshold else SIMPLE
 
 
 def channels_used(call: Call, shape: PointToPoint) -> int:
-    """Return how many channels the busiest rank uses: parts are neighbours, rounds start at reversed bits."""
-    rounds = (1,) if call.op == "send_recv" else range(call.n_ranks)
+    """Return how many channels the busiest rank uses: parts are neighbours, rounds start at reversed bits.
+
+    Over several domains the rounds between two groups of ranks start at the same channel.
+    """
+    together = math.gcd(BATCH, call.ranks_per_node) if call.n_nodes > 1 else 1
+    rounds = (1,) if call.op == "send_recv" else range(call.n_ranks // together)
     return len({channel_of_part(number, part, shape.channels) for number in rounds for part in range(shape.parts)})

@@ -89,6 +89,8 @@ class Profile:
         What ran in the measurements, such as ``nccl-2.28``; the algorithm is then chosen as this library does.
     derived : str
         How the constants follow from those of a relative, if nothing was measured on the systems; else empty.
+    network : Mapping of str to Protocol
+        What a step between nodes costs instead, by protocol: overhead, and the rate of a channel.
     accuracy : Mapping of str to Mapping
         `Scatter` by family and band.
     launches : Mapping of str to Profile
@@ -114,6 +116,7 @@ class Profile:
     gpus: tuple[str, ...] = ()
     library: str = ""
     derived: str = ""
+    network: Mapping[str, Protocol] = field(default_factory=dict, hash=False)
     accuracy: Mapping[str, Mapping[str, Scatter]] = field(default_factory=dict, hash=False)
     launches: Mapping[str, Profile] = field(default_factory=dict, hash=False)
 

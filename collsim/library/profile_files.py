@@ -47,12 +47,13 @@ def _meant_for(key: str) -> dict[str, str]:
 def profile_for(topology: Topology) -> str:
     """Return the shipped profile for a topology: of that very system, of a relative with the same GPU, or the default.
 
-    Only a scale-up domain has relatives: what is between the domains of a cluster is not in their constants.
+    A cluster has that of its nodes, which says nothing of the network.
 
     >>> from collsim.topology import load_topology
     >>> profile_for(load_topology("hgx_h100"))
     'hgx_h100'
     """
+    topology = topology.cluster.node if topology.cluster else topology
     if topology.name in (systems := _meant_for("systems")):
         return systems[topology.name]
     model = topology.labels.get("gpu.model", "")
@@ -96,7 +97,10 @@ def load_profile(name: str | Path | Profile, topology: Topology | None = None) -
     base = document.data.get("extends")
     relative = load_profile(base) if base in profile_names() and base != path.stem else None
     sha256 = hashlib.sha256(content + (relative.sha256.encode() if relative else b"")).hexdigest()
-    return replace(read_profile(document, sha256, relative), source=str(name))
+    found = read_profile(document, sha256, relative)
+    if found.families and not found.network:  # constants of one node say nothing of the network
+        found = replace(found, network=load_profile("default").network)
+    return replace(found, source=str(name))
 
 
 def _content(path: Path) -> bytes:

@@ -94,7 +94,7 @@ LAUNCHES = ("graph", "registered")
 LAUNCH_KEYS = ("title", "floor", "thread_launch", "families", "accuracy")
 KEYS = (
     "schema", "name", "extends", "scale", *TEXTS, "calibrated", *CHOICES, *LISTS, *PROFILE_FIGURES, "protocols",
-    "families", "accuracy", "launches",
+    "families", "network", "accuracy", "launches",
 )  # fmt: skip
 FIGURE_KEYS = ("value", "status", "source", "note", "low", "high")
 DERIVED_REACH = 2.0
@@ -257,6 +257,7 @@ def _with_figures(reader: _Reader, base: Profile, data: Mapping[str, Any], path:
         **base.protocols,
         **_protocols(reader, found, base.protocols, data.get("protocols", {}), (*path, "protocols")),
     }
+    network = {**base.network, **_protocols(reader, found, base.network, data.get("network", {}), (*path, "network"))}
     sections = reader.mapping(data, "families", path, "write families: {ring: ...}")
     reader.check_keys(sections, FAMILIES, (*path, "families"))
     families = dict(base.families)
@@ -264,7 +265,7 @@ def _with_figures(reader: _Reader, base: Profile, data: Mapping[str, Any], path:
         here = (*path, "families", name)
         families[name] = {**families.get(name, {}), **_protocols(reader, found, families.get(name, {}), entry, here)}
     accuracy = {**base.accuracy, **_accuracy(reader, data, path)}
-    return replace(found, protocols=protocols, families=families, accuracy=accuracy)
+    return replace(found, protocols=protocols, families=families, network=network, accuracy=accuracy)
 
 
 def _protocols(

@@ -21,6 +21,10 @@ NVLS_STEPS = ((64, 64 * KIB), (8, 32 * KIB), (2, 16 * KIB))
 """(rounds, chunk): with fewer rounds of the chunk so far, the chunk shrinks to this."""
 NVLS_TREE_STEPS = ((32, 256 * KIB), (16, 128 * KIB), (4, 64 * KIB), (1, 32 * KIB))
 NVLS_TREE_CAP_NODES, NVLS_TREE_CAP = 4, 64 * KIB
+COLLNET = ("collnet_direct", "collnet_chain")
+COLLNET_CHAIN_CHUNK = 256 * KIB
+COLLNET_STEPS = ((64, 128 * KIB), (8, 64 * KIB), (8, 32 * KIB))
+"""(rounds per hop of the depth, smallest chunk): halved while a channel has fewer rounds."""
 PAT_ROUNDS = {"all_gather": 32, "reduce_scatter": 16}
 PAT_SMALLEST = 64 * KIB
 
@@ -84,6 +88,8 @@ def chunk_of(call: Call, algo: str, proto: int, share_bytes: int, *, lines: Line
         return Chunk(step * RING_CHUNK_SLOTS, RING_CHUNK_SLOTS // RING_SLICE_SLOTS, RING_CHUNK_SLOTS)
     if algo in ("nvls", "nvls_tree"):
         return Chunk(_nvls(call, algo, step, spread, environment))
+    if algo in COLLNET:
+        step = _collnet(call, algo, step, spread)
     if algo == "pat":
         while step * PAT_ROUNDS[call.op] > spread and step > PAT_SMALLEST:
             step //= 2
@@ -108,6 +114,17 @@ def _tree_ll128(call: Call, payload: int, spread: int) -> int:
         while spread // payload < depth * rounds / call.ranks_per_node and payload > smallest:
             payload //= 2
     return payload
+
+
+def _collnet(call: Call, algo: str, step: int, spread: int) -> int:
+    """Return the chunk of CollNet: of one head if direct, of the chain otherwise."""
+    chain = algo == "collnet_chain"
+    chunk = min(step, COLLNET_CHAIN_CHUNK) if chain else step
+    heads, depth = (1, call.ranks_per_node) if chain else (call.ranks_per_node, min(2, call.ranks_per_node))
+    for rounds, smallest in COLLNET_STEPS:
+        while spread < rounds * depth * heads * chunk and chunk > smallest:
+            chunk //= 2
+    return chunk
 
 
 def _nvls(call: Call, algo: str, step: int, spread: int, environment: Environment) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from collsim.library import rccl_across
 from collsim.library.calls import LL, LL128, PROTOCOLS, SIMPLE, Call, Candidate
 from collsim.library.channels import THREAD_BYTES, bounded
 from collsim.library.environment import Environment
@@ -36,6 +37,9 @@ WARP_SPEED_BYTES, WARP_SPEED_FACTOR = 64 * MIB, 4
 """From this size on an all-reduce of eight gfx950 runs four channels in each CTA (RCCL 2.28)."""
 SIMPLE_BYTES = {"gfx950": 128}
 """Bytes per thread with Simple, inferred from the channels in debug lines of eight MI355X."""
+SEARCHED_COPIES = 4
+"""Channels per ring where no template matches the wiring: NCCL's search doubles the rings that it finds, and the
+communicator doubles them again (src/graph/search.cc, connect.cc). No log of such a board is known."""
 LL_SCALE_ROOTED = 1.65
 LL128_SINCE = {"gfx942": (2, 22), "gfx950": (2, 18), "gfx90a": (2, 18)}
 LL_UP_TO = {
@@ -123,8 +127,13 @@ def _model(system: System, n_ranks: int) -> Model:
 
 def channels_of(call: Call, system: System, library: Library, environment: Environment) -> int:
     """Return the channels of a communicator for this call."""
+    if call.n_nodes > 1:
+        return bounded(rccl_across.channels_of(call, system, library), environment, rccl_across.MAX_CHANNELS)
     if system.architecture == "gfx90a":
         channels = GFX90A_CHANNELS
+    elif not system.matches_template:
+        rings = max(min(sum(row[: call.n_ranks]) for row in system.links[: call.n_ranks]), 1)
+        return bounded(SEARCHED_COPIES * rings, environment, MAX_CHANNELS)
     else:
         table = CHANNELS[system.architecture]
         channels = table.get(call.n_ranks, min(PER_NEIGHBOUR * (call.n_ranks - 1), table[8]))
@@ -145,7 +154,11 @@ def graph_of(call: Call, system: System, library: Library) -> Graph:
     known = dict(system.graphs)
     if "ring" in known:
         return known["ring"]
-    channels = channels_of(call, system, library, Environment()) // 2
+    channels = max(channels_of(call, system, library, Environment()) // 2, 1)
+    if call.n_nodes > 1:
+        return rccl_across.graph_of(call, system, channels)
+    if not system.matches_template:
+        return Graph(channels, 2 * system.link_GBps / SEARCHED_COPIES, same_order=False)
     return Graph(channels, system.total_GBps(call.n_ranks) / channels, same_order=False)
 
 
@@ -179,6 +192,8 @@ def candidates(call: Call, system: System, library: Library, environment: Enviro
 
 def _forced_ll(call: Call, system: System, library: Library, environment: Environment) -> tuple[int, ...]:
     """Return (LL,) where a table of sizes decides for it; a user's NCCL_PROTO is left alone."""
+    if call.n_nodes > 1:
+        return ()
     limit = LL_UP_TO.get((system.architecture, call.op), 0)
     if library.version < (2, 27) or environment.names("NCCL_PROTO", call.op) is not None:
         return ()
@@ -190,7 +205,8 @@ def _usable(call: Call, system: System, library: Library, environment: Environme
         return False
     if proto == LL128:
         return library.version >= LL128_SINCE[system.architecture]
-    return not (algo == "tree" and proto == SIMPLE and system.architecture in ("gfx942", "gfx950"))
+    slow_tree = algo == "tree" and proto == SIMPLE and system.architecture in ("gfx942", "gfx950")
+    return not (slow_tree and call.n_nodes == 1)
 
 
 def _GBps(call: Call, system: System, graph: Graph, algo: str, proto: int) -> float:
@@ -203,14 +219,23 @@ def _GBps(call: Call, system: System, graph: Graph, algo: str, proto: int) -> fl
         bus *= LL_SCALE_ROOTED
     if algo == "ring":
         n = call.n_ranks
+        if call.n_nodes > 1:
+            bus *= _corrected(model.ring[proto], call)
         return bus * n / {"all_reduce": 2 * (n - 1), "all_gather": n - 1, "reduce_scatter": n - 1}.get(call.op, n)
-    factors = correction(model.tree[proto])
-    return bus / 2 * factors[min(log2_floor(call.size_bytes // 64), len(factors) - 1)]
+    return bus / 2 * _corrected(model.tree[proto], call)
+
+
+def _corrected(vector: str, call: Call) -> float:
+    """Return the factor of a correction vector for the size of the call."""
+    factors = correction(vector)
+    return factors[min(log2_floor(call.size_bytes // 64), len(factors) - 1)]
 
 
 def _us(call: Call, system: System, algo: str, proto: int) -> float:
-    """Return the latency of the cost model on one board."""
+    """Return the latency of the cost model."""
     model, n = _model(system, call.n_ranks), call.n_ranks
+    if call.n_nodes > 1:
+        return BASE_US[proto] + rccl_across.hops_us(call, model, algo, proto)
     if algo == "tree":
         return BASE_US[proto] + 2 * (n - 1) * model.tree_us[proto]
     if call.op in ("broadcast", "reduce"):
@@ -222,8 +247,11 @@ def _us(call: Call, system: System, algo: str, proto: int) -> float:
 def backend_of(call: Call, system: System, library: Library, environment: Environment) -> Backend | None:
     """Return what runs before ring and tree are looked at, if anything; NCCL_ALGO and NCCL_PROTO rule it out."""
     chosen = environment.names("NCCL_ALGO", call.op) or environment.names("NCCL_PROTO", call.op)
-    if system.architecture not in ("gfx942", "gfx950") or call.n_nodes > 1 or chosen:
+    if system.architecture not in ("gfx942", "gfx950") or chosen or not (call.n_nodes > 1 or system.matches_template):
         return None
+    if call.n_nodes > 1:
+        across = rccl_across.backend_of(call, system, library)
+        return Backend(*across) if across else None
     if system.architecture == "gfx942" and library.version <= MSCCL_UNTIL and call.n_ranks == 8:
         return _msccl(call, environment)
     if library.version >= DDA_SINCE and call.n_ranks >= DDA_RANKS:
@@ -266,8 +294,11 @@ def doubts_of(call: Call, system: System, library: Library, backend: Backend | N
     confirmed = system.architecture == "gfx950" and library.version == (2, 28) and call.n_ranks == 8
     if not (confirmed and call.op == "all_reduce"):
         doubts.append("RCCL's choice is read from its source; no debug line of this case was compared")
-    if system.architecture in ("gfx942", "gfx950") and call.n_ranks not in CHANNELS[system.architecture]:
+    one_board = call.n_nodes == 1 and system.architecture in ("gfx942", "gfx950")
+    if one_board and call.n_ranks not in CHANNELS[system.architecture]:
         doubts.append(f"the channels of {call.n_ranks} ranks are extrapolated from those of 4 and 8")
+    if not system.matches_template and system.architecture != "gfx90a":
+        doubts.append("the channels of a board that no template of RCCL matches are those of NCCL's search")
     if system.architecture == "gfx90a":
         doubts.append("the channels of MI200 boards depend on the template that RCCL finds for the wiring")
     if backend and backend.name == "dda":

@@ -115,6 +115,12 @@ class System:
         """Whether the library is RCCL."""
         return self.architecture.startswith("gfx")
 
+    @property
+    def matches_template(self) -> bool:
+        """Whether the wiring is what RCCL's templates of boards have: a switch, or links between any two GPUs alike."""
+        counts = {count for a, row in enumerate(self.links) for b, count in enumerate(row) if a != b}
+        return len(counts) <= 1
+
     def total_GBps(self, n_ranks: int) -> float:
         """Return what the busiest of the first *n_ranks* GPUs can send."""
         if self.switched:
@@ -143,7 +149,7 @@ def system_of(
     nvls: bool | None = None,
     cpu_vendor: str = "unknown",
 ) -> System:
-    """Return how the library sees a topology of one scale-up domain.
+    """Return how the library sees a scale-up domain, of several the one of the first rank.
 
     It reads the label ``gpu.model`` (architecture), ``in_network_reduction`` (NVLS), the numbers of links in the
     wiring, and the facts of ``nic``; rates of links are the library's own constants, not those of the topology.
@@ -167,7 +173,7 @@ def system_of(
     if architecture is None:
         hint = f"gpu.model must contain one of {', '.join(part for part, _ in MODELS)}"
         raise UnsupportedError(Fault(f'no library is known for "{model}"', f"{topology.name}: gpu.model", hint))
-    chosen = list(range(topology.n_gpus)) if ranks is None else list(ranks)
+    chosen = _first_domain(topology, list(range(topology.n_gpus)) if ranks is None else list(ranks))
     counts, into_switches = _links(topology, chosen)
     if "PCIe" in topology.labels.get("link.type", "") or not (into_switches or any(map(any, counts))):
         what = "the choice over PCIe is not modelled"
@@ -185,6 +191,12 @@ def system_of(
         **_adapters(topology),
         doubts=(f"no released library has constants for {model}: Blackwell's are used",) if guessed else (),
     )
+
+
+def _first_domain(topology: Topology, ranks: list[int]) -> list[int]:
+    """Return the ranks in the domain of the first one: all domains count as alike."""
+    node = topology.wiring.coordinates.node
+    return [gpu for gpu in ranks if node[gpu] == node[ranks[0]]]
 
 
 def _adapters(topology: Topology) -> dict[str, Any]:

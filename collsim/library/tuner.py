@@ -113,6 +113,8 @@ def _exists(setting: Setting, algo: str) -> bool:
         return call.op == "all_reduce" or call.n_ranks <= MAX_HEADS
     if algo == "pat":
         wanted = environment.number("NCCL_PAT_ENABLE", 2)
+        if call.op == "reduce_scatter" and call.redop == "avg":
+            return False  # NCCL src/enqueue.cc: PAT cannot scale on the way
         return bool(setting.constants.pat_ratio) and (wanted == 1 or (wanted == 2 and call.n_nodes == call.n_ranks))
     needs = {"collnet_direct": collnet, "collnet_chain": collnet, "nvls": collnet, "nvls_tree": call.n_nodes > 1}
     return needs.get(algo, True)

@@ -38,6 +38,7 @@ def json_text(document: Mapping[str, Any]) -> str:
 def as_jsonl(result: Result) -> str:
     """Return one object per row; each names its schema, topology and profile."""
     common = {"schema": ROW_SCHEMA, **_common(result), "overrides": dict(result.config.get("overrides", {}))}
+    common |= {"fail": list(result.config.get("fail", ())), "degrade": dict(result.config.get("degrade", {}))}
     rows = ({**common, **row.to_dict()} for row in result.rows)
     return "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows)
 
@@ -47,6 +48,8 @@ def as_csv(result: Result) -> str:
     common = _common(result)
     common["calibrated"] = str(common["calibrated"]).lower()
     common["overrides"] = "; ".join(f"{path}={value}" for path, value in result.config.get("overrides", {}).items())
+    common["fail"] = "; ".join(result.config.get("fail", ()))
+    common["degrade"] = "; ".join(f"{name}={share}" for name, share in result.config.get("degrade", {}).items())
     records = [{**common, **row.to_record()} for row in result.rows]
     out = io.StringIO()
     writer = csv.DictWriter(out, fieldnames=list(records[0]), lineterminator="\n")

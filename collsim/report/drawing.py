@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
 
+from collsim.report.cluster import cluster_svg
 from collsim.report.topology import format_range
 from collsim.topology import Topology, Wiring, describe
 from collsim.units import format_bandwidth
@@ -62,6 +63,8 @@ class Edge:
 
 def topology_svg(topology: Topology) -> str:
     """Return *topology* as an SVG document."""
+    if topology.cluster is not None:
+        return cluster_svg(topology, STYLE)
     wiring = topology.wiring
     edges = _edges(wiring)
     rates = sorted({round(edge.rate_Bps) for edge in edges}, reverse=True)

@@ -28,24 +28,25 @@ def as_nccl(result: Result) -> str:
         f"# topology {result.topology['name']}, profile {result.profile['name']}, "
         f"calibrated: {'yes' if result.profile['calibrated'] else 'no'}",
     ]
-    for (op, ranks, _), rows in _runs(result).items():
+    for (op, ranks, groups, _), rows in _runs(result).items():
         algos = ", ".join(sorted({row.algo for row in rows if row.algo != "none"}))
-        lines += [f"# {op} on {ranks} ranks, algorithm {algos or 'none'}", "#", HALVES, HEAD, UNITS]
+        at_once = "" if groups == 1 else f"{groups} groups of "
+        lines += [f"# {op} on {at_once}{ranks} ranks, algorithm {algos or 'none'}", "#", HALVES, HEAD, UNITS]
         lines += [_line(row) for row in sorted(rows, key=lambda row: row.requested_bytes)]
         mean = sum(row.busbw_Bps for row in rows) / len(rows) / 1e9
         lines += ["# Out of bounds values : 0 OK", f"# Avg bus bandwidth    : {mean:g}", "#"]
     return "\n".join(lines) + "\n"
 
 
-def _runs(result: Result) -> dict[tuple[str, int, str], list[Row]]:
+def _runs(result: Result) -> dict[tuple[str, int, int, str], list[Row]]:
     """Group rows as runs of nccl-tests: one row per size, and so one algorithm at a time if several were asked for."""
     several = len(result.config["algo"]) > 1 or result.config["algo"] == ["all"]
-    runs: dict[tuple[str, int, str], list[Row]] = {}
+    runs: dict[tuple[str, int, int, str], list[Row]] = {}
     for row in result.rows:
-        runs.setdefault((row.op, row.ranks, row.algo if several else ""), []).append(row)
+        runs.setdefault((row.op, row.ranks, row.groups, row.algo if several else ""), []).append(row)
     for row in result.skipped:
-        same = [key for key in runs if key[:2] == (row.op, row.ranks)]
-        for key in same or [(row.op, row.ranks, "")]:
+        same = [key for key in runs if key[:3] == (row.op, row.ranks, row.groups)]
+        for key in same or [(row.op, row.ranks, row.groups, "")]:
             runs.setdefault(key, []).append(row)
     return runs
 

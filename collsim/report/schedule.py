@@ -43,6 +43,8 @@ def _line(transfers: Transfers, i: int, size_bytes: int) -> str:
 
 
 def _rank(rank: int) -> str:
+    if rank < EVERY:
+        return f"group{EVERY - 1 - rank}"
     return "every" if rank == EVERY else str(rank)
 
 

@@ -24,8 +24,11 @@ COLUMNS: tuple[tuple[str, str, int], ...] = (
     ("time", "(us)", 8),
     ("low", "(us)", 8),
     ("high", "(us)", 8),
+    ("healthy", "(us)", 8),
+    ("slower", "(x)", 6),
     ("algbw", "(GB/s)", 7),
     ("busbw", "(GB/s)", 7),
+    ("total", "(GB/s)", 7),
     ("bound", "(us)", 8),
     ("eff", "(%)", 5),
 )
@@ -41,8 +44,10 @@ def as_table(result: Result) -> str:
     lines = [
         f"# {line}" for text in preamble(result.version, result.topology, result.profile) for line in wrapped(text)
     ]
-    for (op, ranks), rows in _blocks(result.rows).items():
-        lines += ["#", f"# op {op}   ranks {ranks}   algo {_asked(result)}   model fluid"]
+    lines += [f"# {line}" for line in wrapped(_load(result))] if result.config.get("load") else []
+    for (op, ranks, groups), rows in _blocks(result.rows).items():
+        who = f"ranks {ranks}" if groups == 1 else f"groups {groups} x {ranks} ranks ({_split(result)})"
+        lines += ["#", f"# op {op}   {who}   algo {_asked(result)}   model fluid"]
         by = max(map(len, ("bound by", *(row.bound for row in rows))))
         lines += [f"#{heads[0][1:]}  {'bound by':{by}}  bottleneck", f"#{heads[1][1:]}"]
         lines += [f"{_aligned(_cells(row), widths)}  {row.bound:{by}}  {row.limit}" for row in rows]
@@ -59,11 +64,13 @@ def as_markdown(result: Result) -> str:
     rows = []
     for row in result.rows:
         cells = _cells(row)
-        rows.append([row.op, str(row.ranks), *(cells[place] for place in shown), row.bound, row.limit])
+        ranks = str(row.ranks) if row.groups == 1 else f"{row.groups} x {row.ranks}"
+        rows.append([row.op, ranks, *(cells[place] for place in shown), row.bound, row.limit])
     lines = [heads, _rules(heads), *rows]
     told = [line for block in _blocks(result.rows).values() for line in (*crossover_lines(block), *_notes(block))]
+    loads = [_load(result)] if result.config.get("load") else []
     notes = "\n".join(
-        f"* {_escaped(line)}" for line in (*preamble(result.version, result.topology, result.profile), *told)
+        f"* {_escaped(line)}" for line in (*preamble(result.version, result.topology, result.profile), *loads, *told)
     )
     table = "\n".join("| " + " | ".join(map(_escaped, cells)) + " |" for cells in lines)
     return f"{table}\n\n{notes}\n"
@@ -86,8 +93,21 @@ def preamble(version: str, topology: Mapping[str, Any], profile: Mapping[str, An
         f"calibrated: {'yes' if profile['calibrated'] else 'no'}",
         f"profile {profile['name']}: {profile['constants']}",
     ]
+    if damage := topology.get("damage"):
+        lines += [f"with {damage['summary']}", *damage["effects"]]
     lines += _doubtful(topology["not_datasheet"])
     return lines
+
+
+def _split(result: Result) -> str:
+    """Return how the ranks form groups."""
+    config = result.config
+    layout = f"{config['over']} of {config['groups']}" if config.get("over") else "lists of ranks"
+    return str(config.get("split") or layout)
+
+
+def _load(result: Result) -> str:
+    return f"background traffic, taken off the rate of the links: {', '.join(result.config['load'])}"
 
 
 def _notes(rows: Sequence[Row]) -> list[str]:
@@ -95,6 +115,10 @@ def _notes(rows: Sequence[Row]) -> list[str]:
     notes = []
     if any(row.time_lo_s is not None for row in rows):
         notes.append("low to high: 90 % of measured times lie there, by the errors of logs that the fit did not see")
+    if any(row.group_times for row in rows):
+        notes.append("all groups run at once: times and bandwidths are of the slowest, total is the busbw of all")
+    if any(len({(group.algo, group.proto) for group in row.group_times}) > 1 for row in rows):
+        notes.append("not all groups run the same algorithm: algo is that of the slowest")
     if any(row.algo == "nvls" and row.op == "all_reduce" for row in rows):
         n = rows[0].ranks
         notes.append(
@@ -102,6 +126,11 @@ def _notes(rows: Sequence[Row]) -> list[str]:
             f"that busbw assumes; busbw can therefore exceed the rate of the links by up to "
             f"{2 * (n - 1) / (n + 1):.3g}x"
         )
+    others = Counter((row.healthy_algo, row.label) for row in rows if row.healthy_algo not in (None, row.label))
+    notes += [
+        f"healthy: {before} where {now} runs now ({count} row{'s' * (count > 1)})"
+        for (before, now), count in others.items()
+    ]
     return notes
 
 
@@ -133,11 +162,11 @@ def wrapped(text: str) -> list[str]:
     return textwrap.wrap(text, PREAMBLE_WIDTH, subsequent_indent="  ", **options)  # type: ignore[arg-type]
 
 
-def _blocks(rows: Iterable[Row]) -> dict[tuple[str, int], list[Row]]:
-    """Group rows by operation and number of ranks."""
-    blocks: dict[tuple[str, int], list[Row]] = {}
+def _blocks(rows: Iterable[Row]) -> dict[tuple[str, int, int], list[Row]]:
+    """Put rows together by operation, number of ranks and number of groups."""
+    blocks: dict[tuple[str, int, int], list[Row]] = {}
     for row in rows:
-        blocks.setdefault((row.op, row.ranks), []).append(row)
+        blocks.setdefault((row.op, row.ranks, row.groups), []).append(row)
     return blocks
 
 
@@ -180,12 +209,15 @@ def _cells(row: Row) -> list[str]:
         row.dtype,
         row.redop,
         str(row.root),
-        row.algo if row.proto is None else f"{row.algo}/{row.proto}",
+        row.label,
         time_text(row.time_s),
         "" if row.time_lo_s is None else time_text(row.time_lo_s),
         "" if row.time_hi_s is None else time_text(row.time_hi_s),
+        "" if row.healthy_time_s is None else time_text(row.healthy_time_s),
+        "" if row.slowdown is None else f"{row.slowdown:.3g}",
         f"{row.algbw_Bps / 1e9:.2f}",
         f"{row.busbw_Bps / 1e9:.2f}",
+        f"{row.total_busbw_Bps / 1e9:.2f}" if row.group_times else "",
         time_text(row.lower_bound_s),
         f"{row.efficiency * 100:.1f}",
     ]

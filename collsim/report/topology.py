@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any
 
+from collsim.report.cluster import cluster_rows, tier_rows
 from collsim.topology import Topology, describe
 from collsim.units import format_bandwidth, format_time
 
@@ -25,7 +26,7 @@ def topology_text(topology: Topology, form: str = "table") -> str:
     lines = [f"# {topology.name}: {topology.title}", f"# from {topology.source}", "#", *_totals(shown)]
     lines += ["#", *_links(shown), "#", "# figures"]
     for fact in shown["facts"]:
-        if shown["wiring_table"] and fact["path"].startswith("links["):
+        if shown.get("wiring_table") and fact["path"].startswith("links["):
             continue
         lines.append(f"{fact['path']:<28} {fact['text']:<14} {fact['status']}")
         note = "; ".join(part for part in (fact["source"], fact["note"]) if part)
@@ -35,6 +36,8 @@ def topology_text(topology: Topology, form: str = "table") -> str:
 
 def _totals(shown: dict[str, Any]) -> list[str]:
     """Return one line per total."""
+    if "cluster" in shown:
+        return [f"{name:<38} {value}" for name, value in cluster_rows(shown)]
     cpus = f" and {shown['cpus']} CPUs" if shown["cpus"] else ""
     rows = [
         ("GPUs", f"{shown['ranks']}{cpus}"),
@@ -60,6 +63,9 @@ def format_range(least: float, most: float) -> str:
 
 def _links(shown: dict[str, Any]) -> list[str]:
     """Return the link table: one row per kind of bundle, and for small irregular systems one per pair of nodes."""
+    if "cluster" in shown:
+        heads = ("from", "to", "cables", "rate each", "all of them", "length")
+        return ["# network", *_columns(heads, tier_rows(shown))]
     head = ("bundles", "from", "to", "links each", "rate each", "latency", "achievable")
     rows = [
         (

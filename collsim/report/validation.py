@@ -71,7 +71,8 @@ def _block(log: CheckedLog, widths: Sequence[int]) -> Iterator[str]:
     library = f"   as {case.library} chooses" if case.library else ""
     settings = "".join(f", {name}={value}" for name, value in case.environment)
     yield f"# {log.file}:{log.line}" if log.line else f"# {log.file}"
-    yield f"# op {case.op}   ranks {case.ranks}   launch {launch}{library}{settings}"
+    groups = "" if case.groups is None else f"   groups {case.all_ranks // case.ranks}"
+    yield f"# op {case.op}   ranks {case.ranks}{groups}   launch {launch}{library}{settings}"
     yield from (f"# {line}" for line in wrapped(log.mapping))
     for texts in zip(*((name, unit) for name, unit, _ in COLUMNS), strict=True):
         verdict = "  verdict" if texts[0] == "size" else ""
@@ -108,8 +109,9 @@ def _verdict(row: Compared) -> str:
 
 
 def _closing(validation: Validation) -> Iterator[str]:
-    """Yield what was skipped, how well the model met the rest, and what the verdicts mean."""
+    """Yield what was skipped or dropped, how well the model met the rest, and what the verdicts mean."""
     yield from (f"skipped {skip}" for skip in validation.skipped)
+    yield from (f"note: {unread}" for unread in validation.dropped)
     summary = validation.summary
     if summary["n"]:
         coverage = summary["coverage"]
@@ -118,7 +120,8 @@ def _closing(validation: Validation) -> Iterator[str]:
             f"{summary['p90_abs_rel_error']:.1%}   bias {summary['bias']:+.1%}   "
             f"in the interval {'-' if coverage is None else f'{coverage:.0%}'}"
         )
-    yield f"outside {summary['outside']}   flagged {summary['flagged']}   skipped {summary['skipped']}"
+    failed = f"failed tests {summary['failed']}   " if summary["failed"] else ""
+    yield f"outside {summary['outside']}   flagged {summary['flagged']}   {failed}skipped {summary['skipped']}"
     if any(row.covered is None for row in validation.rows):
         yield (
             f"without an interval, inside means that the times differ by a factor of at most "

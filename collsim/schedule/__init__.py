@@ -27,13 +27,14 @@ from collsim.schedule.forms import (
     TransfersBuilder,
     split_bytes,
 )
-from collsim.schedule.in_network import is_in_network, ranks_of
+from collsim.schedule.in_network import Groups, group_label, is_in_network, names_groups, ranks_of
 from collsim.schedule.verifier import find_faults, verify
 
 __all__ = [
     "EVERY",
     "Chunks",
     "ChunksBuilder",
+    "Groups",
     "Int",
     "Orbits",
     "OrbitsBuilder",
@@ -43,8 +44,10 @@ __all__ = [
     "TransfersBuilder",
     "diff",
     "find_faults",
+    "group_label",
     "is_in_network",
     "load",
+    "names_groups",
     "save",
     "split_bytes",
     "verify",
@@ -68,6 +71,8 @@ class Schedule:
     phases : tuple of Phase
     parameters : Mapping
         What the generator was told or chose: channels, chunk_bytes, slots, root, ...
+    groups : tuple of tuple of int
+        Ranks that switches serve together, for transfers that they carry out (see in_network).
     """
 
     op: str
@@ -77,6 +82,7 @@ class Schedule:
     chunks: Chunks
     phases: tuple[Phase, ...]
     parameters: Mapping[str, int | str] = field(default_factory=dict)
+    groups: Groups = ()
 
     @property
     def n_transfers(self) -> int:
@@ -87,7 +93,7 @@ class Schedule:
         """Return all phases as one list of transfers, with a join per rank between phases."""
         merged = self.phases[0].materialise()
         for phase in self.phases[1:]:
-            merged = _chain(merged, phase.materialise(), self.n_ranks)
+            merged = _chain(merged, phase.materialise(), self.n_ranks, self.groups)
         return merged
 
     def merged(self) -> Schedule:
@@ -95,11 +101,11 @@ class Schedule:
         return replace(self, phases=tuple(phase.merged(self.chunks) for phase in self.phases))
 
 
-def _chain(first: Transfers, second: Transfers, n_ranks: int) -> Transfers:
+def _chain(first: Transfers, second: Transfers, n_ranks: int, groups: Groups) -> Transfers:
     """Append *second* to *first*: its transfers wait until all their ranks have finished everything in *first*."""
-    joins = _joins(first, n_ranks)
+    joins = _joins(first, n_ranks, groups)
     offset, shift = len(first), len(first) + n_ranks
-    wait_ptr, ranks = ranks_of(second, n_ranks)
+    wait_ptr, ranks = ranks_of(second, n_ranks, groups)
     waiter = np.concatenate([_owners(wait_ptr), _owners(second.dep_ptr)])
     dep = np.concatenate([ranks + offset, second.dep + shift])[np.argsort(waiter, kind="stable")]
     dep_ptr = np.concatenate(([0], np.cumsum(np.diff(wait_ptr) + np.diff(second.dep_ptr))))
@@ -115,9 +121,9 @@ def _chain(first: Transfers, second: Transfers, n_ranks: int) -> Transfers:
     )
 
 
-def _joins(transfers: Transfers, n_ranks: int) -> Transfers:
+def _joins(transfers: Transfers, n_ranks: int, groups: Groups) -> Transfers:
     """Return one join per rank that waits for every transfer in which the rank took part."""
-    ptr, touched = ranks_of(transfers, n_ranks)
+    ptr, touched = ranks_of(transfers, n_ranks, groups)
     ranks = np.arange(n_ranks)
     zeros, no = np.zeros(n_ranks, dtype=np.int64), np.zeros(n_ranks, dtype=np.bool_)
     return Transfers(

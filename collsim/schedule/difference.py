@@ -100,7 +100,7 @@ class _Labels:
 
 def _head(a: Schedule, b: Schedule) -> Iterator[str]:
     """Compare what is said about the schedules as a whole."""
-    for name in ("op", "algo", "n_ranks", "size_bytes"):
+    for name in ("op", "algo", "n_ranks", "size_bytes", "groups"):
         left, right = getattr(a, name), getattr(b, name)
         if left != right:
             yield f"{name}: {left} in a, {right} in b"

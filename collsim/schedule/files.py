@@ -146,6 +146,7 @@ def _head(schedule: Schedule) -> dict[str, Any]:
             key: int(value) if isinstance(value, np.integer) else value
             for key, value in sorted(schedule.parameters.items())
         },
+        **({"groups": [list(map(int, group)) for group in schedule.groups]} if schedule.groups else {}),
     }
 
 
@@ -289,13 +290,14 @@ class _Reader:
             what = "the schema is missing" if schema is None else f"the schema is {_shown(schema)}"
             self.fault(what, "schema", f'this version reads "{SCHEMA}"')
             return None
-        self.keys(data, KEYS, "")
+        self.keys(data, (*KEYS, "groups") if "groups" in data else KEYS, "")
         op, algo, n_ranks, size_bytes, parameters = self.head(data)
         chunks = self.table(data.get("chunks"), CHUNK_COLUMNS, "chunks", ("columns", "rows"))
-        phases = self.phases(data.get("phases"), n_ranks)
+        phases, groups = self.phases(data.get("phases"), n_ranks), self.groups(data.get("groups", []), n_ranks)
         if chunks is None or not self.built:
             return None
-        return Schedule(op, algo, n_ranks, size_bytes, Chunks(*map(np.array, chunks.values())), phases, parameters)
+        table = Chunks(*map(np.array, chunks.values()))
+        return Schedule(op, algo, n_ranks, size_bytes, table, phases, parameters, groups)
 
     def head(self, data: dict[str, Any]) -> tuple[str, str, int, int, dict[str, int | str]]:
         """Return op, algo, n_ranks, size_bytes and parameters."""
@@ -346,6 +348,16 @@ class _Reader:
             else:
                 self.integer(value, f"parameters.{_plain(key)}", -MAX_INTEGER, MAX_INTEGER)
         return data
+
+    def groups(self, data: Any, n_ranks: int) -> tuple[tuple[int, ...], ...]:
+        """Return the groups of ranks that switches serve together; a file without any leaves them out."""
+        if not isinstance(data, list) or not all(isinstance(group, list) for group in data):
+            self.gap(f"expected a list of lists of ranks, not {_shown(data)}", "groups", "[[0, 1], [2, 3]]")
+            return ()
+        return tuple(
+            tuple(self.integer(rank, f"groups[{number}][{i}]", 0, n_ranks - 1) for i, rank in enumerate(group))
+            for number, group in enumerate(data)
+        )
 
     def phases(self, data: Any, n_ranks: int) -> tuple[Transfers | Orbits, ...]:
         """Return the phases."""

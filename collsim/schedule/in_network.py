@@ -1,77 +1,184 @@
-"""Transfers that a switch carries out: one sender for all receivers, or one receiver for the sum of all senders.
+"""Transfers that switches carry out: one sender for all receivers, one receiver for the sum of all senders, or both.
 
-A transfer whose destination is `EVERY` is a multicast: the switch copies it to every rank, the sender included. One
-whose source is `EVERY` is a load-reduce: the switch reads the chunk from every rank, the receiver included, and hands
-over the sum. Point to point, they are what `point_to_point` writes out; that form carries the same meaning and many
-times the bytes, so it serves the verifier, never the engine.
+They span a *group* of ranks: all of them (`EVERY`), or one of `Schedule.groups`, which `group_label` names: the GPUs
+of a node that share NVLink switches, or the GPUs of a rail whose adapters share a reduction tree of the network.
+
+* A transfer whose destination is a group is a multicast: switches copy it to every member, the sender included.
+* One whose source is a group is a load-reduce: the chunk is read from every member, the receiver included, and the
+  receiver gets the sum.
+* One whose source and destination are the same group is an all-reduce in the network (SHARP): every member sends its
+  copy up the tree once and gets the sum down once.
+
+Point to point, they are what `point_to_point` writes out; that form carries the same meaning and many times the bytes,
+so it serves the verifier, never the engine.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
+from numpy.typing import NDArray
 
 from collsim.schedule.forms import EVERY, ROW_COLUMNS, Int, Transfers
 
-__all__ = ["expanded_entries", "is_in_network", "point_to_point", "ranks_of"]
+__all__ = [
+    "Groups",
+    "expanded_entries",
+    "group_label",
+    "is_in_network",
+    "members_of",
+    "names_groups",
+    "point_to_point",
+    "ranks_of",
+]
+
+Bool = NDArray[np.bool_]
+Groups = tuple[tuple[int, ...], ...]
+"""The ranks of each group of a schedule."""
+
+
+def group_label(group: int) -> int:
+    """Return what stands for a group as source or destination of a transfer; -1 is `EVERY`.
+
+    >>> group_label(0), group_label(3)
+    (-2, -5)
+    """
+    return EVERY - 1 - group
+
+
+def members_of(label: int, n_ranks: int, groups: Groups) -> tuple[int, ...]:
+    """Return the ranks that a source or destination names."""
+    if label >= 0:
+        return (label,)
+    return tuple(range(n_ranks)) if label == EVERY else groups[EVERY - 1 - label]
 
 
 def is_in_network(transfers: Transfers) -> bool:
-    """Return whether any transfer needs a switch that adds or multicasts."""
-    return bool(np.any((transfers.src == EVERY) | (transfers.dst == EVERY)))
+    """Return whether any transfer needs switches that add or multicast."""
+    return bool(np.any((transfers.src < 0) | (transfers.dst < 0)))
 
 
-def ranks_of(transfers: Transfers, n_ranks: int) -> tuple[Int, Int]:
+def names_groups(transfers: Transfers) -> bool:
+    """Return whether any transfer spans a group that is not `EVERY`."""
+    return bool(np.any((transfers.src < EVERY) | (transfers.dst < EVERY)))
+
+
+def ranks_of(transfers: Transfers, n_ranks: int, groups: Groups = ()) -> tuple[Int, Int]:
     """Return (pointers, ranks): the ranks that take part in each transfer, each once."""
-    every = (transfers.src == EVERY) | (transfers.dst == EVERY)
-    counts = np.where(every, n_ranks, np.where(transfers.src == transfers.dst, 1, 2))
-    ptr = np.concatenate(([0], np.cumsum(counts)))
-    owner = np.repeat(np.arange(len(transfers)), counts)
-    place = np.arange(int(ptr[-1])) - ptr[owner]
-    ends = np.where(place == 0, transfers.src[owner], transfers.dst[owner])
-    return ptr, np.where(every[owner], place, ends)
+    ends, which = _kinds(transfers)
+    sets = []
+    for src, dst in ends.tolist():
+        spanned = [label for label in (src, dst) if label < 0]
+        sets.append(members_of(spanned[0], n_ranks, groups) if spanned else tuple(dict.fromkeys((src, dst))))
+    ptr, ranks = _table(sets)
+    return _repeated(ptr, ranks, which)
 
 
-def point_to_point(transfers: Transfers, n_ranks: int) -> Transfers:
-    """Return the transfers with every multicast and load-reduce written as one transfer per other rank.
+def point_to_point(transfers: Transfers, n_ranks: int, groups: Groups = ()) -> Transfers:
+    """Return the transfers with every one that switches carry out written as transfers between two ranks.
 
-    What waited for one of them waits for all of its parts.
+    What waited for one of them waits for all of its parts. An all-reduce in the network becomes a sum at the first
+    member and, after it, a copy from there to all others.
     """
     if not is_in_network(transfers):
         return transfers
-    multicast, reduces = transfers.dst == EVERY, transfers.src == EVERY
-    counts = np.where(multicast | reduces, n_ranks - 1, 1)
-    first = np.concatenate(([0], np.cumsum(counts)))
+    parts = _parts(transfers, n_ranks, groups)
+    counts, first = parts.counts, np.concatenate(([0], np.cumsum(parts.counts)))
     owner = np.repeat(np.arange(len(transfers)), counts)
     place = np.arange(int(first[-1])) - first[owner]
-    fixed = np.where(multicast, transfers.src, transfers.dst)[owner]
-    other = place + (place >= fixed)
+    entry = parts.first[owner] + place
+    second = place >= counts[owner] - parts.seconds[owner]
     chunk_ptr, chunk = _repeated(transfers.chunk_ptr, transfers.chunk, owner)
-    wide_ptr, waits = _repeated(transfers.dep_ptr, transfers.dep, owner)
-    waiter = np.repeat(np.arange(len(owner)), np.diff(wide_ptr))
-    parts = counts[waits]
-    dep_ptr = np.concatenate(
-        ([0], np.cumsum(np.bincount(waiter, weights=parts, minlength=len(owner)).astype(np.int64)))
-    )
-    entry = np.repeat(np.arange(len(waits)), parts)
-    start = np.concatenate(([0], np.cumsum(parts)))
+    dep_ptr, dep = _deps_between(transfers, parts, first, owner, second)
+    columns = {name: getattr(transfers, name)[owner] for name in ROW_COLUMNS}
+    columns["reduces"] = columns["reduces"] & ~second
     return Transfers(
-        src=np.where(reduces[owner], other, transfers.src[owner]),
-        dst=np.where(multicast[owner], other, transfers.dst[owner]),
+        src=parts.src[entry],
+        dst=parts.dst[entry],
         chunk_ptr=chunk_ptr,
         chunk=chunk,
         dep_ptr=dep_ptr,
-        dep=first[waits[entry]] + np.arange(len(entry)) - start[entry],
-        **{name: getattr(transfers, name)[owner] for name in ROW_COLUMNS},
+        dep=dep,
+        **columns,
     )
 
 
-def expanded_entries(transfers: Transfers, n_ranks: int) -> float:
+def expanded_entries(transfers: Transfers, n_ranks: int, groups: Groups = ()) -> float:
     """Return how many transfers, carried chunks and dependencies `point_to_point` would write out."""
-    wide = (transfers.src == EVERY) | (transfers.dst == EVERY)
-    counts = np.where(wide, float(n_ranks - 1), 1.0)
+    sizes = np.array([n_ranks, *map(len, groups)], dtype=np.float64)  # by -1 - label
+    label = np.minimum(transfers.src, transfers.dst)
+    ways = 1 + ((transfers.src < 0) & (transfers.dst < 0))
+    counts = np.where(label < 0, ways * (sizes[np.where(label < 0, EVERY - label, 0)] - 1), 1.0)
     waiter = np.repeat(np.arange(len(transfers)), np.diff(transfers.dep_ptr))
     rows, carried = counts.sum(), (counts * np.diff(transfers.chunk_ptr)).sum()
     return float(rows + carried + (counts[waiter] * counts[transfers.dep]).sum())
+
+
+class _Parts(NamedTuple):
+    """What each transfer is written out as: *counts* parts from *first* on in *src* and *dst*.
+
+    The last *seconds* of them wait for the others: the way down of an all-reduce in the network.
+    """
+
+    counts: Int
+    first: Int
+    seconds: Int
+    src: Int
+    dst: Int
+
+
+def _parts(transfers: Transfers, n_ranks: int, groups: Groups) -> _Parts:
+    """Return the parts of every transfer."""
+    ends, which = _kinds(transfers)
+    kinds = [_written_out(src, dst, n_ranks, groups) for src, dst in ends.tolist()]
+    ptr, src = _table([tuple(sender for sender, _ in pairs) for pairs in kinds])
+    dst = _table([tuple(receiver for _, receiver in pairs) for pairs in kinds])[1]
+    both = (ends[:, 0] < 0) & (ends[:, 1] < 0)
+    seconds = np.where(both, np.diff(ptr) // 2, 0)
+    return _Parts(np.diff(ptr)[which], ptr[:-1][which], seconds[which], src, dst)
+
+
+def _written_out(src: int, dst: int, n_ranks: int, groups: Groups) -> list[tuple[int, int]]:
+    """Return one kind of transfer as (sender, receiver) pairs."""
+    if src >= 0 and dst >= 0:
+        return [(src, dst)]
+    if src >= 0:
+        return [(src, member) for member in members_of(dst, n_ranks, groups) if member != src]
+    if dst >= 0:
+        return [(member, dst) for member in members_of(src, n_ranks, groups) if member != dst]
+    head, *others = members_of(src, n_ranks, groups)
+    return [(member, head) for member in others] + [(head, member) for member in others]
+
+
+def _deps_between(transfers: Transfers, parts: _Parts, first: Int, owner: Int, second: Bool) -> tuple[Int, Int]:
+    """Return the dependencies of the parts: on all parts of what the transfer waits for, and of its own way up."""
+    early, late = np.flatnonzero(~second), np.flatnonzero(second)
+    wide_ptr, waits = _repeated(transfers.dep_ptr, transfers.dep, owner[early])
+    ups = parts.counts - parts.seconds
+    skipped = np.where(parts.seconds > 0, ups, 0)  # the way down implies the way up
+    waiter = np.concatenate([np.repeat(early, np.diff(wide_ptr)), late])
+    start = np.concatenate([first[waits] + skipped[waits], first[owner[late]]])
+    length = np.concatenate([parts.counts[waits] - skipped[waits], ups[owner[late]]])
+    by = np.argsort(waiter, kind="stable")
+    start, length = start[by], length[by]
+    counts = np.bincount(waiter[by], weights=length, minlength=len(owner)).astype(np.int64)
+    begin = np.cumsum(length) - length
+    dep = np.repeat(start - begin, length) + np.arange(int(length.sum()))
+    return np.concatenate(([0], np.cumsum(counts))), dep
+
+
+def _kinds(transfers: Transfers) -> tuple[Int, Int]:
+    """Return int64[n_kinds, 2], the distinct pairs of source and destination, and the kind of each transfer."""
+    ends = np.stack([transfers.src, transfers.dst], axis=1)
+    kinds, which = np.unique(ends, axis=0, return_inverse=True)
+    return kinds, which.reshape(-1)
+
+
+def _table(lists: list[tuple[int, ...]]) -> tuple[Int, Int]:
+    """Return (pointers, values) of ragged lists."""
+    ptr = np.cumsum([0, *map(len, lists)], dtype=np.int64)
+    return ptr, np.array([value for values in lists for value in values], dtype=np.int64)
 
 
 def _repeated(ptr: Int, values: Int, rows: Int) -> tuple[Int, Int]:

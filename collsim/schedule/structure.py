@@ -35,6 +35,7 @@ def structure_faults(schedule: Schedule, *, merged: bool = False) -> list[Fault]
     faults = list(_chunk_faults(schedule.chunks, schedule.n_ranks))
     if schedule.n_ranks < 1:
         faults.append(Fault(f"{schedule.n_ranks} ranks", "n_ranks", "a schedule needs at least 1 rank"))
+    faults.extend(_group_faults(schedule))
     if not schedule.phases:
         faults.append(Fault("the schedule has no phase", "phases", "a phase without transfers is fine"))
     for number, phase in enumerate(schedule.phases):
@@ -56,8 +57,8 @@ def describe(transfers: Transfers, transfer: int) -> str:
     """Return a transfer as people write it, for example ``3 -> 4 (channel 0, step 7)``."""
     label = f"(channel {transfers.channel[transfer]}, step {transfers.step[transfer]})"
     src, dst = int(transfers.src[transfer]), int(transfers.dst[transfer])
-    names = {EVERY: "every rank"}
-    if src == dst:
+    names = {label: f"group {EVERY - 1 - label}" for label in (src, dst) if label < EVERY} | {EVERY: "every rank"}
+    if src == dst and src >= EVERY:
         return f"join of rank {src} {label}"
     return f"{names.get(src, src)} -> {names.get(dst, dst)} {label}"
 
@@ -98,16 +99,19 @@ def _transfers_faults(phase: Transfers, schedule: Schedule, where: str) -> Itera
     if broken:
         return
     n, n_chunks = schedule.n_ranks, len(schedule.chunks)
-    load_reduce, multicast = phase.src == EVERY, phase.dst == EVERY
-    for row in _where((load_reduce & ~phase.reduces) | (multicast & (phase.reduces | load_reduce))):
+    lowest = EVERY - len(schedule.groups)
+    load_reduce, multicast = phase.src < 0, phase.dst < 0
+    in_tree = (phase.src == phase.dst) & (phase.src < EVERY) & phase.reduces
+    for row in _where(((load_reduce & ~phase.reduces) | (multicast & (phase.reduces | load_reduce))) & ~in_tree):
         hint = "a transfer from every rank to one adds; one from a rank to every rank overwrites"
         yield Fault(f"{describe(phase, row)} is neither a multicast nor a load-reduce", f"{where}.rows[{row}]", hint)
-    for name, alone in (("src", load_reduce), ("dst", multicast)):
+    for name in ("src", "dst"):
         ranks = getattr(phase, name)
-        for row in _where(((ranks < 0) & ~alone) | (ranks >= n)):
+        for row in _where((ranks < lowest) | (ranks >= n)):
             what = f"{describe(phase, row)} names rank {ranks[row]}"
             yield Fault(what, f"{where}.rows[{row}].{name}", _valid_ranks(n))
-    for row in _where((phase.src == phase.dst) & (np.diff(phase.chunk_ptr) > 0)):
+    yield from _outsider_faults(phase, schedule, where)
+    for row in _where((phase.src == phase.dst) & (phase.src >= 0) & (np.diff(phase.chunk_ptr) > 0)):
         what = f"rank {phase.src[row]} sends to itself (channel {phase.channel[row]}, step {phase.step[row]})"
         yield Fault(what, f"{where}.rows[{row}]", "a transfer needs two ranks; a join carries no chunk")
     owner = _owner(phase.chunk_ptr)
@@ -118,6 +122,25 @@ def _transfers_faults(phase: Transfers, schedule: Schedule, where: str) -> Itera
     for row, chunk in _repeated(owner, phase.chunk):
         yield Fault(f"{describe(phase, row)} carries chunk {chunk} twice", f"{where}.rows[{row}].chunks")
     yield from _dep_faults(phase.dep, _owner(phase.dep_ptr), np.zeros_like(phase.dep), len(phase), where)
+
+
+def _group_faults(schedule: Schedule) -> Iterator[Fault]:
+    """Check the groups that switches serve."""
+    for number, group in enumerate(schedule.groups):
+        distinct = len(set(group)) == len(group) > 1
+        if not distinct or any(not 0 <= rank < schedule.n_ranks for rank in group):
+            hint = f"at least two different ranks; {_valid_ranks(schedule.n_ranks)}"
+            yield Fault(f"group {number} is {list(group)}", f"groups[{number}]", hint)
+
+
+def _outsider_faults(phase: Transfers, schedule: Schedule, where: str) -> Iterator[Fault]:
+    """Check that who sends to a group, or receives its sum, is a member."""
+    for name, other in (("src", "dst"), ("dst", "src")):
+        label, rank = getattr(phase, name), getattr(phase, other)
+        for number, group in enumerate(schedule.groups):
+            for row in _where((label == EVERY - 1 - number) & (rank >= 0) & ~np.isin(rank, group)):
+                what = f"{describe(phase, row)}: rank {rank[row]} is no member"
+                yield Fault(what, f"{where}.rows[{row}].{other}", f"group {number} is {list(group)}")
 
 
 def _orbits_faults(phase: Orbits, schedule: Schedule, where: str) -> Iterator[Fault]:

@@ -95,7 +95,7 @@ def find_faults(schedule: Schedule) -> list[Fault]:
     data = _Data(schedule)
     for number, phase in enumerate(schedule.phases):
         where = f"phase {number}" if len(schedule.phases) > 1 else ""
-        transfers = point_to_point(phase.materialise(), schedule.n_ranks)
+        transfers = point_to_point(phase.materialise(), schedule.n_ranks, schedule.groups)
         order, circle = _order(transfers)
         if circle:
             return [*faults, _circle_fault(transfers, circle, where)]
@@ -118,7 +118,7 @@ def _idle_fault(schedule: Schedule) -> Fault | None:
         transfers = phase.materialise()
         moves = np.diff(transfers.chunk_ptr) > 0
         used.update(np.unique([transfers.src[moves], transfers.dst[moves]]).tolist())
-    if EVERY in used or n - len(used) < 2:  # one idle rank may be the source or the target of all chunks
+    if min(used, default=0) < 0 or n - len(used) < 2:  # one idle rank may be the source or the target of all chunks
         return None
     what = f"{n - len(used)} of {n} ranks take part in no transfer, but {shared} chunks come from or go to every rank"
     highest = f"the highest rank that a transfer names is {max(used)}" if used else "no transfer carries a chunk"
@@ -128,7 +128,7 @@ def _idle_fault(schedule: Schedule) -> Fault | None:
 def _labour(schedule: Schedule) -> float:
     """Return how much transfers by the switches are when written out from rank to rank; above 1, it is too much."""
     in_network = [phase for phase in schedule.phases if isinstance(phase, Transfers) and is_in_network(phase)]
-    entries = max((expanded_entries(phase, schedule.n_ranks) for phase in in_network), default=0.0)
+    entries = max((expanded_entries(phase, schedule.n_ranks, schedule.groups) for phase in in_network), default=0.0)
     return max(entries / MAX_ENTRIES, entries * schedule.n_ranks / MAX_BITS)
 
 

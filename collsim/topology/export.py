@@ -7,9 +7,9 @@ import math
 
 import numpy as np
 
-from collsim.topology.loader import zoo_names
 from collsim.topology.model import KIND_LABELS, Topology, Wiring
 from collsim.topology.schema import SCHEMA
+from collsim.topology.zoo import cluster_names, zoo_names
 
 __all__ = ["to_yaml"]
 
@@ -35,7 +35,7 @@ def to_yaml(topology: Topology, name: str | None = None) -> str:
     """
     wiring = topology.wiring
     if name is None:
-        name = f"{topology.name}_copy" if topology.name in zoo_names() else topology.name
+        name = f"{topology.name}_copy" if topology.name in (*zoo_names(), *cluster_names()) else topology.name
     head = [
         f"schema: {SCHEMA}",
         f"name: {_text(name)}",

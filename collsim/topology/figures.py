@@ -6,31 +6,37 @@ pydantic, so it is imported only when a file is read.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, model_validator
 from pydantic_core import PydanticCustomError
 
 from collsim import units
-from collsim.errors import InputError, UnitError
+from collsim.errors import InputError, UnitError, nearest
 from collsim.topology.reduction import reduction_name
 
 __all__ = [
     "Count",
     "Figure",
     "Fraction",
+    "Length",
     "LinksPerPlane",
     "Parsed",
     "Planes",
     "Rate",
+    "Ratio",
     "Reduction",
     "Status",
     "Time",
     "default_figure",
+    "one_of",
 ]
 
 MAX_COUNT = 10**9
+MAX_RATIO = 1000.0
+MAX_LENGTH_M = 10_000.0
 
 Status = Literal[
     "datasheet", "announced", "measured", "constant", "derived", "fitted", "estimate", "assumed", "user", "set"
@@ -96,6 +102,45 @@ def _read_reduction(value: Any) -> Parsed:
     except InputError as error:
         raise _complain(error.faults[0].what, error.faults[0].hint) from None
     return Parsed(name or "none", 1.0 if name else 0.0)
+
+
+def _read_ratio(value: Any) -> Parsed:
+    number = _decimal(value)
+    if number is None or not 1 / MAX_RATIO <= number <= MAX_RATIO:
+        raise _complain(f"{_quoted(value)} is not a ratio", "write a number such as 2, or 1 for none")
+    return Parsed(str(value), number)
+
+
+def _read_length(value: Any) -> Parsed:
+    text = value.strip() if isinstance(value, str) else ""
+    number = _decimal(text.removesuffix("m").strip()) if text.endswith("m") else None
+    if number is None or not 0 <= number <= MAX_LENGTH_M:
+        raise _complain(f"{_quoted(value)} is not a length", 'write metres, such as "30 m"')
+    return Parsed(text, number)
+
+
+def _decimal(value: Any) -> float | None:
+    text = str(value) if isinstance(value, int | float | str) and not isinstance(value, bool) else ""
+    return float(text) if re.fullmatch(r"\d{1,9}(\.\d{1,12})?", text.strip(), re.ASCII) else None
+
+
+def _quoted(value: Any) -> str:
+    return f'"{str(value)[:40]}"' if isinstance(value, str | int | float) else f"a {type(value).__name__}"
+
+
+def one_of(kind: str, names: Callable[[], Sequence[str]]) -> Callable[[Any], Parsed]:
+    """Return the reader of a figure whose value is one of *names*, in any case; *kind* is for the message."""
+
+    def read(value: Any) -> Parsed:
+        known = names()
+        key = value.strip().lower().replace("-", "_") if isinstance(value, str) and len(value) <= 40 else ""
+        if key not in known:
+            near = nearest(key, known) if key else None
+            hint = f'did you mean "{near}"? ' if near else ""
+            raise _complain(f"unknown {kind} {_quoted(value)}", f"{hint}known: {', '.join(known)}")
+        return Parsed(key, 1.0)
+
+    return read
 
 
 def _integer(value: Any) -> int | None:
@@ -171,6 +216,20 @@ class Reduction(Figure):
 
     unit: ClassVar[str] = "flag"
     value: Annotated[Parsed, PlainValidator(_read_reduction)]
+
+
+class Ratio(Figure):
+    """A number more than 0, such as 2 for twice as much traffic below as above."""
+
+    unit: ClassVar[str] = "ratio"
+    value: Annotated[Parsed, PlainValidator(_read_ratio)]
+
+
+class Length(Figure):
+    """A length in metres."""
+
+    unit: ClassVar[str] = "m"
+    value: Annotated[Parsed, PlainValidator(_read_length)]
 
 
 FigureT = TypeVar("FigureT", bound=Figure)

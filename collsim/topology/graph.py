@@ -5,7 +5,7 @@ Attributes, all in SI:
 ===========  ==================  =========  =====================================================================
 where        attribute           default    meaning
 ===========  ==================  =========  =====================================================================
-node         ``kind``            ``gpu``    ``gpu``, ``switch`` or ``cpu`` (a socket, which forwards like a switch)
+node         ``kind``            ``gpu``    ``gpu``, or ``switch``, ``nic`` or ``cpu`` (a socket), which forward
 node         ``rank``            order      rank of a GPU; give it to all GPUs or to none
 node         ``latency_s``       0          forwarding latency of a switch or a socket, seconds
 edge         ``bandwidth_Bps``   required   rate of the whole edge in one direction, bytes/s
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["from_graph", "to_graph"]
 
 NODE_KEYS = ("kind", "rank", "latency_s")
-NODE_KINDS = ("gpu", "switch", "cpu")
+NODE_KINDS = ("gpu", "switch", "cpu", "nic")
 EDGE_KEYS = ("bandwidth_Bps", "latency_s", "efficiency", "count")
 SECONDS = f"seconds, 0 to {MAX_TIME_S:g}"
 _FOREIGN = {"bandwidth": "bandwidth_Bps", "capacity": "bandwidth_Bps", "weight": "bandwidth_Bps"}
@@ -277,7 +277,7 @@ def _wire(
 
 
 def _digest(wiring: Wiring) -> str:
-    kinds = wiring.node_kinds if "cpu" in wiring.node_kinds else ()
+    kinds = wiring.node_kinds if {"cpu", "nic"} & set(wiring.node_kinds) else ()
     digest = hashlib.sha256("\n".join((*wiring.node_names, *kinds, str(wiring.n_gpus))).encode())
     for array in (
         wiring.node_latency_s,

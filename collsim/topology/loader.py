@@ -6,50 +6,49 @@ import hashlib
 import json
 import pathlib
 import re
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from collsim.errors import Fault, InputError, SpecError, UnknownNameError, nearest
 from collsim.topology.model import Topology
+from collsim.topology.scale_out import build_cluster, resolve, spec_from
+from collsim.topology.zoo import cluster_names, shipped_file, shipped_path, zoo_names
 
 if TYPE_CHECKING:
     import networkx as nx
 
+    from collsim.topology.cluster import ClusterSpec, Plan
     from collsim.topology.model import Wiring
     from collsim.topology.reader import Document
+    from collsim.topology.schema import ScaleOut
     from collsim.topology.sections import Spec
 
-__all__ = ["check_file", "load_topology", "parse_topology", "zoo_directory", "zoo_names"]
+__all__ = ["check_file", "load_topology", "parse_topology", "plan_topology"]
 
+T = TypeVar("T")
 Overrides = Mapping[str, str] | Iterable[str | tuple[str, str]]
 
 
-def zoo_directory() -> pathlib.Path:
-    """Return the directory of the shipped topologies: inside an installed package, beside it in a source tree."""
-    package = pathlib.Path(__file__).resolve().parents[1]
-    installed = package / "topologies"
-    return installed if installed.is_dir() else package.parent / "topologies"
-
-
-def zoo_names() -> tuple[str, ...]:
-    """Return the names of the shipped topologies, without reading them.
-
-    >>> "mi355x_ubb8" in zoo_names()
-    True
-    """
-    return tuple(sorted(path.stem for path in zoo_directory().glob("*.yaml")))
-
-
-def load_topology(source: str | pathlib.Path | Topology | nx.Graph[Any], overrides: Overrides | None = ()) -> Topology:
+def load_topology(
+    source: str | pathlib.Path | Topology | nx.Graph[Any],
+    overrides: Overrides | None = (),
+    *,
+    scale_out: Mapping[str, Any] | None = None,
+) -> Topology:
     """Return the topology called *source*, in the file *source*, or described by the graph *source*.
 
     Parameters
     ----------
     source : str, Path, Topology or networkx.Graph
-        A name from `zoo_names`; a path, recognised by a ``/`` or by ``.yaml`` or ``.yml`` at its end; a topology,
-        which is returned as it is; or a graph with the attributes that `collsim.topology.graph` documents.
+        A name from `zoo_names` or `cluster_names`; a path, recognised by a ``/`` or by ``.yaml`` or ``.yml`` at its
+        end; a topology, which is returned as it is; or a graph with the attributes that `collsim.topology.graph`
+        documents.
     overrides : mapping or sequence
         What-ifs as ``{"link.bandwidth": "80 GB/s"}``, pairs, or ``"link.bandwidth=80 GB/s"`` texts.
+    scale_out : mapping, optional
+        The cluster to build of it: ``{"nodes": 16, "fabric": "rail", "network": "infiniband"}``, with the keys of
+        ``scale_out`` in a file; docs/clusters.md lists them.
 
     Raises
     ------
@@ -63,24 +62,80 @@ def load_topology(source: str | pathlib.Path | Topology | nx.Graph[Any], overrid
     >>> topology = load_topology("mi355x_ubb8", {"link.bandwidth": "80 GB/s"})
     >>> float(topology.wiring.link_bandwidth_Bps[0]), topology.fact("link.bandwidth").status
     (80000000000.0, 'set')
+    >>> load_topology("hgx_h100", scale_out={"nodes": 16}).n_gpus
+    128
     """
     overrides = () if overrides is None else overrides
     if isinstance(source, Topology) or hasattr(source, "nodes"):
         if overrides:
             hint = "pass a name or a file, or change the graph"
             raise InputError(Fault("overrides need a named topology or a file", "--set", hint))
-        return source if isinstance(source, Topology) else Topology.from_graph(source)  # type: ignore[arg-type]
+        found = source if isinstance(source, Topology) else Topology.from_graph(source)  # type: ignore[arg-type]
+        return _around(found, scale_out) if scale_out else found
+    return parse_topology(*_content(source), _with_scale_out(overrides, scale_out))
+
+
+def plan_topology(
+    source: str | pathlib.Path, overrides: Overrides | None = (), *, scale_out: Mapping[str, Any] | None = None
+) -> tuple[Topology, ClusterSpec, Plan]:
+    """Return one node, the specification and the counts of a cluster without wiring it, for any number of nodes.
+
+    Raises
+    ------
+    SpecError
+        Also if the topology is no cluster.
+
+    Examples
+    --------
+    >>> _, _, plan = plan_topology("hgx_b200", scale_out={"nodes": 2048})
+    >>> plan.leaves, plan.spines, plan.cores
+    (512, 512, 256)
+    """
+    from collsim.topology.cluster_plan import plan_cluster
+
+    node, section, document = _parsed(*_content(source), _with_scale_out(overrides or (), scale_out))
+    if section is None:
+        hint = "write scale_out: {nodes: 16}, or give --nodes 16"
+        raise SpecError(Fault(f"{node.name} is no cluster", document.file, hint))
+    spec, facts = _placed(lambda: resolve(section, node), document)
+    plan = _placed(lambda: plan_cluster(spec), document)
+    return replace(node, facts=(*node.facts, *facts)), spec, plan
+
+
+def _with_scale_out(overrides: Overrides, scale_out: Mapping[str, Any] | None) -> Overrides:
+    """Return the overrides followed by those that make a cluster."""
+    if not scale_out:
+        return overrides
+    pairs = list(overrides.items()) if isinstance(overrides, Mapping) else list(overrides)
+    return [*pairs, *((f"scale_out.{key}", str(value)) for key, value in scale_out.items() if value is not None)]
+
+
+def _around(node: Topology, scale_out: Mapping[str, Any]) -> Topology:
+    """Return a cluster of a topology that was not read from a file."""
+    if node.cluster is not None:
+        raise InputError(Fault(f"{node.name} is a cluster already", "scale_out", "pass one of its nodes"))
+    spec, facts = resolve(spec_from(scale_out), node)
+    return build_cluster(replace(node, facts=(*node.facts, *facts)), spec)
+
+
+def _content(source: Any) -> tuple[bytes, str]:
+    """Return the bytes of a named topology or of a file, and what it is called in messages."""
     if not isinstance(source, str | pathlib.Path):
         raise InputError(
             Fault(f"a topology cannot be a {type(source).__name__}", "topo", "pass a name, a path or a graph")
         )
     text = str(source)
     if isinstance(source, pathlib.Path) or "/" in text or "\\" in text or text.endswith((".yaml", ".yml")):
-        return parse_topology(_read(pathlib.Path(text), text), text, overrides)
-    if text not in zoo_names():
-        raise UnknownNameError("topology", text[:60], zoo_names(), "topo")
-    path = zoo_directory() / f"{text}.yaml"
-    return parse_topology(_read(path, str(path)), _shipped(text), overrides)
+        return _read(pathlib.Path(text), text), text
+    known = (*zoo_names(), *cluster_names())
+    if text not in known:
+        raise UnknownNameError("topology", text[:60], known, "topo")
+    return _shipped(text), shipped_path(text)
+
+
+def _shipped(name: str) -> bytes:
+    path = shipped_file(name)
+    return _read(path, str(path))
 
 
 def check_file(path: str | pathlib.Path) -> Topology:
@@ -98,6 +153,17 @@ def parse_topology(content: bytes | str, file: str = "topology.yaml", overrides:
     collsim.errors.SpecError: topology.yaml:1: link.bandwidth: "25" has no unit
       hint: write "25 GB/s" (1e9 bytes/s), "25 GiB/s" or "200 Gb/s"
     """
+    node, section, document = _parsed(content, file, overrides)
+    if section is None:
+        return node
+    spec, facts = _placed(lambda: resolve(section, node), document)
+    cluster = _placed(lambda: build_cluster(replace(node, facts=(*node.facts, *facts)), spec), document)
+    titled = ("scale_out",) in document.lines and ("title",) in document.lines
+    return replace(cluster, title=node.title) if titled else cluster
+
+
+def _parsed(content: bytes | str, file: str, overrides: Overrides) -> tuple[Topology, ScaleOut | None, Document]:
+    """Return the topology inside one node, and what is said of a cluster around it."""
     from collsim.topology.checks import check
     from collsim.topology.overrides import apply_overrides, normalise_overrides
     from collsim.topology.sections import read_sections
@@ -112,37 +178,61 @@ def parse_topology(content: bytes | str, file: str = "topology.yaml", overrides:
     faults += _check_name(spec, document)
     if faults:
         raise SpecError(*_by_line(faults))
-    digest = hashlib.sha256(raw + b"\0" + json.dumps(pairs).encode() if pairs else raw).hexdigest()
-    return _assemble(spec, document, digest)
+    changed = json.dumps(sorted(dict(pairs).items()))  # in any order they make the same topology
+    digest = hashlib.sha256(raw + b"\0" + changed.encode() if pairs else raw).hexdigest()
+    return _assemble(spec, document, digest), spec.scale_out, document
+
+
+def _placed(make: Callable[[], T], document: Document) -> T:
+    """Return what *make* returns; its faults, which name a figure, are placed in the file."""
+    try:
+        return make()
+    except InputError as error:
+        faults = [
+            Fault(fault.what, document.where(tuple(fault.where.split("."))), fault.hint) for fault in error.faults
+        ]
+        raise SpecError(*faults) from None
 
 
 def _resolve(raw: bytes, file: str, faults: list[Fault], above: tuple[str, ...]) -> tuple[Document, bytes]:
     """Return the document with everything that it inherits, and the bytes of all files that it is made of.
 
-    *above* are the files that extend this one.
+    *above* are the files that extend this one. A cluster inherits from its node.
     """
-    from collsim.topology.extending import merge
     from collsim.topology.reader import read_document
 
     document = read_document(raw, file)
-    if "extends" not in document.data:
+    around = document.data.get("scale_out")
+    path: tuple[str, ...] = ("extends",)
+    name = document.data.get("extends")
+    if name is None and isinstance(around, dict) and "node" in around:
+        path, name = ("scale_out", "node"), around["node"]
+        if isinstance(name, str) and name.endswith((".yaml", ".yml")):
+            beside = str(pathlib.PurePath(file).parent / name)
+            return _inherit((document, raw), (beside, _read(pathlib.Path(beside), beside)), faults, above)
+    elif "extends" not in document.data:
         return document, raw
-    name, where = document.data["extends"], document.where(("extends",))
-    if name not in zoo_names():
-        near = nearest(name, zoo_names()) if isinstance(name, str) else None
+    where, known = document.where(path), (*zoo_names(), *cluster_names())
+    if name not in known:
+        near = nearest(name, known) if isinstance(name, str) else None
         hint = f'did you mean "{near}"? ' if near else ""
         what = f"{_shown(name)} is not a shipped topology"
         raise SpecError(*faults, Fault(what, where, f"{hint}known: {', '.join(zoo_names())}"))
-    if _shipped(name) in (file, *above):
+    return _inherit((document, raw), (shipped_path(name), _shipped(name)), faults, above)
+
+
+def _inherit(
+    heir: tuple[Document, bytes], source: tuple[str, bytes], faults: list[Fault], above: tuple[str, ...]
+) -> tuple[Document, bytes]:
+    """Return a document, and its bytes, with what it inherits from a file: its name and its bytes."""
+    from collsim.topology.extending import merge
+
+    (document, raw), (base, content) = heir, source
+    if base in (document.file, *above):
+        where = document.where(("extends",) if "extends" in document.data else ("scale_out", "node"))
         raise SpecError(*faults, Fault("a topology cannot extend itself", where, "write it out, or name another one"))
-    content = _read(zoo_directory() / f"{name}.yaml", _shipped(name))
-    base, inherited = _resolve(content, _shipped(name), faults, (file, *above))
-    return merge(document, base), raw + b"\0" + inherited
-
-
-def _shipped(name: str) -> str:
-    """Return what a shipped file is called in messages."""
-    return f"topologies/{name}.yaml"
+    found, inherited = _resolve(content, base, faults, (document.file, *above))
+    return merge(document, found), raw + b"\0" + inherited
 
 
 def _shown(value: Any) -> str:
@@ -219,7 +309,7 @@ def _wire(spec: Spec) -> Wiring:
 def _check_name(spec: Spec, document: Document) -> Iterable[Fault]:
     """Yield a fault if a file calls itself by the name of a shipped topology and is not that one."""
     name, stem = spec.header.name if spec.header else None, pathlib.PurePath(document.file).stem
-    if name and name != stem and name in zoo_names():
+    if name and name != stem and name in (*zoo_names(), *cluster_names()):
         hint = f'write "name: {stem}": results of a changed copy must not pass for those of {name}'
         yield Fault(f'the name "{name}" belongs to a shipped topology', document.where(("name",)), hint)
 

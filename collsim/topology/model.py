@@ -19,10 +19,12 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from collsim.topology.cluster import Cluster
+
     Ints = NDArray[np.int64]
     Floats = NDArray[np.float64]
 
-__all__ = ["KIND_LABELS", "STATUSES", "Coordinates", "Fact", "Topology", "Wiring"]
+__all__ = ["KIND_LABELS", "STATUSES", "Coordinates", "Damage", "Fact", "Topology", "Wiring"]
 
 STATUSES: Mapping[str, str] = {
     "datasheet": "vendor specification of a shipping part",
@@ -71,9 +73,11 @@ class Coordinates:
     """Where each GPU stands in a regular system; the arrays are what symmetry arguments may rely on.
 
     *kind* is ``mesh`` (one equal bundle for every ordered pair of GPUs), ``switched`` (every GPU wired to every
-    switch, each plane the same for all GPUs) or ``irregular``. *node*, *local*, *rail* and *pod* are int64[n_gpus]:
-    the scale-up domain, the index in it, the scale-out rail and the pod. *plane* is int64[n_nodes - n_gpus]: the
-    plane of each node after the GPUs, -1 if it belongs to none.
+    switch, each plane the same for all GPUs), ``irregular``, or ``cluster`` (see `Topology.cluster`). *node*, *local*,
+    *rail* and *pod* are int64[n_gpus]: the scale-up domain, the index in it, the scale-out rail and the pod, which in a
+    cluster is the block of nodes that share leaves, or the dragonfly group. *plane* is int64[n_nodes - n_gpus]: the
+    plane of each node after the GPUs, -1 if it belongs to none; in a cluster it is the rail of an adapter and of a leaf
+    that serves one rail only.
     """
 
     kind: str
@@ -91,7 +95,7 @@ class Wiring:
     node_names: tuple[str, ...]
     """GPUs first, in rank order, then what forwards between them."""
     node_kinds: tuple[str, ...]
-    """``gpu``, ``switch`` or ``cpu``, in the same order."""
+    """``gpu``, ``switch``, ``cpu`` or ``nic``, in the same order."""
     n_gpus: int
     node_latency_s: Floats
     """float64[n_nodes]: forwarding latency; 0 for a GPU."""
@@ -108,10 +112,12 @@ class Wiring:
     link_efficiency: Floats
     """float64[n_links]: achievable fraction of the raw rate."""
     coordinates: Coordinates
+    link_nominal_Bps: Floats | None = None
+    """float64[n_links]: the rate that each bundle should have, by which traffic is spread; None: the rate it has."""
 
     @property
     def n_nodes(self) -> int:
-        """Number of GPUs, switches and CPUs."""
+        """Number of GPUs and of all that forwards between them."""
         return len(self.node_names)
 
     @property
@@ -131,9 +137,49 @@ class Wiring:
         last = np.append(np.diff(key[order]) != 0, True) if len(key) else np.zeros(0, dtype=np.bool_)
         return int(self.link_count[order][last].sum())
 
+    def find_links(self, src: Ints, dst: Ints) -> Ints:
+        """Return int64: the bundle from each node of *src* to that of *dst*, -1 where there is none.
+
+        Where cables are listed one by one, the first of them.
+
+        Examples
+        --------
+        >>> from collsim.topology import load_topology
+        >>> load_topology("mi355x_ubb8").wiring.find_links([0, 1, 1], [1, 0, 1]).tolist()
+        [0, 7, -1]
+        """
+        import numpy as np
+
+        keys = self.link_src * self.n_nodes + self.link_dst
+        wanted = np.asarray(src, dtype=np.int64) * self.n_nodes + np.asarray(dst, dtype=np.int64)
+        place = np.minimum(np.searchsorted(keys, wanted), max(len(keys) - 1, 0))
+        if not len(keys):
+            return np.full(wanted.shape, -1, dtype=np.int64)
+        return np.where(keys[place] == wanted, place, -1)
+
     def link_name(self, link: int) -> str:
         """Return the name of a bundle, such as ``gpu3->nvsw1``."""
         return f"{self.node_names[int(self.link_src[link])]}->{self.node_names[int(self.link_dst[link])]}"
+
+    @property
+    def link_names(self) -> list[str]:
+        """Names of all bundles."""
+        return [self.link_name(link) for link in range(self.n_links)]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Damage:
+    """What failed in a topology; see `collsim.topology.failing`."""
+
+    fail: tuple[str, ...]
+    degrade: Mapping[str, str]
+    summary: str
+    """What failed, counted: ``1 switch failed: nvsw2``."""
+    effects: tuple[str, ...]
+    """What follows from it, one sentence each."""
+    gpus: tuple[int, ...]
+    """The number that each GPU that is left has in the healthy topology."""
+    healthy: Topology
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,6 +210,10 @@ class Topology:
     """What the switches can reduce with, such as ``NVLS``; None if they cannot or it is not known."""
     in_network_efficiency: float = 1.0
     """Share of the achievable link rate that traffic which the switches add or multicast reaches."""
+    cluster: Cluster | None = None
+    """How nodes are joined; None for a single scale-up domain."""
+    damage: Damage | None = None
+    """What failed; None where everything is in order."""
 
     @property
     def n_gpus(self) -> int:

@@ -17,7 +17,9 @@ __all__ = ["apply_overrides", "known_paths", "normalise_overrides"]
 Overrides = Mapping[str, str] | Iterable[str | tuple[str, str]]
 
 MAX_SHOWN = 16
-_NOT_SETTABLE = ("status", "source", "note", "schema", "name", "a", "b")
+_NOT_SETTABLE = ("status", "source", "note", "schema", "name", "a", "b", "node")
+_ALIASES = {"fabric": "scale_out", "network": "scale_out"}
+"""``fabric.oversubscription`` and ``network.switch_latency`` are figures of the cluster."""
 _FORMS = 'write {"link.bandwidth": "80 GB/s"} or ["link.bandwidth=80 GB/s"]'
 _PART = re.compile(r"([A-Za-z_][A-Za-z_0-9]*)((?:\[\d{1,9}\])?)", re.ASCII)
 
@@ -40,12 +42,18 @@ def normalise_overrides(overrides: Overrides, faults: list[Fault]) -> list[tuple
             if not equals or not path.strip():
                 faults.append(Fault(f'"{item[:60]}" is not PATH=VALUE', "--set", 'write link.bandwidth="80 GB/s"'))
                 continue
-            pairs.append((path.strip(), value.strip()))
+            pairs.append((_full(path.strip()), value.strip()))
         elif isinstance(item, tuple | list) and len(item) == 2 and isinstance(item[0], str):
-            pairs.append((item[0].strip(), str(item[1]).strip()))
+            pairs.append((_full(item[0].strip()), str(item[1]).strip()))
         else:
             faults.append(Fault(f"an override of type {type(item).__name__} is no pair of texts", "--set", _FORMS))
     return pairs
+
+
+def _full(path: str) -> str:
+    """Return a path with the name of its section written out."""
+    section, dot, rest = path.partition(".")
+    return f"{_ALIASES[section]}.{rest}" if dot and section in _ALIASES else path
 
 
 def known_paths() -> dict[str, bool]:

@@ -6,24 +6,42 @@ is imported only when a file is read.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, model_validator
 
+from collsim.topology.cluster import FABRICS, ROUTINGS
 from collsim.topology.figures import (
     Count,
     Figure,
     Fraction,
+    Length,
     LinksPerPlane,
+    Parsed,
     Planes,
     Rate,
+    Ratio,
     Reduction,
     Status,
     Time,
     default_figure,
+    one_of,
 )
+from collsim.topology.zoo import network_names
 
-__all__ = ["SCHEMA", "SECTIONS", "ExplicitLink", "Gpu", "Header", "Link", "Nic", "Node", "Section", "Switch"]
+__all__ = [
+    "SCHEMA",
+    "SECTIONS",
+    "ExplicitLink",
+    "Gpu",
+    "Header",
+    "Link",
+    "Nic",
+    "Node",
+    "ScaleOut",
+    "Section",
+    "Switch",
+]
 
 SCHEMA = "collsim.topology/1"
 
@@ -106,12 +124,13 @@ class Switch(Section):
 
 
 class Nic(Section):
-    """The scale-out adapters; recorded, not wired."""
+    """The scale-out adapters; wired in a cluster, recorded elsewhere. *bus* is what joins one to its GPU."""
 
     model: Word = ""
     per_gpu: Count = default_figure(Count, "1", "one adapter for each GPU")
     shared_by: Count = default_figure(Count, "1", "no adapter serves two GPUs")
     bandwidth: Rate
+    bus_bandwidth: Rate | None = None
 
 
 NodeName = Annotated[
@@ -122,10 +141,10 @@ NodeName = Annotated[
 
 
 class Node(Section):
-    """A GPU, a switch or a CPU socket of an explicit topology."""
+    """A GPU, a switch, a CPU socket or a network adapter of an explicit topology."""
 
     name: NodeName
-    kind: Literal["gpu", "switch", "cpu"] = "gpu"
+    kind: Literal["gpu", "switch", "cpu", "nic"] = "gpu"
     latency: Time | None = None
 
 
@@ -141,12 +160,68 @@ class ExplicitLink(Section):
     duplex: bool = True
 
 
+class FabricName(Figure):
+    """How the switches between nodes are arranged."""
+
+    unit: ClassVar[str] = "name"
+    value: Annotated[Parsed, PlainValidator(one_of("fabric", lambda: FABRICS))]
+
+
+class NetworkName(Figure):
+    """What kind of network joins the nodes: the name of a shipped file of figures."""
+
+    unit: ClassVar[str] = "name"
+    value: Annotated[Parsed, PlainValidator(one_of("network", network_names))]
+
+
+class RoutingName(Figure):
+    """How switches spread messages over equal paths."""
+
+    unit: ClassVar[str] = "name"
+    value: Annotated[Parsed, PlainValidator(one_of("routing", lambda: ROUTINGS))]
+
+
+class ScaleOut(Section):
+    """The cluster around a node; what is not given comes from the network's file."""
+
+    node: Word = ""
+    nodes: Count | None = None
+    gpus_per_node: Count | None = None
+    fabric: FabricName = default_figure(FabricName, "rail", "adapter i of every node on the switches of rail i")
+    network: NetworkName | None = None
+    routing: RoutingName | None = None
+    hash_seed: Count | None = None
+    flows_per_pair: Count | None = None
+    radix: Count | None = None
+    port_rate: Rate | None = None
+    tiers: Count | None = None
+    oversubscription: Ratio = default_figure(Ratio, "1", "as much rate above a leaf switch as below it")
+    rails: Count | None = None
+    group_switches: Count | None = None
+    switch_endpoints: Count | None = None
+    global_links: Count | None = None
+    nic_cable: Length = default_figure(Length, "5 m", "adapter to leaf, a few racks apart at most")
+    leaf_cable: Length = default_figure(Length, "30 m", "leaf to spine, along a row; inside a dragonfly group too")
+    core_cable: Length = default_figure(Length, "50 m", "spine to core, across a hall; between dragonfly groups too")
+    bus_latency: Time = default_figure(
+        Time, "250 ns", "GPU to adapter through a PCIe switch; with the adapter 1 to 1.5 us for both ends together"
+    )
+    bus_efficiency: Fraction = default_figure(
+        Fraction, "0.894", "56.3 of 63 GB/s, copies of an MI300X over PCIe 5 x16 in public benchmarks"
+    )
+    switch_latency: Time | None = None
+    nic_latency: Time | None = None
+    link_latency: Time | None = None
+    efficiency: Fraction | None = None
+
+
 SECTIONS: dict[str, type[BaseModel]] = {
     "gpu": Gpu,
     "link": Link,
     "switch": Switch,
     "nic": Nic,
     "in_network_reduction": Reduction,
+    "scale_out": ScaleOut,
     "nodes": Node,
     "links": ExplicitLink,
 }

@@ -23,6 +23,7 @@ from collsim.topology.schema import (
     Link,
     Nic,
     Node,
+    ScaleOut,
     Section,
     Switch,
 )
@@ -53,6 +54,7 @@ class Spec:
     switch: Switch | None = None
     nic: Nic | None = None
     in_network_reduction: Reduction | None = None
+    scale_out: ScaleOut | None = None
     nodes: list[Node | None] = field(default_factory=list)
     links: list[ExplicitLink | None] = field(default_factory=list)
 
@@ -90,6 +92,7 @@ def read_sections(document: Document, faults: list[Fault]) -> Spec:
     spec.switch = _section(Switch, "switch", document, faults)
     spec.nic = _section(Nic, "nic", document, faults)
     spec.in_network_reduction = _section(Reduction, "in_network_reduction", document, faults)
+    spec.scale_out = _section(ScaleOut, "scale_out", document, faults)
     spec.nodes = _list(Node, "nodes", document, faults)
     spec.links = _list(ExplicitLink, "links", document, faults, document.data.get("link") if spec.link else None)
     return spec

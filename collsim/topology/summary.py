@@ -25,7 +25,7 @@ def describe(topology: Topology) -> dict[str, Any]:
     *uni* is one direction of one GPU, *bidi* the sum of both; totals are raw rates. Where GPUs differ, the least and
     the most are given. ``links_per_gpu`` counts physical links, ``bundles_per_gpu`` the neighbours they lead to.
     ``link_kinds`` has one row for each kind of bundle; ``wiring_table`` lists who is wired to whom in an irregular
-    system of at most 16 GPUs, and is empty for others.
+    system of at most 16 GPUs, and is empty for others. A cluster has other keys, see `describe_cluster`.
 
     Examples
     --------
@@ -36,6 +36,10 @@ def describe(topology: Topology) -> dict[str, Any]:
     """
     import numpy as np
 
+    from collsim.topology.cluster_summary import describe_cluster
+
+    if topology.cluster is not None:
+        return describe_cluster(topology)
     wiring = topology.wiring
     out = np.bincount(wiring.link_src, wiring.link_bandwidth_Bps, minlength=wiring.n_nodes)
     into = np.bincount(wiring.link_dst, wiring.link_bandwidth_Bps, minlength=wiring.n_nodes)

@@ -193,3 +193,15 @@ def test_a_variable_that_does_nothing_is_told(collsim, logs):
     outcome = collsim("calibrate", *logs, "--topo", "hgx_h100", "--env", "PATH=3")
     assert outcome.code == 0
     assert "warning: PATH is no variable of NCCL or RCCL and is ignored" in outcome.err
+
+
+def test_logs_of_other_gpus_are_left_out(collsim, logs, tmp_path):
+    other = tmp_path / "other.log"
+    other.write_text(logs[1].read_text().replace("NVIDIA H100 80GB HBM3", "NVIDIA B200"))
+    reason = "the log names NVIDIA B200, hgx_h100 has H100 SXM5"
+    refused(collsim("calibrate", other, "--topo", "hgx_h100"), str(other), reason, "nothing is left to fit")
+    with pytest.raises(package.InputError, match=reason):
+        package.calibrate(other, "hgx_h100")
+    found = package.calibrate([logs[0], other], "hgx_h100")
+    assert {entry.file for entry in found.residuals} == {str(logs[0])}
+    assert [(skip.file, skip.reason) for skip in found.skipped] == [(str(other), reason)]

@@ -13,8 +13,42 @@ REQUESTS = {
     "many": ("--topo", "mi300x_ubb8", "--op", "all_reduce,alltoall", "--ranks", "2,8", "--algo", "all", "-b", "8M"),
     "list": ("--topo", "hgx_h100", "--op", "broadcast", "--rank-list", "5,1,3", "-r", "2", "-d", "bf16", "-e", "3M"),
     "what-if": ("--topo", "mi300x_ubb8", "--op", "all_reduce", "--set", "link.bandwidth=80 GB/s", "--size", "1M"),
+    "cluster": (
+        *("--topo", "hgx_h100", "--nodes", "2", "--gpus-per-node", "4", "--fabric", "fat_tree", "--network", "roce"),
+        *("--set", "fabric.nic_cable=9 m", "--op", "all_to_all", "--algo", "direct", "--size", "1M"),
+    ),
+    "failed": (
+        "--topo", "hgx_h100", "--op", "all_reduce", "--ranks", "2,6", "--size", "1M",
+        "--fail", "switch:nvsw2", "--fail", "gpu:gpu1", "--degrade", "link:gpu3-nvsw0:1=50%",
+    ),
+    "split": ("--topo", "hgx_h100", "--op", "all_reduce", "--split", "& 3", "--size", "1M"),
+    "layout": ("--topo", "hgx_h100", "--op", "all_reduce", "--groups", "tp=2,dp=4", "--over", "dp", "--size", "1M"),
+    "lists": (
+        "--topo",
+        "hgx_h100",
+        "--op",
+        "all_to_all",
+        "--groups",
+        "0,5;3,1",
+        "--placement",
+        "cyclic",
+        "--size",
+        "1M",
+    ),
+    "load": (
+        "--topo",
+        "hgx_h100",
+        "--op",
+        "all_reduce",
+        "--load",
+        "link:gpu0-*=30%",
+        "--load",
+        "link:*->gpu1=5%",
+        "--size",
+        "1M",
+    ),
     "chunks": ("--topo", "mi300x_ubb8", "--op", "all_reduce", "--channels", "4", "--chunk", "64K", "--size", "1M"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("request_", REQUESTS.values(), ids=REQUESTS)

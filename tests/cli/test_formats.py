@@ -140,8 +140,9 @@ def no_constant(name):
         (*SMALL[:5], "--op", "broadcast", "--root", "3", "--channels", "2", "--chunk", "64K", "-d", "bf16"),
         (*SMALL, "--op", "all_reduce", "--rank-list", "6,1,3", "--set", "link.bandwidth=80 GB/s", "--redop", "max"),
         ("run", "--topo", "hgx_h100", "--op", "all_to_all,all_gather", "--size", "3", "--size", "1M"),
+        (*SMALL, "--op", "all_reduce", "--ranks", "4,8", "--split", "DIV 2", "--load", "link:gpu0->gpu1=30%"),
     ],
-    ids=["exchange", "reduce", "many", "rooted", "what-if", "switched"],
+    ids=["exchange", "reduce", "many", "rooted", "what-if", "switched", "groups"],
 )
 def test_json_follows_its_schema(collsim, arguments):
     text = collsim(*arguments, "--format", "json").out
@@ -296,3 +297,27 @@ def test_no_interval_no_columns(collsim):
     out = collsim(*MIXED, "--algo", "ring").out
     assert "low" not in out.partition("busbw")[0].rpartition("\n")[2]
     assert "low to high" not in out
+
+
+def test_groups_are_blocks_of_their_own_with_a_total(collsim):
+    """MI300X: pairs have 64 GB/s of their own; four of them 256 in total."""
+    flags = [*SMALL, "--op", "send_recv", "--ranks", "4,8", "--size", "1G", "--algo", "neighbour"]
+    flags += ["--split", "DIV 2", "--load", "link:gpu0-gpu7=30%"]
+    table = collsim(*flags).out
+    assert "# background traffic, taken off the rate of the links: link:gpu0-gpu7=30%\n" in table
+    for groups in (2, 4):
+        block = table.partition(f"groups {groups} x 2 ranks (DIV 2)")[2]
+        row = next(line for line in block.splitlines() if line.startswith(" 1073741824"))
+        assert row.split()[7:10] == ["64.00", "64.00", f"{64 * groups}.00"]
+    assert "# send_recv on 4 groups of 2 ranks, algorithm neighbour" in collsim(*flags, "--format", "nccl").out
+    assert "| send_recv | 4 x 2 | 1073741824 |" in collsim(*flags, "--format", "md").out
+    values = list(csv.DictReader(collsim(*flags, "--format", "csv").out.splitlines()))[1]
+    assert (values["groups"], float(values["total_busbw_Bps"])) == ("4", pytest.approx(256e9))
+    rows = [json.loads(line) for line in collsim(*flags, "--format", "jsonl").out.splitlines()]
+    assert [group["gpus"] for group in rows[1]["group_times"]] == [[0, 1], [2, 3], [4, 5], [6, 7]]
+
+
+def test_one_group_shows_neither_groups_nor_a_total(collsim):
+    table = collsim(*EXCHANGE).out
+    assert "groups" not in table
+    assert "total" not in table

@@ -10,7 +10,7 @@ import pytest
 
 from .conftest import PROGRAM, ROOT
 
-PAGES = ("README.md", "docs/output.md", "docs/validate.md")
+PAGES = ("README.md", "docs/clusters.md", "docs/failures.md", "docs/groups.md", "docs/output.md", "docs/validate.md")
 BLOCK = re.compile(r"^```(console|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 

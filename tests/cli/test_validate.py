@@ -92,6 +92,27 @@ def test_exit_code_outside(collsim, arguments, code):
     assert collsim(*HEALTHY, *arguments).code == code
 
 
+def test_exit_code_of_a_failed_test(collsim, tmp_path):
+    log = (ROOT / "examples/h100_all_reduce.log").read_text(encoding="utf-8")
+    assert "# Out of bounds values : 0 OK" in log
+    path = tmp_path / "failed.log"
+    path.write_text(log.replace("# Out of bounds values : 0 OK", "# Out of bounds values : 4 FAILED"))
+    outcome = collsim("validate", path, *HEALTHY[2:])
+    assert outcome.code == 1
+    assert "flagged 0   failed tests 1   skipped 0" in outcome.out
+
+
+def test_json_with_dropped_rows_and_failed_tests_follows_its_schema(collsim, tmp_path):
+    log = (ROOT / "examples/h100_all_reduce.log").read_text(encoding="utf-8")
+    path = tmp_path / "edited.log"
+    path.write_text(log.replace("292.26", "9999.90").replace("values : 0 OK", "values : 4 FAILED"))
+    document = json.loads(collsim("validate", path, *HEALTHY[2:], "--format", "json").out)
+    Draft202012Validator(schema("collsim.validate/1")).validate(document)
+    (dropped,) = document["dropped"]
+    assert (dropped["file"], dropped["count"]) == (str(path), 1)
+    assert (document["summary"]["failed"], document["logs"][0]["failed"]) == (1, True)
+
+
 def test_strict_and_healthy(collsim, tmp_path):
     rows = [line for line in collsim(*HEALTHY, "--format", "csv").out.splitlines() if "inside" in line]
     assert rows  # the small sizes of the example; alone they pass

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from collsim.errors import InputError
 from collsim.topology import Topology, load_topology, parse_topology, zoo_names
-from collsim.topology.loader import zoo_directory
+from collsim.topology.zoo import zoo_directory
 
 # without its name, which belongs to the shipped file
 ZOO = {

@@ -198,6 +198,10 @@ def test_bands_bars_and_verdicts(modules):
     scores = [accuracy.score([error] * 3) for error in (0.02, 0.05, 0.3)]
     assert [accuracy.verdict(found, bar) for found in scores] == ["goal", "floor", "no"]
     assert accuracy.verdict(accuracy.score([]), bar) == "-"
+    open_goal = accuracy.bar_of("hgx_h100", "ring", "< 64 KiB", unseen=False)
+    assert open_goal == ((8, 20), (6, math.inf))
+    tails = [accuracy.Score(120, 5.2, p90) for p90 in (24.0, 19.0)]
+    assert [accuracy.verdict(found, open_goal) for found in tails] == ["no", "goal"]
 
 
 def test_classes_follow_the_choice_of_the_library(modules):
@@ -213,8 +217,24 @@ def test_intervals_count_rows_inside(modules):
     predictors = modules["predictors"]
     rows = [row_of(modules, case(modules, op="send_recv", size_bytes=size), 1.0) for size in (1000, 2000)]
     said = {rows[0].case: predictors.Prediction(1, 0.9, 1.1), rows[1].case: predictors.Prediction(2, 1.9, 2.1)}
-    assert "all 50 % of 2" in modules["accuracy"].coverage(rows, said)
-    assert "No prediction" in modules["accuracy"].coverage(rows, {})
+    accuracy = modules["accuracy"]
+    hits = accuracy.hits_of(rows, said)
+    assert {cell: (found.percent, len(found.inside), found.bare) for cell, found in hits.items()} == dict.fromkeys(
+        (("all", "all", "all"), ("s", "messages", "all"), ("s", "messages", "< 64 KiB")), (50, 2, 0)
+    )
+    bare = accuracy.hits_of(rows, {rows[0].case: predictors.Prediction(1, None, None)})["all", "all", "all"]
+    assert (bare.inside, bare.bare, bare.place()) == ([], 2, "-")
+
+
+@pytest.mark.parametrize(("inside", "logs", "place"), [(84, 5, "below"), (85, 5, "met"), (98, 5, "above"), (9, 4, "-")])
+def test_a_class_of_enough_logs_is_judged_by_the_bar_of_intervals(modules, inside, logs, place):
+    accuracy = modules["accuracy"]
+    hits = accuracy.Hits(set(range(logs)), [True] * inside + [False] * (100 - inside))
+    total = accuracy.Hits(set(range(9)), [True] * 9 + [False], bare=3)
+    assert hits.place() == place
+    text = accuracy.coverage({("all", "all", "all"): total, ("hgx_h100", "ring", "< 64 KiB"): hits})
+    assert "Of 13 rows 3 have no interval; of the others 90.0 % are inside." in text
+    assert (f"ring < 64 KiB {inside:.1f} %" in text) == (place in ("below", "above"))
 
 
 def test_collsim_answers_a_measured_case_of_every_system(modules):

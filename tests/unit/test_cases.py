@@ -75,10 +75,17 @@ def test_cases_are_equal_whatever_was_measured(write):
     assert (second[0].out_of_place_s, second[0].in_place_s) == (pytest.approx(23e-6), None)
 
 
+def test_groups_are_those_of_the_list_of_ranks(write):
+    (one,), (of_two,) = (read_cases([write(log_text(groups=n), f"{n}.log")])[0] for n in (1, 2))
+    assert (one.case.groups, one.case.ranks, one.case.all_ranks) == (None, 4, 4)
+    assert (of_two.case.groups, of_two.case.ranks, of_two.case.all_ranks) == ("0,2,4,6;1,3,5,7", 4, 8)
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (log_text(groups=2), "several groups"),
+        (log_text(groups=2).replace("Rank  7 Group  1", "Rank  7 Group  0"), "groups of different sizes"),
+        ("# op=all_reduce ranks=4 NCCL_TESTS_SPLIT='MOD 2'\n1048576 262144 float sum -1 20.00 52.43 78.6 0\n", "split"),
         ("1048576 262144 float sum -1 20.00 52.43 91.75 0\n", "how many ranks"),
         ("# op=all_reduce ranks=1\n1048576 262144 float sum -1 20.00 52.43 0.00 0\n", "one rank"),
         (log_text(op="broadcast").replace("broadcast_perf", "hypercube_perf"), "hypercube is not modelled"),

@@ -244,8 +244,8 @@ def test_messages_to_other_domains_use_few_channels() -> None:
     assert per_peer(2, "nccl-2.30", "NCCL_NCHANNELS_PER_NET_PEER=1") == 1
 
 
-def test_several_domains_without_graphs_are_refused() -> None:
-    with pytest.raises(UnsupportedError, match="2 domains"):
+def test_several_domains_without_graphs_or_adapters_are_refused() -> None:
+    with pytest.raises(UnsupportedError, match="adapters of a GPU are not known"):
         choose(Call("all_reduce", 16, MIB, n_nodes=2), H100)
 
 
@@ -461,10 +461,9 @@ class TestRccl:
         choice = choose(Call("all_reduce", 16, 256 * MIB), system, "rccl-2.22")
         assert (choice.algo, choice.proto) == ("ring", "Simple")
 
-    def test_several_boards_are_refused(self, mi300x: System) -> None:
+    def test_several_boards_say_that_no_log_was_compared(self, mi300x: System) -> None:
         for op in ("all_reduce", "all_to_all"):
-            with pytest.raises(UnsupportedError, match="2 domains"):
-                choose(Call(op, 16, MIB, n_nodes=2), mi300x, "rccl-2.28")
+            assert "no debug line" in " ".join(choose(Call(op, 16, MIB, n_nodes=2), mi300x, "rccl-2.28").doubts)
 
 
 def system_ranks(system: System) -> int:

@@ -14,7 +14,7 @@ from collsim.library import Protocol, load_profile
 from collsim.message_costs import Messages, _cycle_mean, call_s, caps_Bps, port_capacity_Bps
 from collsim.message_parts import STEP_BYTES
 from collsim.operations import operation
-from collsim.timing import Timing, _problem, lower, prepare, time_lowered
+from collsim.timing import Timing, lower, prepare, problem_of, time_lowered
 from collsim.topology import load_topology
 
 MIB = 2**20
@@ -201,7 +201,7 @@ def test_both_engines_agree_on_ports():
     costs = replace(BASE, softness=4.0, link_share=0.8, contention=0.1)
     matrix = rng.integers(1, 32 * MIB, (4, 4))
     request = Request(operation("all_to_all_v"), 4, int(matrix.sum(1).max()), 1, channels=32, matrix_bytes=matrix)
-    problem = _problem(lower(algorithm("all_to_all_v", "nccl_p2p").build(request), RUN), RUN, costs)
+    problem = problem_of(lower(algorithm("all_to_all_v", "nccl_p2p").build(request), RUN), RUN, costs)
     assert len(problem.capacity_Bps) == len(RUN.trunk_capacity_Bps) + 2 * 4
     one, other = (solve(problem, engine=engine) for engine in ("reference", "kernel"))
     assert other.finish_s == pytest.approx(one.finish_s, rel=1e-9)

@@ -111,8 +111,11 @@ def test_frame_without_its_library(result, monkeypatch):
     with pytest.raises(ValueError, match="choose 'polars' or 'pandas'"):
         result.to_frame("arrow")
     monkeypatch.setitem(sys.modules, "polars", None)
-    with pytest.raises(ImportError, match=r"collsim\[frames\]"):
+    with pytest.raises(ImportError, match=r"polars is not installed: pip install 'collsim\[frames\]'"):
         result.to_frame()
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ImportError, match="pandas is not installed: pip install pandas"):
+        result.to_frame("pandas")
 
 
 def test_html(result):

@@ -316,10 +316,10 @@ def test_bad_extension(case):
 
 
 def test_a_topology_cannot_extend_itself(tmp_path, monkeypatch):
-    from collsim.topology import loader
+    from collsim.topology import zoo
 
     (tmp_path / "me.yaml").write_text("{schema: collsim.topology/1, extends: me}")
-    monkeypatch.setattr(loader, "zoo_directory", lambda: tmp_path)
+    monkeypatch.setattr(zoo, "zoo_directory", lambda: tmp_path)
     with pytest.raises(SpecError, match="cannot extend itself"):
         load_topology("me")
     (tmp_path / "you.yaml").write_text("{schema: collsim.topology/1, extends: me}")

@@ -13,6 +13,7 @@ from collsim.calibration.verdicts import Compared
 from collsim.errors import InputError
 from collsim.library import load_profile
 from collsim.library.profile import Scatter
+from collsim.report.validation import validation_table
 
 from .made_logs import log_text
 
@@ -92,6 +93,16 @@ def test_interval_and_tolerance_are_told_apart():
         "busbw at 2 MiB is 13 % below the model, inside the 25 % tolerance",
         "busbw at 4 MiB is 13 % below the model, outside the 90 % interval",
     )
+
+
+def test_a_wide_interval_is_said_to_be_wide():
+    rows = [row(230, size=2**12, interval=(40, 250)), row(232, size=2**13, interval=(45, 260))]
+    assert health_of(rows, BOARD) == (
+        "time from 4 KiB to 8 KiB is 2.3 times that of the model, inside the 90 % interval, "
+        "which is wide here: from 0.4 to 2.6 times the predicted time",
+    )
+    assert "wide" not in health_of([row(120, interval=(40, 250))], BOARD)[0]
+    assert "wide" not in health_of([row(260, interval=(40, 250))], BOARD)[0]
 
 
 def test_flagged_ranges():
@@ -218,6 +229,17 @@ def test_hosts_of_a_rack_are_one_domain(write):
     assert "2 hosts in one domain" in validate(path, "gb200_nvl72").logs[0].mapping
 
 
+def test_groups_at_once_are_predicted_together(write):
+    """On one board groups do not meet: each takes as long as one of its size alone."""
+    one, two = (validate(write(log_text(groups=n, ranks=4), f"{n}.log"), BOARD, **IDEAL).logs[0] for n in (1, 2))
+    assert two.rows[0].predicted_s == one.rows[0].predicted_s
+    assert two.rows[0].case.ranks == 4
+    assert two.mapping.startswith("ranks 0-7 on GPUs 0-7")
+    assert any("ranks 0,2,4,6 | 1,3,5,7 form groups that ran at once" in note for note in two.notes)
+    with pytest.raises(InputError, match="the test has 12 ranks"):
+        validate(write(log_text(groups=3, ranks=4)), BOARD, **IDEAL)
+
+
 def test_topology_without_a_library(write):
     validation = validate(write(log_text(lines=("# env: NCCL_ALGO=Ring", "NCCL version 2.28.9"))), "mi400_ualoe72")
     assert any("no library is known" in text for text in validation.warnings)
@@ -282,6 +304,65 @@ def test_frame(write, backend):
     frame = validate(write(log_text()), BOARD).to_frame(backend)
     assert list(frame["verdict"]) == [row.verdict for row in validate(write(log_text()), BOARD)]
     assert "predicted_s" in frame.columns
+
+
+def test_what_the_reader_dropped_is_told(write):
+    rows = [(2**power, 2.0 ** (power - 18)) for power in range(20, 28)]
+    lines = log_text(rows=rows).splitlines(keepends=True)
+    place = next(place for place, line in enumerate(lines) if line.lstrip().startswith(str(2**26)))
+    cells = lines[place].split()
+    lines[place] = lines[place].replace(cells[7], "9999.90")
+    lines.insert(place, f"{0:12d} {0:13d}     float     sum      -1     0.10    0.00    0.00      0\n")
+    path, sound = write("".join(lines)), write(log_text(rows=rows), "sound.log")
+    validation = validate([sound, path], BOARD, **IDEAL)
+    assert len(validation) == 15
+    (unread,) = validation.dropped
+    assert (unread.file, unread.count) == (str(path), 1)
+    reason = f"line {place + 2}: busbw / algbw is not that of all_reduce over 4 ranks"
+    assert f"{unread.first[0]}".startswith(reason)
+    assert f"not taken: 1; {reason}" in " ".join(validation_table(validation).replace("\n#", " ").split())
+    (told,) = validation.to_dict()["dropped"]
+    assert told == {"file": str(path), "count": 1, "first": [{"line": place + 2, "reason": unread.first[0].reason}]}
+
+
+def test_many_dropped_rows_are_counted_beyond_the_first(write):
+    text = log_text(rows=((2**20, 20.0), (2**21, 30.0)))
+    broken = "".join(f"{2**22} {2**20} float sum -1 XX{n} 1.00 1.50 0\n" for n in range(5))
+    (unread,) = validate(write(text.replace("# Out of", f"{broken}# Out of")), BOARD, **IDEAL).dropped
+    assert (unread.count, len(unread.first)) == (5, 3)
+    assert str(unread).endswith("; and 2 more")
+
+
+@pytest.mark.parametrize(
+    ("gpus", "topology", "noted"),
+    [
+        ("NVIDIA H100 80GB HBM3", BOARD, False),
+        ("NVIDIA H100", BOARD, False),
+        ("NVIDIA Graphics Device", BOARD, False),
+        ("NVIDIA B200", BOARD, True),
+        ("NVIDIA GH200 120GB", BOARD, True),
+        ("AMD Instinct MI300X VF", "mi300x_ubb8", False),
+        ("AMD Instinct MI250X/MI250", "mi250x_8oam", False),
+        ("AMD Radeon Graphics", "mi300x_ubb8", False),
+        ("AMD Instinct MI325X", "mi300x_ubb8", True),
+        ("Tesla V100-SXM3-32GB", "dgx2_v100", False),
+        ("A100-SXM4-40GB", "dgx_a100", False),
+        ("NVIDIA H100 80GB HBM3", "pcie_gen5_8gpu", False),
+    ],
+)
+def test_gpus_of_another_model_are_noted(write, gpus, topology, noted):
+    path = write(log_text(rows=((2**26, 4000.0),)).replace("NVIDIA H100 80GB HBM3", gpus))
+    (log,) = validate(path, topology, profile="ideal").logs
+    notes = [note for note in log.notes if note.startswith(f"the log names {gpus}, {topology} has ")]
+    assert len(notes) == noted
+
+
+def test_a_failed_test_is_told(write):
+    text = log_text(rows=((2**26, 400.0),))
+    bad = write(text.replace("values : 0 OK", "values : 4 FAILED"), "bad.log")
+    validation = validate([write(text), bad], BOARD, **IDEAL)
+    assert [log.failed for log in validation.logs] == [False, True]
+    assert (validation.failed, validation.summary["failed"], validation.flagged) == (1, 1, 0)
 
 
 def test_nvls_that_the_machine_hid_is_noticed(tmp_path):

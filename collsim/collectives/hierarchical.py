@@ -1,0 +1,262 @@
+"""Hierarchical all-reduce, all-gather and reduce-scatter: node, rail, and racks of nodes as a third level.
+
+Every level cuts the data by its number of members, so that what leaves a node is S / g per GPU, and what leaves a rack
+S / (g M) with M nodes in a rack. A reduce-scatter goes outwards (node, rail, racks), an all-gather inwards, and an
+all-reduce is one after the other. Inside a node GPUs exchange slices all at once; at the levels above they form
+rings, or swap with partners at doubling distances. Transfers wait for the data that they carry and for what their
+sender did with the piece before, so that pieces of the data flow through the levels one behind the other.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from collsim.collectives.folding import fold
+from collsim.collectives.recursive_halving import distances_below
+from collsim.collectives.request import Algorithm, Request
+from collsim.errors import Fault, UnsupportedError
+from collsim.schedule import EVERY, ChunksBuilder, Schedule, TransfersBuilder, split_bytes
+
+__all__ = ["DOUBLING", "HIERARCHICAL"]
+
+Team = tuple[int, ...]
+"""Ranks that exchange data at one level, in the order of their places."""
+
+
+def build(request: Request) -> Schedule:
+    """Return the schedule with rings above the node."""
+    levels = _levels(request, "hierarchical", request.racks)
+    return _build(request, "hierarchical", levels, _ring_outwards, _ring_inwards)
+
+
+def build_doubling(request: Request) -> Schedule:
+    """Return the all-reduce whose rails swap whole slices; racks make no difference to it."""
+    return _build(request, "hierarchical_doubling", _levels(request, "hierarchical_doubling", 1), _swaps, None)
+
+
+def _build(request: Request, algo: str, levels: list[_Level], outer: _Stage, inner: _Stage | None) -> Schedule:
+    """Return the schedule: outwards level by level, then inwards; without *inner* the outer level does both."""
+    node, *above = levels
+    outwards: list[tuple[_Level, _Stage | None]] = [(node, _scatter), *((level, outer) for level in above)]
+    inwards = [*((level, inner) for level in reversed(above)), (node, _gather)]
+    stages = {"reduce_scatter": outwards, "all_gather": inwards}.get(request.op.name, outwards + inwards)
+    chunks, work, pieces = ChunksBuilder(), _Work(request.n_channels), _pieces(request)
+    ranks, name = np.arange(request.n_ranks), request.op.name
+    ends = (ranks if name == "all_gather" else EVERY, ranks if name == "reduce_scatter" else EVERY)
+    for sizes in pieces:
+        first = chunks.add(sizes, *ends)
+        for number, (level, stage) in enumerate(stages):
+            if stage is not None:
+                work.begin(number, first)
+                for team in level.teams:
+                    stage(work, level, team)
+        work.end_piece()
+    return request.schedule(
+        algo, chunks.build(), work.rows.build(), channels=request.n_channels, levels=len(levels), pieces=len(pieces)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Level:
+    """One level of the hierarchy.
+
+    Attributes
+    ----------
+    teams : list of tuple of int
+    parts : dict
+        Per rank: the slices that it stands for, among those that reach its team from the levels below.
+    """
+
+    teams: list[Team]
+    parts: dict[int, list[int]]
+
+
+def _levels(request: Request, algo: str, racks: int) -> list[_Level]:
+    """Return the levels: GPUs of a node, nodes of a rack on one rail, racks (if there are several)."""
+    layout = request.spread
+    g = layout.per_node(algo)
+    per_rack, rest = divmod(layout.n_nodes, racks)
+    if rest or not per_rack:
+        what = f"{layout.n_nodes} nodes do not fill {racks} racks evenly"
+        raise UnsupportedError(Fault(what, "racks", "every rack must hold the same number of nodes"))
+    rails = [layout.rail(local) for local in range(g)]
+    in_rack = [rail[rack * per_rack : (rack + 1) * per_rack] for rail in rails for rack in range(racks)]
+    across = [rail[node::per_rack] for rail in rails for node in range(per_rack)]
+    place = {
+        rank: (local, node % per_rack, node // per_rack)
+        for node, ranks in enumerate(layout.nodes)
+        for local, rank in enumerate(ranks)
+    }
+    teams: list[list[Team]] = [list(layout.nodes), in_rack, *([across] if racks > 1 else [])]
+    return [_Level(of_level, _parts(place, number + 1)) for number, of_level in enumerate(teams)]
+
+
+def _parts(place: dict[int, tuple[int, int, int]], depth: int) -> dict[int, list[int]]:
+    """Return, per rank, the slices whose owners share its first *depth* coordinates; slice r belongs to rank r."""
+    owners: defaultdict[tuple[int, ...], list[int]] = defaultdict(list)
+    for owner in sorted(place):
+        owners[place[owner][:depth]].append(owner)
+    return {rank: owners[where[:depth]] for rank, where in place.items()}
+
+
+def _pieces(request: Request) -> list[list[int]]:
+    """Return the sizes of the n slices of every piece; one piece unless a chunk is asked for."""
+    n, grain = request.n_ranks, request.element_bytes
+    if request.op.name == "all_reduce":
+        pieces = request.pieces(request.size_bytes, -(-request.size_bytes // n), n)
+        return [split_bytes(int(piece), n, grain).tolist() for piece in pieces]
+    return [[int(piece)] * n for piece in request.pieces(request.block_bytes, max(request.block_bytes, grain))]
+
+
+@dataclass(slots=True)
+class _Work:
+    """Transfers so far, and what each rank has to wait for.
+
+    Attributes
+    ----------
+    lanes : int
+        Channels that serve every transfer.
+    arrived, arriving : dict
+        Per rank, the transfers of the stage before and of this stage that bring it data of this piece.
+    sent, sending : dict
+        Per stage and rank, the transfers that it sent for the piece before and sends for this one.
+    """
+
+    lanes: int
+    rows: TransfersBuilder = field(default_factory=TransfersBuilder)
+    stage: int = 0
+    first: int = 0
+    pieces: int = 0
+    base: int = 0
+    top: int = -1
+    arrived: defaultdict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
+    arriving: defaultdict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
+    sent: defaultdict[tuple[int, int], list[int]] = field(default_factory=lambda: defaultdict(list))
+    sending: defaultdict[tuple[int, int], list[int]] = field(default_factory=lambda: defaultdict(list))
+
+    def begin(self, stage: int, first: int) -> None:
+        """Turn to the next stage of the piece whose slices count up from chunk *first*."""
+        self.stage, self.first, self.base = stage, first, self.top + 1
+        if self.arriving:
+            self.arrived, self.arriving = self.arriving, defaultdict(list)
+
+    def end_piece(self) -> None:
+        """Forget what arrived; the next piece waits for its senders only."""
+        self.arrived, self.arriving = defaultdict(list), defaultdict(list)
+        self.sent, self.sending = self.sending, defaultdict(list)
+        self.pieces += 1
+        self.top = self.pieces - 1
+
+    def waits(self, rank: int) -> list[int]:
+        """Return what the first transfer of *rank* in this stage waits for."""
+        return self.arrived[rank] + self.sent[self.stage, rank]
+
+    def send(
+        self,
+        ends: tuple[int, int],
+        slices: Iterable[int],
+        deps: Iterable[int],
+        *,
+        step: int = 0,
+        reduces: bool = False,
+        reads_input: bool = False,
+    ) -> int:
+        """Add a transfer of this stage and return its id."""
+        src, dst = ends
+        carried, step = [self.first + number for number in slices], self.base + step
+        row = self.rows.add(
+            src, dst, carried, deps, step=step, reduces=reduces, reads_input=reads_input, lanes=self.lanes
+        )
+        self.top = max(self.top, step)
+        self.arriving[dst].append(row)
+        self.sending[self.stage, src].append(row)
+        return row
+
+
+_Stage = Callable[[_Work, _Level, Team], None]
+
+
+def _scatter(work: _Work, level: _Level, team: Team) -> None:
+    """Send every member the slices that it stands for, all at once."""
+    for distance in range(1, len(team)):
+        for place, rank in enumerate(team):
+            peer = team[(place + distance) % len(team)]
+            work.send((rank, peer), level.parts[peer], work.waits(rank), reduces=True, reads_input=True)
+
+
+def _gather(work: _Work, level: _Level, team: Team) -> None:
+    """Send the slices that a member stands for to all others, all at once."""
+    for distance in range(1, len(team)):
+        for place, rank in enumerate(team):
+            work.send((rank, team[(place + distance) % len(team)]), level.parts[rank], work.waits(rank))
+
+
+def _ring_outwards(work: _Work, level: _Level, team: Team) -> None:
+    """Add up around a ring; afterwards every member has the sum of the slices that it stands for."""
+    _ring(work, level, team, first=1, reduces=True)
+
+
+def _ring_inwards(work: _Work, level: _Level, team: Team) -> None:
+    """Pass finished slices around a ring."""
+    _ring(work, level, team, first=0, reduces=False)
+
+
+def _ring(work: _Work, level: _Level, team: Team, *, first: int, reduces: bool) -> None:
+    """Pass slices to the next member, in the first step those of the member *first* places before."""
+    n = len(team)
+    before: dict[int, int] = {}
+    for step in range(n - 1):
+        now = {}
+        for place, rank in enumerate(team):
+            deps = [before[place], before[(place - 1) % n]] if before else work.waits(rank)
+            slices = level.parts[team[(place - first - step) % n]]
+            now[place] = work.send((rank, team[(place + 1) % n]), slices, deps, step=step, reduces=reduces)
+        before = now
+    for place, rank in enumerate(team) if before else ():
+        work.arriving[rank] = [before[place], before[(place - 1) % n]]  # each of them follows all that came before
+
+
+def _swaps(work: _Work, level: _Level, team: Team) -> None:
+    """Swap whole slices with partners at doubling distances; who makes no pair gives its own before and gets it after.
+
+    All members hold the same slices, since nothing was cut at this level.
+    """
+    crew, slices = fold(len(team)), sorted(number for rank in team for number in level.parts[rank])
+    last: dict[int, list[int]] = {place: work.waits(rank) for place, rank in enumerate(team)}
+
+    def round_of(pairs: list[tuple[int, int]], step: int, *, reduces: bool) -> None:
+        made = {}
+        for src, dst in pairs:
+            row = work.send((team[src], team[dst]), slices, last[src] + last[dst], step=step, reduces=reduces)
+            made[row] = (src, dst)
+        for place in {place for pair in made.values() for place in pair}:
+            last[place] = [row for row, pair in made.items() if place in pair]
+
+    distances = tuple(reversed(distances_below(len(crew.members))))
+    round_of(list(crew.pairs), 0, reduces=True)
+    for step, distance in enumerate(distances):
+        swaps = [(place, crew.members[member ^ distance]) for member, place in enumerate(crew.members)]
+        round_of(swaps, step + 1, reduces=True)
+    round_of([(place, leaver) for leaver, place in crew.pairs], len(distances) + 1, reduces=False)
+    for place, rank in enumerate(team):
+        work.arriving[rank] = last[place]  # both directions of the last swap: until then the sum is not complete
+
+
+HIERARCHICAL = Algorithm(
+    name="hierarchical",
+    title="reduce-scatter in the node, rings per rail, all-gather in the node",
+    ops=("all_reduce", "all_gather", "reduce_scatter"),
+    source="Jia et al., arXiv:1807.11205, section 3.3; RCCL hierarchical all-gather and reduce-scatter",
+    build=build,
+)
+DOUBLING = Algorithm(
+    name="hierarchical_doubling",
+    title="reduce-scatter in the node, swaps at doubling distances per rail, all-gather in the node",
+    ops=("all_reduce",),
+    source="Thakur, Rabenseifner and Gropp, Int. J. High Perform. Comput. Appl. 19 (2005) 49, section 4.5, per rail",
+    build=build_doubling,
+)

@@ -1,0 +1,79 @@
+"""Which ranks share a node: what algorithms over several nodes are built on.
+
+A node is a scale-up domain: a board, or a rack of 72 GPUs. Local index i of every node is on rail i.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+
+from collsim.errors import Fault, UnsupportedError
+
+__all__ = ["Layout"]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The ranks of each node, in the order of their local indices.
+
+    Attributes
+    ----------
+    nodes : tuple of tuple of int
+    """
+
+    nodes: tuple[tuple[int, ...], ...]
+
+    @classmethod
+    def blocks(cls, sizes: Iterable[int]) -> Layout:
+        """Return nodes of the given sizes whose ranks count up.
+
+        >>> Layout.blocks([2, 3]).nodes
+        ((0, 1), (2, 3, 4))
+        """
+        ends = list(accumulate(sizes, initial=0))
+        return cls(tuple(tuple(range(a, b)) for a, b in pairwise(ends)))
+
+    @classmethod
+    def from_nodes(cls, node_of_rank: Sequence[int]) -> Layout:
+        """Return the layout of ranks of which rank r is on node ``node_of_rank[r]``, nodes as they first appear.
+
+        >>> Layout.from_nodes([7, 3, 7, 3]).nodes
+        ((0, 2), (1, 3))
+        """
+        ranks: dict[int, list[int]] = {}
+        for rank, node in enumerate(node_of_rank):
+            ranks.setdefault(int(node), []).append(rank)
+        return cls(tuple(map(tuple, ranks.values())))
+
+    @property
+    def n_nodes(self) -> int:
+        """Number of nodes."""
+        return len(self.nodes)
+
+    @property
+    def is_even(self) -> bool:
+        """Whether all nodes have the same number of ranks."""
+        return len({len(node) for node in self.nodes}) == 1
+
+    def per_node(self, algo: str) -> int:
+        """Return the ranks of one node, for an algorithm that needs equal nodes.
+
+        Raises
+        ------
+        UnsupportedError
+            Nodes differ, or there is only one.
+        """
+        if self.n_nodes == 1:
+            what = f"{algo} runs over several nodes, not on one"
+            raise UnsupportedError(Fault(what, "algo", "name another algorithm"))
+        if not self.is_even:
+            sizes = sorted({len(node) for node in self.nodes})
+            what = f"{algo} needs the same number of ranks on every node, not {', '.join(map(str, sizes))}"
+            raise UnsupportedError(Fault(what, "algo", "ring and tree also run on unequal nodes"))
+        return len(self.nodes[0])
+
+    def rail(self, local: int) -> tuple[int, ...]:
+        """Return the ranks with a local index, one per node."""
+        return tuple(node[local] for node in self.nodes)

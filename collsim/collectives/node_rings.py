@@ -1,0 +1,56 @@
+"""Rings and trees over nodes, as NCCL and RCCL lay their channels.
+
+A ring visits all GPUs of a node, then those of the next. Channel c enters the even nodes at local index c mod g. For an
+even number of GPUs it leaves at another one, and odd nodes swap the two ends, so that the hop between nodes joins equal
+local indices: the traffic stays on its rail (crossNic 2, NCCL src/graph/connect.cc). Otherwise it leaves through the
+adapter of the rail that it entered on, beside the last GPU.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from collsim.collectives.layout import Layout
+from collsim.schedule import Int
+
+__all__ = ["local_path", "node_rings"]
+
+
+def local_path(g: int, entry: int, *, reverse: bool = False) -> list[int]:
+    """Return the order in which a channel visits the *g* GPUs of a node, from *entry* on.
+
+    Even g: a zigzag that ends opposite of its start. The g paths, of which g / 2 are the reversals of the others, use
+    every directed link of a full mesh exactly once (Walecki's decomposition into Hamiltonian paths); eight copies make
+    the 64 rings of RCCL's template for eight GPUs and eight adapters. *reverse* runs it from its end to *entry*.
+    Odd g has no such paths: the GPUs follow in order.
+
+    >>> local_path(4, 0), local_path(4, 2), local_path(4, 0, reverse=True)
+    ([0, 1, 3, 2], [2, 3, 1, 0], [2, 3, 1, 0])
+    >>> local_path(3, 1)
+    [1, 2, 0]
+    """
+    if g % 2:
+        return [(entry + i) % g for i in range(g)]
+    start = entry % (g // 2)
+    path = [(start + (i + 1) // 2 * (1 if i % 2 else -1)) % g for i in range(g)]
+    return path[::-1] if (entry != start) != reverse else path
+
+
+def node_rings(layout: Layout) -> Int:
+    """Return int64[n_rings, n]: one ring per local index of the largest node.
+
+    On an odd number of nodes one hop per ring, the one that closes it, joins two rails.
+
+    >>> node_rings(Layout.blocks([2, 2])).tolist()
+    [[0, 1, 3, 2], [1, 0, 2, 3]]
+    """
+    largest = max(len(node) for node in layout.nodes)
+    swaps = layout.is_even and largest % 2 == 0
+    rings = []
+    for channel in range(largest):
+        ring: list[int] = []
+        for number, node in enumerate(layout.nodes):
+            path = local_path(len(node), channel % len(node), reverse=swaps and number % 2 == 1)
+            ring += [node[local] for local in path]
+        rings.append(ring)
+    return np.array(rings, dtype=np.int64)

@@ -1,0 +1,117 @@
+"""The double binary tree over nodes with a chain inside each, as NCCL's tree all-reduce runs it.
+
+Inside a node the GPUs form a chain x0, x1, ... towards x0. The vertices of the trees are nodes. A node sends to its
+parent from x0; where a child enters depends on the *pattern* (NCCL src/graph/connect.cc and trees.cc):
+
+* ``balanced``: the first child at x1, the second at x0, so that two adapters share the load;
+* ``split``: both at x1;
+* ``plain``: both at x0;
+* ``rail``: as balanced, but a node that enters its parent at x1 swaps its own x0 and x1, so that both ends of every hop
+  have the same local index (RCCL's trees for eight GPUs with eight adapters).
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collsim.collectives.layout import Layout
+from collsim.schedule import Int
+
+__all__ = ["NO_PARENT", "PATTERNS", "binary_tree", "chained_parents", "node_parents", "renamed", "second_names"]
+
+Bool = NDArray[np.bool_]
+
+NO_PARENT = -1
+PATTERNS = ("balanced", "split", "plain", "rail")
+
+
+def binary_tree(n: int) -> Int:
+    """Return int64[n], the parent of each vertex of the in-order binary tree; vertex 0 is the root (parent -1).
+
+    The lowest set bit of a vertex is its height, so that odd vertices are leaves (NCCL src/graph/trees.cc).
+
+    >>> binary_tree(8).tolist()
+    [-1, 2, 4, 2, 0, 6, 4, 6]
+    """
+    vertices = np.arange(n)
+    height = vertices & -vertices
+    without = vertices ^ height
+    above = without | 2 * height
+    parents = np.where(above < n, above, without)
+    parents[0] = NO_PARENT
+    return np.asarray(parents, dtype=np.int64)
+
+
+def renamed(parents: Int, names: Int) -> Int:
+    """Return the parents of the same tree with vertex v called *names[v]*."""
+    result = np.full(len(parents), NO_PARENT, dtype=np.int64)
+    child = parents != NO_PARENT
+    result[names[child]] = names[parents[child]]
+    return result
+
+
+def second_names(n: int) -> Int:
+    """Return int64[n], what each vertex is called in the second tree: mirrored (n even) or moved on by one (n odd)."""
+    vertices = np.arange(n)
+    return np.asarray(n - 1 - vertices if n % 2 == 0 else (vertices + 1) % n, dtype=np.int64)
+
+
+@lru_cache(maxsize=64)
+def node_parents(n: int, tree: int) -> tuple[Int, Bool]:
+    """Return the parent of each node in tree 0 or 1, and bool[n]: whether it is its parent's second child.
+
+    The first child is the one before its parent, by the names of the first tree.
+    """
+    plain = binary_tree(n)
+    second = (np.arange(n) > plain) & (plain != NO_PARENT)
+    if tree == 0:
+        return plain, second
+    names = second_names(n)
+    moved = np.zeros(n, dtype=np.bool_)
+    moved[names] = second
+    return renamed(plain, names), moved
+
+
+def chained_parents(layout: Layout, chain: int, tree: int, pattern: str = "balanced") -> Int:
+    """Return int64[n_ranks], the parent of each rank; x0 has the local index *chain*.
+
+    >>> chained_parents(Layout.blocks([2, 2, 2]), 0, 0).tolist()
+    [-1, 0, 5, 2, 0, 4]
+    """
+    above, second = node_parents(layout.n_nodes, tree)
+    swapped = _swapped(above, second) if pattern == "rail" else np.zeros(layout.n_nodes, dtype=np.bool_)
+    chains = [_chain(node, chain, bool(swap)) for node, swap in zip(layout.nodes, swapped, strict=True)]
+    parents = np.full(sum(map(len, chains)), NO_PARENT, dtype=np.int64)
+    for number, order in enumerate(chains):
+        parents[list(order[1:])] = order[:-1]
+        if above[number] != NO_PARENT:
+            entry = chains[int(above[number])]
+            parents[order[0]] = entry[min(_entry(pattern, bool(second[number])), len(entry) - 1)]
+    return parents
+
+
+def _entry(pattern: str, second: bool) -> int:
+    """Return the place in the parent's chain at which a child enters."""
+    return {"split": 1, "plain": 0}.get(pattern, 0 if second else 1)
+
+
+def _chain(node: tuple[int, ...], chain: int, swap: bool) -> list[int]:
+    """Return the ranks of a node from x0 on."""
+    first = chain % len(node)
+    order = [*node[first:], *node[:first]]
+    return [order[1], order[0], *order[2:]] if swap and len(order) > 1 else order
+
+
+def _swapped(above: Int, second: Bool) -> Bool:
+    """Return bool[n_nodes]: which nodes swap the ends of their chain, so that every hop stays on a rail."""
+    swapped = np.zeros(len(above), dtype=np.bool_)
+    todo = np.flatnonzero(above == NO_PARENT).tolist()
+    while todo:
+        parent = todo.pop()
+        for child in np.flatnonzero(above == parent).tolist():
+            swapped[child] = swapped[parent] ^ (not second[child])
+            todo.append(child)
+    return swapped

@@ -1,0 +1,240 @@
+"""Groups of ranks that run at once: one schedule and one communicator each, the same links for all.
+
+Groups that no link joins do not see each other, so each is simulated alone; equal ones among them are solved once.
+Those that share links become one problem, in which their transfers share every link fairly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from collsim.engine import EngineDeadlock, Problem, Solution, check_conservation, solve
+from collsim.errors import Fault, InternalError, UnsupportedError
+from collsim.fabric import Float, Int
+from collsim.library import Profile
+from collsim.library.costs import Bool, Protocol, family_of
+from collsim.operations import operation
+from collsim.result import GroupTime, Row
+from collsim.routing import Routes, merge_trunks
+from collsim.schedule import Schedule
+from collsim.timing import (
+    MOST_TRANSFERS,
+    Lowered,
+    Run,
+    Timing,
+    lower,
+    prepare,
+    problem_of,
+    time_lowered,
+    timing_of,
+)
+from collsim.topology import Topology
+
+__all__ = ["Part", "Party", "group_times", "part_of", "prepare_groups", "slowest_of", "time_together"]
+
+EQUAL = 1e-9
+"""Times within this share of each other are the same."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Party:
+    """Groups of ranks that run at once.
+
+    Attributes
+    ----------
+    runs : tuple of Run
+        One for each group, all on the same wiring.
+    neighbours : tuple of tuple of int
+        Numbers of the groups, those that share links together; their runs have the same trunks.
+    """
+
+    runs: tuple[Run, ...]
+    neighbours: tuple[tuple[int, ...], ...]
+
+    @property
+    def shares_links(self) -> bool:
+        """Whether any two groups can meet on a link."""
+        return len(self.neighbours) < len(self.runs)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """What one group does: a lowered schedule with its costs."""
+
+    lowered: Lowered
+    run: Run
+    costs: Protocol
+    network: Protocol | None
+    """Costs of steps between nodes."""
+
+
+def part_of(schedule: Schedule, run: Run, proto: str, dtype: str) -> Part:
+    """Return *schedule* as one group runs it, with the costs of protocol *proto* for elements of *dtype*."""
+    costs = run.profile.protocol(proto, family_of(schedule.op, schedule.algo))
+    return Part(lower(schedule, run, dtype), run, costs, run.profile.network.get(proto))
+
+
+def prepare_groups(
+    topology: Topology, profile: Profile, groups: Sequence[Sequence[int]], *, free_share: Float | None = None
+) -> Party:
+    """Prepare the run of each group of GPUs; *free_share* as of `prepare`."""
+    runs = [prepare(topology, profile, group, free_share=free_share) for group in groups]
+    neighbours = _neighbours([run.routes.used_links(run.fabric.n_links) for run in runs])
+    for numbers in neighbours:
+        if len(numbers) > 1:
+            for number, run in zip(numbers, _with_common_trunks([runs[i] for i in numbers]), strict=True):
+                runs[number] = run
+    return Party(tuple(runs), neighbours)
+
+
+def _neighbours(used: Sequence[Bool]) -> tuple[tuple[int, ...], ...]:
+    """Put groups together that use a common link, directly or through others; *used* is bool[n_links] for each."""
+    label = np.arange(len(used))
+    user = np.full(len(used[0]), -1, dtype=np.int64)
+    for number, links in enumerate(used):
+        met = user[links & (user >= 0)]
+        label[np.isin(label, label[met])] = number
+        user[links] = number
+    return tuple(tuple(np.flatnonzero(label == each).tolist()) for each in dict.fromkeys(label.tolist()))
+
+
+def _with_common_trunks(runs: Sequence[Run]) -> list[Run]:
+    """Return the runs with trunks that are merged over the routes of all, so that they have the same numbers."""
+    everyone = Routes(
+        _chained([run.routes.ptr for run in runs]),
+        np.concatenate([run.routes.link for run in runs]),
+        np.concatenate([run.routes.weight for run in runs]),
+        np.concatenate([run.routes.latency_s for run in runs]),
+        np.concatenate([run.routes.slowdown for run in runs]),
+    )
+    trunks, capacity_Bps = merge_trunks(everyone, runs[0].fabric.capacity_Bps)
+    number = np.arange(len(everyone.latency_s))
+    own = np.split(number, np.cumsum([len(run.routes.latency_s) for run in runs])[:-1])
+    return [
+        replace(run, trunks=trunks.take(which, np.ones(len(which))), trunk_capacity_Bps=capacity_Bps)
+        for run, which in zip(runs, own, strict=True)
+    ]
+
+
+def time_together(parts: Sequence[Part], neighbours: Sequence[Sequence[int]]) -> list[Timing]:
+    """Return how each part ran while all run at once.
+
+    Parameters
+    ----------
+    parts : sequence of Part
+        One for each run of a `Party`, in its order.
+    neighbours : sequence of sequence of int
+        Of that party.
+
+    Raises
+    ------
+    DeadlockError, UnsupportedError, InternalError
+        As `collsim.timing.time_schedule`.
+    """
+    n_transfers = sum(len(part.lowered.transfers) for part in parts)
+    if n_transfers > MOST_TRANSFERS:
+        what = f"{n_transfers} transfers of {len(parts)} groups are too many to simulate one by one"
+        raise UnsupportedError(Fault(what, "groups", "ask for fewer ranks or channels, or larger chunks"))
+    timings: dict[int, Timing] = {}
+    solved: dict[bytes, Solution] = {}
+    for numbers in neighbours:
+        members = [parts[i] for i in numbers]
+        problems = [problem_of(part.lowered, part.run, part.costs, part.network) for part in members]
+        solutions = _solved(members, problems, solved)
+        for i, problem, solution in zip(numbers, problems, solutions, strict=True):
+            part = parts[i]
+            timings[i] = timing_of(part.lowered, part.run, part.costs, problem, solution)
+    return [timings[i] for i in range(len(parts))]
+
+
+def slowest_of(timings: Sequence[Timing]) -> int:
+    """Return which group takes longest; of those that take equally long the first."""
+    longest_s = max(timing.time_s for timing in timings)
+    return next(i for i, timing in enumerate(timings) if timing.time_s >= longest_s * (1 - EQUAL))
+
+
+def group_times(
+    row: Row, ran: Sequence[tuple[str, str | None]], timings: Sequence[Timing], party: Party
+) -> tuple[GroupTime, ...]:
+    """Return how each group fared in the collective of *row*; *ran* has the algorithm and the protocol of each."""
+    factor = operation(row.op).busbw_factor(row.ranks)
+    rates_Bps = [row.size_bytes / timing.time_s if timing.time_s > 0 else 0.0 for timing in timings]
+    return tuple(
+        GroupTime(tuple(run.fabric.rank_node.tolist()), algo, proto, timing.time_s, rate_Bps, rate_Bps * factor)
+        for run, (algo, proto), timing, rate_Bps in zip(party.runs, ran, timings, rates_Bps, strict=True)
+    )
+
+
+def _solved(members: Sequence[Part], problems: Sequence[Problem], solved: dict[bytes, Solution]) -> list[Solution]:
+    """Return the solution of each of the neighbours; *solved* remembers those of problems that come again."""
+    joint = problems[0] if len(problems) == 1 else _joint(problems, members[0].run.trunk_capacity_Bps)
+    key = b"".join(np.ascontiguousarray(column).tobytes() for column in joint)
+    try:
+        if key not in solved:
+            solved[key] = solve(joint)
+    except EngineDeadlock:
+        for part in members:  # no group waits for another: one of them is stuck alone, and says where
+            time_lowered(part.lowered, part.run, part.costs, part.network)
+        raise
+    solution = solved[key]
+    if len(problems) == 1:
+        return [solution]
+    if broken := check_conservation(joint, solution):
+        hint = "this is a defect of collsim: please report the command with this message"
+        raise InternalError(*(Fault(what, f"{len(members)} groups at once", hint) for what in broken))
+    return _split(solution, [len(problem.route) for problem in problems])
+
+
+def _joint(problems: Sequence[Problem], capacity_Bps: Float) -> Problem:
+    """Return one problem of the transfers of all; *capacity_Bps* is that of the links that they have in common.
+
+    A group that gets less of a common link, because its channels take turns on it, takes more of it per byte instead.
+    Links beyond the common ones, the ports of ranks, belong to one group each.
+    """
+    n_common = len(capacity_Bps)
+    capacities, links, weights = [capacity_Bps], [], []
+    n_links = n_common
+    for p in problems:
+        ports = p.capacity_Bps[n_common:]
+        takes = np.concatenate([capacity_Bps / p.capacity_Bps[:n_common], np.ones(len(ports))])
+        links.append(np.where(p.route_link < n_common, p.route_link, p.route_link - n_common + n_links))
+        weights.append(p.route_weight * takes[p.route_link])
+        capacities.append(ports)
+        n_links += len(ports)
+    return Problem(
+        capacity_Bps=np.concatenate(capacities),
+        route_ptr=_chained([p.route_ptr for p in problems]),
+        route_link=np.concatenate(links),
+        route_weight=np.concatenate(weights),
+        route=_shifted([p.route for p in problems], [len(p.route_ptr) - 1 for p in problems]),
+        size_bytes=np.concatenate([p.size_bytes for p in problems]),
+        latency_s=np.concatenate([p.latency_s for p in problems]),
+        cap_Bps=np.concatenate([p.cap_Bps for p in problems]),
+        dep_ptr=_chained([p.dep_ptr for p in problems]),
+        dep=_shifted([p.dep for p in problems], [len(p.route) for p in problems]),
+    )
+
+
+def _chained(pointers: Sequence[Int]) -> Int:
+    """Return the pointers of CSR rows put one after the other."""
+    return np.concatenate(([0], np.cumsum(np.concatenate([np.diff(ptr) for ptr in pointers]))))
+
+
+def _shifted(numbers: Sequence[Int], counts: Sequence[int]) -> Int:
+    """Return *numbers* put one after the other, each shifted by the counts before it."""
+    starts = np.cumsum([0, *counts[:-1]])
+    return np.concatenate([part + start for part, start in zip(numbers, starts, strict=True)])
+
+
+def _split(solution: Solution, lengths: Sequence[int]) -> list[Solution]:
+    """Return the solution of each problem of a joint one."""
+    ends = np.cumsum(lengths)[:-1]
+    columns = (solution.ready_s, solution.start_s, solution.finish_s, solution.moved_bytes)
+    parts = zip(*(np.split(column, ends) for column in columns), strict=True)
+    return [
+        solution._replace(ready_s=ready, start_s=start, finish_s=finish, moved_bytes=moved)
+        for ready, start, finish, moved in parts
+    ]

@@ -1,0 +1,184 @@
+"""Names of links and nodes as what-ifs write them: ``link:gpu0-gpu1``, ``switch:nvsw2``, ``nic:node3/5``, ``leaf:2``.
+
+A name is exact or a glob, and may match several things. Links are written with their two ends; a link is a cable, so
+both of its directions are meant, whether ``-`` or ``->`` stands between the ends. ``link!:`` means one direction.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collsim.errors import Fault, InputError, nearest
+from collsim.topology.model import Wiring
+
+__all__ = ["KINDS", "Selection", "select"]
+
+KINDS = ("link", "link!", "switch", "nic", "gpu", "leaf", "spine", "core", "cpu")
+"""What may stand before the colon."""
+MOST_NAMES = 8
+"""A hint lists at most this many names."""
+ON_NODE = re.compile(r"node(\d+|\*)/(.+)", re.ASCII)
+CABLES = re.compile(r"(.+):(\d{1,6})", re.ASCII)
+
+
+class Selection(NamedTuple):
+    """What a text selects: nodes, or links with the number of cables of each that is meant (None: all)."""
+
+    kind: str
+    nodes: tuple[int, ...] = ()
+    links: tuple[int, ...] = ()
+    cables: int | None = None
+
+
+def select(wiring: Wiring, text: str, where: str) -> Selection:
+    """Return the nodes or links that *text* names.
+
+    Parameters
+    ----------
+    wiring : Wiring
+    text : str
+    where : str
+        The place that faults name.
+
+    Raises
+    ------
+    InputError
+        There is no such thing; the hint has the nearest names.
+
+    Examples
+    --------
+    >>> from collsim.topology import load_topology
+    >>> wiring = load_topology("hgx_h100").wiring
+    >>> select(wiring, "link:gpu0-nvsw1:2", "--fail").cables
+    2
+    >>> [wiring.node_names[node] for node in select(wiring, "switch:nvsw[12]", "--fail").nodes]
+    ['nvsw1', 'nvsw2']
+    """
+    kind, colon, name = text.strip().partition(":")
+    if not colon or kind not in KINDS or not name:
+        raise InputError(Fault(f'"{text[:60]}" is not KIND:NAME', where, _shape_hint(wiring, text.strip())))
+    if kind.startswith("link"):
+        return _links(wiring, text, kind, name, where)
+    pool = [node for node in range(wiring.n_nodes) if _is(wiring, node, kind)]
+    found = _matching(wiring, pool, _spelled(kind, name))
+    if not found:
+        raise InputError(Fault(f'there is no {kind} "{name[:60]}"', where, _near(wiring, pool, name, kind)))
+    return Selection(kind, nodes=found)
+
+
+def _shape_hint(wiring: Wiring, text: str) -> str:
+    """Return what may have been meant by a text without a kind, or with an unknown one."""
+    name = text.rpartition(":")[2]
+    if name in wiring.node_names:
+        node = wiring.node_names.index(name)
+        kind = next((kind for kind in ("gpu", "nic", "switch", "cpu") if _is(wiring, node, kind)), "switch")
+        return f"write {kind}:{name}"
+    near = nearest(text.partition(":")[0], KINDS)
+    return (f"did you mean {near}? " if near else "") + f"the kinds are {', '.join(KINDS)}: link:gpu0-gpu1"
+
+
+def _is(wiring: Wiring, node: int, kind: str) -> bool:
+    """Return whether a node is of a kind, by what the topology says of it or by how its name begins."""
+    own, local = wiring.node_kinds[node], wiring.node_names[node].rpartition(".")[2]
+    if kind in ("gpu", "cpu"):
+        return own == kind
+    adapter = own == "nic" or (own != "gpu" and local.startswith("nic"))
+    if kind == "nic":
+        return adapter
+    if kind == "switch":
+        return own not in ("gpu", "cpu") and not adapter
+    return own == kind or (own not in ("gpu", "cpu") and local.startswith(kind))
+
+
+def _spelled(kind: str, name: str) -> str:
+    """Return a name as topologies write it: ``node3/5`` of a GPU is ``n3.gpu5``, ``2`` of a leaf is ``leaf2``."""
+    prefix, local = "", name
+    if found := ON_NODE.fullmatch(name):
+        prefix, local = f"n{found[1]}.", found[2]
+    return prefix + (f"{kind}{local}" if local.isdecimal() else local)
+
+
+def _matching(wiring: Wiring, pool: Iterable[int], name: str) -> tuple[int, ...]:
+    return tuple(node for node in pool if _fits(wiring.node_names[node], name))
+
+
+def _fits(own: str, name: str) -> bool:
+    return own == name or fnmatchcase(own, name)
+
+
+def _near(wiring: Wiring, pool: Sequence[int], name: str, kind: str) -> str:
+    """Return a hint with the nearest name of a pool and its first few names."""
+    names = [wiring.node_names[node] for node in pool]
+    if not names:
+        return f"this topology has no {kind} at all"
+    near = nearest(name, names)
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return (f'did you mean "{near}"? ' if near else "") + f"there are {', '.join(names[:MOST_NAMES])}{more}"
+
+
+def _links(wiring: Wiring, text: str, kind: str, name: str, where: str) -> Selection:
+    """Return the links between two ends."""
+    cables = None
+    if found := CABLES.fullmatch(name):
+        name, cables = found[1], int(found[2])
+    one_way = kind == "link!"
+    if one_way and "->" not in name:
+        raise InputError(Fault(f'"{text[:60]}" does not say which direction', where, "write link!:gpu0->gpu1"))
+    a, b = _ends(wiring, text, name, where)
+    there = _between(wiring, a, b)
+    back = _between(wiring, b, a)
+    chosen = there if one_way else np.union1d(there, back)
+    if not len(chosen):
+        raise InputError(Fault(f'no link joins the ends of "{text[:60]}"', where, _neighbours(wiring, a[0])))
+    _check_cables(wiring, chosen, cables, text, where)
+    return Selection(kind, links=tuple(chosen.tolist()), cables=cables)
+
+
+def _check_cables(wiring: Wiring, links: NDArray[np.int64], cables: int | None, text: str, where: str) -> None:
+    """Refuse more cables than a bundle has."""
+    if cables is None:
+        return
+    least = int(wiring.link_count[links].min())
+    if not 1 <= cables <= least:
+        what = f'"{text[:60]}" means {cables} cables of a bundle of {least}'
+        raise InputError(Fault(what, where, f"give 1 to {least}, or no number for the whole bundle"))
+
+
+def _ends(wiring: Wiring, text: str, name: str, where: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the nodes at both ends; a hyphen may also be part of a name."""
+    everyone = range(wiring.n_nodes)
+    mark = "->" if "->" in name else "-"
+    places = [place.start() for place in re.finditer(mark, name)]
+    if not places:
+        raise InputError(Fault(f'"{text[:60]}" does not name two ends', where, "write link:gpu0-gpu1"))
+    splits = [(name[:place].strip(), name[place + len(mark) :].strip()) for place in places]
+    for a, b in splits:
+        found = _matching(wiring, everyone, a), _matching(wiring, everyone, b)
+        if all(found):
+            return found
+    a, b = splits[0]
+    faults = [
+        Fault(f'"{end[:60]}" is no end of a link', where, _near(wiring, everyone, end, "node"))
+        for end in (a, b)
+        if not _matching(wiring, everyone, end)
+    ]
+    raise InputError(*faults)
+
+
+def _between(wiring: Wiring, a: tuple[int, ...], b: tuple[int, ...]) -> NDArray[np.int64]:
+    """Return the directed links from any of *a* to any of *b*."""
+    return np.flatnonzero(np.isin(wiring.link_src, a) & np.isin(wiring.link_dst, b))
+
+
+def _neighbours(wiring: Wiring, node: int) -> str:
+    """Return a hint: where the links of a node lead."""
+    names = [wiring.node_names[int(dst)] for dst in wiring.link_dst[wiring.link_src == node]]
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    where = f"{', '.join(names[:MOST_NAMES])}{more}" if names else "nowhere"
+    return f"the links of {wiring.node_names[node]} lead to {where}"

@@ -1,0 +1,215 @@
+"""Routes between nodes: flow is conserved, loads follow from the wiring, hashed flows are balls into bins."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+import collsim
+from collsim.cluster_routing import _Router
+from collsim.errors import UnsupportedError
+from collsim.fabric import build_fabric
+from collsim.routing import Routes, find_routes
+from collsim.topology import Topology, load_topology
+from collsim.topology.scale_out import build_cluster, cluster_spec
+
+FABRICS = ("rail", "rail_only", "fat_tree", "dragonfly", "single_switch")
+
+
+def cluster_of(name: str = "hgx_h100", **figures: Any) -> Topology:
+    node = load_topology(name)
+    return build_cluster(node, cluster_spec(node, **figures))
+
+
+def routed(topology: Topology) -> tuple[Any, Routes]:
+    fabric = build_fabric(topology)
+    return fabric, find_routes(fabric)
+
+
+def net_flow(fabric: Any, routes: Routes, pair: int) -> np.ndarray:
+    """Return float64[nodes]: what leaves each node less what arrives, of one unit from the pair's first rank."""
+    span = slice(int(routes.ptr[pair]), int(routes.ptr[pair + 1]))
+    net = np.zeros(fabric.wiring.n_nodes)
+    np.add.at(net, fabric.wiring.link_src[routes.link[span]], routes.weight[span])
+    np.add.at(net, fabric.wiring.link_dst[routes.link[span]], -routes.weight[span])
+    return net
+
+
+@pytest.mark.parametrize("routing", ["adaptive", "ecmp", "spray"])
+@pytest.mark.parametrize("fabric_name", FABRICS)
+@pytest.mark.parametrize(
+    ("node", "figures"),
+    [
+        ("hgx_h100", {"nodes": 3}),
+        ("hgx_h100", {"nodes": 5, "gpus_per_node": 3}),
+        ("hgx_h100", {"nodes": 9, "radix": 128}),
+        ("gh200_nvl32", {"nodes": 2, "gpus_per_node": 5}),
+        ("mi300x_ubb8", {"nodes": 4, "radix": 32}),
+        ("dgx_a100", {"nodes": 2}),
+    ],
+)
+def test_every_message_arrives_whole(node: str, figures: dict[str, int], fabric_name: str, routing: str) -> None:
+    fabric, routes = routed(cluster_of(node, fabric=fabric_name, routing=routing, **figures))
+    n = fabric.n_ranks
+    for src in range(n):
+        for dst in range(n):
+            if src != dst:
+                expected = np.zeros(fabric.wiring.n_nodes)
+                expected[src], expected[dst] = 1, -1
+                np.testing.assert_allclose(net_flow(fabric, routes, src * n + dst), expected, atol=1e-12)
+
+
+def test_rails_need_no_spine() -> None:
+    topology = cluster_of(nodes=20, fabric="rail", radix=32)
+    fabric, routes = routed(topology)
+    cluster = topology.cluster
+    assert cluster is not None
+    assert cluster.plan.spines > 0
+    one_block = [rank for rank in range(fabric.n_ranks) if rank // 8 < cluster.plan.block_nodes]
+    for src in one_block:
+        for dst in one_block:
+            if src // 8 != dst // 8:
+                pair = src * fabric.n_ranks + dst
+                links = routes.link[int(routes.ptr[pair]) : int(routes.ptr[pair + 1])]
+                assert fabric.wiring.link_dst[links].max() < cluster.first_spine
+
+
+def test_relay_takes_the_rail_of_the_receiver() -> None:
+    fabric, routes = routed(cluster_of(nodes=2, fabric="rail_only"))
+    pair = 1 * 16 + 8 + 6  # GPU 1 of node 0 to GPU 6 of node 1
+    links = routes.link[int(routes.ptr[pair]) : int(routes.ptr[pair + 1])]
+    names = [fabric.wiring.link_name(int(link)) for link in links]
+    assert any(name.endswith("->n0.gpu6") for name in names)
+    assert "n0.gpu6->n0.nic6" in names
+    assert not any("nic1" in name for name in names)
+
+
+@pytest.mark.parametrize(("nodes", "inside"), [(2, 8), (4, 8), (3, 8)])
+def test_uniform_all_to_all_fills_the_adapters(nodes: int, inside: int) -> None:
+    result = collsim.simulate(cluster_of(nodes=nodes), "all_to_all", "1G", profile="ideal")
+    ranks = nodes * inside
+    assert result.rows[0].algo == "direct"
+    away = 2**30 * (ranks - inside) / ranks
+    assert result.rows[0].time_s == pytest.approx(away / 50e9, rel=1e-6)  # whole elements
+
+
+def carried(fabric: Any, routes: Routes, pairs: list[tuple[int, int]]) -> np.ndarray:
+    """Return float64[links]: messages over each, one for each pair."""
+    load = np.zeros(fabric.n_links)
+    for src, dst in pairs:
+        span = slice(int(routes.ptr[src * fabric.n_ranks + dst]), int(routes.ptr[src * fabric.n_ranks + dst + 1]))
+        np.add.at(load, routes.link[span], routes.weight[span])
+    return load
+
+
+def small_tree(**figures: Any) -> Topology:
+    """Return four nodes of eight GPUs, each on a leaf of its own; rank r sends to rank r + 8 in the tests below."""
+    return cluster_of(nodes=4, fabric="fat_tree", radix=16, **figures)
+
+
+SHIFT = [(rank, (rank + 8) % 32) for rank in range(32)]
+
+
+@pytest.mark.parametrize("ratio", [1, 2, 4])
+def test_oversubscribed_leaves(ratio: float) -> None:
+    fabric, routes = routed(small_tree(oversubscription=ratio))
+    worst = (carried(fabric, routes, SHIFT) / fabric.raw_capacity_Bps).max() * 50e9
+    assert worst == pytest.approx(ratio, rel=1e-12)
+
+
+UPLINKS = 8
+
+
+@cache
+def hashed_loads() -> np.ndarray:
+    """Return int64[seeds, cables]: flows on each cable from one leaf to its spines, for 8 flows on 8 cables."""
+    topology = small_tree(routing="ecmp")
+    cluster = topology.cluster
+    assert cluster is not None
+    fabric = build_fabric(topology)
+    up = np.flatnonzero(fabric.wiring.link_src == cluster.first_leaf)
+    cables = up[fabric.wiring.link_dst[up] >= cluster.first_spine]
+    assert len(cables) == UPLINKS
+    loads = np.zeros((1000, UPLINKS), dtype=np.int64)
+    for seed in range(1000):
+        seeded = replace(fabric, cluster=replace(cluster, spec=replace(cluster.spec, hash_seed=seed + 1)))
+        router = _Router(seeded, find_routes)
+        for src in range(UPLINKS):
+            loads[seed] += np.isin(cables, router.path(src, src + 8)[0])
+    return loads
+
+
+def most_in_a_bin(balls: int, bins: int) -> float:
+    """Return the mean of 1 / (most balls in a bin), exactly: of all ways to throw, those with at most k in each."""
+    at_most = []
+    for k in range(balls + 1):
+        series = np.array([1 / math.factorial(i) if i <= k else 0.0 for i in range(balls + 1)])
+        ways = np.array([1.0] + [0.0] * balls)
+        for _ in range(bins):
+            ways = np.convolve(ways, series)[: balls + 1]
+        at_most.append(ways[balls] * math.factorial(balls) / bins**balls)
+    return sum((at_most[k] - at_most[k - 1]) / k for k in range(1, balls + 1))
+
+
+def test_hashed_flows_are_balls_into_bins() -> None:
+    loads = hashed_loads()
+    assert (loads.sum(axis=1) == UPLINKS).all()
+    busy = (loads > 0).mean()
+    assert busy == pytest.approx(1 - (1 - 1 / UPLINKS) ** UPLINKS, rel=0.02)
+    assert (1 / loads.max(axis=1)).mean() == pytest.approx(most_in_a_bin(UPLINKS, UPLINKS), rel=0.02)
+
+
+def test_most_in_a_bin_by_hand() -> None:
+    assert most_in_a_bin(2, 2) == pytest.approx(0.75)  # together or apart, equally often
+    assert most_in_a_bin(1, 5) == 1
+    assert most_in_a_bin(3, 3) == pytest.approx((6 * 1 + 18 / 2 + 3 / 3) / 27)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3, 4, 5])
+def test_time_of_hashed_flows_is_that_of_the_busiest_cable(seed: int) -> None:
+    topology = small_tree(routing="ecmp", hash_seed=seed)
+    matrix = np.zeros((32, 32), dtype=np.int64)
+    matrix[np.arange(8), np.arange(8, 16)] = 2**28
+    fabric, routes = routed(topology)
+    load = carried(fabric, routes, SHIFT[:8])
+    result = collsim.simulate(topology, "all_to_all_v", matrix=matrix, profile="ideal")
+    assert result.rows[0].time_s == pytest.approx(load.max() * 2**28 / 50e9, rel=1e-9)
+
+
+@pytest.mark.parametrize("routing", ["spray", "adaptive"])
+def test_spread_flows_share_nothing(routing: str) -> None:
+    fabric, routes = routed(small_tree(routing=routing))
+    load = carried(fabric, routes, SHIFT)
+    assert (load / fabric.raw_capacity_Bps).max() * 50e9 == pytest.approx(1.0, rel=1e-12)
+
+
+def test_flows_of_a_pair_even_out() -> None:
+    worst = []
+    for flows in (1, 64):
+        fabric, routes = routed(small_tree(routing="ecmp", flows_per_pair=flows))
+        worst.append(carried(fabric, routes, SHIFT).max())
+    assert 1 <= worst[1] < 1.6 < worst[0]
+
+
+def test_paths_of_a_dragonfly_are_minimal() -> None:
+    topology = cluster_of("hgx_h100", nodes=24, gpus_per_node=1, fabric="dragonfly", radix=16)
+    cluster = topology.cluster
+    assert cluster is not None
+    router = _Router(build_fabric(topology), find_routes)
+    groups = cluster.switch_group
+    for src in range(24):
+        for dst in range(24):
+            if src != dst:
+                leaf_a, leaf_b = int(cluster.nic_leaf[src]), int(cluster.nic_leaf[dst])
+                hops = [len(path[0]) for path, _ in router.all_ways(leaf_a, leaf_b)] if leaf_a != leaf_b else [0]
+                assert max(hops) <= (1 if groups[leaf_a] == groups[leaf_b] else 3)
+
+
+def test_too_many_ranks_are_refused() -> None:
+    with pytest.raises(UnsupportedError, match="1024 ranks over several nodes"):
+        find_routes(build_fabric(cluster_of(nodes=128)))

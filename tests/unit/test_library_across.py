@@ -1,0 +1,245 @@
+"""The library's choice over several nodes: channels, candidates, protocol by size, relays, and what it leads to."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from collsim.choosing import layout_of, library_choice, request_of
+from collsim.collectives import Layout, Request, algorithm
+from collsim.errors import UnsupportedError
+from collsim.library import Call, Choice, Graph, System, choose, load_profile, read_environment, system_of
+from collsim.library.cluster_graphs import nvls_across, ring_across, tree_across
+from collsim.library.graphs import nccl_graphs
+from collsim.operations import operation
+from collsim.question import ask
+from collsim.schedule import verify
+from collsim.simulation import simulate
+from collsim.timing import prepare
+from collsim.topology import Topology, load_topology
+
+KIB, MIB = 2**10, 2**20
+
+
+@pytest.fixture(scope="module")
+def h100() -> System:
+    return replace(system_of(load_topology("hgx_h100")), cpu_vendor="intel")
+
+
+@pytest.fixture(scope="module")
+def mi300x() -> System:
+    return system_of(load_topology("mi300x_ubb8"))
+
+
+@pytest.fixture(scope="module")
+def mi355x() -> System:
+    return system_of(load_topology("mi355x_ubb8"))
+
+
+def call(op: str, nodes: int, g: int, size: int, **more: str) -> Call:
+    n = nodes * g
+    return Call(op, n, size // (16 * n) * 16 * n if operation(op).blocked else size, n_nodes=nodes, **more)
+
+
+class TestNccl:
+    """Eight H100 with 400 Gb/s each: the adapters carry 48 GB/s behind PCIe 5."""
+
+    @pytest.mark.parametrize(("g", "channels", "rate"), [(1, 2, 24), (2, 4, 24), (4, 8, 24), (8, 8, 48)])
+    def test_rings(self, h100: System, g: int, channels: int, rate: float) -> None:
+        # One channel per adapter at 48 GB/s; up to four of them are doubled at half the rate. Twice as many run,
+        # 4, 8, 16 and 16, which are the channels that all-to-alls of ten nodes pointed to.
+        ring = ring_across(call("all_reduce", 10, g, MIB), h100)
+        assert (ring.channels, ring.intra_GBps, ring.inter_GBps) == (channels, rate, rate)
+        choice = choose(call("all_to_all", 10, g, 2**30), h100, "nccl-2.28")
+        assert choice.point_to_point is not None
+        assert choice.point_to_point.channels == 2 * channels
+        assert choice.point_to_point.step_bytes == 128 * KIB
+
+    def test_rings_of_slower_adapters(self) -> None:
+        a100 = System("ampere", True, 20.0, links_per_gpu=12, nic_GBps=25.0)
+        ring = ring_across(call("all_reduce", 4, 8, MIB), a100)
+        assert (ring.channels, ring.inter_GBps) == (8, 24.0)  # PCIe 4; below 25 GB/s nothing is doubled
+
+    def test_trees_of_fast_links_are_faster_inside(self) -> None:
+        b200 = System("blackwell", True, 40.1, links_per_gpu=18, nic_GBps=50.0)
+        asked = call("all_reduce", 2, 8, MIB)
+        ring = ring_across(asked, b200)
+        assert (ring.channels, ring.inter_GBps) == (8, 48)
+        tree = tree_across(asked, b200, ring)
+        assert (tree.channels, tree.intra_GBps, tree.inter_GBps) == (8, 96, 48)
+
+    def test_heads_leave_room_for_their_own_traffic(self, h100: System) -> None:
+        assert nvls_across(call("all_reduce", 2, 8, MIB), h100) == Graph(8, 40.0, 48.0)
+        rack = system_of(load_topology("gb200_nvl72"))
+        assert nvls_across(call("all_reduce", 2, 72, MIB), rack).channels == 32
+
+    def test_small_calls_take_trees_and_large_ones_rings_or_nvls_trees(self, h100: System) -> None:
+        def algos(g: int, *words: str) -> list[str]:
+            environment = read_environment(words)
+            return [
+                choose(call("all_reduce", 10, g, size), h100, "nccl-2.28", environment).algo
+                for size in (8 * KIB, 16 * MIB, 8 * 2**30)
+            ]
+
+        assert algos(8) == ["tree", "nvls_tree", "ring"]
+        assert algos(8, "NCCL_NVLS_ENABLE=0") == ["tree", "tree", "ring"]
+        assert algos(1) == ["tree", "ring", "ring"]
+
+    def test_pat_needs_one_rank_per_node(self, h100: System) -> None:
+        small = [choose(call("all_gather", 16 // g, g, 64 * KIB), h100, "nccl-2.28").algo for g in (1, 2)]
+        assert small == ["pat", "ring"]
+        averages = call("reduce_scatter", 16, 1, 64 * KIB, redop="avg")
+        assert choose(replace(averages, redop="sum"), h100, "nccl-2.28").algo == "pat"
+        assert choose(averages, h100, "nccl-2.28").algo == "ring"
+
+    def test_collnet_runs_where_it_is_enabled(self, h100: System) -> None:
+        asked = call("all_reduce", 8, 8, 64 * MIB)
+        rows = {row.algo for row in choose(asked, h100, "nccl-2.28").candidates}
+        assert not rows & {"collnet_direct", "collnet_chain", "nvls"}
+        on = read_environment(["NCCL_COLLNET_ENABLE=1"])
+        assert {"collnet_direct", "collnet_chain", "nvls"} <= {
+            row.algo for row in choose(asked, h100, "nccl-2.28", on).candidates
+        }
+        chosen = [
+            choose(asked, h100, "nccl-2.28", read_environment(["NCCL_COLLNET_ENABLE=1", f"NCCL_ALGO={name}"])).algo
+            for name in ("CollnetDirect", "CollnetChain", "NVLS")
+        ]
+        assert chosen == ["collnet_direct", "collnet_chain", "nvls_sharp"]
+
+    def test_latency_of_sharp_does_not_grow_with_nodes(self, h100: System) -> None:
+        def latency(nodes: int, algo: str) -> float:
+            on = read_environment(["NCCL_COLLNET_ENABLE=1"])
+            rows = choose(call("all_reduce", nodes, 8, MIB), h100, "nccl-2.28", on).candidates
+            return next(row.latency_s for row in rows if row.algo == algo and row.proto == "Simple")
+
+        assert latency(4, "collnet_chain") == latency(128, "collnet_chain")
+        hop = 2 * 14e-6  # one level of the tree more, up and down
+        assert latency(8, "tree") - latency(4, "tree") == pytest.approx(hop)
+        assert latency(8, "ring") - latency(4, "ring") > 4 * hop
+
+    def test_messages_take_relays_unless_told_otherwise(self, h100: System) -> None:
+        def algo(nodes: int, g: int, *words: str) -> str:
+            return choose(call("all_to_all", nodes, g, 64 * MIB), h100, "nccl-2.28", read_environment(words)).algo
+
+        assert (algo(2, 8), algo(8, 1), algo(1, 8)) == ("nccl_pxn", "nccl_p2p", "nccl_p2p")
+        assert algo(2, 8, "NCCL_PXN_DISABLE=1") == "nccl_p2p"
+
+    def test_rounds_between_two_groups_share_channels(self, h100: System) -> None:
+        choice = choose(call("all_to_all", 4, 8, 64 * KIB), h100, "nccl-2.28")
+        assert choice.point_to_point is not None
+        assert (choice.point_to_point.parts, choice.channels) == (1, 4)  # four groups of eight, one part each
+
+    def test_messages_through_the_network_have_no_ll(self, h100: System) -> None:
+        assert choose(call("all_to_all", 1, 8, 64 * KIB), h100, "nccl-2.28").proto == "LL"
+        assert choose(call("all_to_all", 2, 8, 64 * KIB), h100, "nccl-2.28").proto == "Simple"
+
+    def test_graphs_of_a_log_come_first(self, h100: System) -> None:
+        known = replace(h100, graphs=(("ring", Graph(6, 40.0, 40.0)),))
+        graphs = nccl_graphs(call("all_reduce", 4, 8, MIB), known)
+        assert graphs["ring"].channels == graphs["tree"].channels == 6
+        assert not any("counted from links" in doubt for doubt in choose(call("all_reduce", 4, 8, MIB), known).doubts)
+
+
+class TestRccl:
+    def test_channels(self, mi300x: System, mi355x: System) -> None:
+        def most(system: System, library: str) -> int:
+            return choose(call("all_reduce", 2, 8, 2**30), system, library).communicator_channels
+
+        assert most(mi300x, "rccl-2.27") == most(mi355x, "rccl-2.28") == 64
+        assert most(mi355x, "rccl-2.30") == 48
+
+    @pytest.mark.parametrize(
+        ("size", "proto"), [(256 * KIB, "LL"), (256 * KIB + 4096, "LL128"), (64 * MIB, "LL128"), (80 * MIB, "Simple")]
+    )
+    def test_sizes_decide_the_protocol(self, mi355x: System, size: int, proto: str) -> None:
+        assert choose(call("all_reduce", 2, 8, size), mi355x, "rccl-2.28").proto == proto
+
+    def test_more_boards_keep_ll128_longer(self, mi355x: System) -> None:
+        assert choose(call("all_reduce", 4, 8, 200 * MIB), mi355x, "rccl-2.28").proto == "LL128"
+
+    def test_a_named_protocol_is_left_alone(self, mi355x: System) -> None:
+        simple = read_environment(["NCCL_PROTO=Simple"])
+        assert choose(call("all_reduce", 2, 8, MIB), mi355x, "rccl-2.28", simple).proto == "Simple"
+
+    def test_gathers_of_mi355x_take_channels_by_size(self, mi355x: System) -> None:
+        channels = [choose(call("all_gather", 2, 8, 16 * block), mi355x, "rccl-2.27").communicator_channels
+                    for block in (4 * KIB, 256 * KIB, 8 * MIB)]  # fmt: skip
+        assert channels == [64, 64, 64]
+        used = [len(choose(call("all_gather", 2, 8, 16 * block), mi355x, "rccl-2.27").shares_bytes)
+                for block in (512 * KIB, 8 * MIB)]  # fmt: skip
+        assert used == [32, 64]
+
+    def test_relays_from_so_many_ranks_on(self, mi300x: System, mi355x: System) -> None:
+        def relayed(system: System, nodes: int) -> bool:
+            return choose(call("all_to_all", nodes, 8, 2**30), system, "rccl-2.28").algo == "nccl_pxn"
+
+        assert [relayed(mi300x, nodes) for nodes in (2, 4, 8)] == [False, False, True]
+        assert [relayed(mi355x, nodes) for nodes in (2, 4, 8)] == [False, True, True]
+
+    def test_slots_grow_with_ranks(self, mi355x: System) -> None:
+        def step(nodes: int) -> int:
+            shape = choose(call("all_to_all", nodes, 8, 2**30), mi355x, "rccl-2.28").point_to_point
+            assert shape is not None
+            return shape.step_bytes
+
+        assert [step(nodes) for nodes in (2, 4)] == [256 * KIB, 512 * KIB]
+
+    def test_gathers_on_many_boards_are_hierarchical(self, mi300x: System) -> None:
+        found = [choose(call("all_gather", nodes, 8, size), mi300x, "rccl-2.28").algo
+                 for nodes, size in ((4, 16 * MIB), (8, 16 * MIB), (8, 64 * MIB), (16, 64 * MIB))]  # fmt: skip
+        assert found == ["ring", "hierarchical", "ring", "hierarchical"]
+        assert choose(call("all_gather", 8, 8, 16 * MIB), mi300x, "rccl-2.27").algo == "ring"
+
+
+@pytest.mark.parametrize("nodes", [2, 3, 8])
+@pytest.mark.parametrize("op", ["all_reduce", "all_gather", "reduce_scatter", "all_to_all"])
+@pytest.mark.parametrize("name", ["hgx_h100", "mi300x_ubb8"])
+def test_every_choice_can_be_built(op: str, nodes: int, name: str) -> None:
+    system = system_of(load_topology(name))
+    for size in (64 * KIB, 16 * MIB):
+        asked = call(op, nodes, 8, size)
+        choice: Choice = choose(asked, system, "rccl-2.28" if system.is_amd else "nccl-2.28")
+        request = Request(
+            operation(op), asked.n_ranks, asked.size_bytes, 4, nodes=nodes, channels=min(choice.channels, 4),
+            chunk_bytes=max(asked.size_bytes // 8, 1), layout=Layout.blocks([8] * nodes),
+        )  # fmt: skip
+        verify(algorithm(op, choice.algo).build(request))
+
+
+@pytest.fixture(scope="module")
+def two_nodes() -> Topology:
+    topology = load_topology("hgx_h100")
+    nodes = np.arange(8) // 4
+    coordinates = replace(topology.wiring.coordinates, kind="irregular", node=nodes, local=np.arange(8) % 4)
+    return replace(topology, wiring=replace(topology.wiring, coordinates=coordinates))
+
+
+class TestRuns:
+    """Eight GPUs behind one switch that count as two nodes of four: choice and request follow the coordinates."""
+
+    def test_requests_know_the_nodes(self, two_nodes: Topology) -> None:
+        run = prepare(two_nodes, load_profile("ideal"), [0, 4, 1, 5])
+        assert layout_of(run).nodes == ((0, 2), (1, 3))
+        question = ask("all_reduce", "1M", "auto", library="nccl-2.28")
+        request = request_of(operation("all_reduce"), MIB, run, question)
+        assert request.nodes == 2
+        assert sorted(request.rings[0].tolist()) == [0, 1, 2, 3]
+        picked, asked, proto = library_choice(request, run, question)
+        wanted = choose(Call("all_reduce", 4, MIB, n_nodes=2), system_of(two_nodes, [0, 4, 1, 5]), "nccl-2.28")
+        assert (picked.name, proto, asked.channels) == (wanted.algo, wanted.proto, wanted.channels)
+        verify(picked.build(asked))
+
+    def test_uneven_nodes_have_no_choice(self, two_nodes: Topology) -> None:
+        with pytest.raises(UnsupportedError, match="different numbers of ranks"):
+            simulate(two_nodes, "all_reduce", "1M", ranks=5, library="nccl-2.28", profile="ideal")
+
+    def test_all_shows_what_several_nodes_add(self, two_nodes: Topology) -> None:
+        several = {row.algo for row in simulate(two_nodes, "all_reduce", "64K", algo="all", profile="ideal").rows}
+        alone = {row.algo for row in simulate("hgx_h100", "all_reduce", "64K", algo="all", profile="ideal").rows}
+        assert several - alone == {"hierarchical", "hierarchical_doubling"}
+
+    def test_switches_for_some_ranks_wait_for_routes(self, two_nodes: Topology) -> None:
+        with pytest.raises(UnsupportedError, match="switches that"):
+            simulate(two_nodes, "all_reduce", "1M", algo="nvls_tree", profile="ideal")

@@ -75,7 +75,7 @@ def _chosen_row(requests: Sequence[Request], requested_bytes: int, party: Party,
     if question.load or party.shares_links or topology.damage is not None or topology.cluster is not None:
         return row  # nor what traffic does to each other, nor broken machines, nor the network between nodes
     scatter = party.runs[0].profile.scatter(family_of(row.op, row.algo), row.size_bytes)
-    if scatter is None:
+    if scatter is None or scatter.fitted:
         return row
     low_s, high_s = row.time_s * scatter.low, row.time_s * scatter.high
     return replace(row, time_lo_s=max(low_s, row.lower_bound_s), time_hi_s=max(high_s, row.lower_bound_s))

@@ -222,14 +222,20 @@ def time_schedule(schedule: Schedule, run: Run, proto: str = "Simple", dtype: st
 
 def time_lowered(lowered: Lowered, run: Run, costs: Protocol, network: Protocol | None = None) -> Timing:
     """Run a lowered schedule with *costs*, and those of *network* between nodes; raises as `time_schedule` does."""
-    return timing_of(lowered, run, costs, *_solved(lowered, run, costs, network=network))
+    return timing_of(lowered, run, (costs, network), *_solved(lowered, run, costs, network=network))
 
 
-def timing_of(lowered: Lowered, run: Run, costs: Protocol, problem: Problem, solution: Solution) -> Timing:
-    """Return how a lowered schedule ran by what the engine found; raises InternalError as `time_schedule` does."""
+def timing_of(
+    lowered: Lowered, run: Run, both_costs: tuple[Protocol, Protocol | None], problem: Problem, solution: Solution
+) -> Timing:
+    """Return how a lowered schedule ran by what the engine found, with the costs inside a node and between nodes.
+
+    Raises InternalError as `time_schedule` does.
+    """
+    costs, network = both_costs
     broken = check_conservation(problem, solution)
     carried = np.bincount(lowered.route, weights=lowered.size_bytes, minlength=len(lowered.used)).astype(np.float64)
-    taken = run.routes.take(lowered.used, lowered.copies / costs.wire_efficiency)
+    taken = run.routes.take(lowered.used, _wire_copies(lowered, run, costs, network))
     once_s = _once_s(lowered, problem, solution, run, costs)
     last, begin_s = _busiest(lowered, solution, costs)
     device_s = once_s + float(solution.finish_s[last]) - begin_s
@@ -388,10 +394,26 @@ def _across(transfers: Transfers, run: Run) -> Bool:
     return np.asarray(both & (node[np.where(both, transfers.src, 0)] != node[np.where(both, transfers.dst, 0)]))
 
 
+def _routes_across(lowered: Lowered, run: Run) -> Bool:
+    """Return bool[n_used]: whether a route leads from one node of a cluster to another."""
+    n = run.fabric.n_ranks
+    node = run.fabric.wiring.coordinates.node[run.fabric.rank_node]
+    src, dst = np.divmod(np.where(lowered.used < n * n, lowered.used, 0), n)
+    return np.asarray(node[src] != node[dst])
+
+
+def _wire_copies(lowered: Lowered, run: Run, costs: Protocol, network: Protocol | None) -> Float:
+    """Return float64[n_used]: bytes on the wire for each byte of a message, times the copies of it."""
+    efficiency = np.full(len(lowered.used), costs.wire_efficiency)
+    if network is not None:
+        efficiency[_routes_across(lowered, run)] = network.wire_efficiency
+    return np.asarray(lowered.copies / efficiency, dtype=np.float64)
+
+
 def problem_of(lowered: Lowered, run: Run, costs: Protocol, network: Protocol | None = None) -> Problem:
     """Return the arrays that the engine takes."""
     transfers, size_bytes = lowered.transfers, lowered.size_bytes.astype(np.float64)
-    trunks = run.trunks.take(lowered.used, lowered.copies / costs.wire_efficiency)
+    trunks = run.trunks.take(lowered.used, _wire_copies(lowered, run, costs, network))
     if not _is_grouped(lowered, costs):
         schedule = lowered.schedule
         steps = loop_steps(schedule.op, schedule.algo, schedule.n_ranks, int(transfers.step.max(initial=0)))
@@ -408,7 +430,9 @@ def problem_of(lowered: Lowered, run: Run, costs: Protocol, network: Protocol | 
         rates = np.where(across, np.minimum(rates, lowered.use.lanes * network.channel_rate_Bps), rates)
     capacity_Bps = run.trunk_capacity_Bps
     if costs.in_turn:
+        outside = trunks.link[np.repeat(_routes_across(lowered, run), np.diff(trunks.ptr))]
         capacity_Bps = capacity_Bps * float(costs.shares(lowered.use.duplex).min())
+        capacity_Bps[outside] = run.trunk_capacity_Bps[outside]
     problem = Problem(
         capacity_Bps=capacity_Bps,
         route_ptr=trunks.ptr,

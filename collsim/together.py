@@ -146,7 +146,7 @@ def time_together(parts: Sequence[Part], neighbours: Sequence[Sequence[int]]) ->
         solutions = _solved(members, problems, solved)
         for i, problem, solution in zip(numbers, problems, solutions, strict=True):
             part = parts[i]
-            timings[i] = timing_of(part.lowered, part.run, part.costs, problem, solution)
+            timings[i] = timing_of(part.lowered, part.run, (part.costs, part.network), problem, solution)
     return [timings[i] for i in range(len(parts))]
 
 

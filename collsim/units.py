@@ -24,6 +24,7 @@ from collsim.errors import Fault, UnitError, nearest
 
 __all__ = [
     "format_bandwidth",
+    "format_count",
     "format_size",
     "format_time",
     "parse_bandwidth_Bps",
@@ -189,6 +190,15 @@ def format_size(size_bytes: float) -> str:
     ('64 MiB', '1000 B', '1.5 MiB', '0 B')
     """
     return _format(size_bytes, ((1, "B"), (2**10, "KiB"), (2**20, "MiB"), (2**30, "GiB"), (2**40, "TiB")))
+
+
+def format_count(number: int, noun: str) -> str:
+    """Return a number of things in words.
+
+    >>> format_count(1, "log"), format_count(3, "log")
+    ('1 log', '3 logs')
+    """
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def format_bandwidth(bandwidth_Bps: float) -> str:

@@ -59,10 +59,10 @@ class Estimate:
     left_out_s: Floats
 
     def interval(self, place: int) -> tuple[float, float, float]:
-        """Return value and the ends of the 90 % interval of a parameter, in SI."""
+        """Return value and the ends of the 90 % interval of a parameter, in SI; the high end is at most *most*."""
         half = NORMAL_90 * self.deviation[place]
         low, value, high = np.exp(self.logs[place] + np.array([-half, 0.0, half])).tolist()
-        return value, low, high
+        return value, low, max(value, min(high, self.parameters[place].most))
 
     def identified(self, place: int) -> bool:
         """Return whether the data say more of a parameter than was known before."""

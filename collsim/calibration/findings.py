@@ -13,7 +13,10 @@ __all__ = ["Calibration", "Constant", "Residual"]
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A fitted constant in SI with the ends of its 90 % interval; *launch* is the way to launch that it holds for."""
+    """A fitted constant in SI with the ends of its 90 % interval; *launch* is the way to launch that it holds for.
+
+    Where it is not *identified*, start and logs together made the value: the logs alone do not fix it.
+    """
 
     launch: str
     name: str
@@ -38,6 +41,7 @@ class Residual:
     measured_s: float
     predicted_s: float
     left_out_s: float | None
+    channels: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +51,7 @@ class Calibration:
     Attributes
     ----------
     profile : Profile
-        Fitted constants; those that the logs do not tell stay as in the profile that the fit started from.
+        Fitted constants; those that no row depends on are as in the profile that the fit started from.
     start : str
         Name of that profile.
     constants : tuple of Constant

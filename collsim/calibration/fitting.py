@@ -23,6 +23,7 @@ from collsim.errors import Fault, InputError
 from collsim.library import DEFAULT_LIBRARY, Profile, Protocol, Scatter, band_of, load_profile, system_of
 from collsim.timing import call_time_s
 from collsim.topology import Topology, load_topology
+from collsim.units import format_count
 
 __all__ = ["calibrate", "check_left", "fit_profile", "predicted_residuals", "scatter_of"]
 
@@ -61,7 +62,7 @@ def calibrate(
     name : str, optional
         Of the profile; by default that of the topology.
     start : str or Profile
-        Whose constants hold where the logs tell nothing; ``auto``: the profile of the topology or of a relative.
+        Where the fit starts, also for what no row depends on; ``auto``: the profile of the topology or of a relative.
     library : str, optional
         For all logs, whatever they say.
     environment : mapping, optional
@@ -131,7 +132,7 @@ def fit_profile(
     left_out = {why: count for why, count in reasons.items() if count}
     if len([entry for entry in observations if entry.launch == "stream"]) < LEAST_ROWS:
         what = f"{len(observations)} rows can be predicted, {LEAST_ROWS} of stream launches are needed"
-        told = "; ".join(f"{count} rows left out: {why}" for why, count in left_out.items())
+        told = "; ".join(f"{format_count(count, 'row')} left out: {why}" for why, count in left_out.items())
         raise InputError(Fault(what, "logs", told or "give logs with more sizes"))
     profile = replace(
         relative, name=name or topology.name, title=_title(topology, observations, library), calibrated=True,
@@ -188,7 +189,7 @@ def _library_of(rows: Sequence[Measured], topology: Topology) -> str:
 def _title(topology: Topology, observations: Sequence[Observation], library: str) -> str:
     ranks = sorted({entry.row.case.ranks for entry in observations})
     logs = len({entry.row.file for entry in observations})
-    return f"{library} on {topology.name}, fitted to {logs} logs of {', '.join(map(str, ranks))} ranks"
+    return f"{library} on {topology.name}, fitted to {format_count(logs, 'log')} of {', '.join(map(str, ranks))} ranks"
 
 
 def _fit_launch(
@@ -264,7 +265,7 @@ def _residual(entry: Observation, predicted_s: float, left_out_s: float | None) 
     case = entry.row.case
     return Residual(
         entry.row.file, case.op, case.ranks, case.size_bytes, entry.launch, entry.family, entry.proto, entry.time_s,
-        predicted_s, left_out_s,
+        predicted_s, left_out_s, entry.channels,
     )  # fmt: skip
 
 
@@ -282,12 +283,13 @@ def predicted_residuals(rows: Sequence[Measured], topology: Topology, profile: P
 
 
 def scatter_of(residuals: Sequence[Residual]) -> dict[str, dict[str, Scatter]]:
-    """Return the errors of rows left out of the fit by family and band; of fitted rows where none could be left out."""
+    """Return the errors of rows left out of the fit by family and band; of fitted rows where none was left out."""
     groups: dict[tuple[str, str], list[Residual]] = defaultdict(list)
     for entry in residuals:
         groups[entry.family, band_of(entry.size_bytes)].append(entry)
     found: dict[str, dict[str, Scatter]] = defaultdict(dict)
-    for (family, band), entries in groups.items():
+    for (family, band), everything in groups.items():
+        entries = [entry for entry in everything if entry.left_out_s is not None] or everything
         ratios = np.array([entry.measured_s / (entry.left_out_s or entry.predicted_s) for entry in entries])
         errors = np.abs(1 / ratios - 1)
         n = len(ratios)
@@ -297,6 +299,6 @@ def scatter_of(residuals: Sequence[Residual]) -> dict[str, dict[str, Scatter]]:
         reach = math.exp(max(float(np.quantile(np.abs(np.log(ratios)), share)), least))
         found[family][band] = Scatter(
             low=1 / reach, high=reach, median=float(np.median(errors)), p90=float(np.quantile(errors, 0.9)), rows=n,
-            logs=len({entry.file for entry in entries}),
+            logs=len({entry.file for entry in entries}), fitted=entries[0].left_out_s is None,
         )  # fmt: skip
     return {family: dict(bands) for family, bands in found.items()}

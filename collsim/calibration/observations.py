@@ -56,13 +56,18 @@ class Observation:
         return self.row.case.op, self.row.case.ranks
 
     @property
+    def channels(self) -> int | None:
+        """On how many channels it ran, if the algorithm knows channels."""
+        channels = self.lowered.schedule.parameters.get("channels")
+        return channels if isinstance(channels, int) else None
+
+    @property
     def work(self) -> tuple[object, ...]:
         """What ran: equal for two observations that should take the same time."""
         case, schedule = self.row.case, self.lowered.schedule
-        channels = schedule.parameters.get("channels")
         return (
             case.op, case.ranks, case.size_bytes, case.matrix, self.launch, case.gpus_per_thread, schedule.algo,
-            self.proto, channels,
+            self.proto, schedule.parameters.get("channels"),
         )  # fmt: skip
 
     @property

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 
 from collsim.calibration.findings import Calibration, Constant
-from collsim.calibration.parameters import TIED
+from collsim.calibration.parameters import OWN, TIED
 from collsim.library import Profile, Protocol, Scatter
 from collsim.library.profile_reader import PROTOCOL_FIGURES, PROTOCOL_FLAGS, SCHEMA
 
@@ -59,6 +59,7 @@ class _Writer:
     def __init__(self, calibration: Calibration, source: str) -> None:
         self.fitted = {(entry.launch, entry.name): entry for entry in calibration.constants}
         self.start, self.source = calibration.start, source
+        self.launches = {entry.launch for entry in calibration.constants}
 
     def launch(self, name: str, profile: Profile, usual: Profile | None, indent: str) -> Iterator[str]:
         """Yield floor, families and accuracy of a way to launch; only families unlike those of *usual*."""
@@ -107,14 +108,21 @@ class _Writer:
     def unfitted(self, launch: str, name: str, key: str) -> tuple[str, str]:
         """Return status and source of a figure that these logs do not tell."""
         family, *rest = name.split(".")
-        tied = TIED.get(family, "")
+        tied = "" if f"{key}_s" in OWN.get(family, ()) else TIED.get(family, "")
         as_tied = [self.fitted.get((launch, ".".join([tied, *part]))) for part in (rest, rest[-1:])]
-        if any(entry is not None and entry.identified for entry in as_tied):
+        found = [entry for entry in as_tied if entry is not None]
+        if any(entry.identified for entry in found):
             return "derived", f"as of {tied}"
         if key in KNOWN and (launch, name) not in self.fitted:
             return KNOWN[key]
         start = f"profile {self.start}" if launch == "stream" else "stream launches"
-        return "assumed", f"near that of {start}: these logs hardly tell"
+        if found or (launch, name) in self.fitted:
+            return "assumed", f"{start} and these logs together: the logs alone do not fix it"
+        if launch in self.launches - {"stream"} and key == "base":
+            return "assumed", "that of stream launches, moved as those of the kernels in these logs"
+        if launch not in self.launches and key not in ("base", "floor"):  # registered buffers that nobody measured
+            start = "graph replay"
+        return "assumed", f"as of {start}: not fitted to these logs"
 
 
 def _accuracy(accuracy: Mapping[str, Mapping[str, Scatter]], indent: str) -> Iterator[str]:
@@ -127,7 +135,7 @@ def _accuracy(accuracy: Mapping[str, Mapping[str, Scatter]], indent: str) -> Ite
             numbers = ", ".join(
                 f"{key}: {getattr(scatter, key):.4g}" for key in ("low", "high", "median", "p90", "rows", "logs")
             )
-            yield f"{indent}    {band}: {{{numbers}}}"
+            yield f"{indent}    {band}: {{{numbers}{', fitted: true' if scatter.fitted else ''}}}"
 
 
 def _text(key: str, value: float) -> str:

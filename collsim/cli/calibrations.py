@@ -30,7 +30,7 @@ __all__ = ["calibrate"]
     show_default=True,
     metavar="NAME|FILE",
     **complete(profiles, files=True),
-    help="Profile whose constants hold where the logs tell nothing; auto: of the topology or a relative.",
+    help="Profile that the fit starts from, also for what no row depends on; auto: of the topology or a relative.",
 )
 @click.option("--op", metavar="OP", **complete(operations), help="The operation, whatever the logs say.")
 @click.option("--ranks", metavar="N", help="The number of ranks, whatever the logs say.")
@@ -44,7 +44,7 @@ def calibrate(context: click.Context, /, *, output: str | None, plot: str | None
     """Fit the constants of a library on a system to logs of nccl-tests or rccl-tests.
 
     Prints what was fitted with its 90 % interval, what these logs do not tell and which measurement would, and the
-    errors: of the fitted rows, and of each operation and number of ranks predicted from all others.
+    errors: of the fitted rows, and of each operation and number of ranks predicted from all others if there are some.
 
     \b
     Examples:
@@ -67,9 +67,11 @@ def calibrate(context: click.Context, /, *, output: str | None, plot: str | None
             click.echo(f"warning: {warning}", err=True)
     if output is not None:
         from collsim.calibration.profile_file import as_yaml
+        from collsim.units import format_count
 
         files = sorted({entry.file for entry in found.residuals})
-        write(as_yaml(found, f"{len(files)} logs: {', '.join(files[:3])}{', ...' if len(files) > 3 else ''}"), output)
+        named = f"{', '.join(files[:3])}{', ...' if len(files) > 3 else ''}"
+        write(as_yaml(found, f"{format_count(len(files), 'log')}: {named}"), output)
     if plot is not None:
         from collsim.report.residual_plot import residual_plot
 

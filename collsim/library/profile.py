@@ -27,6 +27,9 @@ def band_of(size_bytes: int) -> str:
 class Scatter:
     """How far measured times were from predicted ones, over rows that took no part in the fit that predicted them.
 
+    Where no row could be left out, *fitted* says that the rows are those of the fit itself, whose errors say little of
+    other logs: no interval is made of them.
+
     Attributes
     ----------
     low, high : float
@@ -35,6 +38,8 @@ class Scatter:
         Of the absolute relative error.
     rows, logs : int
         What it was counted on.
+    fitted : bool
+        Whether the fit saw these rows.
     """
 
     low: float
@@ -43,6 +48,7 @@ class Scatter:
     p90: float
     rows: int
     logs: int
+    fitted: bool = False
 
     def widened(self, times: float) -> Scatter:
         """Return the same with ends that are *times* as far off, as logarithms."""
@@ -160,9 +166,14 @@ class Profile:
         )
 
     def _error(self) -> str:
-        """Return the error of large sizes outside the fit, as words."""
-        found = [(family, bands["large"]) for family, bands in self.accuracy.items() if "large" in bands]
-        if not found:
-            return ""
-        told = ", ".join(f"{family} {scatter.median:.0%}" for family, scatter in found)
-        return f"; median error from 1 MiB, left out of the fit in turn: {told}"
+        """Return the error of large sizes as words: outside the fit, and of the fitted rows where none was left out."""
+        large = {family: bands["large"] for family, bands in self.accuracy.items() if "large" in bands}
+        words = {
+            False: "left out of the fit in turn",
+            True: "of the fitted rows themselves (none could be left out: no interval)",
+        }
+        told = []
+        for fitted, whose in words.items():
+            errors = [f"{family} {entry.median:.0%}" for family, entry in large.items() if entry.fitted is fitted]
+            told += [f"{whose}: {', '.join(errors)}"] if errors else []
+        return f"; median error from 1 MiB, {'; '.join(told)}" if told else ""

@@ -100,6 +100,7 @@ FIGURE_KEYS = ("value", "status", "source", "note", "low", "high")
 DERIVED_REACH = 2.0
 """Intervals of a derived profile reach so many times as far as those of the relative that was measured (chosen)."""
 SCATTER_KEYS = ("low", "high", "median", "p90", "rows", "logs")
+SCATTER_FLAG = "fitted"
 BARE = Profile("", "", False, 0.0, 0.0, math.inf, True, True, "")
 """What holds where a file says nothing."""
 
@@ -312,12 +313,14 @@ def _accuracy(reader: _Reader, data: Mapping[str, Any], path: tuple[str, ...]) -
         for band, entry in bands.items():
             try:
                 numbers = {key: float(entry[key]) for key in SCATTER_KEYS}
-                sound = set(entry) == set(SCATTER_KEYS) and 0 < numbers["low"] <= 1 <= numbers["high"] < math.inf
+                fitted = entry.get(SCATTER_FLAG, False)
+                sound = set(entry) <= {*SCATTER_KEYS, SCATTER_FLAG} and isinstance(fitted, bool)
+                sound = sound and 0 < numbers["low"] <= 1 <= numbers["high"] < math.inf
             except (TypeError, ValueError, KeyError):
                 sound = False
             if sound:
                 low, high, median, p90, rows, logs = (numbers[key] for key in SCATTER_KEYS)
-                found[family][band] = Scatter(low, high, median, p90, rows=int(rows), logs=int(logs))
+                found[family][band] = Scatter(low, high, median, p90, rows=int(rows), logs=int(logs), fitted=fitted)
             else:
                 hint = f"write the numbers {', '.join(SCATTER_KEYS)}; low is at most 1 and high at least 1"
                 reader.fault(f"{band} does not hold the numbers of an error", (*here, band), hint)

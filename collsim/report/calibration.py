@@ -12,11 +12,14 @@ from collsim.calibration.advice import measurements_for
 from collsim.calibration.findings import Calibration, Constant, Residual
 from collsim.library import band_of
 from collsim.report.table import wrapped
+from collsim.units import format_count
 
 __all__ = ["BAND_NAMES", "calibration_table"]
 
 BAND_NAMES = {"small": "< 64 KiB", "middle": "64 KiB to 1 MiB", "large": ">= 1 MiB"}
 MOST_SKIPPED = 10
+MOST_COMMANDS = 6
+"""So many measurements one can take in an afternoon (chosen)."""
 
 
 def calibration_table(calibration: Calibration) -> str:
@@ -29,10 +32,13 @@ def calibration_table(calibration: Calibration) -> str:
 def _preamble(calibration: Calibration) -> Iterator[str]:
     residuals, profile = calibration.residuals, calibration.profile
     logs = len({entry.file for entry in residuals})
-    yield f"# collsim {__version__}   profile {profile.name}: {len(residuals)} rows of {logs} logs, {profile.library}"
-    yield f"# where the logs tell nothing, constants stay as in profile {calibration.start}"
+    rows_of = f"{format_count(len(residuals), 'row')} of {format_count(logs, 'log')}"
+    yield f"# collsim {__version__}   profile {profile.name}: {rows_of}, {profile.library}"
+    yield f"# the fit starts from profile {calibration.start}; constants that are not listed are as there"
+    if not all(constant.identified for constant in calibration.constants):
+        yield "# not identified: start and logs together made the value, the logs alone do not fix it"
     for why, count in (calibration.left_out or {}).items():
-        yield f"# {count} rows left out: {why}"
+        yield f"# {format_count(count, 'row')} left out: {why}"
     for skip in calibration.skipped[:MOST_SKIPPED]:
         yield f"# skipped {skip}"
     if len(calibration.skipped) > MOST_SKIPPED:
@@ -77,6 +83,8 @@ def _errors(residuals: Sequence[Residual]) -> Iterator[str]:
         yield (
             f" {launch:>10} {family:>9} {BAND_NAMES[band]:>16} {len(entries):>5} {logs:>5} {fitted:>13} {left_out:>13}"
         )
+    if any(entry.left_out_s is None for entry in residuals):
+        yield "# left out -: nothing else tells of these rows, and their own errors make no interval"
 
 
 def _score(ratios: Sequence[float]) -> str:
@@ -87,12 +95,21 @@ def _score(ratios: Sequence[float]) -> str:
 
 
 def _advice(calibration: Calibration) -> Iterator[str]:
-    """Yield which measurement would tell what."""
+    """Yield which measurement would tell what, the most useful first, and what such measurements did not tell."""
     found = measurements_for(calibration)
-    if not found:
+    if not found.commands and not found.measured:
         yield "# every constant is identified"
         return
-    yield "# not identified by these logs; these measurements would tell:"
-    for command, names in found.items():
+    if found.commands:
+        yield "# not identified by these logs; these measurements would tell:"
+    shown = sorted(found.commands.items(), key=lambda entry: -len(entry[1]))
+    for command, names in shown[:MOST_COMMANDS]:
         yield f"#   {command}"
         yield from (f"#       {line}" for line in wrapped(", ".join(dict.fromkeys(names))))
+    if len(shown) > MOST_COMMANDS:
+        untold = sum(len(names) for _, names in shown[MOST_COMMANDS:])
+        rest = format_count(len(shown) - MOST_COMMANDS, "more measurement")
+        yield f"#   and {rest}, for {format_count(untold, 'constant')}"
+    if found.measured:
+        yield "# not identified though the logs hold the measurements for it, which do not tell these constants apart:"
+        yield from (f"#       {line}" for line in wrapped(", ".join(dict.fromkeys(found.measured))))

@@ -69,7 +69,8 @@ def test_what_is_printed(fitted, logs):
     text = fitted[0]
     lines = text.splitlines()
     assert lines[0] == f"# collsim {package.__version__}   profile mine: 30 rows of 3 logs, nccl-2.28"
-    assert lines[1].endswith("constants stay as in profile hgx_h100")
+    assert lines[1] == "# the fit starts from profile hgx_h100; constants that are not listed are as there"
+    assert lines[2] == "# not identified: start and logs together made the value, the logs alone do not fix it"
     head = next(line for line in lines if line.startswith("#") and "constant" in line)
     assert head.split()[1:] == ["launch", "unit", "start", "value", "low", "high"] or "constant" in head
     constants = [line for line in lines if line and not line.startswith("#") and line.split()[1] in ("stream", "graph")]
@@ -126,6 +127,39 @@ def test_a_title_with_signs_of_xml_does_not_break_the_plot():
     text = residual_plot([row], 'A "<b>" & title')
     root = ElementTree.fromstring(text)
     assert root.get("aria-label") == 'A "<b>" & title'
+
+
+def test_the_legend_stays_inside_and_clear_of_the_caption_and_what_is_clipped_is_marked():
+    from collsim.calibration.findings import Residual
+    from collsim.report.residual_plot import WIDTH, residual_plot
+
+    ops = [
+        "all_reduce",
+        "all_gather",
+        "reduce_scatter",
+        "all_to_all",
+        "all_to_all_v",
+        "broadcast",
+        "reduce",
+        "gather",
+        "scatter",
+        "send_recv",
+    ]
+    rows = [Residual("a.log", op, 4, 2**20, "stream", "ring", "LL", 1.0, 1.1, None) for op in ops]
+    rows += [Residual("a.log", ops[0], 4, 8, "stream", "ring", "LL", 1.0, time_s, None) for time_s in (0.3, 9.0, 1.5)]
+    root = ElementTree.fromstring(residual_plot(rows, "title"))
+    texts = {node.text: (float(node.get("x")), float(node.get("y"))) for node in root.iter(f"{SVG}text")}
+    [caption] = [place for text, place in texts.items() if text.startswith("predicted / measured")]
+    places = [texts[op] for op in ops]
+    assert len(set(places)) == len(ops)
+    for x, y in places:
+        assert x + 100 < WIDTH
+        assert y > caption[1] + 12
+    panel = next(y for text, (_, y) in texts.items() if text.startswith("ring, stream"))
+    assert panel > max(y for _, y in places) + 12
+    clipped = list(root.iter(f"{SVG}path"))
+    assert len(clipped) == 2
+    assert len(list(root.iter(f"{SVG}circle"))) == len(ops) + len(rows) - 2
 
 
 def test_every_fault_at_once(collsim, tmp_path):

@@ -5,19 +5,21 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import yaml
 
 from collsim.calibration.advice import measurements_for
 from collsim.calibration.cases import Case, Measured
-from collsim.calibration.estimates import estimate
+from collsim.calibration.estimates import Estimate, estimate
 from collsim.calibration.findings import Calibration, Constant, Residual
 from collsim.calibration.fitting import fit_profile, scatter_of
 from collsim.calibration.hidden_nvls import with_nvls_settled
 from collsim.calibration.observations import observe, thinned, without_spikes
-from collsim.calibration.parameters import costs_of, parameters_of
+from collsim.calibration.parameters import Parameter, costs_of, parameters_of
 from collsim.calibration.profile_file import as_yaml
 from collsim.errors import InputError
 from collsim.library import load_profile
 from collsim.question import ask
+from collsim.report.calibration import calibration_table
 from collsim.simulation import predict
 from collsim.topology import load_topology
 
@@ -114,11 +116,98 @@ def test_what_the_logs_do_not_tell_is_said_with_a_measurement(h100):
     found = fit_profile(rows, load_topology("hgx_h100"), start=h100)
     untold = {entry.name for entry in found.constants if not entry.identified}
     assert "ring.Simple.channel_rate" in untold
-    commands = measurements_for(found)
+    commands, measured = measurements_for(found)
     [command] = [text for text, names in commands.items() if "ring.Simple.channel_rate" in names]
     assert command.startswith("NCCL_ALGO=Ring NCCL_PROTO=Simple all_reduce_perf -b 1M -e 1G")
-    assert sum(map(len, commands.values())) == len(untold)
-    assert all(entry.left_out_s is None for entry in found.residuals)  # one group only: nothing can be left out
+    assert sum(map(len, commands.values())) + len(measured) == len(untold)
+
+
+def test_one_group_of_rows_is_not_called_left_out(h100, tmp_path):
+    """Nothing tells how far off a fit to one log is elsewhere: no words of leaving out, no interval."""
+    found = fit_profile(made_rows(h100, ring_cases((4,))), load_topology("hgx_h100"), start=h100)
+    assert all(entry.left_out_s is None for entry in found.residuals)
+    assert all(scatter.fitted for scatter in found.profile.accuracy["ring"].values())
+    file = tmp_path / "mine.yaml"
+    file.write_text(as_yaml(found, "made up"))
+    told = load_profile(str(file)).describe()
+    assert "fitted to 1 log of 4 ranks; median error from 1 MiB, of the fitted rows themselves" in told
+    assert "left out of the fit in turn" not in told
+    table = calibration_table(found)
+    assert ": 11 rows of 1 log, nccl-2.28" in table
+    assert "# left out -: " in table
+
+
+def test_rows_left_out_count_before_fitted_ones():
+    seen = Residual("a.log", "all_reduce", 4, 2**20, "stream", "ring", "LL", 1.0, 1.0, None)
+    unseen = replace(seen, file="b.log", left_out_s=1.5)
+    assert scatter_of([seen] * 9)["ring"]["large"].fitted
+    both = scatter_of([seen] * 9 + [unseen])["ring"]["large"]
+    assert (both.fitted, both.rows, both.logs) == (False, 1, 1)
+    assert both.median == pytest.approx(0.5)
+
+
+def test_words_of_the_profile_say_what_moved_a_figure(h100):
+    """A figure that prior and logs moved together is not called that of the start."""
+    found = fit_profile(made_rows(h100, ring_cases((4,))), load_topology("hgx_h100"), start=h100)
+    moved = next(entry for entry in found.constants if not entry.identified)
+    family, proto, key = moved.name.split(".")
+    document = yaml.safe_load(as_yaml(found, "made up"))["families"]
+    both = "profile hgx_h100 and these logs together: the logs alone do not fix it"
+    assert document[family][proto][key]["source"] == both
+    assert document["messages"]["Simple"]["base"]["source"] == "as of profile hgx_h100: not fitted to these logs"
+    assert document["rooted"]["Simple"]["base"]["source"] == "as of profile hgx_h100: not fitted to these logs"
+
+
+def test_fractions_end_at_their_most(h100):
+    found = Estimate(
+        [Parameter("messages", "Simple", "link_share", 0.9, 0.2, most=1.0)], np.log([0.9]), np.array([0.2]),
+        np.zeros(0), np.zeros(0),
+    )  # fmt: skip
+    value, low, high = found.interval(0)
+    assert (value, high) == (pytest.approx(0.9), 1.0)
+    assert low < 0.7
+
+
+def ring_residuals(ranks=(2, 4), most=2**28, channels=(None,)):
+    return [
+        Residual("a.log", "all_reduce", n, 2**power, "stream", "ring", "LL", 1.0, 1.0, 1.0, count)
+        for n in ranks for power in range(3, most.bit_length()) for count in channels
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "missing"),
+    [
+        ("ring.LL.base", ring_residuals((4,), 2**16), ring_residuals((4,), 2**12)),
+        ("ring.LL.message_overhead", ring_residuals((2, 4)), ring_residuals((4,))),
+        ("ring.LL.message_overhead", ring_residuals(), [replace(r, proto="LL128") for r in ring_residuals()]),
+        ("ring.LL.channel_rate", ring_residuals((4,), 2**30, (1, 16)), ring_residuals((4,), 2**30, (16,))),
+        ("ring.softness", ring_residuals((4,), 2**31, (1, 16)), ring_residuals((2, 4), 2**31)),
+        ("floor", ring_residuals((4,), 2**10), []),
+    ],
+)
+def test_no_test_is_advised_that_was_given(h100, name, given, missing):
+    constant = Constant("stream", name, 1.0, 1.0, 0.5, 2.0, identified=False)
+    for residuals, is_there in ((given, True), (missing, False)):
+        advice = measurements_for(Calibration(h100, "hgx_h100", (constant,), tuple(residuals)))
+        assert advice.measured == ([name] if is_there else [])
+        assert bool(advice.commands) is not is_there
+        graph = Calibration(h100, "hgx_h100", (replace(constant, launch="graph"),), tuple(residuals))
+        assert not measurements_for(graph).measured
+
+
+def test_the_list_of_advice_is_short_and_the_most_useful_comes_first(h100):
+    names = [f"ring.{proto}.{key}" for proto in ("LL", "LL128") for key in ("base", "channel_rate", "fill_rate")]
+    names += ["chain.Simple.base", "chain.Simple.contention", "chain.Simple.one_more", "floor"]
+    constants = tuple(Constant("stream", name, 1.0, 1.0, 0.5, 2.0, identified=False) for name in names)
+    lines = calibration_table(Calibration(h100, "hgx_h100", constants, tuple(ring_residuals((4,), 2**10)))).splitlines()
+    begin = lines.index("# not identified by these logs; these measurements would tell:")
+    assert lines[begin + 1] == "#   NCCL_ALGO=Tree NCCL_PROTO=Simple all_reduce_perf -b 8 -e 4G -f 2"
+    assert lines[begin + 2].split() == ["#", "chain.Simple.contention,", "chain.Simple.one_more"]
+    assert sum("_perf" in line for line in lines[begin:]) == 6
+    assert "#   and 2 more measurements, for 2 constants" in lines
+    assert lines[-2].startswith("# not identified though the logs hold")
+    assert lines[-1].split() == ["#", "floor"]
 
 
 @pytest.mark.parametrize(
@@ -138,10 +227,10 @@ def test_what_the_logs_do_not_tell_is_said_with_a_measurement(h100):
 def test_a_measurement_for_every_kind_of_constant(h100, name, launch, command):
     told = Constant(launch, "ring.LL.channel_rate", 1.0, 1.0, 0.9, 1.1, identified=True)
     untold = Constant(launch, name, 1.0, 1.0, 0.1, 9.0, identified=False)
-    [(found, names)] = measurements_for(Calibration(h100, "start", (told, untold), ())).items()
+    [(found, names)] = measurements_for(Calibration(h100, "start", (told, untold), ())).commands.items()
     assert found.startswith(command)
     assert names == [name]
-    assert not measurements_for(Calibration(h100, "start", (told,), ()))
+    assert measurements_for(Calibration(h100, "start", (told,), ())) == ({}, [])
 
 
 def test_other_launches_are_fitted_apart(h100):
@@ -188,7 +277,7 @@ def test_file_of_a_fit_loads_to_the_same_profile(h100, tmp_path):
         assert again.accuracy["ring"]["large"].low == pytest.approx(large.low, rel=1e-3)
     text = file.read_text()
     assert "status: fitted, source: 'made up; it''s a test'" in text
-    assert "status: assumed, source: 'near that of profile hgx_h100: these logs hardly tell'" in text
+    assert "status: assumed, source: 'as of profile hgx_h100: not fitted to these logs'" in text
 
 
 def figures_of(costs):

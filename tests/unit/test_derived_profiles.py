@@ -128,6 +128,22 @@ def test_accuracy_by_kernel_and_band(load):
     assert "from 1 MiB, left out of the fit in turn: ring 5%" in mine.describe()
 
 
+def test_errors_of_fitted_rows_are_not_called_left_out(load):
+    """Nor do they make an interval: a fit to one log cannot say how far off it is elsewhere."""
+    fitted = ACCURACY.replace("}", ", fitted: true}")
+    mine = load(f"extends: hgx_h100\naccuracy: {{ring: {{large: {fitted}}}}}")
+    assert mine.scatter("ring", 2**20) == Scatter(0.8, 1.25, 0.05, 0.1, 20, 3, fitted=True)
+    told = mine.describe()
+    assert "; of the fitted rows themselves (none could be left out: no interval): ring 5%" in told
+    assert "left out of the fit in turn: nvls" in told
+    arguments = {"ranks": 4, "library": "nccl-2.28", "environment": {"NCCL_ALGO": "Ring"}}
+    [row] = simulate("hgx_h100", "all_reduce", 2**26, profile=mine, **arguments)
+    assert row.algo == "ring"
+    assert (row.time_lo_s, row.time_hi_s) == (None, None)
+    [row] = simulate("hgx_h100", "all_reduce", 2**26, profile="hgx_h100", **arguments)
+    assert row.time_lo_s < row.time_s < row.time_hi_s
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -143,6 +159,7 @@ def test_accuracy_by_kernel_and_band(load):
         (f"{{ring: {{large: {ACCURACY.replace('0.8', '0')}}}}}", "large does not hold"),
         (f"{{ring: {{large: {ACCURACY.replace('low', 'loow')}}}}}", "large does not hold"),
         (f"{{ring: {{large: {ACCURACY.replace('3}', '3, more: 1}')}}}}}", "large does not hold"),
+        (f"{{ring: {{large: {ACCURACY.replace('3}', '3, fitted: 1}')}}}}}", "large does not hold"),
     ],
 )
 def test_faults_of_accuracy(load, text, words):

@@ -93,7 +93,8 @@ def run(
 
     faults = Faults(lambda where: place_of(context, where, config))
     target = faults.attempt(lambda: output_format(form, output))
-    sources = [*named_files(flags["topo"], flags["profile"]), *filter(None, [flags["matrix"]])]
+    hosts = None if flags["placement"] in ("block", "cyclic") else flags["placement"]
+    sources = [*named_files(flags["topo"], flags["profile"]), *filter(None, [flags["matrix"], hosts])]
     check_targets({"output": output, "save_config": save_config}, faults, sources)
     if config is not None:  # --save-config may renew it
         check_targets({"output": output}, faults, [config.file])

@@ -115,6 +115,12 @@ def refused(outcome, *words, code=2):
         ((*RUN, "--load", "gpu0=0.3", "--load", "link:*=120%"), ["--load", '"gpu0=0.3"', "120 %"]),
         ((*RUN, "--channels", "0"), ["--channels", "0 channels", "1 and 128"]),
         ((*RUN, "--channels", "1.5"), ["--channels", '"1.5"', "whole number"]),
+        # sizes of too many chunks are blamed on what was given, the largest of a range
+        (
+            (*RANKS, "--op", "all_reduce", "--size", "1e15"),
+            ["--size: 1000000000000000 bytes: ", "too many to simulate"],
+        ),
+        ((*RANKS, "--op", "all_reduce", "-b", "1M", "-e", "1T", "-f", "1048576"), ["-e: 1099511627776 bytes: "]),
         # what-ifs
         ((*RUN, "--set", "link.bandwith=80 GB/s"), ["--set", '"link.bandwith"', '"link.bandwidth"?']),
         ((*RUN, "--set", "link.bandwidth"), ["--set", '"link.bandwidth"', "PATH=VALUE"]),
@@ -301,6 +307,7 @@ def test_same_file_under_two_names(collsim, tmp_path):
         ("mine.yaml", (*RUN, "--profile", "mine.yaml", "--format", "csv", "-o", "mine.yaml")),
         ("log.csv", ("run", "--topo", "hgx_h100", "--op", "all_to_all_v", "--matrix", "log.csv", "-o", "log.csv")),
         ("run.json", ("run", "--config", "run.json", "-o", "run.json")),
+        ("log.csv", (*RUN, "--placement", "log.csv", "-o", "log.csv")),
         ("mine.yaml", ("schedule", "export", "--topo", "mine.yaml", "--op", "all_reduce", "-o", "mine.yaml")),
         ("mine.svg", ("topo", "draw", "./mine.svg", "-o", "mine.svg")),
     ],

@@ -120,7 +120,10 @@ def refused(outcome, *words, code=2):
             (*RANKS, "--op", "all_reduce", "--size", "1e15"),
             ["--size: 1000000000000000 bytes: ", "too many to simulate"],
         ),
-        ((*RANKS, "--op", "all_reduce", "-b", "1M", "-e", "1T", "-f", "1048576"), ["-e: 1099511627776 bytes: "]),
+        (
+            ("run", "--topo", "mi355x_ubb8", "--op", "all_reduce", "-b", "1M", "-e", "1T", "-f", "1048576"),
+            ["-e: 1099511627776 bytes: "],
+        ),
         # what-ifs
         ((*RUN, "--set", "link.bandwith=80 GB/s"), ["--set", '"link.bandwith"', '"link.bandwidth"?']),
         ((*RUN, "--set", "link.bandwidth"), ["--set", '"link.bandwidth"', "PATH=VALUE"]),

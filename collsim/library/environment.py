@@ -87,8 +87,10 @@ MOST_BYTES = 2**31 - 1
 
 CHANNEL_VARIABLES = tuple(name for name in (*NUMBERS, *ALIASES) if name.endswith(("NCHANNELS", "CTAS", "NRINGS")))
 """Numbers of channels or their bounds."""
-AT_LEAST_ONE = ("NCCL_MAX_NCHANNELS", "NCCL_MAX_P2P_NCHANNELS", "NCCL_MAX_CTAS")
+AT_LEAST_ONE = ("NCCL_MAX_NCHANNELS",)
 """Bounds that the library raises to 1 (NCCL src/graph/connect.cc, ncclMaxNchannels)."""
+LEFT_IF_LOW = ("NCCL_MIN_CTAS", "NCCL_MAX_CTAS", "NCCL_NCHANNELS_PER_NET_PEER")
+"""Numbers that the library leaves as they were if they are below 1 (NCCL src/init.cc, envConfigOverride)."""
 THREADS = {"NCCL_NTHREADS": (64, 512), "NCCL_LL128_NTHREADS": (160, 640)}
 """Numbers of threads that the library corrects, with least and most (NCCL src/graph/tuning.cc, getNthreads)."""
 WARP = 32
@@ -214,6 +216,7 @@ def read_environment(variables: Mapping[str, str | int] | Iterable[str] = ()) ->
         else:
             _refuse_or_ignore(name, warnings, faults)
     warnings += [note for name, number in numbers.items() if (note := _correction(name, number))]
+    numbers = {name: number for name, number in numbers.items() if name not in LEFT_IF_LOW or number > 0}
     if faults:
         raise InputError(*faults)
     return Environment(numbers, allowed, tuple(warnings))
@@ -235,6 +238,8 @@ def _correction(name: str, number: int) -> str | None:
     """Return what the library makes of a number that it does not take as it is."""
     if name in AT_LEAST_ONE and number < 1 and number != UNSET:
         return f"{name}={number} is taken as 1, as the library does"
+    if name in LEFT_IF_LOW and number < 1:
+        return f"{name}={number} is too low and is ignored, as the library does"
     if name not in THREADS or number <= 0:
         return None
     least, most = THREADS[name]
@@ -268,7 +273,7 @@ def _read_number(given: str, name: str, text: str, numbers: dict[str, int], faul
         what = f"{given}: {text[:20]} bytes are {'too many' if number > 0 else 'no size'}"
         faults.append(Fault(what, "environment", f"1 to {MOST_BYTES}, such as 4194304"))
         return
-    if number != UNSET or name not in (*BYTES, *AT_LEAST_ONE):
+    if number != UNSET or name not in (*BYTES, *AT_LEAST_ONE, *LEFT_IF_LOW):
         numbers[name] = number
 
 

@@ -346,7 +346,9 @@ class TestEnvironment:
         ("word", "taken"),
         [
             ("NCCL_MAX_NCHANNELS=0", "taken as 1,"),
-            ("NCCL_MAX_CTAS=-4", "taken as 1,"),
+            ("NCCL_MAX_NCHANNELS=-4", "taken as 1,"),
+            ("NCCL_MAX_CTAS=-4", "too low and is ignored"),
+            ("NCCL_MIN_CTAS=0", "too low and is ignored"),
             ("NCCL_NTHREADS=100", "no multiple of 32 and is taken as 512"),
             ("NCCL_NTHREADS=1024", "taken as 512"),
             ("NCCL_LL128_NTHREADS=64", "taken as 160"),
@@ -358,6 +360,9 @@ class TestEnvironment:
         warnings = read_environment([word]).warnings
         assert len(warnings) == bool(taken)
         assert taken in "".join(warnings)
+
+    def test_ctas_that_are_too_low_change_nothing(self) -> None:
+        assert "NCCL_MAX_CTAS" not in read_environment({"NCCL_MAX_CTAS": "0"}).numbers
 
     def test_everything_is_excluded(self) -> None:
         environment = read_environment({"NCCL_PROTO": "^LL,LL128,Simple"})

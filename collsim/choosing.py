@@ -9,11 +9,13 @@ from collsim.collectives import Algorithm, Layout, Request, algorithm, node_ring
 from collsim.errors import Fault, UnsupportedError
 from collsim.fabric import Fabric, Int
 from collsim.library.costs import family_of
+from collsim.library.environment import BYTES
 from collsim.operations import Operation
 from collsim.question import MOST_CHANNELS, Question
+from collsim.schedule import Schedule
 from collsim.timing import Run
 
-__all__ = ["layout_of", "library_choice", "request_of"]
+__all__ = ["built", "layout_of", "library_choice", "request_of"]
 
 CHANNEL_GRAIN_BPS = 20e9
 """A rank gets one channel per this much egress; on an HGX H100 that gives the 24 channels that NCCL uses there."""
@@ -47,6 +49,29 @@ def request_of(op: Operation, requested_bytes: int, run: Run, question: Question
         nodes=layout.n_nodes,
         layout=layout if several else None,
     )
+
+
+def built(candidate: Algorithm, request: Request, question: Question) -> Schedule:
+    """Return the schedule of an algorithm; a chunk that nobody gave is not what is wrong with it."""
+    try:
+        return candidate.build(request)
+    except UnsupportedError as error:
+        if question.chunk_bytes is not None:
+            raise
+        faults = [
+            _not_of_the_chunk(fault, request, question) if fault.where == "chunk" else fault for fault in error.faults
+        ]
+        raise UnsupportedError(*faults) from None
+
+
+def _not_of_the_chunk(fault: Fault, request: Request, question: Question) -> Fault:
+    """Return the fault of too many chunks at what was given instead: variables of chunks, the matrix or the size."""
+    given = [f"{name}={value}" for name, value in question.environment.items() if name in BYTES]
+    if given and "auto" in question.algo:
+        return Fault(f"{', '.join(given)}: {fault.what}", "environment", f"give more bytes: {fault.hint}")
+    irregular = request.op.name == "all_to_all_v"
+    hint = f"ask for less, or give the size of a chunk: {fault.hint}"
+    return Fault(f"{request.size_bytes} bytes: {fault.what}", "matrix" if irregular else "size", hint)
 
 
 def layout_of(run: Run) -> Layout:

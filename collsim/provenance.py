@@ -11,6 +11,7 @@ from collsim.fabric import Fabric, Float
 from collsim.groups import Layout, Lists, Split
 from collsim.library import Profile
 from collsim.library.costs import family_of
+from collsim.library.environment import BYTES, CHANNEL_VARIABLES
 from collsim.question import Question
 from collsim.result import Row
 from collsim.topology import Topology, zoo_names
@@ -149,6 +150,11 @@ def _is_changed(topology: Topology) -> bool:
 
 def warnings_of(topology: Topology, constants: Profile, question: Question) -> tuple[str, ...]:
     """Return what the user should know before trusting the numbers."""
+    return (*_warnings_of_profile(topology, constants, question), *_warnings_of_environment(question))
+
+
+def _warnings_of_profile(topology: Topology, constants: Profile, question: Question) -> tuple[str, ...]:
+    """Return how far the constants are from what is asked."""
     name = f'profile "{constants.name}"'
     if constants.name == "ideal":
         return ()
@@ -183,6 +189,29 @@ def lacking(launched: Profile, rows: Sequence[Row]) -> tuple[str, ...]:
         if place is not None and launched.lacks(proto, family):
             lack = f'profile "{launched.name}" has no constants of {family} with {proto}'
             told.append(f"{lack}: those of {place[0]} with {place[1]} hold instead")
+    return tuple(told)
+
+
+def _warnings_of_environment(question: Question) -> tuple[str, ...]:
+    """Return which variables do nothing, because of what they are or because something that was named goes before."""
+    if not question.environment:
+        return ()
+    from collsim.library import read_environment
+
+    told = list(read_environment(question.environment).warnings)
+    settings = ", ".join(f"{name}={value}" for name, value in question.environment.items())
+    if "auto" not in question.algo:
+        named = ", ".join(question.algo)
+        return (*told, f"{settings}: variables change what auto chooses; algo {named} goes before them")
+    flags = (
+        ("proto", question.proto, ("NCCL_PROTO", "RCCL_OVERRIDE_PROTO")),
+        ("channels", question.channels, CHANNEL_VARIABLES),
+        ("chunk", question.chunk_bytes, BYTES),
+    )
+    for name, value, variables in flags:
+        beaten = [f"{key}={text}" for key, text in question.environment.items() if key in variables]
+        if value is not None and beaten:
+            told.append(f"{', '.join(beaten)}: {name} {value} was named and goes before it")
     return tuple(told)
 
 

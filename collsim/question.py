@@ -158,7 +158,7 @@ def ask(
     root = _whole(root, "root", "root", "the rank of the root, such as 0", faults)
     chooser = None if library is None else _attempt(partial(_library, library), faults, "library")
     variables = _variables(environment, faults)
-    _attempt(partial(_check_environment, variables), faults, "env")
+    _attempt(partial(_check_environment, variables), faults, "environment")
     gpus_per_thread = _at_least_one(gpus_per_thread, faults)
     grouping = _attempt(partial(parse_grouping, split, groups, over, max(gpus_per_thread, 1)), faults)
     loads = _attempt(partial(parse_loads, load), faults)
@@ -288,12 +288,12 @@ def _variables(environment: Any, faults: list[Fault]) -> dict[str, str]:
         return {}
     hint = 'write {"NCCL_ALGO": "Ring"}'
     if not isinstance(environment, Mapping):
-        faults.append(Fault(f"{_shown(environment)} is not a mapping of variables", "env", hint))
+        faults.append(Fault(f"{_shown(environment)} is not a mapping of variables", "environment", hint))
         return {}
     variables = {}
     for name, value in environment.items():
         if not isinstance(name, str) or isinstance(value, bool) or not isinstance(value, str | int | np.integer):
-            faults.append(Fault(f"{_shown(name)} = {_shown(value)} is not a variable with a text", "env", hint))
+            faults.append(Fault(f"{_shown(name)} = {_shown(value)} is not a variable with a text", "environment", hint))
         else:
             variables[name] = value if isinstance(value, str) else _shown(value)
     return variables

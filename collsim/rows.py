@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from collsim.choosing import library_choice, request_of
+from collsim.choosing import built, library_choice, request_of
 from collsim.collectives import Algorithm, Request, algorithm, algorithms_for
 from collsim.errors import Fault, UnsupportedError
 from collsim.fabric import Fabric, Float
@@ -110,7 +110,7 @@ def _able(op: Operation, fabric: Fabric, proto: str | None) -> tuple[Algorithm, 
 
 def _timed_row(tasks: Sequence[_Task], requested_bytes: int, party: Party, question: Question) -> Row:
     """Simulate what all groups of a party run at one size; the row is that of the slowest."""
-    schedules = [task.algorithm.build(task.request) for task in tasks]
+    schedules = [built(task.algorithm, task.request, question) for task in tasks]
     timings = time_together(
         [
             part_of(schedule, run, task.proto or "Simple", question.dtype)

@@ -11,7 +11,7 @@ import numpy as np
 
 from collsim._version import __version__
 from collsim.background import free_shares
-from collsim.choosing import request_of
+from collsim.choosing import built, request_of
 from collsim.collectives import algorithm
 from collsim.comparison import beside, healthy_groups, library_effects
 from collsim.errors import Fault, InputError, UnsupportedError
@@ -276,7 +276,7 @@ def _with_library(topology: Topology, constants: Profile, question: Question) ->
             return replace(question, library=library), []
         return question, [f"auto is the fastest in the simulator: {library.name} does not run on {topology.name}"]
     if question.library is None and question.environment:
-        raise InputError(Fault("variables of the environment need a library", "env", "add --library nccl-2.28"))
+        raise InputError(Fault("variables of the environment need a library", "environment", "add --library nccl-2.28"))
     return question, []
 
 
@@ -303,4 +303,4 @@ def build_schedule(
         raise InputError(*faults)
     topology, constants = _reachable(topology, constants, groups)
     run = prepare(topology, constants, groups[0])
-    return algorithm(op.name, named[0]).build(request_of(op, question.sizes_of(op)[0], run, question))
+    return built(algorithm(op.name, named[0]), request_of(op, question.sizes_of(op)[0], run, question), question)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from collsim.calibration.arguments import checked_paths, checked_text
 from collsim.calibration.cases import Measured, Skipped, read_cases
 from collsim.calibration.estimates import Estimate, estimate
 from collsim.calibration.findings import Calibration, Constant, Residual
@@ -18,6 +19,7 @@ from collsim.calibration.hidden_nvls import with_nvls_settled
 from collsim.calibration.observations import Observation, observe, thinned, undisturbed, without_spikes
 from collsim.calibration.parameters import costs_of, parameters_of
 from collsim.calibration.soundness import sound_rows
+from collsim.calibration.validation import checked_options, collected
 from collsim.errors import Fault, InputError
 from collsim.library import DEFAULT_LIBRARY, Profile, Protocol, Scatter, band_of, load_profile, system_of
 from collsim.library.costs import STAND_IN
@@ -73,13 +75,26 @@ def calibrate(
     Raises
     ------
     InputError
-        Logs that cannot be read, no log of these GPUs, or too few rows that can be predicted.
+        Every fault of the request and of logs that cannot be read; no log of these GPUs, or too few rows that can be
+        predicted.
     """
-    paths = [logs] if isinstance(logs, str | Path) else list(logs)
-    topology = load_topology(topo)
-    rows, skipped = read_cases(paths, library=library, environment=environment, topology=topology, **overrides)
+    faults: list[Fault] = []
+    told = {key: overrides.pop(key, None) for key in ("op", "ranks", "nodes", "launch")}
+    options = checked_options({**told, "library": library, "environment": environment}, faults)
+    topology = collected(faults, lambda: load_topology(topo))
+    collected(faults, lambda: _named_start(start, topology))
+    if name is not None:
+        collected(faults, lambda: checked_text(name, "name", "such as mine"))
+    paths = collected(faults, lambda: checked_paths(logs)) or []
+    read = collected(faults, lambda: read_cases(paths, topology=topology, **options, **overrides))
+    if faults:
+        raise InputError(*dict.fromkeys(faults))
+    assert topology is not None
+    assert read is not None
+    rows, skipped = read
     check_left(rows, skipped)
-    return replace(fit_profile(rows, topology, name=name, start=start), skipped=tuple(skipped))
+    found = fit_profile(rows, topology, name=name, start=start)
+    return replace(found, skipped=tuple(skipped))
 
 
 def check_left(rows: Sequence[Measured], skipped: Sequence[Skipped]) -> None:
@@ -143,6 +158,15 @@ def fit_profile(
     return Calibration(
         profile, relative.name, tuple(constants), tuple(residuals), left_out=left_out, notes=tuple(notes)
     )
+
+
+def _named_start(start: str | Profile, topology: Topology | None) -> Profile:
+    """Return the profile that *start* names; a fault of the name is one of *start*."""
+    try:
+        return load_profile(start, topology)
+    except InputError as error:
+        places = ["start" if fault.where == "profile" else fault.where for fault in error.faults]
+        raise InputError(*(replace(f, where=place) for f, place in zip(error.faults, places, strict=True))) from None
 
 
 def _start(start: str | Profile, topology: Topology) -> Profile:

@@ -12,8 +12,9 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any
 
+from collsim.calibration.log_cells import cell_fault, op_of_record, whole_number
 from collsim.calibration.log_facts import Facts, learn, learn_debug, op_name, op_of_program
-from collsim.calibration.log_rows import Block, RawRow, RowStart, find_row, number, split_cells
+from collsim.calibration.log_rows import Block, RawRow, RowStart, find_row, number, split_cells, too_large
 from collsim.calibration.log_sections import Section
 from collsim.calibration.log_settlement import Known
 from collsim.calibration.log_tables import (
@@ -161,6 +162,9 @@ class LogReader:
         if _NUMBERS_ONLY.fullmatch(bare) and len(bare.split()) >= 3 and "." in bare:
             self._open(stream, line, None).drop(line, "the beginning of the row is missing", text)
             return
+        if too_large(text):
+            self._open(stream, line, None).drop(line, "the size is more than any buffer holds", text)
+            return
         self._header(stream, line, text)
 
     def _header(self, stream: _Stream, line: int, text: str) -> None:
@@ -254,23 +258,29 @@ class LogReader:
         row = read_record(record, line)
         if isinstance(row, str):
             return self._no_record(stream, line, text, row) or bool(columns.separator)
+        if reason := self._cell_fault(stream, record):
+            stream.section(line).drop(line, reason, text)
+            return True
         self._take_record(stream, row, record, text)
         return True
+
+    def _cell_fault(self, stream: _Stream, record: dict[Any, Any]) -> str | None:
+        names_ops = stream.record_key is not None and stream.record_key[0] is not None
+        return cell_fault(record, self.overrides, names_ops)
 
     @staticmethod
     def _no_record(stream: _Stream, line: int, text: str, fault: str) -> bool:
         """Drop a line that begins like a row; False if it does not."""
-        if not text.strip()[:1].isdigit() or len(text.split()) > MAX_CELLS:
+        first = re.split(r"[,;|\t]", text.strip().strip("|"), maxsplit=1)[0]
+        if not (first.strip()[:1].isdigit() or op_name(first)) or len(text.split()) > MAX_CELLS:
             return False
         stream.section(line).drop(line, fault, text)
         return True
 
     def _take_record(self, stream: _Stream, row: RawRow, record: dict[Any, Any], text: str = "") -> None:
         """Add the row of a record to the table of its operation, ranks and nodes."""
-        name = str(record.get("op", ""))
-        told = [number(str(record.get(key, "x"))) for key in ("ranks", "nodes")]
-        ranks, nodes = (int(x[0]) if x and 1 <= x[0] < 1e7 else None for x in told)
-        op = op_name(name) or op_of_program(name)
+        ranks, nodes = (whole_number(record, key) for key in ("ranks", "nodes"))
+        op = op_of_record(record)
         if stream.has_rows and stream.record_key not in (None, (op, ranks, nodes)):
             self._next_table(stream)
         stream.record_key = (op, ranks, nodes)
@@ -350,8 +360,9 @@ class LogReader:
         if not any(isinstance(key, tuple) for key in record):
             return 0
         row = read_record(record, line)
-        if isinstance(row, str):
-            stream.section(line).drop(line, row, json.dumps(value)[:200])
+        fault = row if isinstance(row, str) else self._cell_fault(stream, record)
+        if fault or isinstance(row, str):
+            stream.section(line).drop(line, str(fault), json.dumps(value)[:200])
         else:
             self._take_record(stream, row, record)
         return 1

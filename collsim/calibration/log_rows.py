@@ -15,7 +15,18 @@ from dataclasses import dataclass
 
 from collsim.operations import DTYPE_ALIASES, DTYPES
 
-__all__ = ["UNITS", "Block", "RawRow", "RowStart", "agreement", "dtype_name", "find_row", "number", "split_cells"]
+__all__ = [
+    "UNITS",
+    "Block",
+    "RawRow",
+    "RowStart",
+    "agreement",
+    "dtype_name",
+    "find_row",
+    "number",
+    "split_cells",
+    "too_large",
+]
 
 UNITS = (
     ("us", 1e6, "GB/s", 1e9),
@@ -113,6 +124,8 @@ class RowStart:
 def number(token: str) -> tuple[float, float] | None:
     """Return a printed number and half a step of its last digit; (NaN, 0) for N/A; None if it is no number.
 
+    What the program printed for a number that is none (nan, inf) is (infinity, 0), which agrees with nothing.
+
     >>> number("12.90"), number("1.8e+07"), number("1,234.5"), number("XXX.XX")
     ((12.9, 0.005), (18000000.0, 500000.0), (1234.5, 0.05), None)
     """
@@ -125,6 +138,8 @@ def number(token: str) -> tuple[float, float] | None:
             return None
         token = _SEPARATORS.sub("", token)
         value = float(token)
+    if not token.lstrip("+-")[:1].isdigit() and not math.isfinite(value):
+        return math.inf, 0.0
     dot = token.find(".")
     if "e" not in token and "E" not in token:
         digits = len(token) - dot - 1 if dot >= 0 else 0
@@ -167,10 +182,17 @@ def find_row(text: str, line: int, *, at_start: bool = False) -> RowStart | None
     return RowStart(size, count, known or match[3], known is not None, rest, gap, line, text)
 
 
+def too_large(text: str) -> bool:
+    """Return whether a line is a row whose size is more than any buffer holds."""
+    match = _QUICK_ROW.match(text)
+    return match is not None and dtype_name(match[3]) is not None and integer(match[1]) is None
+
+
 def block(cells: Sequence[tuple[float, float]]) -> Block:
     """Return the block that begins with time, algbw, busbw and maybe a count of wrong elements."""
     (time, time_step), (algbw, algbw_step), (busbw, busbw_step) = cells[:3]
     wrong = cells[3][0] if len(cells) > 3 else math.nan
+    busbw = busbw if math.isfinite(busbw) else math.nan
     wrong = wrong if wrong == int_or_nan(wrong) else math.nan  # the greatest deviation of an old table, no count
     return Block(time, time_step, algbw, algbw_step, busbw, busbw_step, wrong)
 
@@ -222,6 +244,9 @@ def split_cells(
         blocks = _try_layout(start, sound, has_root, first, second)
         if blocks:
             return redop, int(sound[0][0]) if has_root else None, blocks, ""
+    if any(math.isinf(value) for value, _ in sound):
+        strange = next(token for token in rest if (number(token) or (0.0,))[0] == math.inf)
+        return redop, None, [], f'"{strange[:20]}" is not a number'
     if len(sound) >= 6:
         return redop, None, [], _disagreement(start, sound, layout)
     return redop, None, [], ""

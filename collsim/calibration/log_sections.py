@@ -12,7 +12,7 @@ from typing import Any
 
 from collsim.calibration.log_facts import Facts
 from collsim.calibration.log_inference import Ratios
-from collsim.calibration.log_rows import ANY_UNIT, OTHERS_BIT, UNITS, Block, RawRow, agreement, others_of
+from collsim.calibration.log_rows import ANY_UNIT, LONGEST_TIME, OTHERS_BIT, UNITS, Block, RawRow, agreement, others_of
 from collsim.calibration.log_settlement import BLOCK_COLUMNS, Known, Settlement
 from collsim.calibration.log_types import LISTED_DROPS, ZERO_BYTES, Dropped, Table, Test
 
@@ -20,6 +20,10 @@ __all__ = ["Section"]
 
 HALVES = ("", "in_place_")
 SHOWN = 80
+SHORTEST_S = 1e-9
+"""A clock of a host or a GPU tells no less; no launch takes so little."""
+LONGEST_S = 1e6
+"""Twelve days: no operation runs so long."""
 
 
 class Section:
@@ -72,7 +76,9 @@ class Section:
             mask = agreement(row.size, others_of(row.size, row.count, row.dtype), half)
         if not mask:
             what = f"{name} time {half.time:g} and algbw {half.algbw:g} do not belong to {row.size} bytes"
-            self.drop(row.line, what if half.time > 0 else f"{name} time {half.time:g} is not positive")
+            if not 0 < half.time < LONGEST_TIME:
+                what = f"{name} time {half.time:g} is {'no measurement' if half.time > 0 else 'not positive'}"
+            self.drop(row.line, what)
         return mask
 
     def finish(self, known: Known) -> list[Test]:
@@ -99,12 +105,22 @@ class Section:
             self.table.divide(prefix + "time_s", per_second)
             self.table.multiply(prefix + "algbw_Bps", rate_unit)
             self.table.multiply(prefix + "busbw_Bps", rate_unit)
+        self._forget_impossible(wanted)
         if good == OTHERS_BIT:
             for index in range(len(self.table)):
                 self._restore_own_share(index)
         self._keep(wanted)
         if len(self.table) and best and any(mask != ANY_UNIT for mask in seen):
             self.warnings.append(_unit_note(best))
+
+    def _forget_impossible(self, wanted: bytearray) -> None:
+        """Forget halves whose time, in seconds, no operation takes, and rows of which nothing is left."""
+        times = [self.table.raw(prefix + "time_s") for prefix in HALVES]
+        for prefix, column in zip(HALVES, times, strict=True):
+            for index, time_s in enumerate(column):
+                if wanted[index] and not (math.isnan(time_s) or SHORTEST_S <= time_s <= LONGEST_S):
+                    self._forget_half(index, prefix, f"time of {time_s:.3g} s is no measurement")
+                    wanted[index] = any(not math.isnan(half[index]) for half in times)
 
     def _forget_half(self, index: int, prefix: str, reason: str) -> None:
         line = self.table.raw("line")[index]

@@ -174,6 +174,10 @@ class Settlement:
             if any(math.isnan(time) for time in table.raw("time_s")):
                 wanted = bytearray(not math.isnan(time) for time in table.raw("time_s"))
                 self._lose(wanted, f"only an in-place half, which means nothing for {self.op}")
+        if self.op in OPERATIONS and OPERATIONS[self.op].rooted and self.ranks:
+            wanted = bytearray(root < (self.ranks or 0) for root in self.table.raw("root"))
+            if not all(wanted):
+                self._lose(wanted, f"the root is none of the {self.ranks} ranks, 0 to {self.ranks - 1}")
         if self.facts.deviations:
             self.table.clear("wrong", "in_place_wrong")
         self._mend_counts()

@@ -41,7 +41,8 @@ _ROLES = (
     ("dtype", r"(?:data_?)?type|dtype"),
     ("root", r"root"),
     ("redop", r"redop|reduction|reduce_?op"),
-    ("op", r"collective|operation|op|test|name|benchmark"),
+    ("op", r"collective|operation|op"),
+    ("label", r"test|name|benchmark"),
     ("inplace", r"in_?place"),
     ("ranks", r"n?_?ranks|n_?gpus|gpus|np|world_?size"),
     ("nodes", r"n?_?nodes|num_?nodes"),
@@ -159,7 +160,7 @@ def read_record(record: Mapping[Any, Any], line: int) -> RawRow | str:
         size=size,
         count=int(count[0]) if count and math.isfinite(count[0]) and 0 <= count[0] < MAX_SIZE_BYTES else None,
         dtype=(dtype_name(dtype) or dtype[:40]) if dtype else None,
-        redop=str(redop).lower()[:20] if redop else None,
+        redop=str(redop).lower().removeprefix("nccl")[:20] if redop else None,
         root=int(root[0]) if root and math.isfinite(root[0]) and abs(root[0]) < 1e7 else None,
         out=halves[0],
         into=halves[1],
@@ -169,10 +170,11 @@ def read_record(record: Mapping[Any, Any], line: int) -> RawRow | str:
 
 def _half(record: Mapping[Any, Any], in_place: bool) -> Block | None:
     time = number(str(record.get(("time", in_place), "")))
-    if time is None or not time[0] > 0:
+    if time is None or not 0 < time[0] < math.inf:
         return None
     unit = float(record.get(("unit", in_place), 1.0))
-    rates = [number(str(record.get((role, in_place), ""))) or (math.nan, 0.0) for role in ("algbw", "busbw")]
+    found = [number(str(record.get((role, in_place), ""))) for role in ("algbw", "busbw")]
+    rates = [rate if rate and math.isfinite(rate[0]) else (math.nan, 0.0) for rate in found]
     wrong = number(str(record.get(("wrong", in_place), ""))) or (math.nan, 0.0)
     return Block(time[0] * unit, time[1] * unit, *rates[0], *rates[1], wrong[0] if wrong[0] >= 0 else math.nan)
 

@@ -15,6 +15,12 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from collsim._version import __version__
+from collsim.calibration.arguments import (
+    checked_environment,
+    checked_operation,
+    checked_paths,
+    checked_tolerance,
+)
 from collsim.calibration.cases import Case, Section, Skipped, read_sections
 from collsim.calibration.gpu_models import other_gpus
 from collsim.calibration.health import TOLERANCE, health_of, judged
@@ -23,8 +29,7 @@ from collsim.calibration.log_types import ZERO_BYTES, Dropped, Test
 from collsim.calibration.logs import LAUNCHES
 from collsim.calibration.verdicts import CheckedLog, Compared, Unread, Validation
 from collsim.errors import Fault, InputError, ModelError, UnknownNameError, UnsupportedError
-from collsim.library import DEFAULT_LIBRARY, Profile, load_library, load_profile, read_environment
-from collsim.operations import operation
+from collsim.library import DEFAULT_LIBRARY, Profile, load_library, load_profile
 from collsim.topology import Topology, load_topology
 
 if TYPE_CHECKING:
@@ -33,7 +38,7 @@ if TYPE_CHECKING:
     from collsim.question import Question
     from collsim.result import Result, Row
 
-__all__ = ["checked_options", "compare", "gather", "validate"]
+__all__ = ["checked_options", "collected", "compare", "gather", "validate"]
 
 T = TypeVar("T")
 
@@ -96,13 +101,15 @@ def validate(
     >>> validation.logs[0].health
     ('busbw at 64 MiB is 11 % below the model, inside the 25 % tolerance',)
     """
-    if not 0 < tolerance < float("inf"):
-        raise InputError(Fault(f"tolerance {tolerance} is not above 0", "tolerance", "such as 0.25"))
-    asked = gather(
-        logs, topo, op=op, ranks=ranks, nodes=nodes, launch=launch, profile=profile, library=library,
-        environment=environment,
-    )  # fmt: skip
-    return compare(asked, tolerance)
+    faults: list[Fault] = []
+    share = collected(faults, lambda: checked_tolerance(tolerance))
+    told = {"op": op, "ranks": ranks, "nodes": nodes, "launch": launch, "library": library, "environment": environment}
+    asked = collected(faults, lambda: gather(logs, topo, profile=profile, **told))
+    if faults:
+        raise InputError(*faults)
+    assert share is not None
+    assert asked is not None
+    return compare(asked, share)
 
 
 def gather(
@@ -123,15 +130,13 @@ def gather(
     if topo is None:
         hint = "give a name that `collsim topo list` prints, or a YAML file"
         faults.append(Fault("no topology is named", "topo", hint))
-    topology = None if topo is None else _collected(faults, lambda: load_topology(topo))
-    constants = _collected(faults, lambda: load_profile(profile, topology))
-    paths = [logs] if isinstance(logs, str | Path) else list(logs)
-    if not paths:
-        faults.append(Fault("no log is named", "logs", "name at least one file; - is stdin"))
+    topology = None if topo is None else collected(faults, lambda: load_topology(topo))
+    constants = collected(faults, lambda: load_profile(profile, topology))
+    paths = collected(faults, lambda: checked_paths(logs)) or []
     options = checked_options(told, faults)
     gathered = Gathered(topology, constants)
     for path in dict.fromkeys(map(str, paths)):
-        _collected(faults, partial(gathered.add, path, options))
+        collected(faults, partial(gathered.add, path, options))
     if faults:
         raise InputError(*dict.fromkeys(faults))
     return gathered
@@ -140,9 +145,9 @@ def gather(
 def checked_options(told: Mapping[str, Any], faults: list[Fault]) -> dict[str, Any]:
     """Return what holds for all logs; what is wrong with it is left out and added to *faults*."""
     checks: dict[str, Callable[[Any], Any]] = {
-        "op": operation,
+        "op": checked_operation,
         "library": load_library,
-        "environment": read_environment,
+        "environment": checked_environment,
         "launch": _launch,
         "ranks": partial(_count, "ranks"),
         "nodes": partial(_count, "nodes"),
@@ -151,8 +156,9 @@ def checked_options(told: Mapping[str, Any], faults: list[Fault]) -> dict[str, A
     for name, value in told.items():
         before = len(faults)
         if value is not None:
-            _collected(faults, partial(checks[name], value), name)
-        options[name] = value if len(faults) == before else None
+            checked = collected(faults, partial(checks[name], value), name)
+            options[name] = checked if name == "environment" else value  # numbers are then texts
+        options[name] = options.get(name) if len(faults) == before else None
     return options
 
 
@@ -166,7 +172,7 @@ def _count(name: str, value: Any) -> None:
         raise InputError(Fault(f'{name} "{value}" is not a whole number above 0', name, "such as 8"))
 
 
-def _collected(faults: list[Fault], read: Callable[[], T], where: str = "") -> T | None:
+def collected(faults: list[Fault], read: Callable[[], T], where: str = "") -> T | None:
     """Return what *read* returns; None, with its faults added, if it refuses; *where* for those that name no place."""
     try:
         return read()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from collsim.cli.options import complete, operations, profiles, zoo
-from collsim.cli.output import check_targets, patience, write
+from collsim.cli.output import check_targets, named_files, patience, write
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,15 +55,20 @@ def calibrate(context: click.Context, /, *, output: str | None, plot: str | None
     """  # noqa: D301 - \b keeps the lines that follow it as they are
     from collsim.cli.flags import Faults
     from collsim.cli.runs import place_of
+    from collsim.library import read_environment
     from collsim.report.calibration import calibration_table
 
-    # What reads a profile blames --profile, which is called --start here.
-    faults = Faults(lambda where: place_of(context, "start" if where == "--profile" else where, None))
-    check_targets({"output": output, "plot": plot}, faults)
+    # What reads a profile blames that, which is called --start here.
+    faults = Faults(lambda where: place_of(context, "start" if where == "profile" else where, None))
+    sources = [*flags["logs"], *named_files(flags["topo"], flags["start"])]
+    check_targets({"output": output, "plot": plot}, faults, sources)
     _check_suffix("output", output, (".yaml", ".yml"), "--profile knows a file by that", faults)
     _check_suffix("plot", plot, (".svg",), "the drawing is SVG", faults)
     with nullcontext() if quiet else patience():
         found = _fitted(flags, faults)
+    if not quiet:
+        for warning in read_environment(flags["environment"]).warnings:
+            click.echo(f"warning: {warning}", err=True)
     if output is not None:
         from collsim.calibration.profile_file import as_yaml
         from collsim.units import format_count

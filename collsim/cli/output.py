@@ -25,6 +25,7 @@ __all__ = [
     "check_targets",
     "discard_stdout",
     "leave_pipe",
+    "named_files",
     "output_format",
     "patience",
     "stdout_failure",
@@ -112,8 +113,11 @@ def check_suffix(file: str | None, known: Iterable[str], hint: str) -> None:
         raise InputError(Fault(f'the suffix "{inner}{suffix}" names no format', "output", hint))
 
 
-def check_targets(targets: Mapping[str, str | None], faults: Faults) -> None:
-    """Check the files that are to be written, by the name of their parameter, before any work is done for them."""
+def check_targets(targets: Mapping[str, str | None], faults: Faults, sources: Iterable[str] = ()) -> None:
+    """Check the files that are to be written, by the name of their parameter, before any work is done for them.
+
+    *sources* are the files that the command reads; none of them may be replaced by what it writes.
+    """
     from collsim.report import check_writable
 
     seen: dict[str, str] = {}
@@ -123,12 +127,34 @@ def check_targets(targets: Mapping[str, str | None], faults: Faults) -> None:
             continue
         if file not in (None, "-"):
             faults.attempt(partial(check_writable, str(file)))
+            _check_unread(str(file), name, sources, faults)
         place = _place(file) if file is not None else "-" * (name == "output")
         if place and place in seen:
             where = "stdout" if place == "-" else file
             hint = "name two files, or leave one of them out"
             faults.add([Fault(f"{where} would also take what {seen[place]} writes", name, hint)])
         seen.setdefault(place, faults.places(name) if file is not None else "the command")
+
+
+def _check_unread(file: str, name: str, sources: Iterable[str], faults: Faults) -> None:
+    """Add a fault if *file*, under whatever name, is one that the command reads."""
+    if any(source != "-" and _same(file, source) for source in sources):
+        stem, suffix = os.path.splitext(file)  # noqa: PTH122 - a path class is slower to import
+        what = f"it would replace {file}, which this command reads"
+        faults.add([Fault(what, name, f"write to another file, such as {stem}_new{suffix}")])
+
+
+def _same(file: str, source: str) -> bool:
+    """Return whether both names are those of one file; a device may be read and written."""
+    try:
+        return os.path.isfile(source) and os.path.samefile(file, source)  # noqa: PTH113, PTH121 - as above
+    except (OSError, ValueError):  # one of them is not there
+        return False
+
+
+def named_files(*values: str | None) -> list[str]:
+    """Return those of the topologies and profiles that are files, not names of shipped ones."""
+    return [text for text in values if text and ("/" in text or "\\" in text or text.endswith((".yaml", ".yml")))]
 
 
 def _place(file: str) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from collsim.cli.options import complete, formats, request_options, scale_out_overrides, scale_out_place
-from collsim.cli.output import check_targets, output_format, patience, write
+from collsim.cli.output import check_targets, named_files, output_format, patience, write
 from collsim.errors import Fault, InputError
 
 if TYPE_CHECKING:
@@ -93,7 +93,11 @@ def run(
 
     faults = Faults(lambda where: place_of(context, where, config))
     target = faults.attempt(lambda: output_format(form, output))
-    check_targets({"output": output, "save_config": save_config}, faults)
+    hosts = None if flags["placement"] in ("block", "cyclic") else flags["placement"]
+    sources = [*named_files(flags["topo"], flags["profile"]), *filter(None, [flags["matrix"], hosts])]
+    check_targets({"output": output, "save_config": save_config}, faults, sources)
+    if config is not None:  # --save-config may renew it
+        check_targets({"output": output}, faults, [config.file])
     with nullcontext() if quiet else patience():
         result = _simulated(without_rivals(context, flags), config, faults)
     if not quiet:
@@ -249,7 +253,7 @@ def place_of(context: click.Context, where: str, config: Configuration | None) -
     name = where.removeprefix("--").replace(" ", "_").replace("-", "_")
     name = {"set": "overrides", "format": "form", "env": "environment"}.get(name, name)
     if name == "size" and not _source(context, "size"):
-        name = next((end for end in ("min_bytes", "max_bytes") if _source(context, end)), name)
+        name = next((end for end in ("max_bytes", "min_bytes") if _source(context, end)), name)
     option = next((param for param in context.command.params if param.name == name), None)
     if option is None:
         return where

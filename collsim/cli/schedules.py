@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from collsim.cli.options import schedule_options
-from collsim.cli.output import check_suffix, check_targets, write
+from collsim.cli.output import check_suffix, check_targets, named_files, write
 from collsim.errors import Fault, InputError, VerificationError
 
 if TYPE_CHECKING:
@@ -69,7 +69,8 @@ def schedule_export(context: click.Context, /, *, output: str, **flags: Any) -> 
     from collsim.schedule.files import as_text, save
 
     faults = _faults(context)
-    check_targets({"output": output}, faults)
+    sources = [*named_files(flags["topo"], flags["profile"]), *filter(None, [flags["matrix"]])]
+    check_targets({"output": output}, faults, sources)
     hint = "end it in .json or .json.gz: a schedule is JSON"
     faults.attempt(lambda: check_suffix(output, (".json", ".gz"), hint))
     built = _built(flags, faults)

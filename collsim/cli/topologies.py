@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from collsim.cli.options import complete, scale_out_options, scale_out_place, zoo
-from collsim.cli.output import check_suffix, check_targets, write
+from collsim.cli.output import check_suffix, check_targets, named_files, write
 from collsim.errors import Fault, InputError
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def topo_draw(name: str, overrides: tuple[str, ...], output: str | None, **scale
     from collsim.report.drawing import topology_svg
 
     faults = Faults(_place)
-    check_targets({"output": output}, faults)
+    check_targets({"output": output}, faults, named_files(name))
     faults.attempt(lambda: check_suffix(output, (".svg",), "end it in .svg: a drawing is SVG"))
     write(topology_svg(_loaded(name, overrides, scale_out, faults)), output)
 
@@ -99,7 +99,7 @@ def _place(where: str) -> str:
     """Return where the user wrote what *where* names."""
     if (flag := scale_out_place(where)) != where:
         return f"--{flag.replace('_', '-')}"
-    return {"--topo": "NAME", "overrides": "--set", "output": "-o"}.get(where, where)
+    return {"topo": "NAME", "overrides": "--set", "output": "-o"}.get(where, where)
 
 
 def _loaded(name: str, overrides: tuple[str, ...], scale_out: Mapping[str, str | None], faults: Faults) -> Topology:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from collsim.cli.options import complete, operations, profiles, zoo
-from collsim.cli.output import check_targets, output_format, patience, write
+from collsim.cli.output import check_targets, named_files, output_format, patience, write
 
 if TYPE_CHECKING:
     from collsim.calibration.verdicts import Validation
@@ -79,7 +79,7 @@ def validate(
 
     faults = Faults(lambda where: place_of(context, where, None))
     target = faults.attempt(lambda: output_format(form, output, VALIDATION_FORMATS))
-    check_targets({"output": output}, faults)
+    check_targets({"output": output}, faults, [*flags["logs"], *named_files(flags["topo"], flags["profile"])])
     with nullcontext() if quiet else patience():
         validation = _validated(flags, faults)
     if not quiet:

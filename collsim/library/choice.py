@@ -76,10 +76,10 @@ def choose(
     if system.is_amd != (library.family == "rccl"):
         other = "rccl" if system.is_amd else "nccl"
         what = f"{library.name} does not run on {system.architecture}"
-        raise InputError(Fault(what, "--library", f"take a version of {other}"))
+        raise InputError(Fault(what, "library", f"take a version of {other}"))
     if system.links and call.ranks_per_node > len(system.links):
         what = f"{call.ranks_per_node} ranks on a domain of {len(system.links)} GPUs"
-        raise InputError(Fault(what, "--ranks", f"at most {len(system.links)} in each domain"))
+        raise InputError(Fault(what, "ranks", f"at most {len(system.links)} in each domain"))
     if call.op in OPS:
         return _messages(call, system, library, environment)
     if system.is_amd:
@@ -177,12 +177,12 @@ def _non_empty(rows: tuple[Candidate, ...], call: Call, environment: Environment
     if rows:
         return rows
     left = [
-        f"{variable}={','.join(sorted(names))}"
+        f"{variable}={','.join(sorted(names))}" if names else f"{variable}, which excludes every name,"
         for variable in ("NCCL_ALGO", "NCCL_PROTO")
         if (names := environment.names(variable, call.op)) is not None
     ]
     what = f"{' and '.join(left) or 'this system'} leaves no algorithm for {call.op}"
-    raise NothingLeftError(Fault(what, "--env", "allow ring with Simple, which every operation has"))
+    raise NothingLeftError(Fault(what, "environment", "allow ring with Simple, which every operation has"))
 
 
 def _why(rows: tuple[Candidate, ...], call: Call, environment: Environment) -> str:

@@ -54,7 +54,7 @@ def _adapters(call: Call, system: System) -> tuple[int, float]:
     """Return the adapters of the GPUs of a domain that take part, and what the search may reserve on each."""
     if system.nic_GBps <= 0:
         what = "the network adapters of a GPU are not known"
-        raise UnsupportedError(Fault(what, "--nodes", "give nic.bandwidth, the channels of a log, or an algorithm"))
+        raise UnsupportedError(Fault(what, "nodes", "give nic.bandwidth, the channels of a log, or an algorithm"))
     rate = system.nic_GBps / system.nics_per_gpu
     lanes = PCIE_GBPS[system.architecture]
     if system.architecture == "blackwell" and rate >= PCIE_GEN6_FROM_GBPS:

@@ -1,13 +1,14 @@
 """Environment variables that change what NCCL and RCCL choose.
 
-A variable that would change the choice but is not modelled is refused, as is one that no library knows; one that
-cannot change the choice on one domain is accepted with a warning. Other variables are none of our business.
+A variable that would change the choice but is not modelled is refused, as is one that no library knows or whose value
+it could not use; one that cannot change the choice on one domain, and one of anything else, is accepted with a warning.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from difflib import SequenceMatcher
 
 from collsim.errors import Fault, InputError, nearest
 from collsim.library.calls import PROTOCOLS
@@ -62,6 +63,43 @@ NUMBERS = (
 )
 """Variables that hold one number and are modelled."""
 
+SWITCHES = {
+    "NCCL_COLLNET_ENABLE": "0 or 1",
+    "NCCL_GRAPH_REGISTER": "0 or 1",
+    "NCCL_NVLS_ENABLE": "0, 1 or 2",
+    "NCCL_PAT_ENABLE": "0, 1 or 2",
+    "RCCL_MSCCL_ENABLE": "0 or 1",
+}
+"""Numbers that turn something on or off, with what they take (NCCL src/transport/nvls.cc and src/graph/tuning.cc)."""
+
+BYTES = (
+    "NCCL_BUFFSIZE",
+    "NCCL_CHUNK_SIZE",
+    "NCCL_LL128_BUFFSIZE",
+    "NCCL_LL_BUFFSIZE",
+    "NCCL_NVLS_CHUNKSIZE",
+    "NCCL_P2P_NET_CHUNKSIZE",
+    "NCCL_P2P_NVL_CHUNKSIZE",
+)
+"""Buffers and the chunks that they are cut into."""
+MOST_BYTES = 2**31 - 1
+"""The library keeps the size of a buffer in an int (NCCL src/include/comm.h, buffSizes)."""
+
+CHANNEL_VARIABLES = tuple(name for name in (*NUMBERS, *ALIASES) if name.endswith(("NCHANNELS", "CTAS", "NRINGS")))
+"""Numbers of channels or their bounds."""
+AT_LEAST_ONE = ("NCCL_MAX_NCHANNELS",)
+"""Bounds that the library raises to 1 (NCCL src/graph/connect.cc, ncclMaxNchannels)."""
+LEFT_IF_LOW = ("NCCL_MIN_CTAS", "NCCL_MAX_CTAS", "NCCL_NCHANNELS_PER_NET_PEER")
+"""Numbers that the library leaves as they were if they are below 1 (NCCL src/init.cc, envConfigOverride)."""
+THREADS = {"NCCL_NTHREADS": (64, 512), "NCCL_LL128_NTHREADS": (160, 640)}
+"""Numbers of threads that the library corrects, with least and most (NCCL src/graph/tuning.cc, getNthreads)."""
+WARP = 32
+UNSET = -2
+"""What the library takes for a number that is not set (NCCL src/include/param.h)."""
+
+DEFAULTS = {"NCCL_P2P_DISABLE": "0", "NCCL_SHM_DISABLE": "0"}
+"""Values of refused variables that change nothing (NCCL src/graph/paths.cc, src/transport/shm.cc)."""
+
 REFUSED = (
     "NCCL_GRAPH_FILE",
     "NCCL_P2P_DISABLE",
@@ -112,6 +150,8 @@ HARMLESS_PREFIXES = ("NCCL_IB_", "NCCL_SOCKET_", "NCCL_NET_GDR", "NCCL_TESTS_", 
 OURS = ("NCCL_", "RCCL_")
 ANY_SIZE = 2**62
 """More bytes than any message has."""
+MISSPELT = 0.85
+"""Another program's variable is less like any of these; two letters of ten swapped are more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +185,7 @@ class Environment:
         return self.allowed.get((variable, op))
 
 
-def read_environment(variables: Mapping[str, str] | Iterable[str] = ()) -> Environment:
+def read_environment(variables: Mapping[str, str | int] | Iterable[str] = ()) -> Environment:
     """Return the environment that *variables* make: a mapping, or ``NAME=VALUE`` words.
 
     Raises
@@ -163,8 +203,8 @@ def read_environment(variables: Mapping[str, str] | Iterable[str] = ()) -> Envir
     numbers: dict[str, int] = {}
     allowed: dict[tuple[str, str], frozenset[str]] = {}
     warnings: list[str] = []
-    for given, text in pairs.items():
-        name = ALIASES.get(given, given)
+    for given, value in pairs.items():
+        name, text = ALIASES.get(given, given), str(value)
         if name in NUMBERS:
             _read_number(given, name, text, numbers, faults)
         elif name in LISTS:
@@ -172,13 +212,13 @@ def read_environment(variables: Mapping[str, str] | Iterable[str] = ()) -> Envir
         elif name in HARMLESS or name.startswith(HARMLESS_PREFIXES):
             warnings.append(f"{name} does not change the choice on one domain and is ignored")
         elif name in REFUSED:
-            faults.append(Fault(f"{name} changes the choice in a way that is not modelled", "--env", "leave it out"))
-        elif name.startswith(OURS):
-            known = [*LISTS, *NUMBERS, *ALIASES, *HARMLESS]
-            near = next((k for k in known if nearest(name.lower(), [k.lower()])), None)
-            best = nearest(name.lower(), [k.lower() for k in known])
-            hint = f'did you mean "{best.upper()}"?' if best and near else "it is no variable that collsim knows"
-            faults.append(Fault(f'unknown variable "{name}"', "--env", hint))
+            if text.strip() != DEFAULTS.get(name):
+                what = f"{name} changes the choice in a way that is not modelled"
+                faults.append(Fault(what, "environment", "leave it out"))
+        else:
+            _refuse_or_ignore(name, warnings, faults)
+    warnings += [note for name, number in numbers.items() if (note := _correction(name, number))]
+    numbers = {name: number for name, number in numbers.items() if name not in LEFT_IF_LOW or number > 0}
     if faults:
         raise InputError(*faults)
     return Environment(numbers, allowed, tuple(warnings))
@@ -192,6 +232,33 @@ def with_protocol(variables: Mapping[str, str], proto: str | None) -> dict[str, 
     return {**kept, "NCCL_PROTO": proto, "NCCL_P2P_LL_THRESHOLD": str(ANY_SIZE if proto == "LL" else 0)}
 
 
+def _refuse_or_ignore(name: str, warnings: list[str], faults: list[Fault]) -> None:
+    """Refuse a name that is like one of the library's; say of any other that it does nothing."""
+    known = [*LISTS, *NUMBERS, *ALIASES, *HARMLESS, *REFUSED]
+    ours = name.strip().upper().startswith(OURS)
+    near = nearest(name.strip().lower(), [entry.lower() for entry in known])
+    if ours or (near and SequenceMatcher(None, name.lower(), near).ratio() >= MISSPELT):
+        hint = f'did you mean "{near.upper()}"?' if near else "it is no variable that collsim knows"
+        faults.append(Fault(f'unknown variable "{name}"', "environment", hint))
+    else:
+        warnings.append(f"{name} is no variable of NCCL or RCCL and is ignored")
+
+
+def _correction(name: str, number: int) -> str | None:
+    """Return what the library makes of a number that it does not take as it is."""
+    if name in AT_LEAST_ONE and number < 1 and number != UNSET:
+        return f"{name}={number} is taken as 1, as the library does"
+    if name in LEFT_IF_LOW and number < 1:
+        return f"{name}={number} is too low and is ignored, as the library does"
+    if name not in THREADS or number <= 0:
+        return None
+    least, most = THREADS[name]
+    if number % WARP:
+        return f"{name}={number} is no multiple of {WARP} and is taken as {most}, as the library does"
+    taken = max(least, min(number, most))
+    return None if taken == number else f"{name}={number} is taken as {taken}, as the library does"
+
+
 def _pairs(words: Iterable[str], faults: list[Fault]) -> dict[str, str]:
     """Split ``NAME=VALUE`` words."""
     pairs: dict[str, str] = {}
@@ -200,16 +267,24 @@ def _pairs(words: Iterable[str], faults: list[Fault]) -> dict[str, str]:
         if equals:
             pairs[name.strip()] = value.strip()
         else:
-            faults.append(Fault(f'"{word}" has no value', "--env", f"write {word}=VALUE"))
+            faults.append(Fault(f'"{word}" has no value', "environment", f"write {word}=VALUE"))
     return pairs
 
 
 def _read_number(given: str, name: str, text: str, numbers: dict[str, int], faults: list[Fault]) -> None:
-    """Read a number as the library does: decimal, or hexadecimal after 0x."""
+    """Read a number as the library does: decimal, or hexadecimal after 0x; refuse bytes that no buffer can have."""
+    example = f"write {given}={SWITCHES.get(name, '4194304' if name in BYTES else '8')}"
     try:
-        numbers[name] = int(text, 0)
+        number = int(text, 0)
     except ValueError:
-        faults.append(Fault(f'{given}: "{text}" is not a whole number', "--env", f"write {given}=8"))
+        faults.append(Fault(f'{given}: "{text}" is not a whole number', "environment", example))
+        return
+    if name in BYTES and number != UNSET and not 0 < number <= MOST_BYTES:
+        what = f"{given}: {text[:20]} bytes are {'too many' if number > 0 else 'no size'}"
+        faults.append(Fault(what, "environment", f"1 to {MOST_BYTES}, such as 4194304"))
+        return
+    if number != UNSET or name not in (*BYTES, *AT_LEAST_ONE, *LEFT_IF_LOW):
+        numbers[name] = number
 
 
 def _plain(name: str) -> str:
@@ -226,16 +301,16 @@ def _read_list(variable: str, text: str, allowed: dict[tuple[str, str], frozense
             prefix, rest = "", entry
         if number and not colon:
             hint = "only the first list may lack an operation"
-            faults.append(Fault(f'{variable}: "{entry}" names no operation', "--env", hint))
+            faults.append(Fault(f'{variable}: "{entry}" names no operation', "environment", hint))
             continue
         if colon and _plain(prefix) not in ops:
-            faults.append(Fault(f'{variable}: unknown operation "{prefix}"', "--env", f"known: {', '.join(OPS)}"))
+            faults.append(Fault(f'{variable}: unknown operation "{prefix}"', "environment", f"known: {', '.join(OPS)}"))
             continue
         words = [word.strip() for word in rest.lstrip("^").split(",")]
         bad = [word for word in words if _plain(word) not in known]
         if bad:
             hint = f"known: {', '.join(LISTS[variable])}"
-            faults.extend(Fault(f'{variable}: unknown name "{word}"', "--env", hint) for word in bad)
+            faults.extend(Fault(f'{variable}: unknown name "{word}"', "environment", hint) for word in bad)
             continue
         named = frozenset(known[_plain(word)] for word in words)
         left = frozenset(LISTS[variable]) - named if rest.startswith("^") else named

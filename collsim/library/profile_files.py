@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from collsim.errors import Fault, SpecError, UnknownNameError, nearest
+from collsim.errors import Fault, InputError, SpecError, UnknownNameError, nearest
 from collsim.library.profile import Profile
 from collsim.library.profile_reader import SCHEMA, read_profile
 from collsim.topology.reader import MAX_FILE_BYTES, read_document
@@ -64,7 +64,7 @@ def profile_for(topology: Topology) -> str:
     return relatives[max(relatives, key=len)] if relatives and alone else "default"  # GH200 is no H200
 
 
-def load_profile(name: str | Profile, topology: Topology | None = None) -> Profile:
+def load_profile(name: str | Path | Profile, topology: Topology | None = None) -> Profile:
     """Return a profile by name or from a file (a name with a slash or that ends in .yaml or .yml).
 
     ``auto`` is the one of *topology*, see `profile_for`.
@@ -83,11 +83,14 @@ def load_profile(name: str | Profile, topology: Topology | None = None) -> Profi
     """
     if isinstance(name, Profile):
         return name
+    if not isinstance(name, str | Path):
+        hint = "pass a name, a path or a Profile"
+        raise InputError(Fault(f"{repr(name)[:40]} is no profile", "profile", hint))
     if name == AUTO:
         return replace(load_profile("default" if topology is None else profile_for(topology)), source=AUTO)
-    is_file = "/" in name or name.endswith((".yaml", ".yml"))
+    is_file = isinstance(name, Path) or "/" in name or name.endswith((".yaml", ".yml"))
     if not is_file and name not in profile_names():
-        raise UnknownNameError("profile", name, [AUTO, *profile_names()], "--profile")
+        raise UnknownNameError("profile", str(name), [AUTO, *profile_names()], "profile")
     path = Path(name) if is_file else FOLDER / f"{name}.yaml"
     content = _content(path)
     document = read_document(content, str(path), SCHEMA)

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, replace
 from functools import cache
 
-from collsim.errors import Fault, UnsupportedError
+from collsim.errors import Fault, InputError, UnsupportedError
 
 __all__ = ["ARCHITECTURES", "DEFAULT_LIBRARY", "Library", "NcclConstants", "Row", "load_library", "nccl_constants"]
 
@@ -52,16 +52,19 @@ def load_library(name: str | Library) -> Library:
     """
     if isinstance(name, Library):
         return name
+    if not isinstance(name, str):
+        hint = "write a name and version such as nccl-2.28"
+        raise InputError(Fault(f"library {repr(name)[:40]} is not a name", "library", hint))
     found = re.fullmatch(r"(nccl|rccl)[-_ v]*(\d+)\.(\d+)(\.\d+)*([-+].*)?", name.strip().lower())
     spans = ", ".join(f"{family}-{_dotted(low)} to {_dotted(high)}" for family, (low, high) in RANGES.items())
     if not found:
-        raise UnsupportedError(Fault(f'"{name}" is no library and version', "--library", f"known: {spans}"))
+        raise UnsupportedError(Fault(f'"{name}" is no library and version', "library", f"known: {spans}"))
     family, version = found[1], (int(found[2]), int(found[3]))
     low, high = RANGES[family]
     if not low <= version <= high:
         near = low if version < low else high
         what = f"no constants for {family} {_dotted(version)}"
-        raise UnsupportedError(Fault(what, "--library", f"nearest: {family}-{_dotted(near)}; known: {spans}"))
+        raise UnsupportedError(Fault(what, "library", f"nearest: {family}-{_dotted(near)}; known: {spans}"))
     return Library(family, version)
 
 

@@ -129,7 +129,7 @@ def _content(source: Any) -> tuple[bytes, str]:
         return _read(pathlib.Path(text), text), text
     known = (*zoo_names(), *cluster_names())
     if text not in known:
-        raise UnknownNameError("topology", text[:60], known, "--topo")
+        raise UnknownNameError("topology", text[:60], known, "topo")
     return _shipped(text), shipped_path(text)
 
 

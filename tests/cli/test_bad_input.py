@@ -115,6 +115,15 @@ def refused(outcome, *words, code=2):
         ((*RUN, "--load", "gpu0=0.3", "--load", "link:*=120%"), ["--load", '"gpu0=0.3"', "120 %"]),
         ((*RUN, "--channels", "0"), ["--channels", "0 channels", "1 and 128"]),
         ((*RUN, "--channels", "1.5"), ["--channels", '"1.5"', "whole number"]),
+        # sizes of too many chunks are blamed on what was given, the largest of a range
+        (
+            (*RANKS, "--op", "all_reduce", "--size", "1e15"),
+            ["--size: 1000000000000000 bytes: ", "too many to simulate"],
+        ),
+        (
+            ("run", "--topo", "mi355x_ubb8", "--op", "all_reduce", "-b", "1M", "-e", "1T", "-f", "1048576"),
+            ["-e: 1099511627776 bytes: "],
+        ),
         # what-ifs
         ((*RUN, "--set", "link.bandwith=80 GB/s"), ["--set", '"link.bandwith"', '"link.bandwidth"?']),
         ((*RUN, "--set", "link.bandwidth"), ["--set", '"link.bandwidth"', "PATH=VALUE"]),
@@ -287,6 +296,43 @@ def test_same_file_under_two_names(collsim, tmp_path):
     refused(outcome, "--save-config: ", "what -o writes")
     assert [entry.name for entry in tmp_path.iterdir()] == ["link.json"]
     assert collsim(*RUN, "--size", "1M", "-q", "-o", "/dev/null", "--save-config", "/dev/null").code == 0
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("log.csv", ("validate", "log.csv", "--topo", "hgx_h100", "-o", "log.csv")),
+        ("log.csv", ("validate", "log.csv", "--topo", "hgx_h100", "-o", "link.csv")),
+        ("log.csv", ("calibrate", "log.csv", "--topo", "hgx_h100", "-o", "./log.csv")),
+        ("log.csv", ("calibrate", "log.csv", "--topo", "hgx_h100", "--plot", "log.csv")),
+        ("mine.yaml", ("calibrate", "log.csv", "--topo", "hgx_h100", "--start", "mine.yaml", "-o", "mine.yaml")),
+        ("mine.yaml", ("validate", "log.csv", "--topo", "mine.yaml", "--format", "csv", "-o", "mine.yaml")),
+        ("mine.yaml", (*RUN, "--profile", "mine.yaml", "--format", "csv", "-o", "mine.yaml")),
+        ("log.csv", ("run", "--topo", "hgx_h100", "--op", "all_to_all_v", "--matrix", "log.csv", "-o", "log.csv")),
+        ("run.json", ("run", "--config", "run.json", "-o", "run.json")),
+        ("log.csv", (*RUN, "--placement", "log.csv", "-o", "log.csv")),
+        ("mine.yaml", ("schedule", "export", "--topo", "mine.yaml", "--op", "all_reduce", "-o", "mine.yaml")),
+        ("mine.svg", ("topo", "draw", "./mine.svg", "-o", "mine.svg")),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_a_file_that_is_read_is_never_replaced(collsim, tmp_path, monkeypatch, source, words):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "log.csv").write_text("op,ranks,size_bytes,time_us\nall_reduce,8,1048576,21\n")
+    for name in ("mine.yaml", "mine.svg"):
+        (tmp_path / name).write_text("schema: x\n")
+    (tmp_path / "link.csv").symlink_to("log.csv")
+    assert collsim(*RUN, "--size", "1M", "-q", "--save-config", "run.json").code == 0
+    before = (tmp_path / source).read_bytes()
+    refused(collsim(*words), f"{words[-2]}: it would replace", "which this command reads", "_new")
+    assert (tmp_path / source).read_bytes() == before
+
+
+def test_a_shipped_name_is_no_file_and_a_configuration_may_be_renewed(collsim, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mi355x_ubb8").write_text("")
+    assert collsim(*RUN, "--size", "1M", "-q", "-o", "mi355x_ubb8", "--save-config", "run.json").code == 0
+    assert collsim("run", "--config", "run.json", "--size", "2M", "-q", "--save-config", "run.json").code == 0
 
 
 def test_disconnected_ranks(collsim, tmp_path):

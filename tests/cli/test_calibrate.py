@@ -230,6 +230,12 @@ def test_the_example_is_a_log_to_start_from(collsim):
     assert "# collsim" in outcome.out
 
 
+def test_a_variable_that_does_nothing_is_told(collsim, logs):
+    outcome = collsim("calibrate", *logs, "--topo", "hgx_h100", "--env", "PATH=3")
+    assert outcome.code == 0
+    assert "warning: PATH is no variable of NCCL or RCCL and is ignored" in outcome.err
+
+
 def test_logs_of_other_gpus_are_left_out(collsim, logs, tmp_path):
     other = tmp_path / "other.log"
     other.write_text(logs[1].read_text().replace("NVIDIA H100 80GB HBM3", "NVIDIA B200"))

@@ -302,20 +302,72 @@ class TestEnvironment:
             ("NCCL_ALGO=gather:ring", "unknown operation"),
             ("NCCL_MAX_NCHANNELS=many", "whole number"),
             ("NCCL_ALGO", "NCCL_ALGO=VALUE"),
+            ("nccl_algo=Ring", 'did you mean "NCCL_ALGO"'),
+            ("NCLL_ALGO=Ring", 'did you mean "NCCL_ALGO"'),
+            ("NCCL_P2P_DISABEL=1", 'did you mean "NCCL_P2P_DISABLE"'),
+            ("NCCL_NVLS_ENABLE=banana", "NCCL_NVLS_ENABLE=0, 1 or 2"),
+            ("NCCL_BUFFSIZE=0", "no size"),
+            ("NCCL_BUFFSIZE=-1", "no size"),
+            ("NCCL_LL_BUFFSIZE=1000000000000", "too many"),
         ],
     )
     def test_bad_variables(self, word: str, hint: str) -> None:
         with pytest.raises(InputError, match=hint):
             read_environment([word])
 
+    def test_a_name_with_a_blank_is_refused(self) -> None:
+        with pytest.raises(InputError, match='did you mean "NCCL_ALGO"'):
+            read_environment({"NCCL_ALGO ": "Ring"})
+
     def test_all_faults_at_once(self) -> None:
         with pytest.raises(InputError) as caught:
             read_environment(["NCCL_ALGOS=ring", "NCCL_MAX_CTAS=x", "NCCL_PROTO=LL256"])
         assert len(caught.value.faults) == 3
 
-    def test_harmless_variables_warn_and_others_are_ignored(self) -> None:
+    def test_harmless_variables_and_others_warn(self) -> None:
         environment = read_environment({"NCCL_DEBUG": "INFO", "NCCL_IB_HCA": "mlx5", "PATH": "/bin"})
-        assert len(environment.warnings) == 2
+        assert len(environment.warnings) == 3
+        assert environment.warnings[2] == "PATH is no variable of NCCL or RCCL and is ignored"
+
+    def test_variables_of_other_programs_are_no_misspellings(self) -> None:
+        names = ("CUDA_VISIBLE_DEVICES", "HSA_NO_SCRATCH_RECLAIM", "OMP_NUM_THREADS", "LD_LIBRARY_PATH", "UCX_TLS")
+        assert len(read_environment(dict.fromkeys(names, "0")).warnings) == len(names)
+
+    def test_numbers_may_be_numbers(self) -> None:
+        assert read_environment({"NCCL_MAX_NCHANNELS": 4}).number("NCCL_MAX_NCHANNELS", 0) == 4
+
+    @pytest.mark.parametrize("name", ["NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE"])
+    def test_the_default_of_what_is_not_modelled_is_taken(self, name: str) -> None:
+        assert read_environment({name: "0"}).warnings == ()
+        with pytest.raises(InputError, match="not modelled"):
+            read_environment({name: "1"})
+
+    @pytest.mark.parametrize(
+        ("word", "taken"),
+        [
+            ("NCCL_MAX_NCHANNELS=0", "taken as 1,"),
+            ("NCCL_MAX_NCHANNELS=-4", "taken as 1,"),
+            ("NCCL_MAX_CTAS=-4", "too low and is ignored"),
+            ("NCCL_MIN_CTAS=0", "too low and is ignored"),
+            ("NCCL_NTHREADS=100", "no multiple of 32 and is taken as 512"),
+            ("NCCL_NTHREADS=1024", "taken as 512"),
+            ("NCCL_LL128_NTHREADS=64", "taken as 160"),
+            ("NCCL_NTHREADS=256", ""),
+            ("NCCL_MAX_NCHANNELS=-2", ""),
+        ],
+    )
+    def test_what_the_library_makes_of_a_number_is_told(self, word: str, taken: str) -> None:
+        warnings = read_environment([word]).warnings
+        assert len(warnings) == bool(taken)
+        assert taken in "".join(warnings)
+
+    def test_ctas_that_are_too_low_change_nothing(self) -> None:
+        assert "NCCL_MAX_CTAS" not in read_environment({"NCCL_MAX_CTAS": "0"}).numbers
+
+    def test_everything_is_excluded(self) -> None:
+        environment = read_environment({"NCCL_PROTO": "^LL,LL128,Simple"})
+        with pytest.raises(InputError, match="NCCL_PROTO, which excludes every name, leaves no algorithm"):
+            choose(Call("broadcast", 4, MIB), H100, environment=environment)
 
     def test_old_names_and_hexadecimal(self) -> None:
         environment = read_environment({"NCCL_MAX_NRINGS": "0x8"})

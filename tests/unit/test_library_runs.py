@@ -144,3 +144,38 @@ def test_smaller_steps_cut_long_messages_into_more_parts(variables: dict[str, st
         for environment in ({}, variables)
     )
     assert finer < 0.7 * usual  # 16 channels instead of 8
+
+
+@pytest.mark.parametrize(
+    ("flags", "environment", "words"),
+    [
+        ({"algo": "nvls"}, {"NCCL_ALGO": "Ring"}, "NCCL_ALGO=Ring: variables change what auto chooses; algo nvls"),
+        ({"proto": "Simple"}, {"NCCL_PROTO": "LL"}, "NCCL_PROTO=LL: proto Simple was named"),
+        ({"channels": 4}, {"NCCL_MAX_CTAS": 8}, "NCCL_MAX_CTAS=8: channels 4 was named"),
+        ({"chunk": "1M"}, {"NCCL_BUFFSIZE": "1048576"}, "NCCL_BUFFSIZE=1048576: chunk 1048576 was named"),
+        ({}, {"NCCL_NTHREADS": "100"}, "NCCL_NTHREADS=100 is no multiple of 32"),
+        ({}, {"PATH": "/bin"}, "PATH is no variable"),
+        ({"proto": "Simple"}, {"NCCL_ALGO": "Ring"}, ""),
+    ],
+)
+def test_variables_that_do_nothing_are_told(flags, environment, words):
+    result = collsim.simulate(
+        "hgx_h100", "all_reduce", "1M", library="nccl-2.28", profile="ideal", environment=environment, **flags
+    )
+    assert [words in warning for warning in result.warnings] == [True] * bool(words)
+
+
+@pytest.mark.parametrize(
+    ("given", "where", "words"),
+    [
+        ({"size": "1T"}, "size", "1099511627776 bytes: "),
+        ({"size": "64G", "environment": {"NCCL_BUFFSIZE": "64"}}, "environment", "NCCL_BUFFSIZE=64: "),
+        ({"size": "1T", "chunk": "64K"}, "chunk", "are too many to simulate"),
+    ],
+)
+def test_too_many_chunks_are_blamed_on_what_was_given(given, where, words):
+    with pytest.raises(InputError) as caught:
+        collsim.simulate("hgx_h100", "all_reduce", library="nccl-2.28", profile="ideal", **given)
+    (fault,) = caught.value.faults
+    assert fault.where == where
+    assert words in fault.what

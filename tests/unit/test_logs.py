@@ -326,3 +326,65 @@ def test_page_of_the_documentation(monkeypatch):
     root = Path(__file__).parent.parent.parent
     monkeypatch.chdir(root)
     assert doctest.testfile(str(root / "docs" / "logs.md"), module_relative=False).failed == 0
+
+
+CSV = """op,ranks,type,redop,root,size_bytes,time_us
+broadcast,4,float,none,0,1048576,21
+{row}
+broadcast,,,,,4194304,30
+"""
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ("broadcst,4,float,none,0,2097152,22", 'unknown operation "broadcst"; did you mean "broadcast"?'),
+        ("foo,4,float,none,0,2097152,22", 'unknown operation "foo"'),
+        *((f"broadcast,{n},float,none,0,2097152,22", f'ranks "{n}" is not a whole') for n in ("0", "-2", "x", "2.5")),
+        ("broadcast,4,flooat,none,0,2097152,22", 'unknown data type "flooat"; did you mean "float"?'),
+        ("broadcast,4,float,foo,0,2097152,22", 'unknown reduction "foo"'),
+        ("broadcast,4,float,none,x,2097152,22", 'root "x" is not the number of a rank'),
+        ("broadcast,4,float,none,7,2097152,22", "the root is none of the 4 ranks, 0 to 3"),
+        ("broadcast,4,float,none,0,1048576000000000000000000,22", "no size in bytes"),
+        ("broadcast,4,float,none,0,2097152,1e-300", "is no measurement"),
+        ("broadcast,4,float,none,0,2097152,1e-4", "is no measurement"),
+        ("broadcast,4,float,none,0,2097152,2e12", "is no measurement"),
+    ],
+)
+def test_a_filled_cell_that_cannot_be_read_drops_its_row_and_an_empty_one_inherits(read, row, reason):
+    log = read(CSV.format(row=row))
+    assert [(r.op, r.ranks, r.size_bytes) for r in log.rows] == [("broadcast", 4, 2**20), ("broadcast", 4, 2**22)]
+    assert [drop.line for drop in log.dropped] == [3]
+    assert reason in log.dropped[0].reason
+
+
+def test_an_override_stands_for_a_cell_that_cannot_be_read(read):
+    log = read(CSV.format(row="foo,x,flooat,none,0,2097152,22"), op="broadcast", ranks=4, dtype="float")
+    assert len(log) == 3
+    assert not log.dropped
+
+
+def test_names_of_runs_and_new_small_floats_are_no_faults(read):
+    log = read("name,ranks,type,size_bytes,time_us\nrun one,4,f8e8m0,1048576,21\nrun two,4,ncclFloat,2097152,22\n")
+    assert [r.dtype for r in log.rows] == ["f8e8m0", "float"]
+
+
+@pytest.mark.parametrize("lost", ["inf  0.00  0.00  0", "nan  nan  nan  0", "20.00  inf  inf  0"])
+def test_a_half_that_is_no_number_leaves_the_other(read, lost):
+    start, sound = "1048576  262144  float  sum  -1  ", "  19.00  55.19  96.58  0"
+    log = read("\n".join([*HEAD, start + lost + sound, start + sound + "  " + lost, *FOOT]))
+    assert [(r.time_s, r.in_place_time_s) for r in log.rows] == [(None, 1.9e-5), (1.9e-5, None)]
+    assert log.n_dropped == 2
+
+
+def test_a_size_beyond_all_buffers_is_dropped_with_a_reason(read):
+    log = read(WHOLE.replace(ROWS[3], "1048576000000000000000000" + ROWS[3]))
+    assert len(log) == 11
+    assert ["more than any buffer" in drop.reason for drop in log.dropped] == [True]
+
+
+def test_json_rows_are_as_strict(read):
+    sound = '{"name": "AllReduce", "ranks": 4, "size": 1048576, "type": "float", "redop": "sum", "time": 21.5}'
+    log = read("\n".join((sound, sound.replace("AllReduce", "AllReduc"), sound.replace("4", "0", 1), sound)))
+    assert len(log) == 2
+    assert [drop.line for drop in log.dropped] == [2, 3]

@@ -60,8 +60,8 @@ def faults_of(call):
         ({"op": []}, "op", "no operation is named"),
         ({"op": ["all_reduce", None]}, "op", "None"),
         ({"library": 3}, "library", "3"),
-        ({"library": "nccl-2.28", "environment": ["NCCL_ALGO=Ring"]}, "env", "not a mapping"),
-        ({"library": "nccl-2.28", "environment": {"NCCL_ALGO": None}}, "env", '"NCCL_ALGO" = None'),
+        ({"library": "nccl-2.28", "environment": ["NCCL_ALGO=Ring"]}, "environment", "not a mapping"),
+        ({"library": "nccl-2.28", "environment": {"NCCL_ALGO": None}}, "environment", '"NCCL_ALGO" = None'),
     ],
 )
 def test_values_of_a_wrong_kind(given, where, words):

@@ -28,6 +28,11 @@ __all__ = ["NET_STEP_BYTES", "PXN", "build", "peer_order"]
 NET_STEP_BYTES = 128 * KIB
 """Slot of a connection between nodes (NCCL_P2P_NET_CHUNKSIZE, NCCL src/init.cc)."""
 
+PIECE_STEPS = 4
+MOST_PIECES = 16
+"""A relay passes a part on slot by slot. Here it does so in pieces of several slots, few of them: filling the pipeline
+costs a sixteenth of long messages."""
+
 
 class Turn(NamedTuple):
     """One round in which every rank sends one message and receives one.
@@ -90,10 +95,10 @@ def build_pxn(request: Request) -> Schedule:
 
 
 class _Message(NamedTuple):
-    """A part of a message: who sends it, its chunk, and what its sender has to finish first."""
+    """A part of a message: who sends it, its chunks, and what its sender has to finish first."""
 
     rank: int
-    chunk: int
+    chunks: list[int]
     waits: list[int]
 
 
@@ -137,18 +142,20 @@ class _Builder:
         """Add the messages of one part between groups at one distance."""
         before, now = self.batches[channel, batch - 1], self.batches[channel, batch]
         wires: defaultdict[tuple[int, int], list[_Message]] = defaultdict(list)
+        pieces = self._pieces(size) if pxn else [size]
         for turn in turns:
             if turn.partner[0] == 0:
                 continue  # everybody's own block: a local copy
-            first = self.chunks.add(np.full(len(turn.partner), size), np.arange(len(turn.partner)), turn.partner)
+            n = len(turn.partner)
+            firsts = [self.chunks.add(np.full(n, piece), range(n), turn.partner) for piece in pieces]
             for rank, target in enumerate(turn.partner):
                 (node, _), (there, rail) = self.place[rank], self.place[target]
+                own = [first + rank for first in firsts]
                 if pxn and node != there:
-                    relay = self.layout.nodes[node][rail]
-                    wires[relay, target].append(_Message(rank, first + rank, before[rank]))
+                    wires[self.layout.nodes[node][rail], target].append(_Message(rank, own, before[rank]))
                     continue
                 row = self.rows.add(
-                    rank, target, [first + rank], before[rank], channel=channel, step=batch, reads_input=True
+                    rank, target, own, before[rank], channel=channel, step=batch * MOST_PIECES, reads_input=True
                 )
                 now[rank].append(row)
                 now[target].append(row)
@@ -161,21 +168,30 @@ class _Builder:
         """Add the way over a relay: through NVLink to the GPU on the target's rail, then together over the network."""
         relay, target = ends
         channel, step = label
-        deps: list[int] = []
+        last = {message.rank: message.waits for message in messages}
+        wire: list[int] = []
+        for piece in range(len(messages[0].chunks)):
+            number, deps = step * MOST_PIECES + piece, list(wire)
+            for message in messages:
+                if message.rank == relay:
+                    deps += message.waits if piece == 0 else []
+                    continue
+                row = self.rows.add(
+                    message.rank, relay, [message.chunks[piece]], last[message.rank], channel=channel, step=number,
+                    reads_input=True,
+                )  # fmt: skip
+                last[message.rank] = [row]
+                deps.append(row)
+            carried = [message.chunks[piece] for message in messages]
+            wire = [self.rows.add(relay, target, carried, deps, channel=channel, step=number)]
         for message in messages:
-            if message.rank == relay:
-                deps += message.waits
-                continue
-            row = self.rows.add(
-                message.rank, relay, [message.chunk], message.waits, channel=channel, step=step, reads_input=True
-            )
-            now[message.rank].append(row)
-            deps.append(row)
-        carried = [message.chunk for message in messages]
-        row = self.rows.add(relay, target, carried, deps, channel=channel, step=step)
-        now[target].append(row)
-        if any(message.rank == relay for message in messages):
-            now[relay].append(row)
+            now[message.rank] += wire if message.rank == relay else last[message.rank]
+        now[target] += wire
+
+    def _pieces(self, size: int) -> list[int]:
+        """Return the bytes of the pieces in which a part passes a relay, which sends one while it gets the next."""
+        count = min(max(size // (PIECE_STEPS * self.step_bytes), 1), MOST_PIECES)
+        return part_sizes(size, count).tolist() if size else [size]
 
 
 PXN = Algorithm(

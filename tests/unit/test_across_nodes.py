@@ -214,6 +214,18 @@ def test_pxn_stays_on_rails_and_sends_the_messages_of_a_node_as_one():
     assert network.sum() == 32 * 3  # of 32 * 24 messages
 
 
+def test_pxn_relays_send_long_messages_while_they_receive_them():
+    from collsim import simulate
+
+    schedule = build("all_to_all", "nccl_pxn", 2, 8, 16 * 2**23, channels=16)
+    transfers = schedule.materialise()
+    network = np.flatnonzero(transfers.src // 8 != transfers.dst // 8)
+    assert len(network) > 16  # one for each target and piece
+    row = simulate("h100_rail", "all_to_all", "8G", ranks=16, algo="nccl_pxn", profile="ideal").rows[0]
+    # Passing on whole messages only would add the time in NVLink: 7/8 of 4 GiB at 450 GB/s
+    assert row.time_s < row.lower_bound_s + 0.5 * 7 / 8 * 2**32 / 450e9
+
+
 # Transfers by switches that serve some of the ranks
 
 

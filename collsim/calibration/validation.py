@@ -27,6 +27,7 @@ from collsim.calibration.health import TOLERANCE, health_of, judged
 from collsim.calibration.hidden_nvls import nvls_was_off, without_nvls
 from collsim.calibration.log_types import ZERO_BYTES, Dropped, Test
 from collsim.calibration.logs import LAUNCHES
+from collsim.calibration.places import gpus_of, mapping, misfit
 from collsim.calibration.verdicts import CheckedLog, Compared, Unread, Validation
 from collsim.errors import Fault, InputError, ModelError, UnknownNameError, UnsupportedError
 from collsim.library import DEFAULT_LIBRARY, Profile, load_library, load_profile
@@ -44,8 +45,7 @@ T = TypeVar("T")
 
 DEFAULT_RCCL = "rccl-2.22"
 """RCCL at the time of most public logs that name no version."""
-MOST_GPUS_OF_A_HOST = 16
-"""No server has more GPUs (DGX-2 and MI250 boards have 16): the hosts of a larger domain share it."""
+
 MOST_SHOWN = 20
 """So many skipped tests are listed when nothing else is left."""
 DROPS_SHOWN = 3
@@ -278,7 +278,7 @@ class _Model:
             library=library,
             environment=environment,
             registered=registered,
-            nodes=None,
+            nodes=case.nodes if self.topology.cluster else None,
             gpus_per_thread=case.gpus_per_thread or 1,
         )
 
@@ -309,7 +309,7 @@ class _Model:
         from collsim.simulation import predict
 
         question = _question(call, sizes)
-        groups = rank_groups(self.topology, call.all_ranks, None, question)
+        groups = rank_groups(self.topology, None, gpus_of(call, self.topology), question)
         result = predict(self.topology, self.constants, question, groups)
         self.results.append(replace(result, rows=()))
         self.warnings.update(dict.fromkeys(text for text in result.warnings if "is left out at" not in text))
@@ -364,7 +364,7 @@ def compare(gathered: Gathered, tolerance: float = TOLERANCE) -> Validation:
     model = _Model(topology, constants)
     skipped, groups = list(gathered.skipped), []
     for group in gathered.groups.values():
-        reason = _misfit(group.case, topology)
+        reason = misfit(group.case, topology)
         if reason:
             skipped.append(Skipped(group.file, group.line, reason))
         else:
@@ -407,17 +407,8 @@ def _nothing_left(skipped: list[Skipped]) -> InputError:
     faults = [Fault(skip.reason, f"{skip.file}:{skip.line}" if skip.line else skip.file) for skip in skipped]
     if (more := len(faults) - MOST_SHOWN) > 0:
         faults[MOST_SHOWN:] = [Fault(f"{more} more tests cannot be compared either")]
-    hint = "a test on one scale-up domain is needed, whose log names its operation and ranks"
+    hint = "a test on this machine is needed, whose log names its operation and ranks"
     return InputError(*faults, Fault("nothing is left that can be compared", "", hint))
-
-
-def _misfit(case: Case, topology: Topology) -> str | None:
-    """Return why a test cannot have run on the topology, which is one scale-up domain."""
-    if (case.nodes or 1) > 1 and topology.n_gpus <= MOST_GPUS_OF_A_HOST:
-        return f"the test ran on {case.nodes} nodes: {topology.name} is one, and scale-out is not modelled yet"
-    if case.all_ranks > topology.n_gpus:
-        return f"the test has {case.all_ranks} ranks, {topology.name} has {topology.n_gpus} GPUs"
-    return None
 
 
 def _checked_log(group: _Group, model: _Model, tolerance: float, skipped: list[Skipped]) -> CheckedLog:
@@ -433,7 +424,7 @@ def _checked_log(group: _Group, model: _Model, tolerance: float, skipped: list[S
     system = model.topology.name
     case = replace(group.case, library=model.told(group.case).library)
     return CheckedLog(
-        group.file, group.line, case, group.hosts, _mapping(case, group.hosts, system), tuple(rows),
+        group.file, group.line, case, group.hosts, mapping(case, group.hosts, model.topology), tuple(rows),
         health_of(rows, system, tolerance), (*group.notes, *_gaps(group.case, case)), group.failed,
     )  # fmt: skip
 
@@ -456,15 +447,6 @@ def _row(case: Case, found: _Repeats, answer: Row) -> Compared:
         proto=answer.proto,
         wrong=found.wrong,
     )
-
-
-def _mapping(case: Case, hosts: tuple[str, ...], system: str) -> str:
-    """Return where the ranks are taken to be."""
-    gpus = f"ranks 0-{case.all_ranks - 1} on GPUs 0-{case.all_ranks - 1} of {system}"
-    count = case.nodes or len(hosts)
-    if count > 1:
-        return f"{gpus}, its {count} hosts in one domain"
-    return f"{gpus}, host {hosts[0]}" if hosts else gpus
 
 
 def _gaps(logged: Case, told: Case) -> Iterator[str]:

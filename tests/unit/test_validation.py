@@ -14,6 +14,7 @@ from collsim.errors import InputError
 from collsim.library import load_profile
 from collsim.library.profile import Scatter
 from collsim.report.validation import validation_table
+from collsim.topology import load_topology
 
 from .made_logs import log_text
 
@@ -210,6 +211,24 @@ def test_interval_of_a_profile_decides(write):
     assert validation.logs[-1].health[0].endswith("outside the 90 % interval")
 
 
+def test_ranks_of_a_cluster_stand_on_its_nodes(write):
+    log = write(log_text(hosts=2, ranks=4))
+    (found,) = validate(log, "h100_rail").logs
+    assert found.mapping == "ranks 0-3 on the first 2 GPUs of 2 nodes of h100_rail"
+    case = found.rows[0].case
+    predicted = simulate("h100_rail", case.op, case.size_bytes, rank_list=[0, 1, 8, 9], library=case.library)
+    assert found.rows[0].predicted_s == predicted.rows[0].time_s
+    wide, odd = write(log_text(hosts=2, ranks=12), "wide.log"), write(log_text(hosts=3, ranks=8), "odd.log")
+    many = write(log_text(hosts=3, ranks=6), "many.log")
+    reasons = {skip.file: skip.reason for skip in validate([log, wide, odd], "h100_rail").skipped}
+    assert "no equal share" in reasons[str(odd)]
+    assert str(wide) not in reasons  # 6 on each of two nodes
+    small = load_topology("hgx_h100", scale_out={"nodes": 2, "gpus_per_node": 4})
+    reasons = {skip.file: skip.reason for skip in validate([log, wide, many], small).skipped}
+    assert "12 ranks" in reasons[str(wide)]
+    assert "ran on 3 nodes, the cluster has 2" in reasons[str(many)]
+
+
 def test_what_does_not_fit_the_topology_is_skipped(write):
     fits = write(log_text(), "fits.log")
     nodes, large = write(log_text(hosts=2, ranks=8), "nodes.log"), write(log_text(ranks=12), "large.log")
@@ -217,7 +236,7 @@ def test_what_does_not_fit_the_topology_is_skipped(write):
     assert [log.file for log in validation.logs] == [str(fits)]
     reasons = {skip.file: skip.reason for skip in validation.skipped}
     assert "2 nodes" in reasons[str(nodes)]
-    assert "scale-out is not modelled" in reasons[str(nodes)]
+    assert "give a cluster" in reasons[str(nodes)]
     assert "12 ranks, hgx_h100 has 8 GPUs" in reasons[str(large)]
     with pytest.raises(InputError, match="nothing is left") as caught:
         validate([nodes, large], BOARD)

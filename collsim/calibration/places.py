@@ -1,0 +1,56 @@
+"""Where the ranks of a log are taken to be: the first GPUs of a domain, or of as many nodes of a cluster as it had."""
+
+from __future__ import annotations
+
+from collsim.calibration.cases import Case
+from collsim.topology import Cluster, Topology
+
+__all__ = ["gpus_of", "mapping", "misfit"]
+
+MOST_GPUS_OF_A_HOST = 16
+"""No server has more GPUs (DGX-2 and MI250 boards have 16): the hosts of a larger domain share it."""
+
+
+def gpus_of(case: Case, topology: Topology) -> list[int]:
+    """Return the GPU of each rank; every node of a cluster holds the same number of them, in blocks.
+
+    >>> from collsim.topology import load_topology
+    >>> gpus_of(Case("all_reduce", 4, 1024, nodes=2), load_topology("h100_rail"))
+    [0, 1, 8, 9]
+    """
+    ranks = case.all_ranks
+    if topology.cluster is None or not case.nodes:
+        return list(range(ranks))
+    each = ranks // case.nodes
+    return [node * topology.cluster.node.n_gpus + gpu for node in range(case.nodes) for gpu in range(each)]
+
+
+def misfit(case: Case, topology: Topology) -> str | None:
+    """Return why a test cannot have run on the topology."""
+    nodes, name, cluster = case.nodes or 1, topology.name, topology.cluster
+    if cluster is None and nodes > 1 and topology.n_gpus <= MOST_GPUS_OF_A_HOST:
+        return f"the test ran on {nodes} nodes: {name} is one; give a cluster, as docs/clusters.md shows"
+    if case.all_ranks > topology.n_gpus:
+        return f"the test has {case.all_ranks} ranks, {name} has {topology.n_gpus} GPUs"
+    return None if cluster is None or case.nodes is None else _misfit_of_nodes(case, nodes, cluster)
+
+
+def _misfit_of_nodes(case: Case, nodes: int, cluster: Cluster) -> str | None:
+    each, there = divmod(case.all_ranks, nodes), cluster.node.n_gpus
+    if nodes > cluster.spec.nodes:
+        return f"the test ran on {nodes} nodes, the cluster has {cluster.spec.nodes}"
+    if each[1]:
+        return f"the {case.all_ranks} ranks of the test are no equal share for each of {nodes} nodes"
+    return f"the test has {each[0]} ranks on a node, the cluster has {there} GPUs there" if each[0] > there else None
+
+
+def mapping(case: Case, hosts: tuple[str, ...], topology: Topology) -> str:
+    """Return in words where the ranks are taken to be."""
+    ranks, nodes = case.all_ranks, case.nodes or len(hosts)
+    if topology.cluster is not None and case.nodes:
+        each = "the first GPU" if ranks == nodes else f"the first {ranks // nodes} GPUs"
+        return f"ranks 0-{ranks - 1} on {each} of {nodes} nodes of {topology.name}"
+    gpus = f"ranks 0-{ranks - 1} on GPUs 0-{ranks - 1} of {topology.name}"
+    if nodes > 1:
+        return f"{gpus}, its {nodes} hosts in one domain"
+    return f"{gpus}, host {hosts[0]}" if hosts else gpus

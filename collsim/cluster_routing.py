@@ -284,7 +284,7 @@ class _Router:
     def way(self, hops: list[tuple[int, int]]) -> tuple[Path, float]:
         """Return a path of (link, switch behind it) with its width in B/s; the last switch forwards elsewhere."""
         links = [link for link, _ in hops]
-        width = float(self.fabric.raw_capacity_Bps[links].min())
+        width = float(self.fabric.nominal_Bps[links].min())
         passed = [self.cluster.first_leaf + switch for _, switch in hops[:-1]]
         first_leaf = self.fabric.wiring.link_src[links[0]]
         latency_s = self._latency(links) + self._forwarding([*passed, int(first_leaf)])

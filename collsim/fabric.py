@@ -45,7 +45,7 @@ class Fabric:
     in_network_efficiency : float
         Share of `capacity_Bps` that such traffic reaches.
     cluster : Cluster or None
-        How the nodes are joined, if there are several and nothing has failed.
+        How the nodes are joined, if there are several and nothing is missing.
     """
 
     wiring: Wiring
@@ -137,7 +137,9 @@ def build_fabric(
         network = forwards[wiring.link_src] | forwards[wiring.link_dst]
     capacity = wiring.link_bandwidth_Bps * np.where(counts | network, wiring.link_efficiency, 1.0)
     as_built = wiring if topology.damage is None else topology.damage.healthy.wiring  # slow links still multicast
-    several = topology.cluster if topology.damage is None else None
+    healthy = wiring if topology.damage is None else topology.damage.healthy.wiring
+    whole = (wiring.n_nodes, wiring.n_links) == (healthy.n_nodes, healthy.n_links)  # slow links keep their numbers
+    several = topology.cluster if whole else None
     alone = several is not None and several.node.wiring.coordinates.kind == "switched"
     crowded = several is not None and _is_crowded(chosen, several.node.n_gpus)
     return Fabric(

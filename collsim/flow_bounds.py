@@ -72,7 +72,8 @@ def find_flows(fabric: Fabric, used: NDArray[np.bool_]) -> Flows | None:
     used : bool[n_links]
         Links that some route takes; the others carry nothing, whatever the algorithm.
     """
-    if fabric.wiring.coordinates.kind != "irregular" or fabric.n_ranks > MOST_RANKS or fabric.in_network is not None:
+    in_network = fabric.in_network is not None or fabric.node_in_network is not None
+    if fabric.wiring.coordinates.kind != "irregular" or fabric.n_ranks > MOST_RANKS or in_network:
         return None
     return Flows(network_of(fabric, used))
 

@@ -216,8 +216,18 @@ def time_schedule(schedule: Schedule, run: Run, proto: str = "Simple", dtype: st
     InternalError
         The result broke a conservation law.
     """
-    costs = run.profile.protocol(proto, family_of(schedule.op, schedule.algo))
+    costs = kernel_costs(run, proto, family_of(schedule.op, schedule.algo))
     return time_lowered(lower(schedule, run, dtype), run, costs, run.profile.network.get(proto))
+
+
+def kernel_costs(run: Run, proto: str, family: str) -> Protocol:
+    """Return the costs of a kernel on the ranks of *run*.
+
+    Calls in a row overlap inside a node. Over nodes they are taken one by one: no log shows that they overlap there.
+    """
+    costs = run.profile.protocol(proto, family)
+    node = run.fabric.wiring.coordinates.node[run.fabric.rank_node]
+    return replace(costs, back_to_back=False) if costs.back_to_back and (node != node[0]).any() else costs
 
 
 def time_lowered(lowered: Lowered, run: Run, costs: Protocol, network: Protocol | None = None) -> Timing:

@@ -25,6 +25,7 @@ from collsim.timing import (
     Lowered,
     Run,
     Timing,
+    kernel_costs,
     lower,
     prepare,
     problem_of,
@@ -73,7 +74,7 @@ class Part:
 
 def part_of(schedule: Schedule, run: Run, proto: str, dtype: str) -> Part:
     """Return *schedule* as one group runs it, with the costs of protocol *proto* for elements of *dtype*."""
-    costs = run.profile.protocol(proto, family_of(schedule.op, schedule.algo))
+    costs = kernel_costs(run, proto, family_of(schedule.op, schedule.algo))
     return Part(lower(schedule, run, dtype), run, costs, run.profile.network.get(proto))
 
 

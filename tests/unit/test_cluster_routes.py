@@ -213,3 +213,22 @@ def test_paths_of_a_dragonfly_are_minimal() -> None:
 def test_too_many_ranks_are_refused() -> None:
     with pytest.raises(UnsupportedError, match="1024 ranks over several nodes"):
         find_routes(build_fabric(cluster_of(nodes=128)))
+
+
+def test_broadcasts_over_more_nodes_take_longer():
+    times = [
+        collsim.simulate("h100_rail", "broadcast", "64K", ranks=8 * nodes, algo="ring", proto="LL128").rows[0].time_s
+        for nodes in (2, 3, 5)
+    ]
+    assert times == sorted(set(times))
+
+
+def test_slow_links_of_a_cluster():
+    two = cluster_of(nodes=2)
+
+    def slowdown(name: str) -> float:
+        row = collsim.simulate(two, "all_reduce", "64M", profile="ideal", algo="nvls_tree", degrade=[name]).rows[0]
+        return float(row.slowdown)
+
+    assert slowdown("link:n0.gpu0-n0.nic0=90%") == 1  # 56.7 GB/s are still more than the adapter's 50
+    assert 1.5 < slowdown("nic:node1/5=50%") < 2  # twice as long in the network, as long in the node

@@ -1,4 +1,4 @@
-"""Run every collsim command that README.md and some pages show and write its output below it.
+"""Run every collsim command that README.md and the pages show and write its output below it.
 
 The tests compare the two, so that no page shows what the tool does not print.
 """
@@ -7,27 +7,37 @@ from __future__ import annotations
 
 import re
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-PAGES = ("README.md", "docs/output.md", "docs/validate.md")
-BLOCK = re.compile(r"```console\n(.*?)```\n", re.DOTALL)
+BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+CANDIDATES = (ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")))
+PAGES = [page for page in CANDIDATES if BLOCK.search(page.read_text(encoding="utf-8"))]
 
 
-def output_of(command: str) -> str:
-    """Return what the last collsim command of *command* prints on stdout."""
-    line = command.rpartition("&& ")[2]
+def commands(block: str) -> Iterator[tuple[str, str, str]]:
+    """Yield each command of a block as it is written, what of it to run (the end of a chain), and what stands below."""
+    for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+        lines = part.splitlines(keepends=True)
+        end = next(i for i, line in enumerate(lines, start=1) if not line.endswith("\\\n"))
+        written = "".join(lines[:end])
+        yield written, written.replace("\\\n", " ").rpartition("&& ")[2].strip(), "".join(lines[end:])
+
+
+def output_of(line: str) -> str:
+    """Return what a command prints on stdout."""
     return subprocess.run(line, shell=True, check=True, capture_output=True, text=True, cwd=ROOT).stdout
 
 
 def refreshed(match: re.Match[str]) -> str:
-    """Return the block with the output of each command below it."""
-    commands = [line[2:] for line in match[1].splitlines() if line.startswith("$ ")]
-    shown = (f"$ {command}\n" + (output_of(command) if "collsim " in command else "") for command in commands)
-    return f"```console\n{''.join(shown)}```\n"
+    """Return the block with the output of each collsim command below it."""
+    text = ""
+    for written, line, shown in commands(match[1]):
+        text += f"$ {written}{output_of(line) if line.startswith('collsim ') else shown}"
+    return f"```console\n{text}```"
 
 
 if __name__ == "__main__":
     for page in PAGES:
-        path = ROOT / page
-        path.write_text(BLOCK.sub(refreshed, path.read_text(encoding="utf-8")), encoding="utf-8")
+        page.write_text(BLOCK.sub(refreshed, page.read_text(encoding="utf-8")), encoding="utf-8")

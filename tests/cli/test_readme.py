@@ -1,6 +1,7 @@
 """README.md and some pages show what the tool prints, to the letter."""
 
 import doctest
+import importlib.util
 import os
 import re
 import subprocess
@@ -10,29 +11,18 @@ import pytest
 
 from .conftest import PROGRAM, ROOT
 
-PAGES = ("README.md", "docs/clusters.md", "docs/failures.md", "docs/groups.md", "docs/output.md", "docs/validate.md")
-BLOCK = re.compile(r"^```(console|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+spec = importlib.util.spec_from_file_location("refresh_pages", ROOT / "benchmarks/refresh_pages.py")
+pages = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(pages)
+PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-def blocks(kind):
-    """Yield the blocks of a kind, each with a name."""
-    for page in PAGES:
-        text = (ROOT / page).read_text(encoding="utf-8")
-        for match in BLOCK.finditer(text):
-            if match[1] == kind:
-                yield pytest.param(match[2], id=f"{page}:{text.count(chr(10), 0, match.start()) + 1}")
-
-
-def commands(block):
-    """Yield each command of a console block with the output below it; only the part after an installation counts."""
-    for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
-        command, _, shown = part.partition("\n")
-        while command.endswith("\\"):
-            more, _, shown = shown.partition("\n")
-            command = f"{command[:-1]}{more.removeprefix('> ').strip()}"
-        last = command.rpartition("&& ")[2]
-        if last.startswith("collsim "):
-            yield last, shown
+def blocks(pattern):
+    """Yield the blocks that a pattern finds, each with a name."""
+    for page in pages.PAGES:
+        text = page.read_text(encoding="utf-8")
+        for match in pattern.finditer(text):
+            yield pytest.param(match[1], id=f"{page.name}:{text.count(chr(10), 0, match.start()) + 1}")
 
 
 @pytest.fixture(scope="module")
@@ -54,13 +44,14 @@ def shell(tmp_path_factory):
     return call
 
 
-@pytest.mark.parametrize("block", [*blocks("console")])
+@pytest.mark.parametrize("block", [*blocks(pages.BLOCK)])
 def test_console_block(shell, block):
-    for command, shown in commands(block):
-        assert shell(command) == shown, f"$ {command}"
+    for _, command, shown in pages.commands(block):
+        if command.startswith("collsim "):
+            assert shell(command) == shown, f"$ {command}"
 
 
-@pytest.mark.parametrize("block", [*blocks("python")])
+@pytest.mark.parametrize("block", [*blocks(PYTHON)])
 def test_python_block(block, monkeypatch):
     monkeypatch.chdir(ROOT)
     examples = doctest.DocTestParser().get_doctest(block, {}, "block", None, None)
@@ -71,8 +62,11 @@ def test_python_block(block, monkeypatch):
 
 
 def test_commands_of_a_block():
-    block = "$ pip install .\nok\n$ pip install x && collsim topo list\na\nb\n$ collsim run \\\n  --size 1M\nc\n"
-    assert list(commands(block)) == [("collsim topo list", "a\nb\n"), ("collsim run --size 1M", "c\n")]
+    block = "$ pip install x && collsim topo list\na\nb\n$ collsim run \\\n  --size 1M\nc\n"
+    (first, listing, output), (second, run, figures) = pages.commands(block)
+    assert (listing, output) == ("collsim topo list", "a\nb\n")
+    assert (run.split(), figures) == (["collsim", "run", "--size", "1M"], "c\n")
+    assert f"$ {first}{output}$ {second}{figures}" == block
 
 
 def test_shown_error(collsim):

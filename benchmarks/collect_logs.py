@@ -19,7 +19,8 @@ from pathlib import Path
 from predictors import read_csv
 
 from collsim.calibration import Row, Test, read_log
-from collsim.calibration.cases import used_time_s
+from collsim.calibration.cases import MATRIX_FILE, MATRIX_SCALE, MATRIX_SPREAD, used_time_s
+from collsim.calibration.observations import SPIKE
 from collsim.errors import CollsimError
 
 DATA = Path(__file__).parent / "data"
@@ -30,13 +31,8 @@ COLUMNS = (
     "size_bytes", "matrix", "scale", "out_of_place_us", "in_place_us", "flag", "health", "set",
 )  # fmt: skip
 CHOOSING = re.compile(r"NCCL_(ALGO|PROTO|(MIN|MAX)_(P2P_)?NCHANNELS|(MIN|MAX)_CTAS|NVLS_ENABLE)$")
-MATRIX_FILE = "NCCL_TESTS_ALLTOALLV_MATRIX_FILE"
-MATRIX_SCALE = "NCCL_TESTS_ALLTOALLV_MATRIX_SCALE"
-SPREAD = "NCCL_TESTS_ALLTOALLV_SPREAD"
 UNIFORM_BYTES = 2**20
 """Size column of the uniform matrix at scale 1."""
-SPIKE = 1.5
-"""A row this many times slower than both its neighbours was disturbed, or was the first to use a kernel."""
 MOST_ROWS, STEP = 128, 1.08
 """Of a log with more rows, those are kept whose sizes are at least this factor apart."""
 
@@ -100,7 +96,7 @@ def matrix_of(test: Test) -> tuple[str, float | None]:
     if MATRIX_FILE in environment:
         name = Path(environment[MATRIX_FILE]).stem.removeprefix("matrix_")
         return name, float(environment.get(MATRIX_SCALE, 1))
-    if environment.get(SPREAD) and float(environment[SPREAD]) == 0:
+    if environment.get(MATRIX_SPREAD) and float(environment[MATRIX_SPREAD]) == 0:
         return "uniform", None
     return "", None
 

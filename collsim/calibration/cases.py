@@ -1,7 +1,7 @@
 """From the rows of a log to what a prediction has to be told: `read_cases` for files, `read_sections` for a stream.
 
 A `Case` is hashable and holds all that a prediction may depend on, so that equal calls are predicted once. What a log
-does not say keeps its default; what collsim cannot be told (several groups at once, an unknown byte matrix) is skipped
+does not say keeps its default; what collsim cannot be told (groups of unlike sizes, an unknown byte matrix) is skipped
 with the reason. This module imports the log reader, `gpu_models`, operations and, inside functions, `library` and
 `byte_matrix`.
 """
@@ -123,9 +123,13 @@ class Skipped:
     line: int
     reason: str
 
+    @property
+    def where(self) -> str:
+        """File and line, as a fault names them."""
+        return f"{self.file}:{self.line}" if self.line else self.file
+
     def __str__(self) -> str:
-        where = f"{self.file}:{self.line}" if self.line else self.file
-        return f"{where}: {self.reason}"
+        return f"{self.where}: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,21 +18,20 @@ from collsim.calibration.findings import Calibration, Constant, Residual
 from collsim.calibration.hidden_nvls import with_nvls_settled
 from collsim.calibration.observations import Observation, observe, thinned, undisturbed, without_spikes
 from collsim.calibration.parameters import costs_of, parameters_of
+from collsim.calibration.places import on_one_domain
 from collsim.calibration.soundness import sound_rows
-from collsim.calibration.validation import checked_options, collected
+from collsim.calibration.validation import DEFAULT_RCCL, checked_options, collected, named_topology, nothing_left
 from collsim.errors import Fault, InputError
 from collsim.library import DEFAULT_LIBRARY, Profile, Protocol, Scatter, band_of, load_profile, system_of
 from collsim.library.costs import STAND_IN
 from collsim.timing import call_time_s
-from collsim.topology import Topology, load_topology
+from collsim.topology import Topology
 from collsim.units import format_count
 
-__all__ = ["calibrate", "check_left", "fit_profile", "predicted_residuals", "scatter_of"]
+__all__ = ["calibrate", "fit_profile", "gather_rows", "predicted_residuals", "scatter_of"]
 
 LEAST_ROWS = 3
 """Fewer rows of a way to launch are not fitted: they could not be told from noise."""
-RCCL_THEN = "rccl-2.22"
-"""For logs of AMD GPUs that do not name the version: that of the public logs that do."""
 START = {"gfx": "mi300x_ubb8", "": "hgx_h100"}
 """Profile to start from where none is meant for the topology: by the beginning of the GPU's architecture."""
 INSIDE = 0.9
@@ -78,10 +77,27 @@ def calibrate(
         Every fault of the request and of logs that cannot be read; no log of these GPUs, or too few rows that can be
         predicted.
     """
+    rows, skipped, topology = gather_rows(
+        logs, topo, name=name, start=start, library=library, environment=environment, **overrides
+    )
+    return replace(fit_profile(rows, topology, name=name, start=start), skipped=tuple(skipped))
+
+
+def gather_rows(
+    logs: str | Path | Sequence[str | Path],
+    topo: str | Path | Topology | None,
+    *,
+    name: str | None = None,
+    start: str | Profile = "auto",
+    library: str | None = None,
+    environment: Mapping[str, str] | None = None,
+    **overrides: Any,
+) -> tuple[list[Measured], list[Skipped], Topology]:
+    """Check what `calibrate` is asked and read the logs, before anything is fitted; parameters and errors as there."""
     faults: list[Fault] = []
     told = {key: overrides.pop(key, None) for key in ("op", "ranks", "nodes", "launch")}
     options = checked_options({**told, "library": library, "environment": environment}, faults)
-    topology = collected(faults, lambda: load_topology(topo))
+    topology = named_topology(topo, faults)
     collected(faults, lambda: _named_start(start, topology))
     if name is not None:
         collected(faults, lambda: checked_text(name, "name", "such as mine"))
@@ -92,17 +108,9 @@ def calibrate(
     assert topology is not None
     assert read is not None
     rows, skipped = read
-    check_left(rows, skipped)
-    found = fit_profile(rows, topology, name=name, start=start)
-    return replace(found, skipped=tuple(skipped))
-
-
-def check_left(rows: Sequence[Measured], skipped: Sequence[Skipped]) -> None:
-    """Raise why every test was skipped, if that leaves no row."""
-    if rows or not skipped:
-        return
-    faults = [Fault(skip.reason, f"{skip.file}:{skip.line}" if skip.line else skip.file) for skip in skipped]
-    raise InputError(*faults, Fault("nothing is left to fit", "logs"))
+    if not rows and skipped:
+        raise nothing_left(skipped, Fault("nothing is left to fit", "logs"))
+    return rows, skipped, topology
 
 
 def fit_profile(
@@ -119,8 +127,8 @@ def fit_profile(
     library = _library_of(rows, topology)
     sound, unsound = sound_rows(rows, topology, relative)
     kept, spikes = without_spikes(sound, topology.name)
-    alone = [row for row in kept if (row.case.nodes or 1) == 1 and row.case.groups is None]
-    on_domain = [row for row in alone if row.case.ranks <= topology.n_gpus]
+    alone = [row for row in kept if row.case.groups is None]
+    on_domain = [row for row in alone if on_one_domain(row.case, topology)]
     apart = thinned(on_domain)
     settled, notes = with_nvls_settled(apart, topology, relative, library)
     everything, refused = observe(settled, topology, relative, library)
@@ -130,7 +138,8 @@ def fit_profile(
         **unsound,
         "1.5 times slower than both neighbours": len(spikes),
         "1.5 times slower than another run of the same work": len(everything) - len(observations),
-        "on more than one scale-up domain": len(kept) - len(on_domain),
+        "one of several groups at once": len(kept) - len(alone),
+        "on more than one scale-up domain": len(alone) - len(on_domain),
         "too close to the size before": len(on_domain) - len(apart),
         **refused,
     }
@@ -208,7 +217,7 @@ def _library_of(rows: Sequence[Measured], topology: Topology) -> str:
     named = Counter(row.case.library for row in rows if row.case.library)
     if named:
         return str(named.most_common(1)[0][0])
-    return RCCL_THEN if system_of(topology).is_amd else DEFAULT_LIBRARY
+    return DEFAULT_RCCL if system_of(topology).is_amd else DEFAULT_LIBRARY
 
 
 def _too_few(observations: Sequence[Observation], left_out: Mapping[str, int]) -> Fault:

@@ -105,14 +105,14 @@ def _sentence(rows: Sequence[Compared], system: str, tolerance: float) -> str:
         return f"time {where} is impossible on {system}: down to {least:.0f} % of what the {kind} of its links allows"
     limits = f"the {tolerance * 100:g} % tolerance" if rows[0].covered is None else "the 90 % interval"
     side = "inside" if verdict == "inside" else "outside"
-    return f"{_difference(rows, where)}, {side} {limits}{_width(rows) if side == 'inside' else ''}"
+    return f"{_difference(rows, where)}, {side} {limits}{_width(rows, tolerance) if side == 'inside' else ''}"
 
 
-def _width(rows: Sequence[Compared]) -> str:
+def _width(rows: Sequence[Compared], tolerance: float) -> str:
     """Return how wide the interval is, if it excuses what the tolerance would not; empty otherwise."""
     ratio = median(row.measured_s / row.predicted_s for row in rows)
     ends = [(row.time_lo_s, row.time_hi_s, row.predicted_s) for row in rows if row.time_lo_s and row.time_hi_s]
-    if not ends or 1 / (1 + TOLERANCE) <= ratio <= 1 + TOLERANCE:
+    if not ends or 1 / (1 + tolerance) <= ratio <= 1 + tolerance:
         return ""
     least, most = min(low / time for low, _, time in ends), max(high / time for _, high, time in ends)
     return f", which is wide here: from {least:.2g} to {most:.2g} times the predicted time"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from collsim.calibration.cases import Case, Measured
+from collsim.calibration.places import predicted
 from collsim.errors import CollsimError
 from collsim.library import Profile
 from collsim.topology import Topology
@@ -50,10 +51,16 @@ def nvls_was_off(times: Iterable[tuple[Case, float]], topology: Topology, profil
     """
     if topology.in_network_reduction != "NVLS":
         return ""
-    errors = []
+    calls: dict[Case, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     for case, measured_s in times:
-        if _is_open(case, topology) and (both := _with_and_without(case, topology, profile, library)):
-            errors.append([abs(math.log(time_s / measured_s)) for time_s in both])
+        if _is_open(case, topology):
+            calls[replace(case, size_bytes=0)][case.size_bytes].append(measured_s)
+    errors = [
+        [abs(math.log(time_s / measured_s)) for time_s in both]
+        for call, sizes in calls.items()
+        for size, both in _with_and_without(call, list(sizes), topology, profile, library)
+        for measured_s in sizes[size]
+    ]
     if not errors:
         return ""
     more, less = np.median(np.array(errors), axis=0).tolist()
@@ -79,20 +86,15 @@ def without_nvls(case: Case) -> Case:
     return replace(case, environment=tuple(sorted((*case.environment, (VARIABLE, "0")))))
 
 
-def _with_and_without(case: Case, topology: Topology, profile: Profile, library: str) -> tuple[float, float] | None:
-    """Return the predicted times with NVLS and without, in seconds; None if the library would not take it."""
-    from collsim.question import ask
-    from collsim.simulation import predict
-
-    found = []
-    for entry in (case, without_nvls(case)):
-        question = ask(
-            entry.op, entry.size_bytes, dtype=entry.dtype, redop=entry.redop, launch=entry.launch,
-            library=entry.library or library, environment=dict(entry.environment), registered=bool(entry.registered),
-            gpus_per_thread=entry.gpus_per_thread or 1,
-        )  # fmt: skip
-        try:
-            found.append(predict(topology, profile, question, [range(entry.ranks)]).rows[0])
-        except CollsimError:
-            return None
-    return (found[0].time_s, found[1].time_s) if found[0].algo == "nvls" else None
+def _with_and_without(
+    call: Case, sizes: list[int], topology: Topology, profile: Profile, library: str
+) -> Iterator[tuple[int, tuple[float, float]]]:
+    """Yield sizes with their predicted times with NVLS and without, in seconds, where the library would take it."""
+    call = replace(call, library=call.library or library)
+    try:
+        more, less = (predicted(entry, sizes, topology, profile).rows for entry in (call, without_nvls(call)))
+    except CollsimError:
+        return
+    for one, other in zip(more, less, strict=True):
+        if one.algo == "nvls":
+            yield one.requested_bytes, (one.time_s, other.time_s)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from collsim.calibration.log_facts import Device, Facts, encoded_version, op_name, op_of_program, read_command
-from collsim.calibration.log_rows import REDUCTIONS, Block, RawRow, dtype_name, number
+from collsim.calibration.log_rows import MAX_SIZE_BYTES, REDUCTIONS, Block, RawRow, dtype_name, number
 
 __all__ = [
     "Columns",
@@ -29,7 +29,6 @@ __all__ = [
 
 MAX_FAILED_SCANS = 200
 MAX_HEAD_CHARS = 1 << 20
-MAX_SIZE_BYTES = 2**62
 
 _ROLES = (
     ("wrong", r"#?wrong|nwrong|errors?|check_?result|res(?:ult)?|correct(?:ness)?"),

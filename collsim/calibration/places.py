@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
 from collsim.calibration.cases import Case
 from collsim.topology import Cluster, Topology
 
-__all__ = ["gpus_of", "mapping", "misfit"]
+if TYPE_CHECKING:
+    from collsim.library import Profile
+    from collsim.result import Result
+
+__all__ = ["gpus_of", "mapping", "misfit", "on_one_domain", "predicted"]
 
 MOST_GPUS_OF_A_HOST = 16
 """No server has more GPUs (DGX-2 and MI250 boards have 16): the hosts of a larger domain share it."""
@@ -35,6 +42,11 @@ def misfit(case: Case, topology: Topology) -> str | None:
     return None if cluster is None or case.nodes is None else _misfit_of_nodes(case, nodes, cluster)
 
 
+def on_one_domain(case: Case, topology: Topology) -> bool:
+    """Return whether a test ran inside one scale-up domain, which several hosts may share."""
+    return misfit(case, topology) is None and (topology.cluster is None or (case.nodes or 1) == 1)
+
+
 def _misfit_of_nodes(case: Case, nodes: int, cluster: Cluster) -> str | None:
     each, there = divmod(case.all_ranks, nodes), cluster.node.n_gpus
     if nodes > cluster.spec.nodes:
@@ -54,3 +66,24 @@ def mapping(case: Case, hosts: tuple[str, ...], topology: Topology) -> str:
     if nodes > 1:
         return f"{gpus}, its {nodes} hosts in one domain"
     return f"{gpus}, host {hosts[0]}" if hosts else gpus
+
+
+def predicted(call: Case, sizes: Sequence[int], topology: Topology, profile: Profile) -> Result:
+    """Return what the model says of a kind of call at some sizes, on its GPUs; raises as `simulate` does."""
+    from collsim.question import ask, rank_groups
+    from collsim.simulation import predict
+
+    options: dict[str, Any] = {
+        "library": call.library,
+        "environment": dict(call.environment),
+        "root": call.root,
+        "launch": call.launch,
+        "registered": bool(call.registered),
+        "gpus_per_thread": call.gpus_per_thread or 1,
+        "groups": call.groups,
+    }
+    if call.matrix is not None:
+        question = ask(call.op, matrix=[list(row) for row in call.matrix], **options)
+    else:
+        question = ask(call.op, sizes, dtype=call.dtype, redop=call.redop, **options)
+    return predict(topology, profile, question, rank_groups(topology, None, gpus_of(call, topology), question))

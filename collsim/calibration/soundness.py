@@ -13,6 +13,7 @@ import numpy as np
 from collsim.bounds import lower_bound
 from collsim.calibration.cases import Case, Measured
 from collsim.calibration.health import impossible_flags
+from collsim.calibration.places import on_one_domain
 from collsim.errors import CollsimError
 from collsim.library import Profile
 from collsim.operations import dtype_bytes, operation
@@ -39,7 +40,7 @@ def sound_rows(rows: Iterable[Measured], topology: Topology, profile: Profile) -
         if case.ranks not in runs:
             runs[case.ranks] = _run(topology, profile, case.ranks)
         if case not in bounds_s:
-            bounds_s[case] = _bound_s(case, runs[case.ranks])
+            bounds_s[case] = _bound_s(case, runs[case.ranks] if on_one_domain(case, topology) else None)
         flags = ["wrong"] if row.wrong else impossible_flags(row.time_s(topology.name), bounds_s[case])
         if flags:
             refused[WHY[flags[0]]] += 1
@@ -58,7 +59,7 @@ def _run(topology: Topology, profile: Profile, ranks: int) -> Run | None:
 
 def _bound_s(case: Case, run: Run | None) -> float:
     """Return the least time of a call in seconds; 0 where it is not known."""
-    if run is None or (case.nodes or 1) > 1 or case.groups is not None:
+    if run is None or case.groups is not None:
         return 0.0
     op, matrix = operation(case.op), None if case.matrix is None else np.array(case.matrix, dtype=np.int64)
     size_bytes = case.size_bytes

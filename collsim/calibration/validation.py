@@ -7,7 +7,7 @@ Logs are read as streams into one entry per distinct case; the cases are predict
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -27,7 +27,7 @@ from collsim.calibration.health import TOLERANCE, health_of, judged
 from collsim.calibration.hidden_nvls import nvls_was_off, without_nvls
 from collsim.calibration.log_types import ZERO_BYTES, Dropped, Test
 from collsim.calibration.logs import LAUNCHES
-from collsim.calibration.places import gpus_of, mapping, misfit
+from collsim.calibration.places import mapping, misfit, predicted
 from collsim.calibration.verdicts import CheckedLog, Compared, Unread, Validation
 from collsim.errors import Fault, InputError, ModelError, UnknownNameError, UnsupportedError
 from collsim.library import DEFAULT_LIBRARY, Profile, load_library, load_profile
@@ -36,10 +36,9 @@ from collsim.topology import Topology, load_topology
 if TYPE_CHECKING:
     import networkx as nx
 
-    from collsim.question import Question
     from collsim.result import Result, Row
 
-__all__ = ["checked_options", "collected", "compare", "gather", "validate"]
+__all__ = ["checked_options", "collected", "compare", "gather", "named_topology", "nothing_left", "validate"]
 
 T = TypeVar("T")
 
@@ -72,7 +71,7 @@ def validate(
     logs : str, Path or iterable of them
         Files that `collsim.calibration.read_log` understands; ``-`` is stdin.
     topo : str, path, Topology or networkx graph
-        The system that was measured: one scale-up domain.
+        The system that was measured: one scale-up domain, or the cluster on whose nodes the ranks were.
     op, ranks, nodes, launch : optional
         Hold for all logs, whatever they say.
     profile : str or Profile
@@ -127,10 +126,7 @@ def gather(
         Every fault of the request and the files.
     """
     faults: list[Fault] = []
-    if topo is None:
-        hint = "give a name that `collsim topo list` prints, or a YAML file"
-        faults.append(Fault("no topology is named", "topo", hint))
-    topology = None if topo is None else collected(faults, lambda: load_topology(topo))
+    topology = named_topology(topo, faults)
     constants = collected(faults, lambda: load_profile(profile, topology))
     paths = collected(faults, lambda: checked_paths(logs)) or []
     options = checked_options(told, faults)
@@ -142,34 +138,41 @@ def gather(
     return gathered
 
 
+def named_topology(topo: Any, faults: list[Fault]) -> Topology | None:
+    """Return the topology; None, with its faults added, if there is none."""
+    if topo is None:
+        hint = "give a name that `collsim topo list` prints, or a YAML file"
+        faults.append(Fault("no topology is named", "topo", hint))
+        return None
+    return collected(faults, lambda: load_topology(topo))
+
+
 def checked_options(told: Mapping[str, Any], faults: list[Fault]) -> dict[str, Any]:
     """Return what holds for all logs; what is wrong with it is left out and added to *faults*."""
     checks: dict[str, Callable[[Any], Any]] = {
         "op": checked_operation,
-        "library": load_library,
+        "library": lambda name: load_library(name).name,
         "environment": checked_environment,
         "launch": _launch,
         "ranks": partial(_count, "ranks"),
         "nodes": partial(_count, "nodes"),
     }
-    options = {}
-    for name, value in told.items():
-        before = len(faults)
-        if value is not None:
-            checked = collected(faults, partial(checks[name], value), name)
-            options[name] = checked if name == "environment" else value  # numbers are then texts
-        options[name] = options.get(name) if len(faults) == before else None
-    return options
+    return {
+        name: None if value is None else collected(faults, partial(checks[name], value), name)
+        for name, value in told.items()
+    }
 
 
-def _launch(value: Any) -> None:
+def _launch(value: Any) -> str:
     if value not in LAUNCHES:
         raise UnknownNameError("launch", str(value), LAUNCHES, "launch")
+    return str(value)
 
 
-def _count(name: str, value: Any) -> None:
+def _count(name: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise InputError(Fault(f'{name} "{value}" is not a whole number above 0', name, "such as 8"))
+    return value
 
 
 def collected(faults: list[Fault], read: Callable[[], T], where: str = "") -> T | None:
@@ -305,35 +308,12 @@ class _Model:
 
     def _rows(self, call: Case, sizes: list[int]) -> dict[int, Row | str]:
         """Return the predicted rows by size; raises as `simulate` does."""
-        from collsim.question import rank_groups
-        from collsim.simulation import predict
-
-        question = _question(call, sizes)
-        groups = rank_groups(self.topology, None, gpus_of(call, self.topology), question)
-        result = predict(self.topology, self.constants, question, groups)
+        result = predicted(call, sizes, self.topology, self.constants)
         self.results.append(replace(result, rows=()))
         self.warnings.update(dict.fromkeys(text for text in result.warnings if "is left out at" not in text))
         if call.matrix is not None:
             return dict.fromkeys(sizes, result.rows[0])
         return {row.requested_bytes: row for row in result.rows}
-
-
-def _question(call: Case, sizes: list[int]) -> Question:
-    """Return the checked request."""
-    from collsim.question import ask
-
-    options: dict[str, Any] = {
-        "library": call.library,
-        "environment": dict(call.environment),
-        "root": call.root,
-        "launch": call.launch,
-        "registered": bool(call.registered),
-        "gpus_per_thread": call.gpus_per_thread or 1,
-        "groups": call.groups,
-    }
-    if call.matrix is not None:
-        return ask(call.op, matrix=[list(row) for row in call.matrix], **options)
-    return ask(call.op, sizes, dtype=call.dtype, redop=call.redop, **options)
 
 
 def _default_library(topology: Topology, constants: Profile) -> str | None:
@@ -375,7 +355,8 @@ def compare(gathered: Gathered, tolerance: float = TOLERANCE) -> Validation:
     logs = [_checked_log(group, model, tolerance, skipped) for group in groups]
     logs = [log for log in logs if log.rows]
     if not logs:
-        raise _nothing_left(skipped)
+        hint = "a test on this machine is needed, whose log names its operation and ranks"
+        raise nothing_left(skipped, Fault("nothing is left that can be compared", "", hint))
     told = model.results[0]
     calibrated = all(result.profile["calibrated"] for result in model.results)
     return Validation(
@@ -402,13 +383,12 @@ def _with_nvls_settled(group: _Group, model: _Model) -> _Group:
     return replace(group, case=without_nvls(group.case), cases=cases, notes={**group.notes, note: None})
 
 
-def _nothing_left(skipped: list[Skipped]) -> InputError:
-    """Return the error that says why each test was skipped."""
-    faults = [Fault(skip.reason, f"{skip.file}:{skip.line}" if skip.line else skip.file) for skip in skipped]
+def nothing_left(skipped: Sequence[Skipped], last: Fault) -> InputError:
+    """Return the error that says why each test was skipped, and *last* what for nothing is left."""
+    faults = [Fault(skip.reason, skip.where) for skip in skipped]
     if (more := len(faults) - MOST_SHOWN) > 0:
-        faults[MOST_SHOWN:] = [Fault(f"{more} more tests cannot be compared either")]
-    hint = "a test on this machine is needed, whose log names its operation and ranks"
-    return InputError(*faults, Fault("nothing is left that can be compared", "", hint))
+        faults[MOST_SHOWN:] = [Fault(f"{more} more tests were skipped too")]
+    return InputError(*faults, last)
 
 
 def _checked_log(group: _Group, model: _Model, tolerance: float, skipped: list[Skipped]) -> CheckedLog:

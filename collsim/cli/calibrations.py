@@ -58,8 +58,7 @@ def calibrate(context: click.Context, /, *, output: str | None, plot: str | None
     from collsim.library import read_environment
     from collsim.report.calibration import calibration_table
 
-    # What reads a profile blames that, which is called --start here.
-    faults = Faults(lambda where: place_of(context, "start" if where == "profile" else where, None))
+    faults = Faults(lambda where: place_of(context, where, None))
     sources = [*flags["logs"], *named_files(flags["topo"], flags["start"])]
     check_targets({"output": output, "plot": plot}, faults, sources)
     _check_suffix("output", output, (".yaml", ".yml"), "--profile knows a file by that", faults)
@@ -94,39 +93,20 @@ def _check_suffix(name: str, file: str | None, suffixes: Sequence[str], why: str
 
 def _fitted(flags: dict[str, Any], faults: Faults) -> Calibration:
     """Check everything that was asked, read the logs, raise all that is wrong, and fit."""
-    from collsim.calibration.cases import read_cases
-    from collsim.calibration.fitting import check_left, fit_profile
-    from collsim.calibration.validation import checked_options
+    from collsim.calibration.fitting import fit_profile, gather_rows
     from collsim.cli.flags import read_number, read_settings
-    from collsim.errors import Fault
-    from collsim.library import load_profile
-    from collsim.topology import load_topology
 
     def count(name: str) -> int | None:
         text = flags[name]
         return None if text is None else faults.attempt(lambda: read_number(text, name))
 
-    told = {key: flags[key] for key in ("op", "launch", "library")} | {key: count(key) for key in ("ranks", "nodes")}
-    told["environment"] = read_settings(flags["environment"], faults)
-    wrong: list[Fault] = []
-    told = checked_options(told, wrong)
-    faults.add(wrong)
-    topology = None
-    if flags["topo"] is None:
-        hint = "give a name that `collsim topo list` prints, or a YAML file"
-        faults.add([Fault("no topology is named", "topo", hint)])
-    else:
-        topology = faults.attempt(lambda: load_topology(flags["topo"]))
-    faults.attempt(lambda: load_profile(flags["start"], topology))
-    if not flags["logs"]:
-        faults.add([Fault("no log is named", "logs", "name at least one file; - is stdin")])
-    read = faults.attempt(lambda: read_cases(flags["logs"], topology=topology, **told))
+    asked = {key: flags[key] for key in ("name", "start", "op", "launch", "library")}
+    asked |= {key: count(key) for key in ("ranks", "nodes")}
+    asked["environment"] = read_settings(flags["environment"], faults)
+    read = faults.attempt(lambda: gather_rows(flags["logs"], flags["topo"], **asked))
     faults.raise_any()
-    assert topology is not None
     assert read is not None
-    rows, skipped = read
-    faults.attempt(lambda: check_left(rows, skipped))
-    faults.raise_any()
+    rows, skipped, topology = read
     found = faults.attempt(lambda: fit_profile(rows, topology, name=flags["name"], start=flags["start"]))
     faults.raise_any()
     assert found is not None

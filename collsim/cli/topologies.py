@@ -44,7 +44,7 @@ def topo_list() -> None:
     lines += ["#", head]
     for name in cluster_names():
         node, spec, _ = plan_topology(name)
-        rate_GBps = spec.nic_rate_Bps * spec.nics_per_gpu / spec.gpus_per_nic / 1e9
+        rate_GBps = spec.link_rate_Bps * spec.nics_per_gpu / spec.gpus_per_nic / 1e9
         gpus = spec.nodes * spec.gpus_per_node
         lines.append(f"{name:<16} {gpus:>6} {rate_GBps:>4.4g}  {node.title}")
     write("".join(f"{line}\n" for line in lines), None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from xml.sax.saxutils import escape
+from html import escape
 
 from collsim.calibration.findings import Residual
 
@@ -37,7 +37,7 @@ def residual_plot(residuals: Sequence[Residual], title: str) -> str:
     height = first + PANEL * len(families) + 10
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" '
-        f'aria-label="{escape(title, {chr(34): "&quot;"})}">',
+        f'aria-label="{escape(title)}">',
         STYLE,
         f'<text class="t" x="{LEFT}" y="22">{escape(title)}</text>',
         f'<text x="{LEFT}" y="{CAPTION}">predicted / measured time - 1, by size in bytes; '

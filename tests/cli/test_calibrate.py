@@ -71,8 +71,8 @@ def test_what_is_printed(fitted, logs):
     assert lines[0] == f"# collsim {package.__version__}   profile mine: 30 rows of 3 logs, nccl-2.28"
     assert lines[1] == "# the fit starts from profile hgx_h100; constants that are not listed are as there"
     assert lines[2] == "# not identified: start and logs together made the value, the logs alone do not fix it"
-    head = next(line for line in lines if line.startswith("#") and "constant" in line)
-    assert head.split()[1:] == ["launch", "unit", "start", "value", "low", "high"] or "constant" in head
+    [head] = [line for line in lines if line.lstrip("# ").startswith("constant ")]
+    assert head.strip("#").split() == ["constant", "launch", "unit", "start", "value", "low", "high"]
     constants = [line for line in lines if line and not line.startswith("#") and line.split()[1] in ("stream", "graph")]
     assert len({tuple(line.split()[:2]) for line in constants}) == len(constants) > 5
     for line in constants:

@@ -330,6 +330,33 @@ def test_hidden_nvls_shows_in_the_times(h100):
     assert with_nvls_settled(gathered, topology, h100, LIBRARY) == (gathered, [])  # never by NVLS
 
 
+def test_nvls_is_judged_where_the_ranks_of_a_cluster_stand(h100):
+    from collsim import simulate
+
+    topology = load_topology("h100_rail")  # NVLS trees would be taken over two nodes, and ranks 0-7 are no node here
+    cases = [Case("all_reduce", 8, 2**power, nodes=2, library=LIBRARY) for power in (26, 28)]
+    ranks = [0, 1, 2, 3, 8, 9, 10, 11]
+    rows = [
+        made_row(case, simulate(topology, case.op, case.size_bytes, rank_list=ranks, library=LIBRARY).rows[0].time_s)
+        for case in cases
+    ]
+    profile = load_profile("auto", topology)
+    assert with_nvls_settled(rows, topology, profile, LIBRARY) == (rows, [])
+
+
+def test_hosts_of_a_rack_are_fitted_as_one_domain():
+    rack, profile = load_topology("gb200_nvl72"), load_profile("gb200_nvl72")
+    sizes = [2**power for power in range(20, 31)]
+    question = ask("all_reduce", sizes, library=LIBRARY, environment=dict(RING))
+    rows = [
+        made_row(Case("all_reduce", 8, row.size_bytes, nodes=2, library=LIBRARY, environment=RING), row.time_s)
+        for row in predict(rack, profile, question, [range(8)]).rows
+    ]
+    found = fit_profile(rows, rack, start=profile)
+    assert len(found.residuals) == len(sizes)
+    assert "on more than one scale-up domain" not in {why for why, count in found.left_out.items() if count}
+
+
 def test_switches_that_only_forward_hide_nothing():
     topology, profile = load_topology("dgx2_v100"), load_profile("dgx2_v100")
     slow = [made_row(Case("all_reduce", 16, 2**28, library=LIBRARY), 1.0)]

@@ -185,8 +185,11 @@ def _capacities(fabric: Fabric, used: NDArray[np.bool_], inside: NDArray[np.bool
     src, dst, rate = wiring.link_src[used], wiring.link_dst[used], fabric.raw_capacity_Bps[used]
     matrix = np.zeros((len(wiring.node_names),) * 2)
     np.add.at(matrix, (src, dst), rate)  # cables of a bundle may be listed one by one
-    between = np.setdiff1d(np.unique(np.concatenate([src, dst])), fabric.rank_node)
     ranks = fabric.rank_node
+    touched = np.zeros(wiring.n_nodes, dtype=np.bool_)  # np.unique would import numpy.ma
+    touched[src] = touched[dst] = True
+    touched[ranks] = False
+    between = np.flatnonzero(touched)
     into = inside @ matrix[np.ix_(ranks, between)]
     out = ~inside @ matrix[np.ix_(between, ranks)].T
     crossing = np.einsum("ci,ij,cj->c", inside, matrix[np.ix_(ranks, ranks)], ~inside, optimize=True)

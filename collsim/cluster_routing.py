@@ -68,16 +68,7 @@ def between_nodes(fabric: Fabric, inside: Callable[[Fabric], Routes]) -> list[Pa
                 latencies += [latency_s] * len(path_links)
                 links += path_links
                 shares += path_shares
-    parts: list[Part] = [(np.array(numbers), np.array(latencies), np.array(links), np.array(shares))]
-    if fabric.node_in_network:
-        parts += [router.multicasts(members, first) for first in (n * n, n * n + n) for members in _by_node(fabric)]
-    return parts
-
-
-def _by_node(fabric: Fabric) -> list[list[int]]:
-    """Return the ranks of each node."""
-    node = fabric.wiring.coordinates.node[fabric.rank_node]
-    return [np.flatnonzero(node == each).tolist() for each in np.unique(node)]
+    return [(np.array(numbers), np.array(latencies), np.array(links), np.array(shares))]
 
 
 @dataclass(slots=True)
@@ -88,9 +79,10 @@ class _Router:
     inside: Callable[[Fabric], Routes]
     cluster: Cluster = field(init=False)
     node_routes: Routes = field(init=False)
-    local_routes: dict[tuple[int, ...], Routes] = field(init=False, default_factory=dict)
     node_links: dict[int, Int] = field(init=False, default_factory=dict)
     trunks: dict[tuple[int, int], list[tuple[Path, float]]] = field(init=False, default_factory=dict)
+    buses: dict[tuple[int, int], int] = field(init=False, default_factory=dict)
+    """The link between a GPU and its adapter, by its ends in order."""
     slow: bool = field(init=False)
     """Whether links inside a node have a latency."""
     cables: Int = field(init=False)
@@ -104,6 +96,10 @@ class _Router:
         self.slow = bool(self.fabric.link_latency_s[inner & (wiring.link_dst < self.cluster.first_nic)].any())
         if self.cluster.node.n_gpus > 1:
             self.node_routes = self.inside(build_fabric(self.cluster.node, latency=self.slow))
+        gpus, nics = np.repeat(np.arange(wiring.n_gpus), np.diff(self.cluster.nic_ptr)), self.cluster.nic_of
+        for src, dst in ((gpus, nics), (nics, gpus)):
+            links = wiring.find_links(src, dst).tolist()
+            self.buses |= dict(zip(zip(src.tolist(), dst.tolist(), strict=True), links, strict=True))
         keys = wiring.link_src * wiring.n_nodes + wiring.link_dst
         self.cables = np.searchsorted(keys, keys, side="right") - np.arange(len(keys))
 
@@ -121,29 +117,6 @@ class _Router:
         span = slice(int(routes.ptr[pair]), int(routes.ptr[pair + 1]))
         links = self.links_of(node)[routes.link[span]]
         return links.tolist(), routes.weight[span].tolist(), float(routes.latency_s[pair])
-
-    def multicasts(self, members: list[int], first: int) -> Part:
-        """Return the routes by which a node's switches serve each of its ranks.
-
-        Rank r gets number ``first + r``; *first* is n * n for multicasts, n * n + n for load-reduces.
-        """
-        n, per_node = self.fabric.n_ranks, self.cluster.node.n_gpus
-        gpus = self.fabric.rank_node[members]
-        local = [int(gpu) % per_node for gpu in gpus]
-        g = len(local)
-        routes = self.routes_of(tuple(local))
-        begin = g * g + (0 if first == n * n else g)
-        entries = np.arange(routes.ptr[begin], routes.ptr[begin + g])
-        counts = np.diff(routes.ptr[begin : begin + g + 1])
-        numbers = np.repeat(first + np.array(members), counts)
-        latency_s = np.repeat(routes.latency_s[begin : begin + g], counts)
-        return numbers, latency_s, self.links_of(int(gpus[0]) // per_node)[routes.link[entries]], routes.weight[entries]
-
-    def routes_of(self, local: tuple[int, ...]) -> Routes:
-        """Return the routes among some GPUs of a node."""
-        if local not in self.local_routes:
-            self.local_routes[local] = self.inside(build_fabric(self.cluster.node, local, latency=self.slow))
-        return self.local_routes[local]
 
     def links_of(self, node: int) -> Int:
         """Return int64[links of a node]: their numbers in the cluster."""
@@ -179,7 +152,7 @@ class _Router:
                 hop = self.within(a // per_node, a % per_node, relay % per_node)
                 a, out = relay, int(cluster.nic_of[cluster.nic_ptr[relay]])
                 leaf_a = int(cluster.nic_leaf[out - cluster.first_nic])
-        ends = self.bus(a, out), self.bus(b, into, back=True)
+        ends = self.buses[a, out], self.buses[into, b]
         up, down = int(cluster.nic_up[out - cluster.first_nic]), int(cluster.nic_down[into - cluster.first_nic])
         middle = self.between_leaves(leaf_a, leaf_b, a, b)
         links = [*hop[0], ends[0], up, *middle[0], down, ends[1]]
@@ -199,11 +172,6 @@ class _Router:
                 if self.node_routes.ptr[pair + 1] > self.node_routes.ptr[pair]:
                     return int(first + local)
         return None
-
-    def bus(self, gpu: int, nic: int, *, back: bool = False) -> int:
-        """Return the link between a GPU and its adapter."""
-        ends = (nic, gpu) if back else (gpu, nic)
-        return int(self.fabric.wiring.find_links(np.array([ends[0]]), np.array([ends[1]]))[0])
 
     def between_leaves(self, leaf_a: int, leaf_b: int, a: int, b: int) -> Path:
         """Return the way from leaf to leaf: all equal paths side by side, or the one that the hash picks."""

@@ -58,7 +58,7 @@ class Fabric:
     in_network_efficiency: float = 1.0
     cluster: Cluster | None = None
     node_in_network: str | None = None
-    """What the switches of each node of a cluster add and multicast with; all ranks of a node take part."""
+    """What the switches of each node of a cluster add and multicast with for all ranks of that node."""
 
     @property
     def nominal_Bps(self) -> Float:
@@ -90,11 +90,6 @@ class Fabric:
         counts = np.zeros((self.n_ranks, self.n_ranks), dtype=np.int64)
         np.add.at(counts, (src[direct], dst[direct]), wiring.link_count[direct])
         return counts
-
-
-def _is_crowded(gpus: Sequence[int], per_node: int) -> bool:
-    """Return whether every node has two GPUs or more among *gpus*, which switches could serve at once."""
-    return int(np.unique([gpu // per_node for gpu in gpus], return_counts=True)[1].min()) > 1
 
 
 def build_fabric(
@@ -129,19 +124,14 @@ def build_fabric(
     faults = _rank_faults(chosen, wiring.n_gpus, topology.name)
     if faults:
         raise InputError(*faults)
-    counts = np.full(len(wiring.link_src), efficiency)
     network = np.zeros(len(wiring.link_src), dtype=np.bool_)
     forwards = np.zeros(wiring.n_nodes, dtype=np.bool_)
     if network_counts and "nic" in wiring.node_kinds:  # adapters and what is behind them come last
         forwards[wiring.node_kinds.index("nic") :] = True
         network = forwards[wiring.link_src] | forwards[wiring.link_dst]
-    capacity = wiring.link_bandwidth_Bps * np.where(counts | network, wiring.link_efficiency, 1.0)
-    as_built = wiring if topology.damage is None else topology.damage.healthy.wiring  # slow links still multicast
-    healthy = wiring if topology.damage is None else topology.damage.healthy.wiring
+    capacity = wiring.link_bandwidth_Bps * np.where(efficiency | network, wiring.link_efficiency, 1.0)
+    healthy = wiring if topology.damage is None else topology.damage.healthy.wiring  # slow links still multicast
     whole = (wiring.n_nodes, wiring.n_links) == (healthy.n_nodes, healthy.n_links)  # slow links keep their numbers
-    several = topology.cluster if whole else None
-    alone = several is not None and several.node.wiring.coordinates.kind == "switched"
-    crowded = several is not None and _is_crowded(chosen, several.node.n_gpus)
     return Fabric(
         wiring=wiring,
         rank_node=_readonly(np.array(chosen, dtype=np.int64)),
@@ -150,10 +140,18 @@ def build_fabric(
         link_latency_s=_readonly(wiring.link_latency_s * (latency | network)),
         node_latency_s=_readonly(wiring.node_latency_s * (latency | forwards)),
         in_network_efficiency=topology.in_network_efficiency if efficiency else 1.0,
-        in_network=topology.in_network_reduction if as_built.coordinates.kind == "switched" else None,
-        cluster=several,
-        node_in_network=several.node.in_network_reduction if several and alone and crowded else None,
+        in_network=topology.in_network_reduction if healthy.coordinates.kind == "switched" else None,
+        cluster=topology.cluster if whole else None,
+        node_in_network=_node_in_network(topology, chosen),
     )
+
+
+def _node_in_network(topology: Topology, gpus: list[int]) -> str | None:
+    """Return what the switches of each node add with, if every node has two GPUs or more that they could serve."""
+    if topology.cluster is None or topology.cluster.node.wiring.coordinates.kind != "switched":
+        return None
+    per_node = np.bincount(topology.wiring.coordinates.node[gpus])
+    return topology.in_network_reduction if per_node[per_node > 0].min() > 1 else None
 
 
 def _rank_faults(ranks: list[int], n_gpus: int, name: str) -> list[Fault]:

@@ -82,11 +82,19 @@ def find_routes(fabric: Fabric) -> Routes:
     NoRouteError
         Naming the groups of ranks that cannot reach each other.
     """
-    n = fabric.n_ranks
-    if fabric.cluster is not None:
+    if fabric.cluster is None:
+        parts = _searched(fabric)
+    else:
         from collsim.cluster_routing import between_nodes
 
-        return _assemble(_slowdown(fabric), between_nodes(fabric, find_routes))
+        parts = between_nodes(fabric, find_routes)
+    parts += [_through_all_switches(fabric, members) for members in _served(fabric)]
+    return _assemble(_slowdown(fabric), parts)
+
+
+def _searched(fabric: Fabric) -> list[Part]:
+    """Return the routes of all pairs, the plainest ways first; raise as `find_routes` does."""
+    n = fabric.n_ranks
     parts = [_direct(fabric)]
     todo = np.ones(n * n, dtype=np.bool_)
     todo[:: n + 1] = False
@@ -104,9 +112,17 @@ def find_routes(fabric: Fabric) -> Routes:
             parts.append(found)
     if lost:
         raise _no_route(fabric, lost)
+    return parts
+
+
+def _served(fabric: Fabric) -> list[Int]:
+    """Return the groups of ranks for which switches add and multicast: all, or those of each node, if any."""
     if fabric.in_network:
-        parts.append(_through_all_switches(fabric))
-    return _assemble(_slowdown(fabric), parts)
+        return [np.arange(fabric.n_ranks)]
+    if not fabric.node_in_network:
+        return []
+    node = fabric.wiring.coordinates.node[fabric.rank_node]
+    return [np.flatnonzero(node == each) for each in dict.fromkeys(node.tolist())]
 
 
 def _slowdown(fabric: Fabric) -> Float:
@@ -150,15 +166,16 @@ def _through_one_switch(fabric: Fabric, todo: NDArray[np.bool_]) -> Part:
     return np.tile(pair, 2), np.tile(latency, 2), np.concatenate([first, second]), np.tile(share, 2)
 
 
-def _through_all_switches(fabric: Fabric) -> Part:
-    """Return the multicasts and load-reduces of all ranks, sprayed over the switches that reach every rank.
+def _through_all_switches(fabric: Fabric, members: Int) -> Part:
+    """Return the multicasts and load-reduces of some ranks, sprayed over the switches that reach all of these.
 
     A load-reduce is a read: its request travels the path before the data do.
     """
     wiring, n, n_gpus = fabric.wiring, fabric.n_ranks, fabric.wiring.n_gpus
     number = np.full((len(wiring.node_names),) * 2, -1, dtype=np.int64)
     number[wiring.link_src, wiring.link_dst] = np.arange(fabric.n_links)
-    up, down = number[fabric.rank_node, n_gpus:], number[n_gpus:, fabric.rank_node].T
+    gpus = fabric.rank_node[members]
+    up, down = number[gpus, n_gpus:], number[n_gpus:, gpus].T
     shared = np.flatnonzero((up >= 0).all(axis=0) & (down >= 0).all(axis=0))
     up, down = up[:, shared], down[:, shared]
     parts = []
@@ -167,10 +184,10 @@ def _through_all_switches(fabric: Fabric) -> Part:
         share = width / width.sum(axis=1, keepdims=True)
         one_way = fabric.link_latency_s[up].max() + fabric.link_latency_s[down].max()
         latency = trips * (one_way + float(fabric.node_latency_s[n_gpus + shared].max(initial=0.0)))
-        pair = first + np.arange(n)
-        links = np.concatenate([single.ravel(), np.tile(spread.ravel(), n)])
-        numbers = np.concatenate([np.repeat(pair, len(shared)), np.repeat(pair, n * len(shared))])
-        weights = np.concatenate([share.ravel(), np.repeat(share, n, axis=0).ravel()])
+        pair, each = first + members, len(members)
+        links = np.concatenate([single.ravel(), np.tile(spread.ravel(), each)])
+        numbers = np.concatenate([np.repeat(pair, len(shared)), np.repeat(pair, each * len(shared))])
+        weights = np.concatenate([share.ravel(), np.repeat(share, each, axis=0).ravel()])
         parts.append((numbers, np.full(len(links), latency), links, weights))
     return tuple(np.concatenate(columns) for columns in zip(*parts, strict=True))  # type: ignore[return-value]
 

@@ -33,7 +33,7 @@ def to_yaml(topology: Topology, name: str | None = None) -> str:
       - {a: gpu0, b: gpu1, bandwidth: 76.8 GB/s, latency: 500 ns, efficiency: 0.684}
     <BLANKLINE>
     """
-    wiring = topology.wiring
+    wiring = topology.wiring.bundled()
     if name is None:
         name = f"{topology.name}_copy" if topology.name in (*zoo_names(), *cluster_names()) else topology.name
     head = [

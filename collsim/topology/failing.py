@@ -20,6 +20,7 @@ from collsim.errors import Fault, InputError
 from collsim.topology.builders import Bundles, recognise
 from collsim.topology.model import Coordinates, Damage, Fact, Topology, Wiring
 from collsim.topology.selecting import Selection, select
+from collsim.topology.summary import reached_from
 
 __all__ = ["cut_faults", "damaged", "is_record"]
 
@@ -156,14 +157,24 @@ def _wreck(wiring: Wiring, gone: Sequence[Selection], slow: Sequence[tuple[Selec
     for selection in gone:
         alive[list(selection.nodes)] = False
         links = _links_of(wiring, selection) if selection.links else np.zeros(0, dtype=np.int64)
-        lost[links] += wiring.link_count[links] if selection.cables is None else selection.cables
+        lost[links] += _cables_of(wiring, links, selection.cables)
     cables = np.maximum(wiring.link_count - lost, 0) * (alive[wiring.link_src] & alive[wiring.link_dst])
     share = np.ones(wiring.n_links)
     for selection, part in slow:
         links = _links_of(wiring, selection)
-        count = wiring.link_count[links] if selection.cables is None else selection.cables
+        count = _cables_of(wiring, links, selection.cables)
         share[links] = np.minimum(share[links], 1 - (1 - part) * count / wiring.link_count[links])
     return _Wreck(alive, cables, share)
+
+
+def _cables_of(wiring: Wiring, links: NDArray[np.int64], cables: int | None) -> NDArray[np.int64]:
+    """Return how many cables of each link are meant; where a bundle is listed cable by cable, its first ones."""
+    count = wiring.link_count[links]
+    if cables is None:
+        return count
+    ends = wiring.link_src[links] * wiring.n_nodes + wiring.link_dst[links]
+    before = np.cumsum(count) - count
+    return np.asarray(np.clip(cables - (before - before[np.searchsorted(ends, ends)]), 0, count), dtype=np.int64)
 
 
 def _links_of(wiring: Wiring, selection: Selection) -> NDArray[np.int64]:
@@ -307,6 +318,8 @@ def _effects(topology: Topology, wreck: _Wreck) -> tuple[str, ...]:
     apart = list(dict.fromkeys(_cable(wiring, int(link)) for link in np.flatnonzero(ends & between & ~wreck.links)))
     if apart:
         told.append(f"messages that {_listed(apart)} carried go through other GPUs")
+    if topology.cluster is not None and not (wreck.alive.all() and wreck.links.all()):
+        told.append("messages between nodes spread over all shortest paths, without hashing and relays along rails")
     return tuple(told)
 
 
@@ -354,7 +367,7 @@ def cut_faults(topology: Topology, ranks: Sequence[int]) -> list[Fault]:
         return []
     now, before = topology.wiring, topology.damage.healthy.wiring
     for src, dst in ((now.link_src, now.link_dst), (now.link_dst, now.link_src)):
-        reached = _reached(now.n_nodes, src, dst, ranks[0])
+        reached = reached_from(now.n_nodes, src, dst, ranks[0])
         beyond = [now.node_names[rank] for rank in ranks if not reached[rank]]
         if beyond:
             near = [now.node_names[rank] for rank in ranks if reached[rank]]
@@ -363,17 +376,6 @@ def cut_faults(topology: Topology, ranks: Sequence[int]) -> list[Fault]:
             what = f"{_listed(near)} and {_listed(beyond)} are cut off from each other by the loss of {missing}"
             return [Fault(what, "fail", "choose ranks of one side with --rank-list")]
     return []
-
-
-def _reached(n_nodes: int, src: NDArray[np.int64], dst: NDArray[np.int64], start: int) -> Mask:
-    """Return bool[n_nodes]: where links lead from a node."""
-    reached = np.zeros(n_nodes, dtype=np.bool_)
-    reached[start] = True
-    before = 0
-    while before < int(reached.sum()):
-        before = int(reached.sum())
-        reached[dst[reached[src]]] = True
-    return reached
 
 
 def _boundary(before: Wiring, alive: set[str], side: set[str]) -> list[str]:

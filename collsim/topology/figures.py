@@ -154,7 +154,7 @@ def _integer(value: Any) -> int | None:
 class Figure(BaseModel):
     """A value with its provenance."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
     unit: ClassVar[str] = "count"
     value: Parsed
     status: Status | None = None

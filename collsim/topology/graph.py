@@ -59,7 +59,7 @@ def to_graph(topology: Topology) -> nx.DiGraph[str]:
     """
     import networkx as nx
 
-    wiring = topology.wiring
+    wiring = topology.wiring.bundled()
     graph: nx.DiGraph[str] = nx.DiGraph(name=topology.name, title=topology.title)
     graph.graph.update({key: topology.labels[key] for key in KIND_LABELS if key in topology.labels})
     if topology.in_network_reduction:

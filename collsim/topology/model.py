@@ -8,7 +8,7 @@ The arrays are read-only. Nothing here imports more than the standard library un
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -130,12 +130,29 @@ class Wiring:
         """Number of cables: a pair of opposite bundles counts once."""
         import numpy as np
 
-        low = np.minimum(self.link_src, self.link_dst)
-        high = np.maximum(self.link_src, self.link_dst)
+        wiring = self.bundled()
+        low = np.minimum(wiring.link_src, wiring.link_dst)
+        high = np.maximum(wiring.link_src, wiring.link_dst)
         key = low * self.n_nodes + high
-        order = np.lexsort((self.link_count, key))
+        order = np.lexsort((wiring.link_count, key))
         last = np.append(np.diff(key[order]) != 0, True) if len(key) else np.zeros(0, dtype=np.bool_)
-        return int(self.link_count[order][last].sum())
+        return int(wiring.link_count[order][last].sum())
+
+    def bundled(self) -> Wiring:
+        """Return the wiring with cables that are listed one by one put together again; itself if there are none."""
+        import numpy as np
+
+        first = np.flatnonzero(np.diff(self.link_src * self.n_nodes + self.link_dst, prepend=-1))
+        if len(first) == self.n_links:
+            return self
+        columns = {name: getattr(self, name) for name in self.__slots__ if name.startswith("link_")}
+        summed = ("link_count", "link_bandwidth_Bps", "link_nominal_Bps")
+        changed: dict[str, Any] = {
+            name: np.add.reduceat(column, first) if name in summed else column[first]
+            for name, column in columns.items()
+            if isinstance(column, np.ndarray)
+        }
+        return replace(self, **changed)
 
     def find_links(self, src: Ints, dst: Ints) -> Ints:
         """Return int64: the bundle from each node of *src* to that of *dst*, -1 where there is none.

@@ -76,14 +76,14 @@ def cluster_spec(node: Topology, **figures: Any) -> ClusterSpec:
 def spec_from(figures: Mapping[str, Any]) -> ScaleOut:
     """Return the checked section of plain figures; raise `SpecError` with everything that is wrong."""
     from collsim.topology.reader import Document
+    from collsim.topology.schema import SCHEMA
     from collsim.topology.sections import read_sections
 
     faults: list[Fault] = []
-    section = read_sections(Document("scale_out", {"scale_out": dict(figures)}), faults).scale_out
-    mine = [fault for fault in faults if "scale_out" in fault.where and "builder" not in fault.what]
-    mine = [fault for fault in mine if 'key "schema"' not in fault.what]
+    document = Document("scale_out", {"schema": SCHEMA, "builder": "explicit", "scale_out": dict(figures)})
+    section = read_sections(document, faults).scale_out
     if section is None:
-        raise SpecError(*mine)
+        raise SpecError(*faults)
     return section
 
 

@@ -49,7 +49,7 @@ SCHEMA = "collsim.topology/1"
 class Section(BaseModel):
     """A group of figures; its status and source apply to those that have none of their own."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
     status: Status | None = None
     source: str = ""
     note: str = ""

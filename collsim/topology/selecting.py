@@ -144,7 +144,8 @@ def _check_cables(wiring: Wiring, links: NDArray[np.int64], cables: int | None, 
     """Refuse more cables than a bundle has."""
     if cables is None:
         return
-    least = int(wiring.link_count[links].min())
+    ends = wiring.link_src[links] * wiring.n_nodes + wiring.link_dst[links]
+    least = min(int(wiring.link_count[links][ends == end].sum()) for end in np.unique(ends))
     if not 1 <= cables <= least:
         what = f'"{text[:60]}" means {cables} cables of a bundle of {least}'
         raise InputError(Fault(what, where, f"give 1 to {least}, or no number for the whole bundle"))

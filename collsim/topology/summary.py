@@ -90,8 +90,8 @@ def bisection_Bps(wiring: Wiring) -> float | None:
 
 def is_connected(wiring: Wiring) -> bool:
     """Return whether every GPU can reach every other one, and be reached by it."""
-    forward = _reached(wiring.n_nodes, wiring.link_src, wiring.link_dst)
-    backward = _reached(wiring.n_nodes, wiring.link_dst, wiring.link_src)
+    forward = reached_from(wiring.n_nodes, wiring.link_src, wiring.link_dst)
+    backward = reached_from(wiring.n_nodes, wiring.link_dst, wiring.link_src)
     return bool((forward & backward)[: wiring.n_gpus].all())
 
 
@@ -107,8 +107,8 @@ def remarks(topology: Topology) -> tuple[str, ...]:
     import numpy as np
 
     wiring = topology.wiring
-    forward = _reached(wiring.n_nodes, wiring.link_src, wiring.link_dst)
-    backward = _reached(wiring.n_nodes, wiring.link_dst, wiring.link_src)
+    forward = reached_from(wiring.n_nodes, wiring.link_src, wiring.link_dst)
+    backward = reached_from(wiring.n_nodes, wiring.link_dst, wiring.link_src)
     cut_off = np.flatnonzero(~(forward & backward)[: wiring.n_gpus])
     if not len(cut_off):
         return ()
@@ -117,11 +117,12 @@ def remarks(topology: Topology) -> tuple[str, ...]:
     return (f"not all GPUs can reach each other: there is no way from {a} to {b}",)
 
 
-def _reached(n_nodes: int, src: NDArray[np.int64], dst: NDArray[np.int64]) -> NDArray[np.bool_]:
+def reached_from(n_nodes: int, src: NDArray[np.int64], dst: NDArray[np.int64], start: int = 0) -> NDArray[np.bool_]:
+    """Return bool[n_nodes]: where links lead from a node."""
     import numpy as np
 
     reached = np.zeros(n_nodes, dtype=np.bool_)
-    reached[0] = True
+    reached[start] = True
     while True:
         before = int(reached.sum())
         reached[dst[reached[src]]] = True

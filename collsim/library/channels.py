@@ -5,17 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from collsim.library.calls import LL, LL128, SIMPLE, Call
-from collsim.library.environment import Environment
+from collsim.library.environment import THREADS, UNSET, WARP, Environment, threads_taken
 from collsim.library.system import Graph, System
 
 __all__ = ["Launch", "communicator_channels", "deal", "launch", "max_threads", "nvls_channels", "thread_bytes"]
 
 MAX_CHANNELS = 64
 """NCCL src/include/device.h, MAXCHANNELS."""
-WARP = 32
 MAX_THREADS = 640
-MAX_SIMPLE_THREADS = 512
-MAX_LL128_THREADS = 640
 SLOW_RING_THREADS, SLOW_RING_GBPS = 256, 12.0
 THREAD_BYTES = {LL: 8, LL128: 8, SIMPLE: 64}
 """Bytes per thread below which a channel or half of the threads is given up (NCCL src/include/comm.h)."""
@@ -68,17 +65,15 @@ def max_threads(algo: str, proto: int, ring: Graph, environment: Environment) ->
     if algo not in ("ring", "tree"):
         return MAX_THREADS
     if proto == LL128:
-        return _threads(environment.number("NCCL_LL128_NTHREADS", -2), MAX_LL128_THREADS // 4, MAX_LL128_THREADS, 0)
+        return _threads("NCCL_LL128_NTHREADS", environment)
     slow = algo == "ring" and proto == SIMPLE and ring.channels * ring.intra_GBps <= SLOW_RING_GBPS
-    usual = SLOW_RING_THREADS if slow else 0
-    return _threads(environment.number("NCCL_NTHREADS", -2), 2 * WARP, MAX_SIMPLE_THREADS, usual)
+    return _threads("NCCL_NTHREADS", environment, SLOW_RING_THREADS if slow else 0)
 
 
-def _threads(given: int, least: int, most: int, usual: int) -> int:
-    """Return the threads that the user asked for, as the library corrects them."""
-    if given <= 0:
-        return usual or most
-    return most if given % WARP else max(least, min(given, most))
+def _threads(name: str, environment: Environment, usual: int = 0) -> int:
+    """Return the threads that the user asked for, as the library corrects them; else the usual ones, or the most."""
+    given = environment.number(name, UNSET)
+    return threads_taken(name, given) if given > 0 else usual or THREADS[name][1]
 
 
 def thread_bytes(algo: str, proto: int, n_ranks: int) -> int:

@@ -12,13 +12,11 @@ from collsim.library.system import Graph, System
 
 __all__ = [
     "ACROSS_DOUBT",
-    "DOUBLED_FROM_GBPS",
-    "DOUBLED_UNLESS_GBPS",
-    "MANY_CHANNELS",
     "MAX_COLLNET_HEADS",
     "MAX_HEADS",
     "MAX_RINGS",
     "collnet_graph",
+    "doubled",
     "nvls_across",
     "ring_across",
     "tree_across",
@@ -80,11 +78,17 @@ def ring_across(call: Call, system: System) -> Graph:
         channels = min(adapters * int(lane / tried + 1e-9), _inside(call, total, tried), MAX_RINGS)
         if channels * tried > best * rate:
             best, rate = channels, float(tried)
-    recent = system.architecture in ("hopper", "blackwell")
-    if rate >= DOUBLED_FROM_GBPS and not (recent and rate < DOUBLED_UNLESS_GBPS and best > MANY_CHANNELS):
-        doubled = min(2 * best, MAX_RINGS)
-        best, rate = doubled, rate * best / doubled
+    best, rate = doubled(system, best, rate)
     return Graph(best, rate, rate, same_order=call.ranks_per_node == 1)
+
+
+def doubled(system: System, channels: int, rate_GBps: float) -> tuple[int, float]:
+    """Return twice as many channels at half the rate where the search doubles them."""
+    slow = system.architecture in ("hopper", "blackwell") and rate_GBps < DOUBLED_UNLESS_GBPS
+    if rate_GBps < DOUBLED_FROM_GBPS or (slow and channels > MANY_CHANNELS):
+        return channels, rate_GBps
+    more = min(2 * channels, MAX_RINGS)
+    return more, rate_GBps * channels / more
 
 
 def tree_across(call: Call, system: System, ring: Graph) -> Graph:

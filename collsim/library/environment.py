@@ -1,7 +1,7 @@
 """Environment variables that change what NCCL and RCCL choose.
 
 A variable that would change the choice but is not modelled is refused, as is one that no library knows or whose value
-it could not use; one that cannot change the choice on one domain, and one of anything else, is accepted with a warning.
+it could not use; one that is not modelled, and one of anything else, is accepted with a warning.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from difflib import SequenceMatcher
 from collsim.errors import Fault, InputError, nearest
 from collsim.library.calls import PROTOCOLS
 
-__all__ = ["ALGORITHMS", "Environment", "read_environment", "with_protocol"]
+__all__ = ["ALGORITHMS", "THREADS", "WARP", "Environment", "read_environment", "threads_taken", "with_protocol"]
 
 ALGORITHMS = ("tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat")
 """Algorithms in the order in which the library compares them; the first of equals wins."""
@@ -210,7 +210,7 @@ def read_environment(variables: Mapping[str, str | int] | Iterable[str] = ()) ->
         elif name in LISTS:
             _read_list(name, text, allowed, faults)
         elif name in HARMLESS or name.startswith(HARMLESS_PREFIXES):
-            warnings.append(f"{name} does not change the choice on one domain and is ignored")
+            warnings.append(f"{name} is not modelled and is ignored")
         elif name in REFUSED:
             if text.strip() != DEFAULTS.get(name):
                 what = f"{name} changes the choice in a way that is not modelled"
@@ -244,6 +244,12 @@ def _refuse_or_ignore(name: str, warnings: list[str], faults: list[Fault]) -> No
         warnings.append(f"{name} is no variable of NCCL or RCCL and is ignored")
 
 
+def threads_taken(name: str, number: int) -> int:
+    """Return the threads that the library makes of a positive number."""
+    least, most = THREADS[name]
+    return most if number % WARP else max(least, min(number, most))
+
+
 def _correction(name: str, number: int) -> str | None:
     """Return what the library makes of a number that it does not take as it is."""
     if name in AT_LEAST_ONE and number < 1 and number != UNSET:
@@ -252,10 +258,9 @@ def _correction(name: str, number: int) -> str | None:
         return f"{name}={number} is too low and is ignored, as the library does"
     if name not in THREADS or number <= 0:
         return None
-    least, most = THREADS[name]
+    taken = threads_taken(name, number)
     if number % WARP:
-        return f"{name}={number} is no multiple of {WARP} and is taken as {most}, as the library does"
-    taken = max(least, min(number, most))
+        return f"{name}={number} is no multiple of {WARP} and is taken as {taken}, as the library does"
     return None if taken == number else f"{name}={number} is taken as {taken}, as the library does"
 
 

@@ -10,13 +10,11 @@ from __future__ import annotations
 from collsim.errors import Fault, UnsupportedError
 from collsim.library.calls import Call
 from collsim.library.cluster_graphs import (
-    DOUBLED_FROM_GBPS,
-    DOUBLED_UNLESS_GBPS,
-    MANY_CHANNELS,
     MAX_COLLNET_HEADS,
     MAX_HEADS,
     MAX_RINGS,
     collnet_graph,
+    doubled,
     nvls_across,
     ring_across,
     tree_across,
@@ -94,10 +92,7 @@ def _ring(system: System, n_ranks: int) -> Graph:
     if not best or not (system.switched or _closes(system.links, n_ranks)):
         what = f"the first {n_ranks} GPUs have no ring of NVLinks, and the choice over PCIe is not modelled"
         raise UnsupportedError(Fault(what, "ranks", "take GPUs that are wired to each other, or name the algorithm"))
-    many_slow = rate < DOUBLED_UNLESS_GBPS and best > MANY_CHANNELS
-    if rate >= DOUBLED_FROM_GBPS and not (system.architecture in ("hopper", "blackwell") and many_slow):
-        doubled = min(2 * best, MAX_RINGS)
-        best, rate = doubled, rate * best / doubled
+    best, rate = doubled(system, best, rate)
     for tried in reversed(RATES_GBPS[system.architecture]):
         if tried > rate and tried <= fastest and system.rings_at(tried, n_ranks) >= best:
             rate = float(tried)

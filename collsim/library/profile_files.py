@@ -91,7 +91,17 @@ def load_profile(name: str | Path | Profile, topology: Topology | None = None) -
     is_file = isinstance(name, Path) or "/" in name or name.endswith((".yaml", ".yml"))
     if not is_file and name not in profile_names():
         raise UnknownNameError("profile", str(name), [AUTO, *profile_names()], "profile")
-    path = Path(name) if is_file else FOLDER / f"{name}.yaml"
+    return _loaded(Path(name), str(name)) if is_file else _shipped(str(name))
+
+
+@cache
+def _shipped(name: str) -> Profile:
+    """Return a profile that comes with collsim; its file does not change while the program runs."""
+    return _loaded(FOLDER / f"{name}.yaml", name)
+
+
+def _loaded(path: Path, source: str) -> Profile:
+    """Return the profile in a file."""
     content = _content(path)
     document = read_document(content, str(path), SCHEMA)
     base = document.data.get("extends")
@@ -99,9 +109,11 @@ def load_profile(name: str | Path | Profile, topology: Topology | None = None) -
     sha256 = hashlib.sha256(content + (relative.sha256.encode() if relative else b"")).hexdigest()
     taken = profile_names() if path.resolve().parent != FOLDER.resolve() else ()
     found = read_profile(document, sha256, relative, taken)
-    if found.families and not found.network:  # constants of one node say nothing of the network
-        found = replace(found, network=load_profile("default").network)
-    return replace(found, source=str(name))
+    network = found.network
+    if found.families and not network:  # constants of one node say nothing of the network
+        network = load_profile("default").network
+    launches = {launch: replace(one, network=network) for launch, one in found.launches.items()}
+    return replace(found, network=network, launches=launches, source=source)
 
 
 def _content(path: Path) -> bytes:

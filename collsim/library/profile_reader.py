@@ -451,6 +451,6 @@ def _launches(reader: _Reader, profile: Profile, sections: Mapping[str, Any]) ->
         here = ("launches", name)
         data = reader.mapping(sections, name, here[:-1], "write graph: {floor: 7 us}")
         reader.check_keys(data, LAUNCH_KEYS, here)
-        bare = replace(profile, accuracy={}, launches={})
+        bare = replace(profile.launches.get(name, profile), accuracy={}, launches={})
         found[name] = _with_figures(reader, bare, data, here)
     return found

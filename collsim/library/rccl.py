@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from collsim.library import rccl_across
 from collsim.library.calls import LL, LL128, PROTOCOLS, SIMPLE, Call, Candidate
-from collsim.library.channels import THREAD_BYTES, bounded
+from collsim.library.channels import bounded, thread_bytes
 from collsim.library.environment import Environment
 from collsim.library.rccl_tables import BASE_US, MODELS, Model, correction
 from collsim.library.system import Graph, System
@@ -164,9 +164,8 @@ def graph_of(call: Call, system: System, library: Library) -> Graph:
 
 def per_thread(system: System, algo: str, proto: int, n_ranks: int) -> int:
     """Return the bytes per thread below which a channel is given up."""
-    if proto == SIMPLE:
-        return SIMPLE_BYTES.get(system.architecture, THREAD_BYTES[SIMPLE])
-    return THREAD_BYTES[proto] * (n_ranks if algo == "ring" and proto == LL else 1)
+    own = SIMPLE_BYTES.get(system.architecture) if proto == SIMPLE else None
+    return own or thread_bytes(algo, proto, n_ranks)
 
 
 def candidates(call: Call, system: System, library: Library, environment: Environment) -> tuple[Candidate, ...]:

@@ -11,6 +11,7 @@ from jsonschema import Draft202012Validator
 from collsim.report import schema
 
 from .conftest import ROOT
+from .test_bad_input import refused
 
 HEALTHY = ("validate", "examples/h100_all_reduce.log", "--topo", "hgx_h100", "-q")
 DOUBTFUL = ("validate", "examples/h100_doubtful.log", "--topo", "hgx_h100", "-q")
@@ -20,16 +21,6 @@ ROW = "1048576 262144 float sum -1 40.00 26.21 45.87 0\n"
 @pytest.fixture(autouse=True)
 def _at_the_root(monkeypatch):
     monkeypatch.chdir(ROOT)
-
-
-def refused(outcome, *words):
-    assert outcome.code == 2, outcome.err
-    assert outcome.out == ""
-    assert outcome.err.startswith("error: ")
-    assert "Traceback" not in outcome.err
-    assert "defect" not in outcome.err
-    for word in words:
-        assert word in outcome.err
 
 
 def test_shown_flags(collsim):

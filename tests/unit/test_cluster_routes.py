@@ -16,6 +16,7 @@ from collsim.errors import UnsupportedError
 from collsim.fabric import build_fabric
 from collsim.routing import Routes, find_routes
 from collsim.topology import Topology, load_topology
+from collsim.topology.failing import damaged
 from collsim.topology.scale_out import build_cluster, cluster_spec
 
 FABRICS = ("rail", "rail_only", "fat_tree", "dragonfly", "single_switch")
@@ -232,3 +233,21 @@ def test_slow_links_of_a_cluster():
 
     assert slowdown("link:n0.gpu0-n0.nic0=90%") == 1  # 56.7 GB/s are still more than the adapter's 50
     assert 1.5 < slowdown("nic:node1/5=50%") < 2  # twice as long in the network, as long in the node
+
+
+def test_an_adapter_fails() -> None:
+    row = collsim.simulate("h100_rail", "all_reduce", "64M", ranks=16, fail="nic:node0/1", library="nccl-2.28").rows[0]
+    assert (row.algo, row.healthy_algo) == ("nvls_tree", "nvls_tree/Simple")  # the switches of both nodes are whole
+    assert 1 < row.slowdown < 2
+
+
+@pytest.mark.parametrize("routing", ["adaptive", "ecmp"])
+def test_cables_of_a_hashed_bundle_count_as_a_bundle(routing: str) -> None:
+    topology = small_tree(routing=routing)
+    assert topology.wiring.n_physical_links == small_tree().wiring.n_physical_links
+    assert sum(rate for *_, rate in topology.graph.edges(data="bandwidth_Bps")) == pytest.approx(
+        float(topology.wiring.link_bandwidth_Bps.sum())
+    )
+    before = topology.wiring.link_bandwidth_Bps.sum()
+    after = damaged(topology, ["link:leaf0-spine0:3"]).wiring.link_bandwidth_Bps.sum()
+    assert before - after == pytest.approx(2 * 3 * 50e9)

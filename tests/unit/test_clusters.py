@@ -226,6 +226,13 @@ def test_a_node_from_a_graph_or_a_topology():
         cluster_spec(node, nods=4)
 
 
+@pytest.mark.parametrize("figures", [{"builder": "x"}, {"fabric": "builder"}])
+def test_no_fault_of_a_cluster_is_lost(figures):
+    with pytest.raises(SpecError, match="builder") as caught:
+        cluster_spec(load_topology("hgx_h100"), nodes=2, **figures)
+    assert caught.value.faults
+
+
 def test_one_node_stays_as_it_is():
     node, alone = load_topology("hgx_h100"), load_topology("hgx_h100", scale_out={"nodes": 1})
     assert alone.cluster is None

@@ -61,7 +61,6 @@ def cluster():
 def slowdown(topo, op, algo, **what):
     """How many times longer a collective takes on bare wires."""
     row = collsim.simulate(topo, op, "56M", algo=algo, profile="ideal", **what).rows[0]
-    assert row.slowdown == row.time_s / row.healthy_time_s
     assert row.lower_bound_s <= row.time_s * (1 + 1e-9)
     return row.slowdown
 
@@ -104,9 +103,9 @@ def test_a_message_between_the_ends_of_a_missing_link():
     # Alone, the pair gains: six links out of GPU 0 instead of one. Only together with others it costs.
     matrix = np.zeros((8, 8), dtype=np.int64)
     matrix[0, 1] = 2**20
-    pair = {"matrix": matrix, "profile": "ideal", "algo": "pairwise"}
-    healthy = collsim.simulate("mi300x_ubb8", "all_to_all_v", **{**pair, "algo": "auto"}).time_s
-    broken = collsim.simulate("mi300x_ubb8", "all_to_all_v", **{**pair, "algo": "auto"}, fail="link:gpu0-gpu1").rows[0]
+    pair = {"matrix": matrix, "profile": "ideal"}
+    healthy = collsim.simulate("mi300x_ubb8", "all_to_all_v", **pair).time_s
+    broken = collsim.simulate("mi300x_ubb8", "all_to_all_v", **pair, fail="link:gpu0-gpu1").rows[0]
     assert broken.healthy_time_s == pytest.approx(healthy)
     assert broken.time_s == pytest.approx(healthy / 6, rel=1e-6)
 

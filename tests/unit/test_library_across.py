@@ -150,6 +150,10 @@ class TestRccl:
         assert most(mi300x, "rccl-2.27") == most(mi355x, "rccl-2.28") == 64
         assert most(mi355x, "rccl-2.30") == 48
 
+    def test_channels_follow_the_protocol_that_the_size_decides(self, mi355x: System) -> None:
+        # LL128 of 2 x 8 ranks: one line of 8 bytes per thread and channel; with LL it would be 8 bytes for each rank
+        assert choose(Call("reduce", 16, 2**17, n_nodes=2), mi355x, "rccl-2.28").channels == 8
+
     @pytest.mark.parametrize(
         ("size", "proto"), [(256 * KIB, "LL"), (256 * KIB + 4096, "LL128"), (64 * MIB, "LL128"), (80 * MIB, "Simple")]
     )

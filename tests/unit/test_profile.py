@@ -142,3 +142,10 @@ def test_file_that_is_not_there(tmp_path):
         load_profile(f"{tmp_path}/mien.yaml")
     with pytest.raises(SpecError, match="shipped profiles: default, "):
         load_profile(f"{tmp_path}/fltt")
+
+
+@pytest.mark.parametrize("name", profile_names())
+def test_every_launch_pays_the_same_between_nodes(name):
+    profile = load_profile(name)
+    assert all(launch.network == profile.network for launch in profile.launches.values())
+    assert profile.network or not profile.families

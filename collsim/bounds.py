@@ -86,21 +86,21 @@ def find_cuts(fabric: Fabric, used: NDArray[np.bool_], latency_s: float) -> Cuts
     n = fabric.n_ranks
     inside = _subsets(n)
     node = fabric.wiring.coordinates.node[fabric.rank_node]
-    node_egress_Bps = np.zeros(0)
+    first, n_nodes = len(inside), 0
     if (node != node[0]).any():
         whole = node == np.unique(node)[:, None]
         inside = np.concatenate([inside, whole, ~whole])
-        node_egress_Bps = _capacities(fabric, used, whole)
+        n_nodes = len(whole)
     capacity = _capacities(fabric, used, inside)
-    single = np.eye(n, dtype=np.bool_)
+    single = np.flatnonzero(inside.sum(axis=1) == 1)[:n]
     return Cuts(
         inside=inside,
         capacity_Bps=capacity,
-        egress_Bps=_capacities(fabric, used, single),
+        egress_Bps=capacity[single],
         rank_names=tuple(fabric.rank_name(rank) for rank in range(n)),
         latency_s=latency_s,
         in_network=fabric.in_network is not None or fabric.node_in_network is not None,
-        node_egress_Bps=node_egress_Bps,
+        node_egress_Bps=capacity[first : first + n_nodes],
         mesh_link_Bps=float(fabric.raw_capacity_Bps[0]) if fabric.wiring.coordinates.kind == "mesh" else 0.0,
     )
 
@@ -183,13 +183,14 @@ def _capacities(fabric: Fabric, used: NDArray[np.bool_], inside: NDArray[np.bool
     """
     wiring = fabric.wiring
     src, dst, rate = wiring.link_src[used], wiring.link_dst[used], fabric.raw_capacity_Bps[used]
-    matrix = np.zeros((len(wiring.node_names),) * 2)
+    met = np.zeros(len(wiring.node_names), dtype=np.bool_)
+    met[src] = met[dst] = met[fabric.rank_node] = True
+    place = np.cumsum(met) - 1  # the others carry nothing, and there may be a hundred thousand of them
+    src, dst, ranks = place[src], place[dst], place[fabric.rank_node]
+    matrix = np.zeros((int(met.sum()),) * 2)
     np.add.at(matrix, (src, dst), rate)  # cables of a bundle may be listed one by one
-    ranks = fabric.rank_node
-    touched = np.zeros(wiring.n_nodes, dtype=np.bool_)  # np.unique would import numpy.ma
-    touched[src] = touched[dst] = True
-    touched[ranks] = False
-    between = np.flatnonzero(touched)
+    met[fabric.rank_node] = False
+    between = place[met]
     into = inside @ matrix[np.ix_(ranks, between)]
     out = ~inside @ matrix[np.ix_(between, ranks)].T
     crossing = np.einsum("ci,ij,cj->c", inside, matrix[np.ix_(ranks, ranks)], ~inside, optimize=True)
@@ -212,11 +213,12 @@ def _settle(into: Float, out: Float, among: Float, near: Float) -> Float:
     near : float64[n_cuts, n_between]
         1 where the node stands inside.
     """
+    towards, back = ([np.flatnonzero(row) for row in table] for table in (among, among.T))
     for _ in range(MOST_SWEEPS):
         before = near.copy()
-        for node in range(len(among)):
-            if_near = out[:, node] + (1 - near) @ among[node]
-            if_far = into[:, node] + near @ among[:, node]
+        for node, (to, by) in enumerate(zip(towards, back, strict=True)):
+            if_near = out[:, node] + (1 - near[:, to]) @ among[node, to]
+            if_far = into[:, node] + near[:, by] @ among[by, node]
             near[:, node] = np.where(if_near == if_far, near[:, node], if_near < if_far)
         if np.array_equal(near, before):
             break

@@ -96,7 +96,6 @@ def library_choice(request: Request, run: Run, question: Question) -> tuple[Algo
     chunk_bytes = choice.chunk_bytes
     if choice.proto == "LL" and messages is None:
         # Lines carry flags: a ring need not wait from chunk to chunk, and a pipeline not even from pass to pass.
-        costs = run.profile.protocol("LL", family_of(request.op.name, choice.algo))
         least = LL_PASS_BYTES if costs.cut_through else chunk_bytes
         pipeline = request.op.rooted or choice.algo in ("chain", "tree")
         chunk_bytes = max(least, -(-whole // MOST_PASSES)) if pipeline else whole

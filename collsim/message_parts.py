@@ -10,12 +10,24 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["BATCH", "STEP_BYTES", "channel_of_part", "n_parts", "p2p_channels", "part_sizes"]
+__all__ = [
+    "BATCH",
+    "MAX_CHANNELS",
+    "STEP_BYTES",
+    "channel_of_part",
+    "n_parts",
+    "p2p_channels",
+    "part_sizes",
+    "slot_bytes",
+]
 
 KIB = 1024
 
 STEP_BYTES = 512 * KIB
 """Slot of a connection between ranks of one domain (NCCL_P2P_NVL_CHUNKSIZE, NCCL src/init.cc)."""
+
+NET_STEP_BYTES = 128 * KIB
+"""The same between domains (NCCL_P2P_NET_CHUNKSIZE)."""
 
 LEAST_PART, MOST_PART = Fraction(1, 8), Fraction(32)
 """Smallest and largest part of a message, in steps, inside one domain (NCCL src/enqueue.cc, addP2pToPlan)."""
@@ -42,6 +54,11 @@ def p2p_channels(channels: int) -> int:
     return min(1 << (channels - 1).bit_length(), MAX_CHANNELS)
 
 
+def slot_bytes(n_domains: int) -> int:
+    """Return the slot of a connection, by default, inside one domain or between several."""
+    return STEP_BYTES if n_domains == 1 else NET_STEP_BYTES
+
+
 def n_parts(
     message_bytes: int,
     n_ranks: int,
@@ -63,7 +80,7 @@ def n_parts(
     4
     """
     shares = (LEAST_PART, MOST_PART) if n_domains == 1 else (NET_LEAST_PART, NET_MOST_PART)
-    least_bytes, most_bytes = (max(int(share * (step_bytes or STEP_BYTES)), 1) for share in shares)
+    least_bytes, most_bytes = (max(int(share * (step_bytes or slot_bytes(n_domains))), 1) for share in shares)
     most = min(peer_channels or channels, channels)
     parts = most
     while parts > 1 and parts * n_ranks > channels:

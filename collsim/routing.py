@@ -171,11 +171,10 @@ def _through_all_switches(fabric: Fabric, members: Int) -> Part:
 
     A load-reduce is a read: its request travels the path before the data do.
     """
-    wiring, n, n_gpus = fabric.wiring, fabric.n_ranks, fabric.wiring.n_gpus
-    number = np.full((len(wiring.node_names),) * 2, -1, dtype=np.int64)
-    number[wiring.link_src, wiring.link_dst] = np.arange(fabric.n_links)
-    gpus = fabric.rank_node[members]
-    up, down = number[gpus, n_gpus:], number[n_gpus:, gpus].T
+    wiring, n, gpus = fabric.wiring, fabric.n_ranks, fabric.rank_node[members][:, None]
+    met = wiring.link_dst[wiring.link_src == gpus[0]]
+    switches = met[[wiring.node_kinds[node] == "switch" for node in met.tolist()]]
+    up, down = wiring.find_links(gpus, switches), wiring.find_links(switches, gpus)
     shared = np.flatnonzero((up >= 0).all(axis=0) & (down >= 0).all(axis=0))
     up, down = up[:, shared], down[:, shared]
     parts = []
@@ -183,7 +182,7 @@ def _through_all_switches(fabric: Fabric, members: Int) -> Part:
         width = fabric.nominal_Bps[single]
         share = width / width.sum(axis=1, keepdims=True)
         one_way = fabric.link_latency_s[up].max() + fabric.link_latency_s[down].max()
-        latency = trips * (one_way + float(fabric.node_latency_s[n_gpus + shared].max(initial=0.0)))
+        latency = trips * (one_way + float(fabric.node_latency_s[switches[shared]].max(initial=0.0)))
         pair, each = first + members, len(members)
         links = np.concatenate([single.ravel(), np.tile(spread.ravel(), each)])
         numbers = np.concatenate([np.repeat(pair, len(shared)), np.repeat(pair, each * len(shared))])

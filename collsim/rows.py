@@ -16,12 +16,10 @@ from collsim.operations import Operation
 from collsim.question import CHOICES, PROTOCOLS, Question
 from collsim.result import LinkLoad, Row
 from collsim.timing import MOST_LINKS
-from collsim.together import Party, group_times, part_of, slowest_of, time_together
+from collsim.together import EQUAL, Party, group_times, part_of, slowest_of, time_together
 
 __all__ = ["rows_of"]
 
-EQUAL = 1e-9
-"""Times within this share of each other are the same."""
 TIE = 1e-3
 """Links within this share of the busiest count as equally busy."""
 

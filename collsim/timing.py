@@ -310,7 +310,7 @@ def _once_s(lowered: Lowered, problem: Problem, solution: Solution, run: Run, co
     if not _is_grouped(lowered, costs):
         return costs.once_s(lowered.size_bytes.astype(np.float64))
     messages = _messages(lowered, run)
-    port_Bps = port_capacity_Bps(messages, problem.cap_Bps, costs, run.egress_Bps)
+    port_Bps = problem.capacity_Bps[-2 * messages.n_ranks :]
     return call_s(messages, solution.finish_s, problem.cap_Bps, port_Bps, costs) - float(solution.finish_s.max())
 
 
@@ -397,13 +397,6 @@ def _refuse_size(schedule: Schedule, most: int) -> None:
         raise UnsupportedError(Fault(what, f"{schedule.op} by {schedule.algo}", hint))
 
 
-def _across(transfers: Transfers, run: Run) -> Bool:
-    """Return bool[n]: whether a transfer goes from one node of a cluster to another."""
-    node = run.fabric.wiring.coordinates.node[run.fabric.rank_node]
-    both = (transfers.src >= 0) & (transfers.dst >= 0)
-    return np.asarray(both & (node[np.where(both, transfers.src, 0)] != node[np.where(both, transfers.dst, 0)]))
-
-
 def _routes_across(lowered: Lowered, run: Run) -> Bool:
     """Return bool[n_used]: whether a route leads from one node of a cluster to another."""
     n = run.fabric.n_ranks
@@ -434,7 +427,7 @@ def problem_of(lowered: Lowered, run: Run, costs: Protocol, network: Protocol | 
         rates = caps_Bps(messages, costs)
         port_Bps = port_capacity_Bps(messages, rates, costs, run.egress_Bps)
     waits_s = np.where(transfers.src != transfers.dst, costs.latency_s(size_bytes, rates), 0.0)
-    across = _across(transfers, run)
+    across = _routes_across(lowered, run)[lowered.route]
     if network is not None and across.any():
         waits_s = np.where(across, network.message_overhead_s, waits_s)
         rates = np.where(across, np.minimum(rates, lowered.use.lanes * network.channel_rate_Bps), rates)

@@ -34,7 +34,7 @@ from collsim.timing import (
 )
 from collsim.topology import Topology
 
-__all__ = ["Part", "Party", "group_times", "part_of", "prepare_groups", "slowest_of", "time_together"]
+__all__ = ["EQUAL", "Part", "Party", "group_times", "part_of", "prepare_groups", "slowest_of", "time_together"]
 
 EQUAL = 1e-9
 """Times within this share of each other are the same."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from collsim.collectives import node_p2p
 from collsim.collectives.request import Algorithm, Request
-from collsim.message_parts import BATCH, channel_of_part, n_parts, p2p_channels, part_sizes
+from collsim.message_parts import BATCH, channel_of_part, n_parts, p2p_channels, part_sizes, slot_bytes
 from collsim.schedule import ChunksBuilder, OrbitsBuilder, Schedule
 
 __all__ = ["ALGORITHM", "step_of"]
@@ -28,8 +28,9 @@ def build(request: Request) -> Schedule:
         return node_p2p.build(request)
     message_bytes = request.block_bytes if everyone else request.size_bytes
     channels = p2p_channels(request.n_channels)
-    step_bytes = request.peer_step_bytes or (node_p2p.NET_STEP_BYTES if n_nodes > 1 else None)
-    parts = n_parts(message_bytes, n, channels, request.peer_channels, step_bytes=step_bytes, n_domains=n_nodes)
+    parts = n_parts(
+        message_bytes, n, channels, request.peer_channels, step_bytes=request.peer_step_bytes, n_domains=n_nodes
+    )
     sizes = part_sizes(message_bytes, parts)
     chunks, rows = ChunksBuilder(), OrbitsBuilder(ranks)
     batches: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
@@ -52,8 +53,10 @@ def build(request: Request) -> Schedule:
 
 
 def step_of(request: Request) -> dict[str, int]:
-    """Return the slot of a connection as a parameter of the schedule, where the library has told it."""
-    return {} if request.peer_step_bytes is None else {"step_bytes": request.peer_step_bytes}
+    """Return the slot of a connection as a parameter of the schedule, unless it is the usual one of one domain."""
+    if request.peer_step_bytes is None and request.spread.n_nodes == 1:
+        return {}
+    return {"step_bytes": request.peer_step_bytes or slot_bytes(request.spread.n_nodes)}
 
 
 def _batch_before(started: list[tuple[int, int]]) -> Iterable[tuple[int, int]]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from collsim.collectives.all_to_all_v import byte_matrix
 from collsim.collectives.nccl_p2p import step_of
-from collsim.collectives.node_p2p import NET_STEP_BYTES, peer_order
+from collsim.collectives.node_p2p import peer_order
 from collsim.collectives.request import Algorithm, Request
 from collsim.message_parts import BATCH, channel_of_part, n_parts, p2p_channels, part_sizes
 from collsim.schedule import Chunks, Int, Schedule, TransfersBuilder
@@ -54,7 +54,7 @@ def build(request: Request) -> Schedule:
     def sizes_of(message_bytes: int) -> list[int]:
         parts = n_parts(
             message_bytes, request.n_ranks, channels, request.peer_channels,
-            step_bytes=request.peer_step_bytes or (NET_STEP_BYTES if n_nodes > 1 else None), n_domains=n_nodes,
+            step_bytes=request.peer_step_bytes, n_domains=n_nodes,
         )  # fmt: skip
         sizes: list[int] = part_sizes(message_bytes, parts).tolist()
         return sizes

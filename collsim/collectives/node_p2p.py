@@ -19,14 +19,11 @@ from typing import NamedTuple
 import numpy as np
 
 from collsim.collectives.layout import Layout
-from collsim.collectives.request import KIB, Algorithm, Request
-from collsim.message_parts import BATCH, channel_of_part, n_parts, p2p_channels, part_sizes
+from collsim.collectives.request import Algorithm, Request
+from collsim.message_parts import BATCH, channel_of_part, n_parts, p2p_channels, part_sizes, slot_bytes
 from collsim.schedule import ChunksBuilder, Schedule, TransfersBuilder
 
-__all__ = ["NET_STEP_BYTES", "PXN", "build", "peer_order"]
-
-NET_STEP_BYTES = 128 * KIB
-"""Slot of a connection between nodes (NCCL_P2P_NET_CHUNKSIZE, NCCL src/init.cc)."""
+__all__ = ["PXN", "build", "peer_order"]
 
 PIECE_STEPS = 4
 MOST_PIECES = 16
@@ -109,7 +106,7 @@ class _Builder:
         self.request = request
         self.layout = request.spread
         self.channels = p2p_channels(request.n_channels)
-        self.step_bytes = request.peer_step_bytes or NET_STEP_BYTES
+        self.step_bytes = request.peer_step_bytes or slot_bytes(self.layout.n_nodes)
         parts = n_parts(
             request.block_bytes, request.n_ranks, self.channels, request.peer_channels,
             step_bytes=self.step_bytes, n_domains=self.layout.n_nodes,

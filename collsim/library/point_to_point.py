@@ -7,9 +7,10 @@ import math
 from collsim.library import rccl_across
 from collsim.library.calls import LL, SIMPLE, Call, PointToPoint
 from collsim.library.environment import Environment
+from collsim.library.protocols import SLOTS
 from collsim.library.system import System
 from collsim.library.versions import Library
-from collsim.message_parts import BATCH, STEP_BYTES, channel_of_part, n_parts
+from collsim.message_parts import BATCH, MAX_CHANNELS, STEP_BYTES, channel_of_part, n_parts, p2p_channels, slot_bytes
 
 __all__ = ["OPS", "channels_used", "point_to_point", "protocol_of"]
 
@@ -17,9 +18,6 @@ OPS = ("all_to_all", "all_to_all_v", "gather", "scatter", "send_recv")
 """Operations that are made of messages."""
 
 KIB = 1024
-MAX_CHANNELS = 64
-NET_STEP_BYTES = 128 * KIB
-"""NCCL_P2P_NET_CHUNKSIZE: several domains."""
 LL_PART_BYTES = 16 * KIB
 """NCCL_P2P_LL_THRESHOLD: LL up to this much per part."""
 PER_LINK = {"gfx942": 4, "gfx950": 4}
@@ -28,7 +26,6 @@ PER_LINK_DEFAULT = 2
 DISTANT_PEER_CHANNELS = 2
 NET_PEER_CHANNELS, NET_CHANNEL_GBPS, NET_RATE_SINCE = 2, 14, (2, 28)
 """Between domains: fixed, then one channel per so much of the adapters (NCCL_P2P_PER_CHANNEL_NET_BW)."""
-SLOTS = 8
 
 
 def point_to_point(
@@ -38,7 +35,7 @@ def point_to_point(
     most = environment.number("NCCL_MAX_P2P_NCHANNELS", MAX_CHANNELS)
     least = environment.number("NCCL_MIN_P2P_NCHANNELS", 1)
     raw = max(min(communicator_channels, most), least)
-    channels = min(_power_of_two(raw), MAX_CHANNELS)
+    channels = p2p_channels(max(raw, 1))
     per_peer = _per_peer(call, system)
     if call.n_nodes > 1:
         per_peer = min(per_peer, _per_distant_peer(call, system, library, environment, channels))
@@ -82,7 +79,7 @@ def _per_distant_peer(call: Call, system: System, library: Library, environment:
 def _step_bytes(call: Call, system: System, environment: Environment) -> int:
     name, usual = ("NCCL_P2P_NVL_CHUNKSIZE", STEP_BYTES)
     if call.n_nodes > 1:
-        net = rccl_across.p2p_step_bytes(call, system) if system.is_amd else NET_STEP_BYTES
+        net = rccl_across.p2p_step_bytes(call, system) if system.is_amd else slot_bytes(call.n_nodes)
         name, usual = ("NCCL_P2P_NET_CHUNKSIZE", net)
     buffer = environment.number("NCCL_BUFFSIZE", STEP_BYTES * SLOTS)
     return min(environment.number(name, usual), buffer // SLOTS)

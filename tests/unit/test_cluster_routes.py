@@ -251,3 +251,8 @@ def test_cables_of_a_hashed_bundle_count_as_a_bundle(routing: str) -> None:
     before = topology.wiring.link_bandwidth_Bps.sum()
     after = damaged(topology, ["link:leaf0-spine0:3"]).wiring.link_bandwidth_Bps.sum()
     assert before - after == pytest.approx(2 * 3 * 50e9)
+
+
+def test_a_few_ranks_of_a_huge_machine() -> None:
+    row = collsim.simulate("frontier", "all_reduce", "1M", ranks=16, algo="ring", profile="ideal").rows[0]
+    assert row.time_s >= row.lower_bound_s > 0

@@ -14,6 +14,8 @@ from collsim.library import Protocol, load_profile
 from collsim.message_costs import Messages, _cycle_mean, call_s, caps_Bps, port_capacity_Bps
 from collsim.message_parts import STEP_BYTES
 from collsim.operations import operation
+from collsim.question import ask
+from collsim.simulation import build_schedule
 from collsim.timing import Timing, lower, prepare, problem_of, time_lowered
 from collsim.topology import load_topology
 
@@ -230,3 +232,10 @@ def test_a_byte_matrix_of_equal_blocks_is_as_fast_as_an_all_to_all():
     request = Request(operation("all_to_all"), 4, 4 * size, 1, channels=32)
     uniform = time_lowered(lower(algorithm("all_to_all", "nccl_p2p").build(request), RUN), RUN, costs)
     assert timed(np.full((4, 4), size), costs).time_s == pytest.approx(uniform.time_s, rel=1e-9)
+
+
+def test_messages_over_nodes_are_cut_and_timed_by_the_same_slot():
+    topology, profile = load_topology("hgx_h100", scale_out={"nodes": 2}), load_profile("hgx_h100")
+    for op in ("all_to_all", "send_recv", "gather", "scatter"):
+        schedule = build_schedule(topology, profile, ask(op, "64M", "nccl_p2p"), [list(range(16))])
+        assert schedule.parameters["step_bytes"] == 128 * 2**10, op

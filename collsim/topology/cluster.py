@@ -68,6 +68,7 @@ class ClusterSpec:
     core_cable_m: float = 50.0
     bus_latency_s: float = 250e-9
     bus_efficiency: float = 0.894
+    """These five as in `collsim.topology.schema.ScaleOut`, which says where they come from."""
     switch_latency_s: float = 0.0
     nic_latency_s: float = 0.0
     link_latency_s: float = 0.0
@@ -166,7 +167,7 @@ class Cluster:
     plan : Plan
     node : Topology
         One node by itself, with plain names: what a run inside one node is computed on.
-    first_nic, first_leaf, first_spine, first_core : int
+    first_nic, first_leaf, first_spine : int
         Number of the first node of each kind; equal to the next one's if there is none.
     nic_ptr, nic_of : int64[n_gpus+1], int64[...]
         Adapters of GPU g, as nodes: ``nic_of[nic_ptr[g]:nic_ptr[g+1]]``.
@@ -185,7 +186,6 @@ class Cluster:
     first_nic: int
     first_leaf: int
     first_spine: int
-    first_core: int
     nic_ptr: Ints
     nic_of: Ints
     nic_node: Ints

@@ -310,7 +310,6 @@ def _cluster(
         first_nic=first.nic,
         first_leaf=first.leaf,
         first_spine=first.spine,
-        first_core=first.core,
         nic_ptr=np.arange(spec.nodes * node.n_gpus + 1, dtype=np.int64) * spec.nics_per_gpu,
         nic_of=first.nic + nic,
         nic_node=leaves.node,

@@ -23,8 +23,9 @@ __all__ = ["build_cluster", "cluster_spec", "resolve", "spec_from"]
 MAX_GPUS = 1_048_576
 """A cluster beyond this is refused: its arrays would need tens of gigabytes."""
 MOST_RAILS = 16
-"""A node with more adapters is a rack, whose adapters share rails."""
+"""A node with more adapters is a rack, whose adapters share rails (assumed: servers have up to 16)."""
 RACK_RAILS = 8
+"""Rails of a rack at most (assumed: as of a server; no wiring of racks is published)."""
 
 PCIE = (
     (100e9 / 8, 15.75e9, "PCIe 3 x16, 8 GT/s, 128b/130b"),

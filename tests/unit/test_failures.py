@@ -358,3 +358,11 @@ def test_names_with_hyphens_and_globs():
         f"leaf-{leaf}->spine{spine}" for leaf in (0, 1) for spine in (0, 1)
     }
     assert len(select(wiring, "nic:node*/1", "").nodes) == 2
+
+
+def test_a_cluster_with_something_missing_says_how_it_is_routed():
+    cluster = load_topology("hgx_h100", scale_out={"nodes": 2})
+    told = "spread over all shortest paths, without hashing"
+    assert any(told in effect for effect in damaged(cluster, ["nic:node0/1"]).damage.effects)
+    assert not any(told in effect for effect in damaged(cluster, degrade=["nic:node0/1=50%"]).damage.effects)
+    assert not any(told in effect for effect in damaged(load_topology("hgx_h100"), ["switch:nvsw1"]).damage.effects)

@@ -226,11 +226,25 @@ class _Router:
         return ways
 
     def dragonfly_ways(self, leaf_a: int, leaf_b: int) -> list[tuple[Path, float]]:
-        """Return the minimal ways of a dragonfly: within the group, or by every cable between the two groups."""
+        """Return the ways of a dragonfly: within the group, or by every cable between the two groups.
+
+        Within a group, adaptive routing turns to a detour over a third switch of the group when the direct cable is
+        busy. Under load all these ways are in use; a message alone takes the direct one, whose latency counts.
+        """
         group = self.cluster.switch_group
         beside = self.above(leaf_a)
         if leaf_b in beside:
-            return [self.way([(beside[leaf_b][0], leaf_b)])]
+            direct = self.way([(beside[leaf_b][0], leaf_b)])
+            if group[leaf_a] != group[leaf_b] or self.cluster.spec.routing == "ecmp":
+                return [direct]
+            (*_, latency_s), _ = direct
+            detours = []
+            for third, (link, _) in beside.items():
+                onward = self.above(third).get(leaf_b)
+                if third != leaf_b and group[third] == group[leaf_a] and onward is not None:
+                    (links, shares, _), width = self.way([(link, third), (onward[0], leaf_b)])
+                    detours.append(((links, shares, latency_s), width))
+            return [direct, *detours]
         ways = []
         for gate in [leaf_a, *(s for s in beside if group[s] == group[leaf_a])]:
             for far, (link, _) in self.above(gate).items():

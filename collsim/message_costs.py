@@ -13,7 +13,7 @@ Three laws beside those of `collsim.library.costs`, for protocols that tell the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,6 +62,10 @@ class Messages:
     def moves(self) -> NDArray[np.bool_]:
         """bool[n]: rows that are messages, not joins."""
         return np.asarray((self.src != self.dst) & (self.size_bytes > 0))
+
+    def but(self, others: NDArray[np.bool_]) -> Messages:
+        """Return what is left without some of them."""
+        return replace(self, size_bytes=np.where(others, 0.0, self.size_bytes))
 
     def matrix_bytes(self) -> Float:
         """Return float64[n_ranks, n_ranks], the bytes from row to column."""

@@ -17,6 +17,7 @@ from collsim.library import Profile
 from collsim.library.costs import Bool, Protocol, Use, family_of, loop_steps, soft_max
 from collsim.message_costs import Messages, call_s, caps_Bps, port_capacity_Bps
 from collsim.message_parts import STEP_BYTES
+from collsim.network_costs import Steps, network_costs, steps_of
 from collsim.operations import operation
 from collsim.routing import Routes, find_routes, merge_trunks
 from collsim.schedule import Schedule, Transfers, is_in_network, names_groups
@@ -72,8 +73,15 @@ class Run:
 
     @property
     def egress_Bps(self) -> float:
-        """What a rank can send at line rate; the least of all ranks."""
-        return float(self.cuts.egress_Bps.min())
+        """What a rank can send at line rate to ranks of its node, or to any if it is alone there; the least of all."""
+        route = np.repeat(np.arange(len(self.routes.latency_s)), np.diff(self.routes.ptr))
+        inside = np.unique(self.routes.link[~routes_across(self)[route]])
+        rank = {int(node): r for r, node in enumerate(self.fabric.rank_node)}
+        egress = np.zeros(self.fabric.n_ranks)
+        for link in inside:
+            if (r := rank.get(int(self.fabric.wiring.link_src[link]))) is not None:
+                egress[r] += self.fabric.raw_capacity_Bps[link]
+        return float(np.where(egress > 0, egress, self.cuts.egress_Bps).min())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -137,6 +145,8 @@ class Lowered:
         Number of the route in the run, and how many equal transfers take it side by side.
     use : Use
     dtype : str
+    steps : Steps or None
+        The transfers between nodes; None within one node.
     """
 
     schedule: Schedule
@@ -147,6 +157,7 @@ class Lowered:
     copies: Int
     use: Use
     dtype: str
+    steps: Steps | None
 
 
 def lower(schedule: Schedule, run: Run, dtype: str = "float") -> Lowered:
@@ -164,8 +175,18 @@ def lower(schedule: Schedule, run: Run, dtype: str = "float") -> Lowered:
     n_routes = len(run.routes.latency_s)
     key, route = np.unique(transfers.copies * n_routes + _route_numbers(transfers, run), return_inverse=True)
     copies, used = np.divmod(key, n_routes)
-    size_bytes = transfers.size_bytes(schedule.chunks)
-    return Lowered(schedule, transfers, size_bytes, route, used, copies, _use(transfers, run, used[route]), dtype)
+    size_bytes, use = transfers.size_bytes(schedule.chunks), _use(transfers, run, used[route])
+    steps = _steps(transfers, run, used[route], use)
+    return Lowered(schedule, transfers, size_bytes, route, used, copies, use, dtype, steps)
+
+
+def _steps(transfers: Transfers, run: Run, route: Int, use: Use) -> Steps | None:
+    """Return the transfers between nodes, which take the routes numbered *route*; None if there are none."""
+    across = routes_across(run)[route]
+    if not across.any():
+        return None
+    rate_Bps, link = _narrowest(run.trunks, run.trunk_capacity_Bps)
+    return steps_of(across, use, _in_step(transfers, link[route]), transfers.copies, rate_Bps[route])
 
 
 def _use(transfers: Transfers, run: Run, route: Int) -> Use:
@@ -178,7 +199,7 @@ def _use(transfers: Transfers, run: Run, route: Int) -> Use:
         there, back = ((a + 1) * pairs + b for a, b in ((transfers.src, transfers.dst), (transfers.dst, transfers.src)))
         way = np.where(direct, there, way)
         duplex = direct & np.isin(_in_step(transfers, there), _in_step(transfers, back))
-        alone_Bps = np.where(direct, _narrowest_Bps(run.trunks, run.trunk_capacity_Bps)[route], alone_Bps)
+        alone_Bps = np.where(direct, _narrowest(run.trunks, run.trunk_capacity_Bps)[0][route], alone_Bps)
     _, group = np.unique(_in_step(transfers, way), return_inverse=True)
     active = np.bincount(group, weights=transfers.lanes * transfers.copies)[group].astype(np.float64)
     return Use(lanes, active, alone_Bps, duplex, transfers.reduces)
@@ -191,12 +212,18 @@ def _direct(transfers: Transfers, run: Run) -> Bool:
     return np.asarray(both & joined[np.where(both, transfers.src, 0), np.where(both, transfers.dst, 0)])
 
 
-def _narrowest_Bps(trunks: Routes, capacity_Bps: Float) -> Float:
-    """Return float64[n_routes]: what each route carries if it has its trunks to itself; inf if it has none."""
-    narrowest = np.full(len(trunks.ptr) - 1, np.inf)
+def _narrowest(trunks: Routes, capacity_Bps: Float) -> tuple[Float, Int]:
+    """Return what each route carries if it has its trunks to itself, and the first trunk that is so narrow.
+
+    float64[n_routes], inf for a route without trunks, and int64[n_routes].
+    """
+    narrowest, first = np.full(len(trunks.ptr) - 1, np.inf), np.zeros(len(trunks.ptr) - 1, dtype=np.int64)
     route = np.repeat(np.arange(len(narrowest)), np.diff(trunks.ptr))
-    np.minimum.at(narrowest, route, capacity_Bps[trunks.link] / trunks.weight)
-    return narrowest
+    rate_Bps = capacity_Bps[trunks.link] / trunks.weight
+    np.minimum.at(narrowest, route, rate_Bps)
+    entry = np.flatnonzero(rate_Bps <= narrowest[route])[::-1]
+    first[route[entry]] = trunks.link[entry]
+    return narrowest, first
 
 
 def _in_step(transfers: Transfers, label: Int) -> Int:
@@ -217,7 +244,8 @@ def time_schedule(schedule: Schedule, run: Run, proto: str = "Simple", dtype: st
         The result broke a conservation law.
     """
     costs = kernel_costs(run, proto, family_of(schedule.op, schedule.algo))
-    return time_lowered(lower(schedule, run, dtype), run, costs, run.profile.network.get(proto))
+    network = network_costs(run.profile.network, family_of(schedule.op, schedule.algo), proto)
+    return time_lowered(lower(schedule, run, dtype), run, costs, network)
 
 
 def kernel_costs(run: Run, proto: str, family: str) -> Protocol:
@@ -397,11 +425,12 @@ def _refuse_size(schedule: Schedule, most: int) -> None:
         raise UnsupportedError(Fault(what, f"{schedule.op} by {schedule.algo}", hint))
 
 
-def _routes_across(lowered: Lowered, run: Run) -> Bool:
-    """Return bool[n_used]: whether a route leads from one node of a cluster to another."""
+def routes_across(run: Run) -> Bool:
+    """Return bool[n_routes]: whether a route leads from one node of a cluster to another."""
     n = run.fabric.n_ranks
     node = run.fabric.wiring.coordinates.node[run.fabric.rank_node]
-    src, dst = np.divmod(np.where(lowered.used < n * n, lowered.used, 0), n)
+    number = np.arange(len(run.routes.latency_s))
+    src, dst = np.divmod(np.where(number < n * n, number, 0), n)
     return np.asarray(node[src] != node[dst])
 
 
@@ -409,31 +438,49 @@ def _wire_copies(lowered: Lowered, run: Run, costs: Protocol, network: Protocol 
     """Return float64[n_used]: bytes on the wire for each byte of a message, times the copies of it."""
     efficiency = np.full(len(lowered.used), costs.wire_efficiency)
     if network is not None:
-        efficiency[_routes_across(lowered, run)] = network.wire_efficiency
+        efficiency[routes_across(run)[lowered.used]] = network.wire_efficiency
     return np.asarray(lowered.copies / efficiency, dtype=np.float64)
+
+
+def _rates(lowered: Lowered, run: Run, costs: Protocol) -> tuple[Float, Float]:
+    """Return float64[n], what each transfer can reach within a node, and what the ports of ranks carry, if they count."""
+    if _is_grouped(lowered, costs):
+        messages = _messages(lowered, run)
+        rates = caps_Bps(messages, costs)
+        inside = messages if lowered.steps is None else messages.but(lowered.steps.across)
+        return rates, port_capacity_Bps(inside, rates, costs, run.egress_Bps)
+    schedule = lowered.schedule
+    steps = loop_steps(schedule.op, schedule.algo, schedule.n_ranks, int(lowered.transfers.step.max(initial=0)))
+    return costs.rates_Bps(lowered.use, steps, lowered.dtype), np.zeros(0)
+
+
+def _over_network(
+    lowered: Lowered, run: Run, network: Protocol, rates_Bps: Float, waits_s: Float
+) -> tuple[Float, Float]:
+    """Return rates and waits of all transfers, with the costs of *network* for those between nodes."""
+    steps, size_bytes = lowered.steps, lowered.size_bytes.astype(np.float64)
+    assert steps is not None
+    grouped = _is_grouped(lowered, network)
+    caps = caps_Bps(_messages(lowered, run), network) if grouped else lowered.use.lanes * network.channel_rate_Bps
+    own_s = steps.waits_s(network, size_bytes, caps, run.trunks.latency_s[lowered.used][lowered.route])
+    return (
+        np.where(steps.across, steps.rates_Bps(network, caps), rates_Bps),
+        np.where(steps.across, own_s, waits_s),
+    )
 
 
 def problem_of(lowered: Lowered, run: Run, costs: Protocol, network: Protocol | None = None) -> Problem:
     """Return the arrays that the engine takes."""
     transfers, size_bytes = lowered.transfers, lowered.size_bytes.astype(np.float64)
     trunks = run.trunks.take(lowered.used, _wire_copies(lowered, run, costs, network))
-    if not _is_grouped(lowered, costs):
-        schedule = lowered.schedule
-        steps = loop_steps(schedule.op, schedule.algo, schedule.n_ranks, int(transfers.step.max(initial=0)))
-        rates = costs.rates_Bps(lowered.use, steps, lowered.dtype)
-        port_Bps = np.zeros(0)
-    else:
-        messages = _messages(lowered, run)
-        rates = caps_Bps(messages, costs)
-        port_Bps = port_capacity_Bps(messages, rates, costs, run.egress_Bps)
+    rates, port_Bps = _rates(lowered, run, costs)
     waits_s = np.where(transfers.src != transfers.dst, costs.latency_s(size_bytes, rates), 0.0)
-    across = _routes_across(lowered, run)[lowered.route]
-    if network is not None and across.any():
-        waits_s = np.where(across, network.message_overhead_s, waits_s)
-        rates = np.where(across, np.minimum(rates, lowered.use.lanes * network.channel_rate_Bps), rates)
+    waits_s += trunks.latency_s[lowered.route]
+    if network is not None and lowered.steps is not None:
+        rates, waits_s = _over_network(lowered, run, network, rates, waits_s)
     capacity_Bps = run.trunk_capacity_Bps
     if costs.in_turn:
-        outside = trunks.link[np.repeat(_routes_across(lowered, run), np.diff(trunks.ptr))]
+        outside = trunks.link[np.repeat(routes_across(run)[lowered.used], np.diff(trunks.ptr))]
         capacity_Bps = capacity_Bps * float(costs.shares(lowered.use.duplex).min())
         capacity_Bps[outside] = run.trunk_capacity_Bps[outside]
     problem = Problem(
@@ -443,19 +490,19 @@ def problem_of(lowered: Lowered, run: Run, costs: Protocol, network: Protocol | 
         route_weight=trunks.weight,
         route=lowered.route,
         size_bytes=size_bytes,
-        latency_s=trunks.latency_s[lowered.route] + waits_s,
+        latency_s=waits_s,
         cap_Bps=rates,
         dep_ptr=transfers.dep_ptr,
         dep=transfers.dep,
     )
-    return _with_ports(problem, lowered, port_Bps) if len(port_Bps) else problem
+    return _with_ports(problem, lowered, run, port_Bps) if len(port_Bps) else problem
 
 
-def _with_ports(problem: Problem, lowered: Lowered, port_Bps: Float) -> Problem:
-    """Let every route also cross the port out of its source and the one into its target."""
+def _with_ports(problem: Problem, lowered: Lowered, run: Run, port_Bps: Float) -> Problem:
+    """Let every route within a node also cross the port out of its source and the one into its target."""
     n_links, n = len(problem.capacity_Bps), len(port_Bps) // 2
     src, dst = np.divmod(lowered.used, n)
-    joins = src == dst
+    joins = (src == dst) | routes_across(run)[lowered.used]  # adapters are no ports
     route = np.repeat(np.arange(len(lowered.used)), np.diff(problem.route_ptr))
     crossing = np.concatenate([route, np.flatnonzero(~joins), np.flatnonzero(~joins)])
     order = np.argsort(crossing, kind="stable")

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collsim.collectives.layout import Layout
+from collsim.collectives.node_rings import local_path
 from collsim.schedule import Int
 
 __all__ = ["NO_PARENT", "PATTERNS", "binary_tree", "chained_parents", "node_parents", "renamed", "second_names"]
@@ -99,9 +100,8 @@ def _entry(pattern: str, second: bool) -> int:
 
 
 def _chain(node: tuple[int, ...], chain: int, swap: bool) -> list[int]:
-    """Return the ranks of a node from x0 on."""
-    first = chain % len(node)
-    order = [*node[first:], *node[:first]]
+    """Return the ranks of a node from x0 on, in an order that spreads the chains of all channels over a mesh."""
+    order = [node[local] for local in local_path(len(node), chain % len(node))]
     return [order[1], order[0], *order[2:]] if swap and len(order) > 1 else order
 
 

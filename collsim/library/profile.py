@@ -95,8 +95,8 @@ class Profile:
         What ran in the measurements, such as ``nccl-2.28``; the algorithm is then chosen as this library does.
     derived : str
         How the constants follow from those of a relative, if nothing was measured on the systems; else empty.
-    network : Mapping of str to Protocol
-        What a step between nodes costs instead, by protocol: overhead, and the rate of a channel.
+    network : Mapping of str to Mapping
+        What a step between nodes costs instead, by kernel and protocol; kernels that lack cost as rings do.
     accuracy : Mapping of str to Mapping
         `Scatter` by family and band.
     launches : Mapping of str to Profile
@@ -122,7 +122,7 @@ class Profile:
     gpus: tuple[str, ...] = ()
     library: str = ""
     derived: str = ""
-    network: Mapping[str, Protocol] = field(default_factory=dict, hash=False)
+    network: Mapping[str, Mapping[str, Protocol]] = field(default_factory=dict, hash=False)
     accuracy: Mapping[str, Mapping[str, Scatter]] = field(default_factory=dict, hash=False)
     launches: Mapping[str, Profile] = field(default_factory=dict, hash=False)
 

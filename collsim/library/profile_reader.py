@@ -350,15 +350,23 @@ def _with_figures(reader: _Reader, base: Profile, data: Mapping[str, Any], path:
         **base.protocols,
         **_protocols(reader, found, base.protocols, data.get("protocols", {}), (*path, "protocols")),
     }
-    network = {**base.network, **_protocols(reader, found, base.network, data.get("network", {}), (*path, "network"))}
-    sections = reader.mapping(data, "families", path, "write families: {ring: ...}")
-    reader.check_keys(sections, FAMILIES, (*path, "families"))
-    families = dict(base.families)
-    for name, entry in sections.items():
-        here = (*path, "families", name)
-        families[name] = {**families.get(name, {}), **_protocols(reader, found, families.get(name, {}), entry, here)}
+    families = _families(reader, found, data, "families", path)
+    network = _families(reader, found, data, "network", path)
     accuracy = {**base.accuracy, **_accuracy(reader, data, path)}
     return replace(found, protocols=protocols, families=families, network=network, accuracy=accuracy)
+
+
+def _families(
+    reader: _Reader, found: Profile, data: Mapping[str, Any], section: str, path: tuple[str, ...]
+) -> dict[str, Mapping[str, Protocol]]:
+    """Return the protocols of each kernel: within a node (*section* ``families``) or between nodes (``network``)."""
+    entries = reader.mapping(data, section, path, f"write {section}: {{ring: ...}}")
+    reader.check_keys(entries, FAMILIES, (*path, section))
+    families = dict(getattr(found, section))
+    for name, entry in entries.items():
+        here = (*path, section, name)
+        families[name] = {**families.get(name, {}), **_protocols(reader, found, families.get(name, {}), entry, here)}
+    return families
 
 
 def _texts(reader: _Reader, data: Mapping[str, Any], path: tuple[str, ...]) -> dict[str, str]:

@@ -41,13 +41,19 @@ README, PAGE = ROOT / "README.md", ROOT / "docs" / "accuracy.md"
 BEGIN, END = "<!-- accuracy -->\n\n", "\n<!-- /accuracy -->\n"
 WORKERS, CHUNK = 2, 32
 KIB, MIB = 2**10, 2**20
+SMALL = ("64 KiB-1 MiB", "< 64 KiB")
 BANDS = {
     ">= 16 MiB": (16 * MIB, math.inf),
     ">= 1 MiB": (MIB, math.inf),
     "64 KiB-1 MiB": (64 * KIB, MIB),
     "< 64 KiB": (0, 64 * KIB),
+    ">= 512 MiB": (512 * MIB, math.inf),
+    "32-512 MiB": (32 * MIB, 512 * MIB),
+    "1-32 MiB": (MIB, 32 * MIB),
 }
-SMALL = ("64 KiB-1 MiB", "< 64 KiB")
+ONE_NODE, OVER_NODES = (">= 1 MiB", *SMALL), (">= 512 MiB", "32-512 MiB", "1-32 MiB", *SMALL)
+"""Bands of runs on one node, and over several."""
+FEW_NODES = 10
 """Where the time that the host takes to start a collective counts: predictions are moved by what tiny rows tell."""
 ALL_SIZES = "all"
 COVERED, LOGS_JUDGED = (85, 97), 5
@@ -76,6 +82,8 @@ BARS = {
     (NVLS, ">= 16 MiB"): Bar((3, 6), (2, 5)),
     ("MI300X", ">= 1 MiB"): Bar((3, 12), (2, 5)),
     ("unseen", ">= 16 MiB"): Bar((10, 20), (6, 12)),
+    ("nodes", ">= 512 MiB"): Bar((5, 10), (3, 8)),
+    ("nodes", "32-512 MiB"): Bar((15, 30), (8, 15)),
 }
 
 
@@ -100,9 +108,10 @@ def score(errors: Iterable[float]) -> Score:
     return Score(len(values), *(map(float, np.percentile(values, [50, 90])) if len(values) else (math.nan, math.nan)))
 
 
-def band_of(size_bytes: int) -> str:
+def band_of(case: Case) -> str:
     """Return the band of a size; >= 16 MiB is a part of >= 1 MiB and never the answer."""
-    return next(name for name in reversed(BANDS) if BANDS[name][0] <= size_bytes < BANDS[name][1])
+    bands = OVER_NODES if case.nodes else ONE_NODE
+    return next(name for name in bands if BANDS[name][0] <= case.size_bytes < BANDS[name][1])
 
 
 def class_of(case: Case) -> str:
@@ -114,7 +123,12 @@ def class_of(case: Case) -> str:
     else:
         choice = choice_of(case)
         name = NVLS if choice and choice.algo.startswith("nvls") else "ring"
-    return ", ".join([name, *world_of(case)])
+    return ", ".join([name, *world_of(case), *over(case)])
+
+
+def over(case: Case) -> list[str]:
+    """Return over how many nodes a run went, if not on one."""
+    return [] if not case.nodes else [f"<= {FEW_NODES} nodes" if case.nodes <= FEW_NODES else "more nodes"]
 
 
 def world_of(case: Case) -> list[str]:
@@ -125,11 +139,13 @@ def world_of(case: Case) -> list[str]:
 
 def op_of(case: Case) -> str:
     """Return the operation of a row, with what it differs in from a plain run."""
-    return ", ".join([case.op, *world_of(case)])
+    return ", ".join([case.op, *world_of(case), *over(case)])
 
 
 def bar_of(system: str, kind: str, band: str, *, unseen: bool) -> Bar | None:
     """Return what a class must reach in a band."""
+    if kind.endswith("nodes"):
+        return BARS.get(("nodes", band)) if kind.endswith(f"<= {FEW_NODES} nodes") else None
     if unseen:
         return BARS.get(("unseen", band))
     base = kind.partition(",")[0]
@@ -227,7 +243,9 @@ KindOf = Callable[[Case], str]
 def cells_of(row: Measured, unseen: set[str], kind_of: KindOf = class_of) -> Iterator[Cell]:
     """Yield the lines that a row counts in."""
     system, kind, size = row.case.system, kind_of(row.case), row.case.size_bytes
-    yield system, kind, band_of(size)
+    yield system, kind, band_of(row.case)
+    if row.case.nodes:
+        return
     if size >= BANDS[">= 16 MiB"][0] and (kind.startswith(NVLS) or system in unseen):
         yield system, kind, ">= 16 MiB"
 
@@ -353,8 +371,8 @@ def hits_of(rows: Sequence[Measured], predictions: Predictions, kind_of: KindOf 
     for row in rows:
         found = predictions.get(row.case)
         bare = found is None or found.lo_s is None or found.hi_s is None
-        system, kind, size = row.case.system, kind_of(row.case), row.case.size_bytes
-        for cell in (("all", "all", ALL_SIZES), (system, kind, ALL_SIZES), (system, kind, band_of(size))):
+        system, kind = row.case.system, kind_of(row.case)
+        for cell in (("all", "all", ALL_SIZES), (system, kind, ALL_SIZES), (system, kind, band_of(row.case))):
             hits[cell].logs.add(row.log)
             hits[cell].bare += bare
             if not bare:

@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from predictors import read_csv
+from predictors import read_csv, topology_of
 
 from collsim.calibration import Row, Test, read_log
 from collsim.calibration.cases import MATRIX_FILE, MATRIX_SCALE, MATRIX_SPREAD, used_time_s
@@ -27,7 +27,7 @@ DATA = Path(__file__).parent / "data"
 SPLIT = DATA / "split.csv"
 MATRICES = DATA / "matrices"
 COLUMNS = (
-    "log", "system", "source", "library", "launch", "env", "nvls", "gpus_per_thread", "ranks", "op", "dtype",
+    "log", "system", "source", "library", "launch", "env", "nvls", "gpus_per_thread", "nodes", "ranks", "op", "dtype",
     "size_bytes", "matrix", "scale", "out_of_place_us", "in_place_us", "flag", "health", "set",
 )  # fmt: skip
 CHOOSING = re.compile(r"NCCL_(ALGO|PROTO|(MIN|MAX)_(P2P_)?NCHANNELS|(MIN|MAX)_CTAS|NVLS_ENABLE)$")
@@ -145,6 +145,7 @@ def rows_of(entry: Entry, test: Test) -> list[dict[str, object]]:
                 "env": entry["env"] or forced(test.run.environment),
                 "nvls": entry["nvls"],
                 "gpus_per_thread": test.run.gpus_per_thread,
+                "nodes": test.nodes if topology_of(entry["system"]).cluster else "",
                 "ranks": row.ranks,
                 "op": row.op,
                 "dtype": row.dtype,

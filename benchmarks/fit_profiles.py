@@ -20,14 +20,18 @@ from predictors import Measured, matrix_bytes, measured_rows, topology_of, varia
 from collsim.calibration.cases import Case
 from collsim.calibration.cases import Measured as Row
 from collsim.calibration.findings import Calibration, Residual
-from collsim.calibration.fitting import fit_profile, predicted_residuals, scatter_of
+from collsim.calibration.fitting import fit_profile, predicted_residuals
+from collsim.calibration.network_fitting import fit_network
 from collsim.calibration.profile_file import as_yaml
-from collsim.library import Profile, load_profile
+from collsim.calibration.scatters import scatter_of
+from collsim.calibration.validation import DEFAULT_RCCL
+from collsim.library import DEFAULT_LIBRARY, Profile, load_profile, system_of
 from collsim.operations import DTYPES
 from collsim.report.calibration import calibration_table
 from collsim.topology import Topology
 
 STARTS = Path(__file__).parent / "starts"
+DEFAULT = {False: DEFAULT_LIBRARY, True: DEFAULT_RCCL}
 LEAST_SPREAD = 20
 """So many rows from outside the fit count by themselves."""
 SOURCE = "benchmarks/fit_profiles.py on the training logs in benchmarks/data"
@@ -44,6 +48,14 @@ class Fit(NamedTuple):
     gpus: tuple[str, ...] = ()
 
 
+class Between(NamedTuple):
+    """Whose logs tell what steps between nodes cost; which GPUs and networks follow."""
+
+    systems: tuple[str, ...]
+    gpus: tuple[str, ...]
+    networks: tuple[str, ...]
+
+
 FITS = {
     "hgx_h100": Fit("nvlink", ("H100", "H800")),
     "gh200_quad": Fit("hgx_h100", ("GH200",)),
@@ -53,6 +65,19 @@ FITS = {
     "mi300x_ubb8": Fit("xgmi", ("MI300X",)),
 }
 """In this order: a relative comes first."""
+
+
+NETWORKS = {
+    "infiniband": Between(
+        ("h100_rail",), ("H100", "H200", "H800", "H20", "B200", "B300"), ("infiniband", "spectrum_x")
+    ),
+    "infiniband_a100": Between(("a100_rail",), ("A100",), ("infiniband",)),
+    "slingshot": Between(("alps",), ("GH200",), ("slingshot",)),
+    "slingshot_a100": Between(("polaris",), ("A100",), ("slingshot",)),
+    "efa": Between(("p5_efa",), ("H100", "H200", "A100"), ("efa",)),
+    "roce": Between(("mi300x_roce",), ("MI300X", "MI325X"), ("roce",)),
+    "ultra_ethernet": Between(("mi355x_pollara",), ("MI350X", "MI355X"), ("ultra_ethernet", "roce")),
+}
 
 
 def as_case(row: Measured) -> Row:
@@ -70,6 +95,7 @@ def as_case(row: Measured) -> Row:
         library=known_library(told),
         environment=tuple(sorted((NVLS_SEEN | variables(case)).items())),
         matrix=matrix,
+        nodes=case.nodes or None,
     )
     return Row(asked, row.log, 0, row.out_of_place_s, row.in_place_s, 0)
 
@@ -127,13 +153,31 @@ def fit(system: str) -> Calibration:
     return replace(found, profile=replace(found.profile, gpus=FITS[system].gpus))
 
 
+def fit_between(name: str) -> Calibration:
+    """Return the calibration of steps between nodes."""
+    between = NETWORKS[name]
+    topology = topology_of(between.systems[0])
+    rows = rows_of(between.systems[0], "train")
+    library = max((row.case.library or "" for row in rows), default="") or DEFAULT[system_of(topology).is_amd]
+    found = fit_network(rows, topology, name=name, start=with_start(topology), library=library)
+    network = replace(found.profile.network, gpus=between.gpus, networks=between.networks)
+    return replace(found, profile=replace(found.profile, network=network))
+
+
+def with_start(topology: Topology) -> Profile:
+    """Return the constants of a node with those between nodes that stood before any log was read."""
+    profile = load_profile("auto", topology)
+    start = "default" if system_of(topology).is_amd else str(STARTS / "between.yaml")
+    return replace(profile, network=load_profile(start).network)
+
+
 def main(arguments: Iterable[str] | None = None) -> None:
     """Fit, print what was found, and write the profile."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--system", default="hgx_h100", choices=sorted(FITS))
+    parser.add_argument("--system", default="hgx_h100", choices=sorted({**FITS, **NETWORKS}))
     parser.add_argument("-o", "--output", type=Path)
     asked = parser.parse_args(None if arguments is None else list(arguments))
-    found = fit(asked.system)
+    found = fit_between(asked.system) if asked.system in NETWORKS else fit(asked.system)
     print(calibration_table(found), end="")
     if asked.output is not None:
         asked.output.write_text(as_yaml(found, SOURCE), encoding="utf-8")

@@ -29,7 +29,7 @@ from collsim.library import (
 )
 from collsim.operations import DTYPES
 from collsim.result import Row
-from collsim.topology import Topology, load_topology, zoo_names
+from collsim.topology import Topology, load_topology
 
 DATA = Path(__file__).parent / "data"
 MESSAGES = ("all_to_all", "send_recv", "gather", "scatter")
@@ -52,6 +52,7 @@ class Case(NamedTuple):
     size_bytes: int
     matrix: str
     scale: float
+    nodes: int = 0
 
 
 class Measured(NamedTuple):
@@ -106,6 +107,7 @@ def measured(row: Mapping[str, str], entry: Mapping[str, str]) -> Measured:
     case = Case(
         row["system"], row["library"], row["launch"], row["env"], row["nvls"], int(row["gpus_per_thread"] or 0),
         int(row["ranks"]), row["op"], row["dtype"], int(row["size_bytes"]), row["matrix"], float(row["scale"] or 1),
+        int(row.get("nodes") or 0),
     )  # fmt: skip
     time_s = used_time_s(out_s, in_s, row["system"])
     return Measured(
@@ -129,7 +131,8 @@ def variables(case: Case) -> dict[str, str]:
 
 def topo_of(system: str) -> str:
     """Return what `collsim.simulate` takes for a system: a name of the zoo or a file of benchmarks/data/systems."""
-    return system if system in zoo_names() else str(DATA / "systems" / f"{system}.yaml")
+    own = DATA / "systems" / f"{system}.yaml"
+    return str(own) if own.is_file() else system
 
 
 @cache
@@ -161,14 +164,24 @@ def profile_of(system: str) -> str:
 @cache
 def lent_profile(system: str) -> Profile:
     """Return that profile with its intervals on a relative too, where collsim shows none: the page counts them."""
-    profile = load_profile(profile_of(system))
-    return replace(profile, systems=(*profile.systems, system))
+    profile = load_profile(profile_of(system), topology_of(system))
+    network = replace(profile.network, systems=(*profile.network.systems, system))
+    return replace(profile, systems=(*profile.systems, system), network=network)
+
+
+def gpus_of(case: Case) -> list[int]:
+    """Return the GPU of each rank: the first ones, of each node of a cluster."""
+    cluster = topology_of(case.system).cluster
+    if cluster is None:
+        return list(range(case.ranks))
+    each = case.ranks // case.nodes
+    return [node * cluster.node.n_gpus + gpu for node in range(case.nodes) for gpu in range(each)]
 
 
 def simulate(case: Case) -> Row:
     """Return what collsim says, told what the log says."""
     launch = {"launch": "graph"} if case.launch == "graph" else {"registered": case.launch == "registered"}
-    options: dict[str, Any] = {"ranks": case.ranks, "gpus_per_thread": max(case.gpus_per_thread, 1), **launch}
+    options: dict[str, Any] = {"rank_list": gpus_of(case), "gpus_per_thread": max(case.gpus_per_thread, 1), **launch}
     options["profile"] = lent_profile(case.system)
     size: int | None = case.size_bytes
     if case.op == "all_to_all_v":
@@ -206,9 +219,9 @@ def choice_of(case: Case) -> Choice | None:
     """Return what the library would do."""
     dtype = case.dtype if case.dtype in DTYPES else "float"
     call = Call(case.op, case.ranks, case.size_bytes, dtype, registered=case.launch == "registered",
-                launch="graph" if case.launch == "graph" else "stream")  # fmt: skip
+                launch="graph" if case.launch == "graph" else "stream", n_nodes=max(case.nodes, 1))  # fmt: skip
     try:
-        system = system_of(topology_of(case.system), range(case.ranks), nvls=False if case.nvls == "off" else None)
+        system = system_of(topology_of(case.system), gpus_of(case), nvls=False if case.nvls == "off" else None)
         return choose(call, system, library_of(case.library), read_environment(variables(case)))
     except CollsimError:
         return None

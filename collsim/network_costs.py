@@ -1,22 +1,23 @@
 """What a step between nodes costs: adapters that channels share, and the turns that a proxy takes.
 
-A thread of the host posts every send and waits for every receive, which keeps a channel waiting once per step. While it
-waits, the adapter sends for the other channels: of a wait that others fill, nothing is lost. So a step waits for what
-its overhead takes longer than the steps of the others, and rates of channels and adapter meet softly, as rates of
-channels and links do within a node.
+A thread of the host posts every send and waits for every receive: each step of a channel takes a turn of it, and what
+it sends arrives later than the last byte left. While a channel waits, the adapter sends for the others: of a wait that
+others fill, nothing is lost. So a step waits for what its overheads take longer than the steps of the others, and rates
+of channels and adapter meet softly, as rates of channels and links do within a node.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from collsim.engine import Problem
 from collsim.library.costs import LEAST_S, Protocol, Use, soft_max, soft_min
 
-__all__ = ["Steps", "network_costs", "steps_of"]
+__all__ = ["Steps", "steps_of", "with_arrivals"]
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -44,17 +45,65 @@ class Steps:
         """Return float64[n]: what each transfer reaches if its channels can do *caps_Bps*."""
         return soft_min(caps_Bps, self._shares_Bps(costs), costs.softness)
 
-    def waits_s(self, costs: Protocol, size_bytes: Float, caps_Bps: Float, latency_s: Float) -> Float:
-        """Return float64[n]: what is left of overhead and *latency_s* of a step whose channels can do *caps_Bps*."""
-        alone_s = size_bytes / np.minimum(caps_Bps, costs.wire_efficiency * self.use.alone_Bps)
+    def waits_s(self, costs: Protocol, size_bytes: Float, caps_Bps: Float, latency_s: Float) -> tuple[Float, Float]:
+        """Return what is left of the overheads of each step, if its channels can do *caps_Bps*.
+
+        Two of float64[n]: before the bytes of a step flow, and from when they have left until the receiver can go on,
+        to which *latency_s* of the way belongs.
+        """
+        alone_s = size_bytes / np.minimum(caps_Bps, costs.link_share * costs.wire_efficiency * self.use.alone_Bps)
         shared_s = size_bytes / np.minimum(caps_Bps, self._shares_Bps(costs))
         filled_s = np.maximum(shared_s - alone_s, LEAST_S)
-        overhead_s = np.maximum(costs.message_overhead_s + latency_s, LEAST_S)
-        return np.asarray(np.maximum(soft_max(overhead_s, filled_s, SHARPNESS) - filled_s, 0.0))
+        turn_s = _unfilled(np.full(len(size_bytes), costs.turn_s), filled_s)
+        both_s = _unfilled(costs.turn_s + costs.message_overhead_s + latency_s, filled_s)
+        return turn_s, np.maximum(both_s - turn_s, 0.0)
 
     def _shares_Bps(self, costs: Protocol) -> Float:
         use = self.use
-        return np.asarray(use.lanes * costs.wire_efficiency * use.alone_Bps / use.active)
+        return np.asarray(use.lanes * costs.link_share * costs.wire_efficiency * use.alone_Bps / use.active)
+
+
+def _unfilled(overhead_s: Float, filled_s: Float) -> Float:
+    """Return what is left of an overhead of which the steps of others fill a part."""
+    longer_s = soft_max(np.maximum(overhead_s, LEAST_S), filled_s, SHARPNESS)
+    return np.asarray(np.maximum(longer_s - filled_s, 0.0))
+
+
+def with_arrivals(
+    problem: Problem, late: Int, late_s: Float, tells: Callable[[Int, Int], NDArray[np.bool_]]
+) -> Problem:
+    """Let the bytes of some transfers arrive after they have left.
+
+    Parameters
+    ----------
+    problem : Problem
+    late : int64[k]
+        The transfers.
+    late_s : float64[k]
+        How long after its end each has arrived.
+    tells : callable
+        Takes two arrays of transfers and returns bool: whether the second waits for the bytes of the first, not only
+        for its sender.
+
+    Returns
+    -------
+    Problem
+        With one row more per late transfer, the arrival: without bytes, after a latency.
+    """
+    n, k = len(problem.route), len(late)
+    arrival = np.full(n, -1, dtype=np.int64)
+    arrival[late] = n + np.arange(k)
+    waiter = np.repeat(np.arange(n), np.diff(problem.dep_ptr))
+    moved = (arrival[problem.dep] >= 0) & tells(problem.dep, waiter)
+    return problem._replace(
+        route_ptr=np.append(problem.route_ptr, problem.route_ptr[-1]),  # an empty route
+        route=np.append(problem.route, np.full(k, len(problem.route_ptr) - 1)),
+        size_bytes=np.append(problem.size_bytes, np.zeros(k)),
+        latency_s=np.append(problem.latency_s, late_s),
+        cap_Bps=np.append(problem.cap_Bps, np.full(k, np.inf)),
+        dep_ptr=np.append(problem.dep_ptr, problem.dep_ptr[-1] + np.arange(1, k + 1)),
+        dep=np.append(np.where(moved, arrival[problem.dep], problem.dep), late),
+    )
 
 
 def steps_of(across: NDArray[np.bool_], use: Use, group: Int, copies: Int, alone_Bps: Float) -> Steps:
@@ -75,9 +124,3 @@ def steps_of(across: NDArray[np.bool_], use: Use, group: Int, copies: Int, alone
     _, number = np.unique(np.where(across, group, -1), return_inverse=True)
     active = np.bincount(number, weights=use.lanes * copies)[number].astype(np.float64)
     return Steps(across, replace(use, active=active, alone_Bps=alone_Bps))
-
-
-def network_costs(network: Mapping[str, Mapping[str, Protocol]], family: str, proto: str) -> Protocol | None:
-    """Return what a step of a kernel between nodes costs; kernels without constants of their own cost as rings do."""
-    own = network.get("messages" if family in ("messages", "direct", "fan") else family, {})
-    return own.get(proto) or network.get("ring", {}).get(proto)

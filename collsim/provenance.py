@@ -129,6 +129,8 @@ def is_calibrated(topology: Topology, constants: Profile) -> bool:
 
     A graph may be changed in every way and keep its name.
     """
+    if topology.cluster is not None:
+        return topology.name in constants.network.systems and not _is_changed(topology)
     return constants.fits(topology.name) and not _is_changed(topology)
 
 
@@ -138,6 +140,8 @@ def intervals_hold(topology: Topology, constants: Profile) -> bool:
     They do on the systems that the profile was fitted to. Those of a derived profile are widened for the systems that
     it names, for any if it names none.
     """
+    if topology.cluster is not None:
+        return topology.name in constants.network.systems and not _is_changed(topology)
     meant = topology.name in constants.systems or (bool(constants.derived) and not constants.systems)
     return meant and not _is_changed(topology)
 
@@ -168,8 +172,8 @@ def _warnings_of_profile(topology: Topology, constants: Profile, question: Quest
         told.append(f"{name} was fitted to {systems} in order: no failure was ever measured, times are a guess")
     elif topology.cluster is None and not is_calibrated(topology, constants):
         told.append(f"{name} was fitted to {systems} as shipped, not to this: times are a guess")
-    if topology.cluster is not None:
-        told.append("between nodes, constants of NCCL's tuner and line rates stand in for measurements")
+    if topology.cluster is not None and not is_calibrated(topology, constants):
+        told.append(_stand_in(topology, constants))
     if question.library is None and not (constants.library and "auto" in question.algo):  # then it cannot run here
         told.append(f"{name} was fitted to what a library chooses: name one, such as nccl-2.28")
     launch = "graph" if question.launch == "graph" else "registered" if question.registered else "stream"
@@ -178,6 +182,14 @@ def _warnings_of_profile(topology: Topology, constants: Profile, question: Quest
     if launch == "graph" and question.registered:
         told.append("registered buffers change nothing with graph launches: replaying a graph registers them too")
     return tuple(told)
+
+
+def _stand_in(topology: Topology, constants: Profile) -> str:
+    """Return what stands in for measurements of a cluster."""
+    network = constants.network
+    if not network.systems:
+        return "between nodes, constants of NCCL's tuner and line rates stand in for measurements"
+    return f"between nodes, constants fitted to {' and '.join(network.systems)} stand in for those of {topology.name}"
 
 
 def lacking(launched: Profile, rows: Sequence[Row]) -> tuple[str, ...]:

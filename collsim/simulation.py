@@ -192,7 +192,8 @@ def predict(topology: Topology, constants: Profile, question: Question, groups: 
     topology, constants = _reachable(topology, constants, groups, loaded=bool(question.load))
     question, left_out = _with_library(topology, constants, asked)
     launched = constants.launched(question.launch, registered=question.registered)
-    sure = launched if intervals_hold(topology, constants) else replace(launched, accuracy={})
+    told_errors = launched.accuracy if topology.cluster is None else launched.network.scatters()
+    sure = replace(launched, accuracy=told_errors if intervals_hold(topology, constants) else {})
     parties = [_party(topology, sure, question.groups_of(group), question) for group in groups]
     healthy = [
         _party(topology.damage.healthy, sure, healthy_groups(topology, question.groups_of(group), question), question)
@@ -226,7 +227,8 @@ def predict(topology: Topology, constants: Profile, question: Question, groups: 
             "name": constants.name,
             "sha256": constants.sha256,
             "calibrated": is_calibrated(topology, constants),
-            "constants": launched.describe() + achievable(parties[0].runs[0].fabric, _free_share(topology, question)),
+            "constants": launched.describe(over_nodes=topology.cluster is not None)
+            + achievable(parties[0].runs[0].fabric, _free_share(topology, question)),
             "derived": constants.derived or None,
             "library": None if question.library is None else question.library.name,
         },

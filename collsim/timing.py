@@ -17,7 +17,7 @@ from collsim.library import Profile
 from collsim.library.costs import Bool, Protocol, Use, family_of, loop_steps, soft_max
 from collsim.message_costs import Messages, call_s, caps_Bps, port_capacity_Bps
 from collsim.message_parts import STEP_BYTES
-from collsim.network_costs import Steps, network_costs, steps_of
+from collsim.network_costs import Steps, steps_of, with_arrivals
 from collsim.operations import operation
 from collsim.routing import Routes, find_routes, merge_trunks
 from collsim.schedule import Schedule, Transfers, is_in_network, names_groups
@@ -244,7 +244,7 @@ def time_schedule(schedule: Schedule, run: Run, proto: str = "Simple", dtype: st
         The result broke a conservation law.
     """
     costs = kernel_costs(run, proto, family_of(schedule.op, schedule.algo))
-    network = network_costs(run.profile.network, family_of(schedule.op, schedule.algo), proto)
+    network = run.profile.network.protocol(proto, family_of(schedule.op, schedule.algo))
     return time_lowered(lower(schedule, run, dtype), run, costs, network)
 
 
@@ -274,7 +274,7 @@ def timing_of(
     broken = check_conservation(problem, solution)
     carried = np.bincount(lowered.route, weights=lowered.size_bytes, minlength=len(lowered.used)).astype(np.float64)
     taken = run.routes.take(lowered.used, _wire_copies(lowered, run, costs, network))
-    once_s = _once_s(lowered, problem, solution, run, costs)
+    once_s = _once_s(lowered, problem, solution, run, both_costs)
     last, begin_s = _busiest(lowered, solution, costs)
     device_s = once_s + float(solution.finish_s[last]) - begin_s
     total_s = call_time_s(device_s, run.profile.floor_s, run.profile.wait_s)
@@ -293,12 +293,12 @@ def timing_of(
     return timing
 
 
-def device_time_s(lowered: Lowered, run: Run, costs: Protocol) -> float:
+def device_time_s(lowered: Lowered, run: Run, costs: Protocol, network: Protocol | None = None) -> float:
     """Return the time of `time_lowered` without floor, launch, bound and checks, for fits that try many costs."""
     kernel = len(lowered.transfers) > LEAST_COMPILED
-    problem, solution = _solved(lowered, run, costs, "kernel" if kernel else "auto")
+    problem, solution = _solved(lowered, run, costs, "kernel" if kernel else "auto", network)
     last, begin_s = _busiest(lowered, solution, costs)
-    return _once_s(lowered, problem, solution, run, costs) + float(solution.finish_s[last]) - begin_s
+    return _once_s(lowered, problem, solution, run, (costs, network)) + float(solution.finish_s[last]) - begin_s
 
 
 def call_time_s(device_s: float, floor_s: float, wait_s: float = 0.0) -> float:
@@ -333,13 +333,18 @@ def _longest(label: Int, solution: Solution) -> tuple[int, float]:
     return int(np.argmax(np.where(place == longest, solution.finish_s, -1.0))), float(begin[longest])
 
 
-def _once_s(lowered: Lowered, problem: Problem, solution: Solution, run: Run, costs: Protocol) -> float:
-    """Return what a call takes on the device beside its transfers."""
+def _once_s(
+    lowered: Lowered, problem: Problem, solution: Solution, run: Run, both_costs: tuple[Protocol, Protocol | None]
+) -> float:
+    """Return what a call takes on the device beside its transfers; over nodes both kinds of costs have a base."""
+    costs, network = both_costs
+    over_nodes_s = network.base_s if network is not None and lowered.steps is not None else 0.0
     if not _is_grouped(lowered, costs):
-        return costs.once_s(lowered.size_bytes.astype(np.float64))
-    messages = _messages(lowered, run)
+        return costs.once_s(lowered.size_bytes.astype(np.float64)) + over_nodes_s
+    messages, finish_s = _messages(lowered, run), solution.finish_s[: len(lowered.transfers)]
     port_Bps = problem.capacity_Bps[-2 * messages.n_ranks :]
-    return call_s(messages, solution.finish_s, problem.cap_Bps, port_Bps, costs) - float(solution.finish_s.max())
+    cap_Bps = problem.cap_Bps[: len(lowered.transfers)]
+    return call_s(messages, finish_s, cap_Bps, port_Bps, costs) - float(finish_s.max()) + over_nodes_s
 
 
 def _is_grouped(lowered: Lowered, costs: Protocol) -> bool:
@@ -443,7 +448,7 @@ def _wire_copies(lowered: Lowered, run: Run, costs: Protocol, network: Protocol 
 
 
 def _rates(lowered: Lowered, run: Run, costs: Protocol) -> tuple[Float, Float]:
-    """Return float64[n], what each transfer can reach within a node, and what the ports of ranks carry, if they count."""
+    """Return float64[n], what each transfer reaches within a node, and what ports of ranks carry, if they count."""
     if _is_grouped(lowered, costs):
         messages = _messages(lowered, run)
         rates = caps_Bps(messages, costs)
@@ -456,16 +461,22 @@ def _rates(lowered: Lowered, run: Run, costs: Protocol) -> tuple[Float, Float]:
 
 def _over_network(
     lowered: Lowered, run: Run, network: Protocol, rates_Bps: Float, waits_s: Float
-) -> tuple[Float, Float]:
-    """Return rates and waits of all transfers, with the costs of *network* for those between nodes."""
+) -> tuple[Float, Float, Float]:
+    """Return rates, waits and lateness of all transfers, with the costs of *network* for those between nodes.
+
+    Grouped messages depend on nothing that arrives: theirs is all in the wait.
+    """
     steps, size_bytes = lowered.steps, lowered.size_bytes.astype(np.float64)
     assert steps is not None
     grouped = _is_grouped(lowered, network)
     caps = caps_Bps(_messages(lowered, run), network) if grouped else lowered.use.lanes * network.channel_rate_Bps
-    own_s = steps.waits_s(network, size_bytes, caps, run.trunks.latency_s[lowered.used][lowered.route])
+    own_s, late_s = steps.waits_s(network, size_bytes, caps, run.trunks.latency_s[lowered.used][lowered.route])
+    if grouped:
+        own_s, late_s = own_s + late_s, np.zeros(len(late_s))
     return (
         np.where(steps.across, steps.rates_Bps(network, caps), rates_Bps),
         np.where(steps.across, own_s, waits_s),
+        np.where(steps.across, late_s, 0.0),
     )
 
 
@@ -476,8 +487,9 @@ def problem_of(lowered: Lowered, run: Run, costs: Protocol, network: Protocol | 
     rates, port_Bps = _rates(lowered, run, costs)
     waits_s = np.where(transfers.src != transfers.dst, costs.latency_s(size_bytes, rates), 0.0)
     waits_s += trunks.latency_s[lowered.route]
+    late_s = np.zeros(len(transfers))
     if network is not None and lowered.steps is not None:
-        rates, waits_s = _over_network(lowered, run, network, rates, waits_s)
+        rates, waits_s, late_s = _over_network(lowered, run, network, rates, waits_s)
     capacity_Bps = run.trunk_capacity_Bps
     if costs.in_turn:
         outside = trunks.link[np.repeat(routes_across(run)[lowered.used], np.diff(trunks.ptr))]
@@ -495,7 +507,12 @@ def problem_of(lowered: Lowered, run: Run, costs: Protocol, network: Protocol | 
         dep_ptr=transfers.dep_ptr,
         dep=transfers.dep,
     )
-    return _with_ports(problem, lowered, run, port_Bps) if len(port_Bps) else problem
+    if len(port_Bps):
+        problem = _with_ports(problem, lowered, run, port_Bps)
+    late = np.flatnonzero(late_s)
+    if not len(late):
+        return problem
+    return with_arrivals(problem, late, late_s[late], lambda sent, next_: transfers.dst[sent] == transfers.src[next_])
 
 
 def _with_ports(problem: Problem, lowered: Lowered, run: Run, port_Bps: Float) -> Problem:

@@ -16,7 +16,6 @@ from collsim.errors import Fault, InternalError, UnsupportedError
 from collsim.fabric import Float, Int
 from collsim.library import Profile
 from collsim.library.costs import Bool, Protocol, family_of
-from collsim.network_costs import network_costs
 from collsim.operations import operation
 from collsim.result import GroupTime, Row
 from collsim.routing import Routes, merge_trunks
@@ -76,7 +75,7 @@ class Part:
 def part_of(schedule: Schedule, run: Run, proto: str, dtype: str) -> Part:
     """Return *schedule* as one group runs it, with the costs of protocol *proto* for elements of *dtype*."""
     family = family_of(schedule.op, schedule.algo)
-    network = network_costs(run.profile.network, family, proto)
+    network = run.profile.network.protocol(proto, family)
     return Part(lower(schedule, run, dtype), run, kernel_costs(run, proto, family), network)
 
 

@@ -54,6 +54,7 @@ RANKS = ", with two numbers of ranks"
 RANGES = {
     "base": Sizes("8", "64K"),
     "message_overhead": Sizes("8", "1M", ranks=True, words=RANKS),
+    "turn": Sizes("256K", "64M", ranks=True, words=", with two numbers of GPUs a node"),
     "small_overhead": Sizes("8", "256K", ranks=True, words=RANKS),
     "slice_overhead": Sizes("256K", "64M", sweep=True, words=", with one channel and with all"),
     "channel_rate": Sizes("1M", "1G", sweep=True, words=", with {sweep}"),

@@ -62,6 +62,8 @@ class Calibration:
         Why other rows were not fitted, and how many.
     notes : tuple of str
         What was assumed.
+    over_nodes : bool
+        Whether the constants are those of steps between nodes.
     """
 
     profile: Profile
@@ -71,3 +73,4 @@ class Calibration:
     skipped: tuple[Skipped, ...] = ()
     left_out: Mapping[str, int] | None = None
     notes: tuple[str, ...] = ()
+    over_nodes: bool = False

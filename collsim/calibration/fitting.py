@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,16 +12,18 @@ import numpy as np
 
 from collsim.calibration.arguments import checked_paths, checked_text
 from collsim.calibration.cases import Measured, Skipped, read_cases
-from collsim.calibration.estimates import Estimate, estimate
+from collsim.calibration.estimates import estimate
 from collsim.calibration.findings import Calibration, Constant, Residual
 from collsim.calibration.hidden_nvls import with_nvls_settled
+from collsim.calibration.network_fitting import fit_network
 from collsim.calibration.observations import Observation, observe, thinned, undisturbed, without_spikes
 from collsim.calibration.parameters import costs_of, parameters_of
 from collsim.calibration.places import on_one_domain
+from collsim.calibration.scatters import residual_of, residuals_of, scatter_of
 from collsim.calibration.soundness import sound_rows
 from collsim.calibration.validation import DEFAULT_RCCL, checked_options, collected, named_topology, nothing_left
 from collsim.errors import Fault, InputError
-from collsim.library import DEFAULT_LIBRARY, Profile, Protocol, Scatter, band_of, load_profile, system_of
+from collsim.library import DEFAULT_LIBRARY, Profile, Protocol, load_profile, system_of
 from collsim.library.costs import STAND_IN
 from collsim.timing import call_time_s
 from collsim.topology import Topology
@@ -34,13 +35,6 @@ LEAST_ROWS = 3
 """Fewer rows of a way to launch are not fitted: they could not be told from noise."""
 START = {"gfx": "mi300x_ubb8", "": "hgx_h100"}
 """Profile to start from where none is meant for the topology: by the beginning of the GPU's architecture."""
-INSIDE = 0.9
-"""Share of measured times inside an interval."""
-LEAST_REACH = {"small": 0.25, "middle": 0.2, "large": 0.05}
-"""Least distance of an interval's ends, as a logarithm: what the same runs on two equal machines of one site differ by,
-rounded (H100, 90th percentile: 0.27 below 64 KiB, 0.29 below 1 MiB, 0.02 above; B200 above 1 MiB 0.16)."""
-FEW_ROWS = 10
-"""Fewer rows may agree by chance: intervals are then wider by what they lack (chosen)."""
 
 
 def calibrate(
@@ -123,8 +117,10 @@ def fit_profile(
     InputError
         Too few rows that can be predicted.
     """
-    relative = _start(start, topology)
     library = _library_of(rows, topology)
+    if topology.cluster is not None:
+        return fit_network(rows, topology, name=name or topology.name, start=start, library=library)
+    relative = _start(start, topology)
     sound, unsound = sound_rows(rows, topology, relative)
     kept, spikes = without_spikes(sound, topology.name)
     alone = [row for row in kept if row.case.groups is None]
@@ -257,7 +253,7 @@ def _fit_launch(
         Constant(launch, parameter.name, parameter.start, *found.interval(place), found.identified(place))
         for place, parameter in enumerate(parameters)
     ]
-    residuals = _residuals(observations, found)
+    residuals = residuals_of(observations, found)
     return replace(before, families=families, floor_s=floor_s, accuracy=scatter_of(residuals)), constants, residuals
 
 
@@ -298,22 +294,6 @@ def _shifted(costs: Protocol, shift_s: float) -> Protocol:
     return replace(costs, base_s=max(costs.base_s + shift_s, costs.base_s / 2))
 
 
-def _residuals(observations: Sequence[Observation], found: Estimate) -> list[Residual]:
-    times = zip(found.predicted_s.tolist(), found.left_out_s.tolist(), strict=True)
-    return [
-        _residual(entry, predicted_s, None if math.isnan(left_out_s) else left_out_s)
-        for entry, (predicted_s, left_out_s) in zip(observations, times, strict=True)
-    ]
-
-
-def _residual(entry: Observation, predicted_s: float, left_out_s: float | None) -> Residual:
-    case = entry.row.case
-    return Residual(
-        entry.row.file, case.op, case.ranks, case.size_bytes, entry.launch, entry.family, entry.proto, entry.time_s,
-        predicted_s, left_out_s, entry.channels,
-    )  # fmt: skip
-
-
 def predicted_residuals(rows: Sequence[Measured], topology: Topology, profile: Profile) -> list[Residual]:
     """Return what rows are off from the predictions of a profile that did not see them."""
     observations, _ = observe(thinned(rows), topology, profile, profile.library)
@@ -323,27 +303,5 @@ def predicted_residuals(rows: Sequence[Measured], topology: Topology, profile: P
         costs = launched.protocol(entry.proto, entry.family)
         wait_s = launched.for_threads(entry.gpus_per_thread).wait_s
         time_s = call_time_s(entry.device_s(costs), launched.floor_s, wait_s)
-        found.append(_residual(entry, time_s, time_s))
+        found.append(residual_of(entry, time_s, time_s))
     return found
-
-
-def scatter_of(residuals: Sequence[Residual]) -> dict[str, dict[str, Scatter]]:
-    """Return the errors of rows left out of the fit by family and band; of fitted rows where none was left out."""
-    groups: dict[tuple[str, str], list[Residual]] = defaultdict(list)
-    for entry in residuals:
-        groups[entry.family, band_of(entry.size_bytes)].append(entry)
-    found: dict[str, dict[str, Scatter]] = defaultdict(dict)
-    for (family, band), everything in groups.items():
-        entries = [entry for entry in everything if entry.left_out_s is not None] or everything
-        ratios = np.array([entry.measured_s / (entry.left_out_s or entry.predicted_s) for entry in entries])
-        errors = np.abs(1 / ratios - 1)
-        n = len(ratios)
-        # The share of n rows within which the next one lies with probability INSIDE (conformal prediction).
-        share = min(INSIDE * (n + 1) / n, 1.0)
-        least = LEAST_REACH[band] * (1 if n >= FEW_ROWS else FEW_ROWS / n)
-        reach = math.exp(max(float(np.quantile(np.abs(np.log(ratios)), share)), least))
-        found[family][band] = Scatter(
-            low=1 / reach, high=reach, median=float(np.median(errors)), p90=float(np.quantile(errors, 0.9)), rows=n,
-            logs=len({entry.file for entry in entries}), fitted=entries[0].left_out_s is None,
-        )  # fmt: skip
-    return {family: dict(bands) for family, bands in found.items()}

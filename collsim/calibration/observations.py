@@ -7,10 +7,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from collsim.calibration.cases import Case, Measured
+from collsim.calibration.places import gpus_of
 from collsim.errors import CollsimError
 from collsim.library import Profile
 from collsim.library.costs import Protocol, family_of
-from collsim.timing import Lowered, Run, device_time_s, lower, prepare
+from collsim.timing import Lowered, Run, device_time_s, kernel_costs, lower, prepare
 from collsim.topology import Topology
 
 __all__ = ["Observation", "launch_of", "observe", "thinned", "undisturbed", "without_spikes"]
@@ -21,7 +22,7 @@ the first to use a kernel."""
 LEAST_STEP, SMALL_STEP, SMALL_BYTES = 1.9, 3.9, 2**16
 """Sizes of one log that are fitted are at least the first factor apart, small ones, whose times hardly differ, the
 second; more tell nothing new and cost time."""
-MOST_TRANSFERS = 40_000
+MOST_TRANSFERS = 64_000
 """A row whose schedule is larger is left out of a fit: it would take longer than all others together."""
 
 
@@ -75,9 +76,17 @@ class Observation:
         """How many GPUs each host thread started work on; one if the log does not say."""
         return self.row.case.gpus_per_thread or 1
 
+    @property
+    def over_nodes(self) -> bool:
+        """Whether it ran over several nodes."""
+        return self.lowered.steps is not None
+
     def device_s(self, costs: Protocol) -> float:
-        """Return the time on the device with *costs*, in seconds."""
-        return device_time_s(self.lowered, self.run, costs)
+        """Return the time on the device in seconds with *costs*: between nodes, if it ran over several."""
+        if not self.over_nodes:
+            return device_time_s(self.lowered, self.run, costs)
+        within = kernel_costs(self.run, self.proto, family_of(self.row.case.op, self.algo))
+        return device_time_s(self.lowered, self.run, within, costs)
 
 
 def launch_of(case: Case) -> str:
@@ -142,16 +151,17 @@ def observe(
     refused : dict of str to int
         Why rows were left out, and how many.
     """
-    runs: dict[int, Run] = {}
+    runs: dict[tuple[int, ...], Run] = {}
     laid: dict[Case, tuple[str, str, str, Lowered]] = {}
     refused: dict[str, int] = defaultdict(int)
     found = []
     for row in rows:
         case = row.case
         try:
-            if case.ranks not in runs:
-                runs[case.ranks] = prepare(topology, profile, range(case.ranks))
-            run = runs[case.ranks]
+            gpus = tuple(gpus_of(case, topology))
+            if gpus not in runs:
+                runs[gpus] = prepare(topology, profile, gpus)
+            run = runs[gpus]
             if case not in laid:
                 laid[case] = _lay(case, run, library)
         except CollsimError as error:

@@ -22,6 +22,7 @@ FITTED = {
     "base_s": 3.0,
     "channel_overhead_s": 3.0,
     "message_overhead_s": 3.0,
+    "turn_s": 3.0,
     "small_overhead_s": 3.0,
     "slice_overhead_s": 3.0,
     "channel_rate_Bps": 2.0,
@@ -42,10 +43,12 @@ UNFITTED = {
 """Those that a family, or all others, leave alone. What the lines of a protocol carry is known, but not what of it the
 switches let through that add. A call of messages has one round, whose overhead the base holds; in a ring the share of
 the link trades against the softness."""
+NETWORK = {"": ("wire_efficiency",)}
+"""The same between nodes."""
 FRACTIONS = {"wire_efficiency": 1.0, "link_share": 1.0, "contention": 0.95}
 """The most that a fraction can be."""
-SHARED = ("softness",)
-"""One value for all protocols of a family: they meet the same links."""
+SHARED, SHARED_BETWEEN = ("softness",), ("softness", "link_share")
+"""One value for all protocols of a family: they meet the same links, and between nodes the same adapters."""
 TIED = {"rooted": "ring", "fan": "messages"}
 """Families whose constants are those of another one: a ring that broadcasts copies as a ring that reduces does, and the
 messages of a gather are messages."""
@@ -116,27 +119,29 @@ def source_of(family: str, key: str, profile: Profile) -> str:
 
 
 def parameters_of(
-    profile: Profile, observations: Sequence[Observation], *, relaunched: bool = False
+    profile: Profile, observations: Sequence[Observation], *, relaunched: bool = False, between: bool = False
 ) -> list[Parameter]:
     """Return the constants of *profile* that some of the observations depend on.
 
-    *relaunched* says that *profile* holds fitted constants of stream launches, and the observations are of another way.
+    *relaunched* says that *profile* holds fitted constants of stream launches, and the observations are of another way;
+    *between*, that its kernels are those of steps between nodes.
     """
+    unfitted, shared = (NETWORK, SHARED_BETWEEN) if between else (UNFITTED, SHARED)
     found: dict[tuple[str, str, str], Parameter] = {}
     for kernel, proto in sorted({(entry.family, entry.proto) for entry in observations}):
         for key, factor in FITTED.items():
             family = source_of(kernel, key, profile)
             costs = profile.protocol(proto, family)
             value = getattr(costs, key)
-            fixed = key in UNFITTED.get(family, UNFITTED[""]) or (costs.zero_copy and key not in ZERO_COPY)
+            fixed = key in unfitted.get(family, unfitted[""]) or (costs.zero_copy and key not in ZERO_COPY)
             if not fixed and value is not None and 0 < value < math.inf:
-                place = (family, "" if key in SHARED else proto, key)
+                place = (family, "" if key in shared else proto, key)
                 families = tuple(name for name in FAMILIES if source_of(name, key, profile) == family)
                 freely = not relaunched or key == "base_s" or costs.zero_copy
                 spread = math.log(factor) * (1 if freely else NARROW)
                 most = FRACTIONS.get(key, math.inf)
                 found.setdefault(place, Parameter(*place, float(value), spread, most, families))
-    if profile.floor_s:
+    if profile.floor_s and not between:
         found["", "", "floor_s"] = _floor(profile, observations)
     return list(found.values())
 
@@ -166,8 +171,9 @@ def costs_of(
         for proto, usual in profile.families.get(family, stand_in).items():
             own = {}
             for key in FITTED:
-                place = (source_of(family, key, profile), "" if key in SHARED else proto, key)
-                if place in values and getattr(usual, key) not in (None, 0.0, math.inf):
+                source = source_of(family, key, profile)
+                place = next((at for at in ((source, proto, key), (source, "", key)) if at in values), None)
+                if place is not None and getattr(usual, key) not in (None, 0.0, math.inf):
                     own[key] = values[place]
             costs[family, proto] = replace(usual, **own)
     return costs, values.get(("", "", "floor_s"), profile.floor_s)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from collsim.calibration.findings import Calibration, Constant
 from collsim.calibration.parameters import OWN, TIED
-from collsim.library import Profile, Protocol, Scatter
+from collsim.library import Profile, Protocol, Scatter, profile_names
 from collsim.library.profile_reader import PROTOCOL_FIGURES, PROTOCOL_FLAGS, SCHEMA
 
 __all__ = ["as_yaml"]
@@ -31,6 +31,8 @@ def as_yaml(calibration: Calibration, source: str) -> str:
     """
     profile = calibration.profile
     writer = _Writer(calibration, source)
+    if calibration.over_nodes:
+        return "\n".join(_network_lines(calibration, writer)) + "\n"
     lines = [
         f"schema: {SCHEMA}",
         f"name: {profile.name}",
@@ -51,6 +53,23 @@ def as_yaml(calibration: Calibration, source: str) -> str:
             lines.append(f"  {name}:")
             lines += writer.launch(name, launched, profile, "    ")
     return "\n".join(lines) + "\n"
+
+
+def _network_lines(calibration: Calibration, writer: _Writer) -> Iterator[str]:
+    """Yield a profile that says what steps between nodes cost, and of a node what the start says."""
+    network = calibration.profile.network
+    yield f"schema: {SCHEMA}"
+    yield f"name: {network.name}"
+    if calibration.start in profile_names() and calibration.start not in ("default", network.name):
+        yield f"extends: {calibration.start}"
+        yield f"systems: [{', '.join(calibration.profile.systems)}]"
+    yield "network:"
+    yield f"  title: {_quoted(network.title)}"
+    for key in ("systems", "networks", "gpus"):
+        yield f"  {key}: [{', '.join(getattr(network, key))}]"
+    yield "  families:"
+    yield from writer.families("stream", network.families, "    ")
+    yield from _accuracy(network.accuracy, "  ")
 
 
 class _Writer:
@@ -74,12 +93,16 @@ class _Writer:
             if usual is None or costs != usual.families.get(family)
         }
         yield f"{indent}families:" if families else f"{indent}families: {{}}"
-        for family, protocols in families.items():
-            yield f"{indent}  {family}:"
-            for proto, costs in protocols.items():
-                yield f"{indent}    {proto}:"
-                yield from self.protocol(name, family, proto, costs, f"{indent}      ")
+        yield from self.families(name, families, f"{indent}  ")
         yield from _accuracy(profile.accuracy, indent)
+
+    def families(self, launch: str, families: Mapping[str, Mapping[str, Protocol]], indent: str) -> Iterator[str]:
+        """Yield the kernels with their protocols."""
+        for family, protocols in families.items():
+            yield f"{indent}{family}:"
+            for proto, costs in protocols.items():
+                yield f"{indent}  {proto}:"
+                yield from self.protocol(launch, family, proto, costs, f"{indent}    ")
 
     def protocol(self, launch: str, family: str, proto: str, costs: Protocol, indent: str) -> Iterator[str]:
         """Yield the figures of a protocol that are not as in the bare wire."""
@@ -144,7 +167,7 @@ def _text(key: str, value: float) -> str:
         return f"{value / 1e9:.4g} GB/s"
     if key == "fill_limit":
         return f"{value / 1024:.0f} KiB"
-    if key.endswith("overhead") or key in ("base", "floor", "thread_launch"):
+    if key.endswith("overhead") or key in ("base", "floor", "thread_launch", "turn"):
         return f"{value * 1e6:.4g} us"
     return f"{value:.4g}"
 

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
+    "BETWEEN",
     "FAMILIES",
     "NEAREST",
     "RUNS_WITH",
@@ -34,6 +35,8 @@ FAMILIES = ("ring", "chain", "rooted", "messages", "nvls", "all_pairs", "direct"
 """Kernels that have constants of their own."""
 STAND_IN = {"all_pairs": "ring", "direct": "messages", "fan": "messages"}
 """Whose constants hold for a family that a profile leaves out."""
+BETWEEN = {"rooted": "ring", "all_pairs": "ring", "direct": "messages", "fan": "messages"}
+"""The same for steps between nodes."""
 RUNS_WITH = {
     "nvls": ("Simple",),
     "nvls_tree": ("Simple",),
@@ -95,6 +98,8 @@ class Protocol:
     ----------
     message_overhead_s : float
         Added to the latency of every transfer.
+    turn_s : float
+        Between nodes: for which a step keeps its channel waiting, whether or not its receiver has what came before.
     channel_rate_Bps : float
         Payload that one channel (CTA) can move; inf if it never limits.
     wire_efficiency : float
@@ -146,6 +151,7 @@ class Protocol:
     message_overhead_s: float
     channel_rate_Bps: float
     wire_efficiency: float = 1.0
+    turn_s: float = 0.0
     base_s: float = 0.0
     channel_overhead_s: float = 0.0
     small_overhead_s: float | None = None

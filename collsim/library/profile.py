@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from collsim.library.costs import NEAREST, STAND_IN, Protocol
+from collsim.library.costs import BETWEEN, NEAREST, STAND_IN, Protocol
 
-__all__ = ["BANDS", "Profile", "Protocol", "Scatter", "band_of"]
+__all__ = ["BANDS", "Network", "Profile", "Protocol", "Scatter", "band_of"]
 
 BANDS = {"small": 0, "middle": 64 * 2**10, "large": 2**20}
 """Bands of sizes in which errors are told apart, with their first size in bytes."""
@@ -56,6 +56,47 @@ class Scatter:
 
 
 @dataclass(frozen=True, slots=True)
+class Network:
+    """What steps between nodes cost, instead of the figures of a node.
+
+    Attributes
+    ----------
+    name, title : str
+    systems : tuple of str
+        Clusters that the constants were fitted to.
+    networks, gpus : tuple of str
+        Technologies that they are meant for, and parts of ``gpu.model`` of the nodes.
+    families : Mapping of str to Mapping
+        `Protocol` by kernel and protocol: overhead, rate of a channel, share of the adapter; kernels that lack cost as
+        rings do.
+    accuracy : Mapping of str to Mapping
+        `Scatter` by kernel and band, of times over nodes.
+    """
+
+    name: str = ""
+    title: str = ""
+    systems: tuple[str, ...] = ()
+    networks: tuple[str, ...] = ()
+    gpus: tuple[str, ...] = ()
+    families: Mapping[str, Mapping[str, Protocol]] = field(default_factory=dict, hash=False)
+    accuracy: Mapping[str, Mapping[str, Scatter]] = field(default_factory=dict, hash=False)
+
+    def protocol(self, name: str, family: str) -> Protocol | None:
+        """Return what a step of a kernel costs; None on bare wires."""
+        kernel = BETWEEN.get(family, family)
+        return self.families.get(kernel, {}).get(name) or self.families.get("ring", {}).get(name)
+
+    def scatters(self) -> dict[str, Mapping[str, Scatter]]:
+        """Return the accuracy of every kernel: of those whose costs are another's, the other's."""
+        alike = {kernel: self.accuracy[other] for kernel, other in BETWEEN.items() if other in self.accuracy}
+        return {**alike, **self.accuracy}
+
+    def covers(self, network: str, gpu: str) -> bool:
+        """Return whether the constants are meant for nodes of that GPU on that technology."""
+        return network in self.networks and any(part in gpu for part in self.gpus)
+
+
+@dataclass(frozen=True, slots=True)
 class Profile:
     """Constants of a library on a system.
 
@@ -95,8 +136,8 @@ class Profile:
         What ran in the measurements, such as ``nccl-2.28``; the algorithm is then chosen as this library does.
     derived : str
         How the constants follow from those of a relative, if nothing was measured on the systems; else empty.
-    network : Mapping of str to Mapping
-        What a step between nodes costs instead, by kernel and protocol; kernels that lack cost as rings do.
+    network : Network
+        What steps between nodes cost instead.
     accuracy : Mapping of str to Mapping
         `Scatter` by family and band.
     launches : Mapping of str to Profile
@@ -122,7 +163,7 @@ class Profile:
     gpus: tuple[str, ...] = ()
     library: str = ""
     derived: str = ""
-    network: Mapping[str, Mapping[str, Protocol]] = field(default_factory=dict, hash=False)
+    network: Network = field(default_factory=Network, hash=False)
     accuracy: Mapping[str, Mapping[str, Scatter]] = field(default_factory=dict, hash=False)
     launches: Mapping[str, Profile] = field(default_factory=dict, hash=False)
 
@@ -171,27 +212,30 @@ class Profile:
         name = "graph" if launch == "graph" else "registered" if registered else "stream"
         return self.launches.get(name, self)
 
-    def describe(self) -> str:
-        """Return the constants in one line."""
+    def describe(self, *, over_nodes: bool = False) -> str:
+        """Return the constants in one line; of a run over nodes those between them too."""
         if not self.latency and not self.achievable_rate and not self.families:
             return "raw line rates, no latency, no overhead"
+        if self.families and over_nodes and self.network.title:
+            return f"{self.title}; between nodes {self.network.title}{_error(self.network.accuracy)}"
         if self.families:
-            return f"{self.title}{self._error()}"
+            return f"{self.title}{_error(self.accuracy)}"
         rate = "unlimited" if math.isinf(self.channel_rate_Bps) else f"{self.channel_rate_Bps / 1e9:g} GB/s"
         return (
             f"launch {self.launch_s * 1e6:g} us, message {self.message_overhead_s * 1e6:g} us, channel {rate}, "
             f"links at {'achievable' if self.achievable_rate else 'line'} rate"
         )
 
-    def _error(self) -> str:
-        """Return the error of large sizes as words: outside the fit, and of the fitted rows where none was left out."""
-        large = {family: bands["large"] for family, bands in self.accuracy.items() if "large" in bands}
-        words = {
-            False: "left out of the fit in turn",
-            True: "of the fitted rows themselves (none could be left out: no interval)",
-        }
-        told = []
-        for fitted, whose in words.items():
-            errors = [f"{family} {entry.median:.0%}" for family, entry in large.items() if entry.fitted is fitted]
-            told += [f"{whose}: {', '.join(errors)}"] if errors else []
-        return f"; median error from 1 MiB, {'; '.join(told)}" if told else ""
+
+def _error(accuracy: Mapping[str, Mapping[str, Scatter]]) -> str:
+    """Return the error of large sizes as words: outside the fit, and of the fitted rows where none was left out."""
+    large = {family: bands["large"] for family, bands in accuracy.items() if "large" in bands}
+    words = {
+        False: "left out of the fit in turn",
+        True: "of the fitted rows themselves (none could be left out: no interval)",
+    }
+    told = []
+    for fitted, whose in words.items():
+        errors = [f"{family} {entry.median:.0%}" for family, entry in large.items() if entry.fitted is fitted]
+        told += [f"{whose}: {', '.join(errors)}"] if errors else []
+    return f"; median error from 1 MiB, {'; '.join(told)}" if told else ""

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from collsim.errors import Fault, InputError, SpecError, UnknownNameError, nearest
-from collsim.library.profile import Profile
+from collsim.library.profile import Network, Profile
 from collsim.library.profile_reader import SCHEMA, read_profile
 from collsim.topology.reader import MAX_FILE_BYTES, read_document
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 __all__ = ["load_profile", "profile_for", "profile_names"]
 
 FOLDER = Path(__file__).parent / "profiles"
+NETWORKS = FOLDER / "networks"
+"""Constants of steps between nodes, by technology and GPU."""
 AUTO = "auto"
 
 
@@ -87,11 +89,31 @@ def load_profile(name: str | Path | Profile, topology: Topology | None = None) -
         hint = "pass a name, a path or a Profile"
         raise InputError(Fault(f"{repr(name)[:40]} is no profile", "profile", hint))
     if name == AUTO:
-        return replace(load_profile("default" if topology is None else profile_for(topology)), source=AUTO)
+        found = _shipped("default" if topology is None else profile_for(topology))
+        return replace(_with_network(found, topology), source=AUTO)
     is_file = isinstance(name, Path) or "/" in name or name.endswith((".yaml", ".yml"))
     if not is_file and name not in profile_names():
         raise UnknownNameError("profile", str(name), [AUTO, *profile_names()], "profile")
-    return _loaded(Path(name), str(name)) if is_file else _shipped(str(name))
+    return _with_network(_loaded(Path(name), str(name)) if is_file else _shipped(str(name)), topology)
+
+
+def _with_network(profile: Profile, topology: Topology | None) -> Profile:
+    """Return a profile that says nothing of the network with the constants of that of the topology."""
+    if profile.network.families or not profile.families:
+        return profile
+    network = _shipped("default").network
+    if topology is not None and topology.cluster is not None:
+        network = network_for(topology.cluster.spec.network, topology.labels.get("gpu.model", "")) or network
+    launches = {launch: replace(one, network=network) for launch, one in profile.launches.items()}
+    return replace(profile, network=network, launches=launches)
+
+
+@cache
+def network_for(technology: str, gpu: str) -> Network | None:
+    """Return the shipped constants between nodes of a GPU on a technology, or else between any on it."""
+    found = [_loaded(path, path.stem).network for path in sorted(NETWORKS.glob("*.yaml"))]
+    meant = [network for network in found if technology in network.networks]
+    return next((network for network in meant if network.covers(technology, gpu)), next(iter(meant), None))
 
 
 @cache
@@ -105,15 +127,11 @@ def _loaded(path: Path, source: str) -> Profile:
     content = _content(path)
     document = read_document(content, str(path), SCHEMA)
     base = document.data.get("extends")
-    relative = load_profile(base) if base in profile_names() and base != path.stem else None
+    relative = _shipped(base) if base in profile_names() and base != path.stem else None
     sha256 = hashlib.sha256(content + (relative.sha256.encode() if relative else b"")).hexdigest()
     taken = profile_names() if path.resolve().parent != FOLDER.resolve() else ()
     found = read_profile(document, sha256, relative, taken)
-    network = found.network
-    if found.families and not network:  # constants of one node say nothing of the network
-        network = load_profile("default").network
-    launches = {launch: replace(one, network=network) for launch, one in found.launches.items()}
-    return replace(found, network=network, launches=launches, source=source)
+    return replace(found, source=source)
 
 
 def _content(path: Path) -> bytes:

@@ -9,7 +9,7 @@ from typing import Any
 
 from collsim.errors import CollsimError, Fault, InputError, SpecError, nearest
 from collsim.library.costs import FAMILIES, Protocol
-from collsim.library.profile import BANDS, Profile, Scatter
+from collsim.library.profile import BANDS, Network, Profile, Scatter
 from collsim.library.versions import load_library
 from collsim.operations import DTYPES
 from collsim.topology.model import STATUSES
@@ -69,6 +69,7 @@ FIGURES: dict[str, Callable[[str, str], float]] = {
     "wire_efficiency": parse_fraction,
     "floor": parse_time_s,
     "thread_launch": parse_time_s,
+    "turn": parse_time_s,
     "base": parse_time_s,
     "small_overhead": parse_time_s,
     "slice_overhead": parse_time_s,
@@ -103,6 +104,7 @@ PROTOCOL_FIGURES = {
     "message_overhead": "message_overhead_s",
     "channel_rate": "channel_rate_Bps",
     "wire_efficiency": "wire_efficiency",
+    "turn": "turn_s",
     "base": "base_s",
     "small_overhead": "small_overhead_s",
     "slice_overhead": "slice_overhead_s",
@@ -122,7 +124,10 @@ PROTOCOL_FLAGS = ("stepwise", "cut_through", "back_to_back", "in_turn", "zero_co
 PROTOCOLS = ("LL", "LL128", "Simple")
 CHOICES = {"link_rate": ("achievable", "raw"), "link_latency": ("counted", "ignored")}
 TEXTS = ("title", "derived", "library")
-LISTS = {"systems": "hgx_h100", "gpus": "H100"}
+LISTS = ("systems", "gpus")
+NETWORK_LISTS = {"systems": "hgx_h100", "gpus": "H100", "networks": "infiniband"}
+"""Keys that hold lists of names, with an example."""
+NETWORK_KEYS = ("title", *NETWORK_LISTS, "families", "accuracy")
 LAUNCHES = ("graph", "registered")
 LAUNCH_KEYS = ("title", "floor", "thread_launch", "families", "accuracy")
 KEYS = (
@@ -339,34 +344,54 @@ def _with_figures(reader: _Reader, base: Profile, data: Mapping[str, Any], path:
             if data[key] not in options:
                 reader.fault(f'"{data[key]}" is unknown', (*path, key), f"write {' or '.join(options)}")
             own["achievable_rate" if key == "link_rate" else "latency"] = data[key] == options[0]
-    for key, example in LISTS.items():
-        entries = data.get(key, [])
-        if not isinstance(entries, list) or not all(isinstance(entry, str) for entry in entries):
-            reader.fault(f"{key} is not a list of names", (*path, key), f"write {key}: [{example}]")
-        elif key in data:
-            own[key] = tuple(entries)
+    own |= {key: names for key in LISTS if (names := _names(reader, data, key, path)) is not None}
     found = replace(base, **own)
     protocols = {
         **base.protocols,
         **_protocols(reader, found, base.protocols, data.get("protocols", {}), (*path, "protocols")),
     }
-    families = _families(reader, found, data, "families", path)
-    network = _families(reader, found, data, "network", path)
+    families = _families(reader, found, base.families, data, path)
     accuracy = {**base.accuracy, **_accuracy(reader, data, path)}
+    network = _network(reader, found, data, path) if "network" in data else base.network
     return replace(found, protocols=protocols, families=families, network=network, accuracy=accuracy)
 
 
 def _families(
-    reader: _Reader, found: Profile, data: Mapping[str, Any], section: str, path: tuple[str, ...]
-) -> dict[str, Mapping[str, Protocol]]:
-    """Return the protocols of each kernel: within a node (*section* ``families``) or between nodes (``network``)."""
-    entries = reader.mapping(data, section, path, f"write {section}: {{ring: ...}}")
-    reader.check_keys(entries, FAMILIES, (*path, section))
-    families = dict(getattr(found, section))
+    reader: _Reader, found: Profile, before: Mapping[str, Mapping[str, Protocol]], data: Mapping[str, Any],
+    path: tuple[str, ...],
+) -> dict[str, Mapping[str, Protocol]]:  # fmt: skip
+    """Return the protocols of each kernel; what the section does not say is as it was *before*."""
+    entries = reader.mapping(data, "families", path, "write families: {ring: ...}")
+    reader.check_keys(entries, FAMILIES, (*path, "families"))
+    families = dict(before)
     for name, entry in entries.items():
-        here = (*path, section, name)
+        here = (*path, "families", name)
         families[name] = {**families.get(name, {}), **_protocols(reader, found, families.get(name, {}), entry, here)}
     return families
+
+
+def _network(reader: _Reader, found: Profile, data: Mapping[str, Any], path: tuple[str, ...]) -> Network:
+    """Return the costs between nodes."""
+    path = (*path, "network")
+    entries = reader.mapping(data, "network", path[:-1], "write network: {families: {ring: ...}}")
+    reader.check_keys(entries, NETWORK_KEYS, path)
+    if not isinstance(entries.get("title", ""), str):
+        reader.fault("title is not a text", (*path, "title"), "write title: '...'")
+    names = {key: _names(reader, entries, key, path) or () for key in NETWORK_LISTS}
+    families = _families(reader, replace(found, message_overhead_s=0.0), {}, entries, path)
+    accuracy = _accuracy(reader, entries, path)
+    return Network(
+        str(data.get("name", "")), str(entries.get("title", "")), **names, families=families, accuracy=accuracy
+    )
+
+
+def _names(reader: _Reader, data: Mapping[str, Any], key: str, path: tuple[str, ...]) -> tuple[str, ...] | None:
+    """Return a list of names; None if there is none."""
+    entries = data.get(key, [])
+    if not isinstance(entries, list) or not all(isinstance(entry, str) for entry in entries):
+        reader.fault(f"{key} is not a list of names", (*path, key), f"write {key}: [{NETWORK_LISTS[key]}]")
+        return None
+    return tuple(entries) if key in data else None
 
 
 def _texts(reader: _Reader, data: Mapping[str, Any], path: tuple[str, ...]) -> dict[str, str]:

@@ -64,7 +64,7 @@ def unit_of(name: str) -> tuple[str, float]:
     key = name.rpartition(".")[2]
     if key.endswith("_rate"):
         return "GB/s", 1e9
-    return ("us", 1e-6) if key.endswith("overhead") or key in ("base", "floor") else ("1", 1.0)
+    return ("us", 1e-6) if key.endswith("overhead") or key in ("base", "floor", "turn") else ("1", 1.0)
 
 
 def _errors(residuals: Sequence[Residual]) -> Iterator[str]:

@@ -1,0 +1,111 @@
+"""From rows measured over several nodes to the constants of their network; those of a node stay as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from collsim.calibration.cases import Measured
+from collsim.calibration.estimates import estimate
+from collsim.calibration.findings import Calibration, Constant, Residual
+from collsim.calibration.observations import Observation, observe, thinned, undisturbed, without_spikes
+from collsim.calibration.parameters import costs_of, parameters_of
+from collsim.calibration.scatters import residuals_of, scatter_of
+from collsim.calibration.soundness import sound_rows
+from collsim.errors import Fault, InputError
+from collsim.library import Profile, load_profile
+from collsim.library.costs import BETWEEN
+from collsim.library.profile import Network
+from collsim.topology import Topology
+from collsim.units import format_count
+
+__all__ = ["LEAST_ROWS", "fit_network"]
+
+LEAST_ROWS = 3
+"""Fewer rows could not be told from noise."""
+
+
+def fit_network(
+    rows: Sequence[Measured], topology: Topology, *, name: str, start: str | Profile, library: str
+) -> Calibration:
+    """Fit what steps between the nodes of *topology* cost.
+
+    Parameters
+    ----------
+    rows : sequence of Measured
+        Those of one node are left out: they tell nothing of the network.
+    topology : Topology
+        A cluster.
+    name : str
+        Of the constants.
+    start : str or Profile
+        The constants of a node, with those of the network that the fit starts from.
+    library : str
+        For logs that do not name theirs.
+
+    Raises
+    ------
+    InputError
+        Too few rows that can be predicted.
+    """
+    profile = load_profile(start, topology)
+    sound, unsound = sound_rows(rows, topology, profile)
+    kept, spikes = without_spikes(sound, topology.name)
+    over = [row for row in kept if (row.case.nodes or 1) > 1 and row.case.groups is None]
+    apart = thinned(over)
+    everything, refused = observe([row for row in apart if row.case.launch == "stream"], topology, profile, library)
+    alike = [replace(entry, family=BETWEEN.get(entry.family, entry.family)) for entry in undisturbed(everything)]
+    seen = [entry for entry in alike if entry.over_nodes]
+    reasons = {
+        **unsound,
+        "1.5 times slower than both neighbours": len(spikes),
+        "1.5 times slower than another run of the same work": len(everything) - len(seen),
+        "on one node, or one of several groups at once": len(kept) - len(over),
+        "too close to the size before": len(over) - len(apart),
+        **refused,
+    }
+    left_out = {why: count for why, count in reasons.items() if count}
+    if len(seen) < LEAST_ROWS:
+        told = "; ".join(f"{format_count(count, 'row')} left out: {why}" for why, count in left_out.items())
+        what = f"{len(seen)} rows over several nodes can be predicted, {LEAST_ROWS} are needed"
+        raise InputError(Fault(what, "logs", told or "give logs of two nodes or more"))
+    network, constants, residuals = _fitted(seen, profile, topology)
+    network = replace(network, name=name, title=_title(topology, seen, library))
+    return Calibration(
+        replace(profile, name=name, network=network), profile.name, tuple(constants),
+        tuple(residuals), left_out=left_out, over_nodes=True,
+    )  # fmt: skip
+
+
+def _fitted(
+    seen: Sequence[Observation], profile: Profile, topology: Topology
+) -> tuple[Network, list[Constant], list[Residual]]:
+    """Return the constants between nodes with what was found."""
+    start = profile.network
+    families = {family: dict(protocols) for family, protocols in start.families.items()}
+    for kernel, proto in {(entry.family, entry.proto) for entry in seen}:
+        if (known := start.protocol(proto, kernel)) is not None:
+            families.setdefault(kernel, {}).setdefault(proto, known)
+    between = replace(profile, families=families)
+    parameters = parameters_of(between, seen, between=True)
+    found = estimate(seen, between, parameters)
+    costs, _ = costs_of(between, parameters, found.logs)
+    fitted = {family: {proto: costs[family, proto] for proto in protocols} for family, protocols in families.items()}
+    constants = [
+        Constant("stream", parameter.name, parameter.start, *found.interval(place), found.identified(place))
+        for place, parameter in enumerate(parameters)
+    ]
+    residuals = residuals_of(seen, found)
+    assert topology.cluster is not None
+    model = topology.labels.get("gpu.model", "")
+    network = Network(
+        systems=(topology.name,), networks=(topology.cluster.spec.network,), gpus=(model,) if model else (),
+        families=fitted, accuracy=scatter_of(residuals),
+    )  # fmt: skip
+    return network, constants, residuals
+
+
+def _title(topology: Topology, seen: Sequence[Observation], library: str) -> str:
+    nodes = sorted({entry.row.case.nodes or 1 for entry in seen})
+    logs = format_count(len({entry.row.file for entry in seen}), "log")
+    return f"{library} over nodes of {topology.name}, fitted to {logs} of {', '.join(map(str, nodes))} nodes"

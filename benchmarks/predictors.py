@@ -165,7 +165,10 @@ def profile_of(system: str) -> str:
 def lent_profile(system: str) -> Profile:
     """Return that profile with its intervals on a relative too, where collsim shows none: the page counts them."""
     profile = load_profile(profile_of(system), topology_of(system))
-    network = replace(profile.network, systems=(*profile.network.systems, system))
+    cluster, network = topology_of(system).cluster, profile.network
+    if cluster is not None:
+        technologies = (cluster.spec.network, *network.networks)
+        network = replace(network, systems=(*network.systems, system), networks=technologies)
     return replace(profile, systems=(*profile.systems, system), network=network)
 
 

@@ -32,6 +32,8 @@ __all__ = [
 
 EXACT = 12
 """Decimals of a share that rounding leaves alone."""
+SIZES = ("scale_out.nodes", "scale_out.gpus_per_node")
+"""Figures that say how large a cluster is."""
 NOT_SIMULATED = ("nic.", "gpu.memory")
 """Facts that a file records and that no prediction uses yet."""
 
@@ -130,7 +132,7 @@ def is_calibrated(topology: Topology, constants: Profile) -> bool:
     A graph may be changed in every way and keep its name.
     """
     if topology.cluster is not None:
-        return topology.name in constants.network.systems and not _is_changed(topology)
+        return _network_fits(topology, constants) and not _is_changed(topology)
     return constants.fits(topology.name) and not _is_changed(topology)
 
 
@@ -141,15 +143,25 @@ def intervals_hold(topology: Topology, constants: Profile) -> bool:
     it names, for any if it names none.
     """
     if topology.cluster is not None:
-        return topology.name in constants.network.systems and not _is_changed(topology)
+        return _network_fits(topology, constants) and not _is_changed(topology)
     meant = topology.name in constants.systems or (bool(constants.derived) and not constants.systems)
     return meant and not _is_changed(topology)
 
 
+def _network_fits(topology: Topology, constants: Profile) -> bool:
+    """Return whether logs of this cluster, or of its nodes on this network, stand behind the costs between nodes."""
+    assert topology.cluster is not None
+    network, names = constants.network, (topology.name, topology.cluster.node.name)
+    return network.networks[:1] == (topology.cluster.spec.network,) and any(name in network.systems for name in names)
+
+
 def _is_changed(topology: Topology) -> bool:
-    """Return whether a figure differs, or may differ, from those of the system of that name."""
+    """Return whether a figure differs, or may differ, from those of the system of that name.
+
+    How many nodes there are is a question, not a change: fits hold logs of some numbers of nodes, and predict others.
+    """
     changed = topology.source == "graph" or topology.damage is not None
-    return changed or any(fact.status == "set" for fact in topology.facts)
+    return changed or any(fact.status == "set" and fact.path not in SIZES for fact in topology.facts)
 
 
 def warnings_of(topology: Topology, constants: Profile, question: Question) -> tuple[str, ...]:

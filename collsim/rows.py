@@ -71,8 +71,8 @@ def _chosen_row(requests: Sequence[Request], requested_bytes: int, party: Party,
     if question.channels or question.chunk_bytes or question.proto or profile.lacks(row.proto or "Simple", family):
         return row  # not what the library would do, or not measured: nobody knows how far off that is
     topology = party.runs[0].topology
-    if question.load or party.shares_links or topology.damage is not None or topology.cluster is not None:
-        return row  # nor what traffic does to each other, nor broken machines, nor the network between nodes
+    if question.load or party.shares_links or topology.damage is not None:
+        return row  # nor what traffic does to each other, nor broken machines
     scatter = profile.scatter(family, row.size_bytes)
     if scatter is None or scatter.fitted:
         return row

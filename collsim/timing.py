@@ -470,6 +470,8 @@ def _over_network(
     assert steps is not None
     grouped = _is_grouped(lowered, network)
     caps = caps_Bps(_messages(lowered, run), network) if grouped else lowered.use.lanes * network.channel_rate_Bps
+    if lowered.schedule.algo == "nccl_pxn":  # each of the messages that travel together has a connection of its own
+        caps = caps * np.diff(lowered.transfers.chunk_ptr)
     own_s, late_s = steps.waits_s(network, size_bytes, caps, run.trunks.latency_s[lowered.used][lowered.route])
     if grouped:
         own_s, late_s = own_s + late_s, np.zeros(len(late_s))

@@ -98,10 +98,10 @@ def _fitted(
     residuals = residuals_of(seen, found)
     assert topology.cluster is not None
     model = topology.labels.get("gpu.model", "")
-    network = Network(
-        systems=(topology.name,), networks=(topology.cluster.spec.network,), gpus=(model,) if model else (),
-        families=fitted, accuracy=scatter_of(residuals),
-    )  # fmt: skip
+    systems = tuple(dict.fromkeys((topology.name, topology.cluster.node.name)))
+    gpus = (model,) if model else ()
+    networks = (topology.cluster.spec.network,)
+    network = Network("", "", systems, networks, gpus, fitted, scatter_of(residuals))
     return network, constants, residuals
 
 

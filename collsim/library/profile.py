@@ -63,9 +63,9 @@ class Network:
     ----------
     name, title : str
     systems : tuple of str
-        Clusters that the constants were fitted to.
+        Clusters that the constants were fitted to, and their nodes.
     networks, gpus : tuple of str
-        Technologies that they are meant for, and parts of ``gpu.model`` of the nodes.
+        Technologies that they are meant for, that of the fit first, and parts of ``gpu.model`` of the nodes.
     families : Mapping of str to Mapping
         `Protocol` by kernel and protocol: overhead, rate of a channel, share of the adapter; kernels that lack cost as
         rings do.

@@ -12,6 +12,7 @@ from collsim.collectives import Algorithm, Request, algorithm, algorithms_for
 from collsim.errors import Fault, UnsupportedError
 from collsim.fabric import Fabric, Float
 from collsim.library.costs import RUNS_WITH, family_of
+from collsim.network_trees import TreePorts
 from collsim.operations import Operation
 from collsim.question import CHOICES, PROTOCOLS, Question
 from collsim.result import LinkLoad, Row
@@ -109,9 +110,10 @@ def _able(op: Operation, fabric: Fabric, proto: str | None) -> tuple[Algorithm, 
 def _timed_row(tasks: Sequence[_Task], requested_bytes: int, party: Party, question: Question) -> Row:
     """Simulate what all groups of a party run at one size; the row is that of the slowest."""
     schedules = [built(task.algorithm, task.request, question) for task in tasks]
+    ports = TreePorts.free(party.runs[0].fabric)
     timings = time_together(
         [
-            part_of(schedule, run, task.proto or "Simple", question.dtype)
+            part_of(schedule, run, task.proto or "Simple", question.dtype, ports)
             for schedule, run, task in zip(schedules, party.runs, tasks, strict=True)
         ],
         party.neighbours,

@@ -17,9 +17,10 @@ from collsim.library import Profile
 from collsim.library.costs import Bool, Protocol, Use, family_of, loop_steps, soft_max
 from collsim.message_costs import Messages, call_s, caps_Bps, port_capacity_Bps
 from collsim.message_parts import STEP_BYTES
+from collsim.network_trees import TreePorts
 from collsim.operations import operation
-from collsim.routing import Routes, find_routes, merge_trunks
-from collsim.schedule import Schedule, Transfers, is_in_network, names_groups
+from collsim.routing import Routes, find_routes, links_in_reach, merge_trunks, network_labels, routes_of
+from collsim.schedule import Schedule, Transfers
 from collsim.topology import Topology
 
 __all__ = [
@@ -69,6 +70,8 @@ class Run:
     trunk_capacity_Bps: Float
     cuts: Cuts
     flows: Flows | None
+    used: Bool
+    """bool[n_links]: what some message between the ranks could take."""
 
     @property
     def egress_Bps(self) -> float:
@@ -108,7 +111,7 @@ def prepare(
 
         raise NoRouteError(*(cut_faults(topology, fabric.rank_node.tolist()) or error.faults)) from None
     trunks, capacity = merge_trunks(routes, fabric.capacity_Bps)
-    used = routes.used_links(fabric.n_links)
+    used = links_in_reach(fabric, routes)
     return Run(
         topology,
         fabric,
@@ -118,6 +121,7 @@ def prepare(
         capacity,
         find_cuts(fabric, used, routes.fastest_s()),
         find_flows(fabric, used),
+        used,
     )
 
 
@@ -128,6 +132,8 @@ class Lowered:
     Attributes
     ----------
     schedule : Schedule
+    run : Run
+        The one that it was laid on, with other routes if it takes some that were not kept.
     transfers : Transfers
         Equal channels merged.
     size_bytes : int64[n]
@@ -135,37 +141,63 @@ class Lowered:
         Which of *used* each transfer takes.
     used, copies : int64[n_used]
         Number of the route in the run, and how many equal transfers take it side by side.
+    across, added : bool[n]
+        Whether a transfer leaves its node, and whether switches there add or copy it.
     use : Use
     dtype : str
     """
 
     schedule: Schedule
+    run: Run
     transfers: Transfers
     size_bytes: Int
     route: Int
     used: Int
     copies: Int
+    across: Bool
+    added: Bool
     use: Use
     dtype: str
 
 
-def lower(schedule: Schedule, run: Run, dtype: str = "float") -> Lowered:
+def lower(schedule: Schedule, run: Run, dtype: str = "float", ports: TreePorts | None = None) -> Lowered:
     """Lay *schedule*, which moves elements of *dtype*, on the fabric of *run*.
+
+    *ports* is what reduction trees of other groups have taken of the network.
 
     Raises
     ------
     UnsupportedError
         The schedule has more transfers than fit in memory, or needs switches that add and multicast.
+    NoRouteError
+        The network has no tree for a group of ranks.
     """
     _refuse_size(schedule, MOST_TRANSFERS * MOST_EQUAL_CHANNELS)
     merged = schedule.merged()
     _refuse_size(merged, MOST_TRANSFERS)
     transfers = merged.materialise()
+    ports = ports or TreePorts.free(run.fabric)
+    ends = transfers.src, transfers.dst
+    routes, number = routes_of(run.fabric, run.routes, ends, schedule.groups, ports)
+    if routes is not run.routes:
+        trunks, capacity = merge_trunks(routes, run.fabric.capacity_Bps)
+        run = replace(run, routes=routes, trunks=trunks, trunk_capacity_Bps=capacity)
     n_routes = len(run.routes.latency_s)
-    key, route = np.unique(transfers.copies * n_routes + _route_numbers(transfers, run), return_inverse=True)
+    key, route = np.unique(transfers.copies * n_routes + number, return_inverse=True)
     copies, used = np.divmod(key, n_routes)
     size_bytes = transfers.size_bytes(schedule.chunks)
-    return Lowered(schedule, transfers, size_bytes, route, used, copies, _use(transfers, run, used[route]), dtype)
+    return Lowered(
+        schedule, run, transfers, size_bytes, route, used, copies, *_across(schedule, transfers, run),
+        _use(transfers, run, used[route]), dtype,
+    )  # fmt: skip
+
+
+def _across(schedule: Schedule, transfers: Transfers, run: Run) -> tuple[Bool, Bool]:
+    """Return bool[n], bool[n]: whether transfers lead between nodes, and whether switches there add or copy them."""
+    node = run.fabric.wiring.coordinates.node[run.fabric.rank_node]
+    added = np.isin(np.minimum(transfers.src, transfers.dst), network_labels(run.fabric, schedule.groups))
+    pair = (transfers.src >= 0) & (transfers.dst >= 0)
+    return added | (pair & (node[transfers.src] != node[transfers.dst])), added
 
 
 def _use(transfers: Transfers, run: Run, route: Int) -> Use:
@@ -217,7 +249,8 @@ def time_schedule(schedule: Schedule, run: Run, proto: str = "Simple", dtype: st
         The result broke a conservation law.
     """
     costs = kernel_costs(run, proto, family_of(schedule.op, schedule.algo))
-    return time_lowered(lower(schedule, run, dtype), run, costs, run.profile.network.get(proto))
+    lowered = lower(schedule, run, dtype)
+    return time_lowered(lowered, lowered.run, costs, run.profile.network.get(proto))
 
 
 def kernel_costs(run: Run, proto: str, family: str) -> Protocol:
@@ -245,7 +278,7 @@ def timing_of(
     costs, network = both_costs
     broken = check_conservation(problem, solution)
     carried = np.bincount(lowered.route, weights=lowered.size_bytes, minlength=len(lowered.used)).astype(np.float64)
-    taken = run.routes.take(lowered.used, _wire_copies(lowered, run, costs, network))
+    taken = run.routes.take(lowered.used, _wire_copies(lowered, costs, network))
     once_s = _once_s(lowered, problem, solution, run, costs)
     last, begin_s = _busiest(lowered, solution, costs)
     device_s = once_s + float(solution.finish_s[last]) - begin_s
@@ -259,7 +292,7 @@ def timing_of(
         },
         path=f"transfers, {solution.path}",
         transfers=len(lowered.transfers),
-        bound=_bound_of(lowered.schedule, run),
+        bound=_bound_of(lowered, run),
     )
     _refuse_broken_laws(lowered.schedule, timing, run, broken)
     return timing
@@ -352,26 +385,6 @@ def _solved(
         raise DeadlockError(*_deadlock_faults(stuck, lowered.transfers)) from None
 
 
-def _route_numbers(transfers: Transfers, run: Run) -> Int:
-    """Return int64[n]: which of the routes each transfer takes.
-
-    Raises
-    ------
-    UnsupportedError
-        A multicast or load-reduce on switches that only forward.
-    """
-    n, src, dst = run.fabric.n_ranks, transfers.src, transfers.dst
-    network = run.fabric.node_in_network if names_groups(transfers) else run.fabric.in_network
-    if is_in_network(transfers) and network is None:
-        hint = "choose another algorithm, or a switched topology with in_network_reduction"
-        raise UnsupportedError(Fault("the schedule needs switches that add and multicast", "topology", hint))
-    if np.any((src < 0) & (dst < 0)):
-        hint = "choose an algorithm that reduces in the nodes or at their edge"
-        raise UnsupportedError(Fault("reduction in the network between nodes has no routes yet", "topology", hint))
-    # The switches that serve a group are those of the node that its rank at the other end is in.
-    return np.where(src < 0, n * n + n + dst, np.where(dst < 0, n * n + src, src * n + dst))
-
-
 def _critical_path(problem: Problem, solution: Solution, last: int, begin_s: float) -> dict[str, float]:
     """Walk back from the *last* transfer through what it waited for; return the time since *begin_s* by kind of wait.
 
@@ -397,26 +410,18 @@ def _refuse_size(schedule: Schedule, most: int) -> None:
         raise UnsupportedError(Fault(what, f"{schedule.op} by {schedule.algo}", hint))
 
 
-def _routes_across(lowered: Lowered, run: Run) -> Bool:
-    """Return bool[n_used]: whether a route leads from one node of a cluster to another."""
-    n = run.fabric.n_ranks
-    node = run.fabric.wiring.coordinates.node[run.fabric.rank_node]
-    src, dst = np.divmod(np.where(lowered.used < n * n, lowered.used, 0), n)
-    return np.asarray(node[src] != node[dst])
-
-
-def _wire_copies(lowered: Lowered, run: Run, costs: Protocol, network: Protocol | None) -> Float:
+def _wire_copies(lowered: Lowered, costs: Protocol, network: Protocol | None) -> Float:
     """Return float64[n_used]: bytes on the wire for each byte of a message, times the copies of it."""
     efficiency = np.full(len(lowered.used), costs.wire_efficiency)
     if network is not None:
-        efficiency[_routes_across(lowered, run)] = network.wire_efficiency
+        efficiency[lowered.route[lowered.across]] = network.wire_efficiency
     return np.asarray(lowered.copies / efficiency, dtype=np.float64)
 
 
 def problem_of(lowered: Lowered, run: Run, costs: Protocol, network: Protocol | None = None) -> Problem:
     """Return the arrays that the engine takes."""
     transfers, size_bytes = lowered.transfers, lowered.size_bytes.astype(np.float64)
-    trunks = run.trunks.take(lowered.used, _wire_copies(lowered, run, costs, network))
+    trunks = run.trunks.take(lowered.used, _wire_copies(lowered, costs, network))
     if not _is_grouped(lowered, costs):
         schedule = lowered.schedule
         steps = loop_steps(schedule.op, schedule.algo, schedule.n_ranks, int(transfers.step.max(initial=0)))
@@ -427,13 +432,15 @@ def problem_of(lowered: Lowered, run: Run, costs: Protocol, network: Protocol | 
         rates = caps_Bps(messages, costs)
         port_Bps = port_capacity_Bps(messages, rates, costs, run.egress_Bps)
     waits_s = np.where(transfers.src != transfers.dst, costs.latency_s(size_bytes, rates), 0.0)
-    across = _routes_across(lowered, run)[lowered.route]
+    across = lowered.across
     if network is not None and across.any():
-        waits_s = np.where(across, network.message_overhead_s, waits_s)
+        added_s = run.profile.network.get("SHARP", network).message_overhead_s
+        waits_s = np.where(lowered.added, added_s, np.where(across, network.message_overhead_s, waits_s))
         rates = np.where(across, np.minimum(rates, lowered.use.lanes * network.channel_rate_Bps), rates)
     capacity_Bps = run.trunk_capacity_Bps
     if costs.in_turn:
-        outside = trunks.link[np.repeat(_routes_across(lowered, run), np.diff(trunks.ptr))]
+        outer = np.bincount(lowered.route[across], minlength=len(lowered.used)) > 0
+        outside = trunks.link[np.repeat(outer, np.diff(trunks.ptr))]
         capacity_Bps = capacity_Bps * float(costs.shares(lowered.use.duplex).min())
         capacity_Bps[outside] = run.trunk_capacity_Bps[outside]
     problem = Problem(
@@ -507,11 +514,14 @@ def _refuse_broken_laws(schedule: Schedule, timing: Timing, run: Run, broken: Se
         raise InternalError(*(Fault(what, where, hint) for what in faults))
 
 
-def _bound_of(schedule: Schedule, run: Run) -> Bound:
-    """Return the lower bound for what *schedule* does."""
-    chunks, matrix = schedule.chunks, None
+def _bound_of(lowered: Lowered, run: Run) -> Bound:
+    """Return the lower bound for what a schedule does; the network adds if it has been turned on to."""
+    schedule, cuts, matrix = lowered.schedule, run.cuts, None
+    chunks = schedule.chunks
     if schedule.op == "all_to_all_v":
         matrix = np.zeros((schedule.n_ranks,) * 2, dtype=np.int64)
         np.add.at(matrix, (chunks.source, chunks.target), chunks.size_bytes)
     root = int(schedule.parameters.get("root", 0))
-    return lower_bound(operation(schedule.op), schedule.size_bytes, run.cuts, root, matrix, flows=run.flows)
+    if lowered.added.any():
+        cuts = replace(cuts, network_adds=True)
+    return lower_bound(operation(schedule.op), schedule.size_bytes, cuts, root, matrix, flows=run.flows)

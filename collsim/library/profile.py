@@ -96,7 +96,8 @@ class Profile:
     derived : str
         How the constants follow from those of a relative, if nothing was measured on the systems; else empty.
     network : Mapping of str to Protocol
-        What a step between nodes costs instead, by protocol: overhead, and the rate of a channel.
+        What a step between nodes costs instead, by protocol: overhead, and the rate of a channel; ``SHARP``: the
+        overhead of one that switches add.
     accuracy : Mapping of str to Mapping
         `Scatter` by family and band.
     launches : Mapping of str to Profile

@@ -120,6 +120,8 @@ REDUCE_RATE = "reduce_rate"
 """Key of the figures by data type."""
 PROTOCOL_FLAGS = ("stepwise", "cut_through", "back_to_back", "in_turn", "zero_copy")
 PROTOCOLS = ("LL", "LL128", "Simple")
+NETWORK_STEPS = (*PROTOCOLS, "SHARP")
+"""Steps between nodes by protocol, and those that switches there add."""
 CHOICES = {"link_rate": ("achievable", "raw"), "link_latency": ("counted", "ignored")}
 TEXTS = ("title", "derived", "library")
 LISTS = {"systems": "hgx_h100", "gpus": "H100"}
@@ -384,7 +386,7 @@ def _protocols(
             f"{path[-1]} is not a mapping of mappings", path, "write protocols: {LL: {message_overhead: 1 us}}"
         )
         return {}
-    reader.check_keys(entries, PROTOCOLS, path)
+    reader.check_keys(entries, NETWORK_STEPS if path[-1] == "network" else PROTOCOLS, path)
     protocols: dict[str, Protocol] = {}
     for name, entry in entries.items():
         here = (*path, name)

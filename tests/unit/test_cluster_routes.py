@@ -11,10 +11,15 @@ import numpy as np
 import pytest
 
 import collsim
+from collsim.choosing import request_of
 from collsim.cluster_routing import _Router
-from collsim.errors import UnsupportedError
+from collsim.collectives import algorithm
 from collsim.fabric import build_fabric
+from collsim.library import load_profile
+from collsim.operations import operation
+from collsim.question import ask
 from collsim.routing import Routes, find_routes
+from collsim.timing import prepare, time_schedule
 from collsim.topology import Topology, load_topology
 from collsim.topology.failing import damaged
 from collsim.topology.scale_out import build_cluster, cluster_spec
@@ -211,9 +216,28 @@ def test_paths_of_a_dragonfly_are_minimal() -> None:
                 assert max(hops) <= (1 if groups[leaf_a] == groups[leaf_b] else 3)
 
 
-def test_too_many_ranks_are_refused() -> None:
-    with pytest.raises(UnsupportedError, match="1024 ranks over several nodes"):
-        find_routes(build_fabric(cluster_of(nodes=128)))
+def test_many_ranks_keep_some_routes_and_find_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    topology = cluster_of(nodes=5, radix=16, gpus_per_node=4)
+    schedules = [("all_reduce", "ring"), ("all_reduce", "nvls_tree"), ("all_to_all", "nccl_pxn")]
+    size = 20 * 2**16
+
+    def timings() -> list[Any]:
+        run = prepare(topology, load_profile("hgx_h100"))
+        built = [
+            algorithm(op, algo).build(request_of(operation(op), size, run, ask(op, size))) for op, algo in schedules
+        ]
+        return [run, *(time_schedule(schedule, run) for schedule in built)]
+
+    whole, *before = timings()
+    monkeypatch.setattr("collsim.cluster_routing.MOST_RANKS", 19)
+    part, *after = timings()
+    assert len(part.routes.link) < len(whole.routes.link) / 3
+    assert part.routes.fastest_s() == whole.routes.fastest_s()
+    assert not (whole.used & ~part.used).any()
+    for one, other in zip(before, after, strict=True):
+        assert one.time_s == pytest.approx(other.time_s, rel=1e-9)
+        assert other.bound.time_s <= one.bound.time_s * (1 + 1e-9)
+        np.testing.assert_allclose(one.link_bytes, other.link_bytes, rtol=1e-12)
 
 
 def test_broadcasts_over_more_nodes_take_longer():

@@ -4,8 +4,12 @@ The adapters of a group hang on leaves; a tree joins these leaves over spines an
 switches as will do. On the way up every switch adds what its children send, so each link of the tree carries one copy
 up, and one copy of the total down. A GPU with several adapters has one tree for each, and shares its bytes out evenly.
 
+Which switches the manager of a subnet takes is not published: here the root nearest to all leaves, of equal ones that
+with the fewest trees; where spines run short of ports a tree may pass another leaf (assumed). A switch adds within the
+latency that it forwards with (assumed).
+
 Streaming aggregation is limited in hardware: to one active tree for each port of a Quantum-2, for each switch of a
-Quantum (`Network` says which). `TreePorts` keeps account of what all trees of a run have taken.
+Quantum (`collsim.topology.networks` says which). `TreePorts` keeps account of what all trees of a run have taken.
 """
 
 from __future__ import annotations
@@ -187,7 +191,7 @@ class _Planter:
         buses, adapters = tuple(bus for bus, _ in lane), tuple(branch for _, branch in lane)
         busy = [rank for rank, branch in zip(self.members, adapters, strict=True) if not self.is_free(branch)]
         if busy:
-            raise self.no_tree(f"the port or the switch of {self.names(busy)} has another tree already")
+            raise self.no_tree(f"the {self.fabric.network_trees} of {self.names(busy)} has another tree already")
         leaves = list(dict.fromkeys(branch.above for branch in adapters))
         root = self.root_of(leaves)
         towards = self.reached_from(root)[1]
@@ -230,5 +234,5 @@ class _Planter:
 
     def no_tree(self, why: str) -> NoRouteError:
         what = f"the group of {self.names(self.members)} has no reduction tree: {why}"
-        hint = f"one tree for each {self.fabric.network_trees} at once; ring, tree and hierarchical add in the GPUs"
+        hint = f"switches hold one tree for each {self.fabric.network_trees}; ring and tree add in the GPUs instead"
         return NoRouteError(Fault(what, "network", hint))

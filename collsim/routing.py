@@ -182,7 +182,7 @@ def _over_trees(fabric: Fabric, kinds: Int, rows: Int, groups: Groups, ports: Tr
 
     parts = []
     trees = {}
-    for row in rows.tolist():
+    for row in sorted(rows.tolist(), key=lambda row: -int(kinds[row].min())):  # the first group chooses first
         src, dst = kinds[row].tolist()
         label = min(src, dst)
         if label not in trees:

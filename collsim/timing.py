@@ -461,7 +461,8 @@ def problem_of(lowered: Lowered, run: Run, costs: Protocol, network: Protocol | 
 def _with_ports(problem: Problem, lowered: Lowered, port_Bps: Float) -> Problem:
     """Let every route also cross the port out of its source and the one into its target."""
     n_links, n = len(problem.capacity_Bps), len(port_Bps) // 2
-    src, dst = np.divmod(lowered.used, n)
+    first = np.unique(lowered.route, return_index=True)[1]
+    src, dst = lowered.transfers.src[first], lowered.transfers.dst[first]
     joins = src == dst
     route = np.repeat(np.arange(len(lowered.used)), np.diff(problem.route_ptr))
     crossing = np.concatenate([route, np.flatnonzero(~joins), np.flatnonzero(~joins)])

@@ -27,10 +27,12 @@ if TYPE_CHECKING:
     from collsim.routing import Part, Routes
     from collsim.topology.cluster import Cluster
 
-__all__ = ["MOST_RANKS", "Path", "between_nodes", "kept_pairs", "links_around"]
+__all__ = ["ALL_PAIRS_UP_TO", "Path", "between_nodes", "kept_pairs", "links_around"]
 
-MOST_RANKS = 512
-"""Routes of all pairs of ranks are kept up to here: above this they would fill gigabytes."""
+ALL_PAIRS_UP_TO = 512
+"""Up to so many ranks the routes of all pairs are kept; of more these would fill gigabytes."""
+MOST_RANKS = 2048
+"""Of so many ranks cuts and tables by pair take 1.5 GB; they grow with the square."""
 Path = tuple[list[int], list[float], float]
 """Links, the share of the message on each, and the latency of the slowest way."""
 
@@ -70,9 +72,17 @@ def kept_pairs(fabric: Fabric) -> Int:
     """Return int64[n]: the pairs of ranks whose routes are kept, all of them or those that stand for the others.
 
     These are neighbours by rank and by place, and all pairs of the fullest node: among them are the nearest of all.
+
+    Raises
+    ------
+    UnsupportedError
+        More than `MOST_RANKS` ranks.
     """
     n = fabric.n_ranks
-    if n <= MOST_RANKS:
+    if n > MOST_RANKS:
+        what = f"{n} ranks over several nodes are too many for tables of pairs"
+        raise UnsupportedError(Fault(what, "--nodes", f"at most {MOST_RANKS} ranks"))
+    if n <= ALL_PAIRS_UP_TO:
         return np.flatnonzero(~np.eye(n, dtype=np.bool_))
     node: Int = fabric.wiring.coordinates.node[fabric.rank_node]
     place = np.argsort(fabric.rank_node)

@@ -85,6 +85,8 @@ def find_routes(fabric: Fabric) -> Routes:
 
     Raises
     ------
+    UnsupportedError
+        A cluster of too many ranks.
     NoRouteError
         Naming the groups of ranks that cannot reach each other.
     """
@@ -101,9 +103,9 @@ def find_routes(fabric: Fabric) -> Routes:
 def links_in_reach(fabric: Fabric, routes: Routes) -> NDArray[np.bool_]:
     """Return bool[n_links]: what the *routes* of `find_routes` take, or in a cluster of many ranks what any could."""
     if fabric.cluster is not None:
-        from collsim.cluster_routing import MOST_RANKS, links_around
+        from collsim.cluster_routing import ALL_PAIRS_UP_TO, links_around
 
-        if fabric.n_ranks > MOST_RANKS:
+        if fabric.n_ranks > ALL_PAIRS_UP_TO:
             return links_around(fabric)
     return routes.used_links(fabric.n_links)
 

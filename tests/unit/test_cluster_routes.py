@@ -12,6 +12,7 @@ import pytest
 
 import collsim
 from collsim.cluster_routing import _Router
+from collsim.errors import UnsupportedError
 from collsim.fabric import build_fabric
 from collsim.library import load_profile
 from collsim.routing import Routes, find_routes
@@ -226,12 +227,17 @@ def test_many_ranks_keep_some_routes_and_find_the_others(monkeypatch: pytest.Mon
         ]
 
     whole, before = outcome()
-    monkeypatch.setattr("collsim.cluster_routing.MOST_RANKS", 19)
+    monkeypatch.setattr("collsim.cluster_routing.ALL_PAIRS_UP_TO", 19)
     part, after = outcome()
     assert len(part.routes.link) < len(whole.routes.link) / 3
     assert part.routes.fastest_s() == whole.routes.fastest_s()
     assert not (whole.used & ~part.used).any()
     np.testing.assert_allclose(before, after, rtol=1e-9)
+
+
+def test_too_many_ranks_are_refused() -> None:
+    with pytest.raises(UnsupportedError, match="2056 ranks over several nodes"):
+        find_routes(build_fabric(cluster_of(nodes=257)))
 
 
 def test_broadcasts_over_more_nodes_take_longer():

@@ -280,6 +280,17 @@ class TestOffByDefault:
         assert on - off == SHARP
 
 
+@pytest.mark.parametrize(("nodes", "g"), [(2, 1), (3, 8), (5, 3)])
+def test_no_law_breaks(nodes: int, g: int) -> None:
+    """Every run checks conservation, capacities and its bound; here with all operations, odd nodes and the profile."""
+    topology = cluster(nodes, gpus_per_node=g)
+    for op in ("all_reduce", "all_gather", "reduce_scatter"):
+        algos = ["collnet_direct", "nvls_sharp"] + ["collnet_chain"] * (op == "all_reduce")
+        for profile in ("ideal", "hgx_h100"):
+            for row in collsim.simulate(topology, op, ["4K", "16M"], algo=algos, profile=profile).rows:
+                assert row.time_s >= row.lower_bound_s > 0
+
+
 def test_adapters_of_a_gpu_share_its_bytes() -> None:
     topology = load_topology("hgx_h100", overrides=["nic.per_gpu=2"], scale_out={"nodes": 2, "gpus_per_node": 1})
     fabric = build_fabric(topology)

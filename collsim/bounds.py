@@ -5,7 +5,8 @@ links that the fabric's routes use can carry only so much. A cut that isolates o
 All-reduce has one more: a value reaches everybody only after 2(n-1) messages (Patarasuk and Yuan, J. Parallel Distrib.
 Comput. 69 (2009) 117; the gossip problem with one-way messages), which bounds the sum over all ranks. Before the first
 byte flows at least one route's latency passes. Switches that add and multicast lift the bound on the sum, since one
-message then serves many ranks; the cuts hold for them too.
+message then serves many ranks; the cuts hold for them too. Where they join nodes (SHARP) that leaves S per direction
+and node. They are off unless turned on, so only schedules that use them have that bound.
 
 On full meshes and switched domains symmetry makes these bounds as good as any flow for uniform operations. Small
 irregular fabrics get the linear programs of `flow_bounds` as well; a row names the cut where that is as good.
@@ -14,6 +15,7 @@ irregular fabrics get the linear programs of `flow_bounds` as well; a row names 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +28,8 @@ __all__ = ["Bound", "Cuts", "find_cuts", "lower_bound"]
 
 ALL_CUTS_UP_TO = 10
 """With at most this many ranks every cut is tried; above it, single ranks and runs of consecutive ranks."""
+MOST_RUNS = 512
+"""Of more ranks only so many runs are tried, evenly spread."""
 MOST_SWEEPS = 8
 """How often the switches of a cut are gone through; more rarely moves any, and fewer only loosen the bound."""
 CLEARLY = 1 + 1e-6
@@ -70,6 +74,8 @@ class Cuts:
     in_network: bool
     node_egress_Bps: Float
     mesh_link_Bps: float = 0.0
+    network_adds: bool = False
+    """Whether switches between the nodes add and copy too (SHARP)."""
 
 
 def find_cuts(fabric: Fabric, used: NDArray[np.bool_], latency_s: float) -> Cuts:
@@ -153,9 +159,9 @@ def _total(op: Operation, size_bytes: int, cuts: Cuts) -> tuple[float, str]:
     if op.name == "all_reduce":
         nodes = len(cuts.node_egress_Bps)  # each is like one rank: its GPUs can add up among themselves
         found = []
-        if nodes > 1:
+        if nodes > 1 and not cuts.network_adds:
             found.append((2 * (nodes - 1) * size_bytes / float(cuts.node_egress_Bps.sum()), "egress of all nodes"))
-        if not cuts.in_network:
+        if not (cuts.in_network or cuts.network_adds):
             found.append((2 * (n - 1) * size_bytes / float(cuts.egress_Bps.sum()), "egress of all ranks"))
         return max(found, default=(0.0, ""))
     if op.name == "send_recv" and cuts.mesh_link_Bps:
@@ -171,7 +177,7 @@ def _subsets(n: int) -> NDArray[np.bool_]:
         smaller_side = np.minimum(subsets.sum(axis=1), n - subsets.sum(axis=1))
         return subsets[np.argsort(smaller_side, kind="stable")]
     ranks = np.arange(n)
-    rows = np.concatenate([ranks == ranks[:, None], ranks <= ranks[: n - 1, None]])
+    rows = np.concatenate([ranks == ranks[:, None], ranks <= ranks[: n - 1 : -(-n // MOST_RUNS), None]])
     return np.concatenate([rows, ~rows])
 
 
@@ -191,14 +197,23 @@ def _capacities(fabric: Fabric, used: NDArray[np.bool_], inside: NDArray[np.bool
     np.add.at(matrix, (src, dst), rate)  # cables of a bundle may be listed one by one
     met[fabric.rank_node] = False
     between = place[met]
-    into = inside @ matrix[np.ix_(ranks, between)]
-    out = ~inside @ matrix[np.ix_(between, ranks)].T
-    crossing = np.einsum("ci,ij,cj->c", inside, matrix[np.ix_(ranks, ranks)], ~inside, optimize=True)
+    into = _over(inside, matrix[np.ix_(ranks, between)])
+    out = _over(~inside, matrix[np.ix_(between, ranks)].T)
+    crossing = (_over(inside, matrix[np.ix_(ranks, ranks)]) * ~inside).sum(axis=1)
     among = matrix[np.ix_(between, between)]
     if not among.any():
         return np.asarray(crossing + np.minimum(into, out).sum(axis=1), dtype=np.float64)
     starts = (np.zeros_like(into), np.ones_like(into))
     return np.asarray(crossing + np.minimum(*(_settle(into, out, among, near) for near in starts)), dtype=np.float64)
+
+
+def _over(sides: NDArray[Any], table: Float) -> Float:
+    """Return ``sides @ table``, column by column over what is not zero: most of a large table is."""
+    found = np.zeros((len(sides), table.shape[1]))
+    for column in np.flatnonzero(table.any(axis=0)):
+        rows = np.flatnonzero(table[:, column])
+        found[:, column] = sides[:, rows] @ table[rows, column]
+    return found
 
 
 def _settle(into: Float, out: Float, among: Float, near: Float) -> Float:
@@ -222,8 +237,7 @@ def _settle(into: Float, out: Float, among: Float, near: Float) -> Float:
             near[:, node] = np.where(if_near == if_far, near[:, node], if_near < if_far)
         if np.array_equal(near, before):
             break
-    crossing = (into * (1 - near)).sum(axis=1) + (out * near).sum(axis=1)
-    return np.asarray(crossing + np.einsum("ci,ij,cj->c", near, among, 1 - near, optimize=True), dtype=np.float64)
+    return np.asarray(((into + _over(near, among)) * (1 - near)).sum(axis=1) + (out * near).sum(axis=1))
 
 
 def _demand(op: Operation, size_bytes: int, inside: NDArray[np.bool_], root: int, matrix_bytes: Int | None) -> Float:

@@ -6,16 +6,17 @@ import math
 from dataclasses import replace
 
 from collsim.collectives import Algorithm, Layout, Request, algorithm, node_rings, rings_for
-from collsim.errors import Fault, UnsupportedError
+from collsim.errors import Fault, NoRouteError, UnsupportedError
 from collsim.fabric import Fabric, Int
 from collsim.library.costs import family_of
 from collsim.library.environment import BYTES
+from collsim.network_trees import TreePorts, plant
 from collsim.operations import Operation
 from collsim.question import MOST_CHANNELS, Question
 from collsim.schedule import Schedule
 from collsim.timing import Run
 
-__all__ = ["built", "layout_of", "library_choice", "request_of"]
+__all__ = ["built", "layout_of", "library_choice", "no_sharp", "request_of", "turns_sharp_on"]
 
 CHANNEL_GRAIN_BPS = 20e9
 """A rank gets one channel per this much egress; on an HGX H100 that gives the 24 channels that NCCL uses there."""
@@ -84,7 +85,8 @@ def library_choice(request: Request, run: Run, question: Question) -> tuple[Algo
     from collsim.library import Call, system_of
     from collsim.library.choice import choose_with
 
-    system = system_of(run.topology, run.fabric.rank_node.tolist())
+    sharp = False if no_sharp(run, question) else None
+    system = system_of(run.topology, run.fabric.rank_node.tolist(), sharp=sharp)
     call = Call(
         request.op.name, request.n_ranks, request.size_bytes, question.dtype, question.redop, root=request.root,
         launch=question.launch, registered=question.registered, n_nodes=_equal_nodes(request),
@@ -113,6 +115,27 @@ def library_choice(request: Request, run: Run, question: Question) -> tuple[Algo
         peer_step_bytes=messages.step_bytes if messages else None,
     )
     return algorithm(request.op.name, choice.algo), asked, choice.proto
+
+
+def turns_sharp_on(question: Question) -> bool:
+    """Return whether the user wants the network to add; by default it only forwards."""
+    from collsim.library import read_environment
+
+    return read_environment(question.environment).number("NCCL_COLLNET_ENABLE", 0) == 1
+
+
+def no_sharp(run: Run, question: Question) -> str:
+    """Return why the network does not add although the user turned it on; empty if it does, or was not turned on."""
+    layout = layout_of(run)
+    if not turns_sharp_on(question) or layout.n_nodes == 1 or not layout.is_even:
+        return ""
+    ports = TreePorts.free(run.fabric)
+    try:
+        for local in range(len(layout.nodes[0])):
+            plant(run.fabric, layout.rail(local), ports)
+    except (UnsupportedError, NoRouteError) as error:
+        return error.faults[0].what
+    return ""
 
 
 def _equal_nodes(request: Request) -> int:

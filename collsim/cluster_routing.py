@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from collsim.errors import Fault, UnsupportedError
 from collsim.fabric import Fabric, Int, build_fabric
@@ -26,16 +27,18 @@ if TYPE_CHECKING:
     from collsim.routing import Part, Routes
     from collsim.topology.cluster import Cluster
 
-__all__ = ["MOST_RANKS", "between_nodes"]
+__all__ = ["ALL_PAIRS_UP_TO", "Path", "between_nodes", "kept_pairs", "links_around"]
 
-MOST_RANKS = 512
-"""Routes of all pairs of ranks are kept: above this they would fill gigabytes."""
+ALL_PAIRS_UP_TO = 512
+"""Up to so many ranks the routes of all pairs are kept; of more these would fill gigabytes."""
+MOST_RANKS = 2048
+"""Of so many ranks cuts and tables by pair take 1.5 GB; they grow with the square."""
 Path = tuple[list[int], list[float], float]
 """Links, the share of the message on each, and the latency of the slowest way."""
 
 
-def between_nodes(fabric: Fabric, inside: Callable[[Fabric], Routes]) -> list[Part]:
-    """Return the routes of all pairs of ranks of a cluster.
+def between_nodes(fabric: Fabric, inside: Callable[[Fabric], Routes], pairs: Int) -> list[Part]:
+    """Return the routes of some pairs of ranks of a cluster.
 
     Parameters
     ----------
@@ -43,32 +46,64 @@ def between_nodes(fabric: Fabric, inside: Callable[[Fabric], Routes]) -> list[Pa
         Of a topology with a `Cluster`.
     inside : callable
         Finds the routes of one node by itself.
+    pairs : int64[n]
+        Source times number of ranks plus target.
+
+    Raises
+    ------
+    NoRouteError
+        Ranks of one node that cannot reach each other.
+    """
+    router = _Router(fabric, inside)
+    numbers: list[int] = []
+    latencies: list[float] = []
+    links: list[int] = []
+    shares: list[float] = []
+    for pair in pairs.tolist():
+        path_links, path_shares, latency_s = router.path(*divmod(pair, fabric.n_ranks))
+        numbers += [pair] * len(path_links)
+        latencies += [latency_s] * len(path_links)
+        links += path_links
+        shares += path_shares
+    return [(np.array(numbers), np.array(latencies), np.array(links), np.array(shares))]
+
+
+def kept_pairs(fabric: Fabric) -> Int:
+    """Return int64[n]: the pairs of ranks whose routes are kept, all of them or those that stand for the others.
+
+    These are neighbours by rank and by place, and all pairs of the fullest node: among them are the nearest of all.
 
     Raises
     ------
     UnsupportedError
         More than `MOST_RANKS` ranks.
-    NoRouteError
-        Ranks of one node that cannot reach each other.
     """
-    if fabric.n_ranks > MOST_RANKS:
-        what = f"{fabric.n_ranks} ranks over several nodes are too many to route pair by pair"
-        raise UnsupportedError(Fault(what, "--nodes", f"at most {MOST_RANKS} ranks"))
-    router = _Router(fabric, inside)
     n = fabric.n_ranks
-    numbers: list[int] = []
-    latencies: list[float] = []
-    links: list[int] = []
-    shares: list[float] = []
-    for src in range(n):
-        for dst in range(n):
-            if src != dst:
-                path_links, path_shares, latency_s = router.path(src, dst)
-                numbers += [src * n + dst] * len(path_links)
-                latencies += [latency_s] * len(path_links)
-                links += path_links
-                shares += path_shares
-    return [(np.array(numbers), np.array(latencies), np.array(links), np.array(shares))]
+    if n > MOST_RANKS:
+        what = f"{n} ranks over several nodes are too many for tables of pairs"
+        raise UnsupportedError(Fault(what, "--nodes", f"at most {MOST_RANKS} ranks"))
+    if n <= ALL_PAIRS_UP_TO:
+        return np.flatnonzero(~np.eye(n, dtype=np.bool_))
+    node: Int = fabric.wiring.coordinates.node[fabric.rank_node]
+    place = np.argsort(fabric.rank_node)
+    fullest = np.flatnonzero(node == np.bincount(node).argmax())
+    ends = [(np.arange(n), np.roll(np.arange(n), -1)), (place, np.roll(place, -1))]
+    ends.append((np.repeat(fullest, len(fullest)), np.tile(fullest, len(fullest))))
+    src, dst = (np.concatenate(column) for column in zip(*ends, strict=True))
+    return np.asarray(np.unique((src * n + dst)[src != dst]))
+
+
+def links_around(fabric: Fabric) -> NDArray[np.bool_]:
+    """Return bool[n_links]: links of the nodes in use, and all cables between switches of the network."""
+    cluster, wiring = fabric.cluster, fabric.wiring
+    assert cluster is not None
+    gpus, nodes = cluster.node.n_gpus, cluster.spec.nodes
+    owner = np.full(wiring.n_nodes, -1)
+    owner[: wiring.n_gpus] = np.arange(wiring.n_gpus) // gpus
+    owner[wiring.n_gpus : cluster.first_nic] = np.repeat(np.arange(nodes), cluster.node.wiring.n_nodes - gpus)
+    owner[cluster.first_nic : cluster.first_leaf] = cluster.nic_node
+    around = (owner < 0) | np.isin(owner, owner[fabric.rank_node])
+    return np.asarray(around[wiring.link_src] & around[wiring.link_dst])
 
 
 @dataclass(slots=True)

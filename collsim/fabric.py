@@ -59,6 +59,9 @@ class Fabric:
     cluster: Cluster | None = None
     node_in_network: str | None = None
     """What the switches of each node of a cluster add and multicast with for all ranks of that node."""
+    network_trees: str | None = None
+    """What of the switches between nodes has one reduction tree at once, ``port`` or ``switch``; None: they only
+    forward."""
 
     @property
     def nominal_Bps(self) -> Float:
@@ -143,6 +146,7 @@ def build_fabric(
         in_network=topology.in_network_reduction if healthy.coordinates.kind == "switched" else None,
         cluster=topology.cluster if whole else None,
         node_in_network=_node_in_network(topology, chosen),
+        network_trees=topology.cluster.spec.tree_per if topology.cluster else None,
     )
 
 

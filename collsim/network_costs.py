@@ -32,30 +32,28 @@ class Steps:
 
     Attributes
     ----------
-    across : bool[n]
-        Which transfers of the schedule they are; the other attributes tell nothing of the rest.
     use : Use
-        What each has of the adapter, or of whatever is narrowest on its way, and who else does in the same step.
+        By transfer of the schedule, of those within a node without meaning: what each has of the adapter, or of
+        whatever is narrowest on its way, and who else does in the same step.
     """
 
-    across: NDArray[np.bool_]
     use: Use
 
     def rates_Bps(self, costs: Protocol, caps_Bps: Float) -> Float:
         """Return float64[n]: what each transfer reaches if its channels can do *caps_Bps*."""
         return soft_min(caps_Bps, self._shares_Bps(costs), costs.softness)
 
-    def waits_s(self, costs: Protocol, size_bytes: Float, caps_Bps: Float, latency_s: Float) -> tuple[Float, Float]:
+    def waits_s(self, costs: Protocol, size_bytes: Float, caps_Bps: Float, arrival_s: Float) -> tuple[Float, Float]:
         """Return what is left of the overheads of each step, if its channels can do *caps_Bps*.
 
         Two of float64[n]: before the bytes of a step flow, and from when they have left until the receiver can go on,
-        to which *latency_s* of the way belongs.
+        which takes *arrival_s* if nothing else flows meanwhile.
         """
         alone_s = size_bytes / np.minimum(caps_Bps, costs.link_share * costs.wire_efficiency * self.use.alone_Bps)
         shared_s = size_bytes / np.minimum(caps_Bps, self._shares_Bps(costs))
         filled_s = np.maximum(shared_s - alone_s, LEAST_S)
         turn_s = _unfilled(np.full(len(size_bytes), costs.turn_s), filled_s)
-        both_s = _unfilled(costs.turn_s + costs.message_overhead_s + latency_s, filled_s)
+        both_s = _unfilled(costs.turn_s + arrival_s, filled_s)
         return turn_s, np.maximum(both_s - turn_s, 0.0)
 
     def _shares_Bps(self, costs: Protocol) -> Float:
@@ -123,4 +121,4 @@ def steps_of(across: NDArray[np.bool_], use: Use, group: Int, copies: Int, alone
     """
     _, number = np.unique(np.where(across, group, -1), return_inverse=True)
     active = np.bincount(number, weights=use.lanes * copies)[number].astype(np.float64)
-    return Steps(across, replace(use, active=active, alone_Bps=alone_Bps))
+    return Steps(replace(use, active=active, alone_Bps=alone_Bps))

@@ -4,20 +4,26 @@ The shortest path in hops wins; where several are equally short the message is s
 to the narrowest link of each, at the rate that it should have: on an HGX H100 5/4/4/5 parts of 18 over the four
 switches. Paths lead through switches if they can and through other GPUs only if they must. Where switches add and
 multicast, a multicast takes its sender's links up and all links down, a load-reduce all links up and its receiver's
-links down.
+links down. What switches between the nodes add and copy follows a tree (`collsim.network_trees`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from collsim.errors import Fault, NoRouteError
+from collsim.errors import Fault, NoRouteError, UnsupportedError
 from collsim.fabric import Fabric, Float, Int
+from collsim.schedule import EVERY, Groups
+from collsim.schedule.in_network import members_of
 
-__all__ = ["Part", "Routes", "find_routes", "merge_trunks"]
+if TYPE_CHECKING:
+    from collsim.network_trees import TreePorts
+
+__all__ = ["Part", "Routes", "find_routes", "links_in_reach", "merge_trunks", "network_labels", "routes_of"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,21 +81,117 @@ class Routes:
 
 
 def find_routes(fabric: Fabric) -> Routes:
-    """Return the routes between all ranks of *fabric*.
+    """Return the routes between all ranks of *fabric*; in a cluster of many ranks those of a few pairs.
 
     Raises
     ------
+    UnsupportedError
+        A cluster of too many ranks.
     NoRouteError
         Naming the groups of ranks that cannot reach each other.
     """
     if fabric.cluster is None:
         parts = _searched(fabric)
     else:
-        from collsim.cluster_routing import between_nodes
+        from collsim.cluster_routing import between_nodes, kept_pairs
 
-        parts = between_nodes(fabric, find_routes)
+        parts = between_nodes(fabric, find_routes, kept_pairs(fabric))
     parts += [_through_all_switches(fabric, members) for members in _served(fabric)]
     return _assemble(_slowdown(fabric), parts)
+
+
+def links_in_reach(fabric: Fabric, routes: Routes) -> NDArray[np.bool_]:
+    """Return bool[n_links]: what the *routes* of `find_routes` take, or in a cluster of many ranks what any could."""
+    if fabric.cluster is not None:
+        from collsim.cluster_routing import ALL_PAIRS_UP_TO, links_around
+
+        if fabric.n_ranks > ALL_PAIRS_UP_TO:
+            return links_around(fabric)
+    return routes.used_links(fabric.n_links)
+
+
+def routes_of(
+    fabric: Fabric, routes: Routes, ends: tuple[Int, Int], groups: Groups, ports: TreePorts
+) -> tuple[Routes, Int]:
+    """Return the routes of transfers, and which of them each takes.
+
+    They are *routes* themselves if these have what it needs; else only those that are taken, with pairs that are too
+    many to keep and trees of the network among them.
+
+    Parameters
+    ----------
+    fabric : Fabric
+    routes : Routes
+        Of `find_routes`.
+    ends : int64[n], int64[n]
+        Source and target of each transfer: ranks, `EVERY` or labels of *groups*.
+    groups : tuple of tuple of int
+    ports : TreePorts
+        What trees have taken; those of the transfers are added.
+
+    Raises
+    ------
+    UnsupportedError
+        Switches that only forward would have to add or multicast.
+    NoRouteError
+        A group has no tree in the network.
+    """
+    n = fabric.n_ranks
+    kinds, which = np.unique(np.stack(ends, axis=1), axis=0, return_inverse=True)
+    src, dst = kinds.T
+    label = np.minimum(src, dst)
+    over_network = np.isin(label, network_labels(fabric, groups))
+    _refuse_forwarders(fabric, kinds[~over_network])
+    # The switches that serve a group in a node are those of the node that its rank at the other end is in.
+    number = np.where(src < 0, n * n + n + dst, np.where(dst < 0, n * n + src, src * n + dst))
+    number[over_network] = 0  # the pair (0, 0), which is empty
+    counts = np.diff(routes.ptr)[number]
+    lacking = (counts == 0) & (src != dst) & ~over_network
+    if not (over_network.any() or lacking.any()):
+        return routes, number[which.reshape(-1)]
+    known = routes.take(number, np.ones(len(number)))
+    place = np.repeat(np.arange(len(number)), counts)
+    parts = [(place, known.latency_s[place], known.link, known.weight)]
+    if lacking.any():
+        from collsim.cluster_routing import between_nodes
+
+        pairs = np.flatnonzero(lacking)
+        parts += [
+            (pairs[np.searchsorted(number[pairs], part[0])], *part[1:])
+            for part in between_nodes(fabric, find_routes, number[pairs])
+        ]
+    parts += _over_trees(fabric, kinds, np.flatnonzero(over_network), groups, ports)
+    return _assemble(known.slowdown, parts), which.reshape(-1)
+
+
+def network_labels(fabric: Fabric, groups: Groups) -> list[int]:
+    """Return the labels of the groups that no single node holds."""
+    node = fabric.wiring.coordinates.node[fabric.rank_node]
+    return [EVERY - 1 - i for i, members in enumerate(groups) if len(np.unique(node[list(members)])) > 1]
+
+
+def _refuse_forwarders(fabric: Fabric, kinds: Int) -> None:
+    """Refuse multicasts and load-reduces in domains whose switches only forward, and both at once in any."""
+    named, everyone, both = (kinds < EVERY).any(), (kinds == EVERY).any(), (kinds < 0).all(axis=1).any()
+    if (named and fabric.node_in_network is None) or (everyone and fabric.in_network is None) or both:
+        hint = "choose another algorithm, or a switched topology with in_network_reduction"
+        raise UnsupportedError(Fault("the schedule needs switches that add and multicast", "topology", hint))
+
+
+def _over_trees(fabric: Fabric, kinds: Int, rows: Int, groups: Groups, ports: TreePorts) -> list[Part]:
+    """Return the entries of those *rows* of *kinds* that trees of the network carry."""
+    from collsim.network_trees import plant
+
+    parts = []
+    trees = {}
+    for row in sorted(rows.tolist(), key=lambda row: -int(kinds[row].min())):  # the first group chooses first
+        src, dst = kinds[row].tolist()
+        label = min(src, dst)
+        if label not in trees:
+            trees[label] = plant(fabric, members_of(label, fabric.n_ranks, groups), ports)
+        links, shares, latency_s = trees[label].path(*(end if end >= 0 else None for end in (src, dst)))
+        parts.append((np.full(len(links), row), np.full(len(links), latency_s), np.array(links), np.array(shares)))
+    return parts
 
 
 def _searched(fabric: Fabric) -> list[Part]:

@@ -7,15 +7,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from collsim.choosing import built, library_choice, request_of
+from collsim.choosing import built, layout_of, library_choice, no_sharp, request_of, turns_sharp_on
 from collsim.collectives import Algorithm, Request, algorithm, algorithms_for
 from collsim.errors import Fault, UnsupportedError
 from collsim.fabric import Fabric, Float
 from collsim.library.costs import RUNS_WITH, family_of
+from collsim.network_trees import TreePorts
 from collsim.operations import Operation
 from collsim.question import CHOICES, PROTOCOLS, Question
 from collsim.result import LinkLoad, Row
-from collsim.timing import MOST_LINKS
+from collsim.timing import MOST_LINKS, Run
 from collsim.together import EQUAL, Party, group_times, part_of, slowest_of, time_together
 
 __all__ = ["rows_of"]
@@ -86,7 +87,7 @@ def _all_rows(
     """Return a row for every algorithm that the fabric can carry out; add those too large to simulate to *left_out*."""
     rows: list[Row] = []
     refused: list[Fault] = []
-    for candidate in _able(requests[0].op, party.runs[0].fabric, question.proto):
+    for candidate in _able(requests[0].op, party.runs[0], question):
         try:
             rows.append(_timed_row(_tasks(candidate, requests, question), requested_bytes, party, question))
         except UnsupportedError as error:
@@ -97,21 +98,28 @@ def _all_rows(
     return rows
 
 
-def _able(op: Operation, fabric: Fabric, proto: str | None) -> tuple[Algorithm, ...]:
-    """Return the algorithms for *op* that the switches of *fabric* can carry out, and that have the protocol."""
-    several = len(np.unique(fabric.wiring.coordinates.node[fabric.rank_node])) > 1
+def _able(op: Operation, run: Run, question: Question) -> tuple[Algorithm, ...]:
+    """Return the algorithms for *op* that the switches can carry out, and that have the protocol.
+
+    Switches between the nodes add only if the user has turned that on.
+    """
+    several = layout_of(run).n_nodes > 1
     entries = algorithms_for(op.name, several_nodes=several)
-    entries = tuple(entry for entry in entries if (proto or "Simple") in RUNS_WITH.get(entry.name, PROTOCOLS))
-    reach = "all" if fabric.in_network else "node" if fabric.node_in_network else ""
-    return tuple(entry for entry in entries if not entry.in_network or entry.in_network_of == reach)
+    entries = tuple(entry for entry in entries if (question.proto or "Simple") in RUNS_WITH.get(entry.name, PROTOCOLS))
+    reach = {"all" if run.fabric.in_network else "node" if run.fabric.node_in_network else ""}
+    if several and turns_sharp_on(question) and not no_sharp(run, question):
+        reach.add("network")
+    able = (entry for entry in entries if not entry.in_network or entry.in_network_of in reach)
+    return tuple(entry for entry in able if entry.name != "nvls_sharp" or run.fabric.node_in_network)
 
 
 def _timed_row(tasks: Sequence[_Task], requested_bytes: int, party: Party, question: Question) -> Row:
     """Simulate what all groups of a party run at one size; the row is that of the slowest."""
     schedules = [built(task.algorithm, task.request, question) for task in tasks]
+    ports = TreePorts.free(party.runs[0].fabric)
     timings = time_together(
         [
-            part_of(schedule, run, task.proto or "Simple", question.dtype)
+            part_of(schedule, run, task.proto or "Simple", question.dtype, ports)
             for schedule, run, task in zip(schedules, party.runs, tasks, strict=True)
         ],
         party.neighbours,

@@ -11,7 +11,7 @@ import numpy as np
 
 from collsim._version import __version__
 from collsim.background import free_shares
-from collsim.choosing import built, request_of
+from collsim.choosing import built, no_sharp, request_of
 from collsim.collectives import algorithm
 from collsim.comparison import beside, healthy_groups, library_effects
 from collsim.errors import Fault, InputError, UnsupportedError
@@ -201,6 +201,7 @@ def predict(topology: Topology, constants: Profile, question: Question, groups: 
         else None
         for group in groups
     ]
+    without = dict.fromkeys(filter(None, (no_sharp(run, question) for party in parties for run in party.runs)))
     told = disturbances(question, shared=any(party.shares_links for party in parties))
     rows: list[Row] = []
     skipped: list[Row] = []
@@ -218,7 +219,7 @@ def predict(topology: Topology, constants: Profile, question: Question, groups: 
         raise InputError(
             Fault("every size rounds down to zero bytes", "size", f"the smallest that works is {smallest}")
         )
-    told = (*told, *lacking(launched, rows), *roundings(skipped))
+    told = (*told, *(f"SHARP is off: {why}" for why in without), *lacking(launched, rows), *roundings(skipped))
     return Result(
         version=__version__,
         config=config_of(topology, constants, groups, asked),

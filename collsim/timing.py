@@ -18,9 +18,10 @@ from collsim.library.costs import Bool, Protocol, Use, family_of, loop_steps, so
 from collsim.message_costs import Messages, call_s, caps_Bps, port_capacity_Bps
 from collsim.message_parts import STEP_BYTES
 from collsim.network_costs import Steps, steps_of, with_arrivals
+from collsim.network_trees import TreePorts
 from collsim.operations import operation
-from collsim.routing import Routes, find_routes, merge_trunks
-from collsim.schedule import Schedule, Transfers, is_in_network, names_groups
+from collsim.routing import Routes, find_routes, links_in_reach, merge_trunks, network_labels, routes_of
+from collsim.schedule import Schedule, Transfers
 from collsim.topology import Topology
 
 __all__ = [
@@ -70,18 +71,17 @@ class Run:
     trunk_capacity_Bps: Float
     cuts: Cuts
     flows: Flows | None
+    used: Bool
+    """bool[n_links]: what some message between the ranks could take."""
 
     @property
     def egress_Bps(self) -> float:
         """What a rank can send at line rate to ranks of its node, or to any if it is alone there; the least of all."""
-        route = np.repeat(np.arange(len(self.routes.latency_s)), np.diff(self.routes.ptr))
-        inside = np.unique(self.routes.link[~routes_across(self)[route]])
-        rank = {int(node): r for r, node in enumerate(self.fabric.rank_node)}
-        egress = np.zeros(self.fabric.n_ranks)
-        for link in inside:
-            if (r := rank.get(int(self.fabric.wiring.link_src[link]))) is not None:
-                egress[r] += self.fabric.raw_capacity_Bps[link]
-        return float(np.where(egress > 0, egress, self.cuts.egress_Bps).min())
+        wiring, ranks = self.fabric.wiring, self.fabric.rank_node
+        adapter = np.array([kind == "nic" for kind in wiring.node_kinds])
+        inside = self.used & ~adapter[wiring.link_dst]
+        out = np.bincount(wiring.link_src, np.where(inside, self.fabric.raw_capacity_Bps, 0.0), len(adapter))[ranks]
+        return float(np.where(out > 0, out, self.cuts.egress_Bps).min())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -116,7 +116,7 @@ def prepare(
 
         raise NoRouteError(*(cut_faults(topology, fabric.rank_node.tolist()) or error.faults)) from None
     trunks, capacity = merge_trunks(routes, fabric.capacity_Bps)
-    used = routes.used_links(fabric.n_links)
+    used = links_in_reach(fabric, routes)
     return Run(
         topology,
         fabric,
@@ -126,6 +126,7 @@ def prepare(
         capacity,
         find_cuts(fabric, used, routes.fastest_s()),
         find_flows(fabric, used),
+        used,
     )
 
 
@@ -136,6 +137,8 @@ class Lowered:
     Attributes
     ----------
     schedule : Schedule
+    run : Run
+        The one that it was laid on, with other routes if it takes some that were not kept.
     transfers : Transfers
         Equal channels merged.
     size_bytes : int64[n]
@@ -143,6 +146,8 @@ class Lowered:
         Which of *used* each transfer takes.
     used, copies : int64[n_used]
         Number of the route in the run, and how many equal transfers take it side by side.
+    across, added : bool[n]
+        Whether a transfer leaves its node, and whether switches there add or copy it.
     use : Use
     dtype : str
     steps : Steps or None
@@ -150,43 +155,62 @@ class Lowered:
     """
 
     schedule: Schedule
+    run: Run
     transfers: Transfers
     size_bytes: Int
     route: Int
     used: Int
     copies: Int
+    across: Bool
+    added: Bool
     use: Use
     dtype: str
     steps: Steps | None
 
 
-def lower(schedule: Schedule, run: Run, dtype: str = "float") -> Lowered:
+def lower(schedule: Schedule, run: Run, dtype: str = "float", ports: TreePorts | None = None) -> Lowered:
     """Lay *schedule*, which moves elements of *dtype*, on the fabric of *run*.
+
+    *ports* is what reduction trees of other groups have taken of the network.
 
     Raises
     ------
     UnsupportedError
         The schedule has more transfers than fit in memory, or needs switches that add and multicast.
+    NoRouteError
+        The network has no tree for a group of ranks.
     """
     _refuse_size(schedule, MOST_TRANSFERS * MOST_EQUAL_CHANNELS)
     merged = schedule.merged()
     _refuse_size(merged, MOST_TRANSFERS)
     transfers = merged.materialise()
+    ports = ports or TreePorts.free(run.fabric)
+    ends = transfers.src, transfers.dst
+    routes, number = routes_of(run.fabric, run.routes, ends, schedule.groups, ports)
+    if routes is not run.routes:
+        trunks, capacity = merge_trunks(routes, run.fabric.capacity_Bps)
+        run = replace(run, routes=routes, trunks=trunks, trunk_capacity_Bps=capacity)
     n_routes = len(run.routes.latency_s)
-    key, route = np.unique(transfers.copies * n_routes + _route_numbers(transfers, run), return_inverse=True)
+    key, route = np.unique(transfers.copies * n_routes + number, return_inverse=True)
     copies, used = np.divmod(key, n_routes)
     size_bytes, use = transfers.size_bytes(schedule.chunks), _use(transfers, run, used[route])
-    steps = _steps(transfers, run, used[route], use)
-    return Lowered(schedule, transfers, size_bytes, route, used, copies, use, dtype, steps)
+    across, added = _across(schedule, transfers, run)
+    steps = _steps(transfers, run, used[route], use, across) if across.any() else None
+    return Lowered(schedule, run, transfers, size_bytes, route, used, copies, across, added, use, dtype, steps)
 
 
-def _steps(transfers: Transfers, run: Run, route: Int, use: Use) -> Steps | None:
-    """Return the transfers between nodes, which take the routes numbered *route*; None if there are none."""
-    across = routes_across(run)[route]
-    if not across.any():
-        return None
+def _steps(transfers: Transfers, run: Run, route: Int, use: Use, across: Bool) -> Steps:
+    """Return the transfers between nodes, which take the routes numbered *route*."""
     rate_Bps, link = _narrowest(run.trunks, run.trunk_capacity_Bps)
     return steps_of(across, use, _in_step(transfers, link[route]), transfers.copies, rate_Bps[route])
+
+
+def _across(schedule: Schedule, transfers: Transfers, run: Run) -> tuple[Bool, Bool]:
+    """Return bool[n], bool[n]: whether transfers lead between nodes, and whether switches there add or copy them."""
+    node = run.fabric.wiring.coordinates.node[run.fabric.rank_node]
+    added = np.isin(np.minimum(transfers.src, transfers.dst), network_labels(run.fabric, schedule.groups))
+    pair = (transfers.src >= 0) & (transfers.dst >= 0)
+    return added | (pair & (node[transfers.src] != node[transfers.dst])), added
 
 
 def _use(transfers: Transfers, run: Run, route: Int) -> Use:
@@ -244,8 +268,8 @@ def time_schedule(schedule: Schedule, run: Run, proto: str = "Simple", dtype: st
         The result broke a conservation law.
     """
     costs = kernel_costs(run, proto, family_of(schedule.op, schedule.algo))
-    network = run.profile.network.protocol(proto, family_of(schedule.op, schedule.algo))
-    return time_lowered(lower(schedule, run, dtype), run, costs, network)
+    lowered, network = lower(schedule, run, dtype), run.profile.network
+    return time_lowered(lowered, lowered.run, costs, network.protocol(proto, family_of(schedule.op, schedule.algo)))
 
 
 def kernel_costs(run: Run, proto: str, family: str) -> Protocol:
@@ -273,7 +297,7 @@ def timing_of(
     costs, network = both_costs
     broken = check_conservation(problem, solution)
     carried = np.bincount(lowered.route, weights=lowered.size_bytes, minlength=len(lowered.used)).astype(np.float64)
-    taken = run.routes.take(lowered.used, _wire_copies(lowered, run, costs, network))
+    taken = run.routes.take(lowered.used, _wire_copies(lowered, costs, network))
     once_s = _once_s(lowered, problem, solution, run, both_costs)
     last, begin_s = _busiest(lowered, solution, costs)
     device_s = once_s + float(solution.finish_s[last]) - begin_s
@@ -287,7 +311,7 @@ def timing_of(
         },
         path=f"transfers, {solution.path}",
         transfers=len(lowered.transfers),
-        bound=_bound_of(lowered.schedule, run),
+        bound=_bound_of(lowered, run),
     )
     _refuse_broken_laws(lowered.schedule, timing, run, broken)
     return timing
@@ -385,26 +409,6 @@ def _solved(
         raise DeadlockError(*_deadlock_faults(stuck, lowered.transfers)) from None
 
 
-def _route_numbers(transfers: Transfers, run: Run) -> Int:
-    """Return int64[n]: which of the routes each transfer takes.
-
-    Raises
-    ------
-    UnsupportedError
-        A multicast or load-reduce on switches that only forward.
-    """
-    n, src, dst = run.fabric.n_ranks, transfers.src, transfers.dst
-    network = run.fabric.node_in_network if names_groups(transfers) else run.fabric.in_network
-    if is_in_network(transfers) and network is None:
-        hint = "choose another algorithm, or a switched topology with in_network_reduction"
-        raise UnsupportedError(Fault("the schedule needs switches that add and multicast", "topology", hint))
-    if np.any((src < 0) & (dst < 0)):
-        hint = "choose an algorithm that reduces in the nodes or at their edge"
-        raise UnsupportedError(Fault("reduction in the network between nodes has no routes yet", "topology", hint))
-    # The switches that serve a group are those of the node that its rank at the other end is in.
-    return np.where(src < 0, n * n + n + dst, np.where(dst < 0, n * n + src, src * n + dst))
-
-
 def _critical_path(problem: Problem, solution: Solution, last: int, begin_s: float) -> dict[str, float]:
     """Walk back from the *last* transfer through what it waited for; return the time since *begin_s* by kind of wait.
 
@@ -430,20 +434,16 @@ def _refuse_size(schedule: Schedule, most: int) -> None:
         raise UnsupportedError(Fault(what, f"{schedule.op} by {schedule.algo}", hint))
 
 
-def routes_across(run: Run) -> Bool:
-    """Return bool[n_routes]: whether a route leads from one node of a cluster to another."""
-    n = run.fabric.n_ranks
-    node = run.fabric.wiring.coordinates.node[run.fabric.rank_node]
-    number = np.arange(len(run.routes.latency_s))
-    src, dst = np.divmod(np.where(number < n * n, number, 0), n)
-    return np.asarray(node[src] != node[dst])
+def _outside(lowered: Lowered) -> Bool:
+    """Return bool[n_used]: whether a route leaves its node."""
+    return np.asarray(np.bincount(lowered.route[lowered.across], minlength=len(lowered.used)) > 0)
 
 
-def _wire_copies(lowered: Lowered, run: Run, costs: Protocol, network: Protocol | None) -> Float:
+def _wire_copies(lowered: Lowered, costs: Protocol, network: Protocol | None) -> Float:
     """Return float64[n_used]: bytes on the wire for each byte of a message, times the copies of it."""
     efficiency = np.full(len(lowered.used), costs.wire_efficiency)
     if network is not None:
-        efficiency[routes_across(run)[lowered.used]] = network.wire_efficiency
+        efficiency[lowered.route[lowered.across]] = network.wire_efficiency
     return np.asarray(lowered.copies / efficiency, dtype=np.float64)
 
 
@@ -452,8 +452,7 @@ def _rates(lowered: Lowered, run: Run, costs: Protocol) -> tuple[Float, Float]:
     if _is_grouped(lowered, costs):
         messages = _messages(lowered, run)
         rates = caps_Bps(messages, costs)
-        inside = messages if lowered.steps is None else messages.but(lowered.steps.across)
-        return rates, port_capacity_Bps(inside, rates, costs, run.egress_Bps)
+        return rates, port_capacity_Bps(messages.but(lowered.across), rates, costs, run.egress_Bps)
     schedule = lowered.schedule
     steps = loop_steps(schedule.op, schedule.algo, schedule.n_ranks, int(lowered.transfers.step.max(initial=0)))
     return costs.rates_Bps(lowered.use, steps, lowered.dtype), np.zeros(0)
@@ -472,20 +471,23 @@ def _over_network(
     caps = caps_Bps(_messages(lowered, run), network) if grouped else lowered.use.lanes * network.channel_rate_Bps
     if lowered.schedule.algo == "nccl_pxn":  # each of the messages that travel together has a connection of its own
         caps = caps * np.diff(lowered.transfers.chunk_ptr)
-    own_s, late_s = steps.waits_s(network, size_bytes, caps, run.trunks.latency_s[lowered.used][lowered.route])
+    added = run.profile.network.protocol("Simple", "sharp") or network
+    arrival_s = np.where(lowered.added, added.message_overhead_s, network.message_overhead_s)
+    arrival_s = arrival_s + run.trunks.latency_s[lowered.used][lowered.route]
+    own_s, late_s = steps.waits_s(network, size_bytes, caps, arrival_s)
     if grouped:
         own_s, late_s = own_s + late_s, np.zeros(len(late_s))
     return (
-        np.where(steps.across, steps.rates_Bps(network, caps), rates_Bps),
-        np.where(steps.across, own_s, waits_s),
-        np.where(steps.across, late_s, 0.0),
+        np.where(lowered.across, steps.rates_Bps(network, caps), rates_Bps),
+        np.where(lowered.across, own_s, waits_s),
+        np.where(lowered.across, late_s, 0.0),
     )
 
 
 def problem_of(lowered: Lowered, run: Run, costs: Protocol, network: Protocol | None = None) -> Problem:
     """Return the arrays that the engine takes."""
     transfers, size_bytes = lowered.transfers, lowered.size_bytes.astype(np.float64)
-    trunks = run.trunks.take(lowered.used, _wire_copies(lowered, run, costs, network))
+    trunks = run.trunks.take(lowered.used, _wire_copies(lowered, costs, network))
     rates, port_Bps = _rates(lowered, run, costs)
     waits_s = np.where(transfers.src != transfers.dst, costs.latency_s(size_bytes, rates), 0.0)
     waits_s += trunks.latency_s[lowered.route]
@@ -494,7 +496,7 @@ def problem_of(lowered: Lowered, run: Run, costs: Protocol, network: Protocol | 
         rates, waits_s, late_s = _over_network(lowered, run, network, rates, waits_s)
     capacity_Bps = run.trunk_capacity_Bps
     if costs.in_turn:
-        outside = trunks.link[np.repeat(routes_across(run)[lowered.used], np.diff(trunks.ptr))]
+        outside = trunks.link[np.repeat(_outside(lowered), np.diff(trunks.ptr))]
         capacity_Bps = capacity_Bps * float(costs.shares(lowered.use.duplex).min())
         capacity_Bps[outside] = run.trunk_capacity_Bps[outside]
     problem = Problem(
@@ -510,18 +512,20 @@ def problem_of(lowered: Lowered, run: Run, costs: Protocol, network: Protocol | 
         dep=transfers.dep,
     )
     if len(port_Bps):
-        problem = _with_ports(problem, lowered, run, port_Bps)
+        problem = _with_ports(problem, lowered, port_Bps)
     late = np.flatnonzero(late_s)
     if not len(late):
         return problem
-    return with_arrivals(problem, late, late_s[late], lambda sent, next_: transfers.dst[sent] == transfers.src[next_])
+    src, dst = transfers.src, transfers.dst
+    return with_arrivals(problem, late, late_s[late], lambda sent, then: (dst[sent] == src[then]) | (dst[sent] < 0))
 
 
-def _with_ports(problem: Problem, lowered: Lowered, run: Run, port_Bps: Float) -> Problem:
+def _with_ports(problem: Problem, lowered: Lowered, port_Bps: Float) -> Problem:
     """Let every route within a node also cross the port out of its source and the one into its target."""
     n_links, n = len(problem.capacity_Bps), len(port_Bps) // 2
-    src, dst = np.divmod(lowered.used, n)
-    joins = (src == dst) | routes_across(run)[lowered.used]  # adapters are no ports
+    first = np.unique(lowered.route, return_index=True)[1]
+    src, dst = lowered.transfers.src[first], lowered.transfers.dst[first]
+    joins = (src == dst) | _outside(lowered)  # adapters are no ports
     route = np.repeat(np.arange(len(lowered.used)), np.diff(problem.route_ptr))
     crossing = np.concatenate([route, np.flatnonzero(~joins), np.flatnonzero(~joins)])
     order = np.argsort(crossing, kind="stable")
@@ -573,11 +577,14 @@ def _refuse_broken_laws(schedule: Schedule, timing: Timing, run: Run, broken: Se
         raise InternalError(*(Fault(what, where, hint) for what in faults))
 
 
-def _bound_of(schedule: Schedule, run: Run) -> Bound:
-    """Return the lower bound for what *schedule* does."""
-    chunks, matrix = schedule.chunks, None
+def _bound_of(lowered: Lowered, run: Run) -> Bound:
+    """Return the lower bound for what a schedule does; the network adds if it has been turned on to."""
+    schedule, cuts, matrix = lowered.schedule, run.cuts, None
+    chunks = schedule.chunks
     if schedule.op == "all_to_all_v":
         matrix = np.zeros((schedule.n_ranks,) * 2, dtype=np.int64)
         np.add.at(matrix, (chunks.source, chunks.target), chunks.size_bytes)
     root = int(schedule.parameters.get("root", 0))
-    return lower_bound(operation(schedule.op), schedule.size_bytes, run.cuts, root, matrix, flows=run.flows)
+    if lowered.added.any():
+        cuts = replace(cuts, network_adds=True)
+    return lower_bound(operation(schedule.op), schedule.size_bytes, cuts, root, matrix, flows=run.flows)

@@ -16,6 +16,7 @@ from collsim.errors import Fault, InternalError, UnsupportedError
 from collsim.fabric import Float, Int
 from collsim.library import Profile
 from collsim.library.costs import Bool, Protocol, family_of
+from collsim.network_trees import TreePorts
 from collsim.operations import operation
 from collsim.result import GroupTime, Row
 from collsim.routing import Routes, merge_trunks
@@ -49,7 +50,7 @@ class Party:
     runs : tuple of Run
         One for each group, all on the same wiring.
     neighbours : tuple of tuple of int
-        Numbers of the groups, those that share links together; their runs have the same trunks.
+        Numbers of the groups, those that can share links together; their runs have the same trunks.
     """
 
     runs: tuple[Run, ...]
@@ -72,11 +73,14 @@ class Part:
     """Costs of steps between nodes."""
 
 
-def part_of(schedule: Schedule, run: Run, proto: str, dtype: str) -> Part:
-    """Return *schedule* as one group runs it, with the costs of protocol *proto* for elements of *dtype*."""
+def part_of(schedule: Schedule, run: Run, proto: str, dtype: str, ports: TreePorts | None = None) -> Part:
+    """Return *schedule* as one group runs it, with the costs of protocol *proto* for elements of *dtype*.
+
+    *ports* is what the reduction trees of other groups have taken.
+    """
     family = family_of(schedule.op, schedule.algo)
-    network = run.profile.network.protocol(proto, family)
-    return Part(lower(schedule, run, dtype), run, kernel_costs(run, proto, family), network)
+    lowered = lower(schedule, run, dtype, ports)
+    return Part(lowered, lowered.run, kernel_costs(run, proto, family), run.profile.network.protocol(proto, family))
 
 
 def prepare_groups(
@@ -84,7 +88,7 @@ def prepare_groups(
 ) -> Party:
     """Prepare the run of each group of GPUs; *free_share* as of `prepare`."""
     runs = [prepare(topology, profile, group, free_share=free_share) for group in groups]
-    neighbours = _neighbours([run.routes.used_links(run.fabric.n_links) for run in runs])
+    neighbours = _neighbours([run.used for run in runs])
     for numbers in neighbours:
         if len(numbers) > 1:
             for number, run in zip(numbers, _with_common_trunks([runs[i] for i in numbers]), strict=True):
@@ -140,6 +144,8 @@ def time_together(parts: Sequence[Part], neighbours: Sequence[Sequence[int]]) ->
     if n_transfers > MOST_TRANSFERS:
         what = f"{n_transfers} transfers of {len(parts)} groups are too many to simulate one by one"
         raise UnsupportedError(Fault(what, "groups", "ask for fewer ranks or channels, or larger chunks"))
+    if len(parts) > 1 and _take_own_routes(parts, neighbours):
+        parts, neighbours = _with_own_routes(parts)
     timings: dict[int, Timing] = {}
     solved: dict[bytes, Solution] = {}
     for numbers in neighbours:
@@ -150,6 +156,23 @@ def time_together(parts: Sequence[Part], neighbours: Sequence[Sequence[int]]) ->
             part = parts[i]
             timings[i] = timing_of(part.lowered, part.run, (part.costs, part.network), problem, solution)
     return [timings[i] for i in range(len(parts))]
+
+
+def _take_own_routes(parts: Sequence[Part], neighbours: Sequence[Sequence[int]]) -> bool:
+    """Return whether some part takes other routes than those that its party was prepared with."""
+    trunks = [{id(parts[i].run.trunk_capacity_Bps) for i in numbers} for numbers in neighbours]
+    return any(len(found) > 1 for found in trunks) or any(bool(part.lowered.added.any()) for part in parts)
+
+
+def _with_own_routes(parts: Sequence[Part]) -> tuple[list[Part], tuple[tuple[int, ...], ...]]:
+    """Return the parts with trunks in common where they share links, and which of them do."""
+    runs = [part.run for part in parts]
+    neighbours = _neighbours([run.routes.used_links(run.fabric.n_links) for run in runs])
+    for numbers in neighbours:
+        if len(numbers) > 1:
+            for i, run in zip(numbers, _with_common_trunks([runs[i] for i in numbers]), strict=True):
+                runs[i] = run
+    return [replace(part, run=run) for part, run in zip(parts, runs, strict=True)], neighbours
 
 
 def slowest_of(timings: Sequence[Timing]) -> int:

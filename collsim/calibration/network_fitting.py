@@ -90,7 +90,10 @@ def _fitted(
     parameters = parameters_of(between, seen, between=True)
     found = estimate(seen, between, parameters)
     costs, _ = costs_of(between, parameters, found.logs)
-    fitted = {family: {proto: costs[family, proto] for proto in protocols} for family, protocols in families.items()}
+    fitted = {
+        family: {proto: costs.get((family, proto), known) for proto, known in protocols.items()}
+        for family, protocols in families.items()
+    }
     constants = [
         Constant("stream", parameter.name, parameter.start, *found.interval(place), found.identified(place))
         for place, parameter in enumerate(parameters)

@@ -122,6 +122,8 @@ REDUCE_RATE = "reduce_rate"
 """Key of the figures by data type."""
 PROTOCOL_FLAGS = ("stepwise", "cut_through", "back_to_back", "in_turn", "zero_copy")
 PROTOCOLS = ("LL", "LL128", "Simple")
+BETWEEN_NODES = (*FAMILIES, "sharp")
+"""Kernels whose steps lead between nodes, and the steps that switches there add."""
 CHOICES = {"link_rate": ("achievable", "raw"), "link_latency": ("counted", "ignored")}
 TEXTS = ("title", "derived", "library")
 LISTS = ("systems", "gpus")
@@ -350,19 +352,19 @@ def _with_figures(reader: _Reader, base: Profile, data: Mapping[str, Any], path:
         **base.protocols,
         **_protocols(reader, found, base.protocols, data.get("protocols", {}), (*path, "protocols")),
     }
-    families = _families(reader, found, base.families, data, path)
+    families = _families(reader, found, data, path, before=base.families)
     accuracy = {**base.accuracy, **_accuracy(reader, data, path)}
     network = _network(reader, found, data, path) if "network" in data else base.network
     return replace(found, protocols=protocols, families=families, network=network, accuracy=accuracy)
 
 
 def _families(
-    reader: _Reader, found: Profile, before: Mapping[str, Mapping[str, Protocol]], data: Mapping[str, Any],
-    path: tuple[str, ...],
+    reader: _Reader, found: Profile, data: Mapping[str, Any], path: tuple[str, ...], *,
+    before: Mapping[str, Mapping[str, Protocol]], known: Sequence[str] = FAMILIES,
 ) -> dict[str, Mapping[str, Protocol]]:  # fmt: skip
     """Return the protocols of each kernel; what the section does not say is as it was *before*."""
     entries = reader.mapping(data, "families", path, "write families: {ring: ...}")
-    reader.check_keys(entries, FAMILIES, (*path, "families"))
+    reader.check_keys(entries, known, (*path, "families"))
     families = dict(before)
     for name, entry in entries.items():
         here = (*path, "families", name)
@@ -378,7 +380,7 @@ def _network(reader: _Reader, found: Profile, data: Mapping[str, Any], path: tup
     if not isinstance(entries.get("title", ""), str):
         reader.fault("title is not a text", (*path, "title"), "write title: '...'")
     names = {key: _names(reader, entries, key, path) or () for key in NETWORK_LISTS}
-    families = _families(reader, replace(found, message_overhead_s=0.0), {}, entries, path)
+    families = _families(reader, replace(found, message_overhead_s=0.0), entries, path, before={}, known=BETWEEN_NODES)
     accuracy = _accuracy(reader, entries, path)
     return Network(
         str(data.get("name", "")), str(entries.get("title", "")), **names, families=families, accuracy=accuracy

@@ -88,6 +88,8 @@ class System:
         Links of one GPU into the switches; 0 without.
     nvls : bool
         The switches multicast and reduce, and the driver lets NCCL use it.
+    sharp : bool
+        The switches between domains could add, if the user turns that on; matters between domains only.
     cpu_vendor : str
         ``intel``, ``amd``, ``arm`` or ``unknown``; matters between domains only.
     nics_per_gpu : int
@@ -104,6 +106,7 @@ class System:
     links: tuple[tuple[int, ...], ...] = ()
     links_per_gpu: int = 0
     nvls: bool = False
+    sharp: bool = True
     cpu_vendor: str = "unknown"
     nics_per_gpu: int = 1
     nic_GBps: float = 0.0
@@ -147,6 +150,7 @@ def system_of(
     ranks: Sequence[int] | None = None,
     *,
     nvls: bool | None = None,
+    sharp: bool | None = None,
     cpu_vendor: str = "unknown",
 ) -> System:
     """Return how the library sees a scale-up domain, of several the one of the first rank.
@@ -161,6 +165,8 @@ def system_of(
         The GPUs that take part, in rank order; all of them by default.
     nvls : bool, optional
         Overrides whether the switches reduce: virtual machines often hide it.
+    sharp : bool, optional
+        Overrides whether the network could: nothing is known of it on one domain, and some failures take it away.
     cpu_vendor : str
 
     Raises
@@ -187,6 +193,7 @@ def system_of(
         links=() if into_switches else counts,
         links_per_gpu=into_switches,
         nvls=has_nvls if nvls is None else nvls,
+        sharp=(topology.cluster is None or bool(topology.cluster.spec.tree_per)) if sharp is None else sharp,
         cpu_vendor=cpu_vendor,
         **_adapters(topology),
         doubts=(f"no released library has constants for {model}: Blackwell's are used",) if guessed else (),

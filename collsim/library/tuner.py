@@ -48,6 +48,9 @@ FP8_RING_RANKS, FP8_RING_PENALTY = 8, 1024
 NVLS_SUM_ONLY = ("float", "double")
 NVLS_SUM_MIN_MAX = ("int32", "uint32", "int64", "uint64", "half", "bfloat16")
 FP8 = ("f8e4m3", "f8e5m2")
+SHARP_TYPES = ("int8", "uint8", *NVLS_SUM_MIN_MAX, *NVLS_SUM_ONLY)
+SHARP_REDOPS = ("sum", "avg", "min", "max")
+"""NCCL asks for an average as a sum (src/enqueue.cc)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +111,8 @@ def _exists(setting: Setting, algo: str) -> bool:
         return False
     if algo in ("nvls", "nvls_tree") and not (environment.number("NCCL_NVLS_ENABLE", 2) and _nvls_adds(setting)):
         return False
-    collnet = environment.number("NCCL_COLLNET_ENABLE", 0) == 1 and call.n_nodes > 1
+    enabled = environment.number("NCCL_COLLNET_ENABLE", 0) == 1 and setting.system.sharp
+    collnet = enabled and call.n_nodes > 1 and _sharp_adds(call)
     if algo == "nvls" and call.n_nodes == 1:
         return call.op == "all_reduce" or call.n_ranks <= MAX_HEADS
     if algo == "pat":
@@ -129,6 +133,11 @@ def _nvls_adds(setting: Setting) -> bool:
         return call.redop == "sum"
     blackwell_fp8 = call.dtype in FP8 and setting.system.architecture == "blackwell"
     return (call.dtype in NVLS_SUM_MIN_MAX or blackwell_fp8) and call.redop in ("sum", "min", "max")
+
+
+def _sharp_adds(call: Call) -> bool:
+    """Return whether the plug-in can do the arithmetic (nccl-rdma-sharp-plugins, src/sharp_plugin.c)."""
+    return not call.operation.reduces or (call.dtype in SHARP_TYPES and call.redop in SHARP_REDOPS)
 
 
 def _has_protocol(setting: Setting, algo: str, proto: int) -> bool:

@@ -27,7 +27,7 @@ from collsim.schedule.forms import (
     TransfersBuilder,
     split_bytes,
 )
-from collsim.schedule.in_network import Groups, group_label, is_in_network, names_groups, ranks_of
+from collsim.schedule.in_network import Groups, group_label, is_in_network, ranks_of
 from collsim.schedule.verifier import find_faults, verify
 
 __all__ = [
@@ -47,7 +47,6 @@ __all__ = [
     "group_label",
     "is_in_network",
     "load",
-    "names_groups",
     "save",
     "split_bytes",
     "verify",

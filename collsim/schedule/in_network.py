@@ -28,7 +28,6 @@ __all__ = [
     "group_label",
     "is_in_network",
     "members_of",
-    "names_groups",
     "point_to_point",
     "ranks_of",
 ]
@@ -57,11 +56,6 @@ def members_of(label: int, n_ranks: int, groups: Groups) -> tuple[int, ...]:
 def is_in_network(transfers: Transfers) -> bool:
     """Return whether any transfer needs switches that add or multicast."""
     return bool(np.any((transfers.src < 0) | (transfers.dst < 0)))
-
-
-def names_groups(transfers: Transfers) -> bool:
-    """Return whether any transfer spans a group that is not `EVERY`."""
-    return bool(np.any((transfers.src < EVERY) | (transfers.dst < EVERY)))
 
 
 def ranks_of(transfers: Transfers, n_ranks: int, groups: Groups = ()) -> tuple[Int, Int]:

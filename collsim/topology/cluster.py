@@ -81,6 +81,8 @@ class ClusterSpec:
     """Share of the line rate of a network link that data reach."""
     in_network_reduction: str | None = None
     """What the network's switches could reduce with, such as SHARP; off unless the library turns it on."""
+    tree_per: str | None = None
+    """One streaming reduction tree at once for each ``port`` or each ``switch``; None: these switches stream none."""
     payload_bytes: int = 4096
     header_bytes: int = 0
 

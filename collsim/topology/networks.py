@@ -16,9 +16,15 @@ from collsim.topology.reader import read_document
 from collsim.topology.schema import Section
 from collsim.topology.zoo import network_names, zoo_directory
 
-__all__ = ["Network", "NetworkSwitch", "load_network", "network_file", "network_for"]
+__all__ = ["Aggregation", "Network", "NetworkSwitch", "load_network", "network_file", "network_for"]
 
 SCHEMA = "collsim.network/1"
+
+
+class Aggregation(Section):
+    """How many streaming reduction trees are active at once: one for each port, or one for the whole switch."""
+
+    tree_per: Literal["port", "switch"]
 
 
 class NetworkSwitch(Section):
@@ -27,6 +33,8 @@ class NetworkSwitch(Section):
     model: str
     ports: Count
     port_rate: Rate
+    aggregation: Aggregation | None = None
+    """None: it only forwards, or adds messages of a few hundred bytes at most."""
 
 
 class Network(BaseModel):

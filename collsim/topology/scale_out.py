@@ -156,6 +156,7 @@ def resolve(section: ScaleOut, node: Topology) -> tuple[ClusterSpec, tuple[Fact,
         bus_latency_s=section.bus_latency.si,
         bus_efficiency=section.bus_efficiency.si,
         in_network_reduction=network.in_network_reduction.value.text if network.in_network_reduction.si else None,
+        tree_per=_tree_per(network, filled["port_rate_Bps"]),
         payload_bytes=int(network.payload.si),
         header_bytes=int(network.header.si),
         tiers=_count(section.tiers),
@@ -225,6 +226,12 @@ def _from_network(section: ScaleOut, network: Network, nic_Bps: float) -> tuple[
         what = f"ports of {values['port_rate'].value.text} are slower than the adapters"
         raise InputError(Fault(what, "scale_out.port_rate", f"at least {nic_Bps * 8 / 1e9:g} Gb/s"))
     return filled, facts
+
+
+def _tree_per(network: Network, port_rate_Bps: float) -> str | None:
+    """Return what can have one streaming reduction tree; ports faster than any that are known count as the fastest."""
+    switch = next((switch for switch in network.switches if switch.port_rate.si >= port_rate_Bps), network.switches[-1])
+    return switch.aggregation.tree_per if network.in_network_reduction.si and switch.aggregation else None
 
 
 def _fact(path: str, figure: Figure, note: str, where: str) -> Fact:

@@ -110,3 +110,19 @@ def test_schedule_of_a_cluster(collsim):
     shown = collsim("schedule", "show", "--topo", "hgx_h100", "--nodes", "2", "--op", "all_reduce", "--algo", "ring")
     assert shown.code == 0
     assert "16" in shown.out
+
+
+@pytest.mark.parametrize(
+    ("more", "code", "words"),
+    [
+        (["--network", "roce"], 2, "no switch between the nodes adds"),
+        (["--network", "infiniband", "--fail", "nic:node0/3"], 3, "n0.gpu3, n1.gpu3 has no reduction tree"),
+        (["--network", "infiniband"], 0, ""),
+    ],
+)
+def test_sharp_runs_or_says_why_not(collsim, more, code, words):
+    asked = ("--topo", "hgx_h100", "--nodes", "2", "--op", "all_reduce", "--algo", "collnet_chain", "--size", "1M")
+    outcome = collsim("run", *asked, *more)
+    assert outcome.code == code
+    assert words in outcome.err
+    assert "Traceback" not in outcome.err

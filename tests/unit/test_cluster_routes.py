@@ -14,11 +14,14 @@ import collsim
 from collsim.cluster_routing import _Router
 from collsim.errors import UnsupportedError
 from collsim.fabric import build_fabric
+from collsim.library import load_profile
 from collsim.routing import Routes, find_routes
+from collsim.timing import prepare
 from collsim.topology import Topology, load_topology
 from collsim.topology.failing import damaged
 from collsim.topology.scale_out import build_cluster, cluster_spec
 
+IDEAL = load_profile("ideal")
 FABRICS = ("rail", "rail_only", "fat_tree", "dragonfly", "single_switch")
 
 
@@ -211,9 +214,30 @@ def test_paths_of_a_dragonfly_are_minimal() -> None:
                 assert max(hops) <= (1 if groups[leaf_a] == groups[leaf_b] else 3)
 
 
+def test_many_ranks_keep_some_routes_and_find_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    topology = cluster_of(nodes=5, radix=16, gpus_per_node=4)
+    matrix = np.full((20, 20), 2**12) + 2**26 * (np.arange(20)[:, None] // 2 == np.arange(20) // 2)
+
+    def outcome() -> tuple[Any, list[tuple[float, float, float]]]:
+        rows = collsim.simulate(topology, "all_reduce", "20M", algo=["ring", "nvls_tree"]).rows
+        rows += collsim.simulate(topology, "all_to_all", "20M", algo=["nccl_pxn", "nccl_p2p"]).rows
+        rows += collsim.simulate(topology, "all_to_all_v", matrix=matrix, algo="nccl_p2p").rows
+        return prepare(topology, IDEAL), [
+            (row.time_s, row.lower_bound_s, row.bottleneck[0].utilisation) for row in rows
+        ]
+
+    whole, before = outcome()
+    monkeypatch.setattr("collsim.cluster_routing.ALL_PAIRS_UP_TO", 19)
+    part, after = outcome()
+    assert len(part.routes.link) < len(whole.routes.link) / 3
+    assert part.routes.fastest_s() == whole.routes.fastest_s()
+    assert not (whole.used & ~part.used).any()
+    np.testing.assert_allclose(before, after, rtol=1e-9)
+
+
 def test_too_many_ranks_are_refused() -> None:
-    with pytest.raises(UnsupportedError, match="1024 ranks over several nodes"):
-        find_routes(build_fabric(cluster_of(nodes=128)))
+    with pytest.raises(UnsupportedError, match="2056 ranks over several nodes"):
+        find_routes(build_fabric(cluster_of(nodes=257)))
 
 
 def test_broadcasts_over_more_nodes_take_longer():

@@ -74,8 +74,14 @@ class Routes:
         return np.bincount(self.link, weights=carried, minlength=n_links).astype(np.float64)
 
 
-def find_routes(fabric: Fabric) -> Routes:
+def find_routes(fabric: Fabric, *, all_pairs: bool = True) -> Routes:
     """Return the routes between all ranks of *fabric*.
+
+    Parameters
+    ----------
+    fabric : Fabric
+    all_pairs : bool
+        Whether every rank must reach every other; if not, routes of pairs that cannot are empty.
 
     Raises
     ------
@@ -83,7 +89,7 @@ def find_routes(fabric: Fabric) -> Routes:
         Naming the groups of ranks that cannot reach each other.
     """
     if fabric.cluster is None:
-        parts = _searched(fabric)
+        parts = _searched(fabric, all_pairs=all_pairs)
     else:
         from collsim.cluster_routing import between_nodes
 
@@ -92,7 +98,7 @@ def find_routes(fabric: Fabric) -> Routes:
     return _assemble(_slowdown(fabric), parts)
 
 
-def _searched(fabric: Fabric) -> list[Part]:
+def _searched(fabric: Fabric, *, all_pairs: bool) -> list[Part]:
     """Return the routes of all pairs, the plainest ways first; raise as `find_routes` does."""
     n = fabric.n_ranks
     parts = [_direct(fabric)]
@@ -110,7 +116,7 @@ def _searched(fabric: Fabric) -> list[Part]:
             lost.append(int(number))
         else:
             parts.append(found)
-    if lost:
+    if lost and all_pairs:
         raise _no_route(fabric, lost)
     return parts
 

@@ -102,6 +102,7 @@ class _Router:
     alike: dict[bytes, Inner] = field(init=False, default_factory=dict)
     """By the rates of their links, what nodes have in common."""
     trunks: dict[tuple[int, int], list[tuple[Path, float]]] = field(init=False, default_factory=dict)
+    """By two leaves, the ways between them with their widths; where messages are spread, all of them as one."""
     buses: dict[tuple[int, int], int] = field(init=False, default_factory=dict)
     """The link between a GPU and its adapter, by its ends in order."""
     own: dict[tuple[int, bool], list[Port]] = field(init=False, default_factory=dict)
@@ -263,13 +264,13 @@ class _Router:
         if leaf_a == leaf_b:
             return [], [], 0.0
         if (leaf_a, leaf_b) not in self.trunks:
-            self.trunks[leaf_a, leaf_b] = self.all_ways(leaf_a, leaf_b)
+            ways = self.all_ways(leaf_a, leaf_b)
+            self.trunks[leaf_a, leaf_b] = ways if self.cluster.spec.routing == "ecmp" or not ways else [_spread(ways)]
         ways = self.trunks[leaf_a, leaf_b]
         if not ways:
             return None
         if self.cluster.spec.routing != "ecmp":
-            total = sum(width for _, width in ways)
-            return _beside([path for path, _ in ways], [width / total for _, width in ways])
+            return ways[0][0]
         return _beside([self.hashed(ways, f"{a}:{b}:{flow}") for flow in range(self.cluster.spec.flows_per_pair)])
 
     def hashed(self, ways: list[tuple[Path, float]], flow: str) -> Path:
@@ -300,10 +301,10 @@ class _Router:
         ways = [self.way([(up[spine], spine), (down[spine], leaf_b)]) for spine in up if spine in down]
         if ways:
             return ways
+        cores_down = {spine_b: self.below(spine_b) for spine_b in down}
         for spine_a in up:
             core_up = self.above(spine_a)
-            for spine_b in down:
-                core_down = self.below(spine_b)
+            for spine_b, core_down in cores_down.items():
                 for core in core_up:
                     if core in core_down:
                         hops = [
@@ -361,17 +362,19 @@ class _Router:
     def way(self, hops: list[tuple[int, int]]) -> tuple[Path, float]:
         """Return a path of (link, switch behind it) with its width in B/s; the last switch forwards elsewhere."""
         links = [link for link, _ in hops]
-        width = float(self.nominal_Bps[links].min())
+        rate_Bps = self.nominal_Bps
         passed = [self.cluster.first_leaf + switch for _, switch in hops[:-1]]
-        first_leaf = self.machine.wiring.link_src[links[0]]
-        latency_s = self._latency(links) + self._forwarding([*passed, int(first_leaf)])
-        return (links, [1.0] * len(links), latency_s), width
+        first_leaf = int(self.machine.wiring.link_src[links[0]])
+        latency_s = self._latency(links) + self._forwarding([*passed, first_leaf])
+        return (links, [1.0] * len(links), latency_s), min(float(rate_Bps[link]) for link in links)
 
     def _latency(self, links: list[int]) -> float:
-        return float(self.machine.link_latency_s[links].sum())
+        latency_s = self.machine.link_latency_s
+        return sum(float(latency_s[link]) for link in links)
 
     def _forwarding(self, nodes: list[int]) -> float:
-        return float(self.machine.node_latency_s[nodes].sum())
+        latency_s = self.machine.node_latency_s
+        return sum(float(latency_s[node]) for node in nodes)
 
 
 def _left_of(node: Topology, rate_Bps: Float) -> Topology:
@@ -384,6 +387,14 @@ def _left_of(node: Topology, rate_Bps: Float) -> Topology:
     }
     wiring = replace(wiring, **columns | {"link_nominal_Bps": rate_Bps[there]})
     return replace(node, wiring=wiring, in_network_reduction=None)
+
+
+def _spread(ways: list[tuple[Path, float]]) -> tuple[Path, float]:
+    """Return several ways as one that takes all links of theirs once, each with its share by their widths."""
+    total = sum(width for _, width in ways)
+    links, shares, latency_s = _beside([path for path, _ in ways], [width / total for _, width in ways])
+    taken, place = np.unique(links, return_inverse=True)
+    return (taken.tolist(), np.bincount(place, shares).tolist(), latency_s), total
 
 
 def _beside(paths: list[Path], shares: list[float] | None = None) -> Path:

@@ -37,20 +37,22 @@ def local_path(g: int, entry: int, *, reverse: bool = False) -> list[int]:
 
 
 def node_rings(layout: Layout) -> Int:
-    """Return int64[n_rings, n]: one ring per local index of the largest node.
+    """Return int64[n_rings, n]: one ring per local index of the smallest node.
+
+    All ranks take the fewest channels that any of them found (NCCL src/init.cc); more would meet in its adapters.
 
     On an odd number of nodes one hop per ring, the one that closes it, joins two rails.
 
     >>> node_rings(Layout.blocks([2, 2])).tolist()
     [[0, 1, 3, 2], [1, 0, 2, 3]]
     """
-    largest = max(len(node) for node in layout.nodes)
-    swaps = layout.is_even and largest % 2 == 0
+    smallest = min(len(node) for node in layout.nodes)
+    swaps = layout.is_even and smallest % 2 == 0
     rings = []
-    for channel in range(largest):
+    for channel in range(smallest):
         ring: list[int] = []
         for number, node in enumerate(layout.nodes):
-            path = local_path(len(node), channel % len(node), reverse=swaps and number % 2 == 1)
+            path = local_path(len(node), channel, reverse=swaps and number % 2 == 1)
             ring += [node[local] for local in path]
         rings.append(ring)
     return np.array(rings, dtype=np.int64)

@@ -40,7 +40,7 @@ Path = tuple[list[int], list[float], float]
 """Links, the share of the message on each, and the latency of the slowest way."""
 Port = tuple[int, int]
 """A GPU and an adapter of it, as nodes."""
-Inner = tuple["Routes", Int, list[int]]
+Inner = tuple["Routes | None", Int, list[int]]
 """Routes inside a node, the number of each link in the cluster, and the rank of each GPU there, -1 without a link."""
 
 
@@ -145,7 +145,7 @@ class _Router:
             return [], [], 0.0
         routes, links, place = self.inner_of(a // self.per_node)
         ends = place[a % self.per_node], place[b % self.per_node]
-        if min(ends) < 0:
+        if routes is None or min(ends) < 0:
             return None
         pair = ends[0] * (max(place) + 1) + ends[1]
         span = slice(int(routes.ptr[pair]), int(routes.ptr[pair + 1]))
@@ -162,9 +162,10 @@ class _Router:
             if key not in self.alike:
                 left = _left_of(self.cluster.node, rate_Bps)
                 gpus = np.intersect1d(left.wiring.link_src, np.arange(self.per_node)).tolist()
-                fabric = build_fabric(left, gpus, latency=self.slow)
-                place = [gpus.index(gpu) if gpu in gpus else -1 for gpu in range(self.per_node)]
-                self.alike[key] = self.inside(fabric, all_pairs=False), np.flatnonzero(rate_Bps), place
+                several = len(gpus) > 1
+                place = [gpus.index(gpu) if several and gpu in gpus else -1 for gpu in range(self.per_node)]
+                routes = self.inside(build_fabric(left, gpus, latency=self.slow), all_pairs=False) if several else None
+                self.alike[key] = routes, np.flatnonzero(rate_Bps), place
             routes, there, place = self.alike[key]
             self.inner[node] = routes, links[there], place
         return self.inner[node]

@@ -37,7 +37,7 @@ def local_path(g: int, entry: int, *, reverse: bool = False) -> list[int]:
 
 
 def node_rings(layout: Layout) -> Int:
-    """Return int64[n_rings, n]: one ring per local index of the smallest node.
+    """Return int64[n_rings, n]: one ring per rank of the smallest node.
 
     All ranks take the fewest channels that any of them found (NCCL src/init.cc); more would meet in its adapters.
 
@@ -46,13 +46,12 @@ def node_rings(layout: Layout) -> Int:
     >>> node_rings(Layout.blocks([2, 2])).tolist()
     [[0, 1, 3, 2], [1, 0, 2, 3]]
     """
-    smallest = min(len(node) for node in layout.nodes)
-    swaps = layout.is_even and smallest % 2 == 0
+    swaps = layout.is_even and len(layout.nodes[0]) % 2 == 0
     rings = []
-    for channel in range(smallest):
+    for entries in layout.entries():
         ring: list[int] = []
-        for number, node in enumerate(layout.nodes):
-            path = local_path(len(node), channel, reverse=swaps and number % 2 == 1)
+        for number, (node, entry) in enumerate(zip(layout.nodes, entries, strict=True)):
+            path = local_path(len(node), entry, reverse=swaps and number % 2 == 1)
             ring += [node[local] for local in path]
         rings.append(ring)
     return np.array(rings, dtype=np.int64)

@@ -75,7 +75,7 @@ class Layout:
         if not self.is_even:
             sizes = sorted({len(node) for node in self.nodes})
             what = f"{algo} needs the same number of ranks on every node, not {', '.join(map(str, sizes))}"
-            raise UnsupportedError(Fault(what, "algo", "ring and tree also run on unequal nodes"))
+            raise UnsupportedError(Fault(what, "algo", "leave out the same GPUs of every node, or name ring or tree"))
         return len(self.nodes[0])
 
     def entries(self) -> list[list[int]]:

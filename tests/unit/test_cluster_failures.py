@@ -11,7 +11,7 @@ import pytest
 
 import collsim
 from collsim.cluster_routing import _Router
-from collsim.errors import NoRouteError, UnsupportedError
+from collsim.errors import NoRouteError
 from collsim.fabric import build_fabric
 from collsim.library import system_of
 from collsim.routing import find_routes
@@ -61,130 +61,6 @@ def hierarchical(nodes: int, out_Bps: float, *, node: float = 1.0, network: floa
 
 
 NVLINK_BPS, XGMI_BPS = 450e9, 7 * 64e9
-
-WHAT_IFS = {
-    # GPU 1 of node 0 uses the other seven adapters: they carry the traffic of eight.
-    "1 an adapter": (
-        RAIL,
-        {"fail": "nic:node0/1", "rank_list": RAIL_RANKS},
-        (8 / 7, hierarchical(4, NVLINK_BPS, network=8 / 7), 8 / 7),
-        "n0.gpu1 has no adapter: its messages go through those of other GPUs of the node",
-    ),
-    # The same for all nodes of the block; what comes from the other block arrives through spines.
-    "2 a leaf": (
-        RAIL,
-        {"fail": "leaf:1", "rank_list": RAIL_RANKS},
-        (8 / 7, hierarchical(4, NVLINK_BPS, network=8 / 7), 8 / 7),
-        "n0.gpu1, n1.gpu1, n2.gpu1, n3.gpu1 and 4 more have no adapter: "
-        "their messages go through those of other GPUs of the node",
-    ),
-    # One of s spines: s / (s - 1) on a full tree.
-    "3 a spine of a full tree": (
-        TREE,
-        {"fail": "spine:0"},
-        (4 / 3, hierarchical(8, NVLINK_BPS, network=4 / 3), 4 / 3),
-        "leaf0, leaf1, leaf2, leaf3 and 4 more keep 6 of 8 cables to spines; messages are spread over those",
-    ),
-    # Nothing on rails: within a block no message crosses spines, and between blocks two nodes fill a quarter of them.
-    "3 a spine above rails": (
-        RAIL,
-        {"fail": "spine:0", "rank_list": RAIL_RANKS},
-        (1, 1, 1),
-        "leaf0, leaf1, leaf2, leaf3 and 12 more keep 7 of 8 cables to spines; messages are spread over those",
-    ),
-    # Node 0 has seven cables for eight adapters.
-    "4 a cable from leaf to spine": (
-        TREE,
-        {"fail": "link:leaf0-spine0:1"},
-        (8 / 7, hierarchical(8, NVLINK_BPS, network=8 / 7), 8 / 7),
-        "leaf0 keeps 7 of 8 cables to spines; messages are spread over those",
-    ),
-    # Six relays share what the link carried, a sixth more on each link; where adapters are slower that costs nothing.
-    "5 an xGMI link": (
-        MESH,
-        {"fail": "link:n0.gpu0-n0.gpu1"},
-        (1, hierarchical(4, XGMI_BPS, node=7 / 6), 1),
-        "messages that n0.gpu0-n0.gpu1 carried go through other GPUs",
-    ),
-    # 13 of 18 links are 325 GB/s. Seven of eight rings, 50 GB/s each, leave a GPU for another of its node: 350 GB/s.
-    "6 an NVSwitch": (
-        RAIL,
-        {"fail": "switch:n0.nvsw0", "rank_list": RAIL_RANKS},
-        (350 / 325, hierarchical(4, NVLINK_BPS, node=18 / 13), 1),
-        "NVLS is off for GPUs of node 0: switch n0.nvsw0 is missing",
-    ),
-    # 5 of 18 links at half rate get their share: 350 GB/s take as long as 700 of 450.
-    "7 NVLink at half rate": (
-        RAIL,
-        {"degrade": {"link:n0.gpu0-n0.nvsw0": "50%"}, "rank_list": RAIL_RANKS},
-        (700 / 450, hierarchical(4, NVLINK_BPS, node=2), 1),
-        "n0.gpu0-n0.nvsw0 is slow, but gets the share of the messages that links in order get: the rest waits",
-    ),
-    # A ring sends 50 GB/s over 32 instead of 64.
-    "7 an xGMI link at half rate": (
-        MESH,
-        {"degrade": {"link:n0.gpu0-n0.gpu1": "50%"}},
-        (50 / 32, hierarchical(4, XGMI_BPS, node=2), 1),
-        "n0.gpu0-n0.gpu1 is slow, but gets the share of the messages that links in order get: the rest waits",
-    ),
-    # Two of the eight cables of leaf 0 at half rate get two eighths.
-    "8 a link from leaf to spine at half rate": (
-        TREE,
-        {"degrade": {"link:leaf0-spine0": "50%"}},
-        (2, hierarchical(8, NVLINK_BPS, network=2), 2),
-        "leaf0-spine0 is slow, but gets the share of the messages that links in order get: the rest waits",
-    ),
-    "10 an adapter at half rate": (
-        RAIL,
-        {"degrade": {"nic:node0/1": "50%"}, "rank_list": RAIL_RANKS},
-        (2, hierarchical(4, NVLINK_BPS, network=2), 2),
-        "n0.gpu1-n0.nic1, n0.nic1-leaf1 are slow, but get the share of the messages that links in order get: "
-        "the rest waits",
-    ),
-    # One of four cores: 4 / 3 where all messages cross cores; of an all-to-all, two thirds do, which three carry.
-    "11 a core switch": (
-        THREE_TIERS,
-        {"fail": "core:0", "rank_list": ACROSS},
-        (4 / 3, hierarchical(4, NVLINK_BPS, network=4 / 3), 1),
-        "spine0, spine1, spine2, spine3 and 4 more keep 3 of 4 cables to cores; messages are spread over those",
-    ),
-    # Groups 0 and 1 talk over group 2, whose cables then carry twice as much of an all-to-all. A ring goes round one
-    # way, and finds the other direction of those cables empty.
-    "12 an optical link of a dragonfly": (
-        DRAGONFLY,
-        {"fail": "link:leaf0-leaf8"},
-        (1, 1, 2),
-        "leaf0, leaf8 keep 7 of 8 cables to other switches; messages are spread over those",
-    ),
-}
-
-
-@pytest.mark.parametrize(("topology", "what", "expected", "told"), WHAT_IFS.values(), ids=WHAT_IFS)
-def test_what_ifs(topology: Topology, what: dict[str, Any], expected: tuple[float, ...], told: str) -> None:
-    rows = rows_of(topology, **what)
-    assert [row.slowdown for row in rows] == pytest.approx(list(expected), rel=1e-5)  # chunks are whole elements
-    assert all(row.lower_bound_s <= row.time_s * (1 + 1e-9) for row in rows)
-    failed = {key: what[key] for key in ("fail", "degrade") if key in what}
-    effects = damaged(topology, **failed).damage.effects  # type: ignore[union-attr]
-    assert told in effects
-
-
-def test_what_if_9_a_gpu() -> None:
-    """Seven rings instead of eight; 31 ranks send a 31st part to each of the 24 of other nodes, no longer a 32nd."""
-    gpu: dict[str, Any] = {"profile": "ideal", "fail": "gpu:node0/1"}
-    four = cluster_of(nodes=4, fabric="fat_tree", radix=16, routing="spray")
-    ring, pairs = (collsim.simulate(four, op, SIZE, algo=algo, **gpu) for op, algo in (OPS[0], OPS[2]))
-    assert (ring.rows[0].ranks, ring.topology["damage"]["effects"]) == (
-        31, ["n0.gpu1 takes no part: 31 ranks are left and renumbered"],
-    )  # fmt: skip
-    assert ring.rows[0].slowdown == pytest.approx((2 * 30 / 31 / 7) / (2 * 31 / 32 / 8), rel=1e-4)
-    assert pairs.rows[0].slowdown == pytest.approx(32 / 31, rel=1e-5)
-    with pytest.raises(UnsupportedError, match="same number of ranks on every node"):
-        collsim.simulate(four, "all_reduce", SIZE, algo="hierarchical", **gpu)
-    equal = [rank for rank in range(32) if rank % 8 != 1]
-    rows = [collsim.simulate(four, *OPS[1][:1], SIZE, algo="hierarchical", rank_list=equal, **more).rows[0]
-            for more in (gpu, {"profile": "ideal"})]  # fmt: skip
-    assert rows[0].time_s == rows[1].time_s == rows[0].healthy_time_s
 
 
 @pytest.mark.parametrize("routing", ["spray", "ecmp"])

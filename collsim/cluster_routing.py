@@ -50,7 +50,7 @@ def between_nodes(fabric: Fabric, inside: Callable[..., Routes]) -> list[Part]:
     Parameters
     ----------
     fabric : Fabric
-        Of a topology with a `Cluster`.
+        Of a topology with a `Cluster`, of which something may be missing.
     inside : callable
         Finds the routes of one node by itself.
 
@@ -110,7 +110,7 @@ class _Router:
     """int64[links]: how many links join the same two nodes, counted from this one on."""
 
     def __post_init__(self) -> None:
-        self.machine = self.fabric.healthy or self.fabric
+        self.machine = self.fabric.machine
         assert self.machine.cluster is not None
         self.cluster = self.machine.cluster
         wiring, links = self.machine.wiring, self.fabric.healthy_link

@@ -45,7 +45,7 @@ class Fabric:
     in_network_efficiency : float
         Share of `capacity_Bps` that such traffic reaches.
     cluster : Cluster or None
-        How the nodes are joined, if there are several; by the numbers of *healthy* if something is missing.
+        How the nodes are joined, if there are several and nothing is missing.
     """
 
     wiring: Wiring
@@ -63,6 +63,11 @@ class Fabric:
     """The same GPUs of a cluster in order; None if no link of it is missing."""
     healthy_link: Int | None = None
     """int64[n_links]: the number of each link there."""
+
+    @property
+    def machine(self) -> Fabric:
+        """The fabric in order: itself, unless it is a cluster of which something is missing."""
+        return self.healthy or self
 
     @property
     def nominal_Bps(self) -> Float:
@@ -151,7 +156,7 @@ def build_fabric(
         node_latency_s=_readonly(wiring.node_latency_s * (latency | forwards)),
         in_network_efficiency=topology.in_network_efficiency if efficiency else 1.0,
         in_network=topology.in_network_reduction if order.coordinates.kind == "switched" else None,
-        cluster=topology.cluster,
+        cluster=topology.cluster if healthy is None else None,
         node_in_network=_node_in_network(topology, chosen),
         healthy=healthy,
         healthy_link=None if healthy is None or damage is None else damage.links,

@@ -88,7 +88,7 @@ def find_routes(fabric: Fabric, *, all_pairs: bool = True) -> Routes:
     NoRouteError
         Naming the groups of ranks that cannot reach each other.
     """
-    if fabric.cluster is None:
+    if fabric.machine.cluster is None:
         parts = _searched(fabric, all_pairs=all_pairs)
     else:
         from collsim.cluster_routing import between_nodes

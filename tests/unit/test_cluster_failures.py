@@ -192,11 +192,10 @@ SEEDS = range(1, 101)
 def most_flows(fail: str | None) -> float:
     """Return the flows on the busiest cable when every rank sends to that of the next node, in the mean over seeds."""
     fabric = build_fabric(HASHED if fail is None else damaged(HASHED, fail))
-    machine = fabric.healthy or fabric
     most = []
     for seed in SEEDS:
         spec = replace(HASHED.cluster.spec, hash_seed=seed)  # type: ignore[union-attr]
-        seeded = replace(machine, cluster=replace(HASHED.cluster, spec=spec))  # type: ignore[type-var]
+        seeded = replace(fabric.machine, cluster=replace(HASHED.cluster, spec=spec))  # type: ignore[type-var]
         router = _Router(seeded if fabric.healthy is None else replace(fabric, healthy=seeded), find_routes)
         paths = [router.path(src, (src + 8) % 32)[0] for src in range(32)]
         most.append(np.bincount(np.concatenate(paths)).max())

@@ -90,6 +90,8 @@ class _Router:
     machine: Fabric = field(init=False)
     """The ranks on the cluster in order."""
     cluster: Cluster = field(init=False)
+    per_node: int = field(init=False)
+    """GPUs of a node."""
     left: Int = field(init=False)
     """int64[links left]: the number of each in the cluster in order."""
     before: Int = field(init=False)
@@ -98,6 +100,7 @@ class _Router:
     """float64[links]: the rate that each should have now; 0 if it is lost."""
     slow: bool = field(init=False)
     """Whether links inside a node have a latency."""
+    hops: dict[tuple[int, int], Path | None] = field(init=False, default_factory=dict)
     inner: dict[int, Inner] = field(init=False, default_factory=dict)
     alike: dict[bytes, Inner] = field(init=False, default_factory=dict)
     """By the rates of their links, what nodes have in common."""
@@ -113,6 +116,7 @@ class _Router:
         self.machine = self.fabric.machine
         assert self.machine.cluster is not None
         self.cluster = self.machine.cluster
+        self.per_node = self.cluster.node.n_gpus
         wiring, links = self.machine.wiring, self.fabric.healthy_link
         self.left = np.arange(wiring.n_links) if links is None else links
         self.before = np.searchsorted(self.left, np.arange(wiring.n_links + 1))
@@ -134,15 +138,16 @@ class _Router:
         links, shares, latency_s = way or self.across(a, b)
         return self.before[links].tolist(), shares, latency_s
 
-    @property
-    def per_node(self) -> int:
-        """GPUs of a node."""
-        return self.cluster.node.n_gpus
-
     def within(self, a: int, b: int) -> Path | None:
         """Return the way between two GPUs over the links of their node, None if there is none."""
         if a == b:
             return [], [], 0.0
+        if (a, b) not in self.hops:
+            self.hops[a, b] = self.hop(a, b)
+        return self.hops[a, b]
+
+    def hop(self, a: int, b: int) -> Path | None:
+        """Return the same for two that differ."""
         routes, links, place = self.inner_of(a // self.per_node)
         ends = place[a % self.per_node], place[b % self.per_node]
         if routes is None or min(ends) < 0:

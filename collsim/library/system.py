@@ -203,7 +203,8 @@ def _poorest_domain(topology: Topology, ranks: list[int]) -> list[int]:
     """
     wiring, first = topology.wiring, ranks[0]
     if topology.damage is not None:
-        out = np.bincount(wiring.link_src, wiring.link_count, minlength=wiring.n_gpus)
+        inside = np.array([kind != "nic" for kind in wiring.node_kinds])[wiring.link_dst]
+        out = np.bincount(wiring.link_src[inside], wiring.link_count[inside], wiring.n_gpus)
         first = min(ranks, key=lambda gpu: out[gpu])
     node = wiring.coordinates.node
     return [gpu for gpu in ranks if node[gpu] == node[first]]

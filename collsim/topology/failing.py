@@ -192,6 +192,8 @@ def _rebuilt(topology: Topology, names: tuple[str, ...], shares: dict[str, str],
         what = f"{topology.name} is left with {left}"
         raise InputError(Fault(what, "fail", "leave at least 2 GPUs and a link"))
     wiring = _wiring(before, wreck)
+    links = np.flatnonzero(wreck.links)
+    links.setflags(write=False)
     effects = _effects(topology, wreck)
     unserved = frozenset(before.coordinates.node[_short_of(before, wreck)[1]].tolist())
     served = set(before.coordinates.node[gpus].tolist()) - unserved
@@ -201,7 +203,7 @@ def _rebuilt(topology: Topology, names: tuple[str, ...], shares: dict[str, str],
         summary=_summary(before, names, shares),
         effects=effects,
         gpus=tuple(gpus.tolist()),
-        links=np.flatnonzero(wreck.links),
+        links=links,
         unserved=unserved,
         healthy=topology,
     )

@@ -5,26 +5,32 @@ rails, if these hang on different leaves, it first hops over the node's own link
 (PXN), if the node has such links; so it stays on one leaf wherever it can. How the network spreads messages over equal
 paths is its routing: ``spray`` and ``adaptive`` use all of them in proportion to their cables; with ``ecmp`` every
 switch puts each flow of a pair on one cable by a hash, so that unlucky flows share a cable while others stay empty. In
-a dragonfly, messages take minimal paths.
+a dragonfly, messages take minimal paths, and within a group detours over a third switch beside them.
+
+What has failed is left out of all of this; everything is found by the numbers of the cluster in order. A GPU all of
+whose adapters are lost has its messages dealt to those of the other GPUs of its node alike, over the node's links: with
+none nearer than the others, NCCL takes one channel by channel (src/graph/topo.cc, ncclTopoGetLocalNet). That it also
+receives so is assumed.
 """
 
 from __future__ import annotations
 
 import hashlib
 import itertools
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from collsim.errors import Fault, UnsupportedError
-from collsim.fabric import Fabric, Int, build_fabric
+from collsim.errors import Fault, NoRouteError, UnsupportedError
+from collsim.fabric import Fabric, Float, Int, build_fabric
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from collsim.routing import Part, Routes
+    from collsim.topology import Topology
     from collsim.topology.cluster import Cluster
 
 __all__ = ["ALL_PAIRS_UP_TO", "Path", "between_nodes", "kept_pairs", "links_around"]
@@ -35,15 +41,19 @@ MOST_RANKS = 2048
 """Of so many ranks cuts and tables by pair take 1.5 GB; they grow with the square."""
 Path = tuple[list[int], list[float], float]
 """Links, the share of the message on each, and the latency of the slowest way."""
+Port = tuple[int, int]
+"""A GPU and an adapter of it, as nodes."""
+Inner = tuple["Routes | None", Int, list[int]]
+"""Routes inside a node, the number of each link in the cluster, and the rank of each GPU there, -1 without a link."""
 
 
-def between_nodes(fabric: Fabric, inside: Callable[[Fabric], Routes], pairs: Int) -> list[Part]:
+def between_nodes(fabric: Fabric, inside: Callable[..., Routes], pairs: Int) -> list[Part]:
     """Return the routes of some pairs of ranks of a cluster.
 
     Parameters
     ----------
     fabric : Fabric
-        Of a topology with a `Cluster`.
+        Of a topology with a `Cluster`, of which something may be missing.
     inside : callable
         Finds the routes of one node by itself.
     pairs : int64[n]
@@ -108,129 +118,215 @@ def links_around(fabric: Fabric) -> NDArray[np.bool_]:
 
 @dataclass(slots=True)
 class _Router:
-    """Finds paths, and remembers those between two leaves."""
+    """Finds paths, and remembers those between two leaves; counts by the numbers of the cluster in order."""
 
     fabric: Fabric
-    inside: Callable[[Fabric], Routes]
+    inside: Callable[..., Routes]
+    machine: Fabric = field(init=False)
+    """The ranks on the cluster in order."""
     cluster: Cluster = field(init=False)
-    node_routes: Routes = field(init=False)
-    node_links: dict[int, Int] = field(init=False, default_factory=dict)
-    trunks: dict[tuple[int, int], list[tuple[Path, float]]] = field(init=False, default_factory=dict)
-    buses: dict[tuple[int, int], int] = field(init=False, default_factory=dict)
-    """The link between a GPU and its adapter, by its ends in order."""
+    per_node: int = field(init=False)
+    """GPUs of a node."""
+    left: Int = field(init=False)
+    """int64[links left]: the number of each in the cluster in order."""
+    before: Int = field(init=False)
+    """int64[links+1]: how many of those left have a lower number."""
+    nominal_Bps: Float = field(init=False)
+    """float64[links]: the rate that each should have now; 0 if it is lost."""
     slow: bool = field(init=False)
     """Whether links inside a node have a latency."""
-    cables: Int = field(init=False)
+    hops: dict[tuple[int, int], Path | None] = field(init=False, default_factory=dict)
+    inner: dict[int, Inner] = field(init=False, default_factory=dict)
+    alike: dict[bytes, Inner] = field(init=False, default_factory=dict)
+    """By the rates of their links, what nodes have in common."""
+    trunks: dict[tuple[int, int], list[tuple[Path, float]]] = field(init=False, default_factory=dict)
+    """By two leaves, the ways between them with their widths; where messages are spread, all of them as one."""
+    buses: dict[tuple[int, int], int] = field(init=False, default_factory=dict)
+    """The link between a GPU and its adapter, by its ends in order."""
+    own: dict[tuple[int, bool], list[Port]] = field(init=False, default_factory=dict)
+    spans: Int = field(init=False)
     """int64[links]: how many links join the same two nodes, counted from this one on."""
 
     def __post_init__(self) -> None:
-        assert self.fabric.cluster is not None
-        self.cluster = self.fabric.cluster
-        wiring = self.fabric.wiring
-        inner = wiring.link_src < self.cluster.first_nic
-        self.slow = bool(self.fabric.link_latency_s[inner & (wiring.link_dst < self.cluster.first_nic)].any())
-        if self.cluster.node.n_gpus > 1:
-            self.node_routes = self.inside(build_fabric(self.cluster.node, latency=self.slow))
+        self.machine = self.fabric.machine
+        assert self.machine.cluster is not None
+        self.cluster = self.machine.cluster
+        self.per_node = self.cluster.node.n_gpus
+        wiring, links = self.machine.wiring, self.fabric.healthy_link
+        self.left = np.arange(wiring.n_links) if links is None else links
+        self.before = np.searchsorted(self.left, np.arange(wiring.n_links + 1))
+        self.nominal_Bps = np.zeros(wiring.n_links)
+        self.nominal_Bps[self.left] = self.fabric.nominal_Bps
+        inner = np.maximum(wiring.link_src, wiring.link_dst) < self.cluster.first_nic
+        self.slow = bool(self.machine.link_latency_s[inner].any())
         gpus, nics = np.repeat(np.arange(wiring.n_gpus), np.diff(self.cluster.nic_ptr)), self.cluster.nic_of
         for src, dst in ((gpus, nics), (nics, gpus)):
-            links = wiring.find_links(src, dst).tolist()
-            self.buses |= dict(zip(zip(src.tolist(), dst.tolist(), strict=True), links, strict=True))
+            buses = wiring.find_links(src, dst).tolist()
+            self.buses |= dict(zip(zip(src.tolist(), dst.tolist(), strict=True), buses, strict=True))
         keys = wiring.link_src * wiring.n_nodes + wiring.link_dst
-        self.cables = np.searchsorted(keys, keys, side="right") - np.arange(len(keys))
+        self.spans = np.searchsorted(keys, keys, side="right") - np.arange(len(keys))
 
     def path(self, src: int, dst: int) -> Path:
-        """Return the way from one rank to another."""
-        a, b = int(self.fabric.rank_node[src]), int(self.fabric.rank_node[dst])
-        per_node = self.cluster.node.n_gpus
-        if a // per_node == b // per_node:
-            return self.within(a // per_node, a % per_node, b % per_node)
-        return self.across(a, b)
+        """Return the way from one rank to another, by the numbers that links have now."""
+        a, b = int(self.machine.rank_node[src]), int(self.machine.rank_node[dst])
+        way = self.within(a, b) if a // self.per_node == b // self.per_node else None
+        links, shares, latency_s = way or self.across(a, b)
+        return self.before[links].tolist(), shares, latency_s
 
-    def within(self, node: int, a: int, b: int) -> Path:
-        """Return the way between two GPUs of a node."""
-        routes, pair = self.node_routes, a * self.cluster.node.n_gpus + b
+    def within(self, a: int, b: int) -> Path | None:
+        """Return the way between two GPUs over the links of their node, None if there is none."""
+        if a == b:
+            return [], [], 0.0
+        if (a, b) not in self.hops:
+            self.hops[a, b] = self.hop(a, b)
+        return self.hops[a, b]
+
+    def hop(self, a: int, b: int) -> Path | None:
+        """Return the same for two that differ."""
+        routes, links, place = self.inner_of(a // self.per_node)
+        ends = place[a % self.per_node], place[b % self.per_node]
+        if routes is None or min(ends) < 0:
+            return None
+        pair = ends[0] * (max(place) + 1) + ends[1]
         span = slice(int(routes.ptr[pair]), int(routes.ptr[pair + 1]))
-        links = self.links_of(node)[routes.link[span]]
-        return links.tolist(), routes.weight[span].tolist(), float(routes.latency_s[pair])
+        if span.start == span.stop:
+            return None
+        return links[routes.link[span]].tolist(), routes.weight[span].tolist(), float(routes.latency_s[pair])
+
+    def inner_of(self, node: int) -> Inner:
+        """Return the routes of a node by itself, over the links that it has left."""
+        if node not in self.inner:
+            links = self.links_of(node)
+            rate_Bps = self.nominal_Bps[links]
+            key = rate_Bps.tobytes()
+            if key not in self.alike:
+                left = _left_of(self.cluster.node, rate_Bps)
+                gpus = np.intersect1d(left.wiring.link_src, np.arange(self.per_node)).tolist()
+                several = len(gpus) > 1
+                place = [gpus.index(gpu) if several and gpu in gpus else -1 for gpu in range(self.per_node)]
+                routes = self.inside(build_fabric(left, gpus, latency=self.slow), all_pairs=False) if several else None
+                self.alike[key] = routes, np.flatnonzero(rate_Bps), place
+            routes, there, place = self.alike[key]
+            self.inner[node] = routes, links[there], place
+        return self.inner[node]
 
     def links_of(self, node: int) -> Int:
         """Return int64[links of a node]: their numbers in the cluster."""
-        if node not in self.node_links:
-            wiring, n = self.cluster.node.wiring, self.cluster.node.n_gpus
-            others = wiring.n_nodes - n
-            first = self.cluster.spec.nodes * n + node * others - n
+        wiring, n = self.cluster.node.wiring, self.per_node
+        others = wiring.n_nodes - n
+        first = self.cluster.spec.nodes * n + node * others - n
 
-            def place(ends: Int) -> Int:
-                return np.where(ends < n, node * n + ends, first + ends)
+        def place(ends: Int) -> Int:
+            return np.where(ends < n, node * n + ends, first + ends)
 
-            self.node_links[node] = self.fabric.wiring.find_links(place(wiring.link_src), place(wiring.link_dst))
-        return self.node_links[node]
+        return self.machine.wiring.find_links(place(wiring.link_src), place(wiring.link_dst))
 
     def across(self, a: int, b: int) -> Path:
-        """Return the way between two GPUs of different nodes, over all their adapters side by side."""
+        """Return the way between two GPUs over the network, by all their adapters side by side.
+
+        Where no switch joins these, the message arrives at any adapter of the receiver's node that one does reach.
+        """
+        outs = self.ports(a, outwards=True)
+        for find in (self.ports, self.ports_beside):
+            ins = find(b, outwards=False)
+            pairs = [(outs[i % len(outs)], ins[i % len(ins)]) for i in range(max(len(outs), len(ins))) if outs and ins]
+            lanes = [self.lane(a, *pair, b) for pair in dict.fromkeys(self.on_rail(a, b, *pair) for pair in pairs)]
+            if any(lanes):
+                return _beside([lane for lane in lanes if lane is not None])
+        names = [self.machine.wiring.node_names[gpu] for gpu in (a, b)]
+        what = f"no switch joins {' and '.join(names)}"
+        raise NoRouteError(Fault(what, "--fabric", "take a fabric with spines, or ranks of one rail"))
+
+    def ports(self, gpu: int, *, outwards: bool) -> list[Port]:
+        """Return the adapters of a GPU; if it has lost all, those of the others in its node."""
+        return self.own_ports(gpu, outwards=outwards) or self.ports_beside(gpu, outwards=outwards)
+
+    def ports_beside(self, gpu: int, *, outwards: bool) -> list[Port]:
+        """Return the adapters of the other GPUs of the node that the GPU reaches, or that reach it."""
+        first = gpu // self.per_node * self.per_node
+        others = [other for other in range(first, first + self.per_node) if other != gpu]
+        reached = [other for other in others if self.within(*((gpu, other) if outwards else (other, gpu)))]
+        return [port for other in reached for port in self.own_ports(other, outwards=outwards)]
+
+    def own_ports(self, gpu: int, *, outwards: bool) -> list[Port]:
+        """Return the adapters of a GPU from which all links lead on to the leaf, or back."""
         cluster = self.cluster
-        outs, ins = (cluster.nic_of[cluster.nic_ptr[gpu] : cluster.nic_ptr[gpu + 1]] for gpu in (a, b))
-        lanes = [
-            self.lane(a, int(outs[i % len(outs)]), int(ins[i % len(ins)]), b) for i in range(max(len(outs), len(ins)))
+        if (gpu, outwards) in self.own:
+            return self.own[gpu, outwards]
+        nics = cluster.nic_of[cluster.nic_ptr[gpu] : cluster.nic_ptr[gpu + 1]].tolist()
+        found = [(nic, (gpu, nic) if outwards else (nic, gpu)) for nic in nics]
+        to_leaf = cluster.nic_up if outwards else cluster.nic_down
+        self.own[gpu, outwards] = [
+            (gpu, nic)
+            for nic, ends in found
+            if min(self.nominal_Bps[[self.buses[ends], to_leaf[nic - cluster.first_nic]]]) > 0
         ]
-        return _beside(lanes)
+        return self.own[gpu, outwards]
 
-    def lane(self, a: int, out: int, into: int, b: int) -> Path:
-        """Return the way from GPU to GPU by two adapters; by the GPU of the receiver's rail if that avoids spines."""
-        cluster = self.cluster
-        leaf_a, leaf_b = (int(cluster.nic_leaf[nic - cluster.first_nic]) for nic in (out, into))
-        hop: Path = ([], [], 0.0)
-        if leaf_a != leaf_b and cluster.spec.fabric in ("rail", "rail_only"):
-            relay = self.relay(a, b, leaf_b)
-            if relay is not None:
-                per_node = cluster.node.n_gpus
-                hop = self.within(a // per_node, a % per_node, relay % per_node)
-                a, out = relay, int(cluster.nic_of[cluster.nic_ptr[relay]])
-                leaf_a = int(cluster.nic_leaf[out - cluster.first_nic])
-        ends = self.buses[a, out], self.buses[into, b]
-        up, down = int(cluster.nic_up[out - cluster.first_nic]), int(cluster.nic_down[into - cluster.first_nic])
-        middle = self.between_leaves(leaf_a, leaf_b, a, b)
-        links = [*hop[0], ends[0], up, *middle[0], down, ends[1]]
-        shares = [*hop[1], 1.0, 1.0, *middle[1], 1.0, 1.0]
-        latency_s = hop[2] + self._latency([ends[0], up, down, ends[1]]) + middle[2]
-        return links, shares, latency_s + self._forwarding([out, into, cluster.first_leaf + leaf_b])
+    def leaf_of(self, port: Port) -> int:
+        """Return the leaf, as a switch, that the adapter of a port hangs on."""
+        return int(self.cluster.nic_leaf[port[1] - self.cluster.first_nic])
 
-    def relay(self, a: int, b: int, leaf: int) -> int | None:
-        """Return the GPU of a's node whose adapter hangs on *leaf*: that with b's place in its node, if it does."""
-        cluster = self.cluster
-        per_node = int(cluster.node.n_gpus)
-        first = a // per_node * per_node
-        for local in (b % per_node, *range(per_node)) if per_node > 1 else ():
-            nic = int(cluster.nic_of[cluster.nic_ptr[first + local]])
-            if int(cluster.nic_leaf[nic - cluster.first_nic]) == leaf and first + local != a:
-                pair = (a % per_node) * per_node + local
-                if self.node_routes.ptr[pair + 1] > self.node_routes.ptr[pair]:
-                    return int(first + local)
+    def on_rail(self, a: int, b: int, out: Port, into: Port) -> tuple[Port, Port]:
+        """Return the ports with that of the sender on the receiver's rail if the fabric has rails and it can be."""
+        if self.leaf_of(out) != self.leaf_of(into) and self.cluster.spec.fabric in ("rail", "rail_only"):
+            out = self.relay(a, b, self.leaf_of(into)) or out
+        return out, into
+
+    def lane(self, a: int, out: Port, into: Port, b: int) -> Path | None:
+        """Return the way from GPU to GPU by two ports, over the links of the nodes if these are of other GPUs."""
+        first, last = self.within(a, out[0]), self.within(into[0], b)
+        middle = self.between_leaves(self.leaf_of(out), self.leaf_of(into), out[0], b)
+        if first is None or middle is None or last is None:
+            return None
+        nics = [nic - self.cluster.first_nic for _, nic in (out, into)]
+        outwards = [self.buses[out], int(self.cluster.nic_up[nics[0]])]
+        inwards = [int(self.cluster.nic_down[nics[1]]), self.buses[into[1], into[0]]]
+        links = [*first[0], *outwards, *middle[0], *inwards, *last[0]]
+        shares = [*first[1], 1.0, 1.0, *middle[1], 1.0, 1.0, *last[1]]
+        latency_s = first[2] + self._latency(outwards + inwards) + middle[2] + last[2]
+        return (
+            links,
+            shares,
+            latency_s + self._forwarding([out[1], into[1], self.cluster.first_leaf + self.leaf_of(into)]),
+        )
+
+    def relay(self, a: int, b: int, leaf: int) -> Port | None:
+        """Return the port on *leaf* of a's node: that of the GPU with b's place in its node, if it has one there."""
+        first = a // self.per_node * self.per_node
+        for gpu in (first + b % self.per_node, *range(first, first + self.per_node)):
+            port = next(iter(self.own_ports(gpu, outwards=True)), None)
+            if gpu != a and port is not None and self.leaf_of(port) == leaf and self.within(a, gpu):
+                return port
         return None
 
-    def between_leaves(self, leaf_a: int, leaf_b: int, a: int, b: int) -> Path:
+    def between_leaves(self, leaf_a: int, leaf_b: int, a: int, b: int) -> Path | None:
         """Return the way from leaf to leaf: all equal paths side by side, or the one that the hash picks."""
         if leaf_a == leaf_b:
             return [], [], 0.0
         if (leaf_a, leaf_b) not in self.trunks:
-            self.trunks[leaf_a, leaf_b] = self.all_ways(leaf_a, leaf_b)
+            ways = self.all_ways(leaf_a, leaf_b)
+            self.trunks[leaf_a, leaf_b] = ways if self.cluster.spec.routing == "ecmp" or not ways else [_spread(ways)]
         ways = self.trunks[leaf_a, leaf_b]
         if not ways:
-            what = f"no switch joins leaf{leaf_a} and leaf{leaf_b}"
-            raise UnsupportedError(Fault(what, "--fabric", "take a fabric with spines, or ranks of one rail"))
+            return None
         if self.cluster.spec.routing != "ecmp":
-            total = sum(width for _, width in ways)
-            return _beside([path for path, _ in ways], [width / total for _, width in ways])
+            return ways[0][0]
         return _beside([self.hashed(ways, f"{a}:{b}:{flow}") for flow in range(self.cluster.spec.flows_per_pair)])
 
     def hashed(self, ways: list[tuple[Path, float]], flow: str) -> Path:
         """Return the path of one flow: every switch on it picks one of its equal cables by a hash."""
-        ports = [int(self.cables[path[0][0]]) for path, _ in ways]
+        ports = [len(self.cables(path[0][0])) for path, _ in ways]
         spot = self.hash(flow, 0) * sum(ports)
         way = next(i for i, last in enumerate(itertools.accumulate(ports)) if spot < last)
         links, shares, latency_s = ways[way][0]
-        picked = [link + int(self.hash(flow, hop) * self.cables[link]) for hop, link in enumerate(links, start=1)]
+        bundles = [self.cables(link) for link in links]
+        picked = [int(cables[int(self.hash(flow, hop) * len(cables))]) for hop, cables in enumerate(bundles, start=1)]
         return picked, shares, latency_s
+
+    def cables(self, link: int) -> Int:
+        """Return what is left of the links that join the same two nodes, of which *link* is the first."""
+        return self.left[self.before[link] : self.before[link + self.spans[link]]]
 
     def hash(self, flow: str, hop: int) -> float:
         """Return a number of [0, 1) that the flow, the hop and the seed of the hash decide."""
@@ -241,21 +337,20 @@ class _Router:
         """Return the shortest ways from leaf to leaf with their widths: by a spine, by a core, or along a dragonfly."""
         cluster = self.cluster
         if cluster.spec.fabric == "dragonfly":
-            return self.dragonfly_ways(leaf_a, leaf_b)
-        up_a, up_b = self.above(leaf_a), self.above(leaf_b)
-        shared = [switch for switch in up_a if switch in up_b]
-        ways = [self.way([(up_a[s][0], s), (up_b[s][1], leaf_b)]) for s in shared]
+            return self.dragonfly_ways(leaf_a, leaf_b) or self.detours(leaf_a, leaf_b)
+        up, down = self.above(leaf_a), self.below(leaf_b)
+        ways = [self.way([(up[spine], spine), (down[spine], leaf_b)]) for spine in up if spine in down]
         if ways:
             return ways
-        for spine_a in up_a:
-            core_a = self.above(spine_a)
-            for spine_b in up_b:
-                core_b = self.above(spine_b)
-                for core in core_a:
-                    if core in core_b:
+        cores_down = {spine_b: self.below(spine_b) for spine_b in down}
+        for spine_a in up:
+            core_up = self.above(spine_a)
+            for spine_b, core_down in cores_down.items():
+                for core in core_up:
+                    if core in core_down:
                         hops = [
-                            (up_a[spine_a][0], spine_a), (core_a[core][0], core), (core_b[core][1], spine_b),
-                            (up_b[spine_b][1], leaf_b),
+                            (up[spine_a], spine_a), (core_up[core], core), (core_down[core], spine_b),
+                            (down[spine_b], leaf_b),
                         ]  # fmt: skip
                         ways.append(self.way(hops))
         return ways
@@ -269,49 +364,95 @@ class _Router:
         group = self.cluster.switch_group
         beside = self.above(leaf_a)
         if leaf_b in beside:
-            direct = self.way([(beside[leaf_b][0], leaf_b)])
-            if group[leaf_a] != group[leaf_b] or self.cluster.spec.routing == "ecmp":
-                return [direct]
-            (*_, latency_s), _ = direct
-            detours = []
-            for third, (link, _) in beside.items():
-                onward = self.above(third).get(leaf_b)
-                if third != leaf_b and group[third] == group[leaf_a] and onward is not None:
-                    (links, shares, _), width = self.way([(link, third), (onward[0], leaf_b)])
-                    detours.append(((links, shares, latency_s), width))
-            return [direct, *detours]
-        ways = []
+            direct = self.way([(beside[leaf_b], leaf_b)])
+            alone = group[leaf_a] != group[leaf_b] or self.cluster.spec.routing == "ecmp"
+            return [direct] if alone else [direct, *self.over_thirds(leaf_a, leaf_b, direct[0][2])]
+        if group[leaf_a] == group[leaf_b]:
+            return []
+        ways, last = [], self.below(leaf_b)
         for gate in [leaf_a, *(s for s in beside if group[s] == group[leaf_a])]:
-            for far, (link, _) in self.above(gate).items():
-                if group[far] == group[leaf_b]:
-                    hops = [(beside[gate][0], gate)] if gate != leaf_a else []
+            for far, link in self.above(gate).items():
+                if group[far] == group[leaf_b] and (far == leaf_b or far in last):
+                    hops = [(beside[gate], gate)] if gate != leaf_a else []
                     hops.append((link, far))
                     if far != leaf_b:
-                        hops.append((self.above(far)[leaf_b][0], leaf_b))
+                        hops.append((last[far], leaf_b))
                     ways.append(self.way(hops))
         return ways
 
-    def above(self, switch: int) -> dict[int, tuple[int, int]]:
-        """Return the switches above one (in a dragonfly: beside it) with the link there and the link back."""
-        cluster = self.cluster
-        span = slice(int(cluster.up_ptr[switch]), int(cluster.up_ptr[switch + 1]))
-        columns = (cluster.up_switch[span], cluster.up_link[span], cluster.down_link[span])
-        return {up: (link, back) for up, link, back in zip(*(column.tolist() for column in columns), strict=True)}
+    def over_thirds(self, leaf_a: int, leaf_b: int, latency_s: float) -> list[tuple[Path, float]]:
+        """Return the ways over a third switch of the group of both, with the latency that counts."""
+        group, last, ways = self.cluster.switch_group, self.below(leaf_b), []
+        for third, link in self.above(leaf_a).items():
+            if third != leaf_b and group[third] == group[leaf_a] and third in last:
+                (links, shares, _), width = self.way([(link, third), (last[third], leaf_b)])
+                ways.append(((links, shares, latency_s), width))
+        return ways
+
+    def detours(self, leaf_a: int, leaf_b: int) -> list[tuple[Path, float]]:
+        """Return the shortest ways of a dragonfly that has lost the minimal ones: by other switches and groups."""
+        reached: dict[int, list[list[tuple[int, int]]]] = {leaf_a: [[]]}
+        seen = {leaf_a}
+        while reached and leaf_b not in reached:
+            following: dict[int, list[list[tuple[int, int]]]] = {}
+            for switch, ways in reached.items():
+                for far, link in self.above(switch).items():
+                    if far not in seen:
+                        following.setdefault(far, []).extend([*hops, (link, far)] for hops in ways)
+            seen.update(following)
+            reached = following
+        return [self.way(hops) for hops in reached.get(leaf_b, [])]
+
+    def above(self, switch: int) -> dict[int, int]:
+        """Return the switches above one (in a dragonfly: beside it), with the first link there."""
+        return self._neighbours(switch, self.cluster.up_link)
+
+    def below(self, switch: int) -> dict[int, int]:
+        """Return the same switches with the first link back."""
+        return self._neighbours(switch, self.cluster.down_link)
+
+    def _neighbours(self, switch: int, link: Int) -> dict[int, int]:
+        """Return those that a cable is left to."""
+        span = slice(int(self.cluster.up_ptr[switch]), int(self.cluster.up_ptr[switch + 1]))
+        pairs = zip(self.cluster.up_switch[span].tolist(), link[span].tolist(), strict=True)
+        return {up: first for up, first in pairs if len(self.cables(first))}
 
     def way(self, hops: list[tuple[int, int]]) -> tuple[Path, float]:
         """Return a path of (link, switch behind it) with its width in B/s; the last switch forwards elsewhere."""
         links = [link for link, _ in hops]
-        width = float(self.fabric.nominal_Bps[links].min())
+        rate_Bps = self.nominal_Bps
         passed = [self.cluster.first_leaf + switch for _, switch in hops[:-1]]
-        first_leaf = self.fabric.wiring.link_src[links[0]]
-        latency_s = self._latency(links) + self._forwarding([*passed, int(first_leaf)])
-        return (links, [1.0] * len(links), latency_s), width
+        first_leaf = int(self.machine.wiring.link_src[links[0]])
+        latency_s = self._latency(links) + self._forwarding([*passed, first_leaf])
+        return (links, [1.0] * len(links), latency_s), min(float(rate_Bps[link]) for link in links)
 
     def _latency(self, links: list[int]) -> float:
-        return float(self.fabric.link_latency_s[links].sum())
+        latency_s = self.machine.link_latency_s
+        return sum(float(latency_s[link]) for link in links)
 
     def _forwarding(self, nodes: list[int]) -> float:
-        return float(self.fabric.node_latency_s[nodes].sum())
+        latency_s = self.machine.node_latency_s
+        return sum(float(latency_s[node]) for node in nodes)
+
+
+def _left_of(node: Topology, rate_Bps: Float) -> Topology:
+    """Return a node with the links that have a rate, without switches that add and multicast."""
+    there, wiring = rate_Bps > 0, node.wiring
+    columns = {
+        name: value[there]
+        for name, value in ((name, getattr(wiring, name)) for name in wiring.__slots__)
+        if name.startswith("link_") and value is not None
+    }
+    wiring = replace(wiring, **columns | {"link_nominal_Bps": rate_Bps[there]})
+    return replace(node, wiring=wiring, in_network_reduction=None)
+
+
+def _spread(ways: list[tuple[Path, float]]) -> tuple[Path, float]:
+    """Return several ways as one that takes all links of theirs once, each with its share by their widths."""
+    total = sum(width for _, width in ways)
+    links, shares, latency_s = _beside([path for path, _ in ways], [width / total for _, width in ways])
+    taken, place = np.unique(links, return_inverse=True)
+    return (taken.tolist(), np.bincount(place, shares).tolist(), latency_s), total
 
 
 def _beside(paths: list[Path], shares: list[float] | None = None) -> Path:

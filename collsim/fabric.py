@@ -62,6 +62,15 @@ class Fabric:
     network_trees: str | None = None
     """What of the switches between nodes has one reduction tree at once, ``port`` or ``switch``; None: they only
     forward."""
+    healthy: Fabric | None = None
+    """The same GPUs of a cluster in order; None if no link of it is missing."""
+    healthy_link: Int | None = None
+    """int64[n_links]: the number of each link there."""
+
+    @property
+    def machine(self) -> Fabric:
+        """The fabric in order: itself, unless it is a cluster of which something is missing."""
+        return self.healthy or self
 
     @property
     def nominal_Bps(self) -> Float:
@@ -133,8 +142,14 @@ def build_fabric(
         forwards[wiring.node_kinds.index("nic") :] = True
         network = forwards[wiring.link_src] | forwards[wiring.link_dst]
     capacity = wiring.link_bandwidth_Bps * np.where(efficiency | network, wiring.link_efficiency, 1.0)
-    healthy = wiring if topology.damage is None else topology.damage.healthy.wiring  # slow links still multicast
-    whole = (wiring.n_nodes, wiring.n_links) == (healthy.n_nodes, healthy.n_links)  # slow links keep their numbers
+    damage = topology.damage
+    order = wiring if damage is None else damage.healthy.wiring  # slow links still multicast, and keep their numbers
+    healthy = None
+    if topology.cluster is not None and damage is not None and wiring.n_links < order.n_links:
+        gpus = [damage.gpus[gpu] for gpu in chosen]
+        healthy = build_fabric(
+            damage.healthy, gpus, efficiency=efficiency, latency=latency, network_counts=network_counts
+        )
     return Fabric(
         wiring=wiring,
         rank_node=_readonly(np.array(chosen, dtype=np.int64)),
@@ -143,10 +158,12 @@ def build_fabric(
         link_latency_s=_readonly(wiring.link_latency_s * (latency | network)),
         node_latency_s=_readonly(wiring.node_latency_s * (latency | forwards)),
         in_network_efficiency=topology.in_network_efficiency if efficiency else 1.0,
-        in_network=topology.in_network_reduction if healthy.coordinates.kind == "switched" else None,
-        cluster=topology.cluster if whole else None,
+        in_network=topology.in_network_reduction if order.coordinates.kind == "switched" else None,
+        cluster=topology.cluster if healthy is None else None,
         node_in_network=_node_in_network(topology, chosen),
         network_trees=topology.cluster.spec.tree_per if topology.cluster else None,
+        healthy=healthy,
+        healthy_link=None if healthy is None or damage is None else damage.links,
     )
 
 
@@ -155,7 +172,7 @@ def _node_in_network(topology: Topology, gpus: list[int]) -> str | None:
     if topology.cluster is None or topology.cluster.node.wiring.coordinates.kind != "switched":
         return None
     per_node = np.bincount(topology.wiring.coordinates.node[gpus])
-    return topology.in_network_reduction if per_node[per_node > 0].min() > 1 else None
+    return topology.reduction_for(gpus) if per_node[per_node > 0].min() > 1 else None
 
 
 def _rank_faults(ranks: list[int], n_gpus: int, name: str) -> list[Fault]:

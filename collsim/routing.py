@@ -80,8 +80,14 @@ class Routes:
         return np.bincount(self.link, weights=carried, minlength=n_links).astype(np.float64)
 
 
-def find_routes(fabric: Fabric) -> Routes:
+def find_routes(fabric: Fabric, *, all_pairs: bool = True) -> Routes:
     """Return the routes between all ranks of *fabric*; in a cluster of many ranks those of a few pairs.
+
+    Parameters
+    ----------
+    fabric : Fabric
+    all_pairs : bool
+        Whether every rank must reach every other; if not, routes of pairs that cannot are empty.
 
     Raises
     ------
@@ -90,8 +96,8 @@ def find_routes(fabric: Fabric) -> Routes:
     NoRouteError
         Naming the groups of ranks that cannot reach each other.
     """
-    if fabric.cluster is None:
-        parts = _searched(fabric)
+    if fabric.machine.cluster is None:
+        parts = _searched(fabric, all_pairs=all_pairs)
     else:
         from collsim.cluster_routing import between_nodes, kept_pairs
 
@@ -102,11 +108,12 @@ def find_routes(fabric: Fabric) -> Routes:
 
 def links_in_reach(fabric: Fabric, routes: Routes) -> NDArray[np.bool_]:
     """Return bool[n_links]: what the *routes* of `find_routes` take, or in a cluster of many ranks what any could."""
-    if fabric.cluster is not None:
+    if fabric.machine.cluster is not None:
         from collsim.cluster_routing import ALL_PAIRS_UP_TO, links_around
 
         if fabric.n_ranks > ALL_PAIRS_UP_TO:
-            return links_around(fabric)
+            around = links_around(fabric.machine)
+            return around if fabric.healthy_link is None else around[fabric.healthy_link]
     return routes.used_links(fabric.n_links)
 
 
@@ -194,7 +201,7 @@ def _over_trees(fabric: Fabric, kinds: Int, rows: Int, groups: Groups, ports: Tr
     return parts
 
 
-def _searched(fabric: Fabric) -> list[Part]:
+def _searched(fabric: Fabric, *, all_pairs: bool) -> list[Part]:
     """Return the routes of all pairs, the plainest ways first; raise as `find_routes` does."""
     n = fabric.n_ranks
     parts = [_direct(fabric)]
@@ -212,7 +219,7 @@ def _searched(fabric: Fabric) -> list[Part]:
             lost.append(int(number))
         else:
             parts.append(found)
-    if lost:
+    if lost and all_pairs:
         raise _no_route(fabric, lost)
     return parts
 

@@ -114,7 +114,7 @@ def prepare(
     except NoRouteError as error:
         from collsim.topology.failing import cut_faults
 
-        raise NoRouteError(*(cut_faults(topology, fabric.rank_node.tolist()) or error.faults)) from None
+        raise NoRouteError(*cut_faults(topology, fabric.rank_node.tolist(), error.faults)) from None
     trunks, capacity = merge_trunks(routes, fabric.capacity_Bps)
     used = links_in_reach(fabric, routes)
     return Run(

@@ -11,14 +11,14 @@ a dragonfly, messages take minimal paths.
 from __future__ import annotations
 
 import hashlib
-import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from collsim.errors import Fault, UnsupportedError
-from collsim.fabric import Fabric, Int, build_fabric
+from collsim.fabric import Fabric, Float, Int, build_fabric
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,16 +26,18 @@ if TYPE_CHECKING:
     from collsim.routing import Part, Routes
     from collsim.topology.cluster import Cluster
 
-__all__ = ["MOST_RANKS", "between_nodes"]
+__all__ = ["MOST_RANKS", "Ways", "between_nodes"]
 
 MOST_RANKS = 512
 """Routes of all pairs of ranks are kept: above this they would fill gigabytes."""
 Path = tuple[list[int], list[float], float]
 """Links, the share of the message on each, and the latency of the slowest way."""
+Leap = tuple[tuple[int, int], str, float]
+"""What a hash decides: from which leaf to which, the name of the flow, and its share of the message."""
 
 
-def between_nodes(fabric: Fabric, inside: Callable[[Fabric], Routes]) -> list[Part]:
-    """Return the routes of all pairs of ranks of a cluster.
+def between_nodes(fabric: Fabric, inside: Callable[[Fabric], Routes]) -> Ways:
+    """Return the routes of all pairs of ranks of a cluster, with what its hash decides left open.
 
     Parameters
     ----------
@@ -60,15 +62,110 @@ def between_nodes(fabric: Fabric, inside: Callable[[Fabric], Routes]) -> list[Pa
     latencies: list[float] = []
     links: list[int] = []
     shares: list[float] = []
+    flows: list[_Flow] = []
     for src in range(n):
         for dst in range(n):
             if src != dst:
-                path_links, path_shares, latency_s = router.path(src, dst)
+                (path_links, path_shares, latency_s), hashed = router.path(src, dst)
                 numbers += [src * n + dst] * len(path_links)
                 latencies += [latency_s] * len(path_links)
                 links += path_links
                 shares += path_shares
-    return [(np.array(numbers), np.array(latencies), np.array(links), np.array(shares))]
+                flows += [_Flow(src * n + dst, *flow) for flow in hashed]
+    fixed = (np.array(numbers), np.array(latencies), np.array(links), np.array(shares))
+    return Ways(fixed, _Hash(flows, router.trunks, router.cables) if flows else None)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ways:
+    """Routes of all pairs of ranks, but for what the hash of the network decides, which each seed draws anew."""
+
+    fixed: Part
+    hash: _Hash | None
+
+    def drawn(self, seed: int) -> list[Part]:
+        """Return the routes with *seed*."""
+        return [self.fixed] if self.hash is None else [self.fixed, self.hash.drawn(seed)]
+
+
+class _Flow(NamedTuple):
+    """What a hash sends over one of several equal paths: a share of a pair's message, from leaf to leaf."""
+
+    pair: int
+    leaves: tuple[int, int]
+    name: str
+    share: float
+    latency_s: float
+    """Of the rest of the way."""
+
+
+@dataclass(slots=True)
+class _Hash:
+    """Every switch puts a flow on one of its equal cables; arrays, so that the next draw costs little.
+
+    Attributes
+    ----------
+    flows : sequence of _Flow
+    trunks : mapping
+        From two leaves to the ways between them.
+    cables : int64[n_links]
+        How many links join the same two nodes, counted from this one on.
+    trunk : int64[n_flows]
+        Number of the trunk of each flow; ways stand trunk by trunk.
+    port_end : int64[n_ways]
+        Ports of all ways up to this one: a flow takes one of the ports of its trunk.
+    first_port, n_ports : int64[n_trunks]
+    hop_ptr, hop_link : int64[n_ways+1], int64[...]
+        Links of each way.
+    way_latency_s : float64[n_ways]
+    """
+
+    flows: Sequence[_Flow]
+    trunks: dict[tuple[int, int], list[tuple[Path, float]]]
+    cables: Int
+    trunk: Int = field(init=False)
+    port_end: Int = field(init=False)
+    first_port: Int = field(init=False)
+    n_ports: Int = field(init=False)
+    hop_ptr: Int = field(init=False)
+    hop_link: Int = field(init=False)
+    way_latency_s: Float = field(init=False)
+
+    def __post_init__(self) -> None:
+        number = {leaves: i for i, leaves in enumerate(self.trunks)}
+        self.trunk = np.array([number[flow.leaves] for flow in self.flows])
+        paths = [path for ways in self.trunks.values() for path, _ in ways]
+        self.hop_ptr = np.cumsum([0, *(len(links) for links, *_ in paths)])
+        self.hop_link = np.array([link for links, *_ in paths for link in links])
+        self.way_latency_s = np.array([latency_s for *_, latency_s in paths])
+        self.port_end = np.cumsum(self.cables[self.hop_link[self.hop_ptr[:-1]]])
+        last_way = np.cumsum([len(ways) for ways in self.trunks.values()]) - 1
+        self.first_port = np.concatenate(([0], self.port_end[last_way[:-1]]))
+        self.n_ports = self.port_end[last_way] - self.first_port
+
+    def drawn(self, seed: int) -> Part:
+        """Return the part of the routes that *seed* decides."""
+        spot = np.array([_spot(seed, flow.name, 0) for flow in self.flows])
+        port = self.first_port[self.trunk] + (spot * self.n_ports[self.trunk]).astype(np.int64)
+        way = np.searchsorted(self.port_end, port, side="right")
+        hops = self.hop_ptr[way + 1] - self.hop_ptr[way]
+        flow = np.repeat(np.arange(len(way)), hops)
+        hop = np.arange(len(flow)) - np.repeat(np.cumsum(hops) - hops, hops)
+        link = self.hop_link[self.hop_ptr[way][flow] + hop]
+        several = np.flatnonzero(self.cables[link] > 1)
+        names = (
+            (self.flows[i].name, j + 1) for i, j in zip(flow[several].tolist(), hop[several].tolist(), strict=True)
+        )
+        spot = np.array([_spot(seed, name, place) for name, place in names])
+        link[several] += (spot * self.cables[link[several]]).astype(np.int64)
+        pair, share, rest_s = (np.array([entry[column] for entry in self.flows])[flow] for column in (0, 3, 4))
+        return pair, rest_s + self.way_latency_s[way][flow], link, share
+
+
+def _spot(seed: int, flow: str, hop: int) -> float:
+    """Return a number of [0, 1) that the flow, the hop and the seed of the hash decide."""
+    digest = hashlib.blake2b(f"{seed}:{flow}:{hop}".encode(), digest_size=6).digest()
+    return int.from_bytes(digest, "big") / 2**48
 
 
 @dataclass(slots=True)
@@ -103,12 +200,12 @@ class _Router:
         keys = wiring.link_src * wiring.n_nodes + wiring.link_dst
         self.cables = np.searchsorted(keys, keys, side="right") - np.arange(len(keys))
 
-    def path(self, src: int, dst: int) -> Path:
-        """Return the way from one rank to another."""
+    def path(self, src: int, dst: int) -> tuple[Path, list[tuple[*Leap, float]]]:
+        """Return the way from one rank to another, with what a hash decides of it."""
         a, b = int(self.fabric.rank_node[src]), int(self.fabric.rank_node[dst])
         per_node = self.cluster.node.n_gpus
         if a // per_node == b // per_node:
-            return self.within(a // per_node, a % per_node, b % per_node)
+            return self.within(a // per_node, a % per_node, b % per_node), []
         return self.across(a, b)
 
     def within(self, node: int, a: int, b: int) -> Path:
@@ -131,16 +228,17 @@ class _Router:
             self.node_links[node] = self.fabric.wiring.find_links(place(wiring.link_src), place(wiring.link_dst))
         return self.node_links[node]
 
-    def across(self, a: int, b: int) -> Path:
+    def across(self, a: int, b: int) -> tuple[Path, list[tuple[*Leap, float]]]:
         """Return the way between two GPUs of different nodes, over all their adapters side by side."""
         cluster = self.cluster
         outs, ins = (cluster.nic_of[cluster.nic_ptr[gpu] : cluster.nic_ptr[gpu + 1]] for gpu in (a, b))
         lanes = [
             self.lane(a, int(outs[i % len(outs)]), int(ins[i % len(ins)]), b) for i in range(max(len(outs), len(ins)))
         ]
-        return _beside(lanes)
+        hashed = [(leaves, name, share / len(lanes), path[2]) for path, flows in lanes for leaves, name, share in flows]
+        return _beside([path for path, _ in lanes]), hashed
 
-    def lane(self, a: int, out: int, into: int, b: int) -> Path:
+    def lane(self, a: int, out: int, into: int, b: int) -> tuple[Path, list[Leap]]:
         """Return the way from GPU to GPU by two adapters; by the GPU of the receiver's rail if that avoids spines."""
         cluster = self.cluster
         leaf_a, leaf_b = (int(cluster.nic_leaf[nic - cluster.first_nic]) for nic in (out, into))
@@ -154,11 +252,11 @@ class _Router:
                 leaf_a = int(cluster.nic_leaf[out - cluster.first_nic])
         ends = self.buses[a, out], self.buses[into, b]
         up, down = int(cluster.nic_up[out - cluster.first_nic]), int(cluster.nic_down[into - cluster.first_nic])
-        middle = self.between_leaves(leaf_a, leaf_b, a, b)
+        middle, hashed = self.between_leaves(leaf_a, leaf_b, a, b)
         links = [*hop[0], ends[0], up, *middle[0], down, ends[1]]
         shares = [*hop[1], 1.0, 1.0, *middle[1], 1.0, 1.0]
         latency_s = hop[2] + self._latency([ends[0], up, down, ends[1]]) + middle[2]
-        return links, shares, latency_s + self._forwarding([out, into, cluster.first_leaf + leaf_b])
+        return (links, shares, latency_s + self._forwarding([out, into, cluster.first_leaf + leaf_b])), hashed
 
     def relay(self, a: int, b: int, leaf: int) -> int | None:
         """Return the GPU of a's node whose adapter hangs on *leaf*: that with b's place in its node, if it does."""
@@ -173,34 +271,23 @@ class _Router:
                     return int(first + local)
         return None
 
-    def between_leaves(self, leaf_a: int, leaf_b: int, a: int, b: int) -> Path:
-        """Return the way from leaf to leaf: all equal paths side by side, or the one that the hash picks."""
+    def between_leaves(self, leaf_a: int, leaf_b: int, a: int, b: int) -> tuple[Path, list[Leap]]:
+        """Return the way from leaf to leaf: all equal paths side by side, or the flows that a hash puts on one each."""
+        nowhere: Path = ([], [], 0.0)
         if leaf_a == leaf_b:
-            return [], [], 0.0
+            return nowhere, []
         if (leaf_a, leaf_b) not in self.trunks:
             self.trunks[leaf_a, leaf_b] = self.all_ways(leaf_a, leaf_b)
         ways = self.trunks[leaf_a, leaf_b]
         if not ways:
             what = f"no switch joins leaf{leaf_a} and leaf{leaf_b}"
             raise UnsupportedError(Fault(what, "--fabric", "take a fabric with spines, or ranks of one rail"))
-        if self.cluster.spec.routing != "ecmp":
-            total = sum(width for _, width in ways)
-            return _beside([path for path, _ in ways], [width / total for _, width in ways])
-        return _beside([self.hashed(ways, f"{a}:{b}:{flow}") for flow in range(self.cluster.spec.flows_per_pair)])
-
-    def hashed(self, ways: list[tuple[Path, float]], flow: str) -> Path:
-        """Return the path of one flow: every switch on it picks one of its equal cables by a hash."""
-        ports = [int(self.cables[path[0][0]]) for path, _ in ways]
-        spot = self.hash(flow, 0) * sum(ports)
-        way = next(i for i, last in enumerate(itertools.accumulate(ports)) if spot < last)
-        links, shares, latency_s = ways[way][0]
-        picked = [link + int(self.hash(flow, hop) * self.cables[link]) for hop, link in enumerate(links, start=1)]
-        return picked, shares, latency_s
-
-    def hash(self, flow: str, hop: int) -> float:
-        """Return a number of [0, 1) that the flow, the hop and the seed of the hash decide."""
-        text = f"{self.cluster.spec.hash_seed}:{flow}:{hop}".encode()
-        return int.from_bytes(hashlib.blake2b(text, digest_size=6).digest(), "big") / 2**48
+        spec = self.cluster.spec
+        if spec.hashes:
+            flows = spec.flows_per_pair
+            return nowhere, [((leaf_a, leaf_b), f"{a}:{b}:{flow}", 1 / flows) for flow in range(flows)]
+        total = sum(width for _, width in ways)
+        return _beside([path for path, _ in ways], [width / total for _, width in ways]), []
 
     def all_ways(self, leaf_a: int, leaf_b: int) -> list[tuple[Path, float]]:
         """Return the shortest ways from leaf to leaf with their widths: by a spine, by a core, or along a dragonfly."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from collsim.errors import Fault, InputError
 from collsim.topology import Cluster, Topology, Wiring
 
-__all__ = ["Fabric", "build_fabric"]
+__all__ = ["Fabric", "build_fabric", "is_whole"]
 
 Int = NDArray[np.int64]
 Float = NDArray[np.float64]
@@ -65,6 +65,11 @@ class Fabric:
         """float64[n_links]: the rates by which traffic is spread, those of links that run as they should."""
         nominal = self.wiring.link_nominal_Bps
         return self.raw_capacity_Bps if nominal is None else nominal
+
+    def with_hash_seed(self, seed: int) -> Fabric:
+        """Return the fabric with another seed of the hash."""
+        assert self.cluster is not None
+        return replace(self, cluster=replace(self.cluster, spec=replace(self.cluster.spec, hash_seed=seed)))
 
     @property
     def n_ranks(self) -> int:
@@ -130,8 +135,7 @@ def build_fabric(
         forwards[wiring.node_kinds.index("nic") :] = True
         network = forwards[wiring.link_src] | forwards[wiring.link_dst]
     capacity = wiring.link_bandwidth_Bps * np.where(efficiency | network, wiring.link_efficiency, 1.0)
-    healthy = wiring if topology.damage is None else topology.damage.healthy.wiring  # slow links still multicast
-    whole = (wiring.n_nodes, wiring.n_links) == (healthy.n_nodes, healthy.n_links)  # slow links keep their numbers
+    healthy = _healthy(topology)  # slow links still multicast
     return Fabric(
         wiring=wiring,
         rank_node=_readonly(np.array(chosen, dtype=np.int64)),
@@ -141,9 +145,20 @@ def build_fabric(
         node_latency_s=_readonly(wiring.node_latency_s * (latency | forwards)),
         in_network_efficiency=topology.in_network_efficiency if efficiency else 1.0,
         in_network=topology.in_network_reduction if healthy.coordinates.kind == "switched" else None,
-        cluster=topology.cluster if whole else None,
+        cluster=topology.cluster if is_whole(topology) else None,
         node_in_network=_node_in_network(topology, chosen),
     )
+
+
+def is_whole(topology: Topology) -> bool:
+    """Return whether no link or node is missing; slow links keep their numbers."""
+    wiring, healthy = topology.wiring, _healthy(topology)
+    return (wiring.n_nodes, wiring.n_links) == (healthy.n_nodes, healthy.n_links)
+
+
+def _healthy(topology: Topology) -> Wiring:
+    """Return the wiring in which nothing failed."""
+    return topology.wiring if topology.damage is None else topology.damage.healthy.wiring
 
 
 def _node_in_network(topology: Topology, gpus: list[int]) -> str | None:

@@ -9,13 +9,17 @@ links down.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from collsim.errors import Fault, NoRouteError
 from collsim.fabric import Fabric, Float, Int
+
+if TYPE_CHECKING:
+    from collsim.cluster_routing import Ways
 
 __all__ = ["Part", "Routes", "find_routes", "merge_trunks"]
 
@@ -37,6 +41,8 @@ class Routes:
         Of the slowest of the paths: links and forwarding nodes.
     slowdown : float64[n_routes]
         How much longer a byte keeps a link busy than on a plain route: 1, or more where switches add or multicast.
+    ways : Ways or None
+        What to draw the routes from again, with another seed of a network's hash.
     """
 
     ptr: Int
@@ -44,6 +50,7 @@ class Routes:
     weight: Float
     latency_s: Float
     slowdown: Float
+    ways: Ways | None = None
 
     def take(self, which: Int, scale: Float) -> Routes:
         """Return the routes numbered *which*, each with its weights multiplied by *scale*."""
@@ -74,8 +81,10 @@ class Routes:
         return np.bincount(self.link, weights=carried, minlength=n_links).astype(np.float64)
 
 
-def find_routes(fabric: Fabric) -> Routes:
+def find_routes(fabric: Fabric, ways: Ways | None = None) -> Routes:
     """Return the routes between all ranks of *fabric*.
+
+    *ways* are those of the same fabric but for the seed of its hash, so that only what that decides is found anew.
 
     Raises
     ------
@@ -87,9 +96,10 @@ def find_routes(fabric: Fabric) -> Routes:
     else:
         from collsim.cluster_routing import between_nodes
 
-        parts = between_nodes(fabric, find_routes)
+        ways = ways or between_nodes(fabric, find_routes)
+        parts = ways.drawn(fabric.cluster.spec.hash_seed)
     parts += [_through_all_switches(fabric, members) for members in _served(fabric)]
-    return _assemble(_slowdown(fabric), parts)
+    return replace(_assemble(_slowdown(fabric), parts), ways=ways)
 
 
 def _searched(fabric: Fabric) -> list[Part]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,7 +17,7 @@ from collsim.library.costs import RUNS_WITH, family_of
 from collsim.operations import Operation
 from collsim.question import CHOICES, PROTOCOLS, Question
 from collsim.result import LinkLoad, Row
-from collsim.timing import MOST_LINKS
+from collsim.timing import MOST_LINKS, MOST_TRANSFERS
 from collsim.together import EQUAL, Part, Party, group_times, part_of, redrawn, slowest_of, time_together
 
 __all__ = ["tables_of"]
@@ -31,29 +31,36 @@ def tables_of(party: Party, question: Question, left_out: list[str]) -> list[lis
 
     With several seeds of a hash, *party* has the routes of the first; other draws repeat only routes and flow.
     """
-    tables = [
-        _candidates(op, size_bytes, party, question, left_out)
-        for op in question.ops
-        for size_bytes in question.sizes_of(op)
-    ]
-    cases = [case for table in tables for _, found in table for case in found if case.plan]
-    if cases:
-        for drawn in _draws([case.plan for case in cases if case.plan], party, question):
-            for case, row in zip(cases, drawn, strict=True):
-                case.rows.append(row)
+    tables: list[list[tuple[str, list[_Case]]]] = []
+    waiting: list[_Case] = []
+    for op in question.ops:
+        for size_bytes in question.sizes_of(op):
+            tables.append(_candidates(op, size_bytes, party, question, left_out))
+            waiting += [case for _, found in tables[-1] for case in found if case.plan]
+            if sum(case.transfers for case in waiting) > MOST_TRANSFERS:
+                _draw(waiting, party, question)
+                waiting = []
+    _draw(waiting, party, question)
     return [[row for name, found in table for row in _shown(name, found, party, question)] for table in tables]
 
 
-def _draws(plans: Sequence[_Plan], party: Party, question: Question) -> Iterator[list[Row]]:
-    """Yield the rows of all plans for each seed but the first, nothing where no hash sends any message elsewhere."""
+def _draw(cases: Sequence[_Case], party: Party, question: Question) -> None:
+    """Add the row of each seed but the first to *cases*, nothing where no hash sends any message elsewhere."""
     from concurrent.futures import ThreadPoolExecutor  # the engine does not hold the interpreter
+
+    plans = [case.plan for case in cases if case.plan]
 
     def drawn(seed: int) -> list[Row]:
         again = redrawn(party, seed)
         return [_timed_row(plan, again, question) for plan in plans]
 
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        yield from pool.map(drawn, question.hash_seeds[1:] if party.meets_hash else ())
+    if plans and party.meets_hash:
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            for rows in pool.map(drawn, question.hash_seeds[1:]):
+                for case, row in zip(cases, rows, strict=True):
+                    case.rows.append(row)
+    for case in cases:
+        case.plan = None  # lets go of memory
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,12 +81,17 @@ class _Plan:
     parts: Sequence[Part]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class _Case:
-    """A plan, kept where draws of a hash follow, and its rows: one for each draw."""
+    """A plan, kept until the draws of a hash are done, and its rows: one for each draw."""
 
     plan: _Plan | None
     rows: list[Row]
+
+    @property
+    def transfers(self) -> int:
+        """How many transfers the plan keeps in memory."""
+        return sum(len(part.lowered.transfers) for part in self.plan.parts) if self.plan else 0
 
 
 def _candidates(
@@ -104,7 +116,8 @@ def _candidates(
 
 def _shown(name: str, cases: Sequence[_Case], party: Party, question: Question) -> list[Row]:
     """Return the rows to show of what ran for one name: all, or the fastest."""
-    rows = [over_draws(case.rows, question.hash_seeds) if case.plan else case.rows[0] for case in cases]
+    drawn = question.hash_seeds and cases[0].rows[0].size_bytes > 0
+    rows = [over_draws(case.rows, question.hash_seeds) if drawn else case.rows[0] for case in cases]
     if name == "auto" and question.library is not None:
         return [_with_interval(row, party, question) for row in rows]
     return [_fastest(rows)] if name in ("auto", "best") else rows

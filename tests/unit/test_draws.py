@@ -145,3 +145,13 @@ def test_what_is_wrong_with_seeds_is_told_at_once(value, words):
 def test_seeds_are_written_as_they_are_read(text):
     assert seeds_text(parse_seeds(text)) == text
     assert parse_seeds(np.array(parse_seeds(text))) == parse_seeds(text)
+
+
+def test_draws_in_batches_are_the_same(tree, monkeypatch):
+    asked = {"algo": "ring", "profile": "ideal", "ranks": 16, "hash_seeds": "1-4"}
+    sizes = ["64K", "1M", "4M", "3"]
+    at_once = collsim.simulate(tree, ["all_reduce", "all_gather"], sizes, **asked)
+    monkeypatch.setattr(rows, "MOST_TRANSFERS", 1)
+    in_batches = collsim.simulate(tree, ["all_reduce", "all_gather"], sizes, **asked)
+    assert in_batches.rows == at_once.rows
+    assert [row.draw_times_s for row in at_once.skipped] == [()] * 2  # 3 bytes are no element

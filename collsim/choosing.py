@@ -76,7 +76,8 @@ def _not_of_the_chunk(fault: Fault, request: Request, question: Question) -> Fau
 
 def layout_of(run: Run) -> Layout:
     """Return which ranks share a scale-up domain, by the coordinates of their GPUs."""
-    return Layout.from_nodes(run.topology.wiring.coordinates.node[run.fabric.rank_node].tolist())
+    where = run.topology.wiring.coordinates
+    return Layout.from_nodes(*(column[run.fabric.rank_node].tolist() for column in (where.node, where.local)))
 
 
 def library_choice(request: Request, run: Run, question: Question) -> tuple[Algorithm, Request, str]:

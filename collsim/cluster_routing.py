@@ -6,24 +6,30 @@ rails, if these hang on different leaves, it first hops over the node's own link
 paths is its routing: ``spray`` and ``adaptive`` use all of them in proportion to their cables; with ``ecmp`` every
 switch puts each flow of a pair on one cable by a hash, so that unlucky flows share a cable while others stay empty. In
 a dragonfly, messages take minimal paths.
+
+What has failed is left out of all of this; everything is found by the numbers of the cluster in order. A GPU all of
+whose adapters are lost has its messages dealt to those of the other GPUs of its node alike, over the node's links: with
+none nearer than the others, NCCL takes one channel by channel (src/graph/topo.cc, ncclTopoGetLocalNet). That it also
+receives so is assumed.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from collsim.errors import Fault, UnsupportedError
+from collsim.errors import Fault, NoRouteError, UnsupportedError
 from collsim.fabric import Fabric, Float, Int, build_fabric
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from collsim.routing import Part, Routes
+    from collsim.topology import Topology
     from collsim.topology.cluster import Cluster
 
 __all__ = ["MOST_RANKS", "Ways", "between_nodes"]
@@ -34,15 +40,19 @@ Path = tuple[list[int], list[float], float]
 """Links, the share of the message on each, and the latency of the slowest way."""
 Leap = tuple[tuple[int, int], str, float]
 """What a hash decides: from which leaf to which, the name of the flow, and its share of the message."""
+Port = tuple[int, int]
+"""A GPU and an adapter of it, as nodes."""
+Inner = tuple["Routes | None", Int, list[int]]
+"""Routes inside a node, the number of each link in the cluster, and the rank of each GPU there, -1 without a link."""
 
 
-def between_nodes(fabric: Fabric, inside: Callable[[Fabric], Routes]) -> Ways:
+def between_nodes(fabric: Fabric, inside: Callable[..., Routes]) -> Ways:
     """Return the routes of all pairs of ranks of a cluster, with what its hash decides left open.
 
     Parameters
     ----------
     fabric : Fabric
-        Of a topology with a `Cluster`.
+        Of a topology with a `Cluster`, of which something may be missing.
     inside : callable
         Finds the routes of one node by itself.
 
@@ -51,7 +61,7 @@ def between_nodes(fabric: Fabric, inside: Callable[[Fabric], Routes]) -> Ways:
     UnsupportedError
         More than `MOST_RANKS` ranks.
     NoRouteError
-        Ranks of one node that cannot reach each other.
+        Ranks that cannot reach each other.
     """
     if fabric.n_ranks > MOST_RANKS:
         what = f"{fabric.n_ranks} ranks over several nodes are too many to route pair by pair"
@@ -73,7 +83,7 @@ def between_nodes(fabric: Fabric, inside: Callable[[Fabric], Routes]) -> Ways:
                 shares += path_shares
                 flows += [_Flow(src * n + dst, *flow) for flow in hashed]
     fixed = (np.array(numbers), np.array(latencies), np.array(links), np.array(shares))
-    return Ways(fixed, _Hash(flows, router.trunks, router.cables) if flows else None)
+    return Ways(fixed, _Hash(flows, router.trunks, router.before, router.spans) if flows else None)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,27 +118,30 @@ class _Hash:
     flows : sequence of _Flow
     trunks : mapping
         From two leaves to the ways between them.
-    cables : int64[n_links]
-        How many links join the same two nodes, counted from this one on.
+    before, spans : int64[n_links + 1], int64[n_links]
+        By links of the cluster in order: how many of those left have a lower number, and how many links join the same
+        two nodes, counted from this one on.
     trunk : int64[n_flows]
         Number of the trunk of each flow; ways stand trunk by trunk.
     port_end : int64[n_ways]
         Ports of all ways up to this one: a flow takes one of the ports of its trunk.
     first_port, n_ports : int64[n_trunks]
-    hop_ptr, hop_link : int64[n_ways+1], int64[...]
-        Links of each way.
+    hop_ptr, hop_link, cables : int64[n_ways+1], int64[...], int64[...]
+        Links of each way: the first that is left of each bundle, by its number now, and how many are.
     way_latency_s : float64[n_ways]
     """
 
     flows: Sequence[_Flow]
     trunks: dict[tuple[int, int], list[tuple[Path, float]]]
-    cables: Int
+    before: Int
+    spans: Int
     trunk: Int = field(init=False)
     port_end: Int = field(init=False)
     first_port: Int = field(init=False)
     n_ports: Int = field(init=False)
     hop_ptr: Int = field(init=False)
     hop_link: Int = field(init=False)
+    cables: Int = field(init=False)
     way_latency_s: Float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -136,9 +149,11 @@ class _Hash:
         self.trunk = np.array([number[flow.leaves] for flow in self.flows])
         paths = [path for ways in self.trunks.values() for path, _ in ways]
         self.hop_ptr = np.cumsum([0, *(len(links) for links, *_ in paths)])
-        self.hop_link = np.array([link for links, *_ in paths for link in links])
+        bundle = np.array([link for links, *_ in paths for link in links])
+        self.hop_link = self.before[bundle]
+        self.cables = self.before[bundle + self.spans[bundle]] - self.hop_link
         self.way_latency_s = np.array([latency_s for *_, latency_s in paths])
-        self.port_end = np.cumsum(self.cables[self.hop_link[self.hop_ptr[:-1]]])
+        self.port_end = np.cumsum(self.cables[self.hop_ptr[:-1]])
         last_way = np.cumsum([len(ways) for ways in self.trunks.values()]) - 1
         self.first_port = np.concatenate(([0], self.port_end[last_way[:-1]]))
         self.n_ports = self.port_end[last_way] - self.first_port
@@ -151,13 +166,14 @@ class _Hash:
         hops = self.hop_ptr[way + 1] - self.hop_ptr[way]
         flow = np.repeat(np.arange(len(way)), hops)
         hop = np.arange(len(flow)) - np.repeat(np.cumsum(hops) - hops, hops)
-        link = self.hop_link[self.hop_ptr[way][flow] + hop]
-        several = np.flatnonzero(self.cables[link] > 1)
+        place = self.hop_ptr[way][flow] + hop
+        link, cables = self.hop_link[place], self.cables[place]
+        several = np.flatnonzero(cables > 1)
         names = (
             (self.flows[i].name, j + 1) for i, j in zip(flow[several].tolist(), hop[several].tolist(), strict=True)
         )
-        spot = np.array([_spot(seed, name, place) for name, place in names])
-        link[several] += (spot * self.cables[link[several]]).astype(np.int64)
+        spot = np.array([_spot(seed, name, at) for name, at in names])
+        link[several] += (spot * cables[several]).astype(np.int64)
         pair, share, rest_s = (np.array([entry[column] for entry in self.flows])[flow] for column in (0, 3, 4))
         return pair, rest_s + self.way_latency_s[way][flow], link, share
 
@@ -170,144 +186,230 @@ def _spot(seed: int, flow: str, hop: int) -> float:
 
 @dataclass(slots=True)
 class _Router:
-    """Finds paths, and remembers those between two leaves."""
+    """Finds paths, and remembers those between two leaves; counts by the numbers of the cluster in order."""
 
     fabric: Fabric
-    inside: Callable[[Fabric], Routes]
+    inside: Callable[..., Routes]
+    machine: Fabric = field(init=False)
+    """The ranks on the cluster in order."""
     cluster: Cluster = field(init=False)
-    node_routes: Routes = field(init=False)
-    node_links: dict[int, Int] = field(init=False, default_factory=dict)
-    trunks: dict[tuple[int, int], list[tuple[Path, float]]] = field(init=False, default_factory=dict)
-    buses: dict[tuple[int, int], int] = field(init=False, default_factory=dict)
-    """The link between a GPU and its adapter, by its ends in order."""
+    per_node: int = field(init=False)
+    """GPUs of a node."""
+    left: Int = field(init=False)
+    """int64[links left]: the number of each in the cluster in order."""
+    before: Int = field(init=False)
+    """int64[links+1]: how many of those left have a lower number."""
+    nominal_Bps: Float = field(init=False)
+    """float64[links]: the rate that each should have now; 0 if it is lost."""
     slow: bool = field(init=False)
     """Whether links inside a node have a latency."""
-    cables: Int = field(init=False)
+    hops: dict[tuple[int, int], Path | None] = field(init=False, default_factory=dict)
+    inner: dict[int, Inner] = field(init=False, default_factory=dict)
+    alike: dict[bytes, Inner] = field(init=False, default_factory=dict)
+    """By the rates of their links, what nodes have in common."""
+    trunks: dict[tuple[int, int], list[tuple[Path, float]]] = field(init=False, default_factory=dict)
+    """By two leaves, the ways between them with their widths; where messages are spread, all of them as one."""
+    buses: dict[tuple[int, int], int] = field(init=False, default_factory=dict)
+    """The link between a GPU and its adapter, by its ends in order."""
+    own: dict[tuple[int, bool], list[Port]] = field(init=False, default_factory=dict)
+    spans: Int = field(init=False)
     """int64[links]: how many links join the same two nodes, counted from this one on."""
 
     def __post_init__(self) -> None:
-        assert self.fabric.cluster is not None
-        self.cluster = self.fabric.cluster
-        wiring = self.fabric.wiring
-        inner = wiring.link_src < self.cluster.first_nic
-        self.slow = bool(self.fabric.link_latency_s[inner & (wiring.link_dst < self.cluster.first_nic)].any())
-        if self.cluster.node.n_gpus > 1:
-            self.node_routes = self.inside(build_fabric(self.cluster.node, latency=self.slow))
+        self.machine = self.fabric.machine
+        assert self.machine.cluster is not None
+        self.cluster = self.machine.cluster
+        self.per_node = self.cluster.node.n_gpus
+        wiring, links = self.machine.wiring, self.fabric.healthy_link
+        self.left = np.arange(wiring.n_links) if links is None else links
+        self.before = np.searchsorted(self.left, np.arange(wiring.n_links + 1))
+        self.nominal_Bps = np.zeros(wiring.n_links)
+        self.nominal_Bps[self.left] = self.fabric.nominal_Bps
+        inner = np.maximum(wiring.link_src, wiring.link_dst) < self.cluster.first_nic
+        self.slow = bool(self.machine.link_latency_s[inner].any())
         gpus, nics = np.repeat(np.arange(wiring.n_gpus), np.diff(self.cluster.nic_ptr)), self.cluster.nic_of
         for src, dst in ((gpus, nics), (nics, gpus)):
-            links = wiring.find_links(src, dst).tolist()
-            self.buses |= dict(zip(zip(src.tolist(), dst.tolist(), strict=True), links, strict=True))
+            buses = wiring.find_links(src, dst).tolist()
+            self.buses |= dict(zip(zip(src.tolist(), dst.tolist(), strict=True), buses, strict=True))
         keys = wiring.link_src * wiring.n_nodes + wiring.link_dst
-        self.cables = np.searchsorted(keys, keys, side="right") - np.arange(len(keys))
+        self.spans = np.searchsorted(keys, keys, side="right") - np.arange(len(keys))
 
     def path(self, src: int, dst: int) -> tuple[Path, list[tuple[*Leap, float]]]:
-        """Return the way from one rank to another, with what a hash decides of it."""
-        a, b = int(self.fabric.rank_node[src]), int(self.fabric.rank_node[dst])
-        per_node = self.cluster.node.n_gpus
-        if a // per_node == b // per_node:
-            return self.within(a // per_node, a % per_node, b % per_node), []
-        return self.across(a, b)
+        """Return the way from one rank to another, by the numbers that links have now, and what a hash decides."""
+        a, b = int(self.machine.rank_node[src]), int(self.machine.rank_node[dst])
+        way = self.within(a, b) if a // self.per_node == b // self.per_node else None
+        (links, shares, latency_s), hashed = (way, []) if way else self.across(a, b)
+        return (self.before[links].tolist(), shares, latency_s), hashed
 
-    def within(self, node: int, a: int, b: int) -> Path:
-        """Return the way between two GPUs of a node."""
-        routes, pair = self.node_routes, a * self.cluster.node.n_gpus + b
+    def within(self, a: int, b: int) -> Path | None:
+        """Return the way between two GPUs over the links of their node, None if there is none."""
+        if a == b:
+            return [], [], 0.0
+        if (a, b) not in self.hops:
+            self.hops[a, b] = self.hop(a, b)
+        return self.hops[a, b]
+
+    def hop(self, a: int, b: int) -> Path | None:
+        """Return the same for two that differ."""
+        routes, links, place = self.inner_of(a // self.per_node)
+        ends = place[a % self.per_node], place[b % self.per_node]
+        if routes is None or min(ends) < 0:
+            return None
+        pair = ends[0] * (max(place) + 1) + ends[1]
         span = slice(int(routes.ptr[pair]), int(routes.ptr[pair + 1]))
-        links = self.links_of(node)[routes.link[span]]
-        return links.tolist(), routes.weight[span].tolist(), float(routes.latency_s[pair])
+        if span.start == span.stop:
+            return None
+        return links[routes.link[span]].tolist(), routes.weight[span].tolist(), float(routes.latency_s[pair])
+
+    def inner_of(self, node: int) -> Inner:
+        """Return the routes of a node by itself, over the links that it has left."""
+        if node not in self.inner:
+            links = self.links_of(node)
+            rate_Bps = self.nominal_Bps[links]
+            key = rate_Bps.tobytes()
+            if key not in self.alike:
+                left = _left_of(self.cluster.node, rate_Bps)
+                gpus = np.intersect1d(left.wiring.link_src, np.arange(self.per_node)).tolist()
+                several = len(gpus) > 1
+                place = [gpus.index(gpu) if several and gpu in gpus else -1 for gpu in range(self.per_node)]
+                routes = self.inside(build_fabric(left, gpus, latency=self.slow), all_pairs=False) if several else None
+                self.alike[key] = routes, np.flatnonzero(rate_Bps), place
+            routes, there, place = self.alike[key]
+            self.inner[node] = routes, links[there], place
+        return self.inner[node]
 
     def links_of(self, node: int) -> Int:
         """Return int64[links of a node]: their numbers in the cluster."""
-        if node not in self.node_links:
-            wiring, n = self.cluster.node.wiring, self.cluster.node.n_gpus
-            others = wiring.n_nodes - n
-            first = self.cluster.spec.nodes * n + node * others - n
+        wiring, n = self.cluster.node.wiring, self.per_node
+        others = wiring.n_nodes - n
+        first = self.cluster.spec.nodes * n + node * others - n
 
-            def place(ends: Int) -> Int:
-                return np.where(ends < n, node * n + ends, first + ends)
+        def place(ends: Int) -> Int:
+            return np.where(ends < n, node * n + ends, first + ends)
 
-            self.node_links[node] = self.fabric.wiring.find_links(place(wiring.link_src), place(wiring.link_dst))
-        return self.node_links[node]
+        return self.machine.wiring.find_links(place(wiring.link_src), place(wiring.link_dst))
 
     def across(self, a: int, b: int) -> tuple[Path, list[tuple[*Leap, float]]]:
-        """Return the way between two GPUs of different nodes, over all their adapters side by side."""
+        """Return the way between two GPUs over the network, by all their adapters side by side.
+
+        Where no switch joins these, the message arrives at any adapter of the receiver's node that one does reach.
+        """
+        outs = self.ports(a, outwards=True)
+        for find in (self.ports, self.ports_beside):
+            ins = find(b, outwards=False)
+            pairs = [(outs[i % len(outs)], ins[i % len(ins)]) for i in range(max(len(outs), len(ins))) if outs and ins]
+            ways = [self.lane(a, *pair, b) for pair in dict.fromkeys(self.on_rail(a, b, *pair) for pair in pairs)]
+            if lanes := [lane for lane in ways if lane is not None]:
+                hashed = [
+                    (leaves, name, share / len(lanes), path[2])
+                    for path, flows in lanes
+                    for leaves, name, share in flows
+                ]
+                return _beside([path for path, _ in lanes]), hashed
+        names = [self.machine.wiring.node_names[gpu] for gpu in (a, b)]
+        what = f"no switch joins {' and '.join(names)}"
+        raise NoRouteError(Fault(what, "--fabric", "take a fabric with spines, or ranks of one rail"))
+
+    def ports(self, gpu: int, *, outwards: bool) -> list[Port]:
+        """Return the adapters of a GPU; if it has lost all, those of the others in its node."""
+        return self.own_ports(gpu, outwards=outwards) or self.ports_beside(gpu, outwards=outwards)
+
+    def ports_beside(self, gpu: int, *, outwards: bool) -> list[Port]:
+        """Return the adapters of the other GPUs of the node that the GPU reaches, or that reach it."""
+        first = gpu // self.per_node * self.per_node
+        others = [other for other in range(first, first + self.per_node) if other != gpu]
+        reached = [other for other in others if self.within(*((gpu, other) if outwards else (other, gpu)))]
+        return [port for other in reached for port in self.own_ports(other, outwards=outwards)]
+
+    def own_ports(self, gpu: int, *, outwards: bool) -> list[Port]:
+        """Return the adapters of a GPU from which all links lead on to the leaf, or back."""
         cluster = self.cluster
-        outs, ins = (cluster.nic_of[cluster.nic_ptr[gpu] : cluster.nic_ptr[gpu + 1]] for gpu in (a, b))
-        lanes = [
-            self.lane(a, int(outs[i % len(outs)]), int(ins[i % len(ins)]), b) for i in range(max(len(outs), len(ins)))
+        if (gpu, outwards) in self.own:
+            return self.own[gpu, outwards]
+        nics = cluster.nic_of[cluster.nic_ptr[gpu] : cluster.nic_ptr[gpu + 1]].tolist()
+        found = [(nic, (gpu, nic) if outwards else (nic, gpu)) for nic in nics]
+        to_leaf = cluster.nic_up if outwards else cluster.nic_down
+        self.own[gpu, outwards] = [
+            (gpu, nic)
+            for nic, ends in found
+            if min(self.nominal_Bps[[self.buses[ends], to_leaf[nic - cluster.first_nic]]]) > 0
         ]
-        hashed = [(leaves, name, share / len(lanes), path[2]) for path, flows in lanes for leaves, name, share in flows]
-        return _beside([path for path, _ in lanes]), hashed
+        return self.own[gpu, outwards]
 
-    def lane(self, a: int, out: int, into: int, b: int) -> tuple[Path, list[Leap]]:
-        """Return the way from GPU to GPU by two adapters; by the GPU of the receiver's rail if that avoids spines."""
-        cluster = self.cluster
-        leaf_a, leaf_b = (int(cluster.nic_leaf[nic - cluster.first_nic]) for nic in (out, into))
-        hop: Path = ([], [], 0.0)
-        if leaf_a != leaf_b and cluster.spec.fabric in ("rail", "rail_only"):
-            relay = self.relay(a, b, leaf_b)
-            if relay is not None:
-                per_node = cluster.node.n_gpus
-                hop = self.within(a // per_node, a % per_node, relay % per_node)
-                a, out = relay, int(cluster.nic_of[cluster.nic_ptr[relay]])
-                leaf_a = int(cluster.nic_leaf[out - cluster.first_nic])
-        ends = self.buses[a, out], self.buses[into, b]
-        up, down = int(cluster.nic_up[out - cluster.first_nic]), int(cluster.nic_down[into - cluster.first_nic])
-        middle, hashed = self.between_leaves(leaf_a, leaf_b, a, b)
-        links = [*hop[0], ends[0], up, *middle[0], down, ends[1]]
-        shares = [*hop[1], 1.0, 1.0, *middle[1], 1.0, 1.0]
-        latency_s = hop[2] + self._latency([ends[0], up, down, ends[1]]) + middle[2]
-        return (links, shares, latency_s + self._forwarding([out, into, cluster.first_leaf + leaf_b])), hashed
+    def leaf_of(self, port: Port) -> int:
+        """Return the leaf, as a switch, that the adapter of a port hangs on."""
+        return int(self.cluster.nic_leaf[port[1] - self.cluster.first_nic])
 
-    def relay(self, a: int, b: int, leaf: int) -> int | None:
-        """Return the GPU of a's node whose adapter hangs on *leaf*: that with b's place in its node, if it does."""
-        cluster = self.cluster
-        per_node = int(cluster.node.n_gpus)
-        first = a // per_node * per_node
-        for local in (b % per_node, *range(per_node)) if per_node > 1 else ():
-            nic = int(cluster.nic_of[cluster.nic_ptr[first + local]])
-            if int(cluster.nic_leaf[nic - cluster.first_nic]) == leaf and first + local != a:
-                pair = (a % per_node) * per_node + local
-                if self.node_routes.ptr[pair + 1] > self.node_routes.ptr[pair]:
-                    return int(first + local)
+    def on_rail(self, a: int, b: int, out: Port, into: Port) -> tuple[Port, Port]:
+        """Return the ports with that of the sender on the receiver's rail if the fabric has rails and it can be."""
+        if self.leaf_of(out) != self.leaf_of(into) and self.cluster.spec.fabric in ("rail", "rail_only"):
+            out = self.relay(a, b, self.leaf_of(into)) or out
+        return out, into
+
+    def lane(self, a: int, out: Port, into: Port, b: int) -> tuple[Path, list[Leap]] | None:
+        """Return the way from GPU to GPU by two ports, over the links of the nodes if these are of other GPUs."""
+        first, last = self.within(a, out[0]), self.within(into[0], b)
+        found = self.between_leaves(self.leaf_of(out), self.leaf_of(into), out[0], b)
+        if first is None or found is None or last is None:
+            return None
+        middle, hashed = found
+        nics = [nic - self.cluster.first_nic for _, nic in (out, into)]
+        outwards = [self.buses[out], int(self.cluster.nic_up[nics[0]])]
+        inwards = [int(self.cluster.nic_down[nics[1]]), self.buses[into[1], into[0]]]
+        links = [*first[0], *outwards, *middle[0], *inwards, *last[0]]
+        shares = [*first[1], 1.0, 1.0, *middle[1], 1.0, 1.0, *last[1]]
+        latency_s = first[2] + self._latency(outwards + inwards) + middle[2] + last[2]
+        latency_s += self._forwarding([out[1], into[1], self.cluster.first_leaf + self.leaf_of(into)])
+        return (links, shares, latency_s), hashed
+
+    def relay(self, a: int, b: int, leaf: int) -> Port | None:
+        """Return the port on *leaf* of a's node: that of the GPU with b's place in its node, if it has one there."""
+        first = a // self.per_node * self.per_node
+        for gpu in (first + b % self.per_node, *range(first, first + self.per_node)):
+            port = next(iter(self.own_ports(gpu, outwards=True)), None)
+            if gpu != a and port is not None and self.leaf_of(port) == leaf and self.within(a, gpu):
+                return port
         return None
 
-    def between_leaves(self, leaf_a: int, leaf_b: int, a: int, b: int) -> tuple[Path, list[Leap]]:
+    def between_leaves(self, leaf_a: int, leaf_b: int, a: int, b: int) -> tuple[Path, list[Leap]] | None:
         """Return the way from leaf to leaf: all equal paths side by side, or the flows that a hash puts on one each."""
         nowhere: Path = ([], [], 0.0)
         if leaf_a == leaf_b:
             return nowhere, []
+        spec = self.cluster.spec
         if (leaf_a, leaf_b) not in self.trunks:
-            self.trunks[leaf_a, leaf_b] = self.all_ways(leaf_a, leaf_b)
+            ways = self.all_ways(leaf_a, leaf_b)
+            self.trunks[leaf_a, leaf_b] = ways if spec.hashes or not ways else [_spread(ways)]
         ways = self.trunks[leaf_a, leaf_b]
         if not ways:
-            what = f"no switch joins leaf{leaf_a} and leaf{leaf_b}"
-            raise UnsupportedError(Fault(what, "--fabric", "take a fabric with spines, or ranks of one rail"))
-        spec = self.cluster.spec
-        if spec.hashes:
-            flows = spec.flows_per_pair
-            return nowhere, [((leaf_a, leaf_b), f"{a}:{b}:{flow}", 1 / flows) for flow in range(flows)]
-        total = sum(width for _, width in ways)
-        return _beside([path for path, _ in ways], [width / total for _, width in ways]), []
+            return None
+        if not spec.hashes:
+            return ways[0][0], []
+        flows = spec.flows_per_pair
+        return nowhere, [((leaf_a, leaf_b), f"{a}:{b}:{flow}", 1 / flows) for flow in range(flows)]
+
+    def cables(self, link: int) -> Int:
+        """Return what is left of the links that join the same two nodes, of which *link* is the first."""
+        return self.left[self.before[link] : self.before[link + self.spans[link]]]
 
     def all_ways(self, leaf_a: int, leaf_b: int) -> list[tuple[Path, float]]:
         """Return the shortest ways from leaf to leaf with their widths: by a spine, by a core, or along a dragonfly."""
         cluster = self.cluster
         if cluster.spec.fabric == "dragonfly":
-            return self.dragonfly_ways(leaf_a, leaf_b)
-        up_a, up_b = self.above(leaf_a), self.above(leaf_b)
-        shared = [switch for switch in up_a if switch in up_b]
-        ways = [self.way([(up_a[s][0], s), (up_b[s][1], leaf_b)]) for s in shared]
+            return self.dragonfly_ways(leaf_a, leaf_b) or self.detours(leaf_a, leaf_b)
+        up, down = self.above(leaf_a), self.below(leaf_b)
+        ways = [self.way([(up[spine], spine), (down[spine], leaf_b)]) for spine in up if spine in down]
         if ways:
             return ways
-        for spine_a in up_a:
-            core_a = self.above(spine_a)
-            for spine_b in up_b:
-                core_b = self.above(spine_b)
-                for core in core_a:
-                    if core in core_b:
+        cores_down = {spine_b: self.below(spine_b) for spine_b in down}
+        for spine_a in up:
+            core_up = self.above(spine_a)
+            for spine_b, core_down in cores_down.items():
+                for core in core_up:
+                    if core in core_down:
                         hops = [
-                            (up_a[spine_a][0], spine_a), (core_a[core][0], core), (core_b[core][1], spine_b),
-                            (up_b[spine_b][1], leaf_b),
+                            (up[spine_a], spine_a), (core_up[core], core), (core_down[core], spine_b),
+                            (down[spine_b], leaf_b),
                         ]  # fmt: skip
                         ways.append(self.way(hops))
         return ways
@@ -316,40 +418,83 @@ class _Router:
         """Return the minimal ways of a dragonfly: within the group, or by every cable between the two groups."""
         group = self.cluster.switch_group
         beside = self.above(leaf_a)
-        if leaf_b in beside:
-            return [self.way([(beside[leaf_b][0], leaf_b)])]
-        ways = []
+        if leaf_b in beside or group[leaf_a] == group[leaf_b]:
+            return [self.way([(beside[leaf_b], leaf_b)])] if leaf_b in beside else []
+        ways, last = [], self.below(leaf_b)
         for gate in [leaf_a, *(s for s in beside if group[s] == group[leaf_a])]:
-            for far, (link, _) in self.above(gate).items():
-                if group[far] == group[leaf_b]:
-                    hops = [(beside[gate][0], gate)] if gate != leaf_a else []
+            for far, link in self.above(gate).items():
+                if group[far] == group[leaf_b] and (far == leaf_b or far in last):
+                    hops = [(beside[gate], gate)] if gate != leaf_a else []
                     hops.append((link, far))
                     if far != leaf_b:
-                        hops.append((self.above(far)[leaf_b][0], leaf_b))
+                        hops.append((last[far], leaf_b))
                     ways.append(self.way(hops))
         return ways
 
-    def above(self, switch: int) -> dict[int, tuple[int, int]]:
-        """Return the switches above one (in a dragonfly: beside it) with the link there and the link back."""
-        cluster = self.cluster
-        span = slice(int(cluster.up_ptr[switch]), int(cluster.up_ptr[switch + 1]))
-        columns = (cluster.up_switch[span], cluster.up_link[span], cluster.down_link[span])
-        return {up: (link, back) for up, link, back in zip(*(column.tolist() for column in columns), strict=True)}
+    def detours(self, leaf_a: int, leaf_b: int) -> list[tuple[Path, float]]:
+        """Return the shortest ways of a dragonfly that has lost the minimal ones: by other switches and groups."""
+        reached: dict[int, list[list[tuple[int, int]]]] = {leaf_a: [[]]}
+        seen = {leaf_a}
+        while reached and leaf_b not in reached:
+            following: dict[int, list[list[tuple[int, int]]]] = {}
+            for switch, ways in reached.items():
+                for far, link in self.above(switch).items():
+                    if far not in seen:
+                        following.setdefault(far, []).extend([*hops, (link, far)] for hops in ways)
+            seen.update(following)
+            reached = following
+        return [self.way(hops) for hops in reached.get(leaf_b, [])]
+
+    def above(self, switch: int) -> dict[int, int]:
+        """Return the switches above one (in a dragonfly: beside it), with the first link there."""
+        return self._neighbours(switch, self.cluster.up_link)
+
+    def below(self, switch: int) -> dict[int, int]:
+        """Return the same switches with the first link back."""
+        return self._neighbours(switch, self.cluster.down_link)
+
+    def _neighbours(self, switch: int, link: Int) -> dict[int, int]:
+        """Return those that a cable is left to."""
+        span = slice(int(self.cluster.up_ptr[switch]), int(self.cluster.up_ptr[switch + 1]))
+        pairs = zip(self.cluster.up_switch[span].tolist(), link[span].tolist(), strict=True)
+        return {up: first for up, first in pairs if len(self.cables(first))}
 
     def way(self, hops: list[tuple[int, int]]) -> tuple[Path, float]:
         """Return a path of (link, switch behind it) with its width in B/s; the last switch forwards elsewhere."""
         links = [link for link, _ in hops]
-        width = float(self.fabric.nominal_Bps[links].min())
+        rate_Bps = self.nominal_Bps
         passed = [self.cluster.first_leaf + switch for _, switch in hops[:-1]]
-        first_leaf = self.fabric.wiring.link_src[links[0]]
-        latency_s = self._latency(links) + self._forwarding([*passed, int(first_leaf)])
-        return (links, [1.0] * len(links), latency_s), width
+        first_leaf = int(self.machine.wiring.link_src[links[0]])
+        latency_s = self._latency(links) + self._forwarding([*passed, first_leaf])
+        return (links, [1.0] * len(links), latency_s), min(float(rate_Bps[link]) for link in links)
 
     def _latency(self, links: list[int]) -> float:
-        return float(self.fabric.link_latency_s[links].sum())
+        latency_s = self.machine.link_latency_s
+        return sum(float(latency_s[link]) for link in links)
 
     def _forwarding(self, nodes: list[int]) -> float:
-        return float(self.fabric.node_latency_s[nodes].sum())
+        latency_s = self.machine.node_latency_s
+        return sum(float(latency_s[node]) for node in nodes)
+
+
+def _left_of(node: Topology, rate_Bps: Float) -> Topology:
+    """Return a node with the links that have a rate, without switches that add and multicast."""
+    there, wiring = rate_Bps > 0, node.wiring
+    columns = {
+        name: value[there]
+        for name, value in ((name, getattr(wiring, name)) for name in wiring.__slots__)
+        if name.startswith("link_") and value is not None
+    }
+    wiring = replace(wiring, **columns | {"link_nominal_Bps": rate_Bps[there]})
+    return replace(node, wiring=wiring, in_network_reduction=None)
+
+
+def _spread(ways: list[tuple[Path, float]]) -> tuple[Path, float]:
+    """Return several ways as one that takes all links of theirs once, each with its share by their widths."""
+    total = sum(width for _, width in ways)
+    links, shares, latency_s = _beside([path for path, _ in ways], [width / total for _, width in ways])
+    taken, place = np.unique(links, return_inverse=True)
+    return (taken.tolist(), np.bincount(place, shares).tolist(), latency_s), total
 
 
 def _beside(paths: list[Path], shares: list[float] | None = None) -> Path:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from collsim.errors import Fault, InputError
-from collsim.fabric import is_whole
 from collsim.result import Row, ranked
 from collsim.topology import Topology
 
@@ -33,9 +32,6 @@ def refuse_unhashed(topology: Topology) -> None:
     elif not cluster.spec.hashes:
         what = f"{cluster.spec.network} routes by {cluster.spec.routing}, without a hash: all draws would be the same"
         hint = "leave it out, or give --set scale_out.routing=ecmp"
-    elif not is_whole(topology):
-        what = "where something is missing, messages are spread over what is left, without a hash"
-        hint = "leave it out, or degrade instead of failing"
     else:
         return
     raise InputError(Fault(what, "hash_seeds", hint))

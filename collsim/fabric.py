@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from collsim.errors import Fault, InputError
 from collsim.topology import Cluster, Topology, Wiring
 
-__all__ = ["Fabric", "build_fabric", "is_whole"]
+__all__ = ["Fabric", "build_fabric"]
 
 Int = NDArray[np.int64]
 Float = NDArray[np.float64]
@@ -59,6 +59,15 @@ class Fabric:
     cluster: Cluster | None = None
     node_in_network: str | None = None
     """What the switches of each node of a cluster add and multicast with for all ranks of that node."""
+    healthy: Fabric | None = None
+    """The same GPUs of a cluster in order; None if no link of it is missing."""
+    healthy_link: Int | None = None
+    """int64[n_links]: the number of each link there."""
+
+    @property
+    def machine(self) -> Fabric:
+        """The fabric in order: itself, unless it is a cluster of which something is missing."""
+        return self.healthy or self
 
     @property
     def nominal_Bps(self) -> Float:
@@ -68,6 +77,8 @@ class Fabric:
 
     def with_hash_seed(self, seed: int) -> Fabric:
         """Return the fabric with another seed of the hash."""
+        if self.healthy is not None:
+            return replace(self, healthy=self.healthy.with_hash_seed(seed))
         assert self.cluster is not None
         return replace(self, cluster=replace(self.cluster, spec=replace(self.cluster.spec, hash_seed=seed)))
 
@@ -135,7 +146,14 @@ def build_fabric(
         forwards[wiring.node_kinds.index("nic") :] = True
         network = forwards[wiring.link_src] | forwards[wiring.link_dst]
     capacity = wiring.link_bandwidth_Bps * np.where(efficiency | network, wiring.link_efficiency, 1.0)
-    healthy = _healthy(topology)  # slow links still multicast
+    damage = topology.damage
+    order = wiring if damage is None else damage.healthy.wiring  # slow links still multicast, and keep their numbers
+    healthy = None
+    if topology.cluster is not None and damage is not None and wiring.n_links < order.n_links:
+        gpus = [damage.gpus[gpu] for gpu in chosen]
+        healthy = build_fabric(
+            damage.healthy, gpus, efficiency=efficiency, latency=latency, network_counts=network_counts
+        )
     return Fabric(
         wiring=wiring,
         rank_node=_readonly(np.array(chosen, dtype=np.int64)),
@@ -144,21 +162,12 @@ def build_fabric(
         link_latency_s=_readonly(wiring.link_latency_s * (latency | network)),
         node_latency_s=_readonly(wiring.node_latency_s * (latency | forwards)),
         in_network_efficiency=topology.in_network_efficiency if efficiency else 1.0,
-        in_network=topology.in_network_reduction if healthy.coordinates.kind == "switched" else None,
-        cluster=topology.cluster if is_whole(topology) else None,
+        in_network=topology.in_network_reduction if order.coordinates.kind == "switched" else None,
+        cluster=topology.cluster if healthy is None else None,
         node_in_network=_node_in_network(topology, chosen),
+        healthy=healthy,
+        healthy_link=None if healthy is None or damage is None else damage.links,
     )
-
-
-def is_whole(topology: Topology) -> bool:
-    """Return whether no link or node is missing; slow links keep their numbers."""
-    wiring, healthy = topology.wiring, _healthy(topology)
-    return (wiring.n_nodes, wiring.n_links) == (healthy.n_nodes, healthy.n_links)
-
-
-def _healthy(topology: Topology) -> Wiring:
-    """Return the wiring in which nothing failed."""
-    return topology.wiring if topology.damage is None else topology.damage.healthy.wiring
 
 
 def _node_in_network(topology: Topology, gpus: list[int]) -> str | None:
@@ -166,7 +175,7 @@ def _node_in_network(topology: Topology, gpus: list[int]) -> str | None:
     if topology.cluster is None or topology.cluster.node.wiring.coordinates.kind != "switched":
         return None
     per_node = np.bincount(topology.wiring.coordinates.node[gpus])
-    return topology.in_network_reduction if per_node[per_node > 0].min() > 1 else None
+    return topology.reduction_for(gpus) if per_node[per_node > 0].min() > 1 else None
 
 
 def _rank_faults(ranks: list[int], n_gpus: int, name: str) -> list[Fault]:

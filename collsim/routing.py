@@ -81,28 +81,35 @@ class Routes:
         return np.bincount(self.link, weights=carried, minlength=n_links).astype(np.float64)
 
 
-def find_routes(fabric: Fabric, ways: Ways | None = None) -> Routes:
+def find_routes(fabric: Fabric, ways: Ways | None = None, *, all_pairs: bool = True) -> Routes:
     """Return the routes between all ranks of *fabric*.
 
-    *ways* are those of the same fabric but for the seed of its hash, so that only what that decides is found anew.
+    Parameters
+    ----------
+    fabric : Fabric
+    ways : Ways, optional
+        Those of the same fabric but for the seed of its hash, so that only what that decides is found anew.
+    all_pairs : bool
+        Whether every rank must reach every other; if not, routes of pairs that cannot are empty.
 
     Raises
     ------
     NoRouteError
         Naming the groups of ranks that cannot reach each other.
     """
-    if fabric.cluster is None:
-        parts = _searched(fabric)
+    cluster = fabric.machine.cluster
+    if cluster is None:
+        parts = _searched(fabric, all_pairs=all_pairs)
     else:
         from collsim.cluster_routing import between_nodes
 
         ways = ways or between_nodes(fabric, find_routes)
-        parts = ways.drawn(fabric.cluster.spec.hash_seed)
+        parts = ways.drawn(cluster.spec.hash_seed)
     parts += [_through_all_switches(fabric, members) for members in _served(fabric)]
     return replace(_assemble(_slowdown(fabric), parts), ways=ways)
 
 
-def _searched(fabric: Fabric) -> list[Part]:
+def _searched(fabric: Fabric, *, all_pairs: bool) -> list[Part]:
     """Return the routes of all pairs, the plainest ways first; raise as `find_routes` does."""
     n = fabric.n_ranks
     parts = [_direct(fabric)]
@@ -120,7 +127,7 @@ def _searched(fabric: Fabric) -> list[Part]:
             lost.append(int(number))
         else:
             parts.append(found)
-    if lost:
+    if lost and all_pairs:
         raise _no_route(fabric, lost)
     return parts
 

@@ -21,9 +21,12 @@ class Layout:
     Attributes
     ----------
     nodes : tuple of tuple of int
+    places : tuple of tuple of int
+        Where each of them stands in its node, which is its rail; empty if that is not known.
     """
 
     nodes: tuple[tuple[int, ...], ...]
+    places: tuple[tuple[int, ...], ...] = ()
 
     @classmethod
     def blocks(cls, sizes: Iterable[int]) -> Layout:
@@ -36,16 +39,17 @@ class Layout:
         return cls(tuple(tuple(range(a, b)) for a, b in pairwise(ends)))
 
     @classmethod
-    def from_nodes(cls, node_of_rank: Sequence[int]) -> Layout:
+    def from_nodes(cls, node_of_rank: Sequence[int], place_of_rank: Sequence[int] = ()) -> Layout:
         """Return the layout of ranks of which rank r is on node ``node_of_rank[r]``, nodes as they first appear.
 
-        >>> Layout.from_nodes([7, 3, 7, 3]).nodes
-        ((0, 2), (1, 3))
+        >>> Layout.from_nodes([7, 3, 7, 3], [0, 1, 4, 5])
+        Layout(nodes=((0, 2), (1, 3)), places=((0, 4), (1, 5)))
         """
         ranks: dict[int, list[int]] = {}
         for rank, node in enumerate(node_of_rank):
             ranks.setdefault(int(node), []).append(rank)
-        return cls(tuple(map(tuple, ranks.values())))
+        nodes = tuple(map(tuple, ranks.values()))
+        return cls(nodes, tuple(tuple(place_of_rank[rank] for rank in node) for node in nodes if place_of_rank))
 
     @property
     def n_nodes(self) -> int:
@@ -71,8 +75,22 @@ class Layout:
         if not self.is_even:
             sizes = sorted({len(node) for node in self.nodes})
             what = f"{algo} needs the same number of ranks on every node, not {', '.join(map(str, sizes))}"
-            raise UnsupportedError(Fault(what, "algo", "ring and tree also run on unequal nodes"))
+            raise UnsupportedError(Fault(what, "algo", "leave out the same GPUs of every node, or name ring or tree"))
         return len(self.nodes[0])
+
+    def entries(self) -> list[list[int]]:
+        """Return the local indices, one per node, at which as many rings as the smallest node has ranks may enter.
+
+        On unequal nodes these stand on one rail, if there are enough rails that all nodes have ranks on.
+
+        >>> Layout(((0, 1), (2, 3, 4)), ((0, 2), (0, 1, 2))).entries()
+        [[0, 0], [1, 2]]
+        """
+        smallest = min(len(node) for node in self.nodes)
+        common = [place for place in self.places[0] if all(place in of for of in self.places)] if self.places else []
+        if self.is_even or len(common) < smallest:
+            return [[local] * self.n_nodes for local in range(smallest)]
+        return [[of.index(place) for of in self.places] for place in common]
 
     def rail(self, local: int) -> tuple[int, ...]:
         """Return the ranks with a local index, one per node."""

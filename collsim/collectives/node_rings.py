@@ -3,7 +3,8 @@
 A ring visits all GPUs of a node, then those of the next. Channel c enters the even nodes at local index c mod g. For an
 even number of GPUs it leaves at another one, and odd nodes swap the two ends, so that the hop between nodes joins equal
 local indices: the traffic stays on its rail (crossNic 2, NCCL src/graph/connect.cc). Otherwise it leaves through the
-adapter of the rail that it entered on, beside the last GPU.
+adapter of the rail that it entered on, beside the last GPU. Nodes with different numbers of ranks are entered on rails
+that all of them have ranks on.
 """
 
 from __future__ import annotations
@@ -37,20 +38,21 @@ def local_path(g: int, entry: int, *, reverse: bool = False) -> list[int]:
 
 
 def node_rings(layout: Layout) -> Int:
-    """Return int64[n_rings, n]: one ring per local index of the largest node.
+    """Return int64[n_rings, n]: one ring per rank of the smallest node.
+
+    All ranks take the fewest channels that any of them found (NCCL src/init.cc); more would meet in its adapters.
 
     On an odd number of nodes one hop per ring, the one that closes it, joins two rails.
 
     >>> node_rings(Layout.blocks([2, 2])).tolist()
     [[0, 1, 3, 2], [1, 0, 2, 3]]
     """
-    largest = max(len(node) for node in layout.nodes)
-    swaps = layout.is_even and largest % 2 == 0
+    swaps = layout.is_even and len(layout.nodes[0]) % 2 == 0
     rings = []
-    for channel in range(largest):
+    for entries in layout.entries():
         ring: list[int] = []
-        for number, node in enumerate(layout.nodes):
-            path = local_path(len(node), channel % len(node), reverse=swaps and number % 2 == 1)
+        for number, (node, entry) in enumerate(zip(layout.nodes, entries, strict=True)):
+            path = local_path(len(node), entry, reverse=swaps and number % 2 == 1)
             ring += [node[local] for local in path]
         rings.append(ring)
     return np.array(rings, dtype=np.int64)

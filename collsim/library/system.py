@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from collsim.errors import Fault, UnsupportedError
 
 if TYPE_CHECKING:
@@ -149,7 +151,7 @@ def system_of(
     nvls: bool | None = None,
     cpu_vendor: str = "unknown",
 ) -> System:
-    """Return how the library sees a scale-up domain, of several the one of the first rank.
+    """Return how the library sees a scale-up domain: of several that of the first rank, or the poorest if some failed.
 
     It reads the label ``gpu.model`` (architecture), ``in_network_reduction`` (NVLS), the numbers of links in the
     wiring, and the facts of ``nic``; rates of links are the library's own constants, not those of the topology.
@@ -173,12 +175,13 @@ def system_of(
     if architecture is None:
         hint = f"gpu.model must contain one of {', '.join(part for part, _ in MODELS)}"
         raise UnsupportedError(Fault(f'no library is known for "{model}"', f"{topology.name}: gpu.model", hint))
-    chosen = _first_domain(topology, list(range(topology.n_gpus)) if ranks is None else list(ranks))
+    everyone = list(range(topology.n_gpus)) if ranks is None else list(ranks)
+    chosen = _poorest_domain(topology, everyone)
     counts, into_switches = _links(topology, chosen)
     if "PCIe" in topology.labels.get("link.type", "") or not (into_switches or any(map(any, counts))):
         what = "the choice over PCIe is not modelled"
         raise UnsupportedError(Fault(what, topology.name, "name the algorithm, or take a system with NVLink or xGMI"))
-    has_nvls = topology.in_network_reduction == "NVLS" and architecture in ("hopper", "blackwell")
+    has_nvls = topology.reduction_for(everyone) == "NVLS" and architecture in ("hopper", "blackwell")
     guessed = any(part in model for part in GUESSED_MODELS)
     return System(
         architecture=architecture,
@@ -193,10 +196,18 @@ def system_of(
     )
 
 
-def _first_domain(topology: Topology, ranks: list[int]) -> list[int]:
-    """Return the ranks in the domain of the first one: all domains count as alike."""
-    node = topology.wiring.coordinates.node
-    return [gpu for gpu in ranks if node[gpu] == node[ranks[0]]]
+def _poorest_domain(topology: Topology, ranks: list[int]) -> list[int]:
+    """Return the ranks in the domain of the first one; where something failed, of the one with the fewest links.
+
+    All ranks take the fewest channels that any of them found (NCCL src/init.cc).
+    """
+    wiring, first = topology.wiring, ranks[0]
+    if topology.damage is not None:
+        inside = np.array([kind != "nic" for kind in wiring.node_kinds])[wiring.link_dst]
+        out = np.bincount(wiring.link_src[inside], wiring.link_count[inside], wiring.n_gpus)
+        first = min(ranks, key=lambda gpu: out[gpu])
+    node = wiring.coordinates.node
+    return [gpu for gpu in ranks if node[gpu] == node[first]]
 
 
 def _adapters(topology: Topology) -> dict[str, Any]:
@@ -212,9 +223,8 @@ def _links(topology: Topology, ranks: Sequence[int]) -> tuple[tuple[tuple[int, .
     place = {gpu: position for position, gpu in enumerate(ranks)}
     between = [[0] * len(ranks) for _ in ranks]
     upwards = [0] * len(ranks)
-    for src, dst, count in zip(wiring.link_src, wiring.link_dst, wiring.link_count, strict=True):
-        if int(src) not in place:
-            continue
+    own = np.isin(wiring.link_src, ranks)
+    for src, dst, count in zip(wiring.link_src[own], wiring.link_dst[own], wiring.link_count[own], strict=True):
         if int(dst) in place:
             between[place[int(src)]][place[int(dst)]] += int(count)
         elif wiring.node_kinds[int(dst)] == "switch":

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from collsim.errors import Fault, InputError
 from collsim.topology.builders import Bundles, recognise
+from collsim.topology.cluster_effects import cluster_effects, kept_of, listed
 from collsim.topology.model import Coordinates, Damage, Fact, Topology, Wiring
 from collsim.topology.selecting import Selection, select
 from collsim.topology.summary import reached_from
@@ -26,8 +27,6 @@ __all__ = ["cut_faults", "damaged", "is_record"]
 
 Mask = NDArray[np.bool_]
 Floats = NDArray[np.float64]
-MOST_NAMES = 4
-"""A sentence names at most this many things."""
 DEGRADE_SHAPE = 'write --degrade "link:gpu0-gpu1=50%", the part of the rate that remains'
 
 
@@ -193,14 +192,19 @@ def _rebuilt(topology: Topology, names: tuple[str, ...], shares: dict[str, str],
         what = f"{topology.name} is left with {left}"
         raise InputError(Fault(what, "fail", "leave at least 2 GPUs and a link"))
     wiring = _wiring(before, wreck)
+    links = np.flatnonzero(wreck.links)
+    links.setflags(write=False)
     effects = _effects(topology, wreck)
-    multicast = topology.in_network_reduction if not _lost_planes(before, wreck) else None
+    unserved = frozenset(before.coordinates.node[_short_of(before, wreck)[1]].tolist())
+    served = set(before.coordinates.node[gpus].tolist()) - unserved
     damage = Damage(
         fail=names,
         degrade=shares,
         summary=_summary(before, names, shares),
         effects=effects,
         gpus=tuple(gpus.tolist()),
+        links=links,
+        unserved=unserved,
         healthy=topology,
     )
     record = json.dumps([names, shares]).encode()
@@ -211,7 +215,7 @@ def _rebuilt(topology: Topology, names: tuple[str, ...], shares: dict[str, str],
         facts=(*topology.facts, *facts),
         wiring=wiring,
         sha256=hashlib.sha256(topology.sha256.encode() + b"\0" + record).hexdigest(),
-        in_network_reduction=multicast,
+        in_network_reduction=topology.in_network_reduction if served else None,
         damage=damage,
     )
 
@@ -280,19 +284,26 @@ def _coordinates(before: Wiring, after: Wiring, wreck: _Wreck) -> Coordinates:
     return replace(old, **cut, kind=kind, plane=plane)
 
 
+def _short_of(wiring: Wiring, wreck: _Wreck) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the links from GPUs that are left into switches that are not whole, and the GPU of each."""
+    upwards = _upwards(wiring) & wreck.alive[wiring.link_src]
+    short = np.flatnonzero(upwards & (wreck.cables < wiring.link_count))
+    return short, wiring.link_src[short]
+
+
+def _upwards(wiring: Wiring) -> Mask:
+    """Return bool[n_links]: which links lead from a GPU into a switch."""
+    switch = np.array([kind == "switch" for kind in wiring.node_kinds])
+    return np.asarray((wiring.link_src < wiring.n_gpus) & switch[wiring.link_dst])
+
+
 def _lost_planes(wiring: Wiring, wreck: _Wreck) -> list[str]:
     """Return what is missing between GPUs that are left and switches: whole switches by name, else links."""
-    gpu = np.arange(wiring.n_nodes) < wiring.n_gpus
-    switch = np.array([kind == "switch" for kind in wiring.node_kinds])
-    short = np.flatnonzero(
-        wreck.alive[wiring.link_src] & gpu[wiring.link_src] & switch[wiring.link_dst]
-        & (wreck.cables < wiring.link_count)
-    )  # fmt: skip
     missing = [
         f"link {_cable(wiring, int(link))}"
         if wreck.alive[wiring.link_dst[link]]
         else f"switch {wiring.node_names[int(wiring.link_dst[link])]}"
-        for link in short
+        for link in _short_of(wiring, wreck)[0]
     ]
     return list(dict.fromkeys(missing))
 
@@ -308,25 +319,37 @@ def _effects(topology: Topology, wreck: _Wreck) -> tuple[str, ...]:
     wiring, told = topology.wiring, []
     if lost := [wiring.node_names[int(gpu)] for gpu in np.flatnonzero(~wreck.alive[: wiring.n_gpus])]:
         left = wiring.n_gpus - len(lost)
-        told.append(f"{_listed(lost)} take{'s' * (len(lost) == 1)} no part: {left} ranks are left and renumbered")
+        told.append(f"{listed(lost)} take{'s' * (len(lost) == 1)} no part: {left} ranks are left and renumbered")
     missing = _lost_planes(wiring, wreck)
     if missing and topology.in_network_reduction:
         verb = "is" if len(missing) == 1 else "are"
-        told.append(f"{topology.in_network_reduction} is off: {_listed(missing)} {verb} missing")
+        domains = sorted(set(wiring.coordinates.node[_short_of(wiring, wreck)[1]].tolist()))
+        where = "" if topology.cluster is None else f" for GPUs of node {listed([str(domain) for domain in domains])}"
+        told.append(f"{topology.in_network_reduction} is off{where}: {listed(missing)} {verb} missing")
     ends = wreck.alive[wiring.link_src] & wreck.alive[wiring.link_dst]
     between = (wiring.link_src < wiring.n_gpus) & (wiring.link_dst < wiring.n_gpus)
     apart = list(dict.fromkeys(_cable(wiring, int(link)) for link in np.flatnonzero(ends & between & ~wreck.links)))
     if apart:
-        told.append(f"messages that {_listed(apart)} carried go through other GPUs")
-    if topology.cluster is not None and not (wreck.alive.all() and wreck.links.all()):
-        told.append("messages between nodes spread over all shortest paths, without hashing and relays along rails")
-    return tuple(told)
+        told.append(f"messages that {listed(apart)} carried go through other GPUs")
+    upwards = _upwards(wiring)
+    kept, full = (
+        np.bincount(wiring.link_src[upwards], cables[upwards], wiring.n_nodes)
+        for cables in (wreck.cables, wiring.link_count)
+    )
+    told += kept_of(wiring.node_names, wreck.alive, kept, full, "links into switches")
+    if topology.cluster is not None:
+        told += cluster_effects(topology.cluster, wiring, wreck.alive, wreck.cables)
+    return (*told, *_slowed(wiring, wreck))
 
 
-def _listed(names: Sequence[str]) -> str:
-    """Return a few names in a row."""
-    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-    return ", ".join(names[:MOST_NAMES]) + more
+def _slowed(wiring: Wiring, wreck: _Wreck) -> list[str]:
+    """Return what slow links do, as a sentence, if any link that is left is slow."""
+    slow = list(dict.fromkeys(_cable(wiring, int(link)) for link in np.flatnonzero(wreck.links & (wreck.share < 1))))
+    verb = "is" if len(slow) == 1 else "are"
+    what = (
+        f"{listed(slow)} {verb} slow, but get{'s' * (len(slow) == 1)} the share of the messages that links in order get"
+    )
+    return [f"{what}: the rest waits"] if slow else []
 
 
 def _summary(wiring: Wiring, names: Iterable[str], shares: Mapping[str, str]) -> str:
@@ -351,7 +374,7 @@ def _counted(wiring: Wiring, name: str, fate: str) -> str:
     kind = kind.upper() if kind in ("gpu", "nic", "cpu") else kind
     plural = {"switch": "switches", "leaf": "leaves"}.get(kind, f"{kind}s")
     one_way = "one direction of " if found.kind == "link!" else ""
-    return f"{one_way}{number} {kind if number == 1 else plural} {fate}: {_listed(members)}"
+    return f"{one_way}{number} {kind if number == 1 else plural} {fate}: {listed(members)}"
 
 
 def cut_faults(topology: Topology, ranks: Sequence[int]) -> list[Fault]:
@@ -372,8 +395,8 @@ def cut_faults(topology: Topology, ranks: Sequence[int]) -> list[Fault]:
         if beyond:
             near = [now.node_names[rank] for rank in ranks if reached[rank]]
             side = {now.node_names[int(node)] for node in np.flatnonzero(reached)}
-            missing = _listed(_boundary(before, set(now.node_names), side))
-            what = f"{_listed(near)} and {_listed(beyond)} are cut off from each other by the loss of {missing}"
+            missing = listed(_boundary(before, set(now.node_names), side))
+            what = f"{listed(near)} and {listed(beyond)} are cut off from each other by the loss of {missing}"
             return [Fault(what, "fail", "choose ranks of one side with --rank-list")]
     return []
 

@@ -7,7 +7,7 @@ The arrays are read-only. Nothing here imports more than the standard library un
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -196,6 +196,10 @@ class Damage:
     """What follows from it, one sentence each."""
     gpus: tuple[int, ...]
     """The number that each GPU that is left has in the healthy topology."""
+    links: Ints
+    """int64[n_links]: the number that each link that is left has there."""
+    unserved: frozenset[int]
+    """Scale-up domains, some GPU of which has lost links into switches: these add and multicast for nobody there."""
     healthy: Topology
 
 
@@ -243,6 +247,13 @@ class Topology:
         from collsim.topology.graph import to_graph
 
         return to_graph(self)
+
+    def reduction_for(self, gpus: Iterable[int]) -> str | None:
+        """Return what the switches can reduce with for *gpus*: nothing if their domains have lost links into them."""
+        if self.damage is None or not self.damage.unserved:
+            return self.in_network_reduction
+        domains = set(self.wiring.coordinates.node[list(gpus)].tolist())
+        return None if domains & self.damage.unserved else self.in_network_reduction
 
     def fact(self, path: str) -> Fact:
         """Return the fact at *path*, such as ``link.bandwidth``."""

@@ -33,6 +33,7 @@ def of_seed(seed, *arguments, **options):
         ("all_reduce", {}),
         ("all_to_all", {"profile": "ideal", "algo": "direct", "ranks": 16}),
         ("all_reduce", {"split": "MOD 8", "library": "nccl-2.28"}),
+        ("all_reduce", {"algo": "ring", "profile": "ideal", "fail": "spine:0", "ranks": 16}),
         ("all_gather", {"ranks": 16, "algo": "ring", "load": "link:n0.gpu0->n0.nic0=30%"}),
     ],
 )
@@ -108,7 +109,6 @@ def test_where_nothing_meets_the_hash_all_draws_are_one_and_said_to_be():
         (None, {}, "no message leaves a node"),
         ({"nodes": 2, "network": "roce"}, {"ranks": 8}, "no message leaves a node"),
         ({"nodes": 2}, {}, "infiniband routes by adaptive, without a hash"),
-        (TREE, {"fail": "nic:node0/1"}, "where something is missing"),
     ],
 )
 def test_no_hash_no_draws(scale_out, options, words):

@@ -171,7 +171,10 @@ def test_nvls_is_off_without_a_switch():
     result = collsim.simulate("hgx_h100", "all_reduce", "256M", fail="switch:nvsw2")
     row = result.rows[0]
     assert (row.algo, row.healthy_algo) == ("ring", "nvls/Simple")
-    assert result.topology["damage"]["effects"] == ["NVLS is off: switch nvsw2 is missing"]
+    assert result.topology["damage"]["effects"] == [
+        "NVLS is off: switch nvsw2 is missing",
+        "gpu0, gpu1, gpu2, gpu3 and 4 more keep 14 of 18 links into switches",
+    ]
     assert row.slowdown > 1.1
     assert row.time_lo_s is None, "no interval: nobody measured a broken machine"
     assert not result.profile["calibrated"]
@@ -358,11 +361,3 @@ def test_names_with_hyphens_and_globs():
         f"leaf-{leaf}->spine{spine}" for leaf in (0, 1) for spine in (0, 1)
     }
     assert len(select(wiring, "nic:node*/1", "").nodes) == 2
-
-
-def test_a_cluster_with_something_missing_says_how_it_is_routed():
-    cluster = load_topology("hgx_h100", scale_out={"nodes": 2})
-    told = "spread over all shortest paths, without hashing"
-    assert any(told in effect for effect in damaged(cluster, ["nic:node0/1"]).damage.effects)
-    assert not any(told in effect for effect in damaged(cluster, degrade=["nic:node0/1=50%"]).damage.effects)
-    assert not any(told in effect for effect in damaged(load_topology("hgx_h100"), ["switch:nvsw1"]).damage.effects)

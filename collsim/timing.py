@@ -116,7 +116,7 @@ def run_on(fabric: Fabric, topology: Topology, profile: Profile, ways: Ways | No
     except NoRouteError as error:
         from collsim.topology.failing import cut_faults
 
-        raise NoRouteError(*(cut_faults(topology, fabric.rank_node.tolist()) or error.faults)) from None
+        raise NoRouteError(*cut_faults(topology, fabric.rank_node.tolist(), error.faults)) from None
     trunks, capacity = merge_trunks(routes, fabric.capacity_Bps)
     used = routes.used_links(fabric.n_links)
     return Run(

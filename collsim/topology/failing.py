@@ -377,17 +377,19 @@ def _counted(wiring: Wiring, name: str, fate: str) -> str:
     return f"{one_way}{number} {kind if number == 1 else plural} {fate}: {listed(members)}"
 
 
-def cut_faults(topology: Topology, ranks: Sequence[int]) -> list[Fault]:
-    """Return what separates GPUs that cannot reach each other, as faults; none if nothing failed or all can.
+def cut_faults(topology: Topology, ranks: Sequence[int], faults: Sequence[Fault]) -> list[Fault]:
+    """Return what separates GPUs that cannot reach each other, as faults: with what failed if anything did.
 
     Parameters
     ----------
     topology : Topology
     ranks : sequence of int
         GPUs that take part.
+    faults : sequence of Fault
+        What a router said of them.
     """
     if topology.damage is None:
-        return []
+        return list(faults)
     now, before = topology.wiring, topology.damage.healthy.wiring
     for src, dst in ((now.link_src, now.link_dst), (now.link_dst, now.link_src)):
         reached = reached_from(now.n_nodes, src, dst, ranks[0])
@@ -398,7 +400,8 @@ def cut_faults(topology: Topology, ranks: Sequence[int]) -> list[Fault]:
             missing = listed(_boundary(before, set(now.node_names), side))
             what = f"{listed(near)} and {listed(beyond)} are cut off from each other by the loss of {missing}"
             return [Fault(what, "fail", "choose ranks of one side with --rank-list")]
-    return []
+    hint = f"{topology.damage.summary}: choose ranks that need nothing of that with --rank-list"
+    return [replace(fault, where="fail", hint=hint) for fault in faults]  # wires lead there, but no route does
 
 
 def _boundary(before: Wiring, alive: set[str], side: set[str]) -> list[str]:

@@ -78,6 +78,14 @@ def test_a_cut_rank_is_named() -> None:
     assert "cut off from each other by the loss of nic n3.nic0" in str(caught.value)
 
 
+def test_ranks_that_only_gpus_of_other_nodes_could_join_are_named() -> None:
+    """GPUs 0 and 2 of a node without rails in common, whose own PCIe switch is gone: no third node passes it on."""
+    planes = cluster_of("pcie_gen5_8gpu", nodes=2, fabric="rail_only")
+    with pytest.raises(NoRouteError, match=r"n0.gpu0 and n0.gpu2\n.*1 switch failed: n0.pcie0") as caught:
+        collsim.simulate(planes, "all_reduce", SIZE, profile="ideal", fail="switch:n0.pcie0")
+    assert caught.value.exit_code == 3
+
+
 def test_planes_that_nothing_joins_are_left_by_a_relay_of_the_receiver() -> None:
     """Without spines a GPU on rail 1 is reached on any rail that the sender has, and over the links of its node."""
     planes = cluster_of(nodes=4, fabric="rail_only", radix=16, routing="spray")

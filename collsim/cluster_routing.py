@@ -16,9 +16,9 @@ receives so is assumed.
 from __future__ import annotations
 
 import hashlib
-import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collsim.topology import Topology
     from collsim.topology.cluster import Cluster
 
-__all__ = ["ALL_PAIRS_UP_TO", "Path", "between_nodes", "kept_pairs", "links_around"]
+__all__ = ["ALL_PAIRS_UP_TO", "Path", "Ways", "between_nodes", "kept_pairs", "links_around"]
 
 ALL_PAIRS_UP_TO = 512
 """Up to so many ranks the routes of all pairs are kept; of more these would fill gigabytes."""
@@ -41,14 +41,16 @@ MOST_RANKS = 2048
 """Of so many ranks cuts and tables by pair take 1.5 GB; they grow with the square."""
 Path = tuple[list[int], list[float], float]
 """Links, the share of the message on each, and the latency of the slowest way."""
+Leap = tuple[tuple[int, int], str, float]
+"""What a hash decides: from which leaf to which, the name of the flow, and its share of the message."""
 Port = tuple[int, int]
 """A GPU and an adapter of it, as nodes."""
 Inner = tuple["Routes | None", Int, list[int]]
 """Routes inside a node, the number of each link in the cluster, and the rank of each GPU there, -1 without a link."""
 
 
-def between_nodes(fabric: Fabric, inside: Callable[..., Routes], pairs: Int) -> list[Part]:
-    """Return the routes of some pairs of ranks of a cluster.
+def between_nodes(fabric: Fabric, inside: Callable[..., Routes], pairs: Int) -> Ways:
+    """Return the routes of some pairs of ranks of a cluster, with what its hash decides left open.
 
     Parameters
     ----------
@@ -69,13 +71,16 @@ def between_nodes(fabric: Fabric, inside: Callable[..., Routes], pairs: Int) -> 
     latencies: list[float] = []
     links: list[int] = []
     shares: list[float] = []
+    flows: list[_Flow] = []
     for pair in pairs.tolist():
-        path_links, path_shares, latency_s = router.path(*divmod(pair, fabric.n_ranks))
+        (path_links, path_shares, latency_s), hashed = router.path(*divmod(pair, fabric.n_ranks))
         numbers += [pair] * len(path_links)
         latencies += [latency_s] * len(path_links)
         links += path_links
         shares += path_shares
-    return [(np.array(numbers), np.array(latencies), np.array(links), np.array(shares))]
+        flows += [_Flow(pair, *flow) for flow in hashed]
+    fixed = (np.array(numbers), np.array(latencies), np.array(links), np.array(shares))
+    return Ways(fixed, _Hash(flows, router.trunks, router.before, router.spans) if flows else None)
 
 
 def kept_pairs(fabric: Fabric) -> Int:
@@ -114,6 +119,104 @@ def links_around(fabric: Fabric) -> NDArray[np.bool_]:
     owner[cluster.first_nic : cluster.first_leaf] = cluster.nic_node
     around = (owner < 0) | np.isin(owner, owner[fabric.rank_node])
     return np.asarray(around[wiring.link_src] & around[wiring.link_dst])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ways:
+    """Routes of all pairs of ranks, but for what the hash of the network decides, which each seed draws anew."""
+
+    fixed: Part
+    hash: _Hash | None
+
+    def drawn(self, seed: int) -> list[Part]:
+        """Return the routes with *seed*."""
+        return [self.fixed] if self.hash is None else [self.fixed, self.hash.drawn(seed)]
+
+
+class _Flow(NamedTuple):
+    """What a hash sends over one of several equal paths: a share of a pair's message, from leaf to leaf."""
+
+    pair: int
+    leaves: tuple[int, int]
+    name: str
+    share: float
+    latency_s: float
+    """Of the rest of the way."""
+
+
+@dataclass(slots=True)
+class _Hash:
+    """Every switch puts a flow on one of its equal cables; arrays, so that the next draw costs little.
+
+    Attributes
+    ----------
+    flows : sequence of _Flow
+    trunks : mapping
+        From two leaves to the ways between them.
+    before, spans : int64[n_links + 1], int64[n_links]
+        By links of the cluster in order: how many of those left have a lower number, and how many links join the same
+        two nodes, counted from this one on.
+    trunk : int64[n_flows]
+        Number of the trunk of each flow; ways stand trunk by trunk.
+    port_end : int64[n_ways]
+        Ports of all ways up to this one: a flow takes one of the ports of its trunk.
+    first_port, n_ports : int64[n_trunks]
+    hop_ptr, hop_link, cables : int64[n_ways+1], int64[...], int64[...]
+        Links of each way: the first that is left of each bundle, by its number now, and how many are.
+    way_latency_s : float64[n_ways]
+    """
+
+    flows: Sequence[_Flow]
+    trunks: dict[tuple[int, int], list[tuple[Path, float]]]
+    before: Int
+    spans: Int
+    trunk: Int = field(init=False)
+    port_end: Int = field(init=False)
+    first_port: Int = field(init=False)
+    n_ports: Int = field(init=False)
+    hop_ptr: Int = field(init=False)
+    hop_link: Int = field(init=False)
+    cables: Int = field(init=False)
+    way_latency_s: Float = field(init=False)
+
+    def __post_init__(self) -> None:
+        number = {leaves: i for i, leaves in enumerate(self.trunks)}
+        self.trunk = np.array([number[flow.leaves] for flow in self.flows])
+        paths = [path for ways in self.trunks.values() for path, _ in ways]
+        self.hop_ptr = np.cumsum([0, *(len(links) for links, *_ in paths)])
+        bundle = np.array([link for links, *_ in paths for link in links])
+        self.hop_link = self.before[bundle]
+        self.cables = self.before[bundle + self.spans[bundle]] - self.hop_link
+        self.way_latency_s = np.array([latency_s for *_, latency_s in paths])
+        self.port_end = np.cumsum(self.cables[self.hop_ptr[:-1]])
+        last_way = np.cumsum([len(ways) for ways in self.trunks.values()]) - 1
+        self.first_port = np.concatenate(([0], self.port_end[last_way[:-1]]))
+        self.n_ports = self.port_end[last_way] - self.first_port
+
+    def drawn(self, seed: int) -> Part:
+        """Return the part of the routes that *seed* decides."""
+        spot = np.array([_spot(seed, flow.name, 0) for flow in self.flows])
+        port = self.first_port[self.trunk] + (spot * self.n_ports[self.trunk]).astype(np.int64)
+        way = np.searchsorted(self.port_end, port, side="right")
+        hops = self.hop_ptr[way + 1] - self.hop_ptr[way]
+        flow = np.repeat(np.arange(len(way)), hops)
+        hop = np.arange(len(flow)) - np.repeat(np.cumsum(hops) - hops, hops)
+        place = self.hop_ptr[way][flow] + hop
+        link, cables = self.hop_link[place], self.cables[place]
+        several = np.flatnonzero(cables > 1)
+        names = (
+            (self.flows[i].name, j + 1) for i, j in zip(flow[several].tolist(), hop[several].tolist(), strict=True)
+        )
+        spot = np.array([_spot(seed, name, at) for name, at in names])
+        link[several] += (spot * cables[several]).astype(np.int64)
+        pair, share, rest_s = (np.array([entry[column] for entry in self.flows])[flow] for column in (0, 3, 4))
+        return pair, rest_s + self.way_latency_s[way][flow], link, share
+
+
+def _spot(seed: int, flow: str, hop: int) -> float:
+    """Return a number of [0, 1) that the flow, the hop and the seed of the hash decide."""
+    digest = hashlib.blake2b(f"{seed}:{flow}:{hop}".encode(), digest_size=6).digest()
+    return int.from_bytes(digest, "big") / 2**48
 
 
 @dataclass(slots=True)
@@ -166,12 +269,12 @@ class _Router:
         keys = wiring.link_src * wiring.n_nodes + wiring.link_dst
         self.spans = np.searchsorted(keys, keys, side="right") - np.arange(len(keys))
 
-    def path(self, src: int, dst: int) -> Path:
-        """Return the way from one rank to another, by the numbers that links have now."""
+    def path(self, src: int, dst: int) -> tuple[Path, list[tuple[*Leap, float]]]:
+        """Return the way from one rank to another, by the numbers that links have now, and what a hash decides."""
         a, b = int(self.machine.rank_node[src]), int(self.machine.rank_node[dst])
         way = self.within(a, b) if a // self.per_node == b // self.per_node else None
-        links, shares, latency_s = way or self.across(a, b)
-        return self.before[links].tolist(), shares, latency_s
+        (links, shares, latency_s), hashed = (way, []) if way else self.across(a, b)
+        return (self.before[links].tolist(), shares, latency_s), hashed
 
     def within(self, a: int, b: int) -> Path | None:
         """Return the way between two GPUs over the links of their node, None if there is none."""
@@ -221,7 +324,7 @@ class _Router:
 
         return self.machine.wiring.find_links(place(wiring.link_src), place(wiring.link_dst))
 
-    def across(self, a: int, b: int) -> Path:
+    def across(self, a: int, b: int) -> tuple[Path, list[tuple[*Leap, float]]]:
         """Return the way between two GPUs over the network, by all their adapters side by side.
 
         Where no switch joins these, the message arrives at any adapter of the receiver's node that one does reach.
@@ -230,9 +333,14 @@ class _Router:
         for find in (self.ports, self.ports_beside):
             ins = find(b, outwards=False)
             pairs = [(outs[i % len(outs)], ins[i % len(ins)]) for i in range(max(len(outs), len(ins))) if outs and ins]
-            lanes = [self.lane(a, *pair, b) for pair in dict.fromkeys(self.on_rail(a, b, *pair) for pair in pairs)]
-            if any(lanes):
-                return _beside([lane for lane in lanes if lane is not None])
+            ways = [self.lane(a, *pair, b) for pair in dict.fromkeys(self.on_rail(a, b, *pair) for pair in pairs)]
+            if lanes := [lane for lane in ways if lane is not None]:
+                hashed = [
+                    (leaves, name, share / len(lanes), path[2])
+                    for path, flows in lanes
+                    for leaves, name, share in flows
+                ]
+                return _beside([path for path, _ in lanes]), hashed
         names = [self.machine.wiring.node_names[gpu] for gpu in (a, b)]
         what = f"no switch joins {' and '.join(names)}"
         raise NoRouteError(Fault(what, "--fabric", "take a fabric with spines, or ranks of one rail"))
@@ -273,23 +381,21 @@ class _Router:
             out = self.relay(a, b, self.leaf_of(into)) or out
         return out, into
 
-    def lane(self, a: int, out: Port, into: Port, b: int) -> Path | None:
+    def lane(self, a: int, out: Port, into: Port, b: int) -> tuple[Path, list[Leap]] | None:
         """Return the way from GPU to GPU by two ports, over the links of the nodes if these are of other GPUs."""
         first, last = self.within(a, out[0]), self.within(into[0], b)
-        middle = self.between_leaves(self.leaf_of(out), self.leaf_of(into), out[0], b)
-        if first is None or middle is None or last is None:
+        found = self.between_leaves(self.leaf_of(out), self.leaf_of(into), out[0], b)
+        if first is None or found is None or last is None:
             return None
+        middle, hashed = found
         nics = [nic - self.cluster.first_nic for _, nic in (out, into)]
         outwards = [self.buses[out], int(self.cluster.nic_up[nics[0]])]
         inwards = [int(self.cluster.nic_down[nics[1]]), self.buses[into[1], into[0]]]
         links = [*first[0], *outwards, *middle[0], *inwards, *last[0]]
         shares = [*first[1], 1.0, 1.0, *middle[1], 1.0, 1.0, *last[1]]
         latency_s = first[2] + self._latency(outwards + inwards) + middle[2] + last[2]
-        return (
-            links,
-            shares,
-            latency_s + self._forwarding([out[1], into[1], self.cluster.first_leaf + self.leaf_of(into)]),
-        )
+        latency_s += self._forwarding([out[1], into[1], self.cluster.first_leaf + self.leaf_of(into)])
+        return (links, shares, latency_s), hashed
 
     def relay(self, a: int, b: int, leaf: int) -> Port | None:
         """Return the port on *leaf* of a's node: that of the GPU with b's place in its node, if it has one there."""
@@ -300,38 +406,26 @@ class _Router:
                 return port
         return None
 
-    def between_leaves(self, leaf_a: int, leaf_b: int, a: int, b: int) -> Path | None:
-        """Return the way from leaf to leaf: all equal paths side by side, or the one that the hash picks."""
+    def between_leaves(self, leaf_a: int, leaf_b: int, a: int, b: int) -> tuple[Path, list[Leap]] | None:
+        """Return the way from leaf to leaf: all equal paths side by side, or the flows that a hash puts on one each."""
+        nowhere: Path = ([], [], 0.0)
         if leaf_a == leaf_b:
-            return [], [], 0.0
+            return nowhere, []
+        spec = self.cluster.spec
         if (leaf_a, leaf_b) not in self.trunks:
             ways = self.all_ways(leaf_a, leaf_b)
-            self.trunks[leaf_a, leaf_b] = ways if self.cluster.spec.routing == "ecmp" or not ways else [_spread(ways)]
+            self.trunks[leaf_a, leaf_b] = ways if spec.hashes or not ways else [_spread(ways)]
         ways = self.trunks[leaf_a, leaf_b]
         if not ways:
             return None
-        if self.cluster.spec.routing != "ecmp":
-            return ways[0][0]
-        return _beside([self.hashed(ways, f"{a}:{b}:{flow}") for flow in range(self.cluster.spec.flows_per_pair)])
-
-    def hashed(self, ways: list[tuple[Path, float]], flow: str) -> Path:
-        """Return the path of one flow: every switch on it picks one of its equal cables by a hash."""
-        ports = [len(self.cables(path[0][0])) for path, _ in ways]
-        spot = self.hash(flow, 0) * sum(ports)
-        way = next(i for i, last in enumerate(itertools.accumulate(ports)) if spot < last)
-        links, shares, latency_s = ways[way][0]
-        bundles = [self.cables(link) for link in links]
-        picked = [int(cables[int(self.hash(flow, hop) * len(cables))]) for hop, cables in enumerate(bundles, start=1)]
-        return picked, shares, latency_s
+        if not spec.hashes:
+            return ways[0][0], []
+        flows = spec.flows_per_pair
+        return nowhere, [((leaf_a, leaf_b), f"{a}:{b}:{flow}", 1 / flows) for flow in range(flows)]
 
     def cables(self, link: int) -> Int:
         """Return what is left of the links that join the same two nodes, of which *link* is the first."""
         return self.left[self.before[link] : self.before[link + self.spans[link]]]
-
-    def hash(self, flow: str, hop: int) -> float:
-        """Return a number of [0, 1) that the flow, the hop and the seed of the hash decide."""
-        text = f"{self.cluster.spec.hash_seed}:{flow}:{hop}".encode()
-        return int.from_bytes(hashlib.blake2b(text, digest_size=6).digest(), "big") / 2**48
 
     def all_ways(self, leaf_a: int, leaf_b: int) -> list[tuple[Path, float]]:
         """Return the shortest ways from leaf to leaf with their widths: by a spine, by a core, or along a dragonfly."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
@@ -77,6 +77,13 @@ class Fabric:
         """float64[n_links]: the rates by which traffic is spread, those of links that run as they should."""
         nominal = self.wiring.link_nominal_Bps
         return self.raw_capacity_Bps if nominal is None else nominal
+
+    def with_hash_seed(self, seed: int) -> Fabric:
+        """Return the fabric with another seed of the hash."""
+        if self.healthy is not None:
+            return replace(self, healthy=self.healthy.with_hash_seed(seed))
+        assert self.cluster is not None
+        return replace(self, cluster=replace(self.cluster, spec=replace(self.cluster.spec, hash_seed=seed)))
 
     @property
     def n_ranks(self) -> int:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from collsim.fabric import Fabric, Float
 from collsim.groups import Layout, Lists, Split
+from collsim.hash_seeds import seeds_text
 from collsim.library import Profile
 from collsim.library.costs import family_of
 from collsim.library.environment import BYTES, CHANNEL_VARIABLES
@@ -21,6 +22,7 @@ __all__ = [
     "achievable",
     "config_of",
     "disturbances",
+    "equal_draws",
     "intervals_hold",
     "is_calibrated",
     "lacking",
@@ -63,6 +65,7 @@ def config_of(
         "gpus_per_thread": question.gpus_per_thread,
         **_grouping(question),
         "load": [entry.text for entry in question.load],
+        "hash_seeds": seeds_text(question.hash_seeds) or None,
         "overrides": {fact.path: fact.text for fact in topology.facts if fact.status == "set"},
         "matrix_bytes": None if question.matrix_bytes is None else question.matrix_bytes.tolist(),
         "fail": [] if topology.damage is None else list(topology.damage.fail),
@@ -246,6 +249,13 @@ def disturbances(question: Question, *, shared: bool) -> tuple[str, ...]:
         ["background traffic is a constant share of the links: no log stands behind the times"] if question.load else []
     )
     return tuple(told)
+
+
+def equal_draws(ranks: Iterable[int]) -> tuple[str, ...]:
+    """Return what is to say of runs, by their numbers of ranks, that no hash of the network can change."""
+    return tuple(
+        f"{n} ranks: no message goes from switch to switch, so all draws of the hash are the same" for n in ranks
+    )
 
 
 def roundings(skipped: Sequence[Row]) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from collsim.collectives import ALGORITHMS, algorithm, algorithms_for, matrix_si
 from collsim.errors import Fault, InputError, UnknownNameError
 from collsim.fabric import Int
 from collsim.groups import Grouping, parse_grouping
+from collsim.hash_seeds import parse_seeds
 from collsim.library.costs import RUNS_WITH
 from collsim.operations import DTYPES, OPERATIONS, REDUCTIONS, Operation, dtype_bytes, operation
 from collsim.placement import placed
@@ -76,6 +77,8 @@ class Question:
     grouping : Split, Layout, Lists or None
         How the ranks of a run form groups that all run at once; None: one group.
     load : tuple of Load
+    hash_seeds : tuple of int
+        Draws of the hash of the network; none: one draw, that of the topology.
     """
 
     ops: tuple[Operation, ...]
@@ -96,6 +99,7 @@ class Question:
     gpus_per_thread: int = 1
     grouping: Grouping | None = None
     load: tuple[Load, ...] = ()
+    hash_seeds: tuple[int, ...] = ()
 
     def groups_of(self, gpus: Sequence[int]) -> list[list[int]]:
         """Return the GPUs of each group of a run whose rank i is on GPU ``gpus[i]``."""
@@ -131,6 +135,7 @@ def ask(
     groups: Any = None,
     over: str | None = None,
     load: str | Sequence[str] = (),
+    hash_seeds: str | Sequence[int] | None = None,
 ) -> Question:
     """Check a request; the parameters are those of `collsim.simulate`.
 
@@ -162,6 +167,7 @@ def ask(
     gpus_per_thread = _at_least_one(gpus_per_thread, faults)
     grouping = _attempt(partial(parse_grouping, split, groups, over, max(gpus_per_thread, 1)), faults)
     loads = _attempt(partial(parse_loads, load), faults)
+    seeds = _attempt(partial(parse_seeds, hash_seeds), faults)
     launch = _choice(launch, "launch", "launch", LAUNCHES, faults)
     if not isinstance(registered, bool | np.bool_):
         faults.append(
@@ -195,6 +201,7 @@ def ask(
         gpus_per_thread=gpus_per_thread,
         grouping=grouping,
         load=loads or (),
+        hash_seeds=seeds or (),
     )
 
 

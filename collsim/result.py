@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import html
 import importlib
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from collsim.operations import operation
 
-__all__ = ["GroupTime", "LinkLoad", "Result", "Row", "frame_of"]
+__all__ = ["GroupTime", "LinkLoad", "Result", "Row", "frame_of", "ranked"]
 
 SCHEMA = "collsim.result/1"
 FIELDS = (
@@ -29,6 +30,10 @@ FIELDS = (
     "time_s",
     "time_lo_s",
     "time_hi_s",
+    "time_min_s",
+    "time_p95_s",
+    "time_max_s",
+    "hash_seed",
     "healthy_time_s",
     "healthy_algo",
     "slowdown",
@@ -46,6 +51,7 @@ FIELDS = (
     "total_algbw_Bps",
     "total_busbw_Bps",
     "group_times",
+    "draw_times_s",
 )
 """What a row says, in the order of every machine-readable format."""
 CRITICAL = ("launch", "latency", "channel rate", "links")
@@ -87,6 +93,9 @@ class Row:
     at the channels' own rate and flow held back by links. A measured time lies between the interval ends with 90 %
     confidence; they are None where nobody measured how far predictions are off. Where something failed,
     *healthy_time_s* and *healthy_algo* (with its protocol) are of the machine in order, else None.
+
+    Where the run was repeated over seeds of the network's hash, *draw_times_s* holds the times in the order of the
+    seeds, and everything else is of the median draw, that of *hash_seed*; else it is empty, and the seed None.
     """
 
     op: str
@@ -114,6 +123,23 @@ class Row:
     healthy_time_s: float | None = None
     healthy_algo: str | None = None
     group_times: tuple[GroupTime, ...] = ()
+    hash_seed: int | None = None
+    draw_times_s: tuple[float, ...] = ()
+
+    @property
+    def time_min_s(self) -> float | None:
+        """Least time of all draws of the hash; None without draws."""
+        return min(self.draw_times_s, default=None)
+
+    @property
+    def time_p95_s(self) -> float | None:
+        """Time that 95 % of the draws do not exceed; None without draws."""
+        return ranked(self.draw_times_s, 0.95) if self.draw_times_s else None
+
+    @property
+    def time_max_s(self) -> float | None:
+        """Most time of all draws; None without draws."""
+        return max(self.draw_times_s, default=None)
 
     @property
     def slowdown(self) -> float | None:
@@ -167,12 +193,13 @@ class Row:
         row["bottleneck"] = [asdict(load) for load in self.bottleneck]
         row["critical_s"] = dict(self.critical_s)
         row["group_times"] = [{**asdict(group), "gpus": list(group.gpus)} for group in self.group_times]
+        row["draw_times_s"] = list(self.draw_times_s)
         return row
 
     def to_record(self) -> dict[str, Any]:
         """Return the row as single values: the busiest link stands for the list, each critical time on its own.
 
-        The times of the single groups are left out.
+        The times of single groups and draws are left out.
 
         >>> import collsim
         >>> record = collsim.simulate("mi300x_ubb8", "all_to_all", "1G", profile="ideal").rows[0].to_record()
@@ -182,7 +209,7 @@ class Row:
         record = self.to_dict()
         busiest = (record.pop("bottleneck") or [{"link": None, "utilisation": None}])[0]
         critical_s = record.pop("critical_s")
-        del record["group_times"]
+        del record["group_times"], record["draw_times_s"]
         record.update({f"bottleneck_{name}": value for name, value in busiest.items()})
         record.update({f"critical_{kind.replace(' ', '_')}_s": critical_s.get(kind, 0.0) for kind in CRITICAL})
         return record
@@ -294,6 +321,15 @@ def _cells(row: Row) -> tuple[str, ...]:
         f"{row.efficiency * 100:.1f}",
         row.limit,
     )
+
+
+def ranked(times_s: Sequence[float], share: float) -> float:
+    """Return the least of *times_s* that at least the given share of them does not exceed.
+
+    >>> ranked([4.0, 1.0, 3.0, 2.0], 0.5), ranked(range(1, 101), 0.95)
+    (2.0, 95)
+    """
+    return sorted(times_s)[max(math.ceil(share * len(times_s)) - 1, 0)]
 
 
 def frame_of(records: Sequence[Mapping[str, Any]], backend: str) -> Any:

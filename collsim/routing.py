@@ -9,7 +9,7 @@ links down. What switches between the nodes add and copy follows a tree (`collsi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,6 +21,7 @@ from collsim.schedule import EVERY, Groups
 from collsim.schedule.in_network import members_of
 
 if TYPE_CHECKING:
+    from collsim.cluster_routing import Ways
     from collsim.network_trees import TreePorts
 
 __all__ = ["Part", "Routes", "find_routes", "links_in_reach", "merge_trunks", "network_labels", "routes_of"]
@@ -43,6 +44,8 @@ class Routes:
         Of the slowest of the paths: links and forwarding nodes.
     slowdown : float64[n_routes]
         How much longer a byte keeps a link busy than on a plain route: 1, or more where switches add or multicast.
+    ways : Ways or None
+        What to draw the routes from again, with another seed of a network's hash.
     """
 
     ptr: Int
@@ -50,6 +53,7 @@ class Routes:
     weight: Float
     latency_s: Float
     slowdown: Float
+    ways: Ways | None = None
 
     def take(self, which: Int, scale: Float) -> Routes:
         """Return the routes numbered *which*, each with its weights multiplied by *scale*."""
@@ -80,12 +84,14 @@ class Routes:
         return np.bincount(self.link, weights=carried, minlength=n_links).astype(np.float64)
 
 
-def find_routes(fabric: Fabric, *, all_pairs: bool = True) -> Routes:
+def find_routes(fabric: Fabric, ways: Ways | None = None, *, all_pairs: bool = True) -> Routes:
     """Return the routes between all ranks of *fabric*; in a cluster of many ranks those of a few pairs.
 
     Parameters
     ----------
     fabric : Fabric
+    ways : Ways, optional
+        Those of the same fabric but for the seed of its hash, so that only what that decides is found anew.
     all_pairs : bool
         Whether every rank must reach every other; if not, routes of pairs that cannot are empty.
 
@@ -96,14 +102,16 @@ def find_routes(fabric: Fabric, *, all_pairs: bool = True) -> Routes:
     NoRouteError
         Naming the groups of ranks that cannot reach each other.
     """
-    if fabric.machine.cluster is None:
+    cluster = fabric.machine.cluster
+    if cluster is None:
         parts = _searched(fabric, all_pairs=all_pairs)
     else:
         from collsim.cluster_routing import between_nodes, kept_pairs
 
-        parts = between_nodes(fabric, find_routes, kept_pairs(fabric))
+        ways = ways or between_nodes(fabric, find_routes, kept_pairs(fabric))
+        parts = ways.drawn(cluster.spec.hash_seed)
     parts += [_through_all_switches(fabric, members) for members in _served(fabric)]
-    return _assemble(_slowdown(fabric), parts)
+    return replace(_assemble(_slowdown(fabric), parts), ways=ways)
 
 
 def links_in_reach(fabric: Fabric, routes: Routes) -> NDArray[np.bool_]:
@@ -162,10 +170,11 @@ def routes_of(
     if lacking.any():
         from collsim.cluster_routing import between_nodes
 
-        pairs = np.flatnonzero(lacking)
+        pairs, cluster = np.flatnonzero(lacking), fabric.machine.cluster
+        assert cluster is not None
+        ways = between_nodes(fabric, find_routes, number[pairs])
         parts += [
-            (pairs[np.searchsorted(number[pairs], part[0])], *part[1:])
-            for part in between_nodes(fabric, find_routes, number[pairs])
+            (pairs[np.searchsorted(number[pairs], part[0])], *part[1:]) for part in ways.drawn(cluster.spec.hash_seed)
         ]
     parts += _over_trees(fabric, kinds, np.flatnonzero(over_network), groups, ports)
     return _assemble(known.slowdown, parts), which.reshape(-1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from collsim.choosing import built, layout_of, library_choice, no_sharp, request_of, turns_sharp_on
 from collsim.collectives import Algorithm, Request, algorithm, algorithms_for
+from collsim.draws import over_draws
 from collsim.errors import Fault, UnsupportedError
 from collsim.fabric import Fabric, Float
 from collsim.library.costs import RUNS_WITH, family_of
@@ -16,31 +18,50 @@ from collsim.network_trees import TreePorts
 from collsim.operations import Operation
 from collsim.question import CHOICES, PROTOCOLS, Question
 from collsim.result import LinkLoad, Row
-from collsim.timing import MOST_LINKS, Run
-from collsim.together import EQUAL, Party, group_times, part_of, slowest_of, time_together
+from collsim.timing import MOST_LINKS, MOST_TRANSFERS, Run
+from collsim.together import EQUAL, Part, Party, group_times, part_of, redrawn, slowest_of, time_together
 
-__all__ = ["rows_of"]
+__all__ = ["tables_of"]
 
 TIE = 1e-3
 """Links within this share of the busiest count as equally busy."""
 
 
-def rows_of(op: Operation, requested_bytes: int, party: Party, question: Question, left_out: list[str]) -> list[Row]:
-    """Return the rows of one size: one, or one per algorithm if all are asked for."""
-    requests = [request_of(op, requested_bytes, run, question) for run in party.runs]
-    if requests[0].size_bytes == 0:
-        return [_empty_row(requests[0], requested_bytes, question, len(requests))]
-    rows: list[Row] = []
-    for name in question.algo:
-        if name == "auto" and question.library is not None:
-            rows.append(_chosen_row(requests, requested_bytes, party, question))
-        elif name in CHOICES:
-            timed = _all_rows(requests, requested_bytes, party, question, left_out)
-            rows += timed if name == "all" else [_fastest(timed)]
-        else:
-            tasks = _tasks(algorithm(op.name, name), requests, question)
-            rows.append(_timed_row(tasks, requested_bytes, party, question))
-    return rows
+def tables_of(party: Party, question: Question, left_out: list[str]) -> list[list[Row]]:
+    """Return the rows of every operation and size: one, or one per algorithm if all are asked for.
+
+    With several seeds of a hash, *party* has the routes of the first; other draws repeat only routes and flow.
+    """
+    tables: list[list[tuple[str, list[_Case]]]] = []
+    waiting: list[_Case] = []
+    for op in question.ops:
+        for size_bytes in question.sizes_of(op):
+            tables.append(_candidates(op, size_bytes, party, question, left_out))
+            waiting += [case for _, found in tables[-1] for case in found if case.plan]
+            if sum(case.transfers for case in waiting) > MOST_TRANSFERS:
+                _draw(waiting, party, question)
+                waiting = []
+    _draw(waiting, party, question)
+    return [[row for name, found in table for row in _shown(name, found, party, question)] for table in tables]
+
+
+def _draw(cases: Sequence[_Case], party: Party, question: Question) -> None:
+    """Add the row of each seed but the first to *cases*, nothing where no hash sends any message elsewhere."""
+    from concurrent.futures import ThreadPoolExecutor  # the engine does not hold the interpreter
+
+    plans = [case.plan for case in cases if case.plan]
+
+    def drawn(seed: int) -> list[Row]:
+        again = redrawn(party, seed)
+        return [_timed_row(plan, again, question) for plan in plans]
+
+    if plans and party.meets_hash:
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            for rows in pool.map(drawn, question.hash_seeds[1:]):
+                for case, row in zip(cases, rows, strict=True):
+                    case.rows.append(row)
+    for case in cases:
+        case.plan = None  # lets go of memory
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,6 +71,57 @@ class _Task:
     algorithm: Algorithm
     request: Request
     proto: str | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Plan:
+    """What all groups of a party run at one size: the task and the lowered schedule of each."""
+
+    requested_bytes: int
+    tasks: Sequence[_Task]
+    parts: Sequence[Part]
+
+
+@dataclass(slots=True, eq=False)
+class _Case:
+    """A plan, kept until the draws of a hash are done, and its rows: one for each draw."""
+
+    plan: _Plan | None
+    rows: list[Row]
+
+    @property
+    def transfers(self) -> int:
+        """How many transfers the plan keeps in memory."""
+        return sum(len(part.lowered.transfers) for part in self.plan.parts) if self.plan else 0
+
+
+def _candidates(
+    op: Operation, requested_bytes: int, party: Party, question: Question, left_out: list[str]
+) -> list[tuple[str, list[_Case]]]:
+    """Return what runs at one size for each algorithm or choice that was asked for."""
+    requests = [request_of(op, requested_bytes, run, question) for run in party.runs]
+    if requests[0].size_bytes == 0:
+        return [("", [_Case(None, [_empty_row(requests[0], requested_bytes, question, len(requests))])])]
+    found = []
+    for name in question.algo:
+        if name == "auto" and question.library is not None:
+            tasks = _chosen_tasks(requests, party, question)
+            cases = [_case(tasks, requested_bytes, party, question)]
+        elif name in CHOICES:
+            cases = _all_cases(requests, requested_bytes, party, question, left_out)
+        else:
+            cases = [_case(_tasks(algorithm(op.name, name), requests, question), requested_bytes, party, question)]
+        found.append((name, cases))
+    return found
+
+
+def _shown(name: str, cases: Sequence[_Case], party: Party, question: Question) -> list[Row]:
+    """Return the rows to show of what ran for one name: all, or the fastest."""
+    drawn = question.hash_seeds and cases[0].rows[0].size_bytes > 0
+    rows = [over_draws(case.rows, question.hash_seeds) if drawn else case.rows[0] for case in cases]
+    if name == "auto" and question.library is not None:
+        return [_with_interval(row, party, question) for row in rows]
+    return [_fastest(rows)] if name in ("auto", "best") else rows
 
 
 def _tasks(candidate: Algorithm, requests: Sequence[Request], question: Question) -> list[_Task]:
@@ -63,11 +135,14 @@ def _fastest(rows: Sequence[Row]) -> Row:
     return next(row for row in rows if row.time_s <= least_s * (1 + EQUAL))
 
 
-def _chosen_row(requests: Sequence[Request], requested_bytes: int, party: Party, question: Question) -> Row:
-    """Simulate what the library would choose, for each group by itself."""
+def _chosen_tasks(requests: Sequence[Request], party: Party, question: Question) -> list[_Task]:
+    """Return what the library would choose, for each group by itself."""
     choices = [library_choice(request, run, question) for request, run in zip(requests, party.runs, strict=True)]
-    tasks = [_Task(picked, asked, question.proto or proto) for picked, asked, proto in choices]
-    row = _timed_row(tasks, requested_bytes, party, question)
+    return [_Task(picked, asked, question.proto or proto) for picked, asked, proto in choices]
+
+
+def _with_interval(row: Row, party: Party, question: Question) -> Row:
+    """Return the row of what the library chose with its interval, where errors that were counted give one."""
     profile, family = party.runs[0].profile, family_of(row.op, row.algo)
     if question.channels or question.chunk_bytes or question.proto or profile.lacks(row.proto or "Simple", family):
         return row  # not what the library would do, or not measured: nobody knows how far off that is
@@ -81,21 +156,21 @@ def _chosen_row(requests: Sequence[Request], requested_bytes: int, party: Party,
     return replace(row, time_lo_s=max(low_s, row.lower_bound_s), time_hi_s=max(high_s, row.lower_bound_s))
 
 
-def _all_rows(
+def _all_cases(
     requests: Sequence[Request], requested_bytes: int, party: Party, question: Question, left_out: list[str]
-) -> list[Row]:
-    """Return a row for every algorithm that the fabric can carry out; add those too large to simulate to *left_out*."""
-    rows: list[Row] = []
+) -> list[_Case]:
+    """Return every algorithm that the fabric can carry out; add those too large to simulate to *left_out*."""
+    cases: list[_Case] = []
     refused: list[Fault] = []
     for candidate in _able(requests[0].op, party.runs[0], question):
         try:
-            rows.append(_timed_row(_tasks(candidate, requests, question), requested_bytes, party, question))
+            cases.append(_case(_tasks(candidate, requests, question), requested_bytes, party, question))
         except UnsupportedError as error:
             refused.extend(error.faults)
             left_out.append(f"{candidate.name} is left out at {requested_bytes} bytes: {error.faults[0].what}")
-    if not rows:
+    if not cases:
         raise UnsupportedError(*refused)
-    return rows
+    return cases
 
 
 def _able(op: Operation, run: Run, question: Question) -> tuple[Algorithm, ...]:
@@ -113,26 +188,42 @@ def _able(op: Operation, run: Run, question: Question) -> tuple[Algorithm, ...]:
     return tuple(entry for entry in able if entry.name != "nvls_sharp" or run.fabric.node_in_network)
 
 
-def _timed_row(tasks: Sequence[_Task], requested_bytes: int, party: Party, question: Question) -> Row:
-    """Simulate what all groups of a party run at one size; the row is that of the slowest."""
-    schedules = [built(task.algorithm, task.request, question) for task in tasks]
+def _case(tasks: Sequence[_Task], requested_bytes: int, party: Party, question: Question) -> _Case:
+    """Simulate what all groups of a party run at one size.
+
+    Raises
+    ------
+    UnsupportedError
+        Draws of a schedule that takes routes of its own.
+    """
     ports = TreePorts.free(party.runs[0].fabric)
-    timings = time_together(
-        [
-            part_of(schedule, run, task.proto or "Simple", question.dtype, ports)
-            for schedule, run, task in zip(schedules, party.runs, tasks, strict=True)
-        ],
-        party.neighbours,
-    )
+    parts = [
+        part_of(built(task.algorithm, task.request, question), run, task.proto or "Simple", question.dtype, ports)
+        for task, run in zip(tasks, party.runs, strict=True)
+    ]
+    if question.hash_seeds and any(part.run is not run for part, run in zip(parts, party.runs, strict=True)):
+        what = "draws of reduction trees, or of so many ranks that not all routes are kept, are not modelled"
+        raise UnsupportedError(Fault(what, "hash_seeds", "leave it out, or take fewer ranks"))
+    plan = _Plan(requested_bytes, tasks, parts)
+    return _Case(plan if question.hash_seeds else None, [_timed_row(plan, party, question)])
+
+
+def _timed_row(plan: _Plan, party: Party, question: Question) -> Row:
+    """Simulate a plan on the routes of *party*; the row is that of the slowest group."""
+    parts = plan.parts
+    if question.hash_seeds:
+        parts = [replace(part, run=run) for part, run in zip(parts, party.runs, strict=True)]
+    timings = time_together(parts, party.neighbours, one_of_many=bool(question.hash_seeds))
+    tasks = plan.tasks
     slowest = slowest_of(timings)
     task, timing, fabric = tasks[slowest], timings[slowest], party.runs[slowest].fabric
     carried = np.sum([each.link_bytes for each in timings], axis=0)
     utilisation = carried / (fabric.capacity_Bps * timing.time_s)
     row = replace(
-        _empty_row(task.request, requested_bytes, question, len(tasks)),
+        _empty_row(task.request, plan.requested_bytes, question, len(tasks)),
         algo=task.algorithm.name,
         proto=task.proto,
-        channels=int(schedules[slowest].parameters.get("channels", 1)),
+        channels=int(parts[slowest].lowered.schedule.parameters.get("channels", 1)),
         time_s=timing.time_s,
         lower_bound_s=timing.bound.time_s,
         bound=timing.bound.name,

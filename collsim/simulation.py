@@ -14,6 +14,7 @@ from collsim.background import free_shares
 from collsim.choosing import built, no_sharp, request_of
 from collsim.collectives import algorithm
 from collsim.comparison import beside, healthy_groups, library_effects
+from collsim.draws import refuse_unhashed
 from collsim.errors import Fault, InputError, UnsupportedError
 from collsim.fabric import Float
 from collsim.library import Profile, load_profile
@@ -23,6 +24,7 @@ from collsim.provenance import (
     achievable,
     config_of,
     disturbances,
+    equal_draws,
     intervals_hold,
     is_calibrated,
     lacking,
@@ -32,10 +34,10 @@ from collsim.provenance import (
 )
 from collsim.question import CHOICES, Question, ask, rank_groups
 from collsim.result import Result, Row
-from collsim.rows import rows_of
+from collsim.rows import tables_of
 from collsim.schedule import Schedule
 from collsim.timing import prepare
-from collsim.together import Party, prepare_groups
+from collsim.together import Party, prepare_groups, redrawn
 from collsim.topology import Topology, load_topology
 from collsim.topology.failing import damaged
 
@@ -74,6 +76,7 @@ def simulate(
     over: str | None = None,
     placement: str | Path | None = None,
     load: str | Sequence[str] = (),
+    hash_seeds: str | Sequence[int] | None = None,
 ) -> Result:
     """Predict how long collectives take.
 
@@ -134,6 +137,9 @@ def simulate(
         Which GPU each rank runs on: ``block``, ``cyclic``, or a host file.
     load : str or sequence of str, optional
         Background traffic: ``link:gpu0->nvsw0=30%``.
+    hash_seeds : str or sequence of int, optional
+        Repeat every run with these seeds of the hash of a network with ECMP, such as ``1-100``: rows are of the median
+        draw, with the times of all in ``draw_times_s``.
 
     Returns
     -------
@@ -172,6 +178,7 @@ def simulate(
         groups=groups,
         over=over,
         load=load,
+        hash_seeds=hash_seeds,
     )
     topology = damaged(load_topology(topo, overrides or ()), fail, degrade)
     constants = load_profile(profile, topology)
@@ -190,6 +197,8 @@ def predict(topology: Topology, constants: Profile, question: Question, groups: 
     """
     asked = question
     topology, constants = _reachable(topology, constants, groups, loaded=bool(question.load))
+    if asked.hash_seeds:
+        refuse_unhashed(topology)
     question, left_out = _with_library(topology, constants, asked)
     launched = constants.launched(question.launch, registered=question.registered)
     told_errors = launched.accuracy if topology.cluster is None else launched.network.scatters()
@@ -203,15 +212,16 @@ def predict(topology: Topology, constants: Profile, question: Question, groups: 
     ]
     without = dict.fromkeys(filter(None, (no_sharp(run, question) for party in parties for run in party.runs)))
     told = disturbances(question, shared=any(party.shares_links for party in parties))
+    if question.hash_seeds:
+        told += equal_draws(len(group) for group, party in zip(groups, parties, strict=True) if not party.meets_hash)
     rows: list[Row] = []
     skipped: list[Row] = []
     for party, before in zip(parties, healthy, strict=True):
-        for op in question.ops:
-            for size_bytes in question.sizes_of(op):
-                timed = rows_of(op, size_bytes, party, question, left_out)
-                if before is not None:
-                    timed = beside(timed, rows_of(op, size_bytes, before, question, []))
-                (skipped if timed[0].size_bytes == 0 else rows).extend(timed)
+        tables = tables_of(party, question, left_out)
+        if before is not None:
+            tables = list(map(beside, tables, tables_of(before, question, [])))
+        for table in tables:
+            (skipped if table[0].size_bytes == 0 else rows).extend(table)
     if not rows:
         smallest = max(
             BLOCK_GRAIN_BYTES * row.ranks if operation(row.op).blocked else question.element_bytes for row in skipped
@@ -252,9 +262,11 @@ def _reachable(
 
 
 def _party(topology: Topology, constants: Profile, groups: Sequence[Sequence[int]], question: Question) -> Party:
-    """Return the groups of one run, prepared; no thread starts more GPUs than there are."""
+    """Return the groups of one run, prepared for the first draw; no thread starts more GPUs than there are."""
     threads = min(question.gpus_per_thread, sum(len(group) for group in groups))
-    return prepare_groups(topology, constants.for_threads(threads), groups, free_share=_free_share(topology, question))
+    share = _free_share(topology, question)
+    party = prepare_groups(topology, constants.for_threads(threads), groups, free_share=share)
+    return redrawn(party, question.hash_seeds[0]) if question.hash_seeds else party
 
 
 def _free_share(topology: Topology, question: Question) -> Float | None:

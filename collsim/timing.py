@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from collsim.bounds import Bound, Cuts, find_cuts, lower_bound
-from collsim.engine import EngineDeadlock, Problem, Solution, check_conservation, solve
+from collsim.engine import Engine, EngineDeadlock, Problem, Solution, check_conservation, solve
 from collsim.errors import DeadlockError, Fault, InternalError, NoRouteError, UnsupportedError
 from collsim.fabric import Fabric, Float, Int, build_fabric
 from collsim.flow_bounds import Flows, find_flows
@@ -24,7 +24,11 @@ from collsim.routing import Routes, find_routes, links_in_reach, merge_trunks, n
 from collsim.schedule import Schedule, Transfers
 from collsim.topology import Topology
 
+if TYPE_CHECKING:
+    from collsim.cluster_routing import Ways
+
 __all__ = [
+    "LEAST_COMPILED",
     "MOST_LINKS",
     "MOST_TRANSFERS",
     "Lowered",
@@ -35,6 +39,7 @@ __all__ = [
     "lower",
     "prepare",
     "problem_of",
+    "run_on",
     "time_lowered",
     "time_schedule",
     "timing_of",
@@ -47,7 +52,7 @@ AT_CAP = 1e-6
 MOST_TRANSFERS = 2_000_000
 """Larger schedules take more than about half a minute and 1 GB."""
 LEAST_COMPILED = 40
-"""From so many transfers on a fit, which solves thousands of problems, uses the compiled engine."""
+"""From so many transfers on fits and draws, which solve many problems, use the compiled engine."""
 MOST_EQUAL_CHANNELS = 16
 """Before equal channels are merged, a schedule may be so many times larger."""
 FLOOR_SHARPNESS = 8
@@ -109,8 +114,13 @@ def prepare(
     )
     if free_share is not None:
         fabric = replace(fabric, capacity_Bps=fabric.capacity_Bps * free_share)
+    return run_on(fabric, topology, profile)
+
+
+def run_on(fabric: Fabric, topology: Topology, profile: Profile, ways: Ways | None = None) -> Run:
+    """Return the run on a fabric: its routes, from *ways* if some are known, and what bounds the time on it."""
     try:
-        routes = find_routes(fabric)
+        routes = find_routes(fabric, ways)
     except NoRouteError as error:
         from collsim.topology.failing import cut_faults
 
@@ -398,7 +408,7 @@ def _solved(
     lowered: Lowered,
     run: Run,
     costs: Protocol,
-    engine: Literal["auto", "kernel"] = "auto",
+    engine: Engine = "auto",
     network: Protocol | None = None,
 ) -> tuple[Problem, Solution]:
     """Return what the engine was given and what it found."""

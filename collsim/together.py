@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from collsim.engine import EngineDeadlock, Problem, Solution, check_conservation, solve
+from collsim.engine import Engine, EngineDeadlock, Problem, Solution, check_conservation, solve
 from collsim.errors import Fault, InternalError, UnsupportedError
 from collsim.fabric import Float, Int
 from collsim.library import Profile
@@ -22,6 +22,7 @@ from collsim.result import GroupTime, Row
 from collsim.routing import Routes, merge_trunks
 from collsim.schedule import Schedule
 from collsim.timing import (
+    LEAST_COMPILED,
     MOST_TRANSFERS,
     Lowered,
     Run,
@@ -30,12 +31,23 @@ from collsim.timing import (
     lower,
     prepare,
     problem_of,
+    run_on,
     time_lowered,
     timing_of,
 )
 from collsim.topology import Topology
 
-__all__ = ["EQUAL", "Part", "Party", "group_times", "part_of", "prepare_groups", "slowest_of", "time_together"]
+__all__ = [
+    "EQUAL",
+    "Part",
+    "Party",
+    "group_times",
+    "part_of",
+    "prepare_groups",
+    "redrawn",
+    "slowest_of",
+    "time_together",
+]
 
 EQUAL = 1e-9
 """Times within this share of each other are the same."""
@@ -60,6 +72,16 @@ class Party:
     def shares_links(self) -> bool:
         """Whether any two groups can meet on a link."""
         return len(self.neighbours) < len(self.runs)
+
+    @property
+    def meets_hash(self) -> bool:
+        """Whether any message goes from switch to switch of a network, where a hash could send it elsewhere."""
+        wiring = self.runs[0].fabric.wiring
+        if "nic" not in wiring.node_kinds:
+            return False
+        first = wiring.n_nodes - wiring.node_kinds[::-1].index("nic")  # switches between nodes come last
+        between = (wiring.link_src >= first) & (wiring.link_dst >= first)
+        return any(bool(between[run.routes.link].any()) for run in self.runs)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,13 +109,24 @@ def prepare_groups(
     topology: Topology, profile: Profile, groups: Sequence[Sequence[int]], *, free_share: Float | None = None
 ) -> Party:
     """Prepare the run of each group of GPUs; *free_share* as of `prepare`."""
-    runs = [prepare(topology, profile, group, free_share=free_share) for group in groups]
+    return _party_of([prepare(topology, profile, group, free_share=free_share) for group in groups])
+
+
+def _party_of(runs: list[Run]) -> Party:
+    """Return runs as a party: those that can share links get common trunks."""
     neighbours = _neighbours([run.used for run in runs])
     for numbers in neighbours:
         if len(numbers) > 1:
             for number, run in zip(numbers, _with_common_trunks([runs[i] for i in numbers]), strict=True):
                 runs[number] = run
     return Party(tuple(runs), neighbours)
+
+
+def redrawn(party: Party, hash_seed: int) -> Party:
+    """Return *party* with the routes that another seed of the network's hash gives it."""
+    return _party_of(
+        [run_on(run.fabric.with_hash_seed(hash_seed), run.topology, run.profile, run.routes.ways) for run in party.runs]
+    )
 
 
 def _neighbours(used: Sequence[Bool]) -> tuple[tuple[int, ...], ...]:
@@ -125,7 +158,9 @@ def _with_common_trunks(runs: Sequence[Run]) -> list[Run]:
     ]
 
 
-def time_together(parts: Sequence[Part], neighbours: Sequence[Sequence[int]]) -> list[Timing]:
+def time_together(
+    parts: Sequence[Part], neighbours: Sequence[Sequence[int]], *, one_of_many: bool = False
+) -> list[Timing]:
     """Return how each part ran while all run at once.
 
     Parameters
@@ -134,6 +169,8 @@ def time_together(parts: Sequence[Part], neighbours: Sequence[Sequence[int]]) ->
         One for each run of a `Party`, in its order.
     neighbours : sequence of sequence of int
         Of that party.
+    one_of_many : bool
+        Whether so much is to be solved that it pays to load the compiled engine.
 
     Raises
     ------
@@ -146,12 +183,13 @@ def time_together(parts: Sequence[Part], neighbours: Sequence[Sequence[int]]) ->
         raise UnsupportedError(Fault(what, "groups", "ask for fewer ranks or channels, or larger chunks"))
     if len(parts) > 1 and _take_own_routes(parts, neighbours):
         parts, neighbours = _with_own_routes(parts)
+    engine: Engine = "kernel" if one_of_many and n_transfers > LEAST_COMPILED else "auto"
     timings: dict[int, Timing] = {}
     solved: dict[bytes, Solution] = {}
     for numbers in neighbours:
         members = [parts[i] for i in numbers]
         problems = [problem_of(part.lowered, part.run, part.costs, part.network) for part in members]
-        solutions = _solved(members, problems, solved)
+        solutions = _solved(members, problems, solved, engine)
         for i, problem, solution in zip(numbers, problems, solutions, strict=True):
             part = parts[i]
             timings[i] = timing_of(part.lowered, part.run, (part.costs, part.network), problem, solution)
@@ -193,13 +231,15 @@ def group_times(
     )
 
 
-def _solved(members: Sequence[Part], problems: Sequence[Problem], solved: dict[bytes, Solution]) -> list[Solution]:
+def _solved(
+    members: Sequence[Part], problems: Sequence[Problem], solved: dict[bytes, Solution], engine: Engine
+) -> list[Solution]:
     """Return the solution of each of the neighbours; *solved* remembers those of problems that come again."""
     joint = problems[0] if len(problems) == 1 else _joint(problems, members[0].run.trunk_capacity_Bps)
     key = b"".join(np.ascontiguousarray(column).tobytes() for column in joint)
     try:
         if key not in solved:
-            solved[key] = solve(joint)
+            solved[key] = solve(joint, engine=engine)
     except EngineDeadlock:
         for part in members:  # no group waits for another: one of them is stuck alone, and says where
             time_lowered(part.lowered, part.run, part.costs, part.network)

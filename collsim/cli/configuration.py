@@ -249,6 +249,7 @@ READERS: dict[str, tuple[Callable[[str, Any], Mapping[str, str | list[str]]], st
     "groups": (_word, "a layout or lists of ranks"),
     "over": (_word, "dimensions of the layout"),
     "load": (_texts, "a list of loads on links"),
+    "hash_seeds": (_word, "seeds such as 1-100"),
 }
 """How each key becomes the text of a flag, and what it should have been."""
 

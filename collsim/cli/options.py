@@ -265,6 +265,11 @@ OPTIONS: dict[str, Callable[..., Any]] = {
         allow_from_autoenv=False,
         help='Background traffic on links: "link:gpu0->nvsw*=30%"; a-b means both directions.',
     ),
+    "hash_seeds": click.option(
+        "--hash-seeds",
+        metavar="LIST",
+        help="Draw the hash of an ECMP network again for each seed, such as 1-100: median, p95 and extremes.",
+    ),
     "overrides": click.option(
         "--set",
         "overrides",

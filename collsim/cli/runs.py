@@ -189,7 +189,7 @@ def _request(flags: dict[str, Any], config: Configuration | None, faults: Faults
         "size": faults.attempt(lambda: texts.read_sizes(**steps)),
         "ranks": read("ranks", texts.read_counts),
         "rank_list": read("rank_list", texts.read_rank_list),
-        **{name: flags[name] for name in ("placement", "split", "groups", "over", "load")},
+        **{name: flags[name] for name in ("placement", "split", "groups", "over", "load", "hash_seeds")},
         "channels": read("channels", lambda text: texts.read_number(text, "channels")),
         "chunk": flags["chunk"],
         "dtype": flags["dtype"],

@@ -162,6 +162,7 @@ ABSENT = {
     **dict.fromkeys(("min_bytes", "max_bytes", "step_bytes", "step_factor", "proto", "library")),
     **dict.fromkeys(("placement", "split", "groups", "over")),
     "load": (),
+    "hash_seeds": None,
     "redop": "sum",
     "environment": (),
     "launch": "stream",

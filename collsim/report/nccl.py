@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collsim.result import Result, Row
 
-__all__ = ["as_nccl", "time_text"]
+__all__ = ["as_nccl", "draws_text", "time_text"]
 
 HALVES = f"#{'':62}out-of-place{'':23}in-place"
 HEAD = (
@@ -28,12 +28,14 @@ def as_nccl(result: Result) -> str:
         f"# topology {result.topology['name']}, profile {result.profile['name']}, "
         f"calibrated: {'yes' if result.profile['calibrated'] else 'no'}",
     ]
+    lines += [f"# {draws_text(result)}"] if result.config.get("hash_seeds") else []
     for (op, ranks, groups, _), rows in _runs(result).items():
         algos = ", ".join(sorted({row.algo for row in rows if row.algo != "none"}))
         at_once = "" if groups == 1 else f"{groups} groups of "
         lines += [f"# {op} on {at_once}{ranks} ranks, algorithm {algos or 'none'}", "#", HALVES, HEAD, UNITS]
         lines += [_line(row) for row in sorted(rows, key=lambda row: row.requested_bytes)]
         mean = sum(row.busbw_Bps for row in rows) / len(rows) / 1e9
+        lines += [_draw(row) for row in rows if row.draw_times_s]
         lines += ["# Out of bounds values : 0 OK", f"# Avg bus bandwidth    : {mean:g}", "#"]
     return "\n".join(lines) + "\n"
 
@@ -54,6 +56,18 @@ def _runs(result: Result) -> dict[tuple[str, int, int, str], list[Row]]:
 def _line(row: Row) -> str:
     half = f"  {time_text(row.time_s):>7}  {row.algbw_Bps / 1e9:6.2f}  {row.busbw_Bps / 1e9:6.2f}  {'N/A':>5}"
     return f"{row.size_bytes:12d}  {row.count:12d}  {row.dtype:>8}  {row.redop:>6}  {row.root:6d}" + half * 2
+
+
+def _draw(row: Row) -> str:
+    """Return how the time varies over draws of the hash, which the columns have no room for."""
+    low, high, most = (time_text(time_s or 0.0) for time_s in (row.time_min_s, row.time_p95_s, row.time_max_s))
+    return f"# {row.size_bytes} B: min {low}, p95 {high}, max {most} us"
+
+
+def draws_text(result: Result) -> str:
+    """Return which draws of the hash of the network the times are medians of."""
+    draws = max(len(row.draw_times_s) for row in result.rows)
+    return f"time: median of {draws} draws of the ECMP hash, seeds {result.config['hash_seeds']}"
 
 
 def time_text(time_s: float) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from collsim.report.crossovers import crossover_lines
-from collsim.report.nccl import time_text
+from collsim.report.nccl import draws_text, time_text
 from collsim.result import Result, Row
 
 __all__ = ["as_markdown", "as_table", "preamble", "wrapped"]
@@ -24,6 +24,9 @@ COLUMNS: tuple[tuple[str, str, int], ...] = (
     ("time", "(us)", 8),
     ("low", "(us)", 8),
     ("high", "(us)", 8),
+    ("min", "(us)", 8),
+    ("p95", "(us)", 8),
+    ("max", "(us)", 8),
     ("healthy", "(us)", 8),
     ("slower", "(x)", 6),
     ("algbw", "(GB/s)", 7),
@@ -44,7 +47,7 @@ def as_table(result: Result) -> str:
     lines = [
         f"# {line}" for text in preamble(result.version, result.topology, result.profile) for line in wrapped(text)
     ]
-    lines += [f"# {line}" for line in wrapped(_load(result))] if result.config.get("load") else []
+    lines += [f"# {line}" for text in _asked_of_all(result) for line in wrapped(text)]
     for (op, ranks, groups), rows in _blocks(result.rows).items():
         who = f"ranks {ranks}" if groups == 1 else f"groups {groups} x {ranks} ranks ({_split(result)})"
         lines += ["#", f"# op {op}   {who}   algo {_asked(result)}   model fluid"]
@@ -68,9 +71,9 @@ def as_markdown(result: Result) -> str:
         rows.append([row.op, ranks, *(cells[place] for place in shown), row.bound, row.limit])
     lines = [heads, _rules(heads), *rows]
     told = [line for block in _blocks(result.rows).values() for line in (*crossover_lines(block), *_notes(block))]
-    loads = [_load(result)] if result.config.get("load") else []
     notes = "\n".join(
-        f"* {_escaped(line)}" for line in (*preamble(result.version, result.topology, result.profile), *loads, *told)
+        f"* {_escaped(line)}"
+        for line in (*preamble(result.version, result.topology, result.profile), *_asked_of_all(result), *told)
     )
     table = "\n".join("| " + " | ".join(map(_escaped, cells)) + " |" for cells in lines)
     return f"{table}\n\n{notes}\n"
@@ -106,8 +109,14 @@ def _split(result: Result) -> str:
     return str(config.get("split") or layout)
 
 
-def _load(result: Result) -> str:
-    return f"background traffic, taken off the rate of the links: {', '.join(result.config['load'])}"
+def _asked_of_all(result: Result) -> list[str]:
+    """Return what all rows are subject to: background traffic, draws of a hash."""
+    told = []
+    if loads := result.config.get("load"):
+        told.append(f"background traffic, taken off the rate of the links: {', '.join(loads)}")
+    if result.config.get("hash_seeds"):
+        told.append(f"{draws_text(result)}; min, p95 and max are of all draws, the rest is of the median one")
+    return told
 
 
 def _notes(rows: Sequence[Row]) -> list[str]:
@@ -213,6 +222,7 @@ def _cells(row: Row) -> list[str]:
         time_text(row.time_s),
         "" if row.time_lo_s is None else time_text(row.time_lo_s),
         "" if row.time_hi_s is None else time_text(row.time_hi_s),
+        *("" if time_s is None else time_text(time_s) for time_s in (row.time_min_s, row.time_p95_s, row.time_max_s)),
         "" if row.healthy_time_s is None else time_text(row.healthy_time_s),
         "" if row.slowdown is None else f"{row.slowdown:.3g}",
         f"{row.algbw_Bps / 1e9:.2f}",

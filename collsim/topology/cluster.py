@@ -87,6 +87,11 @@ class ClusterSpec:
     header_bytes: int = 0
 
     @property
+    def hashes(self) -> bool:
+        """Whether switches put each flow on one of its equal cables by a hash."""
+        return self.routing == "ecmp"
+
+    @property
     def node_nics(self) -> int:
         """Adapters of a whole node."""
         return -(-self.node_gpus // self.gpus_per_nic) * self.nics_per_gpu

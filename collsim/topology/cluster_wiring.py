@@ -68,7 +68,7 @@ def wire_cluster(node: Topology, spec: ClusterSpec, plan: Plan) -> tuple[Wiring,
     parts = [_copies(inside, spec.nodes), *_adapters(spec, inside.n_gpus, leaves, first), *_trunks(spec, cables, first)]
     bundles = Bundles(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
     bundles = bundles.take(np.lexsort((bundles.dst, bundles.src)))
-    if spec.routing == "ecmp":
+    if spec.hashes:
         bundles = _single_cables(bundles, first.leaf)
     latency = np.concatenate(
         [

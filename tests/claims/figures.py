@@ -82,6 +82,15 @@ FIGURES = {
     "mi300x.all_reduce_16MB_GBps": Figure(197, "measured", "AMD ROCm blog on RCCL bandwidth and xGMI on MI300X"),
     "mi300x.all_reduce_256MB_GBps": Figure(305.6, "measured", "AMD ROCm blog on RCCL bandwidth and xGMI on MI300X"),
     "mi300x.all_reduce_16GB_GBps": Figure(319.0, "measured", "AMD ROCm blog on RCCL bandwidth and xGMI on MI300X"),
+    "mi355x.two_nodes_all_to_all_1GB_GBps": Figure(
+        89.44, "measured", "rccl-tests on 2 x 8 gfx950, Pollara, RCCL 2.27.7"
+    ),
+    "h100.two_nodes_all_to_all_16GB_GBps": Figure(
+        92.04, "measured", "xxrjun/nccl-tests-cluster, 2 x 8 H100, InfiniBand, NCCL 2.29.2"
+    ),
+    "mi300x.thor_2_all_to_all_16GB_GBps": Figure(
+        50, "estimate", "ROCm/cvs, 2 x 8 MI300X, the least to pass; not a run"
+    ),
     "mi300x.two_nodes_8GB_GBps": Figure(357.0, "measured", "OCI oci-hpc-oke, 16 MI300X"),
     "mi350x.all_reduce_8GB_GBps": Figure(367.5, "measured", "AMD system acceptance guide, MI350X, in place"),
     "mi350x.all_reduce_8GB_out_of_place_GBps": Figure(361.0, "measured", "AMD system acceptance guide, MI350X"),

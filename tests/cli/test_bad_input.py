@@ -113,6 +113,9 @@ def refused(outcome, *words, code=2):
         ((*RUN, "--placement", "cyclic", "--ranks", "4,8"), ["--placement", "one number of ranks"]),
         ((*RUN, "--load", "link:gpu0->gpu9=30%"), ["--load", 'no link is called "gpu0->gpu9"', "gpu0->gpu1"]),
         ((*RUN, "--load", "gpu0=0.3", "--load", "link:*=120%"), ["--load", '"gpu0=0.3"', "120 %"]),
+        ((*RUN, "--hash-seeds", "9-1,7.5"), ["--hash-seeds", '"9-1" runs backwards', '"7.5" is no seed']),
+        ((*RUN, "--hash-seeds", "4"), ["--hash-seeds", "no distribution", "scale_out.hash_seed"]),
+        ((*RUN, "--hash-seeds", "1-9"), ["--hash-seeds", "no message leaves a node", "--nodes"]),
         ((*RUN, "--channels", "0"), ["--channels", "0 channels", "1 and 128"]),
         ((*RUN, "--channels", "1.5"), ["--channels", '"1.5"', "whole number"]),
         # sizes of too many chunks are blamed on what was given, the largest of a range

@@ -47,6 +47,10 @@ REQUESTS = {
         "--size",
         "1M",
     ),
+    "draws": (
+        *("--topo", "hgx_h100", "--nodes", "2", "--fabric", "fat_tree", "--network", "roce", "--op", "all_reduce"),
+        *("--set", "scale_out.radix=16", "--hash-seeds", "1-3,9", "--algo", "ring", "--size", "64K,1M"),
+    ),
     "chunks": ("--topo", "mi300x_ubb8", "--op", "all_reduce", "--channels", "4", "--chunk", "64K", "--size", "1M"),
 }  # fmt: skip
 

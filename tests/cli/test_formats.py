@@ -12,6 +12,8 @@ from jsonschema import Draft202012Validator
 from collsim import simulate
 from collsim.errors import UnknownNameError
 from collsim.report import FORMATS, render, schema
+from collsim.report.nccl import time_text
+from collsim.topology import load_topology
 
 SMALL = ("run", "--topo", "mi300x_ubb8", "--size", "1M,64M", "--profile", "ideal", "-q")
 REDUCE = (*SMALL, "--op", "all_reduce", "--algo", "all_pairs,one_shot")
@@ -58,6 +60,13 @@ MARKDOWN = """\
 * profile ideal: raw line rates, no latency, no overhead
 """
 
+DRAWN = (
+    *("run", "--topo", "hgx_h100", "--nodes", "2", "--fabric", "fat_tree", "--network", "roce", "--profile", "ideal"),
+    *("--gpus-per-node", "4"),
+    *("--set", "scale_out.radix=8", "--op", "all_reduce", "--algo", "ring", "--size", "64K,1M"),
+    *("--hash-seeds", "1-5"),
+)
+SPREAD = ("time_s", "time_min_s", "time_p95_s", "time_max_s", "hash_seed")
 EXCHANGE = (*SMALL[:3], "--size", "1M", *SMALL[5:], "--op", "all_to_all", "--algo", "direct")
 
 
@@ -141,8 +150,9 @@ def no_constant(name):
         (*SMALL, "--op", "all_reduce", "--rank-list", "6,1,3", "--set", "link.bandwidth=80 GB/s", "--redop", "max"),
         ("run", "--topo", "hgx_h100", "--op", "all_to_all,all_gather", "--size", "3", "--size", "1M"),
         (*SMALL, "--op", "all_reduce", "--ranks", "4,8", "--split", "DIV 2", "--load", "link:gpu0->gpu1=30%"),
+        DRAWN,
     ],
-    ids=["exchange", "reduce", "many", "rooted", "what-if", "switched", "groups"],
+    ids=["exchange", "reduce", "many", "rooted", "what-if", "switched", "groups", "drawn"],
 )
 def test_json_follows_its_schema(collsim, arguments):
     text = collsim(*arguments, "--format", "json").out
@@ -277,6 +287,36 @@ def test_intervals_in_every_format(collsim):
     cells = [line.split(" | ") for line in collsim(*MIXED, "--format", "md").out.splitlines() if "all_reduce |" in line]
     for line, row in zip(cells, rows, strict=True):
         assert [cell.strip() for cell in line[9:11]] == (["", ""] if row.time_lo_s is None else ends_us(row))
+
+
+def test_draws_in_every_format(collsim):
+    result = simulate(
+        load_topology(
+            "hgx_h100", scale_out={"nodes": 2, "gpus_per_node": 4, "fabric": "fat_tree", "network": "roce", "radix": 8}
+        ),
+        *("all_reduce", ["64K", "1M"]),
+        algo="ring",
+        profile="ideal",
+        hash_seeds="1-5",
+    )
+    cells = [[time_text(t) for t in (r.time_s, r.time_min_s, r.time_p95_s, r.time_max_s)] for r in result]
+    said = "time: median of 5 draws of the ECMP hash, seeds 1-5"
+    for form, start in (("table", 6), ("md", 8)):
+        out = collsim(*DRAWN, "--format", form).out
+        lines = [line.replace("|", "").split() for line in out.splitlines() if re.match(r"\| all_reduce| +\d", line)]
+        assert [line[start : start + 4] for line in lines] == cells
+        assert said in out
+    nccl = collsim(*DRAWN, "--format", "nccl").out
+    assert said in nccl
+    for row, (median, low, high, most) in zip(result, cells, strict=True):
+        assert f"# {row.size_bytes} B: min {low}, p95 {high}, max {most} us\n" in nccl
+        assert re.search(rf"^ +{row.size_bytes} .* -1 +{median} ", nccl, re.MULTILINE)
+    found = list(csv.DictReader(io.StringIO(collsim(*DRAWN, "--format", "csv").out)))
+    spread = [{name: str(getattr(row, name)) for name in SPREAD} for row in result]
+    assert [{name: line[name] for name in SPREAD} for line in found] == spread
+    document = json.loads(collsim(*DRAWN, "--format", "json").out)
+    assert [row["draw_times_s"] for row in document["results"]] == [list(row.draw_times_s) for row in result]
+    assert document["config"]["hash_seeds"] == "1-5"
 
 
 def test_columns_of_intervals_line_up(collsim):

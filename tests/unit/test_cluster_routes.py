@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -127,25 +126,33 @@ def test_oversubscribed_leaves(ratio: float) -> None:
 
 
 UPLINKS = 8
+SEEDS = range(1, 1001)
 
 
 @cache
 def hashed_loads() -> np.ndarray:
-    """Return int64[seeds, cables]: flows on each cable from one leaf to its spines, for 8 flows on 8 cables."""
-    topology = small_tree(routing="ecmp")
-    cluster = topology.cluster
-    assert cluster is not None
-    fabric = build_fabric(topology)
-    up = np.flatnonzero(fabric.wiring.link_src == cluster.first_leaf)
-    cables = up[fabric.wiring.link_dst[up] >= cluster.first_spine]
+    """Return float64[seeds, cables]: flows on each cable from one leaf to its spines, for 8 flows on 8 cables."""
+    fabric = build_fabric(small_tree(routing="ecmp"), range(16))
+    routes = find_routes(fabric)
+    assert fabric.cluster is not None
+    up = np.flatnonzero(fabric.wiring.link_src == fabric.cluster.first_leaf)
+    cables = up[fabric.wiring.link_dst[up] >= fabric.cluster.first_spine]
     assert len(cables) == UPLINKS
-    loads = np.zeros((1000, UPLINKS), dtype=np.int64)
-    for seed in range(1000):
-        seeded = replace(fabric, cluster=replace(cluster, spec=replace(cluster.spec, hash_seed=seed + 1)))
-        router = _Router(seeded, find_routes)
-        for src in range(UPLINKS):
-            loads[seed] += np.isin(cables, router.path(src, src + 8)[0])
-    return loads
+    return np.array([carried(fabric, redrawn_routes(fabric, routes, seed), SHIFT[:8])[cables] for seed in SEEDS])
+
+
+def redrawn_routes(fabric: Any, routes: Routes, seed: int) -> Routes:
+    return find_routes(fabric.with_hash_seed(seed), routes.ways)
+
+
+@pytest.mark.parametrize("figures", [{}, {"flows_per_pair": 3}, {"fabric": "dragonfly", "nodes": 12}])
+def test_routes_drawn_again_are_those_of_another_seed(figures: dict[str, Any]) -> None:
+    build = {"nodes": 4, "fabric": "fat_tree", "radix": 16, "routing": "ecmp"} | figures
+    fabric, routes = routed(cluster_of(**build))
+    again, other = redrawn_routes(fabric, routes, 7), routed(cluster_of(**build, hash_seed=7))[1]
+    for column in ("ptr", "link", "weight", "latency_s", "slowdown"):
+        assert np.array_equal(getattr(again, column), getattr(other, column)), column
+    assert not np.array_equal(again.link, routes.link)
 
 
 def most_in_a_bin(balls: int, bins: int) -> float:
@@ -166,6 +173,18 @@ def test_hashed_flows_are_balls_into_bins() -> None:
     busy = (loads > 0).mean()
     assert busy == pytest.approx(1 - (1 - 1 / UPLINKS) ** UPLINKS, rel=0.02)
     assert (1 / loads.max(axis=1)).mean() == pytest.approx(most_in_a_bin(UPLINKS, UPLINKS), rel=0.02)
+
+
+def test_draws_of_equal_flows_are_balls_into_bins() -> None:
+    topology = cluster_of(nodes=16, fabric="fat_tree", radix=16, routing="ecmp")  # a cable to each of 8 spines
+    assert topology.cluster is not None
+    assert (topology.cluster.plan.leaf_up, topology.cluster.plan.spines) == (UPLINKS, UPLINKS)
+    matrix = np.zeros((16, 16), dtype=np.int64)
+    matrix[np.arange(8), np.arange(8, 16)] = 2**20
+    asked = {"matrix": matrix, "rank_list": range(16), "profile": "ideal", "hash_seeds": range(1, 401)}
+    row = collsim.simulate(topology, "all_to_all_v", algo="direct", **asked).rows[0]
+    efficiency = 2**20 / 50e9 / np.array(row.draw_times_s)
+    assert efficiency.mean() == pytest.approx(most_in_a_bin(UPLINKS, UPLINKS), rel=0.03)
 
 
 def test_most_in_a_bin_by_hand() -> None:

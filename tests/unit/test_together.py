@@ -67,7 +67,7 @@ def test_a_run_without_a_split_is_one_group():
 
 def test_equal_groups_are_solved_once(monkeypatch):
     solved = []
-    monkeypatch.setattr(together, "solve", lambda problem: solved.append(problem) or collsim.engine.solve(problem))
+    monkeypatch.setattr(together, "solve", lambda problem, **_: solved.append(problem) or collsim.engine.solve(problem))
     simulate("gb200_nvl72", "all_reduce", "1M", split="DIV 8", algo="ring", profile="ideal")
     assert len(solved) == 1
 

@@ -34,7 +34,17 @@ LATENCIES = replace(WIRES, latency=True)
 @cache
 def cluster(fabric: str, nodes: int, gpus: int, radix: int, routing: str = "spray", **figures: Any) -> Topology:
     """Nodes of GPUs behind one NVLink switch of 450 GB/s, each with an adapter of 400 Gb/s on InfiniBand."""
-    node = load_topology("hgx_b200", {"gpu.count": str(gpus), "switch.planes": "1"})
+    return cluster_of(
+        load_topology("hgx_b200", {"gpu.count": str(gpus), "switch.planes": "1"}),
+        fabric,
+        nodes,
+        radix,
+        routing,
+        **figures,
+    )
+
+
+def cluster_of(node: Topology, fabric: str, nodes: int, radix: int, routing: str = "spray", **figures: Any) -> Topology:
     asked = {"nodes": nodes, "fabric": fabric, "radix": radix, "routing": routing, "network": "infiniband"}
     return build_cluster(node, cluster_spec(node, **asked, **figures))
 
@@ -52,6 +62,7 @@ class Case:
     size_bytes: int | None = None
     packet_bytes: int = 16 * K
     channels: int | None = None
+    chunk: int | None = None
     flows: tuple[tuple[int, int, int], ...] = ()
     degrade: Mapping[str, str] = field(default_factory=dict)
     latencies: bool = True
@@ -63,9 +74,8 @@ class Case:
         matrix = np.zeros((topology.n_gpus,) * 2, dtype=np.int64)
         for src, dst, size_bytes in self.flows:
             matrix[src, dst] += size_bytes
-        question = ask(
-            self.op, self.size_bytes, self.algo, channels=self.channels, matrix=matrix if self.flows else None
-        )
+        more = {"channels": self.channels, "chunk": self.chunk, "matrix": matrix if self.flows else None}
+        question = ask(self.op, self.size_bytes, self.algo, **more)
         return topology, LATENCIES if self.latencies else WIRES, question, [list(range(topology.n_gpus))]
 
     def fluid_s(self) -> float:
@@ -94,15 +104,20 @@ def on_page(name: str) -> list[str]:
     return [cell.strip() for cell in row.strip("|").split("|")]
 
 
-def ring(topology: Topology, **more: Any) -> Case:
-    """An all-reduce with a ring for each adapter of a node, one chunk of 256 KiB for each rank and ring."""
-    rings = topology.cluster.spec.gpus_per_node
+def ring(topology: Topology, rings_each: int = 1, **more: Any) -> Case:
+    """An all-reduce with some rings for each adapter of a node, one chunk of 256 KiB for each rank and ring."""
+    rings = topology.cluster.spec.gpus_per_node * rings_each
     more = {"size_bytes": topology.n_gpus * rings * 256 * K, **more}
     return Case(topology, "all_reduce", "ring", channels=rings, **more)
 
 
 def hierarchical(topology: Topology, **more: Any) -> Case:
     return Case(topology, "all_reduce", "hierarchical", topology.n_gpus * 512 * K, **more)
+
+
+def trees(topology: Topology) -> Case:
+    """An all-reduce with four pairs of trees over nodes, each of which sends eight chunks of 128 KiB one by one."""
+    return Case(topology, "all_reduce", "tree", 4 * M, channels=4, chunk=128 * K)
 
 
 def all_to_all(algo: str, topology: Topology, **more: Any) -> Case:
@@ -125,6 +140,7 @@ def permutation(seed: int, **more: Any) -> Case:
 
 
 SWITCH, RAIL, TREE = ("single_switch", 4, 4, 64), ("rail", 4, 4, 8), ("fat_tree", 4, 4, 8)
+MESH, PLANES = (load_topology(name, {"gpu.count": "4"}) for name in ("mi300x_ubb8", "hgx_h100"))
 NARROW = cluster("fat_tree", 4, 4, 12, oversubscription=2)
 ADAPTER = {"link:n1.nic2->leaf*": "50%"}
 
@@ -139,6 +155,11 @@ CASES = {
     "hierarchical all-reduce, one switch, 4 x 4": hierarchical(cluster(*SWITCH)),
     "hierarchical all-reduce, rails, 4 x 4": hierarchical(cluster(*RAIL)),
     "hierarchical all-reduce, fat tree, 4 x 4": hierarchical(cluster(*TREE)),
+    "hierarchical all-reduce, rails, 4 x 4 on full meshes of 64 GB/s": hierarchical(cluster_of(MESH, "rail", 4, 8)),
+    "hierarchical all-reduce, rails, 4 x 4 on four unequal NVLink planes": hierarchical(
+        cluster_of(PLANES, "rail", 4, 8)
+    ),
+    "all-reduce by double trees, rails, 4 x 4": trees(cluster(*RAIL)),
     "all-to-all at once, one switch, 8 x 1": all_to_all("direct", cluster("single_switch", 8, 1, 64)),
     "all-to-all at once, fat tree, 4 x 4": all_to_all("direct", cluster(*TREE)),
     "all-to-all at once, fat tree of three tiers, 4 x 4": all_to_all("direct", cluster("fat_tree", 4, 4, 4)),
@@ -167,6 +188,9 @@ GAPS = {
     "permutation by hash, draw 2": (permutation(2), FLOW),
     "all-to-all in rounds, rails and relays, 4 x 4": (all_to_all("pairwise", cluster(*RAIL)), FLOW),
     "Bruck's all-to-all, rails and relays, 4 x 4": (all_to_all("bruck", cluster(*RAIL)), FLOW),
+    "ring all-reduce, one switch, 2 x 4, two rings for each adapter": (
+        ring(cluster("single_switch", 2, 4, 64), rings_each=2), NO_LATENCY,
+    ),
     "ring all-reduce by hash, draw 1": (ring(cluster(*TREE, "ecmp", hash_seed=1)), NO_LATENCY),
     "ring all-reduce by hash, draw 2": (ring(cluster(*TREE, "ecmp", hash_seed=2)), NO_LATENCY),
     "ring all-reduce, spines 3:1, 4 x 4": (ring(cluster(*TREE, oversubscription=3)), NO_LATENCY),

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from collsim.engine import solve
+from collsim.engine import Problem, solve
 from collsim.library import load_profile
 from collsim.question import ask
 from collsim.simulation import build_schedule, predict
@@ -81,6 +81,13 @@ class Case:
     def fluid_s(self) -> float:
         """Return what collsim answers."""
         return predict(*self.setup()).rows[0].time_s
+
+    def problem(self) -> tuple[Problem, np.ndarray]:
+        """Return what the engine solves, and the channel of each transfer."""
+        topology, profile, *_ = asked = self.setup()
+        run = prepare(topology, profile)
+        lowered = lower(build_schedule(*asked), run)
+        return problem_of(lowered, run, profile.protocol("Simple")), lowered.transfers.channel
 
     def packets_s(self) -> list[float]:
         """Return when each message has arrived packet by packet."""
@@ -191,8 +198,8 @@ GAPS = {
     "ring all-reduce, one switch, 2 x 4, two rings for each adapter": (
         ring(cluster("single_switch", 2, 4, 64), rings_each=2), NO_LATENCY,
     ),
-    "ring all-reduce by hash, draw 1": (ring(cluster(*TREE, "ecmp", hash_seed=1)), NO_LATENCY),
-    "ring all-reduce by hash, draw 2": (ring(cluster(*TREE, "ecmp", hash_seed=2)), NO_LATENCY),
+    "ring all-reduce by hash, draw 1": (ring(cluster(*TREE, "ecmp", hash_seed=1), packet_bytes=32 * K), NO_LATENCY),
+    "ring all-reduce by hash, draw 2": (ring(cluster(*TREE, "ecmp", hash_seed=2), packet_bytes=32 * K), NO_LATENCY),
     "ring all-reduce, spines 3:1, 4 x 4": (ring(cluster(*TREE, oversubscription=3)), NO_LATENCY),
     "ring all-reduce, fat tree, messages of four packets": (
         ring(cluster(*TREE), packet_bytes=64 * K, network={"buffer_bytes": 256 * K}), {"packet_bytes": 16 * K},
@@ -229,24 +236,32 @@ def test_the_page_has_no_other_rows():
 @pytest.mark.parametrize("seed", range(1, 7))
 def test_every_message_of_a_permutation_agrees(seed):
     """With queues of their own, not only the last message arrives when max-min fair shares say so."""
-    case = permutation(seed, network={"queues": "flow"})
-    topology, profile, *_ = asked = case.setup()
-    run = prepare(topology, profile)
-    lowered = lower(build_schedule(*asked), run)
-    fluid_s = solve(problem_of(lowered, run, profile.protocol("Simple"))).finish_s
+    case = permutation(seed, **FLOW)
+    fluid_s = solve(case.problem()[0]).finish_s
     assert len(set(np.round(fluid_s * 1e6))) > 2
     np.testing.assert_allclose(case.packets_s(), fluid_s, rtol=BAR)
 
 
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_irregular_messages_agree(seed):
+    """Some 40 messages of 1 to 4 MiB whose shares change whenever one ends; before that they fill the buffers."""
+    topology, rng = cluster("fat_tree", 8, 2, 8, "ecmp", hash_seed=seed), np.random.default_rng(seed)
+    pairs = [(src, dst) for _ in range(3) for src, dst in enumerate(rng.permutation(16).tolist())]
+    flows = [(src, dst, int(rng.integers(1, 5)) * M) for src, dst in pairs if src // 2 != dst // 2]
+    case = replace(messages(topology, *flows), packet_bytes=16 * K, network={"queues": "flow", "buffer_bytes": 64 * K})
+    fluid_s, packets_s = solve(case.problem()[0]).finish_s, np.array(case.packets_s())
+    off_s = np.abs(packets_s - fluid_s)
+    assert packets_s.max() == pytest.approx(fluid_s.max(), rel=BAR)
+    assert np.quantile(off_s / fluid_s, 0.9) <= BAR
+    assert off_s.max() <= BAR * fluid_s.max()
+
+
 def test_rings_on_one_cable_get_out_of_step():
     """The gap of rings by hash is that of rings that start together: apart by a latency, the fluid model agrees."""
-    case = ring(cluster(*TREE, "ecmp", hash_seed=1))
-    topology, profile, *_ = asked = case.setup()
-    run = prepare(topology, profile)
-    lowered = lower(build_schedule(*asked), run)
-    problem = problem_of(lowered, run, profile.protocol("Simple"))
+    case, _ = GAPS["ring all-reduce by hash, draw 1"]
+    problem, channel = case.problem()
     begins, latency_s = np.diff(problem.dep_ptr) == 0, problem.latency_s.max()
-    later_s = np.where(begins, lowered.transfers.channel * latency_s, 0.0)
+    later_s = np.where(begins, channel * latency_s, 0.0)
     together_s, apart_s = (
         solve(problem._replace(latency_s=problem.latency_s + late_s)).finish_s.max() for late_s in (0.0, later_s)
     )

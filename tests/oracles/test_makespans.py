@@ -53,7 +53,7 @@ def cluster_of(node: Topology, fabric: str, nodes: int, radix: int, routing: str
 class Case:
     """A question for both models, and how the packets go.
 
-    *size_bytes* is that of the operation; of *flows*, which are an all-to-all of (sender, receiver, bytes), nothing.
+    *size_bytes* is that of the operation; an all-to-all of given messages has *flows* instead: sender, receiver, bytes.
     """
 
     topology: Topology

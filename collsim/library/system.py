@@ -175,7 +175,8 @@ def system_of(
         raise UnsupportedError(Fault(f'no library is known for "{model}"', f"{topology.name}: gpu.model", hint))
     chosen = _first_domain(topology, list(range(topology.n_gpus)) if ranks is None else list(ranks))
     counts, into_switches = _links(topology, chosen)
-    if "PCIe" in topology.labels.get("link.type", "") or not (into_switches or any(map(any, counts))):
+    linked = into_switches or any(map(any, counts)) or len(chosen) == 1  # one GPU of a domain uses no link there
+    if "PCIe" in topology.labels.get("link.type", "") or not linked:
         what = "the choice over PCIe is not modelled"
         raise UnsupportedError(Fault(what, topology.name, "name the algorithm, or take a system with NVLink or xGMI"))
     has_nvls = topology.in_network_reduction == "NVLS" and architecture in ("hopper", "blackwell")

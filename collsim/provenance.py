@@ -32,7 +32,7 @@ __all__ = [
 
 EXACT = 12
 """Decimals of a share that rounding leaves alone."""
-NOT_SIMULATED = ("nic.", "gpu.memory")
+NOT_SIMULATED = ("nic.", "gpu.memory", "scale_out.out_of_order", "scale_out.offload")
 """Facts that a file records and that no prediction uses yet."""
 
 

@@ -124,8 +124,10 @@ def _after(comparison: Comparison) -> list[str]:
 
 def _range(rows: Sequence[Compared], system: int, name: str) -> str:
     ordered = sorted(rows, key=lambda row: row.speedups[system])
-    ends = dict.fromkeys((f"{row.speedups[system]:.3g}", _place(row)) for row in (ordered[0], ordered[-1]))
-    return f"{name} is {' to '.join(f'{ratio} times as fast ({place})' for ratio, place in ends)}"
+    least, most = (f"{row.speedups[system]:.3g} times as fast" for row in (ordered[0], ordered[-1]))
+    if least == most:
+        return f"{name} is {least}" + (" everywhere" if len(rows) > 1 else "")
+    return f"{name} is {least} ({_place(ordered[0])}) to {most} ({_place(ordered[-1])})"
 
 
 def _place(row: Compared) -> str:

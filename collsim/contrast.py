@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -108,3 +109,18 @@ class Comparison:
     def to_frame(self, backend: str = "polars") -> Any:
         """Return `to_records` as a data frame of ``polars`` or ``pandas``; raises as `Result.to_frame` does."""
         return frame_of(self.to_records(), backend)
+
+    def _repr_html_(self) -> str:
+        """Return the table for a notebook."""
+        own = ("algo", "time (us)", "busbw (GB/s)", "speedup (x)", "bottleneck")
+        spans = "".join(f"<th colspan={len(own)}>{html.escape(system.label)}</th>" for system in self.systems)
+        heads = "".join(f"<th>{name}</th>" for name in ("op", "ranks", "size (B)", *own * len(self.systems)))
+        body = "".join(f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in _cells(row))}</tr>" for row in self)
+        return f"<table><thead><tr><th colspan=3></th>{spans}</tr><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _cells(row: Compared) -> list[str]:
+    cells = [row.runs[0].op, row.who, str(row.runs[0].size_bytes)]
+    for run, speedup in zip(row.runs, row.speedups, strict=True):
+        cells += [run.label, f"{run.time_s * 1e6:.2f}", f"{run.busbw_Bps / 1e9:.2f}", f"{speedup:.3g}", run.limit]
+    return cells

@@ -97,3 +97,14 @@ def test_a_system_without_an_answer_is_a_model_error():
         apart.add_edge(f"gpu{a}", f"gpu{b}", bandwidth_Bps=1e9, latency_s=1e-6)
     with pytest.raises(ModelError, match="graph: "):
         compare([apart, "hgx_b200"], "all_reduce", "1M", profile="ideal")
+
+
+def test_frames_and_notebooks_show_every_system():
+    comparison = compare(PAIR, ["all_to_all", "all_gather"], "64M", profile="ideal")
+    frame = comparison.to_frame("pandas")
+    assert frame["system"].tolist() == PAIR * 2
+    assert frame["speedup"].tolist() == [value for row in comparison for value in row.speedups]
+    shown = comparison._repr_html_()
+    assert shown.count("<tr>") == 2 + 2
+    assert shown.count("<td>") == 2 * (3 + 2 * 5)
+    assert f"<td>{comparison.rows[0].speedups[1]:.3g}</td>" in shown

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from collsim.calibration.fitting import calibrate
     from collsim.calibration.validation import validate
     from collsim.calibration.verdicts import Validation
+    from collsim.comparing import compare
+    from collsim.contrast import Comparison
     from collsim.errors import CollsimError, InputError, ModelError
     from collsim.result import Result
     from collsim.schedule import Schedule
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CollsimError",
+    "Comparison",
     "InputError",
     "ModelError",
     "Result",
@@ -37,6 +40,7 @@ __all__ = [
     "Validation",
     "__version__",
     "calibrate",
+    "compare",
     "load_topology",
     "simulate",
     "validate",
@@ -44,6 +48,7 @@ __all__ = [
 
 HOME = {
     "CollsimError": "errors",
+    "Comparison": "contrast",
     "InputError": "errors",
     "ModelError": "errors",
     "Result": "result",
@@ -53,6 +58,7 @@ HOME = {
     "load_topology": "topology",
     "simulate": "simulation",
     "calibrate": "calibration.fitting",
+    "compare": "comparing",
     "validate": "calibration.validation",
 }
 

@@ -36,7 +36,7 @@ EXACT = 12
 """Decimals of a share that rounding leaves alone."""
 SIZES = ("scale_out.nodes", "scale_out.gpus_per_node")
 """Figures that say how large a cluster is."""
-NOT_SIMULATED = ("nic.", "gpu.memory")
+NOT_SIMULATED = ("nic.", "gpu.memory", "scale_out.out_of_order", "scale_out.offload")
 """Facts that a file records and that no prediction uses yet."""
 
 

@@ -12,6 +12,7 @@ import click
 
 from collsim._version import __version__
 from collsim.cli.calibrations import calibrate
+from collsim.cli.comparisons import compare
 from collsim.cli.output import ClosedStream, discard_stdout, leave_pipe, stdout_failure
 from collsim.cli.runs import place_of, run
 from collsim.cli.schedules import schedule
@@ -36,6 +37,7 @@ def cli() -> None:
     Examples:
       collsim run --topo mi355x_ubb8 --op all_to_all
       collsim run --topo hgx_h100 --op all_reduce -b 1M -e 1G -f 4 --algo all
+      collsim compare mi355x_ubb8 hgx_b200 --op all_to_all
       collsim validate all_reduce.log --topo hgx_h100
       collsim topo list
 
@@ -44,7 +46,7 @@ def cli() -> None:
     """  # noqa: D301 - \b keeps the lines that follow it as they are
 
 
-for command in (run, validate, calibrate, topo, schedule):
+for command in (run, compare, validate, calibrate, topo, schedule):
     cli.add_command(command)
 
 

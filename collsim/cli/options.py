@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 __all__ = [
+    "comparison_options",
     "complete",
     "formats",
     "operations",
@@ -317,9 +318,35 @@ SCHEDULE_OPTIONS = {
 """The flags of one schedule; what only chooses among several answers is not among them."""
 
 
+COMPARISON_OPTIONS = {name: option for name, option in OPTIONS.items() if name != "topo"} | {
+    "ranks": click.option(
+        "--ranks", metavar="N[,N...]", help="Use the first N GPUs.  [default: as many as every system has]"
+    ),
+    "split": click.option(
+        "--split",
+        metavar="SPLIT[,SPLIT...]",
+        help='Groups that run at once, as nccl-tests makes them: "MOD 8", ...; none: one group.',
+    ),
+    "algo": click.option(
+        "--algo",
+        default="auto",
+        metavar="NAME",
+        show_default=True,
+        **complete(algorithms),
+        help="Algorithm; auto: the library's choice on each system; best: the fastest in the simulator.",
+    ),
+}
+"""The flags of a request to several systems, which hold for all of them."""
+
+
 def request_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the flags that say what to simulate."""
     return _with_options(command, OPTIONS)
+
+
+def comparison_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the flags that say what to simulate on each of several systems."""
+    return _with_options(command, COMPARISON_OPTIONS)
 
 
 def scale_out_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collsim.result import Result
     from collsim.topology import Topology
 
-__all__ = ["checked_request", "place_of", "run", "without_rivals"]
+__all__ = ["checked_request", "place_of", "requested", "run", "without_rivals"]
 
 RIVALS = (
     (("size",), ("min_bytes", "max_bytes", "step_bytes", "step_factor")),
@@ -128,7 +128,7 @@ def checked_request(
     flags: dict[str, Any], config: Configuration | None, faults: Faults
 ) -> tuple[Topology, Profile, Question, list[list[int]]]:
     """Return what was asked and the GPUs of each run; raise all that is wrong, at once."""
-    request = _request(flags, config, faults)
+    request = requested(flags, config, faults)
     from collsim.library import load_profile
     from collsim.question import ask, rank_groups
     from collsim.topology import load_topology
@@ -169,7 +169,7 @@ def _ask(ask: Callable[..., Question], request: dict[str, Any], unread: bool) ->
         return None
 
 
-def _request(flags: dict[str, Any], config: Configuration | None, faults: Faults) -> dict[str, Any]:
+def requested(flags: dict[str, Any], config: Configuration | None, faults: Faults) -> dict[str, Any]:
     """Return the arguments of `simulate`; what could not be read is left out, its faults kept."""
     from collsim.cli import flags as texts
 

@@ -36,7 +36,7 @@ def point_to_point(
     least = environment.number("NCCL_MIN_P2P_NCHANNELS", 1)
     raw = max(min(communicator_channels, most), least)
     channels = p2p_channels(max(raw, 1))
-    per_peer = _per_peer(call, system)
+    per_peer = _per_peer(call, system) if call.ranks_per_node > 1 else channels  # of a domain by itself, none is near
     if call.n_nodes > 1:
         per_peer = min(per_peer, _per_distant_peer(call, system, library, environment, channels))
     if library.version < (2, 29):

@@ -184,7 +184,8 @@ def system_of(
     everyone = list(range(topology.n_gpus)) if ranks is None else list(ranks)
     chosen = _poorest_domain(topology, everyone)
     counts, into_switches = _links(topology, chosen)
-    if "PCIe" in topology.labels.get("link.type", "") or not (into_switches or any(map(any, counts))):
+    linked = into_switches or any(map(any, counts)) or len(chosen) == 1  # one GPU of a domain uses no link there
+    if "PCIe" in topology.labels.get("link.type", "") or not linked:
         what = "the choice over PCIe is not modelled"
         raise UnsupportedError(Fault(what, topology.name, "name the algorithm, or take a system with NVLink or xGMI"))
     has_nvls = topology.reduction_for(everyone) == "NVLS" and architecture in ("hopper", "blackwell")

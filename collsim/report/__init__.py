@@ -16,13 +16,16 @@ from collsim.result import Result
 
 if TYPE_CHECKING:
     from collsim.calibration.verdicts import Validation
+    from collsim.contrast import Comparison
 
 __all__ = [
+    "COMPARISON_FORMATS",
     "FORMATS",
     "SUFFIXES",
     "VALIDATION_FORMATS",
     "check_writable",
     "render",
+    "render_comparison",
     "render_validation",
     "schema",
     "write_text",
@@ -43,6 +46,8 @@ SUFFIXES = {".txt": "table", ".log": "nccl", ".csv": "csv", ".json": "json", ".j
 
 VALIDATION_FORMATS = ("table", "csv", "json")
 """The formats of a comparison with logs."""
+COMPARISON_FORMATS = ("table", "csv", "json", "md")
+"""The formats of a comparison of systems."""
 
 
 def render(result: Result, form: str = "table") -> str:
@@ -74,8 +79,26 @@ def render_validation(validation: Validation, form: str = "table") -> str:
     return forms[form](validation)
 
 
+def render_comparison(comparison: Comparison, form: str = "table") -> str:
+    """Return *comparison* in one of `COMPARISON_FORMATS`, ending in a newline.
+
+    Raises
+    ------
+    UnknownNameError
+        No such format.
+    """
+    from collsim.report import comparison as sheets
+
+    writers = (sheets.comparison_table, sheets.comparison_csv, sheets.comparison_json, sheets.comparison_markdown)
+    forms = dict(zip(COMPARISON_FORMATS, writers, strict=True))
+    if form not in forms:
+        raise UnknownNameError("format", form, forms, "--format")
+    return forms[form](comparison)
+
+
 def schema(name: str = "collsim.result/1") -> dict[str, Any]:
-    """Return the JSON schema of a document: ``collsim.result/1``, ``row/1``, ``config/1`` or ``validate/1``.
+    """Return the JSON schema of a document: ``collsim.result/1``, ``row/1``, ``config/1``, ``validate/1``
+    or ``compare/1``.
 
     Raises
     ------
@@ -91,4 +114,7 @@ def schema(name: str = "collsim.result/1") -> dict[str, Any]:
     known = {f"collsim.{path.stem.replace('-', '/')}": path for path in folder.glob("*.json")}
     if name not in known:
         raise UnknownNameError("schema", name, known)
-    return dict(json.loads(known[name].read_text(encoding="utf-8")))
+    document = dict(json.loads(known[name].read_text(encoding="utf-8")))
+    if name == "collsim.compare/1":  # its systems and rows are those of a result, which it names by its $id
+        document["$defs"] = {"result": schema("collsim.result/1")}
+    return document

@@ -12,7 +12,7 @@ from collsim.report.crossovers import crossover_lines
 from collsim.report.nccl import draws_text, time_text
 from collsim.result import Result, Row
 
-__all__ = ["as_markdown", "as_table", "preamble", "wrapped"]
+__all__ = ["as_markdown", "as_table", "escaped", "preamble", "switch_notes", "wrapped"]
 
 COLUMNS: tuple[tuple[str, str, int], ...] = (
     ("size", "(B)", 11),
@@ -72,10 +72,10 @@ def as_markdown(result: Result) -> str:
     lines = [heads, _rules(heads), *rows]
     told = [line for block in _blocks(result.rows).values() for line in (*crossover_lines(block), *_notes(block))]
     notes = "\n".join(
-        f"* {_escaped(line)}"
+        f"* {escaped(line)}"
         for line in (*preamble(result.version, result.topology, result.profile), *_asked_of_all(result), *told)
     )
-    table = "\n".join("| " + " | ".join(map(_escaped, cells)) + " |" for cells in lines)
+    table = "\n".join("| " + " | ".join(map(escaped, cells)) + " |" for cells in lines)
     return f"{table}\n\n{notes}\n"
 
 
@@ -85,7 +85,8 @@ def _rules(heads: Sequence[str]) -> list[str]:
     return ["---" if head in words else "---:" for head in heads]
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
+    """Return *text* for a cell of a Markdown table."""
     return text.replace("|", "\\|")
 
 
@@ -128,19 +129,24 @@ def _notes(rows: Sequence[Row]) -> list[str]:
         notes.append("all groups run at once: times and bandwidths are of the slowest, total is the busbw of all")
     if any(len({(group.algo, group.proto) for group in row.group_times}) > 1 for row in rows):
         notes.append("not all groups run the same algorithm: algo is that of the slowest")
-    if any(row.algo == "nvls" and row.op == "all_reduce" for row in rows):
-        n = rows[0].ranks
-        notes.append(
-            f"nvls: the switches add and copy, so a GPU moves S (1 + 1/{n}) per direction, not the 2 S {n - 1}/{n} "
-            f"that busbw assumes; busbw can therefore exceed the rate of the links by up to "
-            f"{2 * (n - 1) / (n + 1):.3g}x"
-        )
+    notes += switch_notes(rows)
     others = Counter((row.healthy_algo, row.label) for row in rows if row.healthy_algo not in (None, row.label))
     notes += [
         f"healthy: {before} where {now} runs now ({count} row{'s' * (count > 1)})"
         for (before, now), count in others.items()
     ]
     return notes
+
+
+def switch_notes(rows: Iterable[Row]) -> list[str]:
+    """Return why the busbw of switches that add can exceed the rate of the links, for each number of ranks."""
+    counts = dict.fromkeys(row.ranks for row in rows if row.algo == "nvls" and row.op == "all_reduce")
+    return [
+        f"nvls: the switches add and copy, so a GPU moves S (1 + 1/{n}) per direction, not the 2 S {n - 1}/{n} "
+        f"that busbw assumes; busbw can therefore exceed the rate of the links by up to "
+        f"{2 * (n - 1) / (n + 1):.3g}x"
+        for n in counts
+    ]
 
 
 def _doubtful(facts: Sequence[Mapping[str, str]]) -> list[str]:

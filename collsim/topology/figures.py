@@ -19,6 +19,7 @@ from collsim.topology.reduction import reduction_name
 
 __all__ = [
     "Count",
+    "Feature",
     "Figure",
     "Fraction",
     "Length",
@@ -102,6 +103,12 @@ def _read_reduction(value: Any) -> Parsed:
     except InputError as error:
         raise _complain(error.faults[0].what, error.faults[0].hint) from None
     return Parsed(name or "none", 1.0 if name else 0.0)
+
+
+def _read_feature(value: Any) -> Parsed:
+    if not isinstance(value, str) or not value.strip() or len(value) > 100:
+        raise _complain(f"{_quoted(value)} is not a feature", "say what it does in at most 100 characters")
+    return Parsed(value.strip(), 1.0)
 
 
 def _read_ratio(value: Any) -> Parsed:
@@ -216,6 +223,13 @@ class Reduction(Figure):
 
     unit: ClassVar[str] = "flag"
     value: Annotated[Parsed, PlainValidator(_read_reduction)]
+
+
+class Feature(Figure):
+    """What a part can do, in words: shown, and not simulated by itself."""
+
+    unit: ClassVar[str] = "feature"
+    value: Annotated[Parsed, PlainValidator(_read_feature)]
 
 
 class Ratio(Figure):

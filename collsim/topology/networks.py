@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from collsim.errors import Fault, InputError, SpecError
-from collsim.topology.figures import Count, Fraction, Rate, Reduction, Time
+from collsim.topology.figures import Count, Feature, Fraction, Rate, Reduction, Time
 from collsim.topology.reader import read_document
 from collsim.topology.schema import Section
 from collsim.topology.zoo import network_names, zoo_directory
@@ -61,6 +61,15 @@ class Network(BaseModel):
     """Share of the line rate that data reach."""
     payload: Count
     header: Count
+    out_of_order: Feature | None = None
+    """What becomes of packets that overtake each other on the way."""
+    offload: Feature | None = None
+    """Collectives that an adapter carries out by itself."""
+
+    def features(self) -> list[tuple[str, Feature]]:
+        """Return what is recorded of its adapters beyond rates and latencies, by key."""
+        told = {"out_of_order": self.out_of_order, "offload": self.offload}
+        return [(key, feature) for key, feature in told.items() if feature is not None]
 
     def switch_for(self, rate_Bps: float) -> NetworkSwitch:
         """Return the switch with the lowest port rate that an adapter of *rate_Bps* fills.

@@ -122,7 +122,7 @@ def resolve(section: ScaleOut, node: Topology) -> tuple[ClusterSpec, tuple[Fact,
     SpecError, InputError
         Figures that are missing or do not go together.
     """
-    from collsim.topology.networks import load_network, network_for
+    from collsim.topology.networks import load_network, network_file, network_for
 
     facts = {fact.path: fact for fact in node.facts}
     _check(section, node, facts)
@@ -165,6 +165,7 @@ def resolve(section: ScaleOut, node: Topology) -> tuple[ClusterSpec, tuple[Fact,
         global_links=_count(section.global_links),
         **filled,
     )
+    added += [_fact(f"scale_out.{key}", told, told.note, network_file(name)) for key, told in network.features()]
     chosen = Fact("scale_out.network", name, 1.0, "name", "derived", "adapter of the node")
     return spec, (*([] if section.network else [chosen]), *added, *bus_fact)
 

@@ -4,10 +4,10 @@ import networkx as nx
 import pytest
 
 from collsim.errors import SpecError
-from collsim.topology import load_topology, plan_topology
+from collsim.topology import describe, load_topology, plan_topology
 
 from .figures import figure
-from .measures import EXACT, pair_GBps, scale_out_GBps
+from .measures import EXACT, fact, pair_GBps, row, scale_out_GBps
 
 
 def two_nodes_GBps(topo, network=None):
@@ -99,3 +99,89 @@ def test_C064_scale_out_of_800_gbps(topo):
 def test_C066_h100_rack_is_8_islands():
     """64 GPUs are 8 HGX servers."""
     assert islands(load_topology("hgx_h100", scale_out={"nodes": 8})) == [8] * 8
+
+
+def told(topo, key, network=None):
+    """Return what the network of a cluster is recorded to do, with its source."""
+    return load_topology(topo, scale_out={"nodes": 2, "network": network}).fact(f"scale_out.{key}")
+
+
+def ring_GBps(topo, **figures):
+    """Return the busbw of a ring over 8 servers, two on a leaf, whose steps between leaves go over two spines."""
+    scale_out = {"nodes": 8, "fabric": "fat_tree", "radix": 32, **figures}
+    return row(load_topology(topo, scale_out=scale_out), "all_reduce", algo="ring").busbw_Bps / 1e9
+
+
+def test_C076_pollara_sprays_and_needs_no_order():
+    """Packets take all paths, so that no two flows collide; as RoCEv2 they would, each on the path of its hash."""
+    found = told("mi355x_ubb8", "out_of_order")
+    assert found.text == "placed where they belong as they come"
+    assert "Pollara 400" in found.source
+    assert load_topology("mi355x_ubb8", scale_out={"nodes": 2}).cluster.spec.routing == "spray"
+    assert ring_GBps("mi355x_ubb8") == pytest.approx(400, rel=1e-4)
+    assert ring_GBps("mi355x_ubb8", network="roce") < 0.6 * 400
+
+
+def test_C077_bluefield_3_puts_packets_in_order():
+    """The adapter sorts them; nothing but the latency of the adapter could tell that from direct placement."""
+    found = told("hgx_h100", "out_of_order", "spectrum_x")
+    assert found.text == "put in order by the adapter"
+    assert "BlueField-3" in found.source
+    sorting, placing = (
+        load_topology("hgx_h100", scale_out={"nodes": 2, "network": name}) for name in ("spectrum_x", "ultra_ethernet")
+    )
+    assert sorting.cluster.spec.routing == placing.cluster.spec.routing == "spray"
+    assert row(sorting, "all_gather", algo="ring").time_s == row(placing, "all_gather", algo="ring").time_s
+    # InfiniBand needs no buffer, and packets on one path each need no sorting
+    assert told("hgx_h100", "out_of_order", "infiniband").text == told("mi355x_ubb8", "out_of_order").text
+    assert told("hgx_h100", "out_of_order", "roce").text == "no packet overtakes another"
+
+
+def test_C078_all_gather_offload_is_recorded():
+    """Ring and PAT run; what the adapter takes off the host is not known, but at most launch and latency."""
+    assert told("mi355x_ubb8", "offload").text == "all_gather by ring and PAT"
+    cluster = load_topology("mi355x_ubb8", scale_out={"nodes": 8})
+
+    def waiting(size, algo):
+        found = row(cluster, "all_gather", size, profile="auto", split="MOD 8", algo=algo)
+        return (found.critical_s["launch"] + found.critical_s["latency"]) / found.time_s
+
+    for algo in ("ring", "pat"):
+        assert waiting("64K", algo) > 0.9, algo
+        assert waiting("1G", algo) < 0.1, algo
+
+
+@pytest.mark.parametrize(
+    ("topo", "adapter", "network"),
+    [
+        ("mi355x_cx7", "ConnectX-7", "roce"),
+        ("mi355x_thor2", "Thor-2", "roce"),
+        ("mi355x_pollara", "Pollara 400", "ultra_ethernet"),
+    ],
+)
+def test_C079_mi355x_with_three_adapters(topo, adapter, network):
+    """All have 400 Gb/s, so one flow is as fast; between leaves those whose switches hash collide."""
+    two = load_topology(topo, {"scale_out.nodes": "2"})
+    assert (two.labels["gpu.model"], two.cluster.spec.network) == ("Instinct MI355X", network)
+    assert adapter in two.labels["nic.model"]
+    assert scale_out_GBps(topo) == 50.0
+    assert pair_GBps(two, 0, 8) == pytest.approx(50.0, **EXACT)
+
+
+def test_C130_30000_mi355x_can_be_planned():
+    """3,750 servers on rails need three tiers of 128-port switches, 64 servers to a block of eight leaves."""
+    shown = describe(load_topology("mi355x_ubb8", scale_out={"nodes": 3750}))
+    plan = shown["plan"]
+    assert shown["ranks"] == 30_000
+    assert (plan["tiers"], plan["blocks"], plan["leaves"]) == (3, 59, 59 * 8)
+    assert (plan["spines"], plan["cores"]) == (472, 236)
+    assert plan["cables"] == {"nic_leaf": 30_000, "leaf_spine": 472 * 64, "spine_core": 472 * 64}
+    # two ends of every cable, all of them longer than passive copper
+    assert plan["transceivers"] == 2 * sum(plan["cables"].values()) == 180_832
+
+
+def test_C139_pollara_has_400_gbps():
+    """50 GB/s between two servers, over Ultra Ethernet."""
+    assert fact("mi355x_ubb8", "nic.bandwidth") == 400e9 / 8
+    assert "Pollara 400" in load_topology("mi355x_ubb8").labels["nic.model"]
+    assert two_nodes_GBps("mi355x_ubb8", "ultra_ethernet") == pytest.approx(50.0, **EXACT)

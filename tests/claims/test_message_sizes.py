@@ -5,6 +5,7 @@ from itertools import pairwise
 import pytest
 
 import collsim
+from collsim.topology import plan_topology
 
 from .figures import figure
 from .measures import row
@@ -32,6 +33,18 @@ def test_C012_the_bucket_of_pytorch_is_a_size_like_any_other():
     assert at.size_bytes == 25 * MIB
     assert below.time_s < at.time_s < above.time_s
     assert below.busbw_Bps < at.busbw_Bps < above.busbw_Bps
+
+
+def test_C013_200_mib_is_a_size_like_any_other():
+    """A run of MLPerf on some 11,000 H100 reduced up to 200 MiB, between two points of the default sweep."""
+    found = [row("h100_rail", "all_reduce", size, "auto", ranks=64) for size in ("128M", "200M", "256M")]
+    below, at, above = found
+    assert at.size_bytes == 200 * MIB
+    assert below.time_s < at.time_s < above.time_s
+    assert below.busbw_Bps < at.busbw_Bps < above.busbw_Bps
+    # a cluster of that size is counted: 1,375 servers of 8, three tiers of 64-port switches
+    plan = plan_topology("h100_rail", {"scale_out.nodes": "1375"})[2]
+    assert (plan.tiers, plan.cables["nic_leaf"]) == (3, 11_000)
 
 
 @pytest.mark.parametrize(("topo", "algo"), [("mi300x_ubb8", "all_pairs"), ("hgx_h100", "nvls")])

@@ -167,3 +167,16 @@ def test_C149_43_tb_per_s_leave_helios():
 def test_C150_helios_has_72_gpus():
     """18 trays of 4."""
     assert size_of(HELIOS) == 72 == figure("helios.trays") * 4
+
+
+def test_C153_a_host_link_of_1_6_tb_per_s_is_faster_than_any_adapter():
+    """The bus of an adapter is a parameter: 121 GB/s of PCIe 6 carry its 100, so 1.6 TB/s change nothing, 63 would."""
+    ends = [*range(8), *range(72, 80)]
+
+    def time_s(**bus):
+        topology = load_topology(HELIOS, {f"nic.{key}": text for key, text in bus.items()}, scale_out={"nodes": 2})
+        return row(topology, "all_to_all", rank_list=ends, algo="direct").time_s
+
+    assert scale_out_GBps(HELIOS) / fact(HELIOS, "nic.per_gpu") == pytest.approx(100.0, **EXACT)
+    assert time_s(bus_bandwidth="1600 GB/s") == time_s() == pytest.approx(2**30 / 2 / 300e9, **EXACT)
+    assert time_s(bus_bandwidth="63 GB/s") / time_s() == pytest.approx(100 / 63, **EXACT)

@@ -247,3 +247,22 @@ class TestRuns:
     def test_switches_for_some_ranks_wait_for_routes(self, two_nodes: Topology) -> None:
         with pytest.raises(UnsupportedError, match="switches that"):
             simulate(two_nodes, "all_reduce", "1M", algo="nvls_tree", profile="ideal")
+
+
+@pytest.mark.parametrize(("topo", "channels"), [("mi355x_ubb8", 8), ("mi300x_ubb8", 8)])
+def test_one_gpu_of_a_mesh(topo: str, channels: int) -> None:
+    """A GPU that takes part alone in its domain needs no link there: the adapters decide, as behind switches."""
+    system = system_of(load_topology(topo, scale_out={"nodes": 4}), [0, 8, 16, 24])
+    assert (system.switched, system.links) == (False, ((0,),))
+    library = "rccl-2.27" if system.is_amd else "nccl-2.28"
+    for op in ("all_reduce", "all_to_all"):
+        choice = choose(call(op, 4, 1, 2**30), system, library)
+        assert (choice.algo, choice.channels) == ("ring" if op == "all_reduce" else "nccl_p2p", channels)
+    for split in ("MOD 8", "AND 0x7"):
+        (row,) = simulate(load_topology(topo, scale_out={"nodes": 2}), "all_reduce", "1M", split=split).rows
+        assert (row.groups, row.ranks) == (8, 2)
+
+
+def test_two_gpus_without_a_link_between_them_have_no_choice() -> None:
+    with pytest.raises(UnsupportedError, match="PCIe"):
+        system_of(load_topology("dgx1_v100"), [0, 5])

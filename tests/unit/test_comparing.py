@@ -1,0 +1,110 @@
+"""Systems side by side: `compare` is `simulate` on each."""
+
+from dataclasses import asdict
+
+import networkx as nx
+import pytest
+
+from collsim import compare, simulate
+from collsim.errors import InputError, ModelError
+from collsim.topology import Topology, load_topology
+
+PAIR = ["mi355x_ubb8", "hgx_b200"]
+
+
+def test_rows_are_those_of_simulate():
+    asked = {"op": ["all_to_all", "all_reduce"], "size": ["1M", "64M"], "profile": "ideal"}
+    comparison = compare(PAIR, **asked)
+    for i, topo in enumerate(PAIR):
+        assert [asdict(row.runs[i]) for row in comparison] == [asdict(row) for row in simulate(topo, **asked)]
+    for row in comparison:
+        assert row.speedups == (1.0, row.runs[0].time_s / row.runs[1].time_s)
+
+
+def test_several_splits_are_several_runs():
+    comparison = compare(PAIR, "all_gather", "1M", split=["none", "MOD 2"], profile="ideal", algo="ring")
+    assert [row.grouping for row in comparison] == [None, "MOD 2"]
+    assert [row.who for row in comparison] == ["8", "2 x 4 (MOD 2)"]
+    apart = simulate("hgx_b200", "all_gather", "1M", split="MOD 2", profile="ideal", algo="ring")
+    assert comparison.rows[1].runs[1].time_s == apart.time_s
+    text = compare(PAIR, "all_gather", "1M", split="None, MOD 2", profile="ideal", algo="ring")
+    assert [row.speedups for row in text] == [row.speedups for row in comparison]
+
+
+def test_as_many_ranks_as_every_system_has():
+    comparison = compare(["gb200_nvl72", "hgx_b200", "mi355x_rack128"], "all_to_all", "1M", profile="ideal")
+    assert [run.ranks for run in comparison.rows[0].runs] == [8, 8, 8]
+
+
+def test_a_change_is_of_one_system():
+    comparison = compare(["hgx_b200", "hgx_b200, link.bandwidth=100 GB/s"], "all_to_all", "64M", profile="ideal")
+    assert [system.label for system in comparison.systems] == ["hgx_b200", "hgx_b200, link.bandwidth=100 GB/s"]
+    assert comparison.rows[0].speedups[1] == pytest.approx(2)
+    both = compare(["hgx_b200", "hgx_b200"], "all_to_all", "64M", profile="ideal", overrides=["link.bandwidth=1 GB/s"])
+    assert [system.label for system in both.systems] == ["hgx_b200", "hgx_b200 (2)"]
+    assert {run.busbw_Bps for run in both.rows[0].runs} == {18e9}
+
+
+def test_each_configuration_gives_its_rows_again():
+    comparison = compare(PAIR, "all_reduce", "1M", split="none,DIV 4", profile="ideal")
+    config = comparison.systems[1].configs[1]
+    again = simulate(config["topo"], config["op"], config["size"], split=config["split"], profile=config["profile"])
+    assert again.time_s == comparison.rows[1].runs[1].time_s
+
+
+def test_topologies_and_graphs_are_systems():
+    graph = load_topology("hgx_b200").graph
+    assert isinstance(graph, nx.DiGraph)
+    systems = [load_topology("mi355x_ubb8"), graph, "hgx_b200"]
+    assert isinstance(systems[0], Topology)
+    row = compare(systems, "all_to_all", "64M", profile="ideal").rows[0]
+    assert row.runs[1].time_s == pytest.approx(row.runs[2].time_s)
+
+
+def test_warnings_name_the_system():
+    told = compare(PAIR, "all_reduce", "1M").warnings
+    assert any(warning.startswith('mi355x_ubb8: profile "mi355x_ubb8" is derived') for warning in told)
+    assert not any(warning.startswith("hgx_b200: ") for warning in told)
+
+
+def test_every_fault_at_once():
+    with pytest.raises(InputError) as caught:
+        compare(["mi355x_ubb8", "hgx_b20", "hgx_b200,lnk=3"], "all_reduc", algo=["ring", "tree"], split="MOD 3,FOO")
+    told = [f"{fault.where}: {fault.what}" for fault in caught.value.faults]
+    for text in ('"hgx_b20"', '"lnk"', '"all_reduc"', "several algorithms", '"FOO"'):
+        assert sum(text in line for line in told) == 1, text
+    assert 'topos: unknown path "lnk"' in told
+
+
+@pytest.mark.parametrize("topos", ["hgx_b200", ["hgx_b200"], []])
+def test_one_system_is_no_comparison(topos):
+    with pytest.raises(InputError, match="fewer than two systems"):
+        compare(topos, "all_reduce")
+
+
+def test_what_a_system_cannot_do_names_it():
+    with pytest.raises(InputError, match="mi355x_ubb8: the schedule needs switches"):
+        compare(PAIR, "all_reduce", "1M", algo="nvls")
+    with pytest.raises(InputError, match="gb200_nvl72 takes 2 to 72"):
+        compare(["mi355x_rack128", "gb200_nvl72"], "all_reduce", "1M", ranks=128)
+
+
+def test_a_system_without_an_answer_is_a_model_error():
+    apart = nx.DiGraph()
+    for i in range(4):
+        apart.add_node(f"gpu{i}", kind="gpu")
+    for a, b in ((0, 1), (1, 0), (2, 3), (3, 2)):
+        apart.add_edge(f"gpu{a}", f"gpu{b}", bandwidth_Bps=1e9, latency_s=1e-6)
+    with pytest.raises(ModelError, match="graph: "):
+        compare([apart, "hgx_b200"], "all_reduce", "1M", profile="ideal")
+
+
+def test_frames_and_notebooks_show_every_system():
+    comparison = compare(PAIR, ["all_to_all", "all_gather"], "64M", profile="ideal")
+    frame = comparison.to_frame("pandas")
+    assert frame["system"].tolist() == PAIR * 2
+    assert frame["speedup"].tolist() == [value for row in comparison for value in row.speedups]
+    shown = comparison._repr_html_()
+    assert shown.count("<tr>") == 2 + 2
+    assert shown.count("<td>") == 2 * (3 + 2 * 5)
+    assert f"<td>{comparison.rows[0].speedups[1]:.3g}</td>" in shown

@@ -200,6 +200,13 @@ def test_peer_order_meets_everybody_once_in_permutations(nodes, g):
     assert all(len({turn.partner[rank] for turn in turns}) == n for rank in range(n))
 
 
+@pytest.mark.parametrize(("nodes", "g", "used"), [(2, 8, 2), (3, 8, 3), (2, 4, 2), (2, 7, 13), (2, 6, 6), (3, 1, 2)])
+def test_groups_of_an_all_to_all_share_a_channel(nodes, g, used):
+    """Groups have gcd(8, g) ranks and a channel each; of groups of one, a rank's own block needs none."""
+    schedule = build("all_to_all", "nccl_p2p", nodes, g, nodes * g * 4096, channels=32)
+    assert len({channel for phase in schedule.phases for channel in phase.materialise().channel.tolist()}) == used
+
+
 def test_group_distances_are_triangular():
     turns = peer_order(Layout.blocks([8] * 8))
     assert [turn.partner[0] // 8 for turn in turns[::8]] == [0, 1, 3, 6, 2, 7, 5, 4]

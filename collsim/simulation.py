@@ -131,7 +131,7 @@ def simulate(
     over : str, optional
         Which dimensions of the layout communicate; by default the first.
     placement : str or path, optional
-        Which GPU each rank runs on: ``block``, ``cyclic``, or a host file.
+        Which GPU each rank runs on: ``block``, ``cyclic``, a host file, or ``slurm:topology.conf:tux[0-3]``.
     load : str or sequence of str, optional
         Background traffic: ``link:gpu0->nvsw0=30%``.
 

@@ -163,8 +163,8 @@ OPTIONS: dict[str, Callable[..., Any]] = {
     "placement": click.option(
         "--placement",
         metavar="NAME|FILE",
-        **complete(lambda: ("block", "cyclic"), files=True),
-        help="Which GPU each rank runs on: block, cyclic, or a host file.  [default: block]",
+        **complete(lambda: ("block", "cyclic", "slurm:"), files=True),
+        help="Which GPU each rank runs on: block, cyclic, a host file, or slurm:topology.conf:HOSTS.  [default: block]",
     ),
     "split": click.option(
         "--split",

@@ -92,13 +92,13 @@ def run(
     A flag goes before its environment variable (COLLSIM_TOPO, COLLSIM_PROFILE, ...), and that before --config.
     """  # noqa: D301 - \b keeps the lines that follow it as they are
     from collsim.cli.flags import Faults
-    from collsim.placement import PLACEMENTS
+    from collsim.placement import files_of
     from collsim.report import render
 
     faults = Faults(lambda where: place_of(context, where, config))
     target = faults.attempt(lambda: output_format(form, output))
-    hosts = None if flags["placement"] in PLACEMENTS else flags["placement"]
-    sources = [*named_files(flags["topo"], flags["profile"]), *filter(None, [flags["matrix"], hosts])]
+    sources = [*named_files(flags["topo"], flags["profile"]), *filter(None, [flags["matrix"]])]
+    sources += files_of(flags["placement"])
     check_targets({"output": output, "save_config": save_config}, faults, sources)
     if config is not None:  # --save-config may renew it
         check_targets({"output": output}, faults, [config.file])

@@ -110,3 +110,18 @@ def test_schedule_of_a_cluster(collsim):
     shown = collsim("schedule", "show", "--topo", "hgx_h100", "--nodes", "2", "--op", "all_reduce", "--algo", "ring")
     assert shown.code == 0
     assert "16" in shown.out
+
+
+def test_hosts_of_slurm_run_where_their_leaves_are(collsim, tmp_path):
+    """Of 64 nodes in two blocks of 32, hosts of two leaves are the first nodes of both, and their messages climb."""
+    file = tmp_path / "topology.conf"
+    file.write_text("SwitchName=leaf1 Nodes=tux[01-32]\nSwitchName=leaf2 Nodes=tux[33-64]\n")
+    flags = ("run", "--topo", "hgx_h100", "--nodes", "64", "--gpus-per-node", "2", "--op", "all_gather", "--size", "1M")
+    flags += ("--algo", "ring", "--format", "json", "-q", "--placement")
+    near, far = (json.loads(collsim(*flags, f"slurm:{file}:{hosts}").out) for hosts in ("tux[01-02]", "tux[01,64]"))
+    assert near["config"]["rank_lists"] == [[0, 1, 2, 3]]
+    assert far["config"]["rank_lists"] == [[0, 1, 64, 65]]
+    assert far["results"][0]["time_s"] > near["results"][0]["time_s"]
+    outcome = collsim(*flags, f"slurm:{file}:tux[65-66]")
+    assert outcome.code == 2
+    assert '--placement: "tux65" is on no leaf' in outcome.err

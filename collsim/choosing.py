@@ -75,8 +75,9 @@ def _not_of_the_chunk(fault: Fault, request: Request, question: Question) -> Fau
 
 
 def layout_of(run: Run) -> Layout:
-    """Return which ranks share a scale-up domain, by the coordinates of their GPUs."""
-    return Layout.from_nodes(run.topology.wiring.coordinates.node[run.fabric.rank_node].tolist())
+    """Return which ranks share a scale-up domain, and which domains leaf switches, by the coordinates of their GPUs."""
+    places, gpus = run.topology.wiring.coordinates, run.fabric.rank_node
+    return Layout.from_nodes(places.node[gpus].tolist(), places.pod[gpus].tolist())
 
 
 def library_choice(request: Request, run: Run, question: Question) -> tuple[Algorithm, Request, str]:

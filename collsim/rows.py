@@ -99,8 +99,11 @@ def _all_rows(
 
 def _able(op: Operation, fabric: Fabric, proto: str | None) -> tuple[Algorithm, ...]:
     """Return the algorithms for *op* that the switches of *fabric* can carry out, and that have the protocol."""
-    several = len(np.unique(fabric.wiring.coordinates.node[fabric.rank_node])) > 1
-    entries = algorithms_for(op.name, several_nodes=several)
+    node, rack = (
+        len(np.unique(label[fabric.rank_node])) > 1
+        for label in (fabric.wiring.coordinates.node, fabric.wiring.coordinates.pod)
+    )
+    entries = algorithms_for(op.name, several_nodes=node, several_racks=rack)
     entries = tuple(entry for entry in entries if (proto or "Simple") in RUNS_WITH.get(entry.name, PROTOCOLS))
     reach = "all" if fabric.in_network else "node" if fabric.node_in_network else ""
     return tuple(entry for entry in entries if not entry.in_network or entry.in_network_of == reach)

@@ -32,7 +32,7 @@ RIVALS = (
 """Flags that exclude each other; one from the command line silences those from the environment or a file."""
 
 
-FABRIC_NAMES = ("scale_out.fabric", "scale_out.network")
+FABRIC_NAMES = ("scale_out.fabric", "scale_out.network", "scale_out.racks")
 
 
 def _load_config(context: click.Context, _: click.Parameter, file: str | None) -> Configuration | None:

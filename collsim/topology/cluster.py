@@ -59,6 +59,8 @@ class ClusterSpec:
     """Rate below a leaf for each unit of rate above it."""
     group_switches: int | None = None
     """Switches of a dragonfly group; None: half of the radix."""
+    racks: int | None = None
+    """Equal groups of nodes with leaves of their own; None: as many nodes share leaves as fit."""
     switch_endpoints: int | None = None
     """Adapters on a dragonfly switch; None: a quarter of the radix."""
     global_links: int | None = None

@@ -159,6 +159,7 @@ def resolve(section: ScaleOut, node: Topology) -> tuple[ClusterSpec, tuple[Fact,
         payload_bytes=int(network.payload.si),
         header_bytes=int(network.header.si),
         tiers=_count(section.tiers),
+        racks=_count(section.racks),
         group_switches=_count(section.group_switches),
         switch_endpoints=_count(section.switch_endpoints),
         global_links=_count(section.global_links),
@@ -185,10 +186,28 @@ def _check(section: ScaleOut, node: Topology, facts: Mapping[str, Fact]) -> None
     if section.fabric.value.text in ("dragonfly", "single_switch") and section.oversubscription.si != 1:
         what = f"a {section.fabric.value.text} has no leaves with uplinks to oversubscribe"
         faults.append(Fault(what, "scale_out.oversubscription", "leave it out, or take rail or fat_tree"))
+    faults += _rack_faults(section)
     if section.tiers and section.tiers.si > 3:
         faults.append(Fault(f"{section.tiers.si:g} tiers", "scale_out.tiers", "1 to 3"))
     if faults:
         raise SpecError(*faults)
+
+
+def _rack_faults(section: ScaleOut) -> list[Fault]:
+    """Return what is wrong with the racks that were asked for."""
+    if section.racks is None or section.nodes is None:
+        return []
+    racks, nodes = int(section.racks.si), int(section.nodes.si)
+    faults = []
+    if nodes % racks:
+        fits = ", ".join(str(n) for n in range(1, nodes + 1) if nodes % n == 0)
+        faults.append(Fault(f"{nodes} nodes do not fill {racks} racks evenly", "scale_out.racks", f"one of {fits}"))
+    if section.fabric.value.text in ("dragonfly", "single_switch"):
+        hint = "take rail, rail_only or fat_tree" + ", or set group_switches" * (
+            section.fabric.value.text == "dragonfly"
+        )
+        faults.append(Fault(f"a {section.fabric.value.text} has no leaves for each rack", "scale_out.racks", hint))
+    return faults
 
 
 def _rails(section: ScaleOut, nics: int) -> int:

@@ -186,6 +186,7 @@ class ScaleOut(Section):
 
     node: Word = ""
     nodes: Count | None = None
+    racks: Count | None = None
     gpus_per_node: Count | None = None
     fabric: FabricName = default_figure(FabricName, "rail", "adapter i of every node on the switches of rail i")
     network: NetworkName | None = None

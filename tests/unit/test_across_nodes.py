@@ -93,15 +93,18 @@ class TestBytes:
 
 def test_three_levels_cut_the_data_at_each():
     racks, nodes, g = 3, 4, 2
-    size = racks * nodes * g * 4096
-    sent = traffic(build("all_reduce", "hierarchical", racks * nodes, g, size, racks=racks), g, per_rack=nodes * g)
+    size, layout = racks * nodes * g * 4096, Layout.blocks([g] * (racks * nodes), racks)
+    sent = traffic(
+        build("all_reduce", "hierarchical_racks", racks * nodes, g, size, layout=layout), g, per_rack=nodes * g
+    )
     assert np.all(sent[:, 2] == 2 * size // (g * nodes) * (racks - 1) // racks)
     assert np.all(sent[:, 1] - sent[:, 2] == 2 * size // g * (nodes - 1) // nodes)
 
 
 def test_racks_must_be_equal():
-    with pytest.raises(UnsupportedError, match="4 nodes do not fill 3 racks"):
-        build("all_reduce", "hierarchical", 4, 2, 4096, racks=3)
+    for racks, text in ((3, "not racks with 1, 2 of the nodes"), (1, "all nodes share leaf switches")):
+        with pytest.raises(UnsupportedError, match=text):
+            build("all_reduce", "hierarchical_racks", 4, 2, 4096, layout=Layout.blocks([2] * 4, racks))
 
 
 def test_direct_heads_are_few():

@@ -78,7 +78,8 @@ class _Router:
     fabric: Fabric
     inside: Callable[[Fabric], Routes]
     cluster: Cluster = field(init=False)
-    node_routes: Routes = field(init=False)
+    node_routes: list[Routes] = field(init=False, default_factory=list)
+    """Inside a node of each kind."""
     node_links: dict[int, Int] = field(init=False, default_factory=dict)
     trunks: dict[tuple[int, int], list[tuple[Path, float]]] = field(init=False, default_factory=dict)
     buses: dict[tuple[int, int], int] = field(init=False, default_factory=dict)
@@ -95,7 +96,7 @@ class _Router:
         inner = wiring.link_src < self.cluster.first_nic
         self.slow = bool(self.fabric.link_latency_s[inner & (wiring.link_dst < self.cluster.first_nic)].any())
         if self.cluster.node.n_gpus > 1:
-            self.node_routes = self.inside(build_fabric(self.cluster.node, latency=self.slow))
+            self.node_routes = [self.inside(build_fabric(kind, latency=self.slow)) for kind in self.cluster.kinds]
         gpus, nics = np.repeat(np.arange(wiring.n_gpus), np.diff(self.cluster.nic_ptr)), self.cluster.nic_of
         for src, dst in ((gpus, nics), (nics, gpus)):
             links = wiring.find_links(src, dst).tolist()
@@ -113,7 +114,7 @@ class _Router:
 
     def within(self, node: int, a: int, b: int) -> Path:
         """Return the way between two GPUs of a node."""
-        routes, pair = self.node_routes, a * self.cluster.node.n_gpus + b
+        routes, pair = self.node_routes[self.cluster.kind[node]], a * self.cluster.node.n_gpus + b
         span = slice(int(routes.ptr[pair]), int(routes.ptr[pair + 1]))
         links = self.links_of(node)[routes.link[span]]
         return links.tolist(), routes.weight[span].tolist(), float(routes.latency_s[pair])
@@ -121,9 +122,8 @@ class _Router:
     def links_of(self, node: int) -> Int:
         """Return int64[links of a node]: their numbers in the cluster."""
         if node not in self.node_links:
-            wiring, n = self.cluster.node.wiring, self.cluster.node.n_gpus
-            others = wiring.n_nodes - n
-            first = self.cluster.spec.nodes * n + node * others - n
+            wiring, n = self.cluster.kinds[self.cluster.kind[node]].wiring, self.cluster.node.n_gpus
+            first = int(self.cluster.first_inner[node]) - n
 
             def place(ends: Int) -> Int:
                 return np.where(ends < n, node * n + ends, first + ends)
@@ -169,7 +169,8 @@ class _Router:
             nic = int(cluster.nic_of[cluster.nic_ptr[first + local]])
             if int(cluster.nic_leaf[nic - cluster.first_nic]) == leaf and first + local != a:
                 pair = (a % per_node) * per_node + local
-                if self.node_routes.ptr[pair + 1] > self.node_routes.ptr[pair]:
+                routes = self.node_routes[cluster.kind[first // per_node]]
+                if routes.ptr[pair + 1] > routes.ptr[pair]:
                     return int(first + local)
         return None
 

@@ -130,6 +130,7 @@ def build_fabric(
         forwards[wiring.node_kinds.index("nic") :] = True
         network = forwards[wiring.link_src] | forwards[wiring.link_dst]
     capacity = wiring.link_bandwidth_Bps * np.where(efficiency | network, wiring.link_efficiency, 1.0)
+    used = _kinds_in_use(topology, chosen)
     healthy = wiring if topology.damage is None else topology.damage.healthy.wiring  # slow links still multicast
     whole = (wiring.n_nodes, wiring.n_links) == (healthy.n_nodes, healthy.n_links)  # slow links keep their numbers
     return Fabric(
@@ -139,19 +140,28 @@ def build_fabric(
         capacity_Bps=_readonly(capacity),
         link_latency_s=_readonly(wiring.link_latency_s * (latency | network)),
         node_latency_s=_readonly(wiring.node_latency_s * (latency | forwards)),
-        in_network_efficiency=topology.in_network_efficiency if efficiency else 1.0,
+        in_network_efficiency=min(kind.in_network_efficiency for kind in used) if efficiency else 1.0,
         in_network=topology.in_network_reduction if healthy.coordinates.kind == "switched" else None,
         cluster=topology.cluster if whole else None,
         node_in_network=_node_in_network(topology, chosen),
     )
 
 
+def _kinds_in_use(topology: Topology, gpus: list[int]) -> list[Topology]:
+    """Return what each kind of nodes that *gpus* are on has: the topology itself unless nodes differ."""
+    cluster = topology.cluster
+    if cluster is None or len(cluster.kinds) == 1 or topology.damage is not None:
+        return [topology]
+    return [cluster.kinds[kind] for kind in np.unique(cluster.kind[topology.wiring.coordinates.node[gpus]]).tolist()]
+
+
 def _node_in_network(topology: Topology, gpus: list[int]) -> str | None:
     """Return what the switches of each node add with, if every node has two GPUs or more that they could serve."""
-    if topology.cluster is None or topology.cluster.node.wiring.coordinates.kind != "switched":
+    if topology.cluster is None or {kind.wiring.coordinates.kind for kind in topology.cluster.kinds} != {"switched"}:
         return None
     per_node = np.bincount(topology.wiring.coordinates.node[gpus])
-    return topology.in_network_reduction if per_node[per_node > 0].min() > 1 else None
+    reductions = {kind.in_network_reduction for kind in _kinds_in_use(topology, gpus)}
+    return reductions.pop() if len(reductions) == 1 and per_node[per_node > 0].min() > 1 else None
 
 
 def _rank_faults(ranks: list[int], n_gpus: int, name: str) -> list[Fault]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -32,6 +33,8 @@ __all__ = [
 
 EXACT = 12
 """Decimals of a share that rounding leaves alone."""
+MIXED = re.compile(r"^mix\[\d+\]\.")
+"""What stands before the figures of one kind of nodes."""
 NOT_SIMULATED = ("nic.", "gpu.memory")
 """Facts that a file records and that no prediction uses yet."""
 
@@ -96,7 +99,7 @@ def topology_summary(topology: Topology, constants: Profile, effects: Sequence[s
         for fact in topology.facts
         if fact.status not in ("datasheet", "measured", "constant", "derived")
         and fact.path.rpartition(".")[2] not in ignored
-        and not fact.path.startswith(NOT_SIMULATED)
+        and not MIXED.sub("", fact.path).startswith(NOT_SIMULATED)
         and not is_record(fact)
     ]
     return {
@@ -168,6 +171,9 @@ def _warnings_of_profile(topology: Topology, constants: Profile, question: Quest
         told.append(f"{name} was fitted to {systems} in order: no failure was ever measured, times are a guess")
     elif topology.cluster is None and not is_calibrated(topology, constants):
         told.append(f"{name} was fitted to {systems} as shipped, not to this: times are a guess")
+    if topology.cluster is not None and len(topology.cluster.kinds) > 1:
+        kinds = ", ".join(kind.name for kind in topology.cluster.kinds)
+        told.append(f"nodes differ ({kinds}): {name} holds for all that take part; no such cluster was measured")
     if topology.cluster is not None:
         told.append("between nodes, constants of NCCL's tuner and line rates stand in for measurements")
     if question.library is None and not (constants.library and "auto" in question.algo):  # then it cannot run here

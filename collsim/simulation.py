@@ -17,7 +17,7 @@ from collsim.comparison import beside, healthy_groups, library_effects
 from collsim.errors import Fault, InputError, UnsupportedError
 from collsim.fabric import Float
 from collsim.library import Profile, load_profile
-from collsim.library.profile_files import AUTO
+from collsim.library.profile_files import AUTO, slowest_kind
 from collsim.operations import BLOCK_GRAIN_BYTES, operation
 from collsim.provenance import (
     achievable,
@@ -245,6 +245,9 @@ def _reachable(
         return topology, constants
     if max(max(group) for group in groups) < cluster.node.n_gpus:
         return cluster.node, load_profile(AUTO, cluster.node) if constants.source == AUTO else constants
+    if constants.source == AUTO and len(cluster.kinds) > 1:
+        used = {int(kind) for group in groups for kind in cluster.kind[topology.wiring.coordinates.node[list(group)]]}
+        constants = load_profile(AUTO, slowest_kind([cluster.kinds[kind] for kind in sorted(used)]))
     return topology, constants
 
 

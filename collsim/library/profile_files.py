@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
@@ -23,7 +24,7 @@ from collsim.topology.reader import MAX_FILE_BYTES, read_document
 if TYPE_CHECKING:
     from collsim.topology import Topology
 
-__all__ = ["load_profile", "profile_for", "profile_names"]
+__all__ = ["load_profile", "profile_for", "profile_names", "slowest_kind"]
 
 FOLDER = Path(__file__).parent / "profiles"
 AUTO = "auto"
@@ -47,13 +48,14 @@ def _meant_for(key: str) -> dict[str, str]:
 def profile_for(topology: Topology) -> str:
     """Return the shipped profile for a topology: of that very system, of a relative with the same GPU, or the default.
 
-    A cluster has that of its nodes, which says nothing of the network.
+    A cluster has that of its nodes, which says nothing of the network; if they differ, that of the kind whose GPUs have
+    the least rate inside a node, since whoever waits for it is no faster.
 
     >>> from collsim.topology import load_topology
     >>> profile_for(load_topology("hgx_h100"))
     'hgx_h100'
     """
-    topology = topology.cluster.node if topology.cluster else topology
+    topology = slowest_kind(topology.cluster.kinds) if topology.cluster else topology
     if topology.name in (systems := _meant_for("systems")):
         return systems[topology.name]
     model = topology.labels.get("gpu.model", "")
@@ -62,6 +64,15 @@ def profile_for(topology: Topology) -> str:
         kind == "nic" for kind in topology.wiring.node_kinds
     )
     return relatives[max(relatives, key=len)] if relatives and alone else "default"  # GH200 is no H200
+
+
+def slowest_kind(kinds: Sequence[Topology]) -> Topology:
+    """Return the node whose GPUs can send the least inside it, the first of equals."""
+    if len(kinds) == 1:
+        return kinds[0]
+    from collsim.topology import describe
+
+    return min(kinds, key=lambda kind: float(describe(kind)["per_gpu_uni_Bps"]))
 
 
 def load_profile(name: str | Path | Profile, topology: Topology | None = None) -> Profile:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from collsim.errors import Fault, UnsupportedError
 
 if TYPE_CHECKING:
     from collsim.topology import Topology
+    from collsim.topology.cluster import Cluster
 
-__all__ = ["Graph", "System", "system_of"]
+__all__ = ["CAPABILITIES", "Graph", "System", "system_of"]
 
 MODELS = (
     ("V100", "volta"),
@@ -46,6 +47,9 @@ LINK_GBPS = {
     "gfx950": 48.0,
 }
 """What one link carries per direction by the library's reckoning (NCCL and RCCL src/graph/topo.h)."""
+
+CAPABILITIES = {"volta": 70, "ampere": 80, "hopper": 90, "blackwell": 100}
+"""Compute capability, times ten; where GPUs differ NCCL goes by the least (src/graph/tuning.cc, minCompCap)."""
 
 GUESSED_MODELS = ("Rubin",)
 """Models that no released library has constants for."""
@@ -96,6 +100,9 @@ class System:
     graphs : tuple
         (algorithm, Graph) pairs that are known, from a log for instance; the search is skipped for these.
     doubts : tuple of str
+    others : tuple of System
+        The systems of other nodes, where nodes differ: every rank takes the fewest channels and the lowest rates that
+        any found (NCCL src/init.cc).
     """
 
     architecture: str
@@ -109,6 +116,12 @@ class System:
     nic_GBps: float = 0.0
     graphs: tuple[tuple[str, Graph], ...] = ()
     doubts: tuple[str, ...] = ()
+    others: tuple[System, ...] = ()
+
+    @property
+    def alike(self) -> bool:
+        """Whether all nodes have GPUs of one architecture."""
+        return all(other.architecture == self.architecture for other in self.others)
 
     @property
     def is_amd(self) -> bool:
@@ -149,7 +162,7 @@ def system_of(
     nvls: bool | None = None,
     cpu_vendor: str = "unknown",
 ) -> System:
-    """Return how the library sees a scale-up domain, of several the one of the first rank.
+    """Return how the library sees a scale-up domain, of several the one of the first rank, or all if they differ.
 
     It reads the label ``gpu.model`` (architecture), ``in_network_reduction`` (NVLS), the numbers of links in the
     wiring, and the facts of ``nic``; rates of links are the library's own constants, not those of the topology.
@@ -166,8 +179,13 @@ def system_of(
     Raises
     ------
     UnsupportedError
-        The label names no GPU whose library is known, or the GPUs have no links but PCIe.
+        The label names no GPU whose library is known, or the GPUs have no links but PCIe, or differ more than any
+        library allows.
     """
+    if topology.cluster is not None and len(topology.cluster.kinds) > 1:
+        return _of_kinds(
+            topology, topology.cluster, range(topology.n_gpus) if ranks is None else ranks, nvls, cpu_vendor
+        )
     model = topology.labels.get("gpu.model", "")
     architecture = next((name for part, name in MODELS if part in model), None)
     if architecture is None:
@@ -191,6 +209,31 @@ def system_of(
         **_adapters(topology),
         doubts=(f"no released library has constants for {model}: Blackwell's are used",) if guessed else (),
     )
+
+
+def _of_kinds(topology: Topology, cluster: Cluster, ranks: Sequence[int], nvls: bool | None, cpu_vendor: str) -> System:
+    """Return the system of the kind of nodes with the least capability, with those of the others that take part."""
+    if topology.damage is not None:
+        what = "the choice on a damaged cluster of nodes that differ is not modelled"
+        raise UnsupportedError(Fault(what, topology.name, "name the algorithm"))
+    place = topology.wiring.coordinates
+    members: dict[int, list[int]] = {}
+    for gpu in ranks:
+        members.setdefault(int(place.node[gpu]), []).append(int(place.local[gpu]))
+    first = {int(cluster.kind[node]): gpus for node, gpus in reversed(members.items())}
+    systems = [system_of(cluster.kinds[kind], first[kind], nvls=nvls, cpu_vendor=cpu_vendor) for kind in sorted(first)]
+    if len(systems) == 1:
+        return systems[0]
+    architectures = list(dict.fromkeys(system.architecture for system in systems))
+    if any(system.is_amd for system in systems) and len(architectures) > 1:
+        what = f"no choice is known for nodes of {' and '.join(architectures)} together"
+        raise UnsupportedError(Fault(what, topology.name, "name the algorithm, or take ranks on nodes of one kind"))
+    least = min(systems, key=lambda system: (CAPABILITIES.get(system.architecture, 0), system.links_per_gpu))
+    others = tuple(system for system in systems if system is not least)
+    doubts = tuple(dict.fromkeys(doubt for system in systems for doubt in system.doubts))
+    nic_GBps = min(system.nic_GBps for system in systems) if least.is_amd else least.nic_GBps  # RCCL searches no graph
+    nvls = all(system.nvls for system in systems)
+    return replace(least, nvls=nvls, nic_GBps=nic_GBps, others=others, doubts=doubts)
 
 
 def _first_domain(topology: Topology, ranks: list[int]) -> list[int]:

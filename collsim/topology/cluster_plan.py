@@ -151,7 +151,7 @@ def _tree(spec: ClusterSpec, tiers: int) -> Plan:
         spines = planes * -(-(leaves // planes) * up // spec.radix)
     elif tiers == 3:
         groups, spines, spine_up, cores = _upper_tiers(spec, leaves, leaves_each, up, planes)
-    cables = {"nic_leaf": spec.nodes * spec.node_nics, "leaf_spine": leaves * up, "spine_core": spines * spine_up}
+    cables = {"nic_leaf": spec.adapters, "leaf_spine": leaves * up, "spine_core": spines * spine_up}
     lengths = {"nic_leaf": spec.nic_cable_m, "leaf_spine": spec.leaf_cable_m, "spine_core": spec.core_cable_m}
     return Plan(
         tiers=tiers, planes=planes, groups=groups, blocks=blocks, block_nodes=block_nodes, leaf_ports=used,
@@ -198,7 +198,7 @@ def _dragonfly(spec: ClusterSpec) -> Plan:
     local = (most - 1) // (switches - 1) if switches > 1 else 0
     between = (spec.global_links or switches * far // (groups - 1)) if groups > 1 else 0
     cables = {
-        "nic_leaf": spec.nodes * spec.node_nics,
+        "nic_leaf": spec.adapters,
         "local": groups * switches * (switches - 1) // 2 * local,
         "global": groups * (groups - 1) // 2 * between,
     }

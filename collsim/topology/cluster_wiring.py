@@ -7,7 +7,7 @@ rest go to the next ones round the circle. So the load of the upper tier differs
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,20 +27,32 @@ FIBRE_S_PER_M = 5e-9
 
 
 class _Inside(NamedTuple):
-    """What is inside the nodes: the wiring of each kind, which kind each node is, and its first switch (one more)."""
+    """What is inside the nodes: the wiring of each kind, how many there are, and the first switch of each node."""
 
     wirings: Sequence[Wiring]
-    kind: Ints
+    counts: Sequence[int]
     first_inner: Ints
+    """int64[nodes+1], numbers in the wiring of the cluster."""
 
     @property
     def n_gpus(self) -> int:
         """GPUs of every node."""
         return self.wirings[0].n_gpus
 
-    def others(self, of_kind: Sequence[Any]) -> list[Any]:
-        """Return what *of_kind* holds for the switches of each kind, node by node."""
-        return [of_kind[kind][self.n_gpus :] for kind in self.kind.tolist()]
+    @property
+    def kind(self) -> Ints:
+        """int64[nodes]: the kind of each node."""
+        return np.repeat(np.arange(len(self.counts), dtype=np.int64), self.counts)
+
+    def nodes(self) -> Iterator[tuple[Wiring, range]]:
+        """Yield the wiring of each kind with the numbers of its nodes."""
+        ends = itertools.accumulate(self.counts, initial=0)
+        for wiring, (first, end) in zip(self.wirings, itertools.pairwise(ends), strict=True):
+            yield wiring, range(first, end)
+
+    def tiled(self, of_node: Callable[[Wiring], NDArray[Any]]) -> NDArray[Any]:
+        """Return an array of a node for all nodes, one after the other."""
+        return np.concatenate([np.tile(of_node(wiring), len(nodes)) for wiring, nodes in self.nodes()])
 
 
 class _Numbers(NamedTuple):
@@ -91,7 +103,7 @@ def wire_cluster(kinds: Sequence[Topology], spec: ClusterSpec, plan: Plan) -> tu
     latency = np.concatenate(
         [
             np.zeros(n_gpus),
-            *inside.others([wiring.node_latency_s for wiring in inside.wirings]),
+            inside.tiled(lambda wiring: wiring.node_latency_s[wiring.n_gpus :]),
             np.full(n_nics, spec.nic_latency_s),
             np.full(plan.switches, spec.switch_latency_s),
         ]
@@ -99,7 +111,7 @@ def wire_cluster(kinds: Sequence[Topology], spec: ClusterSpec, plan: Plan) -> tu
     wiring = Wiring(
         node_names=_names(inside, spec, plan),
         node_kinds=("gpu",) * n_gpus
-        + tuple(itertools.chain(*inside.others([wiring.node_kinds for wiring in inside.wirings])))
+        + tuple(itertools.chain(*(wiring.node_kinds[wiring.n_gpus :] * len(nodes) for wiring, nodes in inside.nodes())))
         + ("nic",) * n_nics + ("switch",) * plan.switches,
         n_gpus=n_gpus,
         node_latency_s=latency,
@@ -117,10 +129,9 @@ def wire_cluster(kinds: Sequence[Topology], spec: ClusterSpec, plan: Plan) -> tu
 
 
 def _inside(wirings: Sequence[Wiring], counts: Sequence[int]) -> _Inside:
-    kind = np.repeat(np.arange(len(wirings), dtype=np.int64), counts)
-    others = np.array([wiring.n_nodes - wiring.n_gpus for wiring in wirings], dtype=np.int64)[kind]
-    first = len(kind) * wirings[0].n_gpus + np.concatenate([[0], np.cumsum(others)]).astype(np.int64)
-    return _Inside(wirings, kind, first)
+    others = np.repeat([wiring.n_nodes - wiring.n_gpus for wiring in wirings], counts)
+    first = sum(counts) * wirings[0].n_gpus + np.concatenate([[0], np.cumsum(others)]).astype(np.int64)
+    return _Inside(wirings, counts, first)
 
 
 def _single_cables(bundles: Bundles, first_leaf: int) -> Bundles:
@@ -138,8 +149,8 @@ def _copies(inside: _Inside) -> list[Bundles]:
     """Return the bundles inside all nodes, kind by kind."""
     n = inside.n_gpus
     copies = []
-    for kind, wiring in enumerate(inside.wirings):
-        number = np.flatnonzero(inside.kind == kind)[:, None]
+    for wiring, nodes in inside.nodes():
+        number = np.arange(nodes.start, nodes.stop, dtype=np.int64)[:, None]
         switches = inside.first_inner[number] - n
         ends = [
             np.where(end < n, number * n + end, switches + end).ravel() for end in (wiring.link_src, wiring.link_dst)
@@ -294,11 +305,10 @@ def _both(
 
 
 def _names(inside: _Inside, spec: ClusterSpec, plan: Plan) -> tuple[str, ...]:
-    names, nodes = [wiring.node_names for wiring in inside.wirings], range(spec.nodes)
-    gpus = [names[kind][: inside.n_gpus] for kind in inside.kind.tolist()]
+    n, nodes = inside.n_gpus, range(spec.nodes)
     return (
-        *(f"n{node}.{name}" for node in nodes for name in gpus[node]),
-        *(f"n{node}.{name}" for node, others in enumerate(inside.others(names)) for name in others),
+        *(f"n{node}.{name}" for wiring, own in inside.nodes() for node in own for name in wiring.node_names[:n]),
+        *(f"n{node}.{name}" for wiring, own in inside.nodes() for node in own for name in wiring.node_names[n:]),
         *(f"n{node}.nic{nic}" for node in nodes for nic in range(spec.used_nics)),
         *(f"leaf{i}" for i in range(plan.leaves)),
         *(f"spine{i}" for i in range(plan.spines)),
@@ -314,7 +324,7 @@ def _coordinates(inside: _Inside, spec: ClusterSpec, plan: Plan, leaves: _Leaves
     line = np.arange(plan.leaves, dtype=np.int64) % (plan.leaves // plan.blocks)
     plane = np.concatenate(
         [
-            *(inside.wirings[kind].coordinates.plane for kind in inside.kind.tolist()),
+            inside.tiled(lambda wiring: wiring.coordinates.plane),
             leaves.rail,
             line if _by_rail(spec, plan) else np.full(plan.leaves, -1, dtype=np.int64),
             np.full(plan.spines + plan.cores, -1, dtype=np.int64),

@@ -141,16 +141,10 @@ def resolve(section: ScaleOut, node: Topology, kinds: Sequence[Topology] = ()) -
     name = section.network.value.text if section.network else _one_network(nodes)
     network = load_network(name)
     per_gpu, shared = _adapters(of_kinds[0])
-    rates = [facts["nic.bandwidth"].value for facts in of_kinds]
-    filled, added = _from_network(section, network, max(rates))
-    buses = [_bus(facts) for facts in of_kinds]
-    counts = [int(entry.nodes.si) for entry in section.mix] or [_count(section.nodes) or 1]
-    mix = tuple(
-        NodeKind(kind.name, count, kind.n_gpus, -(-kind.n_gpus // shared) * per_gpu, rate, bus_Bps)
-        for kind, count, rate, (bus_Bps, _) in zip(nodes, counts, rates, buses, strict=True)
-    )
+    mix, bus_facts = _node_kinds(section, nodes, of_kinds)
+    filled, added = _from_network(section, network, max(kind.nic_rate_Bps for kind in mix))
     spec = ClusterSpec(
-        nodes=sum(counts),
+        nodes=sum(kind.nodes for kind in mix),
         node_gpus=max(kind.gpus for kind in mix),
         gpus_per_node=int(section.gpus_per_node.si) if section.gpus_per_node else mix[0].gpus,
         nics_per_gpu=per_gpu,
@@ -161,8 +155,8 @@ def resolve(section: ScaleOut, node: Topology, kinds: Sequence[Topology] = ()) -
         hash_seed=_count(section.hash_seed) or 1,
         flows_per_pair=_count(section.flows_per_pair) or 1,
         rails=_rails(section, max(kind.nics for kind in mix)),
-        nic_rate_Bps=min(rates),
-        bus_rate_Bps=buses[0][0],
+        nic_rate_Bps=min(kind.nic_rate_Bps for kind in mix),
+        bus_rate_Bps=mix[0].bus_rate_Bps,
         mix=mix if kinds else (),
         oversubscription=section.oversubscription.si,
         nic_cable_m=section.nic_cable.si,
@@ -181,12 +175,23 @@ def resolve(section: ScaleOut, node: Topology, kinds: Sequence[Topology] = ()) -
         **filled,
     )
     chosen = Fact("scale_out.network", name, 1.0, "name", "derived", "adapter of the node")
-    bus_facts = [
-        replace(fact, path=f"mix[{place}].{fact.path}") if kinds else fact
-        for place, (_, derived) in enumerate(buses)
-        for fact in derived
-    ]
     return spec, (*([] if section.network else [chosen]), *added, *bus_facts)
+
+
+def _node_kinds(
+    section: ScaleOut, nodes: Sequence[Topology], of_kinds: Sequence[Mapping[str, Fact]]
+) -> tuple[tuple[NodeKind, ...], list[Fact]]:
+    """Return how many nodes there are of each kind and what the network sees of them, and the buses as facts."""
+    per_gpu, shared = _adapters(of_kinds[0])
+    counts = [int(entry.nodes.si) for entry in section.mix] or [_count(section.nodes) or 1]
+    kinds: list[NodeKind] = []
+    bus_facts: list[Fact] = []
+    for place, (node, count, facts) in enumerate(zip(nodes, counts, of_kinds, strict=True)):
+        bus_Bps, derived = _bus(facts)
+        nics = -(-node.n_gpus // shared) * per_gpu
+        kinds.append(NodeKind(node.name, count, node.n_gpus, nics, facts["nic.bandwidth"].value, bus_Bps))
+        bus_facts += [replace(fact, path=f"mix[{place}].{fact.path}") if section.mix else fact for fact in derived]
+    return tuple(kinds), bus_facts
 
 
 def _adapters(facts: Mapping[str, Fact]) -> tuple[int, int]:

@@ -251,6 +251,8 @@ def _rack_faults(section: ScaleOut) -> list[Fault]:
     if nodes % racks:
         fits = ", ".join(str(n) for n in range(1, nodes + 1) if nodes % n == 0)
         faults.append(Fault(f"{nodes} nodes do not fill {racks} racks evenly", "scale_out.racks", f"one of {fits}"))
+    if racks > 1 and _count(section.tiers) == 1:
+        faults.append(Fault("one tier of switches cannot join racks", "scale_out.racks", "leave out tiers, or take 2"))
     if section.fabric.value.text in ("dragonfly", "single_switch"):
         hint = "take rail, rail_only or fat_tree" + ", or set group_switches" * (
             section.fabric.value.text == "dragonfly"

@@ -86,6 +86,7 @@ def test_no_leaf_serves_two_racks(name):
             "66 nodes with 8 adapters each do not fit on 2 tiers",
             "at most 8 nodes",
         ),
+        ({"nodes": 8, "racks": 2, "tiers": 1}, "one tier of switches cannot join racks", "leave out tiers"),
         (
             {"nodes": 8, "racks": 2, "fabric": "single_switch"},
             "a single_switch has no leaves for each rack",

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from collsim import simulate
+from collsim.calibration.cases import Case
+from collsim.calibration.places import misfit
 from collsim.errors import SpecError, UnsupportedError
 from collsim.library import Call, choose, load_profile, system_of
 from collsim.library.graphs import nccl_graphs
@@ -168,6 +170,17 @@ def test_what_cannot_be_mixed(text, faults):
     for fault, (where, what) in zip(caught.value.faults, faults, strict=True):
         assert fault.where.startswith(where)
         assert what in fault.what
+
+
+def test_a_log_does_not_say_which_nodes_it_ran_on():
+    topology = mixed(("hgx_h100", 1), ("hgx_b200", 1))
+    assert "nodes of the cluster differ" in str(misfit(Case("all_reduce", 16, 1024, nodes=2), topology))
+
+
+def test_a_mixed_cluster_is_a_graph():
+    topology = mixed(("hgx_h100", 1), ("hgx_b200", 1))
+    again = load_topology(topology.graph)
+    assert (again.n_gpus, again.wiring.n_links) == (16, topology.wiring.n_links)
 
 
 def test_figures_of_one_node_cannot_be_set():

@@ -76,9 +76,9 @@ def _not_of_the_chunk(fault: Fault, request: Request, question: Question) -> Fau
 
 
 def layout_of(run: Run) -> Layout:
-    """Return which ranks share a scale-up domain, by the coordinates of their GPUs."""
-    where = run.topology.wiring.coordinates
-    return Layout.from_nodes(*(column[run.fabric.rank_node].tolist() for column in (where.node, where.local)))
+    """Return which ranks share a scale-up domain, and which domains leaf switches, by the coordinates of their GPUs."""
+    where, gpus = run.topology.wiring.coordinates, run.fabric.rank_node
+    return Layout.from_nodes(*(column[gpus].tolist() for column in (where.node, where.local, where.pod)))
 
 
 def library_choice(request: Request, run: Run, question: Question) -> tuple[Algorithm, Request, str]:

@@ -115,7 +115,7 @@ def links_around(fabric: Fabric) -> NDArray[np.bool_]:
     gpus, nodes = cluster.node.n_gpus, cluster.spec.nodes
     owner = np.full(wiring.n_nodes, -1)
     owner[: wiring.n_gpus] = np.arange(wiring.n_gpus) // gpus
-    owner[wiring.n_gpus : cluster.first_nic] = np.repeat(np.arange(nodes), cluster.node.wiring.n_nodes - gpus)
+    owner[wiring.n_gpus : cluster.first_nic] = np.repeat(np.arange(nodes), np.diff(cluster.first_inner))
     owner[cluster.first_nic : cluster.first_leaf] = cluster.nic_node
     around = (owner < 0) | np.isin(owner, owner[fabric.rank_node])
     return np.asarray(around[wiring.link_src] & around[wiring.link_dst])
@@ -240,8 +240,8 @@ class _Router:
     """Whether links inside a node have a latency."""
     hops: dict[tuple[int, int], Path | None] = field(init=False, default_factory=dict)
     inner: dict[int, Inner] = field(init=False, default_factory=dict)
-    alike: dict[bytes, Inner] = field(init=False, default_factory=dict)
-    """By the rates of their links, what nodes have in common."""
+    alike: dict[tuple[int, bytes], Inner] = field(init=False, default_factory=dict)
+    """By their kind and the rates of their links, what nodes have in common."""
     trunks: dict[tuple[int, int], list[tuple[Path, float]]] = field(init=False, default_factory=dict)
     """By two leaves, the ways between them with their widths; where messages are spread, all of them as one."""
     buses: dict[tuple[int, int], int] = field(init=False, default_factory=dict)
@@ -301,9 +301,10 @@ class _Router:
         if node not in self.inner:
             links = self.links_of(node)
             rate_Bps = self.nominal_Bps[links]
-            key = rate_Bps.tobytes()
+            kind = int(self.cluster.kind[node])
+            key = kind, rate_Bps.tobytes()
             if key not in self.alike:
-                left = _left_of(self.cluster.node, rate_Bps)
+                left = _left_of(self.cluster.kinds[kind], rate_Bps)
                 gpus = np.intersect1d(left.wiring.link_src, np.arange(self.per_node)).tolist()
                 several = len(gpus) > 1
                 place = [gpus.index(gpu) if several and gpu in gpus else -1 for gpu in range(self.per_node)]
@@ -315,9 +316,8 @@ class _Router:
 
     def links_of(self, node: int) -> Int:
         """Return int64[links of a node]: their numbers in the cluster."""
-        wiring, n = self.cluster.node.wiring, self.per_node
-        others = wiring.n_nodes - n
-        first = self.cluster.spec.nodes * n + node * others - n
+        wiring, n = self.cluster.kinds[self.cluster.kind[node]].wiring, self.per_node
+        first = int(self.cluster.first_inner[node]) - n
 
         def place(ends: Int) -> Int:
             return np.where(ends < n, node * n + ends, first + ends)

@@ -149,6 +149,7 @@ def build_fabric(
         forwards[wiring.node_kinds.index("nic") :] = True
         network = forwards[wiring.link_src] | forwards[wiring.link_dst]
     capacity = wiring.link_bandwidth_Bps * np.where(efficiency | network, wiring.link_efficiency, 1.0)
+    used = [kind for kind, _ in topology.by_kind(chosen)]
     damage = topology.damage
     order = wiring if damage is None else damage.healthy.wiring  # slow links still multicast, and keep their numbers
     healthy = None
@@ -164,7 +165,7 @@ def build_fabric(
         capacity_Bps=_readonly(capacity),
         link_latency_s=_readonly(wiring.link_latency_s * (latency | network)),
         node_latency_s=_readonly(wiring.node_latency_s * (latency | forwards)),
-        in_network_efficiency=topology.in_network_efficiency if efficiency else 1.0,
+        in_network_efficiency=min(kind.in_network_efficiency for kind in used) if efficiency else 1.0,
         in_network=topology.in_network_reduction if order.coordinates.kind == "switched" else None,
         cluster=topology.cluster if healthy is None else None,
         node_in_network=_node_in_network(topology, chosen),
@@ -176,7 +177,8 @@ def build_fabric(
 
 def _node_in_network(topology: Topology, gpus: list[int]) -> str | None:
     """Return what the switches of each node add with, if every node has two GPUs or more that they could serve."""
-    if topology.cluster is None or topology.cluster.node.wiring.coordinates.kind != "switched":
+    kinds = {kind.wiring.coordinates.kind for kind, _ in topology.by_kind(gpus)}
+    if topology.cluster is None or kinds != {"switched"}:
         return None
     per_node = np.bincount(topology.wiring.coordinates.node[gpus])
     return topology.reduction_for(gpus) if per_node[per_node > 0].min() > 1 else None

@@ -1,6 +1,6 @@
-"""Which GPU each rank runs on: block by block, in turn from node to node, or as a host file says.
+"""Which GPU each rank runs on: block by block, in turn from node to node, as a host file or as Slurm says.
 
-Ranks are numbered by the launcher; GPUs by the topology, node after node. This module imports only `errors`.
+Ranks are numbered by the launcher; GPUs by the topology, node after node. Imports only `errors` and `slurm`.
 """
 
 from __future__ import annotations
@@ -9,16 +9,23 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from collsim.errors import Fault, InputError
+from collsim.errors import Fault, InputError, nearest
+from collsim.slurm import hosts_in, read_leaves
 
-__all__ = ["PLACEMENTS", "host_of", "placed"]
+__all__ = ["PLACEMENTS", "files_of", "host_of", "placed"]
 
 PLACEMENTS = ("block", "cyclic")
 MOST_FILE_BYTES = 2**24
-NAMES = "give block, cyclic, or the name of a host file"
+SLURM = "slurm:"
+NAMES = "give block, cyclic, the name of a host file, or slurm:topology.conf"
 HINT = "one line per rank with the name of a GPU, or one line per host: n0 slots=8"
 SLOTS = re.compile(r"(?:slots\s*=\s*|:)([0-9]{1,6})")
 SHOWN = 5
+SERVER_GPUS = 16
+"""A domain of more GPUs is a rack, in which several of Slurm's hosts sit (assumed: servers have up to 16)."""
+
+Line = tuple[int, str, int | None]
+"""Number of a line, a host, and its slots."""
 
 
 def host_of(gpu_name: str) -> str:
@@ -30,16 +37,33 @@ def host_of(gpu_name: str) -> str:
     return gpu_name.rpartition(".")[0]
 
 
-def placed(placement: str | Path, gpu_names: Sequence[str]) -> list[int]:
+def files_of(placement: str | Path | None) -> list[str]:
+    """Return the files that a placement is read from.
+
+    >>> files_of("cyclic"), files_of("slurm:topology.conf:@hosts"), files_of("slurm:topology.conf:tux[0-3]")
+    ([], ['topology.conf', 'hosts'], ['topology.conf'])
+    """
+    if placement is None or placement in PLACEMENTS:
+        return []
+    if not (isinstance(placement, str) and placement.startswith(SLURM)):
+        return [str(placement)]
+    file, _, hosts = placement.removeprefix(SLURM).partition(":")
+    return [file, hosts[1:]] if hosts.startswith("@") else [file]
+
+
+def placed(placement: str | Path, gpu_names: Sequence[str], pods: Sequence[int] | None = None) -> list[int]:
     """Return the GPU of each rank, as many as there are places.
 
     Parameters
     ----------
     placement : str or path
-        ``block``: GPUs in their order; ``cyclic``: the first GPU of each node, then the second of each, ...; else a
-        host file.
+        ``block``: GPUs in their order; ``cyclic``: the first GPU of each node, then the second of each, ...;
+        ``slurm:topology.conf:tux[0-3,7]``: these hosts, on leaves as the file says, in this order; without the list
+        all of the file, and ``@FILE`` instead of it is a host file; else a host file.
     gpu_names : sequence of str
         Of all GPUs of the topology.
+    pods : sequence of int, optional
+        Of each GPU, the block of nodes that share leaves; None: nodes are not on leaves.
 
     Raises
     ------
@@ -59,6 +83,8 @@ def placed(placement: str | Path, gpu_names: Sequence[str]) -> list[int]:
         hosts = list(_gpus_by_host(gpu_names).values())
         longest = max(map(len, hosts))
         return [gpus[turn] for turn in range(longest) for gpus in hosts if turn < len(gpus)]
+    if isinstance(placement, str) and placement.startswith(SLURM):
+        return _by_slurm(placement, gpu_names, pods)
     return _from_file(str(placement), gpu_names)
 
 
@@ -73,14 +99,19 @@ def _from_file(file: str, gpu_names: Sequence[str]) -> list[int]:
     """Return the GPUs in the order of a host file."""
     lines = _lines(file)
     known = _gpus_by_host(gpu_names)
-    number = {name: gpu for gpu, name in enumerate(gpu_names)}
-    if not any(host in known or host in number for _, host, _ in lines):
+    if not any(host in known or host in gpu_names for _, host, _ in lines):
         lines = _renamed(lines, list(known))
+    return _filled(lines, known, gpu_names, file)
+
+
+def _filled(lines: Sequence[Line], known: dict[str, list[int]], gpu_names: Sequence[str], file: str) -> list[int]:
+    """Return the GPUs that lines take in turn; *known* are those of each host."""
+    number = {name: gpu for gpu, name in enumerate(gpu_names)}
     order: list[int] = []
     faults: list[Fault] = []
     taken: set[int] = set()
     for line, host, slots in lines:
-        where = f"{file}:{line}"
+        where = f"{file}:{line}" if line else file
         if host in number and slots is None:
             found = [number[host]]
         elif host in known:
@@ -100,7 +131,79 @@ def _from_file(file: str, gpu_names: Sequence[str]) -> list[int]:
     return order
 
 
-def _lines(file: str) -> list[tuple[int, str, int | None]]:
+def _by_slurm(placement: str, gpu_names: Sequence[str], pods: Sequence[int] | None) -> list[int]:
+    """Return the GPUs of hosts that Slurm's topology.conf puts on leaves or in blocks, in the order of the hosts."""
+    file, colon, text = placement.removeprefix(SLURM).partition(":")
+    if pods is None:
+        hint = "give --nodes N, with fabric rail, rail_only, fat_tree or single_switch"
+        raise InputError(Fault("the topology has no leaves that hosts could be on", "placement", hint))
+    leaves = read_leaves(file)
+    where = file
+    lines: list[Line] = [(0, host, None) for hosts in leaves.values() for host in hosts]
+    if text.startswith("@"):
+        where, lines = text[1:], _one_per_line(_lines(text[1:]))
+    elif colon:
+        where, lines = "placement", [(0, host, None) for host in hosts_in(text, "placement")]
+    home = {host: leaf for leaf, hosts in leaves.items() for host in hosts}
+    faults = []
+    for line, host, _ in lines:
+        if host not in home:
+            near = nearest(host, [*home])
+            hint = f'did you mean "{near}"?' if near else f"hosts: {', '.join(list(home)[:SHOWN])}"
+            faults.append(Fault(f'"{host[:40]}" is on no leaf of {file}', f"{where}:{line}" if line else where, hint))
+    if faults:
+        raise InputError(*faults)
+    chosen = {host for _, host, _ in lines}
+    return _filled(lines, _seats(leaves, chosen, gpu_names, pods), gpu_names, where)
+
+
+def _seats(
+    leaves: dict[str, list[str]], chosen: set[str], gpu_names: Sequence[str], pods: Sequence[int]
+) -> dict[str, list[int]]:
+    """Return the GPUs of each chosen host: every leaf has a block of nodes to itself, or a rack if nodes are racks."""
+    nodes = list(_gpus_by_host(gpu_names).values())
+    racks = max(map(len, nodes)) > SERVER_GPUS
+    blocks: dict[int, list[list[int]]] = {}
+    for number, gpus in enumerate(nodes):
+        blocks.setdefault(number if racks else pods[gpus[0]], []).append(gpus)
+    faults: list[Fault] = []
+    seats: dict[str, list[int]] = {}
+    for leaf, hosts in leaves.items():
+        here = [host for host in hosts if host in chosen]
+        if not here:
+            continue
+        fits = [number for number, block in blocks.items() if racks or len(block) >= len(here)]
+        if not fits:
+            faults.append(_no_room(leaf, len(here), blocks, "rack" if racks else "block of nodes that share leaves"))
+            continue
+        block = blocks.pop(fits[0])
+        if racks:
+            seats |= _shares(leaf, hosts, block[0], faults)
+        else:
+            seats |= dict(zip(here, block, strict=False))
+    if faults:
+        raise InputError(*faults)
+    return seats
+
+
+def _no_room(leaf: str, hosts: int, blocks: dict[int, list[list[int]]], noun: str) -> Fault:
+    """Return the fault of a leaf that no block is left for, or none that is large enough."""
+    left = max(map(len, blocks.values()), default=0)
+    what = f'no {noun} is left for the {hosts} hosts on "{leaf[:40]}"'
+    hint = f"the largest left has {left} nodes" if left else "give more --nodes"
+    return Fault(what, "placement", f"{hint}; `topo show` prints the blocks, scale_out.radix changes them")
+
+
+def _shares(leaf: str, hosts: list[str], gpus: list[int], faults: list[Fault]) -> dict[str, list[int]]:
+    """Return the equal shares that the hosts of a leaf have of a rack."""
+    each, rest = divmod(len(gpus), len(hosts))
+    if rest:
+        what = f'the {len(gpus)} GPUs of a rack are no equal share for each of the {len(hosts)} hosts on "{leaf[:40]}"'
+        faults.append(Fault(what, "placement", "list all hosts of the rack, those that are not used too"))
+    return {host: gpus[place * each : (place + 1) * each] for place, host in enumerate(hosts)}
+
+
+def _lines(file: str) -> list[Line]:
     """Return the line number, host and slots of each line that says something."""
     try:
         with Path(file).open("rb") as stream:
@@ -112,7 +215,7 @@ def _lines(file: str) -> list[tuple[int, str, int | None]]:
         raise InputError(Fault(f'cannot read the placement "{file}": {error.strerror}', "placement", NAMES)) from None
     except ValueError:
         raise InputError(Fault("not a text file", file, HINT)) from None
-    said: list[tuple[int, str, int | None]] = []
+    said: list[Line] = []
     faults = []
     for line, bare in enumerate((raw.partition("#")[0].strip() for raw in text.splitlines()), 1):
         if not bare:
@@ -131,12 +234,14 @@ def _lines(file: str) -> list[tuple[int, str, int | None]]:
     return said
 
 
-def _renamed(lines: list[tuple[int, str, int | None]], hosts: list[str]) -> list[tuple[int, str, int | None]]:
-    """Return the lines with names of a real cluster replaced: the first host that comes is the first node, and so on.
-
-    A host that comes on several lines without slots has one rank per line.
-    """
+def _renamed(lines: list[Line], hosts: list[str]) -> list[Line]:
+    """Return the lines with names of a real cluster replaced: the first host that comes is the first node."""
     names = list(dict.fromkeys(host for _, host, _ in lines))
     node = {name: hosts[i] if i < len(hosts) else name for i, name in enumerate(names)}
-    repeated = len(names) < len(lines)
-    return [(line, node[host], 1 if repeated and slots is None else slots) for line, host, slots in lines]
+    return [(line, node[host], slots) for line, host, slots in _one_per_line(lines)]
+
+
+def _one_per_line(lines: list[Line]) -> list[Line]:
+    """Return the lines with one slot where none is given, if hosts come on several lines: then each line is a rank."""
+    repeated = len({host for _, host, _ in lines}) < len(lines)
+    return [(line, host, 1 if repeated and slots is None else slots) for line, host, slots in lines]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -36,6 +37,8 @@ EXACT = 12
 """Decimals of a share that rounding leaves alone."""
 SIZES = ("scale_out.nodes", "scale_out.gpus_per_node")
 """Figures that say how large a cluster is."""
+MIXED = re.compile(r"^mix\[\d+\]\.")
+"""What stands before the figures of one kind of nodes."""
 NOT_SIMULATED = ("nic.", "gpu.memory", "scale_out.out_of_order", "scale_out.offload")
 """Facts that a file records and that no prediction uses yet."""
 
@@ -101,7 +104,7 @@ def topology_summary(topology: Topology, constants: Profile, effects: Sequence[s
         for fact in topology.facts
         if fact.status not in ("datasheet", "measured", "constant", "derived")
         and fact.path.rpartition(".")[2] not in ignored
-        and not fact.path.startswith(NOT_SIMULATED)
+        and not MIXED.sub("", fact.path).startswith(NOT_SIMULATED)
         and not is_record(fact)
     ]
     return {
@@ -154,6 +157,8 @@ def intervals_hold(topology: Topology, constants: Profile) -> bool:
 def _network_fits(topology: Topology, constants: Profile) -> bool:
     """Return whether logs of this cluster, or of its nodes on this network, stand behind the costs between nodes."""
     assert topology.cluster is not None
+    if len(topology.cluster.kinds) > 1:
+        return False
     network, names = constants.network, (topology.name, topology.cluster.node.name)
     return network.networks[:1] == (topology.cluster.spec.network,) and any(name in network.systems for name in names)
 
@@ -187,6 +192,9 @@ def _warnings_of_profile(topology: Topology, constants: Profile, question: Quest
         told.append(f"{name} was fitted to {systems} in order: no failure was ever measured, times are a guess")
     elif topology.cluster is None and not is_calibrated(topology, constants):
         told.append(f"{name} was fitted to {systems} as shipped, not to this: times are a guess")
+    if topology.cluster is not None and len(topology.cluster.kinds) > 1:
+        kinds = ", ".join(kind.name for kind in topology.cluster.kinds)
+        told.append(f"nodes differ ({kinds}): {name} holds for all that take part; no such cluster was measured")
     if topology.cluster is not None and not is_calibrated(topology, constants):
         told.append(_stand_in(topology, constants))
     if question.library is None and not (constants.library and "auto" in question.algo):  # then it cannot run here

@@ -442,7 +442,7 @@ def rank_groups(
     if faults:
         raise InputError(*faults)
     gpu_names = topology.wiring.node_names[:everyone]
-    order = _attempt(lambda: placed(placement or "block", gpu_names), faults) or list(range(everyone))
+    order = _attempt(lambda: placed(placement or "block", gpu_names, _pods(topology)), faults) or list(range(everyone))
     _attempt(lambda: question.load and free_shares(question.load, topology.wiring.link_names), faults)
     default = size if size is not None and question.grouping is None else len(order)
     groups = [listed] if listed is not None else [order[:n] for n in counts or [default]]
@@ -455,6 +455,14 @@ def rank_groups(
     if faults:
         raise InputError(*faults)
     return groups
+
+
+def _pods(topology: Topology) -> list[int] | None:
+    """Return the block of nodes with common leaves that each GPU is in; None where leaves do not make blocks."""
+    if topology.cluster is None or topology.cluster.spec.fabric == "dragonfly":
+        return None
+    pods: list[int] = topology.wiring.coordinates.pod.tolist()
+    return pods
 
 
 def _group_faults(gpus: Sequence[int], matrix_ranks: int | None, question: Question) -> list[Fault]:

@@ -178,8 +178,9 @@ def _able(op: Operation, run: Run, question: Question) -> tuple[Algorithm, ...]:
 
     Switches between the nodes add only if the user has turned that on.
     """
-    several = layout_of(run).n_nodes > 1
-    entries = algorithms_for(op.name, several_nodes=several)
+    layout = layout_of(run)
+    several = layout.n_nodes > 1
+    entries = algorithms_for(op.name, several_nodes=several, several_racks=len(layout.racks) > 1)
     entries = tuple(entry for entry in entries if (question.proto or "Simple") in RUNS_WITH.get(entry.name, PROTOCOLS))
     reach = {"all" if run.fabric.in_network else "node" if run.fabric.node_in_network else ""}
     if several and turns_sharp_on(question) and not no_sharp(run, question):

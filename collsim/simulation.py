@@ -134,7 +134,7 @@ def simulate(
     over : str, optional
         Which dimensions of the layout communicate; by default the first.
     placement : str or path, optional
-        Which GPU each rank runs on: ``block``, ``cyclic``, or a host file.
+        Which GPU each rank runs on: ``block``, ``cyclic``, a host file, or ``slurm:topology.conf:tux[0-3]``.
     load : str or sequence of str, optional
         Background traffic: ``link:gpu0->nvsw0=30%``.
     hash_seeds : str or sequence of int, optional
@@ -252,13 +252,19 @@ def predict(topology: Topology, constants: Profile, question: Question, groups: 
 def _reachable(
     topology: Topology, constants: Profile, groups: Sequence[Sequence[int]], *, loaded: bool = False
 ) -> tuple[Topology, Profile]:
-    """Return what a run is computed on: a node by itself if no group leaves the first one, and no link is loaded."""
+    """Return what a run is computed on: a node by itself if no group leaves the first one, and no link is loaded.
+
+    Where nodes differ, constants that nobody named are those of the nodes in use.
+    """
     cluster = topology.cluster
-    if cluster is None or topology.damage is not None or loaded:
+    if cluster is None:
         return topology, constants
-    if max(max(group) for group in groups) < cluster.node.n_gpus:
-        return cluster.node, load_profile(AUTO, cluster.node) if constants.source == AUTO else constants
-    return topology, constants
+    everyone = [gpu for group in groups for gpu in group]
+    if topology.damage is None and not loaded and max(everyone) < cluster.node.n_gpus:
+        topology = cluster.node
+    elif len(cluster.kinds) == 1:
+        return topology, constants
+    return topology, load_profile(AUTO, topology, everyone) if constants.source == AUTO else constants
 
 
 def _party(topology: Topology, constants: Profile, groups: Sequence[Sequence[int]], question: Question) -> Party:

@@ -48,6 +48,8 @@ def on_one_domain(case: Case, topology: Topology) -> bool:
 
 
 def _misfit_of_nodes(case: Case, nodes: int, cluster: Cluster) -> str | None:
+    if len(cluster.kinds) > 1:
+        return "the nodes of the cluster differ, and a log does not say which of them it ran on"
     each, there = divmod(case.all_ranks, nodes), cluster.node.n_gpus
     if nodes > cluster.spec.nodes:
         return f"the test ran on {nodes} nodes, the cluster has {cluster.spec.nodes}"

@@ -93,9 +93,9 @@ def algorithms() -> Sequence[str]:
 
 
 def named_algorithms() -> Sequence[str]:
-    from collsim.collectives import ACROSS_NODES, ALGORITHMS
+    from collsim.collectives import ACROSS_NODES, ACROSS_RACKS, ALGORITHMS
 
-    return list(dict.fromkeys(entry.name for entry in ALGORITHMS + ACROSS_NODES))
+    return list(dict.fromkeys(entry.name for entry in ALGORITHMS + ACROSS_NODES + ACROSS_RACKS))
 
 
 def profiles() -> Sequence[str]:
@@ -116,6 +116,11 @@ SCALE_OUT: dict[str, Callable[..., Any]] = {
     "nodes": click.option("--nodes", metavar="N", help="Build a cluster of N such nodes."),
     "gpus_per_node": click.option(
         "--gpus-per-node", metavar="G", help="Use the first G GPUs of each node.  [default: all]"
+    ),
+    "racks": click.option(
+        "--racks",
+        metavar="R",
+        help="Deal the nodes to R racks with leaf switches of their own.  [default: as ports allow]",
     ),
     "fabric": click.option(
         "--fabric",
@@ -164,8 +169,8 @@ OPTIONS: dict[str, Callable[..., Any]] = {
     "placement": click.option(
         "--placement",
         metavar="NAME|FILE",
-        **complete(lambda: ("block", "cyclic"), files=True),
-        help="Which GPU each rank runs on: block, cyclic, or a host file.  [default: block]",
+        **complete(lambda: ("block", "cyclic", "slurm:"), files=True),
+        help="Which GPU each rank runs on: block, cyclic, a host file, or slurm:topology.conf:HOSTS.  [default: block]",
     ),
     "split": click.option(
         "--split",

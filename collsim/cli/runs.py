@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -30,6 +30,9 @@ RIVALS = (
     (("split",), ("groups", "over")),
 )
 """Flags that exclude each other; one from the command line silences those from the environment or a file."""
+
+
+FABRIC_NAMES = ("scale_out.fabric", "scale_out.network", "scale_out.racks")
 
 
 def _load_config(context: click.Context, _: click.Parameter, file: str | None) -> Configuration | None:
@@ -89,13 +92,13 @@ def run(
     A flag goes before its environment variable (COLLSIM_TOPO, COLLSIM_PROFILE, ...), and that before --config.
     """  # noqa: D301 - \b keeps the lines that follow it as they are
     from collsim.cli.flags import Faults
-    from collsim.placement import PLACEMENTS
+    from collsim.placement import files_of
     from collsim.report import render
 
     faults = Faults(lambda where: place_of(context, where, config))
     target = faults.attempt(lambda: output_format(form, output))
-    hosts = None if flags["placement"] in PLACEMENTS else flags["placement"]
-    sources = [*named_files(flags["topo"], flags["profile"]), *filter(None, [flags["matrix"], hosts])]
+    sources = [*named_files(flags["topo"], flags["profile"]), *filter(None, [flags["matrix"]])]
+    sources += files_of(flags["placement"])
     check_targets({"output": output, "save_config": save_config}, faults, sources)
     if config is not None:  # --save-config may renew it
         check_targets({"output": output}, faults, [config.file])
@@ -121,7 +124,10 @@ def _simulated(flags: dict[str, Any], config: Configuration | None, faults: Faul
     result = faults.attempt(lambda: predict(*asked))
     faults.raise_any()
     assert result is not None
-    return replace(result, config={**result.config, "topo": flags["topo"], "profile": flags["profile"]})
+    named = {"topo": flags["topo"], "profile": flags["profile"]}
+    if not any(flags[name] for name in ("ranks", "rank_list", "placement")):
+        named["rank_lists"] = None  # all there are, also where the same is asked of another topology
+    return replace(result, config={**result.config, **named})
 
 
 def checked_request(
@@ -147,15 +153,36 @@ def checked_request(
     else:
         whole = faults.attempt(lambda: load_topology(topo, overrides))
         topology = None if whole is None else faults.attempt(lambda: damaged(whole, fail, degrade))
+        there = topology or whole or _on_usual_fabric(topo, overrides)
     constants = faults.attempt(lambda: load_profile(profile, topology))
-    if topology is not None and question is not None:
-        groups = faults.attempt(lambda: rank_groups(topology, ranks, rank_list, question, placement))
+    if topo is not None and there is not None:  # of a request that is wrong elsewhere, what can be checked
+        asked = question if topology and question else _without_loads(question or ask("all_reduce"))
+        groups = faults.attempt(lambda: rank_groups(there, ranks, rank_list, asked, placement))
     faults.raise_any()
     assert topology is not None
     assert constants is not None
     assert question is not None
     assert groups is not None
     return topology, constants, question, groups
+
+
+def _on_usual_fabric(topo: str, overrides: Mapping[str, str]) -> Topology | None:
+    """Return what the nodes of a request are if its fabric or network is wrong: how many GPUs, with what names."""
+    from collsim.topology import load_topology
+
+    figures = {path: value for path, value in overrides.items() if path not in FABRIC_NAMES}
+    if len(figures) == len(overrides):
+        return None
+    with suppress(InputError):
+        return load_topology(topo, figures)
+    return None
+
+
+def _without_loads(question: Question) -> Question:
+    """Return a question that can be checked on any topology with the same GPUs."""
+    from dataclasses import replace
+
+    return replace(question, load=())
 
 
 def _ask(ask: Callable[..., Question], request: dict[str, Any], unread: bool) -> Question | None:
@@ -255,6 +282,8 @@ def place_of(context: click.Context, where: str, config: Configuration | None) -
     name = {"set": "overrides", "format": "form", "env": "environment"}.get(name, name)
     if name == "size" and not _source(context, "size"):
         name = next((end for end in ("max_bytes", "min_bytes") if _source(context, end)), name)
+    if name == "ranks" and not _source(context, "ranks") and _source(context, "rank_list"):
+        name = "rank_list"
     option = next((param for param in context.command.params if param.name == name), None)
     if option is None:
         return where

@@ -213,7 +213,9 @@ def _algorithms_of(op: str | None) -> str:
     from collsim.operations import operation
 
     try:
-        names = [entry.name for entry in algorithms_for(operation(op or "").name, several_nodes=True)]
+        names = [
+            entry.name for entry in algorithms_for(operation(op or "").name, several_nodes=True, several_racks=True)
+        ]
     except UnknownNameError:
         names = []
     return f"name one of {', '.join(names)}" if names else "name one, such as ring"

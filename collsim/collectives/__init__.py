@@ -37,6 +37,7 @@ from collsim.errors import UnknownNameError
 
 __all__ = [
     "ACROSS_NODES",
+    "ACROSS_RACKS",
     "ALGORITHMS",
     "Algorithm",
     "Layout",
@@ -85,9 +86,13 @@ ACROSS_NODES: tuple[Algorithm, ...] = (
 """Those that only exist on several nodes; some of the others change their shape there (ring, tree, nccl_p2p)."""
 
 
-def algorithms_for(op: str, *, several_nodes: bool = False) -> tuple[Algorithm, ...]:
-    """Return the algorithms that carry out *op* on one node or on several, in the order of the table."""
-    table = ALGORITHMS + ACROSS_NODES if several_nodes else ALGORITHMS
+ACROSS_RACKS: tuple[Algorithm, ...] = (hierarchical.RACKS,)
+"""Those that need nodes with leaf switches of their own."""
+
+
+def algorithms_for(op: str, *, several_nodes: bool = False, several_racks: bool = False) -> tuple[Algorithm, ...]:
+    """Return the algorithms that carry out *op* on one node, on several, or in several racks, in order."""
+    table = ALGORITHMS + ACROSS_NODES * several_nodes + ACROSS_RACKS * several_racks
     return tuple(entry for entry in table if op in entry.ops)
 
 
@@ -99,7 +104,7 @@ def algorithm(op: str, name: str) -> Algorithm:
     UnknownNameError
         With the nearest of those that carry out *op*.
     """
-    found = {entry.name: entry for entry in algorithms_for(op, several_nodes=True)}
+    found = {entry.name: entry for entry in algorithms_for(op, several_nodes=True, several_racks=True)}
     if name not in found:
         raise UnknownNameError(f"algorithm for {op}", name, found)
     return found[name]

@@ -18,24 +18,31 @@ import numpy as np
 from collsim.collectives.folding import fold
 from collsim.collectives.recursive_halving import distances_below
 from collsim.collectives.request import Algorithm, Request
-from collsim.errors import Fault, UnsupportedError
 from collsim.schedule import EVERY, ChunksBuilder, Schedule, TransfersBuilder, split_bytes
 
-__all__ = ["DOUBLING", "HIERARCHICAL"]
+__all__ = ["DOUBLING", "HIERARCHICAL", "RACKS"]
 
 Team = tuple[int, ...]
 """Ranks that exchange data at one level, in the order of their places."""
 
 
 def build(request: Request) -> Schedule:
-    """Return the schedule with rings above the node."""
-    levels = _levels(request, "hierarchical", request.racks)
-    return _build(request, "hierarchical", levels, _ring_outwards, _ring_inwards)
+    """Return the schedule with a ring per rail above the node."""
+    one_rack = (tuple(range(request.spread.n_nodes)),)
+    return _build(request, "hierarchical", _levels(request, "hierarchical", one_rack), _ring_outwards, _ring_inwards)
+
+
+def build_racks(request: Request) -> Schedule:
+    """Return the schedule with rings within racks, and rings between them."""
+    name = "hierarchical_racks"
+    levels = _levels(request, name, request.spread.nodes_of_racks(name))
+    return _build(request, name, levels, _ring_outwards, _ring_inwards)
 
 
 def build_doubling(request: Request) -> Schedule:
-    """Return the all-reduce whose rails swap whole slices; racks make no difference to it."""
-    return _build(request, "hierarchical_doubling", _levels(request, "hierarchical_doubling", 1), _swaps, None)
+    """Return the all-reduce whose rails swap whole slices."""
+    name, one_rack = "hierarchical_doubling", (tuple(range(request.spread.n_nodes)),)
+    return _build(request, name, _levels(request, name, one_rack), _swaps, None)
 
 
 def _build(request: Request, algo: str, levels: list[_Level], outer: _Stage, inner: _Stage | None) -> Schedule:
@@ -75,23 +82,19 @@ class _Level:
     parts: dict[int, list[int]]
 
 
-def _levels(request: Request, algo: str, racks: int) -> list[_Level]:
+def _levels(request: Request, algo: str, racks: tuple[tuple[int, ...], ...]) -> list[_Level]:
     """Return the levels: GPUs of a node, nodes of a rack on one rail, racks (if there are several)."""
     layout = request.spread
-    g = layout.per_node(algo)
-    per_rack, rest = divmod(layout.n_nodes, racks)
-    if rest or not per_rack:
-        what = f"{layout.n_nodes} nodes do not fill {racks} racks evenly"
-        raise UnsupportedError(Fault(what, "racks", "every rack must hold the same number of nodes"))
-    rails = [layout.rail(local) for local in range(g)]
-    in_rack = [rail[rack * per_rack : (rack + 1) * per_rack] for rail in rails for rack in range(racks)]
-    across = [rail[node::per_rack] for rail in rails for node in range(per_rack)]
+    rails = [layout.rail(local) for local in range(layout.per_node(algo))]
+    in_rack = [tuple(rail[node] for node in rack) for rail in rails for rack in racks]
+    across = [tuple(rail[node] for node in nodes) for rail in rails for nodes in zip(*racks, strict=True)]
     place = {
-        rank: (local, node % per_rack, node // per_rack)
-        for node, ranks in enumerate(layout.nodes)
-        for local, rank in enumerate(ranks)
+        rail[node]: (local, shelf, number)
+        for local, rail in enumerate(rails)
+        for number, rack in enumerate(racks)
+        for shelf, node in enumerate(rack)
     }
-    teams: list[list[Team]] = [list(layout.nodes), in_rack, *([across] if racks > 1 else [])]
+    teams: list[list[Team]] = [list(layout.nodes), in_rack, *([across] if len(racks) > 1 else [])]
     return [_Level(of_level, _parts(place, number + 1)) for number, of_level in enumerate(teams)]
 
 
@@ -252,6 +255,13 @@ HIERARCHICAL = Algorithm(
     ops=("all_reduce", "all_gather", "reduce_scatter"),
     source="Jia et al., arXiv:1807.11205, section 3.3; RCCL hierarchical all-gather and reduce-scatter",
     build=build,
+)
+RACKS = Algorithm(
+    name="hierarchical_racks",
+    title="reduce-scatter in the node, rings per rail in the rack, rings of racks, and back",
+    ops=("all_reduce", "all_gather", "reduce_scatter"),
+    source="Jia et al., arXiv:1807.11205, section 3.3, with nodes that share leaf switches as a level of their own",
+    build=build_racks,
 )
 DOUBLING = Algorithm(
     name="hierarchical_doubling",

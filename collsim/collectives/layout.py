@@ -1,6 +1,7 @@
 """Which ranks share a node: what algorithms over several nodes are built on.
 
-A node is a scale-up domain: a board, or a rack of 72 GPUs. Local index i of every node is on rail i.
+A node is a scale-up domain: a board, or a rack of 72 GPUs. Local index i of every node is on rail i. A rack is a group
+of nodes that share leaf switches.
 """
 
 from __future__ import annotations
@@ -23,33 +24,37 @@ class Layout:
     nodes : tuple of tuple of int
     places : tuple of tuple of int
         Where each of them stands in its node, which is its rail; empty if that is not known.
+    racks : tuple of tuple of int
+        The nodes of each rack, by their place in *nodes*; empty: all nodes are in one.
     """
 
     nodes: tuple[tuple[int, ...], ...]
     places: tuple[tuple[int, ...], ...] = ()
+    racks: tuple[tuple[int, ...], ...] = ()
 
     @classmethod
-    def blocks(cls, sizes: Iterable[int]) -> Layout:
-        """Return nodes of the given sizes whose ranks count up.
+    def blocks(cls, sizes: Iterable[int], racks: int = 1) -> Layout:
+        """Return nodes of the given sizes whose ranks count up, in so many racks of neighbours.
 
         >>> Layout.blocks([2, 3]).nodes
         ((0, 1), (2, 3, 4))
         """
         ends = list(accumulate(sizes, initial=0))
-        return cls(tuple(tuple(range(a, b)) for a, b in pairwise(ends)))
+        nodes = tuple(tuple(range(a, b)) for a, b in pairwise(ends))
+        return cls(nodes, racks=_grouped([node * racks // len(nodes) for node in range(len(nodes))]))
 
     @classmethod
-    def from_nodes(cls, node_of_rank: Sequence[int], place_of_rank: Sequence[int] = ()) -> Layout:
+    def from_nodes(
+        cls, node_of_rank: Sequence[int], place_of_rank: Sequence[int] = (), rack_of_rank: Sequence[int] = ()
+    ) -> Layout:
         """Return the layout of ranks of which rank r is on node ``node_of_rank[r]``, nodes as they first appear.
 
-        >>> Layout.from_nodes([7, 3, 7, 3], [0, 1, 4, 5])
-        Layout(nodes=((0, 2), (1, 3)), places=((0, 4), (1, 5)))
+        >>> Layout.from_nodes([7, 3, 7, 3], [0, 1, 4, 5], [1, 0, 1, 0])
+        Layout(nodes=((0, 2), (1, 3)), places=((0, 4), (1, 5)), racks=((0,), (1,)))
         """
-        ranks: dict[int, list[int]] = {}
-        for rank, node in enumerate(node_of_rank):
-            ranks.setdefault(int(node), []).append(rank)
-        nodes = tuple(map(tuple, ranks.values()))
-        return cls(nodes, tuple(tuple(place_of_rank[rank] for rank in node) for node in nodes if place_of_rank))
+        nodes = _grouped(node_of_rank)
+        places = tuple(tuple(place_of_rank[rank] for rank in node) for node in nodes if place_of_rank)
+        return cls(nodes, places, _grouped([rack_of_rank[node[0]] for node in nodes if rack_of_rank]))
 
     @property
     def n_nodes(self) -> int:
@@ -92,6 +97,30 @@ class Layout:
             return [[local] * self.n_nodes for local in range(smallest)]
         return [[of.index(place) for of in self.places] for place in common]
 
+    def nodes_of_racks(self, algo: str) -> tuple[tuple[int, ...], ...]:
+        """Return the nodes of each rack, for an algorithm that needs several equal racks.
+
+        Raises
+        ------
+        UnsupportedError
+            Racks differ, or there is only one.
+        """
+        sizes = sorted({len(rack) for rack in self.racks})
+        if len(self.racks) < 2 or len(sizes) > 1:
+            told = ", ".join(map(str, sizes))
+            what = f"not racks with {told} of the nodes" if len(self.racks) > 1 else "all nodes share leaf switches"
+            hint = "take equally many nodes of each rack, or --algo hierarchical; --racks R makes racks"
+            raise UnsupportedError(Fault(f"{algo} needs several equal racks: {what}", "algo", hint))
+        return self.racks
+
     def rail(self, local: int) -> tuple[int, ...]:
         """Return the ranks with a local index, one per node."""
         return tuple(node[local] for node in self.nodes)
+
+
+def _grouped(labels: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+    """Return the places of each label, labels as they first appear."""
+    places: dict[int, list[int]] = {}
+    for place, label in enumerate(labels):
+        places.setdefault(int(label), []).append(place)
+    return tuple(map(tuple, places.values()))

@@ -60,9 +60,7 @@ class Request:
     nodes : int
         Scale-up domains, with equally many ranks in blocks.
     layout : Layout or None
-        Which ranks share a node, where that is not so; it overrides *nodes*.
-    racks : int
-        Groups of nodes, equally many in each and next to each other, that make a third level of a hierarchy.
+        Which ranks share a node, and which nodes a rack, where that is not so; it overrides *nodes*.
     tree_pattern : str
         How trees enter a node (`collsim.collectives.node_tree.PATTERNS`).
     """
@@ -84,7 +82,6 @@ class Request:
     in_turn: bool = False
     nodes: int = 1
     layout: Layout | None = None
-    racks: int = 1
     tree_pattern: str = "balanced"
 
     @property

@@ -7,6 +7,8 @@ is exact behind switches and an upper bound elsewhere.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from collsim.errors import Fault, UnsupportedError
 from collsim.library.calls import Call
 from collsim.library.cluster_graphs import (
@@ -38,11 +40,16 @@ LOWEST_OF_BEST = 0.49
 def nccl_graphs(call: Call, system: System) -> dict[str, Graph]:
     """Return what the search finds per algorithm; those that are absent do not exist on this system.
 
+    Where nodes differ, channels and rates are the least of all, and what one has not does not exist.
+
     Raises
     ------
     UnsupportedError
         More than one domain, and neither the system's graphs nor its adapters are known.
     """
+    if system.others:
+        alone = [replace(one, others=()) for one in (system, *system.others)]
+        return _least([nccl_graphs(call, one) for one in alone])
     known = dict(system.graphs)
     if call.n_nodes > 1:
         return {**_across(call, system, known), **known}
@@ -52,6 +59,20 @@ def nccl_graphs(call: Call, system: System) -> dict[str, Graph]:
         graphs["nvls"] = _nvls(system, call.ranks_per_node)
     graphs.update(known)
     return graphs
+
+
+def _least(found: list[dict[str, Graph]]) -> dict[str, Graph]:
+    """Return the graphs that all have, with the least of each figure (NCCL src/init.cc)."""
+    shared = [algo for algo in found[0] if all(algo in graphs for graphs in found)]
+    return {
+        algo: Graph(
+            min(graphs[algo].channels for graphs in found),
+            min(graphs[algo].intra_GBps for graphs in found),
+            min(graphs[algo].inter_GBps for graphs in found),
+            same_order=all(graphs[algo].same_order for graphs in found),
+        )
+        for algo in shared
+    }
 
 
 def _across(call: Call, system: System, known: dict[str, Graph]) -> dict[str, Graph]:

@@ -36,9 +36,13 @@ def point_to_point(
     least = environment.number("NCCL_MIN_P2P_NCHANNELS", 1)
     raw = max(min(communicator_channels, most), least)
     channels = p2p_channels(max(raw, 1))
-    per_peer = _per_peer(call, system) if call.ranks_per_node > 1 else channels  # of a domain by itself, none is near
+    every = (system, *system.others)
+    per_peer = channels  # of a domain by itself, none is near
+    if call.ranks_per_node > 1:
+        per_peer = min(_per_peer(call, one) for one in every)
     if call.n_nodes > 1:
-        per_peer = min(per_peer, _per_distant_peer(call, system, library, environment, channels))
+        distant = min(_per_distant_peer(call, one, library, environment, channels) for one in every)
+        per_peer = min(per_peer, distant)
     if library.version < (2, 29):
         per_peer = min(per_peer, raw)
     per_peer = min(_power_of_two(per_peer), channels)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
@@ -46,16 +47,17 @@ def _meant_for(key: str) -> dict[str, str]:
     }
 
 
-def profile_for(topology: Topology) -> str:
+def profile_for(topology: Topology, gpus: Sequence[int] | None = None) -> str:
     """Return the shipped profile for a topology: of that very system, of a relative with the same GPU, or the default.
 
-    A cluster has that of its nodes, which says nothing of the network.
+    A cluster has that of its nodes, which says nothing of the network; if they differ, that of the kind whose GPUs have
+    the least rate inside a node, since whoever waits for it is no faster. *gpus* are those that take part; None: all.
 
     >>> from collsim.topology import load_topology
     >>> profile_for(load_topology("hgx_h100"))
     'hgx_h100'
     """
-    topology = topology.cluster.node if topology.cluster else topology
+    topology = _slowest_kind(topology, gpus)
     if topology.name in (systems := _meant_for("systems")):
         return systems[topology.name]
     model = topology.labels.get("gpu.model", "")
@@ -66,10 +68,24 @@ def profile_for(topology: Topology) -> str:
     return relatives[max(relatives, key=len)] if relatives and alone else "default"  # GH200 is no H200
 
 
-def load_profile(name: str | Path | Profile, topology: Topology | None = None) -> Profile:
+def _slowest_kind(topology: Topology, gpus: Sequence[int] | None = None) -> Topology:
+    """Return the node whose GPUs can send the least inside it, of the kinds that *gpus* are on."""
+    everyone = range(topology.n_gpus) if gpus is None else gpus
+    kinds = [kind for kind, _ in topology.by_kind(everyone)]
+    if len(kinds) == 1:
+        return kinds[0]
+    from collsim.topology import describe
+
+    return min(kinds, key=lambda kind: float(describe(kind)["per_gpu_uni_Bps"]))
+
+
+def load_profile(
+    name: str | Path | Profile, topology: Topology | None = None, gpus: Sequence[int] | None = None
+) -> Profile:
     """Return a profile by name or from a file (a name with a slash or that ends in .yaml or .yml).
 
-    ``auto`` is the one of *topology*, see `profile_for`.
+    ``auto`` is the one of *topology*, see `profile_for`. Between nodes, constants of the cluster's network stand in a
+    profile that has none, those for the GPU of the same kind of nodes.
 
     Raises
     ------
@@ -89,21 +105,22 @@ def load_profile(name: str | Path | Profile, topology: Topology | None = None) -
         hint = "pass a name, a path or a Profile"
         raise InputError(Fault(f"{repr(name)[:40]} is no profile", "profile", hint))
     if name == AUTO:
-        found = _shipped("default" if topology is None else profile_for(topology))
-        return replace(_with_network(found, topology), source=AUTO)
+        found = _shipped("default" if topology is None else profile_for(topology, gpus))
+        return replace(_with_network(found, topology, gpus), source=AUTO)
     is_file = isinstance(name, Path) or "/" in name or name.endswith((".yaml", ".yml"))
     if not is_file and name not in profile_names():
         raise UnknownNameError("profile", str(name), [AUTO, *profile_names()], "profile")
-    return _with_network(_loaded(Path(name), str(name)) if is_file else _shipped(str(name)), topology)
+    return _with_network(_loaded(Path(name), str(name)) if is_file else _shipped(str(name)), topology, gpus)
 
 
-def _with_network(profile: Profile, topology: Topology | None) -> Profile:
+def _with_network(profile: Profile, topology: Topology | None, gpus: Sequence[int] | None) -> Profile:
     """Return a profile that says nothing of the network with the constants of that of the topology."""
     if profile.network.families or not profile.families:
         return profile
     network = _shipped("default").network
     if topology is not None and topology.cluster is not None:
-        network = network_for(topology.cluster.spec.network, topology.labels.get("gpu.model", "")) or network
+        gpu = _slowest_kind(topology, gpus).labels.get("gpu.model", "")
+        network = network_for(topology.cluster.spec.network, gpu) or network
     launches = {launch: replace(one, network=network) for launch, one in profile.launches.items()}
     return replace(profile, network=network, launches=launches)
 

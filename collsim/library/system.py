@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from collsim.errors import Fault, UnsupportedError
 if TYPE_CHECKING:
     from collsim.topology import Topology
 
-__all__ = ["Graph", "System", "system_of"]
+__all__ = ["CAPABILITIES", "Graph", "System", "system_of"]
 
 MODELS = (
     ("V100", "volta"),
@@ -48,6 +48,9 @@ LINK_GBPS = {
     "gfx950": 48.0,
 }
 """What one link carries per direction by the library's reckoning (NCCL and RCCL src/graph/topo.h)."""
+
+CAPABILITIES = {"volta": 70, "ampere": 80, "hopper": 90, "blackwell": 100}
+"""Compute capability, times ten; where GPUs differ NCCL goes by the least (src/graph/tuning.cc, minCompCap)."""
 
 GUESSED_MODELS = ("Rubin",)
 """Models that no released library has constants for."""
@@ -100,6 +103,9 @@ class System:
     graphs : tuple
         (algorithm, Graph) pairs that are known, from a log for instance; the search is skipped for these.
     doubts : tuple of str
+    others : tuple of System
+        The systems of other nodes, where nodes differ: every rank takes the fewest channels and the lowest rates that
+        any found (NCCL src/init.cc).
     """
 
     architecture: str
@@ -114,6 +120,12 @@ class System:
     nic_GBps: float = 0.0
     graphs: tuple[tuple[str, Graph], ...] = ()
     doubts: tuple[str, ...] = ()
+    others: tuple[System, ...] = ()
+
+    @property
+    def alike(self) -> bool:
+        """Whether all nodes have GPUs of one architecture."""
+        return all(other.architecture == self.architecture for other in self.others)
 
     @property
     def is_amd(self) -> bool:
@@ -124,7 +136,7 @@ class System:
     def matches_template(self) -> bool:
         """Whether the wiring is what RCCL's templates of boards have: a switch, or links between any two GPUs alike."""
         counts = {count for a, row in enumerate(self.links) for b, count in enumerate(row) if a != b}
-        return len(counts) <= 1
+        return len(counts) <= 1 and all(other.matches_template for other in self.others)
 
     def total_GBps(self, n_ranks: int) -> float:
         """Return what the busiest of the first *n_ranks* GPUs can send."""
@@ -155,7 +167,7 @@ def system_of(
     sharp: bool | None = None,
     cpu_vendor: str = "unknown",
 ) -> System:
-    """Return how the library sees a scale-up domain: of several that of the first rank, or the poorest if some failed.
+    """Return how the library sees the scale-up domains: as one, with those of other kinds if they differ.
 
     It reads the label ``gpu.model`` (architecture), ``in_network_reduction`` (NVLS), the numbers of links in the
     wiring, and the facts of ``nic``; rates of links are the library's own constants, not those of the topology.
@@ -174,21 +186,34 @@ def system_of(
     Raises
     ------
     UnsupportedError
-        The label names no GPU whose library is known, or the GPUs have no links but PCIe.
+        The label names no GPU whose library is known, or the GPUs have no links but PCIe, or differ more than any
+        library allows.
     """
-    model = topology.labels.get("gpu.model", "")
+    everyone = range(topology.n_gpus) if ranks is None else ranks
+    kinds = topology.by_kind(everyone)
+    systems = [_of_kind(topology, kind, gpus) for kind, gpus in kinds]
+    has_sharp = topology.cluster is None or bool(topology.cluster.spec.tree_per)
+    return replace(
+        _together(systems, topology.name),
+        nvls=all(system.nvls for system in systems) if nvls is None else nvls,
+        sharp=has_sharp if sharp is None else sharp,
+        cpu_vendor=cpu_vendor,
+    )
+
+
+def _of_kind(topology: Topology, kind: Topology, ranks: list[int]) -> System:
+    """Return the system of the nodes of a kind: of the first one, or the poorest if some failed."""
+    model = kind.labels.get("gpu.model", "")
     architecture = next((name for part, name in MODELS if part in model), None)
     if architecture is None:
         hint = f"gpu.model must contain one of {', '.join(part for part, _ in MODELS)}"
-        raise UnsupportedError(Fault(f'no library is known for "{model}"', f"{topology.name}: gpu.model", hint))
-    everyone = list(range(topology.n_gpus)) if ranks is None else list(ranks)
-    chosen = _poorest_domain(topology, everyone)
+        raise UnsupportedError(Fault(f'no library is known for "{model}"', f"{kind.name}: gpu.model", hint))
+    chosen = _poorest_domain(topology, ranks)
     counts, into_switches = _links(topology, chosen)
     linked = into_switches or any(map(any, counts)) or len(chosen) == 1  # one GPU of a domain uses no link there
-    if "PCIe" in topology.labels.get("link.type", "") or not linked:
+    if "PCIe" in kind.labels.get("link.type", "") or not linked:
         what = "the choice over PCIe is not modelled"
-        raise UnsupportedError(Fault(what, topology.name, "name the algorithm, or take a system with NVLink or xGMI"))
-    has_nvls = topology.reduction_for(everyone) == "NVLS" and architecture in ("hopper", "blackwell")
+        raise UnsupportedError(Fault(what, kind.name, "name the algorithm, or take a system with NVLink or xGMI"))
     guessed = any(part in model for part in GUESSED_MODELS)
     return System(
         architecture=architecture,
@@ -196,12 +221,30 @@ def system_of(
         link_GBps=LINK_GBPS[architecture],
         links=() if into_switches else counts,
         links_per_gpu=into_switches,
-        nvls=has_nvls if nvls is None else nvls,
-        sharp=(topology.cluster is None or bool(topology.cluster.spec.tree_per)) if sharp is None else sharp,
-        cpu_vendor=cpu_vendor,
-        **_adapters(topology),
+        nvls=topology.reduction_for(ranks) == "NVLS" and architecture in ("hopper", "blackwell"),
+        **_adapters(kind),
         doubts=(f"no released library has constants for {model}: Blackwell's are used",) if guessed else (),
     )
+
+
+def _together(systems: list[System], name: str) -> System:
+    """Return the system with the least capability, with those of other kinds of nodes that take part."""
+    if len(systems) == 1:
+        return systems[0]
+    architectures = list(dict.fromkeys(system.architecture for system in systems))
+    if any(system.is_amd for system in systems) and len(architectures) > 1:
+        what = f"no choice is known for nodes of {' and '.join(architectures)} together"
+        raise UnsupportedError(Fault(what, name, "name the algorithm, or take ranks on nodes of one kind"))
+    least = min(systems, key=_capability)
+    others = tuple(system for system in systems if system is not least)
+    doubts = tuple(dict.fromkeys(doubt for system in systems for doubt in system.doubts))
+    nic_GBps = min(system.nic_GBps for system in systems) if least.is_amd else least.nic_GBps  # RCCL searches no graph
+    return replace(least, nic_GBps=nic_GBps, others=others, doubts=doubts)
+
+
+def _capability(system: System) -> tuple[int, int]:
+    """Return what the least of several systems has the least of: capability, then links of a GPU."""
+    return CAPABILITIES.get(system.architecture, 0), system.links_per_gpu or min(map(sum, system.links))
 
 
 def _poorest_domain(topology: Topology, ranks: list[int]) -> list[int]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from collsim.library.calls import LL, LL128, PROTOCOLS, SIMPLE, Call, Candidate
 from collsim.library.environment import ALGORITHMS, Environment
 from collsim.library.graphs import MAX_HEADS
-from collsim.library.system import Graph, System
+from collsim.library.system import CAPABILITIES, Graph, System
 from collsim.library.versions import ARCHITECTURES, NcclConstants, Row
 
 __all__ = ["TREE_CORRECTION", "Setting", "bandwidth_GBps", "candidates", "latency_us", "log2_floor"]
@@ -62,6 +62,8 @@ class Setting:
     constants: NcclConstants
     environment: Environment
     graphs: dict[str, Graph]
+    ll128_mixed: bool = True
+    """Whether LL128 runs between GPUs of two architectures from Hopper on."""
 
     @property
     def row(self) -> int:
@@ -142,6 +144,9 @@ def _sharp_adds(call: Call) -> bool:
 
 def _has_protocol(setting: Setting, algo: str, proto: int) -> bool:
     if algo in ONLY_SIMPLE and proto != SIMPLE:
+        return False
+    hopper = CAPABILITIES.get(setting.system.architecture, 0) >= CAPABILITIES["hopper"]
+    if proto == LL128 and not setting.system.alike and not (hopper and setting.ll128_mixed):
         return False
     return setting.environment.permits("NCCL_PROTO", setting.call.op, PROTOCOLS[proto])
 

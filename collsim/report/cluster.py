@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from html import escape
 from typing import Any, NamedTuple
@@ -22,13 +23,14 @@ def cluster_rows(shown: dict[str, Any]) -> list[tuple[str, str]]:
     dragonfly, reduction = spec["fabric"] == "dragonfly", spec["in_network_reduction"]
     rows = [
         ("GPUs", f"{shown['ranks']:,} on {spec['nodes']:,} nodes, {spec['gpus_per_node']} of {spec['node_gpus']} each"),
+        *_kind_rows(spec),
         ("fabric, network, routing", f"{spec['fabric']}, {spec['network']}, {spec['routing']}"),
         ("in-network reduction", f"{reduction}, off unless enabled" if reduction else "none"),
         ("per GPU inside its node, one direction", format_bandwidth(shown["per_gpu_uni_Bps"])),
         ("per GPU to other nodes, one direction", format_bandwidth(shown["per_gpu_scale_out_Bps"])),
         ("per node to others, one direction", format_bandwidth(shown["node_scale_out_Bps"])),
         ("bisection, one direction", format_bandwidth(shown["bisection_uni_Bps"])),
-        ("adapters", f"{spec['nodes'] * plan_adapters(spec):,}, on {spec['rails']} rails"),
+        ("adapters", f"{plan['cables']['nic_leaf']:,}, on {spec['rails']} rails"),
         ("switch", f"{spec['radix']} ports of {spec['port_rate_Bps'] * 8 / 1e9:g} Gb/s"),
         ("switches", _switches(plan, dragonfly=dragonfly)),
         ("nodes that share leaves", f"{plan['block_nodes']}, in {plan['blocks']} blocks"),
@@ -43,9 +45,16 @@ def cluster_rows(shown: dict[str, Any]) -> list[tuple[str, str]]:
     return rows
 
 
-def plan_adapters(spec: dict[str, Any]) -> int:
-    """Return the adapters of a whole node."""
-    return -(-int(spec["node_gpus"]) // int(spec["gpus_per_nic"])) * int(spec["nics_per_gpu"])
+def _kind_rows(spec: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return a line for each kind of nodes, if there are several."""
+    ends = list(itertools.accumulate((kind["nodes"] for kind in spec["mix"]), initial=0))
+    return [
+        (
+            f"nodes n{first} to n{first + kind['nodes'] - 1}" if kind["nodes"] > 1 else f"node n{first}",
+            f"{kind['name']}, {kind['nics']} adapters of {kind['nic_rate_Bps'] * 8 / 1e9:g} Gb/s",
+        )
+        for kind, first in zip(spec["mix"], ends, strict=False)
+    ]
 
 
 def _switches(plan: dict[str, Any], *, dragonfly: bool) -> str:

@@ -1,5 +1,7 @@
 """What a cluster is: nodes joined by a fabric of switches, as numbers, counts and arrays that a router reads.
 
+Nodes are copies of one topology, or of several kinds with equally many GPUs and adapters that take part.
+
 A cluster has *planes* that no switch joins: one, or one for each rail of a ``rail_only`` fabric. Within a plane,
 adapters hang on *leaves*; leaves of one *group* share its *spines*; spines of all groups share the plane's *cores*.
 With one tier there are only leaves, with two tiers a plane is one group. In a dragonfly the leaves of a group are wired
@@ -21,10 +23,25 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
-__all__ = ["FABRICS", "ROUTINGS", "Cluster", "ClusterSpec", "Plan"]
+__all__ = ["FABRICS", "ROUTINGS", "Cluster", "ClusterSpec", "NodeKind", "Plan"]
 
 FABRICS = ("rail", "rail_only", "fat_tree", "dragonfly", "single_switch")
 ROUTINGS = ("adaptive", "ecmp", "spray")
+
+
+@dataclass(frozen=True, slots=True)
+class NodeKind:
+    """Equal nodes of a cluster, next to each other, as far as the network sees them."""
+
+    name: str
+    nodes: int
+    gpus: int
+    """GPUs of a whole node."""
+    nics: int
+    """Adapters of a whole node."""
+    nic_rate_Bps: float
+    bus_rate_Bps: float
+    """Of one adapter's bus, one direction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +53,7 @@ class ClusterSpec:
 
     nodes: int
     node_gpus: int
-    """GPUs of a whole node."""
+    """GPUs of a whole node, of the largest kind."""
     gpus_per_node: int
     """GPUs of a node that take part: the first so many."""
     nics_per_gpu: int
@@ -51,14 +68,17 @@ class ClusterSpec:
     """Ports of a switch, each of *port_rate_Bps*."""
     port_rate_Bps: float
     nic_rate_Bps: float
+    """The least of all kinds of nodes."""
     bus_rate_Bps: float
-    """Of one adapter's bus, one direction."""
+    """Of one adapter's bus, one direction; of the first kind of nodes."""
     tiers: int | None = None
     """None: as few as will do."""
     oversubscription: float = 1.0
     """Rate below a leaf for each unit of rate above it."""
     group_switches: int | None = None
     """Switches of a dragonfly group; None: half of the radix."""
+    racks: int | None = None
+    """Equal groups of nodes with leaves of their own; None: as many nodes share leaves as fit."""
     switch_endpoints: int | None = None
     """Adapters on a dragonfly switch; None: a quarter of the radix."""
     global_links: int | None = None
@@ -85,6 +105,15 @@ class ClusterSpec:
     """One streaming reduction tree at once for each ``port`` or each ``switch``; None: these switches stream none."""
     payload_bytes: int = 4096
     header_bytes: int = 0
+    mix: tuple[NodeKind, ...] = ()
+    """The kinds of nodes, if there are several."""
+
+    @property
+    def kinds(self) -> tuple[NodeKind, ...]:
+        """The kinds of nodes, in order."""
+        return self.mix or (
+            NodeKind("", self.nodes, self.node_gpus, self.node_nics, self.nic_rate_Bps, self.bus_rate_Bps),
+        )
 
     @property
     def hashes(self) -> bool:
@@ -93,7 +122,7 @@ class ClusterSpec:
 
     @property
     def node_nics(self) -> int:
-        """Adapters of a whole node."""
+        """Adapters of a whole node, for which the switches have ports."""
         return -(-self.node_gpus // self.gpus_per_nic) * self.nics_per_gpu
 
     @property
@@ -103,8 +132,18 @@ class ClusterSpec:
 
     @property
     def link_rate_Bps(self) -> float:
-        """Rate of one network cable, one direction."""
+        """Rate of one cable of an adapter, one direction; the least of all kinds of nodes."""
         return min(self.nic_rate_Bps, self.port_rate_Bps)
+
+    @property
+    def adapters(self) -> int:
+        """Adapters of all whole nodes."""
+        return sum(kind.nodes * kind.nics for kind in self.kinds)
+
+    @property
+    def adapters_Bps(self) -> float:
+        """Rate of the cables of all adapters together, one direction."""
+        return sum(kind.nodes * kind.nics * min(kind.nic_rate_Bps, self.port_rate_Bps) for kind in self.kinds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +212,13 @@ class Cluster:
     spec : ClusterSpec
     plan : Plan
     node : Topology
-        One node by itself, with plain names: what a run inside one node is computed on.
+        The first node by itself, with plain names: what a run inside it is computed on.
+    kinds : tuple of Topology
+        A node of each kind by itself.
+    kind : int64[nodes]
+        Which of *kinds* each node is; equal ones are next to each other.
+    first_inner : int64[nodes+1]
+        The nodes of the wiring that are switches inside node v: ``first_inner[v]`` up to ``first_inner[v+1]``.
     first_nic, first_leaf, first_spine : int
         Number of the first node of each kind; equal to the next one's if there is none.
     nic_ptr, nic_of : int64[n_gpus+1], int64[...]
@@ -190,6 +235,9 @@ class Cluster:
     spec: ClusterSpec
     plan: Plan
     node: Topology
+    kinds: tuple[Topology, ...]
+    kind: Ints
+    first_inner: Ints
     first_nic: int
     first_leaf: int
     first_spine: int

@@ -63,6 +63,11 @@ def _too_large(spec: ClusterSpec, most: int) -> Fault:
         spec.fabric, f"{'three' if spec.tiers is None else spec.tiers} tiers of {ports}"
     )
     what = f"{spec.nodes} nodes with {spec.node_nics} adapters each do not fit on {kind}: {nics:,} ports are needed"
+    if spec.racks and most < 1:
+        down = _down_ports(spec, MOST_TIERS)
+        largest = down // _share(spec) if spec.fabric in ("rail", "rail_only") else down
+        what = f"racks of {spec.nodes // spec.racks} nodes do not fit under leaves of {spec.radix} ports"
+        return Fault(what, "scale_out.racks", f"racks of at most {largest} nodes fit: give more racks, or raise radix")
     if most < 1:
         return Fault(what, "scale_out.nodes", "not even one node fits: raise radix, or take another fabric")
     fits = f"at most {most:,} nodes fit ({most * spec.node_gpus:,} GPUs)"
@@ -91,12 +96,25 @@ def _block(spec: ClusterSpec, tiers: int) -> tuple[int, int]:
     a leaf has ports takes several leaves.
     """
     down, share = _down_ports(spec, tiers), _share(spec)
+    if spec.racks:
+        return _rack(spec, tiers, down)
     if spec.fabric == "rail_only" or (spec.fabric == "rail" and tiers > 1):
         return down // share, spec.rails
     nics = spec.node_nics
     if nics <= down:
         return down // nics, 1
     return (1, -(-nics // down)) if tiers > 1 else (0, 1)
+
+
+def _rack(spec: ClusterSpec, tiers: int, down: int) -> tuple[int, int]:
+    """Return the nodes of a rack and its leaves; no node if the ports of leaves do not reach."""
+    nodes = spec.nodes // (spec.racks or 1)
+    if spec.fabric in ("rail", "rail_only"):
+        leaves, fits = spec.rails, nodes * _share(spec) <= down
+    else:
+        each = down // nodes  # adapters of one node on a leaf
+        leaves, fits = -(-spec.node_nics // max(each, 1)), each > 0
+    return (nodes if fits and (tiers > 1 or spec.racks == 1) else 0), leaves
 
 
 def _tree_capacity(spec: ClusterSpec, tiers: int) -> int:
@@ -126,14 +144,14 @@ def _tree(spec: ClusterSpec, tiers: int) -> Plan:
     block_nodes = -(-spec.nodes // blocks)
     leaves, planes = blocks * leaves_each, _planes(spec)
     on_rails = leaves_each == spec.rails and spec.fabric in ("rail", "rail_only") and nodes > 0
-    used = block_nodes * _share(spec) if on_rails else -(-block_nodes * spec.node_nics // leaves_each)
+    used = block_nodes * (_share(spec) if on_rails else -(-spec.node_nics // leaves_each))
     up = math.ceil(used / Fraction(spec.oversubscription).limit_denominator(1000)) if tiers > 1 else 0
     groups, spines, spine_up, cores = planes, 0, 0, 0
     if tiers == 2:
         spines = planes * -(-(leaves // planes) * up // spec.radix)
     elif tiers == 3:
         groups, spines, spine_up, cores = _upper_tiers(spec, leaves, leaves_each, up, planes)
-    cables = {"nic_leaf": spec.nodes * spec.node_nics, "leaf_spine": leaves * up, "spine_core": spines * spine_up}
+    cables = {"nic_leaf": spec.adapters, "leaf_spine": leaves * up, "spine_core": spines * spine_up}
     lengths = {"nic_leaf": spec.nic_cable_m, "leaf_spine": spec.leaf_cable_m, "spine_core": spec.core_cable_m}
     return Plan(
         tiers=tiers, planes=planes, groups=groups, blocks=blocks, block_nodes=block_nodes, leaf_ports=used,
@@ -180,7 +198,7 @@ def _dragonfly(spec: ClusterSpec) -> Plan:
     local = (most - 1) // (switches - 1) if switches > 1 else 0
     between = (spec.global_links or switches * far // (groups - 1)) if groups > 1 else 0
     cables = {
-        "nic_leaf": spec.nodes * spec.node_nics,
+        "nic_leaf": spec.adapters,
         "local": groups * switches * (switches - 1) // 2 * local,
         "global": groups * (groups - 1) // 2 * between,
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from collsim.topology.cluster import ClusterSpec, Plan
@@ -24,8 +25,8 @@ KINDS = {
 def describe_cluster(topology: Topology) -> dict[str, Any]:
     """Return counts, tiers and facts of a cluster, in SI, with units in the keys.
 
-    *per_gpu_uni_Bps* is the scale-up rate inside a node, *per_gpu_scale_out_Bps* that of a GPU's share of the adapters,
-    both of one direction. *same_leaf_latency_s* is the way from GPU to GPU over one switch.
+    *per_gpu_uni_Bps* is the scale-up rate inside a node, of the slowest kind, *per_gpu_scale_out_Bps* that of a GPU's
+    share of the adapters, both of one direction. *same_leaf_latency_s* is the way from GPU to GPU over one switch.
 
     Examples
     --------
@@ -39,12 +40,14 @@ def describe_cluster(topology: Topology) -> dict[str, Any]:
     cluster = topology.cluster
     assert cluster is not None
     spec, plan = cluster.spec, cluster.plan
-    node = describe(cluster.node)
+    kinds = [describe(kind) for kind in cluster.kinds]
+    node = min(kinds, key=lambda kind: kind["per_gpu_uni_Bps"])
     inside = ("per_gpu_uni_Bps", "per_gpu_bidi_Bps", "total_uni_Bps", "bisection_uni_Bps", "switches", "link_kinds")
     identity = {key: value for key, value in topology.to_dict().items() if key != "facts"}
     return {
         **identity,
-        "cluster": {name: getattr(spec, name) for name in spec.__slots__},
+        "cluster": {name: getattr(spec, name) for name in spec.__slots__}
+        | {"mix": [dataclasses.asdict(kind) for kind in spec.mix]},
         "plan": plan.to_dict(),
         "node": {"ranks": node["ranks"], **{key: node[key] for key in inside}},
         "per_gpu_uni_Bps": node["per_gpu_uni_Bps"],
@@ -64,9 +67,10 @@ def tiers_of(spec: ClusterSpec, plan: Plan) -> list[dict[str, Any]]:
     rows = []
     for kind, count in plan.cables.items():
         rate = spec.link_rate_Bps if kind == "nic_leaf" else spec.port_rate_Bps
+        total = spec.adapters_Bps if kind == "nic_leaf" else count * rate
         ends = dict(zip(("from", "to"), KINDS[kind], strict=True))
         length_m = lengths.get(kind, spec.core_cable_m)
-        rates = {"cable_uni_Bps": rate, "total_uni_Bps": count * rate}
+        rates = {"cable_uni_Bps": rate, "total_uni_Bps": total}
         rows.append({"kind": kind, **ends, "cables": count, **rates, "length_m": length_m})
     return rows
 
@@ -77,7 +81,7 @@ def bisection_Bps(spec: ClusterSpec, plan: Plan) -> float:
     In a tree that is half of what the thinnest tier carries, as if all traffic climbed to the top. In a dragonfly of
     several groups it is the cables between one half of the groups and the other, if they carry less than the adapters.
     """
-    adapters = spec.nodes * spec.node_nics * spec.link_rate_Bps / 2
+    adapters = spec.adapters_Bps / 2
     if spec.fabric != "dragonfly":
         above = (count for kind, count in plan.cables.items() if kind != "nic_leaf")
         return min([adapters, *(count * spec.port_rate_Bps / 2 for count in above)])

@@ -6,7 +6,9 @@ rest go to the next ones round the circle. So the load of the upper tier differs
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +24,35 @@ Floats = NDArray[np.float64]
 
 FIBRE_S_PER_M = 5e-9
 """Propagation in fibre and copper, 5 ns/m (derived: two thirds of the speed of light)."""
+
+
+class _Inside(NamedTuple):
+    """What is inside the nodes: the wiring of each kind, how many there are, and the first switch of each node."""
+
+    wirings: Sequence[Wiring]
+    counts: Sequence[int]
+    first_inner: Ints
+    """int64[nodes+1], numbers in the wiring of the cluster."""
+
+    @property
+    def n_gpus(self) -> int:
+        """GPUs of every node."""
+        return self.wirings[0].n_gpus
+
+    @property
+    def kind(self) -> Ints:
+        """int64[nodes]: the kind of each node."""
+        return np.repeat(np.arange(len(self.counts), dtype=np.int64), self.counts)
+
+    def nodes(self) -> Iterator[tuple[Wiring, range]]:
+        """Yield the wiring of each kind with the numbers of its nodes."""
+        ends = itertools.accumulate(self.counts, initial=0)
+        for wiring, (first, end) in zip(self.wirings, itertools.pairwise(ends), strict=True):
+            yield wiring, range(first, end)
+
+    def tiled(self, of_node: Callable[[Wiring], NDArray[Any]]) -> NDArray[Any]:
+        """Return an array of a node for all nodes, one after the other."""
+        return np.concatenate([np.tile(of_node(wiring), len(nodes)) for wiring, nodes in self.nodes()])
 
 
 class _Numbers(NamedTuple):
@@ -52,20 +83,19 @@ class _Cables(NamedTuple):
     length_m: Floats
 
 
-def wire_cluster(node: Topology, spec: ClusterSpec, plan: Plan) -> tuple[Wiring, Cluster]:
-    """Return the wiring of ``spec.nodes`` copies of *node*, and how a router finds its way in it.
+def wire_cluster(kinds: Sequence[Topology], spec: ClusterSpec, plan: Plan) -> tuple[Wiring, Cluster]:
+    """Return the wiring of copies of *kinds*, as many as ``spec.kinds`` says, and how a router finds its way in it.
 
-    *node* has the GPUs that take part only.
+    Each kind has the GPUs that take part only, all equally many.
     """
-    inside = node.wiring
+    inside = _inside([kind.wiring for kind in kinds], [kind.nodes for kind in spec.kinds])
     n_gpus, n_nics = spec.nodes * inside.n_gpus, spec.nodes * spec.used_nics
-    inner = spec.nodes * (inside.n_nodes - inside.n_gpus)
-    leaf = n_gpus + inner + n_nics
+    leaf = int(inside.first_inner[-1]) + n_nics
     spine = leaf + plan.leaves
-    first = _Numbers(n_gpus, n_gpus + inner, leaf, spine, spine + plan.spines, leaf + plan.switches)
+    first = _Numbers(n_gpus, leaf - n_nics, leaf, spine, spine + plan.spines, leaf + plan.switches)
     leaves = _leaves_of(spec, plan)
     cables = _switch_cables(spec, plan)
-    parts = [_copies(inside, spec.nodes), *_adapters(spec, inside.n_gpus, leaves, first), *_trunks(spec, cables, first)]
+    parts = [*_copies(inside), *_adapters(spec, inside.n_gpus, leaves, first), *_trunks(spec, cables, first)]
     bundles = Bundles(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
     bundles = bundles.take(np.lexsort((bundles.dst, bundles.src)))
     if spec.hashes:
@@ -73,15 +103,16 @@ def wire_cluster(node: Topology, spec: ClusterSpec, plan: Plan) -> tuple[Wiring,
     latency = np.concatenate(
         [
             np.zeros(n_gpus),
-            np.tile(inside.node_latency_s[inside.n_gpus :], spec.nodes),
+            inside.tiled(lambda wiring: wiring.node_latency_s[wiring.n_gpus :]),
             np.full(n_nics, spec.nic_latency_s),
             np.full(plan.switches, spec.switch_latency_s),
         ]
     )
     wiring = Wiring(
         node_names=_names(inside, spec, plan),
-        node_kinds=("gpu",) * n_gpus + inside.node_kinds[inside.n_gpus :] * spec.nodes + ("nic",) * n_nics
-        + ("switch",) * plan.switches,
+        node_kinds=("gpu",) * n_gpus
+        + tuple(itertools.chain(*(wiring.node_kinds[wiring.n_gpus :] * len(nodes) for wiring, nodes in inside.nodes())))
+        + ("nic",) * n_nics + ("switch",) * plan.switches,
         n_gpus=n_gpus,
         node_latency_s=latency,
         link_src=bundles.src,
@@ -94,7 +125,13 @@ def wire_cluster(node: Topology, spec: ClusterSpec, plan: Plan) -> tuple[Wiring,
     )  # fmt: skip
     for array in (latency, *bundles):
         array.setflags(write=False)
-    return wiring, _cluster(node, wiring, leaves, cables, spec=spec, plan=plan, first=first)
+    return wiring, _cluster(kinds, inside, wiring, leaves, cables, spec=spec, plan=plan, first=first)
+
+
+def _inside(wirings: Sequence[Wiring], counts: Sequence[int]) -> _Inside:
+    others = np.repeat([wiring.n_nodes - wiring.n_gpus for wiring in wirings], counts)
+    first = sum(counts) * wirings[0].n_gpus + np.concatenate([[0], np.cumsum(others)]).astype(np.int64)
+    return _Inside(wirings, counts, first)
 
 
 def _single_cables(bundles: Bundles, first_leaf: int) -> Bundles:
@@ -108,22 +145,19 @@ def _single_cables(bundles: Bundles, first_leaf: int) -> Bundles:
     )
 
 
-def _copies(inside: Wiring, nodes: int) -> Bundles:
-    """Return the bundles inside all nodes."""
-    n, others = inside.n_gpus, inside.n_nodes - inside.n_gpus
-    number = np.arange(nodes, dtype=np.int64)[:, None]
-
-    def place(ends: Ints) -> Ints:
-        return np.where(ends < n, number * n + ends, nodes * n + number * others + ends - n).ravel()
-
-    return Bundles(
-        place(inside.link_src),
-        place(inside.link_dst),
-        np.tile(inside.link_count, nodes),
-        np.tile(inside.link_bandwidth_Bps, nodes),
-        np.tile(inside.link_latency_s, nodes),
-        np.tile(inside.link_efficiency, nodes),
-    )
+def _copies(inside: _Inside) -> list[Bundles]:
+    """Return the bundles inside all nodes, kind by kind."""
+    n = inside.n_gpus
+    copies = []
+    for wiring, nodes in inside.nodes():
+        number = np.arange(nodes.start, nodes.stop, dtype=np.int64)[:, None]
+        switches = inside.first_inner[number] - n
+        ends = [
+            np.where(end < n, number * n + end, switches + end).ravel() for end in (wiring.link_src, wiring.link_dst)
+        ]
+        columns = (wiring.link_count, wiring.link_bandwidth_Bps, wiring.link_latency_s, wiring.link_efficiency)
+        copies.append(Bundles(*ends, *(np.tile(column, len(number)) for column in columns)))
+    return copies
 
 
 def _leaves_of(spec: ClusterSpec, plan: Plan) -> _Leaves:
@@ -225,12 +259,20 @@ def _dragonfly_cables(spec: ClusterSpec, plan: Plan) -> _Cables:
 def _adapters(spec: ClusterSpec, gpus: int, leaves: _Leaves, first: _Numbers) -> list[Bundles]:
     """Return GPU to adapter and adapter to leaf, both directions of each."""
     gpu, nic = _gpu_nic_pairs(spec, gpus)
-    figures = {"rate_Bps": spec.bus_rate_Bps, "latency_s": spec.bus_latency_s, "efficiency": spec.bus_efficiency}
-    bus = _both(gpu, first.nic + nic, np.ones_like(gpu), **figures)
+    counts = [kind.nodes for kind in spec.kinds]
+    bus_Bps = np.repeat([kind.bus_rate_Bps for kind in spec.kinds], counts)[gpu // gpus]
+    bus = _both(
+        gpu, first.nic + nic, np.ones_like(gpu),
+        rate_Bps=bus_Bps, latency_s=spec.bus_latency_s, efficiency=spec.bus_efficiency,
+    )  # fmt: skip
     numbers = first.nic + np.arange(len(leaves.leaf), dtype=np.int64)
+    cable_Bps = np.repeat([min(kind.nic_rate_Bps, spec.port_rate_Bps) for kind in spec.kinds], counts)[leaves.node]
     latency_s = spec.link_latency_s + FIBRE_S_PER_M * spec.nic_cable_m
-    figures = {"rate_Bps": spec.link_rate_Bps, "latency_s": latency_s, "efficiency": spec.efficiency}
-    return [*bus, *_both(numbers, first.leaf + leaves.leaf, np.ones_like(numbers), **figures)]
+    cables = _both(
+        numbers, first.leaf + leaves.leaf, np.ones_like(numbers),
+        rate_Bps=cable_Bps, latency_s=latency_s, efficiency=spec.efficiency,
+    )  # fmt: skip
+    return [*bus, *cables]
 
 
 def _gpu_nic_pairs(spec: ClusterSpec, gpus: int) -> tuple[Ints, Ints]:
@@ -250,7 +292,7 @@ def _trunks(spec: ClusterSpec, cables: _Cables, first: _Numbers) -> list[Bundles
 
 
 def _both(
-    a: Ints, b: Ints, count: Ints, *, rate_Bps: float, latency_s: float | Floats, efficiency: float
+    a: Ints, b: Ints, count: Ints, *, rate_Bps: float | Floats, latency_s: float | Floats, efficiency: float
 ) -> list[Bundles]:
     """Return the bundles of both directions; *rate_Bps* is of one cable."""
     rest = (
@@ -262,11 +304,11 @@ def _both(
     return [Bundles(a, b, *rest), Bundles(b, a, *rest)]
 
 
-def _names(inside: Wiring, spec: ClusterSpec, plan: Plan) -> tuple[str, ...]:
-    gpus, others, nodes = inside.node_names[: inside.n_gpus], inside.node_names[inside.n_gpus :], range(spec.nodes)
+def _names(inside: _Inside, spec: ClusterSpec, plan: Plan) -> tuple[str, ...]:
+    n, nodes = inside.n_gpus, range(spec.nodes)
     return (
-        *(f"n{node}.{name}" for node in nodes for name in gpus),
-        *(f"n{node}.{name}" for node in nodes for name in others),
+        *(f"n{node}.{name}" for wiring, own in inside.nodes() for node in own for name in wiring.node_names[:n]),
+        *(f"n{node}.{name}" for wiring, own in inside.nodes() for node in own for name in wiring.node_names[n:]),
         *(f"n{node}.nic{nic}" for node in nodes for nic in range(spec.used_nics)),
         *(f"leaf{i}" for i in range(plan.leaves)),
         *(f"spine{i}" for i in range(plan.spines)),
@@ -274,7 +316,7 @@ def _names(inside: Wiring, spec: ClusterSpec, plan: Plan) -> tuple[str, ...]:
     )
 
 
-def _coordinates(inside: Wiring, spec: ClusterSpec, plan: Plan, leaves: _Leaves) -> Coordinates:
+def _coordinates(inside: _Inside, spec: ClusterSpec, plan: Plan, leaves: _Leaves) -> Coordinates:
     """Return where each GPU stands: its rail and pod are those of its first adapter."""
     n = inside.n_gpus
     node, local = np.divmod(np.arange(spec.nodes * n, dtype=np.int64), n)
@@ -282,7 +324,7 @@ def _coordinates(inside: Wiring, spec: ClusterSpec, plan: Plan, leaves: _Leaves)
     line = np.arange(plan.leaves, dtype=np.int64) % (plan.leaves // plan.blocks)
     plane = np.concatenate(
         [
-            np.tile(inside.coordinates.plane, spec.nodes),
+            inside.tiled(lambda wiring: wiring.coordinates.plane),
             leaves.rail,
             line if _by_rail(spec, plan) else np.full(plan.leaves, -1, dtype=np.int64),
             np.full(plan.spines + plan.cores, -1, dtype=np.int64),
@@ -295,10 +337,11 @@ def _coordinates(inside: Wiring, spec: ClusterSpec, plan: Plan, leaves: _Leaves)
 
 
 def _cluster(
-    node: Topology, wiring: Wiring, leaves: _Leaves, cables: _Cables, *, spec: ClusterSpec, plan: Plan, first: _Numbers
-) -> Cluster:
+    kinds: Sequence[Topology], inside: _Inside, wiring: Wiring, leaves: _Leaves, cables: _Cables,
+    *, spec: ClusterSpec, plan: Plan, first: _Numbers,
+) -> Cluster:  # fmt: skip
     """Return what a router reads, with the links looked up in the finished wiring."""
-    _, nic = _gpu_nic_pairs(spec, node.n_gpus)
+    _, nic = _gpu_nic_pairs(spec, inside.n_gpus)
     nics = first.nic + np.arange(len(leaves.leaf), dtype=np.int64)
     leaf_plane, leaf_group = _planes_and_groups(spec, plan)
     low, high = _neighbours(spec, cables, leaf_group)
@@ -306,11 +349,14 @@ def _cluster(
     cluster = Cluster(
         spec=spec,
         plan=plan,
-        node=node,
+        node=kinds[0],
+        kinds=tuple(kinds),
+        kind=inside.kind,
+        first_inner=inside.first_inner,
         first_nic=first.nic,
         first_leaf=first.leaf,
         first_spine=first.spine,
-        nic_ptr=np.arange(spec.nodes * node.n_gpus + 1, dtype=np.int64) * spec.nics_per_gpu,
+        nic_ptr=np.arange(spec.nodes * inside.n_gpus + 1, dtype=np.int64) * spec.nics_per_gpu,
         nic_of=first.nic + nic,
         nic_node=leaves.node,
         nic_rail=leaves.rail,

@@ -15,7 +15,7 @@ __all__ = ["merge", "with_provenance"]
 
 OWN = ("schema", "name", "title", "notes", "extends")
 _PROVENANCE = ("status", "source", "note")
-_LABELS = ("model", "type", "prefix", "name", "kind", "a", "b", "duplex", "node")
+_LABELS = ("model", "type", "prefix", "name", "kind", "a", "b", "duplex", "node", "mix")
 
 
 def merge(document: Document, base: Document) -> Document:

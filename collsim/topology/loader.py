@@ -6,7 +6,7 @@ import hashlib
 import json
 import pathlib
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from collsim.topology.cluster import ClusterSpec, Plan
     from collsim.topology.model import Wiring
-    from collsim.topology.reader import Document
+    from collsim.topology.reader import Document, Path
     from collsim.topology.schema import ScaleOut
     from collsim.topology.sections import Spec
 
@@ -97,9 +97,25 @@ def plan_topology(
     if section is None:
         hint = "write scale_out: {nodes: 16}, or give --nodes 16"
         raise SpecError(Fault(f"{node.name} is no cluster", document.file, hint))
-    spec, facts = _placed(lambda: resolve(section, node), document)
+    node, spec, _ = _specified(node, section, document)
     plan = _placed(lambda: plan_cluster(spec), document)
-    return replace(node, facts=(*node.facts, *facts)), spec, plan
+    return node, spec, plan
+
+
+def _specified(
+    node: Topology, section: ScaleOut, document: Document
+) -> tuple[Topology, ClusterSpec, tuple[Topology, ...]]:
+    """Return what stands for the cluster, its specification, and a node of each kind if they differ."""
+    from collsim.topology.mixing import as_one, load_kinds
+
+    kinds = load_kinds(section, document)
+    spec, facts = _placed(lambda: resolve(section, node, kinds), document)
+    if kinds:
+        around = [fact for fact in node.facts if fact.path.startswith("scale_out.")]
+        digest = hashlib.sha256("".join([node.sha256, *(kind.sha256 for kind in kinds)]).encode()).hexdigest()
+        node = replace(as_one(node, kinds, spec.mix), sha256=digest)
+        facts = (*around, *facts)
+    return replace(node, facts=(*node.facts, *facts)), spec, kinds
 
 
 def _with_scale_out(overrides: Overrides, scale_out: Mapping[str, Any] | None) -> Overrides:
@@ -114,7 +130,10 @@ def _around(node: Topology, scale_out: Mapping[str, Any]) -> Topology:
     """Return a cluster of a topology that was not read from a file."""
     if node.cluster is not None:
         raise InputError(Fault(f"{node.name} is a cluster already", "scale_out", "pass one of its nodes"))
-    spec, facts = resolve(spec_from(scale_out), node)
+    section = spec_from(scale_out)
+    if section.mix:
+        raise InputError(Fault("a mix is described in a file", "scale_out.mix", "write scale_out: {mix: [...]} there"))
+    spec, facts = resolve(section, node)
     return build_cluster(replace(node, facts=(*node.facts, *facts)), spec)
 
 
@@ -156,8 +175,8 @@ def parse_topology(content: bytes | str, file: str = "topology.yaml", overrides:
     node, section, document = _parsed(content, file, overrides)
     if section is None:
         return node
-    spec, facts = _placed(lambda: resolve(section, node), document)
-    cluster = _placed(lambda: build_cluster(replace(node, facts=(*node.facts, *facts)), spec), document)
+    node, spec, kinds = _specified(node, section, document)
+    cluster = _placed(lambda: build_cluster(node, spec, kinds=kinds), document)
     titled = ("scale_out",) in document.lines and ("title",) in document.lines
     return replace(cluster, title=node.title) if titled else cluster
 
@@ -171,7 +190,7 @@ def _parsed(content: bytes | str, file: str, overrides: Overrides) -> tuple[Topo
     raw = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
     faults: list[Fault] = []
     pairs = normalise_overrides(overrides, faults)
-    document, raw = _resolve(raw, file, faults, ())
+    document, raw = _resolve(raw, file, faults, (), pairs)
     document = apply_overrides(document, pairs, faults)
     spec = read_sections(document, faults)
     faults += check(spec, document)
@@ -185,28 +204,37 @@ def _parsed(content: bytes | str, file: str, overrides: Overrides) -> tuple[Topo
 
 def _placed(make: Callable[[], T], document: Document) -> T:
     """Return what *make* returns; its faults, which name a figure, are placed in the file."""
+    from collsim.topology.overrides import parse_path
+
     try:
         return make()
     except InputError as error:
         faults = [
-            Fault(fault.what, document.where(tuple(fault.where.split("."))), fault.hint) for fault in error.faults
+            Fault(fault.what, document.where(parse_path(fault.where) or (fault.where,)), fault.hint)
+            for fault in error.faults
         ]
         raise SpecError(*faults) from None
 
 
-def _resolve(raw: bytes, file: str, faults: list[Fault], above: tuple[str, ...]) -> tuple[Document, bytes]:
+def _resolve(
+    raw: bytes, file: str, faults: list[Fault], above: tuple[str, ...], overrides: Sequence[tuple[str, str]] = ()
+) -> tuple[Document, bytes]:
     """Return the document with everything that it inherits, and the bytes of all files that it is made of.
 
-    *above* are the files that extend this one. A cluster inherits from its node.
+    *above* are the files that extend this one. A cluster inherits from its node, of several kinds from the first.
     """
+    from collsim.topology.mixing import own_section_faults
     from collsim.topology.reader import read_document
 
     document = read_document(raw, file)
     around = document.data.get("scale_out")
-    path: tuple[str, ...] = ("extends",)
+    path: Path = ("extends",)
     name = document.data.get("extends")
-    if name is None and isinstance(around, dict) and "node" in around:
-        path, name = ("scale_out", "node"), around["node"]
+    mixed = _first_of_mix(around)
+    if mixed is not None:
+        faults += own_section_faults(document, overrides)
+    if name is None and isinstance(around, dict) and ("node" in around or mixed is not None):
+        path, name = (("scale_out", "mix", 0, "node"), mixed) if mixed else (("scale_out", "node"), around["node"])
         if isinstance(name, str) and name.endswith((".yaml", ".yml")):
             beside = str(pathlib.PurePath(file).parent / name)
             return _inherit((document, raw), (beside, _read(pathlib.Path(beside), beside)), faults, above)
@@ -219,6 +247,14 @@ def _resolve(raw: bytes, file: str, faults: list[Fault], above: tuple[str, ...])
         what = f"{_shown(name)} is not a shipped topology"
         raise SpecError(*faults, Fault(what, where, f"{hint}known: {', '.join(zoo_names())}"))
     return _inherit((document, raw), (shipped_path(name), _shipped(name)), faults, above)
+
+
+def _first_of_mix(around: Any) -> str | None:
+    """Return the name of the first kind of nodes; None if there is no mix, or none that can be read."""
+    entries = around.get("mix") if isinstance(around, dict) else None
+    first = entries[0] if isinstance(entries, list) and entries else None
+    name = first.get("node") if isinstance(first, dict) else None
+    return name if isinstance(name, str) and name else None
 
 
 def _inherit(

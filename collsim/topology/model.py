@@ -249,11 +249,25 @@ class Topology:
         return to_graph(self)
 
     def reduction_for(self, gpus: Iterable[int]) -> str | None:
-        """Return what the switches can reduce with for *gpus*: nothing if their domains have lost links into them."""
-        if self.damage is None or not self.damage.unserved:
-            return self.in_network_reduction
-        domains = set(self.wiring.coordinates.node[list(gpus)].tolist())
-        return None if domains & self.damage.unserved else self.in_network_reduction
+        """Return what the switches can reduce with for *gpus*: nothing if their domains have lost links into them.
+
+        Where nodes differ, the switches of all those must reduce alike.
+        """
+        chosen = list(gpus)
+        if self.damage and self.damage.unserved & set(self.wiring.coordinates.node[chosen].tolist()):
+            return None
+        reductions = {kind.in_network_reduction for kind, _ in self.by_kind(chosen)}
+        return reductions.pop() if len(reductions) == 1 else None
+
+    def by_kind(self, gpus: Iterable[int]) -> list[tuple[Topology, list[int]]]:
+        """Return a whole node of each kind that *gpus* are on, with those of them; itself if it is no cluster."""
+        chosen = list(gpus)
+        if self.cluster is None:
+            return [(self, chosen)]
+        members: dict[int, list[int]] = {}
+        for gpu, kind in zip(chosen, self.cluster.kind[self.wiring.coordinates.node[chosen]].tolist(), strict=True):
+            members.setdefault(kind, []).append(gpu)
+        return [(self.cluster.kinds[kind], members[kind]) for kind in sorted(members)]
 
     def fact(self, path: str) -> Fact:
         """Return the fact at *path*, such as ``link.bandwidth``."""

@@ -12,12 +12,12 @@ from collsim.topology.reader import Document, Path, show_path
 from collsim.topology.schema import SECTIONS
 from collsim.topology.sections import LISTS, field_models
 
-__all__ = ["apply_overrides", "known_paths", "normalise_overrides"]
+__all__ = ["apply_overrides", "known_paths", "normalise_overrides", "parse_path"]
 
 Overrides = Mapping[str, str] | Iterable[str | tuple[str, str]]
 
 MAX_SHOWN = 16
-_NOT_SETTABLE = ("status", "source", "note", "schema", "name", "a", "b", "node")
+_NOT_SETTABLE = ("status", "source", "note", "schema", "name", "a", "b", "node", "mix")
 _ALIASES = {"fabric": "scale_out", "network": "scale_out"}
 """``fabric.oversubscription`` and ``network.switch_latency`` are figures of the cluster."""
 _FORMS = 'write {"link.bandwidth": "80 GB/s"} or ["link.bandwidth=80 GB/s"]'
@@ -75,7 +75,7 @@ def apply_overrides(document: Document, overrides: Iterable[tuple[str, str]], fa
     known = known_paths()
     data, origins = document.data, dict(document.origins)
     for text, value in overrides:
-        path = _parse(text)
+        path = parse_path(text)
         pattern = re.sub(r"\[\d+\]", "[i]", show_path(path)) if path else text
         if path is None or pattern not in known:
             near = nearest(pattern, list(known))
@@ -120,7 +120,7 @@ class _Setting:
         return figure
 
 
-def _parse(text: str) -> Path | None:
+def parse_path(text: str) -> Path | None:
     """Return ``links[3].bandwidth`` as ("links", 3, "bandwidth"), None if it is no path."""
     path: list[str | int] = []
     for part in text.split("."):

@@ -5,12 +5,12 @@ Figures that are not given come from the node (adapters) and from the network's 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from collsim.errors import Fault, InputError, SpecError
-from collsim.topology.cluster import ClusterSpec, Plan
+from collsim.topology.cluster import ClusterSpec, NodeKind, Plan
 from collsim.topology.model import Fact, Topology
 
 if TYPE_CHECKING:
@@ -36,8 +36,12 @@ PCIE = (
 """The bus that an adapter of at most the first rate comes with, bytes/s one direction (derived from the standards)."""
 
 
-def build_cluster(node: Topology, spec: ClusterSpec, plan: Plan | None = None) -> Topology:
+def build_cluster(
+    node: Topology, spec: ClusterSpec, plan: Plan | None = None, *, kinds: Sequence[Topology] = ()
+) -> Topology:
     """Return ``spec.nodes`` copies of *node* joined by the fabric; a single node stays as it is.
+
+    Nodes that differ are copies of *kinds*; *node* then stands for the whole (see `collsim.topology.mixing.as_one`).
 
     Raises
     ------
@@ -56,12 +60,17 @@ def build_cluster(node: Topology, spec: ClusterSpec, plan: Plan | None = None) -
     from collsim.topology.cluster_wiring import wire_cluster
 
     plan = plan or plan_cluster(spec)
-    inside = [fact for fact in node.facts if not fact.path.startswith("scale_out.") or fact.status == "set"]
-    alone = replace(first_gpus(node, spec.gpus_per_node), facts=tuple(inside))
+    alone = [_alone(kind, spec) for kind in kinds or (node,)]
     if spec.nodes == 1:
-        return alone
+        return alone[0]
     wiring, cluster = wire_cluster(alone, spec, plan)
-    return replace(node, title=_title(node, spec), wiring=wiring, cluster=cluster)
+    return replace(node, title=_title(kinds or (node,), spec), wiring=wiring, cluster=cluster)
+
+
+def _alone(node: Topology, spec: ClusterSpec) -> Topology:
+    """Return the GPUs of a node that take part, without the figures of the cluster around it."""
+    inside = [fact for fact in node.facts if not fact.path.startswith("scale_out.") or fact.status == "set"]
+    return replace(first_gpus(node, spec.gpus_per_node), facts=tuple(inside))
 
 
 def cluster_spec(node: Topology, **figures: Any) -> ClusterSpec:
@@ -114,31 +123,30 @@ def first_gpus(node: Topology, count: int) -> Topology:
     return replace(node, wiring=assemble(names, count, wiring.node_latency_s[keep], bundles, forwarders=others))
 
 
-def resolve(section: ScaleOut, node: Topology) -> tuple[ClusterSpec, tuple[Fact, ...]]:
+def resolve(section: ScaleOut, node: Topology, kinds: Sequence[Topology] = ()) -> tuple[ClusterSpec, tuple[Fact, ...]]:
     """Return the specification with everything filled in, and the figures that were filled in, as facts.
+
+    *kinds* are a node of each entry of ``mix``.
 
     Raises
     ------
     SpecError, InputError
         Figures that are missing or do not go together.
     """
-    from collsim.topology.networks import load_network, network_file, network_for
+    from collsim.topology.networks import load_network, network_file
 
-    facts = {fact.path: fact for fact in node.facts}
-    _check(section, node, facts)
-    assert section.nodes is not None
-    name = section.network.value.text if section.network else network_for(node.labels.get("nic.model", ""))
+    nodes = kinds or (node,)
+    of_kinds = [{fact.path: fact for fact in kind.facts} for kind in nodes]
+    _check(section, nodes, of_kinds)
+    name = section.network.value.text if section.network else _one_network(nodes)
     network = load_network(name)
-    shared = int(facts["nic.shared_by"].value) if "nic.shared_by" in facts else 1
-    per_gpu = int(facts["nic.per_gpu"].value) if "nic.per_gpu" in facts and shared == 1 else 1
-    nics = -(-node.n_gpus // shared) * per_gpu
-    filled, added = _from_network(section, network, facts["nic.bandwidth"].value)
-    bus_Bps, bus_fact = _bus(facts)
-    rails = _rails(section, nics)
+    per_gpu, shared = _adapters(of_kinds[0])
+    mix, bus_facts = _node_kinds(section, nodes, of_kinds)
+    filled, added = _from_network(section, network, max(kind.nic_rate_Bps for kind in mix))
     spec = ClusterSpec(
-        nodes=int(section.nodes.si),
-        node_gpus=node.n_gpus,
-        gpus_per_node=int(section.gpus_per_node.si) if section.gpus_per_node else node.n_gpus,
+        nodes=sum(kind.nodes for kind in mix),
+        node_gpus=max(kind.gpus for kind in mix),
+        gpus_per_node=int(section.gpus_per_node.si) if section.gpus_per_node else mix[0].gpus,
         nics_per_gpu=per_gpu,
         gpus_per_nic=shared,
         fabric=section.fabric.value.text,
@@ -146,9 +154,10 @@ def resolve(section: ScaleOut, node: Topology) -> tuple[ClusterSpec, tuple[Fact,
         routing=section.routing.value.text if section.routing else network.routing,
         hash_seed=_count(section.hash_seed) or 1,
         flows_per_pair=_count(section.flows_per_pair) or 1,
-        rails=rails,
-        nic_rate_Bps=facts["nic.bandwidth"].value,
-        bus_rate_Bps=bus_Bps,
+        rails=_rails(section, max(kind.nics for kind in mix)),
+        nic_rate_Bps=min(kind.nic_rate_Bps for kind in mix),
+        bus_rate_Bps=mix[0].bus_rate_Bps,
+        mix=mix if kinds else (),
         oversubscription=section.oversubscription.si,
         nic_cable_m=section.nic_cable.si,
         leaf_cable_m=section.leaf_cable.si,
@@ -160,6 +169,7 @@ def resolve(section: ScaleOut, node: Topology) -> tuple[ClusterSpec, tuple[Fact,
         payload_bytes=int(network.payload.si),
         header_bytes=int(network.header.si),
         tiers=_count(section.tiers),
+        racks=_count(section.racks),
         group_switches=_count(section.group_switches),
         switch_endpoints=_count(section.switch_endpoints),
         global_links=_count(section.global_links),
@@ -167,30 +177,90 @@ def resolve(section: ScaleOut, node: Topology) -> tuple[ClusterSpec, tuple[Fact,
     )
     added += [_fact(f"scale_out.{key}", told, told.note, network_file(name)) for key, told in network.features()]
     chosen = Fact("scale_out.network", name, 1.0, "name", "derived", "adapter of the node")
-    return spec, (*([] if section.network else [chosen]), *added, *bus_fact)
+    return spec, (*([] if section.network else [chosen]), *added, *bus_facts)
 
 
-def _check(section: ScaleOut, node: Topology, facts: Mapping[str, Fact]) -> None:
-    faults = []
-    if section.nodes is None:
+def _node_kinds(
+    section: ScaleOut, nodes: Sequence[Topology], of_kinds: Sequence[Mapping[str, Fact]]
+) -> tuple[tuple[NodeKind, ...], list[Fact]]:
+    """Return how many nodes there are of each kind and what the network sees of them, and the buses as facts."""
+    per_gpu, shared = _adapters(of_kinds[0])
+    counts = [int(entry.nodes.si) for entry in section.mix] or [_count(section.nodes) or 1]
+    kinds: list[NodeKind] = []
+    bus_facts: list[Fact] = []
+    for place, (node, count, facts) in enumerate(zip(nodes, counts, of_kinds, strict=True)):
+        bus_Bps, derived = _bus(facts)
+        nics = -(-node.n_gpus // shared) * per_gpu
+        kinds.append(NodeKind(node.name, count, node.n_gpus, nics, facts["nic.bandwidth"].value, bus_Bps))
+        bus_facts += [replace(fact, path=f"mix[{place}].{fact.path}") if section.mix else fact for fact in derived]
+    return tuple(kinds), bus_facts
+
+
+def _adapters(facts: Mapping[str, Fact]) -> tuple[int, int]:
+    """Return the adapters of a GPU, and how many GPUs share one."""
+    shared = int(facts["nic.shared_by"].value) if "nic.shared_by" in facts else 1
+    return int(facts["nic.per_gpu"].value) if "nic.per_gpu" in facts and shared == 1 else 1, shared
+
+
+def _one_network(nodes: Sequence[Topology]) -> str:
+    """Return the network that the adapters of all nodes speak."""
+    from collsim.topology.networks import network_for
+
+    spoken = {node.name: network_for(node.labels.get("nic.model", "")) for node in nodes}
+    if len(set(spoken.values())) > 1:
+        told = ", ".join(f"those of {node} {network}" for node, network in spoken.items())
+        raise SpecError(Fault(f"adapters speak different networks: {told}", "scale_out.network", "name the network"))
+    return next(iter(spoken.values()))
+
+
+def _check(section: ScaleOut, kinds: Sequence[Topology], of_kinds: Sequence[Mapping[str, Fact]]) -> None:
+    from collsim.topology.mixing import mix_faults
+
+    faults = mix_faults(section, kinds, [_adapters(facts) for facts in of_kinds]) if section.mix else []
+    nodes = sum(int(entry.nodes.si) for entry in section.mix) or _count(section.nodes)
+    if nodes is None:
         faults.append(Fault("the number of nodes is missing", "scale_out.nodes", "write nodes: 16, or give --nodes 16"))
-    if "nic.bandwidth" not in facts:
-        hint = 'write nic: {bandwidth: "400 Gb/s"}'
-        faults.append(Fault(f"{node.name} has no network adapters to join nodes with", "nic", hint))
+    for place, (kind, facts) in enumerate(zip(kinds, of_kinds, strict=True)):
+        if "nic.bandwidth" not in facts:
+            where = f"scale_out.mix[{place}].node" if section.mix else "nic"
+            hint = 'write nic: {bandwidth: "400 Gb/s"}'
+            faults.append(Fault(f"{kind.name} has no network adapters to join nodes with", where, hint))
+    node = min(kinds, key=lambda kind: kind.n_gpus)
     asked = int(section.gpus_per_node.si) if section.gpus_per_node else node.n_gpus
     if asked > node.n_gpus:
         what = f"{asked} GPUs per node, but {node.name} has {node.n_gpus}"
         faults.append(Fault(what, "scale_out.gpus_per_node", f"at most {node.n_gpus}"))
-    if section.nodes and section.nodes.si * asked > MAX_GPUS:
-        what = f"{int(section.nodes.si) * asked:,} GPUs are more than {MAX_GPUS:,}"
+    if nodes and nodes * asked > MAX_GPUS:
+        what = f"{nodes * asked:,} GPUs are more than {MAX_GPUS:,}"
         faults.append(Fault(what, "scale_out.nodes", f"at most {MAX_GPUS // asked:,} nodes of {asked} GPUs"))
     if section.fabric.value.text in ("dragonfly", "single_switch") and section.oversubscription.si != 1:
         what = f"a {section.fabric.value.text} has no leaves with uplinks to oversubscribe"
         faults.append(Fault(what, "scale_out.oversubscription", "leave it out, or take rail or fat_tree"))
+    faults += _rack_faults(section)
     if section.tiers and section.tiers.si > 3:
         faults.append(Fault(f"{section.tiers.si:g} tiers", "scale_out.tiers", "1 to 3"))
     if faults:
         raise SpecError(*faults)
+
+
+def _rack_faults(section: ScaleOut) -> list[Fault]:
+    """Return what is wrong with the racks that were asked for."""
+    nodes = sum(int(entry.nodes.si) for entry in section.mix) or _count(section.nodes)
+    if section.racks is None or nodes is None:
+        return []
+    racks = int(section.racks.si)
+    faults = []
+    if nodes % racks:
+        fits = ", ".join(str(n) for n in range(1, nodes + 1) if nodes % n == 0)
+        faults.append(Fault(f"{nodes} nodes do not fill {racks} racks evenly", "scale_out.racks", f"one of {fits}"))
+    if racks > 1 and _count(section.tiers) == 1:
+        faults.append(Fault("one tier of switches cannot join racks", "scale_out.racks", "leave out tiers, or take 2"))
+    if section.fabric.value.text in ("dragonfly", "single_switch"):
+        hint = "take rail, rail_only or fat_tree" + ", or set group_switches" * (
+            section.fabric.value.text == "dragonfly"
+        )
+        faults.append(Fault(f"a {section.fabric.value.text} has no leaves for each rack", "scale_out.racks", hint))
+    return faults
 
 
 def _rails(section: ScaleOut, nics: int) -> int:
@@ -259,6 +329,7 @@ def _count(figure: Count | None) -> int | None:
     return int(figure.si) if figure else None
 
 
-def _title(node: Topology, spec: ClusterSpec) -> str:
+def _title(kinds: Sequence[Topology], spec: ClusterSpec) -> str:
     """Return a title for a cluster whose file has none of its own."""
-    return f"{spec.nodes} nodes of {node.title}"
+    told = zip(kinds, spec.kinds, strict=True)
+    return " and ".join(f"{kind.nodes} node{'s' * (kind.nodes > 1)} of {node.title}" for node, kind in told)

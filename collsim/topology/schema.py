@@ -36,6 +36,7 @@ __all__ = [
     "Gpu",
     "Header",
     "Link",
+    "MixedNodes",
     "Nic",
     "Node",
     "ScaleOut",
@@ -44,6 +45,8 @@ __all__ = [
 ]
 
 SCHEMA = "collsim.topology/1"
+MOST_KINDS = 100
+"""Kinds of nodes in one cluster."""
 
 
 class Section(BaseModel):
@@ -181,11 +184,21 @@ class RoutingName(Figure):
     value: Annotated[Parsed, PlainValidator(one_of("routing", lambda: ROUTINGS))]
 
 
+class MixedNodes(BaseModel):
+    """Equal nodes of a cluster whose nodes differ."""
+
+    model_config = ConfigDict(extra="forbid")
+    node: Word
+    nodes: Count
+
+
 class ScaleOut(Section):
     """The cluster around a node; what is not given comes from the network's file."""
 
     node: Word = ""
+    mix: Annotated[list[MixedNodes], Field(max_length=MOST_KINDS)] = []
     nodes: Count | None = None
+    racks: Count | None = None
     gpus_per_node: Count | None = None
     fabric: FabricName = default_figure(FabricName, "rail", "adapter i of every node on the switches of rail i")
     network: NetworkName | None = None

@@ -222,7 +222,9 @@ def _keys_hint(valid: Sequence[str]) -> str:
 
 def _valid_keys(model: type[BaseModel], inner: Path) -> list[str]:
     for part in inner:
-        found = field_models(model).get(str(part))
+        if isinstance(part, int):
+            continue
+        found = field_models(model).get(part)
         if found is None:
             return []
         model = found

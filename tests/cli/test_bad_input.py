@@ -169,6 +169,21 @@ def test_all_faults_in_one_report(collsim):
     assert outcome.err.count("error: ") == 13
 
 
+def test_a_wrong_fabric_hides_no_other_fault(collsim):
+    base = ("run", "--topo", "hgx_h100", "--nodes", "2", "--fabric", "ral", "--network", "infinband")
+    outcome = collsim(*base, "--op", "all_reduc", "--size", "1M", "--ranks", "17", "--placement", "no_such.txt")
+    refused(outcome, "--fabric: ", "--network: ", "--op: ", "--ranks: 17 ranks on 16 GPUs")
+    outcome = collsim(*base, "--op", "all_reduce", "--size", "1M", "--placement", "no_such.txt", "--fail", "gpu:9")
+    refused(outcome, "--fabric: ", "--network: ", "--placement: ")
+    outcome = collsim("run", "--topo", "hgx_h100", "--fail", "gpu:9", "--op", "all_reduce", "--rank-list", "0,8")
+    refused(outcome, "--fail: ", "--rank-list: GPU 8 is out of range")
+
+
+def test_faults_name_the_flag_that_listed_the_ranks(collsim):
+    base = ("run", "--topo", "hgx_h100", "--nodes", "2", "--op", "all_reduce", "--size", "1M", "--rank-list", "0,1,8")
+    refused(collsim(*base), "--rank-list: ", "different numbers of ranks")
+
+
 def test_faults_of_files_and_flags_together(collsim, tmp_path):
     topology = tmp_path / "mine.yaml"
     topology.write_text(MESH.replace("64 GB/s", "64").replace("latency", "latencie"))

@@ -126,3 +126,35 @@ def test_sharp_runs_or_says_why_not(collsim, more, code, words):
     assert outcome.code == code
     assert words in outcome.err
     assert "Traceback" not in outcome.err
+
+
+def test_hosts_of_slurm_run_where_their_leaves_are(collsim, tmp_path):
+    """Of 64 nodes in two blocks of 32, hosts of two leaves are the first nodes of both, and their messages climb."""
+    file = tmp_path / "topology.conf"
+    file.write_text("SwitchName=leaf1 Nodes=tux[01-32]\nSwitchName=leaf2 Nodes=tux[33-64]\n")
+    flags = ("run", "--topo", "hgx_h100", "--nodes", "64", "--gpus-per-node", "2", "--op", "all_gather", "--size", "1M")
+    flags += ("--algo", "ring", "--format", "json", "-q", "--placement")
+    near, far = (json.loads(collsim(*flags, f"slurm:{file}:{hosts}").out) for hosts in ("tux[01-02]", "tux[01,64]"))
+    assert near["config"]["rank_lists"] == [[0, 1, 2, 3]]
+    assert far["config"]["rank_lists"] == [[0, 1, 64, 65]]
+    assert far["results"][0]["time_s"] > near["results"][0]["time_s"]
+    outcome = collsim(*flags, f"slurm:{file}:tux[65-66]")
+    assert outcome.code == 2
+    assert '--placement: "tux65" is on no leaf' in outcome.err
+
+
+def test_racks_are_a_level_of_their_own(collsim):
+    base = ("run", "--topo", "hgx_h100", "--nodes", "8", "--gpus-per-node", "2", "--op", "all_reduce", "--size", "1M")
+    base += ("--format", "json", "-q", "--algo")
+    dealt = json.loads(collsim(*base, "all", "--racks", "4").out)
+    assert dealt["config"]["overrides"]["scale_out.racks"] == "4"
+    time_s = {row["algo"]: row["time_s"] for row in dealt["results"]}
+    assert time_s["hierarchical_racks"] < time_s["hierarchical"]  # 2 (1 + 3) steps above the node instead of 2 x 7
+    one = json.loads(collsim(*base, "all").out)
+    assert "hierarchical_racks" not in {row["algo"] for row in one["results"]}
+    outcome = collsim(*base, "hierarchical_racks")
+    assert outcome.code == 2
+    assert "--algo: hierarchical_racks needs several equal racks: all nodes share leaf switches" in outcome.err
+    uneven = collsim(*base, "hierarchical_racks", "--racks", "3", "--ranks", "99")
+    assert "--racks: 8 nodes do not fill 3 racks evenly" in uneven.err
+    assert "--ranks: 99 ranks on 16 GPUs" in uneven.err

@@ -128,6 +128,16 @@ def test_flag_silences_its_rivals_in_environment_and_file(collsim, saved):
     assert config_of(collsim(*base, "--ranks", "2", COLLSIM_RANK_LIST="1,2"))["rank_lists"] == [[0, 1]]
 
 
+def test_all_ranks_are_all_of_another_cluster_too(collsim, tmp_path):
+    base = ("run", "--topo", "hgx_h100", "--nodes", "2", "--op", "all_gather", "--size", "1M", "--algo", "ring", "-q")
+    for asked, on_three_nodes in (((), 24), (("--ranks", "4"), 4), (("--placement", "cyclic"), 16)):
+        collsim(*base, *asked, "--save-config", tmp_path / "run.json")
+        document = json.loads(
+            collsim("run", "--config", tmp_path / "run.json", "--nodes", "3", "--format", "json", "-q").out
+        )
+        assert document["results"][0]["ranks"] == on_three_nodes
+
+
 def test_set_changes_one_path_of_the_file(collsim, saved):
     config = config_of(collsim("run", "--config", saved, "--format", "json", "-q", "--set", "link.latency=2 us"))
     assert config["overrides"] == {"link.bandwidth": "80 GB/s", "link.latency": "2 us"}

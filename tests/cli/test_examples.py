@@ -40,6 +40,18 @@ def test_files_of_the_examples(collsim, monkeypatch):
     assert f"{17 * 2**20 / 50e3:.2f}" in text
 
 
+def test_nodes_that_differ(collsim, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    outcome = collsim("run", "--topo", "examples/h100_and_b200.yaml", "--op", "all_reduce", "--size", "1M")
+    assert (outcome.code, "calibrated: no" in outcome.out, "# profile hgx_h100: " in outcome.out) == (0, True, True)
+    assert 'nodes differ (hgx_h100, hgx_b200): profile "hgx_h100" holds for all that take part' in outcome.err
+    shown = collsim("topo", "show", "examples/h100_and_b200.yaml").out
+    assert "nodes n2 to n3" in shown
+    assert "hgx_b200, 8 adapters of 400 Gb/s" in shown
+    outcome = collsim("run", "--topo", "examples/h100_and_b200.yaml", "--nodes", "4", "--op", "all_reduce")
+    assert (outcome.code, "--nodes: the mix says which nodes there are" in outcome.err) == (2, True)
+
+
 def test_partitioned_gpus_share_the_links_of_their_package(monkeypatch):
     # 64 logical GPUs, 8 in each package: between two packages go 64 blocks each way over one link of 64 GB/s.
     monkeypatch.chdir(ROOT)

@@ -64,9 +64,19 @@ def test_other_messages(op):
 @pytest.mark.parametrize("op", ["all_reduce", "all_gather", "reduce_scatter"])
 def test_three_levels(op, racks):
     for nodes, per_node in ((racks, 3), (2 * racks, 2), (4 * racks, 1), (2 * racks, 4)):
-        schedule = built(op, "hierarchical", nodes=nodes, per_node=per_node, racks=racks)
+        layout = Layout.blocks([per_node] * nodes, racks)
+        schedule = built(op, "hierarchical_racks", nodes=nodes, per_node=per_node, layout=layout)
         verify(schedule)
         assert schedule.parameters["levels"] == 3
+
+
+@pytest.mark.parametrize("op", ["all_reduce", "all_gather", "reduce_scatter"])
+def test_racks_whose_nodes_are_no_neighbours(op):
+    layout = Layout.from_nodes(
+        [node for node in (3, 0, 5, 1, 4, 2) for _ in range(2)], [0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 1, 1]
+    )
+    assert layout.racks == ((0, 2, 4), (1, 3, 5))
+    verify(built(op, "hierarchical_racks", nodes=6, per_node=2, layout=layout))
 
 
 @pytest.mark.parametrize("pattern", ["balanced", "split", "plain", "rail"])

@@ -93,15 +93,18 @@ class TestBytes:
 
 def test_three_levels_cut_the_data_at_each():
     racks, nodes, g = 3, 4, 2
-    size = racks * nodes * g * 4096
-    sent = traffic(build("all_reduce", "hierarchical", racks * nodes, g, size, racks=racks), g, per_rack=nodes * g)
+    size, layout = racks * nodes * g * 4096, Layout.blocks([g] * (racks * nodes), racks)
+    sent = traffic(
+        build("all_reduce", "hierarchical_racks", racks * nodes, g, size, layout=layout), g, per_rack=nodes * g
+    )
     assert np.all(sent[:, 2] == 2 * size // (g * nodes) * (racks - 1) // racks)
     assert np.all(sent[:, 1] - sent[:, 2] == 2 * size // g * (nodes - 1) // nodes)
 
 
 def test_racks_must_be_equal():
-    with pytest.raises(UnsupportedError, match="4 nodes do not fill 3 racks"):
-        build("all_reduce", "hierarchical", 4, 2, 4096, racks=3)
+    for racks, text in ((3, "not racks with 1, 2 of the nodes"), (1, "all nodes share leaf switches")):
+        with pytest.raises(UnsupportedError, match=text):
+            build("all_reduce", "hierarchical_racks", 4, 2, 4096, layout=Layout.blocks([2] * 4, racks))
 
 
 def test_direct_heads_are_few():
@@ -198,6 +201,13 @@ def test_peer_order_meets_everybody_once_in_permutations(nodes, g):
     assert len(turns) == n
     assert all(sorted(turn.partner) == list(range(n)) for turn in turns)
     assert all(len({turn.partner[rank] for turn in turns}) == n for rank in range(n))
+
+
+@pytest.mark.parametrize(("nodes", "g", "used"), [(2, 8, 2), (3, 8, 3), (2, 4, 2), (2, 7, 13), (2, 6, 6), (3, 1, 2)])
+def test_groups_of_an_all_to_all_share_a_channel(nodes, g, used):
+    """Groups have gcd(8, g) ranks and a channel each; of groups of one, a rank's own block needs none."""
+    schedule = build("all_to_all", "nccl_p2p", nodes, g, nodes * g * 4096, channels=32)
+    assert len({channel for phase in schedule.phases for channel in phase.materialise().channel.tolist()}) == used
 
 
 def test_group_distances_are_triangular():

@@ -39,6 +39,11 @@ SYSTEMS = {
     "fat tree, three tiers": ("hgx_h100", SMALL | {"nodes": 65, "fabric": "fat_tree"}),
     "fat tree of racks": ("gb200_nvl72", {"nodes": 4, "fabric": "fat_tree"}),
     "fat tree of shared adapters": ("mi250x_node", {"nodes": 50, "fabric": "fat_tree"}),
+    "rails of equal racks": ("hgx_h100", {"nodes": 12, "racks": 3}),
+    "rail only, in racks": ("hgx_h100", {"nodes": 12, "racks": 3, "fabric": "rail_only"}),
+    "fat tree, racks of two leaves": ("mi355x_rack128", {"nodes": 32, "racks": 2, "fabric": "fat_tree"}),
+    "fat tree, racks of three leaves": ("hgx_h100", SMALL | {"nodes": 4, "racks": 2, "fabric": "fat_tree"}),
+    "three tiers of racks": ("hgx_h100", SMALL | {"nodes": 72, "racks": 36, "fabric": "fat_tree"}),
     "dragonfly, one group": ("polaris", {"nodes": 100}),
     "dragonfly": ("polaris", {"nodes": 560}),
     "dragonfly, odd": ("alps", {"nodes": 700}),
@@ -56,6 +61,44 @@ def switches_of(topology):
     wiring, cluster = topology.wiring, topology.cluster
     cables = np.bincount(wiring.link_src, wiring.link_count, minlength=wiring.n_nodes)[cluster.first_leaf :]
     return cluster, cables
+
+
+@pytest.mark.parametrize("name", [name for name, (_, scale_out) in SYSTEMS.items() if "racks" in scale_out])
+def test_no_leaf_serves_two_racks(name):
+    system, scale_out = SYSTEMS[name]
+    topology = load_topology(system, scale_out=scale_out)
+    found, racks = topology.cluster, scale_out["racks"]
+    rack = found.nic_node // (found.spec.nodes // racks)
+    served = {(int(leaf), int(number)) for leaf, number in zip(found.nic_leaf, rack, strict=True)}
+    assert len(served) == found.plan.leaves
+    pods = topology.wiring.coordinates.pod
+    assert (pods == np.arange(topology.n_gpus) // (topology.n_gpus // racks)).all()
+    assert np.bincount(found.nic_leaf).max() == found.plan.leaf_ports
+
+
+@pytest.mark.parametrize(
+    ("scale_out", "what", "hint"),
+    [
+        ({"nodes": 16, "racks": 3}, "16 nodes do not fill 3 racks evenly", "one of 1, 2, 4, 8, 16"),
+        ({"nodes": 128, "racks": 2}, "racks of 64 nodes do not fit under leaves of 64 ports", "at most 32 nodes"),
+        (
+            {"nodes": 66, "racks": 66, "tiers": 2},
+            "66 nodes with 8 adapters each do not fit on 2 tiers",
+            "at most 8 nodes",
+        ),
+        ({"nodes": 8, "racks": 2, "tiers": 1}, "one tier of switches cannot join racks", "leave out tiers"),
+        (
+            {"nodes": 8, "racks": 2, "fabric": "single_switch"},
+            "a single_switch has no leaves for each rack",
+            "fat_tree",
+        ),
+    ],
+)
+def test_racks_that_cannot_be(scale_out, what, hint):
+    with pytest.raises(SpecError) as caught:
+        load_topology("hgx_h100", scale_out=scale_out)
+    assert what in caught.value.faults[0].what
+    assert hint in caught.value.faults[0].hint
 
 
 def test_no_switch_uses_more_ports_than_it_has(cluster):

@@ -43,17 +43,18 @@ class Steps:
         """Return float64[n]: what each transfer reaches if its channels can do *caps_Bps*."""
         return soft_min(caps_Bps, self._shares_Bps(costs), costs.softness)
 
-    def waits_s(self, costs: Protocol, size_bytes: Float, caps_Bps: Float, arrival_s: Float) -> tuple[Float, Float]:
-        """Return what is left of the overheads of each step, if its channels can do *caps_Bps*.
+    def waits_s(
+        self, costs: Protocol, size_bytes: Float, caps_Bps: Float, overheads_s: tuple[Float, Float]
+    ) -> tuple[Float, Float]:
+        """Return what is left of the *overheads_s* of each step, if its channels can do *caps_Bps*.
 
-        Two of float64[n]: before the bytes of a step flow, and from when they have left until the receiver can go on,
-        which takes *arrival_s* if nothing else flows meanwhile.
+        Two of float64[n]: before the bytes of a step flow, and from when they have left until the receiver can go on.
         """
         alone_s = size_bytes / np.minimum(caps_Bps, costs.link_share * costs.wire_efficiency * self.use.alone_Bps)
         shared_s = size_bytes / np.minimum(caps_Bps, self._shares_Bps(costs))
         filled_s = np.maximum(shared_s - alone_s, LEAST_S)
-        turn_s = _unfilled(np.full(len(size_bytes), costs.turn_s), filled_s)
-        both_s = _unfilled(costs.turn_s + arrival_s, filled_s)
+        turn_s = _unfilled(overheads_s[0], filled_s)
+        both_s = _unfilled(overheads_s[0] + overheads_s[1], filled_s)
         return turn_s, np.maximum(both_s - turn_s, 0.0)
 
     def _shares_Bps(self, costs: Protocol) -> Float:

@@ -482,9 +482,10 @@ def _over_network(
     if lowered.schedule.algo == "nccl_pxn":  # each of the messages that travel together has a connection of its own
         caps = caps * np.diff(lowered.transfers.chunk_ptr)
     added = run.profile.network.protocol("Simple", "sharp") or network
+    turn_s = np.where(lowered.added, added.turn_s, network.turn_s)
     arrival_s = np.where(lowered.added, added.message_overhead_s, network.message_overhead_s)
     arrival_s = arrival_s + run.trunks.latency_s[lowered.used][lowered.route]
-    own_s, late_s = steps.waits_s(network, size_bytes, caps, arrival_s)
+    own_s, late_s = steps.waits_s(network, size_bytes, caps, (turn_s, arrival_s))
     if grouped:
         own_s, late_s = own_s + late_s, np.zeros(len(late_s))
     return (

@@ -19,7 +19,21 @@ from collsim.topology import load_topology
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 DATA = BENCHMARKS / "data"
-KINDS = {"", "box", "channels", "dtype", "launch", "matrix", "operation", "ranks", "repeat", "site", "sizes", "system"}
+KINDS = {
+    "",
+    "box",
+    "channels",
+    "dtype",
+    "launch",
+    "matrix",
+    "nodes",
+    "operation",
+    "ranks",
+    "repeat",
+    "site",
+    "sizes",
+    "system",
+}
 PRIVATE = (
     (re.compile(r"(?<![\w.])/(work|home|root|tmp|scratch|users?|mnt|opt|var)/", re.IGNORECASE), "a path"),
     (re.compile(r"[A-Za-z]:\\"), "a path"),
@@ -188,9 +202,15 @@ def test_noise_is_between_repeats_only(modules):
 
 def test_bands_bars_and_verdicts(modules):
     accuracy = modules["accuracy"]
-    assert [accuracy.band_of(size) for size in (8, 2**16, 2**20, 2**30)] == [
+    sizes = (8, 2**16, 2**20, 2**30)
+    assert [accuracy.band_of(case(modules, size_bytes=size)) for size in sizes] == [
         "< 64 KiB", "64 KiB-1 MiB", ">= 1 MiB", ">= 1 MiB",
     ]  # fmt: skip
+    assert [accuracy.band_of(case(modules, size_bytes=size, nodes=2)) for size in (*sizes, 2**25)] == [
+        "< 64 KiB", "64 KiB-1 MiB", "1-32 MiB", ">= 512 MiB", "32-512 MiB",
+    ]  # fmt: skip
+    assert accuracy.bar_of("alps", "ring, <= 10 nodes", ">= 512 MiB", unseen=False).floor == (5, 10)
+    assert accuracy.bar_of("alps", "ring, more nodes", ">= 512 MiB", unseen=False) is None
     bar = accuracy.bar_of("hgx_h100", "byte matrices", ">= 1 MiB", unseen=False)
     assert bar.floor == (8, 20)
     assert accuracy.bar_of("hgx_h100", "ring, graph", ">= 1 MiB", unseen=False).goal == (2, 6)

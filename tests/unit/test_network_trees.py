@@ -178,7 +178,9 @@ def test_a_step_costs_what_the_profile_says() -> None:
     row = collsim.simulate(topology, "all_reduce", 4, algo="collnet_chain", profile="default").rows[0]
     fabric = build_fabric(topology)
     way_s = plant(fabric, [0, 1], TreePorts.free(fabric)).path(None, None)[2]
-    assert row.time_s == pytest.approx(profile.launch_s + profile.network["SHARP"].message_overhead_s + way_s, rel=1e-3)
+    step = profile.network.protocol("Simple", "sharp")
+    assert step is not None
+    assert row.time_s == pytest.approx(profile.launch_s + step.message_overhead_s + way_s, rel=1e-3)
 
 
 class TestLimits:

@@ -123,7 +123,7 @@ class TestWhichConstants:
         assert any("stand in for those of" in warning for warning in other.warnings)
 
     def test_many_nodes_may_take_longer_than_any_law_says(self):
-        asked = {"op": "all_reduce", "size": "512M", "library": LIBRARY}
+        asked = {"op": "reduce_scatter", "size": "512M", "library": LIBRARY}
         ratios = []
         for nodes in (63, 64):
             topology = cluster(nodes=nodes, gpus_per_node=1)

@@ -49,7 +49,7 @@ class Fit(NamedTuple):
 
 
 class Between(NamedTuple):
-    """Whose logs tell what steps between nodes cost; which GPUs and networks follow."""
+    """Whose logs tell what steps between nodes cost, and other names of it; which GPUs and networks follow."""
 
     systems: tuple[str, ...]
     gpus: tuple[str, ...]
@@ -71,12 +71,12 @@ NETWORKS = {
     "infiniband": Between(
         ("h100_rail",), ("H100", "H200", "H800", "H20", "B200", "B300"), ("infiniband", "spectrum_x")
     ),
-    "infiniband_a100": Between(("a100_rail",), ("A100",), ("infiniband",)),
+    "infiniband_a100": Between(("a100_rail", "dgx_a100"), ("A100",), ("infiniband",)),
     "slingshot": Between(("alps",), ("GH200",), ("slingshot",)),
     "slingshot_a100": Between(("polaris",), ("A100",), ("slingshot",)),
     "efa": Between(("p5_efa",), ("H100", "H200", "A100"), ("efa",)),
-    "roce": Between(("mi300x_roce",), ("MI300X", "MI325X"), ("roce",)),
-    "ultra_ethernet": Between(("mi355x_pollara",), ("MI350X", "MI355X"), ("ultra_ethernet", "roce")),
+    "roce": Between(("mi300x_roce", "mi300x_ubb8"), ("MI300X", "MI325X"), ("roce",)),
+    "ultra_ethernet": Between(("mi355x_pollara", "mi355x_ubb8"), ("MI350X", "MI355X"), ("ultra_ethernet", "roce")),
 }
 
 
@@ -160,7 +160,7 @@ def fit_between(name: str) -> Calibration:
     rows = rows_of(between.systems[0], "train")
     library = max((row.case.library or "" for row in rows), default="") or DEFAULT[system_of(topology).is_amd]
     found = fit_network(rows, topology, name=name, start=with_start(topology), library=library)
-    network = replace(found.profile.network, gpus=between.gpus, networks=between.networks)
+    network = replace(found.profile.network, systems=between.systems, gpus=between.gpus, networks=between.networks)
     return replace(found, profile=replace(found.profile, network=network))
 
 

@@ -101,10 +101,9 @@ def _fitted(
     residuals = residuals_of(seen, found)
     assert topology.cluster is not None
     model = topology.labels.get("gpu.model", "")
-    systems = tuple(dict.fromkeys((topology.name, topology.cluster.node.name)))
     gpus = (model,) if model else ()
     networks = (topology.cluster.spec.network,)
-    network = Network("", "", systems, networks, gpus, fitted, scatter_of(residuals))
+    network = Network("", "", (topology.name,), networks, gpus, fitted, scatter_of(residuals))
     return network, constants, residuals
 
 

@@ -54,6 +54,8 @@ TIED = {"rooted": "ring", "fan": "messages"}
 messages of a gather are messages."""
 OWN = {"rooted": ("base_s",)}
 """Those that a tied family has for itself all the same: calls in a row hide a part of the base."""
+BELOW = 0.98
+"""Fractions between nodes start below their most: where a whole adapter is in use already, no derivative leads down."""
 FLOOR_FACTOR, TOLD_FLOOR_FACTOR = 2.0, 1.03
 """The same for the floor of a call: unknown, and where rows of `TINY_BYTES` or less tell it."""
 TINY_BYTES, LEAST_TINY = 1024, 3
@@ -140,7 +142,8 @@ def parameters_of(
                 freely = not relaunched or key == "base_s" or costs.zero_copy
                 spread = math.log(factor) * (1 if freely else NARROW)
                 most = FRACTIONS.get(key, math.inf)
-                found.setdefault(place, Parameter(*place, float(value), spread, most, families))
+                start = min(float(value), most * BELOW) if between else float(value)
+                found.setdefault(place, Parameter(*place, start, spread, most, families))
     if profile.floor_s and not between:
         found["", "", "floor_s"] = _floor(profile, observations)
     return list(found.values())

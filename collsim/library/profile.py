@@ -23,6 +23,10 @@ def band_of(size_bytes: int) -> str:
     return next(name for name in reversed(BANDS) if size_bytes >= BANDS[name])
 
 
+UNSEEN_REACH = 2.0
+"""Intervals of trees reach so many times as far as those of the rings that lend them theirs (chosen)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Scatter:
     """How far measured times were from predicted ones, over rows that took no part in the fit that predicted them.
@@ -63,7 +67,7 @@ class Network:
     ----------
     name, title : str
     systems : tuple of str
-        Clusters that the constants were fitted to, and their nodes.
+        Clusters that the constants were fitted to; nodes of which ``--nodes`` makes such a cluster.
     networks, gpus : tuple of str
         Technologies that they are meant for, that of the fit first, and parts of ``gpu.model`` of the nodes.
     families : Mapping of str to Mapping
@@ -87,9 +91,14 @@ class Network:
         return self.families.get(kernel, {}).get(name) or self.families.get("ring", {}).get(name)
 
     def scatters(self) -> dict[str, Mapping[str, Scatter]]:
-        """Return the accuracy of every kernel: of those whose costs are another's, the other's."""
-        alike = {kernel: self.accuracy[other] for kernel, other in BETWEEN.items() if other in self.accuracy}
-        return {**alike, **self.accuracy}
+        """Return the accuracy of every kernel: of those whose costs are another's, the other's.
+
+        Trees that no log shows have that of rings, with ends twice as far off.
+        """
+        found = dict(self.accuracy)
+        if "ring" in found:
+            found.setdefault("chain", {band: entry.widened(UNSEEN_REACH) for band, entry in found["ring"].items()})
+        return {**{kernel: found[other] for kernel, other in BETWEEN.items() if other in found}, **found}
 
     def covers(self, network: str, gpu: str) -> bool:
         """Return whether the constants are meant for nodes of that GPU on that technology."""

@@ -96,8 +96,8 @@ BY_HAND = {
         (4 / 3, hierarchical(4, NVLINK_BPS, network=4 / 3), 1),
         "spine0, spine1, spine2, spine3 and 4 more keep 3 of 4 cables to cores; messages are spread over those",
     ),
-    # The cables of group 2 carry twice as much of an all-to-all. A ring goes round one way only; through group 2 it takes
-    # the cable from leaf 16 to leaf 17, over which node 8 sends the seventh of its messages that goes by this third switch.
+    # The cables of group 2 carry twice as much of an all-to-all. A ring goes round one way only, there over the cable
+    # from leaf 16 to leaf 17: node 8 sends a seventh of its messages over it, which go by a third switch.
     "dragonfly --fail link:leaf0-leaf8": (
         (8 / 7, 8 / 7, 2),
         "leaf0, leaf8 keep 7 of 8 cables to other switches; messages are spread over those",

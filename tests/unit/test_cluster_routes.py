@@ -238,7 +238,7 @@ def test_paths_of_a_dragonfly_are_minimal_but_for_detours_in_a_group() -> None:
 
 
 def test_a_busy_cable_of_a_dragonfly_is_gone_round() -> None:
-    """Three adapters of a switch send to three of another in its group: one cable alone would take three times as long."""
+    """Three adapters of a switch send to three of another in its group: one cable alone would take three times."""
     topology = cluster_of("hgx_h100", nodes=6, gpus_per_node=4, fabric="dragonfly", radix=16)
     cluster = topology.cluster
     assert cluster is not None

@@ -1,0 +1,189 @@
+"""Steps between nodes: turns and arrivals that others fill, which constants hold where, and fits of them."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import yaml
+
+import collsim
+from collsim.calibration.cases import Case, Measured
+from collsim.calibration.fitting import fit_profile
+from collsim.calibration.places import predicted
+from collsim.calibration.profile_file import as_yaml
+from collsim.engine import Problem, solve
+from collsim.errors import InputError, SpecError
+from collsim.library import load_profile
+from collsim.library.profile import Network
+from collsim.network_costs import with_arrivals
+from collsim.topology import load_topology
+
+LIBRARY = "nccl-2.28"
+LINK_BPS = 50e9
+
+
+def cluster(name="hgx_h100", **scale_out):
+    return load_topology(name, scale_out={"nodes": 4, **scale_out})
+
+
+def with_costs(family="ring", proto="Simple", **figures):
+    """Return the profile of H100 with bare steps between nodes, but for some figures."""
+    profile = load_profile("hgx_h100", cluster())
+    costs = profile.network.protocol(proto, family)
+    bare = {"turn_s": 0.0, "message_overhead_s": 0.0, "channel_rate_Bps": 1e15, "link_share": 1.0, "base_s": 0.0}
+    families = {**profile.network.families, family: {proto: replace(costs, **bare | figures)}}
+    return replace(profile, network=replace(profile.network, families=families))
+
+
+def ring_s(profile, size, channels=4, nodes=4):
+    row = collsim.simulate(
+        cluster(nodes=nodes, gpus_per_node=1), "all_gather", size, algo="ring", channels=channels, profile=profile
+    ).rows[0]
+    return row.time_s
+
+
+@pytest.mark.parametrize("key", ["turn_s", "message_overhead_s"])
+def test_other_channels_fill_the_overhead_of_a_step(key):
+    """With four channels an overhead far shorter than their steps costs next to nothing; alone it costs itself."""
+    size, overhead_s, steps = "512M", 10e-6, 3
+    loss_s = {
+        channels: ring_s(with_costs(**{key: overhead_s}), size, channels) - ring_s(with_costs(), size, channels)
+        for channels in (1, 4)
+    }
+    chunks = 2**29 / 4 / 2**21
+    assert loss_s[1] >= 0.9 * steps * overhead_s
+    assert loss_s[4] < 0.01 * chunks * overhead_s
+    short_s = ring_s(with_costs(**{key: overhead_s}), "4K") - ring_s(with_costs(), "4K")
+    assert short_s == pytest.approx(steps * overhead_s, rel=0.2)  # nothing fills it
+
+
+def test_channels_share_the_adapter_and_its_share():
+    size = 2**30
+    for share in (1.0, 0.5):
+        time_s = ring_s(with_costs(link_share=share), size)
+        efficiency = load_topology("hgx_h100", scale_out={"nodes": 4}).cluster.spec.efficiency
+        assert time_s == pytest.approx(3 / 4 * size / (share * efficiency * LINK_BPS), rel=0.02)
+    one = ring_s(with_costs(channel_rate_Bps=5e9), size, channels=1)
+    assert one == pytest.approx(3 / 4 * size / 5e9, rel=0.02)
+
+
+def test_who_waits_for_bytes_waits_until_they_have_arrived():
+    """Two transfers one after the other: the receiver of the first goes on 7 s later, its sender at once."""
+    problem = Problem(
+        capacity_Bps=np.array([1.0]), route_ptr=np.array([0, 1]), route_link=np.array([0]),
+        route_weight=np.array([1.0]), route=np.array([0, 0, 0]), size_bytes=np.array([10.0, 1.0, 1.0]),
+        latency_s=np.zeros(3), cap_Bps=np.full(3, np.inf), dep_ptr=np.array([0, 0, 1, 2]), dep=np.array([0, 0]),
+    )  # fmt: skip
+    late = with_arrivals(problem, np.array([0]), np.array([7.0]), lambda sent, then: then == 1)
+    found = solve(late)
+    assert found.ready_s[:3].tolist() == [0.0, 17.0, 10.0]
+    assert found.finish_s.tolist() == [10.0, 18.0, 11.0, 17.0]
+
+
+def test_messages_of_a_batch_share_the_rate_of_their_channel():
+    profile = with_costs("messages", channel_rate_Bps=4e9, one_way_rate_Bps=4e9, softness=np.inf)
+    asked = {"algo": "nccl_p2p", "channels": 4, "profile": profile}
+    row = collsim.simulate(cluster(gpus_per_node=1), "send_recv", "256M", **asked).rows[0]
+    parts = row.size_bytes / row.time_s / 4e9
+    assert parts == pytest.approx(round(parts), rel=0.03)  # so many channels, each at its rate
+    assert round(parts) in (1, 2, 4)
+
+
+class TestWhichConstants:
+    def test_by_network_and_gpu(self):
+        names = {
+            (node, network): load_profile("auto", cluster(node, network=network)).network.name
+            for node, network in (
+                ("hgx_h100", "infiniband"), ("hgx_b200", "infiniband"), ("dgx_a100", "infiniband"),
+                ("hgx_h100", "efa"), ("mi300x_ubb8", "roce"), ("mi355x_ubb8", "ultra_ethernet"),
+            )
+        }  # fmt: skip
+        assert list(names.values()) == [
+            "infiniband", "infiniband", "infiniband_a100", "efa", "roce", "ultra_ethernet",
+        ]  # fmt: skip
+
+    def test_one_node_and_bare_wires_have_none_of_their_own(self):
+        assert load_profile("hgx_h100").network == load_profile("default").network
+        assert load_profile("ideal", cluster()).network == Network()
+
+    def test_a_kernel_without_costs_has_those_of_rings(self):
+        network = load_profile("default").network
+        for family in ("ring", "rooted", "chain", "nvls", "messages", "direct", "fan"):
+            assert network.protocol("Simple", family) == network.families["ring"]["Simple"]
+        assert network.protocol("Simple", "sharp") == network.families["sharp"]["Simple"]
+
+    def test_intervals_where_logs_were_fitted_whatever_the_number_of_nodes(self):
+        asked = {"op": "all_reduce", "size": "1G", "library": LIBRARY}
+        fitted = collsim.simulate(cluster(nodes=6), **asked)
+        assert fitted.profile["calibrated"]
+        row = fitted.rows[0]
+        assert row.time_lo_s < row.time_s < row.time_hi_s
+        other = collsim.simulate(cluster(network="spectrum_x"), **asked)
+        assert (other.profile["calibrated"], other.rows[0].time_lo_s) == (False, None)
+        assert any("stand in for those of" in warning for warning in other.warnings)
+
+    def test_many_nodes_may_take_longer_than_any_law_says(self):
+        asked = {"op": "reduce_scatter", "size": "512M", "library": LIBRARY}
+        ratios = []
+        for nodes in (63, 64):
+            topology = cluster(nodes=nodes, gpus_per_node=1)
+            row = collsim.simulate(topology, ranks=nodes, **asked).rows[0]
+            ratios.append(row.time_hi_s / row.time_s)
+        assert ratios[1] == pytest.approx(2.5 * ratios[0], rel=1e-9)
+
+
+def made_rows(topology, profile, ops=("all_gather", "all_reduce"), per_node=(1, 2)):
+    rows = []
+    for op in ops:
+        for each in per_node:
+            case = Case(op, 4 * each, nodes=4, library=LIBRARY, environment=(("NCCL_PROTO", "Simple"),))
+            case = replace(case, environment=(("NCCL_ALGO", "Ring"), *case.environment))
+            sizes = [2**power for power in range(14, 31, 2)]
+            found = {row.requested_bytes: row.time_s for row in predicted(case, sizes, topology, profile).rows}
+            rows += [Measured(replace(case, size_bytes=s), f"{op}{each}.log", 1, t, None, 0) for s, t in found.items()]
+    return rows
+
+
+class TestFits:
+    def test_constants_that_made_the_times_come_back(self, tmp_path):
+        topology = load_topology("h100_rail")
+        start = load_profile("hgx_h100", topology)
+        costs = replace(start.network.protocol("Simple", "ring"), turn_s=20e-6, link_share=0.8)
+        families = {**start.network.families, "ring": {**start.network.families["ring"], "Simple": costs}}
+        truth = replace(start, network=replace(start.network, families=families))
+        found = fit_profile(made_rows(topology, truth), topology, name="mine")
+        constants = {entry.name: entry for entry in found.constants}
+        assert found.over_nodes
+        assert constants["ring.link_share"].value == pytest.approx(0.8, rel=0.02)
+        both_s = constants["ring.Simple.turn"].value + constants["ring.Simple.message_overhead"].value
+        assert both_s == pytest.approx(20e-6 + costs.message_overhead_s, rel=0.1)
+        assert max(abs(entry.predicted_s / entry.measured_s - 1) for entry in found.residuals) < 0.05
+
+        file = tmp_path / "mine.yaml"
+        file.write_text(as_yaml(found, "made rows"), encoding="utf-8")
+        again = load_profile(file, topology)
+        assert again.families == start.families
+        kept = again.network.protocol("Simple", "ring")
+        assert kept.link_share == pytest.approx(constants["ring.link_share"].value, rel=1e-3)
+        assert again.network.systems == ("h100_rail",)
+        row = collsim.simulate(topology, "all_gather", "1G", ranks=32, library=LIBRARY, profile=str(file)).rows[0]
+        assert row.time_lo_s is not None
+
+    def test_rows_of_one_node_tell_nothing(self):
+        rows = [Measured(Case("all_reduce", 8, 2**power, nodes=1), "a.log", 1, 1e-3, None, 0) for power in (20, 24, 28)]
+        with pytest.raises(InputError, match="0 rows over several nodes can be predicted, 3 are needed"):
+            fit_profile(rows, load_topology("h100_rail"))
+
+
+def test_faults_of_a_network_section_are_told_at_once(tmp_path):
+    file = tmp_path / "mine.yaml"
+    text = {
+        "schema": "collsim.profile/1", "name": "mine", "extends": "hgx_h100",
+        "network": {"title": 3, "systems": "h100_rail", "families": {"rings": {}, "ring": {"Simple": {"turns": "1"}}}},
+    }  # fmt: skip
+    file.write_text(yaml.safe_dump(text), encoding="utf-8")
+    with pytest.raises(SpecError) as caught:
+        load_profile(file)
+    words = str(caught.value)
+    for word in ("title is not a text", "systems is not a list of names", '"rings"', '"turns"'):
+        assert word in words

@@ -320,12 +320,12 @@ def _effects(topology: Topology, wreck: _Wreck) -> tuple[str, ...]:
     if lost := [wiring.node_names[int(gpu)] for gpu in np.flatnonzero(~wreck.alive[: wiring.n_gpus])]:
         left = wiring.n_gpus - len(lost)
         told.append(f"{listed(lost)} take{'s' * (len(lost) == 1)} no part: {left} ranks are left and renumbered")
-    missing = _lost_planes(wiring, wreck)
-    if missing and topology.in_network_reduction:
+    missing, short = _lost_planes(wiring, wreck), _short_of(wiring, wreck)[1]
+    if missing and (reduction := topology.reduction_for(short)):
         verb = "is" if len(missing) == 1 else "are"
-        domains = sorted(set(wiring.coordinates.node[_short_of(wiring, wreck)[1]].tolist()))
+        domains = sorted(set(wiring.coordinates.node[short].tolist()))
         where = "" if topology.cluster is None else f" for GPUs of node {listed([str(domain) for domain in domains])}"
-        told.append(f"{topology.in_network_reduction} is off{where}: {listed(missing)} {verb} missing")
+        told.append(f"{reduction} is off{where}: {listed(missing)} {verb} missing")
     ends = wreck.alive[wiring.link_src] & wreck.alive[wiring.link_dst]
     between = (wiring.link_src < wiring.n_gpus) & (wiring.link_dst < wiring.n_gpus)
     apart = list(dict.fromkeys(_cable(wiring, int(link)) for link in np.flatnonzero(ends & between & ~wreck.links)))

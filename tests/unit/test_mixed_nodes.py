@@ -9,12 +9,14 @@ from collsim import simulate
 from collsim.calibration.cases import Case
 from collsim.calibration.places import misfit
 from collsim.errors import SpecError, UnsupportedError
+from collsim.fabric import build_fabric
 from collsim.library import Call, choose, load_profile, system_of
 from collsim.library.graphs import nccl_graphs
 from collsim.question import ask
 from collsim.schedule import verify
 from collsim.simulation import build_schedule
 from collsim.topology import load_topology, parse_topology
+from collsim.topology.failing import damaged
 
 
 def mixed(*kinds, **scale_out):
@@ -136,6 +138,17 @@ class TestLibrary:
             assert result.rows[0].time_lo_s is None
         assert any("nodes differ (hgx_b200, hgx_h100, dgx_a100)" in warning for warning in result.warnings)
 
+    def test_steps_between_nodes_are_those_of_the_slowest_in_use(self):
+        topology = mixed(("hgx_h100", 1), ("dgx_a100", 1), ("hgx_h100", 1), network="infiniband")
+        for gpus, name in ((range(16), "dgx_a100"), ([*range(8), *range(16, 24)], "hgx_h100")):
+            alone = load_topology(name, scale_out={"nodes": 2, "network": "infiniband"})
+            network = load_profile("auto", topology, gpus).network
+            assert name in network.systems
+            assert network == load_profile("auto", alone).network
+            result = simulate(topology, "all_reduce", "1M", rank_list=list(gpus), algo="ring")
+            assert any(f"between nodes, constants fitted to {' and '.join(network.systems)} stand in" in warning
+                       for warning in result.warnings)  # fmt: skip
+
     def test_no_library_for_two_vendors(self):
         topology = mixed(("hgx_h100", 1), ("mi300x_ubb8", 1), network="roce")
         with pytest.raises(UnsupportedError, match="hopper and gfx942"):
@@ -170,6 +183,47 @@ def test_what_cannot_be_mixed(text, faults):
     for fault, (where, what) in zip(caught.value.faults, faults, strict=True):
         assert fault.where.startswith(where)
         assert what in fault.what
+
+
+class TestFailures:
+    @pytest.mark.parametrize("fail", ["switch:n2.nvsw1", "nic:node0/3", "gpu:node1/2", "link:n3.gpu0-n3.nvsw*"])
+    def test_equal_kinds_fail_as_one_cluster(self, fail):
+        whole = load_topology("hgx_h100", scale_out={"nodes": 4, "fabric": "fat_tree", "radix": 16})
+        parts = mixed(("hgx_h100", 1), ("hgx_h100", 3), fabric="fat_tree", radix=16)
+        asked = {"fail": fail, "rank_list": [node * 8 + gpu for node in range(4) for gpu in (0, 1, 3, 4)]}
+        for op in ("all_reduce", "all_to_all"):
+            found = [simulate(topology, op, "64M", **asked) for topology in (parts, whole)]
+            assert [row.to_dict() for row in found[0].rows] == [
+                row.to_dict() | {"time_lo_s": None, "time_hi_s": None} for row in found[1].rows
+            ]
+            assert found[0].topology["damage"] == found[1].topology["damage"]
+
+    @pytest.mark.parametrize(
+        ("fail", "slowdown"),
+        [
+            ("nic:node0/1", 8 / 7),  # seven adapters of 25 GB/s carry what eight did
+            ("nic:node1/1", 1),  # and seven of 50 GB/s carry the 200 GB/s of the other node
+            ("switch:n1.nvsw0", 1),  # 13 of 18 NVLinks are 325 GB/s; seven of eight rings at 25 GB/s are 175
+        ],
+    )
+    def test_by_hand_on_bare_wires(self, fail, slowdown):
+        topology = mixed(("dgx_a100", 1), ("hgx_h100", 2), network="infiniband")
+        asked = {"algo": "ring", "channels": 8, "profile": "ideal", "fail": fail}
+        assert simulate(topology, "all_gather", "1G", **asked).rows[0].slowdown == pytest.approx(slowdown, rel=1e-5)
+
+    def test_links_of_the_poorest_node_of_each_kind_count(self):
+        topology = mixed(("hgx_h100", 2), ("dgx_a100", 2), network="infiniband")
+        for fail, a100, h100 in (("switch:n1.nvsw0", 12, 13), ("switch:n3.nvsw1", 10, 18)):
+            system = system_of(damaged(topology, fail))
+            assert (system.architecture, system.links_per_gpu) == ("ampere", a100)
+            assert [(other.architecture, other.links_per_gpu) for other in system.others] == [("hopper", h100)]
+
+    def test_nvls_is_off_where_switches_are_missing(self):
+        topology = damaged(mixed(("hgx_h100", 2), ("dgx_a100", 1), network="infiniband"), "switch:n1.nvsw0")
+        assert "NVLS is off for GPUs of node 1: switch n1.nvsw0 is missing" in topology.damage.effects
+        assert not system_of(topology, range(16)).nvls
+        assert not build_fabric(topology, range(16)).node_in_network
+        assert build_fabric(mixed(("hgx_h100", 2), ("dgx_a100", 1)), range(16)).node_in_network == "NVLS"
 
 
 def test_a_log_does_not_say_which_nodes_it_ran_on():

@@ -73,7 +73,7 @@ def test_three_levels(op, racks):
 @pytest.mark.parametrize("op", ["all_reduce", "all_gather", "reduce_scatter"])
 def test_racks_whose_nodes_are_no_neighbours(op):
     layout = Layout.from_nodes(
-        [node for node in (3, 0, 5, 1, 4, 2) for _ in range(2)], [0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 1, 1]
+        [node for node in (3, 0, 5, 1, 4, 2) for _ in range(2)], rack_of_rank=[0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 1, 1]
     )
     assert layout.racks == ((0, 2, 4), (1, 3, 5))
     verify(built(op, "hierarchical_racks", nodes=6, per_node=2, layout=layout))

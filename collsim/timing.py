@@ -49,8 +49,8 @@ SLACK = 1e-9
 """Relative rounding allowed to the always-on checks."""
 AT_CAP = 1e-6
 """A transfer that took at most this share longer than at its cap ran at its cap."""
-MOST_TRANSFERS = 2_000_000
-"""Larger schedules take more than about half a minute and 1 GB."""
+MOST_TRANSFERS = 3_000_000
+"""Larger schedules take more than about half a minute and 4 GB."""
 LEAST_COMPILED = 40
 """From so many transfers on fits and draws, which solve many problems, use the compiled engine."""
 MOST_EQUAL_CHANNELS = 16

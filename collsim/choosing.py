@@ -10,11 +10,11 @@ from collsim.errors import Fault, NoRouteError, UnsupportedError
 from collsim.fabric import Fabric, Int
 from collsim.library.costs import family_of
 from collsim.library.environment import BYTES
+from collsim.lowering import Run
 from collsim.network_trees import TreePorts, plant
 from collsim.operations import Operation
 from collsim.question import MOST_CHANNELS, Question
 from collsim.schedule import Schedule
-from collsim.timing import Run
 
 __all__ = ["built", "layout_of", "library_choice", "no_sharp", "request_of", "turns_sharp_on"]
 

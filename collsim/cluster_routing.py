@@ -15,32 +15,29 @@ receives so is assumed.
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from collsim.errors import Fault, NoRouteError, UnsupportedError
 from collsim.fabric import Fabric, Float, Int, build_fabric
+from collsim.hashed_ways import Flow, Hash, Path, Ways
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from collsim.routing import Part, Routes
+    from collsim.routing import Routes
     from collsim.topology import Topology
     from collsim.topology.cluster import Cluster
 
-__all__ = ["ALL_PAIRS_UP_TO", "Path", "Ways", "between_nodes", "kept_pairs", "links_around"]
+__all__ = ["ALL_PAIRS_UP_TO", "between_nodes", "kept_pairs", "links_around"]
 
 ALL_PAIRS_UP_TO = 512
 """Up to so many ranks the routes of all pairs are kept; of more these would fill gigabytes."""
 MOST_RANKS = 2048
 """Of so many ranks cuts and tables by pair take 1.5 GB; they grow with the square."""
-Path = tuple[list[int], list[float], float]
-"""Links, the share of the message on each, and the latency of the slowest way."""
 Leap = tuple[tuple[int, int], str, float]
 """What a hash decides: from which leaf to which, the name of the flow, and its share of the message."""
 Port = tuple[int, int]
@@ -71,16 +68,16 @@ def between_nodes(fabric: Fabric, inside: Callable[..., Routes], pairs: Int) -> 
     latencies: list[float] = []
     links: list[int] = []
     shares: list[float] = []
-    flows: list[_Flow] = []
+    flows: list[Flow] = []
     for pair in pairs.tolist():
         (path_links, path_shares, latency_s), hashed = router.path(*divmod(pair, fabric.n_ranks))
         numbers += [pair] * len(path_links)
         latencies += [latency_s] * len(path_links)
         links += path_links
         shares += path_shares
-        flows += [_Flow(pair, *flow) for flow in hashed]
+        flows += [Flow(pair, *flow) for flow in hashed]
     fixed = (np.array(numbers), np.array(latencies), np.array(links), np.array(shares))
-    return Ways(fixed, _Hash(flows, router.trunks, router.before, router.spans) if flows else None)
+    return Ways(fixed, Hash(flows, router.trunks, router.before, router.spans) if flows else None)
 
 
 def kept_pairs(fabric: Fabric) -> Int:
@@ -119,104 +116,6 @@ def links_around(fabric: Fabric) -> NDArray[np.bool_]:
     owner[cluster.first_nic : cluster.first_leaf] = cluster.nic_node
     around = (owner < 0) | np.isin(owner, owner[fabric.rank_node])
     return np.asarray(around[wiring.link_src] & around[wiring.link_dst])
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Ways:
-    """Routes of all pairs of ranks, but for what the hash of the network decides, which each seed draws anew."""
-
-    fixed: Part
-    hash: _Hash | None
-
-    def drawn(self, seed: int) -> list[Part]:
-        """Return the routes with *seed*."""
-        return [self.fixed] if self.hash is None else [self.fixed, self.hash.drawn(seed)]
-
-
-class _Flow(NamedTuple):
-    """What a hash sends over one of several equal paths: a share of a pair's message, from leaf to leaf."""
-
-    pair: int
-    leaves: tuple[int, int]
-    name: str
-    share: float
-    latency_s: float
-    """Of the rest of the way."""
-
-
-@dataclass(slots=True)
-class _Hash:
-    """Every switch puts a flow on one of its equal cables; arrays, so that the next draw costs little.
-
-    Attributes
-    ----------
-    flows : sequence of _Flow
-    trunks : mapping
-        From two leaves to the ways between them.
-    before, spans : int64[n_links + 1], int64[n_links]
-        By links of the cluster in order: how many of those left have a lower number, and how many links join the same
-        two nodes, counted from this one on.
-    trunk : int64[n_flows]
-        Number of the trunk of each flow; ways stand trunk by trunk.
-    port_end : int64[n_ways]
-        Ports of all ways up to this one: a flow takes one of the ports of its trunk.
-    first_port, n_ports : int64[n_trunks]
-    hop_ptr, hop_link, cables : int64[n_ways+1], int64[...], int64[...]
-        Links of each way: the first that is left of each bundle, by its number now, and how many are.
-    way_latency_s : float64[n_ways]
-    """
-
-    flows: Sequence[_Flow]
-    trunks: dict[tuple[int, int], list[tuple[Path, float]]]
-    before: Int
-    spans: Int
-    trunk: Int = field(init=False)
-    port_end: Int = field(init=False)
-    first_port: Int = field(init=False)
-    n_ports: Int = field(init=False)
-    hop_ptr: Int = field(init=False)
-    hop_link: Int = field(init=False)
-    cables: Int = field(init=False)
-    way_latency_s: Float = field(init=False)
-
-    def __post_init__(self) -> None:
-        number = {leaves: i for i, leaves in enumerate(self.trunks)}
-        self.trunk = np.array([number[flow.leaves] for flow in self.flows])
-        paths = [path for ways in self.trunks.values() for path, _ in ways]
-        self.hop_ptr = np.cumsum([0, *(len(links) for links, *_ in paths)])
-        bundle = np.array([link for links, *_ in paths for link in links])
-        self.hop_link = self.before[bundle]
-        self.cables = self.before[bundle + self.spans[bundle]] - self.hop_link
-        self.way_latency_s = np.array([latency_s for *_, latency_s in paths])
-        self.port_end = np.cumsum(self.cables[self.hop_ptr[:-1]])
-        last_way = np.cumsum([len(ways) for ways in self.trunks.values()]) - 1
-        self.first_port = np.concatenate(([0], self.port_end[last_way[:-1]]))
-        self.n_ports = self.port_end[last_way] - self.first_port
-
-    def drawn(self, seed: int) -> Part:
-        """Return the part of the routes that *seed* decides."""
-        spot = np.array([_spot(seed, flow.name, 0) for flow in self.flows])
-        port = self.first_port[self.trunk] + (spot * self.n_ports[self.trunk]).astype(np.int64)
-        way = np.searchsorted(self.port_end, port, side="right")
-        hops = self.hop_ptr[way + 1] - self.hop_ptr[way]
-        flow = np.repeat(np.arange(len(way)), hops)
-        hop = np.arange(len(flow)) - np.repeat(np.cumsum(hops) - hops, hops)
-        place = self.hop_ptr[way][flow] + hop
-        link, cables = self.hop_link[place], self.cables[place]
-        several = np.flatnonzero(cables > 1)
-        names = (
-            (self.flows[i].name, j + 1) for i, j in zip(flow[several].tolist(), hop[several].tolist(), strict=True)
-        )
-        spot = np.array([_spot(seed, name, at) for name, at in names])
-        link[several] += (spot * cables[several]).astype(np.int64)
-        pair, share, rest_s = (np.array([entry[column] for entry in self.flows])[flow] for column in (0, 3, 4))
-        return pair, rest_s + self.way_latency_s[way][flow], link, share
-
-
-def _spot(seed: int, flow: str, hop: int) -> float:
-    """Return a number of [0, 1) that the flow, the hop and the seed of the hash decide."""
-    digest = hashlib.blake2b(f"{seed}:{flow}:{hop}".encode(), digest_size=6).digest()
-    return int.from_bytes(digest, "big") / 2**48
 
 
 @dataclass(slots=True)

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from collsim.library import system_of
+from collsim.lowering import Run
 from collsim.provenance import machine_gpus
 from collsim.question import Question
 from collsim.result import Row
-from collsim.timing import Run
 from collsim.topology import Topology
 
 __all__ = ["beside", "healthy_groups", "library_effects"]

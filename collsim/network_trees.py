@@ -20,9 +20,9 @@ from functools import cached_property
 
 import numpy as np
 
-from collsim.cluster_routing import Path
 from collsim.errors import Fault, NoRouteError, UnsupportedError
 from collsim.fabric import Fabric, Int
+from collsim.hashed_ways import Path
 
 __all__ = ["GroupTrees", "TreePorts", "plant"]
 

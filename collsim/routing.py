@@ -21,7 +21,7 @@ from collsim.schedule import EVERY, Groups
 from collsim.schedule.in_network import members_of
 
 if TYPE_CHECKING:
-    from collsim.cluster_routing import Ways
+    from collsim.hashed_ways import Ways
     from collsim.network_trees import TreePorts
 
 __all__ = ["Part", "Routes", "find_routes", "links_in_reach", "merge_trunks", "network_labels", "routes_of"]

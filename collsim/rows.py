@@ -14,11 +14,12 @@ from collsim.draws import over_draws
 from collsim.errors import Fault, UnsupportedError
 from collsim.fabric import Fabric, Float
 from collsim.library.costs import RUNS_WITH, family_of
+from collsim.lowering import MOST_TRANSFERS, Run
 from collsim.network_trees import TreePorts
 from collsim.operations import Operation
 from collsim.question import CHOICES, PROTOCOLS, Question
 from collsim.result import LinkLoad, Row
-from collsim.timing import MOST_LINKS, MOST_TRANSFERS, Run
+from collsim.timing import MOST_LINKS
 from collsim.together import EQUAL, Part, Party, group_times, part_of, redrawn, slowest_of, time_together
 
 __all__ = ["tables_of"]

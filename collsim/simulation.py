@@ -19,6 +19,7 @@ from collsim.errors import Fault, InputError, UnsupportedError
 from collsim.fabric import Float
 from collsim.library import Profile, load_profile
 from collsim.library.profile_files import AUTO
+from collsim.lowering import prepare
 from collsim.operations import BLOCK_GRAIN_BYTES, operation
 from collsim.provenance import (
     achievable,
@@ -36,7 +37,6 @@ from collsim.question import CHOICES, Question, ask, rank_groups
 from collsim.result import Result, Row
 from collsim.rows import tables_of
 from collsim.schedule import Schedule
-from collsim.timing import prepare
 from collsim.together import Party, prepare_groups, redrawn
 from collsim.topology import Topology, load_topology
 from collsim.topology.failing import damaged

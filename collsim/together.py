@@ -16,25 +16,13 @@ from collsim.errors import Fault, InternalError, UnsupportedError
 from collsim.fabric import Float, Int
 from collsim.library import Profile
 from collsim.library.costs import Bool, Protocol, family_of
+from collsim.lowering import MOST_TRANSFERS, Lowered, Run, lower, prepare, run_on
 from collsim.network_trees import TreePorts
 from collsim.operations import operation
 from collsim.result import GroupTime, Row
 from collsim.routing import Routes, merge_trunks
 from collsim.schedule import Schedule
-from collsim.timing import (
-    LEAST_COMPILED,
-    MOST_TRANSFERS,
-    Lowered,
-    Run,
-    Timing,
-    kernel_costs,
-    lower,
-    prepare,
-    problem_of,
-    run_on,
-    time_lowered,
-    timing_of,
-)
+from collsim.timing import LEAST_COMPILED, Timing, kernel_costs, problem_of, time_lowered, timing_of
 from collsim.topology import Topology
 
 __all__ = [

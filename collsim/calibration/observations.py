@@ -11,7 +11,8 @@ from collsim.calibration.places import gpus_of
 from collsim.errors import CollsimError
 from collsim.library import Profile
 from collsim.library.costs import Protocol, family_of
-from collsim.timing import Lowered, Run, device_time_s, kernel_costs, lower, prepare
+from collsim.lowering import Lowered, Run, lower, prepare
+from collsim.timing import device_time_s, kernel_costs
 from collsim.topology import Topology
 
 __all__ = ["Observation", "launch_of", "observe", "thinned", "undisturbed", "without_spikes"]

@@ -16,8 +16,8 @@ from collsim.calibration.health import impossible_flags
 from collsim.calibration.places import on_one_domain
 from collsim.errors import CollsimError
 from collsim.library import Profile
+from collsim.lowering import Run, prepare
 from collsim.operations import dtype_bytes, operation
-from collsim.timing import Run, prepare
 from collsim.topology import Topology
 
 __all__ = ["sound_rows"]

@@ -7,9 +7,10 @@ import pytest
 
 import collsim
 from collsim.library import load_profile
+from collsim.lowering import prepare
 from collsim.question import ask
 from collsim.simulation import build_schedule
-from collsim.timing import prepare, time_schedule
+from collsim.timing import time_schedule
 from collsim.topology import describe, load_topology
 
 from .figures import figure

@@ -6,8 +6,9 @@ import pytest
 import collsim
 from collsim.collectives import Request, algorithm, rings_for
 from collsim.library import load_profile
+from collsim.lowering import prepare
 from collsim.operations import operation
-from collsim.timing import prepare, time_schedule
+from collsim.timing import time_schedule
 from collsim.topology import load_topology
 
 GBPS = 1e9

@@ -15,8 +15,9 @@ import pytest
 
 from collsim.collectives import Request, algorithm, rings_for
 from collsim.library import Profile
+from collsim.lowering import prepare
 from collsim.operations import operation
-from collsim.timing import prepare, time_schedule
+from collsim.timing import time_schedule
 from collsim.topology import parse_topology
 
 TOLERANCE = 1e-9

@@ -14,9 +14,10 @@ import pytest
 
 from collsim.engine import Problem, solve
 from collsim.library import load_profile
+from collsim.lowering import lower, prepare
 from collsim.question import ask
 from collsim.simulation import build_schedule, predict
-from collsim.timing import lower, prepare, problem_of
+from collsim.timing import problem_of
 from collsim.topology import Topology, load_topology
 from collsim.topology.failing import damaged
 from collsim.topology.scale_out import build_cluster, cluster_spec

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from collsim.bounds import lower_bound
 from collsim.collectives import Request, algorithms_for, rings_for
 from collsim.library import load_profile
+from collsim.lowering import prepare
 from collsim.operations import OPERATIONS
-from collsim.timing import prepare, time_schedule
+from collsim.timing import time_schedule
 from collsim.topology import Topology, load_topology
 
 IRREGULAR = ("dgx1_v100", "mi250x_node", "mi250x_8oam", "pcie_gen5_8gpu")

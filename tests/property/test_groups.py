@@ -10,10 +10,11 @@ from collsim.choosing import request_of
 from collsim.collectives import algorithm
 from collsim.groups import parse_groups
 from collsim.library import load_profile
+from collsim.lowering import prepare
 from collsim.operations import operation
 from collsim.question import ask
 from collsim.simulation import simulate
-from collsim.timing import prepare, time_schedule
+from collsim.timing import time_schedule
 from collsim.together import part_of, prepare_groups, time_together
 from collsim.topology import Topology
 

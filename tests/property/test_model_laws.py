@@ -19,9 +19,10 @@ from hypothesis import strategies as st
 import collsim
 from collsim.collectives import ALGORITHMS, Request, algorithm, rings_for
 from collsim.library import Profile, load_profile
+from collsim.lowering import prepare
 from collsim.operations import operation
 from collsim.schedule import EVERY, Schedule
-from collsim.timing import prepare, time_schedule
+from collsim.timing import time_schedule
 from collsim.topology import Topology, Wiring, load_topology, parse_topology
 
 PAIRS = [(op, entry.name) for entry in ALGORITHMS for op in entry.ops]

@@ -10,8 +10,9 @@ import pytest
 from collsim.bounds import lower_bound
 from collsim.collectives import Request, algorithms_for, rings_for
 from collsim.library import load_profile
+from collsim.lowering import prepare
 from collsim.operations import OPERATIONS, operation
-from collsim.timing import prepare, time_schedule
+from collsim.timing import time_schedule
 from collsim.topology import Topology, load_topology, parse_topology
 
 GBPS = 1e9

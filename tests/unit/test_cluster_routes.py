@@ -14,8 +14,8 @@ from collsim.cluster_routing import _Router
 from collsim.errors import UnsupportedError
 from collsim.fabric import build_fabric
 from collsim.library import load_profile
+from collsim.lowering import prepare
 from collsim.routing import Routes, find_routes
-from collsim.timing import prepare
 from collsim.topology import Topology, load_topology
 from collsim.topology.failing import damaged
 from collsim.topology.scale_out import build_cluster, cluster_spec

@@ -12,8 +12,9 @@ import collsim
 from collsim.collectives import Request, algorithm, algorithms_for
 from collsim.library import Protocol, load_profile
 from collsim.library.costs import FAMILIES, STAND_IN, Use, family_of
+from collsim.lowering import lower, prepare
 from collsim.operations import OPERATIONS, operation
-from collsim.timing import lower, prepare, time_lowered
+from collsim.timing import time_lowered
 from collsim.topology import load_topology
 
 ONE = np.ones(1)

@@ -15,9 +15,9 @@ from collsim.bounds import lower_bound
 from collsim.fabric import build_fabric
 from collsim.flow_bounds import Flows, find_flows, flow_bound, network_of
 from collsim.library import load_profile
+from collsim.lowering import prepare
 from collsim.operations import OPERATIONS, operation
 from collsim.simulation import simulate
-from collsim.timing import prepare
 from collsim.topology import Topology, load_topology, parse_topology
 
 GBPS = 1e9

@@ -11,10 +11,11 @@ import collsim
 from collsim.collectives import Request, algorithm
 from collsim.errors import SpecError, UnsupportedError, VerificationError
 from collsim.library import load_profile
+from collsim.lowering import prepare
 from collsim.operations import operation
 from collsim.schedule import EVERY, ChunksBuilder, Schedule, TransfersBuilder, find_faults, verify
 from collsim.schedule.in_network import point_to_point, ranks_of
-from collsim.timing import prepare, time_schedule
+from collsim.timing import time_schedule
 from collsim.topology import load_topology
 
 LINK_BPS = 450e9

@@ -13,11 +13,11 @@ from collsim.errors import UnsupportedError
 from collsim.library import Call, Choice, Graph, System, choose, load_profile, read_environment, system_of
 from collsim.library.cluster_graphs import nvls_across, ring_across, tree_across
 from collsim.library.graphs import nccl_graphs
+from collsim.lowering import prepare
 from collsim.operations import operation
 from collsim.question import ask
 from collsim.schedule import verify
 from collsim.simulation import simulate
-from collsim.timing import prepare
 from collsim.topology import Topology, load_topology
 
 KIB, MIB = 2**10, 2**20

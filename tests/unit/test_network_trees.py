@@ -13,10 +13,11 @@ from collsim.collectives import algorithm
 from collsim.errors import NoRouteError, UnsupportedError
 from collsim.fabric import Fabric, build_fabric
 from collsim.library import load_profile
+from collsim.lowering import Run, prepare
 from collsim.network_trees import GroupTrees, TreePorts, plant
 from collsim.operations import operation
 from collsim.question import ask
-from collsim.timing import Run, prepare, time_schedule
+from collsim.timing import time_schedule
 from collsim.topology import Topology, load_topology
 from collsim.topology.cluster_wiring import FIBRE_S_PER_M
 from collsim.topology.failing import damaged

@@ -10,9 +10,10 @@ from collsim.collectives import Request, algorithm
 from collsim.errors import NoRouteError
 from collsim.fabric import build_fabric
 from collsim.library import load_profile
+from collsim.lowering import prepare
 from collsim.operations import operation
 from collsim.routing import find_routes, merge_trunks
-from collsim.timing import prepare, time_schedule
+from collsim.timing import time_schedule
 from collsim.topology import Topology, load_topology
 
 GBPS = 1e9

@@ -13,11 +13,12 @@ from collsim.collectives import algorithm
 from collsim.engine import Problem
 from collsim.errors import DeadlockError, InputError, UnsupportedError
 from collsim.library import load_profile
+from collsim.lowering import prepare
 from collsim.operations import operation
 from collsim.question import ask
 from collsim.schedule import ChunksBuilder, Schedule, TransfersBuilder
 from collsim.simulation import simulate
-from collsim.timing import prepare, time_schedule
+from collsim.timing import time_schedule
 from collsim.together import part_of, prepare_groups, time_together
 from collsim.topology import Topology
 

@@ -1,0 +1,228 @@
+"""A schedule laid on the fabric: runs with their routes and bounds, and what each transfer shares with others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from collsim.bounds import Cuts, find_cuts
+from collsim.errors import Fault, NoRouteError, UnsupportedError
+from collsim.fabric import Fabric, Float, Int, build_fabric
+from collsim.flow_bounds import Flows, find_flows
+from collsim.library import Profile
+from collsim.library.costs import Bool, Use
+from collsim.network_costs import Steps, steps_of
+from collsim.network_trees import TreePorts
+from collsim.routing import Routes, find_routes, links_in_reach, merge_trunks, network_labels, routes_of
+from collsim.schedule import Schedule, Transfers
+from collsim.topology import Topology
+
+if TYPE_CHECKING:
+    from collsim.hashed_ways import Ways
+
+__all__ = ["MOST_TRANSFERS", "Lowered", "Run", "lower", "prepare", "run_on"]
+
+MOST_TRANSFERS = 3_000_000
+"""Larger schedules take more than about half a minute and 4 GB."""
+MOST_EQUAL_CHANNELS = 16
+"""Before equal channels are merged, a schedule may be so many times larger."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Run:
+    """Everything that the sizes and algorithms of one call share."""
+
+    topology: Topology
+    fabric: Fabric
+    profile: Profile
+    routes: Routes
+    trunks: Routes
+    trunk_capacity_Bps: Float
+    cuts: Cuts
+    flows: Flows | None
+    used: Bool
+    """bool[n_links]: what some message between the ranks could take."""
+
+    @property
+    def egress_Bps(self) -> float:
+        """What a rank can send at line rate to ranks of its node, or to any if it is alone there; the least of all."""
+        wiring, ranks = self.fabric.wiring, self.fabric.rank_node
+        adapter = np.array([kind == "nic" for kind in wiring.node_kinds])
+        inside = self.used & ~adapter[wiring.link_dst]
+        out = np.bincount(wiring.link_src, np.where(inside, self.fabric.raw_capacity_Bps, 0.0), len(adapter))[ranks]
+        return float(np.where(out > 0, out, self.cuts.egress_Bps).min())
+
+
+def prepare(
+    topology: Topology, profile: Profile, ranks: Sequence[int] | None = None, *, free_share: Float | None = None
+) -> Run:
+    """Build the fabric of *ranks* (all GPUs if None), its routes, and what bounds the time on it.
+
+    *free_share* is float64[n_links], what background traffic leaves of each link; None: there is none.
+    """
+    bare = not (profile.achievable_rate or profile.latency or profile.families)  # raw wires, of the network too
+    fabric = build_fabric(
+        topology, ranks, efficiency=profile.achievable_rate, latency=profile.latency, network_counts=not bare
+    )
+    if free_share is not None:
+        fabric = replace(fabric, capacity_Bps=fabric.capacity_Bps * free_share)
+    return run_on(fabric, topology, profile)
+
+
+def run_on(fabric: Fabric, topology: Topology, profile: Profile, ways: Ways | None = None) -> Run:
+    """Return the run on a fabric: its routes, from *ways* if some are known, and what bounds the time on it."""
+    try:
+        routes = find_routes(fabric, ways)
+    except NoRouteError as error:
+        from collsim.topology.failing import cut_faults
+
+        raise NoRouteError(*cut_faults(topology, fabric.rank_node.tolist(), error.faults)) from None
+    trunks, capacity = merge_trunks(routes, fabric.capacity_Bps)
+    used = links_in_reach(fabric, routes)
+    return Run(
+        topology,
+        fabric,
+        profile,
+        routes,
+        trunks,
+        capacity,
+        find_cuts(fabric, used, routes.fastest_s()),
+        find_flows(fabric, used),
+        used,
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lowered:
+    """A schedule laid on the routes of a run; what it costs is not said yet.
+
+    Attributes
+    ----------
+    schedule : Schedule
+    run : Run
+        The one that it was laid on, with other routes if it takes some that were not kept.
+    transfers : Transfers
+        Equal channels merged.
+    size_bytes : int64[n]
+    route : int64[n]
+        Which of *used* each transfer takes.
+    used, copies : int64[n_used]
+        Number of the route in the run, and how many equal transfers take it side by side.
+    across, added : bool[n]
+        Whether a transfer leaves its node, and whether switches there add or copy it.
+    use : Use
+    dtype : str
+    steps : Steps or None
+        The transfers between nodes; None within one node.
+    """
+
+    schedule: Schedule
+    run: Run
+    transfers: Transfers
+    size_bytes: Int
+    route: Int
+    used: Int
+    copies: Int
+    across: Bool
+    added: Bool
+    use: Use
+    dtype: str
+    steps: Steps | None
+
+
+def lower(schedule: Schedule, run: Run, dtype: str = "float", ports: TreePorts | None = None) -> Lowered:
+    """Lay *schedule*, which moves elements of *dtype*, on the fabric of *run*.
+
+    *ports* is what reduction trees of other groups have taken of the network.
+
+    Raises
+    ------
+    UnsupportedError
+        The schedule has more transfers than fit in memory, or needs switches that add and multicast.
+    NoRouteError
+        The network has no tree for a group of ranks.
+    """
+    _refuse_size(schedule, MOST_TRANSFERS * MOST_EQUAL_CHANNELS)
+    merged = schedule.merged()
+    _refuse_size(merged, MOST_TRANSFERS)
+    transfers = merged.materialise()
+    ports = ports or TreePorts.free(run.fabric)
+    ends = transfers.src, transfers.dst
+    routes, number = routes_of(run.fabric, run.routes, ends, schedule.groups, ports)
+    if routes is not run.routes:
+        trunks, capacity = merge_trunks(routes, run.fabric.capacity_Bps)
+        run = replace(run, routes=routes, trunks=trunks, trunk_capacity_Bps=capacity)
+    n_routes = len(run.routes.latency_s)
+    key, route = np.unique(transfers.copies * n_routes + number, return_inverse=True)
+    copies, used = np.divmod(key, n_routes)
+    size_bytes, use = transfers.size_bytes(schedule.chunks), _use(transfers, run, used[route])
+    across, added = _across(schedule, transfers, run)
+    steps = _steps(transfers, run, used[route], use, across) if across.any() else None
+    return Lowered(schedule, run, transfers, size_bytes, route, used, copies, across, added, use, dtype, steps)
+
+
+def _steps(transfers: Transfers, run: Run, route: Int, use: Use, across: Bool) -> Steps:
+    """Return the transfers between nodes, which take the routes numbered *route*."""
+    rate_Bps, link = _narrowest(run.trunks, run.trunk_capacity_Bps)
+    return steps_of(across, use, _in_step(transfers, link[route]), transfers.copies, rate_Bps[route])
+
+
+def _across(schedule: Schedule, transfers: Transfers, run: Run) -> tuple[Bool, Bool]:
+    """Return bool[n], bool[n]: whether transfers lead between nodes, and whether switches there add or copy them."""
+    node = run.fabric.wiring.coordinates.node[run.fabric.rank_node]
+    added = np.isin(np.minimum(transfers.src, transfers.dst), network_labels(run.fabric, schedule.groups))
+    pair = (transfers.src >= 0) & (transfers.dst >= 0)
+    return added | (pair & (node[transfers.src] != node[transfers.dst])), added
+
+
+def _use(transfers: Transfers, run: Run, route: Int) -> Use:
+    """Return what the transfers, which take the routes numbered *route*, share."""
+    lanes, way, alone_Bps = transfers.lanes.astype(np.float64), transfers.src, np.full(len(route), run.egress_Bps)
+    duplex = np.zeros(len(route), dtype=np.bool_)
+    direct = _direct(transfers, run)
+    if direct.any():
+        pairs = run.fabric.n_ranks + 1
+        there, back = ((a + 1) * pairs + b for a, b in ((transfers.src, transfers.dst), (transfers.dst, transfers.src)))
+        way = np.where(direct, there, way)
+        duplex = direct & np.isin(_in_step(transfers, there), _in_step(transfers, back))
+        alone_Bps = np.where(direct, _narrowest(run.trunks, run.trunk_capacity_Bps)[0][route], alone_Bps)
+    _, group = np.unique(_in_step(transfers, way), return_inverse=True)
+    active = np.bincount(group, weights=transfers.lanes * transfers.copies)[group].astype(np.float64)
+    return Use(lanes, active, alone_Bps, duplex, transfers.reduces)
+
+
+def _direct(transfers: Transfers, run: Run) -> Bool:
+    """Return bool[n]: whether a link joins sender and receiver."""
+    both = (transfers.src >= 0) & (transfers.dst >= 0)
+    joined = run.fabric.peer_links() > 0
+    return np.asarray(both & joined[np.where(both, transfers.src, 0), np.where(both, transfers.dst, 0)])
+
+
+def _narrowest(trunks: Routes, capacity_Bps: Float) -> tuple[Float, Int]:
+    """Return what each route carries if it has its trunks to itself, and the first trunk that is so narrow.
+
+    float64[n_routes], inf for a route without trunks, and int64[n_routes].
+    """
+    narrowest, first = np.full(len(trunks.ptr) - 1, np.inf), np.zeros(len(trunks.ptr) - 1, dtype=np.int64)
+    route = np.repeat(np.arange(len(narrowest)), np.diff(trunks.ptr))
+    rate_Bps = capacity_Bps[trunks.link] / trunks.weight
+    np.minimum.at(narrowest, route, rate_Bps)
+    entry = np.flatnonzero(rate_Bps <= narrowest[route])[::-1]
+    first[route[entry]] = trunks.link[entry]
+    return narrowest, first
+
+
+def _in_step(transfers: Transfers, label: Int) -> Int:
+    """Return int64[n]: a number for each pair of label and step."""
+    return np.asarray(label * (int(transfers.step.max(initial=0)) + 1) + transfers.step)
+
+
+def _refuse_size(schedule: Schedule, most: int) -> None:
+    """Refuse a schedule that would not fit in memory."""
+    if schedule.n_transfers > most:
+        what = f"{schedule.n_transfers} transfers are too many to simulate one by one"
+        hint = "ask for fewer ranks or channels, or larger chunks"
+        raise UnsupportedError(Fault(what, f"{schedule.op} by {schedule.algo}", hint))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import collsim
-from collsim import timing
+from collsim import lowering, timing
 from collsim.collectives import ALGORITHMS, Request, algorithm, algorithms_for
 from collsim.engine import Solution
 from collsim.errors import DeadlockError, InputError, InternalError, UnknownNameError, UnsupportedError
@@ -448,7 +448,7 @@ def test_the_package_shows_what_it_promises():
 
 
 def test_what_would_not_fit_in_memory_is_refused_and_left_out_with_a_word(monkeypatch):
-    monkeypatch.setattr(timing, "MOST_TRANSFERS", 300)
+    monkeypatch.setattr(lowering, "MOST_TRANSFERS", 300)
     with pytest.raises(UnsupportedError, match="transfers are too many to simulate"):
         simulate("mi300x_ubb8", "all_reduce", "1M", algo="ring")
     result = simulate("mi300x_ubb8", "all_reduce", "1M", algo="all")

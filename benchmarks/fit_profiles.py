@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -25,7 +25,8 @@ from collsim.calibration.network_fitting import fit_network
 from collsim.calibration.profile_file import as_yaml
 from collsim.calibration.scatters import scatter_of
 from collsim.calibration.validation import DEFAULT_RCCL
-from collsim.library import DEFAULT_LIBRARY, Profile, load_profile, system_of
+from collsim.library import DEFAULT_LIBRARY, Profile, Scatter, load_profile, system_of
+from collsim.library.costs import BETWEEN
 from collsim.operations import DTYPES
 from collsim.report.calibration import calibration_table
 from collsim.topology import Topology
@@ -36,6 +37,8 @@ LEAST_SPREAD = 20
 """So many rows from outside the fit count by themselves."""
 SOURCE = "benchmarks/fit_profiles.py on the training logs in benchmarks/data"
 
+
+Accuracy = Mapping[str, Mapping[str, Scatter]]
 
 NVLS_SEEN = {"NCCL_NVLS_ENABLE": "1"}
 """Where the tables do not say that the machine hides NVLS, it did not."""
@@ -116,6 +119,19 @@ def rows_of(system: str, *sets: str) -> list[Row]:
     ]
 
 
+def reach(accuracy: Accuracy, own: Sequence[Residual], unseen: Sequence[Residual]) -> Accuracy:
+    """Return the accuracy by rows of the fit and by others: where these are enough, half way between them and both."""
+    if not own and not unseen:
+        return accuracy
+    alone, both = scatter_of(unseen), scatter_of([*own, *unseen])
+    for family, bands in alone.items():
+        for band, scatter in bands.items():
+            if scatter.rows >= LEAST_SPREAD:
+                high = math.sqrt(both[family][band].high * scatter.high)
+                both[family][band] = replace(both[family][band], low=1 / high, high=high)
+    return both
+
+
 def with_spread(found: Calibration, others: Sequence[Row], topology: Topology) -> Calibration:
     """Return the calibration with intervals that know of machines and operations that no fit knows.
 
@@ -125,16 +141,7 @@ def with_spread(found: Calibration, others: Sequence[Row], topology: Topology) -
 
     def widened(profile: Profile, launch: str) -> Profile:
         own = [entry for entry in found.residuals if entry.launch == launch]
-        unseen = residuals.get(launch, [])
-        if not own and not unseen:
-            return profile
-        alone, accuracy = scatter_of(unseen), scatter_of([*own, *unseen])
-        for family, bands in alone.items():
-            for band, scatter in bands.items():
-                if scatter.rows >= LEAST_SPREAD:
-                    high = math.sqrt(accuracy[family][band].high * scatter.high)
-                    accuracy[family][band] = replace(accuracy[family][band], low=1 / high, high=high)
-        return replace(profile, accuracy=accuracy)
+        return replace(profile, accuracy=reach(profile.accuracy, own, residuals.get(launch, [])))
 
     residuals: dict[str, list[Residual]] = {}
     for entry in predicted_residuals(others, topology, found.profile):
@@ -160,7 +167,12 @@ def fit_between(name: str) -> Calibration:
     rows = rows_of(between.systems[0], "train")
     library = max((row.case.library or "" for row in rows), default="") or DEFAULT[system_of(topology).is_amd]
     found = fit_network(rows, topology, name=name, start=with_start(topology), library=library)
-    network = replace(found.profile.network, systems=between.systems, gpus=between.gpus, networks=between.networks)
+    others = predicted_residuals(rows_of(between.systems[0], "spread"), topology, found.profile)
+    alike = [replace(entry, family=BETWEEN.get(entry.family, entry.family)) for entry in others]
+    network = replace(
+        found.profile.network, systems=between.systems, gpus=between.gpus, networks=between.networks,
+        accuracy=reach(found.profile.network.accuracy, found.residuals, alike),
+    )  # fmt: skip
     return replace(found, profile=replace(found.profile, network=network))
 
 

@@ -300,7 +300,8 @@ def predicted_residuals(rows: Sequence[Measured], topology: Topology, profile: P
     found = []
     for entry in observations:
         launched = profile.launches.get(entry.launch, profile)
-        costs = launched.protocol(entry.proto, entry.family)
+        between = launched.network.protocol(entry.proto, entry.family) if entry.over_nodes else None
+        costs = between or launched.protocol(entry.proto, entry.family)
         wait_s = launched.for_threads(entry.gpus_per_thread).wait_s
         time_s = call_time_s(entry.device_s(costs), launched.floor_s, wait_s)
         found.append(residual_of(entry, time_s, time_s))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from collsim.calibration.cases import Measured
@@ -14,12 +14,14 @@ from collsim.calibration.scatters import residuals_of, scatter_of
 from collsim.calibration.soundness import sound_rows
 from collsim.errors import Fault, InputError
 from collsim.library import Profile, load_profile
-from collsim.library.costs import BETWEEN
+from collsim.library.costs import BETWEEN, Protocol
 from collsim.library.profile import Network
 from collsim.topology import Topology
 from collsim.units import format_count
 
 __all__ = ["LEAST_ROWS", "fit_network"]
+
+Families = dict[str, Mapping[str, Protocol]]
 
 LEAST_ROWS = 3
 """Fewer rows could not be told from noise."""
@@ -83,17 +85,18 @@ def _fitted(
     """Return the constants between nodes with what was found."""
     start = profile.network
     families = {family: dict(protocols) for family, protocols in start.families.items()}
-    for kernel, proto in {(entry.family, entry.proto) for entry in seen}:
+    for kernel, proto in sorted({(entry.family, entry.proto) for entry in seen}):
         if (known := start.protocol(proto, kernel)) is not None:
             families.setdefault(kernel, {}).setdefault(proto, known)
     between = replace(profile, families=families)
     parameters = parameters_of(between, seen, between=True)
     found = estimate(seen, between, parameters)
     costs, _ = costs_of(between, parameters, found.logs)
-    fitted = {
+    fitted: Families = {
         family: {proto: costs.get((family, proto), known) for proto, known in protocols.items()}
         for family, protocols in families.items()
     }
+    fitted = _with_the_same_adapters(fitted, [entry.family for entry in seen])
     constants = [
         Constant("stream", parameter.name, parameter.start, *found.interval(place), found.identified(place))
         for place, parameter in enumerate(parameters)
@@ -105,6 +108,18 @@ def _fitted(
     networks = (topology.cluster.spec.network,)
     network = Network("", "", (topology.name,), networks, gpus, fitted, scatter_of(residuals))
     return network, constants, residuals
+
+
+def _with_the_same_adapters(families: Mapping[str, Mapping[str, Protocol]], seen: Sequence[str]) -> Families:
+    """Return the families with the share of the adapter that was seen, of rings if of these, where none was."""
+    donor = "ring" if "ring" in seen else seen[0]
+    share = max(costs.link_share for costs in families[donor].values())
+    return {
+        family: dict(protocols)
+        if family in seen
+        else {proto: replace(costs, link_share=share) for proto, costs in protocols.items()}
+        for family, protocols in families.items()
+    }
 
 
 def _title(topology: Topology, seen: Sequence[Observation], library: str) -> str:

@@ -77,7 +77,7 @@ class _Writer:
 
     def __init__(self, calibration: Calibration, source: str) -> None:
         self.fitted = {(entry.launch, entry.name): entry for entry in calibration.constants}
-        self.start, self.source = calibration.start, source
+        self.start, self.source, self.over_nodes = calibration.start, source, calibration.over_nodes
         self.launches = {entry.launch for entry in calibration.constants}
 
     def launch(self, name: str, profile: Profile, usual: Profile | None, indent: str) -> Iterator[str]:
@@ -136,6 +136,8 @@ class _Writer:
         found = [entry for entry in as_tied if entry is not None]
         if any(entry.identified for entry in found):
             return "derived", f"as of {tied}"
+        if self.over_nodes and key == "link_share" and (launch, name) not in self.fitted:
+            return "derived", "as of the kernels in these logs: the same adapters"
         if key in KNOWN and (launch, name) not in self.fitted:
             return KNOWN[key]
         start = f"profile {self.start}" if launch == "stream" else "stream launches"

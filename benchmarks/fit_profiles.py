@@ -72,7 +72,7 @@ FITS = {
 
 NETWORKS = {
     "infiniband": Between(
-        ("h100_rail",), ("H100", "H200", "H800", "H20", "B200", "B300"), ("infiniband", "spectrum_x")
+        ("h100_rail", "hgx_h100"), ("H100", "H200", "H800", "H20", "B200", "B300"), ("infiniband", "spectrum_x")
     ),
     "infiniband_a100": Between(("a100_rail", "dgx_a100"), ("A100",), ("infiniband",)),
     "slingshot": Between(("alps",), ("GH200",), ("slingshot",)),

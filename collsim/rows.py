@@ -156,8 +156,10 @@ def _with_interval(row: Row, party: Party, question: Question) -> Row:
     scatter = profile.scatter(family, row.size_bytes)
     if scatter is None or scatter.fitted:
         return row
+    nodes = layout_of(party.runs[0]).n_nodes
+    scatter = scatter.widened(profile.network.reach(nodes) if nodes > 1 else 1.0)
     low_s, high_s = row.time_s * scatter.low, row.time_s * scatter.high
-    if layout_of(party.runs[0]).n_nodes >= MANY_NODES:
+    if nodes >= MANY_NODES:
         high_s *= CONGESTED
     return replace(row, time_lo_s=max(low_s, row.lower_bound_s), time_hi_s=max(high_s, row.lower_bound_s))
 

@@ -106,8 +106,12 @@ def _fitted(
     model = topology.labels.get("gpu.model", "")
     gpus = (model,) if model else ()
     networks = (topology.cluster.spec.network,)
-    network = Network("", "", (topology.name,), networks, gpus, fitted, scatter_of(residuals))
+    network = Network("", "", (topology.name,), networks, gpus, _most_nodes(seen), fitted, scatter_of(residuals))
     return network, constants, residuals
+
+
+def _most_nodes(seen: Sequence[Observation]) -> int:
+    return max(entry.row.case.nodes or 1 for entry in seen)
 
 
 def _with_the_same_adapters(families: Mapping[str, Mapping[str, Protocol]], seen: Sequence[str]) -> Families:

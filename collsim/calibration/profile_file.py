@@ -67,6 +67,7 @@ def _network_lines(calibration: Calibration, writer: _Writer) -> Iterator[str]:
     yield f"  title: {_quoted(network.title)}"
     for key in ("systems", "networks", "gpus"):
         yield f"  {key}: [{', '.join(getattr(network, key))}]"
+    yield f"  nodes: {network.nodes}"
     yield "  families:"
     yield from writer.families("stream", network.families, "    ")
     yield from _accuracy(network.accuracy, "  ")

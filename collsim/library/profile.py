@@ -23,6 +23,8 @@ def band_of(size_bytes: int) -> str:
     return next(name for name in reversed(BANDS) if size_bytes >= BANDS[name])
 
 
+FARTHER = 0.25
+"""Intervals reach so much further with every doubling of the nodes beyond those of the fit (chosen)."""
 UNSEEN_REACH = 2.0
 """Intervals of trees reach so many times as far as those of the rings that lend them theirs (chosen)."""
 
@@ -70,6 +72,8 @@ class Network:
         Clusters that the constants were fitted to; nodes of which ``--nodes`` makes such a cluster.
     networks, gpus : tuple of str
         Technologies that they are meant for, that of the fit first, and parts of ``gpu.model`` of the nodes.
+    nodes : int
+        Most nodes of a log that was fitted; 0 if none was.
     families : Mapping of str to Mapping
         `Protocol` by kernel and protocol: overhead, rate of a channel, share of the adapter; kernels that lack cost as
         rings do.
@@ -82,6 +86,7 @@ class Network:
     systems: tuple[str, ...] = ()
     networks: tuple[str, ...] = ()
     gpus: tuple[str, ...] = ()
+    nodes: int = 0
     families: Mapping[str, Mapping[str, Protocol]] = field(default_factory=dict, hash=False)
     accuracy: Mapping[str, Mapping[str, Scatter]] = field(default_factory=dict, hash=False)
 
@@ -89,6 +94,14 @@ class Network:
         """Return what a step of a kernel costs; None on bare wires."""
         kernel = BETWEEN.get(family, family)
         return self.families.get(kernel, {}).get(name) or self.families.get("ring", {}).get(name)
+
+    def reach(self, nodes: int) -> float:
+        """Return how many times as far intervals reach over so many nodes, as logarithms: beyond the fit, further.
+
+        >>> Network(nodes=8).reach(4), Network(nodes=8).reach(32)
+        (1.0, 1.5)
+        """
+        return 1 + FARTHER * math.log2(max(nodes / self.nodes, 1.0)) if self.nodes else 1.0
 
     def scatters(self) -> dict[str, Mapping[str, Scatter]]:
         """Return the accuracy of every kernel: of those whose costs are another's, the other's.

@@ -129,7 +129,7 @@ TEXTS = ("title", "derived", "library")
 LISTS = ("systems", "gpus")
 NETWORK_LISTS = {"systems": "hgx_h100", "gpus": "H100", "networks": "infiniband"}
 """Keys that hold lists of names, with an example."""
-NETWORK_KEYS = ("title", *NETWORK_LISTS, "families", "accuracy")
+NETWORK_KEYS = ("title", *NETWORK_LISTS, "nodes", "families", "accuracy")
 LAUNCHES = ("graph", "registered")
 LAUNCH_KEYS = ("title", "floor", "thread_launch", "families", "accuracy")
 KEYS = (
@@ -380,10 +380,19 @@ def _network(reader: _Reader, found: Profile, data: Mapping[str, Any], path: tup
     if not isinstance(entries.get("title", ""), str):
         reader.fault("title is not a text", (*path, "title"), "write title: '...'")
     names = {key: _names(reader, entries, key, path) or () for key in NETWORK_LISTS}
+    nodes = entries.get("nodes", 0)
+    if not isinstance(nodes, int) or isinstance(nodes, bool) or nodes < 0:
+        reader.fault(f'"{nodes}" is no number of nodes', (*path, "nodes"), "write nodes: 8")
+        nodes = 0
     families = _families(reader, replace(found, message_overhead_s=0.0), entries, path, before={}, known=BETWEEN_NODES)
     accuracy = _accuracy(reader, entries, path)
     return Network(
-        str(data.get("name", "")), str(entries.get("title", "")), **names, families=families, accuracy=accuracy
+        str(data.get("name", "")),
+        str(entries.get("title", "")),
+        **names,
+        nodes=nodes,
+        families=families,
+        accuracy=accuracy,
     )
 
 

@@ -45,10 +45,14 @@ NVLS_SEEN = {"NCCL_NVLS_ENABLE": "1"}
 
 
 class Fit(NamedTuple):
-    """Where the fit of a system starts: a file of `STARTS`, or the shipped profile of a relative; which GPUs follow."""
+    """Where the fit of a system starts: a file of `STARTS`, or the shipped profile of a relative.
+
+    Which GPUs follow, and clusters whose nodes are that system.
+    """
 
     start: str
     gpus: tuple[str, ...] = ()
+    clusters: tuple[str, ...] = ()
 
 
 class Between(NamedTuple):
@@ -60,8 +64,8 @@ class Between(NamedTuple):
 
 
 FITS = {
-    "hgx_h100": Fit("nvlink", ("H100", "H800")),
-    "gh200_quad": Fit("hgx_h100", ("GH200",)),
+    "hgx_h100": Fit("nvlink", ("H100", "H800"), ("h100_rail",)),
+    "gh200_quad": Fit("hgx_h100", ("GH200",), ("alps",)),
     "hgx_b200": Fit("hgx_h100", ("B200",)),
     "gb200_nvl72": Fit("hgx_b200", ("GB200",)),
     "dgx2_v100": Fit("hgx_h100", ("V100",)),
@@ -157,7 +161,8 @@ def fit(system: str) -> Calibration:
     topology = topology_of(system)
     found = fit_profile(rows_of(system, "train"), topology, start=start)
     found = with_spread(found, rows_of(system, "spread"), topology)
-    return replace(found, profile=replace(found.profile, gpus=FITS[system].gpus))
+    systems = (*found.profile.systems, *FITS[system].clusters)
+    return replace(found, profile=replace(found.profile, systems=systems, gpus=FITS[system].gpus))
 
 
 def fit_between(name: str) -> Calibration:

@@ -152,6 +152,10 @@ def build_fabric(
     used = [kind for kind, _ in topology.by_kind(chosen)]
     damage = topology.damage
     order = wiring if damage is None else damage.healthy.wiring  # slow links still multicast, and keep their numbers
+    node_adds = _node_in_network(topology, chosen)
+    adds = topology.in_network_reduction if order.coordinates.kind == "switched" else None
+    if len(np.unique(wiring.coordinates.node[chosen])) == 1:
+        adds = adds or node_adds
     healthy = None
     if topology.cluster is not None and damage is not None and wiring.n_links < order.n_links:
         gpus = [damage.gpus[gpu] for gpu in chosen]
@@ -166,9 +170,9 @@ def build_fabric(
         link_latency_s=_readonly(wiring.link_latency_s * (latency | network)),
         node_latency_s=_readonly(wiring.node_latency_s * (latency | forwards)),
         in_network_efficiency=min(kind.in_network_efficiency for kind in used) if efficiency else 1.0,
-        in_network=topology.in_network_reduction if order.coordinates.kind == "switched" else None,
+        in_network=adds,
         cluster=topology.cluster if healthy is None else None,
-        node_in_network=_node_in_network(topology, chosen),
+        node_in_network=node_adds,
         network_trees=topology.cluster.spec.tree_per if topology.cluster else None,
         healthy=healthy,
         healthy_link=None if healthy is None or damage is None else damage.links,

@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from collsim.collectives import algorithm
 from collsim.fabric import Fabric, Float
 from collsim.groups import Layout, Lists, Split
 from collsim.hash_seeds import seeds_text
 from collsim.library import Profile
 from collsim.library.costs import family_of
 from collsim.library.environment import BYTES, CHANNEL_VARIABLES
-from collsim.question import Question
+from collsim.question import CHOICES, Question
 from collsim.result import Row
 from collsim.topology import Topology, zoo_names
 from collsim.topology.failing import is_record
@@ -30,6 +31,7 @@ __all__ = [
     "machine_gpus",
     "roundings",
     "topology_summary",
+    "uncalibrated",
     "warnings_of",
 ]
 
@@ -37,6 +39,8 @@ EXACT = 12
 """Decimals of a share that rounding leaves alone."""
 SIZES = ("scale_out.nodes", "scale_out.gpus_per_node")
 """Figures that say how large a cluster is."""
+SHARP_VARIABLE = "NCCL_COLLNET_ENABLE"
+"""Also what ``best`` and ``all`` look at."""
 MIXED = re.compile(r"^mix\[\d+\]\.")
 """What stands before the figures of one kind of nodes."""
 NOT_SIMULATED = ("nic.", "gpu.memory", "scale_out.out_of_order", "scale_out.offload")
@@ -138,7 +142,8 @@ def is_calibrated(topology: Topology, constants: Profile) -> bool:
     A graph may be changed in every way and keep its name.
     """
     if topology.cluster is not None:
-        return _network_fits(topology, constants) and not _is_changed(topology)
+        measured = constants.calibrated and not constants.derived
+        return measured and _network_fits(topology, constants) and not _is_changed(topology)
     return constants.fits(topology.name) and not _is_changed(topology)
 
 
@@ -212,7 +217,17 @@ def _stand_in(topology: Topology, constants: Profile) -> str:
     network = constants.network
     if not network.systems:
         return "between nodes, constants of NCCL's tuner and line rates stand in for measurements"
+    if _network_fits(topology, constants):
+        told = f"between nodes, constants were fitted to {' and '.join(network.systems)}"
+        return f"{told}; those of its nodes were not" if constants.derived else f"{told} as shipped, not to this"
     return f"between nodes, constants fitted to {' and '.join(network.systems)} stand in for those of {topology.name}"
+
+
+def uncalibrated(rows: Sequence[Row]) -> tuple[str, ...]:
+    """Return which rows rest on steps that no log of this network tells."""
+    added = [row for row in rows if row.algo != "none" and algorithm(row.op, row.algo).in_network_of == "network"]
+    told = "steps that switches between the nodes add cost what NCCL's tuner reckons: no log of SHARP is in any fit"
+    return (told,) if added else ()
 
 
 def lacking(launched: Profile, rows: Sequence[Row]) -> tuple[str, ...]:
@@ -236,8 +251,10 @@ def _warnings_of_environment(question: Question) -> tuple[str, ...]:
     told = list(read_environment(question.environment).warnings)
     settings = ", ".join(f"{name}={value}" for name, value in question.environment.items())
     if "auto" not in question.algo:
+        of_sharp = list(question.environment) == [SHARP_VARIABLE] and not set(question.algo).isdisjoint(CHOICES)
         named = ", ".join(question.algo)
-        return (*told, f"{settings}: variables change what auto chooses; algo {named} goes before them")
+        goes_before = f"{settings}: variables change what auto chooses; algo {named} goes before them"
+        return tuple(told) if of_sharp else (*told, goes_before)
     flags = (
         ("proto", question.proto, ("NCCL_PROTO", "RCCL_OVERRIDE_PROTO")),
         ("channels", question.channels, CHANNEL_VARIABLES),

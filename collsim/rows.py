@@ -153,6 +153,8 @@ def _with_interval(row: Row, party: Party, question: Question) -> Row:
     topology = party.runs[0].topology
     if question.load or party.shares_links or topology.damage is not None:
         return row  # nor what traffic does to each other, nor broken machines
+    if algorithm(row.op, row.algo).in_network_of == "network":
+        return row  # nor steps that switches between the nodes add
     scatter = profile.scatter(family, row.size_bytes)
     if scatter is None or scatter.fitted:
         return row

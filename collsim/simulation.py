@@ -31,6 +31,7 @@ from collsim.provenance import (
     lacking,
     roundings,
     topology_summary,
+    uncalibrated,
     warnings_of,
 )
 from collsim.question import CHOICES, Question, ask, rank_groups
@@ -201,8 +202,9 @@ def predict(topology: Topology, constants: Profile, question: Question, groups: 
         refuse_unhashed(topology)
     question, left_out = _with_library(topology, constants, asked)
     launched = constants.launched(question.launch, registered=question.registered)
-    told_errors = launched.accuracy if topology.cluster is None else launched.network.scatters()
-    sure = replace(launched, accuracy=told_errors if intervals_hold(topology, constants) else {})
+    judged = _judged(topology, groups, question)
+    told_errors = launched.accuracy if judged.cluster is None else launched.network.scatters()
+    sure = replace(launched, accuracy=told_errors if intervals_hold(judged, constants) else {})
     parties = [_party(topology, sure, question.groups_of(group), question) for group in groups]
     healthy = [
         _party(topology.damage.healthy, sure, healthy_groups(topology, question.groups_of(group), question), question)
@@ -229,7 +231,13 @@ def predict(topology: Topology, constants: Profile, question: Question, groups: 
         raise InputError(
             Fault("every size rounds down to zero bytes", "size", f"the smallest that works is {smallest}")
         )
-    told = (*told, *(f"SHARP is off: {why}" for why in without), *lacking(launched, rows), *roundings(skipped))
+    told = (
+        *told,
+        *(f"SHARP is off: {why}" for why in without),
+        *lacking(launched, rows),
+        *uncalibrated(rows),
+        *roundings(skipped),
+    )
     return Result(
         version=__version__,
         config=config_of(topology, constants, groups, asked),
@@ -237,14 +245,14 @@ def predict(topology: Topology, constants: Profile, question: Question, groups: 
         profile={
             "name": constants.name,
             "sha256": constants.sha256,
-            "calibrated": is_calibrated(topology, constants),
-            "constants": launched.describe(over_nodes=topology.cluster is not None)
+            "calibrated": is_calibrated(judged, constants),
+            "constants": launched.describe(over_nodes=judged.cluster is not None)
             + achievable(parties[0].runs[0].fabric, _free_share(topology, question)),
             "derived": constants.derived or None,
             "library": None if question.library is None else question.library.name,
         },
         rows=tuple(rows),
-        warnings=(*warnings_of(topology, constants, question), *told, *left_out),
+        warnings=(*warnings_of(judged, constants, question), *told, *left_out),
         skipped=tuple(skipped),
     )
 
@@ -265,6 +273,16 @@ def _reachable(
     elif len(cluster.kinds) == 1:
         return topology, constants
     return topology, load_profile(AUTO, topology, everyone) if constants.source == AUTO else constants
+
+
+def _judged(topology: Topology, groups: Sequence[Sequence[int]], question: Question) -> Topology:
+    """Return whose measurements judge a run: those of a node if no group of a cluster in order leaves its own."""
+    cluster = topology.cluster
+    if cluster is None or topology.damage is not None or len(cluster.kinds) > 1:
+        return topology
+    per_node = cluster.node.n_gpus
+    members = [group for run in groups for group in question.groups_of(run)]
+    return cluster.node if all(len({gpu // per_node for gpu in group}) == 1 for group in members) else topology
 
 
 def _party(topology: Topology, constants: Profile, groups: Sequence[Sequence[int]], question: Question) -> Party:

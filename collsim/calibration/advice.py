@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from collsim.calibration.findings import Calibration, Constant, Residual
@@ -21,6 +21,7 @@ TESTS = {
     "messages": "sendrecv_perf",
 }
 ALGORITHMS = {"ring": "NCCL_ALGO=Ring", "chain": "NCCL_ALGO=Tree", "nvls": "NCCL_ALGO=NVLS"}
+OVER_NODES = {"nvls": "NCCL_ALGO=NVLSTree"}
 UNASKED = ("messages", "nvls")
 """Kernels whose protocol is not for the user to choose."""
 SWEEPS = {"messages": "NCCL_MAX_P2P_NCHANNELS=1, 4 and 16"}
@@ -90,13 +91,14 @@ def measurements_for(calibration: Calibration) -> Advice:
     """Return the measurements that would tell what is not identified, and what such measurements left open."""
     commands: dict[str, list[str]] = defaultdict(list)
     measured = []
+    algorithms = {**ALGORITHMS, **(OVER_NODES if calibration.over_nodes else {})}
     for constant in calibration.constants:
         if constant.identified:
             continue
         if _is_measured(constant, calibration.residuals):
             measured.append(constant.name)
         else:
-            commands[_command(constant)].append(constant.name)
+            commands[_command(constant, algorithms)].append(constant.name)
     return Advice(dict(commands), measured)
 
 
@@ -143,12 +145,12 @@ def _swept(rows: Sequence[Residual]) -> Iterator[Residual]:
     yield from (entry for entry in rows if len(channels[entry.op, entry.ranks, entry.size_bytes]) > 1)
 
 
-def _command(constant: Constant) -> str:
+def _command(constant: Constant, algorithms: Mapping[str, str]) -> str:
     """Return the command that tells a constant."""
     test, (family, protocols) = _test(constant), _kernel(constant)
     if not family:
         return f"any test with -b {test.least} -e {test.most}"
-    variables = [ALGORITHMS[family]] if family in ALGORITHMS else []
+    variables = [algorithms[family]] if family in algorithms else []
     variables += [f"NCCL_PROTO={name}" for name in protocols]
     sizes = f"-b {test.least} -e {test.most} -f 2{test.words.format(sweep=SWEEPS.get(family, SWEEP))}"
     launch = {"graph": " -G 1", "registered": " -R 1"}.get(constant.launch, "")

@@ -10,6 +10,7 @@ from collsim.calibration.estimates import estimate
 from collsim.calibration.findings import Calibration, Constant, Residual
 from collsim.calibration.observations import Observation, observe, thinned, undisturbed, without_spikes
 from collsim.calibration.parameters import costs_of, parameters_of
+from collsim.calibration.places import nodes_of
 from collsim.calibration.scatters import residuals_of, scatter_of
 from collsim.calibration.soundness import sound_rows
 from collsim.errors import Fault, InputError
@@ -53,7 +54,7 @@ def fit_network(
     profile = load_profile(start, topology)
     sound, unsound = sound_rows(rows, topology, profile)
     kept, spikes = without_spikes(sound, topology.name)
-    over = [row for row in kept if (row.case.nodes or 1) > 1 and row.case.groups is None]
+    over = [row for row in kept if nodes_of(row.case, topology) > 1 and row.case.groups is None]
     apart = thinned(over)
     everything, refused = observe([row for row in apart if row.case.launch == "stream"], topology, profile, library)
     alike = [replace(entry, family=BETWEEN.get(entry.family, entry.family)) for entry in undisturbed(everything)]
@@ -70,7 +71,8 @@ def fit_network(
     if len(seen) < LEAST_ROWS:
         told = "; ".join(f"{format_count(count, 'row')} left out: {why}" for why, count in left_out.items())
         what = f"{len(seen)} rows over several nodes can be predicted, {LEAST_ROWS} are needed"
-        raise InputError(Fault(what, "logs", told or "give logs of two nodes or more"))
+        hint = "give logs of two nodes or more, and --nodes if they do not list their hosts"
+        raise InputError(Fault(what, "logs", "; ".join(filter(None, (told, hint)))))
     network, constants, residuals = _fitted(seen, profile, topology)
     network = replace(network, name=name, title=_title(topology, seen, library))
     return Calibration(
@@ -106,12 +108,15 @@ def _fitted(
     model = topology.labels.get("gpu.model", "")
     gpus = (model,) if model else ()
     networks = (topology.cluster.spec.network,)
-    network = Network("", "", (topology.name,), networks, gpus, _most_nodes(seen), fitted, scatter_of(residuals))
+    network = Network(
+        "", "", (topology.name,), networks, gpus, max(_nodes(seen, topology)), fitted, scatter_of(residuals)
+    )
     return network, constants, residuals
 
 
-def _most_nodes(seen: Sequence[Observation]) -> int:
-    return max(entry.row.case.nodes or 1 for entry in seen)
+def _nodes(seen: Sequence[Observation], topology: Topology) -> list[int]:
+    """Return the numbers of nodes in the logs."""
+    return sorted({nodes_of(entry.row.case, topology) for entry in seen})
 
 
 def _with_the_same_adapters(families: Mapping[str, Mapping[str, Protocol]], seen: Sequence[str]) -> Families:
@@ -127,6 +132,6 @@ def _with_the_same_adapters(families: Mapping[str, Mapping[str, Protocol]], seen
 
 
 def _title(topology: Topology, seen: Sequence[Observation], library: str) -> str:
-    nodes = sorted({entry.row.case.nodes or 1 for entry in seen})
+    nodes = _nodes(seen, topology)
     logs = format_count(len({entry.row.file for entry in seen}), "log")
     return f"{library} over nodes of {topology.name}, fitted to {logs} of {', '.join(map(str, nodes))} nodes"

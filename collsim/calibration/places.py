@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collsim.library import Profile
     from collsim.result import Result
 
-__all__ = ["gpus_of", "mapping", "misfit", "on_one_domain", "predicted"]
+__all__ = ["gpus_of", "mapping", "misfit", "nodes_of", "on_one_domain", "predicted"]
 
 MOST_GPUS_OF_A_HOST = 16
 """No server has more GPUs (DGX-2 and MI250 boards have 16): the hosts of a larger domain share it."""
@@ -32,6 +32,18 @@ def gpus_of(case: Case, topology: Topology) -> list[int]:
     return [node * topology.cluster.node.n_gpus + gpu for node in range(case.nodes) for gpu in range(each)]
 
 
+def nodes_of(case: Case, topology: Topology) -> int:
+    """Return over how many nodes of a cluster a test ran; if the log does not say, as few as its ranks fill.
+
+    >>> from collsim.topology import load_topology
+    >>> nodes_of(Case("all_reduce", 16, 1024), load_topology("h100_rail"))
+    2
+    """
+    if topology.cluster is None:
+        return 1
+    return case.nodes or -(-case.all_ranks // topology.cluster.node.n_gpus)
+
+
 def misfit(case: Case, topology: Topology) -> str | None:
     """Return why a test cannot have run on the topology."""
     nodes, name, cluster = case.nodes or 1, topology.name, topology.cluster
@@ -44,7 +56,7 @@ def misfit(case: Case, topology: Topology) -> str | None:
 
 def on_one_domain(case: Case, topology: Topology) -> bool:
     """Return whether a test ran inside one scale-up domain, which several hosts may share."""
-    return misfit(case, topology) is None and (topology.cluster is None or (case.nodes or 1) == 1)
+    return misfit(case, topology) is None and nodes_of(case, topology) == 1
 
 
 def _misfit_of_nodes(case: Case, nodes: int, cluster: Cluster) -> str | None:

@@ -122,6 +122,26 @@ class TestWhichConstants:
         assert (other.profile["calibrated"], other.rows[0].time_lo_s) == (False, None)
         assert any("stand in for those of" in warning for warning in other.warnings)
 
+    def test_groups_inside_nodes_run_and_are_judged_as_one_node(self):
+        asked = {"op": "all_reduce", "size": "64M", "library": LIBRARY}
+        alone = collsim.simulate("hgx_h100", **asked)
+        topology = load_topology("h100_rail")
+        for where in ({"rank_list": list(range(8, 16))}, {"ranks": 16, "split": "DIV 8"}):
+            inside = collsim.simulate(topology, **asked, **where)
+            assert inside.profile["calibrated"]
+            assert inside.rows[0].algo == "nvls"
+            for key in ("time_s", "time_lo_s", "time_hi_s"):
+                assert getattr(inside.rows[0], key) == pytest.approx(getattr(alone.rows[0], key), rel=1e-9)
+
+    def test_derived_nodes_and_steps_of_sharp_are_not_called_measured(self):
+        derived = collsim.simulate(load_topology("polaris"), "all_reduce", "64M", ranks=8, library="nccl-2.18")
+        assert not derived.profile["calibrated"]
+        sharp = collsim.simulate(
+            cluster(), "all_reduce", "64M", library=LIBRARY, environment={"NCCL_COLLNET_ENABLE": "1"}
+        )
+        assert (sharp.rows[0].algo, sharp.rows[0].time_lo_s) == ("nvls_sharp", None)
+        assert any("no log of SHARP" in warning for warning in sharp.warnings)
+
     def test_many_nodes_may_take_longer_than_any_law_says(self):
         asked = {"op": "reduce_scatter", "size": "512M", "library": LIBRARY}
         ratios = []

@@ -10,13 +10,16 @@ from collsim.errors import Fault, NoRouteError, UnsupportedError
 from collsim.fabric import Fabric, Int
 from collsim.library.costs import family_of
 from collsim.library.environment import BYTES
-from collsim.lowering import Run
+from collsim.lowering import MOST_TRANSFERS, Run
 from collsim.network_trees import TreePorts, plant
 from collsim.operations import Operation
 from collsim.question import MOST_CHANNELS, Question
 from collsim.schedule import Schedule
 
 __all__ = ["built", "layout_of", "library_choice", "no_sharp", "request_of", "turns_sharp_on"]
+
+PAIR_BY_PAIR = ("direct", "nccl_p2p", "nccl_pxn", "pairwise")
+"""All-to-alls with a transfer for every pair of ranks at least."""
 
 CHANNEL_GRAIN_BPS = 20e9
 """A rank gets one channel per this much egress; on an HGX H100 that gives the 24 channels that NCCL uses there."""
@@ -54,6 +57,10 @@ def request_of(op: Operation, requested_bytes: int, run: Run, question: Question
 
 def built(candidate: Algorithm, request: Request, question: Question) -> Schedule:
     """Return the schedule of an algorithm; a chunk that nobody gave is not what is wrong with it."""
+    messages = request.n_ranks * (request.n_ranks - 1)
+    if request.op.name == "all_to_all" and candidate.name in PAIR_BY_PAIR and messages > MOST_TRANSFERS:
+        what = f"{messages} messages are too many to simulate one by one"
+        raise UnsupportedError(Fault(what, "ranks", f"ask for at most {math.isqrt(MOST_TRANSFERS)} ranks"))
     try:
         return candidate.build(request)
     except UnsupportedError as error:

@@ -75,9 +75,9 @@ def fit_network(
         raise InputError(Fault(what, "logs", "; ".join(filter(None, (told, hint)))))
     network, constants, residuals = _fitted(seen, profile, topology)
     network = replace(network, name=name, title=_title(topology, seen, library))
+    found = replace(profile, name=name, network=network, library=profile.library or library)
     return Calibration(
-        replace(profile, name=name, network=network), profile.name, tuple(constants),
-        tuple(residuals), left_out=left_out, over_nodes=True,
+        found, profile.name, tuple(constants), tuple(residuals), left_out=left_out, over_nodes=True,
     )  # fmt: skip
 
 

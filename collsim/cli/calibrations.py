@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -73,7 +74,8 @@ def calibrate(context: click.Context, /, *, output: str | None, plot: str | None
         from collsim.units import format_count
 
         files = sorted({entry.file for entry in found.residuals})
-        named = f"{', '.join(files[:3])}{', ...' if len(files) > 3 else ''}"
+        names = [Path(file).name for file in files[:3]]
+        named = f"{', '.join(names)}{', ...' if len(files) > 3 else ''}"
         write(as_yaml(found, f"{format_count(len(files), 'log')}: {named}"), output)
     if plot is not None:
         from collsim.report.residual_plot import residual_plot

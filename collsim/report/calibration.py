@@ -33,7 +33,8 @@ def _preamble(calibration: Calibration) -> Iterator[str]:
     residuals, profile = calibration.residuals, calibration.profile
     logs = len({entry.file for entry in residuals})
     rows_of = f"{format_count(len(residuals), 'row')} of {format_count(logs, 'log')}"
-    yield f"# collsim {__version__}   profile {profile.name}: {rows_of}, {profile.library}"
+    told = ", ".join(filter(None, (rows_of, profile.library)))
+    yield f"# collsim {__version__}   profile {profile.name}: {told}"
     yield f"# the fit starts from profile {calibration.start}; constants that are not listed are as there"
     if not all(constant.identified for constant in calibration.constants):
         yield "# not identified: start and logs together made the value, the logs alone do not fix it"

@@ -119,6 +119,9 @@ def _after(comparison: Comparison) -> list[str]:
     ]
     if any(row.runs[0].groups > 1 for row in comparison.rows):
         told.append("all groups run at once: times and bandwidths are of the slowest")
+    draws = max((len(run.draw_times_s) for row in comparison.rows for run in row.runs), default=0)
+    if draws:
+        told.append(f"times are medians of {draws} draws of the ECMP hash")
     return [*told, *switch_notes(run for row in comparison.rows for run in row.runs)]
 
 

@@ -122,9 +122,7 @@ def test_C026_spectrum_x_is_within_10_percent_of_infiniband():
         op: spread_GBps(NVIDIA, "spectrum_x", op, "spray") / spread_GBps(NVIDIA, "infiniband", op, "adaptive")
         for op in ("all_reduce", "all_gather")
     }
-    assert (spines["all_reduce"] > 0.9).all()
-    assert spines["all_gather"][0] > 0.75  # 31 steps in turn, through switches whose latency is an estimate
-    assert spines["all_gather"][2] > 0.9
+    assert (np.array(list(spines.values())) > 0.9).all()
 
 
 def test_C026_because_it_sprays():

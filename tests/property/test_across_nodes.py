@@ -30,7 +30,7 @@ def built(op, algo, *, elements=7, **more):
 @pytest.mark.parametrize(("op", "algo"), ADDING)
 def test_sums_and_gathers(op, algo, nodes):
     blocks = operation(op).blocked and nodes > 6  # one chunk for each of very many blocks
-    for per_node in GPUS if nodes <= 6 else (1, 3, 8):
+    for per_node in GPUS:
         verify(
             built(op, algo, nodes=nodes, per_node=per_node, **({"channels": 1, "chunk_bytes": None} if blocks else {}))
         )

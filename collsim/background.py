@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
@@ -60,6 +60,8 @@ def parse_loads(texts: Any) -> tuple[Load, ...]:
     """Return several loads, or one from a single text; raise every fault."""
     faults: list[Fault] = []
     loads = []
+    if not isinstance(texts, str | Iterable | None):
+        raise InputError(Fault(f"{texts!r:.40} is not a load on links", "load", HINT))
     for text in [texts] if isinstance(texts, str) else texts or ():
         try:
             loads.append(parse_load(text))

@@ -15,6 +15,7 @@ receives so is assumed.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -277,8 +278,14 @@ class _Router:
     def on_rail(self, a: int, b: int, out: Port, into: Port) -> tuple[Port, Port]:
         """Return the ports with that of the sender on the receiver's rail if the fabric has rails and it can be."""
         if self.leaf_of(out) != self.leaf_of(into) and self.cluster.spec.fabric in ("rail", "rail_only"):
-            out = self.relay(a, b, self.leaf_of(into)) or out
+            leaf = self.leaf_of(into)
+            joined = self.between_leaves(self.leaf_of(out), leaf, out[0], into[0]) is not None
+            out = self.relay(a, b, [leaf]) or (out if joined else self.relay(a, b, self.joined_to(leaf))) or out
         return out, into
+
+    def joined_to(self, leaf: int) -> list[int]:
+        """Return the leaves that some switch joins to one."""
+        return [other for other in range(len(self.cluster.up_ptr) - 1) if other != leaf and self.all_ways(other, leaf)]
 
     def lane(self, a: int, out: Port, into: Port, b: int) -> tuple[Path, list[Leap]] | None:
         """Return the way from GPU to GPU by two ports, over the links of the nodes if these are of other GPUs."""
@@ -296,12 +303,12 @@ class _Router:
         latency_s += self._forwarding([out[1], into[1], self.cluster.first_leaf + self.leaf_of(into)])
         return (links, shares, latency_s), hashed
 
-    def relay(self, a: int, b: int, leaf: int) -> Port | None:
-        """Return the port on *leaf* of a's node: that of the GPU with b's place in its node, if it has one there."""
+    def relay(self, a: int, b: int, leaves: Sequence[int]) -> Port | None:
+        """Return a port of a's node on one of some leaves: that of the GPU with b's place, if it has one there."""
         first = a // self.per_node * self.per_node
         for gpu in (first + b % self.per_node, *range(first, first + self.per_node)):
             port = next(iter(self.own_ports(gpu, outwards=True)), None)
-            if gpu != a and port is not None and self.leaf_of(port) == leaf and self.within(a, gpu):
+            if gpu != a and port is not None and self.leaf_of(port) in leaves and self.within(a, gpu):
                 return port
         return None
 

@@ -24,8 +24,15 @@ def healthy_groups(topology: Topology, groups: Sequence[Sequence[int]], question
     return [machine_gpus(topology, group) for group in groups]
 
 
-def beside(rows: Sequence[Row], healthy: Sequence[Row]) -> list[Row]:
-    """Return rows with the times of the machine in order: of the only other row, else of the same algorithm."""
+def beside(rows: Sequence[Sequence[Row]], healthy: Sequence[Sequence[Row]]) -> list[Row]:
+    """Return the rows of all that was asked for with the times of the machine in order, asked the same."""
+    if len(rows) != len(healthy):  # on one of them every size rounds down to nothing
+        healthy = [()] * len(rows)
+    return [row for mine, theirs in zip(rows, healthy, strict=True) for row in _paired(mine, theirs)]
+
+
+def _paired(rows: Sequence[Row], healthy: Sequence[Row]) -> list[Row]:
+    """Return rows with the times of the only other row, else of the same algorithm."""
     alone = len(rows) == len(healthy) == 1
     by_algo = {row.algo: row for row in healthy}
     found = [healthy[0] if alone else by_algo.get(row.algo) for row in rows]

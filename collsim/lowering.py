@@ -166,8 +166,22 @@ def lower(schedule: Schedule, run: Run, dtype: str = "float", ports: TreePorts |
 
 def _steps(transfers: Transfers, run: Run, route: Int, use: Use, across: Bool) -> Steps:
     """Return the transfers between nodes, which take the routes numbered *route*."""
-    rate_Bps, link = _narrowest(run.trunks, run.trunk_capacity_Bps)
-    return steps_of(across, use, _in_step(transfers, link[route]), transfers.copies, rate_Bps[route])
+    trunks, capacity_Bps = run.trunks, run.trunk_capacity_Bps
+    rows = np.flatnonzero(across)
+    kind, which = np.unique(_in_step(transfers, route)[rows], return_inverse=True)
+    n_steps = int(transfers.step.max(initial=0)) + 1
+    way, step = np.divmod(kind, n_steps)
+    lanes = np.bincount(which, weights=(use.lanes * transfers.copies)[rows])
+    counts = np.diff(trunks.ptr)[way]
+    owner = np.repeat(np.arange(len(kind)), counts)
+    entry = np.repeat(trunks.ptr[way] - np.cumsum(counts) + counts, counts) + np.arange(len(owner))
+    link, weight = trunks.link[entry], trunks.weight[entry]
+    _, met = np.unique(link * n_steps + step[owner], return_inverse=True)
+    load = np.bincount(met, weights=lanes[owner] * weight)
+    shared_Bps, alone_Bps = np.full(len(kind), np.inf), np.full(len(kind), np.inf)
+    np.minimum.at(shared_Bps, owner, capacity_Bps[link] / load[met])
+    np.minimum.at(alone_Bps, owner, capacity_Bps[link] / weight)
+    return steps_of(use, rows, alone_Bps[which], shared_Bps[which])
 
 
 def _across(schedule: Schedule, transfers: Transfers, run: Run) -> tuple[Bool, Bool]:
@@ -188,7 +202,7 @@ def _use(transfers: Transfers, run: Run, route: Int) -> Use:
         there, back = ((a + 1) * pairs + b for a, b in ((transfers.src, transfers.dst), (transfers.dst, transfers.src)))
         way = np.where(direct, there, way)
         duplex = direct & np.isin(_in_step(transfers, there), _in_step(transfers, back))
-        alone_Bps = np.where(direct, _narrowest(run.trunks, run.trunk_capacity_Bps)[0][route], alone_Bps)
+        alone_Bps = np.where(direct, _narrowest_Bps(run.trunks, run.trunk_capacity_Bps)[route], alone_Bps)
     _, group = np.unique(_in_step(transfers, way), return_inverse=True)
     active = np.bincount(group, weights=transfers.lanes * transfers.copies)[group].astype(np.float64)
     return Use(lanes, active, alone_Bps, duplex, transfers.reduces)
@@ -201,18 +215,12 @@ def _direct(transfers: Transfers, run: Run) -> Bool:
     return np.asarray(both & joined[np.where(both, transfers.src, 0), np.where(both, transfers.dst, 0)])
 
 
-def _narrowest(trunks: Routes, capacity_Bps: Float) -> tuple[Float, Int]:
-    """Return what each route carries if it has its trunks to itself, and the first trunk that is so narrow.
-
-    float64[n_routes], inf for a route without trunks, and int64[n_routes].
-    """
-    narrowest, first = np.full(len(trunks.ptr) - 1, np.inf), np.zeros(len(trunks.ptr) - 1, dtype=np.int64)
+def _narrowest_Bps(trunks: Routes, capacity_Bps: Float) -> Float:
+    """Return float64[n_routes]: what each route carries if it has its trunks to itself; inf if it has none."""
+    narrowest = np.full(len(trunks.ptr) - 1, np.inf)
     route = np.repeat(np.arange(len(narrowest)), np.diff(trunks.ptr))
-    rate_Bps = capacity_Bps[trunks.link] / trunks.weight
-    np.minimum.at(narrowest, route, rate_Bps)
-    entry = np.flatnonzero(rate_Bps <= narrowest[route])[::-1]
-    first[route[entry]] = trunks.link[entry]
-    return narrowest, first
+    np.minimum.at(narrowest, route, capacity_Bps[trunks.link] / trunks.weight)
+    return narrowest
 
 
 def _in_step(transfers: Transfers, label: Int) -> Int:

@@ -105,21 +105,19 @@ def with_arrivals(
     )
 
 
-def steps_of(across: NDArray[np.bool_], use: Use, group: Int, copies: Int, alone_Bps: Float) -> Steps:
+def steps_of(use: Use, rows: Int, alone_Bps: Float, shared_Bps: Float) -> Steps:
     """Return the transfers between nodes.
 
     Parameters
     ----------
-    across : bool[n]
     use : Use
         Of all transfers, by the ways within a node.
-    group : int64[n]
-        Which transfers take the same narrowest link in the same step.
-    copies : int64[n]
-        How many equal transfers each stands for.
-    alone_Bps : float64[n]
-        What the narrowest link of each carries if it has that to itself.
+    rows : int64[k]
+        Which transfers lead between nodes.
+    alone_Bps, shared_Bps : float64[k]
+        What a channel of each gets of the narrowest link on its way if it has that to itself, and if all that take
+        it in the same step share it.
     """
-    _, number = np.unique(np.where(across, group, -1), return_inverse=True)
-    active = np.bincount(number, weights=use.lanes * copies)[number].astype(np.float64)
-    return Steps(replace(use, active=active, alone_Bps=alone_Bps))
+    active, alone = np.ones(len(use.lanes)), np.full(len(use.lanes), np.inf)
+    active[rows], alone[rows] = alone_Bps / shared_Bps, alone_Bps
+    return Steps(replace(use, active=active, alone_Bps=alone))

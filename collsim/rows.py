@@ -31,8 +31,8 @@ TIE = 1e-3
 """Links within this share of the busiest count as equally busy."""
 
 
-def tables_of(party: Party, question: Question, left_out: list[str]) -> list[list[Row]]:
-    """Return the rows of every operation and size: one, or one per algorithm if all are asked for.
+def tables_of(party: Party, question: Question, left_out: list[str]) -> list[list[list[Row]]]:
+    """Return the rows of every operation and size, for each algorithm or choice that was asked for.
 
     With several seeds of a hash, *party* has the routes of the first; other draws repeat only routes and flow.
     """
@@ -46,7 +46,7 @@ def tables_of(party: Party, question: Question, left_out: list[str]) -> list[lis
                 _draw(waiting, party, question)
                 waiting = []
     _draw(waiting, party, question)
-    return [[row for name, found in table for row in _shown(name, found, party, question)] for table in tables]
+    return [[_shown(name, found, party, question) for name, found in table] for table in tables]
 
 
 def _draw(cases: Sequence[_Case], party: Party, question: Question) -> None:

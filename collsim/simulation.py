@@ -220,9 +220,9 @@ def predict(topology: Topology, constants: Profile, question: Question, groups: 
     skipped: list[Row] = []
     for party, before in zip(parties, healthy, strict=True):
         tables = tables_of(party, question, left_out)
-        if before is not None:
-            tables = list(map(beside, tables, tables_of(before, question, [])))
-        for table in tables:
+        others = tables if before is None else tables_of(before, question, [])
+        for named, other in zip(tables, others, strict=True):
+            table = [row for each in named for row in each] if before is None else beside(named, other)
             (skipped if table[0].size_bytes == 0 else rows).extend(table)
     if not rows:
         smallest = max(
@@ -303,7 +303,8 @@ def _with_library(topology: Topology, constants: Profile, question: Question) ->
 
     A library that the user names is followed or refused; that of the profile is followed where it can be.
     """
-    if question.library is None and constants.library and "auto" in question.algo:
+    looks = "auto" in question.algo or (question.environment and not set(CHOICES).isdisjoint(question.algo))
+    if question.library is None and constants.library and looks:
         from collsim.library import load_library, system_of
 
         library = load_library(constants.library)

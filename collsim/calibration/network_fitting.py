@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -10,7 +11,7 @@ from collsim.calibration.estimates import estimate
 from collsim.calibration.findings import Calibration, Constant, Residual
 from collsim.calibration.observations import Observation, observe, thinned, undisturbed, without_spikes
 from collsim.calibration.parameters import costs_of, parameters_of
-from collsim.calibration.places import nodes_of
+from collsim.calibration.places import misfit, nodes_of
 from collsim.calibration.scatters import residuals_of, scatter_of
 from collsim.calibration.soundness import sound_rows
 from collsim.errors import Fault, InputError
@@ -55,7 +56,8 @@ def fit_network(
     sound, unsound = sound_rows(rows, topology, profile)
     kept, spikes = without_spikes(sound, topology.name)
     over = [row for row in kept if nodes_of(row.case, topology) > 1 and row.case.groups is None]
-    apart = thinned(over)
+    odd = [row for row in over if misfit(row.case, topology) is not None]
+    apart = thinned([row for row in over if row not in odd])
     everything, refused = observe([row for row in apart if row.case.launch == "stream"], topology, profile, library)
     alike = [replace(entry, family=BETWEEN.get(entry.family, entry.family)) for entry in undisturbed(everything)]
     seen = [entry for entry in alike if entry.over_nodes]
@@ -64,7 +66,8 @@ def fit_network(
         "1.5 times slower than both neighbours": len(spikes),
         "1.5 times slower than another run of the same work": len(everything) - len(seen),
         "on one node, or one of several groups at once": len(kept) - len(over),
-        "too close to the size before": len(over) - len(apart),
+        "too close to the size before": len(over) - len(odd) - len(apart),
+        **Counter(str(misfit(row.case, topology)) for row in odd),
         **refused,
     }
     left_out = {why: count for why, count in reasons.items() if count}

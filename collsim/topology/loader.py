@@ -122,6 +122,8 @@ def _with_scale_out(overrides: Overrides, scale_out: Mapping[str, Any] | None) -
     """Return the overrides followed by those that make a cluster."""
     if not scale_out:
         return overrides
+    if not isinstance(scale_out, Mapping):
+        raise SpecError(Fault(f"{scale_out!r:.40} is no section", "scale_out", 'pass {"nodes": 4}'))
     pairs = list(overrides.items()) if isinstance(overrides, Mapping) else list(overrides)
     return [*pairs, *((f"scale_out.{key}", str(value)) for key, value in scale_out.items() if value is not None)]
 

@@ -57,6 +57,9 @@ def load_kinds(section: ScaleOut, document: Document) -> tuple[Topology, ...]:
         beside = str(pathlib.PurePath(document.file).parent / entry.node)
         try:
             kind = load_topology(beside if entry.node.endswith((".yaml", ".yml")) else entry.node)
+        except RecursionError:
+            faults.append(Fault("a topology cannot extend itself", where, "write it out, or name another one"))
+            continue
         except InputError as error:
             faults += [replace(fault, where=where) if fault.where == "topo" else fault for fault in error.faults]
             continue

@@ -22,6 +22,8 @@ __all__ = ["build_cluster", "cluster_spec", "resolve", "spec_from"]
 
 MAX_GPUS = 1_048_576
 """A cluster beyond this is refused: its arrays would need tens of gigabytes."""
+MOST_FLOWS = 256
+"""Flows for each pair of GPUs; every one has a path to remember."""
 MOST_RAILS = 16
 """A node with more adapters is a rack, whose adapters share rails (assumed: servers have up to 16)."""
 RACK_RAILS = 8
@@ -83,12 +85,23 @@ def cluster_spec(node: Topology, **figures: Any) -> ClusterSpec:
     return resolve(spec_from(figures), node)[0]
 
 
+def _flows(section: ScaleOut) -> int:
+    """Return the flows of a pair of GPUs; each has a path of its own to remember."""
+    flows = _count(section.flows_per_pair) or 1
+    if flows > MOST_FLOWS:
+        what = f"{flows} flows for each pair of GPUs are too many to follow"
+        raise InputError(Fault(what, "scale_out.flows_per_pair", f"at most {MOST_FLOWS}"))
+    return flows
+
+
 def spec_from(figures: Mapping[str, Any]) -> ScaleOut:
     """Return the checked section of plain figures; raise `SpecError` with everything that is wrong."""
     from collsim.topology.reader import Document
     from collsim.topology.schema import SCHEMA
     from collsim.topology.sections import read_sections
 
+    if not isinstance(figures, Mapping):
+        raise SpecError(Fault(f"{figures!r:.40} is no section", "scale_out", 'pass {"nodes": 4}'))
     faults: list[Fault] = []
     document = Document("scale_out", {"schema": SCHEMA, "builder": "explicit", "scale_out": dict(figures)})
     section = read_sections(document, faults).scale_out
@@ -153,7 +166,7 @@ def resolve(section: ScaleOut, node: Topology, kinds: Sequence[Topology] = ()) -
         network=name,
         routing=section.routing.value.text if section.routing else network.routing,
         hash_seed=_count(section.hash_seed) or 1,
-        flows_per_pair=_count(section.flows_per_pair) or 1,
+        flows_per_pair=_flows(section),
         rails=_rails(section, max(kind.nics for kind in mix)),
         nic_rate_Bps=min(kind.nic_rate_Bps for kind in mix),
         bus_rate_Bps=mix[0].bus_rate_Bps,

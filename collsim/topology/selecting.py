@@ -23,7 +23,9 @@ KINDS = ("link", "link!", "switch", "nic", "gpu", "leaf", "spine", "core", "cpu"
 """What may stand before the colon."""
 MOST_NAMES = 8
 """A hint lists at most this many names."""
-ON_NODE = re.compile(r"node(\d+|\*)/(.+)", re.ASCII)
+ON_NODE = re.compile(r"node([\d*?\[\]!-]+)/(.+)", re.ASCII)
+NUMBERS = re.compile(r"[\d*?\[\]!-]+", re.ASCII)
+"""Numbers, and globs of numbers."""
 CABLES = re.compile(r"(.+):(\d{1,6})", re.ASCII)
 
 
@@ -101,7 +103,7 @@ def _spelled(kind: str, name: str) -> str:
     prefix, local = "", name
     if found := ON_NODE.fullmatch(name):
         prefix, local = f"n{found[1]}.", found[2]
-    return prefix + (f"{kind}{local}" if local.isdecimal() else local)
+    return prefix + (f"{kind}{local}" if NUMBERS.fullmatch(local) and local != "*" else local)
 
 
 def _matching(wiring: Wiring, pool: Iterable[int], name: str) -> tuple[int, ...]:

@@ -310,7 +310,7 @@ def test_a_fit_writes_a_profile_that_loads_with_its_figures(system, fitter, tmp_
     found, start = load_profile(str(path)), load_profile(str(fitter.STARTS / f"{fitter.FITS[system].start}.yaml"))
     assert (found.name, found.systems, found.gpus, found.calibrated) == (
         system,
-        (system,),
+        (system, *fitter.FITS[system].clusters),
         fitter.FITS[system].gpus,
         True,
     )

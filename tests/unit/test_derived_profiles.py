@@ -377,7 +377,7 @@ def test_a_file_with_the_same_gpu_has_the_profile_of_the_relative(tmp_path, topo
 def test_a_relative_is_not_called_calibrated(tmp_path):
     result = simulate(edited(tmp_path, "hgx_h100"), "all_reduce", "1M")
     assert (result.profile["name"], result.profile["calibrated"]) == ("hgx_h100", False)
-    assert any("fitted to hgx_h100 as shipped, not to this" in warning for warning in result.warnings)
+    assert any("fitted to hgx_h100 or h100_rail as shipped, not to this" in warning for warning in result.warnings)
     graph = load_topology("hgx_h100").graph.copy()
     graph.remove_node("nvsw3")  # it still has its name
     assert simulate(graph, "all_reduce", "1M").profile["calibrated"] is False

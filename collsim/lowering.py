@@ -23,7 +23,7 @@ from collsim.topology import Topology
 if TYPE_CHECKING:
     from collsim.hashed_ways import Ways
 
-__all__ = ["MOST_TRANSFERS", "Lowered", "Run", "lower", "prepare", "run_on"]
+__all__ = ["MOST_TRANSFERS", "Lowered", "Run", "lower", "prepare", "relaid", "run_on"]
 
 MOST_TRANSFERS = 3_000_000
 """Larger schedules take more than about half a minute and 4 GB."""
@@ -162,6 +162,14 @@ def lower(schedule: Schedule, run: Run, dtype: str = "float", ports: TreePorts |
     across, added = _across(schedule, transfers, run)
     steps = _steps(transfers, run, used[route], use, across) if across.any() else None
     return Lowered(schedule, run, transfers, size_bytes, route, used, copies, across, added, use, dtype, steps)
+
+
+def relaid(lowered: Lowered, run: Run) -> Lowered:
+    """Return the same on the routes of another draw of the hash, which meet elsewhere in the network."""
+    if lowered.steps is None:
+        return replace(lowered, run=run)
+    way = lowered.used[lowered.route]
+    return replace(lowered, run=run, steps=_steps(lowered.transfers, run, way, lowered.use, lowered.across))
 
 
 def _steps(transfers: Transfers, run: Run, route: Int, use: Use, across: Bool) -> Steps:

@@ -69,6 +69,7 @@ def config_of(
         "environment": dict(question.environment),
         "launch": question.launch,
         "registered": question.registered,
+        "reduce": question.reduce,
         "gpus_per_thread": question.gpus_per_thread,
         **_grouping(question),
         "load": [entry.text for entry in question.load],

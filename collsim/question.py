@@ -72,6 +72,8 @@ class Question:
         ``stream`` or ``graph``.
     registered : bool
         Whether the user registered the buffers.
+    reduce : bool
+        Whether transfers that have to behave alike are simulated as one.
     gpus_per_thread : int
         How many GPUs each host thread starts the work of.
     grouping : Split, Layout, Lists or None
@@ -96,6 +98,7 @@ class Question:
     environment: Mapping[str, str] = field(default_factory=dict)
     launch: str = "stream"
     registered: bool = False
+    reduce: bool = True
     gpus_per_thread: int = 1
     grouping: Grouping | None = None
     load: tuple[Load, ...] = ()
@@ -130,6 +133,7 @@ def ask(
     environment: Mapping[str, str] | None = None,
     launch: str = "stream",
     registered: bool = False,
+    reduce: bool = True,
     gpus_per_thread: int = 1,
     split: str | None = None,
     groups: Any = None,
@@ -169,10 +173,11 @@ def ask(
     loads = _attempt(partial(parse_loads, load), faults)
     seeds = _attempt(partial(parse_seeds, hash_seeds), faults)
     launch = _choice(launch, "launch", "launch", LAUNCHES, faults)
-    if not isinstance(registered, bool | np.bool_):
-        faults.append(
-            Fault(f"registered {_shown(registered)} is not true or false", "registered", "pass True or False")
-        )
+    faults += [
+        Fault(f"{name} {_shown(value)} is not true or false", name, "pass True or False")
+        for name, value in (("registered", registered), ("reduce", reduce))
+        if not isinstance(value, bool | np.bool_)
+    ]
     algos = _names(algo, "algo", "algorithm", f"a name, or one of {', '.join(CHOICES)}", faults)
     faults += _algorithm_faults(ops, algos)
     faults += [
@@ -198,6 +203,7 @@ def ask(
         environment=variables,
         launch=launch,
         registered=bool(registered),
+        reduce=bool(reduce),
         gpus_per_thread=gpus_per_thread,
         grouping=grouping,
         load=loads or (),

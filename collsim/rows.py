@@ -14,7 +14,7 @@ from collsim.draws import over_draws
 from collsim.errors import Fault, UnsupportedError
 from collsim.fabric import Fabric, Float
 from collsim.library.costs import RUNS_WITH, family_of
-from collsim.lowering import MOST_TRANSFERS, Run
+from collsim.lowering import MOST_TRANSFERS, Run, relaid
 from collsim.network_trees import TreePorts
 from collsim.operations import Operation
 from collsim.question import CHOICES, PROTOCOLS, Question
@@ -223,8 +223,11 @@ def _timed_row(plan: _Plan, party: Party, question: Question) -> Row:
     """Simulate a plan on the routes of *party*; the row is that of the slowest group."""
     parts = plan.parts
     if question.hash_seeds:
-        parts = [replace(part, run=run) for part, run in zip(parts, party.runs, strict=True)]
-    timings = time_together(parts, party.neighbours, one_of_many=bool(question.hash_seeds))
+        parts = [
+            replace(part, run=run, lowered=relaid(part.lowered, run))
+            for part, run in zip(parts, party.runs, strict=True)
+        ]
+    timings = time_together(parts, party.neighbours, one_of_many=bool(question.hash_seeds), reduce=question.reduce)
     tasks = plan.tasks
     slowest = slowest_of(timings)
     task, timing, fabric = tasks[slowest], timings[slowest], party.runs[slowest].fabric
@@ -242,7 +245,7 @@ def _timed_row(plan: _Plan, party: Party, question: Question) -> Row:
         critical_s=timing.critical_s,
         bottleneck_links=int((utilisation >= utilisation.max() * (1 - TIE)).sum()),
         path=timing.path,
-        classes=sum(each.transfers for each in timings),
+        classes=sum(each.simulated for each in timings),
     )
     ran = [(each.algorithm.name, each.proto) for each in tasks]
     return row if len(tasks) == 1 else replace(row, group_times=group_times(row, ran, timings, party))

@@ -69,6 +69,7 @@ def simulate(
     environment: Mapping[str, str] | None = None,
     launch: str = "stream",
     registered: bool = False,
+    reduce: bool = True,
     gpus_per_thread: int = 1,
     fail: str | Sequence[str] | None = None,
     degrade: Mapping[str, str | float] | Sequence[str] | None = None,
@@ -121,6 +122,8 @@ def simulate(
         ``stream``, or ``graph`` for calls that a captured graph replays.
     registered : bool
         Whether the user registered the buffers with the library (``-R 1`` of the tests).
+    reduce : bool
+        Whether to look for transfers that have to behave alike and to simulate them as one: same times, less work.
     gpus_per_thread : int
         How many GPUs each host thread starts work on, one after the other (``-g`` of the tests).
     fail : str or sequence of str, optional
@@ -174,6 +177,7 @@ def simulate(
         environment=environment,
         launch=launch,
         registered=registered,
+        reduce=reduce,
         gpus_per_thread=gpus_per_thread,
         split=split,
         groups=groups,

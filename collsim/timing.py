@@ -55,7 +55,7 @@ class Timing:
     link_bytes: Float
     critical_s: Mapping[str, float]
     path: str
-    transfers: int
+    simulated: int
     bound: Bound
 
 
@@ -113,8 +113,8 @@ def timing_of(
             "launch": run.profile.launch_s + once_s + max(total_s - device_s, 0.0),
             **_critical_path(problem, solution, last, begin_s),
         },
-        path=f"transfers, {solution.path}",
-        transfers=len(lowered.transfers),
+        path=solution.path,
+        simulated=solution.simulated,
         bound=_bound_of(lowered, run),
     )
     _refuse_broken_laws(lowered.schedule, timing, run, broken)

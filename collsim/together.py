@@ -147,7 +147,7 @@ def _with_common_trunks(runs: Sequence[Run]) -> list[Run]:
 
 
 def time_together(
-    parts: Sequence[Part], neighbours: Sequence[Sequence[int]], *, one_of_many: bool = False
+    parts: Sequence[Part], neighbours: Sequence[Sequence[int]], *, one_of_many: bool = False, reduce: bool = True
 ) -> list[Timing]:
     """Return how each part ran while all run at once.
 
@@ -159,6 +159,8 @@ def time_together(
         Of that party.
     one_of_many : bool
         Whether so much is to be solved that it pays to load the compiled engine.
+    reduce : bool
+        Whether transfers that have to behave alike are simulated as one.
 
     Raises
     ------
@@ -171,7 +173,8 @@ def time_together(
         raise UnsupportedError(Fault(what, "groups", "ask for fewer ranks or channels, or larger chunks"))
     if len(parts) > 1 and _take_own_routes(parts, neighbours):
         parts, neighbours = _with_own_routes(parts)
-    engine: Engine = "kernel" if one_of_many and n_transfers > LEAST_COMPILED else "auto"
+    plain: Engine = "kernel" if one_of_many and n_transfers > LEAST_COMPILED else "plain"
+    engine = "auto" if reduce and plain == "plain" else plain
     timings: dict[int, Timing] = {}
     solved: dict[bytes, Solution] = {}
     for numbers in neighbours:
@@ -283,11 +286,13 @@ def _shifted(numbers: Sequence[Int], counts: Sequence[int]) -> Int:
 
 
 def _split(solution: Solution, lengths: Sequence[int]) -> list[Solution]:
-    """Return the solution of each problem of a joint one."""
+    """Return the solution of each problem of a joint one; the first has the count of what was simulated for all."""
     ends = np.cumsum(lengths)[:-1]
     columns = (solution.ready_s, solution.start_s, solution.finish_s, solution.moved_bytes)
     parts = zip(*(np.split(column, ends) for column in columns), strict=True)
     return [
-        solution._replace(ready_s=ready, start_s=start, finish_s=finish, moved_bytes=moved)
-        for ready, start, finish, moved in parts
+        solution._replace(
+            ready_s=ready, start_s=start, finish_s=finish, moved_bytes=moved, simulated=0 if i else solution.simulated
+        )
+        for i, (ready, start, finish, moved) in enumerate(parts)
     ]

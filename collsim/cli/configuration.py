@@ -244,6 +244,7 @@ READERS: dict[str, tuple[Callable[[str, Any], Mapping[str, str | list[str]]], st
     "library": (_word, "a library and its version"),
     "launch": (_word, "a way to launch"),
     "registered": (_flag, "true or false"),
+    "reduce": (_flag, "true or false"),
     "gpus_per_thread": (_number, "a whole number"),
     "split": (_word, "a split of nccl-tests"),
     "groups": (_word, "a layout or lists of ranks"),

@@ -264,6 +264,11 @@ OPTIONS: dict[str, Callable[..., Any]] = {
     "registered": click.option(
         "--registered", is_flag=True, help="The user registered the buffers with the library (-R 1 of the tests)."
     ),
+    "reduce": click.option(
+        "--reduce/--no-reduce",
+        default=True,
+        help="Look for transfers that have to behave alike, or not: same times, other work.",
+    ),
     "load": click.option(
         "--load",
         multiple=True,

@@ -224,6 +224,7 @@ def requested(flags: dict[str, Any], config: Configuration | None, faults: Fault
         "library": flags["library"],
         "launch": flags["launch"],
         "registered": flags["registered"],
+        "reduce": flags["reduce"],
         "gpus_per_thread": 1 if threads is None else threads,
         "environment": {
             **(config.environment if config else {}),

@@ -167,6 +167,7 @@ ABSENT = {
     "environment": (),
     "launch": "stream",
     "registered": False,
+    "reduce": True,
     "gpus_per_thread": "1",
 }
 """What a request has and the flags of one schedule leave out, because it changes nothing that is sent."""

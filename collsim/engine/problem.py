@@ -73,11 +73,13 @@ class Solution(NamedTuple):
     finish_s: Floats
     """float64[n]."""
     path: str
-    """Which engine ran: "reference" or "kernel"."""
+    """What was simulated and by which engine: "transfers, reference", "classes, kernel" and so on."""
     solves: int
     """How often rates were shared out anew."""
     moved_bytes: Floats
     """float64[n], the integral of the rate over time; equals the size up to rounding."""
+    simulated: int = 0
+    """How many transfers, or classes of them, the engine was given."""
 
 
 def checked(problem: Problem) -> Problem:

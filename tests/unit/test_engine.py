@@ -101,7 +101,7 @@ def test_worked_out_by_hand(name, engine):
     p = problem(capacity, transfers)
     solution = solve(p, engine=engine)
     assert solution.finish_s == pytest.approx(finish_s, rel=1e-14)
-    assert solution.path == engine
+    assert solution.path == f"transfers, {engine}"
     assert check_conservation(p, solution) == []
 
 
@@ -270,11 +270,11 @@ def test_auto_turns_to_the_kernel_when_python_would_be_slow(monkeypatch):
     import collsim.engine as door
 
     p = problem([1.0], [flow([0], i + 1) for i in range(30)])
-    assert solve(p).path == "reference"
+    assert solve(p).path == "transfers, reference"
     monkeypatch.setattr(door, "REFERENCE_WORK", 100)
-    assert solve(p).path == "kernel"
+    assert solve(p).path == "transfers, kernel"
     monkeypatch.setattr(door, "REFERENCE_TRANSFERS", 10)
-    assert solve(p).path == "kernel"
+    assert solve(p).path == "transfers, kernel"
 
 
 def run_python(code, **env):
@@ -305,7 +305,7 @@ def test_examples_in_docstrings():
 
 
 def test_small_problems_do_not_import_numba():
-    assert run_python(SMALL + "print(solve(p).path, 'numba' in sys.modules)") == "reference False\n"
+    assert run_python(SMALL + "print(solve(p).path, 'numba' in sys.modules)") == "transfers, reference False\n"
 
 
 def test_the_kernel_gives_the_same_bits_uncompiled():

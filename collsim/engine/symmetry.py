@@ -1,0 +1,125 @@
+"""Classes of transfers that have to behave alike, and the smaller problem that has one transfer for each.
+
+Partition transfers and links so that the members of a class of transfers have equal size, latency and cap, cross
+equally many links of every class of links and wait for the same classes, and the members of a class of links have
+equal capacity and carry equally much of every class of transfers. Then all members of a class have the same times, and
+one transfer for each class, over one link for each class of links, has them too: it takes of a link what all members
+take of one of its links. By induction over events: fair shares are unique, equal links fill at once, and equal
+transfers stop, end and begin together. Imports only NumPy and, inside the call that needs it, Numba.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collsim.engine.problem import Floats, Ints, Problem
+
+__all__ = ["WORTH", "Quotient", "reduced"]
+
+WORTH = 4
+"""With more classes than one for so many transfers, the problem is solved as it is: refining costs as much as it
+saves."""
+
+_SAME = 1e-9  # how closely the links of a class have to carry the same bytes
+
+Codes = NDArray[np.uint64]
+
+
+class Quotient(NamedTuple):
+    """A problem with one transfer for each class."""
+
+    problem: Problem
+    ids: Ints
+    """int64[n], the class of each transfer of the whole."""
+    n_link_classes: int
+
+
+def reduced(p: Problem, *, most: int | None = None) -> Quotient | None:
+    """Return the quotient of a checked problem; None with more than *most* classes, or if transfers wait in a circle.
+
+    *most* is by default one class for ``WORTH`` transfers.
+    """
+    from collsim.engine.refinement import UNSEEN, refine, topological
+
+    n, n_links, n_routes = len(p.route), len(p.capacity_Bps), len(p.route_ptr) - 1
+    most = n // WORTH if most is None else most
+    order, stack = np.empty(n, dtype=np.int64), np.empty(n + 1, dtype=np.int64)
+    if topological(p.dep_ptr, p.dep, np.full(n, UNSEEN, dtype=np.int64), stack, order) < n:
+        return None
+    room = 1 << max(2 * max(most, n_links, 1) - 1, 1).bit_length()
+    ids, link_ids = np.empty(n, dtype=np.int32), np.empty(n_links, dtype=np.int32)
+    found = refine(
+        *(p.route_ptr, p.route_link, _codes(p.route_weight) | np.uint64(1), p.route),
+        *(_codes(p.size_bytes, p.latency_s, p.cap_Bps), p.dep_ptr, p.dep, order),
+        *(np.empty(n, dtype=np.uint64), _codes(p.capacity_Bps)),
+        *(np.empty(n_routes, dtype=np.uint64), np.empty(n_links, dtype=np.uint64)),
+        *(np.empty(room, dtype=np.uint64), np.empty(room, dtype=np.int32), ids, link_ids, most),
+    )
+    if found < 0 or not _are_alike(p, ids, link_ids):
+        return None
+    return Quotient(_quotient(p, ids, link_ids), ids.astype(np.int64), int(link_ids.max(initial=-1)) + 1)
+
+
+def _codes(*columns: Floats) -> Codes:
+    """Return a hash of each row of *columns*; 0.0 and -0.0 are the same."""
+    from collsim.engine.refinement import hashed
+
+    codes = np.zeros(len(columns[0]), dtype=np.uint64)
+    for values in columns:
+        hashed((values + 0.0).view(np.uint64), codes)
+    return codes
+
+
+def _first(ids: NDArray[np.int32]) -> Ints:
+    """Return the first member of each class; classes are numbered in order of appearance."""
+    highest = np.maximum.accumulate(ids)
+    return np.flatnonzero(np.diff(highest, prepend=-1))
+
+
+def _are_alike(p: Problem, ids: NDArray[np.int32], link_ids: NDArray[np.int32]) -> bool:
+    """Whether members agree in what can be compared at once: two colours could be equal by accident."""
+    first, first_link = _first(ids)[ids], _first(link_ids)[link_ids]
+    hops, deps = np.diff(p.route_ptr)[p.route], np.diff(p.dep_ptr)
+    sent = np.bincount(p.route, weights=p.size_bytes, minlength=len(p.route_ptr) - 1)
+    over = np.repeat(sent, np.diff(p.route_ptr)) * p.route_weight
+    load = np.bincount(p.route_link, weights=over, minlength=len(p.capacity_Bps))
+    values = (p.size_bytes, p.latency_s, p.cap_Bps, hops, deps)
+    return (
+        all(np.array_equal(value, value[first]) for value in values)
+        and np.array_equal(p.capacity_Bps, p.capacity_Bps[first_link])
+        and bool(np.all(np.abs(load - load[first_link]) <= _SAME * load))
+    )
+
+
+def _quotient(p: Problem, ids: NDArray[np.int32], link_ids: NDArray[np.int32]) -> Problem:
+    """Return the problem of the first members; counting crossings from both sides gives what a class takes of a link.
+
+    The T transfers of a class that take w each of links of a class of L links take T w / L of every one of these.
+    """
+    first, sizes = _first(ids), np.bincount(ids)
+    hop_ptr, hop = _rows(p.route_ptr, p.route[first])
+    dep_ptr, dep = _rows(p.dep_ptr, first)
+    link = link_ids[p.route_link[hop]].astype(np.int64)
+    members = np.repeat(sizes, np.diff(hop_ptr))
+    return Problem(
+        capacity_Bps=p.capacity_Bps[_first(link_ids)],
+        route_ptr=hop_ptr,
+        route_link=link,
+        route_weight=members * p.route_weight[hop] / np.bincount(link_ids)[link],
+        route=np.arange(len(first)),
+        size_bytes=p.size_bytes[first],
+        latency_s=p.latency_s[first],
+        cap_Bps=p.cap_Bps[first],
+        dep_ptr=dep_ptr,
+        dep=ids[p.dep[dep]].astype(np.int64),
+    )
+
+
+def _rows(ptr: Ints, rows: Ints) -> tuple[Ints, Ints]:
+    """Return the pointers of a CSR structure with these *rows* of another, and the places of their entries there."""
+    lengths = np.diff(ptr)[rows]
+    taken = np.concatenate(([0], np.cumsum(lengths)))
+    return taken, np.repeat(ptr[rows] - taken[:-1], lengths) + np.arange(taken[-1])

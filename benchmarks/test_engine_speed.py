@@ -1,4 +1,4 @@
-"""Plain Python against the compiled engine, on one switch.
+"""Plain Python against the compiled engine, and classes against single transfers, on one switch.
 
 Run with ``pytest benchmarks --benchmark-only``; the first call compiles or loads the kernel and is not timed.
 """
@@ -67,4 +67,15 @@ CASES = {
 def test_solve(benchmark, name, engine):
     solve(CASES["all_to_all_16_skewed"], engine=engine)
     solution = benchmark.pedantic(solve, (CASES[name],), {"engine": engine}, rounds=5, warmup_rounds=1)
-    assert solution.path == engine
+    assert solution.path == f"transfers, {engine}"
+
+
+LARGE = {"all_to_all_512": all_to_all(512), "ring_8x24x64": ring(8, 24, 64)}
+
+
+@pytest.mark.parametrize("engine", ["plain", "auto"])
+@pytest.mark.parametrize("name", LARGE)
+def test_solve_classes(benchmark, name, engine):
+    """One by one against one transfer for each class of equal ones, with the search for the classes."""
+    solution = benchmark.pedantic(solve, (LARGE[name],), {"engine": engine}, rounds=5, warmup_rounds=1)
+    assert solution.path == ("classes, reference" if engine == "auto" else "transfers, kernel")

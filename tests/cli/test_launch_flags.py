@@ -76,3 +76,15 @@ def test_flags_from_the_environment(collsim):
 )
 def test_refusals(collsim, flags, words):
     refused(collsim(*SMALL, *flags), *words)
+
+
+def test_classes_change_no_time(collsim, monkeypatch):
+    monkeypatch.setattr("collsim.engine.REDUCED_TRANSFERS", 20_000)
+    flags = ("run", "--topo", "h100_rail", "--nodes", "16", "--op", "all_reduce", "--size", "1G", "-q")
+    (time,), document = asked(collsim, *flags, "--format", "json")
+    (alone,), plain = asked(collsim, *flags, "--no-reduce", "--format", "json")
+    (row,), (single,) = document["results"], plain["results"]
+    assert (row["path"].split(",")[0], single["path"]) == ("classes", "transfers, kernel")
+    assert row["classes"] < single["classes"] / 4
+    assert time == pytest.approx(alone, rel=1e-9)
+    assert (document["config"]["reduce"], plain["config"]["reduce"]) == (True, False)

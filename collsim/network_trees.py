@@ -17,12 +17,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from collsim.errors import Fault, NoRouteError, UnsupportedError
 from collsim.fabric import Fabric, Int
-from collsim.hashed_ways import Path
+
+if TYPE_CHECKING:
+    from collsim.hashed_ways import Path
 
 __all__ = ["GroupTrees", "TreePorts", "plant"]
 

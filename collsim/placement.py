@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from collsim.errors import Fault, InputError, nearest
-from collsim.slurm import hosts_in, read_leaves
 
 __all__ = ["PLACEMENTS", "files_of", "host_of", "placed"]
 
@@ -133,6 +132,8 @@ def _filled(lines: Sequence[Line], known: dict[str, list[int]], gpu_names: Seque
 
 def _by_slurm(placement: str, gpu_names: Sequence[str], pods: Sequence[int] | None) -> list[int]:
     """Return the GPUs of hosts that Slurm's topology.conf puts on leaves or in blocks, in the order of the hosts."""
+    from collsim.slurm import hosts_in, read_leaves
+
     file, colon, text = placement.removeprefix(SLURM).partition(":")
     if pods is None:
         hint = "give --nodes N, with fabric rail, rail_only, fat_tree or single_switch"

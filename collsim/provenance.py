@@ -226,7 +226,7 @@ def _stand_in(topology: Topology, constants: Profile) -> str:
 
 def uncalibrated(rows: Sequence[Row]) -> tuple[str, ...]:
     """Return which rows rest on steps that no log of this network tells."""
-    added = [row for row in rows if row.algo != "none" and algorithm(row.op, row.algo).in_network_of == "network"]
+    added = [row for row in rows if row.algo != "none" and algorithm(row.op, row.algo).in_network == "network"]
     told = "steps that switches between the nodes add cost what NCCL's tuner reckons: no log of SHARP is in any fit"
     return (told,) if added else ()
 

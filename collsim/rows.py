@@ -153,7 +153,7 @@ def _with_interval(row: Row, party: Party, question: Question) -> Row:
     topology = party.runs[0].topology
     if question.load or party.shares_links or topology.damage is not None:
         return row  # nor what traffic does to each other, nor broken machines
-    if algorithm(row.op, row.algo).in_network_of == "network":
+    if algorithm(row.op, row.algo).in_network == "network":
         return row  # nor steps that switches between the nodes add
     scatter = profile.scatter(family, row.size_bytes)
     if scatter is None or scatter.fitted:
@@ -195,7 +195,7 @@ def _able(op: Operation, run: Run, question: Question) -> tuple[Algorithm, ...]:
     reach = {"all" if run.fabric.in_network else "node" if run.fabric.node_in_network else ""}
     if several and turns_sharp_on(question) and not no_sharp(run, question):
         reach.add("network")
-    able = (entry for entry in entries if not entry.in_network or entry.in_network_of in reach)
+    able = (entry for entry in entries if entry.in_network is None or entry.in_network in reach)
     return tuple(entry for entry in able if entry.name != "nvls_sharp" or run.fabric.node_in_network)
 
 

@@ -78,6 +78,5 @@ ALGORITHM = Algorithm(
     ops=("all_reduce",),
     source="NCCL src/device/all_reduce.h and src/transport/nvls.cc (NVLS tree)",
     build=build,
-    in_network=True,
-    in_network_of="node",
+    in_network="node",
 )

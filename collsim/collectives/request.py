@@ -165,10 +165,9 @@ class Algorithm:
         Where the algorithm is published.
     build : callable
         Request -> Schedule.
-    in_network : bool
-        Whether it needs switches that add and multicast.
-    in_network_of : str
-        Whom these switches join: ``all`` ranks, the ranks of each ``node``, or nodes over the ``network``.
+    in_network : str or None
+        Whom the switches join that have to add and multicast for it: ``all`` ranks, the ranks of each ``node``, or
+        nodes over the ``network``; None: it needs none.
     """
 
     name: str
@@ -176,5 +175,4 @@ class Algorithm:
     ops: tuple[str, ...]
     source: str
     build: Callable[[Request], Schedule]
-    in_network: bool = False
-    in_network_of: Literal["all", "node", "network"] = "all"
+    in_network: Literal["all", "node", "network"] | None = None

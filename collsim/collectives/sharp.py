@@ -148,8 +148,7 @@ DIRECT = Algorithm(
     ops=("all_reduce", "all_gather", "reduce_scatter"),
     source="NCCL src/device/all_reduce.h and src/graph/connect.cc (CollNet direct); NVIDIA SHARP",
     build=build_direct,
-    in_network=True,
-    in_network_of="network",
+    in_network="network",
 )
 CHAIN = Algorithm(
     name="collnet_chain",
@@ -157,8 +156,7 @@ CHAIN = Algorithm(
     ops=("all_reduce",),
     source="NCCL src/device/all_reduce.h and src/graph/connect.cc (CollNet chain); NVIDIA SHARP",
     build=build_chain,
-    in_network=True,
-    in_network_of="network",
+    in_network="network",
 )
 NVLS = Algorithm(
     name="nvls_sharp",
@@ -166,6 +164,5 @@ NVLS = Algorithm(
     ops=("all_reduce", "all_gather", "reduce_scatter"),
     source="NCCL src/transport/nvls.cc (NVLS on several nodes); NVIDIA SHARP",
     build=build_nvls,
-    in_network=True,
-    in_network_of="network",
+    in_network="network",
 )

@@ -20,7 +20,6 @@ from collsim.engine.problem import (
     checked,
 )
 from collsim.engine.reference import Trace, WorkLimitReached, solve_reference
-from collsim.engine.symmetry import Quotient, reduced
 
 __all__ = [
     "Engine",
@@ -89,13 +88,19 @@ def solve(problem: Problem, *, engine: Engine = "auto") -> Solution:
             return _from_trace(p, solve_reference(p, work_limit=REFERENCE_WORK))
         except WorkLimitReached:
             pass
-    if engine == "auto" and len(p.route) >= REDUCED_TRANSFERS and (quotient := reduced(p)):
-        return _expanded(solve(quotient.problem, engine="plain"), quotient)
+    if engine == "auto" and len(p.route) >= REDUCED_TRANSFERS and (found := _from_classes(p)):
+        return found
     return _from_kernel(p)
 
 
-def _expanded(solution: Solution, quotient: Quotient) -> Solution:
-    """Return the times of all members of the classes that *solution* is of."""
+def _from_classes(p: Problem) -> Solution | None:
+    """Solve for one transfer of each class; None if there are too many classes."""
+    from collsim.engine.symmetry import reduced
+
+    quotient = reduced(p)
+    if quotient is None:
+        return None
+    solution = solve(quotient.problem, engine="plain")
     ready_s, start_s, finish_s, moved_bytes = (
         column[quotient.ids] for column in (solution.ready_s, solution.start_s, solution.finish_s, solution.moved_bytes)
     )

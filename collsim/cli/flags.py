@@ -111,7 +111,8 @@ def _steps(given: dict[str, float]) -> list[int]:
 
 def _by_factors(first: int, last: int, factor: float) -> list[int]:
     sizes = [first]
-    while (following := max(int(sizes[-1] * factor), sizes[-1] + 1)) <= last:
+    beyond = last + 1  # a product may be infinite
+    while (following := max(int(min(sizes[-1] * factor, beyond)), sizes[-1] + 1)) <= last:
         sizes.append(following)
         if len(sizes) > MOST_SIZES:
             raise InputError(Fault(f"more than {MOST_SIZES} sizes", "step_factor", "give a larger factor, such as 2"))

@@ -4,7 +4,7 @@ import os
 import re
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 MESH = """\
@@ -406,6 +406,7 @@ FLAGS = (
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(flags=st.dictionaries(st.sampled_from(FLAGS), TEXTS, min_size=1, max_size=5))
+@example(flags={"-f": "1.7e302"})
 def test_any_values_of_flags(collsim, flags):
     """Nothing but an answer or a report; the request is made wrong in one more place, so that nothing large runs."""
     words = [word for flag, text in flags.items() for word in (flag, text)]

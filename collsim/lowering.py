@@ -45,6 +45,8 @@ class Run:
     flows: Flows | None
     used: Bool
     """bool[n_links]: what some message between the ranks could take."""
+    single: Routes | None = None
+    """The same routes with what one message alone takes of each link, where trunks carry all of a kind."""
 
     @property
     def egress_Bps(self) -> float:
@@ -180,15 +182,13 @@ def _steps(transfers: Transfers, run: Run, route: Int, use: Use, across: Bool) -
     n_steps = int(transfers.step.max(initial=0)) + 1
     way, step = np.divmod(kind, n_steps)
     lanes = np.bincount(which, weights=(use.lanes * transfers.copies)[rows])
-    counts = np.diff(trunks.ptr)[way]
-    owner = np.repeat(np.arange(len(kind)), counts)
-    entry = np.repeat(trunks.ptr[way] - np.cumsum(counts) + counts, counts) + np.arange(len(owner))
-    link, weight = trunks.link[entry], trunks.weight[entry]
-    _, met = np.unique(link * n_steps + step[owner], return_inverse=True)
-    load = np.bincount(met, weights=lanes[owner] * weight)
-    shared_Bps, alone_Bps = np.full(len(kind), np.inf), np.full(len(kind), np.inf)
-    np.minimum.at(shared_Bps, owner, capacity_Bps[link] / load[met])
-    np.minimum.at(alone_Bps, owner, capacity_Bps[link] / weight)
+    taken = trunks.take(way, np.ones(len(way)))
+    owner = np.repeat(np.arange(len(kind)), np.diff(taken.ptr))
+    _, met = np.unique(taken.link * n_steps + step[owner], return_inverse=True)
+    load = np.bincount(met, weights=lanes[owner] * taken.weight)
+    shared_Bps = np.full(len(kind), np.inf)
+    np.minimum.at(shared_Bps, owner, capacity_Bps[taken.link] / load[met])
+    alone_Bps = _narrowest_Bps(run.single or trunks, capacity_Bps)[way]
     return steps_of(use, rows, alone_Bps[which], shared_Bps[which])
 
 
@@ -210,7 +210,7 @@ def _use(transfers: Transfers, run: Run, route: Int) -> Use:
         there, back = ((a + 1) * pairs + b for a, b in ((transfers.src, transfers.dst), (transfers.dst, transfers.src)))
         way = np.where(direct, there, way)
         duplex = direct & np.isin(_in_step(transfers, there), _in_step(transfers, back))
-        alone_Bps = np.where(direct, _narrowest_Bps(run.trunks, run.trunk_capacity_Bps)[route], alone_Bps)
+        alone_Bps = np.where(direct, _narrowest_Bps(run.single or run.trunks, run.trunk_capacity_Bps)[route], alone_Bps)
     _, group = np.unique(_in_step(transfers, way), return_inverse=True)
     active = np.bincount(group, weights=transfers.lanes * transfers.copies)[group].astype(np.float64)
     return Use(lanes, active, alone_Bps, duplex, transfers.reduces)

@@ -76,6 +76,15 @@ class Cuts:
     mesh_link_Bps: float = 0.0
     network_adds: bool = False
     """Whether switches between the nodes add and copy too (SHARP)."""
+    sizes: Int | None = None
+    """int64[n_cuts]: the ranks inside, where these are not told one by one; *inside* is then empty."""
+    names: tuple[str, ...] = ()
+    """Of those cuts."""
+
+    @property
+    def n_ranks(self) -> int:
+        """Number of ranks."""
+        return len(self.egress_Bps) if self.sizes is not None else self.inside.shape[1]
 
 
 def find_cuts(fabric: Fabric, used: NDArray[np.bool_], latency_s: float) -> Cuts:
@@ -134,7 +143,7 @@ def lower_bound(
     flows : Flows, optional
         Of the same fabric, if it is small and irregular.
     """
-    times = _demand(op, size_bytes, cuts.inside, root, matrix_bytes) / cuts.capacity_Bps
+    times = _demand(op, size_bytes, cuts, root, matrix_bytes) / cuts.capacity_Bps
     best = int(np.flatnonzero(times >= times.max() * (1 - 1e-12))[0])
     time_s, name = float(times[best]), _name(cuts, best)
     total_s, total_name = _total(op, size_bytes, cuts)
@@ -155,7 +164,7 @@ def _total(op: Operation, size_bytes: int, cuts: Cuts) -> tuple[float, str]:
     In send_recv on a full mesh of n ranks a byte takes the link to the neighbour or at least two of the n (n-2) others:
     n neighbours get 2 n S <= T (2 n + n (n-2)) B if a link to a neighbour counts twice.
     """
-    n = cuts.inside.shape[1]
+    n = cuts.n_ranks
     if op.name == "all_reduce":
         nodes = len(cuts.node_egress_Bps)  # each is like one rank: its GPUs can add up among themselves
         found = []
@@ -240,9 +249,12 @@ def _settle(into: Float, out: Float, among: Float, near: Float) -> Float:
     return np.asarray(((into + _over(near, among)) * (1 - near)).sum(axis=1) + (out * near).sum(axis=1))
 
 
-def _demand(op: Operation, size_bytes: int, inside: NDArray[np.bool_], root: int, matrix_bytes: Int | None) -> Float:
+def _demand(op: Operation, size_bytes: int, cuts: Cuts, root: int, matrix_bytes: Int | None) -> Float:
     """Return float64[n_cuts]: the bytes that *op* forces from inside to outside."""
-    block = size_bytes / inside.shape[1]
+    inside, n = cuts.inside, cuts.n_ranks
+    block = size_bytes / n
+    if cuts.sizes is not None:
+        return _uniform_demand(op, size_bytes, cuts.sizes, n)
     sources, targets = inside.sum(axis=1), (~inside).sum(axis=1)
     root_inside = inside[:, root].astype(float)
     if op.name == "all_to_all_v":
@@ -262,8 +274,22 @@ def _demand(op: Operation, size_bytes: int, inside: NDArray[np.bool_], root: int
     return np.asarray(bytes_across[op.name], dtype=np.float64)
 
 
+def _uniform_demand(op: Operation, size_bytes: int, sizes: Int, n: int) -> Float:
+    """Return the same for an operation in which all ranks do the same, by how many are inside."""
+    block = size_bytes / n
+    bytes_across = {
+        "all_reduce": np.full(len(sizes), float(size_bytes)),
+        "all_gather": sizes * block,
+        "reduce_scatter": (n - sizes) * block,
+        "all_to_all": sizes * (n - sizes) * block,
+    }
+    return np.asarray(bytes_across[op.name], dtype=np.float64)
+
+
 def _name(cuts: Cuts, cut: int) -> str:
     """Say which cut it is."""
+    if cuts.names:
+        return cuts.names[cut]
     members, others = np.flatnonzero(cuts.inside[cut]), np.flatnonzero(~cuts.inside[cut])
     if len(members) == 1:
         return f"egress {cuts.rank_names[int(members[0])]}"

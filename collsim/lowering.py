@@ -47,6 +47,8 @@ class Run:
     """bool[n_links]: what some message between the ranks could take."""
     single: Routes | None = None
     """The same routes with what one message alone takes of each link, where trunks carry all of a kind."""
+    link_members: Int | None = None
+    """int64[n_links]: how many links of a machine each stands for; None: itself."""
 
     @property
     def egress_Bps(self) -> float:
@@ -55,7 +57,8 @@ class Run:
         adapter = np.array([kind == "nic" for kind in wiring.node_kinds])
         inside = self.used & ~adapter[wiring.link_dst]
         out = np.bincount(wiring.link_src, np.where(inside, self.fabric.raw_capacity_Bps, 0.0), len(adapter))[ranks]
-        return float(np.where(out > 0, out, self.cuts.egress_Bps).min())
+        alone_Bps = self.cuts.egress_Bps.min() if (out == 0).any() else np.inf
+        return float(min(out[out > 0].min(initial=np.inf), alone_Bps))
 
 
 def prepare(

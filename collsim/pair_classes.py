@@ -10,10 +10,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from collsim.bounds import Cuts
-from collsim.fabric import Float, Int
-from collsim.library import Profile
-from collsim.lowering import Run, prepare
+from collsim.collectives import Request
+from collsim.fabric import Int
+from collsim.lowering import Run
 from collsim.routing import Routes
 from collsim.schedule import Schedule, Transfers
 from collsim.schedule.forms import Chunks
@@ -22,9 +21,8 @@ from collsim.topology.miniature import Miniature, Pairs
 __all__ = ["exchange", "run_of_pairs"]
 
 
-def run_of_pairs(mini: Miniature, profile: Profile) -> tuple[Run, Pairs]:
-    """Return a run whose routes carry what all pairs of their kind carry, and the pairs."""
-    run = prepare(mini.topology, profile, mini.ranks.tolist())
+def run_of_pairs(mini: Miniature, run: Run) -> tuple[Run, Pairs]:
+    """Return *run*, on the miniature, with routes that carry what all pairs of their kind carry, and the pairs."""
     pairs = mini.pairs()
     number = pairs.src * run.fabric.n_ranks + pairs.dst
     order = np.argsort(number)
@@ -42,15 +40,17 @@ def _shared(routes: Routes, number: Int, pairs: Pairs, mini: Miniature) -> Route
     each = pairs.members / pairs.per_source  # copies with one source share its own links as they are
     n_links = len(mini.link_class)
     keys, place = np.unique(row * n_links + link, return_inverse=True)
-    weight = np.bincount(place, taken.weight * each[row] / mini.link_members[taken.link])
+    weight = np.bincount(place, taken.weight * each[row] / mini.link_members[taken.link]).astype(np.float64)
     row, link = np.divmod(keys, n_links)
     counts = np.zeros(len(routes.ptr) - 1, dtype=np.int64)
     np.add.at(counts, number[row], 1)
     return replace(routes, ptr=np.concatenate([[0], np.cumsum(counts)]), link=link, weight=weight)
 
 
-def exchange(op: str, pairs: Pairs, n_ranks: int, block_bytes: int, lanes: int, channels: int) -> Schedule:
+def exchange(request: Request, pairs: Pairs) -> Schedule:
     """Return one message of each kind, with all of the kind that its source sends as copies of it."""
+    channels = request.n_channels
+    lanes = min(request.peer_channels or channels, channels)
     n = len(pairs.src)
     none, no = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.bool_)
     transfers = Transfers(
@@ -67,6 +67,5 @@ def exchange(op: str, pairs: Pairs, n_ranks: int, block_bytes: int, lanes: int, 
         dep_ptr=np.zeros(n + 1, dtype=np.int64),
         dep=np.zeros(0, dtype=np.int64),
     )
-    chunks = Chunks(np.array([block_bytes]), np.zeros(1, dtype=np.int64), np.ones(1, dtype=np.int64))
-    parameters: dict[str, int | str] = {"channels": channels}
-    return Schedule(op, "direct", n_ranks, block_bytes * n_ranks, chunks, (transfers,), parameters)
+    chunks = Chunks(np.array([request.block_bytes]), np.zeros(1, dtype=np.int64), np.ones(1, dtype=np.int64))
+    return request.schedule("direct", chunks, transfers, channels=channels)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -19,10 +20,10 @@ from collsim.network_trees import TreePorts
 from collsim.operations import Operation
 from collsim.question import CHOICES, PROTOCOLS, Question
 from collsim.result import LinkLoad, Row
-from collsim.timing import MOST_LINKS
+from collsim.timing import MOST_LINKS, Timing
 from collsim.together import EQUAL, Part, Party, group_times, part_of, redrawn, slowest_of, time_together
 
-__all__ = ["tables_of"]
+__all__ = ["empty_row", "fastest", "row_of", "tables_of"]
 
 MANY_NODES, CONGESTED = 64, 2.5
 """From so many nodes on, large sizes took up to so many times what laws of their number say: all-reduce on 128 to 512
@@ -105,7 +106,7 @@ def _candidates(
     """Return what runs at one size for each algorithm or choice that was asked for."""
     requests = [request_of(op, requested_bytes, run, question) for run in party.runs]
     if requests[0].size_bytes == 0:
-        return [("", [_Case(None, [_empty_row(requests[0], requested_bytes, question, len(requests))])])]
+        return [("", [_Case(None, [empty_row(requests[0], requested_bytes, question, len(requests))])])]
     found = []
     for name in question.algo:
         if name == "auto" and question.library is not None:
@@ -125,7 +126,7 @@ def _shown(name: str, cases: Sequence[_Case], party: Party, question: Question) 
     rows = [over_draws(case.rows, question.hash_seeds) if drawn else case.rows[0] for case in cases]
     if name == "auto" and question.library is not None:
         return [_with_interval(row, party, question) for row in rows]
-    return [_fastest(rows)] if name in ("auto", "best") else rows
+    return [fastest(rows)] if name in ("auto", "best") else rows
 
 
 def _tasks(candidate: Algorithm, requests: Sequence[Request], question: Question) -> list[_Task]:
@@ -133,7 +134,7 @@ def _tasks(candidate: Algorithm, requests: Sequence[Request], question: Question
     return [_Task(candidate, request, question.proto) for request in requests]
 
 
-def _fastest(rows: Sequence[Row]) -> Row:
+def fastest(rows: Sequence[Row]) -> Row:
     """Return the fastest row; of equally fast ones the first, which is the plainest algorithm."""
     least_s = min(row.time_s for row in rows)
     return next(row for row in rows if row.time_s <= least_s * (1 + EQUAL))
@@ -230,25 +231,35 @@ def _timed_row(plan: _Plan, party: Party, question: Question) -> Row:
     timings = time_together(parts, party.neighbours, one_of_many=bool(question.hash_seeds), reduce=question.reduce)
     tasks = plan.tasks
     slowest = slowest_of(timings)
-    task, timing, fabric = tasks[slowest], timings[slowest], party.runs[slowest].fabric
-    carried = np.sum([each.link_bytes for each in timings], axis=0)
-    utilisation = carried / (fabric.capacity_Bps * timing.time_s)
-    row = replace(
-        _empty_row(task.request, plan.requested_bytes, question, len(tasks)),
+    task, timing = tasks[slowest], timings[slowest]
+    row = row_of(
+        replace(timing, link_bytes=np.sum([each.link_bytes for each in timings], axis=0)),
+        empty_row(task.request, plan.requested_bytes, question, len(tasks)),
+        party.runs[slowest],
         algo=task.algorithm.name,
         proto=task.proto,
         channels=int(parts[slowest].lowered.schedule.parameters.get("channels", 1)),
-        time_s=timing.time_s,
-        lower_bound_s=timing.bound.time_s,
-        bound=timing.bound.name,
-        bottleneck=_busiest(utilisation, fabric),
-        critical_s=timing.critical_s,
-        bottleneck_links=int((utilisation >= utilisation.max() * (1 - TIE)).sum()),
-        path=timing.path,
         classes=sum(each.simulated for each in timings),
     )
     ran = [(each.algorithm.name, each.proto) for each in tasks]
     return row if len(tasks) == 1 else replace(row, group_times=group_times(row, ran, timings, party))
+
+
+def row_of(timing: Timing, empty: Row, run: Run, **labels: Any) -> Row:
+    """Return the row of a collective that ran as *timing* says; *empty* has what was asked, *labels* what ran."""
+    utilisation = timing.link_bytes / (run.fabric.capacity_Bps * timing.time_s)
+    members = np.ones(len(utilisation), dtype=np.int64) if run.link_members is None else run.link_members
+    return replace(
+        empty,
+        time_s=timing.time_s,
+        lower_bound_s=timing.bound.time_s,
+        bound=timing.bound.name,
+        bottleneck=_busiest(utilisation, run.fabric),
+        critical_s=timing.critical_s,
+        bottleneck_links=int(members[utilisation >= utilisation.max() * (1 - TIE)].sum()),
+        path=timing.path,
+        **labels,
+    )
 
 
 def _busiest(utilisation: Float, fabric: Fabric) -> tuple[LinkLoad, ...]:
@@ -259,7 +270,7 @@ def _busiest(utilisation: Float, fabric: Fabric) -> tuple[LinkLoad, ...]:
     )
 
 
-def _empty_row(request: Request, requested_bytes: int, question: Question, groups: int = 1) -> Row:
+def empty_row(request: Request, requested_bytes: int, question: Question, groups: int = 1) -> Row:
     """Return the row of a collective that moves nothing and takes no time."""
     op, element_bytes = request.op, question.element_bytes
     return Row(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from collsim._version import __version__
+from collsim.at_scale import Scaled, scaled
 from collsim.background import free_shares
 from collsim.choosing import built, no_sharp, request_of
 from collsim.collectives import algorithm
@@ -223,8 +224,8 @@ def predict(topology: Topology, constants: Profile, question: Question, groups: 
     rows: list[Row] = []
     skipped: list[Row] = []
     for party, before in zip(parties, healthy, strict=True):
-        tables = tables_of(party, question, left_out)
-        others = tables if before is None else tables_of(before, question, [])
+        tables = _tables(party, question, left_out)
+        others = tables if before is None else _tables(before, question, [])
         for named, other in zip(tables, others, strict=True):
             table = [row for each in named for row in each] if before is None else beside(named, other)
             (skipped if table[0].size_bytes == 0 else rows).extend(table)
@@ -289,9 +290,18 @@ def _judged(topology: Topology, groups: Sequence[Sequence[int]], question: Quest
     return cluster.node if all(len({gpu // per_node for gpu in group}) == 1 for group in members) else topology
 
 
-def _party(topology: Topology, constants: Profile, groups: Sequence[Sequence[int]], question: Question) -> Party:
+def _tables(party: Party | Scaled, question: Question, left_out: list[str]) -> list[list[list[Row]]]:
+    """Return the rows of every operation and size, for each algorithm or choice that was asked for."""
+    return party.tables(question, left_out) if isinstance(party, Scaled) else tables_of(party, question, left_out)
+
+
+def _party(
+    topology: Topology, constants: Profile, groups: Sequence[Sequence[int]], question: Question
+) -> Party | Scaled:
     """Return the groups of one run, prepared for the first draw; no thread starts more GPUs than there are."""
     threads = min(question.gpus_per_thread, sum(len(group) for group in groups))
+    if found := scaled(topology, constants.for_threads(threads), groups, question):
+        return found
     share = _free_share(topology, question)
     party = prepare_groups(topology, constants.for_threads(threads), groups, free_share=share)
     return redrawn(party, question.hash_seeds[0]) if question.hash_seeds else party

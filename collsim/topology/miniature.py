@@ -128,6 +128,10 @@ class Miniature:
     link_class, link_members, link_bundles : int64[n_links]
         Of each link of the part the first one that is like it, how many of the whole are like it, and how many of the
         whole it holds together.
+    link_level, link_owner, link_rises : int64[n_links], int64[n_links], bool[n_links]
+        To which unit, block or pod of the whole each link belongs, and whether it leads upwards there.
+    unit_ranks : int64[n_units]
+        How many ranks are in each unit of the whole.
     rank_of : int64[n_units, GPUs of a unit]
         The number in *ranks* of each GPU of the whole, -1 if it is not there.
     """
@@ -139,6 +143,10 @@ class Miniature:
     link_class: Ints
     link_members: Ints
     link_bundles: Ints
+    link_level: Ints
+    link_owner: Ints
+    link_rises: Mask
+    unit_ranks: Ints
     rank_of: Ints
     frame: _Frame
     kinds: _Kinds
@@ -210,7 +218,7 @@ def _frame(whole: Topology) -> _Frame | None:
     leaf = np.arange(plan.leaves, dtype=np.int64)
     by_rail = bool(wiring.coordinates.plane[first[2] - first[0]] >= 0) and each > 1
     pods = plan.groups // (each if by_rail else 1) if plan.tiers > 2 else 1
-    group = cluster.switch_group[:-plan.cores] if plan.cores else cluster.switch_group
+    group = cluster.switch_group[: -plan.cores] if plan.cores else cluster.switch_group
     line, pod = np.divmod(group, pods) if plan.tiers > 2 else (group, np.zeros_like(group))
     if (pod[: plan.leaves] != np.repeat(pod[: plan.leaves : each], each)).any():
         return None  # leaves of one block lie in several pods
@@ -290,9 +298,7 @@ def _lost(topology: Topology, whole: Topology, frame: _Frame) -> dict[tuple[int,
     return lost
 
 
-def _kinds(
-    frame: _Frame, lost: Mapping[tuple[int, int], tuple[object, ...]], gpus: Ints, *, apart: bool
-) -> _Kinds:
+def _kinds(frame: _Frame, lost: Mapping[tuple[int, int], tuple[object, ...]], gpus: Ints, *, apart: bool) -> _Kinds:
     """Return the kinds of units; *apart* tells all blocks apart."""
     n_units, n_blocks = len(frame.block), len(frame.pod)
     used = np.zeros((n_units, frame.per_unit), dtype=np.bool_)
@@ -354,8 +360,9 @@ def _cut_out(
     if topology.damage is not None:
         small = _with_damage(small, topology)
     left = np.arange(len(links)) if small.damage is None else small.damage.links
-    class_of, members = _classes(frame, kinds, whole.wiring, links)
-    class_of, members = class_of[left], members[left]
+    links, bundles = links[left], bundles[left]
+    levels, owner, place = (column[links] for column in frame.links(whole.wiring, frame.place))
+    class_of, members = _classes(frame, kinds, levels, owner, place)
     first_of = np.unique(class_of, return_index=True, return_inverse=True)
     rank_of, ranks = _ranks(small, units, frame, gpus)
     return Miniature(
@@ -365,7 +372,11 @@ def _cut_out(
         exact=exact,
         link_class=first_of[1][first_of[2]],
         link_members=members,
-        link_bundles=bundles[left],
+        link_bundles=bundles,
+        link_level=levels,
+        link_owner=owner,
+        link_rises=frame.level[whole.wiring.link_src[links]] < frame.level[whole.wiring.link_dst[links]],
+        unit_ranks=np.bincount(gpus // frame.per_unit, minlength=len(frame.block)),
         rank_of=rank_of,
         frame=frame,
         kinds=kinds,
@@ -406,7 +417,7 @@ def _wired(whole: Topology, number: Ints, nodes: Ints, units: Ints) -> tuple[Top
         link_efficiency=wiring.link_efficiency[first],
         coordinates=_coordinates(whole, nodes, units),
     )
-    cluster = None if whole.cluster is None else _cluster(whole.cluster, small, wiring.n_gpus, number, nodes, units)
+    cluster = None if whole.cluster is None else _cluster(whole.cluster, small, number, nodes, units)
     return replace(whole, wiring=small, cluster=cluster), first, bundles
 
 
@@ -419,10 +430,10 @@ def _coordinates(whole: Topology, nodes: Ints, units: Ints) -> Coordinates:
     return Coordinates(old.kind, node, old.local[gpus], old.rail[gpus], old.pod[gpus], plane)
 
 
-def _cluster(whole: Cluster, small: Wiring, n_gpus: int, number: Ints, nodes: Ints, units: Ints) -> Cluster:
+def _cluster(whole: Cluster, small: Wiring, number: Ints, nodes: Ints, units: Ints) -> Cluster:
     """Return how a router finds its way in the part."""
     first = [int(np.searchsorted(nodes, start)) for start in (whole.first_nic, whole.first_leaf, whole.first_spine)]
-    gpus, nics = nodes[nodes < n_gpus], nodes[first[0] : first[1]] - whole.first_nic
+    gpus, nics = nodes[: small.n_gpus], nodes[first[0] : first[1]] - whole.first_nic
     switches = nodes[first[1] :] - whole.first_leaf
     leaf = number[whole.first_leaf + whole.nic_leaf[nics]]
     numbers = first[0] + np.arange(len(nics))
@@ -475,9 +486,8 @@ def _with_damage(small: Topology, topology: Topology) -> Topology:
     return damaged(small, fail, {name: share for name, share in topology.damage.degrade.items() if is_there(name)})
 
 
-def _classes(frame: _Frame, kinds: _Kinds, wiring: Wiring, links: Ints) -> tuple[Ints, Ints]:
-    """Return int64[n], int64[n]: which of some *links* are alike, and how many are like each."""
-    level, owner, number = (column[links] for column in frame.links(wiring, frame.place))
+def _classes(frame: _Frame, kinds: _Kinds, level: Ints, owner: Ints, place: Ints) -> tuple[Ints, Ints]:
+    """Return int64[n], int64[n]: which links are alike, by what they belong to, and how many are like each."""
     unit_label = np.where(kinds.kind >= 0, kinds.kind, kinds.kind.max() + 1)
     labels = [
         unit_label,
@@ -485,13 +495,12 @@ def _classes(frame: _Frame, kinds: _Kinds, wiring: Wiring, links: Ints) -> tuple
         kinds.pod_label,
         np.zeros(1, dtype=np.int64),
     ]
-    label = np.zeros(len(links), dtype=np.int64)
-    members = np.ones(len(links), dtype=np.int64)
+    label, members = np.zeros_like(level), np.ones_like(level)
     for which, values in enumerate(labels):
         here = level == which
         label[here] = values[owner[here]]
         members[here] = np.bincount(values)[label[here]]
-    return _alike(np.stack([level, label, number], axis=1)), members
+    return _alike(np.stack([level, label, place], axis=1)), members
 
 
 def _ranks(small: Topology, units: Ints, frame: _Frame, gpus: Ints) -> tuple[Ints, Ints]:

@@ -1,0 +1,178 @@
+"""Runs on machines so large and regular that a small part stands for the whole.
+
+Instead of every transfer of every rank, what is simulated are the kinds of messages of an all-to-all, or the steps of
+rings at the few kinds of places that they pass. Times are those of the whole schedule; nothing grows with the square of
+the ranks, and no route of the whole machine is ever looked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from collsim.bounds import Cuts
+from collsim.choosing import request_of
+from collsim.collectives import Request, algorithms_for
+from collsim.fabric import Float
+from collsim.library import Profile
+from collsim.lowering import Run, prepare
+from collsim.operations import Operation
+from collsim.pair_classes import exchange, run_of_pairs
+from collsim.question import CHOICES, Question
+from collsim.result import Row
+from collsim.rows import empty_row, fastest, row_of
+from collsim.timing import Timing
+from collsim.together import part_of, time_together
+from collsim.topology import Topology
+from collsim.topology.miniature import BLOCK, POD, Miniature, miniature_of
+
+__all__ = ["Scaled", "scaled"]
+
+LEAST_RANKS = 256
+"""With fewer ranks every transfer is simulated: that takes no longer."""
+FORMS = {"all_to_all": ("direct",)}
+"""Algorithms by operation that have a form of their own for large machines."""
+MOST_TRIED = 512
+"""Up to so many ranks ``auto`` and ``best`` also try the algorithms that have none."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scaled:
+    """One group of ranks on a machine that a small part of it stands for.
+
+    Attributes
+    ----------
+    mini : Miniature
+    run : Run
+        On the part, with the bounds of the whole.
+    """
+
+    mini: Miniature
+    run: Run
+
+    @property
+    def runs(self) -> tuple[Run]:
+        """The run, as of a party of groups."""
+        return (self.run,)
+
+    shares_links = meets_hash = False
+
+    def tables(self, question: Question, left_out: list[str]) -> list[list[list[Row]]]:
+        """Return the rows of every operation and size, for each algorithm or choice that was asked for."""
+        return [
+            self._table(op, size_bytes, question, left_out)
+            for op in question.ops
+            for size_bytes in question.sizes_of(op)
+        ]
+
+    def _table(self, op: Operation, requested_bytes: int, question: Question, left_out: list[str]) -> list[list[Row]]:
+        request = self._request(op, requested_bytes, question)
+        empty = empty_row(request, requested_bytes, question)
+        if request.size_bytes == 0:
+            return [[empty]]
+        found = []
+        for name in question.algo:
+            names = FORMS[op.name] if name in CHOICES else (name,)
+            if name in CHOICES:
+                others = [entry.name for entry in algorithms_for(op.name) if entry.name not in names]
+                told = f"{', '.join(others)} are left out on {self.mini.n_ranks} ranks: name one to have it simulated"
+                left_out += [told] * (told not in left_out)
+            rows = [self._row(each, request, empty, question) for each in names]
+            found.append([fastest(rows)] if name in ("auto", "best") else rows)
+        return found
+
+    def _request(self, op: Operation, requested_bytes: int, question: Question) -> Request:
+        """Return what an algorithm is asked for on all ranks."""
+        n = self.mini.n_ranks
+        asked = request_of(op, requested_bytes, self.run, question)
+        return replace(asked, n_ranks=n, size_bytes=op.rounded_size_bytes(requested_bytes, n, asked.element_bytes))
+
+    def _row(self, algo: str, request: Request, empty: Row, question: Question) -> Row:
+        timing, channels = self._exchanged(request, question)
+        return row_of(
+            timing, empty, self.run, algo=algo, proto=question.proto, channels=channels, classes=timing.simulated
+        )
+
+    def _exchanged(self, request: Request, question: Question) -> tuple[Timing, int]:
+        """Return how an all-to-all of messages that all start at once ran."""
+        run, pairs = run_of_pairs(self.mini, self.run)
+        part = part_of(exchange(request, pairs), run, question.proto or "Simple", question.dtype)
+        timing = time_together([part], ((0,),))[0]
+        return replace(timing, path=timing.path.replace("transfers", "classes")), request.n_channels
+
+
+def scaled(topology: Topology, profile: Profile, groups: Sequence[Sequence[int]], question: Question) -> Scaled | None:
+    """Return the run of the only one of *groups* on a small part of the machine; None if every rank has to be there."""
+    n = len(groups[0])
+    if len(groups) > 1 or n <= LEAST_RANKS or not _is_asked(question, n):
+        return None
+    mini = miniature_of(topology, np.array(groups[0], dtype=np.int64))
+    if mini is None:
+        return None
+    run = prepare(mini.topology, profile, mini.ranks.tolist())
+    members = np.where(mini.link_class == np.arange(len(mini.link_class)), mini.link_members * mini.link_bundles, 0)
+    run = replace(run, cuts=_cuts(mini, run), flows=None, link_members=members)
+    return Scaled(mini, run)
+
+
+def _is_asked(question: Question, n_ranks: int) -> bool:
+    """Return whether all that is asked for has a form for large machines."""
+    if not question.reduce or question.load or question.hash_seeds or question.environment:
+        return False
+    if any(op.name not in FORMS for op in question.ops):
+        return False
+    choices = set(question.algo) & set(CHOICES)
+    if choices and (question.library is not None or n_ranks <= MOST_TRIED):
+        return False
+    named = set(question.algo) - choices
+    return all(named <= set(FORMS[op.name]) for op in question.ops)
+
+
+def _cuts(mini: Miniature, run: Run) -> Cuts:
+    """Return the cuts round one rank, unit, block and pod of each kind."""
+    frame, kinds, old, n = mini.frame, mini.kinds, run.cuts, mini.n_ranks
+    found: list[tuple[str, int, float, float]] = []
+    out_Bps, in_Bps = (_round_each(old, size) for size in (1, run.fabric.n_ranks - 1))
+    rank_Bps, unit_Bps = [], []
+    for unit, members in zip(kinds.first.tolist(), kinds.members.tolist(), strict=True):
+        ranks = mini.rank_of[unit][mini.rank_of[unit] >= 0]
+        found += [(run.fabric.rank_name(rank), 1, out_Bps[rank], in_Bps[rank]) for rank in ranks.tolist()]
+        rank_Bps.append(np.tile(out_Bps[ranks], members))
+    if units := len(old.node_egress_Bps):
+        for place, unit in enumerate(kinds.kept.tolist()):
+            rates = old.node_egress_Bps[place], old.capacity_Bps[len(old.capacity_Bps) - units + place]
+            found.append(("", int(mini.unit_ranks[unit]), *rates))
+        first = np.searchsorted(kinds.kept, kinds.first)
+        unit_Bps = [np.repeat(old.node_egress_Bps[first], kinds.members)]
+    block_ranks = np.bincount(frame.block, weights=mini.unit_ranks).astype(np.int64)
+    pod_ranks = np.bincount(frame.pod, weights=block_ranks).astype(np.int64)
+    for level, ranks in ((BLOCK, block_ranks), (POD, pod_ranks)):
+        for owner in np.unique(mini.link_owner[mini.link_level == level]).tolist():
+            own = (mini.link_level == level) & (mini.link_owner == owner)
+            up_Bps, down_Bps = (
+                float(run.fabric.raw_capacity_Bps[own & way].sum()) for way in (mini.link_rises, ~mini.link_rises)
+            )
+            found.append(("", int(ranks[owner]), up_Bps, down_Bps))
+    found = [entry for entry in found if 0 < entry[1] < n]
+    names = [f"egress {name}" if name else f"cut {size}|{n - size}" for name, size, _, _ in found]
+    names += [f"ingress {name}" if name else f"cut {n - size}|{size}" for name, size, _, _ in found]
+    return replace(
+        old,
+        inside=np.zeros((0, 0), dtype=np.bool_),
+        capacity_Bps=np.array([entry[2] for entry in found] + [entry[3] for entry in found]),
+        egress_Bps=np.concatenate(rank_Bps),
+        node_egress_Bps=np.concatenate(unit_Bps) if unit_Bps else old.node_egress_Bps,
+        sizes=np.array([entry[1] for entry in found] + [n - entry[1] for entry in found]),
+        names=tuple(names),
+    )
+
+
+def _round_each(cuts: Cuts, size: int) -> Float:
+    """Return float64[n_ranks]: what leaves each rank, or all others, by how many are inside."""
+    rows = np.flatnonzero(cuts.inside.sum(axis=1) == size)
+    found = np.zeros(cuts.inside.shape[1])
+    side = cuts.inside[rows] if size == 1 else ~cuts.inside[rows]
+    found[side.argmax(axis=1)] = cuts.capacity_Bps[rows]
+    return found

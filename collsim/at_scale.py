@@ -22,6 +22,7 @@ from collsim.operations import Operation
 from collsim.pair_classes import exchange, run_of_pairs
 from collsim.question import CHOICES, Question
 from collsim.result import Row
+from collsim.rings_at_scale import ring_timing
 from collsim.rows import empty_row, fastest, row_of
 from collsim.timing import Timing
 from collsim.together import part_of, time_together
@@ -32,7 +33,12 @@ __all__ = ["Scaled", "scaled"]
 
 LEAST_RANKS = 256
 """With fewer ranks every transfer is simulated: that takes no longer."""
-FORMS = {"all_to_all": ("direct",)}
+FORMS = {
+    "all_to_all": ("direct",),
+    "all_reduce": ("ring",),
+    "all_gather": ("ring",),
+    "reduce_scatter": ("ring",),
+}
 """Algorithms by operation that have a form of their own for large machines."""
 MOST_TRIED = 512
 """Up to so many ranks ``auto`` and ``best`` also try the algorithms that have none."""
@@ -90,7 +96,10 @@ class Scaled:
         return replace(asked, n_ranks=n, size_bytes=op.rounded_size_bytes(requested_bytes, n, asked.element_bytes))
 
     def _row(self, algo: str, request: Request, empty: Row, question: Question) -> Row:
-        timing, channels = self._exchanged(request, question)
+        if algo == "ring":
+            timing, channels = ring_timing(self.mini, self.run, request, question.proto or "Simple", question.dtype)
+        else:
+            timing, channels = self._exchanged(request, question)
         return row_of(
             timing, empty, self.run, algo=algo, proto=question.proto, channels=channels, classes=timing.simulated
         )
@@ -109,7 +118,7 @@ def scaled(topology: Topology, profile: Profile, groups: Sequence[Sequence[int]]
     if len(groups) > 1 or n <= LEAST_RANKS or not _is_asked(question, n):
         return None
     mini = miniature_of(topology, np.array(groups[0], dtype=np.int64))
-    if mini is None:
+    if mini is None or (np.diff(mini.gpus) < 0).any():
         return None
     run = prepare(mini.topology, profile, mini.ranks.tolist())
     members = np.where(mini.link_class == np.arange(len(mini.link_class)), mini.link_members * mini.link_bundles, 0)

@@ -23,10 +23,12 @@ __all__ = [
     "LEAST_COMPILED",
     "MOST_LINKS",
     "Timing",
+    "base_s",
     "call_time_s",
     "device_time_s",
     "kernel_costs",
     "problem_of",
+    "refuse_broken_laws",
     "time_lowered",
     "time_schedule",
     "timing_of",
@@ -117,7 +119,7 @@ def timing_of(
         simulated=solution.simulated,
         bound=_bound_of(lowered, run),
     )
-    _refuse_broken_laws(lowered.schedule, timing, run, broken)
+    refuse_broken_laws(lowered.schedule, timing, run, broken)
     return timing
 
 
@@ -166,13 +168,19 @@ def _once_s(
 ) -> float:
     """Return what a call takes on the device beside its transfers; over nodes both kinds of costs have a base."""
     costs, network = both_costs
-    over_nodes_s = network.base_s if network is not None and lowered.steps is not None else 0.0
     if not _is_grouped(lowered, costs):
-        return costs.once_s(lowered.size_bytes.astype(np.float64)) + over_nodes_s
+        return base_s(lowered, costs, network)
+    over_nodes_s = network.base_s if network is not None and lowered.steps is not None else 0.0
     messages, finish_s = _messages(lowered, run), solution.finish_s[: len(lowered.transfers)]
     port_Bps = problem.capacity_Bps[-2 * messages.n_ranks :]
     cap_Bps = problem.cap_Bps[: len(lowered.transfers)]
     return call_s(messages, finish_s, cap_Bps, port_Bps, costs) - float(finish_s.max()) + over_nodes_s
+
+
+def base_s(lowered: Lowered, costs: Protocol, network: Protocol | None) -> float:
+    """Return what a call of no grouped messages takes on the device beside its transfers."""
+    over_nodes_s = network.base_s if network is not None and lowered.steps is not None else 0.0
+    return costs.once_s(lowered.size_bytes.astype(np.float64)) + over_nodes_s
 
 
 def _is_grouped(lowered: Lowered, costs: Protocol) -> bool:
@@ -354,7 +362,7 @@ def _deadlock_faults(stuck: EngineDeadlock, transfers: Transfers) -> list[Fault]
     ]
 
 
-def _refuse_broken_laws(schedule: Schedule, timing: Timing, run: Run, broken: Sequence[str]) -> None:
+def refuse_broken_laws(schedule: Schedule, timing: Timing, run: Run, broken: Sequence[str]) -> None:
     """Raise if the engine found *broken* laws, a link carried more than it can, or the time is below the bound."""
     room = run.fabric.capacity_Bps * timing.time_s * (1 + SLACK)
     faults = [

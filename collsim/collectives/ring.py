@@ -11,6 +11,8 @@ import numpy as np
 from collsim.collectives.request import MIB, Algorithm, Request
 from collsim.schedule import EVERY, ChunksBuilder, OrbitsBuilder, Schedule, split_bytes
 
+__all__ = ["ALGORITHM", "loops_of", "program_of"]
+
 CHUNK_BYTES = 2 * MIB
 """Chunk of a ring channel under the Simple protocol: 4 slots of 512 KiB (NCCL src/include/collectives.h)."""
 
@@ -27,24 +29,24 @@ def build(request: Request) -> Schedule:
     for channel, share in enumerate(shares):
         before: int | None = None
         step = 0
-        for sizes in _loops(request, int(share)):
+        for sizes in loops_of(request, int(share)):
             family = chunks.add(sizes, source, target) // n
-            for offset, reduces in _program(name, n):
+            for offset, reduces in program_of(name, n):
                 deps = [] if before is None else [(before, 0), (before, -1)]
                 before = rows.add(1, [(family, offset)], deps, channel=channel, step=step, reduces=reduces)
                 step += 1
     return request.schedule("ring", chunks.build(), rows.build(), channels=len(shares), rings=len(request.orders))
 
 
-def _loops(request: Request, share_bytes: int) -> list[np.ndarray]:
-    """Return, per outer loop of a channel, the n chunk sizes of its family."""
+def loops_of(request: Request, share_bytes: int) -> list[np.ndarray]:
+    """Return, per outer loop of a channel, the chunk sizes of its family, int64[n] by rank."""
     n, grain = request.n_ranks, request.element_bytes
     if request.op.name == "all_reduce":
         return [split_bytes(int(piece), n, grain) for piece in request.pieces(share_bytes, CHUNK_BYTES, n)]
     return [np.full(n, piece) for piece in request.pieces(share_bytes, CHUNK_BYTES)]
 
 
-def _program(name: str, n: int) -> list[tuple[int, bool]]:
+def program_of(name: str, n: int) -> list[tuple[int, bool]]:
     """Return (offset of the chunk sent, whether the receiver adds) per step, as seen from the sender's position."""
     collect = [(-j, True) for j in range(1, n)]
     deliver = [(-j, False) for j in range(n - 1)]

@@ -120,16 +120,18 @@ class Miniature:
         The part, without what has failed of it.
     ranks : int64[k]
         GPUs of the part that take part.
-    n_ranks : int
-        Of the whole.
+    gpus : int64[n_ranks]
+        The GPU of each rank of the whole, as numbered there in order.
     exact : bool
         Whether the part behaves exactly as the whole. If not, leaves share their cables unevenly among spines, and are
         taken as if they did evenly.
     link_class, link_members, link_bundles : int64[n_links]
         Of each link of the part the first one that is like it, how many of the whole are like it, and how many of the
         whole it holds together.
-    link_level, link_owner, link_rises : int64[n_links], int64[n_links], bool[n_links]
-        To which unit, block or pod of the whole each link belongs, and whether it leads upwards there.
+    link_level, link_owner, link_place : int64[n_links]
+        To which unit, block or pod of the whole each link belongs, and its number among the links of that.
+    link_rises : bool[n_links]
+        Whether it leads upwards there.
     unit_ranks : int64[n_units]
         How many ranks are in each unit of the whole.
     rank_of : int64[n_units, GPUs of a unit]
@@ -138,18 +140,32 @@ class Miniature:
 
     topology: Topology
     ranks: Ints
-    n_ranks: int
+    gpus: Ints
     exact: bool
     link_class: Ints
     link_members: Ints
     link_bundles: Ints
     link_level: Ints
     link_owner: Ints
+    link_place: Ints
     link_rises: Mask
     unit_ranks: Ints
     rank_of: Ints
     frame: _Frame
     kinds: _Kinds
+
+    @property
+    def n_ranks(self) -> int:
+        """Ranks of the whole."""
+        return len(self.gpus)
+
+    @property
+    def rank_unit(self) -> Ints:
+        """int64[k]: the unit of the whole that each rank of the part is in."""
+        unit, local = np.nonzero(self.rank_of >= 0)
+        found = np.zeros(len(self.ranks), dtype=np.int64)
+        found[self.rank_of[unit, local]] = unit
+        return found
 
     def pairs(self) -> Pairs:
         """Return every kind of ordered pair of different ranks."""
@@ -368,13 +384,14 @@ def _cut_out(
     return Miniature(
         topology=small,
         ranks=ranks,
-        n_ranks=len(gpus),
+        gpus=gpus,
         exact=exact,
         link_class=first_of[1][first_of[2]],
         link_members=members,
         link_bundles=bundles,
         link_level=levels,
         link_owner=owner,
+        link_place=place,
         link_rises=frame.level[whole.wiring.link_src[links]] < frame.level[whole.wiring.link_dst[links]],
         unit_ranks=np.bincount(gpus // frame.per_unit, minlength=len(frame.block)),
         rank_of=rank_of,

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from collsim._version import __version__
-from collsim.at_scale import Scaled, scaled
 from collsim.background import free_shares
 from collsim.choosing import built, no_sharp, request_of
 from collsim.collectives import algorithm
@@ -38,6 +37,7 @@ from collsim.provenance import (
 from collsim.question import CHOICES, Question, ask, rank_groups
 from collsim.result import Result, Row
 from collsim.rows import tables_of
+from collsim.scaled import Scaled, scaled
 from collsim.schedule import Schedule
 from collsim.together import Party, prepare_groups, redrawn
 from collsim.topology import Topology, load_topology

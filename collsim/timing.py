@@ -169,7 +169,7 @@ def _once_s(
     """Return what a call takes on the device beside its transfers; over nodes both kinds of costs have a base."""
     costs, network = both_costs
     if not _is_grouped(lowered, costs):
-        return base_s(lowered, costs, network)
+        return base_s(lowered, costs, network, lowered.size_bytes.astype(np.float64))
     over_nodes_s = network.base_s if network is not None and lowered.steps is not None else 0.0
     messages, finish_s = _messages(lowered, run), solution.finish_s[: len(lowered.transfers)]
     port_Bps = problem.capacity_Bps[-2 * messages.n_ranks :]
@@ -177,10 +177,10 @@ def _once_s(
     return call_s(messages, finish_s, cap_Bps, port_Bps, costs) - float(finish_s.max()) + over_nodes_s
 
 
-def base_s(lowered: Lowered, costs: Protocol, network: Protocol | None) -> float:
-    """Return what a call of no grouped messages takes on the device beside its transfers."""
+def base_s(lowered: Lowered, costs: Protocol, network: Protocol | None, size_bytes: Float) -> float:
+    """Return what a call of no grouped messages takes on the device beside its transfers, which are so large."""
     over_nodes_s = network.base_s if network is not None and lowered.steps is not None else 0.0
-    return costs.once_s(lowered.size_bytes.astype(np.float64)) + over_nodes_s
+    return costs.once_s(size_bytes) + over_nodes_s
 
 
 def _is_grouped(lowered: Lowered, costs: Protocol) -> bool:
@@ -258,7 +258,8 @@ def _rates(lowered: Lowered, run: Run, costs: Protocol) -> tuple[Float, Float]:
         rates = caps_Bps(messages, costs)
         return rates, port_capacity_Bps(messages.but(lowered.across), rates, costs, run.egress_Bps)
     schedule = lowered.schedule
-    steps = loop_steps(schedule.op, schedule.algo, schedule.n_ranks, int(lowered.transfers.step.max(initial=0)))
+    last_step = int(schedule.parameters.get("last_step", lowered.transfers.step.max(initial=0)))
+    steps = loop_steps(schedule.op, schedule.algo, schedule.n_ranks, last_step)
     return costs.rates_Bps(lowered.use, steps, lowered.dtype), np.zeros(0)
 
 

@@ -18,9 +18,9 @@ import numpy as np
 from collsim.collectives.folding import fold
 from collsim.collectives.recursive_halving import distances_below
 from collsim.collectives.request import Algorithm, Request
-from collsim.schedule import EVERY, ChunksBuilder, Schedule, TransfersBuilder, split_bytes
+from collsim.schedule import EVERY, ChunksBuilder, Int, Schedule, TransfersBuilder, split_bytes
 
-__all__ = ["DOUBLING", "HIERARCHICAL", "RACKS"]
+__all__ = ["DOUBLING", "HIERARCHICAL", "RACKS", "pieces_of"]
 
 Team = tuple[int, ...]
 """Ranks that exchange data at one level, in the order of their places."""
@@ -51,7 +51,7 @@ def _build(request: Request, algo: str, levels: list[_Level], outer: _Stage, inn
     outwards: list[tuple[_Level, _Stage | None]] = [(node, _scatter), *((level, outer) for level in above)]
     inwards = [*((level, inner) for level in reversed(above)), (node, _gather)]
     stages = {"reduce_scatter": outwards, "all_gather": inwards}.get(request.op.name, outwards + inwards)
-    chunks, work, pieces = ChunksBuilder(), _Work(request.n_channels), _pieces(request)
+    chunks, work, pieces = ChunksBuilder(), _Work(request.n_channels), pieces_of(request)
     ranks, name = np.arange(request.n_ranks), request.op.name
     ends = (ranks if name == "all_gather" else EVERY, ranks if name == "reduce_scatter" else EVERY)
     for sizes in pieces:
@@ -106,13 +106,13 @@ def _parts(place: dict[int, tuple[int, int, int]], depth: int) -> dict[int, list
     return {rank: owners[where[:depth]] for rank, where in place.items()}
 
 
-def _pieces(request: Request) -> list[list[int]]:
-    """Return the sizes of the n slices of every piece; one piece unless a chunk is asked for."""
+def pieces_of(request: Request) -> list[Int]:
+    """Return the sizes of the n slices of every piece, by rank; one piece unless a chunk is asked for."""
     n, grain = request.n_ranks, request.element_bytes
     if request.op.name == "all_reduce":
-        pieces = request.pieces(request.size_bytes, -(-request.size_bytes // n), n)
-        return [split_bytes(int(piece), n, grain).tolist() for piece in pieces]
-    return [[int(piece)] * n for piece in request.pieces(request.block_bytes, max(request.block_bytes, grain))]
+        pieces = request.pieces(request.size_bytes, max(request.size_bytes, grain), n)
+        return [split_bytes(int(piece), n, grain) for piece in pieces]
+    return [np.full(n, piece) for piece in request.pieces(request.block_bytes, max(request.block_bytes, grain))]
 
 
 @dataclass(slots=True)

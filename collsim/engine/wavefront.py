@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-__all__ = ["Chain", "Turn", "march", "periodic"]
+__all__ = ["Chain", "Row", "Turn", "march", "periodic"]
 
 PLAIN_WORK = 2_000_000
 """Up to so many transfers NumPy is as fast as it takes to load the compiled loop, 0.3 s."""
@@ -43,6 +43,11 @@ class Turn(NamedTuple):
     distances: Ints
     """[steps]: from how many places before comes the chunk that is sent in each step."""
 
+    @property
+    def is_even(self) -> bool:
+        """Whether all chunks are of one kind."""
+        return bool((self.kind == self.kind[0]).all())
+
 
 Row = tuple[Floats, Floats, Floats]
 """When each place has sent, when the next one has that, and the latency until it was sent."""
@@ -66,24 +71,23 @@ def march(chain: Chain, turns: Sequence[Turn], ready_s: Floats) -> Row:
     n, steps = chain.wait_s.shape[1], sum(len(turn.distances) for turn in turns)
     row = ready_s.astype(np.float64), np.full(n, -np.inf), np.zeros(n)
     plain = steps <= PLAIN_STEPS and steps * n <= PLAIN_WORK
-    equal = not any(turn.kind.any() for turn in turns)
-    for number, turn in enumerate(turns):
-        compiled = 0 if plain else (len(turn.distances) - (number == 0)) // 2 * 2
-        by_hand = len(turn.distances) - compiled
-        for distance in turn.distances[:by_hand].tolist():  # at first nothing has arrived yet
+    for turn in turns:
+        length = len(turn.distances)
+        # The first step of a turn by hand: what arrives there belongs to the turn before, or nothing arrives yet.
+        by_hand = length if plain else min(2 - length % 2, length)
+        for distance in turn.distances[:by_hand].tolist():
             row = _one_step(chain, np.roll(turn.kind, distance), row)
-        if compiled:
-            row = (_equal_steps if equal else _mixed_steps)(
-                chain, turn._replace(distances=turn.distances[by_hand:]), row
-            )
+        if length > by_hand:
+            rest = turn._replace(distances=turn.distances[by_hand:])
+            row = (_equal_steps if turn.is_even else _mixed_steps)(chain, rest, row)
     return row
 
 
 def _equal_steps(chain: Chain, turn: Turn, row: Row) -> Row:
-    """Return the row after an even number of steps with chunks of one size."""
+    """Return the row after an even number of steps with chunks of one kind."""
     from collsim.engine.wavefront_kernels import uniform
 
-    wait_s, flow_s, late_s = (column[0] for column in chain)
+    wait_s, flow_s, late_s = (column[turn.kind[0]] for column in chain)
     finish_s, spent_s = (np.concatenate([column[-1:], column]) for column in (row[0], row[2]))
     spare = np.empty((2, len(finish_s)))
     uniform(finish_s, spent_s, *spare, wait_s.copy(), wait_s + flow_s, np.roll(late_s, 1), len(turn.distances))
@@ -114,16 +118,16 @@ def _one_step(chain: Chain, kind: Ints, before: Row) -> Row:
 
 def periodic(chain: Chain, turns: Sequence[Turn], ready_s: Floats) -> tuple[Chain, Sequence[Turn], Floats]:
     """Return the first places of a ring that repeats itself, which stand for all; else the ring itself."""
-    if any(turn.kind.any() for turn in turns):
+    if not all(turn.is_even for turn in turns):
         return chain, turns, ready_s
-    rows = np.stack([*(column[0] for column in chain), ready_s])
+    rows = np.concatenate([*chain, ready_s[None]])
     n = rows.shape[1]
     for period in _divisors(n):
-        whole = rows.reshape(4, n // period, period)
+        whole = rows.reshape(len(rows), n // period, period)
         if (whole == whole[:, :1]).all():
             break
-    short = [Turn(np.zeros(period, dtype=np.int64), turn.distances) for turn in turns]
-    return Chain(*(column[:1, :period] for column in chain)), short, ready_s[:period]
+    short = [Turn(turn.kind[:period], turn.distances) for turn in turns]
+    return Chain(*(column[:, :period] for column in chain)), short, ready_s[:period]
 
 
 def _divisors(n: int) -> list[int]:

@@ -24,7 +24,7 @@ from collsim.schedule import EVERY, Transfers
 from collsim.schedule.forms import Chunks
 from collsim.topology.miniature import UNIT, Miniature
 
-__all__ = ["Paces", "Places", "Road", "Stream", "paces_of", "places_of"]
+__all__ = ["Paces", "Places", "Road", "Stream", "alike", "paces_of", "places_of"]
 
 Bool = NDArray[np.bool_]
 
@@ -36,8 +36,8 @@ class Stream(NamedTuple):
     """Equal channels that go round together."""
 
     ring: int
-    sizes: tuple[int, ...]
-    """The different sizes of their chunks, in bytes."""
+    kinds: tuple[tuple[int, bool], ...]
+    """The different sizes of their chunks, in bytes, and whether who gets them adds."""
     copies: int
     sent_bytes: float
     """What one of them sends from each place altogether, on average."""
@@ -78,7 +78,7 @@ class Places:
     chunks : Chunks
     kind : int64[m]
         Of each unit on the road.
-    row : int64[kinds, streams, sizes, hops]
+    row : int64[kinds, streams, kinds of chunks, hops]
         The transfer; -1 where there is none.
     """
 
@@ -92,29 +92,30 @@ def places_of(mini: Miniature, road: Road, streams: Sequence[Stream], lanes: int
     """Return the hops of *streams* from each kind of unit on a road."""
     kind, first = _kinds(mini, road)
     after = np.roll(road.units, -1), np.roll(road.style, -1)
-    n_sizes = max(len(stream.sizes) for stream in streams)
-    sizes = sorted({size for stream in streams for size in stream.sizes})
-    row = np.full((len(first), len(streams), n_sizes, int(road.stops.max())), -1, dtype=np.int64)
-    ends, labels = [], []
+    n_kinds = max(len(stream.kinds) for stream in streams)
+    sizes = sorted({size for stream in streams for size, _ in stream.kinds})
+    row = np.full((len(first), len(streams), n_kinds, int(road.stops.max())), -1, dtype=np.int64)
+    ends: list[tuple[int, int]] = []
+    labels: list[tuple[int, int, int, bool]] = []
     for number, place in enumerate(first.tolist()):
         for which, stream in enumerate(streams):
             path = road.paths[road.style[place]][stream.ring]
             stops = [int(road.units[place]) * mini.frame.per_unit + gpu for gpu in path]
             entry = int(after[0][place]) * mini.frame.per_unit + road.paths[after[1][place]][stream.ring][0]
-            for j in range(n_sizes):
-                size = sizes.index(stream.sizes[min(j, len(stream.sizes) - 1)])
+            for j in range(n_kinds):
+                size, adds = stream.kinds[min(j, len(stream.kinds) - 1)]
                 row[number, which, j, : len(path)] = len(ends) + np.arange(len(path))
                 ends += list(zip(stops, [*stops[1:], entry], strict=True))
-                labels += [(number * n_sizes + j, stream.copies, size)] * len(path)
+                labels += [(number * n_kinds + j, stream.copies, sizes.index(size), adds)] * len(path)
     src, dst = mini.stand_ins(*np.array(ends).T)
-    step, copies, chunk = np.array(labels).T
+    step, copies, chunk, adds = np.array(labels).T
     n, none = len(src), np.zeros(len(src), dtype=np.int64)
     transfers = Transfers(
         src=src,
         dst=dst,
         channel=none,
         step=step,
-        reduces=none > 0,
+        reduces=adds > 0,
         reads_input=none > 0,
         lanes=none + lanes,
         copies=copies,
@@ -133,10 +134,10 @@ def _kinds(mini: Miniature, road: Road) -> tuple[Int, Int]:
     after = np.roll(road.units, -1)
     shared = mini.frame.shared(road.units, after)
     columns = [road.style, unit_kind, shared, np.roll(unit_kind, -1), np.roll(road.style, -1)]
-    return _alike(*columns)
+    return alike(*columns)
 
 
-def _alike(*columns: Int) -> tuple[Int, Int]:
+def alike(*columns: Int) -> tuple[Int, Int]:
     """Return int64[n], equal numbers for equal rows of *columns*, and the first row of each."""
     key = np.zeros(len(columns[0]), dtype=np.int64)
     for column in columns:
@@ -170,17 +171,17 @@ class Paces:
 
 def paces_of(mini: Miniature, road: Road, streams: Sequence[Stream], places: Places, problem: Problem) -> Paces:
     """Return how fast the hops are, by the waits, caps and routes (over links of the part) that *problem* has."""
-    n, (_, _, n_sizes, _) = len(places.transfers), places.row.shape
+    n, (_, _, n_chunks, _) = len(places.transfers), places.row.shape
     cross = _crossings(mini, places, problem)
     alone_Bps = problem.cap_Bps[:n].copy()
     np.minimum.at(alone_Bps, cross.row, problem.capacity_Bps[cross.link] / cross.weight)
     loads = _loads(mini, road, streams, (places, cross), alone_Bps)
     before, after = np.roll(places.kind, 1), np.roll(places.kind, -1)
-    group, first = _alike(before, places.kind, after)
+    group, first = alike(before, places.kind, after)
     fast_Bps, slow_Bps = (np.tile(alone_Bps, (len(first), 1)) for _ in range(2))
     link_bytes, in_step = np.zeros(len(mini.link_class)), False
     for number, place in enumerate(first.tolist()):
-        here = np.flatnonzero(cross.step // n_sizes == places.kind[place])
+        here = np.flatnonzero(cross.step // n_chunks == places.kind[place])
         load = loads.around(here, (int(before[place]), int(after[place])))
         link, row = cross.link[here], cross.row[here]
         full = load.offered_Bps > problem.capacity_Bps[link] * OVER
@@ -191,7 +192,7 @@ def paces_of(mini: Miniature, road: Road, streams: Sequence[Stream], places: Pla
         np.maximum.at(link_bytes, mini.link_class[link], load.sent_bytes)
     late_s = np.zeros(n)
     late_s[problem.dep[len(problem.dep) - (len(problem.route) - n) :]] = problem.latency_s[n:]  # rows of arrivals
-    walks = [_walk(road, places, which, len(stream.sizes)) for which, stream in enumerate(streams)]
+    walks = [_walk(road, places, which, len(stream.kinds)) for which, stream in enumerate(streams)]
 
     def chain(walk: Int, unit: Int, rates_Bps: Float) -> Chain:
         flow_s = problem.size_bytes[walk] / rates_Bps[group[unit], walk]
@@ -206,12 +207,12 @@ def paces_of(mini: Miniature, road: Road, streams: Sequence[Stream], places: Pla
     )
 
 
-def _walk(road: Road, places: Places, which: int, n_sizes: int) -> tuple[Int, Int]:
+def _walk(road: Road, places: Places, which: int, n_chunks: int) -> tuple[Int, Int]:
     """Return int64[sizes, n], the transfer from each place of a stream, and int64[n], the unit on the road there."""
     stops = road.stops
     unit = np.repeat(np.arange(len(stops)), stops)
     hop = np.arange(len(unit)) - np.repeat(np.cumsum(stops) - stops, stops)
-    return places.row[places.kind[unit], which, :n_sizes, hop].T, unit
+    return places.row[places.kind[unit], which, :n_chunks, hop].T, unit
 
 
 class _Crossings(NamedTuple):
@@ -221,7 +222,7 @@ class _Crossings(NamedTuple):
     link: Int
     weight: Float
     step: Int
-    """Kind of place times number of sizes, plus size."""
+    """Kind of place times number of kinds of chunks, plus kind of chunk."""
     far: Int
     """0 if the link belongs to the unit (or block or pod) that the hop comes from, 1 if to the one where it leads."""
     left: Int
@@ -268,7 +269,7 @@ class _Loads:
     Attributes
     ----------
     cross : _Crossings
-    n_sizes : int
+    n_chunks : int
     table : float64[3, steps, 2, link places]
     first_left, last_left : int64[steps, 2, link places]
         Of the hops over a link, how many come after the first and the last of them.
@@ -278,7 +279,7 @@ class _Loads:
     """
 
     cross: _Crossings
-    n_sizes: int
+    n_chunks: int
     table: Float
     first_left: Int
     last_left: Int
@@ -290,11 +291,11 @@ class _Loads:
         cross, (before, after) = self.cross, neighbours
         step, far, place = cross.step[here], cross.far[here], cross.place[here]
         own = self.table[:, step, far, place]
-        beside = np.where(far == 0, before, after) * self.n_sizes + step % self.n_sizes
+        beside = np.where(far == 0, before, after) * self.n_chunks + step % self.n_chunks
         other = self.table[:, beside, 1 - far, place]
         alone = (other[0] == 0) & (self.first_left[step, far, place] == self.last_left[step, far, place])
         total = np.where(self.is_above[here], self.above[:, here], own + other)
-        return _Load(*total, alone & ~self.is_above[here])
+        return _Load(total[0], total[1], total[2], alone & ~self.is_above[here])
 
 
 def _loads(
@@ -302,8 +303,8 @@ def _loads(
 ) -> _Loads:
     """Return what all hops bring to the links."""
     places, cross = hops
-    n_kinds, _, n_sizes, _ = places.row.shape
-    shape = (n_kinds * n_sizes, 2, int(cross.place.max()) + 1)
+    n_kinds, _, n_chunks, _ = places.row.shape
+    shape = (n_kinds * n_chunks, 2, int(cross.place.max()) + 1)
     sent = np.zeros(len(places.transfers))
     for which, stream in enumerate(streams):
         rows = places.row[:, which]
@@ -317,22 +318,22 @@ def _loads(
     np.maximum.at(first, where, cross.left)
     np.minimum.at(last, where, cross.left)
     above = _above(mini, road, places, cross, columns) if is_above.any() else columns
-    return _Loads(cross, n_sizes, table, first, last, above, is_above)
+    return _Loads(cross, n_chunks, table, first, last, above, is_above)
 
 
 def _above(mini: Miniature, road: Road, places: Places, cross: _Crossings, columns: Float) -> Float:
     """Return float64[3, crossings]: the most that any block or pod has on such a link of its own."""
-    n_sizes, frame = places.row.shape[2], mini.frame
+    n_chunks, frame = places.row.shape[2], mini.frame
     ends = np.stack([road.units, np.roll(road.units, -1)])
-    level, kind = mini.link_level[cross.link], cross.step // n_sizes
+    level, kind = mini.link_level[cross.link], cross.step // n_chunks
     owners = np.stack([ends, frame.block[ends], frame.pod[frame.block[ends]], np.zeros_like(ends)])
     members = [np.flatnonzero(places.kind == number) for number in range(places.row.shape[0])]
     n_places, n_owners = int(cross.place.max()) + 1, int(owners.max()) + 1
-    total = np.zeros((3, n_sizes * n_places * n_owners))
+    total = np.zeros((3, n_chunks * n_places * n_owners))
     spots = {}
     for crossing in np.flatnonzero(level > UNIT).tolist():
         owner = owners[level[crossing], cross.far[crossing], members[kind[crossing]]]
-        label = (cross.step[crossing] % n_sizes) * n_places + cross.place[crossing]
+        label = (cross.step[crossing] % n_chunks) * n_places + cross.place[crossing]
         spots[crossing] = label * n_owners + owner
         for target, value in zip(total, columns[:, crossing], strict=True):
             np.add.at(target, spots[crossing], value)

@@ -19,11 +19,12 @@ from collsim.fabric import Float
 from collsim.library import Profile
 from collsim.lowering import Run, prepare
 from collsim.operations import Operation
-from collsim.pair_classes import exchange, run_of_pairs
 from collsim.question import CHOICES, Question
 from collsim.result import Row
-from collsim.rings_at_scale import ring_timing
 from collsim.rows import empty_row, fastest, row_of
+from collsim.scaled.hierarchy import hierarchical_timing
+from collsim.scaled.pairs import exchange, run_of_pairs
+from collsim.scaled.rings import ring_timing
 from collsim.timing import Timing
 from collsim.together import part_of, time_together
 from collsim.topology import Topology
@@ -35,9 +36,9 @@ LEAST_RANKS = 256
 """With fewer ranks every transfer is simulated: that takes no longer."""
 FORMS = {
     "all_to_all": ("direct",),
-    "all_reduce": ("ring",),
-    "all_gather": ("ring",),
-    "reduce_scatter": ("ring",),
+    "all_reduce": ("ring", "hierarchical"),
+    "all_gather": ("ring", "hierarchical"),
+    "reduce_scatter": ("ring", "hierarchical"),
 }
 """Algorithms by operation that have a form of their own for large machines."""
 MOST_TRIED = 512
@@ -96,10 +97,12 @@ class Scaled:
         return replace(asked, n_ranks=n, size_bytes=op.rounded_size_bytes(requested_bytes, n, asked.element_bytes))
 
     def _row(self, algo: str, request: Request, empty: Row, question: Question) -> Row:
-        if algo == "ring":
-            timing, channels = ring_timing(self.mini, self.run, request, question.proto or "Simple", question.dtype)
-        else:
+        proto = question.proto or "Simple"
+        if algo == "direct":
             timing, channels = self._exchanged(request, question)
+        else:
+            timing_of = ring_timing if algo == "ring" else hierarchical_timing
+            timing, channels = timing_of(self.mini, self.run, request, proto, question.dtype)
         return row_of(
             timing, empty, self.run, algo=algo, proto=question.proto, channels=channels, classes=timing.simulated
         )

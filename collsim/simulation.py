@@ -38,10 +38,12 @@ from collsim.question import CHOICES, Question, ask, rank_groups
 from collsim.result import Result, Row
 from collsim.rows import tables_of
 from collsim.scaled import Scaled, scaled
+from collsim.scaled.rings import OutOfStepError
 from collsim.schedule import Schedule
 from collsim.together import Party, prepare_groups, redrawn
 from collsim.topology import Topology, load_topology
 from collsim.topology.failing import damaged
+from collsim.topology.miniature import EXACT_UP_TO
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -292,7 +294,14 @@ def _judged(topology: Topology, groups: Sequence[Sequence[int]], question: Quest
 
 def _tables(party: Party | Scaled, question: Question, left_out: list[str]) -> list[list[list[Row]]]:
     """Return the rows of every operation and size, for each algorithm or choice that was asked for."""
-    return party.tables(question, left_out) if isinstance(party, Scaled) else tables_of(party, question, left_out)
+    if not isinstance(party, Scaled):
+        return tables_of(party, question, left_out)
+    try:
+        return party.tables(question, left_out)
+    except OutOfStepError:
+        if party.mini.n_ranks > EXACT_UP_TO:
+            raise
+        return tables_of(party.whole(), question, left_out)
 
 
 def _party(
@@ -300,11 +309,13 @@ def _party(
 ) -> Party | Scaled:
     """Return the groups of one run, prepared for the first draw; no thread starts more GPUs than there are."""
     threads = min(question.gpus_per_thread, sum(len(group) for group in groups))
-    if found := scaled(topology, constants.for_threads(threads), groups, question):
-        return found
-    share = _free_share(topology, question)
-    party = prepare_groups(topology, constants.for_threads(threads), groups, free_share=share)
-    return redrawn(party, question.hash_seeds[0]) if question.hash_seeds else party
+    profile = constants.for_threads(threads)
+
+    def whole() -> Party:
+        party = prepare_groups(topology, profile, groups, free_share=_free_share(topology, question))
+        return redrawn(party, question.hash_seeds[0]) if question.hash_seeds else party
+
+    return scaled(topology, profile, groups, question, whole) or whole()
 
 
 def _free_share(topology: Topology, question: Question) -> Float | None:

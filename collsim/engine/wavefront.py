@@ -20,7 +20,7 @@ __all__ = ["Chain", "Row", "Turn", "march", "periodic"]
 
 PLAIN_WORK = 2_000_000
 """Up to so many transfers NumPy is as fast as it takes to load the compiled loop, 0.3 s."""
-PLAIN_STEPS = 40_000
+PLAIN_STEPS = 10_000
 """And up to so many steps, each of which costs it some microseconds."""
 
 

@@ -7,7 +7,7 @@ the ranks, and no route of the whole machine is ever looked for.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -26,7 +26,7 @@ from collsim.scaled.hierarchy import hierarchical_timing
 from collsim.scaled.pairs import exchange, run_of_pairs
 from collsim.scaled.rings import ring_timing
 from collsim.timing import Timing
-from collsim.together import part_of, time_together
+from collsim.together import Party, part_of, time_together
 from collsim.topology import Topology
 from collsim.topology.miniature import BLOCK, POD, Miniature, miniature_of
 
@@ -41,6 +41,10 @@ FORMS = {
     "reduce_scatter": ("ring", "hierarchical"),
 }
 """Algorithms by operation that have a form of their own for large machines."""
+UNEVEN = (
+    "leaves share their cables unevenly among spines or cores: taken as spread evenly, as adaptive routing tends to do"
+)
+"""What is told where the part behaves not quite as the whole."""
 MOST_TRIED = 512
 """Up to so many ranks ``auto`` and ``best`` also try the algorithms that have none."""
 
@@ -54,10 +58,13 @@ class Scaled:
     mini : Miniature
     run : Run
         On the part, with the bounds of the whole.
+    whole : callable
+        Prepares the same ranks one by one.
     """
 
     mini: Miniature
     run: Run
+    whole: Callable[[], Party]
 
     @property
     def runs(self) -> tuple[Run]:
@@ -75,6 +82,8 @@ class Scaled:
         ]
 
     def _table(self, op: Operation, requested_bytes: int, question: Question, left_out: list[str]) -> list[list[Row]]:
+        if not self.mini.exact and UNEVEN not in left_out:
+            left_out.append(UNEVEN)
         request = self._request(op, requested_bytes, question)
         empty = empty_row(request, requested_bytes, question)
         if request.size_bytes == 0:
@@ -115,8 +124,17 @@ class Scaled:
         return replace(timing, path=timing.path.replace("transfers", "classes")), request.n_channels
 
 
-def scaled(topology: Topology, profile: Profile, groups: Sequence[Sequence[int]], question: Question) -> Scaled | None:
-    """Return the run of the only one of *groups* on a small part of the machine; None if every rank has to be there."""
+def scaled(
+    topology: Topology,
+    profile: Profile,
+    groups: Sequence[Sequence[int]],
+    question: Question,
+    whole: Callable[[], Party],
+) -> Scaled | None:
+    """Return the run of the only one of *groups* on a small part of the machine; None if every rank has to be there.
+
+    *whole* prepares the same ranks one by one.
+    """
     n = len(groups[0])
     if len(groups) > 1 or n <= LEAST_RANKS or not _is_asked(question, n):
         return None
@@ -126,7 +144,7 @@ def scaled(topology: Topology, profile: Profile, groups: Sequence[Sequence[int]]
     run = prepare(mini.topology, profile, mini.ranks.tolist())
     members = np.where(mini.link_class == np.arange(len(mini.link_class)), mini.link_members * mini.link_bundles, 0)
     run = replace(run, cuts=_cuts(mini, run), flows=None, link_members=members)
-    return Scaled(mini, run)
+    return Scaled(mini, run, whole)
 
 
 def _is_asked(question: Question, n_ranks: int) -> bool:

@@ -26,7 +26,7 @@ from collsim.topology.failing import damaged
 from collsim.topology.model import Coordinates, Topology, Wiring
 from collsim.topology.selecting import select
 
-__all__ = ["BLOCK", "MACHINE", "POD", "UNIT", "Miniature", "Pairs", "miniature_of"]
+__all__ = ["BLOCK", "EXACT_UP_TO", "MACHINE", "POD", "UNIT", "Miniature", "Pairs", "miniature_of"]
 
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]

@@ -23,6 +23,8 @@ TIE = 1e-12
 """Ends closer than this part of a transfer's own duration count as one event (floats only)."""
 TIE_NOW = 4 * 2.0**-52
 """The same for the clock itself: a few units in its last place."""
+MOST_KNOWN = 1_000
+"""Sets of flows whose rates are kept, in case that they come again."""
 RESUM = 1e-3
 """A running sum that has shrunk to this part of its value is taken anew, before cancellation shows."""
 
@@ -93,6 +95,10 @@ class _Run:
         )
         routes = _rows(problem.route_ptr, list(zip(problem.route_link.tolist(), weight, strict=True)))
         self.hops = [routes[route] for route in problem.route.tolist()]
+        kinds: dict[tuple[int, Number], int] = {}
+        alike = zip(problem.route.tolist(), self.cap, strict=True)
+        self.kind = [kinds.setdefault(route_and_cap, len(kinds)) for route_and_cap in alike]
+        self.known: dict[tuple[int, ...], tuple[list[Number], int]] = {}
         predecessors = _rows(problem.dep_ptr, problem.dep.tolist())
         self.waits = [len(row) for row in predecessors]
         self.successors: list[list[int]] = [[] for _ in range(n)]
@@ -147,10 +153,15 @@ class _Run:
     def share(self) -> None:
         """Give every flow its fair rate from now on."""
         self.solves += 1
-        rates, visits = fair_rates(self.flows, self.hops, self.capacity, self.cap)
+        same = tuple([self.kind[i] for i in self.flows])
+        if same not in self.known:  # steps of a ring put the same flows on the same links, again and again
+            if len(self.known) >= MOST_KNOWN:
+                self.known.clear()
+            rates, visits = fair_rates(self.flows, self.hops, self.capacity, self.cap)
+            self.known[same] = [rates[i] for i in self.flows], visits
+        known_rates, visits = self.known[same]
         self.work += visits
-        for i, rate in rates.items():
-            flow = self.flows[i]
+        for (i, flow), rate in zip(self.flows.items(), known_rates, strict=True):
             if rate != flow.rate:  # an unchanged rate leaves the flow alone, to the bit: equal ends stay equal
                 self.moved[i] += flow.drain(self.now)
                 flow.rate, flow.finish = rate, self.now + flow.left / rate
@@ -164,32 +175,39 @@ def fair_rates(
     Raise all rates together. At each level either caps or full links stop some transfers; these take their part of each
     link's capacity away for good, and the others rise on.
     """
-    users: dict[int, list[tuple[int, Number]]] = {}
+    users: dict[int, list[int]] = {}
+    weights: dict[int, list[Number]] = {}
     for i in flowing:
         for link, weight in hops[i]:
-            users.setdefault(link, []).append((i, weight))
+            if link in users:
+                users[link].append(i)
+                weights[link].append(weight)
+            else:
+                users[link], weights[link] = [i], [weight]
     left = {link: capacity[link] for link in users}
-    load = {link: sum(weight for _, weight in on) for link, on in users.items()}
+    load = {link: sum(on) for link, on in weights.items()}
     summed = dict(load)
     live = {link: len(on) for link, on in users.items()}
     share = {link: left[link] / load[link] for link in users}
-    capped = sorted((i for i in flowing if cap[i] < math.inf), key=lambda i: cap[i], reverse=True)
+    capped = sorted((i for i in flowing if cap[i] < math.inf), key=cap.__getitem__, reverse=True)
     rates: dict[int, Number] = {}
-    work = 0
+    rising, work = len(flowing), 0
     while share:
         level = min(share.values())
         if capped and cap[capped[-1]] <= level:
             level = cap[capped[-1]]
-            frozen = []
+            stopped = []
             while capped and cap[capped[-1]] == level:
-                frozen.append(capped.pop())
+                stopped.append(capped.pop())
         else:
-            frozen = [i for link, value in share.items() if value == level for i, _ in users[link]]
+            stopped = [i for link, value in share.items() if value == level for i in users[link]]
+        frozen = [i for i in dict.fromkeys(stopped) if i not in rates]
+        rates.update(dict.fromkeys(frozen, level))
+        rising -= len(frozen)
+        if not rising:  # nobody is left to share with
+            return rates, work + len(stopped) + len(share)
         touched: dict[int, None] = {}
         for i in frozen:
-            if i in rates:
-                continue
-            rates[i] = level
             for link, weight in hops[i]:
                 left[link] -= weight * level
                 load[link] -= weight
@@ -200,10 +218,11 @@ def fair_rates(
                 del share[link]
                 continue
             if load[link] < RESUM * summed[link]:
-                load[link] = summed[link] = sum(weight for i, weight in users[link] if i not in rates)
-                left[link] = capacity[link] - sum(weight * rates[i] for i, weight in users[link] if i in rates)
+                on = list(zip(users[link], weights[link], strict=True))
+                load[link] = summed[link] = sum(weight for i, weight in on if i not in rates)
+                left[link] = capacity[link] - sum(weight * rates[i] for i, weight in on if i in rates)
             share[link] = max(left[link] / load[link], level)  # shares only grow, whatever rounding says
-        work += len(share) + len(frozen) + len(touched)
+        work += len(share) + len(stopped) + len(touched)
     return rates, work
 
 

@@ -40,7 +40,6 @@ from collsim.rows import tables_of
 from collsim.schedule import Schedule
 from collsim.together import Party, prepare_groups, redrawn
 from collsim.topology import Topology, load_topology
-from collsim.topology.failing import damaged
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -185,7 +184,11 @@ def simulate(
         load=load,
         hash_seeds=hash_seeds,
     )
-    topology = damaged(load_topology(topo, overrides or ()), fail, degrade)
+    topology = load_topology(topo, overrides or ())
+    if fail is not None or degrade is not None:
+        from collsim.topology.failing import damaged
+
+        topology = damaged(topology, fail, degrade)
     constants = load_profile(profile, topology)
     return predict(topology, constants, question, rank_groups(topology, ranks, rank_list, question, placement))
 

@@ -166,7 +166,8 @@ def _merged(p: Problem) -> Problem:
     if longest <= 8:  # compare neighbours: several times cheaper than sorting, and nearly all routes are short
         twice = any(bool(np.any(key[:-step] == key[step:])) for step in range(1, longest))
     else:
-        twice = len(np.unique(key)) < len(key)
+        ordered = np.sort(key)
+        twice = bool(np.any(ordered[:-1] == ordered[1:]))
     if not twice:
         return p
     unique, inverse = np.unique(key, return_inverse=True)

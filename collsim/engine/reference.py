@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -168,22 +168,14 @@ class _Run:
 
 
 def fair_rates(
-    flowing: Iterable[int], hops: Sequence[Hops], capacity: Sequence[Number], cap: Sequence[Number]
+    flowing: Collection[int], hops: Sequence[Hops], capacity: Sequence[Number], cap: Sequence[Number]
 ) -> tuple[dict[int, Number], int]:
     """Max-min fair rates of the transfers *flowing*, and the work it took.
 
     Raise all rates together. At each level either caps or full links stop some transfers; these take their part of each
     link's capacity away for good, and the others rise on.
     """
-    users: dict[int, list[int]] = {}
-    weights: dict[int, list[Number]] = {}
-    for i in flowing:
-        for link, weight in hops[i]:
-            if link in users:
-                users[link].append(i)
-                weights[link].append(weight)
-            else:
-                users[link], weights[link] = [i], [weight]
+    users, weights = _by_link(flowing, hops)
     left = {link: capacity[link] for link in users}
     load = {link: sum(on) for link, on in weights.items()}
     summed = dict(load)
@@ -193,14 +185,7 @@ def fair_rates(
     rates: dict[int, Number] = {}
     rising, work = len(flowing), 0
     while share:
-        level = min(share.values())
-        if capped and cap[capped[-1]] <= level:
-            level = cap[capped[-1]]
-            stopped = []
-            while capped and cap[capped[-1]] == level:
-                stopped.append(capped.pop())
-        else:
-            stopped = [i for link, value in share.items() if value == level for i in users[link]]
+        level, stopped = _next_stop(share, users, capped, cap)
         frozen = [i for i in dict.fromkeys(stopped) if i not in rates]
         rates.update(dict.fromkeys(frozen, level))
         rising -= len(frozen)
@@ -224,6 +209,36 @@ def fair_rates(
             share[link] = max(left[link] / load[link], level)  # shares only grow, whatever rounding says
         work += len(share) + len(stopped) + len(touched)
     return rates, work
+
+
+def _by_link(flowing: Iterable[int], hops: Sequence[Hops]) -> tuple[dict[int, list[int]], dict[int, list[Number]]]:
+    """Return the flows on each link, and their weights there."""
+    users: dict[int, list[int]] = {}
+    weights: dict[int, list[Number]] = {}
+    for i in flowing:
+        for link, weight in hops[i]:
+            if link in users:
+                users[link].append(i)
+                weights[link].append(weight)
+            else:
+                users[link], weights[link] = [i], [weight]
+    return users, weights
+
+
+def _next_stop(
+    share: Mapping[int, Number], users: Mapping[int, list[int]], capped: list[int], cap: Sequence[Number]
+) -> tuple[Number, list[int]]:
+    """Return the next level at which flows stop, and these, some of them maybe more than once.
+
+    *capped* are flows with a cap, the least one last; those that stop at it are taken off.
+    """
+    level = min(share.values())
+    if not capped or cap[capped[-1]] > level:
+        return level, [i for link, value in share.items() if value == level for i in users[link]]
+    level, stopped = cap[capped[-1]], []
+    while capped and cap[capped[-1]] == level:
+        stopped.append(capped.pop())
+    return level, stopped
 
 
 def _rows(ptr: Any, values: list[Any]) -> list[list[Any]]:

@@ -14,6 +14,7 @@ import click
 from collsim._version import __version__
 from collsim.cli.calibrations import calibrate
 from collsim.cli.comparisons import compare
+from collsim.cli.doctor import doctor
 from collsim.cli.output import ClosedStream, discard_stdout, leave_pipe, stdout_failure
 from collsim.cli.runs import place_of, run
 from collsim.cli.schedules import schedule
@@ -44,13 +45,14 @@ def cli() -> None:
       collsim compare mi355x_ubb8 hgx_b200 --op all_to_all
       collsim validate all_reduce.log --topo hgx_h100
       collsim topo list
+      collsim doctor
 
     Results go to stdout, everything else to stderr. Exit codes: 0 done, 1 a check failed, 2 wrong request or file,
     3 the model has no answer, 130 interrupted.
     """  # noqa: D301 - \b keeps the lines that follow it as they are
 
 
-for command in (run, compare, validate, calibrate, topo, schedule):
+for command in (run, compare, validate, calibrate, topo, schedule, doctor):
     cli.add_command(command)
 
 

@@ -154,7 +154,7 @@ def build_fabric(
     order = wiring if damage is None else damage.healthy.wiring  # slow links still multicast, and keep their numbers
     node_adds = _node_in_network(topology, chosen)
     adds = topology.in_network_reduction if order.coordinates.kind == "switched" else None
-    if len(np.unique(wiring.coordinates.node[chosen])) == 1:
+    if len(set(wiring.coordinates.node[chosen].tolist())) == 1:
         adds = adds or node_adds
     healthy = None
     if topology.cluster is not None and damage is not None and wiring.n_links < order.n_links:

@@ -18,7 +18,6 @@ from collsim.library.environment import BYTES, CHANNEL_VARIABLES
 from collsim.question import CHOICES, Question
 from collsim.result import Row
 from collsim.topology import Topology, zoo_names
-from collsim.topology.failing import is_record
 
 __all__ = [
     "achievable",
@@ -110,7 +109,7 @@ def topology_summary(topology: Topology, constants: Profile, effects: Sequence[s
         if fact.status not in ("datasheet", "measured", "constant", "derived")
         and fact.path.rpartition(".")[2] not in ignored
         and not MIXED.sub("", fact.path).startswith(NOT_SIMULATED)
-        and not is_record(fact)
+        and not fact.records_damage
     ]
     return {
         "name": topology.name,

@@ -52,8 +52,6 @@ def tables_of(party: Party, question: Question, left_out: list[str]) -> list[lis
 
 def _draw(cases: Sequence[_Case], party: Party, question: Question) -> None:
     """Add the row of each seed but the first to *cases*, nothing where no hash sends any message elsewhere."""
-    from concurrent.futures import ThreadPoolExecutor  # the engine does not hold the interpreter
-
     plans = [case.plan for case in cases if case.plan]
 
     def drawn(seed: int) -> list[Row]:
@@ -61,6 +59,8 @@ def _draw(cases: Sequence[_Case], party: Party, question: Question) -> None:
         return [_timed_row(plan, again, question) for plan in plans]
 
     if plans and party.meets_hash:
+        from concurrent.futures import ThreadPoolExecutor  # the engine does not hold the interpreter
+
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             for rows in pool.map(drawn, question.hash_seeds[1:]):
                 for case, row in zip(cases, rows, strict=True):

@@ -37,18 +37,20 @@ from collsim.provenance import (
 from collsim.question import CHOICES, Question, ask, rank_groups
 from collsim.result import Result, Row
 from collsim.rows import tables_of
-from collsim.scaled import Scaled, scaled
-from collsim.scaled.rings import OutOfStepError
 from collsim.schedule import Schedule
 from collsim.together import Party, prepare_groups, redrawn
 from collsim.topology import Topology, load_topology
-from collsim.topology.failing import damaged
-from collsim.topology.miniature import EXACT_UP_TO
 
 if TYPE_CHECKING:
     import networkx as nx
 
+    from collsim.scaled import Scaled
+
 __all__ = ["build_schedule", "predict", "simulate"]
+
+LEAST_SCALED = 256
+"""Up to so many ranks every transfer is simulated: that takes no longer than to look for a small part of the machine
+that stands for it."""
 
 
 def simulate(
@@ -188,7 +190,11 @@ def simulate(
         load=load,
         hash_seeds=hash_seeds,
     )
-    topology = damaged(load_topology(topo, overrides or ()), fail, degrade)
+    topology = load_topology(topo, overrides or ())
+    if fail is not None or degrade is not None:
+        from collsim.topology.failing import damaged
+
+        topology = damaged(topology, fail, degrade)
     constants = load_profile(profile, topology)
     return predict(topology, constants, question, rank_groups(topology, ranks, rank_list, question, placement))
 
@@ -294,14 +300,9 @@ def _judged(topology: Topology, groups: Sequence[Sequence[int]], question: Quest
 
 def _tables(party: Party | Scaled, question: Question, left_out: list[str]) -> list[list[list[Row]]]:
     """Return the rows of every operation and size, for each algorithm or choice that was asked for."""
-    if not isinstance(party, Scaled):
+    if isinstance(party, Party):
         return tables_of(party, question, left_out)
-    try:
-        return party.tables(question, left_out)
-    except OutOfStepError:
-        if party.mini.n_ranks > EXACT_UP_TO:
-            raise
-        return tables_of(party.whole(), question, left_out)
+    return party.tables(question, left_out)
 
 
 def _party(
@@ -315,7 +316,11 @@ def _party(
         party = prepare_groups(topology, profile, groups, free_share=_free_share(topology, question))
         return redrawn(party, question.hash_seeds[0]) if question.hash_seeds else party
 
-    return scaled(topology, profile, groups, question, whole) or whole()
+    if len(groups) > 1 or len(groups[0]) <= LEAST_SCALED:
+        return whole()
+    from collsim.scaled import scaled
+
+    return scaled(topology, profile, groups[0], question, whole) or whole()
 
 
 def _free_share(topology: Topology, question: Question) -> Float | None:

@@ -37,22 +37,17 @@ PATIENCE_S = 1.5
 
 @contextmanager
 def patience() -> Iterator[None]:
-    """Say on stderr what takes so long, if it takes long."""
-    timer = threading.Timer(PATIENCE_S, _explain)
+    """Say on stderr what takes so long: compiling the engine, or the run itself."""
+    from collsim.cli.notices import compiling_notice
+
+    timer = threading.Timer(PATIENCE_S, lambda: click.echo("still working", err=True))
     timer.daemon = True
     timer.start()
     try:
-        yield
+        with compiling_notice():
+            yield
     finally:
         timer.cancel()
-
-
-def _explain() -> None:
-    compiles = "collsim.engine.kernels" in sys.modules
-    text = (
-        "still working; the first large run compiles kernels, once, for some seconds" if compiles else "still working"
-    )
-    click.echo(text, err=True)
 
 
 class ClosedStream(io.TextIOBase):

@@ -138,7 +138,6 @@ def checked_request(
     from collsim.library import load_profile
     from collsim.question import ask, rank_groups
     from collsim.topology import load_topology
-    from collsim.topology.failing import damaged
 
     topo, profile, ranks, rank_list, placement, overrides, fail, degrade = (
         request.pop(name)
@@ -152,7 +151,7 @@ def checked_request(
         faults.add([Fault("no topology is named", "topo", hint)])
     else:
         whole = faults.attempt(lambda: load_topology(topo, overrides))
-        topology = None if whole is None else faults.attempt(lambda: damaged(whole, fail, degrade))
+        topology = None if whole is None else faults.attempt(lambda: _damaged(whole, fail, degrade))
         there = topology or whole or _on_usual_fabric(topo, overrides)
     constants = faults.attempt(lambda: load_profile(profile, topology))
     if topo is not None and there is not None:  # of a request that is wrong elsewhere, what can be checked
@@ -164,6 +163,15 @@ def checked_request(
     assert question is not None
     assert groups is not None
     return topology, constants, question, groups
+
+
+def _damaged(topology: Topology, fail: Sequence[str], degrade: Mapping[str, str]) -> Topology:
+    """Return what is left of *topology*."""
+    if not fail and not degrade:
+        return topology
+    from collsim.topology.failing import damaged
+
+    return damaged(topology, fail, degrade)
 
 
 def _on_usual_fabric(topo: str, overrides: Mapping[str, str]) -> Topology | None:

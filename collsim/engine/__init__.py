@@ -37,7 +37,7 @@ Engine = Literal["auto", "plain", "reference", "kernel"]
 
 # Measured: plain Python takes 3 to 8 us per transfer of a chain, a ring or a uniform all-to-all, and 0.3 to 1.3 us per
 # unit of work (a flow or a link looked at while sharing); importing Numba and loading the cached kernel takes 0.35 s,
-# compiling it 5 s. So Python wins on regular problems up to the first limit, and an irregular one that reaches the
+# compiling it 3.5 s. So Python wins on regular problems up to the first limit, and an irregular one that reaches the
 # second limit has wasted 0.1 to 0.3 s before the kernel is asked.
 REFERENCE_TRANSFERS = 10_000
 REFERENCE_WORK = 300_000

@@ -18,10 +18,13 @@ out; nothing is allocated or raised inside, and a deadlock shows as transfers th
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 import numba
 import numpy as np
+from numba.core import event as events
+from numba.core.options import DefaultOptions
 
 if TYPE_CHECKING:
     from collsim.engine.problem import Floats, Problem
@@ -103,12 +106,42 @@ COUNT = np.dtype(
 )
 
 
-def _jit(function):
+LOG = logging.getLogger("collsim.engine")
+
+OPTIONS = {"error_model": "numpy", "nogil": True, "no_rewrites": True}
+if hasattr(DefaultOptions, "_nrt"):
+    # References to arrays are not counted, which only what allocates needs: rings take half the time
+    OPTIONS["_nrt"] = False
+
+
+class _Announcer(events.Listener):
+    """Tells the log when a kernel is about to be compiled; to load it from the cache is not worth a word."""
+
+    def __init__(self, kernel):
+        self.kernel = kernel
+
+    def on_start(self, event):
+        """Tell of it, unless it is another one's turn."""
+        if event.data["dispatcher"] is self.kernel:
+            LOG.info("compiling %s", self.kernel.__name__)
+
+    def on_end(self, event):
+        """Say nothing."""
+
+
+def _part(function):
+    """Compile *function* for others of its file: Python cannot call it, and the cache has it as a part of these."""
+    return numba.njit(**OPTIONS, no_cpython_wrapper=True, no_cfunc_wrapper=True)(function)
+
+
+def _entry(function):
     """Compile *function*, cached on disk where there is a place to write."""
     try:
-        return numba.njit(error_model="numpy", nogil=True, cache=True)(function)
+        kernel = numba.njit(**OPTIONS, cache=True)(function)
     except RuntimeError:  # read-only install and no home directory: compile anew in each process
-        return numba.njit(error_model="numpy", nogil=True)(function)
+        kernel = numba.njit(**OPTIONS)(function)
+    events.register("numba:compile", _Announcer(kernel))
+    return kernel
 
 
 # Arrays of a run, always in this order:
@@ -122,23 +155,23 @@ def _jit(function):
 #   members     MEMBER[incidences], the flows of each link
 #   region      REGION[n + 1], the flows that this event concerns
 #   near        HOP[incidences], the hops of the region side by side
-#   queue       ENTRY[n_links], a heap of links by share; tally COUNT[1] holds its size
+#   queue       ENTRY[n_links], a heap of links by share; tally COUNT holds its size
 #   calendar    ENTRY[n_links + n], an indexed binary heap of links and slots, links first
-#   count       COUNT[1]
-# They travel one by one, not in a named tuple: taking an array out of a tuple counts a reference, which is atomic and
-# slow, and a cache that names a class of this file cannot be read by another version of it.
+#   count       COUNT
+# They travel one by one, not in a named tuple: a cache that names a class of this file cannot be read by another
+# version of it, and where references are counted, taking an array out of a tuple counts one.
 
 
 # Calendar ------------------------------------------------------------------------------------------------------------
 
 
-@_jit
+@_part
 def _schedule(calendar, count, item, time):
     """Set or move the time of *item*."""
     at = i8(calendar[item].place)
     if at == 0:
-        count[0].calendar += 1
-        at = count[0].calendar
+        count.calendar += 1
+        at = count.calendar
         calendar[item].time = np.inf
     if time > calendar[item].time:
         _sift_down(calendar, count, at, item, time)
@@ -156,10 +189,10 @@ def _schedule(calendar, count, item, time):
     calendar[at - 1].heap = item
 
 
-@_jit
+@_part
 def _sift_down(calendar, count, at, item, time):
     """Put *item* at *at* or below."""
-    size = count[0].calendar
+    size = count.calendar
     while 2 * at <= size:
         child = 2 * at
         other = calendar[child - 1].heap
@@ -176,15 +209,15 @@ def _sift_down(calendar, count, at, item, time):
     calendar[at - 1].heap = item
 
 
-@_jit
+@_part
 def _cancel(calendar, count, item):
     """Take *item* out, if it is there."""
     at = i8(calendar[item].place)
     if at == 0:
         return
     calendar[item].place = 0
-    last = i8(calendar[count[0].calendar - 1].heap)
-    count[0].calendar -= 1
+    last = i8(calendar[count.calendar - 1].heap)
+    count.calendar -= 1
     if last == item:
         return
     parent = i8(calendar[max(at >> 1, 1) - 1].heap)
@@ -199,26 +232,26 @@ def _cancel(calendar, count, item):
 # Events --------------------------------------------------------------------------------------------------------------
 
 
-@_jit
+@_part
 def _take_slot(slots, count, transfer, owner):
     """Give *transfer* a slot."""
-    if count[0].free:
-        count[0].free -= 1
-        slot = i8(slots[count[0].free].free)
+    if count.free:
+        count.free -= 1
+        slot = i8(slots[count.free].free)
     else:
-        slot = count[0].fresh
-        count[0].fresh += 1
+        slot = count.fresh
+        count.fresh += 1
     slots[slot].who = transfer
     slots[slot].owner = owner
     return slot
 
 
-@_jit
+@_part
 def _complete(transfers, successors, slots, calendar, count, slot, now):
     """End the transfer in *slot*, free the slot, and start the latency of those that waited for it alone."""
     who = slots[slot].who
-    slots[count[0].free].free = slot
-    count[0].free += 1
+    slots[count.free].free = slot
+    count.free += 1
     transfers[who].finish_s = now
     for j in range(transfers[who].next, transfers[who + 1].next):
         successor = successors[j]
@@ -229,7 +262,7 @@ def _complete(transfers, successors, slots, calendar, count, slot, now):
             _schedule(calendar, count, waiting, now + transfers[successor].latency_s)
 
 
-@_jit
+@_part
 def _fire(transfers, hops, successors, slots, seats, links, members, region, calendar, count, slot, now):
     """Begin the transfer in *slot*, or end it if it is a local copy that has begun before."""
     who = slots[slot].who
@@ -247,7 +280,7 @@ def _fire(transfers, hops, successors, slots, seats, links, members, region, cal
     _complete(transfers, successors, slots, calendar, count, slot, now)
 
 
-@_jit
+@_part
 def _enter(transfers, hops, slots, seats, links, members, region, count, slot, now):
     """Put a new flow on the lists of its links and into the region."""
     who = slots[slot].who
@@ -255,9 +288,9 @@ def _enter(transfers, hops, slots, seats, links, members, region, count, slot, n
     slots[slot].left = transfers[who].size_bytes
     slots[slot].since = slots[slot].start = now
     slots[slot].owner = ALONE
-    slots[slot].seen = count[0].event
-    region[count[0].region].slot = slot
-    count[0].region += 1
+    slots[slot].seen = count.event
+    region[count.region].slot = slot
+    count.region += 1
     first = transfers[who].first
     for hop in range(transfers[who].hops):
         link = hops[first + hop].link
@@ -268,7 +301,7 @@ def _enter(transfers, hops, slots, seats, links, members, region, count, slot, n
         seats[slot, hop] = at
 
 
-@_jit
+@_part
 def _leave(transfers, hops, slots, seats, links, members, count, slot, now):
     """Take a flow that ends off its links; the tight ones become part of the region."""
     who, rate = slots[slot].who, slots[slot].rate
@@ -290,7 +323,7 @@ def _leave(transfers, hops, slots, seats, links, members, count, slot, now):
             _use(links, link, -hops[first + hop].weight * rate)
 
 
-@_jit
+@_part
 def _use(links, link, value):
     """Add *value* to the load of *link*."""
     old = links[link].used
@@ -300,7 +333,7 @@ def _use(links, link, value):
     links[link].used = new
 
 
-@_jit
+@_part
 def _spend(links, link, value):
     """Take *value* from what *link* has to give."""
     old = links[link].spare
@@ -310,24 +343,24 @@ def _spend(links, link, value):
     links[link].spare = new
 
 
-@_jit
+@_part
 def _see_link(links, count, link):
     """Put *link* into the region, once."""
-    if links[link].seen != count[0].event:
-        links[link].seen = count[0].event
+    if links[link].seen != count.event:
+        links[link].seen = count.event
         links[link].was_tight = links[link].tight
-        links[count[0].links].region = link
-        count[0].links += 1
+        links[count.links].region = link
+        count.links += 1
 
 
-@_jit
+@_part
 def _is_due(slots, slot, until):
     """Tell whether a flow ends by *until*, give or take a trifle of its own duration."""
     finish = slots[slot].finish
     return finish - TIE * (finish - slots[slot].start) <= until
 
 
-@_jit
+@_part
 def _pop(transfers, hops, successors, slots, seats, links, members, region, calendar, count, now, until):
     """Take the first item off the calendar and do what is due; put it aside if nothing was."""
     item = i8(calendar[0].heap)
@@ -352,26 +385,26 @@ def _pop(transfers, hops, successors, slots, seats, links, members, region, cale
         due = True
         _fire(transfers, hops, successors, slots, seats, links, members, region, calendar, count, slot, now)
     if not due:
-        slots[count[0].stash].stash = item
-        count[0].stash += 1
+        slots[count.stash].stash = item
+        count.stash += 1
 
 
-@_jit
+@_part
 def _advance(transfers, hops, successors, roots, slots, seats, links, members, region, calendar, count, now):
     """Do everything that is due at *now*, what becomes due by doing so included."""
-    count[0].event += 1
-    count[0].region = count[0].links = count[0].stash = 0
+    count.event += 1
+    count.region = count.links = count.stash = 0
     until = now + TIE_NOW * now
     while True:
-        if count[0].calendar and calendar[calendar[0].heap].time <= until + TIE * now:
+        if count.calendar and calendar[calendar[0].heap].time <= until + TIE * now:
             _pop(transfers, hops, successors, slots, seats, links, members, region, calendar, count, now, until)
-        elif count[0].root < len(roots) and transfers[roots[count[0].root]].latency_s <= until:
-            slot = _take_slot(slots, count, roots[count[0].root], WAITING)
-            count[0].root += 1
+        elif count.root < len(roots) and transfers[roots[count.root]].latency_s <= until:
+            slot = _take_slot(slots, count, roots[count.root], WAITING)
+            count.root += 1
             _fire(transfers, hops, successors, slots, seats, links, members, region, calendar, count, slot, now)
         else:
             break
-    for j in range(count[0].stash):
+    for j in range(count.stash):
         item = i8(slots[j].stash)
         _schedule(calendar, count, item, calendar[item].time)
 
@@ -379,11 +412,11 @@ def _advance(transfers, hops, successors, roots, slots, seats, links, members, r
 # Fair shares ---------------------------------------------------------------------------------------------------------
 
 
-@_jit
+@_part
 def _grow(transfers, hops, slots, links, members, region, count, from_slot, from_link):
     """Close the region: all flows of links that were tight, all links of its flows."""
-    while from_slot < count[0].region or from_link < count[0].links:
-        if from_link < count[0].links:
+    while from_slot < count.region or from_link < count.links:
+        if from_link < count.links:
             link = i8(links[from_link].region)
             from_link += 1
             if links[link].was_tight:
@@ -395,31 +428,31 @@ def _grow(transfers, hops, slots, links, members, region, count, from_slot, from
                 _see_link(links, count, i8(hops[h].link))
 
 
-@_jit
+@_part
 def _see_members(slots, links, members, region, count, link):
     """Put all flows of *link* into the region."""
-    event, begin, n = count[0].event, links[link].begin, count[0].region
+    event, begin, n = count.event, links[link].begin, count.region
     for at in range(begin, begin + links[link].length):
         slot = members[at].slot
         if slots[slot].seen != event:
             slots[slot].seen = event
             region[n].slot = slot
             n += 1
-    count[0].region = n
+    count.region = n
 
 
-@_jit
+@_part
 def _gather(transfers, hops, slots, links, region, near, count, new_from):
     """Copy the hops of the region side by side, and find what its links have to give.
 
     Flows from *new_from* on have just joined: their old rates are taken off the loads of links that were not tight.
     """
-    for j in range(count[0].links):
+    for j in range(count.links):
         link = links[j].region
         links[link].live = links[link].tight = 0
         links[link].load = links[link].load_low = links[link].share = 0.0
     end = 0
-    for k in range(count[0].region):
+    for k in range(count.region):
         slot = region[k].slot
         who, rate = slots[slot].who, slots[slot].rate
         region[k].top = transfers[who].cap_Bps
@@ -436,8 +469,8 @@ def _gather(transfers, hops, slots, links, region, near, count, new_from):
             links[link].load += weight
             if k >= new_from and rate > 0.0 and not links[link].was_tight:
                 _use(links, link, -weight * rate)
-    region[count[0].region].begin = end
-    for j in range(count[0].links):
+    region[count.region].begin = end
+    for j in range(count.links):
         link = i8(links[j].region)
         if links[link].live == links[link].length:
             links[link].used = links[link].used_low = 0.0
@@ -446,16 +479,16 @@ def _gather(transfers, hops, slots, links, region, near, count, new_from):
         _spend(links, link, links[link].used)
 
 
-@_jit
+@_part
 def _share(slots, links, members, region, near, queue, tally, count):
     """Find the max-min fair rates of the region: in rounds while these pay, then link by link."""
-    n_live, n_open = count[0].region, count[0].links
+    n_live, n_open = count.region, count.links
     for j in range(n_open):
         links[j].open = links[j].region
-    if count[0].lists and count[0].solves % TRY_ROUNDS:
+    if count.lists and count.solves % TRY_ROUNDS:
         _settle(slots, links, members, region, near, queue, tally, count, n_live, n_open)
         return
-    count[0].lists = 1
+    count.lists = 1
     while n_live:
         still_open = i8(0)
         for j in range(n_open):
@@ -473,11 +506,11 @@ def _share(slots, links, members, region, near, queue, tally, count):
         if WORTH_A_ROUND * (n_live - going_on) < n_live:
             _settle(slots, links, members, region, near, queue, tally, count, going_on, n_open)
             return
-        count[0].lists = 0
+        count.lists = 0
         n_live = going_on
 
 
-@_jit
+@_part
 def _offer(links, region, near, n_live):
     """Find the least offer to each flow, and the least offer among the flows of each link."""
     for j in range(n_live):
@@ -491,7 +524,7 @@ def _offer(links, region, near, n_live):
             links[link].floor = min(links[link].floor, least)
 
 
-@_jit
+@_part
 def _freeze(links, region, near, n_live):
     """Freeze flows at their cap or at a bottleneck, and return how many go on."""
     going_on = 0
@@ -518,10 +551,10 @@ def _freeze(links, region, near, n_live):
     return going_on
 
 
-@_jit
+@_part
 def _settle(slots, links, members, region, near, queue, tally, count, n_live, n_open):
     """Freeze the *n_live* flows left link by link, the least share first: each flow once instead of once a round."""
-    tally[0].calendar = 0
+    tally.calendar = 0
     for j in range(n_open):
         link = i8(links[j].open)
         queue[link].place = 0
@@ -544,23 +577,19 @@ def _settle(slots, links, members, region, near, queue, tally, count, n_live, n_
         n_live -= frozen
 
 
-@_jit
+@_part
 def _current_share(links, link):
     return (links[link].spare + links[link].spare_low) / (links[link].load + links[link].load_low)
 
 
-@_jit
+@_part
 def _freeze_members(slots, links, members, region, near, count, link, level, stop):
     """Freeze flows of *link*: at their caps if *stop* is ALONE and these are no higher than *level*, or at *level*."""
     frozen = 0
     for at in range(links[link].begin, links[link].begin + links[link].length):
         slot = members[at].slot
         k = slots[slot].place
-        if (
-            slots[slot].seen != count[0].event
-            or region[k].stop != UNDECIDED
-            or (stop == ALONE and region[k].top > level)
-        ):
+        if slots[slot].seen != count.event or region[k].stop != UNDECIDED or (stop == ALONE and region[k].top > level):
             continue
         frozen += 1
         region[k].rate = rate = region[k].top if stop == ALONE else level
@@ -573,7 +602,7 @@ def _freeze_members(slots, links, members, region, near, count, link, level, sto
     return frozen
 
 
-@_jit
+@_part
 def _unload(links, link, weight):
     """Take *weight* from what waits on *link*."""
     old = links[link].load
@@ -583,13 +612,13 @@ def _unload(links, link, weight):
     links[link].load = new
 
 
-@_jit
+@_part
 def _commit(slots, links, region, near, calendar, count, now):
     """Give the flows of the region their new rates, and the calendar their new ends."""
     n_links = len(links)
-    for j in range(count[0].links):
+    for j in range(count.links):
         links[links[j].region].floor = np.inf
-    for k in range(count[0].region):
+    for k in range(count.region):
         slot, rate, stop = i8(region[k].slot), region[k].rate, region[k].stop
         if rate != slots[slot].rate:  # an unchanged rate leaves the flow alone, to the bit: equal ends stay equal
             left = max(slots[slot].left - slots[slot].rate * (now - slots[slot].since), 0.0)
@@ -608,7 +637,7 @@ def _commit(slots, links, region, near, calendar, count, now):
                 _cancel(calendar, count, n_links + slot)
             links[stop].floor = min(links[stop].floor, slots[slot].finish)
         slots[slot].owner = stop
-    for j in range(count[0].links):
+    for j in range(count.links):
         link = i8(links[j].region)
         if links[link].floor < np.inf:
             _schedule(calendar, count, link, links[link].floor)
@@ -616,42 +645,42 @@ def _commit(slots, links, region, near, calendar, count, now):
             _cancel(calendar, count, link)
 
 
-@_jit
+@_part
 def _resolve(transfers, hops, slots, links, members, region, near, queue, tally, calendar, count, now):
     """Share out the links of the region anew."""
-    count[0].solves += 1
+    count.solves += 1
     from_slot, from_link = i8(0), i8(0)
     while True:
         _grow(transfers, hops, slots, links, members, region, count, from_slot, from_link)
         _gather(transfers, hops, slots, links, region, near, count, from_slot)
         _share(slots, links, members, region, near, queue, tally, count)
-        from_slot, from_link = count[0].region, count[0].links
+        from_slot, from_link = count.region, count.links
         for j in range(from_link):  # outsiders of links that have become tight join
             link = i8(links[j].region)
             if links[link].tight and not links[link].was_tight:
                 _see_members(slots, links, members, region, count, link)
-        if count[0].region == from_slot:
+        if count.region == from_slot:
             break
     _commit(slots, links, region, near, calendar, count, now)
 
 
-@_jit
+@_entry
 def _run(transfers, hops, successors, roots, slots, seats, links, members, region, near, queue, tally, calendar, count):
     """Go from event to event until nothing is left to happen."""
     while True:
         now = np.inf
-        if count[0].calendar:
+        if count.calendar:
             now = calendar[calendar[0].heap].time
-        if count[0].root < len(roots):
-            now = min(now, transfers[roots[count[0].root]].latency_s)
+        if count.root < len(roots):
+            now = min(now, transfers[roots[count.root]].latency_s)
         if now == np.inf:
             return
         _advance(transfers, hops, successors, roots, slots, seats, links, members, region, calendar, count, now)
-        if count[0].region or count[0].links:
+        if count.region or count.links:
             _resolve(transfers, hops, slots, links, members, region, near, queue, tally, calendar, count, now)
 
 
-@_jit
+@_entry
 def _fill_successors(dep_ptr, dep, transfers, successors):
     """Turn predecessor rows round: fill ``transfers.next`` (zeros) and *successors*."""
     n = len(dep_ptr) - 1
@@ -684,7 +713,7 @@ def simulate(p: Problem) -> tuple[Floats, Floats, Floats, Floats, int]:
     ready_s, start_s, finish_s, moved_bytes = (
         np.ascontiguousarray(transfers[name][:-1]) for name in ("ready_s", "start_s", "finish_s", "moved_bytes")
     )
-    return ready_s, start_s, finish_s, moved_bytes, int(count["solves"][0])
+    return ready_s, start_s, finish_s, moved_bytes, int(count.solves)
 
 
 def _prepare(p):
@@ -725,4 +754,5 @@ def _prepare(p):
         np.zeros(n_links + n, dtype=ENTRY),
         np.zeros(1, dtype=COUNT),
     )
-    return tuple(a.view(np.recarray) if a.dtype.names else a for a in arrays)  # fields as attributes, compiled or not
+    named = (a.view(np.recarray) if a.dtype.names else a for a in arrays)  # fields as attributes, compiled or not
+    return tuple(a[0] if a.dtype == COUNT else a for a in named)  # a record is part of its array, no copy

@@ -83,7 +83,7 @@ class Solution(NamedTuple):
 
 
 def checked(problem: Problem) -> Problem:
-    """Return *problem* as contiguous float64 and int64 arrays, links merged where a route names one twice.
+    """Return *problem* as contiguous, read-only float64 and int64 arrays, links merged where a route names one twice.
 
     Raises :class:`EngineInputError` with every fault found.
     """
@@ -114,7 +114,14 @@ def checked(problem: Problem) -> Problem:
     )
     if faults:
         raise EngineInputError(faults)
-    return _merged(p)
+    return Problem(*(_read_only(array) for array in _merged(p)))
+
+
+def _read_only(array: NDArray[Any]) -> NDArray[Any]:
+    """Return a view that cannot be written to: one kind of array, for which kernels are compiled once."""
+    view = array.view()
+    view.setflags(write=False)
+    return view
 
 
 def _coerced(name: str, array: Any, faults: list[str]) -> NDArray[Any]:
@@ -166,7 +173,8 @@ def _merged(p: Problem) -> Problem:
     if longest <= 8:  # compare neighbours: several times cheaper than sorting, and nearly all routes are short
         twice = any(bool(np.any(key[:-step] == key[step:])) for step in range(1, longest))
     else:
-        twice = len(np.unique(key)) < len(key)
+        ordered = np.sort(key)
+        twice = bool(np.any(ordered[:-1] == ordered[1:]))
     if not twice:
         return p
     unique, inverse = np.unique(key, return_inverse=True)

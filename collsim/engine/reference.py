@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,6 +23,8 @@ TIE = 1e-12
 """Ends closer than this part of a transfer's own duration count as one event (floats only)."""
 TIE_NOW = 4 * 2.0**-52
 """The same for the clock itself: a few units in its last place."""
+MOST_KNOWN = 1_000
+"""Sets of flows whose rates are kept, in case that they come again."""
 RESUM = 1e-3
 """A running sum that has shrunk to this part of its value is taken anew, before cancellation shows."""
 
@@ -93,6 +95,10 @@ class _Run:
         )
         routes = _rows(problem.route_ptr, list(zip(problem.route_link.tolist(), weight, strict=True)))
         self.hops = [routes[route] for route in problem.route.tolist()]
+        kinds: dict[tuple[int, Number], int] = {}
+        alike = zip(problem.route.tolist(), self.cap, strict=True)
+        self.kind = [kinds.setdefault(route_and_cap, len(kinds)) for route_and_cap in alike]
+        self.known: dict[tuple[int, ...], tuple[list[Number], int]] = {}
         predecessors = _rows(problem.dep_ptr, problem.dep.tolist())
         self.waits = [len(row) for row in predecessors]
         self.successors: list[list[int]] = [[] for _ in range(n)]
@@ -147,49 +153,46 @@ class _Run:
     def share(self) -> None:
         """Give every flow its fair rate from now on."""
         self.solves += 1
-        rates, visits = fair_rates(self.flows, self.hops, self.capacity, self.cap)
+        same = tuple([self.kind[i] for i in self.flows])
+        if same not in self.known:  # steps of a ring put the same flows on the same links, again and again
+            if len(self.known) >= MOST_KNOWN:
+                self.known.clear()
+            rates, visits = fair_rates(self.flows, self.hops, self.capacity, self.cap)
+            self.known[same] = [rates[i] for i in self.flows], visits
+        known_rates, visits = self.known[same]
         self.work += visits
-        for i, rate in rates.items():
-            flow = self.flows[i]
+        for (i, flow), rate in zip(self.flows.items(), known_rates, strict=True):
             if rate != flow.rate:  # an unchanged rate leaves the flow alone, to the bit: equal ends stay equal
                 self.moved[i] += flow.drain(self.now)
                 flow.rate, flow.finish = rate, self.now + flow.left / rate
 
 
 def fair_rates(
-    flowing: Iterable[int], hops: Sequence[Hops], capacity: Sequence[Number], cap: Sequence[Number]
+    flowing: Collection[int], hops: Sequence[Hops], capacity: Sequence[Number], cap: Sequence[Number]
 ) -> tuple[dict[int, Number], int]:
     """Max-min fair rates of the transfers *flowing*, and the work it took.
 
     Raise all rates together. At each level either caps or full links stop some transfers; these take their part of each
     link's capacity away for good, and the others rise on.
     """
-    users: dict[int, list[tuple[int, Number]]] = {}
-    for i in flowing:
-        for link, weight in hops[i]:
-            users.setdefault(link, []).append((i, weight))
+    users, weights = _by_link(flowing, hops)
     left = {link: capacity[link] for link in users}
-    load = {link: sum(weight for _, weight in on) for link, on in users.items()}
+    load = {link: sum(on) for link, on in weights.items()}
     summed = dict(load)
     live = {link: len(on) for link, on in users.items()}
     share = {link: left[link] / load[link] for link in users}
-    capped = sorted((i for i in flowing if cap[i] < math.inf), key=lambda i: cap[i], reverse=True)
+    capped = sorted((i for i in flowing if cap[i] < math.inf), key=cap.__getitem__, reverse=True)
     rates: dict[int, Number] = {}
-    work = 0
+    rising, work = len(flowing), 0
     while share:
-        level = min(share.values())
-        if capped and cap[capped[-1]] <= level:
-            level = cap[capped[-1]]
-            frozen = []
-            while capped and cap[capped[-1]] == level:
-                frozen.append(capped.pop())
-        else:
-            frozen = [i for link, value in share.items() if value == level for i, _ in users[link]]
+        level, stopped = _next_stop(share, users, capped, cap)
+        frozen = [i for i in dict.fromkeys(stopped) if i not in rates]
+        rates.update(dict.fromkeys(frozen, level))
+        rising -= len(frozen)
+        if not rising:  # nobody is left to share with
+            return rates, work + len(stopped) + len(share)
         touched: dict[int, None] = {}
         for i in frozen:
-            if i in rates:
-                continue
-            rates[i] = level
             for link, weight in hops[i]:
                 left[link] -= weight * level
                 load[link] -= weight
@@ -200,11 +203,42 @@ def fair_rates(
                 del share[link]
                 continue
             if load[link] < RESUM * summed[link]:
-                load[link] = summed[link] = sum(weight for i, weight in users[link] if i not in rates)
-                left[link] = capacity[link] - sum(weight * rates[i] for i, weight in users[link] if i in rates)
+                on = list(zip(users[link], weights[link], strict=True))
+                load[link] = summed[link] = sum(weight for i, weight in on if i not in rates)
+                left[link] = capacity[link] - sum(weight * rates[i] for i, weight in on if i in rates)
             share[link] = max(left[link] / load[link], level)  # shares only grow, whatever rounding says
-        work += len(share) + len(frozen) + len(touched)
+        work += len(share) + len(stopped) + len(touched)
     return rates, work
+
+
+def _by_link(flowing: Iterable[int], hops: Sequence[Hops]) -> tuple[dict[int, list[int]], dict[int, list[Number]]]:
+    """Return the flows on each link, and their weights there."""
+    users: dict[int, list[int]] = {}
+    weights: dict[int, list[Number]] = {}
+    for i in flowing:
+        for link, weight in hops[i]:
+            if link in users:
+                users[link].append(i)
+                weights[link].append(weight)
+            else:
+                users[link], weights[link] = [i], [weight]
+    return users, weights
+
+
+def _next_stop(
+    share: Mapping[int, Number], users: Mapping[int, list[int]], capped: list[int], cap: Sequence[Number]
+) -> tuple[Number, list[int]]:
+    """Return the next level at which flows stop, and these, some of them maybe more than once.
+
+    *capped* are flows with a cap, the least one last; those that stop at it are taken off.
+    """
+    level = min(share.values())
+    if not capped or cap[capped[-1]] > level:
+        return level, [i for link, value in share.items() if value == level for i in users[link]]
+    level, stopped = cap[capped[-1]], []
+    while capped and cap[capped[-1]] == level:
+        stopped.append(capped.pop())
+    return level, stopped
 
 
 def _rows(ptr: Any, values: list[Any]) -> list[list[Any]]:

@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from collsim.engine.kernels import _jit
+from collsim.engine.kernels import _entry, _part
 
 u8 = np.uint64
 
 UNSEEN, DONE = -1, -2  # values of `at` for a transfer that was not looked at, and for one that is in order
 
 
-@_jit
+@_part
 def _mixed(x):
     """Return *x* with every bit moved by every other: the end of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014)."""
     x = (x ^ (x >> u8(30))) * u8(0xBF58476D1CE4E5B9)
@@ -28,14 +28,14 @@ def _mixed(x):
     return x ^ (x >> u8(31))
 
 
-@_jit
+@_entry
 def hashed(bits, codes):
     """Mix *bits* into *codes*, one by one. Sums alone would do worse: 2.0 and 1.0 have the bits of 0.0 and infinity."""
     for i in range(len(bits)):
         codes[i] = _mixed(codes[i] + bits[i] + u8(0x9E3779B97F4A7C15))
 
 
-@_jit
+@_entry
 def topological(dep_ptr, dep, at, stack, order):
     """Fill *order* with transfers, predecessors first; return how many there are before a cycle is met."""
     placed = 0
@@ -64,7 +64,7 @@ def topological(dep_ptr, dep, at, stack, order):
     return placed
 
 
-@_jit
+@_part
 def _numbered(colours, keys, values, ids, most):
     """Fill *ids* with numbers of *colours*, by first appearance; return how many differ, or -1 if over *most*."""
     mask = len(keys) - 1
@@ -84,7 +84,7 @@ def _numbered(colours, keys, values, ids, most):
     return found
 
 
-@_jit
+@_part
 def _colour_transfers(route_ptr, route_link, weight, route, own, dep_ptr, dep, order, colour, link_colour, route_sum):
     for r in range(len(route_ptr) - 1):
         total = u8(0)
@@ -99,7 +99,7 @@ def _colour_transfers(route_ptr, route_link, weight, route, own, dep_ptr, dep, o
         colour[i] = _mixed(own[i] + _mixed(route_sum[route[i]] + _mixed(total + u8(2))))
 
 
-@_jit
+@_part
 def _colour_links(route_ptr, route_link, weight, route, colour, link_colour, route_sum, link_sum):
     route_sum[:] = u8(0)
     link_sum[:] = u8(0)
@@ -112,7 +112,7 @@ def _colour_links(route_ptr, route_link, weight, route, colour, link_colour, rou
         link_colour[link] = _mixed(link_colour[link] + _mixed(link_sum[link] + u8(4)))
 
 
-@_jit
+@_entry
 def refine(
     route_ptr, route_link, weight, route, own, dep_ptr, dep, order, colour, link_colour, route_sum, link_sum,
     keys, values, ids, link_ids, most,

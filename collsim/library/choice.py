@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from collsim.errors import Fault, InputError
-from collsim.library import rccl, rccl_across
 from collsim.library.calls import LL, PROTOCOLS, Call, Candidate, Choice
 from collsim.library.channels import communicator_channels, deal, launch, max_threads, nvls_channels, thread_bytes
 from collsim.library.cluster_graphs import ACROSS_DOUBT
@@ -153,6 +152,8 @@ def _nccl_doubts(call: Call, system: System, library: Library, algo: str) -> tup
 
 
 def _pick_rccl(call: Call, system: System, library: Library, environment: Environment) -> _Pick:
+    from collsim.library import rccl, rccl_across
+
     graph = rccl.graph_of(call, system, library)
     communicator = rccl.channels_of(call, system, library, environment)
     rows = _non_empty(rccl.candidates(call, system, library, environment), call, environment)
@@ -246,14 +247,19 @@ def _relays(call: Call, system: System, environment: Environment) -> bool:
     if call.op != "all_to_all" or call.n_nodes == 1 or call.ranks_per_node == 1 or off:
         return False
     if system.is_amd:
+        from collsim.library import rccl_across
+
         return rccl_across.relays(call, system)
     return system.switched
 
 
 def _messages(call: Call, system: System, library: Library, environment: Environment) -> Choice:
     """Return how sends and receives are carried out."""
-    backend, doubts = None, system.doubts
+    backend, doubts, threads = None, system.doubts, P2P_THREADS
     if system.is_amd:
+        from collsim.library import rccl
+
+        threads = rccl.THREADS
         graph = rccl.graph_of(call, system, library)
         communicator = rccl.channels_of(call, system, library, environment)
         backend = rccl.backend_of(call, system, library, environment)
@@ -278,7 +284,7 @@ def _messages(call: Call, system: System, library: Library, environment: Environ
         search_channels=graph.channels,
         channel_GBps=graph.intra_GBps,
         shares_bytes=(),
-        threads=rccl.THREADS if system.is_amd else P2P_THREADS,
+        threads=threads,
         chunk_bytes=given_chunk or (ll_chunk if proto == LL else shape.step_bytes),
         slices=1,
         slots=SLOTS,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-from collsim.library import rccl_across
 from collsim.library.calls import LL, SIMPLE, Call, PointToPoint
 from collsim.library.environment import Environment
 from collsim.library.protocols import SLOTS
@@ -83,8 +82,11 @@ def _per_distant_peer(call: Call, system: System, library: Library, environment:
 def _step_bytes(call: Call, system: System, environment: Environment) -> int:
     name, usual = ("NCCL_P2P_NVL_CHUNKSIZE", STEP_BYTES)
     if call.n_nodes > 1:
-        net = rccl_across.p2p_step_bytes(call, system) if system.is_amd else slot_bytes(call.n_nodes)
-        name, usual = ("NCCL_P2P_NET_CHUNKSIZE", net)
+        name, usual = ("NCCL_P2P_NET_CHUNKSIZE", slot_bytes(call.n_nodes))
+        if system.is_amd:
+            from collsim.library import rccl_across
+
+            usual = rccl_across.p2p_step_bytes(call, system)
     buffer = environment.number("NCCL_BUFFSIZE", STEP_BYTES * SLOTS)
     return min(environment.number(name, usual), buffer // SLOTS)
 

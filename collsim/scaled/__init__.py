@@ -21,19 +21,17 @@ from collsim.lowering import Run, prepare
 from collsim.operations import Operation
 from collsim.question import CHOICES, Question
 from collsim.result import Row
-from collsim.rows import empty_row, fastest, row_of
+from collsim.rows import empty_row, fastest, row_of, tables_of
 from collsim.scaled.hierarchy import hierarchical_timing
 from collsim.scaled.pairs import exchange, run_of_pairs
-from collsim.scaled.rings import ring_timing
+from collsim.scaled.rings import OutOfStepError, ring_timing
 from collsim.timing import Timing
 from collsim.together import Party, part_of, time_together
 from collsim.topology import Topology
-from collsim.topology.miniature import BLOCK, POD, Miniature, miniature_of
+from collsim.topology.miniature import BLOCK, EXACT_UP_TO, POD, Miniature, miniature_of
 
 __all__ = ["Scaled", "scaled"]
 
-LEAST_RANKS = 256
-"""With fewer ranks every transfer is simulated: that takes no longer."""
 FORMS = {
     "all_to_all": ("direct",),
     "all_reduce": ("ring", "hierarchical"),
@@ -75,11 +73,16 @@ class Scaled:
 
     def tables(self, question: Question, left_out: list[str]) -> list[list[list[Row]]]:
         """Return the rows of every operation and size, for each algorithm or choice that was asked for."""
-        return [
-            self._table(op, size_bytes, question, left_out)
-            for op in question.ops
-            for size_bytes in question.sizes_of(op)
-        ]
+        try:
+            return [
+                self._table(op, size_bytes, question, left_out)
+                for op in question.ops
+                for size_bytes in question.sizes_of(op)
+            ]
+        except OutOfStepError:
+            if self.mini.n_ranks > EXACT_UP_TO:
+                raise
+            return tables_of(self.whole(), question, left_out)
 
     def _table(self, op: Operation, requested_bytes: int, question: Question, left_out: list[str]) -> list[list[Row]]:
         if not self.mini.exact and UNEVEN not in left_out:
@@ -127,18 +130,17 @@ class Scaled:
 def scaled(
     topology: Topology,
     profile: Profile,
-    groups: Sequence[Sequence[int]],
+    gpus: Sequence[int],
     question: Question,
     whole: Callable[[], Party],
 ) -> Scaled | None:
-    """Return the run of the only one of *groups* on a small part of the machine; None if every rank has to be there.
+    """Return the run of a group of ranks on a small part of the machine; None if every rank has to be there.
 
     *whole* prepares the same ranks one by one.
     """
-    n = len(groups[0])
-    if len(groups) > 1 or n <= LEAST_RANKS or not _is_asked(question, n):
+    if not _is_asked(question, len(gpus)):
         return None
-    mini = miniature_of(topology, np.array(groups[0], dtype=np.int64))
+    mini = miniature_of(topology, np.array(gpus, dtype=np.int64))
     if mini is None or (np.diff(mini.gpus) < 0).any():
         return None
     run = prepare(mini.topology, profile, mini.ranks.tolist())

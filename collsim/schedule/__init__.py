@@ -7,13 +7,13 @@ in before is complete. A schedule knows ranks, not links, and bytes, not seconds
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from collsim.schedule.difference import diff
-from collsim.schedule.files import load, save
 from collsim.schedule.forms import (
     EVERY,
     ROW_COLUMNS,
@@ -28,7 +28,11 @@ from collsim.schedule.forms import (
     split_bytes,
 )
 from collsim.schedule.in_network import Groups, group_label, is_in_network, ranks_of
-from collsim.schedule.verifier import find_faults, verify
+
+if TYPE_CHECKING:
+    from collsim.schedule.difference import diff
+    from collsim.schedule.files import load, save
+    from collsim.schedule.verifier import find_faults, verify
 
 __all__ = [
     "EVERY",
@@ -51,6 +55,18 @@ __all__ = [
     "split_bytes",
     "verify",
 ]
+
+HOME = {"diff": "difference", "find_faults": "verifier", "load": "files", "save": "files", "verify": "verifier"}
+"""Imported on first use: who only simulates a schedule pays for none of them."""
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first asked for."""
+    if name not in HOME:
+        raise AttributeError(f"module 'collsim.schedule' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"collsim.schedule.{HOME[name]}"), name)
+    globals()[name] = value
+    return value
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -107,8 +107,8 @@ class ChunksBuilder:
         """
         sizes = np.atleast_1d(np.asarray(size_bytes, dtype=np.int64))
         self.sizes.append(sizes)
-        self.sources.append(np.broadcast_to(np.asarray(source, dtype=np.int64), sizes.shape))
-        self.targets.append(np.broadcast_to(np.asarray(target, dtype=np.int64), sizes.shape))
+        self.sources.append(np.full(sizes.shape, source, dtype=np.int64))
+        self.targets.append(np.full(sizes.shape, target, dtype=np.int64))
         self.length += len(sizes)
         return self.length - len(sizes)
 

@@ -23,16 +23,11 @@ from collsim.topology.model import Coordinates, Damage, Fact, Topology, Wiring
 from collsim.topology.selecting import Selection, select
 from collsim.topology.summary import reached_from
 
-__all__ = ["cut_faults", "damaged", "is_record"]
+__all__ = ["cut_faults", "damaged"]
 
 Mask = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 DEGRADE_SHAPE = 'write --degrade "link:gpu0-gpu1=50%", the part of the rate that remains'
-
-
-def is_record(fact: Fact) -> bool:
-    """Return whether a fact only records what failed."""
-    return fact.path.startswith(("fail[", "degrade["))
 
 
 def damaged(

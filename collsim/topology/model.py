@@ -63,6 +63,11 @@ class Fact:
     where: str = ""
     """File and line, or ``--set``."""
 
+    @property
+    def records_damage(self) -> bool:
+        """Whether the fact only records what failed."""
+        return self.path.startswith(("fail[", "degrade["))
+
     def to_dict(self) -> dict[str, Any]:
         """Return the fact as plain data."""
         return {name: getattr(self, name) for name in self.__slots__}

@@ -49,6 +49,12 @@ def test_one_node_runs_without_compiler_and_graphs():
     assert loaded(action, ("numba", "networkx", "scipy", "rich", "pandas", "polars")) == []
 
 
+def test_one_node_imports_only_what_it_uses():
+    rare = ("numpy.ma", "concurrent.futures", "collsim.schedule.files", "collsim.schedule.verifier")
+    rare += ("collsim.topology.failing", "collsim.library.rccl", "collsim.slurm", "collsim.cluster_routing")
+    assert loaded(called("run", "--topo", "hgx_h100", "--op", "all_reduce,all_to_all", "-q"), rare) == []
+
+
 def test_version(process):
     assert process("--version").out == f"collsim, version {__version__}\n"
     try:

@@ -326,7 +326,43 @@ def test_no_place_for_a_cache(monkeypatch):
         return compiled(**options)
 
     monkeypatch.setattr(numba, "njit", njit)
-    assert kernels._jit(lambda x: x + 1)(1) == 2
+    assert kernels._entry(lambda x: x + 1)(1) == 2
+
+
+def in_step(steps):
+    """Two transfers that share a link, again and again: each waits for both of the step before."""
+    n = 2 * steps
+    dep_ptr = np.concatenate(([0, 0], np.arange(0, 2 * n - 3, 2)))
+    dep = np.repeat(np.arange(n - 2).reshape(-1, 2), 2, axis=0).ravel()
+    route, sizes = np.tile([0, 1], steps), np.tile([6.0, 5.0], steps)
+    wires = ([3.0, 2.0], [0, 1, 3], [0, 1, 0], [1.0, 1.0, 1.0])
+    return Problem(*map(np.array, (*wires, route, sizes, np.zeros(n), np.full(n, INF), dep_ptr, dep)))
+
+
+def test_kernels_are_compiled_once_whatever_the_arrays():
+    from collsim.engine.compiling import entry_points, is_compiling
+    from collsim.engine.symmetry import reduced
+
+    if not is_compiling():
+        pytest.skip("kernels are not compiled")
+    frozen = in_step(4)
+    for array in frozen:
+        array.setflags(write=False)
+    for problem in (in_step(4), frozen, in_step(1)):
+        solve(problem, engine="kernel")
+        reduced(checked(problem))
+    assert {kernel.__name__: len(kernel.signatures) for kernel in entry_points()} == dict.fromkeys(
+        ("_fill_successors", "_run", "hashed", "topological", "refine"), 1
+    )
+
+
+@pytest.mark.parametrize("most", [0, 2])
+def test_rates_that_are_kept_are_those_that_come_again(monkeypatch, most):
+    from collsim.engine import reference
+
+    kept = solve_reference(in_step(12))
+    monkeypatch.setattr(reference, "MOST_KNOWN", most)
+    assert solve_reference(in_step(12)) == kept
 
 
 def test_both_engines_have_one_idea_of_a_tie():

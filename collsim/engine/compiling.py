@@ -1,0 +1,43 @@
+"""Where compiled kernels are kept, and how to compile them before they are needed.
+
+Imports NumPy and, inside the calls that need it, Numba.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from collsim.engine.problem import Problem, checked
+
+__all__ = ["cache_folder", "entry_points", "is_compiling", "warm"]
+
+
+def is_compiling() -> bool:
+    """Return whether kernels are compiled at all; NUMBA_DISABLE_JIT switches it off."""
+    return all(hasattr(kernel, "stats") for kernel in entry_points())
+
+
+def cache_folder() -> str | None:
+    """Return the folder that keeps compiled kernels; None if no place can be written, so that none are kept."""
+    folders = [kernel.stats.cache_path for kernel in entry_points()] if is_compiling() else [None]
+    return None if None in folders else str(folders[0])
+
+
+def warm() -> list[str]:
+    """Load all kernels, and return the names of those that had to be compiled."""
+    from collsim.engine.kernels import simulate
+    from collsim.engine.symmetry import reduced
+
+    one = checked(Problem(*(np.array(x) for x in ([1.0], [0, 1], [0], [1.0], [0], [1.0], [0.0], [np.inf], [0, 0], []))))
+    simulate(one)
+    reduced(one)
+    return [kernel.__name__ for kernel in entry_points() if is_compiling() and kernel.stats.cache_misses]
+
+
+def entry_points() -> list[Any]:
+    """Return the kernels that Python calls; the others are parts of these."""
+    from collsim.engine import kernels, refinement
+
+    return [kernels._fill_successors, kernels._run, refinement.hashed, refinement.topological, refinement.refine]

@@ -22,9 +22,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from collsim.domain_routing import ALL_PAIRS_UP_TO
 from collsim.errors import Fault, NoRouteError, UnsupportedError
 from collsim.fabric import Fabric, Float, Int, build_fabric
 from collsim.hashed_ways import Flow, Hash, Path, Ways
+from collsim.route_table import Part
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,10 +35,8 @@ if TYPE_CHECKING:
     from collsim.topology import Topology
     from collsim.topology.cluster import Cluster
 
-__all__ = ["ALL_PAIRS_UP_TO", "between_nodes", "kept_pairs", "links_around"]
+__all__ = ["between_nodes", "kept_pairs", "links_around"]
 
-ALL_PAIRS_UP_TO = 512
-"""Up to so many ranks the routes of all pairs are kept; of more these would fill gigabytes."""
 MOST_RANKS = 2048
 """Of so many ranks cuts and tables by pair take 1.5 GB; they grow with the square."""
 Leap = tuple[tuple[int, int], str, float]
@@ -65,19 +65,19 @@ def between_nodes(fabric: Fabric, inside: Callable[..., Routes], pairs: Int) -> 
         Ranks of one node that cannot reach each other.
     """
     router = _Router(fabric, inside)
-    numbers: list[int] = []
     latencies: list[float] = []
+    counts: list[int] = []
     links: list[int] = []
     shares: list[float] = []
     flows: list[Flow] = []
     for pair in pairs.tolist():
         (path_links, path_shares, latency_s), hashed = router.path(*divmod(pair, fabric.n_ranks))
-        numbers += [pair] * len(path_links)
-        latencies += [latency_s] * len(path_links)
+        latencies.append(latency_s)
+        counts.append(len(path_links))
         links += path_links
         shares += path_shares
         flows += [Flow(pair, *flow) for flow in hashed]
-    fixed = (np.array(numbers), np.array(latencies), np.array(links), np.array(shares))
+    fixed = Part(pairs, np.array(latencies), np.array(counts), np.array(links, dtype=np.int64), np.array(shares))
     return Ways(fixed, Hash(flows, router.trunks, router.before, router.spans) if flows else None)
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, Self
+from typing import Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,7 @@ __all__ = [
 
 Int = NDArray[np.int64]
 Bool = NDArray[np.bool_]
+S = TypeVar("S", bound=np.generic)
 
 EVERY = -1
 """As the source of a chunk: every rank contributes to it. As the target: every rank must end with it."""
@@ -60,8 +61,17 @@ def split_bytes(total_bytes: int, parts: int, grain_bytes: int = 1) -> Int:
 
 
 def frozen(values: object, dtype: type = np.int64) -> NDArray[np.generic]:
-    """Return *values* as a read-only, C-contiguous array."""
+    """Return *values* as a read-only, C-contiguous array; an array that is one already is not copied."""
+    taken = isinstance(values, np.ndarray) and values.flags.c_contiguous and not values.flags.writeable
+    if isinstance(values, np.ndarray) and taken and values.dtype == dtype:
+        return values
     array: NDArray[np.generic] = np.array(values, dtype=dtype, order="C")
+    array.setflags(write=False)
+    return array
+
+
+def sealed(array: NDArray[S]) -> NDArray[S]:
+    """Return an array that nobody else has, made read-only, so that a form takes it without a copy."""
     array.setflags(write=False)
     return array
 
@@ -186,6 +196,8 @@ class Transfers:
 
     def merged(self, chunks: Chunks) -> Transfers:
         """Return the transfers with equal channels merged."""
+        if not _has_several(self.channel):
+            return self
         looks = np.stack([self.src, self.dst, self.step, self.lanes, self.reduces, self.size_bytes(chunks)], axis=1)
         keep, copies = _equal_channels(self.channel, looks, self.dep_ptr, np.stack([self.dep], axis=1))
         if keep is None:
@@ -207,8 +219,9 @@ class Transfers:
 
     def size_bytes(self, chunks: Chunks) -> Int:
         """Return int64[n], the bytes that each transfer moves."""
-        total = np.concatenate(([0], np.cumsum(chunks.size_bytes[self.chunk])))
-        return np.asarray(total[self.chunk_ptr[1:]] - total[self.chunk_ptr[:-1]], dtype=np.int64)
+        total = np.zeros(len(self.chunk) + 1, dtype=np.int64)
+        np.cumsum(chunks.size_bytes[self.chunk], out=total[1:])
+        return np.asarray(np.diff(total[self.chunk_ptr]), dtype=np.int64)
 
     def chunks_of(self, transfer: int) -> list[int]:
         """Return the chunk ids that *transfer* carries."""
@@ -320,22 +333,28 @@ class Orbits:
         position = np.arange(n)
         dst = np.take_along_axis(order, (position + self.shift[:, None]) % n, axis=1)
         chunk_ptr, row, place, entry = _expand(self.chunk_ptr, n)
-        member = order[row, (place + self.chunk_offset[entry]) % n]
-        dep_ptr, _, dep_place, dep_entry = _expand(self.dep_ptr, n)
-        dep = self.dep_row[dep_entry] * n + (dep_place + self.dep_shift[dep_entry]) % n
-        repeated = {name: np.repeat(getattr(self, name), n) for name in ROW_COLUMNS}
+        chunk = order[row, (place + self.chunk_offset[entry]) % n]
+        chunk += self.chunk_family[entry] * n
+        del row, place, entry
+        dep_ptr, _, place, entry = _expand(self.dep_ptr, n)
+        place += self.dep_shift[entry]
+        place %= n
+        place += self.dep_row[entry] * n
+        repeated = {name: sealed(np.repeat(getattr(self, name), n)) for name in ROW_COLUMNS}
         return Transfers(
-            src=order.reshape(rows * n),
-            dst=dst.reshape(rows * n),
-            chunk_ptr=chunk_ptr,
-            chunk=self.chunk_family[entry] * n + member,
-            dep_ptr=dep_ptr,
-            dep=dep,
+            src=sealed(order.reshape(rows * n)),
+            dst=sealed(dst.reshape(rows * n)),
+            chunk_ptr=sealed(chunk_ptr),
+            chunk=sealed(chunk),
+            dep_ptr=sealed(dep_ptr),
+            dep=sealed(place),
             **repeated,
         )
 
     def merged(self, chunks: Chunks) -> Orbits:
         """Return the orbits with equal channels merged."""
+        if not _has_several(self.channel):
+            return self
         n, which = self.order.shape[1], self.channel % len(self.order)
         row = np.repeat(np.arange(len(self.channel)), np.diff(self.chunk_ptr))
         member = self.order[which[row, None], (np.arange(n) + self.chunk_offset[:, None]) % n]
@@ -414,6 +433,11 @@ class OrbitsBuilder:
         )
 
 
+def _has_several(channel: Int) -> bool:
+    """Return whether rows belong to more than one channel."""
+    return bool(len(channel)) and bool((channel != channel[0]).any())
+
+
 def _equal_channels(channel: Int, looks: Int, dep_ptr: Int, waits_for: Int) -> tuple[Bool | None, Int]:
     """Find channels whose rows look alike and wait for each other alike.
 
@@ -422,9 +446,9 @@ def _equal_channels(channel: Int, looks: Int, dep_ptr: Int, waits_for: Int) -> t
     """
     copies = np.ones(len(channel), dtype=np.int64)
     order = np.argsort(channel, kind="stable")
-    names, starts = np.unique(channel[order], return_index=True)
+    starts = np.flatnonzero(np.diff(channel[order], prepend=-1))
     waiter = np.repeat(np.arange(len(channel)), np.diff(dep_ptr))
-    if len(names) == 1 or np.any(channel[waits_for[:, 0]] != channel[waiter]):
+    if np.any(channel[waits_for[:, 0]] != channel[waiter]):
         return None, copies
     local = np.empty(len(channel), dtype=np.int64)
     local[order] = np.arange(len(channel)) - np.repeat(starts, np.diff(np.append(starts, len(channel))))

@@ -11,7 +11,7 @@ import numpy as np
 
 from collsim.distinct import entries_of
 from collsim.fabric import Float, Int
-from collsim.route_table import Part
+from collsim.route_table import Bundles, Part
 
 __all__ = ["Flow", "Hash", "Path", "Ways"]
 
@@ -23,12 +23,14 @@ Path = tuple[list[int], list[float], float]
 class Ways:
     """Routes of all pairs of ranks, but for what the hash of the network decides, which each seed draws anew."""
 
-    fixed: Part
+    fixed: Sequence[Part]
     hash: Hash | None
+    bundles: Bundles | None = None
+    """Links that others stand for in these routes."""
 
     def drawn(self, seed: int) -> list[Part]:
         """Return the routes with *seed*."""
-        return [self.fixed] if self.hash is None else [self.fixed, self.hash.drawn(seed)]
+        return [*self.fixed] if self.hash is None else [*self.fixed, self.hash.drawn(seed)]
 
 
 class Flow(NamedTuple):

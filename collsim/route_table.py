@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -15,7 +15,7 @@ from collsim.fabric import Float, Int
 if TYPE_CHECKING:
     from collsim.hashed_ways import Ways
 
-__all__ = ["Part", "Routes", "assemble", "merge_trunks"]
+__all__ = ["Bundles", "Part", "Routes", "assemble", "bundled", "merge_trunks"]
 
 Code = NDArray[np.uint64]
 
@@ -51,6 +51,8 @@ class Routes:
     slowdown: Float
     ways: Ways | None = None
     number: Int | None = None
+    bundles: Bundles | None = None
+    """Links without entries, that others stand for."""
 
     def find(self, numbers: Int) -> Int:
         """Return the place of each route; that of the empty one where a route is not kept."""
@@ -66,12 +68,32 @@ class Routes:
         link, weight = self.link[entry], self.weight[entry]
         del entry
         weight *= np.repeat(scale, np.diff(ptr))
-        return Routes(ptr, link, weight, self.latency_s[which], self.slowdown[which])
+        return Routes(ptr, link, weight, self.latency_s[which], self.slowdown[which], bundles=self.bundles)
+
+    def expanded(self) -> Routes:
+        """Return the routes with entries for all links, those too that others stand for."""
+        if self.bundles is None:
+            return self
+        order = np.argsort(self.bundles.leader, kind="stable")
+        n_links = int(max(self.link.max(initial=0), self.bundles.leader.max(initial=0))) + 1
+        first = pointers(np.bincount(self.bundles.leader, minlength=n_links))
+        _, follower = entries_of(first, self.link)
+        follower = order[follower]
+        entry = np.repeat(np.arange(len(self.link)), np.diff(first)[self.link])
+        link = np.concatenate([self.link, self.bundles.link[follower]])
+        weight = np.concatenate([self.weight, self.weight[entry] * self.bundles.factor[follower]])
+        route = np.repeat(np.arange(len(self.latency_s)), np.diff(self.ptr))
+        ones = np.ones(len(link), dtype=np.int64)
+        route = np.concatenate([route, route[entry]])
+        whole = assemble(self.slowdown, [Part(route, self.latency_s[route], ones, link, weight)], None)
+        return replace(whole, latency_s=self.latency_s, number=self.number)
 
     def used_links(self, n_links: int) -> NDArray[np.bool_]:
         """Return bool[n_links]: whether any route takes the link."""
         used = np.zeros(n_links, dtype=np.bool_)
         used[self.link] = True
+        if self.bundles is not None:
+            used[self.bundles.link] = used[self.bundles.leader]
         return used
 
     def fastest_s(self) -> float:
@@ -82,7 +104,25 @@ class Routes:
         """Return float64[n_links], the load when route i carries ``route_bytes[i]``."""
         carried = np.repeat(route_bytes, np.diff(self.ptr))
         carried *= self.weight
-        return np.bincount(self.link, weights=carried, minlength=n_links).astype(np.float64)
+        load = np.bincount(self.link, weights=carried, minlength=n_links).astype(np.float64)
+        if self.bundles is not None:
+            load[self.bundles.link] = self.bundles.factor * load[self.bundles.leader]
+        return load
+
+
+class Bundles(NamedTuple):
+    """Links that carry a fixed multiple of what others do, whatever is sent."""
+
+    link: Int
+    """int64[k]"""
+    leader: Int
+    """int64[k]: the one that stands for it in routes."""
+    factor: Float
+    """float64[k]: bytes that it carries for each byte of the leader."""
+
+    def renumbered(self, number: Int) -> Bundles:
+        """Return the same with *number[i]* as the number of link i."""
+        return Bundles(number[self.link], number[self.leader], self.factor)
 
 
 class Part(NamedTuple):
@@ -153,7 +193,7 @@ def assemble(slowdown: Float, parts: Sequence[Part], number: Int | None = None) 
     key += part.link
     if np.all(key[1:] > key[:-1]):
         counts = np.zeros(n_routes, dtype=np.int64)
-        counts[part.route] = part.hops
+        np.add.at(counts, part.route, part.hops)
         return Routes(pointers(counts), part.link, part.weight, slowest, slowdown, number=number)
     key, place = np.unique(key, return_inverse=True)
     owner, link = np.divmod(key, n_links)
@@ -189,6 +229,10 @@ def merge_trunks(routes: Routes, capacity_Bps: Float) -> tuple[Routes, Float]:
     load /= top[routes.link]
     leader = _leaders(route, routes.link, load, n_links)
     links = np.flatnonzero(top > 0)
+    if routes.bundles is not None:
+        capacity_Bps = capacity_Bps.copy()
+        narrowest = capacity_Bps[routes.bundles.link] / routes.bundles.factor
+        np.minimum.at(capacity_Bps, routes.bundles.leader, narrowest)
     capacity = np.full(n_links, np.inf)
     np.minimum.at(capacity, leader[links], capacity_Bps[links] / top[links])
     leads = np.zeros(n_links, dtype=np.bool_)
@@ -197,6 +241,20 @@ def merge_trunks(routes: Routes, capacity_Bps: Float) -> tuple[Routes, Float]:
     ptr = pointers(np.bincount(route[kept], minlength=len(routes.ptr) - 1))
     merged = Routes(ptr, trunk[routes.link[kept]], load[kept], routes.latency_s, np.ones(len(routes.latency_s)))
     return merged, capacity[leads]
+
+
+def bundled(part: Part, n_links: int) -> tuple[Part, Bundles]:
+    """Return ways, one for each of the routes 0, 1, ..., without links that follow another in all of them."""
+    route = np.repeat(part.route, part.hops)
+    top = np.zeros(n_links)
+    np.maximum.at(top, part.link, part.weight)
+    leader = _leaders(route, part.link, part.weight / top[part.link], n_links)
+    leader[top == 0] = np.flatnonzero(top == 0)
+    links = np.flatnonzero(leader != np.arange(n_links))
+    kept = leader[part.link] == part.link
+    hops = np.bincount(route[kept], minlength=len(part.route))
+    bundles = Bundles(links, leader[links], top[links] / top[leader[links]])
+    return part._replace(hops=hops, link=part.link[kept], weight=part.weight[kept]), bundles
 
 
 def _leaders(route: Int, link: Int, relative: Float, n_links: int) -> Int:

@@ -19,7 +19,7 @@ from collsim.distinct import distinct
 from collsim.domain_routing import ALL_PAIRS_UP_TO, all_ways, links_to_switches, pairs_of_kinds, ways_through_switches
 from collsim.errors import Fault, UnsupportedError
 from collsim.fabric import Fabric, Int
-from collsim.route_table import Part, Routes, assemble, merge_trunks
+from collsim.route_table import Bundles, Part, Routes, assemble, merge_trunks
 from collsim.schedule import EVERY, Groups
 from collsim.schedule.in_network import members_of
 
@@ -139,25 +139,32 @@ def routes_of(
     lacking = (counts == 0) & (number > 0)
     if not (over_network.any() or lacking.any()):
         return routes, place[which]
-    known = routes.take(place, np.ones(len(place)))
-    kept = np.flatnonzero(counts)
-    parts = [Part(kept, known.latency_s[kept], counts[kept], known.link, known.weight)]
+    bundles = None
+    if lacking.any() and fabric.machine.cluster is not None and not over_network.any():
+        lacking |= (number > 0) & (number < n * n)  # so that links stand for the same others in all routes
+    kept = np.flatnonzero((counts > 0) & ~lacking)
+    known = routes.take(place[kept], np.ones(len(kept)))
+    parts = [Part(kept, known.latency_s, np.diff(known.ptr), known.link, known.weight)]
     if lacking.any():
-        parts += _of_lacking(fabric, number, np.flatnonzero(lacking))
+        found, bundles = _of_lacking(fabric, number, np.flatnonzero(lacking), bundles=not over_network.any())
+        parts += found
     rows = np.flatnonzero(over_network)
     parts += _over_trees(fabric, rows, np.stack([src, dst], axis=1)[rows], groups, ports)
     slowdown = np.where(number < n * n, 1.0, 1 / fabric.in_network_efficiency)
-    return assemble(slowdown, parts), which
+    return replace(assemble(slowdown, parts), bundles=bundles), which
 
 
-def _of_lacking(fabric: Fabric, number: Int, rows: Int) -> list[Part]:
-    """Return the ways of routes that are not kept: those *rows* of *number*, by which the parts name them."""
+def _of_lacking(fabric: Fabric, number: Int, rows: Int, *, bundles: bool) -> tuple[list[Part], Bundles | None]:
+    """Return the ways of those *rows* of *number*, by which the parts name them, and links that others stand for."""
+    found = None
     pairs, cluster = number[rows] < fabric.n_ranks**2, fabric.machine.cluster
-    parts, wanted = [], number[rows[pairs]]
+    parts: list[Part] = []
+    wanted = number[rows[pairs]]
     if len(wanted) and cluster is not None:
         from collsim.cluster_routing import between_nodes
 
-        parts += between_nodes(fabric, find_routes, wanted).drawn(cluster.spec.hash_seed)
+        ways = between_nodes(fabric, find_routes, wanted, bundles=bundles and not cluster.spec.hashes)
+        parts, found = ways.drawn(cluster.spec.hash_seed), ways.bundles
     elif len(wanted):
         parts.append(ways_through_switches(fabric, wanted))
     if not pairs.all():
@@ -165,7 +172,7 @@ def _of_lacking(fabric: Fabric, number: Int, rows: Int) -> list[Part]:
         met = np.isin(node, node[number[rows[~pairs]] % fabric.n_ranks])
         parts += [_through_all_switches(fabric, members) for members in _served(fabric) if met[members].any()]
     order = rows[np.argsort(number[rows], kind="stable")]
-    return [_renamed(part, number[order], order) for part in parts]
+    return [_renamed(part, number[order], order) for part in parts], found
 
 
 def _renamed(part: Part, number: Int, row: Int) -> Part:

@@ -131,12 +131,13 @@ def _neighbours(used: Sequence[Bool]) -> tuple[tuple[int, ...], ...]:
 
 def _with_common_trunks(runs: Sequence[Run]) -> list[Run]:
     """Return the runs with trunks that are merged over the routes of all, so that they have the same numbers."""
+    each = [run.routes.expanded() for run in runs]
     everyone = Routes(
-        _chained([run.routes.ptr for run in runs]),
-        np.concatenate([run.routes.link for run in runs]),
-        np.concatenate([run.routes.weight for run in runs]),
-        np.concatenate([run.routes.latency_s for run in runs]),
-        np.concatenate([run.routes.slowdown for run in runs]),
+        _chained([routes.ptr for routes in each]),
+        np.concatenate([routes.link for routes in each]),
+        np.concatenate([routes.weight for routes in each]),
+        np.concatenate([routes.latency_s for routes in each]),
+        np.concatenate([routes.slowdown for routes in each]),
     )
     trunks, capacity_Bps = merge_trunks(everyone, runs[0].fabric.capacity_Bps)
     number = np.arange(len(everyone.latency_s))

@@ -12,19 +12,17 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from collsim.schedule.builders import ChunksBuilder, OrbitsBuilder, TransfersBuilder
 from collsim.schedule.difference import diff
 from collsim.schedule.files import load, save
 from collsim.schedule.forms import (
     EVERY,
     ROW_COLUMNS,
     Chunks,
-    ChunksBuilder,
     Int,
     Orbits,
-    OrbitsBuilder,
     Phase,
     Transfers,
-    TransfersBuilder,
     split_bytes,
 )
 from collsim.schedule.in_network import Groups, group_label, is_in_network, ranks_of

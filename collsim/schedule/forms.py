@@ -6,13 +6,12 @@ rank to another and either overwrites the receiver's copy or adds to it. Two for
 * `Transfers`: one row per transfer; anything irregular (trees, byte matrices, imported schedules).
 * `Orbits`: one row per step, repeated at every position of a cyclic order; rings, all-pairs, PAT.
 
-Every form has `materialise()`, which gives `Transfers`. This module imports only numpy.
+Every form has `materialise()`, which gives `Transfers`. This module knows only arrays.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol, Self, TypeVar
 
 import numpy as np
@@ -21,13 +20,10 @@ from numpy.typing import NDArray
 __all__ = [
     "EVERY",
     "Chunks",
-    "ChunksBuilder",
     "Int",
     "Orbits",
-    "OrbitsBuilder",
     "Phase",
     "Transfers",
-    "TransfersBuilder",
     "split_bytes",
 ]
 
@@ -99,32 +95,6 @@ class Chunks:
 
     def __len__(self) -> int:
         return len(self.size_bytes)
-
-
-@dataclass(slots=True)
-class ChunksBuilder:
-    """Collects chunks; `build` gives the table."""
-
-    sizes: list[Int] = field(default_factory=list)
-    sources: list[Int] = field(default_factory=list)
-    targets: list[Int] = field(default_factory=list)
-    length: int = 0
-
-    def add(self, size_bytes: object, source: object, target: object) -> int:
-        """Add the chunks of int64[k] *size_bytes*, with one source and target for all or one each; return the first id.
-
-        A family of `Orbits` is an aligned group of n chunks: add only groups of n, and its number is ``id // n``.
-        """
-        sizes = np.atleast_1d(np.asarray(size_bytes, dtype=np.int64))
-        self.sizes.append(sizes)
-        self.sources.append(np.broadcast_to(np.asarray(source, dtype=np.int64), sizes.shape))
-        self.targets.append(np.broadcast_to(np.asarray(target, dtype=np.int64), sizes.shape))
-        self.length += len(sizes)
-        return self.length - len(sizes)
-
-    def build(self) -> Chunks:
-        """Return the collected chunks."""
-        return Chunks(np.concatenate(self.sizes), np.concatenate(self.sources), np.concatenate(self.targets))
 
 
 class Phase(Protocol):
@@ -232,55 +202,6 @@ class Transfers:
         return [int(d) for d in self.dep[self.dep_ptr[transfer] : self.dep_ptr[transfer + 1]]]
 
 
-@dataclass(slots=True)
-class TransfersBuilder:
-    """Collects transfers one by one; `build` gives the arrays."""
-
-    rows: list[tuple[int, int, int, int, bool, bool, int]] = field(default_factory=list)
-    chunks: list[Sequence[int]] = field(default_factory=list)
-    deps: list[Sequence[int]] = field(default_factory=list)
-
-    def add(
-        self,
-        src: int,
-        dst: int,
-        chunks: Sequence[int],
-        deps: Iterable[int] = (),
-        *,
-        channel: int = 0,
-        step: int = 0,
-        reduces: bool = False,
-        reads_input: bool = False,
-        lanes: int = 1,
-    ) -> int:
-        """Add a transfer and return its id."""
-        self.rows.append((src, dst, channel, step, reduces, reads_input, lanes))
-        self.chunks.append(chunks)
-        self.deps.append(sorted(set(deps)))
-        return len(self.rows) - 1
-
-    def build(self) -> Transfers:
-        """Return the collected transfers."""
-        columns = np.array(self.rows, dtype=np.int64).reshape(-1, 7).T
-        chunk_ptr, chunk = _csr(self.chunks)
-        dep_ptr, dep = _csr(self.deps)
-        src, dst, channel, step, reduces, reads_input, lanes = columns
-        return Transfers(
-            src=src,
-            dst=dst,
-            channel=channel,
-            step=step,
-            reduces=reduces.astype(np.bool_),
-            reads_input=reads_input.astype(np.bool_),
-            lanes=lanes,
-            copies=np.ones(len(src), dtype=np.int64),
-            chunk_ptr=chunk_ptr,
-            chunk=chunk,
-            dep_ptr=dep_ptr,
-            dep=dep,
-        )
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Orbits:
     """One row per step, repeated at every position of a cyclic order of the ranks.
@@ -383,56 +304,6 @@ class Orbits:
         )
 
 
-@dataclass(slots=True)
-class OrbitsBuilder:
-    """Collects rows of `Orbits` one by one; *order* holds one permutation of the ranks per ring."""
-
-    order: NDArray[np.int64]
-    rows: list[tuple[int, int, int, bool, bool, int]] = field(default_factory=list)
-    chunks: list[Sequence[tuple[int, int]]] = field(default_factory=list)
-    deps: list[Sequence[tuple[int, int]]] = field(default_factory=list)
-
-    def add(
-        self,
-        shift: int,
-        chunks: Sequence[tuple[int, int]],
-        deps: Iterable[tuple[int, int]] = (),
-        *,
-        channel: int = 0,
-        step: int = 0,
-        reduces: bool = False,
-        reads_input: bool = False,
-        lanes: int = 1,
-    ) -> int:
-        """Add a row with *chunks* as (family, offset) and *deps* as (row, shift); return its id."""
-        self.rows.append((channel, step, shift, reduces, reads_input, lanes))
-        self.chunks.append(chunks)
-        self.deps.append(sorted(set(deps)))
-        return len(self.rows) - 1
-
-    def build(self) -> Orbits:
-        """Return the collected rows."""
-        channel, step, shift, reduces, reads_input, lanes = np.array(self.rows, dtype=np.int64).reshape(-1, 6).T
-        chunk_ptr, family = _csr([[family for family, _ in row] for row in self.chunks])
-        dep_ptr, dep_row = _csr([[row for row, _ in deps] for deps in self.deps])
-        return Orbits(
-            order=np.atleast_2d(self.order),
-            channel=channel,
-            step=step,
-            shift=shift,
-            reduces=reduces.astype(np.bool_),
-            reads_input=reads_input.astype(np.bool_),
-            lanes=lanes,
-            copies=np.ones(len(channel), dtype=np.int64),
-            chunk_ptr=chunk_ptr,
-            chunk_family=family,
-            chunk_offset=_csr([[offset for _, offset in row] for row in self.chunks])[1],
-            dep_ptr=dep_ptr,
-            dep_row=dep_row,
-            dep_shift=_csr([[shift for _, shift in deps] for deps in self.deps])[1],
-        )
-
-
 def _has_several(channel: Int) -> bool:
     """Return whether rows belong to more than one channel."""
     return bool(len(channel)) and bool((channel != channel[0]).any())
@@ -479,14 +350,6 @@ def _take(ptr: Int, keep: Bool) -> tuple[Int, Int]:
     counts = np.diff(ptr)
     entries = np.flatnonzero(np.repeat(keep, counts))
     return np.concatenate(([0], np.cumsum(counts[keep]))), entries
-
-
-def _csr(lists: Sequence[Sequence[int]]) -> tuple[Int, Int]:
-    """Return (pointers, values) of ragged lists."""
-    ptr = np.zeros(len(lists) + 1, dtype=np.int64)
-    np.cumsum([len(items) for items in lists], out=ptr[1:])
-    values = np.fromiter((item for items in lists for item in items), dtype=np.int64, count=int(ptr[-1]))
-    return ptr, values
 
 
 def _expand(ptr: Int, n: int) -> tuple[Int, Int, Int, Int]:

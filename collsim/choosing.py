@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import numpy as np
+
 from collsim.collectives import Algorithm, Layout, Request, algorithm, node_rings, rings_for
 from collsim.errors import Fault, NoRouteError, UnsupportedError
 from collsim.fabric import Fabric, Int
@@ -37,7 +39,7 @@ def request_of(op: Operation, requested_bytes: int, run: Run, question: Question
     irregular = op.name == "all_to_all_v"
     n, layout = run.fabric.n_ranks, layout_of(run)
     several = layout.n_nodes > 1
-    rings = node_rings(layout) if several else rings_for(run.fabric.peer_links())
+    rings = node_rings(layout) if several else _rings_within(run.fabric)
     element_bytes = 1 if irregular else question.element_bytes
     return Request(
         op=op,
@@ -53,6 +55,13 @@ def request_of(op: Operation, requested_bytes: int, run: Run, question: Question
         nodes=layout.n_nodes,
         layout=layout if several else None,
     )
+
+
+def _rings_within(fabric: Fabric) -> Int:
+    """Return the rings that suit the links of one domain: where none joins two ranks, the ranks in order."""
+    if not fabric.joins_ranks:
+        return np.arange(fabric.n_ranks, dtype=np.int64)[None, :]
+    return rings_for(fabric.peer_links())
 
 
 def built(candidate: Algorithm, request: Request, question: Question) -> Schedule:

@@ -22,9 +22,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from collsim.domain_routing import ALL_PAIRS_UP_TO
 from collsim.errors import Fault, NoRouteError, UnsupportedError
 from collsim.fabric import Fabric, Float, Int, build_fabric
-from collsim.hashed_ways import Flow, Hash, Path, Ways
+from collsim.hashed_ways import Hash, Path, Ways
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,10 +34,8 @@ if TYPE_CHECKING:
     from collsim.topology import Topology
     from collsim.topology.cluster import Cluster
 
-__all__ = ["ALL_PAIRS_UP_TO", "between_nodes", "kept_pairs", "links_around"]
+__all__ = ["between_nodes", "kept_pairs", "links_around"]
 
-ALL_PAIRS_UP_TO = 512
-"""Up to so many ranks the routes of all pairs are kept; of more these would fill gigabytes."""
 MOST_RANKS = 2048
 """Of so many ranks cuts and tables by pair take 1.5 GB; they grow with the square."""
 Leap = tuple[tuple[int, int], str, float]
@@ -47,7 +46,7 @@ Inner = tuple["Routes | None", Int, list[int]]
 """Routes inside a node, the number of each link in the cluster, and the rank of each GPU there, -1 without a link."""
 
 
-def between_nodes(fabric: Fabric, inside: Callable[..., Routes], pairs: Int) -> Ways:
+def between_nodes(fabric: Fabric, inside: Callable[..., Routes], pairs: Int, *, bundles: bool = False) -> Ways:
     """Return the routes of some pairs of ranks of a cluster, with what its hash decides left open.
 
     Parameters
@@ -57,28 +56,20 @@ def between_nodes(fabric: Fabric, inside: Callable[..., Routes], pairs: Int) -> 
     inside : callable
         Finds the routes of one node by itself.
     pairs : int64[n]
-        Source times number of ranks plus target.
+        Source times number of ranks plus target, in order.
+    bundles : bool
+        Whether links between switches may stand for others that always carry a fixed multiple of their bytes.
 
     Raises
     ------
     NoRouteError
         Ranks of one node that cannot reach each other.
     """
-    router = _Router(fabric, inside)
-    numbers: list[int] = []
-    latencies: list[float] = []
-    links: list[int] = []
-    shares: list[float] = []
-    flows: list[Flow] = []
-    for pair in pairs.tolist():
-        (path_links, path_shares, latency_s), hashed = router.path(*divmod(pair, fabric.n_ranks))
-        numbers += [pair] * len(path_links)
-        latencies += [latency_s] * len(path_links)
-        links += path_links
-        shares += path_shares
-        flows += [Flow(pair, *flow) for flow in hashed]
-    fixed = (np.array(numbers), np.array(latencies), np.array(links), np.array(shares))
-    return Ways(fixed, Hash(flows, router.trunks, router.before, router.spans) if flows else None)
+    from collsim.bulk_routing import found_ways
+
+    router = Router(fabric, inside)
+    parts, flows, found = found_ways(router, pairs, bundles=bundles)
+    return Ways(parts, Hash(flows, router.trunks, router.before, router.spans) if flows else None, found)
 
 
 def kept_pairs(fabric: Fabric) -> Int:
@@ -120,7 +111,7 @@ def links_around(fabric: Fabric) -> NDArray[np.bool_]:
 
 
 @dataclass(slots=True)
-class _Router:
+class Router:
     """Finds paths, and remembers those between two leaves; counts by the numbers of the cluster in order."""
 
     fabric: Fabric
@@ -146,7 +137,12 @@ class _Router:
     """By two leaves, the ways between them with their widths; where messages are spread, all of them as one."""
     buses: dict[tuple[int, int], int] = field(init=False, default_factory=dict)
     """The link between a GPU and its adapter, by its ends in order."""
+    bus_out: Int = field(init=False)
+    bus_in: Int = field(init=False)
+    """int64[n]: the links of each GPU to its adapters and back, in the order of `Cluster.nic_of`."""
     own: dict[tuple[int, bool], list[Port]] = field(init=False, default_factory=dict)
+    ends: Int = field(init=False)
+    """int64[links]: source and target of each as one number."""
     spans: Int = field(init=False)
     """int64[links]: how many links join the same two nodes, counted from this one on."""
 
@@ -163,11 +159,13 @@ class _Router:
         inner = np.maximum(wiring.link_src, wiring.link_dst) < self.cluster.first_nic
         self.slow = bool(self.machine.link_latency_s[inner].any())
         gpus, nics = np.repeat(np.arange(wiring.n_gpus), np.diff(self.cluster.nic_ptr)), self.cluster.nic_of
-        for src, dst in ((gpus, nics), (nics, gpus)):
-            buses = wiring.find_links(src, dst).tolist()
-            self.buses |= dict(zip(zip(src.tolist(), dst.tolist(), strict=True), buses, strict=True))
-        keys = wiring.link_src * wiring.n_nodes + wiring.link_dst
-        self.spans = np.searchsorted(keys, keys, side="right") - np.arange(len(keys))
+        self.bus_out, self.bus_in = wiring.find_links(gpus, nics), wiring.find_links(nics, gpus)
+        for src, dst, buses in ((gpus, nics, self.bus_out), (nics, gpus, self.bus_in)):
+            ends = zip(src.tolist(), dst.tolist(), strict=True)
+            self.buses |= dict(zip(ends, buses.tolist(), strict=True))
+        self.ends = wiring.link_src * wiring.n_nodes + wiring.link_dst
+        last = np.flatnonzero(np.append(np.diff(self.ends) != 0, True))
+        self.spans = np.repeat(last, np.diff(last, prepend=-1)) + 1 - np.arange(len(self.ends))
 
     def path(self, src: int, dst: int) -> tuple[Path, list[tuple[*Leap, float]]]:
         """Return the way from one rank to another, by the numbers that links have now, and what a hash decides."""
@@ -190,7 +188,7 @@ class _Router:
         ends = place[a % self.per_node], place[b % self.per_node]
         if routes is None or min(ends) < 0:
             return None
-        pair = ends[0] * (max(place) + 1) + ends[1]
+        pair = int(routes.find(np.array([ends[0] * (max(place) + 1) + ends[1]]))[0])
         span = slice(int(routes.ptr[pair]), int(routes.ptr[pair + 1]))
         if span.start == span.stop:
             return None
@@ -222,25 +220,28 @@ class _Router:
         def place(ends: Int) -> Int:
             return np.where(ends < n, node * n + ends, first + ends)
 
-        return self.machine.wiring.find_links(place(wiring.link_src), place(wiring.link_dst))
+        ends = place(wiring.link_src) * self.machine.wiring.n_nodes + place(wiring.link_dst)
+        return np.searchsorted(self.ends, ends)
 
     def across(self, a: int, b: int) -> tuple[Path, list[tuple[*Leap, float]]]:
         """Return the way between two GPUs over the network, by all their adapters side by side.
 
         Where no switch joins these, the message arrives at any adapter of the receiver's node that one does reach.
         """
+        ways = [self.lane(a, *ports, b) for ports in self.lanes(a, b)]
+        lanes = [lane for lane in ways if lane is not None]
+        hashed = [(leaves, name, share / len(lanes), path[2]) for path, flows in lanes for leaves, name, share in flows]
+        return _beside([path for path, _ in lanes]), hashed
+
+    def lanes(self, a: int, b: int) -> list[tuple[Port, Port]]:
+        """Return the ports that messages between two GPUs leave by and arrive by, side by side."""
         outs = self.ports(a, outwards=True)
         for find in (self.ports, self.ports_beside):
             ins = find(b, outwards=False)
             pairs = [(outs[i % len(outs)], ins[i % len(ins)]) for i in range(max(len(outs), len(ins))) if outs and ins]
-            ways = [self.lane(a, *pair, b) for pair in dict.fromkeys(self.on_rail(a, b, *pair) for pair in pairs)]
-            if lanes := [lane for lane in ways if lane is not None]:
-                hashed = [
-                    (leaves, name, share / len(lanes), path[2])
-                    for path, flows in lanes
-                    for leaves, name, share in flows
-                ]
-                return _beside([path for path, _ in lanes]), hashed
+            ports = dict.fromkeys(self.on_rail(a, b, *pair) for pair in pairs)
+            if lanes := [pair for pair in ports if self.lane(a, *pair, b) is not None]:
+                return lanes
         names = [self.machine.wiring.node_names[gpu] for gpu in (a, b)]
         what = f"no switch joins {' and '.join(names)}"
         raise NoRouteError(Fault(what, "--fabric", "take a fabric with spines, or ranks of one rail"))

@@ -99,6 +99,13 @@ class Fabric:
         """Return the name of the GPU that *rank* runs on."""
         return self.wiring.node_names[int(self.rank_node[rank])]
 
+    @property
+    def joins_ranks(self) -> bool:
+        """Whether any link joins two ranks directly."""
+        is_rank = np.zeros(len(self.wiring.node_names), dtype=np.bool_)
+        is_rank[self.rank_node] = True
+        return bool((is_rank[self.wiring.link_src] & is_rank[self.wiring.link_dst]).any())
+
     def peer_links(self) -> Int:
         """Return int64[n_ranks, n_ranks]: physical links that join two ranks directly."""
         wiring = self.wiring

@@ -5,14 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from collsim.distinct import entries_of
 from collsim.fabric import Float, Int
-
-if TYPE_CHECKING:
-    from collsim.routing import Part
+from collsim.route_table import Bundles, Part
 
 __all__ = ["Flow", "Hash", "Path", "Ways"]
 
@@ -24,12 +23,14 @@ Path = tuple[list[int], list[float], float]
 class Ways:
     """Routes of all pairs of ranks, but for what the hash of the network decides, which each seed draws anew."""
 
-    fixed: Part
+    fixed: Sequence[Part]
     hash: Hash | None
+    bundles: Bundles | None = None
+    """Links that others stand for in these routes."""
 
     def drawn(self, seed: int) -> list[Part]:
         """Return the routes with *seed*."""
-        return [self.fixed] if self.hash is None else [self.fixed, self.hash.drawn(seed)]
+        return [*self.fixed] if self.hash is None else [*self.fixed, self.hash.drawn(seed)]
 
 
 class Flow(NamedTuple):
@@ -99,8 +100,8 @@ class Hash:
         way = np.searchsorted(self.port_end, port, side="right")
         hops = self.hop_ptr[way + 1] - self.hop_ptr[way]
         flow = np.repeat(np.arange(len(way)), hops)
-        hop = np.arange(len(flow)) - np.repeat(np.cumsum(hops) - hops, hops)
-        place = self.hop_ptr[way][flow] + hop
+        taken, place = entries_of(self.hop_ptr, way)
+        hop = np.arange(len(flow)) - taken[flow]
         link, cables = self.hop_link[place], self.cables[place]
         several = np.flatnonzero(cables > 1)
         names = (
@@ -108,8 +109,8 @@ class Hash:
         )
         spot = np.array([_spot(seed, name, at) for name, at in names])
         link[several] += (spot * cables[several]).astype(np.int64)
-        pair, share, rest_s = (np.array([entry[column] for entry in self.flows])[flow] for column in (0, 3, 4))
-        return pair, rest_s + self.way_latency_s[way][flow], link, share
+        pair, share, rest_s = (np.array([entry[column] for entry in self.flows]) for column in (0, 3, 4))
+        return Part(pair, rest_s + self.way_latency_s[way], hops, link, share[flow])
 
 
 def _spot(seed: int, flow: str, hop: int) -> float:

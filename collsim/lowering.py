@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from collsim.bounds import Cuts, find_cuts
+from collsim.distinct import distinct
 from collsim.errors import Fault, NoRouteError, UnsupportedError
 from collsim.fabric import Fabric, Float, Int, build_fabric
 from collsim.flow_bounds import Flows, find_flows
@@ -161,7 +162,7 @@ def lower(schedule: Schedule, run: Run, dtype: str = "float", ports: TreePorts |
         trunks, capacity = merge_trunks(routes, run.fabric.capacity_Bps)
         run = replace(run, routes=routes, trunks=trunks, trunk_capacity_Bps=capacity)
     n_routes = len(run.routes.latency_s)
-    key, route = np.unique(transfers.copies * n_routes + number, return_inverse=True)
+    key, route = distinct(transfers.copies * n_routes + number)
     copies, used = np.divmod(key, n_routes)
     size_bytes, use = transfers.size_bytes(schedule.chunks), _use(transfers, run, used[route])
     across, added = _across(schedule, transfers, run)
@@ -181,13 +182,13 @@ def _steps(transfers: Transfers, run: Run, route: Int, use: Use, across: Bool) -
     """Return the transfers between nodes, which take the routes numbered *route*."""
     trunks, capacity_Bps = run.trunks, run.trunk_capacity_Bps
     rows = np.flatnonzero(across)
-    kind, which = np.unique(_in_step(transfers, route)[rows], return_inverse=True)
+    kind, which = distinct(_in_step(transfers, route)[rows])
     n_steps = int(transfers.step.max(initial=0)) + 1
     way, step = np.divmod(kind, n_steps)
     lanes = np.bincount(which, weights=(use.lanes * transfers.copies)[rows])
     taken = trunks.take(way, np.ones(len(way)))
     owner = np.repeat(np.arange(len(kind)), np.diff(taken.ptr))
-    _, met = np.unique(taken.link * n_steps + step[owner], return_inverse=True)
+    _, met = distinct(taken.link * n_steps + step[owner])
     load = np.bincount(met, weights=lanes[owner] * taken.weight)
     shared_Bps = np.full(len(kind), np.inf)
     np.minimum.at(shared_Bps, owner, capacity_Bps[taken.link] / load[met])
@@ -214,7 +215,7 @@ def _use(transfers: Transfers, run: Run, route: Int) -> Use:
         way = np.where(direct, there, way)
         duplex = direct & np.isin(_in_step(transfers, there), _in_step(transfers, back))
         alone_Bps = np.where(direct, _narrowest_Bps(run.single or run.trunks, run.trunk_capacity_Bps)[route], alone_Bps)
-    _, group = np.unique(_in_step(transfers, way), return_inverse=True)
+    _, group = distinct(_in_step(transfers, way))
     active = np.bincount(group, weights=transfers.lanes * transfers.copies)[group].astype(np.float64)
     return Use(lanes, active, alone_Bps, duplex, transfers.reduces)
 
@@ -222,8 +223,10 @@ def _use(transfers: Transfers, run: Run, route: Int) -> Use:
 def _direct(transfers: Transfers, run: Run) -> Bool:
     """Return bool[n]: whether a link joins sender and receiver."""
     both = (transfers.src >= 0) & (transfers.dst >= 0)
-    joined = run.fabric.peer_links() > 0
-    return np.asarray(both & joined[np.where(both, transfers.src, 0), np.where(both, transfers.dst, 0)])
+    if not run.fabric.joins_ranks:
+        return np.zeros(len(transfers), dtype=np.bool_)
+    ends = (run.fabric.rank_node[np.where(both, end, 0)] for end in (transfers.src, transfers.dst))
+    return np.asarray(both & (run.fabric.wiring.find_links(*ends) >= 0))
 
 
 def _narrowest_Bps(trunks: Routes, capacity_Bps: Float) -> Float:

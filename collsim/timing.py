@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from collsim.bounds import Bound, lower_bound
+from collsim.distinct import distinct
 from collsim.engine import Engine, EngineDeadlock, Problem, Solution, check_conservation, solve
 from collsim.errors import DeadlockError, Fault, InternalError
 from collsim.fabric import Float, Int
@@ -155,7 +156,7 @@ def _busiest(lowered: Lowered, solution: Solution, costs: Protocol) -> tuple[int
 
 def _longest(label: Int, solution: Solution) -> tuple[int, float]:
     """Return the last transfer of the label that takes longest from its first to its last, and when it begins."""
-    _, place = np.unique(label, return_inverse=True)
+    _, place = distinct(label)
     begin, end = np.full(int(place.max()) + 1, np.inf), np.zeros(int(place.max()) + 1)
     np.minimum.at(begin, place, solution.ready_s)
     np.maximum.at(end, place, solution.finish_s)

@@ -6,6 +6,7 @@ Those that share links become one problem, in which their transfers share every 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -130,12 +131,13 @@ def _neighbours(used: Sequence[Bool]) -> tuple[tuple[int, ...], ...]:
 
 def _with_common_trunks(runs: Sequence[Run]) -> list[Run]:
     """Return the runs with trunks that are merged over the routes of all, so that they have the same numbers."""
+    each = [run.routes.expanded() for run in runs]
     everyone = Routes(
-        _chained([run.routes.ptr for run in runs]),
-        np.concatenate([run.routes.link for run in runs]),
-        np.concatenate([run.routes.weight for run in runs]),
-        np.concatenate([run.routes.latency_s for run in runs]),
-        np.concatenate([run.routes.slowdown for run in runs]),
+        _chained([routes.ptr for routes in each]),
+        np.concatenate([routes.link for routes in each]),
+        np.concatenate([routes.weight for routes in each]),
+        np.concatenate([routes.latency_s for routes in each]),
+        np.concatenate([routes.slowdown for routes in each]),
     )
     trunks, capacity_Bps = merge_trunks(everyone, runs[0].fabric.capacity_Bps)
     number = np.arange(len(everyone.latency_s))
@@ -227,7 +229,7 @@ def _solved(
 ) -> list[Solution]:
     """Return the solution of each of the neighbours; *solved* remembers those of problems that come again."""
     joint = problems[0] if len(problems) == 1 else _joint(problems, members[0].run.trunk_capacity_Bps)
-    key = b"".join(np.ascontiguousarray(column).tobytes() for column in joint)
+    key = _digest(joint)
     try:
         if key not in solved:
             solved[key] = solve(joint, engine=engine)
@@ -242,6 +244,15 @@ def _solved(
         hint = "this is a defect of collsim: please report the command with this message"
         raise InternalError(*(Fault(what, f"{len(members)} groups at once", hint) for what in broken))
     return _split(solution, [len(problem.route) for problem in problems])
+
+
+def _digest(problem: Problem) -> bytes:
+    """Return what tells problems apart."""
+    digest = hashlib.blake2b()
+    for column in problem:
+        digest.update(str(len(column)).encode())
+        digest.update(np.ascontiguousarray(column).data)
+    return digest.digest()
 
 
 def _joint(problems: Sequence[Problem], capacity_Bps: Float) -> Problem:

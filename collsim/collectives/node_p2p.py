@@ -12,16 +12,18 @@ stay on their rails, and the messages of a group for one target travel as one.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import gcd
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from collsim.collectives.layout import Layout
 from collsim.collectives.request import Algorithm, Request
+from collsim.distinct import entries_of, pointers
 from collsim.message_parts import BATCH, channel_of_part, n_parts, p2p_channels, part_sizes, slot_bytes
-from collsim.schedule import ChunksBuilder, Schedule, TransfersBuilder
+from collsim.schedule import ChunksBuilder, Int, Schedule, TransfersBuilder
 
 __all__ = ["PXN", "build", "peer_order"]
 
@@ -91,12 +93,34 @@ def build_pxn(request: Request) -> Schedule:
     return _Builder(request).build("nccl_pxn", pxn=True)
 
 
-class _Message(NamedTuple):
-    """A part of a message: who sends it, its chunks, and what its sender has to finish first."""
+class _Ends:
+    """Which transfers each rank takes part in as first sender or last receiver, of one batch of a channel."""
 
-    rank: int
-    chunks: list[int]
-    waits: list[int]
+    def __init__(self, n_ranks: int) -> None:
+        self.n_ranks = n_ranks
+        self.found: list[tuple[Int, Int]] = []
+        self.table: tuple[Int, Int] | None = None
+
+    def add(self, ranks: Int, rows: Int) -> None:
+        """Note one transfer for each of some ranks."""
+        self.found.append((ranks, rows))
+
+    def of(self, ranks: Int) -> tuple[Int, Int]:
+        """Return the transfers of each of *ranks* as two columns: its place among these, and a transfer."""
+        if self.table is None:
+            rank, row = _together(self.found)
+            order = np.argsort(rank, kind="stable")
+            self.table = pointers(np.bincount(rank, minlength=self.n_ranks)), row[order]
+        ptr, entry = entries_of(self.table[0], ranks)
+        return np.repeat(np.arange(len(ranks)), np.diff(ptr)), self.table[1][entry]
+
+
+def _together(pairs: Sequence[tuple[Int, Int]]) -> tuple[Int, Int]:
+    """Return two columns of which *pairs* are pieces."""
+    nothing = np.zeros(0, dtype=np.int64)
+    return np.concatenate([nothing, *(left for left, _ in pairs)]), np.concatenate(
+        [nothing, *(right for _, right in pairs)]
+    )
 
 
 class _Builder:
@@ -113,10 +137,12 @@ class _Builder:
         )  # fmt: skip
         self.sizes = part_sizes(request.block_bytes, parts)
         self.chunks, self.rows = ChunksBuilder(), TransfersBuilder()
-        self.place = {rank: (v, i) for v, node in enumerate(self.layout.nodes) for i, rank in enumerate(node)}
+        n = request.n_ranks
+        self.node, self.rail = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
+        for number, members in enumerate(self.layout.nodes):
+            self.node[list(members)], self.rail[list(members)] = number, np.arange(len(members))
         self.taken: defaultdict[int, int] = defaultdict(int)
-        self.batches: defaultdict[tuple[int, int], dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
-        """Per channel and batch: the transfers that each rank takes part in as first sender or last receiver."""
+        self.batches: defaultdict[tuple[int, int], _Ends] = defaultdict(lambda: _Ends(n))
 
     def build(self, algo: str, *, pxn: bool) -> Schedule:
         """Return the schedule."""
@@ -125,70 +151,115 @@ class _Builder:
         for turn in turns:
             blocks[turn.block].append(turn)
         for block, of_block in blocks.items():
+            partners = np.array([turn.partner for turn in of_block if turn.partner[0] != 0])  # 0: own blocks, copied
             for part, size in enumerate(self.sizes.tolist()):
                 channel = channel_of_part(block, part, self.channels)
                 batch = self.taken[channel] // BATCH
                 self.taken[channel] += len(of_block)
-                self._block(of_block, size, channel, batch, pxn=pxn)
+                if len(partners):
+                    self._block(partners, size, channel, batch, pxn=pxn)
         return self.request.schedule(
             algo, self.chunks.build(), self.rows.build(), channels=self.channels, parts=len(self.sizes),
             step_bytes=self.step_bytes,
         )  # fmt: skip
 
-    def _block(self, turns: list[Turn], size: int, channel: int, batch: int, *, pxn: bool) -> None:
-        """Add the messages of one part between groups at one distance."""
-        before, now = self.batches[channel, batch - 1], self.batches[channel, batch]
-        wires: defaultdict[tuple[int, int], list[_Message]] = defaultdict(list)
+    def _block(self, partners: Int, size: int, channel: int, batch: int, *, pxn: bool) -> None:
+        """Add the messages of one part between groups at one distance; *partners* is int64[turns, n]."""
+        turns, n = partners.shape
         pieces = self._pieces(size) if pxn else [size]
-        for turn in turns:
-            if turn.partner[0] == 0:
-                continue  # everybody's own block: a local copy
-            n = len(turn.partner)
-            firsts = [self.chunks.add(np.full(n, piece), range(n), turn.partner) for piece in pieces]
-            for rank, target in enumerate(turn.partner):
-                (node, _), (there, rail) = self.place[rank], self.place[target]
-                own = [first + rank for first in firsts]
-                if pxn and node != there:
-                    wires[self.layout.nodes[node][rail], target].append(_Message(rank, own, before[rank]))
-                    continue
-                row = self.rows.add(
-                    rank, target, own, before[rank], channel=channel, step=batch * MOST_PIECES, reads_input=True
-                )
-                now[rank].append(row)
-                now[target].append(row)
-        for (relay, target), messages in wires.items():
-            self._wire((relay, target), messages, now, (channel, batch))
+        sizes = np.tile(np.repeat(pieces, n), turns)
+        ranks = np.tile(np.arange(n), turns * len(pieces))
+        first = self.chunks.add(sizes, ranks, np.repeat(partners, len(pieces), axis=0).ravel())
+        chunk = first + np.arange(len(sizes)).reshape(turns, len(pieces), n)
+        direct = self.node == self.node[partners] if pxn else np.ones(partners.shape, dtype=np.bool_)
+        if direct.any():
+            self._direct(partners, chunk, direct, (channel, batch))
+        if not direct.all():
+            self._wires(partners, chunk, ~direct, (channel, batch))
 
-    def _wire(
-        self, ends: tuple[int, int], messages: list[_Message], now: dict[int, list[int]], label: tuple[int, int]
-    ) -> None:
-        """Add the way over a relay: through NVLink to the GPU on the target's rail, then together over the network."""
-        relay, target = ends
-        channel, step = label
-        last = {message.rank: message.waits for message in messages}
-        wire: list[int] = []
-        for piece in range(len(messages[0].chunks)):
-            number, deps = step * MOST_PIECES + piece, list(wire)
-            for message in messages:
-                if message.rank == relay:
-                    deps += message.waits if piece == 0 else []
-                    continue
-                row = self.rows.add(
-                    message.rank, relay, [message.chunks[piece]], last[message.rank], channel=channel, step=number,
-                    reads_input=True,
-                )  # fmt: skip
-                last[message.rank] = [row]
-                deps.append(row)
-            carried = [message.chunks[piece] for message in messages]
-            wire = [self.rows.add(relay, target, carried, deps, channel=channel, step=number)]
-        for message in messages:
-            now[message.rank] += wire if message.rank == relay else last[message.rank]
-        now[target] += wire
+    def _direct(self, partners: Int, chunk: Int, which: NDArray[np.bool_], label: tuple[int, int]) -> None:
+        """Add the messages that go straight from rank to rank."""
+        channel, batch = label
+        turn, rank = np.nonzero(which)
+        target, row = partners[turn, rank], np.arange(len(rank))
+        carried = np.repeat(row, chunk.shape[1]), chunk[turn, :, rank].ravel()
+        deps = self.batches[channel, batch - 1].of(rank)
+        first = self.rows.add_many(
+            rank, target, carried, deps, channel=channel, step=batch * MOST_PIECES, reads_input=True
+        )
+        for ends in (rank, target):
+            self.batches[channel, batch].add(ends, first + row)
+
+    def _wires(self, partners: Int, chunk: Int, which: NDArray[np.bool_], label: tuple[int, int]) -> None:
+        """Add the ways over relays: through NVLink to the GPU on the target's rail, then together over the network.
+
+        Wires stand in the order of their first messages. Each has, piece by piece, the writes of its messages, but for
+        that of the relay itself, and then the transfer over the network.
+        """
+        turn, rank = np.nonzero(which)
+        target = partners[turn, rank]
+        relay = np.array(self.layout.nodes)[self.node[rank], self.rail[target]]
+        _, met, wire = np.unique(relay * len(self.node) + target, return_index=True, return_inverse=True)
+        wire = np.argsort(np.argsort(met))[wire]
+        order = np.argsort(wire, kind="stable")
+        turn, rank, target, relay, wire = (column[order] for column in (turn, rank, target, relay, wire))
+        self._lay(_Wires(wire, rank, target, relay, chunk[turn, :, rank]), label)
+
+    def _lay(self, wires: _Wires, label: tuple[int, int]) -> None:
+        """Add the transfers of wires."""
+        (channel, batch), n_pieces = label, wires.chunk.shape[1]
+        before, now = self.batches[channel, batch - 1], self.batches[channel, batch]
+        head = np.flatnonzero(np.diff(wires.wire, prepend=-1))
+        writes = wires.rank != wires.relay
+        width = np.bincount(wires.wire, weights=writes).astype(np.int64) + 1  # transfers of one piece
+        start = pointers(width * n_pieces)
+        written = np.cumsum(writes) - writes  # messages written before
+        place = written - written[head][wires.wire]
+        columns = np.zeros((4, int(start[-1])), dtype=np.int64)  # source, target, step, whether it reads the input
+        chunks: list[tuple[Int, Int]] = []
+        deps: list[tuple[Int, Int]] = []
+        base = self.rows.length
+        for piece in range(n_pieces):
+            own = start[wires.wire] + piece * width[wires.wire] + place
+            sent = start[:-1] + (piece + 1) * width - 1
+            step = np.full(len(own), batch * MOST_PIECES + piece)
+            columns[:, own[writes]] = np.stack([wires.rank, wires.relay, step, np.ones_like(step)])[:, writes]
+            columns[:, sent] = np.stack([wires.relay[head], wires.target[head], step[head], np.zeros_like(sent)])
+            chunks += [(own[writes], wires.chunk[writes, piece]), (sent[wires.wire], wires.chunk[:, piece])]
+            deps.append((sent[wires.wire][writes], base + own[writes]))
+            if piece:
+                deps += [(own[writes], base + (own - width[wires.wire])[writes]), (sent, base + sent - width)]
+            else:  # the relay's own message is not written anywhere: what it waits for, the transfer waits for
+                waiter, dep = before.of(wires.rank)
+                deps.append((np.where(writes, own, sent[wires.wire])[waiter], dep))
+        src, dst, step, reads = columns
+        self.rows.add_many(
+            src, dst, _together(chunks), _together(deps), channel=channel, step=step, reads_input=reads > 0
+        )
+        now.add(wires.rank, base + np.where(writes, own, sent[wires.wire]))
+        now.add(wires.target[head], base + sent)
 
     def _pieces(self, size: int) -> list[int]:
         """Return the bytes of the pieces in which a part passes a relay, which sends one while it gets the next."""
         count = min(max(size // (PIECE_STEPS * self.step_bytes), 1), MOST_PIECES)
         return part_sizes(size, count).tolist() if size else [size]
+
+
+class _Wires(NamedTuple):
+    """Messages that pass relays, wire by wire.
+
+    Attributes
+    ----------
+    wire, rank, target, relay : int64[n]
+        Number of the wire of each message, counted from 0 on, its sender and receiver, and who sends it on.
+    chunk : int64[n, n_pieces]
+    """
+
+    wire: Int
+    rank: Int
+    target: Int
+    relay: Int
+    chunk: Int
 
 
 PXN = Algorithm(

@@ -29,15 +29,18 @@ def warm() -> list[str]:
     """Load all kernels, and return the names of those that had to be compiled."""
     from collsim.engine.kernels import simulate
     from collsim.engine.symmetry import reduced
+    from collsim.engine.wavefront import warm_up
 
     one = checked(Problem(*(np.array(x) for x in ([1.0], [0, 1], [0], [1.0], [0], [1.0], [0.0], [np.inf], [0, 0], []))))
     simulate(one)
     reduced(one)
+    warm_up()
     return [kernel.__name__ for kernel in entry_points() if is_compiling() and kernel.stats.cache_misses]
 
 
 def entry_points() -> list[Any]:
     """Return the kernels that Python calls; the others are parts of these."""
-    from collsim.engine import kernels, refinement
+    from collsim.engine import kernels, refinement, wavefront_kernels
 
-    return [kernels._fill_successors, kernels._run, refinement.hashed, refinement.topological, refinement.refine]
+    found = [kernels._fill_successors, kernels._run, refinement.hashed, refinement.topological, refinement.refine]
+    return [*found, wavefront_kernels.uniform, wavefront_kernels.mixed]

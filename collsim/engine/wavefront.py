@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-__all__ = ["Chain", "Row", "Turn", "march", "periodic"]
+__all__ = ["Chain", "Row", "Turn", "march", "periodic", "warm_up"]
 
 PLAIN_WORK = 2_000_000
 """Up to so many transfers NumPy is as fast as it takes to load the compiled loop, 0.3 s."""
@@ -81,6 +81,14 @@ def march(chain: Chain, turns: Sequence[Turn], ready_s: Floats) -> Row:
             rest = turn._replace(distances=turn.distances[by_hand:])
             row = (_equal_steps if turn.is_even else _mixed_steps)(chain, rest, row)
     return row
+
+
+def warm_up() -> None:
+    """Load the compiled loops."""
+    chain, kinds = Chain(*np.ones((3, 2, 2))), np.zeros(2, dtype=np.int64)
+    row = march(chain, [Turn(kinds, np.zeros(1, dtype=np.int64))], np.zeros(2))
+    for steps in (_equal_steps, _mixed_steps):
+        steps(chain, Turn(kinds, np.zeros(2, dtype=np.int64)), row)
 
 
 def _equal_steps(chain: Chain, turn: Turn, row: Row) -> Row:

@@ -7,10 +7,10 @@ Imports NumPy, Numba.
 
 from __future__ import annotations
 
-from collsim.engine.kernels import _jit
+from collsim.engine.kernels import _entry, _part
 
 
-@_jit
+@_part
 def _step(finish, spent, finished, used, wait, took, late):
     """Fill *finished* and *used* from the row before; *late* is of the place before."""
     n = len(wait)
@@ -22,7 +22,7 @@ def _step(finish, spent, finished, used, wait, took, late):
         used[p + 1] = (spent[p] + late[p] if later else spent[p + 1]) + wait[p]
 
 
-@_jit
+@_entry
 def uniform(finish, spent, spare_finish, spare_spent, wait, took, late, steps):
     """Take an even number of steps with chunks of one size; *finish* and *spent* are changed."""
     for _ in range(steps // 2):
@@ -30,7 +30,7 @@ def uniform(finish, spent, spare_finish, spare_spent, wait, took, late, steps):
         _step(spare_finish, spare_spent, finish, spent, wait, took, late)
 
 
-@_jit
+@_part
 def _mixed_step(before, after, wait, took, late, kinds, start):
     """Fill the rows of *after* from those of *before*: sent, arrived, latency until sent."""
     n = wait.shape[1]
@@ -44,7 +44,7 @@ def _mixed_step(before, after, wait, took, late, kinds, start):
         after[2, p + 1] = (spent[p] + (arrived[p] - sent[p]) if later else spent[p + 1]) + wait[k, p]
 
 
-@_jit
+@_entry
 def mixed(rows, spare, wait, took, late, kinds, distances):
     """Take a step for each distance with chunks of several kinds, *kinds* twice in a row; *rows* is changed."""
     n = wait.shape[1]

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
-from collsim.fabric import Int, build_fabric
 from collsim.bounds import find_cuts
+from collsim.fabric import Int, build_fabric
 from collsim.library import Profile
 from collsim.lowering import Run
 from collsim.routing import Routes
@@ -38,9 +36,17 @@ def run_of_ring(topology: Topology, profile: Profile, gpus: Int) -> tuple[Run, P
     # At half way round both ways are as short, and a message takes both in proportion to their rates.
     share = np.where(2 * distance == n, width[0] / width.sum(), 2 * distance < n).astype(np.float64)
     hops = np.stack([share * distance, (1 - share) * (n - distance)], axis=1)
-    latency_s = np.maximum(*(np.where(hops[:, way] > 0, 1, 0) * (distance if way == 0 else n - distance) * fabric.link_latency_s[link] for way, link in enumerate((there, back))))
+    latency_s = np.maximum(
+        *(
+            np.where(hops[:, way] > 0, 1, 0) * (distance if way == 0 else n - distance) * fabric.link_latency_s[link]
+            for way, link in enumerate((there, back))
+        )
+    )
     used = np.ones(wiring.n_links, dtype=np.bool_)
-    routes, single = (_from_first(n, weights, latency_s, (there, back)) for weights in (hops, (hops > 0) * np.stack([share, 1 - share], axis=1)))
+    routes, single = (
+        _from_first(n, weights, latency_s, (there, back))
+        for weights in (hops, (hops > 0) * np.stack([share, 1 - share], axis=1))
+    )
     cuts = find_cuts(fabric, used, float(min(fabric.link_latency_s[[there, back]])))
     members = np.where(np.isin(np.arange(wiring.n_links), [there, back]), n, 0)
     run = Run(topology, fabric, profile, routes, routes, fabric.capacity_Bps, cuts, None, used, single, members)
@@ -55,4 +61,6 @@ def _from_first(n: int, weights: np.ndarray, latency_s: np.ndarray, links: tuple
     counts[1:n] = np.bincount(row, minlength=n - 1)
     whole_s = np.zeros(n * n)
     whole_s[1:n] = latency_s
-    return Routes(np.concatenate([[0], np.cumsum(counts)]), np.array(links)[way], weights[row, way], whole_s, np.ones(n * n))
+    return Routes(
+        np.concatenate([[0], np.cumsum(counts)]), np.array(links)[way], weights[row, way], whole_s, np.ones(n * n)
+    )

@@ -14,17 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from collsim.schedule.builders import ChunksBuilder, OrbitsBuilder, TransfersBuilder
 from collsim.schedule.forms import (
     EVERY,
     ROW_COLUMNS,
     Chunks,
-    ChunksBuilder,
     Int,
     Orbits,
-    OrbitsBuilder,
     Phase,
     Transfers,
-    TransfersBuilder,
     split_bytes,
 )
 from collsim.schedule.in_network import Groups, group_label, is_in_network, ranks_of

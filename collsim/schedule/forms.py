@@ -6,14 +6,13 @@ rank to another and either overwrites the receiver's copy or adds to it. Two for
 * `Transfers`: one row per transfer; anything irregular (trees, byte matrices, imported schedules).
 * `Orbits`: one row per step, repeated at every position of a cyclic order; rings, all-pairs, PAT.
 
-Every form has `materialise()`, which gives `Transfers`. This module imports only numpy.
+Every form has `materialise()`, which gives `Transfers`. This module knows only arrays.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol, Self
+from dataclasses import dataclass
+from typing import Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,18 +20,16 @@ from numpy.typing import NDArray
 __all__ = [
     "EVERY",
     "Chunks",
-    "ChunksBuilder",
     "Int",
     "Orbits",
-    "OrbitsBuilder",
     "Phase",
     "Transfers",
-    "TransfersBuilder",
     "split_bytes",
 ]
 
 Int = NDArray[np.int64]
 Bool = NDArray[np.bool_]
+S = TypeVar("S", bound=np.generic)
 
 EVERY = -1
 """As the source of a chunk: every rank contributes to it. As the target: every rank must end with it."""
@@ -60,8 +57,17 @@ def split_bytes(total_bytes: int, parts: int, grain_bytes: int = 1) -> Int:
 
 
 def frozen(values: object, dtype: type = np.int64) -> NDArray[np.generic]:
-    """Return *values* as a read-only, C-contiguous array."""
+    """Return *values* as a read-only, C-contiguous array; an array that is one already is not copied."""
+    taken = isinstance(values, np.ndarray) and values.flags.c_contiguous and not values.flags.writeable
+    if isinstance(values, np.ndarray) and taken and values.dtype == dtype:
+        return values
     array: NDArray[np.generic] = np.array(values, dtype=dtype, order="C")
+    array.setflags(write=False)
+    return array
+
+
+def sealed(array: NDArray[S]) -> NDArray[S]:
+    """Return an array that nobody else has, made read-only, so that a form takes it without a copy."""
     array.setflags(write=False)
     return array
 
@@ -89,32 +95,6 @@ class Chunks:
 
     def __len__(self) -> int:
         return len(self.size_bytes)
-
-
-@dataclass(slots=True)
-class ChunksBuilder:
-    """Collects chunks; `build` gives the table."""
-
-    sizes: list[Int] = field(default_factory=list)
-    sources: list[Int] = field(default_factory=list)
-    targets: list[Int] = field(default_factory=list)
-    length: int = 0
-
-    def add(self, size_bytes: object, source: object, target: object) -> int:
-        """Add the chunks of int64[k] *size_bytes*, with one source and target for all or one each; return the first id.
-
-        A family of `Orbits` is an aligned group of n chunks: add only groups of n, and its number is ``id // n``.
-        """
-        sizes = np.atleast_1d(np.asarray(size_bytes, dtype=np.int64))
-        self.sizes.append(sizes)
-        self.sources.append(np.full(sizes.shape, source, dtype=np.int64))
-        self.targets.append(np.full(sizes.shape, target, dtype=np.int64))
-        self.length += len(sizes)
-        return self.length - len(sizes)
-
-    def build(self) -> Chunks:
-        """Return the collected chunks."""
-        return Chunks(np.concatenate(self.sizes), np.concatenate(self.sources), np.concatenate(self.targets))
 
 
 class Phase(Protocol):
@@ -186,6 +166,8 @@ class Transfers:
 
     def merged(self, chunks: Chunks) -> Transfers:
         """Return the transfers with equal channels merged."""
+        if not _has_several(self.channel):
+            return self
         looks = np.stack([self.src, self.dst, self.step, self.lanes, self.reduces, self.size_bytes(chunks)], axis=1)
         keep, copies = _equal_channels(self.channel, looks, self.dep_ptr, np.stack([self.dep], axis=1))
         if keep is None:
@@ -207,8 +189,9 @@ class Transfers:
 
     def size_bytes(self, chunks: Chunks) -> Int:
         """Return int64[n], the bytes that each transfer moves."""
-        total = np.concatenate(([0], np.cumsum(chunks.size_bytes[self.chunk])))
-        return np.asarray(total[self.chunk_ptr[1:]] - total[self.chunk_ptr[:-1]], dtype=np.int64)
+        total = np.zeros(len(self.chunk) + 1, dtype=np.int64)
+        np.cumsum(chunks.size_bytes[self.chunk], out=total[1:])
+        return np.asarray(np.diff(total[self.chunk_ptr]), dtype=np.int64)
 
     def chunks_of(self, transfer: int) -> list[int]:
         """Return the chunk ids that *transfer* carries."""
@@ -217,55 +200,6 @@ class Transfers:
     def deps_of(self, transfer: int) -> list[int]:
         """Return the transfers that *transfer* waits for."""
         return [int(d) for d in self.dep[self.dep_ptr[transfer] : self.dep_ptr[transfer + 1]]]
-
-
-@dataclass(slots=True)
-class TransfersBuilder:
-    """Collects transfers one by one; `build` gives the arrays."""
-
-    rows: list[tuple[int, int, int, int, bool, bool, int]] = field(default_factory=list)
-    chunks: list[Sequence[int]] = field(default_factory=list)
-    deps: list[Sequence[int]] = field(default_factory=list)
-
-    def add(
-        self,
-        src: int,
-        dst: int,
-        chunks: Sequence[int],
-        deps: Iterable[int] = (),
-        *,
-        channel: int = 0,
-        step: int = 0,
-        reduces: bool = False,
-        reads_input: bool = False,
-        lanes: int = 1,
-    ) -> int:
-        """Add a transfer and return its id."""
-        self.rows.append((src, dst, channel, step, reduces, reads_input, lanes))
-        self.chunks.append(chunks)
-        self.deps.append(sorted(set(deps)))
-        return len(self.rows) - 1
-
-    def build(self) -> Transfers:
-        """Return the collected transfers."""
-        columns = np.array(self.rows, dtype=np.int64).reshape(-1, 7).T
-        chunk_ptr, chunk = _csr(self.chunks)
-        dep_ptr, dep = _csr(self.deps)
-        src, dst, channel, step, reduces, reads_input, lanes = columns
-        return Transfers(
-            src=src,
-            dst=dst,
-            channel=channel,
-            step=step,
-            reduces=reduces.astype(np.bool_),
-            reads_input=reads_input.astype(np.bool_),
-            lanes=lanes,
-            copies=np.ones(len(src), dtype=np.int64),
-            chunk_ptr=chunk_ptr,
-            chunk=chunk,
-            dep_ptr=dep_ptr,
-            dep=dep,
-        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -320,22 +254,28 @@ class Orbits:
         position = np.arange(n)
         dst = np.take_along_axis(order, (position + self.shift[:, None]) % n, axis=1)
         chunk_ptr, row, place, entry = _expand(self.chunk_ptr, n)
-        member = order[row, (place + self.chunk_offset[entry]) % n]
-        dep_ptr, _, dep_place, dep_entry = _expand(self.dep_ptr, n)
-        dep = self.dep_row[dep_entry] * n + (dep_place + self.dep_shift[dep_entry]) % n
-        repeated = {name: np.repeat(getattr(self, name), n) for name in ROW_COLUMNS}
+        chunk = order[row, (place + self.chunk_offset[entry]) % n]
+        chunk += self.chunk_family[entry] * n
+        del row, place, entry
+        dep_ptr, _, place, entry = _expand(self.dep_ptr, n)
+        place += self.dep_shift[entry]
+        place %= n
+        place += self.dep_row[entry] * n
+        repeated = {name: sealed(np.repeat(getattr(self, name), n)) for name in ROW_COLUMNS}
         return Transfers(
-            src=order.reshape(rows * n),
-            dst=dst.reshape(rows * n),
-            chunk_ptr=chunk_ptr,
-            chunk=self.chunk_family[entry] * n + member,
-            dep_ptr=dep_ptr,
-            dep=dep,
+            src=sealed(order.reshape(rows * n)),
+            dst=sealed(dst.reshape(rows * n)),
+            chunk_ptr=sealed(chunk_ptr),
+            chunk=sealed(chunk),
+            dep_ptr=sealed(dep_ptr),
+            dep=sealed(place),
             **repeated,
         )
 
     def merged(self, chunks: Chunks) -> Orbits:
         """Return the orbits with equal channels merged."""
+        if not _has_several(self.channel):
+            return self
         n, which = self.order.shape[1], self.channel % len(self.order)
         row = np.repeat(np.arange(len(self.channel)), np.diff(self.chunk_ptr))
         member = self.order[which[row, None], (np.arange(n) + self.chunk_offset[:, None]) % n]
@@ -364,54 +304,9 @@ class Orbits:
         )
 
 
-@dataclass(slots=True)
-class OrbitsBuilder:
-    """Collects rows of `Orbits` one by one; *order* holds one permutation of the ranks per ring."""
-
-    order: NDArray[np.int64]
-    rows: list[tuple[int, int, int, bool, bool, int]] = field(default_factory=list)
-    chunks: list[Sequence[tuple[int, int]]] = field(default_factory=list)
-    deps: list[Sequence[tuple[int, int]]] = field(default_factory=list)
-
-    def add(
-        self,
-        shift: int,
-        chunks: Sequence[tuple[int, int]],
-        deps: Iterable[tuple[int, int]] = (),
-        *,
-        channel: int = 0,
-        step: int = 0,
-        reduces: bool = False,
-        reads_input: bool = False,
-        lanes: int = 1,
-    ) -> int:
-        """Add a row with *chunks* as (family, offset) and *deps* as (row, shift); return its id."""
-        self.rows.append((channel, step, shift, reduces, reads_input, lanes))
-        self.chunks.append(chunks)
-        self.deps.append(sorted(set(deps)))
-        return len(self.rows) - 1
-
-    def build(self) -> Orbits:
-        """Return the collected rows."""
-        channel, step, shift, reduces, reads_input, lanes = np.array(self.rows, dtype=np.int64).reshape(-1, 6).T
-        chunk_ptr, family = _csr([[family for family, _ in row] for row in self.chunks])
-        dep_ptr, dep_row = _csr([[row for row, _ in deps] for deps in self.deps])
-        return Orbits(
-            order=np.atleast_2d(self.order),
-            channel=channel,
-            step=step,
-            shift=shift,
-            reduces=reduces.astype(np.bool_),
-            reads_input=reads_input.astype(np.bool_),
-            lanes=lanes,
-            copies=np.ones(len(channel), dtype=np.int64),
-            chunk_ptr=chunk_ptr,
-            chunk_family=family,
-            chunk_offset=_csr([[offset for _, offset in row] for row in self.chunks])[1],
-            dep_ptr=dep_ptr,
-            dep_row=dep_row,
-            dep_shift=_csr([[shift for _, shift in deps] for deps in self.deps])[1],
-        )
+def _has_several(channel: Int) -> bool:
+    """Return whether rows belong to more than one channel."""
+    return bool(len(channel)) and bool((channel != channel[0]).any())
 
 
 def _equal_channels(channel: Int, looks: Int, dep_ptr: Int, waits_for: Int) -> tuple[Bool | None, Int]:
@@ -422,9 +317,9 @@ def _equal_channels(channel: Int, looks: Int, dep_ptr: Int, waits_for: Int) -> t
     """
     copies = np.ones(len(channel), dtype=np.int64)
     order = np.argsort(channel, kind="stable")
-    names, starts = np.unique(channel[order], return_index=True)
+    starts = np.flatnonzero(np.diff(channel[order], prepend=-1))
     waiter = np.repeat(np.arange(len(channel)), np.diff(dep_ptr))
-    if len(names) == 1 or np.any(channel[waits_for[:, 0]] != channel[waiter]):
+    if np.any(channel[waits_for[:, 0]] != channel[waiter]):
         return None, copies
     local = np.empty(len(channel), dtype=np.int64)
     local[order] = np.arange(len(channel)) - np.repeat(starts, np.diff(np.append(starts, len(channel))))
@@ -455,14 +350,6 @@ def _take(ptr: Int, keep: Bool) -> tuple[Int, Int]:
     counts = np.diff(ptr)
     entries = np.flatnonzero(np.repeat(keep, counts))
     return np.concatenate(([0], np.cumsum(counts[keep]))), entries
-
-
-def _csr(lists: Sequence[Sequence[int]]) -> tuple[Int, Int]:
-    """Return (pointers, values) of ragged lists."""
-    ptr = np.zeros(len(lists) + 1, dtype=np.int64)
-    np.cumsum([len(items) for items in lists], out=ptr[1:])
-    values = np.fromiter((item for items in lists for item in items), dtype=np.int64, count=int(ptr[-1]))
-    return ptr, values
 
 
 def _expand(ptr: Int, n: int) -> tuple[Int, Int, Int, Int]:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import collsim
-from collsim.cluster_routing import _Router
+from collsim.cluster_routing import Router
 from collsim.errors import UnsupportedError
 from collsim.fabric import build_fabric
 from collsim.library import load_profile
@@ -223,7 +223,7 @@ def test_paths_of_a_dragonfly_are_minimal_but_for_detours_in_a_group() -> None:
     topology = cluster_of("hgx_h100", nodes=24, gpus_per_node=1, fabric="dragonfly", radix=16)
     cluster = topology.cluster
     assert cluster is not None
-    router = _Router(build_fabric(topology), find_routes)
+    router = Router(build_fabric(topology), find_routes)
     groups = cluster.switch_group
     for src in range(24):
         for dst in range(24):

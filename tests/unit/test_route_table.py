@@ -1,0 +1,117 @@
+"""Tables of routes: sorting labels out, joining ways, trunks, and routes that are found when they are needed."""
+
+import numpy as np
+import pytest
+
+from collsim import routing
+from collsim.distinct import distinct, entries_of
+from collsim.fabric import build_fabric
+from collsim.network_trees import TreePorts
+from collsim.route_table import Part, Routes, assemble, merge_trunks
+from collsim.routing import find_routes, links_in_reach, routes_of
+from collsim.topology import load_topology
+
+
+@pytest.mark.parametrize(("low", "high", "n"), [(0, 1, 0), (5, 6, 3), (-40, 40, 500), (-3, 2**60, 200), (0, 300, 300)])
+def test_distinct_is_unique(low, high, n):
+    labels = np.random.default_rng(n).integers(low, high, n)
+    expected = np.unique(labels, return_inverse=True)
+    assert all(np.array_equal(got, want) for got, want in zip(distinct(labels), expected, strict=True))
+
+
+def test_rows_of_a_table():
+    ptr, place = entries_of(np.array([0, 2, 2, 5]), np.array([2, 1, 2, 0]))
+    assert ptr.tolist() == [0, 3, 3, 6, 8]
+    assert place.tolist() == [2, 3, 4, 2, 3, 4, 0, 1]
+
+
+def random_parts(seed, n_routes=30, n_links=20):
+    rng = np.random.default_rng(seed)
+    parts = []
+    for _ in range(3):
+        hops = rng.integers(1, 6, 12)
+        shares = rng.choice([0.25, 0.5, 1.0], hops.sum())
+        route = rng.integers(0, n_routes, 12)
+        parts.append(Part(route, rng.random(12), hops, rng.integers(0, n_links, hops.sum()), shares))
+    return parts
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_ways_of_a_route_are_added_up(seed):
+    parts = random_parts(seed)
+    routes = assemble(np.ones(30), parts)
+    table, slowest = np.zeros((30, 20)), np.zeros(30)
+    for part in parts:
+        np.add.at(table, (np.repeat(part.route, part.hops), part.link), part.weight)
+        np.maximum.at(slowest, part.route, part.latency_s)
+    found = np.zeros((30, 20))
+    owner = np.repeat(np.arange(30), np.diff(routes.ptr))
+    assert np.all(np.diff(owner * 20 + routes.link) > 0)
+    found[owner, routes.link] = routes.weight
+    assert np.array_equal(found, table)
+    assert np.array_equal(routes.latency_s, slowest)
+
+
+def trunks_one_by_one(routes, capacity_Bps):
+    """The links that are in step with each, as sets, and the capacity of each set, found link by link."""
+    owner = np.repeat(np.arange(len(routes.ptr) - 1), np.diff(routes.ptr))
+    sets = {}
+    for link in np.unique(routes.link).tolist():
+        here = routes.link == link
+        load = routes.weight[here] * routes.slowdown[owner[here]]
+        key = (owner[here].tobytes(), np.round(load / load.max(), 12).tobytes())
+        sets.setdefault(key, []).append((link, float(capacity_Bps[link] / load.max())))
+    return [([link for link, _ in found], min(rate for _, rate in found)) for found in sets.values()]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_trunks_are_those_found_link_by_link(seed):
+    rng = np.random.default_rng(seed)
+    routes = assemble(rng.choice([1.0, 1.25], 30), random_parts(seed))
+    twins = rng.permutation(20)  # a second link beside each, of another capacity
+    both = np.stack([routes.link, 20 + twins[routes.link]], axis=1).ravel()
+    doubled = Routes(2 * routes.ptr, both, np.repeat(routes.weight, 2), routes.latency_s, routes.slowdown)
+    doubled = assemble(
+        routes.slowdown, [Part(np.arange(30), routes.latency_s, np.diff(doubled.ptr), both, doubled.weight)]
+    )
+    capacity_Bps = rng.choice([1.0, 2.0, 3.0], 40)
+    trunks, capacity = merge_trunks(doubled, capacity_Bps)
+    expected = trunks_one_by_one(doubled, capacity_Bps)
+    assert capacity.tolist() == [rate for _, rate in expected]
+    owner = np.repeat(np.arange(30), np.diff(trunks.ptr))
+    for number, (links, _) in enumerate(expected):
+        crossing = np.unique(np.repeat(np.arange(30), np.diff(doubled.ptr))[doubled.link == links[0]])
+        assert np.array_equal(owner[trunks.link == number], crossing)
+
+
+def test_of_many_ranks_routes_are_found_when_they_are_needed(monkeypatch):
+    fabric = build_fabric(load_topology("gh200_nvl32"), list(range(1, 32, 2)))
+    n, whole = fabric.n_ranks, find_routes(fabric)
+    monkeypatch.setattr(routing, "ALL_PAIRS_UP_TO", 4)
+    few = find_routes(fabric)
+    assert len(few.ptr) < 3 * n < len(whole.ptr) / 4
+    assert few.fastest_s() == whole.fastest_s()
+    assert np.array_equal(links_in_reach(fabric, few), whole.used_links(fabric.n_links))
+    rng = np.random.default_rng(0)
+    ends = rng.integers(0, n, 40), rng.integers(0, n, 40)
+    found, place = routes_of(fabric, few, ends, (), TreePorts.free(fabric))
+    taken = [found.take(place, np.ones(40)), whole.take(ends[0] * n + ends[1], np.ones(40))]
+    for column in ("ptr", "link", "weight", "latency_s"):
+        assert np.array_equal(*(getattr(routes, column) for routes in taken))
+
+
+def test_one_rank_with_other_links_is_looked_at(monkeypatch):
+    topology = load_topology("hgx_h100", {"gpu.count": "8"})
+    from collsim.topology.failing import damaged
+
+    topology = damaged(topology, ["link:gpu5-nvsw0", "link:gpu2-nvsw3"])
+    fabric = build_fabric(topology)
+    whole = find_routes(fabric)
+    monkeypatch.setattr(routing, "ALL_PAIRS_UP_TO", 4)
+    few = find_routes(fabric)
+    assert few.number is not None
+    assert np.array_equal(links_in_reach(fabric, few), whole.used_links(fabric.n_links))
+    pairs = np.flatnonzero(~np.eye(8, dtype=bool))
+    found, place = routes_of(fabric, few, np.divmod(pairs, 8), (), TreePorts.free(fabric))
+    taken = [found.take(place, np.ones(56)), whole.take(pairs, np.ones(56))]
+    assert all(np.array_equal(getattr(taken[0], name), getattr(taken[1], name)) for name in ("link", "weight"))

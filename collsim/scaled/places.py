@@ -40,7 +40,7 @@ class Stream(NamedTuple):
     """The different sizes of their chunks, in bytes, and whether who gets them adds."""
     copies: int
     sent_bytes: float
-    """What one of them sends from each place altogether, on average."""
+    """What one of them sends from each place altogether, at least: all chunks but one in each leg."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -110,8 +110,8 @@ def stream_of(ring: int, loops: Sequence[Int], legs: Sequence[Leg], copies: int 
     """Return equal channels on a ring, with chunks of these sizes in each loop."""
     sizes = sorted({int(size) for chunks in loops for size in np.unique(chunks)}, reverse=True)
     kinds = [(size, adds) for adds in dict.fromkeys(adds for _, adds in legs) for size in sizes]
-    n, steps = len(loops[0]), sum(len(steps) for steps, _ in legs)
-    return Stream(ring, tuple(kinds), copies, sum(float(chunks.sum()) for chunks in loops) * steps / n)
+    sent_bytes = sum(float(chunks.sum() - chunks.max()) for chunks in loops) * len(legs)
+    return Stream(ring, tuple(kinds), copies, sent_bytes)
 
 
 def turns_of(sizes: Int, stream: Stream, legs: Sequence[Leg]) -> list[Turn]:

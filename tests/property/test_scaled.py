@@ -1,0 +1,204 @@
+"""A small part of a regular machine gives the times of all its ranks, whatever has failed; seeds fix the cases."""
+
+import random
+
+import numpy as np
+import pytest
+
+from collsim import simulate, simulation
+from collsim.errors import CollsimError, InputError
+from collsim.topology import load_topology, miniature
+from collsim.topology.failing import damaged
+
+NODES = ("hgx_h100", "hgx_h100", "mi300x_ubb8", "dgx_a100")
+DAMAGES = (
+    {},
+    {},
+    {"fail": ["nic:node2/5"]},
+    {"fail": ["nic:node1/0", "nic:node2/3"]},
+    {"fail": ["gpu:n2.gpu3"]},
+    {"fail": ["leaf:1"]},
+    {"fail": ["spine:1"]},
+    {"degrade": ["link:n2.nic1-leaf1=50%"]},
+    {"degrade": ["link:leaf0-spine0=50%"]},
+)
+CLOSE = 1e-11
+"""The same sums in another order; measured: 2e-14."""
+
+
+@pytest.fixture(autouse=True)
+def always_exact(monkeypatch):
+    """No size is too large to be looked at pair by pair, so that nothing is taken as spread evenly that is not."""
+    monkeypatch.setattr(miniature, "EXACT_UP_TO", 10**9)
+
+
+def machine(draw, nodes):
+    """Return a small cluster, perhaps with something missing; None if the draw makes no machine."""
+    figures = {
+        "nodes": nodes,
+        "fabric": draw.choice(("rail", "rail", "fat_tree", "rail_only")),
+        "radix": draw.choice((8, 16, 64)),
+        "oversubscription": draw.choice((1, 1, 2)),
+    }
+    try:
+        topology = load_topology(draw.choice(NODES), scale_out=figures)
+        return damaged(topology, **draw.choice(DAMAGES))
+    except InputError:
+        return None
+
+
+def both_ways(monkeypatch, topology, **asked):
+    """Return the row by a small part of the machine and that of all ranks; what is refused is refused by both."""
+    rows = []
+    for least in (2, 10**9):
+        monkeypatch.setattr(simulation, "LEAST_SCALED", least)
+        try:
+            rows.append(simulate(topology, **asked).rows[0])
+        except CollsimError as error:
+            rows.append(f"{type(error).__name__}")
+    return rows
+
+
+def compared(monkeypatch, seed, algo, ops, channels):
+    """Return whether a random case went by a small part; check its times against those of all ranks."""
+    draw = random.Random(seed)
+    topology = machine(draw, draw.choice((3, 4, 6, 9, 12)))
+    if topology is None:
+        return False
+    missing = draw.choice((0, 0, 1, 3, 8)) if algo != "hierarchical" else draw.choice((0, 8))
+    asked = {
+        "op": draw.choice(ops),
+        "algo": algo,
+        "profile": draw.choice(("ideal", "auto")),
+        "size": draw.choice(("1M", "64M", "3000004", "1G")),
+        "channels": draw.choice(channels),
+        "ranks": max(topology.n_gpus - missing, 9),
+    }
+    part, whole = both_ways(monkeypatch, topology, **asked)
+    if isinstance(part, str) or isinstance(whole, str):
+        assert part == whole, asked
+        return False
+    assert part.time_s == pytest.approx(whole.time_s, rel=CLOSE), asked
+    assert part.lower_bound_s <= part.time_s * (1 + 1e-9)
+    busiest = [row.bottleneck[0].utilisation if row.bottleneck else 0.0 for row in (part, whole)]
+    if algo == "direct":
+        assert busiest[0] == pytest.approx(busiest[1], rel=1e-9), asked
+    return part.path.startswith(("classes", "wavefront"))
+
+
+GATHERS = ("all_reduce", "all_gather", "reduce_scatter")
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(
+    ("algo", "ops", "channels", "least"),
+    [("direct", ("all_to_all",), (None, 2), 6), ("ring", GATHERS, (1, 2, 24), 4), ("hierarchical", GATHERS, (1, 8), 6)],
+)
+def test_times_are_those_of_all_ranks(monkeypatch, seed, algo, ops, channels, least):
+    cases = [compared(monkeypatch, 1000 * seed + number, algo, ops, channels) for number in range(15)]
+    assert sum(cases) >= least
+
+
+def test_every_message_takes_as_long(monkeypatch):
+    """Not only the slowest: each pair ends when the pair that stands for it does."""
+    from collsim.choosing import built, request_of
+    from collsim.collectives import algorithm
+    from collsim.engine import solve
+    from collsim.library import load_profile
+    from collsim.lowering import prepare
+    from collsim.question import ask
+    from collsim.scaled.pairs import exchange, run_of_pairs
+    from collsim.timing import problem_of
+    from collsim.together import part_of
+
+    for seed in range(12):
+        draw = random.Random(seed)
+        topology = machine(draw, draw.choice((5, 8, 12)))
+        gpus = np.arange(topology.n_gpus if topology else 0)
+        mini = topology and miniature.miniature_of(topology, gpus)
+        if not mini:
+            continue
+        profile = load_profile(draw.choice(("ideal", "auto")), topology)
+        question = ask("all_to_all", 2**16 * len(gpus), "direct")
+        runs = prepare(topology, profile), prepare(mini.topology, profile, mini.ranks.tolist())
+        request = request_of(question.ops[0], question.sizes[0], runs[0], question)
+        whole = part_of(built(algorithm("all_to_all", "direct"), request, question), runs[0], "Simple", "float")
+        run, pairs = run_of_pairs(mini, runs[1])
+        part = part_of(exchange(request, pairs), run, "Simple", "float")
+        finish_s = [
+            solve(problem_of(each.lowered, each.run, each.costs, each.network)).finish_s for each in (part, whole)
+        ]
+        assert pairs.members.sum() == len(gpus) * (len(gpus) - 1)
+        numbers = gpus if topology.damage is None else np.array(topology.damage.gpus)
+        transfers = whole.lowered.transfers
+        ends = mini.stand_ins(numbers[transfers.src], numbers[transfers.dst])
+        place = {(a, b): i for i, (a, b) in enumerate(zip(pairs.src.tolist(), pairs.dst.tolist(), strict=True))}
+        stands = [place[pair] for pair in zip(*(end.tolist() for end in ends), strict=True)]
+        assert finish_s[0][stands] == pytest.approx(finish_s[1][: len(stands)], rel=CLOSE)
+
+
+def rail(nodes, **figures):
+    """Return H100 nodes on rails of switches with 128 ports."""
+    return load_topology("hgx_h100", scale_out={"nodes": nodes, "radix": 128} | figures)
+
+
+@pytest.mark.parametrize("nodes", [128, 1000, 1024, 16384])
+def test_large_all_to_all(nodes):
+    """Adapters are what binds: (n - 8) blocks over 50 GB/s each."""
+    n, size = 8 * nodes, 2**30
+    row = simulate(rail(nodes), "all_to_all", size, algo="direct", profile="ideal").rows[0]
+    assert row.time_s == pytest.approx((n - 8) * (size // n // 16 * 16) / 50e9, rel=1e-9)
+    assert (row.path, row.bottleneck_links) == ("classes, reference", 2 * n)
+    assert row.lower_bound_s == pytest.approx(row.time_s, rel=1e-9)
+
+
+def test_large_all_to_all_with_a_failed_adapter():
+    """The seven that are left carry what the eight ranks send out of their node."""
+    row = simulate(damaged(rail(2048), ["nic:node3/5"]), "all_to_all", 2**30, algo="direct", profile="ideal").rows[0]
+    n = 16384
+    assert row.time_s == pytest.approx(8 * (n - 8) * 2**30 / n / (7 * 50e9), rel=1e-9)
+
+
+def test_large_all_to_all_on_few_uplinks():
+    """Half of the bytes' rate leaves a block of 32 nodes."""
+    topology = rail(128, oversubscription=2, radix=64)
+    block, n = topology.cluster.plan.block_nodes * 8, 1024
+    row = simulate(topology, "all_to_all", 2**30, algo="direct", profile="ideal").rows[0]
+    uplinks_Bps = 8 * topology.cluster.plan.leaf_up * 50e9
+    assert row.time_s == pytest.approx(block * (n - block) * 2**30 / n / uplinks_Bps, rel=1e-9)
+
+
+@pytest.mark.parametrize("nodes", [100, 2048, 16384])
+def test_large_rings(nodes):
+    """A ring of one channel takes 2 (n - 1) steps of a chunk over one adapter."""
+    n = 8 * nodes
+    size = 4 * n * 64
+    row = simulate(rail(nodes), "all_reduce", size, algo="ring", channels=1, profile="ideal").rows[0]
+    assert row.time_s == pytest.approx(2 * (n - 1) * 256 / 50e9, rel=1e-9)
+    assert row.path == "wavefront"
+
+
+def test_a_large_ring_with_a_slow_link():
+    """The slow hop is on the way of every chunk, twice but for one: it sets the pace of the whole ring."""
+    topology = damaged(rail(256), degrade=["link:n9.nic1-leaf1=50%"])
+    n = 2048
+    slow, whole = (
+        simulate(each, "all_reduce", 4 * n * 64, algo="ring", channels=2, profile="ideal").rows[0]
+        for each in (topology, topology.damage.healthy)
+    )
+    assert slow.time_s == pytest.approx(2 * whole.time_s, rel=1e-2)
+
+
+@pytest.mark.parametrize("nodes", [96, 2048])
+def test_large_hierarchies(nodes):
+    """Scatter and gather over NVLink, a ring of nodes on every rail."""
+    n, size = 8 * nodes, 8 * nodes * 4096
+    row = simulate(rail(nodes), "all_reduce", size, algo="hierarchical", profile="ideal").rows[0]
+    nvlink_s, rail_s = 7 * size / 8 / 450e9, 2 * (nodes - 1) * size / n / 50e9
+    assert row.time_s == pytest.approx(2 * nvlink_s + rail_s, rel=1e-9)
+
+
+def test_uneven_cables_are_told(monkeypatch):
+    monkeypatch.undo()
+    result = simulate(rail(15000), "all_to_all", "1G", algo="direct", profile="ideal")
+    assert any("unevenly" in told for told in result.warnings)

@@ -17,18 +17,20 @@ from collsim.choosing import request_of
 from collsim.collectives import Request, algorithms_for
 from collsim.fabric import Float
 from collsim.library import Profile
+from collsim.library.costs import family_of
 from collsim.lowering import Run, prepare
 from collsim.operations import Operation
 from collsim.question import CHOICES, Question
 from collsim.result import Row
 from collsim.rows import empty_row, fastest, row_of, tables_of
+from collsim.scaled.gpu_ring import run_of_ring
 from collsim.scaled.hierarchy import hierarchical_timing
 from collsim.scaled.pairs import exchange, run_of_pairs
 from collsim.scaled.rings import OutOfStepError, ring_timing
 from collsim.timing import Timing
 from collsim.together import Party, part_of, time_together
 from collsim.topology import Topology
-from collsim.topology.miniature import BLOCK, EXACT_UP_TO, POD, Miniature, miniature_of
+from collsim.topology.miniature import BLOCK, EXACT_UP_TO, POD, Miniature, Pairs, miniature_of
 
 __all__ = ["Scaled", "scaled"]
 
@@ -53,15 +55,21 @@ class Scaled:
 
     Attributes
     ----------
-    mini : Miniature
+    n_ranks : int
     run : Run
         On the part, with the bounds of the whole.
+    mini : Miniature or None
+        The part; None for a ring of GPUs.
+    paired : callable
+        Returns a run with the messages of an all-to-all.
     whole : callable
         Prepares the same ranks one by one.
     """
 
-    mini: Miniature
+    n_ranks: int
     run: Run
+    mini: Miniature | None
+    paired: Callable[[], tuple[Run, Pairs]]
     whole: Callable[[], Party]
 
     @property
@@ -80,12 +88,12 @@ class Scaled:
                 for size_bytes in question.sizes_of(op)
             ]
         except OutOfStepError:
-            if self.mini.n_ranks > EXACT_UP_TO:
+            if self.n_ranks > EXACT_UP_TO:
                 raise
             return tables_of(self.whole(), question, left_out)
 
     def _table(self, op: Operation, requested_bytes: int, question: Question, left_out: list[str]) -> list[list[Row]]:
-        if not self.mini.exact and UNEVEN not in left_out:
+        if self.mini and not self.mini.exact and UNEVEN not in left_out:
             left_out.append(UNEVEN)
         request = self._request(op, requested_bytes, question)
         empty = empty_row(request, requested_bytes, question)
@@ -96,7 +104,7 @@ class Scaled:
             names = FORMS[op.name] if name in CHOICES else (name,)
             if name in CHOICES:
                 others = [entry.name for entry in algorithms_for(op.name) if entry.name not in names]
-                told = f"{', '.join(others)} are left out on {self.mini.n_ranks} ranks: name one to have it simulated"
+                told = f"{', '.join(others)} are left out on {self.n_ranks} ranks: name one to have it simulated"
                 left_out += [told] * (told not in left_out)
             rows = [self._row(each, request, empty, question) for each in names]
             found.append([fastest(rows)] if name in ("auto", "best") else rows)
@@ -104,7 +112,7 @@ class Scaled:
 
     def _request(self, op: Operation, requested_bytes: int, question: Question) -> Request:
         """Return what an algorithm is asked for on all ranks."""
-        n = self.mini.n_ranks
+        n = self.n_ranks
         asked = request_of(op, requested_bytes, self.run, question)
         return replace(asked, n_ranks=n, size_bytes=op.rounded_size_bytes(requested_bytes, n, asked.element_bytes))
 
@@ -113,6 +121,7 @@ class Scaled:
         if algo == "direct":
             timing, channels = self._exchanged(request, question)
         else:
+            assert self.mini is not None
             timing_of = ring_timing if algo == "ring" else hierarchical_timing
             timing, channels = timing_of(self.mini, self.run, request, proto, question.dtype)
         return row_of(
@@ -121,7 +130,7 @@ class Scaled:
 
     def _exchanged(self, request: Request, question: Question) -> tuple[Timing, int]:
         """Return how an all-to-all of messages that all start at once ran."""
-        run, pairs = run_of_pairs(self.mini, self.run)
+        run, pairs = self.paired()
         part = part_of(exchange(request, pairs), run, question.proto or "Simple", question.dtype)
         timing = time_together([part], ((0,),))[0]
         return replace(timing, path=timing.path.replace("transfers", "classes")), request.n_channels
@@ -140,13 +149,23 @@ def scaled(
     """
     if not _is_asked(question, len(gpus)):
         return None
-    mini = miniature_of(topology, np.array(gpus, dtype=np.int64))
-    if mini is None or (np.diff(mini.gpus) < 0).any():
+    numbers = np.array(gpus, dtype=np.int64)
+    mini = miniature_of(topology, numbers)
+    if mini is None:
+        around = run_of_ring(topology, profile, numbers) if _only_exchanges(question, profile) else None
+        return around and Scaled(len(gpus), around[0], None, lambda: around, whole)
+    if (np.diff(mini.gpus) < 0).any():
         return None
     run = prepare(mini.topology, profile, mini.ranks.tolist())
     members = np.where(mini.link_class == np.arange(len(mini.link_class)), mini.link_members * mini.link_bundles, 0)
     run = replace(run, cuts=_cuts(mini, run), flows=None, link_members=members)
-    return Scaled(mini, run, whole)
+    return Scaled(len(gpus), run, mini, lambda: run_of_pairs(mini, run), whole)
+
+
+def _only_exchanges(question: Question, profile: Profile) -> bool:
+    """Return whether a ring of GPUs has all that is asked for; links that are slower both ways at once are not told."""
+    duplex_share = profile.protocol(question.proto or "Simple", family_of("all_to_all", "direct")).duplex_share
+    return duplex_share is None and all(op.name == "all_to_all" for op in question.ops)
 
 
 def _is_asked(question: Question, n_ranks: int) -> bool:

@@ -34,7 +34,7 @@ def run_of_pairs(mini: Miniature, run: Run) -> tuple[Run, Pairs]:
 
 def _shared(routes: Routes, number: Int, pairs: Pairs, mini: Miniature) -> Routes:
     """Return the routes of all numbers with those of the pairs weighted for one of the copies of each."""
-    taken = routes.take(number, np.ones(len(number)))
+    taken = routes.take(routes.find(number), np.ones(len(number)))
     row = np.repeat(np.arange(len(number)), np.diff(taken.ptr))
     link = mini.link_class[taken.link]
     each = pairs.members / pairs.per_source  # copies with one source share its own links as they are
@@ -43,7 +43,7 @@ def _shared(routes: Routes, number: Int, pairs: Pairs, mini: Miniature) -> Route
     weight = np.bincount(place, taken.weight * each[row] / mini.link_members[taken.link]).astype(np.float64)
     row, link = np.divmod(keys, n_links)
     counts = np.zeros(len(routes.ptr) - 1, dtype=np.int64)
-    np.add.at(counts, number[row], 1)
+    np.add.at(counts, routes.find(number)[row], 1)
     return replace(routes, ptr=np.concatenate([[0], np.cumsum(counts)]), link=link, weight=weight)
 
 

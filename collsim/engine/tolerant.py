@@ -381,9 +381,7 @@ def _share(paths, rates, hops, links, in_use, members, queue, count):
         if share > level:  # shares only grow, so a stale one surfaces early and is put back
             queue[0].time = share
             _sink(queue, size, 0)
-        elif links[link].least_cap > level or not _freeze(
-            paths, rates, hops, links, members, link, level, level
-        ):
+        elif links[link].least_cap > level or not _freeze(paths, rates, hops, links, members, link, level, level):
             _freeze(paths, rates, hops, links, members, link, level, np.inf)
 
 

@@ -301,7 +301,7 @@ def test_examples_in_docstrings():
     from collsim.engine import problem as module
 
     assert doctest.testmod(door) == (0, 3)
-    assert doctest.testmod(module) == (0, 4)
+    assert doctest.testmod(module) == (0, 7)
 
 
 def test_small_problems_do_not_import_numba():

@@ -17,6 +17,7 @@ from collsim.engine import (
     Problem,
     Solution,
     check_conservation,
+    not_too_soon,
     perturbed_share,
     solve,
 )
@@ -324,14 +325,19 @@ def _split(solution: Solution, problems: Sequence[Problem]) -> list[Solution]:
     ends = np.cumsum([len(problem.route) for problem in problems])[:-1]
     columns = (solution.ready_s, solution.start_s, solution.finish_s, solution.moved_bytes)
     parts = zip(*(np.split(column, ends) for column in columns), strict=True)
-    return [
+    found = [
         solution._replace(
-            ready_s=ready,
-            start_s=start,
-            finish_s=finish,
-            moved_bytes=moved,
-            simulated=0 if i else solution.simulated,
-            perturbed=perturbed_share(problems[i].size_bytes, moved) if solution.tolerance else 0.0,
+            ready_s=ready, start_s=start, finish_s=finish, moved_bytes=moved, simulated=0 if i else solution.simulated
         )
         for i, (ready, start, finish, moved) in enumerate(parts)
     ]
+    if not solution.tolerance:
+        return found
+    return [_within(problem, part, solution) for problem, part in zip(problems, found, strict=True)]
+
+
+def _within(problem: Problem, part: Solution, whole: Solution) -> Solution:
+    """Return one part of a *whole* that was solved with a tolerance, with what that did to this part."""
+    raised_s = whole.raised_s if part.finish_s.max() == whole.finish_s.max() else 0.0
+    perturbed = perturbed_share(problem.size_bytes, part.moved_bytes)
+    return not_too_soon(problem, part._replace(raised_s=raised_s, perturbed=perturbed))

@@ -20,6 +20,7 @@ from collsim.engine.problem import (
     check_conservation,
     checked,
     least_time_s,
+    not_too_soon,
     perturbed_share,
 )
 from collsim.engine.reference import Trace, WorkLimitReached, solve_reference
@@ -33,6 +34,7 @@ __all__ = [
     "check_conservation",
     "checked",
     "least_time_s",
+    "not_too_soon",
     "perturbed_share",
     "solve",
     "solve_reference",
@@ -155,29 +157,14 @@ def _from_kernel(p: Problem, tolerance: float | None, ledger: bool) -> Solution:
 
 
 def _within(p: Problem, tolerance: float, ledger: bool) -> Solution:
-    """Solve with a tolerance; where the last transfers then end sooner than links allow, put them off."""
+    """Solve with a tolerance; where the last bytes then are moved sooner than links allow, put their end off."""
     from collsim.engine.tolerant import simulate
 
     ready_s, start_s, finish_s, moved_bytes, solves = simulate(p, tolerance, ledger=ledger)
     _refuse_deadlock(p, np.flatnonzero(np.isnan(finish_s)).tolist())
-    end_s = float(finish_s.max(initial=0.0))
-    raised_s = max(least_time_s(p) - end_s, 0.0)
-    if raised_s:  # all that happens at the end: nothing waits for it
-        ready_s, start_s, finish_s = (
-            np.where(at == end_s, end_s + raised_s, at) for at in (ready_s, start_s, finish_s)
-        )
-    return Solution(
-        ready_s,
-        start_s,
-        finish_s,
-        "transfers, tolerance",
-        solves,
-        moved_bytes,
-        len(p.route),
-        tolerance,
-        perturbed_share(p.size_bytes, moved_bytes),
-        raised_s,
-    )
+    path, perturbed = "transfers, tolerance", perturbed_share(p.size_bytes, moved_bytes)
+    found = Solution(ready_s, start_s, finish_s, path, solves, moved_bytes, len(p.route), tolerance, perturbed)
+    return not_too_soon(p, found)
 
 
 def _refuse_deadlock(p: Problem, unfinished: list[int]) -> None:

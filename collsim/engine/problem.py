@@ -189,7 +189,7 @@ def perturbed_share(size_bytes: Floats, moved_bytes: Floats) -> float:
 
 
 def least_time_s(p: Problem) -> float:
-    """Return a time before which no solution of a checked problem ends.
+    """Return a time before which the last bytes of a checked problem cannot have been moved.
 
     Each link has to carry its bytes once the first latency of its transfers is over, and each transfer its own bytes
     at its cap or over its narrowest link.
@@ -201,18 +201,33 @@ def least_time_s(p: Problem) -> float:
     3.0
     """
     flows = p.size_bytes > 0
-    if not flows.any():
-        return float(p.latency_s.max(initial=0.0))
     n_routes, n_links = len(p.route_ptr) - 1, len(p.capacity_Bps)
-    first_s = np.full(n_routes, np.inf)
+    first_s, begin_s = np.full(n_routes, np.inf), np.full(n_links, np.inf)
     np.minimum.at(first_s, p.route[flows], p.latency_s[flows])
-    hop_route = np.repeat(np.arange(n_routes), np.diff(p.route_ptr))
-    begin_s = np.full(n_links, np.inf)
-    np.minimum.at(begin_s, p.route_link, first_s[hop_route])
+    np.minimum.at(begin_s, p.route_link, np.repeat(first_s, np.diff(p.route_ptr)))
     used = np.isfinite(begin_s)
     links_s = begin_s[used] + _carried_bytes(p, p.size_bytes)[used] / p.capacity_Bps[used]
-    alone_s = p.latency_s + np.divide(p.size_bytes, _top_rates(p), out=np.zeros(len(flows)), where=flows)
-    return max(float(links_s.max(initial=0.0)), float(alone_s.max()))
+    alone_s = p.latency_s[flows] + p.size_bytes[flows] / _top_rates(p)[flows]
+    return max(float(links_s.max(initial=0.0)), float(alone_s.max(initial=0.0)))
+
+
+def not_too_soon(p: Problem, found: Solution) -> Solution:
+    """Return a solution whose last bytes are moved no sooner than links allow; what waits for them waits on.
+
+    With a tolerance they may be: bytes cancel in a group of transfers, not on every link.
+    """
+    ready_s, start_s, finish_s = found.ready_s, found.start_s, found.finish_s
+    flows = p.size_bytes > 0
+    end_s, least_s = float(finish_s[flows].max(initial=0.0)), least_time_s(p)
+    if end_s >= least_s:
+        return found
+    finish_s = np.where(flows & (finish_s == end_s), least_s, finish_s)
+    while np.any(later := (after_s := _last_predecessor_s(p, finish_s)) > ready_s):  # they move no bytes over links
+        start_s, finish_s = (times + np.where(later, after_s - ready_s, 0.0) for times in (start_s, finish_s))
+        ready_s = np.where(later, after_s, ready_s)
+    return found._replace(
+        ready_s=ready_s, start_s=start_s, finish_s=finish_s, raised_s=found.raised_s + least_s - end_s
+    )
 
 
 def _carried_bytes(p: Problem, moved_bytes: Floats) -> Floats:
@@ -250,7 +265,10 @@ def check_conservation(problem: Problem, solution: Solution) -> list[str]:
     late = np.abs(start - ready - p.latency_s) > (_SLACK + eps) * p.latency_s + clock
     laws: tuple[tuple[NDArray[np.bool_], Callable[[int], str]], ...] = (
         (ready < 0, lambda i: f"is ready before time 0, at {ready[i]:g} s"),
-        (ready != _last_predecessor(p, finish), lambda i: f"is ready at {ready[i]:g} s, not when its predecessors end"),
+        (
+            ready != _last_predecessor_s(p, finish),
+            lambda i: f"is ready at {ready[i]:g} s, not when its predecessors end",
+        ),
         (late | (start < ready), lambda i: f"is ready at {ready[i]:g} s but starts at {start[i]:g} s"),
         (finish < start, lambda i: f"starts at {start[i]:g} s and ends before, at {finish[i]:g} s"),
         (
@@ -266,12 +284,13 @@ def check_conservation(problem: Problem, solution: Solution) -> list[str]:
 
 def _broken_tolerance(p: Problem, solution: Solution) -> list[str]:
     """Return what is wrong with a solution that was found with a tolerance, as a whole."""
-    broken, end_s, least_s = [], float(solution.finish_s.max(initial=0.0)), least_time_s(p)
+    broken, end_s = [], float(solution.finish_s[p.size_bytes > 0].max(initial=0.0))
+    least_s = least_time_s(p)
     perturbed = perturbed_share(p.size_bytes, solution.moved_bytes)
     if abs(perturbed - solution.perturbed) > _SLACK:
         broken.append(f"{perturbed:g} of all bytes were moved too much or too little, {solution.perturbed:g} are told")
     if end_s < least_s * (1 - _SLACK):
-        broken.append(f"the last transfer ends at {end_s:g} s, at least {least_s:g} s are needed")
+        broken.append(f"the last bytes are moved by {end_s:g} s, at least {least_s:g} s are needed")
     return broken
 
 
@@ -289,7 +308,8 @@ def _route_minimum(p: Problem, values: Floats) -> Floats:
     return least[p.route]
 
 
-def _last_predecessor(p: Problem, finish_s: Floats) -> Floats:
+def _last_predecessor_s(p: Problem, finish_s: Floats) -> Floats:
+    """Return when the last predecessor of each transfer ends; 0 without any."""
     last = np.zeros(len(p.route))
     dependent = np.flatnonzero(np.diff(p.dep_ptr))
     if len(dependent):

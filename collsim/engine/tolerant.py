@@ -204,7 +204,9 @@ def _fire(
         if size > 0.0 and cap < np.inf:
             _set_timer(transfers, timers, count, who)
             return
-    transfers[who].moved_bytes = size
+        transfers[who].moved_bytes = size
+    else:
+        transfers[who].moved_bytes = cap * (now - transfers[who].start_s)
     _complete(transfers, successors, timers, count, who, now)
 
 

@@ -17,6 +17,7 @@ Ints = NDArray[np.int64]
 
 _SLACK = 1e-9  # relative; the accuracy that the engines promise
 _CLOCK = 16 * 2.0**-52  # relative to the clock: what one difference of two times can lose to rounding
+_ROUNDING = 1e-12  # relative; no reason to put anything off
 _SHOWN = 5  # faults of one kind in one array that are spelled out
 
 
@@ -219,7 +220,7 @@ def not_too_soon(p: Problem, found: Solution) -> Solution:
     ready_s, start_s, finish_s = found.ready_s, found.start_s, found.finish_s
     flows = p.size_bytes > 0
     end_s, least_s = float(finish_s[flows].max(initial=0.0)), least_time_s(p)
-    if end_s >= least_s:
+    if end_s >= least_s * (1 - _ROUNDING):
         return found
     finish_s = np.where(flows & (finish_s == end_s), least_s, finish_s)
     while np.any(later := (after_s := _last_predecessor_s(p, finish_s)) > ready_s):  # they move no bytes over links

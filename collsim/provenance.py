@@ -17,7 +17,9 @@ from collsim.library.costs import family_of
 from collsim.library.environment import BYTES, CHANNEL_VARIABLES
 from collsim.question import CHOICES, Question
 from collsim.result import Row
+from collsim.tolerance import AUTO, percent
 from collsim.topology import Topology, zoo_names
+from collsim.units import format_count
 
 __all__ = [
     "achievable",
@@ -69,6 +71,8 @@ def config_of(
         "launch": question.launch,
         "registered": question.registered,
         "reduce": question.reduce,
+        "tolerance": AUTO if question.tolerance is None else question.tolerance,
+        "bracket": question.bracket,
         "gpus_per_thread": question.gpus_per_thread,
         **_grouping(question),
         "load": [entry.text for entry in question.load],
@@ -221,6 +225,16 @@ def _stand_in(topology: Topology, constants: Profile) -> str:
         told = f"between nodes, constants were fitted to {' and '.join(network.systems)}"
         return f"{told}; those of its nodes were not" if constants.derived else f"{told} as shipped, not to this"
     return f"between nodes, constants fitted to {' and '.join(network.systems)} stand in for those of {topology.name}"
+
+
+def approximations(question: Question, rows: Sequence[Row]) -> tuple[str, ...]:
+    """Return that rows are approximate, if nobody asked for that."""
+    found = [row.tolerance for row in rows if row.tolerance]
+    if question.tolerance is not None or not found:
+        return ()
+    told = f"{format_count(len(found), 'time')} of irregular traffic" if len(found) < len(rows) else "irregular traffic"
+    why = f"approximate, within a tolerance of {percent(max(found))}, because to be exact takes long"
+    return (f"{told}: {why}; tolerance 0 asks for exact times",)
 
 
 def uncalibrated(rows: Sequence[Row]) -> tuple[str, ...]:

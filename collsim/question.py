@@ -21,6 +21,7 @@ from collsim.hash_seeds import parse_seeds
 from collsim.library.costs import RUNS_WITH
 from collsim.operations import DTYPES, OPERATIONS, REDUCTIONS, Operation, dtype_bytes, operation
 from collsim.placement import placed
+from collsim.tolerance import AUTO, parse_tolerance
 from collsim.topology import Topology
 from collsim.units import MAX_SIZE_BYTES, parse_size_bytes
 
@@ -74,6 +75,11 @@ class Question:
         Whether the user registered the buffers.
     reduce : bool
         Whether transfers that have to behave alike are simulated as one.
+    tolerance : float or None
+        How far ends of transfers may be moved, as a part of the time that each takes; None: exact unless that takes
+        too long.
+    bracket : bool
+        Whether an answer within a tolerance comes with times on both sides of it.
     gpus_per_thread : int
         How many GPUs each host thread starts the work of.
     grouping : Split, Layout, Lists or None
@@ -99,6 +105,8 @@ class Question:
     launch: str = "stream"
     registered: bool = False
     reduce: bool = True
+    tolerance: float | None = None
+    bracket: bool = False
     gpus_per_thread: int = 1
     grouping: Grouping | None = None
     load: tuple[Load, ...] = ()
@@ -134,6 +142,8 @@ def ask(
     launch: str = "stream",
     registered: bool = False,
     reduce: bool = True,
+    tolerance: float | str | None = AUTO,
+    bracket: bool = False,
     gpus_per_thread: int = 1,
     split: str | None = None,
     groups: Any = None,
@@ -173,9 +183,10 @@ def ask(
     loads = _attempt(partial(parse_loads, load), faults)
     seeds = _attempt(partial(parse_seeds, hash_seeds), faults)
     launch = _choice(launch, "launch", "launch", LAUNCHES, faults)
+    within = _attempt(partial(parse_tolerance, tolerance), faults)
     faults += [
         Fault(f"{name} {_shown(value)} is not true or false", name, "pass True or False")
-        for name, value in (("registered", registered), ("reduce", reduce))
+        for name, value in (("registered", registered), ("reduce", reduce), ("bracket", bracket))
         if not isinstance(value, bool | np.bool_)
     ]
     algos = _names(algo, "algo", "algorithm", f"a name, or one of {', '.join(CHOICES)}", faults)
@@ -204,6 +215,8 @@ def ask(
         launch=launch,
         registered=bool(registered),
         reduce=bool(reduce),
+        tolerance=within,
+        bracket=bool(bracket),
         gpus_per_thread=gpus_per_thread,
         grouping=grouping,
         load=loads or (),

@@ -48,6 +48,11 @@ FIELDS = (
     "critical_s",
     "path",
     "classes",
+    "tolerance",
+    "perturbed",
+    "raised_s",
+    "bracket_lo_s",
+    "bracket_hi_s",
     "total_algbw_Bps",
     "total_busbw_Bps",
     "group_times",
@@ -96,6 +101,10 @@ class Row:
 
     Where the run was repeated over seeds of the network's hash, *draw_times_s* holds the times in the order of the
     seeds, and everything else is of the median draw, that of *hash_seed*; else it is empty, and the seed None.
+
+    Irregular traffic may be solved within a *tolerance*, 0 if the row is exact: *perturbed* is the part of all bytes
+    moved too much or too little, *raised_s* by how much the time was raised to what the busiest link needs. If asked
+    for, *bracket_lo_s* is what the load of links asks for, and *bracket_hi_s* a time from above.
     """
 
     op: str
@@ -118,6 +127,11 @@ class Row:
     critical_s: Mapping[str, float]
     path: str
     classes: int
+    tolerance: float = 0.0
+    perturbed: float = 0.0
+    raised_s: float = 0.0
+    bracket_lo_s: float | None = None
+    bracket_hi_s: float | None = None
     time_lo_s: float | None = None
     time_hi_s: float | None = None
     healthy_time_s: float | None = None
@@ -314,7 +328,7 @@ def _cells(row: Row) -> tuple[str, ...]:
         str(row.size_bytes),
         str(row.ranks),
         row.algo,
-        f"{row.time_s * 1e6:.2f}",
+        f"{'~' * bool(row.tolerance)}{row.time_s * 1e6:.2f}",
         f"{row.algbw_Bps / 1e9:.2f}",
         f"{row.busbw_Bps / 1e9:.2f}",
         f"{row.lower_bound_s * 1e6:.2f}",

@@ -228,7 +228,14 @@ def _timed_row(plan: _Plan, party: Party, question: Question) -> Row:
             replace(part, run=run, lowered=relaid(part.lowered, run))
             for part, run in zip(parts, party.runs, strict=True)
         ]
-    timings = time_together(parts, party.neighbours, one_of_many=bool(question.hash_seeds), reduce=question.reduce)
+    timings = time_together(
+        parts,
+        party.neighbours,
+        one_of_many=bool(question.hash_seeds),
+        reduce=question.reduce,
+        tolerance=question.tolerance,
+        bracket=question.bracket,
+    )
     tasks = plan.tasks
     slowest = slowest_of(timings)
     task, timing = tasks[slowest], timings[slowest]
@@ -240,6 +247,11 @@ def _timed_row(plan: _Plan, party: Party, question: Question) -> Row:
         proto=task.proto,
         channels=int(parts[slowest].lowered.schedule.parameters.get("channels", 1)),
         classes=sum(each.simulated for each in timings),
+        tolerance=max(each.tolerance for each in timings),
+        perturbed=max(each.perturbed for each in timings),
+        raised_s=timing.raised_s,
+        bracket_lo_s=timing.bracket_s[0] if timing.bracket_s else None,
+        bracket_hi_s=timing.bracket_s[1] if timing.bracket_s else None,
     )
     ran = [(each.algorithm.name, each.proto) for each in tasks]
     return row if len(tasks) == 1 else replace(row, group_times=group_times(row, ran, timings, party))

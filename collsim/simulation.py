@@ -23,6 +23,7 @@ from collsim.lowering import prepare
 from collsim.operations import BLOCK_GRAIN_BYTES, operation
 from collsim.provenance import (
     achievable,
+    approximations,
     config_of,
     disturbances,
     equal_draws,
@@ -75,6 +76,8 @@ def simulate(
     launch: str = "stream",
     registered: bool = False,
     reduce: bool = True,
+    tolerance: float | str | None = "auto",
+    bracket: bool = False,
     gpus_per_thread: int = 1,
     fail: str | Sequence[str] | None = None,
     degrade: Mapping[str, str | float] | Sequence[str] | None = None,
@@ -129,6 +132,12 @@ def simulate(
         Whether the user registered the buffers with the library (``-R 1`` of the tests).
     reduce : bool
         Whether to look for transfers that have to behave alike and to simulate them as one: same times, less work.
+    tolerance : float or str, optional
+        How far the end of a transfer may be moved, as a part of the time that it takes, so that irregular traffic takes
+        less work: ``0`` is exact, ``1%`` usual; ``auto`` is exact unless that takes much longer than ten seconds, and
+        1 % then (docs/irregular.md).
+    bracket : bool
+        Whether a time within a tolerance comes with one from below, the load of the busiest link, and one from above.
     gpus_per_thread : int
         How many GPUs each host thread starts work on, one after the other (``-g`` of the tests).
     fail : str or sequence of str, optional
@@ -183,6 +192,8 @@ def simulate(
         launch=launch,
         registered=registered,
         reduce=reduce,
+        tolerance=tolerance,
+        bracket=bracket,
         gpus_per_thread=gpus_per_thread,
         split=split,
         groups=groups,
@@ -247,6 +258,7 @@ def predict(topology: Topology, constants: Profile, question: Question, groups: 
     told = (
         *told,
         *(f"SHARP is off: {why}" for why in without),
+        *approximations(question, rows),
         *lacking(launched, rows),
         *uncalibrated(rows),
         *roundings(skipped),

@@ -9,7 +9,7 @@ import numpy as np
 
 from collsim.bounds import Bound, lower_bound
 from collsim.distinct import distinct
-from collsim.engine import Engine, EngineDeadlock, Problem, Solution, check_conservation, solve
+from collsim.engine import Engine, EngineDeadlock, Problem, Solution, check_conservation, least_time_s, solve
 from collsim.errors import DeadlockError, Fault, InternalError
 from collsim.fabric import Float, Int
 from collsim.library.costs import Bool, Protocol, family_of, loop_steps, soft_max
@@ -52,7 +52,10 @@ MOST_LINKS = 8
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Timing:
-    """How a schedule ran: total time, load of each link, what the slowest chain waited for, and how it was solved."""
+    """How a schedule ran: total time, load of each link, what the slowest chain waited for, and how it was solved.
+
+    *tolerance*, *perturbed* and *raised_s* are those of the engine's solution; *bracket_s* are times on both sides.
+    """
 
     time_s: float
     link_bytes: Float
@@ -60,6 +63,10 @@ class Timing:
     path: str
     simulated: int
     bound: Bound
+    tolerance: float = 0.0
+    perturbed: float = 0.0
+    raised_s: float = 0.0
+    bracket_s: tuple[float, float] | None = None
 
 
 def time_schedule(schedule: Schedule, run: Run, proto: str = "Simple", dtype: str = "float") -> Timing:
@@ -95,10 +102,17 @@ def time_lowered(lowered: Lowered, run: Run, costs: Protocol, network: Protocol 
 
 
 def timing_of(
-    lowered: Lowered, run: Run, both_costs: tuple[Protocol, Protocol | None], problem: Problem, solution: Solution
+    lowered: Lowered,
+    run: Run,
+    both_costs: tuple[Protocol, Protocol | None],
+    problem: Problem,
+    solution: Solution,
+    *,
+    above: Solution | None = None,
 ) -> Timing:
     """Return how a lowered schedule ran by what the engine found, with the costs inside a node and between nodes.
 
+    With a solution from *above*, the times on both sides are part of it.
     Raises InternalError as `time_schedule` does.
     """
     costs, network = both_costs
@@ -119,9 +133,33 @@ def timing_of(
         path=solution.path,
         simulated=solution.simulated,
         bound=_bound_of(lowered, run),
+        tolerance=solution.tolerance,
+        perturbed=solution.perturbed,
+        raised_s=solution.raised_s,
     )
+    if above is not None:
+        broken += check_conservation(problem, above)
+        low_s, high_s = _bracket_s(lowered, run, both_costs, problem, above) if above.tolerance else (total_s,) * 2
+        low_s, high_s = (run.profile.launch_s + seconds for seconds in (low_s, high_s))
+        timing = replace(
+            timing,
+            bracket_s=(min(max(low_s, timing.bound.time_s), timing.time_s), max(high_s, timing.time_s)),
+        )
     refuse_broken_laws(lowered.schedule, timing, run, broken)
     return timing
+
+
+def _bracket_s(
+    lowered: Lowered, run: Run, both_costs: tuple[Protocol, Protocol | None], problem: Problem, above: Solution
+) -> tuple[float, float]:
+    """Return the time of a call by the load of links, and by the solution from above, both without the launch."""
+    once_s = _once_s(lowered, problem, above, run, both_costs)
+    last, begin_s = _busiest(lowered, above, both_costs[0])
+    low_s, high_s = (
+        call_time_s(once_s + end_s - begin_s, run.profile.floor_s, run.profile.wait_s)
+        for end_s in (least_time_s(problem), float(above.finish_s[last]))
+    )
+    return low_s, high_s
 
 
 def device_time_s(lowered: Lowered, run: Run, costs: Protocol, network: Protocol | None = None) -> float:

@@ -8,11 +8,20 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from collsim.engine import Engine, EngineDeadlock, Problem, Solution, check_conservation, solve
+from collsim.engine import (
+    Engine,
+    EngineDeadlock,
+    Problem,
+    Solution,
+    check_conservation,
+    not_too_soon,
+    perturbed_share,
+    solve,
+)
 from collsim.errors import Fault, InternalError, UnsupportedError
 from collsim.fabric import Float, Int
 from collsim.library import Profile
@@ -149,7 +158,13 @@ def _with_common_trunks(runs: Sequence[Run]) -> list[Run]:
 
 
 def time_together(
-    parts: Sequence[Part], neighbours: Sequence[Sequence[int]], *, one_of_many: bool = False, reduce: bool = True
+    parts: Sequence[Part],
+    neighbours: Sequence[Sequence[int]],
+    *,
+    one_of_many: bool = False,
+    reduce: bool = True,
+    tolerance: float | None = 0.0,
+    bracket: bool = False,
 ) -> list[Timing]:
     """Return how each part ran while all run at once.
 
@@ -163,6 +178,10 @@ def time_together(
         Whether so much is to be solved that it pays to load the compiled engine.
     reduce : bool
         Whether transfers that have to behave alike are simulated as one.
+    tolerance : float or None
+        As of `collsim.engine.solve`.
+    bracket : bool
+        Whether a time within a tolerance comes with times on both sides of it.
 
     Raises
     ------
@@ -178,14 +197,14 @@ def time_together(
     plain: Engine = "kernel" if one_of_many and n_transfers > LEAST_COMPILED else "plain"
     engine = "auto" if reduce and plain == "plain" else plain
     timings: dict[int, Timing] = {}
-    solved: dict[bytes, Solution] = {}
+    solving = _Solving(engine, tolerance, bracket)
     for numbers in neighbours:
         members = [parts[i] for i in numbers]
         problems = [problem_of(part.lowered, part.run, part.costs, part.network) for part in members]
-        solutions = _solved(members, problems, solved, engine)
-        for i, problem, solution in zip(numbers, problems, solutions, strict=True):
-            part = parts[i]
-            timings[i] = timing_of(part.lowered, part.run, (part.costs, part.network), problem, solution)
+        for i, problem, found in zip(numbers, problems, _solved(members, problems, solving), strict=True):
+            part, both_costs = parts[i], (parts[i].costs, parts[i].network)
+            above = found[1] if bracket else None
+            timings[i] = timing_of(part.lowered, part.run, both_costs, problem, found[0], above=above)
     return [timings[i] for i in range(len(parts))]
 
 
@@ -224,26 +243,42 @@ def group_times(
     )
 
 
-def _solved(
-    members: Sequence[Part], problems: Sequence[Problem], solved: dict[bytes, Solution], engine: Engine
-) -> list[Solution]:
-    """Return the solution of each of the neighbours; *solved* remembers those of problems that come again."""
+@dataclass(slots=True, eq=False)
+class _Solving:
+    """How problems are solved, and the solutions of those that may come again."""
+
+    engine: Engine
+    tolerance: float | None
+    bracket: bool
+    known: dict[bytes, tuple[Solution, ...]] = field(default_factory=dict)
+
+    def solutions(self, problem: Problem) -> tuple[Solution, ...]:
+        """Return the solution of a problem, and with a bracket the one from above."""
+        key = _digest(problem)
+        if key not in self.known:
+            found = solve(problem, engine=self.engine, tolerance=self.tolerance)
+            above = found
+            if self.bracket and found.tolerance:
+                above = solve(problem, engine=self.engine, tolerance=found.tolerance, ledger=True)
+            self.known[key] = (found, above) if self.bracket else (found,)
+        return self.known[key]
+
+
+def _solved(members: Sequence[Part], problems: Sequence[Problem], solving: _Solving) -> list[tuple[Solution, ...]]:
+    """Return the solutions of each of the neighbours."""
     joint = problems[0] if len(problems) == 1 else _joint(problems, members[0].run.trunk_capacity_Bps)
-    key = _digest(joint)
     try:
-        if key not in solved:
-            solved[key] = solve(joint, engine=engine)
+        solutions = solving.solutions(joint)
     except EngineDeadlock:
         for part in members:  # no group waits for another: one of them is stuck alone, and says where
             time_lowered(part.lowered, part.run, part.costs, part.network)
         raise
-    solution = solved[key]
     if len(problems) == 1:
-        return [solution]
-    if broken := check_conservation(joint, solution):
+        return [solutions]
+    if broken := [what for solution in solutions for what in check_conservation(joint, solution)]:
         hint = "this is a defect of collsim: please report the command with this message"
         raise InternalError(*(Fault(what, f"{len(members)} groups at once", hint) for what in broken))
-    return _split(solution, [len(problem.route) for problem in problems])
+    return list(zip(*(_split(solution, problems) for solution in solutions), strict=True))
 
 
 def _digest(problem: Problem) -> bytes:
@@ -296,14 +331,24 @@ def _shifted(numbers: Sequence[Int], counts: Sequence[int]) -> Int:
     return np.concatenate([part + start for part, start in zip(numbers, starts, strict=True)])
 
 
-def _split(solution: Solution, lengths: Sequence[int]) -> list[Solution]:
+def _split(solution: Solution, problems: Sequence[Problem]) -> list[Solution]:
     """Return the solution of each problem of a joint one; the first has the count of what was simulated for all."""
-    ends = np.cumsum(lengths)[:-1]
+    ends = np.cumsum([len(problem.route) for problem in problems])[:-1]
     columns = (solution.ready_s, solution.start_s, solution.finish_s, solution.moved_bytes)
     parts = zip(*(np.split(column, ends) for column in columns), strict=True)
-    return [
+    found = [
         solution._replace(
             ready_s=ready, start_s=start, finish_s=finish, moved_bytes=moved, simulated=0 if i else solution.simulated
         )
         for i, (ready, start, finish, moved) in enumerate(parts)
     ]
+    if not solution.tolerance:
+        return found
+    return [_within(problem, part, solution) for problem, part in zip(problems, found, strict=True)]
+
+
+def _within(problem: Problem, part: Solution, whole: Solution) -> Solution:
+    """Return one part of a *whole* that was solved with a tolerance, with what that did to this part."""
+    raised_s = whole.raised_s if part.finish_s.max() == whole.finish_s.max() else 0.0
+    perturbed = perturbed_share(problem.size_bytes, part.moved_bytes)
+    return not_too_soon(problem, part._replace(raised_s=raised_s, perturbed=perturbed))

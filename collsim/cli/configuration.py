@@ -178,6 +178,12 @@ def _flag(key: str, value: Any) -> dict[str, str]:
     return {key: str(value).lower()}
 
 
+def _share(key: str, value: Any) -> dict[str, str]:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise TypeError
+    return {key: str(value)}
+
+
 def _topo(_: str, value: Any) -> dict[str, str]:
     """Return the topology; a shipped one is called by its name, wherever its file is."""
     from collsim.topology import zoo_names
@@ -245,6 +251,8 @@ READERS: dict[str, tuple[Callable[[str, Any], Mapping[str, str | list[str]]], st
     "launch": (_word, "a way to launch"),
     "registered": (_flag, "true or false"),
     "reduce": (_flag, "true or false"),
+    "tolerance": (_share, "auto or a part such as 0.01"),
+    "bracket": (_flag, "true or false"),
     "gpus_per_thread": (_number, "a whole number"),
     "split": (_word, "a split of nccl-tests"),
     "groups": (_word, "a layout or lists of ranks"),

@@ -269,6 +269,16 @@ OPTIONS: dict[str, Callable[..., Any]] = {
         default=True,
         help="Look for transfers that have to behave alike, or not: same times, other work.",
     ),
+    "tolerance": click.option(
+        "--tolerance",
+        default="auto",
+        show_default=True,
+        metavar="SHARE",
+        help="How far ends of irregular transfers may be moved: 0 is exact, 1% usual; auto: exact unless that is slow.",
+    ),
+    "bracket": click.option(
+        "--bracket", is_flag=True, help="With a tolerance, also times on both sides: the load of links, and from above."
+    ),
     "load": click.option(
         "--load",
         multiple=True,

@@ -233,6 +233,8 @@ def requested(flags: dict[str, Any], config: Configuration | None, faults: Fault
         "launch": flags["launch"],
         "registered": flags["registered"],
         "reduce": flags["reduce"],
+        "tolerance": flags["tolerance"],
+        "bracket": flags["bracket"],
         "gpus_per_thread": 1 if threads is None else threads,
         "environment": {
             **(config.environment if config else {}),

@@ -168,6 +168,8 @@ ABSENT = {
     "launch": "stream",
     "registered": False,
     "reduce": True,
+    "tolerance": "auto",
+    "bracket": False,
     "gpus_per_thread": "1",
 }
 """What a request has and the flags of one schedule leave out, because it changes nothing that is sent."""

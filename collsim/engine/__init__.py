@@ -2,7 +2,8 @@
 
 ``solve`` takes a :class:`Problem` (flat arrays, SI units, ids instead of names), checks it and returns a
 :class:`Solution`. ``reference.py`` says in plain Python what the answer is, and solves small problems; ``kernels.py``
-is the compiled engine for the others. This package knows only NumPy and, inside the call that needs it, Numba.
+is the compiled engine for the others, and ``tolerant.py`` that for irregular ones, which answers within a tolerance.
+This package knows only NumPy and, inside the call that needs it, Numba.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ from collsim.engine.problem import (
     Solution,
     check_conservation,
     checked,
+    least_time_s,
+    not_too_soon,
+    perturbed_share,
 )
 from collsim.engine.reference import Trace, WorkLimitReached, solve_reference
 
@@ -29,6 +33,9 @@ __all__ = [
     "Solution",
     "check_conservation",
     "checked",
+    "least_time_s",
+    "not_too_soon",
+    "perturbed_share",
     "solve",
     "solve_reference",
 ]
@@ -43,9 +50,15 @@ REFERENCE_TRANSFERS = 10_000
 REFERENCE_WORK = 300_000
 # Measured: to load the refinement takes 0.1 to 0.2 s, as long as the compiled kernel runs on so many transfers in step.
 REDUCED_TRANSFERS = 100_000
+# Measured: the exact kernel takes 20 to 40 ns for each hop that it looks at, so this much is some 10 s.
+MOST_WORK = 300_000_000
+USUAL_TOLERANCE = 0.01
+MOST_TOLERANCE = 0.5
 
 
-def solve(problem: Problem, *, engine: Engine = "auto") -> Solution:
+def solve(
+    problem: Problem, *, engine: Engine = "auto", tolerance: float | None = 0.0, ledger: bool = False
+) -> Solution:
     """Simulate *problem* and return when each transfer was ready, started and finished.
 
     Parameters
@@ -56,9 +69,18 @@ def solve(problem: Problem, *, engine: Engine = "auto") -> Solution:
         "plain" solves small problems in Python, without importing Numba, and others with the compiled kernel; "auto"
         first looks in large ones for transfers that have to behave alike, and solves for one of each. The choice
         depends on the problem alone, so equal input gives equal bits.
+    tolerance : float or None
+        How far the end of a transfer may be moved, as a part of the time that it takes, so that many end together; this
+        bounds no error of later times. 0 is exact; None is exact unless that would take much longer than 10 s, which
+        the first events tell, and `USUAL_TOLERANCE` then. What is small is always solved exactly.
+    ledger : bool
+        With a tolerance, end a transfer too soon only against bytes that its links have carried too many before: every
+        link is at work for as long as its bytes take.
 
     Raises
     ------
+    ValueError
+        Engine or tolerance are none.
     EngineInputError
         If the arrays describe no problem; lists every fault.
     EngineDeadlock
@@ -80,6 +102,8 @@ def solve(problem: Problem, *, engine: Engine = "auto") -> Solution:
     """
     if engine not in get_args(Engine):
         raise ValueError(f"engine is {engine!r}, expected one of {', '.join(map(repr, get_args(Engine)))}")
+    if tolerance is not None and not 0 <= tolerance <= MOST_TOLERANCE:
+        raise ValueError(f"tolerance is {tolerance!r}, expected None or a number from 0 to {MOST_TOLERANCE}")
     p = checked(problem)
     if engine == "reference":
         return _from_trace(p, solve_reference(p))
@@ -88,24 +112,30 @@ def solve(problem: Problem, *, engine: Engine = "auto") -> Solution:
             return _from_trace(p, solve_reference(p, work_limit=REFERENCE_WORK))
         except WorkLimitReached:
             pass
-    if engine == "auto" and len(p.route) >= REDUCED_TRANSFERS and (found := _from_classes(p)):
+    if engine == "auto" and len(p.route) >= REDUCED_TRANSFERS and (found := _from_classes(p, tolerance, ledger)):
         return found
-    return _from_kernel(p)
+    return _from_kernel(p, tolerance, ledger)
 
 
-def _from_classes(p: Problem) -> Solution | None:
+def _from_classes(p: Problem, tolerance: float | None, ledger: bool) -> Solution | None:
     """Solve for one transfer of each class; None if there are too many classes."""
     from collsim.engine.symmetry import reduced
 
     quotient = reduced(p)
     if quotient is None:
         return None
-    solution = solve(quotient.problem, engine="plain")
+    solution = solve(quotient.problem, engine="plain", tolerance=tolerance, ledger=ledger)
     ready_s, start_s, finish_s, moved_bytes = (
         column[quotient.ids] for column in (solution.ready_s, solution.start_s, solution.finish_s, solution.moved_bytes)
     )
-    path = solution.path.replace("transfers", "classes")
-    return Solution(ready_s, start_s, finish_s, path, solution.solves, moved_bytes, solution.simulated)
+    return solution._replace(
+        ready_s=ready_s,
+        start_s=start_s,
+        finish_s=finish_s,
+        moved_bytes=moved_bytes,
+        path=solution.path.replace("transfers", "classes"),
+        perturbed=perturbed_share(p.size_bytes, moved_bytes) if solution.tolerance else 0.0,
+    )
 
 
 def _from_trace(p: Problem, trace: Trace) -> Solution:
@@ -114,12 +144,27 @@ def _from_trace(p: Problem, trace: Trace) -> Solution:
     return Solution(ready_s, start_s, finish_s, "transfers, reference", trace.solves, moved_bytes, len(p.route))
 
 
-def _from_kernel(p: Problem) -> Solution:
+def _from_kernel(p: Problem, tolerance: float | None, ledger: bool) -> Solution:
+    """Solve exactly unless there is a tolerance, or none is given and to be exact takes too long."""
     from collsim.engine.kernels import simulate
 
-    ready_s, start_s, finish_s, moved_bytes, solves = simulate(p)
+    found = None if tolerance else simulate(p, MOST_WORK if tolerance is None else None)
+    if found is None:
+        return _within(p, tolerance or USUAL_TOLERANCE, ledger)
+    ready_s, start_s, finish_s, moved_bytes, solves = found
     _refuse_deadlock(p, np.flatnonzero(np.isnan(finish_s)).tolist())
     return Solution(ready_s, start_s, finish_s, "transfers, kernel", solves, moved_bytes, len(p.route))
+
+
+def _within(p: Problem, tolerance: float, ledger: bool) -> Solution:
+    """Solve with a tolerance; where the last bytes then are moved sooner than links allow, put their end off."""
+    from collsim.engine.tolerant import simulate
+
+    ready_s, start_s, finish_s, moved_bytes, solves = simulate(p, tolerance, ledger=ledger)
+    _refuse_deadlock(p, np.flatnonzero(np.isnan(finish_s)).tolist())
+    path, perturbed = "transfers, tolerance", perturbed_share(p.size_bytes, moved_bytes)
+    found = Solution(ready_s, start_s, finish_s, path, solves, moved_bytes, len(p.route), tolerance, perturbed)
+    return not_too_soon(p, found)
 
 
 def _refuse_deadlock(p: Problem, unfinished: list[int]) -> None:

@@ -27,12 +27,13 @@ def cache_folder() -> str | None:
 
 def warm() -> list[str]:
     """Load all kernels, and return the names of those that had to be compiled."""
-    from collsim.engine.kernels import simulate
+    from collsim.engine import kernels, tolerant
     from collsim.engine.symmetry import reduced
     from collsim.engine.wavefront import warm_up
 
     one = checked(Problem(*(np.array(x) for x in ([1.0], [0, 1], [0], [1.0], [0], [1.0], [0.0], [np.inf], [0, 0], []))))
-    simulate(one)
+    kernels.simulate(one)
+    tolerant.simulate(one, 0.01)
     reduced(one)
     warm_up()
     return [kernel.__name__ for kernel in entry_points() if is_compiling() and kernel.stats.cache_misses]
@@ -40,7 +41,7 @@ def warm() -> list[str]:
 
 def entry_points() -> list[Any]:
     """Return the kernels that Python calls; the others are parts of these."""
-    from collsim.engine import kernels, refinement, wavefront_kernels
+    from collsim.engine import kernels, refinement, tolerant, wavefront_kernels
 
     found = [kernels._fill_successors, kernels._run, refinement.hashed, refinement.topological, refinement.refine]
-    return [*found, wavefront_kernels.uniform, wavefront_kernels.mixed]
+    return [*found, tolerant._run, wavefront_kernels.uniform, wavefront_kernels.mixed]

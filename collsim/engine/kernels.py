@@ -39,6 +39,8 @@ UNDECIDED = -4  # Region.stop of a flow that is not frozen
 
 WORTH_A_ROUND = 4  # rounds go on while each freezes one flow in so many
 TRY_ROUNDS = 8  # where the first round was not worth it, only one solve in so many tries again
+NEVER, GIVEN_UP = 2**62, -1  # values of Count.check
+FIRST_CHECK = 5_000_000  # hops looked at before anything is said about the rest; some 0.2 s
 
 i4, i8, f8 = np.int32, np.int64, np.float64
 
@@ -103,6 +105,7 @@ COUNT = np.dtype(
         (name, i8)
         for name in ("calendar", "free", "fresh", "root", "event", "region", "links", "stash", "solves", "lists")
     ]
+    + [(name, i8) for name in ("work", "most_work", "check", "work_then", "done_then")]  # hops that were looked at
 )
 
 
@@ -653,6 +656,7 @@ def _resolve(transfers, hops, slots, links, members, region, near, queue, tally,
     while True:
         _grow(transfers, hops, slots, links, members, region, count, from_slot, from_link)
         _gather(transfers, hops, slots, links, region, near, count, from_slot)
+        count.work += region[count.region].begin
         _share(slots, links, members, region, near, queue, tally, count)
         from_slot, from_link = count.region, count.links
         for j in range(from_link):  # outsiders of links that have become tight join
@@ -678,6 +682,29 @@ def _run(transfers, hops, successors, roots, slots, seats, links, members, regio
         _advance(transfers, hops, successors, roots, slots, seats, links, members, region, calendar, count, now)
         if count.region or count.links:
             _resolve(transfers, hops, slots, links, members, region, near, queue, tally, calendar, count, now)
+            if count.work > count.check and _is_too_much(transfers, count):
+                return
+
+
+@_part
+def _is_too_much(transfers, count):
+    """Tell whether the rest is more work than wanted, at the pace since the last look; the next is at twice the work.
+
+    Counts decide, not a clock: the same problem is always judged alike. Flows that end make events cheaper, so the
+    rest costs half of what it would at this pace.
+    """
+    n, done = len(transfers) - 1, 0
+    for i in range(n):
+        done += i8(not np.isnan(transfers[i].start_s)) + i8(not np.isnan(transfers[i].finish_s))
+    work, steps = count.work - count.work_then, done - count.done_then
+    first = count.work_then == 0
+    count.work_then = count.work
+    count.done_then = done
+    count.check = 2 * count.work
+    if first or 0.5 * work * (2 * n - done) <= f8(count.most_work) * steps:
+        return False
+    count.check = GIVEN_UP
+    return True
 
 
 @_entry
@@ -696,8 +723,8 @@ def _fill_successors(dep_ptr, dep, transfers, successors):
             successors[transfers[dep[j]].next] = i
 
 
-def simulate(p: Problem) -> tuple[Floats, Floats, Floats, Floats, int]:
-    """Simulate the checked problem *p*.
+def simulate(p: Problem, most_work: int | None = None) -> tuple[Floats, Floats, Floats, Floats, int] | None:
+    """Simulate the checked problem *p*; give up, and return None, once more than *most_work* hops are left to look at.
 
     Returns
     -------
@@ -708,8 +735,11 @@ def simulate(p: Problem) -> tuple[Floats, Floats, Floats, Floats, int]:
     """
     arrays = _prepare(p)
     transfers, successors, count = arrays[0], arrays[2], arrays[-1]
+    count.most_work, count.check = most_work or 0, FIRST_CHECK if most_work is not None else NEVER
     _fill_successors(p.dep_ptr, p.dep, transfers, successors)
     _run(*arrays)
+    if count.check == GIVEN_UP:
+        return None
     ready_s, start_s, finish_s, moved_bytes = (
         np.ascontiguousarray(transfers[name][:-1]) for name in ("ready_s", "start_s", "finish_s", "moved_bytes")
     )

@@ -17,6 +17,7 @@ Ints = NDArray[np.int64]
 
 _SLACK = 1e-9  # relative; the accuracy that the engines promise
 _CLOCK = 16 * 2.0**-52  # relative to the clock: what one difference of two times can lose to rounding
+_ROUNDING = 1e-12  # relative; no reason to put anything off
 _SHOWN = 5  # faults of one kind in one array that are spelled out
 
 
@@ -77,9 +78,15 @@ class Solution(NamedTuple):
     solves: int
     """How often rates were shared out anew."""
     moved_bytes: Floats
-    """float64[n], the integral of the rate over time; equals the size up to rounding."""
+    """float64[n], the integral of the rate over time; equals the size up to rounding, or to the tolerance."""
     simulated: int = 0
     """How many transfers, or classes of them, the engine was given."""
+    tolerance: float = 0.0
+    """How far ends were moved so that transfers end together, as a part of the time that each takes; 0: exact."""
+    perturbed: float = 0.0
+    """Bytes moved too many and too few by doing so, over all bytes."""
+    raised_s: float = 0.0
+    """By how much the last ends were put off, because bytes cannot cross the links sooner."""
 
 
 def checked(problem: Problem) -> Problem:
@@ -184,11 +191,69 @@ def _merged(p: Problem) -> Problem:
     return p._replace(route_ptr=ptr, route_link=np.ascontiguousarray(link), route_weight=weight)
 
 
+def perturbed_share(size_bytes: Floats, moved_bytes: Floats) -> float:
+    """Return the bytes moved too many and too few, over all bytes."""
+    total = float(size_bytes.sum())
+    return float(np.abs(moved_bytes - size_bytes).sum()) / total if total else 0.0
+
+
+def least_time_s(p: Problem) -> float:
+    """Return a time before which the last bytes of a checked problem cannot have been moved.
+
+    Each link has to carry its bytes once the first latency of its transfers is over, and each transfer its own bytes
+    at its cap or over its narrowest link.
+
+    >>> import numpy as np
+    >>> two = Problem(*map(np.array, ([4.0], [0, 1], [0], [1.0], [0, 0], [8.0, 2.0], [1.0, 0.5], [np.inf, 1.0])),
+    ...     dep_ptr=np.zeros(3, dtype=int), dep=np.zeros(0, dtype=int))
+    >>> least_time_s(two)
+    3.0
+    """
+    flows = p.size_bytes > 0
+    n_routes, n_links = len(p.route_ptr) - 1, len(p.capacity_Bps)
+    first_s, begin_s = np.full(n_routes, np.inf), np.full(n_links, np.inf)
+    np.minimum.at(first_s, p.route[flows], p.latency_s[flows])
+    np.minimum.at(begin_s, p.route_link, np.repeat(first_s, np.diff(p.route_ptr)))
+    used = np.isfinite(begin_s)
+    links_s = begin_s[used] + _carried_bytes(p, p.size_bytes)[used] / p.capacity_Bps[used]
+    alone_s = p.latency_s[flows] + p.size_bytes[flows] / _top_rates(p)[flows]
+    return max(float(links_s.max(initial=0.0)), float(alone_s.max(initial=0.0)))
+
+
+def not_too_soon(p: Problem, found: Solution) -> Solution:
+    """Return a solution whose last bytes are moved no sooner than links allow; what waits for them waits on.
+
+    With a tolerance they may be: bytes cancel in a group of transfers, not on every link.
+    """
+    ready_s, start_s, finish_s = found.ready_s, found.start_s, found.finish_s
+    flows = p.size_bytes > 0
+    end_s, least_s = float(finish_s[flows].max(initial=0.0)), least_time_s(p)
+    if end_s >= least_s * (1 - _ROUNDING):
+        return found
+    finish_s = np.where(flows & (finish_s == end_s), least_s, finish_s)
+    while np.any(later := (after_s := _last_predecessor_s(p, finish_s)) > ready_s):  # they move no bytes over links
+        start_s, finish_s = (times + np.where(later, after_s - ready_s, 0.0) for times in (start_s, finish_s))
+        ready_s = np.where(later, after_s, ready_s)
+    return found._replace(
+        ready_s=ready_s, start_s=start_s, finish_s=finish_s, raised_s=found.raised_s + least_s - end_s
+    )
+
+
+def _carried_bytes(p: Problem, moved_bytes: Floats) -> Floats:
+    """Return float64[n_links], what all transfers together take of each link."""
+    n_routes = len(p.route_ptr) - 1
+    sent = np.bincount(p.route, weights=moved_bytes, minlength=n_routes)
+    hop_route = np.repeat(np.arange(n_routes), np.diff(p.route_ptr))
+    carried = np.bincount(p.route_link, weights=p.route_weight * sent[hop_route], minlength=len(p.capacity_Bps))
+    return carried.astype(np.float64)
+
+
 def check_conservation(problem: Problem, solution: Solution) -> list[str]:
     """Return what in *solution* breaks a law of the model: an empty list for a sound solution.
 
     Each time follows from the ones before it, every byte was moved, no link carried more than capacity times time,
-    and no transfer was faster than its cap and its links allow.
+    and no transfer was faster than its cap and its links allow. With a tolerance, bytes differ from the size by no more
+    than what is moved in the window of the end, as much in all as the solution says, and the last end is none too soon.
 
     >>> import numpy as np
     >>> one = Problem(*(np.array(x) for x in ([4.0], [0, 1], [0], [1.0], [0], [8.0], [1.0], [np.inf], [0, 0], [])))
@@ -200,15 +265,19 @@ def check_conservation(problem: Problem, solution: Solution) -> list[str]:
     ready, start, finish, moved = solution.ready_s, solution.start_s, solution.finish_s, solution.moved_bytes
     if not all(np.all(np.isfinite(x)) for x in (ready, start, finish, moved)):
         return ["times or moved bytes are not finite"]
-    clock = _CLOCK * finish
+    clock, eps, took_s = _CLOCK * finish, solution.tolerance, finish - start
     top_Bps = _top_rates(p)
-    least_s = np.divide(p.size_bytes, top_Bps, out=np.zeros_like(top_Bps), where=p.size_bytes > 0)
-    slack_bytes = _SLACK * p.size_bytes + np.where(np.isfinite(top_Bps), top_Bps, 0) * clock
-    took_s = finish - start
-    late = np.abs(start - ready - p.latency_s) > _SLACK * p.latency_s + clock
+    bytes_then = moved if eps else p.size_bytes
+    least_s = np.divide(bytes_then, top_Bps, out=np.zeros_like(top_Bps), where=p.size_bytes > 0)
+    window_s = clock + eps / (1 - eps) * took_s
+    slack_bytes = _SLACK * p.size_bytes + np.where(np.isfinite(top_Bps), top_Bps, 0) * window_s
+    late = np.abs(start - ready - p.latency_s) > (_SLACK + eps) * p.latency_s + clock
     laws: tuple[tuple[NDArray[np.bool_], Callable[[int], str]], ...] = (
         (ready < 0, lambda i: f"is ready before time 0, at {ready[i]:g} s"),
-        (ready != _last_predecessor(p, finish), lambda i: f"is ready at {ready[i]:g} s, not when its predecessors end"),
+        (
+            ready != _last_predecessor_s(p, finish),
+            lambda i: f"is ready at {ready[i]:g} s, not when its predecessors end",
+        ),
         (late | (start < ready), lambda i: f"is ready at {ready[i]:g} s but starts at {start[i]:g} s"),
         (finish < start, lambda i: f"starts at {start[i]:g} s and ends before, at {finish[i]:g} s"),
         (
@@ -218,7 +287,20 @@ def check_conservation(problem: Problem, solution: Solution) -> list[str]:
         (np.abs(moved - p.size_bytes) > slack_bytes, lambda i: f"moved {moved[i]:g} bytes of {p.size_bytes[i]:g}"),
     )
     broken = [f"transfer {i} {text(i)}" for fails, text in laws for i in np.flatnonzero(fails)[:_SHOWN]]
-    return broken + _overfull_links(p, start, finish)
+    broken += _overfull_links(p, bytes_then, start, finish)
+    return broken + _broken_tolerance(p, solution) if eps else broken
+
+
+def _broken_tolerance(p: Problem, solution: Solution) -> list[str]:
+    """Return what is wrong with a solution that was found with a tolerance, as a whole."""
+    broken, end_s = [], float(solution.finish_s[p.size_bytes > 0].max(initial=0.0))
+    least_s = least_time_s(p)
+    perturbed = perturbed_share(p.size_bytes, solution.moved_bytes)
+    if abs(perturbed - solution.perturbed) > _SLACK:
+        broken.append(f"{perturbed:g} of all bytes were moved too much or too little, {solution.perturbed:g} are told")
+    if end_s < least_s * (1 - _SLACK):
+        broken.append(f"the last bytes are moved by {end_s:g} s, at least {least_s:g} s are needed")
+    return broken
 
 
 def _top_rates(p: Problem) -> Floats:
@@ -235,7 +317,8 @@ def _route_minimum(p: Problem, values: Floats) -> Floats:
     return least[p.route]
 
 
-def _last_predecessor(p: Problem, finish_s: Floats) -> Floats:
+def _last_predecessor_s(p: Problem, finish_s: Floats) -> Floats:
+    """Return when the last predecessor of each transfer ends; 0 without any."""
     last = np.zeros(len(p.route))
     dependent = np.flatnonzero(np.diff(p.dep_ptr))
     if len(dependent):
@@ -243,7 +326,7 @@ def _last_predecessor(p: Problem, finish_s: Floats) -> Floats:
     return last
 
 
-def _overfull_links(p: Problem, start_s: Floats, finish_s: Floats) -> list[str]:
+def _overfull_links(p: Problem, moved_bytes: Floats, start_s: Floats, finish_s: Floats) -> list[str]:
     """Links that carried more than their capacity times the span between their first and last byte."""
     n_routes, n_links = len(p.route_ptr) - 1, len(p.capacity_Bps)
     flows = p.size_bytes > 0
@@ -252,8 +335,7 @@ def _overfull_links(p: Problem, start_s: Floats, finish_s: Floats) -> list[str]:
     np.minimum.at(first, route, start_s)
     np.maximum.at(last, route, finish_s)
     hop_route = np.repeat(np.arange(n_routes), np.diff(p.route_ptr))
-    sent = np.bincount(route, weights=p.size_bytes[flows], minlength=n_routes)
-    carried = np.bincount(p.route_link, weights=p.route_weight * sent[hop_route], minlength=n_links)
+    carried = _carried_bytes(p, moved_bytes)
     begin, end = np.full(n_links, np.inf), np.zeros(n_links)
     np.minimum.at(begin, p.route_link, first[hop_route])
     np.maximum.at(end, p.route_link, last[hop_route])

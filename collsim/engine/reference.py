@@ -28,6 +28,9 @@ MOST_KNOWN = 1_000
 RESUM = 1e-3
 """A running sum that has shrunk to this part of its value is taken anew, before cancellation shows."""
 
+EARLY = 1 / 8
+"""After this part of the work, half of this part of the transfers has to be over, or the rest will not be in time."""
+
 Number = Any  # float or Fraction
 Hops = Sequence[tuple[int, Number]]
 
@@ -73,7 +76,7 @@ def solve_reference(
     while run.timers or run.flows:
         if run.advance():
             run.share()
-        if run.work > work_limit:
+        if run.work > work_limit or (run.work > EARLY * work_limit and run.ended < EARLY / 2 * len(run.finish)):
             raise WorkLimitReached
     return Trace(run.ready, run.start, run.finish, run.moved, run.solves)
 
@@ -114,7 +117,7 @@ class _Run:
         self.flows: dict[int, Flow] = {}
         self.timers = [(self.latency[i], i) for i in range(n) if not self.waits[i]]  # latencies and local copies
         heapify(self.timers)
-        self.solves = self.work = 0
+        self.solves = self.work = self.ended = 0
         self.now = number(0)
 
     def advance(self) -> bool:
@@ -144,6 +147,7 @@ class _Run:
     def complete(self, i: int, now: Number) -> None:
         """End transfer *i* and start the latency of those that waited for it alone."""
         self.finish[i] = now
+        self.ended += 1
         for successor in self.successors[i]:
             self.waits[successor] -= 1
             if not self.waits[successor]:

@@ -11,6 +11,7 @@ from typing import Any
 from collsim.report.crossovers import crossover_lines
 from collsim.report.nccl import draws_text, time_text
 from collsim.result import Result, Row
+from collsim.tolerance import percent
 
 __all__ = ["as_markdown", "as_table", "escaped", "preamble", "switch_notes", "wrapped"]
 
@@ -24,6 +25,8 @@ COLUMNS: tuple[tuple[str, str, int], ...] = (
     ("time", "(us)", 8),
     ("low", "(us)", 8),
     ("high", "(us)", 8),
+    ("from", "(us)", 8),
+    ("to", "(us)", 8),
     ("min", "(us)", 8),
     ("p95", "(us)", 8),
     ("max", "(us)", 8),
@@ -129,12 +132,29 @@ def _notes(rows: Sequence[Row]) -> list[str]:
         notes.append("all groups run at once: times and bandwidths are of the slowest, total is the busbw of all")
     if any(len({(group.algo, group.proto) for group in row.group_times}) > 1 for row in rows):
         notes.append("not all groups run the same algorithm: algo is that of the slowest")
-    notes += switch_notes(rows)
+    notes += [*_tolerance_notes(rows), *switch_notes(rows)]
     others = Counter((row.healthy_algo, row.label) for row in rows if row.healthy_algo not in (None, row.label))
     notes += [
         f"healthy: {before} where {now} runs now ({count} row{'s' * (count > 1)})"
         for (before, now), count in others.items()
     ]
+    return notes
+
+
+def _tolerance_notes(rows: Sequence[Row]) -> list[str]:
+    """Return what is approximate, and what the times on both sides are."""
+    notes = []
+    if about := [row for row in rows if row.tolerance]:
+        notes.append(
+            f"~: ends of transfers were moved by up to {percent(max(row.tolerance for row in about))} of their time; "
+            f"{percent(max(row.perturbed for row in about))} of all bytes went too early or too late. "
+            "This bounds no error; tolerance 0 is exact"
+        )
+    if any(row.raised_s for row in rows):
+        most = max(row.raised_s / row.time_s for row in rows)
+        notes.append(f"~: raised by up to {percent(most)}, to the time that the busiest link needs for its bytes")
+    if any(row.bracket_hi_s is not None for row in rows):
+        notes.append("from: what the busiest link needs; to: no link is ever ahead of its bytes, which is no proof")
     return notes
 
 
@@ -225,9 +245,11 @@ def _cells(row: Row) -> list[str]:
         row.redop,
         str(row.root),
         row.label,
-        time_text(row.time_s),
+        f"{'~' * bool(row.tolerance)}{time_text(row.time_s)}",
         "" if row.time_lo_s is None else time_text(row.time_lo_s),
         "" if row.time_hi_s is None else time_text(row.time_hi_s),
+        "" if row.bracket_lo_s is None else time_text(row.bracket_lo_s),
+        "" if row.bracket_hi_s is None else time_text(row.bracket_hi_s),
         *("" if time_s is None else time_text(time_s) for time_s in (row.time_min_s, row.time_p95_s, row.time_max_s)),
         "" if row.healthy_time_s is None else time_text(row.healthy_time_s),
         "" if row.slowdown is None else f"{row.slowdown:.3g}",

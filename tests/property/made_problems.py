@@ -143,3 +143,63 @@ def lifted(rng, p, copies):
 
 def difference(one, two):
     return np.max(np.abs(one.finish_s - two.finish_s) / np.maximum(one.finish_s, 1e-300), initial=0.0)
+
+
+def uneven_matrix(rng, ranks, kind):
+    """Bytes from row to column: receivers by a power of their rank ("zipf" and the power), or every pair at random."""
+    if kind == "lognormal":
+        matrix = rng.lognormal(0, 1, (ranks, ranks))
+    else:
+        popularity = (1 + rng.permutation(ranks)) ** -float(kind.removeprefix("zipf"))
+        matrix = popularity * rng.uniform(0.5, 1.5, (ranks, ranks))
+    np.fill_diagonal(matrix, 0)
+    return np.floor(matrix / matrix.mean() * 1e6)
+
+
+def sent_at_once(matrix, *, nodes):
+    """Every message at once: over one switch, or over nodes of 8 on rails whose pairs share cables 2:1."""
+    ranks = len(matrix)
+    source, target = np.nonzero(matrix)
+    rail, pod = np.arange(ranks) % 8, np.arange(ranks) // 16
+    if not nodes:
+        capacity, routes = np.full(2 * ranks, 50e9), np.stack([source, ranks + target], axis=1).tolist()
+        latency = np.full(len(source), 2e-6)
+    else:
+        trunks = 8 * (int(pod.max()) + 1)
+        capacity = np.repeat([450e9, 50e9, 8 * 50e9], [2 * ranks, 2 * ranks, 2 * trunks])
+        routes = [_rail_route(s, t, ranks, trunks, rail, pod) for s, t in zip(source, target, strict=True)]
+        latency = np.where(source // 8 == target // 8, 1e-6, 3e-6)
+    ptr, links = csr(routes)
+    n = len(source)
+    return Problem(
+        capacity, ptr, links, np.ones(len(links)), np.arange(n), matrix[source, target], latency, np.full(n, np.inf),
+        np.zeros(n + 1, dtype=int), [],
+    )  # fmt: skip
+
+
+def _rail_route(source, target, ranks, trunks, rail, pod):
+    """Hand over to the GPU of the target's rail, out of its adapter, over the cables of the pod, into the target."""
+    if source // 8 == target // 8:
+        return [source, ranks + target]
+    relay = source // 8 * 8 + rail[target]
+    handed = [] if relay == source else [source, ranks + relay]
+    between = [4 * ranks + 8 * pod[source] + rail[target], 4 * ranks + trunks + 8 * pod[target] + rail[target]]
+    return [*handed, 2 * ranks + relay, 3 * ranks + target, *(between if pod[source] != pod[target] else [])]
+
+
+def sent_and_answered(matrix, *, nodes):
+    """As `sent_at_once`; then each rank that has received everything sends back as much as it got."""
+    there = sent_at_once(matrix, nodes=nodes)
+    source, target = np.nonzero(matrix)
+    n = len(source)
+    back = {(s, t): i for i, (s, t) in enumerate(zip(source.tolist(), target.tolist(), strict=True))}
+    answers = [back[t, s] for s, t in zip(source.tolist(), target.tolist(), strict=True)]
+    dep_ptr, dep = csr([np.flatnonzero(target == target[i]).tolist() for i in range(n)])
+    return there._replace(
+        route=np.concatenate([np.arange(n), answers]),
+        size_bytes=np.tile(there.size_bytes, 2),
+        latency_s=np.concatenate([there.latency_s, there.latency_s[answers]]),
+        cap_Bps=np.tile(there.cap_Bps, 2),
+        dep_ptr=np.concatenate([np.zeros(n, dtype=int), dep_ptr]),
+        dep=dep,
+    )

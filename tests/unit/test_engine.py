@@ -301,7 +301,7 @@ def test_examples_in_docstrings():
     from collsim.engine import problem as module
 
     assert doctest.testmod(door) == (0, 3)
-    assert doctest.testmod(module) == (0, 4)
+    assert doctest.testmod(module) == (0, 7)
 
 
 def test_small_problems_do_not_import_numba():
@@ -339,9 +339,20 @@ def in_step(steps):
     return Problem(*map(np.array, (*wires, route, sizes, np.zeros(n), np.full(n, INF), dep_ptr, dep)))
 
 
-def test_kernels_are_compiled_once_whatever_the_arrays():
+def frozen_copy(array):
+    """Return the same, read-only."""
+    copy = array.copy()
+    copy.setflags(write=False)
+    return copy
+
+
+def test_kernels_are_compiled_once_whatever_the_arrays(monkeypatch):
+    from collsim.engine import wavefront
     from collsim.engine.compiling import entry_points, is_compiling
     from collsim.engine.symmetry import reduced
+    from collsim.engine.wavefront import Chain, Turn, march
+
+    monkeypatch.setattr(wavefront, "PLAIN_STEPS", 0)
 
     if not is_compiling():
         pytest.skip("kernels are not compiled")
@@ -350,10 +361,13 @@ def test_kernels_are_compiled_once_whatever_the_arrays():
         array.setflags(write=False)
     for problem in (in_step(4), frozen, in_step(1)):
         solve(problem, engine="kernel")
+        solve(problem, engine="kernel", tolerance=0.01)
         reduced(checked(problem))
-    assert {kernel.__name__: len(kernel.signatures) for kernel in entry_points()} == dict.fromkeys(
-        ("_fill_successors", "_run", "hashed", "topological", "refine"), 1
-    )
+    ring = np.arange(6.0).reshape(1, 6)
+    for columns in (ring, np.concatenate([ring, ring]), frozen_copy(ring)):
+        for kind in (np.zeros(6, dtype=int), np.arange(6) % len(columns)):
+            march(Chain(columns, columns, columns), [Turn(kind, np.arange(5))], ring[0])
+    assert [len(kernel.signatures) for kernel in entry_points()] == [1] * 8
 
 
 @pytest.mark.parametrize("most", [0, 2])

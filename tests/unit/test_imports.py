@@ -12,7 +12,7 @@ import pytest
 import collsim
 
 MODULES = sorted(found.name for found in pkgutil.walk_packages(collsim.__path__, "collsim."))
-KERNELS = ("collsim.engine.kernels", "collsim.engine.refinement", "collsim.engine.wavefront_kernels")
+KERNELS = tuple(f"collsim.engine.{name}" for name in ("kernels", "refinement", "tolerant", "wavefront_kernels"))
 LAZY = {"numba", "networkx", "scipy", "rich", "pydantic", "yaml", "simpy", "polars", "pandas", "plotly"}
 """Imported inside the functions that need them; the compiled kernels are such a place as a whole."""
 

@@ -1,0 +1,577 @@
+"""The compiled engine with a tolerance, for irregular traffic, where to solve exactly is quadratic.
+
+Every end has a window: the tolerance times the time that the transfer takes. At an event all transfers whose ends lie
+within their windows end together, and rates are shared out once for all of them. Which ones, and when, is chosen so
+that the bytes that are sent too many and those that are sent too few cancel:
+
+* The deadline of a transfer is the end of its window. The event is due by the earliest deadline, so all that would end
+  before it are in the group. They would send too much.
+* Others within their windows of it join, in the order in which they began, while the group does not send too little.
+* The event is at the mean end of the group, by rate: the bytes cancel. It is never after the first deadline, so that
+  nobody is overrun, and never before the window of any of the group.
+
+The *ledger* instead ends the group at the first deadline, and others only against bytes that every link of their
+routes has already carried too many: no link carries less than it has to at any time. Latencies have windows too.
+
+Nearly all transfers in flight are concerned by every event, so there is neither a calendar nor a search for a region:
+each event walks over them all. Rates are found as in ``kernels.py``, in rounds while these pay, then link by link.
+
+Every numba function of this engine is in this file, because numba's cache watches one file at a time. Imports NumPy,
+Numba.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from collsim.engine.kernels import HOP, TRANSFER, _entry, _fill_successors, _part
+
+if TYPE_CHECKING:
+    from collsim.engine.problem import Floats, Problem
+
+TIE = 1e-12  # as in the exact engine
+TIE_NOW = 4 * 2.0**-52
+FEW = 8  # windows shrink once fewer than one in so many of the most flows at a time are left: then exact is cheap
+NEARLY = 1e-3  # a group whose bytes cancel up to this part looks for no more members
+RESUM = 1e-3  # a running sum that has shrunk to this part of its value is taken anew
+
+UNDECIDED, ENDED = 0.0, -1.0  # values of `rates` of a flow that is not frozen, and of one that is over
+
+i4, i8, f8 = np.int32, np.int64, np.float64
+
+FLOW = np.dtype([("left", f8), ("rate", f8), ("end", f8), ("start", f8)])  # left at the last sharing; end since then
+PATH = np.dtype([("cap_Bps", f8), ("first", i4), ("hops", i4)])
+LINK = np.dtype(
+    [
+        ("load", f8),  # weight of the flows that are not frozen
+        ("spare", f8),  # capacity not taken by frozen flows
+        ("capacity", f8),
+        ("used", f8),  # weight of all flows
+        ("loaded", f8),  # load and used when they were last summed
+        ("summed", f8),
+        ("least_cap", f8),
+        ("credit", f8),  # bytes carried too many, by the ledger
+        ("begin", i8),  # its list of members
+        ("length", i4),
+        ("users", i4),  # those of the list that are not over
+        ("live", i4),  # flows that are not frozen
+        ("is_open", i4),  # whether it is among the links in use
+    ]
+)
+TIMER = np.dtype([("time", f8), ("item", i8)])
+RULE = np.dtype([("eps", f8), ("early", f8), ("ledger", i8)])
+COUNT = np.dtype(
+    [(name, i8) for name in ("flows", "timers", "root", "open", "group", "over", "solves", "peak")]
+    + [(name, f8) for name in ("first", "deadline", "eps")]  # first end and deadline, since the last sharing
+)
+
+# Arrays of a run, always in this order:
+#   transfers   TRANSFER[n + 1]
+#   successors  int32[m]
+#   roots       int32, transfers without predecessors, by latency
+#   paths       PATH[n], what sharing has to know of a transfer, close together
+#   flows       FLOW[n], one for each transfer
+#   rates       float64[n], the new rates while these are found
+#   order       int32[n], the transfers in flight, in the order in which they began
+#   group       int32[n], those that something happens to at this event
+#   hops        HOP[nnz], links of the routes
+#   links       LINK[n_links]
+#   in_use      int32[n_links], links that have flows
+#   members     int32[incidences], the flows of each link, and some that are over
+#   queue       TIMER[n_links], a heap of links by share
+#   timers      TIMER[n], a heap of latencies and local copies
+#   count       COUNT[1]
+#   rule        RULE[1]
+
+
+# Heaps ---------------------------------------------------------------------------------------------------------------
+
+
+@_part
+def _sink(heap, size, at):
+    """Move the entry at *at* down to its place."""
+    time, item = heap[at].time, heap[at].item
+    while 2 * at + 1 < size:
+        child = 2 * at + 1
+        if child + 1 < size and heap[child + 1].time < heap[child].time:
+            child += 1
+        if heap[child].time >= time:
+            break
+        heap[at].time = heap[child].time
+        heap[at].item = heap[child].item
+        at = child
+    heap[at].time = time
+    heap[at].item = item
+
+
+@_part
+def _push(heap, size, time, item):
+    """Add an entry to a heap of *size*."""
+    at = size
+    while at > 0:
+        parent = (at - 1) >> 1
+        if heap[parent].time <= time:
+            break
+        heap[at].time = heap[parent].time
+        heap[at].item = heap[parent].item
+        at = parent
+    heap[at].time = time
+    heap[at].item = item
+
+
+@_part
+def _pop(heap, size):
+    """Take the first entry off a heap of *size*."""
+    heap[0].time = heap[size - 1].time
+    heap[0].item = heap[size - 1].item
+    _sink(heap, size - 1, 0)
+
+
+# Timers --------------------------------------------------------------------------------------------------------------
+
+
+@_part
+def _span(transfers, who):
+    """Return when the latency or the local copy of a transfer began, and how long it takes."""
+    if np.isnan(transfers[who].start_s):
+        return transfers[who].ready_s, transfers[who].latency_s
+    return transfers[who].start_s, transfers[who].size_bytes / transfers[who].cap_Bps
+
+
+@_part
+def _set_timer(transfers, timers, count, who):
+    begin, length = _span(transfers, who)
+    _push(timers, count[0].timers, begin + length, who)
+    count[0].timers += 1
+
+
+@_part
+def _next(transfers, roots, timers, count):
+    """Return which latency or copy is over next, and when; -1 if there is none."""
+    who, time = i8(-1), np.inf
+    if count[0].timers:
+        who, time = timers[0].item, timers[0].time
+    if count[0].root < len(roots) and transfers[roots[count[0].root]].latency_s <= time:
+        who = i8(roots[count[0].root])
+        time = transfers[who].latency_s
+    return who, time
+
+
+@_part
+def _take(roots, timers, count, who):
+    """Take the next one off."""
+    if count[0].root < len(roots) and roots[count[0].root] == who:
+        count[0].root += 1
+    else:
+        _pop(timers, count[0].timers)
+        count[0].timers -= 1
+
+
+@_part
+def _over_together(transfers, roots, timers, group, count, rule, latest):
+    """Fill *group* with latencies and copies that are over together by *latest*, and return when."""
+    eps, size, late, open_from = rule[0].eps, 0, 0.0, 0.0
+    who, first = _next(transfers, roots, timers, count)
+    time = last = first
+    while time <= latest:
+        _take(roots, timers, count, who)
+        window = eps * _span(transfers, who)[1]
+        latest = min(latest, time + window)
+        open_from = max(open_from, time - window)
+        late += time - first
+        last = time
+        group[size] = who
+        size += 1
+        who, time = _next(transfers, roots, timers, count)
+    count[0].group = size
+    return last if rule[0].ledger else min(max(first + late / size, open_from), latest)
+
+
+@_part
+def _fire(
+    transfers, successors, paths, flows, rates, order, hops, links, in_use, members, timers, count, who, now
+):  # fmt: skip
+    """Begin a transfer whose latency is over, or end it if it is a local copy that has begun before."""
+    size, cap = transfers[who].size_bytes, transfers[who].cap_Bps
+    if np.isnan(transfers[who].start_s):
+        transfers[who].start_s = now
+        if size > 0.0 and transfers[who].hops > 0:
+            _enter(transfers, flows, rates, order, count, who, now)
+            _join(paths, hops, links, in_use, members, count, who)
+            return
+        if size > 0.0 and cap < np.inf:
+            _set_timer(transfers, timers, count, who)
+            return
+        transfers[who].moved_bytes = size
+    else:
+        transfers[who].moved_bytes = cap * (now - transfers[who].start_s)
+    _complete(transfers, successors, timers, count, who, now)
+
+
+@_part
+def _enter(transfers, flows, rates, order, count, who, now):
+    """Put a new flow last in the order."""
+    flows[who].left = transfers[who].size_bytes
+    flows[who].rate = 0.0
+    flows[who].start = now
+    rates[who] = UNDECIDED
+    order[count[0].flows] = who
+    count[0].flows += 1
+
+
+@_part
+def _complete(transfers, successors, timers, count, who, now):
+    """End a transfer, and start the latency of those that waited for it alone."""
+    transfers[who].finish_s = now
+    for j in range(transfers[who].next, transfers[who + 1].next):
+        successor = successors[j]
+        transfers[successor].waits -= 1
+        if transfers[successor].waits == 0:
+            transfers[successor].ready_s = now
+            _set_timer(transfers, timers, count, i8(successor))
+
+
+# Groups --------------------------------------------------------------------------------------------------------------
+
+
+@_part
+def _neutral(flows, order, group, count, base, limit):
+    """Fill *group* with flows that end together by *limit* after *base*, and return how long after it."""
+    eps, n, size = count[0].eps, count[0].flows, 0
+    load, balance, open_from = 0.0, 0.0, 0.0
+    for k in range(n):
+        flow = flows[order[k]]
+        if flow.end <= limit:
+            load += flow.rate
+            balance += flow.rate * (flow.end - limit)
+            open_from = max(open_from, flow.end - eps * (flow.end + (base - flow.start)))
+            group[size] = order[k]
+            size += 1
+    enough = NEARLY * balance
+    for k in range(n):
+        if balance >= enough:
+            break
+        flow = flows[order[k]]
+        over = flow.end - limit
+        window = eps * (flow.end + (base - flow.start))
+        if over > 0.0 and over <= window and balance + flow.rate * over <= 0.0:
+            load += flow.rate
+            balance += flow.rate * over
+            open_from = max(open_from, flow.end - window)
+            group[size] = order[k]
+            size += 1
+    count[0].group = size
+    return min(max(limit + balance / load, open_from), limit)
+
+
+@_part
+def _by_ledger(paths, flows, order, group, hops, links, count, base, limit):
+    """Fill *group* with flows that end at *limit* after *base*: all that would end before, others against credit."""
+    eps, n, size = count[0].eps, count[0].flows, 0
+    for k in range(n):
+        who = order[k]
+        surplus = flows[who].rate * (limit - flows[who].end)
+        if surplus >= 0.0:
+            for h in range(paths[who].first, paths[who].first + paths[who].hops):
+                links[hops[h].link].credit += hops[h].weight * surplus
+            group[size] = who
+            size += 1
+    for k in range(n):
+        who = order[k]
+        over = flows[who].end - limit
+        if over <= 0.0 or over > eps * (flows[who].end + (base - flows[who].start)):
+            continue
+        missing, covered = flows[who].rate * over, flows[who].rate < paths[who].cap_Bps  # a cap gives no credit
+        for h in range(paths[who].first, paths[who].first + paths[who].hops):
+            covered &= hops[h].weight * missing <= links[hops[h].link].credit
+        if covered:
+            for h in range(paths[who].first, paths[who].first + paths[who].hops):
+                links[hops[h].link].credit -= hops[h].weight * missing
+            group[size] = who
+            size += 1
+    count[0].group = size
+    return limit
+
+
+@_part
+def _end_group(
+    transfers, successors, paths, flows, rates, group, hops, links, members, timers, count, step, now
+):  # fmt: skip
+    """End the flows of the group, *step* after rates were shared."""
+    for k in range(count[0].group):
+        who = i8(group[k])
+        transfers[who].moved_bytes = transfers[who].size_bytes - (flows[who].left - flows[who].rate * step)
+        rates[who] = ENDED
+        count[0].over += 1
+        _leave(paths, rates, hops, links, members, who)
+        _complete(transfers, successors, timers, count, who, now)
+
+
+# Fair shares ---------------------------------------------------------------------------------------------------------
+
+
+@_part
+def _join(paths, hops, links, in_use, members, count, who):
+    """Put a new flow on the lists of its links."""
+    for h in range(paths[who].first, paths[who].first + paths[who].hops):
+        link = i8(hops[h].link)
+        if links[link].is_open == 0:
+            links[link].is_open = 1
+            in_use[count[0].open] = link
+            count[0].open += 1
+        members[links[link].begin + links[link].length] = who
+        links[link].length += 1
+        links[link].users += 1
+        links[link].used += hops[h].weight
+        links[link].summed = max(links[link].summed, links[link].used)
+        links[link].least_cap = min(links[link].least_cap, paths[who].cap_Bps)
+
+
+@_part
+def _leave(paths, rates, hops, links, members, who):
+    """Take a flow that is over off its links; the lists are cleared out from time to time."""
+    for h in range(paths[who].first, paths[who].first + paths[who].hops):
+        link = i8(hops[h].link)
+        links[link].users -= 1
+        links[link].used -= hops[h].weight
+        if 2 * links[link].users < links[link].length or links[link].used < RESUM * links[link].summed:
+            _clear(paths, rates, hops, links, members, link)
+
+
+@_part
+def _clear(paths, rates, hops, links, members, link):
+    """Drop flows that are over from the list of *link*, and sum its load anew before cancellation shows."""
+    begin = links[link].begin
+    kept, used, least_cap = begin, 0.0, np.inf
+    for at in range(begin, begin + links[link].length):
+        who = members[at]
+        if rates[who] != ENDED:
+            members[kept] = who
+            kept += 1
+            used += _weight(paths, hops, who, link)
+            least_cap = min(least_cap, paths[who].cap_Bps)
+    links[link].length = kept - begin
+    links[link].used = links[link].summed = used
+    links[link].least_cap = least_cap
+
+
+@_part
+def _weight(paths, hops, who, link):
+    """Return what a flow takes of a link per byte."""
+    h = paths[who].first
+    while hops[h].link != link:
+        h += 1
+    return hops[h].weight
+
+
+@_part
+def _share(paths, rates, hops, links, in_use, members, queue, count):
+    """Find the max-min fair rates link by link, the least share first: each flow is frozen once."""
+    count[0].solves += 1
+    size = _open(links, in_use, queue, count)
+    while size:
+        link, level = queue[0].item, queue[0].time
+        if links[link].live == 0:
+            _pop(queue, size)
+            size -= 1
+            continue
+        if links[link].load < RESUM * links[link].loaded:
+            _resum(paths, rates, hops, links, members, link)
+        share = links[link].spare / links[link].load
+        if share > level:  # shares only grow, so a stale one surfaces early and is put back
+            queue[0].time = share
+            _sink(queue, size, 0)
+        elif links[link].least_cap > level or not _freeze(paths, rates, hops, links, members, link, level, level):
+            _freeze(paths, rates, hops, links, members, link, level, np.inf)
+
+
+@_part
+def _open(links, in_use, queue, count):
+    """Put the links in use into a heap by what they would give to each flow, and return how many there are."""
+    size = 0
+    for j in range(count[0].open):
+        link = i8(in_use[j])
+        if links[link].users == 0:
+            links[link].is_open = 0
+            continue
+        in_use[size] = link
+        links[link].live = links[link].users
+        links[link].load = links[link].loaded = links[link].used
+        links[link].spare = links[link].capacity
+        queue[size].time = links[link].capacity / links[link].used
+        queue[size].item = link
+        size += 1
+    count[0].open = size
+    for at in range((size >> 1) - 1, -1, -1):
+        _sink(queue, size, at)
+    return size
+
+
+@_part
+def _resum(paths, rates, hops, links, members, link):
+    """Take what waits on *link* and what it has to give anew, before cancellation shows."""
+    load, spare = 0.0, links[link].capacity
+    begin = links[link].begin
+    for at in range(begin, begin + links[link].length):
+        who = members[at]
+        if rates[who] == UNDECIDED:
+            load += _weight(paths, hops, who, link)
+        elif rates[who] != ENDED:
+            spare -= _weight(paths, hops, who, link) * rates[who]
+    links[link].load = links[link].loaded = load
+    links[link].spare = spare
+
+
+@_part
+def _freeze(paths, rates, hops, links, members, link, level, most):
+    """Freeze flows of *link* at *level*, or at their caps if these are lower; leave out those of caps over *most*."""
+    found = False
+    begin = links[link].begin
+    for at in range(begin, begin + links[link].length):
+        who = members[at]
+        if rates[who] != UNDECIDED or (most < np.inf and paths[who].cap_Bps > most):
+            continue
+        found = True
+        rates[who] = rate = min(level, paths[who].cap_Bps)
+        for h in range(paths[who].first, paths[who].first + paths[who].hops):
+            other, weight = i8(hops[h].link), hops[h].weight
+            links[other].live -= 1
+            links[other].load -= weight
+            links[other].spare -= weight * rate
+    return found
+
+
+@_part
+def _commit(flows, rates, order, count, rule, base, step):
+    """Give the flows their new rates, *step* after the old ones, and find the first end and the first deadline."""
+    kept, first, deadline = 0, np.inf, np.inf
+    alive = count[0].flows - count[0].over
+    count[0].peak = max(count[0].peak, alive)
+    eps = rule[0].eps
+    if not rule[0].ledger:
+        eps *= min(1.0, FEW * alive / count[0].peak)
+    count[0].eps = eps
+    count[0].over = 0
+    for k in range(count[0].flows):
+        who = order[k]
+        rate = rates[who]
+        if rate == ENDED:
+            continue
+        order[kept] = who
+        kept += 1
+        left = max(flows[who].left - flows[who].rate * step, 0.0)
+        end = left / rate
+        flows[who].left = left
+        flows[who].rate = rate
+        flows[who].end = end
+        rates[who] = UNDECIDED
+        first = min(first, end)
+        deadline = min(deadline, end + eps * (end + (base - flows[who].start)))
+    count[0].flows = kept
+    count[0].first = first
+    count[0].deadline = deadline
+
+
+@_entry
+def _run(
+    transfers, successors, roots, paths, flows, rates, order, group, hops, links, in_use, members, queue, timers,
+    count, rule,
+):  # fmt: skip
+    """Go from event to event until nothing is left to happen."""
+    base = 0.0  # the time of the last sharing
+    count[0].first = count[0].deadline = np.inf
+    while True:
+        _, due = _next(transfers, roots, timers, count)
+        limit = min(count[0].deadline, max(due - base, 0.0))
+        if limit == np.inf:
+            return
+        limit += TIE * limit + TIE_NOW * base
+        before, ends = count[0].flows, count[0].first <= limit
+        if ends:
+            if rule[0].ledger:
+                step = _by_ledger(paths, flows, order, group, hops, links, count, base, limit)
+            else:
+                step = _neutral(flows, order, group, count, base, limit)
+            now = base + step
+            _end_group(
+                transfers, successors, paths, flows, rates, group, hops, links, members, timers, count, step, now
+            )
+        else:
+            now = _over_together(transfers, roots, timers, group, count, rule, base + count[0].first)
+            step = now - base
+            for k in range(count[0].group):
+                who = i8(group[k])
+                _fire(
+                    transfers, successors, paths, flows, rates, order, hops, links, in_use, members, timers, count,
+                    who, now,
+                )  # fmt: skip
+        while True:
+            who, due = _next(transfers, roots, timers, count)
+            if who < 0 or due - rule[0].early * _span(transfers, who)[1] > now:
+                break
+            _take(roots, timers, count, who)
+            _fire(
+                transfers, successors, paths, flows, rates, order, hops, links, in_use, members, timers, count, who, now
+            )
+        if ends or count[0].flows > before:
+            _share(paths, rates, hops, links, in_use, members, queue, count)
+            base = now
+            _commit(flows, rates, order, count, rule, base, step)
+
+
+def simulate(p: Problem, eps: float, *, ledger: bool = False) -> tuple[Floats, Floats, Floats, Floats, int]:
+    """Simulate the checked problem *p* with tolerance *eps*; returns what the exact engine returns."""
+    arrays = _prepare(p, eps, ledger)
+    transfers, successors, count = arrays[0], arrays[1], arrays[-2]
+    _fill_successors(p.dep_ptr, p.dep, transfers, successors)
+    _run(*arrays)
+    ready_s, start_s, finish_s, moved_bytes = (
+        np.ascontiguousarray(transfers[name][:-1]) for name in ("ready_s", "start_s", "finish_s", "moved_bytes")
+    )
+    return ready_s, start_s, finish_s, moved_bytes, int(count["solves"][0])
+
+
+def _prepare(p, eps, ledger):
+    """Lay out the state of a run; pages that stay untouched cost nothing."""
+    n, n_links = len(p.route), len(p.capacity_Bps)
+    route_hops = np.diff(p.route_ptr)
+    users = np.repeat(np.bincount(p.route, minlength=len(route_hops)), route_hops)
+    on_link = np.bincount(p.route_link, weights=users, minlength=n_links).astype(i8)
+    incidences = int(on_link.sum())
+    if max(n + n_links, incidences, len(p.route_link), len(p.dep)) >= 2**31 - 1:
+        raise OverflowError(f"{n} transfers with {incidences} hops are more than one run can hold (2^31)")
+    waits = np.diff(p.dep_ptr)
+    roots = np.flatnonzero(waits == 0)
+    transfers = np.zeros(n + 1, dtype=TRANSFER)
+    own = transfers[:-1]
+    own["size_bytes"], own["latency_s"], own["cap_Bps"] = p.size_bytes, p.latency_s, p.cap_Bps
+    own["ready_s"] = np.where(waits == 0, 0.0, np.nan)
+    own["start_s"] = own["finish_s"] = own["moved_bytes"] = np.nan
+    own["first"], own["hops"], own["waits"] = p.route_ptr[p.route], route_hops[p.route], waits
+    paths = np.empty(n, dtype=PATH)
+    paths["cap_Bps"], paths["first"], paths["hops"] = p.cap_Bps, own["first"], own["hops"]
+    hops = np.empty(len(p.route_link), dtype=HOP)
+    hops["link"], hops["weight"] = p.route_link, p.route_weight
+    links = np.zeros(n_links, dtype=LINK)
+    links["capacity"], links["begin"], links["least_cap"] = p.capacity_Bps, np.cumsum(on_link) - on_link, np.inf
+    arrays = (
+        transfers,
+        np.empty(len(p.dep), dtype=i4),
+        roots[np.argsort(p.latency_s[roots], kind="stable")].astype(i4),
+        paths,
+        np.empty(n, dtype=FLOW),
+        np.empty(n),
+        np.empty(n, dtype=i4),
+        np.empty(n, dtype=i4),
+        hops,
+        links,
+        np.empty(n_links, dtype=i4),
+        np.empty(incidences, dtype=i4),
+        np.empty(n_links, dtype=TIMER),
+        np.empty(n, dtype=TIMER),
+        np.zeros(1, dtype=COUNT),
+        np.array([(eps, 0.0 if ledger else eps / 2, ledger)], dtype=RULE),
+    )
+    return tuple(a.view(np.recarray) if a.dtype.names else a for a in arrays)  # fields as attributes, compiled or not

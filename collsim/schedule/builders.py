@@ -21,8 +21,8 @@ class ChunksBuilder:
     """Collects chunks; `build` gives the table."""
 
     sizes: list[Int] = field(default_factory=list)
-    sources: list[Int] = field(default_factory=list)
-    targets: list[Int] = field(default_factory=list)
+    sources: list[object] = field(default_factory=list)
+    targets: list[object] = field(default_factory=list)
     length: int = 0
 
     def add(self, size_bytes: object, source: object, target: object) -> int:
@@ -32,14 +32,22 @@ class ChunksBuilder:
         """
         sizes = np.atleast_1d(np.asarray(size_bytes, dtype=np.int64))
         self.sizes.append(sizes)
-        self.sources.append(np.full(sizes.shape, source, dtype=np.int64))
-        self.targets.append(np.full(sizes.shape, target, dtype=np.int64))
+        self.sources.append(source)
+        self.targets.append(target)
         self.length += len(sizes)
         return self.length - len(sizes)
 
     def build(self) -> Chunks:
         """Return the collected chunks."""
-        return Chunks(np.concatenate(self.sizes), np.concatenate(self.sources), np.concatenate(self.targets))
+        return Chunks(np.concatenate(self.sizes), self._each(self.sources), self._each(self.targets))
+
+    def _each(self, values: list[object]) -> Int:
+        """Return int64[n_chunks] from *values* of calls: one for all chunks of a call, or one for each of them."""
+        counts = [len(sizes) for sizes in self.sizes]
+        if all(isinstance(value, int) for value in values):
+            return np.repeat(np.array(values, dtype=np.int64), counts)
+        columns = (np.full(n, value, dtype=np.int64) for n, value in zip(counts, values, strict=True))
+        return np.concatenate(list(columns))
 
 
 class _Table(NamedTuple):

@@ -280,7 +280,9 @@ class Orbits:
         row = np.repeat(np.arange(len(self.channel)), np.diff(self.chunk_ptr))
         member = self.order[which[row, None], (np.arange(n) + self.chunk_offset[:, None]) % n]
         size_bytes = np.zeros((len(self.channel), n), dtype=np.int64)
-        np.add.at(size_bytes, row, chunks.size_bytes[self.chunk_family[:, None] * n + member])
+        if len(filled := np.flatnonzero(np.diff(self.chunk_ptr))):
+            carried_bytes = chunks.size_bytes[self.chunk_family[:, None] * n + member]
+            size_bytes[filled] = np.add.reduceat(carried_bytes, self.chunk_ptr[filled], axis=0)
         looks = np.column_stack([which, self.shift, self.step, self.lanes, self.reduces, size_bytes])
         waits_for = np.stack([self.dep_row, self.dep_shift % n], axis=1)
         keep, copies = _equal_channels(self.channel, looks, self.dep_ptr, waits_for)
@@ -323,26 +325,21 @@ def _equal_channels(channel: Int, looks: Int, dep_ptr: Int, waits_for: Int) -> t
         return None, copies
     local = np.empty(len(channel), dtype=np.int64)
     local[order] = np.arange(len(channel)) - np.repeat(starts, np.diff(np.append(starts, len(channel))))
-    relative = waits_for.copy()
-    relative[:, 0] = local[waits_for[:, 0]]
+    counts = np.diff(dep_ptr)[order]  # rows by channel, and what they wait for in that order
+    ends = np.concatenate(([0], np.cumsum(counts)))
+    relative = waits_for[np.repeat(dep_ptr[order] - ends[:-1], counts) + np.arange(ends[-1])]
+    relative[:, 0] = local[relative[:, 0]]
     keep = np.zeros(len(channel), dtype=np.bool_)
     first: dict[tuple[bytes, bytes, bytes], Int] = {}
-    for rows in np.split(order, starts[1:]):
-        ptr, entries = _take(dep_ptr, _mask(len(channel), rows))
-        key = (looks[rows].tobytes(), ptr.tobytes(), relative[entries].tobytes())
+    parts = (np.split(order, starts[1:]), np.split(counts, starts[1:]), np.split(relative, ends[starts[1:]]))
+    for rows, waits, of in zip(*parts, strict=True):
+        key = (looks[rows].tobytes(), waits.tobytes(), of.tobytes())
         representative = first.setdefault(key, rows)
         if representative is rows:
             keep[rows] = True
         else:
             copies[representative] += 1
     return keep, copies
-
-
-def _mask(length: int, rows: Int) -> Bool:
-    """Return bool[length], true at *rows*."""
-    mask = np.zeros(length, dtype=np.bool_)
-    mask[rows] = True
-    return mask
 
 
 def _take(ptr: Int, keep: Bool) -> tuple[Int, Int]:

@@ -28,6 +28,8 @@ __all__ = ["empty_row", "fastest", "row_of", "tables_of"]
 MANY_NODES, CONGESTED = 64, 2.5
 """From so many nodes on, large sizes took up to so many times what laws of their number say: all-reduce on 128 to 512
 nodes of Alps from 256 MiB on 1.3 to 2.4 times, most of all on 256. Other jobs or placement; no log tells which."""
+MANY_POINTS = 64
+"""A call with so many points takes longer in plain Python than it takes to load the compiled engine."""
 TIE = 1e-3
 """Links within this share of the busiest count as equally busy."""
 
@@ -231,7 +233,7 @@ def _timed_row(plan: _Plan, party: Party, question: Question) -> Row:
     timings = time_together(
         parts,
         party.neighbours,
-        one_of_many=bool(question.hash_seeds),
+        one_of_many=bool(question.hash_seeds) or len(question.ops) * len(question.sizes) >= MANY_POINTS,
         reduce=question.reduce,
         tolerance=question.tolerance,
         bracket=question.bracket,

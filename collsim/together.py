@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from collsim.engine import (
+    REDUCED_TRANSFERS,
     Engine,
     EngineDeadlock,
     Problem,
@@ -194,8 +195,9 @@ def time_together(
         raise UnsupportedError(Fault(what, "groups", "ask for fewer ranks or channels, or larger chunks"))
     if len(parts) > 1 and _take_own_routes(parts, neighbours):
         parts, neighbours = _with_own_routes(parts)
-    plain: Engine = "kernel" if one_of_many and n_transfers > LEAST_COMPILED else "plain"
-    engine = "auto" if reduce and plain == "plain" else plain
+    engine: Engine = "auto" if reduce else "plain"
+    if one_of_many and LEAST_COMPILED < n_transfers < (REDUCED_TRANSFERS if reduce else MOST_TRANSFERS):
+        engine = "kernel"
     timings: dict[int, Timing] = {}
     solving = _Solving(engine, tolerance, bracket)
     for numbers in neighbours:

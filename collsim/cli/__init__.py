@@ -11,6 +11,7 @@ from typing import NoReturn
 
 import click
 
+from collsim import own_process
 from collsim._version import __version__
 from collsim.cli.calibrations import calibrate
 from collsim.cli.comparisons import compare
@@ -58,6 +59,7 @@ for command in (run, compare, validate, calibrate, topo, schedule, doctor):
 
 def main() -> None:
     """Run the command line; every error becomes a message and an exit code."""
+    own_process.ours = True
     gc.set_threshold(COLLECT_AFTER)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # to start threads takes longer than all our small products
     if sys.stdout is None:

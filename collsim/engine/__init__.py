@@ -26,6 +26,7 @@ from collsim.engine.problem import (
 from collsim.engine.reference import Trace, WorkLimitReached, solve_reference
 
 __all__ = [
+    "REDUCED_TRANSFERS",
     "Engine",
     "EngineDeadlock",
     "EngineInputError",

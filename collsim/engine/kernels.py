@@ -19,6 +19,7 @@ out; nothing is allocated or raised inside, and a deadlock shows as transfers th
 from __future__ import annotations
 
 import logging
+import sys
 from typing import TYPE_CHECKING
 
 import numba
@@ -26,8 +27,18 @@ import numpy as np
 from numba.core import event as events
 from numba.core.options import DefaultOptions
 
+from collsim import own_process
+
 if TYPE_CHECKING:
     from collsim.engine.problem import Floats, Problem
+
+BLAS = "scipy.linalg.cython_blas"
+if own_process.ours and BLAS not in sys.modules:
+    sys.modules[BLAS] = None  # type: ignore[assignment]
+    try:
+        import numba.np.arraymath  # noqa: F401
+    finally:
+        del sys.modules[BLAS]
 
 # The cache freezes constants of other files too, so these are written down again (a test compares them)
 TIE = 1e-12

@@ -153,30 +153,46 @@ def sparse_capacities(fabric: Fabric, used: Bool, sides: Sides) -> Float:
 
 @dataclass(slots=True)
 class _Graph:
-    """Links sorted by source, and which nodes are ranks."""
+    """Links by their sources and by their targets, and which nodes are ranks.
+
+    Attributes
+    ----------
+    ptr, dst, rate : int64[n_nodes+1], int64[n_links], float64[n_links]
+        What leaves each node.
+    back_ptr, src, back_rate : int64[n_nodes+1], int64[n_links], float64[n_links]
+        What arrives there.
+    total : float64[n_nodes]
+        All that leaves each.
+    """
 
     n_nodes: int
     ptr: Int
     dst: Int
     rate: Float
+    back_ptr: Int
+    src: Int
+    back_rate: Float
     total: Float
-    """float64[n_nodes]: what leaves each node."""
     is_rank: Bool
 
     @classmethod
     def of(cls, n_nodes: int, src: Int, dst: Int, rate: Float) -> _Graph:
-        order = np.argsort(src, kind="stable")
-        ptr, total = pointers(np.bincount(src, minlength=n_nodes)), np.bincount(src, rate, n_nodes).astype(np.float64)
-        return cls(n_nodes, ptr, dst[order], rate[order], total, np.zeros(n_nodes, dtype=np.bool_))
+        """Return the graph of some links."""
+        out, into = np.argsort(src, kind="stable"), np.argsort(dst, kind="stable")
+        ptr, back = (pointers(np.bincount(end, minlength=n_nodes)) for end in (src, dst))
+        total = np.bincount(src, rate, n_nodes).astype(np.float64)
+        is_rank = np.zeros(n_nodes, dtype=np.bool_)
+        return cls(n_nodes, ptr, dst[out], rate[out], back, src[into], rate[into], total, is_rank)
 
     def crossing(self, n_cuts: int, cut: Int, node: Int) -> Float:
         """Return float64[n_cuts]: what crosses from the *node* inside each *cut*, after others have joined them."""
         inside = np.sort(cut * self.n_nodes + node)
         for _ in range(MOST_SWEEPS + 1):
             key, rate = self._leaving(inside)
+            if not len(key):
+                break
             candidate, place = distinct(key)
-            gained = np.bincount(place, rate) if len(key) else np.zeros(0)
-            node = candidate % self.n_nodes
+            gained, node = np.bincount(place, rate), candidate % self.n_nodes
             open_, kept = np.flatnonzero(~self.is_rank[node]), self._staying(candidate, inside)
             joins = candidate[open_][(self.total[node] - kept - gained)[open_] < 0]
             if not len(joins):
@@ -193,14 +209,13 @@ class _Graph:
         return key[leaves], self.rate[entry[leaves]]
 
     def _staying(self, candidate: Int, inside: Int) -> Float:
-        """Return float64[n_candidates]: what leads from each candidate back inside."""
-        cut, node = np.divmod(candidate, self.n_nodes)
-        node = np.where(self.is_rank[node], -1, node)
-        chosen = np.flatnonzero(node >= 0)
-        ptr, entry = entries_of(self.ptr, node[chosen])
-        owner = np.repeat(chosen, np.diff(ptr))
-        back = _among(inside, cut[owner] * self.n_nodes + self.dst[entry])
-        return np.bincount(owner[back], self.rate[entry[back]], len(candidate)).astype(np.float64)
+        """Return float64[n_candidates]: what leads from each candidate, in order, back inside."""
+        cut, node = np.divmod(inside, self.n_nodes)
+        ptr, entry = entries_of(self.back_ptr, node)
+        key = np.repeat(cut * self.n_nodes, np.diff(ptr)) + self.src[entry]
+        place = np.minimum(np.searchsorted(candidate, key), len(candidate) - 1)
+        met = candidate[place] == key
+        return np.bincount(place[met], self.back_rate[entry[met]], len(candidate)).astype(np.float64)
 
 
 def _among(values: Int, wanted: Int) -> Bool:

@@ -165,8 +165,11 @@ def _merged(p: Problem) -> Problem:
     longest = int(hops.max(initial=0))
     if longest <= 8:  # compare neighbours: several times cheaper than sorting, and nearly all routes are short
         twice = any(bool(np.any(key[:-step] == key[step:])) for step in range(1, longest))
+    elif np.all(key[1:] > key[:-1]):
+        twice = False
     else:
-        twice = len(np.unique(key)) < len(key)
+        key_in_order = np.sort(key)
+        twice = bool(np.any(key_in_order[1:] == key_in_order[:-1]))
     if not twice:
         return p
     unique, inverse = np.unique(key, return_inverse=True)

@@ -276,8 +276,10 @@ class Router:
         """Return the ports with that of the sender on the receiver's rail if the fabric has rails and it can be."""
         if self.leaf_of(out) != self.leaf_of(into) and self.cluster.spec.fabric in ("rail", "rail_only"):
             leaf = self.leaf_of(into)
+            if relay := self.relay(a, b, [leaf]):
+                return relay, into
             joined = self.between_leaves(self.leaf_of(out), leaf, out[0], into[0]) is not None
-            out = self.relay(a, b, [leaf]) or (out if joined else self.relay(a, b, self.joined_to(leaf))) or out
+            out = out if joined else self.relay(a, b, self.joined_to(leaf)) or out
         return out, into
 
     def joined_to(self, leaf: int) -> list[int]:

@@ -21,7 +21,7 @@ Bool = NDArray[np.bool_]
 
 MOST_SWEEPS = 8
 """How often nodes between the ranks may change sides; fewer only loosen the bound."""
-MOST_RUNS = 32
+MOST_RUNS = 16
 """So many runs of nodes are tried, evenly spread."""
 
 

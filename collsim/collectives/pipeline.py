@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from collsim.distinct import entries_of, pointers
+from collsim.distinct import distinct, entries_of, pointers
 from collsim.schedule import Int, Transfers
 from collsim.schedule.forms import sealed
 
@@ -81,9 +81,10 @@ def _waits(sender: Int, receiver: Int, slots: int) -> tuple[Int, Int, Int]:
 
     *sender* and *receiver* are the stages of each hop.
     """
-    n_stages = int(max(sender.max(initial=-1), receiver.max(initial=-1))) + 1
+    stages, place = distinct(np.concatenate([sender, receiver]))
+    sender, receiver = np.split(place, 2)
     tables = [
-        (pointers(np.bincount(stage, minlength=n_stages)), np.argsort(stage, kind="stable"))
+        (pointers(np.bincount(stage, minlength=len(stages))), np.argsort(stage, kind="stable"))
         for stage in (receiver, sender)
     ]
     found = []

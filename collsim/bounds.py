@@ -23,15 +23,16 @@ from numpy.typing import NDArray
 from collsim.fabric import Fabric, Float, Int
 from collsim.flow_bounds import Flows, flow_bound
 from collsim.operations import Operation
+from collsim.sides import MOST_SWEEPS, Sides, sparse_capacities, sparse_sides
 
-__all__ = ["Bound", "Cuts", "find_cuts", "lower_bound"]
+__all__ = ["MOST_IN_TABLES", "Bound", "Cuts", "find_cuts", "lower_bound"]
 
 ALL_CUTS_UP_TO = 10
 """With at most this many ranks every cut is tried; above it, single ranks and runs of consecutive ranks."""
 MOST_RUNS = 512
 """Of more ranks only so many runs are tried, evenly spread."""
-MOST_SWEEPS = 8
-"""How often the switches of a cut are gone through; more rarely moves any, and fewer only loosen the bound."""
+MOST_IN_TABLES = 2048
+"""Of so many ranks a table of all cuts takes 1.5 GB; of more, sets of ranks do."""
 CLEARLY = 1 + 1e-6
 """A flow bound must be this many times the best cut to be named instead of it: the solver's prices are good to 1e-7."""
 
@@ -50,7 +51,7 @@ class Cuts:
 
     Attributes
     ----------
-    inside : bool[n_cuts, n_ranks]
+    sides : Sides
     capacity_Bps : float64[n_cuts]
         From inside to outside.
     egress_Bps : float64[n_ranks]
@@ -66,7 +67,7 @@ class Cuts:
         Between any two ranks of a full mesh; 0 for other fabrics.
     """
 
-    inside: NDArray[np.bool_]
+    sides: Sides
     capacity_Bps: Float
     egress_Bps: Float
     rank_names: tuple[str, ...]
@@ -77,14 +78,19 @@ class Cuts:
     network_adds: bool = False
     """Whether switches between the nodes add and copy too (SHARP)."""
     sizes: Int | None = None
-    """int64[n_cuts]: the ranks inside, where these are not told one by one; *inside* is then empty."""
+    """int64[n_cuts]: the ranks inside, where these are not told one by one; *sides* then mean nothing."""
     names: tuple[str, ...] = ()
     """Of those cuts."""
 
     @property
     def n_ranks(self) -> int:
         """Number of ranks."""
-        return len(self.egress_Bps) if self.sizes is not None else self.inside.shape[1]
+        return len(self.egress_Bps) if self.sizes is not None else self.sides.n_ranks
+
+    @property
+    def inside(self) -> NDArray[np.bool_]:
+        """bool[n_cuts, n_ranks]: which ranks are inside."""
+        return self.sides.table()
 
 
 def find_cuts(fabric: Fabric, used: NDArray[np.bool_], latency_s: float) -> Cuts:
@@ -99,17 +105,22 @@ def find_cuts(fabric: Fabric, used: NDArray[np.bool_], latency_s: float) -> Cuts
         Of the fastest route.
     """
     n = fabric.n_ranks
-    inside = _subsets(n)
-    node = fabric.wiring.coordinates.node[fabric.rank_node]
-    first, n_nodes = len(inside), 0
-    if (node != node[0]).any():
-        whole = node == np.unique(node)[:, None]
-        inside = np.concatenate([inside, whole, ~whole])
-        n_nodes = len(whole)
-    capacity = _capacities(fabric, used, inside)
-    single = np.flatnonzero(inside.sum(axis=1) == 1)[:n]
+    if n > MOST_IN_TABLES:
+        some, nodes = sparse_sides(fabric)
+        sides = some.and_more(some.complements()).and_more(nodes).and_more(nodes.complements())
+        first, n_nodes, capacity = 2 * len(some), len(nodes), sparse_capacities(fabric, used, sides)
+    else:
+        inside = _subsets(n)
+        node = fabric.wiring.coordinates.node[fabric.rank_node]
+        first, n_nodes = len(inside), 0
+        if (node != node[0]).any():
+            whole = node == np.unique(node)[:, None]
+            inside = np.concatenate([inside, whole, ~whole])
+            n_nodes = len(whole)
+        sides, capacity = Sides.of_table(inside), _capacities(fabric, used, inside)
+    single = np.flatnonzero(sides.sizes() == 1)[:n]
     return Cuts(
-        inside=inside,
+        sides=sides,
         capacity_Bps=capacity,
         egress_Bps=capacity[single],
         rank_names=tuple(fabric.rank_name(rank) for rank in range(n)),
@@ -251,17 +262,21 @@ def _settle(into: Float, out: Float, among: Float, near: Float) -> Float:
 
 def _demand(op: Operation, size_bytes: int, cuts: Cuts, root: int, matrix_bytes: Int | None) -> Float:
     """Return float64[n_cuts]: the bytes that *op* forces from inside to outside."""
-    inside, n = cuts.inside, cuts.n_ranks
-    block = size_bytes / n
     if cuts.sizes is not None:
-        return _uniform_demand(op, size_bytes, cuts.sizes, n)
-    sources, targets = inside.sum(axis=1), (~inside).sum(axis=1)
-    root_inside = inside[:, root].astype(float)
+        return _uniform_demand(op, size_bytes, cuts.sizes, cuts.n_ranks)
+    sides = cuts.sides
+    block = size_bytes / sides.n_ranks
+    sources = sides.sizes()
+    targets = sides.n_ranks - sources
+    if op.name == "send_recv":
+        return np.asarray(size_bytes * sides.leavers().astype(float))
     if op.name == "all_to_all_v":
         assert matrix_bytes is not None
+        inside = sides.table()
         return np.asarray(np.einsum("ci,ij,cj->c", inside, matrix_bytes.astype(float), ~inside, optimize=True))
+    root_inside = sides.holds(root).astype(float)
     bytes_across = {
-        "all_reduce": np.full(len(inside), float(size_bytes)),
+        "all_reduce": np.full(len(sides), float(size_bytes)),
         "all_gather": sources * block,
         "reduce_scatter": targets * block,
         "all_to_all": sources * targets * block,
@@ -269,7 +284,6 @@ def _demand(op: Operation, size_bytes: int, cuts: Cuts, root: int, matrix_bytes:
         "reduce": size_bytes * (1 - root_inside),
         "scatter": targets * block * root_inside,
         "gather": sources * block * (1 - root_inside),
-        "send_recv": size_bytes * (inside & ~np.roll(inside, -1, axis=1)).sum(axis=1).astype(float),
     }
     return np.asarray(bytes_across[op.name], dtype=np.float64)
 
@@ -290,7 +304,8 @@ def _name(cuts: Cuts, cut: int) -> str:
     """Say which cut it is."""
     if cuts.names:
         return cuts.names[cut]
-    members, others = np.flatnonzero(cuts.inside[cut]), np.flatnonzero(~cuts.inside[cut])
+    members = cuts.sides.inside(cut)
+    others = np.setdiff1d(np.arange(cuts.sides.n_ranks), members)
     if len(members) == 1:
         return f"egress {cuts.rank_names[int(members[0])]}"
     if len(others) == 1:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from collsim.bounds import MOST_IN_TABLES
 from collsim.collectives import Algorithm, Layout, Request, algorithm, node_rings, rings_for
 from collsim.errors import Fault, NoRouteError, UnsupportedError
 from collsim.fabric import Fabric, Int
@@ -22,6 +23,16 @@ __all__ = ["built", "layout_of", "library_choice", "no_sharp", "request_of", "tu
 
 PAIR_BY_PAIR = ("direct", "nccl_p2p", "nccl_pxn", "pairwise")
 """All-to-alls with a transfer for every pair of ranks at least."""
+
+LEAN = {
+    "all_reduce": ("tree", "chain", "nvls_tree", "recursive_doubling"),
+    "broadcast": ("tree", "ring", "binomial"),
+    "reduce": ("tree", "ring", "binomial"),
+    "gather": ("direct", "binomial"),
+    "scatter": ("direct", "binomial"),
+    "send_recv": ("neighbour", "nccl_p2p"),
+}
+"""Schedules that grow with the number of ranks and not with its square: those that many ranks over nodes may run."""
 
 CHANNEL_GRAIN_BPS = 20e9
 """A rank gets one channel per this much egress; on an HGX H100 that gives the 24 channels that NCCL uses there."""
@@ -70,6 +81,13 @@ def built(candidate: Algorithm, request: Request, question: Question) -> Schedul
     if request.op.name == "all_to_all" and candidate.name in PAIR_BY_PAIR and messages > MOST_TRANSFERS:
         what = f"{messages} messages are too many to simulate one by one"
         raise UnsupportedError(Fault(what, "ranks", f"ask for at most {math.isqrt(MOST_TRANSFERS)} ranks"))
+    lean = LEAN.get(request.op.name, ())
+    if request.n_ranks > MOST_IN_TABLES and request.spread.n_nodes > 1 and candidate.name not in lean:
+        what = (
+            f"{request.op.name} by {candidate.name} has too many pieces on {request.n_ranks} ranks over several nodes"
+        )
+        others = f", or one of {', '.join(lean)}" * bool(lean)
+        raise UnsupportedError(Fault(what, "ranks", f"ask for at most {MOST_IN_TABLES}{others}"))
     try:
         return candidate.build(request)
     except UnsupportedError as error:

@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from collsim.distinct import distinct, entries_of, pointers
 from collsim.domain_routing import ALL_PAIRS_UP_TO
-from collsim.errors import Fault, NoRouteError, UnsupportedError
+from collsim.errors import Fault, NoRouteError
 from collsim.fabric import Fabric, Float, Int, build_fabric
 from collsim.hashed_ways import Hash, Path, Ways
 
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
 
 __all__ = ["between_nodes", "kept_pairs", "links_around"]
 
-MOST_RANKS = 2048
-"""Of so many ranks cuts and tables by pair take 1.5 GB; they grow with the square."""
 Leap = tuple[tuple[int, int], str, float]
 """What a hash decides: from which leaf to which, the name of the flow, and its share of the message."""
 Port = tuple[int, int]
@@ -77,15 +76,8 @@ def kept_pairs(fabric: Fabric) -> Int:
 
     These are neighbours by rank and by place, and all pairs of the fullest node: among them are the nearest of all.
 
-    Raises
-    ------
-    UnsupportedError
-        More than `MOST_RANKS` ranks.
     """
     n = fabric.n_ranks
-    if n > MOST_RANKS:
-        what = f"{n} ranks over several nodes are too many for tables of pairs"
-        raise UnsupportedError(Fault(what, "--nodes", f"at most {MOST_RANKS} ranks"))
     if n <= ALL_PAIRS_UP_TO:
         return np.flatnonzero(~np.eye(n, dtype=np.bool_))
     node: Int = fabric.wiring.coordinates.node[fabric.rank_node]
@@ -135,6 +127,10 @@ class Router:
     """By their kind and the rates of their links, what nodes have in common."""
     trunks: dict[tuple[int, int], list[tuple[Path, float]]] = field(init=False, default_factory=dict)
     """By two leaves, the ways between them with their widths; where messages are spread, all of them as one."""
+    beside: dict[tuple[int, bool], dict[int, int]] = field(init=False, default_factory=dict)
+    """The switches above and below each."""
+    cores: dict[tuple[int, bool], Int] = field(init=False, default_factory=dict)
+    """By leaf, the ways up to the cores and down from them."""
     buses: dict[tuple[int, int], int] = field(init=False, default_factory=dict)
     """The link between a GPU and its adapter, by its ends in order."""
     bus_out: Int = field(init=False)
@@ -280,8 +276,10 @@ class Router:
         """Return the ports with that of the sender on the receiver's rail if the fabric has rails and it can be."""
         if self.leaf_of(out) != self.leaf_of(into) and self.cluster.spec.fabric in ("rail", "rail_only"):
             leaf = self.leaf_of(into)
+            if relay := self.relay(a, b, [leaf]):
+                return relay, into
             joined = self.between_leaves(self.leaf_of(out), leaf, out[0], into[0]) is not None
-            out = self.relay(a, b, [leaf]) or (out if joined else self.relay(a, b, self.joined_to(leaf))) or out
+            out = out if joined else self.relay(a, b, self.joined_to(leaf)) or out
         return out, into
 
     def joined_to(self, leaf: int) -> list[int]:
@@ -320,8 +318,7 @@ class Router:
             return nowhere, []
         spec = self.cluster.spec
         if (leaf_a, leaf_b) not in self.trunks:
-            ways = self.all_ways(leaf_a, leaf_b)
-            self.trunks[leaf_a, leaf_b] = ways if spec.hashes or not ways else [_spread(ways)]
+            self.trunks[leaf_a, leaf_b] = self.all_ways(leaf_a, leaf_b) if spec.hashes else self.spread(leaf_a, leaf_b)
         ways = self.trunks[leaf_a, leaf_b]
         if not ways:
             return None
@@ -329,10 +326,6 @@ class Router:
             return ways[0][0], []
         flows = spec.flows_per_pair
         return nowhere, [((leaf_a, leaf_b), f"{a}:{b}:{flow}", 1 / flows) for flow in range(flows)]
-
-    def cables(self, link: int) -> Int:
-        """Return what is left of the links that join the same two nodes, of which *link* is the first."""
-        return self.left[self.before[link] : self.before[link + self.spans[link]]]
 
     def all_ways(self, leaf_a: int, leaf_b: int) -> list[tuple[Path, float]]:
         """Return the shortest ways from leaf to leaf with their widths: by a spine, by a core, or along a dragonfly."""
@@ -343,18 +336,55 @@ class Router:
         ways = [self.way([(up[spine], spine), (down[spine], leaf_b)]) for spine in up if spine in down]
         if ways:
             return ways
-        cores_down = {spine_b: self.below(spine_b) for spine_b in down}
-        for spine_a in up:
-            core_up = self.above(spine_a)
-            for spine_b, core_down in cores_down.items():
-                for core in core_up:
-                    if core in core_down:
-                        hops = [
-                            (up[spine_a], spine_a), (core_up[core], core), (core_down[core], spine_b),
-                            (down[spine_b], leaf_b),
-                        ]  # fmt: skip
-                        ways.append(self.way(hops))
-        return ways
+        links, widths, latencies_s = self.over_cores(leaf_a, leaf_b, in_order=True)
+        columns = zip(np.stack(links, axis=1).tolist(), widths.tolist(), latencies_s.tolist(), strict=True)
+        return [((hops, [1.0] * 4, latency_s), width) for hops, width, latency_s in columns]
+
+    def spread(self, leaf_a: int, leaf_b: int) -> list[tuple[Path, float]]:
+        """Return all shortest ways as one, if there are any: all links of theirs once, by the widths of the ways."""
+        spines = set(self.above(leaf_a)).intersection(self.below(leaf_b))
+        if spines or self.cluster.spec.fabric == "dragonfly":
+            ways = self.all_ways(leaf_a, leaf_b)
+            return [_spread(ways)] if ways else []
+        links, widths, latencies_s = self.over_cores(leaf_a, leaf_b)
+        if not len(widths):
+            return []
+        total = float(widths.sum())
+        taken, place = distinct(np.concatenate(links))
+        shares = np.bincount(place, np.tile(widths / total, len(links)))
+        return [((taken.tolist(), shares.tolist(), float(latencies_s.max())), total)]
+
+    def over_cores(self, leaf_a: int, leaf_b: int, *, in_order: bool = False) -> tuple[list[Int], Float, Float]:
+        """Return the four links, the width and the latency of every way by a spine, a core and another spine.
+
+        They stand by spine, core and spine, or *in_order* by both spines first.
+        """
+        there, back = self.edges(leaf_a, upwards=True), self.edges(leaf_b, upwards=False)
+        by_core = np.argsort(back[1], kind="stable")
+        ptr, entry = entries_of(pointers(np.bincount(back[1], minlength=len(self.cluster.up_ptr))), there[1])
+        out, into = np.repeat(np.arange(len(there[1])), np.diff(ptr)), by_core[entry]
+        if in_order:
+            order = np.lexsort((out, back[4][into], there[4][out]))
+            out, into = out[order], into[order]
+        links = [there[3][out], there[2][out], back[2][into], back[3][into]]
+        link_s, node_s = self.machine.link_latency_s, self.machine.node_latency_s
+        switch_s = node_s[self.cluster.first_leaf :]
+        latency_s = link_s[links[0]] + link_s[links[1]] + link_s[links[2]] + link_s[links[3]]
+        latency_s += switch_s[there[0][out]] + switch_s[there[1][out]] + switch_s[back[0][into]] + switch_s[leaf_a]
+        return links, np.minimum.reduce([self.nominal_Bps[link] for link in links]), latency_s
+
+    def edges(self, leaf: int, *, upwards: bool) -> Int:
+        """Return five rows: spines of a leaf, cores above, the link between, that to the leaf, the spine's place."""
+        key = leaf, upwards
+        if key not in self.cores:
+            next_to = self.above if upwards else self.below
+            rows = [
+                (spine, core, link, first, number)
+                for number, (spine, first) in enumerate(next_to(leaf).items())
+                for core, link in next_to(spine).items()
+            ]
+            self.cores[key] = np.array(rows, dtype=np.int64).reshape(-1, 5).T.copy()
+        return self.cores[key]
 
     def dragonfly_ways(self, leaf_a: int, leaf_b: int) -> list[tuple[Path, float]]:
         """Return the ways of a dragonfly: within the group, or by every cable between the two groups.
@@ -414,9 +444,14 @@ class Router:
 
     def _neighbours(self, switch: int, link: Int) -> dict[int, int]:
         """Return those that a cable is left to."""
-        span = slice(int(self.cluster.up_ptr[switch]), int(self.cluster.up_ptr[switch + 1]))
-        pairs = zip(self.cluster.up_switch[span].tolist(), link[span].tolist(), strict=True)
-        return {up: first for up, first in pairs if len(self.cables(first))}
+        key = switch, link is self.cluster.up_link
+        if key not in self.beside:
+            span = slice(int(self.cluster.up_ptr[switch]), int(self.cluster.up_ptr[switch + 1]))
+            first = link[span]
+            left = self.before[first + self.spans[first]] > self.before[first]
+            pairs = zip(self.cluster.up_switch[span][left].tolist(), first[left].tolist(), strict=True)
+            self.beside[key] = dict(pairs)
+        return self.beside[key]
 
     def way(self, hops: list[tuple[int, int]]) -> tuple[Path, float]:
         """Return a path of (link, switch behind it) with its width in B/s; the last switch forwards elsewhere."""

@@ -14,6 +14,8 @@ Int = NDArray[np.int64]
 
 SPARE = 8
 """A table of flags may be so many times longer than the labels: a byte for each is still cheaper than sorting."""
+SHORT = 1 << 15
+"""So long a table costs next to nothing."""
 
 
 def distinct(labels: Int) -> tuple[Int, Int]:
@@ -26,7 +28,7 @@ def distinct(labels: Int) -> tuple[Int, Int]:
         return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
     low = int(labels.min())
     span = int(labels.max()) - low + 1
-    if span > SPARE * len(labels):
+    if span > max(SPARE * len(labels), SHORT):
         values, place = np.unique(labels, return_inverse=True)
         return values, np.asarray(place, dtype=np.int64)
     shifted = labels - low if low else labels

@@ -26,7 +26,9 @@ ALL_PAIRS_UP_TO = 512
 MOST_KINDS = 64
 """With so many kinds of ranks their pairs are no fewer than those of all ranks."""
 BLOCK = 1 << 18
-"""So many pairs times switches, or links of paths, are looked at in one go."""
+"""So many pairs times switches are looked at in one go."""
+SOURCES = 8
+"""Paths from one source have so many times as many links as there are nodes, or more where the ways are long."""
 
 
 def all_ways(fabric: Fabric, *, all_pairs: bool) -> list[Part]:
@@ -163,15 +165,18 @@ def _searched(fabric: Fabric, pairs: Int, *, relays: bool) -> Iterator[Part]:
     out_ptr = pointers(np.bincount(wiring.link_src, minlength=wiring.n_nodes))
     forwards = np.arange(wiring.n_nodes) >= (0 if relays else wiring.n_gpus)
     sources = np.unique(pairs // fabric.n_ranks)
-    size = max(BLOCK // wiring.n_nodes, 1)
+    size = max(BLOCK // (SOURCES * wiring.n_nodes), 1)
     for begin in range(0, len(sources), size):
         some = sources[begin : begin + size]
         wanted = np.zeros((len(some), wiring.n_nodes), dtype=np.bool_)
         src, dst = np.divmod(pairs, fabric.n_ranks)
         mine = (src >= some[0]) & (src <= some[-1])
         wanted[np.searchsorted(some, src[mine]), fabric.rank_node[dst[mine]]] = True
-        for paths in _levels(wiring.link_dst, (out_ptr, out), fabric.rank_node[some], wanted, forwards):
-            yield from _as_parts(fabric, some, paths)
+        levels = _levels(wiring.link_dst, (out_ptr, out), fabric.rank_node[some], wanted, forwards)
+        if parts := [_as_part(fabric, some, paths) for paths in levels]:
+            part = Part.joined(parts)
+            del parts
+            yield part.tidy()
 
 
 def _levels(link_dst: Int, out: tuple[Int, Int], sources: Int, wanted: Bool, forwards: Bool) -> Iterator[_Paths]:
@@ -207,8 +212,8 @@ def _levels(link_dst: Int, out: tuple[Int, Int], sources: Int, wanted: Bool, for
         paths = paths.take(forwards[paths.node] & waiting[paths.source])
 
 
-def _as_parts(fabric: Fabric, sources: Int, paths: _Paths) -> Iterator[Part]:
-    """Yield paths of equal length as ways of pairs: those of pairs with one path, then those of the others."""
+def _as_part(fabric: Fabric, sources: Int, paths: _Paths) -> Part:
+    """Return paths of equal length as ways of pairs."""
     rank_of = np.full(fabric.wiring.n_nodes, -1, dtype=np.int64)
     rank_of[fabric.rank_node] = np.arange(fabric.n_ranks)
     pair = sources[paths.source] * fabric.n_ranks + rank_of[paths.node]
@@ -218,12 +223,7 @@ def _as_parts(fabric: Fabric, sources: Int, paths: _Paths) -> Iterator[Part]:
     _, place = distinct(pair)
     share = width / np.bincount(place, weights=width)[place]
     hops = paths.links.shape[1]
-    length = np.full(len(pair), hops, dtype=np.int64)
-    whole = Part(pair, latency, length, paths.links.ravel(), np.repeat(share, hops))
-    alone = np.asarray(np.bincount(place)[place] == 1)
-    for which in (alone, ~alone):
-        if which.any():
-            yield whole if which.all() else whole.reordered(np.flatnonzero(which))
+    return Part(pair, latency, np.full(len(pair), hops), paths.links.ravel(), np.repeat(share, hops))
 
 
 def _no_route(fabric: Fabric, lost: list[int]) -> NoRouteError:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from collsim.bounds import Cuts, find_cuts
+from collsim.bounds import MOST_IN_TABLES, Cuts, find_cuts
 from collsim.distinct import distinct
 from collsim.errors import Fault, NoRouteError, UnsupportedError
 from collsim.fabric import Fabric, Float, Int, build_fabric
@@ -24,7 +24,7 @@ from collsim.topology import Topology
 if TYPE_CHECKING:
     from collsim.hashed_ways import Ways
 
-__all__ = ["MOST_TRANSFERS", "Lowered", "Run", "lower", "prepare", "relaid", "run_on"]
+__all__ = ["MOST_TRANSFERS", "Lowered", "Run", "lower", "prepare", "refuse_tables", "relaid", "run_on"]
 
 MOST_TRANSFERS = 3_000_000
 """Larger schedules take more than about half a minute and 4 GB."""
@@ -152,6 +152,8 @@ def lower(schedule: Schedule, run: Run, dtype: str = "float", ports: TreePorts |
         The network has no tree for a group of ranks.
     """
     _refuse_size(schedule, MOST_TRANSFERS * MOST_EQUAL_CHANNELS)
+    if schedule.op == "all_to_all_v":
+        refuse_tables(schedule)
     merged = schedule.merged()
     _refuse_size(merged, MOST_TRANSFERS)
     transfers = merged.materialise()
@@ -240,6 +242,13 @@ def _narrowest_Bps(trunks: Routes, capacity_Bps: Float) -> Float:
 def _in_step(transfers: Transfers, label: Int) -> Int:
     """Return int64[n]: a number for each pair of label and step."""
     return np.asarray(label * (int(transfers.step.max(initial=0)) + 1) + transfers.step)
+
+
+def refuse_tables(schedule: Schedule) -> None:
+    """Refuse what needs tables of all pairs of ranks if there are too many."""
+    if schedule.n_ranks > MOST_IN_TABLES:
+        what = f"{schedule.n_ranks} ranks are too many for tables of pairs"
+        raise UnsupportedError(Fault(what, f"{schedule.op} by {schedule.algo}", f"at most {MOST_IN_TABLES} ranks"))
 
 
 def _refuse_size(schedule: Schedule, most: int) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from collsim.distinct import entries_of, pointers
+from collsim.distinct import distinct, entries_of, pointers
 from collsim.fabric import Float, Int
 
 if TYPE_CHECKING:
@@ -156,6 +156,35 @@ class Part(NamedTuple):
         heads = self.route[order], self.latency_s[order], self.hops[order]
         return Part(*heads, self.link[entry], self.weight[entry])
 
+    def tidy(self) -> Part:
+        """Return one way for each route, in order; its links are in order too, each once with all that crosses it."""
+        part = self
+        if np.any(part.route[1:] < part.route[:-1]):
+            part = part.reordered(np.argsort(part.route, kind="stable"))
+        part = part.sorted_by_link()
+        first = np.flatnonzero(np.diff(part.route, prepend=-1))
+        ways = np.diff(first, append=len(part.route))
+        odd = np.repeat(ways > 1, ways)
+        owner = np.repeat(np.arange(len(part.route)), part.hops)
+        odd[owner[1:][(part.link[1:] == part.link[:-1]) & (owner[1:] == owner[:-1])]] = True
+        del owner
+        if not odd.any():
+            return part
+        rest = part.reordered(np.flatnonzero(~odd))
+        whole = Part.joined([rest, part.reordered(np.flatnonzero(odd))._added_up()])
+        return whole.reordered(np.argsort(whole.route, kind="stable"))
+
+    def _added_up(self) -> Part:
+        """Return one way for each route; a link that several ways share gets the sum of their weights."""
+        routes, place = distinct(self.route)
+        latency_s = np.zeros(len(routes))
+        np.maximum.at(latency_s, place, self.latency_s)
+        n_links = int(self.link.max(initial=0)) + 1
+        key, entry = np.unique(np.repeat(place * n_links, self.hops) + self.link, return_inverse=True)
+        owner, link = np.divmod(key, n_links)
+        weight = np.bincount(entry, weights=self.weight).astype(np.float64)
+        return Part(routes, latency_s, np.bincount(owner, minlength=len(routes)), link, weight)
+
     def sorted_by_link(self) -> Part:
         """Return the same with the links of each way in order."""
         first, link, weight = pointers(self.hops), self.link, self.weight
@@ -185,21 +214,10 @@ def assemble(slowdown: Float, parts: Sequence[Part], number: Int | None = None) 
     part = Part.joined([_at_places(part, number) for part in parts])
     slowest, n_routes = np.zeros(len(slowdown)), len(slowdown)
     np.maximum.at(slowest, part.route, part.latency_s)
-    if np.any(part.route[1:] < part.route[:-1]):
-        part = part.reordered(np.argsort(part.route, kind="stable"))
-    part = part.sorted_by_link()
-    n_links = int(part.link.max(initial=0)) + 1
-    key = np.repeat(part.route * n_links, part.hops)
-    key += part.link
-    if np.all(key[1:] > key[:-1]):
-        counts = np.zeros(n_routes, dtype=np.int64)
-        np.add.at(counts, part.route, part.hops)
-        return Routes(pointers(counts), part.link, part.weight, slowest, slowdown, number=number)
-    key, place = np.unique(key, return_inverse=True)
-    owner, link = np.divmod(key, n_links)
-    ptr = pointers(np.bincount(owner, minlength=n_routes))
-    weight = np.bincount(place, weights=part.weight).astype(np.float64)
-    return Routes(ptr, link, weight, slowest, slowdown, number=number)
+    part = part.tidy()
+    counts = np.zeros(n_routes, dtype=np.int64)
+    counts[part.route] = part.hops
+    return Routes(pointers(counts), part.link, part.weight, slowest, slowdown, number=number)
 
 
 def _at_places(part: Part, number: Int | None) -> Part:

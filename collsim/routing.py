@@ -46,8 +46,6 @@ def find_routes(fabric: Fabric, ways: Ways | None = None, *, all_pairs: bool = T
 
     Raises
     ------
-    UnsupportedError
-        A cluster of too many ranks.
     NoRouteError
         Naming the groups of ranks that cannot reach each other.
     """

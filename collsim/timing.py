@@ -13,7 +13,7 @@ from collsim.engine import Engine, EngineDeadlock, Problem, Solution, check_cons
 from collsim.errors import DeadlockError, Fault, InternalError
 from collsim.fabric import Float, Int
 from collsim.library.costs import Bool, Protocol, family_of, loop_steps, soft_max
-from collsim.lowering import Lowered, Run, lower
+from collsim.lowering import Lowered, Run, lower, refuse_tables
 from collsim.message_costs import Messages, call_s, caps_Bps, port_capacity_Bps
 from collsim.message_parts import STEP_BYTES
 from collsim.network_costs import with_arrivals
@@ -228,7 +228,8 @@ def _is_grouped(lowered: Lowered, costs: Protocol) -> bool:
 
 
 def _messages(lowered: Lowered, run: Run) -> Messages:
-    """Return the transfers as messages."""
+    """Return the transfers as messages; their laws need tables of pairs."""
+    refuse_tables(lowered.schedule)
     transfers, told = lowered.transfers, lowered.schedule.parameters
     return Messages(
         n_ranks=run.fabric.n_ranks,

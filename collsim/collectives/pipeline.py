@@ -12,11 +12,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 
+from collsim.distinct import distinct, entries_of, pointers
 from collsim.schedule import Int, Transfers
+from collsim.schedule.forms import sealed
 
 __all__ = ["Hop", "pipelined"]
 
@@ -50,39 +53,47 @@ def pipelined(hops: Sequence[tuple[Hop, ...]], n_chunks: Sequence[int], slots: i
 def _one_channel(hops: tuple[Hop, ...], n_chunks: int, slots: int) -> Transfers:
     """Return the transfers of one channel; the one of chunk k along hop i has id ``k * len(hops) + i``."""
     n_hops, rows = len(hops), n_chunks * len(hops)
-    waiter, waits_for, lag = np.array(_waits(hops, slots), dtype=np.int64).reshape(-1, 3).T
+    table = np.fromiter(chain.from_iterable(hops), dtype=np.int64, count=5 * n_hops).reshape(-1, 5).T
+    waiter, waits_for, lag = _waits(table[2], table[3], slots)
     chunk, entry = np.nonzero(np.arange(n_chunks)[:, None] >= lag)
     counts = np.bincount(chunk * n_hops + waiter[entry], minlength=rows)
     number = np.repeat(np.arange(n_chunks), n_hops)
-    columns = np.tile(np.array(hops, dtype=np.int64).T, n_chunks)
+    dep = (chunk - lag[entry]) * n_hops + waits_for[entry]
+    del chunk, entry
     return Transfers(
-        src=columns[0],
-        dst=columns[1],
-        channel=np.zeros(rows, dtype=np.int64),
-        step=number + np.tile(_depths(hops), n_chunks),
-        reduces=columns[4].astype(np.bool_),
-        reads_input=np.zeros(rows, dtype=np.bool_),
-        lanes=np.ones(rows, dtype=np.int64),
-        copies=np.ones(rows, dtype=np.int64),
-        chunk_ptr=np.arange(rows + 1),
-        chunk=number,
-        dep_ptr=np.concatenate(([0], np.cumsum(counts))),
-        dep=(chunk - lag[entry]) * n_hops + waits_for[entry],
+        src=sealed(np.tile(table[0], n_chunks)),
+        dst=sealed(np.tile(table[1], n_chunks)),
+        channel=sealed(np.zeros(rows, dtype=np.int64)),
+        step=sealed(number + np.tile(_depths(hops), n_chunks)),
+        reduces=sealed(np.tile(table[4] > 0, n_chunks)),
+        reads_input=sealed(np.zeros(rows, dtype=np.bool_)),
+        lanes=sealed(np.ones(rows, dtype=np.int64)),
+        copies=sealed(np.ones(rows, dtype=np.int64)),
+        chunk_ptr=sealed(np.arange(rows + 1)),
+        chunk=sealed(number),
+        dep_ptr=sealed(pointers(counts)),
+        dep=sealed(dep),
     )
 
 
-def _waits(hops: tuple[Hop, ...], slots: int) -> list[tuple[int, int, int]]:
-    """Return (hop, hop it waits for, how many chunks earlier), sorted by the first."""
-    into, out_of = defaultdict(list), defaultdict(list)
-    for i, hop in enumerate(hops):
-        into[hop.receiver].append(i)
-        out_of[hop.sender].append(i)
-    waits = []
-    for i, hop in enumerate(hops):
-        waits += [(i, j, 0) for j in into[hop.sender]]
-        waits += [(i, j, 1) for j in out_of[hop.sender]]
-        waits += [(i, j, slots) for j in out_of[hop.receiver]]
-    return waits
+def _waits(sender: Int, receiver: Int, slots: int) -> tuple[Int, Int, Int]:
+    """Return hops, hops that each waits for, and how many chunks earlier, sorted by the first.
+
+    *sender* and *receiver* are the stages of each hop.
+    """
+    stages, place = distinct(np.concatenate([sender, receiver]))
+    sender, receiver = np.split(place, 2)
+    tables = [
+        (pointers(np.bincount(stage, minlength=len(stages))), np.argsort(stage, kind="stable"))
+        for stage in (receiver, sender)
+    ]
+    found = []
+    for (ptr, hops), stage, lag in ((tables[0], sender, 0), (tables[1], sender, 1), (tables[1], receiver, slots)):
+        taken, entry = entries_of(ptr, stage)
+        found.append((np.repeat(np.arange(len(stage)), np.diff(taken)), hops[entry], np.full(len(entry), lag)))
+    waiter, waits_for, lags = (np.concatenate(column) for column in zip(*found, strict=True))
+    order = np.argsort(waiter, kind="stable")
+    return waiter[order], waits_for[order], lags[order]
 
 
 def _depths(hops: tuple[Hop, ...]) -> Int:
@@ -101,19 +112,21 @@ def _side_by_side(channels: Sequence[Transfers], n_chunks: Sequence[int]) -> Tra
     first_row = np.cumsum(lengths) - lengths
     first_chunk = np.cumsum(n_chunks) - np.asarray(n_chunks)
     together = {
-        name: np.concatenate([getattr(part, name) for part in channels])
+        name: sealed(np.concatenate([getattr(part, name) for part in channels]))
         for name in ("src", "dst", "step", "reduces", "reads_input", "lanes", "copies")
     }
     return Transfers(
         **together,
-        channel=np.repeat(np.arange(len(channels)), lengths),
-        chunk_ptr=np.arange(lengths.sum() + 1),
-        chunk=_shifted([part.chunk for part in channels], first_chunk),
-        dep_ptr=np.concatenate(([0], np.cumsum(np.concatenate([np.diff(part.dep_ptr) for part in channels])))),
-        dep=_shifted([part.dep for part in channels], first_row),
+        channel=sealed(np.repeat(np.arange(len(channels)), lengths)),
+        chunk_ptr=sealed(np.arange(lengths.sum() + 1)),
+        chunk=sealed(_shifted([part.chunk for part in channels], first_chunk)),
+        dep_ptr=sealed(pointers(np.concatenate([np.diff(part.dep_ptr) for part in channels]))),
+        dep=sealed(_shifted([part.dep for part in channels], first_row)),
     )
 
 
 def _shifted(parts: Sequence[Int], offsets: Int) -> Int:
     """Concatenate *parts*, adding to each its offset."""
-    return np.asarray(np.concatenate(parts) + np.repeat(offsets, [len(part) for part in parts]), dtype=np.int64)
+    values = np.concatenate(parts)
+    values += np.repeat(offsets, [len(part) for part in parts])
+    return values

@@ -36,7 +36,7 @@ BLAS = "scipy.linalg.cython_blas"
 if own_process.ours and BLAS not in sys.modules:
     sys.modules[BLAS] = None  # type: ignore[assignment]
     try:
-        import numba.np.arraymath  # noqa: F401
+        import numba.np.arraymath
     finally:
         del sys.modules[BLAS]
 

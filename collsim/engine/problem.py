@@ -179,6 +179,8 @@ def _merged(p: Problem) -> Problem:
     longest = int(hops.max(initial=0))
     if longest <= 8:  # compare neighbours: several times cheaper than sorting, and nearly all routes are short
         twice = any(bool(np.any(key[:-step] == key[step:])) for step in range(1, longest))
+    elif np.all(key[1:] > key[:-1]):
+        twice = False
     else:
         ordered = np.sort(key)
         twice = bool(np.any(ordered[:-1] == ordered[1:]))

@@ -211,7 +211,6 @@ def _cuts(mini: Miniature, run: Run) -> Cuts:
     names += [f"ingress {name}" if name else f"cut {n - size}|{size}" for name, size, _, _ in found]
     return replace(
         old,
-        inside=np.zeros((0, 0), dtype=np.bool_),
         capacity_Bps=np.array([entry[2] for entry in found] + [entry[3] for entry in found]),
         egress_Bps=np.concatenate(rank_Bps),
         node_egress_Bps=np.concatenate(unit_Bps) if unit_Bps else old.node_egress_Bps,
@@ -222,8 +221,9 @@ def _cuts(mini: Miniature, run: Run) -> Cuts:
 
 def _round_each(cuts: Cuts, size: int) -> Float:
     """Return float64[n_ranks]: what leaves each rank, or all others, by how many are inside."""
-    rows = np.flatnonzero(cuts.inside.sum(axis=1) == size)
-    found = np.zeros(cuts.inside.shape[1])
-    side = cuts.inside[rows] if size == 1 else ~cuts.inside[rows]
+    inside = cuts.inside
+    rows = np.flatnonzero(inside.sum(axis=1) == size)
+    found = np.zeros(inside.shape[1])
+    side = inside[rows] if size == 1 else ~inside[rows]
     found[side.argmax(axis=1)] = cuts.capacity_Bps[rows]
     return found

@@ -274,9 +274,15 @@ def test_many_ranks_keep_some_routes_and_find_the_others(monkeypatch: pytest.Mon
     np.testing.assert_allclose(before, after, rtol=1e-9)
 
 
-def test_too_many_ranks_are_refused() -> None:
-    with pytest.raises(UnsupportedError, match="2056 ranks over several nodes"):
-        find_routes(build_fabric(cluster_of(nodes=257)))
+def test_tables_of_pairs_are_refused_for_too_many_ranks() -> None:
+    cluster = cluster_of(nodes=257)
+    with pytest.raises(UnsupportedError, match="2056 ranks are too many for tables of pairs"):
+        collsim.simulate(cluster, "send_recv", "1M", algo="nccl_p2p")
+    with pytest.raises(UnsupportedError, match="all_gather by ring has too many pieces on 2056 ranks"):
+        collsim.simulate(cluster, "all_gather", "1M", algo="ring")
+    row = collsim.simulate(cluster, "all_reduce", "1M", algo="tree", channels=2, profile="ideal").rows[0]
+    assert row.ranks == 2056
+    assert 0 < row.lower_bound_s < row.time_s
 
 
 def test_broadcasts_over_more_nodes_take_longer():

@@ -1,5 +1,6 @@
 """Tables of routes: sorting labels out, joining ways, trunks, and routes that are found when they are needed."""
 
+import networkx as nx
 import numpy as np
 import pytest
 
@@ -9,7 +10,8 @@ from collsim.fabric import build_fabric
 from collsim.network_trees import TreePorts
 from collsim.route_table import Part, Routes, assemble, merge_trunks
 from collsim.routing import find_routes, links_in_reach, routes_of
-from collsim.topology import load_topology
+from collsim.topology import Topology, load_topology
+from collsim.topology.failing import damaged
 
 
 @pytest.mark.parametrize(("low", "high", "n"), [(0, 1, 0), (5, 6, 3), (-40, 40, 500), (-3, 2**60, 200), (0, 300, 300)])
@@ -102,7 +104,6 @@ def test_of_many_ranks_routes_are_found_when_they_are_needed(monkeypatch):
 
 def test_one_rank_with_other_links_is_looked_at(monkeypatch):
     topology = load_topology("hgx_h100", {"gpu.count": "8"})
-    from collsim.topology.failing import damaged
 
     topology = damaged(topology, ["link:gpu5-nvsw0", "link:gpu2-nvsw3"])
     fabric = build_fabric(topology)
@@ -115,3 +116,51 @@ def test_one_rank_with_other_links_is_looked_at(monkeypatch):
     found, place = routes_of(fabric, few, np.divmod(pairs, 8), (), TreePorts.free(fabric))
     taken = [found.take(place, np.ones(56)), whole.take(pairs, np.ones(56))]
     assert all(np.array_equal(getattr(taken[0], name), getattr(taken[1], name)) for name in ("link", "weight"))
+
+
+def paths_of_one_pair(fabric, source, target, *, relays):
+    """All shortest paths as lists of links, node by node; GPUs forward only if *relays*."""
+    wiring = fabric.wiring
+    paths, seen = {source: [[]]}, {source}
+    while paths and target not in paths:
+        following = {}
+        for node, reached in paths.items():
+            if node == source or node >= wiring.n_gpus or relays:
+                for link in np.flatnonzero(wiring.link_src == node).tolist():
+                    after = int(wiring.link_dst[link])
+                    if after not in seen:
+                        following.setdefault(after, []).extend([*path, link] for path in reached)
+        seen.update(following)
+        paths = following
+    return paths.get(target, [])
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_searches_from_all_sources_are_those_of_one_pair(seed, monkeypatch):
+    rng = np.random.default_rng(seed)
+    graph = nx.connected_watts_strogatz_graph(16, 4, 0.4, seed=seed)
+    for node in range(12, 16):
+        graph.nodes[node]["kind"] = "switch" if seed % 2 else "gpu"
+    for a, b in graph.edges:
+        figures = {"bandwidth_Bps": float(rng.choice([1e9, 2e9])), "latency_s": float(rng.choice([1e-6, 3e-6]))}
+        graph.edges[a, b].update(figures)
+    fabric = build_fabric(Topology.from_graph(graph), list(range(0, 12, 2)))
+    monkeypatch.setattr("collsim.domain_routing.BLOCK", 400)  # several blocks of sources
+    routes, n = find_routes(fabric), fabric.n_ranks
+    for source, target in zip(*np.nonzero(~np.eye(n, dtype=bool)), strict=True):
+        ends = [int(fabric.rank_node[rank]) for rank in (source, target)]
+        paths = paths_of_one_pair(fabric, *ends, relays=False) or paths_of_one_pair(fabric, *ends, relays=True)
+        width = np.array([fabric.nominal_Bps[path].min() for path in paths])
+        table = np.zeros(fabric.n_links)
+        for path, share in zip(paths, width / width.sum(), strict=True):
+            table[path] += share
+        place = source * n + target
+        span = slice(routes.ptr[place], routes.ptr[place + 1])
+        found = np.zeros(fabric.n_links)
+        found[routes.link[span]] = routes.weight[span]
+        np.testing.assert_allclose(found, table, rtol=1e-12)
+        slowest_s = max(
+            fabric.link_latency_s[path].sum() + fabric.node_latency_s[fabric.wiring.link_src[path[1:]]].sum()
+            for path in paths
+        )
+        assert routes.latency_s[place] == pytest.approx(slowest_s, rel=1e-12)

@@ -277,12 +277,13 @@ class Orbits:
         if not _has_several(self.channel):
             return self
         n, which = self.order.shape[1], self.channel % len(self.order)
-        row = np.repeat(np.arange(len(self.channel)), np.diff(self.chunk_ptr))
+        counts = np.diff(self.chunk_ptr)
+        row = np.repeat(np.arange(len(self.channel)), counts)
         member = self.order[which[row, None], (np.arange(n) + self.chunk_offset[:, None]) % n]
-        size_bytes = np.zeros((len(self.channel), n), dtype=np.int64)
-        if len(filled := np.flatnonzero(np.diff(self.chunk_ptr))):
-            carried_bytes = chunks.size_bytes[self.chunk_family[:, None] * n + member]
-            size_bytes[filled] = np.add.reduceat(carried_bytes, self.chunk_ptr[filled], axis=0)
+        size_bytes = chunks.size_bytes[self.chunk_family[:, None] * n + member]
+        if np.any(counts != 1):
+            carried_bytes, size_bytes = size_bytes, np.zeros((len(self.channel), n), dtype=np.int64)
+            np.add.at(size_bytes, row, carried_bytes)
         looks = np.column_stack([which, self.shift, self.step, self.lanes, self.reduces, size_bytes])
         waits_for = np.stack([self.dep_row, self.dep_shift % n], axis=1)
         keep, copies = _equal_channels(self.channel, looks, self.dep_ptr, waits_for)

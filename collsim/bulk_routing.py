@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collsim.distinct import distinct, entries_of, pointers
-from collsim.fabric import Float, Int
+from collsim.fabric import Fabric, Float, Int
 from collsim.hashed_ways import Flow
 from collsim.route_table import Bundles, Part, bundled
 
@@ -26,12 +26,25 @@ if TYPE_CHECKING:
     from collsim.cluster_routing import Router
     from collsim.route_table import Routes
 
-__all__ = ["found_ways"]
+__all__ = ["found_ways", "links_around"]
 
 Bool = NDArray[np.bool_]
 
 BLOCK = 1 << 17
 """So many pairs are put together in one go."""
+
+
+def links_around(fabric: Fabric) -> NDArray[np.bool_]:
+    """Return bool[n_links]: links of the nodes in use, and all cables between switches of the network."""
+    cluster, wiring = fabric.cluster, fabric.wiring
+    assert cluster is not None
+    gpus, nodes = cluster.node.n_gpus, cluster.spec.nodes
+    owner = np.full(wiring.n_nodes, -1)
+    owner[: wiring.n_gpus] = np.arange(wiring.n_gpus) // gpus
+    owner[wiring.n_gpus : cluster.first_nic] = np.repeat(np.arange(nodes), np.diff(cluster.first_inner))
+    owner[cluster.first_nic : cluster.first_leaf] = cluster.nic_node
+    around = (owner < 0) | np.isin(owner, owner[fabric.rank_node])
+    return np.asarray(around[wiring.link_src] & around[wiring.link_dst])
 
 
 class Lane(NamedTuple):

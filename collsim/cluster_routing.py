@@ -20,7 +20,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from collsim.distinct import distinct, entries_of, pointers
 from collsim.domain_routing import ALL_PAIRS_UP_TO
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from collsim.topology import Topology
     from collsim.topology.cluster import Cluster
 
-__all__ = ["between_nodes", "kept_pairs", "links_around"]
+__all__ = ["between_nodes", "kept_pairs"]
 
 Leap = tuple[tuple[int, int], str, float]
 """What a hash decides: from which leaf to which, the name of the flow, and its share of the message."""
@@ -87,19 +86,6 @@ def kept_pairs(fabric: Fabric) -> Int:
     ends.append((np.repeat(fullest, len(fullest)), np.tile(fullest, len(fullest))))
     src, dst = (np.concatenate(column) for column in zip(*ends, strict=True))
     return np.asarray(np.unique((src * n + dst)[src != dst]))
-
-
-def links_around(fabric: Fabric) -> NDArray[np.bool_]:
-    """Return bool[n_links]: links of the nodes in use, and all cables between switches of the network."""
-    cluster, wiring = fabric.cluster, fabric.wiring
-    assert cluster is not None
-    gpus, nodes = cluster.node.n_gpus, cluster.spec.nodes
-    owner = np.full(wiring.n_nodes, -1)
-    owner[: wiring.n_gpus] = np.arange(wiring.n_gpus) // gpus
-    owner[wiring.n_gpus : cluster.first_nic] = np.repeat(np.arange(nodes), np.diff(cluster.first_inner))
-    owner[cluster.first_nic : cluster.first_leaf] = cluster.nic_node
-    around = (owner < 0) | np.isin(owner, owner[fabric.rank_node])
-    return np.asarray(around[wiring.link_src] & around[wiring.link_dst])
 
 
 @dataclass(slots=True)

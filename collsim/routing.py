@@ -83,7 +83,7 @@ def links_in_reach(fabric: Fabric, routes: Routes) -> NDArray[np.bool_]:
     if routes.number is None:
         return routes.used_links(fabric.n_links)
     if fabric.machine.cluster is not None:
-        from collsim.cluster_routing import links_around
+        from collsim.bulk_routing import links_around
 
         around = links_around(fabric.machine)
         return around if fabric.healthy_link is None else around[fabric.healthy_link]

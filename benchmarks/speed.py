@@ -145,9 +145,9 @@ WORKS = (
             },
         )
         for n, told, asked, bar_s in (
-            (64, "exact", "--op all_to_all_v --matrix zipf.csv --algo direct_v --tolerance 0", 0.7),
-            (256, "1 %", "--op all_to_all_v --matrix zipf.csv --algo direct_v --tolerance 1%", 2),
-            (1024, "1 %", "--op all_to_all_v --matrix zipf.csv --algo direct_v --tolerance 1%", 60),
+            (64, "exact", "--op all_to_all_v --matrix zipf.csv --algo direct --tolerance 0", 0.7),
+            (256, "1 %", "--op all_to_all_v --matrix zipf.csv --algo direct --tolerance 1%", 2),
+            (1024, "1 %", "--op all_to_all_v --matrix zipf.csv --algo direct --tolerance 1%", 60),
         )
     ),
     on_nodes("ring all-reduce, 16,384 ranks", 2048, RING, 1, 1000, other=2000),

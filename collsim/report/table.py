@@ -132,12 +132,24 @@ def _notes(rows: Sequence[Row]) -> list[str]:
         notes.append("all groups run at once: times and bandwidths are of the slowest, total is the busbw of all")
     if any(len({(group.algo, group.proto) for group in row.group_times}) > 1 for row in rows):
         notes.append("not all groups run the same algorithm: algo is that of the slowest")
-    notes += [*_tolerance_notes(rows), *switch_notes(rows)]
+    notes += [*_tolerance_notes(rows), *_path_notes(rows), *switch_notes(rows)]
     others = Counter((row.healthy_algo, row.label) for row in rows if row.healthy_algo not in (None, row.label))
     notes += [
         f"healthy: {before} where {now} runs now ({count} row{'s' * (count > 1)})"
         for (before, now), count in others.items()
     ]
+    return notes
+
+
+def _path_notes(rows: Sequence[Row]) -> list[str]:
+    """Return which rows rest on fewer transfers than there are."""
+    notes = []
+    if any(row.path.startswith("classes") for row in rows):
+        notes.append("one transfer was simulated for each class of those that have to behave alike: same times")
+    if any(row.path.startswith("wavefront") for row in rows):
+        notes.append("steps of rings were computed row by row, from one place of each kind: same times")
+    if any(row.path.endswith("equal chunks") for row in rows):
+        notes.append("chunks that differ by an element were taken as the largest, which is at most that much too long")
     return notes
 
 

@@ -38,8 +38,12 @@ __all__ = [
     "walk",
 ]
 
-MOST_STEPS = 10_000_000_000
-"""So many transfers take some seconds; above, chunks are taken as equal, so that a ring repeats itself."""
+MOST_UNEVEN = 10_000_000_000
+"""So many transfers take half a minute; above, chunks are taken as equal, so that a ring may repeat itself."""
+MOST_TRANSFERS = 200_000_000_000
+"""So many transfers of a ring that does not repeat itself take two minutes."""
+EQUAL_CHUNKS = ", equal chunks"
+"""Said of how a row was computed if chunks that differ by an element were taken as the largest."""
 CLOSE = 1e-9
 """Relative difference of two times that are the same but for rounding."""
 
@@ -93,7 +97,13 @@ def ring_timing(mini: Miniature, run: Run, request: Request, proto: str, dtype: 
     latency_s = float(rounds.latency_s[stream, place]) + time_s - sent_s
     critical = Critical(time_s, latency_s, bool(paces.at_cap[stream][place]))
     largest = max(size for stream in streams for size, _ in stream.kinds)
-    return timing_of(part, paces, critical, len(places.transfers), largest_bytes=largest), len(shares)
+    timing = timing_of(part, paces, critical, len(places.transfers), largest_bytes=largest)
+    exact = all(
+        int(sizes.sum()) == int(whole.sum())
+        for share in loops
+        for sizes, whole in zip(loops[share], loops_of(request, share), strict=True)
+    )
+    return (timing if exact else replace(timing, path=timing.path + EQUAL_CHUNKS)), len(shares)
 
 
 Leg = tuple[Int, bool]
@@ -127,7 +137,7 @@ def turns_of(sizes: Int, stream: Stream, legs: Sequence[Leg]) -> list[Turn]:
 def _loops(request: Request, share_bytes: int, transfers: int) -> list[Int]:
     """Return the sizes of the chunks of each loop, by rank; all as the largest where a ring would be too long."""
     loops = loops_of(request, share_bytes)
-    if transfers * len(loops) <= MOST_STEPS:
+    if transfers * len(loops) <= MOST_UNEVEN:
         return loops
     return [np.full(len(sizes), sizes.max()) for sizes in loops]
 
@@ -237,6 +247,9 @@ def _walked(chains: tuple[Chain, Chain], turns: Sequence[Turn], ready_s: Float, 
 def _marched(chain: Chain, turns: Sequence[Turn], ready_s: Float) -> Row:
     """Return how a stream of such transfers went, from its first places if they repeat."""
     parts, short, ready = periodic(chain, turns, ready_s)
+    if (transfers := len(ready) * sum(len(turn.distances) for turn in turns)) > MOST_TRANSFERS:
+        what = f"a ring of {transfers:,} transfers that does not repeat itself takes too long"
+        raise UnsupportedError(Fault(what, "ranks", "ask for fewer ranks, or for sizes that they divide"))
     times = len(ready_s) // len(ready)
     sent_s, got_s, latency_s = (np.tile(column, times) for column in march(parts, short, ready))
     return sent_s, got_s, latency_s

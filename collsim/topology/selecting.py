@@ -7,7 +7,7 @@ both of its directions are meant, whether ``-`` or ``->`` stands between the end
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
@@ -26,6 +26,7 @@ MOST_NAMES = 8
 ON_NODE = re.compile(r"node([\d*?\[\]!-]+)/(.+)", re.ASCII)
 NUMBERS = re.compile(r"[\d*?\[\]!-]+", re.ASCII)
 """Numbers, and globs of numbers."""
+GLOB = re.compile(r"[*?\[]", re.ASCII)
 CABLES = re.compile(r"(.+):(\d{1,6})", re.ASCII)
 
 
@@ -67,9 +68,10 @@ def select(wiring: Wiring, text: str, where: str) -> Selection:
         raise InputError(Fault(f'"{text[:60]}" is not KIND:NAME', where, _shape_hint(wiring, text.strip())))
     if kind.startswith("link"):
         return _links(wiring, text, kind, name, where)
-    pool = [node for node in range(wiring.n_nodes) if _is(wiring, node, kind)]
-    found = _matching(wiring, pool, _spelled(kind, name))
+    found = _matching(wiring, _spelled(kind, name))
+    found = tuple(node for node in found if _is(wiring, node, kind))
     if not found:
+        pool = [node for node in range(wiring.n_nodes) if _is(wiring, node, kind)]
         raise InputError(Fault(f'there is no {kind} "{name[:60]}"', where, _near(wiring, pool, name, kind)))
     return Selection(kind, nodes=found)
 
@@ -106,12 +108,10 @@ def _spelled(kind: str, name: str) -> str:
     return prefix + (f"{kind}{local}" if NUMBERS.fullmatch(local) and local != "*" else local)
 
 
-def _matching(wiring: Wiring, pool: Iterable[int], name: str) -> tuple[int, ...]:
-    return tuple(node for node in pool if _fits(wiring.node_names[node], name))
-
-
-def _fits(own: str, name: str) -> bool:
-    return own == name or fnmatchcase(own, name)
+def _matching(wiring: Wiring, name: str) -> tuple[int, ...]:
+    if not GLOB.search(name):  # names are unique, and there may be many
+        return (wiring.node_names.index(name),) if name in wiring.node_names else ()
+    return tuple(node for node, own in enumerate(wiring.node_names) if own == name or fnmatchcase(own, name))
 
 
 def _near(wiring: Wiring, pool: Sequence[int], name: str, kind: str) -> str:
@@ -162,14 +162,14 @@ def _ends(wiring: Wiring, text: str, name: str, where: str) -> tuple[tuple[int, 
         raise InputError(Fault(f'"{text[:60]}" does not name two ends', where, "write link:gpu0-gpu1"))
     splits = [(name[:place].strip(), name[place + len(mark) :].strip()) for place in places]
     for a, b in splits:
-        found = _matching(wiring, everyone, a), _matching(wiring, everyone, b)
+        found = _matching(wiring, a), _matching(wiring, b)
         if all(found):
             return found
     a, b = splits[0]
     faults = [
         Fault(f'"{end[:60]}" is no end of a link', where, _near(wiring, everyone, end, "node"))
         for end in (a, b)
-        if not _matching(wiring, everyone, end)
+        if not _matching(wiring, end)
     ]
     raise InputError(*faults)
 

@@ -305,7 +305,9 @@ def _name(cuts: Cuts, cut: int) -> str:
     if cuts.names:
         return cuts.names[cut]
     members = cuts.sides.inside(cut)
-    others = np.setdiff1d(np.arange(cuts.sides.n_ranks), members)
+    outside = np.ones(cuts.sides.n_ranks, dtype=np.bool_)
+    outside[members] = False
+    others = np.flatnonzero(outside)
     if len(members) == 1:
         return f"egress {cuts.rank_names[int(members[0])]}"
     if len(others) == 1:

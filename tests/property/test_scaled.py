@@ -7,7 +7,7 @@ import pytest
 
 from collsim import simulate, simulation
 from collsim.errors import CollsimError, InputError
-from collsim.topology import load_topology, miniature
+from collsim.topology import load_topology, miniature, parse_topology
 from collsim.topology.failing import damaged
 
 NODES = ("hgx_h100", "hgx_h100", "mi300x_ubb8", "dgx_a100")
@@ -202,3 +202,42 @@ def test_uneven_cables_are_told(monkeypatch):
     monkeypatch.undo()
     result = simulate(rail(15000), "all_to_all", "1G", algo="direct", profile="ideal")
     assert any("unevenly" in told for told in result.warnings)
+
+
+HEAD = "schema: collsim.topology/1, link: {bandwidth: 50 GB/s, latency: 500 ns}"
+
+
+def of_neighbours(n):
+    """Return GPUs in a ring, each wired to the one before and the one after."""
+    nodes = ", ".join(f"{{name: g{i}}}" for i in range(n))
+    links = ", ".join(f"{{a: g{i}, b: g{(i + 1) % n}}}" for i in range(n))
+    return parse_topology(f"{{{HEAD}, builder: explicit, nodes: [{nodes}], links: [{links}]}}")
+
+
+@pytest.mark.parametrize("n", [4, 5, 8, 13, 30])
+@pytest.mark.parametrize("profile", ["ideal", "default"])
+def test_gpus_in_a_ring(monkeypatch, n, profile):
+    part, whole = both_ways(
+        monkeypatch, of_neighbours(n), op="all_to_all", size=n * 4096, algo="direct", profile=profile
+    )
+    assert part.time_s == pytest.approx(whole.time_s, rel=CLOSE)
+    assert part.lower_bound_s == pytest.approx(whole.lower_bound_s, rel=CLOSE)
+    assert part.path == "classes, reference"
+    assert part.classes == n - 1
+
+
+def test_many_gpus_in_a_ring():
+    """n^2 / 8 blocks go each way over every link, for even n."""
+    row = simulate(of_neighbours(1024), "all_to_all", "64M", algo="direct", profile="ideal").rows[0]
+    assert row.time_s == pytest.approx(1024**2 / 8 * 2**16 / 50e9, rel=1e-9)
+
+
+@pytest.mark.parametrize("damage", [{}, {"degrade": ["link:gpu3-sw0=50%"]}, {"fail": ["gpu:gpu1"]}])
+@pytest.mark.parametrize(("op", "algo"), [("all_to_all", "direct"), ("all_reduce", "ring"), ("all_gather", "ring")])
+def test_one_switch(monkeypatch, op, algo, damage):
+    switch = parse_topology(f"{{{HEAD}, builder: switched, gpu: {{count: 21}}, switch: {{planes: 1}}}}")
+    for profile, ranks in (("ideal", 20), ("default", 13)):
+        asked = {"op": op, "size": "1M", "algo": algo, "profile": profile, "ranks": ranks, "channels": 1}
+        part, whole = both_ways(monkeypatch, damaged(switch, **damage), **asked)
+        assert part.time_s == pytest.approx(whole.time_s, rel=CLOSE)
+        assert part.path.startswith("classes" if algo == "direct" else "wavefront")

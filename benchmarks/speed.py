@@ -29,7 +29,7 @@ A2A = "--op all_to_all --algo direct --size 64M"
 RING = "--op all_reduce --algo ring --channels 1 --size 64M"
 TREE = "--op all_reduce --algo tree --channels 1 --size 64M --chunk 4M"
 LEVELS = "--op all_reduce --algo hierarchical --size 64M"
-SLOW_GPU, SLOW_NIC = "--degrade link:gpu3-sw0=50%", "--degrade link:n3.nic5-leaf5=50%"
+SLOW_GPU, SLOW_NIC = "--degrade link:gpu3-sw0=50%", "--degrade link:n3.nic[04]-leaf[04]=50%"
 SWEEP = """
 from collsim import simulate
 sizes = [4096 * (i + 1) for i in range(250)]
@@ -37,6 +37,10 @@ for topo in ("mi355x_ubb8", "hgx_h100"):
     for op in ("all_to_all", "all_reduce"):
         assert len(simulate(topo, op, sizes).rows) == 250
 """
+
+
+LONG_S = 30
+"""A work that may take so long is run once."""
 
 
 @dataclass(frozen=True)
@@ -171,7 +175,7 @@ def measure(command: str, folder: Path, rounds: int, *, cold: bool = False) -> M
     """Run a command several times."""
     start = [sys.executable] if command.startswith("-c") else [str(COLLSIM)]
     times, memory_mb = [], 0.0
-    for number in range(rounds + (not cold)):
+    for number in range(rounds + (not cold and rounds > 1)):
         environment = os.environ | ({"NUMBA_CACHE_DIR": tempfile.mkdtemp(dir=folder)} if cold else {})
         began = time.perf_counter()
         with subprocess.Popen(
@@ -184,7 +188,7 @@ def measure(command: str, folder: Path, rounds: int, *, cold: bool = False) -> M
             process.returncode = os.waitstatus_to_exitcode(status)
         if process.returncode:
             raise SystemExit(f"{command[:200]}: {told}")
-        if number or cold:  # the first one warms up
+        if number or cold or rounds == 1:  # the first of several warms up
             times.append(time.perf_counter() - began)
         memory_mb = max(memory_mb, usage.ru_maxrss / 1000)
     return Measured(statistics.median(times), memory_mb)
@@ -197,6 +201,7 @@ def row(work: Work, rounds: int) -> str:
         for name, (kind, n) in work.files.items():
             with (folder / name).open("w") as file:
                 subprocess.run([sys.executable, __file__, "--make", kind, str(n)], stdout=file, check=True)
+        rounds = rounds if work.bar_s < LONG_S else 1
         found = [measure(command, folder, rounds, cold=work.cold) for command in work.commands]
         others = [
             "" if command is None else f"{measure(command, folder, 1).time_s:.2f}"

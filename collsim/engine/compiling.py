@@ -44,4 +44,5 @@ def entry_points() -> list[Any]:
     from collsim.engine import kernels, refinement, tolerant, wavefront_kernels
 
     found = [kernels._fill_successors, kernels._run, refinement.hashed, refinement.topological, refinement.refine]
-    return [*found, tolerant._run, wavefront_kernels.uniform, wavefront_kernels.mixed]
+    loops = [wavefront_kernels.bare, wavefront_kernels.uniform, wavefront_kernels.mixed]
+    return [*found, tolerant._run, *loops]

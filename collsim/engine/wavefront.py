@@ -85,18 +85,22 @@ def march(chain: Chain, turns: Sequence[Turn], ready_s: Floats) -> Row:
 
 def warm_up() -> None:
     """Load the compiled loops."""
-    chain, kinds = Chain(*np.ones((3, 2, 2))), np.zeros(2, dtype=np.int64)
-    row = march(chain, [Turn(kinds, np.zeros(1, dtype=np.int64))], np.zeros(2))
-    for steps in (_equal_steps, _mixed_steps):
-        steps(chain, Turn(kinds, np.zeros(2, dtype=np.int64)), row)
+    kinds = np.zeros(2, dtype=np.int64)
+    for chain in (Chain(*np.ones((3, 2, 2))), Chain(*np.zeros((3, 2, 2)))):
+        row = march(chain, [Turn(kinds, np.zeros(1, dtype=np.int64))], np.zeros(2))
+        for steps in (_equal_steps, _mixed_steps):
+            steps(chain, Turn(kinds, np.zeros(2, dtype=np.int64)), row)
 
 
 def _equal_steps(chain: Chain, turn: Turn, row: Row) -> Row:
     """Return the row after an even number of steps with chunks of one kind."""
-    from collsim.engine.wavefront_kernels import uniform
+    from collsim.engine.wavefront_kernels import bare, uniform
 
     wait_s, flow_s, late_s = (column[turn.kind[0]] for column in chain)
     finish_s, spent_s = (np.concatenate([column[-1:], column]) for column in (row[0], row[2]))
+    if not (wait_s.any() or late_s.any() or spent_s.any()):
+        bare(finish_s, np.empty(len(finish_s)), flow_s.copy(), len(turn.distances))
+        return finish_s[1:], finish_s[1:].copy(), spent_s[1:]
     spare = np.empty((2, len(finish_s)))
     uniform(finish_s, spent_s, *spare, wait_s.copy(), wait_s + flow_s, np.roll(late_s, 1), len(turn.distances))
     return finish_s[1:], finish_s[1:] + late_s, spent_s[1:]

@@ -31,6 +31,23 @@ def uniform(finish, spent, spare_finish, spare_spent, wait, took, late, steps):
 
 
 @_part
+def _bare_step(finish, finished, took):
+    """Fill *finished* from the row before where nothing waits."""
+    n = len(took)
+    finish[0] = finish[n]
+    for p in range(n):
+        finished[p + 1] = max(finish[p], finish[p + 1]) + took[p]
+
+
+@_entry
+def bare(finish, spare_finish, took, steps):
+    """Take an even number of steps with chunks of one size and without any latency; *finish* is changed."""
+    for _ in range(steps // 2):
+        _bare_step(finish, spare_finish, took)
+        _bare_step(spare_finish, finish, took)
+
+
+@_part
 def _mixed_step(before, after, wait, took, late, kinds, start):
     """Fill the rows of *after* from those of *before*: sent, arrived, latency until sent."""
     n = wait.shape[1]

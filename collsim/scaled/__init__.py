@@ -30,7 +30,8 @@ from collsim.scaled.rings import OutOfStepError, ring_timing
 from collsim.timing import Timing
 from collsim.together import Party, part_of, time_together
 from collsim.topology import Topology
-from collsim.topology.miniature import BLOCK, EXACT_UP_TO, POD, Miniature, Pairs, miniature_of
+from collsim.topology.frames import BLOCK, POD
+from collsim.topology.miniature import EXACT_UP_TO, Miniature, Pairs, miniature_of
 
 __all__ = ["Scaled", "scaled"]
 

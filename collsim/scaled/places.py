@@ -22,7 +22,8 @@ from collsim.engine.wavefront import Chain
 from collsim.fabric import Float, Int
 from collsim.schedule import EVERY, Transfers
 from collsim.schedule.forms import Chunks
-from collsim.topology.miniature import UNIT, Miniature
+from collsim.topology.frames import UNIT
+from collsim.topology.miniature import Miniature
 
 __all__ = ["Paces", "Places", "Road", "Stream", "alike", "paces_of", "places_of"]
 

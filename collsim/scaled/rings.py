@@ -77,33 +77,41 @@ def ring_timing(mini: Miniature, run: Run, request: Request, proto: str, dtype: 
     UnsupportedError
         Channels meet on links out of step, so that every transfer would have to be simulated.
     """
-    road, n, name = _road(mini), request.n_ranks, request.op.name
-    shares = request.shares(request.size_bytes if name == "all_reduce" else request.block_bytes)
-    equal = Counter((channel % len(road.paths[0]), int(share)) for channel, share in enumerate(shares))
-    told = counts_adding(run, name, "ring", (proto, dtype))
-    legs = [(np.array([-place for place, adds in program_of(name, n) if adds is leg]), leg) for leg in (True, False)]
-    legs = [(steps, leg and told) for steps, leg in legs if len(steps)]
-    loops = {share: _loops(request, share, n * sum(len(steps) for steps, _ in legs)) for _, share in equal}
-    streams = [stream_of(ring, loops[share], legs, copies) for (ring, share), copies in equal.items()]
+    road, n = _road(mini), request.n_ranks
+    streams, turns, path = _programs(mini, run, request, road, (proto, dtype))
     places = places_of(mini, road, streams, lanes=1)
     part, paces = paced(mini, run, request, ("ring", road, streams, places), (proto, dtype))
-    turns = [
-        [turn for sizes in loops[share] for turn in turns_of(sizes[_order(mini, road, stream.ring)], stream, legs)]
-        for (_, share), stream in zip(equal, streams, strict=True)
-    ]
     rounds = walk(paces, turns, np.zeros((len(streams), n)))
     stream, place = np.unravel_index(int(rounds.got_s.argmax()), rounds.got_s.shape)
     time_s, sent_s = float(rounds.got_s[stream, place]), float(rounds.sent_s[stream, place])
     latency_s = float(rounds.latency_s[stream, place]) + time_s - sent_s
     critical = Critical(time_s, latency_s, bool(paces.at_cap[stream][place]))
-    largest = max(size for stream in streams for size, _ in stream.kinds)
+    largest = max(size for each in streams for size, _ in each.kinds)
     timing = timing_of(part, paces, critical, len(places.transfers), largest_bytes=largest)
-    exact = all(
-        int(sizes.sum()) == int(whole.sum())
-        for share in loops
-        for sizes, whole in zip(loops[share], loops_of(request, share), strict=True)
-    )
-    return (timing if exact else replace(timing, path=timing.path + EQUAL_CHUNKS)), len(shares)
+    return replace(timing, path=path), sum(each.copies for each in streams)
+
+
+def _programs(
+    mini: Miniature, run: Run, request: Request, road: Road, kernel: tuple[str, str]
+) -> tuple[list[Stream], list[list[Turn]], str]:
+    """Return the streams of a ring schedule, what each of them does, and how that is said."""
+    n, name = request.n_ranks, request.op.name
+    shares = request.shares(request.size_bytes if name == "all_reduce" else request.block_bytes)
+    equal = Counter((channel % len(road.paths[0]), int(share)) for channel, share in enumerate(shares))
+    told = counts_adding(run, name, "ring", kernel)
+    legs = [(np.array([-place for place, adds in program_of(name, n) if adds is leg]), leg) for leg in (True, False)]
+    legs = [(steps, leg and told) for steps, leg in legs if len(steps)]
+    loops = {share: loops_of(request, share) for _, share in equal}
+    uneven = any(sizes.min() < sizes.max() for share in loops for sizes in loops[share])
+    rounded = uneven and n * max(map(len, loops.values())) * sum(len(steps) for steps, _ in legs) > MOST_UNEVEN
+    if rounded:
+        loops = {share: [np.full(n, sizes.max()) for sizes in loops[share]] for share in loops}
+    streams, turns = [], []
+    for (ring, share), copies in equal.items():
+        streams.append(stream_of(ring, loops[share], legs, copies))
+        order = _order(mini, road, ring)
+        turns.append([turn for sizes in loops[share] for turn in turns_of(sizes[order], streams[-1], legs)])
+    return streams, turns, "wavefront" + EQUAL_CHUNKS * rounded
 
 
 Leg = tuple[Int, bool]
@@ -132,14 +140,6 @@ def turns_of(sizes: Int, stream: Stream, legs: Sequence[Leg]) -> list[Turn]:
         falling = -np.array([stream.kinds[number][0] for number in numbers])
         turns.append(Turn(numbers[0] + np.searchsorted(falling, -sizes).astype(np.int64), steps))
     return turns
-
-
-def _loops(request: Request, share_bytes: int, transfers: int) -> list[Int]:
-    """Return the sizes of the chunks of each loop, by rank; all as the largest where a ring would be too long."""
-    loops = loops_of(request, share_bytes)
-    if transfers * len(loops) <= MOST_UNEVEN:
-        return loops
-    return [np.full(len(sizes), sizes.max()) for sizes in loops]
 
 
 def _road(mini: Miniature) -> Road:

@@ -23,24 +23,21 @@ from numpy.typing import NDArray
 from collsim.errors import InputError
 from collsim.topology.cluster import Cluster
 from collsim.topology.failing import damaged
+from collsim.topology.frames import BLOCK, MACHINE, UNIT, Frame, frame_of, is_even
 from collsim.topology.model import Coordinates, Topology, Wiring
 from collsim.topology.selecting import select
 
-__all__ = ["BLOCK", "EXACT_UP_TO", "MACHINE", "POD", "UNIT", "Miniature", "Pairs", "miniature_of"]
+__all__ = ["EXACT_UP_TO", "Miniature", "Pairs", "miniature_of"]
 
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
-UNIT, BLOCK, POD, MACHINE = range(4)
-"""What two units share, or what a node of the wiring belongs to."""
 MOST_BLOCKS = 16
 """Only so many blocks are told apart where cables are not dealt out evenly."""
 MOST_UNITS = 64
 """A part with more units would be no small one."""
 EXACT_UP_TO = 2048
 """Up to so many ranks all pairs can be looked at one by one instead."""
-PLACES = 1 << 20
-"""More than there are nodes in a unit, a block or a pod."""
 
 
 class Pairs(NamedTuple):
@@ -53,37 +50,6 @@ class Pairs(NamedTuple):
     """How many pairs of the machine each stands for."""
     per_source: Ints
     """How many of these have the same source."""
-
-
-class _Frame(NamedTuple):
-    """The regular order of a machine in which nothing is missing; int64 each."""
-
-    level: Ints
-    """[n_nodes]: whether a node of the wiring belongs to a unit, a block, a pod or the machine."""
-    owner: Ints
-    """[n_nodes]: to which of them."""
-    place: Ints
-    """[n_nodes]: its place there."""
-    merged: Ints
-    """[n_nodes]: the same with spines of a group, and cores, at one place."""
-    block: Ints
-    """[n_units]"""
-    pod: Ints
-    """[n_blocks]"""
-    per_unit: int
-    """GPUs of a unit."""
-
-    def shared(self, a: Ints, b: Ints) -> Ints:
-        """Return what units share, int64[n]."""
-        blocks, same_block = (self.block[a], self.block[b]), self.block[a] == self.block[b]
-        above = np.where(self.pod[blocks[0]] == self.pod[blocks[1]], POD, MACHINE)
-        return np.where(a == b, UNIT, np.where(same_block, BLOCK, above)).astype(np.int64)
-
-    def links(self, wiring: Wiring, place: Ints) -> tuple[Ints, Ints, Ints]:
-        """Return of each link to what level and to which owner it belongs, and its number among those."""
-        src, dst = wiring.link_src, wiring.link_dst
-        inner = np.where(self.level[src] <= self.level[dst], src, dst)
-        return self.level[inner], self.owner[inner], place[src] * PLACES + place[dst]
 
 
 class _Kinds(NamedTuple):
@@ -151,7 +117,7 @@ class Miniature:
     link_rises: Mask
     unit_ranks: Ints
     rank_of: Ints
-    frame: _Frame
+    frame: Frame
     kinds: _Kinds
 
     @property
@@ -202,12 +168,12 @@ def miniature_of(topology: Topology, gpus: Ints) -> Miniature | None:
     """
     damage = topology.damage
     whole = topology if damage is None else damage.healthy
-    frame = _frame(whole)
+    frame = frame_of(whole)
     if frame is None:
         return None
     lost = _lost(topology, whole, frame)
     tiers = whole.cluster.plan.tiers if whole.cluster else 1
-    level, even = max((level for level, _ in lost), default=UNIT), _is_even(whole, frame)
+    level, even = max((level for level, _ in lost), default=UNIT), is_even(whole, frame)
     apart = not even and tiers <= 2 and len(frame.pod) <= MOST_BLOCKS
     merges, exact = level == UNIT and not apart, even or apart
     if level > BLOCK or (level == BLOCK and tiers > 2) or not (exact or (merges and len(gpus) > EXACT_UP_TO)):
@@ -220,85 +186,7 @@ def miniature_of(topology: Topology, gpus: Ints) -> Miniature | None:
     return _cut_out(topology, whole, frame._replace(place=place), kinds, numbers, exact=exact)
 
 
-def _frame(whole: Topology) -> _Frame | None:
-    """Return the order of a switched domain, or of a cluster that spreads messages over trees of switches."""
-    wiring, cluster = whole.wiring, whole.cluster
-    if cluster is None:
-        return _frame_of_domain(wiring) if wiring.coordinates.kind == "switched" else None
-    if len(cluster.kinds) > 1 or cluster.spec.hashes or cluster.spec.fabric == "dragonfly":
-        return None
-    plan, per, units = cluster.plan, cluster.node.n_gpus, cluster.spec.nodes
-    first = (wiring.n_gpus, cluster.first_nic, cluster.first_leaf, cluster.first_spine)
-    inner, nics = (first[1] - first[0]) // units, (first[2] - first[1]) // units
-    each = plan.leaves // plan.blocks
-    leaf = np.arange(plan.leaves, dtype=np.int64)
-    by_rail = bool(wiring.coordinates.plane[first[2] - first[0]] >= 0) and each > 1
-    pods = plan.groups // (each if by_rail else 1) if plan.tiers > 2 else 1
-    group = cluster.switch_group[: -plan.cores] if plan.cores else cluster.switch_group
-    line, pod = np.divmod(group, pods) if plan.tiers > 2 else (group, np.zeros_like(group))
-    if (pod[: plan.leaves] != np.repeat(pod[: plan.leaves : each], each)).any():
-        return None  # leaves of one block lie in several pods
-    spine, core = np.arange(plan.spines, dtype=np.int64), np.arange(plan.cores, dtype=np.int64)
-    per_group = plan.spines // plan.groups if plan.spines else 1
-    block = np.arange(units, dtype=np.int64) // plan.block_nodes
-
-    def tiled(count: int, start: int) -> Ints:
-        return np.tile(start + np.arange(count, dtype=np.int64), units)
-
-    def owned(count: int) -> Ints:
-        return np.repeat(np.arange(units, dtype=np.int64), count)
-
-    ends = per + inner + nics + each
-    inside = [tiled(per, 0), tiled(inner, per), tiled(nics, per + inner), per + inner + nics + leaf % each]
-    lines = ends + line[plan.leaves :]
-    top = ends + int(line.max(initial=0)) + 1
-    spines = ends + line[plan.leaves :] * per_group + spine % per_group
-    plane = cluster.switch_plane[plan.leaves + plan.spines :]
-    last = ends + (int(line.max(initial=0)) + 1) * per_group
-    return _Frame(
-        level=np.repeat(np.array([UNIT, BLOCK, POD, MACHINE]), [first[2], plan.leaves, plan.spines, plan.cores]),
-        owner=np.concatenate(
-            [owned(per), owned(inner), owned(nics), leaf // each, pod[plan.leaves :], np.zeros_like(core)]
-        ),
-        place=np.concatenate([*inside, spines, last + core]),
-        merged=np.concatenate([*inside, lines, top + plane]),
-        block=block,
-        pod=pod[: plan.leaves : each],
-        per_unit=per,
-    )
-
-
-def _frame_of_domain(wiring: Wiring) -> _Frame:
-    """Return the order of a domain every GPU of which is a unit."""
-    n, switches = wiring.n_gpus, wiring.n_nodes - wiring.n_gpus
-    none = np.zeros(n, dtype=np.int64)
-    place = np.concatenate([none, 1 + np.arange(switches)])
-    level = np.repeat(np.array([UNIT, POD]), [n, switches])
-    owner = np.concatenate([np.arange(n), np.zeros(switches, dtype=np.int64)])
-    return _Frame(level, owner, place, place, none, np.zeros(1, dtype=np.int64), 1)
-
-
-def _is_even(whole: Topology, frame: _Frame) -> bool:
-    """Return whether every leaf has equally many cables to each spine of its group, and spines and cores likewise."""
-    cluster, wiring = whole.cluster, whole.wiring
-    if cluster is None or not cluster.plan.spines:
-        return True
-    plan, first = cluster.plan, cluster.first_leaf
-    if plan.leaf_up % (plan.spines // plan.groups):
-        return False
-    if not plan.cores:
-        return True
-    upper = np.flatnonzero((frame.level[wiring.link_src] == POD) & (frame.level[wiring.link_dst] == MACHINE))
-    spine, core = wiring.link_src[upper] - first, wiring.link_dst[upper] - cluster.first_spine - plan.spines
-    if len(np.unique(wiring.link_count[upper])) > 1:
-        return False
-    met = np.bincount(core * plan.groups + cluster.switch_group[spine], minlength=plan.cores * plan.groups)
-    reach = met.reshape(plan.cores, plan.groups)
-    spread = np.bincount(spine - plan.leaves, minlength=plan.spines)
-    return len(np.unique(reach[reach > 0])) == 1 and len(np.unique(spread)) == 1
-
-
-def _lost(topology: Topology, whole: Topology, frame: _Frame) -> dict[tuple[int, int], tuple[object, ...]]:
+def _lost(topology: Topology, whole: Topology, frame: Frame) -> dict[tuple[int, int], tuple[object, ...]]:
     """Return by level and number what has lost links or has slower ones, and which."""
     if topology.damage is None:
         return {}
@@ -314,7 +202,7 @@ def _lost(topology: Topology, whole: Topology, frame: _Frame) -> dict[tuple[int,
     return lost
 
 
-def _kinds(frame: _Frame, lost: Mapping[tuple[int, int], tuple[object, ...]], gpus: Ints, *, apart: bool) -> _Kinds:
+def _kinds(frame: Frame, lost: Mapping[tuple[int, int], tuple[object, ...]], gpus: Ints, *, apart: bool) -> _Kinds:
     """Return the kinds of units; *apart* tells all blocks apart."""
     n_units, n_blocks = len(frame.block), len(frame.pod)
     used = np.zeros((n_units, frame.per_unit), dtype=np.bool_)
@@ -361,9 +249,7 @@ def _counts(owner: Ints, label: Ints, n_owners: int) -> Ints:
     return np.bincount(owner * n_labels + label, minlength=n_owners * n_labels).reshape(n_owners, n_labels)
 
 
-def _cut_out(
-    topology: Topology, whole: Topology, frame: _Frame, kinds: _Kinds, gpus: Ints, *, exact: bool
-) -> Miniature:
+def _cut_out(topology: Topology, whole: Topology, frame: Frame, kinds: _Kinds, gpus: Ints, *, exact: bool) -> Miniature:
     """Return the part with the units that stand for the others; nodes at one place become one."""
     units = kinds.kept
     blocks = np.unique(frame.block[units])
@@ -400,7 +286,7 @@ def _cut_out(
     )
 
 
-def _numbered(frame: _Frame, kept: Mask) -> tuple[Ints, Ints]:
+def _numbered(frame: Frame, kept: Mask) -> tuple[Ints, Ints]:
     """Return int64[n_nodes], the number in the part of each node, -1 if it is gone, and the first node of each."""
     nodes = np.flatnonzero(kept)
     keys = np.stack([frame.level[nodes], frame.owner[nodes], frame.place[nodes]], axis=1)
@@ -503,7 +389,7 @@ def _with_damage(small: Topology, topology: Topology) -> Topology:
     return damaged(small, fail, {name: share for name, share in topology.damage.degrade.items() if is_there(name)})
 
 
-def _classes(frame: _Frame, kinds: _Kinds, level: Ints, owner: Ints, place: Ints) -> tuple[Ints, Ints]:
+def _classes(frame: Frame, kinds: _Kinds, level: Ints, owner: Ints, place: Ints) -> tuple[Ints, Ints]:
     """Return int64[n], int64[n]: which links are alike, by what they belong to, and how many are like each."""
     unit_label = np.where(kinds.kind >= 0, kinds.kind, kinds.kind.max() + 1)
     labels = [
@@ -520,7 +406,7 @@ def _classes(frame: _Frame, kinds: _Kinds, level: Ints, owner: Ints, place: Ints
     return _alike(np.stack([level, label, place], axis=1)), members
 
 
-def _ranks(small: Topology, units: Ints, frame: _Frame, gpus: Ints) -> tuple[Ints, Ints]:
+def _ranks(small: Topology, units: Ints, frame: Frame, gpus: Ints) -> tuple[Ints, Ints]:
     """Return the rank of each GPU of the whole, -1 if it is none of the part, and the GPU of each rank."""
     per = frame.per_unit
     used = np.zeros(len(frame.block) * per, dtype=np.bool_)

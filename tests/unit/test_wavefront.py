@@ -35,6 +35,17 @@ def test_compiled_and_plain_are_the_same(monkeypatch, n, steps):
         assert one == pytest.approx(other, rel=1e-13)
 
 
+def test_nothing_waits(monkeypatch):
+    rng = np.random.default_rng(3)
+    costs = Chain(np.zeros((1, 7)), rng.random((1, 7)), np.zeros((1, 7)))
+    turns = [Turn(np.zeros(7, dtype=int), np.arange(12) % 7)] * 2
+    plain = march(costs, turns, rng.random(7))
+    monkeypatch.setattr(wavefront, "PLAIN_STEPS", 0)
+    compiled = march(costs, turns, np.random.default_rng(3).random(14)[7:])
+    for one, other in zip(plain, compiled, strict=True):
+        assert np.array_equal(one, other)
+
+
 def test_a_period_stands_for_the_ring():
     rng = np.random.default_rng(7)
     n, period = 24, 6

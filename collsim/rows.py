@@ -30,6 +30,8 @@ MANY_NODES, CONGESTED = 64, 2.5
 nodes of Alps from 256 MiB on 1.3 to 2.4 times, most of all on 256. Other jobs or placement; no log tells which."""
 MANY_POINTS = 64
 """A call with so many points takes longer in plain Python than it takes to load the compiled engine."""
+USUALLY_ABLE = 8
+"""So many algorithms most operations have on most fabrics."""
 TIE = 1e-3
 """Links within this share of the busiest count as equally busy."""
 
@@ -233,7 +235,7 @@ def _timed_row(plan: _Plan, party: Party, question: Question) -> Row:
     timings = time_together(
         parts,
         party.neighbours,
-        one_of_many=bool(question.hash_seeds) or len(question.ops) * len(question.sizes) >= MANY_POINTS,
+        one_of_many=bool(question.hash_seeds) or _points(question) >= MANY_POINTS,
         reduce=question.reduce,
         tolerance=question.tolerance,
         bracket=question.bracket,
@@ -257,6 +259,12 @@ def _timed_row(plan: _Plan, party: Party, question: Question) -> Row:
     )
     ran = [(each.algorithm.name, each.proto) for each in tasks]
     return row if len(tasks) == 1 else replace(row, group_times=group_times(row, ran, timings, party))
+
+
+def _points(question: Question) -> int:
+    """Return about how many problems a question makes: a choice that no library makes tries all algorithms."""
+    tried = [name in CHOICES and (name != "auto" or question.library is None) for name in question.algo]
+    return len(question.ops) * len(question.sizes) * sum(USUALLY_ABLE if tries else 1 for tries in tried)
 
 
 def row_of(timing: Timing, empty: Row, run: Run, **labels: Any) -> Row:

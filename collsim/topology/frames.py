@@ -47,11 +47,11 @@ class Frame(NamedTuple):
         above = np.where(self.pod[blocks[0]] == self.pod[blocks[1]], POD, MACHINE)
         return np.where(a == b, UNIT, np.where(same_block, BLOCK, above)).astype(np.int64)
 
-    def links(self, wiring: Wiring, place: Ints) -> tuple[Ints, Ints, Ints]:
-        """Return of each link to what level and to which owner it belongs, and its number among those."""
-        src, dst = wiring.link_src, wiring.link_dst
+    def of_links(self, wiring: Wiring, links: Ints) -> tuple[Ints, Ints, Ints]:
+        """Return to what level and to which owner some links belong, and their numbers among those."""
+        src, dst = wiring.link_src[links], wiring.link_dst[links]
         inner = np.where(self.level[src] <= self.level[dst], src, dst)
-        return self.level[inner], self.owner[inner], place[src] * PLACES + place[dst]
+        return self.level[inner], self.owner[inner], self.place[src] * PLACES + self.place[dst]
 
 
 def frame_of(whole: Topology) -> Frame | None:
@@ -112,21 +112,21 @@ def _frame_of_domain(wiring: Wiring) -> Frame:
     return Frame(level, owner, place, place, none, np.zeros(1, dtype=np.int64), 1)
 
 
-def is_even(whole: Topology, frame: Frame) -> bool:
+def is_even(whole: Topology) -> bool:
     """Return whether every leaf has equally many cables to each spine of its group, and spines and cores likewise."""
     cluster, wiring = whole.cluster, whole.wiring
     if cluster is None or not cluster.plan.spines:
         return True
-    plan, first = cluster.plan, cluster.first_leaf
+    plan = cluster.plan
     if plan.leaf_up % (plan.spines // plan.groups):
         return False
     if not plan.cores:
         return True
-    upper = np.flatnonzero((frame.level[wiring.link_src] == POD) & (frame.level[wiring.link_dst] == MACHINE))
-    spine, core = wiring.link_src[upper] - first, wiring.link_dst[upper] - cluster.first_spine - plan.spines
-    if len(np.unique(wiring.link_count[upper])) > 1:
-        return False
+    low = np.repeat(np.arange(plan.switches), np.diff(cluster.up_ptr))
+    rising = cluster.switch_tier[low] == 1
+    spine, core = low[rising], cluster.up_switch[rising] - plan.leaves - plan.spines
     met = np.bincount(core * plan.groups + cluster.switch_group[spine], minlength=plan.cores * plan.groups)
     reach = met.reshape(plan.cores, plan.groups)
-    spread = np.bincount(spine - plan.leaves, minlength=plan.spines)
-    return len(np.unique(reach[reach > 0])) == 1 and len(np.unique(spread)) == 1
+    everywhere = (np.count_nonzero(reach, axis=1) == plan.groups // plan.planes).all()
+    cables = (wiring.link_count[cluster.up_link[rising]], reach[reach > 0], np.bincount(spine)[plan.leaves :])
+    return bool(everywhere) and all(len(np.unique(count)) == 1 for count in cables)

@@ -173,7 +173,7 @@ def miniature_of(topology: Topology, gpus: Ints) -> Miniature | None:
         return None
     lost = _lost(topology, whole, frame)
     tiers = whole.cluster.plan.tiers if whole.cluster else 1
-    level, even = max((level for level, _ in lost), default=UNIT), is_even(whole, frame)
+    level, even = max((level for level, _ in lost), default=UNIT), is_even(whole)
     apart = not even and tiers <= 2 and len(frame.pod) <= MOST_BLOCKS
     merges, exact = level == UNIT and not apart, even or apart
     if level > BLOCK or (level == BLOCK and tiers > 2) or not (exact or (merges and len(gpus) > EXACT_UP_TO)):
@@ -194,11 +194,10 @@ def _lost(topology: Topology, whole: Topology, frame: Frame) -> dict[tuple[int, 
     count, rate_Bps = np.zeros(before.n_links, dtype=np.int64), np.zeros(before.n_links)
     count[topology.damage.links], rate_Bps[topology.damage.links] = after.link_count, after.link_bandwidth_Bps
     changed = np.flatnonzero((count != before.link_count) | (rate_Bps != before.link_bandwidth_Bps))
-    level, owner, number = frame.links(before, frame.place)
     lost: dict[tuple[int, int], tuple[object, ...]] = {}
-    for link in changed.tolist():
-        key = int(level[link]), int(owner[link])
-        lost[key] = (*lost.get(key, ()), (int(number[link]), int(count[link]), float(rate_Bps[link])))
+    columns = *frame.of_links(before, changed), count[changed], rate_Bps[changed]
+    for level, owner, *what in zip(*(column.tolist() for column in columns), strict=True):
+        lost[level, owner] = (*lost.get((level, owner), ()), tuple(what))
     return lost
 
 
@@ -263,7 +262,7 @@ def _cut_out(topology: Topology, whole: Topology, frame: Frame, kinds: _Kinds, g
         small = _with_damage(small, topology)
     left = np.arange(len(links)) if small.damage is None else small.damage.links
     links, bundles = links[left], bundles[left]
-    levels, owner, place = (column[links] for column in frame.links(whole.wiring, frame.place))
+    levels, owner, place = frame.of_links(whole.wiring, links)
     class_of, members = _classes(frame, kinds, levels, owner, place)
     first_of = np.unique(class_of, return_index=True, return_inverse=True)
     rank_of, ranks = _ranks(small, units, frame, gpus)

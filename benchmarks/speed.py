@@ -260,6 +260,15 @@ def report(rounds: int, words: Sequence[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def write(text: str) -> None:
+    """Put the tables between their markers."""
+    head, begin, rest = README.read_text(encoding="utf-8").partition(BEGIN)
+    _, end, tail = rest.partition(END)
+    if not (begin and end):
+        raise SystemExit(f"{README.name} lacks the markers")
+    README.write_text(head + begin + text + end + tail, encoding="utf-8")
+
+
 def main() -> None:
     """Print or write the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -273,9 +282,7 @@ def main() -> None:
         return
     text = report(asked.rounds, asked.words)
     if asked.write:
-        whole = README.read_text(encoding="utf-8")
-        head, _, rest = whole.partition(BEGIN)
-        README.write_text(head + BEGIN + text + END + rest.partition(END)[2], encoding="utf-8")
+        write(text)
     else:
         print(text)
 

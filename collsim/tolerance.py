@@ -14,7 +14,7 @@ __all__ = ["AUTO", "parse_tolerance", "percent"]
 
 AUTO = "auto"
 MOST = 0.1
-"""The makespan was off by up to 14 % at 5 %; what is coarser than 10 % says nothing."""
+"""Times were off by up to 7 % at 5 %; what is coarser than 10 % says nothing."""
 HINT = "give auto, 0 for exact, or a part up to 10%, such as 1%"
 
 

@@ -60,7 +60,7 @@ LINK = np.dtype(
         ("is_open", i4),  # whether it is among the links in use
     ]
 )
-TIMER = np.dtype([("time", f8), ("item", i8)])
+TIMER = np.dtype([("time", f8), ("what", i8)])
 RULE = np.dtype([("eps", f8), ("early", f8), ("ledger", i8)])
 COUNT = np.dtype(
     [(name, i8) for name in ("flows", "timers", "root", "open", "group", "over", "solves", "peak")]
@@ -92,7 +92,7 @@ COUNT = np.dtype(
 @_part
 def _sink(heap, size, at):
     """Move the entry at *at* down to its place."""
-    time, item = heap[at].time, heap[at].item
+    time, what = heap[at].time, heap[at].what
     while 2 * at + 1 < size:
         child = 2 * at + 1
         if child + 1 < size and heap[child + 1].time < heap[child].time:
@@ -100,14 +100,14 @@ def _sink(heap, size, at):
         if heap[child].time >= time:
             break
         heap[at].time = heap[child].time
-        heap[at].item = heap[child].item
+        heap[at].what = heap[child].what
         at = child
     heap[at].time = time
-    heap[at].item = item
+    heap[at].what = what
 
 
 @_part
-def _push(heap, size, time, item):
+def _push(heap, size, time, what):
     """Add an entry to a heap of *size*."""
     at = size
     while at > 0:
@@ -115,17 +115,17 @@ def _push(heap, size, time, item):
         if heap[parent].time <= time:
             break
         heap[at].time = heap[parent].time
-        heap[at].item = heap[parent].item
+        heap[at].what = heap[parent].what
         at = parent
     heap[at].time = time
-    heap[at].item = item
+    heap[at].what = what
 
 
 @_part
 def _pop(heap, size):
     """Take the first entry off a heap of *size*."""
     heap[0].time = heap[size - 1].time
-    heap[0].item = heap[size - 1].item
+    heap[0].what = heap[size - 1].what
     _sink(heap, size - 1, 0)
 
 
@@ -152,7 +152,7 @@ def _next(transfers, roots, timers, count):
     """Return which latency or copy is over next, and when; -1 if there is none."""
     who, time = i8(-1), np.inf
     if count[0].timers:
-        who, time = timers[0].item, timers[0].time
+        who, time = timers[0].what, timers[0].time
     if count[0].root < len(roots) and transfers[roots[count[0].root]].latency_s <= time:
         who = i8(roots[count[0].root])
         time = transfers[who].latency_s
@@ -372,7 +372,7 @@ def _share(paths, rates, hops, links, in_use, members, queue, count):
     count[0].solves += 1
     size = _open(links, in_use, queue, count)
     while size:
-        link, level = queue[0].item, queue[0].time
+        link, level = queue[0].what, queue[0].time
         if links[link].live == 0:
             _pop(queue, size)
             size -= 1
@@ -401,7 +401,7 @@ def _open(links, in_use, queue, count):
         links[link].load = links[link].loaded = links[link].used
         links[link].spare = links[link].capacity
         queue[size].time = links[link].capacity / links[link].used
-        queue[size].item = link
+        queue[size].what = link
         size += 1
     count[0].open = size
     for at in range((size >> 1) - 1, -1, -1):

@@ -87,7 +87,8 @@ def _columns(comparison: Comparison) -> list[list[str]]:
 
 def _cells(system: int, run: Row, speedup: float) -> list[str]:
     ratio = [f"{speedup:.3g}"] if system else []
-    return [run.label, time_text(run.time_s), f"{run.busbw_Bps / 1e9:.2f}", *ratio, run.limit]
+    time = f"{'~' * bool(run.tolerance)}{time_text(run.time_s)}"
+    return [run.label, time, f"{run.busbw_Bps / 1e9:.2f}", *ratio, run.limit]
 
 
 def _heading(comparison: Comparison, widths: Sequence[int]) -> str:

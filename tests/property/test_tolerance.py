@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
-from collsim.engine import check_conservation, checked, least_time_s, solve
+from collsim.engine import EngineDeadlock, check_conservation, checked, least_time_s, solve
 from collsim.engine.kernels import simulate
 
 from .made_problems import (
     difference,
+    lifted,
     pipelined_trees,
     random_problem,
     ring,
@@ -163,6 +164,26 @@ def test_auto_takes_a_tolerance_where_exact_is_slow(monkeypatch):
     assert auto.path == "transfers, tolerance"
     assert all(np.array_equal(x, y) for x, y in zip(auto, asked, strict=True))
     assert solve(p).tolerance == 0
+
+
+def test_classes_come_first(monkeypatch):
+    monkeypatch.setattr("collsim.engine.REFERENCE_TRANSFERS", 0)
+    monkeypatch.setattr("collsim.engine.REDUCED_TRANSFERS", 1000)
+    one = checked(sent_at_once(uneven_matrix(np.random.default_rng(6250), 24, "zipf1"), nodes=False))
+    p = checked(lifted(np.random.default_rng(6251), one, 8))
+    found, alone = solve(p, tolerance=0.01), solve(one, tolerance=0.01)
+    assert (found.path, found.simulated) == ("classes, tolerance", len(one.route))
+    assert check_conservation(p, found) == []
+    assert found.finish_s == pytest.approx(np.tile(alone.finish_s, 8))
+    assert found.perturbed == pytest.approx(alone.perturbed)
+
+
+@pytest.mark.parametrize("ledger", [False, True])
+def test_a_deadlock_is_told(ledger):
+    p = checked(random_problem(np.random.default_rng(1), 6, 3, back=0.0))
+    circle = p._replace(dep_ptr=np.array([0, 1, 2, 2, 2, 2, 2]), dep=np.array([1, 0]))
+    with pytest.raises(EngineDeadlock, match="2 transfers never start"):
+        solve(circle, engine="kernel", tolerance=0.01, ledger=ledger)
 
 
 def test_a_time_below_the_bound_is_raised():

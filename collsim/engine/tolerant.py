@@ -14,7 +14,8 @@ The *ledger* instead ends the group at the first deadline, and others only again
 routes has already carried too many: no link carries less than it has to at any time. Latencies have windows too.
 
 Nearly all transfers in flight are concerned by every event, so there is neither a calendar nor a search for a region:
-each event walks over them all. Rates are found as in ``kernels.py``, in rounds while these pay, then link by link.
+each event walks over them all. Rates are found link by link, the least share first: with so many links that is faster
+than the rounds of ``kernels.py``.
 
 Every numba function of this engine is in this file, because numba's cache watches one file at a time. Imports NumPy,
 Numba.
@@ -42,7 +43,7 @@ UNDECIDED, ENDED = 0.0, -1.0  # values of `rates` of a flow that is not frozen, 
 i4, i8, f8 = np.int32, np.int64, np.float64
 
 FLOW = np.dtype([("left", f8), ("rate", f8), ("end", f8), ("start", f8)])  # left at the last sharing; end since then
-PATH = np.dtype([("cap_Bps", f8), ("first", i4), ("hops", i4)])
+PATH = np.dtype([("cap_Bps", f8), ("first", i4), ("hops", i4)])  # first: its row of hops
 LINK = np.dtype(
     [
         ("load", f8),  # weight of the flows that are not frozen

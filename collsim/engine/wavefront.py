@@ -73,7 +73,8 @@ def march(chain: Chain, turns: Sequence[Turn], ready_s: Floats) -> Row:
     plain = steps <= PLAIN_STEPS and steps * n <= PLAIN_WORK
     for turn in turns:
         length = len(turn.distances)
-        # The first step of a turn by hand: what arrives there belongs to the turn before, or nothing arrives yet.
+        # The first step of a turn by hand: what arrives there belongs to the turn before, or nothing arrives yet. The
+        # second too, if an odd number would be left.
         by_hand = length if plain else min(2 - length % 2, length)
         for distance in turn.distances[:by_hand].tolist():
             row = _one_step(chain, np.roll(turn.kind, distance), row)

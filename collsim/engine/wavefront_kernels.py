@@ -1,7 +1,7 @@
 """The compiled loops of the wavefront; `collsim.engine.wavefront` says what they do, and does the same for short ones.
 
 Rows have one place more than the ring: the first is a copy of the last, so that the place before is always there and
-loops have no branch for it. Both are here alone, because numba's cache watches one file at a time.
+loops have no branch for it. They are here alone, because numba's cache watches one file at a time.
 Imports NumPy, Numba.
 """
 

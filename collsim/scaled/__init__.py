@@ -42,12 +42,13 @@ FORMS = {
     "reduce_scatter": ("ring", "hierarchical"),
 }
 """Algorithms by operation that have a form of their own for large machines."""
+STEPWISE = {"ring": ring_timing, "hierarchical": hierarchical_timing}
 UNEVEN = (
     "leaves share their cables unevenly among spines or cores: taken as spread evenly, as adaptive routing tends to do"
 )
 """What is told where the part behaves not quite as the whole."""
 MOST_TRIED = 512
-"""Up to so many ranks ``auto`` and ``best`` also try the algorithms that have none."""
+"""Up to so many ranks ``auto`` and ``best`` also try algorithms that have no such form."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -123,8 +124,7 @@ class Scaled:
             timing, channels = self._exchanged(request, question)
         else:
             assert self.mini is not None
-            timing_of = ring_timing if algo == "ring" else hierarchical_timing
-            timing, channels = timing_of(self.mini, self.run, request, proto, question.dtype)
+            timing, channels = STEPWISE[algo](self.mini, self.run, request, proto, question.dtype)
         return row_of(
             timing, empty, self.run, algo=algo, proto=question.proto, channels=channels, classes=timing.simulated
         )
@@ -186,7 +186,7 @@ def _cuts(mini: Miniature, run: Run) -> Cuts:
     """Return the cuts round one rank, unit, block and pod of each kind."""
     frame, kinds, old, n = mini.frame, mini.kinds, run.cuts, mini.n_ranks
     found: list[tuple[str, int, float, float]] = []
-    out_Bps, in_Bps = (_round_each(old, size) for size in (1, run.fabric.n_ranks - 1))
+    out_Bps, in_Bps = (_around_each(old, size) for size in (1, run.fabric.n_ranks - 1))
     rank_Bps, unit_Bps = [], []
     for unit, members in zip(kinds.first.tolist(), kinds.members.tolist(), strict=True):
         ranks = mini.rank_of[unit][mini.rank_of[unit] >= 0]
@@ -220,7 +220,7 @@ def _cuts(mini: Miniature, run: Run) -> Cuts:
     )
 
 
-def _round_each(cuts: Cuts, size: int) -> Float:
+def _around_each(cuts: Cuts, size: int) -> Float:
     """Return float64[n_ranks]: what leaves each rank, or all others, by how many are inside."""
     inside = cuts.inside
     rows = np.flatnonzero(inside.sum(axis=1) == size)

@@ -140,10 +140,10 @@ def _kinds(mini: Miniature, road: Road) -> tuple[Int, Int]:
 
 def alike(*columns: Int) -> tuple[Int, Int]:
     """Return int64[n], equal numbers for equal rows of *columns*, and the first row of each."""
-    key = np.zeros(len(columns[0]), dtype=np.int64)
+    which, first = np.zeros(len(columns[0]), dtype=np.int64), np.zeros(1, dtype=np.int64)
     for column in columns:
-        key = key * (int(column.max()) + 1) + column
-    _, first, which = np.unique(key, return_index=True, return_inverse=True)
+        _, own = np.unique(column, return_inverse=True)  # both are below n, so their product fits
+        _, first, which = np.unique(which * len(own) + own, return_index=True, return_inverse=True)
     return which.astype(np.int64), first.astype(np.int64)
 
 

@@ -49,7 +49,7 @@ CLOSE = 1e-9
 
 
 class Rounds(NamedTuple):
-    """How streams went, float64[streams, n] by place; and how many streams differ."""
+    """How streams went, float64[streams, n] by place."""
 
     sent_s: Float
     """When each place has sent its last chunk."""
@@ -57,7 +57,6 @@ class Rounds(NamedTuple):
     """When the next place has it."""
     latency_s: Float
     """How much of the first was no flow of bytes."""
-    different: int
 
 
 class Critical(NamedTuple):
@@ -228,7 +227,7 @@ def walk(paces: Paces, turns: Sequence[Sequence[Turn]], ready_s: Float, *, every
     if paces.in_step and len(walked) > 1:
         raise out_of_step()
     sent_s, got_s, latency_s = (np.stack(column) for column in zip(*rows, strict=True))
-    return Rounds(sent_s, got_s, latency_s, len(walked))
+    return Rounds(sent_s, got_s, latency_s)
 
 
 def _walked(chains: tuple[Chain, Chain], turns: Sequence[Turn], ready_s: Float, *, everywhere: bool) -> Row:

@@ -36,6 +36,8 @@ MOST_BLOCKS = 16
 """Only so many blocks are told apart where cables are not dealt out evenly."""
 MOST_UNITS = 64
 """A part with more units would be no small one."""
+WORTH = 3
+"""A part with more ranks than one in so many saves little: a hop of its own costs more than one of the whole."""
 EXACT_UP_TO = 2048
 """Up to so many ranks all pairs can be looked at one by one instead."""
 
@@ -88,6 +90,8 @@ class Miniature:
         GPUs of the part that take part.
     gpus : int64[n_ranks]
         The GPU of each rank of the whole, as numbered there in order.
+    frame, kinds : Frame, _Kinds
+        Of the whole; places as they count in the part.
     exact : bool
         Whether the part behaves exactly as the whole. If not, leaves share their cables unevenly among spines, and are
         taken as if they did evenly.
@@ -180,7 +184,8 @@ def miniature_of(topology: Topology, gpus: Ints) -> Miniature | None:
         return None
     numbers = np.asarray(gpus if damage is None else np.array(damage.gpus)[gpus], dtype=np.int64)
     kinds = _kinds(frame, lost, numbers, apart=apart)
-    if len(kinds.kept) > MOST_UNITS:
+    small = len(kinds.kept) * frame.per_unit * WORTH <= len(gpus)
+    if len(kinds.kept) > MOST_UNITS or not (small or len(gpus) > EXACT_UP_TO):
         return None
     place = frame.merged if merges else frame.place
     return _cut_out(topology, whole, frame._replace(place=place), kinds, numbers, exact=exact)

@@ -7,6 +7,7 @@ import pytest
 
 from collsim import simulate, simulation
 from collsim.errors import CollsimError, InputError
+from collsim.scaled.places import alike
 from collsim.topology import load_topology, miniature, parse_topology
 from collsim.topology.failing import damaged
 
@@ -30,6 +31,7 @@ CLOSE = 1e-11
 def always_exact(monkeypatch):
     """No size is too large to be looked at pair by pair, so that nothing is taken as spread evenly that is not."""
     monkeypatch.setattr(miniature, "EXACT_UP_TO", 10**9)
+    monkeypatch.setattr(miniature, "WORTH", 0)
 
 
 def machine(draw, nodes):
@@ -202,6 +204,15 @@ def test_uneven_cables_are_told(monkeypatch):
     monkeypatch.undo()
     result = simulate(rail(15000), "all_to_all", "1G", algo="direct", profile="ideal")
     assert any("unevenly" in told for told in result.warnings)
+
+
+def test_rows_of_many_columns_are_told_apart():
+    """Numbers of rows would not fit into 64 bits."""
+    rng = np.random.default_rng(1)
+    constant = rng.integers(0, 10**12, (73, 1)) * np.ones(4, dtype=np.int64)
+    which, first = alike(np.array([0, 1, 0, 1]), *constant, np.array([5, 5, 5, 6]))
+    assert which.tolist() == [0, 1, 0, 2]
+    assert first.tolist() == [0, 1, 3]
 
 
 HEAD = "schema: collsim.topology/1, link: {bandwidth: 50 GB/s, latency: 500 ns}"

@@ -249,8 +249,8 @@ def report(rounds: int, words: Sequence[str]) -> str:
     lines = [
         f"Median of {rounds} whole processes on {os.cpu_count()} cores, in seconds and MB; in brackets what they",
         "should need at most. Large machines are H100 nodes on rails with `--profile ideal` and 64 MiB, rings and",
-        "trees on one channel; `benchmarks/speed.py` has the commands. With latencies, or on all channels, rings take a",
-        "few times longer.",
+        "trees on one channel; `benchmarks/speed.py` has the commands. With latencies, or on all channels, rings take",
+        "a few times longer.",
         "",
         "| Work | Time | Memory | one link at half rate | one rank or node less | no power of two | met |",
         "| --- | --- | --- | --- | --- | --- | --- |",

@@ -23,7 +23,7 @@ from collsim.result import LinkLoad, Row
 from collsim.timing import MOST_LINKS, Timing
 from collsim.together import EQUAL, Part, Party, group_times, part_of, redrawn, slowest_of, time_together
 
-__all__ = ["empty_row", "fastest", "row_of", "tables_of"]
+__all__ = ["TIE", "empty_row", "fastest", "row_of", "tables_of"]
 
 MANY_NODES, CONGESTED = 64, 2.5
 """From so many nodes on, large sizes took up to so many times what laws of their number say: all-reduce on 128 to 512
@@ -270,7 +270,8 @@ def _points(question: Question) -> int:
 def row_of(timing: Timing, empty: Row, run: Run, **labels: Any) -> Row:
     """Return the row of a collective that ran as *timing* says; *empty* has what was asked, *labels* what ran."""
     utilisation = timing.link_bytes / (run.fabric.capacity_Bps * timing.time_s)
-    members = np.ones(len(utilisation), dtype=np.int64) if run.link_members is None else run.link_members
+    members = run.link_members if timing.link_members is None else timing.link_members
+    members = np.ones(len(utilisation), dtype=np.int64) if members is None else members
     return replace(
         empty,
         time_s=timing.time_s,

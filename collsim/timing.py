@@ -55,6 +55,7 @@ class Timing:
     """How a schedule ran: total time, load of each link, what the slowest chain waited for, and how it was solved.
 
     *tolerance*, *perturbed* and *raised_s* are those of the engine's solution; *bracket_s* are times on both sides.
+    *link_members* is how many links of a machine each link stands for, if the run does not say.
     """
 
     time_s: float
@@ -67,6 +68,7 @@ class Timing:
     perturbed: float = 0.0
     raised_s: float = 0.0
     bracket_s: tuple[float, float] | None = None
+    link_members: Int | None = None
 
 
 def time_schedule(schedule: Schedule, run: Run, proto: str = "Simple", dtype: str = "float") -> Timing:

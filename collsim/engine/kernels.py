@@ -751,17 +751,13 @@ def simulate(p: Problem, most_work: int | None = None) -> tuple[Floats, Floats, 
     _run(*arrays)
     if count.check == GIVEN_UP:
         return None
-    ready_s, start_s, finish_s, moved_bytes = (
-        np.ascontiguousarray(transfers[name][:-1]) for name in ("ready_s", "start_s", "finish_s", "moved_bytes")
-    )
-    return ready_s, start_s, finish_s, moved_bytes, int(count.solves)
+    return *answers(transfers), int(count.solves)
 
 
-def _prepare(p):
-    """Lay out the state of a run; pages that stay untouched cost nothing."""
+def tables(p):
+    """Return what every compiled engine is given: transfers, hops, roots by latency, and incidences of each link."""
     n, n_links = len(p.route), len(p.capacity_Bps)
     route_hops = np.diff(p.route_ptr)
-    widest = max(int(route_hops.max(initial=0)), 1)
     users = np.repeat(np.bincount(p.route, minlength=len(route_hops)), route_hops)
     on_link = np.bincount(p.route_link, weights=users, minlength=n_links).astype(i8)
     incidences = int(on_link.sum())
@@ -777,13 +773,27 @@ def _prepare(p):
     own["first"], own["hops"], own["waits"] = p.route_ptr[p.route], route_hops[p.route], waits
     hops = np.empty(len(p.route_link), dtype=HOP)
     hops["link"], hops["weight"] = p.route_link, p.route_weight
+    return transfers, hops, roots[np.argsort(p.latency_s[roots], kind="stable")].astype(i4), on_link
+
+
+def answers(transfers):
+    """Return ready_s, start_s, finish_s and moved_bytes of all transfers."""
+    names = ("ready_s", "start_s", "finish_s", "moved_bytes")
+    return tuple(np.ascontiguousarray(transfers[name][:-1]) for name in names)
+
+
+def _prepare(p):
+    """Lay out the state of a run; pages that stay untouched cost nothing."""
+    n, n_links = len(p.route), len(p.capacity_Bps)
+    transfers, hops, roots, on_link = tables(p)
+    incidences, widest = int(on_link.sum()), max(int(np.diff(p.route_ptr).max(initial=0)), 1)
     links = np.zeros(n_links, dtype=LINK)
     links["capacity"], links["begin"] = p.capacity_Bps, np.cumsum(on_link) - on_link
     arrays = (
         transfers,
         hops,
         np.empty(len(p.dep), dtype=i4),
-        roots[np.argsort(p.latency_s[roots], kind="stable")].astype(i4),
+        roots,
         np.zeros(n, dtype=SLOT),
         np.empty((n, widest), dtype=i4),
         links,

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from collsim.engine.kernels import HOP, TRANSFER, _entry, _fill_successors, _part
+from collsim.engine.kernels import _entry, _fill_successors, _part, answers, tables
 
 if TYPE_CHECKING:
     from collsim.engine.problem import Floats, Problem
@@ -528,39 +528,22 @@ def simulate(p: Problem, eps: float, *, ledger: bool = False) -> tuple[Floats, F
     transfers, successors, count = arrays[0], arrays[1], arrays[-2]
     _fill_successors(p.dep_ptr, p.dep, transfers, successors)
     _run(*arrays)
-    ready_s, start_s, finish_s, moved_bytes = (
-        np.ascontiguousarray(transfers[name][:-1]) for name in ("ready_s", "start_s", "finish_s", "moved_bytes")
-    )
-    return ready_s, start_s, finish_s, moved_bytes, int(count["solves"][0])
+    return *answers(transfers), int(count["solves"][0])
 
 
 def _prepare(p, eps, ledger):
     """Lay out the state of a run; pages that stay untouched cost nothing."""
     n, n_links = len(p.route), len(p.capacity_Bps)
-    route_hops = np.diff(p.route_ptr)
-    users = np.repeat(np.bincount(p.route, minlength=len(route_hops)), route_hops)
-    on_link = np.bincount(p.route_link, weights=users, minlength=n_links).astype(i8)
-    incidences = int(on_link.sum())
-    if max(n + n_links, incidences, len(p.route_link), len(p.dep)) >= 2**31 - 1:
-        raise OverflowError(f"{n} transfers with {incidences} hops are more than one run can hold (2^31)")
-    waits = np.diff(p.dep_ptr)
-    roots = np.flatnonzero(waits == 0)
-    transfers = np.zeros(n + 1, dtype=TRANSFER)
-    own = transfers[:-1]
-    own["size_bytes"], own["latency_s"], own["cap_Bps"] = p.size_bytes, p.latency_s, p.cap_Bps
-    own["ready_s"] = np.where(waits == 0, 0.0, np.nan)
-    own["start_s"] = own["finish_s"] = own["moved_bytes"] = np.nan
-    own["first"], own["hops"], own["waits"] = p.route_ptr[p.route], route_hops[p.route], waits
+    transfers, hops, roots, on_link = tables(p)
+    incidences, own = int(on_link.sum()), transfers[:-1]
     paths = np.empty(n, dtype=PATH)
     paths["cap_Bps"], paths["first"], paths["hops"] = p.cap_Bps, own["first"], own["hops"]
-    hops = np.empty(len(p.route_link), dtype=HOP)
-    hops["link"], hops["weight"] = p.route_link, p.route_weight
     links = np.zeros(n_links, dtype=LINK)
     links["capacity"], links["begin"], links["least_cap"] = p.capacity_Bps, np.cumsum(on_link) - on_link, np.inf
     arrays = (
         transfers,
         np.empty(len(p.dep), dtype=i4),
-        roots[np.argsort(p.latency_s[roots], kind="stable")].astype(i4),
+        roots,
         paths,
         np.empty(n, dtype=FLOW),
         np.empty(n),

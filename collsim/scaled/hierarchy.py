@@ -6,7 +6,6 @@ once for each kind of unit and pattern of ready times, a ring once for all rails
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +16,8 @@ from collsim.engine import Problem, solve
 from collsim.errors import Fault, UnsupportedError
 from collsim.fabric import Float, Int
 from collsim.lowering import Run
-from collsim.scaled.places import Paces, Road, alike, places_of
+from collsim.scaled.carried import UnitBytes, alike, carried
+from collsim.scaled.places import Paces, Road, places_of
 from collsim.scaled.rings import Critical, Leg, counts_adding, on_wires, paced, stream_of, timing_of, turns_of, walk
 from collsim.schedule import EVERY, Transfers
 from collsim.schedule.forms import Chunks
@@ -66,20 +66,21 @@ def hierarchical_timing(mini: Miniature, run: Run, request: Request, proto: str,
     road, sizes = _table(mini, request)
     last_step = (len(sizes) - 1) * (outwards + inwards) + outwards + inwards - 1
     task = _Task(mini, run, request, (proto, dtype), road, sizes, last_step)
-    state, simulated, loads = _State(*np.zeros((2, *sizes.shape))), 0, np.zeros(len(mini.link_class))
+    state, simulated = _State(*np.zeros((2, *sizes.shape))), 0
+    loads: list[UnitBytes] = []
     if outwards and sizes.shape[1] > 1:
         state, rows, load = _exchanged(task, state, gathers=False)
-        simulated, loads = simulated + rows, loads + load
+        simulated, loads = simulated + rows, [*loads, load]
     part, paces, state, at_cap = _ringed(task, state, outwards=outwards, inwards=inwards)
     if inwards and sizes.shape[1] > 1:
         state, rows, load = _exchanged(task, state, gathers=True)
-        simulated, loads = simulated + rows, loads + load
+        simulated, loads = simulated + rows, [*loads, load]
     unit, rail = np.unravel_index(int(state.ready_s.argmax()), state.ready_s.shape)
     critical = Critical(float(state.ready_s[unit, rail]), float(state.latency_s[unit, rail]), at_cap)
     simulated += len(part.lowered.transfers)
-    paces = replace(paces, link_bytes=paces.link_bytes + loads)
     largest = sizes.sum(axis=0) if sizes.shape[1] > 1 else sizes.ravel()
-    return timing_of(part, paces, critical, simulated, largest_bytes=int(largest.max())), request.n_channels
+    on_links = carried(mini, part.run.fabric.capacity_Bps, road.units, [paces.carried, *loads], paces.above)
+    return timing_of(part, on_links, critical, simulated, largest_bytes=int(largest.max())), request.n_channels
 
 
 def _table(mini: Miniature, request: Request) -> tuple[Road, Int]:
@@ -118,7 +119,7 @@ def _ringed(task: _Task, before: _State, *, outwards: bool, inwards: bool) -> tu
     return part, paces, state, all(bool(each.all()) for each in paces.at_cap)
 
 
-def _exchanged(task: _Task, before: _State, *, gathers: bool) -> tuple[_State, int, Float]:
+def _exchanged(task: _Task, before: _State, *, gathers: bool) -> tuple[_State, int, UnitBytes]:
     """Return the state after every rank has sent to every other of its unit, transfers simulated, and bytes on links.
 
     In a scatter it sends what the other stands for, and goes on when all has come that is for it; in a gather it sends
@@ -146,10 +147,11 @@ def _exchanged(task: _Task, before: _State, *, gathers: bool) -> tuple[_State, i
     source_s = np.take_along_axis(before.latency_s, last[which], axis=1)
     state = _State(start_s[:, None] + ends_s[which], source_s + waited_s[which])
     load_bytes = np.repeat(problem.size_bytes, np.diff(problem.route_ptr)) * problem.route_weight
-    link_bytes = np.zeros(len(task.mini.link_class))
-    busiest = np.bincount(problem.route_link, weights=load_bytes, minlength=len(origin))
-    np.maximum.at(link_bytes, task.mini.link_class[origin], busiest)
-    return state, n, link_bytes
+    copy = np.repeat(np.arange(n) // len(a), np.diff(problem.route_ptr))
+    spot = task.mini.link_spot[origin[problem.route_link]]
+    table = np.zeros((len(first), int(task.mini.link_spot.max()) + 1))
+    np.add.at(table, (copy, spot), load_bytes)
+    return state, n, UnitBytes(which, table)
 
 
 def _exchange_problem(task: _Task, first: Int, ends: tuple[Int, Int], sent: Int, *, adds: bool) -> tuple[Problem, Int]:

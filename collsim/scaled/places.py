@@ -20,12 +20,13 @@ from numpy.typing import NDArray
 from collsim.engine import Problem
 from collsim.engine.wavefront import Chain
 from collsim.fabric import Float, Int
+from collsim.scaled.carried import UnitBytes, alike
 from collsim.schedule import EVERY, Transfers
 from collsim.schedule.forms import Chunks
 from collsim.topology.frames import UNIT
 from collsim.topology.miniature import Miniature
 
-__all__ = ["Paces", "Places", "Road", "Stream", "alike", "paces_of", "places_of"]
+__all__ = ["Paces", "Places", "Road", "Stream", "paces_of", "places_of"]
 
 Bool = NDArray[np.bool_]
 
@@ -138,15 +139,6 @@ def _kinds(mini: Miniature, road: Road) -> tuple[Int, Int]:
     return alike(*columns)
 
 
-def alike(*columns: Int) -> tuple[Int, Int]:
-    """Return int64[n], equal numbers for equal rows of *columns*, and the first row of each."""
-    which, first = np.zeros(len(columns[0]), dtype=np.int64), np.zeros(1, dtype=np.int64)
-    for column in columns:
-        _, own = np.unique(column, return_inverse=True)  # both are below n, so their product fits
-        _, first, which = np.unique(which * len(own) + own, return_index=True, return_inverse=True)
-    return which.astype(np.int64), first.astype(np.int64)
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Paces:
     """How fast the hops of a road are, by stream.
@@ -159,15 +151,18 @@ class Paces:
         Whether that holds only if all streams keep in step.
     at_cap : list of bool[n]
         Which hops run as fast as their channels.
-    link_bytes : float64[n_links]
-        What the busiest link of each kind carries.
+    carried : UnitBytes
+        By unit on the road.
+    above : float64[spots, owners]
+        Bytes on links of blocks and pods.
     """
 
     fast: list[Chain]
     slow: list[Chain]
     in_step: bool
     at_cap: list[Bool]
-    link_bytes: Float
+    carried: UnitBytes
+    above: Float
 
 
 def paces_of(mini: Miniature, road: Road, streams: Sequence[Stream], places: Places, problem: Problem) -> Paces:
@@ -180,7 +175,7 @@ def paces_of(mini: Miniature, road: Road, streams: Sequence[Stream], places: Pla
     before, after = np.roll(places.kind, 1), np.roll(places.kind, -1)
     group, first = alike(before, places.kind, after)
     fast_Bps, slow_Bps = (np.tile(alone_Bps, (len(first), 1)) for _ in range(2))
-    link_bytes, in_step = np.zeros(len(mini.link_class)), False
+    in_step = False
     for number, place in enumerate(first.tolist()):
         here = np.flatnonzero(cross.step // n_chunks == places.kind[place])
         load = loads.around(here, (int(before[place]), int(after[place])))
@@ -190,7 +185,6 @@ def paces_of(mini: Miniature, road: Road, streams: Sequence[Stream], places: Pla
         in_step |= bool((full & load.at_once).any())
         for rates_Bps, held in ((fast_Bps, full & load.at_once), (slow_Bps, full)):
             np.minimum.at(rates_Bps[number], row[held], share_Bps[held])
-        np.maximum.at(link_bytes, mini.link_class[link], load.sent_bytes)
     late_s = np.zeros(n)
     late_s[problem.dep[len(problem.dep) - (len(problem.route) - n) :]] = problem.latency_s[n:]  # rows of arrivals
     walks = [_walk(road, places, which, len(stream.kinds)) for which, stream in enumerate(streams)]
@@ -204,7 +198,8 @@ def paces_of(mini: Miniature, road: Road, streams: Sequence[Stream], places: Pla
         slow=[chain(*walk, slow_Bps) for walk in walks],
         in_step=in_step,
         at_cap=[slow_Bps[group[unit], walk[0]] >= problem.cap_Bps[walk[0]] / OVER for walk, unit in walks],
-        link_bytes=link_bytes,
+        carried=loads.of_units(places.kind),
+        above=loads.above_bytes,
     )
 
 
@@ -229,7 +224,7 @@ class _Crossings(NamedTuple):
     left: Int
     """How many hops of the unit come after this one."""
     place: Int
-    """A number for each link of a unit, a block or a pod."""
+    """The number of the link's place in a unit, a block or a pod."""
 
 
 def _crossings(mini: Miniature, places: Places, problem: Problem) -> _Crossings:
@@ -247,9 +242,8 @@ def _crossings(mini: Miniature, places: Places, problem: Problem) -> _Crossings:
     there = places.row >= 0
     after = there.sum(axis=-1, keepdims=True) - 1 - np.arange(places.row.shape[-1])
     left[places.row[there]] = np.broadcast_to(after, places.row.shape)[there]
-    _, place = np.unique(np.stack([mini.link_level[link], mini.link_place[link]]), axis=1, return_inverse=True)
     far = (mini.link_owner[link] != source).astype(np.int64)
-    return _Crossings(row, link, problem.route_weight[entry], transfers.step[row], far, left[row], place.reshape(-1))
+    return _Crossings(row, link, problem.route_weight[entry], transfers.step[row], far, left[row], mini.link_spot[link])
 
 
 class _Load(NamedTuple):
@@ -258,7 +252,6 @@ class _Load(NamedTuple):
     weight: Float
     offered_Bps: Float
     """What all that could be there would take alone."""
-    sent_bytes: Float
     at_once: Bool
     """Whether all that is ever there comes from one hop of one unit, in all streams."""
 
@@ -274,8 +267,10 @@ class _Loads:
     table : float64[3, steps, 2, link places]
     first_left, last_left : int64[steps, 2, link places]
         Of the hops over a link, how many come after the first and the last of them.
-    above : float64[3, crossings]
-        Instead, on links of blocks and pods, which hops from several units cross.
+    above : float64[2, crossings]
+        Instead, weight and rate on links of blocks and pods, which hops from several units cross.
+    above_bytes : float64[spots, owners]
+        What is on these links.
     is_above : bool[crossings]
     """
 
@@ -285,18 +280,26 @@ class _Loads:
     first_left: Int
     last_left: Int
     above: Float
+    above_bytes: Float
     is_above: Bool
+
+    def of_units(self, kind: Int) -> UnitBytes:
+        """Return what is on the links of units, at places of such kinds: from their own hops and from those before."""
+        before = np.roll(kind, 1)
+        pairs, first = alike(before, kind)
+        sent = self.table[2, :: self.n_chunks]  # with chunks of every kind the same hops
+        return UnitBytes(pairs, sent[kind[first], 0] + sent[before[first], 1])
 
     def around(self, here: Int, neighbours: tuple[int, int]) -> _Load:
         """Return the loads of the crossings *here*, whose unit has *neighbours* of these kinds."""
         cross, (before, after) = self.cross, neighbours
         step, far, place = cross.step[here], cross.far[here], cross.place[here]
-        own = self.table[:, step, far, place]
+        own = self.table[:2, step, far, place]
         beside = np.where(far == 0, before, after) * self.n_chunks + step % self.n_chunks
-        other = self.table[:, beside, 1 - far, place]
+        other = self.table[:2, beside, 1 - far, place]
         alone = (other[0] == 0) & (self.first_left[step, far, place] == self.last_left[step, far, place])
         total = np.where(self.is_above[here], self.above[:, here], own + other)
-        return _Load(total[0], total[1], total[2], alone & ~self.is_above[here])
+        return _Load(total[0], total[1], alone & ~self.is_above[here])
 
 
 def _loads(
@@ -305,7 +308,7 @@ def _loads(
     """Return what all hops bring to the links."""
     places, cross = hops
     n_kinds, _, n_chunks, _ = places.row.shape
-    shape = (n_kinds * n_chunks, 2, int(cross.place.max()) + 1)
+    shape = (n_kinds * n_chunks, 2, int(mini.link_spot.max()) + 1)
     sent = np.zeros(len(places.transfers))
     for which, stream in enumerate(streams):
         rows = places.row[:, which]
@@ -318,18 +321,21 @@ def _loads(
         np.add.at(target, where, values)
     np.maximum.at(first, where, cross.left)
     np.minimum.at(last, where, cross.left)
-    above = _above(mini, road, places, cross, columns) if is_above.any() else columns
-    return _Loads(cross, n_chunks, table, first, last, above, is_above)
+    above, above_bytes = _above(mini, road, places, cross, columns)
+    return _Loads(cross, n_chunks, table, first, last, above, above_bytes, is_above)
 
 
-def _above(mini: Miniature, road: Road, places: Places, cross: _Crossings, columns: Float) -> Float:
-    """Return float64[3, crossings]: the most that any block or pod has on such a link of its own."""
+def _above(mini: Miniature, road: Road, places: Places, cross: _Crossings, columns: Float) -> tuple[Float, Float]:
+    """Return the most that any block or pod has on such a link of its own, and float64[spots, owners], bytes on all.
+
+    The former is float64[2, crossings], weight and rate.
+    """
     n_chunks, frame = places.row.shape[2], mini.frame
     ends = np.stack([road.units, np.roll(road.units, -1)])
     level, kind = mini.link_level[cross.link], cross.step // n_chunks
     owners = np.stack([ends, frame.block[ends], frame.pod[frame.block[ends]], np.zeros_like(ends)])
     members = [np.flatnonzero(places.kind == number) for number in range(places.row.shape[0])]
-    n_places, n_owners = int(cross.place.max()) + 1, int(owners.max()) + 1
+    n_places, n_owners = int(mini.link_spot.max()) + 1, int(owners.max()) + 1
     total = np.zeros((3, n_chunks * n_places * n_owners))
     spots = {}
     for crossing in np.flatnonzero(level > UNIT).tolist():
@@ -338,7 +344,7 @@ def _above(mini: Miniature, road: Road, places: Places, cross: _Crossings, colum
         spots[crossing] = label * n_owners + owner
         for target, value in zip(total, columns[:, crossing], strict=True):
             np.add.at(target, spots[crossing], value)
-    found = columns.copy()
+    found = columns[:2].copy()
     for crossing, spot in spots.items():
-        found[:, crossing] = total[:, spot].max(axis=1)
-    return found
+        found[:, crossing] = total[:2, spot].max(axis=1)
+    return found, total[2, : n_places * n_owners].reshape(n_places, n_owners)

@@ -19,6 +19,7 @@ from collsim.fabric import Float, Int
 from collsim.library.costs import family_of
 from collsim.lowering import Run
 from collsim.operations import operation
+from collsim.scaled.carried import carried
 from collsim.scaled.places import Paces, Places, Road, Stream, paces_of, places_of
 from collsim.timing import Timing, base_s, call_time_s, kernel_costs, problem_of, refuse_broken_laws
 from collsim.together import Part, part_of
@@ -86,7 +87,8 @@ def ring_timing(mini: Miniature, run: Run, request: Request, proto: str, dtype: 
     latency_s = float(rounds.latency_s[stream, place]) + time_s - sent_s
     critical = Critical(time_s, latency_s, bool(paces.at_cap[stream][place]))
     largest = max(size for each in streams for size, _ in each.kinds)
-    timing = timing_of(part, paces, critical, len(places.transfers), largest_bytes=largest)
+    loads = carried(mini, part.run.fabric.capacity_Bps, road.units, [paces.carried], paces.above)
+    timing = timing_of(part, loads, critical, len(places.transfers), largest_bytes=largest)
     return replace(timing, path=path), sum(each.copies for each in streams)
 
 
@@ -100,14 +102,15 @@ def _programs(
     told = counts_adding(run, name, "ring", kernel)
     legs = [(np.array([-place for place, adds in program_of(name, n) if adds is leg]), leg) for leg in (True, False)]
     legs = [(steps, leg and told) for steps, leg in legs if len(steps)]
-    loops = {share: loops_of(request, share) for _, share in equal}
+    whole = loops = {share: loops_of(request, share) for _, share in equal}
     uneven = any(sizes.min() < sizes.max() for share in loops for sizes in loops[share])
     rounded = uneven and n * max(map(len, loops.values())) * sum(len(steps) for steps, _ in legs) > MOST_UNEVEN
     if rounded:
         loops = {share: [np.full(n, sizes.max()) for sizes in loops[share]] for share in loops}
     streams, turns = [], []
     for (ring, share), copies in equal.items():
-        streams.append(stream_of(ring, loops[share], legs, copies))
+        sent_bytes = stream_of(ring, whole[share], legs, copies).sent_bytes
+        streams.append(stream_of(ring, loops[share], legs, copies)._replace(sent_bytes=sent_bytes))
         order = _order(mini, road, ring)
         turns.append([turn for sizes in loops[share] for turn in turns_of(sizes[order], streams[-1], legs)])
     return streams, turns, "wavefront" + EQUAL_CHUNKS * rounded
@@ -264,8 +267,13 @@ def out_of_step() -> OutOfStepError:
     return OutOfStepError(Fault(what, "ring", "ask for fewer ranks, or for one channel"))
 
 
-def timing_of(part: Part, paces: Paces, critical: Critical, simulated: int, *, largest_bytes: int) -> Timing:
-    """Return how a schedule ran whose slowest chain took so long; *largest_bytes* is of its largest transfer."""
+def timing_of(
+    part: Part, loads: tuple[Float, Int], critical: Critical, simulated: int, *, largest_bytes: int
+) -> Timing:
+    """Return how a schedule ran whose slowest chain took so long.
+
+    *loads* are bytes on each link and how many links it stands for; *largest_bytes* is of the largest transfer.
+    """
     run, schedule = part.run, part.lowered.schedule
     once_s = base_s(part.lowered, part.costs, part.network, np.array([float(largest_bytes)]))
     device_s = once_s + critical.time_s
@@ -273,7 +281,8 @@ def timing_of(part: Part, paces: Paces, critical: Critical, simulated: int, *, l
     flow_s = critical.time_s - critical.latency_s
     timing = Timing(
         time_s=run.profile.launch_s + total_s,
-        link_bytes=paces.link_bytes,
+        link_bytes=loads[0],
+        link_members=loads[1],
         critical_s={
             "launch": run.profile.launch_s + once_s + max(total_s - device_s, 0.0),
             "latency": critical.latency_s,

@@ -98,8 +98,8 @@ class Miniature:
     link_class, link_members, link_bundles : int64[n_links]
         Of each link of the part the first one that is like it, how many of the whole are like it, and how many of the
         whole it holds together.
-    link_level, link_owner, link_place : int64[n_links]
-        To which unit, block or pod of the whole each link belongs, and its number among the links of that.
+    link_level, link_owner, link_spot : int64[n_links]
+        To which unit, block or pod of the whole each link belongs, and a number for its place in such a one.
     link_rises : bool[n_links]
         Whether it leads upwards there.
     unit_ranks : int64[n_units]
@@ -117,7 +117,7 @@ class Miniature:
     link_bundles: Ints
     link_level: Ints
     link_owner: Ints
-    link_place: Ints
+    link_spot: Ints
     link_rises: Mask
     unit_ranks: Ints
     rank_of: Ints
@@ -281,7 +281,7 @@ def _cut_out(topology: Topology, whole: Topology, frame: Frame, kinds: _Kinds, g
         link_bundles=bundles,
         link_level=levels,
         link_owner=owner,
-        link_place=place,
+        link_spot=_alike(np.stack([levels, place], axis=1)),
         link_rises=frame.level[whole.wiring.link_src[links]] < frame.level[whole.wiring.link_dst[links]],
         unit_ranks=np.bincount(gpus // frame.per_unit, minlength=len(frame.block)),
         rank_of=rank_of,

@@ -7,7 +7,7 @@ import pytest
 
 from collsim import simulate, simulation
 from collsim.errors import CollsimError, InputError
-from collsim.scaled.places import alike
+from collsim.scaled.carried import alike
 from collsim.topology import load_topology, miniature, parse_topology
 from collsim.topology.failing import damaged
 
@@ -83,9 +83,10 @@ def compared(monkeypatch, seed, algo, ops, channels):
     assert part.time_s == pytest.approx(whole.time_s, rel=CLOSE), asked
     assert part.lower_bound_s <= part.time_s * (1 + 1e-9)
     busiest = [row.bottleneck[0].utilisation if row.bottleneck else 0.0 for row in (part, whole)]
-    if algo == "direct":
-        assert busiest[0] == pytest.approx(busiest[1], rel=1e-9), asked
-    return part.path.startswith(("classes", "wavefront"))
+    uneven = 1e-3 if "wavefront" in part.path else 1e-9  # chunks of a ring differ by an element of some hundred
+    assert busiest[0] == pytest.approx(busiest[1], rel=uneven), asked
+    assert part.bottleneck_links == whole.bottleneck_links, asked
+    return "transfers" not in part.path
 
 
 GATHERS = ("all_reduce", "all_gather", "reduce_scatter")

@@ -23,7 +23,7 @@ from collsim.result import LinkLoad, Row
 from collsim.timing import MOST_LINKS, Timing
 from collsim.together import EQUAL, Part, Party, group_times, part_of, redrawn, slowest_of, time_together
 
-__all__ = ["TIE", "empty_row", "fastest", "row_of", "tables_of"]
+__all__ = ["TIE", "able", "empty_row", "fastest", "row_of", "tables_of"]
 
 MANY_NODES, CONGESTED = 64, 2.5
 """From so many nodes on, large sizes took up to so many times what laws of their number say: all-reduce on 128 to 512
@@ -177,7 +177,7 @@ def _all_cases(
     """Return every algorithm that the fabric can carry out; add those too large to simulate to *left_out*."""
     cases: list[_Case] = []
     refused: list[Fault] = []
-    for candidate in _able(requests[0].op, party.runs[0], question):
+    for candidate in able(requests[0].op, party.runs[0], question):
         try:
             cases.append(_case(_tasks(candidate, requests, question), requested_bytes, party, question))
         except UnsupportedError as error:
@@ -188,7 +188,7 @@ def _all_cases(
     return cases
 
 
-def _able(op: Operation, run: Run, question: Question) -> tuple[Algorithm, ...]:
+def able(op: Operation, run: Run, question: Question) -> tuple[Algorithm, ...]:
     """Return the algorithms for *op* that the switches can carry out, and that have the protocol.
 
     Switches between the nodes add only if the user has turned that on.
@@ -200,8 +200,8 @@ def _able(op: Operation, run: Run, question: Question) -> tuple[Algorithm, ...]:
     reach = {"all" if run.fabric.in_network else "node" if run.fabric.node_in_network else ""}
     if several and turns_sharp_on(question) and not no_sharp(run, question):
         reach.add("network")
-    able = (entry for entry in entries if entry.in_network is None or entry.in_network in reach)
-    return tuple(entry for entry in able if entry.name != "nvls_sharp" or run.fabric.node_in_network)
+    served = (entry for entry in entries if entry.in_network is None or entry.in_network in reach)
+    return tuple(entry for entry in served if entry.name != "nvls_sharp" or run.fabric.node_in_network)
 
 
 def _case(tasks: Sequence[_Task], requested_bytes: int, party: Party, question: Question) -> _Case:
@@ -243,19 +243,20 @@ def _timed_row(plan: _Plan, party: Party, question: Question) -> Row:
     tasks = plan.tasks
     slowest = slowest_of(timings)
     task, timing = tasks[slowest], timings[slowest]
+    whole = replace(
+        timing,
+        link_bytes=np.sum([each.link_bytes for each in timings], axis=0),
+        tolerance=max(each.tolerance for each in timings),
+        perturbed=max(each.perturbed for each in timings),
+    )
     row = row_of(
-        replace(timing, link_bytes=np.sum([each.link_bytes for each in timings], axis=0)),
+        whole,
         empty_row(task.request, plan.requested_bytes, question, len(tasks)),
         party.runs[slowest],
         algo=task.algorithm.name,
         proto=task.proto,
         channels=int(parts[slowest].lowered.schedule.parameters.get("channels", 1)),
         classes=sum(each.simulated for each in timings),
-        tolerance=max(each.tolerance for each in timings),
-        perturbed=max(each.perturbed for each in timings),
-        raised_s=timing.raised_s,
-        bracket_lo_s=timing.bracket_s[0] if timing.bracket_s else None,
-        bracket_hi_s=timing.bracket_s[1] if timing.bracket_s else None,
     )
     ran = [(each.algorithm.name, each.proto) for each in tasks]
     return row if len(tasks) == 1 else replace(row, group_times=group_times(row, ran, timings, party))
@@ -272,6 +273,7 @@ def row_of(timing: Timing, empty: Row, run: Run, **labels: Any) -> Row:
     utilisation = timing.link_bytes / (run.fabric.capacity_Bps * timing.time_s)
     members = run.link_members if timing.link_members is None else timing.link_members
     members = np.ones(len(utilisation), dtype=np.int64) if members is None else members
+    low_s, high_s = timing.bracket_s or (None, None)
     return replace(
         empty,
         time_s=timing.time_s,
@@ -281,6 +283,11 @@ def row_of(timing: Timing, empty: Row, run: Run, **labels: Any) -> Row:
         critical_s=timing.critical_s,
         bottleneck_links=int(members[utilisation >= utilisation.max() * (1 - TIE)].sum()),
         path=timing.path,
+        tolerance=timing.tolerance,
+        perturbed=timing.perturbed,
+        raised_s=timing.raised_s,
+        bracket_lo_s=low_s,
+        bracket_hi_s=high_s,
         **labels,
     )
 

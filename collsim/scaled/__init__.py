@@ -14,7 +14,8 @@ import numpy as np
 
 from collsim.bounds import Cuts
 from collsim.choosing import request_of
-from collsim.collectives import Request, algorithms_for
+from collsim.collectives import Request
+from collsim.errors import NoRouteError
 from collsim.fabric import Float
 from collsim.library import Profile
 from collsim.library.costs import family_of
@@ -22,7 +23,7 @@ from collsim.lowering import Run, prepare
 from collsim.operations import Operation
 from collsim.question import CHOICES, Question
 from collsim.result import Row
-from collsim.rows import empty_row, fastest, row_of, tables_of
+from collsim.rows import able, empty_row, fastest, row_of, tables_of
 from collsim.scaled.gpu_ring import run_of_ring
 from collsim.scaled.hierarchy import hierarchical_timing
 from collsim.scaled.pairs import exchange, run_of_pairs
@@ -30,6 +31,7 @@ from collsim.scaled.rings import OutOfStepError, ring_timing
 from collsim.timing import Timing
 from collsim.together import Party, part_of, time_together
 from collsim.topology import Topology
+from collsim.topology.failing import cut_faults
 from collsim.topology.frames import BLOCK, POD
 from collsim.topology.miniature import EXACT_UP_TO, Miniature, Pairs, miniature_of
 
@@ -105,7 +107,7 @@ class Scaled:
         for name in question.algo:
             names = FORMS[op.name] if name in CHOICES else (name,)
             if name in CHOICES:
-                others = [entry.name for entry in algorithms_for(op.name) if entry.name not in names]
+                others = [entry.name for entry in able(op, self.run, question) if entry.name not in names]
                 told = f"{', '.join(others)} are left out on {self.n_ranks} ranks: name one to have it simulated"
                 left_out += [told] * (told not in left_out)
             rows = [self._row(each, request, empty, question) for each in names]
@@ -125,6 +127,8 @@ class Scaled:
         else:
             assert self.mini is not None
             timing, channels = STEPWISE[algo](self.mini, self.run, request, proto, question.dtype)
+        if question.bracket:  # the time is exact
+            timing = replace(timing, bracket_s=(timing.time_s, timing.time_s))
         return row_of(
             timing, empty, self.run, algo=algo, proto=question.proto, channels=channels, classes=timing.simulated
         )
@@ -157,7 +161,10 @@ def scaled(
         return around and Scaled(len(gpus), around[0], None, lambda: around, whole)
     if (np.diff(mini.gpus) < 0).any():
         return None
-    run = prepare(mini.topology, profile, mini.ranks.tolist())
+    try:
+        run = prepare(mini.topology, profile, mini.ranks.tolist())
+    except NoRouteError as error:  # said of the whole, whose GPUs the user knows
+        raise NoRouteError(*cut_faults(topology, gpus, error.faults)) from None
     members = np.where(mini.link_class == np.arange(len(mini.link_class)), mini.link_members * mini.link_bundles, 0)
     run = replace(run, cuts=_cuts(mini, run), flows=None, link_members=members)
     return Scaled(len(gpus), run, mini, lambda: run_of_pairs(mini, run), whole)

@@ -24,7 +24,7 @@ from .made_problems import (
     skewed_all_to_all,
 )
 
-TOLERANCE = 1e-9
+TOLERANCE = 1e-12
 NOISE = 1e-13
 AMPLIFIED = 1e4  # how far two engines may differ, in units of the response to NOISE
 
@@ -117,7 +117,7 @@ def test_weights_stand_for_multiplicity(seed):
         whole = solve(lifted(rng, quotient, copies), engine="kernel")
         for engine in ("reference", "kernel"):
             part = solve(quotient, engine=engine)
-            assert whole.finish_s == pytest.approx(np.tile(part.finish_s, copies), rel=1e-9)
+            assert whole.finish_s == pytest.approx(np.tile(part.finish_s, copies), rel=1e-12)
 
 
 @pytest.mark.parametrize("tidy", [True, False], ids=["ties", "no ties"])

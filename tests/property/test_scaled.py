@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from collsim import simulate, simulation
-from collsim.errors import CollsimError, InputError
+from collsim.errors import CollsimError, InputError, NoRouteError
 from collsim.scaled.carried import alike
 from collsim.topology import load_topology, miniature, parse_topology
 from collsim.topology.failing import damaged
@@ -114,6 +114,7 @@ def test_every_message_takes_as_long(monkeypatch):
     from collsim.timing import problem_of
     from collsim.together import part_of
 
+    compared = 0
     for seed in range(12):
         draw = random.Random(seed)
         topology = machine(draw, draw.choice((5, 8, 12)))
@@ -138,6 +139,8 @@ def test_every_message_takes_as_long(monkeypatch):
         place = {(a, b): i for i, (a, b) in enumerate(zip(pairs.src.tolist(), pairs.dst.tolist(), strict=True))}
         stands = [place[pair] for pair in zip(*(end.tolist() for end in ends), strict=True)]
         assert finish_s[0][stands] == pytest.approx(finish_s[1][: len(stands)], rel=CLOSE)
+        compared += 1
+    assert compared >= 5
 
 
 def rail(nodes, **figures):
@@ -199,6 +202,28 @@ def test_large_hierarchies(nodes):
     row = simulate(rail(nodes), "all_reduce", size, algo="hierarchical", profile="ideal").rows[0]
     nvlink_s, rail_s = 7 * size / 8 / 450e9, 2 * (nodes - 1) * size / n / 50e9
     assert row.time_s == pytest.approx(2 * nvlink_s + rail_s, rel=1e-9)
+
+
+def test_an_exact_row_is_its_own_bracket():
+    row = simulate(rail(64), "all_to_all", "1M", algo="direct", profile="ideal", bracket=True).rows[0]
+    assert (row.bracket_lo_s, row.bracket_hi_s, row.tolerance) == (row.time_s, row.time_s, 0.0)
+
+
+def test_who_is_cut_off_is_told_of_the_whole():
+    topology = damaged(rail(40), ["nic:n[1-3].nic*"])
+    told = []
+    for reduce in (True, False):
+        with pytest.raises(NoRouteError) as caught:
+            simulate(topology, "all_to_all", "1M", algo="direct", profile="ideal", reduce=reduce)
+        told.append(str(caught.value))
+    assert told[0] == told[1]
+    assert "n0.gpu3 and 292 more" in told[0]
+
+
+def test_all_that_a_choice_leaves_out_is_told():
+    result = simulate(rail(72, racks=4), "all_reduce", "1M", algo="auto", channels=1, profile="ideal")
+    told = next(told for told in result.warnings if "left out" in told)
+    assert {"tree", "hierarchical_racks", "hierarchical_doubling"} <= set(told.partition(" are ")[0].split(", "))
 
 
 def test_uneven_cables_are_told(monkeypatch):

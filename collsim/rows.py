@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from collsim.network_trees import TreePorts
 from collsim.operations import Operation
 from collsim.question import CHOICES, PROTOCOLS, Question
 from collsim.result import LinkLoad, Row
-from collsim.timing import MOST_LINKS, Timing
+from collsim.timing import MOST_LINKS, Timing, least_call_s
 from collsim.together import EQUAL, Part, Party, group_times, part_of, redrawn, slowest_of, time_together
 
 __all__ = ["TIE", "able", "empty_row", "fastest", "row_of", "tables_of"]
@@ -30,6 +30,10 @@ MANY_NODES, CONGESTED = 64, 2.5
 nodes of Alps from 256 MiB on 1.3 to 2.4 times, most of all on 256. Other jobs or placement; no log tells which."""
 MANY_POINTS = 64
 """A call with so many points takes longer in plain Python than it takes to load the compiled engine."""
+MOST_WAITING = 100_000
+"""Of schedules with more transfers a lower bound takes as long as the compiled engine."""
+MANY_SOLVES = 1_000
+"""To share rates so often takes plain Python 0.1 s; whoever has done so is likely to again."""
 USUALLY_ABLE = 8
 """So many algorithms most operations have on most fabrics."""
 TIE = 1e-3
@@ -41,32 +45,49 @@ def tables_of(party: Party, question: Question, left_out: list[str]) -> list[lis
 
     With several seeds of a hash, *party* has the routes of the first; other draws repeat only routes and flow.
     """
+    call = _Call(party, question, left_out)
     tables: list[list[tuple[str, list[_Case]]]] = []
     waiting: list[_Case] = []
     for op in question.ops:
         for size_bytes in question.sizes_of(op):
-            tables.append(_candidates(op, size_bytes, party, question, left_out))
+            tables.append(_candidates(op, size_bytes, call))
             waiting += [case for _, found in tables[-1] for case in found if case.plan]
             if sum(case.transfers for case in waiting) > MOST_TRANSFERS:
-                _draw(waiting, party, question)
+                _draw(waiting, call)
                 waiting = []
-    _draw(waiting, party, question)
+    _draw(waiting, call)
     return [[_shown(name, found, party, question) for name, found in table] for table in tables]
 
 
-def _draw(cases: Sequence[_Case], party: Party, question: Question) -> None:
+@dataclass(slots=True, eq=False)
+class _Call:
+    """What one call is about: groups, question, what was left out, and how often rates were shared so far."""
+
+    party: Party
+    question: Question
+    left_out: list[str]
+    solves: int = 0
+
+    @property
+    def pays_to_compile(self) -> bool:
+        """Whether so much is, or was, to be solved that the compiled engine is worth loading."""
+        return bool(self.question.hash_seeds) or _points(self.question) >= MANY_POINTS or self.solves >= MANY_SOLVES
+
+
+def _draw(cases: Sequence[_Case], call: _Call) -> None:
     """Add the row of each seed but the first to *cases*, nothing where no hash sends any message elsewhere."""
     plans = [case.plan for case in cases if case.plan]
+    party, seeds = call.party, call.question.hash_seeds
 
     def drawn(seed: int) -> list[Row]:
         again = redrawn(party, seed)
-        return [_timed_row(plan, again, question) for plan in plans]
+        return [_timed_row(plan, again, call) for plan in plans]
 
     if plans and party.meets_hash:
         from concurrent.futures import ThreadPoolExecutor  # the engine does not hold the interpreter
 
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            for rows in pool.map(drawn, question.hash_seeds[1:]):
+            for rows in pool.map(drawn, seeds[1:]):
                 for case, row in zip(cases, rows, strict=True):
                     case.rows.append(row)
     for case in cases:
@@ -90,6 +111,11 @@ class _Plan:
     tasks: Sequence[_Task]
     parts: Sequence[Part]
 
+    @property
+    def transfers(self) -> int:
+        """How many transfers the plan keeps in memory."""
+        return sum(len(part.lowered.transfers) for part in self.parts)
+
 
 @dataclass(slots=True, eq=False)
 class _Case:
@@ -100,14 +126,13 @@ class _Case:
 
     @property
     def transfers(self) -> int:
-        """How many transfers the plan keeps in memory."""
-        return sum(len(part.lowered.transfers) for part in self.plan.parts) if self.plan else 0
+        """How many transfers are kept in memory."""
+        return self.plan.transfers if self.plan else 0
 
 
-def _candidates(
-    op: Operation, requested_bytes: int, party: Party, question: Question, left_out: list[str]
-) -> list[tuple[str, list[_Case]]]:
+def _candidates(op: Operation, requested_bytes: int, call: _Call) -> list[tuple[str, list[_Case]]]:
     """Return what runs at one size for each algorithm or choice that was asked for."""
+    party, question = call.party, call.question
     requests = [request_of(op, requested_bytes, run, question) for run in party.runs]
     if requests[0].size_bytes == 0:
         return [("", [_Case(None, [empty_row(requests[0], requested_bytes, question, len(requests))])])]
@@ -115,11 +140,12 @@ def _candidates(
     for name in question.algo:
         if name == "auto" and question.library is not None:
             tasks = _chosen_tasks(requests, party, question)
-            cases = [_case(tasks, requested_bytes, party, question)]
+            cases = [_case(_plan(tasks, requested_bytes, call), call)]
         elif name in CHOICES:
-            cases = _all_cases(requests, requested_bytes, party, question, left_out)
+            cases = _all_cases(requests, requested_bytes, _Trial(call, only_fastest=name != "all"))
         else:
-            cases = [_case(_tasks(algorithm(op.name, name), requests, question), requested_bytes, party, question)]
+            tasks = _tasks(algorithm(op.name, name), requests, question)
+            cases = [_case(_plan(tasks, requested_bytes, call), call)]
         found.append((name, cases))
     return found
 
@@ -171,21 +197,55 @@ def _with_interval(row: Row, party: Party, question: Question) -> Row:
     return replace(row, time_lo_s=max(low_s, row.lower_bound_s), time_hi_s=max(high_s, row.lower_bound_s))
 
 
-def _all_cases(
-    requests: Sequence[Request], requested_bytes: int, party: Party, question: Question, left_out: list[str]
-) -> list[_Case]:
-    """Return every algorithm that the fabric can carry out; add those too large to simulate to *left_out*."""
-    cases: list[_Case] = []
+@dataclass(slots=True, eq=False)
+class _Trial:
+    """Plans of several algorithms at one size, simulated together; if only the fastest counts, those that can be it."""
+
+    call: _Call
+    only_fastest: bool
+    cases: dict[str, _Case] = field(default_factory=dict)
+    waiting: list[tuple[float, str, _Plan]] = field(default_factory=list)
+    least_s: float = np.inf
+
+    def add(self, name: str, plan: _Plan) -> None:
+        """Add a plan; simulate what waits if there is much of it."""
+        self.waiting.append((self._least_s(plan, chained=False), name, plan))
+        if sum(each.transfers for *_, each in self.waiting) > MOST_WAITING:
+            self.simulate()
+
+    def simulate(self) -> None:
+        """Simulate what waits, first what may be fastest."""
+        for least_s, name, plan in sorted(self.waiting, key=lambda each: each[0]):
+            limit_s = self.least_s * (1 + EQUAL)
+            if least_s <= limit_s and (limit_s == np.inf or self._least_s(plan, chained=True) <= limit_s):
+                self.cases[name] = _case(plan, self.call)
+                self.least_s = min(self.least_s, self.cases[name].rows[0].time_s)
+        self.waiting = []
+
+    def _least_s(self, plan: _Plan, *, chained: bool) -> float:
+        """Return a time that the plan cannot undercut; 0 if it is to be simulated anyway, or only that tells."""
+        drawn = bool(self.call.question.hash_seeds)
+        if not self.only_fastest or len(plan.parts) > 1 or drawn or plan.transfers > MOST_WAITING:
+            return 0.0
+        part = plan.parts[0]
+        return least_call_s(part.lowered, part.run, (part.costs, part.network), chained=chained)
+
+
+def _all_cases(requests: Sequence[Request], requested_bytes: int, trial: _Trial) -> list[_Case]:
+    """Return every algorithm that the fabric can carry out; note those that are too large to simulate."""
+    call = trial.call
     refused: list[Fault] = []
-    for candidate in able(requests[0].op, party.runs[0], question):
+    candidates = able(requests[0].op, call.party.runs[0], call.question)
+    for candidate in candidates:
         try:
-            cases.append(_case(_tasks(candidate, requests, question), requested_bytes, party, question))
+            trial.add(candidate.name, _plan(_tasks(candidate, requests, call.question), requested_bytes, call))
         except UnsupportedError as error:
             refused.extend(error.faults)
-            left_out.append(f"{candidate.name} is left out at {requested_bytes} bytes: {error.faults[0].what}")
-    if not cases:
+            call.left_out.append(f"{candidate.name} is left out at {requested_bytes} bytes: {error.faults[0].what}")
+    trial.simulate()
+    if not trial.cases:
         raise UnsupportedError(*refused)
-    return cases
+    return [trial.cases[each.name] for each in candidates if each.name in trial.cases]
 
 
 def able(op: Operation, run: Run, question: Question) -> tuple[Algorithm, ...]:
@@ -204,14 +264,15 @@ def able(op: Operation, run: Run, question: Question) -> tuple[Algorithm, ...]:
     return tuple(entry for entry in served if entry.name != "nvls_sharp" or run.fabric.node_in_network)
 
 
-def _case(tasks: Sequence[_Task], requested_bytes: int, party: Party, question: Question) -> _Case:
-    """Simulate what all groups of a party run at one size.
+def _plan(tasks: Sequence[_Task], requested_bytes: int, call: _Call) -> _Plan:
+    """Lay out what all groups of a party run at one size.
 
     Raises
     ------
     UnsupportedError
         Draws of a schedule that takes routes of its own.
     """
+    party, question = call.party, call.question
     ports = TreePorts.free(party.runs[0].fabric)
     parts = [
         part_of(built(task.algorithm, task.request, question), run, task.proto or "Simple", question.dtype, ports)
@@ -220,13 +281,17 @@ def _case(tasks: Sequence[_Task], requested_bytes: int, party: Party, question: 
     if question.hash_seeds and any(part.run is not run for part, run in zip(parts, party.runs, strict=True)):
         what = "draws of reduction trees, or of so many ranks that not all routes are kept, are not modelled"
         raise UnsupportedError(Fault(what, "hash_seeds", "leave it out, or take fewer ranks"))
-    plan = _Plan(requested_bytes, tasks, parts)
-    return _Case(plan if question.hash_seeds else None, [_timed_row(plan, party, question)])
+    return _Plan(requested_bytes, tasks, parts)
 
 
-def _timed_row(plan: _Plan, party: Party, question: Question) -> Row:
+def _case(plan: _Plan, call: _Call) -> _Case:
+    """Simulate a plan; keep it if more draws of a hash follow."""
+    return _Case(plan if call.question.hash_seeds else None, [_timed_row(plan, call.party, call)])
+
+
+def _timed_row(plan: _Plan, party: Party, call: _Call) -> Row:
     """Simulate a plan on the routes of *party*; the row is that of the slowest group."""
-    parts = plan.parts
+    parts, question = plan.parts, call.question
     if question.hash_seeds:
         parts = [
             replace(part, run=run, lowered=relaid(part.lowered, run))
@@ -235,11 +300,12 @@ def _timed_row(plan: _Plan, party: Party, question: Question) -> Row:
     timings = time_together(
         parts,
         party.neighbours,
-        one_of_many=bool(question.hash_seeds) or _points(question) >= MANY_POINTS,
+        one_of_many=call.pays_to_compile,
         reduce=question.reduce,
         tolerance=question.tolerance,
         bracket=question.bracket,
     )
+    call.solves += sum(timing.solves for timing in timings)
     tasks = plan.tasks
     slowest = slowest_of(timings)
     task, timing = tasks[slowest], timings[slowest]
@@ -263,9 +329,9 @@ def _timed_row(plan: _Plan, party: Party, question: Question) -> Row:
 
 
 def _points(question: Question) -> int:
-    """Return about how many problems a question makes: a choice that no library makes tries all algorithms."""
-    tried = [name in CHOICES and (name != "auto" or question.library is None) for name in question.algo]
-    return len(question.ops) * len(question.sizes) * sum(USUALLY_ABLE if tries else 1 for tries in tried)
+    """Return about how many problems a question makes: all algorithms, or for each choice one and another."""
+    of_each = [USUALLY_ABLE if name == "all" else 2 if name in CHOICES else 1 for name in question.algo]
+    return len(question.ops) * len(question.sizes) * sum(of_each)
 
 
 def row_of(timing: Timing, empty: Row, run: Run, **labels: Any) -> Row:

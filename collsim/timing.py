@@ -9,7 +9,17 @@ import numpy as np
 
 from collsim.bounds import Bound, lower_bound
 from collsim.distinct import distinct
-from collsim.engine import Engine, EngineDeadlock, Problem, Solution, check_conservation, least_time_s, solve
+from collsim.engine import (
+    Engine,
+    EngineDeadlock,
+    Problem,
+    Solution,
+    chained_time_s,
+    check_conservation,
+    checked,
+    least_time_s,
+    solve,
+)
 from collsim.errors import DeadlockError, Fault, InternalError
 from collsim.fabric import Float, Int
 from collsim.library.costs import Bool, Protocol, family_of, loop_steps, soft_max
@@ -28,6 +38,7 @@ __all__ = [
     "call_time_s",
     "device_time_s",
     "kernel_costs",
+    "least_call_s",
     "problem_of",
     "refuse_broken_laws",
     "time_lowered",
@@ -54,6 +65,7 @@ MOST_LINKS = 8
 class Timing:
     """How a schedule ran: total time, load of each link, what the slowest chain waited for, and how it was solved.
 
+    *simulated* is for how many transfers, *solves* how often rates were shared.
     *tolerance*, *perturbed* and *raised_s* are those of the engine's solution; *bracket_s* are times on both sides.
     *link_members* is how many links of a machine each link stands for, if the run does not say.
     """
@@ -63,6 +75,7 @@ class Timing:
     critical_s: Mapping[str, float]
     path: str
     simulated: int
+    solves: int
     bound: Bound
     tolerance: float = 0.0
     perturbed: float = 0.0
@@ -134,6 +147,7 @@ def timing_of(
         },
         path=solution.path,
         simulated=solution.simulated,
+        solves=solution.solves,
         bound=_bound_of(lowered, run),
         tolerance=solution.tolerance,
         perturbed=solution.perturbed,
@@ -162,6 +176,20 @@ def _bracket_s(
         for end_s in (least_time_s(problem), float(above.finish_s[last]))
     )
     return low_s, high_s
+
+
+def least_call_s(lowered: Lowered, run: Run, both_costs: tuple[Protocol, Protocol | None], *, chained: bool) -> float:
+    """Return a time that `time_lowered` cannot undercut, without a simulation; 0 where only that tells what counts.
+
+    By the bytes of each link, or better, but slower, with what transfers wait for.
+    """
+    costs, network = both_costs
+    if costs.back_to_back or _is_grouped(lowered, costs):
+        return 0.0
+    problem = checked(problem_of(lowered, run, costs, network))
+    end_s = chained_time_s(problem) if chained else least_time_s(problem)
+    once_s = base_s(lowered, costs, network, lowered.size_bytes.astype(np.float64))
+    return run.profile.launch_s + call_time_s(once_s + end_s, run.profile.floor_s, run.profile.wait_s)
 
 
 def device_time_s(lowered: Lowered, run: Run, costs: Protocol, network: Protocol | None = None) -> float:

@@ -12,6 +12,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
+from collsim.engine.least import chained_time_s
 from collsim.engine.problem import (
     EngineDeadlock,
     EngineInputError,
@@ -32,6 +33,7 @@ __all__ = [
     "EngineInputError",
     "Problem",
     "Solution",
+    "chained_time_s",
     "check_conservation",
     "checked",
     "least_time_s",

@@ -217,8 +217,8 @@ def least_time_s(p: Problem) -> float:
     np.minimum.at(first_s, p.route[flows], p.latency_s[flows])
     np.minimum.at(begin_s, p.route_link, np.repeat(first_s, np.diff(p.route_ptr)))
     used = np.isfinite(begin_s)
-    links_s = begin_s[used] + _carried_bytes(p, p.size_bytes)[used] / p.capacity_Bps[used]
-    alone_s = p.latency_s[flows] + p.size_bytes[flows] / _top_rates(p)[flows]
+    links_s = begin_s[used] + link_bytes(p, p.size_bytes)[used] / p.capacity_Bps[used]
+    alone_s = p.latency_s[flows] + p.size_bytes[flows] / top_rates(p)[flows]
     return max(float(links_s.max(initial=0.0)), float(alone_s.max(initial=0.0)))
 
 
@@ -241,7 +241,7 @@ def not_too_soon(p: Problem, found: Solution) -> Solution:
     )
 
 
-def _carried_bytes(p: Problem, moved_bytes: Floats) -> Floats:
+def link_bytes(p: Problem, moved_bytes: Floats) -> Floats:
     """Return float64[n_links], what all transfers together take of each link."""
     n_routes = len(p.route_ptr) - 1
     sent = np.bincount(p.route, weights=moved_bytes, minlength=n_routes)
@@ -268,7 +268,7 @@ def check_conservation(problem: Problem, solution: Solution) -> list[str]:
     if not all(np.all(np.isfinite(x)) for x in (ready, start, finish, moved)):
         return ["times or moved bytes are not finite"]
     clock, eps, took_s = _CLOCK * finish, solution.tolerance, finish - start
-    top_Bps = _top_rates(p)
+    top_Bps = top_rates(p)
     bytes_then = moved if eps else p.size_bytes
     least_s = np.divide(bytes_then, top_Bps, out=np.zeros_like(top_Bps), where=p.size_bytes > 0)
     window_s = clock + eps / (1 - eps) * took_s
@@ -305,7 +305,7 @@ def _broken_tolerance(p: Problem, solution: Solution) -> list[str]:
     return broken
 
 
-def _top_rates(p: Problem) -> Floats:
+def top_rates(p: Problem) -> Floats:
     """Return the rate that each transfer reaches alone: its cap or its narrowest link."""
     return np.minimum(p.cap_Bps, _route_minimum(p, p.capacity_Bps[p.route_link] / p.route_weight))
 
@@ -337,7 +337,7 @@ def _overfull_links(p: Problem, moved_bytes: Floats, start_s: Floats, finish_s: 
     np.minimum.at(first, route, start_s)
     np.maximum.at(last, route, finish_s)
     hop_route = np.repeat(np.arange(n_routes), np.diff(p.route_ptr))
-    carried = _carried_bytes(p, moved_bytes)
+    carried = link_bytes(p, moved_bytes)
     begin, end = np.full(n_links, np.inf), np.zeros(n_links)
     np.minimum.at(begin, p.route_link, first[hop_route])
     np.maximum.at(end, p.route_link, last[hop_route])

@@ -291,6 +291,7 @@ def timing_of(
         },
         path="wavefront",
         simulated=simulated,
+        solves=0,
         bound=lower_bound(operation(schedule.op), schedule.size_bytes, run.cuts),
     )
     refuse_broken_laws(schedule, timing, run, ())

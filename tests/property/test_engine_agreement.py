@@ -5,13 +5,14 @@ tolerance holds there, so a case that misses it is judged by its own response to
 """
 
 from fractions import Fraction
+from graphlib import TopologicalSorter
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collsim.engine import check_conservation, checked, solve, solve_reference
+from collsim.engine import chained_time_s, check_conservation, checked, least_time_s, solve, solve_reference
 from collsim.engine.reference import fair_rates
 
 from .made_problems import (
@@ -61,6 +62,37 @@ def test_kernel_agrees_on_large_graphs(n_links, tidy):
 def test_kernel_agrees_wherever_hypothesis_looks(seed, n, n_links, tidy):
     rng = np.random.default_rng(seed)
     assert_agree(random_problem(rng, n, n_links, back=0.3, tidy=tidy), rng)
+
+
+def in_order(p):
+    """The same problem with predecessors before what waits for them."""
+    waits = {i: p.dep[p.dep_ptr[i] : p.dep_ptr[i + 1]].tolist() for i in range(len(p.route))}
+    order = np.array([*TopologicalSorter(waits).static_order()])
+    new = np.argsort(order)
+    rows = [new[p.dep[p.dep_ptr[i] : p.dep_ptr[i + 1]]] for i in order]
+    columns = {name: np.asarray(getattr(p, name))[order] for name in ("route", "size_bytes", "latency_s", "cap_Bps")}
+    return p._replace(**columns, dep_ptr=np.cumsum([0, *map(len, rows)]), dep=np.concatenate([*rows, []]).astype(int))
+
+
+@pytest.mark.parametrize("tidy", [True, False], ids=["ties", "no ties"])
+@pytest.mark.parametrize("seed", range(10))
+def test_no_problem_ends_before_the_least_times(seed, tidy):
+    rng = np.random.default_rng([seed, tidy, 17])
+    better = 0
+    for _ in range(20):
+        p = checked(random_problem(rng, int(rng.integers(2, 40)), int(rng.integers(1, 9)), tidy=tidy))
+        p = checked(in_order(p))
+        end_s = solve(p, engine="reference").finish_s.max()
+        assert chained_time_s(p) <= end_s * (1 + 1e-12)
+        assert least_time_s(p) <= chained_time_s(p) * (1 + 1e-12)
+        better += chained_time_s(p) > least_time_s(p) * (1 + 1e-9)
+    assert better  # what transfers wait for does count
+
+
+def test_the_least_time_of_a_ring_is_that_of_its_chain_or_of_its_links():
+    two, three = (checked(ring(np.random.default_rng(0), 8, channels, 50, jitter=0.0)) for channels in (2, 3))
+    assert chained_time_s(two) == pytest.approx(50 * (0.3 + 1 / 0.4), rel=1e-12)  # there is room for both caps
+    assert chained_time_s(three) == pytest.approx(0.3 + 50 * 3, rel=1e-12)
 
 
 @pytest.mark.parametrize("channels", [1, 3, 5])

@@ -44,8 +44,9 @@ def test_all_is_every_algorithm_and_auto_the_fastest(topo, op, profile):
     adding = topo == "hgx_h100"
     assert [row.algo for row in rows] == [entry.name for entry in algorithms_for(op) if adding or not entry.in_network]
     for word in ("auto", "best"):
-        chosen = simulate(topo, op, "1M", algo=word, profile=profile).rows
-        assert chosen == (min(rows, key=lambda row: row.time_s),)
+        (chosen,) = simulate(topo, op, "1M", algo=word, profile=profile).rows
+        fastest = min(rows, key=lambda row: row.time_s)
+        assert replace(chosen, path="") == replace(fastest, path="")  # more problems may be solved by another engine
 
 
 def test_several_algorithms_are_several_rows():

@@ -177,6 +177,7 @@ def measure(command: str, folder: Path, rounds: int, *, cold: bool = False) -> M
     times, memory_mb = [], 0.0
     for number in range(rounds + (not cold and rounds > 1)):
         environment = os.environ | ({"NUMBA_CACHE_DIR": tempfile.mkdtemp(dir=folder)} if cold else {})
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)  # whoever installs a package has its bytecode
         began = time.perf_counter()
         with subprocess.Popen(
             start + shlex.split(command), cwd=folder, env=environment, stdout=subprocess.DEVNULL,

@@ -9,7 +9,6 @@ from collsim.engine.symmetry import reduced
 from .made_problems import difference, lifted, random_problem, ring, skewed_all_to_all
 
 TOLERANCE = 1e-12
-NOISE, AMPLIFIED = 1e-13, 1e4  # some schedules amplify rounding: they are judged by their response to noise
 
 
 def expanded(p):
@@ -21,14 +20,11 @@ def expanded(p):
                          moved_bytes=part.moved_bytes[quotient.ids]), quotient  # fmt: skip
 
 
-def assert_same_times(p, rng):
+def assert_same_times(p):
     whole = solve(p, engine="reference")
     found, quotient = expanded(p)
     assert check_conservation(p, found) == []
-    apart = difference(whole, found)
-    if apart > TOLERANCE:
-        noisy = p._replace(size_bytes=p.size_bytes * (1 + NOISE * rng.uniform(-1, 1, len(p.route))))
-        assert apart <= AMPLIFIED * difference(whole, solve(noisy, engine="reference"))
+    assert difference(whole, found) <= TOLERANCE
     return quotient
 
 
@@ -51,10 +47,12 @@ def with_defects(rng, p, count):
 @pytest.mark.parametrize("seed", range(10))
 def test_lifted_graphs_with_defects(seed, defects):
     rng = np.random.default_rng([seed, defects, 19])
-    for _ in range(52):
+    left = 52
+    while left:  # defects may leave nothing alike: only problems that became smaller count
         base = random_problem(rng, int(rng.integers(2, 14)), int(rng.integers(1, 6)), tidy=bool(seed % 2))
         p = with_defects(rng, checked(lifted(rng, base, int(rng.integers(2, 6)))), defects)
-        quotient = assert_same_times(p, rng)
+        quotient = assert_same_times(p)
+        left -= len(quotient.problem.route) < len(p.route)
         if not defects:
             assert len(quotient.problem.route) <= len(base.route)
 

@@ -1,0 +1,124 @@
+"""Which bytes go from which rank to which: the flows of dispatch and combine in each mode.
+
+``normal`` sends one copy of a token to each node over the network, to the rank with the sender's place there, which
+hands one copy on to each rank with an expert for it; combine is the reverse. ``low_latency`` sends one message to the
+rank of each expert. ``all_to_all`` sends one copy to each rank, in one call of the library. The formulas are those of
+DeepEP's kernels (README and csrc/kernels of deepseek-ai/DeepEP).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from collsim.moe.counts import Counts
+from collsim.moe.models import Model
+from collsim.moe.routing import Float, Int
+
+__all__ = ["MODES", "OPS", "Flows", "byte_matrix", "flows_of", "logical_bytes", "message_bytes"]
+
+MODES = ("normal", "low_latency", "all_to_all")
+OPS = ("dispatch", "combine")
+GRAIN = 16
+"""Messages of DeepEP are multiples of 16 bytes."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Flows:
+    """Bytes from rank to rank, no two flows with the same ends.
+
+    Attributes
+    ----------
+    src, dst : int64[n]
+    size_bytes : float64[n]
+        More than 0.
+    messages : float64[n]
+        Tokens, or (token, expert) pairs, that they are sent as.
+    """
+
+    src: Int
+    dst: Int
+    size_bytes: Float
+    messages: Float
+
+    @classmethod
+    def of(cls, src: Int, dst: Int, messages: Float, each_bytes: int) -> Flows:
+        """Return the flows that carry any message to another rank."""
+        kept = (messages > 0) & (src != dst)
+        return cls(src[kept], dst[kept], messages[kept] * each_bytes, messages[kept])
+
+    def reversed(self) -> Flows:
+        """Return the same from targets to sources."""
+        return Flows(self.dst, self.src, self.size_bytes, self.messages)
+
+
+def message_bytes(model: Model, op: str, mode: str, *, over_network: bool) -> int:
+    """Return the bytes of one message: a token with its scales, and what the mode sends beside it.
+
+    Low-latency dispatch has a header of 16 bytes, normal dispatch over the network 8 bytes of source, and an index and
+    a weight of 4 bytes for each expert (collectives of DeepEP: 7408 and 7472 bytes for a token of DeepSeek-V3 in FP8).
+
+    >>> from collsim.moe.models import load_model
+    >>> v3 = load_model("deepseek-v3")
+    >>> [message_bytes(v3, "dispatch", mode, over_network=True) for mode in MODES]
+    [7472, 7408, 7392]
+    """
+    token = model.token_bytes(op)
+    if op == "combine" or mode == "all_to_all":
+        return token
+    if mode == "low_latency":
+        return token + GRAIN
+    return -(-(token + 8 + 8 * model.top_k) // GRAIN) * GRAIN if over_network else token
+
+
+def flows_of(counts: Counts, model: Model, op: str, mode: str) -> list[Flows]:
+    """Return the flows of each hop, in the order that bytes take them: two in normal mode over nodes, else one."""
+    if mode == "normal":
+        hops = _two_hops(counts, model, op)
+    else:
+        messages = counts.pairs if mode == "low_latency" else counts.to_rank
+        src, dst = np.indices(messages.shape).reshape(2, -1)
+        hops = [Flows.of(src, dst, messages.ravel(), message_bytes(model, op, mode, over_network=True))]
+    return hops if op == "dispatch" else [hop.reversed() for hop in reversed(hops)]
+
+
+def _two_hops(counts: Counts, model: Model, op: str) -> list[Flows]:
+    """Return the hops of dispatch with the sizes of *op*."""
+    members = counts.members
+    node, relay = members.node, members.relay
+    inside = message_bytes(model, op, "normal", over_network=False)
+    within = Flows.of(*counts.relayed(), inside)
+    if members.n_nodes == 1:
+        return [within]
+    rank, target = np.indices(relay.shape).reshape(2, -1)
+    away = node[rank] != target
+    rank, target = rank[away], target[away]
+    each = message_bytes(model, op, "normal", over_network=True)
+    return [Flows.of(rank, relay[rank, target], counts.to_node[rank, target], each), within]
+
+
+def byte_matrix(counts: Counts, model: Model, op: str, mode: str) -> Int:
+    """Return int64[n_ranks, n_ranks], what ends where it began in dispatch: bytes from each rank to each, relays aside.
+
+    In normal mode that is one copy for each rank, whichever way it goes. The diagonal holds what stays.
+    """
+    messages = counts.pairs if mode == "low_latency" else counts.to_rank
+    matrix = np.rint(messages * message_bytes(model, op, mode, over_network=False)).astype(np.int64)
+    return matrix if op == "dispatch" else matrix.T
+
+
+def logical_bytes(counts: Counts, model: Model, op: str, mode: str) -> Float:
+    """Return float64[n_ranks], the bytes that published bandwidths count for each rank, what stays included.
+
+    DeepEP divides by the time: in low-latency mode the messages to all experts, in normal mode tokens times the
+    different nodes of each, or on one node times the different ranks.
+    """
+    if mode == "low_latency":
+        messages = counts.pairs.sum(axis=1)
+    elif mode == "normal" and counts.members.n_nodes > 1:
+        messages = counts.to_node.sum(axis=1)
+    else:
+        messages = counts.to_rank.sum(axis=1)
+    return np.asarray(messages * model.token_bytes(op) if mode != "low_latency" else messages * message_bytes(
+        model, op, mode, over_network=True), dtype=np.float64)  # fmt: skip

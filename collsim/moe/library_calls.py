@@ -1,0 +1,47 @@
+"""Dispatch and combine as one all_to_all_v of the library: its own schedule and its calibrated costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from collsim.library.profile import Profile
+from collsim.moe.counts import Counts
+from collsim.moe.flows import byte_matrix
+from collsim.moe.question import Question
+from collsim.moe.timing import OpTime
+from collsim.simulation import simulate
+
+__all__ = ["called"]
+
+
+def called(question: Question, gpus: Sequence[int], profile: str | Profile) -> Callable[[Counts, str], OpTime]:
+    """Return what takes counts and an operation to the time of one call, on these GPUs."""
+
+    def time(counts: Counts, op: str) -> OpTime:
+        matrix = byte_matrix(counts, question.model, op, "all_to_all")
+        node = counts.members.node
+        moved = np.where(np.eye(len(matrix), dtype=bool), 0, matrix)
+        across = node[:, None] != node[None, :]
+        result = simulate(
+            question.topology, "all_to_all_v", matrix=matrix, rank_list=list(gpus), profile=profile,
+            tolerance="auto" if question.tolerance is None else question.tolerance,
+        )  # fmt: skip
+        row = result.rows[0]
+        n, links = len(matrix), question.topology.wiring.n_links
+        return OpTime(
+            time_s=row.time_s,
+            load_s=row.lower_bound_s,
+            bound_s=row.lower_bound_s,
+            finish_s=np.full(n, row.time_s),
+            link_busy_s=np.zeros(links),
+            port_load=np.zeros(2 * n),
+            node_bytes=float(moved[~across].sum()),
+            network_bytes=float(moved[across].sum()),
+            path=f"library {row.algo}",
+            tolerance=row.tolerance,
+            bottleneck=row.bottleneck,
+        )
+
+    return time

@@ -1,0 +1,137 @@
+"""What of a model with experts decides the traffic: how many there are, how many a token takes, how wide it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from collsim.errors import Fault, InputError, UnknownNameError
+
+__all__ = ["DTYPES", "Model", "load_model", "model_names"]
+
+FILE = Path(__file__).parent / "models.yaml"
+DTYPES = {"fp8": 1, "bf16": 2}
+"""Bytes of one element of a token; fp8 comes with scales beside it."""
+LEAST = {"experts": 1, "top_k": 1, "hidden": 1, "layers": 1, "groups": 1, "shared_experts": 0, "group_limit": 0}
+SCALED_ELEMENTS, SCALE_BYTES = 128, 4
+"""DeepEP sends one float32 scale for every 128 elements in FP8 (README, per-token quantisation)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A model with experts.
+
+    Attributes
+    ----------
+    experts, top_k : int
+        Routed experts of a layer, and how many of them each token takes.
+    hidden : int
+        Elements of a token.
+    layers : int
+        How many layers have experts: each dispatches and combines once per step.
+    shared_experts : int
+        Experts that every token takes; they are computed where the token is, so they move nothing.
+    groups, group_limit : int
+        A token takes experts of at most *group_limit* of so many equal groups; 0: of any.
+    dispatch, combine : {"fp8", "bf16"}
+    """
+
+    name: str
+    experts: int
+    top_k: int
+    hidden: int
+    layers: int = 1
+    shared_experts: int = 0
+    groups: int = 1
+    group_limit: int = 0
+    dispatch: str = "fp8"
+    combine: str = "bf16"
+    kind: str = "user"
+    source: str = ""
+
+    def token_bytes(self, op: str) -> int:
+        """Return the payload of one token in "dispatch" or "combine", scales included.
+
+        >>> load_model("deepseek-v3").token_bytes("dispatch")
+        7392
+        """
+        dtype = self.dispatch if op == "dispatch" else self.combine
+        scales = SCALE_BYTES * -(-self.hidden // SCALED_ELEMENTS) if dtype == "fp8" else 0
+        return DTYPES[dtype] * self.hidden + scales
+
+    @property
+    def limited(self) -> bool:
+        """Whether groups limit which experts a token takes."""
+        return 0 < self.group_limit < self.groups
+
+
+@cache
+def _presets() -> dict[str, dict[str, Any]]:
+    import yaml
+
+    return dict(yaml.safe_load(FILE.read_text(encoding="utf-8"))["models"])
+
+
+def model_names() -> list[str]:
+    """Return the names of the models that come with collsim."""
+    return sorted(_presets())
+
+
+def load_model(name: str | None = None, **changes: Any) -> Model:
+    """Return a model by name, with some figures changed; without a name all of experts, top_k and hidden are needed.
+
+    Parameters
+    ----------
+    name : str, optional
+        Such as ``deepseek-v3``.
+    **changes
+        Fields of `Model`; None leaves a figure as it is.
+
+    Raises
+    ------
+    InputError
+        An unknown name, or figures that do not fit together; every fault at once.
+    """
+    changes = {key: value for key, value in changes.items() if value is not None}
+    if name is None:
+        needed = ("experts", "top_k", "hidden")
+        if missing := [each for each in needed if each not in changes]:
+            hint = f"name one of {', '.join(model_names())} with model, or give {', '.join(missing)}"
+            raise InputError(Fault(f"no model is named, and {', '.join(missing)} not given", "model", hint))
+        return _checked(Model("custom", **changes))
+    key = name.strip().lower()
+    if key not in _presets():
+        raise UnknownNameError("model", name, model_names(), "model")
+    known = {field.name for field in fields(Model)}
+    model = Model(key, **{field: value for field, value in _presets()[key].items() if field in known})
+    return _checked(replace(model, kind="user", **changes) if changes else model)
+
+
+def _checked(model: Model) -> Model:
+    """Return *model*; raise what does not fit together."""
+    faults = [
+        Fault(f"{getattr(model, name)} is less than {least}", name, f"give {least} or more")
+        for name, least in LEAST.items()
+        if getattr(model, name) < least
+    ]
+    faults += [
+        Fault(f'"{getattr(model, name)}" is no data type of tokens', name, "choose fp8 or bf16")
+        for name in ("dispatch", "combine")
+        if getattr(model, name) not in DTYPES
+    ]
+    if model.top_k > model.experts >= 1:
+        what = f"each token takes {model.top_k} experts, but there are {model.experts}"
+        faults.append(Fault(what, "top_k", f"give at most {model.experts}"))
+    if model.groups >= 1 and model.experts % model.groups:
+        fitting = max(g for g in range(1, model.groups + 1) if model.experts % g == 0)
+        what = f"{model.experts} experts do not make {model.groups} equal groups"
+        faults.append(Fault(what, "groups", f"give a divisor of {model.experts}, such as {fitting}"))
+    elif not faults and model.limited and model.top_k > model.group_limit * (model.experts // model.groups):
+        room = model.group_limit * (model.experts // model.groups)
+        what = f"{model.group_limit} groups have {room} experts, too few for the {model.top_k} of each token"
+        faults.append(Fault(what, "group_limit", f"give at least {-(-model.top_k * model.groups // model.experts)}"))
+    if faults:
+        raise InputError(*faults)
+    return model

@@ -1,0 +1,137 @@
+"""What a prediction of dispatch and combine says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from collsim.result import LinkLoad
+
+__all__ = ["Busy", "MoeResult", "MoeRow"]
+
+SCHEMA = "collsim.moe/1"
+
+
+@dataclass(frozen=True, slots=True)
+class Busy:
+    """A GPU and how many times the mean of all it receives, in (token, expert) pairs."""
+
+    gpu: str
+    load: float
+
+
+@dataclass(frozen=True, slots=True)
+class MoeRow:
+    """One operation with one number of ranks.
+
+    Attributes
+    ----------
+    op : {"dispatch", "combine"}
+    ranks, nodes, experts : int
+        *experts* counts copies: those that there are on all ranks.
+    time_s : float
+        Of the slowest rank, in the median sample.
+    times_s : tuple of float
+        Of every sample; one where loads are expected ones.
+    load_s : float
+        What the busiest link or GPU needs, with the costs of the kernels: no simulation undercuts it.
+    bound_s : float
+        Bytes over line rates: no kernel undercuts it.
+    node_bytes, network_bytes : float
+        Bytes that a rank sends within its node, relayed ones too, and to others, on average.
+    logical_bytes : float
+        What published bandwidths count for a rank, on average: what stays is included.
+    matrix_bytes : tuple of tuple of int
+        From rank to rank, whichever way; empty for many ranks.
+    imbalance : float
+        (token, expert) pairs that the busiest rank receives in dispatch, over the mean.
+    hot : tuple of Busy
+        The ranks that receive most.
+    bottleneck : tuple of LinkLoad
+        The busiest links and GPUs.
+    limit : {"network", "node links", "GPU", "start", "library"}
+    seed : int or None
+        Of the median sample; None where loads are expected ones.
+    """
+
+    op: str
+    ranks: int
+    nodes: int
+    experts: int
+    time_s: float
+    times_s: tuple[float, ...]
+    load_s: float
+    bound_s: float
+    node_bytes: float
+    network_bytes: float
+    logical_bytes: float
+    matrix_bytes: tuple[tuple[int, ...], ...]
+    imbalance: float
+    hot: tuple[Busy, ...]
+    bottleneck: tuple[LinkLoad, ...]
+    limit: str
+    seed: int | None
+    path: str
+    tolerance: float
+
+    @property
+    def logical_Bps(self) -> float:
+        """Bandwidth as DeepEP prints it: what stays on the node or the rank is counted."""
+        return self.logical_bytes / self.time_s if self.time_s > 0 else 0.0
+
+    @property
+    def network_Bps(self) -> float:
+        """What a rank sends to other nodes, on the wire."""
+        return self.network_bytes / self.time_s if self.time_s > 0 else 0.0
+
+    @property
+    def node_Bps(self) -> float:
+        """What a rank sends within its node, on the wire."""
+        return self.node_bytes / self.time_s if self.time_s > 0 else 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the row as plain data, in SI units."""
+        rates = {name: getattr(self, name) for name in ("logical_Bps", "node_Bps", "network_Bps")}
+        return asdict(self) | rates | {"matrix_bytes": [list(row) for row in self.matrix_bytes]}
+
+
+@dataclass(frozen=True, slots=True)
+class MoeResult:
+    """Dispatch and combine for each number of ranks, with what was asked and what was assumed."""
+
+    version: str
+    config: Mapping[str, Any]
+    topology: Mapping[str, Any]
+    model: Mapping[str, Any]
+    kernel: Mapping[str, Any]
+    routing: str
+    placement: str
+    rows: tuple[MoeRow, ...]
+    warnings: tuple[str, ...]
+
+    @property
+    def time_s(self) -> float:
+        """Dispatch and combine of the only number of ranks, one after the other."""
+        if len({row.ranks for row in self.rows}) != 1:
+            raise ValueError("several numbers of ranks: look at rows")
+        return sum(row.time_s for row in self.rows)
+
+    def pairs(self) -> list[tuple[MoeRow, MoeRow]]:
+        """Return dispatch and combine for each number of ranks."""
+        return list(zip(self.rows[::2], self.rows[1::2], strict=True))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain data, in SI units: the JSON document of ``collsim moe``."""
+        return {
+            "schema": SCHEMA,
+            "collsim": self.version,
+            "config": dict(self.config),
+            "topology": dict(self.topology),
+            "model": dict(self.model),
+            "kernel": dict(self.kernel),
+            "routing": self.routing,
+            "placement": self.placement,
+            "results": [row.to_dict() for row in self.rows],
+            "warnings": list(self.warnings),
+        }

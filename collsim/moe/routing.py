@@ -1,0 +1,202 @@
+"""Which experts tokens take: how popular each is, samples of tokens, and what to expect where all are equally popular.
+
+A token takes its experts one after the other, each with the chance that its popularity gives it among those not taken
+yet (Plackett-Luce), which is what adding Gumbel noise to the logits and taking the largest amounts to. Where groups
+limit the choice, groups are taken first in the same way, by the sum of the popularity of their experts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import comb
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collsim.errors import Fault, InputError
+from collsim.moe.models import Model
+
+__all__ = ["Popularity", "distinct_groups", "popularity_of", "read_counts", "sampled"]
+
+Int = NDArray[np.int64]
+Float = NDArray[np.float64]
+TOKENS_AT_ONCE = 1 << 18
+"""So many tokens are sampled together: 64 MB of work space with 8 experts each."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Popularity:
+    """How tokens choose: *weight* is float64[experts] and sums to 1, or *choices* int64[tokens, top_k] are given."""
+
+    name: str
+    weight: Float
+    choices: Int | None = None
+
+    @property
+    def is_even(self) -> bool:
+        """Whether all experts are equally popular."""
+        return self.choices is None and bool(np.all(self.weight == self.weight[0]))
+
+
+def popularity_of(
+    model: Model, *, skew: float | None = None, sigma: float | None = None, counts: Any = None, seed: int = 0
+) -> Popularity:
+    """Return how popular each expert is.
+
+    Parameters
+    ----------
+    model : Model
+    skew : float, optional
+        Exponent s of a Zipf law: the k-th most popular expert has weight k^-s. 0 is even.
+    sigma : float, optional
+        Width of a log-normal law of the weights.
+    counts : int array of shape (experts,) or (tokens, top_k), optional
+        Tokens that each expert got, or the experts that each token took.
+    seed : int
+        Which expert is how popular.
+
+    Raises
+    ------
+    InputError
+        More than one law, negative figures, or counts of the wrong shape; every fault at once.
+    """
+    given = [name for name, value in (("skew", skew), ("sigma", sigma), ("counts", counts)) if value is not None]
+    faults = []
+    if len(given) > 1:
+        faults.append(Fault(f"{' and '.join(given)} are given together", given[0], "give one of them"))
+    for name, value in (("skew", skew), ("sigma", sigma)):
+        if value is not None and not 0 <= value <= 100:
+            faults.append(Fault(f"{value} is not between 0 and 100", name, "0 is even, 1 is strongly skewed"))
+    if counts is not None:
+        faults += _count_faults(np.asarray(counts), model)
+    if faults:
+        raise InputError(*faults)
+    rng = np.random.default_rng([seed, 1])
+    if skew:
+        weight = rng.permutation(np.arange(1, model.experts + 1, dtype=np.float64) ** -skew)
+        return Popularity(f"Zipf {skew:g}", weight / weight.sum())
+    if sigma:
+        weight = rng.lognormal(0.0, sigma, model.experts)
+        return Popularity(f"log-normal {sigma:g}", weight / weight.sum())
+    if counts is not None:
+        table = np.asarray(counts, dtype=np.int64)
+        if table.ndim == 2:
+            weight = np.bincount(table.ravel(), minlength=model.experts) / table.size
+            return Popularity("given choices", weight.astype(np.float64), table)
+        return Popularity("given counts", table / table.sum())
+    return Popularity("uniform", np.full(model.experts, 1 / model.experts))
+
+
+def _count_faults(counts: NDArray[Any], model: Model) -> list[Fault]:
+    """Return what is wrong with counts or choices."""
+    shapes = f"({model.experts},) for tokens of each expert, or (tokens, {model.top_k}) for the experts of each token"
+    if counts.dtype.kind not in "iu":
+        return [Fault(f"entries are {counts.dtype}, not whole numbers", "counts", f"give integers of shape {shapes}")]
+    if counts.shape != (model.experts,) and (counts.ndim != 2 or counts.shape[1] != model.top_k or not len(counts)):
+        return [Fault(f"the shape is {counts.shape}", "counts", f"give {shapes}")]
+    found = _expert_fault(counts, model) if counts.ndim == 1 else _choice_fault(counts, model)
+    return [Fault(found[0], "counts", found[1])] if found else []
+
+
+def _expert_fault(counts: NDArray[Any], model: Model) -> tuple[str, str] | None:
+    """Return what is wrong with tokens of each expert, and what to do."""
+    if counts.min() < 0:
+        return f"expert {int(counts.argmin())} got {counts.min()} tokens", "give 0 or more"
+    if (served := np.count_nonzero(counts)) < model.top_k:
+        return f"only {served} experts got tokens, but each token takes {model.top_k}", "give counts of more tokens"
+    return None
+
+
+def _choice_fault(choices: NDArray[Any], model: Model) -> tuple[str, str] | None:
+    """Return what is wrong with the experts of each token, and what to do."""
+    wrong = choices[(choices < 0) | (choices >= model.experts)]
+    if len(wrong):
+        return f"there is no expert {wrong[0]}", f"experts are 0 to {model.experts - 1}"
+    ordered = np.sort(choices, axis=1)
+    twice = np.flatnonzero((ordered[:, 1:] == ordered[:, :-1]).any(axis=1))
+    if len(twice):
+        return f"token {twice[0]} takes an expert twice", "each token takes different experts"
+    return None
+
+
+def read_counts(path: str | Path) -> Int:
+    """Return the table of a file of whole numbers, separated by commas or blanks: one row, one column, or choices.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read, or holds anything else; names the first wrong entry.
+    """
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(Fault(f"cannot be read: {error}", str(path), "give a text file of whole numbers")) from None
+    rows: list[list[int]] = []
+    for number, line in enumerate(lines, 1):
+        entries = line.split("#")[0].replace(",", " ").split()
+        wrong = next((entry for entry in entries if not entry.lstrip("-").isdecimal()), None)
+        if wrong is not None:
+            what = f'line {number}: "{wrong[:40]}" is not a whole number'
+            raise InputError(Fault(what, str(path), "give whole numbers, separated by commas or blanks"))
+        if entries:
+            rows.append([int(entry) for entry in entries])
+    if not rows or len({len(row) for row in rows}) > 1:
+        what = "there is no number" if not rows else "rows have different lengths"
+        raise InputError(Fault(what, str(path), "give one number per expert, or a row of experts per token"))
+    table = np.array(rows, dtype=np.int64)
+    return table.ravel() if 1 in table.shape else table
+
+
+def distinct_groups(experts: int, top_k: int, groups: int) -> float:
+    """Return in how many of equal *groups* the experts of a token are, all experts being equally popular.
+
+    Without replacement: ``G * (1 - C(E - E/G, k) / C(E, k))`` for G groups of E/G of E experts.
+
+    >>> [round(distinct_groups(256, 8, g), 3) for g in (2, 4, 8, 16, 32, 64, 128, 256)]
+    [1.993, 3.614, 5.295, 6.523, 7.267, 7.676, 7.89, 8.0]
+    """
+    return groups * (1 - comb(experts - experts // groups, top_k) / comb(experts, top_k))
+
+
+def sampled(model: Model, popularity: Popularity, tokens: int, rng: np.random.Generator) -> Int:
+    """Return int64[tokens, top_k], the experts that so many tokens take, all different for each."""
+    if popularity.choices is not None:
+        return popularity.choices[rng.integers(len(popularity.choices), size=tokens)]
+    parts = [
+        _sampled(model, popularity.weight, min(TOKENS_AT_ONCE, tokens - first), rng)
+        for first in range(0, tokens, TOKENS_AT_ONCE)
+    ]
+    return np.concatenate(parts) if parts else np.zeros((0, model.top_k), dtype=np.int64)
+
+
+def _sampled(model: Model, weight: Float, tokens: int, rng: np.random.Generator) -> Int:
+    if not model.limited:
+        return _without_replacement(weight, model.top_k, tokens, rng)
+    size = model.experts // model.groups
+    groups = np.sort(
+        _without_replacement(weight.reshape(model.groups, size).sum(axis=1), model.group_limit, tokens, rng), axis=1
+    )
+    experts = np.empty((tokens, model.top_k), dtype=np.int64)
+    sets, which = np.unique(groups, axis=0, return_inverse=True)
+    for number, members in enumerate(sets):  # at most C(groups, limit), 70 for DeepSeek-V3
+        rows = np.flatnonzero(which.ravel() == number)
+        open_to = (members[:, None] * size + np.arange(size)).ravel()
+        experts[rows] = open_to[_without_replacement(weight[open_to], model.top_k, len(rows), rng)]
+    return experts
+
+
+def _without_replacement(weight: Float, count: int, tokens: int, rng: np.random.Generator) -> Int:
+    """Return int64[tokens, count]: one draw after the other, again where it hits what was drawn before."""
+    edges = np.cumsum(weight)
+    edges /= edges[-1]
+    most = int(np.flatnonzero(weight)[-1])  # rounding must not reach an expert that nobody takes
+    drawn = np.empty((count, tokens), dtype=np.int64)
+    for place in range(count):
+        rows = np.arange(tokens)
+        while len(rows):
+            found = np.minimum(np.searchsorted(edges, rng.random(len(rows)), side="right"), most)
+            drawn[place, rows] = found
+            rows = rows[(drawn[:place, rows] == found).any(axis=0)]
+    return drawn.T

@@ -1,0 +1,232 @@
+"""How long dispatch or combine takes on a fabric: flows over routes, ports of kernels, the engine, and the bound.
+
+All flows of an operation run at once: the hops of normal mode are pipelined, so the slower one sets the pace, and the
+other adds the time of one chunk at its end. Every rank is a port out and a port in, which kernels fill at the rate that
+their SMs copy at; bytes to or from the network take part of that as well. Network links give the part of their rate
+that the kernels reach. A message to another node also keeps the links of its way busy for the time it takes to post.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collsim.engine import Problem, check_conservation, checked, least_time_s, solve
+from collsim.errors import Fault, InternalError
+from collsim.fabric import Fabric
+from collsim.moe.flows import Flows
+from collsim.moe.kernels import Costs
+from collsim.moe.routing import Float, Int
+from collsim.network_trees import TreePorts
+from collsim.result import LinkLoad
+from collsim.routing import Routes, merge_trunks, routes_of
+
+__all__ = ["Laid", "OpTime", "laid_on", "load_of", "time_flows"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Laid:
+    """Flows on the routes of a fabric: whether each leaves its node, and the routes of all, one each."""
+
+    fabric: Fabric
+    hops: Sequence[Flows]
+    hop: Int
+    across: NDArray[np.bool_]
+    routes: Routes
+    trunks: Routes
+    """The same with one link for those that fill in step."""
+    trunk_capacity_Bps: Float
+    node_Bps: float
+    """What a GPU can send within its node at line rate."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OpTime:
+    """How one operation ran.
+
+    Attributes
+    ----------
+    time_s, load_s, bound_s : float
+        With all costs; what the busiest link or port needs with them; and bytes over line rates alone.
+    finish_s : float64[n_ranks]
+        When each rank has received all that is for it.
+    link_busy_s : float64[n_links]
+        Bytes over what the kernels reach of the line rate.
+    node_bytes, network_bytes : float
+        Sent within nodes and between them, by all ranks together.
+    port_load : float64[2 * n_ranks]
+        Part of the time that the ports out and in of each rank's kernels are busy.
+    path : str
+    tolerance : float
+    """
+
+    time_s: float
+    load_s: float
+    bound_s: float
+    finish_s: Float
+    link_busy_s: Float
+    port_load: Float
+    node_bytes: float
+    network_bytes: float
+    path: str
+    tolerance: float = 0.0
+    bottleneck: tuple[LinkLoad, ...] = ()
+    """What is busiest, where links and ports are not told."""
+
+
+def laid_on(fabric: Fabric, routes: Routes, hops: Sequence[Flows]) -> Laid:
+    """Return the flows of all hops on *fabric*; *routes* are those that `collsim.routing.find_routes` keeps."""
+    src, dst = (np.concatenate([getattr(flows, name) for flows in hops]) for name in ("src", "dst"))
+    hop = np.repeat(np.arange(len(hops)), [len(flows.src) for flows in hops])
+    node = fabric.wiring.coordinates.node[fabric.rank_node]
+    routes, place = routes_of(fabric, routes, (src, dst), (), TreePorts.free(fabric))
+    taken = routes.take(place, np.ones(len(src)))
+    trunks, capacity = merge_trunks(taken, fabric.capacity_Bps)
+    return Laid(fabric, hops, hop, node[src] != node[dst], taken, trunks, capacity, node_rate_Bps(fabric))
+
+
+def node_rate_Bps(fabric: Fabric) -> float:
+    """Return what a rank can send to others of its node at line rate, the least of all ranks."""
+    wiring, ranks = fabric.wiring, fabric.rank_node
+    inside = np.array([kind == "switch" for kind in wiring.node_kinds])
+    inside[ranks] = True
+    counts = (wiring.link_src < wiring.n_gpus) & inside[wiring.link_dst]
+    out = np.bincount(wiring.link_src[counts], fabric.raw_capacity_Bps[counts], wiring.n_nodes)[ranks]
+    return float(out.min())
+
+
+def _columns(laid: Laid) -> tuple[Int, Int, Float, Float]:
+    """Return source, target, bytes and messages of all flows."""
+    src, dst, size, messages = (
+        np.concatenate([getattr(flows, name) for flows in laid.hops])
+        for name in ("src", "dst", "size_bytes", "messages")
+    )
+    return src, dst, size, messages
+
+
+def _on_links(laid: Laid, costs: Costs) -> Float:
+    """Return how many times as long as its bytes need each flow keeps its links busy."""
+    _, _, size_bytes, messages = _columns(laid)
+    across = np.repeat(laid.across, np.diff(laid.routes.ptr))
+    narrow_Bps = float(laid.fabric.capacity_Bps[laid.routes.link[across]].min(initial=np.inf))
+    scale = np.ones(len(laid.hop))
+    scale[laid.across] /= costs.network_efficiency
+    if costs.message_s:
+        scale[laid.across] += (costs.message_s * narrow_Bps * messages / size_bytes)[laid.across]
+    return scale
+
+
+def _problem(laid: Laid, costs: Costs, share: float) -> Problem:
+    """Return what the engine takes: links, then the ports out of and into each rank."""
+    src, dst, size_bytes, _ = _columns(laid)
+    n, capacity = laid.fabric.n_ranks, laid.trunk_capacity_Bps
+    ways = laid.trunks.take(np.arange(len(src)), _on_links(laid, costs))
+    port_Bps = laid.node_Bps * costs.node_efficiency * share
+    work = np.where(laid.across, costs.network_work, 1.0)
+    first = len(capacity)
+    ptr = ways.ptr + 2 * np.arange(len(src) + 1)
+    link, weight = np.empty(ptr[-1], dtype=np.int64), np.empty(ptr[-1])
+    own = np.ones(ptr[-1], dtype=np.bool_)
+    out, into = ptr[:-1], ptr[:-1] + 1
+    own[out] = own[into] = False
+    link[out], link[into], weight[out], weight[into] = first + src, first + n + dst, work, work
+    link[own], weight[own] = ways.link, ways.weight
+    kept = weight > 0
+    ptr = np.concatenate([[0], np.cumsum(kept)])[ptr]
+    return Problem(
+        capacity_Bps=np.concatenate([capacity, np.full(2 * n, port_Bps)]),
+        route_ptr=ptr,
+        route_link=link[kept],
+        route_weight=weight[kept],
+        route=np.arange(len(src)),
+        size_bytes=size_bytes,
+        latency_s=laid.routes.latency_s,
+        cap_Bps=np.full(len(src), np.inf),
+        dep_ptr=np.zeros(len(src) + 1, dtype=np.int64),
+        dep=np.zeros(0, dtype=np.int64),
+    )
+
+
+def time_flows(
+    laid: Laid, costs: Costs, *, share: float = 1.0, chunk_tokens: int = 0, tolerance: float | None = None
+) -> OpTime:
+    """Simulate the flows of one operation.
+
+    Parameters
+    ----------
+    laid : Laid
+    costs : Costs
+    share : float
+        Part of the rate within the node that the SMs in use reach.
+    chunk_tokens : int
+        Tokens that one hop hands to the next at once.
+    tolerance : float or None
+        As of `collsim.engine.solve`.
+
+    Raises
+    ------
+    InternalError
+        The solution broke a law of the model.
+    """
+    if not sum(len(flows.src) for flows in laid.hops):
+        return load_of(laid, costs, share=share)
+    problem = _problem(laid, costs, share)
+    solution = solve(problem, tolerance=tolerance)
+    if broken := check_conservation(problem, solution):
+        hint = "this is a defect of collsim: please report the command with this message"
+        raise InternalError(*(Fault(what, f"{len(laid.hop)} flows", hint) for what in broken))
+    finish_s = costs.start_s + solution.finish_s + _tails(laid, problem, chunk_tokens)
+    arrived = np.zeros(laid.fabric.n_ranks)
+    np.maximum.at(arrived, _columns(laid)[1], finish_s)
+    return _op_time(laid, costs, problem, arrived, path=solution.path, tolerance=solution.tolerance)
+
+
+def load_of(laid: Laid, costs: Costs, *, share: float = 1.0) -> OpTime:
+    """Return what the busiest link or port needs as the time of one operation, which no simulation undercuts."""
+    n = laid.fabric.n_ranks
+    if not sum(len(flows.src) for flows in laid.hops):
+        nothing, links = np.zeros(n), np.zeros(laid.fabric.n_links)
+        return OpTime(costs.start_s, costs.start_s, 0.0, nothing, links, np.zeros(2 * n), 0.0, 0.0, "none")
+    problem = _problem(laid, costs, share)
+    return _op_time(laid, costs, problem, np.full(n, costs.start_s + least_time_s(checked(problem))), path="load")
+
+
+def _op_time(
+    laid: Laid, costs: Costs, problem: Problem, finish_s: Float, *, path: str, tolerance: float = 0.0
+) -> OpTime:
+    """Return when ranks are done, with how busy everything is."""
+    fabric, n = laid.fabric, laid.fabric.n_ranks
+    src, dst, size_bytes, _ = _columns(laid)
+    time_s = float(finish_s.max())
+    work = np.where(laid.across, costs.network_work, 1.0) * size_bytes
+    ports_s = np.bincount(np.concatenate([src, n + dst]), np.tile(work, 2), 2 * n) / problem.capacity_Bps[-1]
+    link_bytes = laid.routes.link_bytes(size_bytes, fabric.n_links)
+    seconds = laid.routes.link_bytes(size_bytes * _on_links(laid, costs), fabric.n_links) / fabric.capacity_Bps
+    return OpTime(
+        time_s=time_s,
+        load_s=costs.start_s + least_time_s(checked(problem)),
+        bound_s=float((link_bytes / fabric.raw_capacity_Bps).max()),
+        finish_s=finish_s,
+        link_busy_s=seconds,
+        port_load=ports_s / time_s,
+        node_bytes=float(size_bytes[~laid.across].sum()),
+        network_bytes=float(size_bytes[laid.across].sum()),
+        path=path,
+        tolerance=tolerance,
+    )
+
+
+def _tails(laid: Laid, problem: Problem, chunk_tokens: int) -> Float:
+    """Return how much later the bytes of each flow are where they belong: the next hop moves the last chunk on."""
+    if len(laid.hops) == 1:
+        return np.zeros(len(laid.hop))
+    then = laid.hop == 1
+    size_bytes, messages = (column[then] for column in _columns(laid)[2:])
+    chunk_bytes = np.minimum(chunk_tokens * size_bytes / messages, size_bytes).max(initial=0.0)
+    first = int(np.flatnonzero(then)[0])
+    hops = slice(problem.route_ptr[first], problem.route_ptr[first + 1])
+    rate_Bps = float((problem.capacity_Bps[problem.route_link[hops]] / problem.route_weight[hops]).min())
+    return np.where(then, 0.0, chunk_bytes / rate_Bps)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collsim.comparing import compare
     from collsim.contrast import Comparison
     from collsim.errors import CollsimError, InputError, ModelError
+    from collsim.moe import MoeResult, simulate_moe
     from collsim.result import Result
     from collsim.schedule import Schedule
     from collsim.simulation import simulate
@@ -34,6 +35,7 @@ __all__ = [
     "Comparison",
     "InputError",
     "ModelError",
+    "MoeResult",
     "Result",
     "Schedule",
     "Topology",
@@ -43,6 +45,7 @@ __all__ = [
     "compare",
     "load_topology",
     "simulate",
+    "simulate_moe",
     "validate",
 ]
 
@@ -51,12 +54,14 @@ HOME = {
     "Comparison": "contrast",
     "InputError": "errors",
     "ModelError": "errors",
+    "MoeResult": "moe",
     "Result": "result",
     "Schedule": "schedule",
     "Topology": "topology",
     "Validation": "calibration.verdicts",
     "load_topology": "topology",
     "simulate": "simulation",
+    "simulate_moe": "moe",
     "calibrate": "calibration.fitting",
     "compare": "comparing",
     "validate": "calibration.validation",

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import networkx as nx
 import numpy as np
 
 from collsim._version import __version__
@@ -23,6 +22,9 @@ from collsim.moe.timing import OpTime, laid_on, load_of, time_flows
 from collsim.result import LinkLoad
 from collsim.routing import Routes, find_routes
 from collsim.topology import Topology
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 __all__ = ["simulate_moe"]
 

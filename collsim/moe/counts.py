@@ -11,9 +11,11 @@ from collsim.moe.models import Model
 from collsim.moe.placement import Placement
 from collsim.moe.routing import Float, Int, Popularity, distinct_groups, sampled
 
-__all__ = ["Counts", "Members", "counted", "expected"]
+__all__ = ["Counts", "Members", "counted", "expected", "pooled"]
 
 TOKENS_AT_ONCE = 1 << 18
+POOL = 1 << 17
+"""Tokens that tell what to expect: a rank that gets a hundredth of the messages is off by about 1 %."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,6 +175,19 @@ def counted(
         to_rank.reshape(n, n),
         to_node.reshape(n, nodes),
     )
+
+
+def pooled(
+    model: Model, popularity: Popularity, placement: Placement, members: Members, *, tokens: Int,
+    rng: np.random.Generator,
+) -> Counts:  # fmt: skip
+    """Return about the expected counts: the tokens of all ranks follow one law, so one sample tells it for each."""
+    n, nodes = members.n_ranks, members.n_nodes
+    ranks = np.sort(placement.ranks_of(sampled(model, popularity, POOL, rng)), axis=1)
+    reached, one = np.sort(members.node[ranks], axis=1), np.zeros(POOL, dtype=np.int64)
+    each = tokens.astype(np.float64)
+    shares = (np.bincount(ranks.ravel(), minlength=n), _firsts(one, ranks, 1, n), _firsts(one, reached, 1, nodes))
+    return Counts(members, each, *(each[:, None] * share[None, :] / POOL for share in shares))
 
 
 def _firsts(src: Int, places: Int, n_ranks: int, n_places: int) -> Float:

@@ -24,6 +24,11 @@ Int = NDArray[np.int64]
 Float = NDArray[np.float64]
 TOKENS_AT_ONCE = 1 << 18
 """So many tokens are sampled together: 64 MB of work space with 8 experts each."""
+ROWS_AT_ONCE = 1 << 12
+MOST_TRIES = 32
+"""Who has hit what it took before so often draws among the rest alone."""
+MOST_SKEW = 10
+"""Of a Zipf law or a log-normal one: nearly all tokens then take the same experts."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,8 +72,8 @@ def popularity_of(
     if len(given) > 1:
         faults.append(Fault(f"{' and '.join(given)} are given together", given[0], "give one of them"))
     for name, value in (("skew", skew), ("sigma", sigma)):
-        if value is not None and not 0 <= value <= 100:
-            faults.append(Fault(f"{value} is not between 0 and 100", name, "0 is even, 1 is strongly skewed"))
+        if value is not None and not 0 <= value <= MOST_SKEW:
+            faults.append(Fault(f"{value} is not between 0 and {MOST_SKEW}", name, "0 is even, 1 strongly skewed"))
     if counts is not None:
         faults += _count_faults(np.asarray(counts), model)
     if faults:
@@ -104,8 +109,16 @@ def _expert_fault(counts: NDArray[Any], model: Model) -> tuple[str, str] | None:
     """Return what is wrong with tokens of each expert, and what to do."""
     if counts.min() < 0:
         return f"expert {int(counts.argmin())} got {counts.min()} tokens", "give 0 or more"
-    if (served := np.count_nonzero(counts)) < model.top_k:
-        return f"only {served} experts got tokens, but each token takes {model.top_k}", "give counts of more tokens"
+    served = np.sort(np.count_nonzero(counts.reshape(model.groups if model.limited else 1, -1), axis=1))
+    served = served[served > 0]
+    if model.limited and len(served) < model.group_limit:
+        return f"experts of only {len(served)} groups got tokens", f"tokens take experts of {model.group_limit} groups"
+    if (fewest := int(served[: model.group_limit if model.limited else 1].sum())) < model.top_k:
+        what = f"some {model.group_limit} groups have" if model.limited else "there are"
+        return (
+            f"{what} only {fewest} experts with tokens",
+            f"each token takes {model.top_k}: give counts of more tokens",
+        )
     return None
 
 
@@ -172,31 +185,48 @@ def sampled(model: Model, popularity: Popularity, tokens: int, rng: np.random.Ge
 
 
 def _sampled(model: Model, weight: Float, tokens: int, rng: np.random.Generator) -> Int:
-    if not model.limited:
-        return _without_replacement(weight, model.top_k, tokens, rng)
-    size = model.experts // model.groups
-    groups = np.sort(
-        _without_replacement(weight.reshape(model.groups, size).sum(axis=1), model.group_limit, tokens, rng), axis=1
-    )
-    experts = np.empty((tokens, model.top_k), dtype=np.int64)
-    sets, which = np.unique(groups, axis=0, return_inverse=True)
-    for number, members in enumerate(sets):  # at most C(groups, limit), 70 for DeepSeek-V3
-        rows = np.flatnonzero(which.ravel() == number)
-        open_to = (members[:, None] * size + np.arange(size)).ravel()
-        experts[rows] = open_to[_without_replacement(weight[open_to], model.top_k, len(rows), rng)]
-    return experts
+    """Return the experts of tokens that choose among the groups that they are limited to, if they are."""
+    n_groups = model.groups if model.limited else 1
+    of_group = weight.reshape(n_groups, -1).sum(axis=1)
+    everyone = np.zeros((tokens, 1), dtype=np.int64)
+    groups = _drawn(of_group, 1, everyone, model.group_limit, rng) if model.limited else everyone
+    return _drawn(weight, n_groups, groups, model.top_k, rng)
 
 
-def _without_replacement(weight: Float, count: int, tokens: int, rng: np.random.Generator) -> Int:
-    """Return int64[tokens, count]: one draw after the other, again where it hits what was drawn before."""
-    edges = np.cumsum(weight)
-    edges /= edges[-1]
-    most = int(np.flatnonzero(weight)[-1])  # rounding must not reach an expert that nobody takes
-    drawn = np.empty((count, tokens), dtype=np.int64)
+def _drawn(weight: Float, n_groups: int, groups: Int, count: int, rng: np.random.Generator) -> Int:
+    """Return int64[tokens, count]: one draw after the other, again where it hits what was drawn before.
+
+    Each token draws among its *groups*, int64[tokens, m], out of *n_groups* equal ones.
+    """
+    size = len(weight) // n_groups
+    edges = np.concatenate([[0.0], np.cumsum(weight)])
+    begin, end = edges[:-1:size], edges[size::size]
+    open_to = np.cumsum((end - begin)[groups], axis=1)
+    drawn = np.full((count, len(groups)), -1, dtype=np.int64)
     for place in range(count):
-        rows = np.arange(tokens)
-        while len(rows):
-            found = np.minimum(np.searchsorted(edges, rng.random(len(rows)), side="right"), most)
+        rows, tries = np.arange(len(groups)), 0
+        while len(rows) and tries < MOST_TRIES:
+            point = rng.random(len(rows)) * open_to[rows, -1]
+            which = (point[:, None] >= open_to[rows]).sum(axis=1)
+            group = groups[rows, which]
+            point += begin[group] - np.where(which > 0, open_to[rows, which - 1], 0.0)
+            found = np.clip(np.searchsorted(edges, point, side="right") - 1, group * size, group * size + size - 1)
             drawn[place, rows] = found
-            rows = rows[(drawn[:place, rows] == found).any(axis=0)]
+            taken = (drawn[:place, rows] == found).any(axis=0) | (weight[found] == 0)  # rounding may reach the latter
+            rows, tries = rows[taken], tries + 1
+        for begin_row in range(0, len(rows), ROWS_AT_ONCE):
+            some = rows[begin_row : begin_row + ROWS_AT_ONCE]
+            drawn[place, some] = _largest(weight, size, groups[some], drawn[:place, some], rng)
     return drawn.T
+
+
+def _largest(weight: Float, size: int, groups: Int, drawn: Int, rng: np.random.Generator) -> Int:
+    """Return int64[tokens], the next draw where others are much more popular: the largest logit with Gumbel noise."""
+    tokens = np.arange(len(groups))
+    with np.errstate(divide="ignore"):
+        logit = np.log(weight) + rng.gumbel(size=(len(groups), len(weight)))
+    closed = np.ones((len(groups), len(weight) // size), dtype=np.bool_)
+    closed[tokens[:, None], groups] = False
+    logit[np.repeat(closed, size, axis=1)] = -np.inf
+    logit[tokens, drawn] = -np.inf
+    return np.asarray(logit.argmax(axis=1), dtype=np.int64)

@@ -12,7 +12,7 @@ import numpy as np
 from collsim._version import __version__
 from collsim.fabric import Fabric, build_fabric
 from collsim.library.profile import Profile
-from collsim.moe.counts import Counts, Members, counted, expected
+from collsim.moe.counts import Counts, Members, counted, expected, pooled
 from collsim.moe.flows import OPS, byte_matrix, flows_of, logical_bytes
 from collsim.moe.models import Model
 from collsim.moe.placement import Placement
@@ -94,7 +94,7 @@ def simulate_moe(
     tolerance : float or str, optional
         As of `collsim.simulate`.
     load_only : bool
-        Take what the busiest link or GPU needs as the time, without a simulation.
+        Take what the busiest link or GPU needs with expected loads as the time, without a simulation.
     profile : str or Profile
         Of the library, for the mode ``all_to_all``.
     overrides, fail, degrade
@@ -160,6 +160,10 @@ def _samples(question: Question, placement: Placement, members: Members) -> Iter
         if known is not None:
             yield None, known
             return
+    if question.seeds is None and question.load_only:
+        rng = np.random.default_rng([0, 3])
+        yield None, pooled(model, question.popularity, placement, members, tokens=tokens, rng=rng)
+        return
     usual = SAMPLES if tokens.sum() <= FEW_TOKENS else SAMPLES[:1]
     for seed in usual if question.seeds is None else question.seeds:
         rng = np.random.default_rng([seed, 2])

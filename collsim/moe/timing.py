@@ -24,7 +24,7 @@ from collsim.network_trees import TreePorts
 from collsim.result import LinkLoad
 from collsim.routing import Routes, merge_trunks, routes_of
 
-__all__ = ["Laid", "OpTime", "laid_on", "load_of", "time_flows"]
+__all__ = ["Laid", "OpTime", "laid_on", "load_of", "problem_of", "time_flows"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -119,7 +119,7 @@ def _on_links(laid: Laid, costs: Costs) -> Float:
     return scale
 
 
-def _problem(laid: Laid, costs: Costs, share: float) -> Problem:
+def problem_of(laid: Laid, costs: Costs, share: float) -> Problem:
     """Return what the engine takes: links, then the ports out of and into each rank."""
     src, dst, size_bytes, _ = _columns(laid)
     n, capacity = laid.fabric.n_ranks, laid.trunk_capacity_Bps
@@ -173,7 +173,7 @@ def time_flows(
     """
     if not sum(len(flows.src) for flows in laid.hops):
         return load_of(laid, costs, share=share)
-    problem = _problem(laid, costs, share)
+    problem = problem_of(laid, costs, share)
     solution = solve(problem, tolerance=tolerance)
     if broken := check_conservation(problem, solution):
         hint = "this is a defect of collsim: please report the command with this message"
@@ -190,7 +190,7 @@ def load_of(laid: Laid, costs: Costs, *, share: float = 1.0) -> OpTime:
     if not sum(len(flows.src) for flows in laid.hops):
         nothing, links = np.zeros(n), np.zeros(laid.fabric.n_links)
         return OpTime(costs.start_s, costs.start_s, 0.0, nothing, links, np.zeros(2 * n), 0.0, 0.0, "none")
-    problem = _problem(laid, costs, share)
+    problem = problem_of(laid, costs, share)
     return _op_time(laid, costs, problem, np.full(n, costs.start_s + least_time_s(checked(problem))), path="load")
 
 

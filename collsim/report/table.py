@@ -222,7 +222,10 @@ def _asked(result: Result) -> str:
     if library and "auto" in result.config["algo"]:
         settings = "".join(f", {name}={value}" for name, value in result.config["environment"].items())
         return f"{algo} (auto: as {library} chooses{settings})"
-    return f"{algo} (the fastest in the simulator)" if algo in ("auto", "best") else algo
+    if algo not in ("auto", "best"):
+        return algo
+    some = any(" left out " in warning for warning in result.warnings)
+    return f"{algo} (the fastest {'of those simulated' if some else 'in the simulator'})"
 
 
 def _mean_busbw(rows: Sequence[Row]) -> str:

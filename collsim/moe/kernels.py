@@ -21,7 +21,8 @@ class Costs:
     Attributes
     ----------
     start_s : float
-        Launch, counts and flags: before and after bytes flow.
+        Launch, counts and flags: before and after bytes flow. In mode ``all_to_all`` the one figure that counts: what a
+        call from a framework takes beyond the same call in a loop of nccl-tests, which the library's costs are fitted to.
     node_efficiency : float
         Part of its links within the node that a GPU can send or receive at once with many SMs.
     network_work : float
@@ -33,7 +34,7 @@ class Costs:
     """
 
     start_s: float
-    node_efficiency: float
+    node_efficiency: float = 1.0
     network_work: float = 0.0
     network_efficiency: float = 1.0
     message_s: float = 0.0
@@ -43,7 +44,7 @@ class Costs:
 class Kernel:
     """A library of kernels on some GPUs: its costs by mode and operation, and where they come from.
 
-    *sms* SMs copy by default; of so many the rate within the node is ``sms / (sms + half_sms)`` of what endless would
+    *fit* says which published rows the costs are fitted to. *sms* SMs copy by default; of so many the rate within the node is ``sms / (sms + half_sms)`` of what endless would
     reach.
     """
 
@@ -51,6 +52,7 @@ class Kernel:
     title: str
     kind: str
     source: str
+    fit: str
     sms: int
     half_sms: float
     chunk_tokens: int

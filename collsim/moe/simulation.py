@@ -14,6 +14,7 @@ from collsim.fabric import Fabric, build_fabric
 from collsim.library.profile import Profile
 from collsim.moe.counts import Counts, Members, counted, expected
 from collsim.moe.flows import OPS, byte_matrix, flows_of, logical_bytes
+from collsim.moe.kernels import Kernel
 from collsim.moe.models import Model
 from collsim.moe.placement import Placement
 from collsim.moe.question import Question, ask
@@ -52,7 +53,7 @@ def simulate_moe(
     counts: Any = None,
     placement: str = "contiguous",
     redundant: int = 0,
-    kernel: str = "auto",
+    kernel: str | Kernel = "auto",
     sms: int | None = None,
     seeds: Sequence[int] | None = None,
     tolerance: float | str | None = "auto",
@@ -84,7 +85,7 @@ def simulate_moe(
     placement : {"contiguous", "round_robin", "balanced"}
     redundant : int
         Copies of experts beyond one each.
-    kernel : str
+    kernel : str or Kernel
         Whose costs count: ``auto`` takes those fitted for the GPU.
     sms : int, optional
         SMs that copy; by default as many as the kernel takes.
@@ -241,7 +242,7 @@ def _limit(fabric: Fabric, time: OpTime, busy: Sequence[LinkLoad]) -> str:
 def _result(question: Question, rows: tuple[MoeRow, ...]) -> MoeResult:
     kernel, topology = question.kernel, question.topology
     warnings = []
-    if question.mode != "all_to_all" and kernel.kind != "fitted":
+    if question.mode in kernel.costs and kernel.kind != "fitted":
         warnings.append(f"kernels {kernel.name} are {kernel.kind}, not fitted to measurements: {kernel.source}")
     if len(rows) and any(row.tolerance for row in rows):
         warnings.append("irregular traffic was solved within a tolerance: docs/irregular.md")

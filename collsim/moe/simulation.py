@@ -170,7 +170,7 @@ def _samples(question: Question, placement: Placement, members: Members) -> Iter
 def _timed(question: Question, fabric: Fabric, routes: Routes, counts: Counts, op: str) -> OpTime:
     """Return the time of one operation with one sample."""
     costs = question.kernel.costs[question.mode][op]
-    laid = laid_on(fabric, routes, flows_of(counts, question.model, op, question.mode))
+    laid = laid_on(fabric, routes, flows_of(counts, question.model, op, question.kernel.flow_mode(question.mode)))
     share = question.kernel.share_of(question.sms)
     if question.load_only:
         return load_of(laid, costs, share=share)
@@ -187,7 +187,7 @@ def _row(
     received = counts.pairs.sum(axis=0)
     load = received / received.mean() if received.any() else received
     names = [fabric.rank_name(rank) for rank in range(fabric.n_ranks)]
-    model, mode = question.model, question.mode
+    model, mode = question.model, question.kernel.flow_mode(question.mode)
     matrix = byte_matrix(counts, model, op, mode) if fabric.n_ranks <= MOST_IN_MATRIX else np.zeros((0, 0), np.int64)
     busy = time.bottleneck or _busy(fabric, time)
     return MoeRow(

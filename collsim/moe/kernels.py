@@ -21,7 +21,8 @@ class Costs:
     Attributes
     ----------
     start_s : float
-        Launch, counts and flags: before and after bytes flow.
+        Launch, counts and flags: before and after bytes flow. In mode ``all_to_all`` only this figure counts: what a
+        call from a framework takes beyond the same call of nccl-tests, which the costs of the library are fitted to.
     node_efficiency : float
         Part of its links within the node that a GPU can send or receive at once with many SMs.
     network_work : float
@@ -33,7 +34,7 @@ class Costs:
     """
 
     start_s: float
-    node_efficiency: float
+    node_efficiency: float = 1.0
     network_work: float = 0.0
     network_efficiency: float = 1.0
     message_s: float = 0.0
@@ -43,18 +44,25 @@ class Costs:
 class Kernel:
     """A library of kernels on some GPUs: its costs by mode and operation, and where they come from.
 
-    *sms* SMs copy by default; of so many the rate within the node is ``sms / (sms + half_sms)`` of what endless would
-    reach.
+    *fit* says which published rows the costs are fitted to. *sms* SMs copy by default; of so many the rate within the
+    node is ``sms / (sms + half_sms)`` of what endless would reach. *relayed* kernels send one copy of a token to each
+    node and rank in low-latency mode too.
     """
 
     name: str
     title: str
     kind: str
     source: str
+    fit: str
     sms: int
     half_sms: float
     chunk_tokens: int
     costs: dict[str, dict[str, Costs]]
+    relayed: bool = False
+
+    def flow_mode(self, mode: str) -> str:
+        """Return the mode whose flows the kernels send in a mode."""
+        return "normal" if self.relayed and mode == "low_latency" else mode
 
     def share_of(self, sms: int) -> float:
         """Return the part of the rate that so many SMs reach."""

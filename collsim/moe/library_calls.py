@@ -17,7 +17,11 @@ __all__ = ["called"]
 
 
 def called(question: Question, gpus: Sequence[int], profile: str | Profile) -> Callable[[Counts, str], OpTime]:
-    """Return what takes counts and an operation to the time of one call, on these GPUs."""
+    """Return what takes counts and an operation to the time of one call, on these GPUs.
+
+    The kernels of the question may say how much longer a call takes to start than the library's costs have it.
+    """
+    costs = question.kernel.costs.get("all_to_all", {})
 
     def time(counts: Counts, op: str) -> OpTime:
         matrix = byte_matrix(counts, question.model, op, "all_to_all")
@@ -29,12 +33,13 @@ def called(question: Question, gpus: Sequence[int], profile: str | Profile) -> C
             tolerance="auto" if question.tolerance is None else question.tolerance,
         )  # fmt: skip
         row = result.rows[0]
+        time_s = row.time_s + (costs[op].start_s if op in costs else 0.0)
         n, links = len(matrix), question.topology.wiring.n_links
         return OpTime(
-            time_s=row.time_s,
+            time_s=time_s,
             load_s=row.lower_bound_s,
             bound_s=row.lower_bound_s,
-            finish_s=np.full(n, row.time_s),
+            finish_s=np.full(n, time_s),
             link_busy_s=np.zeros(links),
             port_load=np.zeros(2 * n),
             node_bytes=float(moved[~across].sum()),

@@ -60,7 +60,7 @@ def ask(
     laws: Mapping[str, Any],
     placement: str,
     redundant: int,
-    kernel: str,
+    kernel: str | Kernel,
     sms: int | None,
     seeds: Sequence[int] | None,
     tolerance: float | str | None,
@@ -128,9 +128,10 @@ def _topology(topo: Any, overrides: Any = None, fail: Any = None, degrade: Any =
     return topology
 
 
-def _kernel(name: str, mode: str, topology: Topology) -> Kernel:
-    """Return the kernels of that name, or those for the GPU; they need costs for the mode."""
-    found = load_kernel(kernel_for(topology.labels.get("gpu.model", ""), mode) if name == "auto" else name)
+def _kernel(kernel: str | Kernel, mode: str, topology: Topology) -> Kernel:
+    """Return the kernels, those of that name, or those for the GPU; they need costs for the mode."""
+    name = kernel_for(topology.labels.get("gpu.model", ""), mode) if kernel == "auto" else kernel
+    found = name if isinstance(name, Kernel) else load_kernel(name)
     if mode != "all_to_all" and mode not in found.costs:
         hint = f"leave it out, or ask for --mode {next(iter(found.costs))}"
         raise InputError(Fault(f"{found.name} has no costs in mode {mode}", "kernel", hint))

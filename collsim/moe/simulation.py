@@ -14,6 +14,7 @@ from collsim.fabric import Fabric, build_fabric
 from collsim.library.profile import Profile
 from collsim.moe.counts import Counts, Members, counted, expected, pooled
 from collsim.moe.flows import OPS, byte_matrix, flows_of, logical_bytes
+from collsim.moe.kernels import Kernel
 from collsim.moe.models import Model
 from collsim.moe.placement import Placement
 from collsim.moe.question import Question, ask
@@ -52,7 +53,7 @@ def simulate_moe(
     counts: Any = None,
     placement: str = "contiguous",
     redundant: int = 0,
-    kernel: str = "auto",
+    kernel: str | Kernel = "auto",
     sms: int | None = None,
     seeds: Sequence[int] | None = None,
     tolerance: float | str | None = "auto",
@@ -84,7 +85,7 @@ def simulate_moe(
     placement : {"contiguous", "round_robin", "balanced"}
     redundant : int
         Copies of experts beyond one each.
-    kernel : str
+    kernel : str or Kernel
         Whose costs count: ``auto`` takes those fitted for the GPU.
     sms : int, optional
         SMs that copy; by default as many as the kernel takes.
@@ -173,7 +174,7 @@ def _samples(question: Question, placement: Placement, members: Members) -> Iter
 def _timed(question: Question, fabric: Fabric, routes: Routes, counts: Counts, op: str) -> OpTime:
     """Return the time of one operation with one sample."""
     costs = question.kernel.costs[question.mode][op]
-    laid = laid_on(fabric, routes, flows_of(counts, question.model, op, question.mode))
+    laid = laid_on(fabric, routes, flows_of(counts, question.model, op, question.kernel.flow_mode(question.mode)))
     share = question.kernel.share_of(question.sms)
     if question.load_only:
         return load_of(laid, costs, share=share)
@@ -190,7 +191,7 @@ def _row(
     received = counts.pairs.sum(axis=0)
     load = received / received.mean() if received.any() else received
     names = [fabric.rank_name(rank) for rank in range(fabric.n_ranks)]
-    model, mode = question.model, question.mode
+    model, mode = question.model, question.kernel.flow_mode(question.mode)
     matrix = byte_matrix(counts, model, op, mode) if fabric.n_ranks <= MOST_IN_MATRIX else np.zeros((0, 0), np.int64)
     busy = time.bottleneck or _busy(fabric, time)
     return MoeRow(
@@ -245,7 +246,7 @@ def _limit(fabric: Fabric, time: OpTime, busy: Sequence[LinkLoad]) -> str:
 def _result(question: Question, rows: tuple[MoeRow, ...]) -> MoeResult:
     kernel, topology = question.kernel, question.topology
     warnings = []
-    if question.mode != "all_to_all" and kernel.kind != "fitted":
+    if question.mode in kernel.costs and kernel.kind != "fitted":
         warnings.append(f"kernels {kernel.name} are {kernel.kind}, not fitted to measurements: {kernel.source}")
     if len(rows) and any(row.tolerance for row in rows):
         warnings.append("irregular traffic was solved within a tolerance: docs/irregular.md")

@@ -22,6 +22,7 @@ TOTALS = {
     "dgx_a100": (8, 300.0, 600.0, 4.8),  # 12 links x 25
     "hgx_h100": (8, 450.0, 900.0, 7.2),  # 18 links x 25
     "hgx_h200": (8, 450.0, 900.0, 7.2),  # 18 links x 25
+    "hgx_h800": (8, 200.0, 400.0, 3.2),  # 8 links x 25
     "gh200_nvl32": (32, 450.0, 900.0, 28.8),  # 18 links x 25; 14.4 TB/s in one direction
     "hgx_b200": (8, 900.0, 1800.0, 14.4),  # 18 links x 50
     "hgx_b300": (8, 900.0, 1800.0, 14.4),  # 18 links x 50
@@ -42,6 +43,7 @@ SWITCHES = {
     "dgx_a100": (6, 16, 36, [2] * 6, 12, 96),
     "hgx_h100": (4, 40, 64, [5, 4, 4, 5], 18, 144),
     "hgx_h200": (4, 40, 64, [5, 4, 4, 5], 18, 144),
+    "hgx_h800": (4, 16, 64, [2] * 4, 8, 64),
     "gh200_nvl32": (18, 32, 64, [1] * 18, 18, 576),
     "hgx_b200": (2, 72, 72, [9, 9], 18, 144),
     "hgx_b300": (2, 72, 72, [9, 9], 18, 144),
@@ -268,6 +270,7 @@ SCALE_OUT = {
     "dgx_a100": 25.0,
     "hgx_h100": 50.0,
     "hgx_h200": 50.0,
+    "hgx_h800": 50.0,
     "gh200_nvl32": 50.0,
     "hgx_b200": 50.0,
     "hgx_b300": 100.0,
@@ -358,6 +361,7 @@ def test_achievable_rates():
     usable = {name: describe(load_topology(name))["per_gpu_achievable_uni_Bps"] / 1e9 for name in ZOO}
     for name in ("hgx_h100", "hgx_h200", "gh200_nvl32"):
         assert usable[name] == pytest.approx(370.8, rel=1e-3)  # 18 x 20.6
+    assert usable["hgx_h800"] == pytest.approx(164.8, rel=1e-3)  # 8 x 20.6
     for name in ("hgx_b200", "hgx_b300", "gb200_nvl72", "gb300_nvl72"):
         assert usable[name] == pytest.approx(721.8, rel=1e-3)  # 18 x 40.1
     assert usable["dgx1_v100"] == usable["dgx2_v100"] == pytest.approx(120.0, rel=1e-3)  # 6 x 20.0
@@ -376,6 +380,7 @@ def test_achievable_rates():
         ("dgx2_v100", None),
         ("hgx_h100", "NVLS"),
         ("hgx_h200", "NVLS"),
+        ("hgx_h800", "NVLS"),
         ("gh200_nvl32", "NVLS"),
         ("gb200_nvl72", "NVLS"),
         ("gb300_nvl72", "NVLS"),

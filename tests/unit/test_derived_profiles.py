@@ -336,7 +336,7 @@ def test_shipped_files_are_extended_by_relatives_only():
 
 EXPECTED = {
     "mi250x_8oam": "mi250x_node", "vr300_nvl576": "vr200_nvl144", "mi400_ualoe72": "default",
-    "mi500_ual256": "default", "pcie_gen5_8gpu": "default",
+    "mi500_ual256": "default", "pcie_gen5_8gpu": "default", "hgx_h800": "hgx_h100",
 }  # fmt: skip
 
 

@@ -58,7 +58,17 @@ class Kernel:
     half_sms: float
     chunk_tokens: int
     costs: dict[str, dict[str, Costs]]
+    measured: tuple[str, ...] = ()
+    """Beginnings of the GPU models that were measured."""
     relayed: bool = False
+
+    def told(self, gpu: str) -> str | None:
+        """Return what to tell of the costs on a GPU; None if they were fitted to measurements of it."""
+        if self.kind != "fitted":
+            return f"kernels {self.name} are {self.kind}, not fitted to measurements: {self.source}"
+        if gpu.startswith(self.measured):
+            return None
+        return f"kernels {self.name} were measured on {', '.join(self.measured)}: carried over to {gpu or 'this GPU'}"
 
     def flow_mode(self, mode: str) -> str:
         """Return the mode whose flows the kernels send in a mode."""
@@ -95,7 +105,7 @@ def load_kernel(name: str) -> Kernel:
         mode: {op: Costs(**figures) for op, figures in by_op.items()} for mode, by_op in entry.pop("costs").items()
     }
     del entry["gpus"]
-    return Kernel(name=name, costs=costs, **entry)
+    return Kernel(name=name, costs=costs, measured=tuple(entry.pop("measured")), **entry)
 
 
 def kernel_for(gpu: str, mode: str) -> str:

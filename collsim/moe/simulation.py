@@ -245,9 +245,8 @@ def _limit(fabric: Fabric, time: OpTime, busy: Sequence[LinkLoad]) -> str:
 
 def _result(question: Question, rows: tuple[MoeRow, ...]) -> MoeResult:
     kernel, topology = question.kernel, question.topology
-    warnings = []
-    if question.mode in kernel.costs and kernel.kind != "fitted":
-        warnings.append(f"kernels {kernel.name} are {kernel.kind}, not fitted to measurements: {kernel.source}")
+    told = kernel.told(topology.labels.get("gpu.model", "")) if question.mode in kernel.costs else None
+    warnings = [told] if told else []
     if len(rows) and any(row.tolerance for row in rows):
         warnings.append("irregular traffic was solved within a tolerance: docs/irregular.md")
     if question.load_only:

@@ -94,8 +94,10 @@ LINK = np.dtype(
         ("load_low", f8),
         ("spare", f8),  # capacity not taken by frozen flows, in two words
         ("spare_low", f8),
-        ("used", f8),  # load of all flows while the link is not tight, in two words
+        ("used", f8),  # what all flows take, in two words
         ("used_low", f8),
+        ("weight", f8),  # of all flows, in two words
+        ("weight_low", f8),
         ("capacity", f8),
         ("begin", i8),  # its list of members
         ("length", i4),
@@ -116,6 +118,7 @@ COUNT = np.dtype(
         (name, i8)
         for name in ("calendar", "free", "fresh", "root", "event", "region", "links", "stash", "solves", "lists")
     ]
+    + [("cut", f8)]  # flows of lower rates keep them
     + [(name, i8) for name in ("work", "most_work", "check", "work_then", "done_then")]  # hops that were looked at
 )
 
@@ -307,12 +310,13 @@ def _enter(transfers, hops, slots, seats, links, members, region, count, slot, n
     count.region += 1
     first = transfers[who].first
     for hop in range(transfers[who].hops):
-        link = hops[first + hop].link
+        link = i8(hops[first + hop].link)
         at = links[link].length
         links[link].length = at + 1
         members[links[link].begin + at].slot = slot
         members[links[link].begin + at].hop = hop
         seats[slot, hop] = at
+        _weigh(links, link, hops[first + hop].weight)
 
 
 @_part
@@ -331,10 +335,13 @@ def _leave(transfers, hops, slots, seats, links, members, count, slot, now):
         seats[members[at].slot, members[at].hop] = seat
         if links[link].tight:
             _see_link(links, count, link)
-        elif links[link].length == 0:
+        if links[link].length == 0:
             links[link].used = links[link].used_low = 0.0
+            links[link].weight = links[link].weight_low = 0.0
         else:
             _use(links, link, -hops[first + hop].weight * rate)
+            _weigh(links, link, -hops[first + hop].weight)
+    count.cut = min(count.cut, rate)
 
 
 @_part
@@ -345,6 +352,16 @@ def _use(links, link, value):
     shift = new - old
     links[link].used_low += (old - (new - shift)) + (value - shift)
     links[link].used = new
+
+
+@_part
+def _weigh(links, link, value):
+    """Add *value* to the weight of *link*."""
+    old = links[link].weight
+    new = old + value
+    shift = new - old
+    links[link].weight_low += (old - (new - shift)) + (value - shift)
+    links[link].weight = new
 
 
 @_part
@@ -408,6 +425,7 @@ def _advance(transfers, hops, successors, roots, slots, seats, links, members, r
     """Do everything that is due at *now*, what becomes due by doing so included."""
     count.event += 1
     count.region = count.links = count.stash = 0
+    count.cut = np.inf
     until = now + TIE_NOW * now
     while True:
         if count.calendar and calendar[calendar[0].heap].time <= until + TIE * now:
@@ -443,12 +461,27 @@ def _grow(transfers, hops, slots, links, members, region, count, from_slot, from
 
 
 @_part
+def _cut(transfers, hops, slots, links, region, count):
+    """Find a level below which nothing changes: rates rise together, and no flow of this event has stopped by then.
+
+    One that ends had its rate. One that begins gets its cap, or an even part of a link at least.
+    """
+    for k in range(count.region):
+        who = slots[region[k].slot].who
+        count.cut = min(count.cut, transfers[who].cap_Bps)
+        for h in range(transfers[who].first, transfers[who].first + transfers[who].hops):
+            link = i8(hops[h].link)
+            count.cut = min(count.cut, links[link].capacity / (links[link].weight + links[link].weight_low))
+    count.cut *= 1 - TIE  # what is equal but for rounding is a matter of sharing
+
+
+@_part
 def _see_members(slots, links, members, region, count, link):
-    """Put all flows of *link* into the region."""
-    event, begin, n = count.event, links[link].begin, count.region
+    """Put all flows of *link* into the region, but those that are slow enough to stay as they are."""
+    event, begin, n, cut = count.event, links[link].begin, count.region, count.cut
     for at in range(begin, begin + links[link].length):
         slot = members[at].slot
-        if slots[slot].seen != event:
+        if slots[slot].seen != event and slots[slot].rate >= cut:
             slots[slot].seen = event
             region[n].slot = slot
             n += 1
@@ -481,7 +514,7 @@ def _gather(transfers, hops, slots, links, region, near, count, new_from):
             end += 1
             links[link].live += 1
             links[link].load += weight
-            if k >= new_from and rate > 0.0 and not links[link].was_tight:
+            if k >= new_from and rate > 0.0:
                 _use(links, link, -weight * rate)
     region[count.region].begin = end
     for j in range(count.links):
@@ -641,9 +674,7 @@ def _commit(slots, links, region, near, calendar, count, now):
             slots[slot].rate = rate
             slots[slot].finish = now + left / rate
         for h in range(region[k].begin, region[k + 1].begin):
-            link = i8(near[h].link)
-            if not links[link].tight:
-                _use(links, link, near[h].weight * rate)
+            _use(links, i8(near[h].link), near[h].weight * rate)
         if stop == ALONE:
             _schedule(calendar, count, n_links + slot, slots[slot].finish)
         else:
@@ -663,6 +694,7 @@ def _commit(slots, links, region, near, calendar, count, now):
 def _resolve(transfers, hops, slots, links, members, region, near, queue, tally, calendar, count, now):
     """Share out the links of the region anew."""
     count.solves += 1
+    _cut(transfers, hops, slots, links, region, count)
     from_slot, from_link = i8(0), i8(0)
     while True:
         _grow(transfers, hops, slots, links, members, region, count, from_slot, from_link)

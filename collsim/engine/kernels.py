@@ -83,7 +83,7 @@ SLOT = np.dtype(
         ("seen", i4),  # the last event whose region it was in
         ("free", i4),  # position j of the stack of free slots
         ("stash", i4),  # position j of the list of calendar items that were taken too early
-        ("place", i4),  # its index in the region
+        ("pad", i4),
     ]
 )
 LINK = np.dtype(
@@ -107,6 +107,8 @@ LINK = np.dtype(
         ("seen", i4),  # the last event whose region it was in
         ("region", i4),  # position j of the list of links in the region
         ("open", i4),  # position j of the list of links with flows that are not frozen
+        ("first", i4),  # its list of riders, and where it ends
+        ("last", i4),
         ("pad", i4),
     ]
 )
@@ -172,6 +174,7 @@ def _entry(function):
 #   members     MEMBER[incidences], the flows of each link
 #   region      REGION[n + 1], the flows that this event concerns
 #   near        HOP[incidences], the hops of the region side by side
+#   riders      int32[incidences], the flows of the region that are not frozen, link by link
 #   queue       ENTRY[n_links], a heap of links by share; tally COUNT holds its size
 #   calendar    ENTRY[n_links + n], an indexed binary heap of links and slots, links first
 #   count       COUNT
@@ -506,7 +509,6 @@ def _gather(transfers, hops, slots, links, region, near, count, new_from):
         region[k].live = k
         region[k].begin = end
         region[k].stop = UNDECIDED
-        slots[slot].place = k
         for h in range(transfers[who].first, transfers[who].first + transfers[who].hops):
             link, weight = i8(hops[h].link), hops[h].weight
             near[end].link = link
@@ -527,13 +529,13 @@ def _gather(transfers, hops, slots, links, region, near, count, new_from):
 
 
 @_part
-def _share(slots, links, members, region, near, queue, tally, count):
+def _share(links, region, near, riders, queue, tally, count):
     """Find the max-min fair rates of the region: in rounds while these pay, then link by link."""
     n_live, n_open = count.region, count.links
     for j in range(n_open):
         links[j].open = links[j].region
     if count.lists and count.solves % TRY_ROUNDS:
-        _settle(slots, links, members, region, near, queue, tally, count, n_live, n_open)
+        _settle(links, region, near, riders, queue, tally, n_live, n_open)
         return
     count.lists = 1
     while n_live:
@@ -551,7 +553,7 @@ def _share(slots, links, members, region, near, queue, tally, count):
         _offer(links, region, near, n_live)
         going_on = _freeze(links, region, near, n_live)
         if WORTH_A_ROUND * (n_live - going_on) < n_live:
-            _settle(slots, links, members, region, near, queue, tally, count, going_on, n_open)
+            _settle(links, region, near, riders, queue, tally, going_on, n_open)
             return
         count.lists = 0
         n_live = going_on
@@ -599,8 +601,9 @@ def _freeze(links, region, near, n_live):
 
 
 @_part
-def _settle(slots, links, members, region, near, queue, tally, count, n_live, n_open):
+def _settle(links, region, near, riders, queue, tally, n_live, n_open):
     """Freeze the *n_live* flows left link by link, the least share first: each flow once instead of once a round."""
+    _list_live(links, region, near, riders, n_live, n_open)
     tally.calendar = 0
     for j in range(n_open):
         link = i8(links[j].open)
@@ -617,10 +620,10 @@ def _settle(slots, links, members, region, near, queue, tally, count, n_live, n_
         if share > level:  # shares only grow, so a stale one surfaces early and is put back
             _schedule(queue, tally, link, share)
             continue
-        frozen = _freeze_members(slots, links, members, region, near, count, link, level, i8(ALONE))
+        frozen = _freeze_riders(links, region, near, riders, link, level, i8(ALONE))
         if frozen == 0:  # no cap in the way: the link is a bottleneck
             links[link].tight = 1
-            frozen = _freeze_members(slots, links, members, region, near, count, link, level, link)
+            frozen = _freeze_riders(links, region, near, riders, link, level, link)
         n_live -= frozen
 
 
@@ -630,13 +633,28 @@ def _current_share(links, link):
 
 
 @_part
-def _freeze_members(slots, links, members, region, near, count, link, level, stop):
+def _list_live(links, region, near, riders, n_live, n_open):
+    """List the flows of each link that are not frozen."""
+    end = 0
+    for j in range(n_open):
+        link = i8(links[j].open)
+        links[link].first = links[link].last = end
+        end += links[link].live
+    for j in range(n_live):
+        k = region[j].live
+        for h in range(region[k].begin, region[k + 1].begin):
+            link = i8(near[h].link)
+            riders[links[link].last] = k
+            links[link].last += 1
+
+
+@_part
+def _freeze_riders(links, region, near, riders, link, level, stop):
     """Freeze flows of *link*: at their caps if *stop* is ALONE and these are no higher than *level*, or at *level*."""
     frozen = 0
-    for at in range(links[link].begin, links[link].begin + links[link].length):
-        slot = members[at].slot
-        k = slots[slot].place
-        if slots[slot].seen != count.event or region[k].stop != UNDECIDED or (stop == ALONE and region[k].top > level):
+    for at in range(links[link].first, links[link].last):
+        k = riders[at]
+        if region[k].stop != UNDECIDED or (stop == ALONE and region[k].top > level):
             continue
         frozen += 1
         region[k].rate = rate = region[k].top if stop == ALONE else level
@@ -691,7 +709,9 @@ def _commit(slots, links, region, near, calendar, count, now):
 
 
 @_part
-def _resolve(transfers, hops, slots, links, members, region, near, queue, tally, calendar, count, now):
+def _resolve(
+    transfers, hops, slots, links, members, region, near, riders, queue, tally, calendar, count, now
+):  # fmt: skip
     """Share out the links of the region anew."""
     count.solves += 1
     _cut(transfers, hops, slots, links, region, count)
@@ -700,7 +720,7 @@ def _resolve(transfers, hops, slots, links, members, region, near, queue, tally,
         _grow(transfers, hops, slots, links, members, region, count, from_slot, from_link)
         _gather(transfers, hops, slots, links, region, near, count, from_slot)
         count.work += region[count.region].begin
-        _share(slots, links, members, region, near, queue, tally, count)
+        _share(links, region, near, riders, queue, tally, count)
         from_slot, from_link = count.region, count.links
         for j in range(from_link):  # outsiders of links that have become tight join
             link = i8(links[j].region)
@@ -712,7 +732,10 @@ def _resolve(transfers, hops, slots, links, members, region, near, queue, tally,
 
 
 @_entry
-def _run(transfers, hops, successors, roots, slots, seats, links, members, region, near, queue, tally, calendar, count):
+def _run(
+    transfers, hops, successors, roots, slots, seats, links, members, region, near, riders, queue, tally, calendar,
+    count,
+):  # fmt: skip
     """Go from event to event until nothing is left to happen."""
     while True:
         now = np.inf
@@ -724,7 +747,9 @@ def _run(transfers, hops, successors, roots, slots, seats, links, members, regio
             return
         _advance(transfers, hops, successors, roots, slots, seats, links, members, region, calendar, count, now)
         if count.region or count.links:
-            _resolve(transfers, hops, slots, links, members, region, near, queue, tally, calendar, count, now)
+            _resolve(
+                transfers, hops, slots, links, members, region, near, riders, queue, tally, calendar, count, now
+            )  # fmt: skip
             if count.work > count.check and _is_too_much(transfers, count):
                 return
 
@@ -832,6 +857,7 @@ def _prepare(p):
         np.empty(incidences, dtype=MEMBER),
         np.empty(n + 1, dtype=REGION),
         np.empty(incidences, dtype=HOP),
+        np.empty(incidences, dtype=i4),
         np.zeros(n_links, dtype=ENTRY),
         np.zeros(1, dtype=COUNT),
         np.zeros(n_links + n, dtype=ENTRY),

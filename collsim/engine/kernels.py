@@ -53,7 +53,7 @@ TRY_ROUNDS = 8  # where the first round was not worth it, only one solve in so m
 NEVER, GIVEN_UP = 2**62, -1  # values of Count.check
 FIRST_CHECK = 5_000_000  # hops looked at before anything is said about the rest; some 0.2 s
 
-i4, i8, f8 = np.int32, np.int64, np.float64
+i4, u4, i8, f8 = np.int32, np.uint32, np.int64, np.float64
 
 TRANSFER = np.dtype(
     [
@@ -64,13 +64,13 @@ TRANSFER = np.dtype(
         ("start_s", f8),
         ("finish_s", f8),
         ("moved_bytes", f8),
-        ("first", i4),  # its row of hops
-        ("hops", i4),
+        ("first", u4),  # its row of hops
+        ("hops", u4),
         ("waits", i4),  # predecessors that are not complete
         ("next", i4),  # its row of successors
     ]
 )
-HOP = np.dtype([("weight", f8), ("link", i4), ("pad", i4)])
+HOP = np.dtype([("weight", f8), ("link", u4), ("pad", i4)])
 SLOT = np.dtype(
     [
         ("rate", f8),
@@ -78,7 +78,7 @@ SLOT = np.dtype(
         ("since", f8),
         ("finish", f8),
         ("start", f8),
-        ("who", i4),  # the transfer
+        ("who", u4),  # the transfer
         ("owner", i4),  # the link that stops it, or one of the values above
         ("seen", i4),  # the last event whose region it was in
         ("free", i4),  # position j of the stack of free slots
@@ -105,16 +105,16 @@ LINK = np.dtype(
         ("tight", i4),
         ("was_tight", i4),  # when the event saw it
         ("seen", i4),  # the last event whose region it was in
-        ("region", i4),  # position j of the list of links in the region
-        ("open", i4),  # position j of the list of links with flows that are not frozen
-        ("first", i4),  # its list of riders, and where it ends
-        ("last", i4),
+        ("region", u4),  # position j of the list of links in the region
+        ("open", u4),  # position j of the list of links with flows that are not frozen
+        ("first", u4),  # its list of riders, and where it ends
+        ("last", u4),
         ("pad", i4),
     ]
 )
-MEMBER = np.dtype([("slot", i4), ("hop", i4)])
-REGION = np.dtype([("top", f8), ("rate", f8), ("slot", i4), ("begin", i4), ("stop", i4), ("live", i4)])
-ENTRY = np.dtype([("time", f8), ("place", i4), ("heap", i4)])  # place counts from 1; 0 is absent. heap: position j
+MEMBER = np.dtype([("slot", u4), ("hop", u4)])
+REGION = np.dtype([("top", f8), ("rate", f8), ("slot", u4), ("begin", u4), ("stop", i4), ("live", u4)])
+ENTRY = np.dtype([("time", f8), ("place", i4), ("heap", u4)])  # place counts from 1; 0 is absent. heap: position j
 COUNT = np.dtype(
     [
         (name, i8)
@@ -857,7 +857,7 @@ def _prepare(p):
         np.empty(incidences, dtype=MEMBER),
         np.empty(n + 1, dtype=REGION),
         np.empty(incidences, dtype=HOP),
-        np.empty(incidences, dtype=i4),
+        np.empty(incidences, dtype=u4),
         np.zeros(n_links, dtype=ENTRY),
         np.zeros(1, dtype=COUNT),
         np.zeros(n_links + n, dtype=ENTRY),

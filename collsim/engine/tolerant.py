@@ -13,9 +13,9 @@ that the bytes that are sent too many and those that are sent too few cancel:
 The *ledger* instead ends the group at the first deadline, and others only against bytes that every link of their
 routes has already carried too many: no link carries less than it has to at any time. Latencies have windows too.
 
-Small transfers end early, one by one, long before the time of the whole is decided. In its first part `SOON`, rates stay
-while the ends since they were shared have freed less than the tolerance of each link: what no link carries for that is
-less than the tolerance times `SOON`.
+Small transfers end early, one by one, long before the time of the whole is decided. In its first part `SOON`, rates
+stay while what has ended since they were shared takes less than the tolerance of each link: no link carries less by
+more than the tolerance times `SOON`.
 
 Nearly all transfers in flight are concerned by every event, so there is neither a calendar nor a search for a region:
 each event walks over them all. Rates are found link by link, the least share first: with so many links that is faster
@@ -563,14 +563,16 @@ def _run(
 
 def simulate(p: Problem, eps: float, *, ledger: bool = False) -> tuple[Floats, Floats, Floats, Floats, int]:
     """Simulate the checked problem *p* with tolerance *eps*; returns what the exact engine returns."""
-    arrays = _prepare(p, eps, ledger)
+    rule = np.array([(eps, 0.0 if ledger else eps / 2, SOON * least_time_s(p), ledger)], dtype=RULE)
+    arrays = _prepare(p, rule)
     transfers, successors, count = arrays[0], arrays[1], arrays[-2]
     _fill_successors(p.dep_ptr, p.dep, transfers, successors)
     _run(*arrays)
+    del arrays  # what is copied below is no addition to it
     return *answers(transfers), int(count["solves"][0])
 
 
-def _prepare(p, eps, ledger):
+def _prepare(p, rule):
     """Lay out the state of a run; pages that stay untouched cost nothing."""
     n, n_links = len(p.route), len(p.capacity_Bps)
     transfers, hops, roots, on_link = tables(p)
@@ -595,6 +597,6 @@ def _prepare(p, eps, ledger):
         np.empty(n_links, dtype=TIMER),
         np.empty(n, dtype=TIMER),
         np.zeros(1, dtype=COUNT),
-        np.array([(eps, 0.0 if ledger else eps / 2, SOON * least_time_s(p), ledger)], dtype=RULE),
+        rule,
     )
     return tuple(a.view(np.recarray) if a.dtype.names else a for a in arrays)  # fields as attributes, compiled or not

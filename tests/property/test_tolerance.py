@@ -153,14 +153,14 @@ def test_same_input_same_bits():
 
 
 def test_what_takes_long_is_given_up():
-    """64 ranks are 1.6e7 hops of work: exact if so much is wanted, given up at a tenth."""
-    p = checked(sent_at_once(uneven_matrix(np.random.default_rng(6100), 64, "zipf1"), nodes=False))
+    """128 ranks are 2e7 hops of work: exact if so much is wanted, given up at a tenth."""
+    p = checked(sent_at_once(uneven_matrix(np.random.default_rng(6100), 128, "zipf1"), nodes=False))
     assert simulate(p, 10**8) is not None
     assert simulate(p, 10**6) is None
 
 
 def test_auto_takes_a_tolerance_where_exact_is_slow(monkeypatch):
-    p = checked(sent_at_once(uneven_matrix(np.random.default_rng(6200), 64, "zipf1"), nodes=False))
+    p = checked(sent_at_once(uneven_matrix(np.random.default_rng(6200), 128, "zipf1"), nodes=False))
     monkeypatch.setattr("collsim.engine.MOST_WORK", 10**6)
     auto, asked = solve(p, tolerance=None), solve(p, tolerance=0.01)
     assert auto.tolerance == 0.01

@@ -180,7 +180,7 @@ class Part(NamedTuple):
         return Part(*heads, self.link[entry], self.weight[entry])
 
     def tidy(self) -> Part:
-        """Return one way for each route, which are in order; so are its links then, each once with all that crosses it."""
+        """Return one way for each route, both in order; its links are too, each once with all that crosses it."""
         part = self.sorted_by_link()
         first = np.flatnonzero(np.diff(part.route, prepend=-1))
         ways = np.diff(first, append=len(part.route))

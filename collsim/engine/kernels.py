@@ -6,6 +6,8 @@ Same answers as ``reference.py``, found with less work:
   (the bottleneck of some flow), so the region of an event is what tight links connect to the flows that began and to
   the links that flows left. Other links enter with the capacity that outsiders leave; if such a link becomes tight, its
   outsiders join and the region is solved again.
+* All rates rise together, so what happens at a level cannot change what has stopped below. The least rate of a flow
+  that ends, or the least that one which begins can get, is the *cut*: slower flows keep their rates, as outsiders do.
 * A region is solved in rounds. Every link whose share is the least that any of its flows is offered is a bottleneck,
   all of them at once; its flows freeze, and so do flows whose cap is the least offer. All these are comparisons of
   stored numbers, so == is right. Once a round freezes little, the rest is frozen link by link, least share first.

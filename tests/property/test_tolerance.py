@@ -51,6 +51,14 @@ def test_all_messages_at_once(first):
     assert np.max(np.abs(errors)) <= EPS
 
 
+@pytest.mark.parametrize("seed", range(5050, 5054))
+def test_many_small_messages_end_early(seed):
+    """128 ranks are enough that one end frees less than the tolerance of any link: rates stay for a while."""
+    matrix = uneven_matrix(np.random.default_rng(seed), 128, KINDS[seed % 4])
+    small = np.floor(matrix * np.random.default_rng(seed).random(matrix.shape) ** 3)
+    assert abs(assert_within(sent_at_once(small, nodes=bool(seed // 2 % 2)))) <= EPS / 10
+
+
 @pytest.mark.parametrize("first", range(5100, 5124, 12))
 def test_caps_and_latencies_of_all_kinds(first):
     for seed in range(first, first + 12):

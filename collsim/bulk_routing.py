@@ -167,8 +167,6 @@ def _padded(parts: Sequence[Part], n: int) -> Part:
     """Return *n* ways: those of *parts*, each at its place, and empty ones without latency between them."""
     nothing = np.zeros(0, dtype=np.int64)
     whole = Part.joined([*parts, Part(nothing, np.zeros(0), nothing, nothing, np.zeros(0))])
-    if np.any(whole.route[1:] < whole.route[:-1]):
-        whole = whole.reordered(np.argsort(whole.route, kind="stable"))
     hops, latency_s = np.zeros(n, dtype=np.int64), np.zeros(n)
     hops[whole.route], latency_s[whole.route] = whole.hops, whole.latency_s
     return Part(np.arange(n), latency_s, hops, whole.link, whole.weight)

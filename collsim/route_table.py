@@ -19,6 +19,9 @@ __all__ = ["Bundles", "Part", "Routes", "assemble", "bundled", "merge_trunks"]
 
 Code = NDArray[np.uint64]
 
+BLOCK = 2**18
+"""So many entries are sorted at a time, so that what is needed for it stays small."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Routes:
@@ -64,10 +67,16 @@ class Routes:
 
     def take(self, which: Int, scale: Float) -> Routes:
         """Return the routes at the places *which*, each with its weights multiplied by *scale*."""
-        ptr, entry = entries_of(self.ptr, which)
-        link, weight = self.link[entry], self.weight[entry]
-        del entry
-        weight *= np.repeat(scale, np.diff(ptr))
+        if len(which) and np.all(np.diff(which) == 1):  # one behind the other: no copy
+            ptr = self.ptr[which[0] : which[-1] + 2]
+            link, weight = self.link[ptr[0] : ptr[-1]], self.weight[ptr[0] : ptr[-1]]
+            ptr = ptr - ptr[0]
+        else:
+            ptr, entry = entries_of(self.ptr, which)
+            link, weight = self.link[entry], self.weight[entry]
+            del entry
+        if np.any(scale != 1):
+            weight = weight * np.repeat(scale, np.diff(ptr))
         return Routes(ptr, link, weight, self.latency_s[which], self.slowdown[which], bundles=self.bundles)
 
     def expanded(self) -> Routes:
@@ -147,8 +156,22 @@ class Part(NamedTuple):
 
     @classmethod
     def joined(cls, parts: Sequence[Part]) -> Part:
-        """Return several parts as one."""
-        return parts[0] if len(parts) == 1 else cls(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+        """Return several parts as one, in the order of their routes; ways of one route stay in turn."""
+        route, latency_s, hops = (np.concatenate([part[column] for part in parts]) for column in range(3))
+        if len(parts) == 1 and np.all(route[1:] >= route[:-1]):
+            return parts[0]
+        order = np.argsort(route, kind="stable")
+        ptr = pointers(hops[order])
+        begin = np.empty(len(order), dtype=np.int64)
+        begin[order] = ptr[:-1]
+        link, weight = np.empty(ptr[-1], dtype=np.int64), np.empty(ptr[-1])
+        first = 0
+        for part in parts:  # straight to its place: all entries at once would be there twice
+            own, first = begin[first : first + len(part.route)], first + len(part.route)
+            place = np.repeat(own - pointers(part.hops)[:-1], part.hops)
+            place += np.arange(len(place))
+            link[place], weight[place] = part.link, part.weight
+        return cls(route[order], latency_s[order], hops[order], link, weight)
 
     def reordered(self, order: Int) -> Part:
         """Return the ways *order* in that order."""
@@ -157,11 +180,8 @@ class Part(NamedTuple):
         return Part(*heads, self.link[entry], self.weight[entry])
 
     def tidy(self) -> Part:
-        """Return one way for each route, in order; its links are in order too, each once with all that crosses it."""
-        part = self
-        if np.any(part.route[1:] < part.route[:-1]):
-            part = part.reordered(np.argsort(part.route, kind="stable"))
-        part = part.sorted_by_link()
+        """Return one way for each route, both in order; its links are too, each once with all that crosses it."""
+        part = self.sorted_by_link()
         first = np.flatnonzero(np.diff(part.route, prepend=-1))
         ways = np.diff(first, append=len(part.route))
         odd = np.repeat(ways > 1, ways)
@@ -171,8 +191,7 @@ class Part(NamedTuple):
         if not odd.any():
             return part
         rest = part.reordered(np.flatnonzero(~odd))
-        whole = Part.joined([rest, part.reordered(np.flatnonzero(odd))._added_up()])
-        return whole.reordered(np.argsort(whole.route, kind="stable"))
+        return Part.joined([rest, part.reordered(np.flatnonzero(odd))._added_up()])
 
     def _added_up(self) -> Part:
         """Return one way for each route; a link that several ways share gets the sum of their weights."""
@@ -189,15 +208,17 @@ class Part(NamedTuple):
         """Return the same with the links of each way in order."""
         first, link, weight = pointers(self.hops), self.link, self.weight
         for length in np.flatnonzero(np.bincount(self.hops)).tolist():
-            entry = first[:-1][self.hops == length, None] + np.arange(length)
-            links = link[entry]
-            mixed = np.flatnonzero((links[:, 1:] < links[:, :-1]).any(axis=1))
-            if len(mixed):
-                if link is self.link:
-                    link, weight = link.copy(), weight.copy()
-                order = np.argsort(links[mixed], axis=1, kind="stable")
-                target, origin = entry[mixed], np.take_along_axis(entry[mixed], order, axis=1)
-                link[target], weight[target] = self.link[origin], self.weight[origin]
+            begins, size = first[:-1][self.hops == length], max(BLOCK // max(length, 1), 1)
+            for block in range(0, len(begins), size):
+                entry = begins[block : block + size, None] + np.arange(length)
+                links = link[entry]
+                mixed = np.flatnonzero((links[:, 1:] < links[:, :-1]).any(axis=1))
+                if len(mixed):
+                    if link is self.link:
+                        link, weight = link.copy(), weight.copy()
+                    order = np.argsort(links[mixed], axis=1, kind="stable")
+                    target, origin = entry[mixed], np.take_along_axis(entry[mixed], order, axis=1)
+                    link[target], weight[target] = self.link[origin], self.weight[origin]
         return self._replace(link=link, weight=weight)
 
 

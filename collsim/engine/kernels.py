@@ -6,6 +6,8 @@ Same answers as ``reference.py``, found with less work:
   (the bottleneck of some flow), so the region of an event is what tight links connect to the flows that began and to
   the links that flows left. Other links enter with the capacity that outsiders leave; if such a link becomes tight, its
   outsiders join and the region is solved again.
+* All rates rise together, so what happens at a level cannot change what has stopped below. The least rate of a flow
+  that ends, or the least that one which begins can get, is the *cut*: slower flows keep their rates, as outsiders do.
 * A region is solved in rounds. Every link whose share is the least that any of its flows is offered is a bottleneck,
   all of them at once; its flows freeze, and so do flows whose cap is the least offer. All these are comparisons of
   stored numbers, so == is right. Once a round freezes little, the rest is frozen link by link, least share first.
@@ -53,7 +55,7 @@ TRY_ROUNDS = 8  # where the first round was not worth it, only one solve in so m
 NEVER, GIVEN_UP = 2**62, -1  # values of Count.check
 FIRST_CHECK = 5_000_000  # hops looked at before anything is said about the rest; some 0.2 s
 
-i4, i8, f8 = np.int32, np.int64, np.float64
+i4, u4, i8, f8 = np.int32, np.uint32, np.int64, np.float64
 
 TRANSFER = np.dtype(
     [
@@ -64,13 +66,13 @@ TRANSFER = np.dtype(
         ("start_s", f8),
         ("finish_s", f8),
         ("moved_bytes", f8),
-        ("first", i4),  # its row of hops
-        ("hops", i4),
+        ("first", u4),  # its row of hops
+        ("hops", u4),
         ("waits", i4),  # predecessors that are not complete
         ("next", i4),  # its row of successors
     ]
 )
-HOP = np.dtype([("weight", f8), ("link", i4), ("pad", i4)])
+HOP = np.dtype([("weight", f8), ("link", u4), ("pad", i4)])
 SLOT = np.dtype(
     [
         ("rate", f8),
@@ -78,12 +80,12 @@ SLOT = np.dtype(
         ("since", f8),
         ("finish", f8),
         ("start", f8),
-        ("who", i4),  # the transfer
+        ("who", u4),  # the transfer
         ("owner", i4),  # the link that stops it, or one of the values above
         ("seen", i4),  # the last event whose region it was in
         ("free", i4),  # position j of the stack of free slots
         ("stash", i4),  # position j of the list of calendar items that were taken too early
-        ("place", i4),  # its index in the region
+        ("pad", i4),
     ]
 )
 LINK = np.dtype(
@@ -94,8 +96,10 @@ LINK = np.dtype(
         ("load_low", f8),
         ("spare", f8),  # capacity not taken by frozen flows, in two words
         ("spare_low", f8),
-        ("used", f8),  # load of all flows while the link is not tight, in two words
+        ("used", f8),  # what all flows take, in two words
         ("used_low", f8),
+        ("weight", f8),  # of all flows, in two words
+        ("weight_low", f8),
         ("capacity", f8),
         ("begin", i8),  # its list of members
         ("length", i4),
@@ -103,19 +107,22 @@ LINK = np.dtype(
         ("tight", i4),
         ("was_tight", i4),  # when the event saw it
         ("seen", i4),  # the last event whose region it was in
-        ("region", i4),  # position j of the list of links in the region
-        ("open", i4),  # position j of the list of links with flows that are not frozen
+        ("region", u4),  # position j of the list of links in the region
+        ("open", u4),  # position j of the list of links with flows that are not frozen
+        ("first", u4),  # its list of riders, and where it ends
+        ("last", u4),
         ("pad", i4),
     ]
 )
-MEMBER = np.dtype([("slot", i4), ("hop", i4)])
-REGION = np.dtype([("top", f8), ("rate", f8), ("slot", i4), ("begin", i4), ("stop", i4), ("live", i4)])
-ENTRY = np.dtype([("time", f8), ("place", i4), ("heap", i4)])  # place counts from 1; 0 is absent. heap: position j
+MEMBER = np.dtype([("slot", u4), ("hop", u4)])
+REGION = np.dtype([("top", f8), ("rate", f8), ("slot", u4), ("begin", u4), ("stop", i4), ("live", u4)])
+ENTRY = np.dtype([("time", f8), ("place", i4), ("heap", u4)])  # place counts from 1; 0 is absent. heap: position j
 COUNT = np.dtype(
     [
         (name, i8)
         for name in ("calendar", "free", "fresh", "root", "event", "region", "links", "stash", "solves", "lists")
     ]
+    + [("cut", f8)]  # flows of lower rates keep them
     + [(name, i8) for name in ("work", "most_work", "check", "work_then", "done_then")]  # hops that were looked at
 )
 
@@ -169,6 +176,7 @@ def _entry(function):
 #   members     MEMBER[incidences], the flows of each link
 #   region      REGION[n + 1], the flows that this event concerns
 #   near        HOP[incidences], the hops of the region side by side
+#   riders      int32[incidences], the flows of the region that are not frozen, link by link
 #   queue       ENTRY[n_links], a heap of links by share; tally COUNT holds its size
 #   calendar    ENTRY[n_links + n], an indexed binary heap of links and slots, links first
 #   count       COUNT
@@ -307,12 +315,13 @@ def _enter(transfers, hops, slots, seats, links, members, region, count, slot, n
     count.region += 1
     first = transfers[who].first
     for hop in range(transfers[who].hops):
-        link = hops[first + hop].link
+        link = i8(hops[first + hop].link)
         at = links[link].length
         links[link].length = at + 1
         members[links[link].begin + at].slot = slot
         members[links[link].begin + at].hop = hop
         seats[slot, hop] = at
+        _weigh(links, link, hops[first + hop].weight)
 
 
 @_part
@@ -331,10 +340,13 @@ def _leave(transfers, hops, slots, seats, links, members, count, slot, now):
         seats[members[at].slot, members[at].hop] = seat
         if links[link].tight:
             _see_link(links, count, link)
-        elif links[link].length == 0:
+        if links[link].length == 0:
             links[link].used = links[link].used_low = 0.0
+            links[link].weight = links[link].weight_low = 0.0
         else:
             _use(links, link, -hops[first + hop].weight * rate)
+            _weigh(links, link, -hops[first + hop].weight)
+    count.cut = min(count.cut, rate)
 
 
 @_part
@@ -345,6 +357,16 @@ def _use(links, link, value):
     shift = new - old
     links[link].used_low += (old - (new - shift)) + (value - shift)
     links[link].used = new
+
+
+@_part
+def _weigh(links, link, value):
+    """Add *value* to the weight of *link*."""
+    old = links[link].weight
+    new = old + value
+    shift = new - old
+    links[link].weight_low += (old - (new - shift)) + (value - shift)
+    links[link].weight = new
 
 
 @_part
@@ -408,6 +430,7 @@ def _advance(transfers, hops, successors, roots, slots, seats, links, members, r
     """Do everything that is due at *now*, what becomes due by doing so included."""
     count.event += 1
     count.region = count.links = count.stash = 0
+    count.cut = np.inf
     until = now + TIE_NOW * now
     while True:
         if count.calendar and calendar[calendar[0].heap].time <= until + TIE * now:
@@ -443,12 +466,27 @@ def _grow(transfers, hops, slots, links, members, region, count, from_slot, from
 
 
 @_part
+def _cut(transfers, hops, slots, links, region, count):
+    """Find a level below which nothing changes: rates rise together, and no flow of this event has stopped by then.
+
+    One that ends had its rate. One that begins gets its cap, or an even part of a link at least.
+    """
+    for k in range(count.region):
+        who = slots[region[k].slot].who
+        count.cut = min(count.cut, transfers[who].cap_Bps)
+        for h in range(transfers[who].first, transfers[who].first + transfers[who].hops):
+            link = i8(hops[h].link)
+            count.cut = min(count.cut, links[link].capacity / (links[link].weight + links[link].weight_low))
+    count.cut *= 1 - TIE  # what is equal but for rounding is a matter of sharing
+
+
+@_part
 def _see_members(slots, links, members, region, count, link):
-    """Put all flows of *link* into the region."""
-    event, begin, n = count.event, links[link].begin, count.region
+    """Put all flows of *link* into the region, but those that are slow enough to stay as they are."""
+    event, begin, n, cut = count.event, links[link].begin, count.region, count.cut
     for at in range(begin, begin + links[link].length):
         slot = members[at].slot
-        if slots[slot].seen != event:
+        if slots[slot].seen != event and slots[slot].rate >= cut:
             slots[slot].seen = event
             region[n].slot = slot
             n += 1
@@ -473,7 +511,6 @@ def _gather(transfers, hops, slots, links, region, near, count, new_from):
         region[k].live = k
         region[k].begin = end
         region[k].stop = UNDECIDED
-        slots[slot].place = k
         for h in range(transfers[who].first, transfers[who].first + transfers[who].hops):
             link, weight = i8(hops[h].link), hops[h].weight
             near[end].link = link
@@ -481,7 +518,7 @@ def _gather(transfers, hops, slots, links, region, near, count, new_from):
             end += 1
             links[link].live += 1
             links[link].load += weight
-            if k >= new_from and rate > 0.0 and not links[link].was_tight:
+            if k >= new_from and rate > 0.0:
                 _use(links, link, -weight * rate)
     region[count.region].begin = end
     for j in range(count.links):
@@ -494,13 +531,13 @@ def _gather(transfers, hops, slots, links, region, near, count, new_from):
 
 
 @_part
-def _share(slots, links, members, region, near, queue, tally, count):
+def _share(links, region, near, riders, queue, tally, count):
     """Find the max-min fair rates of the region: in rounds while these pay, then link by link."""
     n_live, n_open = count.region, count.links
     for j in range(n_open):
         links[j].open = links[j].region
     if count.lists and count.solves % TRY_ROUNDS:
-        _settle(slots, links, members, region, near, queue, tally, count, n_live, n_open)
+        _settle(links, region, near, riders, queue, tally, n_live, n_open)
         return
     count.lists = 1
     while n_live:
@@ -518,7 +555,7 @@ def _share(slots, links, members, region, near, queue, tally, count):
         _offer(links, region, near, n_live)
         going_on = _freeze(links, region, near, n_live)
         if WORTH_A_ROUND * (n_live - going_on) < n_live:
-            _settle(slots, links, members, region, near, queue, tally, count, going_on, n_open)
+            _settle(links, region, near, riders, queue, tally, going_on, n_open)
             return
         count.lists = 0
         n_live = going_on
@@ -566,8 +603,9 @@ def _freeze(links, region, near, n_live):
 
 
 @_part
-def _settle(slots, links, members, region, near, queue, tally, count, n_live, n_open):
+def _settle(links, region, near, riders, queue, tally, n_live, n_open):
     """Freeze the *n_live* flows left link by link, the least share first: each flow once instead of once a round."""
+    _list_live(links, region, near, riders, n_live, n_open)
     tally.calendar = 0
     for j in range(n_open):
         link = i8(links[j].open)
@@ -584,10 +622,10 @@ def _settle(slots, links, members, region, near, queue, tally, count, n_live, n_
         if share > level:  # shares only grow, so a stale one surfaces early and is put back
             _schedule(queue, tally, link, share)
             continue
-        frozen = _freeze_members(slots, links, members, region, near, count, link, level, i8(ALONE))
+        frozen = _freeze_riders(links, region, near, riders, link, level, i8(ALONE))
         if frozen == 0:  # no cap in the way: the link is a bottleneck
             links[link].tight = 1
-            frozen = _freeze_members(slots, links, members, region, near, count, link, level, link)
+            frozen = _freeze_riders(links, region, near, riders, link, level, link)
         n_live -= frozen
 
 
@@ -597,13 +635,28 @@ def _current_share(links, link):
 
 
 @_part
-def _freeze_members(slots, links, members, region, near, count, link, level, stop):
+def _list_live(links, region, near, riders, n_live, n_open):
+    """List the flows of each link that are not frozen."""
+    end = 0
+    for j in range(n_open):
+        link = i8(links[j].open)
+        links[link].first = links[link].last = end
+        end += links[link].live
+    for j in range(n_live):
+        k = region[j].live
+        for h in range(region[k].begin, region[k + 1].begin):
+            link = i8(near[h].link)
+            riders[links[link].last] = k
+            links[link].last += 1
+
+
+@_part
+def _freeze_riders(links, region, near, riders, link, level, stop):
     """Freeze flows of *link*: at their caps if *stop* is ALONE and these are no higher than *level*, or at *level*."""
     frozen = 0
-    for at in range(links[link].begin, links[link].begin + links[link].length):
-        slot = members[at].slot
-        k = slots[slot].place
-        if slots[slot].seen != count.event or region[k].stop != UNDECIDED or (stop == ALONE and region[k].top > level):
+    for at in range(links[link].first, links[link].last):
+        k = riders[at]
+        if region[k].stop != UNDECIDED or (stop == ALONE and region[k].top > level):
             continue
         frozen += 1
         region[k].rate = rate = region[k].top if stop == ALONE else level
@@ -641,9 +694,7 @@ def _commit(slots, links, region, near, calendar, count, now):
             slots[slot].rate = rate
             slots[slot].finish = now + left / rate
         for h in range(region[k].begin, region[k + 1].begin):
-            link = i8(near[h].link)
-            if not links[link].tight:
-                _use(links, link, near[h].weight * rate)
+            _use(links, i8(near[h].link), near[h].weight * rate)
         if stop == ALONE:
             _schedule(calendar, count, n_links + slot, slots[slot].finish)
         else:
@@ -660,15 +711,18 @@ def _commit(slots, links, region, near, calendar, count, now):
 
 
 @_part
-def _resolve(transfers, hops, slots, links, members, region, near, queue, tally, calendar, count, now):
+def _resolve(
+    transfers, hops, slots, links, members, region, near, riders, queue, tally, calendar, count, now
+):  # fmt: skip
     """Share out the links of the region anew."""
     count.solves += 1
+    _cut(transfers, hops, slots, links, region, count)
     from_slot, from_link = i8(0), i8(0)
     while True:
         _grow(transfers, hops, slots, links, members, region, count, from_slot, from_link)
         _gather(transfers, hops, slots, links, region, near, count, from_slot)
         count.work += region[count.region].begin
-        _share(slots, links, members, region, near, queue, tally, count)
+        _share(links, region, near, riders, queue, tally, count)
         from_slot, from_link = count.region, count.links
         for j in range(from_link):  # outsiders of links that have become tight join
             link = i8(links[j].region)
@@ -680,7 +734,10 @@ def _resolve(transfers, hops, slots, links, members, region, near, queue, tally,
 
 
 @_entry
-def _run(transfers, hops, successors, roots, slots, seats, links, members, region, near, queue, tally, calendar, count):
+def _run(
+    transfers, hops, successors, roots, slots, seats, links, members, region, near, riders, queue, tally, calendar,
+    count,
+):  # fmt: skip
     """Go from event to event until nothing is left to happen."""
     while True:
         now = np.inf
@@ -692,7 +749,9 @@ def _run(transfers, hops, successors, roots, slots, seats, links, members, regio
             return
         _advance(transfers, hops, successors, roots, slots, seats, links, members, region, calendar, count, now)
         if count.region or count.links:
-            _resolve(transfers, hops, slots, links, members, region, near, queue, tally, calendar, count, now)
+            _resolve(
+                transfers, hops, slots, links, members, region, near, riders, queue, tally, calendar, count, now
+            )  # fmt: skip
             if count.work > count.check and _is_too_much(transfers, count):
                 return
 
@@ -800,6 +859,7 @@ def _prepare(p):
         np.empty(incidences, dtype=MEMBER),
         np.empty(n + 1, dtype=REGION),
         np.empty(incidences, dtype=HOP),
+        np.empty(incidences, dtype=u4),
         np.zeros(n_links, dtype=ENTRY),
         np.zeros(1, dtype=COUNT),
         np.zeros(n_links + n, dtype=ENTRY),

@@ -13,6 +13,10 @@ that the bytes that are sent too many and those that are sent too few cancel:
 The *ledger* instead ends the group at the first deadline, and others only against bytes that every link of their
 routes has already carried too many: no link carries less than it has to at any time. Latencies have windows too.
 
+Small transfers end early, one by one, long before the time of the whole is decided. In its first part `SOON`, rates
+stay while what has ended since they were shared takes less than the tolerance of each link: no link carries less by
+more than the tolerance times `SOON`.
+
 Nearly all transfers in flight are concerned by every event, so there is neither a calendar nor a search for a region:
 each event walks over them all. Rates are found link by link, the least share first: with so many links that is faster
 than the rounds of ``kernels.py``.
@@ -28,6 +32,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from collsim.engine.kernels import _entry, _fill_successors, _part, answers, tables
+from collsim.engine.problem import least_time_s
 
 if TYPE_CHECKING:
     from collsim.engine.problem import Floats, Problem
@@ -36,6 +41,7 @@ TIE = 1e-12  # as in the exact engine
 TIE_NOW = 4 * 2.0**-52
 FEW = 8  # windows shrink once fewer than one in so many of the most flows at a time are left: then exact is cheap
 NEARLY = 1e-3  # a group whose bytes cancel up to this part looks for no more members
+SOON = 1e-2  # of the time that the busiest link needs
 RESUM = 1e-3  # a running sum that has shrunk to this part of its value is taken anew
 
 UNDECIDED, ENDED = 0.0, -1.0  # values of `rates` of a flow that is not frozen, and of one that is over
@@ -54,6 +60,7 @@ LINK = np.dtype(
         ("summed", f8),
         ("least_cap", f8),
         ("credit", f8),  # bytes carried too many, by the ledger
+        ("freed", f8),  # what flows took that have ended since the last sharing
         ("begin", i8),  # its list of members
         ("length", i4),
         ("users", i4),  # those of the list that are not over
@@ -62,10 +69,11 @@ LINK = np.dtype(
     ]
 )
 TIMER = np.dtype([("time", f8), ("what", i8)])
-RULE = np.dtype([("eps", f8), ("early", f8), ("ledger", i8)])
+RULE = np.dtype([("eps", f8), ("early", f8), ("soon", f8), ("ledger", i8)])
 COUNT = np.dtype(
     [(name, i8) for name in ("flows", "timers", "root", "open", "group", "over", "solves", "peak")]
     + [(name, f8) for name in ("first", "deadline", "eps")]  # first end and deadline, since the last sharing
+    + [("freed", f8)]  # the most that has been freed of a link since then, as a part of its capacity
 )
 
 # Arrays of a run, always in this order:
@@ -306,8 +314,35 @@ def _end_group(
         transfers[who].moved_bytes = transfers[who].size_bytes - (flows[who].left - flows[who].rate * step)
         rates[who] = ENDED
         count[0].over += 1
+        _free(paths, flows, hops, links, count, who)
         _leave(paths, rates, hops, links, members, who)
         _complete(transfers, successors, timers, count, who, now)
+
+
+@_part
+def _free(paths, flows, hops, links, count, who):
+    """Note what a flow that ends leaves to others."""
+    for h in range(paths[who].first, paths[who].first + paths[who].hops):
+        link = i8(hops[h].link)
+        links[link].freed += hops[h].weight * flows[who].rate
+        count[0].freed = max(count[0].freed, links[link].freed / links[link].capacity)
+
+
+@_part
+def _drop(flows, rates, order, count, base):
+    """Take flows that are over out of the order while rates stay, and find the first end and the first deadline."""
+    kept, first, deadline = 0, np.inf, np.inf
+    for k in range(count[0].flows):
+        who = order[k]
+        if rates[who] == ENDED:
+            continue
+        order[kept] = who
+        kept += 1
+        end = flows[who].end
+        first = min(first, end)
+        deadline = min(deadline, end + count[0].eps * (end + (base - flows[who].start)))
+    count[0].flows, count[0].over = kept, 0
+    count[0].first, count[0].deadline = first, deadline
 
 
 # Fair shares ---------------------------------------------------------------------------------------------------------
@@ -392,8 +427,10 @@ def _share(paths, rates, hops, links, in_use, members, queue, count):
 def _open(links, in_use, queue, count):
     """Put the links in use into a heap by what they would give to each flow, and return how many there are."""
     size = 0
+    count[0].freed = 0.0
     for j in range(count[0].open):
         link = i8(in_use[j])
+        links[link].freed = 0.0
         if links[link].users == 0:
             links[link].is_open = 0
             continue
@@ -516,7 +553,9 @@ def _run(
             _fire(
                 transfers, successors, paths, flows, rates, order, hops, links, in_use, members, timers, count, who, now
             )
-        if ends or count[0].flows > before:
+        if ends and count[0].flows == before and now < rule[0].soon and count[0].freed < rule[0].eps:
+            _drop(flows, rates, order, count, base)
+        elif ends or count[0].flows > before:
             _share(paths, rates, hops, links, in_use, members, queue, count)
             base = now
             _commit(flows, rates, order, count, rule, base, step)
@@ -524,14 +563,16 @@ def _run(
 
 def simulate(p: Problem, eps: float, *, ledger: bool = False) -> tuple[Floats, Floats, Floats, Floats, int]:
     """Simulate the checked problem *p* with tolerance *eps*; returns what the exact engine returns."""
-    arrays = _prepare(p, eps, ledger)
+    rule = np.array([(eps, 0.0 if ledger else eps / 2, SOON * least_time_s(p), ledger)], dtype=RULE)
+    arrays = _prepare(p, rule)
     transfers, successors, count = arrays[0], arrays[1], arrays[-2]
     _fill_successors(p.dep_ptr, p.dep, transfers, successors)
     _run(*arrays)
+    del arrays  # what is copied below is no addition to it
     return *answers(transfers), int(count["solves"][0])
 
 
-def _prepare(p, eps, ledger):
+def _prepare(p, rule):
     """Lay out the state of a run; pages that stay untouched cost nothing."""
     n, n_links = len(p.route), len(p.capacity_Bps)
     transfers, hops, roots, on_link = tables(p)
@@ -556,6 +597,6 @@ def _prepare(p, eps, ledger):
         np.empty(n_links, dtype=TIMER),
         np.empty(n, dtype=TIMER),
         np.zeros(1, dtype=COUNT),
-        np.array([(eps, 0.0 if ledger else eps / 2, ledger)], dtype=RULE),
+        rule,
     )
     return tuple(a.view(np.recarray) if a.dtype.names else a for a in arrays)  # fields as attributes, compiled or not

@@ -195,12 +195,11 @@ def _lost(topology: Topology, whole: Topology, frame: Frame) -> dict[tuple[int, 
     """Return by level and number what has lost links or has slower ones, and which."""
     if topology.damage is None:
         return {}
-    before, after = whole.wiring, topology.wiring
-    count, rate_Bps = np.zeros(before.n_links, dtype=np.int64), np.zeros(before.n_links)
-    count[topology.damage.links], rate_Bps[topology.damage.links] = after.link_count, after.link_bandwidth_Bps
-    changed = np.flatnonzero((count != before.link_count) | (rate_Bps != before.link_bandwidth_Bps))
+    before, damage = whole.wiring, topology.damage
+    links, count, rate_Bps = damage.changed, damage.changed_count, damage.changed_Bps
+    changed = (count != before.link_count[links]) | (rate_Bps != before.link_bandwidth_Bps[links])
     lost: dict[tuple[int, int], tuple[object, ...]] = {}
-    columns = *frame.of_links(before, changed), count[changed], rate_Bps[changed]
+    columns = *frame.of_links(before, links[changed]), count[changed], rate_Bps[changed]
     for level, owner, *what in zip(*(column.tolist() for column in columns), strict=True):
         lost[level, owner] = (*lost.get((level, owner), ()), tuple(what))
     return lost

@@ -7,7 +7,7 @@ The arrays are read-only. Nothing here imports more than the standard library un
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -39,6 +39,8 @@ STATUSES: Mapping[str, str] = {
     "set": "given on the command line or by an override",
 }
 """The meaning of each status, from the most to the least trustworthy; *user* and *set* are the caller's own."""
+COLUMNS = ("link_src", "link_dst", "link_count", "link_bandwidth_Bps", "link_latency_s", "link_efficiency")
+"""The arrays of a wiring with an entry for every bundle."""
 KIND_LABELS = ("gpu.model", "link.type", "switch.model")
 """Labels that the choice of a library and of a profile goes by; copies as a file or a graph keep them."""
 
@@ -150,7 +152,7 @@ class Wiring:
         first = np.flatnonzero(np.diff(self.link_src * self.n_nodes + self.link_dst, prepend=-1))
         if len(first) == self.n_links:
             return self
-        columns = {name: getattr(self, name) for name in self.__slots__ if name.startswith("link_")}
+        columns = {name: getattr(self, name) for name in (*COLUMNS, "link_nominal_Bps")}
         summed = ("link_count", "link_bandwidth_Bps", "link_nominal_Bps")
         changed: dict[str, Any] = {
             name: np.add.reduceat(column, first) if name in summed else column[first]
@@ -158,6 +160,14 @@ class Wiring:
             if isinstance(column, np.ndarray)
         }
         return replace(self, **changed)
+
+    def leaving(self, nodes: Ints) -> Ints:
+        """Return int64: the bundles that leave some nodes, node by node."""
+        import numpy as np
+
+        first, end = (np.searchsorted(self.link_src, nodes, side) for side in ("left", "right"))
+        spans = [np.arange(*span) for span in zip(first.tolist(), end.tolist(), strict=True)]
+        return np.concatenate([*spans, np.zeros(0, dtype=np.int64)])
 
     def find_links(self, src: Ints, dst: Ints) -> Ints:
         """Return int64: the bundle from each node of *src* to that of *dst*, -1 where there is none.
@@ -189,6 +199,36 @@ class Wiring:
         return [self.link_name(link) for link in range(self.n_links)]
 
 
+class LaterWiring(Wiring):
+    """A wiring most of which is made when something of it is first read, since of a large machine often nothing is."""
+
+    __slots__ = ("_count", "_make")
+    _make: Callable[[], Wiring]
+    _count: Callable[[], int]
+
+    @classmethod
+    def of(cls, make: Callable[[], Wiring], count: Callable[[], int], **known: Any) -> LaterWiring:
+        """Return what *make* returns, of which some attributes are *known*; *count* returns its number of cables."""
+        wiring = cls.__new__(cls)
+        for name, value in {"_make": make, "_count": count, **known}.items():
+            object.__setattr__(wiring, name, value)
+        return wiring
+
+    def __getattr__(self, name: str) -> Any:
+        """Make everything that is not there yet."""
+        if name not in Wiring.__slots__:
+            raise AttributeError(name)
+        made = self._make()
+        for own in Wiring.__slots__:
+            object.__setattr__(self, own, getattr(made, own))
+        return getattr(made, name)
+
+    @property
+    def n_physical_links(self) -> int:
+        """Number of cables: a pair of opposite bundles counts once."""
+        return self._count()
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Damage:
     """What failed in a topology; see `collsim.topology.failing`."""
@@ -201,11 +241,25 @@ class Damage:
     """What follows from it, one sentence each."""
     gpus: tuple[int, ...]
     """The number that each GPU that is left has in the healthy topology."""
-    links: Ints
-    """int64[n_links]: the number that each link that is left has there."""
+    changed: Ints
+    """int64[n]: the links to which something happened, as numbered there."""
+    changed_count: Ints
+    """int64[n]: how many cables are left of each."""
+    changed_Bps: Floats
+    """float64[n]: the rate that each has now."""
     unserved: frozenset[int]
     """Scale-up domains, some GPU of which has lost links into switches: these add and multicast for nobody there."""
     healthy: Topology
+
+    @property
+    def links(self) -> Ints:
+        """int64[n_links]: the number that each link that is left has in the healthy topology."""
+        import numpy as np
+
+        everything = np.arange(self.healthy.wiring.n_links)
+        left = np.delete(everything, self.changed[self.changed_count == 0])
+        left.setflags(write=False)
+        return left
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from collsim.topology.cluster import Cluster
 from collsim.topology.model import Wiring
+from collsim.topology.selecting import keyed
 from collsim.topology.wreck import Wreck
 
 __all__ = ["cluster_effects", "kept_of", "listed"]
@@ -54,15 +55,13 @@ def cluster_effects(cluster: Cluster, wiring: Wiring, wreck: Wreck) -> list[str]
 
 def _adapters(cluster: Cluster, wiring: Wiring, wreck: Wreck) -> list[str]:
     """Return which GPUs have lost adapters, or the way of these to the network."""
-    gpus = _around(cluster, wiring, np.concatenate([wreck.src, wreck.dst]))
+    gone = wreck.links.take(np.flatnonzero(wreck.cables == 0))
+    low, high = np.minimum(gone.src, gone.dst), np.maximum(gone.src, gone.dst)
+    gpus = _around(cluster, wiring, np.concatenate([low, high]))
     nics = cluster.nic_of.reshape(-1, cluster.spec.nics_per_gpu)[gpus]
-    own, number = np.repeat(gpus, nics.shape[1]), nics.ravel() - cluster.first_nic
-    ways = (
-        cluster.nic_up[number], cluster.nic_down[number],
-        wiring.find_links(own, nics.ravel()), wiring.find_links(nics.ravel(), own),
-    )  # fmt: skip
-    works = np.min([wreck.left(wiring, way) for way in ways], axis=0, initial=1) > 0
-    left, full = works.reshape(nics.shape).sum(axis=1), np.full(len(gpus), nics.shape[1])
+    off = np.isin(nics, low[high >= cluster.first_leaf])
+    off |= np.isin(gpus[:, None] * wiring.n_nodes + nics, low * wiring.n_nodes + high)
+    left, full = (~off).sum(axis=1), np.full(len(gpus), nics.shape[1])
     alive = wreck.alive[gpus]
     node = wiring.coordinates.node[gpus]
     joined = np.bincount(node, left * alive)[node] > 0
@@ -89,14 +88,15 @@ def _switches(cluster: Cluster, wiring: Wiring, wreck: Wreck) -> list[str]:
     """Return which switches have lost cables upwards, in a dragonfly to any other, and what becomes of messages."""
     first, tier = cluster.first_leaf, cluster.switch_tier
     level = cluster.spec.fabric == "dragonfly"
-    switches = np.unique(wreck.src[(np.minimum(wreck.src, wreck.dst) >= first) & wreck.alive[wreck.src]]) - first
-    links = wiring.leaving(first + switches)
-    links = links[wiring.link_dst[links] >= first]
-    src, dst = wiring.link_src[links] - first, wiring.link_dst[links] - first
-    upwards = np.ones(len(links), dtype=np.bool_) if level else tier[dst] > tier[src]
+    hurt = wreck.links.src[(np.minimum(wreck.links.src, wreck.links.dst) >= first) & wreck.alive[wreck.links.src]]
+    switches = np.unique(hurt) - first
+    keys, links = keyed(wiring, first + switches)
+    src, dst = links.src - first, links.dst - first
+    own = np.flatnonzero(np.isin(src, switches) & (dst >= 0))
+    own = own if level else own[tier[dst[own]] > tier[src[own]]]
+    at = np.searchsorted(switches, src[own])
     left, full = (
-        np.bincount(np.searchsorted(switches, src[upwards]), cables[upwards], len(switches))
-        for cables in (wreck.left(wiring, links), wiring.link_count[links])
+        np.bincount(at, cables[own], len(switches)) for cables in (wreck.left(keys, links), links.parallel)
     )
     told = []
     for number in range(3):

@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 from collsim.errors import Fault, InputError
 from collsim.topology.builders import Bundles, recognise
 from collsim.topology.cluster_effects import cluster_effects, kept_of, listed
-from collsim.topology.model import COLUMNS, Coordinates, Damage, Fact, LaterWiring, Topology, Wiring
-from collsim.topology.selecting import Selection, select
+from collsim.topology.model import Coordinates, Damage, Fact, LaterWiring, Topology, Wiring, cables_of
+from collsim.topology.selecting import Selection, ends_of, keyed, name_of, places_of, select
 from collsim.topology.summary import reached_from
-from collsim.topology.wreck import Wreck, wreck_of
+from collsim.topology.wreck import Wreck, are_switches, wreck_of
 
 __all__ = ["cut_faults", "damaged"]
 
@@ -145,17 +145,18 @@ def _rebuilt(
         what = f"{topology.name} is left with {left}"
         raise InputError(Fault(what, "fail", "leave at least 2 GPUs and a link"))
     node = before.coordinates.node
-    unserved = frozenset(node[wreck.src[wreck.short(before)]].tolist())
+    unserved = frozenset(node[wreck.links.src[wreck.short(before)]].tolist())
     served = np.isin(node[gpus], list(unserved), invert=True).any()
+    changed = wreck.links._replace(parallel=wreck.cables, bandwidth_Bps=wreck.rate_Bps)
+    worse = np.flatnonzero((wreck.cables < wreck.links.parallel) | (wreck.rate_Bps != wreck.links.bandwidth_Bps))
     damage = Damage(
         fail=names,
         degrade=shares,
         summary=summary,
         effects=_effects(topology, wreck),
         gpus=tuple(gpus.tolist()),
-        changed=wreck.links,
-        changed_count=wreck.cables,
-        changed_Bps=_rates(before, wreck)[1],
+        changed=changed.take(worse),
+        changed_place=places_of(wreck.keys[worse]),
         unserved=unserved,
         healthy=topology,
     )
@@ -165,8 +166,12 @@ def _rebuilt(
     return replace(
         topology,
         facts=(*topology.facts, *facts),
-        wiring=LaterWiring.of(
-            lambda: _wiring(before, wreck), lambda: _physical_links(before, wreck), n_gpus=len(gpus)
+        wiring=LaterWiring.later(
+            lambda: _attributes(before, wreck),
+            _around=None,
+            _n_links=before.n_links - np.count_nonzero(wreck.cables == 0),
+            _cables=lambda: _physical_links(before, wreck),
+            n_gpus=len(gpus),
         ),
         sha256=hashlib.sha256(topology.sha256.encode() + b"\0" + record).hexdigest(),
         in_network_reduction=topology.in_network_reduction if served else None,
@@ -178,23 +183,17 @@ def _fact(key: str, place: int, text: str, value: float) -> Fact:
     return Fact(f"{key}[{place}]", text, value, "fraction", "user", f"--{key}", where=f"--{key}")
 
 
-def _rates(before: Wiring, wreck: Wreck) -> tuple[Floats, Floats]:
-    """Return float64[n] each: the rates that the links of a wreck should have with what is left of them, and have."""
-    nominal_Bps = before.link_bandwidth_Bps[wreck.links] * (wreck.cables / wreck.count)
-    return nominal_Bps, nominal_Bps * wreck.share
-
-
-def _wiring(before: Wiring, wreck: Wreck) -> Wiring:
-    """Return the wiring without what failed; arrays of links and nodes are recognised by their names."""
+def _attributes(before: Wiring, wreck: Wreck) -> dict[str, Any]:
+    """Return what the wiring is without what failed."""
     number = np.cumsum(wreck.alive) - 1
-    links = np.delete(np.arange(before.n_links), wreck.links[wreck.cables == 0])
-    nominal_Bps, rate_Bps = _rates(before, wreck)
+    hurt = wreck.numbers(before)
+    links = np.delete(np.arange(before.n_links), hurt[wreck.cables == 0])
     columns: dict[str, Any] = {
         "link_src": number[before.link_src],
         "link_dst": number[before.link_dst],
-        "link_count": _with(before.link_count, wreck.links, wreck.cables),
-        "link_bandwidth_Bps": _with(before.link_bandwidth_Bps, wreck.links, rate_Bps),
-        "link_nominal_Bps": _with(before.link_bandwidth_Bps, wreck.links, nominal_Bps),
+        "link_count": _with(before.link_count, hurt, wreck.cables),
+        "link_bandwidth_Bps": _with(before.link_bandwidth_Bps, hurt, wreck.rate_Bps),
+        "link_nominal_Bps": _with(before.link_bandwidth_Bps, hurt, wreck.nominal_Bps),
         "link_latency_s": before.link_latency_s,
         "link_efficiency": before.link_efficiency,
     }
@@ -204,8 +203,8 @@ def _wiring(before: Wiring, wreck: Wreck) -> Wiring:
         array.setflags(write=False)
     names, kinds = (tuple(compress(entries, wreck.alive)) for entries in (before.node_names, before.node_kinds))
     n_gpus = int(wreck.alive[: before.n_gpus].sum())
-    after = replace(before, n_gpus=n_gpus, node_names=names, node_kinds=kinds, **changed)
-    return replace(after, coordinates=_coordinates(before, after, wreck))
+    after = before.with_(n_gpus=n_gpus, node_names=names, node_kinds=kinds, **changed)
+    return {name: getattr(after, name) for name in Wiring.__slots__} | {"coordinates": _coordinates(before, after, wreck)}
 
 
 def _with(column: NDArray[Any], links: Ints, values: NDArray[Any]) -> NDArray[Any]:
@@ -217,12 +216,12 @@ def _with(column: NDArray[Any], links: Ints, values: NDArray[Any]) -> NDArray[An
 
 def _physical_links(before: Wiring, wreck: Wreck) -> int:
     """Return how many cables are left."""
-    ends = np.unique(np.concatenate([wreck.src, wreck.dst]))
-    near = before.leaving(ends)
-    near = near[np.isin(before.link_dst[near], ends)]  # both directions of all that something happened to
-    left = wreck.left(before, near)
-    part = replace(before, **{name: getattr(before, name)[near] for name in COLUMNS}, link_nominal_Bps=None)
-    return before.n_physical_links - part.n_physical_links + replace(part, link_count=left).n_physical_links
+    ends = np.unique(np.concatenate([wreck.links.src, wreck.links.dst]))
+    keys, links = keyed(before, ends)
+    there = np.isin(links.src, ends) & np.isin(links.dst, ends)  # both directions of all that something happened to
+    keys, links = keys[there], links.take(np.flatnonzero(there))
+    lost = cables_of(links.src, links.dst, links.parallel) - cables_of(links.src, links.dst, wreck.left(keys, links))
+    return before.n_physical_links - lost
 
 
 def _coordinates(before: Wiring, after: Wiring, wreck: Wreck) -> Coordinates:
@@ -255,21 +254,21 @@ def _lost_planes(wiring: Wiring, wreck: Wreck) -> list[str]:
     """Return what is missing between GPUs that are left and switches: whole switches by name, else links."""
     short = wreck.short(wiring)
     missing = [
-        f"link {_cable(wiring, link)}" if wreck.alive[node] else f"switch {wiring.node_names[node]}"
-        for link, node in zip(wreck.links[short].tolist(), wreck.dst[short].tolist(), strict=True)
+        f"link {_cable(wiring, gpu, switch)}" if wreck.alive[switch] else f"switch {wiring.node_names[switch]}"
+        for gpu, switch in zip(wreck.links.src[short].tolist(), wreck.links.dst[short].tolist(), strict=True)
     ]
     return list(dict.fromkeys(missing))
 
 
-def _cable(wiring: Wiring, link: int) -> str:
+def _cable(wiring: Wiring, a: int, b: int) -> str:
     """Return a link by its ends, whatever its direction."""
-    a, b = sorted((int(wiring.link_src[link]), int(wiring.link_dst[link])))
-    return f"{wiring.node_names[a]}-{wiring.node_names[b]}"
+    return f"{wiring.node_names[min(a, b)]}-{wiring.node_names[max(a, b)]}"
 
 
-def _cables(wiring: Wiring, links: Iterable[int]) -> list[str]:
+def _cables(wiring: Wiring, keys: Ints) -> list[str]:
     """Return some links by their ends, each cable once."""
-    return list(dict.fromkeys(_cable(wiring, int(link)) for link in links))
+    ends = (column.tolist() for column in ends_of(wiring, keys))
+    return list(dict.fromkeys(_cable(wiring, a, b) for a, b in zip(*ends, strict=True)))
 
 
 def _effects(topology: Topology, wreck: Wreck) -> tuple[str, ...]:
@@ -278,15 +277,15 @@ def _effects(topology: Topology, wreck: Wreck) -> tuple[str, ...]:
     if lost := [wiring.node_names[int(gpu)] for gpu in np.flatnonzero(~wreck.alive[: wiring.n_gpus])]:
         left = wiring.n_gpus - len(lost)
         told.append(f"{listed(lost)} take{'s' * (len(lost) == 1)} no part: {left} ranks are left and renumbered")
-    missing, short = _lost_planes(wiring, wreck), np.unique(wreck.src[wreck.short(wiring)])
+    missing, short = _lost_planes(wiring, wreck), np.unique(wreck.links.src[wreck.short(wiring)])
     if missing and (reduction := topology.reduction_for(short)):
         verb = "is" if len(missing) == 1 else "are"
         domains = sorted(set(wiring.coordinates.node[short].tolist()))
         where = "" if topology.cluster is None else f" for GPUs of node {listed([str(domain) for domain in domains])}"
         told.append(f"{reduction} is off{where}: {listed(missing)} {verb} missing")
-    between = np.maximum(wreck.src, wreck.dst) < wiring.n_gpus
-    cut = between & (wreck.cables == 0) & wreck.alive[wreck.src] & wreck.alive[wreck.dst]
-    if apart := _cables(wiring, wreck.links[cut]):
+    src, dst = wreck.links.src, wreck.links.dst
+    cut = (np.maximum(src, dst) < wiring.n_gpus) & (wreck.cables == 0) & wreck.alive[src] & wreck.alive[dst]
+    if apart := _cables(wiring, wreck.keys[cut]):
         told.append(f"messages that {listed(apart)} carried go through other GPUs")
     told += _upwards(wiring, wreck, short)
     if topology.cluster is not None:
@@ -296,18 +295,16 @@ def _effects(topology: Topology, wreck: Wreck) -> tuple[str, ...]:
 
 def _upwards(wiring: Wiring, wreck: Wreck, gpus: Ints) -> list[str]:
     """Return how many links into switches are left to GPUs that have lost some."""
-    links = wiring.leaving(gpus)
-    links = links[[wiring.node_kinds[node] == "switch" for node in wiring.link_dst[links].tolist()]]
-    owner = np.searchsorted(gpus, wiring.link_src[links])
-    kept, full = (
-        np.bincount(owner, cables, len(gpus)) for cables in (wreck.left(wiring, links), wiring.link_count[links])
-    )
+    keys, links = keyed(wiring, gpus)
+    own = np.flatnonzero(np.isin(links.src, gpus) & are_switches(wiring, links.dst))
+    owner = np.searchsorted(gpus, links.src[own])
+    kept, full = (np.bincount(owner, cables[own], len(gpus)) for cables in (wreck.left(keys, links), links.parallel))
     return kept_of([wiring.node_names[gpu] for gpu in gpus.tolist()], kept, full, "links into switches")
 
 
 def _slowed(wiring: Wiring, wreck: Wreck) -> list[str]:
     """Return what slow links do, as a sentence, if any link that is left is slow."""
-    slow = _cables(wiring, wreck.links[(wreck.cables > 0) & (wreck.share < 1)])
+    slow = _cables(wiring, wreck.keys[(wreck.cables > 0) & (wreck.share < 1)])
     verb = "is" if len(slow) == 1 else "are"
     what = (
         f"{listed(slow)} {verb} slow, but get{'s' * (len(slow) == 1)} the share of the messages that links in order get"
@@ -326,9 +323,9 @@ def _counted(wiring: Wiring, found: Selection, fate: str) -> str:
     if found.nodes:
         members = [wiring.node_names[node] for node in found.nodes]
     elif found.kind == "link!":
-        members = [wiring.link_name(link) for link in found.links]
+        members = [name_of(wiring, key) for key in found.links]
     else:
-        members = _cables(wiring, found.links)
+        members = _cables(wiring, np.array(found.links))
     number, kind = len(members), found.kind.removesuffix("!")
     if found.cables is not None:
         number, kind = number * found.cables, "cable"
@@ -368,11 +365,11 @@ def cut_faults(topology: Topology, ranks: Sequence[int], faults: Sequence[Fault]
 def _boundary(before: Wiring, alive: set[str], side: set[str]) -> list[str]:
     """Return the nodes and links of the healthy wiring, now gone, that led out of *side*."""
     names, found = before.node_names, []
-    for link, (src, dst) in enumerate(zip(before.link_src.tolist(), before.link_dst.tolist(), strict=True)):
+    for src, dst in zip(before.link_src.tolist(), before.link_dst.tolist(), strict=True):
         if (names[src] in side) == (names[dst] in side) or not {names[src], names[dst]} & side:
             continue
         outside = dst if names[src] in side else src
         gone = names[outside] not in alive
         if not (gone and outside < before.n_gpus):  # a failed GPU is seldom what joined two sides
-            found.append(f"{before.node_kinds[outside]} {names[outside]}" if gone else f"link {_cable(before, link)}")
+            found.append(f"{before.node_kinds[outside]} {names[outside]}" if gone else f"link {_cable(before, src, dst)}")
     return list(dict.fromkeys(found)) or ["GPUs that passed messages on"]

@@ -7,18 +7,20 @@ The arrays are read-only. Nothing here imports more than the standard library un
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from collsim.errors import InputError, UnknownNameError
+from collsim.topology.later import Later
 
 if TYPE_CHECKING:
     import networkx as nx
     import numpy as np
     from numpy.typing import NDArray
 
+    from collsim.topology.builders import Bundles
     from collsim.topology.cluster import Cluster
 
     Ints = NDArray[np.int64]
@@ -99,7 +101,7 @@ class Coordinates:
 class Wiring:
     """Nodes and directed bundles as read-only arrays; bundles are sorted by (source, destination) and unique."""
 
-    node_names: tuple[str, ...]
+    node_names: Sequence[str]
     """GPUs first, in rank order, then what forwards between them."""
     node_kinds: tuple[str, ...]
     """``gpu``, ``switch``, ``cpu`` or ``nic``, in the same order."""
@@ -135,15 +137,7 @@ class Wiring:
     @property
     def n_physical_links(self) -> int:
         """Number of cables: a pair of opposite bundles counts once."""
-        import numpy as np
-
-        wiring = self.bundled()
-        low = np.minimum(wiring.link_src, wiring.link_dst)
-        high = np.maximum(wiring.link_src, wiring.link_dst)
-        key = low * self.n_nodes + high
-        order = np.lexsort((wiring.link_count, key))
-        last = np.append(np.diff(key[order]) != 0, True) if len(key) else np.zeros(0, dtype=np.bool_)
-        return int(wiring.link_count[order][last].sum())
+        return cables_of(self.link_src, self.link_dst, self.link_count)
 
     def bundled(self) -> Wiring:
         """Return the wiring with cables that are listed one by one put together again; itself if there are none."""
@@ -159,15 +153,22 @@ class Wiring:
             for name, column in columns.items()
             if isinstance(column, np.ndarray)
         }
-        return replace(self, **changed)
+        return self.with_(**changed)
 
-    def leaving(self, nodes: Ints) -> Ints:
-        """Return int64: the bundles that leave some nodes, node by node."""
+    def with_(self, **changed: Any) -> Wiring:
+        """Return a copy with other values of some attributes."""
+        return Wiring(**{name: getattr(self, name) for name in Wiring.__slots__ if name not in changed} | changed)
+
+    def around(self, nodes: Ints) -> Bundles:
+        """Return the bundles that leave or enter some nodes, in order."""
         import numpy as np
 
-        first, end = (np.searchsorted(self.link_src, nodes, side) for side in ("left", "right"))
-        spans = [np.arange(*span) for span in zip(first.tolist(), end.tolist(), strict=True)]
-        return np.concatenate([*spans, np.zeros(0, dtype=np.int64)])
+        from collsim.topology.builders import Bundles
+
+        meant = np.zeros(self.n_nodes, dtype=np.bool_)
+        meant[nodes] = True
+        links = np.flatnonzero(meant[self.link_src] | meant[self.link_dst])
+        return Bundles(*(getattr(self, name)[links] for name in COLUMNS))
 
     def find_links(self, src: Ints, dst: Ints) -> Ints:
         """Return int64: the bundle from each node of *src* to that of *dst*, -1 where there is none.
@@ -199,34 +200,39 @@ class Wiring:
         return [self.link_name(link) for link in range(self.n_links)]
 
 
-class LaterWiring(Wiring):
-    """A wiring most of which is made when something of it is first read, since of a large machine often nothing is."""
+def cables_of(src: Ints, dst: Ints, count: Ints) -> int:
+    """Return how many cables directed links are: of two directions the one with more counts."""
+    import numpy as np
 
-    __slots__ = ("_count", "_make")
-    _make: Callable[[], Wiring]
-    _count: Callable[[], int]
+    ends = np.stack([np.minimum(src, dst), np.maximum(src, dst)])
+    n_nodes = int(ends.max(initial=0)) + 1
+    pair = np.unique(ends[0] * n_nodes + ends[1], return_inverse=True)[1]
+    ways = [np.bincount(pair[way], count[way], len(pair)) for way in (src < dst, src > dst)]
+    return int(np.maximum(*ways).sum())
 
-    @classmethod
-    def of(cls, make: Callable[[], Wiring], count: Callable[[], int], **known: Any) -> LaterWiring:
-        """Return what *make* returns, of which some attributes are *known*; *count* returns its number of cables."""
-        wiring = cls.__new__(cls)
-        for name, value in {"_make": make, "_count": count, **known}.items():
-            object.__setattr__(wiring, name, value)
-        return wiring
 
-    def __getattr__(self, name: str) -> Any:
-        """Make everything that is not there yet."""
-        if name not in Wiring.__slots__:
-            raise AttributeError(name)
-        made = self._make()
-        for own in Wiring.__slots__:
-            object.__setattr__(self, own, getattr(made, own))
-        return getattr(made, name)
+class LaterWiring(Later, Wiring):
+    """A wiring the bundles of which are made when all of them are read; those around some nodes are made alone."""
+
+    __slots__ = ("_around", "_cables", "_make", "_n_links")
+    _make: Callable[[], Mapping[str, Any]]
+    _n_links: int
+    _cables: Callable[[], int]
+    _around: Callable[[Ints], Bundles] | None
+
+    @property
+    def n_links(self) -> int:
+        """Number of directed bundles."""
+        return self._n_links
 
     @property
     def n_physical_links(self) -> int:
         """Number of cables: a pair of opposite bundles counts once."""
-        return self._count()
+        return self._cables()
+
+    def around(self, nodes: Ints) -> Bundles:
+        """Return the bundles that leave or enter some nodes, in order."""
+        return super().around(nodes) if self._around is None else self._around(nodes)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -241,12 +247,10 @@ class Damage:
     """What follows from it, one sentence each."""
     gpus: tuple[int, ...]
     """The number that each GPU that is left has in the healthy topology."""
-    changed: Ints
-    """int64[n]: the links to which something happened, as numbered there."""
-    changed_count: Ints
-    """int64[n]: how many cables are left of each."""
-    changed_Bps: Floats
-    """float64[n]: the rate that each has now."""
+    changed: Bundles
+    """What is left of each link that has lost cables or rate, with its ends as numbered there."""
+    changed_place: Ints
+    """int64[n]: the place of each among those with the same ends: 0 unless cables are listed one by one."""
     unserved: frozenset[int]
     """Scale-up domains, some GPU of which has lost links into switches: these add and multicast for nobody there."""
     healthy: Topology
@@ -256,8 +260,9 @@ class Damage:
         """int64[n_links]: the number that each link that is left has in the healthy topology."""
         import numpy as np
 
-        everything = np.arange(self.healthy.wiring.n_links)
-        left = np.delete(everything, self.changed[self.changed_count == 0])
+        wiring, changed = self.healthy.wiring, self.changed
+        gone = (wiring.find_links(changed.src, changed.dst) + self.changed_place)[changed.parallel == 0]
+        left = np.delete(np.arange(wiring.n_links), gone)
         left.setflags(write=False)
         return left
 

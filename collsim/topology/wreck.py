@@ -11,10 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from collsim.topology.builders import Bundles
 from collsim.topology.model import Wiring
-from collsim.topology.selecting import Selection
+from collsim.topology.selecting import Selection, ends_of, keyed, places_of
 
-__all__ = ["Wreck", "wreck_of"]
+__all__ = ["Wreck", "are_switches", "wreck_of"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -29,8 +30,10 @@ class Wreck:
     ----------
     alive : bool[n_nodes]
         Nodes that are left.
-    links, src, dst, count : int64[n]
-        Links that something happened to, in order, with their ends and the cables that they had.
+    keys : int64[n]
+        Links that something happened to, in order; see `collsim.topology.selecting.keyed`.
+    links : Bundles
+        What they were.
     cables : int64[n]
         Cables that are left of each.
     share : float64[n]
@@ -38,24 +41,42 @@ class Wreck:
     """
 
     alive: Mask
-    links: Ints
-    src: Ints
-    dst: Ints
-    count: Ints
+    keys: Ints
+    links: Bundles
     cables: Ints
     share: Floats
 
-    def left(self, wiring: Wiring, links: Ints) -> Ints:
-        """Return int64[n]: cables that are left of any links of the wiring."""
-        cables = wiring.link_count[links].copy()
-        here = np.isin(links, self.links)
-        cables[here] = self.cables[np.searchsorted(self.links, links[here])]
+    @property
+    def nominal_Bps(self) -> Floats:
+        """float64[n]: the rate that each link should have with the cables that are left."""
+        return np.asarray(self.links.bandwidth_Bps * (self.cables / self.links.parallel))
+
+    @property
+    def rate_Bps(self) -> Floats:
+        """float64[n]: the rate that each link has."""
+        return self.nominal_Bps * self.share
+
+    def left(self, keys: Ints, links: Bundles) -> Ints:
+        """Return int64[n]: cables that are left of any links."""
+        cables = links.parallel.copy()
+        here = np.isin(keys, self.keys)
+        cables[here] = self.cables[np.searchsorted(self.keys, keys[here])]
         return cables
 
     def short(self, wiring: Wiring) -> Ints:
-        """Return which of *links* lead from GPUs that are left into switches, and are not whole."""
-        hurt = np.flatnonzero((self.src < wiring.n_gpus) & self.alive[self.src] & (self.cables < self.count))
-        return hurt[[wiring.node_kinds[node] == "switch" for node in self.dst[hurt].tolist()]]
+        """Return which of the links lead from GPUs that are left into switches, and are not whole."""
+        src, dst = self.links.src, self.links.dst
+        hurt = np.flatnonzero((src < wiring.n_gpus) & self.alive[src] & (self.cables < self.links.parallel))
+        return hurt[are_switches(wiring, dst[hurt])]
+
+    def numbers(self, wiring: Wiring) -> Ints:
+        """Return the numbers of the links in the wiring."""
+        return wiring.find_links(self.links.src, self.links.dst) + places_of(self.keys)
+
+
+def are_switches(wiring: Wiring, nodes: Ints) -> Mask:
+    """Return bool[n]: which nodes are switches."""
+    return np.array([wiring.node_kinds[node] == "switch" for node in nodes.tolist()], dtype=np.bool_)
 
 
 def wreck_of(wiring: Wiring, gone: Sequence[Selection], slow: Sequence[tuple[Selection, float]]) -> Wreck:
@@ -63,33 +84,35 @@ def wreck_of(wiring: Wiring, gone: Sequence[Selection], slow: Sequence[tuple[Sel
     alive = np.ones(wiring.n_nodes, dtype=np.bool_)
     for selection in gone:
         alive[list(selection.nodes)] = False
-    of_gone, of_slow = [_links_of(wiring, one) for one in gone], [_links_of(wiring, one) for one, _ in slow]
-    links = np.unique(np.concatenate([*of_gone, *of_slow, np.zeros(0, dtype=np.int64)]))
-    src, dst, count = wiring.link_src[links], wiring.link_dst[links], wiring.link_count[links]
-    lost, share = np.zeros(len(links), dtype=np.int64), np.ones(len(links))
-    for selection, own in zip(gone, of_gone, strict=True):
-        lost[np.searchsorted(links, own)] += _cables_of(wiring, own, selection.cables)
-    for (selection, part), own in zip(slow, of_slow, strict=True):
-        at, cables = np.searchsorted(links, own), _cables_of(wiring, own, selection.cables)
-        share[at] = np.minimum(share[at], 1 - (1 - part) * cables / count[at])
-    cables = np.maximum(count - lost, 0) * (alive[src] & alive[dst])
-    return Wreck(alive, links, src, dst, count, cables, share)
+    chosen = [*gone, *(selection for selection, _ in slow)]
+    named = [node for selection in chosen for node in selection.nodes]
+    of_links = np.array([key for selection in chosen for key in selection.links], dtype=np.int64)
+    keys, links = keyed(wiring, np.unique([*named, *ends_of(wiring, of_links)[0].tolist()]).astype(np.int64))
+    near = np.isin(links.src, named) | np.isin(links.dst, named) | np.isin(keys, of_links)
+    keys, links = keys[near], links.take(np.flatnonzero(near))
+    lost, share = np.zeros(len(keys), dtype=np.int64), np.ones(len(keys))
+    for selection in gone:
+        own = _chosen(selection, keys, links)
+        lost[own] += _cables_of(selection, keys[own], links.parallel[own])
+    for selection, part in slow:
+        own = _chosen(selection, keys, links)
+        cables = _cables_of(selection, keys[own], links.parallel[own])
+        share[own] = np.minimum(share[own], 1 - (1 - part) * cables / links.parallel[own])
+    left = np.maximum(links.parallel - lost, 0) * (alive[links.src] & alive[links.dst])
+    return Wreck(alive, keys, links, left, share)
 
 
-def _cables_of(wiring: Wiring, links: Ints, cables: int | None) -> Ints:
-    """Return how many cables of each link are meant; where a bundle is listed cable by cable, its first ones."""
-    count = wiring.link_count[links]
-    if cables is None:
-        return count
-    ends = wiring.link_src[links] * wiring.n_nodes + wiring.link_dst[links]
-    before = np.cumsum(count) - count
-    return np.asarray(np.clip(cables - (before - before[np.searchsorted(ends, ends)]), 0, count), dtype=np.int64)
-
-
-def _links_of(wiring: Wiring, selection: Selection) -> Ints:
-    """Return the links that a selection names, or that meet in a node that it names."""
+def _chosen(selection: Selection, keys: Ints, links: Bundles) -> Ints:
+    """Return which links a selection names, or meet in a node that it names."""
     if selection.links:
-        return np.array(selection.links, dtype=np.int64)
-    named = np.zeros(wiring.n_nodes, dtype=np.bool_)
-    named[list(selection.nodes)] = True
-    return np.flatnonzero(named[wiring.link_src] | named[wiring.link_dst])
+        return np.searchsorted(keys, selection.links)
+    return np.flatnonzero(np.isin(links.src, selection.nodes) | np.isin(links.dst, selection.nodes))
+
+
+def _cables_of(selection: Selection, keys: Ints, count: Ints) -> Ints:
+    """Return how many cables of each link are meant; where a bundle is listed cable by cable, its first ones."""
+    if selection.cables is None:
+        return count
+    first = np.searchsorted(keys, keys - places_of(keys))
+    before = np.cumsum(count) - count
+    return np.asarray(np.clip(selection.cables - (before - before[first]), 0, count), dtype=np.int64)

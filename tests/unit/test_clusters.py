@@ -15,7 +15,7 @@ from collsim.topology import (
     plan_topology,
     zoo_names,
 )
-from collsim.topology.cluster_wiring import _dealt
+from collsim.topology.cluster_links import _dealt
 from collsim.topology.networks import load_network, network_for
 from collsim.topology.summary import is_connected
 

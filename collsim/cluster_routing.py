@@ -465,7 +465,7 @@ def _left_of(node: Topology, rate_Bps: Float) -> Topology:
         for name, value in ((name, getattr(wiring, name)) for name in wiring.__slots__)
         if name.startswith("link_") and value is not None
     }
-    wiring = wiring.with_(**columns | {"link_nominal_Bps": rate_Bps[there]})
+    wiring = replace(wiring, **columns | {"link_nominal_Bps": rate_Bps[there]})
     return replace(node, wiring=wiring, in_network_reduction=None)
 
 

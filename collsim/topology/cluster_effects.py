@@ -95,9 +95,7 @@ def _switches(cluster: Cluster, wiring: Wiring, wreck: Wreck) -> list[str]:
     own = np.flatnonzero(np.isin(src, switches) & (dst >= 0))
     own = own if level else own[tier[dst[own]] > tier[src[own]]]
     at = np.searchsorted(switches, src[own])
-    left, full = (
-        np.bincount(at, cables[own], len(switches)) for cables in (wreck.left(keys, links), links.parallel)
-    )
+    left, full = (np.bincount(at, cables[own], len(switches)) for cables in (wreck.left(keys, links), links.parallel))
     told = []
     for number in range(3):
         what = "to other switches" if level else TIERS[min(number, 1)]

@@ -128,15 +128,18 @@ class Layout:
         """Return the bundles that leave or enter some nodes of the wiring, in order."""
         meant = np.zeros(self.first.end, dtype=np.bool_)
         meant[numbers] = True
-        inner, nic = (numbers[(numbers >= start) & (numbers < end)] for start, end in itertools.pairwise(self.first[:3]))
+        inner, nic = (
+            numbers[(numbers >= start) & (numbers < end)] for start, end in itertools.pairwise(self.first[:3])
+        )
         nodes = [
             numbers[numbers < self.first.inner] // self.inside.n_gpus,
             np.searchsorted(self.inside.first_inner, inner, side="right") - 1,
             self.leaves.node[nic - self.first.nic],
             self.leaves.node[meant[self.first.leaf + self.leaves.leaf]],
         ]
-        low, high = self.first.leaf + self.cables.low, self.first.leaf + self.cables.high
-        cables = Cables(*(column[meant[low] | meant[high]] for column in self.cables))
+        switch, (low, high, parallel, length_m) = meant[self.first.leaf :], self.cables
+        there = np.flatnonzero(switch[low] | switch[high])
+        cables = Cables(low[there], high[there], parallel[there], length_m[there])
         bundles = self._bundles(np.unique(np.concatenate(nodes)), cables)
         return bundles.take(np.flatnonzero(meant[bundles.src] | meant[bundles.dst]))
 

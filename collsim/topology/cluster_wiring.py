@@ -107,42 +107,44 @@ def _cluster(kinds: Sequence[Topology], layout: Layout, wiring: Wiring) -> Clust
     leaf_plane, leaf_group = planes_and_groups(spec, plan)
     low, high, cables = _neighbours(spec, layout.cables, leaf_group)
     planes, groups = (_of_upper(plan, count) for count in (plan.planes, plan.groups))
-    known: dict[str, Any] = dict(
-        spec=spec,
-        plan=plan,
-        node=kinds[0],
-        kinds=tuple(kinds),
-        kind=inside.kind,
-        first_inner=inside.first_inner,
-        first_nic=first.nic,
-        first_leaf=first.leaf,
-        first_spine=first.spine,
-        nic_ptr=np.arange(spec.nodes * inside.n_gpus + 1, dtype=np.int64) * spec.nics_per_gpu,
-        nic_of=first.nic + nic,
-        nic_node=leaves.node,
-        nic_rail=leaves.rail,
-        nic_leaf=leaves.leaf,
-        switch_plane=np.concatenate([leaf_plane, *planes]),
-        switch_group=np.concatenate([leaf_group, groups[0], np.full(plan.cores, -1, dtype=np.int64)]),
-        switch_tier=np.repeat(np.arange(3, dtype=np.int64), [plan.leaves, plan.spines, plan.cores]),
-        up_ptr=np.concatenate([[0], np.cumsum(np.bincount(low, minlength=plan.switches))]).astype(np.int64),
-        up_switch=high,
-        up_cables=cables,
-    )
+    known: dict[str, Any] = {
+        "spec": spec,
+        "plan": plan,
+        "node": kinds[0],
+        "kinds": tuple(kinds),
+        "kind": inside.kind,
+        "first_inner": inside.first_inner,
+        "first_nic": first.nic,
+        "first_leaf": first.leaf,
+        "first_spine": first.spine,
+        "nic_ptr": np.arange(spec.nodes * inside.n_gpus + 1, dtype=np.int64) * spec.nics_per_gpu,
+        "nic_of": first.nic + nic,
+        "nic_node": leaves.node,
+        "nic_rail": leaves.rail,
+        "nic_leaf": leaves.leaf,
+        "switch_plane": np.concatenate([leaf_plane, *planes]),
+        "switch_group": np.concatenate([leaf_group, groups[0], np.full(plan.cores, -1, dtype=np.int64)]),
+        "switch_tier": np.repeat(np.arange(3, dtype=np.int64), [plan.leaves, plan.spines, plan.cores]),
+        "up_ptr": np.concatenate([[0], np.cumsum(np.bincount(low, minlength=plan.switches))]).astype(np.int64),
+        "up_switch": high,
+        "up_cables": cables,
+    }
     _freeze(known)
 
-    def links() -> Mapping[str, Ints]:
-        nics = first.nic + np.arange(len(leaves.leaf), dtype=np.int64)
-        found = {
-            "nic_up": wiring.find_links(nics, first.leaf + leaves.leaf),
-            "nic_down": wiring.find_links(first.leaf + leaves.leaf, nics),
-            "up_link": wiring.find_links(first.leaf + low, first.leaf + high),
-            "down_link": wiring.find_links(first.leaf + high, first.leaf + low),
-        }
-        _freeze(found)
-        return found
+    ends = [(first.nic + np.arange(len(leaves.leaf)), first.leaf + leaves.leaf), (first.leaf + low, first.leaf + high)]
+    return LaterCluster.later(lambda: _links(wiring, *ends), **known)
 
-    return LaterCluster.later(links, **known)
+
+def _links(wiring: Wiring, nics: tuple[Ints, Ints], switches: tuple[Ints, Ints]) -> Mapping[str, Ints]:
+    """Return the numbers of links between ends, low and high: adapters and leaves, switches and those above."""
+    numbers = {
+        "nic_up": wiring.find_links(*nics),
+        "nic_down": wiring.find_links(*nics[::-1]),
+        "up_link": wiring.find_links(*switches),
+        "down_link": wiring.find_links(*switches[::-1]),
+    }
+    _freeze(numbers)
+    return numbers
 
 
 def _freeze(values: Mapping[str, Any]) -> None:

@@ -77,7 +77,9 @@ def damaged(
     if not names and not shares:
         return topology
     wreck = wreck_of(topology.wiring, gone, slow)
-    summary = _summary(topology.wiring, gone, [(found, shares[name]) for (found, _), name in zip(slow, shares, strict=True)])
+    summary = _summary(
+        topology.wiring, gone, [(found, shares[name]) for (found, _), name in zip(slow, shares, strict=True)]
+    )
     return _rebuilt(topology, names, shares, wreck, summary)
 
 
@@ -169,7 +171,7 @@ def _rebuilt(
         wiring=LaterWiring.later(
             lambda: _attributes(before, wreck),
             _around=None,
-            _n_links=before.n_links - np.count_nonzero(wreck.cables == 0),
+            _n_links=before.n_links - int(np.count_nonzero(wreck.cables == 0)),
             _cables=lambda: _physical_links(before, wreck),
             n_gpus=len(gpus),
         ),
@@ -203,8 +205,9 @@ def _attributes(before: Wiring, wreck: Wreck) -> dict[str, Any]:
         array.setflags(write=False)
     names, kinds = (tuple(compress(entries, wreck.alive)) for entries in (before.node_names, before.node_kinds))
     n_gpus = int(wreck.alive[: before.n_gpus].sum())
-    after = before.with_(n_gpus=n_gpus, node_names=names, node_kinds=kinds, **changed)
-    return {name: getattr(after, name) for name in Wiring.__slots__} | {"coordinates": _coordinates(before, after, wreck)}
+    after = replace(before, n_gpus=n_gpus, node_names=names, node_kinds=kinds, **changed)
+    made = {name: getattr(after, name) for name in Wiring.__slots__}
+    return made | {"coordinates": _coordinates(before, after, wreck)}
 
 
 def _with(column: NDArray[Any], links: Ints, values: NDArray[Any]) -> NDArray[Any]:
@@ -371,5 +374,7 @@ def _boundary(before: Wiring, alive: set[str], side: set[str]) -> list[str]:
         outside = dst if names[src] in side else src
         gone = names[outside] not in alive
         if not (gone and outside < before.n_gpus):  # a failed GPU is seldom what joined two sides
-            found.append(f"{before.node_kinds[outside]} {names[outside]}" if gone else f"link {_cable(before, src, dst)}")
+            found.append(
+                f"{before.node_kinds[outside]} {names[outside]}" if gone else f"link {_cable(before, src, dst)}"
+            )
     return list(dict.fromkeys(found)) or ["GPUs that passed messages on"]

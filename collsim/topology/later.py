@@ -9,14 +9,21 @@ __all__ = ["Later"]
 
 
 class Later:
-    """What a frozen class with slots mixes in, with a slot ``_make``, to leave some of its attributes for later."""
+    """What stands before a frozen data class with slots among bases, to leave some of its attributes for later.
+
+    A class of both has a slot ``_make``. Copies, as of `dataclasses.replace`, are of the data class itself.
+    """
 
     __slots__ = ()
+
+    def __new__(cls, **values: Any) -> Any:
+        """Return an object of the data class."""
+        return cls.__bases__[-1](**values)
 
     @classmethod
     def later(cls, make: Callable[[], Mapping[str, Any]], **known: Any) -> Self:
         """Return an object of which some attributes are *known* and *make* returns the others."""
-        made = cls.__new__(cls)
+        made = object.__new__(cls)
         for name, value in {"_make": make, **known}.items():
             object.__setattr__(made, name, value)
         return made
@@ -28,3 +35,8 @@ class Later:
         for other, value in self._make().items():
             object.__setattr__(self, other, value)
         return object.__getattribute__(self, name)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return what a copy is made from."""
+        own: Any = type(self).__bases__[-1]
+        return own, tuple(getattr(self, name) for name in own.__match_args__)

@@ -153,11 +153,7 @@ class Wiring:
             for name, column in columns.items()
             if isinstance(column, np.ndarray)
         }
-        return self.with_(**changed)
-
-    def with_(self, **changed: Any) -> Wiring:
-        """Return a copy with other values of some attributes."""
-        return Wiring(**{name: getattr(self, name) for name in Wiring.__slots__ if name not in changed} | changed)
+        return replace(self, **changed)
 
     def around(self, nodes: Ints) -> Bundles:
         """Return the bundles that leave or enter some nodes, in order."""

@@ -19,7 +19,7 @@ class Series(NamedTuple):
     numbers: range
     endings: tuple[str, ...] = ("",)
 
-    def __iter__(self) -> Iterator[str]:  # type: ignore[override]
+    def spelled(self) -> Iterator[str]:
         """Yield the names in order."""
         return (f"{self.prefix}{number}{ending}" for number in self.numbers for ending in self.endings)
 
@@ -46,7 +46,7 @@ class Names(Sequence[str]):
 
     def __iter__(self) -> Iterator[str]:
         """Yield all names in order."""
-        return (name for one in self._series for name in one)
+        return (name for one in self._series for name in one.spelled())
 
     def __getitem__(self, place: Any) -> Any:
         """Return a name, or a tuple of them for a slice."""

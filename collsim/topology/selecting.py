@@ -101,7 +101,7 @@ def ends_of(wiring: Wiring, keys: Ints) -> tuple[Ints, Ints]:
 
 def name_of(wiring: Wiring, key: int) -> str:
     """Return the name of a link, such as ``gpu3->nvsw1``."""
-    return "->".join(wiring.node_names[int(end)] for end in ends_of(wiring, np.int64(key)))
+    return "->".join(wiring.node_names[end] for end in divmod(key // SINGLE, wiring.n_nodes))
 
 
 def places_of(keys: Ints) -> Ints:

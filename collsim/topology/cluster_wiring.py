@@ -130,7 +130,6 @@ def _cluster(kinds: Sequence[Topology], layout: Layout, wiring: Wiring) -> Clust
         "up_cables": cables,
     }
     _freeze(known)
-
     ends = [(first.nic + np.arange(len(leaves.leaf)), first.leaf + leaves.leaf), (first.leaf + low, first.leaf + high)]
     return LaterCluster.later(lambda: _links(wiring, *ends), **known)
 

@@ -157,6 +157,7 @@ def _rebuilt(
         summary=summary,
         effects=_effects(topology, wreck),
         gpus=tuple(gpus.tolist()),
+        nodes=np.flatnonzero(~wreck.alive),
         changed=changed.take(worse),
         changed_place=places_of(wreck.keys[worse]),
         unserved=unserved,

@@ -177,7 +177,7 @@ def miniature_of(topology: Topology, gpus: Ints) -> Miniature | None:
         return None
     lost = _lost(topology, frame)
     tiers = whole.cluster.plan.tiers if whole.cluster else 1
-    level, even = max((level for level, _ in lost), default=UNIT), is_even(whole)
+    level, even = _uneven_level(topology, frame), is_even(whole)
     apart = not even and tiers <= 2 and len(frame.pod) <= MOST_BLOCKS
     merges, exact = level == UNIT and not apart, even or apart
     if level > BLOCK or (level == BLOCK and tiers > 2) or not (exact or (merges and len(gpus) > EXACT_UP_TO)):
@@ -189,6 +189,16 @@ def miniature_of(topology: Topology, gpus: Ints) -> Miniature | None:
         return None
     place = frame.merged if merges else frame.place
     return _cut_out(topology, whole, frame._replace(place=place), kinds, numbers, exact=exact)
+
+
+def _uneven_level(topology: Topology, frame: Frame) -> int:
+    """Return the highest level at which things that were alike no longer are; a leaf that is gone is missed by all."""
+    if topology.damage is None:
+        return UNIT
+    changed, gone = topology.damage.changed, topology.damage.nodes
+    leaves = gone[frame.level[gone] == BLOCK]
+    left = ~np.isin(changed.src, leaves) & ~np.isin(changed.dst, leaves)
+    return int(frame.of_links(changed.src[left], changed.dst[left])[0].max(initial=UNIT))
 
 
 def _lost(topology: Topology, frame: Frame) -> dict[tuple[int, int], tuple[object, ...]]:

@@ -243,6 +243,8 @@ class Damage:
     """What follows from it, one sentence each."""
     gpus: tuple[int, ...]
     """The number that each GPU that is left has in the healthy topology."""
+    nodes: Ints
+    """int64[...]: nodes that are gone, as numbered there."""
     changed: Bundles
     """What is left of each link that has lost cables or rate, with its ends as numbered there."""
     changed_place: Ints

@@ -460,8 +460,10 @@ def rank_groups(
         faults.append(Fault(f"the matrix is for {size} ranks, {topology.name} has {everyone} GPUs", "matrix", hint))
     if faults:
         raise InputError(*faults)
-    gpu_names = topology.wiring.node_names[:everyone]
-    order = _attempt(lambda: placed(placement or "block", gpu_names, _pods(topology)), faults) or list(range(everyone))
+    order = list(range(everyone))
+    if placement is not None:  # names and places of all GPUs take a while on a large machine
+        gpu_names = topology.wiring.node_names[:everyone]
+        order = _attempt(lambda: placed(placement, gpu_names, _pods(topology)), faults) or order
     _attempt(lambda: question.load and free_shares(question.load, topology.wiring.link_names), faults)
     default = size if size is not None and question.grouping is None else len(order)
     groups = [listed] if listed is not None else [order[:n] for n in counts or [default]]

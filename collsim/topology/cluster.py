@@ -11,9 +11,11 @@ Nothing here imports more than the standard library.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from collsim.topology.later import Later
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
-__all__ = ["FABRICS", "ROUTINGS", "Cluster", "ClusterSpec", "NodeKind", "Plan"]
+__all__ = ["FABRICS", "ROUTINGS", "Cluster", "ClusterSpec", "LaterCluster", "NodeKind", "Plan"]
 
 FABRICS = ("rail", "rail_only", "fat_tree", "dragonfly", "single_switch")
 ROUTINGS = ("adaptive", "ecmp", "spray")
@@ -228,8 +230,8 @@ class Cluster:
         links to it and from it.
     switch_plane, switch_group, switch_tier : int64[n_switches]
         Plane; group, -1 for a core; tier 0 (leaf), 1 (spine) or 2 (core).
-    up_ptr, up_switch, up_link, down_link : int64
-        Switches above each switch, and in a dragonfly beside it.
+    up_ptr, up_switch, up_cables, up_link, down_link : int64
+        Switches above each switch, and in a dragonfly beside it, with the cables to each.
     """
 
     spec: ClusterSpec
@@ -253,5 +255,13 @@ class Cluster:
     switch_tier: Ints
     up_ptr: Ints
     up_switch: Ints
+    up_cables: Ints
     up_link: Ints
     down_link: Ints
+
+
+class LaterCluster(Later, Cluster):
+    """A cluster the links of which are numbered when they are first asked for."""
+
+    __slots__ = ("_make",)
+    _make: Callable[[], Mapping[str, Ints]]

@@ -10,7 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -19,13 +20,14 @@ from numpy.typing import NDArray
 from collsim.errors import Fault, InputError
 from collsim.topology.builders import Bundles, recognise
 from collsim.topology.cluster_effects import cluster_effects, kept_of, listed
-from collsim.topology.model import Coordinates, Damage, Fact, Topology, Wiring
-from collsim.topology.selecting import Selection, select
+from collsim.topology.model import Coordinates, Damage, Fact, LaterWiring, Topology, Wiring, cables_of
+from collsim.topology.selecting import Selection, ends_of, keyed, name_of, places_of, select
 from collsim.topology.summary import reached_from
+from collsim.topology.wreck import Wreck, are_switches, wreck_of
 
 __all__ = ["cut_faults", "damaged"]
 
-Mask = NDArray[np.bool_]
+Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 DEGRADE_SHAPE = 'write --degrade "link:gpu0-gpu1=50%", the part of the rate that remains'
 
@@ -74,7 +76,11 @@ def damaged(
         raise InputError(*faults)
     if not names and not shares:
         return topology
-    return _rebuilt(topology, names, shares, _wreck(topology.wiring, gone, slow))
+    wreck = wreck_of(topology.wiring, gone, slow)
+    summary = _summary(
+        topology.wiring, gone, [(found, shares[name]) for (found, _), name in zip(slow, shares, strict=True)]
+    )
+    return _rebuilt(topology, names, shares, wreck, summary)
 
 
 def _fail_names(fail: Any, faults: list[Fault]) -> tuple[str, ...]:
@@ -130,75 +136,30 @@ def _selected(wiring: Wiring, name: str, where: str, faults: list[Fault]) -> Sel
         return None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Wreck:
-    """What is left of a wiring: bool[n_nodes], cables of each link, and the part of its rate that each cable has."""
-
-    alive: Mask
-    cables: NDArray[np.int64]
-    share: Floats
-
-    @property
-    def links(self) -> Mask:
-        """Return bool[n_links]: which links are left."""
-        return np.asarray(self.cables > 0)
-
-
-def _wreck(wiring: Wiring, gone: Sequence[Selection], slow: Sequence[tuple[Selection, float]]) -> _Wreck:
-    """Return what is left; of two figures for one link the lower counts, and cables lost twice are two cables."""
-    alive = np.ones(wiring.n_nodes, dtype=np.bool_)
-    lost = np.zeros(wiring.n_links, dtype=np.int64)
-    for selection in gone:
-        alive[list(selection.nodes)] = False
-        links = _links_of(wiring, selection) if selection.links else np.zeros(0, dtype=np.int64)
-        lost[links] += _cables_of(wiring, links, selection.cables)
-    cables = np.maximum(wiring.link_count - lost, 0) * (alive[wiring.link_src] & alive[wiring.link_dst])
-    share = np.ones(wiring.n_links)
-    for selection, part in slow:
-        links = _links_of(wiring, selection)
-        count = _cables_of(wiring, links, selection.cables)
-        share[links] = np.minimum(share[links], 1 - (1 - part) * count / wiring.link_count[links])
-    return _Wreck(alive, cables, share)
-
-
-def _cables_of(wiring: Wiring, links: NDArray[np.int64], cables: int | None) -> NDArray[np.int64]:
-    """Return how many cables of each link are meant; where a bundle is listed cable by cable, its first ones."""
-    count = wiring.link_count[links]
-    if cables is None:
-        return count
-    ends = wiring.link_src[links] * wiring.n_nodes + wiring.link_dst[links]
-    before = np.cumsum(count) - count
-    return np.asarray(np.clip(cables - (before - before[np.searchsorted(ends, ends)]), 0, count), dtype=np.int64)
-
-
-def _links_of(wiring: Wiring, selection: Selection) -> NDArray[np.int64]:
-    """Return the links that a selection names, or that meet in a node that it names."""
-    if selection.links:
-        return np.array(selection.links, dtype=np.int64)
-    return np.flatnonzero(np.isin(wiring.link_src, selection.nodes) | np.isin(wiring.link_dst, selection.nodes))
-
-
-def _rebuilt(topology: Topology, names: tuple[str, ...], shares: dict[str, str], wreck: _Wreck) -> Topology:
+def _rebuilt(
+    topology: Topology, names: tuple[str, ...], shares: dict[str, str], wreck: Wreck, summary: str
+) -> Topology:
     """Return the topology of what is left, with the record of what is not."""
     before = topology.wiring
     gpus = np.flatnonzero(wreck.alive[: before.n_gpus])
-    if len(gpus) < 2 or not wreck.links.any():
+    if len(gpus) < 2 or np.count_nonzero(wreck.cables == 0) == before.n_links:
         left = f"{len(gpus)} of its {before.n_gpus} GPUs" if len(gpus) < 2 else "no link"
         what = f"{topology.name} is left with {left}"
         raise InputError(Fault(what, "fail", "leave at least 2 GPUs and a link"))
-    wiring = _wiring(before, wreck)
-    links = np.flatnonzero(wreck.links)
-    links.setflags(write=False)
-    effects = _effects(topology, wreck)
-    unserved = frozenset(before.coordinates.node[_short_of(before, wreck)[1]].tolist())
-    served = set(before.coordinates.node[gpus].tolist()) - unserved
+    node = before.coordinates.node
+    unserved = frozenset(node[wreck.links.src[wreck.short(before)]].tolist())
+    served = np.isin(node[gpus], list(unserved), invert=True).any()
+    changed = wreck.links._replace(parallel=wreck.cables, bandwidth_Bps=wreck.rate_Bps)
+    worse = np.flatnonzero((wreck.cables < wreck.links.parallel) | (wreck.rate_Bps != wreck.links.bandwidth_Bps))
     damage = Damage(
         fail=names,
         degrade=shares,
-        summary=_summary(before, names, shares),
-        effects=effects,
+        summary=summary,
+        effects=_effects(topology, wreck),
         gpus=tuple(gpus.tolist()),
-        links=links,
+        nodes=np.flatnonzero(~wreck.alive),
+        changed=changed.take(worse),
+        changed_place=places_of(wreck.keys[worse]),
         unserved=unserved,
         healthy=topology,
     )
@@ -208,7 +169,13 @@ def _rebuilt(topology: Topology, names: tuple[str, ...], shares: dict[str, str],
     return replace(
         topology,
         facts=(*topology.facts, *facts),
-        wiring=wiring,
+        wiring=LaterWiring.later(
+            lambda: _attributes(before, wreck),
+            _around=None,
+            _n_links=before.n_links - int(np.count_nonzero(wreck.cables == 0)),
+            _cables=lambda: _physical_links(before, wreck),
+            n_gpus=len(gpus),
+        ),
         sha256=hashlib.sha256(topology.sha256.encode() + b"\0" + record).hexdigest(),
         in_network_reduction=topology.in_network_reduction if served else None,
         damage=damage,
@@ -219,41 +186,49 @@ def _fact(key: str, place: int, text: str, value: float) -> Fact:
     return Fact(f"{key}[{place}]", text, value, "fraction", "user", f"--{key}", where=f"--{key}")
 
 
-def _wiring(before: Wiring, wreck: _Wreck) -> Wiring:
-    """Return the wiring without what failed; arrays of links and nodes are recognised by their names."""
+def _attributes(before: Wiring, wreck: Wreck) -> dict[str, Any]:
+    """Return what the wiring is without what failed."""
     number = np.cumsum(wreck.alive) - 1
-    changed: dict[str, Any] = {}
-    for field in fields(before):
-        value = getattr(before, field.name)
-        kept = (
-            wreck.links if field.name.startswith("link_") else wreck.alive if field.name.startswith("node_") else None
-        )
-        if kept is not None and value is not None:
-            changed[field.name] = _kept(value, kept)
-    nominal = before.link_bandwidth_Bps * (wreck.cables / before.link_count)
-    changed |= {
-        "n_gpus": int(wreck.alive[: before.n_gpus].sum()),
-        "link_src": number[changed["link_src"]],
-        "link_dst": number[changed["link_dst"]],
-        "link_count": wreck.cables[wreck.links],
-        "link_bandwidth_Bps": (nominal * wreck.share)[wreck.links],
-        "link_nominal_Bps": nominal[wreck.links],
+    hurt = wreck.numbers(before)
+    links = np.delete(np.arange(before.n_links), hurt[wreck.cables == 0])
+    columns: dict[str, Any] = {
+        "link_src": number[before.link_src],
+        "link_dst": number[before.link_dst],
+        "link_count": _with(before.link_count, hurt, wreck.cables),
+        "link_bandwidth_Bps": _with(before.link_bandwidth_Bps, hurt, wreck.rate_Bps),
+        "link_nominal_Bps": _with(before.link_bandwidth_Bps, hurt, wreck.nominal_Bps),
+        "link_latency_s": before.link_latency_s,
+        "link_efficiency": before.link_efficiency,
     }
-    for value in changed.values():
-        if isinstance(value, np.ndarray):
-            value.setflags(write=False)
-    after = replace(before, **changed)
-    return replace(after, coordinates=_coordinates(before, after, wreck))
+    changed: dict[str, Any] = {name: column[links] for name, column in columns.items()}
+    changed["node_latency_s"] = before.node_latency_s[wreck.alive]
+    for array in changed.values():
+        array.setflags(write=False)
+    names, kinds = (tuple(compress(entries, wreck.alive)) for entries in (before.node_names, before.node_kinds))
+    n_gpus = int(wreck.alive[: before.n_gpus].sum())
+    after = replace(before, n_gpus=n_gpus, node_names=names, node_kinds=kinds, **changed)
+    made = {name: getattr(after, name) for name in Wiring.__slots__}
+    return made | {"coordinates": _coordinates(before, after, wreck)}
 
 
-def _kept(value: Any, kept: Mask) -> Any:
-    """Return the entries of an array or a tuple that are left."""
-    if isinstance(value, np.ndarray):
-        return value[kept]
-    return tuple(entry for entry, stays in zip(value, kept, strict=True) if stays)
+def _with(column: NDArray[Any], links: Ints, values: NDArray[Any]) -> NDArray[Any]:
+    """Return a copy of a column with other values for some links."""
+    changed = column.copy()
+    changed[links] = values
+    return changed
 
 
-def _coordinates(before: Wiring, after: Wiring, wreck: _Wreck) -> Coordinates:
+def _physical_links(before: Wiring, wreck: Wreck) -> int:
+    """Return how many cables are left."""
+    ends = np.unique(np.concatenate([wreck.links.src, wreck.links.dst]))
+    keys, links = keyed(before, ends)
+    there = np.isin(links.src, ends) & np.isin(links.dst, ends)  # both directions of all that something happened to
+    keys, links = keys[there], links.take(np.flatnonzero(there))
+    lost = cables_of(links.src, links.dst, links.parallel) - cables_of(links.src, links.dst, wreck.left(keys, links))
+    return before.n_physical_links - lost
+
+
+def _coordinates(before: Wiring, after: Wiring, wreck: Wreck) -> Coordinates:
     """Return where the GPUs stand that are left; a system is regular only if what is left of it is."""
     old, gpus = before.coordinates, wreck.alive[: before.n_gpus]
     kind = "irregular"
@@ -279,67 +254,61 @@ def _coordinates(before: Wiring, after: Wiring, wreck: _Wreck) -> Coordinates:
     return replace(old, **cut, kind=kind, plane=plane)
 
 
-def _short_of(wiring: Wiring, wreck: _Wreck) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the links from GPUs that are left into switches that are not whole, and the GPU of each."""
-    upwards = _upwards(wiring) & wreck.alive[wiring.link_src]
-    short = np.flatnonzero(upwards & (wreck.cables < wiring.link_count))
-    return short, wiring.link_src[short]
-
-
-def _upwards(wiring: Wiring) -> Mask:
-    """Return bool[n_links]: which links lead from a GPU into a switch."""
-    switch = np.array([kind == "switch" for kind in wiring.node_kinds])
-    return np.asarray((wiring.link_src < wiring.n_gpus) & switch[wiring.link_dst])
-
-
-def _lost_planes(wiring: Wiring, wreck: _Wreck) -> list[str]:
+def _lost_planes(wiring: Wiring, wreck: Wreck) -> list[str]:
     """Return what is missing between GPUs that are left and switches: whole switches by name, else links."""
+    short = wreck.short(wiring)
     missing = [
-        f"link {_cable(wiring, int(link))}"
-        if wreck.alive[wiring.link_dst[link]]
-        else f"switch {wiring.node_names[int(wiring.link_dst[link])]}"
-        for link in _short_of(wiring, wreck)[0]
+        f"link {_cable(wiring, gpu, switch)}" if wreck.alive[switch] else f"switch {wiring.node_names[switch]}"
+        for gpu, switch in zip(wreck.links.src[short].tolist(), wreck.links.dst[short].tolist(), strict=True)
     ]
     return list(dict.fromkeys(missing))
 
 
-def _cable(wiring: Wiring, link: int) -> str:
+def _cable(wiring: Wiring, a: int, b: int) -> str:
     """Return a link by its ends, whatever its direction."""
-    a, b = sorted((int(wiring.link_src[link]), int(wiring.link_dst[link])))
-    return f"{wiring.node_names[a]}-{wiring.node_names[b]}"
+    return f"{wiring.node_names[min(a, b)]}-{wiring.node_names[max(a, b)]}"
 
 
-def _effects(topology: Topology, wreck: _Wreck) -> tuple[str, ...]:
+def _cables(wiring: Wiring, keys: Ints) -> list[str]:
+    """Return some links by their ends, each cable once."""
+    ends = (column.tolist() for column in ends_of(wiring, keys))
+    return list(dict.fromkeys(_cable(wiring, a, b) for a, b in zip(*ends, strict=True)))
+
+
+def _effects(topology: Topology, wreck: Wreck) -> tuple[str, ...]:
     """Return what follows from the damage for whoever runs on it, one sentence each."""
     wiring, told = topology.wiring, []
     if lost := [wiring.node_names[int(gpu)] for gpu in np.flatnonzero(~wreck.alive[: wiring.n_gpus])]:
         left = wiring.n_gpus - len(lost)
         told.append(f"{listed(lost)} take{'s' * (len(lost) == 1)} no part: {left} ranks are left and renumbered")
-    missing, short = _lost_planes(wiring, wreck), _short_of(wiring, wreck)[1]
+    missing, short = _lost_planes(wiring, wreck), np.unique(wreck.links.src[wreck.short(wiring)])
     if missing and (reduction := topology.reduction_for(short)):
         verb = "is" if len(missing) == 1 else "are"
         domains = sorted(set(wiring.coordinates.node[short].tolist()))
         where = "" if topology.cluster is None else f" for GPUs of node {listed([str(domain) for domain in domains])}"
         told.append(f"{reduction} is off{where}: {listed(missing)} {verb} missing")
-    ends = wreck.alive[wiring.link_src] & wreck.alive[wiring.link_dst]
-    between = (wiring.link_src < wiring.n_gpus) & (wiring.link_dst < wiring.n_gpus)
-    apart = list(dict.fromkeys(_cable(wiring, int(link)) for link in np.flatnonzero(ends & between & ~wreck.links)))
-    if apart:
+    src, dst = wreck.links.src, wreck.links.dst
+    cut = (np.maximum(src, dst) < wiring.n_gpus) & (wreck.cables == 0) & wreck.alive[src] & wreck.alive[dst]
+    if apart := _cables(wiring, wreck.keys[cut]):
         told.append(f"messages that {listed(apart)} carried go through other GPUs")
-    upwards = _upwards(wiring)
-    kept, full = (
-        np.bincount(wiring.link_src[upwards], cables[upwards], wiring.n_nodes)
-        for cables in (wreck.cables, wiring.link_count)
-    )
-    told += kept_of(wiring.node_names, wreck.alive, kept, full, "links into switches")
+    told += _upwards(wiring, wreck, short)
     if topology.cluster is not None:
-        told += cluster_effects(topology.cluster, wiring, wreck.alive, wreck.cables)
+        told += cluster_effects(topology.cluster, wiring, wreck)
     return (*told, *_slowed(wiring, wreck))
 
 
-def _slowed(wiring: Wiring, wreck: _Wreck) -> list[str]:
+def _upwards(wiring: Wiring, wreck: Wreck, gpus: Ints) -> list[str]:
+    """Return how many links into switches are left to GPUs that have lost some."""
+    keys, links = keyed(wiring, gpus)
+    own = np.flatnonzero(np.isin(links.src, gpus) & are_switches(wiring, links.dst))
+    owner = np.searchsorted(gpus, links.src[own])
+    kept, full = (np.bincount(owner, cables[own], len(gpus)) for cables in (wreck.left(keys, links), links.parallel))
+    return kept_of([wiring.node_names[gpu] for gpu in gpus.tolist()], kept, full, "links into switches")
+
+
+def _slowed(wiring: Wiring, wreck: Wreck) -> list[str]:
     """Return what slow links do, as a sentence, if any link that is left is slow."""
-    slow = list(dict.fromkeys(_cable(wiring, int(link)) for link in np.flatnonzero(wreck.links & (wreck.share < 1))))
+    slow = _cables(wiring, wreck.keys[(wreck.cables > 0) & (wreck.share < 1)])
     verb = "is" if len(slow) == 1 else "are"
     what = (
         f"{listed(slow)} {verb} slow, but get{'s' * (len(slow) == 1)} the share of the messages that links in order get"
@@ -347,22 +316,20 @@ def _slowed(wiring: Wiring, wreck: _Wreck) -> list[str]:
     return [f"{what}: the rest waits"] if slow else []
 
 
-def _summary(wiring: Wiring, names: Iterable[str], shares: Mapping[str, str]) -> str:
+def _summary(wiring: Wiring, gone: Sequence[Selection], slow: Sequence[tuple[Selection, str]]) -> str:
     """Return what failed, counted and named, in one line."""
-    parts = [f"{_counted(wiring, name, 'failed')}" for name in names]
-    parts += [f"{_counted(wiring, name, f'at {share}')}" for name, share in shares.items()]
-    return "; ".join(parts)
+    parts = [_counted(wiring, found, "failed") for found in gone]
+    return "; ".join([*parts, *(_counted(wiring, found, f"at {share}") for found, share in slow)])
 
 
-def _counted(wiring: Wiring, name: str, fate: str) -> str:
-    """Return how many things a name selects, what became of them, and which they are."""
-    found = select(wiring, name, "")
+def _counted(wiring: Wiring, found: Selection, fate: str) -> str:
+    """Return how many things were selected, what became of them, and which they are."""
     if found.nodes:
         members = [wiring.node_names[node] for node in found.nodes]
     elif found.kind == "link!":
-        members = [wiring.link_name(link) for link in found.links]
+        members = [name_of(wiring, key) for key in found.links]
     else:
-        members = list(dict.fromkeys(_cable(wiring, link) for link in found.links))
+        members = _cables(wiring, np.array(found.links))
     number, kind = len(members), found.kind.removesuffix("!")
     if found.cables is not None:
         number, kind = number * found.cables, "cable"
@@ -402,11 +369,13 @@ def cut_faults(topology: Topology, ranks: Sequence[int], faults: Sequence[Fault]
 def _boundary(before: Wiring, alive: set[str], side: set[str]) -> list[str]:
     """Return the nodes and links of the healthy wiring, now gone, that led out of *side*."""
     names, found = before.node_names, []
-    for link, (src, dst) in enumerate(zip(before.link_src.tolist(), before.link_dst.tolist(), strict=True)):
+    for src, dst in zip(before.link_src.tolist(), before.link_dst.tolist(), strict=True):
         if (names[src] in side) == (names[dst] in side) or not {names[src], names[dst]} & side:
             continue
         outside = dst if names[src] in side else src
         gone = names[outside] not in alive
         if not (gone and outside < before.n_gpus):  # a failed GPU is seldom what joined two sides
-            found.append(f"{before.node_kinds[outside]} {names[outside]}" if gone else f"link {_cable(before, link)}")
+            found.append(
+                f"{before.node_kinds[outside]} {names[outside]}" if gone else f"link {_cable(before, src, dst)}"
+            )
     return list(dict.fromkeys(found)) or ["GPUs that passed messages on"]

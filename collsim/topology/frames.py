@@ -47,9 +47,8 @@ class Frame(NamedTuple):
         above = np.where(self.pod[blocks[0]] == self.pod[blocks[1]], POD, MACHINE)
         return np.where(a == b, UNIT, np.where(same_block, BLOCK, above)).astype(np.int64)
 
-    def of_links(self, wiring: Wiring, links: Ints) -> tuple[Ints, Ints, Ints]:
-        """Return to what level and to which owner some links belong, and their numbers among those."""
-        src, dst = wiring.link_src[links], wiring.link_dst[links]
+    def of_links(self, src: Ints, dst: Ints) -> tuple[Ints, Ints, Ints]:
+        """Return to what level and to which owner links with these ends belong, and their numbers among those."""
         inner = np.where(self.level[src] <= self.level[dst], src, dst)
         return self.level[inner], self.owner[inner], self.place[src] * PLACES + self.place[dst]
 
@@ -114,7 +113,7 @@ def _frame_of_domain(wiring: Wiring) -> Frame:
 
 def is_even(whole: Topology) -> bool:
     """Return whether every leaf has equally many cables to each spine of its group, and spines and cores likewise."""
-    cluster, wiring = whole.cluster, whole.wiring
+    cluster = whole.cluster
     if cluster is None or not cluster.plan.spines:
         return True
     plan = cluster.plan
@@ -128,5 +127,5 @@ def is_even(whole: Topology) -> bool:
     met = np.bincount(core * plan.groups + cluster.switch_group[spine], minlength=plan.cores * plan.groups)
     reach = met.reshape(plan.cores, plan.groups)
     everywhere = (np.count_nonzero(reach, axis=1) == plan.groups // plan.planes).all()
-    cables = (wiring.link_count[cluster.up_link[rising]], reach[reach > 0], np.bincount(spine)[plan.leaves :])
+    cables = (cluster.up_cables[rising], reach[reach > 0], np.bincount(spine)[plan.leaves :])
     return bool(everywhere) and all(len(np.unique(count)) == 1 for count in cables)

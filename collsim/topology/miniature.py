@@ -175,9 +175,9 @@ def miniature_of(topology: Topology, gpus: Ints) -> Miniature | None:
     frame = frame_of(whole)
     if frame is None:
         return None
-    lost = _lost(topology, whole, frame)
+    lost = _lost(topology, frame)
     tiers = whole.cluster.plan.tiers if whole.cluster else 1
-    level, even = max((level for level, _ in lost), default=UNIT), is_even(whole)
+    level, even = _uneven_level(topology, frame), is_even(whole)
     apart = not even and tiers <= 2 and len(frame.pod) <= MOST_BLOCKS
     merges, exact = level == UNIT and not apart, even or apart
     if level > BLOCK or (level == BLOCK and tiers > 2) or not (exact or (merges and len(gpus) > EXACT_UP_TO)):
@@ -191,16 +191,23 @@ def miniature_of(topology: Topology, gpus: Ints) -> Miniature | None:
     return _cut_out(topology, whole, frame._replace(place=place), kinds, numbers, exact=exact)
 
 
-def _lost(topology: Topology, whole: Topology, frame: Frame) -> dict[tuple[int, int], tuple[object, ...]]:
+def _uneven_level(topology: Topology, frame: Frame) -> int:
+    """Return the highest level at which things that were alike no longer are; a leaf that is gone is missed by all."""
+    if topology.damage is None:
+        return UNIT
+    changed, gone = topology.damage.changed, topology.damage.nodes
+    leaves = gone[frame.level[gone] == BLOCK]
+    left = ~np.isin(changed.src, leaves) & ~np.isin(changed.dst, leaves)
+    return int(frame.of_links(changed.src[left], changed.dst[left])[0].max(initial=UNIT))
+
+
+def _lost(topology: Topology, frame: Frame) -> dict[tuple[int, int], tuple[object, ...]]:
     """Return by level and number what has lost links or has slower ones, and which."""
     if topology.damage is None:
         return {}
-    before, after = whole.wiring, topology.wiring
-    count, rate_Bps = np.zeros(before.n_links, dtype=np.int64), np.zeros(before.n_links)
-    count[topology.damage.links], rate_Bps[topology.damage.links] = after.link_count, after.link_bandwidth_Bps
-    changed = np.flatnonzero((count != before.link_count) | (rate_Bps != before.link_bandwidth_Bps))
+    changed = topology.damage.changed
     lost: dict[tuple[int, int], tuple[object, ...]] = {}
-    columns = *frame.of_links(before, changed), count[changed], rate_Bps[changed]
+    columns = *frame.of_links(changed.src, changed.dst), changed.parallel, changed.bandwidth_Bps
     for level, owner, *what in zip(*(column.tolist() for column in columns), strict=True):
         lost[level, owner] = (*lost.get((level, owner), ()), tuple(what))
     return lost
@@ -262,12 +269,12 @@ def _cut_out(topology: Topology, whole: Topology, frame: Frame, kinds: _Kinds, g
     for level, owners in enumerate(keeps):
         kept |= (frame.level == level) & np.isin(frame.owner, owners)
     number, nodes = _numbered(frame, kept)
-    small, links, bundles = _wired(whole, number, nodes, units)
+    small, src, dst, bundles = _wired(whole, number, nodes, units)
     if topology.damage is not None:
         small = _with_damage(small, topology)
-    left = np.arange(len(links)) if small.damage is None else small.damage.links
-    links, bundles = links[left], bundles[left]
-    levels, owner, place = frame.of_links(whole.wiring, links)
+    if small.damage is not None:
+        src, dst, bundles = (column[small.damage.links] for column in (src, dst, bundles))
+    levels, owner, place = frame.of_links(src, dst)
     class_of, members = _classes(frame, kinds, levels, owner, place)
     first_of = np.unique(class_of, return_index=True, return_inverse=True)
     rank_of, ranks = _ranks(small, units, frame, gpus)
@@ -282,7 +289,7 @@ def _cut_out(topology: Topology, whole: Topology, frame: Frame, kinds: _Kinds, g
         link_level=levels,
         link_owner=owner,
         link_spot=_alike(np.stack([levels, place], axis=1)),
-        link_rises=frame.level[whole.wiring.link_src[links]] < frame.level[whole.wiring.link_dst[links]],
+        link_rises=frame.level[src] < frame.level[dst],
         unit_ranks=np.bincount(gpus // frame.per_unit, minlength=len(frame.block)),
         rank_of=rank_of,
         frame=frame,
@@ -301,31 +308,34 @@ def _numbered(frame: Frame, kept: Mask) -> tuple[Ints, Ints]:
     return number, nodes[first[order]]
 
 
-def _wired(whole: Topology, number: Ints, nodes: Ints, units: Ints) -> tuple[Topology, Ints, Ints]:
-    """Return the part in order, the first link of the whole in each of its links, and how many are in it."""
+def _wired(whole: Topology, number: Ints, nodes: Ints, units: Ints) -> tuple[Topology, Ints, Ints, Ints]:
+    """Return the part in order, the ends in the whole of the first link in each of its links, and how many are in it.
+
+    *nodes* are the first of the whole at each place of the part.
+    """
     wiring = whole.wiring
-    there = np.flatnonzero((number[wiring.link_src] >= 0) & (number[wiring.link_dst] >= 0))
-    src, dst = number[wiring.link_src[there]], number[wiring.link_dst[there]]
-    order = np.lexsort((dst, src))
-    there, keys = there[order], (src * len(nodes) + dst)[order]
+    around = wiring.around(np.flatnonzero(number >= 0))
+    within = around.take(np.flatnonzero((number[around.src] >= 0) & (number[around.dst] >= 0)))
+    bundles = within.take(np.lexsort((number[within.dst], number[within.src])))
+    keys = number[bundles.src] * len(nodes) + number[bundles.dst]
     starts = np.flatnonzero(np.diff(keys, prepend=-1))
-    first, bundles = there[starts], np.diff(np.append(starts, len(there)))
+    first, members = bundles.take(starts), np.diff(np.append(starts, len(keys)))
     n_gpus = int((nodes < wiring.n_gpus).sum())
     small = Wiring(
         node_names=tuple(wiring.node_names[node] for node in nodes.tolist()),
         node_kinds=tuple(wiring.node_kinds[node] for node in nodes.tolist()),
         n_gpus=n_gpus,
         node_latency_s=wiring.node_latency_s[nodes],
-        link_src=number[wiring.link_src[first]],
-        link_dst=number[wiring.link_dst[first]],
-        link_count=np.add.reduceat(wiring.link_count[there], starts),
-        link_bandwidth_Bps=np.add.reduceat(wiring.link_bandwidth_Bps[there], starts),
-        link_latency_s=wiring.link_latency_s[first],
-        link_efficiency=wiring.link_efficiency[first],
+        link_src=number[first.src],
+        link_dst=number[first.dst],
+        link_count=np.add.reduceat(bundles.parallel, starts),
+        link_bandwidth_Bps=np.add.reduceat(bundles.bandwidth_Bps, starts),
+        link_latency_s=first.latency_s,
+        link_efficiency=first.efficiency,
         coordinates=_coordinates(whole, nodes, units),
     )
     cluster = None if whole.cluster is None else _cluster(whole.cluster, small, number, nodes, units)
-    return replace(whole, wiring=small, cluster=cluster), first, bundles
+    return replace(whole, wiring=small, cluster=cluster), first.src, first.dst, members
 
 
 def _coordinates(whole: Topology, nodes: Ints, units: Ints) -> Coordinates:
@@ -348,6 +358,7 @@ def _cluster(whole: Cluster, small: Wiring, number: Ints, nodes: Ints, units: In
     high = number[whole.first_leaf + whole.up_switch]
     there = (low >= 0) & (high >= 0)
     low, high = np.unique(np.stack([low[there], high[there]], axis=1), axis=0).T
+    up_link = small.find_links(low, high)
     tier = whole.switch_tier[switches]
     counts = [int((tier == number).sum()) for number in range(3)]
     per_unit = np.diff(whole.nic_ptr)[gpus]
@@ -373,7 +384,8 @@ def _cluster(whole: Cluster, small: Wiring, number: Ints, nodes: Ints, units: In
         switch_tier=tier,
         up_ptr=np.concatenate([[0], np.cumsum(np.bincount(low - first[1], minlength=len(switches)))]),
         up_switch=high - first[1],
-        up_link=small.find_links(low, high),
+        up_cables=small.link_count[up_link],
+        up_link=up_link,
         down_link=small.find_links(high, low),
     )
 

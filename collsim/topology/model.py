@@ -7,18 +7,20 @@ The arrays are read-only. Nothing here imports more than the standard library un
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from collsim.errors import InputError, UnknownNameError
+from collsim.topology.later import Later
 
 if TYPE_CHECKING:
     import networkx as nx
     import numpy as np
     from numpy.typing import NDArray
 
+    from collsim.topology.builders import Bundles
     from collsim.topology.cluster import Cluster
 
     Ints = NDArray[np.int64]
@@ -39,6 +41,8 @@ STATUSES: Mapping[str, str] = {
     "set": "given on the command line or by an override",
 }
 """The meaning of each status, from the most to the least trustworthy; *user* and *set* are the caller's own."""
+COLUMNS = ("link_src", "link_dst", "link_count", "link_bandwidth_Bps", "link_latency_s", "link_efficiency")
+"""The arrays of a wiring with an entry for every bundle."""
 KIND_LABELS = ("gpu.model", "link.type", "switch.model")
 """Labels that the choice of a library and of a profile goes by; copies as a file or a graph keep them."""
 
@@ -97,7 +101,7 @@ class Coordinates:
 class Wiring:
     """Nodes and directed bundles as read-only arrays; bundles are sorted by (source, destination) and unique."""
 
-    node_names: tuple[str, ...]
+    node_names: Sequence[str]
     """GPUs first, in rank order, then what forwards between them."""
     node_kinds: tuple[str, ...]
     """``gpu``, ``switch``, ``cpu`` or ``nic``, in the same order."""
@@ -133,15 +137,7 @@ class Wiring:
     @property
     def n_physical_links(self) -> int:
         """Number of cables: a pair of opposite bundles counts once."""
-        import numpy as np
-
-        wiring = self.bundled()
-        low = np.minimum(wiring.link_src, wiring.link_dst)
-        high = np.maximum(wiring.link_src, wiring.link_dst)
-        key = low * self.n_nodes + high
-        order = np.lexsort((wiring.link_count, key))
-        last = np.append(np.diff(key[order]) != 0, True) if len(key) else np.zeros(0, dtype=np.bool_)
-        return int(wiring.link_count[order][last].sum())
+        return cables_of(self.link_src, self.link_dst, self.link_count)
 
     def bundled(self) -> Wiring:
         """Return the wiring with cables that are listed one by one put together again; itself if there are none."""
@@ -150,7 +146,7 @@ class Wiring:
         first = np.flatnonzero(np.diff(self.link_src * self.n_nodes + self.link_dst, prepend=-1))
         if len(first) == self.n_links:
             return self
-        columns = {name: getattr(self, name) for name in self.__slots__ if name.startswith("link_")}
+        columns = {name: getattr(self, name) for name in (*COLUMNS, "link_nominal_Bps")}
         summed = ("link_count", "link_bandwidth_Bps", "link_nominal_Bps")
         changed: dict[str, Any] = {
             name: np.add.reduceat(column, first) if name in summed else column[first]
@@ -158,6 +154,17 @@ class Wiring:
             if isinstance(column, np.ndarray)
         }
         return replace(self, **changed)
+
+    def around(self, nodes: Ints) -> Bundles:
+        """Return the bundles that leave or enter some nodes, in order."""
+        import numpy as np
+
+        from collsim.topology.builders import Bundles
+
+        meant = np.zeros(self.n_nodes, dtype=np.bool_)
+        meant[nodes] = True
+        links = np.flatnonzero(meant[self.link_src] | meant[self.link_dst])
+        return Bundles(*(getattr(self, name)[links] for name in COLUMNS))
 
     def find_links(self, src: Ints, dst: Ints) -> Ints:
         """Return int64: the bundle from each node of *src* to that of *dst*, -1 where there is none.
@@ -189,6 +196,41 @@ class Wiring:
         return [self.link_name(link) for link in range(self.n_links)]
 
 
+def cables_of(src: Ints, dst: Ints, count: Ints) -> int:
+    """Return how many cables directed links are: of two directions the one with more counts."""
+    import numpy as np
+
+    ends = np.stack([np.minimum(src, dst), np.maximum(src, dst)])
+    n_nodes = int(ends.max(initial=0)) + 1
+    pair = np.unique(ends[0] * n_nodes + ends[1], return_inverse=True)[1]
+    ways = [np.bincount(pair[way], count[way], len(pair)) for way in (src < dst, src > dst)]
+    return int(np.maximum(*ways).sum())
+
+
+class LaterWiring(Later, Wiring):
+    """A wiring the bundles of which are made when all of them are read; those around some nodes are made alone."""
+
+    __slots__ = ("_around", "_cables", "_make", "_n_links")
+    _make: Callable[[], Mapping[str, Any]]
+    _n_links: int
+    _cables: Callable[[], int]
+    _around: Callable[[Ints], Bundles] | None
+
+    @property
+    def n_links(self) -> int:
+        """Number of directed bundles."""
+        return self._n_links
+
+    @property
+    def n_physical_links(self) -> int:
+        """Number of cables: a pair of opposite bundles counts once."""
+        return self._cables()
+
+    def around(self, nodes: Ints) -> Bundles:
+        """Return the bundles that leave or enter some nodes, in order."""
+        return super().around(nodes) if self._around is None else self._around(nodes)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Damage:
     """What failed in a topology; see `collsim.topology.failing`."""
@@ -201,11 +243,26 @@ class Damage:
     """What follows from it, one sentence each."""
     gpus: tuple[int, ...]
     """The number that each GPU that is left has in the healthy topology."""
-    links: Ints
-    """int64[n_links]: the number that each link that is left has there."""
+    nodes: Ints
+    """int64[...]: nodes that are gone, as numbered there."""
+    changed: Bundles
+    """What is left of each link that has lost cables or rate, with its ends as numbered there."""
+    changed_place: Ints
+    """int64[n]: the place of each among those with the same ends: 0 unless cables are listed one by one."""
     unserved: frozenset[int]
     """Scale-up domains, some GPU of which has lost links into switches: these add and multicast for nobody there."""
     healthy: Topology
+
+    @property
+    def links(self) -> Ints:
+        """int64[n_links]: the number that each link that is left has in the healthy topology."""
+        import numpy as np
+
+        wiring, changed = self.healthy.wiring, self.changed
+        gone = (wiring.find_links(changed.src, changed.dst) + self.changed_place)[changed.parallel == 0]
+        left = np.delete(np.arange(wiring.n_links), gone)
+        left.setflags(write=False)
+        return left
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,9 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collsim.errors import Fault, InputError, nearest
+from collsim.topology.builders import Bundles
 from collsim.topology.model import Wiring
 
-__all__ = ["KINDS", "Selection", "select"]
+__all__ = ["KINDS", "Selection", "ends_of", "keyed", "name_of", "places_of", "select"]
+
+Ints = NDArray[np.int64]
 
 KINDS = ("link", "link!", "switch", "nic", "gpu", "leaf", "spine", "core", "cpu")
 """What may stand before the colon."""
@@ -30,8 +33,12 @@ GLOB = re.compile(r"[*?\[]", re.ASCII)
 CABLES = re.compile(r"(.+):(\d{1,6})", re.ASCII)
 
 
+SINGLE = 1 << 16
+"""More than there are cables between two nodes that are listed one by one."""
+
+
 class Selection(NamedTuple):
-    """What a text selects: nodes, or links with the number of cables of each that is meant (None: all)."""
+    """What a text selects: nodes, or links by their keys with the number of cables that is meant (None: all)."""
 
     kind: str
     nodes: tuple[int, ...] = ()
@@ -74,6 +81,32 @@ def select(wiring: Wiring, text: str, where: str) -> Selection:
         pool = [node for node in range(wiring.n_nodes) if _is(wiring, node, kind)]
         raise InputError(Fault(f'there is no {kind} "{name[:60]}"', where, _near(wiring, pool, name, kind)))
     return Selection(kind, nodes=found)
+
+
+def keyed(wiring: Wiring, nodes: Ints) -> tuple[Ints, Bundles]:
+    """Return the links that leave or enter some nodes, in order, each with a key that tells it from all others.
+
+    The key holds both ends and, where cables are listed one by one, the place among those between them. So unlike the
+    number of a link it is known without all that come before.
+    """
+    links = wiring.around(nodes)
+    ends = links.src * wiring.n_nodes + links.dst
+    return ends * SINGLE + np.arange(len(ends)) - np.searchsorted(ends, ends), links
+
+
+def ends_of(wiring: Wiring, keys: Ints) -> tuple[Ints, Ints]:
+    """Return the source and the destination of links."""
+    return np.divmod(keys // SINGLE, wiring.n_nodes)
+
+
+def name_of(wiring: Wiring, key: int) -> str:
+    """Return the name of a link, such as ``gpu3->nvsw1``."""
+    return "->".join(wiring.node_names[end] for end in divmod(key // SINGLE, wiring.n_nodes))
+
+
+def places_of(keys: Ints) -> Ints:
+    """Return the place of each link among those between the same nodes."""
+    return keys % SINGLE
 
 
 def _shape_hint(wiring: Wiring, text: str) -> str:
@@ -133,21 +166,22 @@ def _links(wiring: Wiring, text: str, kind: str, name: str, where: str) -> Selec
     if one_way and "->" not in name:
         raise InputError(Fault(f'"{text[:60]}" does not say which direction', where, "write link!:gpu0->gpu1"))
     a, b = _ends(wiring, text, name, where)
-    there = _between(wiring, a, b)
-    back = _between(wiring, b, a)
-    chosen = there if one_way else np.union1d(there, back)
+    keys, links = keyed(wiring, np.array(min(a, b, key=len)))
+    there = np.isin(links.src, a) & np.isin(links.dst, b)
+    back = np.isin(links.src, b) & np.isin(links.dst, a)
+    chosen = np.flatnonzero(there if one_way else there | back)
     if not len(chosen):
         raise InputError(Fault(f'no link joins the ends of "{text[:60]}"', where, _neighbours(wiring, a[0])))
-    _check_cables(wiring, chosen, cables, text, where)
-    return Selection(kind, links=tuple(chosen.tolist()), cables=cables)
+    _check_cables(keys[chosen], links.parallel[chosen], cables, text, where)
+    return Selection(kind, links=tuple(keys[chosen].tolist()), cables=cables)
 
 
-def _check_cables(wiring: Wiring, links: NDArray[np.int64], cables: int | None, text: str, where: str) -> None:
+def _check_cables(keys: Ints, count: Ints, cables: int | None, text: str, where: str) -> None:
     """Refuse more cables than a bundle has."""
     if cables is None:
         return
-    ends = wiring.link_src[links] * wiring.n_nodes + wiring.link_dst[links]
-    least = min(int(wiring.link_count[links][ends == end].sum()) for end in np.unique(ends))
+    ends = keys - places_of(keys)
+    least = min(int(count[ends == end].sum()) for end in np.unique(ends))
     if not 1 <= cables <= least:
         what = f'"{text[:60]}" means {cables} cables of a bundle of {least}'
         raise InputError(Fault(what, where, f"give 1 to {least}, or no number for the whole bundle"))
@@ -174,14 +208,10 @@ def _ends(wiring: Wiring, text: str, name: str, where: str) -> tuple[tuple[int, 
     raise InputError(*faults)
 
 
-def _between(wiring: Wiring, a: tuple[int, ...], b: tuple[int, ...]) -> NDArray[np.int64]:
-    """Return the directed links from any of *a* to any of *b*."""
-    return np.flatnonzero(np.isin(wiring.link_src, a) & np.isin(wiring.link_dst, b))
-
-
 def _neighbours(wiring: Wiring, node: int) -> str:
     """Return a hint: where the links of a node lead."""
-    names = [wiring.node_names[int(dst)] for dst in wiring.link_dst[wiring.link_src == node]]
+    links = wiring.around(np.array([node]))
+    names = [wiring.node_names[dst] for dst in links.dst[links.src == node].tolist()]
     more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
     where = f"{', '.join(names[:MOST_NAMES])}{more}" if names else "nowhere"
     return f"the links of {wiring.node_names[node]} lead to {where}"

@@ -158,9 +158,10 @@ def test_large_all_to_all(nodes):
     assert row.lower_bound_s == pytest.approx(row.time_s, rel=1e-9)
 
 
-def test_large_all_to_all_with_a_failed_adapter():
-    """The seven that are left carry what the eight ranks send out of their node."""
-    row = simulate(damaged(rail(2048), ["nic:node3/5"]), "all_to_all", 2**30, algo="direct", profile="ideal").rows[0]
+@pytest.mark.parametrize("fail", ["nic:node3/5", "leaf:3"])
+def test_large_all_to_all_with_a_failed_adapter_or_leaf(fail):
+    """The seven adapters that are left carry what the eight ranks send out of their node."""
+    row = simulate(damaged(rail(2048), [fail]), "all_to_all", 2**30, algo="direct", profile="ideal").rows[0]
     n = 16384
     assert row.time_s == pytest.approx(8 * (n - 8) * 2**30 / n / (7 * 50e9), rel=1e-9)
 

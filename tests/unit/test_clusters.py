@@ -1,11 +1,15 @@
 """The wiring of clusters: ports, planes, groups and what a router relies on; files, overrides and refusals."""
 
+import dataclasses
+import pickle
+
 import numpy as np
 import pytest
 
 from collsim import simulate
 from collsim.errors import InputError, SpecError
 from collsim.topology import (
+    Wiring,
     build_cluster,
     cluster_names,
     cluster_spec,
@@ -15,7 +19,8 @@ from collsim.topology import (
     plan_topology,
     zoo_names,
 )
-from collsim.topology.cluster_wiring import _dealt
+from collsim.topology.cluster_links import _dealt
+from collsim.topology.failing import damaged
 from collsim.topology.networks import load_network, network_for
 from collsim.topology.summary import is_connected
 
@@ -386,3 +391,49 @@ def test_written_out_it_loads_to_the_same_arrays():
         assert (getattr(topology.wiring, name) == getattr(again.wiring, name)).all(), name
     assert again.wiring.node_kinds == topology.wiring.node_kinds
     assert type(topology).from_graph(topology.graph).wiring.node_kinds == topology.wiring.node_kinds
+
+
+@pytest.mark.parametrize("routing", ["adaptive", "ecmp"])
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_what_is_made_later_is_what_was_counted(system, routing):
+    name, figures = SYSTEMS[system]
+    wiring = load_topology(name, scale_out={**figures, "routing": routing}).wiring
+    links, cables = wiring.n_links, wiring.n_physical_links
+    whole = dataclasses.replace(wiring)
+    assert (type(whole), whole.n_links, whole.n_physical_links) == (Wiring, links, cables)
+    rng = np.random.default_rng(1)
+    for count in (1, 3, whole.n_nodes // 2, whole.n_nodes):
+        nodes = rng.choice(whole.n_nodes, count, replace=False)
+        for part, column in zip(wiring.around(nodes), whole.around(nodes), strict=True):
+            np.testing.assert_array_equal(part, column)
+    names = tuple(wiring.node_names)
+    assert names == wiring.node_names
+    assert [wiring.node_names.index(name) for name in names] == list(range(whole.n_nodes))
+    assert [wiring.node_names[node] for node in range(whole.n_nodes)] == list(names)
+    others = ("n00.gpu0", "leaf", "leaf01", f"n{figures['nodes']}.gpu0", "gpu0", "n0.gpu0x", 3)
+    assert not any(other in wiring.node_names for other in others)
+
+
+@pytest.mark.parametrize("routing", ["adaptive", "ecmp"])
+@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("fail", ["nic:n1.nic1", "gpu:n1.gpu[01]", "leaf:0", "link!:n1.nic1->*", "link:leaf0-*:1"])
+def test_what_is_left_is_what_was_counted(system, routing, fail):
+    name, figures = SYSTEMS[system]
+    topology = load_topology(name, scale_out={**figures, "routing": routing})
+    left = damaged(topology, fail)
+    counted = left.wiring.n_gpus, left.wiring.n_links, left.wiring.n_physical_links
+    whole = dataclasses.replace(left.wiring)
+    assert counted == (whole.n_gpus, whole.n_links, whole.n_physical_links)
+    before = topology.wiring
+    for name in ("link_src", "link_dst"):
+        ends = [before.node_names[node] for node in getattr(before, name)[left.damage.links].tolist()]
+        assert ends == [whole.node_names[node] for node in getattr(whole, name).tolist()]
+
+
+def test_a_cluster_made_later_is_copied_whole():
+    topology = damaged(load_topology("hgx_h100", scale_out={"nodes": 3}), "nic:n1.nic1")
+    again = pickle.loads(pickle.dumps(topology))
+    assert again.wiring.node_names == topology.wiring.node_names
+    for one, other in ((again.wiring, topology.wiring), (again.cluster, topology.cluster)):
+        arrays = [name for name in type(one).__slots__ if isinstance(getattr(one, name), np.ndarray)]
+        assert all((getattr(one, name) == getattr(other, name)).all() for name in arrays)

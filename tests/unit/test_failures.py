@@ -9,7 +9,7 @@ from collsim.library import Call, choose, system_of
 from collsim.provenance import is_calibrated
 from collsim.topology import load_topology, parse_topology
 from collsim.topology.failing import damaged
-from collsim.topology.selecting import select
+from collsim.topology.selecting import name_of, select
 
 CLUSTER = """
 schema: collsim.topology/1
@@ -355,9 +355,9 @@ def test_names_with_hyphens_and_globs():
     text = CLUSTER.replace("leaf0", '"leaf-0"').replace("leaf1", '"leaf-1"')
     wiring = parse_topology(text, "hyphens.yaml").wiring
     found = select(wiring, "link:leaf-0-spine1", "")
-    assert sorted(wiring.link_name(link) for link in found.links) == ["leaf-0->spine1", "spine1->leaf-0"]
+    assert sorted(name_of(wiring, link) for link in found.links) == ["leaf-0->spine1", "spine1->leaf-0"]
     one_way = select(wiring, "link!:leaf-*->spine?", "")
-    assert {wiring.link_name(link) for link in one_way.links} == {
+    assert {name_of(wiring, link) for link in one_way.links} == {
         f"leaf-{leaf}->spine{spine}" for leaf in (0, 1) for spine in (0, 1)
     }
     assert len(select(wiring, "nic:node*/1", "").nodes) == 2

@@ -19,7 +19,7 @@ from collsim.operations import operation
 from collsim.question import ask
 from collsim.timing import time_schedule
 from collsim.topology import Topology, load_topology
-from collsim.topology.cluster_wiring import FIBRE_S_PER_M
+from collsim.topology.cluster_links import FIBRE_S_PER_M
 from collsim.topology.failing import damaged
 
 IDEAL = load_profile("ideal")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from collsim.distinct import distinct, entries_of, pointers
+from collsim.distinct import distinct, entries_of, is_whole, pointers
 from collsim.fabric import Float, Int
 
 if TYPE_CHECKING:
@@ -64,6 +64,9 @@ class Routes:
 
     def take(self, which: Int, scale: Float) -> Routes:
         """Return the routes at the places *which*, each with its weights multiplied by *scale*."""
+        if is_whole(which, len(self.latency_s)):
+            weight = self.weight if (scale == 1).all() else self.weight * np.repeat(scale, np.diff(self.ptr))
+            return replace(self, weight=weight, ways=None, number=None)
         ptr, entry = entries_of(self.ptr, which)
         link, weight = self.link[entry], self.weight[entry]
         del entry
@@ -255,10 +258,12 @@ def merge_trunks(routes: Routes, capacity_Bps: Float) -> tuple[Routes, Float]:
     np.minimum.at(capacity, leader[links], capacity_Bps[links] / top[links])
     leads = np.zeros(n_links, dtype=np.bool_)
     leads[links] = leader[links] == links
+    plain = np.broadcast_to(1.0, len(routes.latency_s))
+    if leads.all():
+        return Routes(routes.ptr, routes.link, load, routes.latency_s, plain), capacity
     trunk, kept = np.cumsum(leads) - 1, leads[routes.link]
     ptr = pointers(np.bincount(route[kept], minlength=len(routes.ptr) - 1))
-    merged = Routes(ptr, trunk[routes.link[kept]], load[kept], routes.latency_s, np.ones(len(routes.latency_s)))
-    return merged, capacity[leads]
+    return Routes(ptr, trunk[routes.link[kept]], load[kept], routes.latency_s, plain), capacity[leads]
 
 
 def bundled(part: Part, n_links: int) -> tuple[Part, Bundles]:

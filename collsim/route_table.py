@@ -260,7 +260,8 @@ def merge_trunks(routes: Routes, capacity_Bps: Float) -> tuple[Routes, Float]:
     leads[links] = leader[links] == links
     plain = np.broadcast_to(1.0, len(routes.latency_s))
     if leads.all():
-        return Routes(routes.ptr, routes.link, load, routes.latency_s, plain), capacity
+        weight = routes.weight if np.array_equal(load, routes.weight) else load
+        return Routes(routes.ptr, routes.link, weight, routes.latency_s, plain), capacity
     trunk, kept = np.cumsum(leads) - 1, leads[routes.link]
     ptr = pointers(np.bincount(route[kept], minlength=len(routes.ptr) - 1))
     return Routes(ptr, trunk[routes.link[kept]], load[kept], routes.latency_s, plain), capacity[leads]

@@ -166,6 +166,7 @@ def lower(schedule: Schedule, run: Run, dtype: str = "float", ports: TreePorts |
     n_routes = len(run.routes.latency_s)
     key, route = distinct(transfers.copies * n_routes + number)
     copies, used = np.divmod(key, n_routes)
+    copies = spread(copies, 1)
     size_bytes = transfers.size_bytes(schedule.chunks).astype(np.float64)
     use = _use(transfers, run, used[route])
     across, added = _across(schedule, transfers, run)

@@ -151,7 +151,8 @@ class Part(NamedTuple):
     @classmethod
     def joined(cls, parts: Sequence[Part]) -> Part:
         """Return several parts as one."""
-        return parts[0] if len(parts) == 1 else cls(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+        filled = [part for part in parts if len(part.route)] or parts[:1]
+        return filled[0] if len(filled) == 1 else cls(*(np.concatenate(column) for column in zip(*filled, strict=True)))
 
     def reordered(self, order: Int) -> Part:
         """Return the ways *order* in that order."""
@@ -258,13 +259,16 @@ def merge_trunks(routes: Routes, capacity_Bps: Float) -> tuple[Routes, Float]:
     np.minimum.at(capacity, leader[links], capacity_Bps[links] / top[links])
     leads = np.zeros(n_links, dtype=np.bool_)
     leads[links] = leader[links] == links
-    plain = np.broadcast_to(1.0, len(routes.latency_s))
-    if leads.all():
-        weight = routes.weight if np.array_equal(load, routes.weight) else load
-        return Routes(routes.ptr, routes.link, weight, routes.latency_s, plain), capacity
     trunk, kept = np.cumsum(leads) - 1, leads[routes.link]
-    ptr = pointers(np.bincount(route[kept], minlength=len(routes.ptr) - 1))
-    return Routes(ptr, trunk[routes.link[kept]], load[kept], routes.latency_s, plain), capacity[leads]
+    ptr, link, weight = routes.ptr, routes.link, routes.weight  # not copied where they stay as they are
+    if not kept.all():
+        ptr, link, load = pointers(np.bincount(route[kept], minlength=len(ptr) - 1)), link[kept], load[kept]
+    if not leads.all():
+        link = trunk[link]
+    if not np.array_equal(load, weight):
+        weight = load
+    plain = np.broadcast_to(1.0, len(routes.latency_s))
+    return Routes(ptr, link, weight, routes.latency_s, plain), capacity[leads]
 
 
 def bundled(part: Part, n_links: int) -> tuple[Part, Bundles]:

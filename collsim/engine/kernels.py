@@ -57,9 +57,6 @@ i4, i8, f8 = np.int32, np.int64, np.float64
 
 TRANSFER = np.dtype(
     [
-        ("size_bytes", f8),
-        ("latency_s", f8),
-        ("cap_Bps", f8),
         ("ready_s", f8),
         ("start_s", f8),
         ("finish_s", f8),
@@ -160,7 +157,8 @@ def _entry(function):
 
 # Arrays of a run, always in this order:
 #   transfers   TRANSFER[n + 1]
-#   hops        HOP[nnz], links of the routes
+#   given       float64[n] each: size_bytes, latency_s and cap_Bps of the transfers
+#   hops        int64[nnz], float64[nnz]: links of the routes, and weights
 #   successors  int32[m]
 #   roots       int32, transfers without predecessors, by latency
 #   slots       SLOT[n], transfers in flight
@@ -173,7 +171,8 @@ def _entry(function):
 #   calendar    ENTRY[n_links + n], an indexed binary heap of links and slots, links first
 #   count       COUNT
 # They travel one by one, not in a named tuple: a cache that names a class of this file cannot be read by another
-# version of it, and where references are counted, taking an array out of a tuple counts one.
+# version of it, and where references are counted, taking an array out of a tuple counts one. What is only read travels
+# in plain tuples.
 
 
 # Calendar ------------------------------------------------------------------------------------------------------------
@@ -261,8 +260,9 @@ def _take_slot(slots, count, transfer, owner):
 
 
 @_part
-def _complete(transfers, successors, slots, calendar, count, slot, now):
+def _complete(transfers, given, successors, slots, calendar, count, slot, now):
     """End the transfer in *slot*, free the slot, and start the latency of those that waited for it alone."""
+    _, latency_s, _ = given
     who = slots[slot].who
     slots[count.free].free = slot
     count.free += 1
@@ -273,41 +273,43 @@ def _complete(transfers, successors, slots, calendar, count, slot, now):
         if transfers[successor].waits == 0:
             transfers[successor].ready_s = now
             waiting = len(calendar) - len(slots) + _take_slot(slots, count, successor, WAITING)
-            _schedule(calendar, count, waiting, now + transfers[successor].latency_s)
+            _schedule(calendar, count, waiting, now + latency_s[successor])
 
 
 @_part
-def _fire(transfers, hops, successors, slots, seats, links, members, region, calendar, count, slot, now):
+def _fire(transfers, given, hops, successors, slots, seats, links, members, region, calendar, count, slot, now):
     """Begin the transfer in *slot*, or end it if it is a local copy that has begun before."""
     who = slots[slot].who
-    size, cap = transfers[who].size_bytes, transfers[who].cap_Bps
+    size_bytes, _, cap_Bps = given
+    size, cap = size_bytes[who], cap_Bps[who]
     if slots[slot].owner != COPYING:
         transfers[who].start_s = now
         if size > 0.0 and transfers[who].hops > 0:
-            _enter(transfers, hops, slots, seats, links, members, region, count, slot, now)
+            _enter(transfers, hops, slots, seats, links, members, region, count, slot, now, size)
             return
         if size > 0.0 and cap < np.inf:
             slots[slot].owner = COPYING
             _schedule(calendar, count, len(links) + slot, now + size / cap)
             return
     transfers[who].moved_bytes = size
-    _complete(transfers, successors, slots, calendar, count, slot, now)
+    _complete(transfers, given, successors, slots, calendar, count, slot, now)
 
 
 @_part
-def _enter(transfers, hops, slots, seats, links, members, region, count, slot, now):
+def _enter(transfers, hops, slots, seats, links, members, region, count, slot, now, size):
     """Put a new flow on the lists of its links and into the region."""
     who = slots[slot].who
     slots[slot].rate = 0.0
-    slots[slot].left = transfers[who].size_bytes
+    slots[slot].left = size
     slots[slot].since = slots[slot].start = now
     slots[slot].owner = ALONE
     slots[slot].seen = count.event
     region[count.region].slot = slot
     count.region += 1
+    link_of, _ = hops
     first = transfers[who].first
     for hop in range(transfers[who].hops):
-        link = hops[first + hop].link
+        link = link_of[first + hop]
         at = links[link].length
         links[link].length = at + 1
         members[links[link].begin + at].slot = slot
@@ -316,13 +318,14 @@ def _enter(transfers, hops, slots, seats, links, members, region, count, slot, n
 
 
 @_part
-def _leave(transfers, hops, slots, seats, links, members, count, slot, now):
+def _leave(transfers, given, hops, slots, seats, links, members, count, slot, now):
     """Take a flow that ends off its links; the tight ones become part of the region."""
     who, rate = slots[slot].who, slots[slot].rate
-    transfers[who].moved_bytes = transfers[who].size_bytes - (slots[slot].left - rate * (now - slots[slot].since))
+    (size_bytes, _, _), (link_of, weights) = given, hops
+    transfers[who].moved_bytes = size_bytes[who] - (slots[slot].left - rate * (now - slots[slot].since))
     first = transfers[who].first
     for hop in range(transfers[who].hops):
-        link = i8(hops[first + hop].link)
+        link = link_of[first + hop]
         seat = seats[slot, hop]
         links[link].length -= 1
         at, last = links[link].begin + seat, links[link].begin + links[link].length
@@ -334,7 +337,7 @@ def _leave(transfers, hops, slots, seats, links, members, count, slot, now):
         elif links[link].length == 0:
             links[link].used = links[link].used_low = 0.0
         else:
-            _use(links, link, -hops[first + hop].weight * rate)
+            _use(links, link, -weights[first + hop] * rate)
 
 
 @_part
@@ -375,7 +378,7 @@ def _is_due(slots, slot, until):
 
 
 @_part
-def _pop(transfers, hops, successors, slots, seats, links, members, region, calendar, count, now, until):
+def _pop(transfers, given, hops, successors, slots, seats, links, members, region, calendar, count, now, until):
     """Take the first item off the calendar and do what is due; put it aside if nothing was."""
     item = i8(calendar[0].heap)
     time = calendar[item].time
@@ -388,34 +391,35 @@ def _pop(transfers, hops, successors, slots, seats, links, members, region, cale
             slot = i8(members[at].slot)
             if slots[slot].owner == item and _is_due(slots, slot, until):
                 due = True
-                _leave(transfers, hops, slots, seats, links, members, count, slot, now)
-                _complete(transfers, successors, slots, calendar, count, slot, now)
+                _leave(transfers, given, hops, slots, seats, links, members, count, slot, now)
+                _complete(transfers, given, successors, slots, calendar, count, slot, now)
     elif slots[slot].owner == ALONE:
         due = _is_due(slots, slot, until)
         if due:
-            _leave(transfers, hops, slots, seats, links, members, count, slot, now)
-            _complete(transfers, successors, slots, calendar, count, slot, now)
+            _leave(transfers, given, hops, slots, seats, links, members, count, slot, now)
+            _complete(transfers, given, successors, slots, calendar, count, slot, now)
     elif time <= until:
         due = True
-        _fire(transfers, hops, successors, slots, seats, links, members, region, calendar, count, slot, now)
+        _fire(transfers, given, hops, successors, slots, seats, links, members, region, calendar, count, slot, now)
     if not due:
         slots[count.stash].stash = item
         count.stash += 1
 
 
 @_part
-def _advance(transfers, hops, successors, roots, slots, seats, links, members, region, calendar, count, now):
+def _advance(transfers, given, hops, successors, roots, slots, seats, links, members, region, calendar, count, now):
     """Do everything that is due at *now*, what becomes due by doing so included."""
     count.event += 1
     count.region = count.links = count.stash = 0
+    _, latency_s, _ = given
     until = now + TIE_NOW * now
     while True:
         if count.calendar and calendar[calendar[0].heap].time <= until + TIE * now:
-            _pop(transfers, hops, successors, slots, seats, links, members, region, calendar, count, now, until)
-        elif count.root < len(roots) and transfers[roots[count.root]].latency_s <= until:
+            _pop(transfers, given, hops, successors, slots, seats, links, members, region, calendar, count, now, until)
+        elif count.root < len(roots) and latency_s[roots[count.root]] <= until:
             slot = _take_slot(slots, count, roots[count.root], WAITING)
             count.root += 1
-            _fire(transfers, hops, successors, slots, seats, links, members, region, calendar, count, slot, now)
+            _fire(transfers, given, hops, successors, slots, seats, links, members, region, calendar, count, slot, now)
         else:
             break
     for j in range(count.stash):
@@ -429,6 +433,7 @@ def _advance(transfers, hops, successors, roots, slots, seats, links, members, r
 @_part
 def _grow(transfers, hops, slots, links, members, region, count, from_slot, from_link):
     """Close the region: all flows of links that were tight, all links of its flows."""
+    link_of, _ = hops
     while from_slot < count.region or from_link < count.links:
         if from_link < count.links:
             link = i8(links[from_link].region)
@@ -439,7 +444,7 @@ def _grow(transfers, hops, slots, links, members, region, count, from_slot, from
             who = slots[region[from_slot].slot].who
             from_slot += 1
             for h in range(transfers[who].first, transfers[who].first + transfers[who].hops):
-                _see_link(links, count, i8(hops[h].link))
+                _see_link(links, count, link_of[h])
 
 
 @_part
@@ -456,11 +461,12 @@ def _see_members(slots, links, members, region, count, link):
 
 
 @_part
-def _gather(transfers, hops, slots, links, region, near, count, new_from):
+def _gather(transfers, given, hops, slots, links, region, near, count, new_from):
     """Copy the hops of the region side by side, and find what its links have to give.
 
     Flows from *new_from* on have just joined: their old rates are taken off the loads of links that were not tight.
     """
+    (_, _, cap_Bps), (link_of, weights) = given, hops
     for j in range(count.links):
         link = links[j].region
         links[link].live = links[link].tight = 0
@@ -469,13 +475,13 @@ def _gather(transfers, hops, slots, links, region, near, count, new_from):
     for k in range(count.region):
         slot = region[k].slot
         who, rate = slots[slot].who, slots[slot].rate
-        region[k].top = transfers[who].cap_Bps
+        region[k].top = cap_Bps[who]
         region[k].live = k
         region[k].begin = end
         region[k].stop = UNDECIDED
         slots[slot].place = k
         for h in range(transfers[who].first, transfers[who].first + transfers[who].hops):
-            link, weight = i8(hops[h].link), hops[h].weight
+            link, weight = link_of[h], weights[h]
             near[end].link = link
             near[end].weight = weight
             end += 1
@@ -660,13 +666,13 @@ def _commit(slots, links, region, near, calendar, count, now):
 
 
 @_part
-def _resolve(transfers, hops, slots, links, members, region, near, queue, tally, calendar, count, now):
+def _resolve(transfers, given, hops, slots, links, members, region, near, queue, tally, calendar, count, now):
     """Share out the links of the region anew."""
     count.solves += 1
     from_slot, from_link = i8(0), i8(0)
     while True:
         _grow(transfers, hops, slots, links, members, region, count, from_slot, from_link)
-        _gather(transfers, hops, slots, links, region, near, count, from_slot)
+        _gather(transfers, given, hops, slots, links, region, near, count, from_slot)
         count.work += region[count.region].begin
         _share(slots, links, members, region, near, queue, tally, count)
         from_slot, from_link = count.region, count.links
@@ -680,19 +686,22 @@ def _resolve(transfers, hops, slots, links, members, region, near, queue, tally,
 
 
 @_entry
-def _run(transfers, hops, successors, roots, slots, seats, links, members, region, near, queue, tally, calendar, count):
+def _run(
+    transfers, given, hops, successors, roots, slots, seats, links, members, region, near, queue, tally, calendar, count
+):  # fmt: skip
     """Go from event to event until nothing is left to happen."""
+    _, latency_s, _ = given
     while True:
         now = np.inf
         if count.calendar:
             now = calendar[calendar[0].heap].time
         if count.root < len(roots):
-            now = min(now, transfers[roots[count.root]].latency_s)
+            now = min(now, latency_s[roots[count.root]])
         if now == np.inf:
             return
-        _advance(transfers, hops, successors, roots, slots, seats, links, members, region, calendar, count, now)
+        _advance(transfers, given, hops, successors, roots, slots, seats, links, members, region, calendar, count, now)
         if count.region or count.links:
-            _resolve(transfers, hops, slots, links, members, region, near, queue, tally, calendar, count, now)
+            _resolve(transfers, given, hops, slots, links, members, region, near, queue, tally, calendar, count, now)
             if count.work > count.check and _is_too_much(transfers, count):
                 return
 
@@ -745,7 +754,7 @@ def simulate(p: Problem, most_work: int | None = None) -> tuple[Floats, Floats, 
         How often rates were shared out.
     """
     arrays = _prepare(p)
-    transfers, successors, count = arrays[0], arrays[2], arrays[-1]
+    transfers, successors, count = arrays[0], arrays[3], arrays[-1]
     count.most_work, count.check = most_work or 0, FIRST_CHECK if most_work is not None else NEVER
     _fill_successors(p.dep_ptr, p.dep, transfers, successors)
     _run(*arrays)
@@ -755,7 +764,7 @@ def simulate(p: Problem, most_work: int | None = None) -> tuple[Floats, Floats, 
 
 
 def tables(p):
-    """Return what every compiled engine is given: transfers, hops, roots by latency, and incidences of each link."""
+    """Return what every compiled engine is given: transfers, roots by latency, and incidences of each link."""
     n, n_links = len(p.route), len(p.capacity_Bps)
     route_hops = np.diff(p.route_ptr)
     users = np.repeat(np.bincount(p.route, minlength=len(route_hops)), route_hops)
@@ -767,13 +776,10 @@ def tables(p):
     roots = np.flatnonzero(waits == 0)
     transfers = np.zeros(n + 1, dtype=TRANSFER)
     own = transfers[:-1]
-    own["size_bytes"], own["latency_s"], own["cap_Bps"] = p.size_bytes, p.latency_s, p.cap_Bps
     own["ready_s"] = np.where(waits == 0, 0.0, np.nan)
     own["start_s"] = own["finish_s"] = own["moved_bytes"] = np.nan
     own["first"], own["hops"], own["waits"] = p.route_ptr[p.route], route_hops[p.route], waits
-    hops = np.empty(len(p.route_link), dtype=HOP)
-    hops["link"], hops["weight"] = p.route_link, p.route_weight
-    return transfers, hops, roots[np.argsort(p.latency_s[roots], kind="stable")].astype(i4), on_link
+    return transfers, roots[np.argsort(p.latency_s[roots], kind="stable")].astype(i4), on_link
 
 
 def answers(transfers):
@@ -784,13 +790,14 @@ def answers(transfers):
 def _prepare(p):
     """Lay out the state of a run; pages that stay untouched cost nothing."""
     n, n_links = len(p.route), len(p.capacity_Bps)
-    transfers, hops, roots, on_link = tables(p)
+    transfers, roots, on_link = tables(p)
     incidences, widest = int(on_link.sum()), max(int(np.diff(p.route_ptr).max(initial=0)), 1)
     links = np.zeros(n_links, dtype=LINK)
     links["capacity"], links["begin"] = p.capacity_Bps, np.cumsum(on_link) - on_link
     arrays = (
         transfers,
-        hops,
+        (p.size_bytes, p.latency_s, p.cap_Bps),
+        (p.route_link, p.route_weight),
         np.empty(len(p.dep), dtype=i4),
         roots,
         np.zeros(n, dtype=SLOT),
@@ -804,5 +811,10 @@ def _prepare(p):
         np.zeros(n_links + n, dtype=ENTRY),
         np.zeros(1, dtype=COUNT),
     )
-    named = (a.view(np.recarray) if a.dtype.names else a for a in arrays)  # fields as attributes, compiled or not
-    return tuple(a[0] if a.dtype == COUNT else a for a in named)  # a record is part of its array, no copy
+    named = (as_attributes(each) for each in arrays)
+    return tuple(a[0] if getattr(a, "dtype", None) == COUNT else a for a in named)  # a part of its array, no copy
+
+
+def as_attributes(array):
+    """Return an array with its fields as attributes, compiled or not."""
+    return array.view(np.recarray) if isinstance(array, np.ndarray) and array.dtype.names else array

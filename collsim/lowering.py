@@ -220,7 +220,8 @@ def _use(transfers: Transfers, run: Run, route: Int) -> Use:
         duplex = direct & np.isin(_in_step(transfers, there), _in_step(transfers, back))
         alone_Bps = np.where(direct, _narrowest_Bps(run.single or run.trunks, run.trunk_capacity_Bps)[route], alone_Bps)
     _, group = distinct(_in_step(transfers, way))
-    active = np.bincount(group, weights=transfers.lanes * transfers.copies)[group].astype(np.float64)
+    active = np.bincount(group, weights=transfers.lanes * transfers.copies).astype(np.float64)
+    active = spread(active[group], 1)
     return Use(lanes, active, alone_Bps, duplex, transfers.reduces)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from collsim.distinct import distinct, entries_of, is_whole, pointers
+from collsim.distinct import distinct, entries_of, is_whole, pointers, spread
 from collsim.fabric import Float, Int
 
 if TYPE_CHECKING:
@@ -221,7 +221,7 @@ def assemble(slowdown: Float, parts: Sequence[Part], number: Int | None = None) 
     part = part.tidy()
     counts = np.zeros(n_routes, dtype=np.int64)
     counts[part.route] = part.hops
-    return Routes(pointers(counts), part.link, part.weight, slowest, slowdown, number=number)
+    return Routes(pointers(counts), part.link, part.weight, spread(slowest, 1), spread(slowdown, 1), number=number)
 
 
 def _at_places(part: Part, number: Int | None) -> Part:

@@ -158,7 +158,7 @@ def _entry(function):
 # Arrays of a run, always in this order:
 #   transfers   TRANSFER[n + 1]
 #   given       float64[n] each: size_bytes, latency_s and cap_Bps of the transfers
-#   hops        int64[nnz], float64[nnz]: links of the routes, and weights
+#   hops        HOP[nnz], links of the routes
 #   successors  int32[m]
 #   roots       int32, transfers without predecessors, by latency
 #   slots       SLOT[n], transfers in flight
@@ -171,8 +171,7 @@ def _entry(function):
 #   calendar    ENTRY[n_links + n], an indexed binary heap of links and slots, links first
 #   count       COUNT
 # They travel one by one, not in a named tuple: a cache that names a class of this file cannot be read by another
-# version of it, and where references are counted, taking an array out of a tuple counts one. What is only read travels
-# in plain tuples.
+# version of it, and where references are counted, taking an array out of a tuple counts one.
 
 
 # Calendar ------------------------------------------------------------------------------------------------------------
@@ -306,10 +305,9 @@ def _enter(transfers, hops, slots, seats, links, members, region, count, slot, n
     slots[slot].seen = count.event
     region[count.region].slot = slot
     count.region += 1
-    link_of, _ = hops
     first = transfers[who].first
     for hop in range(transfers[who].hops):
-        link = link_of[first + hop]
+        link = i8(hops[first + hop].link)
         at = links[link].length
         links[link].length = at + 1
         members[links[link].begin + at].slot = slot
@@ -321,11 +319,11 @@ def _enter(transfers, hops, slots, seats, links, members, region, count, slot, n
 def _leave(transfers, given, hops, slots, seats, links, members, count, slot, now):
     """Take a flow that ends off its links; the tight ones become part of the region."""
     who, rate = slots[slot].who, slots[slot].rate
-    (size_bytes, _, _), (link_of, weights) = given, hops
+    size_bytes, _, _ = given
     transfers[who].moved_bytes = size_bytes[who] - (slots[slot].left - rate * (now - slots[slot].since))
     first = transfers[who].first
     for hop in range(transfers[who].hops):
-        link = link_of[first + hop]
+        link = i8(hops[first + hop].link)
         seat = seats[slot, hop]
         links[link].length -= 1
         at, last = links[link].begin + seat, links[link].begin + links[link].length
@@ -337,7 +335,7 @@ def _leave(transfers, given, hops, slots, seats, links, members, count, slot, no
         elif links[link].length == 0:
             links[link].used = links[link].used_low = 0.0
         else:
-            _use(links, link, -weights[first + hop] * rate)
+            _use(links, link, -hops[first + hop].weight * rate)
 
 
 @_part
@@ -433,7 +431,6 @@ def _advance(transfers, given, hops, successors, roots, slots, seats, links, mem
 @_part
 def _grow(transfers, hops, slots, links, members, region, count, from_slot, from_link):
     """Close the region: all flows of links that were tight, all links of its flows."""
-    link_of, _ = hops
     while from_slot < count.region or from_link < count.links:
         if from_link < count.links:
             link = i8(links[from_link].region)
@@ -444,7 +441,7 @@ def _grow(transfers, hops, slots, links, members, region, count, from_slot, from
             who = slots[region[from_slot].slot].who
             from_slot += 1
             for h in range(transfers[who].first, transfers[who].first + transfers[who].hops):
-                _see_link(links, count, link_of[h])
+                _see_link(links, count, i8(hops[h].link))
 
 
 @_part
@@ -466,7 +463,7 @@ def _gather(transfers, given, hops, slots, links, region, near, count, new_from)
 
     Flows from *new_from* on have just joined: their old rates are taken off the loads of links that were not tight.
     """
-    (_, _, cap_Bps), (link_of, weights) = given, hops
+    _, _, cap_Bps = given
     for j in range(count.links):
         link = links[j].region
         links[link].live = links[link].tight = 0
@@ -481,7 +478,7 @@ def _gather(transfers, given, hops, slots, links, region, near, count, new_from)
         region[k].stop = UNDECIDED
         slots[slot].place = k
         for h in range(transfers[who].first, transfers[who].first + transfers[who].hops):
-            link, weight = link_of[h], weights[h]
+            link, weight = i8(hops[h].link), hops[h].weight
             near[end].link = link
             near[end].weight = weight
             end += 1
@@ -764,7 +761,7 @@ def simulate(p: Problem, most_work: int | None = None) -> tuple[Floats, Floats, 
 
 
 def tables(p):
-    """Return what every compiled engine is given: transfers, roots by latency, and incidences of each link."""
+    """Return what every compiled engine is given: transfers, hops, roots by latency, and incidences of each link."""
     n, n_links = len(p.route), len(p.capacity_Bps)
     route_hops = np.diff(p.route_ptr)
     users = np.repeat(np.bincount(p.route, minlength=len(route_hops)), route_hops)
@@ -779,7 +776,9 @@ def tables(p):
     own["ready_s"] = np.where(waits == 0, 0.0, np.nan)
     own["start_s"] = own["finish_s"] = own["moved_bytes"] = np.nan
     own["first"], own["hops"], own["waits"] = p.route_ptr[p.route], route_hops[p.route], waits
-    return transfers, roots[np.argsort(p.latency_s[roots], kind="stable")].astype(i4), on_link
+    hops = np.empty(len(p.route_link), dtype=HOP)
+    hops["link"], hops["weight"] = p.route_link, p.route_weight
+    return transfers, hops, roots[np.argsort(p.latency_s[roots], kind="stable")].astype(i4), on_link
 
 
 def answers(transfers):
@@ -790,14 +789,14 @@ def answers(transfers):
 def _prepare(p):
     """Lay out the state of a run; pages that stay untouched cost nothing."""
     n, n_links = len(p.route), len(p.capacity_Bps)
-    transfers, roots, on_link = tables(p)
+    transfers, hops, roots, on_link = tables(p)
     incidences, widest = int(on_link.sum()), max(int(np.diff(p.route_ptr).max(initial=0)), 1)
     links = np.zeros(n_links, dtype=LINK)
     links["capacity"], links["begin"] = p.capacity_Bps, np.cumsum(on_link) - on_link
     arrays = (
         transfers,
         (p.size_bytes, p.latency_s, p.cap_Bps),
-        (p.route_link, p.route_weight),
+        hops,
         np.empty(len(p.dep), dtype=i4),
         roots,
         np.zeros(n, dtype=SLOT),

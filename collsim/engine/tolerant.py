@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from collsim.engine.kernels import HOP, _entry, _fill_successors, _part, answers, as_attributes, tables
+from collsim.engine.kernels import _entry, _fill_successors, _part, answers, as_attributes, tables
 
 if TYPE_CHECKING:
     from collsim.engine.problem import Floats, Problem
@@ -553,9 +553,7 @@ def simulate(p: Problem, eps: float, *, ledger: bool = False) -> tuple[Floats, F
 def _prepare(p, eps, ledger):
     """Lay out the state of a run; pages that stay untouched cost nothing."""
     n, n_links = len(p.route), len(p.capacity_Bps)
-    transfers, roots, on_link = tables(p)
-    hops = np.empty(len(p.route_link), dtype=HOP)
-    hops["link"], hops["weight"] = p.route_link, p.route_weight
+    transfers, hops, roots, on_link = tables(p)
     incidences, own = int(on_link.sum()), transfers[:-1]
     paths = np.empty(n, dtype=PATH)
     paths["cap_Bps"], paths["first"], paths["hops"] = p.cap_Bps, own["first"], own["hops"]

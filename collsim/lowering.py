@@ -211,7 +211,7 @@ def _across(schedule: Schedule, transfers: Transfers, run: Run) -> tuple[Bool, B
 def _use(transfers: Transfers, run: Run, route: Int) -> Use:
     """Return what the transfers, which take the routes numbered *route*, share."""
     lanes, way = spread(transfers.lanes.astype(np.float64), 1), transfers.src
-    alone_Bps, duplex = np.broadcast_to(run.egress_Bps, len(route)), np.broadcast_to(np.False_, len(route))
+    alone_Bps, duplex = spread(np.array([run.egress_Bps]), len(route)), spread(np.zeros(1, dtype=np.bool_), len(route))
     direct = _direct(transfers, run)
     if direct.any():
         pairs = run.fabric.n_ranks + 1

@@ -151,7 +151,7 @@ def _set_timer(transfers, given, timers, count, who):
 
 
 @_part
-def _next(transfers, given, roots, timers, count):
+def _next(given, roots, timers, count):
     """Return which latency or copy is over next, and when; -1 if there is none."""
     who, time = i8(-1), np.inf
     _, latency_s, _ = given
@@ -177,7 +177,7 @@ def _take(roots, timers, count, who):
 def _over_together(transfers, given, roots, timers, group, count, rule, latest):
     """Fill *group* with latencies and copies that are over together by *latest*, and return when."""
     eps, size, late, open_from = rule[0].eps, 0, 0.0, 0.0
-    who, first = _next(transfers, given, roots, timers, count)
+    who, first = _next(given, roots, timers, count)
     time = last = first
     while time <= latest:
         _take(roots, timers, count, who)
@@ -188,7 +188,7 @@ def _over_together(transfers, given, roots, timers, group, count, rule, latest):
         last = time
         group[size] = who
         size += 1
-        who, time = _next(transfers, given, roots, timers, count)
+        who, time = _next(given, roots, timers, count)
     count[0].group = size
     return last if rule[0].ledger else min(max(first + late / size, open_from), latest)
 
@@ -489,7 +489,7 @@ def _run(
     base = 0.0  # the time of the last sharing
     count[0].first = count[0].deadline = np.inf
     while True:
-        _, due = _next(transfers, given, roots, timers, count)
+        _, due = _next(given, roots, timers, count)
         limit = min(count[0].deadline, max(due - base, 0.0))
         if limit == np.inf:
             return
@@ -510,11 +510,11 @@ def _run(
             for k in range(count[0].group):
                 who = i8(group[k])
                 _fire(
-                    transfers, given, successors, paths, flows, rates, order, hops, links, in_use, members, timers, count,
-                    who, now,
+                    transfers, given, successors, paths, flows, rates, order, hops, links, in_use, members, timers,
+                    count, who, now,
                 )  # fmt: skip
         while True:
-            who, due = _next(transfers, given, roots, timers, count)
+            who, due = _next(given, roots, timers, count)
             if who < 0 or due - rule[0].early * _span(transfers, given, who)[1] > now:
                 break
             _take(roots, timers, count, who)

@@ -60,9 +60,9 @@ def split_bytes(total_bytes: int, parts: int, grain_bytes: int = 1) -> Int:
 
 def frozen(values: object, dtype: type = np.int64) -> NDArray[np.generic]:
     """Return *values* as a read-only array, C-contiguous or one number all over; one that is that is not copied."""
-    if isinstance(values, np.ndarray) and values.dtype == dtype and not values.flags.writeable:
-        if values.flags.c_contiguous or values.strides == (0,):
-            return values
+    fits = isinstance(values, np.ndarray) and values.dtype == dtype and not values.flags.writeable
+    if isinstance(values, np.ndarray) and fits and (values.flags.c_contiguous or values.strides == (0,)):
+        return values
     array: NDArray[np.generic] = np.array(values, dtype=dtype, order="C")
     array.setflags(write=False)
     return array

@@ -219,7 +219,9 @@ def _capacities(fabric: Fabric, used: NDArray[np.bool_], inside: NDArray[np.bool
     between = place[met]
     into = _over(inside, matrix[np.ix_(ranks, between)])
     out = _over(~inside, matrix[np.ix_(between, ranks)].T)
-    crossing = (_over(inside, matrix[np.ix_(ranks, ranks)]) * ~inside).sum(axis=1)
+    direct = matrix[np.ix_(ranks, ranks)]
+    reached = direct.any(axis=0)  # no rank is, where switches join them
+    crossing = (_over(inside, direct[:, reached]) * ~inside[:, reached]).sum(axis=1)
     among = matrix[np.ix_(between, between)]
     if not among.any():
         return np.asarray(crossing + np.minimum(into, out).sum(axis=1), dtype=np.float64)

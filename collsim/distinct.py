@@ -5,12 +5,15 @@ Tables of millions of rows spend most of their time in sorting; labels that lie 
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["distinct", "entries_of", "pointers"]
+__all__ = ["distinct", "entries_of", "is_whole", "pointers", "spread"]
 
 Int = NDArray[np.int64]
+S = TypeVar("S", bound=np.generic)
 
 SPARE = 8
 """A table of flags may be so many times longer than the labels: a byte for each is still cheaper than sorting."""
@@ -60,3 +63,21 @@ def entries_of(ptr: Int, rows: Int) -> tuple[Int, Int]:
     place = np.repeat(ptr[rows] - taken[:-1], counts)
     place += np.arange(taken[-1])
     return taken, place
+
+
+def is_whole(rows: Int, n: int) -> bool:
+    """Return whether *rows* are all n of a table, in order."""
+    return len(rows) == n and bool((rows == np.arange(n)).all())
+
+
+def spread(values: NDArray[S], times: int) -> NDArray[S]:
+    """Return every value so many times in a row, read-only; where all are equal, that takes the room of one.
+
+    >>> spread(np.array([2, 3]), 2).tolist(), spread(np.array([5, 5]), 2).strides
+    ([2, 2, 3, 3], (0,))
+    """
+    if len(values) and (values == values[0]).all():
+        return np.broadcast_to(values[0], len(values) * times)
+    repeated = np.repeat(values, times)
+    repeated.setflags(write=False)
+    return repeated

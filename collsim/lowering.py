@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from collsim.bounds import MOST_IN_TABLES, Cuts, find_cuts
-from collsim.distinct import distinct
+from collsim.distinct import distinct, spread
 from collsim.errors import Fault, NoRouteError, UnsupportedError
 from collsim.fabric import Fabric, Float, Int, build_fabric
 from collsim.flow_bounds import Flows, find_flows
@@ -112,7 +112,7 @@ class Lowered:
         The one that it was laid on, with other routes if it takes some that were not kept.
     transfers : Transfers
         Equal channels merged.
-    size_bytes : int64[n]
+    size_bytes : float64[n]
     route : int64[n]
         Which of *used* each transfer takes.
     used, copies : int64[n_used]
@@ -128,7 +128,7 @@ class Lowered:
     schedule: Schedule
     run: Run
     transfers: Transfers
-    size_bytes: Int
+    size_bytes: Float
     route: Int
     used: Int
     copies: Int
@@ -166,7 +166,9 @@ def lower(schedule: Schedule, run: Run, dtype: str = "float", ports: TreePorts |
     n_routes = len(run.routes.latency_s)
     key, route = distinct(transfers.copies * n_routes + number)
     copies, used = np.divmod(key, n_routes)
-    size_bytes, use = transfers.size_bytes(schedule.chunks), _use(transfers, run, used[route])
+    copies = spread(copies, 1)
+    size_bytes = transfers.size_bytes(schedule.chunks).astype(np.float64)
+    use = _use(transfers, run, used[route])
     across, added = _across(schedule, transfers, run)
     steps = _steps(transfers, run, used[route], use, across) if across.any() else None
     return Lowered(schedule, run, transfers, size_bytes, route, used, copies, across, added, use, dtype, steps)
@@ -208,8 +210,8 @@ def _across(schedule: Schedule, transfers: Transfers, run: Run) -> tuple[Bool, B
 
 def _use(transfers: Transfers, run: Run, route: Int) -> Use:
     """Return what the transfers, which take the routes numbered *route*, share."""
-    lanes, way, alone_Bps = transfers.lanes.astype(np.float64), transfers.src, np.full(len(route), run.egress_Bps)
-    duplex = np.zeros(len(route), dtype=np.bool_)
+    lanes, way = spread(transfers.lanes.astype(np.float64), 1), transfers.src
+    alone_Bps, duplex = spread(np.array([run.egress_Bps]), len(route)), spread(np.zeros(1, dtype=np.bool_), len(route))
     direct = _direct(transfers, run)
     if direct.any():
         pairs = run.fabric.n_ranks + 1
@@ -218,7 +220,8 @@ def _use(transfers: Transfers, run: Run, route: Int) -> Use:
         duplex = direct & np.isin(_in_step(transfers, there), _in_step(transfers, back))
         alone_Bps = np.where(direct, _narrowest_Bps(run.single or run.trunks, run.trunk_capacity_Bps)[route], alone_Bps)
     _, group = distinct(_in_step(transfers, way))
-    active = np.bincount(group, weights=transfers.lanes * transfers.copies)[group].astype(np.float64)
+    active = np.bincount(group, weights=transfers.lanes * transfers.copies).astype(np.float64)
+    active = spread(active[group], 1)
     return Use(lanes, active, alone_Bps, duplex, transfers.reduces)
 
 

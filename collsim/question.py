@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import operator
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from collsim.asked_values import attempt, read_choice, read_items, read_name, read_names, read_whole, shown
 from collsim.background import Load, free_shares, parse_loads
 from collsim.collectives import ALGORITHMS, algorithm, algorithms_for, matrix_size_bytes
-from collsim.errors import Fault, InputError, UnknownNameError
+from collsim.errors import Fault, InputError
 from collsim.fabric import Int
 from collsim.groups import Grouping, parse_grouping
 from collsim.hash_seeds import parse_seeds
@@ -30,7 +30,6 @@ __all__ = ["CHOICES", "MOST_CHANNELS", "Question", "ask", "rank_groups"]
 if TYPE_CHECKING:
     from collsim.library import Library
 
-T = TypeVar("T")
 PROTOCOLS = ("LL", "LL128", "Simple")
 LAUNCHES = ("stream", "graph")
 
@@ -160,36 +159,34 @@ def ask(
     """
     faults: list[Fault] = []
     hint = f"name one of {', '.join(OPERATIONS)}"
-    names = _names(op, "op", "operation", hint, faults)
-    ops = tuple(found for name in names if (found := _attempt(partial(operation, name), faults, "op")))
-    sizes = DEFAULT_SIZES if size is None else _attempt(lambda: _sizes(size), faults)
+    names = read_names(op, "op", "operation", hint, faults)
+    ops = tuple(found for name in names if (found := attempt(partial(operation, name), faults, "op")))
+    sizes = DEFAULT_SIZES if size is None else attempt(lambda: _sizes(size), faults)
     if size is not None and ops and all(entry.name == "all_to_all_v" for entry in ops):
         faults.append(Fault("the matrix decides the size of all_to_all_v", "size", "leave out the size"))
-    chunk_bytes = (
-        None if chunk is None else _attempt(lambda: parse_size_bytes(chunk, "chunk", allow_zero=False), faults)
-    )
-    name = _text(dtype, "dtype", "data type", DTYPES, faults)
-    dtype, element_bytes = (_attempt(lambda: dtype_bytes(name), faults, "dtype") if name else None) or ("float", 4)
-    matrix_bytes = _attempt(lambda: _checked_matrix(matrix, ops), faults) if ops else None
-    redop = _choice(redop, "redop", "reduction", REDUCTIONS, faults)
+    chunk_bytes = None if chunk is None else attempt(lambda: parse_size_bytes(chunk, "chunk", allow_zero=False), faults)
+    name = read_name(dtype, "dtype", "data type", DTYPES, faults)
+    dtype, element_bytes = (attempt(lambda: dtype_bytes(name), faults, "dtype") if name else None) or ("float", 4)
+    matrix_bytes = attempt(lambda: _checked_matrix(matrix, ops), faults) if ops else None
+    redop = read_choice(redop, "redop", "reduction", REDUCTIONS, faults)
     channels = None if channels is None else _channels(channels, faults)
-    proto = None if proto is None else _choice(proto, "proto", "protocol", PROTOCOLS, faults)
-    root = _whole(root, "root", "root", "the rank of the root, such as 0", faults)
-    chooser = None if library is None else _attempt(partial(_library, library), faults, "library")
+    proto = None if proto is None else read_choice(proto, "proto", "protocol", PROTOCOLS, faults)
+    root = read_whole(root, "root", "root", "the rank of the root, such as 0", faults)
+    chooser = None if library is None else attempt(partial(_library, library), faults, "library")
     variables = _variables(environment, faults)
-    _attempt(partial(_check_environment, variables), faults, "environment")
+    attempt(partial(_check_environment, variables), faults, "environment")
     gpus_per_thread = _at_least_one(gpus_per_thread, faults)
-    grouping = _attempt(partial(parse_grouping, split, groups, over, max(gpus_per_thread, 1)), faults)
-    loads = _attempt(partial(parse_loads, load), faults)
-    seeds = _attempt(partial(parse_seeds, hash_seeds), faults)
-    launch = _choice(launch, "launch", "launch", LAUNCHES, faults)
-    within = _attempt(partial(parse_tolerance, tolerance), faults)
+    grouping = attempt(partial(parse_grouping, split, groups, over, max(gpus_per_thread, 1)), faults)
+    loads = attempt(partial(parse_loads, load), faults)
+    seeds = attempt(partial(parse_seeds, hash_seeds), faults)
+    launch = read_choice(launch, "launch", "launch", LAUNCHES, faults)
+    within = attempt(partial(parse_tolerance, tolerance), faults)
     faults += [
-        Fault(f"{name} {_shown(value)} is not true or false", name, "pass True or False")
+        Fault(f"{name} {shown(value)} is not true or false", name, "pass True or False")
         for name, value in (("registered", registered), ("reduce", reduce), ("bracket", bracket))
         if not isinstance(value, bool | np.bool_)
     ]
-    algos = _names(algo, "algo", "algorithm", f"a name, or one of {', '.join(CHOICES)}", faults)
+    algos = read_names(algo, "algo", "algorithm", f"a name, or one of {', '.join(CHOICES)}", faults)
     faults += _algorithm_faults(ops, algos)
     faults += [
         Fault(f"{name} does not run with {proto}", "proto", f"it has {' and '.join(RUNS_WITH[name])}")
@@ -224,88 +221,23 @@ def ask(
     )
 
 
-def _shown(value: Any) -> str:
-    """Return a value for a message, never at length."""
-    if isinstance(value, int | np.integer) and not isinstance(value, bool):
-        return str(value) if abs(int(value)) < 10**40 else "a very large number"
-    try:
-        text = f'"{value}"' if isinstance(value, str) else repr(value)
-    except Exception:  # the value is the caller's: whatever its repr does must not hide the fault
-        text = f"a {type(value).__name__}"
-    return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-def _text(value: Any, where: str, kind: str, known: Iterable[str], faults: list[Fault]) -> str:
-    """Return a name; empty, with the fault added, if it is none."""
-    if isinstance(value, str):
-        return value
-    faults.append(Fault(f"{kind} {_shown(value)} is not a name", where, f"known: {', '.join(known)}"))
-    return ""
-
-
-def _choice(value: Any, where: str, kind: str, known: Sequence[str], faults: list[Fault]) -> str:
-    """Return a name that must be one of *known*."""
-    name = _text(value, where, kind, known, faults)
-    if isinstance(value, str) and value not in known:
-        faults.extend(UnknownNameError(kind, value, known, where).faults)
-    return name
-
-
-def _whole(value: Any, where: str, noun: str, hint: str, faults: list[Fault]) -> int:
-    """Return a whole number, of numpy too; 0, with the fault added, if it is none."""
-    try:
-        if not isinstance(value, bool | np.bool_):
-            return operator.index(value)
-    except TypeError:
-        pass
-    faults.append(Fault(f"{noun} {_shown(value)} is not a whole number", where, hint))
-    return 0
-
-
 def _channels(value: Any, faults: list[Fault]) -> int:
     """Return a number of channels."""
     hint = f"between 1 and {MOST_CHANNELS}"
     before = len(faults)
-    channels = _whole(value, "channels", "channels", hint, faults)
+    channels = read_whole(value, "channels", "channels", hint, faults)
     if len(faults) == before and not 1 <= channels <= MOST_CHANNELS:
-        faults.append(Fault(f"{_shown(channels)} channels", "channels", hint))
+        faults.append(Fault(f"{shown(channels)} channels", "channels", hint))
     return channels
 
 
 def _at_least_one(value: Any, faults: list[Fault]) -> int:
     """Return a number of GPUs that a thread serves."""
     before, where = len(faults), "gpus_per_thread"
-    count = _whole(value, where, "GPUs per thread", "a number such as 8", faults)
+    count = read_whole(value, where, "GPUs per thread", "a number such as 8", faults)
     if len(faults) == before and not 1 <= count <= MOST_GPUS_PER_THREAD:
-        faults.append(Fault(f"{_shown(count)} GPUs per thread", where, f"between 1 and {MOST_GPUS_PER_THREAD}"))
+        faults.append(Fault(f"{shown(count)} GPUs per thread", where, f"between 1 and {MOST_GPUS_PER_THREAD}"))
     return count
-
-
-def _items(value: Any, where: str, hint: str, faults: list[Fault], empty: str = "the list is empty") -> list[Any]:
-    """Return the entries of a list, a range or an array; a value that is none of these is the only entry."""
-    if isinstance(value, np.ndarray) and value.ndim != 1:
-        if value.ndim == 0:
-            return [value.item()]
-        faults.append(Fault(f"an array of {value.ndim} dimensions where a list is needed", where, hint))
-        return []
-    if isinstance(value, Mapping | Set):
-        faults.append(Fault(f"a {type(value).__name__} where a list is needed", where, hint))
-        return []
-    if isinstance(value, str | bytes | bytearray) or not isinstance(value, Iterable):
-        return [value]
-    entries = list(value)
-    if not entries:
-        faults.append(Fault(empty, where, hint))
-    return entries
-
-
-def _names(value: Any, where: str, kind: str, hint: str, faults: list[Fault]) -> tuple[str, ...]:
-    """Return names of operations or algorithms."""
-    entries = _items(value, where, hint, faults, f"no {kind} is named")
-    faults.extend(
-        Fault(f"{kind} {_shown(entry)} is not a name", where, hint) for entry in entries if not isinstance(entry, str)
-    )
-    return tuple(entry for entry in entries if isinstance(entry, str))
 
 
 def _variables(environment: Any, faults: list[Fault]) -> dict[str, str]:
@@ -314,14 +246,14 @@ def _variables(environment: Any, faults: list[Fault]) -> dict[str, str]:
         return {}
     hint = 'write {"NCCL_ALGO": "Ring"}'
     if not isinstance(environment, Mapping):
-        faults.append(Fault(f"{_shown(environment)} is not a mapping of variables", "environment", hint))
+        faults.append(Fault(f"{shown(environment)} is not a mapping of variables", "environment", hint))
         return {}
     variables = {}
     for name, value in environment.items():
         if not isinstance(name, str) or isinstance(value, bool) or not isinstance(value, str | int | np.integer):
-            faults.append(Fault(f"{_shown(name)} = {_shown(value)} is not a variable with a text", "environment", hint))
+            faults.append(Fault(f"{shown(name)} = {shown(value)} is not a variable with a text", "environment", hint))
         else:
-            variables[name] = value if isinstance(value, str) else _shown(value)
+            variables[name] = value if isinstance(value, str) else shown(value)
     return variables
 
 
@@ -330,7 +262,7 @@ def _library(library: str | Library) -> Library:
 
     if not isinstance(library, str | Library):
         hint = "write a name and version such as nccl-2.28"
-        raise InputError(Fault(f"library {_shown(library)} is not a name", "library", hint))
+        raise InputError(Fault(f"library {shown(library)} is not a name", "library", hint))
     return load_library(library)
 
 
@@ -342,20 +274,11 @@ def _check_environment(environment: Mapping[str, str]) -> None:
         read_environment(environment)
 
 
-def _attempt(parse: Callable[[], T], faults: list[Fault], where: str = "") -> T | None:
-    """Return what *parse* returns; None, with its faults added, if it refuses; *where* for those that name no place."""
-    try:
-        return parse()
-    except InputError as error:
-        faults.extend(Fault(fault.what, fault.where or where, fault.hint) for fault in error.faults)
-        return None
-
-
 def _sizes(size: Any) -> tuple[int, ...]:
     """Return sizes in bytes."""
     faults: list[Fault] = []
-    entries = _items(size, "size", "name at least one, such as 64M", faults, "the list of sizes is empty")
-    sizes = [_attempt(partial(parse_size_bytes, entry, "size", allow_zero=False), faults) for entry in entries]
+    entries = read_items(size, "size", "name at least one, such as 64M", faults, "the list of sizes is empty")
+    sizes = [attempt(partial(parse_size_bytes, entry, "size", allow_zero=False), faults) for entry in entries]
     if faults:
         raise InputError(*faults)
     return tuple(number for number in sizes if number is not None)
@@ -404,7 +327,7 @@ def _whole_bytes(array: Any) -> Int:
         row, column = np.argwhere(bad)[0].tolist()
         hint = f"give whole bytes, 0 to {MAX_SIZE_BYTES:,}"
         entry = array[row, column : column + 1].tolist()[0]
-        raise InputError(Fault(f"entry ({row}, {column}) is {_shown(entry)}", "matrix", hint))
+        raise InputError(Fault(f"entry ({row}, {column}) is {shown(entry)}", "matrix", hint))
     exact: Int = array.astype(np.int64)
     return exact
 
@@ -428,7 +351,7 @@ def _algorithm_faults(ops: Sequence[Operation], names: Sequence[str]) -> list[Fa
             continue
         for name in names:
             if name not in CHOICES:
-                _attempt(partial(algorithm, op.name, name), faults, "algo")
+                attempt(partial(algorithm, op.name, name), faults, "algo")
     return faults
 
 
@@ -463,8 +386,8 @@ def rank_groups(
     order = list(range(everyone))
     if placement is not None:  # names and places of all GPUs take a while on a large machine
         gpu_names = topology.wiring.node_names[:everyone]
-        order = _attempt(lambda: placed(placement, gpu_names, _pods(topology)), faults) or order
-    _attempt(lambda: question.load and free_shares(question.load, topology.wiring.link_names), faults)
+        order = attempt(lambda: placed(placement, gpu_names, _pods(topology)), faults) or order
+    attempt(lambda: question.load and free_shares(question.load, topology.wiring.link_names), faults)
     default = size if size is not None and question.grouping is None else len(order)
     groups = [listed] if listed is not None else [order[:n] for n in counts or [default]]
     for group in groups:
@@ -489,7 +412,7 @@ def _pods(topology: Topology) -> list[int] | None:
 def _group_faults(gpus: Sequence[int], matrix_ranks: int | None, question: Question) -> list[Fault]:
     """Return what is wrong with the groups of a run, or with what each of them is to do."""
     faults: list[Fault] = []
-    groups = _attempt(partial(question.groups_of, gpus), faults)
+    groups = attempt(partial(question.groups_of, gpus), faults)
     if not groups:
         return faults
     n, noun = len(groups[0]), "the run" if question.grouping is None else "each group"
@@ -497,7 +420,7 @@ def _group_faults(gpus: Sequence[int], matrix_ranks: int | None, question: Quest
         hint = f"give {n} rows and columns" + ("" if question.grouping else f", or run {matrix_ranks} ranks")
         faults.append(Fault(f"the matrix is for {matrix_ranks} ranks, {noun} has {n}", "matrix", hint))
     if not 0 <= question.root < n:
-        faults.append(Fault(f"root {_shown(question.root)} is out of range", "root", f"0 to {n - 1}"))
+        faults.append(Fault(f"root {shown(question.root)} is out of range", "root", f"0 to {n - 1}"))
     return faults
 
 
@@ -505,11 +428,11 @@ def _counts(ranks: Any, topology: Topology, faults: list[Fault]) -> list[int]:
     """Return numbers of ranks, one for each run."""
     hint = f"{topology.name} takes 2 to {topology.n_gpus}"
     before = len(faults)
-    counts = [_whole(entry, "ranks", "ranks", hint, faults) for entry in _items(ranks, "ranks", hint, faults)]
+    counts = [read_whole(entry, "ranks", "ranks", hint, faults) for entry in read_items(ranks, "ranks", hint, faults)]
     if len(faults) > before:
         return []
     faults += [
-        Fault(f"{_shown(count)} ranks on {topology.n_gpus} GPUs", "ranks", hint)
+        Fault(f"{shown(count)} ranks on {topology.n_gpus} GPUs", "ranks", hint)
         for count in counts
         if not 2 <= count <= topology.n_gpus
     ]
@@ -521,9 +444,9 @@ def _gpus(rank_list: Any, topology: Topology, faults: list[Fault]) -> list[int]:
     everyone = topology.n_gpus if topology.damage is None else topology.damage.healthy.n_gpus
     left = range(everyone) if topology.damage is None else topology.damage.gpus
     hint = f"{topology.name} has GPUs 0 to {everyone - 1}"
-    entries = _items(rank_list, "rank_list", hint, faults)
+    entries = read_items(rank_list, "rank_list", hint, faults)
     before = len(faults)
-    gpus = [_whole(entry, "rank_list", "GPU", f"write [0, 1, 2]; {hint}", faults) for entry in entries]
+    gpus = [read_whole(entry, "rank_list", "GPU", f"write [0, 1, 2]; {hint}", faults) for entry in entries]
     if len(faults) > before or not entries:
         return []
     if outside := sorted({gpu for gpu in gpus if not 0 <= gpu < everyone}):
@@ -541,6 +464,6 @@ def _gpus(rank_list: Any, topology: Topology, faults: list[Fault]) -> list[int]:
 def _named(ranks: Sequence[int]) -> str:
     """Return a few ranks for a message, with the verb that follows."""
     if len(ranks) == 1:
-        return f"GPU {_shown(ranks[0])} is"
+        return f"GPU {shown(ranks[0])} is"
     more = f" and {len(ranks) - 5} more" if len(ranks) > 5 else ""
-    return f"GPUs {', '.join(map(_shown, ranks[:5]))}{more} are"
+    return f"GPUs {', '.join(map(shown, ranks[:5]))}{more} are"

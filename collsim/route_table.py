@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from collsim.distinct import distinct, entries_of, pointers
+from collsim.distinct import distinct, entries_of, pointers, spread
 from collsim.fabric import Float, Int
 
 if TYPE_CHECKING:
@@ -67,7 +67,9 @@ class Routes:
 
     def take(self, which: Int, scale: Float) -> Routes:
         """Return the routes at the places *which*, each with its weights multiplied by *scale*."""
+        rows: Int | slice = which
         if len(which) and np.all(np.diff(which) == 1):  # one behind the other: no copy
+            rows = slice(which[0], which[-1] + 1)
             ptr = self.ptr[which[0] : which[-1] + 2]
             link, weight = self.link[ptr[0] : ptr[-1]], self.weight[ptr[0] : ptr[-1]]
             ptr = ptr - ptr[0]
@@ -77,7 +79,7 @@ class Routes:
             del entry
         if np.any(scale != 1):
             weight = weight * np.repeat(scale, np.diff(ptr))
-        return Routes(ptr, link, weight, self.latency_s[which], self.slowdown[which], bundles=self.bundles)
+        return Routes(ptr, link, weight, self.latency_s[rows], self.slowdown[rows], bundles=self.bundles)
 
     def expanded(self) -> Routes:
         """Return the routes with entries for all links, those too that others stand for."""
@@ -157,6 +159,7 @@ class Part(NamedTuple):
     @classmethod
     def joined(cls, parts: Sequence[Part]) -> Part:
         """Return several parts as one, in the order of their routes; ways of one route stay in turn."""
+        parts = [part for part in parts if len(part.route)] or parts[:1]
         route, latency_s, hops = (np.concatenate([part[column] for part in parts]) for column in range(3))
         if len(parts) == 1 and np.all(route[1:] >= route[:-1]):
             return parts[0]
@@ -238,7 +241,7 @@ def assemble(slowdown: Float, parts: Sequence[Part], number: Int | None = None) 
     part = part.tidy()
     counts = np.zeros(n_routes, dtype=np.int64)
     counts[part.route] = part.hops
-    return Routes(pointers(counts), part.link, part.weight, slowest, slowdown, number=number)
+    return Routes(pointers(counts), part.link, part.weight, spread(slowest, 1), spread(slowdown, 1), number=number)
 
 
 def _at_places(part: Part, number: Int | None) -> Part:
@@ -277,9 +280,15 @@ def merge_trunks(routes: Routes, capacity_Bps: Float) -> tuple[Routes, Float]:
     leads = np.zeros(n_links, dtype=np.bool_)
     leads[links] = leader[links] == links
     trunk, kept = np.cumsum(leads) - 1, leads[routes.link]
-    ptr = pointers(np.bincount(route[kept], minlength=len(routes.ptr) - 1))
-    merged = Routes(ptr, trunk[routes.link[kept]], load[kept], routes.latency_s, np.ones(len(routes.latency_s)))
-    return merged, capacity[leads]
+    ptr, link, weight = routes.ptr, routes.link, routes.weight  # not copied where they stay as they are
+    if not kept.all():
+        ptr, link, load = pointers(np.bincount(route[kept], minlength=len(ptr) - 1)), link[kept], load[kept]
+    if not leads.all():
+        link = trunk[link]
+    if not np.array_equal(load, weight):
+        weight = load
+    plain = np.broadcast_to(1.0, len(routes.latency_s))
+    return Routes(ptr, link, weight, routes.latency_s, plain), capacity[leads]
 
 
 def bundled(part: Part, n_links: int) -> tuple[Part, Bundles]:

@@ -138,8 +138,9 @@ def routes_of(
     if not (over_network.any() or lacking.any()):
         return routes, place[which]
     bundles = None
-    if lacking.any() and fabric.machine.cluster is not None and not over_network.any():
-        lacking |= (number > 0) & (number < n * n)  # so that links stand for the same others in all routes
+    found_alike = fabric.machine.cluster is not None or routes.number is not None
+    if lacking.any() and found_alike and not over_network.any():
+        lacking |= (number > 0) & (number < n * n)  # in order, and links stand for the same others in all routes
     kept = np.flatnonzero((counts > 0) & ~lacking)
     known = routes.take(place[kept], np.ones(len(kept)))
     parts = [Part(kept, known.latency_s, np.diff(known.ptr), known.link, known.weight)]

@@ -44,10 +44,12 @@ class Sides:
 
     @classmethod
     def of_table(cls, inside: Bool) -> Sides:
-        """Return bool[n_cuts, n_ranks] *inside* as sets."""
-        cut, member = np.nonzero(inside)
-        ptr = pointers(np.bincount(cut, minlength=len(inside)))
-        return cls(inside.shape[1], ptr, member, np.zeros(len(inside), dtype=np.bool_))
+        """Return bool[n_cuts, n_ranks] *inside* as sets, each of the smaller side."""
+        counts, n_ranks = inside.sum(axis=1), inside.shape[1]
+        outside = 2 * counts > n_ranks
+        member = np.flatnonzero(inside ^ outside[:, None])
+        member %= n_ranks
+        return cls(n_ranks, pointers(np.where(outside, n_ranks - counts, counts)), member, outside)
 
     @classmethod
     def of_sets(cls, n_ranks: int, sets: Sequence[Int]) -> Sides:

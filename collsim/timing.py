@@ -238,7 +238,7 @@ def _once_s(
     """Return what a call takes on the device beside its transfers; over nodes both kinds of costs have a base."""
     costs, network = both_costs
     if not _is_grouped(lowered, costs):
-        return base_s(lowered, costs, network, lowered.size_bytes.astype(np.float64))
+        return base_s(lowered, costs, network, lowered.size_bytes)
     over_nodes_s = network.base_s if network is not None and lowered.steps is not None else 0.0
     messages, finish_s = _messages(lowered, run), solution.finish_s[: len(lowered.transfers)]
     port_Bps = problem.capacity_Bps[-2 * messages.n_ranks :]
@@ -267,7 +267,7 @@ def _messages(lowered: Lowered, run: Run) -> Messages:
         dst=transfers.dst,
         channel=transfers.channel,
         step=transfers.step,
-        size_bytes=lowered.size_bytes.astype(np.float64),
+        size_bytes=lowered.size_bytes,
         lanes=transfers.lanes.astype(np.float64),
         copies=transfers.copies.astype(np.float64),
         channels=int(told.get("channels", int(transfers.channel.max(initial=0)) + 1)),
@@ -340,7 +340,7 @@ def _over_network(
 
     Grouped messages depend on nothing that arrives: theirs is all in the wait.
     """
-    steps, size_bytes = lowered.steps, lowered.size_bytes.astype(np.float64)
+    steps, size_bytes = lowered.steps, lowered.size_bytes
     assert steps is not None
     grouped = _is_grouped(lowered, network)
     caps = caps_Bps(_messages(lowered, run), network) if grouped else lowered.use.lanes * network.channel_rate_Bps
@@ -362,7 +362,7 @@ def _over_network(
 
 def problem_of(lowered: Lowered, run: Run, costs: Protocol, network: Protocol | None = None) -> Problem:
     """Return the arrays that the engine takes."""
-    transfers, size_bytes = lowered.transfers, lowered.size_bytes.astype(np.float64)
+    transfers, size_bytes = lowered.transfers, lowered.size_bytes
     trunks = run.trunks.take(lowered.used, _wire_copies(lowered, costs, network))
     rates, port_Bps = _rates(lowered, run, costs)
     waits_s = np.where(transfers.src != transfers.dst, costs.latency_s(size_bytes, rates), 0.0)

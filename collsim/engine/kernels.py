@@ -59,9 +59,6 @@ i4, u4, i8, f8 = np.int32, np.uint32, np.int64, np.float64
 
 TRANSFER = np.dtype(
     [
-        ("size_bytes", f8),
-        ("latency_s", f8),
-        ("cap_Bps", f8),
         ("ready_s", f8),
         ("start_s", f8),
         ("finish_s", f8),
@@ -72,7 +69,7 @@ TRANSFER = np.dtype(
         ("next", i4),  # its row of successors
     ]
 )
-HOP = np.dtype([("weight", f8), ("link", u4), ("pad", i4)])
+HOP = np.dtype([("weight", f8), ("link", u4)])  # packed: a quarter less to read and to keep
 SLOT = np.dtype(
     [
         ("rate", f8),
@@ -167,6 +164,7 @@ def _entry(function):
 
 # Arrays of a run, always in this order:
 #   transfers   TRANSFER[n + 1]
+#   given       float64[n] each: size_bytes, latency_s and cap_Bps of the transfers
 #   hops        HOP[nnz], links of the routes
 #   successors  int32[m]
 #   roots       int32, transfers without predecessors, by latency
@@ -269,8 +267,9 @@ def _take_slot(slots, count, transfer, owner):
 
 
 @_part
-def _complete(transfers, successors, slots, calendar, count, slot, now):
+def _complete(transfers, given, successors, slots, calendar, count, slot, now):
     """End the transfer in *slot*, free the slot, and start the latency of those that waited for it alone."""
+    _, latency_s, _ = given
     who = slots[slot].who
     slots[count.free].free = slot
     count.free += 1
@@ -281,33 +280,34 @@ def _complete(transfers, successors, slots, calendar, count, slot, now):
         if transfers[successor].waits == 0:
             transfers[successor].ready_s = now
             waiting = len(calendar) - len(slots) + _take_slot(slots, count, successor, WAITING)
-            _schedule(calendar, count, waiting, now + transfers[successor].latency_s)
+            _schedule(calendar, count, waiting, now + latency_s[successor])
 
 
 @_part
-def _fire(transfers, hops, successors, slots, seats, links, members, region, calendar, count, slot, now):
+def _fire(transfers, given, hops, successors, slots, seats, links, members, region, calendar, count, slot, now):
     """Begin the transfer in *slot*, or end it if it is a local copy that has begun before."""
     who = slots[slot].who
-    size, cap = transfers[who].size_bytes, transfers[who].cap_Bps
+    size_bytes, _, cap_Bps = given
+    size, cap = size_bytes[who], cap_Bps[who]
     if slots[slot].owner != COPYING:
         transfers[who].start_s = now
         if size > 0.0 and transfers[who].hops > 0:
-            _enter(transfers, hops, slots, seats, links, members, region, count, slot, now)
+            _enter(transfers, hops, slots, seats, links, members, region, count, slot, now, size)
             return
         if size > 0.0 and cap < np.inf:
             slots[slot].owner = COPYING
             _schedule(calendar, count, len(links) + slot, now + size / cap)
             return
     transfers[who].moved_bytes = size
-    _complete(transfers, successors, slots, calendar, count, slot, now)
+    _complete(transfers, given, successors, slots, calendar, count, slot, now)
 
 
 @_part
-def _enter(transfers, hops, slots, seats, links, members, region, count, slot, now):
+def _enter(transfers, hops, slots, seats, links, members, region, count, slot, now, size):
     """Put a new flow on the lists of its links and into the region."""
     who = slots[slot].who
     slots[slot].rate = 0.0
-    slots[slot].left = transfers[who].size_bytes
+    slots[slot].left = size
     slots[slot].since = slots[slot].start = now
     slots[slot].owner = ALONE
     slots[slot].seen = count.event
@@ -325,10 +325,11 @@ def _enter(transfers, hops, slots, seats, links, members, region, count, slot, n
 
 
 @_part
-def _leave(transfers, hops, slots, seats, links, members, count, slot, now):
+def _leave(transfers, given, hops, slots, seats, links, members, count, slot, now):
     """Take a flow that ends off its links; the tight ones become part of the region."""
     who, rate = slots[slot].who, slots[slot].rate
-    transfers[who].moved_bytes = transfers[who].size_bytes - (slots[slot].left - rate * (now - slots[slot].since))
+    size_bytes, _, _ = given
+    transfers[who].moved_bytes = size_bytes[who] - (slots[slot].left - rate * (now - slots[slot].since))
     first = transfers[who].first
     for hop in range(transfers[who].hops):
         link = i8(hops[first + hop].link)
@@ -397,7 +398,7 @@ def _is_due(slots, slot, until):
 
 
 @_part
-def _pop(transfers, hops, successors, slots, seats, links, members, region, calendar, count, now, until):
+def _pop(transfers, given, hops, successors, slots, seats, links, members, region, calendar, count, now, until):
     """Take the first item off the calendar and do what is due; put it aside if nothing was."""
     item = i8(calendar[0].heap)
     time = calendar[item].time
@@ -410,35 +411,36 @@ def _pop(transfers, hops, successors, slots, seats, links, members, region, cale
             slot = i8(members[at].slot)
             if slots[slot].owner == item and _is_due(slots, slot, until):
                 due = True
-                _leave(transfers, hops, slots, seats, links, members, count, slot, now)
-                _complete(transfers, successors, slots, calendar, count, slot, now)
+                _leave(transfers, given, hops, slots, seats, links, members, count, slot, now)
+                _complete(transfers, given, successors, slots, calendar, count, slot, now)
     elif slots[slot].owner == ALONE:
         due = _is_due(slots, slot, until)
         if due:
-            _leave(transfers, hops, slots, seats, links, members, count, slot, now)
-            _complete(transfers, successors, slots, calendar, count, slot, now)
+            _leave(transfers, given, hops, slots, seats, links, members, count, slot, now)
+            _complete(transfers, given, successors, slots, calendar, count, slot, now)
     elif time <= until:
         due = True
-        _fire(transfers, hops, successors, slots, seats, links, members, region, calendar, count, slot, now)
+        _fire(transfers, given, hops, successors, slots, seats, links, members, region, calendar, count, slot, now)
     if not due:
         slots[count.stash].stash = item
         count.stash += 1
 
 
 @_part
-def _advance(transfers, hops, successors, roots, slots, seats, links, members, region, calendar, count, now):
+def _advance(transfers, given, hops, successors, roots, slots, seats, links, members, region, calendar, count, now):
     """Do everything that is due at *now*, what becomes due by doing so included."""
     count.event += 1
     count.region = count.links = count.stash = 0
     count.cut = np.inf
+    _, latency_s, _ = given
     until = now + TIE_NOW * now
     while True:
         if count.calendar and calendar[calendar[0].heap].time <= until + TIE * now:
-            _pop(transfers, hops, successors, slots, seats, links, members, region, calendar, count, now, until)
-        elif count.root < len(roots) and transfers[roots[count.root]].latency_s <= until:
+            _pop(transfers, given, hops, successors, slots, seats, links, members, region, calendar, count, now, until)
+        elif count.root < len(roots) and latency_s[roots[count.root]] <= until:
             slot = _take_slot(slots, count, roots[count.root], WAITING)
             count.root += 1
-            _fire(transfers, hops, successors, slots, seats, links, members, region, calendar, count, slot, now)
+            _fire(transfers, given, hops, successors, slots, seats, links, members, region, calendar, count, slot, now)
         else:
             break
     for j in range(count.stash):
@@ -466,14 +468,15 @@ def _grow(transfers, hops, slots, links, members, region, count, from_slot, from
 
 
 @_part
-def _cut(transfers, hops, slots, links, region, count):
+def _cut(transfers, given, hops, slots, links, region, count):
     """Find a level below which nothing changes: rates rise together, and no flow of this event has stopped by then.
 
     One that ends had its rate. One that begins gets its cap, or an even part of a link at least.
     """
+    _, _, cap_Bps = given
     for k in range(count.region):
         who = slots[region[k].slot].who
-        count.cut = min(count.cut, transfers[who].cap_Bps)
+        count.cut = min(count.cut, cap_Bps[who])
         for h in range(transfers[who].first, transfers[who].first + transfers[who].hops):
             link = i8(hops[h].link)
             count.cut = min(count.cut, links[link].capacity / (links[link].weight + links[link].weight_low))
@@ -494,11 +497,12 @@ def _see_members(slots, links, members, region, count, link):
 
 
 @_part
-def _gather(transfers, hops, slots, links, region, near, count, new_from):
+def _gather(transfers, given, hops, slots, links, region, near, count, new_from):
     """Copy the hops of the region side by side, and find what its links have to give.
 
     Flows from *new_from* on have just joined: their old rates are taken off the loads of links that were not tight.
     """
+    _, _, cap_Bps = given
     for j in range(count.links):
         link = links[j].region
         links[link].live = links[link].tight = 0
@@ -507,7 +511,7 @@ def _gather(transfers, hops, slots, links, region, near, count, new_from):
     for k in range(count.region):
         slot = region[k].slot
         who, rate = slots[slot].who, slots[slot].rate
-        region[k].top = transfers[who].cap_Bps
+        region[k].top = cap_Bps[who]
         region[k].live = k
         region[k].begin = end
         region[k].stop = UNDECIDED
@@ -712,15 +716,15 @@ def _commit(slots, links, region, near, calendar, count, now):
 
 @_part
 def _resolve(
-    transfers, hops, slots, links, members, region, near, riders, queue, tally, calendar, count, now
+    transfers, given, hops, slots, links, members, region, near, riders, queue, tally, calendar, count, now
 ):  # fmt: skip
     """Share out the links of the region anew."""
     count.solves += 1
-    _cut(transfers, hops, slots, links, region, count)
+    _cut(transfers, given, hops, slots, links, region, count)
     from_slot, from_link = i8(0), i8(0)
     while True:
         _grow(transfers, hops, slots, links, members, region, count, from_slot, from_link)
-        _gather(transfers, hops, slots, links, region, near, count, from_slot)
+        _gather(transfers, given, hops, slots, links, region, near, count, from_slot)
         count.work += region[count.region].begin
         _share(links, region, near, riders, queue, tally, count)
         from_slot, from_link = count.region, count.links
@@ -735,22 +739,23 @@ def _resolve(
 
 @_entry
 def _run(
-    transfers, hops, successors, roots, slots, seats, links, members, region, near, riders, queue, tally, calendar,
-    count,
+    transfers, given, hops, successors, roots, slots, seats, links, members, region, near, riders, queue, tally,
+    calendar, count,
 ):  # fmt: skip
     """Go from event to event until nothing is left to happen."""
+    _, latency_s, _ = given
     while True:
         now = np.inf
         if count.calendar:
             now = calendar[calendar[0].heap].time
         if count.root < len(roots):
-            now = min(now, transfers[roots[count.root]].latency_s)
+            now = min(now, latency_s[roots[count.root]])
         if now == np.inf:
             return
-        _advance(transfers, hops, successors, roots, slots, seats, links, members, region, calendar, count, now)
+        _advance(transfers, given, hops, successors, roots, slots, seats, links, members, region, calendar, count, now)
         if count.region or count.links:
             _resolve(
-                transfers, hops, slots, links, members, region, near, riders, queue, tally, calendar, count, now
+                transfers, given, hops, slots, links, members, region, near, riders, queue, tally, calendar, count, now
             )  # fmt: skip
             if count.work > count.check and _is_too_much(transfers, count):
                 return
@@ -804,7 +809,7 @@ def simulate(p: Problem, most_work: int | None = None) -> tuple[Floats, Floats, 
         How often rates were shared out.
     """
     arrays = _prepare(p)
-    transfers, successors, count = arrays[0], arrays[2], arrays[-1]
+    transfers, successors, count = arrays[0], arrays[3], arrays[-1]
     count.most_work, count.check = most_work or 0, FIRST_CHECK if most_work is not None else NEVER
     _fill_successors(p.dep_ptr, p.dep, transfers, successors)
     _run(*arrays)
@@ -826,7 +831,6 @@ def tables(p):
     roots = np.flatnonzero(waits == 0)
     transfers = np.zeros(n + 1, dtype=TRANSFER)
     own = transfers[:-1]
-    own["size_bytes"], own["latency_s"], own["cap_Bps"] = p.size_bytes, p.latency_s, p.cap_Bps
     own["ready_s"] = np.where(waits == 0, 0.0, np.nan)
     own["start_s"] = own["finish_s"] = own["moved_bytes"] = np.nan
     own["first"], own["hops"], own["waits"] = p.route_ptr[p.route], route_hops[p.route], waits
@@ -836,9 +840,8 @@ def tables(p):
 
 
 def answers(transfers):
-    """Return ready_s, start_s, finish_s and moved_bytes of all transfers."""
-    names = ("ready_s", "start_s", "finish_s", "moved_bytes")
-    return tuple(np.ascontiguousarray(transfers[name][:-1]) for name in names)
+    """Return ready_s, start_s, finish_s and moved_bytes of all transfers: columns of their table, not copied."""
+    return tuple(transfers[name][:-1] for name in ("ready_s", "start_s", "finish_s", "moved_bytes"))
 
 
 def _prepare(p):
@@ -850,6 +853,7 @@ def _prepare(p):
     links["capacity"], links["begin"] = p.capacity_Bps, np.cumsum(on_link) - on_link
     arrays = (
         transfers,
+        (p.size_bytes, p.latency_s, p.cap_Bps),
         hops,
         np.empty(len(p.dep), dtype=i4),
         roots,
@@ -865,5 +869,10 @@ def _prepare(p):
         np.zeros(n_links + n, dtype=ENTRY),
         np.zeros(1, dtype=COUNT),
     )
-    named = (a.view(np.recarray) if a.dtype.names else a for a in arrays)  # fields as attributes, compiled or not
-    return tuple(a[0] if a.dtype == COUNT else a for a in named)  # a record is part of its array, no copy
+    named = (as_attributes(each) for each in arrays)
+    return tuple(a[0] if getattr(a, "dtype", None) == COUNT else a for a in named)  # a part of its array, no copy
+
+
+def as_attributes(array):
+    """Return an array with its fields as attributes, compiled or not."""
+    return array.view(np.recarray) if isinstance(array, np.ndarray) and array.dtype.names else array

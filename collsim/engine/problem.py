@@ -19,6 +19,7 @@ _SLACK = 1e-9  # relative; the accuracy that the engines promise
 _CLOCK = 16 * 2.0**-52  # relative to the clock: what one difference of two times can lose to rounding
 _ROUNDING = 1e-12  # relative; no reason to put anything off
 _SHOWN = 5  # faults of one kind in one array that are spelled out
+_BLOCK = 1 << 16  # transfers that are checked in one go
 
 
 class EngineInputError(ValueError):
@@ -245,9 +246,9 @@ def link_bytes(p: Problem, moved_bytes: Floats) -> Floats:
     """Return float64[n_links], what all transfers together take of each link."""
     n_routes = len(p.route_ptr) - 1
     sent = np.bincount(p.route, weights=moved_bytes, minlength=n_routes)
-    hop_route = np.repeat(np.arange(n_routes), np.diff(p.route_ptr))
-    carried = np.bincount(p.route_link, weights=p.route_weight * sent[hop_route], minlength=len(p.capacity_Bps))
-    return carried.astype(np.float64)
+    taken = np.repeat(sent.astype(np.float64, copy=False), np.diff(p.route_ptr))
+    taken *= p.route_weight
+    return np.bincount(p.route_link, weights=taken, minlength=len(p.capacity_Bps)).astype(np.float64)
 
 
 def check_conservation(problem: Problem, solution: Solution) -> list[str]:
@@ -264,20 +265,34 @@ def check_conservation(problem: Problem, solution: Solution) -> list[str]:
     ['transfer 0 took 1.5 s, at least 2 s are needed', 'link 0 carried 8 bytes in 1.5 s, it holds 6']
     """
     p = checked(problem)
-    ready, start, finish, moved = solution.ready_s, solution.start_s, solution.finish_s, solution.moved_bytes
-    if not all(np.all(np.isfinite(x)) for x in (ready, start, finish, moved)):
+    if not all(np.all(np.isfinite(times)) for times in _times(solution)):
         return ["times or moved bytes are not finite"]
+    narrowest_Bps, n, broken = _narrowest_Bps(p), len(p.route), list[str]()
+    for begin in range(0, n, _BLOCK):
+        if broken := _broken_transfers(p, solution, narrowest_Bps, begin, min(begin + _BLOCK, n)):
+            break
+    broken += _overfull_links(p, solution)
+    return broken + _broken_tolerance(p, solution) if solution.tolerance else broken
+
+
+def _times(solution: Solution) -> tuple[Floats, Floats, Floats, Floats]:
+    return solution.ready_s, solution.start_s, solution.finish_s, solution.moved_bytes
+
+
+def _broken_transfers(p: Problem, solution: Solution, narrowest_Bps: Floats, begin: int, end: int) -> list[str]:
+    """Return which laws some of the transfers break; *narrowest_Bps* is that of every route."""
+    ready, start, finish, moved = (column[begin:end] for column in _times(solution))
+    size_bytes, latency_s = p.size_bytes[begin:end], p.latency_s[begin:end]
     clock, eps, took_s = _CLOCK * finish, solution.tolerance, finish - start
-    top_Bps = top_rates(p)
-    bytes_then = moved if eps else p.size_bytes
-    least_s = np.divide(bytes_then, top_Bps, out=np.zeros_like(top_Bps), where=p.size_bytes > 0)
+    top_Bps = np.minimum(p.cap_Bps[begin:end], narrowest_Bps[p.route[begin:end]])
+    least_s = np.divide(moved if eps else size_bytes, top_Bps, out=np.zeros_like(top_Bps), where=size_bytes > 0)
     window_s = clock + eps / (1 - eps) * took_s
-    slack_bytes = _SLACK * p.size_bytes + np.where(np.isfinite(top_Bps), top_Bps, 0) * window_s
-    late = np.abs(start - ready - p.latency_s) > (_SLACK + eps) * p.latency_s + clock
+    slack_bytes = _SLACK * size_bytes + np.where(np.isfinite(top_Bps), top_Bps, 0) * window_s
+    late = np.abs(start - ready - latency_s) > (_SLACK + eps) * latency_s + clock
     laws: tuple[tuple[NDArray[np.bool_], Callable[[int], str]], ...] = (
         (ready < 0, lambda i: f"is ready before time 0, at {ready[i]:g} s"),
         (
-            ready != _last_predecessor_s(p, finish),
+            ready != _last_predecessor_s(p, solution.finish_s, begin, end),
             lambda i: f"is ready at {ready[i]:g} s, not when its predecessors end",
         ),
         (late | (start < ready), lambda i: f"is ready at {ready[i]:g} s but starts at {start[i]:g} s"),
@@ -286,11 +301,9 @@ def check_conservation(problem: Problem, solution: Solution) -> list[str]:
             took_s < least_s * (1 - _SLACK) - clock,
             lambda i: f"took {took_s[i]:g} s, at least {least_s[i]:g} s are needed",
         ),
-        (np.abs(moved - p.size_bytes) > slack_bytes, lambda i: f"moved {moved[i]:g} bytes of {p.size_bytes[i]:g}"),
+        (np.abs(moved - size_bytes) > slack_bytes, lambda i: f"moved {moved[i]:g} bytes of {size_bytes[i]:g}"),
     )
-    broken = [f"transfer {i} {text(i)}" for fails, text in laws for i in np.flatnonzero(fails)[:_SHOWN]]
-    broken += _overfull_links(p, bytes_then, start, finish)
-    return broken + _broken_tolerance(p, solution) if eps else broken
+    return [f"transfer {begin + i} {text(i)}" for fails, text in laws for i in np.flatnonzero(fails)[:_SHOWN]]
 
 
 def _broken_tolerance(p: Problem, solution: Solution) -> list[str]:
@@ -307,40 +320,42 @@ def _broken_tolerance(p: Problem, solution: Solution) -> list[str]:
 
 def top_rates(p: Problem) -> Floats:
     """Return the rate that each transfer reaches alone: its cap or its narrowest link."""
-    return np.minimum(p.cap_Bps, _route_minimum(p, p.capacity_Bps[p.route_link] / p.route_weight))
+    return np.minimum(p.cap_Bps, _narrowest_Bps(p)[p.route])
 
 
-def _route_minimum(p: Problem, values: Floats) -> Floats:
-    """Return the least of *values* (one per hop) on the route of each transfer; infinity for an empty route."""
+def _narrowest_Bps(p: Problem) -> Floats:
+    """Return float64[n_routes]: what each route carries alone; infinity for an empty one."""
     least = np.full(len(p.route_ptr) - 1, np.inf)
     filled = np.flatnonzero(np.diff(p.route_ptr))
     if len(filled):
-        least[filled] = np.minimum.reduceat(values, p.route_ptr[filled])
-    return least[p.route]
+        rates_Bps = p.capacity_Bps[p.route_link]
+        rates_Bps /= p.route_weight
+        least[filled] = np.minimum.reduceat(rates_Bps, p.route_ptr[filled])
+    return least
 
 
-def _last_predecessor_s(p: Problem, finish_s: Floats) -> Floats:
-    """Return when the last predecessor of each transfer ends; 0 without any."""
-    last = np.zeros(len(p.route))
-    dependent = np.flatnonzero(np.diff(p.dep_ptr))
+def _last_predecessor_s(p: Problem, finish_s: Floats, begin: int = 0, end: int | None = None) -> Floats:
+    """Return when the last predecessor ends of all transfers, or of those from *begin* to *end*; 0 without any."""
+    end = len(p.route) if end is None else end
+    ptr = p.dep_ptr[begin : end + 1]
+    last = np.zeros(end - begin)
+    dependent = np.flatnonzero(np.diff(ptr))
     if len(dependent):
-        last[dependent] = np.maximum.reduceat(finish_s[p.dep], p.dep_ptr[dependent])
+        last[dependent] = np.maximum.reduceat(finish_s[p.dep[ptr[0] : ptr[-1]]], ptr[dependent] - ptr[0])
     return last
 
 
-def _overfull_links(p: Problem, moved_bytes: Floats, start_s: Floats, finish_s: Floats) -> list[str]:
+def _overfull_links(p: Problem, solution: Solution) -> list[str]:
     """Links that carried more than their capacity times the span between their first and last byte."""
     n_routes, n_links = len(p.route_ptr) - 1, len(p.capacity_Bps)
-    flows = p.size_bytes > 0
-    route, start_s, finish_s = p.route[flows], start_s[flows], finish_s[flows]
-    first, last = np.full(n_routes, np.inf), np.zeros(n_routes)
-    np.minimum.at(first, route, start_s)
-    np.maximum.at(last, route, finish_s)
-    hop_route = np.repeat(np.arange(n_routes), np.diff(p.route_ptr))
-    carried = link_bytes(p, moved_bytes)
-    begin, end = np.full(n_links, np.inf), np.zeros(n_links)
-    np.minimum.at(begin, p.route_link, first[hop_route])
-    np.maximum.at(end, p.route_link, last[hop_route])
+    flows, hops = p.size_bytes > 0, np.diff(p.route_ptr)
+    carried = link_bytes(p, solution.moved_bytes if solution.tolerance else p.size_bytes)
+    first, begin = np.full(n_routes, np.inf), np.full(n_links, np.inf)
+    np.minimum.at(first, p.route, np.where(flows, solution.start_s, np.inf))
+    np.minimum.at(begin, p.route_link, np.repeat(first, hops))
+    last, end = np.zeros(n_routes), np.zeros(n_links)
+    np.maximum.at(last, p.route, np.where(flows, solution.finish_s, 0.0))
+    np.maximum.at(end, p.route_link, np.repeat(last, hops))
     span_s = np.where(carried > 0, end - begin, 0)
     holds = p.capacity_Bps * span_s
     full = np.flatnonzero(carried > holds * (1 + _SLACK) + p.capacity_Bps * _CLOCK * end)

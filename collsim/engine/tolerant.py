@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from collsim.engine.kernels import _entry, _fill_successors, _part, answers, tables
+from collsim.engine.kernels import _entry, _fill_successors, _part, answers, as_attributes, tables
 from collsim.engine.problem import least_time_s
 
 if TYPE_CHECKING:
@@ -78,6 +78,7 @@ COUNT = np.dtype(
 
 # Arrays of a run, always in this order:
 #   transfers   TRANSFER[n + 1]
+#   given       float64[n] each: size_bytes, latency_s and cap_Bps of the transfers
 #   successors  int32[m]
 #   roots       int32, transfers without predecessors, by latency
 #   paths       PATH[n], what sharing has to know of a transfer, close together
@@ -142,29 +143,31 @@ def _pop(heap, size):
 
 
 @_part
-def _span(transfers, who):
+def _span(transfers, given, who):
     """Return when the latency or the local copy of a transfer began, and how long it takes."""
+    size_bytes, latency_s, cap_Bps = given
     if np.isnan(transfers[who].start_s):
-        return transfers[who].ready_s, transfers[who].latency_s
-    return transfers[who].start_s, transfers[who].size_bytes / transfers[who].cap_Bps
+        return transfers[who].ready_s, latency_s[who]
+    return transfers[who].start_s, size_bytes[who] / cap_Bps[who]
 
 
 @_part
-def _set_timer(transfers, timers, count, who):
-    begin, length = _span(transfers, who)
+def _set_timer(transfers, given, timers, count, who):
+    begin, length = _span(transfers, given, who)
     _push(timers, count[0].timers, begin + length, who)
     count[0].timers += 1
 
 
 @_part
-def _next(transfers, roots, timers, count):
+def _next(given, roots, timers, count):
     """Return which latency or copy is over next, and when; -1 if there is none."""
     who, time = i8(-1), np.inf
+    _, latency_s, _ = given
     if count[0].timers:
         who, time = timers[0].what, timers[0].time
-    if count[0].root < len(roots) and transfers[roots[count[0].root]].latency_s <= time:
+    if count[0].root < len(roots) and latency_s[roots[count[0].root]] <= time:
         who = i8(roots[count[0].root])
-        time = transfers[who].latency_s
+        time = latency_s[who]
     return who, time
 
 
@@ -179,50 +182,51 @@ def _take(roots, timers, count, who):
 
 
 @_part
-def _over_together(transfers, roots, timers, group, count, rule, latest):
+def _over_together(transfers, given, roots, timers, group, count, rule, latest):
     """Fill *group* with latencies and copies that are over together by *latest*, and return when."""
     eps, size, late, open_from = rule[0].eps, 0, 0.0, 0.0
-    who, first = _next(transfers, roots, timers, count)
+    who, first = _next(given, roots, timers, count)
     time = last = first
     while time <= latest:
         _take(roots, timers, count, who)
-        window = eps * _span(transfers, who)[1]
+        window = eps * _span(transfers, given, who)[1]
         latest = min(latest, time + window)
         open_from = max(open_from, time - window)
         late += time - first
         last = time
         group[size] = who
         size += 1
-        who, time = _next(transfers, roots, timers, count)
+        who, time = _next(given, roots, timers, count)
     count[0].group = size
     return last if rule[0].ledger else min(max(first + late / size, open_from), latest)
 
 
 @_part
 def _fire(
-    transfers, successors, paths, flows, rates, order, hops, links, in_use, members, timers, count, who, now
+    transfers, given, successors, paths, flows, rates, order, hops, links, in_use, members, timers, count, who, now
 ):  # fmt: skip
     """Begin a transfer whose latency is over, or end it if it is a local copy that has begun before."""
-    size, cap = transfers[who].size_bytes, transfers[who].cap_Bps
+    size_bytes, _, cap_Bps = given
+    size, cap = size_bytes[who], cap_Bps[who]
     if np.isnan(transfers[who].start_s):
         transfers[who].start_s = now
         if size > 0.0 and transfers[who].hops > 0:
-            _enter(transfers, flows, rates, order, count, who, now)
+            _enter(flows, rates, order, count, who, now, size)
             _join(paths, hops, links, in_use, members, count, who)
             return
         if size > 0.0 and cap < np.inf:
-            _set_timer(transfers, timers, count, who)
+            _set_timer(transfers, given, timers, count, who)
             return
         transfers[who].moved_bytes = size
     else:
         transfers[who].moved_bytes = cap * (now - transfers[who].start_s)
-    _complete(transfers, successors, timers, count, who, now)
+    _complete(transfers, given, successors, timers, count, who, now)
 
 
 @_part
-def _enter(transfers, flows, rates, order, count, who, now):
+def _enter(flows, rates, order, count, who, now, size):
     """Put a new flow last in the order."""
-    flows[who].left = transfers[who].size_bytes
+    flows[who].left = size
     flows[who].rate = 0.0
     flows[who].start = now
     rates[who] = UNDECIDED
@@ -231,7 +235,7 @@ def _enter(transfers, flows, rates, order, count, who, now):
 
 
 @_part
-def _complete(transfers, successors, timers, count, who, now):
+def _complete(transfers, given, successors, timers, count, who, now):
     """End a transfer, and start the latency of those that waited for it alone."""
     transfers[who].finish_s = now
     for j in range(transfers[who].next, transfers[who + 1].next):
@@ -239,7 +243,7 @@ def _complete(transfers, successors, timers, count, who, now):
         transfers[successor].waits -= 1
         if transfers[successor].waits == 0:
             transfers[successor].ready_s = now
-            _set_timer(transfers, timers, count, i8(successor))
+            _set_timer(transfers, given, timers, count, i8(successor))
 
 
 # Groups --------------------------------------------------------------------------------------------------------------
@@ -306,17 +310,18 @@ def _by_ledger(paths, flows, order, group, hops, links, count, base, limit):
 
 @_part
 def _end_group(
-    transfers, successors, paths, flows, rates, group, hops, links, members, timers, count, step, now
+    transfers, given, successors, paths, flows, rates, group, hops, links, members, timers, count, step, now
 ):  # fmt: skip
     """End the flows of the group, *step* after rates were shared."""
+    size_bytes, _, _ = given
     for k in range(count[0].group):
         who = i8(group[k])
-        transfers[who].moved_bytes = transfers[who].size_bytes - (flows[who].left - flows[who].rate * step)
+        transfers[who].moved_bytes = size_bytes[who] - (flows[who].left - flows[who].rate * step)
         rates[who] = ENDED
         count[0].over += 1
         _free(paths, flows, hops, links, count, who)
         _leave(paths, rates, hops, links, members, who)
-        _complete(transfers, successors, timers, count, who, now)
+        _complete(transfers, given, successors, timers, count, who, now)
 
 
 @_part
@@ -514,14 +519,14 @@ def _commit(flows, rates, order, count, rule, base, step):
 
 @_entry
 def _run(
-    transfers, successors, roots, paths, flows, rates, order, group, hops, links, in_use, members, queue, timers,
+    transfers, given, successors, roots, paths, flows, rates, order, group, hops, links, in_use, members, queue, timers,
     count, rule,
 ):  # fmt: skip
     """Go from event to event until nothing is left to happen."""
     base = 0.0  # the time of the last sharing
     count[0].first = count[0].deadline = np.inf
     while True:
-        _, due = _next(transfers, roots, timers, count)
+        _, due = _next(given, roots, timers, count)
         limit = min(count[0].deadline, max(due - base, 0.0))
         if limit == np.inf:
             return
@@ -534,24 +539,38 @@ def _run(
                 step = _neutral(flows, order, group, count, base, limit)
             now = base + step
             _end_group(
-                transfers, successors, paths, flows, rates, group, hops, links, members, timers, count, step, now
+                transfers, given, successors, paths, flows, rates, group, hops, links, members, timers, count, step, now
             )
         else:
-            now = _over_together(transfers, roots, timers, group, count, rule, base + count[0].first)
+            now = _over_together(transfers, given, roots, timers, group, count, rule, base + count[0].first)
             step = now - base
             for k in range(count[0].group):
                 who = i8(group[k])
                 _fire(
-                    transfers, successors, paths, flows, rates, order, hops, links, in_use, members, timers, count,
-                    who, now,
+                    transfers, given, successors, paths, flows, rates, order, hops, links, in_use, members, timers,
+                    count, who, now,
                 )  # fmt: skip
         while True:
-            who, due = _next(transfers, roots, timers, count)
-            if who < 0 or due - rule[0].early * _span(transfers, who)[1] > now:
+            who, due = _next(given, roots, timers, count)
+            if who < 0 or due - rule[0].early * _span(transfers, given, who)[1] > now:
                 break
             _take(roots, timers, count, who)
             _fire(
-                transfers, successors, paths, flows, rates, order, hops, links, in_use, members, timers, count, who, now
+                transfers,
+                given,
+                successors,
+                paths,
+                flows,
+                rates,
+                order,
+                hops,
+                links,
+                in_use,
+                members,
+                timers,
+                count,
+                who,
+                now,
             )
         if ends and count[0].flows == before and now < rule[0].soon and count[0].freed < rule[0].eps:
             _drop(flows, rates, order, count, base)
@@ -565,7 +584,7 @@ def simulate(p: Problem, eps: float, *, ledger: bool = False) -> tuple[Floats, F
     """Simulate the checked problem *p* with tolerance *eps*; returns what the exact engine returns."""
     rule = np.array([(eps, 0.0 if ledger else eps / 2, SOON * least_time_s(p), ledger)], dtype=RULE)
     arrays = _prepare(p, rule)
-    transfers, successors, count = arrays[0], arrays[1], arrays[-2]
+    transfers, successors, count = arrays[0], arrays[2], arrays[-2]
     _fill_successors(p.dep_ptr, p.dep, transfers, successors)
     _run(*arrays)
     del arrays  # what is copied below is no addition to it
@@ -583,6 +602,7 @@ def _prepare(p, rule):
     links["capacity"], links["begin"], links["least_cap"] = p.capacity_Bps, np.cumsum(on_link) - on_link, np.inf
     arrays = (
         transfers,
+        (p.size_bytes, p.latency_s, p.cap_Bps),
         np.empty(len(p.dep), dtype=i4),
         roots,
         paths,
@@ -599,4 +619,4 @@ def _prepare(p, rule):
         np.zeros(1, dtype=COUNT),
         rule,
     )
-    return tuple(a.view(np.recarray) if a.dtype.names else a for a in arrays)  # fields as attributes, compiled or not
+    return tuple(as_attributes(each) for each in arrays)

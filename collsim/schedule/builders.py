@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collsim.distinct import pointers
-from collsim.schedule.forms import Bool, Chunks, Int, Orbits, Transfers
+from collsim.schedule.forms import Bool, Chunks, Int, Orbits, Transfers, sealed
 
 __all__ = ["ChunksBuilder", "OrbitsBuilder", "TransfersBuilder"]
 
@@ -39,7 +39,8 @@ class ChunksBuilder:
 
     def build(self) -> Chunks:
         """Return the collected chunks."""
-        return Chunks(np.concatenate(self.sizes), self._each(self.sources), self._each(self.targets))
+        columns = np.concatenate(self.sizes), self._each(self.sources), self._each(self.targets)
+        return Chunks(*(sealed(column) for column in columns))
 
     def _each(self, values: list[object]) -> Int:
         """Return int64[n_chunks] from *values* of calls: one for all chunks of a call, or one for each of them."""

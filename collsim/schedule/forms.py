@@ -17,6 +17,8 @@ from typing import Protocol, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from collsim.distinct import spread
+
 __all__ = [
     "EVERY",
     "Chunks",
@@ -57,9 +59,9 @@ def split_bytes(total_bytes: int, parts: int, grain_bytes: int = 1) -> Int:
 
 
 def frozen(values: object, dtype: type = np.int64) -> NDArray[np.generic]:
-    """Return *values* as a read-only, C-contiguous array; an array that is one already is not copied."""
-    taken = isinstance(values, np.ndarray) and values.flags.c_contiguous and not values.flags.writeable
-    if isinstance(values, np.ndarray) and taken and values.dtype == dtype:
+    """Return *values* as a read-only array, C-contiguous or one number all over; one that is that is not copied."""
+    fits = isinstance(values, np.ndarray) and values.dtype == dtype and not values.flags.writeable
+    if isinstance(values, np.ndarray) and fits and (values.flags.c_contiguous or values.strides == (0,)):
         return values
     array: NDArray[np.generic] = np.array(values, dtype=dtype, order="C")
     array.setflags(write=False)
@@ -261,7 +263,7 @@ class Orbits:
         place += self.dep_shift[entry]
         place %= n
         place += self.dep_row[entry] * n
-        repeated = {name: sealed(np.repeat(getattr(self, name), n)) for name in ROW_COLUMNS}
+        repeated = {name: spread(getattr(self, name), n) for name in ROW_COLUMNS}
         return Transfers(
             src=sealed(order.reshape(rows * n)),
             dst=sealed(dst.reshape(rows * n)),

@@ -10,7 +10,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["distinct", "entries_of", "is_whole", "pointers", "spread"]
+__all__ = ["distinct", "entries_of", "pointers", "spread"]
 
 Int = NDArray[np.int64]
 S = TypeVar("S", bound=np.generic)
@@ -63,11 +63,6 @@ def entries_of(ptr: Int, rows: Int) -> tuple[Int, Int]:
     place = np.repeat(ptr[rows] - taken[:-1], counts)
     place += np.arange(taken[-1])
     return taken, place
-
-
-def is_whole(rows: Int, n: int) -> bool:
-    """Return whether *rows* are all n of a table, in order."""
-    return len(rows) == n and bool((rows == np.arange(n)).all())
 
 
 def spread(values: NDArray[S], times: int) -> NDArray[S]:

@@ -405,7 +405,7 @@ EXPERT_OPTIONS: dict[str, Callable[..., Any]] = {
         **complete(lambda: ("prefill", "decode")),
         help="prefill or decode: usual tokens and mode.",
     ),
-    "skew": click.option("--skew", metavar="S", help="The k-th most popular expert has weight k^-S (Zipf); 0: all alike."),
+    "skew": click.option("--skew", metavar="S", help="The k-th most popular expert has weight k^-S (Zipf); 0: even."),
     "sigma": click.option("--sigma", metavar="X", help="Popularity is log-normal of this width, instead of --skew."),
     "counts": click.option(
         "--counts", metavar="FILE", help="Tokens of each expert, or the experts of each token a line, as measured."

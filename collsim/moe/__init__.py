@@ -1,6 +1,7 @@
 """Models with experts: which tokens go where, as which bytes, and how long dispatch and combine take.
 
-Data flows one way: models, routing, placement -> counts -> flows -> timing -> simulation -> result, and comparing -> contrast.
+Data flows one way: models, routing, placement -> counts -> flows -> timing -> simulation -> result; comparing asks the
+same of several systems, and contrast is what that says.
 """
 
 from collsim.moe.comparing import compare_moe

@@ -1,4 +1,4 @@
-"""`compare_moe` is `simulate_moe` on several systems: `prepare` checks all that is asked of all, `answered` simulates."""
+"""`compare_moe` is `simulate_moe` on several systems: `prepare` checks what is asked of all, `answered` simulates."""
 
 from __future__ import annotations
 
@@ -58,9 +58,7 @@ def answered(cases: Cases) -> MoeComparison:
     return MoeComparison(first.version, tuple(first.config["ep"]), tuple(systems))
 
 
-def prepare(
-    topos: Sequence[Any], *, ep: int | Sequence[int] | None, machine: Mapping[str, Any], **asked: Any
-) -> Cases:
+def prepare(topos: Sequence[Any], *, ep: int | Sequence[int] | None, machine: Mapping[str, Any], **asked: Any) -> Cases:
     """Return each system by its label: GPUs, and what is asked of it, None where they are too few for anything.
 
     Raises
@@ -78,8 +76,8 @@ def prepare(
             fits = ep if topology is None else [n for n in _listed(ep) if n <= topology.n_gpus]
             question = None if fits == [] else ask(topology or name, ep=fits, machine={} if place else here, **asked)
         except InputError as error:
-            set_here = {"topo", *(f"--set {change.partition('=')[0].strip()}" for change in changes)}
-            told = [replace(each, where="compare") if place and each.where in set_here else each for each in error.faults]
+            own = {"topo", *(f"--set {change.partition('=')[0].strip()}" for change in changes)} if place else ()
+            told = [replace(each, where="compare") if each.where in own else each for each in error.faults]
             faults |= dict.fromkeys(told)
             continue
         topology = topology or (question.topology if question else None)

@@ -76,7 +76,7 @@ def placed(weight: Float, n_ranks: int, placement: str = "contiguous", *, redund
     """
     experts = len(weight)
     slots = experts + redundant
-    faults = []
+    faults: list[Fault] = []
     if placement not in PLACEMENTS:
         faults += UnknownNameError("placement", placement, PLACEMENTS, "placement").faults
     if redundant < 0:

@@ -255,9 +255,11 @@ def _result(question: Question, rows: tuple[MoeRow, ...]) -> MoeResult:
     warnings = []
     if profile is not None:
         runs = {
-            "name": profile.name, "title": profile.title or profile.name, "source": profile.describe(over_nodes=topology.cluster is not None),
+            "name": profile.name,
+            "title": profile.title or profile.name,
+            "source": profile.describe(over_nodes=topology.cluster is not None),
             "kind": "fitted" if is_calibrated(topology, profile) else "assumed",
-        }  # fmt: skip
+        }
     else:
         runs = {"name": kernel.name, "title": kernel.title, "source": kernel.source, "kind": kernel.kind}
         if kernel.kind != "fitted":

@@ -20,13 +20,13 @@ from collsim.units import format_bytes
 __all__ = ["MOE_FORMATS", "kernels_text", "models_text", "render_moe"]
 
 MOE_FORMATS = ("table", "csv", "json", "md")
-COLUMNS = (
+COLUMNS: tuple[tuple[str, str], ...] = (
     ("ranks", ""), ("nodes", ""), ("op", ""), ("time", "(us)"), ("least", "(us)"), ("most", "(us)"), ("load", "(us)"),
     ("bound", "(us)"), ("logical", "(GB/s)"), ("node", "(GB/s)"), ("network", "(GB/s)"), ("imbalance", "(x)"),
     ("limit", ""), ("bottleneck", ""),
 )  # fmt: skip
 """Name and unit; a column is left out where no row has anything."""
-COMPARED = (
+COMPARED: tuple[tuple[str, str], ...] = (
     ("ranks", ""), ("system", ""), ("dispatch", "(us)"), ("combine", "(us)"), ("sum", "(us)"), ("speedup", "(x)"),
     ("limit", ""), ("bottleneck", ""),
 )  # fmt: skip
@@ -203,7 +203,8 @@ def _asked(result: MoeResult) -> list[str]:
     model, config = result.model, result.config
     limited = 0 < model["group_limit"] < model["groups"]
     groups = f" from {model['group_limit']} of {model['groups']} groups" * limited
-    named = f"model {model['name']}: {model['experts']} experts, {model['top_k']} for each token{groups}; "
+    changed = " (changed)" * (model["kind"] == "user" and model["name"] != "custom")
+    named = f"model {model['name']}{changed}: {model['experts']} experts, {model['top_k']} for each token{groups}; "
     named += f"{model['hidden']} elements, dispatch {model['dispatch']}, combine {model['combine']}"
     copies = f" with {config['redundant']} more copies" * bool(config["redundant"])
     samples = len(result.rows[0].times_s)
@@ -272,7 +273,11 @@ def _wire_bytes(found: MoeResult) -> list[str]:
         lines.append([str(pair[0].ranks), *cells, f"{sum(row.time_s for row in pair) * layers * 1e3:.4g} ms"])
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     table = [" ".join(f"{cell:>{width}}" for cell, width in zip(line, widths, strict=True)) for line in lines]
-    return [f"dispatch and combine: what a rank sends in a layer, for each of its tokens, and in a step of {layers} such layers", *table]
+    of = f"{layers} such layers" if layers > 1 else "this layer"
+    return [
+        f"dispatch and combine: what a rank sends in a layer, for each of its tokens, and in a step of {of}",
+        *table,
+    ]
 
 
 def _meanings(found: MoeResult) -> list[str]:

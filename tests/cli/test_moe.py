@@ -4,6 +4,8 @@ import csv
 import io
 import json
 import re
+import subprocess
+import sys
 import xml.etree.ElementTree as ElementTree
 
 import pytest
@@ -11,6 +13,8 @@ from jsonschema import Draft202012Validator
 
 from collsim.report import schema
 from collsim.report.experts import MOE_FORMATS
+
+from .conftest import ROOT
 
 SMALL = ("--experts", "32", "--topk", "4", "--hidden", "1024", "--layers", "10")
 ONE = ("moe", "--topo", "hgx_h100", *SMALL, "--tokens", "64", "-q")
@@ -30,7 +34,7 @@ def test_table_says_what_was_asked_and_why(collsim):
     assert (found.code, found.err) == (0, "")
     for text in (
         "topo hgx_h100 (16 GPUs",
-        "# model custom: 32 experts, 4 for each token; 1024 elements, dispatch fp8, combine bf16; 10 layers with experts",
+        "# model custom: 32 experts, 4 for each token; 1024 elements, dispatch fp8, combine bf16; 10 layers with",
         "# mode normal   tokens 64 per rank   routing Zipf 1.2, 3 samples   placement contiguous",
         "# kernels ",
         "# hot of 16 ranks: ",
@@ -187,9 +191,22 @@ def test_systems_side_by_side(collsim):
 
 
 def test_a_system_with_room_for_nothing(collsim):
-    document = json.loads(collsim(*TWO, "--ep", "16", "--compare", "hgx_b200,scale_out.nodes=1", "--format", "json").out)
+    document = json.loads(
+        collsim(*TWO, "--ep", "16", "--compare", "hgx_b200,scale_out.nodes=1", "--format", "json").out
+    )
     assert document["systems"][1]["result"] is None
     assert document["rows"][0]["speedups"] == [1.0, None]
+
+
+def test_a_changed_model_says_so(collsim):
+    text = collsim("moe", "--topo", "hgx_h100", "--model", "mixtral-8x7b", "--hidden", "512", "-q").out
+    assert "# model mixtral-8x7b (changed): 8 experts, 2 for each token; 512 elements" in text
+
+
+def test_starting_imports_no_experts():
+    code = "import sys, collsim.cli; print(*(name for name in sys.modules if name.startswith('collsim.moe')))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert found.stdout.split() == []
 
 
 def test_models_and_kernels(collsim):

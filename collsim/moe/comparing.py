@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from collsim.contrast import named_system
 from collsim.errors import Fault, InputError, ModelError
 from collsim.moe.contrast import MoeComparison, MoeSystem
+from collsim.moe.models import Model
 from collsim.moe.question import Question, ask, topology_of
 from collsim.moe.simulation import answer
 
@@ -17,7 +18,13 @@ __all__ = ["answered", "compare_moe", "prepare"]
 Cases = dict[str, tuple[int, Question | None]]
 
 
-def compare_moe(topos: Sequence[Any], **asked: Any) -> MoeComparison:
+def compare_moe(
+    topos: Sequence[Any],
+    model: str | Model | None = "deepseek-v3",
+    *,
+    ep: int | Sequence[int] | None = None,
+    **asked: Any,
+) -> MoeComparison:
     """Predict dispatch and combine on several systems.
 
     Parameters
@@ -25,8 +32,8 @@ def compare_moe(topos: Sequence[Any], **asked: Any) -> MoeComparison:
     topos : sequence of str, path, Topology or networkx graph
         The first has room for all numbers of ranks; by default as many take part as it has GPUs. Names may have changes
         behind them: ``gb200_nvl72,scale_out.nodes=2``.
-    **asked
-        As of `collsim.moe.question.ask`, for all systems.
+    model, **asked
+        As of `collsim.moe.simulate_moe`, for all systems.
 
     Raises
     ------
@@ -34,8 +41,19 @@ def compare_moe(topos: Sequence[Any], **asked: Any) -> MoeComparison:
         Every fault at once.
     ModelError
         A system has no answer; the message names it.
+
+    Examples
+    --------
+    >>> comparison = compare_moe(["hgx_h100", "hgx_b200"], ep=8, load_only=True)
+    >>> [f"{speedup:.2f}" for speedup in comparison.speedups(8)][0]
+    '1.00'
     """
-    return answered(prepare(topos, **asked))
+    machine, laws = (
+        {name: asked.pop(name, None) for name in names}
+        for names in (("overrides", "fail", "degrade"), ("skew", "sigma", "counts"))
+    )
+    figures = {field.name: asked.pop(field.name) for field in fields(Model) if field.name in asked}
+    return answered(prepare(topos, model=model, ep=ep, machine=machine, laws=laws, figures=figures, **asked))
 
 
 def answered(cases: Cases) -> MoeComparison:
@@ -74,7 +92,8 @@ def prepare(topos: Sequence[Any], *, ep: int | Sequence[int] | None, machine: Ma
         try:
             topology = topology_of(name, **here) if place else None
             fits = ep if topology is None else [n for n in _listed(ep) if n <= topology.n_gpus]
-            question = None if fits == [] else ask(topology or name, ep=fits, machine={} if place else here, **asked)
+            skipped = topology is not None and not fits
+            question = None if skipped else ask(topology or name, ep=fits, machine={} if place else here, **asked)
         except InputError as error:
             own = {"topo", *(f"--set {change.partition('=')[0].strip()}" for change in changes)} if place else ()
             told = [replace(each, where="compare") if each.where in own else each for each in error.faults]
@@ -82,7 +101,8 @@ def prepare(topos: Sequence[Any], *, ep: int | Sequence[int] | None, machine: Ma
             continue
         topology = topology or (question.topology if question else None)
         assert topology is not None
-        ep = topology.n_gpus if ep is None else ep
+        if not place and question is not None:
+            ep = [each.n_ranks for each in question.placements]
         label = ", ".join([topology.name, *changes])
         found[label if label not in found else f"{label} ({place + 1})"] = topology.n_gpus, question
     if faults:

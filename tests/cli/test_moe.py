@@ -11,6 +11,8 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 from jsonschema import Draft202012Validator
 
+from collsim.errors import InputError
+from collsim.moe import compare_moe, simulate_moe
 from collsim.report import schema
 from collsim.report.experts import MOE_FORMATS
 
@@ -188,6 +190,24 @@ def test_systems_side_by_side(collsim):
     alone = json.loads(collsim(*TWO, "--ep", "8,16", "--seeds", "0", "--format", "json").out)
     assert document["systems"][0]["result"]["results"] == alone["results"]
     assert len(collsim(*call, "--format", "md").out.splitlines()[2:8]) == 6
+
+
+def test_compared_systems_take_as_many_ranks_as_the_first_has_tokens_for(collsim):
+    call = (*ONE, "--nodes", "2", "--tokens", "8x8", "--compare", "hgx_b200")
+    assert json.loads(collsim(*call, "--format", "json").out)["rows"][0]["ranks"] == 8
+
+
+def test_compare_from_python():
+    comparison = compare_moe(
+        ["hgx_h100", "hgx_b200"], None, ep=8, tokens=64, experts=32, top_k=4, hidden=1024, skew=1.2
+    )
+    alone = simulate_moe("hgx_b200", None, ep=8, tokens=64, experts=32, top_k=4, hidden=1024, skew=1.2)
+    assert comparison.systems[1].result == alone
+    assert comparison.times_s(8)[1] == alone.time_s
+    with pytest.raises(InputError, match="no number of ranks"):
+        compare_moe(["hgx_h100", "hgx_b200"], ep=[])
+    with pytest.raises(TypeError, match="expert_count"):
+        compare_moe(["hgx_h100", "hgx_b200"], expert_count=3)
 
 
 def test_a_system_with_room_for_nothing(collsim):

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -13,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from collsim.contrast import Compared, Comparison, System
+from collsim.contrast import Compared, Comparison, System, named_system
 from collsim.errors import Fault, InputError, ModelError
 from collsim.library import Profile, load_profile
 from collsim.question import Question, ask, rank_groups
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
 __all__ = ["Case", "answer", "compare", "prepare"]
 
 T = TypeVar("T")
-CHANGE = re.compile(r",\s*(?=[A-Za-z_][\w.\[\]]*=)")
-"""What separates the changes behind the name of a system: a comma before PATH=VALUE."""
 WHOLE = "none"
 """The split that leaves all ranks in one group."""
 
@@ -133,7 +130,7 @@ def _systems(topos: Any, load: Callable[[Any, Sequence[str]], Topology], faults:
         faults.append(Fault("fewer than two systems", "topos", "name two or more, such as mi355x_ubb8 hgx_b200"))
     loaded: dict[str, Topology] = {}
     for entry in entries:
-        name, changes = _parsed(entry)
+        name, changes = named_system(entry)
         found: list[Fault] = []
         topology = _attempt(partial(load, name, changes), found)
         set_here = {f"--set {change.partition('=')[0].strip()}" for change in changes}
@@ -188,18 +185,6 @@ def answer(cases: Sequence[Case]) -> Comparison:
 def _listed(value: Any) -> list[Any]:
     """Return the entries of a list; a value that is none is the only entry."""
     return list(value) if isinstance(value, list | tuple) else [value]
-
-
-def _parsed(entry: Any) -> tuple[Any, list[str]]:
-    """Return a system and the changes behind its name.
-
-    >>> _parsed("gb200_nvl72,gpu.count=128, switch.ports=128")
-    ('gb200_nvl72', ['gpu.count=128', 'switch.ports=128'])
-    """
-    if not isinstance(entry, str):
-        return entry, []
-    name, *changes = CHANGE.split(entry.strip())
-    return name, changes
 
 
 def _splits(split: Any) -> list[Any]:

@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from collsim.result import Row, frame_of
 
-__all__ = ["Compared", "Comparison", "System"]
+__all__ = ["Compared", "Comparison", "System", "named_system"]
 
 SCHEMA = "collsim.compare/1"
+CHANGE = re.compile(r",\s*(?=[A-Za-z_][\w.\[\]]*=)")
+"""What separates the changes behind the name of a system: a comma before PATH=VALUE."""
+
+
+def named_system(entry: Any) -> tuple[Any, list[str]]:
+    """Return a system and the changes behind its name.
+
+    >>> named_system("gb200_nvl72,gpu.count=128, switch.ports=128")
+    ('gb200_nvl72', ['gpu.count=128', 'switch.ports=128'])
+    """
+    if not isinstance(entry, str):
+        return entry, []
+    name, *changes = CHANGE.split(entry.strip())
+    return name, changes
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from collsim.errors import Fault, UnitError, nearest
 
 __all__ = [
     "format_bandwidth",
+    "format_bytes",
     "format_count",
     "format_size",
     "format_time",
@@ -190,6 +191,15 @@ def format_size(size_bytes: float) -> str:
     ('64 MiB', '1000 B', '1.5 MiB', '0 B')
     """
     return _format(size_bytes, ((1, "B"), (2**10, "KiB"), (2**20, "MiB"), (2**30, "GiB"), (2**40, "TiB")))
+
+
+def format_bytes(size_bytes: float) -> str:
+    """Return a size with a decimal unit and at most four significant digits, as bandwidths have it.
+
+    >>> format_bytes(7392), format_bytes(2.5e9), format_bytes(0)
+    ('7.392 kB', '2.5 GB', '0 B')
+    """
+    return _format(size_bytes, ((1, "B"), (1e3, "kB"), (1e6, "MB"), (1e9, "GB"), (1e12, "TB")))
 
 
 def format_count(number: int, noun: str) -> str:

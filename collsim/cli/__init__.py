@@ -16,6 +16,7 @@ from collsim._version import __version__
 from collsim.cli.calibrations import calibrate
 from collsim.cli.comparisons import compare
 from collsim.cli.doctor import doctor
+from collsim.cli.experts import moe
 from collsim.cli.output import ClosedStream, discard_stdout, leave_pipe, stdout_failure
 from collsim.cli.runs import place_of, run
 from collsim.cli.schedules import schedule
@@ -44,6 +45,7 @@ def cli() -> None:
       collsim run --topo mi355x_ubb8 --op all_to_all
       collsim run --topo hgx_h100 --op all_reduce -b 1M -e 1G -f 4 --algo all
       collsim compare mi355x_ubb8 hgx_b200 --op all_to_all
+      collsim moe --topo hgx_h100 --nodes 8 --ep 8,64 --model deepseek-v3
       collsim validate all_reduce.log --topo hgx_h100
       collsim topo list
       collsim doctor
@@ -53,7 +55,7 @@ def cli() -> None:
     """  # noqa: D301 - \b keeps the lines that follow it as they are
 
 
-for command in (run, compare, validate, calibrate, topo, schedule, doctor):
+for command in (run, compare, moe, validate, calibrate, topo, schedule, doctor):
     cli.add_command(command)
 
 

@@ -17,18 +17,22 @@ from collsim.units import parse_size_bytes
 __all__ = [
     "Faults",
     "read_counts",
+    "read_decimal",
     "read_factor",
     "read_number",
     "read_overrides",
     "read_rank_list",
+    "read_seeds",
     "read_shares",
     "read_sizes",
+    "read_tokens",
 ]
 
 T = TypeVar("T")
 
 MOST_SIZES = 10_000
 MOST_RANKS = 2**20
+MOST_SEEDS = 10_000
 DEFAULT_FIRST, DEFAULT_LAST, DEFAULT_STEP = 2**20, 2**30, 2**20
 
 
@@ -145,6 +149,57 @@ def read_number(text: str, where: str = "", hint: str = "such as 8") -> int:
     if not digits.removeprefix("-").isdecimal() or not digits.isascii() or len(digits) > 12:
         raise InputError(Fault(f'"{text}" is not a whole number', where, hint))
     return int(digits)
+
+
+def read_decimal(text: str, where: str = "") -> float:
+    """Return a number.
+
+    >>> read_decimal("1.5")
+    1.5
+    """
+    try:
+        return float(text)
+    except ValueError:
+        raise InputError(Fault(f'"{text}" is not a number', where, "such as 1.0")) from None
+
+
+def read_tokens(text: str, where: str = "tokens") -> int | list[int]:
+    """Return the tokens of every rank, or those of each in a list.
+
+    >>> read_tokens("4096"), read_tokens("256x2,64x3,8")
+    (4096, [256, 256, 64, 64, 64, 8])
+    """
+    hint = "give one number for all ranks, or a list: 256x8,64x24 for 8 ranks of 256 and 24 of 64"
+    if "," not in text and "x" not in text:
+        return read_number(text, where, hint)
+
+    def part(entry: str) -> list[int]:
+        each, _, times = entry.partition("x")
+        count = read_number(times, where, hint) if "x" in entry else 1
+        if not 1 <= count <= MOST_RANKS:
+            raise InputError(Fault(f'"{entry.strip()}" is of {count} ranks', where, f"give 1 to {MOST_RANKS}"))
+        return [read_number(each, where, hint)] * count
+
+    return [tokens for entry in _all_of(text.split(","), part) for tokens in entry]
+
+
+def read_seeds(text: str, where: str = "seeds") -> list[int]:
+    """Return the seeds in a list.
+
+    >>> read_seeds("0-3,7")
+    [0, 1, 2, 3, 7]
+    """
+    hint = "write seeds and ranges of seeds: 0-9 or 0,3,5-7"
+
+    def part(entry: str) -> range:
+        ends = [read_number(end, where, hint) for end in entry.split("-", 1)]
+        if ends[-1] < ends[0]:
+            raise InputError(Fault(f'range "{entry}" runs backwards', where, f"write {ends[-1]}-{ends[0]}"))
+        if ends[-1] - ends[0] >= MOST_SEEDS:
+            raise InputError(Fault(f'range "{entry}" is too long', where, f"at most {MOST_SEEDS:,} seeds"))
+        return range(ends[0], ends[-1] + 1)
+
+    return [seed for entry in _all_of(text.split(","), part) for seed in entry]
 
 
 def read_counts(text: str, where: str = "ranks") -> list[int]:

@@ -10,6 +10,7 @@ import click
 __all__ = [
     "comparison_options",
     "complete",
+    "expert_options",
     "formats",
     "operations",
     "profiles",
@@ -103,6 +104,13 @@ def profiles() -> Sequence[str]:
     from collsim.library import profile_names
 
     return ["auto", *profile_names()]
+
+
+def models() -> Sequence[str]:
+    """Return the names of the models with experts."""
+    from collsim.moe.models import model_names
+
+    return model_names()
 
 
 def formats() -> Sequence[str]:
@@ -357,6 +365,99 @@ COMPARISON_OPTIONS = {name: option for name, option in OPTIONS.items() if name !
     ),
 }
 """The flags of a request to several systems, which hold for all of them."""
+
+
+EXPERT_OPTIONS: dict[str, Callable[..., Any]] = {
+    **{name: OPTIONS[name] for name in ("topo", *SCALE_OUT)},
+    "ep": click.option(
+        "--ep", metavar="N[,N...]", help="Spread the experts over the first N GPUs.  [default: all of the machine]"
+    ),
+    "model": click.option(
+        "--model",
+        metavar="NAME",
+        **complete(models),
+        help="A model that --list-models prints; flags below change it.  [default: deepseek-v3]",
+    ),
+    "experts": click.option("--experts", metavar="E", help="Routed experts of a layer."),
+    "top_k": click.option("--topk", "--top-k", "top_k", metavar="K", help="Experts that each token takes."),
+    "hidden": click.option("--hidden", metavar="H", help="Elements of a token."),
+    "layers": click.option("--layers", metavar="L", help="Layers with experts."),
+    "groups": click.option("--groups", metavar="G", help="Equal groups of experts."),
+    "group_limit": click.option("--group-limit", metavar="M", help="A token takes experts of at most M groups."),
+    "dispatch": click.option("--dispatch", metavar="TYPE", help="Data type of tokens in dispatch: fp8 or bf16."),
+    "combine": click.option("--combine", metavar="TYPE", help="Data type of tokens in combine: fp8 or bf16."),
+    "tokens": click.option(
+        "--tokens",
+        metavar="N|LIST",
+        help="Tokens of every rank, or of each: 256x8,64x24.  [default: 4096 of prefill, 128 of decode]",
+    ),
+    "mode": click.option(
+        "--mode",
+        metavar="NAME",
+        **complete(lambda: ("normal", "low-latency", "all-to-all")),
+        help="normal, low-latency or all-to-all.  [default: normal of prefill, low-latency of decode]",
+    ),
+    "phase": click.option(
+        "--phase",
+        default="prefill",
+        show_default=True,
+        metavar="NAME",
+        **complete(lambda: ("prefill", "decode")),
+        help="prefill or decode: usual tokens and mode.",
+    ),
+    "skew": click.option("--skew", metavar="S", help="The k-th most popular expert has weight k^-S (Zipf); 0: even."),
+    "sigma": click.option("--sigma", metavar="X", help="Popularity is log-normal of this width, instead of --skew."),
+    "counts": click.option(
+        "--counts", metavar="FILE", help="Tokens of each expert, or the experts of each token a line, as measured."
+    ),
+    "placement": click.option(
+        "--placement",
+        default="contiguous",
+        show_default=True,
+        metavar="NAME",
+        **complete(lambda: ("contiguous", "round_robin", "balanced")),
+        help="Experts on ranks: contiguous, round_robin or balanced (by popularity).",
+    ),
+    "redundant": click.option("--redundant", metavar="N", help="Copies of experts beyond one each.  [default: 0]"),
+    "kernel": click.option(
+        "--kernel",
+        default="auto",
+        show_default=True,
+        metavar="NAME",
+        help="Kernels that --list-kernels prints; auto: those for the GPU.",
+    ),
+    "sms": click.option("--sms", metavar="N", help="SMs that copy.  [default: the kernels']"),
+    "seeds": click.option(
+        "--seeds",
+        metavar="LIST",
+        help="Samples of the routing, such as 0-9.  [default: expected loads if known, else 5 samples]",
+    ),
+    "tolerance": OPTIONS["tolerance"],
+    "load_only": click.option(
+        "--load-only", is_flag=True, help="The time is what the busiest link or GPU needs; nothing is simulated."
+    ),
+    "profile": click.option(
+        "--profile",
+        default="auto",
+        show_default=True,
+        metavar="NAME|FILE",
+        **complete(profiles, files=True),
+        help="Constants of the library, for --mode all-to-all.",
+    ),
+    **{name: OPTIONS[name] for name in ("overrides", "fail", "degrade")},
+    "compare": click.option(
+        "--compare",
+        metavar="TOPO[,TOPO...]",
+        **complete(zoo, files=True),
+        help="Ask the same of these systems, and say how many times as fast as the first each is.",
+    ),
+}
+"""The flags of a question about experts."""
+
+
+def expert_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the flags that say which experts exchange what on which machine."""
+    return _with_options(command, EXPERT_OPTIONS)
 
 
 def request_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from collsim.library.profile import Profile
 from collsim.moe.counts import Counts
 from collsim.moe.flows import byte_matrix
 from collsim.moe.question import Question
@@ -16,7 +15,7 @@ from collsim.simulation import simulate
 __all__ = ["called"]
 
 
-def called(question: Question, gpus: Sequence[int], profile: str | Profile) -> Callable[[Counts, str], OpTime]:
+def called(question: Question, gpus: Sequence[int]) -> Callable[[Counts, str], OpTime]:
     """Return what takes counts and an operation to the time of one call, on these GPUs.
 
     The kernels of the question may say how much longer a call takes to start than the library's costs have it.
@@ -29,7 +28,7 @@ def called(question: Question, gpus: Sequence[int], profile: str | Profile) -> C
         moved = np.where(np.eye(len(matrix), dtype=bool), 0, matrix)
         across = node[:, None] != node[None, :]
         result = simulate(
-            question.topology, "all_to_all_v", matrix=matrix, rank_list=list(gpus), profile=profile,
+            question.topology, "all_to_all_v", matrix=matrix, rank_list=list(gpus), profile=question.profile or "auto",
             tolerance="auto" if question.tolerance is None else question.tolerance,
         )  # fmt: skip
         row = result.rows[0]

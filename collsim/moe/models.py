@@ -98,8 +98,8 @@ def load_model(name: str | None = None, **changes: Any) -> Model:
     if name is None:
         needed = ("experts", "top_k", "hidden")
         if missing := [each for each in needed if each not in changes]:
-            hint = f"name one of {', '.join(model_names())} with model, or give {', '.join(missing)}"
-            raise InputError(Fault(f"no model is named, and {', '.join(missing)} not given", "model", hint))
+            hint = f"give it, or name a model: {', '.join(model_names())}"
+            raise InputError(*(Fault("not given, and no model is named", each, hint) for each in missing))
         return _checked(Model("custom", **changes))
     key = name.strip().lower()
     if key not in _presets():

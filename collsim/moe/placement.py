@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from collsim.errors import Fault, InputError
+from collsim.errors import Fault, InputError, UnknownNameError
 from collsim.moe.routing import Float, Int
 
 __all__ = ["PLACEMENTS", "Placement", "placed"]
@@ -76,14 +76,15 @@ def placed(weight: Float, n_ranks: int, placement: str = "contiguous", *, redund
     """
     experts = len(weight)
     slots = experts + redundant
-    faults = []
+    faults: list[Fault] = []
     if placement not in PLACEMENTS:
-        faults.append(Fault(f'"{placement}" is no placement', "placement", f"choose one of {', '.join(PLACEMENTS)}"))
+        faults += UnknownNameError("placement", placement, PLACEMENTS, "placement").faults
     if redundant < 0:
         faults.append(Fault(f"{redundant} is negative", "redundant", "give 0 or more"))
     elif slots < n_ranks or (slots % n_ranks and placement == "contiguous"):
         counts = f"{experts} experts" + f" and {redundant} more copies" * bool(redundant)
-        ways = [f"add --redundant {redundant + -slots % n_ranks}", f"give a number of ranks that divides {slots}"]
+        divisor = max(d for d in range(1, min(n_ranks, slots) + 1) if slots % d == 0)
+        ways = [f"add --redundant {redundant + -slots % n_ranks}", f"give a divisor of {slots}, such as {divisor}"]
         if slots > n_ranks:
             ways.append("place them with --placement round_robin")
         what = f"{counts} do not spread evenly over {n_ranks} ranks"

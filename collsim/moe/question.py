@@ -10,20 +10,23 @@ from typing import Any, TypeVar
 import numpy as np
 
 from collsim.errors import Fault, InputError, nearest
+from collsim.library import Profile, load_profile
 from collsim.moe.flows import MODES
 from collsim.moe.kernels import Kernel, kernel_for, load_kernel
-from collsim.moe.models import Model, load_model
+from collsim.moe.models import Model, load_model, model_names
 from collsim.moe.placement import Placement, placed
 from collsim.moe.routing import Int, Popularity, popularity_of, read_counts
 from collsim.tolerance import parse_tolerance
 from collsim.topology import Topology, load_topology
 
-__all__ = ["PHASES", "Question", "ask"]
+__all__ = ["PHASES", "Question", "ask", "topology_of"]
 
 T = TypeVar("T")
 PHASES = {"prefill": (4096, "normal"), "decode": (128, "low_latency")}
 """Tokens of each rank and mode in the tests that come with DeepEP (tests/test_internode.py, test_low_latency.py)."""
-MOST_SMS, MOST_TOKENS = 1024, 1 << 24
+MOST_SMS, MOST_TOKENS, MOST_RANKS, MOST_COPIES, MOST_SEEDS = 1024, 1 << 24, 1 << 20, 1 << 16, 10_000
+ANY_MODEL = Model("any", experts=1, top_k=1, hidden=1)
+"""What stands in for a model that could not be read, so that the rest is checked as well."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,6 +44,11 @@ class Question:
     seeds: tuple[int, ...] | None
     tolerance: float | None
     load_only: bool
+    profile: Profile | None
+    """Of the library, in the mode ``all_to_all``."""
+    laws: Mapping[str, float]
+    """Skew or sigma, as given."""
+    redundant: int
 
     def tokens_of(self, n_ranks: int) -> Int:
         """Return int64[n_ranks], the tokens of each rank."""
@@ -53,20 +61,21 @@ def ask(
     topo: Any,
     model: str | Model | None,
     *,
-    ep: int | Sequence[int] | None,
-    tokens: int | Sequence[int] | None,
-    mode: str | None,
-    phase: str,
     laws: Mapping[str, Any],
-    placement: str,
-    redundant: int,
-    kernel: str | Kernel,
-    sms: int | None,
-    seeds: Sequence[int] | None,
-    tolerance: float | str | None,
-    load_only: bool,
     machine: Mapping[str, Any],
     figures: Mapping[str, Any],
+    ep: int | Sequence[int] | None = None,
+    tokens: int | Sequence[int] | None = None,
+    mode: str | None = None,
+    phase: str = "prefill",
+    placement: str = "contiguous",
+    redundant: int = 0,
+    kernel: str | Kernel = "auto",
+    sms: int | None = None,
+    seeds: Sequence[int] | None = None,
+    tolerance: float | str | None = "auto",
+    load_only: bool = False,
+    profile: str | Profile = "auto",
 ) -> Question:
     """Check a question as of `collsim.moe.simulate_moe`; *laws* are of the routing, *machine* changes the topology.
 
@@ -84,29 +93,24 @@ def ask(
             faults.extend(error.faults)
             return None
 
-    chosen = model if isinstance(model, Model) else attempt(lambda: load_model(model, **figures))
-    topology = attempt(lambda: _topology(topo, **machine))
-    if phase not in PHASES:
-        faults.append(Fault(f'"{phase}" is no phase', "phase", f"choose one of {', '.join(PHASES)}"))
+    chosen = _model(model, figures, attempt)
+    topology = attempt(lambda: topology_of(topo, **machine))
     usual_tokens, usual_mode = PHASES.get(phase, PHASES["prefill"])
     mode = usual_mode if mode is None else mode.replace("-", "_")
-    if mode not in MODES:
-        near = nearest(mode, MODES)
-        hint = (f"did you mean {near}? " if near else "") + f"known: {', '.join(MODES)}"
-        faults.append(Fault(f'"{mode}" is no mode', "mode", hint))
+    faults += [*_name_fault("phase", phase, tuple(PHASES)), *_name_fault("mode", mode, MODES)]
     limit = attempt(lambda: parse_tolerance(tolerance))
     each = usual_tokens if tokens is None else tokens
-    faults += _number_faults(each, sms, seeds)
-    counts = laws.get("counts")
-    table = attempt(lambda: read_counts(counts)) if isinstance(counts, str | Path) else counts
-    seed = seeds[0] if seeds else 0
-    popularity = attempt(lambda: popularity_of(chosen, **{**laws, "counts": table}, seed=seed)) if chosen else None
-    kernels = attempt(lambda: _kernel(kernel, mode, topology)) if topology is not None and mode in MODES else None
-    sizes = attempt(lambda: _sizes(ep, each, topology)) if topology is not None else None
-    places: list[Placement] = []
-    if popularity is not None and sizes:
-        found = [attempt(lambda n=n: placed(popularity.weight, n, placement, redundant=redundant)) for n in sizes]  # type: ignore[misc]
-        places = [place for place in found if place is not None]
+    faults += _number_faults(each, sms, seeds, redundant)
+    popularity = attempt(lambda: _popularity(chosen, laws, seeds[0] if seeds else 0))
+    kernels = attempt(lambda: _kernel(kernel, mode, topology))
+    constants = None
+    if mode == "all_to_all" or profile != "auto":
+        constants = attempt(lambda: load_profile(profile, topology))
+    sizes, unfit = _sizes(ep, each, topology)
+    faults += unfit
+    weight, where = (popularity.weight, sizes) if chosen and popularity and sizes else (np.ones(1), [1])
+    copies, by = min(redundant, MOST_COPIES), placement.replace("-", "_")
+    places = [attempt(lambda n=n: placed(weight, n, by, redundant=copies)) for n in where]  # type: ignore[misc]
     if faults:
         raise InputError(*dict.fromkeys(faults))
     assert chosen is not None
@@ -114,12 +118,18 @@ def ask(
     assert popularity is not None
     assert kernels is not None
     return Question(
-        topology, chosen, popularity, mode, kernels, sms or kernels.sms, each, places,
-        None if seeds is None else tuple(seeds), limit, load_only,
+        topology, chosen, popularity, mode, kernels, sms or kernels.sms, each,
+        [place for place in places if place is not None], None if seeds is None else tuple(seeds), limit, load_only,
+        constants if mode == "all_to_all" else None,
+        {name: laws[name] for name in ("skew", "sigma") if laws.get(name) is not None}, redundant,
     )  # fmt: skip
 
 
-def _topology(topo: Any, overrides: Any = None, fail: Any = None, degrade: Any = None) -> Topology:
+def topology_of(topo: Any, overrides: Any = None, fail: Any = None, degrade: Any = None) -> Topology:
+    """Return a topology with figures changed and parts failed."""
+    if topo is None:
+        hint = "give a name that `collsim topo list` prints, or a YAML file"
+        raise InputError(Fault("no topology is named", "topo", hint))
     topology = load_topology(topo, overrides or ())
     if fail or degrade:
         from collsim.topology.failing import damaged
@@ -128,17 +138,64 @@ def _topology(topo: Any, overrides: Any = None, fail: Any = None, degrade: Any =
     return topology
 
 
-def _kernel(kernel: str | Kernel, mode: str, topology: Topology) -> Kernel:
+def _model(name: str | Model | None, figures: Mapping[str, Any], attempt: Callable[..., Any]) -> Model | None:
+    """Return the model; figures are checked beside a name that nobody knows, too."""
+    if isinstance(name, Model):
+        return name
+    if name is not None and name.strip().lower() not in model_names():
+        usual = {"experts": MOST_RANKS * max(figures.get("groups") or 1, 1), "top_k": 1, "hidden": 1}
+        given = {key: value for key, value in figures.items() if value is not None}
+        attempt(lambda: load_model(None, **{**usual, **given}))
+    return attempt(lambda: load_model(name, **figures))  # type: ignore[no-any-return]
+
+
+def _name_fault(what: str, name: str, known: Sequence[str]) -> list[Fault]:
+    """Return that there is no such name, and the nearest that there is."""
+    if name in known:
+        return []
+    near = nearest(name, known)
+    hint = (f'did you mean "{near}"? ' if near else "") + f"known: {', '.join(known)}"
+    return [Fault(f'unknown {what} "{name}"', what, hint)]
+
+
+def _popularity(model: Model | None, laws: Mapping[str, Any], seed: int) -> Popularity:
+    """Return how popular experts are; without a model, only raise what is wrong whatever the model."""
+    counts = laws.get("counts")
+    faults: list[Fault] = []
+    if isinstance(counts, str | Path):
+        try:
+            counts = read_counts(counts)
+        except InputError as error:
+            faults += [
+                Fault(f"{fault.where}: {fault.what}" if fault.where else fault.what, "counts", fault.hint)
+                for fault in error.faults
+            ]
+            counts = np.ones(0, dtype=np.int64)
+    try:
+        found = popularity_of(model or ANY_MODEL, **{**laws, "counts": counts}, seed=seed)
+    except InputError as error:
+        alien = model is None or bool(faults)
+        faults += [fault for fault in error.faults if not (alien and fault.where == "counts")]
+        found = popularity_of(ANY_MODEL)
+    if faults:
+        raise InputError(*faults)
+    return found
+
+
+def _kernel(kernel: str | Kernel, mode: str, topology: Topology | None) -> Kernel:
     """Return the kernels, those of that name, or those for the GPU; they need costs for the mode."""
-    name = kernel_for(topology.labels.get("gpu.model", ""), mode) if kernel == "auto" else kernel
+    gpu = topology.labels.get("gpu.model", "") if topology is not None else ""
+    name = kernel_for(gpu, mode) if kernel == "auto" else kernel
     found = name if isinstance(name, Kernel) else load_kernel(name)
-    if mode != "all_to_all" and mode not in found.costs:
+    if mode in ("normal", "low_latency") and mode not in found.costs:
         hint = f"leave it out, or ask for --mode {next(iter(found.costs))}"
         raise InputError(Fault(f"{found.name} has no costs in mode {mode}", "kernel", hint))
     return found
 
 
-def _number_faults(tokens: int | Sequence[int], sms: int | None, seeds: Sequence[int] | None) -> list[Fault]:
+def _number_faults(
+    tokens: int | Sequence[int], sms: int | None, seeds: Sequence[int] | None, redundant: int
+) -> list[Fault]:
     """Return what is wrong with numbers that need nothing else to be judged."""
     faults = [
         Fault(f"{each} tokens", "tokens", f"give 0 to {MOST_TOKENS} for each rank")
@@ -147,25 +204,34 @@ def _number_faults(tokens: int | Sequence[int], sms: int | None, seeds: Sequence
     ]
     if sms is not None and not 1 <= sms <= MOST_SMS:
         faults.append(Fault(f"{sms} SMs", "sms", f"give 1 to {MOST_SMS}"))
-    if seeds is not None and (not len(seeds) or min(seeds) < 0):
+    if redundant > MOST_COPIES:
+        faults.append(Fault(f"{redundant} more copies", "redundant", f"give 0 to {MOST_COPIES}"))
+    if seeds is not None and len(seeds) > MOST_SEEDS:
+        faults.append(Fault(f"{len(seeds):,} seeds", "seeds", f"at most {MOST_SEEDS:,}"))
+    elif seeds is not None and (not len(seeds) or min(seeds) < 0):
         faults.append(
             Fault("no seed" if not len(seeds) else f"a seed of {min(seeds)}", "seeds", "give 0 or more, such as 0-4")
         )
     return faults
 
 
-def _sizes(ep: int | Sequence[int] | None, tokens: int | Sequence[int], topology: Topology) -> list[int]:
-    """Return the numbers of ranks."""
+def _sizes(
+    ep: int | Sequence[int] | None, tokens: int | Sequence[int], topology: Topology | None
+) -> tuple[list[int], list[Fault]]:
+    """Return the numbers of ranks that are possible, and what is wrong with the others."""
     listed = None if isinstance(tokens, int) else len(tokens)
-    sizes = [listed or topology.n_gpus] if ep is None else [ep] if isinstance(ep, int) else list(ep)
-    faults = []
-    for n in dict.fromkeys(sizes):
-        if not 2 <= n <= topology.n_gpus:
-            what = f"{n} ranks, {topology.name} has {topology.n_gpus} GPUs"
-            hint = "add --nodes, or " * (n > topology.n_gpus) + f"give 2 to {topology.n_gpus}"
-            faults.append(Fault(what, "ep", hint))
-        elif listed is not None and n != listed:
+    most, name = (MOST_RANKS, "any machine") if topology is None else (topology.n_gpus, topology.name)
+    if ep is None:
+        sizes = [] if topology is None and listed is None else [listed or most]
+    else:
+        sizes = [ep] if isinstance(ep, int) else list(dict.fromkeys(ep))
+    faults = [] if ep is None or sizes else [Fault("no number of ranks", "ep", "give one or more, such as 8,16")]
+    for n in sizes:
+        where = "tokens" if ep is None and listed else "ep"
+        if n < 2:
+            faults.append(Fault(f"{n} ranks exchange nothing", where, f"give 2 to {most}"))
+        elif n > most:
+            faults.append(Fault(f"{n} ranks, {name} has {most} GPUs", where, f"add --nodes, or give 2 to {most}"))
+        if listed is not None and n != listed:
             faults.append(Fault(f"tokens are given for {listed} ranks, not {n}", "tokens", f"give {n} numbers, or one"))
-    if faults:
-        raise InputError(*faults)
-    return sizes
+    return [n for n in sizes if 2 <= n <= most and n == (listed or n)], faults

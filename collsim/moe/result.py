@@ -28,8 +28,10 @@ class MoeRow:
     Attributes
     ----------
     op : {"dispatch", "combine"}
-    ranks, nodes, experts : int
+    ranks, experts : int
         *experts* counts copies: those that there are on all ranks.
+    node_sizes : tuple of int
+        How many ranks are on each node; ranks are numbered node by node.
     time_s : float
         Of the slowest rank, in the median sample.
     times_s : tuple of float
@@ -57,7 +59,7 @@ class MoeRow:
 
     op: str
     ranks: int
-    nodes: int
+    node_sizes: tuple[int, ...]
     experts: int
     time_s: float
     times_s: tuple[float, ...]
@@ -76,6 +78,11 @@ class MoeRow:
     tolerance: float
 
     @property
+    def nodes(self) -> int:
+        """On how many nodes the ranks are."""
+        return len(self.node_sizes)
+
+    @property
     def logical_Bps(self) -> float:
         """Bandwidth as DeepEP prints it: what stays on the node or the rank is counted."""
         return self.logical_bytes / self.time_s if self.time_s > 0 else 0.0
@@ -92,8 +99,24 @@ class MoeRow:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the row as plain data, in SI units."""
+        plain = {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()}
         rates = {name: getattr(self, name) for name in ("logical_Bps", "node_Bps", "network_Bps")}
-        return asdict(self) | rates | {"matrix_bytes": [list(row) for row in self.matrix_bytes]}
+        return plain | rates | {"nodes": self.nodes, "matrix_bytes": [list(row) for row in self.matrix_bytes]}
+
+    def to_record(self) -> dict[str, Any]:
+        """Return the row as one flat record: the busiest link or GPU alone, of the samples the least and the most."""
+        busiest = self.bottleneck[0] if self.bottleneck else LinkLoad("", 0.0)
+        names = (
+            "load_s", "bound_s", "logical_Bps", "node_Bps", "network_Bps", "logical_bytes", "node_bytes",
+            "network_bytes", "imbalance", "limit",
+        )  # fmt: skip
+        return {
+            "op": self.op, "ranks": self.ranks, "nodes": self.nodes, "experts": self.experts, "time_s": self.time_s,
+            "samples": len(self.times_s), "time_min_s": min(self.times_s), "time_max_s": max(self.times_s),
+            **{name: getattr(self, name) for name in names},
+            "bottleneck": busiest.link, "bottleneck_utilisation": busiest.utilisation,
+            "seed": self.seed, "path": self.path, "tolerance": self.tolerance,
+        }  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +143,15 @@ class MoeResult:
     def pairs(self) -> list[tuple[MoeRow, MoeRow]]:
         """Return dispatch and combine for each number of ranks."""
         return list(zip(self.rows[::2], self.rows[1::2], strict=True))
+
+    def to_records(self) -> list[dict[str, Any]]:
+        """Return one flat record for each row, with what tells it from rows of other results."""
+        common = {
+            "topology": self.topology["name"], "model": self.model["name"], "mode": self.config["mode"],
+            "kernel": self.kernel["name"], "kind": self.kernel["kind"], "routing": self.routing,
+            "placement": self.placement,
+        }  # fmt: skip
+        return [{**common, **row.to_record()} for row in self.rows]
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain data, in SI units: the JSON document of ``collsim moe``."""

@@ -144,8 +144,9 @@ def read_counts(path: str | Path) -> Int:
     """
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(Fault(f"cannot be read: {error}", str(path), "give a text file of whole numbers")) from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "it is no text in UTF-8"
+        raise InputError(Fault(f"cannot be read: {reason}", str(path), "give a text file of whole numbers")) from None
     rows: list[list[int]] = []
     for number, line in enumerate(lines, 1):
         entries = line.split("#")[0].replace(",", " ").split()

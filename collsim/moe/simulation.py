@@ -11,7 +11,7 @@ import numpy as np
 
 from collsim._version import __version__
 from collsim.fabric import Fabric, build_fabric
-from collsim.library.profile import Profile
+from collsim.library import Profile, load_profile
 from collsim.moe.counts import Counts, Members, counted, expected, pooled
 from collsim.moe.flows import OPS, byte_matrix, flows_of, logical_bytes
 from collsim.moe.kernels import Kernel
@@ -20,14 +20,16 @@ from collsim.moe.placement import Placement
 from collsim.moe.question import Question, ask
 from collsim.moe.result import Busy, MoeResult, MoeRow
 from collsim.moe.timing import OpTime, laid_on, load_of, time_flows
+from collsim.provenance import is_calibrated, topology_summary
 from collsim.result import LinkLoad
 from collsim.routing import Routes, find_routes
+from collsim.tolerance import AUTO
 from collsim.topology import Topology
 
 if TYPE_CHECKING:
     import networkx as nx
 
-__all__ = ["simulate_moe"]
+__all__ = ["answer", "simulate_moe"]
 
 FEW_TOKENS = 1 << 20
 """Of at most so many tokens five samples are taken, of more one: a sample of a million takes some three seconds."""
@@ -120,13 +122,23 @@ def simulate_moe(
         topo, model, ep=ep, tokens=tokens, mode=mode, phase=phase,
         laws={"skew": skew, "sigma": sigma, "counts": counts}, placement=placement, redundant=redundant,
         kernel=kernel, sms=sms, seeds=seeds, tolerance=tolerance, load_only=load_only,
-        machine={"overrides": overrides, "fail": fail, "degrade": degrade}, figures=figures,
+        profile=profile, machine={"overrides": overrides, "fail": fail, "degrade": degrade}, figures=figures,
     )  # fmt: skip
-    rows = tuple(row for place in question.placements for row in _rows(question, place, profile))
-    return _result(question, rows)
+    return answer(question)
 
 
-def _rows(question: Question, placement: Placement, profile: str | Profile) -> list[MoeRow]:
+def answer(question: Question) -> MoeResult:
+    """Return dispatch and combine for each number of ranks.
+
+    Raises
+    ------
+    ModelError
+        Ranks cannot reach each other.
+    """
+    return _result(question, tuple(row for place in question.placements for row in _rows(question, place)))
+
+
+def _rows(question: Question, placement: Placement) -> list[MoeRow]:
     """Return dispatch and combine for one number of ranks."""
     n = placement.n_ranks
     gpus = list(range(n))
@@ -136,7 +148,7 @@ def _rows(question: Question, placement: Placement, profile: str | Profile) -> l
     if question.mode == "all_to_all":
         from collsim.moe.library_calls import called
 
-        time = called(question, gpus, profile)
+        time = called(question, gpus)
         return [_row(question, placement, fabric, op, [(seed, c, time(c, op)) for seed, c in samples]) for op in OPS]
     routes = find_routes(fabric)
     rows = []
@@ -197,7 +209,7 @@ def _row(
     return MoeRow(
         op=op,
         ranks=placement.n_ranks,
-        nodes=counts.members.n_nodes,
+        node_sizes=tuple(np.bincount(counts.members.node).tolist()),
         experts=len(placement.expert),
         time_s=time.time_s,
         times_s=tuple(each.time_s for _, _, each in timed),
@@ -244,24 +256,37 @@ def _limit(fabric: Fabric, time: OpTime, busy: Sequence[LinkLoad]) -> str:
 
 
 def _result(question: Question, rows: tuple[MoeRow, ...]) -> MoeResult:
-    kernel, topology = question.kernel, question.topology
+    kernel, topology, profile = question.kernel, question.topology, question.profile
     told = kernel.told(topology.labels.get("gpu.model", "")) if question.mode in kernel.costs else None
     warnings = [told] if told else []
-    if len(rows) and any(row.tolerance for row in rows):
+    runs = {"name": kernel.name, "title": kernel.title, "source": kernel.source, "kind": kernel.kind}
+    if profile is not None:
+        runs = {
+            "name": profile.name,
+            "title": profile.title or profile.name,
+            "source": f"{profile.describe(over_nodes=topology.cluster is not None)}; start of a call: {kernel.name}",
+            "kind": "fitted" if is_calibrated(topology, profile) else "assumed",
+        }
+    if any(row.tolerance for row in rows):
         warnings.append("irregular traffic was solved within a tolerance: docs/irregular.md")
     if question.load_only:
         warnings.append("times are what the busiest link or GPU needs, without a simulation")
     return MoeResult(
         version=__version__,
         config={
-            "mode": question.mode, "sms": question.sms, "tolerance": question.tolerance,
+            "mode": question.mode, "sms": None if profile is not None else question.sms,
+            "tolerance": AUTO if question.tolerance is None else question.tolerance,
             "ep": [place.n_ranks for place in question.placements],
             "tokens": question.tokens if isinstance(question.tokens, int) else list(question.tokens),
+            "skew": question.laws.get("skew"), "sigma": question.laws.get("sigma"), "redundant": question.redundant,
             "seeds": None if question.seeds is None else list(question.seeds), "load_only": question.load_only,
+            "overrides": {fact.path: fact.text for fact in topology.facts if fact.status == "set"},
+            "fail": [] if topology.damage is None else list(topology.damage.fail),
+            "degrade": {} if topology.damage is None else dict(topology.damage.degrade),
         },
-        topology={"name": topology.name, "title": topology.title, "gpus": topology.n_gpus, "sha256": topology.sha256},
+        topology=topology_summary(topology, load_profile("ideal")),
         model=asdict(question.model),
-        kernel={"name": kernel.name, "title": kernel.title, "kind": kernel.kind, "source": kernel.source},
+        kernel=runs,
         routing=question.popularity.name,
         placement=question.placements[0].name,
         rows=rows,

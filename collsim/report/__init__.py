@@ -50,6 +50,10 @@ COMPARISON_FORMATS = ("table", "csv", "json", "md")
 """The formats of a comparison of systems."""
 
 
+NAMED = {"collsim.compare/1": "result/1", "collsim.moe/1": "result/1", "collsim.moe_compare/1": "moe/1"}
+"""The documents whose parts are those of another, which they name by its $id."""
+
+
 def render(result: Result, form: str = "table") -> str:
     """Return *result* in one of `FORMATS`, ending in a newline.
 
@@ -97,8 +101,8 @@ def render_comparison(comparison: Comparison, form: str = "table") -> str:
 
 
 def schema(name: str = "collsim.result/1") -> dict[str, Any]:
-    """Return the JSON schema of a document: ``collsim.result/1``, ``row/1``, ``config/1``, ``validate/1``
-    or ``compare/1``.
+    """Return the JSON schema of a document: ``collsim.result/1``, ``row/1``, ``config/1``, ``validate/1``,
+    ``compare/1``, ``moe/1`` or ``moe_compare/1``.
 
     Raises
     ------
@@ -115,6 +119,6 @@ def schema(name: str = "collsim.result/1") -> dict[str, Any]:
     if name not in known:
         raise UnknownNameError("schema", name, known)
     document = dict(json.loads(known[name].read_text(encoding="utf-8")))
-    if name == "collsim.compare/1":  # its systems and rows are those of a result, which it names by its $id
-        document["$defs"] = {"result": schema("collsim.result/1")}
+    if inner := NAMED.get(name):
+        document["$defs"] = {**document.get("$defs", {}), inner.partition("/")[0]: schema(f"collsim.{inner}")}
     return document

@@ -13,7 +13,7 @@ from collsim.report.nccl import draws_text, time_text
 from collsim.result import Result, Row
 from collsim.tolerance import percent
 
-__all__ = ["as_markdown", "as_table", "escaped", "preamble", "switch_notes", "wrapped"]
+__all__ = ["as_markdown", "as_table", "doubtful", "escaped", "preamble", "switch_notes", "wrapped"]
 
 COLUMNS: tuple[tuple[str, str, int], ...] = (
     ("size", "(B)", 11),
@@ -102,7 +102,7 @@ def preamble(version: str, topology: Mapping[str, Any], profile: Mapping[str, An
     ]
     if damage := topology.get("damage"):
         lines += [f"with {damage['summary']}", *damage["effects"]]
-    lines += _doubtful(topology["not_datasheet"])
+    lines += doubtful(topology["not_datasheet"])
     return lines
 
 
@@ -181,7 +181,7 @@ def switch_notes(rows: Iterable[Row]) -> list[str]:
     ]
 
 
-def _doubtful(facts: Sequence[Mapping[str, str]]) -> list[str]:
+def doubtful(facts: Sequence[Mapping[str, str]]) -> list[str]:
     """Return the figures that stand on nothing public; those of a user's own file are only counted."""
     alike = Counter(
         (re.sub(r"\[\d+\]", "[*]", fact["path"]), fact["value"], fact["status"])

@@ -1,0 +1,72 @@
+"""The same question about experts on several systems: dispatch and combine of each, side by side."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from collsim.moe.result import MoeResult, MoeRow
+
+__all__ = ["MoeComparison", "MoeSystem"]
+
+SCHEMA = "collsim.moe_compare/1"
+
+
+@dataclass(frozen=True, slots=True)
+class MoeSystem:
+    """A system: how it is called, how many GPUs it has, and its answer, None if they are too few for anything."""
+
+    label: str
+    gpus: int
+    result: MoeResult | None
+
+
+@dataclass(frozen=True, slots=True)
+class MoeComparison:
+    """Dispatch and combine for each number of ranks *ep* on several systems, the first of which has room for all."""
+
+    version: str
+    ep: tuple[int, ...]
+    systems: tuple[MoeSystem, ...]
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What to know before trusting the numbers, each with the name of its system."""
+        return tuple(f"{each.label}: {told}" for each in self.systems if each.result for told in each.result.warnings)
+
+    def pairs(self, ranks: int) -> list[tuple[MoeRow, MoeRow] | None]:
+        """Return dispatch and combine of each system with so many ranks; None where it has too few GPUs."""
+        return [
+            next((pair for pair in each.result.pairs() if pair[0].ranks == ranks), None) if each.result else None
+            for each in self.systems
+        ]
+
+    def times_s(self, ranks: int) -> list[float | None]:
+        """Return dispatch and combine together, of each system; None where it has too few GPUs."""
+        return [None if pair is None else pair[0].time_s + pair[1].time_s for pair in self.pairs(ranks)]
+
+    def speedups(self, ranks: int) -> list[float | None]:
+        """Return the time of the first system over that of each."""
+        first, *_ = times = self.times_s(ranks)
+        assert first is not None
+        return [first / time_s if time_s else None for time_s in times]
+
+    def to_records(self) -> list[dict[str, Any]]:
+        """Return one flat record for each operation, number of ranks and system that has an answer."""
+        return [
+            {"system": system.label, "speedup": speedup, **record}
+            for ranks in self.ep
+            for system, speedup in zip(self.systems, self.speedups(ranks), strict=True)
+            if system.result is not None
+            for record in system.result.to_records()
+            if record["ranks"] == ranks
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the document of schema ``collsim.moe_compare/1``."""
+        systems = [
+            {"system": each.label, "gpus": each.gpus, "result": each.result.to_dict() if each.result else None}
+            for each in self.systems
+        ]
+        rows = [{"ranks": n, "times_s": self.times_s(n), "speedups": self.speedups(n)} for n in self.ep]
+        return {"schema": SCHEMA, "collsim": self.version, "systems": systems, "rows": rows}

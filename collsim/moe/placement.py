@@ -112,11 +112,12 @@ def _balanced(weight: Float, n_ranks: int, slots: int) -> Placement:
     expert = np.repeat(np.arange(len(weight)), copies)
     share = (weight / copies)[expert]
     room = -(-slots // n_ranks)
-    ranks = [(0.0, 0, rank) for rank in range(n_ranks)]
+    bits = max(n_ranks - 1, 1).bit_length()  # of equal ranks, those far apart first: on different nodes
+    ranks = sorted((0.0, 0, int(f"{rank:0{bits}b}"[::-1], 2), rank) for rank in range(n_ranks))
     rank_of = np.empty(slots, dtype=np.int64)
     for slot in np.argsort(-share, kind="stable").tolist():
-        load, held, rank = heapq.heappop(ranks)
+        load, held, turn, rank = heapq.heappop(ranks)
         rank_of[slot] = rank
         if held + 1 < room:
-            heapq.heappush(ranks, (load + float(share[slot]), held + 1, rank))
+            heapq.heappush(ranks, (load + float(share[slot]), held + 1, turn, rank))
     return Placement("balanced", expert, rank_of, n_ranks)

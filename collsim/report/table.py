@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from collsim.operations import OPERATIONS
 from collsim.report.crossovers import crossover_lines
 from collsim.report.nccl import draws_text, time_text
 from collsim.result import Result, Row
@@ -224,7 +225,8 @@ def _asked(result: Result) -> str:
         return f"{algo} (auto: as {library} chooses{settings})"
     if algo not in ("auto", "best"):
         return algo
-    some = any(" left out " in warning for warning in result.warnings)
+    left_out = (warning.split()[0] for warning in result.warnings if " left out " in warning)
+    some = any(name not in OPERATIONS for name in left_out)  # sizes of an operation are left out as well
     return f"{algo} (the fastest {'of those simulated' if some else 'in the simulator'})"
 
 

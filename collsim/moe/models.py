@@ -15,6 +15,8 @@ FILE = Path(__file__).parent / "models.yaml"
 DTYPES = {"fp8": 1, "bf16": 2}
 """Bytes of one element of a token; fp8 comes with scales beside it."""
 LEAST = {"experts": 1, "top_k": 1, "hidden": 1, "layers": 1, "groups": 1, "shared_experts": 0, "group_limit": 0}
+MOST = 1 << 20
+"""Of any figure of a model, so that bytes fit in 64 bits."""
 SCALED_ELEMENTS, SCALE_BYTES = 128, 4
 """DeepEP sends one float32 scale for every 128 elements in FP8 (README, per-token quantisation)."""
 
@@ -79,12 +81,12 @@ def model_names() -> list[str]:
     return sorted(_presets())
 
 
-def load_model(name: str | None = None, **changes: Any) -> Model:
+def load_model(name: str | Model | None = None, **changes: Any) -> Model:
     """Return a model by name, with some figures changed; without a name all of experts, top_k and hidden are needed.
 
     Parameters
     ----------
-    name : str, optional
+    name : str or Model, optional
         Such as ``deepseek-v3``.
     **changes
         Fields of `Model`; None leaves a figure as it is.
@@ -95,6 +97,12 @@ def load_model(name: str | None = None, **changes: Any) -> Model:
         An unknown name, or figures that do not fit together; every fault at once.
     """
     changes = {key: value for key, value in changes.items() if value is not None}
+    known = {field.name for field in fields(Model)}
+    if unknown := sorted(set(changes) - (known - {"name", "kind", "source"})):
+        hint = f"a model has {', '.join(sorted(known - {'name', 'kind', 'source'}))}"
+        raise InputError(*(Fault("is no figure of a model", each, hint) for each in unknown))
+    if isinstance(name, Model):
+        return _checked(replace(name, **changes))
     if name is None:
         needed = ("experts", "top_k", "hidden")
         if missing := [each for each in needed if each not in changes]:
@@ -104,18 +112,22 @@ def load_model(name: str | None = None, **changes: Any) -> Model:
     key = name.strip().lower()
     if key not in _presets():
         raise UnknownNameError("model", name, model_names(), "model")
-    known = {field.name for field in fields(Model)}
     model = Model(key, **{field: value for field, value in _presets()[key].items() if field in known})
     return _checked(replace(model, kind="user", **changes) if changes else model)
 
 
 def _checked(model: Model) -> Model:
     """Return *model*; raise what does not fit together."""
-    faults = [
-        Fault(f"{getattr(model, name)} is less than {least}", name, f"give {least} or more")
-        for name, least in LEAST.items()
-        if getattr(model, name) < least
-    ]
+    faults = []
+    for name, least in LEAST.items():
+        value = getattr(model, name)
+        if not isinstance(value, int) or isinstance(value, bool):
+            faults.append(Fault(f"{value!r} is not a whole number", name, f"give {least} or more"))
+        elif not least <= value <= MOST:
+            wrong = f"{value} is less than {least}" if value < least else f"{value} is more than {MOST}"
+            faults.append(Fault(wrong, name, f"give {least} or more" if value < least else f"give at most {MOST}"))
+    if any(not isinstance(getattr(model, name), int) for name in LEAST):
+        raise InputError(*faults)  # what follows counts
     faults += [
         Fault(f'"{getattr(model, name)}" is no data type of tokens', name, "choose fp8 or bf16")
         for name in ("dispatch", "combine")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -93,11 +94,19 @@ def ask(
             faults.extend(error.faults)
             return None
 
+    given = {"ep": ep, "tokens": tokens, "seeds": seeds, "sms": sms, "redundant": redundant}
+    read = {name: attempt(partial(_wholes, value, name)) for name, value in given.items()}
+    ep, tokens, sms, redundant = read["ep"], read["tokens"], _one(read["sms"]), _one(read["redundant"]) or 0
+    drawn = read["seeds"]
+    seeds = (drawn,) if isinstance(drawn, int) else drawn
     chosen = _model(model, figures, attempt)
     topology = attempt(lambda: topology_of(topo, **machine))
     usual_tokens, usual_mode = PHASES.get(phase, PHASES["prefill"])
     mode = usual_mode if mode is None else mode.replace("-", "_")
     faults += [*_name_fault("phase", phase, tuple(PHASES)), *_name_fault("mode", mode, MODES)]
+    if load_only and mode == "all_to_all":
+        hint = "leave it out: the library's calls are always simulated"
+        faults.append(Fault("asked for in mode all_to_all", "load_only", hint))
     limit = attempt(lambda: parse_tolerance(tolerance))
     each = usual_tokens if tokens is None else tokens
     faults += _number_faults(each, sms, seeds, redundant)
@@ -140,9 +149,10 @@ def topology_of(topo: Any, overrides: Any = None, fail: Any = None, degrade: Any
 
 def _model(name: str | Model | None, figures: Mapping[str, Any], attempt: Callable[..., Any]) -> Model | None:
     """Return the model; figures are checked beside a name that nobody knows, too."""
-    if isinstance(name, Model):
-        return name
-    if name is not None and name.strip().lower() not in model_names():
+    if not isinstance(name, str | Model | None):
+        attempt(lambda: load_model(str(name)))
+        return None
+    if isinstance(name, str) and name.strip().lower() not in model_names():
         usual = {"experts": MOST_RANKS * max(figures.get("groups") or 1, 1), "top_k": 1, "hidden": 1}
         given = {key: value for key, value in figures.items() if value is not None}
         attempt(lambda: load_model(None, **{**usual, **given}))
@@ -187,10 +197,34 @@ def _kernel(kernel: str | Kernel, mode: str, topology: Topology | None) -> Kerne
     gpu = topology.labels.get("gpu.model", "") if topology is not None else ""
     name = kernel_for(gpu, mode) if kernel == "auto" else kernel
     found = name if isinstance(name, Kernel) else load_kernel(name)
-    if mode in ("normal", "low_latency") and mode not in found.costs:
+    if mode in MODES and mode not in found.costs:
         hint = f"leave it out, or ask for --mode {next(iter(found.costs))}"
         raise InputError(Fault(f"{found.name} has no costs in mode {mode}", "kernel", hint))
     return found
+
+
+def _wholes(value: Any, where: str) -> int | tuple[int, ...] | None:
+    """Return a whole number, several of them, or None."""
+    if isinstance(value, Sequence | np.ndarray) and not isinstance(value, str):
+        found = [_whole(each, where) for each in value]
+        return tuple(each for each in found if each is not None)
+    return _whole(value, where)
+
+
+def _one(value: int | tuple[int, ...] | None) -> int | None:
+    """Return the first of several numbers."""
+    if isinstance(value, tuple):
+        return value[0] if value else None
+    return value
+
+
+def _whole(value: Any, where: str) -> int | None:
+    """Return a whole number, or None."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise InputError(Fault(f"{str(value)[:40]!r} is not a whole number", where, "give a whole number, such as 8"))
+    return int(value)
 
 
 def _number_faults(

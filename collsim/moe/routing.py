@@ -7,6 +7,7 @@ limit the choice, groups are taken first in the same way, by the sum of the popu
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from math import comb
 from pathlib import Path
@@ -22,9 +23,11 @@ __all__ = ["Popularity", "distinct_groups", "popularity_of", "read_counts", "sam
 
 Int = NDArray[np.int64]
 Float = NDArray[np.float64]
+WHOLE = re.compile(r"-?[0-9]{1,15}")
 TOKENS_AT_ONCE = 1 << 18
 """So many tokens are sampled together: 64 MB of work space with 8 experts each."""
 ROWS_AT_ONCE = 1 << 12
+MOST_COUNT = 10**15
 MOST_TRIES = 32
 """Who has hit what it took before so often draws among the rest alone."""
 MOST_SKEW = 10
@@ -90,13 +93,16 @@ def popularity_of(
         if table.ndim == 2:
             weight = np.bincount(table.ravel(), minlength=model.experts) / table.size
             return Popularity("given choices", weight.astype(np.float64), table)
-        return Popularity("given counts", table / table.sum())
+        weight = table.astype(np.float64)
+        return Popularity("given counts", weight / weight.sum())
     return Popularity("uniform", np.full(model.experts, 1 / model.experts))
 
 
 def _count_faults(counts: NDArray[Any], model: Model) -> list[Fault]:
     """Return what is wrong with counts or choices."""
     shapes = f"({model.experts},) for tokens of each expert, or (tokens, {model.top_k}) for the experts of each token"
+    if counts.dtype.kind in "iu" and counts.size and (counts.max() > MOST_COUNT or counts.min() < -MOST_COUNT):
+        return [Fault(f"{counts.max()} is too large", "counts", f"give numbers up to {MOST_COUNT}")]
     if counts.dtype.kind not in "iu":
         return [Fault(f"entries are {counts.dtype}, not whole numbers", "counts", f"give integers of shape {shapes}")]
     if counts.shape != (model.experts,) and (counts.ndim != 2 or counts.shape[1] != model.top_k or not len(counts)):
@@ -143,16 +149,16 @@ def read_counts(path: str | Path) -> Int:
         The file cannot be read, or holds anything else; names the first wrong entry.
     """
     try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
+        lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "it is no text in UTF-8"
         raise InputError(Fault(f"cannot be read: {reason}", str(path), "give a text file of whole numbers")) from None
     rows: list[list[int]] = []
     for number, line in enumerate(lines, 1):
         entries = line.split("#")[0].replace(",", " ").split()
-        wrong = next((entry for entry in entries if not entry.lstrip("-").isdecimal()), None)
+        wrong = next((entry for entry in entries if not WHOLE.fullmatch(entry)), None)
         if wrong is not None:
-            what = f'line {number}: "{wrong[:40]}" is not a whole number'
+            what = f'line {number}: "{wrong[:40]}" is not a whole number of at most 15 digits'
             raise InputError(Fault(what, str(path), "give whole numbers, separated by commas or blanks"))
         if entries:
             rows.append([int(entry) for entry in entries])

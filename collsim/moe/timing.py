@@ -3,7 +3,7 @@
 All flows of an operation run at once: the hops of normal mode are pipelined, so the slower one sets the pace, and the
 other adds the time of one chunk at its end. Every rank is a port out and a port in, which kernels fill at the rate that
 their SMs copy at; bytes to or from the network take part of that as well. Network links give the part of their rate
-that the kernels reach. A message to another node also keeps the links of its way busy for the time it takes to post.
+that the kernels reach. A message to another node also keeps the adapters of its sender busy until it is posted.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class Laid:
     trunks: Routes
     """The same with one link for those that fill in step."""
     trunk_capacity_Bps: Float
-    node_Bps: float
-    """What a GPU can send within its node at line rate."""
+    node_Bps: Float
+    """float64[n_ranks]: what each GPU can send within its node at line rate; infinity if it is alone there."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,17 +85,17 @@ def laid_on(fabric: Fabric, routes: Routes, hops: Sequence[Flows]) -> Laid:
     routes, place = routes_of(fabric, routes, (src, dst), (), TreePorts.free(fabric))
     taken = routes.take(place, np.ones(len(src)))
     trunks, capacity = merge_trunks(taken, fabric.capacity_Bps)
-    return Laid(fabric, hops, hop, node[src] != node[dst], taken, trunks, capacity, node_rate_Bps(fabric))
+    return Laid(fabric, hops, hop, node[src] != node[dst], taken, trunks, capacity, node_rates_Bps(fabric))
 
 
-def node_rate_Bps(fabric: Fabric) -> float:
-    """Return what a rank can send to others of its node at line rate, the least of all ranks."""
+def node_rates_Bps(fabric: Fabric) -> Float:
+    """Return float64[n_ranks]: what each rank can send to others of its node at line rate; infinity if it is alone."""
     wiring, ranks = fabric.wiring, fabric.rank_node
     inside = np.array([kind == "switch" for kind in wiring.node_kinds])
     inside[ranks] = True
     counts = (wiring.link_src < wiring.n_gpus) & inside[wiring.link_dst]
     out = np.bincount(wiring.link_src[counts], fabric.raw_capacity_Bps[counts], wiring.n_nodes)[ranks]
-    return float(out.min())
+    return np.where(out > 0, out, np.inf)
 
 
 def _columns(laid: Laid) -> tuple[Int, Int, Float, Float]:
@@ -109,35 +109,43 @@ def _columns(laid: Laid) -> tuple[Int, Int, Float, Float]:
 
 def _on_links(laid: Laid, costs: Costs) -> Float:
     """Return how many times as long as its bytes need each flow keeps its links busy."""
+    return np.where(laid.across, 1 / costs.network_efficiency, 1.0)
+
+
+def _sending_s(laid: Laid, costs: Costs) -> Float:
+    """Return how many seconds each byte keeps the adapters of its sender busy, with the time to post its messages."""
     _, _, size_bytes, messages = _columns(laid)
-    across = np.repeat(laid.across, np.diff(laid.routes.ptr))
-    narrow_Bps = float(laid.fabric.capacity_Bps[laid.routes.link[across]].min(initial=np.inf))
-    scale = np.ones(len(laid.hop))
-    scale[laid.across] /= costs.network_efficiency
-    if costs.message_s:
-        scale[laid.across] += (costs.message_s * narrow_Bps * messages / size_bytes)[laid.across]
-    return scale
+    seconds = np.zeros(len(laid.hop))
+    routes, across = laid.routes, np.flatnonzero(laid.across)
+    if costs.message_s and len(across):
+        each_s = routes.weight / laid.fabric.capacity_Bps[routes.link] / costs.network_efficiency
+        alone_s = np.maximum.reduceat(each_s, routes.ptr[across])  # routes between nodes have links
+        seconds[across] = alone_s + costs.message_s * messages[across] / size_bytes[across]
+    return seconds
 
 
 def problem_of(laid: Laid, costs: Costs, share: float) -> Problem:
-    """Return what the engine takes: links, then the ports out of and into each rank."""
+    """Return what the engine takes: links, then the ports out of, into, and from each rank to its adapters."""
     src, dst, size_bytes, _ = _columns(laid)
     n, capacity = laid.fabric.n_ranks, laid.trunk_capacity_Bps
     ways = laid.trunks.take(np.arange(len(src)), _on_links(laid, costs))
     port_Bps = laid.node_Bps * costs.node_efficiency * share
     work = np.where(laid.across, costs.network_work, 1.0)
     first = len(capacity)
-    ptr = ways.ptr + 2 * np.arange(len(src) + 1)
+    ptr = ways.ptr + 3 * np.arange(len(src) + 1)
     link, weight = np.empty(ptr[-1], dtype=np.int64), np.empty(ptr[-1])
     own = np.ones(ptr[-1], dtype=np.bool_)
-    out, into = ptr[:-1], ptr[:-1] + 1
-    own[out] = own[into] = False
-    link[out], link[into], weight[out], weight[into] = first + src, first + n + dst, work, work
+    sending_s = _sending_s(laid, costs)
+    for place, (port, takes) in enumerate(((src, work), (n + dst, work), (2 * n + src, sending_s))):
+        at = ptr[:-1] + place
+        own[at] = False
+        link[at], weight[at] = first + port, takes
     link[own], weight[own] = ways.link, ways.weight
-    kept = weight > 0
+    capacity = np.concatenate([capacity, port_Bps, port_Bps, np.ones(n)])  # an adapter has one second in a second
+    kept = (weight > 0) & np.isfinite(capacity[link])
     ptr = np.concatenate([[0], np.cumsum(kept)])[ptr]
     return Problem(
-        capacity_Bps=np.concatenate([capacity, np.full(2 * n, port_Bps)]),
+        capacity_Bps=np.where(np.isfinite(capacity), capacity, 1.0),
         route_ptr=ptr,
         route_link=link[kept],
         route_weight=weight[kept],
@@ -202,7 +210,8 @@ def _op_time(
     src, dst, size_bytes, _ = _columns(laid)
     time_s = float(finish_s.max())
     work = np.where(laid.across, costs.network_work, 1.0) * size_bytes
-    ports_s = np.bincount(np.concatenate([src, n + dst]), np.tile(work, 2), 2 * n) / problem.capacity_Bps[-1]
+    done = np.bincount(np.concatenate([src, n + dst]), np.tile(work, 2), 2 * n)
+    ports_s = np.where(np.isfinite(np.tile(laid.node_Bps, 2)), done / problem.capacity_Bps[-3 * n : -n], 0.0)
     link_bytes = laid.routes.link_bytes(size_bytes, fabric.n_links)
     seconds = laid.routes.link_bytes(size_bytes * _on_links(laid, costs), fabric.n_links) / fabric.capacity_Bps
     return OpTime(
@@ -221,9 +230,9 @@ def _op_time(
 
 def _tails(laid: Laid, problem: Problem, chunk_tokens: int) -> Float:
     """Return how much later the bytes of each flow are where they belong: the next hop moves the last chunk on."""
-    if len(laid.hops) == 1:
-        return np.zeros(len(laid.hop))
     then = laid.hop == 1
+    if not then.any():
+        return np.zeros(len(laid.hop))
     size_bytes, messages = (column[then] for column in _columns(laid)[2:])
     chunk_bytes = np.minimum(chunk_tokens * size_bytes / messages, size_bytes).max(initial=0.0)
     first = int(np.flatnonzero(then)[0])

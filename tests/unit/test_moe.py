@@ -11,6 +11,7 @@ from collsim.moe.counts import Members, counted, expected, pooled
 from collsim.moe.flows import MODES, byte_matrix, flows_of, logical_bytes, message_bytes
 from collsim.moe.placement import placed
 from collsim.moe.routing import distinct_groups, popularity_of, read_counts, sampled
+from collsim.topology import load_topology
 
 V3 = load_model("deepseek-v3", groups=1)
 LIMITED = load_model("deepseek-v3")
@@ -336,3 +337,80 @@ def test_every_fault_of_a_question_comes_at_once():
         simulate_moe("hgx_h100", ep=[64, 9], skew=-1, sms=0, mode="fast", seeds=[], tokens=-3, phase="x", tolerance=2)
     where = {fault.where for fault in caught.value.faults}
     assert where == {"ep", "skew", "sms", "mode", "seeds", "tokens", "phase", "tolerance"}
+
+
+# --- What once went wrong ---------------------------------------------------------------------------------------------
+
+
+def test_a_slow_adapter_of_an_idle_rank_speeds_nobody_up():
+    options = {"ep": 32, "mode": "low_latency", "kernel": "deepep_v1", "overrides": ["scale_out.nodes=4"], "seeds": [0]}
+    tokens = [128] * 24 + [1] + [128] * 7
+    healthy = simulate_moe("hgx_h100", tokens=tokens, **options).time_s
+    slow = simulate_moe("hgx_h100", tokens=tokens, degrade=["nic:n3.nic0=50%"], **options).time_s
+    assert slow >= healthy
+
+
+def test_posting_messages_keeps_the_adapter_of_the_sender_busy():
+    from collsim.moe import kernels
+
+    kernel = kernels.load_kernel("uccl_b200_efa")
+    costs, model = kernel.costs["low_latency"]["dispatch"], load_model("deepseek-v3", groups=1)
+    (row, _) = simulate_moe("hgx_b200", model, ep=16, tokens=128, mode="low_latency", kernel=kernel,
+                            overrides=["scale_out.nodes=2"]).rows  # fmt: skip
+    messages = 128 * 8 / 2
+    rate_Bps = load_topology("hgx_b200").fact("nic.bandwidth").value
+    sending_s = messages * (costs.message_s + 7408 / (costs.network_efficiency * rate_Bps))
+    assert row.load_s == pytest.approx(costs.start_s + sending_s, rel=1e-9)
+
+
+def test_a_gpu_that_lost_a_link_slows_no_other_kernel():
+    options = {"model": "llama-4-maverick", "skew": 3.0, "seeds": [0]}
+    healthy = simulate_moe("hgx_h100", **options)
+    busiest = healthy.rows[0].hot[0].gpu
+    other = next(f"gpu{i}" for i in range(8) if f"gpu{i}" != busiest and f"gpu{i}" not in str(healthy.rows[0].hot[:3]))
+    damaged = simulate_moe("hgx_h100", fail=f"link:{other}-nvsw0", **options)
+    assert damaged.time_s == pytest.approx(healthy.time_s, rel=1e-3)
+
+
+def test_gpus_that_are_alone_on_their_nodes_have_no_second_hop():
+    overrides = ["scale_out.nodes=4", "scale_out.gpus_per_node=1"]
+    for row in simulate_moe("hgx_h100", overrides=overrides).rows:
+        assert (row.ranks, row.nodes, row.node_bytes) == (4, 4, 0)
+        assert row.time_s == pytest.approx(row.load_s)
+
+
+def test_nodes_without_switches_still_reach_each_other():
+    result = simulate_moe("hgx_h100", overrides=["scale_out.nodes=2"], fail="switch:n0.nvsw*", load_only=True)
+    assert result.rows[0].time_s > 0
+
+
+@pytest.mark.parametrize("entry", ["--5", "99999999999999999999", "5" * 5000, "1.5", "x"])
+def test_counts_are_whole_numbers_that_fit(tmp_path, entry):
+    path = tmp_path / "counts.txt"
+    path.write_text(f"{entry}\n" + "1\n" * 255)
+    with pytest.raises(InputError, match=r"line 1: .* is not a whole number"):
+        simulate_moe("hgx_h100", counts=path)
+
+
+@pytest.mark.parametrize(
+    ("options", "where"),
+    [({"ep": 8.0}, "ep"), ({"ep": "8"}, "ep"), ({"tokens": 1.5}, "tokens"), ({"tokens": True}, "tokens"),
+     ({"sms": 2.5}, "sms"), ({"seeds": [0.5]}, "seeds"), ({"redundant": "8"}, "redundant"),
+     ({"hidden": 7168.0}, "hidden"),
+     ({"expertz": 4}, "expertz"), ({"hidden": 10**30}, "hidden"), ({"top_k": True}, "top_k"),
+     ({"mode": "all_to_all", "load_only": True}, "load_only"), ({"mode": "all_to_all", "kernel": "mori"}, "kernel"),
+     ({"counts": np.full(256, 2**62)}, "counts")],
+)  # fmt: skip
+def test_values_of_the_wrong_kind_are_refused(options, where):
+    with pytest.raises(InputError) as caught:
+        simulate_moe("hgx_h100", **options)
+    assert {fault.where for fault in caught.value.faults} == {where}
+
+
+def test_whole_numbers_of_numpy_and_models_with_changes_are_taken():
+    model = Model("m", 64, 2, 1024)
+    one, other = (simulate_moe("hgx_h100", model, ep=np.int64(8), tokens=np.int64(64), top_k=k) for k in (2, 6))
+    assert (one.model["top_k"], other.model["top_k"]) == (2, 6)
+    assert one.time_s < other.time_s
+    with pytest.raises(InputError, match="each token takes 99 experts"):
+        simulate_moe("hgx_h100", Model("m", 64, 99, 1024))

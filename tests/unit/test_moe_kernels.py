@@ -15,7 +15,7 @@ import yaml
 
 from collsim.moe import kernel_names, simulate_moe
 from collsim.moe.flows import MODES, OPS
-from collsim.moe.kernels import FILE, kernel_for, load_kernel
+from collsim.moe.kernels import FILE, Costs, kernel_for, load_kernel
 from collsim.topology import load_topology, zoo_names
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -148,7 +148,7 @@ def test_large_calls_from_a_framework(accuracy: ModuleType) -> None:
 def test_calls_start_later_than_those_of_the_library() -> None:
     model = {"experts": 64, "top_k": 8, "hidden": 7168, "ep": 4, "tokens": 512, "mode": "all_to_all"}
     late = load_kernel("framework_calls")
-    bare = replace(late, costs={})
+    bare = replace(late, costs={"all_to_all": {op: Costs(start_s=0.0) for op in OPS}})
     times = [simulate_moe("hgx_h100", None, kernel=each, **model).rows for each in (late, bare)]
     for op, with_start, without in zip(OPS, *times, strict=True):
         assert with_start.time_s - without.time_s == pytest.approx(late.costs["all_to_all"][op].start_s)

@@ -18,7 +18,18 @@ from collsim.fabric import Float, Int
 from collsim.lowering import Run
 from collsim.scaled.carried import UnitBytes, alike, carried
 from collsim.scaled.places import Paces, Road, places_of
-from collsim.scaled.rings import Critical, Leg, counts_adding, on_wires, paced, stream_of, timing_of, turns_of, walk
+from collsim.scaled.rings import (
+    Critical,
+    Leg,
+    counts_adding,
+    on_wires,
+    out_of_step,
+    paced,
+    stream_of,
+    timing_of,
+    turns_of,
+    walk,
+)
 from collsim.schedule import EVERY, Transfers
 from collsim.schedule.forms import Chunks
 from collsim.timing import Timing, problem_of
@@ -71,7 +82,10 @@ def hierarchical_timing(mini: Miniature, run: Run, request: Request, proto: str,
     if outwards and sizes.shape[1] > 1:
         state, rows, load = _exchanged(task, state, gathers=False)
         simulated, loads = simulated + rows, [*loads, load]
+    scattered = state
     part, paces, state, at_cap = _ringed(task, state, outwards=outwards, inwards=inwards)
+    if loads:
+        _refuse_overlap(scattered, loads[0], paces.carried)
     if inwards and sizes.shape[1] > 1:
         state, rows, load = _exchanged(task, state, gathers=True)
         simulated, loads = simulated + rows, [*loads, load]
@@ -81,6 +95,17 @@ def hierarchical_timing(mini: Miniature, run: Run, request: Request, proto: str,
     largest = sizes.sum(axis=0) if sizes.shape[1] > 1 else sizes.ravel()
     on_links = carried(mini, part.run.fabric.capacity_Bps, road.units, [paces.carried, *loads], paces.above)
     return timing_of(part, on_links, critical, simulated, largest_bytes=int(largest.max())), request.n_channels
+
+
+def _refuse_overlap(scattered: _State, exchange: UnitBytes, rings: UnitBytes) -> None:
+    """Raise where rings already pass through links of a unit that its ranks still exchange over.
+
+    Messages of a rank without an adapter take a neighbour's, over such links; others may be ready before its unit is.
+    """
+    begin_s = float(scattered.ready_s.min())
+    late = np.flatnonzero(scattered.ready_s.max(axis=1) > begin_s * (1 + SAME))
+    if ((exchange.table[exchange.label[late]] > 0) & (rings.table[rings.label[late]] > 0)).any():
+        raise out_of_step()
 
 
 def _table(mini: Miniature, request: Request) -> tuple[Road, Int]:

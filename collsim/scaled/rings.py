@@ -264,7 +264,7 @@ class OutOfStepError(UnsupportedError):
 def out_of_step() -> OutOfStepError:
     """Return the error of rings whose channels do not keep in step."""
     what = "channels meet on links out of step, so every transfer would have to be simulated"
-    return OutOfStepError(Fault(what, "ring", "ask for fewer ranks, or for one channel"))
+    return OutOfStepError(Fault(what, "algo", "ask for fewer ranks, one channel, or another algorithm"))
 
 
 def timing_of(

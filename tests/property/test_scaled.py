@@ -279,3 +279,18 @@ def test_one_switch(monkeypatch, op, algo, damage):
         part, whole = both_ways(monkeypatch, damaged(switch, **damage), **asked)
         assert part.time_s == pytest.approx(whole.time_s, rel=CLOSE)
         assert part.path.startswith("classes" if algo == "direct" else "wavefront")
+
+
+@pytest.mark.parametrize(
+    ("op", "fail"),
+    [
+        ("all_reduce", ["nic:node12/0", "link:n12.gpu0-n12.nvsw*:1"]),
+        ("reduce_scatter", ["nic:node12/0", "switch:n12.nvsw0"]),
+    ],
+)
+def test_rings_that_pass_a_unit_which_still_exchanges_are_simulated_whole(op, fail):
+    options = {"algo": "hierarchical", "profile": "ideal", "overrides": ["scale_out.nodes=33"], "tolerance": 0}
+    (found,), (whole,) = (
+        simulate("hgx_h100", op, "64M", fail=fail, reduce=reduce, **options).rows for reduce in (True, False)
+    )
+    assert found.time_s == pytest.approx(whole.time_s, rel=1e-9)

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from pages import put_between
 from predictors import (
     MESSAGES,
     Case,
@@ -460,11 +461,7 @@ def page(text: str, by_op: str, by_class: Mapping[Cell, Bucket], inside: str) ->
 
 def write(text: str) -> None:
     """Replace what README.md has between the markers."""
-    before, begin, rest = README.read_text(encoding="utf-8").partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise SystemExit(f"{README.name} lacks the markers {BEGIN.strip()} and {END.strip()}")
-    README.write_text(f"{before}{BEGIN}{text}{END}{after}", encoding="utf-8")
+    put_between(README, BEGIN, END, text)
 
 
 def main() -> int:

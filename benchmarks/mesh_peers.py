@@ -8,6 +8,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from pages import put_between
+
 import collsim
 from collsim.topology import load_topology
 
@@ -66,11 +68,7 @@ def tables() -> str:
 
 def write(text: str) -> None:
     """Replace what README.md has between the markers."""
-    before, begin, rest = README.read_text(encoding="utf-8").partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise SystemExit(f"{README} lacks the markers {BEGIN.strip()} and {END.strip()}")
-    README.write_text(f"{before}{BEGIN}{text}{END}{after}", encoding="utf-8")
+    put_between(README, BEGIN, END, text)
 
 
 if __name__ == "__main__":

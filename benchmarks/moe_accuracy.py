@@ -20,6 +20,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from pages import put_between
 
 from collsim.moe.counts import Counts, Members
 from collsim.moe.flows import byte_matrix
@@ -381,11 +382,7 @@ def tables() -> str:
 
 def write(text: str) -> None:
     """Replace what the page has between the markers."""
-    before, begin, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise SystemExit(f"{PAGE.name} lacks the markers {BEGIN.strip()} and {END.strip()}")
-    PAGE.write_text(f"{before}{BEGIN}{text}{END}{after}", encoding="utf-8")
+    put_between(PAGE, BEGIN, END, text)
 
 
 def main() -> int:

@@ -19,6 +19,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pages import put_between
+
 README = Path(__file__).parent.parent / "README.md"
 BEGIN, END = "<!-- speed -->\n\n", "\n<!-- /speed -->\n"
 COLLSIM = Path(sys.executable).parent / "collsim"
@@ -267,11 +269,7 @@ def report(rounds: int, words: Sequence[str]) -> str:
 
 def write(text: str) -> None:
     """Put the tables between their markers."""
-    head, begin, rest = README.read_text(encoding="utf-8").partition(BEGIN)
-    _, end, tail = rest.partition(END)
-    if not (begin and end):
-        raise SystemExit(f"{README.name} lacks the markers")
-    README.write_text(head + begin + text + end + tail, encoding="utf-8")
+    put_between(README, BEGIN, END, text)
 
 
 def main() -> None:

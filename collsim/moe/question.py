@@ -94,9 +94,11 @@ def ask(
             faults.extend(error.faults)
             return None
 
-    given = {"ep": ep, "tokens": tokens, "seeds": seeds, "sms": sms, "redundant": redundant}
+    given = {"ep": ep, "tokens": tokens, "seeds": seeds}
     read = {name: attempt(partial(_wholes, value, name)) for name, value in given.items()}
-    ep, tokens, sms, redundant = read["ep"], read["tokens"], _one(read["sms"]), _one(read["redundant"]) or 0
+    ep, tokens = read["ep"], read["tokens"]
+    sms, more = (attempt(partial(_whole, value, name)) for name, value in (("sms", sms), ("redundant", redundant)))
+    redundant = more or 0
     drawn = read["seeds"]
     seeds = (drawn,) if isinstance(drawn, int) else drawn
     chosen = _model(model, figures, attempt)
@@ -209,13 +211,6 @@ def _wholes(value: Any, where: str) -> int | tuple[int, ...] | None:
         found = [_whole(each, where) for each in value]
         return tuple(each for each in found if each is not None)
     return _whole(value, where)
-
-
-def _one(value: int | tuple[int, ...] | None) -> int | None:
-    """Return the first of several numbers."""
-    if isinstance(value, tuple):
-        return value[0] if value else None
-    return value
 
 
 def _whole(value: Any, where: str) -> int | None:

@@ -21,7 +21,7 @@ from collsim.moe.question import Question, ask
 from collsim.moe.result import Busy, MoeResult, MoeRow
 from collsim.moe.timing import OpTime, laid_on, load_of, time_flows
 from collsim.provenance import is_calibrated, topology_summary
-from collsim.result import LinkLoad
+from collsim.result import SATURATED, LinkLoad
 from collsim.routing import Routes, find_routes
 from collsim.tolerance import AUTO
 from collsim.topology import Topology
@@ -38,8 +38,6 @@ MOST_IN_MATRIX = 256
 """Of more ranks a result holds no byte matrix."""
 MOST_SHOWN = 8
 """Links, GPUs and ranks that a row names."""
-BUSY = 0.9
-"""What is busy for a smaller part of the time is not what limits."""
 
 
 def simulate_moe(
@@ -246,7 +244,7 @@ def _limit(fabric: Fabric, time: OpTime, busy: Sequence[LinkLoad]) -> str:
     """Return what the operation waits for most of the time."""
     if time.path.startswith("library"):
         return "library"
-    if not busy or busy[0].utilisation < 0.5:
+    if not busy or busy[0].utilisation < SATURATED:
         return "start"
     if busy[0].link.endswith((" sends", " receives")):
         return "GPU"

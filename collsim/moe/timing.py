@@ -198,16 +198,17 @@ def load_of(laid: Laid, costs: Costs, *, share: float = 1.0) -> OpTime:
     if not sum(len(flows.src) for flows in laid.hops):
         nothing, links = np.zeros(n), np.zeros(laid.fabric.n_links)
         return OpTime(costs.start_s, costs.start_s, 0.0, nothing, links, np.zeros(2 * n), 0.0, 0.0, "none")
-    problem = problem_of(laid, costs, share)
-    return _op_time(laid, costs, problem, np.full(n, costs.start_s + least_time_s(checked(problem))), path="load")
+    return _op_time(laid, costs, problem_of(laid, costs, share), None, path="load")
 
 
 def _op_time(
-    laid: Laid, costs: Costs, problem: Problem, finish_s: Float, *, path: str, tolerance: float = 0.0
+    laid: Laid, costs: Costs, problem: Problem, finish_s: Float | None, *, path: str, tolerance: float = 0.0
 ) -> OpTime:
-    """Return when ranks are done, with how busy everything is."""
+    """Return when ranks are done, by the load alone without *finish_s*, with how busy everything is."""
     fabric, n = laid.fabric, laid.fabric.n_ranks
     src, dst, size_bytes, _ = _columns(laid)
+    load_s = costs.start_s + least_time_s(checked(problem))
+    finish_s = np.full(n, load_s) if finish_s is None else finish_s
     time_s = float(finish_s.max())
     work = np.where(laid.across, costs.network_work, 1.0) * size_bytes
     done = np.bincount(np.concatenate([src, n + dst]), np.tile(work, 2), 2 * n)
@@ -216,7 +217,7 @@ def _op_time(
     seconds = laid.routes.link_bytes(size_bytes * _on_links(laid, costs), fabric.n_links) / fabric.capacity_Bps
     return OpTime(
         time_s=time_s,
-        load_s=costs.start_s + least_time_s(checked(problem)),
+        load_s=load_s,
         bound_s=float((link_bytes / fabric.raw_capacity_Bps).max()),
         finish_s=finish_s,
         link_busy_s=seconds,

@@ -380,8 +380,10 @@ def test_gpus_that_are_alone_on_their_nodes_have_no_second_hop():
 
 
 def test_nodes_without_switches_still_reach_each_other():
-    result = simulate_moe("hgx_h100", overrides=["scale_out.nodes=2"], fail="switch:n0.nvsw*", load_only=True)
-    assert result.rows[0].time_s > 0
+    options = {"overrides": ["scale_out.nodes=2"], "load_only": True}
+    healthy, cut = (simulate_moe("hgx_h100", fail=fail, **options).rows[0] for fail in (None, "switch:n0.nvsw*"))
+    assert cut.time_s > healthy.time_s
+    assert cut.limit == "network"  # what was on the switches of the node goes by its adapters
 
 
 @pytest.mark.parametrize("entry", ["--5", "99999999999999999999", "5" * 5000, "1.5", "x"])
@@ -395,7 +397,7 @@ def test_counts_are_whole_numbers_that_fit(tmp_path, entry):
 @pytest.mark.parametrize(
     ("options", "where"),
     [({"ep": 8.0}, "ep"), ({"ep": "8"}, "ep"), ({"tokens": 1.5}, "tokens"), ({"tokens": True}, "tokens"),
-     ({"sms": 2.5}, "sms"), ({"seeds": [0.5]}, "seeds"), ({"redundant": "8"}, "redundant"),
+     ({"sms": 2.5}, "sms"), ({"sms": [24, 8]}, "sms"), ({"seeds": [0.5]}, "seeds"), ({"redundant": "8"}, "redundant"),
      ({"hidden": 7168.0}, "hidden"),
      ({"expertz": 4}, "expertz"), ({"hidden": 10**30}, "hidden"), ({"top_k": True}, "top_k"),
      ({"mode": "all_to_all", "load_only": True}, "load_only"), ({"mode": "all_to_all", "kernel": "mori"}, "kernel"),

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
-from collsim.errors import Fault, InputError, nearest
+from collsim.asked_values import attempt, read_choice, read_name, read_whole
+from collsim.errors import Fault, InputError
 from collsim.library import Profile, load_profile
 from collsim.moe.flows import MODES
 from collsim.moe.kernels import Kernel, kernel_for, load_kernel
 from collsim.moe.models import Model, load_model, model_names
-from collsim.moe.placement import Placement, placed
+from collsim.moe.placement import PLACEMENTS, Placement, placed
 from collsim.moe.routing import Int, Popularity, popularity_of, read_counts
 from collsim.tolerance import parse_tolerance
 from collsim.topology import Topology, load_topology
@@ -87,41 +87,35 @@ def ask(
     """
     faults: list[Fault] = []
 
-    def attempt(get: Callable[[], T]) -> T | None:
-        try:
-            return get()
-        except InputError as error:
-            faults.extend(error.faults)
-            return None
+    def tried(get: Callable[[], T]) -> T | None:
+        return attempt(get, faults)
 
-    given = {"ep": ep, "tokens": tokens, "seeds": seeds}
-    read = {name: attempt(partial(_wholes, value, name)) for name, value in given.items()}
-    ep, tokens = read["ep"], read["tokens"]
-    sms, more = (attempt(partial(_whole, value, name)) for name, value in (("sms", sms), ("redundant", redundant)))
-    redundant = more or 0
-    drawn = read["seeds"]
+    ep, tokens, drawn = (_numbers(v, w, faults) for v, w in ((ep, "ep"), (tokens, "tokens"), (seeds, "seeds")))
     seeds = (drawn,) if isinstance(drawn, int) else drawn
-    chosen = _model(model, figures, attempt)
-    topology = attempt(lambda: topology_of(topo, **machine))
+    sms, redundant = _number(sms, "sms", faults), _number(redundant, "redundant", faults) or 0
+    chosen = _model(model, figures, tried)
+    topology = tried(lambda: topology_of(topo, **machine))
+    phase = read_choice(phase, "phase", "phase", tuple(PHASES), faults)
     usual_tokens, usual_mode = PHASES.get(phase, PHASES["prefill"])
-    mode = usual_mode if mode is None else mode.replace("-", "_")
-    faults += [*_name_fault("phase", phase, tuple(PHASES)), *_name_fault("mode", mode, MODES)]
+    mode = mode.replace("-", "_") if isinstance(mode, str) else mode
+    mode = usual_mode if mode is None else read_choice(mode, "mode", "mode", MODES, faults)
     if load_only and mode == "all_to_all":
         hint = "leave it out: the library's calls are always simulated"
         faults.append(Fault("asked for in mode all_to_all", "load_only", hint))
-    limit = attempt(lambda: parse_tolerance(tolerance))
+    limit = tried(lambda: parse_tolerance(tolerance))
     each = usual_tokens if tokens is None else tokens
     faults += _number_faults(each, sms, seeds, redundant)
-    popularity = attempt(lambda: _popularity(chosen, laws, seeds[0] if seeds else 0))
-    kernels = attempt(lambda: _kernel(kernel, mode, topology))
+    popularity = tried(lambda: _popularity(chosen, laws, seeds[0] if seeds else 0))
+    kernels = tried(lambda: _kernel(kernel, mode, topology))
     constants = None
     if mode == "all_to_all" or profile != "auto":
-        constants = attempt(lambda: load_profile(profile, topology))
+        constants = tried(lambda: load_profile(profile, topology))
     sizes, unfit = _sizes(ep, each, topology)
     faults += unfit
     weight, where = (popularity.weight, sizes) if chosen and popularity and sizes else (np.ones(1), [1])
-    copies, by = min(redundant, MOST_COPIES), placement.replace("-", "_")
-    places = [attempt(lambda n=n: placed(weight, n, by, redundant=copies)) for n in where]  # type: ignore[misc]
+    copies = min(redundant, MOST_COPIES)
+    by = read_name(placement, "placement", "placement", PLACEMENTS, faults).replace("-", "_") or PLACEMENTS[0]
+    places = [tried(lambda n=n: placed(weight, n, by, redundant=copies)) for n in where]  # type: ignore[misc]
     if faults:
         raise InputError(*dict.fromkeys(faults))
     assert chosen is not None
@@ -161,15 +155,6 @@ def _model(name: str | Model | None, figures: Mapping[str, Any], attempt: Callab
     return attempt(lambda: load_model(name, **figures))  # type: ignore[no-any-return]
 
 
-def _name_fault(what: str, name: str, known: Sequence[str]) -> list[Fault]:
-    """Return that there is no such name, and the nearest that there is."""
-    if name in known:
-        return []
-    near = nearest(name, known)
-    hint = (f'did you mean "{near}"? ' if near else "") + f"known: {', '.join(known)}"
-    return [Fault(f'unknown {what} "{name}"', what, hint)]
-
-
 def _popularity(model: Model | None, laws: Mapping[str, Any], seed: int) -> Popularity:
     """Return how popular experts are; without a model, only raise what is wrong whatever the model."""
     counts = laws.get("counts")
@@ -205,21 +190,19 @@ def _kernel(kernel: str | Kernel, mode: str, topology: Topology | None) -> Kerne
     return found
 
 
-def _wholes(value: Any, where: str) -> int | tuple[int, ...] | None:
-    """Return a whole number, several of them, or None."""
-    if isinstance(value, Sequence | np.ndarray) and not isinstance(value, str):
-        found = [_whole(each, where) for each in value]
-        return tuple(each for each in found if each is not None)
-    return _whole(value, where)
+def _numbers(value: Any, where: str, faults: list[Fault]) -> int | tuple[int, ...] | None:
+    """Return a whole number, several of them, or None; those that are none are left out, with a fault each."""
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        return _number(value, where, faults)
+    read = [_number(each, where, faults) for each in value]
+    return tuple(each for each in read if each is not None)
 
 
-def _whole(value: Any, where: str) -> int | None:
-    """Return a whole number, or None."""
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise InputError(Fault(f"{str(value)[:40]!r} is not a whole number", where, "give a whole number, such as 8"))
-    return int(value)
+def _number(value: Any, where: str, faults: list[Fault]) -> int | None:
+    """Return a whole number, or None; None with the fault added if it is neither."""
+    before = len(faults)
+    number = None if value is None else read_whole(value, where, where, "give a whole number, such as 8", faults)
+    return number if len(faults) == before else None
 
 
 def _number_faults(

@@ -397,7 +397,9 @@ def test_counts_are_whole_numbers_that_fit(tmp_path, entry):
 @pytest.mark.parametrize(
     ("options", "where"),
     [({"ep": 8.0}, "ep"), ({"ep": "8"}, "ep"), ({"tokens": 1.5}, "tokens"), ({"tokens": True}, "tokens"),
-     ({"sms": 2.5}, "sms"), ({"sms": [24, 8]}, "sms"), ({"seeds": [0.5]}, "seeds"), ({"redundant": "8"}, "redundant"),
+     ({"sms": 2.5}, "sms"), ({"sms": [24, 8]}, "sms"),
+     ({"placement": 3}, "placement"), ({"phase": None}, "phase"), ({"mode": 3}, "mode"),
+     ({"seeds": [0.5]}, "seeds"), ({"redundant": "8"}, "redundant"),
      ({"hidden": 7168.0}, "hidden"),
      ({"expertz": 4}, "expertz"), ({"hidden": 10**30}, "hidden"), ({"top_k": True}, "top_k"),
      ({"mode": "all_to_all", "load_only": True}, "load_only"), ({"mode": "all_to_all", "kernel": "mori"}, "kernel"),

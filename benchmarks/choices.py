@@ -17,11 +17,11 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
+from collsim.core.operations import operation
 from collsim.library import Call, Environment, System, choose, load_library, read_environment, system_of
-from collsim.library.graphs import nccl_graphs
-from collsim.library.tuner import Setting, bandwidth_GBps, latency_us
-from collsim.library.versions import nccl_constants
-from collsim.operations import operation
+from collsim.library.nccl.graphs import nccl_graphs
+from collsim.library.nccl.tuner import Setting, bandwidth_GBps, latency_us
+from collsim.library.nccl.versions import nccl_constants
 from collsim.topology import load_topology
 
 DEVICES = {"H100": "hgx_h100", "H200": "hgx_h200", "A100": "dgx_a100", "B200": "hgx_b200", "V100": "dgx2_v100"}

@@ -21,7 +21,7 @@ from predictors import read_csv, topology_of
 from collsim.calibration import Row, Test, read_log
 from collsim.calibration.cases import MATRIX_FILE, MATRIX_SCALE, MATRIX_SPREAD, used_time_s
 from collsim.calibration.observations import SPIKE
-from collsim.errors import CollsimError
+from collsim.core.errors import CollsimError
 
 DATA = Path(__file__).parent / "data"
 SPLIT = DATA / "split.csv"

@@ -1,7 +1,7 @@
 """Fit the shipped profiles to the training rows of benchmarks/data.
 
-``python benchmarks/fit_profiles.py --system hgx_h100 -o collsim/library/profiles/hgx_h100.yaml`` fits one system and
-prints what `collsim calibrate` prints. Every fit starts from a profile of benchmarks/starts: figures that stood before
+``python benchmarks/fit_profiles.py --system hgx_h100 -o collsim/library/costs/profiles/hgx_h100.yaml`` fits one system
+and prints what `collsim calibrate` prints. Every fit starts from a profile of benchmarks/starts: figures that stood before
 any of these logs was read, with their sources. Rows of the set ``spread`` are not fitted either; what they are off by
 widens the 90 % interval, because they are from machines and sites that no fit knows.
 """
@@ -20,14 +20,14 @@ from predictors import Measured, matrix_bytes, measured_rows, topology_of, varia
 from collsim.calibration.cases import Case
 from collsim.calibration.cases import Measured as Row
 from collsim.calibration.findings import Calibration, Residual
-from collsim.calibration.fitting import fit_profile, predicted_residuals
-from collsim.calibration.network_fitting import fit_network
-from collsim.calibration.profile_file import as_yaml
+from collsim.calibration.fit import fit_profile, predicted_residuals
+from collsim.calibration.fit_network import fit_network
+from collsim.calibration.profile_writer import as_yaml
 from collsim.calibration.scatters import scatter_of
-from collsim.calibration.validation import DEFAULT_RCCL
+from collsim.calibration.validate import DEFAULT_RCCL
+from collsim.core.operations import DTYPES
 from collsim.library import DEFAULT_LIBRARY, Profile, Scatter, load_profile, system_of
-from collsim.library.costs import BETWEEN
-from collsim.operations import DTYPES
+from collsim.library.costs.channel_costs import BETWEEN
 from collsim.report.calibration import calibration_table
 from collsim.topology import Topology
 

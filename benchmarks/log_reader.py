@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from collsim.calibration import Test, read_tests
-from collsim.errors import CollsimError
+from collsim.core.errors import CollsimError
 
 RANKS = 8
 SIZES = [2**power for power in range(10, 31)]

@@ -24,11 +24,11 @@ from pages import put_between
 
 from collsim.moe.counts import Counts, Members
 from collsim.moe.flows import byte_matrix
-from collsim.moe.kernels import Costs, Kernel, load_kernel
+from collsim.moe.kernel_costs import Costs, Kernel, load_kernel
 from collsim.moe.models import load_model
 from collsim.moe.result import MoeRow
-from collsim.moe.simulation import simulate_moe
-from collsim.simulation import simulate
+from collsim.moe.simulate import simulate_moe
+from collsim.simulation.simulate import simulate
 from collsim.topology import describe, load_topology
 
 ROOT = Path(__file__).parent.parent

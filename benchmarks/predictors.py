@@ -14,7 +14,8 @@ import numpy as np
 
 import collsim
 from collsim.calibration.cases import used_time_s
-from collsim.errors import CollsimError
+from collsim.core.errors import CollsimError
+from collsim.core.operations import DTYPES
 from collsim.library import (
     DEFAULT_LIBRARY,
     Call,
@@ -27,8 +28,7 @@ from collsim.library import (
     read_environment,
     system_of,
 )
-from collsim.operations import DTYPES
-from collsim.result import Row
+from collsim.simulation.result import Row
 from collsim.topology import Topology, load_topology
 
 DATA = Path(__file__).parent / "data"

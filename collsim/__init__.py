@@ -18,16 +18,16 @@ from typing import TYPE_CHECKING, Any
 from collsim._version import __version__
 
 if TYPE_CHECKING:
-    from collsim.calibration.fitting import calibrate
-    from collsim.calibration.validation import validate
+    from collsim.calibration.fit import calibrate
+    from collsim.calibration.validate import validate
     from collsim.calibration.verdicts import Validation
-    from collsim.comparing import compare
-    from collsim.contrast import Comparison
-    from collsim.errors import CollsimError, InputError, ModelError
+    from collsim.core.errors import CollsimError, InputError, ModelError
     from collsim.moe import MoeResult, simulate_moe
-    from collsim.result import Result
     from collsim.schedule import Schedule
-    from collsim.simulation import simulate
+    from collsim.simulation.compare import compare
+    from collsim.simulation.comparison import Comparison
+    from collsim.simulation.result import Result
+    from collsim.simulation.simulate import simulate
     from collsim.topology import Topology, load_topology
 
 __all__ = [
@@ -50,21 +50,21 @@ __all__ = [
 ]
 
 HOME = {
-    "CollsimError": "errors",
-    "Comparison": "contrast",
-    "InputError": "errors",
-    "ModelError": "errors",
+    "CollsimError": "core.errors",
+    "Comparison": "simulation.comparison",
+    "InputError": "core.errors",
+    "ModelError": "core.errors",
     "MoeResult": "moe",
-    "Result": "result",
+    "Result": "simulation.result",
     "Schedule": "schedule",
     "Topology": "topology",
     "Validation": "calibration.verdicts",
     "load_topology": "topology",
-    "simulate": "simulation",
+    "simulate": "simulation.simulate",
     "simulate_moe": "moe",
-    "calibrate": "calibration.fitting",
-    "compare": "comparing",
-    "validate": "calibration.validation",
+    "calibrate": "calibration.fit",
+    "compare": "simulation.compare",
+    "validate": "calibration.validate",
 }
 
 

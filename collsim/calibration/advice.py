@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from collsim.calibration.findings import Calibration, Constant, Residual
-from collsim.units import parse_size_bytes
+from collsim.core.units import parse_size_bytes
 
 __all__ = ["Advice", "measurements_for"]
 

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from collsim.errors import Fault, InputError
-from collsim.operations import operation
+from collsim.core.errors import Fault, InputError
+from collsim.core.operations import operation
 
 __all__ = ["checked_environment", "checked_operation", "checked_paths", "checked_text", "checked_tolerance"]
 

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from collsim.calibration.gpu_models import other_gpus
-from collsim.calibration.log_types import Row, Run, Test
-from collsim.calibration.logs import read_tests
-from collsim.errors import Fault, InputError, UnknownNameError
-from collsim.groups import Lists
-from collsim.operations import OPERATIONS, REDUCTIONS, dtype_bytes
+from collsim.calibration.logs.log_types import Row, Run, Test
+from collsim.calibration.logs.reading import read_tests
+from collsim.core.errors import Fault, InputError, UnknownNameError
+from collsim.core.operations import OPERATIONS, REDUCTIONS, dtype_bytes
+from collsim.simulation.request.groups import Lists
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -343,7 +343,7 @@ def nearest_library(name: str) -> str:
     ('nccl-2.28', 'nccl-2.18')
     """
     from collsim.library import load_library
-    from collsim.library.versions import RANGES
+    from collsim.library.nccl.versions import RANGES
 
     found = re.match(r"(nccl|rccl)[-_ v]*(\d+)\.(\d+)", name.strip().lower())
     if found:
@@ -429,6 +429,6 @@ def _number(text: str, otherwise: float) -> float:
 @cache
 def _scaled(path: str, scale: float) -> ByteMatrix:
     """Return a byte matrix of a file at a scale."""
-    from collsim.byte_matrix import load_byte_matrix
+    from collsim.simulation.request.matrices import load_byte_matrix
 
     return tuple(tuple(int(entry * scale) for entry in row) for row in load_byte_matrix(path).tolist())

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from collsim.calibration.observations import Observation
 from collsim.calibration.parameters import Parameter, costs_of
 from collsim.library import Profile
-from collsim.timing import FLOOR_SHARPNESS, WAIT_SHARPNESS, call_time_s
+from collsim.simulation.timing import FLOOR_SHARPNESS, WAIT_SHARPNESS, call_time_s
 
 __all__ = ["Estimate", "estimate"]
 

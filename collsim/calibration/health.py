@@ -13,8 +13,8 @@ from itertools import groupby
 from statistics import median
 
 from collsim.calibration.verdicts import Compared
-from collsim.operations import operation
-from collsim.units import format_size, format_time
+from collsim.core.operations import operation
+from collsim.core.units import format_size, format_time
 
 __all__ = ["TOLERANCE", "health_of", "impossible_flags", "judged"]
 

@@ -10,8 +10,8 @@ from dataclasses import replace
 import numpy as np
 
 from collsim.calibration.cases import Case, Measured
-from collsim.calibration.places import predicted
-from collsim.errors import CollsimError
+from collsim.calibration.log_placement import predicted
+from collsim.core.errors import CollsimError
 from collsim.library import Profile
 from collsim.topology import Topology
 

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from collsim.calibration.cases import Case, Measured
-from collsim.calibration.places import gpus_of
-from collsim.errors import CollsimError
+from collsim.calibration.log_placement import gpus_of
+from collsim.core.errors import CollsimError
 from collsim.library import Profile
-from collsim.library.costs import Protocol, family_of
-from collsim.lowering import Lowered, Run, lower, prepare
-from collsim.timing import device_time_s, kernel_costs
+from collsim.library.costs.channel_costs import Protocol, family_of
+from collsim.simulation.lowering import Lowered, Run, lower, prepare
+from collsim.simulation.timing import device_time_s, kernel_costs
 from collsim.topology import Topology
 
 __all__ = ["Observation", "launch_of", "observe", "thinned", "undisturbed", "without_spikes"]
@@ -180,9 +180,9 @@ def _lay(case: Case, run: Run, library: str) -> tuple[str, str, str, Lowered]:
     """Return kernel, protocol, algorithm and schedule of a case, by the choice of its library."""
     import numpy as np
 
-    from collsim.choosing import library_choice, request_of
-    from collsim.operations import operation
-    from collsim.question import ask
+    from collsim.core.operations import operation
+    from collsim.simulation.request.request import ask
+    from collsim.simulation.selection import library_choice, request_of
 
     matrix = None if case.matrix is None else np.array(case.matrix, dtype=np.int64)
     question = ask(

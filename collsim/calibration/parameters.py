@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from collsim.calibration.observations import Observation
 from collsim.library import Profile
-from collsim.library.costs import FAMILIES, STAND_IN, Protocol
+from collsim.library.costs.channel_costs import FAMILIES, STAND_IN, Protocol
 
 __all__ = ["Parameter", "costs_of", "parameters_of"]
 

@@ -10,14 +10,14 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from collsim.bounds import lower_bound
 from collsim.calibration.cases import Case, Measured
 from collsim.calibration.health import impossible_flags
-from collsim.calibration.places import on_one_domain
-from collsim.errors import CollsimError
+from collsim.calibration.log_placement import on_one_domain
+from collsim.core.errors import CollsimError
+from collsim.core.operations import dtype_bytes, operation
+from collsim.fabric.bounds.lower import lower_bound
 from collsim.library import Profile
-from collsim.lowering import Run, prepare
-from collsim.operations import dtype_bytes, operation
+from collsim.simulation.lowering import Run, prepare
 from collsim.topology import Topology
 
 __all__ = ["sound_rows"]

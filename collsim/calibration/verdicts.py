@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from collsim.calibration.cases import Case, Skipped
-from collsim.calibration.log_types import Dropped
-from collsim.operations import operation
+from collsim.calibration.logs.log_types import Dropped
+from collsim.core.operations import operation
 
 __all__ = ["FLAGS", "VERDICTS", "CheckedLog", "Compared", "Unread", "Validation"]
 
@@ -291,7 +291,7 @@ class Validation:
 
     def to_frame(self, backend: str = "polars") -> Any:
         """Return the rows as a data frame of ``polars`` or ``pandas``, with the columns of `to_records`."""
-        from collsim.result import frame_of
+        from collsim.simulation.result import frame_of
 
         return frame_of(self.to_records(), backend)
 

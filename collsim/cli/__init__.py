@@ -11,18 +11,11 @@ from typing import NoReturn
 
 import click
 
-from collsim import own_process
 from collsim._version import __version__
-from collsim.cli.calibrations import calibrate
-from collsim.cli.comparisons import compare
-from collsim.cli.doctor import doctor
-from collsim.cli.experts import moe
+from collsim.cli import calibrate, compare, doctor, moe, run, schedule, topo, validate
 from collsim.cli.output import ClosedStream, discard_stdout, leave_pipe, stdout_failure
-from collsim.cli.runs import place_of, run
-from collsim.cli.schedules import schedule
-from collsim.cli.topologies import topo
-from collsim.cli.validations import validate
-from collsim.errors import CollsimError, Fault, nearest
+from collsim.core import process
+from collsim.core.errors import CollsimError, Fault, nearest
 
 __all__ = ["main"]
 
@@ -55,13 +48,13 @@ def cli() -> None:
     """  # noqa: D301 - \b keeps the lines that follow it as they are
 
 
-for command in (run, compare, moe, validate, calibrate, topo, schedule, doctor):
-    cli.add_command(command)
+for module in (run, compare, moe, validate, calibrate, topo, schedule, doctor):
+    cli.add_command(getattr(module, module.__name__.rpartition(".")[2]))
 
 
 def main() -> None:
     """Run the command line; every error becomes a message and an exit code."""
-    own_process.ours = True
+    process.ours = True
     gc.set_threshold(COLLECT_AFTER)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # to start threads takes longer than all our small products
     if sys.stdout is None:
@@ -124,6 +117,6 @@ def _refuse_usage(error: click.ClickException) -> NoReturn:
             what = f'no such flag "{error.option_name}"'
             hint = f'did you mean "{near}"? {hint}' if near else hint
         elif type(error) is click.BadParameter and isinstance(error.param, click.Option) and context is not None:
-            what, where = error.message.rstrip("."), place_of(context, error.param.name or "", None)
+            what, where = error.message.rstrip("."), run.place_of(context, error.param.name or "", None)
         _show([Fault(what, where, hint)])
     sys.exit(error.exit_code)

@@ -11,7 +11,7 @@ import click
 
 from collsim._version import __version__
 from collsim.cli.output import write
-from collsim.errors import CollsimError, Fault
+from collsim.core.errors import CollsimError, Fault
 
 __all__ = ["doctor"]
 
@@ -55,7 +55,7 @@ def _version_of(package: str) -> str:
 
 def _kept() -> list[tuple[str, str]]:
     """Return where compiled kernels are kept, and what to do if that is not where they should be."""
-    from collsim.engine.compiling import cache_folder, is_compiling
+    from collsim.engine.warmup import cache_folder, is_compiling
 
     if not is_compiling():
         return [("kernels", f"are not compiled, as {SWITCH} is set: large runs take a hundred times as long")]
@@ -76,7 +76,7 @@ def _warmed() -> str:
     CollsimError
         Nothing would be left of it for later runs.
     """
-    from collsim.engine.compiling import cache_folder, is_compiling, warm
+    from collsim.engine.warmup import cache_folder, is_compiling, warm
 
     if not is_compiling():
         raise CollsimError(Fault("kernels are not compiled", SWITCH, "unset it"))

@@ -33,7 +33,7 @@ class _Notice(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Say it."""
-        from collsim.engine.compiling import cache_folder
+        from collsim.engine.warmup import cache_folder
 
         self.setLevel(record.levelno + 1)
         click.echo(f"compiling the engine, {LOST if cache_folder() is None else KEPT}", err=True)

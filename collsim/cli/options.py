@@ -72,19 +72,19 @@ def scale_out_place(where: str) -> str:
 
 def operations() -> Sequence[str]:
     """Return the names of the operations."""
-    from collsim.operations import OPERATIONS
+    from collsim.core.operations import OPERATIONS
 
     return list(OPERATIONS)
 
 
 def dtypes() -> Sequence[str]:
-    from collsim.operations import DTYPES
+    from collsim.core.operations import DTYPES
 
     return list(DTYPES)
 
 
 def reductions() -> Sequence[str]:
-    from collsim.operations import REDUCTIONS
+    from collsim.core.operations import REDUCTIONS
 
     return REDUCTIONS
 

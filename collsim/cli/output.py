@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from collsim.errors import Fault, InputError
+from collsim.core.errors import Fault, InputError
 
 if TYPE_CHECKING:
-    from collsim.cli.flags import Faults
+    from collsim.cli.texts import Faults
 
 __all__ = [
     "ClosedStream",
@@ -82,7 +82,7 @@ def output_format(form: str | None, output: str | None, forms: Iterable[str] | N
 
     *forms* are the formats that the command has; without them those of a result.
     """
-    from collsim.errors import UnknownNameError
+    from collsim.core.errors import UnknownNameError
     from collsim.report import FORMATS, SUFFIXES
 
     known = list(FORMATS if forms is None else forms)

@@ -28,12 +28,12 @@ from collsim.collectives import (
     tree,
     up_down_chain,
 )
+from collsim.collectives.algorithm import Algorithm, Request
 from collsim.collectives.all_to_all_v import matrix_size_bytes
-from collsim.collectives.layout import Layout
+from collsim.collectives.node_layout import Layout
 from collsim.collectives.node_rings import node_rings
-from collsim.collectives.request import Algorithm, Request
 from collsim.collectives.rings import rings_for
-from collsim.errors import UnknownNameError
+from collsim.core.errors import UnknownNameError
 
 __all__ = [
     "ACROSS_NODES",

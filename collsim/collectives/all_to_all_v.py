@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from collsim.collectives.request import Algorithm, Request
-from collsim.errors import Fault, InputError
+from collsim.collectives.algorithm import Algorithm, Request
+from collsim.core.errors import Fault, InputError
 from collsim.schedule import Chunks, Int, Schedule, Transfers
 
 __all__ = ["ALGORITHM", "byte_matrix", "matrix_size_bytes"]

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from collsim.collectives.algorithm import Algorithm, Request
 from collsim.collectives.recursive_halving import distances_below
-from collsim.collectives.request import Algorithm, Request
 from collsim.collectives.rounds import Rounds
 from collsim.schedule import EVERY, ChunksBuilder, Schedule, Transfers
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from collsim.collectives.request import Algorithm, Request
+from collsim.collectives.algorithm import Algorithm, Request
 from collsim.schedule import EVERY, ChunksBuilder, OrbitsBuilder, Schedule
 
 __all__ = ["ALGORITHM"]

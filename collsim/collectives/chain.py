@@ -8,8 +8,8 @@ from itertools import pairwise, zip_longest
 
 import numpy as np
 
+from collsim.collectives.algorithm import KIB, Algorithm, Request
 from collsim.collectives.pipeline import Hop, pipelined
-from collsim.collectives.request import KIB, Algorithm, Request
 from collsim.schedule import EVERY, ChunksBuilder, Int, Schedule
 
 __all__ = ["ALGORITHM"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from collsim.collectives.request import Algorithm, Request
+from collsim.collectives.algorithm import Algorithm, Request
 from collsim.schedule import Chunks, Schedule, Transfers
 
 __all__ = ["ALGORITHM"]

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from collsim.collectives.algorithm import Algorithm, Request
 from collsim.collectives.folding import fold
 from collsim.collectives.recursive_halving import distances_below
-from collsim.collectives.request import Algorithm, Request
 from collsim.schedule import EVERY, ChunksBuilder, Int, Schedule, TransfersBuilder, split_bytes
 
 __all__ = ["DOUBLING", "HIERARCHICAL", "RACKS", "pieces_of"]

@@ -13,9 +13,9 @@ from collections.abc import Iterable
 import numpy as np
 
 from collsim.collectives import node_p2p
-from collsim.collectives.request import Algorithm, Request
-from collsim.message_parts import BATCH, channel_of_part, n_parts, p2p_channels, part_sizes, slot_bytes
+from collsim.collectives.algorithm import Algorithm, Request
 from collsim.schedule import ChunksBuilder, OrbitsBuilder, Schedule
+from collsim.schedule.message_parts import BATCH, channel_of_part, n_parts, p2p_channels, part_sizes, slot_bytes
 
 __all__ = ["ALGORITHM", "step_of"]
 

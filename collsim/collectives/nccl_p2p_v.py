@@ -11,12 +11,12 @@ from functools import cache
 
 import numpy as np
 
+from collsim.collectives.algorithm import Algorithm, Request
 from collsim.collectives.all_to_all_v import byte_matrix
 from collsim.collectives.nccl_p2p import step_of
 from collsim.collectives.node_p2p import peer_order
-from collsim.collectives.request import Algorithm, Request
-from collsim.message_parts import BATCH, channel_of_part, n_parts, p2p_channels, part_sizes
 from collsim.schedule import Chunks, Int, Schedule, TransfersBuilder
+from collsim.schedule.message_parts import BATCH, channel_of_part, n_parts, p2p_channels, part_sizes
 
 __all__ = ["ALGORITHM"]
 

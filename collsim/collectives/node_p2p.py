@@ -19,11 +19,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from collsim.collectives.layout import Layout
-from collsim.collectives.request import Algorithm, Request
-from collsim.distinct import entries_of, pointers
-from collsim.message_parts import BATCH, channel_of_part, n_parts, p2p_channels, part_sizes, slot_bytes
+from collsim.collectives.algorithm import Algorithm, Request
+from collsim.collectives.node_layout import Layout
+from collsim.core.arrays import entries_of, pointers
 from collsim.schedule import ChunksBuilder, Int, Schedule, TransfersBuilder
+from collsim.schedule.message_parts import BATCH, channel_of_part, n_parts, p2p_channels, part_sizes, slot_bytes
 
 __all__ = ["PXN", "build", "peer_order"]
 

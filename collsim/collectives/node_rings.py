@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from collsim.collectives.layout import Layout
+from collsim.collectives.node_layout import Layout
 from collsim.schedule import Int
 
 __all__ = ["local_path", "node_rings"]

@@ -17,7 +17,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from collsim.collectives.layout import Layout
+from collsim.collectives.node_layout import Layout
 from collsim.collectives.node_rings import local_path
 from collsim.schedule import Int
 

@@ -11,9 +11,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from collsim.collectives.algorithm import KIB, Algorithm, Request
 from collsim.collectives.pipeline import Hop, pipelined
-from collsim.collectives.request import KIB, Algorithm, Request
-from collsim.errors import Fault, UnsupportedError
+from collsim.core.errors import Fault, UnsupportedError
 from collsim.schedule import EVERY, ChunksBuilder, Schedule, split_bytes
 
 __all__ = ["ALGORITHM"]

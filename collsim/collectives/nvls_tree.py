@@ -12,10 +12,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from collsim.collectives.layout import Layout
+from collsim.collectives.algorithm import KIB, Algorithm, Request
+from collsim.collectives.node_layout import Layout
 from collsim.collectives.node_tree import NO_PARENT, node_parents
 from collsim.collectives.pipeline import Hop, pipelined
-from collsim.collectives.request import KIB, Algorithm, Request
 from collsim.schedule import EVERY, ChunksBuilder, Int, Schedule, group_label, split_bytes
 
 __all__ = ["ALGORITHM"]

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from collsim.collectives.request import KIB, Algorithm, Request
+from collsim.collectives.algorithm import KIB, Algorithm, Request
 from collsim.schedule import EVERY, ChunksBuilder, Int, Orbits, OrbitsBuilder, Schedule, split_bytes
 
 __all__ = ["ALGORITHM", "Message", "gather_messages", "messages_per_rank", "scatter_messages"]

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from collsim.distinct import distinct, entries_of, pointers
+from collsim.core.arrays import distinct, entries_of, pointers
 from collsim.schedule import Int, Transfers
 from collsim.schedule.forms import sealed
 

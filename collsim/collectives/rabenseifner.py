@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from collsim.collectives.algorithm import Algorithm, Request
 from collsim.collectives.folding import fold
 from collsim.collectives.recursive_doubling import add_doubling
 from collsim.collectives.recursive_halving import add_halving, distances_below
-from collsim.collectives.request import Algorithm, Request
 from collsim.collectives.rounds import Rounds
 from collsim.schedule import EVERY, ChunksBuilder, Schedule, split_bytes
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from collsim.collectives.algorithm import Algorithm, Request
 from collsim.collectives.folding import fold, halvings
-from collsim.collectives.request import Algorithm, Request
 from collsim.collectives.rounds import Rounds
 from collsim.schedule import EVERY, ChunksBuilder, Int, Schedule
 

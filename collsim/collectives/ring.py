@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from collsim.collectives.request import MIB, Algorithm, Request
+from collsim.collectives.algorithm import MIB, Algorithm, Request
 from collsim.schedule import EVERY, ChunksBuilder, OrbitsBuilder, Schedule, split_bytes
 
 __all__ = ["ALGORITHM", "loops_of", "program_of"]

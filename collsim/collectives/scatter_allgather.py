@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from collsim.collectives.algorithm import Algorithm, Request
 from collsim.collectives.binomial import scattered
-from collsim.collectives.request import Algorithm, Request
 from collsim.schedule import EVERY, Chunks, Schedule, Transfers, split_bytes
 
 __all__ = ["ALGORITHM"]

@@ -16,10 +16,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from collsim.collectives.layout import Layout
+from collsim.collectives.algorithm import KIB, Algorithm, Request
+from collsim.collectives.node_layout import Layout
 from collsim.collectives.pipeline import Hop, pipelined
-from collsim.collectives.request import KIB, Algorithm, Request
-from collsim.errors import Fault, UnsupportedError
+from collsim.core.errors import Fault, UnsupportedError
 from collsim.schedule import EVERY, ChunksBuilder, Schedule, group_label, split_bytes
 
 __all__ = ["CHAIN", "DIRECT", "MAX_HEADS", "NVLS"]

@@ -10,9 +10,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from collsim.collectives.algorithm import KIB, Algorithm, Request
 from collsim.collectives.node_tree import NO_PARENT, binary_tree, chained_parents, renamed, second_names
 from collsim.collectives.pipeline import Hop, pipelined
-from collsim.collectives.request import KIB, Algorithm, Request
 from collsim.schedule import EVERY, ChunksBuilder, Int, Schedule
 
 __all__ = ["ALGORITHM", "binary_tree", "double_tree", "rooted_trees", "tree_hops"]

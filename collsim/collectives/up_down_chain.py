@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from collsim.collectives.algorithm import Algorithm, Request
 from collsim.collectives.node_tree import NO_PARENT
 from collsim.collectives.pipeline import pipelined
-from collsim.collectives.request import Algorithm, Request
 from collsim.collectives.tree import CHUNK_BYTES, tree_hops
 from collsim.schedule import EVERY, ChunksBuilder, Int, Schedule
 

@@ -12,7 +12,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from collsim.engine.least import chained_time_s
+from collsim.engine.chained_bound import chained_time_s
 from collsim.engine.problem import (
     EngineDeadlock,
     EngineInputError,

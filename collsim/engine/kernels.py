@@ -29,13 +29,13 @@ import numpy as np
 from numba.core import event as events
 from numba.core.options import DefaultOptions
 
-from collsim import own_process
+from collsim.core import process
 
 if TYPE_CHECKING:
     from collsim.engine.problem import Floats, Problem
 
 BLAS = "scipy.linalg.cython_blas"
-if own_process.ours and BLAS not in sys.modules:
+if process.ours and BLAS not in sys.modules:
     sys.modules[BLAS] = None  # type: ignore[assignment]
     try:
         import numba.np.arraymath

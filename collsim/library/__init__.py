@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collsim.library.calls import Call, Candidate, Choice, PointToPoint
-    from collsim.library.choice import choose
-    from collsim.library.costs import Protocol
+    from collsim.library.choose import choose
+    from collsim.library.costs.channel_costs import Protocol
+    from collsim.library.costs.profile import Profile, Scatter, band_of
+    from collsim.library.costs.profile_files import load_profile, profile_for, profile_names
     from collsim.library.environment import Environment, read_environment
-    from collsim.library.profile import Profile, Scatter, band_of
-    from collsim.library.profile_files import load_profile, profile_for, profile_names
+    from collsim.library.nccl.versions import DEFAULT_LIBRARY, Library, load_library
     from collsim.library.system import Graph, System, system_of
-    from collsim.library.versions import DEFAULT_LIBRARY, Library, load_library
 
 __all__ = [
     "DEFAULT_LIBRARY",
@@ -43,13 +43,13 @@ __all__ = [
 
 HOME = {
     "calls": ("Call", "Candidate", "Choice", "PointToPoint"),
-    "choice": ("choose",),
+    "choose": ("choose",),
     "environment": ("Environment", "read_environment"),
-    "costs": ("Protocol",),
-    "profile": ("Profile", "Scatter", "band_of"),
-    "profile_files": ("load_profile", "profile_for", "profile_names"),
+    "costs.channel_costs": ("Protocol",),
+    "costs.profile": ("Profile", "Scatter", "band_of"),
+    "costs.profile_files": ("load_profile", "profile_for", "profile_names"),
     "system": ("Graph", "System", "system_of"),
-    "versions": ("DEFAULT_LIBRARY", "Library", "load_library"),
+    "nccl.versions": ("DEFAULT_LIBRARY", "Library", "load_library"),
 }
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from collsim.errors import Fault, InputError
-from collsim.operations import DTYPES, OPERATIONS, Operation
+from collsim.core.errors import Fault, InputError
+from collsim.core.operations import DTYPES, OPERATIONS, Operation
 
 __all__ = ["LL", "LL128", "PROTOCOLS", "SIMPLE", "Call", "Candidate", "Choice", "PointToPoint"]
 
@@ -23,7 +23,7 @@ class Call:
     Attributes
     ----------
     op : str
-        Name in `collsim.operations`.
+        Name in `collsim.core.operations`.
     n_ranks : int
     size_bytes : int
         The size column of nccl-tests, which is also the size that the tuner of the library sees.

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 
-from collsim.errors import Fault, InputError, nearest
+from collsim.core.errors import Fault, InputError, nearest
 from collsim.library.calls import PROTOCOLS
 
 __all__ = ["ALGORITHMS", "THREADS", "WARP", "Environment", "read_environment", "threads_taken", "with_protocol"]

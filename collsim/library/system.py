@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from collsim.errors import Fault, UnsupportedError
+from collsim.core.errors import Fault, UnsupportedError
 
 if TYPE_CHECKING:
     from collsim.topology import Topology

@@ -7,9 +7,9 @@ from functools import cached_property
 
 import numpy as np
 
+from collsim.moe.expert_placement import Placement
+from collsim.moe.gating import Float, Int, Popularity, distinct_groups, sampled
 from collsim.moe.models import Model
-from collsim.moe.placement import Placement
-from collsim.moe.routing import Float, Int, Popularity, distinct_groups, sampled
 
 __all__ = ["Counts", "Members", "counted", "expected", "pooled"]
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from collsim.moe.counts import Counts
+from collsim.moe.gating import Float, Int
 from collsim.moe.models import Model
-from collsim.moe.routing import Float, Int
 
 __all__ = ["MODES", "OPS", "Flows", "byte_matrix", "flows_of", "logical_bytes", "message_bytes"]
 

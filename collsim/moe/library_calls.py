@@ -8,9 +8,9 @@ import numpy as np
 
 from collsim.moe.counts import Counts
 from collsim.moe.flows import byte_matrix
-from collsim.moe.question import Question
+from collsim.moe.request import Question
 from collsim.moe.timing import OpTime
-from collsim.simulation import simulate
+from collsim.simulation.simulate import simulate
 
 __all__ = ["called"]
 

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from collsim.errors import Fault, InputError, UnknownNameError
+from collsim.core.errors import Fault, InputError, UnknownNameError
 
 __all__ = ["DTYPES", "Model", "load_model", "model_names"]
 

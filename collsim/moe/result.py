@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from collsim.result import LinkLoad
+from collsim.simulation.result import LinkLoad
 
 __all__ = ["Busy", "MoeResult", "MoeRow"]
 

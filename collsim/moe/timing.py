@@ -14,15 +14,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from collsim.core.errors import Fault, InternalError
 from collsim.engine import Problem, check_conservation, checked, least_time_s, solve
-from collsim.errors import Fault, InternalError
-from collsim.fabric import Fabric
+from collsim.fabric.fabric import Fabric
+from collsim.fabric.reduction_trees import TreePorts
+from collsim.fabric.routing import Routes, merge_trunks, routes_of
 from collsim.moe.flows import Flows
-from collsim.moe.kernels import Costs
-from collsim.moe.routing import Float, Int
-from collsim.network_trees import TreePorts
-from collsim.result import LinkLoad
-from collsim.routing import Routes, merge_trunks, routes_of
+from collsim.moe.gating import Float, Int
+from collsim.moe.kernel_costs import Costs
+from collsim.simulation.result import LinkLoad
 
 __all__ = ["Laid", "OpTime", "laid_on", "load_of", "problem_of", "time_flows"]
 
@@ -78,7 +78,7 @@ class OpTime:
 
 
 def laid_on(fabric: Fabric, routes: Routes, hops: Sequence[Flows]) -> Laid:
-    """Return the flows of all hops on *fabric*; *routes* are those that `collsim.routing.find_routes` keeps."""
+    """Return the flows of all hops on *fabric*; *routes* are those that `collsim.fabric.routing.find_routes` keeps."""
     src, dst = (np.concatenate([getattr(flows, name) for flows in hops]) for name in ("src", "dst"))
     hop = np.repeat(np.arange(len(hops)), [len(flows.src) for flows in hops])
     node = fabric.wiring.coordinates.node[fabric.rank_node]

@@ -7,16 +7,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from collsim.errors import UnknownNameError
+from collsim.core.atomic_files import check_writable, write_text
+from collsim.core.errors import UnknownNameError
 from collsim.report.data import as_csv, as_json, as_jsonl
-from collsim.report.files import check_writable, write_text
 from collsim.report.nccl import as_nccl
 from collsim.report.table import as_markdown, as_table
-from collsim.result import Result
+from collsim.simulation.result import Result
 
 if TYPE_CHECKING:
     from collsim.calibration.verdicts import Validation
-    from collsim.contrast import Comparison
+    from collsim.simulation.comparison import Comparison
 
 __all__ = [
     "COMPARISON_FORMATS",

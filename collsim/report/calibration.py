@@ -10,9 +10,9 @@ import numpy as np
 from collsim._version import __version__
 from collsim.calibration.advice import measurements_for
 from collsim.calibration.findings import Calibration, Constant, Residual
+from collsim.core.units import format_count
 from collsim.library import band_of
 from collsim.report.table import wrapped
-from collsim.units import format_count
 
 __all__ = ["BAND_NAMES", "calibration_table"]
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any, NamedTuple
 
+from collsim.core.units import format_bandwidth, format_time
 from collsim.topology import Topology, describe
-from collsim.units import format_bandwidth, format_time
 
 __all__ = ["cluster_rows", "cluster_svg", "tier_rows"]
 

@@ -6,12 +6,12 @@ import csv
 import io
 from collections.abc import Sequence
 
-from collsim.contrast import Compared, Comparison
+from collsim.core.units import format_size
 from collsim.report.data import json_text
 from collsim.report.nccl import time_text
 from collsim.report.table import escaped, preamble, switch_notes, wrapped
-from collsim.result import Row
-from collsim.units import format_size
+from collsim.simulation.comparison import Compared, Comparison
+from collsim.simulation.result import Row
 
 __all__ = ["comparison_csv", "comparison_json", "comparison_markdown", "comparison_table"]
 

@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from itertools import groupby, pairwise
 
-from collsim.result import Row
-from collsim.units import format_size
+from collsim.core.units import format_size
+from collsim.simulation.result import Row
 
 __all__ = ["crossover_lines"]
 

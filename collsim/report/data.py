@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from collsim.result import Result
+from collsim.simulation.result import Result
 
 __all__ = ["as_csv", "as_json", "as_jsonl", "json_text"]
 

@@ -6,7 +6,7 @@ checked, so ``#wrong`` is N/A.
 
 from __future__ import annotations
 
-from collsim.result import Result, Row
+from collsim.simulation.result import Result, Row
 
 __all__ = ["as_nccl", "draws_text", "time_text"]
 

@@ -8,11 +8,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from collsim.operations import OPERATIONS
+from collsim.core.operations import OPERATIONS
 from collsim.report.crossovers import crossover_lines
 from collsim.report.nccl import draws_text, time_text
-from collsim.result import Result, Row
-from collsim.tolerance import percent
+from collsim.simulation.request.tolerance import percent
+from collsim.simulation.result import Result, Row
 
 __all__ = ["as_markdown", "as_table", "doubtful", "escaped", "preamble", "switch_notes", "wrapped"]
 

@@ -7,9 +7,9 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any
 
+from collsim.core.units import format_bandwidth, format_time
 from collsim.report.cluster import cluster_rows, tier_rows
 from collsim.topology import Topology, describe
-from collsim.units import format_bandwidth, format_time
 
 __all__ = ["format_range", "topology_text"]
 

@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterator, Sequence
 
 from collsim.calibration.verdicts import CheckedLog, Compared, Validation
-from collsim.operations import operation
+from collsim.core.operations import operation
 from collsim.report.data import json_text
 from collsim.report.nccl import time_text
 from collsim.report.table import preamble, wrapped

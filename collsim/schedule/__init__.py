@@ -14,22 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from collsim.schedule.builders import ChunksBuilder, OrbitsBuilder, TransfersBuilder
-from collsim.schedule.forms import (
-    EVERY,
-    ROW_COLUMNS,
-    Chunks,
-    Int,
-    Orbits,
-    Phase,
-    Transfers,
-    split_bytes,
-)
+from collsim.schedule.forms import EVERY, ROW_COLUMNS, Chunks, Int, Orbits, Phase, Transfers, split_bytes
 from collsim.schedule.in_network import Groups, group_label, is_in_network, ranks_of
+from collsim.schedule.schedule_builder import ChunksBuilder, OrbitsBuilder, TransfersBuilder
 
 if TYPE_CHECKING:
     from collsim.schedule.difference import diff
-    from collsim.schedule.files import load, save
+    from collsim.schedule.json_files import load, save
     from collsim.schedule.verifier import find_faults, verify
 
 __all__ = [
@@ -54,7 +45,13 @@ __all__ = [
     "verify",
 ]
 
-HOME = {"diff": "difference", "find_faults": "verifier", "load": "files", "save": "files", "verify": "verifier"}
+HOME = {
+    "diff": "difference",
+    "find_faults": "verifier",
+    "load": "json_files",
+    "save": "json_files",
+    "verify": "verifier",
+}
 """Imported on first use: who only simulates a schedule pays for none of them."""
 
 

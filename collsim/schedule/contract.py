@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from collsim.errors import Fault, UnknownNameError
-from collsim.operations import operation
+from collsim.core.errors import Fault, UnknownNameError
+from collsim.core.operations import operation
 from collsim.schedule.forms import EVERY, Int
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from collsim.errors import VerificationError
+from collsim.core.errors import VerificationError
 from collsim.schedule.forms import EVERY, Transfers
 from collsim.schedule.structure import structure_faults
 

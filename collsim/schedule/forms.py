@@ -17,7 +17,7 @@ from typing import Protocol, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from collsim.distinct import spread
+from collsim.core.arrays import spread
 
 __all__ = [
     "EVERY",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from collsim.errors import Fault
+from collsim.core.errors import Fault
 from collsim.schedule.forms import EVERY, Chunks, Int, Orbits, Transfers
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from collsim.errors import Fault, UnsupportedError, VerificationError
+from collsim.core.errors import Fault, UnsupportedError, VerificationError
 from collsim.schedule.contract import contract_faults
 from collsim.schedule.forms import EVERY, Int, Transfers
 from collsim.schedule.in_network import expanded_entries, is_in_network, point_to_point

@@ -6,10 +6,10 @@ Importing this package imports nothing heavy; numpy, PyYAML, pydantic and Networ
 
 from __future__ import annotations
 
-from collsim.topology.cluster import FABRICS, Cluster, ClusterSpec, Plan
+from collsim.topology.cluster.scale_out import build_cluster, cluster_spec
+from collsim.topology.cluster.spec import FABRICS, Cluster, ClusterSpec, Plan
 from collsim.topology.loader import check_file, load_topology, parse_topology, plan_topology
 from collsim.topology.model import STATUSES, Coordinates, Damage, Fact, Topology, Wiring
-from collsim.topology.scale_out import build_cluster, cluster_spec
 from collsim.topology.summary import describe, remarks
 from collsim.topology.zoo import cluster_names, network_names, zoo_names
 

@@ -7,8 +7,8 @@ import math
 
 import numpy as np
 
+from collsim.topology.files.schema import SCHEMA
 from collsim.topology.model import KIND_LABELS, Topology, Wiring
-from collsim.topology.schema import SCHEMA
 from collsim.topology.zoo import cluster_names, zoo_names
 
 __all__ = ["to_yaml"]
@@ -108,7 +108,7 @@ def _single(total: float, count: int) -> float:
 
 
 def _rate(bandwidth_Bps: float) -> str:
-    from collsim.units import parse_bandwidth_Bps
+    from collsim.core.units import parse_bandwidth_Bps
 
     text = f"{bandwidth_Bps / 1e9!r} GB/s".replace(".0 ", " ")
     exact = "e" not in text and parse_bandwidth_Bps(text) == bandwidth_Bps
@@ -116,7 +116,7 @@ def _rate(bandwidth_Bps: float) -> str:
 
 
 def _time(time_s: float) -> str:
-    from collsim.units import parse_time_s
+    from collsim.core.units import parse_time_s
 
     text = f"{round(time_s * 1e9, 6)!r} ns".replace(".0 ", " ")
     exact = "e" not in text and parse_time_s(text) == time_s

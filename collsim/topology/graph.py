@@ -29,10 +29,10 @@ import hashlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from collsim.errors import Fault, InputError, SpecError, nearest
+from collsim.core.errors import Fault, InputError, SpecError, nearest
+from collsim.core.units import MAX_RATE_BPS, MAX_TIME_S, MIN_RATE_BPS
 from collsim.topology.model import KIND_LABELS, Topology, Wiring
 from collsim.topology.reduction import reduction_name
-from collsim.units import MAX_RATE_BPS, MAX_TIME_S, MIN_RATE_BPS
 
 if TYPE_CHECKING:
     import networkx as nx

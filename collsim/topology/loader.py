@@ -10,19 +10,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from collsim.errors import Fault, InputError, SpecError, UnknownNameError, nearest
+from collsim.core.errors import Fault, InputError, SpecError, UnknownNameError, nearest
+from collsim.topology.cluster.scale_out import build_cluster, resolve, spec_from
 from collsim.topology.model import Topology
-from collsim.topology.scale_out import build_cluster, resolve, spec_from
 from collsim.topology.zoo import cluster_names, shipped_file, shipped_path, zoo_names
 
 if TYPE_CHECKING:
     import networkx as nx
 
-    from collsim.topology.cluster import ClusterSpec, Plan
+    from collsim.topology.cluster.spec import ClusterSpec, Plan
+    from collsim.topology.files.reader import Document, Path
+    from collsim.topology.files.schema import ScaleOut
+    from collsim.topology.files.sections import Spec
     from collsim.topology.model import Wiring
-    from collsim.topology.reader import Document, Path
-    from collsim.topology.schema import ScaleOut
-    from collsim.topology.sections import Spec
 
 __all__ = ["check_file", "load_topology", "parse_topology", "plan_topology"]
 
@@ -91,7 +91,7 @@ def plan_topology(
     >>> plan.leaves, plan.spines, plan.cores
     (512, 512, 256)
     """
-    from collsim.topology.cluster_plan import plan_cluster
+    from collsim.topology.cluster.plan import plan_cluster
 
     node, section, document = _parsed(*_content(source), _with_scale_out(overrides or (), scale_out))
     if section is None:
@@ -106,7 +106,7 @@ def _specified(
     node: Topology, section: ScaleOut, document: Document
 ) -> tuple[Topology, ClusterSpec, tuple[Topology, ...]]:
     """Return what stands for the cluster, its specification, and a node of each kind if they differ."""
-    from collsim.topology.mixing import as_one, load_kinds
+    from collsim.topology.cluster.mixing import as_one, load_kinds
 
     kinds = load_kinds(section, document)
     spec, facts = _placed(lambda: resolve(section, node, kinds), document)
@@ -171,7 +171,7 @@ def parse_topology(content: bytes | str, file: str = "topology.yaml", overrides:
     --------
     >>> parse_topology("{schema: collsim.topology/1, builder: full_mesh, gpu: {count: 2}, link: {bandwidth: 25}}")
     Traceback (most recent call last):
-    collsim.errors.SpecError: topology.yaml:1: link.bandwidth: "25" has no unit
+    collsim.core.errors.SpecError: topology.yaml:1: link.bandwidth: "25" has no unit
       hint: write "25 GB/s" (1e9 bytes/s), "25 GiB/s" or "200 Gb/s"
     """
     node, section, document = _parsed(content, file, overrides)
@@ -185,9 +185,9 @@ def parse_topology(content: bytes | str, file: str = "topology.yaml", overrides:
 
 def _parsed(content: bytes | str, file: str, overrides: Overrides) -> tuple[Topology, ScaleOut | None, Document]:
     """Return the topology inside one node, and what is said of a cluster around it."""
-    from collsim.topology.checks import check
-    from collsim.topology.overrides import apply_overrides, normalise_overrides
-    from collsim.topology.sections import read_sections
+    from collsim.topology.files.checks import check
+    from collsim.topology.files.overrides import apply_overrides, normalise_overrides
+    from collsim.topology.files.sections import read_sections
 
     raw = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
     faults: list[Fault] = []
@@ -206,7 +206,7 @@ def _parsed(content: bytes | str, file: str, overrides: Overrides) -> tuple[Topo
 
 def _placed(make: Callable[[], T], document: Document) -> T:
     """Return what *make* returns; its faults, which name a figure, are placed in the file."""
-    from collsim.topology.overrides import parse_path
+    from collsim.topology.files.overrides import parse_path
 
     try:
         return make()
@@ -225,8 +225,8 @@ def _resolve(
 
     *above* are the files that extend this one. A cluster inherits from its node, of several kinds from the first.
     """
-    from collsim.topology.mixing import own_section_faults
-    from collsim.topology.reader import read_document
+    from collsim.topology.cluster.mixing import own_section_faults
+    from collsim.topology.files.reader import read_document
 
     document = read_document(raw, file)
     around = document.data.get("scale_out")
@@ -263,7 +263,7 @@ def _inherit(
     heir: tuple[Document, bytes], source: tuple[str, bytes], faults: list[Fault], above: tuple[str, ...]
 ) -> tuple[Document, bytes]:
     """Return a document, and its bytes, with what it inherits from a file: its name and its bytes."""
-    from collsim.topology.extending import merge
+    from collsim.topology.files.extending import merge
 
     (document, raw), (base, content) = heir, source
     if base in (document.file, *above):
@@ -281,7 +281,7 @@ def _shown(value: Any) -> str:
 
 
 def _assemble(spec: Spec, document: Document, digest: str) -> Topology:
-    from collsim.topology.sections import collect_facts
+    from collsim.topology.files.sections import collect_facts
 
     assert spec.header is not None
     labels = {f"{name}.{key}": value for name, key, value in _label_values(spec) if value}
@@ -314,8 +314,8 @@ def _label_values(spec: Spec) -> list[tuple[str, str, str]]:
 def _wire(spec: Spec) -> Wiring:
     """Return the arrays of a specification that passed every check."""
     from collsim.topology import builders
-    from collsim.topology.checks import planes_of
-    from collsim.topology.explicit import wire_explicit
+    from collsim.topology.files.checks import planes_of
+    from collsim.topology.files.explicit import wire_explicit
 
     assert spec.header is not None
     if spec.header.builder == "explicit":
@@ -363,7 +363,7 @@ def _by_line(faults: list[Fault]) -> list[Fault]:
 
 
 def _read(path: pathlib.Path, shown: str) -> bytes:
-    from collsim.topology.reader import MAX_FILE_BYTES
+    from collsim.topology.files.reader import MAX_FILE_BYTES
 
     try:
         with path.open("rb") as file:

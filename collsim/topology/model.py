@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from collsim.errors import InputError, UnknownNameError
-from collsim.topology.later import Later
+from collsim.core.errors import InputError, UnknownNameError
+from collsim.topology.lazy import Later
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from collsim.topology.builders import Bundles
-    from collsim.topology.cluster import Cluster
+    from collsim.topology.cluster.spec import Cluster
 
     Ints = NDArray[np.int64]
     Floats = NDArray[np.float64]
@@ -233,7 +233,7 @@ class LaterWiring(Later, Wiring):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Damage:
-    """What failed in a topology; see `collsim.topology.failing`."""
+    """What failed in a topology; see `collsim.topology.failures.degrade`."""
 
     fail: tuple[str, ...]
     degrade: Mapping[str, str]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from collsim.errors import Fault, InputError, nearest
+from collsim.core.errors import Fault, InputError, nearest
 
 __all__ = ["REDUCERS", "reduction_name"]
 
@@ -27,7 +27,7 @@ def reduction_name(value: Any) -> str | None:
     ('NVLS', None)
     >>> reduction_name("NVSL")
     Traceback (most recent call last):
-    collsim.errors.InputError: unknown in-network reduction "NVSL"
+    collsim.core.errors.InputError: unknown in-network reduction "NVSL"
       hint: did you mean "NVLS"? known: NVLS, SHARP, none
     """
     if value is None or value is False:

@@ -36,7 +36,7 @@ def describe(topology: Topology) -> dict[str, Any]:
     """
     import numpy as np
 
-    from collsim.topology.cluster_summary import describe_cluster
+    from collsim.topology.cluster.cluster_summary import describe_cluster
 
     if topology.cluster is not None:
         return describe_cluster(topology)

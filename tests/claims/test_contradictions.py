@@ -10,7 +10,7 @@ from itertools import pairwise
 import pytest
 
 import collsim
-from collsim.operations import operation
+from collsim.core.operations import operation
 from collsim.topology import describe, load_topology
 
 from .figures import figure

@@ -3,7 +3,7 @@
 import networkx as nx
 import pytest
 
-from collsim.errors import SpecError
+from collsim.core.errors import SpecError
 from collsim.topology import describe, load_topology, plan_topology
 
 from .figures import figure

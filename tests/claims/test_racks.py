@@ -2,7 +2,7 @@
 
 import pytest
 
-from collsim.errors import InputError
+from collsim.core.errors import InputError
 from collsim.topology import describe, load_topology
 
 from .figures import figure

@@ -7,10 +7,10 @@ import pytest
 
 import collsim
 from collsim.library import load_profile
-from collsim.lowering import prepare
-from collsim.question import ask
-from collsim.simulation import build_schedule
-from collsim.timing import time_schedule
+from collsim.simulation.lowering import prepare
+from collsim.simulation.request.request import ask
+from collsim.simulation.simulate import build_schedule
+from collsim.simulation.timing import time_schedule
 from collsim.topology import describe, load_topology
 
 from .figures import figure

@@ -6,7 +6,7 @@ import pytest
 
 import collsim
 from collsim.topology import load_topology
-from collsim.topology.cluster_links import FIBRE_S_PER_M
+from collsim.topology.cluster.links import FIBRE_S_PER_M
 
 ON = {"NCCL_COLLNET_ENABLE": "1"}
 IN_NETWORK = {"collnet_direct", "collnet_chain", "nvls_sharp"}

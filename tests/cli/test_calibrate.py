@@ -55,7 +55,7 @@ def fitted(logs, tmp_path_factory):
     """Return what the command prints, with the profile and the plot that it writes."""
     from click.testing import CliRunner
 
-    from collsim.cli.calibrations import calibrate
+    from collsim.cli.calibrate import calibrate
 
     folder = tmp_path_factory.mktemp("fit")
     profile, plot = folder / "mine.yaml", folder / "plot.svg"
@@ -121,7 +121,7 @@ def test_the_plot_has_a_point_for_every_row(fitted):
 
 def test_a_title_with_signs_of_xml_does_not_break_the_plot():
     from collsim.calibration.findings import Residual
-    from collsim.report.residual_plot import residual_plot
+    from collsim.report.svg.residual_plot import residual_plot
 
     row = Residual("a&b.log", "all_reduce", 4, 8, "stream", "ring", "LL", 1.0, 9.0, None)
     text = residual_plot([row], 'A "<b>" & title')
@@ -131,7 +131,7 @@ def test_a_title_with_signs_of_xml_does_not_break_the_plot():
 
 def test_the_legend_stays_inside_and_clear_of_the_caption_and_what_is_clipped_is_marked():
     from collsim.calibration.findings import Residual
-    from collsim.report.residual_plot import WIDTH, residual_plot
+    from collsim.report.svg.residual_plot import WIDTH, residual_plot
 
     ops = [
         "all_reduce",

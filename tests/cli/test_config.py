@@ -163,7 +163,7 @@ def test_result_from_python_is_a_configuration(collsim, tmp_path):
 
 
 def test_a_file_without_end_is_called_too_large(collsim, tmp_path, monkeypatch):
-    monkeypatch.setattr("collsim.cli.configuration.MAX_FILE_BYTES", 2**20)
+    monkeypatch.setattr("collsim.cli.config.MAX_FILE_BYTES", 2**20)
     file = tmp_path / "run.json"
     file.write_text('{"schema": "collsim.config/1"}' + " " * 2**20)
     outcome = collsim("run", "--config", file)

@@ -10,7 +10,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from collsim import simulate
-from collsim.errors import UnknownNameError
+from collsim.core.errors import UnknownNameError
 from collsim.report import FORMATS, render, schema
 from collsim.report.nccl import time_text
 from collsim.topology import load_topology

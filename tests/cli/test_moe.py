@@ -11,10 +11,10 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 from jsonschema import Draft202012Validator
 
-from collsim.errors import InputError
+from collsim.core.errors import InputError
 from collsim.moe import compare_moe, simulate_moe
 from collsim.report import schema
-from collsim.report.experts import MOE_FORMATS
+from collsim.report.moe import MOE_FORMATS
 
 from .conftest import ROOT
 

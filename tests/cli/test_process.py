@@ -50,8 +50,13 @@ def test_one_node_runs_without_compiler_and_graphs():
 
 
 def test_one_node_imports_only_what_it_uses():
-    rare = ("numpy.ma", "concurrent.futures", "collsim.schedule.files", "collsim.schedule.verifier")
-    rare += ("collsim.topology.failing", "collsim.library.rccl", "collsim.slurm", "collsim.cluster_routing")
+    rare = ("numpy.ma", "concurrent.futures", "collsim.schedule.json_files", "collsim.schedule.verifier")
+    rare += (
+        "collsim.topology.failures.degrade",
+        "collsim.library.rccl.board",
+        "collsim.simulation.request.slurm",
+        "collsim.fabric.cluster_router",
+    )
     assert loaded(called("run", "--topo", "hgx_h100", "--op", "all_reduce,all_to_all", "-q"), rare) == []
 
 
@@ -83,7 +88,7 @@ def test_reader_that_leaves_early(form):
 
 
 def test_interrupt():
-    code = "import sys, time, collsim.cli.runs as c\n"
+    code = "import sys, time, collsim.cli.run as c\n"
     code += "c._simulated = lambda *_: (print('busy', flush=True), time.sleep(30))\n"
     command = [sys.executable, "-c", code + PROGRAM, "run", "--topo", "mi300x_ubb8", "--op", "all_reduce"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT) as running:
@@ -140,7 +145,7 @@ def test_completion_of_files(tmp_path):
 
 
 def test_unexpected_error_is_one_message(collsim, monkeypatch):
-    monkeypatch.setattr("collsim.cli.runs._simulated", lambda *_: 1 / 0)
+    monkeypatch.setattr("collsim.cli.run._simulated", lambda *_: 1 / 0)
     outcome = collsim("run", "--topo", "mi300x_ubb8", "--op", "all_to_all")
     assert outcome.code == 1
     assert "ZeroDivisionError" in outcome.err

@@ -5,10 +5,10 @@ import pytest
 
 import collsim
 from collsim.collectives import Request, algorithm, rings_for
+from collsim.core.operations import operation
 from collsim.library import load_profile
-from collsim.lowering import prepare
-from collsim.operations import operation
-from collsim.timing import time_schedule
+from collsim.simulation.lowering import prepare
+from collsim.simulation.timing import time_schedule
 from collsim.topology import load_topology
 
 GBPS = 1e9

@@ -10,10 +10,10 @@ from __future__ import annotations
 import pytest
 
 from collsim.library import Call, Choice, Environment, System, choose, read_environment, system_of
-from collsim.library.channels import communicator_channels
-from collsim.library.graphs import nccl_graphs
-from collsim.library.tuner import Setting, bandwidth_GBps, candidates, latency_us
-from collsim.library.versions import nccl_constants
+from collsim.library.nccl.channels import communicator_channels
+from collsim.library.nccl.graphs import nccl_graphs
+from collsim.library.nccl.tuner import Setting, bandwidth_GBps, candidates, latency_us
+from collsim.library.nccl.versions import nccl_constants
 from collsim.topology import load_topology
 
 KIB, MIB = 2**10, 2**20

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from collsim.collectives import Request, algorithm, rings_for
+from collsim.core.operations import operation
 from collsim.library import Profile
-from collsim.lowering import prepare
-from collsim.operations import operation
-from collsim.timing import time_schedule
+from collsim.simulation.lowering import prepare
+from collsim.simulation.timing import time_schedule
 from collsim.topology import parse_topology
 
 TOLERANCE = 1e-9

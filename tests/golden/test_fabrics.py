@@ -2,7 +2,7 @@
 
 import pytest
 
-from collsim.errors import SpecError
+from collsim.core.errors import SpecError
 from collsim.topology import describe, load_topology, plan_topology
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from collsim.calibration import read_log
-from collsim.errors import SpecError
+from collsim.core.errors import SpecError
 
 FOLDER = Path(__file__).parent.parent / "data" / "logs"
 EXPECTED = json.loads((FOLDER / "expected.json").read_text(encoding="utf-8"))

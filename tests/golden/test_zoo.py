@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from collsim.fabric import build_fabric
-from collsim.routing import find_routes
-from collsim.simulation import simulate
+from collsim.fabric.fabric import build_fabric
+from collsim.fabric.routing import find_routes
+from collsim.simulation.simulate import simulate
 from collsim.topology import STATUSES, describe, load_topology, zoo_names
 
 ZOO = zoo_names()

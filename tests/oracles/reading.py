@@ -11,8 +11,8 @@ from __future__ import annotations
 import math
 from itertools import chain, pairwise, product
 
-from collsim.fabric import Fabric
-from collsim.routing import find_routes
+from collsim.fabric.fabric import Fabric
+from collsim.fabric.routing import find_routes
 from collsim.schedule import Schedule
 
 from .packets import Link, Message

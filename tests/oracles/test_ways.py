@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from collsim.fabric import build_fabric
-from collsim.routing import find_routes
+from collsim.fabric.fabric import build_fabric
+from collsim.fabric.routing import find_routes
 from collsim.topology import load_topology
-from collsim.topology.failing import damaged
-from collsim.topology.scale_out import build_cluster, cluster_spec
+from collsim.topology.cluster.scale_out import build_cluster, cluster_spec
+from collsim.topology.failures.degrade import damaged
 
 from .reading import Hashed, Search, links_of
 

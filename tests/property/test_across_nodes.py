@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from collsim.collectives import ACROSS_NODES, Layout, Request, algorithm, matrix_size_bytes
-from collsim.errors import UnsupportedError
-from collsim.operations import operation
+from collsim.core.errors import UnsupportedError
+from collsim.core.operations import operation
 from collsim.schedule import verify
 
 ADDING = [

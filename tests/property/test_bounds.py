@@ -5,12 +5,12 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collsim.bounds import lower_bound
 from collsim.collectives import Request, algorithms_for, rings_for
+from collsim.core.operations import OPERATIONS
+from collsim.fabric.bounds.lower import lower_bound
 from collsim.library import load_profile
-from collsim.lowering import prepare
-from collsim.operations import OPERATIONS
-from collsim.timing import time_schedule
+from collsim.simulation.lowering import prepare
+from collsim.simulation.timing import time_schedule
 from collsim.topology import Topology, load_topology
 
 IRREGULAR = ("dgx1_v100", "mi250x_node", "mi250x_8oam", "pcie_gen5_8gpu")

@@ -10,7 +10,7 @@ from collsim.collectives.all_to_all_v import matrix_size_bytes
 from collsim.collectives.pat import gather_messages, messages_per_rank, scatter_messages
 from collsim.collectives.rings import balanced_rings
 from collsim.collectives.tree import binary_tree, double_tree, rooted_trees
-from collsim.operations import operation
+from collsim.core.operations import operation
 from collsim.schedule.verifier import verify
 
 CASES = [(op, entry.name) for entry in ALGORITHMS for op in entry.ops]

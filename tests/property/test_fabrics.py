@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collsim.errors import SpecError
+from collsim.core.errors import SpecError
 from collsim.topology import FABRICS, load_topology
 from collsim.topology.summary import is_connected
 

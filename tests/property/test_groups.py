@@ -6,16 +6,16 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from collsim.choosing import request_of
 from collsim.collectives import algorithm
-from collsim.groups import parse_groups
+from collsim.core.operations import operation
 from collsim.library import load_profile
-from collsim.lowering import prepare
-from collsim.operations import operation
-from collsim.question import ask
-from collsim.simulation import simulate
-from collsim.timing import time_schedule
-from collsim.together import part_of, prepare_groups, time_together
+from collsim.simulation.concurrent import part_of, prepare_groups, time_together
+from collsim.simulation.lowering import prepare
+from collsim.simulation.request.groups import parse_groups
+from collsim.simulation.request.request import ask
+from collsim.simulation.selection import request_of
+from collsim.simulation.simulate import simulate
+from collsim.simulation.timing import time_schedule
 from collsim.topology import Topology
 
 IDEAL = load_profile("ideal")

@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from collsim.calibration import Log, read_log
-from collsim.errors import CollsimError
-from collsim.operations import OPERATIONS
+from collsim.core.errors import CollsimError
+from collsim.core.operations import OPERATIONS
 
 SPECIMENS = sorted((Path(__file__).parent.parent / "data" / "logs").iterdir())
 QUICK = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 
 import collsim
 from collsim.collectives import ALGORITHMS, Request, algorithm, rings_for
+from collsim.core.operations import operation
 from collsim.library import Profile, load_profile
-from collsim.lowering import prepare
-from collsim.operations import operation
 from collsim.schedule import EVERY, Schedule
-from collsim.timing import time_schedule
+from collsim.simulation.lowering import prepare
+from collsim.simulation.timing import time_schedule
 from collsim.topology import Topology, Wiring, load_topology, parse_topology
 
 PAIRS = [(op, entry.name) for entry in ALGORITHMS for op in entry.ops]

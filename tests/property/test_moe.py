@@ -6,15 +6,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collsim.engine import solve
-from collsim.fabric import build_fabric
+from collsim.fabric.fabric import build_fabric
+from collsim.fabric.routing import find_routes
 from collsim.moe import Model
 from collsim.moe.counts import Members, counted, expected
+from collsim.moe.expert_placement import PLACEMENTS, placed
 from collsim.moe.flows import MODES, OPS, flows_of
-from collsim.moe.kernels import Costs
-from collsim.moe.placement import PLACEMENTS, placed
-from collsim.moe.routing import popularity_of
+from collsim.moe.gating import popularity_of
+from collsim.moe.kernel_costs import Costs
 from collsim.moe.timing import laid_on, load_of, problem_of, time_flows
-from collsim.routing import find_routes
 from collsim.topology import load_topology
 
 COSTS = Costs(start_s=1e-5, node_efficiency=0.7, network_work=0.5, network_efficiency=0.9, message_s=1e-7)

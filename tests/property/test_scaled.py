@@ -5,11 +5,13 @@ import random
 import numpy as np
 import pytest
 
-from collsim import simulate, simulation
-from collsim.errors import CollsimError, InputError, NoRouteError
-from collsim.scaled.carried import alike
-from collsim.topology import load_topology, miniature, parse_topology
-from collsim.topology.failing import damaged
+from collsim import simulate
+from collsim.core.errors import CollsimError, InputError, NoRouteError
+from collsim.simulation import simulate as simulation
+from collsim.simulation.quotient import representatives as miniature
+from collsim.simulation.quotient.link_loads import alike
+from collsim.topology import load_topology, parse_topology
+from collsim.topology.failures.degrade import damaged
 
 NODES = ("hgx_h100", "hgx_h100", "mi300x_ubb8", "dgx_a100")
 DAMAGES = (
@@ -104,15 +106,15 @@ def test_times_are_those_of_all_ranks(monkeypatch, seed, algo, ops, channels, le
 
 def test_every_message_takes_as_long(monkeypatch):
     """Not only the slowest: each pair ends when the pair that stands for it does."""
-    from collsim.choosing import built, request_of
     from collsim.collectives import algorithm
     from collsim.engine import solve
     from collsim.library import load_profile
-    from collsim.lowering import prepare
-    from collsim.question import ask
-    from collsim.scaled.pairs import exchange, run_of_pairs
-    from collsim.timing import problem_of
-    from collsim.together import part_of
+    from collsim.simulation.concurrent import part_of
+    from collsim.simulation.lowering import prepare
+    from collsim.simulation.quotient.pair_kinds import exchange, run_of_pairs
+    from collsim.simulation.request.request import ask
+    from collsim.simulation.selection import built, request_of
+    from collsim.simulation.timing import problem_of
 
     compared = 0
     for seed in range(12):

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from collsim.errors import InputError
+from collsim.core.errors import InputError
 from collsim.topology import Topology, load_topology, parse_topology, zoo_names
 from collsim.topology.zoo import zoo_directory
 

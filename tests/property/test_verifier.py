@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collsim.collectives import algorithm
-from collsim.collectives.request import Request
-from collsim.operations import operation
+from collsim.collectives.algorithm import Request
+from collsim.core.operations import operation
 from collsim.schedule import EVERY, Chunks, Schedule, Transfers, TransfersBuilder, find_faults, verifier
 
 CASES = [

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from collsim.core.operations import DTYPES, OPERATIONS
 from collsim.library import load_profile, profile_names
-from collsim.operations import DTYPES, OPERATIONS
 from collsim.topology import load_topology
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"

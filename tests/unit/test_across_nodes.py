@@ -9,8 +9,8 @@ from collsim.collectives import Layout, Request, algorithm, node_rings
 from collsim.collectives.node_p2p import peer_order
 from collsim.collectives.node_rings import local_path
 from collsim.collectives.node_tree import chained_parents, node_parents
-from collsim.errors import UnsupportedError
-from collsim.operations import operation
+from collsim.core.errors import UnsupportedError
+from collsim.core.operations import operation
 from collsim.schedule import ChunksBuilder, Schedule, TransfersBuilder, diff, find_faults, group_label, load, save
 from collsim.schedule.forms import EVERY
 from collsim.schedule.in_network import members_of, point_to_point, ranks_of

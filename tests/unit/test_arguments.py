@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import collsim
-from collsim.errors import InputError
+from collsim.core.errors import InputError
 
 LOG = "op,ranks,size_bytes,time_us\nall_reduce,8,1048576,21\nall_reduce,8,4194304,32\nall_reduce,8,16777216,114\n"
 WRONG = [

@@ -7,12 +7,12 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from collsim.bounds import lower_bound
 from collsim.collectives import Request, algorithms_for, rings_for
+from collsim.core.operations import OPERATIONS, operation
+from collsim.fabric.bounds.lower import lower_bound
 from collsim.library import load_profile
-from collsim.lowering import prepare
-from collsim.operations import OPERATIONS, operation
-from collsim.timing import time_schedule
+from collsim.simulation.lowering import prepare
+from collsim.simulation.timing import time_schedule
 from collsim.topology import Topology, load_topology, parse_topology
 
 GBPS = 1e9

@@ -10,9 +10,9 @@ import pytest
 
 from collsim.collectives import Layout, Request, algorithm
 from collsim.collectives.node_p2p import MOST_PIECES, PIECE_STEPS, peer_order
-from collsim.message_parts import BATCH, channel_of_part, n_parts, p2p_channels, part_sizes, slot_bytes
-from collsim.operations import operation
+from collsim.core.operations import operation
 from collsim.schedule import ChunksBuilder, Transfers, TransfersBuilder
+from collsim.schedule.message_parts import BATCH, channel_of_part, n_parts, p2p_channels, part_sizes, slot_bytes
 
 COLUMNS = Transfers.__slots__
 

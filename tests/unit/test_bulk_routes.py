@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from collsim.cluster_routing import Router, between_nodes
-from collsim.fabric import Fabric, build_fabric
-from collsim.hashed_ways import Flow, Hash
-from collsim.route_table import Part, Routes, assemble, merge_trunks
-from collsim.routing import find_routes
+from collsim.fabric.cluster_router import Router, between_nodes
+from collsim.fabric.ecmp import Flow, Hash
+from collsim.fabric.fabric import Fabric, build_fabric
+from collsim.fabric.routes import Part, Routes, assemble, merge_trunks
+from collsim.fabric.routing import find_routes
 from collsim.topology import Topology, load_topology
-from collsim.topology.failing import damaged
+from collsim.topology.failures.degrade import damaged
 
 CLUSTERS: dict[str, dict[str, Any]] = {
     "rail": {"nodes": 6, "radix": 16},

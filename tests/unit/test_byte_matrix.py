@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from collsim.byte_matrix import MAX_FAULTS, load_byte_matrix
-from collsim.errors import SpecError
+from collsim.core.errors import SpecError
+from collsim.simulation.request.matrices import MAX_FAULTS, load_byte_matrix
 
 
 @pytest.fixture

@@ -11,17 +11,17 @@ from collsim.calibration.advice import measurements_for
 from collsim.calibration.cases import Case, Measured
 from collsim.calibration.estimates import Estimate, estimate
 from collsim.calibration.findings import Calibration, Constant, Residual
-from collsim.calibration.fitting import fit_profile, scatter_of
+from collsim.calibration.fit import fit_profile, scatter_of
 from collsim.calibration.hidden_nvls import with_nvls_settled
 from collsim.calibration.observations import observe, thinned, without_spikes
 from collsim.calibration.parameters import Parameter, costs_of, parameters_of
-from collsim.calibration.profile_file import as_yaml
+from collsim.calibration.profile_writer import as_yaml
 from collsim.calibration.soundness import sound_rows
-from collsim.errors import InputError
+from collsim.core.errors import InputError
 from collsim.library import load_profile
-from collsim.question import ask
 from collsim.report.calibration import calibration_table
-from collsim.simulation import predict
+from collsim.simulation.request.request import ask
+from collsim.simulation.simulate import predict
 from collsim.topology import load_topology
 
 LIBRARY = "nccl-2.28"

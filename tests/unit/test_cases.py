@@ -3,7 +3,7 @@
 import pytest
 
 from collsim.calibration.cases import Skipped, read_cases, read_sections, used_time_s
-from collsim.errors import InputError
+from collsim.core.errors import InputError
 
 from .made_logs import log_text
 

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import collsim
-from collsim.errors import NoRouteError
-from collsim.fabric import build_fabric
+from collsim.core.errors import NoRouteError
+from collsim.fabric.fabric import build_fabric
+from collsim.fabric.routing import find_routes
 from collsim.library import system_of
-from collsim.routing import find_routes
 from collsim.topology import Topology, load_topology
-from collsim.topology.failing import damaged
+from collsim.topology.failures.degrade import damaged
 
 SIZE = 2**26
 NIC_BPS = 50e9

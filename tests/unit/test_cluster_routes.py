@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 import collsim
-from collsim.cluster_routing import Router
-from collsim.errors import UnsupportedError
-from collsim.fabric import build_fabric
+from collsim.core.errors import UnsupportedError
+from collsim.fabric.cluster_router import Router
+from collsim.fabric.fabric import build_fabric
+from collsim.fabric.routing import Routes, find_routes
 from collsim.library import load_profile
-from collsim.lowering import prepare
-from collsim.routing import Routes, find_routes
+from collsim.simulation.lowering import prepare
 from collsim.topology import Topology, load_topology
-from collsim.topology.failing import damaged
-from collsim.topology.scale_out import build_cluster, cluster_spec
+from collsim.topology.cluster.scale_out import build_cluster, cluster_spec
+from collsim.topology.failures.degrade import damaged
 
 IDEAL = load_profile("ideal")
 FABRICS = ("rail", "rail_only", "fat_tree", "dragonfly", "single_switch")
@@ -266,7 +266,7 @@ def test_many_ranks_keep_some_routes_and_find_the_others(monkeypatch: pytest.Mon
         ]
 
     whole, before = outcome()
-    monkeypatch.setattr("collsim.cluster_routing.ALL_PAIRS_UP_TO", 19)
+    monkeypatch.setattr("collsim.fabric.cluster_router.ALL_PAIRS_UP_TO", 19)
     part, after = outcome()
     assert len(part.routes.link) < len(whole.routes.link) / 3
     assert part.routes.fastest_s() == whole.routes.fastest_s()

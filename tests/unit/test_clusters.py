@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from collsim import simulate
-from collsim.errors import InputError, SpecError
+from collsim.core.errors import InputError, SpecError
 from collsim.topology import (
     Wiring,
     build_cluster,
@@ -19,9 +19,9 @@ from collsim.topology import (
     plan_topology,
     zoo_names,
 )
-from collsim.topology.cluster_links import _dealt
-from collsim.topology.failing import damaged
-from collsim.topology.networks import load_network, network_for
+from collsim.topology.cluster.links import _dealt
+from collsim.topology.cluster.networks import load_network, network_for
+from collsim.topology.failures.degrade import damaged
 from collsim.topology.summary import is_connected
 
 SMALL = {"radix": "16", "port_rate": "400 Gb/s"}

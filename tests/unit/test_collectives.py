@@ -6,9 +6,9 @@ import pytest
 from collsim.collectives import ALGORITHMS, Request, algorithm, algorithms_for, matrix_size_bytes
 from collsim.collectives.pat import gather_messages, messages_per_rank
 from collsim.collectives.pipeline import Hop, pipelined
-from collsim.errors import InputError, UnknownNameError
-from collsim.message_parts import BATCH, channel_of_part, n_parts, part_sizes
-from collsim.operations import OPERATIONS, operation
+from collsim.core.errors import InputError, UnknownNameError
+from collsim.core.operations import OPERATIONS, operation
+from collsim.schedule.message_parts import BATCH, channel_of_part, n_parts, part_sizes
 from collsim.schedule.verifier import verify
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30

@@ -6,7 +6,7 @@ import networkx as nx
 import pytest
 
 from collsim import compare, simulate
-from collsim.errors import InputError, ModelError
+from collsim.core.errors import InputError, ModelError
 from collsim.topology import Topology, load_topology
 
 PAIR = ["mi355x_ubb8", "hgx_b200"]

@@ -10,11 +10,11 @@ import pytest
 
 import collsim
 from collsim.collectives import Request, algorithm, algorithms_for
+from collsim.core.operations import OPERATIONS, operation
 from collsim.library import Protocol, load_profile
-from collsim.library.costs import FAMILIES, STAND_IN, Use, family_of
-from collsim.lowering import lower, prepare
-from collsim.operations import OPERATIONS, operation
-from collsim.timing import time_lowered
+from collsim.library.costs.channel_costs import FAMILIES, STAND_IN, Use, family_of
+from collsim.simulation.lowering import lower, prepare
+from collsim.simulation.timing import time_lowered
 from collsim.topology import load_topology
 
 ONE = np.ones(1)

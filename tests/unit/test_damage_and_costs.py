@@ -3,7 +3,7 @@
 import pytest
 
 import collsim
-from collsim.errors import InputError
+from collsim.core.errors import InputError
 from collsim.topology import load_topology
 
 LIBRARY = "nccl-2.28"

@@ -9,11 +9,11 @@ from dataclasses import replace
 import pytest
 
 from collsim import simulate
-from collsim.errors import SpecError
+from collsim.core.errors import SpecError
 from collsim.library import Protocol, Scatter, load_profile, profile_names
-from collsim.library.profile import Profile
-from collsim.library.profile_files import FOLDER, _meant_for, profile_for
-from collsim.library.profile_reader import DERIVED_REACH, SCHEMA
+from collsim.library.costs.profile import Profile
+from collsim.library.costs.profile_files import FOLDER, _meant_for, profile_for
+from collsim.library.costs.profile_reader import DERIVED_REACH, SCHEMA
 from collsim.topology import load_topology, zoo_names
 
 ACCURACY = "{low: 0.8, high: 1.25, median: 0.05, p90: 0.1, rows: 20, logs: 3}"

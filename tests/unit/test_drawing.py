@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from collsim.report.drawing import topology_svg
+from collsim.report.svg.drawing import topology_svg
 from collsim.topology import Topology, load_topology, zoo_names
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 import collsim
-from collsim import choosing, rows
-from collsim.draws import over_draws
-from collsim.errors import InputError
-from collsim.hash_seeds import parse_seeds, seeds_text
-from collsim.result import ranked
+from collsim.core.errors import InputError
+from collsim.simulation import rows
+from collsim.simulation import selection as choosing
+from collsim.simulation.draws import over_draws
+from collsim.simulation.request.hash_seeds import parse_seeds, seeds_text
+from collsim.simulation.result import ranked
 from collsim.topology import load_topology
 
 TREE = {"nodes": 4, "fabric": "fat_tree", "radix": 16, "network": "roce"}

@@ -348,8 +348,8 @@ def frozen_copy(array):
 
 def test_kernels_are_compiled_once_whatever_the_arrays(monkeypatch):
     from collsim.engine import wavefront
-    from collsim.engine.compiling import entry_points, is_compiling
     from collsim.engine.symmetry import reduced
+    from collsim.engine.warmup import entry_points, is_compiling
     from collsim.engine.wavefront import Chain, Turn, march
 
     monkeypatch.setattr(wavefront, "PLAIN_STEPS", 0)

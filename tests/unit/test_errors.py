@@ -2,8 +2,8 @@
 
 import pytest
 
-from collsim import errors
-from collsim.errors import CollsimError, Fault, InputError, ModelError, UnknownNameError, nearest
+from collsim.core import errors
+from collsim.core.errors import CollsimError, Fault, InputError, ModelError, UnknownNameError, nearest
 
 
 def test_fault_says_where_what_and_what_to_do():

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 import collsim
-from collsim.errors import InputError, NoRouteError
+from collsim.core.errors import InputError, NoRouteError
 from collsim.library import Call, choose, system_of
-from collsim.provenance import is_calibrated
+from collsim.simulation.provenance import is_calibrated
 from collsim.topology import load_topology, parse_topology
-from collsim.topology.failing import damaged
-from collsim.topology.selecting import name_of, select
+from collsim.topology.failures.degrade import damaged
+from collsim.topology.failures.selectors import name_of, select
 
 CLUSTER = """
 schema: collsim.topology/1

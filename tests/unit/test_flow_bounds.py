@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from collsim import flow_bounds
-from collsim.bounds import lower_bound
-from collsim.fabric import build_fabric
-from collsim.flow_bounds import Flows, find_flows, flow_bound, network_of
+from collsim.core.operations import OPERATIONS, operation
+from collsim.fabric.bounds import flow_bounds
+from collsim.fabric.bounds.flow_bounds import Flows, find_flows, flow_bound, network_of
+from collsim.fabric.bounds.lower import lower_bound
+from collsim.fabric.fabric import build_fabric
 from collsim.library import load_profile
-from collsim.lowering import prepare
-from collsim.operations import OPERATIONS, operation
-from collsim.simulation import simulate
+from collsim.simulation.lowering import prepare
+from collsim.simulation.simulate import simulate
 from collsim.topology import Topology, load_topology, parse_topology
 
 GBPS = 1e9

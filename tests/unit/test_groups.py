@@ -2,8 +2,8 @@
 
 import pytest
 
-from collsim.errors import InputError
-from collsim.groups import parse_grouping, parse_groups, parse_split
+from collsim.core.errors import InputError
+from collsim.simulation.request.groups import parse_grouping, parse_groups, parse_split
 
 
 def faults_of(call):

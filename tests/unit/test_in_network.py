@@ -9,13 +9,13 @@ import pytest
 
 import collsim
 from collsim.collectives import Request, algorithm
-from collsim.errors import SpecError, UnsupportedError, VerificationError
+from collsim.core.errors import SpecError, UnsupportedError, VerificationError
+from collsim.core.operations import operation
 from collsim.library import load_profile
-from collsim.lowering import prepare
-from collsim.operations import operation
 from collsim.schedule import EVERY, ChunksBuilder, Schedule, TransfersBuilder, find_faults, verify
 from collsim.schedule.in_network import point_to_point, ranks_of
-from collsim.timing import time_schedule
+from collsim.simulation.lowering import prepare
+from collsim.simulation.timing import time_schedule
 from collsim.topology import load_topology
 
 LINK_BPS = 450e9

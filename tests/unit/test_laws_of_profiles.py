@@ -6,7 +6,7 @@ import pytest
 
 from collsim import simulate
 from collsim.collectives import algorithms_for
-from collsim.operations import OPERATIONS
+from collsim.core.operations import OPERATIONS
 
 PROFILES = {"hgx_h100": "hgx_h100", "mi300x_ubb8": "mi300x_ubb8", "dgx2_v100": "dgx2_v100"}
 SIZES = {"tiny": 256, "middle": 300_000, "large": 2**26}

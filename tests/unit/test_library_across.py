@@ -7,17 +7,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from collsim.choosing import layout_of, library_choice, request_of
 from collsim.collectives import Layout, Request, algorithm
-from collsim.errors import UnsupportedError
+from collsim.core.errors import UnsupportedError
+from collsim.core.operations import operation
 from collsim.library import Call, Choice, Graph, System, choose, load_profile, read_environment, system_of
-from collsim.library.cluster_graphs import nvls_across, ring_across, tree_across
-from collsim.library.graphs import nccl_graphs
-from collsim.lowering import prepare
-from collsim.operations import operation
-from collsim.question import ask
+from collsim.library.nccl.cluster_graphs import nvls_across, ring_across, tree_across
+from collsim.library.nccl.graphs import nccl_graphs
 from collsim.schedule import verify
-from collsim.simulation import simulate
+from collsim.simulation.lowering import prepare
+from collsim.simulation.request.request import ask
+from collsim.simulation.selection import layout_of, library_choice, request_of
+from collsim.simulation.simulate import simulate
 from collsim.topology import Topology, load_topology
 
 KIB, MIB = 2**10, 2**20

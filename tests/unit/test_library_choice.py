@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from collsim.errors import InputError, UnsupportedError
+from collsim.core.errors import InputError, UnsupportedError
 from collsim.library import (
     Call,
     Choice,
@@ -19,12 +19,12 @@ from collsim.library import (
     system_of,
 )
 from collsim.library.calls import LL, PROTOCOLS, SIMPLE
-from collsim.library.channels import deal, launch
-from collsim.library.graphs import nccl_graphs
-from collsim.library.point_to_point import channels_used
-from collsim.library.rccl_tables import MODELS, correction
-from collsim.library.versions import nccl_constants
-from collsim.message_parts import channel_of_part, n_parts
+from collsim.library.nccl.channels import deal, launch
+from collsim.library.nccl.graphs import nccl_graphs
+from collsim.library.nccl.point_to_point import channels_used
+from collsim.library.nccl.versions import nccl_constants
+from collsim.library.rccl.tables import MODELS, correction
+from collsim.schedule.message_parts import channel_of_part, n_parts
 from collsim.topology import load_topology
 
 KIB, MIB = 2**10, 2**20

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 import collsim
-from collsim.errors import InputError
+from collsim.core.errors import InputError
 from collsim.library import Call, Protocol, choose, load_profile, read_environment, system_of
 from collsim.topology import load_topology
 
 
-def rows(topo: str, op: str, sizes: list[str], **more: object) -> list[collsim.result.Row]:
+def rows(topo: str, op: str, sizes: list[str], **more: object) -> list[collsim.simulation.result.Row]:
     return list(collsim.simulate(topo, op, sizes, **more))
 
 
@@ -53,7 +53,7 @@ def test_variables_change_the_choice():
 
 def test_flags_on_the_wire_halve_the_rate_of_ll():
     # Bare wires but for the lines: 16 bytes carry 8 of data, so a ring takes twice as long.
-    profile = collsim.library.profile.Profile(
+    profile = collsim.library.costs.profile.Profile(
         "lines", "", False, 0.0, 0.0, float("inf"), False, False, "",
         protocols={"LL": collsim.library.Protocol(0.0, float("inf"), 0.5)},
     )  # fmt: skip

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from collsim.calibration import Dropped, Log, read_log, read_tests
-from collsim.calibration import log_reader as log_reader_module
-from collsim.errors import InputError, SpecError, UnknownNameError
-from collsim.operations import OPERATIONS
+from collsim.calibration.logs import line_reader as log_reader_module
+from collsim.core.errors import InputError, SpecError, UnknownNameError
+from collsim.core.operations import OPERATIONS
 
 THREADS = (
     "# nThread 1 nGpus {ranks} minBytes 8 maxBytes 64 step: 2(factor) warmup iters: 5 iters: 20 agg iters: 1 graph: 0"

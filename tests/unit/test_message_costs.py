@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 from collsim.collectives import Request, algorithm
+from collsim.core.operations import operation
 from collsim.engine import check_conservation, solve
 from collsim.library import Protocol, load_profile
-from collsim.lowering import lower, prepare
-from collsim.message_costs import Messages, _cycle_mean, call_s, caps_Bps, port_capacity_Bps
-from collsim.message_parts import STEP_BYTES
-from collsim.operations import operation
-from collsim.question import ask
-from collsim.simulation import build_schedule
-from collsim.timing import Timing, problem_of, time_lowered
+from collsim.library.costs.message_costs import Messages, _cycle_mean, call_s, caps_Bps, port_capacity_Bps
+from collsim.schedule.message_parts import STEP_BYTES
+from collsim.simulation.lowering import lower, prepare
+from collsim.simulation.request.request import ask
+from collsim.simulation.simulate import build_schedule
+from collsim.simulation.timing import Timing, problem_of, time_lowered
 from collsim.topology import load_topology
 
 MIB = 2**20

@@ -7,16 +7,16 @@ import pytest
 
 from collsim import simulate
 from collsim.calibration.cases import Case
-from collsim.calibration.places import misfit
-from collsim.errors import SpecError, UnsupportedError
-from collsim.fabric import build_fabric
+from collsim.calibration.log_placement import misfit
+from collsim.core.errors import SpecError, UnsupportedError
+from collsim.fabric.fabric import build_fabric
 from collsim.library import Call, choose, load_profile, system_of
-from collsim.library.graphs import nccl_graphs
-from collsim.question import ask
+from collsim.library.nccl.graphs import nccl_graphs
 from collsim.schedule import verify
-from collsim.simulation import build_schedule
+from collsim.simulation.request.request import ask
+from collsim.simulation.simulate import build_schedule
 from collsim.topology import load_topology, parse_topology
-from collsim.topology.failing import damaged
+from collsim.topology.failures.degrade import damaged
 
 
 def mixed(*kinds, **scale_out):

@@ -5,12 +5,12 @@ import itertools
 import numpy as np
 import pytest
 
-from collsim.errors import InputError
+from collsim.core.errors import InputError
 from collsim.moe import Model, load_model, model_names, simulate_moe
 from collsim.moe.counts import Members, counted, expected, pooled
+from collsim.moe.expert_placement import placed
 from collsim.moe.flows import MODES, byte_matrix, flows_of, logical_bytes, message_bytes
-from collsim.moe.placement import placed
-from collsim.moe.routing import distinct_groups, popularity_of, read_counts, sampled
+from collsim.moe.gating import distinct_groups, popularity_of, read_counts, sampled
 from collsim.topology import load_topology
 
 V3 = load_model("deepseek-v3", groups=1)
@@ -351,7 +351,7 @@ def test_a_slow_adapter_of_an_idle_rank_speeds_nobody_up():
 
 
 def test_posting_messages_keeps_the_adapter_of_the_sender_busy():
-    from collsim.moe import kernels
+    from collsim.moe import kernel_costs as kernels
 
     kernel = kernels.load_kernel("uccl_b200_efa")
     costs, model = kernel.costs["low_latency"]["dispatch"], load_model("deepseek-v3", groups=1)

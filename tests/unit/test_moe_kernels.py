@@ -15,7 +15,7 @@ import yaml
 
 from collsim.moe import kernel_names, simulate_moe
 from collsim.moe.flows import MODES, OPS
-from collsim.moe.kernels import FILE, Costs, kernel_for, load_kernel
+from collsim.moe.kernel_costs import FILE, Costs, kernel_for, load_kernel
 from collsim.topology import load_topology, zoo_names
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"

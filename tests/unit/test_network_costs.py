@@ -8,14 +8,14 @@ import yaml
 
 import collsim
 from collsim.calibration.cases import Case, Measured
-from collsim.calibration.fitting import fit_profile
-from collsim.calibration.places import predicted
-from collsim.calibration.profile_file import as_yaml
+from collsim.calibration.fit import fit_profile
+from collsim.calibration.log_placement import predicted
+from collsim.calibration.profile_writer import as_yaml
+from collsim.core.errors import InputError, SpecError
 from collsim.engine import Problem, solve
-from collsim.errors import InputError, SpecError
 from collsim.library import load_profile
-from collsim.library.profile import Network
-from collsim.network_costs import with_arrivals
+from collsim.library.costs.profile import Network
+from collsim.simulation.arrivals import with_arrivals
 from collsim.topology import load_topology
 
 LIBRARY = "nccl-2.28"

@@ -8,19 +8,19 @@ import numpy as np
 import pytest
 
 import collsim
-from collsim.choosing import request_of
 from collsim.collectives import algorithm
-from collsim.errors import NoRouteError, UnsupportedError
-from collsim.fabric import Fabric, build_fabric
+from collsim.core.errors import NoRouteError, UnsupportedError
+from collsim.core.operations import operation
+from collsim.fabric.fabric import Fabric, build_fabric
+from collsim.fabric.reduction_trees import GroupTrees, TreePorts, plant
 from collsim.library import load_profile
-from collsim.lowering import Run, prepare
-from collsim.network_trees import GroupTrees, TreePorts, plant
-from collsim.operations import operation
-from collsim.question import ask
-from collsim.timing import time_schedule
+from collsim.simulation.lowering import Run, prepare
+from collsim.simulation.request.request import ask
+from collsim.simulation.selection import request_of
+from collsim.simulation.timing import time_schedule
 from collsim.topology import Topology, load_topology
-from collsim.topology.cluster_links import FIBRE_S_PER_M
-from collsim.topology.failing import damaged
+from collsim.topology.cluster.links import FIBRE_S_PER_M
+from collsim.topology.failures.degrade import damaged
 
 IDEAL = load_profile("ideal")
 MIB = 2**20

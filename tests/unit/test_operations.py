@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collsim.errors import UnknownNameError
-from collsim.operations import ALIASES, DTYPE_ALIASES, DTYPES, OPERATIONS, dtype_bytes, operation
+from collsim.core.errors import UnknownNameError
+from collsim.core.operations import ALIASES, DTYPE_ALIASES, DTYPES, OPERATIONS, dtype_bytes, operation
 
 NAMES = sorted(OPERATIONS)
 

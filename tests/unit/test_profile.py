@@ -4,12 +4,12 @@ import math
 
 import pytest
 
-from collsim.errors import SpecError, UnknownNameError
+from collsim.core.errors import SpecError, UnknownNameError
 from collsim.library import load_profile, profile_names
-from collsim.library.profile_files import FOLDER
-from collsim.library.profile_reader import FIGURES
+from collsim.library.costs.profile_files import FOLDER
+from collsim.library.costs.profile_reader import FIGURES
+from collsim.topology.files.reader import read_document
 from collsim.topology.model import STATUSES
-from collsim.topology.reader import read_document
 
 
 def profile_file(tmp_path, text):

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from collsim import simulate
-from collsim.errors import InputError
+from collsim.core.errors import InputError
 from collsim.library import Scatter, load_profile
 from collsim.topology import load_topology
 

@@ -5,8 +5,8 @@ import warnings
 import numpy as np
 import pytest
 
-from collsim.errors import InputError
-from collsim.question import ask, rank_groups
+from collsim.core.errors import InputError
+from collsim.simulation.request.request import ask, rank_groups
 from collsim.topology import load_topology
 
 from .memory import peak_bytes

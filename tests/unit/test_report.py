@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from collsim.errors import InputError, UnknownNameError
+from collsim.core.errors import InputError, UnknownNameError
 from collsim.report import FORMATS, SUFFIXES, check_writable, render, write_text
 from collsim.report.nccl import time_text
-from collsim.result import LinkLoad, Result, Row
+from collsim.simulation.result import LinkLoad, Result, Row
 
 
 def row(algo="ring", size=2**20, **changes):

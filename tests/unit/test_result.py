@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from collsim import simulate
-from collsim.result import CRITICAL, FIELDS, LinkLoad, Result, Row
+from collsim.simulation.result import CRITICAL, FIELDS, LinkLoad, Result, Row
 
 
 def row(**changes):

@@ -4,14 +4,14 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from collsim import routing
-from collsim.distinct import distinct, entries_of
-from collsim.fabric import build_fabric
-from collsim.network_trees import TreePorts
-from collsim.route_table import Part, Routes, assemble, merge_trunks
-from collsim.routing import find_routes, links_in_reach, routes_of
+from collsim.core.arrays import distinct, entries_of
+from collsim.fabric import routing
+from collsim.fabric.fabric import build_fabric
+from collsim.fabric.reduction_trees import TreePorts
+from collsim.fabric.routes import Part, Routes, assemble, merge_trunks
+from collsim.fabric.routing import find_routes, links_in_reach, routes_of
 from collsim.topology import Topology, load_topology
-from collsim.topology.failing import damaged
+from collsim.topology.failures.degrade import damaged
 
 
 @pytest.mark.parametrize(("low", "high", "n"), [(0, 1, 0), (5, 6, 3), (-40, 40, 500), (-3, 2**60, 200), (0, 300, 300)])
@@ -145,7 +145,7 @@ def test_searches_from_all_sources_are_those_of_one_pair(seed, monkeypatch):
         figures = {"bandwidth_Bps": float(rng.choice([1e9, 2e9])), "latency_s": float(rng.choice([1e-6, 3e-6]))}
         graph.edges[a, b].update(figures)
     fabric = build_fabric(Topology.from_graph(graph), list(range(0, 12, 2)))
-    monkeypatch.setattr("collsim.domain_routing.BLOCK", 400)  # several blocks of sources
+    monkeypatch.setattr("collsim.fabric.domain.BLOCK", 400)  # several blocks of sources
     routes, n = find_routes(fabric), fabric.n_ranks
     for source, target in zip(*np.nonzero(~np.eye(n, dtype=bool)), strict=True):
         ends = [int(fabric.rank_node[rank]) for rank in (source, target)]

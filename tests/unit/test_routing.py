@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from collsim.collectives import Request, algorithm
-from collsim.errors import NoRouteError
-from collsim.fabric import build_fabric
+from collsim.core.errors import NoRouteError
+from collsim.core.operations import operation
+from collsim.fabric.fabric import build_fabric
+from collsim.fabric.routing import find_routes, merge_trunks
 from collsim.library import load_profile
-from collsim.lowering import prepare
-from collsim.operations import operation
-from collsim.routing import find_routes, merge_trunks
-from collsim.timing import time_schedule
+from collsim.simulation.lowering import prepare
+from collsim.simulation.timing import time_schedule
 from collsim.topology import Topology, load_topology
 
 GBPS = 1e9

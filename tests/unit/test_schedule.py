@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collsim.collectives import algorithm
-from collsim.collectives.request import Request
-from collsim.errors import VerificationError
-from collsim.operations import operation
+from collsim.collectives.algorithm import Request
+from collsim.core.errors import VerificationError
+from collsim.core.operations import operation
 from collsim.schedule import (
     EVERY,
     Chunks,

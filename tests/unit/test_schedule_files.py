@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from collsim.collectives import algorithm
-from collsim.collectives.request import Request
-from collsim.errors import InputError, SpecError, VerificationError
-from collsim.operations import operation
+from collsim.collectives.algorithm import Request
+from collsim.core.errors import InputError, SpecError, VerificationError
+from collsim.core.operations import operation
 from collsim.schedule import (
     Chunks,
     Orbits,
@@ -29,7 +29,7 @@ from collsim.schedule import (
     save,
     verify,
 )
-from collsim.schedule.files import MAX_FAULTS, MOST_PACKED, _unpacked
+from collsim.schedule.json_files import MAX_FAULTS, MOST_PACKED, _unpacked
 
 from .memory import peak_bytes
 

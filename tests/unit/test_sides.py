@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from collsim import bounds
-from collsim.bounds import _capacities, find_cuts, lower_bound
-from collsim.fabric import build_fabric
+from collsim.core.operations import OPERATIONS
+from collsim.fabric.bounds import lower as bounds
+from collsim.fabric.bounds.cut_sets import Sides, sparse_capacities, sparse_sides
+from collsim.fabric.bounds.lower import _capacities, find_cuts, lower_bound
+from collsim.fabric.fabric import build_fabric
 from collsim.library import load_profile
-from collsim.lowering import prepare
-from collsim.operations import OPERATIONS
-from collsim.sides import Sides, sparse_capacities, sparse_sides
+from collsim.simulation.lowering import prepare
 from collsim.topology import load_topology
 
 CLUSTERS: list[dict[str, Any]] = [

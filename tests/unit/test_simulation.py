@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 
 import collsim
-from collsim import lowering, timing
 from collsim.collectives import ALGORITHMS, Request, algorithm, algorithms_for
+from collsim.core.errors import DeadlockError, InputError, InternalError, UnknownNameError, UnsupportedError
+from collsim.core.operations import OPERATIONS, operation
 from collsim.engine import Solution
-from collsim.errors import DeadlockError, InputError, InternalError, UnknownNameError, UnsupportedError
 from collsim.library import load_profile
-from collsim.lowering import prepare
-from collsim.operations import OPERATIONS, operation
 from collsim.schedule import EVERY, ChunksBuilder, Schedule, TransfersBuilder
-from collsim.simulation import simulate
-from collsim.timing import time_schedule
+from collsim.simulation import lowering, timing
+from collsim.simulation.lowering import prepare
+from collsim.simulation.simulate import simulate
+from collsim.simulation.timing import time_schedule
 from collsim.topology import Topology, load_topology, zoo_names
 
 IDEAL = load_profile("ideal")

@@ -9,7 +9,7 @@ import pytest
 from collsim.collectives import Request, algorithm
 from collsim.collectives.binomial import branches
 from collsim.collectives.folding import fold, halvings
-from collsim.operations import operation
+from collsim.core.operations import operation
 
 A, B = 1000.0, 1.0
 SIZES = [2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 17, 24, 31, 32, 33, 64]

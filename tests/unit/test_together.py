@@ -7,19 +7,19 @@ import numpy as np
 import pytest
 
 import collsim
-from collsim import together
-from collsim.choosing import request_of
 from collsim.collectives import algorithm
+from collsim.core.errors import DeadlockError, InputError, UnsupportedError
+from collsim.core.operations import operation
 from collsim.engine import Problem
-from collsim.errors import DeadlockError, InputError, UnsupportedError
 from collsim.library import load_profile
-from collsim.lowering import prepare
-from collsim.operations import operation
-from collsim.question import ask
 from collsim.schedule import ChunksBuilder, Schedule, TransfersBuilder
-from collsim.simulation import simulate
-from collsim.timing import time_schedule
-from collsim.together import part_of, prepare_groups, time_together
+from collsim.simulation import concurrent as together
+from collsim.simulation.concurrent import part_of, prepare_groups, time_together
+from collsim.simulation.lowering import prepare
+from collsim.simulation.request.request import ask
+from collsim.simulation.selection import request_of
+from collsim.simulation.simulate import simulate
+from collsim.simulation.timing import time_schedule
 from collsim.topology import Topology
 
 IDEAL = load_profile("ideal")

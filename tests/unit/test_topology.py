@@ -11,8 +11,17 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from collsim.errors import InputError, SpecError, UnknownNameError
-from collsim.topology import STATUSES, Topology, check_file, describe, load_topology, parse_topology, remarks, zoo_names
+from collsim.core.errors import InputError, SpecError, UnknownNameError
+from collsim.topology import (
+    STATUSES,
+    Topology,
+    check_file,
+    describe,
+    load_topology,
+    parse_topology,
+    remarks,
+    zoo_names,
+)
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs" / "topologies.md"
@@ -655,14 +664,14 @@ class TestDocs:
             assert f"| `{status}` | {meaning} |" in self.text
 
     def test_every_key(self):
-        from collsim.topology.overrides import known_paths
+        from collsim.topology.files.overrides import known_paths
 
         shown = self.text.replace("`.latency`", "`links[i].latency`").replace("`.efficiency`", "`links[i].efficiency`")
         for path in known_paths():
             assert f"`{path}`" in shown, path
 
     def test_defaults(self):
-        from collsim.topology.schema import Link, Switch
+        from collsim.topology.files.schema import Link, Switch
 
         link, switch = Link(), Switch()
         for path, figure in [("link.latency", link.latency), ("switch.latency", switch.latency)]:

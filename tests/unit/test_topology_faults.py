@@ -4,7 +4,7 @@ import pathlib
 
 import pytest
 
-from collsim.errors import InputError, SpecError
+from collsim.core.errors import InputError, SpecError
 from collsim.topology import check_file, load_topology, parse_topology
 
 MESH = """schema: collsim.topology/1

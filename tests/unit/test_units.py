@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collsim import units
-from collsim.errors import InputError, UnitError
+from collsim.core import units
+from collsim.core.errors import InputError, UnitError
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,11 @@ import pytest
 from collsim import simulate, validate
 from collsim.calibration.cases import Case
 from collsim.calibration.health import BOUND_SLACK, health_of, judged
-from collsim.calibration.validation import compare, gather
+from collsim.calibration.validate import compare, gather
 from collsim.calibration.verdicts import Compared
-from collsim.errors import InputError
+from collsim.core.errors import InputError
 from collsim.library import load_profile
-from collsim.library.profile import Scatter
+from collsim.library.costs.profile import Scatter
 from collsim.report.validation import validation_table
 from collsim.topology import load_topology
 
@@ -160,7 +160,7 @@ def test_byte_matrix_is_simulated(write):
 
 
 def test_equal_cases_are_predicted_once(write, monkeypatch):
-    from collsim import simulation
+    from collsim.simulation import simulate as simulation
 
     calls = []
     predict = simulation.predict
@@ -279,7 +279,7 @@ def test_log_without_a_version(write):
 
 
 def test_graph_and_registered_launches_are_told(write, monkeypatch):
-    from collsim import simulation
+    from collsim.simulation import simulate as simulation
 
     asked = []
     predict = simulation.predict

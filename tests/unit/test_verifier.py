@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from collsim.collectives import algorithm
-from collsim.collectives.request import Request
-from collsim.errors import UnsupportedError, VerificationError
-from collsim.operations import operation
+from collsim.collectives.algorithm import Request
+from collsim.core.errors import UnsupportedError, VerificationError
+from collsim.core.operations import operation
 from collsim.schedule import (
     EVERY,
     Chunks,

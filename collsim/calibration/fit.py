@@ -1,0 +1,308 @@
+"""From measured rows to a profile: one fit for each way to launch, with the errors of what was left out in turn."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from collsim.calibration.arguments import checked_paths, checked_text
+from collsim.calibration.cases import Measured, Skipped, read_cases
+from collsim.calibration.estimates import estimate
+from collsim.calibration.findings import Calibration, Constant, Residual
+from collsim.calibration.fit_network import fit_network
+from collsim.calibration.hidden_nvls import with_nvls_settled
+from collsim.calibration.log_placement import on_one_domain
+from collsim.calibration.observations import Observation, observe, thinned, undisturbed, without_spikes
+from collsim.calibration.parameters import costs_of, parameters_of
+from collsim.calibration.scatters import residual_of, residuals_of, scatter_of
+from collsim.calibration.soundness import sound_rows
+from collsim.calibration.validate import DEFAULT_RCCL, checked_options, collected, named_topology, nothing_left
+from collsim.core.errors import Fault, InputError
+from collsim.core.units import format_count
+from collsim.library import DEFAULT_LIBRARY, Profile, Protocol, load_profile, system_of
+from collsim.library.costs.channel_costs import STAND_IN
+from collsim.simulation.timing import call_time_s
+from collsim.topology import Topology
+
+__all__ = ["calibrate", "fit_profile", "gather_rows", "predicted_residuals", "scatter_of"]
+
+LEAST_ROWS = 3
+"""Fewer rows of a way to launch are not fitted: they could not be told from noise."""
+START = {"gfx": "mi300x_ubb8", "": "hgx_h100"}
+"""Profile to start from where none is meant for the topology: by the beginning of the GPU's architecture."""
+
+
+def calibrate(
+    logs: str | Path | Sequence[str | Path],
+    topo: str | Path | Topology,
+    *,
+    name: str | None = None,
+    start: str | Profile = "auto",
+    library: str | None = None,
+    environment: Mapping[str, str] | None = None,
+    **overrides: Any,
+) -> Calibration:
+    """Fit the constants of a profile to logs of nccl-tests or rccl-tests.
+
+    Parameters
+    ----------
+    logs : path or sequence of paths
+    topo : str, path or Topology
+        The scale-up domain on which the logs were taken.
+    name : str, optional
+        Of the profile; by default that of the topology.
+    start : str or Profile
+        Where the fit starts, also for what no row depends on; ``auto``: the profile of the topology or of a relative.
+    library : str, optional
+        For all logs, whatever they say.
+    environment : mapping, optional
+        Variables beside those of the logs.
+    **overrides
+        ``op``, ``ranks``, ``nodes``, ``launch``, ``registered`` ... for all logs, whatever they say.
+
+    Raises
+    ------
+    InputError
+        Every fault of the request and of logs that cannot be read; no log of these GPUs, or too few rows that can be
+        predicted.
+    """
+    rows, skipped, topology = gather_rows(
+        logs, topo, name=name, start=start, library=library, environment=environment, **overrides
+    )
+    return replace(fit_profile(rows, topology, name=name, start=start), skipped=tuple(skipped))
+
+
+def gather_rows(
+    logs: str | Path | Sequence[str | Path],
+    topo: str | Path | Topology | None,
+    *,
+    name: str | None = None,
+    start: str | Profile = "auto",
+    library: str | None = None,
+    environment: Mapping[str, str] | None = None,
+    **overrides: Any,
+) -> tuple[list[Measured], list[Skipped], Topology]:
+    """Check what `calibrate` is asked and read the logs, before anything is fitted; parameters and errors as there."""
+    faults: list[Fault] = []
+    told = {key: overrides.pop(key, None) for key in ("op", "ranks", "nodes", "launch")}
+    options = checked_options({**told, "library": library, "environment": environment}, faults)
+    topology = named_topology(topo, faults)
+    collected(faults, lambda: _named_start(start, topology))
+    if name is not None:
+        collected(faults, lambda: checked_text(name, "name", "such as mine"))
+    paths = collected(faults, lambda: checked_paths(logs)) or []
+    read = collected(faults, lambda: read_cases(paths, topology=topology, **options, **overrides))
+    if faults:
+        raise InputError(*dict.fromkeys(faults))
+    assert topology is not None
+    assert read is not None
+    rows, skipped = read
+    if not rows and skipped:
+        raise nothing_left(skipped, Fault("nothing is left to fit", "logs"))
+    return rows, skipped, topology
+
+
+def fit_profile(
+    rows: Sequence[Measured], topology: Topology, *, name: str | None = None, start: str | Profile = "auto"
+) -> Calibration:
+    """Fit the constants of a profile to rows on *topology*; see `calibrate`.
+
+    Raises
+    ------
+    InputError
+        Too few rows that can be predicted.
+    """
+    library = _library_of(rows, topology)
+    if topology.cluster is not None:
+        return fit_network(rows, topology, name=name or topology.name, start=start, library=library)
+    relative = _start(start, topology)
+    sound, unsound = sound_rows(rows, topology, relative)
+    kept, spikes = without_spikes(sound, topology.name)
+    alone = [row for row in kept if row.case.groups is None]
+    on_domain = [row for row in alone if on_one_domain(row.case, topology)]
+    apart = thinned(on_domain)
+    settled, notes = with_nvls_settled(apart, topology, relative, library)
+    everything, refused = observe(settled, topology, relative, library)
+    relative = _with_kernels(relative, {(entry.family, entry.proto) for entry in everything})
+    observations = undisturbed(everything)
+    reasons = {
+        **unsound,
+        "1.5 times slower than both neighbours": len(spikes),
+        "1.5 times slower than another run of the same work": len(everything) - len(observations),
+        "one of several groups at once": len(kept) - len(alone),
+        "on more than one scale-up domain": len(alone) - len(on_domain),
+        "too close to the size before": len(on_domain) - len(apart),
+        **refused,
+    }
+    left_out = {why: count for why, count in reasons.items() if count}
+    if len([entry for entry in observations if entry.launch == "stream"]) < LEAST_ROWS:
+        raise InputError(_too_few(observations, left_out))
+    profile = replace(
+        relative, name=name or topology.name, title=_title(topology, observations, library), calibrated=True,
+        systems=(topology.name,), gpus=(), library=library, derived="", accuracy={}, launches={}, source="", sha256="",
+    )  # fmt: skip
+    constants: list[Constant] = []
+    residuals: list[Residual] = []
+    for launch in ("stream", "graph", "registered"):
+        here = [entry for entry in observations if entry.launch == launch]
+        if len(here) < LEAST_ROWS:
+            left_out |= {f"fewer than {LEAST_ROWS} of {launch} launches": len(here)} if here else {}
+            continue
+        before = profile if launch == "stream" else _as_launched(profile, relative.launches.get(launch, relative))
+        fitted, its_constants, its_residuals = _fit_launch(here, before, launch)
+        constants += its_constants
+        residuals += its_residuals
+        profile = fitted if launch == "stream" else replace(profile, launches={**profile.launches, launch: fitted})
+    if "graph" in profile.launches and "registered" not in profile.launches:
+        profile = replace(profile, launches={**profile.launches, "registered": _as_registered(profile)})
+    return Calibration(
+        profile, relative.name, tuple(constants), tuple(residuals), left_out=left_out, notes=tuple(notes)
+    )
+
+
+def _named_start(start: str | Profile, topology: Topology | None) -> Profile:
+    """Return the profile that *start* names; a fault of the name is one of *start*."""
+    try:
+        return load_profile(start, topology)
+    except InputError as error:
+        places = ["start" if fault.where == "profile" else fault.where for fault in error.faults]
+        raise InputError(*(replace(f, where=place) for f, place in zip(error.faults, places, strict=True))) from None
+
+
+def _start(start: str | Profile, topology: Topology) -> Profile:
+    """Return the profile to start from: it must have kernels with constants of their own."""
+    given = load_profile(start, topology)
+    if given.families:
+        return given
+    if start != "auto":
+        what = f'profile "{given.name}" has no constants of kernels'
+        raise InputError(Fault(what, "start", f"take {' or '.join(START.values())}, or leave it out"))
+    architecture = system_of(topology).architecture
+    return load_profile(next(name for begin, name in START.items() if architecture.startswith(begin)))
+
+
+def _with_kernels(start: Profile, run: Iterable[tuple[str, str]]) -> Profile:
+    """Return the profile with a start for every kernel and protocol that ran: of the nearest protocol of its family.
+
+    Raises
+    ------
+    InputError
+        It has no constants of a kernel, nor of the one that stands in for it.
+    """
+    families = {family: dict(protocols) for family, protocols in start.families.items()}
+    strange = []
+    for family, proto in sorted(run):
+        place = start.stands_for(proto, family)
+        if place is None or place[0] not in (family, STAND_IN.get(family)):
+            strange.append(family)
+        elif place[1] != proto:
+            families[place[0]][proto] = start.families[place[0]][place[1]]
+    if strange:
+        what = f'profile "{start.name}" has no constants of {", ".join(dict.fromkeys(strange))}, which these logs ran'
+        raise InputError(Fault(what, "start", "start from a profile that has, such as that of the topology: auto"))
+    return replace(start, families=families)
+
+
+def _library_of(rows: Sequence[Measured], topology: Topology) -> str:
+    """Return the library that most logs name."""
+    named = Counter(row.case.library for row in rows if row.case.library)
+    if named:
+        return str(named.most_common(1)[0][0])
+    return DEFAULT_RCCL if system_of(topology).is_amd else DEFAULT_LIBRARY
+
+
+def _too_few(observations: Sequence[Observation], left_out: Mapping[str, int]) -> Fault:
+    """Return the fault of logs with too few stream launches, which every fit starts from."""
+    counts = Counter(entry.launch for entry in observations)
+    others = [f"{count} of {launch} launches" for launch, count in counts.items() if launch != "stream"]
+    found = f"{counts['stream']} of stream launches and {' and '.join(others)}" if others else f"{counts['stream']}"
+    what = f"{found} rows can be predicted, {LEAST_ROWS} of stream launches are needed"
+    hint = "give a log of stream launches too, from which the other launches start" if others else ""
+    told = "; ".join(f"{format_count(count, 'row')} left out: {why}" for why, count in left_out.items())
+    return Fault(what, "logs", "; ".join(filter(None, (told, hint))) or "give logs with more sizes")
+
+
+def _title(topology: Topology, observations: Sequence[Observation], library: str) -> str:
+    ranks = sorted({entry.row.case.ranks for entry in observations})
+    logs = len({entry.row.file for entry in observations})
+    return f"{library} on {topology.name}, fitted to {format_count(logs, 'log')} of {', '.join(map(str, ranks))} ranks"
+
+
+def _fit_launch(
+    observations: Sequence[Observation], before: Profile, launch: str
+) -> tuple[Profile, list[Constant], list[Residual]]:
+    """Return the profile of one way to launch with what was found."""
+    parameters = parameters_of(before, observations, relaunched=launch != "stream")
+    found = estimate(observations, before, parameters)
+    costs, floor_s = costs_of(before, parameters, found.logs)
+    told = {(entry.family, entry.proto) for entry in observations}
+    shift_s = 0.0 if launch == "stream" else _shift_s(before, costs, told)
+    families = {
+        family: {
+            proto: costs[family, proto] if (family, proto) in told else _shifted(costs[family, proto], shift_s)
+            for proto in protocols
+        }
+        for family, protocols in before.families.items()
+    }
+    constants = [
+        Constant(launch, parameter.name, parameter.start, *found.interval(place), found.identified(place))
+        for place, parameter in enumerate(parameters)
+    ]
+    residuals = residuals_of(observations, found)
+    return replace(before, families=families, floor_s=floor_s, accuracy=scatter_of(residuals)), constants, residuals
+
+
+def _as_launched(fitted: Profile, launched: Profile) -> Profile:
+    """Return fitted constants of stream launches with the flags of another way to launch."""
+    families = {
+        family: {
+            proto: replace(costs, zero_copy=launched.protocol(proto, family).zero_copy)
+            for proto, costs in protocols.items()
+        }
+        for family, protocols in fitted.families.items()
+    }
+    return replace(fitted, families=families, accuracy={}, launches={})
+
+
+def _as_registered(fitted: Profile) -> Profile:
+    """Return constants for registered buffers that nobody measured: a graph registers them too.
+
+    Messages then need no copy, and go as they go in a graph; launch, rings and the rest are as of stream launches.
+    """
+    graph = fitted.launches["graph"]
+    usual, replayed = fitted.families.get("messages", {}), graph.families.get("messages", {})
+    messages = {proto: replace(costs, base_s=usual[proto].base_s) for proto, costs in replayed.items()}
+    accuracy = {**fitted.accuracy, **{name: bands for name, bands in graph.accuracy.items() if name == "messages"}}
+    return replace(
+        fitted, families={**fitted.families, "messages": messages}, accuracy=accuracy, launches={},
+    )  # fmt: skip
+
+
+def _shift_s(before: Profile, costs: Mapping[tuple[str, str], Protocol], told: Iterable[tuple[str, str]]) -> float:
+    """Return by how much the bases of kernels that were measured are longer than for stream launches."""
+    kernels = [kernel for kernel in told if kernel in costs]
+    return float(np.median([costs[kernel].base_s - before.protocol(kernel[1], kernel[0]).base_s for kernel in kernels]))
+
+
+def _shifted(costs: Protocol, shift_s: float) -> Protocol:
+    """Return costs of a kernel that nobody measured, its base moved as those of the others; half of it stays."""
+    return replace(costs, base_s=max(costs.base_s + shift_s, costs.base_s / 2))
+
+
+def predicted_residuals(rows: Sequence[Measured], topology: Topology, profile: Profile) -> list[Residual]:
+    """Return what rows are off from the predictions of a profile that did not see them."""
+    observations, _ = observe(thinned(rows), topology, profile, profile.library)
+    found = []
+    for entry in observations:
+        launched = profile.launches.get(entry.launch, profile)
+        between = launched.network.protocol(entry.proto, entry.family) if entry.over_nodes else None
+        costs = between or launched.protocol(entry.proto, entry.family)
+        wait_s = launched.for_threads(entry.gpus_per_thread).wait_s
+        time_s = call_time_s(entry.device_s(costs), launched.floor_s, wait_s)
+        found.append(residual_of(entry, time_s, time_s))
+    return found

@@ -1,0 +1,140 @@
+"""From rows measured over several nodes to the constants of their network; those of a node stay as they are."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from collsim.calibration.cases import Measured
+from collsim.calibration.estimates import estimate
+from collsim.calibration.findings import Calibration, Constant, Residual
+from collsim.calibration.log_placement import misfit, nodes_of
+from collsim.calibration.observations import Observation, observe, thinned, undisturbed, without_spikes
+from collsim.calibration.parameters import costs_of, parameters_of
+from collsim.calibration.scatters import residuals_of, scatter_of
+from collsim.calibration.soundness import sound_rows
+from collsim.core.errors import Fault, InputError
+from collsim.core.units import format_count
+from collsim.library import Profile, load_profile
+from collsim.library.costs.channel_costs import BETWEEN, Protocol
+from collsim.library.costs.profile import Network
+from collsim.topology import Topology
+
+__all__ = ["LEAST_ROWS", "fit_network"]
+
+Families = dict[str, Mapping[str, Protocol]]
+
+LEAST_ROWS = 3
+"""Fewer rows could not be told from noise."""
+
+
+def fit_network(
+    rows: Sequence[Measured], topology: Topology, *, name: str, start: str | Profile, library: str
+) -> Calibration:
+    """Fit what steps between the nodes of *topology* cost.
+
+    Parameters
+    ----------
+    rows : sequence of Measured
+        Those of one node are left out: they tell nothing of the network.
+    topology : Topology
+        A cluster.
+    name : str
+        Of the constants.
+    start : str or Profile
+        The constants of a node, with those of the network that the fit starts from.
+    library : str
+        For logs that do not name theirs.
+
+    Raises
+    ------
+    InputError
+        Too few rows that can be predicted.
+    """
+    profile = load_profile(start, topology)
+    sound, unsound = sound_rows(rows, topology, profile)
+    kept, spikes = without_spikes(sound, topology.name)
+    over = [row for row in kept if nodes_of(row.case, topology) > 1 and row.case.groups is None]
+    odd = [row for row in over if misfit(row.case, topology) is not None]
+    apart = thinned([row for row in over if row not in odd])
+    everything, refused = observe([row for row in apart if row.case.launch == "stream"], topology, profile, library)
+    alike = [replace(entry, family=BETWEEN.get(entry.family, entry.family)) for entry in undisturbed(everything)]
+    seen = [entry for entry in alike if entry.over_nodes]
+    reasons = {
+        **unsound,
+        "1.5 times slower than both neighbours": len(spikes),
+        "1.5 times slower than another run of the same work": len(everything) - len(seen),
+        "on one node, or one of several groups at once": len(kept) - len(over),
+        "too close to the size before": len(over) - len(odd) - len(apart),
+        **Counter(str(misfit(row.case, topology)) for row in odd),
+        **refused,
+    }
+    left_out = {why: count for why, count in reasons.items() if count}
+    if len(seen) < LEAST_ROWS:
+        told = "; ".join(f"{format_count(count, 'row')} left out: {why}" for why, count in left_out.items())
+        what = f"{len(seen)} rows over several nodes can be predicted, {LEAST_ROWS} are needed"
+        hint = "give logs of two nodes or more, and --nodes if they do not list their hosts"
+        raise InputError(Fault(what, "logs", "; ".join(filter(None, (told, hint)))))
+    network, constants, residuals = _fitted(seen, profile, topology)
+    network = replace(network, name=name, title=_title(topology, seen, library))
+    found = replace(profile, name=name, network=network, library=profile.library or library)
+    return Calibration(
+        found, profile.name, tuple(constants), tuple(residuals), left_out=left_out, over_nodes=True,
+    )  # fmt: skip
+
+
+def _fitted(
+    seen: Sequence[Observation], profile: Profile, topology: Topology
+) -> tuple[Network, list[Constant], list[Residual]]:
+    """Return the constants between nodes with what was found."""
+    start = profile.network
+    families = {family: dict(protocols) for family, protocols in start.families.items()}
+    for kernel, proto in sorted({(entry.family, entry.proto) for entry in seen}):
+        if (known := start.protocol(proto, kernel)) is not None:
+            families.setdefault(kernel, {}).setdefault(proto, known)
+    between = replace(profile, families=families)
+    parameters = parameters_of(between, seen, between=True)
+    found = estimate(seen, between, parameters)
+    costs, _ = costs_of(between, parameters, found.logs)
+    fitted: Families = {
+        family: {proto: costs.get((family, proto), known) for proto, known in protocols.items()}
+        for family, protocols in families.items()
+    }
+    fitted = _with_the_same_adapters(fitted, [entry.family for entry in seen])
+    constants = [
+        Constant("stream", parameter.name, parameter.start, *found.interval(place), found.identified(place))
+        for place, parameter in enumerate(parameters)
+    ]
+    residuals = residuals_of(seen, found)
+    assert topology.cluster is not None
+    model = topology.labels.get("gpu.model", "")
+    gpus = (model,) if model else ()
+    networks = (topology.cluster.spec.network,)
+    network = Network(
+        "", "", (topology.name,), networks, gpus, max(_nodes(seen, topology)), fitted, scatter_of(residuals)
+    )
+    return network, constants, residuals
+
+
+def _nodes(seen: Sequence[Observation], topology: Topology) -> list[int]:
+    """Return the numbers of nodes in the logs."""
+    return sorted({nodes_of(entry.row.case, topology) for entry in seen})
+
+
+def _with_the_same_adapters(families: Mapping[str, Mapping[str, Protocol]], seen: Sequence[str]) -> Families:
+    """Return the families with the share of the adapter that was seen, of rings if of these, where none was."""
+    donor = "ring" if "ring" in seen else seen[0]
+    share = max(costs.link_share for costs in families[donor].values())
+    return {
+        family: dict(protocols)
+        if family in seen
+        else {proto: replace(costs, link_share=share) for proto, costs in protocols.items()}
+        for family, protocols in families.items()
+    }
+
+
+def _title(topology: Topology, seen: Sequence[Observation], library: str) -> str:
+    nodes = _nodes(seen, topology)
+    logs = format_count(len({entry.row.file for entry in seen}), "log")
+    return f"{library} over nodes of {topology.name}, fitted to {logs} of {', '.join(map(str, nodes))} nodes"

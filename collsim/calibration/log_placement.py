@@ -1,0 +1,103 @@
+"""Where the ranks of a log are taken to be: the first GPUs of a domain, or of as many nodes of a cluster as it had."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from collsim.calibration.cases import Case
+from collsim.topology import Cluster, Topology
+
+if TYPE_CHECKING:
+    from collsim.library import Profile
+    from collsim.simulation.result import Result
+
+__all__ = ["gpus_of", "mapping", "misfit", "nodes_of", "on_one_domain", "predicted"]
+
+MOST_GPUS_OF_A_HOST = 16
+"""No server has more GPUs (DGX-2 and MI250 boards have 16): the hosts of a larger domain share it."""
+
+
+def gpus_of(case: Case, topology: Topology) -> list[int]:
+    """Return the GPU of each rank; every node of a cluster holds the same number of them, in blocks.
+
+    >>> from collsim.topology import load_topology
+    >>> gpus_of(Case("all_reduce", 4, 1024, nodes=2), load_topology("h100_rail"))
+    [0, 1, 8, 9]
+    """
+    ranks = case.all_ranks
+    if topology.cluster is None or not case.nodes:
+        return list(range(ranks))
+    each = ranks // case.nodes
+    return [node * topology.cluster.node.n_gpus + gpu for node in range(case.nodes) for gpu in range(each)]
+
+
+def nodes_of(case: Case, topology: Topology) -> int:
+    """Return over how many nodes of a cluster a test ran; if the log does not say, as few as its ranks fill.
+
+    >>> from collsim.topology import load_topology
+    >>> nodes_of(Case("all_reduce", 16, 1024), load_topology("h100_rail"))
+    2
+    """
+    if topology.cluster is None:
+        return 1
+    return case.nodes or -(-case.all_ranks // topology.cluster.node.n_gpus)
+
+
+def misfit(case: Case, topology: Topology) -> str | None:
+    """Return why a test cannot have run on the topology."""
+    nodes, name, cluster = case.nodes or 1, topology.name, topology.cluster
+    if cluster is None and nodes > 1 and topology.n_gpus <= MOST_GPUS_OF_A_HOST:
+        return f"the test ran on {nodes} nodes: {name} is one; give a cluster, as docs/clusters.md shows"
+    if case.all_ranks > topology.n_gpus:
+        return f"the test has {case.all_ranks} ranks, {name} has {topology.n_gpus} GPUs"
+    return None if cluster is None or case.nodes is None else _misfit_of_nodes(case, nodes, cluster)
+
+
+def on_one_domain(case: Case, topology: Topology) -> bool:
+    """Return whether a test ran inside one scale-up domain, which several hosts may share."""
+    return misfit(case, topology) is None and nodes_of(case, topology) == 1
+
+
+def _misfit_of_nodes(case: Case, nodes: int, cluster: Cluster) -> str | None:
+    if len(cluster.kinds) > 1:
+        return "the nodes of the cluster differ, and a log does not say which of them it ran on"
+    each, there = divmod(case.all_ranks, nodes), cluster.node.n_gpus
+    if nodes > cluster.spec.nodes:
+        return f"the test ran on {nodes} nodes, the cluster has {cluster.spec.nodes}"
+    if each[1]:
+        return f"the {case.all_ranks} ranks of the test are no equal share for each of {nodes} nodes"
+    return f"the test has {each[0]} ranks on a node, the cluster has {there} GPUs there" if each[0] > there else None
+
+
+def mapping(case: Case, hosts: tuple[str, ...], topology: Topology) -> str:
+    """Return in words where the ranks are taken to be."""
+    ranks, nodes = case.all_ranks, case.nodes or len(hosts)
+    if topology.cluster is not None and case.nodes:
+        each = "the first GPU" if ranks == nodes else f"the first {ranks // nodes} GPUs"
+        return f"ranks 0-{ranks - 1} on {each} of {nodes} nodes of {topology.name}"
+    gpus = f"ranks 0-{ranks - 1} on GPUs 0-{ranks - 1} of {topology.name}"
+    if nodes > 1:
+        return f"{gpus}, its {nodes} hosts in one domain"
+    return f"{gpus}, host {hosts[0]}" if hosts else gpus
+
+
+def predicted(call: Case, sizes: Sequence[int], topology: Topology, profile: Profile) -> Result:
+    """Return what the model says of a kind of call at some sizes, on its GPUs; raises as `simulate` does."""
+    from collsim.simulation.request.request import ask, rank_groups
+    from collsim.simulation.simulate import predict
+
+    options: dict[str, Any] = {
+        "library": call.library,
+        "environment": dict(call.environment),
+        "root": call.root,
+        "launch": call.launch,
+        "registered": bool(call.registered),
+        "gpus_per_thread": call.gpus_per_thread or 1,
+        "groups": call.groups,
+    }
+    if call.matrix is not None:
+        question = ask(call.op, matrix=[list(row) for row in call.matrix], **options)
+    else:
+        question = ask(call.op, sizes, dtype=call.dtype, redop=call.redop, **options)
+    return predict(topology, profile, question, rank_groups(topology, None, gpus_of(call, topology), question))

@@ -1,0 +1,179 @@
+"""The file of a calibrated profile: every figure with its interval, its status and where it comes from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+
+from collsim.calibration.findings import Calibration, Constant
+from collsim.calibration.parameters import OWN, TIED
+from collsim.library import Profile, Protocol, Scatter, profile_names
+from collsim.library.costs.profile_reader import PROTOCOL_FIGURES, PROTOCOL_FLAGS, SCHEMA
+
+__all__ = ["as_yaml"]
+
+THREAD_LAUNCH = "2.5 to 5 us for each further GPU in public logs with one thread for 4, 8 and 12 GPUs"
+KNOWN = {
+    "thread_launch": ("measured", THREAD_LAUNCH),
+    "wire_efficiency": ("constant", "lines of the protocol (device.h of NCCL and RCCL)"),
+}
+"""Status and source of figures that are never fitted."""
+
+
+def as_yaml(calibration: Calibration, source: str) -> str:
+    """Return the text of a profile file.
+
+    Parameters
+    ----------
+    calibration : Calibration
+    source : str
+        What the figures were fitted to, for a reader of the file.
+    """
+    profile = calibration.profile
+    writer = _Writer(calibration, source)
+    if calibration.over_nodes:
+        return "\n".join(_network_lines(calibration, writer)) + "\n"
+    lines = [
+        f"schema: {SCHEMA}",
+        f"name: {profile.name}",
+        f"title: {_quoted(profile.title)}",
+        "calibrated: true",
+        f"systems: [{', '.join(profile.systems)}]",
+    ]
+    lines += [f"gpus: [{', '.join(profile.gpus)}]"] if profile.gpus else []
+    lines += [
+        f"library: {profile.library}",
+        f"link_rate: {'achievable' if profile.achievable_rate else 'raw'}",
+        f"link_latency: {'counted' if profile.latency else 'ignored'}",
+    ]
+    lines += writer.launch("stream", profile, None, "")
+    if profile.launches:
+        lines.append("launches:")
+        for name, launched in profile.launches.items():
+            lines.append(f"  {name}:")
+            lines += writer.launch(name, launched, profile, "    ")
+    return "\n".join(lines) + "\n"
+
+
+def _network_lines(calibration: Calibration, writer: _Writer) -> Iterator[str]:
+    """Yield a profile that says what steps between nodes cost, and of a node what the start says."""
+    network = calibration.profile.network
+    yield f"schema: {SCHEMA}"
+    yield f"name: {network.name}"
+    if calibration.start in profile_names() and calibration.start not in ("default", network.name):
+        yield f"extends: {calibration.start}"
+        yield f"systems: [{', '.join(calibration.profile.systems)}]"
+    yield "network:"
+    yield f"  title: {_quoted(network.title)}"
+    for key in ("systems", "networks", "gpus"):
+        yield f"  {key}: [{', '.join(getattr(network, key))}]"
+    yield f"  nodes: {network.nodes}"
+    yield "  families:"
+    yield from writer.families("stream", network.families, "    ")
+    yield from _accuracy(network.accuracy, "  ")
+
+
+class _Writer:
+    """Writes figures with what the fit knows of them."""
+
+    def __init__(self, calibration: Calibration, source: str) -> None:
+        self.fitted = {(entry.launch, entry.name): entry for entry in calibration.constants}
+        self.start, self.source, self.over_nodes = calibration.start, source, calibration.over_nodes
+        self.launches = {entry.launch for entry in calibration.constants}
+
+    def launch(self, name: str, profile: Profile, usual: Profile | None, indent: str) -> Iterator[str]:
+        """Yield floor, families and accuracy of a way to launch; only families unlike those of *usual*."""
+        if profile.floor_s:
+            yield f"{indent}floor: {self.figure(name, 'floor', 'floor', profile.floor_s)}"
+        if profile.thread_launch_s and usual is None:
+            wait = self.figure(name, "thread_launch", "thread_launch", profile.thread_launch_s)
+            yield f"{indent}thread_launch: {wait}"
+        families = {
+            family: costs
+            for family, costs in profile.families.items()
+            if usual is None or costs != usual.families.get(family)
+        }
+        yield f"{indent}families:" if families else f"{indent}families: {{}}"
+        yield from self.families(name, families, f"{indent}  ")
+        yield from _accuracy(profile.accuracy, indent)
+
+    def families(self, launch: str, families: Mapping[str, Mapping[str, Protocol]], indent: str) -> Iterator[str]:
+        """Yield the kernels with their protocols."""
+        for family, protocols in families.items():
+            yield f"{indent}{family}:"
+            for proto, costs in protocols.items():
+                yield f"{indent}  {proto}:"
+                yield from self.protocol(launch, family, proto, costs, f"{indent}    ")
+
+    def protocol(self, launch: str, family: str, proto: str, costs: Protocol, indent: str) -> Iterator[str]:
+        """Yield the figures of a protocol that are not as in the bare wire."""
+        for key, attribute in PROTOCOL_FIGURES.items():
+            value = getattr(costs, attribute)
+            if value is None or math.isinf(value) or value == 0 or (key in KNOWN and value == 1):
+                continue
+            shared = (launch, f"{family}.{key}") in self.fitted
+            name = f"{family}.{key}" if shared else f"{family}.{proto}.{key}"
+            yield f"{indent}{key}: {self.figure(launch, name, key, value)}"
+        for name, rate in costs.reduce_rates_Bps.items():
+            yield f"{indent}reduce_rate: {{{name}: {self.figure(launch, '', 'reduce_rate', rate)}}}"
+        for flag in PROTOCOL_FLAGS:
+            if getattr(costs, flag):
+                yield f"{indent}{flag}: true"
+
+    def figure(self, launch: str, name: str, key: str, value: float) -> str:
+        """Return a figure with its status, on one line."""
+        found: Constant | None = self.fitted.get((launch, name))
+        if found is not None and found.identified:
+            ends = f"low: {_text(key, found.low)}, high: {_text(key, found.high)}"
+            return f"{{value: {_text(key, value)}, {ends}, status: fitted, source: {_quoted(self.source)}}}"
+        status, source = self.unfitted(launch, name, key)
+        return f"{{value: {_text(key, value)}, status: {status}, source: {_quoted(source)}}}"
+
+    def unfitted(self, launch: str, name: str, key: str) -> tuple[str, str]:
+        """Return status and source of a figure that these logs do not tell."""
+        family, *rest = name.split(".")
+        tied = "" if f"{key}_s" in OWN.get(family, ()) else TIED.get(family, "")
+        as_tied = [self.fitted.get((launch, ".".join([tied, *part]))) for part in (rest, rest[-1:])]
+        found = [entry for entry in as_tied if entry is not None]
+        if any(entry.identified for entry in found):
+            return "derived", f"as of {tied}"
+        if self.over_nodes and key == "link_share" and (launch, name) not in self.fitted:
+            return "derived", "as of the kernels in these logs: the same adapters"
+        if key in KNOWN and (launch, name) not in self.fitted:
+            return KNOWN[key]
+        start = f"profile {self.start}" if launch == "stream" else "stream launches"
+        if found or (launch, name) in self.fitted:
+            return "assumed", f"{start} and these logs together: the logs alone do not fix it"
+        if launch in self.launches - {"stream"} and key == "base":
+            return "assumed", "that of stream launches, moved as those of the kernels in these logs"
+        if launch not in self.launches and key not in ("base", "floor"):  # registered buffers that nobody measured
+            start = "graph replay"
+        return "assumed", f"as of {start}: not fitted to these logs"
+
+
+def _accuracy(accuracy: Mapping[str, Mapping[str, Scatter]], indent: str) -> Iterator[str]:
+    """Yield the errors by family and band."""
+    if accuracy:
+        yield f"{indent}accuracy:"
+    for family, bands in accuracy.items():
+        yield f"{indent}  {family}:"
+        for band, scatter in bands.items():
+            numbers = ", ".join(
+                f"{key}: {getattr(scatter, key):.4g}" for key in ("low", "high", "median", "p90", "rows", "logs")
+            )
+            yield f"{indent}    {band}: {{{numbers}{', fitted: true' if scatter.fitted else ''}}}"
+
+
+def _text(key: str, value: float) -> str:
+    """Return a figure with its unit."""
+    if key.endswith("_rate"):
+        return f"{value / 1e9:.4g} GB/s"
+    if key == "fill_limit":
+        return f"{value / 1024:.0f} KiB"
+    if key.endswith("overhead") or key in ("base", "floor", "thread_launch", "turn"):
+        return f"{value * 1e6:.4g} us"
+    return f"{value:.4g}"
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

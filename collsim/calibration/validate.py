@@ -1,0 +1,440 @@
+"""Compare measured logs with the model: `validate`.
+
+Logs are read as streams into one entry per distinct case; the cases are predicted once, all sizes of a call together.
+`gather` checks and reads, `compare` predicts and judges; `validate` is both.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from collsim._version import __version__
+from collsim.calibration.arguments import checked_environment, checked_operation, checked_paths, checked_tolerance
+from collsim.calibration.cases import Case, Section, Skipped, read_sections
+from collsim.calibration.gpu_models import other_gpus
+from collsim.calibration.health import TOLERANCE, health_of, judged
+from collsim.calibration.hidden_nvls import nvls_was_off, without_nvls
+from collsim.calibration.log_placement import mapping, misfit, predicted
+from collsim.calibration.logs.log_types import ZERO_BYTES, Dropped, Test
+from collsim.calibration.logs.reading import LAUNCHES
+from collsim.calibration.verdicts import CheckedLog, Compared, Unread, Validation
+from collsim.core.errors import Fault, InputError, ModelError, UnknownNameError, UnsupportedError
+from collsim.library import DEFAULT_LIBRARY, Profile, load_library, load_profile
+from collsim.topology import Topology, load_topology
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+    from collsim.simulation.result import Result, Row
+
+__all__ = ["checked_options", "collected", "compare", "gather", "named_topology", "nothing_left", "validate"]
+
+T = TypeVar("T")
+
+DEFAULT_RCCL = "rccl-2.22"
+"""RCCL at the time of most public logs that name no version."""
+
+MOST_SHOWN = 20
+"""So many skipped tests are listed when nothing else is left."""
+DROPS_SHOWN = 3
+"""So many of the rows of a file that the reader dropped are listed."""
+
+
+def validate(
+    logs: str | Path | Iterable[str | Path],
+    topo: str | Path | Topology | nx.Graph[Any],
+    *,
+    op: str | None = None,
+    ranks: int | None = None,
+    nodes: int | None = None,
+    launch: str | None = None,
+    profile: str | Profile = "auto",
+    library: str | None = None,
+    environment: Mapping[str, str] | None = None,
+    tolerance: float = TOLERANCE,
+) -> Validation:
+    """Compare logs of nccl-tests or rccl-tests with what the model predicts for them.
+
+    Parameters
+    ----------
+    logs : str, Path or iterable of them
+        Files that `collsim.calibration.read_log` understands; ``-`` is stdin.
+    topo : str, path, Topology or networkx graph
+        The system that was measured: one scale-up domain, or the cluster on whose nodes the ranks were.
+    op, ranks, nodes, launch : optional
+        Hold for all logs, whatever they say.
+    profile : str or Profile
+    library : str, optional
+        Such as ``nccl-2.28``, for all logs; by default the one that each log names.
+    environment : mapping, optional
+        Variables that change the library's choice, beside those of the logs.
+    tolerance : float
+        Stands in for an interval where the profile has none.
+
+    Returns
+    -------
+    Validation
+
+    Raises
+    ------
+    InputError
+        Every fault of the request and the files; or nothing is left that can be compared.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "all_reduce.log"
+    >>> _ = path.write_text("67108864  16777216  float  sum  -1  400.00  167.77  293.60  0  398.00  168.62  295.08  0")
+    >>> validation = validate(path, "hgx_h100", profile="default", environment={"NCCL_ALGO": "Ring"})
+    >>> validation.logs[0].health
+    ('busbw at 64 MiB is 11 % below the model, inside the 25 % tolerance',)
+    """
+    faults: list[Fault] = []
+    share = collected(faults, lambda: checked_tolerance(tolerance))
+    told = {"op": op, "ranks": ranks, "nodes": nodes, "launch": launch, "library": library, "environment": environment}
+    asked = collected(faults, lambda: gather(logs, topo, profile=profile, **told))
+    if faults:
+        raise InputError(*faults)
+    assert share is not None
+    assert asked is not None
+    return compare(asked, share)
+
+
+def gather(
+    logs: str | Path | Iterable[str | Path],
+    topo: str | Path | Topology | nx.Graph[Any] | None,
+    *,
+    profile: str | Profile = "auto",
+    **told: Any,
+) -> Gathered:
+    """Check what `validate` is asked and read the logs, before anything is predicted; parameters as there.
+
+    Raises
+    ------
+    InputError
+        Every fault of the request and the files.
+    """
+    faults: list[Fault] = []
+    topology = named_topology(topo, faults)
+    constants = collected(faults, lambda: load_profile(profile, topology))
+    paths = collected(faults, lambda: checked_paths(logs)) or []
+    options = checked_options(told, faults)
+    gathered = Gathered(topology, constants)
+    for path in dict.fromkeys(map(str, paths)):
+        collected(faults, partial(gathered.add, path, options))
+    if faults:
+        raise InputError(*dict.fromkeys(faults))
+    return gathered
+
+
+def named_topology(topo: Any, faults: list[Fault]) -> Topology | None:
+    """Return the topology; None, with its faults added, if there is none."""
+    if topo is None:
+        hint = "give a name that `collsim topo list` prints, or a YAML file"
+        faults.append(Fault("no topology is named", "topo", hint))
+        return None
+    return collected(faults, lambda: load_topology(topo))
+
+
+def checked_options(told: Mapping[str, Any], faults: list[Fault]) -> dict[str, Any]:
+    """Return what holds for all logs; what is wrong with it is left out and added to *faults*."""
+    checks: dict[str, Callable[[Any], Any]] = {
+        "op": checked_operation,
+        "library": lambda name: load_library(name).name,
+        "environment": checked_environment,
+        "launch": _launch,
+        "ranks": partial(_count, "ranks"),
+        "nodes": partial(_count, "nodes"),
+    }
+    return {
+        name: None if value is None else collected(faults, partial(checks[name], value), name)
+        for name, value in told.items()
+    }
+
+
+def _launch(value: Any) -> str:
+    if value not in LAUNCHES:
+        raise UnknownNameError("launch", str(value), LAUNCHES, "launch")
+    return str(value)
+
+
+def _count(name: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise InputError(Fault(f'{name} "{value}" is not a whole number above 0', name, "such as 8"))
+    return value
+
+
+def collected(faults: list[Fault], read: Callable[[], T], where: str = "") -> T | None:
+    """Return what *read* returns; None, with its faults added, if it refuses; *where* for those that name no place."""
+    try:
+        return read()
+    except InputError as error:
+        faults.extend(replace(fault, where=fault.where or where) for fault in error.faults)
+        return None
+
+
+# --- reading ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Repeats:
+    """The rows of one case: times in seconds, 8 bytes a row."""
+
+    line: int
+    times_s: array[float] = field(default_factory=lambda: array("d"))
+    wrong: float | None = None
+
+
+@dataclass(slots=True)
+class _Group:
+    """Tests of a file that were run alike on the same hosts; *notes* are keys for their order."""
+
+    file: str
+    line: int
+    case: Case
+    hosts: tuple[str, ...]
+    notes: dict[str, None] = field(default_factory=dict)
+    cases: dict[Case, _Repeats] = field(default_factory=dict)
+    failed: bool = False
+
+
+@dataclass(slots=True)
+class _Drops:
+    """What the reader dropped of a file; rows of zero bytes are no loss."""
+
+    count: int = 0
+    first: list[Dropped] = field(default_factory=list)
+
+    def add(self, test: Test) -> None:
+        lost = [drop for drop in test.dropped if drop.reason != ZERO_BYTES]
+        self.count += test.n_dropped - len(test.dropped) + len(lost)
+        self.first += lost[: DROPS_SHOWN - len(self.first)]
+
+
+class Gathered:
+    """What the logs hold, by file, hosts and kind of call; it grows with the distinct cases, by 8 bytes with a row."""
+
+    def __init__(self, topology: Topology | None, constants: Profile | None) -> None:
+        self.topology, self.constants = topology, constants
+        self.system = "" if topology is None else topology.name
+        self.groups: dict[tuple[Any, ...], _Group] = {}
+        self.skipped: list[Skipped] = []
+        self.dropped: list[Unread] = []
+
+    def add(self, path: str, options: Mapping[str, Any]) -> None:
+        """Read a log."""
+        drops = _Drops()
+        for section in read_sections(path, seen=drops.add, **options):
+            if isinstance(section, Skipped):
+                self.skipped.append(section)
+            else:
+                self._add_section(section)
+        if drops.count:
+            self.dropped.append(Unread("stdin" if path == "-" else path, drops.count, tuple(drops.first)))
+
+    def _add_section(self, section: Section) -> None:
+        key = (section.file, section.source, section.hosts, section.case)
+        new = _Group(section.file, section.line, section.case, section.hosts)
+        group = self.groups.setdefault(key, new)
+        group.notes.update(dict.fromkeys(section.notes))
+        group.failed |= section.test.run.failed
+        if self.topology is not None and (others := other_gpus(section.test.run.gpus, self.topology)):
+            group.notes[f"{others}: the verdicts say nothing of these GPUs"] = None
+        for row in section.rows():
+            found = group.cases.setdefault(row.case, _Repeats(row.line))
+            found.times_s.append(row.time_s(self.system))
+            if row.wrong is not None:
+                found.wrong = max(found.wrong or 0.0, row.wrong)
+
+
+# --- predicting ------------------------------------------------------------------------------------------------------
+
+
+class _Model:
+    """Predictions by case: a row of a result, or why there is none."""
+
+    def __init__(self, topology: Topology, constants: Profile) -> None:
+        self.topology, self.constants = topology, constants
+        self.default = _default_library(topology, constants)
+        self.answers: dict[Case, Row | str] = {}
+        self.results: list[Result] = []
+        self.warnings: dict[str, None] = {}
+
+    def told(self, case: Case) -> Case:
+        """Return the part of *case* that changes its prediction."""
+        library = None if self.default is None else case.library or self.default
+        environment = case.environment if library else ()
+        registered = int(case.registered > 0)
+        return replace(
+            case,
+            library=library,
+            environment=environment,
+            registered=registered,
+            nodes=case.nodes if self.topology.cluster else None,
+            gpus_per_thread=case.gpus_per_thread or 1,
+        )
+
+    def predict(self, cases: Iterable[Case]) -> None:
+        """Predict what is told of the cases, all sizes of a kind of call at once."""
+        calls: dict[Case, dict[int, None]] = {}
+        for case in map(self.told, cases):
+            calls.setdefault(replace(case, size_bytes=0), {})[case.size_bytes] = None
+        for call, sizes in calls.items():
+            self._predict_call(call, list(sizes))
+
+    def _predict_call(self, call: Case, sizes: list[int]) -> None:
+        try:
+            found = self._rows(call, sizes)
+        except (InputError, ModelError) as error:
+            if len(sizes) > 1:  # one size must not cost the others their answer
+                for size in sizes:
+                    self._predict_call(call, [size])
+                return
+            found = {sizes[0]: str(error.faults[0]).partition("\n")[0]}
+        for size in sizes:
+            left_out = "nccl-tests rounds this size down to nothing"
+            self.answers[replace(call, size_bytes=size)] = found.get(size, left_out)
+
+    def _rows(self, call: Case, sizes: list[int]) -> dict[int, Row | str]:
+        """Return the predicted rows by size; raises as `simulate` does."""
+        result = predicted(call, sizes, self.topology, self.constants)
+        self.results.append(replace(result, rows=()))
+        self.warnings.update(dict.fromkeys(text for text in result.warnings if "is left out at" not in text))
+        if call.matrix is not None:
+            return dict.fromkeys(sizes, result.rows[0])
+        return {row.requested_bytes: row for row in result.rows}
+
+
+def _default_library(topology: Topology, constants: Profile) -> str | None:
+    """Return whose choice a log follows that names no version: that of the profile; None if none fits these GPUs."""
+    from collsim.library import system_of
+
+    try:
+        family, default = ("rccl", DEFAULT_RCCL) if system_of(topology).is_amd else ("nccl", DEFAULT_LIBRARY)
+    except UnsupportedError:
+        return None
+    return constants.library if constants.library.startswith(family) else default
+
+
+# --- comparing -------------------------------------------------------------------------------------------------------
+
+
+def compare(gathered: Gathered, tolerance: float = TOLERANCE) -> Validation:
+    """Predict every distinct case and put the logs beside it.
+
+    Raises
+    ------
+    InputError
+        Nothing is left that can be compared.
+    """
+    topology, constants = gathered.topology, gathered.constants
+    assert topology is not None
+    assert constants is not None
+    model = _Model(topology, constants)
+    skipped, groups = list(gathered.skipped), []
+    for group in gathered.groups.values():
+        reason = misfit(group.case, topology)
+        if reason:
+            skipped.append(Skipped(group.file, group.line, reason))
+        else:
+            groups.append(_with_nvls_settled(group, model))
+    if model.default is None:
+        model.warnings[f"no library is known for {topology.name}: every row is the fastest in the simulator"] = None
+    model.predict(case for group in groups for case in group.cases)
+    logs = [_checked_log(group, model, tolerance, skipped) for group in groups]
+    logs = [log for log in logs if log.rows]
+    if not logs:
+        hint = "a test on this machine is needed, whose log names its operation and ranks"
+        raise nothing_left(skipped, Fault("nothing is left that can be compared", "", hint))
+    told = model.results[0]
+    calibrated = all(result.profile["calibrated"] for result in model.results)
+    return Validation(
+        version=__version__,
+        topology={key: value for key, value in told.topology.items() if key != "damage"},  # logs are of whole machines
+        profile={**told.profile, "calibrated": calibrated},
+        tolerance=tolerance,
+        logs=tuple(logs),
+        skipped=tuple(skipped),
+        dropped=tuple(gathered.dropped),
+        warnings=tuple(model.warnings),
+    )
+
+
+def _with_nvls_settled(group: _Group, model: _Model) -> _Group:
+    """Return the group with NVLS turned off if its times fit that better."""
+    if model.default is None:
+        return group
+    times = ((case, median(found.times_s)) for case, found in group.cases.items())
+    note = nvls_was_off(times, model.topology, model.constants, model.default)
+    if not note:
+        return group
+    cases = {without_nvls(case): found for case, found in group.cases.items()}
+    return replace(group, case=without_nvls(group.case), cases=cases, notes={**group.notes, note: None})
+
+
+def nothing_left(skipped: Sequence[Skipped], last: Fault) -> InputError:
+    """Return the error that says why each test was skipped, and *last* what for nothing is left."""
+    faults = [Fault(skip.reason, skip.where) for skip in skipped]
+    if (more := len(faults) - MOST_SHOWN) > 0:
+        faults[MOST_SHOWN:] = [Fault(f"{more} more tests were skipped too")]
+    return InputError(*faults, last)
+
+
+def _checked_log(group: _Group, model: _Model, tolerance: float, skipped: list[Skipped]) -> CheckedLog:
+    """Return the rows of a group beside their predictions; those without go to *skipped*."""
+    rows: list[Compared] = []
+    for case, found in group.cases.items():
+        answer = model.answers[model.told(case)]
+        if isinstance(answer, str):
+            skipped.append(Skipped(group.file, found.line, f"{case.op} of {case.size_bytes} bytes: {answer}"))
+        else:
+            rows.append(judged(_row(case, found, answer), tolerance))
+    rows.sort(key=lambda row: (row.case.dtype, row.case.redop, row.case.root, row.case.size_bytes))
+    system = model.topology.name
+    case = replace(group.case, library=model.told(group.case).library)
+    return CheckedLog(
+        group.file, group.line, case, group.hosts, mapping(case, group.hosts, model.topology), tuple(rows),
+        health_of(rows, system, tolerance), (*group.notes, *_gaps(group.case, case)), group.failed,
+    )  # fmt: skip
+
+
+def _row(case: Case, found: _Repeats, answer: Row) -> Compared:
+    """Return a measured case beside its prediction."""
+    return Compared(
+        case=case,
+        line=found.line,
+        repeats=len(found.times_s),
+        measured_s=median(found.times_s),
+        fastest_s=min(found.times_s),
+        slowest_s=max(found.times_s),
+        predicted_s=answer.time_s,
+        time_lo_s=answer.time_lo_s,
+        time_hi_s=answer.time_hi_s,
+        lower_bound_s=answer.lower_bound_s,
+        bound=answer.bound,
+        algo=answer.algo,
+        proto=answer.proto,
+        wrong=found.wrong,
+    )
+
+
+def _gaps(logged: Case, told: Case) -> Iterator[str]:
+    """Yield in what the prediction is not of what the log measured."""
+    if logged.library is None and told.library is not None:
+        yield f"the log names no version of the library: taken as {told.library}"
+    if logged.library is not None and told.library is None:
+        yield f"the choice of {logged.library} is not known for these GPUs: the fastest algorithm in the simulator"
+    if logged.environment and told.library is None:
+        yield f"without a library {', '.join(name for name, _ in logged.environment)} changes nothing"
+    if logged.registered > 1:
+        yield "symmetric buffers are predicted as registered ones"
+    if logged.groups is not None:
+        yield f"ranks {logged.groups.replace(';', ' | ')} form groups that ran at once; predicted is the slowest"
+    if logged.nodes is None:
+        yield "the log does not say how many nodes there were: taken as one"

@@ -1,0 +1,158 @@
+"""``collsim moe``: dispatch and combine of models with experts, by the number of ranks that experts are spread over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from collsim.cli.options import expert_options, scale_out_overrides
+from collsim.cli.output import check_targets, named_files, output_format, patience, write
+from collsim.cli.run import place_of
+
+if TYPE_CHECKING:
+    from collsim.cli.texts import Faults
+    from collsim.moe import MoeComparison
+
+__all__ = ["moe"]
+
+OWN_MODEL = ("experts", "top_k", "hidden")
+"""Figures that say a model without a name."""
+
+
+def _listing(context: click.Context, parameter: click.Parameter, wanted: bool) -> None:
+    """Print the models or the kernels that there are, and leave."""
+    if wanted:
+        from collsim.report.moe import kernels_text, models_text
+
+        write(models_text() if parameter.name == "list_models" else kernels_text(), None)
+        context.exit()
+
+
+@click.command(context_settings={"auto_envvar_prefix": "COLLSIM"})
+@expert_options
+@click.option("--format", "form", envvar="COLLSIM_FORMAT", metavar="FORMAT", help="table, csv, json or md.")
+@click.option("-o", "--output", metavar="FILE", help="Write there; the suffix chooses the format.")
+@click.option("--svg", metavar="FILE", help="Draw the bytes of dispatch from rank to rank there, for up to 256 ranks.")
+@click.option("-q", "--quiet", is_flag=True, help="No warnings on stderr.")
+@click.option("--list-models", is_flag=True, is_eager=True, expose_value=False, callback=_listing, help="Models.")
+@click.option("--list-kernels", is_flag=True, is_eager=True, expose_value=False, callback=_listing, help="Kernels.")
+@click.pass_context
+def moe(
+    context: click.Context, /, *, form: str | None, output: str | None, svg: str | None, quiet: bool, **flags: Any
+) -> None:
+    """Predict how long dispatch and combine of a layer with experts take, and what limits them.
+
+    \b
+    Examples:
+      collsim moe --topo hgx_h100 --nodes 8 --ep 8,16,32,64
+      collsim moe --topo hgx_h100 --nodes 8 --ep 64 --skew 1.0 --placement balanced --redundant 64
+      collsim moe --topo gb200_nvl72 --ep 64 --phase decode --tokens 64
+      collsim moe --topo mi355x_rack128 --ep 64,128 --compare gb200_nvl72,mi400_ualoe72
+      collsim moe --topo hgx_h100 --experts 64 --topk 6 --hidden 2048 --layers 26 --svg bytes.svg
+
+    --list-models and --list-kernels print what there is. Flags that describe the machine hold for all systems that
+    --compare names; behind a name stand changes of it alone: NAME,PATH=VALUE,PATH=VALUE.
+    """  # noqa: D301 - \b keeps the lines that follow it as they are
+    from collsim.cli.texts import Faults
+    from collsim.report.moe import MOE_FORMATS, render_moe
+
+    faults = Faults(lambda where: place_of(context, where, None))
+    target = faults.attempt(lambda: output_format(form, output, MOE_FORMATS))
+    sources = [*named_files(flags["topo"], flags["profile"]), *filter(None, [flags["counts"]])]
+    check_targets({"output": output, "svg": svg}, faults, sources)
+    with nullcontext() if quiet else patience():
+        comparison = _answered(flags, faults, drawn=svg is not None)
+    first = comparison.systems[0].result
+    assert first is not None
+    found = comparison if flags["compare"] else first
+    if not quiet:
+        for warning in found.warnings:
+            click.echo(f"warning: {warning}", err=True)
+    if svg is not None:
+        from collsim.report.svg.heat_map import byte_map_svg
+
+        write(byte_map_svg(first), svg)
+    write(render_moe(found, target or "table"), output)
+
+
+def _answered(flags: dict[str, Any], faults: Faults, *, drawn: bool) -> MoeComparison:
+    """Check everything that was asked, raise all that is wrong with it, and simulate."""
+    asked = _asked(flags, faults)
+    from collsim.moe.compare import answered, prepare
+
+    cases = faults.attempt(lambda: prepare([flags["topo"], *_names(flags["compare"])], **asked))
+    if drawn and cases:
+        _, question = next(iter(cases.values()))
+        assert question is not None
+        _check_drawing([place.n_ranks for place in question.placements], faults)
+    faults.raise_any()
+    assert cases is not None
+    found = faults.attempt(lambda: answered(cases))
+    faults.raise_any()
+    assert found is not None
+    return found
+
+
+def _check_drawing(sizes: list[int], faults: Faults) -> None:
+    """Refuse to draw several numbers of ranks, or too many ranks."""
+    from collsim.core.errors import Fault
+    from collsim.moe.simulate import MOST_IN_MATRIX
+
+    if len(sizes) > 1:
+        what = f"{len(sizes)} numbers of ranks make several drawings"
+        faults.add([Fault(what, "svg", f"give one of them, such as --ep {sizes[0]}")])
+    elif sizes[0] > MOST_IN_MATRIX:
+        hint = f"give at most {MOST_IN_MATRIX}, such as --ep {MOST_IN_MATRIX}"
+        faults.add([Fault(f"{sizes[0]} ranks are too many to draw", "svg", hint)])
+
+
+def _asked(flags: dict[str, Any], faults: Faults) -> dict[str, Any]:
+    """Return the arguments of `prepare`; what could not be read is left out, its faults kept."""
+    from collsim.cli import texts
+
+    def read(name: str, parse: Callable[[str, str], Any]) -> Any:
+        text = flags[name]
+        return None if text is None else faults.attempt(lambda: parse(text, name))
+
+    whole = ("experts", "top_k", "hidden", "layers", "groups", "group_limit")
+    figures = {name: read(name, texts.read_number) for name in whole}
+    own = flags["model"] is None and any(flags[name] is not None for name in OWN_MODEL)
+    unread = own and any(flags[name] is not None and figures[name] is None for name in OWN_MODEL)
+    redundant = read("redundant", texts.read_number)
+    return {
+        "model": None if own and not unread else flags["model"] or "deepseek-v3",
+        "ep": read("ep", texts.read_counts),
+        "tokens": read("tokens", texts.read_tokens),
+        "laws": {
+            **{name: read(name, texts.read_decimal) for name in ("skew", "sigma")},
+            "counts": flags["counts"],
+        },
+        "sms": read("sms", texts.read_number),
+        "seeds": read("seeds", texts.read_seeds),
+        "redundant": 0 if redundant is None else redundant,
+        **{name: flags[name] for name in ("mode", "phase", "placement", "kernel", "tolerance", "load_only", "profile")},
+        "machine": {
+            "overrides": {**texts.read_overrides(flags["overrides"], faults), **scale_out_overrides(flags)},
+            "fail": flags["fail"],
+            "degrade": texts.read_shares(flags["degrade"], faults),
+        },
+        "figures": {**figures, "dispatch": flags["dispatch"], "combine": flags["combine"]},
+    }
+
+
+def _names(text: str | None) -> list[str]:
+    """Return the systems that a list names, each with the changes behind it.
+
+    >>> _names("gb200_nvl72,scale_out.nodes=2,mi400_ualoe72")
+    ['gb200_nvl72,scale_out.nodes=2', 'mi400_ualoe72']
+    """
+    found: list[str] = []
+    for part in [] if text is None else text.split(","):
+        if "=" in part and found:
+            found[-1] += f",{part}"
+        else:
+            found.append(part.strip())
+    return found

@@ -1,0 +1,318 @@
+"""``collsim run``: a collective on a topology, by size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext, suppress
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from collsim.cli.options import complete, formats, request_options, scale_out_overrides, scale_out_place
+from collsim.cli.output import check_targets, named_files, output_format, patience, write
+from collsim.core.errors import Fault, InputError
+
+if TYPE_CHECKING:
+    from collsim.cli.config import Configuration
+    from collsim.cli.texts import Faults
+    from collsim.library import Profile
+    from collsim.simulation.request.request import Question
+    from collsim.simulation.result import Result
+    from collsim.topology import Topology
+
+__all__ = ["checked_request", "place_of", "requested", "run", "without_rivals"]
+
+RIVALS = (
+    (("size",), ("min_bytes", "max_bytes", "step_bytes", "step_factor")),
+    (("step_bytes",), ("step_factor",)),
+    (("ranks",), ("rank_list",)),
+    (("placement",), ("rank_list",)),
+    (("split",), ("groups", "over")),
+)
+"""Flags that exclude each other; one from the command line silences those from the environment or a file."""
+
+
+FABRIC_NAMES = ("scale_out.fabric", "scale_out.network", "scale_out.racks")
+
+
+def _load_config(context: click.Context, _: click.Parameter, file: str | None) -> Configuration | None:
+    """Read a configuration and let it stand behind flags and environment variables."""
+    if file is None:
+        return None
+    from collsim.cli.config import read_configuration
+
+    config = read_configuration(file)
+    context.default_map = dict(config.flags)
+    return config
+
+
+@click.command(context_settings={"auto_envvar_prefix": "COLLSIM"})
+@request_options
+@click.option(
+    "--format",
+    "form",
+    envvar="COLLSIM_FORMAT",
+    metavar="FORMAT",
+    **complete(formats),
+    help="table, nccl, csv, json, jsonl or md.  [default: table]",
+)
+@click.option("-o", "--output", metavar="FILE", help="Write there; the suffix chooses the format.")
+@click.option(
+    "--config",
+    metavar="FILE",
+    is_eager=True,
+    callback=_load_config,
+    help="Take what no flag says from there: a saved configuration or a result in JSON.",
+)
+@click.option("--save-config", metavar="FILE", help="Write what was asked, in full, for --config.")
+@click.option("-q", "--quiet", is_flag=True, help="No warnings on stderr.")
+@click.pass_context
+def run(
+    context: click.Context,
+    /,
+    *,
+    form: str | None,
+    output: str | None,
+    config: Configuration | None,
+    save_config: str | None,
+    quiet: bool,
+    **flags: Any,
+) -> None:
+    """Predict how long a collective takes, by size.
+
+    \b
+    Examples:
+      collsim run --topo mi355x_ubb8 --op all_to_all -b 1M -e 1G -f 2
+      collsim run --topo hgx_h100 --op all_reduce --size 64M,1G --algo all --profile ideal
+      collsim run --topo mi300x_ubb8 --op all_reduce --ranks 2,4,8 --set link.bandwidth="80 GB/s"
+      collsim run --topo hgx_b200 --op all_gather --format csv -o all_gather.csv --save-config run.json
+      collsim run --topo hgx_h100 --op all_reduce --split "MOD 4"
+      collsim run --config run.json --ranks 4
+
+    A flag goes before its environment variable (COLLSIM_TOPO, COLLSIM_PROFILE, ...), and that before --config.
+    """  # noqa: D301 - \b keeps the lines that follow it as they are
+    from collsim.cli.texts import Faults
+    from collsim.report import render
+    from collsim.simulation.request.placement import files_of
+
+    faults = Faults(lambda where: place_of(context, where, config))
+    target = faults.attempt(lambda: output_format(form, output))
+    sources = [*named_files(flags["topo"], flags["profile"]), *filter(None, [flags["matrix"]])]
+    sources += files_of(flags["placement"])
+    check_targets({"output": output, "save_config": save_config}, faults, sources)
+    if config is not None:  # --save-config may renew it
+        check_targets({"output": output}, faults, [config.file])
+    with nullcontext() if quiet else patience():
+        result = _simulated(without_rivals(context, flags), config, faults)
+    if not quiet:
+        for warning in (*result.warnings, *_stale(context, config, result)):
+            click.echo(f"warning: {warning}", err=True)
+    if save_config is not None:
+        from collsim.cli.config import as_configuration
+
+        write(as_configuration(result), save_config)
+    write(render(result, target or "table"), output)
+
+
+def _simulated(flags: dict[str, Any], config: Configuration | None, faults: Faults) -> Result:
+    """Check everything that was asked, raise all that is wrong with it, and simulate."""
+    asked = checked_request(flags, config, faults)
+    from dataclasses import replace
+
+    from collsim.simulation.simulate import predict
+
+    result = faults.attempt(lambda: predict(*asked))
+    faults.raise_any()
+    assert result is not None
+    named = {"topo": flags["topo"], "profile": flags["profile"]}
+    if not any(flags[name] for name in ("ranks", "rank_list", "placement")):
+        named["rank_lists"] = None  # all there are, also where the same is asked of another topology
+    return replace(result, config={**result.config, **named})
+
+
+def checked_request(
+    flags: dict[str, Any], config: Configuration | None, faults: Faults
+) -> tuple[Topology, Profile, Question, list[list[int]]]:
+    """Return what was asked and the GPUs of each run; raise all that is wrong, at once."""
+    request = requested(flags, config, faults)
+    from collsim.library import load_profile
+    from collsim.simulation.request.request import ask, rank_groups
+    from collsim.topology import load_topology
+
+    topo, profile, ranks, rank_list, placement, overrides, fail, degrade = (
+        request.pop(name)
+        for name in ("topo", "profile", "ranks", "rank_list", "placement", "overrides", "fail", "degrade")
+    )
+    unread = flags["matrix"] is not None and request["matrix"] is None
+    question = faults.attempt(lambda: _ask(ask, request, unread))
+    topology = constants = groups = None
+    if topo is None:
+        hint = "give a name that `collsim topo list` prints, or a YAML file"
+        faults.add([Fault("no topology is named", "topo", hint)])
+    else:
+        whole = faults.attempt(lambda: load_topology(topo, overrides))
+        topology = None if whole is None else faults.attempt(lambda: _damaged(whole, fail, degrade))
+        there = topology or whole or _on_usual_fabric(topo, overrides)
+    constants = faults.attempt(lambda: load_profile(profile, topology))
+    if topo is not None and there is not None:  # of a request that is wrong elsewhere, what can be checked
+        asked = question if topology and question else _without_loads(question or ask("all_reduce"))
+        groups = faults.attempt(lambda: rank_groups(there, ranks, rank_list, asked, placement))
+    faults.raise_any()
+    assert topology is not None
+    assert constants is not None
+    assert question is not None
+    assert groups is not None
+    return topology, constants, question, groups
+
+
+def _damaged(topology: Topology, fail: Sequence[str], degrade: Mapping[str, str]) -> Topology:
+    """Return what is left of *topology*."""
+    if not fail and not degrade:
+        return topology
+    from collsim.topology.failures.degrade import damaged
+
+    return damaged(topology, fail, degrade)
+
+
+def _on_usual_fabric(topo: str, overrides: Mapping[str, str]) -> Topology | None:
+    """Return what the nodes of a request are if its fabric or network is wrong: how many GPUs, with what names."""
+    from collsim.topology import load_topology
+
+    figures = {path: value for path, value in overrides.items() if path not in FABRIC_NAMES}
+    if len(figures) == len(overrides):
+        return None
+    with suppress(InputError):
+        return load_topology(topo, figures)
+    return None
+
+
+def _without_loads(question: Question) -> Question:
+    """Return a question that can be checked on any topology with the same GPUs."""
+    from dataclasses import replace
+
+    return replace(question, load=())
+
+
+def _ask(ask: Callable[..., Question], request: dict[str, Any], unread: bool) -> Question | None:
+    """Return the question; a matrix that was given but could not be read, so *unread*, is not called absent."""
+    try:
+        return ask(**request)
+    except InputError as error:
+        rest = [fault for fault in error.faults if not (unread and fault.where == "matrix")]
+        if rest:
+            raise InputError(*rest) from None
+        return None
+
+
+def requested(flags: dict[str, Any], config: Configuration | None, faults: Faults) -> dict[str, Any]:
+    """Return the arguments of `simulate`; what could not be read is left out, its faults kept."""
+    from collsim.cli import texts
+
+    def read(name: str, parse: Callable[[str], Any]) -> Any:
+        text = flags[name]
+        return None if text is None else faults.attempt(lambda: parse(text))
+
+    steps = {name: flags[name] for name in ("min_bytes", "max_bytes", "step_bytes", "step_factor", "size")}
+    set_here = texts.read_overrides(flags["overrides"], faults)
+    ops = _names(flags["op"])
+    threads = read("gpus_per_thread", lambda text: texts.read_number(text, "gpus_per_thread"))
+    return {
+        "topo": flags["topo"],
+        "profile": flags["profile"],
+        "op": ops,
+        "algo": _names(flags["algo"]),
+        "size": faults.attempt(lambda: texts.read_sizes(**steps)),
+        "ranks": read("ranks", texts.read_counts),
+        "rank_list": read("rank_list", texts.read_rank_list),
+        **{name: flags[name] for name in ("placement", "split", "groups", "over", "load", "hash_seeds")},
+        "channels": read("channels", lambda text: texts.read_number(text, "channels")),
+        "chunk": flags["chunk"],
+        "dtype": flags["dtype"],
+        "proto": flags["proto"],
+        "library": flags["library"],
+        "launch": flags["launch"],
+        "registered": flags["registered"],
+        "reduce": flags["reduce"],
+        "tolerance": flags["tolerance"],
+        "bracket": flags["bracket"],
+        "gpus_per_thread": 1 if threads is None else threads,
+        "environment": {
+            **(config.environment if config else {}),
+            **texts.read_settings(flags["environment"], faults),
+        },
+        "redop": flags["redop"],
+        "root": read("root", lambda text: texts.read_number(text, "root", "such as 0")) or 0,
+        "matrix": _matrix(flags["matrix"], ops, config, faults),
+        "overrides": {**(config.overrides if config else {}), **set_here, **scale_out_overrides(flags)},
+        "fail": [*(config.fail if config else ()), *flags["fail"]],
+        "degrade": {**(config.degrade if config else {}), **texts.read_shares(flags["degrade"], faults)},
+    }
+
+
+def _names(text: str | None) -> list[str]:
+    return [] if text is None else [name.strip() for name in text.split(",")]
+
+
+def _matrix(file: str | None, ops: Sequence[str], config: Configuration | None, faults: Faults) -> Any:
+    """Return the byte matrix of the flag, else that of the configuration if an operation still needs it."""
+    if file is not None:
+        from collsim.simulation.request.matrices import load_byte_matrix
+
+        return faults.attempt(lambda: load_byte_matrix(file))
+    from collsim.core.operations import OPERATIONS
+
+    spellings = ("all_to_all_v", *OPERATIONS["all_to_all_v"].aliases)
+    wanted = any(op.lower().replace("-", "_") in spellings for op in ops)
+    return config.matrix_bytes if config is not None and wanted else None
+
+
+def _source(context: click.Context, name: str) -> int:
+    """Return 3 for a value from the command line, 2 from the environment, 1 from a file, 0 for a default."""
+    sources = click.core.ParameterSource
+    order = {sources.COMMANDLINE: 3, sources.ENVIRONMENT: 2, sources.DEFAULT_MAP: 1}
+    source = context.get_parameter_source(name)
+    return 0 if source is None else order.get(source, 0)
+
+
+def without_rivals(context: click.Context, flags: dict[str, Any]) -> dict[str, Any]:
+    """Drop values whose rivals come from a nearer place: -b on the command line silences a size in a file."""
+    kept = dict(flags)
+    for groups in RIVALS:
+        nearest_of = [max(_source(context, name) for name in group) for group in groups]
+        for group, nearness in zip(groups, nearest_of, strict=True):
+            if nearness < max(nearest_of):
+                kept.update(dict.fromkeys(group))
+    return kept
+
+
+def place_of(context: click.Context, where: str, config: Configuration | None) -> str:
+    """Return where the user wrote the value of the parameter that *where* names; other places stay as they are."""
+    if (flag := scale_out_place(where)) != where and _source(context, flag):
+        where = flag
+    name = where.removeprefix("--").replace(" ", "_").replace("-", "_")
+    name = {"set": "overrides", "format": "form", "env": "environment"}.get(name, name)
+    if name == "size" and not _source(context, "size"):
+        name = next((end for end in ("max_bytes", "min_bytes") if _source(context, end)), name)
+    if name == "ranks" and not _source(context, "ranks") and _source(context, "rank_list"):
+        name = "rank_list"
+    option = next((param for param in context.command.params if param.name == name), None)
+    if option is None:
+        return where
+    if config is not None and _source(context, name) == 1:
+        return f"{config.file}: config.{CONFIG_KEYS.get(name, name)}"
+    if _source(context, name) == 2:
+        variable = option.envvar or f"{context.auto_envvar_prefix}_{name.upper()}"
+        return f"{variable} in the environment"
+    return min(option.opts, key=len)
+
+
+CONFIG_KEYS = {"ranks": "rank_lists", "rank_list": "rank_lists", "chunk": "chunk_bytes"}
+
+
+def _stale(context: click.Context, config: Configuration | None, result: Result) -> list[str]:
+    """Say whether what the configuration names has changed, unless flags changed it."""
+    if config is None or any(
+        _source(context, name) > 1 for name in ("topo", "profile", "overrides", "fail", "degrade")
+    ):
+        return []
+    return config.changes(result)

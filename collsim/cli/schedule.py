@@ -1,0 +1,224 @@
+"""``collsim schedule``: show, export, check and compare what ranks send to each other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from collsim.cli.options import schedule_options
+from collsim.cli.output import check_suffix, check_targets, named_files, write
+from collsim.core.errors import Fault, InputError, VerificationError
+
+if TYPE_CHECKING:
+    from collsim.cli.texts import Faults
+    from collsim.schedule import Schedule
+
+__all__ = ["schedule"]
+
+
+@click.group()
+def schedule() -> None:
+    """Show, export, check and compare schedules: who sends what to whom, and after what.
+
+    \b
+    Examples:
+      collsim schedule show --topo hgx_h100 --op all_reduce --algo tree --size 1M
+      collsim schedule export --topo mi300x_ubb8 --op all_gather --algo pat --size 1M -o pat.json
+      collsim schedule check pat.json
+      collsim schedule diff pat.json mine.json
+    """  # noqa: D301 - \b keeps the lines that follow it as they are
+
+
+@schedule.command("show")
+@schedule_options
+@click.option("--rows", default="40", show_default=True, metavar="N", help="Show at most so many transfers.")
+@click.pass_context
+def schedule_show(context: click.Context, /, *, rows: str, **flags: Any) -> None:
+    """Show the schedule of one algorithm at one size, step by step.
+
+    \b
+    Example:
+      collsim schedule show --topo mi300x_ubb8 --op all_reduce --algo ring --size 1M --channels 1
+    """  # noqa: D301 - \b keeps the lines that follow it as they are
+    from collsim.report.schedule import schedule_text
+
+    faults = _faults(context)
+    count = faults.attempt(lambda: _count(rows))
+    built = _built(flags, faults)
+    write(schedule_text(built, count or 0), None)
+
+
+@schedule.command("export")
+@schedule_options
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    required=True,
+    help="Write there; a name in .gz is compressed; - is stdout.",
+)
+@click.pass_context
+def schedule_export(context: click.Context, /, *, output: str, **flags: Any) -> None:
+    """Write the schedule of one algorithm at one size to a file.
+
+    \b
+    Example:
+      collsim schedule export --topo hgx_h100 --op all_reduce --algo ring --size 1M -o ring.json
+    """  # noqa: D301 - \b keeps the lines that follow it as they are
+    from collsim.schedule.json_files import as_text, save
+
+    faults = _faults(context)
+    sources = [*named_files(flags["topo"], flags["profile"]), *filter(None, [flags["matrix"]])]
+    check_targets({"output": output}, faults, sources)
+    hint = "end it in .json or .json.gz: a schedule is JSON"
+    faults.attempt(lambda: check_suffix(output, (".json", ".gz"), hint))
+    built = _built(flags, faults)
+    if output == "-":
+        write(as_text(built), None)
+    else:
+        save(built, output)
+
+
+@schedule.command("check")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+def schedule_check(files: tuple[str, ...]) -> None:
+    """Prove that schedules do what their operation promises: nothing lost, doubled or read too early.
+
+    \b
+    Example:
+      collsim schedule check ring.json mine.json
+    """  # noqa: D301 - \b keeps the lines that follow it as they are
+    from collsim.schedule import load, verify
+
+    unreadable: list[Fault] = []
+    wrong: list[Fault] = []
+    for file in files:
+        try:
+            loaded = load(file)
+        except InputError as error:
+            unreadable.extend(error.faults)
+            continue
+        try:
+            verify(loaded)
+        except (InputError, VerificationError) as error:
+            found = [Fault(fault.what, f"{file}: {fault.where}".rstrip(": "), fault.hint) for fault in error.faults]
+            (wrong if isinstance(error, VerificationError) else unreadable).extend(found)
+        else:
+            click.echo(f"{file}: ok ({loaded.op} by {loaded.algo}, {loaded.n_ranks} ranks)")
+    if unreadable:
+        raise InputError(*unreadable, *wrong)
+    if wrong:
+        raise VerificationError(*wrong)
+
+
+@schedule.command("diff")
+@click.argument("first", metavar="FILE")
+@click.argument("second", metavar="FILE")
+def schedule_diff(first: str, second: str) -> None:
+    """Say how two schedules differ; exit code 1 if they do.
+
+    \b
+    Example:
+      collsim schedule diff ring.json mine.json
+    """  # noqa: D301 - \b keeps the lines that follow it as they are
+    from collsim.schedule import diff, load
+
+    faults: list[Fault] = []
+    loaded: list[Schedule] = []
+    for file in (first, second):
+        try:
+            loaded.append(load(file))
+        except InputError as error:
+            faults.extend(error.faults)
+    if faults:
+        raise InputError(*faults)
+    lines = diff(loaded[0], loaded[1])
+    if lines:
+        write("".join(f"{line}\n" for line in lines), None)
+        click.get_current_context().exit(1)
+
+
+def _faults(context: click.Context) -> Faults:
+    """Return where to collect what is wrong with the flags."""
+    from collsim.cli.run import place_of
+    from collsim.cli.texts import Faults
+
+    return Faults(lambda where: place_of(context, where, None))
+
+
+def _count(text: str) -> int:
+    """Return a number of rows."""
+    from collsim.cli.texts import read_number
+
+    hint = "give 0 or more, such as 100"
+    count = read_number(text, "rows", hint)
+    if count < 0:
+        raise InputError(Fault(f"{count} rows", "rows", hint))
+    return count
+
+
+ABSENT = {
+    **dict.fromkeys(("min_bytes", "max_bytes", "step_bytes", "step_factor", "proto", "library")),
+    **dict.fromkeys(("placement", "split", "groups", "over")),
+    "load": (),
+    "hash_seeds": None,
+    "redop": "sum",
+    "environment": (),
+    "launch": "stream",
+    "registered": False,
+    "reduce": True,
+    "tolerance": "auto",
+    "bracket": False,
+    "gpus_per_thread": "1",
+}
+"""What a request has and the flags of one schedule leave out, because it changes nothing that is sent."""
+
+
+DEFAULT_SIZE = "1M"
+
+
+def _built(flags: dict[str, Any], faults: Faults) -> Schedule:
+    """Return the one schedule that the flags ask for."""
+    from collsim.cli.run import checked_request, without_rivals
+    from collsim.simulation.simulate import build_schedule
+
+    single = _single(without_rivals(click.get_current_context(), flags), faults)
+    asked = checked_request({**ABSENT, **single}, None, faults)
+    built = faults.attempt(lambda: build_schedule(*asked))
+    faults.raise_any()
+    assert built is not None
+    return built
+
+
+def _single(flags: dict[str, Any], faults: Faults) -> dict[str, Any]:
+    """Return the flags with what is not exactly one replaced by something harmless, its faults kept."""
+    examples = {"op": "--op all_reduce", "size": "--size 1M", "ranks": "--ranks 8"}
+    for name, example in examples.items():
+        if flags[name] and "," in flags[name]:
+            what = f"{flags[name]} is not one {'number of ranks' if name == 'ranks' else name}"
+            faults.add([Fault(what, name, f"a schedule has exactly one, such as {example}")])
+            flags = {**flags, name: flags[name].partition(",")[0]}
+    if flags["size"] is None and flags["matrix"] is None:
+        flags = {**flags, "size": DEFAULT_SIZE}
+    algo = flags["algo"]
+    if algo is None or "," in algo or algo in ("auto", "best", "all"):
+        what = "no algorithm is named" if algo is None else f"{algo} is not one algorithm"
+        faults.add([Fault(what, "algo", _algorithms_of(flags["op"]))])
+        flags = {**flags, "algo": "auto"}
+    return flags
+
+
+def _algorithms_of(op: str | None) -> str:
+    """Return a hint with the algorithms of an operation."""
+    from collsim.collectives import algorithms_for
+    from collsim.core.errors import UnknownNameError
+    from collsim.core.operations import operation
+
+    try:
+        names = [
+            entry.name for entry in algorithms_for(operation(op or "").name, several_nodes=True, several_racks=True)
+        ]
+    except UnknownNameError:
+        names = []
+    return f"name one of {', '.join(names)}" if names else "name one, such as ring"

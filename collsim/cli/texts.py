@@ -1,0 +1,289 @@
+"""What the flags of a command say: from their texts to the arguments of `simulate`, with every fault in one report.
+
+A value comes from a flag, from an environment variable or from a configuration file; its faults name that place.
+This module imports only what reads texts; arrays and the model come later.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from collsim.core.errors import Fault, InputError
+from collsim.core.units import parse_size_bytes
+
+__all__ = [
+    "Faults",
+    "read_counts",
+    "read_decimal",
+    "read_factor",
+    "read_number",
+    "read_overrides",
+    "read_rank_list",
+    "read_seeds",
+    "read_shares",
+    "read_sizes",
+    "read_tokens",
+]
+
+T = TypeVar("T")
+
+MOST_SIZES = 10_000
+MOST_RANKS = 2**20
+MOST_SEEDS = 10_000
+DEFAULT_FIRST, DEFAULT_LAST, DEFAULT_STEP = 2**20, 2**30, 2**20
+
+
+@dataclass(slots=True)
+class Faults:
+    """Faults of a command, collected; *places* says where the value of a parameter came from."""
+
+    places: Callable[[str], str]
+    found: list[Fault] = field(default_factory=list)
+
+    def attempt(self, parse: Callable[[], T]) -> T | None:
+        """Return what *parse* returns; None, with its faults added, if it refuses."""
+        try:
+            return parse()
+        except InputError as error:
+            self.add(error.faults)
+            return None
+
+    def add(self, faults: Iterable[Fault]) -> None:
+        """Add faults that are not there yet, each at the place where the user wrote the value."""
+        for fault in faults:
+            placed = Fault(fault.what, self.places(fault.where), fault.hint)
+            if placed not in self.found:
+                self.found.append(placed)
+
+    def raise_any(self) -> None:
+        """Raise all faults, if there are any."""
+        if self.found:
+            raise InputError(*self.found)
+
+
+def read_sizes(
+    min_bytes: str | None = None,
+    max_bytes: str | None = None,
+    step_bytes: str | None = None,
+    step_factor: str | None = None,
+    size: str | None = None,
+) -> list[int] | None:
+    """Return the sizes that the flags of nccl-tests or a list ask for; None if they ask for none.
+
+    >>> read_sizes("1K", "4K", step_factor="2"), read_sizes(size="64,1M"), read_sizes("8", "24", "8"), read_sizes()
+    ([1024, 2048, 4096], [64, 1048576], [8, 16, 24], None)
+    """
+    given = {"min_bytes": min_bytes, "max_bytes": max_bytes, "step_bytes": step_bytes, "step_factor": step_factor}
+    given = {name: text for name, text in given.items() if text is not None}
+    if size is not None:
+        if given:
+            raise InputError(
+                Fault("--size and the flags -b -e -i -f exclude each other", "size", "give one of the two")
+            )
+        return _all_of(size.split(","), lambda text: parse_size_bytes(text.strip(), "size", allow_zero=False))
+    if not given:
+        return None
+    if "step_bytes" in given and "step_factor" in given:
+        raise InputError(Fault("-i and -f exclude each other", "step_bytes", "give a step or a factor"))
+    parsed = _all_of(list(given), lambda name: _bound(name, str(given[name])))
+    return _steps(dict(zip(given, parsed, strict=True)))
+
+
+def _bound(name: str, text: str) -> float:
+    return read_factor(text, name) if name == "step_factor" else parse_size_bytes(text, name, allow_zero=False)
+
+
+def _steps(given: dict[str, float]) -> list[int]:
+    """Return first, ..., last in steps or by factors; -b alone asks for one size."""
+    first = int(given.get("min_bytes", DEFAULT_FIRST))
+    last = int(given.get("max_bytes", first if set(given) == {"min_bytes"} else max(DEFAULT_LAST, first)))
+    if "min_bytes" not in given:
+        first = min(first, last)
+    if last < first:
+        raise InputError(Fault(f"the largest size {last} is below the smallest {first}", "max_bytes", "swap -b and -e"))
+    if "step_factor" in given:
+        return _by_factors(first, last, given["step_factor"])
+    step = int(given.get("step_bytes", DEFAULT_STEP))
+    if (count := (last - first) // step + 1) > MOST_SIZES:
+        where = "step_bytes" if "step_bytes" in given else "max_bytes"
+        raise InputError(Fault(f"{count} sizes in steps of {step}", where, f"at most {MOST_SIZES}; use -f 2"))
+    return list(range(first, last + 1, step))
+
+
+def _by_factors(first: int, last: int, factor: float) -> list[int]:
+    sizes = [first]
+    beyond = last + 1  # a product may be infinite
+    while (following := max(int(min(sizes[-1] * factor, beyond)), sizes[-1] + 1)) <= last:
+        sizes.append(following)
+        if len(sizes) > MOST_SIZES:
+            raise InputError(Fault(f"more than {MOST_SIZES} sizes", "step_factor", "give a larger factor, such as 2"))
+    return sizes
+
+
+def read_factor(text: str, where: str = "") -> float:
+    """Return a factor between sizes, above 1.
+
+    >>> read_factor("1.5")
+    1.5
+    """
+    hint = "give a factor above 1, such as 2"
+    try:
+        factor = float(text)
+    except ValueError:
+        raise InputError(Fault(f'factor "{text}" is not a number', where, hint)) from None
+    if not factor > 1 or math.isinf(factor):
+        raise InputError(Fault(f'factor "{text}" does not grow from size to size', where, hint))
+    return factor
+
+
+def read_number(text: str, where: str = "", hint: str = "such as 8") -> int:
+    """Return a whole number; a sign is allowed.
+
+    >>> read_number("8"), read_number("-1")
+    (8, -1)
+    """
+    digits = text.strip()
+    if not digits.removeprefix("-").isdecimal() or not digits.isascii() or len(digits) > 12:
+        raise InputError(Fault(f'"{text}" is not a whole number', where, hint))
+    return int(digits)
+
+
+def read_decimal(text: str, where: str = "") -> float:
+    """Return a number.
+
+    >>> read_decimal("1.5")
+    1.5
+    """
+    try:
+        return float(text)
+    except ValueError:
+        raise InputError(Fault(f'"{text}" is not a number', where, "such as 1.0")) from None
+
+
+def read_tokens(text: str, where: str = "tokens") -> int | list[int]:
+    """Return the tokens of every rank, or those of each in a list.
+
+    >>> read_tokens("4096"), read_tokens("256x2,64x3,8")
+    (4096, [256, 256, 64, 64, 64, 8])
+    """
+    hint = "give one number for all ranks, or a list: 256x8,64x24 for 8 ranks of 256 and 24 of 64"
+    if "," not in text and "x" not in text:
+        return read_number(text, where, hint)
+
+    def part(entry: str) -> list[int]:
+        each, _, times = entry.partition("x")
+        count = read_number(times, where, hint) if "x" in entry else 1
+        if not 1 <= count <= MOST_RANKS:
+            raise InputError(Fault(f'"{entry.strip()}" is of {count} ranks', where, f"give 1 to {MOST_RANKS}"))
+        return [read_number(each, where, hint)] * count
+
+    return [tokens for entry in _all_of(text.split(","), part) for tokens in entry]
+
+
+def read_seeds(text: str, where: str = "seeds") -> list[int]:
+    """Return the seeds in a list.
+
+    >>> read_seeds("0-3,7")
+    [0, 1, 2, 3, 7]
+    """
+    hint = "write seeds and ranges of seeds: 0-9 or 0,3,5-7"
+
+    def part(entry: str) -> range:
+        ends = [read_number(end, where, hint) for end in entry.split("-", 1)]
+        if ends[-1] < ends[0]:
+            raise InputError(Fault(f'range "{entry}" runs backwards', where, f"write {ends[-1]}-{ends[0]}"))
+        if ends[-1] - ends[0] >= MOST_SEEDS:
+            raise InputError(Fault(f'range "{entry}" is too long', where, f"at most {MOST_SEEDS:,} seeds"))
+        return range(ends[0], ends[-1] + 1)
+
+    return [seed for entry in _all_of(text.split(","), part) for seed in entry]
+
+
+def read_counts(text: str, where: str = "ranks") -> list[int]:
+    """Return the numbers in a list such as 2,4,8."""
+    return _all_of(text.split(","), lambda part: read_number(part, where, "separate numbers by commas: 2,4,8"))
+
+
+def read_rank_list(text: str, where: str = "rank_list") -> list[int]:
+    """Return the GPUs in a list.
+
+    >>> read_rank_list("0,3,5-7")
+    [0, 3, 5, 6, 7]
+    """
+    ranks: list[int] = []
+    for first, last in _all_of(text.split(","), lambda part: _span(part, where)):
+        ranks.extend(range(first, last + 1))
+    return ranks
+
+
+def _span(part: str, where: str) -> tuple[int, int]:
+    hint = "write GPUs and ranges of GPUs: 0,3,5-7"
+    texts = part.split("-", 1)
+    if not all(text.strip(" -") for text in texts):
+        raise InputError(Fault(f'"{part.strip()}" names no GPU', where, hint))
+    ends = [read_number(text, where, hint) for text in texts]
+    first, last = ends[0], ends[-1]
+    if last < first:
+        raise InputError(Fault(f'range "{part}" runs backwards', where, f"write {last}-{first}"))
+    if last - first >= MOST_RANKS:
+        raise InputError(Fault(f'range "{part}" is too long', where, f"at most {MOST_RANKS} GPUs"))
+    return first, last
+
+
+def read_overrides(entries: Sequence[str], faults: Faults) -> dict[str, str]:
+    """Return PATH=VALUE entries as a mapping; those that are none go to *faults*.
+
+    >>> read_overrides(["link.bandwidth=80 GB/s"], Faults(str))
+    {'link.bandwidth': '80 GB/s'}
+    """
+    return _pairs(entries, faults, "overrides", "PATH=VALUE", 'write --set link.bandwidth="80 GB/s"')
+
+
+def read_settings(entries: Sequence[str], faults: Faults) -> dict[str, str]:
+    """Return NAME=VALUE entries as a mapping; those that are none go to *faults*.
+
+    >>> read_settings(["NCCL_ALGO=Ring"], Faults(str))
+    {'NCCL_ALGO': 'Ring'}
+    """
+    return _pairs(entries, faults, "env", "NAME=VALUE", "write --env NCCL_ALGO=Ring")
+
+
+def read_shares(entries: Sequence[str], faults: Faults) -> dict[str, str]:
+    """Return WHAT=SHARE entries as a mapping; those that are none go to *faults*.
+
+    >>> read_shares(["link:gpu0-gpu1=50%"], Faults(str))
+    {'link:gpu0-gpu1': '50%'}
+    """
+    return _pairs(entries, faults, "degrade", "WHAT=SHARE", 'write --degrade "link:gpu0-gpu1=50%"')
+
+
+def _pairs(entries: Sequence[str], faults: Faults, where: str, shape: str, hint: str) -> dict[str, str]:
+    """Return entries with an equals sign as a mapping."""
+    pairs: dict[str, str] = {}
+    for entry in entries:
+        name, equals, value = (part.strip() for part in entry.partition("="))
+        if not equals or not name or not value:
+            faults.add([Fault(f'"{entry}" is not {shape}', where, hint)])
+            continue
+        if name in pairs:
+            what = f'"{name}" is set twice, to "{pairs[name]}" and to "{value}"'
+            faults.add([Fault(what, where, "keep one of the two")])
+        pairs[name] = value
+    return pairs
+
+
+def _all_of(items: Sequence[Any], parse: Callable[[Any], T]) -> list[T]:
+    """Parse every item, and report all that fail."""
+    faults: list[Fault] = []
+    parsed = []
+    for item in items:
+        try:
+            parsed.append(parse(item))
+        except InputError as error:
+            faults.extend(error.faults)
+    if faults:
+        raise InputError(*faults)
+    return parsed

@@ -1,0 +1,139 @@
+"""``collsim topo``: list, show, draw and check topologies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import click
+
+from collsim.cli.options import complete, scale_out_options, scale_out_place, zoo
+from collsim.cli.output import check_suffix, check_targets, named_files, write
+from collsim.core.errors import Fault, InputError
+
+if TYPE_CHECKING:
+    from collsim.cli.texts import Faults
+    from collsim.topology import Topology
+
+__all__ = ["topo"]
+
+
+@click.group()
+def topo() -> None:
+    """List, show, draw and check topologies.
+
+    \b
+    Examples:
+      collsim topo list
+      collsim topo show gb200_nvl72
+      collsim topo draw dgx1_v100 -o dgx1.svg
+      collsim topo check my_cluster.yaml
+    """  # noqa: D301 - \b keeps the lines that follow it as they are
+
+
+@topo.command("list")
+def topo_list() -> None:
+    """List the systems that come with collsim: GPUs, rate of a GPU in each direction, title; then the clusters."""
+    from collsim.topology import cluster_names, describe, load_topology, plan_topology, zoo_names
+
+    lines = [f"{'# name':<16} {'GPUs':>4} {'GB/s':>6}  per GPU and direction; the least where GPUs differ"]
+    for name in zoo_names():
+        shown = describe(load_topology(name))
+        lines.append(f"{name:<16} {shown['ranks']:>4} {shown['per_gpu_uni_Bps'] / 1e9:>6.5g}  {shown['title']}")
+    head = f"{'# cluster':<16} {'GPUs':>6} {'GB/s':>4}  per GPU and direction to other nodes"
+    lines += ["#", head]
+    for name in cluster_names():
+        node, spec, _ = plan_topology(name)
+        rate_GBps = spec.link_rate_Bps * spec.nics_per_gpu / spec.gpus_per_nic / 1e9
+        gpus = spec.nodes * spec.gpus_per_node
+        lines.append(f"{name:<16} {gpus:>6} {rate_GBps:>4.4g}  {node.title}")
+    write("".join(f"{line}\n" for line in lines), None)
+
+
+@topo.command("show")
+@click.argument("name", metavar="NAME|FILE", **complete(zoo, files=True))
+@scale_out_options
+@click.option("--set", "overrides", multiple=True, metavar="PATH=VALUE", help="Change a figure.")
+@click.option("--format", "form", default="table", show_default=True, metavar="FORMAT", help="table, json or yaml.")
+def topo_show(name: str, overrides: tuple[str, ...], form: str, **scale_out: str | None) -> None:
+    """Show links, totals per GPU, switches, and where every figure comes from.
+
+    \b
+    Examples:
+      collsim topo show hgx_h100
+      collsim topo show mi355x_ubb8 --set link.bandwidth="80 GB/s" --format yaml
+      collsim topo show hgx_h100 --nodes 16 --fabric rail --network infiniband
+    """  # noqa: D301 - \b keeps the lines that follow it as they are
+    from collsim.cli.texts import Faults
+    from collsim.core.errors import UnknownNameError
+    from collsim.report.topology import topology_text
+
+    faults = Faults(_place)
+    if form not in (forms := ("table", "json", "yaml")):
+        faults.add(UnknownNameError("format", form, forms, "--format").faults)
+    write(topology_text(_loaded(name, overrides, scale_out, faults), form), None)
+
+
+@topo.command("draw")
+@click.argument("name", metavar="NAME|FILE", **complete(zoo, files=True))
+@scale_out_options
+@click.option("--set", "overrides", multiple=True, metavar="PATH=VALUE", help="Change a figure.")
+@click.option("-o", "--output", metavar="FILE.svg", help="Write there instead of to stdout.")
+def topo_draw(name: str, overrides: tuple[str, ...], output: str | None, **scale_out: str | None) -> None:
+    """Draw GPUs, switch planes and links with their rates as SVG, for light and dark pages.
+
+    \b
+    Example:
+      collsim topo draw hgx_h100 -o hgx_h100.svg
+    """  # noqa: D301 - \b keeps the lines that follow it as they are
+    from collsim.cli.texts import Faults
+    from collsim.report.svg.drawing import topology_svg
+
+    faults = Faults(_place)
+    check_targets({"output": output}, faults, named_files(name))
+    faults.attempt(lambda: check_suffix(output, (".svg",), "end it in .svg: a drawing is SVG"))
+    write(topology_svg(_loaded(name, overrides, scale_out, faults)), output)
+
+
+def _place(where: str) -> str:
+    """Return where the user wrote what *where* names."""
+    if (flag := scale_out_place(where)) != where:
+        return f"--{flag.replace('_', '-')}"
+    return {"topo": "NAME", "overrides": "--set", "output": "-o"}.get(where, where)
+
+
+def _loaded(name: str, overrides: tuple[str, ...], scale_out: Mapping[str, str | None], faults: Faults) -> Topology:
+    """Return the topology with its overrides, or raise everything that is wrong."""
+    from collsim.cli.texts import read_overrides
+    from collsim.topology import load_topology
+
+    changed = read_overrides(overrides, faults)
+    topology = faults.attempt(lambda: load_topology(name, changed, scale_out=scale_out))
+    faults.raise_any()
+    assert topology is not None
+    return topology
+
+
+@topo.command("check")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+def topo_check(files: tuple[str, ...]) -> None:
+    """Check topology files; report every fault of every file.
+
+    \b
+    Example:
+      collsim topo check cluster_a.yaml cluster_b.yaml
+    """  # noqa: D301 - \b keeps the lines that follow it as they are
+    from collsim.topology import check_file, remarks
+
+    faults: list[Fault] = []
+    for file in files:
+        try:
+            found = check_file(file)
+        except InputError as error:
+            faults.extend(error.faults)
+        else:
+            click.echo(f"{file}: ok ({found.n_gpus} GPUs, {found.wiring.n_links} directed bundles of links)")
+            for note in remarks(found):
+                click.echo(f"{file}: note: {note}")
+    if faults:
+        raise InputError(*faults)

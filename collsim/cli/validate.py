@@ -1,0 +1,114 @@
+"""``collsim validate``: measured logs beside the model."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from collsim.cli.options import complete, operations, profiles, zoo
+from collsim.cli.output import check_targets, named_files, output_format, patience, write
+
+if TYPE_CHECKING:
+    from collsim.calibration.verdicts import Validation
+    from collsim.cli.texts import Faults
+
+__all__ = ["validate"]
+
+
+def validation_formats() -> tuple[str, ...]:
+    from collsim.report import VALIDATION_FORMATS
+
+    return VALIDATION_FORMATS
+
+
+@click.command(context_settings={"auto_envvar_prefix": "COLLSIM"})
+@click.argument("logs", nargs=-1, metavar="LOG...", type=click.Path())
+@click.option("--topo", metavar="NAME|FILE", **complete(zoo, files=True), help="The system that was measured.")
+@click.option("--op", metavar="OP", **complete(operations), help="The operation, whatever the logs say.")
+@click.option("--ranks", metavar="N", help="The number of ranks, whatever the logs say.")
+@click.option("--nodes", metavar="N", help="The number of hosts, whatever the logs say.")
+@click.option("--launch", metavar="NAME", help="stream or graph, whatever the logs say.")
+@click.option(
+    "--profile",
+    default="auto",
+    show_default=True,
+    metavar="NAME|FILE",
+    **complete(profiles, files=True),
+    help="Constants of the library; auto: calibrated for the topology, if any; ideal: bare wires.",
+)
+@click.option("--library", metavar="NAME", help="Such as nccl-2.28, whatever the logs say.")
+@click.option("--env", "environment", multiple=True, metavar="NAME=VALUE", help="A variable beside those of the logs.")
+@click.option("--strict", is_flag=True, help="Exit code 1 as well if a row is outside the interval or tolerance.")
+@click.option(
+    "--format",
+    "form",
+    envvar="COLLSIM_FORMAT",
+    metavar="FORMAT",
+    **complete(validation_formats),
+    help="table, csv or json.  [default: table]",
+)
+@click.option("-o", "--output", metavar="FILE", help="Write there; the suffix chooses the format.")
+@click.option("-q", "--quiet", is_flag=True, help="No warnings on stderr.")
+@click.pass_context
+def validate(
+    context: click.Context,
+    /,
+    *,
+    form: str | None,
+    output: str | None,
+    quiet: bool,
+    strict: bool,
+    **flags: Any,
+) -> None:
+    """Compare logs of nccl-tests or rccl-tests with the model, row by row, and say whether they are healthy.
+
+    \b
+    Examples:
+      collsim validate all_reduce.log --topo hgx_h100
+      collsim validate logs/*.log --topo mi300x_ubb8 --format csv -o errors.csv
+      mpirun ... | collsim validate - --topo hgx_b200 --strict
+
+    Exit code 1: a row has wrong results or is faster than the wires allow, or a log says that its test failed; with
+    --strict also if a row is outside the interval of its prediction, or outside 25 % where the profile has no interval.
+    """  # noqa: D301 - \b keeps the lines that follow it as they are
+    from collsim.cli.run import place_of
+    from collsim.cli.texts import Faults
+    from collsim.report import VALIDATION_FORMATS, render_validation
+
+    faults = Faults(lambda where: place_of(context, where, None))
+    target = faults.attempt(lambda: output_format(form, output, VALIDATION_FORMATS))
+    check_targets({"output": output}, faults, [*flags["logs"], *named_files(flags["topo"], flags["profile"])])
+    with nullcontext() if quiet else patience():
+        validation = _validated(flags, faults)
+    if not quiet:
+        for warning in validation.warnings:
+            click.echo(f"warning: {warning}", err=True)
+    write(render_validation(validation, target or "table"), output)
+    if validation.flagged or validation.failed or (strict and validation.outside):
+        context.exit(1)
+
+
+def _validated(flags: dict[str, Any], faults: Faults) -> Validation:
+    """Check everything that was asked, raise all that is wrong with it, and compare."""
+    from collsim.calibration.validate import compare, gather
+    from collsim.cli.texts import read_number, read_settings
+
+    def count(name: str) -> int | None:
+        text = flags[name]
+        return None if text is None else faults.attempt(lambda: read_number(text, name))
+
+    options = {
+        "op": flags["op"],
+        "ranks": count("ranks"),
+        "nodes": count("nodes"),
+        "launch": flags["launch"],
+        "profile": flags["profile"],
+        "library": flags["library"],
+        "environment": read_settings(flags["environment"], faults),
+    }
+    gathered = faults.attempt(lambda: gather(flags["logs"], flags["topo"], **options))
+    faults.raise_any()
+    assert gathered is not None
+    return compare(gathered)

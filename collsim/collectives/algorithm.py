@@ -1,0 +1,184 @@
+"""What a generator of schedules is asked for, and how it introduces itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from collsim.collectives.node_layout import Layout
+from collsim.collectives.node_rings import node_rings
+from collsim.core.errors import Fault, UnsupportedError
+from collsim.core.operations import Operation
+from collsim.schedule import Int, Phase, Schedule, split_bytes
+from collsim.schedule.forms import Chunks
+
+__all__ = ["Algorithm", "Request"]
+
+MOST_PIECES = 65_536
+"""A schedule of more chunks takes minutes and gigabytes; 32 GiB on 24 channels in chunks of 512 KiB stay below."""
+MOST_ROWS = 16_000_000
+"""A schedule with so many chunks at all ranks together takes gigabytes before equal channels are found."""
+KIB = 1024
+MIB = 1024 * KIB
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One collective to be scheduled.
+
+    Attributes
+    ----------
+    op : Operation
+    n_ranks : int
+        At least 2.
+    size_bytes : int
+        The size column of nccl-tests; a multiple of n_ranks where the operation is blocked.
+    element_bytes : int
+        No chunk boundary cuts an element.
+    root : int
+    channels : int or None
+        How many channels share the work; None leaves it to *default_channels* and the algorithm.
+    default_channels : int
+        What suits the fabric.
+    chunk_bytes : int or None
+        Largest chunk of a channel; None leaves it to the algorithm.
+    slots : int
+        How many chunks a sender may run ahead of its receiver (NCCL_STEPS).
+    rings : int64[n_rings, n_ranks]
+        Orders of the ranks that load the fabric evenly; channel c takes ring ``c mod n_rings``.
+    matrix_bytes : int64[n_ranks, n_ranks] or None
+        Bytes from row to column, for all_to_all_v.
+    share_bytes : tuple of int
+        What each channel carries, where a library deals unevenly; empty: as evenly as elements allow.
+    peer_channels : int or None
+        Most channels that one point-to-point message may use; None: all of them.
+    peer_step_bytes : int or None
+        Slot of a connection for point-to-point messages; None: as by default inside one domain.
+    in_turn : bool
+        Channels of a chain with the same order of ranks pass their chunks one after another, not in step.
+    nodes : int
+        Scale-up domains, with equally many ranks in blocks.
+    layout : Layout or None
+        Which ranks share a node, and which nodes a rack, where that is not so; it overrides *nodes*.
+    tree_pattern : str
+        How trees enter a node (`collsim.collectives.node_tree.PATTERNS`).
+    """
+
+    op: Operation
+    n_ranks: int
+    size_bytes: int
+    element_bytes: int = 1
+    root: int = 0
+    channels: int | None = None
+    default_channels: int = 1
+    chunk_bytes: int | None = None
+    slots: int = 8
+    rings: Int = field(default_factory=lambda: np.zeros((0, 0), dtype=np.int64))
+    matrix_bytes: Int | None = None
+    share_bytes: tuple[int, ...] = ()
+    peer_channels: int | None = None
+    peer_step_bytes: int | None = None
+    in_turn: bool = False
+    nodes: int = 1
+    layout: Layout | None = None
+    tree_pattern: str = "balanced"
+
+    @property
+    def n_channels(self) -> int:
+        """Channels to use: as asked, else what suits the fabric."""
+        return self.channels or self.default_channels
+
+    @property
+    def orders(self) -> Int:
+        """int64[n_orders, n_ranks]: the rings; if there are none those over nodes, or the ranks in order."""
+        if len(self.rings):
+            return self.rings
+        spread = self.spread
+        return node_rings(spread) if spread.n_nodes > 1 else np.arange(self.n_ranks, dtype=np.int64)[None, :]
+
+    @property
+    def spread(self) -> Layout:
+        """Which ranks share a node."""
+        return self.layout or Layout.blocks([self.n_ranks // self.nodes] * self.nodes)
+
+    @property
+    def block_bytes(self) -> int:
+        """Bytes of one rank's block, for blocked operations."""
+        return self.size_bytes // self.n_ranks
+
+    def shares(self, total_bytes: int) -> Int:
+        """Return how many of *total_bytes* each channel carries; channels that would carry nothing are left out."""
+        if sum(self.share_bytes) == total_bytes and self.share_bytes:
+            return np.array(self.share_bytes, dtype=np.int64)
+        shares = split_bytes(total_bytes, self.n_channels, self.element_bytes)
+        used = shares[shares > 0]
+        return used if len(used) else shares[:1]
+
+    def pieces(self, total_bytes: int, default_chunk_bytes: int, chunks_per_piece: int = 1) -> Int:
+        """Cut *total_bytes* into pieces of *chunks_per_piece* chunks of up to chunk_bytes; the last takes the rest.
+
+        Raises
+        ------
+        UnsupportedError
+            All channels together would have more than `MOST_PIECES` chunks; names a size that is large enough.
+        """
+        grains = max((self.chunk_bytes or default_chunk_bytes) // self.element_bytes, 1)
+        chunk = grains * self.element_bytes * chunks_per_piece
+        full, rest = divmod(total_bytes, chunk)
+        if full * self.n_channels * chunks_per_piece > MOST_PIECES:
+            enough = -(-total_bytes * self.n_channels // MOST_PIECES)
+            what = f"{self.n_channels} channels of {full * chunks_per_piece} chunks each are too many to simulate"
+            raise UnsupportedError(Fault(what, "chunk", f"chunks of {enough} bytes or more would do"))
+        if chunks_per_piece == 1 and full * self.n_channels * self.n_ranks > MOST_ROWS:
+            enough = -(-total_bytes * self.n_channels * self.n_ranks // MOST_ROWS)
+            what = f"{self.n_channels} channels of {full} chunks at {self.n_ranks} ranks are too many to simulate"
+            raise UnsupportedError(Fault(what, "chunk", f"chunks of {enough} bytes or more would do"))
+        return np.array([chunk] * full + [rest] * (rest > 0 or full == 0), dtype=np.int64)
+
+    def schedule(self, algo: str, chunks: Chunks, *phases: Phase, **parameters: int | str) -> Schedule:
+        """Wrap up the phases that an algorithm made for this request."""
+        nodes = self.spread.n_nodes
+        return Schedule(
+            op=self.op.name,
+            algo=algo,
+            n_ranks=self.n_ranks,
+            size_bytes=self.size_bytes,
+            chunks=chunks,
+            phases=phases,
+            parameters={
+                **({"root": self.root} if self.op.rooted else {}),
+                **({"nodes": nodes} if nodes > 1 else {}),
+                **parameters,
+            },
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Algorithm:
+    """A generator of schedules for one or more operations.
+
+    Attributes
+    ----------
+    name : str
+        What ``--algo`` takes.
+    title : str
+        One line for people.
+    ops : tuple of str
+    source : str
+        Where the algorithm is published.
+    build : callable
+        Request -> Schedule.
+    in_network : str or None
+        Whom the switches join that have to add and multicast for it: ``all`` ranks, the ranks of each ``node``, or
+        nodes over the ``network``; None: it needs none.
+    """
+
+    name: str
+    title: str
+    ops: tuple[str, ...]
+    source: str
+    build: Callable[[Request], Schedule]
+    in_network: Literal["all", "node", "network"] | None = None

@@ -1,0 +1,1 @@
+"""Words that all rooms share: errors, units, operations, arrays, files."""

@@ -1,0 +1,119 @@
+"""What the hash of an ECMP network decides: every switch puts a flow on one of its equal cables, by a seed."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from collsim.core.arrays import entries_of
+from collsim.fabric.fabric import Float, Int
+from collsim.fabric.routes import Bundles, Part
+
+__all__ = ["Flow", "Hash", "Path", "Ways"]
+
+Path = tuple[list[int], list[float], float]
+"""Links, the share of the message on each, and the latency of the slowest way."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ways:
+    """Routes of all pairs of ranks, but for what the hash of the network decides, which each seed draws anew."""
+
+    fixed: Sequence[Part]
+    hash: Hash | None
+    bundles: Bundles | None = None
+    """Links that others stand for in these routes."""
+
+    def drawn(self, seed: int) -> list[Part]:
+        """Return the routes with *seed*."""
+        return [*self.fixed] if self.hash is None else [*self.fixed, self.hash.drawn(seed)]
+
+
+class Flow(NamedTuple):
+    """What a hash sends over one of several equal paths: a share of a pair's message, from leaf to leaf."""
+
+    pair: int
+    leaves: tuple[int, int]
+    name: str
+    share: float
+    latency_s: float
+    """Of the rest of the way."""
+
+
+@dataclass(slots=True)
+class Hash:
+    """Every switch puts a flow on one of its equal cables; arrays, so that the next draw costs little.
+
+    Attributes
+    ----------
+    flows : sequence of Flow
+    trunks : mapping
+        From two leaves to the ways between them.
+    before, spans : int64[n_links + 1], int64[n_links]
+        By links of the cluster in order: how many of those left have a lower number, and how many links join the same
+        two nodes, counted from this one on.
+    trunk : int64[n_flows]
+        Number of the trunk of each flow; ways stand trunk by trunk.
+    port_end : int64[n_ways]
+        Ports of all ways up to this one: a flow takes one of the ports of its trunk.
+    first_port, n_ports : int64[n_trunks]
+    hop_ptr, hop_link, cables : int64[n_ways+1], int64[...], int64[...]
+        Links of each way: the first that is left of each bundle, by its number now, and how many are.
+    way_latency_s : float64[n_ways]
+    """
+
+    flows: Sequence[Flow]
+    trunks: dict[tuple[int, int], list[tuple[Path, float]]]
+    before: Int
+    spans: Int
+    trunk: Int = field(init=False)
+    port_end: Int = field(init=False)
+    first_port: Int = field(init=False)
+    n_ports: Int = field(init=False)
+    hop_ptr: Int = field(init=False)
+    hop_link: Int = field(init=False)
+    cables: Int = field(init=False)
+    way_latency_s: Float = field(init=False)
+
+    def __post_init__(self) -> None:
+        number = {leaves: i for i, leaves in enumerate(self.trunks)}
+        self.trunk = np.array([number[flow.leaves] for flow in self.flows])
+        paths = [path for ways in self.trunks.values() for path, _ in ways]
+        self.hop_ptr = np.cumsum([0, *(len(links) for links, *_ in paths)])
+        bundle = np.array([link for links, *_ in paths for link in links])
+        self.hop_link = self.before[bundle]
+        self.cables = self.before[bundle + self.spans[bundle]] - self.hop_link
+        self.way_latency_s = np.array([latency_s for *_, latency_s in paths])
+        self.port_end = np.cumsum(self.cables[self.hop_ptr[:-1]])
+        last_way = np.cumsum([len(ways) for ways in self.trunks.values()]) - 1
+        self.first_port = np.concatenate(([0], self.port_end[last_way[:-1]]))
+        self.n_ports = self.port_end[last_way] - self.first_port
+
+    def drawn(self, seed: int) -> Part:
+        """Return the part of the routes that *seed* decides."""
+        spot = np.array([_spot(seed, flow.name, 0) for flow in self.flows])
+        port = self.first_port[self.trunk] + (spot * self.n_ports[self.trunk]).astype(np.int64)
+        way = np.searchsorted(self.port_end, port, side="right")
+        hops = self.hop_ptr[way + 1] - self.hop_ptr[way]
+        flow = np.repeat(np.arange(len(way)), hops)
+        taken, place = entries_of(self.hop_ptr, way)
+        hop = np.arange(len(flow)) - taken[flow]
+        link, cables = self.hop_link[place], self.cables[place]
+        several = np.flatnonzero(cables > 1)
+        names = (
+            (self.flows[i].name, j + 1) for i, j in zip(flow[several].tolist(), hop[several].tolist(), strict=True)
+        )
+        spot = np.array([_spot(seed, name, at) for name, at in names])
+        link[several] += (spot * cables[several]).astype(np.int64)
+        pair, share, rest_s = (np.array([entry[column] for entry in self.flows]) for column in (0, 3, 4))
+        return Part(pair, rest_s + self.way_latency_s[way], hops, link, share[flow])
+
+
+def _spot(seed: int, flow: str, hop: int) -> float:
+    """Return a number of [0, 1) that the flow, the hop and the seed of the hash decide."""
+    digest = hashlib.blake2b(f"{seed}:{flow}:{hop}".encode(), digest_size=6).digest()
+    return int.from_bytes(digest, "big") / 2**48

@@ -1,0 +1,217 @@
+"""A topology as one run sees it: frozen arrays of links and ranks, with the rates that the profile allows.
+
+The wiring belongs to the topology and is shared; a fabric adds which GPUs take part, in which order, and how much of
+each link's raw rate and latency counts. This module imports only numpy.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collsim.core.errors import Fault, InputError
+from collsim.topology import Cluster, Topology, Wiring
+
+__all__ = ["Fabric", "build_fabric"]
+
+Int = NDArray[np.int64]
+Float = NDArray[np.float64]
+S = TypeVar("S", bound=np.generic)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fabric:
+    """Links and ranks of one run.
+
+    Attributes
+    ----------
+    wiring : Wiring
+        The nodes and directed links; link i of every array below is link i there.
+    rank_node : int64[n_ranks]
+        The node (GPU) of each rank.
+    raw_capacity_Bps : float64[n_links]
+        Line rate per direction.
+    capacity_Bps : float64[n_links]
+        What the run may use of it.
+    link_latency_s : float64[n_links]
+    node_latency_s : float64[n_nodes]
+    in_network : str or None
+        What the switches add and multicast with, such as NVLS; None if they only forward.
+    in_network_efficiency : float
+        Share of `capacity_Bps` that such traffic reaches.
+    cluster : Cluster or None
+        How the nodes are joined, if there are several and nothing is missing.
+    """
+
+    wiring: Wiring
+    rank_node: Int
+    raw_capacity_Bps: Float
+    capacity_Bps: Float
+    link_latency_s: Float
+    node_latency_s: Float
+    in_network: str | None = None
+    in_network_efficiency: float = 1.0
+    cluster: Cluster | None = None
+    node_in_network: str | None = None
+    """What the switches of each node of a cluster add and multicast with for all ranks of that node."""
+    network_trees: str | None = None
+    """What of the switches between nodes has one reduction tree at once, ``port`` or ``switch``; None: they only
+    forward."""
+    healthy: Fabric | None = None
+    """The same GPUs of a cluster in order; None if no link of it is missing."""
+    healthy_link: Int | None = None
+    """int64[n_links]: the number of each link there."""
+
+    @property
+    def machine(self) -> Fabric:
+        """The fabric in order: itself, unless it is a cluster of which something is missing."""
+        return self.healthy or self
+
+    @property
+    def nominal_Bps(self) -> Float:
+        """float64[n_links]: the rates by which traffic is spread, those of links that run as they should."""
+        nominal = self.wiring.link_nominal_Bps
+        return self.raw_capacity_Bps if nominal is None else nominal
+
+    def with_hash_seed(self, seed: int) -> Fabric:
+        """Return the fabric with another seed of the hash."""
+        if self.healthy is not None:
+            return replace(self, healthy=self.healthy.with_hash_seed(seed))
+        assert self.cluster is not None
+        return replace(self, cluster=replace(self.cluster, spec=replace(self.cluster.spec, hash_seed=seed)))
+
+    @property
+    def n_ranks(self) -> int:
+        """Number of ranks."""
+        return len(self.rank_node)
+
+    @property
+    def n_links(self) -> int:
+        """Number of directed links."""
+        return len(self.capacity_Bps)
+
+    def rank_name(self, rank: int) -> str:
+        """Return the name of the GPU that *rank* runs on."""
+        return self.wiring.node_names[int(self.rank_node[rank])]
+
+    @property
+    def joins_ranks(self) -> bool:
+        """Whether any link joins two ranks directly."""
+        is_rank = np.zeros(len(self.wiring.node_names), dtype=np.bool_)
+        is_rank[self.rank_node] = True
+        return bool((is_rank[self.wiring.link_src] & is_rank[self.wiring.link_dst]).any())
+
+    def peer_links(self) -> Int:
+        """Return int64[n_ranks, n_ranks]: physical links that join two ranks directly."""
+        wiring = self.wiring
+        rank_of = np.full(len(wiring.node_names), -1, dtype=np.int64)
+        rank_of[self.rank_node] = np.arange(self.n_ranks)
+        src, dst = rank_of[wiring.link_src], rank_of[wiring.link_dst]
+        direct = (src >= 0) & (dst >= 0)
+        counts = np.zeros((self.n_ranks, self.n_ranks), dtype=np.int64)
+        np.add.at(counts, (src[direct], dst[direct]), wiring.link_count[direct])
+        return counts
+
+
+def build_fabric(
+    topology: Topology,
+    ranks: Sequence[int] | None = None,
+    *,
+    efficiency: bool = True,
+    latency: bool = True,
+    network_counts: bool = True,
+) -> Fabric:
+    """Return the fabric of the given GPUs (all if None); rank i runs on GPU ``ranks[i]``.
+
+    Parameters
+    ----------
+    topology : Topology
+    ranks : sequence of int, optional
+        GPU numbers, distinct and in range.
+    efficiency : bool
+        Use the achievable fraction of each link instead of its line rate.
+    latency : bool
+        Use the latencies of links and switches instead of zero.
+    network_counts : bool
+        Both hold for the network between nodes in any case: the constants of a profile are of one node.
+
+    Raises
+    ------
+    InputError
+        Ranks out of range or named twice, all of them at once; fewer than two ranks.
+    """
+    wiring = topology.wiring
+    chosen = list(range(wiring.n_gpus)) if ranks is None else list(ranks)
+    faults = _rank_faults(chosen, wiring.n_gpus, topology.name)
+    if faults:
+        raise InputError(*faults)
+    network = np.zeros(len(wiring.link_src), dtype=np.bool_)
+    forwards = np.zeros(wiring.n_nodes, dtype=np.bool_)
+    if network_counts and "nic" in wiring.node_kinds:  # adapters and what is behind them come last
+        forwards[wiring.node_kinds.index("nic") :] = True
+        network = forwards[wiring.link_src] | forwards[wiring.link_dst]
+    capacity = wiring.link_bandwidth_Bps * np.where(efficiency | network, wiring.link_efficiency, 1.0)
+    used = [kind for kind, _ in topology.by_kind(chosen)]
+    damage = topology.damage
+    order = wiring if damage is None else damage.healthy.wiring  # slow links still multicast, and keep their numbers
+    node_adds = _node_in_network(topology, chosen)
+    adds = topology.in_network_reduction if order.coordinates.kind == "switched" else None
+    if len(set(wiring.coordinates.node[chosen].tolist())) == 1:
+        adds = adds or node_adds
+    healthy = None
+    if topology.cluster is not None and damage is not None and wiring.n_links < order.n_links:
+        gpus = [damage.gpus[gpu] for gpu in chosen]
+        healthy = build_fabric(
+            damage.healthy, gpus, efficiency=efficiency, latency=latency, network_counts=network_counts
+        )
+    return Fabric(
+        wiring=wiring,
+        rank_node=_readonly(np.array(chosen, dtype=np.int64)),
+        raw_capacity_Bps=wiring.link_bandwidth_Bps,
+        capacity_Bps=_readonly(capacity),
+        link_latency_s=_readonly(wiring.link_latency_s * (latency | network)),
+        node_latency_s=_readonly(wiring.node_latency_s * (latency | forwards)),
+        in_network_efficiency=min(kind.in_network_efficiency for kind in used) if efficiency else 1.0,
+        in_network=adds,
+        cluster=topology.cluster if healthy is None else None,
+        node_in_network=node_adds,
+        network_trees=topology.cluster.spec.tree_per if topology.cluster else None,
+        healthy=healthy,
+        healthy_link=None if healthy is None or damage is None else damage.links,
+    )
+
+
+def _node_in_network(topology: Topology, gpus: list[int]) -> str | None:
+    """Return what the switches of each node add with, if every node has two GPUs or more that they could serve."""
+    kinds = {kind.wiring.coordinates.kind for kind, _ in topology.by_kind(gpus)}
+    if topology.cluster is None or kinds != {"switched"}:
+        return None
+    per_node = np.bincount(topology.wiring.coordinates.node[gpus])
+    return topology.reduction_for(gpus) if per_node[per_node > 0].min() > 1 else None
+
+
+def _rank_faults(ranks: list[int], n_gpus: int, name: str) -> list[Fault]:
+    """Return what is wrong with a list of GPU numbers."""
+    faults = [
+        Fault(f"rank {rank} is out of range", "rank list", f"{name} has GPUs 0 to {n_gpus - 1}")
+        for rank in ranks
+        if not 0 <= rank < n_gpus
+    ]
+    faults += [
+        Fault(f"GPU {rank} is named {times} times", "rank list", "name each GPU once")
+        for rank, times in sorted(Counter(ranks).items())
+        if times > 1
+    ]
+    if len(ranks) < 2:
+        faults.append(Fault(f"{len(ranks)} ranks: a collective needs at least 2", "ranks"))
+    return faults
+
+
+def _readonly(array: NDArray[S]) -> NDArray[S]:
+    array.setflags(write=False)
+    return array

@@ -1,0 +1,308 @@
+"""What NCCL or RCCL would do for a call: algorithm, protocol, channels, chunks, parts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from collsim.core.errors import Fault, InputError
+from collsim.library.calls import LL, PROTOCOLS, Call, Candidate, Choice
+from collsim.library.costs.channel_costs import RUNS_WITH
+from collsim.library.environment import Environment, read_environment, with_protocol
+from collsim.library.nccl.channels import (
+    communicator_channels,
+    deal,
+    launch,
+    max_threads,
+    nvls_channels,
+    thread_bytes,
+)
+from collsim.library.nccl.cluster_graphs import ACROSS_DOUBT
+from collsim.library.nccl.graphs import nccl_graphs
+from collsim.library.nccl.point_to_point import OPS, channels_used, point_to_point, protocol_of
+from collsim.library.nccl.protocols import AMD_LINES, NVIDIA_LINES, SLOTS, Lines, chunk_of, efficiency
+from collsim.library.nccl.tuner import Setting, candidates
+from collsim.library.nccl.versions import DEFAULT_LIBRARY, Library, load_library, nccl_constants
+from collsim.library.system import Graph, System
+
+__all__ = ["choose", "choose_with"]
+
+P2P_THREADS = 640
+LL128_MIXED_SINCE = (2, 28)
+"""Until then LL128 wants GPUs of one compute capability, later Hopper or newer will do (src/graph/tuning.cc). The
+version is assumed: older sources have only the first rule, newer ones the second, and when it came is not known."""
+ACROSS_DOMAINS = "channels per peer across domains were compared with no log"
+LIBRARY_WORDS = {"nvls_tree": "NVLSTREE", "collnet_direct": "COLLNETDIRECT", "collnet_chain": "COLLNETCHAIN"}
+"""How debug lines call an algorithm, where it is not the name in capitals."""
+
+
+class NothingLeftError(InputError):
+    """The variables leave no algorithm."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Pick:
+    """An algorithm with what it runs on; the rest of the choice follows from it."""
+
+    algo: str
+    proto: int
+    graph: Graph
+    communicator: int
+    channels: int
+    threads: int
+    lines: Lines
+    candidates: tuple[Candidate, ...]
+    why: str
+    doubts: tuple[str, ...]
+    backend: str = ""
+
+    @property
+    def word(self) -> str:
+        """The library's own word."""
+        return self.backend.upper() or LIBRARY_WORDS.get(self.algo, self.algo.upper())
+
+
+def choose(
+    call: Call, system: System, library: Library | str = DEFAULT_LIBRARY, environment: Environment | None = None
+) -> Choice:
+    """Return what the library does for *call*.
+
+    Raises
+    ------
+    InputError
+        The library does not run on this system, or the environment leaves nothing to choose from.
+    UnsupportedError
+        A case that is not modelled, such as the search over several domains.
+
+    Examples
+    --------
+    >>> h100 = System("hopper", True, 20.6, links_per_gpu=18, nvls=True)
+    >>> choice = choose(Call("all_reduce", 8, 2**20), h100, "nccl-2.30")
+    >>> choice.algo, choice.proto, choice.channels
+    ('ring', 'LL', 24)
+    """
+    library, environment = load_library(library), environment or Environment()
+    if system.is_amd != (library.family == "rccl"):
+        other = "rccl" if system.is_amd else "nccl"
+        what = f"{library.name} does not run on {system.architecture}"
+        raise InputError(Fault(what, "library", f"take a version of {other}"))
+    if system.links and call.ranks_per_node > len(system.links):
+        what = f"{call.ranks_per_node} ranks on a domain of {len(system.links)} GPUs"
+        raise InputError(Fault(what, "ranks", f"at most {len(system.links)} in each domain"))
+    if call.op in OPS:
+        return _messages(call, system, library, environment)
+    if system.is_amd:
+        return _finish(call, library, environment, _pick_rccl(call, system, library, environment))
+    return _finish(call, library, environment, _pick_nccl(call, system, library, environment))
+
+
+def choose_with(
+    call: Call, system: System, library: Library, variables: Mapping[str, str], proto: str | None
+) -> Choice:
+    """Return what the library does for *call* if it may take only protocol *proto*; None: any.
+
+    Raises
+    ------
+    InputError
+        As of `choose`, or the library has no kernel for the call with that protocol.
+    """
+    if proto is None:
+        return choose(call, system, library, read_environment(variables))
+    if (found := _chosen(call, system, library, variables, proto)) is not None:
+        return found
+    others = [name for name in PROTOCOLS if _chosen(call, system, library, variables, name) is not None]
+    what = f"{library.name} does not run {call.op} with {proto} here"
+    raise InputError(Fault(what, "proto", f"it has {' and '.join(others)}" if others else "leave it out"))
+
+
+def _chosen(call: Call, system: System, library: Library, variables: Mapping[str, str], proto: str) -> Choice | None:
+    """Return what the library does with one protocol; None if it has no kernel for that."""
+    try:
+        found = choose(call, system, library, read_environment(with_protocol(variables, proto)))
+    except NothingLeftError:
+        return None
+    return found if proto in RUNS_WITH.get(found.algo, PROTOCOLS) else None
+
+
+def _pick_nccl(call: Call, system: System, library: Library, environment: Environment) -> _Pick:
+    graphs = nccl_graphs(call, system)
+    ring = graphs["ring"]
+    communicator = communicator_channels(call, system, ring, environment)
+    setting = Setting(
+        call, system, nccl_constants(library.version), environment, graphs, library.version >= LL128_MIXED_SINCE
+    )
+    rows = _non_empty(candidates(setting, communicator), call, environment)
+    algo, proto = rows[0].algo, PROTOCOLS.index(rows[0].proto)
+    if algo in ("nvls", "nvls_tree"):
+        communicator = nvls_channels(call, system, environment)
+    threads = max_threads(algo, proto, ring, environment)
+    per_thread = thread_bytes(algo, proto, call.n_ranks)
+    used = launch(call.size_bytes, algo, proto, channels=communicator, threads=threads, per_thread=per_thread)
+    return _Pick(
+        algo, proto, graphs[algo], communicator, used.channels, used.threads, NVIDIA_LINES, rows,
+        _why(rows, call, environment), _nccl_doubts(call, system, library, algo),
+    )  # fmt: skip
+
+
+def _nccl_doubts(call: Call, system: System, library: Library, algo: str) -> tuple[str, ...]:
+    """Return what no log or source confirms."""
+    doubts = list(system.doubts)
+    if not system.switched and not dict(system.graphs):
+        doubts.append("without a switch the number of rings is an upper bound from the links of each GPU")
+    if library.version < (2, 22):
+        doubts.append("bytes are assumed to be dealt evenly to the channels in this version")
+    if call.n_nodes > 1 and "ring" not in dict(system.graphs):
+        doubts.append(ACROSS_DOUBT)
+    if algo == "nvls" and call.op != "all_reduce" and call.registered:
+        doubts.append("registered NVLS gathers and scatters use fewer channels than said here")
+    return tuple(doubts)
+
+
+def _pick_rccl(call: Call, system: System, library: Library, environment: Environment) -> _Pick:
+    from collsim.library.rccl import across as rccl_across
+    from collsim.library.rccl import board as rccl
+
+    graph = rccl.graph_of(call, system, library)
+    communicator = rccl.channels_of(call, system, library, environment)
+    rows = _non_empty(rccl.candidates(call, system, library, environment), call, environment)
+    backend = rccl.backend_of(call, system, library, environment)
+    doubts = (*system.doubts, *rccl.doubts_of(call, system, library, backend))
+    if backend:
+        return _Pick(
+            backend.algo, backend.proto, graph, backend.channels, backend.channels, rccl.THREADS, AMD_LINES, (),
+            backend.why, doubts, backend.name,
+        )  # fmt: skip
+    if call.n_nodes > 1:
+        rows = rccl_across.by_size(rows, call, system, environment)
+    algo, proto = rows[0].algo, PROTOCOLS.index(rows[0].proto)
+    per_thread = rccl.per_thread(system, algo, proto, call.n_ranks)
+    channels = max(min(communicator, call.size_bytes // (rccl.THREADS * per_thread)), 1)
+    if call.n_nodes > 1:
+        channels = rccl_across.channels_by_size(call, system) or channels
+        communicator = max(communicator, channels)
+    return _Pick(
+        algo, proto, graph, communicator, channels, rccl.THREADS, AMD_LINES, rows,
+        _why(rows, call, environment), doubts,
+    )  # fmt: skip
+
+
+def _non_empty(rows: tuple[Candidate, ...], call: Call, environment: Environment) -> tuple[Candidate, ...]:
+    """Refuse an environment that leaves nothing, as the library does."""
+    if rows:
+        return rows
+    left = [
+        f"{variable}={','.join(sorted(names))}" if names else f"{variable}, which excludes every name,"
+        for variable in ("NCCL_ALGO", "NCCL_PROTO")
+        if (names := environment.names(variable, call.op)) is not None
+    ]
+    what = f"{' and '.join(left) or 'this system'} leaves no algorithm for {call.op}"
+    raise NothingLeftError(Fault(what, "environment", "allow ring with Simple, which every operation has"))
+
+
+def _why(rows: tuple[Candidate, ...], call: Call, environment: Environment) -> str:
+    """Say in one sentence why the first row was taken."""
+    best = rows[0]
+    named = [name for name in ("NCCL_ALGO", "NCCL_PROTO") if environment.names(name, call.op) is not None]
+    limits = f" of what {' and '.join(named)} leaves" if named else ""
+    text = f"{best.algo} with {best.proto} is the cheapest{limits}: {best.predicted_s * 1e6:.1f} us in the cost model"
+    if len(rows) == 1:
+        return f"{text}, the only candidate"
+    second = rows[1]
+    return f"{text}, before {second.algo} with {second.proto} at {second.predicted_s * 1e6:.1f} us"
+
+
+def _finish(call: Call, library: Library, environment: Environment, pick: _Pick) -> Choice:
+    """Deal out the bytes, cut the chunks."""
+    constants = nccl_constants(library.version)
+    from_backend = not pick.candidates
+    cell = 0 if from_backend or pick.algo.startswith("collnet") else constants.cell_bytes
+    shares = deal(call, pick.proto, pick.channels, pick.communicator, cell, rounded=constants.round_traffic)
+    chunk = chunk_of(call, pick.algo, pick.proto, max(shares), lines=pick.lines, environment=environment)
+    one_domain_tree = pick.algo == "tree" and call.n_nodes == 1
+    over_nodes = "nvls_sharp" if pick.algo == "nvls" and call.n_nodes > 1 else pick.algo
+    return Choice(
+        algo="chain" if one_domain_tree else over_nodes,
+        library_algo=pick.word,
+        proto=PROTOCOLS[pick.proto],
+        channels=len(shares),
+        communicator_channels=pick.communicator,
+        search_channels=pick.graph.channels,
+        channel_GBps=pick.graph.intra_GBps,
+        shares_bytes=shares,
+        threads=pick.threads,
+        chunk_bytes=chunk.payload_bytes,
+        slices=chunk.slices,
+        slots=SLOTS,
+        slots_per_chunk=chunk.slots,
+        efficiency=efficiency(pick.proto, pick.lines),
+        zero_copy=_zero_copy(call, environment),
+        point_to_point=None,
+        predicted_s=pick.candidates[0].predicted_s if pick.candidates else None,
+        candidates=pick.candidates,
+        why=pick.why,
+        doubts=pick.doubts,
+    )
+
+
+def _zero_copy(call: Call, environment: Environment) -> bool:
+    """Return whether buffers are registered: by the user, or by the library when a graph is captured."""
+    return call.registered or (call.launch == "graph" and environment.number("NCCL_GRAPH_REGISTER", 1) != 0)
+
+
+def _relays(call: Call, system: System, environment: Environment) -> bool:
+    """Return whether messages go over the GPU on the rail of their target (PXN; NCCL src/graph/paths.cc)."""
+    off = environment.number("NCCL_PXN_DISABLE", 0) != 0 or environment.number("NCCL_P2P_PXN_LEVEL", 2) == 0
+    if call.op != "all_to_all" or call.n_nodes == 1 or call.ranks_per_node == 1 or off:
+        return False
+    if system.is_amd:
+        from collsim.library.rccl import across as rccl_across
+
+        return rccl_across.relays(call, system)
+    return system.switched
+
+
+def _messages(call: Call, system: System, library: Library, environment: Environment) -> Choice:
+    """Return how sends and receives are carried out."""
+    backend, doubts, threads = None, system.doubts, P2P_THREADS
+    if system.is_amd:
+        from collsim.library.rccl import board as rccl
+
+        threads = rccl.THREADS
+        graph = rccl.graph_of(call, system, library)
+        communicator = rccl.channels_of(call, system, library, environment)
+        backend = rccl.backend_of(call, system, library, environment)
+        doubts += rccl.doubts_of(call, system, library, backend)
+    else:
+        graph = nccl_graphs(call, system)["ring"]
+        communicator = communicator_channels(call, system, graph, environment)
+        doubts += (ACROSS_DOMAINS,) if call.n_nodes > 1 else ()
+    lines = AMD_LINES if system.is_amd else NVIDIA_LINES
+    shape = point_to_point(call, system, library, environment, communicator)
+    proto = backend.proto if backend else protocol_of(call, shape.parts, environment)
+    ll_chunk = chunk_of(call, "ring", LL, 0, lines=lines, environment=environment).payload_bytes
+    given_chunk = environment.number("NCCL_CHUNK_SIZE", 0)
+    parts = f"{shape.parts} part{'s' * (shape.parts > 1)} on {shape.channels} channels"
+    why = backend.why if backend else f"a message of {call.message_bytes} bytes is cut into {parts}"
+    return Choice(
+        algo=backend.algo if backend else "nccl_pxn" if _relays(call, system, environment) else "nccl_p2p",
+        library_algo=backend.name.upper() if backend else "SENDRECV",
+        proto=PROTOCOLS[proto],
+        channels=backend.channels if backend else channels_used(call, shape),
+        communicator_channels=communicator,
+        search_channels=graph.channels,
+        channel_GBps=graph.intra_GBps,
+        shares_bytes=(),
+        threads=threads,
+        chunk_bytes=given_chunk or (ll_chunk if proto == LL else shape.step_bytes),
+        slices=1,
+        slots=SLOTS,
+        slots_per_chunk=1,
+        efficiency=efficiency(proto, lines),
+        zero_copy=_zero_copy(call, environment),
+        point_to_point=None if backend else shape,
+        predicted_s=None,
+        candidates=(),
+        why=why,
+        doubts=doubts,
+        peer_channels=backend.peer_channels if backend else None,
+    )

@@ -1,0 +1,262 @@
+"""What a protocol costs on one channel: steps, slices, rates, and how channels share a link.
+
+The laws are smooth where hardware is: two limits that act together, such as the rate of the channels and that of the
+link, bind softly, and a step takes the longer of what its slices need and what one slice and the hand-over need. This
+module imports only numpy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = [
+    "BETWEEN",
+    "FAMILIES",
+    "NEAREST",
+    "RUNS_WITH",
+    "STAND_IN",
+    "Protocol",
+    "Use",
+    "family_of",
+    "loop_steps",
+    "soft_max",
+    "soft_min",
+]
+
+Float = NDArray[np.float64]
+Bool = NDArray[np.bool_]
+
+FAMILIES = ("ring", "chain", "rooted", "messages", "nvls", "all_pairs", "direct", "fan")
+"""Kernels that have constants of their own."""
+STAND_IN = {"all_pairs": "ring", "direct": "messages", "fan": "messages"}
+"""Whose constants hold for a family that a profile leaves out."""
+BETWEEN = {"rooted": "ring", "all_pairs": "ring", "direct": "messages", "fan": "messages"}
+"""The same for steps between nodes."""
+RUNS_WITH = {
+    "nvls": ("Simple",),
+    "nvls_tree": ("Simple",),
+    "nvls_sharp": ("Simple",),
+    "collnet_direct": ("Simple",),
+    "collnet_chain": ("Simple",),
+    "nccl_p2p": ("LL", "Simple"),
+    "nccl_pxn": ("LL", "Simple"),
+}
+"""Protocols of the kernels that do not have all three: NVLS (NCCL src/graph/tuning.cc), and sends and receives, which
+take LL or Simple by their size (src/enqueue.cc)."""
+NEAREST = {"LL": ("LL", "LL128", "Simple"), "LL128": ("LL128", "Simple", "LL"), "Simple": ("Simple", "LL128", "LL")}
+"""Whose constants hold for a protocol that a profile leaves out, best first. Chosen: by payload over bytes on the
+wire."""
+NVLS = ("nvls", "nvls_tree", "nvls_sharp")
+"""Algorithms whose work in a node is done by NVLink switches."""
+PIPELINES = ("ring", "chain")
+"""Algorithms that broadcast and reduce along a ring or a chain, as the libraries do."""
+
+SLICE_SHARPNESS = 6
+"""How sharply the two limits of a step meet; the fits do not resolve it."""
+LEAST_S = 1e-12
+"""Stands for no time where a root is taken."""
+SMALL_CHUNK_BYTES, LARGE_CHUNK_BYTES = 2**11, 2**14
+"""Between these sizes the cost of a step goes from that of one filled slice to that of two."""
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """What each transfer of a schedule has to itself and what it shares; arrays of length n.
+
+    Attributes
+    ----------
+    lanes : float64[n]
+        Channels that serve the transfer.
+    active : float64[n]
+        Channels that are busy in the same step on the same way out of the sender: the direct link to the receiver if
+        there is one, else all that leaves the sender.
+    alone_Bps : float64[n]
+        Line rate of that way out.
+    duplex : bool[n]
+        Whether the direct link carries bytes the other way in that step.
+    adds : bool[n]
+        Whether the receiver adds what it gets to what it has.
+    """
+
+    lanes: Float
+    active: Float
+    alone_Bps: Float
+    duplex: Bool
+    adds: Bool
+
+
+@dataclass(frozen=True, slots=True)
+class Protocol:
+    """What one protocol costs.
+
+    Attributes
+    ----------
+    message_overhead_s : float
+        Added to the latency of every transfer.
+    turn_s : float
+        Between nodes: for which a step keeps its channel waiting, whether or not its receiver has what came before.
+    channel_rate_Bps : float
+        Payload that one channel (CTA) can move; inf if it never limits.
+    wire_efficiency : float
+        Payload over bytes on the wire: flags travel with the data of LL and LL128.
+    base_s : float
+        Once per collective, on the device.
+    channel_overhead_s : float
+        Once per collective of messages, for every channel that its messages would take if every rank got one. Why calls
+        that use more of the channels take longer to begin is not known.
+    small_overhead_s : float or None
+        Overhead of a transfer too small to fill two slices; None: as of any.
+    slice_overhead_s : float
+        Of each of the two slices that a chunk is handed on in.
+    fill_rate_Bps : float
+        Rate of the copy out of the last chunk, which nothing overlaps; inf if there is none.
+    fill_limit_bytes : float
+        Most that this copy has to move: a slot of the connection, where a transfer stands for many chunks.
+    link_share : float
+        Share of the line rate that all channels on one way out of a rank together approach.
+    duplex_share : float or None
+        The same for a direct link that carries bytes the other way too; None: as any.
+    softness : float
+        Exponent with which the rates of channels and link meet; inf: the smaller one holds.
+    stepwise : bool
+        A channel reaches steps / (steps + 1) of its rate: after the steps of a loop it only copies out.
+    cut_through : bool
+        Lines carry flags, so that a chunk is passed on while it still arrives: a step takes the longer of the bytes
+        and the overhead, not both.
+    one_way_rate_Bps : float or None
+        Rate of a channel that only sends or only receives. Given, the laws of `collsim.library.costs.message_costs`
+        hold; None: a channel has one rate.
+    contention : float
+        Share of the link rate that one flow would lose where ports meet that all serve several ranks; that of many
+        falls with the root of their number.
+    reduce_rates_Bps : Mapping of str to float
+        Rate at which a channel adds two buffers of a data type, on top of moving them; types that are absent cost
+        nothing.
+    back_to_back : bool
+        Calls in a row overlap: a rank that is done turns to the next call, as the loop of nccl-tests lets it. A call
+        then takes as long as the busiest channel sends; it waits for the hand-over once, since the sender runs ahead,
+        and every chunk costs the overhead of a slice.
+    in_turn : bool
+        Channels with the same order of ranks pass their chunks along a chain one after another, and share a link with
+        what flows at the moment. In step they would not stay: at every hop whoever is ahead gets further ahead.
+    zero_copy : bool
+        Messages land in the receiver's own buffer (registered by the user or by graph capture): nothing is copied out.
+    """
+
+    message_overhead_s: float
+    channel_rate_Bps: float
+    wire_efficiency: float = 1.0
+    turn_s: float = 0.0
+    base_s: float = 0.0
+    channel_overhead_s: float = 0.0
+    small_overhead_s: float | None = None
+    slice_overhead_s: float = 0.0
+    fill_rate_Bps: float = math.inf
+    fill_limit_bytes: float = math.inf
+    link_share: float = 1.0
+    duplex_share: float | None = None
+    softness: float = math.inf
+    stepwise: bool = False
+    cut_through: bool = False
+    one_way_rate_Bps: float | None = None
+    contention: float = 0.0
+    reduce_rates_Bps: Mapping[str, float] = field(default_factory=dict, hash=False)
+    back_to_back: bool = False
+    in_turn: bool = False
+    zero_copy: bool = False
+
+    def rates_Bps(self, use: Use, steps: int, dtype: str = "float") -> Float:
+        """Return float64[n]: the payload rate that each transfer can reach in a loop of so many steps."""
+        rate = np.full(len(use.lanes), self.channel_rate_Bps)
+        rate *= steps / (steps + 1) if self.stepwise else 1.0
+        if dtype in self.reduce_rates_Bps:  # the same threads move and add, so the times of both add up
+            rate = np.where(use.adds, 1 / (1 / rate + 1 / self.reduce_rates_Bps[dtype]), rate)
+        if math.isinf(self.softness):
+            return np.asarray(use.lanes * rate)
+        active = use.lanes if self.in_turn else use.active
+        share = self.shares(use.duplex) * self.wire_efficiency * use.alone_Bps / active
+        return np.asarray(use.lanes * soft_min(rate, share, self.softness))
+
+    def shares(self, duplex: Bool) -> Float:
+        """Return float64[n]: which share of the line rate a way out of a rank can reach."""
+        both = self.link_share if self.duplex_share is None else self.duplex_share
+        return np.where(duplex, both, self.link_share)
+
+    def latency_s(self, size_bytes: Float, rate_Bps: Float) -> Float:
+        """Return float64[n]: the wait before the bytes of each transfer flow at *rate_Bps*."""
+        if self.back_to_back:
+            return np.full(len(size_bytes), self.slice_overhead_s)
+        overhead = np.full(len(size_bytes), self.message_overhead_s)
+        if self.small_overhead_s is not None:
+            span = math.log2(LARGE_CHUNK_BYTES / SMALL_CHUNK_BYTES)
+            large = np.clip(np.log2(np.maximum(size_bytes, 1) / SMALL_CHUNK_BYTES) / span, 0, 1)
+            overhead = self.small_overhead_s + (self.message_overhead_s - self.small_overhead_s) * large
+        if self.cut_through:
+            bytes_s = size_bytes / rate_Bps
+            step_s = soft_max(bytes_s, np.maximum(overhead, LEAST_S), SLICE_SHARPNESS)
+            return np.asarray(np.maximum(step_s - bytes_s, 0.0))  # rounding must not make it negative
+        if self.slice_overhead_s == 0.0:
+            return overhead
+        slice_s = size_bytes / 2 / rate_Bps
+        step_s = soft_max(2 * slice_s + 2 * self.slice_overhead_s, slice_s + overhead, SLICE_SHARPNESS)
+        return np.asarray(np.maximum(step_s - 2 * slice_s, 0.0))
+
+    def once_s(self, size_bytes: Float) -> float:
+        """Return what a call takes besides its transfers: the base, and the copy out of the largest chunk."""
+        fill_s = min(float(size_bytes.max(initial=0.0)), self.fill_limit_bytes) / self.fill_rate_Bps
+        return self.base_s + fill_s + (self.message_overhead_s if self.back_to_back else 0.0)
+
+
+def soft_max(a: Float, b: Float, sharpness: float) -> Float:
+    """Return the larger of two positive numbers, rounded where they are alike.
+
+    >>> round(float(soft_max(np.float64(3), np.float64(1), 6)), 4)
+    3.0007
+    """
+    return np.asarray((np.asarray(a) ** sharpness + np.asarray(b) ** sharpness) ** (1 / sharpness))
+
+
+def loop_steps(op: str, algo: str, n_ranks: int, last_step: int) -> int:
+    """Return the steps of one loop: a ring begins anew with every chunk, other algorithms run once.
+
+    >>> loop_steps("all_reduce", "ring", 4, 59), loop_steps("all_gather", "pat", 4, 1)
+    (6, 2)
+    """
+    if algo != "ring":
+        return last_step + 1
+    return (2 if op == "all_reduce" else 1) * (n_ranks - 1)
+
+
+def soft_min(a: Float, b: Float, sharpness: float) -> Float:
+    """Return the smaller of two positive numbers, less where they are alike; the smaller itself if sharpness is inf.
+
+    >>> round(float(soft_min(np.float64(1), np.float64(1), 2)), 4)
+    0.7071
+    """
+    low, high = np.minimum(a, b), np.maximum(a, b)
+    return np.asarray(low if math.isinf(sharpness) else low * (1 + (low / high) ** sharpness) ** (-1 / sharpness))
+
+
+def family_of(op: str, algo: str) -> str:
+    """Return which of `FAMILIES` carries out *op* by *algo*.
+
+    >>> family_of("all_reduce", "chain"), family_of("broadcast", "ring"), family_of("all_to_all", "nccl_p2p")
+    ('chain', 'rooted', 'messages')
+    """
+    by_algo = {**dict.fromkeys(NVLS, "nvls"), **dict.fromkeys(("all_pairs", "one_shot"), "all_pairs")}
+    if algo in by_algo:
+        return by_algo[algo]
+    if op in ("broadcast", "reduce"):
+        return "rooted" if algo in PIPELINES else "ring"
+    if op in ("gather", "scatter"):
+        return "fan"
+    if (op, algo) == ("all_to_all", "direct"):
+        return "direct"
+    if op in ("all_reduce", "all_gather", "reduce_scatter"):
+        return "chain" if algo in ("chain", "tree", "collnet_chain") else "ring"
+    return "messages"

@@ -1,0 +1,214 @@
+"""What grouped messages cost: channels that send and receive at once, ports that many share, calls in a row.
+
+Three laws beside those of `collsim.library.costs.channel_costs`, for protocols that tell the rate of a channel that
+only sends:
+
+* A channel splits its warps between what it sends and what it receives, and among the messages that it serves at once.
+  When one direction is done the other goes on at the full rate. The two directions are one chunk out of step: the first
+  chunk goes out alone, and the last one is copied out alone.
+* The channels that a rank sends (or receives) on and its port bind softly. Where a port that serves several ranks meets
+  others that are as busy, switches lose some of the rate, the less the more flows there are.
+* In a loop of calls a rank turns to the next call when it is done itself, so ranks that wait for each other set the
+  pace together, and a rank that only receives finds the next bytes already there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collsim.library.costs.channel_costs import Protocol, soft_min
+
+__all__ = ["Messages", "call_s", "caps_Bps", "port_capacity_Bps"]
+
+Float = NDArray[np.float64]
+Int = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Messages:
+    """The messages of one call, part by part.
+
+    Attributes
+    ----------
+    n_ranks : int
+    src, dst, channel, step : int64[n]
+        Ranks, and the labels of the channel and of its batch.
+    size_bytes : float64[n]
+    lanes, copies : float64[n]
+        Channels that serve a part, and how many equal parts a row stands for.
+    channels : int
+        Channels for point to point.
+    chunk_bytes : int
+        Slot of a connection.
+    own_blocks : bool
+        Every rank also copies a block of its own.
+    """
+
+    n_ranks: int
+    src: Int
+    dst: Int
+    channel: Int
+    step: Int
+    size_bytes: Float
+    lanes: Float
+    copies: Float
+    channels: int
+    chunk_bytes: int
+    own_blocks: bool
+
+    @property
+    def moves(self) -> NDArray[np.bool_]:
+        """bool[n]: rows that are messages, not joins."""
+        return np.asarray((self.src != self.dst) & (self.size_bytes > 0))
+
+    def but(self, others: NDArray[np.bool_]) -> Messages:
+        """Return what is left without some of them."""
+        return replace(self, size_bytes=np.where(others, 0.0, self.size_bytes))
+
+    def matrix_bytes(self) -> Float:
+        """Return float64[n_ranks, n_ranks], the bytes from row to column."""
+        pair, n = self.src * self.n_ranks + self.dst, self.n_ranks
+        weights = self.size_bytes * self.copies * self.moves
+        return np.bincount(pair, weights=weights, minlength=n * n).reshape(n, n).astype(np.float64)
+
+    @property
+    def channels_for_all(self) -> float:
+        """Channels that messages cut like the most cut one would take if every rank got one."""
+        pair = (self.src * self.n_ranks + self.dst)[self.moves]
+        parts = float(np.bincount(pair, weights=(self.lanes * self.copies)[self.moves]).max(initial=0.0))
+        return min(parts * self.n_ranks, float(self.channels))
+
+    def at_ports(self, values: Float) -> Float:
+        """Return float64[2 n_ranks]: the largest sum of *values* in one batch out of each rank, then into each."""
+        steps = int(self.step.max(initial=0)) + 1
+        weights = np.where(self.moves, values, 0.0)
+        sums = [
+            np.bincount(rank * steps + self.step, weights=weights, minlength=self.n_ranks * steps)
+            for rank in (self.src, self.dst)
+        ]
+        return np.concatenate([total.reshape(self.n_ranks, steps).max(axis=1) for total in sums]).astype(np.float64)
+
+
+def caps_Bps(messages: Messages, costs: Protocol) -> Float:
+    """Return float64[n]: the rate that the channels at both ends of a part can reach over its whole length.
+
+    A channel that has as much to receive as to send takes `channel_rate_Bps` each way, but the first chunk goes alone;
+    beyond what has a counterpart it takes `one_way_rate_Bps`.
+    """
+    size, alone_Bps = messages.size_bytes, _alone_Bps(costs)
+    slowest_s = np.zeros(len(size))
+    for back_bytes, works in _exchanges(messages):
+        paired = np.minimum(size, back_bytes)
+        together = paired - np.minimum(paired, messages.chunk_bytes)
+        slowest_s = np.maximum(slowest_s, works * (together / costs.channel_rate_Bps + (size - together) / alone_Bps))
+    rates = np.divide(size, slowest_s, out=np.full(len(size), costs.channel_rate_Bps), where=slowest_s > 0)
+    return np.asarray(messages.lanes * rates)
+
+
+def _alone_Bps(costs: Protocol) -> float:
+    """Return the rate of a channel that works in one direction."""
+    return costs.channel_rate_Bps if costs.one_way_rate_Bps is None else costs.one_way_rate_Bps
+
+
+def _exchanges(messages: Messages) -> list[tuple[Float, Float]]:
+    """Return for the sending and the receiving end of each part what its channel moves there.
+
+    A pair holds the bytes that the channel moves the other way in the same round, and how many rounds it serves at a
+    time.
+    """
+    n, count = messages.n_ranks, len(messages.src)
+    label = messages.channel * (int(messages.step.max(initial=0)) + 1) + messages.step
+    distance = (messages.dst - messages.src) % n
+    ends = np.concatenate([(label * n + rank) * n + distance for rank in (messages.src, messages.dst)])
+    works, work = np.unique(ends, return_inverse=True)
+    sent, received = (
+        np.bincount(part, weights=messages.size_bytes, minlength=len(works)).astype(np.float64)
+        for part in (work[:count], work[count:])
+    )
+    _, channel, served = np.unique(works // n, return_inverse=True, return_counts=True)
+    at_once = served[channel].astype(np.float64)
+    return [(back[part], at_once[part]) for back, part in ((received, work[:count]), (sent, work[count:]))]
+
+
+def port_capacity_Bps(messages: Messages, rate_Bps: Float, costs: Protocol, egress_Bps: float) -> Float:
+    """Return float64[2 n_ranks]: what the port out of each rank, then into each, can carry of payload.
+
+    *rate_Bps* is what each part could reach alone, *egress_Bps* the line rate of a port.
+    """
+    flows = np.maximum(messages.at_ports(messages.lanes * messages.copies), 1.0)
+    lost = costs.contention * _crowding(messages) / np.sqrt(flows)  # that many flows even out what they do at random
+    link_Bps = costs.link_share * costs.wire_efficiency * egress_Bps * (1 - lost)
+    offered_Bps = messages.at_ports(rate_Bps * messages.copies)
+    return np.where(offered_Bps > 0, soft_min(np.maximum(offered_Bps, 1.0), link_Bps, costs.softness), link_Bps)
+
+
+def _crowding(messages: Messages) -> Float:
+    """Return float64[2 n_ranks], from 0 to 1: how much of what a port carries meets ports crowded by other messages.
+
+    Only a port that serves several ranks loses. The port at the other end is crowded as long as its other messages
+    last; each of them takes as many turns as messages share that port. A rank's own block is one of its messages.
+    """
+    table = messages.matrix_bytes()
+    held = table + np.diag(table.max(axis=1)) * messages.own_blocks
+    return np.concatenate([_crowded_share(table.T, held.T), _crowded_share(table, held)])
+
+
+def _crowded_share(table: Float, held: Float) -> Float:
+    """Return float64[n_ranks]: what of the bytes into each rank, a column of *table*, leaves a crowded port."""
+    into = np.maximum(table.sum(axis=0), 1.0)
+    second, first = np.sort(held, axis=1)[:, -2:].T[:, :, None]
+    is_first = np.arange(len(held)) == held.argmax(axis=1)[:, None]
+    rest = np.where(is_first, second, first)  # the largest other message of the same source
+    lasts = np.minimum((held > 0).sum(axis=1)[:, None] * rest / into, 1.0)
+    several = (held > 0).sum(axis=0) > 1
+    return np.asarray((table * lasts).sum(axis=0) / into * several, dtype=np.float64)
+
+
+def call_s(messages: Messages, finish_s: Float, rate_Bps: Float, port_Bps: Float, costs: Protocol) -> float:
+    """Return by how much one call after the other comes later, in a long row of equal calls.
+
+    Parameters
+    ----------
+    messages : Messages
+    finish_s : float64[n]
+        When each part has arrived, if all ranks start together.
+    rate_Bps : float64[n]
+        What each part could reach alone.
+    port_Bps : float64[2 n_ranks]
+    costs : Protocol
+    """
+    moves, n, last_s = messages.moves, messages.n_ranks, float(finish_s.max(initial=0.0))
+    src, dst = messages.src[moves], messages.dst[moves]
+    finish_s, size = finish_s[moves], messages.size_bytes[moves]
+    drained_s = finish_s + (0.0 if costs.zero_copy else np.minimum(size, messages.chunk_bytes) / _alone_Bps(costs))
+    begin_s = costs.base_s + costs.channel_overhead_s * messages.channels_for_all
+    waits = np.full((n, n), -np.inf)  # from the start of a call at one rank to the next start at another
+    np.maximum.at(waits, (src, dst), begin_s + drained_s)
+    sent_s, received_s, alone_s = np.zeros(n), np.zeros(n), np.zeros(n)
+    np.maximum.at(sent_s, src, finish_s)
+    np.maximum.at(received_s, dst, finish_s)
+    np.maximum.at(alone_s, src, size / rate_Bps[moves])
+    alone_s = np.maximum(alone_s, messages.matrix_bytes().sum(axis=1) / port_Bps[:n])
+    own_s = np.where(received_s > 0, sent_s, alone_s)  # who only sends may run ahead of the others
+    np.fill_diagonal(waits, np.where(sent_s > 0, begin_s + own_s, -np.inf))
+    return max(_cycle_mean(waits), last_s)
+
+
+def _cycle_mean(weights: Float) -> float:
+    """Return the largest mean weight of a cycle (Karp); -inf where there is none.
+
+    >>> _cycle_mean(np.array([[1.0, 4.0], [2.0, 2.0]]))
+    3.0
+    """
+    n = len(weights)
+    walks = np.zeros((n + 1, n))  # the heaviest walk of k edges to each node, from anywhere
+    for k in range(n):
+        walks[k + 1] = (walks[k][:, None] + weights).max(axis=0)
+    ends = np.isfinite(walks[n])
+    if not ends.any():
+        return float("-inf")
+    means = (walks[n] - walks[:n]) / (n - np.arange(n))[:, None]
+    return float(means[:, ends].min(axis=0).max())

@@ -1,0 +1,263 @@
+"""Profiles: what a library adds to the raw links, and how far off predictions with it are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from collsim.library.costs.channel_costs import BETWEEN, NEAREST, STAND_IN, Protocol
+
+__all__ = ["BANDS", "Network", "Profile", "Protocol", "Scatter", "band_of"]
+
+BANDS = {"small": 0, "middle": 64 * 2**10, "large": 2**20}
+"""Bands of sizes in which errors are told apart, with their first size in bytes."""
+
+
+def band_of(size_bytes: int) -> str:
+    """Return the band of a size.
+
+    >>> band_of(8), band_of(65536), band_of(2**30)
+    ('small', 'middle', 'large')
+    """
+    return next(name for name in reversed(BANDS) if size_bytes >= BANDS[name])
+
+
+FARTHER = 0.25
+"""Intervals reach so much further with every doubling of the nodes beyond those of the fit (chosen)."""
+UNSEEN_REACH = 2.0
+"""Intervals of trees reach so many times as far as those of the rings that lend them theirs (chosen)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scatter:
+    """How far measured times were from predicted ones, over rows that took no part in the fit that predicted them.
+
+    Where no row could be left out, *fitted* says that the rows are those of the fit itself, whose errors say little of
+    other logs: no interval is made of them.
+
+    Attributes
+    ----------
+    low, high : float
+        Of 100 measured times, 90 lie between these multiples of the predicted one.
+    median, p90 : float
+        Of the absolute relative error.
+    rows, logs : int
+        What it was counted on.
+    fitted : bool
+        Whether the fit saw these rows.
+    """
+
+    low: float
+    high: float
+    median: float
+    p90: float
+    rows: int
+    logs: int
+    fitted: bool = False
+
+    def widened(self, times: float) -> Scatter:
+        """Return the same with ends that are *times* as far off, as logarithms."""
+        return replace(self, low=self.low**times, high=self.high**times)
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """What steps between nodes cost, instead of the figures of a node.
+
+    Attributes
+    ----------
+    name, title : str
+    systems : tuple of str
+        Clusters that the constants were fitted to; nodes of which ``--nodes`` makes such a cluster.
+    networks, gpus : tuple of str
+        Technologies that they are meant for, that of the fit first, and parts of ``gpu.model`` of the nodes.
+    nodes : int
+        Most nodes of a log that was fitted; 0 if none was.
+    families : Mapping of str to Mapping
+        `Protocol` by kernel and protocol: overhead, rate of a channel, share of the adapter; kernels that lack cost as
+        rings do.
+    accuracy : Mapping of str to Mapping
+        `Scatter` by kernel and band, of times over nodes.
+    """
+
+    name: str = ""
+    title: str = ""
+    systems: tuple[str, ...] = ()
+    networks: tuple[str, ...] = ()
+    gpus: tuple[str, ...] = ()
+    nodes: int = 0
+    families: Mapping[str, Mapping[str, Protocol]] = field(default_factory=dict, hash=False)
+    accuracy: Mapping[str, Mapping[str, Scatter]] = field(default_factory=dict, hash=False)
+
+    def protocol(self, name: str, family: str) -> Protocol | None:
+        """Return what a step of a kernel costs; None on bare wires."""
+        kernel = BETWEEN.get(family, family)
+        return self.families.get(kernel, {}).get(name) or self.families.get("ring", {}).get(name)
+
+    def reach(self, nodes: int) -> float:
+        """Return how many times as far intervals reach over so many nodes, as logarithms: beyond the fit, further.
+
+        >>> Network(nodes=8).reach(4), Network(nodes=8).reach(32)
+        (1.0, 1.5)
+        """
+        return 1 + FARTHER * math.log2(max(nodes / self.nodes, 1.0)) if self.nodes else 1.0
+
+    def scatters(self) -> dict[str, Mapping[str, Scatter]]:
+        """Return the accuracy of every kernel: of those whose costs are another's, the other's.
+
+        Trees that no log shows have that of rings, with ends twice as far off.
+        """
+        found = dict(self.accuracy)
+        if "ring" in found:
+            found.setdefault("chain", {band: entry.widened(UNSEEN_REACH) for band, entry in found["ring"].items()})
+        return {**{kernel: found[other] for kernel, other in BETWEEN.items() if other in found}, **found}
+
+    def covers(self, network: str, gpu: str) -> bool:
+        """Return whether the constants are meant for nodes of that GPU on that technology."""
+        return network in self.networks and any(part in gpu for part in self.gpus)
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """Constants of a library on a system.
+
+    Attributes
+    ----------
+    name, title : str
+    calibrated : bool
+        Whether measurements stand behind the constants.
+    launch_s : float
+        Fixed cost of one collective.
+    message_overhead_s : float
+        Added to the latency of every transfer.
+    channel_rate_Bps : float
+        What one channel (CTA) can move; inf if it never limits.
+    achievable_rate : bool
+        Links run at their achievable rate instead of the line rate.
+    latency : bool
+        Latencies of links and switches count.
+    sha256 : str
+    source : str
+        What `load_profile` takes to load it again: a shipped name or the path of a file.
+    protocols : Mapping of str to Protocol
+        Protocols that differ from the figures above, by name.
+    families : Mapping of str to Mapping
+        Kernels with protocols of their own: rings, chains, rooted operations, messages and others.
+    floor_s : float
+        What a call takes at least, because the host or the launch takes so long; longer calls hide it.
+    thread_launch_s : float
+        For every further GPU that one host thread starts work on.
+    wait_s : float
+        How much later the last GPU of a thread starts than the first.
+    systems : tuple of str
+        Topologies that the constants are meant for.
+    gpus : tuple of str
+        Parts of ``gpu.model`` of the systems' relatives.
+    library : str
+        What ran in the measurements, such as ``nccl-2.28``; the algorithm is then chosen as this library does.
+    derived : str
+        How the constants follow from those of a relative, if nothing was measured on the systems; else empty.
+    network : Network
+        What steps between nodes cost instead.
+    accuracy : Mapping of str to Mapping
+        `Scatter` by family and band.
+    launches : Mapping of str to Profile
+        Other ways to launch, ``graph`` and ``registered``, with constants of their own.
+    """
+
+    name: str
+    title: str
+    calibrated: bool
+    launch_s: float
+    message_overhead_s: float
+    channel_rate_Bps: float
+    achievable_rate: bool
+    latency: bool
+    sha256: str
+    source: str = ""
+    protocols: Mapping[str, Protocol] = field(default_factory=dict, hash=False)
+    families: Mapping[str, Mapping[str, Protocol]] = field(default_factory=dict, hash=False)
+    floor_s: float = 0.0
+    thread_launch_s: float = 0.0
+    wait_s: float = 0.0
+    systems: tuple[str, ...] = ()
+    gpus: tuple[str, ...] = ()
+    library: str = ""
+    derived: str = ""
+    network: Network = field(default_factory=Network, hash=False)
+    accuracy: Mapping[str, Mapping[str, Scatter]] = field(default_factory=dict, hash=False)
+    launches: Mapping[str, Profile] = field(default_factory=dict, hash=False)
+
+    def fits(self, system: str) -> bool:
+        """Return whether measurements of *system* stand behind the constants."""
+        return self.calibrated and not self.derived and system in self.systems
+
+    def protocol(self, name: str, family: str = "") -> Protocol:
+        """Return what protocol *name* costs: that of the family or of what stands in for it, or for every kernel."""
+        if place := self.stands_for(name, family):
+            return self.families[place[0]][place[1]]
+        return self.protocols.get(name, Protocol(self.message_overhead_s, self.channel_rate_Bps))
+
+    def stands_for(self, name: str, family: str) -> tuple[str, str] | None:
+        """Return the kernel and protocol whose constants hold; None: what the profile says of every kernel.
+
+        A profile of kernels that says nothing of one, nor of every kernel, must not make it as fast as the wires.
+        """
+        kernel = family if family in self.families else STAND_IN.get(family, family)
+        if name in self.families.get(kernel, {}):
+            return kernel, name
+        if name in self.protocols or self.message_overhead_s or not math.isinf(self.channel_rate_Bps) or not family:
+            return None
+        places = ((other, near) for other in (kernel, "ring", *self.families) for near in NEAREST[name])
+        return next((place for place in places if place[1] in self.families.get(place[0], {})), None)
+
+    def lacks(self, name: str, family: str) -> bool:
+        """Return whether constants of another kernel or protocol stand in for *name* of *family*."""
+        place = self.stands_for(name, family)
+        return place is not None and place not in ((family, name), (STAND_IN.get(family), name))
+
+    def for_threads(self, gpus_per_thread: int) -> Profile:
+        """Return the constants where every host thread starts the work of so many GPUs, one after the other."""
+        return replace(self, wait_s=(gpus_per_thread - 1) * self.thread_launch_s)
+
+    def scatter(self, family: str, size_bytes: int) -> Scatter | None:
+        """Return how far measurements were from predictions for a kernel and a size; None if nobody measured."""
+        kernel = family if family in self.accuracy else STAND_IN.get(family, family)
+        return self.accuracy.get(kernel, {}).get(band_of(size_bytes))
+
+    def launched(self, launch: str, *, registered: bool = False) -> Profile:
+        """Return the constants for a way to launch; those of stream launches where it has none of its own.
+
+        Replaying a graph registers the buffers too, so that ``graph`` stands for both.
+        """
+        name = "graph" if launch == "graph" else "registered" if registered else "stream"
+        return self.launches.get(name, self)
+
+    def describe(self, *, over_nodes: bool = False) -> str:
+        """Return the constants in one line; of a run over nodes those between them too."""
+        if not self.latency and not self.achievable_rate and not self.families:
+            return "raw line rates, no latency, no overhead"
+        if self.families and over_nodes and self.network.title:
+            return f"{self.title}; between nodes {self.network.title}{_error(self.network.accuracy)}"
+        if self.families:
+            return f"{self.title}{_error(self.accuracy)}"
+        rate = "unlimited" if math.isinf(self.channel_rate_Bps) else f"{self.channel_rate_Bps / 1e9:g} GB/s"
+        return (
+            f"launch {self.launch_s * 1e6:g} us, message {self.message_overhead_s * 1e6:g} us, channel {rate}, "
+            f"links at {'achievable' if self.achievable_rate else 'line'} rate"
+        )
+
+
+def _error(accuracy: Mapping[str, Mapping[str, Scatter]]) -> str:
+    """Return the error of large sizes as words: outside the fit, and of the fitted rows where none was left out."""
+    large = {family: bands["large"] for family, bands in accuracy.items() if "large" in bands}
+    words = {
+        False: "left out of the fit in turn",
+        True: "of the fitted rows themselves (none could be left out: no interval)",
+    }
+    told = []
+    for fitted, whose in words.items():
+        errors = [f"{family} {entry.median:.0%}" for family, entry in large.items() if entry.fitted is fitted]
+        told += [f"{whose}: {', '.join(errors)}"] if errors else []
+    return f"; median error from 1 MiB, {'; '.join(told)}" if told else ""

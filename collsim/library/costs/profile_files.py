@@ -1,0 +1,177 @@
+"""Profile files: the shipped ones by name or by topology, and those of a user.
+
+A profile is a YAML file. Every figure carries its status and source, as in a topology file; a figure that is absent
+costs nothing. `default` holds documented round figures that no measurement has calibrated; `ideal` is the bare wire;
+the others are called after the system that they were fitted to, or derived for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from collsim.core.errors import Fault, InputError, SpecError, UnknownNameError, nearest
+from collsim.library.costs.profile import Network, Profile
+from collsim.library.costs.profile_reader import SCHEMA, read_profile
+from collsim.topology.files.reader import MAX_FILE_BYTES, read_document
+
+if TYPE_CHECKING:
+    from collsim.topology import Topology
+
+__all__ = ["load_profile", "profile_for", "profile_names"]
+
+FOLDER = Path(__file__).parent / "profiles"
+NETWORKS = FOLDER / "networks"
+"""Constants of steps between nodes, by technology and GPU."""
+AUTO = "auto"
+
+
+def profile_names() -> list[str]:
+    """Return the names of the profiles that come with collsim."""
+    return sorted(path.stem for path in FOLDER.glob("*.yaml"))
+
+
+@cache
+def _meant_for(key: str) -> dict[str, str]:
+    """Return the shipped profile of each name under *key* (systems or gpus), without reading the files as YAML."""
+    line = re.compile(rf"^{key}: \[([^\]]*)\]$", re.MULTILINE)
+    texts = {name: (FOLDER / f"{name}.yaml").read_text(encoding="utf-8") for name in profile_names()}
+    return {
+        word.strip(): name for name, text in texts.items() for part in line.findall(text) for word in part.split(",")
+    }
+
+
+def profile_for(topology: Topology, gpus: Sequence[int] | None = None) -> str:
+    """Return the shipped profile for a topology: of that very system, of a relative with the same GPU, or the default.
+
+    A cluster has that of its nodes, which says nothing of the network; if they differ, that of the kind whose GPUs have
+    the least rate inside a node, since whoever waits for it is no faster. *gpus* are those that take part; None: all.
+
+    >>> from collsim.topology import load_topology
+    >>> profile_for(load_topology("hgx_h100"))
+    'hgx_h100'
+    """
+    topology = _slowest_kind(topology, gpus)
+    if topology.name in (systems := _meant_for("systems")):
+        return systems[topology.name]
+    model = topology.labels.get("gpu.model", "")
+    relatives = {part: name for part, name in _meant_for("gpus").items() if part in model}
+    alone = topology.labels.get("link.type", "PCIe") != "PCIe" and not any(
+        kind == "nic" for kind in topology.wiring.node_kinds
+    )
+    return relatives[max(relatives, key=len)] if relatives and alone else "default"  # GH200 is no H200
+
+
+def _slowest_kind(topology: Topology, gpus: Sequence[int] | None = None) -> Topology:
+    """Return the node whose GPUs can send the least inside it, of the kinds that *gpus* are on."""
+    everyone = range(topology.n_gpus) if gpus is None else gpus
+    kinds = [kind for kind, _ in topology.by_kind(everyone)]
+    if len(kinds) == 1:
+        return kinds[0]
+    from collsim.topology import describe
+
+    return min(kinds, key=lambda kind: float(describe(kind)["per_gpu_uni_Bps"]))
+
+
+def load_profile(
+    name: str | Path | Profile, topology: Topology | None = None, gpus: Sequence[int] | None = None
+) -> Profile:
+    """Return a profile by name or from a file (a name with a slash or that ends in .yaml or .yml).
+
+    ``auto`` is the one of *topology*, see `profile_for`. Between nodes, constants of the cluster's network stand in a
+    profile that has none, those for the GPU of the same kind of nodes.
+
+    Raises
+    ------
+    UnknownNameError
+        No such profile.
+    SpecError
+        Every fault of the file.
+
+    Examples
+    --------
+    >>> load_profile("ideal").launch_s
+    0.0
+    """
+    if isinstance(name, Profile):
+        return name
+    if not isinstance(name, str | Path):
+        hint = "pass a name, a path or a Profile"
+        raise InputError(Fault(f"{repr(name)[:40]} is no profile", "profile", hint))
+    if name == AUTO:
+        found = _shipped("default" if topology is None else profile_for(topology, gpus))
+        return replace(_with_network(found, topology, gpus), source=AUTO)
+    is_file = isinstance(name, Path) or "/" in name or name.endswith((".yaml", ".yml"))
+    if not is_file and name not in profile_names():
+        raise UnknownNameError("profile", str(name), [AUTO, *profile_names()], "profile")
+    return _with_network(_loaded(Path(name), str(name)) if is_file else _shipped(str(name)), topology, gpus)
+
+
+def _with_network(profile: Profile, topology: Topology | None, gpus: Sequence[int] | None) -> Profile:
+    """Return a profile that says nothing of the network with the constants of that of the topology."""
+    if profile.network.families or not profile.families:
+        return profile
+    network = _shipped("default").network
+    if topology is not None and topology.cluster is not None:
+        gpu = _slowest_kind(topology, gpus).labels.get("gpu.model", "")
+        network = network_for(topology.cluster.spec.network, gpu) or network
+    launches = {launch: replace(one, network=network) for launch, one in profile.launches.items()}
+    return replace(profile, network=network, launches=launches)
+
+
+@cache
+def network_for(technology: str, gpu: str) -> Network | None:
+    """Return the shipped constants between nodes of a GPU on a technology, or else between any on it."""
+    found = [_loaded(path, path.stem).network for path in sorted(NETWORKS.glob("*.yaml"))]
+    meant = [network for network in found if technology in network.networks]
+    return next((network for network in meant if network.covers(technology, gpu)), next(iter(meant), None))
+
+
+@cache
+def _shipped(name: str) -> Profile:
+    """Return a profile that comes with collsim; its file does not change while the program runs."""
+    return _loaded(FOLDER / f"{name}.yaml", name)
+
+
+def _loaded(path: Path, source: str) -> Profile:
+    """Return the profile in a file."""
+    content = _content(path)
+    document = read_document(content, str(path), SCHEMA)
+    base = document.data.get("extends")
+    relative = _shipped(base) if base in profile_names() and base != path.stem else None
+    sha256 = hashlib.sha256(content + (relative.sha256.encode() if relative else b"")).hexdigest()
+    taken = profile_names() if path.resolve().parent != FOLDER.resolve() else ()
+    found = read_profile(document, sha256, relative, taken)
+    return replace(found, source=source)
+
+
+def _content(path: Path) -> bytes:
+    """Return the bytes of a profile; a file that is too large is cut, and refused by whoever reads it."""
+    try:
+        with path.open("rb") as file:
+            return file.read(MAX_FILE_BYTES + 1)
+    except FileNotFoundError:
+        raise SpecError(Fault("no such file", str(path), _file_hint(path))) from None
+    except IsADirectoryError:
+        raise SpecError(Fault("this is a directory, not a file", str(path), "name the YAML file in it")) from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise SpecError(Fault(f"cannot be read: {reason}", str(path)[:200], "check the path")) from None
+
+
+def _file_hint(path: Path) -> str:
+    """Return what may have been meant by a file that is not there: a shipped profile, or a file beside it."""
+    names = profile_names()
+    if (name := path.name.removesuffix(path.suffix)) in names:
+        return f'the shipped profile is called "{name}", without a path'
+    with suppress(OSError):
+        near = nearest(path.name, [entry.name for entry in path.parent.iterdir() if entry.suffix in (".yaml", ".yml")])
+        if near:
+            return f'did you mean "{path.parent / near}"?'
+    return f"shipped profiles: {', '.join(names)}"

@@ -1,0 +1,1 @@
+"""What RCCL adds to NCCL's decisions: boards, tables, several nodes."""

@@ -1,0 +1,249 @@
+"""What is asked about experts, checked as a whole: every fault at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from collsim.core.errors import Fault, InputError
+from collsim.library import Profile, load_profile
+from collsim.moe.expert_placement import PLACEMENTS, Placement, placed
+from collsim.moe.flows import MODES
+from collsim.moe.gating import Int, Popularity, popularity_of, read_counts
+from collsim.moe.kernel_costs import Kernel, kernel_for, load_kernel
+from collsim.moe.models import Model, load_model, model_names
+from collsim.simulation.request.tolerance import parse_tolerance
+from collsim.simulation.request.values import attempt, read_choice, read_name, read_whole
+from collsim.topology import Topology, load_topology
+
+__all__ = ["PHASES", "Question", "ask", "topology_of"]
+
+T = TypeVar("T")
+PHASES = {"prefill": (4096, "normal"), "decode": (128, "low_latency")}
+"""Tokens of each rank and mode in the tests that come with DeepEP (tests/test_internode.py, test_low_latency.py)."""
+MOST_SMS, MOST_TOKENS, MOST_RANKS, MOST_COPIES, MOST_SEEDS = 1024, 1 << 24, 1 << 20, 1 << 16, 10_000
+ANY_MODEL = Model("any", experts=1, top_k=1, hidden=1)
+"""What stands in for a model that could not be read, so that the rest is checked as well."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Question:
+    """A checked question: *placements* has one for each number of ranks, *seeds* is None for expected loads."""
+
+    topology: Topology
+    model: Model
+    popularity: Popularity
+    mode: str
+    kernel: Kernel
+    sms: int
+    tokens: int | Sequence[int]
+    placements: Sequence[Placement]
+    seeds: tuple[int, ...] | None
+    tolerance: float | None
+    load_only: bool
+    profile: Profile | None
+    """Of the library, in the mode ``all_to_all``."""
+    laws: Mapping[str, float]
+    """Skew or sigma, as given."""
+    redundant: int
+
+    def tokens_of(self, n_ranks: int) -> Int:
+        """Return int64[n_ranks], the tokens of each rank."""
+        if isinstance(self.tokens, int):
+            return np.full(n_ranks, self.tokens, dtype=np.int64)
+        return np.array(self.tokens, dtype=np.int64)
+
+
+def ask(
+    topo: Any,
+    model: str | Model | None,
+    *,
+    laws: Mapping[str, Any],
+    machine: Mapping[str, Any],
+    figures: Mapping[str, Any],
+    ep: int | Sequence[int] | None = None,
+    tokens: int | Sequence[int] | None = None,
+    mode: str | None = None,
+    phase: str = "prefill",
+    placement: str = "contiguous",
+    redundant: int = 0,
+    kernel: str | Kernel = "auto",
+    sms: int | None = None,
+    seeds: Sequence[int] | None = None,
+    tolerance: float | str | None = "auto",
+    load_only: bool = False,
+    profile: str | Profile = "auto",
+) -> Question:
+    """Check a question as of `collsim.moe.simulate_moe`; *laws* are of the routing, *machine* changes the topology.
+
+    Raises
+    ------
+    InputError
+        Every fault at once.
+    """
+    faults: list[Fault] = []
+
+    def tried(get: Callable[[], T]) -> T | None:
+        return attempt(get, faults)
+
+    ep, tokens, drawn = (_numbers(v, w, faults) for v, w in ((ep, "ep"), (tokens, "tokens"), (seeds, "seeds")))
+    seeds = (drawn,) if isinstance(drawn, int) else drawn
+    sms, redundant = _number(sms, "sms", faults), _number(redundant, "redundant", faults) or 0
+    chosen = _model(model, figures, tried)
+    topology = tried(lambda: topology_of(topo, **machine))
+    phase = read_choice(phase, "phase", "phase", tuple(PHASES), faults)
+    usual_tokens, usual_mode = PHASES.get(phase, PHASES["prefill"])
+    mode = mode.replace("-", "_") if isinstance(mode, str) else mode
+    mode = usual_mode if mode is None else read_choice(mode, "mode", "mode", MODES, faults)
+    if load_only and mode == "all_to_all":
+        hint = "leave it out: the library's calls are always simulated"
+        faults.append(Fault("asked for in mode all_to_all", "load_only", hint))
+    limit = tried(lambda: parse_tolerance(tolerance))
+    each = usual_tokens if tokens is None else tokens
+    faults += _number_faults(each, sms, seeds, redundant)
+    popularity = tried(lambda: _popularity(chosen, laws, seeds[0] if seeds else 0))
+    kernels = tried(lambda: _kernel(kernel, mode, topology))
+    constants = None
+    if mode == "all_to_all" or profile != "auto":
+        constants = tried(lambda: load_profile(profile, topology))
+    sizes, unfit = _sizes(ep, each, topology)
+    faults += unfit
+    weight, where = (popularity.weight, sizes) if chosen and popularity and sizes else (np.ones(1), [1])
+    copies = min(redundant, MOST_COPIES)
+    by = read_name(placement, "placement", "placement", PLACEMENTS, faults).replace("-", "_") or PLACEMENTS[0]
+    places = [tried(lambda n=n: placed(weight, n, by, redundant=copies)) for n in where]  # type: ignore[misc]
+    if faults:
+        raise InputError(*dict.fromkeys(faults))
+    assert chosen is not None
+    assert topology is not None
+    assert popularity is not None
+    assert kernels is not None
+    return Question(
+        topology, chosen, popularity, mode, kernels, sms or kernels.sms, each,
+        [place for place in places if place is not None], None if seeds is None else tuple(seeds), limit, load_only,
+        constants if mode == "all_to_all" else None,
+        {name: laws[name] for name in ("skew", "sigma") if laws.get(name) is not None}, redundant,
+    )  # fmt: skip
+
+
+def topology_of(topo: Any, overrides: Any = None, fail: Any = None, degrade: Any = None) -> Topology:
+    """Return a topology with figures changed and parts failed."""
+    if topo is None:
+        hint = "give a name that `collsim topo list` prints, or a YAML file"
+        raise InputError(Fault("no topology is named", "topo", hint))
+    topology = load_topology(topo, overrides or ())
+    if fail or degrade:
+        from collsim.topology.failures.degrade import damaged
+
+        topology = damaged(topology, fail, degrade)
+    return topology
+
+
+def _model(name: str | Model | None, figures: Mapping[str, Any], attempt: Callable[..., Any]) -> Model | None:
+    """Return the model; figures are checked beside a name that nobody knows, too."""
+    if not isinstance(name, str | Model | None):
+        attempt(lambda: load_model(str(name)))
+        return None
+    if isinstance(name, str) and name.strip().lower() not in model_names():
+        usual = {"experts": MOST_RANKS * max(figures.get("groups") or 1, 1), "top_k": 1, "hidden": 1}
+        given = {key: value for key, value in figures.items() if value is not None}
+        attempt(lambda: load_model(None, **{**usual, **given}))
+    return attempt(lambda: load_model(name, **figures))  # type: ignore[no-any-return]
+
+
+def _popularity(model: Model | None, laws: Mapping[str, Any], seed: int) -> Popularity:
+    """Return how popular experts are; without a model, only raise what is wrong whatever the model."""
+    counts = laws.get("counts")
+    faults: list[Fault] = []
+    if isinstance(counts, str | Path):
+        try:
+            counts = read_counts(counts)
+        except InputError as error:
+            faults += [
+                Fault(f"{fault.where}: {fault.what}" if fault.where else fault.what, "counts", fault.hint)
+                for fault in error.faults
+            ]
+            counts = np.ones(0, dtype=np.int64)
+    try:
+        found = popularity_of(model or ANY_MODEL, **{**laws, "counts": counts}, seed=seed)
+    except InputError as error:
+        alien = model is None or bool(faults)
+        faults += [fault for fault in error.faults if not (alien and fault.where == "counts")]
+        found = popularity_of(ANY_MODEL)
+    if faults:
+        raise InputError(*faults)
+    return found
+
+
+def _kernel(kernel: str | Kernel, mode: str, topology: Topology | None) -> Kernel:
+    """Return the kernels, those of that name, or those for the GPU; they need costs for the mode."""
+    gpu = topology.labels.get("gpu.model", "") if topology is not None else ""
+    name = kernel_for(gpu, mode) if kernel == "auto" else kernel
+    found = name if isinstance(name, Kernel) else load_kernel(name)
+    if mode in MODES and mode not in found.costs:
+        hint = f"leave it out, or ask for --mode {next(iter(found.costs))}"
+        raise InputError(Fault(f"{found.name} has no costs in mode {mode}", "kernel", hint))
+    return found
+
+
+def _numbers(value: Any, where: str, faults: list[Fault]) -> int | tuple[int, ...] | None:
+    """Return a whole number, several of them, or None; those that are none are left out, with a fault each."""
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        return _number(value, where, faults)
+    read = [_number(each, where, faults) for each in value]
+    return tuple(each for each in read if each is not None)
+
+
+def _number(value: Any, where: str, faults: list[Fault]) -> int | None:
+    """Return a whole number, or None; None with the fault added if it is neither."""
+    before = len(faults)
+    number = None if value is None else read_whole(value, where, where, "give a whole number, such as 8", faults)
+    return number if len(faults) == before else None
+
+
+def _number_faults(
+    tokens: int | Sequence[int], sms: int | None, seeds: Sequence[int] | None, redundant: int
+) -> list[Fault]:
+    """Return what is wrong with numbers that need nothing else to be judged."""
+    faults = [
+        Fault(f"{each} tokens", "tokens", f"give 0 to {MOST_TOKENS} for each rank")
+        for each in dict.fromkeys([tokens] if isinstance(tokens, int) else tokens)
+        if not 0 <= each <= MOST_TOKENS
+    ]
+    if sms is not None and not 1 <= sms <= MOST_SMS:
+        faults.append(Fault(f"{sms} SMs", "sms", f"give 1 to {MOST_SMS}"))
+    if redundant > MOST_COPIES:
+        faults.append(Fault(f"{redundant} more copies", "redundant", f"give 0 to {MOST_COPIES}"))
+    if seeds is not None and len(seeds) > MOST_SEEDS:
+        faults.append(Fault(f"{len(seeds):,} seeds", "seeds", f"at most {MOST_SEEDS:,}"))
+    elif seeds is not None and (not len(seeds) or min(seeds) < 0):
+        faults.append(
+            Fault("no seed" if not len(seeds) else f"a seed of {min(seeds)}", "seeds", "give 0 or more, such as 0-4")
+        )
+    return faults
+
+
+def _sizes(
+    ep: int | Sequence[int] | None, tokens: int | Sequence[int], topology: Topology | None
+) -> tuple[list[int], list[Fault]]:
+    """Return the numbers of ranks that are possible, and what is wrong with the others."""
+    listed = None if isinstance(tokens, int) else len(tokens)
+    most, name = (MOST_RANKS, "any machine") if topology is None else (topology.n_gpus, topology.name)
+    if ep is None:
+        sizes = [] if topology is None and listed is None else [listed or most]
+    else:
+        sizes = [ep] if isinstance(ep, int) else list(dict.fromkeys(ep))
+    faults = [] if ep is None or sizes else [Fault("no number of ranks", "ep", "give one or more, such as 8,16")]
+    for n in sizes:
+        where = "tokens" if ep is None and listed else "ep"
+        if n < 2:
+            faults.append(Fault(f"{n} ranks exchange nothing", where, f"give 2 to {most}"))
+        elif n > most:
+            faults.append(Fault(f"{n} ranks, {name} has {most} GPUs", where, f"add --nodes, or give 2 to {most}"))
+        if listed is not None and n != listed:
+            faults.append(Fault(f"tokens are given for {listed} ranks, not {n}", "tokens", f"give {n} numbers, or one"))
+    return [n for n in sizes if 2 <= n <= most and n == (listed or n)], faults

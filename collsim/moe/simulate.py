@@ -1,0 +1,292 @@
+"""From a question about experts to its answer: flows of each number of ranks, and their time on the fabric."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from collsim._version import __version__
+from collsim.fabric.fabric import Fabric, build_fabric
+from collsim.fabric.routing import Routes, find_routes
+from collsim.library import Profile, load_profile
+from collsim.moe.counts import Counts, Members, counted, expected, pooled
+from collsim.moe.expert_placement import Placement
+from collsim.moe.flows import OPS, byte_matrix, flows_of, logical_bytes
+from collsim.moe.kernel_costs import Kernel
+from collsim.moe.models import Model
+from collsim.moe.request import Question, ask
+from collsim.moe.result import Busy, MoeResult, MoeRow
+from collsim.moe.timing import OpTime, laid_on, load_of, time_flows
+from collsim.simulation.provenance import is_calibrated, topology_summary
+from collsim.simulation.request.tolerance import AUTO
+from collsim.simulation.result import SATURATED, LinkLoad
+from collsim.topology import Topology
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+__all__ = ["answer", "simulate_moe"]
+
+FEW_TOKENS = 1 << 20
+"""Of at most so many tokens five samples are taken, of more one: a sample of a million takes some three seconds."""
+SAMPLES = (0, 1, 2, 3, 4)
+MOST_IN_MATRIX = 256
+"""Of more ranks a result holds no byte matrix."""
+MOST_SHOWN = 8
+"""Links, GPUs and ranks that a row names."""
+
+
+def simulate_moe(
+    topo: str | Path | Topology | nx.Graph[Any],
+    model: str | Model | None = "deepseek-v3",
+    *,
+    ep: int | Sequence[int] | None = None,
+    tokens: int | Sequence[int] | None = None,
+    mode: str | None = None,
+    phase: str = "prefill",
+    skew: float | None = None,
+    sigma: float | None = None,
+    counts: Any = None,
+    placement: str = "contiguous",
+    redundant: int = 0,
+    kernel: str | Kernel = "auto",
+    sms: int | None = None,
+    seeds: Sequence[int] | None = None,
+    tolerance: float | str | None = "auto",
+    load_only: bool = False,
+    profile: str | Profile = "auto",
+    overrides: Mapping[str, str] | Sequence[str] | None = None,
+    fail: str | Sequence[str] | None = None,
+    degrade: Mapping[str, str | float] | Sequence[str] | None = None,
+    **figures: Any,
+) -> MoeResult:
+    """Predict how long dispatch and combine of a layer with experts take.
+
+    Parameters
+    ----------
+    topo : str, path, Topology or networkx graph
+        As of `collsim.simulate`.
+    model : str, Model or None
+        Name of a preset; *figures* change it. None: *figures* say all.
+    ep : int or sequence of int, optional
+        Over how many ranks the experts are spread: the first so many GPUs. Default: all there are.
+    tokens : int or sequence of int, optional
+        Of each rank; a sequence has one entry per rank. Default: that of the phase.
+    mode : {"normal", "low_latency", "all_to_all"}, optional
+        Default: that of the phase.
+    phase : {"prefill", "decode"}
+        4,096 tokens in normal mode, or 128 in low-latency mode.
+    skew, sigma, counts
+        How popular experts are: `collsim.moe.gating.popularity_of`; *counts* may be a file. Default: all equally.
+    placement : {"contiguous", "round_robin", "balanced"}
+    redundant : int
+        Copies of experts beyond one each.
+    kernel : str or Kernel
+        Whose costs count: ``auto`` takes those fitted for the GPU.
+    sms : int, optional
+        SMs that copy; by default as many as the kernel takes.
+    seeds : sequence of int, optional
+        One sample of the routing for each. Default: expected loads where they are known, else five samples, or one of
+        more than a million tokens.
+    tolerance : float or str, optional
+        As of `collsim.simulate`.
+    load_only : bool
+        Take what the busiest link or GPU needs with expected loads as the time, without a simulation.
+    profile : str or Profile
+        Of the library, for the mode ``all_to_all``.
+    overrides, fail, degrade
+        As of `collsim.simulate`.
+    **figures
+        Fields of `collsim.moe.models.Model`, such as ``experts=64``.
+
+    Raises
+    ------
+    InputError
+        Whatever is wrong with the request.
+    ModelError
+        Ranks cannot reach each other.
+
+    Examples
+    --------
+    >>> result = simulate_moe("hgx_h100", ep=8, tokens=4096)
+    >>> [row.op for row in result.rows]
+    ['dispatch', 'combine']
+    """
+    question = ask(
+        topo, model, ep=ep, tokens=tokens, mode=mode, phase=phase,
+        laws={"skew": skew, "sigma": sigma, "counts": counts}, placement=placement, redundant=redundant,
+        kernel=kernel, sms=sms, seeds=seeds, tolerance=tolerance, load_only=load_only,
+        profile=profile, machine={"overrides": overrides, "fail": fail, "degrade": degrade}, figures=figures,
+    )  # fmt: skip
+    return answer(question)
+
+
+def answer(question: Question) -> MoeResult:
+    """Return dispatch and combine for each number of ranks.
+
+    Raises
+    ------
+    ModelError
+        Ranks cannot reach each other.
+    """
+    return _result(question, tuple(row for place in question.placements for row in _rows(question, place)))
+
+
+def _rows(question: Question, placement: Placement) -> list[MoeRow]:
+    """Return dispatch and combine for one number of ranks."""
+    n = placement.n_ranks
+    gpus = list(range(n))
+    fabric = build_fabric(_smallest(question.topology, n), gpus, efficiency=False, latency=False, network_counts=False)
+    members = Members.of(fabric.wiring.coordinates.node[fabric.rank_node])
+    samples = list(_samples(question, placement, members))
+    if question.mode == "all_to_all":
+        from collsim.moe.library_calls import called
+
+        time = called(question, gpus)
+        return [_row(question, placement, fabric, op, [(seed, c, time(c, op)) for seed, c in samples]) for op in OPS]
+    routes = find_routes(fabric)
+    rows = []
+    for op in OPS:
+        timed = [(seed, c, _timed(question, fabric, routes, c, op)) for seed, c in samples]
+        rows.append(_row(question, placement, fabric, op, timed))
+    return rows
+
+
+def _smallest(topology: Topology, n_ranks: int) -> Topology:
+    """Return the node of a cluster in order if the ranks are all on one, else the topology."""
+    cluster = topology.cluster
+    alone = cluster is not None and topology.damage is None and n_ranks <= cluster.node.n_gpus
+    return cluster.node if alone and cluster is not None else topology
+
+
+def _samples(question: Question, placement: Placement, members: Members) -> Iterator[tuple[int | None, Counts]]:
+    """Return the counts of each sample with its seed, or the expected ones."""
+    model, tokens = question.model, question.tokens_of(placement.n_ranks)
+    if question.seeds is None and question.popularity.is_even:
+        known = expected(model, placement, members, tokens)
+        if known is not None:
+            yield None, known
+            return
+    if question.seeds is None and question.load_only:
+        rng = np.random.default_rng([0, 3])
+        yield None, pooled(model, question.popularity, placement, members, tokens=tokens, rng=rng)
+        return
+    usual = SAMPLES if tokens.sum() <= FEW_TOKENS else SAMPLES[:1]
+    for seed in usual if question.seeds is None else question.seeds:
+        rng = np.random.default_rng([seed, 2])
+        yield seed, counted(model, question.popularity, placement, members, tokens=tokens, rng=rng)
+
+
+def _timed(question: Question, fabric: Fabric, routes: Routes, counts: Counts, op: str) -> OpTime:
+    """Return the time of one operation with one sample."""
+    costs = question.kernel.costs[question.mode][op]
+    laid = laid_on(fabric, routes, flows_of(counts, question.model, op, question.kernel.flow_mode(question.mode)))
+    share = question.kernel.share_of(question.sms)
+    if question.load_only:
+        return load_of(laid, costs, share=share)
+    return time_flows(laid, costs, share=share, chunk_tokens=question.kernel.chunk_tokens, tolerance=question.tolerance)
+
+
+def _row(
+    question: Question, placement: Placement, fabric: Fabric, op: str,
+    timed: Sequence[tuple[int | None, Counts, OpTime]],
+) -> MoeRow:  # fmt: skip
+    """Return the row of one operation: everything but the times is of the median sample."""
+    order = sorted(range(len(timed)), key=lambda i: timed[i][2].time_s)
+    seed, counts, time = timed[order[(len(order) - 1) // 2]]
+    received = counts.pairs.sum(axis=0)
+    load = received / received.mean() if received.any() else received
+    names = [fabric.rank_name(rank) for rank in range(fabric.n_ranks)]
+    model, mode = question.model, question.kernel.flow_mode(question.mode)
+    matrix = byte_matrix(counts, model, op, mode) if fabric.n_ranks <= MOST_IN_MATRIX else np.zeros((0, 0), np.int64)
+    busy = time.bottleneck or _busy(fabric, time)
+    return MoeRow(
+        op=op,
+        ranks=placement.n_ranks,
+        node_sizes=tuple(np.bincount(counts.members.node).tolist()),
+        experts=len(placement.expert),
+        time_s=time.time_s,
+        times_s=tuple(each.time_s for _, _, each in timed),
+        load_s=time.load_s,
+        bound_s=time.bound_s,
+        node_bytes=time.node_bytes / fabric.n_ranks,
+        network_bytes=time.network_bytes / fabric.n_ranks,
+        logical_bytes=float(logical_bytes(counts, model, op, mode).mean()),
+        matrix_bytes=tuple(tuple(row) for row in matrix.tolist()),
+        imbalance=float(load.max(initial=0.0)),
+        hot=tuple(Busy(names[int(i)], float(load[i])) for i in np.argsort(-load, kind="stable")[:MOST_SHOWN]),
+        bottleneck=busy[:MOST_SHOWN],
+        limit=_limit(fabric, time, busy),
+        seed=seed,
+        path=time.path,
+        tolerance=time.tolerance,
+    )
+
+
+def _busy(fabric: Fabric, time: OpTime) -> tuple[LinkLoad, ...]:
+    """Return links and GPUs by the part of the time that they are busy, busiest first."""
+    if time.time_s <= 0:
+        return ()
+    links = time.link_busy_s / time.time_s
+    n = fabric.n_ranks
+    found = [LinkLoad(fabric.wiring.link_name(int(i)), float(links[i])) for i in np.argsort(-links)[:MOST_SHOWN]]
+    for port in np.argsort(-time.port_load)[:MOST_SHOWN]:
+        what = "sends" if port < n else "receives"
+        found.append(LinkLoad(f"{fabric.rank_name(int(port) % n)} {what}", float(time.port_load[port])))
+    return tuple(sorted((each for each in found if each.utilisation > 0), key=lambda each: -each.utilisation))
+
+
+def _limit(fabric: Fabric, time: OpTime, busy: Sequence[LinkLoad]) -> str:
+    """Return what the operation waits for most of the time."""
+    if time.path.startswith("library"):
+        return "library"
+    if not busy or busy[0].utilisation < SATURATED:
+        return "start"
+    if busy[0].link.endswith((" sends", " receives")):
+        return "GPU"
+    link = fabric.wiring.link_names.index(busy[0].link)
+    kinds = {fabric.wiring.node_kinds[int(end[link])] for end in (fabric.wiring.link_src, fabric.wiring.link_dst)}
+    return "network" if "nic" in kinds or kinds == {"switch"} else "node links"
+
+
+def _result(question: Question, rows: tuple[MoeRow, ...]) -> MoeResult:
+    kernel, topology, profile = question.kernel, question.topology, question.profile
+    told = kernel.told(topology.labels.get("gpu.model", "")) if question.mode in kernel.costs else None
+    warnings = [told] if told else []
+    runs = {"name": kernel.name, "title": kernel.title, "source": kernel.source, "kind": kernel.kind}
+    if profile is not None:
+        runs = {
+            "name": profile.name,
+            "title": profile.title or profile.name,
+            "source": f"{profile.describe(over_nodes=topology.cluster is not None)}; start of a call: {kernel.name}",
+            "kind": "fitted" if is_calibrated(topology, profile) else "assumed",
+        }
+    if any(row.tolerance for row in rows):
+        warnings.append("irregular traffic was solved within a tolerance: docs/irregular.md")
+    if question.load_only:
+        warnings.append("times are what the busiest link or GPU needs, without a simulation")
+    return MoeResult(
+        version=__version__,
+        config={
+            "mode": question.mode, "sms": None if profile is not None else question.sms,
+            "tolerance": AUTO if question.tolerance is None else question.tolerance,
+            "ep": [place.n_ranks for place in question.placements],
+            "tokens": question.tokens if isinstance(question.tokens, int) else list(question.tokens),
+            "skew": question.laws.get("skew"), "sigma": question.laws.get("sigma"), "redundant": question.redundant,
+            "seeds": None if question.seeds is None else list(question.seeds), "load_only": question.load_only,
+            "overrides": {fact.path: fact.text for fact in topology.facts if fact.status == "set"},
+            "fail": [] if topology.damage is None else list(topology.damage.fail),
+            "degrade": {} if topology.damage is None else dict(topology.damage.degrade),
+        },
+        topology=topology_summary(topology, load_profile("ideal")),
+        model=asdict(question.model),
+        kernel=runs,
+        routing=question.popularity.name,
+        placement=question.placements[0].name,
+        rows=rows,
+        warnings=tuple(warnings),
+    )  # fmt: skip

@@ -1,0 +1,1 @@
+"""Pictures as SVG: topologies, byte matrices, residuals."""

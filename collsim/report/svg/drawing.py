@@ -1,0 +1,249 @@
+"""A topology as a picture: GPUs, switch planes and links with their rates, as one SVG for light and dark pages.
+
+Three layouts: a ring of GPUs for wiring without switches, planes above GPUs for a switched domain, and, where that
+would be a carpet of lines, one GPU's links drawn for all. Line width grows with the number of parallel links; colour
+tells the rates apart; every rate stands in the legend.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from html import escape
+from itertools import pairwise
+
+from collsim.core.units import format_bandwidth
+from collsim.report.cluster import cluster_svg
+from collsim.report.topology import format_range
+from collsim.topology import Topology, Wiring, describe
+
+__all__ = ["topology_svg"]
+
+WIDTH = 960
+MARGIN = 40
+HEADER = 84
+MOST_LINES = 160
+"""Above this many links a switched domain shows the links of one GPU for all."""
+PER_ROW = 18
+STOREY = 150.0
+BOX_HEIGHT = 30.0
+ROOMY = 44.0
+"""Narrower boxes show only the number of a node."""
+STYLE = """
+  svg { background: #ffffff; font-family: system-ui, sans-serif; }
+  text { fill: #1c2430; } .soft { fill: #5b6675; } .box { fill: #e8eef7; stroke: #3d5a80; }
+  .switch { fill: #fdf0e0; stroke: #b8691c; } .faded { opacity: 0.16; }
+  .r0 { stroke: #2f6db3; fill: #2f6db3; } .r1 { stroke: #c2571a; fill: #c2571a; }
+  .r2 { stroke: #2d8659; fill: #2d8659; } .r3 { stroke: #8a4fb0; fill: #8a4fb0; }
+  .r4 { stroke: #64707d; fill: #64707d; }
+  path { fill: none !important; stroke-linecap: round; }
+  .tag { fill: #ffffff; stroke: none; } .tagtext { font-size: 11px; }
+  @media (prefers-color-scheme: dark) {
+    svg { background: #14181e; } text { fill: #e4e9f0; } .soft { fill: #9aa6b5; } .tag { fill: #14181e; }
+    .box { fill: #223046; stroke: #8fb4e3; } .switch { fill: #3a2a17; stroke: #e6a75a; }
+    .r0 { stroke: #74aef0; fill: #74aef0; } .r1 { stroke: #f09a5e; fill: #f09a5e; }
+    .r2 { stroke: #6fcf9c; fill: #6fcf9c; } .r3 { stroke: #c79ae6; fill: #c79ae6; }
+    .r4 { stroke: #a7b2bf; fill: #a7b2bf; }
+  }
+"""
+
+Point = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """The wiring between two nodes: *count* parallel links of *rate_Bps* each per direction."""
+
+    a: int
+    b: int
+    count: int
+    rate_Bps: float
+
+
+def topology_svg(topology: Topology) -> str:
+    """Return *topology* as an SVG document."""
+    if topology.cluster is not None:
+        return cluster_svg(topology, STYLE)
+    wiring = topology.wiring
+    edges = _edges(wiring)
+    rates = sorted({round(edge.rate_Bps) for edge in edges}, reverse=True)
+    switched = wiring.coordinates.kind == "switched"
+    layout = _planes if switched else _ring if wiring.n_nodes == wiring.n_gpus else _levels
+    places, size, bottom = layout(wiring)
+    crowded = switched and len(edges) > MOST_LINES
+    body = [*_lines([edge for edge in edges if not crowded or edge.a == 0], places, rates, switched=switched)]
+    body += [_node(wiring, node, places[node], size) for node in range(wiring.n_nodes)]
+    body += _captions(wiring, places) if switched else []
+    body += _legend(topology, edges, rates, bottom, crowded=crowded)
+    height = bottom + 30 + 22 * (len(rates) + 1 + crowded)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:.0f}" width="{WIDTH}" role="img" '
+        f'aria-label="{escape(topology.title, quote=True)}">\n<style>{STYLE}</style>\n'
+        + "\n".join([*_header(topology), *body])
+        + "\n</svg>\n"
+    )
+
+
+def _edges(wiring: Wiring) -> list[Edge]:
+    """Return one edge per pair of nodes; a pair wired in one direction only counts too."""
+    found: dict[tuple[int, int], Edge] = {}
+    for link in range(wiring.n_links):
+        a, b = sorted((int(wiring.link_src[link]), int(wiring.link_dst[link])))
+        count = int(wiring.link_count[link])
+        found.setdefault((a, b), Edge(a, b, count, float(wiring.link_bandwidth_Bps[link]) / count))
+    return list(found.values())
+
+
+def _ring(wiring: Wiring) -> tuple[list[Point], float, float]:
+    """Place all GPUs on a circle; return places, node size and the lowest y."""
+    n, radius = wiring.n_gpus, 300.0
+    centre = (WIDTH / 2, HEADER + MARGIN + radius)
+    return [_on_circle(centre, radius, i, n) for i in range(n)], 58.0 if n <= 16 else 30.0, centre[1] + radius + MARGIN
+
+
+def _levels(wiring: Wiring) -> tuple[list[Point], float, float]:
+    """Place the GPUs at the bottom and the other nodes above what they serve, one row per hop from the GPUs."""
+    level = [0 if node < wiring.n_gpus else -1 for node in range(wiring.n_nodes)]
+    pairs = list(zip(wiring.link_src.tolist(), wiring.link_dst.tolist(), strict=True))
+    for height in range(1, wiring.n_nodes):
+        for node in {dst for src, dst in pairs if level[src] == height - 1 and level[dst] < 0}:
+            level[node] = height
+    across = {gpu: gpu + 0.5 for gpu in range(wiring.n_gpus)}
+    for node in sorted(range(wiring.n_gpus, wiring.n_nodes), key=lambda node: level[node]):
+        below = [across[src] for src, dst in pairs if dst == node and 0 <= level[src] < level[node]]
+        across[node] = sum(below) / len(below) if below else 0.5
+    pitch, top = (WIDTH - 2 * MARGIN) / wiring.n_gpus, HEADER + 2 * MARGIN + STOREY * max(level)
+    for height in range(1, max(level) + 1):
+        _spread([node for node in across if level[node] == height], across, wiring.n_gpus)
+    places = [(MARGIN + pitch * across[node], top - STOREY * level[node]) for node in range(wiring.n_nodes)]
+    return places, min(60.0, pitch - 8), top + MARGIN
+
+
+def _spread(nodes: list[int], across: dict[int, float], width: float) -> None:
+    """Space *nodes* of one row evenly over *width*, in their order, if some would lie on each other."""
+    order = sorted(nodes, key=lambda node: (across[node], node))
+    if any(across[b] - across[a] < 1.0 for a, b in pairwise(order)):
+        across.update({node: width * (i + 0.5) / len(order) for i, node in enumerate(order)})
+
+
+def _on_circle(centre: Point, radius: float, i: int, n: int) -> Point:
+    angle = 2 * math.pi * (i + 0.5) / max(n, 1) - math.pi / 2
+    return centre[0] + radius * math.cos(angle), centre[1] + radius * math.sin(angle)
+
+
+def _planes(wiring: Wiring) -> tuple[list[Point], float, float]:
+    """Place the switches in rows on top and the GPUs in rows below; return places, node size and the lowest y."""
+    n, switches = wiring.n_gpus, wiring.n_nodes - wiring.n_gpus
+    above, _ = _rows(switches, HEADER + MARGIN + 26)
+    below, bottom = _rows(n, above[-1][1] + (300.0 if n <= PER_ROW else 200.0))
+    return [*below, *above], min(60.0, (WIDTH - 2 * MARGIN) / min(n, PER_ROW) - 8), bottom + MARGIN
+
+
+def _rows(count: int, top: float) -> tuple[list[Point], float]:
+    """Place nodes in rows of at most `PER_ROW`."""
+    wide = min(count, PER_ROW)
+    pitch = (WIDTH - 2 * MARGIN) / wide
+    places = [(MARGIN + pitch * (i % wide + 0.5), top + 52.0 * (i // wide)) for i in range(count)]
+    return places, places[-1][1]
+
+
+def _lines(edges: list[Edge], places: list[Point], rates: list[int], *, switched: bool) -> Iterable[str]:
+    """Yield a line per edge; in a switched domain those of the first GPU stand out, elsewhere tags count the links."""
+    for edge in edges:
+        look = f"r{min(rates.index(round(edge.rate_Bps)), 4)}" + (" faded" if switched and edge.a else "")
+        (x1, y1), (x2, y2), peak = places[edge.a], places[edge.b], _peak(places[edge.a], places[edge.b], places)
+        if switched:  # from the top of a GPU to the bottom of a switch, not behind the switches beside it
+            y1, y2 = y1 - BOX_HEIGHT / 2, y2 + BOX_HEIGHT / 2
+        bend = f"Q {2 * peak[0] - (x1 + x2) / 2:.1f} {2 * peak[1] - (y1 + y2) / 2:.1f}" if peak[1] < y1 else "L"
+        path = f"M {x1:.1f} {y1:.1f} {bend} {x2:.1f} {y2:.1f}"
+        yield f'<path class="{look}" d="{path}" stroke-width="{1.0 + 0.8 * edge.count:.1f}"/>'
+    if not switched:
+        for edge in edges:
+            if edge.count > 1:
+                yield _tag(places[edge.a], places[edge.b], _peak(places[edge.a], places[edge.b], places), edge.count)
+
+
+def _peak(a: Point, b: Point, places: list[Point]) -> Point:
+    """Return the middle of the line from a to b, lifted to an arc if other nodes lie between them in the same row."""
+    middle = ((a[0] + b[0]) / 2, (a[1] + b[1]) / 2)
+    left, right = sorted((a[0], b[0]))
+    crosses = abs(a[1] - b[1]) < 1 and any(left < x < right and abs(y - a[1]) < 1 for x, y in places)
+    return (middle[0], middle[1] - 24 - 0.06 * (right - left)) if crosses else middle
+
+
+def _captions(wiring: Wiring, places: list[Point]) -> list[str]:
+    """Return how many links every GPU has to each switch, written above the switches."""
+    n = wiring.n_gpus
+    counts = {
+        int(wiring.link_dst[i]): int(wiring.link_count[i]) for i in range(wiring.n_links) if wiring.link_src[i] == 0
+    }
+    if len(set(counts.values())) == 1:
+        count = next(iter(counts.values()))
+        text = f"{count} link{'s' if count > 1 else ''} from every GPU to each of {wiring.n_nodes - n} switches"
+        return [f'<text class="soft" x="{MARGIN}" y="{places[n][1] - 26:.1f}" font-size="13">{text}</text>']
+    return [
+        f'<text class="soft" x="{places[switch][0]:.1f}" y="{places[switch][1] - 26:.1f}" text-anchor="middle" '
+        f'font-size="13">{count} links from every GPU</text>'
+        for switch, count in counts.items()
+    ]
+
+
+def _tag(a: Point, b: Point, peak: Point, count: int) -> str:
+    """Write on a line how many links it is: off its middle, where lines cross, but on the peak of an arc."""
+    x, y = (a[0] + 0.68 * (b[0] - a[0]), a[1] + 0.68 * (b[1] - a[1])) if peak[1] >= min(a[1], b[1]) else peak
+    return (
+        f'<rect class="tag" x="{x - 11:.1f}" y="{y - 8:.1f}" width="22" height="15" rx="3"/>'
+        f'<text class="tagtext" x="{x:.1f}" y="{y + 4:.1f}" text-anchor="middle">{count}x</text>'
+    )
+
+
+def _node(wiring: Wiring, node: int, place: Point, size: float) -> str:
+    """Return a box with the node's name."""
+    x, y = place
+    name = wiring.node_names[node]
+    is_gpu = node < wiring.n_gpus
+    width = size if is_gpu or size < ROOMY else size + 12
+    if size < ROOMY:
+        name = name.removeprefix("gpu") if is_gpu else "sw" + "".join(c for c in name if c.isdigit())
+    font = min(13.0, 1.5 * width / max(len(name), 1))
+    look, left, top = "box" if is_gpu else "switch", x - width / 2, y - BOX_HEIGHT / 2
+    return (
+        f'<rect class="{look}" x="{left:.1f}" y="{top:.1f}" width="{width:.1f}" '
+        f'height="{BOX_HEIGHT:g}" rx="6" stroke-width="1.4"/>'
+        f'<text x="{x:.1f}" y="{y + font / 3:.1f}" text-anchor="middle" font-size="{font:.1f}">{escape(name)}</text>'
+    )
+
+
+def _header(topology: Topology) -> list[str]:
+    """Return the title and the totals."""
+    shown = describe(topology)
+    totals = (
+        f"{shown['ranks']} GPUs, {shown['physical_links']} links; "
+        f"per GPU {format_range(shown['per_gpu_uni_Bps'], shown['per_gpu_uni_max_Bps'])} in one direction, "
+        f"{format_range(shown['per_gpu_bidi_Bps'], shown['per_gpu_bidi_max_Bps'])} in both"
+    )
+    title_size = min(20.0, 1.75 * (WIDTH - 2 * MARGIN) / max(len(topology.title), 1))
+    return [
+        f'<text x="{MARGIN}" y="36" font-size="{title_size:.1f}" font-weight="600">{escape(topology.title)}</text>',
+        f'<text class="soft" x="{MARGIN}" y="62" font-size="14">{escape(totals)}</text>',
+    ]
+
+
+def _legend(topology: Topology, edges: list[Edge], rates: list[int], bottom: float, *, crowded: bool) -> list[str]:
+    """Return one line per rate, and what is left out of the picture."""
+    kind = topology.labels.get("link.type", "link") if len(rates) == 1 else "links"
+    lines = []
+    for i, rate in enumerate(rates):
+        y = bottom + 14 + 22 * i
+        count = sum(edge.count for edge in edges if round(edge.rate_Bps) == rate)
+        text = f"{kind}, {format_bandwidth(rate)} per direction and link ({count} links)"
+        lines.append(
+            f'<line class="r{min(i, 4)}" x1="{MARGIN}" y1="{y}" x2="{MARGIN + 34}" y2="{y}" stroke-width="4"/>'
+        )
+        lines.append(f'<text x="{MARGIN + 44}" y="{y + 5}" font-size="14">{escape(text)}</text>')
+    if crowded:
+        y = bottom + 19 + 22 * len(rates)
+        text = f"only the links of {topology.wiring.node_names[0]} are drawn; every GPU has the same"
+        lines.append(f'<text class="soft" x="{MARGIN}" y="{y}" font-size="14">{escape(text)}</text>')
+    return lines

@@ -1,0 +1,1 @@
+"""From a checked request to a result: the only conductor."""

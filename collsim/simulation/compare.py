@@ -1,0 +1,215 @@
+"""The same collectives on several systems: `compare` is `simulate` on each of them, row by row.
+
+`prepare` checks all that was asked of all systems, `answer` simulates; `compare` is both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from collsim.core.errors import Fault, InputError, ModelError
+from collsim.library import Profile, load_profile
+from collsim.simulation.comparison import Compared, Comparison, System, named_system
+from collsim.simulation.request.request import Question, ask, rank_groups
+from collsim.simulation.simulate import predict
+from collsim.topology import Topology, load_topology
+from collsim.topology.failures.degrade import damaged
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+__all__ = ["Case", "answer", "compare", "prepare"]
+
+T = TypeVar("T")
+WHOLE = "none"
+"""The split that leaves all ranks in one group."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A system with all that is asked of it: one question, and the GPUs of its runs, for each split."""
+
+    label: str
+    topology: Topology
+    constants: Profile
+    asked: tuple[tuple[Question, list[list[int]]], ...]
+
+
+def compare(
+    topos: Sequence[str | Path | Topology | nx.Graph[Any]],
+    op: str | Sequence[str],
+    size: int | str | Sequence[int | str] | None = None,
+    *,
+    split: str | Sequence[str | None] | None = None,
+    **asked: Any,
+) -> Comparison:
+    """Predict how long collectives take on several systems, side by side.
+
+    Parameters
+    ----------
+    topos : sequence of str, path, Topology or networkx graph
+        At least two. A name or a file may have changes behind it: ``gb200_nvl72,gpu.count=128,switch.ports=128``. How
+        many times as fast as the first each one is, is part of the answer.
+    op, size
+        As of `collsim.simulate`.
+    split : str or sequence of str, optional
+        As of `collsim.simulate`; several, in a list or separated by commas, are several runs, with ``none`` for all
+        ranks in one group.
+    **asked
+        Whatever else `collsim.simulate` takes, for all systems. By default as many ranks take part as every system has;
+        there is one algorithm: a name, ``auto`` or ``best``.
+
+    Returns
+    -------
+    Comparison
+
+    Raises
+    ------
+    InputError
+        Whatever is wrong with the request, all of it at once.
+    ModelError
+        A system has no answer.
+
+    Examples
+    --------
+    >>> row = compare(["mi355x_rack128", "gb200_nvl72"], "all_to_all", "1G", ranks=72, profile="ideal").rows[0]
+    >>> [f"{run.busbw_Bps / 1e9:.1f}" for run in row.runs], f"{row.speedups[1]:.1f}"
+    (['55.5', '900.0'], '16.2')
+    """
+    return answer(prepare(topos, op, size, split=split, **asked))
+
+
+def prepare(
+    topos: Sequence[Any],
+    op: str | Sequence[str],
+    size: Any = None,
+    *,
+    split: str | Sequence[str | None] | None = None,
+    ranks: int | Sequence[int] | None = None,
+    rank_list: Sequence[int] | None = None,
+    algo: str | Sequence[str] = "auto",
+    placement: str | Path | None = None,
+    profile: str | Profile = "auto",
+    overrides: Mapping[str, str] | Sequence[str] | None = None,
+    fail: str | Sequence[str] | None = None,
+    degrade: Mapping[str, str | float] | Sequence[str] | None = None,
+    **asked: Any,
+) -> list[Case]:
+    """Return what is asked of each system; the parameters are those of `compare`. Raises every fault at once."""
+    faults: list[Fault] = []
+    pairs = overrides.items() if isinstance(overrides, Mapping) else _listed(overrides or ())
+    loaded = _systems(
+        topos, lambda name, changes: damaged(load_topology(name, [*pairs, *changes]), fail, degrade), faults
+    )
+    questions = _questions(partial(ask, op, size, **asked), split, algo, faults)
+    if loaded and ranks is None and rank_list is None and placement is None and asked.get("matrix") is None:
+        ranks = min(topology.n_gpus for topology in loaded.values())
+    cases = []
+    for label, topology in loaded.items():
+        constants = _attempt(partial(load_profile, profile, topology), faults)
+        groups = [
+            _attempt(partial(rank_groups, topology, ranks, rank_list, question, placement), faults)
+            for question in questions
+        ]
+        asked_here = tuple((question, gpus) for question, gpus in zip(questions, groups, strict=True) if gpus)
+        cases += [Case(label, topology, constants, asked_here)] if constants else []
+    if faults:
+        raise InputError(*dict.fromkeys(faults))
+    return cases
+
+
+def _systems(topos: Any, load: Callable[[Any, Sequence[str]], Topology], faults: list[Fault]) -> dict[str, Topology]:
+    """Return the systems by their labels, each different: the name, the changes, and a number if both come again."""
+    entries = _listed(topos)
+    if len(entries) < 2:
+        faults.append(Fault("fewer than two systems", "topos", "name two or more, such as mi355x_ubb8 hgx_b200"))
+    loaded: dict[str, Topology] = {}
+    for entry in entries:
+        name, changes = named_system(entry)
+        found: list[Fault] = []
+        topology = _attempt(partial(load, name, changes), found)
+        set_here = {f"--set {change.partition('=')[0].strip()}" for change in changes}
+        faults += [replace(fault, where="topos") if fault.where in set_here else fault for fault in found]
+        if topology is not None:
+            label = ", ".join([topology.name, *changes])
+            same = sum(other == label or other.startswith(f"{label} (") for other in loaded)
+            loaded[f"{label} ({same + 1})" if same else label] = topology
+    return loaded
+
+
+def _questions(asking: Callable[..., Question], split: Any, algo: Any, faults: list[Fault]) -> list[Question]:
+    """Return the question of each split, whose only algorithm gives one row."""
+    if len(names := _listed(algo)) > 1 or "all" in names:
+        faults.append(Fault("several algorithms", "algo", "one row of each system: give auto, best or one name"))
+    found = [_attempt(partial(asking, split=one, algo=algo), faults) for one in _splits(split)]
+    return [question for question in found if question is not None]
+
+
+def answer(cases: Sequence[Case]) -> Comparison:
+    """Return the rows of all systems side by side.
+
+    Raises
+    ------
+    InputError, ModelError
+        A system cannot carry out what was asked, or has no answer; the message names it.
+    """
+    results = []
+    for case in cases:
+        with _naming(case.label):
+            results.append(
+                [predict(case.topology, case.constants, question, groups) for question, groups in case.asked]
+            )
+    systems = tuple(
+        System(
+            case.label,
+            runs[0].topology,
+            runs[0].profile,
+            tuple(run.config for run in runs),
+            tuple(dict.fromkeys(warning for run in runs for warning in run.warnings)),
+        )
+        for case, runs in zip(cases, results, strict=True)
+    )
+    rows = tuple(
+        Compared(of_split[0].config["split"] or of_split[0].config["groups"], rows)
+        for of_split in zip(*results, strict=True)
+        for rows in zip(*(result.rows for result in of_split), strict=True)
+    )
+    return Comparison(results[0][0].version, systems, rows)
+
+
+def _listed(value: Any) -> list[Any]:
+    """Return the entries of a list; a value that is none is the only entry."""
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def _splits(split: Any) -> list[Any]:
+    """Return every split, None for all ranks in one group.
+
+    >>> _splits("none, MOD 8"), _splits(None)
+    ([None, 'MOD 8'], [None])
+    """
+    texts = [text.strip() for text in split.split(",")] if isinstance(split, str) else _listed(split)
+    return [None if isinstance(text, str) and text.lower() == WHOLE else text for text in texts]
+
+
+def _attempt(parse: Callable[[], T], faults: list[Fault]) -> T | None:
+    try:
+        return parse()
+    except InputError as error:
+        faults.extend(error.faults)
+        return None
+
+
+@contextmanager
+def _naming(label: str) -> Iterator[None]:
+    """Say in every fault which system it is of."""
+    try:
+        yield
+    except (InputError, ModelError) as error:
+        kind = ModelError if isinstance(error, ModelError) else InputError
+        raise kind(*(Fault(f"{label}: {fault.what}", fault.where, fault.hint) for fault in error.faults)) from error

@@ -1,0 +1,141 @@
+"""What a comparison of systems says: the same collectives on each, side by side, and how many times faster each is."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from collsim.simulation.result import Row, frame_of
+
+__all__ = ["Compared", "Comparison", "System", "named_system"]
+
+SCHEMA = "collsim.compare/1"
+CHANGE = re.compile(r",\s*(?=[A-Za-z_][\w.\[\]]*=)")
+"""What separates the changes behind the name of a system: a comma before PATH=VALUE."""
+
+
+def named_system(entry: Any) -> tuple[Any, list[str]]:
+    """Return a system and the changes behind its name.
+
+    >>> named_system("gb200_nvl72,gpu.count=128, switch.ports=128")
+    ('gb200_nvl72', ['gpu.count=128', 'switch.ports=128'])
+    """
+    if not isinstance(entry, str):
+        return entry, []
+    name, *changes = CHANGE.split(entry.strip())
+    return name, changes
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """One of the systems: how it is called, what `Result` says of it, and one configuration for each split."""
+
+    label: str
+    topology: Mapping[str, Any]
+    profile: Mapping[str, Any]
+    configs: tuple[Mapping[str, Any], ...]
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """One collective at one size: its row on each system; *grouping* is the split or layout, None for one group."""
+
+    grouping: str | None
+    runs: tuple[Row, ...]
+
+    @property
+    def speedups(self) -> tuple[float, ...]:
+        """How many times as fast as the first system each one is: its time is the divisor."""
+        return tuple(self.runs[0].time_s / run.time_s for run in self.runs)
+
+    @property
+    def who(self) -> str:
+        """Ranks, or groups and how they came about."""
+        first = self.runs[0]
+        if first.groups == 1:
+            return str(first.ranks)
+        return f"{first.groups} x {first.ranks}" + (f" ({self.grouping})" if self.grouping else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The rows of several systems, the first of which is what the others are compared with.
+
+    Examples
+    --------
+    >>> import collsim
+    >>> comparison = collsim.compare(["mi355x_ubb8", "hgx_b200"], "all_to_all", "1G", profile="ideal")
+    >>> [f"{speedup:.3f}" for speedup in comparison.rows[0].speedups]
+    ['1.000', '1.674']
+    """
+
+    version: str
+    systems: tuple[System, ...]
+    rows: tuple[Compared, ...]
+
+    def __iter__(self) -> Iterator[Compared]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What to know before trusting the numbers, each with the name of its system."""
+        return tuple(f"{system.label}: {told}" for system in self.systems for told in system.warnings)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the document of schema ``collsim.compare/1``: SI units, unit in the key."""
+        systems = [
+            {
+                "system": system.label,
+                "topology": dict(system.topology),
+                "profile": dict(system.profile),
+                "configs": [dict(config) for config in system.configs],
+                "warnings": list(system.warnings),
+            }
+            for system in self.systems
+        ]
+        rows = [
+            {"grouping": row.grouping, "speedups": list(row.speedups), "runs": [run.to_dict() for run in row.runs]}
+            for row in self.rows
+        ]
+        return {"schema": SCHEMA, "collsim": self.version, "systems": systems, "rows": rows}
+
+    def to_records(self) -> list[dict[str, Any]]:
+        """Return one flat record for each system of each row: what tells rows apart, then that of `Row.to_record`."""
+        return [
+            {
+                "system": system.label,
+                "profile": system.profile["name"],
+                "calibrated": system.profile["calibrated"],
+                "grouping": row.grouping,
+                "speedup": speedup,
+                **run.to_record(),
+            }
+            for row in self.rows
+            for system, speedup, run in zip(self.systems, row.speedups, row.runs, strict=True)
+        ]
+
+    def to_frame(self, backend: str = "polars") -> Any:
+        """Return `to_records` as a data frame of ``polars`` or ``pandas``; raises as `Result.to_frame` does."""
+        return frame_of(self.to_records(), backend)
+
+    def _repr_html_(self) -> str:
+        """Return the table for a notebook."""
+        own = ("algo", "time (us)", "busbw (GB/s)", "speedup (x)", "bottleneck")
+        spans = "".join(f"<th colspan={len(own)}>{html.escape(system.label)}</th>" for system in self.systems)
+        heads = "".join(f"<th>{name}</th>" for name in ("op", "ranks", "size (B)", *own * len(self.systems)))
+        body = "".join(f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in _cells(row))}</tr>" for row in self)
+        return f"<table><thead><tr><th colspan=3></th>{spans}</tr><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _cells(row: Compared) -> list[str]:
+    cells = [row.runs[0].op, row.who, str(row.runs[0].size_bytes)]
+    for run, speedup in zip(row.runs, row.speedups, strict=True):
+        cells += [run.label, f"{run.time_s * 1e6:.2f}", f"{run.busbw_Bps / 1e9:.2f}", f"{speedup:.3g}", run.limit]
+    return cells

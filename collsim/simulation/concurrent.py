@@ -1,0 +1,356 @@
+"""Groups of ranks that run at once: one schedule and one communicator each, the same links for all.
+
+Groups that no link joins do not see each other, so each is simulated alone; equal ones among them are solved once.
+Those that share links become one problem, in which their transfers share every link fairly.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from collsim.core.errors import Fault, InternalError, UnsupportedError
+from collsim.core.operations import operation
+from collsim.engine import (
+    REDUCED_TRANSFERS,
+    Engine,
+    EngineDeadlock,
+    Problem,
+    Solution,
+    check_conservation,
+    not_too_soon,
+    perturbed_share,
+    solve,
+)
+from collsim.fabric.fabric import Float, Int
+from collsim.fabric.reduction_trees import TreePorts
+from collsim.fabric.routing import Routes, merge_trunks
+from collsim.library import Profile
+from collsim.library.costs.channel_costs import Bool, Protocol, family_of
+from collsim.schedule import Schedule
+from collsim.simulation.lowering import MOST_TRANSFERS, Lowered, Run, lower, prepare, run_on
+from collsim.simulation.result import GroupTime, Row
+from collsim.simulation.timing import LEAST_COMPILED, Timing, kernel_costs, problem_of, time_lowered, timing_of
+from collsim.topology import Topology
+
+__all__ = [
+    "EQUAL",
+    "Part",
+    "Party",
+    "group_times",
+    "part_of",
+    "prepare_groups",
+    "redrawn",
+    "slowest_of",
+    "time_together",
+]
+
+EQUAL = 1e-9
+"""Times within this share of each other are the same."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Party:
+    """Groups of ranks that run at once.
+
+    Attributes
+    ----------
+    runs : tuple of Run
+        One for each group, all on the same wiring.
+    neighbours : tuple of tuple of int
+        Numbers of the groups, those that can share links together; their runs have the same trunks.
+    """
+
+    runs: tuple[Run, ...]
+    neighbours: tuple[tuple[int, ...], ...]
+
+    @property
+    def shares_links(self) -> bool:
+        """Whether any two groups can meet on a link."""
+        return len(self.neighbours) < len(self.runs)
+
+    @property
+    def meets_hash(self) -> bool:
+        """Whether any message goes from switch to switch of a network, where a hash could send it elsewhere."""
+        wiring = self.runs[0].fabric.wiring
+        if "nic" not in wiring.node_kinds:
+            return False
+        first = wiring.n_nodes - wiring.node_kinds[::-1].index("nic")  # switches between nodes come last
+        between = (wiring.link_src >= first) & (wiring.link_dst >= first)
+        return any(bool(between[run.routes.link].any()) for run in self.runs)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """What one group does: a lowered schedule with its costs."""
+
+    lowered: Lowered
+    run: Run
+    costs: Protocol
+    network: Protocol | None
+    """Costs of steps between nodes."""
+
+
+def part_of(schedule: Schedule, run: Run, proto: str, dtype: str, ports: TreePorts | None = None) -> Part:
+    """Return *schedule* as one group runs it, with the costs of protocol *proto* for elements of *dtype*.
+
+    *ports* is what the reduction trees of other groups have taken.
+    """
+    family = family_of(schedule.op, schedule.algo)
+    lowered = lower(schedule, run, dtype, ports)
+    return Part(lowered, lowered.run, kernel_costs(run, proto, family), run.profile.network.protocol(proto, family))
+
+
+def prepare_groups(
+    topology: Topology, profile: Profile, groups: Sequence[Sequence[int]], *, free_share: Float | None = None
+) -> Party:
+    """Prepare the run of each group of GPUs; *free_share* as of `prepare`."""
+    return _party_of([prepare(topology, profile, group, free_share=free_share) for group in groups])
+
+
+def _party_of(runs: list[Run]) -> Party:
+    """Return runs as a party: those that can share links get common trunks."""
+    neighbours = _neighbours([run.used for run in runs])
+    for numbers in neighbours:
+        if len(numbers) > 1:
+            for number, run in zip(numbers, _with_common_trunks([runs[i] for i in numbers]), strict=True):
+                runs[number] = run
+    return Party(tuple(runs), neighbours)
+
+
+def redrawn(party: Party, hash_seed: int) -> Party:
+    """Return *party* with the routes that another seed of the network's hash gives it."""
+    return _party_of(
+        [run_on(run.fabric.with_hash_seed(hash_seed), run.topology, run.profile, run.routes.ways) for run in party.runs]
+    )
+
+
+def _neighbours(used: Sequence[Bool]) -> tuple[tuple[int, ...], ...]:
+    """Put groups together that use a common link, directly or through others; *used* is bool[n_links] for each."""
+    label = np.arange(len(used))
+    user = np.full(len(used[0]), -1, dtype=np.int64)
+    for number, links in enumerate(used):
+        met = user[links & (user >= 0)]
+        label[np.isin(label, label[met])] = number
+        user[links] = number
+    return tuple(tuple(np.flatnonzero(label == each).tolist()) for each in dict.fromkeys(label.tolist()))
+
+
+def _with_common_trunks(runs: Sequence[Run]) -> list[Run]:
+    """Return the runs with trunks that are merged over the routes of all, so that they have the same numbers."""
+    each = [run.routes.expanded() for run in runs]
+    everyone = Routes(
+        _chained([routes.ptr for routes in each]),
+        np.concatenate([routes.link for routes in each]),
+        np.concatenate([routes.weight for routes in each]),
+        np.concatenate([routes.latency_s for routes in each]),
+        np.concatenate([routes.slowdown for routes in each]),
+    )
+    trunks, capacity_Bps = merge_trunks(everyone, runs[0].fabric.capacity_Bps)
+    number = np.arange(len(everyone.latency_s))
+    own = np.split(number, np.cumsum([len(run.routes.latency_s) for run in runs])[:-1])
+    return [
+        replace(run, trunks=trunks.take(which, np.ones(len(which))), trunk_capacity_Bps=capacity_Bps)
+        for run, which in zip(runs, own, strict=True)
+    ]
+
+
+def time_together(
+    parts: Sequence[Part],
+    neighbours: Sequence[Sequence[int]],
+    *,
+    one_of_many: bool = False,
+    reduce: bool = True,
+    tolerance: float | None = 0.0,
+    bracket: bool = False,
+) -> list[Timing]:
+    """Return how each part ran while all run at once.
+
+    Parameters
+    ----------
+    parts : sequence of Part
+        One for each run of a `Party`, in its order.
+    neighbours : sequence of sequence of int
+        Of that party.
+    one_of_many : bool
+        Whether so much is to be solved that it pays to load the compiled engine.
+    reduce : bool
+        Whether transfers that have to behave alike are simulated as one.
+    tolerance : float or None
+        As of `collsim.engine.solve`.
+    bracket : bool
+        Whether a time within a tolerance comes with times on both sides of it.
+
+    Raises
+    ------
+    DeadlockError, UnsupportedError, InternalError
+        As `collsim.simulation.timing.time_schedule`.
+    """
+    n_transfers = sum(len(part.lowered.transfers) for part in parts)
+    if n_transfers > MOST_TRANSFERS:
+        what = f"{n_transfers} transfers of {len(parts)} groups are too many to simulate one by one"
+        raise UnsupportedError(Fault(what, "groups", "ask for fewer ranks or channels, or larger chunks"))
+    if len(parts) > 1 and _take_own_routes(parts, neighbours):
+        parts, neighbours = _with_own_routes(parts)
+    engine: Engine = "auto" if reduce else "plain"
+    if one_of_many and LEAST_COMPILED < n_transfers < (REDUCED_TRANSFERS if reduce else MOST_TRANSFERS):
+        engine = "kernel"
+    timings: dict[int, Timing] = {}
+    solving = _Solving(engine, tolerance, bracket)
+    for numbers in neighbours:
+        members = [parts[i] for i in numbers]
+        problems = [problem_of(part.lowered, part.run, part.costs, part.network) for part in members]
+        for i, problem, found in zip(numbers, problems, _solved(members, problems, solving), strict=True):
+            part, both_costs = parts[i], (parts[i].costs, parts[i].network)
+            above = found[1] if bracket else None
+            timings[i] = timing_of(part.lowered, part.run, both_costs, problem, found[0], above=above)
+    return [timings[i] for i in range(len(parts))]
+
+
+def _take_own_routes(parts: Sequence[Part], neighbours: Sequence[Sequence[int]]) -> bool:
+    """Return whether some part takes other routes than those that its party was prepared with."""
+    trunks = [{id(parts[i].run.trunk_capacity_Bps) for i in numbers} for numbers in neighbours]
+    return any(len(found) > 1 for found in trunks) or any(bool(part.lowered.added.any()) for part in parts)
+
+
+def _with_own_routes(parts: Sequence[Part]) -> tuple[list[Part], tuple[tuple[int, ...], ...]]:
+    """Return the parts with trunks in common where they share links, and which of them do."""
+    runs = [part.run for part in parts]
+    neighbours = _neighbours([run.routes.used_links(run.fabric.n_links) for run in runs])
+    for numbers in neighbours:
+        if len(numbers) > 1:
+            for i, run in zip(numbers, _with_common_trunks([runs[i] for i in numbers]), strict=True):
+                runs[i] = run
+    return [replace(part, run=run) for part, run in zip(parts, runs, strict=True)], neighbours
+
+
+def slowest_of(timings: Sequence[Timing]) -> int:
+    """Return which group takes longest; of those that take equally long the first."""
+    longest_s = max(timing.time_s for timing in timings)
+    return next(i for i, timing in enumerate(timings) if timing.time_s >= longest_s * (1 - EQUAL))
+
+
+def group_times(
+    row: Row, ran: Sequence[tuple[str, str | None]], timings: Sequence[Timing], party: Party
+) -> tuple[GroupTime, ...]:
+    """Return how each group fared in the collective of *row*; *ran* has the algorithm and the protocol of each."""
+    factor = operation(row.op).busbw_factor(row.ranks)
+    rates_Bps = [row.size_bytes / timing.time_s if timing.time_s > 0 else 0.0 for timing in timings]
+    return tuple(
+        GroupTime(tuple(run.fabric.rank_node.tolist()), algo, proto, timing.time_s, rate_Bps, rate_Bps * factor)
+        for run, (algo, proto), timing, rate_Bps in zip(party.runs, ran, timings, rates_Bps, strict=True)
+    )
+
+
+@dataclass(slots=True, eq=False)
+class _Solving:
+    """How problems are solved, and the solutions of those that may come again."""
+
+    engine: Engine
+    tolerance: float | None
+    bracket: bool
+    known: dict[bytes, tuple[Solution, ...]] = field(default_factory=dict)
+
+    def solutions(self, problem: Problem) -> tuple[Solution, ...]:
+        """Return the solution of a problem, and with a bracket the one from above."""
+        key = _digest(problem)
+        if key not in self.known:
+            found = solve(problem, engine=self.engine, tolerance=self.tolerance)
+            above = found
+            if self.bracket and found.tolerance:
+                above = solve(problem, engine=self.engine, tolerance=found.tolerance, ledger=True)
+            self.known[key] = (found, above) if self.bracket else (found,)
+        return self.known[key]
+
+
+def _solved(members: Sequence[Part], problems: Sequence[Problem], solving: _Solving) -> list[tuple[Solution, ...]]:
+    """Return the solutions of each of the neighbours."""
+    joint = problems[0] if len(problems) == 1 else _joint(problems, members[0].run.trunk_capacity_Bps)
+    try:
+        solutions = solving.solutions(joint)
+    except EngineDeadlock:
+        for part in members:  # no group waits for another: one of them is stuck alone, and says where
+            time_lowered(part.lowered, part.run, part.costs, part.network)
+        raise
+    if len(problems) == 1:
+        return [solutions]
+    if broken := [what for solution in solutions for what in check_conservation(joint, solution)]:
+        hint = "this is a defect of collsim: please report the command with this message"
+        raise InternalError(*(Fault(what, f"{len(members)} groups at once", hint) for what in broken))
+    return list(zip(*(_split(solution, problems) for solution in solutions), strict=True))
+
+
+def _digest(problem: Problem) -> bytes:
+    """Return what tells problems apart."""
+    digest = hashlib.blake2b()
+    for column in problem:
+        digest.update(str(len(column)).encode())
+        digest.update(np.ascontiguousarray(column).data)
+    return digest.digest()
+
+
+def _joint(problems: Sequence[Problem], capacity_Bps: Float) -> Problem:
+    """Return one problem of the transfers of all; *capacity_Bps* is that of the links that they have in common.
+
+    A group that gets less of a common link, because its channels take turns on it, takes more of it per byte instead.
+    Links beyond the common ones, the ports of ranks, belong to one group each.
+    """
+    n_common = len(capacity_Bps)
+    capacities, links, weights = [capacity_Bps], [], []
+    n_links = n_common
+    for p in problems:
+        ports = p.capacity_Bps[n_common:]
+        takes = np.concatenate([capacity_Bps / p.capacity_Bps[:n_common], np.ones(len(ports))])
+        links.append(np.where(p.route_link < n_common, p.route_link, p.route_link - n_common + n_links))
+        weights.append(p.route_weight * takes[p.route_link])
+        capacities.append(ports)
+        n_links += len(ports)
+    return Problem(
+        capacity_Bps=np.concatenate(capacities),
+        route_ptr=_chained([p.route_ptr for p in problems]),
+        route_link=np.concatenate(links),
+        route_weight=np.concatenate(weights),
+        route=_shifted([p.route for p in problems], [len(p.route_ptr) - 1 for p in problems]),
+        size_bytes=np.concatenate([p.size_bytes for p in problems]),
+        latency_s=np.concatenate([p.latency_s for p in problems]),
+        cap_Bps=np.concatenate([p.cap_Bps for p in problems]),
+        dep_ptr=_chained([p.dep_ptr for p in problems]),
+        dep=_shifted([p.dep for p in problems], [len(p.route) for p in problems]),
+    )
+
+
+def _chained(pointers: Sequence[Int]) -> Int:
+    """Return the pointers of CSR rows put one after the other."""
+    return np.concatenate(([0], np.cumsum(np.concatenate([np.diff(ptr) for ptr in pointers]))))
+
+
+def _shifted(numbers: Sequence[Int], counts: Sequence[int]) -> Int:
+    """Return *numbers* put one after the other, each shifted by the counts before it."""
+    starts = np.cumsum([0, *counts[:-1]])
+    return np.concatenate([part + start for part, start in zip(numbers, starts, strict=True)])
+
+
+def _split(solution: Solution, problems: Sequence[Problem]) -> list[Solution]:
+    """Return the solution of each problem of a joint one; the first has the count of what was simulated for all."""
+    ends = np.cumsum([len(problem.route) for problem in problems])[:-1]
+    columns = (solution.ready_s, solution.start_s, solution.finish_s, solution.moved_bytes)
+    parts = zip(*(np.split(column, ends) for column in columns), strict=True)
+    found = [
+        solution._replace(
+            ready_s=ready, start_s=start, finish_s=finish, moved_bytes=moved, simulated=0 if i else solution.simulated
+        )
+        for i, (ready, start, finish, moved) in enumerate(parts)
+    ]
+    if not solution.tolerance:
+        return found
+    return [_within(problem, part, solution) for problem, part in zip(problems, found, strict=True)]
+
+
+def _within(problem: Problem, part: Solution, whole: Solution) -> Solution:
+    """Return one part of a *whole* that was solved with a tolerance, with what that did to this part."""
+    raised_s = whole.raised_s if part.finish_s.max() == whole.finish_s.max() else 0.0
+    perturbed = perturbed_share(problem.size_bytes, part.moved_bytes)
+    return not_too_soon(problem, part._replace(raised_s=raised_s, perturbed=perturbed))

@@ -1,0 +1,262 @@
+"""A schedule laid on the fabric: runs with their routes and bounds, and what each transfer shares with others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from collsim.core.arrays import distinct, spread
+from collsim.core.errors import Fault, NoRouteError, UnsupportedError
+from collsim.fabric.bounds.flow_bounds import Flows, find_flows
+from collsim.fabric.bounds.lower import MOST_IN_TABLES, Cuts, find_cuts
+from collsim.fabric.fabric import Fabric, Float, Int, build_fabric
+from collsim.fabric.reduction_trees import TreePorts
+from collsim.fabric.routing import Routes, find_routes, links_in_reach, merge_trunks, network_labels, routes_of
+from collsim.library import Profile
+from collsim.library.costs.channel_costs import Bool, Use
+from collsim.library.costs.network_costs import Steps, steps_of
+from collsim.schedule import Schedule, Transfers
+from collsim.topology import Topology
+
+if TYPE_CHECKING:
+    from collsim.fabric.ecmp import Ways
+
+__all__ = ["MOST_TRANSFERS", "Lowered", "Run", "lower", "prepare", "refuse_tables", "relaid", "run_on"]
+
+MOST_TRANSFERS = 3_000_000
+"""Larger schedules take more than about half a minute and 4 GB."""
+MOST_EQUAL_CHANNELS = 16
+"""Before equal channels are merged, a schedule may be so many times larger."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Run:
+    """Everything that the sizes and algorithms of one call share."""
+
+    topology: Topology
+    fabric: Fabric
+    profile: Profile
+    routes: Routes
+    trunks: Routes
+    trunk_capacity_Bps: Float
+    cuts: Cuts
+    flows: Flows | None
+    used: Bool
+    """bool[n_links]: what some message between the ranks could take."""
+    single: Routes | None = None
+    """The same routes with what one message alone takes of each link, where trunks carry all of a kind."""
+    link_members: Int | None = None
+    """int64[n_links]: how many links of a machine each stands for; None: itself."""
+
+    @property
+    def egress_Bps(self) -> float:
+        """What a rank can send at line rate to ranks of its node, or to any if it is alone there; the least of all."""
+        wiring, ranks = self.fabric.wiring, self.fabric.rank_node
+        adapter = np.array([kind == "nic" for kind in wiring.node_kinds])
+        inside = self.used & ~adapter[wiring.link_dst]
+        out = np.bincount(wiring.link_src, np.where(inside, self.fabric.raw_capacity_Bps, 0.0), len(adapter))[ranks]
+        alone_Bps = self.cuts.egress_Bps.min() if (out == 0).any() else np.inf
+        return float(min(out[out > 0].min(initial=np.inf), alone_Bps))
+
+
+def prepare(
+    topology: Topology, profile: Profile, ranks: Sequence[int] | None = None, *, free_share: Float | None = None
+) -> Run:
+    """Build the fabric of *ranks* (all GPUs if None), its routes, and what bounds the time on it.
+
+    *free_share* is float64[n_links], what background traffic leaves of each link; None: there is none.
+    """
+    bare = not (profile.achievable_rate or profile.latency or profile.families)  # raw wires, of the network too
+    fabric = build_fabric(
+        topology, ranks, efficiency=profile.achievable_rate, latency=profile.latency, network_counts=not bare
+    )
+    if free_share is not None:
+        fabric = replace(fabric, capacity_Bps=fabric.capacity_Bps * free_share)
+    return run_on(fabric, topology, profile)
+
+
+def run_on(fabric: Fabric, topology: Topology, profile: Profile, ways: Ways | None = None) -> Run:
+    """Return the run on a fabric: its routes, from *ways* if some are known, and what bounds the time on it."""
+    try:
+        routes = find_routes(fabric, ways)
+    except NoRouteError as error:
+        from collsim.topology.failures.degrade import cut_faults
+
+        raise NoRouteError(*cut_faults(topology, fabric.rank_node.tolist(), error.faults)) from None
+    trunks, capacity = merge_trunks(routes, fabric.capacity_Bps)
+    used = links_in_reach(fabric, routes)
+    return Run(
+        topology,
+        fabric,
+        profile,
+        routes,
+        trunks,
+        capacity,
+        find_cuts(fabric, used, routes.fastest_s()),
+        find_flows(fabric, used),
+        used,
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lowered:
+    """A schedule laid on the routes of a run; what it costs is not said yet.
+
+    Attributes
+    ----------
+    schedule : Schedule
+    run : Run
+        The one that it was laid on, with other routes if it takes some that were not kept.
+    transfers : Transfers
+        Equal channels merged.
+    size_bytes : float64[n]
+    route : int64[n]
+        Which of *used* each transfer takes.
+    used, copies : int64[n_used]
+        Number of the route in the run, and how many equal transfers take it side by side.
+    across, added : bool[n]
+        Whether a transfer leaves its node, and whether switches there add or copy it.
+    use : Use
+    dtype : str
+    steps : Steps or None
+        The transfers between nodes; None within one node.
+    """
+
+    schedule: Schedule
+    run: Run
+    transfers: Transfers
+    size_bytes: Float
+    route: Int
+    used: Int
+    copies: Int
+    across: Bool
+    added: Bool
+    use: Use
+    dtype: str
+    steps: Steps | None
+
+
+def lower(schedule: Schedule, run: Run, dtype: str = "float", ports: TreePorts | None = None) -> Lowered:
+    """Lay *schedule*, which moves elements of *dtype*, on the fabric of *run*.
+
+    *ports* is what reduction trees of other groups have taken of the network.
+
+    Raises
+    ------
+    UnsupportedError
+        The schedule has more transfers than fit in memory, or needs switches that add and multicast.
+    NoRouteError
+        The network has no tree for a group of ranks.
+    """
+    _refuse_size(schedule, MOST_TRANSFERS * MOST_EQUAL_CHANNELS)
+    if schedule.op == "all_to_all_v":
+        refuse_tables(schedule)
+    merged = schedule.merged()
+    _refuse_size(merged, MOST_TRANSFERS)
+    transfers = merged.materialise()
+    ports = ports or TreePorts.free(run.fabric)
+    ends = transfers.src, transfers.dst
+    routes, number = routes_of(run.fabric, run.routes, ends, schedule.groups, ports)
+    if routes is not run.routes:
+        trunks, capacity = merge_trunks(routes, run.fabric.capacity_Bps)
+        run = replace(run, routes=routes, trunks=trunks, trunk_capacity_Bps=capacity)
+    n_routes = len(run.routes.latency_s)
+    key, route = distinct(transfers.copies * n_routes + number)
+    copies, used = np.divmod(key, n_routes)
+    copies = spread(copies, 1)
+    size_bytes = transfers.size_bytes(schedule.chunks).astype(np.float64)
+    use = _use(transfers, run, used[route])
+    across, added = _across(schedule, transfers, run)
+    steps = _steps(transfers, run, used[route], use, across) if across.any() else None
+    return Lowered(schedule, run, transfers, size_bytes, route, used, copies, across, added, use, dtype, steps)
+
+
+def relaid(lowered: Lowered, run: Run) -> Lowered:
+    """Return the same on the routes of another draw of the hash, which meet elsewhere in the network."""
+    if lowered.steps is None:
+        return replace(lowered, run=run)
+    way = lowered.used[lowered.route]
+    return replace(lowered, run=run, steps=_steps(lowered.transfers, run, way, lowered.use, lowered.across))
+
+
+def _steps(transfers: Transfers, run: Run, route: Int, use: Use, across: Bool) -> Steps:
+    """Return the transfers between nodes, which take the routes numbered *route*."""
+    trunks, capacity_Bps = run.trunks, run.trunk_capacity_Bps
+    rows = np.flatnonzero(across)
+    kind, which = distinct(_in_step(transfers, route)[rows])
+    n_steps = int(transfers.step.max(initial=0)) + 1
+    way, step = np.divmod(kind, n_steps)
+    lanes = np.bincount(which, weights=(use.lanes * transfers.copies)[rows])
+    taken = trunks.take(way, np.ones(len(way)))
+    owner = np.repeat(np.arange(len(kind)), np.diff(taken.ptr))
+    _, met = distinct(taken.link * n_steps + step[owner])
+    load = np.bincount(met, weights=lanes[owner] * taken.weight)
+    shared_Bps = np.full(len(kind), np.inf)
+    np.minimum.at(shared_Bps, owner, capacity_Bps[taken.link] / load[met])
+    alone_Bps = _narrowest_Bps(run.single or trunks, capacity_Bps)[way]
+    return steps_of(use, rows, alone_Bps[which], shared_Bps[which])
+
+
+def _across(schedule: Schedule, transfers: Transfers, run: Run) -> tuple[Bool, Bool]:
+    """Return bool[n], bool[n]: whether transfers lead between nodes, and whether switches there add or copy them."""
+    node = run.fabric.wiring.coordinates.node[run.fabric.rank_node]
+    added = np.isin(np.minimum(transfers.src, transfers.dst), network_labels(run.fabric, schedule.groups))
+    pair = (transfers.src >= 0) & (transfers.dst >= 0)
+    return added | (pair & (node[transfers.src] != node[transfers.dst])), added
+
+
+def _use(transfers: Transfers, run: Run, route: Int) -> Use:
+    """Return what the transfers, which take the routes numbered *route*, share."""
+    lanes, way = spread(transfers.lanes.astype(np.float64), 1), transfers.src
+    alone_Bps, duplex = spread(np.array([run.egress_Bps]), len(route)), spread(np.zeros(1, dtype=np.bool_), len(route))
+    direct = _direct(transfers, run)
+    if direct.any():
+        pairs = run.fabric.n_ranks + 1
+        there, back = ((a + 1) * pairs + b for a, b in ((transfers.src, transfers.dst), (transfers.dst, transfers.src)))
+        way = np.where(direct, there, way)
+        duplex = direct & np.isin(_in_step(transfers, there), _in_step(transfers, back))
+        alone_Bps = np.where(direct, _narrowest_Bps(run.single or run.trunks, run.trunk_capacity_Bps)[route], alone_Bps)
+    _, group = distinct(_in_step(transfers, way))
+    active = np.bincount(group, weights=transfers.lanes * transfers.copies).astype(np.float64)
+    active = spread(active[group], 1)
+    return Use(lanes, active, alone_Bps, duplex, transfers.reduces)
+
+
+def _direct(transfers: Transfers, run: Run) -> Bool:
+    """Return bool[n]: whether a link joins sender and receiver."""
+    both = (transfers.src >= 0) & (transfers.dst >= 0)
+    if not run.fabric.joins_ranks:
+        return np.zeros(len(transfers), dtype=np.bool_)
+    ends = (run.fabric.rank_node[np.where(both, end, 0)] for end in (transfers.src, transfers.dst))
+    return np.asarray(both & (run.fabric.wiring.find_links(*ends) >= 0))
+
+
+def _narrowest_Bps(trunks: Routes, capacity_Bps: Float) -> Float:
+    """Return float64[n_routes]: what each route carries if it has its trunks to itself; inf if it has none."""
+    narrowest = np.full(len(trunks.ptr) - 1, np.inf)
+    route = np.repeat(np.arange(len(narrowest)), np.diff(trunks.ptr))
+    np.minimum.at(narrowest, route, capacity_Bps[trunks.link] / trunks.weight)
+    return narrowest
+
+
+def _in_step(transfers: Transfers, label: Int) -> Int:
+    """Return int64[n]: a number for each pair of label and step."""
+    return np.asarray(label * (int(transfers.step.max(initial=0)) + 1) + transfers.step)
+
+
+def refuse_tables(schedule: Schedule) -> None:
+    """Refuse what needs tables of all pairs of ranks if there are too many."""
+    if schedule.n_ranks > MOST_IN_TABLES:
+        what = f"{schedule.n_ranks} ranks are too many for tables of pairs"
+        raise UnsupportedError(Fault(what, f"{schedule.op} by {schedule.algo}", f"at most {MOST_IN_TABLES} ranks"))
+
+
+def _refuse_size(schedule: Schedule, most: int) -> None:
+    """Refuse a schedule that would not fit in memory."""
+    if schedule.n_transfers > most:
+        what = f"{schedule.n_transfers} transfers are too many to simulate one by one"
+        hint = "ask for fewer ranks or channels, or larger chunks"
+        raise UnsupportedError(Fault(what, f"{schedule.op} by {schedule.algo}", hint))

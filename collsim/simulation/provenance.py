@@ -1,0 +1,307 @@
+"""What stands behind a result: the resolved request, figures that nothing public backs, the profile, and warnings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from collsim.collectives import algorithm
+from collsim.core.units import format_count
+from collsim.fabric.fabric import Fabric, Float
+from collsim.library import Profile
+from collsim.library.costs.channel_costs import family_of
+from collsim.library.environment import BYTES, CHANNEL_VARIABLES
+from collsim.simulation.request.groups import Layout, Lists, Split
+from collsim.simulation.request.hash_seeds import seeds_text
+from collsim.simulation.request.request import CHOICES, Question
+from collsim.simulation.request.tolerance import AUTO, percent
+from collsim.simulation.result import Row
+from collsim.topology import Topology, zoo_names
+
+__all__ = [
+    "achievable",
+    "config_of",
+    "disturbances",
+    "equal_draws",
+    "intervals_hold",
+    "is_calibrated",
+    "lacking",
+    "machine_gpus",
+    "roundings",
+    "topology_summary",
+    "uncalibrated",
+    "warnings_of",
+]
+
+EXACT = 12
+"""Decimals of a share that rounding leaves alone."""
+SIZES = ("scale_out.nodes", "scale_out.gpus_per_node")
+"""Figures that say how large a cluster is."""
+SHARP_VARIABLE = "NCCL_COLLNET_ENABLE"
+"""Also what ``best`` and ``all`` look at."""
+MIXED = re.compile(r"^mix\[\d+\]\.")
+"""What stands before the figures of one kind of nodes."""
+NOT_SIMULATED = ("nic.", "gpu.memory", "scale_out.out_of_order", "scale_out.offload")
+"""Facts that a file records and that no prediction uses yet."""
+
+
+def config_of(
+    topology: Topology, constants: Profile, rank_lists: Sequence[Sequence[int]], question: Question
+) -> dict[str, Any]:
+    """Return the resolved request: with the same version it gives the same rows."""
+    ops_with_sizes = [op for op in question.ops if op.name != "all_to_all_v"]
+    return {
+        "topo": topology.name if topology.name in zoo_names() else topology.source,
+        "op": [op.name for op in question.ops],
+        "size": list(question.sizes) if ops_with_sizes else None,
+        "rank_lists": [machine_gpus(topology, gpus) for gpus in rank_lists],
+        "algo": list(question.algo),
+        "channels": question.channels,
+        "chunk_bytes": question.chunk_bytes,
+        "dtype": question.dtype,
+        "redop": question.redop,
+        "root": question.root,
+        "profile": constants.source or constants.name,
+        "proto": question.proto,
+        "library": None if question.library is None else question.library.name,
+        "environment": dict(question.environment),
+        "launch": question.launch,
+        "registered": question.registered,
+        "reduce": question.reduce,
+        "tolerance": AUTO if question.tolerance is None else question.tolerance,
+        "bracket": question.bracket,
+        "gpus_per_thread": question.gpus_per_thread,
+        **_grouping(question),
+        "load": [entry.text for entry in question.load],
+        "hash_seeds": seeds_text(question.hash_seeds) or None,
+        "overrides": {fact.path: fact.text for fact in topology.facts if fact.status == "set"},
+        "matrix_bytes": None if question.matrix_bytes is None else question.matrix_bytes.tolist(),
+        "fail": [] if topology.damage is None else list(topology.damage.fail),
+        "degrade": {} if topology.damage is None else dict(topology.damage.degrade),
+    }
+
+
+def _grouping(question: Question) -> dict[str, str | None]:
+    """Return how the ranks form groups, as flags say it."""
+    grouping = question.grouping
+    return {
+        "split": grouping.text if isinstance(grouping, Split) else None,
+        "groups": grouping.text if isinstance(grouping, Layout | Lists) else None,
+        "over": ",".join(grouping.over) if isinstance(grouping, Layout) else None,
+    }
+
+
+def machine_gpus(topology: Topology, ranks: Sequence[int]) -> list[int]:
+    """Return the numbers that GPUs have on the machine in which nothing failed."""
+    return list(ranks) if topology.damage is None else [topology.damage.gpus[rank] for rank in ranks]
+
+
+def topology_summary(topology: Topology, constants: Profile, effects: Sequence[str] = ()) -> dict[str, Any]:
+    """Return what a reader of the result needs to know of the topology, with the figures used that are not facts.
+
+    *effects* are what failures change for the library.
+    """
+    damage = topology.damage
+    ignored = [] if constants.latency else ["latency"]
+    ignored += [] if constants.achievable_rate else ["efficiency", "in_network_efficiency"]
+    doubtful = [
+        fact
+        for fact in topology.facts
+        if fact.status not in ("datasheet", "measured", "constant", "derived")
+        and fact.path.rpartition(".")[2] not in ignored
+        and not MIXED.sub("", fact.path).startswith(NOT_SIMULATED)
+        and not fact.records_damage
+    ]
+    return {
+        "name": topology.name,
+        "title": topology.title,
+        "source": topology.source,
+        "sha256": topology.sha256,
+        "ranks": topology.n_gpus,
+        "links": topology.wiring.n_physical_links,
+        "not_datasheet": [{"path": fact.path, "value": fact.text, "status": fact.status} for fact in doubtful],
+        "damage": None if damage is None else {"summary": damage.summary, "effects": [*damage.effects, *effects]},
+    }
+
+
+def achievable(fabric: Fabric, free_share: Float | None = None) -> str:
+    """Return the share of the line rate that the links reach without background traffic, as text; empty if all of it.
+
+    *free_share* is float64[n_links], what that traffic leaves.
+    """
+    shares = fabric.capacity_Bps / fabric.raw_capacity_Bps / (1.0 if free_share is None else free_share)
+    shares = np.round(shares, EXACT)
+    least, most = float(shares.min()), float(shares.max())
+    if least == most == 1.0:
+        return ""
+    return f" ({least:.1%} of line rate)" if least == most else f" ({least:.1%} to {most:.1%} of line rate)"
+
+
+def is_calibrated(topology: Topology, constants: Profile) -> bool:
+    """Return whether measurements of this very system stand behind the times: its name, nothing changed or failed.
+
+    A graph may be changed in every way and keep its name.
+    """
+    if topology.cluster is not None:
+        measured = constants.calibrated and not constants.derived
+        return measured and _network_fits(topology, constants) and not _is_changed(topology)
+    return constants.fits(topology.name) and not _is_changed(topology)
+
+
+def intervals_hold(topology: Topology, constants: Profile) -> bool:
+    """Return whether errors that were counted say how far off predictions are on this topology.
+
+    They do on the systems that the profile was fitted to. Those of a derived profile are widened for the systems that
+    it names, for any if it names none.
+    """
+    if topology.cluster is not None:
+        return _network_fits(topology, constants) and not _is_changed(topology)
+    meant = topology.name in constants.systems or (bool(constants.derived) and not constants.systems)
+    return meant and not _is_changed(topology)
+
+
+def _network_fits(topology: Topology, constants: Profile) -> bool:
+    """Return whether logs of this cluster, or of its nodes on this network, stand behind the costs between nodes."""
+    assert topology.cluster is not None
+    if len(topology.cluster.kinds) > 1:
+        return False
+    network, names = constants.network, (topology.name, topology.cluster.node.name)
+    return network.networks[:1] == (topology.cluster.spec.network,) and any(name in network.systems for name in names)
+
+
+def _is_changed(topology: Topology) -> bool:
+    """Return whether a figure differs, or may differ, from those of the system of that name.
+
+    How many nodes there are is a question, not a change: fits hold logs of some numbers of nodes, and predict others.
+    """
+    changed = topology.source == "graph" or topology.damage is not None
+    return changed or any(fact.status == "set" and fact.path not in SIZES for fact in topology.facts)
+
+
+def warnings_of(topology: Topology, constants: Profile, question: Question) -> tuple[str, ...]:
+    """Return what the user should know before trusting the numbers."""
+    return (*_warnings_of_profile(topology, constants, question), *_warnings_of_environment(question))
+
+
+def _warnings_of_profile(topology: Topology, constants: Profile, question: Question) -> tuple[str, ...]:
+    """Return how far the constants are from what is asked."""
+    name = f'profile "{constants.name}"'
+    if constants.name == "ideal":
+        return ()
+    if not constants.calibrated and not constants.derived:
+        return (f"{name} is not calibrated: times are round figures, not a forecast of a log",)
+    told = []
+    systems = " or ".join(constants.systems) or "no system"
+    if constants.derived:
+        told.append(f"{name} is derived, not measured: {constants.derived}")
+    elif topology.damage is not None and is_calibrated(topology.damage.healthy, constants):
+        told.append(f"{name} was fitted to {systems} in order: no failure was ever measured, times are a guess")
+    elif topology.cluster is None and not is_calibrated(topology, constants):
+        told.append(f"{name} was fitted to {systems} as shipped, not to this: times are a guess")
+    if topology.cluster is not None and len(topology.cluster.kinds) > 1:
+        kinds = ", ".join(kind.name for kind in topology.cluster.kinds)
+        told.append(f"nodes differ ({kinds}): {name} holds for all that take part; no such cluster was measured")
+    if topology.cluster is not None and not is_calibrated(topology, constants):
+        told.append(_stand_in(topology, constants))
+    if question.library is None and not (constants.library and "auto" in question.algo):  # then it cannot run here
+        told.append(f"{name} was fitted to what a library chooses: name one, such as nccl-2.28")
+    launch = "graph" if question.launch == "graph" else "registered" if question.registered else "stream"
+    if launch != "stream" and launch not in constants.launches:
+        told.append(f"{name} knows nothing of {launch} launches: times are those of stream launches")
+    if launch == "graph" and question.registered:
+        told.append("registered buffers change nothing with graph launches: replaying a graph registers them too")
+    return tuple(told)
+
+
+def _stand_in(topology: Topology, constants: Profile) -> str:
+    """Return what stands in for measurements of a cluster."""
+    network = constants.network
+    if not network.systems:
+        return "between nodes, constants of NCCL's tuner and line rates stand in for measurements"
+    if _network_fits(topology, constants):
+        told = f"between nodes, constants were fitted to {' and '.join(network.systems)}"
+        return f"{told}; those of its nodes were not" if constants.derived else f"{told} as shipped, not to this"
+    return f"between nodes, constants fitted to {' and '.join(network.systems)} stand in for those of {topology.name}"
+
+
+def approximations(question: Question, rows: Sequence[Row]) -> tuple[str, ...]:
+    """Return that rows are approximate, if nobody asked for that."""
+    found = [row.tolerance for row in rows if row.tolerance]
+    if question.tolerance is not None or not found:
+        return ()
+    told = f"{format_count(len(found), 'time')} of irregular traffic" if len(found) < len(rows) else "irregular traffic"
+    why = f"approximate, within a tolerance of {percent(max(found))}, because to be exact takes long"
+    return (f"{told}: {why}; tolerance 0 asks for exact times",)
+
+
+def uncalibrated(rows: Sequence[Row]) -> tuple[str, ...]:
+    """Return which rows rest on steps that no log of this network tells."""
+    added = [row for row in rows if row.algo != "none" and algorithm(row.op, row.algo).in_network == "network"]
+    told = "steps that switches between the nodes add cost what NCCL's tuner reckons: no log of SHARP is in any fit"
+    return (told,) if added else ()
+
+
+def lacking(launched: Profile, rows: Sequence[Row]) -> tuple[str, ...]:
+    """Return which kernels and protocols of the rows the profile has no constants of, and whose hold instead."""
+    pairs = dict.fromkeys((family_of(row.op, row.algo), row.proto or "Simple") for row in rows if row.algo != "none")
+    told = []
+    for family, proto in pairs:
+        place = launched.stands_for(proto, family)
+        if place is not None and launched.lacks(proto, family):
+            lack = f'profile "{launched.name}" has no constants of {family} with {proto}'
+            told.append(f"{lack}: those of {place[0]} with {place[1]} hold instead")
+    return tuple(told)
+
+
+def _warnings_of_environment(question: Question) -> tuple[str, ...]:
+    """Return which variables do nothing, because of what they are or because something that was named goes before."""
+    if not question.environment:
+        return ()
+    from collsim.library import read_environment
+
+    told = list(read_environment(question.environment).warnings)
+    settings = ", ".join(f"{name}={value}" for name, value in question.environment.items())
+    if "auto" not in question.algo:
+        of_sharp = list(question.environment) == [SHARP_VARIABLE] and not set(question.algo).isdisjoint(CHOICES)
+        named = ", ".join(question.algo)
+        goes_before = f"{settings}: variables change what auto chooses; algo {named} goes before them"
+        return tuple(told) if of_sharp else (*told, goes_before)
+    flags = (
+        ("proto", question.proto, ("NCCL_PROTO", "RCCL_OVERRIDE_PROTO")),
+        ("channels", question.channels, CHANNEL_VARIABLES),
+        ("chunk", question.chunk_bytes, BYTES),
+    )
+    for name, value, variables in flags:
+        beaten = [f"{key}={text}" for key, text in question.environment.items() if key in variables]
+        if value is not None and beaten:
+            told.append(f"{', '.join(beaten)}: {name} {value} was named and goes before it")
+    return tuple(told)
+
+
+def disturbances(question: Question, *, shared: bool) -> tuple[str, ...]:
+    """Return what no measured log has seen: groups that meet on links, background traffic."""
+    told = ["groups share links: no log of such groups stands behind the times"] if shared else []
+    told += (
+        ["background traffic is a constant share of the links: no log stands behind the times"] if question.load else []
+    )
+    return tuple(told)
+
+
+def equal_draws(ranks: Iterable[int]) -> tuple[str, ...]:
+    """Return what is to say of runs, by their numbers of ranks, that no hash of the network can change."""
+    return tuple(
+        f"{n} ranks: no message goes from switch to switch, so all draws of the hash are the same" for n in ranks
+    )
+
+
+def roundings(skipped: Sequence[Row]) -> tuple[str, ...]:
+    """Return which sizes are left out because nothing of them remains."""
+    told = []
+    for op in dict.fromkeys(row.op for row in skipped):
+        sizes = [str(row.requested_bytes) for row in skipped if row.op == op]
+        some = ", ".join(sizes[:4]) + (f" and {len(sizes) - 4} more" if len(sizes) > 4 else "")
+        told.append(f"{op} is left out at {some} bytes: nccl-tests rounds that down to nothing")
+    return tuple(told)

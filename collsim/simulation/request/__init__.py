@@ -1,0 +1,1 @@
+"""A request: what a caller asks, read and checked as a whole."""

@@ -1,0 +1,89 @@
+"""Values as callers give them, read one by one: what is wrong is added to the faults of the request, not raised."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from typing import Any, TypeVar
+
+import numpy as np
+
+from collsim.core.errors import Fault, InputError, UnknownNameError
+
+__all__ = ["attempt", "read_choice", "read_items", "read_name", "read_names", "read_whole", "shown"]
+
+T = TypeVar("T")
+
+
+def shown(value: Any) -> str:
+    """Return a value for a message, never at length."""
+    if isinstance(value, int | np.integer) and not isinstance(value, bool):
+        return str(value) if abs(int(value)) < 10**40 else "a very large number"
+    try:
+        text = f'"{value}"' if isinstance(value, str) else repr(value)
+    except Exception:  # the value is the caller's: whatever its repr does must not hide the fault
+        text = f"a {type(value).__name__}"
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def read_name(value: Any, where: str, kind: str, known: Iterable[str], faults: list[Fault]) -> str:
+    """Return a name; empty, with the fault added, if it is none."""
+    if isinstance(value, str):
+        return value
+    faults.append(Fault(f"{kind} {shown(value)} is not a name", where, f"known: {', '.join(known)}"))
+    return ""
+
+
+def read_choice(value: Any, where: str, kind: str, known: Sequence[str], faults: list[Fault]) -> str:
+    """Return a name that must be one of *known*."""
+    name = read_name(value, where, kind, known, faults)
+    if isinstance(value, str) and value not in known:
+        faults.extend(UnknownNameError(kind, value, known, where).faults)
+    return name
+
+
+def read_whole(value: Any, where: str, noun: str, hint: str, faults: list[Fault]) -> int:
+    """Return a whole number, of numpy too; 0, with the fault added, if it is none."""
+    try:
+        if not isinstance(value, bool | np.bool_):
+            return operator.index(value)
+    except TypeError:
+        pass
+    faults.append(Fault(f"{noun} {shown(value)} is not a whole number", where, hint))
+    return 0
+
+
+def read_items(value: Any, where: str, hint: str, faults: list[Fault], empty: str = "the list is empty") -> list[Any]:
+    """Return the entries of a list, a range or an array; a value that is none of these is the only entry."""
+    if isinstance(value, np.ndarray) and value.ndim != 1:
+        if value.ndim == 0:
+            return [value.item()]
+        faults.append(Fault(f"an array of {value.ndim} dimensions where a list is needed", where, hint))
+        return []
+    if isinstance(value, Mapping | Set):
+        faults.append(Fault(f"a {type(value).__name__} where a list is needed", where, hint))
+        return []
+    if isinstance(value, str | bytes | bytearray) or not isinstance(value, Iterable):
+        return [value]
+    entries = list(value)
+    if not entries:
+        faults.append(Fault(empty, where, hint))
+    return entries
+
+
+def read_names(value: Any, where: str, kind: str, hint: str, faults: list[Fault]) -> tuple[str, ...]:
+    """Return names of operations or algorithms."""
+    entries = read_items(value, where, hint, faults, f"no {kind} is named")
+    faults.extend(
+        Fault(f"{kind} {shown(entry)} is not a name", where, hint) for entry in entries if not isinstance(entry, str)
+    )
+    return tuple(entry for entry in entries if isinstance(entry, str))
+
+
+def attempt(parse: Callable[[], T], faults: list[Fault], where: str = "") -> T | None:
+    """Return what *parse* returns; None, with its faults added, if it refuses; *where* for those that name no place."""
+    try:
+        return parse()
+    except InputError as error:
+        faults.extend(Fault(fault.what, fault.where or where, fault.hint) for fault in error.faults)
+        return None

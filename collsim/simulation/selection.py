@@ -1,0 +1,196 @@
+"""What an algorithm is asked for on a fabric, and what a library would pick."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from collsim.collectives import Algorithm, Layout, Request, algorithm, node_rings, rings_for
+from collsim.core.errors import Fault, NoRouteError, UnsupportedError
+from collsim.core.operations import Operation
+from collsim.fabric.bounds.lower import MOST_IN_TABLES
+from collsim.fabric.fabric import Fabric, Int
+from collsim.fabric.reduction_trees import TreePorts, plant
+from collsim.library.costs.channel_costs import family_of
+from collsim.library.environment import BYTES
+from collsim.schedule import Schedule
+from collsim.simulation.lowering import MOST_TRANSFERS, Run
+from collsim.simulation.request.request import MOST_CHANNELS, Question
+
+__all__ = ["built", "layout_of", "library_choice", "no_sharp", "request_of", "turns_sharp_on"]
+
+PAIR_BY_PAIR = ("direct", "nccl_p2p", "nccl_pxn", "pairwise")
+"""All-to-alls with a transfer for every pair of ranks at least."""
+
+LEAN = {
+    "all_reduce": ("tree", "chain", "nvls_tree", "recursive_doubling"),
+    "broadcast": ("tree", "ring", "binomial"),
+    "reduce": ("tree", "ring", "binomial"),
+    "gather": ("direct", "binomial"),
+    "scatter": ("direct", "binomial"),
+    "send_recv": ("neighbour", "nccl_p2p"),
+}
+"""Schedules that grow with the number of ranks and not with its square: those that many ranks over nodes may run."""
+
+CHANNEL_GRAIN_BPS = 20e9
+"""A rank gets one channel per this much egress; on an HGX H100 that gives the 24 channels that NCCL uses there."""
+CHANNELS_PER_RING = 2
+"""RCCL runs each ring of its MI300X template twice: 28 rings, 56 channels (src/graph/rome_models.cc)."""
+LL_PASS_BYTES = 512 * 8
+"""What all threads of a channel move at once with LL, 8 bytes each. A pipeline hands that on, not whole chunks, because
+every line carries its flag (NCCL src/include/device.h)."""
+MOST_PASSES = 512
+"""A pipeline is cut into no more passes per channel: filling it is then a few percent of the time at most."""
+
+
+def request_of(op: Operation, requested_bytes: int, run: Run, question: Question) -> Request:
+    """Return what the algorithms are asked for at one size."""
+    irregular = op.name == "all_to_all_v"
+    n, layout = run.fabric.n_ranks, layout_of(run)
+    several = layout.n_nodes > 1
+    rings = node_rings(layout) if several else _rings_within(run.fabric)
+    element_bytes = 1 if irregular else question.element_bytes
+    return Request(
+        op=op,
+        n_ranks=n,
+        size_bytes=requested_bytes if irregular else op.rounded_size_bytes(requested_bytes, n, element_bytes),
+        element_bytes=element_bytes,
+        root=question.root if op.rooted else 0,
+        channels=question.channels,
+        default_channels=_default_channels(run.fabric, rings),
+        chunk_bytes=question.chunk_bytes,
+        rings=rings,
+        matrix_bytes=question.matrix_bytes if irregular else None,
+        nodes=layout.n_nodes,
+        layout=layout if several else None,
+    )
+
+
+def _rings_within(fabric: Fabric) -> Int:
+    """Return the rings that suit the links of one domain: where none joins two ranks, the ranks in order."""
+    if not fabric.joins_ranks:
+        return np.arange(fabric.n_ranks, dtype=np.int64)[None, :]
+    return rings_for(fabric.peer_links())
+
+
+def built(candidate: Algorithm, request: Request, question: Question) -> Schedule:
+    """Return the schedule of an algorithm; a chunk that nobody gave is not what is wrong with it."""
+    messages = request.n_ranks * (request.n_ranks - 1)
+    if request.op.name == "all_to_all" and candidate.name in PAIR_BY_PAIR and messages > MOST_TRANSFERS:
+        what = f"{messages} messages are too many to simulate one by one"
+        raise UnsupportedError(Fault(what, "ranks", f"ask for at most {math.isqrt(MOST_TRANSFERS)} ranks"))
+    lean = LEAN.get(request.op.name, ())
+    if request.n_ranks > MOST_IN_TABLES and request.spread.n_nodes > 1 and candidate.name not in lean:
+        what = (
+            f"{request.op.name} by {candidate.name} has too many pieces on {request.n_ranks} ranks over several nodes"
+        )
+        others = f", or one of {', '.join(lean)}" * bool(lean)
+        raise UnsupportedError(Fault(what, "ranks", f"ask for at most {MOST_IN_TABLES}{others}"))
+    try:
+        return candidate.build(request)
+    except UnsupportedError as error:
+        if question.chunk_bytes is not None:
+            raise
+        faults = [
+            _not_of_the_chunk(fault, request, question) if fault.where == "chunk" else fault for fault in error.faults
+        ]
+        raise UnsupportedError(*faults) from None
+
+
+def _not_of_the_chunk(fault: Fault, request: Request, question: Question) -> Fault:
+    """Return the fault of too many chunks at what was given instead: variables of chunks, the matrix or the size."""
+    given = [f"{name}={value}" for name, value in question.environment.items() if name in BYTES]
+    if given and "auto" in question.algo:
+        return Fault(f"{', '.join(given)}: {fault.what}", "environment", f"give more bytes: {fault.hint}")
+    irregular = request.op.name == "all_to_all_v"
+    hint = f"ask for less, or give the size of a chunk: {fault.hint}"
+    return Fault(f"{request.size_bytes} bytes: {fault.what}", "matrix" if irregular else "size", hint)
+
+
+def layout_of(run: Run) -> Layout:
+    """Return which ranks share a scale-up domain, and which domains leaf switches, by the coordinates of their GPUs."""
+    where, gpus = run.topology.wiring.coordinates, run.fabric.rank_node
+    return Layout.from_nodes(*(column[gpus].tolist() for column in (where.node, where.local, where.pod)))
+
+
+def library_choice(request: Request, run: Run, question: Question) -> tuple[Algorithm, Request, str]:
+    """Return the algorithm that the library would take, the request as it would split it, and the protocol."""
+    from collsim.library import Call, system_of
+    from collsim.library.choose import choose_with
+
+    sharp = False if no_sharp(run, question) else None
+    system = system_of(run.topology, run.fabric.rank_node.tolist(), sharp=sharp)
+    call = Call(
+        request.op.name, request.n_ranks, request.size_bytes, question.dtype, question.redop, root=request.root,
+        launch=question.launch, registered=question.registered, n_nodes=_equal_nodes(request),
+    )  # fmt: skip
+    assert question.library is not None
+    choice = choose_with(call, system, question.library, question.environment, question.proto)
+    messages, whole = choice.point_to_point, max(choice.shares_bytes, default=request.size_bytes)
+    costs = run.profile.protocol(question.proto or choice.proto, family_of(request.op.name, choice.algo))
+    chunk_bytes = choice.chunk_bytes
+    if choice.proto == "LL" and messages is None:
+        # Lines carry flags: a ring need not wait from chunk to chunk, and a pipeline not even from pass to pass.
+        least = LL_PASS_BYTES if costs.cut_through else chunk_bytes
+        pipeline = request.op.rooted or choice.algo in ("chain", "tree")
+        chunk_bytes = max(least, -(-whole // MOST_PASSES)) if pipeline else whole
+    if choice.algo == "hierarchical":
+        chunk_bytes = max(request.size_bytes, 1)  # RCCL finishes one level before it begins the next
+    asked = replace(
+        request,
+        channels=question.channels or (messages.channels if messages else choice.channels),
+        chunk_bytes=question.chunk_bytes or chunk_bytes,
+        slots=max(choice.slots // choice.slots_per_chunk, 1),
+        share_bytes=() if question.channels else choice.shares_bytes,
+        peer_channels=messages.channels_per_peer if messages else choice.peer_channels,
+        in_turn=costs.in_turn,
+        tree_pattern="rail" if system.is_amd else request.tree_pattern,
+        peer_step_bytes=messages.step_bytes if messages else None,
+    )
+    return algorithm(request.op.name, choice.algo), asked, choice.proto
+
+
+def turns_sharp_on(question: Question) -> bool:
+    """Return whether the user wants the network to add; by default it only forwards."""
+    from collsim.library import read_environment
+
+    return read_environment(question.environment).number("NCCL_COLLNET_ENABLE", 0) == 1
+
+
+def no_sharp(run: Run, question: Question) -> str:
+    """Return why the network does not add although the user turned it on; empty if it does, or was not turned on."""
+    layout = layout_of(run)
+    if not turns_sharp_on(question) or layout.n_nodes == 1 or not layout.is_even:
+        return ""
+    ports = TreePorts.free(run.fabric)
+    try:
+        for local in range(len(layout.nodes[0])):
+            plant(run.fabric, layout.rail(local), ports)
+    except (UnsupportedError, NoRouteError) as error:
+        return error.faults[0].what
+    return ""
+
+
+def _equal_nodes(request: Request) -> int:
+    """Return how many scale-up domains the ranks fill.
+
+    Raises
+    ------
+    UnsupportedError
+        Some hold more ranks than others.
+    """
+    if not request.spread.is_even:
+        what = "the library's choice on nodes with different numbers of ranks is not modelled"
+        raise UnsupportedError(Fault(what, "ranks", "name the algorithm, or take equally many GPUs of every node"))
+    return request.spread.n_nodes
+
+
+def _default_channels(fabric: Fabric, rings: Int) -> int:
+    """Return how many channels suit the fabric: two per ring on a mesh, else one per 20 GB/s of egress, in eights."""
+    if len(rings) > 1:
+        return CHANNELS_PER_RING * len(rings)
+    out = fabric.wiring.link_src == fabric.rank_node[0]
+    egress_Bps = float(fabric.raw_capacity_Bps[out].sum())
+    return min(max(8 * math.ceil(egress_Bps / CHANNEL_GRAIN_BPS / 8), 2), MOST_CHANNELS)

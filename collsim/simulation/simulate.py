@@ -1,0 +1,388 @@
+"""The only conductor: topology + operation + size -> Result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from collsim._version import __version__
+from collsim.collectives import algorithm
+from collsim.core.errors import Fault, InputError, UnsupportedError
+from collsim.core.operations import BLOCK_GRAIN_BYTES, operation
+from collsim.fabric.fabric import Float
+from collsim.library import Profile, load_profile
+from collsim.library.costs.profile_files import AUTO
+from collsim.schedule import Schedule
+from collsim.simulation.before_after import beside, healthy_groups, library_effects
+from collsim.simulation.concurrent import Party, prepare_groups, redrawn
+from collsim.simulation.draws import refuse_unhashed
+from collsim.simulation.lowering import prepare
+from collsim.simulation.provenance import (
+    achievable,
+    approximations,
+    config_of,
+    disturbances,
+    equal_draws,
+    intervals_hold,
+    is_calibrated,
+    lacking,
+    roundings,
+    topology_summary,
+    uncalibrated,
+    warnings_of,
+)
+from collsim.simulation.request.loads import free_shares
+from collsim.simulation.request.request import CHOICES, Question, ask, rank_groups
+from collsim.simulation.result import Result, Row
+from collsim.simulation.rows import tables_of
+from collsim.simulation.selection import built, no_sharp, request_of
+from collsim.topology import Topology, load_topology
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+    from collsim.simulation.quotient import Scaled
+
+__all__ = ["build_schedule", "predict", "simulate"]
+
+LEAST_SCALED = 256
+"""Up to so many ranks every transfer is simulated: that takes no longer than to look for a small part of the machine
+that stands for it."""
+
+
+def simulate(
+    topo: str | Path | Topology | nx.Graph[Any],
+    op: str | Sequence[str],
+    size: int | str | Sequence[int | str] | None = None,
+    *,
+    ranks: int | Sequence[int] | None = None,
+    rank_list: Sequence[int] | None = None,
+    algo: str | Sequence[str] = "auto",
+    channels: int | None = None,
+    chunk: int | str | None = None,
+    dtype: str = "float",
+    redop: str = "sum",
+    root: int = 0,
+    matrix: Any = None,
+    profile: str | Profile = "auto",
+    overrides: Mapping[str, str] | Sequence[str] | None = None,
+    proto: str | None = None,
+    library: str | None = None,
+    environment: Mapping[str, str] | None = None,
+    launch: str = "stream",
+    registered: bool = False,
+    reduce: bool = True,
+    tolerance: float | str | None = "auto",
+    bracket: bool = False,
+    gpus_per_thread: int = 1,
+    fail: str | Sequence[str] | None = None,
+    degrade: Mapping[str, str | float] | Sequence[str] | None = None,
+    split: str | None = None,
+    groups: Any = None,
+    over: str | None = None,
+    placement: str | Path | None = None,
+    load: str | Sequence[str] = (),
+    hash_seeds: str | Sequence[int] | None = None,
+) -> Result:
+    """Predict how long collectives take.
+
+    Parameters
+    ----------
+    topo : str, path, Topology or networkx graph
+        Name in the zoo, topology file, or the thing itself.
+    op : str or sequence of str
+        Operation, such as ``all_reduce`` or ``alltoall``.
+    size : int, str or sequence of them, optional
+        The size column of nccl-tests: bytes, or text such as ``64M``. Default: 1 MiB to 1 GiB by factors of two.
+        The matrix decides for ``all_to_all_v``.
+    ranks : int or sequence of int, optional
+        How many ranks: the first so many GPUs. Several numbers are several runs.
+    rank_list : sequence of int, optional
+        Use exactly these GPUs, in this order.
+    algo : str or sequence of str
+        A name; ``auto``: what the library would choose, the fastest in the simulator if none is known; ``best``: the
+        fastest in the simulator; ``all``: one row for each.
+    channels : int, optional
+        Channels (CTAs) that share the work; by default what suits the fabric.
+    chunk : int or str, optional
+        Largest chunk of a channel.
+    dtype, redop, root
+        As in nccl-tests.
+    matrix : int array of shape (n, n), optional
+        Bytes from row to column, for ``all_to_all_v``.
+    profile : str or Profile
+        ``auto``: calibrated for the topology or for its nearest relative, else ``default``; a name, such as ``ideal``;
+        a file.
+    overrides : mapping or sequence of str, optional
+        Figures of the topology to change: ``{"link.bandwidth": "80 GB/s"}`` or ``["link.bandwidth=80 GB/s"]``.
+    proto : str, optional
+        ``LL``, ``LL128`` or ``Simple``; by default what the library takes, else Simple.
+    library : str, optional
+        ``auto`` then follows the choice of this library, such as ``nccl-2.28`` or ``rccl-2.28``; by default that of
+        the profile.
+    environment : mapping, optional
+        Variables that change its choice: ``{"NCCL_ALGO": "Ring"}``.
+    launch : str
+        ``stream``, or ``graph`` for calls that a captured graph replays.
+    registered : bool
+        Whether the user registered the buffers with the library (``-R 1`` of the tests).
+    reduce : bool
+        Whether to look for transfers that have to behave alike and to simulate them as one: same times, less work.
+    tolerance : float or str, optional
+        How far the end of a transfer may be moved, as a part of the time that it takes, so that irregular traffic takes
+        less work: ``0`` is exact, ``1%`` usual; ``auto`` is exact unless that takes much longer than ten seconds, and
+        1 % then (docs/irregular.md).
+    bracket : bool
+        Whether a time within a tolerance comes with one from below, the load of the busiest link, and one from above.
+    gpus_per_thread : int
+        How many GPUs each host thread starts work on, one after the other (``-g`` of the tests).
+    fail : str or sequence of str, optional
+        What has failed: ``link:gpu0-gpu1``, ``switch:nvsw2``, ``gpu:gpu5``, ... (docs/failures.md).
+    degrade : mapping or sequence of str, optional
+        What runs at part of its rate: ``{"link:gpu0-gpu1": "50%"}``.
+    split : str, optional
+        Groups as nccl-tests makes them, all running at once: ``MOD 8``, ``DIV 8``, ``AND 0x7``, ``OR 0x7``, or a
+        hexadecimal mask.
+    groups : str, mapping or sequence of sequences of int, optional
+        Groups by a layout, such as ``tp=8,dp=16`` (the first dimension varies fastest), or rank by rank.
+    over : str, optional
+        Which dimensions of the layout communicate; by default the first.
+    placement : str or path, optional
+        Which GPU each rank runs on: ``block``, ``cyclic``, a host file, or ``slurm:topology.conf:tux[0-3]``.
+    load : str or sequence of str, optional
+        Background traffic: ``link:gpu0->nvsw0=30%``.
+    hash_seeds : str or sequence of int, optional
+        Repeat every run with these seeds of the hash of a network with ECMP, such as ``1-100``: rows are of the median
+        draw, with the times of all in ``draw_times_s``.
+
+    Returns
+    -------
+    Result
+
+    Raises
+    ------
+    InputError
+        Whatever is wrong with the request, all of it at once.
+    ModelError
+        Ranks cannot reach each other, or the schedule deadlocks.
+
+    Examples
+    --------
+    >>> result = simulate("hgx_h100", "all_to_all", "1G", profile="ideal")
+    >>> round(result.busbw_Bps / 1e9, 3)
+    450.0
+    """
+    question = ask(
+        op,
+        size,
+        algo,
+        channels=channels,
+        chunk=chunk,
+        dtype=dtype,
+        redop=redop,
+        root=root,
+        matrix=matrix,
+        proto=proto,
+        library=library,
+        environment=environment,
+        launch=launch,
+        registered=registered,
+        reduce=reduce,
+        tolerance=tolerance,
+        bracket=bracket,
+        gpus_per_thread=gpus_per_thread,
+        split=split,
+        groups=groups,
+        over=over,
+        load=load,
+        hash_seeds=hash_seeds,
+    )
+    topology = load_topology(topo, overrides or ())
+    if fail is not None or degrade is not None:
+        from collsim.topology.failures.degrade import damaged
+
+        topology = damaged(topology, fail, degrade)
+    constants = load_profile(profile, topology)
+    return predict(topology, constants, question, rank_groups(topology, ranks, rank_list, question, placement))
+
+
+def predict(topology: Topology, constants: Profile, question: Question, groups: Sequence[Sequence[int]]) -> Result:
+    """Answer a checked question: simulate every run, operation and size; *groups* holds the GPUs of each run.
+
+    Raises
+    ------
+    InputError
+        Every size rounds down to zero bytes.
+    ModelError
+        Ranks cannot reach each other, or a schedule deadlocks.
+    """
+    asked = question
+    topology, constants = _reachable(topology, constants, groups, loaded=bool(question.load))
+    if asked.hash_seeds:
+        refuse_unhashed(topology)
+    question, left_out = _with_library(topology, constants, asked)
+    launched = constants.launched(question.launch, registered=question.registered)
+    judged = _judged(topology, groups, question)
+    told_errors = launched.accuracy if judged.cluster is None else launched.network.scatters()
+    sure = replace(launched, accuracy=told_errors if intervals_hold(judged, constants) else {})
+    parties = [_party(topology, sure, question.groups_of(group), question) for group in groups]
+    healthy = [
+        _party(topology.damage.healthy, sure, healthy_groups(topology, question.groups_of(group), question), question)
+        if topology.damage
+        else None
+        for group in groups
+    ]
+    without = dict.fromkeys(filter(None, (no_sharp(run, question) for party in parties for run in party.runs)))
+    told = disturbances(question, shared=any(party.shares_links for party in parties))
+    if question.hash_seeds:
+        told += equal_draws(len(group) for group, party in zip(groups, parties, strict=True) if not party.meets_hash)
+    rows: list[Row] = []
+    skipped: list[Row] = []
+    for party, before in zip(parties, healthy, strict=True):
+        tables = _tables(party, question, left_out)
+        others = tables if before is None else _tables(before, question, [])
+        for named, other in zip(tables, others, strict=True):
+            table = [row for each in named for row in each] if before is None else beside(named, other)
+            (skipped if table[0].size_bytes == 0 else rows).extend(table)
+    if not rows:
+        smallest = max(
+            BLOCK_GRAIN_BYTES * row.ranks if operation(row.op).blocked else question.element_bytes for row in skipped
+        )
+        raise InputError(
+            Fault("every size rounds down to zero bytes", "size", f"the smallest that works is {smallest}")
+        )
+    told = (
+        *told,
+        *(f"SHARP is off: {why}" for why in without),
+        *approximations(question, rows),
+        *lacking(launched, rows),
+        *uncalibrated(rows),
+        *roundings(skipped),
+    )
+    return Result(
+        version=__version__,
+        config=config_of(topology, constants, groups, asked),
+        topology=topology_summary(topology, constants, library_effects([party.runs[0] for party in parties], question)),
+        profile={
+            "name": constants.name,
+            "sha256": constants.sha256,
+            "calibrated": is_calibrated(judged, constants),
+            "constants": launched.describe(over_nodes=judged.cluster is not None)
+            + achievable(parties[0].runs[0].fabric, _free_share(topology, question)),
+            "derived": constants.derived or None,
+            "library": None if question.library is None else question.library.name,
+        },
+        rows=tuple(rows),
+        warnings=(*warnings_of(judged, constants, question), *told, *left_out),
+        skipped=tuple(skipped),
+    )
+
+
+def _reachable(
+    topology: Topology, constants: Profile, groups: Sequence[Sequence[int]], *, loaded: bool = False
+) -> tuple[Topology, Profile]:
+    """Return what a run is computed on: a node by itself if no group leaves the first one, and no link is loaded.
+
+    Where nodes differ, constants that nobody named are those of the nodes in use.
+    """
+    cluster = topology.cluster
+    if cluster is None:
+        return topology, constants
+    everyone = [gpu for group in groups for gpu in group]
+    if topology.damage is None and not loaded and max(everyone) < cluster.node.n_gpus:
+        topology = cluster.node
+    elif len(cluster.kinds) == 1:
+        return topology, constants
+    return topology, load_profile(AUTO, topology, everyone) if constants.source == AUTO else constants
+
+
+def _judged(topology: Topology, groups: Sequence[Sequence[int]], question: Question) -> Topology:
+    """Return whose measurements judge a run: those of a node if no group of a cluster in order leaves its own."""
+    cluster = topology.cluster
+    if cluster is None or topology.damage is not None or len(cluster.kinds) > 1:
+        return topology
+    per_node = cluster.node.n_gpus
+    members = [group for run in groups for group in question.groups_of(run)]
+    return cluster.node if all(len({gpu // per_node for gpu in group}) == 1 for group in members) else topology
+
+
+def _tables(party: Party | Scaled, question: Question, left_out: list[str]) -> list[list[list[Row]]]:
+    """Return the rows of every operation and size, for each algorithm or choice that was asked for."""
+    if isinstance(party, Party):
+        return tables_of(party, question, left_out)
+    return party.tables(question, left_out)
+
+
+def _party(
+    topology: Topology, constants: Profile, groups: Sequence[Sequence[int]], question: Question
+) -> Party | Scaled:
+    """Return the groups of one run, prepared for the first draw; no thread starts more GPUs than there are."""
+    threads = min(question.gpus_per_thread, sum(len(group) for group in groups))
+    profile = constants.for_threads(threads)
+
+    def whole() -> Party:
+        party = prepare_groups(topology, profile, groups, free_share=_free_share(topology, question))
+        return redrawn(party, question.hash_seeds[0]) if question.hash_seeds else party
+
+    if len(groups) > 1 or len(groups[0]) <= LEAST_SCALED:
+        return whole()
+    from collsim.simulation.quotient import scaled
+
+    return scaled(topology, profile, groups[0], question, whole) or whole()
+
+
+def _free_share(topology: Topology, question: Question) -> Float | None:
+    """Return float64[n_links], what background traffic leaves of each link; None without any."""
+    return np.array(free_shares(question.load, topology.wiring.link_names)) if question.load else None
+
+
+def _with_library(topology: Topology, constants: Profile, question: Question) -> tuple[Question, list[str]]:
+    """Return the question with the library that its choices follow, and what to tell of it.
+
+    A library that the user names is followed or refused; that of the profile is followed where it can be.
+    """
+    looks = "auto" in question.algo or (question.environment and not set(CHOICES).isdisjoint(question.algo))
+    if question.library is None and constants.library and looks:
+        from collsim.library import load_library, system_of
+
+        library = load_library(constants.library)
+        try:
+            system = system_of(topology)
+        except UnsupportedError as error:
+            return question, [f"auto is the fastest in the simulator: {error.faults[0].what}"]
+        if system.is_amd == (library.family == "rccl"):
+            return replace(question, library=library), []
+        return question, [f"auto is the fastest in the simulator: {library.name} does not run on {topology.name}"]
+    if question.library is None and question.environment:
+        raise InputError(Fault("variables of the environment need a library", "environment", "add --library nccl-2.28"))
+    return question, []
+
+
+def build_schedule(
+    topology: Topology, constants: Profile, question: Question, groups: Sequence[Sequence[int]]
+) -> Schedule:
+    """Return the schedule of a question that asks for one operation, algorithm, size and group.
+
+    Raises
+    ------
+    InputError
+        The question asks for more than one, or leaves the algorithm open.
+    """
+    op, named = question.ops[0], [name for name in question.algo if name not in CHOICES]
+    several = {
+        "op": question.ops[1:],
+        "size": question.sizes_of(op)[1:],
+        "ranks": groups[1:],
+        "algo": [] if len(named) == len(question.algo) == 1 else question.algo,
+    }
+    hint = "a schedule has one operation, size, group of ranks and named algorithm"
+    faults = [Fault(f"{name} does not name exactly one", name, hint) for name, rest in several.items() if rest]
+    if faults:
+        raise InputError(*faults)
+    topology, constants = _reachable(topology, constants, groups)
+    run = prepare(topology, constants, groups[0])
+    return built(algorithm(op.name, named[0]), request_of(op, question.sizes_of(op)[0], run, question), question)

@@ -1,0 +1,466 @@
+"""How long a lowered schedule takes: costs, engine, and the laws that every answer must keep."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from collsim.core.arrays import distinct
+from collsim.core.errors import DeadlockError, Fault, InternalError
+from collsim.core.operations import operation
+from collsim.engine import (
+    Engine,
+    EngineDeadlock,
+    Problem,
+    Solution,
+    chained_time_s,
+    check_conservation,
+    checked,
+    least_time_s,
+    solve,
+)
+from collsim.fabric.bounds.lower import Bound, lower_bound
+from collsim.fabric.fabric import Float, Int
+from collsim.library.costs.channel_costs import Bool, Protocol, family_of, loop_steps, soft_max
+from collsim.library.costs.message_costs import Messages, call_s, caps_Bps, port_capacity_Bps
+from collsim.schedule import Schedule, Transfers
+from collsim.schedule.message_parts import STEP_BYTES
+from collsim.simulation.arrivals import with_arrivals
+from collsim.simulation.lowering import Lowered, Run, lower, refuse_tables
+
+__all__ = [
+    "LEAST_COMPILED",
+    "MOST_LINKS",
+    "Timing",
+    "base_s",
+    "call_time_s",
+    "device_time_s",
+    "kernel_costs",
+    "least_call_s",
+    "problem_of",
+    "refuse_broken_laws",
+    "time_lowered",
+    "time_schedule",
+    "timing_of",
+]
+
+SLACK = 1e-9
+"""Relative rounding allowed to the always-on checks."""
+AT_CAP = 1e-6
+"""A transfer that took at most this share longer than at its cap ran at its cap."""
+LEAST_COMPILED = 40
+"""From so many transfers on fits and draws, which solve many problems, use the compiled engine."""
+FLOOR_SHARPNESS = 8
+"""How sharply the floor of the host and the time on the device meet; the fits do not resolve it."""
+WAIT_SHARPNESS = 1.5
+"""The same for the wait for GPUs that one thread starts in turn: between a sum (1) and the longer of both; on logs of
+B200, H100 and V100 with several GPUs per thread 1.5 was better than 1, 2.5 and 8."""
+MOST_LINKS = 8
+"""How many links a message or a row names."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Timing:
+    """How a schedule ran: total time, load of each link, what the slowest chain waited for, and how it was solved.
+
+    *simulated* is for how many transfers, *solves* how often rates were shared.
+    *tolerance*, *perturbed* and *raised_s* are those of the engine's solution; *bracket_s* are times on both sides.
+    *link_members* is how many links of a machine each link stands for, if the run does not say.
+    """
+
+    time_s: float
+    link_bytes: Float
+    critical_s: Mapping[str, float]
+    path: str
+    simulated: int
+    solves: int
+    bound: Bound
+    tolerance: float = 0.0
+    perturbed: float = 0.0
+    raised_s: float = 0.0
+    bracket_s: tuple[float, float] | None = None
+    link_members: Int | None = None
+
+
+def time_schedule(schedule: Schedule, run: Run, proto: str = "Simple", dtype: str = "float") -> Timing:
+    """Run *schedule* on the fabric of *run*, with the costs of protocol *proto* for elements of *dtype*.
+
+    Raises
+    ------
+    DeadlockError
+        Transfers wait for each other; names ranks and steps.
+    UnsupportedError
+        As of `lower`.
+    InternalError
+        The result broke a conservation law.
+    """
+    costs = kernel_costs(run, proto, family_of(schedule.op, schedule.algo))
+    lowered, network = lower(schedule, run, dtype), run.profile.network
+    return time_lowered(lowered, lowered.run, costs, network.protocol(proto, family_of(schedule.op, schedule.algo)))
+
+
+def kernel_costs(run: Run, proto: str, family: str) -> Protocol:
+    """Return the costs of a kernel on the ranks of *run*.
+
+    Calls in a row overlap inside a node. Over nodes they are taken one by one: no log shows that they overlap there.
+    """
+    costs = run.profile.protocol(proto, family)
+    node = run.fabric.wiring.coordinates.node[run.fabric.rank_node]
+    return replace(costs, back_to_back=False) if costs.back_to_back and (node != node[0]).any() else costs
+
+
+def time_lowered(lowered: Lowered, run: Run, costs: Protocol, network: Protocol | None = None) -> Timing:
+    """Run a lowered schedule with *costs*, and those of *network* between nodes; raises as `time_schedule` does."""
+    return timing_of(lowered, run, (costs, network), *_solved(lowered, run, costs, network=network))
+
+
+def timing_of(
+    lowered: Lowered,
+    run: Run,
+    both_costs: tuple[Protocol, Protocol | None],
+    problem: Problem,
+    solution: Solution,
+    *,
+    above: Solution | None = None,
+) -> Timing:
+    """Return how a lowered schedule ran by what the engine found, with the costs inside a node and between nodes.
+
+    With a solution from *above*, the times on both sides are part of it.
+    Raises InternalError as `time_schedule` does.
+    """
+    costs, network = both_costs
+    broken = check_conservation(problem, solution)
+    carried = np.bincount(lowered.route, weights=lowered.size_bytes, minlength=len(lowered.used)).astype(np.float64)
+    taken = run.routes.take(lowered.used, _wire_copies(lowered, costs, network))
+    once_s = _once_s(lowered, problem, solution, run, both_costs)
+    last, begin_s = _busiest(lowered, solution, costs)
+    device_s = once_s + float(solution.finish_s[last]) - begin_s
+    total_s = call_time_s(device_s, run.profile.floor_s, run.profile.wait_s)
+    timing = Timing(
+        time_s=run.profile.launch_s + total_s,
+        link_bytes=taken.link_bytes(carried, run.fabric.n_links),
+        critical_s={
+            "launch": run.profile.launch_s + once_s + max(total_s - device_s, 0.0),
+            **_critical_path(problem, solution, last, begin_s),
+        },
+        path=solution.path,
+        simulated=solution.simulated,
+        solves=solution.solves,
+        bound=_bound_of(lowered, run),
+        tolerance=solution.tolerance,
+        perturbed=solution.perturbed,
+        raised_s=solution.raised_s,
+    )
+    if above is not None:
+        broken += check_conservation(problem, above)
+        low_s, high_s = _bracket_s(lowered, run, both_costs, problem, above) if above.tolerance else (total_s,) * 2
+        low_s, high_s = (run.profile.launch_s + seconds for seconds in (low_s, high_s))
+        timing = replace(
+            timing,
+            bracket_s=(min(max(low_s, timing.bound.time_s), timing.time_s), max(high_s, timing.time_s)),
+        )
+    refuse_broken_laws(lowered.schedule, timing, run, broken)
+    return timing
+
+
+def _bracket_s(
+    lowered: Lowered, run: Run, both_costs: tuple[Protocol, Protocol | None], problem: Problem, above: Solution
+) -> tuple[float, float]:
+    """Return the time of a call by the load of links, and by the solution from above, both without the launch."""
+    once_s = _once_s(lowered, problem, above, run, both_costs)
+    last, begin_s = _busiest(lowered, above, both_costs[0])
+    low_s, high_s = (
+        call_time_s(once_s + end_s - begin_s, run.profile.floor_s, run.profile.wait_s)
+        for end_s in (least_time_s(problem), float(above.finish_s[last]))
+    )
+    return low_s, high_s
+
+
+def least_call_s(lowered: Lowered, run: Run, both_costs: tuple[Protocol, Protocol | None], *, chained: bool) -> float:
+    """Return a time that `time_lowered` cannot undercut, without a simulation; 0 where only that tells what counts.
+
+    By the bytes of each link, or better, but slower, with what transfers wait for.
+    """
+    costs, network = both_costs
+    if costs.back_to_back or _is_grouped(lowered, costs):
+        return 0.0
+    problem = checked(problem_of(lowered, run, costs, network))
+    end_s = chained_time_s(problem) if chained else least_time_s(problem)
+    once_s = base_s(lowered, costs, network, lowered.size_bytes.astype(np.float64))
+    return run.profile.launch_s + call_time_s(once_s + end_s, run.profile.floor_s, run.profile.wait_s)
+
+
+def device_time_s(lowered: Lowered, run: Run, costs: Protocol, network: Protocol | None = None) -> float:
+    """Return the time of `time_lowered` without floor, launch, bound and checks, for fits that try many costs."""
+    kernel = len(lowered.transfers) > LEAST_COMPILED
+    problem, solution = _solved(lowered, run, costs, "kernel" if kernel else "auto", network)
+    last, begin_s = _busiest(lowered, solution, costs)
+    return _once_s(lowered, problem, solution, run, (costs, network)) + float(solution.finish_s[last]) - begin_s
+
+
+def call_time_s(device_s: float, floor_s: float, wait_s: float = 0.0) -> float:
+    """Return the time of a call that takes *device_s* on the device and at least *floor_s*.
+
+    *wait_s* is how much later the last GPU starts than the first, which long calls hide in part.
+    """
+    total_s = float(soft_max(np.array(floor_s), np.array(device_s), FLOOR_SHARPNESS)) if floor_s else device_s
+    return float(soft_max(np.array(total_s), np.array(wait_s), WAIT_SHARPNESS)) if wait_s else total_s
+
+
+def _busiest(lowered: Lowered, solution: Solution, costs: Protocol) -> tuple[int, float]:
+    """Return the transfer that ends last, and when the time of the call begins.
+
+    That is 0; if calls overlap it is when the channel of a rank that is busy longest begins, and the transfer is the
+    last one of that channel.
+    """
+    if not costs.back_to_back:
+        return int(np.argmax(solution.finish_s)), 0.0
+    transfers = lowered.transfers
+    channels = 0 if costs.in_turn else transfers.channel  # those that take turns are done together
+    return _longest(channels * (int(transfers.src.max()) + 1) + transfers.src, solution)
+
+
+def _longest(label: Int, solution: Solution) -> tuple[int, float]:
+    """Return the last transfer of the label that takes longest from its first to its last, and when it begins."""
+    _, place = distinct(label)
+    begin, end = np.full(int(place.max()) + 1, np.inf), np.zeros(int(place.max()) + 1)
+    np.minimum.at(begin, place, solution.ready_s)
+    np.maximum.at(end, place, solution.finish_s)
+    longest = int(np.argmax(end - begin))
+    return int(np.argmax(np.where(place == longest, solution.finish_s, -1.0))), float(begin[longest])
+
+
+def _once_s(
+    lowered: Lowered, problem: Problem, solution: Solution, run: Run, both_costs: tuple[Protocol, Protocol | None]
+) -> float:
+    """Return what a call takes on the device beside its transfers; over nodes both kinds of costs have a base."""
+    costs, network = both_costs
+    if not _is_grouped(lowered, costs):
+        return base_s(lowered, costs, network, lowered.size_bytes)
+    over_nodes_s = network.base_s if network is not None and lowered.steps is not None else 0.0
+    messages, finish_s = _messages(lowered, run), solution.finish_s[: len(lowered.transfers)]
+    port_Bps = problem.capacity_Bps[-2 * messages.n_ranks :]
+    cap_Bps = problem.cap_Bps[: len(lowered.transfers)]
+    return call_s(messages, finish_s, cap_Bps, port_Bps, costs) - float(finish_s.max()) + over_nodes_s
+
+
+def base_s(lowered: Lowered, costs: Protocol, network: Protocol | None, size_bytes: Float) -> float:
+    """Return what a call of no grouped messages takes on the device beside its transfers, which are so large."""
+    over_nodes_s = network.base_s if network is not None and lowered.steps is not None else 0.0
+    return costs.once_s(size_bytes) + over_nodes_s
+
+
+def _is_grouped(lowered: Lowered, costs: Protocol) -> bool:
+    """Return whether the laws of grouped messages hold: for the kernel that sends them in rounds of parts."""
+    return lowered.schedule.algo == "nccl_p2p" and costs.one_way_rate_Bps is not None
+
+
+def _messages(lowered: Lowered, run: Run) -> Messages:
+    """Return the transfers as messages; their laws need tables of pairs."""
+    refuse_tables(lowered.schedule)
+    transfers, told = lowered.transfers, lowered.schedule.parameters
+    return Messages(
+        n_ranks=run.fabric.n_ranks,
+        src=transfers.src,
+        dst=transfers.dst,
+        channel=transfers.channel,
+        step=transfers.step,
+        size_bytes=lowered.size_bytes,
+        lanes=transfers.lanes.astype(np.float64),
+        copies=transfers.copies.astype(np.float64),
+        channels=int(told.get("channels", int(transfers.channel.max(initial=0)) + 1)),
+        chunk_bytes=int(told.get("step_bytes", STEP_BYTES)),
+        own_blocks=lowered.schedule.op == "all_to_all",
+    )
+
+
+def _solved(
+    lowered: Lowered,
+    run: Run,
+    costs: Protocol,
+    engine: Engine = "auto",
+    network: Protocol | None = None,
+) -> tuple[Problem, Solution]:
+    """Return what the engine was given and what it found."""
+    problem = problem_of(lowered, run, costs, network)
+    try:
+        return problem, solve(problem, engine=engine)
+    except EngineDeadlock as stuck:
+        raise DeadlockError(*_deadlock_faults(stuck, lowered.transfers)) from None
+
+
+def _critical_path(problem: Problem, solution: Solution, last: int, begin_s: float) -> dict[str, float]:
+    """Walk back from the *last* transfer through what it waited for; return the time since *begin_s* by kind of wait.
+
+    *latency* is before bytes flow, *channel rate* flow at the transfer's own cap, *links* flow held back by links.
+    """
+    spent = {"latency": 0.0, "channel rate": 0.0, "links": 0.0}
+    while True:
+        ready_s, start_s, finish_s = (float(times[last]) for times in solution[:3])
+        capped = finish_s - start_s <= problem.size_bytes[last] / problem.cap_Bps[last] * (1 + AT_CAP)
+        spent["channel rate" if capped else "links"] += finish_s - max(start_s, begin_s)
+        spent["latency"] += max(start_s - max(ready_s, begin_s), 0.0)
+        waited_for = problem.dep[problem.dep_ptr[last] : problem.dep_ptr[last + 1]]
+        if len(waited_for) == 0 or ready_s <= begin_s:
+            return spent
+        last = int(waited_for[np.argmax(solution.finish_s[waited_for])])
+
+
+def _outside(lowered: Lowered) -> Bool:
+    """Return bool[n_used]: whether a route leaves its node."""
+    return np.asarray(np.bincount(lowered.route[lowered.across], minlength=len(lowered.used)) > 0)
+
+
+def _wire_copies(lowered: Lowered, costs: Protocol, network: Protocol | None) -> Float:
+    """Return float64[n_used]: bytes on the wire for each byte of a message, times the copies of it."""
+    efficiency = np.full(len(lowered.used), costs.wire_efficiency)
+    if network is not None:
+        efficiency[lowered.route[lowered.across]] = network.wire_efficiency
+    return np.asarray(lowered.copies / efficiency, dtype=np.float64)
+
+
+def _rates(lowered: Lowered, run: Run, costs: Protocol) -> tuple[Float, Float]:
+    """Return float64[n], what each transfer reaches within a node, and what ports of ranks carry, if they count."""
+    if _is_grouped(lowered, costs):
+        messages = _messages(lowered, run)
+        rates = caps_Bps(messages, costs)
+        return rates, port_capacity_Bps(messages.but(lowered.across), rates, costs, run.egress_Bps)
+    schedule = lowered.schedule
+    last_step = int(schedule.parameters.get("last_step", lowered.transfers.step.max(initial=0)))
+    steps = loop_steps(schedule.op, schedule.algo, schedule.n_ranks, last_step)
+    return costs.rates_Bps(lowered.use, steps, lowered.dtype), np.zeros(0)
+
+
+def _over_network(
+    lowered: Lowered, run: Run, network: Protocol, rates_Bps: Float, waits_s: Float
+) -> tuple[Float, Float, Float]:
+    """Return rates, waits and lateness of all transfers, with the costs of *network* for those between nodes.
+
+    Grouped messages depend on nothing that arrives: theirs is all in the wait.
+    """
+    steps, size_bytes = lowered.steps, lowered.size_bytes
+    assert steps is not None
+    grouped = _is_grouped(lowered, network)
+    caps = caps_Bps(_messages(lowered, run), network) if grouped else lowered.use.lanes * network.channel_rate_Bps
+    if lowered.schedule.algo == "nccl_pxn":  # each of the messages that travel together has a connection of its own
+        caps = caps * np.diff(lowered.transfers.chunk_ptr)
+    added = run.profile.network.protocol("Simple", "sharp") or network
+    turn_s = np.where(lowered.added, added.turn_s, network.turn_s)
+    arrival_s = np.where(lowered.added, added.message_overhead_s, network.message_overhead_s)
+    arrival_s = arrival_s + run.trunks.latency_s[lowered.used][lowered.route]
+    own_s, late_s = steps.waits_s(network, size_bytes, caps, (turn_s, arrival_s))
+    if grouped:
+        own_s, late_s = own_s + late_s, np.zeros(len(late_s))
+    return (
+        np.where(lowered.across, steps.rates_Bps(network, caps), rates_Bps),
+        np.where(lowered.across, own_s, waits_s),
+        np.where(lowered.across, late_s, 0.0),
+    )
+
+
+def problem_of(lowered: Lowered, run: Run, costs: Protocol, network: Protocol | None = None) -> Problem:
+    """Return the arrays that the engine takes."""
+    transfers, size_bytes = lowered.transfers, lowered.size_bytes
+    trunks = run.trunks.take(lowered.used, _wire_copies(lowered, costs, network))
+    rates, port_Bps = _rates(lowered, run, costs)
+    waits_s = np.where(transfers.src != transfers.dst, costs.latency_s(size_bytes, rates), 0.0)
+    waits_s += trunks.latency_s[lowered.route]
+    late_s = np.zeros(len(transfers))
+    if network is not None and lowered.steps is not None:
+        rates, waits_s, late_s = _over_network(lowered, run, network, rates, waits_s)
+    capacity_Bps = run.trunk_capacity_Bps
+    if costs.in_turn:
+        outside = trunks.link[np.repeat(_outside(lowered), np.diff(trunks.ptr))]
+        capacity_Bps = capacity_Bps * float(costs.shares(lowered.use.duplex).min())
+        capacity_Bps[outside] = run.trunk_capacity_Bps[outside]
+    problem = Problem(
+        capacity_Bps=capacity_Bps,
+        route_ptr=trunks.ptr,
+        route_link=trunks.link,
+        route_weight=trunks.weight,
+        route=lowered.route,
+        size_bytes=size_bytes,
+        latency_s=waits_s,
+        cap_Bps=rates,
+        dep_ptr=transfers.dep_ptr,
+        dep=transfers.dep,
+    )
+    if len(port_Bps):
+        problem = _with_ports(problem, lowered, port_Bps)
+    late = np.flatnonzero(late_s)
+    if not len(late):
+        return problem
+    src, dst = transfers.src, transfers.dst
+    return with_arrivals(problem, late, late_s[late], lambda sent, then: (dst[sent] == src[then]) | (dst[sent] < 0))
+
+
+def _with_ports(problem: Problem, lowered: Lowered, port_Bps: Float) -> Problem:
+    """Let every route within a node also cross the port out of its source and the one into its target."""
+    n_links, n = len(problem.capacity_Bps), len(port_Bps) // 2
+    first = np.unique(lowered.route, return_index=True)[1]
+    src, dst = lowered.transfers.src[first], lowered.transfers.dst[first]
+    joins = (src == dst) | _outside(lowered)  # adapters are no ports
+    route = np.repeat(np.arange(len(lowered.used)), np.diff(problem.route_ptr))
+    crossing = np.concatenate([route, np.flatnonzero(~joins), np.flatnonzero(~joins)])
+    order = np.argsort(crossing, kind="stable")
+    link = np.concatenate([problem.route_link, n_links + src[~joins], n_links + n + dst[~joins]])
+    copies = lowered.copies[~joins].astype(np.float64)
+    return problem._replace(
+        capacity_Bps=np.concatenate([problem.capacity_Bps, port_Bps]),
+        route_ptr=np.concatenate(([0], np.cumsum(np.bincount(crossing, minlength=len(lowered.used))))),
+        route_link=link[order],
+        route_weight=np.concatenate([problem.route_weight, copies, copies])[order],
+    )
+
+
+def _deadlock_faults(stuck: EngineDeadlock, transfers: Transfers) -> list[Fault]:
+    """Say which ranks wait for each other."""
+    shown = list(stuck.cycle or stuck.transfers)[:5]
+    ranks = sorted({int(r) for t in stuck.transfers for r in (transfers.src[t], transfers.dst[t])})
+    names = [
+        f"rank {transfers.src[t]} -> rank {transfers.dst[t]} (channel {transfers.channel[t]}, step {transfers.step[t]})"
+        for t in shown
+    ]
+    more = " and more" if len(ranks) > 16 else ""
+    return [
+        Fault(
+            f"deadlock: {len(stuck.transfers)} transfers never start, at ranks {', '.join(map(str, ranks[:16]))}{more}",
+            "schedule",
+            "waiting for each other: " + "; ".join(names),
+        )
+    ]
+
+
+def refuse_broken_laws(schedule: Schedule, timing: Timing, run: Run, broken: Sequence[str]) -> None:
+    """Raise if the engine found *broken* laws, a link carried more than it can, or the time is below the bound."""
+    room = run.fabric.capacity_Bps * timing.time_s * (1 + SLACK)
+    faults = [
+        *broken,
+        *(
+            f"link {run.fabric.wiring.link_name(int(i))} carried {timing.link_bytes[i]:.6g} bytes, more than its "
+            f"capacity times the time, {room[i]:.6g}"
+            for i in np.flatnonzero(timing.link_bytes > room)[:MOST_LINKS]
+        ),
+    ]
+    if timing.bound.time_s > timing.time_s * (1 + SLACK):
+        name, bound_s = timing.bound.name, timing.bound.time_s
+        faults.append(f"time {timing.time_s:.9g} s is below the {name} bound of {bound_s:.9g} s")
+    if faults:
+        where = f"{schedule.op} by {schedule.algo} on {schedule.n_ranks} ranks, {schedule.size_bytes} bytes"
+        hint = "this is a defect of collsim: please report the command with this message"
+        raise InternalError(*(Fault(what, where, hint) for what in faults))
+
+
+def _bound_of(lowered: Lowered, run: Run) -> Bound:
+    """Return the lower bound for what a schedule does; the network adds if it has been turned on to."""
+    schedule, cuts, matrix = lowered.schedule, run.cuts, None
+    chunks = schedule.chunks
+    if schedule.op == "all_to_all_v":
+        matrix = np.zeros((schedule.n_ranks,) * 2, dtype=np.int64)
+        np.add.at(matrix, (chunks.source, chunks.target), chunks.size_bytes)
+    root = int(schedule.parameters.get("root", 0))
+    if lowered.added.any():
+        cuts = replace(cuts, network_adds=True)
+    return lower_bound(operation(schedule.op), schedule.size_bytes, cuts, root, matrix, flows=run.flows)

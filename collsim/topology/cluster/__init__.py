@@ -1,0 +1,1 @@
+"""Clusters: nodes joined by a fabric of switches, planned, counted and wired."""

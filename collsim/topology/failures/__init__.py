@@ -1,0 +1,1 @@
+"""Failures of a topology: what was selected, what is lost, and what runs slower."""

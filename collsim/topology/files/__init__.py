@@ -1,0 +1,1 @@
+"""Topology files: from bytes to checked sections and figures."""

@@ -1,0 +1,258 @@
+"""Figures: values with units and their provenance, as pydantic models.
+
+A figure may be written bare (``25 GB/s``) or as ``{value, status, source, note}``. Importing this module imports
+pydantic, so it is imported only when a file is read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, model_validator
+from pydantic_core import PydanticCustomError
+
+from collsim.core import units
+from collsim.core.errors import InputError, UnitError, nearest
+from collsim.topology.reduction import reduction_name
+
+__all__ = [
+    "Count",
+    "Feature",
+    "Figure",
+    "Fraction",
+    "Length",
+    "LinksPerPlane",
+    "Parsed",
+    "Planes",
+    "Rate",
+    "Ratio",
+    "Reduction",
+    "Status",
+    "Time",
+    "default_figure",
+    "one_of",
+]
+
+MAX_COUNT = 10**9
+MAX_RATIO = 1000.0
+MAX_LENGTH_M = 10_000.0
+
+Status = Literal[
+    "datasheet", "announced", "measured", "constant", "derived", "fitted", "estimate", "assumed", "user", "set"
+]
+
+
+class Parsed(NamedTuple):
+    """A figure's value: as written, in SI, and one number per plane where it is a list."""
+
+    text: str
+    value: float
+    numbers: tuple[int, ...] = ()
+
+
+def _complain(what: str, hint: str) -> PydanticCustomError:
+    # The texts travel in the context, where braces are not read as a template.
+    return PydanticCustomError("collsim", "{what}", {"what": what, "hint": hint})
+
+
+def _reader(parse: Callable[[Any], float]) -> Callable[[Any], Parsed]:
+    def read(value: Any) -> Parsed:
+        if value is None:
+            raise _complain("has no value", "give a value or remove the key")
+        try:
+            return Parsed(str(value), parse(value))
+        except UnitError as error:
+            raise _complain(error.faults[0].what, error.faults[0].hint) from None
+
+    return read
+
+
+def _read_count(value: Any) -> Parsed:
+    number = _integer(value)
+    if number is None or not 1 <= number <= MAX_COUNT:
+        shown = f'"{value}"' if isinstance(value, str | int) and len(str(value)) < 40 else f"({type(value).__name__})"
+        raise _complain(f"count {shown} must be a whole number, 1 or more", "write a number such as 8")
+    return Parsed(str(number), float(number), (number,))
+
+
+def _read_counts(value: Any) -> Parsed:
+    if isinstance(value, str) and ("," in value or value.strip().startswith("[")):
+        value = [part.strip() for part in value.strip().strip("[]").split(",")]
+    if not isinstance(value, list):
+        return _read_count(value)
+    if not value:
+        raise _complain("the list is empty", "write the links per plane, such as [5, 4, 4, 5]")
+    numbers = tuple(_read_count(item).numbers[0] for item in value)
+    return Parsed(f"[{', '.join(str(number) for number in numbers)}]", float(sum(numbers)), numbers)
+
+
+def _read_planes(value: Any) -> Parsed:
+    if isinstance(value, list):
+        listed = ", ".join(str(item)[:8] if isinstance(item, str | int) else "?" for item in value[:32])
+        raise _complain(
+            "planes is the number of switches", f"write planes: {len(value)} and links_per_plane: [{listed}]"
+        )
+    return _read_count(value)
+
+
+def _read_reduction(value: Any) -> Parsed:
+    try:
+        name = reduction_name(value)
+    except InputError as error:
+        raise _complain(error.faults[0].what, error.faults[0].hint) from None
+    return Parsed(name or "none", 1.0 if name else 0.0)
+
+
+def _read_feature(value: Any) -> Parsed:
+    if not isinstance(value, str) or not value.strip() or len(value) > 100:
+        raise _complain(f"{_quoted(value)} is not a feature", "say what it does in at most 100 characters")
+    return Parsed(value.strip(), 1.0)
+
+
+def _read_ratio(value: Any) -> Parsed:
+    number = _decimal(value)
+    if number is None or not 1 / MAX_RATIO <= number <= MAX_RATIO:
+        raise _complain(f"{_quoted(value)} is not a ratio", "write a number such as 2, or 1 for none")
+    return Parsed(str(value), number)
+
+
+def _read_length(value: Any) -> Parsed:
+    text = value.strip() if isinstance(value, str) else ""
+    number = _decimal(text.removesuffix("m").strip()) if text.endswith("m") else None
+    if number is None or not 0 <= number <= MAX_LENGTH_M:
+        raise _complain(f"{_quoted(value)} is not a length", 'write metres, such as "30 m"')
+    return Parsed(text, number)
+
+
+def _decimal(value: Any) -> float | None:
+    text = str(value) if isinstance(value, int | float | str) and not isinstance(value, bool) else ""
+    return float(text) if re.fullmatch(r"\d{1,9}(\.\d{1,12})?", text.strip(), re.ASCII) else None
+
+
+def _quoted(value: Any) -> str:
+    return f'"{str(value)[:40]}"' if isinstance(value, str | int | float) else f"a {type(value).__name__}"
+
+
+def one_of(kind: str, names: Callable[[], Sequence[str]]) -> Callable[[Any], Parsed]:
+    """Return the reader of a figure whose value is one of *names*, in any case; *kind* is for the message."""
+
+    def read(value: Any) -> Parsed:
+        known = names()
+        key = value.strip().lower().replace("-", "_") if isinstance(value, str) and len(value) <= 40 else ""
+        if key not in known:
+            near = nearest(key, known) if key else None
+            hint = f'did you mean "{near}"? ' if near else ""
+            raise _complain(f"unknown {kind} {_quoted(value)}", f"{hint}known: {', '.join(known)}")
+        return Parsed(key, 1.0)
+
+    return read
+
+
+def _integer(value: Any) -> int | None:
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, str) and value.strip().isdecimal() and len(value) <= 18:
+        return int(value)
+    return value if isinstance(value, int) else None
+
+
+class Figure(BaseModel):
+    """A value with its provenance."""
+
+    model_config = ConfigDict(extra="forbid", defer_build=True)
+    unit: ClassVar[str] = "count"
+    value: Parsed
+    status: Status | None = None
+    source: str = ""
+    note: str = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _bare(cls, data: Any) -> Any:
+        return data if isinstance(data, dict) else {"value": data}
+
+    @property
+    def si(self) -> float:
+        """The value in SI."""
+        return self.value.value
+
+
+class Rate(Figure):
+    """A rate in bytes/s."""
+
+    unit: ClassVar[str] = "B/s"
+    value: Annotated[Parsed, PlainValidator(_reader(units.parse_bandwidth_Bps))]
+
+
+class Time(Figure):
+    """A time in seconds, 0 or more."""
+
+    unit: ClassVar[str] = "s"
+    value: Annotated[Parsed, PlainValidator(_reader(units.parse_time_s))]
+
+
+class Fraction(Figure):
+    """A fraction, more than 0 and at most 1."""
+
+    unit: ClassVar[str] = "fraction"
+    value: Annotated[Parsed, PlainValidator(_reader(units.parse_fraction))]
+
+
+class Count(Figure):
+    """A whole number, 1 or more."""
+
+    value: Annotated[Parsed, PlainValidator(_read_count)]
+
+
+class Planes(Figure):
+    """The number of switches that every GPU is wired to."""
+
+    value: Annotated[Parsed, PlainValidator(_read_planes)]
+
+
+class LinksPerPlane(Figure):
+    """Links from every GPU to each plane: one number for all planes, or a list."""
+
+    value: Annotated[Parsed, PlainValidator(_read_counts)]
+
+
+class Reduction(Figure):
+    """The name of what the switches can reduce with, or none."""
+
+    unit: ClassVar[str] = "flag"
+    value: Annotated[Parsed, PlainValidator(_read_reduction)]
+
+
+class Feature(Figure):
+    """What a part can do, in words: shown, and not simulated by itself."""
+
+    unit: ClassVar[str] = "feature"
+    value: Annotated[Parsed, PlainValidator(_read_feature)]
+
+
+class Ratio(Figure):
+    """A number more than 0, such as 2 for twice as much traffic below as above."""
+
+    unit: ClassVar[str] = "ratio"
+    value: Annotated[Parsed, PlainValidator(_read_ratio)]
+
+
+class Length(Figure):
+    """A length in metres."""
+
+    unit: ClassVar[str] = "m"
+    value: Annotated[Parsed, PlainValidator(_read_length)]
+
+
+FigureT = TypeVar("FigureT", bound=Figure)
+
+
+def default_figure(kind: type[FigureT], value: str, reason: str) -> Any:
+    """Return a field whose default is *value*, marked as an assumption of collsim for *reason*."""
+
+    def make() -> FigureT:
+        return kind(value=value, status="assumed", source=f"collsim default: {reason}")  # type: ignore[arg-type]
+
+    return Field(default_factory=make)

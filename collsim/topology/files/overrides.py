@@ -1,0 +1,148 @@
+"""What-ifs: ``PATH=VALUE`` applied to the data of a file before it is checked, against the same schema."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from collsim.core.errors import Fault, nearest
+from collsim.topology.files.figures import Figure
+from collsim.topology.files.reader import Document, Path, show_path
+from collsim.topology.files.schema import SECTIONS
+from collsim.topology.files.sections import LISTS, field_models
+
+__all__ = ["apply_overrides", "known_paths", "normalise_overrides", "parse_path"]
+
+Overrides = Mapping[str, str] | Iterable[str | tuple[str, str]]
+
+MAX_SHOWN = 16
+_NOT_SETTABLE = ("status", "source", "note", "schema", "name", "a", "b", "node", "mix")
+_ALIASES = {"fabric": "scale_out", "network": "scale_out"}
+"""``fabric.oversubscription`` and ``network.switch_latency`` are figures of the cluster."""
+_FORMS = 'write {"link.bandwidth": "80 GB/s"} or ["link.bandwidth=80 GB/s"]'
+_PART = re.compile(r"([A-Za-z_][A-Za-z_0-9]*)((?:\[\d{1,9}\])?)", re.ASCII)
+
+
+def normalise_overrides(overrides: Overrides, faults: list[Fault]) -> list[tuple[str, str]]:
+    """Return overrides as (path, value) pairs; they may come as a mapping, pairs, or ``PATH=VALUE`` texts.
+
+    >>> normalise_overrides(["link.bandwidth=80 GB/s"], [])
+    [('link.bandwidth', '80 GB/s')]
+    """
+    pairs: list[tuple[str, str]] = []
+    if isinstance(overrides, str):
+        overrides = [overrides]
+    if not isinstance(overrides, Iterable) or isinstance(overrides, bytes):
+        faults.append(Fault(f"overrides cannot be of type {type(overrides).__name__}", "--set", _FORMS))
+        return []
+    for item in overrides.items() if isinstance(overrides, Mapping) else overrides:
+        if isinstance(item, str):
+            path, equals, value = item.partition("=")
+            if not equals or not path.strip():
+                faults.append(Fault(f'"{item[:60]}" is not PATH=VALUE', "--set", 'write link.bandwidth="80 GB/s"'))
+                continue
+            pairs.append((_full(path.strip()), value.strip()))
+        elif isinstance(item, tuple | list) and len(item) == 2 and isinstance(item[0], str):
+            pairs.append((_full(item[0].strip()), str(item[1]).strip()))
+        else:
+            faults.append(Fault(f"an override of type {type(item).__name__} is no pair of texts", "--set", _FORMS))
+    return pairs
+
+
+def _full(path: str) -> str:
+    """Return a path with the name of its section written out."""
+    section, dot, rest = path.partition(".")
+    return f"{_ALIASES[section]}.{rest}" if dot and section in _ALIASES else path
+
+
+def known_paths() -> dict[str, bool]:
+    """Return every path that may be set; True where the value is a figure. List items are written ``links[i]``."""
+    paths = {"title": False, "notes": False, "builder": False}
+    for section, model in SECTIONS.items():
+        if issubclass(model, Figure):
+            paths[section] = True
+            continue
+        prefix = f"{section}[i]" if section in LISTS else section
+        for key, inner in field_models(model).items():
+            if key not in _NOT_SETTABLE:
+                paths[f"{prefix}.{key}"] = inner is not None
+    return paths
+
+
+def apply_overrides(document: Document, overrides: Iterable[tuple[str, str]], faults: list[Fault]) -> Document:
+    """Return *document* with the overrides written in; the original is left as it is."""
+    known = known_paths()
+    data, origins = document.data, dict(document.origins)
+    for text, value in overrides:
+        path = parse_path(text)
+        pattern = re.sub(r"\[\d+\]", "[i]", show_path(path)) if path else text
+        if path is None or pattern not in known:
+            near = nearest(pattern, list(known))
+            listed = ", ".join(key for key in known if key.split(".")[0] == pattern.split(".")[0]) or ", ".join(known)
+            hint = f'did you mean "{near}"? known: {listed}' if near else f"known: {listed}"
+            faults.append(Fault(f'unknown path "{text[:60]}"', f"--set {text[:60]}", hint))
+            continue
+        try:
+            data = _written(data, path, _Setting(value, known[pattern]))
+        except IndexError:
+            size = len(document.data.get(path[0], ()))
+            faults.append(
+                Fault(f"there is no {show_path(path[:2])}", f"--set {text}", f"the file has {size} {path[0]}")
+            )
+            continue
+        origins[path] = f"--set {show_path(path)}"
+    return Document(document.file, data, document.lines, origins)
+
+
+class _Setting:
+    """A value to be written over an old one."""
+
+    def __init__(self, value: str, is_figure: bool) -> None:
+        self.value, self.is_figure = value, is_figure
+
+    def over(self, old: Any, section: Any) -> Any:
+        """Return what replaces *old*, which stands in *section*."""
+        if not self.is_figure:
+            return self.value
+        figure = {"value": self.value, "status": "set", "source": "--set"}
+        around = section.get("status", "") if isinstance(section, dict) else ""
+        status = old.get("status", around) if isinstance(old, dict) else around
+        before = old.get("value") if isinstance(old, dict) else old
+        if (
+            isinstance(before, list)
+            and len(before) <= MAX_SHOWN
+            and all(isinstance(item, str | int) for item in before)
+        ):
+            before = f"[{', '.join(map(str, before))}]"
+        if isinstance(before, str | int):
+            figure["note"] = f"was {before}" + (f" ({status})" if status and isinstance(status, str) else "")
+        return figure
+
+
+def parse_path(text: str) -> Path | None:
+    """Return ``links[3].bandwidth`` as ("links", 3, "bandwidth"), None if it is no path."""
+    path: list[str | int] = []
+    for part in text.split("."):
+        match = _PART.fullmatch(part)
+        if match is None:
+            return None
+        path.append(match[1])
+        if match[2]:
+            path.append(int(match[2][1:-1]))
+    return tuple(path[:-1] if len(path) > 2 and path[-1] == "value" else path)
+
+
+def _written(data: Any, path: Path, setting: _Setting) -> Any:
+    """Return *data* with the value at *path* replaced; only the containers on the way are copied."""
+    head, rest = path[0], path[1:]
+    if isinstance(head, int):
+        items = list(data) if isinstance(data, list) else []
+        items[head] = _written(items[head], rest, setting)
+        return items
+    if data is not None and not isinstance(data, dict):
+        return data  # a fault of the file, which the schema reports
+    mapping = dict(data or {})
+    old = mapping.get(head)
+    mapping[head] = _written(old, rest, setting) if rest else setting.over(old, data)
+    return mapping

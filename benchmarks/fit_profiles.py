@@ -1,9 +1,9 @@
 """Fit the shipped profiles to the training rows of benchmarks/data.
 
 ``python benchmarks/fit_profiles.py --system hgx_h100 -o collsim/library/costs/profiles/hgx_h100.yaml`` fits one system
-and prints what `collsim calibrate` prints. Every fit starts from a profile of benchmarks/starts: figures that stood before
-any of these logs was read, with their sources. Rows of the set ``spread`` are not fitted either; what they are off by
-widens the 90 % interval, because they are from machines and sites that no fit knows.
+and prints what `collsim calibrate` prints. Every fit starts from a profile of benchmarks/starts: figures that stood
+before any of these logs was read, with their sources. Rows of the set ``spread`` are not fitted either; what they are
+off by widens the 90 % interval, because they are from machines and sites that no fit knows.
 """
 
 from __future__ import annotations

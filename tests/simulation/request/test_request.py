@@ -9,7 +9,7 @@ from collsim.core.errors import InputError
 from collsim.simulation.request.request import ask, rank_groups
 from collsim.topology import load_topology
 
-from .memory import peak_bytes
+from ...memory import peak_bytes
 
 MESH = load_topology("mi300x_ubb8")
 ONES = np.ones((8, 8), dtype=np.int64)

@@ -25,7 +25,7 @@ from collsim.schedule import (
 from collsim.schedule.contract import contract_faults
 from collsim.schedule.structure import rank_names
 
-from .memory import peak_bytes
+from ..memory import peak_bytes
 
 SIZES = [2, 3, 5, 8]
 

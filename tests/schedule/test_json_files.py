@@ -31,7 +31,7 @@ from collsim.schedule import (
 )
 from collsim.schedule.json_files import MAX_FAULTS, MOST_PACKED, _unpacked
 
-from .memory import peak_bytes
+from ..memory import peak_bytes
 
 DOCS = Path(__file__).parents[2] / "docs" / "schedules.md"
 

@@ -2,9 +2,9 @@
 
 ``python benchmarks/accuracy.py`` compares collsim, a fit of alpha and beta on the same training logs, and the time by
 which NCCL and RCCL rank their own algorithms, per system, class of operations and band of sizes, with the noise of the
-measurements beside them. ``--write`` puts the short table into README.md, between its markers, and the one by operation
-into docs/accuracy.md; ``--set train`` scores the logs of the fit instead. Which log is in which set, and why:
-benchmarks/data/split.csv.
+measurements beside them. ``--write`` puts the summary into README.md, between its markers, and the tables by class and
+by operation into docs/accuracy.md; ``--set train`` scores the logs of the fit instead. Which log is in which set, and
+why: benchmarks/data/split.csv.
 """
 
 from __future__ import annotations
@@ -317,6 +317,36 @@ def table(buckets: Mapping[Cell, Bucket], unseen: set[str], *, short: bool) -> s
     return "".join(f"| {' | '.join(line[: SHORT if short else None])} |\n" for line in lines)
 
 
+MEANT = """Relative errors in percent, median / 90th percentile, of whole logs outside every fit. *Alpha-beta* is fitted
+to the same training logs; *tuner* is the time by which the library ranks its algorithms.
+"""
+LARGEST_FIRST = (">= 512 MiB", "32-512 MiB", ">= 1 MiB", "1-32 MiB", *SMALL)
+SUMMARY = ("runs with default flags", "sizes", "logs", "rows", *PREDICTORS)
+
+
+def summary(buckets: Mapping[Cell, Bucket], unseen: set[str]) -> str:
+    """Return the table of README.md: plain runs of all systems pooled, and below 1 MiB without the log's host floor."""
+    pooled: dict[tuple[str, str], Bucket] = defaultdict(Bucket)
+    for (system, kind, band), bucket in buckets.items():
+        _, _, world = kind.partition(", ")
+        if band == ">= 16 MiB" or world not in ("", f"<= {FEW_NODES} nodes"):
+            continue
+        place = f"{'2 to 10 nodes' if world else 'one node'}, {'in no fit' if system in unseen else 'system in a fit'}"
+        into = pooled[place, band]
+        into.logs |= bucket.logs
+        for predictor in PREDICTORS:
+            into.errors[predictor] += bucket.errors[f"{predictor} as it is" if band in SMALL else predictor]
+    lines = [SUMMARY, ("---",) * len(SUMMARY)]
+    for place, band in sorted(
+        pooled, key=lambda cell: (cell[0].startswith("2"), cell[0], LARGEST_FIRST.index(cell[1]))
+    ):
+        bucket = pooled[place, band]
+        found = [score(bucket.errors[name]) for name in PREDICTORS]
+        if found[0].n:
+            lines.append((place, band, str(len(bucket.logs)), str(found[0].n), *map(str, found)))
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
 BY_OP = ("system", "operation", "sizes", "logs", "rows", *PREDICTORS, "between runs")
 
 
@@ -450,12 +480,12 @@ def worst_logs(rows: Sequence[Measured], predictions: Predictions, count: int) -
     )
 
 
-def page(text: str, by_op: str, by_class: Mapping[Cell, Bucket], inside: str) -> str:
+def page(told: str, classes: str, by_op: str, by_class: Mapping[Cell, Bucket], inside: str) -> str:
     """Return docs/accuracy.md."""
     return (
         "# Accuracy\n\nWritten by `python benchmarks/accuracy.py --write`; which log is in which set, and why: "
-        f"`benchmarks/data/split.csv`.\n\n{text}\n\n## By operation\n\n{by_op}\n## Where another predictor has the "
-        f"smaller median\n\n{better_elsewhere(by_class)}\n## Intervals\n\n{inside}"
+        f"`benchmarks/data/split.csv`.\n\n{told}\n\n## By class\n\n{classes}\n## By operation\n\n{by_op}\n"
+        f"## Where another predictor has the smaller median\n\n{better_elsewhere(by_class)}\n## Intervals\n\n{inside}"
     )
 
 
@@ -471,7 +501,7 @@ def main() -> int:
     parser.add_argument("--system", help="only this system")
     parser.add_argument("--worst", type=int, default=15, help="how many of the worst logs to name")
     parser.add_argument("--workers", type=int, default=WORKERS)
-    parser.add_argument("--write", action="store_true", help="put the table into README.md")
+    parser.add_argument("--write", action="store_true", help="write README.md's table and docs/accuracy.md")
     options = parser.parse_args()
     if options.write and (options.set, options.system) != ("test", None):
         parser.error("--write goes with all systems and the test set")
@@ -491,12 +521,13 @@ def main() -> int:
     }
     buckets = fill(scored, usable, predictions, unseen)
     told, inside = preamble(scored, left_out, unseen), coverage(hits_of(scored, predictions["collsim"]))
-    text = f"{told}\n\n{table(buckets, unseen, short=options.write)}"
     if options.write:
-        write(text)
+        write(f"{MEANT}\n{summary(buckets, unseen)}")
         by_op = table_by_op(fill(scored, usable, predictions, unseen, op_of))
-        PAGE.write_text(page(told, by_op, buckets, inside), encoding="utf-8")
+        classes = table(buckets, unseen, short=True)
+        PAGE.write_text(page(told, classes, by_op, buckets, inside), encoding="utf-8")
         return 0
+    text = f"{told}\n\n{table(buckets, unseen, short=False)}"
     print(text)
     print(inside, "\n", sep="")
     print(f"Where another predictor has the smaller median:\n\n{better_elsewhere(buckets)}")

@@ -1,6 +1,6 @@
 """Print how much bandwidth a group of 2, 4 or 8 GPUs has, on a mesh of links and behind switches.
 
-``python benchmarks/mesh_peers.py --write`` puts the tables into README.md, between their markers.
+``python benchmarks/mesh_peers.py --write`` puts the tables into docs/tour.md, between their markers.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pages import put_between
 import collsim
 from collsim.topology import load_topology
 
-README = Path(__file__).parent.parent / "README.md"
+PAGE = Path(__file__).parent.parent / "docs" / "tour.md"
 BEGIN, END = "<!-- mesh-peers -->\n\n", "\n<!-- /mesh-peers -->\n"
 SYSTEMS = {
     "mi300x_ubb8": "MI300X, mesh of 64 GB/s",
@@ -67,13 +67,13 @@ def tables() -> str:
 
 
 def write(text: str) -> None:
-    """Replace what README.md has between the markers."""
-    put_between(README, BEGIN, END, text)
+    """Replace what docs/tour.md has between the markers."""
+    put_between(PAGE, BEGIN, END, text)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Bandwidth of a mesh against the number of peers.")
-    parser.add_argument("--write", action="store_true", help="put the tables into README.md instead of printing them")
+    parser.add_argument("--write", action="store_true", help="put the tables into docs/tour.md, do not print")
     if parser.parse_args().write:
         write(tables())
     else:

@@ -1,8 +1,9 @@
 """Measure how long whole runs take, warm, with the start of Python; and how the time grows with the machine.
 
-``python benchmarks/speed.py --write`` puts the tables into README.md, between their markers; ``--rounds 1`` is a quick
-look, and words after that choose the rows that contain one of them. Every work is also run with one link at half rate,
-with one rank less and with a number of nodes that is no power of two, so that no figure rests on a lucky shape.
+``python benchmarks/speed.py --write`` puts the tables into docs/speed.md and a few rows into README.md, between
+their markers; ``--rounds 1`` is a quick look, and words after that choose the rows that contain one of them. Every work is
+also run with one link at half rate, with one rank less and with a number of nodes that is no power of two, so that no
+figure rests on a lucky shape.
 """
 
 from __future__ import annotations
@@ -21,7 +22,16 @@ from pathlib import Path
 
 from pages import put_between
 
-README = Path(__file__).parent.parent / "README.md"
+ROOT = Path(__file__).parent.parent
+README, PAGE = ROOT / "README.md", ROOT / "docs" / "speed.md"
+IN_README = (
+    "any run on one node, eleven sizes",
+    "all-to-all, 1,024 ranks on one switch",
+    "all-to-all, 1,024 H100 in 128 nodes",
+    "hierarchical all-reduce, 131,072 ranks",
+    "all-to-all, 131,072 ranks",
+)
+"""Works that README.md shows, without their variants."""
 BEGIN, END = "<!-- speed -->\n\n", "\n<!-- /speed -->\n"
 COLLSIM = Path(sys.executable).parent / "collsim"
 
@@ -267,15 +277,24 @@ def report(rounds: int, words: Sequence[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def short(text: str) -> str:
+    """Return the rows of *text* that README.md shows: work, time and memory."""
+    rows = [[cell.strip() for cell in line.split("|")[1:4]] for line in text.splitlines() if line.startswith("| ")]
+    shown = [row for row in rows if row[0] in (*IN_README, "Work")]
+    lines = [f"| {' | '.join(row)} |" for row in (shown[0], ["---"] * 3, *shown[1:])]
+    return "\n".join([*lines, "", "Median of seconds and MB on 2 cores; in brackets the bars.", ""])
+
+
 def write(text: str) -> None:
     """Put the tables between their markers."""
-    put_between(README, BEGIN, END, text)
+    put_between(PAGE, BEGIN, END, text)
+    put_between(README, BEGIN, END, short(text))
 
 
 def main() -> None:
     """Print or write the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", action="store_true", help="write the tables into README.md")
+    parser.add_argument("--write", action="store_true", help="write the tables into docs/speed.md and README.md")
     parser.add_argument("--rounds", type=int, default=5, help="runs of each work (default 5)")
     parser.add_argument("--make", nargs=2, metavar=("KIND", "RANKS"), help="only print a file that works need")
     parser.add_argument("words", nargs="*", help="only the works whose names contain one of these")

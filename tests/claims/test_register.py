@@ -1,4 +1,4 @@
-"""Every claim is tested or listed as uncheckable, docs/claims.md knows each, and README.md shows the current tables."""
+"""Every claim is tested or listed as uncheckable, docs/claims.md knows each, and docs/tour.md shows the current tables."""
 
 import ast
 import importlib
@@ -95,15 +95,15 @@ def mesh_peers():
         sys.path.remove(str(ROOT / "benchmarks"))
 
 
-def test_readme_shows_the_bandwidth_of_a_mesh(mesh_peers):
-    text = mesh_peers.README.read_text(encoding="utf-8")
+def test_the_tour_shows_the_bandwidth_of_a_mesh(mesh_peers):
+    text = mesh_peers.PAGE.read_text(encoding="utf-8")
     shown = text.partition(mesh_peers.BEGIN)[2].partition(mesh_peers.END)[0]
     assert shown == mesh_peers.tables(), "run: python benchmarks/mesh_peers.py --write"
 
 
 def test_writing_changes_nothing_else(mesh_peers, monkeypatch, tmp_path):
-    page = tmp_path / "README.md"
-    monkeypatch.setattr(mesh_peers, "README", page)
+    page = tmp_path / "tour.md"
+    monkeypatch.setattr(mesh_peers, "PAGE", page)
     page.write_text(f"before\n{mesh_peers.BEGIN}old\n{mesh_peers.END}after\n", encoding="utf-8")
     mesh_peers.write("new\n")
     assert page.read_text(encoding="utf-8") == f"before\n{mesh_peers.BEGIN}new\n{mesh_peers.END}after\n"

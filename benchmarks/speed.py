@@ -1,8 +1,8 @@
 """Measure how long whole runs take, warm, with the start of Python; and how the time grows with the machine.
 
 ``python benchmarks/speed.py --write`` puts the tables into docs/speed.md and a few rows into README.md, between
-their markers; ``--rounds 1`` is a quick look, and words after that choose the rows that contain one of them. Every work is
-also run with one link at half rate, with one rank less and with a number of nodes that is no power of two, so that no
+their markers; ``--rounds 1`` is a quick look, and words after that choose the rows that contain one of them. Every work
+is also run with one link at half rate, with one rank less and with a number of nodes that is no power of two, so that no
 figure rests on a lucky shape.
 """
 

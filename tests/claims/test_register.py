@@ -1,4 +1,4 @@
-"""Every claim is tested or listed as uncheckable, docs/claims.md knows each, and docs/tour.md shows the current tables."""
+"""Every claim is tested or listed as uncheckable, docs/claims.md knows each, and docs/tour.md shows current tables."""
 
 import ast
 import importlib

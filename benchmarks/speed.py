@@ -2,8 +2,8 @@
 
 ``python benchmarks/speed.py --write`` puts the tables into docs/speed.md and a few rows into README.md, between
 their markers; ``--rounds 1`` is a quick look, and words after that choose the rows that contain one of them. Every work
-is also run with one link at half rate, with one rank less and with a number of nodes that is no power of two, so that no
-figure rests on a lucky shape.
+is also run with one link at half rate, with one rank less and with a number of nodes that is no power of two, so that
+no figure rests on a lucky shape.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
-"""Draw docs/architecture.svg from the imports: floors, rooms, who imports whom, and the way of one request.
+"""Draw docs/architecture.svg from the imports, and write the list of files into docs/architecture.md.
 
-``python tools/draw_architecture.py`` prints the floors and the arrows between rooms; ``--write`` draws them, too. Floors
+``python tools/draw_architecture.py`` prints the floors and the arrows between rooms; ``--write`` writes both. Floors
 come from the import contract in pyproject.toml; arrows and steps of the walk are imports that are there today: a step
-that nobody imports any more is an error.
+that nobody imports any more is an error. What a file is for is the first line of its docstring.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
 import sys
 import tomllib
 from collections import Counter
@@ -15,9 +16,11 @@ from pathlib import Path
 from xml.sax.saxutils import escape
 
 import grimp
+from pages import put_between
 
 ROOT = Path(__file__).parent.parent
-PICTURE = ROOT / "docs" / "architecture.svg"
+PICTURE, PAGE = ROOT / "docs" / "architecture.svg", ROOT / "docs" / "architecture.md"
+BEGIN, END = "<!-- files -->\n\n", "\n<!-- /files -->\n"
 CONTRACT = "data flows one way"
 WALK = (
     ("cli.run", "simulation.simulate", "flags become a request"),
@@ -50,8 +53,8 @@ text { font: 13px system-ui, sans-serif; fill: #1b1f24 }
 
 def floors() -> list[list[str]]:
     """Rooms of each floor, the highest first, from the import contract."""
-    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]["contracts"]
-    layers = next(contract["layers"] for contract in contracts if contract["name"] == CONTRACT)
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
+    layers = next(contract["layers"] for contract in settings["contracts"] if contract["name"] == CONTRACT)
     return [[room.strip() for room in layer.split("|")] for layer in layers]
 
 
@@ -110,8 +113,30 @@ def drawn(levels: list[list[str]], found: Counter[tuple[str, str]]) -> str:
         lines.append(f'<circle class="step" cx="{LEFT + 700}" cy="{y:.0f}" r="10"/>')
         lines.append(f'<text class="number" x="{LEFT + 700}" y="{y + 4:.0f}" text-anchor="middle">{number}</text>')
         lines.append(f'<text x="{LEFT + 720}" y="{y + 1:.0f}">{escape(there)}</text>')
-        lines.append(f'<text class="small" x="{LEFT + 720}" y="{y + 16:.0f}">{escape(said)}; from {escape(here)}</text>')
+        told = escape(f"{said}; from {here}")
+        lines.append(f'<text class="small" x="{LEFT + 720}" y="{y + 16:.0f}">{told}</text>')
     return "\n".join([*lines, "</svg>", ""])
+
+
+def purpose(path: Path) -> str:
+    """First line of a module's docstring, as Markdown for a cell of a table."""
+    said = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    return said.partition("\n")[0].replace("|", "\\|")
+
+
+def files(levels: list[list[str]]) -> str:
+    """Every file of the package with its purpose, room by room from the top floor to the lowest."""
+    lines = []
+    for room in (room for rooms in levels for room in rooms):
+        folder = ROOT / "collsim" / room
+        lines += [f"### `{room}/`: {purpose(folder / '__init__.py')}", "", "| file | |", "| --- | --- |"]
+        found = [path for path in folder.rglob("*.py") if path != folder / "__init__.py"]
+        for path in sorted(found, key=lambda path: (len(path.parent.parts), path.parent, path.stem)):
+            place = path.parent if path.stem == "__init__" else path
+            name = place.relative_to(folder).as_posix() + ("/" if place.is_dir() else "")
+            lines.append(f"| `{name}` | {purpose(path)} |")
+        lines.append("")
+    return "\n".join(lines)
 
 
 def main() -> int:
@@ -130,6 +155,7 @@ def main() -> int:
     print(*faults, sep="\n", end="\n" if faults else "")
     if asked.write and not faults:
         PICTURE.write_text(drawn(levels, found), encoding="utf-8")
+        put_between(PAGE, BEGIN, END, files(levels))
     return 1 if faults else 0
 
 

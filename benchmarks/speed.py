@@ -19,8 +19,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pages import put_between
-
 README = Path(__file__).parent.parent / "README.md"
 BEGIN, END = "<!-- speed -->\n\n", "\n<!-- /speed -->\n"
 COLLSIM = Path(sys.executable).parent / "collsim"
@@ -269,6 +267,9 @@ def report(rounds: int, words: Sequence[str]) -> str:
 
 def write(text: str) -> None:
     """Put the tables between their markers."""
+    sys.path.append(str(README.parent / "tools"))
+    from pages import put_between
+
     put_between(README, BEGIN, END, text)
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from .conftest import PROGRAM, ROOT
 
-spec = importlib.util.spec_from_file_location("refresh_pages", ROOT / "benchmarks/refresh_pages.py")
+spec = importlib.util.spec_from_file_location("refresh_pages", ROOT / "tools/refresh_pages.py")
 pages = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(pages)
 PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -20,8 +20,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pages import put_between
-
 ROOT = Path(__file__).parent.parent
 README, PAGE = ROOT / "README.md", ROOT / "docs" / "speed.md"
 IN_README = (
@@ -287,6 +285,9 @@ def short(text: str) -> str:
 
 def write(text: str) -> None:
     """Put the tables between their markers."""
+    sys.path.append(str(ROOT / "tools"))
+    from pages import put_between
+
     put_between(PAGE, BEGIN, END, text)
     put_between(README, BEGIN, END, short(text))
 

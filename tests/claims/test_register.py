@@ -88,17 +88,17 @@ def test_figures_have_their_source(name):
 
 @pytest.fixture(scope="module")
 def mesh_peers():
-    sys.path.insert(0, str(ROOT / "benchmarks"))
+    sys.path.insert(0, str(ROOT / "tools"))
     try:
         return importlib.import_module("mesh_peers")
     finally:
-        sys.path.remove(str(ROOT / "benchmarks"))
+        sys.path.remove(str(ROOT / "tools"))
 
 
 def test_the_tour_shows_the_bandwidth_of_a_mesh(mesh_peers):
     text = mesh_peers.PAGE.read_text(encoding="utf-8")
     shown = text.partition(mesh_peers.BEGIN)[2].partition(mesh_peers.END)[0]
-    assert shown == mesh_peers.tables(), "run: python benchmarks/mesh_peers.py --write"
+    assert shown == mesh_peers.tables(), "run: python tools/mesh_peers.py --write"
 
 
 def test_writing_changes_nothing_else(mesh_peers, monkeypatch, tmp_path):

@@ -4,6 +4,7 @@ import doctest
 import importlib.util
 import os
 import re
+import shlex
 import subprocess
 import sys
 
@@ -11,7 +12,7 @@ import pytest
 
 from .conftest import PROGRAM, ROOT
 
-spec = importlib.util.spec_from_file_location("refresh_pages", ROOT / "benchmarks/refresh_pages.py")
+spec = importlib.util.spec_from_file_location("refresh_pages", ROOT / "tools/refresh_pages.py")
 pages = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(pages)
 PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -25,30 +26,38 @@ def blocks(pattern):
             yield pytest.param(match[1], id=f"{page.name}:{text.count(chr(10), 0, match.start()) + 1}")
 
 
-@pytest.fixture(scope="module")
-def shell(tmp_path_factory):
-    """Run a line in a shell that knows `collsim`, and return its standard output."""
-    folder = tmp_path_factory.mktemp("bin")
-    script = folder / "collsim"
-    script.write_text(f"#!{sys.executable}\n{PROGRAM}\n")
-    script.chmod(0o755)
-    environment = {**os.environ, "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
-
-    def call(line):
-        found = subprocess.run(
-            line, shell=True, capture_output=True, text=True, check=False, timeout=60, cwd=ROOT, env=environment
-        )
-        assert found.returncode == 0, found.stderr
-        return found.stdout
-
-    return call
+def printed(collsim, line):
+    """What a line prints: collsim runs in this process, and what stands behind a pipe reads its output in a shell."""
+    command, piped, reader = line.partition(" | ")
+    outcome = collsim(*shlex.split(command)[1:])
+    assert outcome.code == 0, outcome.err
+    if not piped:
+        return outcome.out
+    return subprocess.run(reader, shell=True, input=outcome.out, capture_output=True, text=True, check=True).stdout
 
 
 @pytest.mark.parametrize("block", [*blocks(pages.BLOCK)])
-def test_console_block(shell, block):
+def test_console_block(collsim, monkeypatch, block):
+    monkeypatch.chdir(ROOT)
     for _, command, shown in pages.commands(block):
         if command.startswith("collsim "):
-            assert shell(command) == shown, f"$ {command}"
+            assert printed(collsim, command) == shown, f"$ {command}"
+
+
+@pytest.mark.parametrize("page", ["README.md", "moe.md"])
+def test_first_block_in_a_shell(tmp_path, page):
+    script = tmp_path / "collsim"
+    script.write_text(f"#!{sys.executable}\n{PROGRAM}\n")
+    script.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+    first = next(block.values[0] for block in blocks(pages.BLOCK) if block.id.startswith(page))
+    lines = [(command, shown) for _, command, shown in pages.commands(first) if command.startswith("collsim ")]
+    assert lines
+    for command, shown in lines:
+        found = subprocess.run(
+            command, shell=True, capture_output=True, text=True, check=True, timeout=60, cwd=ROOT, env=environment
+        )
+        assert found.stdout == shown, f"$ {command}"
 
 
 @pytest.mark.parametrize("block", [*blocks(PYTHON)])

@@ -18,17 +18,17 @@ from collsim.moe.flows import MODES, OPS
 from collsim.moe.kernel_costs import FILE, Costs, kernel_for, load_kernel
 from collsim.topology import load_topology, zoo_names
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+TOOLS = Path(__file__).parents[2] / "tools"
 ENTRIES = yaml.safe_load(FILE.read_text(encoding="utf-8"))["kernels"]
 
 
 @pytest.fixture(scope="module")
 def accuracy() -> ModuleType:
-    sys.path.insert(0, str(BENCHMARKS))
+    sys.path.insert(0, str(TOOLS))
     try:
         return importlib.import_module("moe_accuracy")
     finally:
-        sys.path.remove(str(BENCHMARKS))
+        sys.path.remove(str(TOOLS))
 
 
 @pytest.fixture(scope="module")

@@ -8,12 +8,14 @@ from collsim.core.errors import UnsupportedError
 from collsim.core.operations import operation
 from collsim.schedule import verify
 
+from .depth import deep_but
+
 ADDING = [
     ("all_reduce", "ring"), ("all_gather", "ring"), ("reduce_scatter", "ring"), ("all_reduce", "tree"),
     ("broadcast", "ring"), ("reduce", "ring"),
     *((op, entry.name) for entry in ACROSS_NODES for op in entry.ops if op != "all_to_all"),
 ]  # fmt: skip
-NODES, GPUS = range(2, 17), range(1, 9)
+NODES, GPUS = deep_but((2, 3, 4, 5, 6, 7, 8, 11, 16), range(2, 17)), range(1, 9)
 
 
 def built(op, algo, *, elements=7, **more):

@@ -13,8 +13,11 @@ from collsim.collectives.tree import binary_tree, double_tree, rooted_trees
 from collsim.core.operations import operation
 from collsim.schedule.verifier import verify
 
+from .depth import deep_but
+
 CASES = [(op, entry.name) for entry in ALGORITHMS for op in entry.ops]
-RANKS = range(2, 65)
+RANKS = deep_but((*range(2, 18), 23, 24, 25, 31, 32, 33, 48, 61, 64), range(2, 65))
+"""In every run all small numbers, and about powers of two, the numbers of chunks below, a prime and an even one."""
 
 
 def request(name, n, *, elements, element_bytes, channels, chunks, **more):

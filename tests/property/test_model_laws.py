@@ -25,6 +25,8 @@ from collsim.simulation.lowering import prepare
 from collsim.simulation.timing import time_schedule
 from collsim.topology import Topology, Wiring, load_topology, parse_topology
 
+from .depth import deep_but
+
 PAIRS = [(op, entry.name) for entry in ALGORITHMS for op in entry.ops]
 IN_NETWORK = {entry.name for entry in ALGORITHMS if entry.in_network}
 ZOO = ("mi300x_ubb8", "mi355x_ubb8", "hgx_h100", "hgx_b200", "gb200_nvl72", "mi400_ualoe72")
@@ -32,7 +34,7 @@ ADDING = ("hgx_h100", "gb200_nvl72")  # their switches add and multicast
 NOISE = 1e-13
 IDEAL = load_profile("ideal")
 
-seeds = pytest.mark.parametrize("seed", range(60))
+seeds = pytest.mark.parametrize("seed", deep_but(range(30), range(60)))
 laws = settings(deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 
 

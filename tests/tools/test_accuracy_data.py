@@ -1,4 +1,4 @@
-"""The measured tables of benchmarks/data and the baselines that are scored on them."""
+"""The measured tables of tools/data and the baselines that are scored on them."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from collsim.core.operations import DTYPES, OPERATIONS
 from collsim.library import load_profile, profile_names
 from collsim.topology import load_topology
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-DATA = BENCHMARKS / "data"
+TOOLS = Path(__file__).parents[2] / "tools"
+DATA = TOOLS / "data"
 KINDS = {
     "",
     "box",
@@ -44,7 +44,7 @@ PRIVATE = (
 
 @pytest.fixture
 def modules(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    monkeypatch.syspath_prepend(str(TOOLS))
     return {name: importlib.import_module(name) for name in ("predictors", "accuracy", "collect_logs")}
 
 
@@ -139,13 +139,13 @@ def case(modules, **changed):
     values = {"system": "s", "library": "nccl", "launch": "stream", "env": "", "nvls": "", "gpus_per_thread": 1,
               "ranks": 4, "op": "all_reduce", "dtype": "float", "size_bytes": 4000, "matrix": "",
               "scale": 1.0}  # fmt: skip
-    return modules["predictors"].Case(**(values | changed))
+    return modules["predictors"].TableCase(**(values | changed))
 
 
 def row_of(modules, one_case, time_s, **changed):
     values = {"log": "l", "case": one_case, "time_s": time_s, "out_of_place_s": time_s, "in_place_s": None,
               "set": "train", "kind": "", "site": "", "repeat": "", "health": "ok", "spike": False}  # fmt: skip
-    return modules["predictors"].Measured(**(values | changed))
+    return modules["predictors"].TableRow(**(values | changed))
 
 
 def made_up(modules, **changed):
@@ -350,7 +350,7 @@ def test_every_measured_profile_has_a_fit_whose_start_comes_before(modules):
     fits = importlib.import_module("fit_profiles").FITS
     measured = {name for name in profile_names() if load_profile(name).calibrated and not load_profile(name).derived}
     assert set(fits) == measured
-    before = {path.stem for path in (BENCHMARKS / "starts").glob("*.yaml")}
+    before = {path.stem for path in (TOOLS / "starts").glob("*.yaml")}
     for system, fit in fits.items():
         assert fit.start in before
         assert load_profile(system).gpus == fit.gpus
@@ -359,6 +359,6 @@ def test_every_measured_profile_has_a_fit_whose_start_comes_before(modules):
 
 @pytest.mark.parametrize("start", ["nvlink", "xgmi"])
 def test_a_start_says_where_its_figures_are_from(start):
-    profile = load_profile(str(BENCHMARKS / "starts" / f"{start}.yaml"))
+    profile = load_profile(str(TOOLS / "starts" / f"{start}.yaml"))
     assert profile.families
     assert not profile.accuracy  # nothing was compared with it

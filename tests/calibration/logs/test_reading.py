@@ -323,7 +323,7 @@ def test_cut_gzip_gives_what_could_be_unpacked(read):
 
 
 def test_page_of_the_documentation(monkeypatch):
-    root = Path(__file__).parent.parent.parent
+    root = Path(__file__).parents[3]
     monkeypatch.chdir(root)
     assert doctest.testfile(str(root / "docs" / "logs.md"), module_relative=False).failed == 0
 

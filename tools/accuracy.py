@@ -1,10 +1,10 @@
 """Print how far predictions are from measured logs that no fit has seen.
 
-``python benchmarks/accuracy.py`` compares collsim, a fit of alpha and beta on the same training logs, and the time by
+``python tools/accuracy.py`` compares collsim, a fit of alpha and beta on the same training logs, and the time by
 which NCCL and RCCL rank their own algorithms, per system, class of operations and band of sizes, with the noise of the
 measurements beside them. ``--write`` puts the summary into README.md, between its markers, and the tables by class and
 by operation into docs/accuracy.md; ``--set train`` scores the logs of the fit instead. Which log is in which set, and
-why: benchmarks/data/split.csv.
+why: tools/data/split.csv.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ import numpy as np
 from pages import put_between
 from predictors import (
     MESSAGES,
-    Case,
-    Measured,
     Prediction,
+    TableCase,
+    TableRow,
     alpha_beta,
     choice_of,
     measured_rows,
@@ -109,13 +109,13 @@ def score(errors: Iterable[float]) -> Score:
     return Score(len(values), *(map(float, np.percentile(values, [50, 90])) if len(values) else (math.nan, math.nan)))
 
 
-def band_of(case: Case) -> str:
+def band_of(case: TableCase) -> str:
     """Return the band of a size; >= 16 MiB is a part of >= 1 MiB and never the answer."""
     bands = OVER_NODES if case.nodes else ONE_NODE
     return next(name for name in bands if BANDS[name][0] <= case.size_bytes < BANDS[name][1])
 
 
-def class_of(case: Case) -> str:
+def class_of(case: TableCase) -> str:
     """Return the class that a row is judged in; forced runs, graph replay and registered buffers are apart."""
     if case.op == "all_to_all_v":
         name = "byte matrices"
@@ -127,18 +127,18 @@ def class_of(case: Case) -> str:
     return ", ".join([name, *world_of(case), *over(case)])
 
 
-def over(case: Case) -> list[str]:
+def over(case: TableCase) -> list[str]:
     """Return over how many nodes a run went, if not on one."""
     return [] if not case.nodes else [f"<= {FEW_NODES} nodes" if case.nodes <= FEW_NODES else "more nodes"]
 
 
-def world_of(case: Case) -> list[str]:
+def world_of(case: TableCase) -> list[str]:
     """Return what a run differs in from a plain one."""
     forced = ["forced"] if any(word in case.env for word in FORCED) else []
     return [*forced, *([] if case.launch == "stream" else [case.launch])]
 
 
-def op_of(case: Case) -> str:
+def op_of(case: TableCase) -> str:
     """Return the operation of a row, with what it differs in from a plain run."""
     return ", ".join([case.op, *world_of(case), *over(case)])
 
@@ -174,10 +174,12 @@ def percent(level: tuple[float, float]) -> str:
 
 # --- predictions -----------------------------------------------------------------------------------------------------
 
-Predictions = Mapping[Case, Prediction | None]
+Predictions = Mapping[TableCase, Prediction | None]
 
 
-def predict_all(predictor: Callable[[Case], Prediction | None], cases: Iterable[Case], *, workers: int) -> Predictions:
+def predict_all(
+    predictor: Callable[[TableCase], Prediction | None], cases: Iterable[TableCase], *, workers: int
+) -> Predictions:
     """Return the prediction of every different case."""
     unique = sorted(set(cases))
     if workers < 2:
@@ -186,7 +188,7 @@ def predict_all(predictor: Callable[[Case], Prediction | None], cases: Iterable[
         return dict(zip(unique, pool.map(predictor, unique, chunksize=CHUNK), strict=True))
 
 
-def errors_of(rows: Sequence[Measured], predictions: Predictions, *, host_floor: bool) -> Iterator[tuple[int, float]]:
+def errors_of(rows: Sequence[TableRow], predictions: Predictions, *, host_floor: bool) -> Iterator[tuple[int, float]]:
     """Yield position and relative error of the rows that have a prediction."""
     if not host_floor:
         for place, row in enumerate(rows):
@@ -205,9 +207,9 @@ def errors_of(rows: Sequence[Measured], predictions: Predictions, *, host_floor:
 # --- noise -----------------------------------------------------------------------------------------------------------
 
 
-def noise_between(rows: Sequence[Measured]) -> Iterator[tuple[Measured, float]]:
+def noise_between(rows: Sequence[TableRow]) -> Iterator[tuple[TableRow, float]]:
     """Yield what two runs of the same thing differ by: other boxes, or the same box again."""
-    groups: dict[tuple[object, ...], list[Measured]] = defaultdict(list)
+    groups: dict[tuple[object, ...], list[TableRow]] = defaultdict(list)
     for row in rows:
         if row.repeat:
             case = row.case
@@ -217,7 +219,7 @@ def noise_between(rows: Sequence[Measured]) -> Iterator[tuple[Measured, float]]:
             yield one, math.log(one.time_s / other.time_s)
 
 
-def noise_in_place(rows: Sequence[Measured]) -> Iterator[tuple[Measured, float]]:
+def noise_in_place(rows: Sequence[TableRow]) -> Iterator[tuple[TableRow, float]]:
     """Yield what the in-place half of a row differs by from its out-of-place half."""
     for row in rows:
         if row.in_place_s:
@@ -238,10 +240,10 @@ class Bucket:
     errors: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
 
 
-KindOf = Callable[[Case], str]
+KindOf = Callable[[TableCase], str]
 
 
-def cells_of(row: Measured, unseen: set[str], kind_of: KindOf = class_of) -> Iterator[Cell]:
+def cells_of(row: TableRow, unseen: set[str], kind_of: KindOf = class_of) -> Iterator[Cell]:
     """Yield the lines that a row counts in."""
     system, kind, size = row.case.system, kind_of(row.case), row.case.size_bytes
     yield system, kind, band_of(row.case)
@@ -251,8 +253,8 @@ def cells_of(row: Measured, unseen: set[str], kind_of: KindOf = class_of) -> Ite
         yield system, kind, ">= 16 MiB"
 
 
-def fill_errors(buckets: dict[Cell, Bucket], name: str, scored: Sequence[Measured], predictions: Predictions,
-                cells: Callable[[Measured], Iterable[Cell]]) -> None:  # fmt: skip
+def fill_errors(buckets: dict[Cell, Bucket], name: str, scored: Sequence[TableRow], predictions: Predictions,
+                cells: Callable[[TableRow], Iterable[Cell]]) -> None:  # fmt: skip
     """Add the errors of one predictor: with the log's own host floor below 1 MiB, where also those without are kept."""
     for host_floor in (False, True):
         for place, error in errors_of(scored, predictions, host_floor=host_floor):
@@ -263,11 +265,11 @@ def fill_errors(buckets: dict[Cell, Bucket], name: str, scored: Sequence[Measure
                     buckets[cell].errors[f"{name} as it is"].append(error)
 
 
-def fill(scored: Sequence[Measured], usable: Sequence[Measured], predictions: Mapping[str, Predictions],
+def fill(scored: Sequence[TableRow], usable: Sequence[TableRow], predictions: Mapping[str, Predictions],
          unseen: set[str], kind_of: KindOf = class_of) -> dict[Cell, Bucket]:  # fmt: skip
     """Return errors and noise of every line that has a scored row."""
 
-    def cells(row: Measured) -> Iterator[Cell]:
+    def cells(row: TableRow) -> Iterator[Cell]:
         return cells_of(row, unseen, kind_of)
 
     buckets: dict[Cell, Bucket] = defaultdict(Bucket)
@@ -396,18 +398,19 @@ class Hits:
         return "below" if self.percent < least else "above" if self.percent > most else "met"
 
 
-def hits_of(rows: Sequence[Measured], predictions: Predictions, kind_of: KindOf = class_of) -> dict[Cell, Hits]:
+def hits_of(rows: Sequence[TableRow], predictions: Predictions, kind_of: KindOf = class_of) -> dict[Cell, Hits]:
     """Return how many rows lie inside their interval: by class, by class and band, and of all."""
     hits: dict[Cell, Hits] = defaultdict(Hits)
     for row in rows:
         found = predictions.get(row.case)
-        bare = found is None or found.lo_s is None or found.hi_s is None
+        inside: list[bool] = []
+        if found is not None and found.lo_s is not None and found.hi_s is not None:
+            inside = [found.lo_s <= row.time_s <= found.hi_s]
         system, kind = row.case.system, kind_of(row.case)
         for cell in (("all", "all", ALL_SIZES), (system, kind, ALL_SIZES), (system, kind, band_of(row.case))):
             hits[cell].logs.add(row.log)
-            hits[cell].bare += bare
-            if not bare:
-                hits[cell].inside.append(found.lo_s <= row.time_s <= found.hi_s)
+            hits[cell].bare += not inside
+            hits[cell].inside += inside
     return dict(hits)
 
 
@@ -433,7 +436,7 @@ def coverage(hits: Mapping[Cell, Hits]) -> str:
     )
 
 
-def preamble(rows: Sequence[Measured], left_out: int, unseen: set[str]) -> str:
+def preamble(rows: Sequence[TableRow], left_out: int, unseen: set[str]) -> str:
     """Return what the reader of the table must know."""
     where = "outside every fit" if rows[0].set == "test" else "of the fits"
     return (
@@ -449,14 +452,14 @@ def preamble(rows: Sequence[Measured], left_out: int, unseen: set[str]) -> str:
 # --- other views -----------------------------------------------------------------------------------------------------
 
 
-def by_kind(rows: Sequence[Measured], predictions: Mapping[str, Predictions]) -> str:
+def by_kind(rows: Sequence[TableRow], predictions: Mapping[str, Predictions]) -> str:
     """Return the errors at 1 MiB and more by what a log differs in from the fit."""
     large = [row for row in rows if row.case.size_bytes >= MIB]
     lines = [
         "| system | outside the fit is | logs | rows | collsim | alpha-beta | tuner |\n",
         "|" + " --- |" * 7 + "\n",
     ]
-    groups: dict[tuple[str, str], list[Measured]] = defaultdict(list)
+    groups: dict[tuple[str, str], list[TableRow]] = defaultdict(list)
     for row in large:
         groups[row.case.system, row.kind].append(row)
     for (system, kind), group in sorted(groups.items()):
@@ -466,7 +469,7 @@ def by_kind(rows: Sequence[Measured], predictions: Mapping[str, Predictions]) ->
     return "".join(lines)
 
 
-def worst_logs(rows: Sequence[Measured], predictions: Predictions, count: int) -> str:
+def worst_logs(rows: Sequence[TableRow], predictions: Predictions, count: int) -> str:
     """Return the logs with the greatest median errors at 1 MiB and more, with their bias."""
     logs: dict[str, list[float]] = defaultdict(list)
     for place, error in errors_of(rows, predictions, host_floor=False):
@@ -483,8 +486,8 @@ def worst_logs(rows: Sequence[Measured], predictions: Predictions, count: int) -
 def page(told: str, classes: str, by_op: str, by_class: Mapping[Cell, Bucket], inside: str) -> str:
     """Return docs/accuracy.md."""
     return (
-        "# Accuracy\n\nWritten by `python benchmarks/accuracy.py --write`; which log is in which set, and why: "
-        f"`benchmarks/data/split.csv`.\n\n{told}\n\n## By class\n\n{classes}\n## By operation\n\n{by_op}\n"
+        "# Accuracy\n\nWritten by `python tools/accuracy.py --write`; which log is in which set, and why: "
+        f"`tools/data/split.csv`.\n\n{told}\n\n## By class\n\n{classes}\n## By operation\n\n{by_op}\n"
         f"## Where another predictor has the smaller median\n\n{better_elsewhere(by_class)}\n## Intervals\n\n{inside}"
     )
 

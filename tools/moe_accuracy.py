@@ -1,6 +1,6 @@
 """Print how far predicted dispatch and combine are from published measurements, and fit the costs of kernels to some.
 
-``python benchmarks/moe_accuracy.py`` prints every row of benchmarks/data/moe.csv and moe_calls.csv beside what collsim
+``python tools/moe_accuracy.py`` prints every row of tools/data/moe.csv and moe_calls.csv beside what collsim
 predicts with collsim/moe/kernels.yaml, and what is left by kernel. Costs are fitted to runs of one and two nodes and
 judged on runs of more. ``--fit`` prints the costs that the fitted rows give; ``--write`` puts the tables into
 docs/moe_accuracy.md, between its markers.
@@ -33,7 +33,7 @@ from collsim.topology import describe, load_topology
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "moe_accuracy.md"
-ROWS, CALLS = ROOT / "benchmarks" / "data" / "moe.csv", ROOT / "benchmarks" / "data" / "moe_calls.csv"
+ROWS, CALLS = ROOT / "tools" / "data" / "moe.csv", ROOT / "tools" / "data" / "moe_calls.csv"
 BEGIN, END = "<!-- moe -->\n\n", "\n<!-- /moe -->\n"
 BARS = {"median": 0.12, "p90": 0.25}
 """Of the rows that no fit has seen."""

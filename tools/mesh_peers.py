@@ -1,6 +1,6 @@
 """Print how much bandwidth a group of 2, 4 or 8 GPUs has, on a mesh of links and behind switches.
 
-``python benchmarks/mesh_peers.py --write`` puts the tables into docs/tour.md, between their markers.
+``python tools/mesh_peers.py --write`` puts the tables into docs/tour.md, between their markers.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Read logs of one scale-up domain and write the compact tables in benchmarks/data.
+"""Read logs of one scale-up domain and write the compact tables in tools/data.
 
-``python benchmarks/collect_logs.py --folder box_a=RUNS --folder LOGS`` reads the logs that benchmarks/data/split.csv
+``python tools/collect_logs.py --folder box_a=RUNS --folder LOGS`` reads the logs that tools/data/split.csv
 names: a log is called like its file without the ending, after ``NAME__`` if the folder was given as ``NAME=FOLDER``.
 Whatever a log does not say itself (system, health, source, forced variables of a run published without them) is said in
 the split, which is kept by hand; a system without a log in the folders keeps its table. The logs stay where they are.

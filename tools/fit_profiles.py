@@ -1,7 +1,7 @@
-"""Fit the shipped profiles to the training rows of benchmarks/data.
+"""Fit the shipped profiles to the training rows of tools/data.
 
-``python benchmarks/fit_profiles.py --system hgx_h100 -o collsim/library/costs/profiles/hgx_h100.yaml`` fits one system
-and prints what `collsim calibrate` prints. Every fit starts from a profile of benchmarks/starts: figures that stood
+``python tools/fit_profiles.py --system hgx_h100 -o collsim/library/costs/profiles/hgx_h100.yaml`` fits one system
+and prints what `collsim calibrate` prints. Every fit starts from a profile of tools/starts: figures that stood
 before any of these logs was read, with their sources. Rows of the set ``spread`` are not fitted either; what they are
 off by widens the 90 % interval, because they are from machines and sites that no fit knows.
 """
@@ -15,10 +15,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from predictors import Measured, matrix_bytes, measured_rows, topology_of, variables
+from predictors import TableRow, matrix_bytes, measured_rows, topology_of, variables
 
-from collsim.calibration.cases import Case
-from collsim.calibration.cases import Measured as Row
+from collsim.calibration.cases import Case, Measured
 from collsim.calibration.findings import Calibration, Residual
 from collsim.calibration.fit import fit_profile, predicted_residuals
 from collsim.calibration.fit_network import fit_network
@@ -35,7 +34,7 @@ STARTS = Path(__file__).parent / "starts"
 DEFAULT = {False: DEFAULT_LIBRARY, True: DEFAULT_RCCL}
 LEAST_SPREAD = 20
 """So many rows from outside the fit count by themselves."""
-SOURCE = "benchmarks/fit_profiles.py on the training logs in benchmarks/data"
+SOURCE = "tools/fit_profiles.py on the training logs in tools/data"
 
 
 Accuracy = Mapping[str, Mapping[str, Scatter]]
@@ -87,7 +86,7 @@ NETWORKS = {
 }
 
 
-def as_case(row: Measured) -> Row:
+def as_case(row: TableRow) -> Measured:
     """Return a row of a table as the calibration takes it."""
     case, told = row.case, row.case.library
     matrix = matrix_bytes(case.matrix, case.scale) if case.matrix else None
@@ -104,7 +103,7 @@ def as_case(row: Measured) -> Row:
         matrix=matrix,
         nodes=case.nodes or None,
     )
-    return Row(asked, row.log, 0, row.out_of_place_s, row.in_place_s, 0)
+    return Measured(asked, row.log, 0, row.out_of_place_s, row.in_place_s, 0)
 
 
 def known_library(name: str) -> str | None:
@@ -114,7 +113,7 @@ def known_library(name: str) -> str | None:
     return nearest_library(name) if "-" in name else None
 
 
-def rows_of(system: str, *sets: str) -> list[Row]:
+def rows_of(system: str, *sets: str) -> list[Measured]:
     """Return the sound rows of some sets of a system."""
     return [
         as_case(row)
@@ -136,7 +135,7 @@ def reach(accuracy: Accuracy, own: Sequence[Residual], unseen: Sequence[Residual
     return both
 
 
-def with_spread(found: Calibration, others: Sequence[Row], topology: Topology) -> Calibration:
+def with_spread(found: Calibration, others: Sequence[Measured], topology: Topology) -> Calibration:
     """Return the calibration with intervals that know of machines and operations that no fit knows.
 
     Leaving out a whole operation takes more from the fit than a user's case lacks, and the other machines are few:

@@ -1,6 +1,6 @@
 """Compares the library's choice with what NCCL's debug lines say it did.
 
-    python benchmarks/choices.py --folder DIR
+    python tools/choices.py --folder DIR
 
 DIR holds outputs of nccl-tests. Debug lines (``NCCL_DEBUG=INFO``, ``NCCL_DEBUG_SUBSYS=INIT,TUNING,GRAPH``) are compared
 line by line: algorithm, protocol and channels of every size, the table of costs, the channels of the search and of the

@@ -1,4 +1,4 @@
-"""Measured rows, and the predictors that benchmarks/accuracy.py compares on them."""
+"""Measured rows, and the predictors that tools/accuracy.py compares on them."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ OLDEST = {"nccl": "nccl-2.18", "rccl": "rccl-2.22"}
 """What to take for a log that does not name the version: RCCL's at the time of those logs; NCCL's is the default."""
 
 
-class Case(NamedTuple):
-    """What was run, as far as the log says: all that a prediction may depend on."""
+class TableCase(NamedTuple):
+    """What was run, as far as a table of tools/data says: all that a prediction may depend on."""
 
     system: str
     library: str
@@ -55,11 +55,11 @@ class Case(NamedTuple):
     nodes: int = 0
 
 
-class Measured(NamedTuple):
-    """One row of a log with what the split says of the log; times in seconds."""
+class TableRow(NamedTuple):
+    """One row of a table of tools/data with what the split says of its log; times in seconds."""
 
     log: str
-    case: Case
+    case: TableCase
     time_s: float
     out_of_place_s: float
     in_place_s: float | None
@@ -79,7 +79,7 @@ class Prediction(NamedTuple):
     hi_s: float | None = None
 
 
-Predictor = Callable[[Case], Prediction | None]
+Predictor = Callable[[TableCase], Prediction | None]
 """Returns None where it has no answer."""
 
 
@@ -89,7 +89,7 @@ def read_csv(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def measured_rows(folder: Path = DATA) -> list[Measured]:
+def measured_rows(folder: Path = DATA) -> list[TableRow]:
     """Return all measured rows."""
     split = {entry["log"]: entry for entry in read_csv(folder / "split.csv")}
     systems = sorted({entry["system"] for entry in split.values()} - {"none"})
@@ -100,17 +100,17 @@ def measured_rows(folder: Path = DATA) -> list[Measured]:
     ]  # fmt: skip
 
 
-def measured(row: Mapping[str, str], entry: Mapping[str, str]) -> Measured:
+def measured(row: Mapping[str, str], entry: Mapping[str, str]) -> TableRow:
     """Return one row."""
     out_s = float(row["out_of_place_us"]) * 1e-6
     in_s = float(row["in_place_us"]) * 1e-6 if row["in_place_us"] else None
-    case = Case(
+    case = TableCase(
         row["system"], row["library"], row["launch"], row["env"], row["nvls"], int(row["gpus_per_thread"] or 0),
         int(row["ranks"]), row["op"], row["dtype"], int(row["size_bytes"]), row["matrix"], float(row["scale"] or 1),
         int(row.get("nodes") or 0),
     )  # fmt: skip
     time_s = used_time_s(out_s, in_s, row["system"])
-    return Measured(
+    return TableRow(
         row["log"], case, time_s, out_s, in_s, row["set"], entry["kind"], entry["site"], entry["repeat"],
         row["health"], row["flag"] == "spike",
     )  # fmt: skip
@@ -123,14 +123,14 @@ def matrix_bytes(name: str, scale: float) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(int(int(word) * scale) for word in line.split(",")) for line in lines)
 
 
-def variables(case: Case) -> dict[str, str]:
+def variables(case: TableCase) -> dict[str, str]:
     """Return the environment of a run that changes the library's choice; NVLS that the machine hid counts as off."""
     words = dict(word.split("=", 1) for word in case.env.split())
     return words | ({"NCCL_NVLS_ENABLE": "0"} if case.nvls == "off" else {})
 
 
 def topo_of(system: str) -> str:
-    """Return what `collsim.simulate` takes for a system: a name of the zoo or a file of benchmarks/data/systems."""
+    """Return what `collsim.simulate` takes for a system: a name of the zoo or a file of tools/data/systems."""
     own = DATA / "systems" / f"{system}.yaml"
     return str(own) if own.is_file() else system
 
@@ -172,7 +172,7 @@ def lent_profile(system: str) -> Profile:
     return replace(profile, systems=(*profile.systems, system), network=network)
 
 
-def gpus_of(case: Case) -> list[int]:
+def gpus_of(case: TableCase) -> list[int]:
     """Return the GPU of each rank: the first ones, of each node of a cluster."""
     cluster = topology_of(case.system).cluster
     if cluster is None:
@@ -181,7 +181,7 @@ def gpus_of(case: Case) -> list[int]:
     return [node * cluster.node.n_gpus + gpu for node in range(case.nodes) for gpu in range(each)]
 
 
-def simulate(case: Case) -> Row:
+def simulate(case: TableCase) -> Row:
     """Return what collsim says, told what the log says."""
     launch = {"launch": "graph"} if case.launch == "graph" else {"registered": case.launch == "registered"}
     options: dict[str, Any] = {"rank_list": gpus_of(case), "gpus_per_thread": max(case.gpus_per_thread, 1), **launch}
@@ -196,7 +196,7 @@ def simulate(case: Case) -> Row:
     return collsim.simulate(topo_of(case.system), case.op, size, environment=variables(case), **options).rows[0]
 
 
-def predict(case: Case) -> Prediction | None:
+def predict(case: TableCase) -> Prediction | None:
     """Return the prediction of collsim; None if it refuses."""
     try:
         row = simulate(case)
@@ -205,7 +205,7 @@ def predict(case: Case) -> Prediction | None:
     return Prediction(row.time_s, row.time_lo_s, row.time_hi_s)
 
 
-def refusal(case: Case) -> str:
+def refusal(case: TableCase) -> str:
     """Return why collsim has no answer."""
     try:
         simulate(case)
@@ -218,7 +218,7 @@ def refusal(case: Case) -> str:
 
 
 @cache
-def choice_of(case: Case) -> Choice | None:
+def choice_of(case: TableCase) -> Choice | None:
     """Return what the library would do."""
     dtype = case.dtype if case.dtype in DTYPES else "float"
     call = Call(case.op, case.ranks, case.size_bytes, dtype, registered=case.launch == "registered",
@@ -230,7 +230,7 @@ def choice_of(case: Case) -> Choice | None:
         return None
 
 
-def predict_tuner(case: Case) -> Prediction | None:
+def predict_tuner(case: TableCase) -> Prediction | None:
     """Return the time by which the library ranks its algorithms; it has none for messages."""
     choice = choice_of(case)
     return Prediction(choice.predicted_s) if choice and choice.predicted_s else None
@@ -239,10 +239,10 @@ def predict_tuner(case: Case) -> Prediction | None:
 # --- alpha and beta --------------------------------------------------------------------------------------------------
 
 
-def steps_and_bytes(case: Case) -> tuple[int, float]:
+def steps_and_bytes(case: TableCase) -> tuple[int, float]:
     """Return how many steps the textbook takes, and how many bytes the busiest rank sends or receives.
 
-    >>> steps_and_bytes(Case("s", "", "stream", "", "", 1, 4, "all_reduce", "float", 1000, "", 1.0))
+    >>> steps_and_bytes(TableCase("s", "", "stream", "", "", 1, 4, "all_reduce", "float", 1000, "", 1.0))
     (6, 1500.0)
     """
     n, size = case.ranks, case.size_bytes
@@ -278,13 +278,13 @@ def _kind_of(op: str) -> str:
     return "messages" if op in MESSAGES or op == "all_to_all_v" else "ring"
 
 
-def alpha_beta(train: Sequence[Measured]) -> Predictor:
+def alpha_beta(train: Sequence[TableRow]) -> Predictor:
     """Return a predictor with alpha and beta of each system and operation.
 
     An operation that was not measured takes what all measured ones of its kind (rings, messages) give together; runs
     that force the algorithm count only where there is no other. Graph replay and registered buffers are fitted apart.
     """
-    groups: dict[tuple[str, str, bool], list[Measured]] = defaultdict(list)
+    groups: dict[tuple[str, str, bool], list[TableRow]] = defaultdict(list)
     for row in train:
         world = row.case.launch != "stream"
         groups[row.case.system, row.case.op, world].append(row)
@@ -294,7 +294,7 @@ def alpha_beta(train: Sequence[Measured]) -> Predictor:
         free = [row for row in rows if "NCCL_ALGO" not in row.case.env and "NCHANNELS" not in row.case.env] or rows
         fits[key] = fit_alpha_beta((*steps_and_bytes(row.case), row.time_s) for row in free)
 
-    def predict_alpha_beta(case: Case) -> Prediction | None:
+    def predict_alpha_beta(case: TableCase) -> Prediction | None:
         world = case.launch != "stream"
         for name in (case.op, _kind_of(case.op)):
             if (case.system, name, world) in fits:
@@ -312,7 +312,7 @@ TINY_BYTES = 1024
 SHORTEST_S = 1e-7
 
 
-def with_host_floor(rows: Sequence[Measured], predictions: Mapping[Case, Prediction | None]) -> dict[int, float]:
+def with_host_floor(rows: Sequence[TableRow], predictions: Mapping[TableCase, Prediction | None]) -> dict[int, float]:
     """Return predictions for rows of one log moved by what its tiny rows are off, by position of the row.
 
     How long the host takes to start a collective differs from site to site. The median over the rows up to 1 KiB tells

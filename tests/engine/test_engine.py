@@ -267,7 +267,7 @@ def test_conservation_finds_an_overfull_link():
 
 
 def test_auto_turns_to_the_kernel_when_python_would_be_slow(monkeypatch):
-    import collsim.engine as door
+    from collsim.engine import run as door
 
     p = problem([1.0], [flow([0], i + 1) for i in range(30)])
     assert solve(p).path == "transfers, reference"
@@ -297,8 +297,8 @@ p = Problem(a([1.0, 2.0]), a([0, 1, 3]), a([0, 0, 1]), a([1.0, 1.0, 0.5]), a([0,
 def test_examples_in_docstrings():
     import doctest
 
-    import collsim.engine as door
     from collsim.engine import problem as module
+    from collsim.engine import run as door
 
     assert doctest.testmod(door) == (0, 3)
     assert doctest.testmod(module) == (0, 7)

@@ -12,7 +12,8 @@ import pytest
 import collsim
 
 MODULES = sorted(found.name for found in pkgutil.walk_packages(collsim.__path__, "collsim."))
-KERNELS = tuple(f"collsim.engine.{name}" for name in ("kernels", "refinement", "tolerant", "wavefront_kernels"))
+COMPILED = ("decorators", "kernels", "refinement", "tolerant", "wavefront_kernels")
+KERNELS = tuple(f"collsim.engine.{name}" for name in COMPILED)
 LAZY = {"numba", "networkx", "scipy", "rich", "pydantic", "yaml", "simpy", "polars", "pandas", "plotly"}
 """Imported inside the functions that need them; the compiled kernels are such a place as a whole."""
 

@@ -316,7 +316,7 @@ def test_the_kernel_gives_the_same_bits_uncompiled():
 def test_no_place_for_a_cache(monkeypatch):
     import numba
 
-    from collsim.engine import kernels
+    from collsim.engine.decorators import compilers
 
     compiled = numba.njit
 
@@ -326,7 +326,8 @@ def test_no_place_for_a_cache(monkeypatch):
         return compiled(**options)
 
     monkeypatch.setattr(numba, "njit", njit)
-    assert kernels._entry(lambda x: x + 1)(1) == 2
+    _, entry = compilers({"nogil": True})
+    assert entry(lambda x: x + 1)(1) == 2
 
 
 def in_step(steps):

@@ -1,4 +1,4 @@
-"""Versions of NCCL and RCCL, and the constants of NCCL's cost model per version.
+"""The constants of NCCL's cost model per version.
 
 Every figure comes from the public sources named beside it. Latencies are microseconds, rates decimal GB/s, as there.
 A version between two entries of `HISTORY` has the constants of the older entry.
@@ -6,70 +6,17 @@ A version between two entries of `HISTORY` has the constants of the older entry.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 from functools import cache
 
-from collsim.core.errors import Fault, InputError, UnsupportedError
+__all__ = ["ARCHITECTURES", "NcclConstants", "Row", "nccl_constants"]
 
-__all__ = ["ARCHITECTURES", "DEFAULT_LIBRARY", "Library", "NcclConstants", "Row", "load_library", "nccl_constants"]
-
-DEFAULT_LIBRARY = "nccl-2.28"
-RANGES = {"nccl": ((2, 18), (2, 30)), "rccl": ((2, 18), (2, 31))}
 ARCHITECTURES = ("volta", "ampere", "hopper", "blackwell")
 """Rows of the tables, by compute capability: below 80, 80 to 89, 90, 100 and above (NCCL src/graph/tuning.cc)."""
 
 Row = tuple[float, float, float]
 Table = tuple[Row, Row, Row, Row]
 Hops = dict[str, Row]
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Library:
-    """A library and its version, such as ``nccl`` and (2, 28)."""
-
-    family: str
-    version: tuple[int, int]
-
-    @property
-    def name(self) -> str:
-        """``nccl-2.28``."""
-        return f"{self.family}-{self.version[0]}.{self.version[1]}"
-
-
-def load_library(name: str | Library) -> Library:
-    """Return the library called *name*; a patch level is accepted and does not matter.
-
-    Raises
-    ------
-    UnsupportedError
-        Not a version that is known.
-
-    Examples
-    --------
-    >>> load_library("nccl-2.28.9").name
-    'nccl-2.28'
-    """
-    if isinstance(name, Library):
-        return name
-    if not isinstance(name, str):
-        hint = "write a name and version such as nccl-2.28"
-        raise InputError(Fault(f"library {repr(name)[:40]} is not a name", "library", hint))
-    found = re.fullmatch(r"(nccl|rccl)[-_ v]*(\d+)\.(\d+)(\.\d+)*([-+].*)?", name.strip().lower())
-    spans = ", ".join(f"{family}-{_dotted(low)} to {_dotted(high)}" for family, (low, high) in RANGES.items())
-    if not found:
-        raise UnsupportedError(Fault(f'"{name}" is no library and version', "library", f"known: {spans}"))
-    family, version = found[1], (int(found[2]), int(found[3]))
-    low, high = RANGES[family]
-    if not low <= version <= high:
-        near = low if version < low else high
-        what = f"no constants for {family} {_dotted(version)}"
-        raise UnsupportedError(Fault(what, "library", f"nearest: {family}-{_dotted(near)}; known: {spans}"))
-    return Library(family, version)
-
-
-def _dotted(version: tuple[int, int]) -> str:
-    return f"{version[0]}.{version[1]}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import importlib.util
 import pkgutil
 import subprocess
 import sys
@@ -12,7 +13,8 @@ import pytest
 import collsim
 
 MODULES = sorted(found.name for found in pkgutil.walk_packages(collsim.__path__, "collsim."))
-KERNELS = tuple(f"collsim.engine.{name}" for name in ("kernels", "refinement", "tolerant", "wavefront_kernels"))
+COMPILED = ("decorators", "kernels", "refinement", "tolerant", "wavefront_kernels")
+KERNELS = tuple(f"collsim.engine.{name}" for name in COMPILED)
 LAZY = {"numba", "networkx", "scipy", "rich", "pydantic", "yaml", "simpy", "polars", "pandas", "plotly"}
 """Imported inside the functions that need them; the compiled kernels are such a place as a whole."""
 
@@ -56,3 +58,28 @@ def test_import_brings_no_array_library(name):
     code = f"import sys, {name}; print(*({{'numpy', *{sorted(LAZY)}}} & set(sys.modules)))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.split() == []
+
+
+@pytest.fixture(scope="module")
+def import_graph():
+    path = Path(__file__).parents[1] / "tools" / "import_graph.py"
+    spec = importlib.util.spec_from_file_location("import_graph", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_no_module_needs_one_that_needs_it_and_no_import_leads_up(import_graph):
+    found = import_graph.house()
+    assert found.circles == []
+    assert found.upward == []
+    packages = {path.parent.name for path in Path(collsim.__file__).parent.glob("*/__init__.py")}
+    assert {room for rooms in found.floors for room in rooms} == packages
+    assert ("simulation", "engine") in found.arrows
+    assert ("collsim.engine.run", "collsim.engine.kernels") not in found.edges  # of one room
+
+
+def test_circles_are_found(import_graph):
+    pairs = ["p.a p.b", "p.b p.c", "p.c p.a", "p.d p.a", "p.x q.y", "q.y p.x"]
+    edges = [tuple(f"collsim.{name}" for name in pair.split()) for pair in pairs]
+    assert list(import_graph._circles(edges)) == [["collsim.p.a", "collsim.p.b", "collsim.p.c"]]

@@ -343,7 +343,7 @@ def nearest_library(name: str) -> str:
     ('nccl-2.28', 'nccl-2.18')
     """
     from collsim.library import load_library
-    from collsim.library.nccl.versions import RANGES
+    from collsim.library.library import RANGES
 
     found = re.match(r"(nccl|rccl)[-_ v]*(\d+)\.(\d+)", name.strip().lower())
     if found:

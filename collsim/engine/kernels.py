@@ -1,4 +1,4 @@
-"""The compiled fluid engine: every numba function of the package, because numba's cache watches one file at a time.
+"""The compiled fluid engine: all its numba functions are here, because numba's cache watches one file at a time.
 
 Same answers as ``reference.py``, found with less work:
 
@@ -20,27 +20,19 @@ out; nothing is allocated or raised inside, and a deadlock shows as transfers th
 
 from __future__ import annotations
 
-import logging
-import sys
 from typing import TYPE_CHECKING
 
-import numba
 import numpy as np
-from numba.core import event as events
-from numba.core.options import DefaultOptions
 
-from collsim.core import process
+from collsim.engine.decorators import compilers
 
 if TYPE_CHECKING:
     from collsim.engine.problem import Floats, Problem
 
-BLAS = "scipy.linalg.cython_blas"
-if process.ours and BLAS not in sys.modules:
-    sys.modules[BLAS] = None  # type: ignore[assignment]
-    try:
-        import numba.np.arraymath
-    finally:
-        del sys.modules[BLAS]
+# Every file of kernels has these of its own, as the cache of numba watches no other (a test compares them).
+# Without `_nrt` references to arrays are not counted, which only what allocates needs: rings take half the time.
+OPTIONS = {"error_model": "numpy", "nogil": True, "no_rewrites": True, "_nrt": False}
+_part, _entry = compilers(OPTIONS)
 
 # The cache freezes constants of other files too, so these are written down again (a test compares them)
 TIE = 1e-12
@@ -122,45 +114,6 @@ COUNT = np.dtype(
     + [("cut", f8)]  # flows of lower rates keep them
     + [(name, i8) for name in ("work", "most_work", "check", "work_then", "done_then")]  # hops that were looked at
 )
-
-
-LOG = logging.getLogger("collsim.engine")
-
-OPTIONS = {"error_model": "numpy", "nogil": True, "no_rewrites": True}
-if hasattr(DefaultOptions, "_nrt"):
-    # References to arrays are not counted, which only what allocates needs: rings take half the time
-    OPTIONS["_nrt"] = False
-
-
-class _Announcer(events.Listener):
-    """Tells the log when a kernel is about to be compiled; to load it from the cache is not worth a word."""
-
-    def __init__(self, kernel):
-        self.kernel = kernel
-
-    def on_start(self, event):
-        """Tell of it, unless it is another one's turn."""
-        if event.data["dispatcher"] is self.kernel:
-            LOG.info("compiling %s", self.kernel.__name__)
-
-    def on_end(self, event):
-        """Say nothing."""
-
-
-def _part(function):
-    """Compile *function* for others of its file: Python cannot call it, and the cache has it as a part of these."""
-    return numba.njit(**OPTIONS, no_cpython_wrapper=True, no_cfunc_wrapper=True)(function)
-
-
-def _entry(function):
-    """Compile *function*, cached on disk where there is a place to write."""
-    try:
-        kernel = numba.njit(**OPTIONS, cache=True)(function)
-    except RuntimeError:  # read-only install and no home directory: compile anew in each process
-        kernel = numba.njit(**OPTIONS)(function)
-    events.register("numba:compile", _Announcer(kernel))
-    return kernel
-
 
 # Arrays of a run, always in this order:
 #   transfers   TRANSFER[n + 1]

@@ -13,7 +13,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from collsim.engine.kernels import _entry, _part
+from collsim.engine.decorators import compilers
+
+# As in the other files of kernels: the cache of numba watches no other file (a test compares them)
+OPTIONS = {"error_model": "numpy", "nogil": True, "no_rewrites": True, "_nrt": False}
+_part, _entry = compilers(OPTIONS)
 
 u8 = np.uint64
 

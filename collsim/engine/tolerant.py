@@ -31,11 +31,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from collsim.engine.kernels import _entry, _fill_successors, _part, answers, as_attributes, tables
+from collsim.engine.decorators import compilers
+from collsim.engine.kernels import _fill_successors, answers, as_attributes, tables
 from collsim.engine.problem import least_time_s
 
 if TYPE_CHECKING:
     from collsim.engine.problem import Floats, Problem
+
+# As in the other files of kernels: the cache of numba watches no other file (a test compares them)
+OPTIONS = {"error_model": "numpy", "nogil": True, "no_rewrites": True, "_nrt": False}
+_part, _entry = compilers(OPTIONS)
 
 TIE = 1e-12  # as in the exact engine
 TIE_NOW = 4 * 2.0**-52
@@ -182,7 +187,7 @@ def _take(roots, timers, count, who):
 
 
 @_part
-def _over_together(transfers, given, roots, timers, group, count, rule, latest):
+def _over_together(transfers, given, roots, group, timers, count, rule, latest):
     """Fill *group* with latencies and copies that are over together by *latest*, and return when."""
     eps, size, late, open_from = rule[0].eps, 0, 0.0, 0.0
     who, first = _next(given, roots, timers, count)
@@ -542,7 +547,7 @@ def _run(
                 transfers, given, successors, paths, flows, rates, group, hops, links, members, timers, count, step, now
             )
         else:
-            now = _over_together(transfers, given, roots, timers, group, count, rule, base + count[0].first)
+            now = _over_together(transfers, given, roots, group, timers, count, rule, base + count[0].first)
             step = now - base
             for k in range(count[0].group):
                 who = i8(group[k])

@@ -7,7 +7,11 @@ Imports NumPy, Numba.
 
 from __future__ import annotations
 
-from collsim.engine.kernels import _entry, _part
+from collsim.engine.decorators import compilers
+
+# As in the other files of kernels: the cache of numba watches no other file (a test compares them)
+OPTIONS = {"error_model": "numpy", "nogil": True, "no_rewrites": True, "_nrt": False}
+_part, _entry = compilers(OPTIONS)
 
 
 @_part

@@ -23,69 +23,20 @@ import numpy as np
 
 from collsim.core.arrays import distinct, entries_of, pointers
 from collsim.core.errors import Fault, NoRouteError
-from collsim.fabric.domain import ALL_PAIRS_UP_TO
-from collsim.fabric.ecmp import Hash, Path, Ways
+from collsim.fabric.domain import all_ways
 from collsim.fabric.fabric import Fabric, Float, Int, build_fabric
+from collsim.fabric.routes import Path, Routes, assemble
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from collsim.fabric.routing import Routes
     from collsim.topology import Topology
     from collsim.topology.cluster.spec import Cluster
 
-__all__ = ["between_nodes", "kept_pairs"]
+__all__ = ["Inner", "Port", "Router"]
 
-Leap = tuple[tuple[int, int], str, float]
-"""What a hash decides: from which leaf to which, the name of the flow, and its share of the message."""
 Port = tuple[int, int]
 """A GPU and an adapter of it, as nodes."""
-Inner = tuple["Routes | None", Int, list[int]]
+Inner = tuple[Routes | None, Int, list[int]]
 """Routes inside a node, the number of each link in the cluster, and the rank of each GPU there, -1 without a link."""
-
-
-def between_nodes(fabric: Fabric, inside: Callable[..., Routes], pairs: Int, *, bundles: bool = False) -> Ways:
-    """Return the routes of some pairs of ranks of a cluster, with what its hash decides left open.
-
-    Parameters
-    ----------
-    fabric : Fabric
-        Of a topology with a `Cluster`, of which something may be missing.
-    inside : callable
-        Finds the routes of one node by itself.
-    pairs : int64[n]
-        Source times number of ranks plus target, in order.
-    bundles : bool
-        Whether links between switches may stand for others that always carry a fixed multiple of their bytes.
-
-    Raises
-    ------
-    NoRouteError
-        Ranks of one node that cannot reach each other.
-    """
-    from collsim.fabric.cluster_routes import found_ways
-
-    router = Router(fabric, inside)
-    parts, flows, found = found_ways(router, pairs, bundles=bundles)
-    return Ways(parts, Hash(flows, router.trunks, router.before, router.spans) if flows else None, found)
-
-
-def kept_pairs(fabric: Fabric) -> Int:
-    """Return int64[n]: the pairs of ranks whose routes are kept, all of them or those that stand for the others.
-
-    These are neighbours by rank and by place, and all pairs of the fullest node: among them are the nearest of all.
-
-    """
-    n = fabric.n_ranks
-    if n <= ALL_PAIRS_UP_TO:
-        return np.flatnonzero(~np.eye(n, dtype=np.bool_))
-    node: Int = fabric.wiring.coordinates.node[fabric.rank_node]
-    place = np.argsort(fabric.rank_node)
-    fullest = np.flatnonzero(node == np.bincount(node).argmax())
-    ends = [(np.arange(n), np.roll(np.arange(n), -1)), (place, np.roll(place, -1))]
-    ends.append((np.repeat(fullest, len(fullest)), np.tile(fullest, len(fullest))))
-    src, dst = (np.concatenate(column) for column in zip(*ends, strict=True))
-    return np.asarray(np.unique((src * n + dst)[src != dst]))
 
 
 @dataclass(slots=True)
@@ -93,7 +44,6 @@ class Router:
     """Finds paths, and remembers those between two leaves; counts by the numbers of the cluster in order."""
 
     fabric: Fabric
-    inside: Callable[..., Routes]
     machine: Fabric = field(init=False)
     """The ranks on the cluster in order."""
     cluster: Cluster = field(init=False)
@@ -107,7 +57,8 @@ class Router:
     """float64[links]: the rate that each should have now; 0 if it is lost."""
     slow: bool = field(init=False)
     """Whether links inside a node have a latency."""
-    hops: dict[tuple[int, int], Path | None] = field(init=False, default_factory=dict)
+    near: dict[tuple[int, int], bool] = field(init=False, default_factory=dict)
+    """Whether the links of their node lead from one GPU to the other."""
     inner: dict[int, Inner] = field(init=False, default_factory=dict)
     alike: dict[tuple[int, bytes], Inner] = field(init=False, default_factory=dict)
     """By their kind and the rates of their links, what nodes have in common."""
@@ -149,32 +100,15 @@ class Router:
         last = np.flatnonzero(np.append(np.diff(self.ends) != 0, True))
         self.spans = np.repeat(last, np.diff(last, prepend=-1)) + 1 - np.arange(len(self.ends))
 
-    def path(self, src: int, dst: int) -> tuple[Path, list[tuple[*Leap, float]]]:
-        """Return the way from one rank to another, by the numbers that links have now, and what a hash decides."""
-        a, b = int(self.machine.rank_node[src]), int(self.machine.rank_node[dst])
-        way = self.within(a, b) if a // self.per_node == b // self.per_node else None
-        (links, shares, latency_s), hashed = (way, []) if way else self.across(a, b)
-        return (self.before[links].tolist(), shares, latency_s), hashed
-
-    def within(self, a: int, b: int) -> Path | None:
-        """Return the way between two GPUs over the links of their node, None if there is none."""
+    def reaches(self, a: int, b: int) -> bool:
+        """Return whether the links of their node lead from one GPU to the other."""
         if a == b:
-            return [], [], 0.0
-        if (a, b) not in self.hops:
-            self.hops[a, b] = self.hop(a, b)
-        return self.hops[a, b]
-
-    def hop(self, a: int, b: int) -> Path | None:
-        """Return the same for two that differ."""
-        routes, links, place = self.inner_of(a // self.per_node)
-        ends = place[a % self.per_node], place[b % self.per_node]
-        if routes is None or min(ends) < 0:
-            return None
-        pair = int(routes.find(np.array([ends[0] * (max(place) + 1) + ends[1]]))[0])
-        span = slice(int(routes.ptr[pair]), int(routes.ptr[pair + 1]))
-        if span.start == span.stop:
-            return None
-        return links[routes.link[span]].tolist(), routes.weight[span].tolist(), float(routes.latency_s[pair])
+            return True
+        if (a, b) not in self.near:
+            routes, _, place = self.inner_of(a // self.per_node)
+            pair = place[a % self.per_node], place[b % self.per_node]
+            self.near[a, b] = routes is not None and min(pair) >= 0 and _has_way(routes, pair, max(place) + 1)
+        return self.near[a, b]
 
     def inner_of(self, node: int) -> Inner:
         """Return the routes of a node by itself, over the links that it has left."""
@@ -188,7 +122,7 @@ class Router:
                 gpus = np.intersect1d(left.wiring.link_src, np.arange(self.per_node)).tolist()
                 several = len(gpus) > 1
                 place = [gpus.index(gpu) if several and gpu in gpus else -1 for gpu in range(self.per_node)]
-                routes = self.inside(build_fabric(left, gpus, latency=self.slow), all_pairs=False) if several else None
+                routes = _routes_inside(build_fabric(left, gpus, latency=self.slow)) if several else None
                 self.alike[key] = routes, np.flatnonzero(rate_Bps), place
             routes, there, place = self.alike[key]
             self.inner[node] = routes, links[there], place
@@ -205,16 +139,6 @@ class Router:
         ends = place(wiring.link_src) * self.machine.wiring.n_nodes + place(wiring.link_dst)
         return np.searchsorted(self.ends, ends)
 
-    def across(self, a: int, b: int) -> tuple[Path, list[tuple[*Leap, float]]]:
-        """Return the way between two GPUs over the network, by all their adapters side by side.
-
-        Where no switch joins these, the message arrives at any adapter of the receiver's node that one does reach.
-        """
-        ways = [self.lane(a, *ports, b) for ports in self.lanes(a, b)]
-        lanes = [lane for lane in ways if lane is not None]
-        hashed = [(leaves, name, share / len(lanes), path[2]) for path, flows in lanes for leaves, name, share in flows]
-        return _beside([path for path, _ in lanes]), hashed
-
     def lanes(self, a: int, b: int) -> list[tuple[Port, Port]]:
         """Return the ports that messages between two GPUs leave by and arrive by, side by side."""
         outs = self.ports(a, outwards=True)
@@ -222,7 +146,7 @@ class Router:
             ins = find(b, outwards=False)
             pairs = [(outs[i % len(outs)], ins[i % len(ins)]) for i in range(max(len(outs), len(ins))) if outs and ins]
             ports = dict.fromkeys(self.on_rail(a, b, *pair) for pair in pairs)
-            if lanes := [pair for pair in ports if self.lane(a, *pair, b) is not None]:
+            if lanes := [pair for pair in ports if self.joins(a, *pair, b)]:
                 return lanes
         names = [self.machine.wiring.node_names[gpu] for gpu in (a, b)]
         what = f"no switch joins {' and '.join(names)}"
@@ -236,7 +160,7 @@ class Router:
         """Return the adapters of the other GPUs of the node that the GPU reaches, or that reach it."""
         first = gpu // self.per_node * self.per_node
         others = [other for other in range(first, first + self.per_node) if other != gpu]
-        reached = [other for other in others if self.within(*((gpu, other) if outwards else (other, gpu)))]
+        reached = [other for other in others if self.reaches(*((gpu, other) if outwards else (other, gpu)))]
         return [port for other in reached for port in self.own_ports(other, outwards=outwards)]
 
     def own_ports(self, gpu: int, *, outwards: bool) -> list[Port]:
@@ -264,7 +188,7 @@ class Router:
             leaf = self.leaf_of(into)
             if relay := self.relay(a, b, [leaf]):
                 return relay, into
-            joined = self.between_leaves(self.leaf_of(out), leaf, out[0], into[0]) is not None
+            joined = self.between_leaves(self.leaf_of(out), leaf) is not None
             out = out if joined else self.relay(a, b, self.joined_to(leaf)) or out
         return out, into
 
@@ -272,46 +196,32 @@ class Router:
         """Return the leaves that some switch joins to one."""
         return [other for other in range(len(self.cluster.up_ptr) - 1) if other != leaf and self.all_ways(other, leaf)]
 
-    def lane(self, a: int, out: Port, into: Port, b: int) -> tuple[Path, list[Leap]] | None:
-        """Return the way from GPU to GPU by two ports, over the links of the nodes if these are of other GPUs."""
-        first, last = self.within(a, out[0]), self.within(into[0], b)
-        found = self.between_leaves(self.leaf_of(out), self.leaf_of(into), out[0], b)
-        if first is None or found is None or last is None:
-            return None
-        middle, hashed = found
-        nics = [nic - self.cluster.first_nic for _, nic in (out, into)]
-        outwards = [self.buses[out], int(self.cluster.nic_up[nics[0]])]
-        inwards = [int(self.cluster.nic_down[nics[1]]), self.buses[into[1], into[0]]]
-        links = [*first[0], *outwards, *middle[0], *inwards, *last[0]]
-        shares = [*first[1], 1.0, 1.0, *middle[1], 1.0, 1.0, *last[1]]
-        latency_s = first[2] + self._latency(outwards + inwards) + middle[2] + last[2]
-        latency_s += self._forwarding([out[1], into[1], self.cluster.first_leaf + self.leaf_of(into)])
-        return (links, shares, latency_s), hashed
+    def joins(self, a: int, out: Port, into: Port, b: int) -> bool:
+        """Return whether a way leads from GPU to GPU by two ports, over the links of the nodes if these are others'."""
+        middle = self.between_leaves(self.leaf_of(out), self.leaf_of(into))
+        return middle is not None and self.reaches(a, out[0]) and self.reaches(into[0], b)
 
     def relay(self, a: int, b: int, leaves: Sequence[int]) -> Port | None:
         """Return a port of a's node on one of some leaves: that of the GPU with b's place, if it has one there."""
         first = a // self.per_node * self.per_node
         for gpu in (first + b % self.per_node, *range(first, first + self.per_node)):
             port = next(iter(self.own_ports(gpu, outwards=True)), None)
-            if gpu != a and port is not None and self.leaf_of(port) in leaves and self.within(a, gpu):
+            if gpu != a and port is not None and self.leaf_of(port) in leaves and self.reaches(a, gpu):
                 return port
         return None
 
-    def between_leaves(self, leaf_a: int, leaf_b: int, a: int, b: int) -> tuple[Path, list[Leap]] | None:
-        """Return the way from leaf to leaf: all equal paths side by side, or the flows that a hash puts on one each."""
+    def between_leaves(self, leaf_a: int, leaf_b: int) -> Path | None:
+        """Return the way from leaf to leaf: all equal paths side by side, or an empty one where a hash decides."""
         nowhere: Path = ([], [], 0.0)
         if leaf_a == leaf_b:
-            return nowhere, []
+            return nowhere
         spec = self.cluster.spec
         if (leaf_a, leaf_b) not in self.trunks:
             self.trunks[leaf_a, leaf_b] = self.all_ways(leaf_a, leaf_b) if spec.hashes else self.spread(leaf_a, leaf_b)
         ways = self.trunks[leaf_a, leaf_b]
         if not ways:
             return None
-        if not spec.hashes:
-            return ways[0][0], []
-        flows = spec.flows_per_pair
-        return nowhere, [((leaf_a, leaf_b), f"{a}:{b}:{flow}", 1 / flows) for flow in range(flows)]
+        return nowhere if spec.hashes else ways[0][0]
 
     def all_ways(self, leaf_a: int, leaf_b: int) -> list[tuple[Path, float]]:
         """Return the shortest ways from leaf to leaf with their widths: by a spine, by a core, or along a dragonfly."""
@@ -457,6 +367,17 @@ class Router:
         return sum(float(latency_s[node]) for node in nodes)
 
 
+def _routes_inside(fabric: Fabric) -> Routes:
+    """Return the routes of a node by itself; those of pairs that cannot reach each other are empty."""
+    return assemble(np.ones(fabric.n_ranks**2), all_ways(fabric, all_pairs=False))
+
+
+def _has_way(routes: Routes, pair: tuple[int, int], n: int) -> bool:
+    """Return whether two of *n* ranks have a route."""
+    place = int(routes.find(np.array([pair[0] * n + pair[1]]))[0])
+    return bool(routes.ptr[place + 1] > routes.ptr[place])
+
+
 def _left_of(node: Topology, rate_Bps: Float) -> Topology:
     """Return a node with the links that have a rate, without switches that add and multicast."""
     there, wiring = rate_Bps > 0, node.wiring
@@ -472,17 +393,8 @@ def _left_of(node: Topology, rate_Bps: Float) -> Topology:
 def _spread(ways: list[tuple[Path, float]]) -> tuple[Path, float]:
     """Return several ways as one that takes all links of theirs once, each with its share by their widths."""
     total = sum(width for _, width in ways)
-    links, shares, latency_s = _beside([path for path, _ in ways], [width / total for _, width in ways])
+    links = [link for (own, *_), _ in ways for link in own]
+    shares = [weight * (width / total) for (_, weights, _), width in ways for weight in weights]
     taken, place = np.unique(links, return_inverse=True)
+    latency_s = max(path[2] for path, _ in ways)
     return (taken.tolist(), np.bincount(place, shares).tolist(), latency_s), total
-
-
-def _beside(paths: list[Path], shares: list[float] | None = None) -> Path:
-    """Return several ways side by side; equal shares of the message if none are given."""
-    shares = [1 / len(paths)] * len(paths) if shares is None else shares
-    links: list[int] = []
-    weights: list[float] = []
-    for (own, widths, _), share in zip(paths, shares, strict=True):
-        links += own
-        weights += [width * share for width in widths]
-    return links, weights, max(latency_s for *_, latency_s in paths)

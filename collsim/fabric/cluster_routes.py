@@ -12,26 +12,63 @@ the first of them stands for all (`collsim.fabric.routes.Bundles`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from collsim.core.arrays import distinct, entries_of, pointers
-from collsim.fabric.ecmp import Flow
+from collsim.fabric.cluster_router import Router
+from collsim.fabric.domain import ALL_PAIRS_UP_TO
+from collsim.fabric.ecmp import Flow, Hash
 from collsim.fabric.fabric import Fabric, Float, Int
-from collsim.fabric.routes import Bundles, Part, bundled
+from collsim.fabric.routes import Bundles, Part, Routes, Ways, bundled
 
-if TYPE_CHECKING:
-    from collsim.fabric.cluster_router import Router
-    from collsim.fabric.routes import Routes
-
-__all__ = ["found_ways", "links_around"]
+__all__ = ["between_nodes", "kept_pairs", "links_around"]
 
 Bool = NDArray[np.bool_]
 
 BLOCK = 1 << 17
 """So many pairs are put together in one go."""
+
+
+def between_nodes(fabric: Fabric, pairs: Int, *, bundles: bool = False) -> Ways:
+    """Return the routes of some pairs of ranks of a cluster, with what its hash decides left open.
+
+    Parameters
+    ----------
+    fabric : Fabric
+        Of a topology with a `Cluster`, of which something may be missing.
+    pairs : int64[n]
+        Source times number of ranks plus target, in order.
+    bundles : bool
+        Whether links between switches may stand for others that always carry a fixed multiple of their bytes.
+
+    Raises
+    ------
+    NoRouteError
+        Ranks of one node that cannot reach each other.
+    """
+    router = Router(fabric)
+    parts, flows, found = _found_ways(router, pairs, bundles=bundles)
+    return Ways(parts, Hash(flows, router.trunks, router.before, router.spans) if flows else None, found)
+
+
+def kept_pairs(fabric: Fabric) -> Int:
+    """Return int64[n]: the pairs of ranks whose routes are kept, all of them or those that stand for the others.
+
+    These are neighbours by rank and by place, and all pairs of the fullest node: among them are the nearest of all.
+    """
+    n = fabric.n_ranks
+    if n <= ALL_PAIRS_UP_TO:
+        return np.flatnonzero(~np.eye(n, dtype=np.bool_))
+    node: Int = fabric.wiring.coordinates.node[fabric.rank_node]
+    place = np.argsort(fabric.rank_node)
+    fullest = np.flatnonzero(node == np.bincount(node).argmax())
+    ends = [(np.arange(n), np.roll(np.arange(n), -1)), (place, np.roll(place, -1))]
+    ends.append((np.repeat(fullest, len(fullest)), np.tile(fullest, len(fullest))))
+    src, dst = (np.concatenate(column) for column in zip(*ends, strict=True))
+    return np.asarray(np.unique((src * n + dst)[src != dst]))
 
 
 def links_around(fabric: Fabric) -> NDArray[np.bool_]:
@@ -59,7 +96,7 @@ class Lane(NamedTuple):
     in_nic: int
 
 
-def found_ways(router: Router, pairs: Int, *, bundles: bool) -> tuple[list[Part], list[Flow], Bundles | None]:
+def _found_ways(router: Router, pairs: Int, *, bundles: bool) -> tuple[list[Part], list[Flow], Bundles | None]:
     """Return the ways of *pairs*, the flows that a hash decides on, and the links that others stand for.
 
     Parameters
@@ -239,9 +276,9 @@ class _Across:
         parts = []
         for row, key in enumerate(keys.tolist()):
             leaf_a, leaf_b = divmod(key, self.n_switches)
-            found = router.between_leaves(leaf_a, leaf_b, 0, 0)
+            found = router.between_leaves(leaf_a, leaf_b)
             assert found is not None
-            (links, shares, latency_s), _ = found
+            links, shares, latency_s = found
             parts.append(Part.of_one(row, latency_s, links, shares))
         whole, found_bundles = Part.joined(parts), None
         if bundles and len(whole.link):

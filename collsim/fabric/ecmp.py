@@ -11,26 +11,9 @@ import numpy as np
 
 from collsim.core.arrays import entries_of
 from collsim.fabric.fabric import Float, Int
-from collsim.fabric.routes import Bundles, Part
+from collsim.fabric.routes import Part, Path
 
-__all__ = ["Flow", "Hash", "Path", "Ways"]
-
-Path = tuple[list[int], list[float], float]
-"""Links, the share of the message on each, and the latency of the slowest way."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Ways:
-    """Routes of all pairs of ranks, but for what the hash of the network decides, which each seed draws anew."""
-
-    fixed: Sequence[Part]
-    hash: Hash | None
-    bundles: Bundles | None = None
-    """Links that others stand for in these routes."""
-
-    def drawn(self, seed: int) -> list[Part]:
-        """Return the routes with *seed*."""
-        return [*self.fixed] if self.hash is None else [*self.fixed, self.hash.drawn(seed)]
+__all__ = ["Flow", "Hash"]
 
 
 class Flow(NamedTuple):

@@ -25,7 +25,7 @@ from collsim.core.errors import Fault, NoRouteError, UnsupportedError
 from collsim.fabric.fabric import Fabric, Int
 
 if TYPE_CHECKING:
-    from collsim.fabric.ecmp import Path
+    from collsim.fabric.routes import Path
 
 __all__ = ["GroupTrees", "TreePorts", "plant"]
 

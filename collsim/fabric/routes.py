@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,11 +12,10 @@ from numpy.typing import NDArray
 from collsim.core.arrays import distinct, entries_of, pointers, spread
 from collsim.fabric.fabric import Float, Int
 
-if TYPE_CHECKING:
-    from collsim.fabric.ecmp import Ways
+__all__ = ["Bundles", "Part", "Path", "Routes", "Ways", "assemble", "bundled", "merge_trunks"]
 
-__all__ = ["Bundles", "Part", "Routes", "assemble", "bundled", "merge_trunks"]
-
+Path = tuple[list[int], list[float], float]
+"""Links, the share of the message on each, and the latency of the slowest way."""
 Code = NDArray[np.uint64]
 
 BLOCK = 2**18
@@ -223,6 +222,27 @@ class Part(NamedTuple):
                     target, origin = entry[mixed], np.take_along_axis(entry[mixed], order, axis=1)
                     link[target], weight[target] = self.link[origin], self.weight[origin]
         return self._replace(link=link, weight=weight)
+
+
+class Draws(Protocol):
+    """What each seed decides anew."""
+
+    def drawn(self, seed: int) -> Part:
+        """Return the part of the routes that *seed* decides."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ways:
+    """Routes of all pairs of ranks, but for what the hash of the network decides, which each seed draws anew."""
+
+    fixed: Sequence[Part]
+    hash: Draws | None
+    bundles: Bundles | None = None
+    """Links that others stand for in these routes."""
+
+    def drawn(self, seed: int) -> list[Part]:
+        """Return the routes with *seed*."""
+        return [*self.fixed] if self.hash is None else [*self.fixed, self.hash.drawn(seed)]
 
 
 def assemble(slowdown: Float, parts: Sequence[Part], number: Int | None = None) -> Routes:

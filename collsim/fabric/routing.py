@@ -19,12 +19,11 @@ from collsim.core.arrays import distinct
 from collsim.core.errors import Fault, UnsupportedError
 from collsim.fabric.domain import ALL_PAIRS_UP_TO, all_ways, links_to_switches, pairs_of_kinds, ways_through_switches
 from collsim.fabric.fabric import Fabric, Int
-from collsim.fabric.routes import Bundles, Part, Routes, assemble, merge_trunks
+from collsim.fabric.routes import Bundles, Part, Routes, Ways, assemble, merge_trunks
 from collsim.schedule import EVERY, Groups
 from collsim.schedule.in_network import members_of
 
 if TYPE_CHECKING:
-    from collsim.fabric.ecmp import Ways
     from collsim.fabric.reduction_trees import TreePorts
 
 __all__ = ["Part", "Routes", "find_routes", "links_in_reach", "merge_trunks", "network_labels", "routes_of"]
@@ -52,10 +51,10 @@ def find_routes(fabric: Fabric, ways: Ways | None = None, *, all_pairs: bool = T
     n, cluster = fabric.n_ranks, fabric.machine.cluster
     few = None
     if cluster is not None:
-        from collsim.fabric.cluster_router import between_nodes, kept_pairs
+        from collsim.fabric.cluster_routes import between_nodes, kept_pairs
 
         pairs = kept_pairs(fabric)
-        ways = ways or between_nodes(fabric, find_routes, pairs)
+        ways = ways or between_nodes(fabric, pairs)
         parts = ways.drawn(cluster.spec.hash_seed)
         few = pairs if len(pairs) < n * (n - 1) else None
     elif all_pairs and n > ALL_PAIRS_UP_TO and (few := pairs_of_kinds(fabric)) is not None:
@@ -160,9 +159,9 @@ def _of_lacking(fabric: Fabric, number: Int, rows: Int, *, bundles: bool) -> tup
     parts: list[Part] = []
     wanted = number[rows[pairs]]
     if len(wanted) and cluster is not None:
-        from collsim.fabric.cluster_router import between_nodes
+        from collsim.fabric.cluster_routes import between_nodes
 
-        ways = between_nodes(fabric, find_routes, wanted, bundles=bundles and not cluster.spec.hashes)
+        ways = between_nodes(fabric, wanted, bundles=bundles and not cluster.spec.hashes)
         parts, found = ways.drawn(cluster.spec.hash_seed), ways.bundles
     elif len(wanted):
         parts.append(ways_through_switches(fabric, wanted))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collsim.library.costs.profile import Profile, Scatter, band_of
     from collsim.library.costs.profile_files import load_profile, profile_for, profile_names
     from collsim.library.environment import Environment, read_environment
-    from collsim.library.nccl.versions import DEFAULT_LIBRARY, Library, load_library
+    from collsim.library.library import DEFAULT_LIBRARY, Library, load_library
     from collsim.library.system import Graph, System, system_of
 
 __all__ = [
@@ -49,7 +49,7 @@ HOME = {
     "costs.profile": ("Profile", "Scatter", "band_of"),
     "costs.profile_files": ("load_profile", "profile_for", "profile_names"),
     "system": ("Graph", "System", "system_of"),
-    "nccl.versions": ("DEFAULT_LIBRARY", "Library", "load_library"),
+    "library": ("DEFAULT_LIBRARY", "Library", "load_library"),
 }
 
 

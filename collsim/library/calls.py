@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from collsim.core.errors import Fault, InputError
 from collsim.core.operations import DTYPES, OPERATIONS, Operation
 
-__all__ = ["LL", "LL128", "PROTOCOLS", "SIMPLE", "Call", "Candidate", "Choice", "PointToPoint"]
+__all__ = ["LL", "LL128", "SIMPLE", "Call", "Candidate", "Choice", "PointToPoint"]
 
-PROTOCOLS = ("LL", "LL128", "Simple")
 LL, LL128, SIMPLE = range(3)
 """Indices of the protocols in every table."""
 

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from collsim.core.errors import Fault, InputError
-from collsim.library.calls import LL, PROTOCOLS, Call, Candidate, Choice
+from collsim.library.calls import LL, Call, Candidate, Choice
 from collsim.library.costs.channel_costs import RUNS_WITH
 from collsim.library.environment import Environment, read_environment, with_protocol
+from collsim.library.library import DEFAULT_LIBRARY, PROTOCOLS, Library, load_library
 from collsim.library.nccl.channels import (
     communicator_channels,
     deal,
@@ -22,7 +23,7 @@ from collsim.library.nccl.graphs import nccl_graphs
 from collsim.library.nccl.point_to_point import OPS, channels_used, point_to_point, protocol_of
 from collsim.library.nccl.protocols import AMD_LINES, NVIDIA_LINES, SLOTS, Lines, chunk_of, efficiency
 from collsim.library.nccl.tuner import Setting, candidates
-from collsim.library.nccl.versions import DEFAULT_LIBRARY, Library, load_library, nccl_constants
+from collsim.library.nccl.versions import nccl_constants
 from collsim.library.system import Graph, System
 
 __all__ = ["choose", "choose_with"]
@@ -263,11 +264,12 @@ def _relays(call: Call, system: System, environment: Environment) -> bool:
 
 def _messages(call: Call, system: System, library: Library, environment: Environment) -> Choice:
     """Return how sends and receives are carried out."""
-    backend, doubts, threads = None, system.doubts, P2P_THREADS
+    backend, doubts, threads, step_bytes = None, system.doubts, P2P_THREADS, None
     if system.is_amd:
+        from collsim.library.rccl import across as rccl_across
         from collsim.library.rccl import board as rccl
 
-        threads = rccl.THREADS
+        threads, step_bytes = rccl.THREADS, rccl_across.p2p_step_bytes(call, system)
         graph = rccl.graph_of(call, system, library)
         communicator = rccl.channels_of(call, system, library, environment)
         backend = rccl.backend_of(call, system, library, environment)
@@ -277,7 +279,7 @@ def _messages(call: Call, system: System, library: Library, environment: Environ
         communicator = communicator_channels(call, system, graph, environment)
         doubts += (ACROSS_DOMAINS,) if call.n_nodes > 1 else ()
     lines = AMD_LINES if system.is_amd else NVIDIA_LINES
-    shape = point_to_point(call, system, library, environment, communicator)
+    shape = point_to_point(call, system, library, environment, communicator, net_step_bytes=step_bytes)
     proto = backend.proto if backend else protocol_of(call, shape.parts, environment)
     ll_chunk = chunk_of(call, "ring", LL, 0, lines=lines, environment=environment).payload_bytes
     given_chunk = environment.number("NCCL_CHUNK_SIZE", 0)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 
 from collsim.core.errors import Fault, InputError, nearest
-from collsim.library.calls import PROTOCOLS
+from collsim.library.library import PROTOCOLS
 
 __all__ = ["ALGORITHMS", "THREADS", "WARP", "Environment", "read_environment", "threads_taken", "with_protocol"]
 

@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from collsim.core.errors import Fault, UnknownNameError
 from collsim.core.operations import operation
 from collsim.schedule.forms import EVERY, Int
-
-if TYPE_CHECKING:
-    from collsim.schedule import Schedule
+from collsim.schedule.schedule import Schedule
 
 __all__ = ["contract_faults"]
 

@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import fields
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from collsim.core.errors import VerificationError
 from collsim.schedule.forms import EVERY, Transfers
+from collsim.schedule.schedule import Schedule
 from collsim.schedule.structure import structure_faults
-
-if TYPE_CHECKING:
-    from collsim.schedule import Schedule
 
 __all__ = ["diff"]
 

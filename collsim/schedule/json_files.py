@@ -15,17 +15,15 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from collsim.core.errors import Fault, InputError, SpecError, VerificationError, nearest
 from collsim.core.operations import OPERATIONS
 from collsim.schedule.forms import Chunks, Orbits, Transfers
+from collsim.schedule.schedule import Schedule
 from collsim.schedule.structure import MAX_INTEGER, structure_faults
-
-if TYPE_CHECKING:
-    from collsim.schedule import Schedule
 
 __all__ = ["SCHEMA", "as_text", "load", "save"]
 
@@ -280,8 +278,6 @@ class _Reader:
 
     def schedule(self, data: Any) -> Schedule | None:
         """Return the schedule, or None if too little of it is there."""
-        from collsim.schedule import Schedule
-
         if not isinstance(data, dict):
             self.fault(f"expected an object, not {_shown(data)}", "", f'start with {{"schema": "{SCHEMA}", ...')
             return None

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from collsim.core.errors import Fault
 from collsim.schedule.forms import EVERY, Chunks, Int, Orbits, Transfers
-
-if TYPE_CHECKING:
-    from collsim.schedule import Schedule
+from collsim.schedule.schedule import Schedule
 
 __all__ = ["MAX_INTEGER", "describe", "rank_names", "structure_faults"]
 

@@ -20,7 +20,6 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -28,10 +27,8 @@ from collsim.core.errors import Fault, UnsupportedError, VerificationError
 from collsim.schedule.contract import contract_faults
 from collsim.schedule.forms import EVERY, Int, Transfers
 from collsim.schedule.in_network import expanded_entries, is_in_network, point_to_point
+from collsim.schedule.schedule import Schedule
 from collsim.schedule.structure import describe, rank_names, structure_faults
-
-if TYPE_CHECKING:
-    from collsim.schedule import Schedule
 
 __all__ = ["MAX_FAULTS", "find_faults", "verify"]
 

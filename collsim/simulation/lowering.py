@@ -22,7 +22,7 @@ from collsim.schedule import Schedule, Transfers
 from collsim.topology import Topology
 
 if TYPE_CHECKING:
-    from collsim.fabric.ecmp import Ways
+    from collsim.fabric.routes import Ways
 
 __all__ = ["MOST_TRANSFERS", "Lowered", "Run", "lower", "prepare", "refuse_tables", "relaid", "run_on"]
 

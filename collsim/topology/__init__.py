@@ -9,8 +9,9 @@ from __future__ import annotations
 from collsim.topology.cluster.scale_out import build_cluster, cluster_spec
 from collsim.topology.cluster.spec import FABRICS, Cluster, ClusterSpec, Plan
 from collsim.topology.loader import check_file, load_topology, parse_topology, plan_topology
-from collsim.topology.model import STATUSES, Coordinates, Damage, Fact, Topology, Wiring
+from collsim.topology.model import STATUSES, Damage, Fact, Topology
 from collsim.topology.summary import describe, remarks
+from collsim.topology.wiring import Coordinates, Wiring
 from collsim.topology.zoo import cluster_names, network_names, zoo_names
 
 __all__ = [

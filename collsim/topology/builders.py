@@ -7,54 +7,16 @@ The regular builders write their arrays directly; no graph object is built. Bund
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from collsim.topology.model import Coordinates, Wiring
+from collsim.topology.wiring import Bundles, Coordinates, Wiring
 
-__all__ = ["Bundles", "assemble", "full_mesh", "recognise", "switched"]
+__all__ = ["assemble", "full_mesh", "recognise", "switched"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
-
-
-class Bundles(NamedTuple):
-    """Directed bundles as arrays of one length; see `Wiring` for the meaning of each."""
-
-    src: Ints
-    dst: Ints
-    parallel: Ints
-    bandwidth_Bps: Floats
-    latency_s: Floats
-    efficiency: Floats
-
-    def take(self, order: Ints) -> Bundles:
-        """Return the bundles *order* in that order."""
-        return Bundles(
-            self.src[order],
-            self.dst[order],
-            self.parallel[order],
-            self.bandwidth_Bps[order],
-            self.latency_s[order],
-            self.efficiency[order],
-        )
-
-    @classmethod
-    def uniform(
-        cls, src: Ints, dst: Ints, parallel: Ints, *, bandwidth_Bps: float, latency_s: float, efficiency: float
-    ) -> Bundles:
-        """Return bundles of equal links, *bandwidth_Bps* each."""
-        n = len(src)
-        return cls(
-            src,
-            dst,
-            parallel,
-            bandwidth_Bps * parallel.astype(np.float64),
-            np.full(n, latency_s),
-            np.full(n, efficiency),
-        )
 
 
 def full_mesh(n_gpus: int, *, per_pair: int, bandwidth_Bps: float, latency_s: float, efficiency: float) -> Wiring:

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from collsim.topology.files.schema import SCHEMA
-from collsim.topology.model import KIND_LABELS, Topology, Wiring
+from collsim.topology.labels import KIND_LABELS
 from collsim.topology.zoo import cluster_names, zoo_names
+
+if TYPE_CHECKING:
+    from collsim.topology.model import Topology
+    from collsim.topology.wiring import Wiring
 
 __all__ = ["to_yaml"]
 

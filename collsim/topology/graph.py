@@ -31,11 +31,14 @@ from typing import TYPE_CHECKING, Any
 
 from collsim.core.errors import Fault, InputError, SpecError, nearest
 from collsim.core.units import MAX_RATE_BPS, MAX_TIME_S, MIN_RATE_BPS
-from collsim.topology.model import KIND_LABELS, Topology, Wiring
+from collsim.topology.labels import KIND_LABELS
 from collsim.topology.reduction import reduction_name
 
 if TYPE_CHECKING:
     import networkx as nx
+
+    from collsim.topology.model import Topology
+    from collsim.topology.wiring import Wiring
 
 __all__ = ["from_graph", "to_graph"]
 
@@ -84,16 +87,24 @@ def to_graph(topology: Topology) -> nx.DiGraph[str]:
     return graph
 
 
-def from_graph(graph: nx.Graph[Any], name: str | None = None, title: str | None = None) -> Topology:
-    """Return the topology that *graph* describes; raise `SpecError` with everything that is wrong with it.
+def from_graph(
+    graph: nx.Graph[Any], make: type[Topology], *, name: str | None = None, title: str | None = None
+) -> Topology:
+    """Return the topology that *graph* describes, made by *make*.
+
+    Raises
+    ------
+    SpecError
+        With everything that is wrong with the graph.
 
     Examples
     --------
     >>> import networkx as nx
+    >>> from collsim.topology import Topology
     >>> ring = nx.cycle_graph(4)
     >>> for a, b in ring.edges:
     ...     ring.edges[a, b].update(bandwidth_Bps=50e9, latency_s=5e-7)
-    >>> topology = from_graph(ring, name="ring4")
+    >>> topology = from_graph(ring, Topology, name="ring4")
     >>> topology.n_gpus, topology.wiring.n_links, topology.wiring.link_name(0)
     (4, 8, 'gpu0->gpu1')
     """
@@ -121,7 +132,7 @@ def from_graph(graph: nx.Graph[Any], name: str | None = None, title: str | None 
     wiring = _wire(graph, order, names, len(gpus), edges)
     called = name or str(graph.graph.get("name") or "graph")
     shown = title or str(graph.graph.get("title") or called)
-    return Topology(
+    return make(
         called,
         shown,
         "graph",
@@ -257,7 +268,8 @@ def _wire(
 ) -> Wiring:
     import numpy as np
 
-    from collsim.topology.builders import Bundles, assemble
+    from collsim.topology.builders import assemble
+    from collsim.topology.wiring import Bundles
 
     ids = {node: index for index, node in enumerate(order)}
     node_latency_s = np.array([float(graph.nodes[node].get("latency_s", 0.0)) for node in order])

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collsim.topology.files.reader import Document, Path
     from collsim.topology.files.schema import ScaleOut
     from collsim.topology.files.sections import Spec
-    from collsim.topology.model import Wiring
+    from collsim.topology.wiring import Wiring
 
 __all__ = ["check_file", "load_topology", "parse_topology", "plan_topology"]
 
@@ -106,9 +106,9 @@ def _specified(
     node: Topology, section: ScaleOut, document: Document
 ) -> tuple[Topology, ClusterSpec, tuple[Topology, ...]]:
     """Return what stands for the cluster, its specification, and a node of each kind if they differ."""
-    from collsim.topology.cluster.mixing import as_one, load_kinds
+    from collsim.topology.cluster.mixing import as_one
 
-    kinds = load_kinds(section, document)
+    kinds = _load_kinds(section, document)
     spec, facts = _placed(lambda: resolve(section, node, kinds), document)
     if kinds:
         around = [fact for fact in node.facts if fact.path.startswith("scale_out.")]
@@ -116,6 +116,35 @@ def _specified(
         node = replace(as_one(node, kinds, spec.mix), sha256=digest)
         facts = (*around, *facts)
     return replace(node, facts=(*node.facts, *facts)), spec, kinds
+
+
+def _load_kinds(section: ScaleOut, document: Document) -> tuple[Topology, ...]:
+    """Return a node of each kind; files are looked for beside the document.
+
+    Raises
+    ------
+    SpecError
+        What is wrong with any of them.
+    """
+    kinds: list[Topology] = []
+    faults: list[Fault] = []
+    for place, entry in enumerate(section.mix):
+        where = document.where(("scale_out", "mix", place, "node"))
+        beside = str(pathlib.PurePath(document.file).parent / entry.node)
+        try:
+            kind = load_topology(beside if entry.node.endswith((".yaml", ".yml")) else entry.node)
+        except RecursionError:
+            faults.append(Fault("a topology cannot extend itself", where, "write it out, or name another one"))
+            continue
+        except InputError as error:
+            faults += [replace(fault, where=where) if fault.where == "topo" else fault for fault in error.faults]
+            continue
+        if kind.cluster is not None:
+            faults.append(Fault(f"{entry.node} is a cluster already", where, "name one of its nodes"))
+        kinds.append(kind)
+    if faults:
+        raise SpecError(*faults)
+    return tuple(kinds)
 
 
 def _with_scale_out(overrides: Overrides, scale_out: Mapping[str, Any] | None) -> Overrides:

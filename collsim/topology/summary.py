@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from collsim.topology.model import Topology, Wiring
+    from collsim.topology.model import Topology
+    from collsim.topology.wiring import Wiring
 
 __all__ = ["bisection_Bps", "describe", "is_connected", "remarks"]
 
@@ -39,7 +40,8 @@ def describe(topology: Topology) -> dict[str, Any]:
     from collsim.topology.cluster.cluster_summary import describe_cluster
 
     if topology.cluster is not None:
-        return describe_cluster(topology)
+        kinds = [describe(kind) for kind in topology.cluster.kinds]
+        return describe_cluster(topology, kinds, connected=is_connected(topology.wiring))
     wiring = topology.wiring
     out = np.bincount(wiring.link_src, wiring.link_bandwidth_Bps, minlength=wiring.n_nodes)
     into = np.bincount(wiring.link_dst, wiring.link_bandwidth_Bps, minlength=wiring.n_nodes)

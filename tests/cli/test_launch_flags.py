@@ -79,7 +79,7 @@ def test_refusals(collsim, flags, words):
 
 
 def test_classes_change_no_time(collsim, monkeypatch):
-    monkeypatch.setattr("collsim.engine.REDUCED_TRANSFERS", 20_000)
+    monkeypatch.setattr("collsim.engine.run.REDUCED_TRANSFERS", 20_000)
     flags = ("run", "--topo", "h100_rail", "--nodes", "16", "--op", "all_reduce", "--size", "1G", "-q")
     (time,), document = asked(collsim, *flags, "--format", "json")
     (alone,), plain = asked(collsim, *flags, "--no-reduce", "--format", "json")

@@ -68,7 +68,7 @@ def test_a_tolerance_is_near_and_says_so(asked):
 
 
 def test_auto_announces_a_tolerance(asked, monkeypatch):
-    monkeypatch.setattr("collsim.engine.MOST_WORK", 10**6)
+    monkeypatch.setattr("collsim.engine.run.MOST_WORK", 10**6)
     monkeypatch.setattr("collsim.engine.kernels.FIRST_CHECK", 10**5)
     outcome = asked()
     assert outcome.code == 0
@@ -108,7 +108,7 @@ def test_the_same_run_again(asked, collsim, tmp_path):
 
 
 def test_groups_that_share_links_keep_every_law(collsim, matrix, monkeypatch):
-    monkeypatch.setattr("collsim.engine.REFERENCE_TRANSFERS", 0)
+    monkeypatch.setattr("collsim.engine.run.REFERENCE_TRANSFERS", 0)
     flags = ("--split", "MOD 2", "--tolerance", "5%", "--bracket", "--algo", "direct", "--profile", "ideal", "-q")
     row, _ = row_of(
         collsim(

@@ -267,7 +267,7 @@ def test_conservation_finds_an_overfull_link():
 
 
 def test_auto_turns_to_the_kernel_when_python_would_be_slow(monkeypatch):
-    import collsim.engine as door
+    from collsim.engine import run as door
 
     p = problem([1.0], [flow([0], i + 1) for i in range(30)])
     assert solve(p).path == "transfers, reference"
@@ -297,8 +297,8 @@ p = Problem(a([1.0, 2.0]), a([0, 1, 3]), a([0, 0, 1]), a([1.0, 1.0, 0.5]), a([0,
 def test_examples_in_docstrings():
     import doctest
 
-    import collsim.engine as door
     from collsim.engine import problem as module
+    from collsim.engine import run as door
 
     assert doctest.testmod(door) == (0, 3)
     assert doctest.testmod(module) == (0, 7)
@@ -316,7 +316,7 @@ def test_the_kernel_gives_the_same_bits_uncompiled():
 def test_no_place_for_a_cache(monkeypatch):
     import numba
 
-    from collsim.engine import kernels
+    from collsim.engine.decorators import compilers
 
     compiled = numba.njit
 
@@ -326,7 +326,8 @@ def test_no_place_for_a_cache(monkeypatch):
         return compiled(**options)
 
     monkeypatch.setattr(numba, "njit", njit)
-    assert kernels._entry(lambda x: x + 1)(1) == 2
+    _, entry = compilers({"nogil": True})
+    assert entry(lambda x: x + 1)(1) == 2
 
 
 def in_step(steps):

@@ -223,7 +223,7 @@ def test_paths_of_a_dragonfly_are_minimal_but_for_detours_in_a_group() -> None:
     topology = cluster_of("hgx_h100", nodes=24, gpus_per_node=1, fabric="dragonfly", radix=16)
     cluster = topology.cluster
     assert cluster is not None
-    router = Router(build_fabric(topology), find_routes)
+    router = Router(build_fabric(topology))
     groups = cluster.switch_group
     for src in range(24):
         for dst in range(24):
@@ -266,7 +266,7 @@ def test_many_ranks_keep_some_routes_and_find_the_others(monkeypatch: pytest.Mon
         ]
 
     whole, before = outcome()
-    monkeypatch.setattr("collsim.fabric.cluster_router.ALL_PAIRS_UP_TO", 19)
+    monkeypatch.setattr("collsim.fabric.cluster_routes.ALL_PAIRS_UP_TO", 19)
     part, after = outcome()
     assert len(part.routes.link) < len(whole.routes.link) / 3
     assert part.routes.fastest_s() == whole.routes.fastest_s()

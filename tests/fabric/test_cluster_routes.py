@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from collsim.fabric.cluster_router import Router, between_nodes
+from collsim.fabric.cluster_routes import between_nodes
 from collsim.fabric.ecmp import Flow, Hash
 from collsim.fabric.fabric import Fabric, build_fabric
 from collsim.fabric.routes import Part, Routes, assemble, merge_trunks
-from collsim.fabric.routing import find_routes
 from collsim.topology import Topology, load_topology
 from collsim.topology.failures.degrade import damaged
+
+from .scalar_router import ScalarRouter
 
 CLUSTERS: dict[str, dict[str, Any]] = {
     "rail": {"nodes": 6, "radix": 16},
@@ -45,7 +46,7 @@ def cluster_of(name: str) -> Topology:
 
 def one_by_one(fabric: Fabric, pairs: np.ndarray) -> Routes:
     """The routes of pairs, each found by itself."""
-    router = Router(fabric, find_routes)
+    router = ScalarRouter(fabric)
     parts, flows = [], []
     for pair in pairs.tolist():
         (links, shares, latency_s), hashed = router.path(*divmod(pair, fabric.n_ranks))
@@ -71,7 +72,7 @@ def test_bulk_is_one_by_one(name: str, fails: bool) -> None:
     fabric = build_fabric(topology, ranks)
     n = fabric.n_ranks
     pairs = np.flatnonzero((rng.random(n * n) < 0.5) & ~np.eye(n, dtype=bool).ravel())
-    ways = between_nodes(fabric, find_routes, pairs)
+    ways = between_nodes(fabric, pairs)
     found = assemble(np.ones(n * n), ways.drawn(1))
     for got, expected in zip(columns_of(found), columns_of(one_by_one(fabric, pairs)), strict=True):
         assert np.array_equal(got, expected)
@@ -84,8 +85,8 @@ def test_links_that_stand_for_others_change_nothing(name: str, fails: bool) -> N
     fabric = build_fabric(topology)
     n, rng = fabric.n_ranks, np.random.default_rng(0)
     pairs = np.flatnonzero(~np.eye(n, dtype=bool))
-    whole = assemble(np.ones(n * n), between_nodes(fabric, find_routes, pairs).drawn(1))
-    ways = between_nodes(fabric, find_routes, pairs, bundles=True)
+    whole = assemble(np.ones(n * n), between_nodes(fabric, pairs).drawn(1))
+    ways = between_nodes(fabric, pairs, bundles=True)
     few = replace(assemble(np.ones(n * n), ways.drawn(1)), bundles=ways.bundles)
     for got, expected in zip(columns_of(few.expanded()), columns_of(whole), strict=True):
         np.testing.assert_allclose(got, expected, rtol=1e-12)

@@ -18,7 +18,8 @@ from collsim.library import (
     read_environment,
     system_of,
 )
-from collsim.library.calls import LL, PROTOCOLS, SIMPLE
+from collsim.library.calls import LL, SIMPLE
+from collsim.library.library import PROTOCOLS
 from collsim.library.nccl.channels import deal, launch
 from collsim.library.nccl.graphs import nccl_graphs
 from collsim.library.nccl.point_to_point import channels_used

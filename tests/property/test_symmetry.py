@@ -123,8 +123,8 @@ def test_what_has_no_equals_is_left_whole():
 
 
 def test_waiting_in_a_circle_is_not_reduced(monkeypatch):
-    monkeypatch.setattr("collsim.engine.REDUCED_TRANSFERS", 1)
-    monkeypatch.setattr("collsim.engine.REFERENCE_TRANSFERS", 1)
+    monkeypatch.setattr("collsim.engine.run.REDUCED_TRANSFERS", 1)
+    monkeypatch.setattr("collsim.engine.run.REFERENCE_TRANSFERS", 1)
     p = all_to_all(4)
     after = np.roll(np.arange(12), 1)
     circle = p._replace(dep_ptr=np.arange(13), dep=after)
@@ -134,8 +134,8 @@ def test_waiting_in_a_circle_is_not_reduced(monkeypatch):
 
 
 def test_the_door_takes_classes_where_they_are_worth_it(monkeypatch):
-    monkeypatch.setattr("collsim.engine.REDUCED_TRANSFERS", 100)
-    monkeypatch.setattr("collsim.engine.REFERENCE_TRANSFERS", 100)
+    monkeypatch.setattr("collsim.engine.run.REDUCED_TRANSFERS", 100)
+    monkeypatch.setattr("collsim.engine.run.REFERENCE_TRANSFERS", 100)
     p = all_to_all(16)
     found, again, plain = solve(p), solve(p), solve(p, engine="plain")
     assert (found.path, found.simulated) == ("classes, reference", 1)

@@ -170,7 +170,7 @@ def test_what_takes_long_is_given_up():
 
 def test_auto_takes_a_tolerance_where_exact_is_slow(monkeypatch):
     p = checked(sent_at_once(uneven_matrix(np.random.default_rng(6200), 128, "zipf1"), nodes=False))
-    monkeypatch.setattr("collsim.engine.MOST_WORK", 10**6)
+    monkeypatch.setattr("collsim.engine.run.MOST_WORK", 10**6)
     auto, asked = solve(p, tolerance=None), solve(p, tolerance=0.01)
     assert auto.tolerance == 0.01
     assert auto.path == "transfers, tolerance"
@@ -179,8 +179,8 @@ def test_auto_takes_a_tolerance_where_exact_is_slow(monkeypatch):
 
 
 def test_classes_come_first(monkeypatch):
-    monkeypatch.setattr("collsim.engine.REFERENCE_TRANSFERS", 0)
-    monkeypatch.setattr("collsim.engine.REDUCED_TRANSFERS", 1000)
+    monkeypatch.setattr("collsim.engine.run.REFERENCE_TRANSFERS", 0)
+    monkeypatch.setattr("collsim.engine.run.REDUCED_TRANSFERS", 1000)
     one = checked(sent_at_once(uneven_matrix(np.random.default_rng(6250), 24, "zipf1"), nodes=False))
     p = checked(lifted(np.random.default_rng(6251), one, 8))
     found, alone = solve(p, tolerance=0.01), solve(one, tolerance=0.01)

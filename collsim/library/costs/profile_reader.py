@@ -21,7 +21,7 @@ from collsim.core.units import (
 )
 from collsim.library.costs.channel_costs import FAMILIES, Protocol
 from collsim.library.costs.profile import BANDS, Network, Profile, Scatter
-from collsim.library.nccl.versions import load_library
+from collsim.library.library import PROTOCOLS, load_library
 from collsim.topology.files.reader import Document
 from collsim.topology.model import STATUSES
 
@@ -121,7 +121,6 @@ PROTOCOL_FIGURES = {
 REDUCE_RATE = "reduce_rate"
 """Key of the figures by data type."""
 PROTOCOL_FLAGS = ("stepwise", "cut_through", "back_to_back", "in_turn", "zero_copy")
-PROTOCOLS = ("LL", "LL128", "Simple")
 BETWEEN_NODES = (*FAMILIES, "sharp")
 """Kernels whose steps lead between nodes, and the steps that switches there add."""
 CHOICES = {"link_rate": ("achievable", "raw"), "link_latency": ("counted", "ignored")}

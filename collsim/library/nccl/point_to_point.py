@@ -6,8 +6,8 @@ import math
 
 from collsim.library.calls import LL, SIMPLE, Call, PointToPoint
 from collsim.library.environment import Environment
+from collsim.library.library import Library
 from collsim.library.nccl.protocols import SLOTS
-from collsim.library.nccl.versions import Library
 from collsim.library.system import System
 from collsim.schedule.message_parts import (
     BATCH,
@@ -36,9 +36,15 @@ NET_PEER_CHANNELS, NET_CHANNEL_GBPS, NET_RATE_SINCE = 2, 14, (2, 28)
 
 
 def point_to_point(
-    call: Call, system: System, library: Library, environment: Environment, communicator_channels: int
+    call: Call,
+    system: System,
+    library: Library,
+    environment: Environment,
+    communicator_channels: int,
+    *,
+    net_step_bytes: int | None = None,
 ) -> PointToPoint:
-    """Return how the messages of *call* use the channels."""
+    """Return how the messages of *call* use the channels; between domains slots have *net_step_bytes*, if given."""
     most = environment.number("NCCL_MAX_P2P_NCHANNELS", MAX_CHANNELS)
     least = environment.number("NCCL_MIN_P2P_NCHANNELS", 1)
     raw = max(min(communicator_channels, most), least)
@@ -53,7 +59,7 @@ def point_to_point(
     if library.version < (2, 29):
         per_peer = min(per_peer, raw)
     per_peer = min(_power_of_two(per_peer), channels)
-    step = _step_bytes(call, system, environment)
+    step = _step_bytes(call, environment, net_step_bytes)
     parts = n_parts(call.message_bytes, call.n_ranks, channels, per_peer, step_bytes=step, n_domains=call.n_nodes)
     return PointToPoint(channels, per_peer, parts, step)
 
@@ -87,14 +93,11 @@ def _per_distant_peer(call: Call, system: System, library: Library, environment:
     return per_peer
 
 
-def _step_bytes(call: Call, system: System, environment: Environment) -> int:
+def _step_bytes(call: Call, environment: Environment, net_step_bytes: int | None) -> int:
+    """Return the slot of a connection."""
     name, usual = ("NCCL_P2P_NVL_CHUNKSIZE", STEP_BYTES)
     if call.n_nodes > 1:
-        name, usual = ("NCCL_P2P_NET_CHUNKSIZE", slot_bytes(call.n_nodes))
-        if system.is_amd:
-            from collsim.library.rccl import across as rccl_across
-
-            usual = rccl_across.p2p_step_bytes(call, system)
+        name, usual = ("NCCL_P2P_NET_CHUNKSIZE", net_step_bytes or slot_bytes(call.n_nodes))
     buffer = environment.number("NCCL_BUFFSIZE", STEP_BYTES * SLOTS)
     return min(environment.number(name, usual), buffer // SLOTS)
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from collsim.library.calls import LL, LL128, PROTOCOLS, SIMPLE, Call, Candidate
+from collsim.library.calls import LL, LL128, SIMPLE, Call, Candidate
 from collsim.library.environment import ALGORITHMS, Environment
+from collsim.library.library import PROTOCOLS
 from collsim.library.nccl.graphs import MAX_HEADS
 from collsim.library.nccl.versions import ARCHITECTURES, NcclConstants, Row
 from collsim.library.system import CAPABILITIES, Graph, System

@@ -1,75 +1,37 @@
-"""Versions of NCCL and RCCL, and the constants of NCCL's cost model per version.
+"""The constants of NCCL's cost model per version.
 
-Every figure comes from the public sources named beside it. Latencies are microseconds, rates decimal GB/s, as there.
-A version between two entries of `HISTORY` has the constants of the older entry.
+They are data: a file of ``constants`` for each version that changed any, with the public source that they come from. A
+version between two of these has the constants of the older one. Latencies are microseconds, rates decimal GB/s.
 """
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass, replace
+import math
+import pathlib
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, fields
 from functools import cache
+from typing import TYPE_CHECKING, Any
 
-from collsim.core.errors import Fault, InputError, UnsupportedError
+from collsim.core.errors import Fault, SpecError
+from collsim.library.environment import ALGORITHMS
+from collsim.topology.files.reader import Document, read_document
 
-__all__ = ["ARCHITECTURES", "DEFAULT_LIBRARY", "Library", "NcclConstants", "Row", "load_library", "nccl_constants"]
+if TYPE_CHECKING:
+    from collsim.topology.files.reader import Path
 
-DEFAULT_LIBRARY = "nccl-2.28"
-RANGES = {"nccl": ((2, 18), (2, 30)), "rccl": ((2, 18), (2, 31))}
+__all__ = ["ARCHITECTURES", "NcclConstants", "Row", "nccl_constants", "read_constants"]
+
+FOLDER = pathlib.Path(__file__).parent / "constants"
+SCHEMA = "collsim.nccl/1"
+
 ARCHITECTURES = ("volta", "ampere", "hopper", "blackwell")
 """Rows of the tables, by compute capability: below 80, 80 to 89, 90, 100 and above (NCCL src/graph/tuning.cc)."""
 
 Row = tuple[float, float, float]
 Table = tuple[Row, Row, Row, Row]
 Hops = dict[str, Row]
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Library:
-    """A library and its version, such as ``nccl`` and (2, 28)."""
-
-    family: str
-    version: tuple[int, int]
-
-    @property
-    def name(self) -> str:
-        """``nccl-2.28``."""
-        return f"{self.family}-{self.version[0]}.{self.version[1]}"
-
-
-def load_library(name: str | Library) -> Library:
-    """Return the library called *name*; a patch level is accepted and does not matter.
-
-    Raises
-    ------
-    UnsupportedError
-        Not a version that is known.
-
-    Examples
-    --------
-    >>> load_library("nccl-2.28.9").name
-    'nccl-2.28'
-    """
-    if isinstance(name, Library):
-        return name
-    if not isinstance(name, str):
-        hint = "write a name and version such as nccl-2.28"
-        raise InputError(Fault(f"library {repr(name)[:40]} is not a name", "library", hint))
-    found = re.fullmatch(r"(nccl|rccl)[-_ v]*(\d+)\.(\d+)(\.\d+)*([-+].*)?", name.strip().lower())
-    spans = ", ".join(f"{family}-{_dotted(low)} to {_dotted(high)}" for family, (low, high) in RANGES.items())
-    if not found:
-        raise UnsupportedError(Fault(f'"{name}" is no library and version', "library", f"known: {spans}"))
-    family, version = found[1], (int(found[2]), int(found[3]))
-    low, high = RANGES[family]
-    if not low <= version <= high:
-        near = low if version < low else high
-        what = f"no constants for {family} {_dotted(version)}"
-        raise UnsupportedError(Fault(what, "library", f"nearest: {family}-{_dotted(near)}; known: {spans}"))
-    return Library(family, version)
-
-
-def _dotted(version: tuple[int, int]) -> str:
-    return f"{version[0]}.{version[1]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,171 +77,9 @@ class NcclConstants:
     round_traffic: bool
 
 
-def _simple(value: float) -> Row:
-    return (0.0, 0.0, value)
-
-
-def _same(value: float) -> Row:
-    return (value, value, value)
-
-
-NEWEST = NcclConstants(
-    base_us={
-        "tree": (6.8, 14.0, 8.4),
-        "ring": (6.6, 14.0, 8.4),
-        **dict.fromkeys(("collnet_direct", "collnet_chain", "nvls", "nvls_tree"), _same(0.0)),
-        "pat": _same(8.0),
-    },
-    nvlink_us={
-        "tree": (0.6, 1.25, 4.0),
-        "ring": (0.6, 1.9, 3.4),
-        "collnet_direct": _simple(3.7),
-        "collnet_chain": _simple(2.8),
-        "nvls": _simple(25.0),
-        "nvls_tree": _simple(25.0),
-        "pat": _simple(4.0),
-    },
-    pci_us={
-        "tree": (1.0, 1.9, 4.0),
-        "ring": (1.0, 2.5, 5.7),
-        "collnet_direct": _simple(3.7),
-        "collnet_chain": _simple(2.8),
-        "nvls": _simple(0.0),
-        "nvls_tree": _simple(0.0),
-        "pat": _simple(4.0),
-    },
-    net_us={
-        "tree": (5.0, 8.5, 14.0),
-        "ring": (2.7, 4.0, 14.0),
-        "collnet_direct": _simple(31.0),
-        "collnet_chain": _simple(30.0),
-        "nvls": _simple(18.0),
-        "nvls_tree": _simple(20.9),
-        "pat": _simple(14.0),
-    },
-    ll_max=((39.0, 39.0, 20.4), (87.7, 22.5, 19.0), (141.0, 45.0, 35.0), (282.0, 90.0, 70.0)),
-    ring_ll128=(_same(20.0), _same(20.0), _same(36.7), _same(40.0)),
-    tree_ll128=(_same(20.0), _same(20.0), (36.7, 36.7, 29.0), (55.6, 31.67, 20.0)),
-    tree=((26.5, 18.5, 10.0), (24.0, 23.6, 17.8), (38.7, 41.4, 36.0), (70.0, 42.8, 24.0)),
-    nvls_tree=((26.5, 18.5, 10.0), (24.0, 23.6, 17.8), (0.0, 57.7, 45.5), (0.0, 96.0, 80.0)),
-    nvls_efficiency=(0.0, 0.0, 0.85, 0.74),
-    nvls_ratio=None,
-    pat_ratio=0.75,
-    cell_bytes=32 * 1024,
-    round_traffic=True,
-)
-"""NCCL 2.30."""
-
-
-def _with_blackwell(table: Table, row: Row) -> Table:
-    return (*table[:3], row)
-
-
-def _doubled(row: Row) -> Row:
-    return (2 * row[0], 2 * row[1], 2 * row[2])
-
-
-def _v2_29(new: NcclConstants) -> NcclConstants:
-    """NCCL 2.29: other Blackwell rows."""
-    return replace(
-        new,
-        ring_ll128=_with_blackwell(new.ring_ll128, (34.5, 34.6, 34.5)),
-        nvls_tree=_with_blackwell(new.nvls_tree, (0.0, 96.0, 43.8)),
-    )
-
-
-def _v2_28(new: NcclConstants) -> NcclConstants:
-    """NCCL 2.28: smaller cells, confirmed by the channel counts of its debug lines."""
-    return replace(
-        new,
-        net_us={**new.net_us, "nvls_tree": _simple(14.0)},
-        ring_ll128=_with_blackwell(new.ring_ll128, _same(73.4)),
-        nvls_tree=_with_blackwell(new.nvls_tree, (0.0, 96.0, 43.1)),
-        cell_bytes=16 * 1024,
-        round_traffic=False,
-    )
-
-
-def _v2_27(new: NcclConstants) -> NcclConstants:
-    """NCCL 2.26 and 2.27: Blackwell is twice Hopper in every table."""
-    return replace(
-        new,
-        tree_ll128=_with_blackwell(new.tree_ll128, _doubled(new.tree_ll128[2])),
-        tree=_with_blackwell(new.tree, _doubled(new.tree[2])),
-        nvls_tree=_with_blackwell(new.nvls_tree, _doubled(new.nvls_tree[2])),
-    )
-
-
-def _v2_26(new: NcclConstants) -> NcclConstants:
-    """NCCL 2.26: a fixed ratio for NVLS."""
-    return replace(new, nvls_ratio=5 / 6)
-
-
-def _v2_23(new: NcclConstants) -> NcclConstants:
-    """NCCL 2.23 to 2.25: no Blackwell rows, the first PAT."""
-    return replace(
-        new,
-        pat_ratio=0.85,
-        nvls_efficiency=(0.0, 0.0, 0.85, 0.85),
-        ll_max=_with_blackwell(new.ll_max, new.ll_max[2]),
-        ring_ll128=_with_blackwell(new.ring_ll128, new.ring_ll128[2]),
-        tree_ll128=_with_blackwell(new.tree_ll128, new.tree_ll128[2]),
-        tree=_with_blackwell(new.tree, new.tree[2]),
-        nvls_tree=_with_blackwell(new.nvls_tree, new.nvls_tree[2]),
-    )
-
-
-def _v2_22(new: NcclConstants) -> NcclConstants:
-    """NCCL 2.22: the tree with Simple is made so slow that it is never chosen; tiny cells."""
-    return replace(
-        new,
-        pat_ratio=0.0,
-        cell_bytes=512,
-        nvlink_us=_with_tree(new.nvlink_us, 28.0),
-        pci_us=_with_tree(new.pci_us, 28.0),
-        net_us=_with_tree(new.net_us, 28.0),
-    )
-
-
-def _with_tree(hops: Hops, simple_us: float) -> Hops:
-    return {**hops, "tree": (*hops["tree"][:2], simple_us)}
-
-
-def _v2_21(new: NcclConstants) -> NcclConstants:
-    """NCCL 2.21: bytes are dealt evenly to the channels."""
-    return replace(new, cell_bytes=0)
-
-
-def _v2_18(new: NcclConstants) -> NcclConstants:
-    """NCCL 2.18 to 2.20."""
-    return replace(
-        new,
-        base_us={
-            **new.base_us,
-            "nvls": _simple(23.0),
-            "nvls_tree": _simple(23.0),
-            "collnet_direct": (8.0, 8.0, 10.7),
-            "collnet_chain": (4.75, 8.0, 14.0),
-        },
-        nvlink_us={**_with_tree(new.nvlink_us, 4.0), "nvls": _simple(0.0), "nvls_tree": _simple(0.0)},
-        pci_us=_with_tree(new.pci_us, 6.0),
-        net_us={**_with_tree(new.net_us, 14.0), "nvls_tree": _simple(19.0)},
-        ll_max=(*new.ll_max[:2], (87.7, 22.5, 19.0), (87.7, 22.5, 19.0)),
-    )
-
-
-HISTORY = (
-    ((2, 30), lambda new: new),
-    ((2, 29), _v2_29),
-    ((2, 28), _v2_28),
-    ((2, 27), _v2_27),
-    ((2, 26), _v2_26),
-    ((2, 23), _v2_23),
-    ((2, 22), _v2_22),
-    ((2, 21), _v2_21),
-    ((2, 18), _v2_18),
-)
-"""What an entry differs in from the one above it."""
+HOPS = ("base_us", "nvlink_us", "pci_us", "net_us")
+TABLES = ("ll_max", "ring_ll128", "tree_ll128", "tree", "nvls_tree")
+KEYS = ("schema", "source", *(each.name for each in fields(NcclConstants)))
 
 
 @cache
@@ -289,9 +89,89 @@ def nccl_constants(version: tuple[int, int]) -> NcclConstants:
     >>> nccl_constants((2, 28)).net_us["nvls_tree"], nccl_constants((2, 30)).net_us["nvls_tree"]
     ((0.0, 0.0, 14.0), (0.0, 0.0, 20.9))
     """
-    constants = NEWEST
-    for since, change in HISTORY:
-        constants = change(constants)
-        if since <= version:
-            return constants
-    raise AssertionError(version)
+    found = {tuple(map(int, path.stem.split("."))): path for path in FOLDER.glob("*.yaml")}
+    path = found[max(since for since in found if since <= version)]
+    return read_constants(path.read_bytes(), path.name)
+
+
+def read_constants(content: bytes, file: str) -> NcclConstants:
+    """Return the constants that *content* holds; *file* is for the messages.
+
+    Raises
+    ------
+    SpecError
+        With every key that is unknown or missing, and every value that is not of its kind.
+    """
+    reader = _Reader(read_document(content, file, SCHEMA))
+    data = reader.document.data
+    reader.check_keys(data, KEYS, ())
+    if data.get("schema") != SCHEMA:
+        reader.fault(f"the schema is {data.get('schema')!r}", ("schema",), f"write schema: {SCHEMA}")
+    if not isinstance(data.get("source"), str):
+        reader.fault("the source is no text", ("source",), "name the files of NCCL")
+    if not isinstance(data.get("round_traffic"), bool):
+        reader.fault("round_traffic is not true or false", ("round_traffic",), "write round_traffic: true")
+    values: dict[str, Any] = {name: dict(reader.rows(name, ALGORITHMS)) for name in HOPS}
+    values |= {name: tuple(row for _, row in reader.rows(name, ARCHITECTURES)) for name in TABLES}
+    section = reader.section("nvls_efficiency", ARCHITECTURES)
+    values["nvls_efficiency"] = tuple(
+        reader.number(section.get(key), ("nvls_efficiency", key)) for key in ARCHITECTURES
+    )
+    fixed = data.get("nvls_ratio")
+    values["nvls_ratio"] = None if fixed is None else reader.number(fixed, ("nvls_ratio",))
+    values["pat_ratio"] = reader.number(data.get("pat_ratio"), ("pat_ratio",))
+    values["cell_bytes"] = int(reader.number(data.get("cell_bytes"), ("cell_bytes",)))
+    values["round_traffic"] = data.get("round_traffic")
+    if reader.faults:
+        raise SpecError(*reader.faults)
+    return NcclConstants(**values)
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Takes the figures out of a document, and collects what is wrong with it."""
+
+    document: Document
+    faults: list[Fault] = field(default_factory=list)
+
+    def fault(self, what: str, path: Path, hint: str) -> None:
+        """Add a fault."""
+        self.faults.append(Fault(what, self.document.where(path), hint))
+
+    def check_keys(self, data: Mapping[str, Any], known: Sequence[str], path: Path) -> None:
+        """Add a fault for every key that is not known, and for every one that is missing."""
+        for key in data:
+            if key not in known:
+                self.fault(f'unknown key "{key}"', (*path, key), f"known: {', '.join(known)}")
+        for key in known:
+            if key not in data:
+                self.fault(f'"{key}" is missing', path, "every version has all keys")
+
+    def section(self, name: str, rows: Sequence[str]) -> Mapping[str, Any]:
+        """Return a section with exactly these *rows*; empty, with a fault, if it is no mapping."""
+        section = self.document.data.get(name)
+        if not isinstance(section, dict):
+            self.fault(f"{name} is not a mapping", (name,), f"write a line for each of {', '.join(rows)}")
+            return {}
+        self.check_keys(section, rows, (name,))
+        return section
+
+    def rows(self, name: str, rows: Sequence[str]) -> list[tuple[str, Row]]:
+        """Return the rows of three numbers of a section, by their names."""
+        section, found = self.section(name, rows), []
+        for key in (key for key in rows if key in section):
+            row = section[key]
+            if not isinstance(row, list) or len(row) != 3:
+                self.fault(f"{row!r:.40} is no row", (name, key), "write three numbers: [0.6, 1.9, 3.4]")
+                continue
+            one, two, three = (self.number(value, (name, key)) for value in row)
+            found.append((key, (one, two, three)))
+        return found
+
+    def number(self, value: Any, path: Path) -> float:
+        """Return a number of at least 0, which a document holds as text if it has a point; 0 with a fault if none."""
+        with suppress(TypeError, ValueError):
+            if 0 <= (number := float(value)) < math.inf and not isinstance(value, bool):
+                return number
+        self.fault(f"{value!r:.40} is no number of at least 0", path, "write a number")
+        return 0.0

@@ -5,10 +5,10 @@ Read from ROCm/rocm-systems projects/rccl (2.27 to 2.31); no debug line across b
 
 from __future__ import annotations
 
-from collsim.library.calls import LL, LL128, PROTOCOLS, SIMPLE, Call, Candidate
+from collsim.library.calls import LL, LL128, SIMPLE, Call, Candidate
 from collsim.library.environment import Environment
+from collsim.library.library import PROTOCOLS, Library
 from collsim.library.nccl.tuner import log2_floor
-from collsim.library.nccl.versions import Library
 from collsim.library.rccl.tables import Model
 from collsim.library.system import Graph, System
 

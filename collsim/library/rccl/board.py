@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from collsim.library.calls import LL, LL128, PROTOCOLS, SIMPLE, Call, Candidate
+from collsim.library.calls import LL, LL128, SIMPLE, Call, Candidate
 from collsim.library.environment import Environment
+from collsim.library.library import PROTOCOLS, Library
 from collsim.library.nccl.channels import bounded, thread_bytes
 from collsim.library.nccl.tuner import BY_OP, log2_floor
-from collsim.library.nccl.versions import Library
 from collsim.library.rccl import across as rccl_across
 from collsim.library.rccl.tables import BASE_US, MODELS, Model, correction
 from collsim.library.system import Graph, System

@@ -11,7 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from collsim.topology.model import Topology, Wiring
+from collsim.topology.model import Topology
+from collsim.topology.wiring import Wiring
 
 __all__ = ["BLOCK", "MACHINE", "POD", "UNIT", "Frame", "frame_of", "is_even"]
 

@@ -25,7 +25,8 @@ from collsim.simulation.quotient.frames import BLOCK, MACHINE, UNIT, Frame, fram
 from collsim.topology.cluster.spec import Cluster
 from collsim.topology.failures.degrade import damaged
 from collsim.topology.failures.selectors import select
-from collsim.topology.model import Coordinates, Topology, Wiring
+from collsim.topology.model import Topology
+from collsim.topology.wiring import Coordinates, Wiring
 
 __all__ = ["EXACT_UP_TO", "Miniature", "Pairs", "miniature_of"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from collsim.topology.cluster.spec import ClusterSpec, Plan
@@ -22,25 +23,31 @@ KINDS = {
 """What the cables of each kind join, the lower end first."""
 
 
-def describe_cluster(topology: Topology) -> dict[str, Any]:
+def describe_cluster(topology: Topology, kinds: Sequence[dict[str, Any]], *, connected: bool) -> dict[str, Any]:
     """Return counts, tiers and facts of a cluster, in SI, with units in the keys.
 
     *per_gpu_uni_Bps* is the scale-up rate inside a node, of the slowest kind, *per_gpu_scale_out_Bps* that of a GPU's
     share of the adapters, both of one direction. *same_leaf_latency_s* is the way from GPU to GPU over one switch.
 
+    Parameters
+    ----------
+    topology : Topology
+        A cluster.
+    kinds : sequence of dict
+        What `collsim.topology.describe` says of a node of each kind.
+    connected : bool
+        Whether every GPU reaches every other.
+
     Examples
     --------
-    >>> from collsim.topology import load_topology
-    >>> shown = describe_cluster(load_topology("hgx_h100", scale_out={"nodes": 64}))
+    >>> from collsim.topology import describe, load_topology
+    >>> shown = describe(load_topology("hgx_h100", scale_out={"nodes": 64}))
     >>> shown["plan"]["leaves"], shown["plan"]["spines"], shown["bisection_uni_Bps"]
     (16, 8, 12800000000000.0)
     """
-    from collsim.topology.summary import describe, is_connected
-
     cluster = topology.cluster
     assert cluster is not None
     spec, plan = cluster.spec, cluster.plan
-    kinds = [describe(kind) for kind in cluster.kinds]
     node = min(kinds, key=lambda kind: kind["per_gpu_uni_Bps"])
     inside = ("per_gpu_uni_Bps", "per_gpu_bidi_Bps", "total_uni_Bps", "bisection_uni_Bps", "switches", "link_kinds")
     identity = {key: value for key, value in topology.to_dict().items() if key != "facts"}
@@ -56,7 +63,7 @@ def describe_cluster(topology: Topology) -> dict[str, Any]:
         "tiers": tiers_of(spec, plan),
         "bisection_uni_Bps": bisection_Bps(spec, plan),
         "same_leaf_latency_s": _same_leaf_latency_s(topology),
-        "connected": is_connected(topology.wiring),
+        "connected": connected,
         "facts": [fact.to_dict() for fact in topology.facts],
     }
 

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from collsim.topology.cluster.links import Cables, Inside, Layout, by_rail, layout_of, planes_and_groups
 from collsim.topology.cluster.names import Names, Series
 from collsim.topology.cluster.spec import Cluster, ClusterSpec, LaterCluster, Plan
-from collsim.topology.model import COLUMNS, Coordinates, LaterWiring, Topology, Wiring
+from collsim.topology.model import Topology
+from collsim.topology.wiring import COLUMNS, Coordinates, LaterWiring, Wiring
 
 __all__ = ["wire_cluster"]
 

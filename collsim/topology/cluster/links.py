@@ -14,9 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from collsim.topology.builders import Bundles
 from collsim.topology.cluster.spec import ClusterSpec, Plan
-from collsim.topology.model import Wiring
+from collsim.topology.wiring import Bundles, Wiring
 
 __all__ = ["Cables", "Inside", "Layout", "Leaves", "by_rail", "layout_of", "planes_and_groups"]
 

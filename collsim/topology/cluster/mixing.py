@@ -6,12 +6,11 @@ everything else may differ.
 
 from __future__ import annotations
 
-import pathlib
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from collsim.core.errors import Fault, InputError, SpecError
+from collsim.core.errors import Fault
 from collsim.topology.model import Fact, Topology
 
 if TYPE_CHECKING:
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from collsim.topology.files.reader import Document
     from collsim.topology.files.schema import ScaleOut
 
-__all__ = ["as_one", "load_kinds", "mix_faults", "own_section_faults"]
+__all__ = ["as_one", "mix_faults", "own_section_faults"]
 
 OUTSIDE = ("schema", "name", "title", "notes", "scale_out")
 """What a file with a mix may hold; figures of nodes stand in the files of the nodes."""
@@ -38,37 +37,6 @@ def own_section_faults(document: Document, overrides: Sequence[tuple[str, str]])
         for path, _ in overrides
         if path.partition(".")[0] not in OUTSIDE
     ]
-
-
-def load_kinds(section: ScaleOut, document: Document) -> tuple[Topology, ...]:
-    """Return a node of each kind; files are looked for beside the document.
-
-    Raises
-    ------
-    SpecError
-        What is wrong with any of them.
-    """
-    from collsim.topology.loader import load_topology
-
-    kinds: list[Topology] = []
-    faults: list[Fault] = []
-    for place, entry in enumerate(section.mix):
-        where = document.where(("scale_out", "mix", place, "node"))
-        beside = str(pathlib.PurePath(document.file).parent / entry.node)
-        try:
-            kind = load_topology(beside if entry.node.endswith((".yaml", ".yml")) else entry.node)
-        except RecursionError:
-            faults.append(Fault("a topology cannot extend itself", where, "write it out, or name another one"))
-            continue
-        except InputError as error:
-            faults += [replace(fault, where=where) if fault.where == "topo" else fault for fault in error.faults]
-            continue
-        if kind.cluster is not None:
-            faults.append(Fault(f"{entry.node} is a cluster already", where, "name one of its nodes"))
-        kinds.append(kind)
-    if faults:
-        raise SpecError(*faults)
-    return tuple(kinds)
 
 
 def mix_faults(section: ScaleOut, kinds: Sequence[Topology], adapters: Sequence[tuple[int, int]]) -> list[Fault]:

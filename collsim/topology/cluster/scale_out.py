@@ -114,7 +114,8 @@ def first_gpus(node: Topology, count: int) -> Topology:
     """Return *node* with its first *count* GPUs and all that forwards between them."""
     import numpy as np
 
-    from collsim.topology.builders import Bundles, assemble
+    from collsim.topology.builders import assemble
+    from collsim.topology.wiring import Bundles
 
     wiring = node.wiring
     if count == wiring.n_gpus:

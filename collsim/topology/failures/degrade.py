@@ -18,12 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collsim.core.errors import Fault, InputError
-from collsim.topology.builders import Bundles, recognise
+from collsim.topology.builders import recognise
 from collsim.topology.failures.effects import cluster_effects, kept_of, listed
 from collsim.topology.failures.losses import Wreck, are_switches, wreck_of
 from collsim.topology.failures.selectors import Selection, ends_of, keyed, name_of, places_of, select
-from collsim.topology.model import Coordinates, Damage, Fact, LaterWiring, Topology, Wiring, cables_of
+from collsim.topology.model import Damage, Fact, Topology
 from collsim.topology.summary import reached_from
+from collsim.topology.wiring import Bundles, Coordinates, LaterWiring, Wiring, cables_of
 
 __all__ = ["cut_faults", "damaged"]
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from collsim.topology.cluster.spec import Cluster
 from collsim.topology.failures.losses import Wreck
 from collsim.topology.failures.selectors import keyed
-from collsim.topology.model import Wiring
+from collsim.topology.wiring import Wiring
 
 __all__ = ["cluster_effects", "kept_of", "listed"]
 

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from collsim.topology.builders import Bundles
 from collsim.topology.failures.selectors import Selection, ends_of, keyed, places_of
-from collsim.topology.model import Wiring
+from collsim.topology.wiring import Bundles, Wiring
 
 __all__ = ["Wreck", "are_switches", "wreck_of"]
 

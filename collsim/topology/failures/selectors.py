@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collsim.core.errors import Fault, InputError, nearest
-from collsim.topology.builders import Bundles
-from collsim.topology.model import Wiring
+from collsim.topology.wiring import Bundles, Wiring
 
 __all__ = ["KINDS", "Selection", "ends_of", "keyed", "name_of", "places_of", "select"]
 

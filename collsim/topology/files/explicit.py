@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from collsim.topology.builders import Bundles, assemble
+from collsim.topology.builders import assemble
 from collsim.topology.files.schema import Link, Switch
 from collsim.topology.files.sections import Spec
-from collsim.topology.model import Wiring
+from collsim.topology.wiring import Bundles, Wiring
 
 __all__ = ["wire_explicit"]
 

@@ -25,7 +25,7 @@ from collsim.simulation.lowering import prepare
 from collsim.simulation.timing import time_schedule
 from collsim.topology import Topology, Wiring, load_topology, parse_topology
 
-PAIRS = [(op, entry.name) for entry in ALGORITHMS for op in entry.ops]
+PAIRS = [(op, entry.name) for entry in ALGORITHMS if entry.where == "anywhere" for op in entry.ops]
 IN_NETWORK = {entry.name for entry in ALGORITHMS if entry.in_network}
 ZOO = ("mi300x_ubb8", "mi355x_ubb8", "hgx_h100", "hgx_b200", "gb200_nvl72", "mi400_ualoe72")
 ADDING = ("hgx_h100", "gb200_nvl72")  # their switches add and multicast

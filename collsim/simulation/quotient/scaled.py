@@ -12,13 +12,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from collsim.collectives import Request
+from collsim.collectives import Algorithm, Request, algorithm, algorithms_for
 from collsim.core.errors import NoRouteError
 from collsim.core.operations import Operation
 from collsim.fabric.bounds.lower import Cuts
 from collsim.fabric.fabric import Float
 from collsim.library import Profile
-from collsim.library.costs.channel_costs import family_of
 from collsim.simulation.concurrent import Party, part_of, time_together
 from collsim.simulation.lowering import Run, prepare
 from collsim.simulation.quotient.cluster_hierarchy import hierarchical_timing
@@ -37,14 +36,7 @@ from collsim.topology.failures.degrade import cut_faults
 
 __all__ = ["Scaled", "scaled"]
 
-FORMS = {
-    "all_to_all": ("direct",),
-    "all_reduce": ("ring", "hierarchical"),
-    "all_gather": ("ring", "hierarchical"),
-    "reduce_scatter": ("ring", "hierarchical"),
-}
-"""Algorithms by operation that have a form of their own for large machines."""
-STEPWISE = {"ring": ring_timing, "hierarchical": hierarchical_timing}
+STEPWISE = {"circles": ring_timing, "levels": hierarchical_timing}
 UNEVEN = (
     "leaves share their cables unevenly among spines or cores: taken as spread evenly, as adaptive routing tends to do"
 )
@@ -105,12 +97,12 @@ class Scaled:
             return [[empty]]
         found = []
         for name in question.algo:
-            names = FORMS[op.name] if name in CHOICES else (name,)
+            names = _forms(op) if name in CHOICES else (name,)
             if name in CHOICES:
                 others = [entry.name for entry in able(op, self.run, question) if entry.name not in names]
                 told = f"{', '.join(others)} are left out on {self.n_ranks} ranks: name one to have it simulated"
                 left_out += [told] * (told not in left_out)
-            rows = [self._row(each, request, empty, question) for each in names]
+            rows = [self._row(algorithm(op.name, each), request, empty, question) for each in names]
             found.append([fastest(rows)] if name in ("auto", "best") else rows)
         return found
 
@@ -120,23 +112,25 @@ class Scaled:
         asked = request_of(op, requested_bytes, self.run, question)
         return replace(asked, n_ranks=n, size_bytes=op.rounded_size_bytes(requested_bytes, n, asked.element_bytes))
 
-    def _row(self, algo: str, request: Request, empty: Row, question: Question) -> Row:
+    def _row(self, picked: Algorithm, request: Request, empty: Row, question: Question) -> Row:
         proto = question.proto or "Simple"
-        if algo == "direct":
-            timing, channels = self._exchanged(request, question)
+        if picked.quotient == "pairs":
+            timing, channels = self._exchanged(picked.name, request, question)
         else:
             assert self.mini is not None
-            timing, channels = STEPWISE[algo](self.mini, self.run, request, proto, question.dtype)
+            assert picked.quotient is not None
+            timed = STEPWISE[picked.quotient]
+            timing, channels = timed(picked, self.mini, self.run, request, (proto, question.dtype))
         if question.bracket:  # the time is exact
             timing = replace(timing, bracket_s=(timing.time_s, timing.time_s))
         return row_of(
-            timing, empty, self.run, algo=algo, proto=question.proto, channels=channels, classes=timing.simulated
+            timing, empty, self.run, algo=picked.name, proto=question.proto, channels=channels, classes=timing.simulated
         )
 
-    def _exchanged(self, request: Request, question: Question) -> tuple[Timing, int]:
+    def _exchanged(self, algo: str, request: Request, question: Question) -> tuple[Timing, int]:
         """Return how an all-to-all of messages that all start at once ran."""
         run, pairs = self.paired()
-        part = part_of(exchange(request, pairs), run, question.proto or "Simple", question.dtype)
+        part = part_of(exchange(algo, request, pairs), run, question.proto or "Simple", question.dtype)
         timing = time_together([part], ((0,),))[0]
         return replace(timing, path=timing.path.replace("transfers", "classes")), request.n_channels
 
@@ -170,23 +164,29 @@ def scaled(
     return Scaled(len(gpus), run, mini, lambda: run_of_pairs(mini, run), whole)
 
 
+def _forms(op: Operation) -> tuple[str, ...]:
+    """Return the algorithms that have a form of their own for large machines."""
+    return tuple(entry.name for entry in algorithms_for(op.name, several_nodes=True) if entry.quotient)
+
+
 def _only_exchanges(question: Question, profile: Profile) -> bool:
     """Return whether a ring of GPUs has all that is asked for; links that are slower both ways at once are not told."""
-    duplex_share = profile.protocol(question.proto or "Simple", family_of("all_to_all", "direct")).duplex_share
-    return duplex_share is None and all(op.name == "all_to_all" for op in question.ops)
+    forms = [(op, algorithm(op.name, name)) for op in question.ops for name in _forms(op)]
+    costs = [profile.protocol(question.proto or "Simple", entry.family_for(op.name)) for op, entry in forms]
+    return all(entry.quotient == "pairs" for _, entry in forms) and all(each.duplex_share is None for each in costs)
 
 
 def _is_asked(question: Question, n_ranks: int) -> bool:
     """Return whether all that is asked for has a form for large machines."""
     if not question.reduce or question.load or question.hash_seeds or question.environment:
         return False
-    if any(op.name not in FORMS for op in question.ops):
+    if not all(_forms(op) for op in question.ops):
         return False
     choices = set(question.algo) & set(CHOICES)
     if choices and (question.library is not None or n_ranks <= MOST_TRIED):
         return False
     named = set(question.algo) - choices
-    return all(named <= set(FORMS[op.name]) for op in question.ops)
+    return all(named <= set(_forms(op)) for op in question.ops)
 
 
 def _cuts(mini: Miniature, run: Run) -> Cuts:

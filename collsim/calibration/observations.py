@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 
 from collsim.calibration.cases import Case, Measured
 from collsim.calibration.log_placement import gpus_of
+from collsim.collectives import family_of
 from collsim.core.errors import CollsimError
 from collsim.library import Profile
-from collsim.library.costs.channel_costs import Protocol, family_of
+from collsim.library.costs.channel_costs import Protocol
 from collsim.simulation.lowering import Lowered, Run, lower, prepare
 from collsim.simulation.timing import device_time_s, kernel_costs
 from collsim.topology import Topology
@@ -193,4 +194,4 @@ def _lay(case: Case, run: Run, library: str) -> tuple[str, str, str, Lowered]:
     op = operation(case.op)
     request = request_of(op, question.sizes_of(op)[0], run, question)
     picked, asked, proto = library_choice(request, run, question)
-    return family_of(case.op, picked.name), proto, picked.name, lower(picked.build(asked), run, question.dtype)
+    return picked.family_for(case.op), proto, picked.name, lower(picked.build(asked), run, question.dtype)

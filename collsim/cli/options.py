@@ -94,9 +94,9 @@ def algorithms() -> Sequence[str]:
 
 
 def named_algorithms() -> Sequence[str]:
-    from collsim.collectives import ACROSS_NODES, ACROSS_RACKS, ALGORITHMS
+    from collsim.collectives import ALGORITHMS
 
-    return list(dict.fromkeys(entry.name for entry in ALGORITHMS + ACROSS_NODES + ACROSS_RACKS))
+    return list(dict.fromkeys(entry.name for entry in ALGORITHMS))
 
 
 def profiles() -> Sequence[str]:

@@ -1,103 +1,93 @@
-"""Generators of schedules: one file per family of algorithms, one table of all of them."""
+"""Generators of schedules: one file per family of algorithms, one table of all of them.
+
+A file says all there is to know of its algorithms in the records (`Algorithm`) at its end. To add one, write the file
+and name it in `MODULES`.
+"""
 
 from __future__ import annotations
 
-from collsim.collectives import (
-    all_pairs,
-    all_to_all_v,
-    binomial,
-    bruck,
-    chain,
-    direct,
-    gather_scatter,
-    hierarchical,
-    nccl_p2p,
-    nccl_p2p_v,
-    node_p2p,
-    nvls,
-    nvls_tree,
-    pairwise,
-    pat,
-    rabenseifner,
-    recursive_doubling,
-    recursive_halving,
-    ring,
-    scatter_allgather,
-    send_recv,
-    sharp,
-    tree,
-    up_down_chain,
-)
-from collsim.collectives.algorithm import Algorithm, Request
+from collections.abc import Sequence
+from importlib import import_module
+
+from collsim.collectives.algorithm import WHERE, Algorithm, Request
 from collsim.collectives.all_to_all_v import matrix_size_bytes
 from collsim.collectives.node_layout import Layout
 from collsim.collectives.node_rings import node_rings
 from collsim.collectives.rings import rings_for
-from collsim.core.errors import UnknownNameError
+from collsim.core.errors import Fault, UnknownNameError, UnsupportedError
+from collsim.schedule import Schedule
 
 __all__ = [
-    "ACROSS_NODES",
-    "ACROSS_RACKS",
     "ALGORITHMS",
     "Algorithm",
     "Layout",
     "Request",
     "algorithm",
     "algorithms_for",
+    "family_of",
     "matrix_size_bytes",
     "node_rings",
+    "protocols_of",
+    "record_of",
     "rings_for",
 ]
 
-ALGORITHMS: tuple[Algorithm, ...] = (
-    ring.ALGORITHM,
-    chain.ALGORITHM,
-    tree.ALGORITHM,
-    up_down_chain.ALGORITHM,
-    all_pairs.ALGORITHM,
-    all_pairs.ONE_SHOT,
-    direct.ALGORITHM,
-    all_to_all_v.ALGORITHM,
-    gather_scatter.ALGORITHM,
-    send_recv.ALGORITHM,
-    nvls.ALGORITHM,
-    pat.ALGORITHM,
-    nccl_p2p.ALGORITHM,
-    nccl_p2p_v.ALGORITHM,
-    pairwise.ALGORITHM,
-    binomial.ALGORITHM,
-    rabenseifner.ALGORITHM,
-    recursive_halving.ALGORITHM,
-    recursive_doubling.ALGORITHM,
-    scatter_allgather.ALGORITHM,
-    bruck.ALGORITHM,
+MODULES = (
+    "ring",
+    "chain",
+    "tree",
+    "up_down_chain",
+    "all_pairs",
+    "direct",
+    "all_to_all_v",
+    "gather_scatter",
+    "send_recv",
+    "nvls",
+    "pat",
+    "nccl_p2p",
+    "nccl_p2p_v",
+    "pairwise",
+    "binomial",
+    "rabenseifner",
+    "recursive_halving",
+    "recursive_doubling",
+    "scatter_allgather",
+    "bruck",
+    "hierarchical",
+    "node_p2p",
+    "nvls_tree",
+    "sharp",
 )
-"""Plain ones first: of two that take equally long, the first is taken."""
-
-ACROSS_NODES: tuple[Algorithm, ...] = (
-    hierarchical.HIERARCHICAL,
-    hierarchical.DOUBLING,
-    node_p2p.PXN,
-    nvls_tree.ALGORITHM,
-    sharp.DIRECT,
-    sharp.CHAIN,
-    sharp.NVLS,
-)
-"""Those that only exist on several nodes; some of the others change their shape there (ring, tree, nccl_p2p)."""
+"""Files with records. Plain ones first: of two that take equally long, the first is taken."""
 
 
-ACROSS_RACKS: tuple[Algorithm, ...] = (hierarchical.RACKS,)
-"""Those that need nodes with leaf switches of their own."""
+def registered(modules: Sequence[str]) -> tuple[Algorithm, ...]:
+    """List the records of *modules* of this package, those first that run anywhere, then those that need more."""
+    values = [value for name in modules for value in vars(import_module(f"{__name__}.{name}")).values()]
+    found = [value for value in values if isinstance(value, Algorithm)]
+    return tuple(sorted(found, key=lambda entry: WHERE.index(entry.where)))
+
+
+ALGORITHMS = registered(MODULES)
+"""All of them. Some change their shape over several nodes (ring, tree, nccl_p2p); others only exist there."""
+
+
+def _refuse(request: Request) -> Schedule:
+    """Refuse to make a schedule by an algorithm that is none of these."""
+    raise UnsupportedError(Fault(f"nothing makes {request.op.name} schedules by this algorithm", "algo"))
+
+
+UNREGISTERED = Algorithm("unregistered", "a schedule that none of the algorithms made", (), "its author", _refuse)
 
 
 def algorithms_for(op: str, *, several_nodes: bool = False, several_racks: bool = False) -> tuple[Algorithm, ...]:
-    """Return the algorithms that carry out *op* on one node, on several, or in several racks, in order."""
-    table = ALGORITHMS + ACROSS_NODES * several_nodes + ACROSS_RACKS * several_racks
-    return tuple(entry for entry in table if op in entry.ops)
+    """List the algorithms that carry out *op* on one node, on several, or in several racks, in order."""
+    there = {"anywhere": True, "nodes": several_nodes, "racks": several_racks}
+    return tuple(entry for entry in ALGORITHMS if op in entry.ops and there[entry.where])
 
 
 def algorithm(op: str, name: str) -> Algorithm:
-    """Return the algorithm called *name* for *op*.
+    """Find the algorithm called *name* for *op*.
 
     Raises
     ------
@@ -108,3 +98,22 @@ def algorithm(op: str, name: str) -> Algorithm:
     if name not in found:
         raise UnknownNameError(f"algorithm for {op}", name, found)
     return found[name]
+
+
+def record_of(op: str, name: str) -> Algorithm:
+    """Find the algorithm called *name* for *op*; for a schedule that none of these made, one that says nothing."""
+    return next((entry for entry in ALGORITHMS if entry.name == name and op in entry.ops), UNREGISTERED)
+
+
+def family_of(op: str, name: str) -> str:
+    """Name the kernel whose constants hold for *op* by the algorithm called *name*.
+
+    >>> family_of("all_reduce", "chain"), family_of("broadcast", "ring"), family_of("all_to_all", "nccl_p2p")
+    ('chain', 'rooted', 'messages')
+    """
+    return record_of(op, name).family_for(op)
+
+
+def protocols_of(name: str) -> tuple[str, ...]:
+    """List the protocols of the algorithm called *name*; of a name that none has, all of them."""
+    return next((entry.protocols for entry in ALGORITHMS if entry.name == name), UNREGISTERED.protocols)

@@ -15,7 +15,7 @@ from collsim.core.operations import Operation
 from collsim.schedule import Int, Phase, Schedule, split_bytes
 from collsim.schedule.forms import Chunks
 
-__all__ = ["Algorithm", "Request"]
+__all__ = ["WHERE", "Algorithm", "Request"]
 
 MOST_PIECES = 65_536
 """A schedule of more chunks takes minutes and gigabytes; 32 GiB on 24 channels in chunks of 512 KiB stay below."""
@@ -23,6 +23,18 @@ MOST_ROWS = 16_000_000
 """A schedule with so many chunks at all ranks together takes gigabytes before equal channels are found."""
 KIB = 1024
 MIB = 1024 * KIB
+WHERE = ("anywhere", "nodes", "racks")
+"""What an algorithm needs at least: any ranks, several nodes, or several nodes with leaf switches of their own."""
+USUAL_FAMILIES = {
+    "all_reduce": "ring",
+    "all_gather": "ring",
+    "reduce_scatter": "ring",
+    "broadcast": "ring",
+    "reduce": "ring",
+    "gather": "fan",
+    "scatter": "fan",
+}
+"""Kernels whose constants hold for an operation where the algorithm does not say; other operations: ``messages``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +170,9 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Algorithm:
-    """A generator of schedules for one or more operations.
+    """A generator of schedules for one or more operations, and all that others have to know of it.
+
+    One name may have several records, for operations with different schedules or of which different things hold.
 
     Attributes
     ----------
@@ -171,9 +185,32 @@ class Algorithm:
         Where the algorithm is published.
     build : callable
         Request -> Schedule.
-    in_network : str or None
-        Whom the switches join that have to add and multicast for it: ``all`` ranks, the ranks of each ``node``, or
-        nodes over the ``network``; None: it needs none.
+    where : str
+        The least that it needs, of `WHERE`.
+    in_network : tuple of str
+        Whom switches have to join that add and multicast for it: ``all`` ranks, the ranks of each ``node``, or nodes
+        over the ``network``; empty: it needs none.
+    growth : str or None
+        How many transfers a schedule has, and pieces that they carry: about so many as there are ``ranks``, so that
+        tens of thousands may run it over nodes, or one transfer at least for all ``pairs`` of them, which is refused
+        before it is built; None: nobody says, so that the schedule is built if ranks fit into tables.
+    family : str or None
+        The kernel whose constants in a profile hold; None: the usual one of the operation.
+    protocols : tuple of str
+        Those that the kernel has.
+    cost_law : str
+        How fast its channels are (`collsim.library.costs.laws`): each with a rate of its own (``channels``), or as
+        messages that are ``grouped`` on them; ``bundled``: transfers between nodes are several messages, each with a
+        connection of its own.
+    loop_steps : callable or None
+        Operation, number of ranks -> steps after which a channel begins anew; None: it runs through its steps once.
+    pipelined : bool
+        Chunks flow through it one behind the other, so that with flags in every line smaller pieces may.
+    by_levels : bool
+        A library that runs it finishes one level before it begins the next: the data goes in one piece.
+    quotient : str or None
+        How large regular machines run it by symmetry (`collsim.simulation.quotient.scaled`): as ``pairs`` of ranks that
+        are alike, as ``circles`` of ranks, or as ``levels`` of nodes and rails; None: transfer by transfer.
     """
 
     name: str
@@ -181,4 +218,17 @@ class Algorithm:
     ops: tuple[str, ...]
     source: str
     build: Callable[[Request], Schedule]
-    in_network: Literal["all", "node", "network"] | None = None
+    where: Literal["anywhere", "nodes", "racks"] = "anywhere"
+    in_network: tuple[Literal["all", "node", "network"], ...] = ()
+    growth: Literal["ranks", "pairs"] | None = None
+    family: str | None = None
+    protocols: tuple[str, ...] = ("LL", "LL128", "Simple")
+    cost_law: Literal["channels", "grouped", "bundled"] = "channels"
+    loop_steps: Callable[[str, int], int] | None = None
+    pipelined: bool = False
+    by_levels: bool = False
+    quotient: Literal["pairs", "circles", "levels"] | None = None
+
+    def family_for(self, op: str) -> str:
+        """Name the kernel whose constants hold for *op*."""
+        return self.family or USUAL_FAMILIES.get(op, "messages")

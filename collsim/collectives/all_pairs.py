@@ -59,6 +59,7 @@ ALGORITHM = Algorithm(
     ops=("all_reduce", "all_gather", "reduce_scatter"),
     source="MSCCL++ (microsoft/mscclpp), all-pairs all-reduce; RCCL direct kernels",
     build=build,
+    family="all_pairs",
 )
 
 ONE_SHOT = Algorithm(
@@ -67,4 +68,5 @@ ONE_SHOT = Algorithm(
     ops=("all_reduce",),
     source="MSCCL++ (microsoft/mscclpp), one-shot all-reduce",
     build=build_one_shot,
+    family="all_pairs",
 )

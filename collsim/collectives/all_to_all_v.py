@@ -24,21 +24,7 @@ def build(request: Request) -> Schedule:
     """Return one transfer per ordered pair of ranks with something to send; none waits for another."""
     matrix = byte_matrix(request)
     src, dst = np.nonzero(matrix * ~np.eye(request.n_ranks, dtype=np.bool_))
-    rows = len(src)
-    transfers = Transfers(
-        src=src,
-        dst=dst,
-        channel=np.zeros(rows, dtype=np.int64),
-        step=np.zeros(rows, dtype=np.int64),
-        reduces=np.zeros(rows, dtype=np.bool_),
-        reads_input=np.ones(rows, dtype=np.bool_),
-        lanes=np.full(rows, request.n_channels),
-        copies=np.ones(rows, dtype=np.int64),
-        chunk_ptr=np.arange(rows + 1),
-        chunk=np.arange(rows),
-        dep_ptr=np.zeros(rows + 1, dtype=np.int64),
-        dep=np.zeros(0, dtype=np.int64),
-    )
+    transfers = Transfers.side_by_side(src, dst, np.arange(len(src)), reads_input=True, lanes=request.n_channels)
     return request.schedule("direct", Chunks(matrix[src, dst], src, dst), transfers, channels=request.n_channels)
 
 

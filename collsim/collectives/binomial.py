@@ -74,4 +74,5 @@ ALGORITHM = Algorithm(
     ops=("broadcast", "reduce", "gather", "scatter"),
     source="Chan, Heimlich, Purkayastha and van de Geijn, Concurrency Comput. Pract. Exper. 19 (2007) 1749",
     build=build,
+    growth="ranks",
 )

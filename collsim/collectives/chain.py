@@ -62,4 +62,8 @@ ALGORITHM = Algorithm(
     ops=("broadcast", "reduce"),
     source="NCCL src/device/broadcast.h and src/device/reduce.h",
     build=build,
+    growth="ranks",
+    family="rooted",
+    loop_steps=lambda _, n: n - 1,
+    pipelined=True,
 )

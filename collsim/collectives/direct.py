@@ -25,4 +25,7 @@ ALGORITHM = Algorithm(
     ops=("all_to_all",),
     source="Thakur, Rabenseifner and Gropp, Int. J. High Perform. Comput. Appl. 19 (2005) 49, section 4.3",
     build=build,
+    growth="pairs",
+    family="direct",
+    quotient="pairs",
 )

@@ -16,20 +16,7 @@ def build(request: Request) -> Schedule:
     others = (request.root + np.arange(1, n)) % n
     root = np.full(n - 1, request.root)
     src, dst = (others, root) if request.op.name == "gather" else (root, others)
-    transfers = Transfers(
-        src=src,
-        dst=dst,
-        channel=np.zeros(n - 1, dtype=np.int64),
-        step=np.zeros(n - 1, dtype=np.int64),
-        reduces=np.zeros(n - 1, dtype=np.bool_),
-        reads_input=np.ones(n - 1, dtype=np.bool_),
-        lanes=np.full(n - 1, request.n_channels),
-        copies=np.ones(n - 1, dtype=np.int64),
-        chunk_ptr=np.arange(n),
-        chunk=np.arange(n - 1),
-        dep_ptr=np.zeros(n, dtype=np.int64),
-        dep=np.zeros(0, dtype=np.int64),
-    )
+    transfers = Transfers.side_by_side(src, dst, np.arange(n - 1), reads_input=True, lanes=request.n_channels)
     chunks = Chunks(np.full(n - 1, request.block_bytes), src, dst)
     return request.schedule("direct", chunks, transfers, channels=request.n_channels)
 
@@ -40,4 +27,5 @@ ALGORITHM = Algorithm(
     ops=("gather", "scatter"),
     source="nccl-tests src/gather.cu and src/scatter.cu",
     build=build,
+    growth="ranks",
 )

@@ -255,6 +255,9 @@ HIERARCHICAL = Algorithm(
     ops=("all_reduce", "all_gather", "reduce_scatter"),
     source="Jia et al., arXiv:1807.11205, section 3.3; RCCL hierarchical all-gather and reduce-scatter",
     build=build,
+    where="nodes",
+    by_levels=True,
+    quotient="levels",
 )
 RACKS = Algorithm(
     name="hierarchical_racks",
@@ -262,6 +265,7 @@ RACKS = Algorithm(
     ops=("all_reduce", "all_gather", "reduce_scatter"),
     source="Jia et al., arXiv:1807.11205, section 3.3, with nodes that share leaf switches as a level of their own",
     build=build_racks,
+    where="racks",
 )
 DOUBLING = Algorithm(
     name="hierarchical_doubling",
@@ -269,4 +273,5 @@ DOUBLING = Algorithm(
     ops=("all_reduce",),
     source="Thakur, Rabenseifner and Gropp, Int. J. High Perform. Comput. Appl. 19 (2005) 49, section 4.5, per rail",
     build=build_doubling,
+    where="nodes",
 )

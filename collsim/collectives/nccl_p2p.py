@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from collsim.collectives.algorithm import Algorithm, Request
 from collsim.schedule import ChunksBuilder, OrbitsBuilder, Schedule
 from collsim.schedule.message_parts import BATCH, channel_of_part, n_parts, p2p_channels, part_sizes, slot_bytes
 
-__all__ = ["ALGORITHM", "step_of"]
+__all__ = ["ALGORITHM", "SEND_RECV", "step_of"]
 
 
 def build(request: Request) -> Schedule:
@@ -71,7 +72,11 @@ def _batch_before(started: list[tuple[int, int]]) -> Iterable[tuple[int, int]]:
 ALGORITHM = Algorithm(
     name="nccl_p2p",
     title="rounds of messages in parts over channels, as NCCL's grouped send and receive",
-    ops=("all_to_all", "send_recv"),
+    ops=("all_to_all",),
     source="NCCL src/enqueue.cc, src/include/channel.h and src/device/sendrecv.h",
     build=build,
+    growth="pairs",
+    protocols=("LL", "Simple"),
+    cost_law="grouped",
 )
+SEND_RECV = replace(ALGORITHM, ops=("send_recv",), growth="ranks")

@@ -103,4 +103,6 @@ ALGORITHM = Algorithm(
     ops=("all_to_all_v", "gather", "scatter"),
     source="NCCL src/enqueue.cc, src/include/channel.h and src/device/sendrecv.h",
     build=build,
+    protocols=("LL", "Simple"),
+    cost_law="grouped",
 )

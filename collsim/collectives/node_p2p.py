@@ -268,4 +268,8 @@ PXN = Algorithm(
     ops=("all_to_all",),
     source="NCCL src/transport/net.cc and src/graph/paths.cc (PXN); src/init.cc (peer order)",
     build=build_pxn,
+    where="nodes",
+    growth="pairs",
+    protocols=("LL", "Simple"),
+    cost_law="bundled",
 )

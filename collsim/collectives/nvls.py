@@ -79,5 +79,7 @@ ALGORITHM = Algorithm(
     ops=("all_reduce", "all_gather", "reduce_scatter"),
     source="NCCL src/device/all_reduce.h and src/transport/nvls.cc; NVIDIA NVLink SHARP",
     build=build,
-    in_network="all",
+    in_network=("all",),
+    family="nvls",
+    protocols=("Simple",),
 )

@@ -78,5 +78,9 @@ ALGORITHM = Algorithm(
     ops=("all_reduce",),
     source="NCCL src/device/all_reduce.h and src/transport/nvls.cc (NVLS tree)",
     build=build,
-    in_network="node",
+    where="nodes",
+    in_network=("node",),
+    growth="ranks",
+    family="nvls",
+    protocols=("Simple",),
 )

@@ -9,6 +9,8 @@ An all-gather of other than a power of two of ranks is the folded reduce-scatter
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from collsim.collectives.algorithm import Algorithm, Request
@@ -17,7 +19,7 @@ from collsim.collectives.recursive_halving import distances_below
 from collsim.collectives.rounds import Rounds
 from collsim.schedule import EVERY, ChunksBuilder, Int, Schedule
 
-__all__ = ["ALGORITHM", "add_doubling"]
+__all__ = ["ALGORITHM", "GATHER", "add_doubling"]
 
 
 def add_doubling(rounds: Rounds, members: tuple[int, ...], owner: Int, distances: tuple[int, ...]) -> None:
@@ -66,7 +68,10 @@ def _all_reduce(request: Request) -> Schedule:
 ALGORITHM = Algorithm(
     name="recursive_doubling",
     title="swaps with partners at doubling distances, lg n steps",
-    ops=("all_reduce", "all_gather"),
+    ops=("all_reduce",),
     source="Thakur, Rabenseifner and Gropp, Int. J. High Perform. Comput. Appl. 19 (2005) 49, sections 4.1 and 4.5",
     build=build,
+    growth="ranks",
 )
+GATHER = replace(ALGORITHM, ops=("all_gather",), growth=None)
+"""Its messages carry more and more blocks."""

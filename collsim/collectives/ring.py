@@ -53,10 +53,21 @@ def program_of(name: str, n: int) -> list[tuple[int, bool]]:
     return {"reduce_scatter": collect, "all_gather": deliver}.get(name, collect + deliver)
 
 
+def loop_steps(name: str, n: int) -> int:
+    """Count the steps of one loop, after which the ring begins anew with the next chunks.
+
+    >>> loop_steps("all_reduce", 4), loop_steps("all_gather", 4)
+    (6, 3)
+    """
+    return (2 if name == "all_reduce" else 1) * (n - 1)
+
+
 ALGORITHM = Algorithm(
     name="ring",
     title="multi-ring, bandwidth-optimal, 2(n-1) steps",
     ops=("all_reduce", "all_gather", "reduce_scatter"),
     source="Patarasuk and Yuan, J. Parallel Distrib. Comput. 69 (2009) 117; NCCL src/device/all_reduce.h",
     build=build,
+    loop_steps=loop_steps,
+    quotient="circles",
 )

@@ -37,20 +37,14 @@ def _gather(request: Request) -> Transfers:
     step, place = np.nonzero(lacks)
     waits = np.stack([ids[step - 1, place], ids[step - 1, place - 1]], axis=1)
     waits[step == 0] = -1
-    rows = len(step)
-    return Transfers(
-        src=(place + request.root) % n,
-        dst=(place + 1 + request.root) % n,
-        channel=np.zeros(rows, dtype=np.int64),
+    dep_ptr = np.concatenate(([0], np.cumsum(np.count_nonzero(waits >= 0, axis=1))))
+    return Transfers.side_by_side(
+        (place + request.root) % n,
+        (place + 1 + request.root) % n,
+        parts[lacks],
         step=step,
-        reduces=np.zeros(rows, dtype=np.bool_),
-        reads_input=np.zeros(rows, dtype=np.bool_),
-        lanes=np.full(rows, request.n_channels),
-        copies=np.ones(rows, dtype=np.int64),
-        chunk_ptr=np.arange(rows + 1),
-        chunk=parts[lacks],
-        dep_ptr=np.concatenate(([0], np.cumsum(np.count_nonzero(waits >= 0, axis=1)))),
-        dep=waits[waits >= 0],
+        lanes=request.n_channels,
+        waits=(dep_ptr, waits[waits >= 0]),
     )
 
 

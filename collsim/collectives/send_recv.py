@@ -25,4 +25,5 @@ ALGORITHM = Algorithm(
     ops=("send_recv",),
     source="nccl-tests src/sendrecv.cu",
     build=build,
+    growth="ranks",
 )

@@ -148,7 +148,9 @@ DIRECT = Algorithm(
     ops=("all_reduce", "all_gather", "reduce_scatter"),
     source="NCCL src/device/all_reduce.h and src/graph/connect.cc (CollNet direct); NVIDIA SHARP",
     build=build_direct,
-    in_network="network",
+    where="nodes",
+    in_network=("network",),
+    protocols=("Simple",),
 )
 CHAIN = Algorithm(
     name="collnet_chain",
@@ -156,7 +158,10 @@ CHAIN = Algorithm(
     ops=("all_reduce",),
     source="NCCL src/device/all_reduce.h and src/graph/connect.cc (CollNet chain); NVIDIA SHARP",
     build=build_chain,
-    in_network="network",
+    where="nodes",
+    in_network=("network",),
+    family="chain",
+    protocols=("Simple",),
 )
 NVLS = Algorithm(
     name="nvls_sharp",
@@ -164,5 +169,8 @@ NVLS = Algorithm(
     ops=("all_reduce", "all_gather", "reduce_scatter"),
     source="NCCL src/transport/nvls.cc (NVLS on several nodes); NVIDIA SHARP",
     build=build_nvls,
-    in_network="network",
+    where="nodes",
+    in_network=("node", "network"),
+    family="nvls",
+    protocols=("Simple",),
 )

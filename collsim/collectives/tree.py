@@ -15,7 +15,7 @@ from collsim.collectives.node_tree import NO_PARENT, binary_tree, chained_parent
 from collsim.collectives.pipeline import Hop, pipelined
 from collsim.schedule import EVERY, ChunksBuilder, Int, Schedule
 
-__all__ = ["ALGORITHM", "binary_tree", "double_tree", "rooted_trees", "tree_hops"]
+__all__ = ["ALGORITHM", "ROOTED", "binary_tree", "double_tree", "rooted_trees", "tree_hops"]
 
 CHUNK_BYTES = 512 * KIB
 """Chunk of a tree channel under the Simple protocol: one slot (NCCL src/enqueue.cc)."""
@@ -95,7 +95,11 @@ def _depths(parents: Int) -> Int:
 ALGORITHM = Algorithm(
     name="tree",
     title="two pipelined binary trees with complementary leaves",
-    ops=("all_reduce", "broadcast", "reduce"),
+    ops=("all_reduce",),
     source="Sanders, Speck and Träff, Parallel Comput. 35 (2009) 581; NCCL src/graph/trees.cc",
     build=build,
+    growth="ranks",
+    family="chain",
+    pipelined=True,
 )
+ROOTED = replace(ALGORITHM, ops=("broadcast", "reduce"), family=None)

@@ -43,4 +43,7 @@ ALGORITHM = Algorithm(
     ops=("all_reduce",),
     source="NCCL src/graph/connect.cc and src/device/all_reduce.h (tree within a node)",
     build=build,
+    growth="ranks",
+    family="chain",
+    pipelined=True,
 )

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from collsim.core.errors import Fault, InputError
 from collsim.library.calls import LL, Call, Candidate, Choice
-from collsim.library.costs.channel_costs import RUNS_WITH
 from collsim.library.environment import Environment, read_environment, with_protocol
 from collsim.library.library import DEFAULT_LIBRARY, PROTOCOLS, Library, load_library
 from collsim.library.nccl.channels import (
@@ -122,7 +121,8 @@ def _chosen(call: Call, system: System, library: Library, variables: Mapping[str
         found = choose(call, system, library, read_environment(with_protocol(variables, proto)))
     except NothingLeftError:
         return None
-    return found if proto in RUNS_WITH.get(found.algo, PROTOCOLS) else None
+    by_messages = found.point_to_point is not None  # these take LL or Simple by their size (NCCL src/enqueue.cc)
+    return None if by_messages and proto == "LL128" else found
 
 
 def _pick_nccl(call: Call, system: System, library: Library, environment: Environment) -> _Pick:

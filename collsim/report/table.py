@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from collsim.collectives import record_of
 from collsim.core.operations import OPERATIONS
 from collsim.report.crossovers import crossover_lines
 from collsim.report.nccl import draws_text, time_text
@@ -173,12 +174,13 @@ def _tolerance_notes(rows: Sequence[Row]) -> list[str]:
 
 def switch_notes(rows: Iterable[Row]) -> list[str]:
     """Return why the busbw of switches that add can exceed the rate of the links, for each number of ranks."""
-    counts = dict.fromkeys(row.ranks for row in rows if row.algo == "nvls" and row.op == "all_reduce")
+    sums = (row for row in rows if row.op == "all_reduce" and "all" in record_of(row.op, row.algo).in_network)
+    counts = dict.fromkeys((row.algo, row.ranks) for row in sums)
     return [
-        f"nvls: the switches add and copy, so a GPU moves S (1 + 1/{n}) per direction, not the 2 S {n - 1}/{n} "
+        f"{algo}: the switches add and copy, so a GPU moves S (1 + 1/{n}) per direction, not the 2 S {n - 1}/{n} "
         f"that busbw assumes; busbw can therefore exceed the rate of the links by up to "
         f"{2 * (n - 1) / (n + 1):.3g}x"
-        for n in counts
+        for algo, n in counts
     ]
 
 

@@ -159,6 +159,41 @@ class Transfers:
             dtype = np.bool_ if name in ("reduces", "reads_input") else np.int64
             object.__setattr__(self, name, frozen(getattr(self, name), dtype))
 
+    @classmethod
+    def side_by_side(
+        cls,
+        src: Int,
+        dst: Int,
+        chunk: Int | int = 0,
+        *,
+        step: Int | int = 0,
+        reduces: Bool | bool = False,
+        reads_input: Bool | bool = False,
+        lanes: Int | int = 1,
+        copies: Int | int = 1,
+        waits: tuple[Int, Int] | None = None,
+    ) -> Transfers:
+        """Transfers of one chunk each, all on one channel; a number holds for every row.
+
+        *waits* are ``dep_ptr`` and ``dep``; None: none waits for another.
+        """
+        n = len(src)
+        dep_ptr, dep = waits or (np.zeros(n + 1, dtype=np.int64), np.zeros(0, dtype=np.int64))
+        return cls(
+            src=src,
+            dst=dst,
+            channel=np.zeros(n, dtype=np.int64),
+            step=np.zeros(n, dtype=np.int64) + step,
+            reduces=np.zeros(n, dtype=np.bool_) | reduces,
+            reads_input=np.zeros(n, dtype=np.bool_) | reads_input,
+            lanes=np.zeros(n, dtype=np.int64) + lanes,
+            copies=np.zeros(n, dtype=np.int64) + copies,
+            chunk_ptr=np.arange(n + 1),
+            chunk=np.zeros(n, dtype=np.int64) + chunk,
+            dep_ptr=dep_ptr,
+            dep=dep,
+        )
+
     def __len__(self) -> int:
         return len(self.src)
 

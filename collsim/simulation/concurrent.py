@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from collsim.collectives import family_of
 from collsim.core.errors import Fault, InternalError, UnsupportedError
 from collsim.core.operations import operation
 from collsim.engine import (
@@ -29,7 +30,7 @@ from collsim.fabric.fabric import Float, Int
 from collsim.fabric.reduction_trees import TreePorts
 from collsim.fabric.routing import Routes, merge_trunks
 from collsim.library import Profile
-from collsim.library.costs.channel_costs import Bool, Protocol, family_of
+from collsim.library.costs.channel_costs import Bool, Protocol
 from collsim.schedule import Schedule
 from collsim.simulation.lowering import MOST_TRANSFERS, Lowered, Run, lower, prepare, run_on
 from collsim.simulation.result import GroupTime, Row

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from collsim.collectives import Algorithm, record_of
 from collsim.core.arrays import distinct, spread
 from collsim.core.errors import Fault, NoRouteError, UnsupportedError
 from collsim.fabric.bounds.flow_bounds import Flows, find_flows
@@ -137,6 +138,11 @@ class Lowered:
     use: Use
     dtype: str
     steps: Steps | None
+
+    @property
+    def record(self) -> Algorithm:
+        """What is known of the algorithm that made the schedule."""
+        return record_of(self.schedule.op, self.schedule.algo)
 
 
 def lower(schedule: Schedule, run: Run, dtype: str = "float", ports: TreePorts | None = None) -> Lowered:

@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from collsim.collectives import algorithm
+from collsim.collectives import algorithm, family_of
 from collsim.core.units import format_count
 from collsim.fabric.fabric import Fabric, Float
 from collsim.library import Profile
-from collsim.library.costs.channel_costs import family_of
 from collsim.library.environment import BYTES, CHANNEL_VARIABLES
 from collsim.simulation.request.groups import Layout, Lists, Split
 from collsim.simulation.request.hash_seeds import seeds_text
@@ -239,7 +238,7 @@ def approximations(question: Question, rows: Sequence[Row]) -> tuple[str, ...]:
 
 def uncalibrated(rows: Sequence[Row]) -> tuple[str, ...]:
     """Return which rows rest on steps that no log of this network tells."""
-    added = [row for row in rows if row.algo != "none" and algorithm(row.op, row.algo).in_network == "network"]
+    added = [row for row in rows if row.algo != "none" and "network" in algorithm(row.op, row.algo).in_network]
     told = "steps that switches between the nodes add cost what NCCL's tuner reckons: no log of SHARP is in any fit"
     return (told,) if added else ()
 

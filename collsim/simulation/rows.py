@@ -14,16 +14,15 @@ from collsim.core.errors import Fault, UnsupportedError
 from collsim.core.operations import Operation
 from collsim.fabric.fabric import Fabric, Float
 from collsim.fabric.reduction_trees import TreePorts
-from collsim.library.costs.channel_costs import RUNS_WITH, family_of
 from collsim.simulation.concurrent import EQUAL, Part, Party, group_times, part_of, redrawn, slowest_of, time_together
 from collsim.simulation.draws import over_draws
 from collsim.simulation.lowering import MOST_TRANSFERS, Run, relaid
-from collsim.simulation.request.request import CHOICES, PROTOCOLS, Question
+from collsim.simulation.request.request import CHOICES, Question
 from collsim.simulation.result import LinkLoad, Row
 from collsim.simulation.selection import built, layout_of, library_choice, no_sharp, request_of, turns_sharp_on
 from collsim.simulation.timing import MOST_LINKS, Timing, least_call_s
 
-__all__ = ["TIE", "able", "empty_row", "fastest", "row_of", "tables_of"]
+__all__ = ["EQUALLY_BUSY", "able", "empty_row", "fastest", "row_of", "tables_of"]
 
 MANY_NODES, CONGESTED = 64, 2.5
 """From so many nodes on, large sizes took up to so many times what laws of their number say: all-reduce on 128 to 512
@@ -36,7 +35,7 @@ MANY_SOLVES = 1_000
 """To share rates so often takes plain Python 0.1 s; whoever has done so is likely to again."""
 USUALLY_ABLE = 8
 """So many algorithms most operations have on most fabrics."""
-TIE = 1e-3
+EQUALLY_BUSY = 1e-3
 """Links within this share of the busiest count as equally busy."""
 
 
@@ -178,13 +177,14 @@ def _chosen_tasks(requests: Sequence[Request], party: Party, question: Question)
 
 def _with_interval(row: Row, party: Party, question: Question) -> Row:
     """Return the row of what the library chose with its interval, where errors that were counted give one."""
-    profile, family = party.runs[0].profile, family_of(row.op, row.algo)
+    profile, picked = party.runs[0].profile, algorithm(row.op, row.algo)
+    family = picked.family_for(row.op)
     if question.channels or question.chunk_bytes or question.proto or profile.lacks(row.proto or "Simple", family):
         return row  # not what the library would do, or not measured: nobody knows how far off that is
     topology = party.runs[0].topology
     if question.load or party.shares_links or topology.damage is not None:
         return row  # nor what traffic does to each other, nor broken machines
-    if algorithm(row.op, row.algo).in_network == "network":
+    if "network" in picked.in_network:
         return row  # nor steps that switches between the nodes add
     scatter = profile.scatter(family, row.size_bytes)
     if scatter is None or scatter.fitted:
@@ -256,12 +256,13 @@ def able(op: Operation, run: Run, question: Question) -> tuple[Algorithm, ...]:
     layout = layout_of(run)
     several = layout.n_nodes > 1
     entries = algorithms_for(op.name, several_nodes=several, several_racks=len(layout.racks) > 1)
-    entries = tuple(entry for entry in entries if (question.proto or "Simple") in RUNS_WITH.get(entry.name, PROTOCOLS))
-    reach = {"all" if run.fabric.in_network else "node" if run.fabric.node_in_network else ""}
-    if several and turns_sharp_on(question) and not no_sharp(run, question):
-        reach.add("network")
-    served = (entry for entry in entries if entry.in_network is None or entry.in_network in reach)
-    return tuple(entry for entry in served if entry.name != "nvls_sharp" or run.fabric.node_in_network)
+    entries = tuple(entry for entry in entries if (question.proto or "Simple") in entry.protocols)
+    reach = {
+        "all": bool(run.fabric.in_network),
+        "node": bool(run.fabric.node_in_network),
+        "network": several and turns_sharp_on(question) and not no_sharp(run, question),
+    }
+    return tuple(entry for entry in entries if all(reach[part] for part in entry.in_network))
 
 
 def _plan(tasks: Sequence[_Task], requested_bytes: int, call: _Call) -> _Plan:
@@ -347,7 +348,7 @@ def row_of(timing: Timing, empty: Row, run: Run, **labels: Any) -> Row:
         bound=timing.bound.name,
         bottleneck=_busiest(utilisation, run.fabric),
         critical_s=timing.critical_s,
-        bottleneck_links=int(members[utilisation >= utilisation.max() * (1 - TIE)].sum()),
+        bottleneck_links=int(members[utilisation >= utilisation.max() * (1 - EQUALLY_BUSY)].sum()),
         path=timing.path,
         tolerance=timing.tolerance,
         perturbed=timing.perturbed,

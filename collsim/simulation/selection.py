@@ -7,32 +7,18 @@ from dataclasses import replace
 
 import numpy as np
 
-from collsim.collectives import Algorithm, Layout, Request, algorithm, node_rings, rings_for
+from collsim.collectives import Algorithm, Layout, Request, algorithm, algorithms_for, node_rings, rings_for
 from collsim.core.errors import Fault, NoRouteError, UnsupportedError
 from collsim.core.operations import Operation
 from collsim.fabric.bounds.lower import MOST_IN_TABLES
 from collsim.fabric.fabric import Fabric, Int
 from collsim.fabric.reduction_trees import TreePorts, plant
-from collsim.library.costs.channel_costs import family_of
 from collsim.library.environment import BYTES
 from collsim.schedule import Schedule
 from collsim.simulation.lowering import MOST_TRANSFERS, Run
 from collsim.simulation.request.request import MOST_CHANNELS, Question
 
 __all__ = ["built", "layout_of", "library_choice", "no_sharp", "request_of", "turns_sharp_on"]
-
-PAIR_BY_PAIR = ("direct", "nccl_p2p", "nccl_pxn", "pairwise")
-"""All-to-alls with a transfer for every pair of ranks at least."""
-
-LEAN = {
-    "all_reduce": ("tree", "chain", "nvls_tree", "recursive_doubling"),
-    "broadcast": ("tree", "ring", "binomial"),
-    "reduce": ("tree", "ring", "binomial"),
-    "gather": ("direct", "binomial"),
-    "scatter": ("direct", "binomial"),
-    "send_recv": ("neighbour", "nccl_p2p"),
-}
-"""Schedules that grow with the number of ranks and not with its square: those that many ranks over nodes may run."""
 
 CHANNEL_GRAIN_BPS = 20e9
 """A rank gets one channel per this much egress; on an HGX H100 that gives the 24 channels that NCCL uses there."""
@@ -78,11 +64,12 @@ def _rings_within(fabric: Fabric) -> Int:
 def built(candidate: Algorithm, request: Request, question: Question) -> Schedule:
     """Return the schedule of an algorithm; a chunk that nobody gave is not what is wrong with it."""
     messages = request.n_ranks * (request.n_ranks - 1)
-    if request.op.name == "all_to_all" and candidate.name in PAIR_BY_PAIR and messages > MOST_TRANSFERS:
+    if candidate.growth == "pairs" and messages > MOST_TRANSFERS:
         what = f"{messages} messages are too many to simulate one by one"
         raise UnsupportedError(Fault(what, "ranks", f"ask for at most {math.isqrt(MOST_TRANSFERS)} ranks"))
-    lean = LEAN.get(request.op.name, ())
-    if request.n_ranks > MOST_IN_TABLES and request.spread.n_nodes > 1 and candidate.name not in lean:
+    if request.n_ranks > MOST_IN_TABLES and request.spread.n_nodes > 1 and candidate.growth != "ranks":
+        able = algorithms_for(request.op.name, several_nodes=True)
+        lean = [entry.name for entry in able if entry.growth == "ranks"]
         what = (
             f"{request.op.name} by {candidate.name} has too many pieces on {request.n_ranks} ranks over several nodes"
         )
@@ -129,15 +116,15 @@ def library_choice(request: Request, run: Run, question: Question) -> tuple[Algo
     assert question.library is not None
     choice = choose_with(call, system, question.library, question.environment, question.proto)
     messages, whole = choice.point_to_point, max(choice.shares_bytes, default=request.size_bytes)
-    costs = run.profile.protocol(question.proto or choice.proto, family_of(request.op.name, choice.algo))
+    picked = algorithm(request.op.name, choice.algo)
+    costs = run.profile.protocol(question.proto or choice.proto, picked.family_for(request.op.name))
     chunk_bytes = choice.chunk_bytes
     if choice.proto == "LL" and messages is None:
         # Lines carry flags: a ring need not wait from chunk to chunk, and a pipeline not even from pass to pass.
         least = LL_PASS_BYTES if costs.cut_through else chunk_bytes
-        pipeline = request.op.rooted or choice.algo in ("chain", "tree")
-        chunk_bytes = max(least, -(-whole // MOST_PASSES)) if pipeline else whole
-    if choice.algo == "hierarchical":
-        chunk_bytes = max(request.size_bytes, 1)  # RCCL finishes one level before it begins the next
+        chunk_bytes = max(least, -(-whole // MOST_PASSES)) if picked.pipelined else whole
+    if picked.by_levels:
+        chunk_bytes = max(request.size_bytes, 1)
     asked = replace(
         request,
         channels=question.channels or (messages.channels if messages else choice.channels),
@@ -149,7 +136,7 @@ def library_choice(request: Request, run: Run, question: Question) -> tuple[Algo
         tree_pattern="rail" if system.is_amd else request.tree_pattern,
         peer_step_bytes=messages.step_bytes if messages else None,
     )
-    return algorithm(request.op.name, choice.algo), asked, choice.proto
+    return picked, asked, choice.proto
 
 
 def turns_sharp_on(question: Question) -> bool:

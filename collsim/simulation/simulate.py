@@ -45,7 +45,7 @@ from collsim.topology import Topology, load_topology
 if TYPE_CHECKING:
     import networkx as nx
 
-    from collsim.simulation.quotient import Scaled
+    from collsim.simulation.quotient.scaled import Scaled
 
 __all__ = ["build_schedule", "predict", "simulate"]
 
@@ -330,7 +330,7 @@ def _party(
 
     if len(groups) > 1 or len(groups[0]) <= LEAST_SCALED:
         return whole()
-    from collsim.simulation.quotient import scaled
+    from collsim.simulation.quotient.scaled import scaled
 
     return scaled(topology, profile, groups[0], question, whole) or whole()
 

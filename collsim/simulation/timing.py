@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
+from collsim.collectives import family_of
 from collsim.core.arrays import distinct
 from collsim.core.errors import DeadlockError, Fault, InternalError
 from collsim.core.operations import operation
@@ -23,8 +25,9 @@ from collsim.engine import (
 )
 from collsim.fabric.bounds.lower import Bound, lower_bound
 from collsim.fabric.fabric import Float, Int
-from collsim.library.costs.channel_costs import Bool, Protocol, family_of, loop_steps, soft_max
-from collsim.library.costs.message_costs import Messages, call_s, caps_Bps, port_capacity_Bps
+from collsim.library.costs.channel_costs import Bool, Protocol, soft_max
+from collsim.library.costs.laws import Work, cap_Bps, groups_messages
+from collsim.library.costs.message_costs import Messages, call_s, port_capacity_Bps
 from collsim.schedule import Schedule, Transfers
 from collsim.schedule.message_parts import STEP_BYTES
 from collsim.simulation.arrivals import with_arrivals
@@ -40,6 +43,7 @@ __all__ = [
     "kernel_costs",
     "least_call_s",
     "problem_of",
+    "record_timing",
     "refuse_broken_laws",
     "time_lowered",
     "time_schedule",
@@ -137,26 +141,24 @@ def timing_of(
     once_s = _once_s(lowered, problem, solution, run, both_costs)
     last, begin_s = _busiest(lowered, solution, costs)
     device_s = once_s + float(solution.finish_s[last]) - begin_s
-    total_s = call_time_s(device_s, run.profile.floor_s, run.profile.wait_s)
-    timing = Timing(
-        time_s=run.profile.launch_s + total_s,
+    timing = record_timing(
+        lowered,
+        run,
+        (once_s, device_s),
+        _critical_path(problem, solution, last, begin_s),
         link_bytes=taken.link_bytes(carried, run.fabric.n_links),
-        critical_s={
-            "launch": run.profile.launch_s + once_s + max(total_s - device_s, 0.0),
-            **_critical_path(problem, solution, last, begin_s),
-        },
         path=solution.path,
         simulated=solution.simulated,
         solves=solution.solves,
-        bound=_bound_of(lowered, run),
         tolerance=solution.tolerance,
         perturbed=solution.perturbed,
         raised_s=solution.raised_s,
     )
     if above is not None:
         broken += check_conservation(problem, above)
-        low_s, high_s = _bracket_s(lowered, run, both_costs, problem, above) if above.tolerance else (total_s,) * 2
-        low_s, high_s = (run.profile.launch_s + seconds for seconds in (low_s, high_s))
+        low_s, high_s = timing.time_s, timing.time_s
+        if above.tolerance:
+            low_s, high_s = _bracket_s(lowered, run, both_costs, problem, above)
         timing = replace(
             timing,
             bracket_s=(min(max(low_s, timing.bound.time_s), timing.time_s), max(high_s, timing.time_s)),
@@ -165,14 +167,41 @@ def timing_of(
     return timing
 
 
+def record_timing(
+    lowered: Lowered, run: Run, spent_s: tuple[float, float], waits_s: Mapping[str, float], **found: Any
+) -> Timing:
+    """Return the record of a call.
+
+    Parameters
+    ----------
+    lowered : Lowered
+    run : Run
+    spent_s : float, float
+        On the device beside transfers, and altogether.
+    waits_s : Mapping of str to float
+        What the slowest chain of transfers waited for.
+    **found
+        Fields of `Timing` that the engine, or whatever stood for it, found.
+    """
+    once_s, device_s = spent_s
+    total_s = call_time_s(device_s, run.profile.floor_s, run.profile.wait_s)
+    launch_s = run.profile.launch_s
+    return Timing(
+        time_s=launch_s + total_s,
+        critical_s={"launch": launch_s + once_s + max(total_s - device_s, 0.0), **waits_s},
+        bound=_bound_of(lowered, run),
+        **found,
+    )
+
+
 def _bracket_s(
     lowered: Lowered, run: Run, both_costs: tuple[Protocol, Protocol | None], problem: Problem, above: Solution
 ) -> tuple[float, float]:
-    """Return the time of a call by the load of links, and by the solution from above, both without the launch."""
+    """Return the time of a call by the load of links, and by the solution from above."""
     once_s = _once_s(lowered, problem, above, run, both_costs)
     last, begin_s = _busiest(lowered, above, both_costs[0])
     low_s, high_s = (
-        call_time_s(once_s + end_s - begin_s, run.profile.floor_s, run.profile.wait_s)
+        run.profile.launch_s + call_time_s(once_s + end_s - begin_s, run.profile.floor_s, run.profile.wait_s)
         for end_s in (least_time_s(problem), float(above.finish_s[last]))
     )
     return low_s, high_s
@@ -254,7 +283,20 @@ def base_s(lowered: Lowered, costs: Protocol, network: Protocol | None, size_byt
 
 def _is_grouped(lowered: Lowered, costs: Protocol) -> bool:
     """Return whether the laws of grouped messages hold: for the kernel that sends them in rounds of parts."""
-    return lowered.schedule.algo == "nccl_p2p" and costs.one_way_rate_Bps is not None
+    return groups_messages(lowered.record.cost_law, costs)
+
+
+def _work(lowered: Lowered, run: Run, costs: Protocol) -> Work:
+    """Return what the transfers ask of their channels."""
+    schedule, record = lowered.schedule, lowered.record
+    last_step = int(schedule.parameters.get("last_step", lowered.transfers.step.max(initial=0)))
+    return Work(
+        use=lowered.use,
+        steps=record.loop_steps(schedule.op, schedule.n_ranks) if record.loop_steps else last_step + 1,
+        dtype=lowered.dtype,
+        grouped=_messages(lowered, run) if _is_grouped(lowered, costs) else None,
+        connections=np.diff(lowered.transfers.chunk_ptr) if record.cost_law == "bundled" else None,
+    )
 
 
 def _messages(lowered: Lowered, run: Run) -> Messages:
@@ -323,14 +365,11 @@ def _wire_copies(lowered: Lowered, costs: Protocol, network: Protocol | None) ->
 
 def _rates(lowered: Lowered, run: Run, costs: Protocol) -> tuple[Float, Float]:
     """Return float64[n], what each transfer reaches within a node, and what ports of ranks carry, if they count."""
-    if _is_grouped(lowered, costs):
-        messages = _messages(lowered, run)
-        rates = caps_Bps(messages, costs)
-        return rates, port_capacity_Bps(messages.but(lowered.across), rates, costs, run.egress_Bps)
-    schedule = lowered.schedule
-    last_step = int(schedule.parameters.get("last_step", lowered.transfers.step.max(initial=0)))
-    steps = loop_steps(schedule.op, schedule.algo, schedule.n_ranks, last_step)
-    return costs.rates_Bps(lowered.use, steps, lowered.dtype), np.zeros(0)
+    work = _work(lowered, run, costs)
+    rates = cap_Bps(costs, work)
+    if work.grouped is None:
+        return rates, np.zeros(0)
+    return rates, port_capacity_Bps(work.grouped.but(lowered.across), rates, costs, run.egress_Bps)
 
 
 def _over_network(
@@ -342,16 +381,14 @@ def _over_network(
     """
     steps, size_bytes = lowered.steps, lowered.size_bytes
     assert steps is not None
-    grouped = _is_grouped(lowered, network)
-    caps = caps_Bps(_messages(lowered, run), network) if grouped else lowered.use.lanes * network.channel_rate_Bps
-    if lowered.schedule.algo == "nccl_pxn":  # each of the messages that travel together has a connection of its own
-        caps = caps * np.diff(lowered.transfers.chunk_ptr)
+    work = _work(lowered, run, network)
+    caps = cap_Bps(network, work, between_nodes=True)
     added = run.profile.network.protocol("Simple", "sharp") or network
     turn_s = np.where(lowered.added, added.turn_s, network.turn_s)
     arrival_s = np.where(lowered.added, added.message_overhead_s, network.message_overhead_s)
     arrival_s = arrival_s + run.trunks.latency_s[lowered.used][lowered.route]
     own_s, late_s = steps.waits_s(network, size_bytes, caps, (turn_s, arrival_s))
-    if grouped:
+    if work.grouped is not None:
         own_s, late_s = own_s + late_s, np.zeros(len(late_s))
     return (
         np.where(lowered.across, steps.rates_Bps(network, caps), rates_Bps),

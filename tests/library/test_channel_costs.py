@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import collsim
-from collsim.collectives import Request, algorithm, algorithms_for
+from collsim.collectives import Request, algorithm, algorithms_for, family_of
 from collsim.core.operations import OPERATIONS, operation
 from collsim.library import Protocol, load_profile
-from collsim.library.costs.channel_costs import FAMILIES, STAND_IN, Use, family_of
+from collsim.library.costs.channel_costs import FAMILIES, STAND_IN, Use
 from collsim.simulation.lowering import lower, prepare
 from collsim.simulation.timing import time_lowered
 from collsim.topology import load_topology

@@ -3,13 +3,14 @@
 import numpy as np
 import pytest
 
-from collsim.collectives import ACROSS_NODES, Layout, Request, algorithm, matrix_size_bytes
+from collsim.collectives import ALGORITHMS, Layout, Request, algorithm, matrix_size_bytes
 from collsim.core.errors import UnsupportedError
 from collsim.core.operations import operation
 from collsim.schedule import verify
 
 from .depth import deep_but
 
+ACROSS_NODES = [entry for entry in ALGORITHMS if entry.where == "nodes"]
 ADDING = [
     ("all_reduce", "ring"), ("all_gather", "ring"), ("reduce_scatter", "ring"), ("all_reduce", "tree"),
     ("broadcast", "ring"), ("reduce", "ring"),

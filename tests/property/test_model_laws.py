@@ -27,7 +27,7 @@ from collsim.topology import Topology, Wiring, load_topology, parse_topology
 
 from .depth import deep_but
 
-PAIRS = [(op, entry.name) for entry in ALGORITHMS for op in entry.ops]
+PAIRS = [(op, entry.name) for entry in ALGORITHMS if entry.where == "anywhere" for op in entry.ops]
 IN_NETWORK = {entry.name for entry in ALGORITHMS if entry.in_network}
 ZOO = ("mi300x_ubb8", "mi355x_ubb8", "hgx_h100", "hgx_b200", "gb200_nvl72", "mi400_ualoe72")
 ADDING = ("hgx_h100", "gb200_nvl72")  # their switches add and multicast

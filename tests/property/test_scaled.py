@@ -132,7 +132,7 @@ def test_every_message_takes_as_long(monkeypatch):
         request = request_of(question.ops[0], question.sizes[0], runs[0], question)
         whole = part_of(built(algorithm("all_to_all", "direct"), request, question), runs[0], "Simple", "float")
         run, pairs = run_of_pairs(mini, runs[1])
-        part = part_of(exchange(request, pairs), run, "Simple", "float")
+        part = part_of(exchange("direct", request, pairs), run, "Simple", "float")
         finish_s = [
             solve(problem_of(each.lowered, each.run, each.costs, each.network)).finish_s for each in (part, whole)
         ]

@@ -18,12 +18,9 @@ __all__ = [
     "BETWEEN",
     "FAMILIES",
     "NEAREST",
-    "RUNS_WITH",
     "STAND_IN",
     "Protocol",
     "Use",
-    "family_of",
-    "loop_steps",
     "soft_max",
     "soft_min",
 ]
@@ -37,24 +34,9 @@ STAND_IN = {"all_pairs": "ring", "direct": "messages", "fan": "messages"}
 """Whose constants hold for a family that a profile leaves out."""
 BETWEEN = {"rooted": "ring", "all_pairs": "ring", "direct": "messages", "fan": "messages"}
 """The same for steps between nodes."""
-RUNS_WITH = {
-    "nvls": ("Simple",),
-    "nvls_tree": ("Simple",),
-    "nvls_sharp": ("Simple",),
-    "collnet_direct": ("Simple",),
-    "collnet_chain": ("Simple",),
-    "nccl_p2p": ("LL", "Simple"),
-    "nccl_pxn": ("LL", "Simple"),
-}
-"""Protocols of the kernels that do not have all three: NVLS (NCCL src/graph/tuning.cc), and sends and receives, which
-take LL or Simple by their size (src/enqueue.cc)."""
 NEAREST = {"LL": ("LL", "LL128", "Simple"), "LL128": ("LL128", "Simple", "LL"), "Simple": ("Simple", "LL128", "LL")}
 """Whose constants hold for a protocol that a profile leaves out, best first. Chosen: by payload over bytes on the
 wire."""
-NVLS = ("nvls", "nvls_tree", "nvls_sharp")
-"""Algorithms whose work in a node is done by NVLink switches."""
-PIPELINES = ("ring", "chain")
-"""Algorithms that broadcast and reduce along a ring or a chain, as the libraries do."""
 
 SLICE_SHARPNESS = 6
 """How sharply the two limits of a step meet; the fits do not resolve it."""
@@ -221,17 +203,6 @@ def soft_max(a: Float, b: Float, sharpness: float) -> Float:
     return np.asarray((np.asarray(a) ** sharpness + np.asarray(b) ** sharpness) ** (1 / sharpness))
 
 
-def loop_steps(op: str, algo: str, n_ranks: int, last_step: int) -> int:
-    """Return the steps of one loop: a ring begins anew with every chunk, other algorithms run once.
-
-    >>> loop_steps("all_reduce", "ring", 4, 59), loop_steps("all_gather", "pat", 4, 1)
-    (6, 2)
-    """
-    if algo != "ring":
-        return last_step + 1
-    return (2 if op == "all_reduce" else 1) * (n_ranks - 1)
-
-
 def soft_min(a: Float, b: Float, sharpness: float) -> Float:
     """Return the smaller of two positive numbers, less where they are alike; the smaller itself if sharpness is inf.
 
@@ -240,23 +211,3 @@ def soft_min(a: Float, b: Float, sharpness: float) -> Float:
     """
     low, high = np.minimum(a, b), np.maximum(a, b)
     return np.asarray(low if math.isinf(sharpness) else low * (1 + (low / high) ** sharpness) ** (-1 / sharpness))
-
-
-def family_of(op: str, algo: str) -> str:
-    """Return which of `FAMILIES` carries out *op* by *algo*.
-
-    >>> family_of("all_reduce", "chain"), family_of("broadcast", "ring"), family_of("all_to_all", "nccl_p2p")
-    ('chain', 'rooted', 'messages')
-    """
-    by_algo = {**dict.fromkeys(NVLS, "nvls"), **dict.fromkeys(("all_pairs", "one_shot"), "all_pairs")}
-    if algo in by_algo:
-        return by_algo[algo]
-    if op in ("broadcast", "reduce"):
-        return "rooted" if algo in PIPELINES else "ring"
-    if op in ("gather", "scatter"):
-        return "fan"
-    if (op, algo) == ("all_to_all", "direct"):
-        return "direct"
-    if op in ("all_reduce", "all_gather", "reduce_scatter"):
-        return "chain" if algo in ("chain", "tree", "collnet_chain") else "ring"
-    return "messages"

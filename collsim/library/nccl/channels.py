@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from collsim.library.calls import LL, LL128, SIMPLE, Call
 from collsim.library.environment import THREADS, UNSET, WARP, Environment, threads_taken
 from collsim.library.system import Graph, System
+from collsim.schedule.message_parts import MAX_CHANNELS
 
 __all__ = ["Launch", "communicator_channels", "deal", "launch", "max_threads", "nvls_channels", "thread_bytes"]
 
-MAX_CHANNELS = 64
-"""NCCL src/include/device.h, MAXCHANNELS."""
 MAX_THREADS = 640
 SLOW_RING_THREADS, SLOW_RING_GBPS = 256, 12.0
 THREAD_BYTES = {LL: 8, LL128: 8, SIMPLE: 64}

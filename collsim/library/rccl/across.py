@@ -13,7 +13,7 @@ from collsim.library.rccl.tables import Model
 from collsim.library.system import Graph, System
 
 __all__ = [
-    "MAX_CHANNELS",
+    "ACROSS_MAX_CHANNELS",
     "backend_of",
     "by_size",
     "channels_by_size",
@@ -26,7 +26,7 @@ __all__ = [
 
 KIB = 1024
 MIB = 1024 * KIB
-MAX_CHANNELS = 64
+ACROSS_MAX_CHANNELS = 64
 """Over several boards (src/graph/connect.cc)."""
 GFX950_CHANNELS, GFX950_FEWER_SINCE = 48, (2, 30)
 """Default most from ROCm 7.12 on; which version of RCCL that carries is inferred from its release."""
@@ -80,7 +80,7 @@ def channels_of(call: Call, system: System, library: Library) -> int:
     """Return the channels of a communicator over several boards."""
     if system.architecture == "gfx90a":
         return GFX90A_CHANNELS
-    limit = MAX_CHANNELS
+    limit = ACROSS_MAX_CHANNELS
     if system.architecture == "gfx950" and library.version >= GFX950_FEWER_SINCE:
         limit = GFX950_CHANNELS
     return min(PER_ADAPTER * call.ranks_per_node, limit)

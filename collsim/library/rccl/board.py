@@ -22,7 +22,8 @@ __all__ = ["THREADS", "Backend", "backend_of", "candidates", "channels_of", "dou
 
 KIB = 1024
 MIB = 1024 * KIB
-MAX_CHANNELS = 128
+BOARD_MAX_CHANNELS = 128
+"""MAXCHANNELS of RCCL."""
 THREADS = 256
 """NCCL_MAX_NTHREADS of RCCL; threads are not halved and none are added (src/include/device.h)."""
 
@@ -128,12 +129,12 @@ def _model(system: System, n_ranks: int) -> Model:
 def channels_of(call: Call, system: System, library: Library, environment: Environment) -> int:
     """Return the channels of a communicator for this call."""
     if call.n_nodes > 1:
-        return bounded(rccl_across.channels_of(call, system, library), environment, rccl_across.MAX_CHANNELS)
+        return bounded(rccl_across.channels_of(call, system, library), environment, rccl_across.ACROSS_MAX_CHANNELS)
     if system.architecture == "gfx90a":
         channels = GFX90A_CHANNELS
     elif not system.matches_template:
         rings = max(min(sum(row[: call.n_ranks]) for row in system.links[: call.n_ranks]), 1)
-        return bounded(SEARCHED_COPIES * rings, environment, MAX_CHANNELS)
+        return bounded(SEARCHED_COPIES * rings, environment, BOARD_MAX_CHANNELS)
     else:
         table = CHANNELS[system.architecture]
         channels = table.get(call.n_ranks, min(PER_NEIGHBOUR * (call.n_ranks - 1), table[8]))
@@ -141,8 +142,8 @@ def channels_of(call: Call, system: System, library: Library, environment: Envir
         if call.op != "all_reduce" and library.version >= (2, 26):
             channels = GFX950_COPIES
         elif call.op == "all_reduce" and library.version >= (2, 28) and _warp_speed(call, environment):
-            return WARP_SPEED_FACTOR * bounded(channels, environment, MAX_CHANNELS)
-    return bounded(channels, environment, MAX_CHANNELS)
+            return WARP_SPEED_FACTOR * bounded(channels, environment, BOARD_MAX_CHANNELS)
+    return bounded(channels, environment, BOARD_MAX_CHANNELS)
 
 
 def _warp_speed(call: Call, environment: Environment) -> bool:

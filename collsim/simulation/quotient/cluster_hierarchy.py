@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from collsim.collectives import Layout, Request
+from collsim.collectives import Algorithm, Layout, Request
 from collsim.collectives.hierarchical import pieces_of
 from collsim.core.errors import Fault, UnsupportedError
 from collsim.engine import Problem, solve
@@ -38,7 +38,6 @@ from collsim.simulation.timing import Timing, problem_of
 
 __all__ = ["hierarchical_timing"]
 
-NAME = "hierarchical"
 SAME = 1e-12
 """Patterns of ready times that differ by so small a part of the time until then are one."""
 
@@ -46,6 +45,7 @@ SAME = 1e-12
 class _Task(NamedTuple):
     """What is asked for, and where."""
 
+    algorithm: Algorithm
     mini: Miniature
     run: Run
     request: Request
@@ -65,8 +65,10 @@ class _State(NamedTuple):
     """How much of that was no flow of bytes."""
 
 
-def hierarchical_timing(mini: Miniature, run: Run, request: Request, proto: str, dtype: str) -> tuple[Timing, int]:
-    """Return how the schedule with a ring per rail ran on all ranks, and its channels.
+def hierarchical_timing(
+    algorithm: Algorithm, mini: Miniature, run: Run, request: Request, kernel: tuple[str, str]
+) -> tuple[Timing, int]:
+    """Return how the schedule with a ring per rail ran on all ranks, and its channels; *kernel* as of `ring_timing`.
 
     Raises
     ------
@@ -74,9 +76,9 @@ def hierarchical_timing(mini: Miniature, run: Run, request: Request, proto: str,
         Units have different numbers of ranks, the data goes in several pieces, or it is not known how fast rails are.
     """
     outwards, inwards = request.op.name != "all_gather", request.op.name != "reduce_scatter"
-    road, sizes = _table(mini, request)
+    road, sizes = _table(algorithm.name, mini, request)
     last_step = (len(sizes) - 1) * (outwards + inwards) + outwards + inwards - 1
-    task = _Task(mini, run, request, (proto, dtype), road, sizes, last_step)
+    task = _Task(algorithm, mini, run, request, kernel, road, sizes, last_step)
     state, simulated = _State(*np.zeros((2, *sizes.shape))), 0
     loads: list[UnitBytes] = []
     if outwards and sizes.shape[1] > 1:
@@ -108,7 +110,7 @@ def _refuse_overlap(scattered: _State, exchange: UnitBytes, rings: UnitBytes) ->
         raise out_of_step()
 
 
-def _table(mini: Miniature, request: Request) -> tuple[Road, Int]:
+def _table(name: str, mini: Miniature, request: Request) -> tuple[Road, Int]:
     """Return the units with the GPUs of their rails, and int64[units, rails], the slice of each rank."""
     pieces = pieces_of(request)
     if len(pieces) > 1:
@@ -117,8 +119,8 @@ def _table(mini: Miniature, request: Request) -> tuple[Road, Int]:
     per, n = mini.frame.per_unit, request.n_ranks
     units, stops = np.unique(mini.gpus // per, return_counts=True)
     if mini.topology.cluster is None:
-        Layout.blocks([n]).per_node(NAME)
-    Layout.blocks([*np.unique(stops).tolist(), int(stops[0])]).per_node(NAME)
+        Layout.blocks([n]).per_node(name)
+    Layout.blocks([*np.unique(stops).tolist(), int(stops[0])]).per_node(name)
     local = (mini.gpus % per).reshape(len(units), -1)
     style, first = alike(*local.T)
     paths = [[[gpu] for gpu in pattern] for pattern in local[first].tolist()]
@@ -128,11 +130,11 @@ def _table(mini: Miniature, request: Request) -> tuple[Road, Int]:
 def _ringed(task: _Task, before: _State, *, outwards: bool, inwards: bool) -> tuple[Part, Paces, _State, bool]:
     """Return the hops of the rings of all rails, how fast they are, and the state when the rings are through."""
     m, rails = task.sizes.shape
-    told = counts_adding(task.run, task.request.op.name, NAME, task.kernel)
+    told = counts_adding(task.run, task.algorithm.family_for(task.request.op.name), task.kernel)
     legs: list[Leg] = [(np.arange(1, m), told)] * outwards + [(np.arange(m - 1), False)] * inwards
     streams = [stream_of(rail, [task.sizes[:, rail]], legs) for rail in range(rails)]
     places = places_of(task.mini, task.road, streams, lanes=task.request.n_channels)
-    hops = NAME, task.road, streams, places
+    hops = task.algorithm.name, task.road, streams, places
     part, paces = paced(task.mini, task.run, task.request, hops, task.kernel, last_step=task.last_step)
     turns = [turns_of(task.sizes[:, stream.ring], stream, legs) for stream in streams]
     rounds = walk(paces, turns, before.ready_s.T, everywhere=True)
@@ -184,28 +186,24 @@ def _exchange_problem(task: _Task, first: Int, ends: tuple[Int, Int], sent: Int,
     road, per = task.road, task.mini.frame.per_unit
     gpus = np.array(road.paths)[road.style[first], :, 0] + road.units[first][:, None] * per
     src, dst = task.mini.stand_ins(gpus[:, ends[0]].ravel(), gpus[:, ends[1]].ravel())
-    n, each = len(src), len(sent)
     sizes, chunk = np.unique(sent, return_inverse=True)
-    none = np.zeros(n, dtype=np.int64)
-    transfers = Transfers(
-        src=src,
-        dst=dst,
-        channel=none,
-        step=np.repeat(np.arange(len(first)), each),
-        reduces=np.full(n, adds),
-        reads_input=np.full(n, adds),
-        lanes=none + task.request.n_channels,
-        copies=none + 1,
-        chunk_ptr=np.arange(n + 1),
-        chunk=np.tile(chunk, len(first)),
-        dep_ptr=np.zeros(n + 1, dtype=np.int64),
-        dep=np.zeros(0, dtype=np.int64),
+    copy = np.repeat(np.arange(len(first)), len(sent))
+    transfers = Transfers.side_by_side(
+        src,
+        dst,
+        np.tile(chunk, len(first)),
+        step=copy,
+        reduces=adds,
+        reads_input=adds,
+        lanes=task.request.n_channels,
     )
     every = np.full(len(sizes), EVERY)
-    schedule = task.request.schedule(NAME, Chunks(sizes, every, every), transfers, last_step=task.last_step)
+    schedule = task.request.schedule(
+        task.algorithm.name, Chunks(sizes, every, every), transfers, last_step=task.last_step
+    )
     part = part_of(schedule, on_wires(task.run), *task.kernel)
     problem = problem_of(part.lowered, part.run, part.costs, part.network)
-    return _apart(problem, np.repeat(np.arange(len(first)), each))
+    return _apart(problem, copy)
 
 
 def _apart(problem: Problem, copy: Int) -> tuple[Problem, Int]:

@@ -9,21 +9,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from collsim.collectives import Layout, Request
+from collsim.collectives import Algorithm, Layout, Request
 from collsim.collectives.node_rings import local_path
 from collsim.collectives.ring import loops_of, program_of
 from collsim.core.errors import Fault, UnsupportedError
-from collsim.core.operations import operation
 from collsim.engine.wavefront import Chain, Row, Turn, march, periodic
-from collsim.fabric.bounds.lower import lower_bound
 from collsim.fabric.fabric import Float, Int
-from collsim.library.costs.channel_costs import family_of
 from collsim.simulation.concurrent import Part, part_of
 from collsim.simulation.lowering import Run
 from collsim.simulation.quotient.link_loads import carried
 from collsim.simulation.quotient.paces import Paces, Places, Road, Stream, paces_of, places_of
 from collsim.simulation.quotient.representatives import Miniature
-from collsim.simulation.timing import Timing, base_s, call_time_s, kernel_costs, problem_of, refuse_broken_laws
+from collsim.simulation.timing import Timing, base_s, kernel_costs, problem_of, record_timing, refuse_broken_laws
 
 __all__ = [
     "Critical",
@@ -69,8 +66,10 @@ class Critical(NamedTuple):
     """Whether bytes flowed at the rate of the channels."""
 
 
-def ring_timing(mini: Miniature, run: Run, request: Request, proto: str, dtype: str) -> tuple[Timing, int]:
-    """Return how a ring schedule of all ranks ran, and its channels.
+def ring_timing(
+    algorithm: Algorithm, mini: Miniature, run: Run, request: Request, kernel: tuple[str, str]
+) -> tuple[Timing, int]:
+    """Return how a ring schedule of all ranks ran, and its channels; *kernel* is the protocol and the data type.
 
     Raises
     ------
@@ -78,9 +77,10 @@ def ring_timing(mini: Miniature, run: Run, request: Request, proto: str, dtype: 
         Channels meet on links out of step, so that every transfer would have to be simulated.
     """
     road, n = _road(mini), request.n_ranks
-    streams, turns, path = _programs(mini, run, request, road, (proto, dtype))
+    told = counts_adding(run, algorithm.family_for(request.op.name), kernel)
+    streams, turns, path = _programs(mini, request, road, told=told)
     places = places_of(mini, road, streams, lanes=1)
-    part, paces = paced(mini, run, request, ("ring", road, streams, places), (proto, dtype))
+    part, paces = paced(mini, run, request, (algorithm.name, road, streams, places), kernel)
     rounds = walk(paces, turns, np.zeros((len(streams), n)))
     stream, place = np.unravel_index(int(rounds.got_s.argmax()), rounds.got_s.shape)
     time_s, sent_s = float(rounds.got_s[stream, place]), float(rounds.sent_s[stream, place])
@@ -93,13 +93,15 @@ def ring_timing(mini: Miniature, run: Run, request: Request, proto: str, dtype: 
 
 
 def _programs(
-    mini: Miniature, run: Run, request: Request, road: Road, kernel: tuple[str, str]
+    mini: Miniature, request: Request, road: Road, *, told: bool
 ) -> tuple[list[Stream], list[list[Turn]], str]:
-    """Return the streams of a ring schedule, what each of them does, and how that is said."""
+    """Return the streams of a ring schedule, what each of them does, and how that is said.
+
+    *told* is whether it matters that who gets a chunk adds.
+    """
     n, name = request.n_ranks, request.op.name
     shares = request.shares(request.size_bytes if name == "all_reduce" else request.block_bytes)
     equal = Counter((channel % len(road.paths[0]), int(share)) for channel, share in enumerate(shares))
-    told = counts_adding(run, name, "ring", kernel)
     legs = [(np.array([-place for place, adds in program_of(name, n) if adds is leg]), leg) for leg in (True, False)]
     legs = [(steps, leg and told) for steps, leg in legs if len(steps)]
     whole = loops = {share: loops_of(request, share) for _, share in equal}
@@ -120,10 +122,10 @@ Leg = tuple[Int, bool]
 """Steps of a ring, by how many places before the chunk starts, and whether it matters that who gets it adds."""
 
 
-def counts_adding(run: Run, op: str, algo: str, kernel: tuple[str, str]) -> bool:
+def counts_adding(run: Run, family: str, kernel: tuple[str, str]) -> bool:
     """Return whether steps whose receiver adds have rates of their own, with a protocol and a data type."""
     proto, dtype = kernel
-    return dtype in kernel_costs(run, proto, family_of(op, algo)).reduce_rates_Bps
+    return dtype in kernel_costs(run, proto, family).reduce_rates_Bps
 
 
 def stream_of(ring: int, loops: Sequence[Int], legs: Sequence[Leg], copies: int = 1) -> Stream:
@@ -274,25 +276,22 @@ def timing_of(
 
     *loads* are bytes on each link and how many links it stands for; *largest_bytes* is of the largest transfer.
     """
-    run, schedule = part.run, part.lowered.schedule
     once_s = base_s(part.lowered, part.costs, part.network, np.array([float(largest_bytes)]))
-    device_s = once_s + critical.time_s
-    total_s = call_time_s(device_s, run.profile.floor_s, run.profile.wait_s)
     flow_s = critical.time_s - critical.latency_s
-    timing = Timing(
-        time_s=run.profile.launch_s + total_s,
-        link_bytes=loads[0],
-        link_members=loads[1],
-        critical_s={
-            "launch": run.profile.launch_s + once_s + max(total_s - device_s, 0.0),
+    timing = record_timing(
+        part.lowered,
+        part.run,
+        (once_s, once_s + critical.time_s),
+        {
             "latency": critical.latency_s,
             "channel rate": flow_s if critical.at_cap else 0.0,
             "links": 0.0 if critical.at_cap else flow_s,
         },
+        link_bytes=loads[0],
+        link_members=loads[1],
         path="wavefront",
         simulated=simulated,
         solves=0,
-        bound=lower_bound(operation(schedule.op), schedule.size_bytes, run.cuts),
     )
-    refuse_broken_laws(schedule, timing, run, ())
+    refuse_broken_laws(part.lowered.schedule, timing, part.run, ())
     return timing

@@ -10,7 +10,7 @@ import numpy as np
 from collsim.fabric.fabric import Float, Int
 from collsim.simulation.quotient.frames import UNIT
 from collsim.simulation.quotient.representatives import Miniature
-from collsim.simulation.rows import TIE
+from collsim.simulation.rows import EQUALLY_BUSY
 
 __all__ = ["UnitBytes", "alike", "carried"]
 
@@ -38,7 +38,7 @@ def carried(
 ) -> tuple[Float, Int]:
     """Return float64[n_links] of the part, bytes on each link, and int64[n_links], how many such links there are.
 
-    Only the busiest link of the part stands for others: for all of the whole that are within `TIE` of it.
+    Only the busiest link of the part stands for others: for all of the whole that are within `EQUALLY_BUSY` of it.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def carried(
     above_Bps[spot[higher], owner[higher]] = capacity_Bps[higher]
     busy_s, above_s = bytes_of / speed_Bps, above / above_Bps
     busiest = int((link_bytes / capacity_Bps).argmax())
-    least_s = (1 - TIE) * link_bytes[busiest] / capacity_Bps[busiest]
+    least_s = (1 - EQUALLY_BUSY) * link_bytes[busiest] / capacity_Bps[busiest]
     bundles = np.zeros(len(above), dtype=np.int64)
     bundles[spot] = mini.link_bundles
     members = np.zeros(len(spot), dtype=np.int64)

@@ -111,21 +111,7 @@ def places_of(mini: Miniature, road: Road, streams: Sequence[Stream], lanes: int
                 labels += [(number * n_kinds + j, stream.copies, sizes.index(size), adds)] * len(path)
     src, dst = mini.stand_ins(*np.array(ends).T)
     step, copies, chunk, adds = np.array(labels).T
-    n, none = len(src), np.zeros(len(src), dtype=np.int64)
-    transfers = Transfers(
-        src=src,
-        dst=dst,
-        channel=none,
-        step=step,
-        reduces=adds > 0,
-        reads_input=none > 0,
-        lanes=none + lanes,
-        copies=copies,
-        chunk_ptr=np.arange(n + 1),
-        chunk=chunk,
-        dep_ptr=np.zeros(n + 1, dtype=np.int64),
-        dep=np.zeros(0, dtype=np.int64),
-    )
+    transfers = Transfers.side_by_side(src, dst, chunk, step=step, reduces=adds > 0, lanes=lanes, copies=copies)
     every = np.full(len(sizes), EVERY)
     return Places(transfers, Chunks(np.array(sizes), every, every), kind, row)
 

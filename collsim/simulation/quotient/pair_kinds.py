@@ -47,25 +47,10 @@ def _shared(routes: Routes, number: Int, pairs: Pairs, mini: Miniature) -> Route
     return replace(routes, ptr=np.concatenate([[0], np.cumsum(counts)]), link=link, weight=weight)
 
 
-def exchange(request: Request, pairs: Pairs) -> Schedule:
-    """Return one message of each kind, with all of the kind that its source sends as copies of it."""
+def exchange(algo: str, request: Request, pairs: Pairs) -> Schedule:
+    """Return one message of each kind, with all of the kind that its source sends as copies of it, made by *algo*."""
     channels = request.n_channels
     lanes = min(request.peer_channels or channels, channels)
-    n = len(pairs.src)
-    none, no = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.bool_)
-    transfers = Transfers(
-        src=pairs.src,
-        dst=pairs.dst,
-        channel=none,
-        step=none,
-        reduces=no,
-        reads_input=~no,
-        lanes=none + lanes,
-        copies=pairs.per_source,
-        chunk_ptr=np.arange(n + 1),
-        chunk=none,
-        dep_ptr=np.zeros(n + 1, dtype=np.int64),
-        dep=np.zeros(0, dtype=np.int64),
-    )
+    transfers = Transfers.side_by_side(pairs.src, pairs.dst, reads_input=True, lanes=lanes, copies=pairs.per_source)
     chunks = Chunks(np.array([request.block_bytes]), np.zeros(1, dtype=np.int64), np.ones(1, dtype=np.int64))
-    return request.schedule("direct", chunks, transfers, channels=channels)
+    return request.schedule(algo, chunks, transfers, channels=channels)

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from collsim.collectives import ALGORITHMS, algorithm, algorithms_for, matrix_size_bytes
+from collsim.collectives import ALGORITHMS, algorithm, algorithms_for, matrix_size_bytes, protocols_of
 from collsim.core.errors import Fault, InputError
 from collsim.core.operations import DTYPES, OPERATIONS, REDUCTIONS, Operation, dtype_bytes, operation
 from collsim.core.units import MAX_SIZE_BYTES, parse_size_bytes
 from collsim.fabric.fabric import Int
-from collsim.library.costs.channel_costs import RUNS_WITH
 from collsim.simulation.request.groups import Grouping, parse_grouping
 from collsim.simulation.request.hash_seeds import parse_seeds
 from collsim.simulation.request.loads import Load, free_shares, parse_loads
@@ -197,9 +196,9 @@ def ask(
     algos = read_names(algo, "algo", "algorithm", f"a name, or one of {', '.join(CHOICES)}", faults)
     faults += _algorithm_faults(ops, algos)
     faults += [
-        Fault(f"{name} does not run with {proto}", "proto", f"it has {' and '.join(RUNS_WITH[name])}")
+        Fault(f"{name} does not run with {proto}", "proto", f"it has {' and '.join(protocols_of(name))}")
         for name in algos
-        if proto in PROTOCOLS and proto not in RUNS_WITH.get(name, PROTOCOLS)
+        if proto in PROTOCOLS and proto not in protocols_of(name)
     ]
     if faults:
         raise InputError(*faults)

@@ -12,7 +12,7 @@ from collsim.calibration.advice import measurements_for
 from collsim.calibration.findings import Calibration, Constant, Residual
 from collsim.core.units import format_count
 from collsim.library import band_of
-from collsim.report.table import wrapped
+from collsim.report.sheet import wrapped
 
 __all__ = ["BAND_NAMES", "calibration_table"]
 

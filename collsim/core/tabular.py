@@ -10,7 +10,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any
+from typing import Any, overload
 
 from collsim.core.atomic_files import write_text
 
@@ -64,6 +64,12 @@ class Tabular(ABC):
         """
         return _frame(self.to_records(), backend)
 
+    @overload
+    def to_csv(self, path: None = None) -> str: ...
+
+    @overload
+    def to_csv(self, path: str | os.PathLike[str]) -> None: ...
+
     def to_csv(self, path: str | os.PathLike[str] | None = None) -> str | None:
         """`to_records` as the CSV of the command line; with a *path* it is written there, whole or not at all.
 
@@ -72,11 +78,14 @@ class Tabular(ABC):
         InputError
             The file cannot be written.
         """
-        text = csv_text(self.to_records())
+        text = csv_text(self._csv_records())
         if path is None:
             return text
         write_text(text, os.fspath(path))
         return None
+
+    def _csv_records(self) -> list[dict[str, Any]]:
+        return self.to_records()
 
     def _repr_html_(self) -> str:
         """Table for a notebook."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from collsim.core.tabular import csv_text
 from collsim.core.units import format_size
 from collsim.report.data import json_text
 from collsim.report.nccl import time_text
@@ -63,7 +62,7 @@ def comparison_json(comparison: Comparison) -> str:
 
 def comparison_csv(comparison: Comparison) -> str:
     """Header and one line per row and system, SI, with the columns of `Comparison.to_records`."""
-    return csv_text(comparison.to_records())
+    return comparison.to_csv()
 
 
 def _names(comparison: Comparison) -> list[str]:

@@ -7,7 +7,6 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from collsim.core.errors import UnknownNameError
-from collsim.core.tabular import csv_text
 from collsim.core.units import format_bytes
 from collsim.moe.comparison import MoeComparison, MoeSystem
 from collsim.moe.result import MoeResult, MoeRow
@@ -164,7 +163,7 @@ def _json(found: MoeResult | MoeComparison) -> str:
 
 def _csv(found: MoeResult | MoeComparison) -> str:
     """Return a header and one line per operation and number of ranks, and system if there are several; SI."""
-    return csv_text(found.to_records())
+    return found.to_csv()
 
 
 def _table(found: MoeResult | MoeComparison) -> str:

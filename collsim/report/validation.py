@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 
 from collsim.calibration.verdicts import CheckedLog, Compared, Validation
 from collsim.core.operations import operation
-from collsim.core.tabular import csv_text
 from collsim.report.data import json_text
 from collsim.report.nccl import time_text
 from collsim.report.sheet import Column, comments, document, fitted, heads, line_of, wrapped
@@ -71,7 +70,7 @@ def validation_json(validation: Validation) -> str:
 
 def validation_csv(validation: Validation) -> str:
     """Return a header and one line per row, SI, with the topology and the profile in front."""
-    return csv_text(validation.to_records())
+    return validation.to_csv()
 
 
 def _block(log: CheckedLog, columns: Sequence[Column[Compared]]) -> Iterator[str]:

@@ -48,12 +48,12 @@ class Column(Generic[T]):
 
 
 def fitted(columns: Iterable[Column[T]], rows: Sequence[T]) -> list[Column[T]]:
-    """Columns that have something in *rows*, as wide as their headings and cells."""
+    """Columns that have something in *rows*, as wide as their headings and cells; without rows all."""
     longest = [(column, max((len(column.text(row)) for row in rows), default=0)) for column in columns]
     return [
         replace(column, width=max(column.width, len(column.name), len(column.unit), width))
         for column, width in longest
-        if width
+        if width or not rows
     ]
 
 

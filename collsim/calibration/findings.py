@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
+from collsim._version import __version__
 from collsim.calibration.cases import Skipped
+from collsim.core.tabular import Tabular
 from collsim.library import Profile
 
 __all__ = ["Calibration", "Constant", "Residual"]
+
+SCHEMA = "collsim.calibrate/1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +50,8 @@ class Residual:
 
 
 @dataclass(frozen=True, slots=True)
-class Calibration:
-    """What a fit found, and what it could not find.
+class Calibration(Tabular):
+    """What a fit found, and what it could not find; its rows are the constants.
 
     Attributes
     ----------
@@ -74,3 +79,37 @@ class Calibration:
     left_out: Mapping[str, int] | None = None
     notes: tuple[str, ...] = ()
     over_nodes: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the document of schema ``collsim.calibrate/1``: SI units, unit in the key where all have the same."""
+        profile = self.profile
+        return {
+            "schema": SCHEMA,
+            "collsim": __version__,
+            "profile": {"name": profile.name, "title": profile.title, "library": profile.library or None},
+            "start": self.start,
+            "over_nodes": self.over_nodes,
+            "constants": [asdict(constant) for constant in self.constants],
+            "residuals": [asdict(residual) for residual in self.residuals],
+            "skipped": [{"file": skip.file, "line": skip.line, "reason": skip.reason} for skip in self.skipped],
+            "left_out": dict(self.left_out or {}),
+            "notes": list(self.notes),
+        }
+
+    def to_records(self) -> list[dict[str, Any]]:
+        """Return one record for each constant, with the name of the profile in front."""
+        return [{"profile": self.profile.name, **asdict(constant)} for constant in self.constants]
+
+    def _caption(self) -> str:
+        return f"profile {self.profile.name}, fitted from {self.start}"
+
+    def _shown(self) -> list[dict[str, str]]:
+        return [
+            {
+                "constant": constant.name,
+                "launch": constant.launch,
+                **{name: f"{getattr(constant, name):.4g}" for name in ("start", "value", "low", "high")},
+                "identified": "yes" if constant.identified else "no",
+            }
+            for constant in self.constants
+        ]

@@ -13,6 +13,7 @@ from typing import Any
 from collsim.calibration.cases import Case, Skipped
 from collsim.calibration.logs.log_types import Dropped
 from collsim.core.operations import operation
+from collsim.core.tabular import Tabular
 
 __all__ = ["FLAGS", "VERDICTS", "CheckedLog", "Compared", "Unread", "Validation"]
 
@@ -208,7 +209,7 @@ class CheckedLog:
 
 
 @dataclass(frozen=True, slots=True)
-class Validation:
+class Validation(Tabular):
     """Logs beside the model.
 
     Attributes
@@ -278,7 +279,7 @@ class Validation:
             "profile": dict(self.profile),
             "tolerance": self.tolerance,
             "logs": [log.to_dict() for log in self.logs],
-            "rows": self.to_records(),
+            "rows": [row for _, row in self._filed()],
             "summary": self.summary,
             "skipped": [{"file": skip.file, "line": skip.line, "reason": skip.reason} for skip in self.skipped],
             "dropped": [unread.to_dict() for unread in self.dropped],
@@ -286,14 +287,41 @@ class Validation:
         }
 
     def to_records(self) -> list[dict[str, Any]]:
-        """Return the rows, each with its file."""
-        return [{"file": log.file, **row.to_dict()} for log in self.logs for row in log.rows]
+        """Return the rows, each with topology and profile and with its file."""
+        common = {
+            "topology": self.topology["name"],
+            "profile": self.profile["name"],
+            "calibrated": self.profile["calibrated"],
+        }
+        return [{**common, **row} for _, row in self._filed()]
 
-    def to_frame(self, backend: str = "polars") -> Any:
-        """Return the rows as a data frame of ``polars`` or ``pandas``, with the columns of `to_records`."""
-        from collsim.simulation.result import frame_of
+    def _filed(self) -> list[tuple[Compared, dict[str, Any]]]:
+        """Every row, and the same as plain data with its file."""
+        return [(row, {"file": log.file, **row.to_dict()}) for log in self.logs for row in log.rows]
 
-        return frame_of(self.to_records(), backend)
+    def _csv_records(self) -> list[dict[str, Any]]:
+        # this one truth is in capitals, since the first version of the sheet
+        return [{**record, "registered": str(record["registered"])} for record in self.to_records()]
+
+    def _caption(self) -> str:
+        calibrated = "yes" if self.profile["calibrated"] else "no"
+        return f"{self.topology['name']}, profile {self.profile['name']}, calibrated: {calibrated}"
+
+    def _shown(self) -> list[dict[str, str]]:
+        return [
+            {
+                "file": record["file"],
+                "op": row.case.op,
+                "ranks": str(row.case.ranks),
+                "size (B)": str(row.case.size_bytes),
+                "algo": row.algo if row.proto is None else f"{row.algo}/{row.proto}",
+                "measured (us)": f"{row.measured_s * 1e6:.2f}",
+                "predicted (us)": f"{row.predicted_s * 1e6:.2f}",
+                "error (%)": f"{row.rel_error * 100:+.1f}",
+                "verdict": row.verdict,
+            }
+            for row, record in self._filed()
+        ]
 
 
 def _errors(errors: Sequence[float]) -> dict[str, float | None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from collsim.core.tabular import Tabular
 from collsim.moe.result import MoeResult, MoeRow
 
 __all__ = ["MoeComparison", "MoeSystem"]
@@ -22,7 +23,7 @@ class MoeSystem:
 
 
 @dataclass(frozen=True, slots=True)
-class MoeComparison:
+class MoeComparison(Tabular):
     """Dispatch and combine for each number of ranks *ep* on several systems, the first of which has room for all."""
 
     version: str
@@ -70,3 +71,15 @@ class MoeComparison:
         ]
         rows = [{"ranks": n, "times_s": self.times_s(n), "speedups": self.speedups(n)} for n in self.ep]
         return {"schema": SCHEMA, "collsim": self.version, "systems": systems, "rows": rows}
+
+    def _caption(self) -> str:
+        return ", ".join(system.label for system in self.systems)
+
+    def _shown(self) -> list[dict[str, str]]:
+        return [
+            {"system": system.label, **row.shown(), "speedup of both (x)": f"{speedup:.3g}"}
+            for ranks in self.ep
+            for system, pair, speedup in zip(self.systems, self.pairs(ranks), self.speedups(ranks), strict=True)
+            if pair is not None
+            for row in pair
+        ]

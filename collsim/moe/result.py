@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from collsim.core.tabular import Tabular
 from collsim.simulation.result import LinkLoad
 
 __all__ = ["Busy", "MoeResult", "MoeRow"]
@@ -118,9 +119,25 @@ class MoeRow:
             "seed": self.seed, "path": self.path, "tolerance": self.tolerance,
         }  # fmt: skip
 
+    def shown(self) -> dict[str, str]:
+        """Return headings and texts of the row for a notebook."""
+        busiest = f"{self.bottleneck[0].link} {self.bottleneck[0].utilisation:.0%}" if self.bottleneck else ""
+        return {
+            "ranks": str(self.ranks),
+            "nodes": str(self.nodes),
+            "op": self.op,
+            "time (us)": f"{'~' * bool(self.tolerance)}{self.time_s * 1e6:.2f}",
+            "load (us)": f"{self.load_s * 1e6:.2f}",
+            "bound (us)": f"{self.bound_s * 1e6:.2f}",
+            "logical (GB/s)": f"{self.logical_Bps / 1e9:.2f}",
+            "imbalance (x)": f"{self.imbalance:.2f}",
+            "limit": self.limit,
+            "bottleneck": busiest,
+        }
+
 
 @dataclass(frozen=True, slots=True)
-class MoeResult:
+class MoeResult(Tabular):
     """Dispatch and combine for each number of ranks, with what was asked and what was assumed."""
 
     version: str
@@ -167,3 +184,9 @@ class MoeResult:
             "results": [row.to_dict() for row in self.rows],
             "warnings": list(self.warnings),
         }
+
+    def _caption(self) -> str:
+        return f"{self.topology['name']}, {self.model['name']}, kernels {self.kernel['name']} ({self.kernel['kind']})"
+
+    def _shown(self) -> list[dict[str, str]]:
+        return [row.shown() for row in self.rows]

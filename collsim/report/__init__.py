@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from collsim.core.atomic_files import check_writable, write_text
 from collsim.core.errors import UnknownNameError
 from collsim.report.data import as_csv, as_json, as_jsonl
+from collsim.report.json_schemas import schema
 from collsim.report.nccl import as_nccl
 from collsim.report.table import as_markdown, as_table
 from collsim.simulation.result import Result
@@ -48,10 +47,6 @@ VALIDATION_FORMATS = ("table", "csv", "json")
 """The formats of a comparison with logs."""
 COMPARISON_FORMATS = ("table", "csv", "json", "md")
 """The formats of a comparison of systems."""
-
-
-NAMED = {"collsim.compare/1": "result/1", "collsim.moe/1": "result/1", "collsim.moe_compare/1": "moe/1"}
-"""The documents whose parts are those of another, which they name by its $id."""
 
 
 def render(result: Result, form: str = "table") -> str:
@@ -98,27 +93,3 @@ def render_comparison(comparison: Comparison, form: str = "table") -> str:
     if form not in forms:
         raise UnknownNameError("format", form, forms, "--format")
     return forms[form](comparison)
-
-
-def schema(name: str = "collsim.result/1") -> dict[str, Any]:
-    """Return the JSON schema of a document: ``collsim.result/1``, ``row/1``, ``config/1``, ``validate/1``,
-    ``compare/1``, ``moe/1`` or ``moe_compare/1``.
-
-    Raises
-    ------
-    UnknownNameError
-        No such schema.
-
-    Examples
-    --------
-    >>> schema("collsim.result/1")["title"]
-    'Result of collsim run'
-    """
-    folder = Path(__file__).parent / "schemas"
-    known = {f"collsim.{path.stem.replace('-', '/')}": path for path in folder.glob("*.json")}
-    if name not in known:
-        raise UnknownNameError("schema", name, known)
-    document = dict(json.loads(known[name].read_text(encoding="utf-8")))
-    if inner := NAMED.get(name):
-        document["$defs"] = {**document.get("$defs", {}), inner.partition("/")[0]: schema(f"collsim.{inner}")}
-    return document

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from collsim.calibration.advice import measurements_for
 from collsim.calibration.findings import Calibration, Constant, Residual
 from collsim.core.units import format_count
 from collsim.library import band_of
-from collsim.report.table import wrapped
+from collsim.report.sheet import Column, T, document, fitted, heads, line_of, wrapped
 
 __all__ = ["BAND_NAMES", "calibration_table"]
 
@@ -26,7 +27,7 @@ def calibration_table(calibration: Calibration) -> str:
     """Return constants, what was not identified, and errors; whatever is not data starts with ``#``."""
     told = [*_preamble(calibration), "", *_constants(calibration.constants)]
     told += ["", *_errors(calibration.residuals), "", *_advice(calibration)]
-    return "\n".join(line.rstrip() for line in told) + "\n"
+    return document(told)
 
 
 def _preamble(calibration: Calibration) -> Iterator[str]:
@@ -48,16 +49,25 @@ def _preamble(calibration: Calibration) -> Iterator[str]:
         yield from (f"# note: {line}" for line in wrapped(note))
 
 
-def _constants(constants: Sequence[Constant]) -> Iterator[str]:
-    """Yield a line for each constant."""
-    widest = max((len(constant.name) for constant in constants), default=8)
-    yield f"#{'constant':>{widest - 1}} {'launch':>10} {'unit':>5} {'start':>9} {'value':>9} {'low':>9} {'high':>9}"
-    for constant in constants:
-        unit, factor = unit_of(constant.name)
-        numbers = (constant.start, constant.value, constant.low, constant.high)
-        shown = " ".join(f"{number / factor:>9.4g}" for number in numbers)
-        doubt = "" if constant.identified else "  not identified"
-        yield f"{constant.name:>{widest}} {constant.launch:>10} {unit:>5} {shown}{doubt}"
+def _constants(constants: Sequence[Constant]) -> list[str]:
+    """Return a line for each constant."""
+
+    def figure(name: str) -> Column[Constant]:
+        return Column(name, lambda one: f"{getattr(one, name) / unit_of(one.name)[1]:.4g}", width=9)
+
+    columns: tuple[Column[Constant], ...] = (
+        Column("constant", lambda one: one.name),
+        Column("launch", lambda one: one.launch, width=10),
+        Column("unit", lambda one: unit_of(one.name)[0], width=5),
+        *map(figure, ("start", "value", "low", "high")),
+        Column("", lambda one: "" if one.identified else "not identified", kind="prose", gap=2),
+    )
+    return _below_one_head(columns, constants)
+
+
+def _below_one_head(columns: Iterable[Column[T]], rows: Sequence[T]) -> list[str]:
+    shown = fitted(columns, rows)
+    return [f"#{heads(shown)[0][1:]}", *(line_of(shown, row) for row in rows)]
 
 
 def unit_of(name: str) -> tuple[str, float]:
@@ -68,22 +78,40 @@ def unit_of(name: str) -> tuple[str, float]:
     return ("us", 1e-6) if key.endswith("overhead") or key in ("base", "floor", "turn") else ("1", 1.0)
 
 
+class _Errors(NamedTuple):
+    """Rows of the fit that share way to launch, kernel and band."""
+
+    launch: str
+    family: str
+    band: str
+    rows: list[Residual]
+
+
+ERRORS: tuple[Column[_Errors], ...] = (
+    Column("launch", lambda group: group.launch, width=11),
+    Column("kernel", lambda group: group.family, width=9),
+    Column("sizes", lambda group: BAND_NAMES[group.band], width=16),
+    Column("rows", lambda group: str(len(group.rows)), width=5),
+    Column("logs", lambda group: str(len({entry.file for entry in group.rows})), width=5),
+    Column("fitted", lambda group: _score([row.predicted_s / row.measured_s for row in group.rows]), width=13),
+    Column(
+        "left out",
+        lambda group: _score([row.left_out_s / row.measured_s for row in group.rows if row.left_out_s]),
+        width=13,
+    ),
+)
+"""Errors in percent."""
+
+
 def _errors(residuals: Sequence[Residual]) -> Iterator[str]:
     """Yield the errors by way to launch, kernel and band: of the fitted rows, and left out in turn."""
     groups: dict[tuple[str, str, str], list[Residual]] = defaultdict(list)
     for entry in residuals:
         groups[entry.launch, entry.family, band_of(entry.size_bytes)].append(entry)
     yield "# errors in percent, median / 90th percentile; left out: predicted without that operation and ranks"
-    yield f"#{'launch':>10} {'kernel':>9} {'sizes':>16} {'rows':>5} {'logs':>5} {'fitted':>13} {'left out':>13}"
     bands = list(BAND_NAMES)
-    for launch, family, band in sorted(groups, key=lambda key: (key[:2], bands.index(key[2]))):
-        entries = groups[launch, family, band]
-        logs = len({entry.file for entry in entries})
-        fitted = _score([entry.predicted_s / entry.measured_s for entry in entries])
-        left_out = _score([entry.left_out_s / entry.measured_s for entry in entries if entry.left_out_s])
-        yield (
-            f" {launch:>10} {family:>9} {BAND_NAMES[band]:>16} {len(entries):>5} {logs:>5} {fitted:>13} {left_out:>13}"
-        )
+    ordered = sorted(groups, key=lambda key: (key[:2], bands.index(key[2])))
+    yield from _below_one_head(ERRORS, [_Errors(*key, groups[key]) for key in ordered])
     if any(entry.left_out_s is None for entry in residuals):
         yield "# left out -: nothing else tells of these rows, and their own errors make no interval"
 

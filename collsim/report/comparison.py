@@ -2,104 +2,85 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
+from dataclasses import replace
 
 from collsim.core.units import format_size
 from collsim.report.data import json_text
 from collsim.report.nccl import time_text
-from collsim.report.table import escaped, preamble, switch_notes, wrapped
+from collsim.report.sheet import Column, comments, document, fitted, markdown, sheet
+from collsim.report.table import preamble, switch_notes
 from collsim.simulation.comparison import Compared, Comparison
 from collsim.simulation.result import Row
 
 __all__ = ["comparison_csv", "comparison_json", "comparison_markdown", "comparison_table"]
 
-SHARED = (("op", ""), ("ranks", ""), ("size", "(B)"))
-OWN = (("algo", ""), ("time", "(us)"), ("busbw", "(GB/s)"), ("speedup", "(x)"), ("bottleneck", ""))
-"""Columns of every row, and of every system in it: name and unit. The first system has no speedup."""
-TO_THE_LEFT = ("op", "bottleneck")
+SHARED: tuple[Column[Compared], ...] = (
+    Column("op", lambda row: row.runs[0].op, kind="prose"),
+    Column("ranks", lambda row: row.who),
+    Column("size", lambda row: str(row.runs[0].size_bytes), "(B)"),
+)
+
+
+def _own(system: int) -> list[Column[Compared]]:
+    """Columns of a system by its number; the first has no speedup."""
+
+    def run(row: Compared) -> Row:
+        return row.runs[system]
+
+    columns: list[Column[Compared]] = [
+        Column("algo", lambda row: run(row).label, kind="word"),
+        Column("time", lambda row: f"{'~' * bool(run(row).tolerance)}{time_text(run(row).time_s)}", "(us)"),
+        Column("busbw", lambda row: f"{run(row).busbw_Bps / 1e9:.2f}", "(GB/s)"),
+        Column("speedup", lambda row: f"{row.speedups[system]:.3g}", "(x)"),
+        Column("bottleneck", lambda row: run(row).limit, kind="prose"),
+    ]
+    return [column for column in columns if system or column.name != "speedup"]
 
 
 def comparison_table(comparison: Comparison) -> str:
-    """Return one line per row, the systems side by side; every line that is not data starts with ``#``."""
-    columns = _columns(comparison)
-    widths = [max(map(len, column)) for column in columns]
-    lines = ["# " + line for told in _before(comparison) for line in wrapped(told)]
-    lines += ["#", _heading(comparison, widths)]
-    names = [column[0] for column in columns]
-    for place, cells in enumerate(zip(*columns, strict=True)):
-        text = " ".join(
-            f"{cell:<{width}}" if name in TO_THE_LEFT else f"{cell:>{width}}"
-            for name, cell, width in zip(names, cells, widths, strict=True)
-        )
-        lines.append(("# " if place < 2 else "  ") + text)
-    lines += ["# " + line for told in _after(comparison) for line in wrapped(told)]
-    return "\n".join(line.rstrip() for line in lines) + "\n"
+    """One line per row, the systems side by side; every line that is not data starts with ``#``."""
+    own = [column for i in range(len(comparison.systems)) for column in _own(i)]
+    lines = [*comments(_before(comparison)), "#", _heading(comparison), *sheet([*SHARED, *own], comparison.rows)]
+    return document([*lines, *comments(_after(comparison))])
 
 
 def comparison_markdown(comparison: Comparison) -> str:
-    """Return the rows as one Markdown table, with the name of the system at each of its columns."""
-    columns = _columns(comparison)
-    owners = [""] * len(SHARED) + [name for i, name in enumerate(_names(comparison)) for _ in _own(i)]
-    heads = [" ".join(filter(None, (owner, *column[:2]))) for owner, column in zip(owners, columns, strict=True)]
-    rules = ["---" if column[0] in (*TO_THE_LEFT, "algo") else "---:" for column in columns]
-    lines = [heads, rules, *zip(*(column[2:] for column in columns), strict=True)]
-    table = "\n".join("| " + " | ".join(map(escaped, cells)) + " |" for cells in lines)
-    notes = "\n".join(f"* {escaped(told)}" for told in (*_before(comparison), *_after(comparison)))
-    return f"{table}\n\n{notes}\n"
+    """Rows as one Markdown table, with the name of the system at each of its columns."""
+    own = [
+        replace(column, name=f"{name} {column.name}")
+        for i, name in enumerate(_names(comparison))
+        for column in _own(i)
+    ]  # fmt: skip
+    return markdown([*SHARED, *own], comparison.rows, [*_before(comparison), *_after(comparison)])
 
 
 def comparison_json(comparison: Comparison) -> str:
-    """Return the document of schema ``collsim.compare/1``."""
+    """Document of schema ``collsim.compare/1``."""
     return json_text(comparison.to_dict())
 
 
 def comparison_csv(comparison: Comparison) -> str:
-    """Return a header and one line per row and system, SI, with the columns of `Comparison.to_records`."""
-    records = [{**record, "calibrated": str(record["calibrated"]).lower()} for record in comparison.to_records()]
-    out = io.StringIO()
-    writer = csv.DictWriter(out, fieldnames=list(records[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(records)
-    return out.getvalue()
+    """Header and one line per row and system, SI, with the columns of `Comparison.to_records`."""
+    return comparison.to_csv()
 
 
 def _names(comparison: Comparison) -> list[str]:
     return [system.label for system in comparison.systems]
 
 
-def _own(system: int) -> list[tuple[str, str]]:
-    """Return the columns of a system by its number."""
-    return [column for column in OWN if system or column[0] != "speedup"]
-
-
-def _columns(comparison: Comparison) -> list[list[str]]:
-    """Return every column: its name, its unit and its cells."""
-    heads = [*SHARED, *(column for i in range(len(comparison.systems)) for column in _own(i))]
-    cells = [
-        [row.runs[0].op, row.who, str(row.runs[0].size_bytes)]
-        + [cell for i, run in enumerate(row.runs) for cell in _cells(i, run, row.speedups[i])]
-        for row in comparison.rows
-    ]
-    return [[*head, *column] for head, column in zip(heads, zip(*cells, strict=True), strict=True)]
-
-
-def _cells(system: int, run: Row, speedup: float) -> list[str]:
-    ratio = [f"{speedup:.3g}"] if system else []
-    time = f"{'~' * bool(run.tolerance)}{time_text(run.time_s)}"
-    return [run.label, time, f"{run.busbw_Bps / 1e9:.2f}", *ratio, run.limit]
-
-
-def _heading(comparison: Comparison, widths: Sequence[int]) -> str:
-    """Return the line that names each system where its columns begin."""
-    start, line = len(SHARED), "#"
+def _heading(comparison: Comparison) -> str:
+    """Line that names each system where its columns begin."""
+    place, line = 2 + _extent(fitted(SHARED, comparison.rows)), "#"
     for i, name in enumerate(_names(comparison)):
-        place = 2 + sum(widths[:start]) + start
         line = f"{line:<{place}}" if len(line) < place else f"{line}  "
         line += f"{name} "
-        start += len(_own(i))
+        place += _extent(fitted(_own(i), comparison.rows))
     return line
+
+
+def _extent(columns: Sequence[Column[Compared]]) -> int:
+    return sum(column.width + column.gap for column in columns)
 
 
 def _before(comparison: Comparison) -> list[str]:

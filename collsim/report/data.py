@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import re
 from collections.abc import Mapping
@@ -44,18 +42,8 @@ def as_jsonl(result: Result) -> str:
 
 
 def as_csv(result: Result) -> str:
-    """Return a header and one line per row, with the columns of `Row.to_record` after those that name the run."""
-    common = _common(result)
-    common["calibrated"] = str(common["calibrated"]).lower()
-    common["overrides"] = "; ".join(f"{path}={value}" for path, value in result.config.get("overrides", {}).items())
-    common["fail"] = "; ".join(result.config.get("fail", ()))
-    common["degrade"] = "; ".join(f"{name}={share}" for name, share in result.config.get("degrade", {}).items())
-    records = [{**common, **row.to_record()} for row in result.rows]
-    out = io.StringIO()
-    writer = csv.DictWriter(out, fieldnames=list(records[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(records)
-    return out.getvalue()
+    """Return a header and one line per row, with the columns of `Result.to_records`."""
+    return result.to_csv()
 
 
 def _common(result: Result) -> dict[str, Any]:

@@ -2,44 +2,120 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Callable, Sequence
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 from collsim.core.errors import UnknownNameError
 from collsim.core.units import format_bytes
-from collsim.moe.comparison import MoeComparison
+from collsim.moe.comparison import MoeComparison, MoeSystem
 from collsim.moe.result import MoeResult, MoeRow
 from collsim.report.data import json_text
 from collsim.report.nccl import time_text
-from collsim.report.table import doubtful, escaped, wrapped
+from collsim.report.sheet import Column, comments, document, fitted, heads, line_of, markdown, sheet
+from collsim.report.table import doubtful
 from collsim.simulation.request.tolerance import percent
 
 __all__ = ["MOE_FORMATS", "kernels_text", "models_text", "render_moe"]
 
 MOE_FORMATS = ("table", "csv", "json", "md")
-COLUMNS: tuple[tuple[str, str], ...] = (
-    ("ranks", ""), ("nodes", ""), ("op", ""), ("time", "(us)"), ("least", "(us)"), ("most", "(us)"), ("load", "(us)"),
-    ("bound", "(us)"), ("logical", "(GB/s)"), ("node", "(GB/s)"), ("network", "(GB/s)"), ("imbalance", "(x)"),
-    ("limit", ""), ("bottleneck", ""),
-)  # fmt: skip
-"""Name and unit; a column is left out where no row has anything."""
-COMPARED: tuple[tuple[str, str], ...] = (
-    ("ranks", ""), ("system", ""), ("dispatch", "(us)"), ("combine", "(us)"), ("sum", "(us)"), ("speedup", "(x)"),
-    ("limit", ""), ("bottleneck", ""),
-)  # fmt: skip
-TO_THE_LEFT = ("op", "system", "limit", "bottleneck")
 MOST_HOT = 4
 HOT = 1.1
-"""A rank that receives this many times the mean is hot."""
+"""Rank that receives this many times the mean is hot."""
 LOGICAL = {
     "normal": "a token once for each node it goes to, its own included: with N nodes, (N-1)/N of them is on the wire",
     "low_latency": "a token once for each of its experts, those on the own rank and node included",
     "all_to_all": "a token once for each rank it goes to, its own included",
 }
 """How often published bandwidths count a token."""
+
+
+Line = tuple[MoeRow, ...]
+"""Of the table: an operation alone, or dispatch and combine whose times are added."""
+
+
+class Compared(NamedTuple):
+    """Line of a comparison: ranks, system, its dispatch and combine, None if it has too few GPUs, and its speedup."""
+
+    ranks: int
+    system: MoeSystem
+    pair: tuple[MoeRow, MoeRow] | None
+    speedup: float | None
+
+
+def _alone(text: Callable[[MoeRow], str]) -> Callable[[Line], str]:
+    """Text of an operation; nothing for the sum."""
+    return lambda line: text(line[0]) if len(line) == 1 else ""
+
+
+def _total(name: str) -> Callable[[Line], str]:
+    return lambda line: time_text(sum(getattr(row, name) for row in line))
+
+
+def _time(line: Line) -> str:
+    about = len(line) == 1 and line[0].tolerance
+    return f"{'~' * bool(about)}{_total('time_s')(line)}"
+
+
+def _extreme(pick: Callable[[Sequence[float]], float]) -> Callable[[Line], str]:
+    """Text of the least or the most of all samples; nothing for one."""
+
+    def text(line: Line) -> str:
+        sums = [sum(times_s) for times_s in zip(*(row.times_s for row in line), strict=True)]
+        return time_text(pick(sums)) if len(sums) > 1 else ""
+
+    return text
+
+
+def _GBps(rate_Bps: float) -> str:
+    return f"{rate_Bps / 1e9:.2f}" if rate_Bps else "-"
+
+
+def _busiest(row: MoeRow) -> str:
+    if not row.bottleneck:
+        return ""
+    return f"{row.bottleneck[0].link} {row.bottleneck[0].utilisation:.0%}"
+
+
+def _of_pair(text: Callable[[tuple[MoeRow, MoeRow]], str], without: str) -> Callable[[Compared], str]:
+    """Text of a system that has an answer."""
+    return lambda line: without if line.pair is None else text(line.pair)
+
+
+def _longer(pair: tuple[MoeRow, MoeRow]) -> MoeRow:
+    return max(pair, key=lambda row: row.time_s)
+
+
+COLUMNS: tuple[Column[Line], ...] = (
+    Column("ranks", lambda line: str(line[0].ranks)),
+    Column("nodes", lambda line: str(line[0].nodes)),
+    Column("op", lambda line: line[0].op if len(line) == 1 else "sum", kind="prose"),
+    Column("time", _time, "(us)"),
+    Column("least", _extreme(min), "(us)"),
+    Column("most", _extreme(max), "(us)"),
+    Column("load", _total("load_s"), "(us)"),
+    Column("bound", _total("bound_s"), "(us)"),
+    Column("logical", _alone(lambda row: _GBps(row.logical_Bps)), "(GB/s)"),
+    Column("node", _alone(lambda row: _GBps(row.node_Bps)), "(GB/s)"),
+    Column("network", _alone(lambda row: _GBps(row.network_Bps)), "(GB/s)"),
+    Column("imbalance", _alone(lambda row: f"{row.imbalance:.2f}"), "(x)"),
+    Column("limit", _alone(lambda row: row.limit), kind="prose"),
+    Column("bottleneck", _alone(_busiest), kind="prose"),
+)
+COMPARED: tuple[Column[Compared], ...] = (
+    Column("ranks", lambda line: str(line.ranks)),
+    Column("system", lambda line: line.system.label, kind="prose"),
+    Column("dispatch", _of_pair(lambda pair: time_text(pair[0].time_s), "-"), "(us)"),
+    Column("combine", _of_pair(lambda pair: time_text(pair[1].time_s), "-"), "(us)"),
+    Column("sum", _of_pair(lambda pair: time_text(pair[0].time_s + pair[1].time_s), "-"), "(us)"),
+    Column("speedup", lambda line: "-" if line.speedup is None else f"{line.speedup:.3g}", "(x)"),
+    Column("limit", _of_pair(lambda pair: _longer(pair).limit, ""), kind="prose"),
+    Column(
+        "bottleneck",
+        lambda line: f"{line.system.gpus} GPUs are too few" if line.pair is None else _busiest(_longer(line.pair)),
+        kind="prose",
+    ),
+)
 
 
 def render_moe(found: MoeResult | MoeComparison, form: str = "table") -> str:
@@ -87,93 +163,34 @@ def _json(found: MoeResult | MoeComparison) -> str:
 
 def _csv(found: MoeResult | MoeComparison) -> str:
     """Return a header and one line per operation and number of ranks, and system if there are several; SI."""
-    records = found.to_records()
-    out = io.StringIO()
-    writer = csv.DictWriter(out, fieldnames=list(records[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(records)
-    return out.getvalue()
+    return found.to_csv()
 
 
 def _table(found: MoeResult | MoeComparison) -> str:
-    """Return the rows; every line that is not data starts with ``#``."""
-    columns = _columns(found)
-    widths = [max(map(len, column)) for column in columns]
-    lines = [f"# {line}" for told in _before(found) for line in wrapped(told)] + ["#"]
-    for place, cells in enumerate(zip(*columns, strict=True)):
-        text = " ".join(
-            f"{cell:<{width}}" if column[0] in TO_THE_LEFT else f"{cell:>{width}}"
-            for column, cell, width in zip(columns, cells, widths, strict=True)
-        )
-        lines.append(("# " if place < 2 else "  ") + text)
-    lines += [f"# {line}" for told in _after(found) for line in wrapped(told)]
-    return "\n".join(line.rstrip() for line in lines) + "\n"
+    """Rows; every line that is not data starts with ``#``."""
+    shown = sheet(COMPARED, _compared(found)) if isinstance(found, MoeComparison) else sheet(COLUMNS, _lines(found))
+    return document([*comments(_before(found)), "#", *shown, *comments(_after(found))])
 
 
 def _markdown(found: MoeResult | MoeComparison) -> str:
-    columns = _columns(found)
-    heads = [" ".join(filter(None, column[:2])) for column in columns]
-    rules = ["---" if column[0] in TO_THE_LEFT else "---:" for column in columns]
-    lines = [heads, rules, *zip(*(column[2:] for column in columns), strict=True)]
-    table = "\n".join("| " + " | ".join(map(escaped, cells)) + " |" for cells in lines)
-    notes = "\n".join(f"* {escaped(told)}" for told in (*_before(found), *_after(found)))
-    return f"{table}\n\n{notes}\n"
-
-
-def _columns(found: MoeResult | MoeComparison) -> list[list[str]]:
-    """Return every column that has something in it: its name, its unit and its cells."""
+    notes = [*_before(found), *_after(found)]
     if isinstance(found, MoeComparison):
-        heads, cells = COMPARED, _compared_cells(found)
-    else:
-        heads, cells = COLUMNS, [line for pair in found.pairs() for line in _cells(pair)]
-    columns = [[*head, *column] for head, column in zip(heads, zip(*cells, strict=True), strict=True)]
-    return [column for column in columns if any(column[2:])]
+        return markdown(COMPARED, _compared(found), notes)
+    return markdown(COLUMNS, _lines(found), notes)
 
 
-def _cells(pair: tuple[MoeRow, MoeRow]) -> list[list[str]]:
-    """Return the lines of dispatch, combine and both for one number of ranks."""
-    first = pair[0]
-    place = [str(first.ranks), str(first.nodes)]
-    sums = [sum(times) for times in zip(*(row.times_s for row in pair), strict=True)]
-    lines = [
-        [
-            *place, row.op, f"{'~' * bool(row.tolerance)}{time_text(row.time_s)}", *_extremes(row.times_s),
-            time_text(row.load_s), time_text(row.bound_s), _GBps(row.logical_Bps), _GBps(row.node_Bps),
-            _GBps(row.network_Bps), f"{row.imbalance:.2f}", row.limit, _busiest(row),
-        ]
-        for row in pair
-    ]  # fmt: skip
-    both = [time_text(sum(getattr(row, name) for row in pair)) for name in ("time_s", "load_s", "bound_s")]
-    return [*lines, [*place, "sum", both[0], *_extremes(sums), *both[1:], *[""] * 6]]
+def _lines(found: MoeResult) -> list[Line]:
+    """Dispatch, combine and both for each number of ranks."""
+    return [line for pair in found.pairs() for line in ((pair[0],), (pair[1],), pair)]
 
 
-def _extremes(times_s: Sequence[float]) -> list[str]:
-    return [time_text(pick(times_s)) if len(times_s) > 1 else "" for pick in (min, max)]
-
-
-def _GBps(rate_Bps: float) -> str:
-    return f"{rate_Bps / 1e9:.2f}" if rate_Bps else "-"
-
-
-def _busiest(row: MoeRow) -> str:
-    if not row.bottleneck:
-        return ""
-    return f"{row.bottleneck[0].link} {row.bottleneck[0].utilisation:.0%}"
-
-
-def _compared_cells(found: MoeComparison) -> list[list[str]]:
-    """Return one line for each number of ranks and system."""
-    lines = []
-    for ranks in found.ep:
-        for system, pair, speedup in zip(found.systems, found.pairs(ranks), found.speedups(ranks), strict=True):
-            line = [str(ranks), system.label]
-            if pair is None:
-                lines.append([*line, "-", "-", "-", "-", "", f"{system.gpus} GPUs are too few"])
-                continue
-            times = [time_text(time_s) for time_s in (pair[0].time_s, pair[1].time_s, pair[0].time_s + pair[1].time_s)]
-            longer = max(pair, key=lambda row: row.time_s)
-            lines.append([*line, *times, f"{speedup:.3g}", longer.limit, _busiest(longer)])
-    return lines
+def _compared(found: MoeComparison) -> list[Compared]:
+    """One line for each number of ranks and system."""
+    return [
+        Compared(ranks, system, pair, speedup)
+        for ranks in found.ep
+        for system, pair, speedup in zip(found.systems, found.pairs(ranks), found.speedups(ranks), strict=True)
+    ]
 
 
 def _before(found: MoeResult | MoeComparison) -> list[str]:
@@ -263,16 +280,18 @@ def _wire_bytes(found: MoeResult) -> list[str]:
     places = ("node", "network")[: 1 + any(row.nodes > 1 for row in found.rows)]
     each = tokens if isinstance(tokens, int) else sum(tokens) / len(tokens)
     scales = {"a layer": 1.0, "a token": 1 / each if each else 0.0, f"x {layers}": float(layers)}
-    lines = [
-        ["", *(unit for unit in scales for _ in places), f"x {layers}"],
-        ["ranks", *(place for _ in scales for place in places), "time"],
+
+    def bytes_of(place: str, scale: float) -> Callable[[Line], str]:
+        return lambda pair: format_bytes(sum(getattr(row, f"{place}_bytes") for row in pair) * scale)
+
+    columns: list[Column[Line]] = [
+        Column("", lambda pair: str(pair[0].ranks), "ranks"),
+        *(Column(name, bytes_of(place, scale), place) for name, scale in scales.items() for place in places),
+        Column(f"x {layers}", lambda pair: f"{sum(row.time_s for row in pair) * layers * 1e3:.4g} ms", "time"),
     ]
-    for pair in found.pairs():
-        sizes = [sum(getattr(row, f"{place}_bytes") for row in pair) for place in places]
-        cells = [format_bytes(size * scale) for scale in scales.values() for size in sizes]
-        lines.append([str(pair[0].ranks), *cells, f"{sum(row.time_s for row in pair) * layers * 1e3:.4g} ms"])
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    table = [" ".join(f"{cell:>{width}}" for cell, width in zip(line, widths, strict=True)) for line in lines]
+    pairs = found.pairs()
+    shown = fitted(columns, pairs)
+    table = [*heads(shown), *(line_of(shown, pair) for pair in pairs)]
     of = f"{layers} such layers" if layers > 1 else "this layer"
     return [
         f"dispatch and combine: what a rank sends in a layer, for each of its tokens, and in a step of {of}",

@@ -1,98 +1,132 @@
-"""The table for people: the columns of nccl-tests, then what bounds each row and how far from the bound it is."""
+"""Table for people: the columns of nccl-tests, then what bounds each row and how far from the bound it is."""
 
 from __future__ import annotations
 
 import re
-import textwrap
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from collsim.collectives import record_of
 from collsim.core.operations import OPERATIONS
 from collsim.report.crossovers import crossover_lines
 from collsim.report.nccl import draws_text, time_text
+from collsim.report.sheet import Column, comments, document, fitted, heads, line_of, markdown
 from collsim.simulation.request.tolerance import percent
 from collsim.simulation.result import Result, Row
 
-__all__ = ["as_markdown", "as_table", "doubtful", "escaped", "preamble", "switch_notes", "wrapped"]
+__all__ = ["COLUMNS", "LIMITS", "as_markdown", "as_table", "doubtful", "preamble", "switch_notes"]
 
-COLUMNS: tuple[tuple[str, str, int], ...] = (
-    ("size", "(B)", 11),
-    ("count", "(elem)", 10),
-    ("type", "", 6),
-    ("redop", "", 5),
-    ("root", "", 4),
-    ("algo", "", 6),
-    ("time", "(us)", 8),
-    ("low", "(us)", 8),
-    ("high", "(us)", 8),
-    ("from", "(us)", 8),
-    ("to", "(us)", 8),
-    ("min", "(us)", 8),
-    ("p95", "(us)", 8),
-    ("max", "(us)", 8),
-    ("healthy", "(us)", 8),
-    ("slower", "(x)", 6),
-    ("algbw", "(GB/s)", 7),
-    ("busbw", "(GB/s)", 7),
-    ("total", "(GB/s)", 7),
-    ("bound", "(us)", 8),
-    ("eff", "(%)", 5),
-)
-"""Name, unit and least width; a column grows with its longest cell, and is left out where no row has anything."""
-PREAMBLE_WIDTH = 110
 MOST_FIGURES = 20
 
 
+def _time(name: str) -> Callable[[Row], str]:
+    """Text of a time; nothing where there is none."""
+
+    def text(row: Row) -> str:
+        time_s = getattr(row, name)
+        return "" if time_s is None else time_text(time_s)
+
+    return text
+
+
+PLAIN = "data type, reduction operator, root rank; `none` and `-1` where there is none"
+INTERVAL = "90 % of measured times lie between them; left out where nobody measured how far predictions are off"
+BRACKET = (
+    "with `--bracket`: times on [both sides](irregular.md#times-on-both-sides) of `time`; the same as `time` where the "
+    "row is exact"
+)
+DRAWS = (
+    "with [draws of a hash](clusters.md#lucky-and-unlucky-hashes): of all draws; the other columns are of the median "
+    "one"
+)
+COLUMNS: tuple[Column[Row], ...] = (
+    Column(
+        "size", lambda row: str(row.size_bytes), "(B)", 11,
+        meaning="the larger of send and receive buffer of one rank, rounded as nccl-tests rounds it",
+    ),
+    Column("count", lambda row: str(row.count), "(elem)", 10, meaning="the count argument of the call"),
+    Column("type", lambda row: row.dtype, "", 6, "word", meaning=PLAIN),
+    Column("redop", lambda row: row.redop, "", 5, "word", meaning=PLAIN),
+    Column("root", lambda row: str(row.root), "", 4, meaning=PLAIN),
+    Column(
+        "algo", lambda row: row.label, "", 6, "word",
+        meaning="the algorithm that ran, and its protocol if the library or `--proto` chose one: `ring/LL`",
+    ),
+    Column(
+        "time", lambda row: f"{'~' * bool(row.tolerance)}{time_text(row.time_s)}", "(us)", 8,
+        meaning="predicted time of one collective; `~` before it: within a [tolerance](irregular.md)",
+    ),
+    Column("low", _time("time_lo_s"), "(us)", 8, meaning=INTERVAL),
+    Column("high", _time("time_hi_s"), "(us)", 8, meaning=INTERVAL),
+    Column("from", _time("bracket_lo_s"), "(us)", 8, meaning=BRACKET),
+    Column("to", _time("bracket_hi_s"), "(us)", 8, meaning=BRACKET),
+    Column("min", _time("time_min_s"), "(us)", 8, meaning=DRAWS),
+    Column("p95", _time("time_p95_s"), "(us)", 8, meaning=DRAWS),
+    Column("max", _time("time_max_s"), "(us)", 8, meaning=DRAWS),
+    Column(
+        "healthy", _time("healthy_time_s"), "(us)", 8,
+        meaning="with [failures](failures.md): the time of the machine in which nothing failed",
+    ),
+    Column(
+        "slower", lambda row: "" if row.slowdown is None else f"{row.slowdown:.3g}", "(x)", 6,
+        meaning="`time / healthy`",
+    ),
+    Column("algbw", lambda row: f"{row.algbw_Bps / 1e9:.2f}", "(GB/s)", 7, meaning="`size / time`"),
+    Column(
+        "busbw", lambda row: f"{row.busbw_Bps / 1e9:.2f}", "(GB/s)", 7,
+        meaning="`algbw` times the factor of nccl-tests, below",
+    ),
+    Column(
+        "total", lambda row: f"{row.total_busbw_Bps / 1e9:.2f}" if row.group_times else "", "(GB/s)", 7,
+        meaning="with several [groups](groups.md): `busbw` of all together; the other columns are of the slowest",
+    ),
+    Column(
+        "bound", _time("lower_bound_s"), "(us)", 8,
+        meaning="lower bound at line rate: no algorithm on these links is faster; switches that add and copy count if "
+        "there are any, those between nodes if the row's algorithm uses them",
+    ),
+    Column(
+        "eff", lambda row: f"{row.efficiency * 100:.1f}", "(%)", 5,
+        meaning="`bound / time`: 100 is the line rate of the wires; a profile with links at their achievable rate, "
+        "named above the table, can reach that share of it at most",
+    ),
+)  # fmt: skip
+LIMITS: tuple[Column[Row], ...] = (
+    Column(
+        "bound by", lambda row: row.bound, kind="prose", gap=2,
+        meaning="where the lower bound comes from: a GPU's egress or ingress, a cut, the egress of all ranks, latency",
+    ),
+    Column("bottleneck", lambda row: row.limit, kind="prose", gap=2, meaning="what to change first, below"),
+)  # fmt: skip
+"""Last columns, which are as wide as those of their block need."""
+OWNERS: tuple[Column[Row], ...] = (
+    Column("op", lambda row: row.op, kind="word"),
+    Column("ranks", lambda row: str(row.ranks) if row.groups == 1 else f"{row.groups} x {row.ranks}"),
+)
+"""What a table without blocks has in front."""
+
+
 def as_table(result: Result) -> str:
-    """Return one block per operation and number of ranks; every line that is not data starts with ``#``."""
-    widths = _widths(result.rows)
-    heads = [_aligned(texts, widths) for texts in zip(*((name, unit) for name, unit, _ in COLUMNS), strict=True)]
-    lines = [
-        f"# {line}" for text in preamble(result.version, result.topology, result.profile) for line in wrapped(text)
-    ]
-    lines += [f"# {line}" for text in _asked_of_all(result) for line in wrapped(text)]
+    """One block per operation and number of ranks; every line that is not data starts with ``#``."""
+    columns = fitted(COLUMNS, result.rows)
+    lines = comments([*preamble(result.version, result.topology, result.profile), *_asked_of_all(result)])
     for (op, ranks, groups), rows in _blocks(result.rows).items():
         who = f"ranks {ranks}" if groups == 1 else f"groups {groups} x {ranks} ranks ({_split(result)})"
         lines += ["#", f"# op {op}   {who}   algo {_asked(result)}   model fluid"]
-        by = max(map(len, ("bound by", *(row.bound for row in rows))))
-        lines += [f"#{heads[0][1:]}  {'bound by':{by}}  bottleneck", f"#{heads[1][1:]}"]
-        lines += [f"{_aligned(_cells(row), widths)}  {row.bound:{by}}  {row.limit}" for row in rows]
+        shown = [*columns, *fitted(LIMITS, rows)]
+        lines += [f"#{head[1:]}" for head in heads(shown)]
+        lines += [line_of(shown, row) for row in rows]
         lines += [f"# Avg bus bandwidth    : {_mean_busbw(rows)}"]
-        lines += [f"# {line}" for note in (*crossover_lines(rows), *_notes(rows)) for line in wrapped(note)]
-    return "\n".join(line.rstrip() for line in lines) + "\n"
+        lines += comments([*crossover_lines(rows), *_notes(rows)])
+    return document(lines)
 
 
 def as_markdown(result: Result) -> str:
-    """Return the rows as one Markdown table with the operation and the ranks in front."""
-    shown = [place for place, width in enumerate(_widths(result.rows)) if width]
-    names = [f"{name} {unit}".strip() for name, unit, _ in COLUMNS]
-    heads = ["op", "ranks", *(names[place] for place in shown), "bound by", "bottleneck"]
-    rows = []
-    for row in result.rows:
-        cells = _cells(row)
-        ranks = str(row.ranks) if row.groups == 1 else f"{row.groups} x {row.ranks}"
-        rows.append([row.op, ranks, *(cells[place] for place in shown), row.bound, row.limit])
-    lines = [heads, _rules(heads), *rows]
+    """Rows as one Markdown table with the operation and the ranks in front."""
     told = [line for block in _blocks(result.rows).values() for line in (*crossover_lines(block), *_notes(block))]
-    notes = "\n".join(
-        f"* {escaped(line)}"
-        for line in (*preamble(result.version, result.topology, result.profile), *_asked_of_all(result), *told)
-    )
-    table = "\n".join("| " + " | ".join(map(escaped, cells)) + " |" for cells in lines)
-    return f"{table}\n\n{notes}\n"
-
-
-def _rules(heads: Sequence[str]) -> list[str]:
-    """Return the line below the heads of a Markdown table: numbers to the right."""
-    words = ("op", "type", "redop", "algo", "bound by", "bottleneck")
-    return ["---" if head in words else "---:" for head in heads]
-
-
-def escaped(text: str) -> str:
-    """Return *text* for a cell of a Markdown table."""
-    return text.replace("|", "\\|")
+    notes = [*preamble(result.version, result.topology, result.profile), *_asked_of_all(result), *told]
+    return markdown([*OWNERS, *COLUMNS, *LIMITS], result.rows, notes)
 
 
 def preamble(version: str, topology: Mapping[str, Any], profile: Mapping[str, Any]) -> list[str]:
@@ -204,14 +238,6 @@ def doubtful(facts: Sequence[Mapping[str, str]]) -> list[str]:
     return [f"figures that no datasheet or measurement backs: {', '.join(shown)}"] if shown else []
 
 
-def wrapped(text: str) -> list[str]:
-    """Return *text* on lines of at most `PREAMBLE_WIDTH` characters."""
-    if len(text) <= PREAMBLE_WIDTH:
-        return [text]
-    options = {"break_long_words": False, "break_on_hyphens": False}
-    return textwrap.wrap(text, PREAMBLE_WIDTH, subsequent_indent="  ", **options)  # type: ignore[arg-type]
-
-
 def _blocks(rows: Iterable[Row]) -> dict[tuple[str, int, int], list[Row]]:
     """Put rows together by operation, number of ranks and number of groups."""
     blocks: dict[tuple[str, int, int], list[Row]] = {}
@@ -242,39 +268,3 @@ def _mean_busbw(rows: Sequence[Row]) -> str:
 
 def _mean_GBps(rows: Sequence[Row]) -> float:
     return sum(row.busbw_Bps for row in rows) / len(rows) / 1e9
-
-
-def _widths(rows: Iterable[Row]) -> list[int]:
-    """Return the width of each column: its least, or its longest cell."""
-    columns = zip(*map(_cells, rows), strict=True)
-    longest = [max(map(len, cells)) for cells in columns]
-    return [max(least, width) if width else 0 for (_, _, least), width in zip(COLUMNS, longest, strict=True)]
-
-
-def _aligned(cells: Iterable[str], widths: Sequence[int]) -> str:
-    """Join cells, each right-aligned in its column; columns of no width are left out."""
-    return " ".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True) if width)
-
-
-def _cells(row: Row) -> list[str]:
-    return [
-        str(row.size_bytes),
-        str(row.count),
-        row.dtype,
-        row.redop,
-        str(row.root),
-        row.label,
-        f"{'~' * bool(row.tolerance)}{time_text(row.time_s)}",
-        "" if row.time_lo_s is None else time_text(row.time_lo_s),
-        "" if row.time_hi_s is None else time_text(row.time_hi_s),
-        "" if row.bracket_lo_s is None else time_text(row.bracket_lo_s),
-        "" if row.bracket_hi_s is None else time_text(row.bracket_hi_s),
-        *("" if time_s is None else time_text(time_s) for time_s in (row.time_min_s, row.time_p95_s, row.time_max_s)),
-        "" if row.healthy_time_s is None else time_text(row.healthy_time_s),
-        "" if row.slowdown is None else f"{row.slowdown:.3g}",
-        f"{row.algbw_Bps / 1e9:.2f}",
-        f"{row.busbw_Bps / 1e9:.2f}",
-        f"{row.total_busbw_Bps / 1e9:.2f}" if row.group_times else "",
-        time_text(row.lower_bound_s),
-        f"{row.efficiency * 100:.1f}",
-    ]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import html
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from collsim.simulation.result import Row, frame_of
+from collsim.core.tabular import Tabular
+from collsim.simulation.result import Row
 
 __all__ = ["Compared", "Comparison", "System", "named_system"]
 
@@ -62,7 +62,7 @@ class Compared:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(Tabular):
     """The rows of several systems, the first of which is what the others are compared with.
 
     Examples
@@ -121,21 +121,23 @@ class Comparison:
             for system, speedup, run in zip(self.systems, row.speedups, row.runs, strict=True)
         ]
 
-    def to_frame(self, backend: str = "polars") -> Any:
-        """Return `to_records` as a data frame of ``polars`` or ``pandas``; raises as `Result.to_frame` does."""
-        return frame_of(self.to_records(), backend)
+    def _caption(self) -> str:
+        return ", ".join(system.label for system in self.systems)
 
-    def _repr_html_(self) -> str:
-        """Return the table for a notebook."""
-        own = ("algo", "time (us)", "busbw (GB/s)", "speedup (x)", "bottleneck")
-        spans = "".join(f"<th colspan={len(own)}>{html.escape(system.label)}</th>" for system in self.systems)
-        heads = "".join(f"<th>{name}</th>" for name in ("op", "ranks", "size (B)", *own * len(self.systems)))
-        body = "".join(f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in _cells(row))}</tr>" for row in self)
-        return f"<table><thead><tr><th colspan=3></th>{spans}</tr><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"
+    def _shown(self) -> list[dict[str, str]]:
+        return [_shown(row, self.systems) for row in self.rows]
 
 
-def _cells(row: Compared) -> list[str]:
-    cells = [row.runs[0].op, row.who, str(row.runs[0].size_bytes)]
-    for run, speedup in zip(row.runs, row.speedups, strict=True):
-        cells += [run.label, f"{run.time_s * 1e6:.2f}", f"{run.busbw_Bps / 1e9:.2f}", f"{speedup:.3g}", run.limit]
-    return cells
+def _shown(row: Compared, systems: Sequence[System]) -> dict[str, str]:
+    """Headings and texts of a row, the systems side by side."""
+    shown = {"op": row.runs[0].op, "ranks": row.who, "size (B)": str(row.runs[0].size_bytes)}
+    for system, run, speedup in zip(systems, row.runs, row.speedups, strict=True):
+        own = {
+            "algo": run.label,
+            "time (us)": f"{run.time_s * 1e6:.2f}",
+            "busbw (GB/s)": f"{run.busbw_Bps / 1e9:.2f}",
+            "speedup (x)": f"{speedup:.3g}",
+            "bottleneck": run.limit,
+        }
+        shown |= {f"{system.label} {heading}": text for heading, text in own.items()}
+    return shown

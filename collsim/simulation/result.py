@@ -2,65 +2,166 @@
 
 from __future__ import annotations
 
-import html
-import importlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
-from collsim.core.operations import operation
+from collsim.core.operations import DTYPES, OPERATIONS, REDUCTIONS, operation
+from collsim.core.tabular import Field, Tabular, plain
 
-__all__ = ["GroupTime", "LinkLoad", "Result", "Row", "frame_of", "ranked"]
+__all__ = ["FIELDS", "GroupTime", "LinkLoad", "Result", "Row", "ranked"]
 
 SCHEMA = "collsim.result/1"
-FIELDS = (
-    "op",
-    "algo",
-    "proto",
-    "channels",
-    "ranks",
-    "groups",
-    "dtype",
-    "redop",
-    "root",
-    "count",
-    "requested_bytes",
-    "size_bytes",
-    "time_s",
-    "time_lo_s",
-    "time_hi_s",
-    "time_min_s",
-    "time_p95_s",
-    "time_max_s",
-    "hash_seed",
-    "healthy_time_s",
-    "healthy_algo",
-    "slowdown",
-    "algbw_Bps",
-    "busbw_Bps",
-    "lower_bound_s",
-    "bound",
-    "efficiency",
-    "bottleneck",
-    "bottleneck_links",
-    "limit",
-    "critical_s",
-    "path",
-    "classes",
-    "tolerance",
-    "perturbed",
-    "raised_s",
-    "bracket_lo_s",
-    "bracket_hi_s",
-    "total_algbw_Bps",
-    "total_busbw_Bps",
-    "group_times",
-    "draw_times_s",
+TEXT = {"type": "string", "minLength": 1}
+TEXT_OR_NONE = {"type": ["string", "null"], "minLength": 1}
+COUNT = {"type": "integer", "minimum": 0}
+FROM_ONE = {"type": "integer", "minimum": 1}
+FIGURE = {"type": "number", "minimum": 0}
+ABOVE_ZERO_OR_NONE = {"type": ["number", "null"], "exclusiveMinimum": 0}
+
+
+def _described(schema: Mapping[str, Any], description: str) -> dict[str, Any]:
+    return {**schema, "description": description}
+
+
+def _record(**properties: Mapping[str, Any]) -> dict[str, Any]:
+    """JSON schema of an object that has all of *properties* and nothing else."""
+    return {
+        "type": "object", "additionalProperties": False, "required": list(properties), "properties": properties,
+    }  # fmt: skip
+
+
+LINK_LOAD = _record(
+    link=_described(TEXT, "source->destination"),
+    utilisation={**_described(FIGURE, "bytes carried over capacity times time"), "maximum": 1},
 )
-"""What a row says, in the order of every machine-readable format."""
-CRITICAL = ("launch", "latency", "channel rate", "links")
+GROUP_TIME = _record(
+    gpus={"type": "array", "items": COUNT, "description": "GPUs of the group, in rank order", "minItems": 2},
+    algo=_described(TEXT, "algorithm that ran"),
+    proto=_described(TEXT_OR_NONE, "protocol of the library; null where none is modelled"),
+    time_s=_described(FIGURE, "predicted time of the group while all run, seconds"),
+    algbw_Bps=_described(FIGURE, "size over time, bytes/s"),
+    busbw_Bps=_described(FIGURE, "algbw times the factor of the operation, bytes/s"),
+)
+CRITICAL_TIMES = {
+    "launch": "launch of the collective, seconds",
+    "latency": "latency and overhead before bytes flow, seconds",
+    "channel rate": "flow at the channels' own rate, seconds",
+    "links": "flow held back by links, seconds",
+}
+CRITICAL = tuple(CRITICAL_TIMES)
 """What the slowest chain of transfers spends its time on."""
+FIELDS: tuple[Field, ...] = (
+    Field("op", {"type": "string", "enum": list(OPERATIONS)}, "operation"),
+    Field("algo", TEXT, "algorithm that ran"),
+    Field("proto", TEXT_OR_NONE, "protocol of the library; `null` where none is modelled"),
+    Field("channels", FROM_ONE, "channels (CTAs) that share the work"),
+    Field("ranks", {"type": "integer", "minimum": 2}, "ranks in the collective"),
+    Field(
+        "groups", FROM_ONE,
+        "[groups](groups.md) of ranks that run the collective at once; ranks, times and bandwidths are of the slowest",
+    ),
+    Field("dtype", {"type": "string", "enum": list(DTYPES)}, "data type, under the name that nccl-tests prints"),
+    Field(
+        "redop", {"type": "string", "enum": [*REDUCTIONS, "none"]},
+        "reduction operator; `none` where nothing is reduced",
+    ),
+    Field("root", {"type": "integer", "minimum": -1}, "root rank; -1 where there is none"),
+    Field("count", COUNT, "count argument of the call, elements"),
+    Field("requested_bytes", FROM_ONE, "size that was asked for"),
+    Field("size_bytes", FROM_ONE, "size column of nccl-tests after its rounding"),
+    Field("time_s", {"type": "number", "exclusiveMinimum": 0}, "predicted time"),
+    Field(
+        "time_lo_s", {**FIGURE, "type": ["number", "null"]},
+        "low end of the 90 % interval of a measured time; `null` where the profile gives none for this system "
+        "([profiles](profiles.md))",
+    ),
+    Field(
+        "time_hi_s", {**FIGURE, "type": ["number", "null"]},
+        "high end of the 90 % interval of a measured time; `null` where the profile gives none for this system",
+    ),
+    Field(
+        "time_min_s", ABOVE_ZERO_OR_NONE,
+        "least time of all [draws of a hash](clusters.md#lucky-and-unlucky-hashes); `null` without draws",
+    ),
+    Field("time_p95_s", ABOVE_ZERO_OR_NONE, "time that 95 % of the draws do not exceed; `null` without draws"),
+    Field("time_max_s", ABOVE_ZERO_OR_NONE, "most time of all draws; `null` without draws"),
+    Field(
+        "hash_seed", {"type": ["integer", "null"], "minimum": 1},
+        "seed of the median draw, which the row shows; `null` without draws",
+    ),
+    Field(
+        "healthy_time_s", ABOVE_ZERO_OR_NONE,
+        "time of the machine in which nothing failed; `null` if nothing failed ([failures](failures.md))",
+    ),
+    Field("healthy_algo", TEXT_OR_NONE, "algorithm and protocol there"),
+    Field("slowdown", ABOVE_ZERO_OR_NONE, "`time_s / healthy_time_s`; `null` if nothing failed"),
+    Field("algbw_Bps", FIGURE, "size over time"),
+    Field("busbw_Bps", FIGURE, "`algbw_Bps` times the factor of the operation in nccl-tests"),
+    Field("lower_bound_s", FIGURE, "no algorithm on these links is faster: `bound` of the table"),
+    Field(
+        "bound", TEXT,
+        "what the lower bound comes from: `egress gpu0`, `ingress gpu0`, `egress of all ranks`, `cut 4|4` (that many "
+        "ranks on each side), `latency`; on small irregular wiring also `flow` (a linear program) and `spanning "
+        "trees`; for `send_recv` on a mesh `all links`",
+    ),
+    Field("efficiency", {**FIGURE, "maximum": 1.000000001}, "lower bound over time"),
+    Field(
+        "bottleneck", {"type": "array", "items": LINK_LOAD},
+        "the busiest links, busiest first, each with `link` and `utilisation`: bytes carried over capacity times time",
+        flat=False,
+    ),
+    Field("bottleneck_links", COUNT, "links within a thousandth of the busiest"),
+    Field(
+        "limit", TEXT,
+        "what to change first, in words: the busiest link, or what the slowest chain waits for; `bottleneck` of the "
+        "table",
+    ),
+    Field(
+        "critical_s", _record(**{kind: _described(FIGURE, told) for kind, told in CRITICAL_TIMES.items()}),
+        "time that the slowest chain of transfers spends on `launch`, `latency`, `channel rate` and `links`; the sum "
+        "is `time_s`",
+        flat=False,
+    ),
+    Field(
+        "path", TEXT,
+        "how the row was computed: one by one (`transfers`) or one for each class of transfers that have to behave "
+        "alike (`classes`), in plain Python (`reference`), compiled (`kernel`), or compiled and within a tolerance "
+        "(`tolerance`); `wavefront`: step after step of rings ([scale.md](scale.md)), with `equal chunks` if those "
+        "that differ by an element were taken as the largest",
+    ),
+    Field("classes", COUNT, "transfers, or classes of transfers, that were simulated"),
+    Field(
+        "tolerance", {**FIGURE, "maximum": 0.1},
+        "how far ends of transfers were moved, as a part of the time that each takes; 0: the row is exact "
+        "([irregular traffic](irregular.md))",
+    ),
+    Field("perturbed", FIGURE, "bytes moved too many or too few because of that, over all bytes"),
+    Field("raised_s", FIGURE, "by how much the last ends were put off, to what the busiest link needs"),
+    Field(
+        "bracket_lo_s", ABOVE_ZERO_OR_NONE,
+        "time that the load of the busiest link asks for, the lower of [both sides]"
+        "(irregular.md#times-on-both-sides); `time_s` if the row is exact; `null` without `--bracket`",
+    ),
+    Field(
+        "bracket_hi_s", ABOVE_ZERO_OR_NONE,
+        "time from above, when no link is ever ahead of its bytes; `time_s` if the row is exact; `null` without "
+        "`--bracket`",
+    ),
+    Field("total_algbw_Bps", FIGURE, "algbw of all groups together"),
+    Field("total_busbw_Bps", FIGURE, "busbw of all groups together"),
+    Field(
+        "group_times", {"type": "array", "items": GROUP_TIME},
+        "each of several groups: `gpus` in rank order, `algo`, `proto`, `time_s`, `algbw_Bps`, `busbw_Bps`; else empty",
+        flat=False,
+    ),
+    Field(
+        "draw_times_s", {"type": "array", "items": FIGURE},
+        "time of each draw, in the order of the seeds; empty without draws", flat=False,
+    ),
+)  # fmt: skip
+"""What a row says, in the order of every machine-readable format."""
 SATURATED = 0.5
 """A link that is busy for a smaller share of the time is not what limits a collective."""
 
@@ -203,12 +304,7 @@ class Row:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the row as the JSON schema wants it, in the order of its fields."""
-        row = {name: getattr(self, name) for name in FIELDS}
-        row["bottleneck"] = [asdict(load) for load in self.bottleneck]
-        row["critical_s"] = dict(self.critical_s)
-        row["group_times"] = [{**asdict(group), "gpus": list(group.gpus)} for group in self.group_times]
-        row["draw_times_s"] = list(self.draw_times_s)
-        return row
+        return {entry.key: plain(getattr(self, entry.key)) for entry in FIELDS}
 
     def to_record(self) -> dict[str, Any]:
         """Return the row as single values: the busiest link stands for the list, each critical time on its own.
@@ -220,17 +316,15 @@ class Row:
         >>> record["bottleneck_link"], record["critical_launch_s"]
         ('gpu0->gpu1', 0.0)
         """
-        record = self.to_dict()
-        busiest = (record.pop("bottleneck") or [{"link": None, "utilisation": None}])[0]
-        critical_s = record.pop("critical_s")
-        del record["group_times"], record["draw_times_s"]
-        record.update({f"bottleneck_{name}": value for name, value in busiest.items()})
-        record.update({f"critical_{kind.replace(' ', '_')}_s": critical_s.get(kind, 0.0) for kind in CRITICAL})
-        return record
+        record = {entry.key: getattr(self, entry.key) for entry in FIELDS if entry.flat}
+        busiest = self.bottleneck[0] if self.bottleneck else None
+        record["bottleneck_link"] = busiest.link if busiest else None
+        record["bottleneck_utilisation"] = busiest.utilisation if busiest else None
+        return record | {f"critical_{kind.replace(' ', '_')}_s": self.critical_s.get(kind, 0.0) for kind in CRITICAL}
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class Result(Tabular):
     """The rows of one call, with the configuration that reproduces them.
 
     Examples
@@ -288,53 +382,39 @@ class Result:
             "warnings": list(self.warnings),
         }
 
-    def to_frame(self, backend: str = "polars") -> Any:
-        """Return the rows as a data frame of ``polars`` or ``pandas``, with the columns of `Row.to_record`.
+    def to_records(self) -> list[dict[str, Any]]:
+        """Return one flat record for each row: that of `Row.to_record` after what names the run."""
+        config = self.config
+        common = {
+            "topology": self.topology.get("name"),
+            "profile": self.profile.get("name"),
+            "calibrated": self.profile.get("calibrated"),
+            "overrides": "; ".join(f"{path}={value}" for path, value in config.get("overrides", {}).items()),
+            "fail": "; ".join(config.get("fail", ())),
+            "degrade": "; ".join(f"{name}={share}" for name, share in config.get("degrade", {}).items()),
+        }
+        return [{**common, **row.to_record()} for row in self.rows]
 
-        Raises
-        ------
-        ImportError
-            The library is not installed; ``pip install 'collsim[frames]'`` brings polars.
-        """
-        return frame_of([row.to_record() for row in self.rows], backend)
-
-    def _repr_html_(self) -> str:
-        """Return the table for a notebook."""
-        heads = (
-            "op",
-            "size (B)",
-            "ranks",
-            "algo",
-            "time (us)",
-            "algbw (GB/s)",
-            "busbw (GB/s)",
-            "bound (us)",
-            "eff (%)",
-            "bottleneck",
-        )
-        body = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in _cells(row)) + "</tr>" for row in self.rows
-        )
-        head = "".join(f"<th>{name}</th>" for name in heads)
+    def _caption(self) -> str:
         calibrated = "yes" if self.profile.get("calibrated") else "no"
-        caption = f"{self.topology.get('name')}, profile {self.profile.get('name')}, calibrated: {calibrated}"
-        caption = f"<caption>{html.escape(caption)}</caption>"
-        return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        return f"{self.topology.get('name')}, profile {self.profile.get('name')}, calibrated: {calibrated}"
 
-
-def _cells(row: Row) -> tuple[str, ...]:
-    return (
-        row.op,
-        str(row.size_bytes),
-        str(row.ranks),
-        row.algo,
-        f"{'~' * bool(row.tolerance)}{row.time_s * 1e6:.2f}",
-        f"{row.algbw_Bps / 1e9:.2f}",
-        f"{row.busbw_Bps / 1e9:.2f}",
-        f"{row.lower_bound_s * 1e6:.2f}",
-        f"{row.efficiency * 100:.1f}",
-        row.limit,
-    )
+    def _shown(self) -> list[dict[str, str]]:
+        return [
+            {
+                "op": row.op,
+                "size (B)": str(row.size_bytes),
+                "ranks": str(row.ranks),
+                "algo": row.algo,
+                "time (us)": f"{'~' * bool(row.tolerance)}{row.time_s * 1e6:.2f}",
+                "algbw (GB/s)": f"{row.algbw_Bps / 1e9:.2f}",
+                "busbw (GB/s)": f"{row.busbw_Bps / 1e9:.2f}",
+                "bound (us)": f"{row.lower_bound_s * 1e6:.2f}",
+                "eff (%)": f"{row.efficiency * 100:.1f}",
+                "bottleneck": row.limit,
+            }
+            for row in self.rows
+        ]
 
 
 def ranked(times_s: Sequence[float], share: float) -> float:
@@ -344,16 +424,3 @@ def ranked(times_s: Sequence[float], share: float) -> float:
     (2.0, 95)
     """
     return sorted(times_s)[max(math.ceil(share * len(times_s)) - 1, 0)]
-
-
-def frame_of(records: Sequence[Mapping[str, Any]], backend: str) -> Any:
-    """Return *records* as a data frame of ``polars`` or ``pandas``; raises as `Result.to_frame` does."""
-    if backend not in ("polars", "pandas"):
-        raise ValueError(f"backend is {backend!r}; choose 'polars' or 'pandas'")
-    try:
-        library = importlib.import_module(backend)
-    except ImportError:
-        hint = "'collsim[frames]', or pass 'pandas' if you have it" if backend == "polars" else "pandas"
-        raise ImportError(f"{backend} is not installed: pip install {hint}") from None
-    options = {"infer_schema_length": None} if backend == "polars" else {}
-    return library.DataFrame(records, **options)

@@ -314,7 +314,16 @@ def test_document_is_plain(write):
     validation = compare(gather(write(log_text()), BOARD))
     document = json.loads(json.dumps(validation.to_dict(), allow_nan=False))
     assert document["schema"] == "collsim.validate/1"
-    assert document["rows"] == json.loads(json.dumps(validation.to_records()))
+    assert all(
+        {
+            "topology": BOARD,
+            "profile": validation.profile["name"],
+            "calibrated": validation.profile["calibrated"],
+            **row,
+        }
+        == record
+        for row, record in zip(document["rows"], json.loads(json.dumps(validation.to_records())), strict=True)
+    )
     assert document["summary"]["n"] == 1
 
 

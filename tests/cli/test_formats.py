@@ -175,7 +175,7 @@ def test_json_of_a_matrix_follows_its_schema(collsim, tmp_path):
     assert document["config"]["size"] is None
 
 
-@pytest.mark.parametrize("name", ["result", "row", "config", "validate"])
+@pytest.mark.parametrize("name", ["result", "row", "config", "validate", "calibrate"])
 def test_schema_is_strict_and_explains_every_field(name):
     document = schema(f"collsim.{name}/1")
     Draft202012Validator.check_schema(document)

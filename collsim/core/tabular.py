@@ -1,0 +1,148 @@
+"""One flat table of a result: as a data frame, as CSV and in a notebook."""
+
+from __future__ import annotations
+
+import csv
+import html
+import importlib
+import io
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, overload
+
+from collsim.core.atomic_files import write_text
+
+__all__ = ["Field", "Tabular", "csv_text", "plain"]
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """What a machine-readable row says under one key.
+
+    Attributes
+    ----------
+    key : str
+        Of the attribute, in JSON and in CSV; it carries the unit.
+    schema : Mapping
+        JSON schema of the value, without a description.
+    meaning : str
+        In Markdown: the description in the schema and the line on the page about output.
+    flat : bool
+        Whether it is one value, which has a place in a line of CSV.
+    """
+
+    key: str
+    schema: Mapping[str, Any]
+    meaning: str
+    flat: bool = True
+
+
+class Tabular(ABC):
+    """What the results of all commands can do with their rows."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain data, in SI units: the JSON document."""
+
+    @abstractmethod
+    def to_records(self) -> list[dict[str, Any]]:
+        """One flat record for each row, with what tells it from rows of other results; all have the same keys."""
+
+    def to_frame(self, backend: str = "polars") -> Any:
+        """`to_records` as a data frame of ``polars`` or ``pandas``.
+
+        Raises
+        ------
+        ValueError
+            Another backend.
+        ImportError
+            The library is not installed; ``pip install 'collsim[frames]'`` brings polars.
+        """
+        return _frame(self.to_records(), backend)
+
+    @overload
+    def to_csv(self, path: None = None) -> str: ...
+
+    @overload
+    def to_csv(self, path: str | os.PathLike[str]) -> None: ...
+
+    def to_csv(self, path: str | os.PathLike[str] | None = None) -> str | None:
+        """`to_records` as the CSV of the command line; with a *path* it is written there, whole or not at all.
+
+        Raises
+        ------
+        InputError
+            The file cannot be written.
+        """
+        text = csv_text(self._csv_records())
+        if path is None:
+            return text
+        write_text(text, os.fspath(path))
+        return None
+
+    def _csv_records(self) -> list[dict[str, Any]]:
+        return self.to_records()
+
+    def _repr_html_(self) -> str:
+        """Table for a notebook."""
+        shown = self._shown()
+        caption = f"<caption>{html.escape(self._caption())}</caption>" if self._caption() else ""
+        head = "".join(f"<th>{html.escape(name)}</th>" for name in (shown[0] if shown else ()))
+        body = "".join(
+            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row.values()) + "</tr>" for row in shown
+        )
+        return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+    @abstractmethod
+    def _caption(self) -> str:
+        """Line above the table in a notebook; empty for none."""
+
+    @abstractmethod
+    def _shown(self) -> list[dict[str, str]]:
+        """Rows in a notebook: heading to text."""
+
+
+def csv_text(records: Sequence[Mapping[str, Any]]) -> str:
+    r"""Header and one line per record; lists are joined, truth is in lower case, and None is empty.
+
+    >>> csv_text([{"op": "reduce", "calibrated": True, "proto": None, "flags": ["a", "b"]}])
+    'op,calibrated,proto,flags\nreduce,true,,a; b\n'
+    """
+    if not records:
+        return ""
+    out = io.StringIO()
+    writer = csv.DictWriter(out, fieldnames=list(records[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({key: _csv_cell(value) for key, value in record.items()} for record in records)
+    return out.getvalue()
+
+
+def _csv_cell(value: Any) -> Any:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "; ".join(value) if isinstance(value, list | tuple) else value
+
+
+def plain(value: Any) -> Any:
+    """*value* as JSON has it: records and mappings as dictionaries, tuples as lists."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {entry.name: plain(getattr(value, entry.name)) for entry in fields(value)}
+    if isinstance(value, Mapping):
+        return {key: plain(entry) for key, entry in value.items()}
+    return [plain(entry) for entry in value] if isinstance(value, list | tuple) else value
+
+
+def _frame(records: Sequence[Mapping[str, Any]], backend: str) -> Any:
+    if backend not in ("polars", "pandas"):
+        raise ValueError(f"backend is {backend!r}; choose 'polars' or 'pandas'")
+    try:
+        library = importlib.import_module(backend)
+    except ImportError:
+        hint = "'collsim[frames]', or pass 'pandas' if you have it" if backend == "polars" else "pandas"
+        raise ImportError(f"{backend} is not installed: pip install {hint}") from None
+    options = {"infer_schema_length": None} if backend == "polars" else {}
+    return library.DataFrame(records, **options)

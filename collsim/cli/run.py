@@ -10,11 +10,10 @@ import click
 
 from collsim.cli.options import complete, formats, request_options, scale_out_overrides, scale_out_place
 from collsim.cli.output import check_targets, named_files, output_format, patience, write
-from collsim.core.errors import Fault, InputError
+from collsim.core.errors import Fault, Faults, InputError
 
 if TYPE_CHECKING:
     from collsim.cli.config import Configuration
-    from collsim.cli.texts import Faults
     from collsim.library import Profile
     from collsim.simulation.request.request import Question
     from collsim.simulation.result import Result
@@ -91,7 +90,6 @@ def run(
 
     A flag goes before its environment variable (COLLSIM_TOPO, COLLSIM_PROFILE, ...), and that before --config.
     """  # noqa: D301 - \b keeps the lines that follow it as they are
-    from collsim.cli.texts import Faults
     from collsim.report import render
     from collsim.simulation.request.placement import files_of
 
@@ -148,7 +146,7 @@ def checked_request(
     topology = constants = groups = None
     if topo is None:
         hint = "give a name that `collsim topo list` prints, or a YAML file"
-        faults.add([Fault("no topology is named", "topo", hint)])
+        faults.append(Fault("no topology is named", "topo", hint))
     else:
         whole = faults.attempt(lambda: load_topology(topo, overrides))
         topology = None if whole is None else faults.attempt(lambda: _damaged(whole, fail, degrade))

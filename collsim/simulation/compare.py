@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from collsim.core.errors import Fault, InputError, ModelError
+from collsim.core.errors import Fault, Faults, InputError, ModelError
 from collsim.library import Profile, load_profile
 from collsim.simulation.comparison import Compared, Comparison, System, named_system
 from collsim.simulation.request.request import Question, ask, rank_groups
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Case", "answer", "compare", "prepare"]
 
-T = TypeVar("T")
 WHOLE = "none"
 """The split that leaves all ranks in one group."""
 
@@ -101,7 +100,7 @@ def prepare(
     **asked: Any,
 ) -> list[Case]:
     """Return what is asked of each system; the parameters are those of `compare`. Raises every fault at once."""
-    faults: list[Fault] = []
+    faults = Faults()
     pairs = overrides.items() if isinstance(overrides, Mapping) else _listed(overrides or ())
     loaded = _systems(
         topos, lambda name, changes: damaged(load_topology(name, [*pairs, *changes]), fail, degrade), faults
@@ -111,19 +110,17 @@ def prepare(
         ranks = min(topology.n_gpus for topology in loaded.values())
     cases = []
     for label, topology in loaded.items():
-        constants = _attempt(partial(load_profile, profile, topology), faults)
+        constants = faults.attempt(load_profile, profile, topology)
         groups = [
-            _attempt(partial(rank_groups, topology, ranks, rank_list, question, placement), faults)
-            for question in questions
+            faults.attempt(rank_groups, topology, ranks, rank_list, question, placement) for question in questions
         ]
         asked_here = tuple((question, gpus) for question, gpus in zip(questions, groups, strict=True) if gpus)
         cases += [Case(label, topology, constants, asked_here)] if constants else []
-    if faults:
-        raise InputError(*dict.fromkeys(faults))
+    faults.raise_any()
     return cases
 
 
-def _systems(topos: Any, load: Callable[[Any, Sequence[str]], Topology], faults: list[Fault]) -> dict[str, Topology]:
+def _systems(topos: Any, load: Callable[[Any, Sequence[str]], Topology], faults: Faults) -> dict[str, Topology]:
     """Return the systems by their labels, each different: the name, the changes, and a number if both come again."""
     entries = _listed(topos)
     if len(entries) < 2:
@@ -131,8 +128,8 @@ def _systems(topos: Any, load: Callable[[Any, Sequence[str]], Topology], faults:
     loaded: dict[str, Topology] = {}
     for entry in entries:
         name, changes = named_system(entry)
-        found: list[Fault] = []
-        topology = _attempt(partial(load, name, changes), found)
+        found = Faults()
+        topology = found.attempt(load, name, changes)
         set_here = {f"--set {change.partition('=')[0].strip()}" for change in changes}
         faults += [replace(fault, where="topos") if fault.where in set_here else fault for fault in found]
         if topology is not None:
@@ -142,11 +139,11 @@ def _systems(topos: Any, load: Callable[[Any, Sequence[str]], Topology], faults:
     return loaded
 
 
-def _questions(asking: Callable[..., Question], split: Any, algo: Any, faults: list[Fault]) -> list[Question]:
+def _questions(asking: Callable[..., Question], split: Any, algo: Any, faults: Faults) -> list[Question]:
     """Return the question of each split, whose only algorithm gives one row."""
     if len(names := _listed(algo)) > 1 or "all" in names:
         faults.append(Fault("several algorithms", "algo", "one row of each system: give auto, best or one name"))
-    found = [_attempt(partial(asking, split=one, algo=algo), faults) for one in _splits(split)]
+    found = [faults.attempt(asking, split=one, algo=algo) for one in _splits(split)]
     return [question for question in found if question is not None]
 
 
@@ -195,14 +192,6 @@ def _splits(split: Any) -> list[Any]:
     """
     texts = [text.strip() for text in split.split(",")] if isinstance(split, str) else _listed(split)
     return [None if isinstance(text, str) and text.lower() == WHOLE else text for text in texts]
-
-
-def _attempt(parse: Callable[[], T], faults: list[Fault]) -> T | None:
-    try:
-        return parse()
-    except InputError as error:
-        faults.extend(error.faults)
-        return None
 
 
 @contextmanager

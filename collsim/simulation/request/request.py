@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from collsim.collectives import ALGORITHMS, algorithm, algorithms_for, matrix_size_bytes
-from collsim.core.errors import Fault, InputError
+from collsim.core.errors import Fault, Faults, InputError
 from collsim.core.operations import DTYPES, OPERATIONS, REDUCTIONS, Operation, dtype_bytes, operation
 from collsim.core.units import MAX_SIZE_BYTES, parse_size_bytes
 from collsim.fabric.fabric import Int
@@ -23,7 +22,6 @@ from collsim.simulation.request.loads import Load, free_shares, parse_loads
 from collsim.simulation.request.placement import placed
 from collsim.simulation.request.tolerance import AUTO, parse_tolerance
 from collsim.simulation.request.values import (
-    attempt,
     read_choice,
     read_items,
     read_name,
@@ -165,30 +163,30 @@ def ask(
     InputError
         Every fault at once.
     """
-    faults: list[Fault] = []
+    faults = Faults()
     hint = f"name one of {', '.join(OPERATIONS)}"
     names = read_names(op, "op", "operation", hint, faults)
-    ops = tuple(found for name in names if (found := attempt(partial(operation, name), faults, "op")))
-    sizes = DEFAULT_SIZES if size is None else attempt(lambda: _sizes(size), faults)
+    ops = tuple(found for name in names if (found := faults.attempt(operation, name, where="op")))
+    sizes = DEFAULT_SIZES if size is None else faults.attempt(_sizes, size)
     if size is not None and ops and all(entry.name == "all_to_all_v" for entry in ops):
         faults.append(Fault("the matrix decides the size of all_to_all_v", "size", "leave out the size"))
-    chunk_bytes = None if chunk is None else attempt(lambda: parse_size_bytes(chunk, "chunk", allow_zero=False), faults)
+    chunk_bytes = None if chunk is None else faults.attempt(parse_size_bytes, chunk, "chunk", allow_zero=False)
     name = read_name(dtype, "dtype", "data type", DTYPES, faults)
-    dtype, element_bytes = (attempt(lambda: dtype_bytes(name), faults, "dtype") if name else None) or ("float", 4)
-    matrix_bytes = attempt(lambda: _checked_matrix(matrix, ops), faults) if ops else None
+    dtype, element_bytes = (faults.attempt(dtype_bytes, name, where="dtype") if name else None) or ("float", 4)
+    matrix_bytes = faults.attempt(_checked_matrix, matrix, ops) if ops else None
     redop = read_choice(redop, "redop", "reduction", REDUCTIONS, faults)
     channels = None if channels is None else _channels(channels, faults)
     proto = None if proto is None else read_choice(proto, "proto", "protocol", PROTOCOLS, faults)
     root = read_whole(root, "root", "root", "the rank of the root, such as 0", faults)
-    chooser = None if library is None else attempt(partial(_library, library), faults, "library")
+    chooser = None if library is None else faults.attempt(_library, library, where="library")
     variables = _variables(environment, faults)
-    attempt(partial(_check_environment, variables), faults, "environment")
+    faults.attempt(_check_environment, variables, where="environment")
     gpus_per_thread = _at_least_one(gpus_per_thread, faults)
-    grouping = attempt(partial(parse_grouping, split, groups, over, max(gpus_per_thread, 1)), faults)
-    loads = attempt(partial(parse_loads, load), faults)
-    seeds = attempt(partial(parse_seeds, hash_seeds), faults)
+    grouping = faults.attempt(parse_grouping, split, groups, over, max(gpus_per_thread, 1))
+    loads = faults.attempt(parse_loads, load)
+    seeds = faults.attempt(parse_seeds, hash_seeds)
     launch = read_choice(launch, "launch", "launch", LAUNCHES, faults)
-    within = attempt(partial(parse_tolerance, tolerance), faults)
+    within = faults.attempt(parse_tolerance, tolerance)
     faults += [
         Fault(f"{name} {shown(value)} is not true or false", name, "pass True or False")
         for name, value in (("registered", registered), ("reduce", reduce), ("bracket", bracket))
@@ -201,8 +199,7 @@ def ask(
         for name in algos
         if proto in PROTOCOLS and proto not in RUNS_WITH.get(name, PROTOCOLS)
     ]
-    if faults:
-        raise InputError(*faults)
+    faults.raise_any()
     return Question(
         ops=ops,
         sizes=sizes or (),
@@ -229,7 +226,7 @@ def ask(
     )
 
 
-def _channels(value: Any, faults: list[Fault]) -> int:
+def _channels(value: Any, faults: Faults) -> int:
     """Return a number of channels."""
     hint = f"between 1 and {MOST_CHANNELS}"
     before = len(faults)
@@ -239,7 +236,7 @@ def _channels(value: Any, faults: list[Fault]) -> int:
     return channels
 
 
-def _at_least_one(value: Any, faults: list[Fault]) -> int:
+def _at_least_one(value: Any, faults: Faults) -> int:
     """Return a number of GPUs that a thread serves."""
     before, where = len(faults), "gpus_per_thread"
     count = read_whole(value, where, "GPUs per thread", "a number such as 8", faults)
@@ -248,7 +245,7 @@ def _at_least_one(value: Any, faults: list[Fault]) -> int:
     return count
 
 
-def _variables(environment: Any, faults: list[Fault]) -> dict[str, str]:
+def _variables(environment: Any, faults: Faults) -> dict[str, str]:
     """Return variables of the environment as text."""
     if environment is None:
         return {}
@@ -284,11 +281,10 @@ def _check_environment(environment: Mapping[str, str]) -> None:
 
 def _sizes(size: Any) -> tuple[int, ...]:
     """Return sizes in bytes."""
-    faults: list[Fault] = []
+    faults = Faults()
     entries = read_items(size, "size", "name at least one, such as 64M", faults, "the list of sizes is empty")
-    sizes = [attempt(partial(parse_size_bytes, entry, "size", allow_zero=False), faults) for entry in entries]
-    if faults:
-        raise InputError(*faults)
+    sizes = [faults.attempt(parse_size_bytes, entry, "size", allow_zero=False) for entry in entries]
+    faults.raise_any()
     return tuple(number for number in sizes if number is not None)
 
 
@@ -349,7 +345,7 @@ def _is_bytes(entry: Any) -> bool:
 
 def _algorithm_faults(ops: Sequence[Operation], names: Sequence[str]) -> list[Fault]:
     """Return what is wrong with the algorithms for each operation."""
-    faults: list[Fault] = []
+    faults = Faults()
     for op in ops:
         if not algorithms_for(op.name):
             able = sorted({name for entry in ALGORITHMS for name in entry.ops})
@@ -359,7 +355,7 @@ def _algorithm_faults(ops: Sequence[Operation], names: Sequence[str]) -> list[Fa
             continue
         for name in names:
             if name not in CHOICES:
-                attempt(partial(algorithm, op.name, name), faults, "algo")
+                faults.attempt(algorithm, op.name, name, where="algo")
     return faults
 
 
@@ -383,19 +379,18 @@ def rank_groups(
         raise InputError(Fault("both a placement and a rank list", "placement", "give one of the two"))
     everyone = topology.n_gpus
     size = None if question.matrix_bytes is None else len(question.matrix_bytes)
-    faults: list[Fault] = []
+    faults = Faults()
     counts = [] if ranks is None else _counts(ranks, topology, faults)
     listed = None if rank_list is None else _gpus(rank_list, topology, faults)
     if size is not None and size > everyone:
         hint = f"give {everyone} rows and columns, or fewer"
         faults.append(Fault(f"the matrix is for {size} ranks, {topology.name} has {everyone} GPUs", "matrix", hint))
-    if faults:
-        raise InputError(*faults)
+    faults.raise_any()
     order = list(range(everyone))
     if placement is not None:  # names and places of all GPUs take a while on a large machine
         gpu_names = topology.wiring.node_names[:everyone]
-        order = attempt(lambda: placed(placement, gpu_names, _pods(topology)), faults) or order
-    attempt(lambda: question.load and free_shares(question.load, topology.wiring.link_names), faults)
+        order = faults.attempt(lambda: placed(placement, gpu_names, _pods(topology))) or order
+    faults.attempt(lambda: question.load and free_shares(question.load, topology.wiring.link_names))
     default = size if size is not None and question.grouping is None else len(order)
     groups = [listed] if listed is not None else [order[:n] for n in counts or [default]]
     for group in groups:
@@ -404,8 +399,7 @@ def rank_groups(
         faults.append(Fault(f"{too_many[0]} ranks, the placement has {len(order)}", "ranks", "add hosts to the file"))
     if placement not in (None, "block") and len(groups) > 1:
         faults.append(Fault("a placement of several numbers of ranks", "placement", "give one number of ranks"))
-    if faults:
-        raise InputError(*faults)
+    faults.raise_any()
     return groups
 
 
@@ -419,8 +413,8 @@ def _pods(topology: Topology) -> list[int] | None:
 
 def _group_faults(gpus: Sequence[int], matrix_ranks: int | None, question: Question) -> list[Fault]:
     """Return what is wrong with the groups of a run, or with what each of them is to do."""
-    faults: list[Fault] = []
-    groups = attempt(partial(question.groups_of, gpus), faults)
+    faults = Faults()
+    groups = faults.attempt(question.groups_of, gpus)
     if not groups:
         return faults
     n, noun = len(groups[0]), "the run" if question.grouping is None else "each group"
@@ -432,7 +426,7 @@ def _group_faults(gpus: Sequence[int], matrix_ranks: int | None, question: Quest
     return faults
 
 
-def _counts(ranks: Any, topology: Topology, faults: list[Fault]) -> list[int]:
+def _counts(ranks: Any, topology: Topology, faults: Faults) -> list[int]:
     """Return numbers of ranks, one for each run."""
     hint = f"{topology.name} takes 2 to {topology.n_gpus}"
     before = len(faults)
@@ -447,7 +441,7 @@ def _counts(ranks: Any, topology: Topology, faults: list[Fault]) -> list[int]:
     return counts
 
 
-def _gpus(rank_list: Any, topology: Topology, faults: list[Fault]) -> list[int]:
+def _gpus(rank_list: Any, topology: Topology, faults: Faults) -> list[int]:
     """Return the GPUs that a run uses; a list names them as the machine does in which nothing failed."""
     everyone = topology.n_gpus if topology.damage is None else topology.damage.healthy.n_gpus
     left = range(everyone) if topology.damage is None else topology.damage.gpus

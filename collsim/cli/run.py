@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from collsim.cli.options import complete, formats, request_options, scale_out_overrides, scale_out_place
+from collsim.cli.options import SIZES, complete, formats, request_options, scale_out_overrides, scale_out_place
 from collsim.cli.output import check_targets, named_files, output_format, patience, write
 from collsim.core.errors import Fault, Faults, InputError
+from collsim.simulation.request.fields import BY_NAME, Field
 
 if TYPE_CHECKING:
     from collsim.cli.config import Configuration
@@ -31,6 +32,8 @@ RIVALS = (
 """Flags that exclude each other; one from the command line silences those from the environment or a file."""
 
 
+READ_FIRST = ("overrides", "gpus_per_thread", "size", "ranks", "rank_list", "channels", "environment")
+"""Flags whose faults are told before those of others."""
 FABRIC_NAMES = ("scale_out.fabric", "scale_out.network", "scale_out.racks")
 
 
@@ -204,47 +207,32 @@ def _ask(ask: Callable[..., Question], request: dict[str, Any], unread: bool) ->
 
 def requested(flags: dict[str, Any], config: Configuration | None, faults: Faults) -> dict[str, Any]:
     """Return the arguments of `simulate`; what could not be read is left out, its faults kept."""
+    rest = [name for name in BY_NAME if name not in READ_FIRST]
+    return {name: _value(BY_NAME[name], flags, config, faults) for name in (*READ_FIRST, *rest)}
+
+
+def _value(field: Field, flags: dict[str, Any], config: Configuration | None, faults: Faults) -> Any:
+    """Return the argument of `simulate` that a flag and the configuration say; its default if that cannot be read."""
     from collsim.cli import texts
 
-    def read(name: str, parse: Callable[[str], Any]) -> Any:
-        text = flags[name]
-        return None if text is None else faults.attempt(lambda: parse(text))
-
-    steps = {name: flags[name] for name in ("min_bytes", "max_bytes", "step_bytes", "step_factor", "size")}
-    set_here = texts.read_overrides(flags["overrides"], faults)
-    ops = _names(flags["op"])
-    threads = read("gpus_per_thread", lambda text: texts.read_number(text, "gpus_per_thread"))
-    return {
-        "topo": flags["topo"],
-        "profile": flags["profile"],
-        "op": ops,
-        "algo": _names(flags["algo"]),
-        "size": faults.attempt(lambda: texts.read_sizes(**steps)),
-        "ranks": read("ranks", texts.read_counts),
-        "rank_list": read("rank_list", texts.read_rank_list),
-        **{name: flags[name] for name in ("placement", "split", "groups", "over", "load", "hash_seeds")},
-        "channels": read("channels", lambda text: texts.read_number(text, "channels")),
-        "chunk": flags["chunk"],
-        "dtype": flags["dtype"],
-        "proto": flags["proto"],
-        "library": flags["library"],
-        "launch": flags["launch"],
-        "registered": flags["registered"],
-        "reduce": flags["reduce"],
-        "tolerance": flags["tolerance"],
-        "bracket": flags["bracket"],
-        "gpus_per_thread": 1 if threads is None else threads,
-        "environment": {
-            **(config.environment if config else {}),
-            **texts.read_settings(flags["environment"], faults),
-        },
-        "redop": flags["redop"],
-        "root": read("root", lambda text: texts.read_number(text, "root", "such as 0")) or 0,
-        "matrix": _matrix(flags["matrix"], ops, config, faults),
-        "overrides": {**(config.overrides if config else {}), **set_here, **scale_out_overrides(flags)},
-        "fail": [*(config.fail if config else ()), *flags["fail"]],
-        "degrade": {**(config.degrade if config else {}), **texts.read_shares(flags["degrade"], faults)},
-    }
+    name, text = field.name, flags[field.name]
+    value: Any = text
+    match field.kind:
+        case "words":
+            value = _names(text)
+        case "sizes":
+            value = faults.attempt(texts.read_sizes, *(flags[step] for step in SIZES), text)
+        case "rank_lists" if text is not None:
+            value = faults.attempt(texts.read_counts if name == "ranks" else texts.read_rank_list, text)
+        case "number":
+            number = None if text is None else faults.attempt(texts.read_number, text, name, field.example)
+            value = field.default if number is None else number
+        case "matrix":
+            value = _matrix(text, _names(flags["op"]), config, faults)
+        case "pairs":
+            scale_out = scale_out_overrides(flags) if name == "overrides" else {}
+            value = {**(getattr(config, name) if config else {}), **texts.PAIRS[name](text, faults), **scale_out}
+    return [*config.fail, *text] if name == "fail" and config else value
 
 
 def _names(text: str | None) -> list[str]:
@@ -297,14 +285,11 @@ def place_of(context: click.Context, where: str, config: Configuration | None) -
     if option is None:
         return where
     if config is not None and _source(context, name) == 1:
-        return f"{config.file}: config.{CONFIG_KEYS.get(name, name)}"
+        return f"{config.file}: config.{BY_NAME[name].config_key if name in BY_NAME else name}"
     if _source(context, name) == 2:
         variable = option.envvar or f"{context.auto_envvar_prefix}_{name.upper()}"
         return f"{variable} in the environment"
     return min(option.opts, key=len)
-
-
-CONFIG_KEYS = {"ranks": "rank_lists", "rank_list": "rank_lists", "chunk": "chunk_bytes"}
 
 
 def _stale(context: click.Context, config: Configuration | None, result: Result) -> list[str]:

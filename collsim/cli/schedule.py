@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from collsim.cli.options import schedule_options
+from collsim.cli.options import SCHEDULE_OPTIONS, SIZES, schedule_options
 from collsim.cli.output import check_suffix, check_targets, named_files, write
 from collsim.core.errors import Fault, Faults, InputError, VerificationError
+from collsim.simulation.request.fields import FIELDS
 
 if TYPE_CHECKING:
     from collsim.schedule import Schedule
@@ -150,19 +151,8 @@ def _count(text: str) -> int:
     return count
 
 
-ABSENT = {
-    **dict.fromkeys(("min_bytes", "max_bytes", "step_bytes", "step_factor", "proto", "library")),
-    **dict.fromkeys(("placement", "split", "groups", "over")),
-    "load": (),
-    "hash_seeds": None,
-    "redop": "sum",
-    "environment": (),
-    "launch": "stream",
-    "registered": False,
-    "reduce": True,
-    "tolerance": "auto",
-    "bracket": False,
-    "gpus_per_thread": "1",
+ABSENT = dict.fromkeys(SIZES) | {
+    field.name: field.flag_default for field in FIELDS if field.name not in SCHEDULE_OPTIONS
 }
 """What a request has and the flags of one schedule leave out, because it changes nothing that is sent."""
 

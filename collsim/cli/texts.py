@@ -14,6 +14,7 @@ from collsim.core.errors import Fault, Faults, InputError
 from collsim.core.units import parse_size_bytes
 
 __all__ = [
+    "PAIRS",
     "read_counts",
     "read_decimal",
     "read_factor",
@@ -228,6 +229,10 @@ def read_shares(entries: Sequence[str], faults: Faults) -> dict[str, str]:
     {'link:gpu0-gpu1': '50%'}
     """
     return _pairs(entries, faults, "degrade", "WHAT=SHARE", 'write --degrade "link:gpu0-gpu1=50%"')
+
+
+PAIRS = {"overrides": read_overrides, "environment": read_settings, "degrade": read_shares}
+"""Readers of flags with an equals sign, by the field of the request."""
 
 
 def _pairs(entries: Sequence[str], faults: Faults, where: str, shape: str, hint: str) -> dict[str, str]:

@@ -57,7 +57,7 @@ class Field:
         Empty: ``--name``.
     metavar : str
     complete : str
-        The names that a shell completes, by their function in `collsim.cli.options`.
+        What a shell completes: a key of `collsim.cli.options.NAMES`.
     example : str
         The hint for a text that is no number.
     key : str or None
@@ -83,9 +83,9 @@ class Field:
     schema: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def config_key(self) -> str | None:
-        """The key of the configuration; None if the field is not recorded."""
-        return self.name if self.key == "" else self.key
+    def config_key(self) -> str:
+        """The key of the configuration; empty if the field is not recorded."""
+        return "" if self.key is None else self.key or self.name
 
     @property
     def several(self) -> bool:

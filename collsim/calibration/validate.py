@@ -26,7 +26,8 @@ from collsim.calibration.logs.reading import LAUNCHES
 from collsim.calibration.verdicts import CheckedLog, Compared, Unread, Validation
 from collsim.core.errors import Fault, Faults, InputError, ModelError, UnknownNameError, UnsupportedError
 from collsim.library import DEFAULT_LIBRARY, Profile, load_library, load_profile
-from collsim.topology import Topology, load_topology
+from collsim.simulation.request.prepare import machine_of
+from collsim.topology import Topology
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -131,11 +132,7 @@ def gather(
 
 def named_topology(topo: Any, faults: Faults) -> Topology | None:
     """Return the topology; None, with its faults added, if there is none."""
-    if topo is None:
-        hint = "give a name that `collsim topo list` prints, or a YAML file"
-        faults.append(Fault("no topology is named", "topo", hint))
-        return None
-    return faults.attempt(load_topology, topo)
+    return faults.attempt(machine_of, topo)
 
 
 def checked_options(told: Mapping[str, Any], faults: Faults) -> dict[str, Any]:

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from collsim.cli.options import SIZES, complete, formats, request_options, scale_out_overrides, scale_out_place
 from collsim.cli.output import check_targets, named_files, output_format, patience, write
-from collsim.core.errors import Fault, Faults, InputError
+from collsim.core.errors import Faults, InputError
 from collsim.simulation.request.fields import BY_NAME, Field
 
 if TYPE_CHECKING:
     from collsim.cli.config import Configuration
-    from collsim.library import Profile
-    from collsim.simulation.request.request import Question
+    from collsim.simulation.request.prepare import Prepared
     from collsim.simulation.result import Result
-    from collsim.topology import Topology
 
 __all__ = ["checked_request", "place_of", "requested", "run", "without_rivals"]
 
@@ -34,7 +32,6 @@ RIVALS = (
 
 READ_FIRST = ("overrides", "gpus_per_thread", "size", "ranks", "rank_list", "channels", "environment")
 """Flags whose faults are told before those of others."""
-FABRIC_NAMES = ("scale_out.fabric", "scale_out.network", "scale_out.racks")
 
 
 def _load_config(context: click.Context, _: click.Parameter, file: str | None) -> Configuration | None:
@@ -122,7 +119,7 @@ def _simulated(flags: dict[str, Any], config: Configuration | None, faults: Faul
 
     from collsim.simulation.simulate import predict
 
-    result = faults.attempt(lambda: predict(*asked))
+    result = faults.attempt(predict, *asked)
     faults.raise_any()
     assert result is not None
     named = {"topo": flags["topo"], "profile": flags["profile"]}
@@ -131,78 +128,20 @@ def _simulated(flags: dict[str, Any], config: Configuration | None, faults: Faul
     return replace(result, config={**result.config, **named})
 
 
-def checked_request(
-    flags: dict[str, Any], config: Configuration | None, faults: Faults
-) -> tuple[Topology, Profile, Question, list[list[int]]]:
-    """Return what was asked and the GPUs of each run; raise all that is wrong, at once."""
+def checked_request(flags: dict[str, Any], config: Configuration | None, faults: Faults) -> Prepared:
+    """Return what was asked, checked; raise all that is wrong, at once."""
     request = requested(flags, config, faults)
-    from collsim.library import load_profile
-    from collsim.simulation.request.request import ask, rank_groups
-    from collsim.topology import load_topology
+    from collsim.simulation.request.prepare import prepare
 
-    topo, profile, ranks, rank_list, placement, overrides, fail, degrade = (
-        request.pop(name)
-        for name in ("topo", "profile", "ranks", "rank_list", "placement", "overrides", "fail", "degrade")
-    )
     unread = flags["matrix"] is not None and request["matrix"] is None
-    question = faults.attempt(lambda: _ask(ask, request, unread))
-    topology = constants = groups = None
-    if topo is None:
-        hint = "give a name that `collsim topo list` prints, or a YAML file"
-        faults.append(Fault("no topology is named", "topo", hint))
-    else:
-        whole = faults.attempt(lambda: load_topology(topo, overrides))
-        topology = None if whole is None else faults.attempt(lambda: _damaged(whole, fail, degrade))
-        there = topology or whole or _on_usual_fabric(topo, overrides)
-    constants = faults.attempt(lambda: load_profile(profile, topology))
-    if topo is not None and there is not None:  # of a request that is wrong elsewhere, what can be checked
-        asked = question if topology and question else _without_loads(question or ask("all_reduce"))
-        groups = faults.attempt(lambda: rank_groups(there, ranks, rank_list, asked, placement))
-    faults.raise_any()
-    assert topology is not None
-    assert constants is not None
-    assert question is not None
-    assert groups is not None
-    return topology, constants, question, groups
-
-
-def _damaged(topology: Topology, fail: Sequence[str], degrade: Mapping[str, str]) -> Topology:
-    """Return what is left of *topology*."""
-    if not fail and not degrade:
-        return topology
-    from collsim.topology.failures.degrade import damaged
-
-    return damaged(topology, fail, degrade)
-
-
-def _on_usual_fabric(topo: str, overrides: Mapping[str, str]) -> Topology | None:
-    """Return what the nodes of a request are if its fabric or network is wrong: how many GPUs, with what names."""
-    from collsim.topology import load_topology
-
-    figures = {path: value for path, value in overrides.items() if path not in FABRIC_NAMES}
-    if len(figures) == len(overrides):
-        return None
-    with suppress(InputError):
-        return load_topology(topo, figures)
-    return None
-
-
-def _without_loads(question: Question) -> Question:
-    """Return a question that can be checked on any topology with the same GPUs."""
-    from dataclasses import replace
-
-    return replace(question, load=())
-
-
-def _ask(ask: Callable[..., Question], request: dict[str, Any], unread: bool) -> Question | None:
-    """Return the question; a matrix that was given but could not be read, so *unread*, is not called absent."""
+    prepared = None
     try:
-        return ask(**request)
-    except InputError as error:
-        rest = [fault for fault in error.faults if not (unread and fault.where == "matrix")]
-        if rest:
-            raise InputError(*rest) from None
-        return None
+        prepared = prepare(**request)
+    except InputError as error:  # a matrix that was given but could not be read is not called absent
+        faults += [fault for fault in error.faults if not (unread and fault.where == "matrix")]
+    faults.raise_any()
+    assert prepared is not None
+    return prepared
 
 
 def requested(flags: dict[str, Any], config: Configuration | None, faults: Faults) -> dict[str, Any]:

@@ -167,7 +167,7 @@ def _built(flags: dict[str, Any], faults: Faults) -> Schedule:
 
     single = _single(without_rivals(click.get_current_context(), flags), faults)
     asked = checked_request({**ABSENT, **single}, None, faults)
-    built = faults.attempt(lambda: build_schedule(*asked))
+    built = faults.attempt(build_schedule, *asked)
     faults.raise_any()
     assert built is not None
     return built

@@ -133,6 +133,11 @@ class Faults(list[Fault]):
     place : callable, optional
         From the *where* of a fault to the place where its user wrote the value, such as a flag.
 
+    Attributes
+    ----------
+    refusals : list of InputError
+        What `attempt` caught.
+
     Examples
     --------
     >>> faults = Faults()
@@ -143,8 +148,9 @@ class Faults(list[Fault]):
     def __init__(self, place: Callable[[str], str] = str) -> None:
         super().__init__()
         self.place = place
+        self.refusals: list[InputError] = []
 
-    def attempt(self, parse: Callable[..., T], *values: Any, where: str = "", **named: Any) -> T | None:
+    def attempt(self, parse: Callable[..., T], /, *values: Any, where: str = "", **named: Any) -> T | None:
         """Return what *parse* makes of the values; None, with its faults added, if it refuses.
 
         *where* is the place of faults that name none.
@@ -152,6 +158,7 @@ class Faults(list[Fault]):
         try:
             return parse(*values, **named)
         except InputError as error:
+            self.refusals.append(error)
             self.extend(replace(fault, where=fault.where or where) for fault in error.faults)
             return None
 

@@ -9,9 +9,10 @@ from typing import Any
 from collsim.core.errors import Fault, InputError, ModelError
 from collsim.moe.comparison import MoeComparison, MoeSystem
 from collsim.moe.models import Model
-from collsim.moe.request import Question, ask, topology_of
+from collsim.moe.request import Question, ask
 from collsim.moe.simulate import answer
 from collsim.simulation.comparison import named_system
+from collsim.simulation.request.prepare import machine_of
 
 __all__ = ["answered", "compare_moe", "prepare"]
 
@@ -90,7 +91,7 @@ def prepare(topos: Sequence[Any], *, ep: int | Sequence[int] | None, machine: Ma
         name, changes = named_system(entry)
         here = {**machine, "overrides": [*_pairs(machine.get("overrides")), *changes]}
         try:
-            topology = topology_of(name, **here) if place else None
+            topology = machine_of(name, **here) if place else None
             fits = ep if topology is None else [n for n in _listed(ep) if n <= topology.n_gpus]
             skipped = topology is not None and not fits
             question = None if skipped else ask(topology or name, ep=fits, machine={} if place else here, **asked)

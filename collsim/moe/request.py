@@ -16,11 +16,12 @@ from collsim.moe.flows import MODES
 from collsim.moe.gating import Int, Popularity, popularity_of, read_counts
 from collsim.moe.kernel_costs import Kernel, kernel_for, load_kernel
 from collsim.moe.models import Model, load_model, model_names
+from collsim.simulation.request.prepare import machine_of
 from collsim.simulation.request.tolerance import parse_tolerance
 from collsim.simulation.request.values import read_choice, read_name, read_whole
-from collsim.topology import Topology, load_topology
+from collsim.topology import Topology
 
-__all__ = ["PHASES", "Question", "ask", "topology_of"]
+__all__ = ["PHASES", "Question", "ask"]
 
 PHASES = {"prefill": (4096, "normal"), "decode": (128, "low_latency")}
 """Tokens of each rank and mode in the tests that come with DeepEP (tests/test_internode.py, test_low_latency.py)."""
@@ -89,7 +90,7 @@ def ask(
     seeds = (drawn,) if isinstance(drawn, int) else drawn
     sms, redundant = _number(sms, "sms", faults), _number(redundant, "redundant", faults) or 0
     chosen = _model(model, figures, faults)
-    topology = faults.attempt(topology_of, topo, **machine)
+    topology = faults.attempt(machine_of, topo, **machine)
     phase = read_choice(phase, "phase", "phase", tuple(PHASES), faults)
     usual_tokens, usual_mode = PHASES.get(phase, PHASES["prefill"])
     mode = mode.replace("-", "_") if isinstance(mode, str) else mode
@@ -122,19 +123,6 @@ def ask(
         constants if mode == "all_to_all" else None,
         {name: laws[name] for name in ("skew", "sigma") if laws.get(name) is not None}, redundant,
     )  # fmt: skip
-
-
-def topology_of(topo: Any, overrides: Any = None, fail: Any = None, degrade: Any = None) -> Topology:
-    """Return a topology with figures changed and parts failed."""
-    if topo is None:
-        hint = "give a name that `collsim topo list` prints, or a YAML file"
-        raise InputError(Fault("no topology is named", "topo", hint))
-    topology = load_topology(topo, overrides or ())
-    if fail or degrade:
-        from collsim.topology.failures.degrade import damaged
-
-        topology = damaged(topology, fail, degrade)
-    return topology
 
 
 def _model(name: str | Model | None, figures: Mapping[str, Any], faults: Faults) -> Model | None:

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 from collsim.core.errors import Fault, Faults, InputError, ModelError
 from collsim.library import Profile, load_profile
 from collsim.simulation.comparison import Compared, Comparison, System, named_system
+from collsim.simulation.request.prepare import machine_of
 from collsim.simulation.request.request import Question, ask, rank_groups
 from collsim.simulation.simulate import predict
-from collsim.topology import Topology, load_topology
-from collsim.topology.failures.degrade import damaged
+from collsim.topology import Topology
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -102,9 +102,7 @@ def prepare(
     """Return what is asked of each system; the parameters are those of `compare`. Raises every fault at once."""
     faults = Faults()
     pairs = overrides.items() if isinstance(overrides, Mapping) else _listed(overrides or ())
-    loaded = _systems(
-        topos, lambda name, changes: damaged(load_topology(name, [*pairs, *changes]), fail, degrade), faults
-    )
+    loaded = _systems(topos, lambda name, changes: machine_of(name, [*pairs, *changes], fail, degrade), faults)
     questions = _questions(partial(ask, op, size, **asked), split, algo, faults)
     if loaded and ranks is None and rank_list is None and placement is None and asked.get("matrix") is None:
         ranks = min(topology.n_gpus for topology in loaded.values())

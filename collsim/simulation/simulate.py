@@ -20,7 +20,7 @@ from collsim.schedule import Schedule
 from collsim.simulation.before_after import beside, healthy_groups, library_effects
 from collsim.simulation.concurrent import Party, prepare_groups, redrawn
 from collsim.simulation.draws import refuse_unhashed
-from collsim.simulation.lowering import prepare
+from collsim.simulation.lowering import prepare as run_of
 from collsim.simulation.provenance import (
     achievable,
     approximations,
@@ -35,12 +35,14 @@ from collsim.simulation.provenance import (
     uncalibrated,
     warnings_of,
 )
+from collsim.simulation.request.fields import Question
 from collsim.simulation.request.loads import free_shares
-from collsim.simulation.request.request import CHOICES, Question, ask, rank_groups
+from collsim.simulation.request.prepare import prepare
+from collsim.simulation.request.request import CHOICES
 from collsim.simulation.result import Result, Row
 from collsim.simulation.rows import tables_of
 from collsim.simulation.selection import built, no_sharp, request_of
-from collsim.topology import Topology, load_topology
+from collsim.topology import Topology
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -67,9 +69,7 @@ def simulate(
     dtype: str = "float",
     redop: str = "sum",
     root: int = 0,
-    matrix: Any = None,
     profile: str | Profile = "auto",
-    overrides: Mapping[str, str] | Sequence[str] | None = None,
     proto: str | None = None,
     library: str | None = None,
     environment: Mapping[str, str] | None = None,
@@ -79,14 +79,16 @@ def simulate(
     tolerance: float | str | None = "auto",
     bracket: bool = False,
     gpus_per_thread: int = 1,
-    fail: str | Sequence[str] | None = None,
-    degrade: Mapping[str, str | float] | Sequence[str] | None = None,
     split: str | None = None,
     groups: Any = None,
     over: str | None = None,
     placement: str | Path | None = None,
     load: str | Sequence[str] = (),
     hash_seeds: str | Sequence[int] | None = None,
+    overrides: Mapping[str, str] | Sequence[str] | None = None,
+    matrix: Any = None,
+    fail: str | Sequence[str] | None = None,
+    degrade: Mapping[str, str | float] | Sequence[str] | None = None,
 ) -> Result:
     """Predict how long collectives take.
 
@@ -112,13 +114,9 @@ def simulate(
         Largest chunk of a channel.
     dtype, redop, root
         As in nccl-tests.
-    matrix : int array of shape (n, n), optional
-        Bytes from row to column, for ``all_to_all_v``.
     profile : str or Profile
         ``auto``: calibrated for the topology or for its nearest relative, else ``default``; a name, such as ``ideal``;
         a file.
-    overrides : mapping or sequence of str, optional
-        Figures of the topology to change: ``{"link.bandwidth": "80 GB/s"}`` or ``["link.bandwidth=80 GB/s"]``.
     proto : str, optional
         ``LL``, ``LL128`` or ``Simple``; by default what the library takes, else Simple.
     library : str, optional
@@ -140,10 +138,6 @@ def simulate(
         Whether a time within a tolerance comes with one from below, the load of the busiest link, and one from above.
     gpus_per_thread : int
         How many GPUs each host thread starts work on, one after the other (``-g`` of the tests).
-    fail : str or sequence of str, optional
-        What has failed: ``link:gpu0-gpu1``, ``switch:nvsw2``, ``gpu:gpu5``, ... (docs/failures.md).
-    degrade : mapping or sequence of str, optional
-        What runs at part of its rate: ``{"link:gpu0-gpu1": "50%"}``.
     split : str, optional
         Groups as nccl-tests makes them, all running at once: ``MOD 8``, ``DIV 8``, ``AND 0x7``, ``OR 0x7``, or a
         hexadecimal mask.
@@ -158,6 +152,14 @@ def simulate(
     hash_seeds : str or sequence of int, optional
         Repeat every run with these seeds of the hash of a network with ECMP, such as ``1-100``: rows are of the median
         draw, with the times of all in ``draw_times_s``.
+    overrides : mapping or sequence of str, optional
+        Figures of the topology to change: ``{"link.bandwidth": "80 GB/s"}`` or ``["link.bandwidth=80 GB/s"]``.
+    matrix : int array of shape (n, n), optional
+        Bytes from row to column, for ``all_to_all_v``.
+    fail : str or sequence of str, optional
+        What has failed: ``link:gpu0-gpu1``, ``switch:nvsw2``, ``gpu:gpu5``, ... (docs/failures.md).
+    degrade : mapping or sequence of str, optional
+        What runs at part of its rate: ``{"link:gpu0-gpu1": "50%"}``.
 
     Returns
     -------
@@ -176,38 +178,8 @@ def simulate(
     >>> round(result.busbw_Bps / 1e9, 3)
     450.0
     """
-    question = ask(
-        op,
-        size,
-        algo,
-        channels=channels,
-        chunk=chunk,
-        dtype=dtype,
-        redop=redop,
-        root=root,
-        matrix=matrix,
-        proto=proto,
-        library=library,
-        environment=environment,
-        launch=launch,
-        registered=registered,
-        reduce=reduce,
-        tolerance=tolerance,
-        bracket=bracket,
-        gpus_per_thread=gpus_per_thread,
-        split=split,
-        groups=groups,
-        over=over,
-        load=load,
-        hash_seeds=hash_seeds,
-    )
-    topology = load_topology(topo, overrides or ())
-    if fail is not None or degrade is not None:
-        from collsim.topology.failures.degrade import damaged
-
-        topology = damaged(topology, fail, degrade)
-    constants = load_profile(profile, topology)
-    return predict(topology, constants, question, rank_groups(topology, ranks, rank_list, question, placement))
+    asked = locals()  # the parameters, each under its name
+    return predict(*prepare(**asked))
 
 
 def predict(topology: Topology, constants: Profile, question: Question, groups: Sequence[Sequence[int]]) -> Result:
@@ -384,5 +356,5 @@ def build_schedule(
     if faults:
         raise InputError(*faults)
     topology, constants = _reachable(topology, constants, groups)
-    run = prepare(topology, constants, groups[0])
+    run = run_of(topology, constants, groups[0])
     return built(algorithm(op.name, named[0]), request_of(op, question.sizes_of(op)[0], run, question), question)

@@ -192,26 +192,68 @@ def predict(topology: Topology, constants: Profile, question: Question, groups: 
     ModelError
         Ranks cannot reach each other, or a schedule deadlocks.
     """
-    asked = question
     topology, constants = _reachable(topology, constants, groups, loaded=bool(question.load))
-    if asked.hash_seeds:
-        refuse_unhashed(topology)
-    question, left_out = _with_library(topology, constants, asked)
-    launched = constants.launched(question.launch, registered=question.registered)
-    judged = _judged(topology, groups, question)
-    told_errors = launched.accuracy if judged.cluster is None else launched.network.scatters()
-    sure = replace(launched, accuracy=told_errors if intervals_hold(judged, constants) else {})
-    parties = [_party(topology, sure, question.groups_of(group), question) for group in groups]
-    healthy = [
-        _party(topology.damage.healthy, sure, healthy_groups(topology, question.groups_of(group), question), question)
-        if topology.damage
-        else None
-        for group in groups
-    ]
-    without = dict.fromkeys(filter(None, (no_sharp(run, question) for party in parties for run in party.runs)))
-    told = disturbances(question, shared=any(party.shares_links for party in parties))
     if question.hash_seeds:
-        told += equal_draws(len(group) for group, party in zip(groups, parties, strict=True) if not party.meets_hash)
+        refuse_unhashed(topology)
+    config = config_of(topology, constants, groups, question)
+    question, left_out = _with_library(topology, constants, question)
+    judged = _judged(topology, groups, question)
+    launched = constants.launched(question.launch, registered=question.registered)
+    parties, healthy = _parties(topology, _sure(launched, constants, judged), question, groups)
+    rows, skipped = _rows(parties, healthy, question, left_out)
+    warnings = (
+        *warnings_of(judged, constants, question),
+        *_warnings_of_parties(parties, groups, question),
+        *approximations(question, rows),
+        *lacking(launched, rows),
+        *uncalibrated(rows),
+        *roundings(skipped),
+        *left_out,
+    )
+    return Result(
+        version=__version__,
+        config=config,
+        topology=topology_summary(topology, constants, library_effects([party.runs[0] for party in parties], question)),
+        profile={
+            "name": constants.name,
+            "sha256": constants.sha256,
+            "calibrated": is_calibrated(judged, constants),
+            "constants": launched.describe(over_nodes=judged.cluster is not None)
+            + achievable(parties[0].runs[0].fabric, _free_share(topology, question)),
+            "derived": constants.derived or None,
+            "library": None if question.library is None else question.library.name,
+        },
+        rows=tuple(rows),
+        warnings=warnings,
+        skipped=tuple(skipped),
+    )
+
+
+def _sure(launched: Profile, constants: Profile, judged: Topology) -> Profile:
+    """Return the profile with the errors that were counted on the topology whose measurements judge a run."""
+    counted = launched.accuracy if judged.cluster is None else launched.network.scatters()
+    return replace(launched, accuracy=counted if intervals_hold(judged, constants) else {})
+
+
+def _parties(
+    topology: Topology, constants: Profile, question: Question, groups: Sequence[Sequence[int]]
+) -> tuple[list[Party | Scaled], list[Party | Scaled | None]]:
+    """Return the groups of each run, and the same ones before anything failed, None where nothing did."""
+    parties = [_party(topology, constants, question.groups_of(group), question) for group in groups]
+    if topology.damage is None:
+        return parties, [None for _ in groups]
+    before = topology.damage.healthy
+    runs = [healthy_groups(topology, question.groups_of(group), question) for group in groups]
+    return parties, [_party(before, constants, run, question) for run in runs]
+
+
+def _rows(
+    parties: Sequence[Party | Scaled],
+    healthy: Sequence[Party | Scaled | None],
+    question: Question,
+    left_out: list[str],
+) -> tuple[list[Row], list[Row]]:
+    """Return the rows of all runs, and those of sizes of which nothing remains; raise if no other row is left."""
     rows: list[Row] = []
     skipped: list[Row] = []
     for party, before in zip(parties, healthy, strict=True):
@@ -227,31 +269,18 @@ def predict(topology: Topology, constants: Profile, question: Question, groups: 
         raise InputError(
             Fault("every size rounds down to zero bytes", "size", f"the smallest that works is {smallest}")
         )
-    told = (
-        *told,
-        *(f"SHARP is off: {why}" for why in without),
-        *approximations(question, rows),
-        *lacking(launched, rows),
-        *uncalibrated(rows),
-        *roundings(skipped),
-    )
-    return Result(
-        version=__version__,
-        config=config_of(topology, constants, groups, asked),
-        topology=topology_summary(topology, constants, library_effects([party.runs[0] for party in parties], question)),
-        profile={
-            "name": constants.name,
-            "sha256": constants.sha256,
-            "calibrated": is_calibrated(judged, constants),
-            "constants": launched.describe(over_nodes=judged.cluster is not None)
-            + achievable(parties[0].runs[0].fabric, _free_share(topology, question)),
-            "derived": constants.derived or None,
-            "library": None if question.library is None else question.library.name,
-        },
-        rows=tuple(rows),
-        warnings=(*warnings_of(judged, constants, question), *told, *left_out),
-        skipped=tuple(skipped),
-    )
+    return rows, skipped
+
+
+def _warnings_of_parties(
+    parties: Sequence[Party | Scaled], groups: Sequence[Sequence[int]], question: Question
+) -> tuple[str, ...]:
+    """Return what to know of the groups: links that they share, draws that are all the same, SHARP that is off."""
+    told = disturbances(question, shared=any(party.shares_links for party in parties))
+    if question.hash_seeds:
+        told += equal_draws(len(group) for group, party in zip(groups, parties, strict=True) if not party.meets_hash)
+    off = dict.fromkeys(filter(None, (no_sharp(run, question) for party in parties for run in party.runs)))
+    return (*told, *(f"SHARP is off: {why}" for why in off))
 
 
 def _reachable(

@@ -26,7 +26,7 @@ from collsim.calibration.logs.reading import LAUNCHES
 from collsim.calibration.verdicts import CheckedLog, Compared, Unread, Validation
 from collsim.core.errors import Fault, Faults, InputError, ModelError, UnknownNameError, UnsupportedError
 from collsim.library import DEFAULT_LIBRARY, Profile, load_library, load_profile
-from collsim.simulation.request.prepare import machine_of
+from collsim.simulation.request.prepare import Machine
 from collsim.topology import Topology
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def gather(
 
 def named_topology(topo: Any, faults: Faults) -> Topology | None:
     """Return the topology; None, with its faults added, if there is none."""
-    return faults.attempt(machine_of, topo)
+    return faults.attempt(Machine().of, topo)
 
 
 def checked_options(told: Mapping[str, Any], faults: Faults) -> dict[str, Any]:

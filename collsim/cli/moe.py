@@ -111,6 +111,8 @@ def _check_drawing(sizes: list[int], faults: Faults) -> None:
 def _asked(flags: dict[str, Any], faults: Faults) -> dict[str, Any]:
     """Return the arguments of `prepare`; what could not be read is left out, its faults kept."""
     from collsim.cli import texts
+    from collsim.moe.request import Laws
+    from collsim.simulation.request.prepare import Machine
 
     def read(name: str, parse: Callable[[str, str], Any]) -> Any:
         text = flags[name]
@@ -125,19 +127,16 @@ def _asked(flags: dict[str, Any], faults: Faults) -> dict[str, Any]:
         "model": None if own and not unread else flags["model"] or "deepseek-v3",
         "ep": read("ep", texts.read_counts),
         "tokens": read("tokens", texts.read_tokens),
-        "laws": {
-            **{name: read(name, texts.read_decimal) for name in ("skew", "sigma")},
-            "counts": flags["counts"],
-        },
+        "laws": Laws(read("skew", texts.read_decimal), read("sigma", texts.read_decimal), flags["counts"]),
         "sms": read("sms", texts.read_number),
         "seeds": read("seeds", texts.read_seeds),
         "redundant": 0 if redundant is None else redundant,
         **{name: flags[name] for name in ("mode", "phase", "placement", "kernel", "tolerance", "load_only", "profile")},
-        "machine": {
-            "overrides": {**texts.read_overrides(flags["overrides"], faults), **scale_out_overrides(flags)},
-            "fail": flags["fail"],
-            "degrade": texts.read_shares(flags["degrade"], faults),
-        },
+        "machine": Machine(
+            {**texts.read_overrides(flags["overrides"], faults), **scale_out_overrides(flags)},
+            flags["fail"],
+            texts.read_shares(flags["degrade"], faults),
+        ),
         "figures": {**figures, "dispatch": flags["dispatch"], "combine": flags["combine"]},
     }
 

@@ -16,18 +16,27 @@ from collsim.moe.flows import MODES
 from collsim.moe.gating import Int, Popularity, popularity_of, read_counts
 from collsim.moe.kernel_costs import Kernel, kernel_for, load_kernel
 from collsim.moe.models import Model, load_model, model_names
-from collsim.simulation.request.prepare import machine_of
+from collsim.simulation.request.prepare import Machine
 from collsim.simulation.request.tolerance import parse_tolerance
 from collsim.simulation.request.values import read_choice, read_name, read_whole
 from collsim.topology import Topology
 
-__all__ = ["PHASES", "Question", "ask"]
+__all__ = ["PHASES", "Laws", "Question", "ask"]
 
 PHASES = {"prefill": (4096, "normal"), "decode": (128, "low_latency")}
 """Tokens of each rank and mode in the tests that come with DeepEP (tests/test_internode.py, test_low_latency.py)."""
 MOST_SMS, MOST_TOKENS, MOST_RANKS, MOST_COPIES, MOST_SEEDS = 1024, 1 << 24, 1 << 20, 1 << 16, 10_000
 ANY_MODEL = Model("any", experts=1, top_k=1, hidden=1)
 """What stands in for a model that could not be read, so that the rest is checked as well."""
+
+
+@dataclass(frozen=True, slots=True)
+class Laws:
+    """How popular experts are, as of `collsim.moe.gating.popularity_of`; *counts* may be a file."""
+
+    skew: float | None = None
+    sigma: float | None = None
+    counts: Any = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,8 +56,8 @@ class Question:
     load_only: bool
     profile: Profile | None
     """Of the library, in the mode ``all_to_all``."""
-    laws: Mapping[str, float]
-    """Skew or sigma, as given."""
+    laws: Laws
+    """As given."""
     redundant: int
 
     def tokens_of(self, n_ranks: int) -> Int:
@@ -62,8 +71,8 @@ def ask(
     topo: Any,
     model: str | Model | None,
     *,
-    laws: Mapping[str, Any],
-    machine: Mapping[str, Any],
+    laws: Laws,
+    machine: Machine,
     figures: Mapping[str, Any],
     ep: int | Sequence[int] | None = None,
     tokens: int | Sequence[int] | None = None,
@@ -90,7 +99,7 @@ def ask(
     seeds = (drawn,) if isinstance(drawn, int) else drawn
     sms, redundant = _number(sms, "sms", faults), _number(redundant, "redundant", faults) or 0
     chosen = _model(model, figures, faults)
-    topology = faults.attempt(machine_of, topo, **machine)
+    topology = faults.attempt(machine.of, topo)
     phase = read_choice(phase, "phase", "phase", tuple(PHASES), faults)
     usual_tokens, usual_mode = PHASES.get(phase, PHASES["prefill"])
     mode = mode.replace("-", "_") if isinstance(mode, str) else mode
@@ -121,7 +130,7 @@ def ask(
         topology, chosen, popularity, mode, kernels, sms or kernels.sms, each,
         [place for place in places if place is not None], None if seeds is None else tuple(seeds), limit, load_only,
         constants if mode == "all_to_all" else None,
-        {name: laws[name] for name in ("skew", "sigma") if laws.get(name) is not None}, redundant,
+        laws, redundant,
     )  # fmt: skip
 
 
@@ -137,9 +146,9 @@ def _model(name: str | Model | None, figures: Mapping[str, Any], faults: Faults)
     return faults.attempt(load_model, name, **figures)
 
 
-def _popularity(model: Model | None, laws: Mapping[str, Any], seed: int) -> Popularity:
+def _popularity(model: Model | None, laws: Laws, seed: int) -> Popularity:
     """Return how popular experts are; without a model, only raise what is wrong whatever the model."""
-    counts = laws.get("counts")
+    counts = laws.counts
     faults: list[Fault] = []
     if isinstance(counts, str | Path):
         try:
@@ -151,7 +160,7 @@ def _popularity(model: Model | None, laws: Mapping[str, Any], seed: int) -> Popu
             ]
             counts = np.ones(0, dtype=np.int64)
     try:
-        found = popularity_of(model or ANY_MODEL, **{**laws, "counts": counts}, seed=seed)
+        found = popularity_of(model or ANY_MODEL, skew=laws.skew, sigma=laws.sigma, counts=counts, seed=seed)
     except InputError as error:
         alien = model is None or bool(faults)
         faults += [fault for fault in error.faults if not (alien and fault.where == "counts")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +14,7 @@ from collsim.simulation.request.fields import Question
 from collsim.simulation.request.request import ask, rank_groups
 from collsim.topology import Topology, load_topology
 
-__all__ = ["Prepared", "machine_of", "prepare"]
+__all__ = ["Machine", "Prepared", "listed", "prepare"]
 
 FABRIC_NAMES = ("scale_out.fabric", "scale_out.network", "scale_out.racks")
 
@@ -65,7 +65,7 @@ def prepare(
     """
     faults = Faults()
     question = faults.attempt(ask, op, size, algo, **asked)
-    whole = faults.attempt(machine_of, topo, overrides)
+    whole = faults.attempt(_whole, topo, overrides)
     topology = None if whole is None else faults.attempt(_damaged, whole, fail, degrade)
     constants = faults.attempt(load_profile, profile, topology)
     groups = None
@@ -82,18 +82,41 @@ def prepare(
     return Prepared(topology, constants, question, groups)
 
 
-def machine_of(topo: Any, overrides: Any = None, fail: Any = None, degrade: Any = None) -> Topology:
-    """Return a topology with figures changed and parts failed.
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What a request changes of its topology: figures, parts that failed, parts that are slower; as of `simulate`."""
 
-    Raises
-    ------
-    InputError
-        No topology is named, or whatever is wrong with it.
-    """
+    overrides: Mapping[str, str] | Sequence[Any] | None = None
+    fail: str | Sequence[str] | None = None
+    degrade: Mapping[str, str | float] | Sequence[str] | None = None
+
+    def of(self, topo: Any) -> Topology:
+        """Return a topology with all that changed.
+
+        Raises
+        ------
+        InputError
+            No topology is named, or whatever is wrong with it.
+        """
+        return _damaged(_whole(topo, self.overrides), self.fail, self.degrade)
+
+    def also(self, changes: Sequence[str]) -> Machine:
+        """Return the machine with figures changed that stand behind the name of one system."""
+        pairs = self.overrides.items() if isinstance(self.overrides, Mapping) else listed(self.overrides or ())
+        return replace(self, overrides=[*pairs, *changes])
+
+
+def listed(value: Any) -> list[Any]:
+    """Return the entries of a list; a value that is none is the only entry."""
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def _whole(topo: Any, overrides: Any) -> Topology:
+    """Return a topology in which nothing failed."""
     if topo is None:
         hint = "give a name that `collsim topo list` prints, or a YAML file"
         raise InputError(Fault("no topology is named", "topo", hint))
-    return _damaged(load_topology(topo, overrides or ()), fail, degrade)
+    return load_topology(topo, overrides or ())
 
 
 def _damaged(topology: Topology, fail: Any, degrade: Any) -> Topology:

@@ -15,11 +15,15 @@ SCHEMAS = pathlib.Path(__file__).resolve().parent.parent / "collsim" / "report" 
 NAMES = ("config-1.json", "result-1.json")
 
 
-def config_schema() -> dict[str, Any]:
-    """Properties and required keys of a configuration, as JSON has them."""
-    properties = {entry.config_key: entry.schema for entry in FIELDS if entry.config_key and entry.schema}
-    plain: dict[str, Any] = json.loads(json.dumps({"required": list(properties), "properties": properties}))
-    return plain
+def renew(config: dict[str, Any]) -> None:
+    """Make the schema of a configuration say what the fields say; what says it already stays as it is."""
+    wanted = json.loads(json.dumps({entry.config_key: entry.schema for entry in FIELDS if entry.schema}))
+    config["required"] = [key for key in config["required"] if key in wanted]
+    config["required"] += [key for key in wanted if key not in config["required"]]
+    there = config["properties"]
+    config["properties"] = {
+        key: there[key] if there.get(key) == wanted[key] else wanted[key] for key in config["required"]
+    }
 
 
 def main() -> None:
@@ -29,7 +33,7 @@ def main() -> None:
         document = json.loads(path.read_text(encoding="utf-8"))
         config = document["properties"]["config"]
         if "properties" in config:
-            config.update(config_schema())
+            renew(config)
             path.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 

@@ -109,12 +109,12 @@ def drawn(levels: list[list[str]], found: Counter[tuple[str, str]]) -> str:
         lines.append(f'<text x="{x + BOX / 2}" y="{y + 25}" text-anchor="middle">{room}</text>')
     step_height = (height - TOP) / len(WALK)
     for number, (here, there, said) in enumerate(WALK, start=1):
-        y = TOP + (number - 0.7) * step_height
-        lines.append(f'<circle class="step" cx="{LEFT + 700}" cy="{y:.0f}" r="10"/>')
-        lines.append(f'<text class="number" x="{LEFT + 700}" y="{y + 4:.0f}" text-anchor="middle">{number}</text>')
-        lines.append(f'<text x="{LEFT + 720}" y="{y + 1:.0f}">{escape(there)}</text>')
+        middle = TOP + (number - 0.7) * step_height
+        lines.append(f'<circle class="step" cx="{LEFT + 700}" cy="{middle:.0f}" r="10"/>')
+        lines.append(f'<text class="number" x="{LEFT + 700}" y="{middle + 4:.0f}" text-anchor="middle">{number}</text>')
+        lines.append(f'<text x="{LEFT + 720}" y="{middle + 1:.0f}">{escape(there)}</text>')
         told = escape(f"{said}; from {here}")
-        lines.append(f'<text class="small" x="{LEFT + 720}" y="{y + 16:.0f}">{told}</text>')
+        lines.append(f'<text class="small" x="{LEFT + 720}" y="{middle + 16:.0f}">{told}</text>')
     return "\n".join([*lines, "</svg>", ""])
 
 

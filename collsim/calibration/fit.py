@@ -21,8 +21,8 @@ from collsim.calibration.observations import Observation, observe, thinned, undi
 from collsim.calibration.parameters import costs_of, parameters_of
 from collsim.calibration.scatters import residual_of, residuals_of, scatter_of
 from collsim.calibration.soundness import sound_rows
-from collsim.calibration.validate import DEFAULT_RCCL, checked_options, collected, named_topology, nothing_left
-from collsim.core.errors import Fault, InputError
+from collsim.calibration.validate import DEFAULT_RCCL, checked_options, named_topology, nothing_left
+from collsim.core.errors import Fault, Faults, InputError
 from collsim.core.units import format_count
 from collsim.library import DEFAULT_LIBRARY, Profile, Protocol, load_profile, system_of
 from collsim.library.costs.channel_costs import STAND_IN
@@ -88,17 +88,16 @@ def gather_rows(
     **overrides: Any,
 ) -> tuple[list[Measured], list[Skipped], Topology]:
     """Check what `calibrate` is asked and read the logs, before anything is fitted; parameters and errors as there."""
-    faults: list[Fault] = []
+    faults = Faults()
     told = {key: overrides.pop(key, None) for key in ("op", "ranks", "nodes", "launch")}
     options = checked_options({**told, "library": library, "environment": environment}, faults)
     topology = named_topology(topo, faults)
-    collected(faults, lambda: _named_start(start, topology))
+    faults.attempt(_named_start, start, topology)
     if name is not None:
-        collected(faults, lambda: checked_text(name, "name", "such as mine"))
-    paths = collected(faults, lambda: checked_paths(logs)) or []
-    read = collected(faults, lambda: read_cases(paths, topology=topology, **options, **overrides))
-    if faults:
-        raise InputError(*dict.fromkeys(faults))
+        faults.attempt(checked_text, name, "name", "such as mine")
+    paths = faults.attempt(checked_paths, logs) or []
+    read = faults.attempt(read_cases, paths, topology=topology, **options, **overrides)
+    faults.raise_any()
     assert topology is not None
     assert read is not None
     rows, skipped = read

@@ -84,7 +84,7 @@ def mapping(case: Case, hosts: tuple[str, ...], topology: Topology) -> str:
 
 def predicted(call: Case, sizes: Sequence[int], topology: Topology, profile: Profile) -> Result:
     """Return what the model says of a kind of call at some sizes, on its GPUs; raises as `simulate` does."""
-    from collsim.simulation.request.request import ask, rank_groups
+    from collsim.simulation.request.prepare import prepare
     from collsim.simulation.simulate import predict
 
     options: dict[str, Any] = {
@@ -97,7 +97,7 @@ def predicted(call: Case, sizes: Sequence[int], topology: Topology, profile: Pro
         "groups": call.groups,
     }
     if call.matrix is not None:
-        question = ask(call.op, matrix=[list(row) for row in call.matrix], **options)
+        options["matrix"] = [list(row) for row in call.matrix]
     else:
-        question = ask(call.op, sizes, dtype=call.dtype, redop=call.redop, **options)
-    return predict(topology, profile, question, rank_groups(topology, None, gpus_of(call, topology), question))
+        options |= {"size": sizes, "dtype": call.dtype, "redop": call.redop}
+    return predict(*prepare(topology, call.op, rank_list=gpus_of(call, topology), profile=profile, **options))

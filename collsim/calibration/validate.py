@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from collsim._version import __version__
 from collsim.calibration.arguments import checked_environment, checked_operation, checked_paths, checked_tolerance
@@ -24,18 +24,17 @@ from collsim.calibration.log_placement import mapping, misfit, predicted
 from collsim.calibration.logs.log_types import ZERO_BYTES, Dropped, Test
 from collsim.calibration.logs.reading import LAUNCHES
 from collsim.calibration.verdicts import CheckedLog, Compared, Unread, Validation
-from collsim.core.errors import Fault, InputError, ModelError, UnknownNameError, UnsupportedError
+from collsim.core.errors import Fault, Faults, InputError, ModelError, UnknownNameError, UnsupportedError
 from collsim.library import DEFAULT_LIBRARY, Profile, load_library, load_profile
-from collsim.topology import Topology, load_topology
+from collsim.simulation.request.prepare import Machine
+from collsim.topology import Topology
 
 if TYPE_CHECKING:
     import networkx as nx
 
     from collsim.simulation.result import Result, Row
 
-__all__ = ["checked_options", "collected", "compare", "gather", "named_topology", "nothing_left", "validate"]
-
-T = TypeVar("T")
+__all__ = ["checked_options", "compare", "gather", "named_topology", "nothing_left", "validate"]
 
 DEFAULT_RCCL = "rccl-2.22"
 """RCCL at the time of most public logs that name no version."""
@@ -95,12 +94,11 @@ def validate(
     >>> validation.logs[0].health
     ('busbw at 64 MiB is 11 % below the model, inside the 25 % tolerance',)
     """
-    faults: list[Fault] = []
-    share = collected(faults, lambda: checked_tolerance(tolerance))
+    faults = Faults()
+    share = faults.attempt(checked_tolerance, tolerance)
     told = {"op": op, "ranks": ranks, "nodes": nodes, "launch": launch, "library": library, "environment": environment}
-    asked = collected(faults, lambda: gather(logs, topo, profile=profile, **told))
-    if faults:
-        raise InputError(*faults)
+    asked = faults.attempt(lambda: gather(logs, topo, profile=profile, **told))
+    faults.raise_any()
     assert share is not None
     assert asked is not None
     return compare(asked, share)
@@ -120,29 +118,24 @@ def gather(
     InputError
         Every fault of the request and the files.
     """
-    faults: list[Fault] = []
+    faults = Faults()
     topology = named_topology(topo, faults)
-    constants = collected(faults, lambda: load_profile(profile, topology))
-    paths = collected(faults, lambda: checked_paths(logs)) or []
+    constants = faults.attempt(load_profile, profile, topology)
+    paths = faults.attempt(checked_paths, logs) or []
     options = checked_options(told, faults)
     gathered = Gathered(topology, constants)
     for path in dict.fromkeys(map(str, paths)):
-        collected(faults, partial(gathered.add, path, options))
-    if faults:
-        raise InputError(*dict.fromkeys(faults))
+        faults.attempt(gathered.add, path, options)
+    faults.raise_any()
     return gathered
 
 
-def named_topology(topo: Any, faults: list[Fault]) -> Topology | None:
+def named_topology(topo: Any, faults: Faults) -> Topology | None:
     """Return the topology; None, with its faults added, if there is none."""
-    if topo is None:
-        hint = "give a name that `collsim topo list` prints, or a YAML file"
-        faults.append(Fault("no topology is named", "topo", hint))
-        return None
-    return collected(faults, lambda: load_topology(topo))
+    return faults.attempt(Machine().of, topo)
 
 
-def checked_options(told: Mapping[str, Any], faults: list[Fault]) -> dict[str, Any]:
+def checked_options(told: Mapping[str, Any], faults: Faults) -> dict[str, Any]:
     """Return what holds for all logs; what is wrong with it is left out and added to *faults*."""
     checks: dict[str, Callable[[Any], Any]] = {
         "op": checked_operation,
@@ -153,8 +146,7 @@ def checked_options(told: Mapping[str, Any], faults: list[Fault]) -> dict[str, A
         "nodes": partial(_count, "nodes"),
     }
     return {
-        name: None if value is None else collected(faults, partial(checks[name], value), name)
-        for name, value in told.items()
+        name: None if value is None else faults.attempt(checks[name], value, where=name) for name, value in told.items()
     }
 
 
@@ -168,15 +160,6 @@ def _count(name: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise InputError(Fault(f'{name} "{value}" is not a whole number above 0', name, "such as 8"))
     return value
-
-
-def collected(faults: list[Fault], read: Callable[[], T], where: str = "") -> T | None:
-    """Return what *read* returns; None, with its faults added, if it refuses; *where* for those that name no place."""
-    try:
-        return read()
-    except InputError as error:
-        faults.extend(replace(fault, where=fault.where or where) for fault in error.faults)
-        return None
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from collsim._version import __version__
 from collsim.cli import calibrate, compare, doctor, moe, run, schedule, topo, validate
 from collsim.cli.output import ClosedStream, discard_stdout, leave_pipe, stdout_failure
 from collsim.core import process
-from collsim.core.errors import CollsimError, Fault, nearest
+from collsim.core.errors import CollsimError, Fault, defect, nearest
 
 __all__ = ["main"]
 
@@ -98,8 +98,7 @@ def _fail(error: Exception) -> NoReturn:
         discard_stdout()
         _show([Fault(f"cannot write to stdout: {reason}", "", "check where stdout goes")])
         sys.exit(2)
-    hint = f"this is a defect of collsim: please report the command with what {DEBUG}=1 shows"
-    _show([Fault(f"{type(error).__name__}: {error}", "", hint)])
+    _show([Fault(f"{type(error).__name__}: {error}", "", defect(f"what {DEBUG}=1 shows"))])
     sys.exit(1)
 
 

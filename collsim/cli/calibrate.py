@@ -11,12 +11,12 @@ import click
 
 from collsim.cli.options import complete, operations, profiles, zoo
 from collsim.cli.output import check_targets, named_files, patience, write
+from collsim.core.errors import Faults
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from collsim.calibration.findings import Calibration
-    from collsim.cli.texts import Faults
 
 __all__ = ["calibrate"]
 
@@ -55,7 +55,6 @@ def calibrate(context: click.Context, /, *, output: str | None, plot: str | None
       collsim run --topo hgx_h100 --op all_reduce --profile mine.yaml
     """  # noqa: D301 - \b keeps the lines that follow it as they are
     from collsim.cli.run import place_of
-    from collsim.cli.texts import Faults
     from collsim.library import read_environment
     from collsim.report.calibration import calibration_table
 
@@ -90,7 +89,7 @@ def _check_suffix(name: str, file: str | None, suffixes: Sequence[str], why: str
 
     if not file or file == "-" or file.startswith("/dev/") or file.endswith(tuple(suffixes)):
         return
-    faults.add([Fault(f'"{file[:200]}" does not end in {" or ".join(suffixes)}', name, why)])
+    faults.append(Fault(f'"{file[:200]}" does not end in {" or ".join(suffixes)}', name, why))
 
 
 def _fitted(flags: dict[str, Any], faults: Faults) -> Calibration:

@@ -10,9 +10,9 @@ import click
 from collsim.cli.options import comparison_options, complete, zoo
 from collsim.cli.output import check_targets, named_files, output_format, patience, write
 from collsim.cli.run import place_of, requested, without_rivals
+from collsim.core.errors import Faults
 
 if TYPE_CHECKING:
-    from collsim.cli.texts import Faults
     from collsim.simulation.comparison import Comparison
 
 __all__ = ["compare"]
@@ -58,7 +58,6 @@ def compare(
 
     Behind the name of a system stand what to change of it alone: NAME,PATH=VALUE,PATH=VALUE. Flags hold for all.
     """  # noqa: D301 - \b keeps the lines that follow it as they are
-    from collsim.cli.texts import Faults
     from collsim.report import COMPARISON_FORMATS, render_comparison
     from collsim.simulation.request.placement import PLACEMENTS
 

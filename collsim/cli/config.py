@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 
 from collsim.core.errors import Fault, SpecError, nearest
 from collsim.report.data import json_text
+from collsim.simulation.request.fields import FIELDS
 from collsim.simulation.result import Result
 
 __all__ = ["Configuration", "as_configuration", "read_configuration"]
@@ -83,13 +84,13 @@ def read_configuration(file: str) -> Configuration:
     config = _first_so_many(document["config"])
     faults = _unknown_keys(config, file)
     flags: dict[str, str | list[str]] = {}
-    for key, (read, wanted) in READERS.items():
+    for key, entry in READ.items():
         if config.get(key) is None:
             continue
         try:
-            flags.update(read(key, config[key]))
+            flags.update(READERS[entry.kind](entry.name, config[key]))
         except (TypeError, ValueError, KeyError):
-            faults.append(Fault(f"{_shown(config[key])} is not {wanted}", f"{file}: config.{key}"))
+            faults.append(Fault(f"{_shown(config[key])} is not {entry.wanted}", f"{file}: config.{key}"))
     texts = {key: config.get(key) or {} for key in ("overrides", "environment", "degrade")}
     for key, entries in texts.items():
         if not isinstance(entries, dict) or not all(isinstance(value, str) for value in entries.values()):
@@ -156,7 +157,7 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def _unknown_keys(config: Mapping[str, Any], file: str) -> list[Fault]:
-    known = [*READERS, "overrides", "environment", "matrix_bytes", "fail", "degrade"]
+    known = [*READ, *APART]
     faults = []
     for key in config:
         if key not in known:
@@ -166,22 +167,22 @@ def _unknown_keys(config: Mapping[str, Any], file: str) -> list[Fault]:
     return faults
 
 
-def _word(key: str, value: Any) -> dict[str, str]:
+def _word(name: str, value: Any) -> dict[str, str]:
     if not isinstance(value, str):
         raise TypeError
-    return {key: value}
+    return {name: value}
 
 
-def _flag(key: str, value: Any) -> dict[str, str]:
+def _flag(name: str, value: Any) -> dict[str, str]:
     if not isinstance(value, bool):
         raise TypeError
-    return {key: str(value).lower()}
+    return {name: str(value).lower()}
 
 
-def _share(key: str, value: Any) -> dict[str, str]:
+def _share(name: str, value: Any) -> dict[str, str]:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise TypeError
-    return {key: str(value)}
+    return {name: str(value)}
 
 
 def _topo(_: str, value: Any) -> dict[str, str]:
@@ -193,18 +194,18 @@ def _topo(_: str, value: Any) -> dict[str, str]:
     return {"topo": path.stem if shipped else value}
 
 
-def _words(key: str, value: Any) -> dict[str, str]:
+def _words(name: str, value: Any) -> dict[str, str]:
     names = [value] if isinstance(value, str) else value
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+    if not isinstance(names, list) or not all(isinstance(entry, str) for entry in names):
         raise TypeError
-    return {key: ",".join(names)}
+    return {name: ",".join(names)}
 
 
-def _texts(key: str, value: Any) -> dict[str, list[str]]:
+def _texts(name: str, value: Any) -> dict[str, list[str]]:
     """Return the texts of a flag that may come several times."""
     if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
         raise TypeError
-    return {key: value}
+    return {name: value}
 
 
 def _whole(value: Any) -> int:
@@ -213,13 +214,13 @@ def _whole(value: Any) -> int:
     return value
 
 
-def _number(key: str, value: Any) -> dict[str, str]:
-    return {key.removesuffix("_bytes"): str(_whole(value))}
+def _number(name: str, value: Any) -> dict[str, str]:
+    return {name: str(_whole(value))}
 
 
-def _sizes(key: str, value: Any) -> dict[str, str]:
+def _sizes(name: str, value: Any) -> dict[str, str]:
     sizes = value if isinstance(value, list) else [value]
-    return {key: ",".join(size if isinstance(size, str) else str(_whole(size)) for size in sizes)}
+    return {name: ",".join(size if isinstance(size, str) else str(_whole(size)) for size in sizes)}
 
 
 def _rank_lists(_: str, value: Any) -> dict[str, str]:
@@ -234,33 +235,23 @@ def _rank_lists(_: str, value: Any) -> dict[str, str]:
     return {"rank_list": ",".join(map(str, groups[0]))}
 
 
-READERS: dict[str, tuple[Callable[[str, Any], Mapping[str, str | list[str]]], str]] = {
-    "topo": (_topo, "the name or the file of a topology"),
-    "op": (_words, "a list of operations"),
-    "size": (_sizes, "a list of sizes"),
-    "rank_lists": (_rank_lists, "a list of lists of GPUs, which may be several only if each starts 0, 1, 2"),
-    "algo": (_words, "a list of algorithms"),
-    "channels": (_number, "a whole number"),
-    "chunk_bytes": (_number, "a whole number"),
-    "dtype": (_word, "a data type"),
-    "redop": (_word, "a reduction operator"),
-    "root": (_number, "a whole number"),
-    "profile": (_word, "the name or the file of a profile"),
-    "proto": (_word, "the name of a protocol"),
-    "library": (_word, "a library and its version"),
-    "launch": (_word, "a way to launch"),
-    "registered": (_flag, "true or false"),
-    "reduce": (_flag, "true or false"),
-    "tolerance": (_share, "auto or a part such as 0.01"),
-    "bracket": (_flag, "true or false"),
-    "gpus_per_thread": (_number, "a whole number"),
-    "split": (_word, "a split of nccl-tests"),
-    "groups": (_word, "a layout or lists of ranks"),
-    "over": (_word, "dimensions of the layout"),
-    "load": (_texts, "a list of loads on links"),
-    "hash_seeds": (_word, "seeds such as 1-100"),
+READERS: dict[str, Callable[[str, Any], Mapping[str, str | list[str]]]] = {
+    "topo": _topo,
+    "word": _word,
+    "words": _words,
+    "number": _number,
+    "size": _number,
+    "sizes": _sizes,
+    "rank_lists": _rank_lists,
+    "flag": _flag,
+    "share": _share,
+    "texts": _texts,
 }
-"""How each key becomes the text of a flag, and what it should have been."""
+"""How the value of a field becomes the text of its flag, by the kind of the field."""
+READ = {entry.config_key: entry for entry in FIELDS if entry.wanted}
+"""The fields whose values become texts of flags, by their keys."""
+APART = ("overrides", "environment", "matrix_bytes", "fail", "degrade")
+"""Keys whose values are used beside those of flags."""
 
 
 def _is_matrix(value: Any) -> bool:

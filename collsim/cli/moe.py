@@ -11,9 +11,9 @@ import click
 from collsim.cli.options import expert_options, scale_out_overrides
 from collsim.cli.output import check_targets, named_files, output_format, patience, write
 from collsim.cli.run import place_of
+from collsim.core.errors import Faults
 
 if TYPE_CHECKING:
-    from collsim.cli.texts import Faults
     from collsim.moe import MoeComparison
 
 __all__ = ["moe"]
@@ -56,7 +56,6 @@ def moe(
     --list-models and --list-kernels print what there is. Flags that describe the machine hold for all systems that
     --compare names; behind a name stand changes of it alone: NAME,PATH=VALUE,PATH=VALUE.
     """  # noqa: D301 - \b keeps the lines that follow it as they are
-    from collsim.cli.texts import Faults
     from collsim.report.moe import MOE_FORMATS, render_moe
 
     faults = Faults(lambda where: place_of(context, where, None))
@@ -103,15 +102,17 @@ def _check_drawing(sizes: list[int], faults: Faults) -> None:
 
     if len(sizes) > 1:
         what = f"{len(sizes)} numbers of ranks make several drawings"
-        faults.add([Fault(what, "svg", f"give one of them, such as --ep {sizes[0]}")])
+        faults.append(Fault(what, "svg", f"give one of them, such as --ep {sizes[0]}"))
     elif sizes[0] > MOST_IN_MATRIX:
         hint = f"give at most {MOST_IN_MATRIX}, such as --ep {MOST_IN_MATRIX}"
-        faults.add([Fault(f"{sizes[0]} ranks are too many to draw", "svg", hint)])
+        faults.append(Fault(f"{sizes[0]} ranks are too many to draw", "svg", hint))
 
 
 def _asked(flags: dict[str, Any], faults: Faults) -> dict[str, Any]:
     """Return the arguments of `prepare`; what could not be read is left out, its faults kept."""
     from collsim.cli import texts
+    from collsim.moe.request import Laws
+    from collsim.simulation.request.prepare import Machine
 
     def read(name: str, parse: Callable[[str, str], Any]) -> Any:
         text = flags[name]
@@ -126,19 +127,16 @@ def _asked(flags: dict[str, Any], faults: Faults) -> dict[str, Any]:
         "model": None if own and not unread else flags["model"] or "deepseek-v3",
         "ep": read("ep", texts.read_counts),
         "tokens": read("tokens", texts.read_tokens),
-        "laws": {
-            **{name: read(name, texts.read_decimal) for name in ("skew", "sigma")},
-            "counts": flags["counts"],
-        },
+        "laws": Laws(read("skew", texts.read_decimal), read("sigma", texts.read_decimal), flags["counts"]),
         "sms": read("sms", texts.read_number),
         "seeds": read("seeds", texts.read_seeds),
         "redundant": 0 if redundant is None else redundant,
         **{name: flags[name] for name in ("mode", "phase", "placement", "kernel", "tolerance", "load_only", "profile")},
-        "machine": {
-            "overrides": {**texts.read_overrides(flags["overrides"], faults), **scale_out_overrides(flags)},
-            "fail": flags["fail"],
-            "degrade": texts.read_shares(flags["degrade"], faults),
-        },
+        "machine": Machine(
+            {**texts.read_overrides(flags["overrides"], faults), **scale_out_overrides(flags)},
+            flags["fail"],
+            texts.read_shares(flags["degrade"], faults),
+        ),
         "figures": {**figures, "dispatch": flags["dispatch"], "combine": flags["combine"]},
     }
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import click
+
+from collsim.simulation.request.fields import BY_NAME
 
 __all__ = [
     "comparison_options",
@@ -145,20 +148,20 @@ SCALE_OUT: dict[str, Callable[..., Any]] = {
 }
 """The flags that make a cluster of a node, by the key of ``scale_out`` that each sets."""
 
-OPTIONS: dict[str, Callable[..., Any]] = {
-    "topo": click.option(
-        "--topo",
-        metavar="NAME|FILE",
-        **complete(zoo, files=True),
-        help="Topology: a name that `collsim topo list` prints, or a YAML file.",
-    ),
-    **SCALE_OUT,
-    "op": click.option(
-        "--op",
-        metavar="OP[,OP...]",
-        **complete(operations),
-        help="Collective, such as all_to_all; the spellings of nccl-tests work too.",
-    ),
+NAMES: dict[str, dict[str, Any]] = {
+    "zoo": complete(zoo, files=True),
+    "operations": complete(operations),
+    "algorithms": complete(algorithms),
+    "named_algorithms": complete(named_algorithms),
+    "dtypes": complete(dtypes),
+    "reductions": complete(reductions),
+    "profiles": complete(profiles, files=True),
+    "launches": complete(lambda: ("stream", "graph")),
+    "placements": complete(lambda: ("block", "cyclic", "slurm:"), files=True),
+}
+"""What a shell completes, by the word for it in `FIELDS`."""
+
+SIZES: dict[str, Callable[..., Any]] = {
     "min_bytes": click.option("-b", "--min-bytes", "--minbytes", metavar="SIZE", help="Smallest size.  [default: 1M]"),
     "max_bytes": click.option("-e", "--max-bytes", "--maxbytes", metavar="SIZE", help="Largest size.  [default: 1G]"),
     "step_bytes": click.option(
@@ -167,161 +170,39 @@ OPTIONS: dict[str, Callable[..., Any]] = {
     "step_factor": click.option(
         "-f", "--step-factor", "--stepfactor", metavar="X", help="Factor between sizes, instead of a step."
     ),
-    "size": click.option(
-        "--size", metavar="SIZE[,SIZE...]", help="Exactly these sizes.  [default: 1M to 1G, factor 2]"
-    ),
-    "ranks": click.option("--ranks", metavar="N[,N...]", help="Use the first N GPUs.  [default: all]"),
-    "rank_list": click.option(
-        "--rank-list", metavar="LIST", help="Use exactly these GPUs, in this order, such as 0,3,5-7."
-    ),
-    "placement": click.option(
-        "--placement",
-        metavar="NAME|FILE",
-        **complete(lambda: ("block", "cyclic", "slurm:"), files=True),
-        help="Which GPU each rank runs on: block, cyclic, a host file, or slurm:topology.conf:HOSTS.  [default: block]",
-    ),
-    "split": click.option(
-        "--split",
-        metavar="SPLIT",
-        help='Groups that run at once, as nccl-tests makes them: "MOD 8", "DIV 8", "AND 0x7", "OR 0x7", or a hex mask.',
-    ),
-    "groups": click.option(
-        "--groups",
-        metavar="LAYOUT|LISTS",
-        help='Groups by a layout, such as tp=8,dp=16 (the first varies fastest), or by lists: "0,1;2,3".',
-    ),
-    "over": click.option(
-        "--over", metavar="NAME[,NAME...]", help="Dimensions of the layout that communicate.  [default: the first]"
-    ),
-    "algo": click.option(
-        "--algo",
-        default="auto",
-        metavar="NAME[,NAME...]",
-        show_default=True,
-        **complete(algorithms),
-        help="Algorithm; auto: the library's choice; best: the fastest in the simulator; all: a row for each.",
-    ),
-    "proto": click.option(
-        "--proto", metavar="NAME", help="Protocol: LL, LL128 or Simple.  [default: the library's, else Simple]"
-    ),
-    "library": click.option(
-        "--library",
-        metavar="NAME",
-        help="Library that auto follows: nccl-2.28, rccl-2.28, ...  [default: the profile's]",
-    ),
-    "environment": click.option(
-        "--env",
-        "environment",
-        multiple=True,
-        metavar="NAME=VALUE",
-        allow_from_autoenv=False,
-        help="A variable that changes the library's choice: NCCL_ALGO=Ring.",
-    ),
-    "channels": click.option(
-        "--channels", metavar="N", help="Channels (CTAs) that share the work.  [default: what suits]"
-    ),
-    "chunk": click.option("--chunk", metavar="SIZE", help="Largest chunk of a channel.  [default: the algorithm's]"),
-    "dtype": click.option(
-        "-d",
-        "--dtype",
-        "--datatype",
-        default="float",
-        show_default=True,
-        metavar="TYPE",
-        **complete(dtypes),
-        help="Data type.",
-    ),
-    "redop": click.option(
-        "--redop", default="sum", show_default=True, metavar="OP", **complete(reductions), help="Reduction operator."
-    ),
-    "root": click.option(
-        "-r",
-        "--root",
-        default="0",
-        show_default=True,
-        metavar="RANK",
-        help="Root rank of a rooted operation.",
-    ),
-    "matrix": click.option("--matrix", metavar="FILE", help="Bytes from row to column, for all_to_all_v."),
-    "profile": click.option(
-        "--profile",
-        default="auto",
-        show_default=True,
-        metavar="NAME|FILE",
-        **complete(profiles, files=True),
-        help="Constants of the library; auto: calibrated for the topology, if any; ideal: bare wires.",
-    ),
-    "launch": click.option(
-        "--launch",
-        default="stream",
-        show_default=True,
-        metavar="NAME",
-        **complete(lambda: ("stream", "graph")),
-        help="How calls are launched; graph: a captured graph replays them.",
-    ),
-    "gpus_per_thread": click.option(
-        "-g",
-        "--gpus-per-thread",
-        "--ngpus",
-        "gpus_per_thread",
-        default="1",
-        show_default=True,
-        metavar="N",
-        help="GPUs that each host thread starts work on, one after the other.",
-    ),
-    "registered": click.option(
-        "--registered", is_flag=True, help="The user registered the buffers with the library (-R 1 of the tests)."
-    ),
-    "reduce": click.option(
-        "--reduce/--no-reduce",
-        default=True,
-        help="Look for transfers that have to behave alike, or not: same times, other work.",
-    ),
-    "tolerance": click.option(
-        "--tolerance",
-        default="auto",
-        show_default=True,
-        metavar="SHARE",
-        help="How far ends of irregular transfers may be moved: 0 is exact, 1% usual; auto: exact unless that is slow.",
-    ),
-    "bracket": click.option(
-        "--bracket", is_flag=True, help="With a tolerance, also times on both sides: the load of links, and from above."
-    ),
-    "load": click.option(
-        "--load",
-        multiple=True,
-        metavar="LINKS=SHARE",
-        allow_from_autoenv=False,
-        help='Background traffic on links: "link:gpu0->nvsw*=30%"; a-b means both directions.',
-    ),
-    "hash_seeds": click.option(
-        "--hash-seeds",
-        metavar="LIST",
-        help="Draw the hash of an ECMP network again for each seed, such as 1-100: median, p95 and extremes.",
-    ),
-    "overrides": click.option(
-        "--set",
-        "overrides",
-        multiple=True,
-        metavar="PATH=VALUE",
-        allow_from_autoenv=False,
-        help='Change a figure of the topology: link.bandwidth="80 GB/s".',
-    ),
-    "fail": click.option(
-        "--fail",
-        multiple=True,
-        metavar="WHAT",
-        allow_from_autoenv=False,
-        help="What has failed: link:gpu0-gpu1, switch:nvsw2, nic:node3/5, gpu:gpu5, leaf:2; globs work.",
-    ),
-    "degrade": click.option(
-        "--degrade",
-        multiple=True,
-        metavar="WHAT=SHARE",
-        allow_from_autoenv=False,
-        help="What runs at part of its rate: link:gpu0-gpu1=50%.",
-    ),
 }
+"""The flags of nccl-tests that say several sizes."""
+
+SHOWN = (
+    "topo", "op", "size", "ranks", "rank_list", "placement", "split", "groups", "over", "algo", "proto", "library",
+    "environment", "channels", "chunk", "dtype", "redop", "root", "matrix", "profile", "launch", "gpus_per_thread",
+    "registered", "reduce", "tolerance", "bracket", "load", "hash_seeds", "overrides", "fail", "degrade",
+)  # fmt: skip
+"""The order in which help shows the fields of a request; what is not named comes last."""
+
+
+def option(name: str, **changed: Any) -> Callable[..., Any]:
+    """Return the flag of a field of a request, with some of the field *changed* for a command."""
+    field = replace(BY_NAME[name], **changed)
+    settings: dict[str, Any] = {"help": field.help, "metavar": field.metavar, **NAMES.get(field.complete, {})}
+    flags = field.flags or (f"--{name.replace('_', '-')}",)
+    if field.kind == "flag":
+        settings |= {"default": True} if field.default else {"is_flag": True}
+        flags = (f"{flags[0]}/--no-{flags[0].removeprefix('--')}",) if field.default else flags
+    elif field.several:
+        settings |= {"multiple": True, "allow_from_autoenv": False}
+    elif field.default is not None:
+        settings |= {"default": field.flag_default, "show_default": True}
+    return click.option(*flags, name, **settings)
+
+
+def _in_order(names: Iterable[str]) -> list[str]:
+    """Return the names of fields in the order in which help shows them."""
+    return sorted(names, key=lambda name: SHOWN.index(name) if name in SHOWN else len(SHOWN))
+
+
+OPTIONS: dict[str, Callable[..., Any]] = {name: option(name) for name in _in_order(BY_NAME)}
+OPTIONS = {"topo": OPTIONS["topo"], **SCALE_OUT, "op": OPTIONS["op"], **SIZES, **OPTIONS}
 """The flags of a request by the name of their parameter."""
 
 SCHEDULE_OPTIONS = {
@@ -331,36 +212,32 @@ SCHEDULE_OPTIONS = {
         "profile", "overrides", "fail", "degrade",
     )
 } | {
-    "op": click.option(
-        "--op",
-        metavar="OP",
-        **complete(operations),
-        help="One collective, such as all_to_all; the spellings of nccl-tests work too.",
+    "op": option(
+        "op", metavar="OP", help="One collective, such as all_to_all; the spellings of nccl-tests work too."
     ),
-    "algo": click.option(
-        "--algo", metavar="NAME", **complete(named_algorithms), help="One algorithm by name, such as ring.  [required]"
+    "algo": option(
+        "algo",
+        default=None,
+        metavar="NAME",
+        complete="named_algorithms",
+        help="One algorithm by name, such as ring.  [required]",
     ),
-    "size": click.option("--size", metavar="SIZE", help="Exactly one size.  [default: 1M]"),
-    "ranks": click.option("--ranks", metavar="N", help="Use the first N GPUs.  [default: all]"),
+    "size": option("size", metavar="SIZE", help="Exactly one size.  [default: 1M]"),
+    "ranks": option("ranks", metavar="N", help="Use the first N GPUs.  [default: all]"),
 }  # fmt: skip
 """The flags of one schedule; what only chooses among several answers is not among them."""
 
 
-COMPARISON_OPTIONS = {name: option for name, option in OPTIONS.items() if name != "topo"} | {
-    "ranks": click.option(
-        "--ranks", metavar="N[,N...]", help="Use the first N GPUs.  [default: as many as every system has]"
-    ),
-    "split": click.option(
-        "--split",
+COMPARISON_OPTIONS = {name: entry for name, entry in OPTIONS.items() if name != "topo"} | {
+    "ranks": option("ranks", help="Use the first N GPUs.  [default: as many as every system has]"),
+    "split": option(
+        "split",
         metavar="SPLIT[,SPLIT...]",
         help='Groups that run at once, as nccl-tests makes them: "MOD 8", ...; none: one group.',
     ),
-    "algo": click.option(
-        "--algo",
-        default="auto",
+    "algo": option(
+        "algo",
         metavar="NAME",
-        show_default=True,
-        **complete(algorithms),
         help="Algorithm; auto: the library's choice on each system; best: the fastest in the simulator.",
     ),
 }
@@ -436,14 +313,7 @@ EXPERT_OPTIONS: dict[str, Callable[..., Any]] = {
     "load_only": click.option(
         "--load-only", is_flag=True, help="The time is what the busiest link or GPU needs; nothing is simulated."
     ),
-    "profile": click.option(
-        "--profile",
-        default="auto",
-        show_default=True,
-        metavar="NAME|FILE",
-        **complete(profiles, files=True),
-        help="Constants of the library, for --mode all-to-all.",
-    ),
+    "profile": option("profile", help="Constants of the library, for --mode all-to-all."),
     **{name: OPTIONS[name] for name in ("overrides", "fail", "degrade")},
     "compare": click.option(
         "--compare",

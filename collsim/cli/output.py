@@ -10,14 +10,11 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 import click
 
-from collsim.core.errors import Fault, InputError
-
-if TYPE_CHECKING:
-    from collsim.cli.texts import Faults
+from collsim.core.errors import Fault, Faults, InputError
 
 __all__ = [
     "ClosedStream",
@@ -118,7 +115,7 @@ def check_targets(targets: Mapping[str, str | None], faults: Faults, sources: It
     seen: dict[str, str] = {}
     for name, file in targets.items():
         if file == "":
-            faults.add([Fault("the name of the file is empty", name, "name a file; - is stdout")])
+            faults.append(Fault("the name of the file is empty", name, "name a file; - is stdout"))
             continue
         if file not in (None, "-"):
             faults.attempt(partial(check_writable, str(file)))
@@ -127,8 +124,8 @@ def check_targets(targets: Mapping[str, str | None], faults: Faults, sources: It
         if place and place in seen:
             where = "stdout" if place == "-" else file
             hint = "name two files, or leave one of them out"
-            faults.add([Fault(f"{where} would also take what {seen[place]} writes", name, hint)])
-        seen.setdefault(place, faults.places(name) if file is not None else "the command")
+            faults.append(Fault(f"{where} would also take what {seen[place]} writes", name, hint))
+        seen.setdefault(place, faults.place(name) if file is not None else "the command")
 
 
 def _check_unread(file: str, name: str, sources: Iterable[str], faults: Faults) -> None:
@@ -136,7 +133,7 @@ def _check_unread(file: str, name: str, sources: Iterable[str], faults: Faults) 
     if any(source != "-" and _same(file, source) for source in sources):
         stem, suffix = os.path.splitext(file)  # noqa: PTH122 - a path class is slower to import
         what = f"it would replace {file}, which this command reads"
-        faults.add([Fault(what, name, f"write to another file, such as {stem}_new{suffix}")])
+        faults.append(Fault(what, name, f"write to another file, such as {stem}_new{suffix}"))
 
 
 def _same(file: str, source: str) -> bool:

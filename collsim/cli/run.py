@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from collsim.cli.options import complete, formats, request_options, scale_out_overrides, scale_out_place
+from collsim.cli.options import SIZES, complete, formats, request_options, scale_out_overrides, scale_out_place
 from collsim.cli.output import check_targets, named_files, output_format, patience, write
-from collsim.core.errors import Fault, InputError
+from collsim.core.errors import Faults, InputError
+from collsim.simulation.request.fields import BY_NAME, Field
 
 if TYPE_CHECKING:
     from collsim.cli.config import Configuration
-    from collsim.cli.texts import Faults
-    from collsim.library import Profile
-    from collsim.simulation.request.request import Question
+    from collsim.simulation.request.prepare import Prepared
     from collsim.simulation.result import Result
-    from collsim.topology import Topology
 
 __all__ = ["checked_request", "place_of", "requested", "run", "without_rivals"]
 
@@ -32,7 +30,8 @@ RIVALS = (
 """Flags that exclude each other; one from the command line silences those from the environment or a file."""
 
 
-FABRIC_NAMES = ("scale_out.fabric", "scale_out.network", "scale_out.racks")
+READ_FIRST = ("overrides", "gpus_per_thread", "size", "ranks", "rank_list", "channels", "environment")
+"""Flags whose faults are told before those of others."""
 
 
 def _load_config(context: click.Context, _: click.Parameter, file: str | None) -> Configuration | None:
@@ -91,7 +90,6 @@ def run(
 
     A flag goes before its environment variable (COLLSIM_TOPO, COLLSIM_PROFILE, ...), and that before --config.
     """  # noqa: D301 - \b keeps the lines that follow it as they are
-    from collsim.cli.texts import Faults
     from collsim.report import render
     from collsim.simulation.request.placement import files_of
 
@@ -121,7 +119,7 @@ def _simulated(flags: dict[str, Any], config: Configuration | None, faults: Faul
 
     from collsim.simulation.simulate import predict
 
-    result = faults.attempt(lambda: predict(*asked))
+    result = faults.attempt(predict, *asked)
     faults.raise_any()
     assert result is not None
     named = {"topo": flags["topo"], "profile": flags["profile"]}
@@ -130,123 +128,50 @@ def _simulated(flags: dict[str, Any], config: Configuration | None, faults: Faul
     return replace(result, config={**result.config, **named})
 
 
-def checked_request(
-    flags: dict[str, Any], config: Configuration | None, faults: Faults
-) -> tuple[Topology, Profile, Question, list[list[int]]]:
-    """Return what was asked and the GPUs of each run; raise all that is wrong, at once."""
+def checked_request(flags: dict[str, Any], config: Configuration | None, faults: Faults) -> Prepared:
+    """Return what was asked, checked; raise all that is wrong, at once."""
     request = requested(flags, config, faults)
-    from collsim.library import load_profile
-    from collsim.simulation.request.request import ask, rank_groups
-    from collsim.topology import load_topology
+    from collsim.simulation.request.prepare import prepare
 
-    topo, profile, ranks, rank_list, placement, overrides, fail, degrade = (
-        request.pop(name)
-        for name in ("topo", "profile", "ranks", "rank_list", "placement", "overrides", "fail", "degrade")
-    )
     unread = flags["matrix"] is not None and request["matrix"] is None
-    question = faults.attempt(lambda: _ask(ask, request, unread))
-    topology = constants = groups = None
-    if topo is None:
-        hint = "give a name that `collsim topo list` prints, or a YAML file"
-        faults.add([Fault("no topology is named", "topo", hint)])
-    else:
-        whole = faults.attempt(lambda: load_topology(topo, overrides))
-        topology = None if whole is None else faults.attempt(lambda: _damaged(whole, fail, degrade))
-        there = topology or whole or _on_usual_fabric(topo, overrides)
-    constants = faults.attempt(lambda: load_profile(profile, topology))
-    if topo is not None and there is not None:  # of a request that is wrong elsewhere, what can be checked
-        asked = question if topology and question else _without_loads(question or ask("all_reduce"))
-        groups = faults.attempt(lambda: rank_groups(there, ranks, rank_list, asked, placement))
-    faults.raise_any()
-    assert topology is not None
-    assert constants is not None
-    assert question is not None
-    assert groups is not None
-    return topology, constants, question, groups
-
-
-def _damaged(topology: Topology, fail: Sequence[str], degrade: Mapping[str, str]) -> Topology:
-    """Return what is left of *topology*."""
-    if not fail and not degrade:
-        return topology
-    from collsim.topology.failures.degrade import damaged
-
-    return damaged(topology, fail, degrade)
-
-
-def _on_usual_fabric(topo: str, overrides: Mapping[str, str]) -> Topology | None:
-    """Return what the nodes of a request are if its fabric or network is wrong: how many GPUs, with what names."""
-    from collsim.topology import load_topology
-
-    figures = {path: value for path, value in overrides.items() if path not in FABRIC_NAMES}
-    if len(figures) == len(overrides):
-        return None
-    with suppress(InputError):
-        return load_topology(topo, figures)
-    return None
-
-
-def _without_loads(question: Question) -> Question:
-    """Return a question that can be checked on any topology with the same GPUs."""
-    from dataclasses import replace
-
-    return replace(question, load=())
-
-
-def _ask(ask: Callable[..., Question], request: dict[str, Any], unread: bool) -> Question | None:
-    """Return the question; a matrix that was given but could not be read, so *unread*, is not called absent."""
+    prepared = None
     try:
-        return ask(**request)
-    except InputError as error:
-        rest = [fault for fault in error.faults if not (unread and fault.where == "matrix")]
-        if rest:
-            raise InputError(*rest) from None
-        return None
+        prepared = prepare(**request)
+    except InputError as error:  # a matrix that was given but could not be read is not called absent
+        faults += [fault for fault in error.faults if not (unread and fault.where == "matrix")]
+    faults.raise_any()
+    assert prepared is not None
+    return prepared
 
 
 def requested(flags: dict[str, Any], config: Configuration | None, faults: Faults) -> dict[str, Any]:
     """Return the arguments of `simulate`; what could not be read is left out, its faults kept."""
+    rest = [name for name in BY_NAME if name not in READ_FIRST]
+    return {name: _value(BY_NAME[name], flags, config, faults) for name in (*READ_FIRST, *rest)}
+
+
+def _value(field: Field, flags: dict[str, Any], config: Configuration | None, faults: Faults) -> Any:
+    """Return the argument of `simulate` that a flag and the configuration say; its default if that cannot be read."""
     from collsim.cli import texts
 
-    def read(name: str, parse: Callable[[str], Any]) -> Any:
-        text = flags[name]
-        return None if text is None else faults.attempt(lambda: parse(text))
-
-    steps = {name: flags[name] for name in ("min_bytes", "max_bytes", "step_bytes", "step_factor", "size")}
-    set_here = texts.read_overrides(flags["overrides"], faults)
-    ops = _names(flags["op"])
-    threads = read("gpus_per_thread", lambda text: texts.read_number(text, "gpus_per_thread"))
-    return {
-        "topo": flags["topo"],
-        "profile": flags["profile"],
-        "op": ops,
-        "algo": _names(flags["algo"]),
-        "size": faults.attempt(lambda: texts.read_sizes(**steps)),
-        "ranks": read("ranks", texts.read_counts),
-        "rank_list": read("rank_list", texts.read_rank_list),
-        **{name: flags[name] for name in ("placement", "split", "groups", "over", "load", "hash_seeds")},
-        "channels": read("channels", lambda text: texts.read_number(text, "channels")),
-        "chunk": flags["chunk"],
-        "dtype": flags["dtype"],
-        "proto": flags["proto"],
-        "library": flags["library"],
-        "launch": flags["launch"],
-        "registered": flags["registered"],
-        "reduce": flags["reduce"],
-        "tolerance": flags["tolerance"],
-        "bracket": flags["bracket"],
-        "gpus_per_thread": 1 if threads is None else threads,
-        "environment": {
-            **(config.environment if config else {}),
-            **texts.read_settings(flags["environment"], faults),
-        },
-        "redop": flags["redop"],
-        "root": read("root", lambda text: texts.read_number(text, "root", "such as 0")) or 0,
-        "matrix": _matrix(flags["matrix"], ops, config, faults),
-        "overrides": {**(config.overrides if config else {}), **set_here, **scale_out_overrides(flags)},
-        "fail": [*(config.fail if config else ()), *flags["fail"]],
-        "degrade": {**(config.degrade if config else {}), **texts.read_shares(flags["degrade"], faults)},
-    }
+    name, text = field.name, flags[field.name]
+    value: Any = text
+    match field.kind:
+        case "words":
+            value = _names(text)
+        case "sizes":
+            value = faults.attempt(texts.read_sizes, *(flags[step] for step in SIZES), text)
+        case "rank_lists" if text is not None:
+            value = faults.attempt(texts.read_counts if name == "ranks" else texts.read_rank_list, text)
+        case "number":
+            number = None if text is None else faults.attempt(texts.read_number, text, name, field.example)
+            value = field.default if number is None else number
+        case "matrix":
+            value = _matrix(text, _names(flags["op"]), config, faults)
+        case "pairs":
+            scale_out = scale_out_overrides(flags) if name == "overrides" else {}
+            value = {**(getattr(config, name) if config else {}), **texts.PAIRS[name](text, faults), **scale_out}
+    return [*config.fail, *text] if name == "fail" and config else value
 
 
 def _names(text: str | None) -> list[str]:
@@ -299,14 +224,11 @@ def place_of(context: click.Context, where: str, config: Configuration | None) -
     if option is None:
         return where
     if config is not None and _source(context, name) == 1:
-        return f"{config.file}: config.{CONFIG_KEYS.get(name, name)}"
+        return f"{config.file}: config.{BY_NAME[name].config_key if name in BY_NAME else name}"
     if _source(context, name) == 2:
         variable = option.envvar or f"{context.auto_envvar_prefix}_{name.upper()}"
         return f"{variable} in the environment"
     return min(option.opts, key=len)
-
-
-CONFIG_KEYS = {"ranks": "rank_lists", "rank_list": "rank_lists", "chunk": "chunk_bytes"}
 
 
 def _stale(context: click.Context, config: Configuration | None, result: Result) -> list[str]:

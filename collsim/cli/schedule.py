@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from collsim.cli.options import schedule_options
+from collsim.cli.options import SCHEDULE_OPTIONS, SIZES, schedule_options
 from collsim.cli.output import check_suffix, check_targets, named_files, write
-from collsim.core.errors import Fault, InputError, VerificationError
+from collsim.core.errors import Fault, Faults, InputError, VerificationError
+from collsim.simulation.request.fields import FIELDS
 
 if TYPE_CHECKING:
-    from collsim.cli.texts import Faults
     from collsim.schedule import Schedule
 
 __all__ = ["schedule"]
@@ -91,13 +91,11 @@ def schedule_check(files: tuple[str, ...]) -> None:
     """  # noqa: D301 - \b keeps the lines that follow it as they are
     from collsim.schedule import load, verify
 
-    unreadable: list[Fault] = []
+    unreadable = Faults()
     wrong: list[Fault] = []
     for file in files:
-        try:
-            loaded = load(file)
-        except InputError as error:
-            unreadable.extend(error.faults)
+        loaded = unreadable.attempt(load, file)
+        if loaded is None:
             continue
         try:
             verify(loaded)
@@ -124,16 +122,12 @@ def schedule_diff(first: str, second: str) -> None:
     """  # noqa: D301 - \b keeps the lines that follow it as they are
     from collsim.schedule import diff, load
 
-    faults: list[Fault] = []
-    loaded: list[Schedule] = []
-    for file in (first, second):
-        try:
-            loaded.append(load(file))
-        except InputError as error:
-            faults.extend(error.faults)
-    if faults:
-        raise InputError(*faults)
-    lines = diff(loaded[0], loaded[1])
+    faults = Faults()
+    before, after = faults.attempt(load, first), faults.attempt(load, second)
+    faults.raise_any()
+    assert before is not None
+    assert after is not None
+    lines = diff(before, after)
     if lines:
         write("".join(f"{line}\n" for line in lines), None)
         click.get_current_context().exit(1)
@@ -142,7 +136,6 @@ def schedule_diff(first: str, second: str) -> None:
 def _faults(context: click.Context) -> Faults:
     """Return where to collect what is wrong with the flags."""
     from collsim.cli.run import place_of
-    from collsim.cli.texts import Faults
 
     return Faults(lambda where: place_of(context, where, None))
 
@@ -158,19 +151,8 @@ def _count(text: str) -> int:
     return count
 
 
-ABSENT = {
-    **dict.fromkeys(("min_bytes", "max_bytes", "step_bytes", "step_factor", "proto", "library")),
-    **dict.fromkeys(("placement", "split", "groups", "over")),
-    "load": (),
-    "hash_seeds": None,
-    "redop": "sum",
-    "environment": (),
-    "launch": "stream",
-    "registered": False,
-    "reduce": True,
-    "tolerance": "auto",
-    "bracket": False,
-    "gpus_per_thread": "1",
+ABSENT = dict.fromkeys(SIZES) | {
+    field.name: field.flag_default for field in FIELDS if field.name not in SCHEDULE_OPTIONS
 }
 """What a request has and the flags of one schedule leave out, because it changes nothing that is sent."""
 
@@ -185,7 +167,7 @@ def _built(flags: dict[str, Any], faults: Faults) -> Schedule:
 
     single = _single(without_rivals(click.get_current_context(), flags), faults)
     asked = checked_request({**ABSENT, **single}, None, faults)
-    built = faults.attempt(lambda: build_schedule(*asked))
+    built = faults.attempt(build_schedule, *asked)
     faults.raise_any()
     assert built is not None
     return built
@@ -197,14 +179,14 @@ def _single(flags: dict[str, Any], faults: Faults) -> dict[str, Any]:
     for name, example in examples.items():
         if flags[name] and "," in flags[name]:
             what = f"{flags[name]} is not one {'number of ranks' if name == 'ranks' else name}"
-            faults.add([Fault(what, name, f"a schedule has exactly one, such as {example}")])
+            faults.append(Fault(what, name, f"a schedule has exactly one, such as {example}"))
             flags = {**flags, name: flags[name].partition(",")[0]}
     if flags["size"] is None and flags["matrix"] is None:
         flags = {**flags, "size": DEFAULT_SIZE}
     algo = flags["algo"]
     if algo is None or "," in algo or algo in ("auto", "best", "all"):
         what = "no algorithm is named" if algo is None else f"{algo} is not one algorithm"
-        faults.add([Fault(what, "algo", _algorithms_of(flags["op"]))])
+        faults.append(Fault(what, "algo", _algorithms_of(flags["op"])))
         flags = {**flags, "algo": "auto"}
     return flags
 

@@ -7,15 +7,14 @@ This module imports only what reads texts; arrays and the model come later.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from collsim.core.errors import Fault, InputError
+from collsim.core.errors import Fault, Faults, InputError
 from collsim.core.units import parse_size_bytes
 
 __all__ = [
-    "Faults",
+    "PAIRS",
     "read_counts",
     "read_decimal",
     "read_factor",
@@ -34,34 +33,6 @@ MOST_SIZES = 10_000
 MOST_RANKS = 2**20
 MOST_SEEDS = 10_000
 DEFAULT_FIRST, DEFAULT_LAST, DEFAULT_STEP = 2**20, 2**30, 2**20
-
-
-@dataclass(slots=True)
-class Faults:
-    """Faults of a command, collected; *places* says where the value of a parameter came from."""
-
-    places: Callable[[str], str]
-    found: list[Fault] = field(default_factory=list)
-
-    def attempt(self, parse: Callable[[], T]) -> T | None:
-        """Return what *parse* returns; None, with its faults added, if it refuses."""
-        try:
-            return parse()
-        except InputError as error:
-            self.add(error.faults)
-            return None
-
-    def add(self, faults: Iterable[Fault]) -> None:
-        """Add faults that are not there yet, each at the place where the user wrote the value."""
-        for fault in faults:
-            placed = Fault(fault.what, self.places(fault.where), fault.hint)
-            if placed not in self.found:
-                self.found.append(placed)
-
-    def raise_any(self) -> None:
-        """Raise all faults, if there are any."""
-        if self.found:
-            raise InputError(*self.found)
 
 
 def read_sizes(
@@ -236,7 +207,7 @@ def _span(part: str, where: str) -> tuple[int, int]:
 def read_overrides(entries: Sequence[str], faults: Faults) -> dict[str, str]:
     """Return PATH=VALUE entries as a mapping; those that are none go to *faults*.
 
-    >>> read_overrides(["link.bandwidth=80 GB/s"], Faults(str))
+    >>> read_overrides(["link.bandwidth=80 GB/s"], Faults())
     {'link.bandwidth': '80 GB/s'}
     """
     return _pairs(entries, faults, "overrides", "PATH=VALUE", 'write --set link.bandwidth="80 GB/s"')
@@ -245,7 +216,7 @@ def read_overrides(entries: Sequence[str], faults: Faults) -> dict[str, str]:
 def read_settings(entries: Sequence[str], faults: Faults) -> dict[str, str]:
     """Return NAME=VALUE entries as a mapping; those that are none go to *faults*.
 
-    >>> read_settings(["NCCL_ALGO=Ring"], Faults(str))
+    >>> read_settings(["NCCL_ALGO=Ring"], Faults())
     {'NCCL_ALGO': 'Ring'}
     """
     return _pairs(entries, faults, "env", "NAME=VALUE", "write --env NCCL_ALGO=Ring")
@@ -254,10 +225,14 @@ def read_settings(entries: Sequence[str], faults: Faults) -> dict[str, str]:
 def read_shares(entries: Sequence[str], faults: Faults) -> dict[str, str]:
     """Return WHAT=SHARE entries as a mapping; those that are none go to *faults*.
 
-    >>> read_shares(["link:gpu0-gpu1=50%"], Faults(str))
+    >>> read_shares(["link:gpu0-gpu1=50%"], Faults())
     {'link:gpu0-gpu1': '50%'}
     """
     return _pairs(entries, faults, "degrade", "WHAT=SHARE", 'write --degrade "link:gpu0-gpu1=50%"')
+
+
+PAIRS = {"overrides": read_overrides, "environment": read_settings, "degrade": read_shares}
+"""Readers of flags with an equals sign, by the field of the request."""
 
 
 def _pairs(entries: Sequence[str], faults: Faults, where: str, shape: str, hint: str) -> dict[str, str]:
@@ -266,24 +241,18 @@ def _pairs(entries: Sequence[str], faults: Faults, where: str, shape: str, hint:
     for entry in entries:
         name, equals, value = (part.strip() for part in entry.partition("="))
         if not equals or not name or not value:
-            faults.add([Fault(f'"{entry}" is not {shape}', where, hint)])
+            faults.append(Fault(f'"{entry}" is not {shape}', where, hint))
             continue
         if name in pairs:
             what = f'"{name}" is set twice, to "{pairs[name]}" and to "{value}"'
-            faults.add([Fault(what, where, "keep one of the two")])
+            faults.append(Fault(what, where, "keep one of the two"))
         pairs[name] = value
     return pairs
 
 
 def _all_of(items: Sequence[Any], parse: Callable[[Any], T]) -> list[T]:
     """Parse every item, and report all that fail."""
-    faults: list[Fault] = []
-    parsed = []
-    for item in items:
-        try:
-            parsed.append(parse(item))
-        except InputError as error:
-            faults.extend(error.faults)
-    if faults:
-        raise InputError(*faults)
-    return parsed
+    faults = Faults()
+    parsed = [faults.attempt(parse, item) for item in items]
+    faults.raise_any()
+    return [value for value in parsed if value is not None]

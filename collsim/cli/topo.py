@@ -9,10 +9,9 @@ import click
 
 from collsim.cli.options import complete, scale_out_options, scale_out_place, zoo
 from collsim.cli.output import check_suffix, check_targets, named_files, write
-from collsim.core.errors import Fault, InputError
+from collsim.core.errors import Faults
 
 if TYPE_CHECKING:
-    from collsim.cli.texts import Faults
     from collsim.topology import Topology
 
 __all__ = ["topo"]
@@ -64,13 +63,12 @@ def topo_show(name: str, overrides: tuple[str, ...], form: str, **scale_out: str
       collsim topo show mi355x_ubb8 --set link.bandwidth="80 GB/s" --format yaml
       collsim topo show hgx_h100 --nodes 16 --fabric rail --network infiniband
     """  # noqa: D301 - \b keeps the lines that follow it as they are
-    from collsim.cli.texts import Faults
     from collsim.core.errors import UnknownNameError
     from collsim.report.topology import topology_text
 
     faults = Faults(_place)
     if form not in (forms := ("table", "json", "yaml")):
-        faults.add(UnknownNameError("format", form, forms, "--format").faults)
+        faults.extend(UnknownNameError("format", form, forms, "--format").faults)
     write(topology_text(_loaded(name, overrides, scale_out, faults), form), None)
 
 
@@ -86,7 +84,6 @@ def topo_draw(name: str, overrides: tuple[str, ...], output: str | None, **scale
     Example:
       collsim topo draw hgx_h100 -o hgx_h100.svg
     """  # noqa: D301 - \b keeps the lines that follow it as they are
-    from collsim.cli.texts import Faults
     from collsim.report.svg.drawing import topology_svg
 
     faults = Faults(_place)
@@ -125,15 +122,11 @@ def topo_check(files: tuple[str, ...]) -> None:
     """  # noqa: D301 - \b keeps the lines that follow it as they are
     from collsim.topology import check_file, remarks
 
-    faults: list[Fault] = []
+    faults = Faults()
     for file in files:
-        try:
-            found = check_file(file)
-        except InputError as error:
-            faults.extend(error.faults)
-        else:
+        found = faults.attempt(check_file, file)
+        if found is not None:
             click.echo(f"{file}: ok ({found.n_gpus} GPUs, {found.wiring.n_links} directed bundles of links)")
             for note in remarks(found):
                 click.echo(f"{file}: note: {note}")
-    if faults:
-        raise InputError(*faults)
+    faults.raise_any()

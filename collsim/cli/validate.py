@@ -9,10 +9,10 @@ import click
 
 from collsim.cli.options import complete, operations, profiles, zoo
 from collsim.cli.output import check_targets, named_files, output_format, patience, write
+from collsim.core.errors import Faults
 
 if TYPE_CHECKING:
     from collsim.calibration.verdicts import Validation
-    from collsim.cli.texts import Faults
 
 __all__ = ["validate"]
 
@@ -74,7 +74,6 @@ def validate(
     --strict also if a row is outside the interval of its prediction, or outside 25 % where the profile has no interval.
     """  # noqa: D301 - \b keeps the lines that follow it as they are
     from collsim.cli.run import place_of
-    from collsim.cli.texts import Faults
     from collsim.report import VALIDATION_FORMATS, render_validation
 
     faults = Faults(lambda where: place_of(context, where, None))

@@ -21,13 +21,15 @@ This module imports nothing of the package.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 __all__ = [
     "CollsimError",
     "DeadlockError",
     "Fault",
+    "Faults",
     "InputError",
     "InternalError",
     "ModelError",
@@ -37,9 +39,11 @@ __all__ = [
     "UnknownNameError",
     "UnsupportedError",
     "VerificationError",
+    "defect",
     "nearest",
 ]
 
+T = TypeVar("T")
 
 MOST_NAMES = 12
 """A message lists at most this many known names."""
@@ -119,6 +123,58 @@ class VerificationError(CollsimError):
 
 class InternalError(CollsimError):
     """A result that broke a conservation law: a defect of collsim, never a number."""
+
+
+class Faults(list[Fault]):
+    """Faults of one request, gathered so that all are raised at once.
+
+    Parameters
+    ----------
+    place : callable, optional
+        From the *where* of a fault to the place where its user wrote the value, such as a flag.
+
+    Attributes
+    ----------
+    refusals : list of InputError
+        What `attempt` caught.
+
+    Examples
+    --------
+    >>> faults = Faults()
+    >>> faults.attempt(int, "8", where="ranks"), faults
+    (8, [])
+    """
+
+    def __init__(self, place: Callable[[str], str] = str) -> None:
+        super().__init__()
+        self.place = place
+        self.refusals: list[InputError] = []
+
+    def attempt(self, parse: Callable[..., T], /, *values: Any, where: str = "", **named: Any) -> T | None:
+        """Return what *parse* makes of the values; None, with its faults added, if it refuses.
+
+        *where* is the place of faults that name none.
+        """
+        try:
+            return parse(*values, **named)
+        except InputError as error:
+            self.refusals.append(error)
+            self.extend(replace(fault, where=fault.where or where) for fault in error.faults)
+            return None
+
+    def raise_any(self, kind: type[InputError] = InputError) -> None:
+        """Raise an error of this *kind* with every fault once, if there are any."""
+        if self:
+            raise kind(*dict.fromkeys(replace(fault, where=self.place(fault.where)) for fault in self))
+
+
+def defect(shows: str = "this message") -> str:
+    """Give the hint of an error that only a defect of collsim explains; *shows* is what to report beside the command.
+
+    >>> defect()
+    'this is a defect of collsim: please report the command with this message'
+    """
+    return f"this is a defect of collsim: please report the command with {shows}"
 
 
 def nearest(name: str, known: Sequence[str]) -> str | None:

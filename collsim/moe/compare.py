@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from collections.abc import Sequence
+from dataclasses import fields
 from typing import Any
 
-from collsim.core.errors import Fault, InputError, ModelError
+from collsim.core.errors import Faults
 from collsim.moe.comparison import MoeComparison, MoeSystem
 from collsim.moe.models import Model
-from collsim.moe.request import Question, ask, topology_of
+from collsim.moe.request import Laws, Question, ask
 from collsim.moe.simulate import answer
+from collsim.simulation.compare import answers, label_of, placed
 from collsim.simulation.comparison import named_system
+from collsim.simulation.request.prepare import Machine
 
 __all__ = ["answered", "compare_moe", "prepare"]
 
@@ -48,10 +50,8 @@ def compare_moe(
     >>> [f"{speedup:.2f}" for speedup in comparison.speedups(8)][0]
     '1.00'
     """
-    machine, laws = (
-        {name: asked.pop(name, None) for name in names}
-        for names in (("overrides", "fail", "degrade"), ("skew", "sigma", "counts"))
-    )
+    machine = Machine(*(asked.pop(name, None) for name in ("overrides", "fail", "degrade")))
+    laws = Laws(*(asked.pop(name, None) for name in ("skew", "sigma", "counts")))
     figures = {field.name: asked.pop(field.name) for field in fields(Model) if field.name in asked}
     return answered(prepare(topos, model=model, ep=ep, machine=machine, laws=laws, figures=figures, **asked))
 
@@ -64,19 +64,16 @@ def answered(cases: Cases) -> MoeComparison:
     ModelError
         A system has no answer; the message names it.
     """
-    systems = []
-    for label, (gpus, question) in cases.items():
-        try:
-            systems.append(MoeSystem(label, gpus, None if question is None else answer(question)))
-        except (InputError, ModelError) as error:
-            told = [replace(fault, what=f"{label}: {fault.what}") for fault in error.faults]
-            raise (ModelError if isinstance(error, ModelError) else InputError)(*told) from error
+    results = answers(cases, lambda case: None if case[1] is None else answer(case[1]))
+    systems = [
+        MoeSystem(label, gpus, result) for (label, (gpus, _)), result in zip(cases.items(), results, strict=True)
+    ]
     first = systems[0].result
     assert first is not None
     return MoeComparison(first.version, tuple(first.config["ep"]), tuple(systems))
 
 
-def prepare(topos: Sequence[Any], *, ep: int | Sequence[int] | None, machine: Mapping[str, Any], **asked: Any) -> Cases:
+def prepare(topos: Sequence[Any], *, ep: int | Sequence[int] | None, machine: Machine, **asked: Any) -> Cases:
     """Return each system by its label: GPUs, and what is asked of it, None where they are too few for anything.
 
     Raises
@@ -84,35 +81,26 @@ def prepare(topos: Sequence[Any], *, ep: int | Sequence[int] | None, machine: Ma
     InputError
         Every fault at once; what is wrong with any system but the first is at ``compare``.
     """
-    faults: dict[Fault, None] = {}
+    faults = Faults()
     found: Cases = {}
     for place, entry in enumerate(topos):
         name, changes = named_system(entry)
-        here = {**machine, "overrides": [*_pairs(machine.get("overrides")), *changes]}
-        try:
-            topology = topology_of(name, **here) if place else None
-            fits = ep if topology is None else [n for n in _listed(ep) if n <= topology.n_gpus]
-            skipped = topology is not None and not fits
-            question = None if skipped else ask(topology or name, ep=fits, machine={} if place else here, **asked)
-        except InputError as error:
-            own = {"topo", *(f"--set {change.partition('=')[0].strip()}" for change in changes)} if place else ()
-            told = [replace(each, where="compare") if each.where in own else each for each in error.faults]
-            faults |= dict.fromkeys(told)
-            continue
-        topology = topology or (question.topology if question else None)
-        assert topology is not None
-        if not place and question is not None:
-            ep = [each.n_ranks for each in question.placements]
-        label = ", ".join([topology.name, *changes])
-        found[label if label not in found else f"{label} ({place + 1})"] = topology.n_gpus, question
-    if faults:
-        raise InputError(*faults)
+        here, own = machine.also(changes), Faults()
+        if place == 0:
+            question = own.attempt(ask, name, ep=ep, machine=here, **asked)
+            topology = None if question is None else question.topology
+            ep = ep if question is None else [each.n_ranks for each in question.placements]
+            faults += own
+        else:
+            question, topology = None, own.attempt(here.of, name)
+            fits = [] if topology is None else [n for n in _numbers(ep) if n <= topology.n_gpus]
+            question = own.attempt(ask, topology, ep=fits, machine=Machine(), **asked) if fits else None
+            faults += placed(own, changes, "compare", also=("topo",))
+        if topology is not None:
+            found[label_of(topology, changes, found)] = topology.n_gpus, question
+    faults.raise_any()
     return found
 
 
-def _listed(ep: int | Sequence[int] | None) -> list[int]:
+def _numbers(ep: int | Sequence[int] | None) -> list[int]:
     return [ep] if isinstance(ep, int) else list(ep or ())
-
-
-def _pairs(overrides: Any) -> list[Any]:
-    return list(overrides.items() if isinstance(overrides, Mapping) else overrides or ())

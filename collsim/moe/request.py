@@ -2,32 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
-from collsim.core.errors import Fault, InputError
+from collsim.core.errors import Fault, Faults, InputError
 from collsim.library import Profile, load_profile
 from collsim.moe.expert_placement import PLACEMENTS, Placement, placed
 from collsim.moe.flows import MODES
 from collsim.moe.gating import Int, Popularity, popularity_of, read_counts
 from collsim.moe.kernel_costs import Kernel, kernel_for, load_kernel
 from collsim.moe.models import Model, load_model, model_names
+from collsim.simulation.request.prepare import Machine
 from collsim.simulation.request.tolerance import parse_tolerance
-from collsim.simulation.request.values import attempt, read_choice, read_name, read_whole
-from collsim.topology import Topology, load_topology
+from collsim.simulation.request.values import read_choice, read_name, read_whole
+from collsim.topology import Topology
 
-__all__ = ["PHASES", "Question", "ask", "topology_of"]
+__all__ = ["PHASES", "Laws", "Question", "ask"]
 
-T = TypeVar("T")
 PHASES = {"prefill": (4096, "normal"), "decode": (128, "low_latency")}
 """Tokens of each rank and mode in the tests that come with DeepEP (tests/test_internode.py, test_low_latency.py)."""
 MOST_SMS, MOST_TOKENS, MOST_RANKS, MOST_COPIES, MOST_SEEDS = 1024, 1 << 24, 1 << 20, 1 << 16, 10_000
 ANY_MODEL = Model("any", experts=1, top_k=1, hidden=1)
 """What stands in for a model that could not be read, so that the rest is checked as well."""
+
+
+@dataclass(frozen=True, slots=True)
+class Laws:
+    """How popular experts are, as of `collsim.moe.gating.popularity_of`; *counts* may be a file."""
+
+    skew: float | None = None
+    sigma: float | None = None
+    counts: Any = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,8 +56,8 @@ class Question:
     load_only: bool
     profile: Profile | None
     """Of the library, in the mode ``all_to_all``."""
-    laws: Mapping[str, float]
-    """Skew or sigma, as given."""
+    laws: Laws
+    """As given."""
     redundant: int
 
     def tokens_of(self, n_ranks: int) -> Int:
@@ -62,8 +71,8 @@ def ask(
     topo: Any,
     model: str | Model | None,
     *,
-    laws: Mapping[str, Any],
-    machine: Mapping[str, Any],
+    laws: Laws,
+    machine: Machine,
     figures: Mapping[str, Any],
     ep: int | Sequence[int] | None = None,
     tokens: int | Sequence[int] | None = None,
@@ -85,16 +94,12 @@ def ask(
     InputError
         Every fault at once.
     """
-    faults: list[Fault] = []
-
-    def tried(get: Callable[[], T]) -> T | None:
-        return attempt(get, faults)
-
+    faults = Faults()
     ep, tokens, drawn = (_numbers(v, w, faults) for v, w in ((ep, "ep"), (tokens, "tokens"), (seeds, "seeds")))
     seeds = (drawn,) if isinstance(drawn, int) else drawn
     sms, redundant = _number(sms, "sms", faults), _number(redundant, "redundant", faults) or 0
-    chosen = _model(model, figures, tried)
-    topology = tried(lambda: topology_of(topo, **machine))
+    chosen = _model(model, figures, faults)
+    topology = faults.attempt(machine.of, topo)
     phase = read_choice(phase, "phase", "phase", tuple(PHASES), faults)
     usual_tokens, usual_mode = PHASES.get(phase, PHASES["prefill"])
     mode = mode.replace("-", "_") if isinstance(mode, str) else mode
@@ -102,22 +107,21 @@ def ask(
     if load_only and mode == "all_to_all":
         hint = "leave it out: the library's calls are always simulated"
         faults.append(Fault("asked for in mode all_to_all", "load_only", hint))
-    limit = tried(lambda: parse_tolerance(tolerance))
+    limit = faults.attempt(parse_tolerance, tolerance)
     each = usual_tokens if tokens is None else tokens
     faults += _number_faults(each, sms, seeds, redundant)
-    popularity = tried(lambda: _popularity(chosen, laws, seeds[0] if seeds else 0))
-    kernels = tried(lambda: _kernel(kernel, mode, topology))
+    popularity = faults.attempt(_popularity, chosen, laws, seeds[0] if seeds else 0)
+    kernels = faults.attempt(_kernel, kernel, mode, topology)
     constants = None
     if mode == "all_to_all" or profile != "auto":
-        constants = tried(lambda: load_profile(profile, topology))
+        constants = faults.attempt(load_profile, profile, topology)
     sizes, unfit = _sizes(ep, each, topology)
     faults += unfit
     weight, where = (popularity.weight, sizes) if chosen and popularity and sizes else (np.ones(1), [1])
     copies = min(redundant, MOST_COPIES)
     by = read_name(placement, "placement", "placement", PLACEMENTS, faults).replace("-", "_") or PLACEMENTS[0]
-    places = [tried(lambda n=n: placed(weight, n, by, redundant=copies)) for n in where]  # type: ignore[misc]
-    if faults:
-        raise InputError(*dict.fromkeys(faults))
+    places = [faults.attempt(placed, weight, n, by, redundant=copies) for n in where]
+    faults.raise_any()
     assert chosen is not None
     assert topology is not None
     assert popularity is not None
@@ -126,38 +130,25 @@ def ask(
         topology, chosen, popularity, mode, kernels, sms or kernels.sms, each,
         [place for place in places if place is not None], None if seeds is None else tuple(seeds), limit, load_only,
         constants if mode == "all_to_all" else None,
-        {name: laws[name] for name in ("skew", "sigma") if laws.get(name) is not None}, redundant,
+        laws, redundant,
     )  # fmt: skip
 
 
-def topology_of(topo: Any, overrides: Any = None, fail: Any = None, degrade: Any = None) -> Topology:
-    """Return a topology with figures changed and parts failed."""
-    if topo is None:
-        hint = "give a name that `collsim topo list` prints, or a YAML file"
-        raise InputError(Fault("no topology is named", "topo", hint))
-    topology = load_topology(topo, overrides or ())
-    if fail or degrade:
-        from collsim.topology.failures.degrade import damaged
-
-        topology = damaged(topology, fail, degrade)
-    return topology
-
-
-def _model(name: str | Model | None, figures: Mapping[str, Any], attempt: Callable[..., Any]) -> Model | None:
+def _model(name: str | Model | None, figures: Mapping[str, Any], faults: Faults) -> Model | None:
     """Return the model; figures are checked beside a name that nobody knows, too."""
     if not isinstance(name, str | Model | None):
-        attempt(lambda: load_model(str(name)))
+        faults.attempt(load_model, str(name))
         return None
     if isinstance(name, str) and name.strip().lower() not in model_names():
         usual = {"experts": MOST_RANKS * max(figures.get("groups") or 1, 1), "top_k": 1, "hidden": 1}
         given = {key: value for key, value in figures.items() if value is not None}
-        attempt(lambda: load_model(None, **{**usual, **given}))
-    return attempt(lambda: load_model(name, **figures))  # type: ignore[no-any-return]
+        faults.attempt(load_model, None, **{**usual, **given})
+    return faults.attempt(load_model, name, **figures)
 
 
-def _popularity(model: Model | None, laws: Mapping[str, Any], seed: int) -> Popularity:
+def _popularity(model: Model | None, laws: Laws, seed: int) -> Popularity:
     """Return how popular experts are; without a model, only raise what is wrong whatever the model."""
-    counts = laws.get("counts")
+    counts = laws.counts
     faults: list[Fault] = []
     if isinstance(counts, str | Path):
         try:
@@ -169,7 +160,7 @@ def _popularity(model: Model | None, laws: Mapping[str, Any], seed: int) -> Popu
             ]
             counts = np.ones(0, dtype=np.int64)
     try:
-        found = popularity_of(model or ANY_MODEL, **{**laws, "counts": counts}, seed=seed)
+        found = popularity_of(model or ANY_MODEL, skew=laws.skew, sigma=laws.sigma, counts=counts, seed=seed)
     except InputError as error:
         alien = model is None or bool(faults)
         faults += [fault for fault in error.faults if not (alien and fault.where == "counts")]

@@ -18,10 +18,11 @@ from collsim.moe.expert_placement import Placement
 from collsim.moe.flows import OPS, byte_matrix, flows_of, logical_bytes
 from collsim.moe.kernel_costs import Kernel
 from collsim.moe.models import Model
-from collsim.moe.request import Question, ask
+from collsim.moe.request import Laws, Question, ask
 from collsim.moe.result import Busy, MoeResult, MoeRow
 from collsim.moe.timing import OpTime, laid_on, load_of, time_flows
 from collsim.simulation.provenance import is_calibrated, topology_summary
+from collsim.simulation.request.prepare import Machine
 from collsim.simulation.request.tolerance import AUTO
 from collsim.simulation.result import SATURATED, LinkLoad
 from collsim.topology import Topology
@@ -118,9 +119,9 @@ def simulate_moe(
     """
     question = ask(
         topo, model, ep=ep, tokens=tokens, mode=mode, phase=phase,
-        laws={"skew": skew, "sigma": sigma, "counts": counts}, placement=placement, redundant=redundant,
+        laws=Laws(skew, sigma, counts), placement=placement, redundant=redundant,
         kernel=kernel, sms=sms, seeds=seeds, tolerance=tolerance, load_only=load_only,
-        profile=profile, machine={"overrides": overrides, "fail": fail, "degrade": degrade}, figures=figures,
+        profile=profile, machine=Machine(overrides, fail, degrade), figures=figures,
     )  # fmt: skip
     return answer(question)
 
@@ -276,7 +277,7 @@ def _result(question: Question, rows: tuple[MoeRow, ...]) -> MoeResult:
             "tolerance": AUTO if question.tolerance is None else question.tolerance,
             "ep": [place.n_ranks for place in question.placements],
             "tokens": question.tokens if isinstance(question.tokens, int) else list(question.tokens),
-            "skew": question.laws.get("skew"), "sigma": question.laws.get("sigma"), "redundant": question.redundant,
+            "skew": question.laws.skew, "sigma": question.laws.sigma, "redundant": question.redundant,
             "seeds": None if question.seeds is None else list(question.seeds), "load_only": question.load_only,
             "overrides": {fact.path: fact.text for fact in topology.facts if fact.status == "set"},
             "fail": [] if topology.damage is None else list(topology.damage.fail),

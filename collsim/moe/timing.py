@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from collsim.core.errors import Fault, InternalError
+from collsim.core.errors import Fault, InternalError, defect
 from collsim.engine import Problem, check_conservation, checked, least_time_s, solve
 from collsim.fabric.fabric import Fabric
 from collsim.fabric.reduction_trees import TreePorts
@@ -184,8 +184,7 @@ def time_flows(
     problem = problem_of(laid, costs, share)
     solution = solve(problem, tolerance=tolerance)
     if broken := check_conservation(problem, solution):
-        hint = "this is a defect of collsim: please report the command with this message"
-        raise InternalError(*(Fault(what, f"{len(laid.hop)} flows", hint) for what in broken))
+        raise InternalError(*(Fault(what, f"{len(laid.hop)} flows", defect()) for what in broken))
     finish_s = costs.start_s + solution.finish_s + _tails(laid, problem, chunk_tokens)
     arrived = np.zeros(laid.fabric.n_ranks)
     np.maximum.at(arrived, _columns(laid)[1], finish_s)

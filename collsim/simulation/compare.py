@@ -5,27 +5,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from collsim.core.errors import Fault, InputError, ModelError
+from collsim.core.errors import Fault, Faults, InputError, ModelError
 from collsim.library import Profile, load_profile
 from collsim.simulation.comparison import Compared, Comparison, System, named_system
+from collsim.simulation.request.prepare import Machine, listed
 from collsim.simulation.request.request import Question, ask, rank_groups
+from collsim.simulation.result import Result
 from collsim.simulation.simulate import predict
-from collsim.topology import Topology, load_topology
-from collsim.topology.failures.degrade import damaged
+from collsim.topology import Topology
 
 if TYPE_CHECKING:
     import networkx as nx
 
-__all__ = ["Case", "answer", "compare", "prepare"]
+__all__ = ["Case", "answer", "answers", "compare", "label_of", "placed", "prepare"]
 
-T = TypeVar("T")
+A = TypeVar("A")
+C = TypeVar("C")
 WHOLE = "none"
 """The split that leaves all ranks in one group."""
 
@@ -101,69 +102,81 @@ def prepare(
     **asked: Any,
 ) -> list[Case]:
     """Return what is asked of each system; the parameters are those of `compare`. Raises every fault at once."""
-    faults: list[Fault] = []
-    pairs = overrides.items() if isinstance(overrides, Mapping) else _listed(overrides or ())
-    loaded = _systems(
-        topos, lambda name, changes: damaged(load_topology(name, [*pairs, *changes]), fail, degrade), faults
-    )
+    faults = Faults()
+    loaded = _systems(topos, Machine(overrides, fail, degrade), faults)
     questions = _questions(partial(ask, op, size, **asked), split, algo, faults)
     if loaded and ranks is None and rank_list is None and placement is None and asked.get("matrix") is None:
         ranks = min(topology.n_gpus for topology in loaded.values())
     cases = []
     for label, topology in loaded.items():
-        constants = _attempt(partial(load_profile, profile, topology), faults)
+        constants = faults.attempt(load_profile, profile, topology)
         groups = [
-            _attempt(partial(rank_groups, topology, ranks, rank_list, question, placement), faults)
-            for question in questions
+            faults.attempt(rank_groups, topology, ranks, rank_list, question, placement) for question in questions
         ]
         asked_here = tuple((question, gpus) for question, gpus in zip(questions, groups, strict=True) if gpus)
         cases += [Case(label, topology, constants, asked_here)] if constants else []
-    if faults:
-        raise InputError(*dict.fromkeys(faults))
+    faults.raise_any()
     return cases
 
 
-def _systems(topos: Any, load: Callable[[Any, Sequence[str]], Topology], faults: list[Fault]) -> dict[str, Topology]:
-    """Return the systems by their labels, each different: the name, the changes, and a number if both come again."""
-    entries = _listed(topos)
+def _systems(topos: Any, machine: Machine, faults: Faults) -> dict[str, Topology]:
+    """Return the systems by their labels."""
+    entries = listed(topos)
     if len(entries) < 2:
         faults.append(Fault("fewer than two systems", "topos", "name two or more, such as mi355x_ubb8 hgx_b200"))
     loaded: dict[str, Topology] = {}
     for entry in entries:
         name, changes = named_system(entry)
-        found: list[Fault] = []
-        topology = _attempt(partial(load, name, changes), found)
-        set_here = {f"--set {change.partition('=')[0].strip()}" for change in changes}
-        faults += [replace(fault, where="topos") if fault.where in set_here else fault for fault in found]
+        found = Faults()
+        topology = found.attempt(machine.also(changes).of, name)
+        faults += placed(found, changes, "topos")
         if topology is not None:
-            label = ", ".join([topology.name, *changes])
-            same = sum(other == label or other.startswith(f"{label} (") for other in loaded)
-            loaded[f"{label} ({same + 1})" if same else label] = topology
+            loaded[label_of(topology, changes, loaded)] = topology
     return loaded
 
 
-def _questions(asking: Callable[..., Question], split: Any, algo: Any, faults: list[Fault]) -> list[Question]:
+def placed(faults: Iterable[Fault], changes: Sequence[str], where: str, also: Container[str] = ()) -> list[Fault]:
+    """Return faults of the changes behind the name of a system, or at places in *also*, as faults at *where*."""
+    own = {f"--set {change.partition('=')[0].strip()}" for change in changes}
+    return [replace(fault, where=where) if fault.where in own or fault.where in also else fault for fault in faults]
+
+
+def label_of(topology: Topology, changes: Sequence[str], taken: Iterable[str]) -> str:
+    """Return how a system is called: the name, the changes, and a number if both come again."""
+    label = ", ".join([topology.name, *changes])
+    same = sum(other == label or other.startswith(f"{label} (") for other in taken)
+    return f"{label} ({same + 1})" if same else label
+
+
+def _questions(asking: Callable[..., Question], split: Any, algo: Any, faults: Faults) -> list[Question]:
     """Return the question of each split, whose only algorithm gives one row."""
-    if len(names := _listed(algo)) > 1 or "all" in names:
+    if len(names := listed(algo)) > 1 or "all" in names:
         faults.append(Fault("several algorithms", "algo", "one row of each system: give auto, best or one name"))
-    found = [_attempt(partial(asking, split=one, algo=algo), faults) for one in _splits(split)]
+    found = [faults.attempt(asking, split=one, algo=algo) for one in _splits(split)]
     return [question for question in found if question is not None]
 
 
-def answer(cases: Sequence[Case]) -> Comparison:
-    """Return the rows of all systems side by side.
+def answers(cases: Mapping[str, C], answer_of: Callable[[C], A]) -> list[A]:
+    """Return the answer of each system; *cases* are by their labels.
 
     Raises
     ------
     InputError, ModelError
         A system cannot carry out what was asked, or has no answer; the message names it.
     """
-    results = []
-    for case in cases:
-        with _naming(case.label):
-            results.append(
-                [predict(case.topology, case.constants, question, groups) for question, groups in case.asked]
-            )
+    found = []
+    for label, case in cases.items():
+        try:
+            found.append(answer_of(case))
+        except (InputError, ModelError) as error:
+            kind = ModelError if isinstance(error, ModelError) else InputError
+            raise kind(*(replace(fault, what=f"{label}: {fault.what}") for fault in error.faults)) from error
+    return found
+
+
+def answer(cases: Sequence[Case]) -> Comparison:
+    """Return the rows of all systems side by side; raises as `answers` does."""
+    results = answers({case.label: case for case in cases}, _results)
     systems = tuple(
         System(
             case.label,
@@ -182,9 +195,8 @@ def answer(cases: Sequence[Case]) -> Comparison:
     return Comparison(results[0][0].version, systems, rows)
 
 
-def _listed(value: Any) -> list[Any]:
-    """Return the entries of a list; a value that is none is the only entry."""
-    return list(value) if isinstance(value, list | tuple) else [value]
+def _results(case: Case) -> list[Result]:
+    return [predict(case.topology, case.constants, question, groups) for question, groups in case.asked]
 
 
 def _splits(split: Any) -> list[Any]:
@@ -193,23 +205,5 @@ def _splits(split: Any) -> list[Any]:
     >>> _splits("none, MOD 8"), _splits(None)
     ([None, 'MOD 8'], [None])
     """
-    texts = [text.strip() for text in split.split(",")] if isinstance(split, str) else _listed(split)
+    texts = [text.strip() for text in split.split(",")] if isinstance(split, str) else listed(split)
     return [None if isinstance(text, str) and text.lower() == WHOLE else text for text in texts]
-
-
-def _attempt(parse: Callable[[], T], faults: list[Fault]) -> T | None:
-    try:
-        return parse()
-    except InputError as error:
-        faults.extend(error.faults)
-        return None
-
-
-@contextmanager
-def _naming(label: str) -> Iterator[None]:
-    """Say in every fault which system it is of."""
-    try:
-        yield
-    except (InputError, ModelError) as error:
-        kind = ModelError if isinstance(error, ModelError) else InputError
-        raise kind(*(Fault(f"{label}: {fault.what}", fault.where, fault.hint) for fault in error.faults)) from error

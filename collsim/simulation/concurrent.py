@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from collsim.collectives import family_of
-from collsim.core.errors import Fault, InternalError, UnsupportedError
+from collsim.core.errors import Fault, InternalError, UnsupportedError, defect
 from collsim.core.operations import operation
 from collsim.engine import (
     REDUCED_TRANSFERS,
@@ -279,8 +279,7 @@ def _solved(members: Sequence[Part], problems: Sequence[Problem], solving: _Solv
     if len(problems) == 1:
         return [solutions]
     if broken := [what for solution in solutions for what in check_conservation(joint, solution)]:
-        hint = "this is a defect of collsim: please report the command with this message"
-        raise InternalError(*(Fault(what, f"{len(members)} groups at once", hint) for what in broken))
+        raise InternalError(*(Fault(what, f"{len(members)} groups at once", defect()) for what in broken))
     return list(zip(*(_split(solution, problems) for solution in solutions), strict=True))
 
 

@@ -13,6 +13,7 @@ from collsim.core.units import format_count
 from collsim.fabric.fabric import Fabric, Float
 from collsim.library import Profile
 from collsim.library.environment import BYTES, CHANNEL_VARIABLES
+from collsim.simulation.request.fields import FIELDS
 from collsim.simulation.request.groups import Layout, Lists, Split
 from collsim.simulation.request.hash_seeds import seeds_text
 from collsim.simulation.request.request import CHOICES, Question
@@ -51,45 +52,32 @@ def config_of(
     topology: Topology, constants: Profile, rank_lists: Sequence[Sequence[int]], question: Question
 ) -> dict[str, Any]:
     """Return the resolved request: with the same version it gives the same rows."""
-    ops_with_sizes = [op for op in question.ops if op.name != "all_to_all_v"]
-    return {
+    damage = topology.damage
+    grouping = question.grouping
+    told = {
         "topo": topology.name if topology.name in zoo_names() else topology.source,
         "op": [op.name for op in question.ops],
-        "size": list(question.sizes) if ops_with_sizes else None,
+        "size": list(question.sizes) if any(op.name != "all_to_all_v" for op in question.ops) else None,
         "rank_lists": [machine_gpus(topology, gpus) for gpus in rank_lists],
         "algo": list(question.algo),
-        "channels": question.channels,
-        "chunk_bytes": question.chunk_bytes,
-        "dtype": question.dtype,
-        "redop": question.redop,
-        "root": question.root,
         "profile": constants.source or constants.name,
-        "proto": question.proto,
         "library": None if question.library is None else question.library.name,
         "environment": dict(question.environment),
-        "launch": question.launch,
-        "registered": question.registered,
-        "reduce": question.reduce,
         "tolerance": AUTO if question.tolerance is None else question.tolerance,
-        "bracket": question.bracket,
-        "gpus_per_thread": question.gpus_per_thread,
-        **_grouping(question),
+        "split": grouping.text if isinstance(grouping, Split) else None,
+        "groups": grouping.text if isinstance(grouping, Layout | Lists) else None,
+        "over": ",".join(grouping.over) if isinstance(grouping, Layout) else None,
         "load": [entry.text for entry in question.load],
         "hash_seeds": seeds_text(question.hash_seeds) or None,
         "overrides": {fact.path: fact.text for fact in topology.facts if fact.status == "set"},
         "matrix_bytes": None if question.matrix_bytes is None else question.matrix_bytes.tolist(),
-        "fail": [] if topology.damage is None else list(topology.damage.fail),
-        "degrade": {} if topology.damage is None else dict(topology.damage.degrade),
+        "fail": [] if damage is None else list(damage.fail),
+        "degrade": {} if damage is None else dict(damage.degrade),
     }
-
-
-def _grouping(question: Question) -> dict[str, str | None]:
-    """Return how the ranks form groups, as flags say it."""
-    grouping = question.grouping
+    recorded = {field.config_key: field for field in FIELDS if field.config_key}
     return {
-        "split": grouping.text if isinstance(grouping, Split) else None,
-        "groups": grouping.text if isinstance(grouping, Layout | Lists) else None,
-        "over": ",".join(grouping.over) if isinstance(grouping, Layout) else None,
+        key: told[key] if key in told else getattr(question, field.attribute or field.name)
+        for key, field in recorded.items()
     }
 
 

@@ -20,7 +20,7 @@ from collsim.schedule import Schedule
 from collsim.simulation.before_after import beside, healthy_groups, library_effects
 from collsim.simulation.concurrent import Party, prepare_groups, redrawn
 from collsim.simulation.draws import refuse_unhashed
-from collsim.simulation.lowering import prepare
+from collsim.simulation.lowering import prepare as run_of
 from collsim.simulation.provenance import (
     achievable,
     approximations,
@@ -35,12 +35,14 @@ from collsim.simulation.provenance import (
     uncalibrated,
     warnings_of,
 )
+from collsim.simulation.request.fields import Question
 from collsim.simulation.request.loads import free_shares
-from collsim.simulation.request.request import CHOICES, Question, ask, rank_groups
+from collsim.simulation.request.prepare import prepare
+from collsim.simulation.request.request import CHOICES
 from collsim.simulation.result import Result, Row
 from collsim.simulation.rows import tables_of
 from collsim.simulation.selection import built, no_sharp, request_of
-from collsim.topology import Topology, load_topology
+from collsim.topology import Topology
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -67,9 +69,7 @@ def simulate(
     dtype: str = "float",
     redop: str = "sum",
     root: int = 0,
-    matrix: Any = None,
     profile: str | Profile = "auto",
-    overrides: Mapping[str, str] | Sequence[str] | None = None,
     proto: str | None = None,
     library: str | None = None,
     environment: Mapping[str, str] | None = None,
@@ -79,14 +79,16 @@ def simulate(
     tolerance: float | str | None = "auto",
     bracket: bool = False,
     gpus_per_thread: int = 1,
-    fail: str | Sequence[str] | None = None,
-    degrade: Mapping[str, str | float] | Sequence[str] | None = None,
     split: str | None = None,
     groups: Any = None,
     over: str | None = None,
     placement: str | Path | None = None,
     load: str | Sequence[str] = (),
     hash_seeds: str | Sequence[int] | None = None,
+    overrides: Mapping[str, str] | Sequence[str] | None = None,
+    matrix: Any = None,
+    fail: str | Sequence[str] | None = None,
+    degrade: Mapping[str, str | float] | Sequence[str] | None = None,
 ) -> Result:
     """Predict how long collectives take.
 
@@ -112,13 +114,9 @@ def simulate(
         Largest chunk of a channel.
     dtype, redop, root
         As in nccl-tests.
-    matrix : int array of shape (n, n), optional
-        Bytes from row to column, for ``all_to_all_v``.
     profile : str or Profile
         ``auto``: calibrated for the topology or for its nearest relative, else ``default``; a name, such as ``ideal``;
         a file.
-    overrides : mapping or sequence of str, optional
-        Figures of the topology to change: ``{"link.bandwidth": "80 GB/s"}`` or ``["link.bandwidth=80 GB/s"]``.
     proto : str, optional
         ``LL``, ``LL128`` or ``Simple``; by default what the library takes, else Simple.
     library : str, optional
@@ -140,10 +138,6 @@ def simulate(
         Whether a time within a tolerance comes with one from below, the load of the busiest link, and one from above.
     gpus_per_thread : int
         How many GPUs each host thread starts work on, one after the other (``-g`` of the tests).
-    fail : str or sequence of str, optional
-        What has failed: ``link:gpu0-gpu1``, ``switch:nvsw2``, ``gpu:gpu5``, ... (docs/failures.md).
-    degrade : mapping or sequence of str, optional
-        What runs at part of its rate: ``{"link:gpu0-gpu1": "50%"}``.
     split : str, optional
         Groups as nccl-tests makes them, all running at once: ``MOD 8``, ``DIV 8``, ``AND 0x7``, ``OR 0x7``, or a
         hexadecimal mask.
@@ -158,6 +152,14 @@ def simulate(
     hash_seeds : str or sequence of int, optional
         Repeat every run with these seeds of the hash of a network with ECMP, such as ``1-100``: rows are of the median
         draw, with the times of all in ``draw_times_s``.
+    overrides : mapping or sequence of str, optional
+        Figures of the topology to change: ``{"link.bandwidth": "80 GB/s"}`` or ``["link.bandwidth=80 GB/s"]``.
+    matrix : int array of shape (n, n), optional
+        Bytes from row to column, for ``all_to_all_v``.
+    fail : str or sequence of str, optional
+        What has failed: ``link:gpu0-gpu1``, ``switch:nvsw2``, ``gpu:gpu5``, ... (docs/failures.md).
+    degrade : mapping or sequence of str, optional
+        What runs at part of its rate: ``{"link:gpu0-gpu1": "50%"}``.
 
     Returns
     -------
@@ -176,38 +178,8 @@ def simulate(
     >>> round(result.busbw_Bps / 1e9, 3)
     450.0
     """
-    question = ask(
-        op,
-        size,
-        algo,
-        channels=channels,
-        chunk=chunk,
-        dtype=dtype,
-        redop=redop,
-        root=root,
-        matrix=matrix,
-        proto=proto,
-        library=library,
-        environment=environment,
-        launch=launch,
-        registered=registered,
-        reduce=reduce,
-        tolerance=tolerance,
-        bracket=bracket,
-        gpus_per_thread=gpus_per_thread,
-        split=split,
-        groups=groups,
-        over=over,
-        load=load,
-        hash_seeds=hash_seeds,
-    )
-    topology = load_topology(topo, overrides or ())
-    if fail is not None or degrade is not None:
-        from collsim.topology.failures.degrade import damaged
-
-        topology = damaged(topology, fail, degrade)
-    constants = load_profile(profile, topology)
-    return predict(topology, constants, question, rank_groups(topology, ranks, rank_list, question, placement))
+    asked = locals()  # the parameters, each under its name
+    return predict(*prepare(**asked))
 
 
 def predict(topology: Topology, constants: Profile, question: Question, groups: Sequence[Sequence[int]]) -> Result:
@@ -220,26 +192,68 @@ def predict(topology: Topology, constants: Profile, question: Question, groups: 
     ModelError
         Ranks cannot reach each other, or a schedule deadlocks.
     """
-    asked = question
     topology, constants = _reachable(topology, constants, groups, loaded=bool(question.load))
-    if asked.hash_seeds:
-        refuse_unhashed(topology)
-    question, left_out = _with_library(topology, constants, asked)
-    launched = constants.launched(question.launch, registered=question.registered)
-    judged = _judged(topology, groups, question)
-    told_errors = launched.accuracy if judged.cluster is None else launched.network.scatters()
-    sure = replace(launched, accuracy=told_errors if intervals_hold(judged, constants) else {})
-    parties = [_party(topology, sure, question.groups_of(group), question) for group in groups]
-    healthy = [
-        _party(topology.damage.healthy, sure, healthy_groups(topology, question.groups_of(group), question), question)
-        if topology.damage
-        else None
-        for group in groups
-    ]
-    without = dict.fromkeys(filter(None, (no_sharp(run, question) for party in parties for run in party.runs)))
-    told = disturbances(question, shared=any(party.shares_links for party in parties))
     if question.hash_seeds:
-        told += equal_draws(len(group) for group, party in zip(groups, parties, strict=True) if not party.meets_hash)
+        refuse_unhashed(topology)
+    config = config_of(topology, constants, groups, question)
+    question, left_out = _with_library(topology, constants, question)
+    judged = _judged(topology, groups, question)
+    launched = constants.launched(question.launch, registered=question.registered)
+    parties, healthy = _parties(topology, _sure(launched, constants, judged), question, groups)
+    rows, skipped = _rows(parties, healthy, question, left_out)
+    warnings = (
+        *warnings_of(judged, constants, question),
+        *_warnings_of_parties(parties, groups, question),
+        *approximations(question, rows),
+        *lacking(launched, rows),
+        *uncalibrated(rows),
+        *roundings(skipped),
+        *left_out,
+    )
+    return Result(
+        version=__version__,
+        config=config,
+        topology=topology_summary(topology, constants, library_effects([party.runs[0] for party in parties], question)),
+        profile={
+            "name": constants.name,
+            "sha256": constants.sha256,
+            "calibrated": is_calibrated(judged, constants),
+            "constants": launched.describe(over_nodes=judged.cluster is not None)
+            + achievable(parties[0].runs[0].fabric, _free_share(topology, question)),
+            "derived": constants.derived or None,
+            "library": None if question.library is None else question.library.name,
+        },
+        rows=tuple(rows),
+        warnings=warnings,
+        skipped=tuple(skipped),
+    )
+
+
+def _sure(launched: Profile, constants: Profile, judged: Topology) -> Profile:
+    """Return the profile with the errors that were counted on the topology whose measurements judge a run."""
+    counted = launched.accuracy if judged.cluster is None else launched.network.scatters()
+    return replace(launched, accuracy=counted if intervals_hold(judged, constants) else {})
+
+
+def _parties(
+    topology: Topology, constants: Profile, question: Question, groups: Sequence[Sequence[int]]
+) -> tuple[list[Party | Scaled], list[Party | Scaled | None]]:
+    """Return the groups of each run, and the same ones before anything failed, None where nothing did."""
+    parties = [_party(topology, constants, question.groups_of(group), question) for group in groups]
+    if topology.damage is None:
+        return parties, [None for _ in groups]
+    before = topology.damage.healthy
+    runs = [healthy_groups(topology, question.groups_of(group), question) for group in groups]
+    return parties, [_party(before, constants, run, question) for run in runs]
+
+
+def _rows(
+    parties: Sequence[Party | Scaled],
+    healthy: Sequence[Party | Scaled | None],
+    question: Question,
+    left_out: list[str],
+) -> tuple[list[Row], list[Row]]:
+    """Return the rows of all runs, and those of sizes of which nothing remains; raise if no other row is left."""
     rows: list[Row] = []
     skipped: list[Row] = []
     for party, before in zip(parties, healthy, strict=True):
@@ -255,31 +269,18 @@ def predict(topology: Topology, constants: Profile, question: Question, groups: 
         raise InputError(
             Fault("every size rounds down to zero bytes", "size", f"the smallest that works is {smallest}")
         )
-    told = (
-        *told,
-        *(f"SHARP is off: {why}" for why in without),
-        *approximations(question, rows),
-        *lacking(launched, rows),
-        *uncalibrated(rows),
-        *roundings(skipped),
-    )
-    return Result(
-        version=__version__,
-        config=config_of(topology, constants, groups, asked),
-        topology=topology_summary(topology, constants, library_effects([party.runs[0] for party in parties], question)),
-        profile={
-            "name": constants.name,
-            "sha256": constants.sha256,
-            "calibrated": is_calibrated(judged, constants),
-            "constants": launched.describe(over_nodes=judged.cluster is not None)
-            + achievable(parties[0].runs[0].fabric, _free_share(topology, question)),
-            "derived": constants.derived or None,
-            "library": None if question.library is None else question.library.name,
-        },
-        rows=tuple(rows),
-        warnings=(*warnings_of(judged, constants, question), *told, *left_out),
-        skipped=tuple(skipped),
-    )
+    return rows, skipped
+
+
+def _warnings_of_parties(
+    parties: Sequence[Party | Scaled], groups: Sequence[Sequence[int]], question: Question
+) -> tuple[str, ...]:
+    """Return what to know of the groups: links that they share, draws that are all the same, SHARP that is off."""
+    told = disturbances(question, shared=any(party.shares_links for party in parties))
+    if question.hash_seeds:
+        told += equal_draws(len(group) for group, party in zip(groups, parties, strict=True) if not party.meets_hash)
+    off = dict.fromkeys(filter(None, (no_sharp(run, question) for party in parties for run in party.runs)))
+    return (*told, *(f"SHARP is off: {why}" for why in off))
 
 
 def _reachable(
@@ -384,5 +385,5 @@ def build_schedule(
     if faults:
         raise InputError(*faults)
     topology, constants = _reachable(topology, constants, groups)
-    run = prepare(topology, constants, groups[0])
+    run = run_of(topology, constants, groups[0])
     return built(algorithm(op.name, named[0]), request_of(op, question.sizes_of(op)[0], run, question), question)

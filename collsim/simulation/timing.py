@@ -10,7 +10,7 @@ import numpy as np
 
 from collsim.collectives import family_of
 from collsim.core.arrays import distinct
-from collsim.core.errors import DeadlockError, Fault, InternalError
+from collsim.core.errors import DeadlockError, Fault, InternalError, defect
 from collsim.core.operations import operation
 from collsim.engine import (
     Engine,
@@ -486,8 +486,7 @@ def refuse_broken_laws(schedule: Schedule, timing: Timing, run: Run, broken: Seq
         faults.append(f"time {timing.time_s:.9g} s is below the {name} bound of {bound_s:.9g} s")
     if faults:
         where = f"{schedule.op} by {schedule.algo} on {schedule.n_ranks} ranks, {schedule.size_bytes} bytes"
-        hint = "this is a defect of collsim: please report the command with this message"
-        raise InternalError(*(Fault(what, where, hint) for what in faults))
+        raise InternalError(*(Fault(what, where, defect()) for what in faults))
 
 
 def _bound_of(lowered: Lowered, run: Run) -> Bound:

@@ -3,7 +3,16 @@
 import pytest
 
 from collsim.core import errors
-from collsim.core.errors import CollsimError, Fault, InputError, ModelError, UnknownNameError, nearest
+from collsim.core.errors import (
+    CollsimError,
+    Fault,
+    Faults,
+    InputError,
+    ModelError,
+    SpecError,
+    UnknownNameError,
+    nearest,
+)
 
 
 def test_fault_says_where_what_and_what_to_do():
@@ -38,3 +47,35 @@ def test_unknown_name_offers_the_nearest_or_all():
 )
 def test_nearest(name, expected):
     assert nearest(name, ["mi300x", "hgx_h100"]) == expected
+
+
+def refuse(text, where=""):
+    raise InputError(Fault(f"{text} is wrong", where))
+
+
+def test_collector_keeps_going_and_raises_everything_once():
+    faults = Faults()
+    assert faults.attempt(int, "10", base=2) == 2
+    assert faults.attempt(refuse, "this", where="size") is None
+    assert faults.attempt(refuse, "that", "ranks", where="size") is None
+    assert faults.attempt(refuse, "this", where="size") is None
+    with pytest.raises(SpecError) as refused:
+        faults.raise_any(SpecError)
+    assert [(fault.what, fault.where) for fault in refused.value.faults] == [
+        ("this is wrong", "size"),
+        ("that is wrong", "ranks"),
+    ]
+
+
+def test_collector_says_where_the_user_wrote_the_value():
+    faults = Faults(lambda where: f"--{where}")
+    faults.append(Fault("wrong", "size"))
+    with pytest.raises(InputError, match=r"^--size: wrong$"):
+        faults.raise_any()
+
+
+def test_collector_without_faults_raises_nothing_and_lets_defects_through():
+    faults = Faults()
+    faults.raise_any()
+    with pytest.raises(ZeroDivisionError):
+        faults.attempt(lambda: 1 / 0)

@@ -6,7 +6,8 @@ import networkx as nx
 import pytest
 
 from collsim import compare, simulate
-from collsim.core.errors import InputError, ModelError
+from collsim.core.errors import Fault, InputError, ModelError
+from collsim.simulation.compare import answers, label_of
 from collsim.topology import Topology, load_topology
 
 PAIR = ["mi355x_ubb8", "hgx_b200"]
@@ -109,3 +110,22 @@ def test_frames_and_notebooks_show_every_system():
     assert all(f"<th>{name} speedup (x)</th>" in shown for name in PAIR)
     assert shown.count("<td>") == 2 * (3 + 2 * 5)
     assert f"<td>{comparison.rows[0].speedups[1]:.3g}</td>" in shown
+
+
+def test_labels_are_numbered_by_how_often_they_came():
+    topology = load_topology("hgx_h100")
+    taken: list[str] = []
+    for changes in ([], ["link.latency=1 us"], [], []):
+        taken.append(label_of(topology, changes, taken))
+    assert taken == ["hgx_h100", "hgx_h100, link.latency=1 us", "hgx_h100 (2)", "hgx_h100 (3)"]
+
+
+def test_a_refusal_names_its_system():
+    def refuse(case):
+        raise case
+
+    with pytest.raises(ModelError, match=r"^here: B: no way$"):
+        answers({"B": ModelError(Fault("no way", "here"))}, refuse)
+    with pytest.raises(InputError, match=r"^B: wrong$"):
+        answers({"B": InputError("wrong")}, refuse)
+    assert answers({"A": 2, "B": 3}, lambda case: case * 2) == [4, 6]

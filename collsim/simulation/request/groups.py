@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from collsim.core.errors import Fault, InputError
+from collsim.core.errors import Fault, Faults, InputError
 
 __all__ = ["Grouping", "Layout", "Lists", "Split", "parse_grouping", "parse_groups", "parse_split"]
 
@@ -141,23 +141,18 @@ def parse_grouping(
     split: str | None, groups: Any = None, over: str | None = None, ranks_per_process: int = 1
 ) -> Grouping | None:
     """Return how ranks form groups by what was asked for; None for one group. Raises every fault."""
-    faults: list[Fault] = []
+    faults = Faults()
     if split is not None and groups is not None:
         faults.append(Fault("both a split and groups", "split", "give one of the two"))
     if over is not None and (groups is None or not isinstance(over, str)):
         faults.append(Fault(f"over {str(over)[:40]!r} goes with groups", "over", "write --groups tp=8,dp=16 --over dp"))
         over = None
     found: Grouping | None = None
-    try:
-        found = None if split is None else parse_split(split, ranks_per_process)
-    except InputError as error:
-        faults += error.faults
-    try:
-        found = found if groups is None else parse_groups(groups, over)
-    except InputError as error:
-        faults += error.faults
-    if faults:
-        raise InputError(*faults)
+    if split is not None:
+        found = faults.attempt(parse_split, split, ranks_per_process)
+    if groups is not None:
+        found = faults.attempt(parse_groups, groups, over)
+    faults.raise_any()
     return found
 
 

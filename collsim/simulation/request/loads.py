@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-from collsim.core.errors import Fault, InputError
+from collsim.core.errors import Fault, Faults, InputError
 
 __all__ = ["Load", "free_shares", "parse_load", "parse_loads"]
 
@@ -58,18 +58,12 @@ def parse_load(text: Any) -> Load:
 
 def parse_loads(texts: Any) -> tuple[Load, ...]:
     """Return several loads, or one from a single text; raise every fault."""
-    faults: list[Fault] = []
-    loads = []
+    faults = Faults()
     if not isinstance(texts, str | Iterable | None):
         raise InputError(Fault(f"{texts!r:.40} is not a load on links", "load", HINT))
-    for text in [texts] if isinstance(texts, str) else texts or ():
-        try:
-            loads.append(parse_load(text))
-        except InputError as error:
-            faults += error.faults
-    if faults:
-        raise InputError(*faults)
-    return tuple(loads)
+    loads = [faults.attempt(parse_load, text) for text in ([texts] if isinstance(texts, str) else texts or ())]
+    faults.raise_any()
+    return tuple(load for load in loads if load is not None)
 
 
 def free_shares(loads: Sequence[Load], link_names: Sequence[str]) -> list[float]:
@@ -81,7 +75,7 @@ def free_shares(loads: Sequence[Load], link_names: Sequence[str]) -> list[float]
         A load that is on no link; links of which nothing is left.
     """
     taken = [0.0] * len(link_names)
-    faults = []
+    faults = Faults()
     for load in loads:
         on = [link for link, name in enumerate(link_names) if load.takes(name)]
         for link in on:
@@ -93,6 +87,5 @@ def free_shares(loads: Sequence[Load], link_names: Sequence[str]) -> list[float]
     if full:
         what = f"loads take all of {len(full)} links, such as {full[0]}"
         faults.append(Fault(what, "load", "the loads on a link must stay below 100 %"))
-    if faults:
-        raise InputError(*faults)
+    faults.raise_any()
     return [1 - share for share in taken]

@@ -3,291 +3,105 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from collsim.collectives import ALGORITHMS, algorithm, algorithms_for, matrix_size_bytes, protocols_of
-from collsim.core.errors import Fault, InputError
-from collsim.core.operations import DTYPES, OPERATIONS, REDUCTIONS, Operation, dtype_bytes, operation
+from collsim.collectives import ALGORITHMS, algorithm, algorithms_for, protocols_of
+from collsim.core.errors import Fault, Faults, InputError
+from collsim.core.operations import DTYPES, OPERATIONS, Operation, dtype_bytes, operation
 from collsim.core.units import MAX_SIZE_BYTES, parse_size_bytes
 from collsim.fabric.fabric import Int
-from collsim.simulation.request.groups import Grouping, parse_grouping
-from collsim.simulation.request.hash_seeds import parse_seeds
-from collsim.simulation.request.loads import Load, free_shares, parse_loads
+from collsim.simulation.request.checks import MOST_CHANNELS, PROTOCOLS, truth
+from collsim.simulation.request.fields import BY_NAME, FIELDS, Question
+from collsim.simulation.request.groups import parse_grouping
+from collsim.simulation.request.loads import free_shares
 from collsim.simulation.request.placement import placed
-from collsim.simulation.request.tolerance import AUTO, parse_tolerance
-from collsim.simulation.request.values import (
-    attempt,
-    read_choice,
-    read_items,
-    read_name,
-    read_names,
-    read_whole,
-    shown,
-)
+from collsim.simulation.request.values import read_items, read_name, read_names, read_whole, shown
 from collsim.topology import Topology
 
-__all__ = ["CHOICES", "MOST_CHANNELS", "Question", "ask", "rank_groups"]
-
-if TYPE_CHECKING:
-    from collsim.library import Library
-
-PROTOCOLS = ("LL", "LL128", "Simple")
-LAUNCHES = ("stream", "graph")
+__all__ = ["CHOICES", "MOST_CHANNELS", "PROTOCOLS", "Question", "ask", "rank_groups"]
 
 DEFAULT_SIZES = tuple(2**power for power in range(20, 31))
 """1 MiB to 1 GiB by factors of two."""
-MOST_CHANNELS = 128
-"""MAXCHANNELS of RCCL; NCCL stops at 64."""
-MOST_GPUS_PER_THREAD = 1024
-"""Far more than any host has."""
 MOST_MATRIX_BYTES = 2**62
 """All entries of a byte matrix together; sums stay exact far beyond what anyone sends."""
 CHOICES = ("auto", "best", "all")
 """What `algo` takes besides the names of algorithms."""
+OF_A_MACHINE = ("topo", "ranks", "rank_list", "profile", "placement", "overrides", "fail", "degrade")
+WITHOUT_TOPOLOGY = tuple(entry.name for entry in FIELDS if entry.name not in (*OF_A_MACHINE, "op", "size", "algo"))
+ON_THEIR_OWN = tuple(name for name in WITHOUT_TOPOLOGY if BY_NAME[name].check or BY_NAME[name].kind == "flag")
+"""Fields whose value does not depend on another."""
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
-    """A checked request; what is None was left to collsim.
-
-    Attributes
-    ----------
-    ops : tuple of Operation
-    sizes : tuple of int
-        Requested sizes in bytes.
-    algo : tuple of str
-        Names of algorithms or of `CHOICES`.
-    channels, chunk_bytes : int or None
-    dtype : str
-    element_bytes : int
-    redop : str
-    root : int
-    matrix_bytes : int64[n, n] or None
-    proto : str or None
-        Protocol; None leaves it to the library, else Simple.
-    library : Library or None
-        Whose choice ``auto`` follows; None: the fastest in the simulator.
-    environment : mapping
-        NCCL and RCCL variables that change the library's choice.
-    launch : str
-        ``stream`` or ``graph``.
-    registered : bool
-        Whether the user registered the buffers.
-    reduce : bool
-        Whether transfers that have to behave alike are simulated as one.
-    tolerance : float or None
-        How far ends of transfers may be moved, as a part of the time that each takes; None: exact unless that takes
-        too long.
-    bracket : bool
-        Whether an answer within a tolerance comes with times on both sides of it.
-    gpus_per_thread : int
-        How many GPUs each host thread starts the work of.
-    grouping : Split, Layout, Lists or None
-        How the ranks of a run form groups that all run at once; None: one group.
-    load : tuple of Load
-    hash_seeds : tuple of int
-        Draws of the hash of the network; none: one draw, that of the topology.
-    """
-
-    ops: tuple[Operation, ...]
-    sizes: tuple[int, ...]
-    algo: tuple[str, ...]
-    channels: int | None
-    chunk_bytes: int | None
-    dtype: str
-    element_bytes: int
-    redop: str
-    root: int
-    matrix_bytes: Int | None
-    proto: str | None = None
-    library: Library | None = None
-    environment: Mapping[str, str] = field(default_factory=dict)
-    launch: str = "stream"
-    registered: bool = False
-    reduce: bool = True
-    tolerance: float | None = None
-    bracket: bool = False
-    gpus_per_thread: int = 1
-    grouping: Grouping | None = None
-    load: tuple[Load, ...] = ()
-    hash_seeds: tuple[int, ...] = ()
-
-    def groups_of(self, gpus: Sequence[int]) -> list[list[int]]:
-        """Return the GPUs of each group of a run whose rank i is on GPU ``gpus[i]``."""
-        if self.grouping is None:
-            return [list(gpus)]
-        return [[gpus[rank] for rank in group] for group in self.grouping.groups(len(gpus))]
-
-    def sizes_of(self, op: Operation) -> tuple[int, ...]:
-        """Return the requested sizes of *op*: the matrix decides for all_to_all_v."""
-        if op.name == "all_to_all_v" and self.matrix_bytes is not None:
-            return (matrix_size_bytes(self.matrix_bytes),)
-        return self.sizes
-
-
-def ask(
-    op: str | Sequence[str],
-    size: float | str | Sequence[float | str] | None = None,
-    algo: str | Sequence[str] = "auto",
-    *,
-    channels: int | None = None,
-    chunk: float | str | None = None,
-    dtype: str = "float",
-    redop: str = "sum",
-    root: int = 0,
-    matrix: Any = None,
-    proto: str | None = None,
-    library: str | Library | None = None,
-    environment: Mapping[str, str] | None = None,
-    launch: str = "stream",
-    registered: bool = False,
-    reduce: bool = True,
-    tolerance: float | str | None = AUTO,
-    bracket: bool = False,
-    gpus_per_thread: int = 1,
-    split: str | None = None,
-    groups: Any = None,
-    over: str | None = None,
-    load: str | Sequence[str] = (),
-    hash_seeds: str | Sequence[int] | None = None,
-) -> Question:
-    """Check a request; the parameters are those of `collsim.simulate`.
+def ask(op: Any, size: Any = None, algo: Any = "auto", **asked: Any) -> Question:
+    """Check a request; the parameters are those of `collsim.simulate` that need no topology to be checked.
 
     Raises
     ------
     InputError
         Every fault at once.
     """
-    faults: list[Fault] = []
+    given = {name: BY_NAME[name].default for name in WITHOUT_TOPOLOGY}
+    if unknown := [name for name in asked if name not in given]:
+        raise TypeError(f"ask() got an unexpected keyword argument '{unknown[0]}'")
+    given |= asked
+    faults = Faults()
+    checked: dict[str, Any] = {}
+
+    def check(*names: str) -> None:
+        for name in names:
+            entry = BY_NAME[name]
+            parse = entry.checked if entry.check else partial(truth, name)
+            checked[entry.attribute or name] = faults.attempt(parse, given[name])
+
     hint = f"name one of {', '.join(OPERATIONS)}"
     names = read_names(op, "op", "operation", hint, faults)
-    ops = tuple(found for name in names if (found := attempt(partial(operation, name), faults, "op")))
-    sizes = DEFAULT_SIZES if size is None else attempt(lambda: _sizes(size), faults)
+    ops = tuple(found for name in names if (found := faults.attempt(operation, name, where="op")))
+    sizes = DEFAULT_SIZES if size is None else faults.attempt(_sizes, size)
     if size is not None and ops and all(entry.name == "all_to_all_v" for entry in ops):
         faults.append(Fault("the matrix decides the size of all_to_all_v", "size", "leave out the size"))
-    chunk_bytes = None if chunk is None else attempt(lambda: parse_size_bytes(chunk, "chunk", allow_zero=False), faults)
-    name = read_name(dtype, "dtype", "data type", DTYPES, faults)
-    dtype, element_bytes = (attempt(lambda: dtype_bytes(name), faults, "dtype") if name else None) or ("float", 4)
-    matrix_bytes = attempt(lambda: _checked_matrix(matrix, ops), faults) if ops else None
-    redop = read_choice(redop, "redop", "reduction", REDUCTIONS, faults)
-    channels = None if channels is None else _channels(channels, faults)
-    proto = None if proto is None else read_choice(proto, "proto", "protocol", PROTOCOLS, faults)
-    root = read_whole(root, "root", "root", "the rank of the root, such as 0", faults)
-    chooser = None if library is None else attempt(partial(_library, library), faults, "library")
-    variables = _variables(environment, faults)
-    attempt(partial(_check_environment, variables), faults, "environment")
-    gpus_per_thread = _at_least_one(gpus_per_thread, faults)
-    grouping = attempt(partial(parse_grouping, split, groups, over, max(gpus_per_thread, 1)), faults)
-    loads = attempt(partial(parse_loads, load), faults)
-    seeds = attempt(partial(parse_seeds, hash_seeds), faults)
-    launch = read_choice(launch, "launch", "launch", LAUNCHES, faults)
-    within = attempt(partial(parse_tolerance, tolerance), faults)
-    faults += [
-        Fault(f"{name} {shown(value)} is not true or false", name, "pass True or False")
-        for name, value in (("registered", registered), ("reduce", reduce), ("bracket", bracket))
-        if not isinstance(value, bool | np.bool_)
-    ]
+    check("chunk")
+    dtype, element_bytes = faults.attempt(_dtype, given["dtype"], where="dtype") or ("float", 4)
+    matrix_bytes = faults.attempt(_checked_matrix, given["matrix"], ops) if ops else None
+    check("redop", "channels", "proto", "root", "library", "environment", "gpus_per_thread")
+    threads = checked["gpus_per_thread"] or 1
+    grouping = faults.attempt(parse_grouping, given["split"], given["groups"], given["over"], threads)
+    check("load", "hash_seeds", "launch", "tolerance")
+    check(*(name for name in ON_THEIR_OWN if (BY_NAME[name].attribute or name) not in checked))
     algos = read_names(algo, "algo", "algorithm", f"a name, or one of {', '.join(CHOICES)}", faults)
     faults += _algorithm_faults(ops, algos)
-    faults += [
-        Fault(f"{name} does not run with {proto}", "proto", f"it has {' and '.join(protocols_of(name))}")
-        for name in algos
-        if proto in PROTOCOLS and proto not in protocols_of(name)
-    ]
-    if faults:
-        raise InputError(*faults)
+    faults += _protocol_faults(algos, checked["proto"])
+    faults.raise_any()
     return Question(
         ops=ops,
         sizes=sizes or (),
         algo=algos,
-        channels=channels,
-        chunk_bytes=chunk_bytes,
         dtype=dtype,
         element_bytes=element_bytes,
-        redop=redop,
-        root=root,
         matrix_bytes=matrix_bytes,
-        proto=proto,
-        library=chooser,
-        environment=variables,
-        launch=launch,
-        registered=bool(registered),
-        reduce=bool(reduce),
-        tolerance=within,
-        bracket=bool(bracket),
-        gpus_per_thread=gpus_per_thread,
         grouping=grouping,
-        load=loads or (),
-        hash_seeds=seeds or (),
+        **checked,
     )
 
 
-def _channels(value: Any, faults: list[Fault]) -> int:
-    """Return a number of channels."""
-    hint = f"between 1 and {MOST_CHANNELS}"
-    before = len(faults)
-    channels = read_whole(value, "channels", "channels", hint, faults)
-    if len(faults) == before and not 1 <= channels <= MOST_CHANNELS:
-        faults.append(Fault(f"{shown(channels)} channels", "channels", hint))
-    return channels
-
-
-def _at_least_one(value: Any, faults: list[Fault]) -> int:
-    """Return a number of GPUs that a thread serves."""
-    before, where = len(faults), "gpus_per_thread"
-    count = read_whole(value, where, "GPUs per thread", "a number such as 8", faults)
-    if len(faults) == before and not 1 <= count <= MOST_GPUS_PER_THREAD:
-        faults.append(Fault(f"{shown(count)} GPUs per thread", where, f"between 1 and {MOST_GPUS_PER_THREAD}"))
-    return count
-
-
-def _variables(environment: Any, faults: list[Fault]) -> dict[str, str]:
-    """Return variables of the environment as text."""
-    if environment is None:
-        return {}
-    hint = 'write {"NCCL_ALGO": "Ring"}'
-    if not isinstance(environment, Mapping):
-        faults.append(Fault(f"{shown(environment)} is not a mapping of variables", "environment", hint))
-        return {}
-    variables = {}
-    for name, value in environment.items():
-        if not isinstance(name, str) or isinstance(value, bool) or not isinstance(value, str | int | np.integer):
-            faults.append(Fault(f"{shown(name)} = {shown(value)} is not a variable with a text", "environment", hint))
-        else:
-            variables[name] = value if isinstance(value, str) else shown(value)
-    return variables
-
-
-def _library(library: str | Library) -> Library:
-    from collsim.library import Library, load_library
-
-    if not isinstance(library, str | Library):
-        hint = "write a name and version such as nccl-2.28"
-        raise InputError(Fault(f"library {shown(library)} is not a name", "library", hint))
-    return load_library(library)
-
-
-def _check_environment(environment: Mapping[str, str]) -> None:
-    """Refuse variables that are unknown."""
-    if environment:
-        from collsim.library import read_environment
-
-        read_environment(environment)
+def _dtype(value: Any) -> tuple[str, int]:
+    """Return a data type under the name that nccl-tests prints, and the bytes of an element."""
+    faults = Faults()
+    name = read_name(value, "dtype", "data type", DTYPES, faults)
+    faults.raise_any()
+    return dtype_bytes(name) if name else ("float", 4)
 
 
 def _sizes(size: Any) -> tuple[int, ...]:
     """Return sizes in bytes."""
-    faults: list[Fault] = []
+    faults = Faults()
     entries = read_items(size, "size", "name at least one, such as 64M", faults, "the list of sizes is empty")
-    sizes = [attempt(partial(parse_size_bytes, entry, "size", allow_zero=False), faults) for entry in entries]
-    if faults:
-        raise InputError(*faults)
+    sizes = [faults.attempt(parse_size_bytes, entry, "size", allow_zero=False) for entry in entries]
+    faults.raise_any()
     return tuple(number for number in sizes if number is not None)
 
 
@@ -348,7 +162,7 @@ def _is_bytes(entry: Any) -> bool:
 
 def _algorithm_faults(ops: Sequence[Operation], names: Sequence[str]) -> list[Fault]:
     """Return what is wrong with the algorithms for each operation."""
-    faults: list[Fault] = []
+    faults = Faults()
     for op in ops:
         if not algorithms_for(op.name):
             able = sorted({name for entry in ALGORITHMS for name in entry.ops})
@@ -358,8 +172,17 @@ def _algorithm_faults(ops: Sequence[Operation], names: Sequence[str]) -> list[Fa
             continue
         for name in names:
             if name not in CHOICES:
-                attempt(partial(algorithm, op.name, name), faults, "algo")
+                faults.attempt(algorithm, op.name, name, where="algo")
     return faults
+
+
+def _protocol_faults(names: Sequence[str], proto: str | None) -> list[Fault]:
+    """Return which algorithms do not run with a protocol."""
+    return [
+        Fault(f"{name} does not run with {proto}", "proto", f"it has {' and '.join(protocols_of(name))}")
+        for name in names
+        if proto in PROTOCOLS and proto not in protocols_of(name)
+    ]
 
 
 def rank_groups(
@@ -382,19 +205,18 @@ def rank_groups(
         raise InputError(Fault("both a placement and a rank list", "placement", "give one of the two"))
     everyone = topology.n_gpus
     size = None if question.matrix_bytes is None else len(question.matrix_bytes)
-    faults: list[Fault] = []
+    faults = Faults()
     counts = [] if ranks is None else _counts(ranks, topology, faults)
     listed = None if rank_list is None else _gpus(rank_list, topology, faults)
     if size is not None and size > everyone:
         hint = f"give {everyone} rows and columns, or fewer"
         faults.append(Fault(f"the matrix is for {size} ranks, {topology.name} has {everyone} GPUs", "matrix", hint))
-    if faults:
-        raise InputError(*faults)
+    faults.raise_any()
     order = list(range(everyone))
     if placement is not None:  # names and places of all GPUs take a while on a large machine
         gpu_names = topology.wiring.node_names[:everyone]
-        order = attempt(lambda: placed(placement, gpu_names, _pods(topology)), faults) or order
-    attempt(lambda: question.load and free_shares(question.load, topology.wiring.link_names), faults)
+        order = faults.attempt(lambda: placed(placement, gpu_names, _pods(topology))) or order
+    faults.attempt(lambda: question.load and free_shares(question.load, topology.wiring.link_names))
     default = size if size is not None and question.grouping is None else len(order)
     groups = [listed] if listed is not None else [order[:n] for n in counts or [default]]
     for group in groups:
@@ -403,8 +225,7 @@ def rank_groups(
         faults.append(Fault(f"{too_many[0]} ranks, the placement has {len(order)}", "ranks", "add hosts to the file"))
     if placement not in (None, "block") and len(groups) > 1:
         faults.append(Fault("a placement of several numbers of ranks", "placement", "give one number of ranks"))
-    if faults:
-        raise InputError(*faults)
+    faults.raise_any()
     return groups
 
 
@@ -418,8 +239,8 @@ def _pods(topology: Topology) -> list[int] | None:
 
 def _group_faults(gpus: Sequence[int], matrix_ranks: int | None, question: Question) -> list[Fault]:
     """Return what is wrong with the groups of a run, or with what each of them is to do."""
-    faults: list[Fault] = []
-    groups = attempt(partial(question.groups_of, gpus), faults)
+    faults = Faults()
+    groups = faults.attempt(question.groups_of, gpus)
     if not groups:
         return faults
     n, noun = len(groups[0]), "the run" if question.grouping is None else "each group"
@@ -431,7 +252,7 @@ def _group_faults(gpus: Sequence[int], matrix_ranks: int | None, question: Quest
     return faults
 
 
-def _counts(ranks: Any, topology: Topology, faults: list[Fault]) -> list[int]:
+def _counts(ranks: Any, topology: Topology, faults: Faults) -> list[int]:
     """Return numbers of ranks, one for each run."""
     hint = f"{topology.name} takes 2 to {topology.n_gpus}"
     before = len(faults)
@@ -446,7 +267,7 @@ def _counts(ranks: Any, topology: Topology, faults: list[Fault]) -> list[int]:
     return counts
 
 
-def _gpus(rank_list: Any, topology: Topology, faults: list[Fault]) -> list[int]:
+def _gpus(rank_list: Any, topology: Topology, faults: Faults) -> list[int]:
     """Return the GPUs that a run uses; a list names them as the machine does in which nothing failed."""
     everyone = topology.n_gpus if topology.damage is None else topology.damage.healthy.n_gpus
     left = range(everyone) if topology.damage is None else topology.damage.gpus

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from collsim.core.errors import Fault, InputError, nearest
+from collsim.core.errors import Fault, Faults, InputError, nearest
 
 __all__ = ["hosts_in", "read_leaves"]
 
@@ -78,18 +78,14 @@ def read_leaves(file: str) -> dict[str, list[str]]:
     InputError
         The file cannot be read, or every fault of it, each with its line.
     """
-    faults: list[Fault] = []
+    faults = Faults()
     switches: dict[str, _Switch] = {}
     for line, text in _lines(file):
-        try:
-            _add(switches, line, text, f"{file}:{line}")
-        except InputError as error:
-            faults += error.faults
+        faults.attempt(_add, switches, line, text, f"{file}:{line}")
     faults += _tree_faults(switches, file) if not faults else []
     if not any(switch.hosts for switch in switches.values()) and not faults:
         faults.append(Fault("the file puts no host on a switch or in a block", file, HINT))
-    if faults:
-        raise InputError(*faults)
+    faults.raise_any()
     under = {name for switch in switches.values() for name in switch.below}
     order: list[str] = []
     for name in switches:

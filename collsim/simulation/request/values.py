@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from typing import Any, TypeVar
+from collections.abc import Iterable, Mapping, Sequence, Set
+from typing import Any
 
 import numpy as np
 
-from collsim.core.errors import Fault, InputError, UnknownNameError
+from collsim.core.errors import Fault, UnknownNameError
 
-__all__ = ["attempt", "read_choice", "read_items", "read_name", "read_names", "read_whole", "shown"]
-
-T = TypeVar("T")
+__all__ = ["read_choice", "read_items", "read_name", "read_names", "read_whole", "shown"]
 
 
 def shown(value: Any) -> str:
@@ -78,12 +76,3 @@ def read_names(value: Any, where: str, kind: str, hint: str, faults: list[Fault]
         Fault(f"{kind} {shown(entry)} is not a name", where, hint) for entry in entries if not isinstance(entry, str)
     )
     return tuple(entry for entry in entries if isinstance(entry, str))
-
-
-def attempt(parse: Callable[[], T], faults: list[Fault], where: str = "") -> T | None:
-    """Return what *parse* returns; None, with its faults added, if it refuses; *where* for those that name no place."""
-    try:
-        return parse()
-    except InputError as error:
-        faults.extend(Fault(fault.what, fault.where or where, fault.hint) for fault in error.faults)
-        return None

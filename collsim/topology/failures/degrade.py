@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from collsim.core.errors import Fault, InputError
+from collsim.core.errors import Fault, Faults, InputError
 from collsim.topology.builders import recognise
 from collsim.topology.failures.effects import cluster_effects, kept_of, listed
 from collsim.topology.failures.losses import Wreck, are_switches, wreck_of
@@ -60,21 +60,20 @@ def damaged(
     >>> topology.damage.summary, topology.wiring.n_links, topology.in_network_reduction
     ('1 switch failed: nvsw2', 48, None)
     """
-    faults: list[Fault] = []
+    faults = Faults()
     names, shares = _fail_names(fail, faults), _shares(degrade, faults)
     if topology.damage is not None:
         names, shares = (*topology.damage.fail, *names), {**topology.damage.degrade, **shares}
         topology = topology.damage.healthy
     names = tuple(dict.fromkeys(names))
-    gone = [found for name in names if (found := _selected(topology.wiring, name, "fail", faults))]
+    gone = [found for name in names if (found := faults.attempt(select, topology.wiring, name, "fail"))]
     slow = [
         (found, share)
         for name, text in shares.items()
         if (share := _share(text, name, faults)) is not None
-        and (found := _selected(topology.wiring, name, "degrade", faults))
+        and (found := faults.attempt(select, topology.wiring, name, "degrade"))
     ]
-    if faults:
-        raise InputError(*faults)
+    faults.raise_any()
     if not names and not shares:
         return topology
     wreck = wreck_of(topology.wiring, gone, slow)
@@ -127,14 +126,6 @@ def _share(text: str, name: str, faults: list[Fault]) -> float | None:
     hint = f"write --fail {name}" if share == 0 else "give more than 0% and at most 100%"
     faults.append(Fault(f'"{text[:40]}" of "{name[:60]}" is no part of a rate', "degrade", hint))
     return None
-
-
-def _selected(wiring: Wiring, name: str, where: str, faults: list[Fault]) -> Selection | None:
-    try:
-        return select(wiring, name, where)
-    except InputError as error:
-        faults.extend(error.faults)
-        return None
 
 
 def _rebuilt(

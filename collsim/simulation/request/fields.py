@@ -1,0 +1,496 @@
+"""The fields of a request: one row of `FIELDS` says all there is to know of a field, and `Question` holds it checked.
+
+A field is a parameter of `collsim.simulate`, a flag of ``collsim run`` and, if it has a *key*, part of the
+configuration that a result records. To add one: a row here with its attribute of `Question`, the parameter of
+`simulate`, and the place where it matters. The command line reads this table whatever it is asked, so nothing heavy is
+imported here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collsim.core.operations import Operation
+    from collsim.fabric.fabric import Int
+    from collsim.library import Library
+    from collsim.simulation.request.groups import Grouping
+    from collsim.simulation.request.loads import Load
+
+__all__ = ["BY_NAME", "FIELDS", "Field", "Question"]
+
+CHECKS = "collsim.simulation.request"
+TEXT: Mapping[str, Any] = {"type": "string"}
+MAYBE_TEXT: Mapping[str, Any] = {"type": ["string", "null"]}
+COUNT: Mapping[str, Any] = {"type": "integer", "minimum": 1}
+MAYBE_COUNT: Mapping[str, Any] = {"type": ["integer", "null"], "minimum": 1}
+TRUTH: Mapping[str, Any] = {"type": "boolean"}
+TEXTS: Mapping[str, Any] = {"type": "array", "items": TEXT}
+PAIRS: Mapping[str, Any] = {"type": "object", "additionalProperties": TEXT}
+BYTES: Mapping[str, Any] = {"type": "array", "items": {"type": "integer", "minimum": 0}}
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field of a request.
+
+    Attributes
+    ----------
+    name : str
+        Parameter of `simulate`, and of the command.
+    default : object
+        Of `simulate`; of a flag, its text.
+    help : str
+        Of the flag. What the default stands for is part of it where no default is shown.
+    kind : str
+        ``word``, ``words`` (a list of names), ``number``, ``flag`` (true or false), ``share``, ``texts`` (a flag that
+        may come several times), ``pairs`` (the same, of NAME=VALUE), or a kind that only one field is of.
+    check : str
+        ``module:function`` below `collsim.simulation.request` that makes the value of `Question` of that of `simulate`,
+        or raises `InputError`. Empty: a flag, checked as all flags are, or a field whose value depends on others.
+    attribute : str
+        Of `Question`; empty: *name*.
+    flags : tuple of str
+        Empty: ``--name``.
+    metavar : str
+    complete : str
+        What a shell completes: a key of `collsim.cli.options.NAMES`.
+    example : str
+        The hint for a text that is no number.
+    key : str or None
+        In the configuration; empty: *name*, None: not recorded.
+    wanted : str
+        What the value in a configuration has to be; empty where it does not become the text of a flag.
+    schema : mapping
+        JSON schema of the value in a configuration.
+    """
+
+    name: str
+    default: Any = None
+    help: str = ""
+    kind: str = "word"
+    check: str = ""
+    attribute: str = ""
+    flags: tuple[str, ...] = ()
+    metavar: str | None = None
+    complete: str = ""
+    example: str = "such as 8"
+    key: str | None = ""
+    wanted: str = ""
+    schema: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def config_key(self) -> str:
+        """The key of the configuration; empty if the field is not recorded."""
+        return "" if self.key is None else self.key or self.name
+
+    @property
+    def several(self) -> bool:
+        """Whether the flag may come several times."""
+        return self.kind in ("texts", "pairs")
+
+    @property
+    def flag_default(self) -> Any:
+        """What a command holds if the flag is not given."""
+        if self.several:
+            return ()
+        return self.default if self.default is None or self.kind == "flag" else str(self.default)
+
+    def checked(self, value: Any) -> Any:
+        """Return the value of `Question`; raises as *check* does."""
+        module, _, function = self.check.partition(":")
+        return getattr(import_module(f"{CHECKS}.{module}"), function)(value)
+
+
+FIELDS: tuple[Field, ...] = (
+    Field(
+        "topo",
+        help="Topology: a name that `collsim topo list` prints, or a YAML file.",
+        kind="topo",
+        metavar="NAME|FILE",
+        complete="zoo",
+        wanted="the name or the file of a topology",
+        schema={**TEXT, "minLength": 1, "description": "name or file of the topology"},
+    ),
+    Field(
+        "op",
+        help="Collective, such as all_to_all; the spellings of nccl-tests work too.",
+        kind="words",
+        attribute="ops",
+        metavar="OP[,OP...]",
+        complete="operations",
+        wanted="a list of operations",
+        schema={"type": "array", "items": {"$ref": "#/$defs/op"}, "description": "operations", "minItems": 1},
+    ),
+    Field(
+        "size",
+        help="Exactly these sizes.  [default: 1M to 1G, factor 2]",
+        kind="sizes",
+        attribute="sizes",
+        metavar="SIZE[,SIZE...]",
+        wanted="a list of sizes",
+        schema={
+            "type": ["array", "null"],
+            "items": COUNT,
+            "description": "requested sizes, bytes; null if the matrix decides",
+        },
+    ),
+    Field(
+        "ranks",
+        help="Use the first N GPUs.  [default: all]",
+        kind="rank_lists",
+        metavar="N[,N...]",
+        key="rank_lists",
+        wanted="a list of lists of GPUs, which may be several only if each starts 0, 1, 2",
+        schema={
+            "type": ["array", "null"],
+            "items": {**BYTES, "description": "GPUs of one run, in rank order", "minItems": 2},
+            "description": "GPUs of each run; null: all",
+            "minItems": 1,
+        },
+    ),
+    Field(
+        "rank_list",
+        help="Use exactly these GPUs, in this order, such as 0,3,5-7.",
+        kind="rank_lists",
+        metavar="LIST",
+        key="rank_lists",
+    ),
+    Field(
+        "algo",
+        "auto",
+        help="Algorithm; auto: the library's choice; best: the fastest in the simulator; all: a row for each.",
+        kind="words",
+        metavar="NAME[,NAME...]",
+        complete="algorithms",
+        wanted="a list of algorithms",
+        schema={**TEXTS, "description": "names of algorithms, or auto, best, all", "minItems": 1},
+    ),
+    Field(
+        "channels",
+        help="Channels (CTAs) that share the work.  [default: what suits]",
+        kind="number",
+        check="checks:channels",
+        metavar="N",
+        wanted="a whole number",
+        schema={**MAYBE_COUNT, "description": "channels; null: what suits the fabric"},
+    ),
+    Field(
+        "chunk",
+        help="Largest chunk of a channel.  [default: the algorithm's]",
+        kind="size",
+        check="checks:chunk",
+        attribute="chunk_bytes",
+        metavar="SIZE",
+        key="chunk_bytes",
+        wanted="a whole number",
+        schema={**MAYBE_COUNT, "description": "largest chunk of a channel, bytes; null: the algorithm's"},
+    ),
+    Field(
+        "dtype",
+        "float",
+        help="Data type.",
+        flags=("-d", "--dtype", "--datatype"),
+        metavar="TYPE",
+        complete="dtypes",
+        wanted="a data type",
+        schema={"$ref": "#/$defs/dtype"},
+    ),
+    Field(
+        "redop",
+        "sum",
+        help="Reduction operator.",
+        check="checks:redop",
+        metavar="OP",
+        complete="reductions",
+        wanted="a reduction operator",
+        schema={**TEXT, "description": "reduction operator", "enum": ["sum", "prod", "min", "max", "avg"]},
+    ),
+    Field(
+        "root",
+        0,
+        help="Root rank of a rooted operation.",
+        kind="number",
+        check="checks:root",
+        flags=("-r", "--root"),
+        metavar="RANK",
+        example="such as 0",
+        wanted="a whole number",
+        schema={"type": "integer", "minimum": 0, "description": "root rank"},
+    ),
+    Field(
+        "profile",
+        "auto",
+        help="Constants of the library; auto: calibrated for the topology, if any; ideal: bare wires.",
+        metavar="NAME|FILE",
+        complete="profiles",
+        wanted="the name or the file of a profile",
+        schema={**TEXT, "minLength": 1, "description": "name or file of the profile; auto: the one for the topology"},
+    ),
+    Field(
+        "proto",
+        help="Protocol: LL, LL128 or Simple.  [default: the library's, else Simple]",
+        check="checks:proto",
+        metavar="NAME",
+        wanted="the name of a protocol",
+        schema={
+            **MAYBE_TEXT,
+            "enum": ["LL", "LL128", "Simple", None],
+            "description": "protocol; null: the library's, else Simple",
+        },
+    ),
+    Field(
+        "library",
+        help="Library that auto follows: nccl-2.28, rccl-2.28, ...  [default: the profile's]",
+        check="checks:library",
+        metavar="NAME",
+        wanted="a library and its version",
+        schema={
+            **MAYBE_TEXT,
+            "description": "library that auto follows; null: the profile's, without one the fastest in the simulator",
+        },
+    ),
+    Field(
+        "environment",
+        help="A variable that changes the library's choice: NCCL_ALGO=Ring.",
+        kind="pairs",
+        check="checks:environment",
+        flags=("--env",),
+        metavar="NAME=VALUE",
+        schema={**PAIRS, "description": "variables that change the library's choice"},
+    ),
+    Field(
+        "launch",
+        "stream",
+        help="How calls are launched; graph: a captured graph replays them.",
+        check="checks:launch",
+        metavar="NAME",
+        complete="launches",
+        wanted="a way to launch",
+        schema={"enum": ["stream", "graph"], "description": "how calls are launched"},
+    ),
+    Field(
+        "registered",
+        False,
+        help="The user registered the buffers with the library (-R 1 of the tests).",
+        kind="flag",
+        wanted="true or false",
+        schema={**TRUTH, "description": "whether the user registered the buffers"},
+    ),
+    Field(
+        "reduce",
+        True,
+        help="Look for transfers that have to behave alike, or not: same times, other work.",
+        kind="flag",
+        wanted="true or false",
+        schema={**TRUTH, "description": "whether transfers that have to behave alike were simulated as one"},
+    ),
+    Field(
+        "tolerance",
+        "auto",
+        help="How far ends of irregular transfers may be moved: 0 is exact, 1% usual; auto: exact unless that is slow.",
+        kind="share",
+        check="tolerance:parse_tolerance",
+        metavar="SHARE",
+        wanted="auto or a part such as 0.01",
+        schema={
+            "anyOf": [{"const": "auto"}, {"type": "number", "minimum": 0, "maximum": 0.1}],
+            "description": "how far ends of transfers may be moved, as a part of the time that each takes; 0: exact; "
+            "auto: exact unless that takes long",
+        },
+    ),
+    Field(
+        "bracket",
+        False,
+        help="With a tolerance, also times on both sides: the load of links, and from above.",
+        kind="flag",
+        wanted="true or false",
+        schema={**TRUTH, "description": "whether a time within a tolerance was to come with times on both sides of it"},
+    ),
+    Field(
+        "gpus_per_thread",
+        1,
+        help="GPUs that each host thread starts work on, one after the other.",
+        kind="number",
+        check="checks:gpus_per_thread",
+        flags=("-g", "--gpus-per-thread", "--ngpus"),
+        metavar="N",
+        wanted="a whole number",
+        schema={**COUNT, "description": "GPUs that each host thread starts work on, one after the other"},
+    ),
+    Field(
+        "split",
+        help='Groups that run at once, as nccl-tests makes them: "MOD 8", "DIV 8", "AND 0x7", "OR 0x7", or a hex mask.',
+        attribute="grouping",
+        metavar="SPLIT",
+        wanted="a split of nccl-tests",
+        schema={**MAYBE_TEXT, "description": "groups as nccl-tests splits them, such as MOD 8; null: no split"},
+    ),
+    Field(
+        "groups",
+        help='Groups by a layout, such as tp=8,dp=16 (the first varies fastest), or by lists: "0,1;2,3".',
+        attribute="grouping",
+        metavar="LAYOUT|LISTS",
+        wanted="a layout or lists of ranks",
+        schema={**MAYBE_TEXT, "description": "layout or lists of ranks that form groups; null: none"},
+    ),
+    Field(
+        "over",
+        help="Dimensions of the layout that communicate.  [default: the first]",
+        attribute="grouping",
+        metavar="NAME[,NAME...]",
+        wanted="dimensions of the layout",
+        schema={**MAYBE_TEXT, "description": "dimensions of the layout that communicate; null without a layout"},
+    ),
+    Field(
+        "placement",
+        help="Which GPU each rank runs on: block, cyclic, a host file, or slurm:topology.conf:HOSTS.  [default: block]",
+        metavar="NAME|FILE",
+        complete="placements",
+        key=None,
+    ),
+    Field(
+        "load",
+        (),
+        help='Background traffic on links: "link:gpu0->nvsw*=30%"; a-b means both directions.',
+        kind="texts",
+        check="loads:parse_loads",
+        metavar="LINKS=SHARE",
+        wanted="a list of loads on links",
+        schema={**TEXTS, "description": "background traffic on links"},
+    ),
+    Field(
+        "hash_seeds",
+        help="Draw the hash of an ECMP network again for each seed, such as 1-100: median, p95 and extremes.",
+        check="hash_seeds:parse_seeds",
+        metavar="LIST",
+        wanted="seeds such as 1-100",
+        schema={
+            **MAYBE_TEXT,
+            "minLength": 1,
+            "description": "seeds of the hash of the network, each a draw; null: one draw",
+        },
+    ),
+    Field(
+        "overrides",
+        help='Change a figure of the topology: link.bandwidth="80 GB/s".',
+        kind="pairs",
+        flags=("--set",),
+        metavar="PATH=VALUE",
+        schema={**PAIRS, "description": "what --set changed: path to value"},
+    ),
+    Field(
+        "matrix",
+        help="Bytes from row to column, for all_to_all_v.",
+        kind="matrix",
+        attribute="matrix_bytes",
+        metavar="FILE",
+        key="matrix_bytes",
+        schema={
+            "type": ["array", "null"],
+            "items": BYTES,
+            "description": "bytes from row to column; null without all_to_all_v",
+        },
+    ),
+    Field(
+        "fail",
+        help="What has failed: link:gpu0-gpu1, switch:nvsw2, nic:node3/5, gpu:gpu5, leaf:2; globs work.",
+        kind="texts",
+        metavar="WHAT",
+        schema={"type": "array", "items": {**TEXT, "minLength": 1}, "description": "what --fail names"},
+    ),
+    Field(
+        "degrade",
+        help="What runs at part of its rate: link:gpu0-gpu1=50%.",
+        kind="pairs",
+        metavar="WHAT=SHARE",
+        schema={**PAIRS, "description": "what --degrade names: thing to the part of its rate that remains"},
+    ),
+)
+"""In the order of the parameters of `simulate` and of the keys of a configuration."""
+
+BY_NAME: Mapping[str, Field] = {entry.name: entry for entry in FIELDS}
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A checked request; what is None was left to collsim.
+
+    Attributes
+    ----------
+    ops : tuple of Operation
+    sizes : tuple of int
+        Requested sizes in bytes.
+    algo : tuple of str
+        Names of algorithms or of `CHOICES`.
+    channels, chunk_bytes : int or None
+    dtype : str
+    element_bytes : int
+    redop : str
+    root : int
+    matrix_bytes : int64[n, n] or None
+    proto : str or None
+        Protocol; None leaves it to the library, else Simple.
+    library : Library or None
+        Whose choice ``auto`` follows; None: the fastest in the simulator.
+    environment : mapping
+        NCCL and RCCL variables that change the library's choice.
+    launch : str
+        ``stream`` or ``graph``.
+    registered : bool
+        Whether the user registered the buffers.
+    reduce : bool
+        Whether transfers that have to behave alike are simulated as one.
+    tolerance : float or None
+        How far ends of transfers may be moved, as a part of the time that each takes; None: exact unless that takes
+        too long.
+    bracket : bool
+        Whether an answer within a tolerance comes with times on both sides of it.
+    gpus_per_thread : int
+        How many GPUs each host thread starts the work of.
+    grouping : Split, Layout, Lists or None
+        How the ranks of a run form groups that all run at once; None: one group.
+    load : tuple of Load
+    hash_seeds : tuple of int
+        Draws of the hash of the network; none: one draw, that of the topology.
+    """
+
+    ops: tuple[Operation, ...]
+    sizes: tuple[int, ...]
+    algo: tuple[str, ...]
+    channels: int | None
+    chunk_bytes: int | None
+    dtype: str
+    element_bytes: int
+    redop: str
+    root: int
+    matrix_bytes: Int | None
+    proto: str | None = None
+    library: Library | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    launch: str = "stream"
+    registered: bool = False
+    reduce: bool = True
+    tolerance: float | None = None
+    bracket: bool = False
+    gpus_per_thread: int = 1
+    grouping: Grouping | None = None
+    load: tuple[Load, ...] = ()
+    hash_seeds: tuple[int, ...] = ()
+
+    def groups_of(self, gpus: Sequence[int]) -> list[list[int]]:
+        """Return the GPUs of each group of a run whose rank i is on GPU ``gpus[i]``."""
+        if self.grouping is None:
+            return [list(gpus)]
+        return [[gpus[rank] for rank in group] for group in self.grouping.groups(len(gpus))]
+
+    def sizes_of(self, op: Operation) -> tuple[int, ...]:
+        """Return the requested sizes of *op*: the matrix decides for all_to_all_v."""
+        if op.name == "all_to_all_v" and self.matrix_bytes is not None:
+            from collsim.collectives import matrix_size_bytes
+
+            return (matrix_size_bytes(self.matrix_bytes),)
+        return self.sizes

@@ -1,0 +1,144 @@
+"""The one door: from what a caller asks to a checked question on a machine, with every fault in one report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from collsim.core.errors import Fault, Faults, InputError
+from collsim.library import Profile, load_profile
+from collsim.simulation.request.fields import Question
+from collsim.simulation.request.request import ask, rank_groups
+from collsim.topology import Topology, load_topology
+
+__all__ = ["Machine", "Prepared", "listed", "prepare"]
+
+FABRIC_NAMES = ("scale_out.fabric", "scale_out.network", "scale_out.racks")
+
+
+class Prepared(NamedTuple):
+    """A checked question on a machine: what `collsim.simulation.simulate.predict` takes.
+
+    Attributes
+    ----------
+    topology : Topology
+        With figures changed, and less what failed.
+    constants : Profile
+    question : Question
+    groups : list of list of int
+        The GPUs of each run, in the order of its ranks.
+    """
+
+    topology: Topology
+    constants: Profile
+    question: Question
+    groups: list[list[int]]
+
+
+def prepare(
+    topo: Any,
+    op: Any,
+    size: Any = None,
+    algo: Any = "auto",
+    *,
+    ranks: int | Sequence[int] | None = None,
+    rank_list: Sequence[int] | None = None,
+    placement: str | Path | None = None,
+    profile: str | Profile = "auto",
+    overrides: Any = None,
+    fail: Any = None,
+    degrade: Any = None,
+    **asked: Any,
+) -> Prepared:
+    """Check a request; the parameters are those of `collsim.simulate`.
+
+    What is wrong in one place does not hide what is wrong in another: without a question its ranks are checked all the
+    same, and on a machine that cannot be built they are checked on the one that it was to be built of.
+
+    Raises
+    ------
+    InputError
+        Every fault at once; of a kind of its own, such as `UnknownNameError`, if one part of the request is wrong.
+    """
+    faults = Faults()
+    question = faults.attempt(ask, op, size, algo, **asked)
+    whole = faults.attempt(_whole, topo, overrides)
+    topology = None if whole is None else faults.attempt(_damaged, whole, fail, degrade)
+    constants = faults.attempt(load_profile, profile, topology)
+    groups = None
+    if there := topology or whole or _on_usual_fabric(topo, overrides):
+        checkable = question if topology and question else replace(question or ask("all_reduce"), load=())
+        groups = faults.attempt(rank_groups, there, ranks, rank_list, checkable, placement)
+    if len(faults.refusals) == 1:
+        raise faults.refusals[0]  # of its own kind, such as `UnknownNameError`
+    faults.raise_any()
+    assert topology is not None
+    assert constants is not None
+    assert question is not None
+    assert groups is not None
+    return Prepared(topology, constants, question, groups)
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What a request changes of its topology: figures, parts that failed, parts that are slower; as of `simulate`."""
+
+    overrides: Mapping[str, str] | Sequence[Any] | None = None
+    fail: str | Sequence[str] | None = None
+    degrade: Mapping[str, str | float] | Sequence[str] | None = None
+
+    def of(self, topo: Any) -> Topology:
+        """Return a topology with all that changed.
+
+        Raises
+        ------
+        InputError
+            No topology is named, or whatever is wrong with it.
+        """
+        return _damaged(_whole(topo, self.overrides), self.fail, self.degrade)
+
+    def also(self, changes: Sequence[str]) -> Machine:
+        """Return the machine with figures changed that stand behind the name of one system."""
+        pairs = self.overrides.items() if isinstance(self.overrides, Mapping) else listed(self.overrides or ())
+        return replace(self, overrides=[*pairs, *changes])
+
+
+def listed(value: Any) -> list[Any]:
+    """Return the entries of a list; a value that is none is the only entry."""
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def _whole(topo: Any, overrides: Any) -> Topology:
+    """Return a topology in which nothing failed."""
+    if topo is None:
+        hint = "give a name that `collsim topo list` prints, or a YAML file"
+        raise InputError(Fault("no topology is named", "topo", hint))
+    return load_topology(topo, overrides or ())
+
+
+def _damaged(topology: Topology, fail: Any, degrade: Any) -> Topology:
+    """Return what is left of *topology*."""
+    if _names_nothing(fail) and _names_nothing(degrade):
+        return topology
+    from collsim.topology.failures.degrade import damaged
+
+    return damaged(topology, fail, degrade)
+
+
+def _names_nothing(value: Any) -> bool:
+    return value is None or (isinstance(value, list | tuple | Mapping) and not value)
+
+
+def _on_usual_fabric(topo: Any, overrides: Any) -> Topology | None:
+    """Return what the nodes of a request are if its fabric or network is wrong: how many GPUs, with what names."""
+    if topo is None or not isinstance(overrides, Mapping):
+        return None
+    figures = {path: value for path, value in overrides.items() if path not in FABRIC_NAMES}
+    if len(figures) == len(overrides):
+        return None
+    with suppress(InputError):
+        return load_topology(topo, figures)
+    return None

@@ -8,8 +8,8 @@ from collsim.collectives.pat import gather_messages, messages_per_rank
 from collsim.collectives.pipeline import Hop, pipelined
 from collsim.core.errors import InputError, UnknownNameError
 from collsim.core.operations import OPERATIONS, operation
-from collsim.library.library import PROTOCOLS
 from collsim.library.costs.channel_costs import FAMILIES
+from collsim.library.library import PROTOCOLS
 from collsim.schedule.message_parts import BATCH, channel_of_part, n_parts, part_sizes
 from collsim.schedule.verifier import verify
 

@@ -34,7 +34,7 @@ STARTS = Path(__file__).parent / "starts"
 DEFAULT = {False: DEFAULT_LIBRARY, True: DEFAULT_RCCL}
 LEAST_SPREAD = 20
 """So many rows from outside the fit count by themselves."""
-SOURCE = "benchmarks/fit_profiles.py on the training logs in benchmarks/data"
+SOURCE = "tools/fit_profiles.py on the training logs in tools/data"
 
 
 Accuracy = Mapping[str, Mapping[str, Scatter]]

@@ -23,19 +23,19 @@ PICTURE, PAGE = ROOT / "docs" / "architecture.svg", ROOT / "docs" / "architectur
 BEGIN, END = "<!-- files -->\n\n", "\n<!-- /files -->\n"
 CONTRACT = "data flows one way"
 WALK = (
-    ("cli.run", "simulation.simulate", "flags become a request"),
-    ("simulation.simulate", "simulation.request.request", "every fault of it at once"),
-    ("simulation.simulate", "topology.loader", "the machine, damaged as asked"),
+    ("cli.run", "simulation.request.prepare", "flags become a request, every fault of it at once"),
+    ("simulation.request.prepare", "topology", "the machine, damaged as asked"),
     ("simulation.simulate", "fabric.fabric", "links with capacities"),
     ("simulation.rows", "simulation.selection", "which algorithms compete"),
-    ("simulation.selection", "library.choose", "what NCCL or RCCL would run"),
+    ("simulation.selection", "library", "what NCCL or RCCL would run"),
     ("simulation.rows", "simulation.concurrent", "all groups at once"),
-    ("simulation.lowering", "schedule.schedule", "who sends what to whom"),
+    ("simulation.lowering", "schedule", "who sends what to whom"),
     ("simulation.lowering", "fabric.routing", "over which links"),
-    ("simulation.timing", "library.costs.channel_costs", "caps and latencies"),
-    ("simulation.timing", "engine.run", "max-min shares over time"),
+    ("simulation.timing", "library.costs.laws", "caps and latencies"),
+    ("simulation.timing", "engine", "max-min shares over time"),
     ("simulation.timing", "fabric.bounds.lower", "no answer below the bound"),
-    ("cli.run", "report.table", "the columns of nccl-tests"),
+    ("simulation.rows", "simulation.result", "a row of the table, with its interval"),
+    ("cli.run", "report", "the columns of nccl-tests"),
 )
 """The way of ``--size`` from the flag to the table: importer, imported, and what happens there."""
 WIDTH, FLOOR, TOP, LEFT, BOX = 1120, 92, 70, 24, 132

@@ -1,4 +1,4 @@
-"""Which measurement would tell a constant that the logs at hand do not."""
+"""Advice: the measurement that would tell a constant which the logs at hand do not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether what a caller passes to `validate` and `calibrate` is of the right kind; values are checked by who uses them.
+"""Kinds of what callers pass to `validate` and `calibrate`; values are checked by who uses them.
 
 This module imports errors and operations.
 """

@@ -1,4 +1,4 @@
-"""From the rows of a log to what a prediction has to be told: `read_cases` for files, `read_sections` for a stream.
+"""Measured rows as requests to the model: `read_cases` for files, `read_sections` for a stream.
 
 A `Case` is hashable and holds all that a prediction may depend on, so that equal calls are predicted once. What a log
 does not say keeps its default; what collsim cannot be told (groups of unlike sizes, an unknown byte matrix) is skipped

@@ -1,4 +1,4 @@
-"""What a fit found: plain data that reports can show."""
+"""Findings of a fit: plain data that reports can show."""
 
 from __future__ import annotations
 

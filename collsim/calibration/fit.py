@@ -1,4 +1,4 @@
-"""From measured rows to a profile: one fit for each way to launch, with the errors of what was left out in turn."""
+"""`calibrate`: measured rows to a profile, a fit per way to launch, with errors of what was left out in turn."""
 
 from __future__ import annotations
 

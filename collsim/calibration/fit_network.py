@@ -1,4 +1,4 @@
-"""From rows measured over several nodes to the constants of their network; those of a node stay as they are."""
+"""The fit of a network: rows measured over several nodes to its constants; those of a node stay as they are."""
 
 from __future__ import annotations
 

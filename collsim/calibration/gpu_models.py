@@ -1,4 +1,4 @@
-"""Whether a log was taken on the GPUs of a topology, by the names that both give them.
+"""GPU names of logs and of topologies: are they the same machine?
 
 This module imports only `topology`.
 """

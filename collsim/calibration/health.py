@@ -1,4 +1,4 @@
-"""Is a log healthy? A verdict for every row, and for every range of sizes a sentence.
+"""Health of a log: a verdict for every row, and for every range of sizes a sentence.
 
 A row is judged by the interval of its prediction; without one by a tolerance, which no measurement has calibrated.
 Wrong results and times that the wires rule out are flagged whatever the interval says. Causes are not guessed.

@@ -1,4 +1,4 @@
-"""Whether the switches of the measured machine reduced: a virtual machine may hide that, and no log says so."""
+"""Signs that the switches of the measured machine reduced: a virtual machine may hide that, and no log says so."""
 
 from __future__ import annotations
 

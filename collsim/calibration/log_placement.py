@@ -1,4 +1,4 @@
-"""Where the ranks of a log are taken to be: the first GPUs of a domain, or of as many nodes of a cluster as it had."""
+"""Placement of the ranks of a log: the first GPUs of a domain, or of as many nodes of a cluster as it had."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a fit is off by, row by row, and how far measured times may then lie from predicted ones."""
+"""Errors of a fit, row by row, and how far measured times may then lie from predicted ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which measured rows may be fitted: those with right results, in a time that the wires allow.
+"""Sound rows, which may be fitted: right results, in a time that the wires allow.
 
 The test of the time is that of `health`, so that what ``validate`` calls impossible ``calibrate`` does not fit.
 """

@@ -1,4 +1,4 @@
-"""What a comparison of logs with the model says: rows, logs, summary; the document of schema ``collsim.validate/1``.
+"""Verdicts on logs beside the model: rows, logs, summary; the document of schema ``collsim.validate/1``.
 
 This module imports only the cases, the types of the log reader, `operations` and `result`: reports read it without
 knowing how a prediction is made.

@@ -1,4 +1,4 @@
-"""What the engine tells its log, as a line on stderr; a module of its own, so that --help loads no logging."""
+"""Notices of the engine as a line on stderr; a module of its own, so that --help loads no logging."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a command's answer goes: stdout, or a file that is either whole or not there."""
+"""Output of a command: stdout, or a file that is either whole or not there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the flags of a command say: from their texts to the arguments of `simulate`, with every fault in one report.
+"""Texts of flags read into the arguments of `simulate`, with every fault in one report.
 
 A value comes from a flag, from an environment variable or from a configuration file; its faults name that place.
 This module imports only what reads texts; arrays and the model come later.

@@ -1,4 +1,4 @@
-"""What a generator of schedules is asked for, and how it introduces itself."""
+"""The record of an algorithm, and the request that its generator of schedules takes."""
 
 from __future__ import annotations
 

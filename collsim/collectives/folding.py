@@ -1,4 +1,4 @@
-"""What algorithms that halve and double need: a power of two of ranks, and partners at doubling distances.
+"""Folding for algorithms that halve and double: a power of two of ranks, and partners at doubling distances.
 
 Any other number of ranks is *folded*: with p the largest power of two up to n, the first 2(n - p) ranks form pairs, of
 which the odd rank works for both (Thakur, Rabenseifner and Gropp, Int. J. High Perform. Comput. Appl. 19 (2005) 49,

@@ -1,4 +1,4 @@
-"""Which ranks share a node: what algorithms over several nodes are built on.
+"""Nodes of the ranks of a run: what algorithms over several nodes are built on.
 
 A node is a scale-up domain: a board, or a rack of 72 GPUs. Local index i of every node is on rail i. A rack is a group
 of nodes that share leaf switches.

@@ -1,4 +1,4 @@
-"""Whether the process runs nothing but collsim; a module of its own, so that setting it loads nothing."""
+"""A flag: the process runs nothing but collsim; a module of its own, so that setting it loads nothing."""
 
 from __future__ import annotations
 

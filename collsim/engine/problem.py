@@ -1,4 +1,4 @@
-"""What the engines take and return, and the checks before and after a run.
+"""The problem that engines take and the solution they return, with the checks before and after a run.
 
 Imports only NumPy. ``checked`` makes the arrays uniform, so that the compiled engine meets one set of types;
 ``check_conservation`` states the laws that every solution has to obey, whichever engine found it.

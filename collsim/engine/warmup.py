@@ -1,4 +1,4 @@
-"""Where compiled kernels are kept, and how to compile them before they are needed.
+"""The cache of compiled kernels, and compiling them before they are needed.
 
 Imports NumPy and, inside the calls that need it, Numba.
 """

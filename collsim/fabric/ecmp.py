@@ -1,4 +1,4 @@
-"""What the hash of an ECMP network decides: every switch puts a flow on one of its equal cables, by a seed."""
+"""ECMP: every switch hashes a flow onto one of its equal cables, by a seed."""
 
 from __future__ import annotations
 

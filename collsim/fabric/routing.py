@@ -1,4 +1,4 @@
-"""Which links a message takes from one rank to another, and with which share of its bytes.
+"""Routing: the links that a message takes from one rank to another, and with which share of its bytes.
 
 The shortest path in hops wins; where several are equally short the message is sprayed over all of them in proportion
 to the narrowest link of each, at the rate that it should have: on an HGX H100 5/4/4/5 parts of 18 over the four

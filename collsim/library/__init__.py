@@ -1,4 +1,4 @@
-"""What a communication library adds to the wiring: constants, and the choice of algorithm and protocol.
+"""A communication library beside the wiring: constants, and the choice of algorithm and protocol.
 
 Public names are imported on first use: who needs a profile does not pay for the choice.
 """

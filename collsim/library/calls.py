@@ -1,4 +1,4 @@
-"""What the library is asked for, and what it answers."""
+"""Calls of the library: what is asked, and the choice it answers with."""
 
 from __future__ import annotations
 

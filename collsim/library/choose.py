@@ -1,4 +1,4 @@
-"""What NCCL or RCCL would do for a call: algorithm, protocol, channels, chunks, parts."""
+"""The choice of NCCL or RCCL for a call: algorithm (ring or tree, ...), protocol, channels, chunks, parts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the library sees of a scale-up domain: architecture, links by its own constants, switches that reduce."""
+"""The system as the library sees it: architecture, links by its own constants, switches that reduce."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many tokens go from where to where: to ranks, to nodes, and to experts, expected or counted in a sample."""
+"""Token counts: to ranks, to nodes, and to experts, expected or counted in a sample."""
 
 from __future__ import annotations
 

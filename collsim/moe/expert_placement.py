@@ -1,4 +1,4 @@
-"""Where experts are: which ranks hold a copy of each, and how popular ones get several."""
+"""Placement of experts: the ranks that hold a copy of each, and how popular ones get several."""
 
 from __future__ import annotations
 

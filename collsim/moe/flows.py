@@ -1,4 +1,4 @@
-"""Which bytes go from which rank to which: the flows of dispatch and combine in each mode.
+"""Flows of dispatch and combine in each mode: bytes from rank to rank.
 
 ``normal`` sends one copy of a token to each node over the network, to the rank with the sender's place there, which
 hands one copy on to each rank with an expert for it; combine is the reverse. ``low_latency`` sends one message to the

@@ -1,4 +1,4 @@
-"""Which experts tokens take: how popular each is, samples of tokens, and what to expect where all are equally popular.
+"""Gating: how popular experts are, samples of tokens, and what to expect where all are equally popular.
 
 A token takes its experts one after the other, each with the chance that its popularity gives it among those not taken
 yet (Plackett-Luce), which is what adding Gumbel noise to the logits and taking the largest amounts to. Where groups

@@ -1,4 +1,4 @@
-"""What kernels that dispatch and combine cost: start, rate of the GPU, share of the network, and time per message."""
+"""Costs of kernels that dispatch and combine: start, rate of the GPU, share of the network, time per message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of a model with experts decides the traffic: how many there are, how many a token takes, how wide it is."""
+"""Models with experts, as far as they decide the traffic: number, choices of a token, width."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is asked about experts, checked as a whole: every fault at once."""
+"""A request about experts, checked as a whole: every fault at once."""
 
 from __future__ import annotations
 

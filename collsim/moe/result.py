@@ -1,4 +1,4 @@
-"""What a prediction of dispatch and combine says."""
+"""Results for dispatch and combine: rows, and what stands behind them."""
 
 from __future__ import annotations
 

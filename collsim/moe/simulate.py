@@ -1,4 +1,4 @@
-"""From a question about experts to its answer: flows of each number of ranks, and their time on the fabric."""
+"""`simulate_moe`: a request about experts to its result, by flows and their time on the fabric."""
 
 from __future__ import annotations
 

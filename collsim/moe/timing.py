@@ -1,4 +1,4 @@
-"""How long dispatch or combine takes on a fabric: flows over routes, ports of kernels, the engine, and the bound.
+"""Timing of dispatch or combine on a fabric: flows over routes, ports of kernels, the engine, and the bound.
 
 All flows of an operation run at once: the hops of normal mode are pipelined, so the slower one sets the pace, and the
 other adds the time of one chunk at its end. Every rank is a port out and a port in, which kernels fill at the rate that

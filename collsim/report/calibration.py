@@ -1,4 +1,4 @@
-"""What a fit found, as text for people."""
+"""Findings of a fit, as text for people."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which algorithm is the fastest at which size, and where the lead changes."""
+"""Crossovers: the fastest algorithm at each size, and where the lead changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each operation promises about its chunks: where they start, where they must end, how many bytes they hold."""
+"""Contracts of the operations: where chunks start, where they must end, how many bytes they hold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What distinguishes two schedules, transfer by transfer; ids of rows and the form of a phase do not count."""
+"""Differences of two schedules, transfer by transfer; ids of rows and the form of a phase do not count."""
 
 from __future__ import annotations
 

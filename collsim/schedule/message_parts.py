@@ -1,4 +1,4 @@
-"""How NCCL's grouped sends and receives use the channels: parts of a message, and the channel of each.
+"""Parts of messages: how NCCL's grouped sends and receives use the channels.
 
 The choice of the library and the schedules both follow these rules, so they stand below both.
 """

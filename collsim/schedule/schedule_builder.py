@@ -1,4 +1,4 @@
-"""What collects chunks and transfers, one by one or many at once, and gives the forms of a phase."""
+"""Builders that collect chunks and transfers, one by one or many at once, and give the forms of a phase."""
 
 from __future__ import annotations
 

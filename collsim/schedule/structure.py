@@ -1,4 +1,4 @@
-"""Whether the arrays of a schedule fit together: shapes, ranks, chunk ids, dependencies.
+"""Structure checks of a schedule: shapes, ranks, chunk ids, dependencies.
 
 Nothing here asks what the schedule computes. A schedule without structural faults can be materialised safely. Places
 are written as in a schedule file, for example ``phases[0].rows[12].dst``.

@@ -1,4 +1,4 @@
-"""Whether a schedule does what its operation promises, for every order in which its transfers may run.
+"""The symbolic verifier: a schedule does what its operation promises, in every order in which its transfers may run.
 
 The data are symbols: the value of a chunk at a rank is the set of ranks whose contributions it holds, one bit each.
 Transfers are applied phase by phase in an order that respects their dependencies. That one order speaks for all,

@@ -1,1 +1,1 @@
-"""From a checked request to a result: the only conductor."""
+"""Simulation, from a checked request to a result: the only conductor."""

@@ -1,4 +1,4 @@
-"""What a comparison of systems says: the same collectives on each, side by side, and how many times faster each is."""
+"""Comparisons of systems: the same collectives on each, side by side, and how many times faster each is."""
 
 from __future__ import annotations
 

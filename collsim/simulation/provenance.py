@@ -1,4 +1,4 @@
-"""What stands behind a result: the resolved request, figures that nothing public backs, the profile, and warnings."""
+"""Provenance of a result: the resolved request, figures that nothing public backs, the profile, and warnings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a prediction says: times, bandwidths, the bound, what limits, and how it was obtained."""
+"""Results: rows of times, bandwidths, the bound, what limits, and how they were obtained."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an algorithm is asked for on a fabric, and what a library would pick."""
+"""Selection of the algorithms that compete, and of what a library would pick."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long a lowered schedule takes: costs, engine, and the laws that every answer must keep."""
+"""Timing of a lowered schedule: costs, engine, and the laws that every answer must keep."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From figures to arrays: the full mesh, the switched domain and the explicit list of links.
+"""Builders of wirings from figures: the full mesh, the switched domain and the explicit list of links.
 
 The regular builders write their arrays directly; no graph object is built. Bundles come out sorted by
 (source, destination), so that equal wirings are equal arrays whatever they were built from.

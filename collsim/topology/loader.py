@@ -1,4 +1,4 @@
-"""From a name, a path or a graph to a `Topology`: look-up, reading, overrides, checks, arrays."""
+"""The loader, from a name, a path or a graph to a `Topology`: look-up, reading, overrides, checks, arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a topology is: facts with their provenance, and the wiring as frozen arrays.
+"""The topology: facts with their provenance, and the wiring as frozen arrays.
 
 A `Topology` is immutable. Its `Wiring` is all that the layers below need: nodes (GPUs first, in rank order) and
 *bundles*, one per ordered pair of nodes that are wired directly. A bundle stands for *count* parallel physical links.

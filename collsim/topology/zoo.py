@@ -1,4 +1,4 @@
-"""What comes with collsim: where the files of systems, clusters and networks are, and their names; none is read."""
+"""The zoo: files of systems, clusters and networks that come with collsim, and their names; none is read."""
 
 from __future__ import annotations
 

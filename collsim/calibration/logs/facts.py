@@ -1,4 +1,4 @@
-"""What the lines around a table say: program, versions, command, environment, devices, columns.
+"""Facts from the lines around a table: program, versions, command, environment, devices, columns.
 
 Every reader takes a line and the `Facts` that it adds to. This module imports only `operations`.
 """

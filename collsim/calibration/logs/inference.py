@@ -1,4 +1,4 @@
-"""What the rows of a table say by themselves: its units, its operation and its number of ranks.
+"""Inference from the rows of a table alone: its units, its operation and its number of ranks.
 
 busbw / algbw is a known function of the operation and the ranks, and size / (count * element) is the number of ranks
 for operations whose size counts one block per rank. This module imports only `operations` and the table.

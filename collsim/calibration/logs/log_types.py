@@ -1,4 +1,4 @@
-"""What a log is read into: a Log of Tests, each a compact Table of Rows and the Run that made them.
+"""Types of the log reader: a Log of Tests, each a compact Table of Rows and the Run that made them.
 
 This module imports only `log_rows`.
 """

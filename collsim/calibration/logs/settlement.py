@@ -1,4 +1,4 @@
-"""What a table comes to: operation, ranks, nodes, cells and the Run, from its rows, the text around it and overrides.
+"""Settlement of a table: operation, ranks, nodes, cells and the Run, from its rows, the text around it and overrides.
 
 An override beats all; otherwise what the program printed comes first, then comments, the rows, the name of the file.
 This module imports only `operations` and the modules of the reader below it.

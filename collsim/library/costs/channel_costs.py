@@ -1,4 +1,4 @@
-"""What a protocol costs on one channel: steps, slices, rates, and how channels share a link.
+"""Costs of a protocol on one channel: steps, slices, rates, and how channels share a link.
 
 The laws are smooth where hardware is: two limits that act together, such as the rate of the channels and that of the
 link, bind softly, and a step takes the longer of what its slices need and what one slice and the hand-over need. This

@@ -1,4 +1,4 @@
-"""What grouped messages cost: channels that send and receive at once, ports that many share, calls in a row.
+"""Costs of grouped messages: channels that send and receive at once, ports that many share, calls in a row.
 
 Three laws beside those of `collsim.library.costs.channel_costs`, for protocols that tell the rate of a channel that
 only sends:

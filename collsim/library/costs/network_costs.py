@@ -1,4 +1,4 @@
-"""What a step between nodes costs: adapters that channels share, and the turns that a proxy takes.
+"""Costs of a step between nodes: adapters that channels share, and the turns that a proxy takes.
 
 A thread of the host posts every send and waits for every receive: each step of a channel takes a turn of it, and what
 it sends arrives later than the last byte left. While a channel waits, the adapter sends for the others: of a wait that

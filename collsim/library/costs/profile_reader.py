@@ -1,4 +1,4 @@
-"""From the document of a profile to a `Profile`: every key checked, all faults in one report."""
+"""The reader of profiles, from document to `Profile`: every key checked, all faults in one report."""
 
 from __future__ import annotations
 

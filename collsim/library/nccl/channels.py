@@ -1,4 +1,4 @@
-"""How many channels a call uses, what each of them carries, and with how many threads (NCCL src/enqueue.cc)."""
+"""Channels of a call: how many, what each carries, and with how many threads (NCCL src/enqueue.cc)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the search finds over several domains (NCCL src/graph/search.cc), counted from links and adapters.
+"""Graphs that the search finds over several domains (NCCL src/graph/search.cc), counted from links and adapters.
 
 A ring reserves its rate on the adapter by which it enters a domain and on the one by which it leaves; inside, all GPUs
 but one send on. The search keeps the most channels times rate, up to what a GPU can send, then doubles slow channels.

@@ -1,4 +1,4 @@
-"""How many channels the library finds, and what it reserves for each (NCCL src/graph/search.cc, one domain).
+"""Graphs of one domain: channels that the library finds, and what it reserves for each (NCCL src/graph/search.cc).
 
 The search tries rates from a list, fastest first, and keeps the most channels times rate. Rings and trees are then
 doubled at half the rate. The recursive search for actual rings is replaced by counting the links of every GPU, which

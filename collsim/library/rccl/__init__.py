@@ -1,1 +1,1 @@
-"""What RCCL adds to NCCL's decisions: boards, tables, several nodes."""
+"""RCCL beside NCCL: boards, tables, several nodes."""

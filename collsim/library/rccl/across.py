@@ -1,4 +1,4 @@
-"""What RCCL does over several boards: channels, latencies, protocol by size, hierarchical and direct gathers, PXN.
+"""RCCL over several boards: channels, latencies, protocol by size, hierarchical and direct gathers, PXN.
 
 Read from ROCm/rocm-systems projects/rccl (2.27 to 2.31); no debug line across boards was compared.
 """

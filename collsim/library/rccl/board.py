@@ -1,4 +1,4 @@
-"""What RCCL adds to NCCL: channels of its boards, its cost model, and the ways that it tries before ring and tree.
+"""RCCL on one board: channels, its cost model, and the algorithms that it tries before ring and tree.
 
 Read from ROCm/rocm-systems projects/rccl (2.27 to 2.31) and ROCm/rccl (2.18 to 2.27). Its debug lines on eight MI355X
 (2.28.3) confirm channels, cells and the change of protocol; the rest is read, not confirmed, and the choice says so.

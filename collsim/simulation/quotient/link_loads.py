@@ -1,4 +1,4 @@
-"""What links of a whole machine carry, by what units of each kind do, and which of them are busiest."""
+"""Loads of the links of a whole machine, by what units of each kind do, and the busiest of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a step of a ring takes at each place, on a machine that a small part stands for.
+"""Paces of a ring: what a step takes at each place, on a machine that a small part stands for.
 
 A ring visits the ranks of a unit, then those of the next. All units whose neighbours are alike are at places of one
 kind: there all hops of a step are laid on the part, with the costs that the same hops have in a schedule of all ranks.

@@ -1,4 +1,4 @@
-"""Which ranks form one communicator: by the split of nccl-tests, by a layout of parallelism, or by lists.
+"""Groups of ranks that form one communicator: by the split of nccl-tests, by a layout of parallelism, or by lists.
 
 Everything here is about rank numbers; which GPU a rank runs on is a matter of `placement`. Groups are disjoint and
 equally large, so that all of them run the same collective at once.

@@ -1,4 +1,4 @@
-"""Which GPU each rank runs on: block by block, in turn from node to node, as a host file or as Slurm says.
+"""Placement of ranks on GPUs: block by block, in turn from node to node, as a host file or as Slurm says.
 
 Ranks are numbered by the launcher; GPUs by the topology, node after node. Imports only `errors` and `slurm`.
 """

@@ -1,4 +1,4 @@
-"""What a caller asks of the simulator, checked as a whole: every fault of a request in one report."""
+"""The request of a caller, checked as a whole: every fault in one report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How exactly irregular traffic is solved: the tolerance as a caller writes it and as a reader sees it.
+"""Tolerance for irregular traffic, as a caller writes it and as a reader sees it.
 
 This module imports only `units` and `errors`.
 """

@@ -1,4 +1,4 @@
-"""How many leaves, spines, cores and cables a cluster needs; what does not fit is refused with the size that does.
+"""The plan of a cluster: leaves, spines, cores and cables; what does not fit is refused with the size that does.
 
 Everything is arithmetic on the specification, in time that does not grow with the cluster.
 """

@@ -1,4 +1,4 @@
-"""From a node and what is said of its cluster to a `Topology` of many nodes.
+"""Scale-out: a node and what is said of its cluster, as a `Topology` of many nodes.
 
 Figures that are not given come from the node (adapters) and from the network's file; each keeps its status and source.
 """

@@ -1,4 +1,4 @@
-"""What a cluster is: nodes joined by a fabric of switches, as numbers, counts and arrays that a router reads.
+"""Clusters: nodes joined by a fabric of switches, as numbers, counts and arrays that a router reads.
 
 Nodes are copies of one topology, or of several kinds with equally many GPUs and adapters that take part.
 

@@ -1,4 +1,4 @@
-"""What follows for messages between nodes when something of a cluster is missing, in sentences."""
+"""Effects of losses on messages between nodes, in sentences."""
 
 from __future__ import annotations
 

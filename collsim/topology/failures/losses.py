@@ -1,4 +1,4 @@
-"""What is left of a wiring in which something has failed or become slow, told by the links that it happened to.
+"""Losses: what is left of a wiring in which something failed or became slow, told by the links that it happened to.
 
 A machine has millions of links, and few of them fail: all but those are whole, and nobody looks at them.
 """

@@ -1,4 +1,4 @@
-"""What a schema cannot say: a topology has to hang together."""
+"""Checks that a schema cannot make: a topology has to hang together."""
 
 from __future__ import annotations
 

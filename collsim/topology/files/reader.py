@@ -1,4 +1,4 @@
-"""From bytes to plain data with a line number for every value.
+"""The reader of YAML and JSON: bytes to plain data with a line number for every value.
 
 The YAML that a specification needs is small: mappings, lists and scalars. It is read from the parser's events, so that
 duplicate keys, several documents and runaway nesting are faults with a line, and nothing in a file can run code or

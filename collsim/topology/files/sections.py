@@ -1,4 +1,4 @@
-"""From plain data to checked sections: every fault of every section at once, with place and nearest valid key."""
+"""Sections of a topology file, checked: every fault of every section at once, with place and nearest valid key."""
 
 from __future__ import annotations
 

@@ -83,8 +83,9 @@ def drawn(levels: list[list[str]], found: Counter[tuple[str, str]]) -> str:
     """The picture as SVG: floors from top to bottom, arrows between rooms, and the walk beside them."""
     places = {}
     for level, rooms in enumerate(levels):
+        first = LEFT + (660 - len(rooms) * (BOX + 24) + 24) // 2
         for number, room in enumerate(rooms):
-            places[room] = (LEFT + 20 + number * (BOX + 24), TOP + level * FLOOR + 22)
+            places[room] = (first + number * (BOX + 24), TOP + level * FLOOR + 22)
     height = TOP + len(levels) * FLOOR + 20
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img">',

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from predictors import read_csv, topology_of
 
-from collsim.calibration import Row, Test, read_log
+from collsim.calibration import LogRow, Test, read_log
 from collsim.calibration.cases import MATRIX_FILE, MATRIX_SCALE, MATRIX_SPREAD, used_time_s
 from collsim.calibration.observations import SPIKE
 from collsim.core.errors import CollsimError
@@ -114,11 +114,11 @@ def spikes(times_us: Sequence[float]) -> list[bool]:
     return [False, *inner, False][: len(times_us)]
 
 
-def thinned(rows: Sequence[Row]) -> list[Row]:
+def thinned(rows: Sequence[LogRow]) -> list[LogRow]:
     """Return the rows, or of very many those with sizes well apart."""
     if len(rows) <= MOST_ROWS:
         return list(rows)
-    kept: list[Row] = []
+    kept: list[LogRow] = []
     for row in rows:
         if not kept or row.size_bytes >= STEP * kept[-1].size_bytes:
             kept.append(row)

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from predictors import TableRow, matrix_bytes, measured_rows, topology_of, variables
 
-from collsim.calibration.cases import Case, Measured
+from collsim.calibration.cases import Measured, MeasuredCase
 from collsim.calibration.findings import Calibration, Residual
 from collsim.calibration.fit import fit_profile, predicted_residuals
 from collsim.calibration.fit_network import fit_network
@@ -90,7 +90,7 @@ def as_case(row: TableRow) -> Measured:
     """Return a row of a table as the calibration takes it."""
     case, told = row.case, row.case.library
     matrix = matrix_bytes(case.matrix, case.scale) if case.matrix else None
-    asked = Case(
+    asked = MeasuredCase(
         op=case.op,
         ranks=case.ranks,
         size_bytes=case.size_bytes,

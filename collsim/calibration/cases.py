@@ -1,9 +1,8 @@
 """Measured rows as requests to the model: `read_cases` for files, `read_sections` for a stream.
 
-A `Case` is hashable and holds all that a prediction may depend on, so that equal calls are predicted once. What a log
-does not say keeps its default; what collsim cannot be told (groups of unlike sizes, an unknown byte matrix) is skipped
-with the reason. This module imports the log reader, `gpu_models`, operations and, inside functions, `library` and
-`byte_matrix`.
+A `MeasuredCase` is hashable and holds all that a prediction may depend on, so that equal calls are predicted once. What
+a log does not say keeps its default; what collsim cannot be told (groups of unlike sizes, an unknown byte matrix) is
+skipped with the reason.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from collsim.calibration.gpu_models import other_gpus
-from collsim.calibration.logs.log_types import Row, Run, Test
+from collsim.calibration.logs.log_types import LogRow, LogRun, Test
 from collsim.calibration.logs.reading import read_tests
 from collsim.core.errors import Fault, InputError, UnknownNameError
 from collsim.core.operations import OPERATIONS, REDUCTIONS, dtype_bytes
@@ -28,8 +27,8 @@ if TYPE_CHECKING:
     from collsim.topology import Topology
 
 __all__ = [
-    "Case",
     "Measured",
+    "MeasuredCase",
     "Section",
     "Skipped",
     "nearest_library",
@@ -50,7 +49,7 @@ MATRIX_SLACK = 0.01
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class MeasuredCase:
     """All that a prediction may depend on, as far as the log says it.
 
     Attributes
@@ -103,7 +102,7 @@ class Case:
 class Measured:
     """A row of a log with its case; times in seconds, *wrong* the greater count of wrong values of both halves."""
 
-    case: Case
+    case: MeasuredCase
     file: str
     line: int
     out_of_place_s: float | None
@@ -138,7 +137,7 @@ class Section:
 
     Attributes
     ----------
-    case : Case
+    case : MeasuredCase
         What its rows share; type, reduction, root and size belong to the rows.
     file : str
     line : int
@@ -153,7 +152,7 @@ class Section:
         Byte matrix by size of an ``all_to_all_v``; rows of other sizes are left out.
     """
 
-    case: Case
+    case: MeasuredCase
     file: str
     line: int
     hosts: tuple[str, ...]
@@ -299,7 +298,7 @@ def _section(test: Test, file: str, library: str | None, given: Mapping[str, str
     assert test.ranks is not None
     run = test.run
     environment, notes = _choosing(run.environment, given)
-    case = Case(
+    case = MeasuredCase(
         op=test.op,
         ranks=test.ranks,
         nodes=test.nodes,
@@ -313,7 +312,7 @@ def _section(test: Test, file: str, library: str | None, given: Mapping[str, str
     return Section(case, file, test.first_line, run.hosts, test.source, (*test.warnings, *notes), test)
 
 
-def _case_of_row(common: Case, row: Row) -> Case:
+def _case_of_row(common: MeasuredCase, row: LogRow) -> MeasuredCase:
     """Return the case of one row; names that collsim does not know are those that change nothing but rounding."""
     try:
         dtype = dtype_bytes(row.dtype or common.dtype)[0]
@@ -328,7 +327,7 @@ def _case_of_row(common: Case, row: Row) -> Case:
 # --- library and environment -----------------------------------------------------------------------------------------
 
 
-def _library_of(run: Run) -> str | None:
+def _library_of(run: LogRun) -> str | None:
     """Return the nearest known version of the library that a log names."""
     version = re.match(r"\d+\.\d+", run.library_version or "")
     family = (run.library or "").lower()

@@ -18,7 +18,7 @@ from collsim.core.errors import Fault, InputError
 from collsim.core.units import format_count
 from collsim.library import Profile, load_profile
 from collsim.library.costs.channel_costs import BETWEEN, Protocol
-from collsim.library.costs.profile import Network
+from collsim.library.costs.profile import NetworkCosts
 from collsim.topology import Topology
 
 __all__ = ["LEAST_ROWS", "fit_network"]
@@ -86,7 +86,7 @@ def fit_network(
 
 def _fitted(
     seen: Sequence[Observation], profile: Profile, topology: Topology
-) -> tuple[Network, list[Constant], list[Residual]]:
+) -> tuple[NetworkCosts, list[Constant], list[Residual]]:
     """Return the constants between nodes with what was found."""
     start = profile.network
     families = {family: dict(protocols) for family, protocols in start.families.items()}
@@ -111,7 +111,7 @@ def _fitted(
     model = topology.labels.get("gpu.model", "")
     gpus = (model,) if model else ()
     networks = (topology.cluster.spec.network,)
-    network = Network(
+    network = NetworkCosts(
         "", "", (topology.name,), networks, gpus, max(_nodes(seen, topology)), fitted, scatter_of(residuals)
     )
     return network, constants, residuals

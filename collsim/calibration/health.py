@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import groupby
 from statistics import median
 
-from collsim.calibration.verdicts import Compared
+from collsim.calibration.verdicts import JudgedCase
 from collsim.core.operations import operation
 from collsim.core.units import format_size, format_time
 
@@ -32,7 +32,7 @@ TIMES = 2.0
 """From this ratio on a time is described as a multiple."""
 
 
-def judged(row: Compared, tolerance: float = TOLERANCE) -> Compared:
+def judged(row: JudgedCase, tolerance: float = TOLERANCE) -> JudgedCase:
     """Return *row* with its verdict and flags."""
     flags = ["wrong_results"] if row.wrong else []
     flags += impossible_flags(row.fastest_s, row.lower_bound_s)
@@ -50,19 +50,19 @@ def impossible_flags(time_s: float, lower_bound_s: float) -> list[str]:
     return [flag for flag, limit_s in limits_s.items() if time_s < limit_s]
 
 
-def _verdict(row: Compared, tolerance: float) -> str:
+def _verdict(row: JudgedCase, tolerance: float) -> str:
     lowest_s, highest_s = _limits_s(row, tolerance)
     return "slower" if row.measured_s > highest_s else "faster" if row.measured_s < lowest_s else "inside"
 
 
-def _limits_s(row: Compared, tolerance: float) -> tuple[float, float]:
+def _limits_s(row: JudgedCase, tolerance: float) -> tuple[float, float]:
     """Return the interval of the prediction, or what stands in for it."""
     lowest_s = row.predicted_s / (1 + tolerance) if row.time_lo_s is None else row.time_lo_s
     highest_s = row.predicted_s * (1 + tolerance) if row.time_hi_s is None else row.time_hi_s
     return lowest_s, highest_s
 
 
-def health_of(rows: Sequence[Compared], system: str, tolerance: float = TOLERANCE) -> tuple[str, ...]:
+def health_of(rows: Sequence[JudgedCase], system: str, tolerance: float = TOLERANCE) -> tuple[str, ...]:
     """Return a sentence for every range of neighbouring sizes with one verdict; *rows* are judged and by size.
 
     Rows of several types, reductions or roots follow each other, and each kind has sentences of its own.
@@ -75,13 +75,13 @@ def health_of(rows: Sequence[Compared], system: str, tolerance: float = TOLERANC
     )
 
 
-def _kind(row: Compared) -> str:
+def _kind(row: JudgedCase) -> str:
     case, op = row.case, operation(row.case.op)
     words = (case.dtype, case.redop if op.reduces else "", f"root {case.root}" if op.rooted else "")
     return " ".join(word for word in words if word)
 
 
-def _sentences(rows: Sequence[Compared], system: str, tolerance: float) -> Iterator[str]:
+def _sentences(rows: Sequence[JudgedCase], system: str, tolerance: float) -> Iterator[str]:
     """Yield what rows of one kind say: each range, then single repeats that the median hides."""
     for _, part in groupby(rows, key=lambda row: (row.verdict, row.covered is None)):
         yield _sentence(list(part), system, tolerance)
@@ -91,7 +91,7 @@ def _sentences(rows: Sequence[Compared], system: str, tolerance: float) -> Itera
             yield f"{slowest}: time {_apart(row.slowest_s / row.predicted_s)}"
 
 
-def _sentence(rows: Sequence[Compared], system: str, tolerance: float) -> str:
+def _sentence(rows: Sequence[JudgedCase], system: str, tolerance: float) -> str:
     """Return what a range of sizes says."""
     where, verdict = _sizes_text(rows[0].case.size_bytes, rows[-1].case.size_bytes), rows[0].verdict
     if verdict == "wrong":
@@ -108,7 +108,7 @@ def _sentence(rows: Sequence[Compared], system: str, tolerance: float) -> str:
     return f"{_difference(rows, where)}, {side} {limits}{_width(rows, tolerance) if side == 'inside' else ''}"
 
 
-def _width(rows: Sequence[Compared], tolerance: float) -> str:
+def _width(rows: Sequence[JudgedCase], tolerance: float) -> str:
     """Return how wide the interval is, if it excuses what the tolerance would not; empty otherwise."""
     ratio = median(row.measured_s / row.predicted_s for row in rows)
     ends = [(row.time_lo_s, row.time_hi_s, row.predicted_s) for row in rows if row.time_lo_s and row.time_hi_s]
@@ -118,7 +118,7 @@ def _width(rows: Sequence[Compared], tolerance: float) -> str:
     return f", which is wide here: from {least:.2g} to {most:.2g} times the predicted time"
 
 
-def _difference(rows: Sequence[Compared], where: str) -> str:
+def _difference(rows: Sequence[JudgedCase], where: str) -> str:
     """Return how far measured bandwidths or times are from the model, by the median of the range."""
     ratio = median(row.measured_s / row.predicted_s for row in rows)
     if rows[len(rows) // 2].case.size_bytes >= BANDWIDTH_FROM_BYTES:

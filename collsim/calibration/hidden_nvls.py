@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from collsim.calibration.cases import Case, Measured
+from collsim.calibration.cases import Measured, MeasuredCase
 from collsim.calibration.log_placement import predicted
 from collsim.core.errors import CollsimError
 from collsim.library import Profile
@@ -28,7 +28,7 @@ def with_nvls_settled(
     rows: Sequence[Measured], topology: Topology, profile: Profile, library: str
 ) -> tuple[list[Measured], list[str]]:
     """Return the rows with NVLS turned off for files whose times fit that better, and notes on those."""
-    files: dict[str, list[tuple[Case, float]]] = defaultdict(list)
+    files: dict[str, list[tuple[MeasuredCase, float]]] = defaultdict(list)
     for row in rows:
         files[row.file].append((row.case, row.time_s(topology.name)))
     notes = {file: nvls_was_off(pairs, topology, profile, library) for file, pairs in files.items()}
@@ -36,7 +36,9 @@ def with_nvls_settled(
     return settled, [f"{file}: {note}" for file, note in notes.items() if note]
 
 
-def nvls_was_off(times: Iterable[tuple[Case, float]], topology: Topology, profile: Profile, library: str) -> str:
+def nvls_was_off(
+    times: Iterable[tuple[MeasuredCase, float]], topology: Topology, profile: Profile, library: str
+) -> str:
     """Return in words that measured times fit a machine without NVLS better; empty if they do not, or tell nothing.
 
     Only calls of `LEAST_BYTES` or more decide, for which *library* (where the case names no other) would take NVLS and
@@ -44,14 +46,14 @@ def nvls_was_off(times: Iterable[tuple[Case, float]], topology: Topology, profil
 
     Parameters
     ----------
-    times : iterable of (Case, float)
+    times : iterable of (MeasuredCase, float)
         Calls with their measured times in seconds.
     topology, profile : Topology, Profile
     library : str
     """
     if topology.in_network_reduction != "NVLS":
         return ""
-    calls: dict[Case, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    calls: dict[MeasuredCase, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     for case, measured_s in times:
         if _is_open(case, topology):
             calls[replace(case, size_bytes=0)][case.size_bytes].append(measured_s)
@@ -69,7 +71,7 @@ def nvls_was_off(times: Iterable[tuple[Case, float]], topology: Topology, profil
     return f"NVLS was off, by the times of large sizes (median error {less:.0%} without it, {more:.0%} with it)"
 
 
-def _is_open(case: Case, topology: Topology) -> bool:
+def _is_open(case: MeasuredCase, topology: Topology) -> bool:
     """Return whether NVLS is possible for a call, and nothing says whether it was used."""
     return (
         case.op in OPS
@@ -79,7 +81,7 @@ def _is_open(case: Case, topology: Topology) -> bool:
     )
 
 
-def without_nvls(case: Case) -> Case:
+def without_nvls(case: MeasuredCase) -> MeasuredCase:
     """Return the case with NVLS turned off, unless its variables say anything of it."""
     if any(name in DECIDING for name, _ in case.environment):
         return case
@@ -87,7 +89,7 @@ def without_nvls(case: Case) -> Case:
 
 
 def _with_and_without(
-    call: Case, sizes: list[int], topology: Topology, profile: Profile, library: str
+    call: MeasuredCase, sizes: list[int], topology: Topology, profile: Profile, library: str
 ) -> Iterator[tuple[int, tuple[float, float]]]:
     """Yield sizes with their predicted times with NVLS and without, in seconds, where the library would take it."""
     call = replace(call, library=call.library or library)

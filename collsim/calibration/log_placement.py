@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from collsim.calibration.cases import Case
+from collsim.calibration.cases import MeasuredCase
 from collsim.topology import Cluster, Topology
 
 if TYPE_CHECKING:
@@ -18,11 +18,11 @@ MOST_GPUS_OF_A_HOST = 16
 """No server has more GPUs (DGX-2 and MI250 boards have 16): the hosts of a larger domain share it."""
 
 
-def gpus_of(case: Case, topology: Topology) -> list[int]:
+def gpus_of(case: MeasuredCase, topology: Topology) -> list[int]:
     """Return the GPU of each rank; every node of a cluster holds the same number of them, in blocks.
 
     >>> from collsim.topology import load_topology
-    >>> gpus_of(Case("all_reduce", 4, 1024, nodes=2), load_topology("h100_rail"))
+    >>> gpus_of(MeasuredCase("all_reduce", 4, 1024, nodes=2), load_topology("h100_rail"))
     [0, 1, 8, 9]
     """
     ranks = case.all_ranks
@@ -32,11 +32,11 @@ def gpus_of(case: Case, topology: Topology) -> list[int]:
     return [node * topology.cluster.node.n_gpus + gpu for node in range(case.nodes) for gpu in range(each)]
 
 
-def nodes_of(case: Case, topology: Topology) -> int:
+def nodes_of(case: MeasuredCase, topology: Topology) -> int:
     """Return over how many nodes of a cluster a test ran; if the log does not say, as few as its ranks fill.
 
     >>> from collsim.topology import load_topology
-    >>> nodes_of(Case("all_reduce", 16, 1024), load_topology("h100_rail"))
+    >>> nodes_of(MeasuredCase("all_reduce", 16, 1024), load_topology("h100_rail"))
     2
     """
     if topology.cluster is None:
@@ -44,7 +44,7 @@ def nodes_of(case: Case, topology: Topology) -> int:
     return case.nodes or -(-case.all_ranks // topology.cluster.node.n_gpus)
 
 
-def misfit(case: Case, topology: Topology) -> str | None:
+def misfit(case: MeasuredCase, topology: Topology) -> str | None:
     """Return why a test cannot have run on the topology."""
     nodes, name, cluster = case.nodes or 1, topology.name, topology.cluster
     if cluster is None and nodes > 1 and topology.n_gpus <= MOST_GPUS_OF_A_HOST:
@@ -54,12 +54,12 @@ def misfit(case: Case, topology: Topology) -> str | None:
     return None if cluster is None or case.nodes is None else _misfit_of_nodes(case, nodes, cluster)
 
 
-def on_one_domain(case: Case, topology: Topology) -> bool:
+def on_one_domain(case: MeasuredCase, topology: Topology) -> bool:
     """Return whether a test ran inside one scale-up domain, which several hosts may share."""
     return misfit(case, topology) is None and nodes_of(case, topology) == 1
 
 
-def _misfit_of_nodes(case: Case, nodes: int, cluster: Cluster) -> str | None:
+def _misfit_of_nodes(case: MeasuredCase, nodes: int, cluster: Cluster) -> str | None:
     if len(cluster.kinds) > 1:
         return "the nodes of the cluster differ, and a log does not say which of them it ran on"
     each, there = divmod(case.all_ranks, nodes), cluster.node.n_gpus
@@ -70,7 +70,7 @@ def _misfit_of_nodes(case: Case, nodes: int, cluster: Cluster) -> str | None:
     return f"the test has {each[0]} ranks on a node, the cluster has {there} GPUs there" if each[0] > there else None
 
 
-def mapping(case: Case, hosts: tuple[str, ...], topology: Topology) -> str:
+def mapping(case: MeasuredCase, hosts: tuple[str, ...], topology: Topology) -> str:
     """Return in words where the ranks are taken to be."""
     ranks, nodes = case.all_ranks, case.nodes or len(hosts)
     if topology.cluster is not None and case.nodes:
@@ -82,7 +82,7 @@ def mapping(case: Case, hosts: tuple[str, ...], topology: Topology) -> str:
     return f"{gpus}, host {hosts[0]}" if hosts else gpus
 
 
-def predicted(call: Case, sizes: Sequence[int], topology: Topology, profile: Profile) -> Result:
+def predicted(call: MeasuredCase, sizes: Sequence[int], topology: Topology, profile: Profile) -> Result:
     """Return what the model says of a kind of call at some sizes, on its GPUs; raises as `simulate` does."""
     from collsim.simulation.request.prepare import prepare
     from collsim.simulation.simulate import predict

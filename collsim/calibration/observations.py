@@ -6,13 +6,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from collsim.calibration.cases import Case, Measured
+from collsim.calibration.cases import Measured, MeasuredCase
 from collsim.calibration.log_placement import gpus_of
 from collsim.collectives import family_of
 from collsim.core.errors import CollsimError
 from collsim.library import Profile
 from collsim.library.costs.channel_costs import Protocol
-from collsim.simulation.lowering import Lowered, Run, lower, prepare
+from collsim.simulation.lowering import Lowered, LoweredRun, lower, prepare
 from collsim.simulation.timing import device_time_s, kernel_costs
 from collsim.topology import Topology
 
@@ -41,7 +41,7 @@ class Observation:
     family, proto, algo : str
         Kernel and protocol by the library's choice.
     lowered : Lowered
-    run : Run
+    run : LoweredRun
     """
 
     row: Measured
@@ -51,7 +51,7 @@ class Observation:
     proto: str
     algo: str
     lowered: Lowered
-    run: Run
+    run: LoweredRun
 
     @property
     def group(self) -> tuple[str, int]:
@@ -91,14 +91,14 @@ class Observation:
         return device_time_s(self.lowered, self.run, within, costs)
 
 
-def launch_of(case: Case) -> str:
+def launch_of(case: MeasuredCase) -> str:
     """Return the way a case was launched; a replayed graph registers its buffers too."""
     return "graph" if case.launch == "graph" else "registered" if case.registered else "stream"
 
 
 def without_spikes(rows: Sequence[Measured], system: str) -> tuple[list[Measured], list[Measured]]:
     """Return the rows without those far slower than both their neighbours in the same table, and those."""
-    tables: dict[tuple[str, Case], list[Measured]] = defaultdict(list)
+    tables: dict[tuple[str, MeasuredCase], list[Measured]] = defaultdict(list)
     for row in rows:
         tables[row.file, replace(row.case, size_bytes=0, matrix=None)].append(row)
     kept: list[Measured] = []
@@ -122,7 +122,7 @@ def undisturbed(observations: Sequence[Observation]) -> list[Observation]:
 
 def thinned(rows: Sequence[Measured]) -> list[Measured]:
     """Return the rows of each table whose sizes are well apart."""
-    last: dict[tuple[str, Case], int] = {}
+    last: dict[tuple[str, MeasuredCase], int] = {}
     kept = []
     for row in rows:
         table = (row.file, replace(row.case, size_bytes=0))
@@ -153,8 +153,8 @@ def observe(
     refused : dict of str to int
         Why rows were left out, and how many.
     """
-    runs: dict[tuple[int, ...], Run] = {}
-    laid: dict[Case, tuple[str, str, str, Lowered]] = {}
+    runs: dict[tuple[int, ...], LoweredRun] = {}
+    laid: dict[MeasuredCase, tuple[str, str, str, Lowered]] = {}
     refused: dict[str, int] = defaultdict(int)
     found = []
     for row in rows:
@@ -177,7 +177,7 @@ def observe(
     return found, dict(refused)
 
 
-def _lay(case: Case, run: Run, library: str) -> tuple[str, str, str, Lowered]:
+def _lay(case: MeasuredCase, run: LoweredRun, library: str) -> tuple[str, str, str, Lowered]:
     """Return kernel, protocol, algorithm and schedule of a case, by the choice of its library."""
     import numpy as np
 

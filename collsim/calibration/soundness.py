@@ -10,14 +10,14 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from collsim.calibration.cases import Case, Measured
+from collsim.calibration.cases import Measured, MeasuredCase
 from collsim.calibration.health import impossible_flags
 from collsim.calibration.log_placement import on_one_domain
 from collsim.core.errors import CollsimError
 from collsim.core.operations import dtype_bytes, operation
 from collsim.fabric.bounds.lower import lower_bound
 from collsim.library import Profile
-from collsim.simulation.lowering import Run, prepare
+from collsim.simulation.lowering import LoweredRun, prepare
 from collsim.topology import Topology
 
 __all__ = ["sound_rows"]
@@ -31,8 +31,8 @@ WHY = {
 
 def sound_rows(rows: Iterable[Measured], topology: Topology, profile: Profile) -> tuple[list[Measured], dict[str, int]]:
     """Return the rows that may be fitted, and how many may not, by the reason."""
-    runs: dict[int, Run | None] = {}
-    bounds_s: dict[Case, float] = {}
+    runs: dict[int, LoweredRun | None] = {}
+    bounds_s: dict[MeasuredCase, float] = {}
     kept: list[Measured] = []
     refused: Counter[str] = Counter()
     for row in rows:
@@ -49,7 +49,7 @@ def sound_rows(rows: Iterable[Measured], topology: Topology, profile: Profile) -
     return kept, dict(refused)
 
 
-def _run(topology: Topology, profile: Profile, ranks: int) -> Run | None:
+def _run(topology: Topology, profile: Profile, ranks: int) -> LoweredRun | None:
     """Return the fabric of the first so many GPUs; None where that cannot be, which others tell."""
     try:
         return prepare(topology, profile, range(ranks)) if ranks <= topology.n_gpus else None
@@ -57,7 +57,7 @@ def _run(topology: Topology, profile: Profile, ranks: int) -> Run | None:
         return None
 
 
-def _bound_s(case: Case, run: Run | None) -> float:
+def _bound_s(case: MeasuredCase, run: LoweredRun | None) -> float:
     """Return the least time of a call in seconds; 0 where it is not known."""
     if run is None or case.groups is not None:
         return 0.0

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 from collsim._version import __version__
 from collsim.calibration.arguments import checked_environment, checked_operation, checked_paths, checked_tolerance
-from collsim.calibration.cases import Case, Section, Skipped, read_sections
+from collsim.calibration.cases import MeasuredCase, Section, Skipped, read_sections
 from collsim.calibration.gpu_models import other_gpus
 from collsim.calibration.health import TOLERANCE, health_of, judged
 from collsim.calibration.hidden_nvls import nvls_was_off, without_nvls
 from collsim.calibration.log_placement import mapping, misfit, predicted
 from collsim.calibration.logs.log_types import ZERO_BYTES, Dropped, Test
 from collsim.calibration.logs.reading import LAUNCHES
-from collsim.calibration.verdicts import CheckedLog, Compared, Unread, Validation
+from collsim.calibration.verdicts import CheckedLog, JudgedCase, Unread, Validation
 from collsim.core.errors import Fault, Faults, InputError, ModelError, UnknownNameError, UnsupportedError
 from collsim.library import DEFAULT_LIBRARY, Profile, load_library, load_profile
 from collsim.simulation.request.prepare import Machine
@@ -180,10 +180,10 @@ class _Group:
 
     file: str
     line: int
-    case: Case
+    case: MeasuredCase
     hosts: tuple[str, ...]
     notes: dict[str, None] = field(default_factory=dict)
-    cases: dict[Case, _Repeats] = field(default_factory=dict)
+    cases: dict[MeasuredCase, _Repeats] = field(default_factory=dict)
     failed: bool = False
 
 
@@ -245,11 +245,11 @@ class _Model:
     def __init__(self, topology: Topology, constants: Profile) -> None:
         self.topology, self.constants = topology, constants
         self.default = _default_library(topology, constants)
-        self.answers: dict[Case, Row | str] = {}
+        self.answers: dict[MeasuredCase, Row | str] = {}
         self.results: list[Result] = []
         self.warnings: dict[str, None] = {}
 
-    def told(self, case: Case) -> Case:
+    def told(self, case: MeasuredCase) -> MeasuredCase:
         """Return the part of *case* that changes its prediction."""
         library = None if self.default is None else case.library or self.default
         environment = case.environment if library else ()
@@ -263,15 +263,15 @@ class _Model:
             gpus_per_thread=case.gpus_per_thread or 1,
         )
 
-    def predict(self, cases: Iterable[Case]) -> None:
+    def predict(self, cases: Iterable[MeasuredCase]) -> None:
         """Predict what is told of the cases, all sizes of a kind of call at once."""
-        calls: dict[Case, dict[int, None]] = {}
+        calls: dict[MeasuredCase, dict[int, None]] = {}
         for case in map(self.told, cases):
             calls.setdefault(replace(case, size_bytes=0), {})[case.size_bytes] = None
         for call, sizes in calls.items():
             self._predict_call(call, list(sizes))
 
-    def _predict_call(self, call: Case, sizes: list[int]) -> None:
+    def _predict_call(self, call: MeasuredCase, sizes: list[int]) -> None:
         try:
             found = self._rows(call, sizes)
         except (InputError, ModelError) as error:
@@ -284,7 +284,7 @@ class _Model:
             left_out = "nccl-tests rounds this size down to nothing"
             self.answers[replace(call, size_bytes=size)] = found.get(size, left_out)
 
-    def _rows(self, call: Case, sizes: list[int]) -> dict[int, Row | str]:
+    def _rows(self, call: MeasuredCase, sizes: list[int]) -> dict[int, Row | str]:
         """Return the predicted rows by size; raises as `simulate` does."""
         result = predicted(call, sizes, self.topology, self.constants)
         self.results.append(replace(result, rows=()))
@@ -371,7 +371,7 @@ def nothing_left(skipped: Sequence[Skipped], last: Fault) -> InputError:
 
 def _checked_log(group: _Group, model: _Model, tolerance: float, skipped: list[Skipped]) -> CheckedLog:
     """Return the rows of a group beside their predictions; those without go to *skipped*."""
-    rows: list[Compared] = []
+    rows: list[JudgedCase] = []
     for case, found in group.cases.items():
         answer = model.answers[model.told(case)]
         if isinstance(answer, str):
@@ -387,9 +387,9 @@ def _checked_log(group: _Group, model: _Model, tolerance: float, skipped: list[S
     )  # fmt: skip
 
 
-def _row(case: Case, found: _Repeats, answer: Row) -> Compared:
+def _row(case: MeasuredCase, found: _Repeats, answer: Row) -> JudgedCase:
     """Return a measured case beside its prediction."""
-    return Compared(
+    return JudgedCase(
         case=case,
         line=found.line,
         repeats=len(found.times_s),
@@ -407,7 +407,7 @@ def _row(case: Case, found: _Repeats, answer: Row) -> Compared:
     )
 
 
-def _gaps(logged: Case, told: Case) -> Iterator[str]:
+def _gaps(logged: MeasuredCase, told: MeasuredCase) -> Iterator[str]:
     """Yield in what the prediction is not of what the log measured."""
     if logged.library is None and told.library is not None:
         yield f"the log names no version of the library: taken as {told.library}"

@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from collsim.calibration.cases import Case, Skipped
+from collsim.calibration.cases import MeasuredCase, Skipped
 from collsim.calibration.logs.log_types import Dropped
 from collsim.core.operations import operation
 from collsim.core.tabular import Tabular
 
-__all__ = ["FLAGS", "VERDICTS", "CheckedLog", "Compared", "Unread", "Validation"]
+__all__ = ["FLAGS", "VERDICTS", "CheckedLog", "JudgedCase", "Unread", "Validation"]
 
 SCHEMA = "collsim.validate/1"
 VERDICTS = ("inside", "slower", "faster", "impossible", "wrong")
@@ -25,12 +25,12 @@ FLAGS = ("wrong_results", "below_bound", "below_floor")
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class JudgedCase:
     """A measured case beside its prediction; times in seconds.
 
     Attributes
     ----------
-    case : Case
+    case : MeasuredCase
     line : int
         Where its first row begins.
     repeats : int
@@ -49,7 +49,7 @@ class Compared:
         Of `FLAGS`.
     """
 
-    case: Case
+    case: MeasuredCase
     line: int
     repeats: int
     measured_s: float
@@ -161,12 +161,12 @@ class CheckedLog:
     file : str
     line : int
         First line of the first of them.
-    case : Case
+    case : MeasuredCase
         What the rows share; its size is 0.
     hosts : tuple of str
     mapping : str
         Where on the topology the ranks are taken to be, in words.
-    rows : tuple of Compared
+    rows : tuple of JudgedCase
         By size.
     health : tuple of str
         What the rows say, by range of sizes.
@@ -178,10 +178,10 @@ class CheckedLog:
 
     file: str
     line: int
-    case: Case
+    case: MeasuredCase
     hosts: tuple[str, ...]
     mapping: str
-    rows: tuple[Compared, ...]
+    rows: tuple[JudgedCase, ...]
     health: tuple[str, ...]
     notes: tuple[str, ...]
     failed: bool = False
@@ -236,14 +236,14 @@ class Validation(Tabular):
     dropped: tuple[Unread, ...] = ()
     warnings: tuple[str, ...] = ()
 
-    def __iter__(self) -> Iterator[Compared]:
+    def __iter__(self) -> Iterator[JudgedCase]:
         return self.rows
 
     def __len__(self) -> int:
         return sum(len(log.rows) for log in self.logs)
 
     @property
-    def rows(self) -> Iterator[Compared]:
+    def rows(self) -> Iterator[JudgedCase]:
         """The rows of all logs."""
         return (row for log in self.logs for row in log.rows)
 
@@ -295,7 +295,7 @@ class Validation(Tabular):
         }
         return [{**common, **row} for _, row in self._filed()]
 
-    def _filed(self) -> list[tuple[Compared, dict[str, Any]]]:
+    def _filed(self) -> list[tuple[JudgedCase, dict[str, Any]]]:
         """Every row, and the same as plain data with its file."""
         return [(row, {"file": log.file, **row.to_dict()}) for log in self.logs for row in log.rows]
 

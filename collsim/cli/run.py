@@ -11,7 +11,7 @@ import click
 from collsim.cli.options import SIZES, complete, formats, request_options, scale_out_overrides, scale_out_place
 from collsim.cli.output import check_targets, named_files, output_format, patience, write
 from collsim.core.errors import Faults, InputError
-from collsim.simulation.request.fields import BY_NAME, Field
+from collsim.simulation.request.fields import BY_NAME, RequestField
 
 if TYPE_CHECKING:
     from collsim.cli.config import Configuration
@@ -150,7 +150,7 @@ def requested(flags: dict[str, Any], config: Configuration | None, faults: Fault
     return {name: _value(BY_NAME[name], flags, config, faults) for name in (*READ_FIRST, *rest)}
 
 
-def _value(field: Field, flags: dict[str, Any], config: Configuration | None, faults: Faults) -> Any:
+def _value(field: RequestField, flags: dict[str, Any], config: Configuration | None, faults: Faults) -> Any:
     """Return the argument of `simulate` that a flag and the configuration say; its default if that cannot be read."""
     from collsim.cli import texts
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from importlib import import_module
 
-from collsim.collectives.algorithm import WHERE, Algorithm, Request
+from collsim.collectives.algorithm import WHERE, Algorithm, ScheduleRequest
 from collsim.collectives.all_to_all_v import matrix_size_bytes
-from collsim.collectives.node_layout import Layout
+from collsim.collectives.node_layout import NodeLayout
 from collsim.collectives.node_rings import node_rings
 from collsim.collectives.rings import rings_for
 from collsim.core.errors import Fault, UnknownNameError, UnsupportedError
@@ -20,8 +20,8 @@ from collsim.schedule import Schedule
 __all__ = [
     "ALGORITHMS",
     "Algorithm",
-    "Layout",
-    "Request",
+    "NodeLayout",
+    "ScheduleRequest",
     "algorithm",
     "algorithms_for",
     "family_of",
@@ -72,7 +72,7 @@ ALGORITHMS = registered(MODULES)
 """All of them. Some change their shape over several nodes (ring, tree, nccl_p2p); others only exist there."""
 
 
-def _refuse(request: Request) -> Schedule:
+def _refuse(request: ScheduleRequest) -> Schedule:
     """Refuse to make a schedule by an algorithm that is none of these."""
     raise UnsupportedError(Fault(f"nothing makes {request.op.name} schedules by this algorithm", "algo"))
 

@@ -8,14 +8,14 @@ from typing import Literal
 
 import numpy as np
 
-from collsim.collectives.node_layout import Layout
+from collsim.collectives.node_layout import NodeLayout
 from collsim.collectives.node_rings import node_rings
 from collsim.core.errors import Fault, UnsupportedError
 from collsim.core.operations import Operation
 from collsim.schedule import Int, Phase, Schedule, split_bytes
 from collsim.schedule.forms import Chunks
 
-__all__ = ["WHERE", "Algorithm", "Request"]
+__all__ = ["WHERE", "Algorithm", "ScheduleRequest"]
 
 MOST_PIECES = 65_536
 """A schedule of more chunks takes minutes and gigabytes; 32 GiB on 24 channels in chunks of 512 KiB stay below."""
@@ -38,7 +38,7 @@ USUAL_FAMILIES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ScheduleRequest:
     """One collective to be scheduled.
 
     Attributes
@@ -73,7 +73,7 @@ class Request:
         Channels of a chain with the same order of ranks pass their chunks one after another, not in step.
     nodes : int
         Scale-up domains, with equally many ranks in blocks.
-    layout : Layout or None
+    layout : NodeLayout or None
         Which ranks share a node, and which nodes a rack, where that is not so; it overrides *nodes*.
     tree_pattern : str
         How trees enter a node (`collsim.collectives.node_tree.PATTERNS`).
@@ -95,7 +95,7 @@ class Request:
     peer_step_bytes: int | None = None
     in_turn: bool = False
     nodes: int = 1
-    layout: Layout | None = None
+    layout: NodeLayout | None = None
     tree_pattern: str = "balanced"
 
     @property
@@ -112,9 +112,9 @@ class Request:
         return node_rings(spread) if spread.n_nodes > 1 else np.arange(self.n_ranks, dtype=np.int64)[None, :]
 
     @property
-    def spread(self) -> Layout:
+    def spread(self) -> NodeLayout:
         """Which ranks share a node."""
-        return self.layout or Layout.blocks([self.n_ranks // self.nodes] * self.nodes)
+        return self.layout or NodeLayout.blocks([self.n_ranks // self.nodes] * self.nodes)
 
     @property
     def block_bytes(self) -> int:
@@ -217,7 +217,7 @@ class Algorithm:
     title: str
     ops: tuple[str, ...]
     source: str
-    build: Callable[[Request], Schedule]
+    build: Callable[[ScheduleRequest], Schedule]
     where: Literal["anywhere", "nodes", "racks"] = "anywhere"
     in_network: tuple[Literal["all", "node", "network"], ...] = ()
     growth: Literal["ranks", "pairs"] | None = None

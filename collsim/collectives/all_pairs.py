@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from collsim.collectives.algorithm import Algorithm, Request
+from collsim.collectives.algorithm import Algorithm, ScheduleRequest
 from collsim.schedule import EVERY, ChunksBuilder, Orbits, OrbitsBuilder, Schedule, split_bytes
 
 
-def build(request: Request) -> Schedule:
+def build(request: ScheduleRequest) -> Schedule:
     """Return the two-shot all-reduce, or the phase of it that is a reduce-scatter or an all-gather."""
     n, name, ranks = request.n_ranks, request.op.name, np.arange(request.n_ranks)
     slices = split_bytes(request.size_bytes, n, request.element_bytes)
@@ -26,7 +26,7 @@ def build(request: Request) -> Schedule:
     return request.schedule("all_pairs", chunks.build(), *phases, channels=request.n_channels)
 
 
-def build_one_shot(request: Request) -> Schedule:
+def build_one_shot(request: ScheduleRequest) -> Schedule:
     """Return the one-shot all-reduce: everybody sends its whole input to everybody."""
     n = request.n_ranks
     chunks, rows = ChunksBuilder(), OrbitsBuilder(np.arange(n))
@@ -37,7 +37,7 @@ def build_one_shot(request: Request) -> Schedule:
     return request.schedule("one_shot", chunks.build(), rows.build(), channels=request.n_channels)
 
 
-def _scatter(request: Request) -> Orbits:
+def _scatter(request: ScheduleRequest) -> Orbits:
     """Every rank sends slice r of its input to rank r, which adds it up."""
     rows = OrbitsBuilder(np.arange(request.n_ranks))
     for distance in range(1, request.n_ranks):
@@ -45,7 +45,7 @@ def _scatter(request: Request) -> Orbits:
     return rows.build()
 
 
-def _gather(request: Request) -> Orbits:
+def _gather(request: ScheduleRequest) -> Orbits:
     """Every rank sends its own slice to all."""
     rows = OrbitsBuilder(np.arange(request.n_ranks))
     for distance in range(1, request.n_ranks):

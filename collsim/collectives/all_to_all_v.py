@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from collsim.collectives.algorithm import Algorithm, Request
+from collsim.collectives.algorithm import Algorithm, ScheduleRequest
 from collsim.core.errors import Fault, InputError
 from collsim.schedule import Chunks, Int, Schedule, Transfers
 
@@ -20,7 +20,7 @@ def matrix_size_bytes(matrix_bytes: Int) -> int:
     return int(max(matrix_bytes.sum(axis=0).max(), matrix_bytes.sum(axis=1).max()))
 
 
-def build(request: Request) -> Schedule:
+def build(request: ScheduleRequest) -> Schedule:
     """Return one transfer per ordered pair of ranks with something to send; none waits for another."""
     matrix = byte_matrix(request)
     src, dst = np.nonzero(matrix * ~np.eye(request.n_ranks, dtype=np.bool_))
@@ -28,7 +28,7 @@ def build(request: Request) -> Schedule:
     return request.schedule("direct", Chunks(matrix[src, dst], src, dst), transfers, channels=request.n_channels)
 
 
-def byte_matrix(request: Request) -> Int:
+def byte_matrix(request: ScheduleRequest) -> Int:
     """Return the byte matrix of the request, refusing one that does not fit it."""
     n, matrix = request.n_ranks, request.matrix_bytes
     if matrix is None:

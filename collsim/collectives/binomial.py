@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from collsim.collectives.algorithm import Algorithm, Request
+from collsim.collectives.algorithm import Algorithm, ScheduleRequest
 from collsim.collectives.recursive_halving import distances_below
 from collsim.collectives.rounds import Rounds
 from collsim.schedule import EVERY, ChunksBuilder, Schedule, Transfers
@@ -38,12 +38,12 @@ def branches(n: int) -> Iterator[list[Branch]]:
         yield [Branch(child - distance, child, range(child, min(child + distance, n))) for child in children]
 
 
-def scattered(request: Request) -> Transfers:
+def scattered(request: ScheduleRequest) -> Transfers:
     """Return the transfers that bring chunk i from the root to the rank i places after it."""
     return _tree(request, up=False, whole=False)
 
 
-def build(request: Request) -> Schedule:
+def build(request: ScheduleRequest) -> Schedule:
     """Return the schedule: the whole vector along every edge, or the blocks of the subtree at its end."""
     n, root, name = request.n_ranks, request.root, request.op.name
     whole, up = name in ("broadcast", "reduce"), name in ("gather", "reduce")
@@ -55,7 +55,7 @@ def build(request: Request) -> Schedule:
     return request.schedule("binomial", chunks.build(), transfers, channels=request.n_channels)
 
 
-def _tree(request: Request, *, up: bool, whole: bool) -> Transfers:
+def _tree(request: ScheduleRequest, *, up: bool, whole: bool) -> Transfers:
     """Return the rounds; along an edge goes chunk 0 (*whole*), or the chunks of its subtree."""
     n, rounds = request.n_ranks, Rounds(request.n_channels)
     levels = list(branches(n))

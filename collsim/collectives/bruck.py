@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from collsim.collectives.algorithm import Algorithm, Request
+from collsim.collectives.algorithm import Algorithm, ScheduleRequest
 from collsim.schedule import EVERY, ChunksBuilder, OrbitsBuilder, Schedule
 
 __all__ = ["ALGORITHM"]
 
 
-def build(request: Request) -> Schedule:
+def build(request: ScheduleRequest) -> Schedule:
     """Return the schedule; a step of a rank waits for what it sent and received in the step before."""
     n, ranks = request.n_ranks, np.arange(request.n_ranks)
     gathers, lanes = request.op.name == "all_gather", request.n_channels

@@ -8,7 +8,7 @@ from itertools import pairwise, zip_longest
 
 import numpy as np
 
-from collsim.collectives.algorithm import KIB, Algorithm, Request
+from collsim.collectives.algorithm import KIB, Algorithm, ScheduleRequest
 from collsim.collectives.pipeline import Hop, pipelined
 from collsim.schedule import EVERY, ChunksBuilder, Int, Schedule
 
@@ -18,7 +18,7 @@ CHUNK_BYTES = 512 * KIB
 """Chunk of a channel under the Simple protocol: one slot (NCCL src/include/collectives.h)."""
 
 
-def build(request: Request) -> Schedule:
+def build(request: ScheduleRequest) -> Schedule:
     """Return the chain schedule: a broadcast leaves the root along the ring, a reduce comes home along it."""
     reduces = request.op.name == "reduce"
     shapes = [_hops(_from(order, request.root), reduces=reduces) for order in request.orders]

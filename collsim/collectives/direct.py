@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from collsim.collectives.algorithm import Algorithm, Request
+from collsim.collectives.algorithm import Algorithm, ScheduleRequest
 from collsim.schedule import ChunksBuilder, OrbitsBuilder, Schedule
 
 
-def build(request: Request) -> Schedule:
+def build(request: ScheduleRequest) -> Schedule:
     """Return one transfer per ordered pair of ranks; none waits for another."""
     n, ranks = request.n_ranks, np.arange(request.n_ranks)
     chunks, rows = ChunksBuilder(), OrbitsBuilder(ranks)

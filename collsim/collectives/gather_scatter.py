@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from collsim.collectives.algorithm import Algorithm, Request
+from collsim.collectives.algorithm import Algorithm, ScheduleRequest
 from collsim.schedule import Chunks, Schedule, Transfers
 
 __all__ = ["ALGORITHM"]
 
 
-def build(request: Request) -> Schedule:
+def build(request: ScheduleRequest) -> Schedule:
     """Return one transfer per rank other than the root, from it or to it; the root leaves its own block in place."""
     n = request.n_ranks
     others = (request.root + np.arange(1, n)) % n

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from collsim.collectives.algorithm import Algorithm, Request
+from collsim.collectives.algorithm import Algorithm, ScheduleRequest
 from collsim.collectives.folding import fold
 from collsim.collectives.recursive_halving import distances_below
 from collsim.schedule import EVERY, ChunksBuilder, Int, Schedule, TransfersBuilder, split_bytes
@@ -26,26 +26,26 @@ Team = tuple[int, ...]
 """Ranks that exchange data at one level, in the order of their places."""
 
 
-def build(request: Request) -> Schedule:
+def build(request: ScheduleRequest) -> Schedule:
     """Return the schedule with a ring per rail above the node."""
     one_rack = (tuple(range(request.spread.n_nodes)),)
     return _build(request, "hierarchical", _levels(request, "hierarchical", one_rack), _ring_outwards, _ring_inwards)
 
 
-def build_racks(request: Request) -> Schedule:
+def build_racks(request: ScheduleRequest) -> Schedule:
     """Return the schedule with rings within racks, and rings between them."""
     name = "hierarchical_racks"
     levels = _levels(request, name, request.spread.nodes_of_racks(name))
     return _build(request, name, levels, _ring_outwards, _ring_inwards)
 
 
-def build_doubling(request: Request) -> Schedule:
+def build_doubling(request: ScheduleRequest) -> Schedule:
     """Return the all-reduce whose rails swap whole slices."""
     name, one_rack = "hierarchical_doubling", (tuple(range(request.spread.n_nodes)),)
     return _build(request, name, _levels(request, name, one_rack), _swaps, None)
 
 
-def _build(request: Request, algo: str, levels: list[_Level], outer: _Stage, inner: _Stage | None) -> Schedule:
+def _build(request: ScheduleRequest, algo: str, levels: list[_Level], outer: _Stage, inner: _Stage | None) -> Schedule:
     """Return the schedule: outwards level by level, then inwards; without *inner* the outer level does both."""
     node, *above = levels
     outwards: list[tuple[_Level, _Stage | None]] = [(node, _scatter), *((level, outer) for level in above)]
@@ -82,7 +82,7 @@ class _Level:
     parts: dict[int, list[int]]
 
 
-def _levels(request: Request, algo: str, racks: tuple[tuple[int, ...], ...]) -> list[_Level]:
+def _levels(request: ScheduleRequest, algo: str, racks: tuple[tuple[int, ...], ...]) -> list[_Level]:
     """Return the levels: GPUs of a node, nodes of a rack on one rail, racks (if there are several)."""
     layout = request.spread
     rails = [layout.rail(local) for local in range(layout.per_node(algo))]
@@ -106,7 +106,7 @@ def _parts(place: dict[int, tuple[int, int, int]], depth: int) -> dict[int, list
     return {rank: owners[where[:depth]] for rank, where in place.items()}
 
 
-def pieces_of(request: Request) -> list[Int]:
+def pieces_of(request: ScheduleRequest) -> list[Int]:
     """Return the sizes of the n slices of every piece, by rank; one piece unless a chunk is asked for."""
     n, grain = request.n_ranks, request.element_bytes
     if request.op.name == "all_reduce":

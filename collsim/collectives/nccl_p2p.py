@@ -14,14 +14,14 @@ from dataclasses import replace
 import numpy as np
 
 from collsim.collectives import node_p2p
-from collsim.collectives.algorithm import Algorithm, Request
+from collsim.collectives.algorithm import Algorithm, ScheduleRequest
 from collsim.schedule import ChunksBuilder, OrbitsBuilder, Schedule
 from collsim.schedule.message_parts import BATCH, channel_of_part, n_parts, p2p_channels, part_sizes, slot_bytes
 
 __all__ = ["ALGORITHM", "SEND_RECV", "step_of"]
 
 
-def build(request: Request) -> Schedule:
+def build(request: ScheduleRequest) -> Schedule:
     """Return the rounds of an all-to-all, or the one round of a send-receive between neighbours."""
     n, ranks, n_nodes = request.n_ranks, np.arange(request.n_ranks), request.spread.n_nodes
     everyone = request.op.name == "all_to_all"
@@ -53,7 +53,7 @@ def build(request: Request) -> Schedule:
     )
 
 
-def step_of(request: Request) -> dict[str, int]:
+def step_of(request: ScheduleRequest) -> dict[str, int]:
     """Return the slot of a connection as a parameter of the schedule, unless it is the usual one of one domain."""
     if request.peer_step_bytes is None and request.spread.n_nodes == 1:
         return {}

@@ -11,7 +11,7 @@ from functools import cache
 
 import numpy as np
 
-from collsim.collectives.algorithm import Algorithm, Request
+from collsim.collectives.algorithm import Algorithm, ScheduleRequest
 from collsim.collectives.all_to_all_v import byte_matrix
 from collsim.collectives.nccl_p2p import step_of
 from collsim.collectives.node_p2p import peer_order
@@ -45,7 +45,7 @@ class _Works:
         return (len(self.rounds) - 1) // BATCH
 
 
-def build(request: Request) -> Schedule:
+def build(request: ScheduleRequest) -> Schedule:
     """Return the rounds; on one node, round d takes every rank's message for the rank d places after it."""
     channels, n_nodes = p2p_channels(request.n_channels), request.spread.n_nodes
     matrix = _messages(request)
@@ -78,7 +78,7 @@ def build(request: Request) -> Schedule:
     return request.schedule("nccl_p2p", chunks, transfers, channels=channels, **step_of(request))
 
 
-def _rounds(request: Request) -> list[tuple[int, Int]]:
+def _rounds(request: ScheduleRequest) -> list[tuple[int, Int]]:
     """Return, per round, the number that its channel follows from, and the rank that each rank sends to."""
     if request.spread.n_nodes > 1:
         return [(turn.block, np.array(turn.partner)) for turn in peer_order(request.spread)]
@@ -86,7 +86,7 @@ def _rounds(request: Request) -> list[tuple[int, Int]]:
     return [(distance, (ranks + distance) % request.n_ranks) for distance in ranks.tolist()]
 
 
-def _messages(request: Request) -> Int:
+def _messages(request: ScheduleRequest) -> Int:
     """Return int64[n, n], the bytes from row to column."""
     n, root = request.n_ranks, request.root
     if request.op.name == "all_to_all_v":

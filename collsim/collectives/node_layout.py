@@ -12,11 +12,11 @@ from itertools import accumulate, pairwise
 
 from collsim.core.errors import Fault, UnsupportedError
 
-__all__ = ["Layout"]
+__all__ = ["NodeLayout"]
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class NodeLayout:
     """The ranks of each node, in the order of their local indices.
 
     Attributes
@@ -33,10 +33,10 @@ class Layout:
     racks: tuple[tuple[int, ...], ...] = ()
 
     @classmethod
-    def blocks(cls, sizes: Iterable[int], racks: int = 1) -> Layout:
+    def blocks(cls, sizes: Iterable[int], racks: int = 1) -> NodeLayout:
         """Return nodes of the given sizes whose ranks count up, in so many racks of neighbours.
 
-        >>> Layout.blocks([2, 3]).nodes
+        >>> NodeLayout.blocks([2, 3]).nodes
         ((0, 1), (2, 3, 4))
         """
         ends = list(accumulate(sizes, initial=0))
@@ -46,11 +46,11 @@ class Layout:
     @classmethod
     def from_nodes(
         cls, node_of_rank: Sequence[int], place_of_rank: Sequence[int] = (), rack_of_rank: Sequence[int] = ()
-    ) -> Layout:
+    ) -> NodeLayout:
         """Return the layout of ranks of which rank r is on node ``node_of_rank[r]``, nodes as they first appear.
 
-        >>> Layout.from_nodes([7, 3, 7, 3], [0, 1, 4, 5], [1, 0, 1, 0])
-        Layout(nodes=((0, 2), (1, 3)), places=((0, 4), (1, 5)), racks=((0,), (1,)))
+        >>> NodeLayout.from_nodes([7, 3, 7, 3], [0, 1, 4, 5], [1, 0, 1, 0])
+        NodeLayout(nodes=((0, 2), (1, 3)), places=((0, 4), (1, 5)), racks=((0,), (1,)))
         """
         nodes = _grouped(node_of_rank)
         places = tuple(tuple(place_of_rank[rank] for rank in node) for node in nodes if place_of_rank)
@@ -88,7 +88,7 @@ class Layout:
 
         On unequal nodes these stand on one rail, if there are enough rails that all nodes have ranks on.
 
-        >>> Layout(((0, 1), (2, 3, 4)), ((0, 2), (0, 1, 2))).entries()
+        >>> NodeLayout(((0, 1), (2, 3, 4)), ((0, 2), (0, 1, 2))).entries()
         [[0, 0], [1, 2]]
         """
         smallest = min(len(node) for node in self.nodes)

@@ -19,8 +19,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from collsim.collectives.algorithm import Algorithm, Request
-from collsim.collectives.node_layout import Layout
+from collsim.collectives.algorithm import Algorithm, ScheduleRequest
+from collsim.collectives.node_layout import NodeLayout
 from collsim.core.arrays import entries_of, pointers
 from collsim.schedule import ChunksBuilder, Int, Schedule, TransfersBuilder
 from collsim.schedule.message_parts import BATCH, channel_of_part, n_parts, p2p_channels, part_sizes, slot_bytes
@@ -33,7 +33,7 @@ MOST_PIECES = 16
 costs a sixteenth of long messages."""
 
 
-class Turn(NamedTuple):
+class PeerTurn(NamedTuple):
     """One round in which every rank sends one message and receives one.
 
     Attributes
@@ -48,10 +48,10 @@ class Turn(NamedTuple):
     partner: list[int]
 
 
-def peer_order(layout: Layout) -> list[Turn]:
+def peer_order(layout: NodeLayout) -> list[PeerTurn]:
     """Return the rounds of an all-to-all (NCCL src/init.cc, ncclP2pSchedule); the first is everybody's own block.
 
-    >>> [turn.partner for turn in peer_order(Layout.blocks([2, 2]))]
+    >>> [turn.partner for turn in peer_order(NodeLayout.blocks([2, 2]))]
     [[0, 1, 2, 3], [1, 0, 3, 2], [2, 3, 0, 1], [3, 2, 1, 0]]
     """
     size = gcd(BATCH, *map(len, layout.nodes))
@@ -64,7 +64,7 @@ def peer_order(layout: Layout) -> list[Turn]:
                 other = groups[(number + delta) % len(groups)]
                 for place, rank in enumerate(group):
                     partner[rank] = other[(place + shift) % size]
-            turns.append(Turn(block, partner))
+            turns.append(PeerTurn(block, partner))
     return turns
 
 
@@ -82,12 +82,12 @@ def _distances(n_groups: int) -> Iterator[int]:
             yield distance
 
 
-def build(request: Request) -> Schedule:
+def build(request: ScheduleRequest) -> Schedule:
     """Return the plain all-to-all: one transfer per part of a message."""
     return _Builder(request).build("nccl_p2p", pxn=False)
 
 
-def build_pxn(request: Request) -> Schedule:
+def build_pxn(request: ScheduleRequest) -> Schedule:
     """Return the all-to-all with PXN."""
     request.spread.per_node("nccl_pxn")
     return _Builder(request).build("nccl_pxn", pxn=True)
@@ -126,7 +126,7 @@ def _together(pairs: Sequence[tuple[Int, Int]]) -> tuple[Int, Int]:
 class _Builder:
     """Lays the rounds on channels."""
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: ScheduleRequest) -> None:
         self.request = request
         self.layout = request.spread
         self.channels = p2p_channels(request.n_channels)
@@ -147,7 +147,7 @@ class _Builder:
     def build(self, algo: str, *, pxn: bool) -> Schedule:
         """Return the schedule."""
         turns = peer_order(self.layout)
-        blocks: defaultdict[int, list[Turn]] = defaultdict(list)
+        blocks: defaultdict[int, list[PeerTurn]] = defaultdict(list)
         for turn in turns:
             blocks[turn.block].append(turn)
         for block, of_block in blocks.items():

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from collsim.collectives.node_layout import Layout
+from collsim.collectives.node_layout import NodeLayout
 from collsim.schedule import Int
 
 __all__ = ["local_path", "node_rings"]
@@ -37,14 +37,14 @@ def local_path(g: int, entry: int, *, reverse: bool = False) -> list[int]:
     return path[::-1] if (entry != start) != reverse else path
 
 
-def node_rings(layout: Layout) -> Int:
+def node_rings(layout: NodeLayout) -> Int:
     """Return int64[n_rings, n]: one ring per rank of the smallest node.
 
     All ranks take the fewest channels that any of them found (NCCL src/init.cc); more would meet in its adapters.
 
     On an odd number of nodes one hop per ring, the one that closes it, joins two rails.
 
-    >>> node_rings(Layout.blocks([2, 2])).tolist()
+    >>> node_rings(NodeLayout.blocks([2, 2])).tolist()
     [[0, 1, 3, 2], [1, 0, 2, 3]]
     """
     swaps = layout.is_even and len(layout.nodes[0]) % 2 == 0

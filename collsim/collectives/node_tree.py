@@ -17,7 +17,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from collsim.collectives.node_layout import Layout
+from collsim.collectives.node_layout import NodeLayout
 from collsim.collectives.node_rings import local_path
 from collsim.schedule import Int
 
@@ -76,10 +76,10 @@ def node_parents(n: int, tree: int) -> tuple[Int, Bool]:
     return renamed(plain, names), moved
 
 
-def chained_parents(layout: Layout, chain: int, tree: int, pattern: str = "balanced") -> Int:
+def chained_parents(layout: NodeLayout, chain: int, tree: int, pattern: str = "balanced") -> Int:
     """Return int64[n_ranks], the parent of each rank; x0 has the local index *chain*.
 
-    >>> chained_parents(Layout.blocks([2, 2, 2]), 0, 0).tolist()
+    >>> chained_parents(NodeLayout.blocks([2, 2, 2]), 0, 0).tolist()
     [-1, 0, 5, 2, 0, 4]
     """
     above, second = node_parents(layout.n_nodes, tree)

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from collsim.collectives.algorithm import KIB, Algorithm, Request
+from collsim.collectives.algorithm import KIB, Algorithm, ScheduleRequest
 from collsim.collectives.pipeline import Hop, pipelined
 from collsim.core.errors import Fault, UnsupportedError
 from collsim.schedule import EVERY, ChunksBuilder, Schedule, split_bytes
@@ -24,7 +24,7 @@ SMALLER_CHUNKS = ((2, 16 * KIB), (8, 32 * KIB), (64, 64 * KIB))
 """(rounds, chunk): with fewer rounds of full chunks than this, NCCL takes this chunk (src/enqueue.cc)."""
 
 
-def build(request: Request) -> Schedule:
+def build(request: ScheduleRequest) -> Schedule:
     """Return the schedule: one pipeline of chunks per channel and head.
 
     Raises
@@ -65,7 +65,7 @@ def _hops(name: str, head: int) -> tuple[Hop, ...]:
     return {"reduce_scatter": (into,), "all_gather": (out,)}.get(name, (into, out))
 
 
-def _chunk_bytes(request: Request) -> int:
+def _chunk_bytes(request: ScheduleRequest) -> int:
     """Return the chunk of one head: smaller for little data, so that there are chunks to overlap."""
     if request.chunk_bytes is not None:
         return request.chunk_bytes

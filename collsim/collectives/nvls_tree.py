@@ -12,8 +12,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from collsim.collectives.algorithm import KIB, Algorithm, Request
-from collsim.collectives.node_layout import Layout
+from collsim.collectives.algorithm import KIB, Algorithm, ScheduleRequest
+from collsim.collectives.node_layout import NodeLayout
 from collsim.collectives.node_tree import NO_PARENT, node_parents
 from collsim.collectives.pipeline import Hop, pipelined
 from collsim.schedule import EVERY, ChunksBuilder, Int, Schedule, group_label, split_bytes
@@ -24,7 +24,7 @@ CHUNK_BYTES = 64 * KIB
 """Largest chunk of one head on one channel from four nodes on (NCCL src/enqueue.cc, NVLS tree)."""
 
 
-def build(request: Request) -> Schedule:
+def build(request: ScheduleRequest) -> Schedule:
     """Return the schedule: one pipeline of chunks per channel and head."""
     layout = request.spread
     g = layout.per_node("nvls_tree")
@@ -43,7 +43,7 @@ def build(request: Request) -> Schedule:
     return replace(schedule, groups=layout.nodes if g > 1 else ())
 
 
-def _hops(layout: Layout, head: int, tree: int) -> tuple[Hop, ...]:
+def _hops(layout: NodeLayout, head: int, tree: int) -> tuple[Hop, ...]:
     """Return what a chunk of *head* goes through: into the heads and up to the root, down and out to all."""
     above, rail, n = node_parents(layout.n_nodes, tree)[0], layout.rail(head), layout.n_nodes
     order = _from_the_root(above)

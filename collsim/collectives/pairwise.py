@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from collsim.collectives.algorithm import Algorithm, Request
+from collsim.collectives.algorithm import Algorithm, ScheduleRequest
 from collsim.schedule import ChunksBuilder, OrbitsBuilder, Schedule
 
 __all__ = ["ALGORITHM"]
 
 
-def build(request: Request) -> Schedule:
+def build(request: ScheduleRequest) -> Schedule:
     """Return the rounds: in round d a rank sends d places on, once it is done with round d - 1.
 
     Powers of two often swap with rank ``r ^ d`` instead; the shifts serve any number of ranks and cost the same.

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from collsim.collectives.algorithm import KIB, Algorithm, Request
+from collsim.collectives.algorithm import KIB, Algorithm, ScheduleRequest
 from collsim.schedule import EVERY, ChunksBuilder, Int, Orbits, OrbitsBuilder, Schedule, split_bytes
 
 __all__ = ["ALGORITHM", "Message", "gather_messages", "messages_per_rank", "scatter_messages"]
@@ -70,7 +70,7 @@ def messages_per_rank(schedule: Schedule) -> Int:
     return counts
 
 
-def build(request: Request) -> Schedule:
+def build(request: ScheduleRequest) -> Schedule:
     """Return the PAT schedule; an all-reduce is a reduce-scatter followed by an all-gather."""
     n, name, ranks = request.n_ranks, request.op.name, np.arange(request.n_ranks)
     chunk_bytes = request.chunk_bytes or _chunk_bytes(request)
@@ -84,7 +84,7 @@ def build(request: Request) -> Schedule:
     return request.schedule("pat", chunks.build(), *phases, channels=len(passes), chunk_bytes=chunk_bytes)
 
 
-def _chunk_bytes(request: Request) -> int:
+def _chunk_bytes(request: ScheduleRequest) -> int:
     """Return the payload of a step that suits the size."""
     chunk = MAX_CHUNK_BYTES
     while chunk > MIN_CHUNK_BYTES and chunk * request.n_channels * SPREAD[request.op.name] > request.size_bytes:
@@ -92,7 +92,7 @@ def _chunk_bytes(request: Request) -> int:
     return chunk
 
 
-def _passes(request: Request, share_bytes: int, chunk_bytes: int) -> list[Int]:
+def _passes(request: ScheduleRequest, share_bytes: int, chunk_bytes: int) -> list[Int]:
     """Return, per pass of a channel, the sizes of the n blocks that it moves."""
     n, grain = request.n_ranks, request.element_bytes
     if request.op.name == "all_reduce":

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from collsim.collectives.algorithm import Algorithm, Request
+from collsim.collectives.algorithm import Algorithm, ScheduleRequest
 from collsim.collectives.folding import fold
 from collsim.collectives.recursive_doubling import add_doubling
 from collsim.collectives.recursive_halving import add_halving, distances_below
@@ -17,7 +17,7 @@ from collsim.schedule import EVERY, ChunksBuilder, Schedule, split_bytes
 __all__ = ["ALGORITHM"]
 
 
-def build(request: Request) -> Schedule:
+def build(request: ScheduleRequest) -> Schedule:
     """Return the all-reduce; a rank that leaves the work to its neighbour sends its vector and receives the sum."""
     team, rounds, chunks = fold(request.n_ranks), Rounds(request.n_channels), ChunksBuilder()
     parts = len(team.members)

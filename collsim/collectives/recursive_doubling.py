@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from collsim.collectives.algorithm import Algorithm, Request
+from collsim.collectives.algorithm import Algorithm, ScheduleRequest
 from collsim.collectives.folding import fold, halvings
 from collsim.collectives.recursive_halving import distances_below
 from collsim.collectives.rounds import Rounds
@@ -30,12 +30,12 @@ def add_doubling(rounds: Rounds, members: tuple[int, ...], owner: Int, distances
         rounds.close()
 
 
-def build(request: Request) -> Schedule:
+def build(request: ScheduleRequest) -> Schedule:
     """Return the schedule; a rank that leaves the work to its neighbour gives its data first and gets the rest last."""
     return (_all_gather if request.op.name == "all_gather" else _all_reduce)(request)
 
 
-def _all_gather(request: Request) -> Schedule:
+def _all_gather(request: ScheduleRequest) -> Schedule:
     """Swap all blocks that have come together so far."""
     n = request.n_ranks
     team, rounds, chunks = fold(n), Rounds(request.n_channels), ChunksBuilder()
@@ -49,7 +49,7 @@ def _all_gather(request: Request) -> Schedule:
     return request.schedule("recursive_doubling", chunks.build(), rounds.build(), channels=request.n_channels)
 
 
-def _all_reduce(request: Request) -> Schedule:
+def _all_reduce(request: ScheduleRequest) -> Schedule:
     """Swap the whole vector."""
     team, rounds, chunks = fold(request.n_ranks), Rounds(request.n_channels), ChunksBuilder()
     chunks.add([request.size_bytes], EVERY, EVERY)

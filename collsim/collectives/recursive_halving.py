@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from collsim.collectives.algorithm import Algorithm, Request
+from collsim.collectives.algorithm import Algorithm, ScheduleRequest
 from collsim.collectives.folding import fold, halvings
 from collsim.collectives.rounds import Rounds
 from collsim.schedule import EVERY, ChunksBuilder, Int, Schedule
@@ -34,7 +34,7 @@ def add_halving(rounds: Rounds, members: tuple[int, ...], owner: Int, distances:
         rounds.close()
 
 
-def build(request: Request) -> Schedule:
+def build(request: ScheduleRequest) -> Schedule:
     """Return the reduce-scatter; a rank that leaves the work to its neighbour sends all, and receives its block."""
     n = request.n_ranks
     team, rounds, chunks = fold(n), Rounds(request.n_channels), ChunksBuilder()

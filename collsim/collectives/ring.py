@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from collsim.collectives.algorithm import MIB, Algorithm, Request
+from collsim.collectives.algorithm import MIB, Algorithm, ScheduleRequest
 from collsim.schedule import EVERY, ChunksBuilder, OrbitsBuilder, Schedule, split_bytes
 
 __all__ = ["ALGORITHM", "loops_of", "program_of"]
@@ -17,7 +17,7 @@ CHUNK_BYTES = 2 * MIB
 """Chunk of a ring channel under the Simple protocol: 4 slots of 512 KiB (NCCL src/include/collectives.h)."""
 
 
-def build(request: Request) -> Schedule:
+def build(request: ScheduleRequest) -> Schedule:
     """Return the ring schedule; a step of a channel waits for the step before, at the rank and at its predecessor."""
     n, name = request.n_ranks, request.op.name
     ranks = np.arange(n)
@@ -38,7 +38,7 @@ def build(request: Request) -> Schedule:
     return request.schedule("ring", chunks.build(), rows.build(), channels=len(shares), rings=len(request.orders))
 
 
-def loops_of(request: Request, share_bytes: int) -> list[np.ndarray]:
+def loops_of(request: ScheduleRequest, share_bytes: int) -> list[np.ndarray]:
     """Return, per outer loop of a channel, the chunk sizes of its family, int64[n] by rank."""
     n, grain = request.n_ranks, request.element_bytes
     if request.op.name == "all_reduce":

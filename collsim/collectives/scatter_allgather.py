@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from collsim.collectives.algorithm import Algorithm, Request
+from collsim.collectives.algorithm import Algorithm, ScheduleRequest
 from collsim.collectives.binomial import scattered
 from collsim.schedule import EVERY, Chunks, Schedule, Transfers, split_bytes
 
 __all__ = ["ALGORITHM"]
 
 
-def build(request: Request) -> Schedule:
+def build(request: ScheduleRequest) -> Schedule:
     """Return the two phases; part i is that of the rank i places after the root."""
     n = request.n_ranks
     sizes = split_bytes(request.size_bytes, n, request.element_bytes)
@@ -25,7 +25,7 @@ def build(request: Request) -> Schedule:
     )
 
 
-def _gather(request: Request) -> Transfers:
+def _gather(request: ScheduleRequest) -> Transfers:
     """Return the steps of the ring, without the parts that the receiver has from the scatter."""
     n = request.n_ranks
     places = np.arange(n)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from collsim.collectives.algorithm import Algorithm, Request
+from collsim.collectives.algorithm import Algorithm, ScheduleRequest
 from collsim.schedule import ChunksBuilder, OrbitsBuilder, Schedule
 
 __all__ = ["ALGORITHM"]
 
 
-def build(request: Request) -> Schedule:
+def build(request: ScheduleRequest) -> Schedule:
     """Return one transfer per rank, served by all channels together."""
     n, ranks = request.n_ranks, np.arange(request.n_ranks)
     chunks, rows = ChunksBuilder(), OrbitsBuilder(ranks)

@@ -16,8 +16,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from collsim.collectives.algorithm import KIB, Algorithm, Request
-from collsim.collectives.node_layout import Layout
+from collsim.collectives.algorithm import KIB, Algorithm, ScheduleRequest
+from collsim.collectives.node_layout import NodeLayout
 from collsim.collectives.pipeline import Hop, pipelined
 from collsim.core.errors import Fault, UnsupportedError
 from collsim.schedule import EVERY, ChunksBuilder, Schedule, group_label, split_bytes
@@ -30,7 +30,7 @@ MAX_HEADS = 8
 """GPUs that a GPU can send to directly (NCCL src/include/device.h, NCCL_MAX_DIRECT_ARITY + 1)."""
 
 
-def build_direct(request: Request) -> Schedule:
+def build_direct(request: ScheduleRequest) -> Schedule:
     """Return the schedule of CollNet direct.
 
     Raises
@@ -45,12 +45,12 @@ def build_direct(request: Request) -> Schedule:
     return _per_head(request, "collnet_direct", DIRECT_CHUNK_BYTES, nvls=False)
 
 
-def build_nvls(request: Request) -> Schedule:
+def build_nvls(request: ScheduleRequest) -> Schedule:
     """Return the schedule of NVLS inside the nodes and SHARP between them."""
     return _per_head(request, "nvls_sharp", NVLS_CHUNK_BYTES, nvls=True)
 
 
-def build_chain(request: Request) -> Schedule:
+def build_chain(request: ScheduleRequest) -> Schedule:
     """Return the schedule of CollNet chain: channel c talks to the network from local index c mod g."""
     layout = request.spread
     g = layout.per_node("collnet_chain")
@@ -66,7 +66,7 @@ def build_chain(request: Request) -> Schedule:
     return replace(schedule, groups=tuple(layout.rail(local) for local in range(g)))
 
 
-def _per_head(request: Request, algo: str, chunk_bytes: int, *, nvls: bool) -> Schedule:
+def _per_head(request: ScheduleRequest, algo: str, chunk_bytes: int, *, nvls: bool) -> Schedule:
     """Return one pipeline of chunks per channel and head; of blocks, one per channel and owner of a block."""
     layout, name = request.spread, request.op.name
     g = layout.per_node(algo)
@@ -92,7 +92,7 @@ def _per_head(request: Request, algo: str, chunk_bytes: int, *, nvls: bool) -> S
     return replace(schedule, groups=(*rails, *(layout.nodes if nvls and g > 1 else ())))
 
 
-def _head_hops(layout: Layout, name: str, head: int, owner: int, *, nvls: bool) -> tuple[Hop, ...]:
+def _head_hops(layout: NodeLayout, name: str, head: int, owner: int, *, nvls: bool) -> tuple[Hop, ...]:
     """Return what a chunk of *head* goes through: into the head of each node, the network, out to the nodes.
 
     All heads of the rail share one stage, since the network waits for the last of them.
@@ -108,7 +108,7 @@ def _head_hops(layout: Layout, name: str, head: int, owner: int, *, nvls: bool) 
     return tuple(hops)
 
 
-def _inside(layout: Layout, head: int, *, nvls: bool, stages: tuple[int, int], inwards: bool) -> list[Hop]:
+def _inside(layout: NodeLayout, head: int, *, nvls: bool, stages: tuple[int, int], inwards: bool) -> list[Hop]:
     """Return the hops into the heads of all nodes, or out of them."""
     posted, total = stages
     hops = []
@@ -125,7 +125,7 @@ def _inside(layout: Layout, head: int, *, nvls: bool, stages: tuple[int, int], i
     return hops
 
 
-def _chain_hops(layout: Layout, head: int) -> tuple[Hop, ...]:
+def _chain_hops(layout: NodeLayout, head: int) -> tuple[Hop, ...]:
     """Return the hops of a channel of CollNet chain."""
     posted, total, rail = -1, -2, group_label(head)
     chains = [[*node[head:], *node[:head]] for node in layout.nodes]

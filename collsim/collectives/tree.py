@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from collsim.collectives.algorithm import KIB, Algorithm, Request
+from collsim.collectives.algorithm import KIB, Algorithm, ScheduleRequest
 from collsim.collectives.node_tree import NO_PARENT, binary_tree, chained_parents, renamed, second_names
 from collsim.collectives.pipeline import Hop, pipelined
 from collsim.schedule import EVERY, ChunksBuilder, Int, Schedule
@@ -41,7 +41,7 @@ def rooted_trees(n: int, root: int) -> tuple[Int, Int]:
     return renamed(binary_tree(n), ranks), renamed(binary_tree(n), ranks[second])
 
 
-def build(request: Request) -> Schedule:
+def build(request: ScheduleRequest) -> Schedule:
     """Return the tree schedule: the first half of the channels uses one tree, the second half the other."""
     name, n = request.op.name, request.n_ranks
     if request.channels is None:
@@ -63,7 +63,7 @@ def build(request: Request) -> Schedule:
     return request.schedule("tree", chunks.build(), transfers, channels=len(shares), trees=trees, slots=request.slots)
 
 
-def _over_nodes(request: Request, chain: int, tree: int) -> tuple[Hop, ...]:
+def _over_nodes(request: ScheduleRequest, chain: int, tree: int) -> tuple[Hop, ...]:
     """Return the hops of a channel whose trees have nodes as vertices; equal channels get the same ones."""
     spread = request.spread
     chain %= max(len(node) for node in spread.nodes)

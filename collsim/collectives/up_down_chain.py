@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from collsim.collectives.algorithm import Algorithm, Request
+from collsim.collectives.algorithm import Algorithm, ScheduleRequest
 from collsim.collectives.node_tree import NO_PARENT
 from collsim.collectives.pipeline import pipelined
 from collsim.collectives.tree import CHUNK_BYTES, tree_hops
@@ -16,7 +16,7 @@ from collsim.schedule import EVERY, ChunksBuilder, Int, Schedule
 __all__ = ["ALGORITHM"]
 
 
-def build(request: Request) -> Schedule:
+def build(request: ScheduleRequest) -> Schedule:
     """Return the schedule; the head of a channel is the first rank of its ring."""
     shapes = [tree_hops(_below_the_head(order), request.op.name) for order in request.orders]
     shares = request.shares(request.size_bytes)

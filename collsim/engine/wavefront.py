@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-__all__ = ["Chain", "Row", "Turn", "march", "periodic", "warm_up"]
+__all__ = ["Chain", "RingTurn", "Row", "march", "periodic", "warm_up"]
 
 PLAIN_WORK = 2_000_000
 """Up to so many transfers NumPy is as fast as it takes to load the compiled loop, 0.3 s."""
@@ -35,7 +35,7 @@ class Chain(NamedTuple):
     """[kinds, n]: from then until the next place has them."""
 
 
-class Turn(NamedTuple):
+class RingTurn(NamedTuple):
     """Several times round the ring with the same chunks."""
 
     kind: Ints
@@ -53,13 +53,13 @@ Row = tuple[Floats, Floats, Floats]
 """When each place has sent, when the next one has that, and the latency until it was sent."""
 
 
-def march(chain: Chain, turns: Sequence[Turn], ready_s: Floats) -> Row:
+def march(chain: Chain, turns: Sequence[RingTurn], ready_s: Floats) -> Row:
     """Return when each place has sent its last chunk, when the next has it, and how long its slowest chain waited.
 
     Parameters
     ----------
     chain : Chain
-    turns : list of Turn
+    turns : list of RingTurn
     ready_s : float64[n]
         When each place can start.
 
@@ -88,12 +88,12 @@ def warm_up() -> None:
     """Load the compiled loops."""
     kinds = np.zeros(2, dtype=np.int64)
     for chain in (Chain(*np.ones((3, 2, 2))), Chain(*np.zeros((3, 2, 2)))):
-        row = march(chain, [Turn(kinds, np.zeros(1, dtype=np.int64))], np.zeros(2))
+        row = march(chain, [RingTurn(kinds, np.zeros(1, dtype=np.int64))], np.zeros(2))
         for steps in (_equal_steps, _mixed_steps):
-            steps(chain, Turn(kinds, np.zeros(2, dtype=np.int64)), row)
+            steps(chain, RingTurn(kinds, np.zeros(2, dtype=np.int64)), row)
 
 
-def _equal_steps(chain: Chain, turn: Turn, row: Row) -> Row:
+def _equal_steps(chain: Chain, turn: RingTurn, row: Row) -> Row:
     """Return the row after an even number of steps with chunks of one kind."""
     from collsim.engine.wavefront_kernels import bare, uniform
 
@@ -107,7 +107,7 @@ def _equal_steps(chain: Chain, turn: Turn, row: Row) -> Row:
     return finish_s[1:], finish_s[1:] + late_s, spent_s[1:]
 
 
-def _mixed_steps(chain: Chain, turn: Turn, row: Row) -> Row:
+def _mixed_steps(chain: Chain, turn: RingTurn, row: Row) -> Row:
     """Return the row after an even number of steps with chunks of several sizes."""
     from collsim.engine.wavefront_kernels import mixed
 
@@ -129,7 +129,7 @@ def _one_step(chain: Chain, kind: Ints, before: Row) -> Row:
     return finish_s, finish_s + late_s, spent_s
 
 
-def periodic(chain: Chain, turns: Sequence[Turn], ready_s: Floats) -> tuple[Chain, Sequence[Turn], Floats]:
+def periodic(chain: Chain, turns: Sequence[RingTurn], ready_s: Floats) -> tuple[Chain, Sequence[RingTurn], Floats]:
     """Return the first places of a ring that repeats itself, which stand for all; else the ring itself."""
     if not all(turn.is_even for turn in turns):
         return chain, turns, ready_s
@@ -139,7 +139,7 @@ def periodic(chain: Chain, turns: Sequence[Turn], ready_s: Floats) -> tuple[Chai
         whole = rows.reshape(len(rows), n // period, period)
         if (whole == whole[:, :1]).all():
             break
-    short = [Turn(turn.kind[:period], turn.distances) for turn in turns]
+    short = [RingTurn(turn.kind[:period], turn.distances) for turn in turns]
     return Chain(*(column[:, :period] for column in chain)), short, ready_s[:period]
 
 

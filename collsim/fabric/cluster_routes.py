@@ -6,7 +6,7 @@ all others are put together from pieces: inside the first node, through two adap
 last node.
 
 Links between switches that always share the messages between two leaves in one proportion need no entries of their own:
-the first of them stands for all (`collsim.fabric.routes.Bundles`).
+the first of them stands for all (`collsim.fabric.routes.RouteBundles`).
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from collsim.core.arrays import distinct, entries_of, pointers
 from collsim.fabric.cluster_router import Router
 from collsim.fabric.domain import ALL_PAIRS_UP_TO
-from collsim.fabric.ecmp import Flow, Hash
+from collsim.fabric.ecmp import Hash, HashedFlow
 from collsim.fabric.fabric import Fabric, Float, Int
-from collsim.fabric.routes import Bundles, Part, Routes, Ways, bundled
+from collsim.fabric.routes import RouteBlock, RouteBundles, Routes, Ways, bundled
 
 __all__ = ["between_nodes", "kept_pairs", "links_around"]
 
@@ -96,7 +96,9 @@ class Lane(NamedTuple):
     in_nic: int
 
 
-def _found_ways(router: Router, pairs: Int, *, bundles: bool) -> tuple[list[Part], list[Flow], Bundles | None]:
+def _found_ways(
+    router: Router, pairs: Int, *, bundles: bool
+) -> tuple[list[RouteBlock], list[HashedFlow], RouteBundles | None]:
     """Return the ways of *pairs*, the flows that a hash decides on, and the links that others stand for.
 
     Parameters
@@ -115,7 +117,7 @@ def _found_ways(router: Router, pairs: Int, *, bundles: bool) -> tuple[list[Part
     far[near] = False
     within = hops.reordered(np.flatnonzero(joined))
     parts = [within._replace(route=pairs[near])] if len(near) else []
-    flows: list[Flow] = []
+    flows: list[HashedFlow] = []
     found = None
     if far.any():
         across = _Across(nodes, pairs[far], a[far], b[far])
@@ -174,7 +176,7 @@ class _Nodes:
         seen: dict[bytes, int] = {}
         return np.array([seen.setdefault(row.tobytes(), len(seen)) for row in table])
 
-    def inside(self, a: Int, b: Int) -> tuple[Part, Bool]:
+    def inside(self, a: Int, b: Int) -> tuple[RouteBlock, Bool]:
         """Return the ways between GPUs of one node, counted from 0 on, and bool[n]: whether there is one."""
         per_node = self.router.per_node
         node, parts, joined = a // per_node, [], np.asarray(a == b)
@@ -190,7 +192,7 @@ class _Nodes:
             joined[rows] = True
             ptr, entry = entries_of(routes.ptr, where)
             link = links[np.repeat(self.row[node[rows]], np.diff(ptr)), routes.link[entry]]
-            parts.append(Part(rows, routes.latency_s[where], np.diff(ptr), link, routes.weight[entry]))
+            parts.append(RouteBlock(rows, routes.latency_s[where], np.diff(ptr), link, routes.weight[entry]))
         return _padded(parts, len(a)), joined
 
     def _routes(self, group: int) -> tuple[Routes | None, Int, Int]:
@@ -200,13 +202,13 @@ class _Nodes:
         return routes, self.links[group][:, there], np.array(place)
 
 
-def _padded(parts: Sequence[Part], n: int) -> Part:
+def _padded(parts: Sequence[RouteBlock], n: int) -> RouteBlock:
     """Return *n* ways: those of *parts*, each at its place, and empty ones without latency between them."""
     nothing = np.zeros(0, dtype=np.int64)
-    whole = Part.joined([*parts, Part(nothing, np.zeros(0), nothing, nothing, np.zeros(0))])
+    whole = RouteBlock.joined([*parts, RouteBlock(nothing, np.zeros(0), nothing, nothing, np.zeros(0))])
     hops, latency_s = np.zeros(n, dtype=np.int64), np.zeros(n)
     hops[whole.route], latency_s[whole.route] = whole.hops, whole.latency_s
-    return Part(np.arange(n), latency_s, hops, whole.link, whole.weight)
+    return RouteBlock(np.arange(n), latency_s, hops, whole.link, whole.weight)
 
 
 class _Across:
@@ -265,7 +267,7 @@ class _Across:
         first = router.cluster.nic_ptr
         return out, first[out] + lanes[:, 1], into, first[into] + lanes[:, 3]
 
-    def middles(self, *, bundles: bool) -> tuple[_Middle, Bundles | None]:
+    def middles(self, *, bundles: bool) -> tuple[_Middle, RouteBundles | None]:
         """Return the ways between all leaves that occur."""
         router, met = self.router, []
         for rows, lanes in self.alike():
@@ -279,16 +281,16 @@ class _Across:
             found = router.between_leaves(leaf_a, leaf_b)
             assert found is not None
             links, shares, latency_s = found
-            parts.append(Part.of_one(row, latency_s, links, shares))
-        whole, found_bundles = Part.joined(parts), None
+            parts.append(RouteBlock.of_one(row, latency_s, links, shares))
+        whole, found_bundles = RouteBlock.joined(parts), None
         if bundles and len(whole.link):
             whole, found_bundles = bundled(whole, router.machine.wiring.n_links)
         return _Middle(keys, whole), found_bundles and found_bundles.renumbered(router.before)
 
-    def laid(self, rows: Int, lanes: Int, middle: _Middle) -> tuple[Part, list[Flow]]:
+    def laid(self, rows: Int, lanes: Int, middle: _Middle) -> tuple[RouteBlock, list[HashedFlow]]:
         """Return the ways of some pairs, lane by lane one behind the other, and their flows."""
-        pieces: list[Part] = []
-        flows: list[Flow] = []
+        pieces: list[RouteBlock] = []
+        flows: list[HashedFlow] = []
         slowest = np.zeros(len(rows))
         share = 1 / lanes.shape[1]
         for lane in range(lanes.shape[1]):
@@ -299,9 +301,9 @@ class _Across:
                 out = self.ports(rows, lanes[:, lane])[0]
                 flows += self._flows(rows, out, leaves, latency_s, share)
         hops, link, weight = _one_behind_the_other(pieces)
-        return Part(self.pairs[rows], slowest, hops, link, weight), flows
+        return RouteBlock(self.pairs[rows], slowest, hops, link, weight), flows
 
-    def _lane(self, rows: Int, lane: Int, middle: _Middle) -> tuple[list[Part], Int, Float]:
+    def _lane(self, rows: Int, lane: Int, middle: _Middle) -> tuple[list[RouteBlock], Int, Float]:
         """Return the pieces of one lane, the pair of leaves as one number, and the latency."""
         router, cluster, machine = self.router, self.router.cluster, self.router.machine
         out_gpu, out, in_gpu, into = self.ports(rows, lane)
@@ -318,14 +320,14 @@ class _Across:
         latency_s += node_s[passed[0]] + node_s[passed[1]] + node_s[passed[2]]
         return [first, _plain(outwards), between, _plain(inwards), last], leaves, latency_s
 
-    def _flows(self, rows: Int, out: Int, leaves: Int, latency_s: Float, share: float) -> list[Flow]:
+    def _flows(self, rows: Int, out: Int, leaves: Int, latency_s: Float, share: float) -> list[HashedFlow]:
         """Return what a hash decides about one lane: the way between two leaves of each connection."""
         router = self.router
         count = router.cluster.spec.flows_per_pair
         ends = np.divmod(leaves, self.n_switches)
         columns = (self.pairs[rows], out, self.b[rows], *ends, latency_s)
         return [
-            Flow(pair, (leaf_a, leaf_b), f"{gpu}:{b}:{flow}", 1 / count * share, rest_s)
+            HashedFlow(pair, (leaf_a, leaf_b), f"{gpu}:{b}:{flow}", 1 / count * share, rest_s)
             for pair, gpu, b, leaf_a, leaf_b, rest_s in zip(*(column.tolist() for column in columns), strict=True)
             if leaf_a != leaf_b
             for flow in range(count)
@@ -336,16 +338,16 @@ class _Middle(NamedTuple):
     """The ways between leaves, by their pairs as one number, in order."""
 
     keys: Int
-    part: Part
+    part: RouteBlock
 
 
-def _plain(links: Int) -> Part:
+def _plain(links: Int) -> RouteBlock:
     """Return ways over int64[n, k] links that take the whole message, whose latency is counted elsewhere."""
     n, hops = links.shape
-    return Part(np.arange(n), np.zeros(n), np.full(n, hops), links.ravel(), np.ones(n * hops))
+    return RouteBlock(np.arange(n), np.zeros(n), np.full(n, hops), links.ravel(), np.ones(n * hops))
 
 
-def _one_behind_the_other(pieces: Sequence[Part]) -> tuple[Int, Int, Float]:
+def _one_behind_the_other(pieces: Sequence[RouteBlock]) -> tuple[Int, Int, Float]:
     """Return hops, links and weights of ways that take all *pieces*, which have one way for each of them."""
     hops = np.sum([piece.hops for piece in pieces], axis=0)
     begin = pointers(hops)[:-1].copy()

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from collsim.core.arrays import distinct, entries_of, pointers
 from collsim.core.errors import Fault, NoRouteError
 from collsim.fabric.fabric import Fabric, Int
-from collsim.fabric.routes import Part
+from collsim.fabric.routes import RouteBlock
 
 __all__ = ["ALL_PAIRS_UP_TO", "all_ways", "links_to_switches", "pairs_of_kinds", "ways_through_switches"]
 
@@ -31,7 +31,7 @@ SOURCES = 8
 """Paths from one source have so many times as many links as there are nodes, or more where the ways are long."""
 
 
-def all_ways(fabric: Fabric, *, all_pairs: bool) -> list[Part]:
+def all_ways(fabric: Fabric, *, all_pairs: bool) -> list[RouteBlock]:
     """Return the ways of all pairs of ranks.
 
     Raises
@@ -56,7 +56,7 @@ def all_ways(fabric: Fabric, *, all_pairs: bool) -> list[Part]:
     return parts
 
 
-def _direct(fabric: Fabric) -> Part:
+def _direct(fabric: Fabric) -> RouteBlock:
     """Return the ways of pairs that a link joins."""
     wiring, n = fabric.wiring, fabric.n_ranks
     rank_of = np.full(len(wiring.node_names), -1, dtype=np.int64)
@@ -64,7 +64,7 @@ def _direct(fabric: Fabric) -> Part:
     src, dst = rank_of[wiring.link_src], rank_of[wiring.link_dst]
     link = np.flatnonzero((src >= 0) & (dst >= 0))
     ones = np.ones(len(link), dtype=np.int64)
-    return Part(src[link] * n + dst[link], fabric.link_latency_s[link], ones, link, ones.astype(np.float64))
+    return RouteBlock(src[link] * n + dst[link], fabric.link_latency_s[link], ones, link, ones.astype(np.float64))
 
 
 def links_to_switches(fabric: Fabric) -> tuple[Int, Int, Int]:
@@ -88,7 +88,7 @@ def links_to_switches(fabric: Fabric) -> tuple[Int, Int, Int]:
     return switches, tables[0], tables[1]
 
 
-def ways_through_switches(fabric: Fabric, pairs: Int) -> Part:
+def ways_through_switches(fabric: Fabric, pairs: Int) -> RouteBlock:
     """Return the ways of those *pairs* that share switches: one path for each of these."""
     switches, up, down = links_to_switches(fabric)
     met = (up >= 0).any(axis=0) & (down >= 0).any(axis=0)
@@ -114,8 +114,8 @@ def ways_through_switches(fabric: Fabric, pairs: Int) -> Part:
         place = np.arange(len(row)) + pointers(paths)[row]  # links out of the source stand before those to the target
         for links, where in ((first, place), (second, place + paths[row])):
             link[where], weight[where] = links, share
-        found.append(Part(pair, slowest, 2 * paths, link, weight))
-    return Part.joined(found)
+        found.append(RouteBlock(pair, slowest, 2 * paths, link, weight))
+    return RouteBlock.joined(found)
 
 
 def pairs_of_kinds(fabric: Fabric) -> Int | None:
@@ -158,7 +158,7 @@ class _Paths(NamedTuple):
         return _Paths(self.source[which], self.node[which], self.links[which])
 
 
-def _searched(fabric: Fabric, pairs: Int, *, relays: bool) -> Iterator[Part]:
+def _searched(fabric: Fabric, pairs: Int, *, relays: bool) -> Iterator[RouteBlock]:
     """Yield the ways of the *pairs* that a breadth-first search finds; GPUs forward only if *relays*."""
     wiring = fabric.wiring
     out = np.argsort(wiring.link_src, kind="stable")
@@ -174,7 +174,7 @@ def _searched(fabric: Fabric, pairs: Int, *, relays: bool) -> Iterator[Part]:
         wanted[np.searchsorted(some, src[mine]), fabric.rank_node[dst[mine]]] = True
         levels = _levels(wiring.link_dst, (out_ptr, out), fabric.rank_node[some], wanted, forwards)
         if parts := [_as_part(fabric, some, paths) for paths in levels]:
-            part = Part.joined(parts)
+            part = RouteBlock.joined(parts)
             del parts
             yield part.tidy()
 
@@ -212,7 +212,7 @@ def _levels(link_dst: Int, out: tuple[Int, Int], sources: Int, wanted: Bool, for
         paths = paths.take(forwards[paths.node] & waiting[paths.source])
 
 
-def _as_part(fabric: Fabric, sources: Int, paths: _Paths) -> Part:
+def _as_part(fabric: Fabric, sources: Int, paths: _Paths) -> RouteBlock:
     """Return paths of equal length as ways of pairs."""
     rank_of = np.full(fabric.wiring.n_nodes, -1, dtype=np.int64)
     rank_of[fabric.rank_node] = np.arange(fabric.n_ranks)
@@ -223,7 +223,7 @@ def _as_part(fabric: Fabric, sources: Int, paths: _Paths) -> Part:
     _, place = distinct(pair)
     share = width / np.bincount(place, weights=width)[place]
     hops = paths.links.shape[1]
-    return Part(pair, latency, np.full(len(pair), hops), paths.links.ravel(), np.repeat(share, hops))
+    return RouteBlock(pair, latency, np.full(len(pair), hops), paths.links.ravel(), np.repeat(share, hops))
 
 
 def _no_route(fabric: Fabric, lost: list[int]) -> NoRouteError:

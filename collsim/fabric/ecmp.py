@@ -11,12 +11,12 @@ import numpy as np
 
 from collsim.core.arrays import entries_of
 from collsim.fabric.fabric import Float, Int
-from collsim.fabric.routes import Part, Path
+from collsim.fabric.routes import Path, RouteBlock
 
-__all__ = ["Flow", "Hash"]
+__all__ = ["Hash", "HashedFlow"]
 
 
-class Flow(NamedTuple):
+class HashedFlow(NamedTuple):
     """What a hash sends over one of several equal paths: a share of a pair's message, from leaf to leaf."""
 
     pair: int
@@ -33,7 +33,7 @@ class Hash:
 
     Attributes
     ----------
-    flows : sequence of Flow
+    flows : sequence of HashedFlow
     trunks : mapping
         From two leaves to the ways between them.
     before, spans : int64[n_links + 1], int64[n_links]
@@ -49,7 +49,7 @@ class Hash:
     way_latency_s : float64[n_ways]
     """
 
-    flows: Sequence[Flow]
+    flows: Sequence[HashedFlow]
     trunks: dict[tuple[int, int], list[tuple[Path, float]]]
     before: Int
     spans: Int
@@ -76,7 +76,7 @@ class Hash:
         self.first_port = np.concatenate(([0], self.port_end[last_way[:-1]]))
         self.n_ports = self.port_end[last_way] - self.first_port
 
-    def drawn(self, seed: int) -> Part:
+    def drawn(self, seed: int) -> RouteBlock:
         """Return the part of the routes that *seed* decides."""
         spot = np.array([_spot(seed, flow.name, 0) for flow in self.flows])
         port = self.first_port[self.trunk] + (spot * self.n_ports[self.trunk]).astype(np.int64)
@@ -93,7 +93,7 @@ class Hash:
         spot = np.array([_spot(seed, name, at) for name, at in names])
         link[several] += (spot * cables[several]).astype(np.int64)
         pair, share, rest_s = (np.array([entry[column] for entry in self.flows]) for column in (0, 3, 4))
-        return Part(pair, rest_s + self.way_latency_s[way], hops, link, share[flow])
+        return RouteBlock(pair, rest_s + self.way_latency_s[way], hops, link, share[flow])
 
 
 def _spot(seed: int, flow: str, hop: int) -> float:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from collsim.core.arrays import distinct, entries_of, pointers, spread
 from collsim.fabric.fabric import Float, Int
 
-__all__ = ["Bundles", "Part", "Path", "Routes", "Ways", "assemble", "bundled", "merge_trunks"]
+__all__ = ["Path", "RouteBlock", "RouteBundles", "Routes", "Ways", "assemble", "bundled", "merge_trunks"]
 
 Path = tuple[list[int], list[float], float]
 """Links, the share of the message on each, and the latency of the slowest way."""
@@ -53,7 +53,7 @@ class Routes:
     slowdown: Float
     ways: Ways | None = None
     number: Int | None = None
-    bundles: Bundles | None = None
+    bundles: RouteBundles | None = None
     """Links without entries, that others stand for."""
 
     def find(self, numbers: Int) -> Int:
@@ -95,7 +95,7 @@ class Routes:
         route = np.repeat(np.arange(len(self.latency_s)), np.diff(self.ptr))
         ones = np.ones(len(link), dtype=np.int64)
         route = np.concatenate([route, route[entry]])
-        whole = assemble(self.slowdown, [Part(route, self.latency_s[route], ones, link, weight)], None)
+        whole = assemble(self.slowdown, [RouteBlock(route, self.latency_s[route], ones, link, weight)], None)
         return replace(whole, latency_s=self.latency_s, number=self.number)
 
     def used_links(self, n_links: int) -> NDArray[np.bool_]:
@@ -120,7 +120,7 @@ class Routes:
         return load
 
 
-class Bundles(NamedTuple):
+class RouteBundles(NamedTuple):
     """Links that carry a fixed multiple of what others do, whatever is sent."""
 
     link: Int
@@ -130,12 +130,12 @@ class Bundles(NamedTuple):
     factor: Float
     """float64[k]: bytes that it carries for each byte of the leader."""
 
-    def renumbered(self, number: Int) -> Bundles:
+    def renumbered(self, number: Int) -> RouteBundles:
         """Return the same with *number[i]* as the number of link i."""
-        return Bundles(number[self.link], number[self.leader], self.factor)
+        return RouteBundles(number[self.link], number[self.leader], self.factor)
 
 
-class Part(NamedTuple):
+class RouteBlock(NamedTuple):
     """Ways of messages, side by side where a route has several: the first *hops[0]* links are those of way 0."""
 
     route: Int
@@ -150,13 +150,13 @@ class Part(NamedTuple):
     """float64[n_entries]"""
 
     @classmethod
-    def of_one(cls, route: int, latency_s: float, links: Sequence[int], shares: Sequence[float]) -> Part:
+    def of_one(cls, route: int, latency_s: float, links: Sequence[int], shares: Sequence[float]) -> RouteBlock:
         """Return a single way."""
         place, count = (np.array([value], dtype=np.int64) for value in (route, len(links)))
         return cls(place, np.array([latency_s]), count, np.array(links, dtype=np.int64), np.array(shares))
 
     @classmethod
-    def joined(cls, parts: Sequence[Part]) -> Part:
+    def joined(cls, parts: Sequence[RouteBlock]) -> RouteBlock:
         """Return several parts as one, in the order of their routes; ways of one route stay in turn."""
         parts = [part for part in parts if len(part.route)] or parts[:1]
         route, latency_s, hops = (np.concatenate([part[column] for part in parts]) for column in range(3))
@@ -175,13 +175,13 @@ class Part(NamedTuple):
             link[place], weight[place] = part.link, part.weight
         return cls(route[order], latency_s[order], hops[order], link, weight)
 
-    def reordered(self, order: Int) -> Part:
+    def reordered(self, order: Int) -> RouteBlock:
         """Return the ways *order* in that order."""
         entry = entries_of(pointers(self.hops), order)[1]
         heads = self.route[order], self.latency_s[order], self.hops[order]
-        return Part(*heads, self.link[entry], self.weight[entry])
+        return RouteBlock(*heads, self.link[entry], self.weight[entry])
 
-    def tidy(self) -> Part:
+    def tidy(self) -> RouteBlock:
         """Return one way for each route, both in order; its links are too, each once with all that crosses it."""
         part = self.sorted_by_link()
         first = np.flatnonzero(np.diff(part.route, prepend=-1))
@@ -193,9 +193,9 @@ class Part(NamedTuple):
         if not odd.any():
             return part
         rest = part.reordered(np.flatnonzero(~odd))
-        return Part.joined([rest, part.reordered(np.flatnonzero(odd))._added_up()])
+        return RouteBlock.joined([rest, part.reordered(np.flatnonzero(odd))._added_up()])
 
-    def _added_up(self) -> Part:
+    def _added_up(self) -> RouteBlock:
         """Return one way for each route; a link that several ways share gets the sum of their weights."""
         routes, place = distinct(self.route)
         latency_s = np.zeros(len(routes))
@@ -204,9 +204,9 @@ class Part(NamedTuple):
         key, entry = np.unique(np.repeat(place * n_links, self.hops) + self.link, return_inverse=True)
         owner, link = np.divmod(key, n_links)
         weight = np.bincount(entry, weights=self.weight).astype(np.float64)
-        return Part(routes, latency_s, np.bincount(owner, minlength=len(routes)), link, weight)
+        return RouteBlock(routes, latency_s, np.bincount(owner, minlength=len(routes)), link, weight)
 
-    def sorted_by_link(self) -> Part:
+    def sorted_by_link(self) -> RouteBlock:
         """Return the same with the links of each way in order."""
         first, link, weight = pointers(self.hops), self.link, self.weight
         for length in np.flatnonzero(np.bincount(self.hops)).tolist():
@@ -227,7 +227,7 @@ class Part(NamedTuple):
 class Draws(Protocol):
     """What each seed decides anew."""
 
-    def drawn(self, seed: int) -> Part:
+    def drawn(self, seed: int) -> RouteBlock:
         """Return the part of the routes that *seed* decides."""
 
 
@@ -235,27 +235,27 @@ class Draws(Protocol):
 class Ways:
     """Routes of all pairs of ranks, but for what the hash of the network decides, which each seed draws anew."""
 
-    fixed: Sequence[Part]
+    fixed: Sequence[RouteBlock]
     hash: Draws | None
-    bundles: Bundles | None = None
+    bundles: RouteBundles | None = None
     """Links that others stand for in these routes."""
 
-    def drawn(self, seed: int) -> list[Part]:
+    def drawn(self, seed: int) -> list[RouteBlock]:
         """Return the routes with *seed*."""
         return [*self.fixed] if self.hash is None else [*self.fixed, self.hash.drawn(seed)]
 
 
-def assemble(slowdown: Float, parts: Sequence[Part], number: Int | None = None) -> Routes:
+def assemble(slowdown: Float, parts: Sequence[RouteBlock], number: Int | None = None) -> Routes:
     """Return *parts* as routes; a link that several ways of a route share gets the sum of their weights.
 
     Parameters
     ----------
     slowdown : float64[n_routes]
-    parts : sequence of Part
+    parts : sequence of RouteBlock
     number : int64[n_routes], optional
         The numbers of the routes that are kept, by which *parts* name them.
     """
-    part = Part.joined([_at_places(part, number) for part in parts])
+    part = RouteBlock.joined([_at_places(part, number) for part in parts])
     slowest, n_routes = np.zeros(len(slowdown)), len(slowdown)
     np.maximum.at(slowest, part.route, part.latency_s)
     part = part.tidy()
@@ -264,7 +264,7 @@ def assemble(slowdown: Float, parts: Sequence[Part], number: Int | None = None) 
     return Routes(pointers(counts), part.link, part.weight, spread(slowest, 1), spread(slowdown, 1), number=number)
 
 
-def _at_places(part: Part, number: Int | None) -> Part:
+def _at_places(part: RouteBlock, number: Int | None) -> RouteBlock:
     """Return the part with the places of its routes instead of their numbers."""
     return part if number is None else part._replace(route=np.searchsorted(number, part.route))
 
@@ -311,7 +311,7 @@ def merge_trunks(routes: Routes, capacity_Bps: Float) -> tuple[Routes, Float]:
     return Routes(ptr, link, weight, routes.latency_s, plain), capacity[leads]
 
 
-def bundled(part: Part, n_links: int) -> tuple[Part, Bundles]:
+def bundled(part: RouteBlock, n_links: int) -> tuple[RouteBlock, RouteBundles]:
     """Return ways, one for each of the routes 0, 1, ..., without links that follow another in all of them."""
     route = np.repeat(part.route, part.hops)
     top = np.zeros(n_links)
@@ -321,7 +321,7 @@ def bundled(part: Part, n_links: int) -> tuple[Part, Bundles]:
     links = np.flatnonzero(leader != np.arange(n_links))
     kept = leader[part.link] == part.link
     hops = np.bincount(route[kept], minlength=len(part.route))
-    bundles = Bundles(links, leader[links], top[links] / top[leader[links]])
+    bundles = RouteBundles(links, leader[links], top[links] / top[leader[links]])
     return part._replace(hops=hops, link=part.link[kept], weight=part.weight[kept]), bundles
 
 

@@ -19,14 +19,14 @@ from collsim.core.arrays import distinct
 from collsim.core.errors import Fault, UnsupportedError
 from collsim.fabric.domain import ALL_PAIRS_UP_TO, all_ways, links_to_switches, pairs_of_kinds, ways_through_switches
 from collsim.fabric.fabric import Fabric, Int
-from collsim.fabric.routes import Bundles, Part, Routes, Ways, assemble, merge_trunks
+from collsim.fabric.routes import RouteBlock, RouteBundles, Routes, Ways, assemble, merge_trunks
 from collsim.schedule import EVERY, Groups
 from collsim.schedule.in_network import members_of
 
 if TYPE_CHECKING:
     from collsim.fabric.reduction_trees import TreePorts
 
-__all__ = ["Part", "Routes", "find_routes", "links_in_reach", "merge_trunks", "network_labels", "routes_of"]
+__all__ = ["RouteBlock", "Routes", "find_routes", "links_in_reach", "merge_trunks", "network_labels", "routes_of"]
 
 ALL_MULTICASTS_UP_TO = 2048
 """Of more ranks the multicasts and load-reduces of nodes are found when a schedule has them."""
@@ -142,7 +142,7 @@ def routes_of(
         lacking |= (number > 0) & (number < n * n)  # in order, and links stand for the same others in all routes
     kept = np.flatnonzero((counts > 0) & ~lacking)
     known = routes.take(place[kept], np.ones(len(kept)))
-    parts = [Part(kept, known.latency_s, np.diff(known.ptr), known.link, known.weight)]
+    parts = [RouteBlock(kept, known.latency_s, np.diff(known.ptr), known.link, known.weight)]
     if lacking.any():
         found, bundles = _of_lacking(fabric, number, np.flatnonzero(lacking), bundles=not over_network.any())
         parts += found
@@ -152,11 +152,13 @@ def routes_of(
     return replace(assemble(slowdown, parts), bundles=bundles), which
 
 
-def _of_lacking(fabric: Fabric, number: Int, rows: Int, *, bundles: bool) -> tuple[list[Part], Bundles | None]:
+def _of_lacking(
+    fabric: Fabric, number: Int, rows: Int, *, bundles: bool
+) -> tuple[list[RouteBlock], RouteBundles | None]:
     """Return the ways of those *rows* of *number*, by which the parts name them, and links that others stand for."""
     found = None
     pairs, cluster = number[rows] < fabric.n_ranks**2, fabric.machine.cluster
-    parts: list[Part] = []
+    parts: list[RouteBlock] = []
     wanted = number[rows[pairs]]
     if len(wanted) and cluster is not None:
         from collsim.fabric.cluster_routes import between_nodes
@@ -173,7 +175,7 @@ def _of_lacking(fabric: Fabric, number: Int, rows: Int, *, bundles: bool) -> tup
     return [_renamed(part, number[order], order) for part in parts], found
 
 
-def _renamed(part: Part, number: Int, row: Int) -> Part:
+def _renamed(part: RouteBlock, number: Int, row: Int) -> RouteBlock:
     """Return those ways of *part* whose route is one of *number*, int64[k] in order, named by *row*, int64[k]."""
     place = np.minimum(np.searchsorted(number, part.route), len(number) - 1)
     wanted = number[place] == part.route
@@ -196,7 +198,7 @@ def _refuse_forwarders(fabric: Fabric, src: Int, dst: Int) -> None:
         raise UnsupportedError(Fault("the schedule needs switches that add and multicast", "topology", hint))
 
 
-def _over_trees(fabric: Fabric, rows: Int, ends: Int, groups: Groups, ports: TreePorts) -> list[Part]:
+def _over_trees(fabric: Fabric, rows: Int, ends: Int, groups: Groups, ports: TreePorts) -> list[RouteBlock]:
     """Return the ways of the *rows* that trees of the network carry, from end to end of *ends*, int64[k, 2]."""
     from collsim.fabric.reduction_trees import plant
 
@@ -208,7 +210,7 @@ def _over_trees(fabric: Fabric, rows: Int, ends: Int, groups: Groups, ports: Tre
         if label not in trees:
             trees[label] = plant(fabric, members_of(label, fabric.n_ranks, groups), ports)
         links, shares, latency_s = trees[label].path(*(end if end >= 0 else None for end in (src, dst)))
-        parts.append(Part.of_one(row, latency_s, links, shares))
+        parts.append(RouteBlock.of_one(row, latency_s, links, shares))
     return parts
 
 
@@ -222,7 +224,7 @@ def _served(fabric: Fabric) -> list[Int]:
     return [np.flatnonzero(node == each) for each in dict.fromkeys(node.tolist())]
 
 
-def _through_all_switches(fabric: Fabric, members: Int) -> Part:
+def _through_all_switches(fabric: Fabric, members: Int) -> RouteBlock:
     """Return the multicasts and load-reduces of some ranks, sprayed over the switches that reach all of these.
 
     A load-reduce is a read: its request travels the path before the data do.
@@ -243,5 +245,5 @@ def _through_all_switches(fabric: Fabric, members: Int) -> Part:
         link = np.concatenate([single, np.broadcast_to(spread.ravel(), (each, spread.size))], axis=1)
         weight = np.concatenate([share, np.tile(share, each)], axis=1)
         counts = np.full(each, link.shape[1], dtype=np.int64)
-        parts.append(Part(pair, np.full(each, latency), counts, link.ravel(), weight.ravel()))
-    return Part.joined(parts)
+        parts.append(RouteBlock(pair, np.full(each, latency), counts, link.ravel(), weight.ravel()))
+    return RouteBlock.joined(parts)

@@ -9,7 +9,7 @@ from typing import Any
 from collsim.core.errors import Faults
 from collsim.moe.comparison import MoeComparison, MoeSystem
 from collsim.moe.models import Model
-from collsim.moe.request import Laws, Question, ask
+from collsim.moe.request import Laws, MoeRequest, ask
 from collsim.moe.simulate import answer
 from collsim.simulation.compare import answers, label_of, placed
 from collsim.simulation.comparison import named_system
@@ -17,7 +17,7 @@ from collsim.simulation.request.prepare import Machine
 
 __all__ = ["answered", "compare_moe", "prepare"]
 
-Cases = dict[str, tuple[int, Question | None]]
+Cases = dict[str, tuple[int, MoeRequest | None]]
 
 
 def compare_moe(

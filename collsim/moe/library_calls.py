@@ -8,14 +8,14 @@ import numpy as np
 
 from collsim.moe.counts import Counts
 from collsim.moe.flows import byte_matrix
-from collsim.moe.request import Question
+from collsim.moe.request import MoeRequest
 from collsim.moe.timing import OpTime
 from collsim.simulation.simulate import simulate
 
 __all__ = ["called"]
 
 
-def called(question: Question, gpus: Sequence[int]) -> Callable[[Counts, str], OpTime]:
+def called(question: MoeRequest, gpus: Sequence[int]) -> Callable[[Counts, str], OpTime]:
     """Return what takes counts and an operation to the time of one call, on these GPUs.
 
     The kernels of the question may say how much longer a call takes to start than the library's costs have it.

@@ -21,7 +21,7 @@ from collsim.simulation.request.tolerance import parse_tolerance
 from collsim.simulation.request.values import read_choice, read_name, read_whole
 from collsim.topology import Topology
 
-__all__ = ["PHASES", "Laws", "Question", "ask"]
+__all__ = ["PHASES", "Laws", "MoeRequest", "ask"]
 
 PHASES = {"prefill": (4096, "normal"), "decode": (128, "low_latency")}
 """Tokens of each rank and mode in the tests that come with DeepEP (tests/test_internode.py, test_low_latency.py)."""
@@ -40,7 +40,7 @@ class Laws:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Question:
+class MoeRequest:
     """A checked question: *placements* has one for each number of ranks, *seeds* is None for expected loads."""
 
     topology: Topology
@@ -86,7 +86,7 @@ def ask(
     tolerance: float | str | None = "auto",
     load_only: bool = False,
     profile: str | Profile = "auto",
-) -> Question:
+) -> MoeRequest:
     """Check a question as of `collsim.moe.simulate_moe`; *laws* are of the routing, *machine* changes the topology.
 
     Raises
@@ -126,7 +126,7 @@ def ask(
     assert topology is not None
     assert popularity is not None
     assert kernels is not None
-    return Question(
+    return MoeRequest(
         topology, chosen, popularity, mode, kernels, sms or kernels.sms, each,
         [place for place in places if place is not None], None if seeds is None else tuple(seeds), limit, load_only,
         constants if mode == "all_to_all" else None,

@@ -18,7 +18,7 @@ from collsim.moe.expert_placement import Placement
 from collsim.moe.flows import OPS, byte_matrix, flows_of, logical_bytes
 from collsim.moe.kernel_costs import Kernel
 from collsim.moe.models import Model
-from collsim.moe.request import Laws, Question, ask
+from collsim.moe.request import Laws, MoeRequest, ask
 from collsim.moe.result import Busy, MoeResult, MoeRow
 from collsim.moe.timing import OpTime, laid_on, load_of, time_flows
 from collsim.simulation.provenance import is_calibrated, topology_summary
@@ -126,7 +126,7 @@ def simulate_moe(
     return answer(question)
 
 
-def answer(question: Question) -> MoeResult:
+def answer(question: MoeRequest) -> MoeResult:
     """Return dispatch and combine for each number of ranks.
 
     Raises
@@ -137,7 +137,7 @@ def answer(question: Question) -> MoeResult:
     return _result(question, tuple(row for place in question.placements for row in _rows(question, place)))
 
 
-def _rows(question: Question, placement: Placement) -> list[MoeRow]:
+def _rows(question: MoeRequest, placement: Placement) -> list[MoeRow]:
     """Return dispatch and combine for one number of ranks."""
     n = placement.n_ranks
     gpus = list(range(n))
@@ -164,7 +164,7 @@ def _smallest(topology: Topology, n_ranks: int) -> Topology:
     return cluster.node if alone and cluster is not None else topology
 
 
-def _samples(question: Question, placement: Placement, members: Members) -> Iterator[tuple[int | None, Counts]]:
+def _samples(question: MoeRequest, placement: Placement, members: Members) -> Iterator[tuple[int | None, Counts]]:
     """Return the counts of each sample with its seed, or the expected ones."""
     model, tokens = question.model, question.tokens_of(placement.n_ranks)
     if question.seeds is None and question.popularity.is_even:
@@ -182,7 +182,7 @@ def _samples(question: Question, placement: Placement, members: Members) -> Iter
         yield seed, counted(model, question.popularity, placement, members, tokens=tokens, rng=rng)
 
 
-def _timed(question: Question, fabric: Fabric, routes: Routes, counts: Counts, op: str) -> OpTime:
+def _timed(question: MoeRequest, fabric: Fabric, routes: Routes, counts: Counts, op: str) -> OpTime:
     """Return the time of one operation with one sample."""
     costs = question.kernel.costs[question.mode][op]
     laid = laid_on(fabric, routes, flows_of(counts, question.model, op, question.kernel.flow_mode(question.mode)))
@@ -193,7 +193,7 @@ def _timed(question: Question, fabric: Fabric, routes: Routes, counts: Counts, o
 
 
 def _row(
-    question: Question, placement: Placement, fabric: Fabric, op: str,
+    question: MoeRequest, placement: Placement, fabric: Fabric, op: str,
     timed: Sequence[tuple[int | None, Counts, OpTime]],
 ) -> MoeRow:  # fmt: skip
     """Return the row of one operation: everything but the times is of the median sample."""
@@ -254,7 +254,7 @@ def _limit(fabric: Fabric, time: OpTime, busy: Sequence[LinkLoad]) -> str:
     return "network" if "nic" in kinds or kinds == {"switch"} else "node links"
 
 
-def _result(question: Question, rows: tuple[MoeRow, ...]) -> MoeResult:
+def _result(question: MoeRequest, rows: tuple[MoeRow, ...]) -> MoeResult:
     kernel, topology, profile = question.kernel, question.topology, question.profile
     told = kernel.told(topology.labels.get("gpu.model", "")) if question.mode in kernel.costs else None
     warnings = [told] if told else []

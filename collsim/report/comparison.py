@@ -10,25 +10,25 @@ from collsim.report.data import json_text
 from collsim.report.nccl import time_text
 from collsim.report.sheet import Column, comments, document, fitted, markdown, sheet
 from collsim.report.table import preamble, switch_notes
-from collsim.simulation.comparison import Compared, Comparison
+from collsim.simulation.comparison import ComparedRow, Comparison
 from collsim.simulation.result import Row
 
 __all__ = ["comparison_csv", "comparison_json", "comparison_markdown", "comparison_table"]
 
-SHARED: tuple[Column[Compared], ...] = (
+SHARED: tuple[Column[ComparedRow], ...] = (
     Column("op", lambda row: row.runs[0].op, kind="prose"),
     Column("ranks", lambda row: row.who),
     Column("size", lambda row: str(row.runs[0].size_bytes), "(B)"),
 )
 
 
-def _own(system: int) -> list[Column[Compared]]:
+def _own(system: int) -> list[Column[ComparedRow]]:
     """Columns of a system by its number; the first has no speedup."""
 
-    def run(row: Compared) -> Row:
+    def run(row: ComparedRow) -> Row:
         return row.runs[system]
 
-    columns: list[Column[Compared]] = [
+    columns: list[Column[ComparedRow]] = [
         Column("algo", lambda row: run(row).label, kind="word"),
         Column("time", lambda row: f"{'~' * bool(run(row).tolerance)}{time_text(run(row).time_s)}", "(us)"),
         Column("busbw", lambda row: f"{run(row).busbw_Bps / 1e9:.2f}", "(GB/s)"),
@@ -79,7 +79,7 @@ def _heading(comparison: Comparison) -> str:
     return line
 
 
-def _extent(columns: Sequence[Column[Compared]]) -> int:
+def _extent(columns: Sequence[Column[ComparedRow]]) -> int:
     return sum(column.width + column.gap for column in columns)
 
 
@@ -107,7 +107,7 @@ def _after(comparison: Comparison) -> list[str]:
     return [*told, *switch_notes(run for row in comparison.rows for run in row.runs)]
 
 
-def _range(rows: Sequence[Compared], system: int, name: str) -> str:
+def _range(rows: Sequence[ComparedRow], system: int, name: str) -> str:
     ordered = sorted(rows, key=lambda row: row.speedups[system])
     least, most = (f"{row.speedups[system]:.3g} times as fast" for row in (ordered[0], ordered[-1]))
     if least == most:
@@ -115,6 +115,6 @@ def _range(rows: Sequence[Compared], system: int, name: str) -> str:
     return f"{name} is {least} ({_place(ordered[0])}) to {most} ({_place(ordered[-1])})"
 
 
-def _place(row: Compared) -> str:
+def _place(row: ComparedRow) -> str:
     first = row.runs[0]
     return f"{first.op} of {row.who} ranks, {format_size(first.size_bytes)}"

@@ -34,7 +34,7 @@ Line = tuple[MoeRow, ...]
 """Of the table: an operation alone, or dispatch and combine whose times are added."""
 
 
-class Compared(NamedTuple):
+class ComparedMoe(NamedTuple):
     """Line of a comparison: ranks, system, its dispatch and combine, None if it has too few GPUs, and its speedup."""
 
     ranks: int
@@ -77,7 +77,7 @@ def _busiest(row: MoeRow) -> str:
     return f"{row.bottleneck[0].link} {row.bottleneck[0].utilisation:.0%}"
 
 
-def _of_pair(text: Callable[[tuple[MoeRow, MoeRow]], str], without: str) -> Callable[[Compared], str]:
+def _of_pair(text: Callable[[tuple[MoeRow, MoeRow]], str], without: str) -> Callable[[ComparedMoe], str]:
     """Text of a system that has an answer."""
     return lambda line: without if line.pair is None else text(line.pair)
 
@@ -102,7 +102,7 @@ COLUMNS: tuple[Column[Line], ...] = (
     Column("limit", _alone(lambda row: row.limit), kind="prose"),
     Column("bottleneck", _alone(_busiest), kind="prose"),
 )
-COMPARED: tuple[Column[Compared], ...] = (
+COMPARED: tuple[Column[ComparedMoe], ...] = (
     Column("ranks", lambda line: str(line.ranks)),
     Column("system", lambda line: line.system.label, kind="prose"),
     Column("dispatch", _of_pair(lambda pair: time_text(pair[0].time_s), "-"), "(us)"),
@@ -184,10 +184,10 @@ def _lines(found: MoeResult) -> list[Line]:
     return [line for pair in found.pairs() for line in ((pair[0],), (pair[1],), pair)]
 
 
-def _compared(found: MoeComparison) -> list[Compared]:
+def _compared(found: MoeComparison) -> list[ComparedMoe]:
     """One line for each number of ranks and system."""
     return [
-        Compared(ranks, system, pair, speedup)
+        ComparedMoe(ranks, system, pair, speedup)
         for ranks in found.ep
         for system, pair, speedup in zip(found.systems, found.pairs(ranks), found.speedups(ranks), strict=True)
     ]

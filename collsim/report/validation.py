@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from collsim.calibration.verdicts import CheckedLog, Compared, Validation
+from collsim.calibration.verdicts import CheckedLog, JudgedCase, Validation
 from collsim.core.operations import operation
 from collsim.report.data import json_text
 from collsim.report.nccl import time_text
@@ -14,32 +14,32 @@ from collsim.report.table import preamble
 __all__ = ["validation_csv", "validation_json", "validation_table"]
 
 
-def _redop(row: Compared) -> str:
+def _redop(row: JudgedCase) -> str:
     return row.case.redop if operation(row.case.op).reduces else "none"
 
 
-def _root(row: Compared) -> str:
+def _root(row: JudgedCase) -> str:
     return str(row.case.root if operation(row.case.op).rooted else -1)
 
 
-def _end(name: str) -> Callable[[Compared], str]:
+def _end(name: str) -> Callable[[JudgedCase], str]:
     """Text of an end of the interval."""
 
-    def text(row: Compared) -> str:
+    def text(row: JudgedCase) -> str:
         end_s = getattr(row, name)
         return "-" if end_s is None else time_text(end_s)
 
     return text
 
 
-def _verdict(row: Compared) -> str:
+def _verdict(row: JudgedCase) -> str:
     """Verdict, both if results are wrong and the time is impossible, and how many repeats there are."""
     both = row.verdict == "wrong" and len(row.flags) > 1
     verdict = "wrong, impossible" if both else row.verdict
     return verdict + (f" (median of {row.repeats})" if row.repeats > 1 else "")
 
 
-COLUMNS: tuple[Column[Compared], ...] = (
+COLUMNS: tuple[Column[JudgedCase], ...] = (
     Column("size", lambda row: str(row.case.size_bytes), "(B)", 11),
     Column("type", lambda row: row.case.dtype, "", 6),
     Column("redop", _redop, "", 5),
@@ -73,7 +73,7 @@ def validation_csv(validation: Validation) -> str:
     return validation.to_csv()
 
 
-def _block(log: CheckedLog, columns: Sequence[Column[Compared]]) -> Iterator[str]:
+def _block(log: CheckedLog, columns: Sequence[Column[JudgedCase]]) -> Iterator[str]:
     """Yield the lines of one log."""
     case = log.case
     launch = case.launch + (", registered buffers" if case.registered else "")

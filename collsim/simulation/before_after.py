@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from collsim.library import system_of
-from collsim.simulation.lowering import Run
+from collsim.simulation.lowering import LoweredRun
 from collsim.simulation.provenance import machine_gpus
-from collsim.simulation.request.request import Question
+from collsim.simulation.request.request import Request
 from collsim.simulation.result import Row
 from collsim.topology import Topology
 
 __all__ = ["beside", "healthy_groups", "library_effects"]
 
 
-def healthy_groups(topology: Topology, groups: Sequence[Sequence[int]], question: Question) -> Sequence[Sequence[int]]:
+def healthy_groups(topology: Topology, groups: Sequence[Sequence[int]], question: Request) -> Sequence[Sequence[int]]:
     """Return the same groups of GPUs on the machine in order; a single one of all that are left stands for all."""
     assert topology.damage is not None
     everyone = len(groups) == 1 and list(groups[0]) == list(range(topology.n_gpus))
@@ -42,7 +42,7 @@ def _paired(rows: Sequence[Row], healthy: Sequence[Row]) -> list[Row]:
     ]
 
 
-def library_effects(runs: Sequence[Run], question: Question) -> list[str]:
+def library_effects(runs: Sequence[LoweredRun], question: Request) -> list[str]:
     """Return what failures change for the library, beyond what the topology says."""
     if question.library is None or question.library.family != "rccl":
         return []

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from collsim.core.errors import Fault, Faults, InputError, ModelError
 from collsim.library import Profile, load_profile
-from collsim.simulation.comparison import Compared, Comparison, System, named_system
+from collsim.simulation.comparison import ComparedRow, ComparedSystem, Comparison, named_system
 from collsim.simulation.request.prepare import Machine, listed
-from collsim.simulation.request.request import Question, ask, rank_groups
+from collsim.simulation.request.request import Request, ask, rank_groups
 from collsim.simulation.result import Result
 from collsim.simulation.simulate import predict
 from collsim.topology import Topology
@@ -23,7 +23,7 @@ from collsim.topology import Topology
 if TYPE_CHECKING:
     import networkx as nx
 
-__all__ = ["Case", "answer", "answers", "compare", "label_of", "placed", "prepare"]
+__all__ = ["ComparedCase", "answer", "answers", "compare", "label_of", "placed", "prepare"]
 
 A = TypeVar("A")
 C = TypeVar("C")
@@ -32,13 +32,13 @@ WHOLE = "none"
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class ComparedCase:
     """A system with all that is asked of it: one question, and the GPUs of its runs, for each split."""
 
     label: str
     topology: Topology
     constants: Profile
-    asked: tuple[tuple[Question, list[list[int]]], ...]
+    asked: tuple[tuple[Request, list[list[int]]], ...]
 
 
 def compare(
@@ -100,7 +100,7 @@ def prepare(
     fail: str | Sequence[str] | None = None,
     degrade: Mapping[str, str | float] | Sequence[str] | None = None,
     **asked: Any,
-) -> list[Case]:
+) -> list[ComparedCase]:
     """Return what is asked of each system; the parameters are those of `compare`. Raises every fault at once."""
     faults = Faults()
     loaded = _systems(topos, Machine(overrides, fail, degrade), faults)
@@ -114,7 +114,7 @@ def prepare(
             faults.attempt(rank_groups, topology, ranks, rank_list, question, placement) for question in questions
         ]
         asked_here = tuple((question, gpus) for question, gpus in zip(questions, groups, strict=True) if gpus)
-        cases += [Case(label, topology, constants, asked_here)] if constants else []
+        cases += [ComparedCase(label, topology, constants, asked_here)] if constants else []
     faults.raise_any()
     return cases
 
@@ -148,7 +148,7 @@ def label_of(topology: Topology, changes: Sequence[str], taken: Iterable[str]) -
     return f"{label} ({same + 1})" if same else label
 
 
-def _questions(asking: Callable[..., Question], split: Any, algo: Any, faults: Faults) -> list[Question]:
+def _questions(asking: Callable[..., Request], split: Any, algo: Any, faults: Faults) -> list[Request]:
     """Return the question of each split, whose only algorithm gives one row."""
     if len(names := listed(algo)) > 1 or "all" in names:
         faults.append(Fault("several algorithms", "algo", "one row of each system: give auto, best or one name"))
@@ -174,11 +174,11 @@ def answers(cases: Mapping[str, C], answer_of: Callable[[C], A]) -> list[A]:
     return found
 
 
-def answer(cases: Sequence[Case]) -> Comparison:
+def answer(cases: Sequence[ComparedCase]) -> Comparison:
     """Return the rows of all systems side by side; raises as `answers` does."""
     results = answers({case.label: case for case in cases}, _results)
     systems = tuple(
-        System(
+        ComparedSystem(
             case.label,
             runs[0].topology,
             runs[0].profile,
@@ -188,14 +188,14 @@ def answer(cases: Sequence[Case]) -> Comparison:
         for case, runs in zip(cases, results, strict=True)
     )
     rows = tuple(
-        Compared(of_split[0].config["split"] or of_split[0].config["groups"], rows)
+        ComparedRow(of_split[0].config["split"] or of_split[0].config["groups"], rows)
         for of_split in zip(*results, strict=True)
         for rows in zip(*(result.rows for result in of_split), strict=True)
     )
     return Comparison(results[0][0].version, systems, rows)
 
 
-def _results(case: Case) -> list[Result]:
+def _results(case: ComparedCase) -> list[Result]:
     return [predict(case.topology, case.constants, question, groups) for question, groups in case.asked]
 
 

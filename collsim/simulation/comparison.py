@@ -10,7 +10,7 @@ from typing import Any
 from collsim.core.tabular import Tabular
 from collsim.simulation.result import Row
 
-__all__ = ["Compared", "Comparison", "System", "named_system"]
+__all__ = ["ComparedRow", "ComparedSystem", "Comparison", "named_system"]
 
 SCHEMA = "collsim.compare/1"
 CHANGE = re.compile(r",\s*(?=[A-Za-z_][\w.\[\]]*=)")
@@ -30,7 +30,7 @@ def named_system(entry: Any) -> tuple[Any, list[str]]:
 
 
 @dataclass(frozen=True, slots=True)
-class System:
+class ComparedSystem:
     """One of the systems: how it is called, what `Result` says of it, and one configuration for each split."""
 
     label: str
@@ -41,7 +41,7 @@ class System:
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class ComparedRow:
     """One collective at one size: its row on each system; *grouping* is the split or layout, None for one group."""
 
     grouping: str | None
@@ -74,10 +74,10 @@ class Comparison(Tabular):
     """
 
     version: str
-    systems: tuple[System, ...]
-    rows: tuple[Compared, ...]
+    systems: tuple[ComparedSystem, ...]
+    rows: tuple[ComparedRow, ...]
 
-    def __iter__(self) -> Iterator[Compared]:
+    def __iter__(self) -> Iterator[ComparedRow]:
         return iter(self.rows)
 
     def __len__(self) -> int:
@@ -128,7 +128,7 @@ class Comparison(Tabular):
         return [_shown(row, self.systems) for row in self.rows]
 
 
-def _shown(row: Compared, systems: Sequence[System]) -> dict[str, str]:
+def _shown(row: ComparedRow, systems: Sequence[ComparedSystem]) -> dict[str, str]:
     """Headings and texts of a row, the systems side by side."""
     shown = {"op": row.runs[0].op, "ranks": row.who, "size (B)": str(row.runs[0].size_bytes)}
     for system, run, speedup in zip(systems, row.runs, row.speedups, strict=True):

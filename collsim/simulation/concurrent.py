@@ -32,14 +32,14 @@ from collsim.fabric.routing import Routes, merge_trunks
 from collsim.library import Profile
 from collsim.library.costs.channel_costs import Bool, Protocol
 from collsim.schedule import Schedule
-from collsim.simulation.lowering import MOST_TRANSFERS, Lowered, Run, lower, prepare, run_on
+from collsim.simulation.lowering import MOST_TRANSFERS, Lowered, LoweredRun, lower, prepare, run_on
 from collsim.simulation.result import GroupTime, Row
 from collsim.simulation.timing import LEAST_COMPILED, Timing, kernel_costs, problem_of, time_lowered, timing_of
 from collsim.topology import Topology
 
 __all__ = [
     "EQUAL",
-    "Part",
+    "GroupTask",
     "Party",
     "group_times",
     "part_of",
@@ -59,13 +59,13 @@ class Party:
 
     Attributes
     ----------
-    runs : tuple of Run
+    runs : tuple of LoweredRun
         One for each group, all on the same wiring.
     neighbours : tuple of tuple of int
         Numbers of the groups, those that can share links together; their runs have the same trunks.
     """
 
-    runs: tuple[Run, ...]
+    runs: tuple[LoweredRun, ...]
     neighbours: tuple[tuple[int, ...], ...]
 
     @property
@@ -85,24 +85,26 @@ class Party:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Part:
+class GroupTask:
     """What one group does: a lowered schedule with its costs."""
 
     lowered: Lowered
-    run: Run
+    run: LoweredRun
     costs: Protocol
     network: Protocol | None
     """Costs of steps between nodes."""
 
 
-def part_of(schedule: Schedule, run: Run, proto: str, dtype: str, ports: TreePorts | None = None) -> Part:
+def part_of(schedule: Schedule, run: LoweredRun, proto: str, dtype: str, ports: TreePorts | None = None) -> GroupTask:
     """Return *schedule* as one group runs it, with the costs of protocol *proto* for elements of *dtype*.
 
     *ports* is what the reduction trees of other groups have taken.
     """
     family = family_of(schedule.op, schedule.algo)
     lowered = lower(schedule, run, dtype, ports)
-    return Part(lowered, lowered.run, kernel_costs(run, proto, family), run.profile.network.protocol(proto, family))
+    return GroupTask(
+        lowered, lowered.run, kernel_costs(run, proto, family), run.profile.network.protocol(proto, family)
+    )
 
 
 def prepare_groups(
@@ -112,7 +114,7 @@ def prepare_groups(
     return _party_of([prepare(topology, profile, group, free_share=free_share) for group in groups])
 
 
-def _party_of(runs: list[Run]) -> Party:
+def _party_of(runs: list[LoweredRun]) -> Party:
     """Return runs as a party: those that can share links get common trunks."""
     neighbours = _neighbours([run.used for run in runs])
     for numbers in neighbours:
@@ -140,7 +142,7 @@ def _neighbours(used: Sequence[Bool]) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(np.flatnonzero(label == each).tolist()) for each in dict.fromkeys(label.tolist()))
 
 
-def _with_common_trunks(runs: Sequence[Run]) -> list[Run]:
+def _with_common_trunks(runs: Sequence[LoweredRun]) -> list[LoweredRun]:
     """Return the runs with trunks that are merged over the routes of all, so that they have the same numbers."""
     each = [run.routes.expanded() for run in runs]
     everyone = Routes(
@@ -160,7 +162,7 @@ def _with_common_trunks(runs: Sequence[Run]) -> list[Run]:
 
 
 def time_together(
-    parts: Sequence[Part],
+    parts: Sequence[GroupTask],
     neighbours: Sequence[Sequence[int]],
     *,
     one_of_many: bool = False,
@@ -172,7 +174,7 @@ def time_together(
 
     Parameters
     ----------
-    parts : sequence of Part
+    parts : sequence of GroupTask
         One for each run of a `Party`, in its order.
     neighbours : sequence of sequence of int
         Of that party.
@@ -211,13 +213,13 @@ def time_together(
     return [timings[i] for i in range(len(parts))]
 
 
-def _take_own_routes(parts: Sequence[Part], neighbours: Sequence[Sequence[int]]) -> bool:
+def _take_own_routes(parts: Sequence[GroupTask], neighbours: Sequence[Sequence[int]]) -> bool:
     """Return whether some part takes other routes than those that its party was prepared with."""
     trunks = [{id(parts[i].run.trunk_capacity_Bps) for i in numbers} for numbers in neighbours]
     return any(len(found) > 1 for found in trunks) or any(bool(part.lowered.added.any()) for part in parts)
 
 
-def _with_own_routes(parts: Sequence[Part]) -> tuple[list[Part], tuple[tuple[int, ...], ...]]:
+def _with_own_routes(parts: Sequence[GroupTask]) -> tuple[list[GroupTask], tuple[tuple[int, ...], ...]]:
     """Return the parts with trunks in common where they share links, and which of them do."""
     runs = [part.run for part in parts]
     neighbours = _neighbours([run.routes.used_links(run.fabric.n_links) for run in runs])
@@ -267,7 +269,7 @@ class _Solving:
         return self.known[key]
 
 
-def _solved(members: Sequence[Part], problems: Sequence[Problem], solving: _Solving) -> list[tuple[Solution, ...]]:
+def _solved(members: Sequence[GroupTask], problems: Sequence[Problem], solving: _Solving) -> list[tuple[Solution, ...]]:
     """Return the solutions of each of the neighbours."""
     joint = problems[0] if len(problems) == 1 else _joint(problems, members[0].run.trunk_capacity_Bps)
     try:

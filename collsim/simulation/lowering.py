@@ -11,7 +11,7 @@ import numpy as np
 from collsim.collectives import Algorithm, record_of
 from collsim.core.arrays import distinct, spread
 from collsim.core.errors import Fault, NoRouteError, UnsupportedError
-from collsim.fabric.bounds.flow_bounds import Flows, find_flows
+from collsim.fabric.bounds.flow_bounds import BoundFlows, find_flows
 from collsim.fabric.bounds.lower import MOST_IN_TABLES, Cuts, find_cuts
 from collsim.fabric.fabric import Fabric, Float, Int, build_fabric
 from collsim.fabric.reduction_trees import TreePorts
@@ -25,7 +25,7 @@ from collsim.topology import Topology
 if TYPE_CHECKING:
     from collsim.fabric.routes import Ways
 
-__all__ = ["MOST_TRANSFERS", "Lowered", "Run", "lower", "prepare", "refuse_tables", "relaid", "run_on"]
+__all__ = ["MOST_TRANSFERS", "Lowered", "LoweredRun", "lower", "prepare", "refuse_tables", "relaid", "run_on"]
 
 MOST_TRANSFERS = 3_000_000
 """Larger schedules take more than about half a minute and 4 GB."""
@@ -34,7 +34,7 @@ MOST_EQUAL_CHANNELS = 16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Run:
+class LoweredRun:
     """Everything that the sizes and algorithms of one call share."""
 
     topology: Topology
@@ -44,7 +44,7 @@ class Run:
     trunks: Routes
     trunk_capacity_Bps: Float
     cuts: Cuts
-    flows: Flows | None
+    flows: BoundFlows | None
     used: Bool
     """bool[n_links]: what some message between the ranks could take."""
     single: Routes | None = None
@@ -65,7 +65,7 @@ class Run:
 
 def prepare(
     topology: Topology, profile: Profile, ranks: Sequence[int] | None = None, *, free_share: Float | None = None
-) -> Run:
+) -> LoweredRun:
     """Build the fabric of *ranks* (all GPUs if None), its routes, and what bounds the time on it.
 
     *free_share* is float64[n_links], what background traffic leaves of each link; None: there is none.
@@ -79,7 +79,7 @@ def prepare(
     return run_on(fabric, topology, profile)
 
 
-def run_on(fabric: Fabric, topology: Topology, profile: Profile, ways: Ways | None = None) -> Run:
+def run_on(fabric: Fabric, topology: Topology, profile: Profile, ways: Ways | None = None) -> LoweredRun:
     """Return the run on a fabric: its routes, from *ways* if some are known, and what bounds the time on it."""
     try:
         routes = find_routes(fabric, ways)
@@ -89,7 +89,7 @@ def run_on(fabric: Fabric, topology: Topology, profile: Profile, ways: Ways | No
         raise NoRouteError(*cut_faults(topology, fabric.rank_node.tolist(), error.faults)) from None
     trunks, capacity = merge_trunks(routes, fabric.capacity_Bps)
     used = links_in_reach(fabric, routes)
-    return Run(
+    return LoweredRun(
         topology,
         fabric,
         profile,
@@ -109,7 +109,7 @@ class Lowered:
     Attributes
     ----------
     schedule : Schedule
-    run : Run
+    run : LoweredRun
         The one that it was laid on, with other routes if it takes some that were not kept.
     transfers : Transfers
         Equal channels merged.
@@ -127,7 +127,7 @@ class Lowered:
     """
 
     schedule: Schedule
-    run: Run
+    run: LoweredRun
     transfers: Transfers
     size_bytes: Float
     route: Int
@@ -145,7 +145,7 @@ class Lowered:
         return record_of(self.schedule.op, self.schedule.algo)
 
 
-def lower(schedule: Schedule, run: Run, dtype: str = "float", ports: TreePorts | None = None) -> Lowered:
+def lower(schedule: Schedule, run: LoweredRun, dtype: str = "float", ports: TreePorts | None = None) -> Lowered:
     """Lay *schedule*, which moves elements of *dtype*, on the fabric of *run*.
 
     *ports* is what reduction trees of other groups have taken of the network.
@@ -180,7 +180,7 @@ def lower(schedule: Schedule, run: Run, dtype: str = "float", ports: TreePorts |
     return Lowered(schedule, run, transfers, size_bytes, route, used, copies, across, added, use, dtype, steps)
 
 
-def relaid(lowered: Lowered, run: Run) -> Lowered:
+def relaid(lowered: Lowered, run: LoweredRun) -> Lowered:
     """Return the same on the routes of another draw of the hash, which meet elsewhere in the network."""
     if lowered.steps is None:
         return replace(lowered, run=run)
@@ -188,7 +188,7 @@ def relaid(lowered: Lowered, run: Run) -> Lowered:
     return replace(lowered, run=run, steps=_steps(lowered.transfers, run, way, lowered.use, lowered.across))
 
 
-def _steps(transfers: Transfers, run: Run, route: Int, use: Use, across: Bool) -> Steps:
+def _steps(transfers: Transfers, run: LoweredRun, route: Int, use: Use, across: Bool) -> Steps:
     """Return the transfers between nodes, which take the routes numbered *route*."""
     trunks, capacity_Bps = run.trunks, run.trunk_capacity_Bps
     rows = np.flatnonzero(across)
@@ -206,7 +206,7 @@ def _steps(transfers: Transfers, run: Run, route: Int, use: Use, across: Bool) -
     return steps_of(use, rows, alone_Bps[which], shared_Bps[which])
 
 
-def _across(schedule: Schedule, transfers: Transfers, run: Run) -> tuple[Bool, Bool]:
+def _across(schedule: Schedule, transfers: Transfers, run: LoweredRun) -> tuple[Bool, Bool]:
     """Return bool[n], bool[n]: whether transfers lead between nodes, and whether switches there add or copy them."""
     node = run.fabric.wiring.coordinates.node[run.fabric.rank_node]
     added = np.isin(np.minimum(transfers.src, transfers.dst), network_labels(run.fabric, schedule.groups))
@@ -214,7 +214,7 @@ def _across(schedule: Schedule, transfers: Transfers, run: Run) -> tuple[Bool, B
     return added | (pair & (node[transfers.src] != node[transfers.dst])), added
 
 
-def _use(transfers: Transfers, run: Run, route: Int) -> Use:
+def _use(transfers: Transfers, run: LoweredRun, route: Int) -> Use:
     """Return what the transfers, which take the routes numbered *route*, share."""
     lanes, way = spread(transfers.lanes.astype(np.float64), 1), transfers.src
     alone_Bps, duplex = spread(np.array([run.egress_Bps]), len(route)), spread(np.zeros(1, dtype=np.bool_), len(route))
@@ -231,7 +231,7 @@ def _use(transfers: Transfers, run: Run, route: Int) -> Use:
     return Use(lanes, active, alone_Bps, duplex, transfers.reduces)
 
 
-def _direct(transfers: Transfers, run: Run) -> Bool:
+def _direct(transfers: Transfers, run: LoweredRun) -> Bool:
     """Return bool[n]: whether a link joins sender and receiver."""
     both = (transfers.src >= 0) & (transfers.dst >= 0)
     if not run.fabric.joins_ranks:

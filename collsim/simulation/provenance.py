@@ -14,9 +14,9 @@ from collsim.fabric.fabric import Fabric, Float
 from collsim.library import Profile
 from collsim.library.environment import BYTES, CHANNEL_VARIABLES
 from collsim.simulation.request.fields import FIELDS
-from collsim.simulation.request.groups import Layout, Lists, Split
+from collsim.simulation.request.groups import Lists, ParallelLayout, Split
 from collsim.simulation.request.hash_seeds import seeds_text
-from collsim.simulation.request.request import CHOICES, Question
+from collsim.simulation.request.request import CHOICES, Request
 from collsim.simulation.request.tolerance import AUTO, percent
 from collsim.simulation.result import Row
 from collsim.topology import Topology, zoo_names
@@ -49,7 +49,7 @@ NOT_SIMULATED = ("nic.", "gpu.memory", "scale_out.out_of_order", "scale_out.offl
 
 
 def config_of(
-    topology: Topology, constants: Profile, rank_lists: Sequence[Sequence[int]], question: Question
+    topology: Topology, constants: Profile, rank_lists: Sequence[Sequence[int]], question: Request
 ) -> dict[str, Any]:
     """Return the resolved request: with the same version it gives the same rows."""
     damage = topology.damage
@@ -65,8 +65,8 @@ def config_of(
         "environment": dict(question.environment),
         "tolerance": AUTO if question.tolerance is None else question.tolerance,
         "split": grouping.text if isinstance(grouping, Split) else None,
-        "groups": grouping.text if isinstance(grouping, Layout | Lists) else None,
-        "over": ",".join(grouping.over) if isinstance(grouping, Layout) else None,
+        "groups": grouping.text if isinstance(grouping, ParallelLayout | Lists) else None,
+        "over": ",".join(grouping.over) if isinstance(grouping, ParallelLayout) else None,
         "load": [entry.text for entry in question.load],
         "hash_seeds": seeds_text(question.hash_seeds) or None,
         "overrides": {fact.path: fact.text for fact in topology.facts if fact.status == "set"},
@@ -168,12 +168,12 @@ def _is_changed(topology: Topology) -> bool:
     return changed or any(fact.status == "set" and fact.path not in SIZES for fact in topology.facts)
 
 
-def warnings_of(topology: Topology, constants: Profile, question: Question) -> tuple[str, ...]:
+def warnings_of(topology: Topology, constants: Profile, question: Request) -> tuple[str, ...]:
     """Return what the user should know before trusting the numbers."""
     return (*_warnings_of_profile(topology, constants, question), *_warnings_of_environment(question))
 
 
-def _warnings_of_profile(topology: Topology, constants: Profile, question: Question) -> tuple[str, ...]:
+def _warnings_of_profile(topology: Topology, constants: Profile, question: Request) -> tuple[str, ...]:
     """Return how far the constants are from what is asked."""
     name = f'profile "{constants.name}"'
     if constants.name == "ideal":
@@ -214,7 +214,7 @@ def _stand_in(topology: Topology, constants: Profile) -> str:
     return f"between nodes, constants fitted to {' and '.join(network.systems)} stand in for those of {topology.name}"
 
 
-def approximations(question: Question, rows: Sequence[Row]) -> tuple[str, ...]:
+def approximations(question: Request, rows: Sequence[Row]) -> tuple[str, ...]:
     """Return that rows are approximate, if nobody asked for that."""
     found = [row.tolerance for row in rows if row.tolerance]
     if question.tolerance is not None or not found:
@@ -243,7 +243,7 @@ def lacking(launched: Profile, rows: Sequence[Row]) -> tuple[str, ...]:
     return tuple(told)
 
 
-def _warnings_of_environment(question: Question) -> tuple[str, ...]:
+def _warnings_of_environment(question: Request) -> tuple[str, ...]:
     """Return which variables do nothing, because of what they are or because something that was named goes before."""
     if not question.environment:
         return ()
@@ -268,7 +268,7 @@ def _warnings_of_environment(question: Question) -> tuple[str, ...]:
     return tuple(told)
 
 
-def disturbances(question: Question, *, shared: bool) -> tuple[str, ...]:
+def disturbances(question: Request, *, shared: bool) -> tuple[str, ...]:
     """Return what no measured log has seen: groups that meet on links, background traffic."""
     told = ["groups share links: no log of such groups stands behind the times"] if shared else []
     told += (

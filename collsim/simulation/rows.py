@@ -9,15 +9,24 @@ from typing import Any
 
 import numpy as np
 
-from collsim.collectives import Algorithm, Request, algorithm, algorithms_for
+from collsim.collectives import Algorithm, ScheduleRequest, algorithm, algorithms_for
 from collsim.core.errors import Fault, UnsupportedError
 from collsim.core.operations import Operation
 from collsim.fabric.fabric import Fabric, Float
 from collsim.fabric.reduction_trees import TreePorts
-from collsim.simulation.concurrent import EQUAL, Part, Party, group_times, part_of, redrawn, slowest_of, time_together
+from collsim.simulation.concurrent import (
+    EQUAL,
+    GroupTask,
+    Party,
+    group_times,
+    part_of,
+    redrawn,
+    slowest_of,
+    time_together,
+)
 from collsim.simulation.draws import over_draws
-from collsim.simulation.lowering import MOST_TRANSFERS, Run, relaid
-from collsim.simulation.request.request import CHOICES, Question
+from collsim.simulation.lowering import MOST_TRANSFERS, LoweredRun, relaid
+from collsim.simulation.request.request import CHOICES, Request
 from collsim.simulation.result import LinkLoad, Row
 from collsim.simulation.selection import built, layout_of, library_choice, no_sharp, request_of, turns_sharp_on
 from collsim.simulation.timing import MOST_LINKS, Timing, least_call_s
@@ -39,7 +48,7 @@ EQUALLY_BUSY = 1e-3
 """Links within this share of the busiest count as equally busy."""
 
 
-def tables_of(party: Party, question: Question, left_out: list[str]) -> list[list[list[Row]]]:
+def tables_of(party: Party, question: Request, left_out: list[str]) -> list[list[list[Row]]]:
     """Return the rows of every operation and size, for each algorithm or choice that was asked for.
 
     With several seeds of a hash, *party* has the routes of the first; other draws repeat only routes and flow.
@@ -63,7 +72,7 @@ class _Call:
     """What one call is about: groups, question, what was left out, and how often rates were shared so far."""
 
     party: Party
-    question: Question
+    question: Request
     left_out: list[str]
     solves: int = 0
 
@@ -98,7 +107,7 @@ class _Task:
     """What one group is to run; without a protocol of its own it has the costs of Simple."""
 
     algorithm: Algorithm
-    request: Request
+    request: ScheduleRequest
     proto: str | None
 
 
@@ -108,7 +117,7 @@ class _Plan:
 
     requested_bytes: int
     tasks: Sequence[_Task]
-    parts: Sequence[Part]
+    parts: Sequence[GroupTask]
 
     @property
     def transfers(self) -> int:
@@ -149,7 +158,7 @@ def _candidates(op: Operation, requested_bytes: int, call: _Call) -> list[tuple[
     return found
 
 
-def _shown(name: str, cases: Sequence[_Case], party: Party, question: Question) -> list[Row]:
+def _shown(name: str, cases: Sequence[_Case], party: Party, question: Request) -> list[Row]:
     """Return the rows to show of what ran for one name: all, or the fastest."""
     drawn = question.hash_seeds and cases[0].rows[0].size_bytes > 0
     rows = [over_draws(case.rows, question.hash_seeds) if drawn else case.rows[0] for case in cases]
@@ -158,7 +167,7 @@ def _shown(name: str, cases: Sequence[_Case], party: Party, question: Question) 
     return [fastest(rows)] if name in ("auto", "best") else rows
 
 
-def _tasks(candidate: Algorithm, requests: Sequence[Request], question: Question) -> list[_Task]:
+def _tasks(candidate: Algorithm, requests: Sequence[ScheduleRequest], question: Request) -> list[_Task]:
     """Return the same algorithm for every group."""
     return [_Task(candidate, request, question.proto) for request in requests]
 
@@ -169,13 +178,13 @@ def fastest(rows: Sequence[Row]) -> Row:
     return next(row for row in rows if row.time_s <= least_s * (1 + EQUAL))
 
 
-def _chosen_tasks(requests: Sequence[Request], party: Party, question: Question) -> list[_Task]:
+def _chosen_tasks(requests: Sequence[ScheduleRequest], party: Party, question: Request) -> list[_Task]:
     """Return what the library would choose, for each group by itself."""
     choices = [library_choice(request, run, question) for request, run in zip(requests, party.runs, strict=True)]
     return [_Task(picked, asked, question.proto or proto) for picked, asked, proto in choices]
 
 
-def _with_interval(row: Row, party: Party, question: Question) -> Row:
+def _with_interval(row: Row, party: Party, question: Request) -> Row:
     """Return the row of what the library chose with its interval, where errors that were counted give one."""
     profile, picked = party.runs[0].profile, algorithm(row.op, row.algo)
     family = picked.family_for(row.op)
@@ -231,7 +240,7 @@ class _Trial:
         return least_call_s(part.lowered, part.run, (part.costs, part.network), chained=chained)
 
 
-def _all_cases(requests: Sequence[Request], requested_bytes: int, trial: _Trial) -> list[_Case]:
+def _all_cases(requests: Sequence[ScheduleRequest], requested_bytes: int, trial: _Trial) -> list[_Case]:
     """Return every algorithm that the fabric can carry out; note those that are too large to simulate."""
     call = trial.call
     refused: list[Fault] = []
@@ -248,7 +257,7 @@ def _all_cases(requests: Sequence[Request], requested_bytes: int, trial: _Trial)
     return [trial.cases[each.name] for each in candidates if each.name in trial.cases]
 
 
-def able(op: Operation, run: Run, question: Question) -> tuple[Algorithm, ...]:
+def able(op: Operation, run: LoweredRun, question: Request) -> tuple[Algorithm, ...]:
     """Return the algorithms for *op* that the switches can carry out, and that have the protocol.
 
     Switches between the nodes add only if the user has turned that on.
@@ -329,13 +338,13 @@ def _timed_row(plan: _Plan, party: Party, call: _Call) -> Row:
     return row if len(tasks) == 1 else replace(row, group_times=group_times(row, ran, timings, party))
 
 
-def _points(question: Question) -> int:
+def _points(question: Request) -> int:
     """Return about how many problems a question makes: all algorithms, or for each choice one and another."""
     of_each = [USUALLY_ABLE if name == "all" else 2 if name in CHOICES else 1 for name in question.algo]
     return len(question.ops) * len(question.sizes) * sum(of_each)
 
 
-def row_of(timing: Timing, empty: Row, run: Run, **labels: Any) -> Row:
+def row_of(timing: Timing, empty: Row, run: LoweredRun, **labels: Any) -> Row:
     """Return the row of a collective that ran as *timing* says; *empty* has what was asked, *labels* what ran."""
     utilisation = timing.link_bytes / (run.fabric.capacity_Bps * timing.time_s)
     members = run.link_members if timing.link_members is None else timing.link_members
@@ -367,7 +376,7 @@ def _busiest(utilisation: Float, fabric: Fabric) -> tuple[LinkLoad, ...]:
     )
 
 
-def empty_row(request: Request, requested_bytes: int, question: Question, groups: int = 1) -> Row:
+def empty_row(request: ScheduleRequest, requested_bytes: int, question: Request, groups: int = 1) -> Row:
     """Return the row of a collective that moves nothing and takes no time."""
     op, element_bytes = request.op, question.element_bytes
     return Row(

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from collsim.collectives import Algorithm, Layout, Request, algorithm, algorithms_for, node_rings, rings_for
+from collsim.collectives import Algorithm, NodeLayout, ScheduleRequest, algorithm, algorithms_for, node_rings, rings_for
 from collsim.core.errors import Fault, NoRouteError, UnsupportedError
 from collsim.core.operations import Operation
 from collsim.fabric.bounds.lower import MOST_IN_TABLES
@@ -15,8 +15,8 @@ from collsim.fabric.fabric import Fabric, Int
 from collsim.fabric.reduction_trees import TreePorts, plant
 from collsim.library.environment import BYTES
 from collsim.schedule import Schedule
-from collsim.simulation.lowering import MOST_TRANSFERS, Run
-from collsim.simulation.request.request import MOST_CHANNELS, Question
+from collsim.simulation.lowering import MOST_TRANSFERS, LoweredRun
+from collsim.simulation.request.request import MOST_CHANNELS, Request
 
 __all__ = ["built", "layout_of", "library_choice", "no_sharp", "request_of", "turns_sharp_on"]
 
@@ -31,14 +31,14 @@ MOST_PASSES = 512
 """A pipeline is cut into no more passes per channel: filling it is then a few percent of the time at most."""
 
 
-def request_of(op: Operation, requested_bytes: int, run: Run, question: Question) -> Request:
+def request_of(op: Operation, requested_bytes: int, run: LoweredRun, question: Request) -> ScheduleRequest:
     """Return what the algorithms are asked for at one size."""
     irregular = op.name == "all_to_all_v"
     n, layout = run.fabric.n_ranks, layout_of(run)
     several = layout.n_nodes > 1
     rings = node_rings(layout) if several else _rings_within(run.fabric)
     element_bytes = 1 if irregular else question.element_bytes
-    return Request(
+    return ScheduleRequest(
         op=op,
         n_ranks=n,
         size_bytes=requested_bytes if irregular else op.rounded_size_bytes(requested_bytes, n, element_bytes),
@@ -61,7 +61,7 @@ def _rings_within(fabric: Fabric) -> Int:
     return rings_for(fabric.peer_links())
 
 
-def built(candidate: Algorithm, request: Request, question: Question) -> Schedule:
+def built(candidate: Algorithm, request: ScheduleRequest, question: Request) -> Schedule:
     """Return the schedule of an algorithm; a chunk that nobody gave is not what is wrong with it."""
     messages = request.n_ranks * (request.n_ranks - 1)
     if candidate.growth == "pairs" and messages > MOST_TRANSFERS:
@@ -86,7 +86,7 @@ def built(candidate: Algorithm, request: Request, question: Question) -> Schedul
         raise UnsupportedError(*faults) from None
 
 
-def _not_of_the_chunk(fault: Fault, request: Request, question: Question) -> Fault:
+def _not_of_the_chunk(fault: Fault, request: ScheduleRequest, question: Request) -> Fault:
     """Return the fault of too many chunks at what was given instead: variables of chunks, the matrix or the size."""
     given = [f"{name}={value}" for name, value in question.environment.items() if name in BYTES]
     if given and "auto" in question.algo:
@@ -96,13 +96,15 @@ def _not_of_the_chunk(fault: Fault, request: Request, question: Question) -> Fau
     return Fault(f"{request.size_bytes} bytes: {fault.what}", "matrix" if irregular else "size", hint)
 
 
-def layout_of(run: Run) -> Layout:
+def layout_of(run: LoweredRun) -> NodeLayout:
     """Return which ranks share a scale-up domain, and which domains leaf switches, by the coordinates of their GPUs."""
     where, gpus = run.topology.wiring.coordinates, run.fabric.rank_node
-    return Layout.from_nodes(*(column[gpus].tolist() for column in (where.node, where.local, where.pod)))
+    return NodeLayout.from_nodes(*(column[gpus].tolist() for column in (where.node, where.local, where.pod)))
 
 
-def library_choice(request: Request, run: Run, question: Question) -> tuple[Algorithm, Request, str]:
+def library_choice(
+    request: ScheduleRequest, run: LoweredRun, question: Request
+) -> tuple[Algorithm, ScheduleRequest, str]:
     """Return the algorithm that the library would take, the request as it would split it, and the protocol."""
     from collsim.library import Call, system_of
     from collsim.library.choose import choose_with
@@ -139,14 +141,14 @@ def library_choice(request: Request, run: Run, question: Question) -> tuple[Algo
     return picked, asked, choice.proto
 
 
-def turns_sharp_on(question: Question) -> bool:
+def turns_sharp_on(question: Request) -> bool:
     """Return whether the user wants the network to add; by default it only forwards."""
     from collsim.library import read_environment
 
     return read_environment(question.environment).number("NCCL_COLLNET_ENABLE", 0) == 1
 
 
-def no_sharp(run: Run, question: Question) -> str:
+def no_sharp(run: LoweredRun, question: Request) -> str:
     """Return why the network does not add although the user turned it on; empty if it does, or was not turned on."""
     layout = layout_of(run)
     if not turns_sharp_on(question) or layout.n_nodes == 1 or not layout.is_even:
@@ -160,7 +162,7 @@ def no_sharp(run: Run, question: Question) -> str:
     return ""
 
 
-def _equal_nodes(request: Request) -> int:
+def _equal_nodes(request: ScheduleRequest) -> int:
     """Return how many scale-up domains the ranks fill.
 
     Raises

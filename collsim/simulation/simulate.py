@@ -35,7 +35,7 @@ from collsim.simulation.provenance import (
     uncalibrated,
     warnings_of,
 )
-from collsim.simulation.request.fields import Question
+from collsim.simulation.request.fields import Request
 from collsim.simulation.request.loads import free_shares
 from collsim.simulation.request.prepare import prepare
 from collsim.simulation.request.request import CHOICES
@@ -182,7 +182,7 @@ def simulate(
     return predict(*prepare(**asked))
 
 
-def predict(topology: Topology, constants: Profile, question: Question, groups: Sequence[Sequence[int]]) -> Result:
+def predict(topology: Topology, constants: Profile, question: Request, groups: Sequence[Sequence[int]]) -> Result:
     """Answer a checked question: simulate every run, operation and size; *groups* holds the GPUs of each run.
 
     Raises
@@ -236,7 +236,7 @@ def _sure(launched: Profile, constants: Profile, judged: Topology) -> Profile:
 
 
 def _parties(
-    topology: Topology, constants: Profile, question: Question, groups: Sequence[Sequence[int]]
+    topology: Topology, constants: Profile, question: Request, groups: Sequence[Sequence[int]]
 ) -> tuple[list[Party | Scaled], list[Party | Scaled | None]]:
     """Return the groups of each run, and the same ones before anything failed, None where nothing did."""
     parties = [_party(topology, constants, question.groups_of(group), question) for group in groups]
@@ -250,7 +250,7 @@ def _parties(
 def _rows(
     parties: Sequence[Party | Scaled],
     healthy: Sequence[Party | Scaled | None],
-    question: Question,
+    question: Request,
     left_out: list[str],
 ) -> tuple[list[Row], list[Row]]:
     """Return the rows of all runs, and those of sizes of which nothing remains; raise if no other row is left."""
@@ -273,7 +273,7 @@ def _rows(
 
 
 def _warnings_of_parties(
-    parties: Sequence[Party | Scaled], groups: Sequence[Sequence[int]], question: Question
+    parties: Sequence[Party | Scaled], groups: Sequence[Sequence[int]], question: Request
 ) -> tuple[str, ...]:
     """Return what to know of the groups: links that they share, draws that are all the same, SHARP that is off."""
     told = disturbances(question, shared=any(party.shares_links for party in parties))
@@ -301,7 +301,7 @@ def _reachable(
     return topology, load_profile(AUTO, topology, everyone) if constants.source == AUTO else constants
 
 
-def _judged(topology: Topology, groups: Sequence[Sequence[int]], question: Question) -> Topology:
+def _judged(topology: Topology, groups: Sequence[Sequence[int]], question: Request) -> Topology:
     """Return whose measurements judge a run: those of a node if no group of a cluster in order leaves its own."""
     cluster = topology.cluster
     if cluster is None or topology.damage is not None or len(cluster.kinds) > 1:
@@ -311,7 +311,7 @@ def _judged(topology: Topology, groups: Sequence[Sequence[int]], question: Quest
     return cluster.node if all(len({gpu // per_node for gpu in group}) == 1 for group in members) else topology
 
 
-def _tables(party: Party | Scaled, question: Question, left_out: list[str]) -> list[list[list[Row]]]:
+def _tables(party: Party | Scaled, question: Request, left_out: list[str]) -> list[list[list[Row]]]:
     """Return the rows of every operation and size, for each algorithm or choice that was asked for."""
     if isinstance(party, Party):
         return tables_of(party, question, left_out)
@@ -319,7 +319,7 @@ def _tables(party: Party | Scaled, question: Question, left_out: list[str]) -> l
 
 
 def _party(
-    topology: Topology, constants: Profile, groups: Sequence[Sequence[int]], question: Question
+    topology: Topology, constants: Profile, groups: Sequence[Sequence[int]], question: Request
 ) -> Party | Scaled:
     """Return the groups of one run, prepared for the first draw; no thread starts more GPUs than there are."""
     threads = min(question.gpus_per_thread, sum(len(group) for group in groups))
@@ -336,12 +336,12 @@ def _party(
     return scaled(topology, profile, groups[0], question, whole) or whole()
 
 
-def _free_share(topology: Topology, question: Question) -> Float | None:
+def _free_share(topology: Topology, question: Request) -> Float | None:
     """Return float64[n_links], what background traffic leaves of each link; None without any."""
     return np.array(free_shares(question.load, topology.wiring.link_names)) if question.load else None
 
 
-def _with_library(topology: Topology, constants: Profile, question: Question) -> tuple[Question, list[str]]:
+def _with_library(topology: Topology, constants: Profile, question: Request) -> tuple[Request, list[str]]:
     """Return the question with the library that its choices follow, and what to tell of it.
 
     A library that the user names is followed or refused; that of the profile is followed where it can be.
@@ -364,7 +364,7 @@ def _with_library(topology: Topology, constants: Profile, question: Question) ->
 
 
 def build_schedule(
-    topology: Topology, constants: Profile, question: Question, groups: Sequence[Sequence[int]]
+    topology: Topology, constants: Profile, question: Request, groups: Sequence[Sequence[int]]
 ) -> Schedule:
     """Return the schedule of a question that asks for one operation, algorithm, size and group.
 

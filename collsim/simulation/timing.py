@@ -31,7 +31,7 @@ from collsim.library.costs.message_costs import Messages, call_s, port_capacity_
 from collsim.schedule import Schedule, Transfers
 from collsim.schedule.message_parts import STEP_BYTES
 from collsim.simulation.arrivals import with_arrivals
-from collsim.simulation.lowering import Lowered, Run, lower, refuse_tables
+from collsim.simulation.lowering import Lowered, LoweredRun, lower, refuse_tables
 
 __all__ = [
     "LEAST_COMPILED",
@@ -88,7 +88,7 @@ class Timing:
     link_members: Int | None = None
 
 
-def time_schedule(schedule: Schedule, run: Run, proto: str = "Simple", dtype: str = "float") -> Timing:
+def time_schedule(schedule: Schedule, run: LoweredRun, proto: str = "Simple", dtype: str = "float") -> Timing:
     """Run *schedule* on the fabric of *run*, with the costs of protocol *proto* for elements of *dtype*.
 
     Raises
@@ -105,7 +105,7 @@ def time_schedule(schedule: Schedule, run: Run, proto: str = "Simple", dtype: st
     return time_lowered(lowered, lowered.run, costs, network.protocol(proto, family_of(schedule.op, schedule.algo)))
 
 
-def kernel_costs(run: Run, proto: str, family: str) -> Protocol:
+def kernel_costs(run: LoweredRun, proto: str, family: str) -> Protocol:
     """Return the costs of a kernel on the ranks of *run*.
 
     Calls in a row overlap inside a node. Over nodes they are taken one by one: no log shows that they overlap there.
@@ -115,14 +115,14 @@ def kernel_costs(run: Run, proto: str, family: str) -> Protocol:
     return replace(costs, back_to_back=False) if costs.back_to_back and (node != node[0]).any() else costs
 
 
-def time_lowered(lowered: Lowered, run: Run, costs: Protocol, network: Protocol | None = None) -> Timing:
+def time_lowered(lowered: Lowered, run: LoweredRun, costs: Protocol, network: Protocol | None = None) -> Timing:
     """Run a lowered schedule with *costs*, and those of *network* between nodes; raises as `time_schedule` does."""
     return timing_of(lowered, run, (costs, network), *_solved(lowered, run, costs, network=network))
 
 
 def timing_of(
     lowered: Lowered,
-    run: Run,
+    run: LoweredRun,
     both_costs: tuple[Protocol, Protocol | None],
     problem: Problem,
     solution: Solution,
@@ -168,14 +168,14 @@ def timing_of(
 
 
 def record_timing(
-    lowered: Lowered, run: Run, spent_s: tuple[float, float], waits_s: Mapping[str, float], **found: Any
+    lowered: Lowered, run: LoweredRun, spent_s: tuple[float, float], waits_s: Mapping[str, float], **found: Any
 ) -> Timing:
     """Return the record of a call.
 
     Parameters
     ----------
     lowered : Lowered
-    run : Run
+    run : LoweredRun
     spent_s : float, float
         On the device beside transfers, and altogether.
     waits_s : Mapping of str to float
@@ -195,7 +195,7 @@ def record_timing(
 
 
 def _bracket_s(
-    lowered: Lowered, run: Run, both_costs: tuple[Protocol, Protocol | None], problem: Problem, above: Solution
+    lowered: Lowered, run: LoweredRun, both_costs: tuple[Protocol, Protocol | None], problem: Problem, above: Solution
 ) -> tuple[float, float]:
     """Return the time of a call by the load of links, and by the solution from above."""
     once_s = _once_s(lowered, problem, above, run, both_costs)
@@ -207,7 +207,9 @@ def _bracket_s(
     return low_s, high_s
 
 
-def least_call_s(lowered: Lowered, run: Run, both_costs: tuple[Protocol, Protocol | None], *, chained: bool) -> float:
+def least_call_s(
+    lowered: Lowered, run: LoweredRun, both_costs: tuple[Protocol, Protocol | None], *, chained: bool
+) -> float:
     """Return a time that `time_lowered` cannot undercut, without a simulation; 0 where only that tells what counts.
 
     By the bytes of each link, or better, but slower, with what transfers wait for.
@@ -221,7 +223,7 @@ def least_call_s(lowered: Lowered, run: Run, both_costs: tuple[Protocol, Protoco
     return run.profile.launch_s + call_time_s(once_s + end_s, run.profile.floor_s, run.profile.wait_s)
 
 
-def device_time_s(lowered: Lowered, run: Run, costs: Protocol, network: Protocol | None = None) -> float:
+def device_time_s(lowered: Lowered, run: LoweredRun, costs: Protocol, network: Protocol | None = None) -> float:
     """Return the time of `time_lowered` without floor, launch, bound and checks, for fits that try many costs."""
     kernel = len(lowered.transfers) > LEAST_COMPILED
     problem, solution = _solved(lowered, run, costs, "kernel" if kernel else "auto", network)
@@ -262,7 +264,11 @@ def _longest(label: Int, solution: Solution) -> tuple[int, float]:
 
 
 def _once_s(
-    lowered: Lowered, problem: Problem, solution: Solution, run: Run, both_costs: tuple[Protocol, Protocol | None]
+    lowered: Lowered,
+    problem: Problem,
+    solution: Solution,
+    run: LoweredRun,
+    both_costs: tuple[Protocol, Protocol | None],
 ) -> float:
     """Return what a call takes on the device beside its transfers; over nodes both kinds of costs have a base."""
     costs, network = both_costs
@@ -286,7 +292,7 @@ def _is_grouped(lowered: Lowered, costs: Protocol) -> bool:
     return groups_messages(lowered.record.cost_law, costs)
 
 
-def _work(lowered: Lowered, run: Run, costs: Protocol) -> Work:
+def _work(lowered: Lowered, run: LoweredRun, costs: Protocol) -> Work:
     """Return what the transfers ask of their channels."""
     schedule, record = lowered.schedule, lowered.record
     last_step = int(schedule.parameters.get("last_step", lowered.transfers.step.max(initial=0)))
@@ -299,7 +305,7 @@ def _work(lowered: Lowered, run: Run, costs: Protocol) -> Work:
     )
 
 
-def _messages(lowered: Lowered, run: Run) -> Messages:
+def _messages(lowered: Lowered, run: LoweredRun) -> Messages:
     """Return the transfers as messages; their laws need tables of pairs."""
     refuse_tables(lowered.schedule)
     transfers, told = lowered.transfers, lowered.schedule.parameters
@@ -320,7 +326,7 @@ def _messages(lowered: Lowered, run: Run) -> Messages:
 
 def _solved(
     lowered: Lowered,
-    run: Run,
+    run: LoweredRun,
     costs: Protocol,
     engine: Engine = "auto",
     network: Protocol | None = None,
@@ -363,7 +369,7 @@ def _wire_copies(lowered: Lowered, costs: Protocol, network: Protocol | None) ->
     return np.asarray(lowered.copies / efficiency, dtype=np.float64)
 
 
-def _rates(lowered: Lowered, run: Run, costs: Protocol) -> tuple[Float, Float]:
+def _rates(lowered: Lowered, run: LoweredRun, costs: Protocol) -> tuple[Float, Float]:
     """Return float64[n], what each transfer reaches within a node, and what ports of ranks carry, if they count."""
     work = _work(lowered, run, costs)
     rates = cap_Bps(costs, work)
@@ -373,7 +379,7 @@ def _rates(lowered: Lowered, run: Run, costs: Protocol) -> tuple[Float, Float]:
 
 
 def _over_network(
-    lowered: Lowered, run: Run, network: Protocol, rates_Bps: Float, waits_s: Float
+    lowered: Lowered, run: LoweredRun, network: Protocol, rates_Bps: Float, waits_s: Float
 ) -> tuple[Float, Float, Float]:
     """Return rates, waits and lateness of all transfers, with the costs of *network* for those between nodes.
 
@@ -397,7 +403,7 @@ def _over_network(
     )
 
 
-def problem_of(lowered: Lowered, run: Run, costs: Protocol, network: Protocol | None = None) -> Problem:
+def problem_of(lowered: Lowered, run: LoweredRun, costs: Protocol, network: Protocol | None = None) -> Problem:
     """Return the arrays that the engine takes."""
     transfers, size_bytes = lowered.transfers, lowered.size_bytes
     trunks = run.trunks.take(lowered.used, _wire_copies(lowered, costs, network))
@@ -470,7 +476,7 @@ def _deadlock_faults(stuck: EngineDeadlock, transfers: Transfers) -> list[Fault]
     ]
 
 
-def refuse_broken_laws(schedule: Schedule, timing: Timing, run: Run, broken: Sequence[str]) -> None:
+def refuse_broken_laws(schedule: Schedule, timing: Timing, run: LoweredRun, broken: Sequence[str]) -> None:
     """Raise if the engine found *broken* laws, a link carried more than it can, or the time is below the bound."""
     room = run.fabric.capacity_Bps * timing.time_s * (1 + SLACK)
     faults = [
@@ -489,7 +495,7 @@ def refuse_broken_laws(schedule: Schedule, timing: Timing, run: Run, broken: Seq
         raise InternalError(*(Fault(what, where, defect()) for what in faults))
 
 
-def _bound_of(lowered: Lowered, run: Run) -> Bound:
+def _bound_of(lowered: Lowered, run: LoweredRun) -> Bound:
     """Return the lower bound for what a schedule does; the network adds if it has been turned on to."""
     schedule, cuts, matrix = lowered.schedule, run.cuts, None
     chunks = schedule.chunks

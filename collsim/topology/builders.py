@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from collsim.topology.wiring import Bundles, Coordinates, Wiring
+from collsim.topology.wiring import Coordinates, LinkBundles, Wiring
 
 __all__ = ["assemble", "full_mesh", "recognise", "switched"]
 
@@ -32,7 +32,9 @@ def full_mesh(n_gpus: int, *, per_pair: int, bandwidth_Bps: float, latency_s: fl
     index = np.tile(np.arange(n_gpus - 1, dtype=np.int64), n_gpus)
     dst = index + (index >= src)
     count = np.full(len(src), per_pair, dtype=np.int64)
-    bundles = Bundles.uniform(src, dst, count, bandwidth_Bps=bandwidth_Bps, latency_s=latency_s, efficiency=efficiency)
+    bundles = LinkBundles.uniform(
+        src, dst, count, bandwidth_Bps=bandwidth_Bps, latency_s=latency_s, efficiency=efficiency
+    )
     names = tuple(f"gpu{rank}" for rank in range(n_gpus))
     return assemble(names, n_gpus, np.zeros(n_gpus), bundles, kind="mesh")
 
@@ -62,7 +64,7 @@ def switched(
     gpus = np.arange(n_gpus, dtype=np.int64)
     switches = np.arange(n_planes, dtype=np.int64) + n_gpus
     per_plane = np.asarray(planes, dtype=np.int64)
-    bundles = Bundles.uniform(
+    bundles = LinkBundles.uniform(
         src=np.concatenate([np.repeat(gpus, n_planes), np.repeat(switches, n_gpus)]),
         dst=np.concatenate([np.tile(switches, n_gpus), np.tile(gpus, n_planes)]),
         parallel=np.concatenate([np.tile(per_plane, n_gpus), np.repeat(per_plane, n_gpus)]),
@@ -79,7 +81,7 @@ def assemble(
     node_names: tuple[str, ...],
     n_gpus: int,
     node_latency_s: Floats,
-    bundles: Bundles,
+    bundles: LinkBundles,
     *,
     kind: str | None = None,
     forwarders: tuple[str, ...] | None = None,
@@ -112,7 +114,7 @@ def assemble(
     )
 
 
-def recognise(n_gpus: int, node_latency_s: Floats, bundles: Bundles) -> str:
+def recognise(n_gpus: int, node_latency_s: Floats, bundles: LinkBundles) -> str:
     """Return ``mesh`` or ``switched`` if the sorted bundles are what those builders make, else ``irregular``."""
     src, dst = bundles.src, bundles.dst
     n_switches, alike = len(node_latency_s) - n_gpus, bundles[2:]

@@ -269,14 +269,14 @@ def _wire(
     import numpy as np
 
     from collsim.topology.builders import assemble
-    from collsim.topology.wiring import Bundles
+    from collsim.topology.wiring import LinkBundles
 
     ids = {node: index for index, node in enumerate(order)}
     node_latency_s = np.array([float(graph.nodes[node].get("latency_s", 0.0)) for node in order])
     node_latency_s[:n_gpus] = 0.0
     ends = np.array([(ids[a], ids[b]) for a, b in edges], dtype=np.int64).reshape(len(edges), 2)
     columns = {key: np.array([figures[key] for figures in edges.values()], dtype=np.float64) for key in EDGE_KEYS}
-    bundles = Bundles(
+    bundles = LinkBundles(
         ends[:, 0].copy(),
         ends[:, 1].copy(),
         columns["count"].astype(np.int64),

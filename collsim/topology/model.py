@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from collsim.topology.cluster.spec import Cluster
-    from collsim.topology.wiring import Bundles, Wiring
+    from collsim.topology.wiring import LinkBundles, Wiring
 
     Ints = NDArray[np.int64]
 
@@ -85,7 +85,7 @@ class Damage:
     """The number that each GPU that is left has in the healthy topology."""
     nodes: Ints
     """int64[...]: nodes that are gone, as numbered there."""
-    changed: Bundles
+    changed: LinkBundles
     """What is left of each link that has lost cables or rate, with its ends as numbered there."""
     changed_place: Ints
     """int64[n]: the place of each among those with the same ends: 0 unless cables are listed one by one."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
     Floats = NDArray[np.float64]
 
-__all__ = ["COLUMNS", "Bundles", "Coordinates", "LaterWiring", "Wiring", "cables_of"]
+__all__ = ["COLUMNS", "Coordinates", "LaterWiring", "LinkBundles", "Wiring", "cables_of"]
 
 COLUMNS = ("link_src", "link_dst", "link_count", "link_bandwidth_Bps", "link_latency_s", "link_efficiency")
 """The arrays of a wiring with an entry for every bundle."""
@@ -44,7 +44,7 @@ class Coordinates:
     plane: Ints
 
 
-class Bundles(NamedTuple):
+class LinkBundles(NamedTuple):
     """Directed bundles as arrays of one length; see `Wiring` for the meaning of each."""
 
     src: Ints
@@ -54,9 +54,9 @@ class Bundles(NamedTuple):
     latency_s: Floats
     efficiency: Floats
 
-    def take(self, order: Ints) -> Bundles:
+    def take(self, order: Ints) -> LinkBundles:
         """Return the bundles *order* in that order."""
-        return Bundles(
+        return LinkBundles(
             self.src[order],
             self.dst[order],
             self.parallel[order],
@@ -68,7 +68,7 @@ class Bundles(NamedTuple):
     @classmethod
     def uniform(
         cls, src: Ints, dst: Ints, parallel: Ints, *, bandwidth_Bps: float, latency_s: float, efficiency: float
-    ) -> Bundles:
+    ) -> LinkBundles:
         """Return bundles of equal links, *bandwidth_Bps* each."""
         import numpy as np
 
@@ -141,14 +141,14 @@ class Wiring:
         }
         return replace(self, **changed)
 
-    def around(self, nodes: Ints) -> Bundles:
+    def around(self, nodes: Ints) -> LinkBundles:
         """Return the bundles that leave or enter some nodes, in order."""
         import numpy as np
 
         meant = np.zeros(self.n_nodes, dtype=np.bool_)
         meant[nodes] = True
         links = np.flatnonzero(meant[self.link_src] | meant[self.link_dst])
-        return Bundles(*(getattr(self, name)[links] for name in COLUMNS))
+        return LinkBundles(*(getattr(self, name)[links] for name in COLUMNS))
 
     def find_links(self, src: Ints, dst: Ints) -> Ints:
         """Return int64: the bundle from each node of *src* to that of *dst*, -1 where there is none.
@@ -198,7 +198,7 @@ class LaterWiring(Later, Wiring):
     _make: Callable[[], Mapping[str, Any]]
     _n_links: int
     _cables: Callable[[], int]
-    _around: Callable[[Ints], Bundles] | None
+    _around: Callable[[Ints], LinkBundles] | None
 
     @property
     def n_links(self) -> int:
@@ -210,6 +210,6 @@ class LaterWiring(Later, Wiring):
         """Number of cables: a pair of opposite bundles counts once."""
         return self._cables()
 
-    def around(self, nodes: Ints) -> Bundles:
+    def around(self, nodes: Ints) -> LinkBundles:
         """Return the bundles that leave or enter some nodes, in order."""
         return super().around(nodes) if self._around is None else self._around(nodes)

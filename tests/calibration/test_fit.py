@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from collsim.calibration.advice import measurements_for
-from collsim.calibration.cases import Case, Measured
+from collsim.calibration.cases import Measured, MeasuredCase
 from collsim.calibration.estimates import Estimate, estimate
 from collsim.calibration.findings import Calibration, Constant, Residual
 from collsim.calibration.fit import fit_profile, scatter_of
@@ -48,7 +48,7 @@ def made_rows(profile, cases, noise=0.0, seed=0):
 
 
 def ring_cases(ranks=(2, 4), ops=("all_reduce",)):
-    return [Case(op, n, size, library=LIBRARY, environment=RING) for op in ops for n in ranks for size in SIZES]
+    return [MeasuredCase(op, n, size, library=LIBRARY, environment=RING) for op in ops for n in ranks for size in SIZES]
 
 
 def changed(profile, family, proto, **figures):
@@ -97,7 +97,7 @@ def test_a_slow_kernel_does_not_tell_the_floor(h100):
     topology = load_topology("hgx_h100")
     for proto, told in (("Simple", False), ("LL", True)):
         environment = (("NCCL_ALGO", "Ring"), ("NCCL_PROTO", proto))
-        cases = [Case("all_reduce", n, 512, library=LIBRARY, environment=environment) for n in (2, 3, 4)]
+        cases = [MeasuredCase("all_reduce", n, 512, library=LIBRARY, environment=environment) for n in (2, 3, 4)]
         observations, _ = observe(made_rows(h100, cases), topology, h100, LIBRARY)
         [floor] = [entry for entry in parameters_of(h100, observations) if entry.key == "floor_s"]
         assert floor.told is told
@@ -299,7 +299,7 @@ def test_too_few_rows_are_refused_with_the_reasons(h100):
 
 
 def test_spikes_and_close_sizes_are_left_out():
-    case = Case("all_reduce", 4, library=LIBRARY)
+    case = MeasuredCase("all_reduce", 4, library=LIBRARY)
     times = [10.0, 10.0, 30.0, 11.0, 12.0]
     rows = [made_row(replace(case, size_bytes=2**k), time * 1e-6) for k, time in enumerate(times, 10)]
     kept, spikes = without_spikes(rows, "hgx_h100")
@@ -312,7 +312,7 @@ def test_spikes_and_close_sizes_are_left_out():
 
 
 def test_hidden_nvls_shows_in_the_times(h100):
-    cases = [Case("all_reduce", 8, 2**power, library=LIBRARY) for power in (24, 26, 28, 30)]
+    cases = [MeasuredCase("all_reduce", 8, 2**power, library=LIBRARY) for power in (24, 26, 28, 30)]
     topology = load_topology("hgx_h100")
     seen = made_rows(h100, cases)
     hidden = made_rows(h100, [replace(case, environment=(("NCCL_NVLS_ENABLE", "0"),)) for case in cases])
@@ -334,7 +334,7 @@ def test_nvls_is_judged_where_the_ranks_of_a_cluster_stand(h100):
     from collsim import simulate
 
     topology = load_topology("h100_rail")  # NVLS trees would be taken over two nodes, and ranks 0-7 are no node here
-    cases = [Case("all_reduce", 8, 2**power, nodes=2, library=LIBRARY) for power in (26, 28)]
+    cases = [MeasuredCase("all_reduce", 8, 2**power, nodes=2, library=LIBRARY) for power in (26, 28)]
     ranks = [0, 1, 2, 3, 8, 9, 10, 11]
     rows = [
         made_row(case, simulate(topology, case.op, case.size_bytes, rank_list=ranks, library=LIBRARY).rows[0].time_s)
@@ -349,7 +349,7 @@ def test_hosts_of_a_rack_are_fitted_as_one_domain():
     sizes = [2**power for power in range(20, 31)]
     question = ask("all_reduce", sizes, library=LIBRARY, environment=dict(RING))
     rows = [
-        made_row(Case("all_reduce", 8, row.size_bytes, nodes=2, library=LIBRARY, environment=RING), row.time_s)
+        made_row(MeasuredCase("all_reduce", 8, row.size_bytes, nodes=2, library=LIBRARY, environment=RING), row.time_s)
         for row in predict(rack, profile, question, [range(8)]).rows
     ]
     found = fit_profile(rows, rack, start=profile)
@@ -359,12 +359,12 @@ def test_hosts_of_a_rack_are_fitted_as_one_domain():
 
 def test_switches_that_only_forward_hide_nothing():
     topology, profile = load_topology("dgx2_v100"), load_profile("dgx2_v100")
-    slow = [made_row(Case("all_reduce", 16, 2**28, library=LIBRARY), 1.0)]
+    slow = [made_row(MeasuredCase("all_reduce", 16, 2**28, library=LIBRARY), 1.0)]
     assert with_nvls_settled(slow, topology, profile, LIBRARY) == (slow, [])
 
 
 def test_a_fit_sees_the_hidden_nvls(h100):
-    cases = [Case("all_reduce", 8, 2**power, library=LIBRARY) for power in range(20, 31, 2)]
+    cases = [MeasuredCase("all_reduce", 8, 2**power, library=LIBRARY) for power in range(20, 31, 2)]
     off = [replace(case, environment=(("NCCL_NVLS_ENABLE", "0"),)) for case in cases]
     rows = [replace(row, case=case) for row, case in zip(made_rows(h100, off), cases, strict=True)]
     found = fit_profile(rows, load_topology("hgx_h100"), start=h100)
@@ -447,7 +447,7 @@ def test_wrong_and_impossible_rows_are_left_out(h100):
 
 def test_sound_rows_are_those_that_validate_finds_possible(h100):
     topology = load_topology("hgx_h100")
-    case = Case("all_reduce", 8, 2**26, library=LIBRARY)
+    case = MeasuredCase("all_reduce", 8, 2**26, library=LIBRARY)
     question = ask("all_reduce", case.size_bytes, library=LIBRARY)
     bound_s = predict(topology, h100, question, [range(8)]).rows[0].lower_bound_s
     rows = [made_row(case, bound_s * share) for share in (0.98, 0.995, 2)]
@@ -459,7 +459,7 @@ def test_sound_rows_are_those_that_validate_finds_possible(h100):
 
 def test_a_start_without_the_kernel_is_refused_and_without_the_protocol_helped(h100):
     topology = load_topology("hgx_h100")
-    nvls = made_rows(h100, [Case("all_reduce", 8, size, library=LIBRARY) for size in SIZES])
+    nvls = made_rows(h100, [MeasuredCase("all_reduce", 8, size, library=LIBRARY) for size in SIZES])
     with pytest.raises(InputError, match='"mi300x_ubb8" has no constants of nvls'):
         fit_profile(nvls, topology, start="mi300x_ubb8")
     less = replace(h100, families={**h100.families, "ring": {"LL": h100.families["ring"]["LL"]}})

@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 
 from collsim import simulate, validate
-from collsim.calibration.cases import Case
+from collsim.calibration.cases import MeasuredCase
 from collsim.calibration.health import BOUND_SLACK, health_of, judged
 from collsim.calibration.validate import compare, gather
-from collsim.calibration.verdicts import Compared
+from collsim.calibration.verdicts import JudgedCase
 from collsim.core.errors import InputError
 from collsim.library import load_profile
 from collsim.library.costs.profile import Scatter
@@ -27,9 +27,10 @@ def row(measured_us, *, predicted_us=100.0, size=2**20, interval=None, bound_us=
     times = [measured_us, *repeats]
     low, high = interval or (None, None)
     return judged(
-        Compared(
-            Case(case.pop("op", "all_reduce"), 8, size, **case), 7, len(times), measured_us * 1e-6, min(times) * 1e-6,
-            max(times) * 1e-6, predicted_us * 1e-6, low and low * 1e-6, high and high * 1e-6, bound_us * 1e-6,
+        JudgedCase(
+            MeasuredCase(case.pop("op", "all_reduce"), 8, size, **case), 7, len(times), measured_us * 1e-6,
+            min(times) * 1e-6, max(times) * 1e-6, predicted_us * 1e-6,
+            low and low * 1e-6, high and high * 1e-6, bound_us * 1e-6,
             "egress gpu0", "ring", "LL", wrong,
         )
     )  # fmt: skip

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from collsim.collectives import Layout, Request, algorithm, node_rings
+from collsim.collectives import NodeLayout, ScheduleRequest, algorithm, node_rings
 from collsim.collectives.node_p2p import peer_order
 from collsim.collectives.node_rings import local_path
 from collsim.collectives.node_tree import chained_parents, node_parents
@@ -39,7 +39,7 @@ def traffic(schedule, per_node, per_rack=None):
 
 def build(op, algo, nodes, per_node, size_bytes, **more):
     name = operation(op)
-    return algorithm(op, algo).build(Request(name, nodes * per_node, size_bytes, 4, nodes=nodes, **more))
+    return algorithm(op, algo).build(ScheduleRequest(name, nodes * per_node, size_bytes, 4, nodes=nodes, **more))
 
 
 @pytest.mark.parametrize(("nodes", "g"), [(2, 8), (5, 4), (16, 8), (3, 1)])
@@ -93,7 +93,7 @@ class TestBytes:
 
 def test_three_levels_cut_the_data_at_each():
     racks, nodes, g = 3, 4, 2
-    size, layout = racks * nodes * g * 4096, Layout.blocks([g] * (racks * nodes), racks)
+    size, layout = racks * nodes * g * 4096, NodeLayout.blocks([g] * (racks * nodes), racks)
     sent = traffic(
         build("all_reduce", "hierarchical_racks", racks * nodes, g, size, layout=layout), g, per_rack=nodes * g
     )
@@ -104,7 +104,7 @@ def test_three_levels_cut_the_data_at_each():
 def test_racks_must_be_equal():
     for racks, text in ((3, "not racks with 1, 2 of the nodes"), (1, "all nodes share leaf switches")):
         with pytest.raises(UnsupportedError, match=text):
-            build("all_reduce", "hierarchical_racks", 4, 2, 4096, layout=Layout.blocks([2] * 4, racks))
+            build("all_reduce", "hierarchical_racks", 4, 2, 4096, layout=NodeLayout.blocks([2] * 4, racks))
 
 
 def test_direct_heads_are_few():
@@ -136,7 +136,7 @@ def test_paths_in_a_node_use_every_link_of_a_mesh_once(g):
 @pytest.mark.parametrize("nodes", [2, 4, 16, 3, 7])
 @pytest.mark.parametrize("g", [2, 4, 8])
 def test_rings_stay_on_their_rails(nodes, g):
-    for channel, ring in enumerate(node_rings(Layout.blocks([g] * nodes)).tolist()):
+    for channel, ring in enumerate(node_rings(NodeLayout.blocks([g] * nodes)).tolist()):
         assert sorted(ring) == list(range(nodes * g))
         assert ring[0] == channel
         hops = zip(ring, [*ring[1:], ring[0]], strict=True)
@@ -146,7 +146,7 @@ def test_rings_stay_on_their_rails(nodes, g):
 
 def test_every_gpu_is_entry_of_one_ring():
     for g in (1, 3, 5, 8):
-        rings = node_rings(Layout.blocks([g] * 4))
+        rings = node_rings(NodeLayout.blocks([g] * 4))
         assert sorted(rings[:, 0].tolist()) == list(range(g))
 
 
@@ -172,7 +172,7 @@ def test_second_children_come_after_their_parents_in_the_first_tree(n):
 @pytest.mark.parametrize(("pattern", "entries"), [("balanced", {0, 1}), ("split", {1}), ("plain", {0})])
 def test_where_children_enter(pattern, entries):
     g, chain = 4, 2
-    parents = chained_parents(Layout.blocks([g] * 8), chain, 0, pattern)
+    parents = chained_parents(NodeLayout.blocks([g] * 8), chain, 0, pattern)
     found = set()
     for rank, parent in enumerate(parents.tolist()):
         if parent >= 0 and rank // g != parent // g:
@@ -185,7 +185,7 @@ def test_where_children_enter(pattern, entries):
 def test_rail_trees_join_equal_local_indices(nodes):
     for chain in range(8):
         for tree in (0, 1):
-            parents = chained_parents(Layout.blocks([8] * nodes), chain, tree, "rail").tolist()
+            parents = chained_parents(NodeLayout.blocks([8] * nodes), chain, tree, "rail").tolist()
             edges = [(a, b) for a, b in enumerate(parents) if b >= 0 and a // 8 != b // 8]
             assert len(edges) == nodes - 1
             assert all(a % 8 == b % 8 for a, b in edges)
@@ -196,7 +196,7 @@ def test_rail_trees_join_equal_local_indices(nodes):
 
 @pytest.mark.parametrize(("nodes", "g"), [(2, 8), (3, 4), (5, 6), (9, 1)])
 def test_peer_order_meets_everybody_once_in_permutations(nodes, g):
-    turns = peer_order(Layout.blocks([g] * nodes))
+    turns = peer_order(NodeLayout.blocks([g] * nodes))
     n = nodes * g
     assert len(turns) == n
     assert all(sorted(turn.partner) == list(range(n)) for turn in turns)
@@ -211,7 +211,7 @@ def test_groups_of_an_all_to_all_share_a_channel(nodes, g, used):
 
 
 def test_group_distances_are_triangular():
-    turns = peer_order(Layout.blocks([8] * 8))
+    turns = peer_order(NodeLayout.blocks([8] * 8))
     assert [turn.partner[0] // 8 for turn in turns[::8]] == [0, 1, 3, 6, 2, 7, 5, 4]
 
 

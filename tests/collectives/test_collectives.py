@@ -3,7 +3,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from collsim.collectives import ALGORITHMS, Request, algorithm, algorithms_for, matrix_size_bytes
+from collsim.collectives import ALGORITHMS, ScheduleRequest, algorithm, algorithms_for, matrix_size_bytes
 from collsim.collectives.pat import gather_messages, messages_per_rank
 from collsim.collectives.pipeline import Hop, pipelined
 from collsim.core.errors import InputError, UnknownNameError
@@ -17,7 +17,7 @@ KIB, MIB, GIB = 2**10, 2**20, 2**30
 
 
 def build(op, algo, n, size_bytes, **options):
-    return algorithm(op, algo).build(Request(operation(op), n, size_bytes, **options))
+    return algorithm(op, algo).build(ScheduleRequest(operation(op), n, size_bytes, **options))
 
 
 def rounds(transfers):

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 import collsim
 from collsim import collectives
 from collsim.cli import cli
-from collsim.collectives import Request, algorithm
+from collsim.collectives import ScheduleRequest, algorithm
 from collsim.core.errors import UnsupportedError
 from collsim.core.operations import operation
 from collsim.schedule import load, verify
@@ -17,11 +17,11 @@ FILE = '''"""All-gather by rotation: in every round each rank passes on to the n
 
 import numpy as np
 
-from collsim.collectives.algorithm import Algorithm, Request
+from collsim.collectives.algorithm import Algorithm, ScheduleRequest
 from collsim.schedule import EVERY, ChunksBuilder, OrbitsBuilder, Schedule
 
 
-def build(request: Request) -> Schedule:
+def build(request: ScheduleRequest) -> Schedule:
     """Return one transfer per rank and round."""
     n, ranks = request.n_ranks, np.arange(request.n_ranks)
     chunks, rows = ChunksBuilder(), OrbitsBuilder(ranks)
@@ -70,7 +70,7 @@ HGX = ("--topo", "hgx_h100", "--op", "all_gather", "--size", "8M")
 
 def test_it_keeps_the_promise_of_its_operation(add):
     add()
-    verify(algorithm("all_gather", "rotation").build(Request(operation("all_gather"), 8, 4096, 4)))
+    verify(algorithm("all_gather", "rotation").build(ScheduleRequest(operation("all_gather"), 8, 4096, 4)))
 
 
 @pytest.mark.parametrize("profile", ["ideal", "auto"])
@@ -131,7 +131,7 @@ def built_on(n_ranks):
     from collsim.simulation.request.request import ask
     from collsim.simulation.selection import built
 
-    asked = Request(operation("all_gather"), n_ranks, 16 * n_ranks, 4, nodes=n_ranks // 8)
+    asked = ScheduleRequest(operation("all_gather"), n_ranks, 16 * n_ranks, 4, nodes=n_ranks // 8)
     return built(algorithm("all_gather", "rotation"), asked, ask("all_gather", 16 * n_ranks))
 
 

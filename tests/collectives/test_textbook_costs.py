@@ -6,7 +6,7 @@ A message of b bytes takes A + b B; formulas are those of Thakur, Rabenseifner a
 import numpy as np
 import pytest
 
-from collsim.collectives import Request, algorithm
+from collsim.collectives import ScheduleRequest, algorithm
 from collsim.collectives.binomial import branches
 from collsim.collectives.folding import fold, halvings
 from collsim.core.operations import operation
@@ -20,7 +20,7 @@ class Costs:
     """Counts of one schedule of *m* bytes on *n* ranks."""
 
     def __init__(self, op, algo, n, m, **options):
-        self.schedule = algorithm(op, algo).build(Request(operation(op), n, m, **options))
+        self.schedule = algorithm(op, algo).build(ScheduleRequest(operation(op), n, m, **options))
         rows = self.schedule.materialise()
         self.moves = rows.src != rows.dst
         size_bytes = rows.size_bytes(self.schedule.chunks)
@@ -197,7 +197,7 @@ def test_direct_gather_and_scatter(op, n):
 )
 @pytest.mark.parametrize("n", [8, 13])
 def test_a_rank_sends_and_receives_one_message_per_step(op, algo, n):
-    rows = algorithm(op, algo).build(Request(operation(op), n, 16 * n)).materialise()
+    rows = algorithm(op, algo).build(ScheduleRequest(operation(op), n, 16 * n)).materialise()
     for end in (rows.src, rows.dst):
         assert np.unique(np.stack([end, rows.step]), axis=1).shape[1] == len(rows)
 
@@ -221,8 +221,10 @@ def test_halving_in_any_order_ends_with_what_each_owns():
 
 
 def test_halving_goes_far_first_and_rabenseifner_near_first():
-    far = algorithm("reduce_scatter", "recursive_halving").build(Request(operation("reduce_scatter"), 8, 8 * 16))
-    near = algorithm("all_reduce", "rabenseifner").build(Request(operation("all_reduce"), 8, 8 * 16))
+    far = algorithm("reduce_scatter", "recursive_halving").build(
+        ScheduleRequest(operation("reduce_scatter"), 8, 8 * 16)
+    )
+    near = algorithm("all_reduce", "rabenseifner").build(ScheduleRequest(operation("all_reduce"), 8, 8 * 16))
     for schedule, distances in ((far, [4, 2, 1]), (near, [1, 2, 4, 4, 2, 1])):
         rows = schedule.materialise()
         assert [sorted(set(np.abs(rows.src - rows.dst)[rows.step == s].tolist())) for s in np.unique(rows.step)] == [
@@ -232,6 +234,6 @@ def test_halving_goes_far_first_and_rabenseifner_near_first():
 
 def test_channels_carry_a_message_together():
     for op, algo in (("all_reduce", "rabenseifner"), ("all_to_all", "bruck"), ("broadcast", "binomial")):
-        schedule = algorithm(op, algo).build(Request(operation(op), 6, 6 * 16, channels=5))
+        schedule = algorithm(op, algo).build(ScheduleRequest(operation(op), 6, 6 * 16, channels=5))
         assert set(schedule.phases[0].materialise().lanes.tolist()) == {5}
         assert schedule.parameters["channels"] == 5

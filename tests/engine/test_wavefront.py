@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from collsim.engine import Problem, solve, wavefront
-from collsim.engine.wavefront import Chain, Turn, march, periodic
+from collsim.engine.wavefront import Chain, RingTurn, march, periodic
 
 
 def chain(rng, kinds, n):
@@ -15,7 +15,7 @@ def chain(rng, kinds, n):
 def test_by_hand():
     """Two places; the second takes longer, so what it sends holds back the first."""
     costs = Chain(np.zeros((1, 2)), np.array([[1.0, 3.0]]), np.array([[0.5, 0.0]]))
-    sent_s, got_s, latency_s = march(costs, [Turn(np.zeros(2, dtype=int), np.array([0, 1]))], np.zeros(2))
+    sent_s, got_s, latency_s = march(costs, [RingTurn(np.zeros(2, dtype=int), np.array([0, 1]))], np.zeros(2))
     # First 1 and 3; then the first waits for 3 and takes 1, the second goes on at 3 (1.5 has come) and takes 3.
     assert sent_s.tolist() == [4.0, 6.0]
     assert got_s.tolist() == [4.5, 6.0]
@@ -27,7 +27,7 @@ def test_by_hand():
 def test_compiled_and_plain_are_the_same(monkeypatch, n, steps):
     rng = np.random.default_rng(100 * n + steps)
     costs = chain(rng, 3, n)
-    turns = [Turn(rng.integers(0, 3, n), rng.integers(0, n, steps)), Turn(np.full(n, 2), np.arange(steps) % n)]
+    turns = [RingTurn(rng.integers(0, 3, n), rng.integers(0, n, steps)), RingTurn(np.full(n, 2), np.arange(steps) % n)]
     ready_s = rng.random(n)
     plain = march(costs, turns, ready_s)
     monkeypatch.setattr(wavefront, "PLAIN_STEPS", 0)
@@ -38,7 +38,7 @@ def test_compiled_and_plain_are_the_same(monkeypatch, n, steps):
 def test_nothing_waits(monkeypatch):
     rng = np.random.default_rng(3)
     costs = Chain(np.zeros((1, 7)), rng.random((1, 7)), np.zeros((1, 7)))
-    turns = [Turn(np.zeros(7, dtype=int), np.arange(12) % 7)] * 2
+    turns = [RingTurn(np.zeros(7, dtype=int), np.arange(12) % 7)] * 2
     plain = march(costs, turns, rng.random(7))
     monkeypatch.setattr(wavefront, "PLAIN_STEPS", 0)
     compiled = march(costs, turns, np.random.default_rng(3).random(14)[7:])
@@ -50,7 +50,7 @@ def test_a_period_stands_for_the_ring():
     rng = np.random.default_rng(7)
     n, period = 24, 6
     costs = Chain(*(np.tile(column, n // period) for column in chain(rng, 2, period)))
-    turns = [Turn(np.zeros(n, dtype=int), np.arange(9)), Turn(np.ones(n, dtype=int), np.arange(4))]
+    turns = [RingTurn(np.zeros(n, dtype=int), np.arange(9)), RingTurn(np.ones(n, dtype=int), np.arange(4))]
     ready_s = np.tile(rng.random(period), n // period)
     short = periodic(costs, turns, ready_s)
     assert short[0].wait_s.shape == (2, period)
@@ -83,7 +83,7 @@ def test_the_engine_agrees(seed):
         dep=np.array([d for row in deps for d in row]),
     )
     finish_s = solve(problem).finish_s
-    sent_s, got_s, latency_s = march(costs, [Turn(np.zeros(n, dtype=int), np.arange(steps))], np.zeros(n))
+    sent_s, got_s, latency_s = march(costs, [RingTurn(np.zeros(n, dtype=int), np.arange(steps))], np.zeros(n))
     assert sent_s == pytest.approx(finish_s[m - n : m], rel=1e-12)
     assert got_s == pytest.approx(finish_s[-n:], rel=1e-12)
     assert (latency_s <= sent_s).all()

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from collsim.fabric.cluster_routes import between_nodes
-from collsim.fabric.ecmp import Flow, Hash
+from collsim.fabric.ecmp import Hash, HashedFlow
 from collsim.fabric.fabric import Fabric, build_fabric
-from collsim.fabric.routes import Part, Routes, assemble, merge_trunks
+from collsim.fabric.routes import RouteBlock, Routes, assemble, merge_trunks
 from collsim.topology import Topology, load_topology
 from collsim.topology.failures.degrade import damaged
 
@@ -50,8 +50,8 @@ def one_by_one(fabric: Fabric, pairs: np.ndarray) -> Routes:
     parts, flows = [], []
     for pair in pairs.tolist():
         (links, shares, latency_s), hashed = router.path(*divmod(pair, fabric.n_ranks))
-        parts.append(Part.of_one(pair, latency_s, links, shares))
-        flows += [Flow(pair, *flow) for flow in hashed]
+        parts.append(RouteBlock.of_one(pair, latency_s, links, shares))
+        flows += [HashedFlow(pair, *flow) for flow in hashed]
     if flows:
         parts.append(Hash(flows, router.trunks, router.before, router.spans).drawn(1))
     return assemble(np.ones(fabric.n_ranks**2), parts)

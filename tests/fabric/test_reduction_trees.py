@@ -14,7 +14,7 @@ from collsim.core.operations import operation
 from collsim.fabric.fabric import Fabric, build_fabric
 from collsim.fabric.reduction_trees import GroupTrees, TreePorts, plant
 from collsim.library import load_profile
-from collsim.simulation.lowering import Run, prepare
+from collsim.simulation.lowering import LoweredRun, prepare
 from collsim.simulation.request.request import ask
 from collsim.simulation.selection import request_of
 from collsim.simulation.timing import time_schedule
@@ -39,7 +39,7 @@ def ends(fabric: Fabric, links: list[int]) -> list[tuple[int, int]]:
     return list(zip(wiring.link_src[links].tolist(), wiring.link_dst[links].tolist(), strict=True))
 
 
-def timed(run: Run, op: str, algo: str, size: int, **more: Any) -> Any:
+def timed(run: LoweredRun, op: str, algo: str, size: int, **more: Any) -> Any:
     request = request_of(operation(op), size, run, ask(op, size, **more))
     return time_schedule(algorithm(op, algo).build(request), run)
 

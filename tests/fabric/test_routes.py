@@ -8,7 +8,7 @@ from collsim.core.arrays import distinct, entries_of
 from collsim.fabric import routing
 from collsim.fabric.fabric import build_fabric
 from collsim.fabric.reduction_trees import TreePorts
-from collsim.fabric.routes import Part, Routes, assemble, merge_trunks
+from collsim.fabric.routes import RouteBlock, Routes, assemble, merge_trunks
 from collsim.fabric.routing import find_routes, links_in_reach, routes_of
 from collsim.topology import Topology, load_topology
 from collsim.topology.failures.degrade import damaged
@@ -34,7 +34,7 @@ def random_parts(seed, n_routes=30, n_links=20):
         hops = rng.integers(1, 6, 12)
         shares = rng.choice([0.25, 0.5, 1.0], hops.sum())
         route = rng.integers(0, n_routes, 12)
-        parts.append(Part(route, rng.random(12), hops, rng.integers(0, n_links, hops.sum()), shares))
+        parts.append(RouteBlock(route, rng.random(12), hops, rng.integers(0, n_links, hops.sum()), shares))
     return parts
 
 
@@ -74,7 +74,7 @@ def test_trunks_are_those_found_link_by_link(seed):
     both = np.stack([routes.link, 20 + twins[routes.link]], axis=1).ravel()
     doubled = Routes(2 * routes.ptr, both, np.repeat(routes.weight, 2), routes.latency_s, routes.slowdown)
     doubled = assemble(
-        routes.slowdown, [Part(np.arange(30), routes.latency_s, np.diff(doubled.ptr), both, doubled.weight)]
+        routes.slowdown, [RouteBlock(np.arange(30), routes.latency_s, np.diff(doubled.ptr), both, doubled.weight)]
     )
     capacity_Bps = rng.choice([1.0, 2.0, 3.0], 40)
     trunks, capacity = merge_trunks(doubled, capacity_Bps)

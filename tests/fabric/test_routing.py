@@ -6,7 +6,7 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from collsim.collectives import Request, algorithm
+from collsim.collectives import ScheduleRequest, algorithm
 from collsim.core.errors import NoRouteError
 from collsim.core.operations import operation
 from collsim.fabric.fabric import build_fabric
@@ -210,7 +210,7 @@ def test_trunks_change_no_time_on_damaged_fabrics(name, what, seed):
     topology = damaged(load_topology(name), rng, what)
     run = prepare(topology, load_profile("default"), rng.permutation(topology.n_gpus)[:8])
     for op, algo in (("all_reduce", "ring"), ("all_to_all", "direct"), ("all_reduce", "all_pairs"), ("reduce", "tree")):
-        schedule = algorithm(op, algo).build(Request(operation(op), 8, 8 * 123456, 4, channels=2))
+        schedule = algorithm(op, algo).build(ScheduleRequest(operation(op), 8, 8 * 123456, 4, channels=2))
         merged, plain = time_schedule(schedule, run), time_schedule(schedule, without_trunks(run))
         assert merged.time_s == pytest.approx(plain.time_s, rel=1e-9, abs=0)
         assert merged.link_bytes.tolist() == plain.link_bytes.tolist()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import collsim
-from collsim.collectives import Request, algorithm, rings_for
+from collsim.collectives import ScheduleRequest, algorithm, rings_for
 from collsim.core.operations import operation
 from collsim.library import load_profile
 from collsim.simulation.lowering import prepare
@@ -91,7 +91,7 @@ def test_rings_load_every_link_of_a_mesh_alike(topo, n):
     run = prepare(load_topology(topo), load_profile("ideal"), range(n))
     rings = rings_for(run.fabric.peer_links())
     size = 2 * len(rings) * n * 4096
-    request = Request(operation("all_reduce"), n, size, 4, channels=2 * len(rings), rings=rings)
+    request = ScheduleRequest(operation("all_reduce"), n, size, 4, channels=2 * len(rings), rings=rings)
     timing = time_schedule(algorithm("all_reduce", "ring").build(request), run)
     between = np.flatnonzero((run.fabric.wiring.link_src < n) & (run.fabric.wiring.link_dst < n))
     expected = np.zeros(run.fabric.n_links)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from collsim.collectives import Request, algorithm, rings_for
+from collsim.collectives import ScheduleRequest, algorithm, rings_for
 from collsim.core.operations import operation
 from collsim.library import Profile
 from collsim.simulation.lowering import prepare
@@ -534,7 +534,7 @@ def timing_of(row, n):
     profile = replace(BARE, launch_s=row.launch_s, message_overhead_s=row.overhead_s, channel_rate_Bps=row.cap_Bps)
     run = run_on(row.fabric, n, profile, row.link_s, row.efficiency)
     matrix = row.matrix(n) if row.matrix else None
-    request = Request(
+    request = ScheduleRequest(
         op=operation(row.op),
         n_ranks=n,
         size_bytes=row.size(n),
@@ -592,7 +592,7 @@ SLOW_BPS = 10e9  # of one link; the others have 37e9
 
 def timing_with_a_slow_link(op, algo, text, n, size, chunk):
     run = prepare(parse_topology(text), BARE)
-    request = Request(operation(op), n, size, channels=1, chunk_bytes=chunk)
+    request = ScheduleRequest(operation(op), n, size, channels=1, chunk_bytes=chunk)
     return time_schedule(algorithm(op, algo).build(request), run).time_s
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import collsim
-from collsim.collectives import Request, algorithm, algorithms_for, family_of
+from collsim.collectives import ScheduleRequest, algorithm, algorithms_for, family_of
 from collsim.core.operations import OPERATIONS, operation
 from collsim.library import Protocol, load_profile
 from collsim.library.costs.channel_costs import FAMILIES, STAND_IN, Use
@@ -64,7 +64,7 @@ def test_every_operation_and_algorithm_has_a_family():
 
 def broadcast_on_one_channel(costs: Protocol, size_bytes: int, chunk_bytes: int, ranks: int = 4) -> float:
     run = prepare(load_topology("hgx_h100"), load_profile("ideal"), range(ranks))
-    request = Request(operation("broadcast"), ranks, size_bytes, 1, channels=1, chunk_bytes=chunk_bytes)
+    request = ScheduleRequest(operation("broadcast"), ranks, size_bytes, 1, channels=1, chunk_bytes=chunk_bytes)
     return time_lowered(lower(algorithm("broadcast", "ring").build(request), run), run, costs).time_s
 
 
@@ -98,7 +98,7 @@ def test_a_ring_loses_one_step_in_every_loop():
     run = prepare(load_topology("hgx_h100"), load_profile("ideal"), range(2))
     costs = Protocol(0.0, 10e9, stepwise=True)
     for loops in (1, 8):
-        request = Request(operation("all_gather"), 2, 2 * loops * 2**20, 1, channels=1, chunk_bytes=2**20)
+        request = ScheduleRequest(operation("all_gather"), 2, 2 * loops * 2**20, 1, channels=1, chunk_bytes=2**20)
         lowered = lower(algorithm("all_gather", "ring").build(request), run)
         assert time_lowered(lowered, run, costs).time_s == pytest.approx(loops * 2**20 / 5e9, rel=1e-9)
 
@@ -107,7 +107,7 @@ def test_a_lone_chunk_has_the_link_to_itself_and_a_full_pipeline_shares_it():
     # In a chain of four, two ranks send up and down. One chunk at a time is never in two places.
     run = prepare(load_topology("hgx_h100"), load_profile("ideal"), range(4))
     for chunks, busiest in ((1, 1.0), (64, 2.0)):
-        request = Request(operation("all_reduce"), 4, chunks * 2**20, 1, channels=1, chunk_bytes=2**20)
+        request = ScheduleRequest(operation("all_reduce"), 4, chunks * 2**20, 1, channels=1, chunk_bytes=2**20)
         assert lower(algorithm("all_reduce", "chain").build(request), run).use.active.max() == busiest
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from collsim.collectives import Layout, Request, algorithm
+from collsim.collectives import NodeLayout, ScheduleRequest, algorithm
 from collsim.core.errors import UnsupportedError
 from collsim.core.operations import operation
 from collsim.library import Call, Choice, Graph, System, choose, load_profile, read_environment, system_of
@@ -205,9 +205,9 @@ def test_every_choice_can_be_built(op: str, nodes: int, name: str) -> None:
     for size in (64 * KIB, 16 * MIB):
         asked = call(op, nodes, 8, size)
         choice: Choice = choose(asked, system, "rccl-2.28" if system.is_amd else "nccl-2.28")
-        request = Request(
+        request = ScheduleRequest(
             operation(op), asked.n_ranks, asked.size_bytes, 4, nodes=nodes, channels=min(choice.channels, 4),
-            chunk_bytes=max(asked.size_bytes // 8, 1), layout=Layout.blocks([8] * nodes),
+            chunk_bytes=max(asked.size_bytes // 8, 1), layout=NodeLayout.blocks([8] * nodes),
         )  # fmt: skip
         verify(algorithm(op, choice.algo).build(request))
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from collsim.collectives import Request, algorithm
+from collsim.collectives import ScheduleRequest, algorithm
 from collsim.core.operations import operation
 from collsim.engine import check_conservation, solve
 from collsim.library import Protocol, load_profile
@@ -35,7 +35,9 @@ def messages(rows: list[tuple[int, int, int, float]], n: int = 4, own_blocks: bo
 
 def timed(matrix: np.ndarray, costs: Protocol) -> Timing:
     """Time a byte matrix among four ranks as the library would cut it."""
-    request = Request(operation("all_to_all_v"), 4, int(matrix.sum(1).max()), 1, channels=32, matrix_bytes=matrix)
+    request = ScheduleRequest(
+        operation("all_to_all_v"), 4, int(matrix.sum(1).max()), 1, channels=32, matrix_bytes=matrix
+    )
     return time_lowered(lower(algorithm("all_to_all_v", "nccl_p2p").build(request), RUN), RUN, costs)
 
 
@@ -67,7 +69,7 @@ def test_the_first_chunk_goes_out_alone():
 
 
 def test_chunks_are_as_long_as_the_library_says():
-    request = Request(operation("send_recv"), 4, MIB, 1, channels=32, peer_step_bytes=128 * 1024)
+    request = ScheduleRequest(operation("send_recv"), 4, MIB, 1, channels=32, peer_step_bytes=128 * 1024)
     lowered = lower(algorithm("send_recv", "nccl_p2p").build(request), RUN)
     chunk_s, part = 128 * 1024 / 30e9, MIB / 8  # one chunk each: out alone, then copied out alone
     assert len(lowered.size_bytes) == 4
@@ -203,7 +205,9 @@ def test_both_engines_agree_on_ports():
     rng = np.random.default_rng(5)
     costs = replace(BASE, softness=4.0, link_share=0.8, contention=0.1)
     matrix = rng.integers(1, 32 * MIB, (4, 4))
-    request = Request(operation("all_to_all_v"), 4, int(matrix.sum(1).max()), 1, channels=32, matrix_bytes=matrix)
+    request = ScheduleRequest(
+        operation("all_to_all_v"), 4, int(matrix.sum(1).max()), 1, channels=32, matrix_bytes=matrix
+    )
     problem = problem_of(lower(algorithm("all_to_all_v", "nccl_p2p").build(request), RUN), RUN, costs)
     assert len(problem.capacity_Bps) == len(RUN.trunk_capacity_Bps) + 2 * 4
     one, other = (solve(problem, engine=engine) for engine in ("reference", "kernel"))
@@ -230,7 +234,7 @@ def test_random_matrices_keep_the_laws(seed: int):
 def test_a_byte_matrix_of_equal_blocks_is_as_fast_as_an_all_to_all():
     size = 16 * MIB
     costs = replace(BASE, softness=4.0, contention=0.1)
-    request = Request(operation("all_to_all"), 4, 4 * size, 1, channels=32)
+    request = ScheduleRequest(operation("all_to_all"), 4, 4 * size, 1, channels=32)
     uniform = time_lowered(lower(algorithm("all_to_all", "nccl_p2p").build(request), RUN), RUN, costs)
     assert timed(np.full((4, 4), size), costs).time_s == pytest.approx(uniform.time_s, rel=1e-9)
 

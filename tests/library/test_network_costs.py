@@ -7,14 +7,14 @@ import pytest
 import yaml
 
 import collsim
-from collsim.calibration.cases import Case, Measured
+from collsim.calibration.cases import Measured, MeasuredCase
 from collsim.calibration.fit import fit_profile
 from collsim.calibration.log_placement import predicted
 from collsim.calibration.profile_writer import as_yaml
 from collsim.core.errors import InputError, SpecError
 from collsim.engine import Problem, solve
 from collsim.library import load_profile
-from collsim.library.costs.profile import Network
+from collsim.library.costs.profile import NetworkCosts
 from collsim.simulation.arrivals import with_arrivals
 from collsim.topology import load_topology
 
@@ -104,7 +104,7 @@ class TestWhichConstants:
 
     def test_one_node_and_bare_wires_have_none_of_their_own(self):
         assert load_profile("hgx_h100").network == load_profile("default").network
-        assert load_profile("ideal", cluster()).network == Network()
+        assert load_profile("ideal", cluster()).network == NetworkCosts()
 
     def test_a_kernel_without_costs_has_those_of_rings(self):
         network = load_profile("default").network
@@ -164,7 +164,7 @@ def made_rows(topology, profile, ops=("all_gather", "all_reduce"), per_node=(1, 
     rows = []
     for op in ops:
         for each in per_node:
-            case = Case(op, 4 * each, nodes=4, library=LIBRARY, environment=(("NCCL_PROTO", "Simple"),))
+            case = MeasuredCase(op, 4 * each, nodes=4, library=LIBRARY, environment=(("NCCL_PROTO", "Simple"),))
             case = replace(case, environment=(("NCCL_ALGO", "Ring"), *case.environment))
             sizes = [2**power for power in range(14, 31, 2)]
             found = {row.requested_bytes: row.time_s for row in predicted(case, sizes, topology, profile).rows}
@@ -198,7 +198,10 @@ class TestFits:
         assert row.time_lo_s is not None
 
     def test_rows_of_one_node_tell_nothing(self):
-        rows = [Measured(Case("all_reduce", 8, 2**power, nodes=1), "a.log", 1, 1e-3, None, 0) for power in (20, 24, 28)]
+        rows = [
+            Measured(MeasuredCase("all_reduce", 8, 2**power, nodes=1), "a.log", 1, 1e-3, None, 0)
+            for power in (20, 24, 28)
+        ]
         with pytest.raises(InputError, match="0 rows over several nodes can be predicted, 3 are needed"):
             fit_profile(rows, load_topology("h100_rail"))
 

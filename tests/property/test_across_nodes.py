@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from collsim.collectives import ALGORITHMS, Layout, Request, algorithm, matrix_size_bytes
+from collsim.collectives import ALGORITHMS, NodeLayout, ScheduleRequest, algorithm, matrix_size_bytes
 from collsim.core.errors import UnsupportedError
 from collsim.core.operations import operation
 from collsim.schedule import verify
@@ -26,7 +26,7 @@ def built(op, algo, *, elements=7, **more):
     size_bytes = 16 * n * elements if name.blocked else 2 * (n * elements + 5)
     share = size_bytes // (3 * (n if name.blocked else 1))
     more = {"channels": 3, "chunk_bytes": max(share // (2 if name.blocked else 2 * per_node), 2), **more}
-    return algorithm(op, algo).build(Request(name, n, size_bytes, 2, slots=2, nodes=nodes, **more))
+    return algorithm(op, algo).build(ScheduleRequest(name, n, size_bytes, 2, slots=2, nodes=nodes, **more))
 
 
 @pytest.mark.parametrize("nodes", NODES)
@@ -46,7 +46,7 @@ def test_all_to_all(algo, nodes):
         n = nodes * per_node
         for block_bytes in (64, 300_000) if n <= 40 else (64,):
             verify(algorithm("all_to_all", algo).build(
-                Request(operation("all_to_all"), n, n * block_bytes, 2, channels=16, nodes=nodes)
+                ScheduleRequest(operation("all_to_all"), n, n * block_bytes, 2, channels=16, nodes=nodes)
             ))  # fmt: skip
 
 
@@ -56,7 +56,7 @@ def test_other_messages(op):
         n = nodes * per_node
         matrix = np.arange(n * n).reshape(n, n) % 5 * 90_000 if op == "all_to_all_v" else None
         size_bytes = n * 480_000 if matrix is None else matrix_size_bytes(matrix)
-        asked = Request(
+        asked = ScheduleRequest(
             operation(op), n, size_bytes, 4, root=n // 2 if op != "all_to_all_v" else 0, channels=16, nodes=nodes,
             matrix_bytes=matrix,
         )  # fmt: skip
@@ -67,7 +67,7 @@ def test_other_messages(op):
 @pytest.mark.parametrize("op", ["all_reduce", "all_gather", "reduce_scatter"])
 def test_three_levels(op, racks):
     for nodes, per_node in ((racks, 3), (2 * racks, 2), (4 * racks, 1), (2 * racks, 4)):
-        layout = Layout.blocks([per_node] * nodes, racks)
+        layout = NodeLayout.blocks([per_node] * nodes, racks)
         schedule = built(op, "hierarchical_racks", nodes=nodes, per_node=per_node, layout=layout)
         verify(schedule)
         assert schedule.parameters["levels"] == 3
@@ -75,7 +75,7 @@ def test_three_levels(op, racks):
 
 @pytest.mark.parametrize("op", ["all_reduce", "all_gather", "reduce_scatter"])
 def test_racks_whose_nodes_are_no_neighbours(op):
-    layout = Layout.from_nodes(
+    layout = NodeLayout.from_nodes(
         [node for node in (3, 0, 5, 1, 4, 2) for _ in range(2)], rack_of_rank=[0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 1, 1]
     )
     assert layout.racks == ((0, 2, 4), (1, 3, 5))
@@ -93,14 +93,14 @@ def test_trees_of_every_pattern(pattern):
 @pytest.mark.parametrize("algo", ["ring", "tree", "nccl_p2p"])
 def test_unequal_nodes(algo, sizes):
     op = operation("all_to_all" if algo == "nccl_p2p" else "all_reduce")
-    asked = Request(op, sum(sizes), 96 * sum(sizes), 4, channels=4, layout=Layout.blocks(sizes))
+    asked = ScheduleRequest(op, sum(sizes), 96 * sum(sizes), 4, channels=4, layout=NodeLayout.blocks(sizes))
     verify(algorithm(op.name, algo).build(asked))
 
 
 @pytest.mark.parametrize("algo", ["ring", "tree", "nvls_tree", "hierarchical", "collnet_direct"])
 def test_ranks_that_are_dealt_to_nodes_in_turn(algo):
-    layout = Layout.from_nodes([rank % 3 for rank in range(12)])
-    asked = Request(operation("all_reduce"), 12, 4800, 4, channels=4, layout=layout)
+    layout = NodeLayout.from_nodes([rank % 3 for rank in range(12)])
+    asked = ScheduleRequest(operation("all_reduce"), 12, 4800, 4, channels=4, layout=layout)
     verify(algorithm("all_reduce", algo).build(asked))
 
 
@@ -108,6 +108,6 @@ def test_ranks_that_are_dealt_to_nodes_in_turn(algo):
 def test_what_needs_equal_nodes_or_several_says_so(entry):
     op = operation(entry.ops[0])
     with pytest.raises(UnsupportedError, match="not on one"):
-        entry.build(Request(op, 4, 64, 4))
+        entry.build(ScheduleRequest(op, 4, 64, 4))
     with pytest.raises(UnsupportedError, match="same number of ranks on every node"):
-        entry.build(Request(op, 4, 64, 4, layout=Layout.blocks([1, 3])))
+        entry.build(ScheduleRequest(op, 4, 64, 4, layout=NodeLayout.blocks([1, 3])))

@@ -5,7 +5,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collsim.collectives import Request, algorithms_for, rings_for
+from collsim.collectives import ScheduleRequest, algorithms_for, rings_for
 from collsim.core.operations import OPERATIONS
 from collsim.fabric.bounds.lower import lower_bound
 from collsim.library import load_profile
@@ -49,7 +49,7 @@ def check(topology, ranks, profile, seed):
         for entry in algorithms_for(op.name):
             if entry.in_network:
                 continue
-            request = Request(op, n, size, 1, root, channels=2, rings=rings, matrix_bytes=matrix)
+            request = ScheduleRequest(op, n, size, 1, root, channels=2, rings=rings, matrix_bytes=matrix)
             time_s = time_schedule(entry.build(request), run).time_s
             cut = lower_bound(op, size, run.cuts, root, matrix)
             bound = lower_bound(op, size, run.cuts, root, matrix, flows=run.flows)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collsim.collectives import ALGORITHMS, Request, algorithm
+from collsim.collectives import ALGORITHMS, ScheduleRequest, algorithm
 from collsim.collectives.all_to_all_v import matrix_size_bytes
 from collsim.collectives.pat import gather_messages, messages_per_rank, scatter_messages
 from collsim.collectives.rings import balanced_rings
@@ -35,7 +35,7 @@ def request(name, n, *, elements, element_bytes, channels, chunks, **more):
         "root": 2 * n // 3,
         **more,
     }
-    return Request(op, n, size_bytes, element_bytes, channels=channels, **more)
+    return ScheduleRequest(op, n, size_bytes, element_bytes, channels=channels, **more)
 
 
 @pytest.mark.parametrize("n", RANKS)
@@ -59,7 +59,7 @@ def test_schedule_is_right_for_a_size_that_does_not_divide(op, algo, n):
 
 @pytest.mark.parametrize("n", RANKS)
 def test_tree_all_reduce_is_right_over_many_chunks(n):
-    asked = Request(operation("all_reduce"), n, 1234, 2, channels=3, chunk_bytes=60, slots=3)
+    asked = ScheduleRequest(operation("all_reduce"), n, 1234, 2, channels=3, chunk_bytes=60, slots=3)
     verify(algorithm("all_reduce", "tree").build(asked))
 
 
@@ -81,7 +81,7 @@ def test_schedule_is_right_whatever_is_asked(case, n, elements, element_bytes, c
     if op == "all_to_all_v":
         matrix = np.random.default_rng(elements).integers(0, 3, (n, n))
         size_bytes = matrix_size_bytes(matrix)
-    asked = Request(
+    asked = ScheduleRequest(
         operation(op),
         n,
         size_bytes,
@@ -151,6 +151,6 @@ def test_pat_moves_every_block_once_in_messages_that_fit(n, block_bytes):
         assert sorted(blocks) == list(range(1, n))
         assert all(len(message.blocks) * block_bytes <= 512 * 1024 for message in messages)
         assert all(message.blocks for message in messages)
-    asked = Request(operation("all_gather"), n, n * block_bytes, chunk_bytes=512 * 1024)
+    asked = ScheduleRequest(operation("all_gather"), n, n * block_bytes, chunk_bytes=512 * 1024)
     counts = messages_per_rank(algorithm("all_gather", "pat").build(asked))
     assert np.all(counts == len(gather_messages(n, block_bytes, 512 * 1024)))

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import collsim
-from collsim.collectives import ALGORITHMS, Request, algorithm, rings_for
+from collsim.collectives import ALGORITHMS, ScheduleRequest, algorithm, rings_for
 from collsim.core.operations import operation
 from collsim.library import Profile, load_profile
 from collsim.schedule import EVERY, Schedule
@@ -64,7 +64,7 @@ class Case:
         return prepare(self.topology, self.profile, self.ranks)
 
     def schedule(self, run):
-        request = Request(
+        request = ScheduleRequest(
             op=operation(self.op),
             n_ranks=len(self.ranks),
             size_bytes=self.size_bytes,

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collsim.collectives import algorithm
-from collsim.collectives.algorithm import Request
+from collsim.collectives.algorithm import ScheduleRequest
 from collsim.core.operations import operation
 from collsim.schedule import EVERY, Chunks, Schedule, Transfers, TransfersBuilder, find_faults, verifier
 
@@ -36,7 +36,7 @@ def build(case, n, channels):
     name, op = case
     if name == "doubling":
         return doubling(4)
-    schedule = algorithm(op, name).build(Request(operation(op), n, n * 24, channels=channels))
+    schedule = algorithm(op, name).build(ScheduleRequest(operation(op), n, n * 24, channels=channels))
     return replace(schedule, phases=tuple(phase.materialise() for phase in schedule.phases))
 
 

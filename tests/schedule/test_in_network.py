@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import collsim
-from collsim.collectives import Request, algorithm
+from collsim.collectives import ScheduleRequest, algorithm
 from collsim.core.errors import SpecError, UnsupportedError, VerificationError
 from collsim.core.operations import operation
 from collsim.library import load_profile
@@ -23,7 +23,7 @@ OPS = ("all_reduce", "all_gather", "reduce_scatter")
 
 
 def nvls(op: str, n: int, size_bytes: int, **more: int) -> Schedule:
-    return algorithm(op, "nvls").build(Request(operation(op), n, size_bytes, 4, **more))
+    return algorithm(op, "nvls").build(ScheduleRequest(operation(op), n, size_bytes, 4, **more))
 
 
 def hand_made(n: int = 3) -> tuple[ChunksBuilder, TransfersBuilder]:

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from collsim.collectives import algorithm
-from collsim.collectives.algorithm import Request
+from collsim.collectives.algorithm import ScheduleRequest
 from collsim.core.errors import InputError, SpecError, VerificationError
 from collsim.core.operations import operation
 from collsim.schedule import (
@@ -37,7 +37,7 @@ DOCS = Path(__file__).parents[2] / "docs" / "schedules.md"
 
 
 def build(name, op, n, **more):
-    return algorithm(op, name).build(Request(operation(op), n, n * 48, **more))
+    return algorithm(op, name).build(ScheduleRequest(operation(op), n, n * 48, **more))
 
 
 def same(a, b):

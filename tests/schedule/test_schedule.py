@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collsim.collectives import algorithm
-from collsim.collectives.algorithm import Request
+from collsim.collectives.algorithm import ScheduleRequest
 from collsim.core.errors import VerificationError
 from collsim.core.operations import operation
 from collsim.schedule import (
@@ -33,7 +33,7 @@ DOCS = Path(__file__).parents[2] / "docs" / "schedules.md"
 
 
 def build(name, op, n, *, size_bytes=None, channels=1, **more):
-    request = Request(operation(op), n, n * 48 if size_bytes is None else size_bytes, channels=channels, **more)
+    request = ScheduleRequest(operation(op), n, n * 48 if size_bytes is None else size_bytes, channels=channels, **more)
     return algorithm(op, name).build(request)
 
 

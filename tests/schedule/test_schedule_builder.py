@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from collsim.collectives import Layout, Request, algorithm
+from collsim.collectives import NodeLayout, ScheduleRequest, algorithm
 from collsim.collectives.node_p2p import MOST_PIECES, PIECE_STEPS, peer_order
 from collsim.core.operations import operation
 from collsim.schedule import ChunksBuilder, Transfers, TransfersBuilder
@@ -71,7 +71,7 @@ def _wire(rows: TransfersBuilder, ends: Any, messages: Any, batches: Any, label:
     now[target] += wire
 
 
-def message_by_message(request: Request, *, pxn: bool) -> Transfers:
+def message_by_message(request: ScheduleRequest, *, pxn: bool) -> Transfers:
     """The rounds of `collsim.collectives.node_p2p`, one message after the other."""
     layout, n = request.spread, request.n_ranks
     channels, step_bytes = p2p_channels(request.n_channels), slot_bytes(layout.n_nodes)
@@ -119,9 +119,9 @@ def message_by_message(request: Request, *, pxn: bool) -> Transfers:
 @pytest.mark.parametrize("algo", ["nccl_p2p", "nccl_pxn"])
 def test_messages_between_nodes(nodes: int, g: int, size: int, algo: str) -> None:
     n = nodes * g
-    mixed = Layout.from_nodes([rank % nodes for rank in range(n)])
+    mixed = NodeLayout.from_nodes([rank % nodes for rank in range(n)])
     for layout in (None, mixed):
-        request = Request(
+        request = ScheduleRequest(
             operation("all_to_all"), n, size * n, default_channels=16, nodes=nodes, layout=layout, peer_channels=4
         )
         found = algorithm("all_to_all", algo).build(request).materialise()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from collsim.collectives import algorithm
-from collsim.collectives.algorithm import Request
+from collsim.collectives.algorithm import ScheduleRequest
 from collsim.core.errors import UnsupportedError, VerificationError
 from collsim.core.operations import operation
 from collsim.schedule import (
@@ -31,7 +31,7 @@ SIZES = [2, 3, 5, 8]
 
 
 def build(name, op, n, *, size_bytes=None, channels=1, **more):
-    request = Request(operation(op), n, n * 48 if size_bytes is None else size_bytes, channels=channels, **more)
+    request = ScheduleRequest(operation(op), n, n * 48 if size_bytes is None else size_bytes, channels=channels, **more)
     return algorithm(op, name).build(request)
 
 
@@ -556,7 +556,7 @@ def test_sixty_four_ranks_in_little_memory(name, op):
 
 def edited(op, name, n_ranks):
     """A sound schedule of 8 ranks that claims to be of *n_ranks*."""
-    schedule = algorithm(op, name).build(Request(operation(op), 8, 2**20 * 8, channels=4))
+    schedule = algorithm(op, name).build(ScheduleRequest(operation(op), 8, 2**20 * 8, channels=4))
     return replace(schedule, phases=(schedule.materialise(),), n_ranks=n_ranks, size_bytes=n_ranks * 64)
 
 
@@ -606,7 +606,7 @@ def test_switches_of_too_many_ranks_are_refused():
 
 
 def test_missing_blocks_of_an_exchange():
-    schedule = algorithm("all_to_all", "direct").build(Request(operation("all_to_all"), 4, 4 * 64))
+    schedule = algorithm("all_to_all", "direct").build(ScheduleRequest(operation("all_to_all"), 4, 4 * 64))
     chunks = schedule.chunks
     target = chunks.target.copy()
     target[chunks.source == 2] = np.where(target[chunks.source == 2] == 3, 1, target[chunks.source == 2])

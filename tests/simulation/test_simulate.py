@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import collsim
-from collsim.collectives import ALGORITHMS, Request, algorithm, algorithms_for
+from collsim.collectives import ALGORITHMS, ScheduleRequest, algorithm, algorithms_for
 from collsim.core.errors import DeadlockError, InputError, InternalError, UnknownNameError, UnsupportedError
 from collsim.core.operations import OPERATIONS, operation
 from collsim.engine import Solution
@@ -367,7 +367,7 @@ def test_in_network_schedules_need_switches_that_add():
 
 def direct_on_four():
     run = prepare(load_topology("mi300x_ubb8"), IDEAL, range(4))
-    return algorithm("all_to_all", "direct").build(Request(operation("all_to_all"), 4, 4 * 10**6)), run
+    return algorithm("all_to_all", "direct").build(ScheduleRequest(operation("all_to_all"), 4, 4 * 10**6)), run
 
 
 def hurried(solve, factor):

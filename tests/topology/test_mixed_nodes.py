@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from collsim import simulate
-from collsim.calibration.cases import Case
+from collsim.calibration.cases import MeasuredCase
 from collsim.calibration.log_placement import misfit
 from collsim.core.errors import SpecError, UnsupportedError
 from collsim.fabric.fabric import build_fabric
@@ -228,7 +228,7 @@ class TestFailures:
 
 def test_a_log_does_not_say_which_nodes_it_ran_on():
     topology = mixed(("hgx_h100", 1), ("hgx_b200", 1))
-    assert "nodes of the cluster differ" in str(misfit(Case("all_reduce", 16, 1024, nodes=2), topology))
+    assert "nodes of the cluster differ" in str(misfit(MeasuredCase("all_reduce", 16, 1024, nodes=2), topology))
 
 
 def test_a_mixed_cluster_is_a_graph():

@@ -14,7 +14,7 @@ from typing import Any
 
 from collsim.calibration.logs.cells import cell_fault, op_of_record, whole_number
 from collsim.calibration.logs.facts import Facts, learn, learn_debug, op_name, op_of_program
-from collsim.calibration.logs.log_sections import Section
+from collsim.calibration.logs.log_sections import LogSection
 from collsim.calibration.logs.log_types import Test
 from collsim.calibration.logs.named_tables import (
     Columns,
@@ -230,7 +230,7 @@ class LogReader:
             self._finish(stream)
             stream.before, stream.facts, stream.columns = before, Facts(), None
 
-    def _open(self, stream: _Stream, line: int, redop: str | None) -> Section:
+    def _open(self, stream: _Stream, line: int, redop: str | None) -> LogSection:
         """Return the section for a row, a new one where copying operations turn into reducing ones."""
         if not stream.has_rows and stream.before is not None and stream.facts.threads is None:
             stream.inherit()
@@ -399,7 +399,7 @@ class _Stream:
         self.label = label
         self.facts = Facts()
         self.before: Facts | None = None
-        self.current: Section | None = None
+        self.current: LogSection | None = None
         self.columns: Columns | None = None
         self.pending: RowStart | None = None
         self.parsed: tuple[str | None, int | None, list[Block | None], str] = (None, None, [], "")
@@ -411,10 +411,10 @@ class _Stream:
         """Whether the table under way holds anything."""
         return self.pending is not None or self.half is not None or bool(self.current and len(self.current.table))
 
-    def section(self, line: int) -> Section:
+    def section(self, line: int) -> LogSection:
         """Return the table under way, a new one if there is none."""
         if self.current is None:
-            self.current = Section(self.facts, self.label, line)
+            self.current = LogSection(self.facts, self.label, line)
         self.current.facts = self.facts
         return self.current
 

@@ -25,7 +25,7 @@ from collsim.calibration.logs.printed_rows import (
 )
 from collsim.calibration.logs.settlement import BLOCK_COLUMNS, Known, Settlement
 
-__all__ = ["Section"]
+__all__ = ["LogSection"]
 
 HALVES = ("", "in_place_")
 SHOWN = 80
@@ -35,7 +35,7 @@ LONGEST_S = 1e6
 """Twelve days: no operation runs so long."""
 
 
-class Section:
+class LogSection:
     """A table under way."""
 
     def __init__(self, facts: Facts, source: str, first_line: int) -> None:

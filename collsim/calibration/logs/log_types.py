@@ -1,4 +1,4 @@
-"""Types of the log reader: a Log of Tests, each a compact Table of Rows and the Run that made them.
+"""Types of the log reader: a Log of Tests, each a compact Table of rows and the run that made them.
 
 This module imports only `log_rows`.
 """
@@ -14,7 +14,7 @@ from typing import Any
 
 from collsim.calibration.logs.printed_rows import RawRow
 
-__all__ = ["ZERO_BYTES", "Dropped", "Log", "Row", "Run", "Table", "Test"]
+__all__ = ["ZERO_BYTES", "Dropped", "Log", "LogRow", "LogRun", "Table", "Test"]
 
 NO_NUMBER = math.nan
 NO_INTEGER = -(2**31)
@@ -37,7 +37,7 @@ class Dropped:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class LogRow:
     """One row of a table; None stands for what the log does not say.
 
     Attributes
@@ -80,7 +80,7 @@ NAME_COLUMNS = ("dtype", "redop")
 
 
 class Table:
-    """Rows as arrays of numbers, about 120 bytes a row; iterating makes `Row` objects one at a time."""
+    """Rows as arrays of numbers, about 120 bytes a row; iterating makes `LogRow` objects one at a time."""
 
     def __init__(self, op: str | None = None, ranks: int | None = None, nodes: int | None = None) -> None:
         self.op, self.ranks, self.nodes = op, ranks, nodes
@@ -92,10 +92,10 @@ class Table:
     def __len__(self) -> int:
         return len(self._columns["line"])
 
-    def __iter__(self) -> Iterator[Row]:
+    def __iter__(self) -> Iterator[LogRow]:
         return (self[index] for index in range(len(self)))
 
-    def __getitem__(self, index: int) -> Row:
+    def __getitem__(self, index: int) -> LogRow:
         values: dict[str, Any] = {name: column[index] for name, column in self._columns.items()}
         for name in FLOAT_COLUMNS:
             values[name] = None if math.isnan(values[name]) else values[name]
@@ -103,7 +103,7 @@ class Table:
             values[name] = None if values[name] == NO_INTEGER else values[name]
         for name in NAME_COLUMNS:
             values[name] = self._names[values[name]]
-        return Row(op=self.op, ranks=self.ranks, nodes=self.nodes, **values)
+        return LogRow(op=self.op, ranks=self.ranks, nodes=self.nodes, **values)
 
     def append(self, row: RawRow) -> None:
         """Add a row as printed."""
@@ -174,7 +174,7 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class LogRun:
     """How a test was run, as far as its log says; None where it does not.
 
     Attributes
@@ -242,7 +242,7 @@ class Test:
     op, ranks, nodes : str or int or None
         *ranks* of one communicator and the *nodes* that it spans.
     rows : Table
-    run : Run
+    run : LogRun
     source : str
         The process that printed the table, where the log carries labels (``0`` of ``[1,0]<stdout>:``).
     first_line, last_line : int
@@ -255,7 +255,7 @@ class Test:
     ranks: int | None
     nodes: int | None
     rows: Table
-    run: Run
+    run: LogRun
     source: str
     first_line: int
     last_line: int
@@ -286,7 +286,7 @@ class Log:
     warnings: tuple[str, ...]
 
     @property
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[LogRow]:
         """The rows of all tests."""
         return (row for test in self.tests for row in test.rows)
 

@@ -124,9 +124,9 @@ class _Counts:
 
 def _lost(trouble: str) -> Test:
     """Return an empty test that carries the news that the file could not be read to its end."""
-    from collsim.calibration.logs.log_types import Run, Table
+    from collsim.calibration.logs.log_types import LogRun, Table
 
-    return Test(None, None, None, Table(), Run(), "", 0, 0, warnings=(trouble,))
+    return Test(None, None, None, Table(), LogRun(), "", 0, 0, warnings=(trouble,))
 
 
 def _no_rows(name: str, reader: LogReader, counts: _Counts) -> Fault:

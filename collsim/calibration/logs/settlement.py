@@ -1,4 +1,4 @@
-"""Settlement of a table: operation, ranks, nodes, cells and the Run, from its rows, the text around it and overrides.
+"""Settlement of a table: operation, ranks, nodes, cells and the run, from its rows, the text around it and overrides.
 
 An override beats all; otherwise what the program printed comes first, then comments, the rows, the name of the file.
 This module imports only `operations` and the modules of the reader below it.
@@ -23,7 +23,7 @@ from collsim.calibration.logs.inference import (
     ranks_of_ratio,
     read_signs,
 )
-from collsim.calibration.logs.log_types import NO_INTEGER, Run, Table
+from collsim.calibration.logs.log_types import NO_INTEGER, LogRun, Table
 from collsim.core.operations import DTYPES, OPERATIONS
 
 __all__ = ["BLOCK_COLUMNS", "Known", "Settlement"]
@@ -232,7 +232,7 @@ class Settlement:
         if run.split and run.groups == 1 and self.ranks == len(self.facts.devices):
             self.notes.append(f"NCCL_TESTS_SPLIT={run.split} had no effect: all {self.ranks} ranks are in one group")
 
-    def run(self) -> Run:
+    def run(self) -> LogRun:
         """Return how the test was run."""
         facts, overrides, shared = self.facts, self.known.overrides, self.known.shared
         graphs = facts.graph_launches
@@ -244,7 +244,7 @@ class Settlement:
             groups.setdefault(device.group, []).append(rank)
         library = overrides.get("library") or facts.library or shared.library or _library_of(facts)
         version = facts.library_version or shared.library_version or facts.compiled_version
-        return Run(
+        return LogRun(
             program=facts.program or shared.program,
             program_version=facts.program_version or shared.program_version,
             library=library,

@@ -16,7 +16,7 @@ Bytes may take any way over the links that the fabric's routes use, through swit
 The solver's answer is only a hint: it names a price for a byte on each link, and the bound is computed from the prices
 by weak duality: (cheapest way to do the work) / (price of all bytes that the links carry in a second). That holds for
 any prices, so rounding in the solver can make a bound smaller, never wrong. Times are proportional to size; each
-program is solved once and its time for one unit is kept in `Flows`.
+program is solved once and its time for one unit is kept in `BoundFlows`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from collsim.core.operations import Operation
 from collsim.fabric.fabric import Fabric, Float, Int
 
-__all__ = ["Flows", "Network", "find_flows", "flow_bound", "network_of"]
+__all__ = ["BoundFlows", "FlowNetwork", "find_flows", "flow_bound", "network_of"]
 
 MOST_RANKS = 32
 """The slowest programs of 32 ranks, a full mesh with one link missing, took 1.8 to 2.4 s on one core."""
@@ -41,7 +41,7 @@ three programs of an all-reduce take 2.6 s; 32 ranks make 35,778, and one progra
 repeat a message for free, which takes 0.1 s."""
 
 
-class Network(NamedTuple):
+class FlowNetwork(NamedTuple):
     """Links as arrays of one length; the first *n_ranks* of *n_nodes* nodes are the ranks in order."""
 
     n_ranks: int
@@ -50,20 +50,20 @@ class Network(NamedTuple):
     dst: Int
     capacity_Bps: Float
 
-    def reversed(self) -> Network:
+    def reversed(self) -> FlowNetwork:
         """Return the network with every link turned round."""
         return self._replace(src=self.dst, dst=self.src)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Flows:
+class BoundFlows:
     """The network of one fabric, and the seconds per unit of all that was asked so far."""
 
-    network: Network
+    network: FlowNetwork
     unit_s: dict[tuple[str, int, bytes], tuple[float, str]] = field(default_factory=dict)
 
 
-def find_flows(fabric: Fabric, used: NDArray[np.bool_]) -> Flows | None:
+def find_flows(fabric: Fabric, used: NDArray[np.bool_]) -> BoundFlows | None:
     """Return the flows of a small irregular fabric; None where cuts do as well or the programs would take too long.
 
     Parameters
@@ -75,21 +75,21 @@ def find_flows(fabric: Fabric, used: NDArray[np.bool_]) -> Flows | None:
     in_network = fabric.in_network is not None or fabric.node_in_network is not None
     if fabric.wiring.coordinates.kind != "irregular" or fabric.n_ranks > MOST_RANKS or in_network:
         return None
-    return Flows(network_of(fabric, used))
+    return BoundFlows(network_of(fabric, used))
 
 
-def network_of(fabric: Fabric, used: NDArray[np.bool_]) -> Network:
+def network_of(fabric: Fabric, used: NDArray[np.bool_]) -> FlowNetwork:
     """Return the used links; a GPU that is no rank forwards if some route leads through it."""
     src, dst = fabric.wiring.link_src[used], fabric.wiring.link_dst[used]
     between = np.setdiff1d(np.concatenate([src, dst]), fabric.rank_node)
     number = np.full(len(fabric.wiring.node_names), -1, dtype=np.int64)
     nodes = np.concatenate([fabric.rank_node, between])
     number[nodes] = np.arange(len(nodes))
-    return Network(fabric.n_ranks, len(nodes), number[src], number[dst], fabric.raw_capacity_Bps[used])
+    return FlowNetwork(fabric.n_ranks, len(nodes), number[src], number[dst], fabric.raw_capacity_Bps[used])
 
 
 def flow_bound(
-    op: Operation, size_bytes: int, flows: Flows, root: int = 0, matrix_bytes: Int | None = None
+    op: Operation, size_bytes: int, flows: BoundFlows, root: int = 0, matrix_bytes: Int | None = None
 ) -> tuple[float, str]:
     """Return the seconds that *op* needs at line rate without latency, at least, and the name of the bound.
 
@@ -98,7 +98,7 @@ def flow_bound(
     op : Operation
     size_bytes : int
         The size column of nccl-tests.
-    flows : Flows
+    flows : BoundFlows
     root : int
     matrix_bytes : int64[n_ranks, n_ranks], optional
         For all_to_all_v.
@@ -134,7 +134,7 @@ def _pattern(op: Operation, n: int, root: int) -> Float:
     return wanted
 
 
-def _unit_s(op: Operation, network: Network, root: int, pattern: Float) -> tuple[float, str]:
+def _unit_s(op: Operation, network: FlowNetwork, root: int, pattern: Float) -> tuple[float, str]:
     """Return the seconds per unit and the name of the bound."""
     if pattern.any():
         return _exchange_s(network, pattern), "flow"
@@ -148,7 +148,7 @@ def _unit_s(op: Operation, network: Network, root: int, pattern: Float) -> tuple
     return _delivery_s(way, at_root if op.rooted else everywhere), "flow"
 
 
-def _exchange_s(network: Network, wanted: Float) -> float:
+def _exchange_s(network: FlowNetwork, wanted: Float) -> float:
     """Return how long the bytes float64[n, n] *wanted* from rank to rank take at least."""
     if np.count_nonzero(wanted.any(axis=1)) > np.count_nonzero(wanted.any(axis=0)):
         network, wanted = network.reversed(), wanted.T
@@ -170,7 +170,7 @@ def _exchange_s(network: Network, wanted: Float) -> float:
     return _ratio(float((wanted * cost).sum()), float(price @ network.capacity_Bps))
 
 
-class Messages(NamedTuple):
+class BoundMessages(NamedTuple):
     """Who can send to whom without another rank between, as arcs, and which sender's bytes may be on which link."""
 
     tail: Int
@@ -179,7 +179,7 @@ class Messages(NamedTuple):
     link: Int
 
 
-def _messages(network: Network, *, either_way: bool) -> Messages:
+def _messages(network: FlowNetwork, *, either_way: bool) -> BoundMessages:
     """Return the arcs, with their opposites if messages serve *either_way*, and the pairs of sender and link."""
     ranks = np.arange(network.n_ranks)
     one_each = _matrix(network, np.ones(len(network.src)))
@@ -189,15 +189,15 @@ def _messages(network: Network, *, either_way: bool) -> Messages:
     own = np.equal.outer(ranks, network.src)
     onwards = (network.src >= network.n_ranks) & reach[: network.n_ranks, network.src]
     back = np.equal.outer(ranks, network.dst)
-    return Messages(*np.nonzero(joined | joined.T if either_way else joined), *np.nonzero((own | onwards) & ~back))
+    return BoundMessages(*np.nonzero(joined | joined.T if either_way else joined), *np.nonzero((own | onwards) & ~back))
 
 
-def _delivery_s(network: Network, supply: Float, *, either_way: bool = False) -> float:
+def _delivery_s(network: FlowNetwork, supply: Float, *, either_way: bool = False) -> float:
     """Return how long it takes at least to deliver the bytes *supply* of each rank to all other ranks.
 
     Parameters
     ----------
-    network : Network
+    network : FlowNetwork
     supply : float64[n_ranks]
     either_way : bool
         A message from i to j serves as well as one from j to i.
@@ -221,7 +221,7 @@ def _delivery_s(network: Network, supply: Float, *, either_way: bool = False) ->
 
 
 def _delivery_prices(
-    network: Network, messages: Messages, supply: Float, targets: Int, *, either_way: bool
+    network: FlowNetwork, messages: BoundMessages, supply: Float, targets: Int, *, either_way: bool
 ) -> tuple[Float, Float]:
     """Return the price of each link, and what each target pays for each arc: float64[n_targets, n_arcs].
 
@@ -269,7 +269,7 @@ def _ratio(work: float, per_second: float) -> float:
     return work / per_second if per_second > 0 else 0.0
 
 
-def _matrix(network: Network, length: Float) -> Float:
+def _matrix(network: FlowNetwork, length: Float) -> Float:
     """Return float64[n_nodes, n_nodes]: the length of the link between two nodes, infinite if there is none."""
     matrix = np.full((network.n_nodes,) * 2, np.inf)
     matrix[network.src, network.dst] = length

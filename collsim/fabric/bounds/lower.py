@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from collsim.core.operations import Operation
 from collsim.fabric.bounds.cut_sets import MOST_SWEEPS, Sides, sparse_capacities, sparse_sides
-from collsim.fabric.bounds.flow_bounds import Flows, flow_bound
+from collsim.fabric.bounds.flow_bounds import BoundFlows, flow_bound
 from collsim.fabric.fabric import Fabric, Float, Int
 
 __all__ = ["MOST_IN_TABLES", "Bound", "Cuts", "find_cuts", "lower_bound"]
@@ -138,7 +138,7 @@ def lower_bound(
     root: int = 0,
     matrix_bytes: Int | None = None,
     *,
-    flows: Flows | None = None,
+    flows: BoundFlows | None = None,
 ) -> Bound:
     """Return the largest of the lower bounds.
 
@@ -151,7 +151,7 @@ def lower_bound(
     root : int
     matrix_bytes : int64[n_ranks, n_ranks], optional
         For all_to_all_v.
-    flows : Flows, optional
+    flows : BoundFlows, optional
         Of the same fabric, if it is small and irregular.
     """
     times = _demand(op, size_bytes, cuts, root, matrix_bytes) / cuts.capacity_Bps

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from collsim.library.costs.channel_costs import BETWEEN, NEAREST, STAND_IN, Protocol
 
-__all__ = ["BANDS", "Network", "Profile", "Protocol", "Scatter", "band_of"]
+__all__ = ["BANDS", "NetworkCosts", "Profile", "Protocol", "Scatter", "band_of"]
 
 BANDS = {"small": 0, "middle": 64 * 2**10, "large": 2**20}
 """Bands of sizes in which errors are told apart, with their first size in bytes."""
@@ -62,7 +62,7 @@ class Scatter:
 
 
 @dataclass(frozen=True, slots=True)
-class Network:
+class NetworkCosts:
     """What steps between nodes cost, instead of the figures of a node.
 
     Attributes
@@ -98,7 +98,7 @@ class Network:
     def reach(self, nodes: int) -> float:
         """Return how many times as far intervals reach over so many nodes, as logarithms: beyond the fit, further.
 
-        >>> Network(nodes=8).reach(4), Network(nodes=8).reach(32)
+        >>> NetworkCosts(nodes=8).reach(4), NetworkCosts(nodes=8).reach(32)
         (1.0, 1.5)
         """
         return 1 + FARTHER * math.log2(max(nodes / self.nodes, 1.0)) if self.nodes else 1.0
@@ -158,7 +158,7 @@ class Profile:
         What ran in the measurements, such as ``nccl-2.28``; the algorithm is then chosen as this library does.
     derived : str
         How the constants follow from those of a relative, if nothing was measured on the systems; else empty.
-    network : Network
+    network : NetworkCosts
         What steps between nodes cost instead.
     accuracy : Mapping of str to Mapping
         `Scatter` by family and band.
@@ -185,7 +185,7 @@ class Profile:
     gpus: tuple[str, ...] = ()
     library: str = ""
     derived: str = ""
-    network: Network = field(default_factory=Network, hash=False)
+    network: NetworkCosts = field(default_factory=NetworkCosts, hash=False)
     accuracy: Mapping[str, Mapping[str, Scatter]] = field(default_factory=dict, hash=False)
     launches: Mapping[str, Profile] = field(default_factory=dict, hash=False)
 

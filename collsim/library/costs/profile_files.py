@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from collsim.core.errors import Fault, InputError, SpecError, UnknownNameError, nearest
-from collsim.library.costs.profile import Network, Profile
+from collsim.library.costs.profile import NetworkCosts, Profile
 from collsim.library.costs.profile_reader import SCHEMA, read_profile
 from collsim.topology.files.reader import MAX_FILE_BYTES, read_document
 
@@ -126,7 +126,7 @@ def _with_network(profile: Profile, topology: Topology | None, gpus: Sequence[in
 
 
 @cache
-def network_for(technology: str, gpu: str) -> Network | None:
+def network_for(technology: str, gpu: str) -> NetworkCosts | None:
     """Return the shipped constants between nodes of a GPU on a technology, or else between any on it."""
     found = [_loaded(path, path.stem).network for path in sorted(NETWORKS.glob("*.yaml"))]
     meant = [network for network in found if technology in network.networks]

@@ -20,7 +20,7 @@ from collsim.core.units import (
     parse_time_s,
 )
 from collsim.library.costs.channel_costs import FAMILIES, Protocol
-from collsim.library.costs.profile import BANDS, Network, Profile, Scatter
+from collsim.library.costs.profile import BANDS, NetworkCosts, Profile, Scatter
 from collsim.library.library import PROTOCOLS, load_library
 from collsim.topology.files.reader import Document
 from collsim.topology.model import STATUSES
@@ -371,7 +371,7 @@ def _families(
     return families
 
 
-def _network(reader: _Reader, found: Profile, data: Mapping[str, Any], path: tuple[str, ...]) -> Network:
+def _network(reader: _Reader, found: Profile, data: Mapping[str, Any], path: tuple[str, ...]) -> NetworkCosts:
     """Return the costs between nodes."""
     path = (*path, "network")
     entries = reader.mapping(data, "network", path[:-1], "write network: {families: {ring: ...}}")
@@ -385,7 +385,7 @@ def _network(reader: _Reader, found: Profile, data: Mapping[str, Any], path: tup
         nodes = 0
     families = _families(reader, replace(found, message_overhead_s=0.0), entries, path, before={}, known=BETWEEN_NODES)
     accuracy = _accuracy(reader, entries, path)
-    return Network(
+    return NetworkCosts(
         str(data.get("name", "")),
         str(entries.get("title", "")),
         **names,

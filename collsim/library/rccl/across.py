@@ -9,7 +9,7 @@ from collsim.library.calls import LL, LL128, SIMPLE, Call, Candidate
 from collsim.library.environment import Environment
 from collsim.library.library import PROTOCOLS, Library
 from collsim.library.nccl.tuner import log2_floor
-from collsim.library.rccl.tables import Model
+from collsim.library.rccl.tables import TuningModel
 from collsim.library.system import Graph, System
 
 __all__ = [
@@ -97,7 +97,7 @@ def graph_of(call: Call, system: System, channels: int) -> Graph:
     return Graph(channels, min(inside, outside) / channels, outside / channels, same_order=False)
 
 
-def hops_us(call: Call, model: Model, algo: str, proto: int) -> float:
+def hops_us(call: Call, model: TuningModel, algo: str, proto: int) -> float:
     """Return the latency of all hops, some of them through the network."""
     n, nodes = call.n_ranks, call.n_nodes
     if algo == "tree":

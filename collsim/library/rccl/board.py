@@ -15,7 +15,7 @@ from collsim.library.library import PROTOCOLS, Library
 from collsim.library.nccl.channels import bounded, thread_bytes
 from collsim.library.nccl.tuner import BY_OP, log2_floor
 from collsim.library.rccl import across as rccl_across
-from collsim.library.rccl.tables import BASE_US, MODELS, Model, correction
+from collsim.library.rccl.tables import BASE_US, MODELS, TuningModel, correction
 from collsim.library.system import Graph, System
 
 __all__ = ["THREADS", "Backend", "backend_of", "candidates", "channels_of", "doubts_of", "graph_of", "per_thread"]
@@ -75,7 +75,7 @@ class Backend:
     peer_channels: int | None = None
 
 
-class Plan(NamedTuple):
+class BoardPlan(NamedTuple):
     """A schedule of MSCCL: up to which size it runs, of how many elements the buffer must be a multiple, and on what.
 
     For every peer each channel has a block of threads, which sends and then receives, unless *peer_blocks* says
@@ -92,16 +92,16 @@ class Plan(NamedTuple):
 
 MSCCL = {
     "all_reduce": (
-        Plan(64 * KIB, 256, LL, 4, "all_pairs"),
-        Plan(512 * KIB - 1, 512, LL, 8, "all_pairs"),
-        Plan(16 * MIB, 512, SIMPLE, 8, "all_pairs"),
+        BoardPlan(64 * KIB, 256, LL, 4, "all_pairs"),
+        BoardPlan(512 * KIB - 1, 512, LL, 8, "all_pairs"),
+        BoardPlan(16 * MIB, 512, SIMPLE, 8, "all_pairs"),
     ),
     "all_to_all": (
-        Plan(9 * KIB, 8, LL, 1, "direct"),
-        Plan(190 * KIB, 16, LL, 2, "direct"),
-        Plan(512 * KIB, 32, LL, 4, "direct"),
-        Plan(7 * MIB, 32, SIMPLE, 32, "direct", peer_blocks=8),
-        Plan(43 * MIB, 64, SIMPLE, 8, "direct"),
+        BoardPlan(9 * KIB, 8, LL, 1, "direct"),
+        BoardPlan(190 * KIB, 16, LL, 2, "direct"),
+        BoardPlan(512 * KIB, 32, LL, 4, "direct"),
+        BoardPlan(7 * MIB, 32, SIMPLE, 32, "direct", peer_blocks=8),
+        BoardPlan(43 * MIB, 64, SIMPLE, 8, "direct"),
     ),
 }
 """The MSCCL schedules of eight MI300X (tools/msccl-algorithms, RCCL up to 2.27).
@@ -119,7 +119,7 @@ DIRECT_SINCE = (2, 28)
 DIRECT_GATHER_BYTES = {"gfx942": 4 * MIB, "gfx950": 8 * MIB}
 
 
-def _model(system: System, n_ranks: int) -> Model:
+def _model(system: System, n_ranks: int) -> TuningModel:
     """Return the tables for the board."""
     if system.architecture == "gfx90a":
         return MODELS[{8: 3, 16: 4}.get(n_ranks, 0)]

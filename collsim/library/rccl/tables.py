@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
-__all__ = ["BASE_US", "MODELS", "Model", "correction"]
+__all__ = ["BASE_US", "MODELS", "TuningModel", "correction"]
 
 Row = tuple[float, float, float]
 BASE_US: Row = (12.0, 12.0, 17.0)
@@ -17,7 +17,7 @@ BASE_US: Row = (12.0, 12.0, 17.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class TuningModel:
     """Tables of one kind of board; pairs are (few domains, more than two)."""
 
     tree_us: Row
@@ -37,7 +37,7 @@ _TREE_LL_5 = "1x6 10x5 6 10 9 10 10 1x11"
 _TEN = "10x27"
 
 MODELS = {
-    0: Model(
+    0: TuningModel(
         (0.8, 1.4, 2.5),
         (0.8, 2.2, 3.6),
         (11.8, 18.2, 20.8),
@@ -55,7 +55,7 @@ MODELS = {
             "10 8 2 10 10 3 10 1 1 2 2 1 5 10 8 8 10 9 10x9",
         ),
     ),
-    3: Model(
+    3: TuningModel(
         (0.8, 0.0, 2.5),
         (0.8, 0.0, 3.6),
         (12.5, 0.0, 22.4),
@@ -65,7 +65,7 @@ MODELS = {
         ("1x6 10 10 2 10 9 10 6 4 6 4 3x5 2x6", _TEN, "10x6 1 1 1 2 10 8 10x9 8 7 8 9 7 7"),
         ("1x5 3 1 2 1 4 4 2 2 3 7 5 4 3x4 2x6", _TEN, "1x7 5 10 1 3 1 1 1 2 2 2 3 4 7 10x7"),
     ),
-    4: Model(
+    4: TuningModel(
         (0.8, 1.4, 2.5),
         (0.8, 2.2, 3.6),
         (32.2, 34.4, 47.6),
@@ -84,7 +84,7 @@ MODELS = {
         ),
         bus_GBps=161.4,
     ),
-    5: Model(
+    5: TuningModel(
         (0.9, 0.9, 2.3),
         (0.8, 0.8, 2.1),
         (10.5, 10.5, 25.0),
@@ -94,7 +94,7 @@ MODELS = {
         (_TREE_LL_5, _TREE_LL_5, "1x15 7 10x5 7 7 5 6 6 6"),
         (_RING_LL_5, _RING_LL_5, "1x22 7 2 10 10 10"),
     ),
-    6: Model(
+    6: TuningModel(
         (0.9, 0.9, 2.3),
         (0.8, 0.8, 2.1),
         (10.5, 10.5, 25.0),

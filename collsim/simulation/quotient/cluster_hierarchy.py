@@ -10,15 +10,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from collsim.collectives import Algorithm, Layout, Request
+from collsim.collectives import Algorithm, NodeLayout, ScheduleRequest
 from collsim.collectives.hierarchical import pieces_of
 from collsim.core.errors import Fault, UnsupportedError
 from collsim.engine import Problem, solve
 from collsim.fabric.fabric import Float, Int
 from collsim.schedule import EVERY, Transfers
 from collsim.schedule.forms import Chunks
-from collsim.simulation.concurrent import Part, part_of
-from collsim.simulation.lowering import Run
+from collsim.simulation.concurrent import GroupTask, part_of
+from collsim.simulation.lowering import LoweredRun
 from collsim.simulation.quotient.cluster_rings import (
     Critical,
     Leg,
@@ -47,8 +47,8 @@ class _Task(NamedTuple):
 
     algorithm: Algorithm
     mini: Miniature
-    run: Run
-    request: Request
+    run: LoweredRun
+    request: ScheduleRequest
     kernel: tuple[str, str]
     road: Road
     sizes: Int
@@ -66,7 +66,7 @@ class _State(NamedTuple):
 
 
 def hierarchical_timing(
-    algorithm: Algorithm, mini: Miniature, run: Run, request: Request, kernel: tuple[str, str]
+    algorithm: Algorithm, mini: Miniature, run: LoweredRun, request: ScheduleRequest, kernel: tuple[str, str]
 ) -> tuple[Timing, int]:
     """Return how the schedule with a ring per rail ran on all ranks, and its channels; *kernel* as of `ring_timing`.
 
@@ -110,7 +110,7 @@ def _refuse_overlap(scattered: _State, exchange: UnitBytes, rings: UnitBytes) ->
         raise out_of_step()
 
 
-def _table(name: str, mini: Miniature, request: Request) -> tuple[Road, Int]:
+def _table(name: str, mini: Miniature, request: ScheduleRequest) -> tuple[Road, Int]:
     """Return the units with the GPUs of their rails, and int64[units, rails], the slice of each rank."""
     pieces = pieces_of(request)
     if len(pieces) > 1:
@@ -119,15 +119,15 @@ def _table(name: str, mini: Miniature, request: Request) -> tuple[Road, Int]:
     per, n = mini.frame.per_unit, request.n_ranks
     units, stops = np.unique(mini.gpus // per, return_counts=True)
     if mini.topology.cluster is None:
-        Layout.blocks([n]).per_node(name)
-    Layout.blocks([*np.unique(stops).tolist(), int(stops[0])]).per_node(name)
+        NodeLayout.blocks([n]).per_node(name)
+    NodeLayout.blocks([*np.unique(stops).tolist(), int(stops[0])]).per_node(name)
     local = (mini.gpus % per).reshape(len(units), -1)
     style, first = alike(*local.T)
     paths = [[[gpu] for gpu in pattern] for pattern in local[first].tolist()]
     return Road(units, style, paths), pieces[0].reshape(local.shape)
 
 
-def _ringed(task: _Task, before: _State, *, outwards: bool, inwards: bool) -> tuple[Part, Paces, _State, bool]:
+def _ringed(task: _Task, before: _State, *, outwards: bool, inwards: bool) -> tuple[GroupTask, Paces, _State, bool]:
     """Return the hops of the rings of all rails, how fast they are, and the state when the rings are through."""
     m, rails = task.sizes.shape
     told = counts_adding(task.run, task.algorithm.family_for(task.request.op.name), task.kernel)

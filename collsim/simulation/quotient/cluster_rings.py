@@ -9,14 +9,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from collsim.collectives import Algorithm, Layout, Request
+from collsim.collectives import Algorithm, NodeLayout, ScheduleRequest
 from collsim.collectives.node_rings import local_path
 from collsim.collectives.ring import loops_of, program_of
 from collsim.core.errors import Fault, UnsupportedError
-from collsim.engine.wavefront import Chain, Row, Turn, march, periodic
+from collsim.engine.wavefront import Chain, RingTurn, Row, march, periodic
 from collsim.fabric.fabric import Float, Int
-from collsim.simulation.concurrent import Part, part_of
-from collsim.simulation.lowering import Run
+from collsim.simulation.concurrent import GroupTask, part_of
+from collsim.simulation.lowering import LoweredRun
 from collsim.simulation.quotient.link_loads import carried
 from collsim.simulation.quotient.paces import Paces, Places, Road, Stream, paces_of, places_of
 from collsim.simulation.quotient.representatives import Miniature
@@ -46,7 +46,7 @@ CLOSE = 1e-9
 """Relative difference of two times that are the same but for rounding."""
 
 
-class Rounds(NamedTuple):
+class RingRounds(NamedTuple):
     """How streams went, float64[streams, n] by place."""
 
     sent_s: Float
@@ -67,7 +67,7 @@ class Critical(NamedTuple):
 
 
 def ring_timing(
-    algorithm: Algorithm, mini: Miniature, run: Run, request: Request, kernel: tuple[str, str]
+    algorithm: Algorithm, mini: Miniature, run: LoweredRun, request: ScheduleRequest, kernel: tuple[str, str]
 ) -> tuple[Timing, int]:
     """Return how a ring schedule of all ranks ran, and its channels; *kernel* is the protocol and the data type.
 
@@ -93,8 +93,8 @@ def ring_timing(
 
 
 def _programs(
-    mini: Miniature, request: Request, road: Road, *, told: bool
-) -> tuple[list[Stream], list[list[Turn]], str]:
+    mini: Miniature, request: ScheduleRequest, road: Road, *, told: bool
+) -> tuple[list[Stream], list[list[RingTurn]], str]:
     """Return the streams of a ring schedule, what each of them does, and how that is said.
 
     *told* is whether it matters that who gets a chunk adds.
@@ -122,7 +122,7 @@ Leg = tuple[Int, bool]
 """Steps of a ring, by how many places before the chunk starts, and whether it matters that who gets it adds."""
 
 
-def counts_adding(run: Run, family: str, kernel: tuple[str, str]) -> bool:
+def counts_adding(run: LoweredRun, family: str, kernel: tuple[str, str]) -> bool:
     """Return whether steps whose receiver adds have rates of their own, with a protocol and a data type."""
     proto, dtype = kernel
     return dtype in kernel_costs(run, proto, family).reduce_rates_Bps
@@ -136,13 +136,13 @@ def stream_of(ring: int, loops: Sequence[Int], legs: Sequence[Leg], copies: int 
     return Stream(ring, tuple(kinds), copies, sent_bytes)
 
 
-def turns_of(sizes: Int, stream: Stream, legs: Sequence[Leg]) -> list[Turn]:
+def turns_of(sizes: Int, stream: Stream, legs: Sequence[Leg]) -> list[RingTurn]:
     """Return the legs of one loop; *sizes* are of the chunks that each place starts with."""
     turns = []
     for steps, leg in legs:
         numbers = [number for number, (_, adds) in enumerate(stream.kinds) if adds == leg]
         falling = -np.array([stream.kinds[number][0] for number in numbers])
-        turns.append(Turn(numbers[0] + np.searchsorted(falling, -sizes).astype(np.int64), steps))
+        turns.append(RingTurn(numbers[0] + np.searchsorted(falling, -sizes).astype(np.int64), steps))
     return turns
 
 
@@ -154,7 +154,7 @@ def _road(mini: Miniature) -> Road:
         return Road(units, np.zeros(len(units), dtype=np.int64), (((0,),),))
     sets = [tuple((mini.gpus[a : a + k] % per).tolist()) for a, k in zip(start.tolist(), stops.tolist(), strict=True)]
     patterns = list(dict.fromkeys(sets))
-    layout = Layout(tuple(tuple(range(len(each))) for each in patterns), tuple(patterns))
+    layout = NodeLayout(tuple(tuple(range(len(each))) for each in patterns), tuple(patterns))
     swaps = layout.is_even and len(patterns[0]) % 2 == 0
     entries = layout.entries()
     number = {pattern: place for place, pattern in enumerate(patterns)}
@@ -181,12 +181,12 @@ def _order(mini: Miniature, road: Road, ring: int) -> Int:
 
 def paced(
     mini: Miniature,
-    run: Run,
-    request: Request,
+    run: LoweredRun,
+    request: ScheduleRequest,
     hops: tuple[str, Road, Sequence[Stream], Places],
     kernel: tuple[str, str],
     **parameters: int,
-) -> tuple[Part, Paces]:
+) -> tuple[GroupTask, Paces]:
     """Return the hops of an algorithm as lowered on the part with their costs, and how fast they are.
 
     *hops* are those of an algorithm of that name; *kernel* is the protocol and the data type; *parameters* are of the
@@ -198,18 +198,18 @@ def paced(
     return part, paces_of(mini, road, streams, places, problem)
 
 
-def on_wires(run: Run) -> Run:
+def on_wires(run: LoweredRun) -> LoweredRun:
     """Return the run with routes over links, not over trunks."""
     return replace(run, trunks=run.routes, trunk_capacity_Bps=run.fabric.capacity_Bps)
 
 
-def walk(paces: Paces, turns: Sequence[Sequence[Turn]], ready_s: Float, *, everywhere: bool = False) -> Rounds:
+def walk(paces: Paces, turns: Sequence[Sequence[RingTurn]], ready_s: Float, *, everywhere: bool = False) -> RingRounds:
     """Return how the streams went.
 
     Parameters
     ----------
     paces : Paces
-    turns : sequence of sequence of Turn
+    turns : sequence of sequence of RingTurn
         Of each stream.
     ready_s : float64[streams, n]
         When each place begins.
@@ -232,10 +232,10 @@ def walk(paces: Paces, turns: Sequence[Sequence[Turn]], ready_s: Float, *, every
     if paces.in_step and len(walked) > 1:
         raise out_of_step()
     sent_s, got_s, latency_s = (np.stack(column) for column in zip(*rows, strict=True))
-    return Rounds(sent_s, got_s, latency_s)
+    return RingRounds(sent_s, got_s, latency_s)
 
 
-def _walked(chains: tuple[Chain, Chain], turns: Sequence[Turn], ready_s: Float, *, everywhere: bool) -> Row:
+def _walked(chains: tuple[Chain, Chain], turns: Sequence[RingTurn], ready_s: Float, *, everywhere: bool) -> Row:
     """Return how one stream went, if it took the same with both its chains."""
     slow = _marched(chains[1], turns, ready_s)
     if all(np.array_equal(a, b) for a, b in zip(*chains, strict=True)):
@@ -248,7 +248,7 @@ def _walked(chains: tuple[Chain, Chain], turns: Sequence[Turn], ready_s: Float, 
     return slow
 
 
-def _marched(chain: Chain, turns: Sequence[Turn], ready_s: Float) -> Row:
+def _marched(chain: Chain, turns: Sequence[RingTurn], ready_s: Float) -> Row:
     """Return how a stream of such transfers went, from its first places if they repeat."""
     parts, short, ready = periodic(chain, turns, ready_s)
     if (transfers := len(ready) * sum(len(turn.distances) for turn in turns)) > MOST_TRANSFERS:
@@ -270,7 +270,7 @@ def out_of_step() -> OutOfStepError:
 
 
 def timing_of(
-    part: Part, loads: tuple[Float, Int], critical: Critical, simulated: int, *, largest_bytes: int
+    part: GroupTask, loads: tuple[Float, Int], critical: Critical, simulated: int, *, largest_bytes: int
 ) -> Timing:
     """Return how a schedule ran whose slowest chain took so long.
 

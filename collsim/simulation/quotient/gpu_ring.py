@@ -8,7 +8,7 @@ from collsim.fabric.bounds.lower import find_cuts
 from collsim.fabric.fabric import Float, Int, build_fabric
 from collsim.fabric.routes import Routes
 from collsim.library import Profile
-from collsim.simulation.lowering import Run
+from collsim.simulation.lowering import LoweredRun
 from collsim.simulation.quotient.representatives import Pairs
 from collsim.topology import Topology, Wiring
 
@@ -18,7 +18,7 @@ LEAST = 4
 """With fewer GPUs both neighbours are one, or everyone is a neighbour."""
 
 
-def run_of_ring(topology: Topology, profile: Profile, gpus: Int) -> tuple[Run, Pairs] | None:
+def run_of_ring(topology: Topology, profile: Profile, gpus: Int) -> tuple[LoweredRun, Pairs] | None:
     """Return a run whose routes carry what all messages over their distance carry, and one message for each.
 
     None if the machine is no ring of equal links in the order of its GPUs, or if not all of them take part.
@@ -41,7 +41,7 @@ def run_of_ring(topology: Topology, profile: Profile, gpus: Int) -> tuple[Run, P
     cuts = find_cuts(fabric, used, float(fabric.link_latency_s[first].min()))
     members = np.zeros(fabric.n_links, dtype=np.int64)
     members[first] = n
-    run = Run(topology, fabric, profile, routes, routes, fabric.capacity_Bps, cuts, None, used, single, members)
+    run = LoweredRun(topology, fabric, profile, routes, routes, fabric.capacity_Bps, cuts, None, used, single, members)
     none = np.zeros(n - 1, dtype=np.int64)
     return run, Pairs(none, distance, none + n, none + 1)
 

@@ -10,18 +10,18 @@ from dataclasses import replace
 
 import numpy as np
 
-from collsim.collectives import Request
+from collsim.collectives import ScheduleRequest
 from collsim.fabric.fabric import Int
 from collsim.fabric.routing import Routes
 from collsim.schedule import Schedule, Transfers
 from collsim.schedule.forms import Chunks
-from collsim.simulation.lowering import Run
+from collsim.simulation.lowering import LoweredRun
 from collsim.simulation.quotient.representatives import Miniature, Pairs
 
 __all__ = ["exchange", "run_of_pairs"]
 
 
-def run_of_pairs(mini: Miniature, run: Run) -> tuple[Run, Pairs]:
+def run_of_pairs(mini: Miniature, run: LoweredRun) -> tuple[LoweredRun, Pairs]:
     """Return *run*, on the miniature, with routes that carry what all pairs of their kind carry, and the pairs."""
     pairs = mini.pairs()
     number = pairs.src * run.fabric.n_ranks + pairs.dst
@@ -47,7 +47,7 @@ def _shared(routes: Routes, number: Int, pairs: Pairs, mini: Miniature) -> Route
     return replace(routes, ptr=np.concatenate([[0], np.cumsum(counts)]), link=link, weight=weight)
 
 
-def exchange(algo: str, request: Request, pairs: Pairs) -> Schedule:
+def exchange(algo: str, request: ScheduleRequest, pairs: Pairs) -> Schedule:
     """Return one message of each kind, with all of the kind that its source sends as copies of it, made by *algo*."""
     channels = request.n_channels
     lanes = min(request.peer_channels or channels, channels)

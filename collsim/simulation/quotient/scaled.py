@@ -12,21 +12,21 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from collsim.collectives import Algorithm, Request, algorithm, algorithms_for
+from collsim.collectives import Algorithm, ScheduleRequest, algorithm, algorithms_for
 from collsim.core.errors import NoRouteError
 from collsim.core.operations import Operation
 from collsim.fabric.bounds.lower import Cuts
 from collsim.fabric.fabric import Float
 from collsim.library import Profile
 from collsim.simulation.concurrent import Party, part_of, time_together
-from collsim.simulation.lowering import Run, prepare
+from collsim.simulation.lowering import LoweredRun, prepare
 from collsim.simulation.quotient.cluster_hierarchy import hierarchical_timing
 from collsim.simulation.quotient.cluster_rings import OutOfStepError, ring_timing
 from collsim.simulation.quotient.frames import BLOCK, POD
 from collsim.simulation.quotient.gpu_ring import run_of_ring
 from collsim.simulation.quotient.pair_kinds import exchange, run_of_pairs
 from collsim.simulation.quotient.representatives import EXACT_UP_TO, Miniature, Pairs, miniature_of
-from collsim.simulation.request.request import CHOICES, Question
+from collsim.simulation.request.request import CHOICES, Request
 from collsim.simulation.result import Row
 from collsim.simulation.rows import able, empty_row, fastest, row_of, tables_of
 from collsim.simulation.selection import request_of
@@ -52,7 +52,7 @@ class Scaled:
     Attributes
     ----------
     n_ranks : int
-    run : Run
+    run : LoweredRun
         On the part, with the bounds of the whole.
     mini : Miniature or None
         The part; None for a ring of GPUs.
@@ -63,19 +63,19 @@ class Scaled:
     """
 
     n_ranks: int
-    run: Run
+    run: LoweredRun
     mini: Miniature | None
-    paired: Callable[[], tuple[Run, Pairs]]
+    paired: Callable[[], tuple[LoweredRun, Pairs]]
     whole: Callable[[], Party]
 
     @property
-    def runs(self) -> tuple[Run]:
+    def runs(self) -> tuple[LoweredRun]:
         """The run, as of a party of groups."""
         return (self.run,)
 
     shares_links = meets_hash = False
 
-    def tables(self, question: Question, left_out: list[str]) -> list[list[list[Row]]]:
+    def tables(self, question: Request, left_out: list[str]) -> list[list[list[Row]]]:
         """Return the rows of every operation and size, for each algorithm or choice that was asked for."""
         try:
             return [
@@ -88,7 +88,7 @@ class Scaled:
                 raise
             return tables_of(self.whole(), question, left_out)
 
-    def _table(self, op: Operation, requested_bytes: int, question: Question, left_out: list[str]) -> list[list[Row]]:
+    def _table(self, op: Operation, requested_bytes: int, question: Request, left_out: list[str]) -> list[list[Row]]:
         if self.mini and not self.mini.exact and UNEVEN not in left_out:
             left_out.append(UNEVEN)
         request = self._request(op, requested_bytes, question)
@@ -106,13 +106,13 @@ class Scaled:
             found.append([fastest(rows)] if name in ("auto", "best") else rows)
         return found
 
-    def _request(self, op: Operation, requested_bytes: int, question: Question) -> Request:
+    def _request(self, op: Operation, requested_bytes: int, question: Request) -> ScheduleRequest:
         """Return what an algorithm is asked for on all ranks."""
         n = self.n_ranks
         asked = request_of(op, requested_bytes, self.run, question)
         return replace(asked, n_ranks=n, size_bytes=op.rounded_size_bytes(requested_bytes, n, asked.element_bytes))
 
-    def _row(self, picked: Algorithm, request: Request, empty: Row, question: Question) -> Row:
+    def _row(self, picked: Algorithm, request: ScheduleRequest, empty: Row, question: Request) -> Row:
         proto = question.proto or "Simple"
         if picked.quotient == "pairs":
             timing, channels = self._exchanged(picked.name, request, question)
@@ -127,7 +127,7 @@ class Scaled:
             timing, empty, self.run, algo=picked.name, proto=question.proto, channels=channels, classes=timing.simulated
         )
 
-    def _exchanged(self, algo: str, request: Request, question: Question) -> tuple[Timing, int]:
+    def _exchanged(self, algo: str, request: ScheduleRequest, question: Request) -> tuple[Timing, int]:
         """Return how an all-to-all of messages that all start at once ran."""
         run, pairs = self.paired()
         part = part_of(exchange(algo, request, pairs), run, question.proto or "Simple", question.dtype)
@@ -139,7 +139,7 @@ def scaled(
     topology: Topology,
     profile: Profile,
     gpus: Sequence[int],
-    question: Question,
+    question: Request,
     whole: Callable[[], Party],
 ) -> Scaled | None:
     """Return the run of a group of ranks on a small part of the machine; None if every rank has to be there.
@@ -169,14 +169,14 @@ def _forms(op: Operation) -> tuple[str, ...]:
     return tuple(entry.name for entry in algorithms_for(op.name, several_nodes=True) if entry.quotient)
 
 
-def _only_exchanges(question: Question, profile: Profile) -> bool:
+def _only_exchanges(question: Request, profile: Profile) -> bool:
     """Return whether a ring of GPUs has all that is asked for; links that are slower both ways at once are not told."""
     forms = [(op, algorithm(op.name, name)) for op in question.ops for name in _forms(op)]
     costs = [profile.protocol(question.proto or "Simple", entry.family_for(op.name)) for op, entry in forms]
     return all(entry.quotient == "pairs" for _, entry in forms) and all(each.duplex_share is None for each in costs)
 
 
-def _is_asked(question: Question, n_ranks: int) -> bool:
+def _is_asked(question: Request, n_ranks: int) -> bool:
     """Return whether all that is asked for has a form for large machines."""
     if not question.reduce or question.load or question.hash_seeds or question.environment:
         return False
@@ -189,7 +189,7 @@ def _is_asked(question: Question, n_ranks: int) -> bool:
     return all(named <= set(_forms(op)) for op in question.ops)
 
 
-def _cuts(mini: Miniature, run: Run) -> Cuts:
+def _cuts(mini: Miniature, run: LoweredRun) -> Cuts:
     """Return the cuts round one rank, unit, block and pod of each kind."""
     frame, kinds, old, n = mini.frame, mini.kinds, run.cuts, mini.n_ranks
     found: list[tuple[str, int, float, float]] = []

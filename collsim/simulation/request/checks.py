@@ -1,4 +1,4 @@
-"""Checks of single fields of a request: a value as a caller gives it to the value of `Question`, or its faults."""
+"""Checks of single fields of a request: a value as a caller gives it to the value of `Request`, or its faults."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The fields of a request: one row of `FIELDS` says all there is to know of a field, and `Question` holds it checked.
+"""The fields of a request: one row of `FIELDS` says all there is to know of a field, and `Request` holds it checked.
 
 A field is a parameter of `collsim.simulate`, a flag of ``collsim run`` and, if it has a *key*, part of the
-configuration that a result records. To add one: a row here with its attribute of `Question`, the parameter of
+configuration that a result records. To add one: a row here with its attribute of `Request`, the parameter of
 `simulate`, and the place where it matters. The command line reads this table whatever it is asked, so nothing heavy is
 imported here.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collsim.simulation.request.groups import Grouping
     from collsim.simulation.request.loads import Load
 
-__all__ = ["BY_NAME", "FIELDS", "Field", "Question"]
+__all__ = ["BY_NAME", "FIELDS", "Request", "RequestField"]
 
 CHECKS = "collsim.simulation.request"
 TEXT: Mapping[str, Any] = {"type": "string"}
@@ -34,7 +34,7 @@ BYTES: Mapping[str, Any] = {"type": "array", "items": {"type": "integer", "minim
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class RequestField:
     """A field of a request.
 
     Attributes
@@ -49,10 +49,10 @@ class Field:
         ``word``, ``words`` (a list of names), ``number``, ``flag`` (true or false), ``share``, ``texts`` (a flag that
         may come several times), ``pairs`` (the same, of NAME=VALUE), or a kind that only one field is of.
     check : str
-        ``module:function`` below `collsim.simulation.request` that makes the value of `Question` of that of `simulate`,
+        ``module:function`` below `collsim.simulation.request` that makes the value of `Request` of that of `simulate`,
         or raises `InputError`. Empty: a flag, checked as all flags are, or a field whose value depends on others.
     attribute : str
-        Of `Question`; empty: *name*.
+        Of `Request`; empty: *name*.
     flags : tuple of str
         Empty: ``--name``.
     metavar : str
@@ -100,13 +100,13 @@ class Field:
         return self.default if self.default is None or self.kind == "flag" else str(self.default)
 
     def checked(self, value: Any) -> Any:
-        """Return the value of `Question`; raises as *check* does."""
+        """Return the value of `Request`; raises as *check* does."""
         module, _, function = self.check.partition(":")
         return getattr(import_module(f"{CHECKS}.{module}"), function)(value)
 
 
-FIELDS: tuple[Field, ...] = (
-    Field(
+FIELDS: tuple[RequestField, ...] = (
+    RequestField(
         "topo",
         help="Topology: a name that `collsim topo list` prints, or a YAML file.",
         kind="topo",
@@ -115,7 +115,7 @@ FIELDS: tuple[Field, ...] = (
         wanted="the name or the file of a topology",
         schema={**TEXT, "minLength": 1, "description": "name or file of the topology"},
     ),
-    Field(
+    RequestField(
         "op",
         help="Collective, such as all_to_all; the spellings of nccl-tests work too.",
         kind="words",
@@ -125,7 +125,7 @@ FIELDS: tuple[Field, ...] = (
         wanted="a list of operations",
         schema={"type": "array", "items": {"$ref": "#/$defs/op"}, "description": "operations", "minItems": 1},
     ),
-    Field(
+    RequestField(
         "size",
         help="Exactly these sizes.  [default: 1M to 1G, factor 2]",
         kind="sizes",
@@ -138,7 +138,7 @@ FIELDS: tuple[Field, ...] = (
             "description": "requested sizes, bytes; null if the matrix decides",
         },
     ),
-    Field(
+    RequestField(
         "ranks",
         help="Use the first N GPUs.  [default: all]",
         kind="rank_lists",
@@ -152,14 +152,14 @@ FIELDS: tuple[Field, ...] = (
             "minItems": 1,
         },
     ),
-    Field(
+    RequestField(
         "rank_list",
         help="Use exactly these GPUs, in this order, such as 0,3,5-7.",
         kind="rank_lists",
         metavar="LIST",
         key="rank_lists",
     ),
-    Field(
+    RequestField(
         "algo",
         "auto",
         help="Algorithm; auto: the library's choice; best: the fastest in the simulator; all: a row for each.",
@@ -169,7 +169,7 @@ FIELDS: tuple[Field, ...] = (
         wanted="a list of algorithms",
         schema={**TEXTS, "description": "names of algorithms, or auto, best, all", "minItems": 1},
     ),
-    Field(
+    RequestField(
         "channels",
         help="Channels (CTAs) that share the work.  [default: what suits]",
         kind="number",
@@ -178,7 +178,7 @@ FIELDS: tuple[Field, ...] = (
         wanted="a whole number",
         schema={**MAYBE_COUNT, "description": "channels; null: what suits the fabric"},
     ),
-    Field(
+    RequestField(
         "chunk",
         help="Largest chunk of a channel.  [default: the algorithm's]",
         kind="size",
@@ -189,7 +189,7 @@ FIELDS: tuple[Field, ...] = (
         wanted="a whole number",
         schema={**MAYBE_COUNT, "description": "largest chunk of a channel, bytes; null: the algorithm's"},
     ),
-    Field(
+    RequestField(
         "dtype",
         "float",
         help="Data type.",
@@ -199,7 +199,7 @@ FIELDS: tuple[Field, ...] = (
         wanted="a data type",
         schema={"$ref": "#/$defs/dtype"},
     ),
-    Field(
+    RequestField(
         "redop",
         "sum",
         help="Reduction operator.",
@@ -209,7 +209,7 @@ FIELDS: tuple[Field, ...] = (
         wanted="a reduction operator",
         schema={**TEXT, "description": "reduction operator", "enum": ["sum", "prod", "min", "max", "avg"]},
     ),
-    Field(
+    RequestField(
         "root",
         0,
         help="Root rank of a rooted operation.",
@@ -221,7 +221,7 @@ FIELDS: tuple[Field, ...] = (
         wanted="a whole number",
         schema={"type": "integer", "minimum": 0, "description": "root rank"},
     ),
-    Field(
+    RequestField(
         "profile",
         "auto",
         help="Constants of the library; auto: calibrated for the topology, if any; ideal: bare wires.",
@@ -230,7 +230,7 @@ FIELDS: tuple[Field, ...] = (
         wanted="the name or the file of a profile",
         schema={**TEXT, "minLength": 1, "description": "name or file of the profile; auto: the one for the topology"},
     ),
-    Field(
+    RequestField(
         "proto",
         help="Protocol: LL, LL128 or Simple.  [default: the library's, else Simple]",
         check="checks:proto",
@@ -242,7 +242,7 @@ FIELDS: tuple[Field, ...] = (
             "description": "protocol; null: the library's, else Simple",
         },
     ),
-    Field(
+    RequestField(
         "library",
         help="Library that auto follows: nccl-2.28, rccl-2.28, ...  [default: the profile's]",
         check="checks:library",
@@ -253,7 +253,7 @@ FIELDS: tuple[Field, ...] = (
             "description": "library that auto follows; null: the profile's, without one the fastest in the simulator",
         },
     ),
-    Field(
+    RequestField(
         "environment",
         help="A variable that changes the library's choice: NCCL_ALGO=Ring.",
         kind="pairs",
@@ -262,7 +262,7 @@ FIELDS: tuple[Field, ...] = (
         metavar="NAME=VALUE",
         schema={**PAIRS, "description": "variables that change the library's choice"},
     ),
-    Field(
+    RequestField(
         "launch",
         "stream",
         help="How calls are launched; graph: a captured graph replays them.",
@@ -272,7 +272,7 @@ FIELDS: tuple[Field, ...] = (
         wanted="a way to launch",
         schema={"enum": ["stream", "graph"], "description": "how calls are launched"},
     ),
-    Field(
+    RequestField(
         "registered",
         False,
         help="The user registered the buffers with the library (-R 1 of the tests).",
@@ -280,7 +280,7 @@ FIELDS: tuple[Field, ...] = (
         wanted="true or false",
         schema={**TRUTH, "description": "whether the user registered the buffers"},
     ),
-    Field(
+    RequestField(
         "reduce",
         True,
         help="Look for transfers that have to behave alike, or not: same times, other work.",
@@ -288,7 +288,7 @@ FIELDS: tuple[Field, ...] = (
         wanted="true or false",
         schema={**TRUTH, "description": "whether transfers that have to behave alike were simulated as one"},
     ),
-    Field(
+    RequestField(
         "tolerance",
         "auto",
         help="How far ends of irregular transfers may be moved: 0 is exact, 1% usual; auto: exact unless that is slow.",
@@ -302,7 +302,7 @@ FIELDS: tuple[Field, ...] = (
             "auto: exact unless that takes long",
         },
     ),
-    Field(
+    RequestField(
         "bracket",
         False,
         help="With a tolerance, also times on both sides: the load of links, and from above.",
@@ -310,7 +310,7 @@ FIELDS: tuple[Field, ...] = (
         wanted="true or false",
         schema={**TRUTH, "description": "whether a time within a tolerance was to come with times on both sides of it"},
     ),
-    Field(
+    RequestField(
         "gpus_per_thread",
         1,
         help="GPUs that each host thread starts work on, one after the other.",
@@ -321,7 +321,7 @@ FIELDS: tuple[Field, ...] = (
         wanted="a whole number",
         schema={**COUNT, "description": "GPUs that each host thread starts work on, one after the other"},
     ),
-    Field(
+    RequestField(
         "split",
         help='Groups that run at once, as nccl-tests makes them: "MOD 8", "DIV 8", "AND 0x7", "OR 0x7", or a hex mask.',
         attribute="grouping",
@@ -329,7 +329,7 @@ FIELDS: tuple[Field, ...] = (
         wanted="a split of nccl-tests",
         schema={**MAYBE_TEXT, "description": "groups as nccl-tests splits them, such as MOD 8; null: no split"},
     ),
-    Field(
+    RequestField(
         "groups",
         help='Groups by a layout, such as tp=8,dp=16 (the first varies fastest), or by lists: "0,1;2,3".',
         attribute="grouping",
@@ -337,7 +337,7 @@ FIELDS: tuple[Field, ...] = (
         wanted="a layout or lists of ranks",
         schema={**MAYBE_TEXT, "description": "layout or lists of ranks that form groups; null: none"},
     ),
-    Field(
+    RequestField(
         "over",
         help="Dimensions of the layout that communicate.  [default: the first]",
         attribute="grouping",
@@ -345,14 +345,14 @@ FIELDS: tuple[Field, ...] = (
         wanted="dimensions of the layout",
         schema={**MAYBE_TEXT, "description": "dimensions of the layout that communicate; null without a layout"},
     ),
-    Field(
+    RequestField(
         "placement",
         help="Which GPU each rank runs on: block, cyclic, a host file, or slurm:topology.conf:HOSTS.  [default: block]",
         metavar="NAME|FILE",
         complete="placements",
         key=None,
     ),
-    Field(
+    RequestField(
         "load",
         (),
         help='Background traffic on links: "link:gpu0->nvsw*=30%"; a-b means both directions.',
@@ -362,7 +362,7 @@ FIELDS: tuple[Field, ...] = (
         wanted="a list of loads on links",
         schema={**TEXTS, "description": "background traffic on links"},
     ),
-    Field(
+    RequestField(
         "hash_seeds",
         help="Draw the hash of an ECMP network again for each seed, such as 1-100: median, p95 and extremes.",
         check="hash_seeds:parse_seeds",
@@ -374,7 +374,7 @@ FIELDS: tuple[Field, ...] = (
             "description": "seeds of the hash of the network, each a draw; null: one draw",
         },
     ),
-    Field(
+    RequestField(
         "overrides",
         help='Change a figure of the topology: link.bandwidth="80 GB/s".',
         kind="pairs",
@@ -382,7 +382,7 @@ FIELDS: tuple[Field, ...] = (
         metavar="PATH=VALUE",
         schema={**PAIRS, "description": "what --set changed: path to value"},
     ),
-    Field(
+    RequestField(
         "matrix",
         help="Bytes from row to column, for all_to_all_v.",
         kind="matrix",
@@ -395,14 +395,14 @@ FIELDS: tuple[Field, ...] = (
             "description": "bytes from row to column; null without all_to_all_v",
         },
     ),
-    Field(
+    RequestField(
         "fail",
         help="What has failed: link:gpu0-gpu1, switch:nvsw2, nic:node3/5, gpu:gpu5, leaf:2; globs work.",
         kind="texts",
         metavar="WHAT",
         schema={"type": "array", "items": {**TEXT, "minLength": 1}, "description": "what --fail names"},
     ),
-    Field(
+    RequestField(
         "degrade",
         help="What runs at part of its rate: link:gpu0-gpu1=50%.",
         kind="pairs",
@@ -412,11 +412,11 @@ FIELDS: tuple[Field, ...] = (
 )
 """In the order of the parameters of `simulate` and of the keys of a configuration."""
 
-BY_NAME: Mapping[str, Field] = {entry.name: entry for entry in FIELDS}
+BY_NAME: Mapping[str, RequestField] = {entry.name: entry for entry in FIELDS}
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class Request:
     """A checked request; what is None was left to collsim.
 
     Attributes
@@ -451,7 +451,7 @@ class Question:
         Whether an answer within a tolerance comes with times on both sides of it.
     gpus_per_thread : int
         How many GPUs each host thread starts the work of.
-    grouping : Split, Layout, Lists or None
+    grouping : Split, ParallelLayout, Lists or None
         How the ranks of a run form groups that all run at once; None: one group.
     load : tuple of Load
     hash_seeds : tuple of int

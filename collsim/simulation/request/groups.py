@@ -15,7 +15,7 @@ from typing import Any
 
 from collsim.core.errors import Fault, Faults, InputError
 
-__all__ = ["Grouping", "Layout", "Lists", "Split", "parse_grouping", "parse_groups", "parse_split"]
+__all__ = ["Grouping", "Lists", "ParallelLayout", "Split", "parse_grouping", "parse_groups", "parse_split"]
 
 OPERATORS = {"AND": "AND", "&": "AND", "OR": "OR", "|": "OR", "MOD": "MOD", "%": "MOD", "DIV": "DIV", "/": "DIV"}
 """Operators of NCCL_TESTS_SPLIT by their spellings (nccl-tests src/common.cu, parsed without regard to case)."""
@@ -65,7 +65,7 @@ class Split:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class ParallelLayout:
     """Dimensions of parallelism: the first varies fastest from rank to rank, and the ones in *over* communicate.
 
     Attributes
@@ -77,7 +77,7 @@ class Layout:
 
     Examples
     --------
-    >>> Layout((("tp", 2), ("dp", 3)), ("dp",)).groups(6)
+    >>> ParallelLayout((("tp", 2), ("dp", 3)), ("dp",)).groups(6)
     [[0, 2, 4], [1, 3, 5]]
     """
 
@@ -134,7 +134,7 @@ class Lists:
         return _checked([list(group) for group in self.ranks], n_ranks, "groups", "the lists")
 
 
-Grouping = Split | Layout | Lists
+Grouping = Split | ParallelLayout | Lists
 
 
 def parse_grouping(
@@ -183,7 +183,7 @@ def parse_split(text: Any, ranks_per_process: int = 1) -> Split:
     return Split(operator, value, ranks_per_process)
 
 
-def parse_groups(value: Any, over: str | None = None) -> Layout | Lists:
+def parse_groups(value: Any, over: str | None = None) -> ParallelLayout | Lists:
     """Return groups from a layout such as ``tp=8,dp=16`` (text or mapping), or from lists of ranks.
 
     *over* names the dimensions that communicate, separated by commas; by default the first.
@@ -201,7 +201,7 @@ def parse_groups(value: Any, over: str | None = None) -> Layout | Lists:
     return _lists(value)
 
 
-def _layout(text: str, over: str | None) -> Layout:
+def _layout(text: str, over: str | None) -> ParallelLayout:
     parts = [part.strip() for part in text.split(",")]
     found = [DIMENSION.fullmatch(part) for part in parts]
     faults = [
@@ -223,7 +223,7 @@ def _layout(text: str, over: str | None) -> Layout:
     ]
     if faults:
         raise InputError(*faults)
-    return Layout(tuple((match[1], int(match[2])) for match in found if match), chosen)
+    return ParallelLayout(tuple((match[1], int(match[2])) for match in found if match), chosen)
 
 
 def _lists(value: Any) -> Lists:

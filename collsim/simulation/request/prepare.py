@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from collsim.core.errors import Fault, Faults, InputError
 from collsim.library import Profile, load_profile
-from collsim.simulation.request.fields import Question
+from collsim.simulation.request.fields import Request
 from collsim.simulation.request.request import ask, rank_groups
 from collsim.topology import Topology, load_topology
 
@@ -27,14 +27,14 @@ class Prepared(NamedTuple):
     topology : Topology
         With figures changed, and less what failed.
     constants : Profile
-    question : Question
+    question : Request
     groups : list of list of int
         The GPUs of each run, in the order of its ranks.
     """
 
     topology: Topology
     constants: Profile
-    question: Question
+    question: Request
     groups: list[list[int]]
 
 

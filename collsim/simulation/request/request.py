@@ -16,14 +16,14 @@ from collsim.core.operations import DTYPES, OPERATIONS, Operation, dtype_bytes, 
 from collsim.core.units import MAX_SIZE_BYTES, parse_size_bytes
 from collsim.fabric.fabric import Int
 from collsim.simulation.request.checks import MOST_CHANNELS, PROTOCOLS, truth
-from collsim.simulation.request.fields import BY_NAME, FIELDS, Question
+from collsim.simulation.request.fields import BY_NAME, FIELDS, Request
 from collsim.simulation.request.groups import parse_grouping
 from collsim.simulation.request.loads import free_shares
 from collsim.simulation.request.placement import placed
 from collsim.simulation.request.values import read_items, read_name, read_names, read_whole, shown
 from collsim.topology import Topology
 
-__all__ = ["CHOICES", "MOST_CHANNELS", "PROTOCOLS", "Question", "ask", "rank_groups"]
+__all__ = ["CHOICES", "MOST_CHANNELS", "PROTOCOLS", "Request", "ask", "rank_groups"]
 
 DEFAULT_SIZES = tuple(2**power for power in range(20, 31))
 """1 MiB to 1 GiB by factors of two."""
@@ -37,7 +37,7 @@ ON_THEIR_OWN = tuple(name for name in WITHOUT_TOPOLOGY if BY_NAME[name].check or
 """Fields whose value does not depend on another."""
 
 
-def ask(op: Any, size: Any = None, algo: Any = "auto", **asked: Any) -> Question:
+def ask(op: Any, size: Any = None, algo: Any = "auto", **asked: Any) -> Request:
     """Check a request; the parameters are those of `collsim.simulate` that need no topology to be checked.
 
     Raises
@@ -76,7 +76,7 @@ def ask(op: Any, size: Any = None, algo: Any = "auto", **asked: Any) -> Question
     faults += _algorithm_faults(ops, algos)
     faults += _protocol_faults(algos, checked["proto"])
     faults.raise_any()
-    return Question(
+    return Request(
         ops=ops,
         sizes=sizes or (),
         algo=algos,
@@ -189,7 +189,7 @@ def rank_groups(
     topology: Topology,
     ranks: int | Sequence[int] | None,
     rank_list: Sequence[int] | None,
-    question: Question,
+    question: Request,
     placement: str | Path | None = None,
 ) -> list[list[int]]:
     """Return the GPUs of each run, in the order of its ranks; check that its groups and loads fit the topology.
@@ -237,7 +237,7 @@ def _pods(topology: Topology) -> list[int] | None:
     return pods
 
 
-def _group_faults(gpus: Sequence[int], matrix_ranks: int | None, question: Question) -> list[Fault]:
+def _group_faults(gpus: Sequence[int], matrix_ranks: int | None, question: Request) -> list[Fault]:
     """Return what is wrong with the groups of a run, or with what each of them is to do."""
     faults = Faults()
     groups = faults.attempt(question.groups_of, gpus)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from collsim.topology.cluster.links import Cables, Inside, Layout, by_rail, layout_of, planes_and_groups
+from collsim.topology.cluster.links import Cables, ClusterNumbers, Inside, by_rail, layout_of, planes_and_groups
 from collsim.topology.cluster.names import Names, Series
 from collsim.topology.cluster.spec import Cluster, ClusterSpec, LaterCluster, Plan
 from collsim.topology.model import Topology
@@ -58,7 +58,7 @@ def wire_cluster(kinds: Sequence[Topology], spec: ClusterSpec, plan: Plan) -> tu
     return wiring, _cluster(kinds, layout, wiring)
 
 
-def _columns(layout: Layout) -> Mapping[str, Any]:
+def _columns(layout: ClusterNumbers) -> Mapping[str, Any]:
     """Return the arrays of all bundles."""
     bundles = layout.everything()
     for array in bundles:
@@ -81,7 +81,7 @@ def _names(inside: Inside, spec: ClusterSpec, plan: Plan) -> Names:
     )
 
 
-def _coordinates(layout: Layout) -> Coordinates:
+def _coordinates(layout: ClusterNumbers) -> Coordinates:
     """Return where each GPU stands: its rail and pod are those of its first adapter."""
     inside, spec, plan, leaves, n = layout.inside, layout.spec, layout.plan, layout.leaves, layout.inside.n_gpus
     node, local = np.divmod(np.arange(spec.nodes * n, dtype=np.int64), n)
@@ -101,7 +101,7 @@ def _coordinates(layout: Layout) -> Coordinates:
     return Coordinates("cluster", node=node, local=local, rail=rail, pod=pod, plane=plane)
 
 
-def _cluster(kinds: Sequence[Topology], layout: Layout, wiring: Wiring) -> Cluster:
+def _cluster(kinds: Sequence[Topology], layout: ClusterNumbers, wiring: Wiring) -> Cluster:
     """Return what a router reads, with the links looked up in the finished wiring when they are read."""
     spec, plan, inside, first, leaves = layout.spec, layout.plan, layout.inside, layout.first, layout.leaves
     _, nic = layout.gpu_nic_pairs(np.arange(spec.nodes, dtype=np.int64))

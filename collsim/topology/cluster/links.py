@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collsim.topology.cluster.spec import ClusterSpec, Plan
-from collsim.topology.wiring import Bundles, Wiring
+from collsim.topology.wiring import LinkBundles, Wiring
 
-__all__ = ["Cables", "Inside", "Layout", "Leaves", "by_rail", "layout_of", "planes_and_groups"]
+__all__ = ["Cables", "ClusterNumbers", "Inside", "Leaves", "by_rail", "layout_of", "planes_and_groups"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -84,7 +84,7 @@ class Cables(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Layout:
+class ClusterNumbers:
     """Where everything of a cluster is, from which the bundles of all of it or of a part are made."""
 
     spec: ClusterSpec
@@ -119,11 +119,11 @@ class Layout:
         node, local = np.divmod(gpu, gpus)
         return gpu, node * spec.used_nics + local // spec.gpus_per_nic * spec.nics_per_gpu + copy
 
-    def everything(self) -> Bundles:
+    def everything(self) -> LinkBundles:
         """Return all bundles in order."""
         return self._bundles(np.arange(self.spec.nodes, dtype=np.int64), self.cables)
 
-    def around(self, numbers: Ints) -> Bundles:
+    def around(self, numbers: Ints) -> LinkBundles:
         """Return the bundles that leave or enter some nodes of the wiring, in order."""
         meant = np.zeros(self.first.end, dtype=np.bool_)
         meant[numbers] = True
@@ -142,22 +142,22 @@ class Layout:
         bundles = self._bundles(np.unique(np.concatenate(nodes)), cables)
         return bundles.take(np.flatnonzero(meant[bundles.src] | meant[bundles.dst]))
 
-    def _bundles(self, nodes: Ints, cables: Cables) -> Bundles:
+    def _bundles(self, nodes: Ints, cables: Cables) -> LinkBundles:
         """Return what is inside and leaves some nodes, and some cables between switches, in order."""
         parts = [*_copies(self.inside, nodes), *_adapters(self, nodes), *_trunks(self.spec, cables, self.first)]
-        bundles = Bundles(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+        bundles = LinkBundles(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
         bundles = bundles.take(np.lexsort((bundles.dst, bundles.src)))
         return _single_cables(bundles, self.first.leaf) if self.spec.hashes else bundles
 
 
-def layout_of(wirings: Sequence[Wiring], spec: ClusterSpec, plan: Plan) -> Layout:
+def layout_of(wirings: Sequence[Wiring], spec: ClusterSpec, plan: Plan) -> ClusterNumbers:
     """Return where everything is in a cluster of nodes, one of each kind with the GPUs that take part."""
     inside = _inside(wirings, [kind.nodes for kind in spec.kinds])
     nic = int(inside.first_inner[-1])
     leaf = nic + spec.nodes * spec.used_nics
     spine = leaf + plan.leaves
     first = Numbers(spec.nodes * inside.n_gpus, nic, leaf, spine, spine + plan.spines, leaf + plan.switches)
-    return Layout(spec, plan, inside, first, _leaves_of(spec, plan), _switch_cables(spec, plan))
+    return ClusterNumbers(spec, plan, inside, first, _leaves_of(spec, plan), _switch_cables(spec, plan))
 
 
 def _inside(wirings: Sequence[Wiring], counts: Sequence[int]) -> Inside:
@@ -166,7 +166,7 @@ def _inside(wirings: Sequence[Wiring], counts: Sequence[int]) -> Inside:
     return Inside(wirings, counts, first)
 
 
-def _single_cables(bundles: Bundles, first_leaf: int) -> Bundles:
+def _single_cables(bundles: LinkBundles, first_leaf: int) -> LinkBundles:
     """Return the cables between switches one by one: a hash puts a message on one of them, not on the bundle."""
     between = np.minimum(bundles.src, bundles.dst) >= first_leaf
     cables = bundles.take(np.repeat(np.arange(len(bundles.src)), np.where(between, bundles.parallel, 1)))
@@ -177,7 +177,7 @@ def _single_cables(bundles: Bundles, first_leaf: int) -> Bundles:
     )
 
 
-def _copies(inside: Inside, nodes: Ints) -> list[Bundles]:
+def _copies(inside: Inside, nodes: Ints) -> list[LinkBundles]:
     """Return the bundles inside some nodes, which are given in order, kind by kind."""
     n = inside.n_gpus
     copies = []
@@ -188,7 +188,7 @@ def _copies(inside: Inside, nodes: Ints) -> list[Bundles]:
             np.where(end < n, number * n + end, switches + end).ravel() for end in (wiring.link_src, wiring.link_dst)
         ]
         columns = (wiring.link_count, wiring.link_bandwidth_Bps, wiring.link_latency_s, wiring.link_efficiency)
-        copies.append(Bundles(*ends, *(np.tile(column, len(number)) for column in columns)))
+        copies.append(LinkBundles(*ends, *(np.tile(column, len(number)) for column in columns)))
     return copies
 
 
@@ -288,7 +288,7 @@ def _dragonfly_cables(spec: ClusterSpec, plan: Plan) -> Cables:
     return _joined(parts)
 
 
-def _adapters(layout: Layout, nodes: Ints) -> list[Bundles]:
+def _adapters(layout: ClusterNumbers, nodes: Ints) -> list[LinkBundles]:
     """Return GPU to adapter and adapter to leaf of some nodes, both directions of each."""
     spec, first, gpus = layout.spec, layout.first, layout.inside.n_gpus
     gpu, nic = layout.gpu_nic_pairs(nodes)
@@ -313,7 +313,7 @@ def _each(nodes: Ints, count: int) -> Ints:
     return (nodes[:, None] * count + np.arange(count, dtype=np.int64)).ravel()
 
 
-def _trunks(spec: ClusterSpec, cables: Cables, first: Numbers) -> list[Bundles]:
+def _trunks(spec: ClusterSpec, cables: Cables, first: Numbers) -> list[LinkBundles]:
     """Return cables between switches, both directions of each."""
     latency_s = spec.link_latency_s + FIBRE_S_PER_M * cables.length_m
     low, high = first.leaf + cables.low, first.leaf + cables.high
@@ -324,7 +324,7 @@ def _trunks(spec: ClusterSpec, cables: Cables, first: Numbers) -> list[Bundles]:
 
 def _both(
     a: Ints, b: Ints, count: Ints, *, rate_Bps: float | Floats, latency_s: float | Floats, efficiency: float
-) -> list[Bundles]:
+) -> list[LinkBundles]:
     """Return the bundles of both directions; *rate_Bps* is of one cable."""
     rest = (
         count,
@@ -332,4 +332,4 @@ def _both(
         np.broadcast_to(np.asarray(latency_s, dtype=np.float64), a.shape),
         np.full(len(a), efficiency),
     )
-    return [Bundles(a, b, *rest), Bundles(b, a, *rest)]
+    return [LinkBundles(a, b, *rest), LinkBundles(b, a, *rest)]

@@ -16,7 +16,7 @@ from collsim.topology.files.reader import read_document
 from collsim.topology.files.schema import Section
 from collsim.topology.zoo import network_names, zoo_directory
 
-__all__ = ["Aggregation", "Network", "NetworkSwitch", "load_network", "network_file", "network_for"]
+__all__ = ["Aggregation", "NetworkSpec", "NetworkSwitch", "load_network", "network_file", "network_for"]
 
 SCHEMA = "collsim.network/1"
 
@@ -37,7 +37,7 @@ class NetworkSwitch(Section):
     """None: it only forwards, or adds messages of a few hundred bytes at most."""
 
 
-class Network(BaseModel):
+class NetworkSpec(BaseModel):
     """One network: figures with provenance, in SI through their ``si``."""
 
     model_config = ConfigDict(extra="forbid", populate_by_name=True)
@@ -95,7 +95,7 @@ def network_file(name: str) -> str:
 
 
 @cache
-def load_network(name: str) -> Network:
+def load_network(name: str) -> NetworkSpec:
     """Return the shipped network called *name*, one of `network_names`.
 
     >>> network = load_network("infiniband")
@@ -105,7 +105,7 @@ def load_network(name: str) -> Network:
     path = zoo_directory() / "networks" / f"{name}.yaml"
     document = read_document(path.read_bytes(), network_file(name), SCHEMA)
     try:
-        return Network.model_validate(document.data)
+        return NetworkSpec.model_validate(document.data)
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])

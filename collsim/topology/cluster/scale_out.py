@@ -14,7 +14,7 @@ from collsim.topology.cluster.spec import ClusterSpec, NodeKind, Plan
 from collsim.topology.model import Fact, Topology
 
 if TYPE_CHECKING:
-    from collsim.topology.cluster.networks import Network
+    from collsim.topology.cluster.networks import NetworkSpec
     from collsim.topology.files.figures import Count, Figure
     from collsim.topology.files.schema import ScaleOut
 
@@ -115,7 +115,7 @@ def first_gpus(node: Topology, count: int) -> Topology:
     import numpy as np
 
     from collsim.topology.builders import assemble
-    from collsim.topology.wiring import Bundles
+    from collsim.topology.wiring import LinkBundles
 
     wiring = node.wiring
     if count == wiring.n_gpus:
@@ -124,7 +124,7 @@ def first_gpus(node: Topology, count: int) -> Topology:
     keep[count : wiring.n_gpus] = False
     number = np.cumsum(keep) - 1
     there = keep[wiring.link_src] & keep[wiring.link_dst]
-    bundles = Bundles(
+    bundles = LinkBundles(
         number[wiring.link_src[there]],
         number[wiring.link_dst[there]],
         wiring.link_count[there],
@@ -289,7 +289,7 @@ def _rails(section: ScaleOut, nics: int) -> int:
     return rails
 
 
-def _from_network(section: ScaleOut, network: Network, nic_Bps: float) -> tuple[dict[str, Any], list[Fact]]:
+def _from_network(section: ScaleOut, network: NetworkSpec, nic_Bps: float) -> tuple[dict[str, Any], list[Fact]]:
     """Return the figures that the section gives or else the network's file, and those of the file as facts."""
     from collsim.topology.cluster.networks import network_file
 
@@ -313,7 +313,7 @@ def _from_network(section: ScaleOut, network: Network, nic_Bps: float) -> tuple[
     return filled, facts
 
 
-def _tree_per(network: Network, port_rate_Bps: float) -> str | None:
+def _tree_per(network: NetworkSpec, port_rate_Bps: float) -> str | None:
     """Return what can have one streaming reduction tree; ports faster than any that are known count as the fastest."""
     switch = next((switch for switch in network.switches if switch.port_rate.si >= port_rate_Bps), network.switches[-1])
     return switch.aggregation.tree_per if network.in_network_reduction.si and switch.aggregation else None

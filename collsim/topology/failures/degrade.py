@@ -24,7 +24,7 @@ from collsim.topology.failures.losses import Wreck, are_switches, wreck_of
 from collsim.topology.failures.selectors import Selection, ends_of, keyed, name_of, places_of, select
 from collsim.topology.model import Damage, Fact, Topology
 from collsim.topology.summary import reached_from
-from collsim.topology.wiring import Bundles, Coordinates, LaterWiring, Wiring, cables_of
+from collsim.topology.wiring import Coordinates, LaterWiring, LinkBundles, Wiring, cables_of
 
 __all__ = ["cut_faults", "damaged"]
 
@@ -225,7 +225,7 @@ def _coordinates(before: Wiring, after: Wiring, wreck: Wreck) -> Coordinates:
     old, gpus = before.coordinates, wreck.alive[: before.n_gpus]
     kind = "irregular"
     if old.kind in ("mesh", "switched"):
-        bundles = Bundles(
+        bundles = LinkBundles(
             after.link_src, after.link_dst, after.link_count,
             after.link_bandwidth_Bps, after.link_latency_s, after.link_efficiency,
         )  # fmt: skip

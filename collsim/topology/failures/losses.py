@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collsim.topology.failures.selectors import Selection, ends_of, keyed, places_of
-from collsim.topology.wiring import Bundles, Wiring
+from collsim.topology.wiring import LinkBundles, Wiring
 
 __all__ = ["Wreck", "are_switches", "wreck_of"]
 
@@ -31,7 +31,7 @@ class Wreck:
         Nodes that are left.
     keys : int64[n]
         Links that something happened to, in order; see `collsim.topology.failures.selectors.keyed`.
-    links : Bundles
+    links : LinkBundles
         What they were.
     cables : int64[n]
         Cables that are left of each.
@@ -41,7 +41,7 @@ class Wreck:
 
     alive: Mask
     keys: Ints
-    links: Bundles
+    links: LinkBundles
     cables: Ints
     share: Floats
 
@@ -55,7 +55,7 @@ class Wreck:
         """float64[n]: the rate that each link has."""
         return self.nominal_Bps * self.share
 
-    def left(self, keys: Ints, links: Bundles) -> Ints:
+    def left(self, keys: Ints, links: LinkBundles) -> Ints:
         """Return int64[n]: cables that are left of any links."""
         cables = links.parallel.copy()
         here = np.isin(keys, self.keys)
@@ -101,7 +101,7 @@ def wreck_of(wiring: Wiring, gone: Sequence[Selection], slow: Sequence[tuple[Sel
     return Wreck(alive, keys, links, left, share)
 
 
-def _chosen(selection: Selection, keys: Ints, links: Bundles) -> Ints:
+def _chosen(selection: Selection, keys: Ints, links: LinkBundles) -> Ints:
     """Return which links a selection names, or meet in a node that it names."""
     if selection.links:
         return np.searchsorted(keys, selection.links)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collsim.core.errors import Fault, InputError, nearest
-from collsim.topology.wiring import Bundles, Wiring
+from collsim.topology.wiring import LinkBundles, Wiring
 
 __all__ = ["KINDS", "Selection", "ends_of", "keyed", "name_of", "places_of", "select"]
 
@@ -82,7 +82,7 @@ def select(wiring: Wiring, text: str, where: str) -> Selection:
     return Selection(kind, nodes=found)
 
 
-def keyed(wiring: Wiring, nodes: Ints) -> tuple[Ints, Bundles]:
+def keyed(wiring: Wiring, nodes: Ints) -> tuple[Ints, LinkBundles]:
     """Return the links that leave or enter some nodes, in order, each with a key that tells it from all others.
 
     The key holds both ends and, where cables are listed one by one, the place among those between them. So unlike the

@@ -7,7 +7,7 @@ import numpy as np
 from collsim.topology.builders import assemble
 from collsim.topology.files.schema import Link, Switch
 from collsim.topology.files.sections import Spec
-from collsim.topology.wiring import Bundles, Wiring
+from collsim.topology.wiring import LinkBundles, Wiring
 
 __all__ = ["wire_explicit"]
 
@@ -26,7 +26,7 @@ def wire_explicit(spec: Spec) -> Wiring:
     return assemble(names, len(gpus), node_latency_s, bundles, forwarders=tuple(node.kind for node in others))
 
 
-def _bundles(spec: Spec, ids: dict[str, int]) -> Bundles:
+def _bundles(spec: Spec, ids: dict[str, int]) -> LinkBundles:
     default = spec.link or Link()
     rows = []
     for link in spec.links:
@@ -40,4 +40,4 @@ def _bundles(spec: Spec, ids: dict[str, int]) -> Bundles:
             rows.append((b, a, *figures))
     columns = np.array(rows, dtype=np.float64).reshape(len(rows), 6).T
     src, dst, parallel = (columns[index].astype(np.int64) for index in range(3))
-    return Bundles(src, dst, parallel, columns[3] * columns[2], columns[4].copy(), columns[5].copy())
+    return LinkBundles(src, dst, parallel, columns[3] * columns[2], columns[4].copy(), columns[5].copy())

@@ -12,7 +12,7 @@ from scipy.optimize import linprog
 
 from collsim.core.operations import OPERATIONS, operation
 from collsim.fabric.bounds import flow_bounds
-from collsim.fabric.bounds.flow_bounds import Flows, find_flows, flow_bound, network_of
+from collsim.fabric.bounds.flow_bounds import BoundFlows, find_flows, flow_bound, network_of
 from collsim.fabric.bounds.lower import lower_bound
 from collsim.fabric.fabric import build_fabric
 from collsim.library import load_profile
@@ -41,7 +41,7 @@ def system(edges, one_way=False):
 def flows_of(topology, ranks=None):
     """The linear programs, of regular fabrics too."""
     run = prepare(topology, IDEAL, ranks)
-    return Flows(network_of(run.fabric, run.routes.used_links(run.fabric.n_links)))
+    return BoundFlows(network_of(run.fabric, run.routes.used_links(run.fabric.n_links)))
 
 
 def seconds(op, topology, size=GB, ranks=None, **options):

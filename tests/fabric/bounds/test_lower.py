@@ -7,7 +7,7 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from collsim.collectives import Request, algorithms_for, rings_for
+from collsim.collectives import ScheduleRequest, algorithms_for, rings_for
 from collsim.core.operations import OPERATIONS, operation
 from collsim.fabric.bounds.lower import lower_bound
 from collsim.library import load_profile
@@ -157,7 +157,7 @@ def test_rings_on_a_mesh_and_all_to_all_through_a_switch_reach_the_bound():
         run = prepare(load_topology(name), IDEAL)
         rings = rings_for(run.fabric.peer_links())
         built = next(entry for entry in algorithms_for(op) if entry.name == algo)
-        request = Request(operation(op), 8, size, 4, channels=28, rings=rings)
+        request = ScheduleRequest(operation(op), 8, size, 4, channels=28, rings=rings)
         time_s = time_schedule(built.build(request), replace(run, cuts=replace(run.cuts, in_network=False))).time_s
         assert bound(op, size, run.cuts).time_s == pytest.approx(time_s, rel=1e-9, abs=0)
 
@@ -246,5 +246,5 @@ def test_no_bound_is_above_the_best_cut_and_no_time_below_the_bound(seed):
             assert found.time_s == pytest.approx(best, rel=1e-12, abs=0)
         for entry in algorithms_for(op.name):
             if not entry.in_network:
-                request = Request(op, n, size, 1, root, channels=2, rings=rings, matrix_bytes=matrix)
+                request = ScheduleRequest(op, n, size, 1, root, channels=2, rings=rings, matrix_bytes=matrix)
                 assert time_schedule(entry.build(request), run).time_s >= found.time_s * (1 - 1e-9)

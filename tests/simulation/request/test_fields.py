@@ -14,7 +14,7 @@ from collsim.cli.options import OPTIONS, SHOWN
 from collsim.cli.run import READ_FIRST
 from collsim.cli.texts import PAIRS
 from collsim.report import schema
-from collsim.simulation.request.fields import BY_NAME, FIELDS, Question
+from collsim.simulation.request.fields import BY_NAME, FIELDS, Request
 from collsim.simulation.request.request import OF_A_MACHINE, WITHOUT_TOPOLOGY
 
 
@@ -40,7 +40,7 @@ def test_every_field_has_a_flag_and_every_flag_belongs_to_a_field():
 
 def test_values_of_a_checked_question_belong_to_fields():
     attributes = {entry.attribute or entry.name for entry in FIELDS if entry.name not in OF_A_MACHINE}
-    assert attributes | {"element_bytes"} == {each.name for each in dataclasses.fields(Question)}
+    assert attributes | {"element_bytes"} == {each.name for each in dataclasses.fields(Request)}
 
 
 @pytest.mark.parametrize("name", [name for name in WITHOUT_TOPOLOGY if BY_NAME[name].check])

@@ -122,7 +122,9 @@ class Router:
                 gpus = np.intersect1d(left.wiring.link_src, np.arange(self.per_node)).tolist()
                 several = len(gpus) > 1
                 place = [gpus.index(gpu) if several and gpu in gpus else -1 for gpu in range(self.per_node)]
-                routes = _routes_inside(build_fabric(left, gpus, latency=self.slow)) if several else None
+                latency = self.slow and self.machine.counts_latency
+                inside = build_fabric(left, gpus, latency=latency, network_counts=self.slow) if several else None
+                routes = _routes_inside(inside) if inside else None
                 self.alike[key] = routes, np.flatnonzero(rate_Bps), place
             routes, there, place = self.alike[key]
             self.inner[node] = routes, links[there], place

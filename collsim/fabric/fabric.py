@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from collsim.core.errors import Fault, InputError
 from collsim.topology import Cluster, Topology, Wiring
 
-__all__ = ["Fabric", "build_fabric"]
+__all__ = ["Fabric", "build_fabric", "memory_need_Bps"]
 
 Int = NDArray[np.int64]
 Float = NDArray[np.float64]
@@ -62,6 +62,10 @@ class Fabric:
     network_trees: str | None = None
     """What of the switches between nodes has one reduction tree at once, ``port`` or ``switch``; None: they only
     forward."""
+    counts_latency: bool = True
+    """Whether the latencies inside nodes are those of the topology, and not only what changes have added to them."""
+    memory_Bps: Float | None = None
+    """float64[n_ranks]: what the memory of each rank can read and write; None where links bind before it."""
     healthy: Fabric | None = None
     """The same GPUs of a cluster in order; None if no link of it is missing."""
     healthy_link: Int | None = None
@@ -138,7 +142,9 @@ def build_fabric(
     latency : bool
         Use the latencies of links and switches instead of zero.
     network_counts : bool
-        Both hold for the network between nodes in any case: the constants of a profile are of one node.
+        Both hold for the network between nodes in any case: the constants of a profile are of one node. Inside nodes
+        these constants hold the figures at which they were fitted, so that changes for the worse count on top of them.
+        False: raw wires everywhere, and memory that never binds.
 
     Raises
     ------
@@ -155,8 +161,11 @@ def build_fabric(
     if network_counts and "nic" in wiring.node_kinds:  # adapters and what is behind them come last
         forwards[wiring.node_kinds.index("nic") :] = True
         network = forwards[wiring.link_src] | forwards[wiring.link_dst]
-    capacity = wiring.link_bandwidth_Bps * np.where(efficiency | network, wiring.link_efficiency, 1.0)
-    used = [kind for kind, _ in topology.by_kind(chosen)]
+    lost = _Changes.of(topology) if network_counts else _Changes()
+    switch_s = lost.switch_s * _switches(wiring) if lost.switch_s else 0.0
+    capacity = wiring.link_bandwidth_Bps * np.where(efficiency | network, wiring.link_efficiency, lost.efficiency)
+    kinds = topology.by_kind(chosen)
+    used = [kind for kind, _ in kinds]
     damage = topology.damage
     order = wiring if damage is None else damage.healthy.wiring  # slow links still multicast, and keep their numbers
     node_adds = _node_in_network(topology, chosen)
@@ -174,16 +183,69 @@ def build_fabric(
         rank_node=_readonly(np.array(chosen, dtype=np.int64)),
         raw_capacity_Bps=wiring.link_bandwidth_Bps,
         capacity_Bps=_readonly(capacity),
-        link_latency_s=_readonly(wiring.link_latency_s * (latency | network)),
-        node_latency_s=_readonly(wiring.node_latency_s * (latency | forwards)),
-        in_network_efficiency=min(kind.in_network_efficiency for kind in used) if efficiency else 1.0,
+        link_latency_s=_readonly(np.where(latency | network, wiring.link_latency_s, lost.link_s)),
+        node_latency_s=_readonly(np.where(latency | forwards, wiring.node_latency_s, switch_s)),
+        in_network_efficiency=min(kind.in_network_efficiency for kind in used) if efficiency else lost.in_network,
         in_network=adds,
         cluster=topology.cluster if healthy is None else None,
         node_in_network=node_adds,
         network_trees=topology.cluster.spec.tree_per if topology.cluster else None,
+        counts_latency=latency,
+        memory_Bps=_memory_Bps(topology, chosen, kinds) if network_counts else None,
         healthy=healthy,
         healthy_link=None if healthy is None or damage is None else damage.links,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Changes:
+    """What changes of a topology have made worse inside its nodes: latencies added, shares of rates that are left."""
+
+    link_s: float = 0.0
+    switch_s: float = 0.0
+    efficiency: float = 1.0
+    in_network: float = 1.0
+
+    @staticmethod
+    def of(topology: Topology) -> _Changes:
+        """Return the changes of a topology."""
+        return _Changes(
+            link_s=topology.excess("link.latency"),
+            switch_s=topology.excess("switch.latency"),
+            efficiency=topology.remainder("link.efficiency"),
+            in_network=topology.remainder("switch.in_network_efficiency"),
+        )
+
+
+def _switches(wiring: Wiring) -> NDArray[np.bool_]:
+    """Return bool[n_nodes]: whether a node is a switch."""
+    return np.array([kind == "switch" for kind in wiring.node_kinds])
+
+
+def memory_need_Bps(wiring: Wiring, gpus: Sequence[int] | Int) -> Float:
+    """Return float64[n], the most that links can ask of the memory of each GPU.
+
+    A byte that leaves a GPU is read there; one that arrives is written, and what it is added to is read.
+    """
+    out_Bps, in_Bps = (
+        np.bincount(end, wiring.link_bandwidth_Bps, wiring.n_nodes)[gpus] for end in (wiring.link_src, wiring.link_dst)
+    )
+    return np.asarray(out_Bps + 2 * in_Bps)
+
+
+def _memory_Bps(topology: Topology, gpus: list[int], kinds: list[tuple[Topology, list[int]]]) -> Float | None:
+    """Return float64[n_ranks], what the memory of each GPU can read and write; None if links bind before any of it.
+
+    A memory whose rate nobody tells never binds.
+    """
+    rates_Bps = np.full(topology.n_gpus, np.inf)
+    for kind, members in kinds:
+        told = [fact.value for fact in kind.facts if fact.path == "gpu.memory_bandwidth"]
+        rates_Bps[members] = told[0] if told else np.inf
+    memory_Bps = rates_Bps[gpus]
+    if (memory_Bps == np.inf).all() or (memory_Bps >= memory_need_Bps(topology.wiring, gpus)).all():
+        return None
+    return _readonly(memory_Bps)
 
 
 def _node_in_network(topology: Topology, gpus: list[int]) -> str | None:

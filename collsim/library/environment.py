@@ -13,7 +13,16 @@ from difflib import SequenceMatcher
 from collsim.core.errors import Fault, InputError, nearest
 from collsim.library.library import PROTOCOLS
 
-__all__ = ["ALGORITHMS", "THREADS", "WARP", "Environment", "read_environment", "threads_taken", "with_protocol"]
+__all__ = [
+    "ALGORITHMS",
+    "THREADS",
+    "WARP",
+    "Environment",
+    "is_modelled",
+    "read_environment",
+    "threads_taken",
+    "with_protocol",
+]
 
 ALGORITHMS = ("tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat")
 """Algorithms in the order in which the library compares them; the first of equals wins."""
@@ -222,6 +231,15 @@ def read_environment(variables: Mapping[str, str | int] | Iterable[str] = ()) ->
     if faults:
         raise InputError(*faults)
     return Environment(numbers, allowed, tuple(warnings))
+
+
+def is_modelled(name: str) -> bool:
+    """Tell whether a variable can change what a library chooses here.
+
+    >>> is_modelled("NCCL_MAX_NRINGS"), is_modelled("NCCL_IB_HCA")
+    (True, False)
+    """
+    return name in (*NUMBERS, *LISTS, *ALIASES)
 
 
 def with_protocol(variables: Mapping[str, str], proto: str | None) -> dict[str, str]:

@@ -20,6 +20,8 @@ from collsim.library import Profile
 from collsim.library.costs.channel_costs import Bool, Use
 from collsim.library.costs.network_costs import Steps, steps_of
 from collsim.schedule import Schedule, Transfers
+from collsim.schedule.forms import EVERY
+from collsim.schedule.in_network import Groups
 from collsim.topology import Topology
 
 if TYPE_CHECKING:
@@ -53,14 +55,21 @@ class LoweredRun:
     """int64[n_links]: how many links of a machine each stands for; None: itself."""
 
     @property
-    def egress_Bps(self) -> float:
-        """What a rank can send at line rate to ranks of its node, or to any if it is alone there; the least of all."""
+    def port_rates_Bps(self) -> tuple[Float, Float]:
+        """float64[n_ranks], twice: what each rank can send to, and receive from, the others of its node.
+
+        Of a rank that is alone in its node both are what it can send to any.
+        """
         wiring, ranks = self.fabric.wiring, self.fabric.rank_node
         adapter = np.array([kind == "nic" for kind in wiring.node_kinds])
-        inside = self.used & ~adapter[wiring.link_dst]
-        out = np.bincount(wiring.link_src, np.where(inside, self.fabric.raw_capacity_Bps, 0.0), len(adapter))[ranks]
-        alone_Bps = self.cuts.egress_Bps.min() if (out == 0).any() else np.inf
-        return float(min(out[out > 0].min(initial=np.inf), alone_Bps))
+        alone_Bps = self.cuts.egress_Bps if len(self.cuts.egress_Bps) == len(ranks) else self.cuts.egress_Bps.min()
+
+        def rates_Bps(own: Int, other: Int) -> Float:
+            inside_Bps = np.where(self.used & ~adapter[other], self.fabric.capacity_Bps, 0.0)
+            found_Bps = np.bincount(own, inside_Bps, len(adapter))[ranks]
+            return np.where(found_Bps > 0, found_Bps, alone_Bps)
+
+        return rates_Bps(wiring.link_src, wiring.link_dst), rates_Bps(wiring.link_dst, wiring.link_src)
 
 
 def prepare(
@@ -174,7 +183,7 @@ def lower(schedule: Schedule, run: LoweredRun, dtype: str = "float", ports: Tree
     copies, used = np.divmod(key, n_routes)
     copies = spread(copies, 1)
     size_bytes = transfers.size_bytes(schedule.chunks).astype(np.float64)
-    use = _use(transfers, run, used[route])
+    use = _use(transfers, run, used[route], schedule.groups)
     across, added = _across(schedule, transfers, run)
     steps = _steps(transfers, run, used[route], use, across) if across.any() else None
     return Lowered(schedule, run, transfers, size_bytes, route, used, copies, across, added, use, dtype, steps)
@@ -214,10 +223,10 @@ def _across(schedule: Schedule, transfers: Transfers, run: LoweredRun) -> tuple[
     return added | (pair & (node[transfers.src] != node[transfers.dst])), added
 
 
-def _use(transfers: Transfers, run: LoweredRun, route: Int) -> Use:
+def _use(transfers: Transfers, run: LoweredRun, route: Int, groups: Groups) -> Use:
     """Return what the transfers, which take the routes numbered *route*, share."""
     lanes, way = spread(transfers.lanes.astype(np.float64), 1), transfers.src
-    alone_Bps, duplex = spread(np.array([run.egress_Bps]), len(route)), spread(np.zeros(1, dtype=np.bool_), len(route))
+    alone_Bps, duplex = _port_Bps(transfers, run, groups), spread(np.zeros(1, dtype=np.bool_), len(route))
     direct = _direct(transfers, run)
     if direct.any():
         pairs = run.fabric.n_ranks + 1
@@ -225,10 +234,35 @@ def _use(transfers: Transfers, run: LoweredRun, route: Int) -> Use:
         way = np.where(direct, there, way)
         duplex = direct & np.isin(_in_step(transfers, there), _in_step(transfers, back))
         alone_Bps = np.where(direct, _narrowest_Bps(run.single or run.trunks, run.trunk_capacity_Bps)[route], alone_Bps)
-    _, group = distinct(_in_step(transfers, way))
-    active = np.bincount(group, weights=transfers.lanes * transfers.copies).astype(np.float64)
-    active = spread(active[group], 1)
-    return Use(lanes, active, alone_Bps, duplex, transfers.reduces)
+    return Use(lanes, spread(_active(transfers, way), 1), alone_Bps, duplex, transfers.reduces)
+
+
+def _active(transfers: Transfers, label: Int) -> Float:
+    """Return float64[n]: how many channels are busy in the step of each transfer under the same label."""
+    _, group = distinct(_in_step(transfers, label))
+    return np.bincount(group, weights=transfers.lanes * transfers.copies).astype(np.float64)[group]
+
+
+def _port_Bps(transfers: Transfers, run: LoweredRun, groups: Groups) -> Float:
+    """Return float64[n]: the way out of each sender, as far as the way into its receiver lets it be used.
+
+    The channels of one sender share the way into a receiver; those of other senders meet them on its links.
+    """
+    out_Bps, in_Bps = (
+        _of_ends(rates_Bps, ends, groups)
+        for rates_Bps, ends in zip(run.port_rates_Bps, (transfers.src, transfers.dst), strict=True)
+    )
+    if (in_Bps >= out_Bps).all():
+        return spread(out_Bps, 1)
+    n_labels = len(groups) + 1
+    pair = (transfers.src + n_labels) * (run.fabric.n_ranks + n_labels) + transfers.dst + n_labels
+    return np.minimum(out_Bps, in_Bps * _active(transfers, transfers.src) / _active(transfers, pair))
+
+
+def _of_ends(rates_Bps: Float, ends: Int, groups: Groups) -> Float:
+    """Return float64[n]: the rate of each rank in *ends*, of a group the least of its members."""
+    least_Bps = np.array([rates_Bps.min(), *(rates_Bps[list(members)].min() for members in groups)])
+    return np.where(ends >= 0, rates_Bps[np.maximum(ends, 0)], least_Bps[np.where(ends < 0, EVERY - ends, 0)])
 
 
 def _direct(transfers: Transfers, run: LoweredRun) -> Bool:

@@ -177,9 +177,12 @@ def _equal_nodes(request: ScheduleRequest) -> int:
 
 
 def _default_channels(fabric: Fabric, rings: Int) -> int:
-    """Return how many channels suit the fabric: two per ring on a mesh, else one per 20 GB/s of egress, in eights."""
+    """Return how many channels suit the fabric: two per ring on a mesh, else one per 20 GB/s of egress, in eights.
+
+    Slow links change nothing: the library does not measure them.
+    """
     if len(rings) > 1:
         return CHANNELS_PER_RING * len(rings)
     out = fabric.wiring.link_src == fabric.rank_node[0]
-    egress_Bps = float(fabric.raw_capacity_Bps[out].sum())
+    egress_Bps = float(fabric.nominal_Bps[out].sum())
     return min(max(8 * math.ceil(egress_Bps / CHANNEL_GRAIN_BPS / 8), 2), MOST_CHANNELS)

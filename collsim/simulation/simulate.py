@@ -42,6 +42,7 @@ from collsim.simulation.request.request import CHOICES
 from collsim.simulation.result import Result, Row
 from collsim.simulation.rows import tables_of
 from collsim.simulation.selection import built, no_sharp, request_of
+from collsim.simulation.what_ifs import effects_of_changes, idle_variables
 from collsim.topology import Topology
 
 if TYPE_CHECKING:
@@ -203,6 +204,8 @@ def predict(topology: Topology, constants: Profile, question: Request, groups: S
     rows, skipped = _rows(parties, healthy, question, left_out)
     warnings = (
         *warnings_of(judged, constants, question),
+        *effects_of_changes(topology, constants, parties[0].runs[0]),
+        *idle_variables([run for party in parties for run in party.runs], question),
         *_warnings_of_parties(parties, groups, question),
         *approximations(question, rows),
         *lacking(launched, rows),

@@ -32,6 +32,7 @@ from collsim.schedule import Schedule, Transfers
 from collsim.schedule.message_parts import STEP_BYTES
 from collsim.simulation.arrivals import with_arrivals
 from collsim.simulation.lowering import Lowered, LoweredRun, lower, refuse_tables
+from collsim.simulation.memories import with_memories
 
 __all__ = [
     "LEAST_COMPILED",
@@ -276,7 +277,7 @@ def _once_s(
         return base_s(lowered, costs, network, lowered.size_bytes)
     over_nodes_s = network.base_s if network is not None and lowered.steps is not None else 0.0
     messages, finish_s = _messages(lowered, run), solution.finish_s[: len(lowered.transfers)]
-    port_Bps = problem.capacity_Bps[-2 * messages.n_ranks :]
+    port_Bps = problem.capacity_Bps[len(run.trunk_capacity_Bps) :][: 2 * messages.n_ranks]
     cap_Bps = problem.cap_Bps[: len(lowered.transfers)]
     return call_s(messages, finish_s, cap_Bps, port_Bps, costs) - float(finish_s.max()) + over_nodes_s
 
@@ -375,7 +376,7 @@ def _rates(lowered: Lowered, run: LoweredRun, costs: Protocol) -> tuple[Float, F
     rates = cap_Bps(costs, work)
     if work.grouped is None:
         return rates, np.zeros(0)
-    return rates, port_capacity_Bps(work.grouped.but(lowered.across), rates, costs, run.egress_Bps)
+    return rates, port_capacity_Bps(work.grouped.but(lowered.across), rates, costs, np.concatenate(run.port_rates_Bps))
 
 
 def _over_network(
@@ -432,6 +433,8 @@ def problem_of(lowered: Lowered, run: LoweredRun, costs: Protocol, network: Prot
     )
     if len(port_Bps):
         problem = _with_ports(problem, lowered, port_Bps)
+    if run.fabric.memory_Bps is not None:
+        problem = with_memories(problem, lowered, run.fabric.memory_Bps)
     late = np.flatnonzero(late_s)
     if not len(late):
         return problem

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from collsim.core.errors import Fault, InputError, SpecError, UnknownNameError, nearest
 from collsim.topology.cluster.scale_out import build_cluster, resolve, spec_from
-from collsim.topology.model import Topology
+from collsim.topology.model import FITTED, Topology
 from collsim.topology.zoo import cluster_names, shipped_file, shipped_path, zoo_names
 
 if TYPE_CHECKING:
@@ -221,8 +221,8 @@ def _parsed(content: bytes | str, file: str, overrides: Overrides) -> tuple[Topo
     raw = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
     faults: list[Fault] = []
     pairs = normalise_overrides(overrides, faults)
-    document, raw = _resolve(raw, file, faults, (), pairs)
-    document = apply_overrides(document, pairs, faults)
+    unchanged, raw = _resolve(raw, file, faults, (), pairs)
+    document = apply_overrides(unchanged, pairs, faults)
     spec = read_sections(document, faults)
     faults += check(spec, document)
     faults += _check_name(spec, document)
@@ -230,7 +230,30 @@ def _parsed(content: bytes | str, file: str, overrides: Overrides) -> tuple[Topo
         raise SpecError(*_by_line(faults))
     changed = json.dumps(sorted(dict(pairs).items()))  # in any order they make the same topology
     digest = hashlib.sha256(raw + b"\0" + changed.encode() if pairs else raw).hexdigest()
-    return _assemble(spec, document, digest), spec.scale_out, document
+    node = _assemble(spec, document, digest)
+    return replace(node, before=_before(node, unchanged)), spec.scale_out, document
+
+
+def _before(node: Topology, unchanged: Document) -> dict[str, float]:
+    """Return the values that changed figures of a node had in the shipped file that it extends, or before overrides.
+
+    *unchanged* is the document without overrides.
+    """
+    from collsim.topology.files.sections import collect_facts, read_sections
+
+    facts = {fact.path: fact for fact in node.facts if fact.path in FITTED}
+    name, around = unchanged.data.get("extends"), unchanged.data.get("scale_out")
+    if name is None and isinstance(around, dict):
+        name = around.get("node")
+    is_shipped = unchanged.file in map(shipped_path, (*zoo_names(), *cluster_names()))
+    if name in zoo_names() and not is_shipped:
+        base = load_topology(name).facts
+    elif any(fact.status == "set" for fact in facts.values()):
+        base = collect_facts(read_sections(unchanged, []), unchanged)
+    else:
+        return {}
+    old = {fact.path: fact.value for fact in base}
+    return {path: old[path] for path, fact in facts.items() if path in old and old[path] != fact.value}
 
 
 def _placed(make: Callable[[], T], document: Document) -> T:

@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
-__all__ = ["STATUSES", "Damage", "Fact", "Topology"]
+__all__ = ["FITTED", "STATUSES", "Damage", "Fact", "Topology"]
+
+FITTED = ("link.latency", "link.efficiency", "switch.latency", "switch.in_network_efficiency")
+"""Figures of a node that constants fitted to measurements hold already: only a change of them tells anything."""
 
 STATUSES: Mapping[str, str] = {
     "datasheet": "vendor specification of a shipping part",
@@ -137,6 +140,9 @@ class Topology:
     """How nodes are joined; None for a single scale-up domain."""
     damage: Damage | None = None
     """What failed; None where everything is in order."""
+    before: Mapping[str, float] = field(default_factory=dict)
+    """SI values, before they were changed, of figures in `FITTED` that an override, or a file that extends a shipped
+    one, changed."""
 
     @property
     def n_gpus(self) -> int:
@@ -177,6 +183,14 @@ class Topology:
             if fact.path == path:
                 return fact
         raise UnknownNameError("fact", path, [fact.path for fact in self.facts], self.name)
+
+    def excess(self, path: str) -> float:
+        """Return by how much the figure at *path*, one of `FITTED`, is larger than before it was changed, or 0."""
+        return max(self.fact(path).value - self.before[path], 0.0) if path in self.before else 0.0
+
+    def remainder(self, path: str) -> float:
+        """Return the share that a change of the figure at *path*, one of `FITTED`, has left of it, 1 at most."""
+        return min(self.fact(path).value / self.before[path], 1.0) if path in self.before else 1.0
 
     def rank(self, name: str) -> int:
         """Return the rank of the GPU called *name*."""

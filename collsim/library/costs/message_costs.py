@@ -133,14 +133,14 @@ def _exchanges(messages: Messages) -> list[tuple[Float, Float]]:
     return [(back[part], at_once[part]) for back, part in ((received, work[:count]), (sent, work[count:]))]
 
 
-def port_capacity_Bps(messages: Messages, rate_Bps: Float, costs: Protocol, egress_Bps: float) -> Float:
+def port_capacity_Bps(messages: Messages, rate_Bps: Float, costs: Protocol, line_Bps: Float) -> Float:
     """Return float64[2 n_ranks]: what the port out of each rank, then into each, can carry of payload.
 
-    *rate_Bps* is what each part could reach alone, *egress_Bps* the line rate of a port.
+    *rate_Bps* is what each part could reach alone, *line_Bps*, float64[2 n_ranks], the line rate of each port.
     """
     flows = np.maximum(messages.at_ports(messages.lanes * messages.copies), 1.0)
     lost = costs.contention * _crowding(messages) / np.sqrt(flows)  # that many flows even out what they do at random
-    link_Bps = costs.link_share * costs.wire_efficiency * egress_Bps * (1 - lost)
+    link_Bps = costs.link_share * costs.wire_efficiency * line_Bps * (1 - lost)
     offered_Bps = messages.at_ports(rate_Bps * messages.copies)
     return np.where(offered_Bps > 0, soft_min(np.maximum(offered_Bps, 1.0), link_Bps, costs.softness), link_Bps)
 
@@ -210,5 +210,5 @@ def _cycle_mean(weights: Float) -> float:
     ends = np.isfinite(walks[n])
     if not ends.any():
         return float("-inf")
-    means = (walks[n] - walks[:n]) / (n - np.arange(n))[:, None]
-    return float(means[:, ends].min(axis=0).max())
+    means = (walks[n, ends] - walks[:n, ends]) / (n - np.arange(n))[:, None]
+    return float(means.min(axis=0).max())

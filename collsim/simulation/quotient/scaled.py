@@ -159,6 +159,8 @@ def scaled(
         run = prepare(mini.topology, profile, mini.ranks.tolist())
     except NoRouteError as error:  # said of the whole, whose GPUs the user knows
         raise NoRouteError(*cut_faults(topology, gpus, error.faults)) from None
+    if run.fabric.memory_Bps is not None:
+        return None
     members = np.where(mini.link_class == np.arange(len(mini.link_class)), mini.link_members * mini.link_bundles, 0)
     run = replace(run, cuts=_cuts(mini, run), flows=None, link_members=members)
     return Scaled(len(gpus), run, mini, lambda: run_of_pairs(mini, run), whole)

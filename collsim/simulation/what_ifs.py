@@ -1,0 +1,115 @@
+"""What changed figures of a topology and variables of the environment do to the times; of those that do nothing, why.
+
+A fitted profile holds the latencies and efficiencies of the system that it was fitted to. Inside nodes what a change
+makes worse therefore counts as a difference from there, and what it makes better does not: no log tells which part of
+a fitted constant is the wire's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from collsim.collectives import ScheduleRequest
+from collsim.core.units import format_bandwidth, format_time
+from collsim.fabric.fabric import memory_need_Bps
+from collsim.library import Profile
+from collsim.library.environment import is_modelled
+from collsim.simulation.lowering import LoweredRun
+from collsim.simulation.request.request import CHOICES, Request
+from collsim.simulation.selection import library_choice, request_of
+from collsim.topology import Topology
+from collsim.topology.model import FITTED
+
+__all__ = ["effects_of_changes", "idle_variables"]
+
+SINGLE = re.compile(r"^(links|nodes)\[\d+\]\.(latency|efficiency)$")
+"""Figures of single links and nodes, whose values before a change are not kept."""
+MEMORY = "gpu.memory_bandwidth"
+
+
+def effects_of_changes(topology: Topology, constants: Profile, run: LoweredRun) -> tuple[str, ...]:
+    """Return what changed figures do that a profile holds already, or that no link reads; one sentence each.
+
+    *run* is one of those that were simulated.
+    """
+    bare = not (constants.achievable_rate or constants.latency or constants.families)
+    told = []
+    for fact in topology.facts:
+        path, label = fact.path, f"{fact.path}={fact.text}"
+        if fact.status != "set" and path not in topology.before:
+            continue
+        if bare and (path == MEMORY or path.endswith(("latency", "efficiency"))):
+            told.append(f'{label} changes nothing: profile "{constants.name}" is bare wires')
+        elif path == MEMORY:
+            told.append(f"{label} {_of_memory(run)}")
+        elif path.startswith("nic.") and topology.cluster is None:
+            told.append(f"{label} changes nothing within one node")
+        elif path == "switch.ports":
+            told.append(f"{label} changes nothing: it is only compared with the wiring")
+        elif path in FITTED or SINGLE.match(path):
+            told += _of_fitted(topology, constants, path, label)
+    return tuple(told)
+
+
+def _of_fitted(topology: Topology, constants: Profile, path: str, label: str) -> list[str]:
+    """Return what a change of a latency or an efficiency does, unless the profile counts the figure itself."""
+    is_latency = path.endswith("latency")
+    fitted = f'constants of profile "{constants.name}" hold'
+    if constants.latency if is_latency else constants.achievable_rate:
+        return []
+    if path not in FITTED:
+        section = "switch" if path.startswith("nodes") else "link"
+        change = f"set {section}.latency for all" if is_latency else "degrade the link"
+        return [f"{label} changes nothing: {fitted} what all have in common; {change}"]
+    if path not in topology.before:
+        return []
+    before, more_s, left = topology.before[path], topology.excess(path), topology.remainder(path)
+    if is_latency:
+        added = (
+            f": {format_time(more_s)} per {path.partition('.')[0]} is added to steps; {fitted} {format_time(before)}"
+        )
+        kept = f" changes nothing: {fitted} {format_time(before)}, and no log tells what less would save"
+        return [label + (added if more_s else kept)]
+    slower = f": rates are {left:.1%} of those at {before:g}, which {fitted}"
+    kept = f" changes nothing: {fitted} what the library reaches at {before:g}, and no log tells of more"
+    return [label + (slower if left < 1 else kept)]
+
+
+def _of_memory(run: LoweredRun) -> str:
+    """Return what the memory of GPUs does to a run."""
+    need_Bps = float(memory_need_Bps(run.fabric.wiring, run.fabric.rank_node).max())
+    if run.fabric.memory_Bps is None:
+        return f"changes nothing: links never need more than {format_bandwidth(need_Bps)} of it"
+    return f"is shared by all that GPUs read, write and add; their links could need {format_bandwidth(need_Bps)}"
+
+
+def idle_variables(runs: Sequence[LoweredRun], question: Request) -> tuple[str, ...]:
+    """Return which variables of the environment change no choice of the library in any of the calls, one by one."""
+    if "auto" not in question.algo or question.library is None or not set(question.algo).isdisjoint(CHOICES[1:]):
+        return ()
+    told = []
+    for name, value in question.environment.items():
+        others = {other: text for other, text in question.environment.items() if other != name}
+        if is_modelled(name) and not _matters(runs, question, replace(question, environment=others)):
+            told.append(f"{name}={value} changes nothing here: {question.library.name} chooses the same without it")
+    return tuple(told)
+
+
+def _matters(runs: Sequence[LoweredRun], question: Request, without: Request) -> bool:
+    """Return whether the library chooses otherwise in one of the calls of a question."""
+    for op in question.ops:
+        for size_bytes in question.sizes_of(op):
+            for run in runs:
+                request = request_of(op, size_bytes, run, question)
+                if request.size_bytes and _chosen(request, run, question) != _chosen(request, run, without):
+                    return True
+    return False
+
+
+def _chosen(request: ScheduleRequest, run: LoweredRun, question: Request) -> tuple[object, ...]:
+    """Return what the library chooses."""
+    picked, asked, proto = library_choice(request, run, question)
+    split = asked.channels, asked.chunk_bytes, asked.slots, asked.share_bytes
+    return picked.name, proto, *split, asked.peer_channels, asked.peer_step_bytes

@@ -100,4 +100,5 @@ def predicted(call: MeasuredCase, sizes: Sequence[int], topology: Topology, prof
         options["matrix"] = [list(row) for row in call.matrix]
     else:
         options |= {"size": sizes, "dtype": call.dtype, "redop": call.redop}
-    return predict(*prepare(topology, call.op, rank_list=gpus_of(call, topology), profile=profile, **options))
+    asked = prepare(topology, call.op, rank_list=gpus_of(call, topology), profile=profile, **options)
+    return predict(*asked, of_log=True)

@@ -183,8 +183,17 @@ def simulate(
     return predict(*prepare(**asked))
 
 
-def predict(topology: Topology, constants: Profile, question: Request, groups: Sequence[Sequence[int]]) -> Result:
+def predict(
+    topology: Topology,
+    constants: Profile,
+    question: Request,
+    groups: Sequence[Sequence[int]],
+    *,
+    of_log: bool = False,
+) -> Result:
     """Answer a checked question: simulate every run, operation and size; *groups* holds the GPUs of each run.
+
+    The variables of a question that comes *of_log* were set for its own reasons: none is said to do nothing.
 
     Raises
     ------
@@ -205,7 +214,7 @@ def predict(topology: Topology, constants: Profile, question: Request, groups: S
     warnings = (
         *warnings_of(judged, constants, question),
         *effects_of_changes(topology, constants, parties[0].runs[0]),
-        *idle_variables([run for party in parties for run in party.runs], question),
+        *(() if of_log else idle_variables([run for party in parties for run in party.runs], question)),
         *_warnings_of_parties(parties, groups, question),
         *approximations(question, rows),
         *lacking(launched, rows),

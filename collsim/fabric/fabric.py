@@ -58,10 +58,9 @@ class Fabric:
     in_network_efficiency: float = 1.0
     cluster: Cluster | None = None
     node_in_network: str | None = None
-    """What the switches of each node of a cluster add and multicast with for all ranks of that node."""
+    """Reduction, such as ``NVLS``, by switches inside each node of a cluster for all its ranks; None: no reduction."""
     network_trees: str | None = None
-    """What of the switches between nodes has one reduction tree at once, ``port`` or ``switch``; None: they only
-    forward."""
+    """Unit between nodes that holds one reduction tree at a time, ``port`` or ``switch``; None: they only forward."""
     healthy: Fabric | None = None
     """The same GPUs of a cluster in order; None if no link of it is missing."""
     healthy_link: Int | None = None
@@ -101,7 +100,7 @@ class Fabric:
 
     @property
     def joins_ranks(self) -> bool:
-        """Whether any link joins two ranks directly."""
+        """True if any link joins two ranks directly."""
         is_rank = np.zeros(len(self.wiring.node_names), dtype=np.bool_)
         is_rank[self.rank_node] = True
         return bool((is_rank[self.wiring.link_src] & is_rank[self.wiring.link_dst]).any())
@@ -187,7 +186,7 @@ def build_fabric(
 
 
 def _node_in_network(topology: Topology, gpus: list[int]) -> str | None:
-    """Return what the switches of each node add with, if every node has two GPUs or more that they could serve."""
+    """Return the reduction by switches inside nodes; None unless every node has two GPUs or more for them to serve."""
     kinds = {kind.wiring.coordinates.kind for kind, _ in topology.by_kind(gpus)}
     if topology.cluster is None or kinds != {"switched"}:
         return None
@@ -196,7 +195,7 @@ def _node_in_network(topology: Topology, gpus: list[int]) -> str | None:
 
 
 def _rank_faults(ranks: list[int], n_gpus: int, name: str) -> list[Fault]:
-    """Return what is wrong with a list of GPU numbers."""
+    """Return the faults of a list of GPU numbers: out of range, named twice, or fewer than two."""
     faults = [
         Fault(f"rank {rank} is out of range", "rank list", f"{name} has GPUs 0 to {n_gpus - 1}")
         for rank in ranks

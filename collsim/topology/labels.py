@@ -1,4 +1,4 @@
-"""What the labels of a topology may say beyond prose."""
+"""Labels of a topology that the choice of a library and of a profile goes by."""
 
 from __future__ import annotations
 

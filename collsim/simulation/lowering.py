@@ -54,7 +54,7 @@ class LoweredRun:
 
     @property
     def egress_Bps(self) -> float:
-        """What a rank can send at line rate to ranks of its node, or to any if it is alone there; the least of all."""
+        """Line rate in B/s from a rank to ranks of its node, or to any if it is alone there; the least of all ranks."""
         wiring, ranks = self.fabric.wiring, self.fabric.rank_node
         adapter = np.array([kind == "nic" for kind in wiring.node_kinds])
         inside = self.used & ~adapter[wiring.link_dst]
@@ -141,7 +141,7 @@ class Lowered:
 
     @property
     def record(self) -> Algorithm:
-        """What is known of the algorithm that made the schedule."""
+        """Record of the algorithm that made the schedule."""
         return record_of(self.schedule.op, self.schedule.algo)
 
 
@@ -215,7 +215,7 @@ def _across(schedule: Schedule, transfers: Transfers, run: LoweredRun) -> tuple[
 
 
 def _use(transfers: Transfers, run: LoweredRun, route: Int) -> Use:
-    """Return what the transfers, which take the routes numbered *route*, share."""
+    """Return the channels and ways out that the transfers share; *route* numbers the route of each."""
     lanes, way = spread(transfers.lanes.astype(np.float64), 1), transfers.src
     alone_Bps, duplex = spread(np.array([run.egress_Bps]), len(route)), spread(np.zeros(1, dtype=np.bool_), len(route))
     direct = _direct(transfers, run)

@@ -25,10 +25,7 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
-__all__ = ["FABRICS", "ROUTINGS", "Cluster", "ClusterSpec", "LaterCluster", "NodeKind", "Plan"]
-
-FABRICS = ("rail", "rail_only", "fat_tree", "dragonfly", "single_switch")
-ROUTINGS = ("adaptive", "ecmp", "spray")
+__all__ = ["Cluster", "ClusterSpec", "LaterCluster", "NodeKind", "Plan"]
 
 
 @dataclass(frozen=True, slots=True)

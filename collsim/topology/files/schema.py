@@ -10,7 +10,6 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, model_validator
 
-from collsim.topology.cluster.spec import FABRICS, ROUTINGS
 from collsim.topology.files.figures import (
     Count,
     Figure,
@@ -27,6 +26,7 @@ from collsim.topology.files.figures import (
     default_figure,
     one_of,
 )
+from collsim.topology.labels import FABRICS, ROUTINGS
 from collsim.topology.zoo import network_names
 
 __all__ = [

@@ -61,7 +61,7 @@ COVERED, LOGS_JUDGED = (85, 97), 5
 """Percent of the rows of a class that a 90 % interval should hold, and how many logs it takes to judge. Chosen."""
 NVLS = "NVLS"
 FORCED = ("NCCL_PROTO", "NCHANNELS", "NCCL_ALGO=Tree")
-"""What makes a run one that the library would not have chosen."""
+"""Signs, in the environment of a run, of a kernel that the library would not have chosen."""
 NO_ANSWER = "-"
 PREDICTORS = ("collsim", "alpha-beta", "tuner")
 
@@ -133,7 +133,7 @@ def over(case: TableCase) -> list[str]:
 
 
 def world_of(case: TableCase) -> list[str]:
-    """Return what a run differs in from a plain one."""
+    """Return the differences of a run from a plain one: forced choices, another way to launch."""
     forced = ["forced"] if any(word in case.env for word in FORCED) else []
     return [*forced, *([] if case.launch == "stream" else [case.launch])]
 
@@ -144,7 +144,7 @@ def op_of(case: TableCase) -> str:
 
 
 def bar_of(system: str, kind: str, band: str, *, unseen: bool) -> Bar | None:
-    """Return what a class must reach in a band."""
+    """Return the bar that a class must reach in a band; None if there is none."""
     if kind.endswith("nodes"):
         return BARS.get(("nodes", band)) if kind.endswith(f"<= {FEW_NODES} nodes") else None
     if unseen:
@@ -156,7 +156,7 @@ def bar_of(system: str, kind: str, band: str, *, unseen: bool) -> Bar | None:
 
 
 def verdict(found: Score, bar: Bar | None) -> str:
-    """Return whether a score meets goal or floor; a goal that leaves the 90th percentile open has that of the floor.
+    """Return the bar that a score meets: goal, floor, no, or - without one; an open 90th percentile is the floor's.
 
     >>> verdict(Score(120, 5.2, 24.0), BARS["ring", "< 64 KiB"])
     'no'
@@ -234,7 +234,7 @@ Cell = tuple[str, str, str]
 
 @dataclass
 class Bucket:
-    """What is known of one line of the table."""
+    """Logs and errors behind one line of the table."""
 
     logs: set[str] = field(default_factory=set)
     errors: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
@@ -399,7 +399,7 @@ class Hits:
 
 
 def hits_of(rows: Sequence[TableRow], predictions: Predictions, kind_of: KindOf = class_of) -> dict[Cell, Hits]:
-    """Return how many rows lie inside their interval: by class, by class and band, and of all."""
+    """Return the numbers of rows inside their interval: by class, by class and band, and of all."""
     hits: dict[Cell, Hits] = defaultdict(Hits)
     for row in rows:
         found = predictions.get(row.case)
@@ -415,7 +415,7 @@ def hits_of(rows: Sequence[TableRow], predictions: Predictions, kind_of: KindOf 
 
 
 def coverage(hits: Mapping[Cell, Hits]) -> str:
-    """Return what the 90 % intervals hold, in words and as a table."""
+    """Return the coverage of the 90 % intervals, in words and as a table."""
     total, least, most = hits["all", "all", ALL_SIZES], *COVERED
     outside: dict[str, list[str]] = {"below": [], "above": [], "met": [], NO_ANSWER: []}
     for cell in sorted(hits, key=order):
@@ -437,7 +437,7 @@ def coverage(hits: Mapping[Cell, Hits]) -> str:
 
 
 def preamble(rows: Sequence[TableRow], left_out: int, unseen: set[str]) -> str:
-    """Return what the reader of the table must know."""
+    """Return the words above the table: which rows and predictors, and what was left out."""
     where = "outside every fit" if rows[0].set == "test" else "of the fits"
     return (
         f"Relative errors in percent, median / 90th percentile, over {len(rows)} rows of {len({r.log for r in rows})} "

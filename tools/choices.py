@@ -38,7 +38,7 @@ LARGE_BYTES = 64 * 2**20
 
 @dataclass(frozen=True)
 class Log:
-    """What the header of a log says."""
+    """Facts of the header of a log, with its whole text."""
 
     op: str
     n_ranks: int
@@ -50,7 +50,7 @@ class Log:
 
 @dataclass
 class Score:
-    """How many comparisons were made and how many agree."""
+    """Counts of comparisons, and of those that agree."""
 
     compared: int = 0
     agreed: int = 0

@@ -81,7 +81,7 @@ def library_of(test: Test) -> str:
 
 
 def better_library(said: str, read: str) -> str:
-    """Return what the split says of the library, or what the log says if only that names a version."""
+    """Return the library that the split names, or that of the log if only that names a version."""
     return read if "-" in read and "-" not in said else said or read
 
 

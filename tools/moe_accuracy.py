@@ -92,12 +92,12 @@ class Published:
 
     @property
     def scored(self) -> bool:
-        """Whether its error counts: what its source calls outdated is only printed."""
+        """True if its error counts: a figure that its source calls outdated is only printed."""
         return self.flag != "stale"
 
     @property
     def figure(self) -> str:
-        """What is published."""
+        """The published bandwidth or time, as text."""
         return f"{self.GBps:g} GB/s" if self.time_us is None else f"{self.time_us:g} us"
 
 
@@ -114,7 +114,7 @@ def published() -> list[Published]:
 
 
 def simulated(row: Published, kernel: Kernel) -> MoeRow:
-    """Return what collsim says of a row."""
+    """Return the row that collsim predicts for a published one."""
     nodes = row.ranks // row.gpus_per_node
     grouped = row.source.startswith(GROUPED) and row.mode == "normal" and nodes > 1
     result = simulate_moe(
@@ -177,14 +177,14 @@ def calls() -> list[Call]:
 
 
 def call_s(call: Call) -> float:
-    """Return what the library's costs have a call take, without the start from a framework."""
+    """Return the time of a call by the library's costs, without the start from a framework."""
     return float(
         simulate("hgx_h100", "all_to_all_v", matrix=call.size_bytes, ranks=len(call.size_bytes)).rows[0].time_s
     )
 
 
 def call_start_s() -> float:
-    """Return what calls take beyond that: the median of the fitted rows, of both operations."""
+    """Return the start of calls from a framework: the median of the fitted rows, of both operations."""
     return float(np.median([call.time_us / 1e6 - call_s(call) for call in calls() if call.part == "fit"]))
 
 

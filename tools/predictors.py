@@ -34,11 +34,11 @@ from collsim.topology import Topology, load_topology
 DATA = Path(__file__).parent / "data"
 MESSAGES = ("all_to_all", "send_recv", "gather", "scatter")
 OLDEST = {"nccl": "nccl-2.18", "rccl": "rccl-2.22"}
-"""What to take for a log that does not name the version: RCCL's at the time of those logs; NCCL's is the default."""
+"""Versions assumed for logs that do not name one: RCCL's at the time of those logs; NCCL's is the default."""
 
 
 class TableCase(NamedTuple):
-    """What was run, as far as a table of tools/data says: all that a prediction may depend on."""
+    """A run as far as a table of tools/data describes it: all that a prediction may depend on."""
 
     system: str
     library: str
@@ -130,7 +130,7 @@ def variables(case: TableCase) -> dict[str, str]:
 
 
 def topo_of(system: str) -> str:
-    """Return what `collsim.simulate` takes for a system: a name of the zoo or a file of tools/data/systems."""
+    """Return the argument of `collsim.simulate` for a system: a name of the zoo or a file of tools/data/systems."""
     own = DATA / "systems" / f"{system}.yaml"
     return str(own) if own.is_file() else system
 
@@ -182,7 +182,7 @@ def gpus_of(case: TableCase) -> list[int]:
 
 
 def simulate(case: TableCase) -> Row:
-    """Return what collsim says, told what the log says."""
+    """Return the row that collsim predicts, told what the log says."""
     launch = {"launch": "graph"} if case.launch == "graph" else {"registered": case.launch == "registered"}
     options: dict[str, Any] = {"rank_list": gpus_of(case), "gpus_per_thread": max(case.gpus_per_thread, 1), **launch}
     options["profile"] = lent_profile(case.system)
@@ -219,7 +219,7 @@ def refusal(case: TableCase) -> str:
 
 @cache
 def choice_of(case: TableCase) -> Choice | None:
-    """Return what the library would do."""
+    """Return the choice of the library; None if it has none for the case."""
     dtype = case.dtype if case.dtype in DTYPES else "float"
     call = Call(case.op, case.ranks, case.size_bytes, dtype, registered=case.launch == "registered",
                 launch="graph" if case.launch == "graph" else "stream", n_nodes=max(case.nodes, 1))  # fmt: skip
@@ -240,7 +240,7 @@ def predict_tuner(case: TableCase) -> Prediction | None:
 
 
 def steps_and_bytes(case: TableCase) -> tuple[int, float]:
-    """Return how many steps the textbook takes, and how many bytes the busiest rank sends or receives.
+    """Return the number of steps of the textbook, and of bytes that the busiest rank sends or receives.
 
     >>> steps_and_bytes(TableCase("s", "", "stream", "", "", 1, 4, "all_reduce", "float", 1000, "", 1.0))
     (6, 1500.0)

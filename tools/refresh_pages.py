@@ -26,7 +26,7 @@ def commands(block: str) -> Iterator[tuple[str, str, str]]:
 
 
 def output_of(line: str) -> str:
-    """Return what a command prints on stdout."""
+    """Return the stdout of a command."""
     return subprocess.run(line, shell=True, check=True, capture_output=True, text=True, cwd=ROOT).stdout
 
 

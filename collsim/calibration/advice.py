@@ -73,7 +73,7 @@ NEAR = 4
 
 
 class Advice(NamedTuple):
-    """What to do about constants that are not identified.
+    """Measurements for constants that are not identified.
 
     Attributes
     ----------
@@ -114,7 +114,7 @@ def _kernel(constant: Constant) -> tuple[str, list[str]]:
 
 
 def _is_measured(constant: Constant, residuals: Sequence[Residual]) -> bool:
-    """Return whether fitted rows are those of the test that tells a constant."""
+    """Return True if fitted rows cover the test that tells a constant, for each of its operations."""
     test, (kernel, protocols) = _test(constant), _kernel(constant)
     rows = [
         entry
@@ -128,7 +128,7 @@ def _is_measured(constant: Constant, residuals: Sequence[Residual]) -> bool:
 
 
 def _holds(test: Sizes, rows: Sequence[Residual]) -> bool:
-    """Return whether rows of one kernel reach over the sizes of a test, as often as it asks for."""
+    """Return True if rows of one kernel span the sizes of a test, on as many numbers of ranks as it asks for."""
     sizes: dict[int, list[int]] = defaultdict(list)
     for entry in rows if not test.sweep else _swept(rows):
         sizes[entry.ranks].append(entry.size_bytes)

@@ -38,7 +38,7 @@ NORMAL_90 = 1.645
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Estimate:
-    """What a fit found.
+    """Estimate of the parameters by a fit.
 
     Attributes
     ----------
@@ -65,7 +65,7 @@ class Estimate:
         return value, low, max(value, min(high, self.parameters[place].most))
 
     def identified(self, place: int) -> bool:
-        """Return whether the data say more of a parameter than was known before."""
+        """Return True if the data say more of a parameter than was known before."""
         parameter = self.parameters[place]
         return parameter.told or bool(self.deviation[place] < parameter.spread / 2)
 

@@ -51,7 +51,7 @@ class Residual:
 
 @dataclass(frozen=True, slots=True)
 class Calibration(Tabular):
-    """What a fit found, and what it could not find; its rows are the constants.
+    """Result of a fit: a profile, and what the logs could not tell; its rows are the constants.
 
     Attributes
     ----------

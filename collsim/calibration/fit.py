@@ -294,7 +294,7 @@ def _shifted(costs: Protocol, shift_s: float) -> Protocol:
 
 
 def predicted_residuals(rows: Sequence[Measured], topology: Topology, profile: Profile) -> list[Residual]:
-    """Return what rows are off from the predictions of a profile that did not see them."""
+    """Return the residuals of rows against the predictions of a profile that was not fitted to them."""
     observations, _ = observe(thinned(rows), topology, profile, profile.library)
     found = []
     for entry in observations:

@@ -31,7 +31,7 @@ def model_numbers(name: str) -> set[str]:
 
 
 def other_gpus(names: Iterable[str], topology: Topology) -> str | None:
-    """Return how the GPUs that a log names differ from those of *topology*; None if they do not, or nobody knows."""
+    """Return a sentence on GPUs of a log that are not those of *topology*; None if there are none, or nobody knows."""
     model = topology.labels.get("gpu.model", "")
     known = model_numbers(model)
     others = [name for name in names if known and model_numbers(name) and not model_numbers(name) & known]

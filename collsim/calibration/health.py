@@ -92,7 +92,7 @@ def _sentences(rows: Sequence[JudgedCase], system: str, tolerance: float) -> Ite
 
 
 def _sentence(rows: Sequence[JudgedCase], system: str, tolerance: float) -> str:
-    """Return what a range of sizes says."""
+    """Return the verdict on a range of sizes as a sentence."""
     where, verdict = _sizes_text(rows[0].case.size_bytes, rows[-1].case.size_bytes), rows[0].verdict
     if verdict == "wrong":
         return f"results {where} are wrong, in up to {max(row.wrong or 0 for row in rows):g} values"
@@ -109,7 +109,7 @@ def _sentence(rows: Sequence[JudgedCase], system: str, tolerance: float) -> str:
 
 
 def _width(rows: Sequence[JudgedCase], tolerance: float) -> str:
-    """Return how wide the interval is, if it excuses what the tolerance would not; empty otherwise."""
+    """Return a clause with the width of the interval, if it excuses what the tolerance would not; empty otherwise."""
     ratio = median(row.measured_s / row.predicted_s for row in rows)
     ends = [(row.time_lo_s, row.time_hi_s, row.predicted_s) for row in rows if row.time_lo_s and row.time_hi_s]
     if not ends or 1 / (1 + tolerance) <= ratio <= 1 + tolerance:
@@ -119,7 +119,7 @@ def _width(rows: Sequence[JudgedCase], tolerance: float) -> str:
 
 
 def _difference(rows: Sequence[JudgedCase], where: str) -> str:
-    """Return how far measured bandwidths or times are from the model, by the median of the range."""
+    """Return a clause with the deviation of measured bandwidths or times from the model, the median of the range."""
     ratio = median(row.measured_s / row.predicted_s for row in rows)
     if rows[len(rows) // 2].case.size_bytes >= BANDWIDTH_FROM_BYTES:
         return f"busbw {where} {_apart(1 / ratio)}"
@@ -127,7 +127,7 @@ def _difference(rows: Sequence[JudgedCase], where: str) -> str:
 
 
 def _apart(ratio: float) -> str:
-    """Return how a measured figure compares with the model's.
+    """Return a clause on a figure whose *ratio* is measured over predicted.
 
     >>> _apart(0.62), _apart(1.004), _apart(3.14)
     ('is 38 % below the model', 'agrees with the model', 'is 3.1 times that of the model')

@@ -72,7 +72,7 @@ def nvls_was_off(
 
 
 def _is_open(case: MeasuredCase, topology: Topology) -> bool:
-    """Return whether NVLS is possible for a call, and nothing says whether it was used."""
+    """Return True if NVLS is possible for a call, and no variable says whether it was used."""
     return (
         case.op in OPS
         and case.size_bytes >= LEAST_BYTES

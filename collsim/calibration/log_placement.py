@@ -55,7 +55,7 @@ def misfit(case: MeasuredCase, topology: Topology) -> str | None:
 
 
 def on_one_domain(case: MeasuredCase, topology: Topology) -> bool:
-    """Return whether a test ran inside one scale-up domain, which several hosts may share."""
+    """Return True if a test ran inside one scale-up domain, which several hosts may share."""
     return misfit(case, topology) is None and nodes_of(case, topology) == 1
 
 
@@ -83,7 +83,7 @@ def mapping(case: MeasuredCase, hosts: tuple[str, ...], topology: Topology) -> s
 
 
 def predicted(call: MeasuredCase, sizes: Sequence[int], topology: Topology, profile: Profile) -> Result:
-    """Return what the model says of a kind of call at some sizes, on its GPUs; raises as `simulate` does."""
+    """Return the predictions of the model for a kind of call at some sizes, on its GPUs; raises as `simulate` does."""
     from collsim.simulation.request.prepare import prepare
     from collsim.simulation.simulate import predict
 

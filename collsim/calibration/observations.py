@@ -66,7 +66,7 @@ class Observation:
 
     @property
     def work(self) -> tuple[object, ...]:
-        """What ran: equal for two observations that should take the same time."""
+        """Key of the work: equal for two observations that should take the same time."""
         case, schedule = self.row.case, self.lowered.schedule
         return (
             case.op, case.ranks, case.size_bytes, case.matrix, self.launch, case.gpus_per_thread, schedule.algo,
@@ -75,12 +75,12 @@ class Observation:
 
     @property
     def gpus_per_thread(self) -> int:
-        """How many GPUs each host thread started work on; one if the log does not say."""
+        """Number of GPUs that each host thread started work on; one if the log does not say."""
         return self.row.case.gpus_per_thread or 1
 
     @property
     def over_nodes(self) -> bool:
-        """Whether it ran over several nodes."""
+        """True if the row was measured over several nodes."""
         return self.lowered.steps is not None
 
     def device_s(self, costs: Protocol) -> float:

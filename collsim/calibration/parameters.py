@@ -67,7 +67,7 @@ NARROW = 0.4
 """Other ways to launch run the same kernels: their constants start from those of stream launches, with so much of the
 spread; only the base and the floor may differ as before."""
 ZERO_COPY = ("base_s", "channel_rate_Bps", "one_way_rate_Bps")
-"""What differs for messages that need no copy; ports and their contention are the same wires."""
+"""Constants that differ for messages that need no copy; ports and their contention are the same wires."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ class Parameter:
         return ".".join(part for part in (self.family, self.proto, word) if part)
 
     def is_of(self, observation: Observation) -> bool:
-        """Return whether the time on the device depends on it."""
+        """Return True if the time of an observation on the device depends on this constant."""
         return observation.family in self.families and self.proto in ("", observation.proto)
 
 

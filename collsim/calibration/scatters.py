@@ -25,7 +25,7 @@ FEW_ROWS = 10
 
 
 def residuals_of(observations: Sequence[Observation], found: Estimate) -> list[Residual]:
-    """Return what a fit is off by on the rows that it saw, and on each without those of its operation and ranks."""
+    """Return the residuals of a fit on its rows: as fitted, and predicted without those of like operation and ranks."""
     times = zip(found.predicted_s.tolist(), found.left_out_s.tolist(), strict=True)
     return [
         residual_of(entry, predicted_s, None if math.isnan(left_out_s) else left_out_s)

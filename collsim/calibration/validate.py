@@ -136,7 +136,7 @@ def named_topology(topo: Any, faults: Faults) -> Topology | None:
 
 
 def checked_options(told: Mapping[str, Any], faults: Faults) -> dict[str, Any]:
-    """Return what holds for all logs; what is wrong with it is left out and added to *faults*."""
+    """Return the checked options that hold for all logs; a faulty one is None, its faults are added to *faults*."""
     checks: dict[str, Callable[[Any], Any]] = {
         "op": checked_operation,
         "library": lambda name: load_library(name).name,
@@ -189,7 +189,7 @@ class _Group:
 
 @dataclass(slots=True)
 class _Drops:
-    """What the reader dropped of a file; rows of zero bytes are no loss."""
+    """Parts of a file that the reader dropped: their number and the first of them; rows of zero bytes are no loss."""
 
     count: int = 0
     first: list[Dropped] = field(default_factory=list)
@@ -201,7 +201,7 @@ class _Drops:
 
 
 class Gathered:
-    """What the logs hold, by file, hosts and kind of call; it grows with the distinct cases, by 8 bytes with a row."""
+    """Measured cases of all logs, by file, hosts and kind of call; a new case adds an entry, each row 8 bytes."""
 
     def __init__(self, topology: Topology | None, constants: Profile | None) -> None:
         self.topology, self.constants = topology, constants

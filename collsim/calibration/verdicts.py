@@ -21,7 +21,7 @@ SCHEMA = "collsim.validate/1"
 VERDICTS = ("inside", "slower", "faster", "impossible", "wrong")
 """Of a row: inside interval or tolerance, slower or faster than that, below what is possible, with wrong results."""
 FLAGS = ("wrong_results", "below_bound", "below_floor")
-"""What no interval excuses."""
+"""Flags of a row that no interval excuses: wrong results, and times below what is possible."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class JudgedCase:
 
     @property
     def covered(self) -> bool | None:
-        """Whether the interval holds the measured time; None without an interval."""
+        """True if the interval holds the measured time; None without an interval."""
         if self.time_lo_s is None or self.time_hi_s is None:
             return None
         return self.time_lo_s <= self.measured_s <= self.time_hi_s
@@ -126,7 +126,7 @@ class JudgedCase:
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """What the reader did not take of a file.
+    """Parts of a file that the reader dropped.
 
     Attributes
     ----------
@@ -249,22 +249,22 @@ class Validation(Tabular):
 
     @property
     def flagged(self) -> int:
-        """How many rows have wrong results or are faster than the wires allow."""
+        """Number of rows that have wrong results or are faster than the wires allow."""
         return sum(bool(row.flags) for row in self.rows)
 
     @property
     def failed(self) -> int:
-        """How many logs say that their test failed."""
+        """Number of logs that say that their test failed."""
         return sum(log.failed for log in self.logs)
 
     @property
     def outside(self) -> int:
-        """How many rows without a flag are outside the interval, or the tolerance where there is none."""
+        """Number of rows without a flag that are outside the interval, or the tolerance where there is none."""
         return sum(not row.flags and row.verdict != "inside" for row in self.rows)
 
     @property
     def summary(self) -> dict[str, Any]:
-        """How well the model meets the logs: over rows without a flag, whose times mean something."""
+        """Errors and coverage of the model over rows without a flag; counts of flagged, failed, outside and skipped."""
         rows = [row for row in self.rows if not row.flags]
         covered = [row.covered for row in rows if row.covered is not None]
         counts = {"flagged": self.flagged, "failed": self.failed, "outside": self.outside, "skipped": len(self.skipped)}

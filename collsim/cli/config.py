@@ -247,7 +247,7 @@ READERS: dict[str, Callable[[str, Any], Mapping[str, str | list[str]]]] = {
     "share": _share,
     "texts": _texts,
 }
-"""How the value of a field becomes the text of its flag, by the kind of the field."""
+"""Functions from the value of a field to the text of its flag, by the kind of the field."""
 READ = {entry.config_key: entry for entry in FIELDS if entry.wanted}
 """The fields whose values become texts of flags, by their keys."""
 APART = ("overrides", "environment", "matrix_bytes", "fail", "degrade")

@@ -159,7 +159,7 @@ NAMES: dict[str, dict[str, Any]] = {
     "launches": complete(lambda: ("stream", "graph")),
     "placements": complete(lambda: ("block", "cyclic", "slurm:"), files=True),
 }
-"""What a shell completes, by the word for it in `FIELDS`."""
+"""Shell completions, by the word for them in `FIELDS`."""
 
 SIZES: dict[str, Callable[..., Any]] = {
     "min_bytes": click.option("-b", "--min-bytes", "--minbytes", metavar="SIZE", help="Smallest size.  [default: 1M]"),

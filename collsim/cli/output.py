@@ -137,7 +137,7 @@ def _check_unread(file: str, name: str, sources: Iterable[str], faults: Faults) 
 
 
 def _same(file: str, source: str) -> bool:
-    """Return whether both names are those of one file; a device may be read and written."""
+    """Return True if both names are those of one regular file; a device may be read and written."""
     try:
         return os.path.isfile(source) and os.path.samefile(file, source)  # noqa: PTH113, PTH121 - as above
     except (OSError, ValueError):  # one of them is not there

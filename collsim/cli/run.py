@@ -129,7 +129,7 @@ def _simulated(flags: dict[str, Any], config: Configuration | None, faults: Faul
 
 
 def checked_request(flags: dict[str, Any], config: Configuration | None, faults: Faults) -> Prepared:
-    """Return what was asked, checked; raise all that is wrong, at once."""
+    """Return the request of flags and configuration, checked and with its machine; raise every fault at once."""
     request = requested(flags, config, faults)
     from collsim.simulation.request.prepare import prepare
 

@@ -154,7 +154,7 @@ def _count(text: str) -> int:
 ABSENT = dict.fromkeys(SIZES) | {
     field.name: field.flag_default for field in FIELDS if field.name not in SCHEDULE_OPTIONS
 }
-"""What a request has and the flags of one schedule leave out, because it changes nothing that is sent."""
+"""Fields of a request that the flags of one schedule leave out, since they change nothing that is sent."""
 
 
 DEFAULT_SIZE = "1M"

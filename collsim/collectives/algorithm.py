@@ -24,7 +24,7 @@ MOST_ROWS = 16_000_000
 KIB = 1024
 MIB = 1024 * KIB
 WHERE = ("anywhere", "nodes", "racks")
-"""What an algorithm needs at least: any ranks, several nodes, or several nodes with leaf switches of their own."""
+"""Ranks that an algorithm needs: any, several nodes, or several nodes with leaf switches of their own."""
 USUAL_FAMILIES = {
     "all_reduce": "ring",
     "all_gather": "ring",
@@ -122,7 +122,7 @@ class ScheduleRequest:
         return self.size_bytes // self.n_ranks
 
     def shares(self, total_bytes: int) -> Int:
-        """Return how many of *total_bytes* each channel carries; channels that would carry nothing are left out."""
+        """Return the bytes of *total_bytes* on each channel, int64[n], without channels that would carry nothing."""
         if sum(self.share_bytes) == total_bytes and self.share_bytes:
             return np.array(self.share_bytes, dtype=np.int64)
         shares = split_bytes(total_bytes, self.n_channels, self.element_bytes)

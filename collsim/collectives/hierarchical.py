@@ -155,7 +155,7 @@ class _Work:
         self.top = self.pieces - 1
 
     def waits(self, rank: int) -> list[int]:
-        """Return what the first transfer of *rank* in this stage waits for."""
+        """Return the transfers that the first transfer of *rank* in this stage waits for."""
         return self.arrived[rank] + self.sent[self.stage, rank]
 
     def send(

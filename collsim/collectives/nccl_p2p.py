@@ -61,7 +61,7 @@ def step_of(request: ScheduleRequest) -> dict[str, int]:
 
 
 def _batch_before(started: list[tuple[int, int]]) -> Iterable[tuple[int, int]]:
-    """Return what the next message of a channel waits for: what this rank sends and receives in the batch before."""
+    """Yield the dependencies of a channel's next message: sends and receives of this rank in the batch before."""
     first = len(started) // BATCH * BATCH
     for row, distance in started[max(first - BATCH, 0) : first]:
         if row >= 0:

@@ -25,7 +25,7 @@ NOTHING = -1
 
 
 class _Works:
-    """What one rank does on one channel, in order: per round that uses it, the transfers out and in."""
+    """Work of one rank on one channel, in order: per round that uses it, the transfers out and in."""
 
     def __init__(self) -> None:
         self.rounds: list[int] = []

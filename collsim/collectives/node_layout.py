@@ -63,7 +63,7 @@ class NodeLayout:
 
     @property
     def is_even(self) -> bool:
-        """Whether all nodes have the same number of ranks."""
+        """True if all nodes have the same number of ranks."""
         return len({len(node) for node in self.nodes}) == 1
 
     def per_node(self, algo: str) -> int:

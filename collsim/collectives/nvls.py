@@ -58,7 +58,7 @@ def build(request: ScheduleRequest) -> Schedule:
 
 
 def _hops(name: str, head: int) -> tuple[Hop, ...]:
-    """Return what a chunk of *head* goes through: added up into the head, copied from it to all, or both."""
+    """Return the hops of a chunk of *head*: added up into the head, copied from it to all, or both."""
     pulls, writes, everyone = 0, 1, 2
     into = Hop(EVERY, head, pulls, writes, reduces=True)
     out = Hop(head, EVERY, writes, everyone)

@@ -44,7 +44,7 @@ def build(request: ScheduleRequest) -> Schedule:
 
 
 def _hops(layout: NodeLayout, head: int, tree: int) -> tuple[Hop, ...]:
-    """Return what a chunk of *head* goes through: into the heads and up to the root, down and out to all."""
+    """Return the hops of a chunk of *head*: into the heads and up to the root, down and out to all."""
     above, rail, n = node_parents(layout.n_nodes, tree)[0], layout.rail(head), layout.n_nodes
     order = _from_the_root(above)
     inside = len(layout.nodes[0]) > 1

@@ -136,7 +136,7 @@ def _scatter(n: int, passes: list[list[tuple[int, int]]], chunk_bytes: int) -> O
 
 
 def _aggregation(n: int, block_bytes: int, chunk_bytes: int) -> tuple[int, int]:
-    """Return how many blocks a message carries at most, and the distance below which the near part begins."""
+    """Return the most blocks that a message carries, and the distance below which the near part begins."""
     per_message, near = 1, 1 << (n - 1).bit_length()
     while chunk_bytes // (max(block_bytes, 1) * per_message) >= 2 and per_message < n // 2:
         per_message, near = 2 * per_message, near // 2

@@ -29,7 +29,7 @@ MAX_RINGS = 64
 """Wiring that would take more rings is searched with its link counts divided."""
 
 ATTEMPTS, STEPS = 4, 1_000
-"""How often one number of rings is searched for, each time in another order, and how many ranks an attempt appends."""
+"""Attempts at one number of rings, each in another order, and the most ranks that an attempt appends."""
 
 STEPS_IN_ALL = 30_000
 """The same for all numbers of rings together, less than a second; a single ring is tried for in any case."""
@@ -139,14 +139,14 @@ class _Search:
             self.ahead[a] = self.ahead[a] & ~(1 << b) | bool(self.left[a][b]) << b
 
     def _enough(self, vertex: int, rings: int, spare: int = 0) -> bool:
-        """Return whether *rings* more rings can pass *vertex*, with *spare* links left over."""
+        """Return True if *rings* more rings can pass *vertex*, with *spare* links left over."""
         need = self.ways * rings + spare
         if sum(min(count, rings) for count in self.left[vertex]) < need:
             return False
         return self.ways == 2 or sum(min(row[vertex], rings) for row in self.left) >= need
 
     def _reaches(self, here: int, missing: int) -> bool:
-        """Return whether links lead from *here* through the *missing* ranks to each of them and to the start."""
+        """Return True if links lead from *here* through the *missing* ranks to each of them and to the start."""
         reached = fresh = 1 << here
         while fresh:
             vertex = fresh.bit_length() - 1

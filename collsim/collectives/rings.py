@@ -68,7 +68,7 @@ def rings_for(link_counts: Int) -> Int:
 
 @lru_cache(maxsize=64)
 def _searched(n: int, link_counts: bytes) -> Int:
-    """Return what the search finds, or the ranks in order; one call asks for the same wiring once per size."""
+    """Return the rings that the search finds, else the ranks in order; cached, since every size asks for the same."""
     links = np.frombuffer(link_counts, dtype=np.int64).reshape(n, n) * ~np.eye(n, dtype=np.bool_)
     both_ways = bool(np.array_equal(links, links.T))
     found = even_rings(links, both_ways=both_ways)

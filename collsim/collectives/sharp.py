@@ -93,7 +93,7 @@ def _per_head(request: ScheduleRequest, algo: str, chunk_bytes: int, *, nvls: bo
 
 
 def _head_hops(layout: NodeLayout, name: str, head: int, owner: int, *, nvls: bool) -> tuple[Hop, ...]:
-    """Return what a chunk of *head* goes through: into the head of each node, the network, out to the nodes.
+    """Return the hops of a chunk of *head*: into the head of each node, the network, out to the nodes.
 
     All heads of the rail share one stage, since the network waits for the last of them.
     """

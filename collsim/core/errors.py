@@ -151,7 +151,7 @@ class Faults(list[Fault]):
         self.refusals: list[InputError] = []
 
     def attempt(self, parse: Callable[..., T], /, *values: Any, where: str = "", **named: Any) -> T | None:
-        """Return what *parse* makes of the values; None, with its faults added, if it refuses.
+        """Return the result of *parse* on the values; None, with its faults added, if it refuses.
 
         *where* is the place of faults that name none.
         """

@@ -19,7 +19,7 @@ __all__ = ["Field", "Tabular", "csv_text", "plain"]
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """What a machine-readable row says under one key.
+    """Field of a machine-readable row: a key with its schema and its meaning.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class Field:
 
 
 class Tabular(ABC):
-    """What the results of all commands can do with their rows."""
+    """Base of the results of all commands, with their rows as documents, records and data frames."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""How kernels are compiled: decorators for the files that hold them. Imports Numba."""
+"""Decorators that compile kernels, for the files that hold them. Imports Numba."""
 
 from __future__ import annotations
 

@@ -772,7 +772,7 @@ def simulate(p: Problem, most_work: int | None = None) -> tuple[Floats, Floats, 
 
 
 def tables(p):
-    """Return what every compiled engine is given: transfers, hops, roots by latency, and incidences of each link."""
+    """Return the tables that compiled engines take: transfers, hops, roots by latency, and incidences of each link."""
     n, n_links = len(p.route), len(p.capacity_Bps)
     route_hops = np.diff(p.route_ptr)
     users = np.repeat(np.bincount(p.route, minlength=len(route_hops)), route_hops)

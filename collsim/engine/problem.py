@@ -75,15 +75,15 @@ class Solution(NamedTuple):
     finish_s: Floats
     """float64[n]."""
     path: str
-    """What was simulated and by which engine: "transfers, reference", "classes, kernel" and so on."""
+    """Rows that were simulated, and the engine that did it: "transfers, reference", "classes, kernel" and so on."""
     solves: int
-    """How often rates were shared out anew."""
+    """Number of times that rates were shared out anew."""
     moved_bytes: Floats
     """float64[n], the integral of the rate over time; equals the size up to rounding, or to the tolerance."""
     simulated: int = 0
-    """How many transfers, or classes of them, the engine was given."""
+    """Number of transfers, or of classes of them, that the engine was given."""
     tolerance: float = 0.0
-    """How far ends were moved so that transfers end together, as a part of the time that each takes; 0: exact."""
+    """Most that an end was moved so that transfers end together, as a part of the time that each takes; 0: exact."""
     perturbed: float = 0.0
     """Bytes moved too many and too few by doing so, over all bytes."""
     raised_s: float = 0.0
@@ -252,7 +252,7 @@ def link_bytes(p: Problem, moved_bytes: Floats) -> Floats:
 
 
 def check_conservation(problem: Problem, solution: Solution) -> list[str]:
-    """Return what in *solution* breaks a law of the model: an empty list for a sound solution.
+    """Return the laws of the model that *solution* breaks, one text each: an empty list for a sound solution.
 
     Each time follows from the ones before it, every byte was moved, no link carried more than capacity times time,
     and no transfer was faster than its cap and its links allow. With a tolerance, bytes differ from the size by no more
@@ -307,7 +307,7 @@ def _broken_transfers(p: Problem, solution: Solution, narrowest_Bps: Floats, beg
 
 
 def _broken_tolerance(p: Problem, solution: Solution) -> list[str]:
-    """Return what is wrong with a solution that was found with a tolerance, as a whole."""
+    """Return the faults of a whole solution with a tolerance: bytes perturbed other than told, or an end too soon."""
     broken, end_s = [], float(solution.finish_s[p.size_bytes > 0].max(initial=0.0))
     least_s = least_time_s(p)
     perturbed = perturbed_share(p.size_bytes, solution.moved_bytes)

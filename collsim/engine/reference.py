@@ -36,7 +36,7 @@ Hops = Sequence[tuple[int, Number]]
 
 
 class Trace(NamedTuple):
-    """What happened to each transfer; None where it never did."""
+    """History of each transfer: times in seconds and bytes moved; None for what never happened."""
 
     ready_s: list[Number]
     start_s: list[Number]

@@ -80,7 +80,7 @@ def _first(ids: NDArray[np.int32]) -> Ints:
 
 
 def _are_alike(p: Problem, ids: NDArray[np.int32], link_ids: NDArray[np.int32]) -> bool:
-    """Whether members agree in what can be compared at once: two colours could be equal by accident."""
+    """Return True if members of a class agree in all that is quick to compare: colours could be equal by accident."""
     first, first_link = _first(ids)[ids], _first(link_ids)[link_ids]
     hops, deps = np.diff(p.route_ptr)[p.route], np.diff(p.dep_ptr)
     sent = np.bincount(p.route, weights=p.size_bytes, minlength=len(p.route_ptr) - 1)

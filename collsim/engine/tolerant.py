@@ -405,7 +405,7 @@ def _clear(paths, rates, hops, links, members, link):
 
 @_part
 def _weight(paths, hops, who, link):
-    """Return what a flow takes of a link per byte."""
+    """Return the bytes that a flow puts on *link* for each of its own."""
     h = paths[who].first
     while hops[h].link != link:
         h += 1

@@ -15,7 +15,7 @@ __all__ = ["cache_folder", "entry_points", "is_compiling", "warm"]
 
 
 def is_compiling() -> bool:
-    """Return whether kernels are compiled at all; NUMBA_DISABLE_JIT switches it off."""
+    """Return True if kernels are compiled at all; NUMBA_DISABLE_JIT switches it off."""
     return all(hasattr(kernel, "stats") for kernel in entry_points())
 
 

@@ -25,7 +25,7 @@ PLAIN_STEPS = 10_000
 
 
 class Chain(NamedTuple):
-    """What a transfer costs at each of n places of a ring, by the kind of its size."""
+    """Costs in seconds of a transfer at each of n places of a ring, by the kind of its size."""
 
     wait_s: Floats
     """[kinds, n]: before its bytes flow."""
@@ -45,7 +45,7 @@ class RingTurn(NamedTuple):
 
     @property
     def is_even(self) -> bool:
-        """Whether all chunks are of one kind."""
+        """True if all chunks are of one kind."""
         return bool((self.kind == self.kind[0]).all())
 
 
@@ -144,6 +144,6 @@ def periodic(chain: Chain, turns: Sequence[RingTurn], ready_s: Floats) -> tuple[
 
 
 def _divisors(n: int) -> list[int]:
-    """Return what divides n, in order."""
+    """Return the divisors of n, in order."""
     small = [d for d in range(1, int(n**0.5) + 1) if n % d == 0]
     return sorted({*small, *(n // d for d in small)})

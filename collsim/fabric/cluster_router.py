@@ -56,9 +56,9 @@ class Router:
     nominal_Bps: Float = field(init=False)
     """float64[links]: the rate that each should have now; 0 if it is lost."""
     slow: bool = field(init=False)
-    """Whether links inside a node have a latency."""
+    """True if links inside a node have a latency."""
     near: dict[tuple[int, int], bool] = field(init=False, default_factory=dict)
-    """Whether the links of their node lead from one GPU to the other."""
+    """By two GPUs of a node: True if links inside the node lead from the first to the second."""
     inner: dict[int, Inner] = field(init=False, default_factory=dict)
     alike: dict[tuple[int, bytes], Inner] = field(init=False, default_factory=dict)
     """By their kind and the rates of their links, what nodes have in common."""
@@ -101,7 +101,7 @@ class Router:
         self.spans = np.repeat(last, np.diff(last, prepend=-1)) + 1 - np.arange(len(self.ends))
 
     def reaches(self, a: int, b: int) -> bool:
-        """Return whether the links of their node lead from one GPU to the other."""
+        """Return True if links inside their node lead from GPU *a* to GPU *b*."""
         if a == b:
             return True
         if (a, b) not in self.near:
@@ -199,7 +199,7 @@ class Router:
         return [other for other in range(len(self.cluster.up_ptr) - 1) if other != leaf and self.all_ways(other, leaf)]
 
     def joins(self, a: int, out: Port, into: Port, b: int) -> bool:
-        """Return whether a way leads from GPU to GPU by two ports, over the links of the nodes if these are others'."""
+        """Return True if a way leads from GPU *a* by *out* and *into* to *b*, if need be over GPUs beside them."""
         middle = self.between_leaves(self.leaf_of(out), self.leaf_of(into))
         return middle is not None and self.reaches(a, out[0]) and self.reaches(into[0], b)
 
@@ -375,7 +375,7 @@ def _routes_inside(fabric: Fabric) -> Routes:
 
 
 def _has_way(routes: Routes, pair: tuple[int, int], n: int) -> bool:
-    """Return whether two of *n* ranks have a route."""
+    """Return True if *routes* among *n* ranks hold a way for *pair*, the source and the target."""
     place = int(routes.find(np.array([pair[0] * n + pair[1]]))[0])
     return bool(routes.ptr[place + 1] > routes.ptr[place])
 

@@ -132,7 +132,7 @@ def _found_ways(
 
 
 class _Nodes:
-    """What is left inside the nodes, and at their adapters, as arrays.
+    """Links inside the nodes, and adapters, that failures left, as arrays.
 
     Attributes
     ----------
@@ -321,7 +321,7 @@ class _Across:
         return [first, _plain(outwards), between, _plain(inwards), last], leaves, latency_s
 
     def _flows(self, rows: Int, out: Int, leaves: Int, latency_s: Float, share: float) -> list[HashedFlow]:
-        """Return what a hash decides about one lane: the way between two leaves of each connection."""
+        """Return the flows of one lane that a hash places: one per connection between two different leaves."""
         router = self.router
         count = router.cluster.spec.flows_per_pair
         ends = np.divmod(leaves, self.n_switches)

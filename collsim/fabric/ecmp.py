@@ -17,7 +17,7 @@ __all__ = ["Hash", "HashedFlow"]
 
 
 class HashedFlow(NamedTuple):
-    """What a hash sends over one of several equal paths: a share of a pair's message, from leaf to leaf."""
+    """Flow whose path a hash picks among several equal ones: a share of a pair's message, from leaf to leaf."""
 
     pair: int
     leaves: tuple[int, int]

@@ -58,14 +58,13 @@ class Fabric:
     in_network_efficiency: float = 1.0
     cluster: Cluster | None = None
     node_in_network: str | None = None
-    """What the switches of each node of a cluster add and multicast with for all ranks of that node."""
+    """Reduction, such as ``NVLS``, by switches inside each node of a cluster for all its ranks; None: no reduction."""
     network_trees: str | None = None
-    """What of the switches between nodes has one reduction tree at once, ``port`` or ``switch``; None: they only
-    forward."""
+    """Unit between nodes that holds one reduction tree at a time, ``port`` or ``switch``; None: they only forward."""
     counts_latency: bool = True
     """Whether the latencies inside nodes are those of the topology, and not only what changes have added to them."""
     memory_Bps: Float | None = None
-    """float64[n_ranks]: what the memory of each rank can read and write; None where links bind before it."""
+    """float64[n_ranks]: rate at which the memory of each rank reads and writes; None where links bind before it."""
     healthy: Fabric | None = None
     """The same GPUs of a cluster in order; None if no link of it is missing."""
     healthy_link: Int | None = None
@@ -105,7 +104,7 @@ class Fabric:
 
     @property
     def joins_ranks(self) -> bool:
-        """Whether any link joins two ranks directly."""
+        """True if any link joins two ranks directly."""
         is_rank = np.zeros(len(self.wiring.node_names), dtype=np.bool_)
         is_rank[self.rank_node] = True
         return bool((is_rank[self.wiring.link_src] & is_rank[self.wiring.link_dst]).any())
@@ -199,7 +198,7 @@ def build_fabric(
 
 @dataclass(frozen=True, slots=True)
 class _Changes:
-    """What changes of a topology have made worse inside its nodes: latencies added, shares of rates that are left."""
+    """Latencies that changes of a topology have added inside its nodes, and shares of rates that they have left."""
 
     link_s: float = 0.0
     switch_s: float = 0.0
@@ -234,7 +233,7 @@ def memory_need_Bps(wiring: Wiring, gpus: Sequence[int] | Int) -> Float:
 
 
 def _memory_Bps(topology: Topology, gpus: list[int], kinds: list[tuple[Topology, list[int]]]) -> Float | None:
-    """Return float64[n_ranks], what the memory of each GPU can read and write; None if links bind before any of it.
+    """Return float64[n_ranks], the rate of the memory of each GPU; None if links bind before any of it.
 
     A memory whose rate nobody tells never binds.
     """
@@ -249,7 +248,7 @@ def _memory_Bps(topology: Topology, gpus: list[int], kinds: list[tuple[Topology,
 
 
 def _node_in_network(topology: Topology, gpus: list[int]) -> str | None:
-    """Return what the switches of each node add with, if every node has two GPUs or more that they could serve."""
+    """Return the reduction by switches inside nodes; None unless every node has two GPUs or more for them to serve."""
     kinds = {kind.wiring.coordinates.kind for kind, _ in topology.by_kind(gpus)}
     if topology.cluster is None or kinds != {"switched"}:
         return None
@@ -258,7 +257,7 @@ def _node_in_network(topology: Topology, gpus: list[int]) -> str | None:
 
 
 def _rank_faults(ranks: list[int], n_gpus: int, name: str) -> list[Fault]:
-    """Return what is wrong with a list of GPU numbers."""
+    """Return the faults of a list of GPU numbers: out of range, named twice, or fewer than two."""
     faults = [
         Fault(f"rank {rank} is out of range", "rank list", f"{name} has GPUs 0 to {n_gpus - 1}")
         for rank in ranks

@@ -35,7 +35,7 @@ MOST_NAMES = 3
 
 @dataclass(slots=True)
 class TreePorts:
-    """What reduction trees have taken so far: int64[n_links] trees on each link, int64[n_nodes] on each switch."""
+    """Numbers of reduction trees so far: int64[n_links] on each link, int64[n_nodes] on each switch."""
 
     on_link: Int
     on_node: Int
@@ -48,7 +48,7 @@ class TreePorts:
 
 @dataclass(frozen=True, slots=True)
 class _Branch:
-    """What joins a node to the next one towards the root: a link up, the link back, and the node there."""
+    """Edge of a tree from a node to the next one towards the root: a link up, the link back, and the node there."""
 
     up: int
     down: int
@@ -172,7 +172,7 @@ class _Planter:
         return found
 
     def branches_of(self, node: int) -> list[_Branch]:
-        """Return what joins an adapter or a switch to switches of the network."""
+        """Return the branches from an adapter or a switch to switches of the network."""
         wiring = self.fabric.wiring
         return [
             _Branch(link, int(self.back[link]), int(wiring.link_dst[link]))
@@ -181,12 +181,12 @@ class _Planter:
         ]
 
     def is_free(self, branch: _Branch) -> bool:
-        """Return whether a cable there, and the switch behind it, have no tree yet."""
+        """Return True if a cable of *branch* has no tree yet and the switch behind it has room for one."""
         count = self.fabric.wiring.link_count[branch.up]
         return bool(self.ports.on_link[branch.up] < count) and self.has_room(branch.above)
 
     def has_room(self, switch: int) -> bool:
-        """Return whether a switch can stream one tree more."""
+        """Return True if *switch* can stream one tree more."""
         return self.fabric.network_trees == "port" or self.ports.on_node[switch] == 0
 
     def grow(self, lane: list[tuple[tuple[int, int], _Branch]]) -> _Tree:

@@ -225,7 +225,7 @@ class RouteBlock(NamedTuple):
 
 
 class Draws(Protocol):
-    """What each seed decides anew."""
+    """Routes that the seed of a hash decides, drawn for one seed at a time."""
 
     def drawn(self, seed: int) -> RouteBlock:
         """Return the part of the routes that *seed* decides."""

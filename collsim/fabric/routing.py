@@ -72,7 +72,7 @@ def find_routes(fabric: Fabric, ways: Ways | None = None, *, all_pairs: bool = T
 
 
 def _n_numbers(fabric: Fabric) -> int:
-    """Return how many numbers of routes there are: all pairs, and what switches add and multicast."""
+    """Return the number of possible routes: one per pair of ranks, two per rank where switches add and multicast."""
     n = fabric.n_ranks
     return n * n + (2 * n if fabric.in_network or fabric.node_in_network else 0)
 

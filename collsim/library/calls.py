@@ -115,7 +115,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class PointToPoint:
-    """How grouped sends and receives use the channels.
+    """Channels and parts that grouped sends and receives use.
 
     Attributes
     ----------
@@ -137,7 +137,7 @@ class PointToPoint:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What the library does for a call.
+    """Choice of the library for a call: algorithm, protocol, channels, chunks, and why.
 
     Attributes
     ----------

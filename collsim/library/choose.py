@@ -33,7 +33,7 @@ LL128_MIXED_SINCE = (2, 28)
 version is assumed: older sources have only the first rule, newer ones the second, and when it came is not known."""
 ACROSS_DOMAINS = "channels per peer across domains were compared with no log"
 LIBRARY_WORDS = {"nvls_tree": "NVLSTREE", "collnet_direct": "COLLNETDIRECT", "collnet_chain": "COLLNETCHAIN"}
-"""How debug lines call an algorithm, where it is not the name in capitals."""
+"""Names of algorithms in debug lines, where they are not the name in capitals."""
 
 
 class NothingLeftError(InputError):
@@ -65,7 +65,7 @@ class _Pick:
 def choose(
     call: Call, system: System, library: Library | str = DEFAULT_LIBRARY, environment: Environment | None = None
 ) -> Choice:
-    """Return what the library does for *call*.
+    """Return the choice of the library for *call*: algorithm, protocol, channels, chunks.
 
     Raises
     ------
@@ -99,7 +99,7 @@ def choose(
 def choose_with(
     call: Call, system: System, library: Library, variables: Mapping[str, str], proto: str | None
 ) -> Choice:
-    """Return what the library does for *call* if it may take only protocol *proto*; None: any.
+    """Return the choice of the library for *call* if it may take only protocol *proto*; None: any.
 
     Raises
     ------
@@ -116,7 +116,7 @@ def choose_with(
 
 
 def _chosen(call: Call, system: System, library: Library, variables: Mapping[str, str], proto: str) -> Choice | None:
-    """Return what the library does with one protocol; None if it has no kernel for that."""
+    """Return the choice of the library with one protocol; None if it has no kernel for that."""
     try:
         found = choose(call, system, library, read_environment(with_protocol(variables, proto)))
     except NothingLeftError:
@@ -146,7 +146,7 @@ def _pick_nccl(call: Call, system: System, library: Library, environment: Enviro
 
 
 def _nccl_doubts(call: Call, system: System, library: Library, algo: str) -> tuple[str, ...]:
-    """Return what no log or source confirms."""
+    """Return the doubts about a choice, one sentence for each part of it that no log or source confirms."""
     doubts = list(system.doubts)
     if not system.switched and not dict(system.graphs):
         doubts.append("without a switch the number of rings is an upper bound from the links of each GPU")
@@ -246,12 +246,12 @@ def _finish(call: Call, library: Library, environment: Environment, pick: _Pick)
 
 
 def _zero_copy(call: Call, environment: Environment) -> bool:
-    """Return whether buffers are registered: by the user, or by the library when a graph is captured."""
+    """Return True if buffers are registered: by the user, or by the library when a graph is captured."""
     return call.registered or (call.launch == "graph" and environment.number("NCCL_GRAPH_REGISTER", 1) != 0)
 
 
 def _relays(call: Call, system: System, environment: Environment) -> bool:
-    """Return whether messages go over the GPU on the rail of their target (PXN; NCCL src/graph/paths.cc)."""
+    """Return True if messages go over the GPU on the rail of their target (PXN; NCCL src/graph/paths.cc)."""
     off = environment.number("NCCL_PXN_DISABLE", 0) != 0 or environment.number("NCCL_P2P_PXN_LEVEL", 2) == 0
     if call.op != "all_to_all" or call.n_nodes == 1 or call.ranks_per_node == 1 or off:
         return False
@@ -263,7 +263,7 @@ def _relays(call: Call, system: System, environment: Environment) -> bool:
 
 
 def _messages(call: Call, system: System, library: Library, environment: Environment) -> Choice:
-    """Return how sends and receives are carried out."""
+    """Return the choice for grouped sends and receives."""
     backend, doubts, threads, step_bytes = None, system.doubts, P2P_THREADS, None
     if system.is_amd:
         from collsim.library.rccl import across as rccl_across

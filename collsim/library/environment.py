@@ -104,7 +104,7 @@ THREADS = {"NCCL_NTHREADS": (64, 512), "NCCL_LL128_NTHREADS": (160, 640)}
 """Numbers of threads that the library corrects, with least and most (NCCL src/graph/tuning.cc, getNthreads)."""
 WARP = 32
 UNSET = -2
-"""What the library takes for a number that is not set (NCCL src/include/param.h)."""
+"""Value that the library gives a number that is not set (NCCL src/include/param.h)."""
 
 DEFAULTS = {"NCCL_P2P_DISABLE": "0", "NCCL_SHM_DISABLE": "0"}
 """Values of refused variables that change nothing (NCCL src/graph/paths.cc, src/transport/shm.cc)."""
@@ -186,11 +186,11 @@ class Environment:
         return self.numbers.get(name, default)
 
     def permits(self, variable: str, op: str, name: str) -> bool:
-        """Return whether NCCL_ALGO or NCCL_PROTO leaves *name* for *op*."""
+        """Return True if NCCL_ALGO or NCCL_PROTO leaves *name* for *op*."""
         return name in self.allowed.get((variable, op), (name,))
 
     def names(self, variable: str, op: str) -> frozenset[str] | None:
-        """Return what NCCL_ALGO or NCCL_PROTO leaves for *op*, or None if it is not set."""
+        """Return the names that NCCL_ALGO or NCCL_PROTO leaves for *op*, or None if it is not set."""
         return self.allowed.get((variable, op))
 
 
@@ -269,7 +269,7 @@ def threads_taken(name: str, number: int) -> int:
 
 
 def _correction(name: str, number: int) -> str | None:
-    """Return what the library makes of a number that it does not take as it is."""
+    """Return a sentence on a number that the library changes or ignores; None if it takes it as it is."""
     if name in AT_LEAST_ONE and number < 1 and number != UNSET:
         return f"{name}={number} is taken as 1, as the library does"
     if name in LEFT_IF_LOW and number < 1:

@@ -47,7 +47,7 @@ LINK_GBPS = {
     "gfx942": 48.0,
     "gfx950": 48.0,
 }
-"""What one link carries per direction by the library's reckoning (NCCL and RCCL src/graph/topo.h)."""
+"""GB/s of one link per direction by the library's reckoning (NCCL and RCCL src/graph/topo.h)."""
 
 CAPABILITIES = {"volta": 70, "ampere": 80, "hopper": 90, "blackwell": 100}
 """Compute capability, times ten; where GPUs differ NCCL goes by the least (src/graph/tuning.cc, minCompCap)."""
@@ -124,22 +124,22 @@ class System:
 
     @property
     def alike(self) -> bool:
-        """Whether all nodes have GPUs of one architecture."""
+        """True if all nodes have GPUs of one architecture."""
         return all(other.architecture == self.architecture for other in self.others)
 
     @property
     def is_amd(self) -> bool:
-        """Whether the library is RCCL."""
+        """True if the library is RCCL."""
         return self.architecture.startswith("gfx")
 
     @property
     def matches_template(self) -> bool:
-        """Whether the wiring is what RCCL's templates of boards have: a switch, or links between any two GPUs alike."""
+        """True if the wiring is as in RCCL's templates of boards: a switch, or links between any two GPUs alike."""
         counts = {count for a, row in enumerate(self.links) for b, count in enumerate(row) if a != b}
         return len(counts) <= 1 and all(other.matches_template for other in self.others)
 
     def total_GBps(self, n_ranks: int) -> float:
-        """Return what the busiest of the first *n_ranks* GPUs can send."""
+        """Return the GB/s that the busiest of the first *n_ranks* GPUs can send."""
         if self.switched:
             return self.links_per_gpu * self.link_GBps
         return max(sum(row[:n_ranks]) for row in self.links[:n_ranks]) * self.link_GBps
@@ -152,7 +152,7 @@ class System:
         return min(counts) * self.link_GBps, max(counts) * self.link_GBps
 
     def rings_at(self, channel_GBps: float, n_ranks: int) -> int:
-        """Return how many rings of *channel_GBps* the links of every GPU have room for."""
+        """Return the number of rings of *channel_GBps* that the links of every GPU have room for."""
         if self.switched:
             return int(self.total_GBps(n_ranks) / channel_GBps)
         per_link = [[int(count * self.link_GBps / channel_GBps) for count in row[:n_ranks]] for row in self.links]
@@ -167,7 +167,7 @@ def system_of(
     sharp: bool | None = None,
     cpu_vendor: str = "unknown",
 ) -> System:
-    """Return how the library sees the scale-up domains: as one, with those of other kinds if they differ.
+    """Return the scale-up domains as the library sees them: as one, with those of other kinds if they differ.
 
     It reads the label ``gpu.model`` (architecture), ``in_network_reduction`` (NVLS), the numbers of links in the
     wiring, and the facts of ``nic``; rates of links are the library's own constants, not those of the topology.
@@ -243,7 +243,7 @@ def _together(systems: list[System], name: str) -> System:
 
 
 def _capability(system: System) -> tuple[int, int]:
-    """Return what the least of several systems has the least of: capability, then links of a GPU."""
+    """Return the key by which the least capable of several systems is found: capability, then links of a GPU."""
     return CAPABILITIES.get(system.architecture, 0), system.links_per_gpu or min(map(sum, system.links))
 
 

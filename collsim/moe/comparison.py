@@ -32,7 +32,7 @@ class MoeComparison(Tabular):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What to know before trusting the numbers, each with the name of its system."""
+        """Warnings to read before trusting the numbers, each with the name of its system."""
         return tuple(f"{each.label}: {told}" for each in self.systems if each.result for told in each.result.warnings)
 
     def pairs(self, ranks: int) -> list[tuple[MoeRow, MoeRow] | None]:

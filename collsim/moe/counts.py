@@ -127,12 +127,12 @@ def expected(model: Model, placement: Placement, members: Members, tokens: Int) 
 
 
 def _nested(groups: int, n_ranks: int, n_nodes: int) -> bool:
-    """Return whether each of groups, ranks and nodes holds whole ones of the others, or is held by them."""
+    """Return True if groups fit into ranks and into nodes in whole numbers, or these into groups."""
     return all(a % b == 0 or b % a == 0 for a, b in ((groups, n_ranks), (groups, n_nodes)))
 
 
 def _reached(model: Model, parts: int) -> float:
-    """Return how many of equal contiguous *parts* of the experts those of a token are in."""
+    """Return the expected number of equal contiguous *parts* of the experts in which a token has experts."""
     if not model.limited:
         return distinct_groups(model.experts, model.top_k, parts)
     groups, limit, k = model.groups, model.group_limit, model.top_k

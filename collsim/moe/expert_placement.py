@@ -36,7 +36,7 @@ class Placement:
 
     @property
     def is_even(self) -> bool:
-        """Whether ranks hold equally many experts, and there are equally many copies of each."""
+        """True if ranks hold equally many experts, and there are equally many copies of each."""
         held, copies = np.bincount(self.rank, minlength=self.n_ranks), self.n_copies
         return bool((held == held[0]).all() and (copies == copies[0]).all())
 

@@ -36,7 +36,7 @@ MOST_SKEW = 10
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Popularity:
-    """How tokens choose: *weight* is float64[experts] and sums to 1, or *choices* int64[tokens, top_k] are given."""
+    """Popularity of experts: *weight*, float64[experts], sum 1; *choices* of tokens, int64[tokens, top_k], if given."""
 
     name: str
     weight: Float
@@ -44,14 +44,14 @@ class Popularity:
 
     @property
     def is_even(self) -> bool:
-        """Whether all experts are equally popular."""
+        """True if all experts are equally popular."""
         return self.choices is None and bool(np.all(self.weight == self.weight[0]))
 
 
 def popularity_of(
     model: Model, *, skew: float | None = None, sigma: float | None = None, counts: Any = None, seed: int = 0
 ) -> Popularity:
-    """Return how popular each expert is.
+    """Return the popularity of the experts, by a law or by counts of tokens.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ def popularity_of(
 
 
 def _count_faults(counts: NDArray[Any], model: Model) -> list[Fault]:
-    """Return what is wrong with counts or choices."""
+    """Return the faults of counts: their type, shape or entries."""
     shapes = f"({model.experts},) for tokens of each expert, or (tokens, {model.top_k}) for the experts of each token"
     if counts.dtype.kind in "iu" and counts.size and (counts.max() > MOST_COUNT or counts.min() < -MOST_COUNT):
         return [Fault(f"{counts.max()} is too large", "counts", f"give numbers up to {MOST_COUNT}")]
@@ -112,7 +112,7 @@ def _count_faults(counts: NDArray[Any], model: Model) -> list[Fault]:
 
 
 def _expert_fault(counts: NDArray[Any], model: Model) -> tuple[str, str] | None:
-    """Return what is wrong with tokens of each expert, and what to do."""
+    """Return the fault of tokens of each expert and a hint; None if there is none."""
     if counts.min() < 0:
         return f"expert {int(counts.argmin())} got {counts.min()} tokens", "give 0 or more"
     served = np.sort(np.count_nonzero(counts.reshape(model.groups if model.limited else 1, -1), axis=1))
@@ -129,7 +129,7 @@ def _expert_fault(counts: NDArray[Any], model: Model) -> tuple[str, str] | None:
 
 
 def _choice_fault(choices: NDArray[Any], model: Model) -> tuple[str, str] | None:
-    """Return what is wrong with the experts of each token, and what to do."""
+    """Return the fault of the experts of each token and a hint; None if there is none."""
     wrong = choices[(choices < 0) | (choices >= model.experts)]
     if len(wrong):
         return f"there is no expert {wrong[0]}", f"experts are 0 to {model.experts - 1}"

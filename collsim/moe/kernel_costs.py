@@ -16,7 +16,7 @@ FILE = Path(__file__).parent / "kernels.yaml"
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """What one operation costs in one mode.
+    """Costs of one operation in one mode.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class Kernel:
     relayed: bool = False
 
     def told(self, gpu: str) -> str | None:
-        """Return what to tell of the costs on a GPU; None if they were fitted to measurements of it."""
+        """Return a warning about the costs on a GPU; None if they were fitted to measurements of it."""
         if self.kind != "fitted":
             return f"kernels {self.name} are {self.kind}, not fitted to measurements: {self.source}"
         if gpu.startswith(self.measured):

@@ -16,7 +16,7 @@ __all__ = ["called"]
 
 
 def called(question: MoeRequest, gpus: Sequence[int]) -> Callable[[Counts, str], OpTime]:
-    """Return what takes counts and an operation to the time of one call, on these GPUs.
+    """Return a function from counts and operation to the time of one all-to-all of the library on these GPUs.
 
     The kernels of the question may say how much longer a call takes to start than the library's costs have it.
     """

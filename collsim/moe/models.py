@@ -65,7 +65,7 @@ class Model:
 
     @property
     def limited(self) -> bool:
-        """Whether groups limit which experts a token takes."""
+        """True if a token takes experts of a limited number of groups."""
         return 0 < self.group_limit < self.groups
 
 

@@ -27,12 +27,12 @@ PHASES = {"prefill": (4096, "normal"), "decode": (128, "low_latency")}
 """Tokens of each rank and mode in the tests that come with DeepEP (tests/test_internode.py, test_low_latency.py)."""
 MOST_SMS, MOST_TOKENS, MOST_RANKS, MOST_COPIES, MOST_SEEDS = 1024, 1 << 24, 1 << 20, 1 << 16, 10_000
 ANY_MODEL = Model("any", experts=1, top_k=1, hidden=1)
-"""What stands in for a model that could not be read, so that the rest is checked as well."""
+"""Stand-in for a model that could not be read, so that the rest is checked as well."""
 
 
 @dataclass(frozen=True, slots=True)
 class Laws:
-    """How popular experts are, as of `collsim.moe.gating.popularity_of`; *counts* may be a file."""
+    """Laws of the popularity of experts, as of `collsim.moe.gating.popularity_of`; *counts* may be a file."""
 
     skew: float | None = None
     sigma: float | None = None
@@ -147,7 +147,7 @@ def _model(name: str | Model | None, figures: Mapping[str, Any], faults: Faults)
 
 
 def _popularity(model: Model | None, laws: Laws, seed: int) -> Popularity:
-    """Return how popular experts are; without a model, only raise what is wrong whatever the model."""
+    """Return the popularity of the experts; without a model, only raise what is wrong whatever the model."""
     counts = laws.counts
     faults: list[Fault] = []
     if isinstance(counts, str | Path):
@@ -199,7 +199,7 @@ def _number(value: Any, where: str, faults: list[Fault]) -> int | None:
 def _number_faults(
     tokens: int | Sequence[int], sms: int | None, seeds: Sequence[int] | None, redundant: int
 ) -> list[Fault]:
-    """Return what is wrong with numbers that need nothing else to be judged."""
+    """Return the faults of numbers that can be judged by themselves."""
     faults = [
         Fault(f"{each} tokens", "tokens", f"give 0 to {MOST_TOKENS} for each rank")
         for each in dict.fromkeys([tokens] if isinstance(tokens, int) else tokens)

@@ -90,12 +90,12 @@ class MoeRow:
 
     @property
     def network_Bps(self) -> float:
-        """What a rank sends to other nodes, on the wire."""
+        """Rate at which a rank sends to other nodes, in bytes on the wire over the time of the operation."""
         return self.network_bytes / self.time_s if self.time_s > 0 else 0.0
 
     @property
     def node_Bps(self) -> float:
-        """What a rank sends within its node, on the wire."""
+        """Rate at which a rank sends within its node, in bytes on the wire over the time of the operation."""
         return self.node_bytes / self.time_s if self.time_s > 0 else 0.0
 
     def to_dict(self) -> dict[str, Any]:

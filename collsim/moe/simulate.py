@@ -242,7 +242,7 @@ def _busy(fabric: Fabric, time: OpTime) -> tuple[LinkLoad, ...]:
 
 
 def _limit(fabric: Fabric, time: OpTime, busy: Sequence[LinkLoad]) -> str:
-    """Return what the operation waits for most of the time."""
+    """Return the main limit of the operation: library, start, GPU, network or node links."""
     if time.path.startswith("library"):
         return "library"
     if not busy or busy[0].utilisation < SATURATED:

@@ -45,7 +45,7 @@ class Laid:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OpTime:
-    """How one operation ran.
+    """Time of one operation, with the load of links and ports.
 
     Attributes
     ----------
@@ -74,7 +74,7 @@ class OpTime:
     path: str
     tolerance: float = 0.0
     bottleneck: tuple[LinkLoad, ...] = ()
-    """What is busiest, where links and ports are not told."""
+    """The busiest links, where loads of links and ports are not known."""
 
 
 def laid_on(fabric: Fabric, routes: Routes, hops: Sequence[Flows]) -> Laid:
@@ -108,12 +108,12 @@ def _columns(laid: Laid) -> tuple[Int, Int, Float, Float]:
 
 
 def _on_links(laid: Laid, costs: Costs) -> Float:
-    """Return how many times as long as its bytes need each flow keeps its links busy."""
+    """Return float64[flows]: time that a flow keeps its links busy, as a multiple of its bytes over the line rate."""
     return np.where(laid.across, 1 / costs.network_efficiency, 1.0)
 
 
 def _sending_s(laid: Laid, costs: Costs) -> Float:
-    """Return how many seconds each byte keeps the adapters of its sender busy, with the time to post its messages."""
+    """Return float64[flows]: seconds that a byte keeps the adapters of its sender busy, posting messages included."""
     _, _, size_bytes, messages = _columns(laid)
     seconds = np.zeros(len(laid.hop))
     routes, across = laid.routes, np.flatnonzero(laid.across)
@@ -125,7 +125,7 @@ def _sending_s(laid: Laid, costs: Costs) -> Float:
 
 
 def problem_of(laid: Laid, costs: Costs, share: float) -> Problem:
-    """Return what the engine takes: links, then the ports out of, into, and from each rank to its adapters."""
+    """Return the problem for the engine: links, then the ports out of, into, and from each rank to its adapters."""
     src, dst, size_bytes, _ = _columns(laid)
     n, capacity = laid.fabric.n_ranks, laid.trunk_capacity_Bps
     ways = laid.trunks.take(np.arange(len(src)), _on_links(laid, costs))
@@ -192,7 +192,7 @@ def time_flows(
 
 
 def load_of(laid: Laid, costs: Costs, *, share: float = 1.0) -> OpTime:
-    """Return what the busiest link or port needs as the time of one operation, which no simulation undercuts."""
+    """Return the time that the busiest link or port needs for one operation, which no simulation undercuts."""
     n = laid.fabric.n_ranks
     if not sum(len(flows.src) for flows in laid.hops):
         nothing, links = np.zeros(n), np.zeros(laid.fabric.n_links)
@@ -229,7 +229,7 @@ def _op_time(
 
 
 def _tails(laid: Laid, problem: Problem, chunk_tokens: int) -> Float:
-    """Return how much later the bytes of each flow are where they belong: the next hop moves the last chunk on."""
+    """Return float64[flows]: seconds that first hops' bytes come later, as the next hop moves the last chunk on."""
     then = laid.hop == 1
     if not then.any():
         return np.zeros(len(laid.hop))

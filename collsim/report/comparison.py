@@ -84,7 +84,7 @@ def _extent(columns: Sequence[Column[ComparedRow]]) -> int:
 
 
 def _before(comparison: Comparison) -> list[str]:
-    """Return what the reader must know of each system before the numbers."""
+    """Return the lines above the table: each system with its profile, and the doubts about them."""
     return [
         line
         for system in comparison.systems
@@ -93,7 +93,7 @@ def _before(comparison: Comparison) -> list[str]:
 
 
 def _after(comparison: Comparison) -> list[str]:
-    """Return what the rows come to: the least and the greatest speedup of each system, and where they are."""
+    """Return the lines below the table: the least and the greatest speedup of each system with its row, and notes."""
     first, *others = _names(comparison)
     told = [
         f"speedup: the time of {first} over that of the other system",

@@ -47,7 +47,7 @@ def as_csv(result: Result) -> str:
 
 
 def _common(result: Result) -> dict[str, Any]:
-    """Return what every row repeats because it may stand alone."""
+    """Return the fields that every row repeats because it may stand alone."""
     return {
         "topology": result.topology["name"],
         "profile": result.profile["name"],

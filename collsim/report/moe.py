@@ -27,7 +27,7 @@ LOGICAL = {
     "low_latency": "a token once for each of its experts, those on the own rank and node included",
     "all_to_all": "a token once for each rank it goes to, its own included",
 }
-"""How often published bandwidths count a token."""
+"""Copies of a token that published bandwidths count, by mode."""
 
 
 Line = tuple[MoeRow, ...]
@@ -194,7 +194,7 @@ def _compared(found: MoeComparison) -> list[ComparedMoe]:
 
 
 def _before(found: MoeResult | MoeComparison) -> list[str]:
-    """Return what the reader must know before the numbers."""
+    """Return the lines above the table: machine, model and kernels, with the doubts about them."""
     if not isinstance(found, MoeComparison):
         return [_machine(found, found.topology["name"]), *_asked(found), _kernel(found), *_figures(found)]
     answered = [(system.label, system.result) for system in found.systems if system.result is not None]
@@ -252,7 +252,7 @@ def _kernel(result: MoeResult) -> str:
 
 
 def _after(found: MoeResult | MoeComparison) -> list[str]:
-    """Return what the rows come to, and what the columns mean where it may puzzle."""
+    """Return the lines below the table: summary of the rows, and the meaning of columns that may puzzle."""
     if isinstance(found, MoeComparison):
         told = [f"speedup: the sum of {found.systems[0].label} over that of the other system"]
         results = [system.result for system in found.systems if system.result is not None]
@@ -275,7 +275,7 @@ def _hot(row: MoeRow) -> list[str]:
 
 
 def _wire_bytes(found: MoeResult) -> list[str]:
-    """Return what a rank sends in dispatch and combine of a layer, for each of its tokens, and in all layers."""
+    """Return lines with the bytes that a rank sends in a layer, for each of its tokens, and in all layers."""
     layers, tokens = found.model["layers"], found.config["tokens"]
     places = ("node", "network")[: 1 + any(row.nodes > 1 for row in found.rows)]
     each = tokens if isinstance(tokens, int) else sum(tokens) / len(tokens)
@@ -300,7 +300,7 @@ def _wire_bytes(found: MoeResult) -> list[str]:
 
 
 def _meanings(found: MoeResult) -> list[str]:
-    """Return what the columns mean."""
+    """Return the meaning of the columns, a line each."""
     return [
         f"logical: bytes as DeepEP counts them, {LOGICAL[found.config['mode']]}",
         "node, network: what a rank sends on the wire within its node, relayed bytes too, and to other nodes",

@@ -59,7 +59,7 @@ def _line(row: Row) -> str:
 
 
 def _draw(row: Row) -> str:
-    """Return how the time varies over draws of the hash, which the columns have no room for."""
+    """Return a comment line with the spread of the time over draws of the hash, which the columns have no room for."""
     low, high, most = (time_text(time_s or 0.0) for time_s in (row.time_min_s, row.time_p95_s, row.time_max_s))
     return f"# {row.size_bytes} B: min {low}, p95 {high}, max {most} us"
 

@@ -104,7 +104,7 @@ OWNERS: tuple[Column[Row], ...] = (
     Column("op", lambda row: row.op, kind="word"),
     Column("ranks", lambda row: str(row.ranks) if row.groups == 1 else f"{row.groups} x {row.ranks}"),
 )
-"""What a table without blocks has in front."""
+"""Columns in front of a table that is not parted into blocks."""
 
 
 def as_table(result: Result) -> str:
@@ -130,7 +130,7 @@ def as_markdown(result: Result) -> str:
 
 
 def preamble(version: str, topology: Mapping[str, Any], profile: Mapping[str, Any]) -> list[str]:
-    """Return what the reader must know before the numbers."""
+    """Return the lines above a table: version, topology, profile, damage, and figures that are in doubt."""
     lines = [
         f"collsim {version}   topo {topology['name']} ({topology['ranks']} GPUs, {topology['links']} links)   "
         f"calibrated: {'yes' if profile['calibrated'] else 'no'}",
@@ -143,14 +143,14 @@ def preamble(version: str, topology: Mapping[str, Any], profile: Mapping[str, An
 
 
 def _split(result: Result) -> str:
-    """Return how the ranks form groups."""
+    """Return the layout of the groups as the user gave it: a split, named groups, or lists of ranks."""
     config = result.config
     layout = f"{config['over']} of {config['groups']}" if config.get("over") else "lists of ranks"
     return str(config.get("split") or layout)
 
 
 def _asked_of_all(result: Result) -> list[str]:
-    """Return what all rows are subject to: background traffic, draws of a hash."""
+    """Return notes on conditions of all rows: background traffic, draws of a hash."""
     told = []
     if loads := result.config.get("load"):
         told.append(f"background traffic, taken off the rate of the links: {', '.join(loads)}")
@@ -160,7 +160,7 @@ def _asked_of_all(result: Result) -> list[str]:
 
 
 def _notes(rows: Sequence[Row]) -> list[str]:
-    """Return what may puzzle the reader of a block."""
+    """Return the notes below a block, on columns and figures that may puzzle."""
     notes = []
     if any(row.time_lo_s is not None for row in rows):
         notes.append("low to high: 90 % of measured times lie there, by the errors of logs that the fit did not see")
@@ -190,7 +190,7 @@ def _path_notes(rows: Sequence[Row]) -> list[str]:
 
 
 def _tolerance_notes(rows: Sequence[Row]) -> list[str]:
-    """Return what is approximate, and what the times on both sides are."""
+    """Return notes on times that are approximate, and on the times on both sides of them."""
     notes = []
     if about := [row for row in rows if row.tolerance]:
         notes.append(

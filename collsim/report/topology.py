@@ -99,7 +99,7 @@ def _columns(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _switch_rows(switches: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return what is known of the switches."""
+    """Return the lines about switches as pairs of label and text: number, model, links, ports, latency."""
     if not switches:
         return []
     rows = [("switches", f"{switches['count']} {switches.get('model') or ''}")]

@@ -49,7 +49,7 @@ def diff(a: Schedule, b: Schedule) -> list[str]:
 
 
 def _identical(a: Schedule, b: Schedule, number: int) -> bool:
-    """Return whether a phase has the same transfers in the same order, of the same sizes; the quick way out."""
+    """Return True if a phase has the same transfers in the same order, of the same sizes; the quick way out."""
     if number >= min(len(a.phases), len(b.phases)):
         return False
     left, right = a.phases[number].materialise(), b.phases[number].materialise()
@@ -151,7 +151,7 @@ def _phase(a: _Labels, b: _Labels) -> Iterator[str]:
 
 
 def _refined(a: _Labels, b: _Labels) -> bool:
-    """Return whether the dependencies differ further back than one transfer."""
+    """Return True if the dependencies differ further back than one transfer."""
     numbers: dict[object, int] = {}
     sides = [[numbers.setdefault(key, len(numbers)) for key in side.keys] for side in (a, b)]
     classes = len(numbers)

@@ -100,7 +100,7 @@ class Chunks:
 
 
 class Phase(Protocol):
-    """What every form offers."""
+    """Interface that all forms of a phase share."""
 
     def __len__(self) -> int:
         """Return the number of transfers when materialised."""
@@ -345,7 +345,7 @@ class Orbits:
 
 
 def _has_several(channel: Int) -> bool:
-    """Return whether rows belong to more than one channel."""
+    """Return True if rows belong to more than one channel."""
     return bool(len(channel)) and bool((channel != channel[0]).any())
 
 

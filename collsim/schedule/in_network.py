@@ -38,7 +38,7 @@ Groups = tuple[tuple[int, ...], ...]
 
 
 def group_label(group: int) -> int:
-    """Return what stands for a group as source or destination of a transfer; -1 is `EVERY`.
+    """Return the label of a group as source or destination of a transfer; -1 is `EVERY`.
 
     >>> group_label(0), group_label(3)
     (-2, -5)
@@ -54,7 +54,7 @@ def members_of(label: int, n_ranks: int, groups: Groups) -> tuple[int, ...]:
 
 
 def is_in_network(transfers: Transfers) -> bool:
-    """Return whether any transfer needs switches that add or multicast."""
+    """Return True if any transfer needs switches that add or multicast."""
     return bool(np.any((transfers.src < 0) | (transfers.dst < 0)))
 
 
@@ -99,7 +99,7 @@ def point_to_point(transfers: Transfers, n_ranks: int, groups: Groups = ()) -> T
 
 
 def expanded_entries(transfers: Transfers, n_ranks: int, groups: Groups = ()) -> float:
-    """Return how many transfers, carried chunks and dependencies `point_to_point` would write out."""
+    """Return the number of transfers, carried chunks and dependencies together that `point_to_point` would write."""
     sizes = np.array([n_ranks, *map(len, groups)], dtype=np.float64)  # by -1 - label
     label = np.minimum(transfers.src, transfers.dst)
     ways = 1 + ((transfers.src < 0) & (transfers.dst < 0))
@@ -110,7 +110,7 @@ def expanded_entries(transfers: Transfers, n_ranks: int, groups: Groups = ()) ->
 
 
 class _Parts(NamedTuple):
-    """What each transfer is written out as: *counts* parts from *first* on in *src* and *dst*.
+    """Transfers from rank to rank in place of each transfer: *counts* parts from *first* on in *src* and *dst*.
 
     The last *seconds* of them wait for the others: the way down of an all-reduce in the network.
     """

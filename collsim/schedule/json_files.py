@@ -31,7 +31,7 @@ SCHEMA = "collsim.schedule/1"
 MAX_FILE_BYTES = 2**30
 """Longest text of a schedule, unpacked."""
 MOST_PACKED = 200
-"""How many times longer than packed a text may be, beyond `FREE_BYTES`; schedules come to some tens."""
+"""Highest ratio of a text to its packed file, beyond `FREE_BYTES`; schedules come to some tens."""
 FREE_BYTES = 2**24
 MAX_RANKS = 2**20
 MAX_FAULTS = 200
@@ -70,7 +70,7 @@ def save(schedule: Schedule, path: str | os.PathLike[str]) -> None:
 
 
 def as_text(schedule: Schedule, file: str = "") -> str:
-    """Return what `save` writes; *file* is where faults are.
+    """Return the text that `save` writes; *file* is the place that faults name.
 
     Raises
     ------
@@ -133,7 +133,7 @@ def _text(schedule: Schedule) -> str:
 
 
 def _head(schedule: Schedule) -> dict[str, Any]:
-    """Return what a file says about the schedule as a whole."""
+    """Return the entries of a file that describe the schedule as a whole."""
     return {
         "schema": SCHEMA,
         "op": schedule.op,

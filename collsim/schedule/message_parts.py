@@ -46,7 +46,7 @@ MAX_CHANNELS = 64
 
 
 def p2p_channels(channels: int) -> int:
-    """Return how many channels point to point uses where collectives use *channels*: a power of two.
+    """Return the number of channels for point to point where collectives use *channels*: a power of two.
 
     >>> [p2p_channels(channels) for channels in (1, 24, 100)]
     [1, 32, 64]

@@ -127,7 +127,7 @@ class TransfersBuilder:
         return span - len(src)
 
     def _single(self) -> list[_Table]:
-        """Return what was added one by one since as a table, if anything was."""
+        """Return a table of the transfers added one by one since the last table, [] if there are none."""
         if not self.rows:
             return []
         columns = np.array(self.rows, dtype=np.int64).reshape(-1, 7).T

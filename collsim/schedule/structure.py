@@ -28,7 +28,7 @@ AT_LEAST = {"channel": 0, "step": 0, "lanes": 1, "copies": 1}
 
 
 def structure_faults(schedule: Schedule, *, merged: bool = False) -> list[Fault]:
-    """Return what is wrong with the arrays of *schedule*; *merged* says whether rows may stand for several channels."""
+    """Return the faults in the arrays of *schedule*; *merged* allows rows that stand for several channels."""
     faults = list(_chunk_faults(schedule.chunks, schedule.n_ranks))
     if schedule.n_ranks < 1:
         faults.append(Fault(f"{schedule.n_ranks} ranks", "n_ranks", "a schedule needs at least 1 rank"))

@@ -123,7 +123,7 @@ def _idle_fault(schedule: Schedule) -> Fault | None:
 
 
 def _labour(schedule: Schedule) -> float:
-    """Return how much transfers by the switches are when written out from rank to rank; above 1, it is too much."""
+    """Return the size of in-network transfers written out from rank to rank, over the limit; above 1 is too much."""
     in_network = [phase for phase in schedule.phases if isinstance(phase, Transfers) and is_in_network(phase)]
     entries = max((expanded_entries(phase, schedule.n_ranks, schedule.groups) for phase in in_network), default=0.0)
     return max(entries / MAX_ENTRIES, entries * schedule.n_ranks / MAX_BITS)
@@ -354,7 +354,7 @@ def _groups(transfers: Transfers) -> list[int]:
 
 @dataclass(slots=True)
 class _Data:
-    """What every rank holds of every chunk: a set of contributing ranks as bits, 0 for nothing."""
+    """Data that every rank holds of every chunk: a set of contributing ranks as bits, 0 for nothing."""
 
     schedule: Schedule
     sources: list[int] = field(init=False)
@@ -417,7 +417,7 @@ class _Data:
                 yield _lack_text(chunk, ranks, lack, self.sources[chunk])
 
     def _finished(self, rank: int, chunk: int, held: int) -> bool:
-        """Return whether *rank* is to end with *chunk* and holds all of it."""
+        """Return True if *rank* is to end with *chunk* and holds all of it."""
         return held == self.wholes[chunk] and int(self.schedule.chunks.target[chunk]) in (EVERY, rank)
 
 

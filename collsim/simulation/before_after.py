@@ -43,7 +43,7 @@ def _paired(rows: Sequence[Row], healthy: Sequence[Row]) -> list[Row]:
 
 
 def library_effects(runs: Sequence[LoweredRun], question: Request) -> list[str]:
-    """Return what failures change for the library, beyond what the topology says."""
+    """Return notes on the effects of failures on the library, beyond what the topology says."""
     if question.library is None or question.library.family != "rccl":
         return []
     damaged_runs = [run for run in runs if run.topology.damage is not None]

@@ -101,7 +101,7 @@ def prepare(
     degrade: Mapping[str, str | float] | Sequence[str] | None = None,
     **asked: Any,
 ) -> list[ComparedCase]:
-    """Return what is asked of each system; the parameters are those of `compare`. Raises every fault at once."""
+    """Return the cases, one for each system; the parameters are those of `compare`. Raises every fault at once."""
     faults = Faults()
     loaded = _systems(topos, Machine(overrides, fail, degrade), faults)
     questions = _questions(partial(ask, op, size, **asked), split, algo, faults)
@@ -142,7 +142,7 @@ def placed(faults: Iterable[Fault], changes: Sequence[str], where: str, also: Co
 
 
 def label_of(topology: Topology, changes: Sequence[str], taken: Iterable[str]) -> str:
-    """Return how a system is called: the name, the changes, and a number if both come again."""
+    """Return the label of a system: the name, the changes, and a number if both come again."""
     label = ", ".join([topology.name, *changes])
     same = sum(other == label or other.startswith(f"{label} (") for other in taken)
     return f"{label} ({same + 1})" if same else label

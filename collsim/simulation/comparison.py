@@ -14,7 +14,7 @@ __all__ = ["ComparedRow", "ComparedSystem", "Comparison", "named_system"]
 
 SCHEMA = "collsim.compare/1"
 CHANGE = re.compile(r",\s*(?=[A-Za-z_][\w.\[\]]*=)")
-"""What separates the changes behind the name of a system: a comma before PATH=VALUE."""
+"""Separator of the changes behind the name of a system: a comma before PATH=VALUE."""
 
 
 def named_system(entry: Any) -> tuple[Any, list[str]]:
@@ -49,7 +49,7 @@ class ComparedRow:
 
     @property
     def speedups(self) -> tuple[float, ...]:
-        """How many times as fast as the first system each one is: its time is the divisor."""
+        """Speedup of each system over the first one: the time of the first over its own."""
         return tuple(self.runs[0].time_s / run.time_s for run in self.runs)
 
     @property
@@ -85,7 +85,7 @@ class Comparison(Tabular):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What to know before trusting the numbers, each with the name of its system."""
+        """Warnings to read before trusting the numbers, each with the name of its system."""
         return tuple(f"{system.label}: {told}" for system in self.systems for told in system.warnings)
 
     def to_dict(self) -> dict[str, Any]:

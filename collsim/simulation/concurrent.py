@@ -70,12 +70,12 @@ class Party:
 
     @property
     def shares_links(self) -> bool:
-        """Whether any two groups can meet on a link."""
+        """True if any two groups can meet on a link."""
         return len(self.neighbours) < len(self.runs)
 
     @property
     def meets_hash(self) -> bool:
-        """Whether any message goes from switch to switch of a network, where a hash could send it elsewhere."""
+        """True if any message goes from switch to switch of a network, where a hash could send it elsewhere."""
         wiring = self.runs[0].fabric.wiring
         if "nic" not in wiring.node_kinds:
             return False
@@ -86,7 +86,7 @@ class Party:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupTask:
-    """What one group does: a lowered schedule with its costs."""
+    """Task of one group: a lowered schedule with its costs."""
 
     lowered: Lowered
     run: LoweredRun
@@ -170,7 +170,7 @@ def time_together(
     tolerance: float | None = 0.0,
     bracket: bool = False,
 ) -> list[Timing]:
-    """Return how each part ran while all run at once.
+    """Return the timing of each part while all run at once.
 
     Parameters
     ----------
@@ -214,7 +214,7 @@ def time_together(
 
 
 def _take_own_routes(parts: Sequence[GroupTask], neighbours: Sequence[Sequence[int]]) -> bool:
-    """Return whether some part takes other routes than those that its party was prepared with."""
+    """Return True if some part takes other routes than those that its party was prepared with."""
     trunks = [{id(parts[i].run.trunk_capacity_Bps) for i in numbers} for numbers in neighbours]
     return any(len(found) > 1 for found in trunks) or any(bool(part.lowered.added.any()) for part in parts)
 
@@ -239,7 +239,7 @@ def slowest_of(timings: Sequence[Timing]) -> int:
 def group_times(
     row: Row, ran: Sequence[tuple[str, str | None]], timings: Sequence[Timing], party: Party
 ) -> tuple[GroupTime, ...]:
-    """Return how each group fared in the collective of *row*; *ran* has the algorithm and the protocol of each."""
+    """Return the time of each group in the collective of *row*; *ran* has the algorithm and the protocol of each."""
     factor = operation(row.op).busbw_factor(row.ranks)
     rates_Bps = [row.size_bytes / timing.time_s if timing.time_s > 0 else 0.0 for timing in timings]
     return tuple(
@@ -250,7 +250,7 @@ def group_times(
 
 @dataclass(slots=True, eq=False)
 class _Solving:
-    """How problems are solved, and the solutions of those that may come again."""
+    """Settings by which problems are solved, and the solutions of those that may come again."""
 
     engine: Engine
     tolerance: float | None
@@ -286,7 +286,7 @@ def _solved(members: Sequence[GroupTask], problems: Sequence[Problem], solving: 
 
 
 def _digest(problem: Problem) -> bytes:
-    """Return what tells problems apart."""
+    """Return a hash of the arrays of a problem, the same for the same problem."""
     digest = hashlib.blake2b()
     for column in problem:
         digest.update(str(len(column)).encode())

@@ -56,9 +56,9 @@ class LoweredRun:
 
     @property
     def port_rates_Bps(self) -> tuple[Float, Float]:
-        """float64[n_ranks], twice: what each rank can send to, and receive from, the others of its node.
+        """Rates in B/s from each rank to the others of its node and from them, float64[n_ranks] twice.
 
-        Of a rank that is alone in its node both are what it can send to any.
+        Those of a rank that is alone in its node are what it can send to any.
         """
         wiring, ranks = self.fabric.wiring, self.fabric.rank_node
         adapter = np.array([kind == "nic" for kind in wiring.node_kinds])
@@ -150,7 +150,7 @@ class Lowered:
 
     @property
     def record(self) -> Algorithm:
-        """What is known of the algorithm that made the schedule."""
+        """Record of the algorithm that made the schedule."""
         return record_of(self.schedule.op, self.schedule.algo)
 
 
@@ -224,7 +224,7 @@ def _across(schedule: Schedule, transfers: Transfers, run: LoweredRun) -> tuple[
 
 
 def _use(transfers: Transfers, run: LoweredRun, route: Int, groups: Groups) -> Use:
-    """Return what the transfers, which take the routes numbered *route*, share."""
+    """Return the channels and ways out that the transfers share; *route* numbers the route of each."""
     lanes, way = spread(transfers.lanes.astype(np.float64), 1), transfers.src
     alone_Bps, duplex = _port_Bps(transfers, run, groups), spread(np.zeros(1, dtype=np.bool_), len(route))
     direct = _direct(transfers, run)
@@ -238,7 +238,7 @@ def _use(transfers: Transfers, run: LoweredRun, route: Int, groups: Groups) -> U
 
 
 def _active(transfers: Transfers, label: Int) -> Float:
-    """Return float64[n]: how many channels are busy in the step of each transfer under the same label."""
+    """Return float64[n]: the number of channels that are busy under the label of each transfer in its step."""
     _, group = distinct(_in_step(transfers, label))
     return np.bincount(group, weights=transfers.lanes * transfers.copies).astype(np.float64)[group]
 

@@ -43,7 +43,7 @@ SIZES = ("scale_out.nodes", "scale_out.gpus_per_node")
 SHARP_VARIABLE = "NCCL_COLLNET_ENABLE"
 """Also what ``best`` and ``all`` look at."""
 MIXED = re.compile(r"^mix\[\d+\]\.")
-"""What stands before the figures of one kind of nodes."""
+"""Prefix of the figures of one kind of nodes."""
 NOT_SIMULATED = ("nic.", "gpu.memory", "scale_out.out_of_order", "scale_out.offload")
 """Facts that a file records and that no prediction uses yet."""
 
@@ -87,7 +87,7 @@ def machine_gpus(topology: Topology, ranks: Sequence[int]) -> list[int]:
 
 
 def topology_summary(topology: Topology, constants: Profile, effects: Sequence[str] = ()) -> dict[str, Any]:
-    """Return what a reader of the result needs to know of the topology, with the figures used that are not facts.
+    """Return the topology in brief for the reader of a result, with the figures used that are not facts.
 
     *effects* are what failures change for the library.
     """
@@ -128,7 +128,7 @@ def achievable(fabric: Fabric, free_share: Float | None = None) -> str:
 
 
 def is_calibrated(topology: Topology, constants: Profile) -> bool:
-    """Return whether measurements of this very system stand behind the times: its name, nothing changed or failed.
+    """Return True if measurements of this very system stand behind the times: its name, nothing changed or failed.
 
     A graph may be changed in every way and keep its name.
     """
@@ -139,7 +139,7 @@ def is_calibrated(topology: Topology, constants: Profile) -> bool:
 
 
 def intervals_hold(topology: Topology, constants: Profile) -> bool:
-    """Return whether errors that were counted say how far off predictions are on this topology.
+    """Return True if errors that were counted say how far off predictions are on this topology.
 
     They do on the systems that the profile was fitted to. Those of a derived profile are widened for the systems that
     it names, for any if it names none.
@@ -151,7 +151,7 @@ def intervals_hold(topology: Topology, constants: Profile) -> bool:
 
 
 def _network_fits(topology: Topology, constants: Profile) -> bool:
-    """Return whether logs of this cluster, or of its nodes on this network, stand behind the costs between nodes."""
+    """Return True if logs of this cluster, or of its nodes on this network, stand behind the costs between nodes."""
     assert topology.cluster is not None
     if len(topology.cluster.kinds) > 1:
         return False
@@ -160,7 +160,7 @@ def _network_fits(topology: Topology, constants: Profile) -> bool:
 
 
 def _is_changed(topology: Topology) -> bool:
-    """Return whether a figure differs, or may differ, from those of the system of that name.
+    """Return True if a figure differs, or may differ, from those of the system of that name.
 
     How many nodes there are is a question, not a change: fits hold logs of some numbers of nodes, and predict others.
     """
@@ -169,12 +169,12 @@ def _is_changed(topology: Topology) -> bool:
 
 
 def warnings_of(topology: Topology, constants: Profile, question: Request) -> tuple[str, ...]:
-    """Return what the user should know before trusting the numbers."""
+    """Return the warnings to read before trusting the numbers."""
     return (*_warnings_of_profile(topology, constants, question), *_warnings_of_environment(question))
 
 
 def _warnings_of_profile(topology: Topology, constants: Profile, question: Request) -> tuple[str, ...]:
-    """Return how far the constants are from what is asked."""
+    """Return warnings that the constants were fitted to something other than what is asked, or to nothing."""
     name = f'profile "{constants.name}"'
     if constants.name == "ideal":
         return ()
@@ -204,7 +204,7 @@ def _warnings_of_profile(topology: Topology, constants: Profile, question: Reque
 
 
 def _stand_in(topology: Topology, constants: Profile) -> str:
-    """Return what stands in for measurements of a cluster."""
+    """Return a sentence on the constants that stand in for measurements of a cluster."""
     network = constants.network
     if not network.systems:
         return "between nodes, constants of NCCL's tuner and line rates stand in for measurements"
@@ -269,7 +269,7 @@ def _warnings_of_environment(question: Request) -> tuple[str, ...]:
 
 
 def disturbances(question: Request, *, shared: bool) -> tuple[str, ...]:
-    """Return what no measured log has seen: groups that meet on links, background traffic."""
+    """Return warnings of conditions that no measured log has seen: groups that meet on links, background traffic."""
     told = ["groups share links: no log of such groups stands behind the times"] if shared else []
     told += (
         ["background traffic is a constant share of the links: no log stands behind the times"] if question.load else []
@@ -278,7 +278,7 @@ def disturbances(question: Request, *, shared: bool) -> tuple[str, ...]:
 
 
 def equal_draws(ranks: Iterable[int]) -> tuple[str, ...]:
-    """Return what is to say of runs, by their numbers of ranks, that no hash of the network can change."""
+    """Return a note for each number of ranks whose runs no hash of the network can change."""
     return tuple(
         f"{n} ranks: no message goes from switch to switch, so all draws of the hash are the same" for n in ranks
     )

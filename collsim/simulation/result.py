@@ -51,7 +51,7 @@ CRITICAL_TIMES = {
     "links": "flow held back by links, seconds",
 }
 CRITICAL = tuple(CRITICAL_TIMES)
-"""What the slowest chain of transfers spends its time on."""
+"""Kinds of time that the slowest chain of transfers spends."""
 FIELDS: tuple[Field, ...] = (
     Field("op", {"type": "string", "enum": list(OPERATIONS)}, "operation"),
     Field("algo", TEXT, "algorithm that ran"),
@@ -161,14 +161,14 @@ FIELDS: tuple[Field, ...] = (
         "time of each draw, in the order of the seeds; empty without draws", flat=False,
     ),
 )  # fmt: skip
-"""What a row says, in the order of every machine-readable format."""
+"""The fields of a row, in the order of every machine-readable format."""
 SATURATED = 0.5
 """A link that is busy for a smaller share of the time is not what limits a collective."""
 
 
 @dataclass(frozen=True, slots=True)
 class LinkLoad:
-    """How busy a link was: bytes carried over what it could have carried in the time of the collective."""
+    """Utilisation of a link: bytes carried over what it could have carried in the time of the collective."""
 
     link: str
     utilisation: float
@@ -176,7 +176,7 @@ class LinkLoad:
 
 @dataclass(frozen=True, slots=True)
 class GroupTime:
-    """How one of several groups fared while all ran at once: its GPUs in rank order, what ran, and how fast."""
+    """Time of one of several groups while all ran at once: its GPUs in rank order, the algorithm, and the bandwidth."""
 
     gpus: tuple[int, ...]
     algo: str
@@ -258,7 +258,7 @@ class Row:
 
     @property
     def slowdown(self) -> float | None:
-        """How many times slower than the machine in which nothing failed; None if nothing did."""
+        """Time over that of the machine in which nothing failed; None if nothing did."""
         return self.time_s / self.healthy_time_s if self.healthy_time_s else None
 
     @property
@@ -293,7 +293,7 @@ class Row:
 
     @property
     def limit(self) -> str:
-        """What to change first: the busiest link if it is mostly busy, else what the slowest chain waits for."""
+        """Limit to lift first: the busiest link if it is mostly busy, else the longest wait of the slowest chain."""
         if self.bottleneck and self.bottleneck[0].utilisation >= SATURATED:
             others = f" +{self.bottleneck_links - 1}" if self.bottleneck_links > 1 else ""
             return f"{self.bottleneck[0].link}{others} {self.bottleneck[0].utilisation:.0%}"

@@ -69,7 +69,7 @@ def tables_of(party: Party, question: Request, left_out: list[str]) -> list[list
 
 @dataclass(slots=True, eq=False)
 class _Call:
-    """What one call is about: groups, question, what was left out, and how often rates were shared so far."""
+    """State of one call: groups, question, notes on algorithms left out, number of times that rates were shared."""
 
     party: Party
     question: Request
@@ -78,7 +78,7 @@ class _Call:
 
     @property
     def pays_to_compile(self) -> bool:
-        """Whether so much is, or was, to be solved that the compiled engine is worth loading."""
+        """True if so much is, or was, to be solved that the compiled engine is worth loading."""
         return bool(self.question.hash_seeds) or _points(self.question) >= MANY_POINTS or self.solves >= MANY_SOLVES
 
 
@@ -104,7 +104,7 @@ def _draw(cases: Sequence[_Case], call: _Call) -> None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Task:
-    """What one group is to run; without a protocol of its own it has the costs of Simple."""
+    """An algorithm with its request, for one group; without a protocol of its own it has the costs of Simple."""
 
     algorithm: Algorithm
     request: ScheduleRequest
@@ -113,7 +113,7 @@ class _Task:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Plan:
-    """What all groups of a party run at one size: the task and the lowered schedule of each."""
+    """Plan of all groups of a party at one size: the task and the lowered schedule of each."""
 
     requested_bytes: int
     tasks: Sequence[_Task]
@@ -121,7 +121,7 @@ class _Plan:
 
     @property
     def transfers(self) -> int:
-        """How many transfers the plan keeps in memory."""
+        """Number of transfers that the plan keeps in memory."""
         return sum(len(part.lowered.transfers) for part in self.parts)
 
 
@@ -134,12 +134,12 @@ class _Case:
 
     @property
     def transfers(self) -> int:
-        """How many transfers are kept in memory."""
+        """Number of transfers that are kept in memory."""
         return self.plan.transfers if self.plan else 0
 
 
 def _candidates(op: Operation, requested_bytes: int, call: _Call) -> list[tuple[str, list[_Case]]]:
-    """Return what runs at one size for each algorithm or choice that was asked for."""
+    """Return the cases at one size for each algorithm or choice that was asked for, by its name."""
     party, question = call.party, call.question
     requests = [request_of(op, requested_bytes, run, question) for run in party.runs]
     if requests[0].size_bytes == 0:
@@ -179,7 +179,7 @@ def fastest(rows: Sequence[Row]) -> Row:
 
 
 def _chosen_tasks(requests: Sequence[ScheduleRequest], party: Party, question: Request) -> list[_Task]:
-    """Return what the library would choose, for each group by itself."""
+    """Return the tasks that the library would choose, for each group by itself."""
     choices = [library_choice(request, run, question) for request, run in zip(requests, party.runs, strict=True)]
     return [_Task(picked, asked, question.proto or proto) for picked, asked, proto in choices]
 

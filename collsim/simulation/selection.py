@@ -25,14 +25,14 @@ CHANNEL_GRAIN_BPS = 20e9
 CHANNELS_PER_RING = 2
 """RCCL runs each ring of its MI300X template twice: 28 rings, 56 channels (src/graph/rome_models.cc)."""
 LL_PASS_BYTES = 512 * 8
-"""What all threads of a channel move at once with LL, 8 bytes each. A pipeline hands that on, not whole chunks, because
+"""Bytes that all threads of a channel move at once with LL, 8 each. A pipeline hands that on, not whole chunks, because
 every line carries its flag (NCCL src/include/device.h)."""
 MOST_PASSES = 512
 """A pipeline is cut into no more passes per channel: filling it is then a few percent of the time at most."""
 
 
 def request_of(op: Operation, requested_bytes: int, run: LoweredRun, question: Request) -> ScheduleRequest:
-    """Return what the algorithms are asked for at one size."""
+    """Return the request to algorithms at one size."""
     irregular = op.name == "all_to_all_v"
     n, layout = run.fabric.n_ranks, layout_of(run)
     several = layout.n_nodes > 1
@@ -142,7 +142,7 @@ def library_choice(
 
 
 def turns_sharp_on(question: Request) -> bool:
-    """Return whether the user wants the network to add; by default it only forwards."""
+    """Return True if the user wants the network to add; by default it only forwards."""
     from collsim.library import read_environment
 
     return read_environment(question.environment).number("NCCL_COLLNET_ENABLE", 0) == 1
@@ -163,7 +163,7 @@ def no_sharp(run: LoweredRun, question: Request) -> str:
 
 
 def _equal_nodes(request: ScheduleRequest) -> int:
-    """Return how many scale-up domains the ranks fill.
+    """Return the number of scale-up domains that the ranks fill.
 
     Raises
     ------
@@ -177,7 +177,7 @@ def _equal_nodes(request: ScheduleRequest) -> int:
 
 
 def _default_channels(fabric: Fabric, rings: Int) -> int:
-    """Return how many channels suit the fabric: two per ring on a mesh, else one per 20 GB/s of egress, in eights.
+    """Return the default number of channels: two per ring on a mesh, else one per 20 GB/s of egress, in eights.
 
     Slow links change nothing: the library does not measure them.
     """

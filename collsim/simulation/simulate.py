@@ -287,7 +287,7 @@ def _rows(
 def _warnings_of_parties(
     parties: Sequence[Party | Scaled], groups: Sequence[Sequence[int]], question: Request
 ) -> tuple[str, ...]:
-    """Return what to know of the groups: links that they share, draws that are all the same, SHARP that is off."""
+    """Return warnings about the groups: links that they share, draws that are all the same, SHARP that is off."""
     told = disturbances(question, shared=any(party.shares_links for party in parties))
     if question.hash_seeds:
         told += equal_draws(len(group) for group, party in zip(groups, parties, strict=True) if not party.meets_hash)
@@ -298,7 +298,7 @@ def _warnings_of_parties(
 def _reachable(
     topology: Topology, constants: Profile, groups: Sequence[Sequence[int]], *, loaded: bool = False
 ) -> tuple[Topology, Profile]:
-    """Return what a run is computed on: a node by itself if no group leaves the first one, and no link is loaded.
+    """Return the machine of a run: a node by itself if no group leaves the first one, and no link is loaded.
 
     Where nodes differ, constants that nobody named are those of the nodes in use.
     """

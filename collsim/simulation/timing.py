@@ -58,17 +58,17 @@ AT_CAP = 1e-6
 LEAST_COMPILED = 40
 """From so many transfers on fits and draws, which solve many problems, use the compiled engine."""
 FLOOR_SHARPNESS = 8
-"""How sharply the floor of the host and the time on the device meet; the fits do not resolve it."""
+"""Sharpness with which the floor of the host and the time on the device meet; the fits do not resolve it."""
 WAIT_SHARPNESS = 1.5
 """The same for the wait for GPUs that one thread starts in turn: between a sum (1) and the longer of both; on logs of
 B200, H100 and V100 with several GPUs per thread 1.5 was better than 1, 2.5 and 8."""
 MOST_LINKS = 8
-"""How many links a message or a row names."""
+"""Number of links that a message or a row names at most."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Timing:
-    """How a schedule ran: total time, load of each link, what the slowest chain waited for, and how it was solved.
+    """Timing of a schedule: total time, load of each link, waits of the slowest chain, and how it was solved.
 
     *simulated* is for how many transfers, *solves* how often rates were shared.
     *tolerance*, *perturbed* and *raised_s* are those of the engine's solution; *bracket_s* are times on both sides.
@@ -130,7 +130,7 @@ def timing_of(
     *,
     above: Solution | None = None,
 ) -> Timing:
-    """Return how a lowered schedule ran by what the engine found, with the costs inside a node and between nodes.
+    """Return the timing of a lowered schedule from the engine's solution, with costs inside a node and between nodes.
 
     With a solution from *above*, the times on both sides are part of it.
     Raises InternalError as `time_schedule` does.
@@ -271,7 +271,7 @@ def _once_s(
     run: LoweredRun,
     both_costs: tuple[Protocol, Protocol | None],
 ) -> float:
-    """Return what a call takes on the device beside its transfers; over nodes both kinds of costs have a base."""
+    """Return the seconds of a call on the device beside its transfers; over nodes both kinds of costs have a base."""
     costs, network = both_costs
     if not _is_grouped(lowered, costs):
         return base_s(lowered, costs, network, lowered.size_bytes)
@@ -283,18 +283,18 @@ def _once_s(
 
 
 def base_s(lowered: Lowered, costs: Protocol, network: Protocol | None, size_bytes: Float) -> float:
-    """Return what a call of no grouped messages takes on the device beside its transfers, which are so large."""
+    """Return the seconds of a call on the device beside its transfers of such sizes, which are no grouped messages."""
     over_nodes_s = network.base_s if network is not None and lowered.steps is not None else 0.0
     return costs.once_s(size_bytes) + over_nodes_s
 
 
 def _is_grouped(lowered: Lowered, costs: Protocol) -> bool:
-    """Return whether the laws of grouped messages hold: for the kernel that sends them in rounds of parts."""
+    """Return True if the laws of grouped messages hold: for the kernel that sends them in rounds of parts."""
     return groups_messages(lowered.record.cost_law, costs)
 
 
 def _work(lowered: Lowered, run: LoweredRun, costs: Protocol) -> Work:
-    """Return what the transfers ask of their channels."""
+    """Return the work that the transfers ask of their channels."""
     schedule, record = lowered.schedule, lowered.record
     last_step = int(schedule.parameters.get("last_step", lowered.transfers.step.max(initial=0)))
     return Work(
@@ -332,7 +332,7 @@ def _solved(
     engine: Engine = "auto",
     network: Protocol | None = None,
 ) -> tuple[Problem, Solution]:
-    """Return what the engine was given and what it found."""
+    """Return the problem that the engine was given and its solution."""
     problem = problem_of(lowered, run, costs, network)
     try:
         return problem, solve(problem, engine=engine)

@@ -1,4 +1,4 @@
-"""What changed figures of a topology and variables of the environment do to the times; of those that do nothing, why.
+"""Effects on times of changed figures of a topology and of variables of the environment; of those without, why.
 
 A fitted profile holds the latencies and efficiencies of the system that it was fitted to. Inside nodes what a change
 makes worse therefore counts as a difference from there, and what it makes better does not: no log tells which part of
@@ -30,7 +30,7 @@ MEMORY = "gpu.memory_bandwidth"
 
 
 def effects_of_changes(topology: Topology, constants: Profile, run: LoweredRun) -> tuple[str, ...]:
-    """Return what changed figures do that a profile holds already, or that no link reads; one sentence each.
+    """Return the effects of changed figures that a profile holds already, or that no link reads, in a sentence each.
 
     *run* is one of those that were simulated.
     """
@@ -54,7 +54,7 @@ def effects_of_changes(topology: Topology, constants: Profile, run: LoweredRun) 
 
 
 def _of_fitted(topology: Topology, constants: Profile, path: str, label: str) -> list[str]:
-    """Return what a change of a latency or an efficiency does, unless the profile counts the figure itself."""
+    """Return the effect of a changed latency or efficiency; nothing where the profile counts the figure itself."""
     is_latency = path.endswith("latency")
     fitted = f'constants of profile "{constants.name}" hold'
     if constants.latency if is_latency else constants.achievable_rate:
@@ -78,7 +78,7 @@ def _of_fitted(topology: Topology, constants: Profile, path: str, label: str) ->
 
 
 def _of_memory(run: LoweredRun) -> str:
-    """Return what the memory of GPUs does to a run."""
+    """Return the effect of the memory of GPUs on a run."""
     need_Bps = float(memory_need_Bps(run.fabric.wiring, run.fabric.rank_node).max())
     if run.fabric.memory_Bps is None:
         return f"changes nothing: links never need more than {format_bandwidth(need_Bps)} of it"
@@ -86,7 +86,7 @@ def _of_memory(run: LoweredRun) -> str:
 
 
 def idle_variables(runs: Sequence[LoweredRun], question: Request) -> tuple[str, ...]:
-    """Return which variables of the environment change no choice of the library in any of the calls, one by one."""
+    """Return the variables, in a sentence each, without any of which the library makes the same choice in all calls."""
     if "auto" not in question.algo or question.library is None or not set(question.algo).isdisjoint(CHOICES[1:]):
         return ()
     told = []
@@ -109,7 +109,7 @@ def _matters(runs: Sequence[LoweredRun], question: Request, without: Request) ->
 
 
 def _chosen(request: ScheduleRequest, run: LoweredRun, question: Request) -> tuple[object, ...]:
-    """Return what the library chooses."""
+    """Return the choice of the library."""
     picked, asked, proto = library_choice(request, run, question)
     split = asked.channels, asked.chunk_bytes, asked.slots, asked.share_bytes
     return picked.name, proto, *split, asked.peer_channels, asked.peer_step_bytes

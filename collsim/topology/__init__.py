@@ -7,7 +7,8 @@ Importing this package imports nothing heavy; numpy, PyYAML, pydantic and Networ
 from __future__ import annotations
 
 from collsim.topology.cluster.scale_out import build_cluster, cluster_spec
-from collsim.topology.cluster.spec import FABRICS, Cluster, ClusterSpec, Plan
+from collsim.topology.cluster.spec import Cluster, ClusterSpec, Plan
+from collsim.topology.labels import FABRICS
 from collsim.topology.loader import check_file, load_topology, parse_topology, plan_topology
 from collsim.topology.model import STATUSES, Damage, Fact, Topology
 from collsim.topology.summary import describe, remarks

@@ -54,7 +54,7 @@ def to_yaml(topology: Topology, name: str | None = None) -> str:
 
 
 def _sections(topology: Topology) -> list[str]:
-    """Return what kind of GPUs, links and switches these are: libraries and profiles go by that."""
+    """Return the sections for the kind of GPUs, links and switches: libraries and profiles go by that."""
     entries: dict[str, dict[str, str]] = {"gpu": {}, "link": {}, "switch": {}}
     for section, key in (label.split(".") for label in KIND_LABELS):
         if text := topology.labels.get(f"{section}.{key}"):

@@ -146,7 +146,7 @@ def from_graph(
 
 
 def _reduction(graph: nx.Graph[Any], faults: list[Fault]) -> str | None:
-    """Return what the switches of *graph* can reduce with."""
+    """Return the reduction of the switches of *graph*, such as ``NVLS``; None if there is none, or it is wrong."""
     try:
         name = reduction_name(graph.graph.get("in_network_reduction"))
     except InputError as error:
@@ -252,7 +252,7 @@ def _is_number(value: Any, least: float, most: float, *, strict: bool = False) -
 
 
 def _not(value: Any) -> str:
-    """Return what is given instead, for the end of a message."""
+    """Return a given value as the end of a message, such as "not 3" or "and is missing"."""
     if value is None:
         return "and is missing"
     is_short = isinstance(value, str | float) or (isinstance(value, int) and abs(value) < 10**40)

@@ -9,7 +9,7 @@ __all__ = ["Later"]
 
 
 class Later:
-    """What stands before a frozen data class with slots among bases, to leave some of its attributes for later.
+    """Base class before a frozen data class with slots, to make some of its attributes when one is first read.
 
     A class of both has a slot ``_make``. Copies, as of `dataclasses.replace`, are of the data class itself.
     """
@@ -37,6 +37,6 @@ class Later:
         return object.__getattribute__(self, name)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return what a copy is made from."""
+        """Return the class and the values that a copy is made from."""
         own: Any = type(self).__bases__[-1]
         return own, tuple(getattr(self, name) for name in own.__match_args__)

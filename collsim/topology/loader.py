@@ -105,7 +105,7 @@ def plan_topology(
 def _specified(
     node: Topology, section: ScaleOut, document: Document
 ) -> tuple[Topology, ClusterSpec, tuple[Topology, ...]]:
-    """Return what stands for the cluster, its specification, and a node of each kind if they differ."""
+    """Return the node (one for all kinds), the cluster's specification, and a node of each kind if they differ."""
     from collsim.topology.cluster.mixing import as_one
 
     kinds = _load_kinds(section, document)
@@ -257,7 +257,7 @@ def _before(node: Topology, unchanged: Document) -> dict[str, float]:
 
 
 def _placed(make: Callable[[], T], document: Document) -> T:
-    """Return what *make* returns; its faults, which name a figure, are placed in the file."""
+    """Return the result of *make*; its faults, which name a figure, are placed in the file."""
     from collsim.topology.files.overrides import parse_path
 
     try:

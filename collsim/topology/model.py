@@ -66,7 +66,7 @@ class Fact:
 
     @property
     def records_damage(self) -> bool:
-        """Whether the fact only records what failed."""
+        """True if the fact only records what failed."""
         return self.path.startswith(("fail[", "degrade["))
 
     def to_dict(self) -> dict[str, Any]:
@@ -76,20 +76,20 @@ class Fact:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Damage:
-    """What failed in a topology; see `collsim.topology.failures.degrade`."""
+    """Failures in a topology; see `collsim.topology.failures.degrade`."""
 
     fail: tuple[str, ...]
     degrade: Mapping[str, str]
     summary: str
-    """What failed, counted: ``1 switch failed: nvsw2``."""
+    """Failures, counted: ``1 switch failed: nvsw2``."""
     effects: tuple[str, ...]
-    """What follows from it, one sentence each."""
+    """Consequences of the failures, one sentence each."""
     gpus: tuple[int, ...]
     """The number that each GPU that is left has in the healthy topology."""
     nodes: Ints
     """int64[...]: nodes that are gone, as numbered there."""
     changed: LinkBundles
-    """What is left of each link that has lost cables or rate, with its ends as numbered there."""
+    """Links that have lost cables or rate, as they are now, with their ends as numbered there."""
     changed_place: Ints
     """int64[n]: the place of each among those with the same ends: 0 unless cables are listed one by one."""
     unserved: frozenset[int]
@@ -133,13 +133,13 @@ class Topology:
     labels: Mapping[str, str] = field(default_factory=dict)
     """Names that are not figures: ``gpu.model``, ``link.type``, ``switch.model``, ``nic.model``, ``notes``, ..."""
     in_network_reduction: str | None = None
-    """What the switches can reduce with, such as ``NVLS``; None if they cannot or it is not known."""
+    """Reduction of the switches, such as ``NVLS``; None if they cannot reduce or it is not known."""
     in_network_efficiency: float = 1.0
     """Share of the achievable link rate that traffic which the switches add or multicast reaches."""
     cluster: Cluster | None = None
-    """How nodes are joined; None for a single scale-up domain."""
+    """Network that joins the nodes; None for a single scale-up domain."""
     damage: Damage | None = None
-    """What failed; None where everything is in order."""
+    """Failures; None where everything is in order."""
     before: Mapping[str, float] = field(default_factory=dict)
     """SI values, before they were changed, of figures in `FITTED` that an override, or a file that extends a shipped
     one, changed."""
@@ -157,7 +157,7 @@ class Topology:
         return to_graph(self)
 
     def reduction_for(self, gpus: Iterable[int]) -> str | None:
-        """Return what the switches can reduce with for *gpus*: nothing if their domains have lost links into them.
+        """Return the reduction of the switches for *gpus*: None if their domains have lost links into them.
 
         Where nodes differ, the switches of all those must reduce alike.
         """
@@ -185,11 +185,11 @@ class Topology:
         raise UnknownNameError("fact", path, [fact.path for fact in self.facts], self.name)
 
     def excess(self, path: str) -> float:
-        """Return by how much the figure at *path*, one of `FITTED`, is larger than before it was changed, or 0."""
+        """Return the increase of the figure at *path*, one of `FITTED`, by a change; 0 if it did not increase."""
         return max(self.fact(path).value - self.before[path], 0.0) if path in self.before else 0.0
 
     def remainder(self, path: str) -> float:
-        """Return the share that a change of the figure at *path*, one of `FITTED`, has left of it, 1 at most."""
+        """Return the share of the figure at *path*, one of `FITTED`, that a change has left; 1 at most."""
         return min(self.fact(path).value / self.before[path], 1.0) if path in self.before else 1.0
 
     def rank(self, name: str) -> int:

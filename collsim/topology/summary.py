@@ -91,14 +91,14 @@ def bisection_Bps(wiring: Wiring) -> float | None:
 
 
 def is_connected(wiring: Wiring) -> bool:
-    """Return whether every GPU can reach every other one, and be reached by it."""
+    """Return True if every GPU can reach every other one, and be reached by it."""
     forward = reached_from(wiring.n_nodes, wiring.link_src, wiring.link_dst)
     backward = reached_from(wiring.n_nodes, wiring.link_dst, wiring.link_src)
     return bool((forward & backward)[: wiring.n_gpus].all())
 
 
 def remarks(topology: Topology) -> tuple[str, ...]:
-    """Return what is allowed in a topology and yet seldom meant, one sentence each.
+    """Return remarks on what is allowed in a topology and yet seldom meant, one sentence each.
 
     Examples
     --------
@@ -142,7 +142,7 @@ def _links(wiring: Wiring) -> NDArray[np.int64]:
 
 
 def _switches(topology: Topology) -> dict[str, Any]:
-    """Return how many switches there are and how many of their ports are used; {} without a switch.
+    """Return the number of switches, their model, ports and links of a GPU; {} without a switch.
 
     ``links_per_gpu`` has the links from GPU 0 to each of its switches, ``planes`` the same as runs of equal ones; an
     irregular system has no planes.
@@ -169,7 +169,7 @@ def _switches(topology: Topology) -> dict[str, Any]:
 
 
 def _link_kinds(wiring: Wiring) -> list[dict[str, Any]]:
-    """Return how many bundles there are of each kind, in both directions, the most frequent first."""
+    """Return the kinds of link bundles and the number of each, in both directions, the most frequent first."""
     kinds = wiring.node_kinds
     seen = Counter(
         (kinds[src], kinds[dst], count, total / count, latency_s, efficiency)

@@ -181,7 +181,7 @@ class Wiring:
 
 
 def cables_of(src: Ints, dst: Ints, count: Ints) -> int:
-    """Return how many cables directed links are: of two directions the one with more counts."""
+    """Return the number of cables of directed links: of two directions the one with more counts."""
     import numpy as np
 
     ends = np.stack([np.minimum(src, dst), np.maximum(src, dst)])

@@ -42,7 +42,7 @@ def network_names() -> tuple[str, ...]:
 
 
 def shipped_path(name: str) -> str:
-    """Return what the file of a shipped system or cluster is called in messages."""
+    """Return the name that messages give the file of a shipped system or cluster."""
     return f"topologies/clusters/{name}.yaml" if name in cluster_names() else f"topologies/{name}.yaml"
 
 

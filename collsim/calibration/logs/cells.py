@@ -46,7 +46,7 @@ def whole_number(record: Mapping[Any, Any], role: str) -> int | None:
 
 
 def cell_fault(record: Mapping[Any, Any], given: Collection[str], names_ops: bool) -> str | None:
-    """Return what is unreadable in a record: the value and what it may have meant; None if nothing is.
+    """Return the first unreadable cell of a record: its value and what it may have meant; None if all can be read.
 
     *given* are the columns that an override replaces; *names_ops* says whether the column of names names operations.
     """

@@ -70,7 +70,7 @@ class Device:
 
 @dataclass(slots=True)
 class Facts:
-    """What is known about the test that comes next or runs now; readers fill it in."""
+    """Facts about the test that comes next or runs now; readers fill them in."""
 
     op: str | None = None
     op_source: str = ""
@@ -113,7 +113,7 @@ class Facts:
 
     @property
     def split(self) -> str | None:
-        """How the ranks were parted into groups."""
+        """Split of the ranks into groups as nccl-tests was told it: NCCL_TESTS_SPLIT, or the mask as ``AND mask``."""
         mask = self.environment.get("NCCL_TESTS_SPLIT_MASK")
         return self.environment.get("NCCL_TESTS_SPLIT") or (f"AND {mask}" if mask else None)
 

@@ -75,7 +75,7 @@ def factor(op: str, ranks: int) -> float:
 
 @dataclass(slots=True)
 class Signs:
-    """What tells operations apart: reduction operators, roots, N/A in place, blocks per row, ratio."""
+    """Signs that tell operations apart: reduction operators, roots, N/A in place, blocks per row, ratio."""
 
     reduces: bool | None
     rooted: bool | None

@@ -393,7 +393,7 @@ class LogReader:
 
 
 class _Stream:
-    """What one process printed: its facts, the table under way and a row that is not whole yet."""
+    """State of the reader for one process: its facts, the table under way and a row that is not whole yet."""
 
     def __init__(self, label: str) -> None:
         self.label = label
@@ -408,7 +408,7 @@ class _Stream:
 
     @property
     def has_rows(self) -> bool:
-        """Whether the table under way holds anything."""
+        """True if the table under way holds anything."""
         return self.pending is not None or self.half is not None or bool(self.current and len(self.current.table))
 
     def section(self, line: int) -> LogSection:

@@ -175,7 +175,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class LogRun:
-    """How a test was run, as far as its log says; None where it does not.
+    """Description of the run of a test, as far as its log says; None where it does not.
 
     Attributes
     ----------

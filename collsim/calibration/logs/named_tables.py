@@ -70,7 +70,7 @@ class Columns:
 
     @property
     def has_types(self) -> bool:
-        """Whether a column holds the data type, by which rows are found without this header."""
+        """True if a column holds the data type, by which rows are found without this header."""
         return any(role == "dtype" for role, _, _ in self.roles)
 
     @property

@@ -183,7 +183,7 @@ def find_row(text: str, line: int, *, at_start: bool = False) -> RowStart | None
 
 
 def too_large(text: str) -> bool:
-    """Return whether a line is a row whose size is more than any buffer holds."""
+    """Return True if a line is a row whose size is more than any buffer holds."""
     match = _QUICK_ROW.match(text)
     return match is not None and dtype_name(match[3]) is not None and integer(match[1]) is None
 

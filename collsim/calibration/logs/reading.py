@@ -108,7 +108,7 @@ def read_log(path: str | Path, **overrides: Any) -> Log:
 
 
 class _Counts:
-    """What went by."""
+    """Counts of usable and dropped rows over all tests of a log, and why reading stopped early, if it did."""
 
     def __init__(self) -> None:
         self.rows = self.n_dropped = 0

@@ -36,7 +36,7 @@ UNJUDGED = frozenset({"all_to_all_v", "hypercube"})
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What holds beyond one table: the caller's overrides, the facts and environment of the file, the file's name."""
+    """Knowledge beyond one table: the caller's overrides, the facts and environment of the file, the file's name."""
 
     overrides: Mapping[str, Any]
     shared: Facts
@@ -112,7 +112,7 @@ class Settlement:
         return self._choose(*by_rows)
 
     def _only_strays(self, op: str, printed: int) -> bool:
-        """Whether few enough rows contradict the printed number of ranks to be dropped."""
+        """Return True if so few rows contradict the printed number of ranks that they can be dropped."""
         telling = self.ratios.telling()
         few = len(self.ratios.strays(factor(op, printed))) <= MOST_STRAYS * len(telling)
         return bool(telling) and few and not OPERATIONS[op].blocked
@@ -233,7 +233,7 @@ class Settlement:
             self.notes.append(f"NCCL_TESTS_SPLIT={run.split} had no effect: all {self.ranks} ranks are in one group")
 
     def run(self) -> LogRun:
-        """Return how the test was run."""
+        """Return the description of the run, from the facts and the caller's overrides."""
         facts, overrides, shared = self.facts, self.known.overrides, self.known.shared
         graphs = facts.graph_launches
         launch = "graph" if graphs else "stream" if facts.launch_known or graphs == 0 or facts.command else None
@@ -292,7 +292,7 @@ def _printed_ranks(facts: Facts) -> int | None:
 
 
 def _first_of_each(facts: Facts, per_process: int) -> bool:
-    """Whether only the first rank of each process is listed, as JSON reports do."""
+    """Return True if only the first rank of each process is listed, as in JSON reports."""
     return per_process > 1 and all(rank % per_process == 0 for rank in facts.devices)
 
 

@@ -20,7 +20,7 @@ __all__ = ["Sides", "sparse_capacities", "sparse_sides"]
 Bool = NDArray[np.bool_]
 
 MOST_SWEEPS = 8
-"""How often nodes between the ranks may change sides; fewer only loosen the bound."""
+"""Most rounds in which nodes between the ranks may change sides; fewer only loosen the bound."""
 MOST_RUNS = 16
 """So many runs of nodes are tried, evenly spread."""
 

@@ -149,7 +149,7 @@ def _unit_s(op: Operation, network: FlowNetwork, root: int, pattern: Float) -> t
 
 
 def _exchange_s(network: FlowNetwork, wanted: Float) -> float:
-    """Return how long the bytes float64[n, n] *wanted* from rank to rank take at least."""
+    """Return a lower bound in seconds on the time to move the bytes *wanted*, float64[n, n], from rank to rank."""
     if np.count_nonzero(wanted.any(axis=1)) > np.count_nonzero(wanted.any(axis=0)):
         network, wanted = network.reversed(), wanted.T
     sources = np.flatnonzero(wanted.any(axis=1))
@@ -193,7 +193,7 @@ def _messages(network: FlowNetwork, *, either_way: bool) -> BoundMessages:
 
 
 def _delivery_s(network: FlowNetwork, supply: Float, *, either_way: bool = False) -> float:
-    """Return how long it takes at least to deliver the bytes *supply* of each rank to all other ranks.
+    """Return a lower bound in seconds on the time to deliver the bytes *supply* of each rank to all other ranks.
 
     Parameters
     ----------

@@ -76,7 +76,7 @@ class Cuts:
     node_egress_Bps: Float
     mesh_link_Bps: float = 0.0
     network_adds: bool = False
-    """Whether switches between the nodes add and copy too (SHARP)."""
+    """True if switches between the nodes add and copy too (SHARP)."""
     sizes: Int | None = None
     """int64[n_cuts]: the ranks inside, where these are not told one by one; *sides* then mean nothing."""
     names: tuple[str, ...] = ()

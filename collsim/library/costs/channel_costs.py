@@ -39,7 +39,7 @@ NEAREST = {"LL": ("LL", "LL128", "Simple"), "LL128": ("LL128", "Simple", "LL"), 
 wire."""
 
 SLICE_SHARPNESS = 6
-"""How sharply the two limits of a step meet; the fits do not resolve it."""
+"""Exponent of the `soft_max` of the two limits of a step; the fits do not resolve it."""
 LEAST_S = 1e-12
 """Stands for no time where a root is taken."""
 SMALL_CHUNK_BYTES, LARGE_CHUNK_BYTES = 2**11, 2**14
@@ -48,7 +48,7 @@ SMALL_CHUNK_BYTES, LARGE_CHUNK_BYTES = 2**11, 2**14
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """What each transfer of a schedule has to itself and what it shares; arrays of length n.
+    """Channels and line rate of each transfer of a schedule, its own and shared ones; arrays of length n.
 
     Attributes
     ----------
@@ -74,7 +74,7 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Protocol:
-    """What one protocol costs.
+    """Costs of one protocol, in seconds and bytes per second.
 
     Attributes
     ----------
@@ -189,7 +189,7 @@ class Protocol:
         return np.asarray(np.maximum(step_s - 2 * slice_s, 0.0))
 
     def once_s(self, size_bytes: Float) -> float:
-        """Return what a call takes besides its transfers: the base, and the copy out of the largest chunk."""
+        """Return the seconds of a call besides its transfers: the base, and the copy out of the largest chunk."""
         fill_s = min(float(size_bytes.max(initial=0.0)), self.fill_limit_bytes) / self.fill_rate_Bps
         return self.base_s + fill_s + (self.message_overhead_s if self.back_to_back else 0.0)
 

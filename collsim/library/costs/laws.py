@@ -1,4 +1,4 @@
-"""How fast the channels of a transfer are: the one place where it is decided which law tells.
+"""Payload rates of the channels of transfers: the one place where it is decided which law of costs holds.
 
 Within a node a channel has a rate of its own, which binds softly with its share of the link
 (`collsim.library.costs.channel_costs`); between nodes that share comes later (`collsim.library.costs.network_costs`).
@@ -20,7 +20,7 @@ __all__ = ["Work", "cap_Bps", "groups_messages"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Work:
-    """What the transfers of a schedule ask of their channels.
+    """Demand of the transfers of a schedule on their channels.
 
     Attributes
     ----------

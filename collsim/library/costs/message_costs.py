@@ -65,7 +65,7 @@ class Messages:
         return np.asarray((self.src != self.dst) & (self.size_bytes > 0))
 
     def but(self, others: NDArray[np.bool_]) -> Messages:
-        """Return what is left without some of them."""
+        """Return a copy in which the messages *others*, bool[n], have no bytes."""
         return replace(self, size_bytes=np.where(others, 0.0, self.size_bytes))
 
     def matrix_bytes(self) -> Float:

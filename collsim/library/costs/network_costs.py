@@ -21,7 +21,7 @@ Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
 SHARPNESS = 3
-"""How sharply an overhead and what the other channels send meanwhile meet: 2 to 4 fit the logs of H100 alike."""
+"""Exponent of the `soft_max` of an overhead and what other channels send meanwhile: 2 to 4 fit H100 logs alike."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,7 +44,7 @@ class Steps:
     def waits_s(
         self, costs: Protocol, size_bytes: Float, caps_Bps: Float, overheads_s: tuple[Float, Float]
     ) -> tuple[Float, Float]:
-        """Return what is left of the *overheads_s* of each step, if its channels can do *caps_Bps*.
+        """Return the part of *overheads_s* that other channels leave unfilled, if a step's channels can do *caps_Bps*.
 
         Two of float64[n]: before the bytes of a step flow, and from when they have left until the receiver can go on.
         """
@@ -61,7 +61,7 @@ class Steps:
 
 
 def _unfilled(overhead_s: Float, filled_s: Float) -> Float:
-    """Return what is left of an overhead of which the steps of others fill a part."""
+    """Return the seconds of an overhead that remain after the part that the steps of others fill."""
     longer_s = soft_max(np.maximum(overhead_s, LEAST_S), filled_s, SHARPNESS)
     return np.asarray(np.maximum(longer_s - filled_s, 0.0))
 

@@ -31,7 +31,7 @@ UNSEEN_REACH = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Scatter:
-    """How far measured times were from predicted ones, over rows that took no part in the fit that predicted them.
+    """Errors of predicted times against measured ones, over rows that took no part in the fit that predicted them.
 
     Where no row could be left out, *fitted* says that the rows are those of the fit itself, whose errors say little of
     other logs: no interval is made of them.
@@ -63,7 +63,7 @@ class Scatter:
 
 @dataclass(frozen=True, slots=True)
 class NetworkCosts:
-    """What steps between nodes cost, instead of the figures of a node.
+    """Costs of steps between nodes, instead of the figures of a node.
 
     Attributes
     ----------
@@ -91,12 +91,12 @@ class NetworkCosts:
     accuracy: Mapping[str, Mapping[str, Scatter]] = field(default_factory=dict, hash=False)
 
     def protocol(self, name: str, family: str) -> Protocol | None:
-        """Return what a step of a kernel costs; None on bare wires."""
+        """Return the costs of a step of a kernel; None on bare wires."""
         kernel = BETWEEN.get(family, family)
         return self.families.get(kernel, {}).get(name) or self.families.get("ring", {}).get(name)
 
     def reach(self, nodes: int) -> float:
-        """Return how many times as far intervals reach over so many nodes, as logarithms: beyond the fit, further.
+        """Return the factor on the logarithms of intervals over *nodes* nodes: 1 up to those of the fit, more beyond.
 
         >>> NetworkCosts(nodes=8).reach(4), NetworkCosts(nodes=8).reach(32)
         (1.0, 1.5)
@@ -114,7 +114,7 @@ class NetworkCosts:
         return {**{kernel: found[other] for kernel, other in BETWEEN.items() if other in found}, **found}
 
     def covers(self, network: str, gpu: str) -> bool:
-        """Return whether the constants are meant for nodes of that GPU on that technology."""
+        """Return True if the constants are meant for nodes of that GPU on that technology."""
         return network in self.networks and any(part in gpu for part in self.gpus)
 
 
@@ -190,11 +190,11 @@ class Profile:
     launches: Mapping[str, Profile] = field(default_factory=dict, hash=False)
 
     def fits(self, system: str) -> bool:
-        """Return whether measurements of *system* stand behind the constants."""
+        """Return True if measurements of *system* stand behind the constants."""
         return self.calibrated and not self.derived and system in self.systems
 
     def protocol(self, name: str, family: str = "") -> Protocol:
-        """Return what protocol *name* costs: that of the family or of what stands in for it, or for every kernel."""
+        """Return the costs of protocol *name*: of the family, of what stands in for it, or of every kernel."""
         if place := self.stands_for(name, family):
             return self.families[place[0]][place[1]]
         return self.protocols.get(name, Protocol(self.message_overhead_s, self.channel_rate_Bps))
@@ -213,7 +213,7 @@ class Profile:
         return next((place for place in places if place[1] in self.families.get(place[0], {})), None)
 
     def lacks(self, name: str, family: str) -> bool:
-        """Return whether constants of another kernel or protocol stand in for *name* of *family*."""
+        """Return True if constants of another kernel or protocol stand in for *name* of *family*."""
         place = self.stands_for(name, family)
         return place is not None and place not in ((family, name), (STAND_IN.get(family), name))
 
@@ -222,7 +222,7 @@ class Profile:
         return replace(self, wait_s=(gpus_per_thread - 1) * self.thread_launch_s)
 
     def scatter(self, family: str, size_bytes: int) -> Scatter | None:
-        """Return how far measurements were from predictions for a kernel and a size; None if nobody measured."""
+        """Return the errors of predictions for a kernel and a size; None if nobody measured."""
         kernel = family if family in self.accuracy else STAND_IN.get(family, family)
         return self.accuracy.get(kernel, {}).get(band_of(size_bytes))
 

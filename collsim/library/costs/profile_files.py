@@ -166,7 +166,7 @@ def _content(path: Path) -> bytes:
 
 
 def _file_hint(path: Path) -> str:
-    """Return what may have been meant by a file that is not there: a shipped profile, or a file beside it."""
+    """Return a hint about a file that is not there: a shipped profile, or a file beside it, of a similar name."""
     names = profile_names()
     if (name := path.name.removesuffix(path.suffix)) in names:
         return f'the shipped profile is called "{name}", without a path'

@@ -146,7 +146,7 @@ CONSTANTS = (*PROFILE_FIGURES.values(), "achievable_rate", "latency", "protocols
 """Attributes of a profile that times depend on."""
 SCATTER_FLAG = "fitted"
 BARE = Profile("", "", False, 0.0, 0.0, math.inf, True, True, "")
-"""What holds where a file says nothing."""
+"""Defaults where a file says nothing."""
 
 
 @dataclass(slots=True)
@@ -450,7 +450,7 @@ def _reduce_rates(reader: _Reader, entry: Mapping[str, Any], path: tuple[str, ..
 
 
 def _accuracy(reader: _Reader, data: Mapping[str, Any], path: tuple[str, ...]) -> dict[str, dict[str, Scatter]]:
-    """Return how far measurements were from predictions, by family and band."""
+    """Return the errors of predictions by family and band."""
     sections = reader.mapping(data, "accuracy", path, "write accuracy: {ring: {large: {...}}}")
     reader.check_keys(sections, FAMILIES, (*path, "accuracy"))
     found: dict[str, dict[str, Scatter]] = {}
@@ -477,7 +477,7 @@ def _accuracy(reader: _Reader, data: Mapping[str, Any], path: tuple[str, ...]) -
 
 
 def _is_error(numbers: Mapping[str, float]) -> bool:
-    """Return whether numbers can be those of an error, by `SCATTER_RANGES`."""
+    """Return True if numbers can be those of an error, by `SCATTER_RANGES`."""
     counts = [numbers["rows"], numbers["logs"]]
     return (
         0 < numbers["low"] <= 1 <= numbers["high"] < math.inf

@@ -123,11 +123,11 @@ def collnet_graph(call: Call, system: System) -> Graph:
 
 
 def _total(call: Call, system: System) -> float:
-    """Return what a GPU can send inside the domain; with one GPU there only the network counts."""
+    """Return the GB/s that a GPU can send inside the domain; with one GPU there only the network counts: inf."""
     return system.total_GBps(call.ranks_per_node) if call.ranks_per_node > 1 else float("inf")
 
 
 def _inside(call: Call, total_GBps: float, rate_GBps: float) -> int:
-    """Return how many channels the links carry: the last GPU of each sends into the network, not to another GPU."""
+    """Return the number of channels that links carry: the last GPU of each sends into the network, not to a GPU."""
     g = call.ranks_per_node
     return MAX_RINGS if g == 1 else int(total_GBps * g / (g - 1) / rate_GBps + 1e-9)

@@ -38,7 +38,7 @@ LOWEST_OF_BEST = 0.49
 
 
 def nccl_graphs(call: Call, system: System) -> dict[str, Graph]:
-    """Return what the search finds per algorithm; those that are absent do not exist on this system.
+    """Return the graphs that the search finds, by algorithm; those that are absent do not exist on this system.
 
     Where nodes differ, channels and rates are the least of all, and what one has not does not exist.
 
@@ -121,7 +121,7 @@ def _ring(system: System, n_ranks: int) -> Graph:
 
 
 def _closes(links: tuple[tuple[int, ...], ...], n_ranks: int) -> bool:
-    """Return whether links lead around all of the first *n_ranks* GPUs; n_ranks is small where there is no switch.
+    """Return True if links lead around all of the first *n_ranks* GPUs; n_ranks is small where there is no switch.
 
     >>> square = ((0, 1, 0, 1), (1, 0, 1, 0), (0, 1, 0, 1), (1, 0, 1, 0))
     >>> _closes(square, 4), _closes(square, 3)

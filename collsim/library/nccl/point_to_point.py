@@ -44,7 +44,7 @@ def point_to_point(
     *,
     net_step_bytes: int | None = None,
 ) -> PointToPoint:
-    """Return how the messages of *call* use the channels; between domains slots have *net_step_bytes*, if given."""
+    """Return the channels and parts of the messages of *call*; between domains slots have *net_step_bytes* if given."""
     most = environment.number("NCCL_MAX_P2P_NCHANNELS", MAX_CHANNELS)
     least = environment.number("NCCL_MIN_P2P_NCHANNELS", 1)
     raw = max(min(communicator_channels, most), least)
@@ -113,7 +113,7 @@ def protocol_of(call: Call, parts: int, environment: Environment) -> int:
 
 
 def channels_used(call: Call, shape: PointToPoint) -> int:
-    """Return how many channels the busiest rank uses: parts are neighbours, rounds start at reversed bits.
+    """Return the number of channels that the busiest rank uses: parts are neighbours, rounds start at reversed bits.
 
     Over several domains the rounds between two groups of ranks start at the same channel.
     """

@@ -56,7 +56,7 @@ SHARP_REDOPS = ("sum", "avg", "min", "max")
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What the cost model looks at besides the size."""
+    """Inputs of the cost model besides the size."""
 
     call: Call
     system: System
@@ -64,7 +64,7 @@ class Setting:
     environment: Environment
     graphs: dict[str, Graph]
     ll128_mixed: bool = True
-    """Whether LL128 runs between GPUs of two architectures from Hopper on."""
+    """True if LL128 runs between GPUs of two architectures from Hopper on."""
 
     @property
     def row(self) -> int:
@@ -89,7 +89,7 @@ def log2_floor(value: float) -> int:
 
 
 def candidates(setting: Setting, communicator_channels: int) -> tuple[Candidate, ...]:
-    """Return what is available for the call, fastest first; of equals the library's order decides."""
+    """Return the algorithms and protocols for the call, fastest first; of equals the library's order decides."""
     call = setting.call
     found: list[Candidate] = []
     for algo in ALGORITHMS:
@@ -108,7 +108,7 @@ def candidates(setting: Setting, communicator_channels: int) -> tuple[Candidate,
 
 
 def _exists(setting: Setting, algo: str) -> bool:
-    """Return whether *algo* can run here and the environment lets it."""
+    """Return True if *algo* can run here and the environment lets it."""
     call, environment = setting.call, setting.environment
     if algo not in setting.graphs or not environment.permits("NCCL_ALGO", call.op, algo):
         return False
@@ -128,7 +128,7 @@ def _exists(setting: Setting, algo: str) -> bool:
 
 
 def _nvls_adds(setting: Setting) -> bool:
-    """Return whether the switches can do the arithmetic (NCCL src/include/transport.h, ncclNvlsSupported)."""
+    """Return True if the switches can do the arithmetic (NCCL src/include/transport.h, ncclNvlsSupported)."""
     call = setting.call
     if not call.operation.reduces:
         return True
@@ -139,7 +139,7 @@ def _nvls_adds(setting: Setting) -> bool:
 
 
 def _sharp_adds(call: Call) -> bool:
-    """Return whether the plug-in can do the arithmetic (nccl-rdma-sharp-plugins, src/sharp_plugin.c)."""
+    """Return True if the plug-in can do the arithmetic (nccl-rdma-sharp-plugins, src/sharp_plugin.c)."""
     return not call.operation.reduces or (call.dtype in SHARP_TYPES and call.redop in SHARP_REDOPS)
 
 

@@ -139,7 +139,7 @@ def channels_by_size(call: Call, system: System) -> int | None:
 
 
 def relays(call: Call, system: System) -> bool:
-    """Return whether messages between boards go over the GPU on the rail of their target (PXN)."""
+    """Return True if messages between boards go over the GPU on the rail of their target (PXN)."""
     return call.n_ranks >= PXN_RANKS.get(system.architecture, call.n_ranks + 1)
 
 

@@ -170,7 +170,7 @@ def per_thread(system: System, algo: str, proto: int, n_ranks: int) -> int:
 
 
 def candidates(call: Call, system: System, library: Library, environment: Environment) -> tuple[Candidate, ...]:
-    """Return what is available for the call, fastest first."""
+    """Return the algorithms and protocols for the call, fastest first."""
     graph = graph_of(call, system, library)
     forced = _forced_ll(call, system, library, environment)
     found: list[Candidate] = []
@@ -245,7 +245,7 @@ def _us(call: Call, system: System, algo: str, proto: int) -> float:
 
 
 def backend_of(call: Call, system: System, library: Library, environment: Environment) -> Backend | None:
-    """Return what runs before ring and tree are looked at, if anything; NCCL_ALGO and NCCL_PROTO rule it out."""
+    """Return the backend that runs before ring and tree are looked at, if any; NCCL_ALGO and NCCL_PROTO rule it out."""
     chosen = environment.names("NCCL_ALGO", call.op) or environment.names("NCCL_PROTO", call.op)
     if system.architecture not in ("gfx942", "gfx950") or chosen or not (call.n_nodes > 1 or system.matches_template):
         return None
@@ -289,7 +289,7 @@ def _dda(call: Call, system: System) -> Backend | None:
 
 
 def doubts_of(call: Call, system: System, library: Library, backend: Backend | None) -> tuple[str, ...]:
-    """Return what no log confirms."""
+    """Return the doubts about a choice, one sentence for each part of it that no log confirms."""
     doubts: list[str] = []
     confirmed = system.architecture == "gfx950" and library.version == (2, 28) and call.n_ranks == 8
     if not (confirmed and call.op == "all_reduce"):

@@ -173,7 +173,7 @@ def _peak(a: Point, b: Point, places: list[Point]) -> Point:
 
 
 def _captions(wiring: Wiring, places: list[Point]) -> list[str]:
-    """Return how many links every GPU has to each switch, written above the switches."""
+    """Return captions above the switches: the number of links from every GPU to each of them."""
     n = wiring.n_gpus
     counts = {
         int(wiring.link_dst[i]): int(wiring.link_count[i]) for i in range(wiring.n_links) if wiring.link_src[i] == 0

@@ -52,7 +52,7 @@ def residual_plot(residuals: Sequence[Residual], title: str) -> str:
 
 
 def _lines(ops: Sequence[str]) -> int:
-    """Return how many lines the legend takes."""
+    """Return the number of lines that the legend takes."""
     return math.ceil(len(ops) / ENTRIES)
 
 

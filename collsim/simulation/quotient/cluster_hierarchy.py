@@ -43,7 +43,7 @@ SAME = 1e-12
 
 
 class _Task(NamedTuple):
-    """What is asked for, and where."""
+    """A hierarchical collective on the part: algorithm, request, kernel, order of units, and the slices of ranks."""
 
     algorithm: Algorithm
     mini: Miniature
@@ -58,17 +58,17 @@ class _Task(NamedTuple):
 
 
 class _State(NamedTuple):
-    """How far the ranks are, float64[units, rails]."""
+    """Progress of the ranks: the times at which they are ready for the next leg, float64[units, rails]."""
 
     ready_s: Float
     latency_s: Float
-    """How much of that was no flow of bytes."""
+    """Seconds of that in which no bytes flowed."""
 
 
 def hierarchical_timing(
     algorithm: Algorithm, mini: Miniature, run: LoweredRun, request: ScheduleRequest, kernel: tuple[str, str]
 ) -> tuple[Timing, int]:
-    """Return how the schedule with a ring per rail ran on all ranks, and its channels; *kernel* as of `ring_timing`.
+    """Return the timing on all ranks and the channels of a schedule with a ring per rail; *kernel* as of `ring_timing`.
 
     Raises
     ------

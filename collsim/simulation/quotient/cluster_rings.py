@@ -47,29 +47,29 @@ CLOSE = 1e-9
 
 
 class RingRounds(NamedTuple):
-    """How streams went, float64[streams, n] by place."""
+    """Times of the rounds of streams, float64[streams, n] by place."""
 
     sent_s: Float
     """When each place has sent its last chunk."""
     got_s: Float
     """When the next place has it."""
     latency_s: Float
-    """How much of the first was no flow of bytes."""
+    """Seconds of the first in which no bytes flowed."""
 
 
 class Critical(NamedTuple):
-    """What the slowest chain of transfers took."""
+    """Time of the slowest chain of transfers, and the part of it in which no bytes flowed."""
 
     time_s: float
     latency_s: float
     at_cap: bool
-    """Whether bytes flowed at the rate of the channels."""
+    """True if bytes flowed at the rate of the channels."""
 
 
 def ring_timing(
     algorithm: Algorithm, mini: Miniature, run: LoweredRun, request: ScheduleRequest, kernel: tuple[str, str]
 ) -> tuple[Timing, int]:
-    """Return how a ring schedule of all ranks ran, and its channels; *kernel* is the protocol and the data type.
+    """Return the timing of a ring schedule of all ranks, and its channels; *kernel* is the protocol and the data type.
 
     Raises
     ------
@@ -123,7 +123,7 @@ Leg = tuple[Int, bool]
 
 
 def counts_adding(run: LoweredRun, family: str, kernel: tuple[str, str]) -> bool:
-    """Return whether steps whose receiver adds have rates of their own, with a protocol and a data type."""
+    """Return True if steps whose receiver adds have rates of their own, with a protocol and a data type."""
     proto, dtype = kernel
     return dtype in kernel_costs(run, proto, family).reduce_rates_Bps
 
@@ -204,7 +204,7 @@ def on_wires(run: LoweredRun) -> LoweredRun:
 
 
 def walk(paces: Paces, turns: Sequence[Sequence[RingTurn]], ready_s: Float, *, everywhere: bool = False) -> RingRounds:
-    """Return how the streams went.
+    """Return the times of the streams' rounds.
 
     Parameters
     ----------
@@ -236,7 +236,7 @@ def walk(paces: Paces, turns: Sequence[Sequence[RingTurn]], ready_s: Float, *, e
 
 
 def _walked(chains: tuple[Chain, Chain], turns: Sequence[RingTurn], ready_s: Float, *, everywhere: bool) -> Row:
-    """Return how one stream went, if it took the same with both its chains."""
+    """Return the times of one stream; raise UnsupportedError unless its two chains take the same time."""
     slow = _marched(chains[1], turns, ready_s)
     if all(np.array_equal(a, b) for a, b in zip(*chains, strict=True)):
         return slow
@@ -249,7 +249,7 @@ def _walked(chains: tuple[Chain, Chain], turns: Sequence[RingTurn], ready_s: Flo
 
 
 def _marched(chain: Chain, turns: Sequence[RingTurn], ready_s: Float) -> Row:
-    """Return how a stream of such transfers went, from its first places if they repeat."""
+    """Return the times of a stream of such transfers, from its first places if they repeat."""
     parts, short, ready = periodic(chain, turns, ready_s)
     if (transfers := len(ready) * sum(len(turn.distances) for turn in turns)) > MOST_TRANSFERS:
         what = f"a ring of {transfers:,} transfers that does not repeat itself takes too long"
@@ -272,7 +272,7 @@ def out_of_step() -> OutOfStepError:
 def timing_of(
     part: GroupTask, loads: tuple[Float, Int], critical: Critical, simulated: int, *, largest_bytes: int
 ) -> Timing:
-    """Return how a schedule ran whose slowest chain took so long.
+    """Return the timing of a schedule, from the time of its slowest chain.
 
     *loads* are bytes on each link and how many links it stands for; *largest_bytes* is of the largest transfer.
     """

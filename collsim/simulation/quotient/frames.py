@@ -19,7 +19,7 @@ __all__ = ["BLOCK", "MACHINE", "POD", "UNIT", "Frame", "frame_of", "is_even"]
 Ints = NDArray[np.int64]
 
 UNIT, BLOCK, POD, MACHINE = range(4)
-"""What two units share, or what a node of the wiring belongs to."""
+"""Levels of a machine: the smallest that two units share, or that a node of the wiring belongs to."""
 PLACES = 1 << 20
 """More than there are nodes in a unit, a block or a pod."""
 
@@ -43,7 +43,7 @@ class Frame(NamedTuple):
     """GPUs of a unit."""
 
     def shared(self, a: Ints, b: Ints) -> Ints:
-        """Return what units share, int64[n]."""
+        """Return int64[n]: the smallest level that units *a* and *b* share."""
         blocks, same_block = (self.block[a], self.block[b]), self.block[a] == self.block[b]
         above = np.where(self.pod[blocks[0]] == self.pod[blocks[1]], POD, MACHINE)
         return np.where(a == b, UNIT, np.where(same_block, BLOCK, above)).astype(np.int64)
@@ -113,7 +113,7 @@ def _frame_of_domain(wiring: Wiring) -> Frame:
 
 
 def is_even(whole: Topology) -> bool:
-    """Return whether every leaf has equally many cables to each spine of its group, and spines and cores likewise."""
+    """Return True if every leaf has equally many cables to each spine of its group, and spines and cores likewise."""
     cluster = whole.cluster
     if cluster is None or not cluster.plan.spines:
         return True

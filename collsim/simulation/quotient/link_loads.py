@@ -16,7 +16,7 @@ __all__ = ["UnitBytes", "alike", "carried"]
 
 
 class UnitBytes(NamedTuple):
-    """What is on the links of units."""
+    """Bytes on the links of units; units with one label have the same."""
 
     label: Int
     """int64[m]: of each unit in order."""

@@ -42,7 +42,7 @@ class Stream(NamedTuple):
     """The different sizes of their chunks, in bytes, and whether who gets them adds."""
     copies: int
     sent_bytes: float
-    """What one of them sends from each place altogether, at least: all chunks but one in each leg."""
+    """Least bytes that one of them sends from each place altogether: all chunks but one in each leg."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -127,7 +127,7 @@ def _kinds(mini: Miniature, road: Road) -> tuple[Int, Int]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Paces:
-    """How fast the hops of a road are, by stream.
+    """Bounds on the pace of the hops of a road, by stream.
 
     Attributes
     ----------
@@ -152,7 +152,7 @@ class Paces:
 
 
 def paces_of(mini: Miniature, road: Road, streams: Sequence[Stream], places: Places, problem: Problem) -> Paces:
-    """Return how fast the hops are, by the waits, caps and routes (over links of the part) that *problem* has."""
+    """Return the paces of the hops, by the waits, caps and routes (over links of the part) of *problem*."""
     n, (_, _, n_chunks, _) = len(places.transfers), places.row.shape
     cross = _crossings(mini, places, problem)
     alone_Bps = problem.cap_Bps[:n].copy()
@@ -208,7 +208,7 @@ class _Crossings(NamedTuple):
     far: Int
     """0 if the link belongs to the unit (or block or pod) that the hop comes from, 1 if to the one where it leads."""
     left: Int
-    """How many hops of the unit come after this one."""
+    """Number of hops of the unit that come after this one."""
     place: Int
     """The number of the link's place in a unit, a block or a pod."""
 
@@ -233,18 +233,18 @@ def _crossings(mini: Miniature, places: Places, problem: Problem) -> _Crossings:
 
 
 class _Load(NamedTuple):
-    """What is on a link while a hop crosses it."""
+    """Load of a link while a hop crosses it."""
 
     weight: Float
     offered_Bps: Float
-    """What all that could be there would take alone."""
+    """Sum of the rates that all that could be there would take alone."""
     at_once: Bool
-    """Whether all that is ever there comes from one hop of one unit, in all streams."""
+    """True if all that is ever there comes from one hop of one unit, in all streams."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Loads:
-    """What hops bring to links: weight, rate alone, and bytes.
+    """Loads that hops put on links: weight, rate alone, and bytes.
 
     Attributes
     ----------
@@ -270,7 +270,7 @@ class _Loads:
     is_above: Bool
 
     def of_units(self, kind: Int) -> UnitBytes:
-        """Return what is on the links of units, at places of such kinds: from their own hops and from those before."""
+        """Return the bytes on the links of units, at places of such kinds: of their own hops and of those before."""
         before = np.roll(kind, 1)
         pairs, first = alike(before, kind)
         sent = self.table[2, :: self.n_chunks]  # with chunks of every kind the same hops
@@ -291,7 +291,7 @@ class _Loads:
 def _loads(
     mini: Miniature, road: Road, streams: Sequence[Stream], hops: tuple[Places, _Crossings], alone_Bps: Float
 ) -> _Loads:
-    """Return what all hops bring to the links."""
+    """Return the loads that all hops put on the links."""
     places, cross = hops
     n_kinds, _, n_chunks, _ = places.row.shape
     shape = (n_kinds * n_chunks, 2, int(mini.link_spot.max()) + 1)

@@ -50,9 +50,9 @@ class Pairs(NamedTuple):
     dst: Ints
     """Ranks of the miniature."""
     members: Ints
-    """How many pairs of the machine each stands for."""
+    """Number of pairs of the machine that each stands for."""
     per_source: Ints
-    """How many of these have the same source."""
+    """Number of these that have the same source."""
 
 
 class _Kinds(NamedTuple):
@@ -67,7 +67,7 @@ class _Kinds(NamedTuple):
     partner: Mapping[tuple[int, int, int], int]
     """By kind, what is shared, and kind: a unit of the second kind that shares so much with the first of the first."""
     partners: Mapping[tuple[int, int, int], int]
-    """How many there are."""
+    """Number of such units."""
     block_label: Ints
     """[n_blocks]: equal for blocks that are alike."""
     pod_label: Ints
@@ -349,7 +349,7 @@ def _coordinates(whole: Topology, nodes: Ints, units: Ints) -> Coordinates:
 
 
 def _cluster(whole: Cluster, small: Wiring, number: Ints, nodes: Ints, units: Ints) -> Cluster:
-    """Return how a router finds its way in the part."""
+    """Return the cluster's data of the part, by which a router finds its way, with nodes and switches numbered anew."""
     first = [int(np.searchsorted(nodes, start)) for start in (whole.first_nic, whole.first_leaf, whole.first_spine)]
     gpus, nics = nodes[: small.n_gpus], nodes[first[0] : first[1]] - whole.first_nic
     switches = nodes[first[1] :] - whole.first_leaf

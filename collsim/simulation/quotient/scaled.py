@@ -40,7 +40,7 @@ STEPWISE = {"circles": ring_timing, "levels": hierarchical_timing}
 UNEVEN = (
     "leaves share their cables unevenly among spines or cores: taken as spread evenly, as adaptive routing tends to do"
 )
-"""What is told where the part behaves not quite as the whole."""
+"""Note on machines whose part behaves not quite as the whole."""
 MOST_TRIED = 512
 """Up to so many ranks ``auto`` and ``best`` also try algorithms that have no such form."""
 
@@ -107,7 +107,7 @@ class Scaled:
         return found
 
     def _request(self, op: Operation, requested_bytes: int, question: Request) -> ScheduleRequest:
-        """Return what an algorithm is asked for on all ranks."""
+        """Return the request to an algorithm for all ranks of the whole machine."""
         n = self.n_ranks
         asked = request_of(op, requested_bytes, self.run, question)
         return replace(asked, n_ranks=n, size_bytes=op.rounded_size_bytes(requested_bytes, n, asked.element_bytes))
@@ -128,7 +128,7 @@ class Scaled:
         )
 
     def _exchanged(self, algo: str, request: ScheduleRequest, question: Request) -> tuple[Timing, int]:
-        """Return how an all-to-all of messages that all start at once ran."""
+        """Return the timing and the channels of an all-to-all whose messages all start at once."""
         run, pairs = self.paired()
         part = part_of(exchange(algo, request, pairs), run, question.proto or "Simple", question.dtype)
         timing = time_together([part], ((0,),))[0]
@@ -172,14 +172,14 @@ def _forms(op: Operation) -> tuple[str, ...]:
 
 
 def _only_exchanges(question: Request, profile: Profile) -> bool:
-    """Return whether a ring of GPUs has all that is asked for; links that are slower both ways at once are not told."""
+    """Return True if all that is asked are exchanges of pairs, whose rates no traffic the other way lowers."""
     forms = [(op, algorithm(op.name, name)) for op in question.ops for name in _forms(op)]
     costs = [profile.protocol(question.proto or "Simple", entry.family_for(op.name)) for op, entry in forms]
     return all(entry.quotient == "pairs" for _, entry in forms) and all(each.duplex_share is None for each in costs)
 
 
 def _is_asked(question: Request, n_ranks: int) -> bool:
-    """Return whether all that is asked for has a form for large machines."""
+    """Return True if every algorithm asked for has a form for large machines and no load, hash or variable is given."""
     if not question.reduce or question.load or question.hash_seeds or question.environment:
         return False
     if not all(_forms(op) for op in question.ops):

@@ -67,12 +67,12 @@ def root(value: Any) -> int:
 
 
 def gpus_per_thread(value: Any) -> int:
-    """Return how many GPUs a thread serves."""
+    """Return a number of GPUs that one thread serves."""
     return _between(value, "gpus_per_thread", "GPUs per thread", MOST_GPUS_PER_THREAD, "a number such as 8")
 
 
 def launch(value: Any) -> str:
-    """Return how calls are launched."""
+    """Return a way to launch calls."""
     return _one_of(value, "launch", "launch", LAUNCHES)
 
 

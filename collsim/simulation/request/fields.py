@@ -89,12 +89,12 @@ class RequestField:
 
     @property
     def several(self) -> bool:
-        """Whether the flag may come several times."""
+        """True if the flag may come several times."""
         return self.kind in ("texts", "pairs")
 
     @property
     def flag_default(self) -> Any:
-        """What a command holds if the flag is not given."""
+        """Value that a command holds if the flag is not given."""
         if self.several:
             return ()
         return self.default if self.default is None or self.kind == "flag" else str(self.default)

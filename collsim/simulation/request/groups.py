@@ -140,7 +140,7 @@ Grouping = Split | ParallelLayout | Lists
 def parse_grouping(
     split: str | None, groups: Any = None, over: str | None = None, ranks_per_process: int = 1
 ) -> Grouping | None:
-    """Return how ranks form groups by what was asked for; None for one group. Raises every fault."""
+    """Return the grouping of the ranks that was asked for; None for one group. Raises every fault."""
     faults = Faults()
     if split is not None and groups is not None:
         faults.append(Fault("both a split and groups", "split", "give one of the two"))

@@ -90,7 +90,7 @@ def _seed(entry: Any, faults: list[Fault]) -> int:
 
 
 def _unfit(seeds: Sequence[int]) -> list[Fault]:
-    """Return what is wrong with whole numbers as seeds: out of range, named twice, too few or too many."""
+    """Return the faults of whole numbers as seeds: out of range, named twice, too few or too many."""
     faults = [
         Fault(f"hash seed {seed}" if abs(seed) < 10**40 else "a hash seed", "hash_seeds", f"1 to {LARGEST_SEED:,}")
         for seed in seeds

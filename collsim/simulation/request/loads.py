@@ -34,7 +34,7 @@ class Load:
         return f"link:{self.pattern}={self.share * 100:.12g}%"
 
     def takes(self, link_name: str) -> bool:
-        """Return whether the load is on the link called *link_name*, such as ``gpu0->nvsw0``."""
+        """Return True if the load is on the link called *link_name*, such as ``gpu0->nvsw0``."""
         if "->" in self.pattern:
             return fnmatchcase(link_name, self.pattern)
         source, _, target = link_name.partition("->")
@@ -67,7 +67,7 @@ def parse_loads(texts: Any) -> tuple[Load, ...]:
 
 
 def free_shares(loads: Sequence[Load], link_names: Sequence[str]) -> list[float]:
-    """Return what *loads* leave of each link, as a share of its rate; loads on one link add up.
+    """Return the share of the rate of each link that *loads* leave; loads on one link add up.
 
     Raises
     ------

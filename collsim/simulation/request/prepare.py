@@ -84,7 +84,7 @@ def prepare(
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What a request changes of its topology: figures, parts that failed, parts that are slower; as of `simulate`."""
+    """Changes of a request to its topology: figures, parts that failed, parts that are slower; as of `simulate`."""
 
     overrides: Mapping[str, str] | Sequence[Any] | None = None
     fail: str | Sequence[str] | None = None
@@ -120,7 +120,7 @@ def _whole(topo: Any, overrides: Any) -> Topology:
 
 
 def _damaged(topology: Topology, fail: Any, degrade: Any) -> Topology:
-    """Return what is left of *topology*."""
+    """Return *topology* without its failed parts and with its slower ones."""
     if _names_nothing(fail) and _names_nothing(degrade):
         return topology
     from collsim.topology.failures.degrade import damaged
@@ -133,7 +133,7 @@ def _names_nothing(value: Any) -> bool:
 
 
 def _on_usual_fabric(topo: Any, overrides: Any) -> Topology | None:
-    """Return what the nodes of a request are if its fabric or network is wrong: how many GPUs, with what names."""
+    """Return the topology without changes of its fabric, to check ranks against if these are wrong; None if unknown."""
     if topo is None or not isinstance(overrides, Mapping):
         return None
     figures = {path: value for path, value in overrides.items() if path not in FABRIC_NAMES}

@@ -30,7 +30,7 @@ DEFAULT_SIZES = tuple(2**power for power in range(20, 31))
 MOST_MATRIX_BYTES = 2**62
 """All entries of a byte matrix together; sums stay exact far beyond what anyone sends."""
 CHOICES = ("auto", "best", "all")
-"""What `algo` takes besides the names of algorithms."""
+"""Values of `algo` besides the names of algorithms."""
 OF_A_MACHINE = ("topo", "ranks", "rank_list", "profile", "placement", "overrides", "fail", "degrade")
 WITHOUT_TOPOLOGY = tuple(entry.name for entry in FIELDS if entry.name not in (*OF_A_MACHINE, "op", "size", "algo"))
 ON_THEIR_OWN = tuple(name for name in WITHOUT_TOPOLOGY if BY_NAME[name].check or BY_NAME[name].kind == "flag")
@@ -154,14 +154,14 @@ def _whole_bytes(array: Any) -> Int:
 
 
 def _is_bytes(entry: Any) -> bool:
-    """Return whether *entry* is a whole number of bytes that fits."""
+    """Return True if *entry* is a whole number of bytes from 0 to `MAX_SIZE_BYTES`."""
     if isinstance(entry, bool) or not isinstance(entry, int | float | np.number):
         return False
     return bool(0 <= entry <= MAX_SIZE_BYTES and entry == int(entry))
 
 
 def _algorithm_faults(ops: Sequence[Operation], names: Sequence[str]) -> list[Fault]:
-    """Return what is wrong with the algorithms for each operation."""
+    """Return the faults of the named algorithms, for each operation."""
     faults = Faults()
     for op in ops:
         if not algorithms_for(op.name):
@@ -238,7 +238,7 @@ def _pods(topology: Topology) -> list[int] | None:
 
 
 def _group_faults(gpus: Sequence[int], matrix_ranks: int | None, question: Request) -> list[Fault]:
-    """Return what is wrong with the groups of a run, or with what each of them is to do."""
+    """Return the faults of the groups of a run, and of the matrix and the root that each of them is given."""
     faults = Faults()
     groups = faults.attempt(question.groups_of, gpus)
     if not groups:

@@ -146,7 +146,7 @@ def _add(switches: dict[str, _Switch], line: int, text: str, where: str) -> None
 
 
 def _tree_faults(switches: dict[str, _Switch], file: str) -> list[Fault]:
-    """Return what is wrong between lines: switches that are not there, in two places or in a circle; hosts twice."""
+    """Return the faults between lines: switches that are not there, in two places or in a circle; hosts twice."""
     faults: list[Fault] = []
     above: dict[str, str] = {}
     home: dict[str, str] = {}

@@ -20,7 +20,7 @@ KINDS = {
     "local": ("leaves", "leaves of the group"),
     "global": ("groups", "groups"),
 }
-"""What the cables of each kind join, the lower end first."""
+"""Ends of the cables of each kind, the lower end first."""
 
 
 def describe_cluster(topology: Topology, kinds: Sequence[dict[str, Any]], *, connected: bool) -> dict[str, Any]:

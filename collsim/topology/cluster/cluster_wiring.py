@@ -102,7 +102,7 @@ def _coordinates(layout: ClusterNumbers) -> Coordinates:
 
 
 def _cluster(kinds: Sequence[Topology], layout: ClusterNumbers, wiring: Wiring) -> Cluster:
-    """Return what a router reads, with the links looked up in the finished wiring when they are read."""
+    """Return the cluster as a router reads it; its links are looked up in the finished wiring when first read."""
     spec, plan, inside, first, leaves = layout.spec, layout.plan, layout.inside, layout.first, layout.leaves
     _, nic = layout.gpu_nic_pairs(np.arange(spec.nodes, dtype=np.int64))
     leaf_plane, leaf_group = planes_and_groups(spec, plan)

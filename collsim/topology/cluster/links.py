@@ -27,7 +27,7 @@ FIBRE_S_PER_M = 5e-9
 
 
 class Inside(NamedTuple):
-    """What is inside the nodes: the wiring of each kind, how many there are, and the first switch of each node."""
+    """Insides of the nodes: the wiring of each kind, the number of its nodes, and the first switch of each node."""
 
     wirings: Sequence[Wiring]
     counts: Sequence[int]
@@ -143,7 +143,7 @@ class ClusterNumbers:
         return bundles.take(np.flatnonzero(meant[bundles.src] | meant[bundles.dst]))
 
     def _bundles(self, nodes: Ints, cables: Cables) -> LinkBundles:
-        """Return what is inside and leaves some nodes, and some cables between switches, in order."""
+        """Return the links that are inside or leave some nodes, and some cables between switches, in order."""
         parts = [*_copies(self.inside, nodes), *_adapters(self, nodes), *_trunks(self.spec, cables, self.first)]
         bundles = LinkBundles(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
         bundles = bundles.take(np.lexsort((bundles.dst, bundles.src)))
@@ -208,7 +208,7 @@ def _leaves_of(spec: ClusterSpec, plan: Plan) -> Leaves:
 
 
 def by_rail(spec: ClusterSpec, plan: Plan) -> bool:
-    """Return whether every leaf serves one rail only."""
+    """Return True if every leaf serves one rail only."""
     return spec.fabric in ("rail", "rail_only") and plan.leaves == plan.blocks * spec.rails
 
 

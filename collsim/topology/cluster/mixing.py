@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["as_one", "mix_faults", "own_section_faults"]
 
 OUTSIDE = ("schema", "name", "title", "notes", "scale_out")
-"""What a file with a mix may hold; figures of nodes stand in the files of the nodes."""
+"""Keys that a file with a mix may have; figures of nodes stand in the files of the nodes."""
 
 
 def own_section_faults(document: Document, overrides: Sequence[tuple[str, str]]) -> list[Fault]:
@@ -60,7 +60,7 @@ def mix_faults(section: ScaleOut, kinds: Sequence[Topology], adapters: Sequence[
 
 
 def as_one(document_node: Topology, kinds: Sequence[Topology], counts: Sequence[NodeKind]) -> Topology:
-    """Return what stands for the whole cluster: the name of the file, and of the kinds what holds for all of them.
+    """Return one node topology for all kinds: the file's name, and of the kinds what holds for all of them.
 
     Switches reduce only if those of all nodes do.
     """

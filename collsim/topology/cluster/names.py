@@ -41,7 +41,7 @@ class Names(Sequence[str]):
         self._ends = tuple(accumulate(len(one.numbers) * len(one.endings) for one in self._series))
 
     def __len__(self) -> int:
-        """Return how many names there are."""
+        """Return the number of names."""
         return self._ends[-1] if self._ends else 0
 
     def __iter__(self) -> Iterator[str]:
@@ -74,7 +74,7 @@ class Names(Sequence[str]):
         raise ValueError(f"{name!r} is not among the names")
 
     def __contains__(self, name: object) -> bool:
-        """Return whether there is such a name."""
+        """Return True if there is such a name."""
         try:
             self.index(name)
         except ValueError:
@@ -82,15 +82,15 @@ class Names(Sequence[str]):
         return True
 
     def __eq__(self, other: object) -> bool:
-        """Return whether the names are the same, in the same order."""
+        """Return True if the names are the same, in the same order."""
         if not isinstance(other, Names | tuple) or len(self) != len(other):
             return False
         return all(one == same for one, same in zip(self, other, strict=True))
 
     def __hash__(self) -> int:
-        """Return what a tuple of the names returns."""
+        """Return the hash of the names, that of a tuple of them."""
         return hash(tuple(self))
 
     def __repr__(self) -> str:
-        """Return how many names there are, with the first and the last."""
+        """Return the number of names, the first and the last, as text."""
         return f"<{len(self)} names: {self[0]} ... {self[-1]}>" if len(self) else "<no names>"

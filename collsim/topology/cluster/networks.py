@@ -22,7 +22,7 @@ SCHEMA = "collsim.network/1"
 
 
 class Aggregation(Section):
-    """How many streaming reduction trees are active at once: one for each port, or one for the whole switch."""
+    """Streaming reduction trees that a switch runs at once: one for each port, or one for the whole switch."""
 
     tree_per: Literal["port", "switch"]
 
@@ -50,7 +50,7 @@ class NetworkSpec(BaseModel):
     routing: Literal["adaptive", "ecmp", "spray"]
     """Per message over all paths by load; one path per flow by hash; or packet by packet over all paths."""
     in_network_reduction: Reduction
-    """What its switches can reduce with; off unless the library turns it on."""
+    """Reduction of its switches, such as SHARP; off unless the library turns it on."""
     switches: Annotated[list[NetworkSwitch], Field(min_length=1)]
     """By rising port rate."""
     switch_latency: Time
@@ -62,12 +62,12 @@ class NetworkSpec(BaseModel):
     payload: Count
     header: Count
     out_of_order: Feature | None = None
-    """What becomes of packets that overtake each other on the way."""
+    """Treatment of packets that overtake each other on the way."""
     offload: Feature | None = None
     """Collectives that an adapter carries out by itself."""
 
     def features(self) -> list[tuple[str, Feature]]:
-        """Return what is recorded of its adapters beyond rates and latencies, by key."""
+        """Return the features of its adapters beyond rates and latencies, by key."""
         told = {"out_of_order": self.out_of_order, "offload": self.offload}
         return [(key, feature) for key, feature in told.items() if feature is not None]
 
@@ -90,7 +90,7 @@ class NetworkSpec(BaseModel):
 
 
 def network_file(name: str) -> str:
-    """Return what the file of a network is called in messages."""
+    """Return the name that messages give the file of a network."""
     return f"topologies/networks/{name}.yaml"
 
 

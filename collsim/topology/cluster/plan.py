@@ -47,7 +47,7 @@ def plan_cluster(spec: ClusterSpec) -> Plan:
 
 
 def capacity(spec: ClusterSpec) -> int:
-    """Return how many nodes the fabric holds at most, with this radix, these tiers and this oversubscription."""
+    """Return the number of nodes that the fabric holds at most, with its radix, tiers and oversubscription."""
     if spec.fabric == "dragonfly":
         ports, switches, far = _dragonfly_ports(spec)
         groups = far * switches // (spec.global_links or 1) + 1
@@ -90,7 +90,7 @@ def _down_ports(spec: ClusterSpec, tiers: int) -> int:
 
 
 def _block(spec: ClusterSpec, tiers: int) -> tuple[int, int]:
-    """Return how many nodes share leaves at most, and how many leaves they share.
+    """Return the number of nodes that share leaves, at most, and the number of leaves that they share.
 
     On rails that is one leaf for each rail. In a fat tree whole nodes share a leaf, and a node with more adapters than
     a leaf has ports takes several leaves.
@@ -118,7 +118,7 @@ def _rack(spec: ClusterSpec, tiers: int, down: int) -> tuple[int, int]:
 
 
 def _tree_capacity(spec: ClusterSpec, tiers: int) -> int:
-    """Return how many nodes a tree of *tiers* tiers holds."""
+    """Return the number of nodes that a tree of *tiers* tiers holds."""
     if spec.fabric == "single_switch":
         return spec.radix // spec.node_nics if tiers == 1 else 0
     nodes, leaves = _block(spec, tiers)

@@ -197,7 +197,7 @@ def resolve(section: ScaleOut, node: Topology, kinds: Sequence[Topology] = ()) -
 def _node_kinds(
     section: ScaleOut, nodes: Sequence[Topology], of_kinds: Sequence[Mapping[str, Fact]]
 ) -> tuple[tuple[NodeKind, ...], list[Fact]]:
-    """Return how many nodes there are of each kind and what the network sees of them, and the buses as facts."""
+    """Return the kinds of nodes, their number and what the network sees of them, and the buses as facts."""
     per_gpu, shared = _adapters(of_kinds[0])
     counts = [int(entry.nodes.si) for entry in section.mix] or [_count(section.nodes) or 1]
     kinds: list[NodeKind] = []
@@ -258,7 +258,7 @@ def _check(section: ScaleOut, kinds: Sequence[Topology], of_kinds: Sequence[Mapp
 
 
 def _rack_faults(section: ScaleOut) -> list[Fault]:
-    """Return what is wrong with the racks that were asked for."""
+    """Return the faults of the racks that were asked for."""
     nodes = sum(int(entry.nodes.si) for entry in section.mix) or _count(section.nodes)
     if section.racks is None or nodes is None:
         return []
@@ -314,7 +314,7 @@ def _from_network(section: ScaleOut, network: NetworkSpec, nic_Bps: float) -> tu
 
 
 def _tree_per(network: NetworkSpec, port_rate_Bps: float) -> str | None:
-    """Return what can have one streaming reduction tree; ports faster than any that are known count as the fastest."""
+    """Return the unit with one reduction tree, port or switch; ports faster than any known count as the fastest."""
     switch = next((switch for switch in network.switches if switch.port_rate.si >= port_rate_Bps), network.switches[-1])
     return switch.aggregation.tree_per if network.in_network_reduction.si and switch.aggregation else None
 
@@ -325,7 +325,7 @@ def _fact(path: str, figure: Figure, note: str, where: str) -> Fact:
 
 
 def _needs(section: ScaleOut) -> bool:
-    """Return whether the network's file has to say which switch it is."""
+    """Return True if the network's file has to say which switch it is."""
     return section.radix is None or section.port_rate is None
 
 

@@ -25,10 +25,7 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
-__all__ = ["FABRICS", "ROUTINGS", "Cluster", "ClusterSpec", "LaterCluster", "NodeKind", "Plan"]
-
-FABRICS = ("rail", "rail_only", "fat_tree", "dragonfly", "single_switch")
-ROUTINGS = ("adaptive", "ecmp", "spray")
+__all__ = ["Cluster", "ClusterSpec", "LaterCluster", "NodeKind", "Plan"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +99,7 @@ class ClusterSpec:
     efficiency: float = 1.0
     """Share of the line rate of a network link that data reach."""
     in_network_reduction: str | None = None
-    """What the network's switches could reduce with, such as SHARP; off unless the library turns it on."""
+    """Reduction of the network's switches, such as SHARP; off unless the library turns it on."""
     tree_per: str | None = None
     """One streaming reduction tree at once for each ``port`` or each ``switch``; None: these switches stream none."""
     payload_bytes: int = 4096
@@ -119,7 +116,7 @@ class ClusterSpec:
 
     @property
     def hashes(self) -> bool:
-        """Whether switches put each flow on one of its equal cables by a hash."""
+        """True if switches put each flow on one of its equal cables by a hash."""
         return self.routing == "ecmp"
 
     @property
@@ -191,7 +188,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cluster:
-    """How the nodes of a wiring are joined, for a router: every array is int64 and read-only.
+    """Network that joins the nodes of a wiring, for a router: every array is int64 and read-only.
 
     Numbers of nodes and of links are those of the topology's `Wiring`. Nodes stand in this order: GPUs (node by node),
     switches inside nodes, adapters (node by node), leaves, spines, cores. ``switch`` below numbers leaves, spines and

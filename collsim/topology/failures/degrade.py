@@ -1,4 +1,4 @@
-"""What-ifs: a topology in which links, switches, adapters or GPUs have failed, or links run slower than they should.
+"""Failures: a topology that has lost links, switches, adapters or GPUs, or whose links run slower than they should.
 
 What has failed is gone from the wiring. GPUs that are left keep their names and become the ranks 0 to n - 1. A
 degraded link stays, at part of its rate; what spreads traffic over links does not know that and counts on the rate that
@@ -179,7 +179,7 @@ def _fact(key: str, place: int, text: str, value: float) -> Fact:
 
 
 def _attributes(before: Wiring, wreck: Wreck) -> dict[str, Any]:
-    """Return what the wiring is without what failed."""
+    """Return the attributes of the wiring without what failed."""
     number = np.cumsum(wreck.alive) - 1
     hurt = wreck.numbers(before)
     links = np.delete(np.arange(before.n_links), hurt[wreck.cables == 0])
@@ -211,7 +211,7 @@ def _with(column: NDArray[Any], links: Ints, values: NDArray[Any]) -> NDArray[An
 
 
 def _physical_links(before: Wiring, wreck: Wreck) -> int:
-    """Return how many cables are left."""
+    """Return the number of cables that are left."""
     ends = np.unique(np.concatenate([wreck.links.src, wreck.links.dst]))
     keys, links = keyed(before, ends)
     there = np.isin(links.src, ends) & np.isin(links.dst, ends)  # both directions of all that something happened to
@@ -247,7 +247,7 @@ def _coordinates(before: Wiring, after: Wiring, wreck: Wreck) -> Coordinates:
 
 
 def _lost_planes(wiring: Wiring, wreck: Wreck) -> list[str]:
-    """Return what is missing between GPUs that are left and switches: whole switches by name, else links."""
+    """Return the names of what is missing between GPUs that are left and switches: whole switches, else links."""
     short = wreck.short(wiring)
     missing = [
         f"link {_cable(wiring, gpu, switch)}" if wreck.alive[switch] else f"switch {wiring.node_names[switch]}"
@@ -268,7 +268,7 @@ def _cables(wiring: Wiring, keys: Ints) -> list[str]:
 
 
 def _effects(topology: Topology, wreck: Wreck) -> tuple[str, ...]:
-    """Return what follows from the damage for whoever runs on it, one sentence each."""
+    """Return the consequences of the damage for whoever runs on it, one sentence each."""
     wiring, told = topology.wiring, []
     if lost := [wiring.node_names[int(gpu)] for gpu in np.flatnonzero(~wreck.alive[: wiring.n_gpus])]:
         left = wiring.n_gpus - len(lost)
@@ -290,7 +290,7 @@ def _effects(topology: Topology, wreck: Wreck) -> tuple[str, ...]:
 
 
 def _upwards(wiring: Wiring, wreck: Wreck, gpus: Ints) -> list[str]:
-    """Return how many links into switches are left to GPUs that have lost some."""
+    """Return sentences on the number of links into switches that is left to GPUs that have lost some."""
     keys, links = keyed(wiring, gpus)
     own = np.flatnonzero(np.isin(links.src, gpus) & are_switches(wiring, links.dst))
     owner = np.searchsorted(gpus, links.src[own])
@@ -299,7 +299,7 @@ def _upwards(wiring: Wiring, wreck: Wreck, gpus: Ints) -> list[str]:
 
 
 def _slowed(wiring: Wiring, wreck: Wreck) -> list[str]:
-    """Return what slow links do, as a sentence, if any link that is left is slow."""
+    """Return a sentence on the effect of slow links, if any link that is left is slow."""
     slow = _cables(wiring, wreck.keys[(wreck.cables > 0) & (wreck.share < 1)])
     verb = "is" if len(slow) == 1 else "are"
     what = (
@@ -309,13 +309,13 @@ def _slowed(wiring: Wiring, wreck: Wreck) -> list[str]:
 
 
 def _summary(wiring: Wiring, gone: Sequence[Selection], slow: Sequence[tuple[Selection, str]]) -> str:
-    """Return what failed, counted and named, in one line."""
+    """Return one line that counts and names what failed."""
     parts = [_counted(wiring, found, "failed") for found in gone]
     return "; ".join([*parts, *(_counted(wiring, found, f"at {share}") for found, share in slow)])
 
 
 def _counted(wiring: Wiring, found: Selection, fate: str) -> str:
-    """Return how many things were selected, what became of them, and which they are."""
+    """Return a text with the number of things selected, what became of them, and which they are."""
     if found.nodes:
         members = [wiring.node_names[node] for node in found.nodes]
     elif found.kind == "link!":
@@ -332,7 +332,7 @@ def _counted(wiring: Wiring, found: Selection, fate: str) -> str:
 
 
 def cut_faults(topology: Topology, ranks: Sequence[int], faults: Sequence[Fault]) -> list[Fault]:
-    """Return what separates GPUs that cannot reach each other, as faults: with what failed if anything did.
+    """Return *faults*; where something failed, instead faults that name the losses that cut GPUs off.
 
     Parameters
     ----------

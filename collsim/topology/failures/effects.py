@@ -41,7 +41,7 @@ def kept_of(names: Sequence[str], left: Ints, full: Ints, what: str) -> list[str
 
 
 def cluster_effects(cluster: Cluster, wiring: Wiring, wreck: Wreck) -> list[str]:
-    """Return what is missing between the nodes, and where messages go instead.
+    """Return sentences on what is missing between the nodes, and where messages go instead.
 
     Parameters
     ----------

@@ -23,7 +23,7 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Wreck:
-    """What has become of some links of a wiring; all others are whole.
+    """Damage to some links of a wiring; all others are whole.
 
     Attributes
     ----------
@@ -79,7 +79,7 @@ def are_switches(wiring: Wiring, nodes: Ints) -> Mask:
 
 
 def wreck_of(wiring: Wiring, gone: Sequence[Selection], slow: Sequence[tuple[Selection, float]]) -> Wreck:
-    """Return what is left; of two figures for one link the lower counts, and cables lost twice are two cables."""
+    """Return the damage; of two figures for one link the lower counts, and cables lost twice are two cables."""
     alive = np.ones(wiring.n_nodes, dtype=np.bool_)
     for selection in gone:
         alive[list(selection.nodes)] = False
@@ -109,7 +109,7 @@ def _chosen(selection: Selection, keys: Ints, links: LinkBundles) -> Ints:
 
 
 def _cables_of(selection: Selection, keys: Ints, count: Ints) -> Ints:
-    """Return how many cables of each link are meant; where a bundle is listed cable by cable, its first ones."""
+    """Return the number of selected cables of each link; where a bundle is listed cable by cable, its first ones."""
     if selection.cables is None:
         return count
     first = np.searchsorted(keys, keys - places_of(keys))

@@ -22,7 +22,7 @@ __all__ = ["KINDS", "Selection", "ends_of", "keyed", "name_of", "places_of", "se
 Ints = NDArray[np.int64]
 
 KINDS = ("link", "link!", "switch", "nic", "gpu", "leaf", "spine", "core", "cpu")
-"""What may stand before the colon."""
+"""Kinds that may stand before the colon."""
 MOST_NAMES = 8
 """A hint lists at most this many names."""
 ON_NODE = re.compile(r"node([\d*?\[\]!-]+)/(.+)", re.ASCII)
@@ -37,7 +37,7 @@ SINGLE = 1 << 16
 
 
 class Selection(NamedTuple):
-    """What a text selects: nodes, or links by their keys with the number of cables that is meant (None: all)."""
+    """Nodes that a text selects, or links by their keys with the number of cables that is meant (None: all)."""
 
     kind: str
     nodes: tuple[int, ...] = ()
@@ -109,7 +109,7 @@ def places_of(keys: Ints) -> Ints:
 
 
 def _shape_hint(wiring: Wiring, text: str) -> str:
-    """Return what may have been meant by a text without a kind, or with an unknown one."""
+    """Return a hint for a text without a kind, or with an unknown one."""
     name = text.rpartition(":")[2]
     if name in wiring.node_names:
         node = wiring.node_names.index(name)
@@ -120,7 +120,7 @@ def _shape_hint(wiring: Wiring, text: str) -> str:
 
 
 def _is(wiring: Wiring, node: int, kind: str) -> bool:
-    """Return whether a node is of a kind, by what the topology says of it or by how its name begins."""
+    """Return True if a node is of a kind, by what the topology says of it or by how its name begins."""
     own, local = wiring.node_kinds[node], wiring.node_names[node].rpartition(".")[2]
     if kind in ("gpu", "cpu"):
         return own == kind

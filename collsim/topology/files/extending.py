@@ -50,7 +50,7 @@ def _is_section(value: Any) -> bool:
 
 
 def _settled(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what can be inherited, with the status and source of each section written on its figures."""
+    """Return the entries that can be inherited, with the status and source of each section written on its figures."""
     settled: dict[str, Any] = {}
     for key, value in data.items():
         if key in OWN:

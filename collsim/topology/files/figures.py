@@ -226,7 +226,7 @@ class Reduction(Figure):
 
 
 class Feature(Figure):
-    """What a part can do, in words: shown, and not simulated by itself."""
+    """Ability of a part, in words: shown, and not simulated by itself."""
 
     unit: ClassVar[str] = "feature"
     value: Annotated[Parsed, PlainValidator(_read_feature)]

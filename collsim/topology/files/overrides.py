@@ -1,4 +1,4 @@
-"""What-ifs: ``PATH=VALUE`` applied to the data of a file before it is checked, against the same schema."""
+"""Overrides, ``PATH=VALUE``, applied to the data of a file before it is checked, against the same schema."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class _Setting:
         self.value, self.is_figure = value, is_figure
 
     def over(self, old: Any, section: Any) -> Any:
-        """Return what replaces *old*, which stands in *section*."""
+        """Return the value or figure that replaces *old*, which stands in *section*."""
         if not self.is_figure:
             return self.value
         figure = {"value": self.value, "status": "set", "source": "--set"}

@@ -10,7 +10,6 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, model_validator
 
-from collsim.topology.cluster.spec import FABRICS, ROUTINGS
 from collsim.topology.files.figures import (
     Count,
     Figure,
@@ -27,6 +26,7 @@ from collsim.topology.files.figures import (
     default_figure,
     one_of,
 )
+from collsim.topology.labels import FABRICS, ROUTINGS
 from collsim.topology.zoo import network_names
 
 __all__ = [
@@ -164,21 +164,21 @@ class ExplicitLink(Section):
 
 
 class FabricName(Figure):
-    """How the switches between nodes are arranged."""
+    """Arrangement of the switches between nodes."""
 
     unit: ClassVar[str] = "name"
     value: Annotated[Parsed, PlainValidator(one_of("fabric", lambda: FABRICS))]
 
 
 class NetworkName(Figure):
-    """What kind of network joins the nodes: the name of a shipped file of figures."""
+    """Kind of network that joins the nodes: the name of a shipped file of figures."""
 
     unit: ClassVar[str] = "name"
     value: Annotated[Parsed, PlainValidator(one_of("network", network_names))]
 
 
 class RoutingName(Figure):
-    """How switches spread messages over equal paths."""
+    """Way in which switches spread messages over equal paths."""
 
     unit: ClassVar[str] = "name"
     value: Annotated[Parsed, PlainValidator(one_of("routing", lambda: ROUTINGS))]

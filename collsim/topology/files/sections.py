@@ -116,7 +116,7 @@ def collect_facts(spec: Spec, document: Document) -> tuple[Fact, ...]:
 
 
 def _is_used(spec: Spec, section: str | int, key: str) -> bool:
-    """Return whether the default of a figure enters the arrays of this topology, or what is recorded of it."""
+    """Return True if the default of a figure enters the arrays of this topology, or what is recorded of it."""
     builder = spec.header.builder if spec.header else ""
     if section == "link" and builder == "explicit" and key in ("latency", "efficiency"):
         return any(getattr(link, key) is None for link in spec.links if link)
@@ -194,7 +194,7 @@ def _explain(model: type[BaseModel], problem: Any, path: Path, base: int, docume
 
 
 def _generic(kind: str, context: Any, given: Any, where: str) -> tuple[str, str, str]:
-    """Return what, where and hint of an error that pydantic found by itself."""
+    """Return text, place and hint of an error that pydantic found by itself."""
     if kind == "literal_error":
         expected = str(context["expected"])
         choices = [choice.strip().strip("'") for choice in expected.replace(" or ", ", ").split(",")]

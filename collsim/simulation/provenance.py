@@ -45,7 +45,7 @@ SHARP_VARIABLE = "NCCL_COLLNET_ENABLE"
 MIXED = re.compile(r"^mix\[\d+\]\.")
 """Prefix of the figures of one kind of nodes."""
 NOT_SIMULATED = ("nic.", "gpu.memory", "scale_out.out_of_order", "scale_out.offload")
-"""Facts that a file records and that no prediction uses yet."""
+"""Facts that a file records and that no prediction uses; memory only counts where it binds, which a warning says."""
 
 
 def config_of(

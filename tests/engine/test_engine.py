@@ -18,6 +18,7 @@ from collsim.engine import (
     solve,
     solve_reference,
 )
+from collsim.engine.reference import fair_rates
 
 ENGINES = ("reference", "kernel")
 INF = np.inf
@@ -103,6 +104,24 @@ def test_worked_out_by_hand(name, engine):
     assert solution.finish_s == pytest.approx(finish_s, rel=1e-14)
     assert solution.path == f"transfers, {engine}"
     assert check_conservation(p, solution) == []
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("power", range(17))
+def test_rates_keep_their_digits_beside_heavier_classes(power, engine):
+    """What is left of a link after a class of much larger weight is as exact as if that class had never been there."""
+    rng = np.random.default_rng(power)
+    heavy, light = 10.0**power * rng.uniform(1, 2, 3), rng.uniform(0.1, 1, 3)
+    weights = np.concatenate([heavy, light])
+    capacity, caps = 3.0, [1 / (3 * sum(heavy))] * 3 + [INF] * 3  # the heavy ones take a third of a byte per second
+    exact = (Fraction(capacity) - sum(map(Fraction, heavy)) * Fraction(caps[0])) / sum(map(Fraction, light))
+    rates, _ = fair_rates(range(6), [[(0, weight)] for weight in weights.tolist()], [capacity], caps)
+    assert [rates[i] for i in range(3)] == caps[:3]
+    assert [rates[i] for i in range(3, 6)] == pytest.approx([float(exact)] * 3, rel=2e-13, abs=0)
+    sizes = [caps[0]] * 3 + [float(exact)] * 3  # all take one second
+    transfers = [flow([(0, weight)], size, cap=cap) for weight, size, cap in zip(weights, sizes, caps, strict=True)]
+    p = problem([capacity], transfers)._replace(size_bytes=np.array(sizes))
+    assert solve(p, engine=engine).finish_s == pytest.approx([1.0] * 6, rel=2e-13, abs=0)
 
 
 def test_times_of_a_chain():

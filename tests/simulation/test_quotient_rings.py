@@ -1,10 +1,14 @@
 """Rings of a machine that a small part stands for: bounds on their pace that agree, and such that do not."""
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 
 from collsim.engine.wavefront import Chain, RingTurn
-from collsim.simulation.quotient.cluster_rings import OutOfStepError, walk
+from collsim.simulation.quotient.cluster_hierarchy import _refuse_overlap, _State
+from collsim.simulation.quotient.cluster_rings import OutOfStepError, stream_of, turns_of, walk
+from collsim.simulation.quotient.link_loads import UnitBytes
 from collsim.simulation.quotient.paces import Paces
 
 PLACES, STEPS = 6, 10
@@ -59,3 +63,27 @@ def test_streams_that_must_keep_in_step_may_not_differ():
     assert ends_s(paces(2.0, 3.0)).max(axis=1).tolist() == [STEPS * 2.0, STEPS * 3.0]
     with pytest.raises(OutOfStepError):
         ends_s(paces(2.0, 3.0, in_step=True))
+
+
+def test_chunks_of_each_leg_have_kinds_of_their_own():
+    """Sizes fall within a leg; those of steps that add come before those of steps that copy."""
+    sizes, steps = np.array([10, 9, 10, 7]), np.arange(3)
+    legs = [(steps, True), (steps, False)]
+    stream = stream_of(0, [sizes], legs)
+    assert stream.kinds == ((10, True), (9, True), (7, True), (10, False), (9, False), (7, False))
+    assert stream.sent_bytes == 2 * (36 - 10)
+    assert [turn.kind.tolist() for turn in turns_of(sizes, stream, legs)] == [[0, 1, 0, 2], [3, 4, 3, 5]]
+    alike = stream_of(0, [sizes], [(steps, False), (steps, False)])
+    assert alike.kinds == ((10, False), (9, False), (7, False))
+
+
+@pytest.mark.parametrize(("ring_link", "late", "refused"), [(0, 1, True), (1, 1, False), (0, 0, False)])
+def test_rings_may_not_pass_links_that_a_late_unit_still_exchanges_over(ring_link, late, refused):
+    """Two units of one kind, two links in each; messages take link 0."""
+    ready_s = np.array([[1.0, 1.0], [1.0, 1.0 + late]])
+    both = np.zeros(2, dtype=np.int64)
+    exchange = UnitBytes(both, np.array([[5.0, 0.0]]))
+    rings = UnitBytes(both, np.array([[0.0, 0.0]]))
+    rings.table[0, ring_link] = 3.0
+    with pytest.raises(OutOfStepError) if refused else nullcontext():
+        _refuse_overlap(_State(ready_s, np.zeros((2, 2))), exchange, rings)

@@ -42,36 +42,35 @@ def spread_GBps(node, network, op, routing):
     return np.array([row.busbw_Bps for row in found]) / 1e9
 
 
-def test_C025_mi300x_over_roce_is_slowest_at_32_gpus():
-    """Behind H100 over InfiniBand from 64 MiB on, and not because of the network: swapped, it is no different.
-
-    At 16 MiB the overhead of a step decides, in which logs of one network differ more than networks do.
-    """
+def test_C025_mi300x_over_roce_is_behind_from_64_mib_whatever_the_network():
+    """With the network of the other, MI300X gains nothing, and H100 is computed faster, with steps of MI300X's log."""
     roce, infiniband = busbw_GBps(AMD, "roce", "all_reduce"), busbw_GBps(NVIDIA, "infiniband", "all_reduce")
-    assert (roce < 0.95 * infiniband)[1:].all()
-    assert (busbw_GBps(AMD, "infiniband", "all_reduce") < 1.05 * roce).all()
-    assert (busbw_GBps(NVIDIA, "roce", "all_reduce") > 0.95 * infiniband).all()
+    assert (roce < infiniband).tolist() == [False, True, True]
+    assert busbw_GBps(AMD, "infiniband", "all_reduce") / roce == pytest.approx([1, 1, 1], abs=0.05)
+    assert busbw_GBps(NVIDIA, "roce", "all_reduce") / infiniband == pytest.approx([1.98, 1.39, 1.11], rel=0.05)
 
 
 def test_C024_all_reduce_of_mi300x_is_half_as_fast():
-    """A quarter to two thirds of H100 from 64 MiB on."""
+    """At 64 and 256 MiB; at 16 MiB it is faster, as steps between nodes take longer in the logs of H100."""
     ratios = busbw_GBps(AMD, "roce", "all_reduce") / busbw_GBps(NVIDIA, "infiniband", "all_reduce")
-    assert ((ratios > 0.2) & (ratios < 0.7))[1:].all()
+    assert ratios == pytest.approx([1.67, 0.46, 0.56], rel=0.05)
 
 
 def test_C024_because_of_what_the_libraries_choose():
-    """At 64 MiB: neither collisions nor the line rate, but trees with Simple, and NVLS that AMD has nothing like."""
+    """At 64 MiB: neither collisions nor the line rate, but trees with Simple, and NVLS that AMD has nothing like.
+
+    Factors are those of docs/claims.md.
+    """
     chosen, ring_ll128 = (busbw_GBps(AMD, "roce", "all_reduce", variables)[1] for variables in ((), RING_LL128))
     h100 = busbw_GBps(NVIDIA, "infiniband", "all_reduce")[1]
     without_nvls = busbw_GBps(NVIDIA, "infiniband", "all_reduce", (("NCCL_NVLS_ENABLE", "0"),))[1]
-    assert chosen < 0.7 * h100
-    assert ring_ll128 > 1.5 * chosen
-    assert ring_ll128 > 0.9 * without_nvls
-    assert without_nvls < 0.9 * h100
+    assert ring_ll128 / chosen == pytest.approx(2.9, rel=0.05)
+    assert ring_ll128 / without_nvls == pytest.approx(1.85, rel=0.05)
+    assert without_nvls / h100 == pytest.approx(0.72, rel=0.05)
     twice = busbw_GBps(AMD, "roce", "all_reduce", overrides=("nic.bandwidth=800 Gb/s",))[1]
-    assert twice < 1.2 * chosen
+    assert twice / chosen == pytest.approx(1.09, rel=0.03)
     hashed, sprayed = (spread_GBps(AMD, "roce", "all_reduce", routing)[1] for routing in ("ecmp", "spray"))
-    assert 0.85 * sprayed < hashed <= sprayed
+    assert hashed / sprayed == pytest.approx(0.966, rel=0.02)
 
 
 def test_C024_C027_four_nodes_on_one_switch_meet_no_hash():
@@ -86,7 +85,8 @@ def test_C024_C027_four_nodes_on_one_switch_meet_no_hash():
 def test_C027_gathers_and_exchanges_are_not_2_to_4_times_slower(op):
     """As fast as H100 over InfiniBand, or faster: both are bound by equal adapters and rings."""
     slower = busbw_GBps(NVIDIA, "infiniband", op) / busbw_GBps(AMD, "roce", op)
-    assert (slower < 1.2).all()
+    expected = [0.93, 0.90, 0.99] if op == "all_to_all" else [0.51, 0.54, 0.78]
+    assert slower == pytest.approx(expected, rel=0.05)
 
 
 def test_C027_nor_with_a_leaf_for_each_node():
@@ -113,19 +113,20 @@ def test_C027_what_logs_and_limits_of_all_to_all_say():
     assert over_thor_2.busbw_Bps / 1e9 > 1.5 * limit
 
 
-def test_C026_spectrum_x_is_within_10_percent_of_infiniband():
-    """Switches of more latency, packets of longer headers; on one switch and through spines."""
+def test_C026_spectrum_x_is_within_2_percent_of_infiniband():
+    """Switches of more latency, packets of longer headers; on one switch and through spines, from 16 to 256 MiB."""
     for op in ("all_reduce", "all_gather", "all_to_all"):
         ratios = busbw_GBps(NVIDIA, "spectrum_x", op) / busbw_GBps(NVIDIA, "infiniband", op)
-        assert ((ratios > 0.9) & (ratios <= 1.001)).all(), op
+        assert ((ratios > 0.99) & (ratios < 1)).all(), op
     spines = {
         op: spread_GBps(NVIDIA, "spectrum_x", op, "spray") / spread_GBps(NVIDIA, "infiniband", op, "adaptive")
         for op in ("all_reduce", "all_gather")
     }
-    assert (np.array(list(spines.values())) > 0.9).all()
+    assert ((spines["all_reduce"] > 0.98) & (spines["all_reduce"] < 1)).all()
+    assert ((spines["all_gather"] > 0.99) & (spines["all_gather"] < 1)).all()
 
 
 def test_C026_because_it_sprays():
-    """By hash, the same switches lose a quarter to a third of a ring."""
+    """By hash, the same switches lose nothing of a ring at 16 MiB, 3 % at 64 and 22 % at 256, where rates count."""
     hashed, sprayed = (spread_GBps(NVIDIA, "spectrum_x", "all_gather", routing) for routing in ("ecmp", "spray"))
-    assert hashed[2] < 0.8 * sprayed[2]
+    assert hashed / sprayed == pytest.approx([1.0, 0.97, 0.78], abs=0.02)

@@ -15,6 +15,7 @@ from .figures import FIGURES
 ROOT = Path(__file__).parents[2]
 IDS = [
     *("C001", "C002", "C003", "C004", "C005", "C006", "C007", "C008", "C009", "C010", "C011", "C012", "C013", "C014"),
+    *("C015", "C042"),
     *("C016", "C017", "C018", "C019", "C020", "C021", "C022", "C023", "C024", "C025", "C026", "C027", "C028", "C029"),
     *("C031", "C033", "C058", "C063"),
     *("C043", "C045", "C046", "C047", "C048", "C049", "C050", "C051", "C052", "C053", "C061", "C062", "C067", "C068"),
@@ -32,49 +33,89 @@ VERDICTS = (
     "printed figure wrong",
     "cannot be checked: ",
 )
-UNTESTED = {"C033", "C043"}
-"""Those that leave nothing to compute."""
+BASES = {
+    "model": "what collsim computes or reads from a shipped file",
+    "figures": "arithmetic on published figures, with no code of collsim",
+    "-": "nothing: no figure is public",
+}
+"""What the tests of a claim rest on, as the table says it."""
+NOT_OF_THE_MODEL = {"EXACT", "SIZE", "rounds_to", "is_cut_to"}
+"""What tests import from measures.py that computes nothing by itself."""
+
+
+def names_in(node):
+    """Return every name that a part of a file uses."""
+    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+
+
+def of_the_model(tree):
+    """Return the names of a file that lead to code of collsim: imported, or defined by means of such names."""
+    found = set()
+    for node in tree.body:
+        if isinstance(node, ast.ImportFrom) and (node.level == 0 and node.module.startswith("collsim")):
+            found |= {alias.asname or alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level == 1 and node.module == "measures":
+            found |= {alias.name for alias in node.names} - NOT_OF_THE_MODEL
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names if alias.name == "collsim"}
+        elif isinstance(node, ast.FunctionDef) and not node.name.startswith("test_") and names_in(node) & found:
+            found.add(node.name)
+        elif isinstance(node, ast.Assign) and names_in(node.value) & found:
+            found |= {name for target in node.targets for name in names_in(target)}
+    return found
 
 
 def written_tests():
-    """Yield the name, with the ids of its parameters, and the body of every test here but those of this file."""
+    """Yield the name, with the ids of its parameters, the body and the basis of every test but those of this file."""
     for path in sorted(Path(__file__).parent.glob("test_*.py")):
         if path.name == Path(__file__).name:
             continue
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        model = of_the_model(tree)
+        for node in tree.body:
             if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
                 ids = [ast.unparse(mark) for mark in node.decorator_list]
-                yield f"{node.name} {ids}", node
+                yield f"{node.name} {ids}", node, "model" if names_in(node) & model else "figures"
 
 
 def register():
     """Return the rows of the table of claims."""
     lines = (ROOT / "docs/claims.md").read_text(encoding="utf-8").splitlines()
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if re.match(r"\| C\d{3} ", line)]
-    assert {len(row) for row in rows} == {5}
+    assert {len(row) for row in rows} == {6}
     return rows
 
 
 def test_every_claim_is_tested_or_listed():
-    assert len(IDS) == len(set(IDS)) == 89
-    tested = {found for name, _ in written_tests() for found in re.findall(r"C\d{3}", name)}
-    uncheckable = {row[0] for row in register() if row[4].startswith("cannot be checked")}
+    assert len(IDS) == len(set(IDS)) == 91
+    tested = {found for name, *_ in written_tests() for found in re.findall(r"C\d{3}", name)}
+    uncheckable = {row[0] for row in register() if row[5].startswith("cannot be checked")}
     assert tested | uncheckable == set(IDS)
-    assert set(IDS) - tested == UNTESTED
-    assert uncheckable >= UNTESTED
+
+
+def test_the_table_says_what_each_test_rests_on():
+    """Only a claim of which some test calls collsim is tested by the model; arithmetic on literals is called so."""
+    bases = dict.fromkeys(IDS, "-")
+    for name, _, basis in written_tests():
+        for claim in re.findall(r"C\d{3}", name):
+            bases[claim] = "model" if "model" in (basis, bases[claim]) else basis
+    assert {row[0]: row[4] for row in register()} == bases
+    assert set(bases.values()) == set(BASES)
+    for claim, *_, basis, verdict in register():
+        assert basis == "model" or not verdict.startswith(("holds;", "holds,", "holds:")), claim
 
 
 def test_every_test_asserts():
-    for name, node in written_tests():
+    for name, node, _ in written_tests():
         assert any(isinstance(part, ast.Assert) for part in ast.walk(node)), name
 
 
 def test_the_table_has_every_claim_once_and_in_order():
     assert [row[0] for row in register()] == IDS
-    for claim, words, origin, computed, verdict in register():
+    for claim, words, origin, computed, basis, verdict in register():
         assert words, claim
         assert origin in "ABCDE", claim
-        assert bool(computed) == (claim not in UNTESTED), claim
+        assert bool(computed) == (basis != "-"), claim
         assert verdict.startswith(VERDICTS), claim
         assert len(verdict) > 30 or not verdict.startswith(("printed", "cannot")), f"{claim} gives no reason"
 

@@ -195,3 +195,14 @@ def test_C053_mi355x_is_like_b200_only_for_small_messages():
     assert ideal.min() > 1.6
     assert large.min() > 1.6
     assert small == pytest.approx(np.ones(len(ops)), abs=0.25)
+
+
+@pytest.mark.parametrize("op", ["all_reduce", "all_gather", "reduce_scatter", "all_to_all"])
+@pytest.mark.parametrize("nvidia", ["hgx_h100", "hgx_h200"])
+def test_C015_h100_beats_mi300x_from_16_to_256_mib(nvidia, op):
+    """With what the libraries choose and calibrated constants, at every size; most in all-reduce, by NVLS."""
+    sizes = ["16M", "32M", "64M", "128M", "256M"]
+    slow, fast = (collsim.simulate(topo, op, sizes, profile="auto") for topo in ("mi300x_ubb8", nvidia))
+    lead = [b.busbw_Bps / a.busbw_Bps for a, b in zip(slow, fast, strict=True)]
+    least, most = {"all_reduce": (1.3, 1.6), "all_to_all": (1.1, 1.3)}.get(op, (1.05, 1.3))
+    assert all(least < found < most for found in lead), lead

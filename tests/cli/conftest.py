@@ -11,13 +11,27 @@ from collsim import cli
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = "import sys; sys.argv[0] = 'collsim'; from collsim.cli import main; main()"
+GUARD_S = 600
+"""How long a process may take that never ends by itself: not a measure of its speed."""
+PROGRESS = ("still working", "compiling the engine")
+"""Beginnings of the lines of stderr that only a slow machine, or one without compiled kernels, is told."""
 
 
 @dataclass
 class Outcome:
+    """An exit code and what was printed: stderr less notices of progress, and these."""
+
     code: int
     out: str
     err: str
+    progress: str = ""
+
+
+def outcome(code, out, said):
+    """Return an Outcome with *said*, all of stderr, split into answer and progress."""
+    lines = said.splitlines(keepends=True)
+    err, progress = ("".join(line for line in lines if line.startswith(PROGRESS) == kind) for kind in (False, True))
+    return Outcome(code, out, err, progress)
 
 
 @pytest.fixture
@@ -37,7 +51,7 @@ def collsim(monkeypatch, capsys):
         finally:
             for name in environment:
                 monkeypatch.delenv(name)
-        return Outcome(code, *capsys.readouterr())
+        return outcome(code, *capsys.readouterr())
 
     return call
 
@@ -49,8 +63,8 @@ def process():
     def call(*arguments, **settings):
         command = [sys.executable, "-c", PROGRAM, *map(str, arguments)]
         found = subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=60, **{"cwd": ROOT, **settings}
+            command, capture_output=True, text=True, check=False, timeout=GUARD_S, **{"cwd": ROOT, **settings}
         )
-        return Outcome(found.returncode, found.stdout, found.stderr)
+        return outcome(found.returncode, found.stdout, found.stderr)
 
     return call

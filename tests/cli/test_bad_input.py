@@ -404,7 +404,7 @@ FLAGS = (
 )  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(flags=st.dictionaries(st.sampled_from(FLAGS), TEXTS, min_size=1, max_size=5))
 @example(flags={"-f": "1.7e302"})
 def test_any_values_of_flags(collsim, flags):

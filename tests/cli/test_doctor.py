@@ -5,14 +5,16 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
 
 from collsim import __version__
+from collsim.cli import output
 from collsim.cli.notices import compiling_notice
 
-from .conftest import ROOT
+from .conftest import GUARD_S, ROOT
 
 LARGE = ("run", "--topo", "hgx_h100", "--nodes", "4", "--op", "all_reduce", "--size", "256M", "--format", "csv")
 ALIKE = ("run", "--topo", "hgx_h100", "--nodes", "16", "--op", "all_reduce", "--algo", "ring", "--size", "1M")
@@ -61,7 +63,7 @@ def test_compiling_ahead_serves_later_runs(process, tmp_path):
         run = process(*LARGE, *flags, env=environment)
         assert run.code == 0
         assert "kernel" in run.out
-        assert NOTICE not in run.err
+        assert NOTICE not in run.progress
 
 
 def test_many_processes_that_start_cold(tmp_path):
@@ -72,7 +74,7 @@ def test_many_processes_that_start_cold(tmp_path):
         )
         for _ in range(PROCESSES)
     ]
-    found = [running.communicate(timeout=120) for running in started]
+    found = [running.communicate(timeout=GUARD_S) for running in started]
     assert {out for out, _ in found} == {"[0, 0]\n"}
     assert {err for _, err in found} <= {f"{compiled}\n" for compiled in range(4)}  # the library says no more
     later = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT, env=cached_in(tmp_path))
@@ -106,8 +108,8 @@ def test_a_run_where_nothing_can_be_kept(process, nowhere, tmp_path):
     outcome = process(*LARGE, env=nowhere, cwd=tmp_path)
     assert outcome.code == 0
     assert outcome.out == process(*LARGE).out
-    assert outcome.err.count(NOTICE) == 1
-    assert "in each process" in outcome.err
+    assert outcome.progress.count(NOTICE) == 1
+    assert "in each process" in outcome.progress
     assert "Traceback" not in outcome.err
     assert not list(tmp_path.iterdir())
 
@@ -147,7 +149,25 @@ def test_the_notice_comes_once(capsys):
     assert said.err.count(NOTICE) == said.err.count("\n") == 1
 
 
+def test_a_long_run_is_told(monkeypatch, capsys):
+    said = threading.Event()
+    monkeypatch.setattr(output, "PATIENCE_S", 0)
+    monkeypatch.setattr(output.click, "echo", lambda text, err: (print(text, file=sys.stderr), said.set()))  # noqa: T201
+    with output.patience():
+        assert said.wait(GUARD_S)
+    assert capsys.readouterr() == ("", "still working\n")
+
+
+def test_a_short_run_is_told_nothing(monkeypatch, capsys):
+    monkeypatch.setattr(output, "PATIENCE_S", GUARD_S)
+    with output.patience():
+        (timer,) = (thread for thread in threading.enumerate() if isinstance(thread, threading.Timer))
+    timer.join(GUARD_S)
+    assert not timer.is_alive()
+    assert capsys.readouterr() == ("", "")
+
+
 def test_a_quiet_run_says_nothing(process, tmp_path):
     outcome = process(*ALIKE, "--profile", "ideal", "-q", env=cached_in(tmp_path))
-    assert (outcome.code, outcome.err) == (0, "")
+    assert (outcome.code, outcome.err, outcome.progress) == (0, "", "")
     assert list(tmp_path.iterdir())

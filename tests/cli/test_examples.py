@@ -8,7 +8,7 @@ import pytest
 
 from collsim import simulate
 
-from .conftest import ROOT
+from .conftest import GUARD_S, ROOT
 
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 WORDS = {
@@ -22,7 +22,7 @@ WORDS = {
 def test_script(script):
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     found = subprocess.run(
-        [sys.executable, script], capture_output=True, text=True, check=False, timeout=30, env=environment
+        [sys.executable, script], capture_output=True, text=True, check=False, timeout=GUARD_S, env=environment
     )
     assert (found.returncode, found.stderr) == (0, "")
     for word in WORDS[script.stem]:

@@ -10,7 +10,7 @@ import pytest
 
 from collsim import __version__
 
-from .conftest import PROGRAM, ROOT
+from .conftest import GUARD_S, PROGRAM, ROOT
 
 HEAVY = ("numpy", "numba", "networkx", "scipy", "rich", "pydantic", "yaml")
 PROBE = """
@@ -89,12 +89,12 @@ def test_reader_that_leaves_early(form):
 
 def test_interrupt():
     code = "import sys, time, collsim.cli.run as c\n"
-    code += "c._simulated = lambda *_: (print('busy', flush=True), time.sleep(30))\n"
+    code += f"c._simulated = lambda *_: (print('busy', flush=True), time.sleep({GUARD_S}))\n"
     command = [sys.executable, "-c", code + PROGRAM, "run", "--topo", "mi300x_ubb8", "--op", "all_reduce"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT) as running:
         assert running.stdout.readline() == "busy\n"
         running.send_signal(signal.SIGINT)
-        _, err = running.communicate(timeout=20)
+        _, err = running.communicate(timeout=GUARD_S)
     assert running.returncode == 130
     assert "Traceback" not in err
 

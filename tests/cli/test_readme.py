@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from .conftest import PROGRAM, ROOT
+from .conftest import GUARD_S, PROGRAM, ROOT
 
 spec = importlib.util.spec_from_file_location("refresh_pages", ROOT / "tools/refresh_pages.py")
 pages = importlib.util.module_from_spec(spec)
@@ -55,7 +55,7 @@ def test_first_block_in_a_shell(tmp_path, page):
     assert lines
     for command, shown in lines:
         found = subprocess.run(
-            command, shell=True, capture_output=True, text=True, check=True, timeout=60, cwd=ROOT, env=environment
+            command, shell=True, capture_output=True, text=True, check=True, timeout=GUARD_S, cwd=ROOT, env=environment
         )
         assert found.stdout == shown, f"$ {command}"
 

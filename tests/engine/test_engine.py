@@ -15,9 +15,12 @@ from collsim.engine import (
     Solution,
     check_conservation,
     checked,
+    not_too_soon,
+    reference,
     solve,
     solve_reference,
 )
+from collsim.engine.reference import fair_rates
 
 ENGINES = ("reference", "kernel")
 INF = np.inf
@@ -103,6 +106,24 @@ def test_worked_out_by_hand(name, engine):
     assert solution.finish_s == pytest.approx(finish_s, rel=1e-14)
     assert solution.path == f"transfers, {engine}"
     assert check_conservation(p, solution) == []
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("power", range(17))
+def test_rates_keep_their_digits_beside_heavier_classes(power, engine):
+    """What is left of a link after a class of much larger weight is as exact as if that class had never been there."""
+    rng = np.random.default_rng(power)
+    heavy, light = 10.0**power * rng.uniform(1, 2, 3), rng.uniform(0.1, 1, 3)
+    weights = np.concatenate([heavy, light])
+    capacity, caps = 3.0, [1 / (3 * sum(heavy))] * 3 + [INF] * 3  # the heavy ones take a third of a byte per second
+    exact = (Fraction(capacity) - sum(map(Fraction, heavy)) * Fraction(caps[0])) / sum(map(Fraction, light))
+    rates, _ = fair_rates(range(6), [[(0, weight)] for weight in weights.tolist()], [capacity], caps)
+    assert [rates[i] for i in range(3)] == caps[:3]
+    assert [rates[i] for i in range(3, 6)] == pytest.approx([float(exact)] * 3, rel=2e-13, abs=0)
+    sizes = [caps[0]] * 3 + [float(exact)] * 3  # all take one second
+    transfers = [flow([(0, weight)], size, cap=cap) for weight, size, cap in zip(weights, sizes, caps, strict=True)]
+    p = problem([capacity], transfers)._replace(size_bytes=np.array(sizes))
+    assert solve(p, engine=engine).finish_s == pytest.approx([1.0] * 6, rel=2e-13, abs=0)
 
 
 def test_times_of_a_chain():
@@ -228,6 +249,47 @@ def test_shapes_and_types_are_listed():
         "dep_ptr has 4 entries, route asks for 3",
         "size_bytes has 1 entries, route asks for 2",
     )
+
+
+def test_routes_that_are_missing():
+    p = problem([1.0], [flow([], 1)])
+    with pytest.raises(EngineInputError) as caught:
+        solve(p._replace(route_ptr=[]))
+    assert caught.value.faults[0] == "route_ptr is empty, expected at least one entry"
+    for none in ([], [0]):
+        with pytest.raises(EngineInputError, match=r"route\[0\] = 0: must be one of the 0 route ids"):
+            solve(p._replace(route_ptr=none))
+
+
+def test_what_waits_for_bytes_that_come_too_soon_waits_on():
+    """With a tolerance the end may lie before the links allow; it is put off, and all that depends on it with it."""
+    transfers = [flow([0], 6), flow([], 0, 0.5, after=[0]), flow([], 0, 0.25, after=[1]), flow([], 0, 9.0)]
+    p = checked(problem([2.0], transfers))
+    exact = solve(p, engine="reference")
+    early = exact._replace(
+        ready_s=np.array([0.0, 2.9, 3.4, 0.0]),
+        start_s=np.array([0.0, 3.4, 3.65, 9.0]),
+        finish_s=np.array([2.9, 3.4, 3.65, 9.0]),
+    )
+    put_off = not_too_soon(p, early)
+    for found, right in zip(put_off[:3], exact[:3], strict=True):
+        assert found == pytest.approx(right, rel=1e-12)
+    assert put_off.raised_s == pytest.approx(0.1, rel=1e-9)
+    assert not_too_soon(p, exact) is exact
+
+
+def test_plain_python_gives_up_early(monkeypatch):
+    """After an eighth of the work a sixteenth of the transfers has to be over; here none ends before all have begun."""
+    p = checked(problem([1.0], [flow([0], 10.0**6, latency=float(i)) for i in range(100)]))
+    calls = []
+    monkeypatch.setattr(reference, "fair_rates", lambda *given: calls.append(1) or fair_rates(*given))
+    whole = solve_reference(p)
+    assert len(calls) == whole.solves == 200
+    calls.clear()
+    with pytest.raises(reference.WorkLimitReached):
+        solve_reference(p, work_limit=8000)
+    assert 20 < len(calls) < 60  # with the whole of the work it would come past all hundred
+    assert solve_reference(p, work_limit=10**6) == whole
 
 
 def test_many_faults_of_a_kind_are_counted():

@@ -237,6 +237,20 @@ def test_paths_of_a_dragonfly_are_minimal_but_for_detours_in_a_group() -> None:
                     assert len({path[2] for path, _ in ways}) == 1  # a message alone goes straight
 
 
+@pytest.mark.parametrize(("routing", "ways"), [("ecmp", [1]), ("spray", [1, 2]), ("adaptive", [1, 2])])
+def test_only_a_hash_keeps_a_dragonfly_to_the_cable_within_a_group(routing: str, ways: list[int]) -> None:
+    """Between two switches of a group flows that are hashed take the cable; others also go over third switches."""
+    topology = cluster_of("hgx_h100", nodes=24, gpus_per_node=1, fabric="dragonfly", radix=16, routing=routing)
+    cluster = topology.cluster
+    assert cluster is not None
+    group = cluster.switch_group
+    leaf_a, leaf_b = np.flatnonzero(group == 0)[:2].tolist()
+    found = [len(path[0]) for path, _ in Router(build_fabric(topology)).all_ways(leaf_a, leaf_b)]
+    assert sorted(set(found)) == ways
+    assert found.count(1) == 1
+    assert found.count(2) == ((group == 0).sum() - 2 if 2 in ways else 0)
+
+
 def test_a_busy_cable_of_a_dragonfly_is_gone_round() -> None:
     """Three adapters of a switch send to three of another in its group: one cable alone would take three times."""
     topology = cluster_of("hgx_h100", nodes=6, gpus_per_node=4, fabric="dragonfly", radix=16)

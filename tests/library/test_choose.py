@@ -20,7 +20,7 @@ from collsim.library import (
 )
 from collsim.library.calls import LL, SIMPLE
 from collsim.library.library import PROTOCOLS
-from collsim.library.nccl.channels import deal, launch
+from collsim.library.nccl.channels import deal, launch, nvls_channels
 from collsim.library.nccl.graphs import nccl_graphs
 from collsim.library.nccl.point_to_point import channels_used
 from collsim.library.nccl.versions import nccl_constants
@@ -120,6 +120,49 @@ def test_heads_of_nvls(n: int, expected: Graph) -> None:
 def test_ring_beats_nvls_on_few_gpus() -> None:
     system = replace(H100, nvls=True)
     assert [choose(Call("all_reduce", n, 256 * MIB), system).algo for n in (2, 4, 8)] == ["ring", "ring", "nvls"]
+
+
+@pytest.mark.parametrize(("architecture", "expected"), [("hopper", [16, 16]), ("blackwell", [24, 32])])
+def test_channels_of_nvls(architecture: str, expected: list[int]) -> None:
+    # NCCL src/transport/nvls.cc: on one domain, on several
+    system = System(architecture, True, 40.1, links_per_gpu=18, nvls=True)
+    calls = [Call("all_reduce", n, 256 * MIB, n_nodes=nodes) for n, nodes in ((8, 1), (32, 4))]
+    assert [nvls_channels(call, system, read_environment()) for call in calls] == expected
+    asked = read_environment({"NCCL_NVLS_NCHANNELS": 20, "NCCL_MAX_CTAS": 18, "NCCL_MIN_NCHANNELS": 64})
+    assert [nvls_channels(call, system, asked) for call in calls] == [18, 18]
+    assert nvls_channels(calls[0], system, read_environment({"NCCL_MIN_CTAS": 28})) == 28
+
+
+@pytest.mark.parametrize(
+    ("name", "ranks", "expected"),
+    [
+        # no row for 4 dies: the tables of all other boards. 288 GB/s * 0.34 * 4/6; 12 + 6 * 2.2 us, 17 + 6 * 2.5 us
+        ("mi250x_node", 4, {"ring LL128": (25.2, 65.28), "tree Simple": (32.0, 131.04), "ring LL": (16.8, 7.68)}),
+        # 8 dies have no LL128. 288 GB/s * 8/14, LL a fifth of it; 17 + 14 * 3.6 us, 12 + 14 * 0.8 us
+        ("mi250x_node", 8, {"ring Simple": (67.4, 164.571), "ring LL": (23.2, 32.914), "tree Simple": (52.0, 252.0)}),
+        # 16 dies: 161.4 GB/s whatever the wiring. 161.4 * 0.41 * 16/30; 161.4 * 1.61 / 2; 12 + 30 * 2.2 us
+        (
+            "mi250x_8oam",
+            16,
+            {"ring LL128": (78.0, 35.293), "tree Simple": (92.0, 129.927), "ring Simple": (125.0, 86.08)},
+        ),
+    ],
+)
+def test_boards_of_mi250(name: str, ranks: int, expected: dict[str, tuple[float, float]]) -> None:
+    # src/graph/tuning.cc of RCCL, at 1 MiB: latency in us and bandwidth in GB/s
+    choice = choose(Call("all_reduce", ranks, MIB), system_of(load_topology(name)), "rccl-2.28")
+    found = {f"{row.algo} {row.proto}": (row.latency_s * 1e6, row.bandwidth_Bps / 1e9) for row in choice.candidates}
+    assert choice.channels == 32
+    assert ("ring LL128" in found) == (ranks != 8)
+    for row, figures in expected.items():
+        assert found[row] == pytest.approx(figures, rel=1e-5), row
+    assert "MI200" in " ".join(choice.doubts)
+
+
+@pytest.mark.parametrize("model", ["AMD Instinct MI250X", "AMD Instinct MI250", "AMD Instinct MI210"])
+def test_gpus_of_the_mi200_series(model: str) -> None:
+    topology = load_topology("mi250x_node", {"gpu.model": model})
+    assert system_of(topology).architecture == "gfx90a"
 
 
 def test_nvls_needs_arithmetic_in_the_switch() -> None:

@@ -10,9 +10,10 @@ import pytest
 from collsim.collectives import NodeLayout, ScheduleRequest, algorithm
 from collsim.core.errors import UnsupportedError
 from collsim.core.operations import operation
-from collsim.library import Call, Choice, Graph, System, choose, load_profile, read_environment, system_of
+from collsim.library import Call, Choice, Graph, System, choose, load_library, load_profile, read_environment, system_of
 from collsim.library.nccl.cluster_graphs import nvls_across, ring_across, tree_across
 from collsim.library.nccl.graphs import nccl_graphs
+from collsim.library.rccl import across
 from collsim.schedule import verify
 from collsim.simulation.lowering import prepare
 from collsim.simulation.request.request import ask
@@ -195,6 +196,27 @@ class TestRccl:
                  for nodes, size in ((4, 16 * MIB), (8, 16 * MIB), (8, 64 * MIB), (16, 64 * MIB))]  # fmt: skip
         assert found == ["ring", "hierarchical", "ring", "hierarchical"]
         assert choose(call("all_gather", 8, 8, 16 * MIB), mi300x, "rccl-2.27").algo == "ring"
+
+    @pytest.mark.parametrize(
+        ("op", "nodes", "limit"),
+        [
+            *(
+                ("all_gather", nodes, limit)
+                for nodes, limit in ((4, 0), (8, 32), (15, 32), (16, 64), (31, 64), (32, 128))
+            ),
+            *(("reduce_scatter", nodes, limit) for nodes, limit in ((4, 0), (8, 64), (15, 64), (16, 128), (32, 128))),
+        ],
+    )
+    def test_sizes_up_to_which_boards_are_passed_one_level_after_the_other(
+        self, mi300x: System, op: str, nodes: int, limit: int
+    ) -> None:
+        """MiB of the whole, by the number of boards, in RCCL 2.28."""
+        library = load_library("rccl-2.28")
+        sizes = [max(limit, 16) * MIB, max(limit, 16) * MIB + 16 * 8 * nodes]
+        found = [
+            across.backend_of(replace(call(op, nodes, 8, MIB), size_bytes=size), mi300x, library) for size in sizes
+        ]
+        assert [(backend or ("none",))[0] for backend in found] == (["hierarchical", "none"] if limit else ["none"] * 2)
 
 
 @pytest.mark.parametrize("nodes", [2, 3, 8])

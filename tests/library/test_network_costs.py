@@ -14,7 +14,7 @@ from collsim.calibration.profile_writer import as_yaml
 from collsim.core.errors import InputError, SpecError
 from collsim.engine import Problem, solve
 from collsim.library import load_profile
-from collsim.library.costs.profile import NetworkCosts
+from collsim.library.costs.profile import NetworkCosts, Scatter
 from collsim.simulation.arrivals import with_arrivals
 from collsim.topology import load_topology
 
@@ -218,3 +218,17 @@ def test_faults_of_a_network_section_are_told_at_once(tmp_path):
     words = str(caught.value)
     for word in ("title is not a text", "systems is not a list of names", '"rings"', '"turns"'):
         assert word in words
+
+
+def test_intervals_of_trees_that_no_log_shows_are_those_of_rings_twice_as_far():
+    ring = Scatter(low=0.9, high=1.2, median=0.05, p90=0.1, rows=40, logs=3)
+    unseen = NetworkCosts(accuracy={"ring": {"large": ring}}).scatters()
+    assert (unseen["chain"]["large"].low, unseen["chain"]["large"].high) == pytest.approx((0.9**2, 1.2**2))
+    assert unseen["ring"]["large"] == ring
+    tree = replace(ring, low=0.8)
+    seen = NetworkCosts(accuracy={"ring": {"large": ring}, "chain": {"large": tree}}).scatters()
+    assert seen["chain"]["large"] == tree
+    assert NetworkCosts().scatters() == {}
+    # and with every doubling of the nodes beyond those of the fit a quarter farther
+    assert [NetworkCosts(nodes=4).reach(nodes) for nodes in (2, 4, 8, 32)] == [1.0, 1.0, 1.25, 1.75]
+    assert NetworkCosts().reach(64) == 1.0

@@ -63,7 +63,7 @@ def test_tree_all_reduce_is_right_over_many_chunks(n):
     verify(algorithm("all_reduce", "tree").build(asked))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     case=st.sampled_from(CASES),
     n=st.integers(2, 12),

@@ -33,7 +33,7 @@ def built_or_refused(node, scale_out):
         return None
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(clusters())
 def test_ports_and_reach(asked):
     node, scale_out = asked

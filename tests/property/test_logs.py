@@ -13,7 +13,7 @@ from collsim.core.errors import CollsimError
 from collsim.core.operations import OPERATIONS
 
 SPECIMENS = sorted((Path(__file__).parent.parent / "data" / "logs").iterdir())
-QUICK = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+QUICK = settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 WORDS = st.sampled_from(
     ["float", "sum", "none", "-1", "N/A", "0", "8", "1048576", "262144", "20.00", "52.43", "1e+06", "nan", "-3", "XXX",
      "#", "size", "time", "algbw", "busbw", "in-place", ",", "|", "{", "}", '{"size":', '"time":', "all_reduce_perf",

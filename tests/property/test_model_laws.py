@@ -13,7 +13,7 @@ from random import Random
 import networkx as nx
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import collsim
@@ -35,7 +35,7 @@ NOISE = 1e-13
 IDEAL = load_profile("ideal")
 
 seeds = pytest.mark.parametrize("seed", deep_but(range(30), range(60)))
-laws = settings(deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+laws = settings(derandomize=True)
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ def samples(draw):
     return model, counted(model, law, place, Members.of(node), tokens=tokens, rng=rng)
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=150, derandomize=True)
 @given(samples())
 def test_counts_of_tokens_fit_together(sample):
     model, counts = sample
@@ -59,7 +59,7 @@ def test_counts_of_tokens_fit_together(sample):
     assert (counts.to_node >= of_node / np.bincount(counts.members.node)[None, :]).all()
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=100, derandomize=True)
 @given(samples(), st.sampled_from(MODES))
 def test_bytes_arrive_where_they_are_sent(sample, mode):
     model, counts = sample
@@ -77,7 +77,7 @@ def test_bytes_arrive_where_they_are_sent(sample, mode):
         assert into + kept == pytest.approx(counts.to_rank.sum(axis=0))
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=40, derandomize=True)
 @given(models(), st.integers(0, 99), st.sampled_from(["normal", "low_latency"]), st.floats(0, 2))
 def test_times_keep_the_laws(model, seed, mode, skew):
     nodes = 3

@@ -1,7 +1,7 @@
 """Whatever a file or an override holds, the answer is a topology or an input error, never anything else."""
 
 import numpy as np
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collsim.core.errors import InputError
@@ -52,7 +52,7 @@ SNIPPETS += [
     b"#",
     b"<<",
 ]
-FUZZ = settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+FUZZ = settings(max_examples=250)
 
 
 def is_answered(content, overrides=()):
@@ -185,7 +185,7 @@ def test_any_number_of_gpus(name, gpus):
     is_answered(ZOO[name], {"gpu.count": str(gpus)})
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(explicit())
 def test_round_trips_are_exact(text):
     topology = parse_topology(text)

@@ -173,7 +173,7 @@ def right(schedule, held):
     return True
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250)
 @given(damaged(), st.integers(0, 2**32))
 def test_what_passes_comes_out_right(schedule, seed):
     if find_faults(schedule):
@@ -183,7 +183,7 @@ def test_what_passes_comes_out_right(schedule, seed):
         assert right(schedule, carry_out(schedule, random))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(damaged(), st.integers(1, 4))
 def test_trimming_the_sets_changes_nothing(schedule, every):
     untrimmed = find_faults(schedule)
@@ -191,7 +191,7 @@ def test_trimming_the_sets_changes_nothing(schedule, every):
         assert find_faults(schedule) == untrimmed
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.sampled_from(CASES), st.integers(2, 5), st.integers(1, 2), st.randoms(use_true_random=False))
 def test_the_oracle_agrees_on_right_schedules(case, n, channels, random):
     schedule = build(case, n, channels)
@@ -199,7 +199,7 @@ def test_the_oracle_agrees_on_right_schedules(case, n, channels, random):
     assert right(schedule, carry_out(schedule, random))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.data())
 def test_no_damage_makes_it_crash(data):
     schedule = build(data.draw(st.sampled_from(CASES)), data.draw(st.integers(2, 4)), 1)
@@ -220,7 +220,7 @@ def test_no_damage_makes_it_crash(data):
         assert fault.what
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.sampled_from(CASES), st.integers(2, 6), st.data())
 def test_a_lost_transfer_is_always_noticed(case, n, data):
     schedule = build(case, n, data.draw(st.integers(1, 2)))

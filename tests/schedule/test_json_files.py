@@ -84,7 +84,7 @@ def test_round_trip(tmp_path, name, op, more, suffix, form):
 
 
 @given(st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_any_transfers_survive(data):
     import tempfile
 
@@ -356,7 +356,7 @@ def test_unreadable(tmp_path):
 
 
 @given(st.binary(max_size=200))
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_no_bytes_make_it_crash(tmp_path, content):
     path = tmp_path / "junk.json"
     path.write_bytes(content)
@@ -378,7 +378,7 @@ def places(data, path=()):
 
 
 @given(st.data())
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_no_damage_makes_it_crash(tmp_path, data):
     plain = document()
     for _ in range(data.draw(st.integers(1, 3))):

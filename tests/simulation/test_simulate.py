@@ -455,3 +455,28 @@ def test_what_would_not_fit_in_memory_is_refused_and_left_out_with_a_word(monkey
     result = simulate("mi300x_ubb8", "all_reduce", "1M", algo="all")
     assert "all_pairs" in {row.algo for row in result}
     assert any(warning.startswith("ring is left out at 1048576 bytes") for warning in result.warnings)
+
+
+def test_the_wait_for_the_last_gpu_is_hidden_in_part():
+    """Between a sum and the longer of both: (t^1.5 + w^1.5)^(1/1.5), fitted to logs with several GPUs per thread."""
+    assert timing.call_time_s(1e-5, 0.0, 1e-5) == pytest.approx(1e-5 * 2 ** (2 / 3), rel=1e-12)
+    assert timing.call_time_s(8e-5, 0.0, 4e-5) == pytest.approx(4e-5 * (2**1.5 + 1) ** (2 / 3), rel=1e-12)
+    assert timing.call_time_s(1.0, 0.0, 1e-5) == pytest.approx(1.0, rel=1e-6)
+    # a floor meets the time on the device more sharply, and comes first
+    device_s = timing.call_time_s(1e-5, 1e-5)
+    assert device_s == pytest.approx(1e-5 * 2 ** (1 / 8), rel=1e-12)
+    assert timing.call_time_s(1e-5, 1e-5, 2e-5) == timing.call_time_s(device_s, 0.0, 2e-5)
+    assert timing.call_time_s(3e-5, 0.0) == 3e-5
+
+
+def test_the_way_out_of_a_rank_is_that_of_the_narrowest():
+    """Line rate to the node: the least of all ranks; where a rank is alone in its node, that of its adapters."""
+    assert prepare(line(10, 20, 30), IDEAL).egress_Bps == 10e9  # ends have 10 and 30, those between 30 and 50
+    assert prepare(line(40, 20, 30), IDEAL).egress_Bps == 30e9
+    assert prepare(load_topology("mi250x_node"), IDEAL).egress_Bps == 300e9  # some have 350
+    two = load_topology("hgx_h100", scale_out={"nodes": 2})
+    assert prepare(two, IDEAL).egress_Bps == 450e9  # 18 links of 25, not the adapter of 50
+    assert prepare(two, IDEAL, range(9)).egress_Bps == 50e9  # the ninth has none in its node
+    assert prepare(two, IDEAL, [0, 8]).egress_Bps == 50e9
+    mixed = load_topology("hgx_h100", {"nic.per_gpu": "2"}, scale_out={"nodes": 2})
+    assert prepare(mixed, IDEAL, [0, 8]).egress_Bps == 100e9

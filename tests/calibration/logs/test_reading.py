@@ -388,3 +388,26 @@ def test_json_rows_are_as_strict(read):
     log = read("\n".join((sound, sound.replace("AllReduce", "AllReduc"), sound.replace("4", "0", 1), sound)))
     assert len(log) == 2
     assert [drop.line for drop in log.dropped] == [2, 3]
+
+
+@pytest.mark.parametrize(
+    ("names", "per_us"),
+    [
+        (("time_us", "in_place_time_us"), (1, 1)),
+        (("time_ms", "in_place_time_us"), (1e3, 1)),
+        (("time_us", "in_place_time_ms"), (1, 1e3)),
+        (("out_of_place_time_s", "ip_time_ms"), (1e6, 1e3)),
+        (("time(ns)", "in-place time(s)"), (1e-3, 1e6)),
+    ],
+)
+def test_each_half_of_a_table_has_the_unit_of_its_own_column(read, names, per_us):
+    times_us = [(20 + 2**power / 1e5, 19 + 2**power / 1e5) for power in range(20, 27)]
+    lines = [f"size,type,{names[0]},busbw,{names[1]},in_place_busbw"]
+    for power, pair in zip(range(20, 27), times_us, strict=True):
+        busbw = [f"{2**power / time / 1e3 * 1.75:.4f}" for time in pair]
+        cells = [f"{time / unit:.9g}" for time, unit in zip(pair, per_us, strict=True)]
+        lines.append(f"{2**power},float,{cells[0]},{busbw[0]},{cells[1]},{busbw[1]}")
+    log = read("\n".join(lines), "bench.csv", op="all_reduce", ranks=8)
+    assert [(row.time_s, row.in_place_time_s) for row in log.rows] == [
+        pytest.approx((out * 1e-6, into * 1e-6), rel=1e-6) for out, into in times_us
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -54,6 +55,20 @@ def test_capacities_of_few_ranks_against_tables(figures: dict[str, Any]) -> None
     np.testing.assert_allclose(
         sparse_capacities(run.fabric, run.used, sides)[single], run.cuts.egress_Bps[single], rtol=1e-12
     )
+
+
+@pytest.mark.parametrize("name", ["hgx_h100", "mi300x_ubb8", "dgx1_v100"])
+def test_directions_that_differ(name: str) -> None:
+    """What leaves a set of ranks is not what enters it: links into the lower half are a third as fast."""
+    fabric = build_fabric(load_topology(name))
+    slow = fabric.wiring.link_dst < fabric.wiring.n_nodes // 2
+    fabric = replace(fabric, raw_capacity_Bps=np.where(slow, 1 / 3, 1.0) * fabric.raw_capacity_Bps)
+    some, _ = sparse_sides(fabric)
+    used = np.ones(fabric.n_links, dtype=np.bool_)
+    for cuts in (some, some.complements()):
+        np.testing.assert_allclose(
+            sparse_capacities(fabric, used, cuts), _capacities(fabric, used, cuts.table()), rtol=1e-12
+        )
 
 
 @pytest.mark.parametrize("name", ["hgx_h100", "mi300x_ubb8", "dgx1_v100"])

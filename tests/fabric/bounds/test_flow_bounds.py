@@ -428,3 +428,13 @@ def test_rows_say_which_bound():
         op: simulate("mi250x_node", op, "64M", profile="ideal").rows[0].bound for op in ("all_reduce", "all_to_all")
     }
     assert names == {"all_reduce": "spanning trees", "all_to_all": "cut 4|4"}
+
+
+@pytest.mark.parametrize("n", [3, 4, 5, 6, 7, 9])
+def test_neighbours_on_a_mesh_take_all_links(n):
+    """The bound by hand, 2 S / (n B), is what linear programming finds; of odd numbers no cut is as good."""
+    mesh = system([(f"g{i}", f"g{j}", 10) for i, j in itertools.combinations(range(n), 2)])
+    found = row_bound("send_recv", mesh)
+    assert found.time_s == pytest.approx(seconds("send_recv", mesh), rel=1e-6)
+    assert found.time_s == pytest.approx(2 / (10 * n), rel=1e-12)
+    assert found.name == ("all links" if n % 2 else f"cut {n // 2}|{n // 2}")

@@ -13,7 +13,16 @@ from difflib import SequenceMatcher
 from collsim.core.errors import Fault, InputError, nearest
 from collsim.library.library import PROTOCOLS
 
-__all__ = ["ALGORITHMS", "THREADS", "WARP", "Environment", "read_environment", "threads_taken", "with_protocol"]
+__all__ = [
+    "ALGORITHMS",
+    "THREADS",
+    "WARP",
+    "Environment",
+    "read_environment",
+    "threads_taken",
+    "with_protocol",
+    "without",
+]
 
 ALGORITHMS = ("tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat")
 """Algorithms in the order in which the library compares them; the first of equals wins."""
@@ -228,8 +237,13 @@ def with_protocol(variables: Mapping[str, str], proto: str | None) -> dict[str, 
     """Return *variables* with those that leave only one protocol: one for collectives, one for messages."""
     if proto is None:
         return dict(variables)
-    kept = {name: value for name, value in variables.items() if ALIASES.get(name, name) != "NCCL_PROTO"}
+    kept = without(variables, "NCCL_PROTO")
     return {**kept, "NCCL_PROTO": proto, "NCCL_P2P_LL_THRESHOLD": str(ANY_SIZE if proto == "LL" else 0)}
+
+
+def without(variables: Mapping[str, str], *names: str) -> dict[str, str]:
+    """Return *variables* less those with one of *names*, or with another name for one."""
+    return {name: value for name, value in variables.items() if ALIASES.get(name, name) not in names}
 
 
 def _refuse_or_ignore(name: str, warnings: list[str], faults: list[Fault]) -> None:

@@ -243,7 +243,7 @@ class Row:
     group_times: tuple[GroupTime, ...] = ()
     hash_seed: int | None = None
     draw_times_s: tuple[float, ...] = ()
-    asked: str = "auto"
+    asked: str = ""
 
     @property
     def time_min_s(self) -> float | None:

@@ -28,7 +28,7 @@ MOST_PLACES = 4
 
 
 def _own(system: int) -> list[Column[ComparedRow]]:
-    """Columns of a system by its number; the first has no speedup."""
+    """Columns of a system by its number; the first has no speedup, and on bare wires the speedup is the verdict."""
 
     def cell(text: Callable[[Row], str]) -> Callable[[ComparedRow], str]:
         return lambda row: NOTHING if (run := row.runs[system]) is None else text(run)
@@ -40,7 +40,7 @@ def _own(system: int) -> list[Column[ComparedRow]]:
         Column("high", cell(lambda run: _end(run.time_hi_s)), "(us)"),
         Column("busbw", cell(lambda run: f"{run.busbw_Bps / 1e9:.2f}"), "(GB/s)"),
         Column("speedup", lambda row: _factor(row.speedups[system]), "(x)"),
-        Column("verdict", lambda row: row.verdicts[system] or "", kind="word"),
+        Column("verdict", lambda row: "" if row.bare else row.verdicts[system] or "", kind="word"),
         Column("bottleneck", cell(lambda run: run.limit), kind="prose"),
     ]
     return [column for column in columns if system or column.name not in ("speedup", "verdict")]

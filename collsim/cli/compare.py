@@ -59,6 +59,7 @@ def compare(
     Behind the name of a system stand what to change of it alone: NAME,PATH=VALUE,PATH=VALUE. Flags hold for all.
     """  # noqa: D301 - \b keeps the lines that follow it as they are
     from collsim.report import COMPARISON_FORMATS, render_comparison
+    from collsim.report.comparison import refused_lines
     from collsim.simulation.request.placement import PLACEMENTS
 
     faults = Faults(lambda where: "TOPO" if where in ("topo", "topos") else place_of(context, where, None))
@@ -72,6 +73,10 @@ def compare(
         for warning in comparison.warnings:
             click.echo(f"warning: {warning}", err=True)
     write(render_comparison(comparison, target or "table"), output)
+    if comparison.refused:
+        for line in refused_lines(comparison):
+            click.echo(f"error: {line}", err=True)
+        context.exit(max(refusal.exit_code for refusal in comparison.refused))
 
 
 def _compared(topos: tuple[str, ...], flags: dict[str, Any], faults: Faults) -> Comparison:

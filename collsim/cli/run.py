@@ -92,6 +92,7 @@ def run(
     """  # noqa: D301 - \b keeps the lines that follow it as they are
     from collsim.report import render
     from collsim.simulation.request.placement import files_of
+    from collsim.simulation.result import refusal_lines
 
     faults = Faults(lambda where: place_of(context, where, config))
     target = faults.attempt(lambda: output_format(form, output))
@@ -110,6 +111,10 @@ def run(
 
         write(as_configuration(result), save_config)
     write(render(result, target or "table"), output)
+    if result.refused:
+        for line in refusal_lines(result.refused):
+            click.echo(f"error: {line}", err=True)
+        context.exit(max(refusal.exit_code for refusal in result.refused))
 
 
 def _simulated(flags: dict[str, Any], config: Configuration | None, faults: Faults) -> Result:

@@ -8,7 +8,7 @@ This package knows only NumPy and, inside the call that needs it, Numba.
 
 from __future__ import annotations
 
-from collsim.engine.chained_bound import chained_time_s
+from collsim.engine.chained_bound import chained_time_s, round_trip_s
 from collsim.engine.problem import (
     EngineDeadlock,
     EngineInputError,
@@ -36,6 +36,7 @@ __all__ = [
     "least_time_s",
     "not_too_soon",
     "perturbed_share",
+    "round_trip_s",
     "solve",
     "solve_reference",
 ]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from collsim.engine.problem import Floats, Problem, least_time_s, link_bytes, top_rates
+from collsim.engine.problem import Floats, Ints, Problem, least_time_s, link_bytes, top_rates
 
-__all__ = ["chained_time_s"]
+__all__ = ["chained_time_s", "round_trip_s"]
 
 
 def chained_time_s(p: Problem) -> float:
@@ -34,6 +34,28 @@ def chained_time_s(p: Problem) -> float:
     used = np.isfinite(begin_s)
     links_s = begin_s[used] + link_bytes(p, p.size_bytes)[used] / p.capacity_Bps[used] + rest_s[used]
     return max(end_s, float(links_s.max(initial=0.0)))
+
+
+def round_trip_s(p: Problem, label: Ints) -> float:
+    """Return a time that cannot have passed less from when the first transfer of a checked problem was ready to the end
+    of the last one of the same *label*, by what waits for that first one, one after the other.
+
+    *label* is int64 for the transfers that come first in the arrays; predecessors that come later are not counted.
+
+    >>> import numpy as np
+    >>> two = Problem(*map(np.array, ([4.0], [0, 1], [0], [1.0], [0, 0], [8.0, 2.0], [1.0, 0.5], [np.inf, 1.0])),
+    ...     dep_ptr=np.array([0, 0, 1]), dep=np.array([0]))
+    >>> round_trip_s(two, np.array([3, 3])), round_trip_s(two, np.array([3, 0]))
+    (5.5, 3.0)
+    """
+    alone_s = np.divide(p.size_bytes, top_rates(p), out=np.zeros(len(p.route)), where=p.size_bytes > 0)
+    took, dep, ptr = (p.latency_s + alone_s).tolist(), p.dep.tolist(), p.dep_ptr.tolist()
+    end = [took[0]] + [-np.inf] * (len(took) - 1)
+    for i in range(1, len(took)):
+        before = [end[j] for j in dep[ptr[i] : ptr[i + 1]] if j < i]
+        if before:
+            end[i] = max(before) + took[i]
+    return float(np.array(end)[: len(label)][label == label[0]].max())
 
 
 def _heads_and_tails(p: Problem, alone_s: Floats) -> tuple[Floats, Floats]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from collsim.core.errors import Fault, InputError
 from collsim.library.calls import LL, Call, Candidate, Choice
-from collsim.library.environment import Environment, read_environment, with_protocol
+from collsim.library.environment import ALGORITHMS, Environment, read_environment, with_protocol, without
 from collsim.library.library import DEFAULT_LIBRARY, PROTOCOLS, Library, load_library
 from collsim.library.nccl.channels import (
     communicator_channels,
@@ -25,7 +25,7 @@ from collsim.library.nccl.tuner import Setting, candidates
 from collsim.library.nccl.versions import nccl_constants
 from collsim.library.system import Graph, System
 
-__all__ = ["choose", "choose_with"]
+__all__ = ["choose", "choose_with", "options_with"]
 
 P2P_THREADS = 640
 LL128_MIXED_SINCE = (2, 28)
@@ -123,6 +123,26 @@ def _chosen(call: Call, system: System, library: Library, variables: Mapping[str
         return None
     by_messages = found.point_to_point is not None  # these take LL or Simple by their size (NCCL src/enqueue.cc)
     return None if by_messages and proto == "LL128" else found
+
+
+def options_with(
+    call: Call, system: System, library: Library, variables: Mapping[str, str], proto: str | None
+) -> tuple[Choice, ...]:
+    """Return what the library could do for *call*: its own choice first, as of `choose_with`, then one for each
+    algorithm and protocol that it has here, as if variables left only those.
+
+    Raises InputError as `choose_with` does.
+    """
+    own = choose_with(call, system, library, variables, proto)
+    protocols = PROTOCOLS if proto is None else (proto,)
+    if call.op in OPS:
+        others = [_chosen(call, system, library, variables, name) for name in protocols]
+        return (own, *(choice for choice in others if choice is not None))
+    kept = without(variables, "NCCL_ALGO", "NCCL_PROTO")
+    names = {"NCCL_ALGO": ",".join(ALGORITHMS), "NCCL_PROTO": ",".join(protocols)}
+    rows = choose(call, system, library, read_environment({**kept, **names})).candidates
+    alone = ({**kept, "NCCL_ALGO": row.algo, "NCCL_PROTO": row.proto} for row in rows)
+    return (own, *(choose(call, system, library, read_environment(names)) for names in alone))
 
 
 def _pick_nccl(call: Call, system: System, library: Library, environment: Environment) -> _Pick:

@@ -22,6 +22,7 @@ __all__ = [
     "read_environment",
     "threads_taken",
     "with_protocol",
+    "without",
 ]
 
 ALGORITHMS = ("tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat")
@@ -246,8 +247,13 @@ def with_protocol(variables: Mapping[str, str], proto: str | None) -> dict[str, 
     """Return *variables* with those that leave only one protocol: one for collectives, one for messages."""
     if proto is None:
         return dict(variables)
-    kept = {name: value for name, value in variables.items() if ALIASES.get(name, name) != "NCCL_PROTO"}
+    kept = without(variables, "NCCL_PROTO")
     return {**kept, "NCCL_PROTO": proto, "NCCL_P2P_LL_THRESHOLD": str(ANY_SIZE if proto == "LL" else 0)}
+
+
+def without(variables: Mapping[str, str], *names: str) -> dict[str, str]:
+    """Return *variables* less those with one of *names*, or with another name for one."""
+    return {name: value for name, value in variables.items() if ALIASES.get(name, name) not in names}
 
 
 def _refuse_or_ignore(name: str, warnings: list[str], faults: list[Fault]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from collsim.core.units import format_size
@@ -13,29 +13,45 @@ from collsim.report.table import preamble, switch_notes
 from collsim.simulation.comparison import ComparedRow, Comparison
 from collsim.simulation.result import Row
 
-__all__ = ["comparison_csv", "comparison_json", "comparison_markdown", "comparison_table"]
+__all__ = ["comparison_csv", "comparison_json", "comparison_markdown", "comparison_table", "refused_lines"]
 
 SHARED: tuple[Column[ComparedRow], ...] = (
-    Column("op", lambda row: row.runs[0].op, kind="prose"),
+    Column("op", lambda row: row.any.op, kind="prose"),
     Column("ranks", lambda row: row.who),
-    Column("size", lambda row: str(row.runs[0].size_bytes), "(B)"),
+    Column("size", lambda row: str(row.any.size_bytes), "(B)"),
 )
+OPEN = {"overlapping": "intervals overlap", "unmeasured": "one has no interval"}
+"""Why a verdict is open."""
+NOTHING = "-"
+"""Stands where a system has no answer."""
+MOST_PLACES = 4
 
 
 def _own(system: int) -> list[Column[ComparedRow]]:
-    """Columns of a system by its number; the first has no speedup."""
+    """Columns of a system by its number; the first has no speedup, and on bare wires the speedup is the verdict."""
 
-    def run(row: ComparedRow) -> Row:
-        return row.runs[system]
+    def cell(text: Callable[[Row], str]) -> Callable[[ComparedRow], str]:
+        return lambda row: NOTHING if (run := row.runs[system]) is None else text(run)
 
     columns: list[Column[ComparedRow]] = [
-        Column("algo", lambda row: run(row).label, kind="word"),
-        Column("time", lambda row: f"{'~' * bool(run(row).tolerance)}{time_text(run(row).time_s)}", "(us)"),
-        Column("busbw", lambda row: f"{run(row).busbw_Bps / 1e9:.2f}", "(GB/s)"),
-        Column("speedup", lambda row: f"{row.speedups[system]:.3g}", "(x)"),
-        Column("bottleneck", lambda row: run(row).limit, kind="prose"),
+        Column("algo", cell(lambda run: run.label), kind="word"),
+        Column("time", cell(lambda run: f"{'~' * bool(run.tolerance)}{time_text(run.time_s)}"), "(us)"),
+        Column("low", cell(lambda run: _end(run.time_lo_s)), "(us)"),
+        Column("high", cell(lambda run: _end(run.time_hi_s)), "(us)"),
+        Column("busbw", cell(lambda run: f"{run.busbw_Bps / 1e9:.2f}"), "(GB/s)"),
+        Column("speedup", lambda row: _factor(row.speedups[system]), "(x)"),
+        Column("verdict", lambda row: "" if row.bare else row.verdicts[system] or "", kind="word"),
+        Column("bottleneck", cell(lambda run: run.limit), kind="prose"),
     ]
-    return [column for column in columns if system or column.name != "speedup"]
+    return [column for column in columns if system or column.name not in ("speedup", "verdict")]
+
+
+def _end(time_s: float | None) -> str:
+    return "" if time_s is None else time_text(time_s)
+
+
+def _factor(speedup: float | None) -> str:
+    return NOTHING if speedup is None else f"{speedup:.3g}"
 
 
 def comparison_table(comparison: Comparison) -> str:
@@ -84,37 +100,62 @@ def _extent(columns: Sequence[Column[ComparedRow]]) -> int:
 
 
 def _before(comparison: Comparison) -> list[str]:
-    """Return the lines above the table: each system with its profile, and the doubts about them."""
-    return [
-        line
-        for system in comparison.systems
-        for line in preamble(comparison.version, {**system.topology, "name": system.label}, system.profile)
-    ]
+    """Return what the reader must know of each system before the numbers."""
+    lines = []
+    for system in comparison.systems:
+        lines += preamble(comparison.version, {**system.topology, "name": system.label}, system.profile)
+        lines += [f"algorithms as {system.profile['library']} chooses"] if system.profile["library"] else []
+    return lines
 
 
 def _after(comparison: Comparison) -> list[str]:
-    """Return the lines below the table: the least and the greatest speedup of each system with its row, and notes."""
+    """Return what the rows come to: speedups and verdicts of each system, who was refused, what may puzzle."""
     first, *others = _names(comparison)
-    told = [
-        f"speedup: the time of {first} over that of the other system",
-        *(_range(comparison.rows, i, name) for i, name in enumerate(others, start=1)),
-    ]
-    if any(row.runs[0].groups > 1 for row in comparison.rows):
+    told = [f"speedup: the time of {first} over that of the other system"] if others else []
+    for i, name in enumerate(others, start=1):
+        told += _range(comparison.rows, i, name) + _open(comparison.rows, i, name)
+    told += comparison.mixed_versions
+    if any(run and run.time_lo_s is not None for row in comparison.rows for run in row.runs):
+        told.append("low to high: 90 % of measured times lie there, by the errors of logs that the fit did not see")
+    if any(row.any.groups > 1 for row in comparison.rows):
         told.append("all groups run at once: times and bandwidths are of the slowest")
-    draws = max((len(run.draw_times_s) for row in comparison.rows for run in row.runs), default=0)
-    if draws:
+    runs = [run for row in comparison.rows for run in row.runs if run is not None]
+    if draws := max((len(run.draw_times_s) for run in runs), default=0):
         told.append(f"times are medians of {draws} draws of the ECMP hash")
-    return [*told, *switch_notes(run for row in comparison.rows for run in row.runs)]
+    return [*told, *switch_notes(runs), *refused_lines(comparison)]
 
 
-def _range(rows: Sequence[ComparedRow], system: int, name: str) -> str:
-    ordered = sorted(rows, key=lambda row: row.speedups[system])
-    least, most = (f"{row.speedups[system]:.3g} times as fast" for row in (ordered[0], ordered[-1]))
+def refused_lines(comparison: Comparison) -> list[str]:
+    """Return what each system could not answer, and why."""
+    return [f"{refusal.system} is refused: {refusal.what}" for refusal in comparison.refused]
+
+
+def _range(rows: Sequence[ComparedRow], system: int, name: str) -> list[str]:
+    """Return the least and the greatest speedup, and where they are; as predictions if some verdict is open."""
+    both = [row for row in rows if row.speedups[system] is not None]
+    ordered = sorted(both, key=lambda row: row.speedups[system] or 0.0)
+    if not ordered:
+        return []
+    told = f"{'predicted: ' * any(row.verdicts[system] in OPEN for row in both)}{name} is "
+    least, most = (f"{_factor(row.speedups[system])} times as fast" for row in (ordered[0], ordered[-1]))
     if least == most:
-        return f"{name} is {least}" + (" everywhere" if len(rows) > 1 else "")
-    return f"{name} is {least} ({_place(ordered[0])}) to {most} ({_place(ordered[-1])})"
+        return [f"{told}{least}" + (" everywhere" if len(rows) > 1 else "")]
+    return [f"{told}{least} ({_place(ordered[0])}) to {most} ({_place(ordered[-1])})"]
+
+
+def _open(rows: Sequence[ComparedRow], system: int, name: str) -> list[str]:
+    """Return in which rows nothing tells for sure which of both systems is faster, and why."""
+    told = []
+    for verdict, why in OPEN.items():
+        if found := [row for row in rows if row.verdicts[system] == verdict]:
+            told.append(f"whether {name} is faster is open where {why}{_places(found)}")
+    return told
+
+
+def _places(rows: Sequence[ComparedRow]) -> str:
+    more = f" and {len(rows) - MOST_PLACES} more" if len(rows) > MOST_PLACES else ""
+    return f" ({'; '.join(map(_place, rows[:MOST_PLACES]))}{more})"
 
 
 def _place(row: ComparedRow) -> str:
-    first = row.runs[0]
-    return f"{first.op} of {row.who} ranks, {format_size(first.size_bytes)}"
+    return f"{row.any.op} of {row.who} ranks, {format_size(row.any.size_bytes)}"

@@ -6,7 +6,8 @@ checked, so ``#wrong`` is N/A.
 
 from __future__ import annotations
 
-from collsim.simulation.result import Result, Row
+from collsim.report.crossovers import contestant
+from collsim.simulation.result import Result, Row, refusal_lines
 
 __all__ = ["as_nccl", "draws_text", "time_text"]
 
@@ -29,23 +30,25 @@ def as_nccl(result: Result) -> str:
         f"calibrated: {'yes' if result.profile['calibrated'] else 'no'}",
     ]
     lines += [f"# {draws_text(result)}"] if result.config.get("hash_seeds") else []
-    for (op, ranks, groups, _), rows in _runs(result).items():
-        algos = ", ".join(sorted({row.algo for row in rows if row.algo != "none"}))
+    for (op, ranks, groups, who), rows in _runs(result).items():
+        algos = ", ".join(dict.fromkeys(row.label for row in rows if row.algo != "none"))
         at_once = "" if groups == 1 else f"{groups} groups of "
-        lines += [f"# {op} on {at_once}{ranks} ranks, algorithm {algos or 'none'}", "#", HALVES, HEAD, UNITS]
+        choice = f" (asked for: {who})" if who in ("auto", "best") else ""
+        lines += [f"# {op} on {at_once}{ranks} ranks, algorithm {algos or 'none'}{choice}", "#", HALVES, HEAD, UNITS]
         lines += [_line(row) for row in sorted(rows, key=lambda row: row.requested_bytes)]
         mean = sum(row.busbw_Bps for row in rows) / len(rows) / 1e9
         lines += [_draw(row) for row in rows if row.draw_times_s]
         lines += ["# Out of bounds values : 0 OK", f"# Avg bus bandwidth    : {mean:g}", "#"]
+    lines += [f"# {line}" for line in refusal_lines(result.refused)]
     return "\n".join(lines) + "\n"
 
 
 def _runs(result: Result) -> dict[tuple[str, int, int, str], list[Row]]:
-    """Group rows as runs of nccl-tests: one row per size, and so one algorithm at a time if several were asked for."""
+    """Group rows as runs of nccl-tests, with one row per size: one for each choice or algorithm that was asked for."""
     several = len(result.config["algo"]) > 1 or result.config["algo"] == ["all"]
     runs: dict[tuple[str, int, int, str], list[Row]] = {}
     for row in result.rows:
-        runs.setdefault((row.op, row.ranks, row.groups, row.algo if several else ""), []).append(row)
+        runs.setdefault((row.op, row.ranks, row.groups, contestant(row) if several else ""), []).append(row)
     for row in result.skipped:
         same = [key for key in runs if key[:3] == (row.op, row.ranks, row.groups)]
         for key in same or [(row.op, row.ranks, row.groups, "")]:

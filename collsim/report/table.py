@@ -9,11 +9,11 @@ from typing import Any
 
 from collsim.collectives import record_of
 from collsim.core.operations import OPERATIONS
-from collsim.report.crossovers import crossover_lines
+from collsim.report.crossovers import contestant, crossover_lines
 from collsim.report.nccl import draws_text, time_text
 from collsim.report.sheet import Column, comments, document, fitted, heads, line_of, markdown
 from collsim.simulation.request.tolerance import percent
-from collsim.simulation.result import Result, Row
+from collsim.simulation.result import Result, Row, refusal_lines
 
 __all__ = ["COLUMNS", "LIMITS", "as_markdown", "as_table", "doubtful", "preamble", "switch_notes"]
 
@@ -49,6 +49,10 @@ COLUMNS: tuple[Column[Row], ...] = (
     Column("type", lambda row: row.dtype, "", 6, "word", meaning=PLAIN),
     Column("redop", lambda row: row.redop, "", 5, "word", meaning=PLAIN),
     Column("root", lambda row: str(row.root), "", 4, meaning=PLAIN),
+    Column(
+        "asked", lambda row: row.asked, "", 5, "word",
+        meaning="if `auto`, `best` or `all` was one of several that were asked for: which of them the row answers",
+    ),
     Column(
         "algo", lambda row: row.label, "", 6, "word",
         meaning="the algorithm that ran, and its protocol if the library or `--proto` chose one: `ring/LL`",
@@ -109,7 +113,7 @@ OWNERS: tuple[Column[Row], ...] = (
 
 def as_table(result: Result) -> str:
     """One block per operation and number of ranks; every line that is not data starts with ``#``."""
-    columns = fitted(COLUMNS, result.rows)
+    columns = fitted(_columns(result), result.rows)
     lines = comments([*preamble(result.version, result.topology, result.profile), *_asked_of_all(result)])
     for (op, ranks, groups), rows in _blocks(result.rows).items():
         who = f"ranks {ranks}" if groups == 1 else f"groups {groups} x {ranks} ranks ({_split(result)})"
@@ -119,14 +123,20 @@ def as_table(result: Result) -> str:
         lines += [line_of(shown, row) for row in rows]
         lines += [f"# Avg bus bandwidth    : {_mean_busbw(rows)}"]
         lines += comments([*crossover_lines(rows), *_notes(rows)])
-    return document(lines)
+    return document([*lines, *comments(refusal_lines(result.refused))])
 
 
 def as_markdown(result: Result) -> str:
     """Rows as one Markdown table with the operation and the ranks in front."""
     told = [line for block in _blocks(result.rows).values() for line in (*crossover_lines(block), *_notes(block))]
     notes = [*preamble(result.version, result.topology, result.profile), *_asked_of_all(result), *told]
-    return markdown([*OWNERS, *COLUMNS, *LIMITS], result.rows, notes)
+    return markdown([*OWNERS, *_columns(result), *LIMITS], result.rows, [*notes, *refusal_lines(result.refused)])
+
+
+def _columns(result: Result) -> list[Column[Row]]:
+    """Return the columns; what was asked for is one only where that is not what ran, for some of several."""
+    tells = len(result.config["algo"]) > 1 and any(row.asked != row.algo for row in result.rows)
+    return [column for column in COLUMNS if column.name != "asked" or tells]
 
 
 def preamble(version: str, topology: Mapping[str, Any], profile: Mapping[str, Any]) -> list[str]:
@@ -259,11 +269,11 @@ def _asked(result: Result) -> str:
 
 
 def _mean_busbw(rows: Sequence[Row]) -> str:
-    """Return the mean in GB/s; one for each algorithm if a size has several rows."""
+    """Return the mean in GB/s; one for each choice and algorithm if a size has several rows."""
     if len({row.requested_bytes for row in rows}) == len(rows):
         return f"{_mean_GBps(rows):.4g}"
-    algos = dict.fromkeys(row.algo for row in rows)
-    return ", ".join(f"{algo} {_mean_GBps([row for row in rows if row.algo == algo]):.4g}" for algo in algos)
+    names = dict.fromkeys(contestant(row) for row in rows)
+    return ", ".join(f"{name} {_mean_GBps([row for row in rows if contestant(row) == name]):.4g}" for name in names)
 
 
 def _mean_GBps(rows: Sequence[Row]) -> float:

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from collsim.core.errors import Fault, Faults, InputError, ModelError
 from collsim.library import Profile, load_profile
-from collsim.simulation.comparison import ComparedRow, ComparedSystem, Comparison, named_system
+from collsim.simulation.comparison import ComparedRefusal, ComparedRow, ComparedSystem, Comparison, named_system
 from collsim.simulation.request.prepare import Machine, listed
 from collsim.simulation.request.request import Request, ask, rank_groups
-from collsim.simulation.result import Result
+from collsim.simulation.result import Result, Row, refusal_lines
 from collsim.simulation.simulate import predict
 from collsim.topology import Topology
 
@@ -27,18 +27,24 @@ __all__ = ["ComparedCase", "answer", "answers", "compare", "label_of", "placed",
 
 A = TypeVar("A")
 C = TypeVar("C")
+BARE = "ideal"
+"""The profile of bare wires."""
 WHOLE = "none"
 """The split that leaves all ranks in one group."""
 
 
 @dataclass(frozen=True, slots=True)
 class ComparedCase:
-    """A system with all that is asked of it: one question, and the GPUs of its runs, for each split."""
+    """A system with all that is asked of it: one question, and the GPUs of its runs, for each split.
+
+    Or what it cannot do of that, where another system can.
+    """
 
     label: str
     topology: Topology
     constants: Profile
     asked: tuple[tuple[Request, list[list[int]]], ...]
+    lacks: tuple[Fault, ...] = ()
 
 
 def compare(
@@ -74,7 +80,7 @@ def compare(
     InputError
         Whatever is wrong with the request, all of it at once.
     ModelError
-        A system has no answer.
+        No system has an answer; where some have, the others are in ``refused``.
 
     Examples
     --------
@@ -108,13 +114,16 @@ def prepare(
     if loaded and ranks is None and rank_list is None and placement is None and asked.get("matrix") is None:
         ranks = min(topology.n_gpus for topology in loaded.values())
     cases = []
+    lacking = Faults()
     for label, topology in loaded.items():
         constants = faults.attempt(load_profile, profile, topology)
-        groups = [
-            faults.attempt(rank_groups, topology, ranks, rank_list, question, placement) for question in questions
-        ]
+        own = Faults()
+        groups = [own.attempt(rank_groups, topology, ranks, rank_list, question, placement) for question in questions]
         asked_here = tuple((question, gpus) for question, gpus in zip(questions, groups, strict=True) if gpus)
-        cases += [ComparedCase(label, topology, constants, asked_here)] if constants else []
+        cases += [ComparedCase(label, topology, constants, asked_here, tuple(dict.fromkeys(own)))] if constants else []
+        lacking += own
+    if faults or all(case.lacks for case in cases):
+        faults += lacking
     faults.raise_any()
     return cases
 
@@ -175,24 +184,61 @@ def answers(cases: Mapping[str, C], answer_of: Callable[[C], A]) -> list[A]:
 
 
 def answer(cases: Sequence[ComparedCase]) -> Comparison:
-    """Return the rows of all systems side by side; raises as `answers` does."""
-    results = answers({case.label: case for case in cases}, _results)
-    systems = tuple(
-        ComparedSystem(
-            case.label,
-            runs[0].topology,
-            runs[0].profile,
-            tuple(run.config for run in runs),
-            tuple(dict.fromkeys(warning for run in runs for warning in run.warnings)),
-        )
-        for case, runs in zip(cases, results, strict=True)
-    )
-    rows = tuple(
-        ComparedRow(of_split[0].config["split"] or of_split[0].config["groups"], rows)
-        for of_split in zip(*results, strict=True)
-        for rows in zip(*(result.rows for result in of_split), strict=True)
-    )
-    return Comparison(results[0][0].version, systems, rows)
+    """Return the rows of all systems side by side, and what those that have none lack.
+
+    Raises
+    ------
+    InputError, ModelError
+        No system has an answer; the message names all.
+    """
+    found: list[tuple[ComparedCase, list[Result]]] = []
+    refused: list[ComparedRefusal] = []
+    errors: list[InputError | ModelError] = []
+    for case in cases:
+        try:
+            if case.lacks:
+                raise InputError(*case.lacks)
+            results = _results(case)
+        except (InputError, ModelError) as error:
+            errors.append(error)
+            refused += [ComparedRefusal(case.label, each.what, each.hint, error.exit_code) for each in error.faults]
+        else:
+            found.append((case, results))
+            lost = dict.fromkeys(refusal for result in results for refusal in result.refused)
+            code = max((refusal.exit_code for refusal in lost), default=0)
+            refused += [ComparedRefusal(case.label, line, "", code) for line in refusal_lines(list(lost))]
+    if not found:
+        kind = ModelError if isinstance(errors[0], ModelError) else InputError
+        named = [(case.label, fault) for case, error in zip(cases, errors, strict=True) for fault in error.faults]
+        raise kind(*(replace(fault, what=f"{label}: {fault.what}") for label, fault in named)) from errors[0]
+    systems = tuple(_system(case, runs) for case, runs in found)
+    bare = all(case.constants.name == BARE for case, _ in found)
+    rows = (row for of_split in zip(*(runs for _, runs in found), strict=True) for row in _aligned(of_split, bare))
+    return Comparison(found[0][1][0].version, systems, tuple(rows), tuple(refused))
+
+
+def _system(case: ComparedCase, runs: Sequence[Result]) -> ComparedSystem:
+    """Return a system with what its results say of it."""
+    warnings = dict.fromkeys(warning for run in runs for warning in run.warnings)
+    configs = tuple(run.config for run in runs)
+    return ComparedSystem(case.label, runs[0].topology, runs[0].profile, configs, tuple(warnings))
+
+
+def _aligned(of_split: Sequence[Result], bare: bool) -> list[ComparedRow]:
+    """Return the rows of one split side by side: those of the same operation, ranks and size."""
+    grouping = of_split[0].config["split"] or of_split[0].config["groups"]
+    if not any(result.refused for result in of_split):
+        return [ComparedRow(grouping, rows, bare) for rows in zip(*(result.rows for result in of_split), strict=True)]
+    found: list[dict[tuple[Any, ...], Row]] = []
+    for result in of_split:
+        by_place: dict[tuple[Any, ...], Row] = {}
+        for row in result.rows:
+            place = (row.ranks, row.groups, row.op, row.requested_bytes)
+            again = sum(each[:-1] == place for each in by_place)
+            by_place[*place, again] = row
+        found.append(by_place)
+    places = dict.fromkeys(place for by_place in found for place in by_place)
+    return [ComparedRow(grouping, tuple(by_place.get(place) for by_place in found), bare) for place in places]
 
 
 def _results(case: ComparedCase) -> list[Result]:

@@ -10,9 +10,11 @@ from typing import Any
 from collsim.core.tabular import Tabular
 from collsim.simulation.result import Row
 
-__all__ = ["ComparedRow", "ComparedSystem", "Comparison", "named_system"]
+__all__ = ["VERDICTS", "ComparedRefusal", "ComparedRow", "ComparedSystem", "Comparison", "named_system"]
 
 SCHEMA = "collsim.compare/1"
+SAME = 1e-9
+"""Times within this share of each other are the same."""
 CHANGE = re.compile(r",\s*(?=[A-Za-z_][\w.\[\]]*=)")
 """Separator of the changes behind the name of a system: a comma before PATH=VALUE."""
 
@@ -41,24 +43,73 @@ class ComparedSystem:
 
 
 @dataclass(frozen=True, slots=True)
+class ComparedRefusal:
+    """What a system of a comparison could not answer: *what* is wrong, and *hint*, what to do about it."""
+
+    system: str
+    what: str
+    hint: str
+    exit_code: int
+
+    def to_dict(self) -> dict[str, str]:
+        """Return the refusal as the JSON schema wants it."""
+        return {"system": self.system, "what": self.what, "hint": self.hint}
+
+
+VERDICTS = ("faster", "slower", "same", "overlapping", "unmeasured")
+"""How a system does beside the first one. Where the intervals of measured times overlap, neither is faster for sure;
+where one of both has none, nobody measured how far off the prediction is."""
+
+
+@dataclass(frozen=True, slots=True)
 class ComparedRow:
-    """One collective at one size: its row on each system; *grouping* is the split or layout, None for one group."""
+    """One collective at one size: its row on each system, None where there is no answer.
+
+    *grouping* is the split or layout, None for one group. *bare* says that all profiles are of bare wires, on which
+    predictions are exact: a verdict then needs no interval.
+    """
 
     grouping: str | None
-    runs: tuple[Row, ...]
+    runs: tuple[Row | None, ...]
+    bare: bool = False
 
     @property
-    def speedups(self) -> tuple[float, ...]:
-        """Speedup of each system over the first one: the time of the first over its own."""
-        return tuple(self.runs[0].time_s / run.time_s for run in self.runs)
+    def any(self) -> Row:
+        """The row of the first system that has one: what was asked is the same for all."""
+        return next(run for run in self.runs if run is not None)
+
+    @property
+    def speedups(self) -> tuple[float | None, ...]:
+        """How many times as fast as the first system each one is: its time is the divisor; None without both."""
+        first = self.runs[0]
+        return tuple(None if run is None or first is None else first.time_s / run.time_s for run in self.runs)
+
+    @property
+    def verdicts(self) -> tuple[str | None, ...]:
+        """Which of `VERDICTS` holds for each system; None for the first, and without both times."""
+        first, *others = self.runs
+        return (None, *(None if first is None or run is None else _verdict(first, run, self.bare) for run in others))
 
     @property
     def who(self) -> str:
         """Ranks, or groups and how they came about."""
-        first = self.runs[0]
-        if first.groups == 1:
-            return str(first.ranks)
-        return f"{first.groups} x {first.ranks}" + (f" ({self.grouping})" if self.grouping else "")
+        if self.any.groups == 1:
+            return str(self.any.ranks)
+        return f"{self.any.groups} x {self.any.ranks}" + (f" ({self.grouping})" if self.grouping else "")
+
+
+def _verdict(first: Row, other: Row, bare: bool) -> str:
+    """Return how *other* does beside *first*."""
+    if not bare:
+        ends = first.time_lo_s, first.time_hi_s, other.time_lo_s, other.time_hi_s
+        if None in ends:
+            return "unmeasured"
+        low_s, high_s, other_low_s, other_high_s = (end or 0.0 for end in ends)
+        if low_s <= other_high_s and other_low_s <= high_s:
+            return "overlapping"
+    if abs(other.time_s - first.time_s) <= SAME * first.time_s:
+        return "same"
+    return "faster" if other.time_s < first.time_s else "slower"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +127,8 @@ class Comparison(Tabular):
     version: str
     systems: tuple[ComparedSystem, ...]
     rows: tuple[ComparedRow, ...]
+    refused: tuple[ComparedRefusal, ...] = ()
+    """Systems without an answer, which are not among *systems*, and what single rows lack."""
 
     def __iter__(self) -> Iterator[ComparedRow]:
         return iter(self.rows)
@@ -85,8 +138,18 @@ class Comparison(Tabular):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Warnings to read before trusting the numbers, each with the name of its system."""
-        return tuple(f"{system.label}: {told}" for system in self.systems for told in system.warnings)
+        """What to know before trusting the numbers, each with the name of its system."""
+        told = tuple(f"{system.label}: {told}" for system in self.systems for told in system.warnings)
+        return (*told, *self.mixed_versions)
+
+    @property
+    def mixed_versions(self) -> tuple[str, ...]:
+        """What to know where systems follow different versions of one library."""
+        found: dict[str, dict[str, list[str]]] = {}
+        for system in self.systems:
+            if name := system.profile["library"]:
+                found.setdefault(name.partition("-")[0], {}).setdefault(name, []).append(system.label)
+        return tuple(_differ(versions) for versions in found.values() if len(versions) > 1)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the document of schema ``collsim.compare/1``: SI units, unit in the key."""
@@ -101,10 +164,16 @@ class Comparison(Tabular):
             for system in self.systems
         ]
         rows = [
-            {"grouping": row.grouping, "speedups": list(row.speedups), "runs": [run.to_dict() for run in row.runs]}
+            {
+                "grouping": row.grouping,
+                "speedups": list(row.speedups),
+                "verdicts": list(row.verdicts),
+                "runs": [None if run is None else run.to_dict() for run in row.runs],
+            }
             for row in self.rows
         ]
-        return {"schema": SCHEMA, "collsim": self.version, "systems": systems, "rows": rows}
+        refused = [refusal.to_dict() for refusal in self.refused]
+        return {"schema": SCHEMA, "collsim": self.version, "systems": systems, "rows": rows, "refused": refused}
 
     def to_records(self) -> list[dict[str, Any]]:
         """Return one flat record for each system of each row: what tells rows apart, then that of `Row.to_record`."""
@@ -113,12 +182,15 @@ class Comparison(Tabular):
                 "system": system.label,
                 "profile": system.profile["name"],
                 "calibrated": system.profile["calibrated"],
+                "library": system.profile["library"],
                 "grouping": row.grouping,
                 "speedup": speedup,
+                "verdict": verdict,
                 **run.to_record(),
             }
             for row in self.rows
-            for system, speedup, run in zip(self.systems, row.speedups, row.runs, strict=True)
+            for system, speedup, verdict, run in zip(self.systems, row.speedups, row.verdicts, row.runs, strict=True)
+            if run is not None
         ]
 
     def _caption(self) -> str:
@@ -128,16 +200,29 @@ class Comparison(Tabular):
         return [_shown(row, self.systems) for row in self.rows]
 
 
+def _differ(versions: Mapping[str, Sequence[str]]) -> str:
+    """Return what to know of versions of one library, each with the systems that follow it."""
+    whose = ", ".join(f"{name} on {' and '.join(labels)}" for name, labels in versions.items())
+    return f"library versions differ, and with them choices and channels: {whose}; --library takes one for all"
+
+
 def _shown(row: ComparedRow, systems: Sequence[ComparedSystem]) -> dict[str, str]:
     """Headings and texts of a row, the systems side by side."""
-    shown = {"op": row.runs[0].op, "ranks": row.who, "size (B)": str(row.runs[0].size_bytes)}
-    for system, run, speedup in zip(systems, row.runs, row.speedups, strict=True):
+    shown = {"op": row.any.op, "ranks": row.who, "size (B)": str(row.any.size_bytes)}
+    for system, run, speedup, verdict in zip(systems, row.runs, row.speedups, row.verdicts, strict=True):
         own = {
-            "algo": run.label,
-            "time (us)": f"{run.time_s * 1e6:.2f}",
-            "busbw (GB/s)": f"{run.busbw_Bps / 1e9:.2f}",
-            "speedup (x)": f"{speedup:.3g}",
-            "bottleneck": run.limit,
+            "algo": run.label if run else "",
+            "time (us)": f"{run.time_s * 1e6:.2f}" if run else "",
+            "low (us)": _us(run.time_lo_s if run else None),
+            "high (us)": _us(run.time_hi_s if run else None),
+            "busbw (GB/s)": f"{run.busbw_Bps / 1e9:.2f}" if run else "",
+            "speedup (x)": "" if speedup is None else f"{speedup:.3g}",
+            "verdict": verdict or "",
+            "bottleneck": run.limit if run else "",
         }
         shown |= {f"{system.label} {heading}": text for heading, text in own.items()}
     return shown
+
+
+def _us(time_s: float | None) -> str:
+    return "" if time_s is None else f"{time_s * 1e6:.2f}"

@@ -47,6 +47,7 @@ __all__ = [
     "redrawn",
     "slowest_of",
     "time_together",
+    "with_costs",
 ]
 
 EQUAL = 1e-9
@@ -100,11 +101,20 @@ def part_of(schedule: Schedule, run: LoweredRun, proto: str, dtype: str, ports: 
 
     *ports* is what the reduction trees of other groups have taken.
     """
-    family = family_of(schedule.op, schedule.algo)
     lowered = lower(schedule, run, dtype, ports)
-    return GroupTask(
-        lowered, lowered.run, kernel_costs(run, proto, family), run.profile.network.protocol(proto, family)
-    )
+    return GroupTask(lowered, lowered.run, *_costs(schedule, run, proto))
+
+
+def with_costs(part: GroupTask, proto: str) -> GroupTask:
+    """Return the same with the costs of another protocol."""
+    costs, network = _costs(part.lowered.schedule, part.run, proto)
+    return replace(part, costs=costs, network=network)
+
+
+def _costs(schedule: Schedule, run: LoweredRun, proto: str) -> tuple[Protocol, Protocol | None]:
+    """Return the costs of a protocol inside a node and between nodes."""
+    family = family_of(schedule.op, schedule.algo)
+    return kernel_costs(run, proto, family), run.profile.network.protocol(proto, family)
 
 
 def prepare_groups(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from collsim.core.operations import DTYPES, OPERATIONS, REDUCTIONS, operation
 from collsim.core.tabular import Field, Tabular, plain
+from collsim.core.units import format_size
 
-__all__ = ["FIELDS", "GroupTime", "LinkLoad", "Result", "Row", "ranked"]
+__all__ = ["FIELDS", "GroupTime", "LinkLoad", "Refusal", "Result", "Row", "ranked", "refusal_lines"]
 
 SCHEMA = "collsim.result/1"
 TEXT = {"type": "string", "minLength": 1}
@@ -54,6 +55,7 @@ CRITICAL = tuple(CRITICAL_TIMES)
 """Kinds of time that the slowest chain of transfers spends."""
 FIELDS: tuple[Field, ...] = (
     Field("op", {"type": "string", "enum": list(OPERATIONS)}, "operation"),
+    Field("asked", TEXT, "what was asked for: a name, `auto`, `best` or `all`"),
     Field("algo", TEXT, "algorithm that ran"),
     Field("proto", TEXT_OR_NONE, "protocol of the library; `null` where none is modelled"),
     Field("channels", FROM_ONE, "channels (CTAs) that share the work"),
@@ -198,7 +200,8 @@ class Row:
     thousandth of the busiest; *critical_s* splits the time of the slowest chain of transfers into launch, latency, flow
     at the channels' own rate and flow held back by links. A measured time lies between the interval ends with 90 %
     confidence; they are None where nobody measured how far predictions are off. Where something failed,
-    *healthy_time_s* and *healthy_algo* (with its protocol) are of the machine in order, else None.
+    *healthy_time_s* and *healthy_algo* (with its protocol) are of the machine in order, else None. *asked* is the name
+    or choice that the row answers, *algo* and *proto* are what ran for it.
 
     Where the run was repeated over seeds of the network's hash, *draw_times_s* holds the times in the order of the
     seeds, and everything else is of the median draw, that of *hash_seed*; else it is empty, and the seed None.
@@ -240,6 +243,7 @@ class Row:
     group_times: tuple[GroupTime, ...] = ()
     hash_seed: int | None = None
     draw_times_s: tuple[float, ...] = ()
+    asked: str = ""
 
     @property
     def time_min_s(self) -> float | None:
@@ -324,6 +328,36 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
+class Refusal:
+    """What was asked for and has no row: on how many ranks, at which size, *what* is wrong and what to do about it."""
+
+    op: str
+    ranks: int
+    groups: int
+    requested_bytes: int
+    asked: str
+    what: str
+    hint: str
+    exit_code: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the refusal as the JSON schema wants it."""
+        return {entry.name: getattr(self, entry.name) for entry in fields(self) if entry.name != "exit_code"}
+
+
+def refusal_lines(refused: Sequence[Refusal]) -> list[str]:
+    """Return a sentence for each thing refused, with all its sizes, and why."""
+    sizes: dict[tuple[str, int, int, str, str], list[int]] = {}
+    for each in refused:
+        sizes.setdefault((each.op, each.groups, each.ranks, each.asked, each.what), []).append(each.requested_bytes)
+    return [
+        f"{asked} is refused for {op} of {f'{groups} x ' * (groups > 1)}{ranks} ranks at "
+        f"{', '.join(map(format_size, found))}: {what}"
+        for (op, groups, ranks, asked, what), found in sizes.items()
+    ]
+
+
+@dataclass(frozen=True, slots=True)
 class Result(Tabular):
     """The rows of one call, with the configuration that reproduces them.
 
@@ -343,6 +377,8 @@ class Result(Tabular):
     warnings: tuple[str, ...] = ()
     skipped: tuple[Row, ...] = field(default=(), repr=False)
     """Requests that nccl-tests rounds down to zero bytes; only its own format shows them."""
+    refused: tuple[Refusal, ...] = ()
+    """What was asked for beside the rows and could not be answered."""
 
     def __iter__(self) -> Iterator[Row]:
         return iter(self.rows)
@@ -379,6 +415,7 @@ class Result(Tabular):
             "topology": dict(self.topology),
             "profile": dict(self.profile),
             "results": [row.to_dict() for row in self.rows],
+            "refused": [refusal.to_dict() for refusal in self.refused],
             "warnings": list(self.warnings),
         }
 
@@ -405,7 +442,8 @@ class Result(Tabular):
                 "op": row.op,
                 "size (B)": str(row.size_bytes),
                 "ranks": str(row.ranks),
-                "algo": row.algo,
+                **({"asked": row.asked} if len(self.config.get("algo", ())) > 1 else {}),
+                "algo": row.label,
                 "time (us)": f"{'~' * bool(row.tolerance)}{row.time_s * 1e6:.2f}",
                 "algbw (GB/s)": f"{row.algbw_Bps / 1e9:.2f}",
                 "busbw (GB/s)": f"{row.busbw_Bps / 1e9:.2f}",

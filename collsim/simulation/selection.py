@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,7 +19,10 @@ from collsim.schedule import Schedule
 from collsim.simulation.lowering import MOST_TRANSFERS, LoweredRun
 from collsim.simulation.request.request import MOST_CHANNELS, Request
 
-__all__ = ["built", "layout_of", "library_choice", "no_sharp", "request_of", "turns_sharp_on"]
+if TYPE_CHECKING:
+    from collsim.library import Call, Choice, Library, System
+
+__all__ = ["built", "layout_of", "library_choice", "library_options", "no_sharp", "request_of", "turns_sharp_on"]
 
 CHANNEL_GRAIN_BPS = 20e9
 """A rank gets one channel per this much egress; on an HGX H100 that gives the 24 channels that NCCL uses there."""
@@ -106,8 +110,27 @@ def library_choice(
     request: ScheduleRequest, run: LoweredRun, question: Request
 ) -> tuple[Algorithm, ScheduleRequest, str]:
     """Return the algorithm that the library would take, the request as it would split it, and the protocol."""
-    from collsim.library import Call, system_of
     from collsim.library.choose import choose_with
+
+    call, system, library = _call_of(request, run, question)
+    choice = choose_with(call, system, library, question.environment, question.proto)
+    return _carried_out(choice, request, run, question)
+
+
+def library_options(
+    request: ScheduleRequest, run: LoweredRun, question: Request
+) -> list[tuple[Algorithm, ScheduleRequest, str]]:
+    """Return all that the library could do, as of `library_choice`, which comes first."""
+    from collsim.library.choose import options_with
+
+    call, system, library = _call_of(request, run, question)
+    choices = options_with(call, system, library, question.environment, question.proto)
+    return [_carried_out(choice, request, run, question) for choice in choices]
+
+
+def _call_of(request: ScheduleRequest, run: LoweredRun, question: Request) -> tuple[Call, System, Library]:
+    """Return what the library is asked, on which system, and which library."""
+    from collsim.library import Call, system_of
 
     sharp = False if no_sharp(run, question) else None
     system = system_of(run.topology, run.fabric.rank_node.tolist(), sharp=sharp)
@@ -116,7 +139,13 @@ def library_choice(
         launch=question.launch, registered=question.registered, n_nodes=_equal_nodes(request),
     )  # fmt: skip
     assert question.library is not None
-    choice = choose_with(call, system, question.library, question.environment, question.proto)
+    return call, system, question.library
+
+
+def _carried_out(
+    choice: Choice, request: ScheduleRequest, run: LoweredRun, question: Request
+) -> tuple[Algorithm, ScheduleRequest, str]:
+    """Return the algorithm of a choice of the library, the request as it splits it, and the protocol."""
     messages, whole = choice.point_to_point, max(choice.shares_bytes, default=request.size_bytes)
     picked = algorithm(request.op.name, choice.algo)
     costs = run.profile.protocol(question.proto or choice.proto, picked.family_for(request.op.name))
@@ -127,6 +156,7 @@ def library_choice(
         chunk_bytes = max(least, -(-whole // MOST_PASSES)) if picked.pipelined else whole
     if picked.by_levels:
         chunk_bytes = max(request.size_bytes, 1)
+    is_amd = question.library is not None and question.library.family == "rccl"
     asked = replace(
         request,
         channels=question.channels or (messages.channels if messages else choice.channels),
@@ -135,7 +165,7 @@ def library_choice(
         share_bytes=() if question.channels else choice.shares_bytes,
         peer_channels=messages.channels_per_peer if messages else choice.peer_channels,
         in_turn=costs.in_turn,
-        tree_pattern="rail" if system.is_amd else request.tree_pattern,
+        tree_pattern="rail" if is_amd else request.tree_pattern,
         peer_step_bytes=messages.step_bytes if messages else None,
     )
     return picked, asked, choice.proto

@@ -21,6 +21,7 @@ from collsim.simulation.before_after import beside, healthy_groups, library_effe
 from collsim.simulation.concurrent import Party, prepare_groups, redrawn
 from collsim.simulation.draws import refuse_unhashed
 from collsim.simulation.lowering import prepare as run_of
+from collsim.simulation.plans import Told
 from collsim.simulation.provenance import (
     achievable,
     approximations,
@@ -207,10 +208,11 @@ def predict(
         refuse_unhashed(topology)
     config = config_of(topology, constants, groups, question)
     question, left_out = _with_library(topology, constants, question)
+    told = Told(left_out)
     judged = _judged(topology, groups, question)
     launched = constants.launched(question.launch, registered=question.registered)
     parties, healthy = _parties(topology, _sure(launched, constants, judged), question, groups)
-    rows, skipped = _rows(parties, healthy, question, left_out)
+    rows, skipped = _rows(parties, healthy, question, told)
     warnings = (
         *warnings_of(judged, constants, question),
         *effects_of_changes(topology, constants, parties[0].runs[0]),
@@ -238,6 +240,7 @@ def predict(
         rows=tuple(rows),
         warnings=warnings,
         skipped=tuple(skipped),
+        refused=tuple(told.refused),
     )
 
 
@@ -263,18 +266,19 @@ def _rows(
     parties: Sequence[Party | Scaled],
     healthy: Sequence[Party | Scaled | None],
     question: Request,
-    left_out: list[str],
+    told: Told,
 ) -> tuple[list[Row], list[Row]]:
     """Return the rows of all runs, and those of sizes of which nothing remains; raise if no other row is left."""
     rows: list[Row] = []
     skipped: list[Row] = []
     for party, before in zip(parties, healthy, strict=True):
-        tables = _tables(party, question, left_out)
-        others = tables if before is None else _tables(before, question, [])
+        tables = _tables(party, question, told)
+        others = tables if before is None else _tables(before, question, Told())
         for named, other in zip(tables, others, strict=True):
             table = [row for each in named for row in each] if before is None else beside(named, other)
-            (skipped if table[0].size_bytes == 0 else rows).extend(table)
+            (skipped if table and table[0].size_bytes == 0 else rows).extend(table)
     if not rows:
+        told.raise_errors()
         smallest = max(
             BLOCK_GRAIN_BYTES * row.ranks if operation(row.op).blocked else question.element_bytes for row in skipped
         )
@@ -323,11 +327,11 @@ def _judged(topology: Topology, groups: Sequence[Sequence[int]], question: Reque
     return cluster.node if all(len({gpu // per_node for gpu in group}) == 1 for group in members) else topology
 
 
-def _tables(party: Party | Scaled, question: Request, left_out: list[str]) -> list[list[list[Row]]]:
+def _tables(party: Party | Scaled, question: Request, told: Told) -> list[list[list[Row]]]:
     """Return the rows of every operation and size, for each algorithm or choice that was asked for."""
     if isinstance(party, Party):
-        return tables_of(party, question, left_out)
-    return party.tables(question, left_out)
+        return tables_of(party, question, told)
+    return party.tables(question, told)
 
 
 def _party(
@@ -358,7 +362,7 @@ def _with_library(topology: Topology, constants: Profile, question: Request) -> 
 
     A library that the user names is followed or refused; that of the profile is followed where it can be.
     """
-    looks = "auto" in question.algo or (question.environment and not set(CHOICES).isdisjoint(question.algo))
+    looks = not set(CHOICES).isdisjoint(question.algo)
     if question.library is None and constants.library and looks:
         from collsim.library import load_library, system_of
 
@@ -366,13 +370,18 @@ def _with_library(topology: Topology, constants: Profile, question: Request) -> 
         try:
             system = system_of(topology)
         except UnsupportedError as error:
-            return question, [f"auto is the fastest in the simulator: {error.faults[0].what}"]
+            return question, _alone(question, error.faults[0].what)
         if system.is_amd == (library.family == "rccl"):
             return replace(question, library=library), []
-        return question, [f"auto is the fastest in the simulator: {library.name} does not run on {topology.name}"]
+        return question, _alone(question, f"{library.name} does not run on {topology.name}")
     if question.library is None and question.environment:
         raise InputError(Fault("variables of the environment need a library", "environment", "add --library nccl-2.28"))
     return question, []
+
+
+def _alone(question: Request, why: str) -> list[str]:
+    """Return what to tell of a question whose choices follow no library."""
+    return [f"auto is the fastest in the simulator: {why}"] if "auto" in question.algo else []
 
 
 def build_schedule(

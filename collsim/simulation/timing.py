@@ -21,6 +21,7 @@ from collsim.engine import (
     check_conservation,
     checked,
     least_time_s,
+    round_trip_s,
     solve,
 )
 from collsim.fabric.bounds.lower import Bound, lower_bound
@@ -135,10 +136,8 @@ def timing_of(
     With a solution from *above*, the times on both sides are part of it.
     Raises InternalError as `time_schedule` does.
     """
-    costs, network = both_costs
+    costs = both_costs[0]
     broken = check_conservation(problem, solution)
-    carried = np.bincount(lowered.route, weights=lowered.size_bytes, minlength=len(lowered.used)).astype(np.float64)
-    taken = run.routes.take(lowered.used, _wire_copies(lowered, costs, network))
     once_s = _once_s(lowered, problem, solution, run, both_costs)
     last, begin_s = _busiest(lowered, solution, costs)
     device_s = once_s + float(solution.finish_s[last]) - begin_s
@@ -147,7 +146,7 @@ def timing_of(
         run,
         (once_s, device_s),
         _critical_path(problem, solution, last, begin_s),
-        link_bytes=taken.link_bytes(carried, run.fabric.n_links),
+        link_bytes=_link_bytes(lowered, run, both_costs),
         path=solution.path,
         simulated=solution.simulated,
         solves=solution.solves,
@@ -211,17 +210,21 @@ def _bracket_s(
 def least_call_s(
     lowered: Lowered, run: LoweredRun, both_costs: tuple[Protocol, Protocol | None], *, chained: bool
 ) -> float:
-    """Return a time that `time_lowered` cannot undercut, without a simulation; 0 where only that tells what counts.
+    """Return a time that `time_lowered` cannot undercut, without a simulation.
 
     By the bytes of each link, or better, but slower, with what transfers wait for.
     """
     costs, network = both_costs
-    if costs.back_to_back or _is_grouped(lowered, costs):
-        return 0.0
+    links_s = float((_link_bytes(lowered, run, both_costs) / run.fabric.capacity_Bps).max(initial=0.0))
+    if _is_grouped(lowered, costs) or (costs.back_to_back and not chained):
+        return links_s  # no answer passes the checks below it
     problem = checked(problem_of(lowered, run, costs, network))
-    end_s = chained_time_s(problem) if chained else least_time_s(problem)
+    if costs.back_to_back:
+        end_s = round_trip_s(problem, _channel_of_rank(lowered, costs))
+    else:
+        end_s = chained_time_s(problem) if chained else least_time_s(problem)
     once_s = base_s(lowered, costs, network, lowered.size_bytes.astype(np.float64))
-    return run.profile.launch_s + call_time_s(once_s + end_s, run.profile.floor_s, run.profile.wait_s)
+    return max(links_s, run.profile.launch_s + call_time_s(once_s + end_s, run.profile.floor_s, run.profile.wait_s))
 
 
 def device_time_s(lowered: Lowered, run: LoweredRun, costs: Protocol, network: Protocol | None = None) -> float:
@@ -249,9 +252,14 @@ def _busiest(lowered: Lowered, solution: Solution, costs: Protocol) -> tuple[int
     """
     if not costs.back_to_back:
         return int(np.argmax(solution.finish_s)), 0.0
+    return _longest(_channel_of_rank(lowered, costs), solution)
+
+
+def _channel_of_rank(lowered: Lowered, costs: Protocol) -> Int:
+    """Return int64[n]: a number for the channel of the rank that sends; those that take turns are done together."""
     transfers = lowered.transfers
-    channels = 0 if costs.in_turn else transfers.channel  # those that take turns are done together
-    return _longest(channels * (int(transfers.src.max()) + 1) + transfers.src, solution)
+    channels = 0 if costs.in_turn else transfers.channel
+    return np.asarray(channels * (int(transfers.src.max()) + 1) + transfers.src)
 
 
 def _longest(label: Int, solution: Solution) -> tuple[int, float]:
@@ -368,6 +376,12 @@ def _wire_copies(lowered: Lowered, costs: Protocol, network: Protocol | None) ->
     if network is not None:
         efficiency[lowered.route[lowered.across]] = network.wire_efficiency
     return np.asarray(lowered.copies / efficiency, dtype=np.float64)
+
+
+def _link_bytes(lowered: Lowered, run: LoweredRun, both_costs: tuple[Protocol, Protocol | None]) -> Float:
+    """Return float64[n_links]: what goes over each link, flags of the protocols included."""
+    carried = np.bincount(lowered.route, weights=lowered.size_bytes, minlength=len(lowered.used)).astype(np.float64)
+    return run.routes.take(lowered.used, _wire_copies(lowered, *both_costs)).link_bytes(carried, run.fabric.n_links)
 
 
 def _rates(lowered: Lowered, run: LoweredRun, costs: Protocol) -> tuple[Float, Float]:

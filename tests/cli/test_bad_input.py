@@ -124,8 +124,8 @@ def refused(outcome, *words, code=2):
             ["--size: 1000000000000000 bytes: ", "too many to simulate"],
         ),
         (
-            ("run", "--topo", "mi355x_ubb8", "--op", "all_reduce", "-b", "1M", "-e", "1T", "-f", "1048576"),
-            ["-e: 1099511627776 bytes: "],
+            ("run", "--topo", "mi355x_ubb8", "--op", "all_reduce", "-b", "1T", "-e", "2T", "-f", "2"),
+            ["-e: 1099511627776 bytes: ", "-e: 2199023255552 bytes: "],
         ),
         # what-ifs
         ((*RUN, "--set", "link.bandwith=80 GB/s"), ["--set", '"link.bandwith"', '"link.bandwidth"?']),

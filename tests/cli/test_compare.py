@@ -116,13 +116,46 @@ def test_faults_at_their_place(collsim):
         (("mi355x_ubb8", "hgx_b200,lnk.bandwidth=3"), 'TOPO: unknown path "lnk.bandwidth"'),
         (("mi355x_ubb8", "hgx_b200", "--ranks", "16"), "--ranks: 16 ranks on 8 GPUs"),
         (("mi355x_ubb8", "hgx_b200", "--split", "none,MOD 3"), "--split: MOD 3 does not divide 8 ranks"),
-        (("mi355x_ubb8", "hgx_b200", "--algo", "nvls"), "mi355x_ubb8: the schedule needs switches"),
+        (("mi355x_ubb8", "mi300x_ubb8", "--algo", "nvls"), "mi355x_ubb8: the schedule needs switches"),
     ],
 )
 def test_refused(collsim, arguments, told):
     found = collsim("compare", *arguments, "--op", "all_reduce", "--size", "1M")
     assert (found.code, found.out) == (2, "")
     assert told in found.err
+
+
+@pytest.mark.parametrize("form", COMPARISON_FORMATS)
+def test_answers_of_others_are_printed_and_the_refused_named(collsim, form):
+    call = ("compare", "mi355x_ubb8", "hgx_h100", "hgx_b200", "--op", "all_reduce", "--size", "1M", "--algo", "nvls")
+    found = collsim(*call, "-q", "--format", form)
+    assert found.code == 2
+    assert "error: mi355x_ubb8 is refused: the schedule needs switches" in found.err
+    assert "hgx_h100" in found.out
+    if form == "json":
+        document = json.loads(found.out)
+        Draft202012Validator(schema("collsim.compare/1")).validate(document)
+        assert [entry["system"] for entry in document["refused"]] == ["mi355x_ubb8"]
+    elif form != "csv":
+        assert "mi355x_ubb8 is refused: " in found.out
+
+
+def test_intervals_and_verdicts_in_every_format(collsim):
+    call = ("compare", "hgx_h100", "hgx_b200", "--op", "all_reduce", "--size", "4K,1M", "-q", "--format")
+    document = json.loads(collsim(*call, "json").out)
+    Draft202012Validator(schema("collsim.compare/1")).validate(document)
+    assert [row["verdicts"] for row in document["rows"]] == [[None, "unmeasured"], [None, "overlapping"]]
+    ends = [document["rows"][1]["runs"][1][f"time_{end}_s"] for end in ("lo", "hi")]
+    rows = list(csv.DictReader(io.StringIO(collsim(*call, "csv").out)))
+    assert [row["verdict"] for row in rows] == ["", "unmeasured", "", "overlapping"]
+    assert [float(rows[3][f"time_{end}_s"]) for end in ("lo", "hi")] == ends
+    assert {row["library"] for row in rows} == {"nccl-2.28"}
+    for form in ("table", "md"):
+        text = " ".join(collsim(*call, form).out.replace("\n#  ", "").split())
+        assert all(f"{end * 1e6:.2f}" in text for end in ends)
+        assert "whether hgx_b200 is faster is open where intervals overlap (all_reduce of 8 ranks, 1 MiB)" in text
+        assert "predicted: hgx_b200 is" in text
+        assert "algorithms as nccl-2.28 chooses" in text
 
 
 def test_a_cut_system_has_no_answer(collsim):

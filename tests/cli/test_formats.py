@@ -286,7 +286,7 @@ def test_intervals_in_every_format(collsim):
     ]
     cells = [line.split(" | ") for line in collsim(*MIXED, "--format", "md").out.splitlines() if "all_reduce |" in line]
     for line, row in zip(cells, rows, strict=True):
-        assert [cell.strip() for cell in line[9:11]] == (["", ""] if row.time_lo_s is None else ends_us(row))
+        assert [cell.strip() for cell in line[10:12]] == (["", ""] if row.time_lo_s is None else ends_us(row))
 
 
 def test_draws_in_every_format(collsim):

@@ -1,6 +1,6 @@
 """Systems side by side: `compare` is `simulate` on each."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import networkx as nx
 import pytest
@@ -8,6 +8,7 @@ import pytest
 from collsim import compare, simulate
 from collsim.core.errors import Fault, InputError, ModelError
 from collsim.simulation.compare import answers, label_of
+from collsim.simulation.comparison import ComparedRow
 from collsim.topology import Topology, load_topology
 
 PAIR = ["mi355x_ubb8", "hgx_b200"]
@@ -83,21 +84,87 @@ def test_one_system_is_no_comparison(topos):
         compare(topos, "all_reduce")
 
 
-def test_what_a_system_cannot_do_names_it():
-    with pytest.raises(InputError, match="mi355x_ubb8: the schedule needs switches"):
-        compare(PAIR, "all_reduce", "1M", algo="nvls")
-    with pytest.raises(InputError, match="gb200_nvl72 takes 2 to 72"):
-        compare(["mi355x_rack128", "gb200_nvl72"], "all_reduce", "1M", ranks=128)
+def test_what_a_system_cannot_do_is_named_beside_the_answers_of_others():
+    found = compare([*PAIR, "hgx_h100"], "all_reduce", "1M", algo="nvls")
+    assert [system.label for system in found.systems] == ["hgx_b200", "hgx_h100"]
+    assert [(each.system, each.exit_code) for each in found.refused] == [("mi355x_ubb8", 2)]
+    assert "the schedule needs switches" in found.refused[0].what
+    found = compare(["mi355x_rack128", "gb200_nvl72"], "all_reduce", "1M", ranks=128, profile="ideal")
+    assert [run.ranks for run in found.rows[0].runs] == [128]
+    assert [(each.system, each.what) for each in found.refused] == [("gb200_nvl72", "128 ranks on 72 GPUs")]
 
 
-def test_a_system_without_an_answer_is_a_model_error():
+def test_what_no_system_can_do_names_all():
+    with pytest.raises(InputError, match="mi355x_ubb8: the schedule needs switches") as caught:
+        compare(["mi355x_ubb8", "mi300x_ubb8"], "all_reduce", "1M", algo="nvls")
+    assert len(caught.value.faults) == 2
+    with pytest.raises(InputError, match="hgx_b200 takes 2 to 8"):
+        compare(PAIR, "all_reduce", "1M", ranks=128)
+
+
+def test_a_size_that_one_system_lacks_is_open_there():
+    both = compare(["hgx_b200", "hgx_h100"], "all_reduce", ["1M", "64M"], profile="ideal", algo="ring", chunk="4K")
+    assert both.refused == ()
+    found = compare(["hgx_b200", "gb200_nvl72"], "all_reduce", ["1M", "4G"], profile="ideal", algo="ring", chunk="64K")
+    lacking = [[run is None for run in row.runs] for row in found.rows]
+    assert [False, False] in lacking
+    assert any(any(row) for row in lacking) == bool(found.refused)
+    for row in found.rows:
+        assert [speedup is None for speedup in row.speedups] == [None in (row.runs[0], run) for run in row.runs]
+
+
+def test_a_system_without_an_answer_is_named():
     apart = nx.DiGraph()
     for i in range(4):
         apart.add_node(f"gpu{i}", kind="gpu")
     for a, b in ((0, 1), (1, 0), (2, 3), (3, 2)):
         apart.add_edge(f"gpu{a}", f"gpu{b}", bandwidth_Bps=1e9, latency_s=1e-6)
+    found = compare([apart, "hgx_b200"], "all_reduce", "1M", profile="ideal")
+    assert {(each.system, each.exit_code) for each in found.refused} == {("graph", 3)}
     with pytest.raises(ModelError, match="graph: "):
-        compare([apart, "hgx_b200"], "all_reduce", "1M", profile="ideal")
+        compare([apart, apart], "all_reduce", "1M", profile="ideal")
+
+
+def timed(row, time_s, low_s=None, high_s=None):
+    return replace(row, time_s=time_s, time_lo_s=low_s, time_hi_s=high_s)
+
+
+@pytest.mark.parametrize(
+    ("first", "other", "verdict"),
+    [
+        ((4.0, 3.0, 5.0), (2.0, 1.0, 2.9), "faster"),
+        ((2.0, 1.0, 2.9), (4.0, 3.0, 5.0), "slower"),
+        ((4.0, 3.0, 5.0), (2.0, 1.0, 3.0), "overlapping"),
+        ((4.0, 3.0, 5.0), (2.0,), "unmeasured"),
+        ((4.0,), (2.0, 1.0, 3.0), "unmeasured"),
+    ],
+)
+def test_a_verdict_needs_intervals_apart(first, other, verdict):
+    row = simulate("hgx_b200", "all_reduce", "1M", profile="ideal").rows[0]
+    runs = (timed(row, *first), timed(row, *other))
+    assert ComparedRow(None, runs).verdicts == (None, verdict)
+    bare = "faster" if other[0] < first[0] else "slower"
+    assert ComparedRow(None, runs, bare=True).verdicts == (None, bare)
+    assert ComparedRow(None, (runs[0], runs[0]), bare=True).verdicts == (None, "same")
+    assert ComparedRow(None, (runs[0], None)).verdicts == (None, None)
+
+
+def test_where_nobody_measured_no_verdict_is_given():
+    """Logs of eight B200 begin at 1 MiB; those of H100 hold small sizes."""
+    small, large = compare(["hgx_h100", "hgx_b200"], "all_reduce", ["4K", "1M"]).rows
+    assert small.runs[1].time_lo_s is None
+    assert small.verdicts == (None, "unmeasured")
+    assert large.verdicts == (None, "overlapping")
+
+
+def test_versions_that_differ_are_said():
+    found = compare(["hgx_b200", "gb200_nvl72", "mi355x_ubb8"], "all_reduce", "1M")
+    assert [system.profile["library"] for system in found.systems] == ["nccl-2.28", "nccl-2.27", "rccl-2.27"]
+    (told,) = found.mixed_versions
+    assert "nccl-2.28 on hgx_b200, nccl-2.27 on gb200_nvl72" in told
+    assert told in found.warnings
+    same = compare(["hgx_b200", "gb200_nvl72"], "all_reduce", "1M", library="nccl-2.28")
+    assert same.mixed_versions == ()
 
 
 def test_frames_and_notebooks_show_every_system():
@@ -108,7 +175,7 @@ def test_frames_and_notebooks_show_every_system():
     shown = comparison._repr_html_()
     assert shown.count("<tr>") == 1 + 2
     assert all(f"<th>{name} speedup (x)</th>" in shown for name in PAIR)
-    assert shown.count("<td>") == 2 * (3 + 2 * 5)
+    assert shown.count("<td>") == 2 * (3 + 2 * 8)
     assert f"<td>{comparison.rows[0].speedups[1]:.3g}</td>" in shown
 
 

@@ -132,7 +132,7 @@ def test_html(result):
 
 def test_document(result):
     document = result.to_dict()
-    assert list(document) == ["schema", "collsim", "config", "topology", "profile", "results", "warnings"]
+    assert list(document) == ["schema", "collsim", "config", "topology", "profile", "results", "refused", "warnings"]
     assert document["schema"] == "collsim.result/1"
     assert all(
         math.isfinite(value) for row in document["results"] for value in row.values() if isinstance(value, float)

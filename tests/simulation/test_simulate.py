@@ -46,7 +46,10 @@ def test_all_is_every_algorithm_and_auto_the_fastest(topo, op, profile):
     for word in ("auto", "best"):
         (chosen,) = simulate(topo, op, "1M", algo=word, profile=profile).rows
         fastest = min(rows, key=lambda row: row.time_s)
-        assert replace(chosen, path="") == replace(fastest, path="")  # more problems may be solved by another engine
+        assert chosen.asked == word
+        assert replace(chosen, path="", asked="all") == replace(
+            fastest, path=""
+        )  # more problems may be solved by another engine
 
 
 def test_several_algorithms_are_several_rows():

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from collsim.fabric.fabric import Float, Int
+from collsim.simulation.plans import EQUALLY_BUSY
 from collsim.simulation.quotient.frames import UNIT
 from collsim.simulation.quotient.representatives import Miniature
-from collsim.simulation.rows import EQUALLY_BUSY
 
 __all__ = ["UnitBytes", "alike", "carried"]
 

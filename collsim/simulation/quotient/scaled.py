@@ -13,13 +13,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from collsim.collectives import Algorithm, ScheduleRequest, algorithm, algorithms_for
-from collsim.core.errors import NoRouteError
+from collsim.core.errors import InputError, NoRouteError
 from collsim.core.operations import Operation
-from collsim.fabric.bounds.lower import Cuts
+from collsim.fabric.bounds.lower import MOST_IN_TABLES, Cuts
 from collsim.fabric.fabric import Float
 from collsim.library import Profile
 from collsim.simulation.concurrent import Party, part_of, time_together
+from collsim.simulation.contest import able, fastest, protocols_for
 from collsim.simulation.lowering import LoweredRun, prepare
+from collsim.simulation.plans import Told, empty_row, row_of
 from collsim.simulation.quotient.cluster_hierarchy import hierarchical_timing
 from collsim.simulation.quotient.cluster_rings import OutOfStepError, ring_timing
 from collsim.simulation.quotient.frames import BLOCK, POD
@@ -28,7 +30,7 @@ from collsim.simulation.quotient.pair_kinds import exchange, run_of_pairs
 from collsim.simulation.quotient.representatives import EXACT_UP_TO, Miniature, Pairs, miniature_of
 from collsim.simulation.request.request import CHOICES, Request
 from collsim.simulation.result import Row
-from collsim.simulation.rows import able, empty_row, fastest, row_of, tables_of
+from collsim.simulation.rows import named, tables_of
 from collsim.simulation.selection import request_of
 from collsim.simulation.timing import Timing
 from collsim.topology import Topology
@@ -75,36 +77,64 @@ class Scaled:
 
     shares_links = meets_hash = False
 
-    def tables(self, question: Request, left_out: list[str]) -> list[list[list[Row]]]:
+    def tables(self, question: Request, told: Told) -> list[list[list[Row]]]:
         """Return the rows of every operation and size, for each algorithm or choice that was asked for."""
         try:
             return [
-                self._table(op, size_bytes, question, left_out)
+                self._table(op, size_bytes, question, told)
                 for op in question.ops
                 for size_bytes in question.sizes_of(op)
             ]
         except OutOfStepError:
             if self.n_ranks > EXACT_UP_TO:
                 raise
-            return tables_of(self.whole(), question, left_out)
+            return tables_of(self.whole(), question, told)
 
-    def _table(self, op: Operation, requested_bytes: int, question: Request, left_out: list[str]) -> list[list[Row]]:
-        if self.mini and not self.mini.exact and UNEVEN not in left_out:
-            left_out.append(UNEVEN)
+    def _table(self, op: Operation, requested_bytes: int, question: Request, told: Told) -> list[list[Row]]:
+        if self.mini and not self.mini.exact and UNEVEN not in told.left_out:
+            told.left_out.append(UNEVEN)
         request = self._request(op, requested_bytes, question)
         empty = empty_row(request, requested_bytes, question)
         if request.size_bytes == 0:
             return [[empty]]
         found = []
         for name in question.algo:
-            names = _forms(op) if name in CHOICES else (name,)
-            if name in CHOICES:
-                others = [entry.name for entry in able(op, self.run, question) if entry.name not in names]
-                told = f"{', '.join(others)} are left out on {self.n_ranks} ranks: name one to have it simulated"
-                left_out += [told] * (told not in left_out)
-            rows = [self._row(algorithm(op.name, each), request, empty, question) for each in names]
-            found.append([fastest(rows)] if name in ("auto", "best") else rows)
+            try:
+                rows = self._chosen(name, request, empty, question, told)
+            except (InputError, NoRouteError) as error:
+                told.refuse(error, empty, name)
+                rows = []
+            found.append([replace(row, asked=name) for row in rows])
         return found
+
+    def _chosen(self, name: str, request: ScheduleRequest, empty: Row, question: Request, told: Told) -> list[Row]:
+        """Return the rows of one name: of an algorithm, or of a choice among those that have a form of their own."""
+        op = request.op
+        if name not in CHOICES:
+            return [self._row(named(op, name, question), question.proto, request, empty, question)]
+        names = _forms(op)
+        others = [entry.name for entry in able(op, self.run, question) if entry.name not in names]
+        lost = f"{', '.join(others)} are left out on {self.n_ranks} ranks: name one to have it simulated"
+        told.left_out += [lost] * (lost not in told.left_out)
+        rows = [self._fastest(algorithm(op.name, each), request, empty, question) for each in names]
+        if name != "all" and question.library is not None:
+            rows += self._library_row(op, empty.requested_bytes, question, told)
+        return rows if name == "all" else [fastest(rows)]
+
+    def _fastest(self, picked: Algorithm, request: ScheduleRequest, empty: Row, question: Request) -> Row:
+        """Return the row of an algorithm with the fastest of its protocols."""
+        protocols = protocols_for(picked, request.op, self.run, question, set())
+        return fastest([self._row(picked, proto, request, empty, question) for proto in protocols])
+
+    def _library_row(self, op: Operation, requested_bytes: int, question: Request, told: Told) -> list[Row]:
+        """Return the row of what the library itself takes, where tables of so many ranks are no burden."""
+        assert question.library is not None
+        if self.n_ranks > MOST_IN_TABLES:
+            lost = f"what {question.library.name} itself takes is left out of best on {self.n_ranks} ranks: see auto"
+            told.left_out += [lost] * (lost not in told.left_out)
+            return []
+        asked = replace(question, ops=(op,), sizes=(requested_bytes,), algo=("auto",))
+        return tables_of(self.whole(), asked, Told())[0][0]
 
     def _request(self, op: Operation, requested_bytes: int, question: Request) -> ScheduleRequest:
         """Return the request to an algorithm for all ranks of the whole machine."""
@@ -112,25 +142,27 @@ class Scaled:
         asked = request_of(op, requested_bytes, self.run, question)
         return replace(asked, n_ranks=n, size_bytes=op.rounded_size_bytes(requested_bytes, n, asked.element_bytes))
 
-    def _row(self, picked: Algorithm, request: ScheduleRequest, empty: Row, question: Request) -> Row:
-        proto = question.proto or "Simple"
+    def _row(
+        self, picked: Algorithm, proto: str | None, request: ScheduleRequest, empty: Row, question: Request
+    ) -> Row:
+        costs = proto or "Simple"
         if picked.quotient == "pairs":
-            timing, channels = self._exchanged(picked.name, request, question)
+            timing, channels = self._exchanged(picked.name, costs, request, question)
         else:
             assert self.mini is not None
             assert picked.quotient is not None
             timed = STEPWISE[picked.quotient]
-            timing, channels = timed(picked, self.mini, self.run, request, (proto, question.dtype))
+            timing, channels = timed(picked, self.mini, self.run, request, (costs, question.dtype))
         if question.bracket:  # the time is exact
             timing = replace(timing, bracket_s=(timing.time_s, timing.time_s))
         return row_of(
-            timing, empty, self.run, algo=picked.name, proto=question.proto, channels=channels, classes=timing.simulated
+            timing, empty, self.run, algo=picked.name, proto=proto, channels=channels, classes=timing.simulated
         )
 
-    def _exchanged(self, algo: str, request: ScheduleRequest, question: Request) -> tuple[Timing, int]:
-        """Return the timing and the channels of an all-to-all whose messages all start at once."""
+    def _exchanged(self, algo: str, proto: str, request: ScheduleRequest, question: Request) -> tuple[Timing, int]:
+        """Return how an all-to-all of messages that all start at once ran."""
         run, pairs = self.paired()
-        part = part_of(exchange(algo, request, pairs), run, question.proto or "Simple", question.dtype)
+        part = part_of(exchange(algo, request, pairs), run, proto, question.dtype)
         timing = time_together([part], ((0,),))[0]
         return replace(timing, path=timing.path.replace("transfers", "classes")), request.n_channels
 
@@ -185,7 +217,7 @@ def _is_asked(question: Request, n_ranks: int) -> bool:
     if not all(_forms(op) for op in question.ops):
         return False
     choices = set(question.algo) & set(CHOICES)
-    if choices and (question.library is not None or n_ranks <= MOST_TRIED):
+    if choices and (n_ranks <= MOST_TRIED or ("auto" in choices and question.library is not None)):
         return False
     named = set(question.algo) - choices
     return all(named <= set(_forms(op)) for op in question.ops)

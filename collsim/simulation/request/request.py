@@ -170,18 +170,26 @@ def _algorithm_faults(ops: Sequence[Operation], names: Sequence[str]) -> list[Fa
                 Fault(f"no algorithm carries out {op.name} yet", "op", f"there are some for {', '.join(able)}")
             )
             continue
-        for name in names:
-            if name not in CHOICES:
-                faults.attempt(algorithm, op.name, name, where="algo")
+    fits = {name: [op for op in ops if _carries_out(name, op)] for name in names}
+    for name, ops_of_it in fits.items():
+        for op in ops if not ops_of_it else ():
+            faults.attempt(algorithm, op.name, name, where="algo")
     return faults
 
 
+def _carries_out(name: str, op: Operation) -> bool:
+    """Return whether a choice or an algorithm of that name does *op*."""
+    return name in CHOICES or any(name == entry.name and op.name in entry.ops for entry in ALGORITHMS)
+
+
 def _protocol_faults(names: Sequence[str], proto: str | None) -> list[Fault]:
-    """Return which algorithms do not run with a protocol."""
+    """Return which algorithms do not run with a protocol, if none does; else the others are answered."""
+    lacking = [name for name in names if proto in PROTOCOLS and proto not in protocols_of(name)]
+    if len(lacking) < len(names):
+        return []
     return [
         Fault(f"{name} does not run with {proto}", "proto", f"it has {' and '.join(protocols_of(name))}")
-        for name in names
-        if proto in PROTOCOLS and proto not in protocols_of(name)
+        for name in lacking
     ]
 
 

@@ -1,0 +1,246 @@
+"""Plans: what all groups run at one size, laid on their routes, and the row of each once it is simulated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from collsim.collectives import Algorithm, ScheduleRequest
+from collsim.core.errors import Fault, InputError, ModelError, NoRouteError, UnsupportedError
+from collsim.fabric.fabric import Fabric, Float
+from collsim.fabric.reduction_trees import TreePorts
+from collsim.simulation.concurrent import GroupTask, Party, group_times, part_of, slowest_of, time_together
+from collsim.simulation.lowering import LoweredRun, relaid
+from collsim.simulation.request.request import Request
+from collsim.simulation.result import LinkLoad, Refusal, Row
+from collsim.simulation.selection import built
+from collsim.simulation.timing import MOST_LINKS, Timing
+
+__all__ = [
+    "EQUALLY_BUSY",
+    "Call",
+    "Case",
+    "Plan",
+    "Task",
+    "Told",
+    "case_of",
+    "empty_row",
+    "plan_of",
+    "row_of",
+    "timed_row",
+]
+
+MANY_POINTS = 64
+"""A call with so many points takes longer in plain Python than it takes to load the compiled engine."""
+MANY_SOLVES = 1_000
+"""To share rates so often takes plain Python 0.1 s; whoever has done so is likely to again."""
+POINTS = {"auto": 2, "best": 16, "all": 24}
+"""About how many problems a choice makes at each size."""
+EQUALLY_BUSY = 1e-3
+"""Links within this share of the busiest count as equally busy."""
+
+
+@dataclass(slots=True, eq=False)
+class Told:
+    """What to tell beside the rows: what choices left out, what was asked for and refused, and the errors of that."""
+
+    left_out: list[str] = field(default_factory=list)
+    refused: list[Refusal] = field(default_factory=list)
+    errors: list[InputError | ModelError] = field(default_factory=list)
+
+    def refuse(self, error: InputError | ModelError, empty: Row, asked: str) -> None:
+        """Note the *error* of what was *asked* for; the *empty* row says where."""
+        place = (empty.op, empty.ranks, empty.groups, empty.requested_bytes, asked)
+        self.refused += [Refusal(*place, fault.what, fault.hint, error.exit_code) for fault in error.faults]
+        self.errors.append(error)
+
+    def raise_errors(self) -> None:
+        """Raise all errors as one, if there are any."""
+        faults = dict.fromkeys(fault for error in self.errors for fault in error.faults)
+        if len(self.errors) == 1:
+            raise self.errors[0]
+        if faults:
+            unroutable = all(isinstance(error, ModelError) for error in self.errors)
+            raise (NoRouteError if unroutable else UnsupportedError)(*faults) from self.errors[0]
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """What one call is about: groups, question, what to tell beside the rows, how often rates were shared so far."""
+
+    party: Party
+    question: Request
+    told: Told
+    solves: int = 0
+
+    @property
+    def pays_to_compile(self) -> bool:
+        """Whether so much is, or was, to be solved that the compiled engine is worth loading."""
+        return bool(self.question.hash_seeds) or _points(self.question) >= MANY_POINTS or self.solves >= MANY_SOLVES
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Task:
+    """What one group is to run; without a protocol of its own it has the costs of Simple."""
+
+    algorithm: Algorithm
+    request: ScheduleRequest
+    proto: str | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """What all groups of a party run at one size: the task and the lowered schedule of each."""
+
+    requested_bytes: int
+    tasks: Sequence[Task]
+    parts: Sequence[GroupTask]
+
+    @property
+    def transfers(self) -> int:
+        """How many transfers the plan keeps in memory."""
+        return sum(len(part.lowered.transfers) for part in self.parts)
+
+
+@dataclass(slots=True, eq=False)
+class Case:
+    """A plan, kept until the draws of a hash are done, and its rows: one for each draw."""
+
+    plan: Plan | None
+    rows: list[Row]
+
+    @property
+    def transfers(self) -> int:
+        """How many transfers are kept in memory."""
+        return self.plan.transfers if self.plan else 0
+
+
+def plan_of(tasks: Sequence[Task], requested_bytes: int, call: Call) -> Plan:
+    """Lay out what all groups of a party run at one size.
+
+    Raises
+    ------
+    UnsupportedError
+        Draws of a schedule that takes routes of its own.
+    """
+    party, question = call.party, call.question
+    ports = TreePorts.free(party.runs[0].fabric)
+    parts = [
+        part_of(built(task.algorithm, task.request, question), run, task.proto or "Simple", question.dtype, ports)
+        for task, run in zip(tasks, party.runs, strict=True)
+    ]
+    if question.hash_seeds and any(part.run is not run for part, run in zip(parts, party.runs, strict=True)):
+        what = "draws of reduction trees, or of so many ranks that not all routes are kept, are not modelled"
+        raise UnsupportedError(Fault(what, "hash_seeds", "leave it out, or take fewer ranks"))
+    return Plan(requested_bytes, tasks, parts)
+
+
+def case_of(plan: Plan, call: Call) -> Case:
+    """Simulate a plan; keep it if more draws of a hash follow."""
+    return Case(plan if call.question.hash_seeds else None, [timed_row(plan, call.party, call)])
+
+
+def timed_row(plan: Plan, party: Party, call: Call) -> Row:
+    """Simulate a plan on the routes of *party*; the row is that of the slowest group."""
+    parts, question = plan.parts, call.question
+    if question.hash_seeds:
+        parts = [
+            replace(part, run=run, lowered=relaid(part.lowered, run))
+            for part, run in zip(parts, party.runs, strict=True)
+        ]
+    timings = time_together(
+        parts,
+        party.neighbours,
+        one_of_many=call.pays_to_compile,
+        reduce=question.reduce,
+        tolerance=question.tolerance,
+        bracket=question.bracket,
+    )
+    call.solves += sum(timing.solves for timing in timings)
+    tasks = plan.tasks
+    slowest = slowest_of(timings)
+    task, timing = tasks[slowest], timings[slowest]
+    whole = replace(
+        timing,
+        link_bytes=np.sum([each.link_bytes for each in timings], axis=0),
+        tolerance=max(each.tolerance for each in timings),
+        perturbed=max(each.perturbed for each in timings),
+    )
+    row = row_of(
+        whole,
+        empty_row(task.request, plan.requested_bytes, question, len(tasks)),
+        party.runs[slowest],
+        algo=task.algorithm.name,
+        proto=task.proto,
+        channels=int(parts[slowest].lowered.schedule.parameters.get("channels", 1)),
+        classes=sum(each.simulated for each in timings),
+    )
+    ran = [(each.algorithm.name, each.proto) for each in tasks]
+    return row if len(tasks) == 1 else replace(row, group_times=group_times(row, ran, timings, party))
+
+
+def _points(question: Request) -> int:
+    """Return about how many problems a question makes."""
+    return len(question.ops) * len(question.sizes) * sum(POINTS.get(name, 1) for name in question.algo)
+
+
+def row_of(timing: Timing, empty: Row, run: LoweredRun, **labels: Any) -> Row:
+    """Return the row of a collective that ran as *timing* says; *empty* has what was asked, *labels* what ran."""
+    utilisation = timing.link_bytes / (run.fabric.capacity_Bps * timing.time_s)
+    members = run.link_members if timing.link_members is None else timing.link_members
+    members = np.ones(len(utilisation), dtype=np.int64) if members is None else members
+    low_s, high_s = timing.bracket_s or (None, None)
+    return replace(
+        empty,
+        time_s=timing.time_s,
+        lower_bound_s=timing.bound.time_s,
+        bound=timing.bound.name,
+        bottleneck=_busiest(utilisation, run.fabric),
+        critical_s=timing.critical_s,
+        bottleneck_links=int(members[utilisation >= utilisation.max() * (1 - EQUALLY_BUSY)].sum()),
+        path=timing.path,
+        tolerance=timing.tolerance,
+        perturbed=timing.perturbed,
+        raised_s=timing.raised_s,
+        bracket_lo_s=low_s,
+        bracket_hi_s=high_s,
+        **labels,
+    )
+
+
+def _busiest(utilisation: Float, fabric: Fabric) -> tuple[LinkLoad, ...]:
+    """Return the busiest links, busiest first."""
+    order = np.argsort(-np.round(utilisation, 9), kind="stable")[:MOST_LINKS]
+    return tuple(
+        LinkLoad(fabric.wiring.link_name(int(i)), min(float(utilisation[i]), 1.0)) for i in order if utilisation[i] > 0
+    )
+
+
+def empty_row(request: ScheduleRequest, requested_bytes: int, question: Request, groups: int = 1) -> Row:
+    """Return the row of a collective that moves nothing and takes no time."""
+    op, element_bytes = request.op, question.element_bytes
+    return Row(
+        op=op.name,
+        algo="none",
+        proto=question.proto,
+        channels=0,
+        ranks=request.n_ranks,
+        groups=groups,
+        dtype=question.dtype,
+        redop=question.redop if op.reduces else "none",
+        root=request.root if op.rooted else -1,
+        count=op.count(request.size_bytes, request.n_ranks, element_bytes),
+        requested_bytes=requested_bytes,
+        size_bytes=request.size_bytes,
+        time_s=0.0,
+        lower_bound_s=0.0,
+        bound="none",
+        bottleneck=(),
+        bottleneck_links=0,
+        critical_s={},
+        path="none",
+        classes=0,
+    )

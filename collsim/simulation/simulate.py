@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +12,9 @@ import numpy as np
 
 from collsim._version import __version__
 from collsim.collectives import algorithm
-from collsim.core.errors import Fault, InputError, UnsupportedError
+from collsim.core.errors import Fault, InputError, ModelError, UnsupportedError
 from collsim.core.operations import BLOCK_GRAIN_BYTES, operation
+from collsim.core.units import format_size
 from collsim.fabric.fabric import Float
 from collsim.library import Profile, load_profile
 from collsim.library.costs.profile_files import AUTO
@@ -199,16 +201,17 @@ def predict(topology: Topology, constants: Profile, question: Request, groups: S
     question, left_out = _with_library(topology, constants, question)
     judged = _judged(topology, groups, question)
     launched = constants.launched(question.launch, registered=question.registered)
-    parties, healthy = _parties(topology, _sure(launched, constants, judged), question, groups)
-    rows, skipped = _rows(parties, healthy, question, left_out)
+    answers = _answers(topology, _sure(launched, constants, judged), question, groups, left_out)
+    parties, rows, skipped = answers.parties, answers.rows, answers.skipped
     warnings = (
         *warnings_of(judged, constants, question),
-        *_warnings_of_parties(parties, groups, question),
+        *_warnings_of_parties(parties, answers.groups, question),
         *approximations(question, rows),
         *lacking(launched, rows),
         *uncalibrated(rows),
         *roundings(skipped),
         *left_out,
+        *answers.refused,
     )
     return Result(
         version=__version__,
@@ -247,13 +250,87 @@ def _parties(
     return parties, [_party(before, constants, run, question) for run in runs]
 
 
+@dataclass(slots=True, eq=False)
+class _Answers:
+    """What a question came to: the groups of each run that has rows, the rows, and in words what was refused.
+
+    *skipped* are rows of sizes of which nothing remains.
+    """
+
+    parties: list[Party | Scaled]
+    groups: list[Sequence[int]]
+    rows: list[Row]
+    skipped: list[Row]
+    refused: tuple[str, ...] = ()
+
+
+def _answers(
+    topology: Topology, constants: Profile, question: Request, groups: Sequence[Sequence[int]], left_out: list[str]
+) -> _Answers:
+    """Return the answers to a question; where some of it is refused, those to the rest.
+
+    Raises
+    ------
+    InputError, ModelError
+        All of it is refused, or no size has a byte left.
+    """
+    told = list(left_out)
+    try:
+        parties, healthy = _parties(topology, constants, question, groups)
+        answers = _Answers(parties, list(groups), *_rows(parties, healthy, question, left_out))
+    except (InputError, ModelError) as error:
+        left_out[:] = told
+        answers = _piecewise(topology, constants, question, groups, left_out)
+        if not answers.rows:
+            raise error from None
+    if not answers.rows:
+        smallest = max(
+            BLOCK_GRAIN_BYTES * row.ranks if operation(row.op).blocked else question.element_bytes
+            for row in answers.skipped
+        )
+        raise InputError(
+            Fault("every size rounds down to zero bytes", "size", f"the smallest that works is {smallest}")
+        )
+    return answers
+
+
+def _piecewise(
+    topology: Topology, constants: Profile, question: Request, groups: Sequence[Sequence[int]], left_out: list[str]
+) -> _Answers:
+    """Return the answers to each algorithm, operation and size by itself, in the order of those to all at once."""
+    answers, refused = _Answers([], [], [], []), dict[tuple[str, str], list[str]]()
+    for group in groups:
+        found: dict[tuple[int, int, int], list[Row]] = {}
+        answered = None
+        for (place, op), (turn, algo) in product(enumerate(question.ops), enumerate(question.algo)):
+            part = replace(question, ops=(op,), algo=(algo,))
+            for step, size_bytes in enumerate(question.sizes_of(op)):
+                piece = replace(part, sizes=(size_bytes,))
+                try:
+                    party, healthy = _parties(topology, constants, piece, [group])
+                    rows, skipped = _rows(party, healthy, piece, left_out)
+                except (InputError, ModelError) as error:
+                    what = f"{op.name} by {algo} on {len(group)} ranks"
+                    refused.setdefault((what, error.faults[0].what), []).append(format_size(size_bytes))
+                    continue
+                answered = answered or party[0]
+                found[place, step, turn] = rows
+                answers.skipped += skipped
+        if answered is not None:
+            answers.parties.append(answered)
+            answers.groups.append(group)
+        answers.rows += [row for _, rows in sorted(found.items()) for row in rows]
+    answers.refused = tuple(f"{what} at {', '.join(sizes)} is refused: {why}" for (what, why), sizes in refused.items())
+    return answers
+
+
 def _rows(
     parties: Sequence[Party | Scaled],
     healthy: Sequence[Party | Scaled | None],
     question: Request,
     left_out: list[str],
 ) -> tuple[list[Row], list[Row]]:
-    """Return the rows of all runs, and those of sizes of which nothing remains; raise if no other row is left."""
+    """Return the rows of all runs, and those of sizes of which nothing remains."""
     rows: list[Row] = []
     skipped: list[Row] = []
     for party, before in zip(parties, healthy, strict=True):
@@ -262,13 +339,6 @@ def _rows(
         for named, other in zip(tables, others, strict=True):
             table = [row for each in named for row in each] if before is None else beside(named, other)
             (skipped if table[0].size_bytes == 0 else rows).extend(table)
-    if not rows:
-        smallest = max(
-            BLOCK_GRAIN_BYTES * row.ranks if operation(row.op).blocked else question.element_bytes for row in skipped
-        )
-        raise InputError(
-            Fault("every size rounds down to zero bytes", "size", f"the smallest that works is {smallest}")
-        )
     return rows, skipped
 
 

@@ -124,7 +124,7 @@ def refused(outcome, *words, code=2):
             ["--size: 1000000000000000 bytes: ", "too many to simulate"],
         ),
         (
-            ("run", "--topo", "mi355x_ubb8", "--op", "all_reduce", "-b", "1M", "-e", "1T", "-f", "1048576"),
+            ("run", "--topo", "mi355x_ubb8", "--op", "all_reduce", "-b", "1T", "-e", "2T", "-f", "2"),
             ["-e: 1099511627776 bytes: "],
         ),
         # what-ifs
@@ -158,6 +158,13 @@ def refused(outcome, *words, code=2):
 )
 def test_flags(collsim, arguments, words):
     refused(collsim(*arguments), *words)
+
+
+def test_a_refused_size_costs_no_other_row(collsim):
+    outcome = collsim("run", "--topo", "mi355x_ubb8", "--op", "all_reduce", "--size", "1M,1T", "--format", "csv")
+    assert outcome.code == 0
+    assert len(outcome.out.splitlines()) == 2
+    assert "warning: all_reduce by auto on 8 ranks at 1 TiB is refused: 1099511627776 bytes: " in outcome.err
 
 
 def test_all_faults_in_one_report(collsim):

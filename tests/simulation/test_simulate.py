@@ -455,3 +455,12 @@ def test_what_would_not_fit_in_memory_is_refused_and_left_out_with_a_word(monkey
     result = simulate("mi300x_ubb8", "all_reduce", "1M", algo="all")
     assert "all_pairs" in {row.algo for row in result}
     assert any(warning.startswith("ring is left out at 1048576 bytes") for warning in result.warnings)
+
+
+@pytest.mark.parametrize("pair", [(0, 1), (0, 7), (7, 0)])
+@pytest.mark.parametrize("sent_bytes", [5, 10**9])
+def test_a_matrix_with_a_single_pair(pair, sent_bytes):
+    matrix = np.zeros((8, 8), dtype=int)
+    matrix[pair] = sent_bytes
+    (row,) = simulate("hgx_h100", "all_to_all_v", matrix=matrix.tolist())
+    assert row.time_s >= row.lower_bound_s > 0

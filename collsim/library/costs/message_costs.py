@@ -210,5 +210,5 @@ def _cycle_mean(weights: Float) -> float:
     ends = np.isfinite(walks[n])
     if not ends.any():
         return float("-inf")
-    means = (walks[n] - walks[:n]) / (n - np.arange(n))[:, None]
-    return float(means[:, ends].min(axis=0).max())
+    means = (walks[n, ends] - walks[:n, ends]) / (n - np.arange(n))[:, None]
+    return float(means.min(axis=0).max())

@@ -70,7 +70,7 @@ def test_a_cycle_across_folders_is_named(tmp_path, first):
     (fault,) = caught.value.faults
     ring = ["a.yaml", "b.yaml", "c.yaml"] * 2
     start = ring.index(first.rpartition("/")[2])
-    assert fault.what == f"a topology cannot extend itself: {' -> '.join(ring[start : start + 3] + [ring[start]])}"
+    assert fault.what == f"a topology cannot extend itself: {' -> '.join([*ring[start : start + 3], ring[start]])}"
 
 
 def test_a_cycle_of_mixes_is_named(tmp_path):

@@ -51,8 +51,8 @@ FORMATS = (
     Format(
         re.compile(r"(?m)^\W*GPU0\W*\s+GPU1\b.*\n(?:.*\n)*?\W*GPU0\s+X\s"),
         "a matrix of nvidia-smi topo -m",
-        f"write a file with {EXPLICIT}: NV4 in row GPU0 and column GPU1 is a link from gpu0 to gpu1 with count 4; where "
-        f"all pairs have the same NV, GPUs may be on switches: builder: switched; {SHIPPED}",
+        f"write a file with {EXPLICIT}: NV4 in row GPU0 and column GPU1 is a link from gpu0 to gpu1 with count 4; "
+        f"where all pairs have the same NV, GPUs may be on switches: builder: switched; {SHIPPED}",
     ),
     Format(
         re.compile(r"(?m)^=+ *(?:Weight|Hops|Link Type) between two GPUs|ROCm System Management Interface"),
@@ -85,9 +85,9 @@ FORMATS = (
 
 
 def foreign_fault(content: bytes, file: str) -> Fault | None:
-    """Return what is wrong with a file in the format of another program; None if it is no such file.
+    r"""Return what is wrong with a file in the format of another program; None if it is no such file.
 
-    >>> foreign_fault(b"topology: [ Ring ]\\nnpus_count: [ 8 ]\\n", "ring.yml").what
+    >>> foreign_fault(b"topology: [ Ring ]\nnpus_count: [ 8 ]", "ring.yml").what
     'this is a network of ASTRA-sim, which is no topology file of collsim'
     """
     if OWN in content[:LOOKED_AT_BYTES]:

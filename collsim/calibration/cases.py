@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from collsim.calibration.gpu_models import other_gpus
 from collsim.calibration.logs.log_types import LogRow, LogRun, Test
+from collsim.calibration.logs.printed_rows import Choice
 from collsim.calibration.logs.reading import read_tests
 from collsim.core.errors import Fault, InputError, UnknownNameError
 from collsim.core.operations import OPERATIONS, REDUCTIONS, dtype_bytes
@@ -75,6 +76,9 @@ class MeasuredCase:
         Bytes from row to column of an ``all_to_all_v``.
     groups : str or None
         Ranks of each of several groups that ran at once, such as ``0,1;2,3``; *ranks* are then those of one.
+    seats : tuple of (int, int)
+        Host and device of each rank by the list of ranks; empty if the log does not say, or if they are the first of
+        every host in their order.
     """
 
     op: str
@@ -91,6 +95,7 @@ class MeasuredCase:
     gpus_per_thread: int | None = None
     matrix: ByteMatrix | None = None
     groups: str | None = None
+    seats: tuple[tuple[int, int], ...] = ()
 
     @property
     def all_ranks(self) -> int:
@@ -100,7 +105,10 @@ class MeasuredCase:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A row of a log with its case; times in seconds, *wrong* the greater count of wrong values of both halves."""
+    """A row of a log with its case; times in seconds.
+
+    *wrong* is the greater count of wrong values of both halves, *choice* what the library ran, where the log says it.
+    """
 
     case: MeasuredCase
     file: str
@@ -108,6 +116,7 @@ class Measured:
     out_of_place_s: float | None
     in_place_s: float | None
     wrong: float | None
+    choice: Choice | None = None
 
     def time_s(self, system: str) -> float:
         """Return the time to compare with on *system*, by the rule of `used_time_s`."""
@@ -172,7 +181,9 @@ class Section:
                     continue
                 case = replace(case, matrix=self.matrices[row.size_bytes])
             wrong = max((count for count in (row.wrong, row.in_place_wrong) if count is not None), default=None)
-            yield Measured(case, self.file, row.line, row.time_s, row.in_place_time_s, wrong)
+            choice = Choice(row.algo, row.proto, row.channels)
+            told = None if choice == (None, None, None) else choice
+            yield Measured(case, self.file, row.line, row.time_s, row.in_place_time_s, wrong, told)
 
 
 def used_time_s(out_of_place_s: float | None, in_place_s: float | None, system: str) -> float:
@@ -308,8 +319,16 @@ def _section(test: Test, file: str, library: str | None, given: Mapping[str, str
         environment=environment,
         gpus_per_thread=run.gpus_per_thread,
         groups=Lists(run.members).text if run.members else None,
+        seats=_unlike_first(run.seats, test.ranks * max(1, len(run.members))),
     )
     return Section(case, file, test.first_line, run.hosts, test.source, (*test.warnings, *notes), test)
+
+
+def _unlike_first(seats: tuple[tuple[int, int], ...], ranks: int) -> tuple[tuple[int, int], ...]:
+    """Return the seats of all ranks; nothing if they are the first devices of every host in their order."""
+    hosts = 1 + max((host for host, _ in seats), default=0)
+    first = tuple((rank // (ranks // hosts or 1), rank % (ranks // hosts or 1)) for rank in range(ranks))
+    return () if len(seats) != ranks or seats == first else seats
 
 
 def _case_of_row(common: MeasuredCase, row: LogRow) -> MeasuredCase:

@@ -1,4 +1,4 @@
-"""Placement of the ranks of a log: the first GPUs of a domain, or of as many nodes of a cluster as it had."""
+"""Placement of the ranks of a log: on the devices that it lists, else the first GPUs of a domain or of nodes."""
 
 from __future__ import annotations
 
@@ -16,20 +16,35 @@ __all__ = ["gpus_of", "mapping", "misfit", "nodes_of", "on_one_domain", "predict
 
 MOST_GPUS_OF_A_HOST = 16
 """No server has more GPUs (DGX-2 and MI250 boards have 16): the hosts of a larger domain share it."""
+MOST_SHOWN = 16
 
 
 def gpus_of(case: MeasuredCase, topology: Topology) -> list[int]:
-    """Return the GPU of each rank; every node of a cluster holds the same number of them, in blocks.
+    """Return the GPU of each rank: as the log lists them, else the same number on every node, in blocks.
 
     >>> from collsim.topology import load_topology
     >>> gpus_of(MeasuredCase("all_reduce", 4, 1024, nodes=2), load_topology("h100_rail"))
     [0, 1, 8, 9]
+    >>> gpus_of(MeasuredCase("all_reduce", 2, 1024, seats=((0, 4), (0, 7))), load_topology("dgx1_v100"))
+    [4, 7]
     """
     ranks = case.all_ranks
+    if listed := _listed(case, topology):
+        return listed
     if topology.cluster is None or not case.nodes:
         return list(range(ranks))
     each = ranks // case.nodes
     return [node * topology.cluster.node.n_gpus + gpu for node in range(case.nodes) for gpu in range(each)]
+
+
+def _listed(case: MeasuredCase, topology: Topology) -> list[int]:
+    """Return the GPU of each rank by its host and device; nothing where a domain or rack is that of several hosts."""
+    cluster, hosts = topology.cluster, 1 + max((host for host, _ in case.seats), default=0)
+    each = topology.n_gpus if cluster is None else cluster.node.n_gpus
+    most = 1 if cluster is None or each > MOST_GPUS_OF_A_HOST or len(cluster.kinds) > 1 else cluster.spec.nodes
+    if hosts > most or case.nodes not in (None, hosts) or any(device >= each for _, device in case.seats):
+        return []
+    return [host * each + device for host, device in case.seats]
 
 
 def nodes_of(case: MeasuredCase, topology: Topology) -> int:
@@ -51,7 +66,9 @@ def misfit(case: MeasuredCase, topology: Topology) -> str | None:
         return f"the test ran on {nodes} nodes: {name} is one; give a cluster, as docs/clusters.md shows"
     if case.all_ranks > topology.n_gpus:
         return f"the test has {case.all_ranks} ranks, {name} has {topology.n_gpus} GPUs"
-    return None if cluster is None or case.nodes is None else _misfit_of_nodes(case, nodes, cluster)
+    if cluster is None or case.nodes is None or _listed(case, topology):
+        return None
+    return _misfit_of_nodes(case, nodes, cluster)
 
 
 def on_one_domain(case: MeasuredCase, topology: Topology) -> bool:
@@ -73,6 +90,10 @@ def _misfit_of_nodes(case: MeasuredCase, nodes: int, cluster: Cluster) -> str | 
 def mapping(case: MeasuredCase, hosts: tuple[str, ...], topology: Topology) -> str:
     """Return in words where the ranks are taken to be."""
     ranks, nodes = case.all_ranks, case.nodes or len(hosts)
+    if listed := _listed(case, topology):
+        on = f" on {nodes} nodes" if nodes > 1 else ""
+        host = f", host {hosts[0]}" if len(hosts) == 1 else ""
+        return f"ranks 0-{ranks - 1} on GPUs {_numbers(listed)} of {topology.name}{on}{host}, as the log lists them"
     if topology.cluster is not None and case.nodes:
         each = "the first GPU" if ranks == nodes else f"the first {ranks // nodes} GPUs"
         return f"ranks 0-{ranks - 1} on {each} of {nodes} nodes of {topology.name}"
@@ -80,6 +101,12 @@ def mapping(case: MeasuredCase, hosts: tuple[str, ...], topology: Topology) -> s
     if nodes > 1:
         return f"{gpus}, its {nodes} hosts in one domain"
     return f"{gpus}, host {hosts[0]}" if hosts else gpus
+
+
+def _numbers(gpus: Sequence[int]) -> str:
+    """Return numbers of GPUs in words, the middle of a long list left out."""
+    shown = [str(gpu) for gpu in gpus]
+    return ",".join(shown if len(shown) <= MOST_SHOWN else [*shown[: MOST_SHOWN - 1], "...", shown[-1]])
 
 
 def predicted(call: MeasuredCase, sizes: Sequence[int], topology: Topology, profile: Profile) -> Result:

@@ -21,7 +21,9 @@ from collsim.calibration.gpu_models import other_gpus
 from collsim.calibration.health import TOLERANCE, health_of, judged
 from collsim.calibration.hidden_nvls import nvls_was_off, without_nvls
 from collsim.calibration.log_placement import mapping, misfit, predicted
+from collsim.calibration.logged_choice import choice_notes
 from collsim.calibration.logs.log_types import ZERO_BYTES, Dropped, Test
+from collsim.calibration.logs.printed_rows import Choice
 from collsim.calibration.logs.reading import LAUNCHES
 from collsim.calibration.verdicts import CheckedLog, JudgedCase, Unread, Validation
 from collsim.core.errors import Fault, Faults, InputError, ModelError, UnknownNameError, UnsupportedError
@@ -172,6 +174,7 @@ class _Repeats:
     line: int
     times_s: array[float] = field(default_factory=lambda: array("d"))
     wrong: float | None = None
+    choice: Choice | None = None
 
 
 @dataclass(slots=True)
@@ -232,6 +235,7 @@ class Gathered:
         for row in section.rows():
             found = group.cases.setdefault(row.case, _Repeats(row.line))
             found.times_s.append(row.time_s(self.system))
+            found.choice = found.choice or row.choice
             if row.wrong is not None:
                 found.wrong = max(found.wrong or 0.0, row.wrong)
 
@@ -291,7 +295,8 @@ class _Model:
         self.warnings.update(dict.fromkeys(text for text in result.warnings if "is left out at" not in text))
         if call.matrix is not None:
             return dict.fromkeys(sizes, result.rows[0])
-        return {row.requested_bytes: row for row in result.rows}
+        refused: dict[int, Row | str] = {each.requested_bytes: each.what for each in result.refused}
+        return refused | {row.requested_bytes: row for row in result.rows}
 
 
 def _default_library(topology: Topology, constants: Profile) -> str | None:
@@ -383,7 +388,7 @@ def _checked_log(group: _Group, model: _Model, tolerance: float, skipped: list[S
     case = replace(group.case, library=model.told(group.case).library)
     return CheckedLog(
         group.file, group.line, case, group.hosts, mapping(case, group.hosts, model.topology), tuple(rows),
-        health_of(rows, system, tolerance), (*group.notes, *_gaps(group.case, case)), group.failed,
+        health_of(rows, system, tolerance), (*group.notes, *choice_notes(rows), *_gaps(group.case, case)), group.failed,
     )  # fmt: skip
 
 
@@ -404,6 +409,8 @@ def _row(case: MeasuredCase, found: _Repeats, answer: Row) -> JudgedCase:
         algo=answer.algo,
         proto=answer.proto,
         wrong=found.wrong,
+        channels=answer.channels,
+        logged=found.choice,
     )
 
 

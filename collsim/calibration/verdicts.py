@@ -12,6 +12,7 @@ from typing import Any
 
 from collsim.calibration.cases import MeasuredCase, Skipped
 from collsim.calibration.logs.log_types import Dropped
+from collsim.calibration.logs.printed_rows import Choice
 from collsim.core.operations import operation
 from collsim.core.tabular import Tabular
 
@@ -39,8 +40,10 @@ class JudgedCase:
         Ends of the interval are None where the profile has none.
     lower_bound_s, bound : float, str
         No algorithm is faster at line rate, and where that comes from.
-    algo, proto : str
+    algo, proto, channels : str, str or None, int
         What the model ran.
+    logged : Choice or None
+        What the library ran, where its log says it.
     wrong : float or None
         Most wrong values in a repeat; None if nothing was checked.
     verdict : str
@@ -65,6 +68,8 @@ class JudgedCase:
     wrong: float | None
     verdict: str = "inside"
     flags: tuple[str, ...] = ()
+    channels: int = 0
+    logged: Choice | None = None
 
     @property
     def rel_error(self) -> float:
@@ -93,7 +98,7 @@ class JudgedCase:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the row as the JSON schema wants it, but for the file."""
-        case = self.case
+        case, logged = self.case, self.logged or Choice(None, None, None)
         return {
             "line": self.line,
             "op": case.op,
@@ -121,6 +126,10 @@ class JudgedCase:
             "wrong": self.wrong,
             "verdict": self.verdict,
             "flags": list(self.flags),
+            "channels": self.channels,
+            "logged_algo": logged.algo,
+            "logged_proto": logged.proto,
+            "logged_channels": logged.channels,
         }
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ from collsim.core.errors import UnknownNameError
 __all__ = ["Costs", "Kernel", "kernel_for", "kernel_names", "load_kernel"]
 
 FILE = Path(__file__).parent / "kernels.yaml"
+NEAR = 2
+"""Numbers of tokens within this factor of the measured one are not told to be far off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,8 @@ class Kernel:
     costs: dict[str, dict[str, Costs]]
     measured: tuple[str, ...] = ()
     """Beginnings of the GPU models that were measured."""
+    extent: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Least and most ranks and the tokens of a rank in the measured rows, by mode."""
     relayed: bool = False
 
     def told(self, gpu: str) -> str | None:
@@ -69,6 +74,19 @@ class Kernel:
         if gpu.startswith(self.measured):
             return None
         return f"kernels {self.name} were measured on {', '.join(self.measured)}: carried over to {gpu or 'this GPU'}"
+
+    def outside(self, mode: str, ranks: Sequence[int], tokens: Sequence[int]) -> str | None:
+        """Return what to tell of ranks, or tokens of a rank, that no measured row comes near; None if all do."""
+        if mode not in self.extent:
+            return None
+        (least, most), measured = self.extent[mode]["ranks"], self.extent[mode]["tokens"]
+        far = [f"{n} ranks" for n in ranks if not least <= n <= most]
+        ends = dict.fromkeys((min(tokens), max(tokens)))
+        far += [f"{n} tokens a rank" for n in ends if not measured / NEAR <= n <= measured * NEAR]
+        if not far:
+            return None
+        known = f"{least} to {most} ranks with {measured} tokens each"
+        return f"kernels {self.name} were measured on {known} in mode {mode}: {', '.join(far)} are an extrapolation"
 
     def flow_mode(self, mode: str) -> str:
         """Return the mode whose flows the kernels send in a mode."""

@@ -257,7 +257,9 @@ def _limit(fabric: Fabric, time: OpTime, busy: Sequence[LinkLoad]) -> str:
 def _result(question: MoeRequest, rows: tuple[MoeRow, ...]) -> MoeResult:
     kernel, topology, profile = question.kernel, question.topology, question.profile
     told = kernel.told(topology.labels.get("gpu.model", "")) if question.mode in kernel.costs else None
-    warnings = [told] if told else []
+    tokens = [question.tokens] if isinstance(question.tokens, int) else question.tokens
+    far = kernel.outside(question.mode, [place.n_ranks for place in question.placements], tokens)
+    warnings = [text for text in (told, far if profile is None else None) if text]
     runs = {"name": kernel.name, "title": kernel.title, "source": kernel.source, "kind": kernel.kind}
     if profile is not None:
         runs = {

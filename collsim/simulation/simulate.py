@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -341,6 +342,7 @@ def _party(
     threads = min(question.gpus_per_thread, sum(len(group) for group in groups))
     profile = constants.for_threads(threads)
 
+    @cache
     def whole() -> Party:
         party = prepare_groups(topology, profile, groups, free_share=_free_share(topology, question))
         return redrawn(party, question.hash_seeds[0]) if question.hash_seeds else party

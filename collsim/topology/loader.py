@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import pathlib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 __all__ = ["check_file", "load_topology", "parse_topology", "plan_topology"]
 
 T = TypeVar("T")
+FILE_NAME = re.compile(r"\.(?:ya?ml|xml|txt|json|conf|log|csv|graphml)$", re.IGNORECASE)
+"""Ends of texts that are files: no topology is called so."""
+CYCLE_HINT = "write it out, or name another one"
 Overrides = Mapping[str, str] | Iterable[str | tuple[str, str]]
 
 
@@ -103,12 +107,12 @@ def plan_topology(
 
 
 def _specified(
-    node: Topology, section: ScaleOut, document: Document
+    node: Topology, section: ScaleOut, document: Document, above: tuple[str, ...] = ()
 ) -> tuple[Topology, ClusterSpec, tuple[Topology, ...]]:
     """Return the node (one for all kinds), the cluster's specification, and a node of each kind if they differ."""
     from collsim.topology.cluster.mixing import as_one
 
-    kinds = _load_kinds(section, document)
+    kinds = _load_kinds(section, document, above)
     spec, facts = _placed(lambda: resolve(section, node, kinds), document)
     if kinds:
         around = [fact for fact in node.facts if fact.path.startswith("scale_out.")]
@@ -118,8 +122,8 @@ def _specified(
     return replace(node, facts=(*node.facts, *facts)), spec, kinds
 
 
-def _load_kinds(section: ScaleOut, document: Document) -> tuple[Topology, ...]:
-    """Return a node of each kind; files are looked for beside the document.
+def _load_kinds(section: ScaleOut, document: Document, above: tuple[str, ...]) -> tuple[Topology, ...]:
+    """Return a node of each kind; files are looked for beside the document, which those of *above* led to.
 
     Raises
     ------
@@ -131,11 +135,12 @@ def _load_kinds(section: ScaleOut, document: Document) -> tuple[Topology, ...]:
     for place, entry in enumerate(section.mix):
         where = document.where(("scale_out", "mix", place, "node"))
         beside = str(pathlib.PurePath(document.file).parent / entry.node)
-        try:
-            kind = load_topology(beside if entry.node.endswith((".yaml", ".yml")) else entry.node)
-        except RecursionError:
-            faults.append(Fault("a topology cannot extend itself", where, "write it out, or name another one"))
+        source = beside if entry.node.endswith((".yaml", ".yml")) else entry.node
+        if cycle := _cycle(source, (document.file, *above)):
+            faults.append(Fault(cycle, where, CYCLE_HINT))
             continue
+        try:
+            kind = _built(*_content(source), (), (document.file, *above))
         except InputError as error:
             faults += [replace(fault, where=where) if fault.where == "topo" else fault for fault in error.faults]
             continue
@@ -175,7 +180,7 @@ def _content(source: Any) -> tuple[bytes, str]:
             Fault(f"a topology cannot be a {type(source).__name__}", "topo", "pass a name, a path or a graph")
         )
     text = str(source)
-    if isinstance(source, pathlib.Path) or "/" in text or "\\" in text or text.endswith((".yaml", ".yml")):
+    if isinstance(source, pathlib.Path) or "/" in text or "\\" in text or FILE_NAME.search(text):
         return _read(pathlib.Path(text), text), text
     known = (*zoo_names(), *cluster_names())
     if text not in known:
@@ -203,16 +208,23 @@ def parse_topology(content: bytes | str, file: str = "topology.yaml", overrides:
     collsim.core.errors.SpecError: topology.yaml:1: link.bandwidth: "25" has no unit
       hint: write "25 GB/s" (1e9 bytes/s), "25 GiB/s" or "200 Gb/s"
     """
-    node, section, document = _parsed(content, file, overrides)
+    return _built(content, file, overrides, ())
+
+
+def _built(content: bytes | str, file: str, overrides: Overrides, above: tuple[str, ...]) -> Topology:
+    """Return the topology that *content* describes; *above* are the files that led to it."""
+    node, section, document = _parsed(content, file, overrides, above)
     if section is None:
         return node
-    node, spec, kinds = _specified(node, section, document)
+    node, spec, kinds = _specified(node, section, document, above)
     cluster = _placed(lambda: build_cluster(node, spec, kinds=kinds), document)
     titled = ("scale_out",) in document.lines and ("title",) in document.lines
     return replace(cluster, title=node.title) if titled else cluster
 
 
-def _parsed(content: bytes | str, file: str, overrides: Overrides) -> tuple[Topology, ScaleOut | None, Document]:
+def _parsed(
+    content: bytes | str, file: str, overrides: Overrides, above: tuple[str, ...] = ()
+) -> tuple[Topology, ScaleOut | None, Document]:
     """Return the topology inside one node, and what is said of a cluster around it."""
     from collsim.topology.files.checks import check
     from collsim.topology.files.overrides import apply_overrides, normalise_overrides
@@ -221,7 +233,7 @@ def _parsed(content: bytes | str, file: str, overrides: Overrides) -> tuple[Topo
     raw = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
     faults: list[Fault] = []
     pairs = normalise_overrides(overrides, faults)
-    unchanged, raw = _resolve(raw, file, faults, (), pairs)
+    unchanged, raw = _resolve(raw, file, faults, above, pairs)
     document = apply_overrides(unchanged, pairs, faults)
     spec = read_sections(document, faults)
     faults += check(spec, document)
@@ -278,8 +290,11 @@ def _resolve(
     *above* are the files that extend this one. A cluster inherits from its node, of several kinds from the first.
     """
     from collsim.topology.cluster.mixing import own_section_faults
+    from collsim.topology.files.foreign import foreign_fault
     from collsim.topology.files.reader import read_document
 
+    if foreign := foreign_fault(raw, file):
+        raise SpecError(*faults, foreign)
     document = read_document(raw, file)
     around = document.data.get("scale_out")
     path: Path = ("extends",)
@@ -291,6 +306,8 @@ def _resolve(
         path, name = (("scale_out", "mix", 0, "node"), mixed) if mixed else (("scale_out", "node"), around["node"])
         if isinstance(name, str) and name.endswith((".yaml", ".yml")):
             beside = str(pathlib.PurePath(file).parent / name)
+            if cycle := _cycle(beside, (file, *above)):
+                raise SpecError(*faults, Fault(cycle, document.where(path), CYCLE_HINT))
             return _inherit((document, raw), (beside, _read(pathlib.Path(beside), beside)), faults, above)
     elif "extends" not in document.data:
         return document, raw
@@ -300,7 +317,22 @@ def _resolve(
         hint = f'did you mean "{near}"? ' if near else ""
         what = f"{_shown(name)} is not a shipped topology"
         raise SpecError(*faults, Fault(what, where, f"{hint}known: {', '.join(zoo_names())}"))
+    if cycle := _cycle(shipped_path(name), (file, *above)):
+        raise SpecError(*faults, Fault(cycle, where, CYCLE_HINT))
     return _inherit((document, raw), (shipped_path(name), _shipped(name)), faults, above)
+
+
+def _cycle(file: str, above: tuple[str, ...]) -> str:
+    """Return in words the cycle that a file closes, by whatever way it is named; empty if it closes none.
+
+    *above* are the files that led to it, the last one first.
+    """
+    real = [os.path.realpath(each) for each in above]
+    if os.path.realpath(file) not in real:
+        return ""
+    round_trip = above[: real.index(os.path.realpath(file)) + 1]
+    names = [pathlib.PurePath(os.path.normpath(each)).name for each in (*reversed(round_trip), file)]
+    return f"a topology cannot extend itself: {' -> '.join(names)}"
 
 
 def _first_of_mix(around: Any) -> str | None:
@@ -318,9 +350,6 @@ def _inherit(
     from collsim.topology.files.extending import merge
 
     (document, raw), (base, content) = heir, source
-    if base in (document.file, *above):
-        where = document.where(("extends",) if "extends" in document.data else ("scale_out", "node"))
-        raise SpecError(*faults, Fault("a topology cannot extend itself", where, "write it out, or name another one"))
     found, inherited = _resolve(content, base, faults, (document.file, *above))
     return merge(document, found), raw + b"\0" + inherited
 

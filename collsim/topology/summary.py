@@ -123,13 +123,18 @@ def reached_from(n_nodes: int, src: NDArray[np.int64], dst: NDArray[np.int64], s
     """Return bool[n_nodes]: where links lead from a node."""
     import numpy as np
 
+    ends = dst[np.argsort(src, kind="stable")]
+    ptr = np.concatenate([[0], np.cumsum(np.bincount(src, minlength=n_nodes))])
     reached = np.zeros(n_nodes, dtype=np.bool_)
     reached[start] = True
-    while True:
-        before = int(reached.sum())
-        reached[dst[reached[src]]] = True
-        if int(reached.sum()) == before:
-            return reached
+    newest = np.array([start])
+    while len(newest):  # looks at every link once, in as many turns as the longest way has links
+        degree = ptr[newest + 1] - ptr[newest]
+        place = np.repeat(ptr[newest] - np.cumsum(degree) + degree, degree) + np.arange(int(degree.sum()))
+        found = ends[place]
+        newest = np.unique(found[~reached[found]])
+        reached[newest] = True
+    return reached
 
 
 def _links(wiring: Wiring) -> NDArray[np.int64]:

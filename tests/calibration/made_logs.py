@@ -16,7 +16,12 @@ def log_text(op="all_reduce", ranks=4, hosts=1, groups=1, graph=0, lines=(), row
     text = "".join(f"{line}\n" for line in lines) + f"# Collective test starting: {op}_perf\n"
     text += HEAD.format(gpus=1, graph=graph)
     text += "".join(
-        DEVICE.format(rank=rank, group=rank % groups, host=f"box-{rank * hosts // (ranks * groups)}", device=rank)
+        DEVICE.format(
+            rank=rank,
+            group=rank % groups,
+            host=f"box-{rank * hosts // (ranks * groups)}",
+            device=rank % (ranks * groups // hosts),
+        )
         for rank in range(ranks * groups)
     )
     for size, time_us, *wrong in rows:

@@ -1,6 +1,7 @@
 """Verdicts, sentences and the whole comparison of logs with the model."""
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -165,7 +166,7 @@ def test_equal_cases_are_predicted_once(write, monkeypatch):
 
     calls = []
     predict = simulation.predict
-    monkeypatch.setattr(simulation, "predict", lambda *asked: (calls.append(asked), predict(*asked))[1])
+    monkeypatch.setattr(simulation, "predict", lambda *asked, **how: (calls.append(asked), predict(*asked, **how))[1])
     rows = ((2**20, 20.0), (2**22, 50.0))
     paths = [write(log_text(rows=rows) * 3, f"{number}.log") for number in range(3)]
     validation = validate(paths, BOARD, **IDEAL)
@@ -284,7 +285,8 @@ def test_graph_and_registered_launches_are_told(write, monkeypatch):
 
     asked = []
     predict = simulation.predict
-    monkeypatch.setattr(simulation, "predict", lambda *given: (asked.append(given[2]), predict(*given))[1])
+    follow = lambda *given, **how: (asked.append(given[2]), predict(*given, **how))[1]  # noqa: E731
+    monkeypatch.setattr(simulation, "predict", follow)
     validate(write(log_text(graph=2)), BOARD)
     validate(write("# cmd: all_reduce_perf -R 2\n" + log_text()), BOARD)
     assert [(question.launch, question.registered) for question in asked] == [("graph", False), ("stream", True)]
@@ -405,3 +407,50 @@ def test_nvls_that_the_machine_hid_is_noticed(tmp_path):
     told = validate(file, BOARD, library="nccl-2.28", environment={"NCCL_NVLS_ENABLE": "1"})
     assert {row.algo for row in told.rows} == {"nvls"}
     assert not any(note.startswith("NVLS was off") for note in told.logs[0].notes)
+
+
+def _on_devices(text, devices):
+    """Return a log whose ranks are on other devices."""
+    for rank, device in enumerate(devices):
+        text = re.sub(rf"(Rank +{rank} .* device) +\d+", rf"\1 {device}", text)
+    return text
+
+
+@pytest.mark.parametrize("devices", [(4, 7), (7, 4), (0, 2)])
+def test_ranks_are_on_the_devices_of_the_list(write, devices):
+    path = write(_on_devices(log_text(ranks=2, rows=((2**27, 3560.0),)), devices))
+    (log,) = validate(path, "dgx1_v100", **IDEAL).logs
+    assert f"on GPUs {devices[0]},{devices[1]} of dgx1_v100" in log.mapping
+    expected = simulate("dgx1_v100", "all_reduce", 2**27, rank_list=list(devices), **IDEAL)
+    assert [found.predicted_s for found in log.rows] == [found.time_s for found in expected]
+
+
+def test_every_second_gpu_of_two_nodes(write):
+    devices = (0, 2, 4, 6) * 2
+    path = write(_on_devices(log_text(ranks=8, hosts=2, rows=((2**27, 3560.0),)), devices))
+    (log,) = validate(path, "h100_rail", **IDEAL).logs
+    assert log.mapping == "ranks 0-7 on GPUs 0,2,4,6,8,10,12,14 of h100_rail on 2 nodes, as the log lists them"
+    expected = simulate("h100_rail", "all_reduce", 2**27, rank_list=[0, 2, 4, 6, 8, 10, 12, 14], **IDEAL)
+    assert [found.predicted_s for found in log.rows] == [found.time_s for found in expected]
+
+
+def test_the_first_devices_are_no_special_case(write):
+    """As many cases, and the same sentence, as without a list."""
+    (log,) = validate(write(log_text(ranks=4)), BOARD, **IDEAL).logs
+    assert log.mapping == "ranks 0-3 on GPUs 0-3 of hgx_h100, host box-0"
+    assert log.case.seats == ()
+
+
+def test_the_logged_choice_beside_ours(write):
+    text = log_text(ranks=8, rows=((2**20, 40.0), (2**22, 60.0), (2**30, 6000.0)))
+    ours = validate(write(text), BOARD, **IDEAL)
+    rows = iter(
+        ("  NVLSTREE  SIMPLE  16", f"  {ours.logs[0].rows[1].algo}  {ours.logs[0].rows[1].proto}  7", "  RING  LL  2")
+    )
+    text = re.sub(r"(?m)^( +\d+ .*)$", lambda found: found[1] + next(rows), text)
+    (log,) = validate(write(text), BOARD, **IDEAL).logs
+    assert "the log prints what the library ran: predicted alike in 1 of 3 rows" in log.notes
+    assert any(note.startswith("at 1 MiB it ran nvlstree/Simple on 16 channels, predicted is") for note in log.notes)
+    assert any(note.startswith("at 1 GiB it ran ring/LL on 2 channels, predicted is") for note in log.notes)
+    assert [found.to_dict()["logged_channels"] for found in log.rows] == [16, 7, 2]
+    assert [found.predicted_s for found in log.rows] == [found.predicted_s for found in ours]

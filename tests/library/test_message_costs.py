@@ -244,3 +244,11 @@ def test_messages_over_nodes_are_cut_and_timed_by_the_same_slot():
     for op in ("all_to_all", "send_recv", "gather", "scatter"):
         schedule = build_schedule(topology, profile, ask(op, "64M", "nccl_p2p"), [list(range(16))])
         assert schedule.parameters["step_bytes"] == 128 * 2**10, op
+
+
+def test_a_cycle_that_nobody_reaches_from_elsewhere():
+    """Ranks without messages have no walk to them, which is no number to subtract."""
+    weights = np.full((3, 3), -np.inf)
+    weights[0, 0], weights[0, 1] = 2.0, 7.0
+    assert _cycle_mean(weights) == 2.0
+    assert _cycle_mean(np.full((2, 2), -np.inf)) == -np.inf

@@ -171,3 +171,38 @@ def test_kernels_may_be_given_by_name_or_as_they_are() -> None:
     named = simulate_moe("hgx_h100", **asked, kernel="deepep_v1")
     given = simulate_moe("hgx_h100", **asked, kernel=load_kernel("deepep_v1"))
     assert named.rows == given.rows
+
+
+def test_extents_are_those_of_the_rows(accuracy: ModuleType) -> None:
+    found: dict[str, dict[str, dict[str, object]]] = {}
+    for row in accuracy.published():
+        if not row.scored and row.library != "MORI-EP":
+            continue
+        extent = found.setdefault(row.machine[0], {}).setdefault(row.mode, {"ranks": [10**9, 0], "tokens": row.tokens})
+        least, most = extent["ranks"]
+        extent["ranks"] = [min(least, row.ranks), max(most, row.ranks)]
+        assert extent["tokens"] == row.tokens
+    assert {name: entry["extent"] for name, entry in ENTRIES.items() if "extent" in entry} == found
+
+
+@pytest.mark.parametrize(
+    ("mode", "ranks", "tokens", "told"),
+    [
+        ("normal", [8, 64], [4096], ()),
+        ("normal", [8, 64], [2048, 8192], ()),
+        ("normal", [8, 128], [64], ("128 ranks", "64 tokens a rank")),
+        ("low_latency", [4], [128], ("4 ranks",)),
+        ("low_latency", [8], [64, 1024], ("1024 tokens a rank",)),
+    ],
+)
+def test_kernels_outside_their_measurements_say_so(mode, ranks, tokens, told) -> None:
+    text = load_kernel("deepep_v1").outside(mode, ranks, tokens)
+    assert bool(text) == bool(told)
+    assert all(part in text for part in told)
+    assert told or load_kernel("default").outside(mode, ranks, tokens) is None
+
+
+def test_an_extrapolation_is_a_warning_of_the_result() -> None:
+    asked = {"ep": [8], "kernel": "deepep_v1"}
+    assert any("extrapolation" in text for text in simulate_moe("hgx_h100", tokens=32, **asked).warnings)
+    assert not any("extrapolation" in text for text in simulate_moe("hgx_h100", tokens=4096, **asked).warnings)

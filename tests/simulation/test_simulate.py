@@ -472,14 +472,26 @@ def test_the_wait_for_the_last_gpu_is_hidden_in_part():
     assert timing.call_time_s(3e-5, 0.0) == 3e-5
 
 
-def test_the_way_out_of_a_rank_is_that_of_the_narrowest():
-    """Line rate to the node: the least of all ranks; where a rank is alone in its node, that of its adapters."""
-    assert prepare(line(10, 20, 30), IDEAL).egress_Bps == 10e9  # ends have 10 and 30, those between 30 and 50
-    assert prepare(line(40, 20, 30), IDEAL).egress_Bps == 30e9
-    assert prepare(load_topology("mi250x_node"), IDEAL).egress_Bps == 300e9  # some have 350
+def test_each_rank_has_the_way_out_of_its_own_gpu():
+    """Line rate to the node, by rank; where a rank is alone in its node, that of its adapters."""
+
+    def out_Bps(topology, *ranks):
+        return prepare(topology, IDEAL, *ranks).port_rates_Bps[0].tolist()
+
+    assert out_Bps(line(10, 20, 30)) == [10e9, 30e9, 50e9, 30e9]  # ends have one neighbour, those between two
+    assert min(out_Bps(load_topology("mi250x_node"))) == 300e9  # some have 350
     two = load_topology("hgx_h100", scale_out={"nodes": 2})
-    assert prepare(two, IDEAL).egress_Bps == 450e9  # 18 links of 25, not the adapter of 50
-    assert prepare(two, IDEAL, range(9)).egress_Bps == 50e9  # the ninth has none in its node
-    assert prepare(two, IDEAL, [0, 8]).egress_Bps == 50e9
+    assert out_Bps(two) == [450e9] * 16  # 18 links of 25, not the adapter of 50
+    assert out_Bps(two, range(9)) == [450e9] * 8 + [50e9]  # the ninth has none in its node
+    assert out_Bps(two, [0, 8]) == [50e9, 50e9]
     mixed = load_topology("hgx_h100", {"nic.per_gpu": "2"}, scale_out={"nodes": 2})
-    assert prepare(mixed, IDEAL, [0, 8]).egress_Bps == 100e9
+    assert out_Bps(mixed, [0, 8]) == [100e9, 100e9]
+
+
+@pytest.mark.parametrize("pair", [(0, 1), (0, 7), (7, 0)])
+@pytest.mark.parametrize("sent_bytes", [5, 10**9])
+def test_a_matrix_with_a_single_pair(pair, sent_bytes):
+    matrix = np.zeros((8, 8), dtype=int)
+    matrix[pair] = sent_bytes
+    (row,) = simulate("hgx_h100", "all_to_all_v", matrix=matrix.tolist())
+    assert row.time_s >= row.lower_bound_s > 0

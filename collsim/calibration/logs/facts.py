@@ -1,6 +1,7 @@
 """Facts from the lines around a table: program, versions, command, environment, devices, columns.
 
-Every reader takes a line and the `Facts` that it adds to. This module imports only `operations`.
+Every reader takes a line and the `Facts` that it adds to. This module imports only `operations` and, of the
+reader, `launchers` and `printed_rows`.
 """
 
 from __future__ import annotations
@@ -9,12 +10,15 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from collsim.calibration.logs.launchers import NAMED, launched
+from collsim.calibration.logs.printed_rows import Layout
 from collsim.core.operations import ALIASES, OPERATIONS
 
 __all__ = ["Device", "Facts", "encoded_version", "learn", "learn_debug", "op_name", "op_of_program", "read_command"]
 
 MAX_DEVICES = 1 << 20
 MAX_TEXT = 2000
+MAX_SENTENCE = 200
 
 _PROGRAM = re.compile(
     r"\b(all_?reduce|all_?gather|reduce_?scatter|all_?to_?allv?|all_?to_?all_v|broadcast|bcast|reduce|gather|scatter"
@@ -53,9 +57,7 @@ _LONG_FLAGS = {
     "report_cputime": "C",
 }  # fmt: skip
 _FLAG = re.compile(r"(?<!\S)(?:-([A-Za-z])[ =]?|--([a-z_]+)[ =])([^\s-]\S*)")
-_PROCESSES = re.compile(r"\b(?:mpirun|mpiexec(?:\.hydra)?|srun|orterun|prterun)\b(.*)")
-_COUNT_FLAG = re.compile(r"(?<!\S)(?:-np|-n|--np|--n|--ntasks)[ =](\d+)")
-_NODES_FLAG = re.compile(r"(?<!\S)(?:-N|--nodes)[ =](\d+)")
+_TOLD = re.compile(r"\b(\d{1,7}) (?:ranks|GPUs|gpus)\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,8 @@ class Device:
     host: str
     name: str
     pid: int
+    number: int = -1
+    """Of the device on its host; -1 if the list does not say."""
 
 
 @dataclass(slots=True)
@@ -107,8 +111,9 @@ class Facts:
     environment: dict[str, str] = field(default_factory=dict)
     command: str | None = None
     copies: int = 0
-    layout: tuple[bool, int, int] | None = None
+    layout: Layout | None = None
     in_place_only: bool = False
+    in_place_first: bool = False
     printed_busbw: float | None = None
 
     @property
@@ -187,11 +192,9 @@ def read_command(command: str, facts: Facts) -> None:
     facts.command = command.strip()[:MAX_TEXT]
     for short, long, value in _FLAG.findall(command[match.end() :]):
         _apply_flag(short or _LONG_FLAGS.get(long, ""), value, facts)
-    launcher = _PROCESSES.search(command[: match.start()])
-    if launcher:
-        count, nodes = _COUNT_FLAG.search(launcher[1]), _NODES_FLAG.search(launcher[1])
-        facts.processes = int(count[1][:9]) if count else None
-        facts.nodes_flag = int(nodes[1][:9]) if nodes and "srun" in launcher[0] else None
+    before = command[: match.start()]
+    if NAMED.search(before):
+        facts.processes, facts.nodes_flag = launched(before)
 
 
 def _apply_flag(flag: str, value: str, facts: Facts) -> None:
@@ -234,7 +237,8 @@ def _read_device(text: str, facts: Facts) -> None:
     if match is None or len(facts.devices) >= MAX_DEVICES:
         return
     rank = int(match[1][:9])
-    device = Device(int((match[2] or "0")[:9]), match[4][:200], match[6].strip()[:80], int((match[3] or "0")[:9]))
+    group, pid, number = (int((text or "0")[:9]) for text in (match[2], match[3], match[5]))
+    device = Device(group, match[4][:200], match[6].strip()[:80], pid, number)
     facts.devices.setdefault(rank, device)
 
 
@@ -298,6 +302,18 @@ def _read_average(text: str, facts: Facts) -> None:
             facts.printed_busbw = None
 
 
+def _read_sentence(text: str, facts: Facts) -> None:
+    """Take the ranks of a comment that names an operation with them: ``# all_to_all on 8 ranks``."""
+    bare = text.strip()
+    if bare.startswith("#") and len(bare) < MAX_SENTENCE and (told := _TOLD.search(bare)) and (op := op_in_words(bare)):
+        facts.op_hint, facts.told_ranks = facts.op_hint or op, facts.told_ranks or int(told[1]) or None
+
+
+def _read_torch(text: str, facts: Facts) -> None:
+    if NAMED.search(text) and not op_of_program(text):
+        facts.processes, facts.nodes_flag = launched(text)
+
+
 def _read_verdict(text: str, facts: Facts) -> None:
     facts.failed = "FAILED" in text
 
@@ -307,7 +323,7 @@ def _read_cut(text: str, facts: Facts) -> None:
 
 
 def _read_words(text: str, facts: Facts) -> None:
-    if len(text) < 200:
+    if len(text) < MAX_SENTENCE:
         facts.op_hint = facts.op_hint or op_in_words(text)
 
 
@@ -325,6 +341,10 @@ _READERS: tuple[tuple[str, Callable[[str, Facts], None]], ...] = (
     ("Avg bus", _read_average),
     ("Out of bounds", _read_verdict),
     ("...", _read_cut),
+    (" ranks", _read_sentence),
+    (" GPUs", _read_sentence),
+    ("torchrun", _read_torch),
+    ("torch.distributed", _read_torch),
     ("peration", _read_words),
     ("nccom-test", _read_words),
     ("hccl", _read_words),

@@ -9,7 +9,7 @@ import json
 import re
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 from collsim.calibration.logs.cells import cell_fault, op_of_record, whole_number
@@ -26,12 +26,19 @@ from collsim.calibration.logs.named_tables import (
     read_record,
     record_of_line,
 )
-from collsim.calibration.logs.printed_rows import Block, RawRow, RowStart, find_row, number, split_cells, too_large
+from collsim.calibration.logs.printed_rows import (
+    RawRow,
+    RowStart,
+    find_row,
+    number,
+    split_cells,
+    too_large,
+)
 from collsim.calibration.logs.settlement import Known
+from collsim.calibration.logs.streams import LONGEST_TEXT, Stream
 
 __all__ = ["LogReader"]
 
-LONGEST_TEXT = 8192
 MAX_JSON_CHARS = 1 << 26
 MAX_STREAMS = 10_000
 MAX_CELLS = 64
@@ -70,7 +77,7 @@ class LogReader:
         self.done: deque[Test] = deque()
         self.seen = 0
         self.marks: set[str] = set()
-        self._streams: dict[str, _Stream] = {}
+        self._streams: dict[str, Stream] = {}
         self._shared, self._sticky = Facts(), dict[str, str]()
         self._json: list[str] = []
         self._json_line = self._json_depth = self._json_chars = 0
@@ -127,7 +134,7 @@ class LogReader:
             head += glued[1]
         return head
 
-    def _row(self, stream: _Stream, start: RowStart) -> bool:
+    def _row(self, stream: Stream, start: RowStart) -> bool:
         """Take the beginning of a row; False if the line is only prose that looks like one."""
         redop, root, blocks, fault = split_cells(start, stream.facts.layout)
         if not start.known_type and not start.rest and stream.has_rows:
@@ -146,7 +153,7 @@ class LogReader:
             stream.flush()
         return True
 
-    def _other(self, stream: _Stream, line: int, text: str) -> None:
+    def _other(self, stream: Stream, line: int, text: str) -> None:
         """Read a line that does not begin a row: a row's continuation, a header, a record, or noise."""
         bare = text.strip()
         if stream.pending is not None and _continues(bare):
@@ -167,8 +174,9 @@ class LogReader:
             return
         self._header(stream, line, text)
 
-    def _header(self, stream: _Stream, line: int, text: str) -> None:
-        if "oncluded" in text:
+    def _header(self, stream: Stream, line: int, text: str) -> None:
+        text = stream.whole_command(text)
+        if "oncluded" in text or not text:
             return
         is_marker = "_perf" in text or "nThread" in text or "-tests version" in text or "starting" in text
         if is_marker and _MARKER.search(text) and _begins_test(text):
@@ -178,18 +186,19 @@ class LogReader:
         elif ("time" in text.lower() or "lat" in text.lower()) and (columns := read_columns(text)):
             self._columns(stream, text, columns)
         elif "-place" in text and "of-place" not in text and "algbw" not in text:
-            stream.facts.in_place_only = True
+            stream.facts.in_place_only, stream.facts.in_place_first = True, False
         elif "out-of-place" in text:
-            stream.facts.in_place_only = False
             if stream.has_rows:
                 self._next_table(stream)
+            stream.facts.in_place_only = False
+            stream.facts.in_place_first = -1 < text.find("in-place") < text.find("out-of-place")
         learn(text, stream.facts, self._sticky)
         self._share(stream.facts)
         if "Avg bus bandwidth" in text:
             self.marks.add("an average")
             self._average(stream)
 
-    def _columns(self, stream: _Stream, text: str, columns: Columns | None = None) -> None:
+    def _columns(self, stream: Stream, text: str, columns: Columns | None = None) -> None:
         columns = columns or read_columns(text)
         if columns is None:
             return
@@ -203,7 +212,7 @@ class LogReader:
         else:
             stream.columns = columns
 
-    def _begin(self, stream: _Stream, line: int, text: str) -> None:
+    def _begin(self, stream: Stream, line: int, text: str) -> None:
         """Begin a new test where its first line is seen."""
         self.marks.add("the header of a test")
         if stream.has_rows:
@@ -214,14 +223,14 @@ class LogReader:
             stream.facts.copies += 1
         stream.section(line)
 
-    def _next_table(self, stream: _Stream, keep: bool = True) -> None:
+    def _next_table(self, stream: Stream, keep: bool = True) -> None:
         """Finish a table; the next one without a header of its own inherits what is known."""
         self._finish(stream)
         old = stream.facts
         again = replace(old, environment=dict(old.environment), copies=0, printed_busbw=None, failed=False)
         stream.facts = again if keep else Facts()
 
-    def _average(self, stream: _Stream) -> None:
+    def _average(self, stream: Stream) -> None:
         if stream.current is None:
             return
         stream.current.averages += 1
@@ -230,7 +239,7 @@ class LogReader:
             self._finish(stream)
             stream.before, stream.facts, stream.columns = before, Facts(), None
 
-    def _open(self, stream: _Stream, line: int, redop: str | None) -> LogSection:
+    def _open(self, stream: Stream, line: int, redop: str | None) -> LogSection:
         """Return the section for a row, a new one where copying operations turn into reducing ones."""
         if not stream.has_rows and stream.before is not None and stream.facts.threads is None:
             stream.inherit()
@@ -247,7 +256,7 @@ class LogReader:
         section.last_reduces = section.last_reduces if reduces is None else reduces
         return section
 
-    def _record_line(self, stream: _Stream, line: int, text: str) -> bool:
+    def _record_line(self, stream: Stream, line: int, text: str) -> bool:
         columns = stream.columns
         if columns is None or (columns.separator and columns.separator not in text):
             return False
@@ -258,18 +267,20 @@ class LogReader:
         row = read_record(record, line)
         if isinstance(row, str):
             return self._no_record(stream, line, text, row) or bool(columns.separator)
+        if stream.facts.in_place_first and columns.separator is None:
+            row.out, row.into = row.into, row.out
         if reason := self._cell_fault(stream, record):
             stream.section(line).drop(line, reason, text)
             return True
         self._take_record(stream, row, record, text)
         return True
 
-    def _cell_fault(self, stream: _Stream, record: dict[Any, Any]) -> str | None:
+    def _cell_fault(self, stream: Stream, record: dict[Any, Any]) -> str | None:
         names_ops = stream.record_key is not None and stream.record_key[0] is not None
         return cell_fault(record, self.overrides, names_ops)
 
     @staticmethod
-    def _no_record(stream: _Stream, line: int, text: str, fault: str) -> bool:
+    def _no_record(stream: Stream, line: int, text: str, fault: str) -> bool:
         """Drop a line that begins like a row; False if it does not."""
         first = re.split(r"[,;|\t]", text.strip().strip("|"), maxsplit=1)[0]
         if not (first.strip()[:1].isdigit() or op_name(first)) or len(text.split()) > MAX_CELLS:
@@ -277,7 +288,7 @@ class LogReader:
         stream.section(line).drop(line, fault, text)
         return True
 
-    def _take_record(self, stream: _Stream, row: RawRow, record: dict[Any, Any], text: str = "") -> None:
+    def _take_record(self, stream: Stream, row: RawRow, record: dict[Any, Any], text: str = "") -> None:
         """Add the row of a record to the table of its operation, ranks and nodes."""
         ranks, nodes = (whole_number(record, key) for key in ("ranks", "nodes"))
         op = op_of_record(record)
@@ -327,7 +338,7 @@ class LogReader:
         elif not whole:
             stream.section(self._json_line).drop(self._last, "the JSON text ends too early", text[-80:])
 
-    def _json_value(self, stream: _Stream, value: Any, line: int) -> int:
+    def _json_value(self, stream: Stream, value: Any, line: int) -> int:
         """Read a JSON value and return how many things it taught."""
         if not isinstance(value, dict):
             return 0
@@ -350,7 +361,7 @@ class LogReader:
             return 1
         return self._json_row(stream, value, line)
 
-    def _json_row(self, stream: _Stream, value: Any, line: int) -> int:
+    def _json_row(self, stream: Stream, value: Any, line: int) -> int:
         if not isinstance(value, dict) or "size" not in {str(key).lower() for key in value} | _SIZES & set(value):
             return 0
         half = value.get("out_of_place") or value.get("in_place")
@@ -367,7 +378,7 @@ class LogReader:
             self._take_record(stream, row, record)
         return 1
 
-    def _finish(self, stream: _Stream) -> None:
+    def _finish(self, stream: Stream) -> None:
         stream.flush()
         if stream.current is not None:
             section, stream.current = stream.current, None
@@ -384,77 +395,12 @@ class LogReader:
             if (value := getattr(facts, name)) is not None:
                 setattr(self._shared, name, value)
 
-    def _stream(self, label: str) -> _Stream:
+    def _stream(self, label: str) -> Stream:
         if label not in self._streams:
             if len(self._streams) >= MAX_STREAMS:
                 return self._streams[""] if "" in self._streams else next(iter(self._streams.values()))
-            self._streams[label] = _Stream(label)
+            self._streams[label] = Stream(label)
         return self._streams[label]
-
-
-class _Stream:
-    """State of the reader for one process: its facts, the table under way and a row that is not whole yet."""
-
-    def __init__(self, label: str) -> None:
-        self.label = label
-        self.facts = Facts()
-        self.before: Facts | None = None
-        self.current: LogSection | None = None
-        self.columns: Columns | None = None
-        self.pending: RowStart | None = None
-        self.parsed: tuple[str | None, int | None, list[Block | None], str] = (None, None, [], "")
-        self.half: RawRow | None = None
-        self.record_key: tuple[Any, ...] | None = None
-
-    @property
-    def has_rows(self) -> bool:
-        """True if the table under way holds anything."""
-        return self.pending is not None or self.half is not None or bool(self.current and len(self.current.table))
-
-    def section(self, line: int) -> LogSection:
-        """Return the table under way, a new one if there is none."""
-        if self.current is None:
-            self.current = LogSection(self.facts, self.label, line)
-        self.current.facts = self.facts
-        return self.current
-
-    def inherit(self) -> None:
-        """Take over from the test before what a table without a header of its own lacks."""
-        if self.before is None:
-            return
-        own = self.facts
-        self.facts = replace(
-            self.before, environment=dict(self.before.environment), copies=0, printed_busbw=None, failed=False
-        )
-        for entry in fields(Facts):
-            value = getattr(own, entry.name)
-            if value and value != 1:
-                setattr(self.facts, entry.name, value)
-        if own.op_hint and not own.op:
-            self.facts.op = None
-        self.before = None
-
-    def flush(self) -> None:
-        """Add the row under way with the halves that it has."""
-        if self.half is not None:
-            row, self.half = self.half, None
-            self.section(row.line).add(row)
-        if self.pending is None:
-            return
-        start, self.pending = self.pending, None
-        section = self.section(start.line)
-        redop, root, blocks, fault = self.parsed
-        if fault or not blocks:
-            section.drop(start.line, fault or "the row ends too early", start.text)
-            return
-        halves = [*blocks, None][:2]
-        if len(blocks) == 1 and (self.facts.in_place_only or start.gap):
-            halves = [None, blocks[0]]
-        elif None in blocks:
-            name = "out-of-place" if blocks[0] is None else "in-place"
-            section.drop(start.line, f"{name} time and algbw do not belong to {start.size} bytes", start.text)
-        row = RawRow(start.size, start.count, start.dtype, redop, root, halves[0], halves[1], start.line)
-        section.add(row, start.text)
 
 
 _SIZES = {"size_bytes", "message_size", "bytes", "nbytes", "msg_size", "data_size"}

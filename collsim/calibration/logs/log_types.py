@@ -50,6 +50,8 @@ class LogRow:
         None throughout for all_to_all, all_to_all_v and send_recv, whose in-place half has no meaning.
     line : int
         Where the row begins in the file.
+    algo, proto, channels : str, str and int, or None
+        What the library ran, where the program prints it.
     """
 
     op: str | None
@@ -69,18 +71,21 @@ class LogRow:
     in_place_busbw_Bps: float | None
     in_place_wrong: float | None
     line: int
+    algo: str | None = None
+    proto: str | None = None
+    channels: int | None = None
 
 
 FLOAT_COLUMNS = (
     "time_s", "algbw_Bps", "busbw_Bps", "wrong",
     "in_place_time_s", "in_place_algbw_Bps", "in_place_busbw_Bps", "in_place_wrong",
 )  # fmt: skip
-INTEGER_COLUMNS = ("size_bytes", "count", "root", "line")
-NAME_COLUMNS = ("dtype", "redop")
+INTEGER_COLUMNS = ("size_bytes", "count", "root", "line", "channels")
+NAME_COLUMNS = ("dtype", "redop", "algo", "proto")
 
 
 class Table:
-    """Rows as arrays of numbers, about 120 bytes a row; iterating makes `LogRow` objects one at a time."""
+    """Rows as arrays of numbers, about 140 bytes a row; iterating makes `LogRow` objects one at a time."""
 
     def __init__(self, op: str | None = None, ranks: int | None = None, nodes: int | None = None) -> None:
         self.op, self.ranks, self.nodes = op, ranks, nodes
@@ -99,7 +104,7 @@ class Table:
         values: dict[str, Any] = {name: column[index] for name, column in self._columns.items()}
         for name in FLOAT_COLUMNS:
             values[name] = None if math.isnan(values[name]) else values[name]
-        for name in ("count", "root"):
+        for name in ("count", "root", "channels"):
             values[name] = None if values[name] == NO_INTEGER else values[name]
         for name in NAME_COLUMNS:
             values[name] = self._names[values[name]]
@@ -114,6 +119,10 @@ class Table:
         columns["line"].append(row.line)
         columns["dtype"].append(self._code(row.dtype))
         columns["redop"].append(self._code(row.redop))
+        algo, proto, channels = row.choice or (None, None, None)
+        columns["algo"].append(self._code(algo))
+        columns["proto"].append(self._code(proto))
+        columns["channels"].append(NO_INTEGER if channels is None else channels)
         for prefix, half in (("", row.out), ("in_place_", row.into)):
             columns[prefix + "time_s"].append(half.time if half else NO_NUMBER)
             columns[prefix + "algbw_Bps"].append(half.algbw if half else NO_NUMBER)
@@ -202,6 +211,9 @@ class LogRun:
         ``NCCL`` or ``RCCL``.
     gpus : tuple of str
         Names of the GPUs in the list of ranks, each once.
+    seats : tuple of (int, int)
+        Host, by its place in *hosts*, and number of the device of each rank, if the list of ranks is whole and no
+        device is there twice.
     failed : bool
         The closing lines say so: ``Out of bounds values : 4 FAILED``.
     """
@@ -227,6 +239,7 @@ class LogRun:
     validation: int | None = None
     hosts: tuple[str, ...] = ()
     gpus: tuple[str, ...] = ()
+    seats: tuple[tuple[int, int], ...] = ()
     environment: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     command: str | None = None
     printed_busbw_Bps: float | None = None

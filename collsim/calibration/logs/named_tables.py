@@ -14,7 +14,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from collsim.calibration.logs.facts import Device, Facts, encoded_version, op_name, op_of_program, read_command
-from collsim.calibration.logs.printed_rows import MAX_SIZE_BYTES, REDUCTIONS, Block, RawRow, dtype_name, number
+from collsim.calibration.logs.printed_rows import (
+    MAX_SIZE_BYTES,
+    REDUCTIONS,
+    Block,
+    Layout,
+    RawRow,
+    choice_of,
+    dtype_name,
+    number,
+)
 
 __all__ = [
     "Columns",
@@ -46,6 +55,10 @@ _ROLES = (
     ("ranks", r"n?_?ranks|n_?gpus|gpus|np|world_?size"),
     ("nodes", r"n?_?nodes|num_?nodes"),
     ("cputime", r"cpu_?time"),
+    ("clock", r"hip_?evt|hip_?event"),
+    ("algo", r"algo(?:rithm)?"),
+    ("proto", r"proto(?:col)?"),
+    ("channels", r"n_?ch(?:annels?)?|channels"),
 )
 _ROLE = tuple((role, re.compile(pattern)) for role, pattern in _ROLES)
 _IN_PLACE = re.compile(r"(?:^|_)(?:in_?place|ip|in)(?:_|$)")
@@ -57,7 +70,10 @@ _TIME_UNITS = {"ns": 1e-3, "us": 1.0, "µs": 1.0, "μs": 1.0, "usec": 1.0, "ms":
 _TIME_UNITS |= {"s": 1e6, "sec": 1e6, "seconds": 1e6}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?", re.IGNORECASE)
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
-_BLOCK_ROLES = frozenset({"time", "algbw", "busbw", "wrong"})
+_BLOCK_ROLES = frozenset({"time", "algbw", "busbw", "wrong", "clock"})
+_CHOICE_ROLES = ("algo", "proto", "channels")
+GAP = re.compile(r" {20,}")
+"""Where the cells of a half should be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +90,30 @@ class Columns:
         return any(role == "dtype" for role, _, _ in self.roles)
 
     @property
-    def layout(self) -> tuple[bool, int, int] | None:
+    def layout(self) -> Layout | None:
         """Root or not and the cells of either block, for rows that are read cell by cell."""
-        names = [role for role, _, _ in self.roles if role != "stamp"]
+        names = [role for role, _, _ in self.roles if role not in ("stamp", *_CHOICE_ROLES)]
         times = [index for index, role in enumerate(names) if role in ("time", "cputime")]
         if not 1 <= len(times) <= 2:
             return None
         first = (times[1] if len(times) == 2 else len(names)) - times[0]
-        return "root" in names[: times[0]], first, len(names) - times[1] if len(times) == 2 else 0
+        clocks = names[times[0] : times[0] + first].count("clock")
+        second = len(names) - times[1] if len(times) == 2 else 0
+        choice = self.roles[-1][0] in _CHOICE_ROLES
+        return Layout("root" in names[: times[0]], first, second, clocks, choice)
+
+    def cells(self, text: str) -> list[str] | None:
+        """Return the cells of a line, empty ones for a half that is blank; None if they are not those of the names."""
+        if self.separator:
+            found = text.strip().strip("|").split(self.separator)
+            return found if len(found) == len(self.roles) else None
+        found = text.split()
+        starts = [index for index, (role, _, _) in enumerate(self.roles) if role == "time"]
+        if len(starts) == 2 and len(found) == len(self.roles) - starts[1] + starts[0]:
+            blank = [""] * (starts[1] - starts[0])
+            at = starts[0] if GAP.search(text.strip()) else starts[1]
+            found = [*found[:at], *blank, *found[at:]]
+        return found if len(found) == len(self.roles) else None
 
 
 def read_columns(text: str) -> Columns | None:
@@ -129,8 +161,8 @@ def _strip_unit(key: str) -> tuple[str, float]:
 
 def record_of_line(text: str, columns: Columns) -> dict[str, Any] | None:
     """Return the cells of a line by role, the block's cells under (role, in place); None if the line is no row."""
-    cells = text.strip().strip("|").split(columns.separator) if columns.separator else text.split()
-    if len(cells) != len(columns.roles):
+    cells = columns.cells(text)
+    if cells is None:
         return None
     record: dict[Any, Any] = {}
     for (role, in_place, unit), cell in zip(columns.roles, cells, strict=True):
@@ -164,6 +196,7 @@ def read_record(record: Mapping[Any, Any], line: int) -> RawRow | str:
         out=halves[0],
         into=halves[1],
         line=line,
+        choice=choice_of([str(record.get(role) or "-") for role in _CHOICE_ROLES]),
     )
 
 
@@ -273,5 +306,6 @@ def _learn_device(device: Any, facts: Facts) -> None:
     if not isinstance(device, dict) or not isinstance(device.get("rank"), int):
         return
     group, pid = (int(device[key]) if isinstance(device.get(key), int) else 0 for key in ("group", "pid"))
-    entry = Device(group, str(device.get("hostname", ""))[:200], str(device.get("device_info", ""))[:80], pid)
+    number = device["device"] if isinstance(device.get("device"), int) else -1
+    entry = Device(group, str(device.get("hostname", ""))[:200], str(device.get("device_info", ""))[:80], pid, number)
     facts.devices.setdefault(int(device["rank"]), entry)

@@ -12,15 +12,19 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from collsim.core.operations import DTYPE_ALIASES, DTYPES
 
 __all__ = [
     "UNITS",
     "Block",
+    "Choice",
+    "Layout",
     "RawRow",
     "RowStart",
     "agreement",
+    "choice_of",
     "dtype_name",
     "find_row",
     "number",
@@ -75,7 +79,30 @@ _ROW = re.compile(rf"(?<![\w.,:+-])({_INTEGER})\s+(?:({_INTEGER})\s+)?([A-Za-z]\
 _QUICK_ROW = re.compile(r"\s*(\d+)\s+(\d+)\s+([a-z]\w*)(?=\s|$)", re.ASCII)
 _GROUPED = re.compile(r"[+-]?\d{1,3}(?:[,'_\u00a0\u202f\u2009]\d{3})+(?:\.\d*)?")
 _STAMP = re.compile(r"\d{4}-\d\d-\d\dT?(?:\d\d:\d\d:\d\d)?\S*|\d\d:\d\d:\d\d\S*")
+_CHOICE = re.compile(r"([A-Za-z][A-Za-z0-9_]*)\*? (LL|LL128|SIMPLE|N/A|-) (\d{1,6}|N/A|-)", re.IGNORECASE)
 _SEPARATORS = re.compile(r"[,'_\u00a0\u202f\u2009]")
+
+
+class Layout(NamedTuple):
+    """What a header promises of the cells behind the data type: a root or not, and the cells of either block.
+
+    *clocks* of them stand between time and algbw: times of another clock, such as ``hipevt`` of rccl-tests. The cells
+    of a `Choice` may follow.
+    """
+
+    has_root: bool
+    first: int
+    second: int
+    clocks: int = 0
+    choice: bool = False
+
+
+class Choice(NamedTuple):
+    """What the library ran, as rccl-tests prints it behind a row (``-A 1``); None for what it does not say."""
+
+    algo: str | None
+    proto: str | None
+    channels: int | None
 
 
 @dataclass(slots=True)
@@ -105,6 +132,7 @@ class RawRow:
     out: Block | None
     into: Block | None
     line: int
+    choice: Choice | None = None
 
 
 @dataclass(slots=True)
@@ -222,28 +250,27 @@ def agreement(size: int, others: int, half: Block) -> int:
     return mask
 
 
-def split_cells(
-    start: RowStart, layout: tuple[bool, int, int] | None
-) -> tuple[str | None, int | None, list[Block | None], str]:
+def split_cells(start: RowStart, layout: Layout | None) -> tuple[str | None, int | None, list[Block | None], str]:
     """Return (redop, root, blocks, fault) of the cells after the data type.
 
-    Blocks are empty and the fault is "" while cells are still missing. *layout* is what the header promises:
-    whether there is a root, and the number of cells of either block.
+    Blocks are empty and the fault is "" while cells are still missing. *layout* is what the header promises.
     """
     rest = start.rest
     redop = None
     if rest and rest[0].lower() in REDUCTIONS:
         redop, rest = rest[0].lower(), rest[1:]
+    promised = layout is not None and layout.choice and len(rest) == sum(layout[:3]) + 3
+    rest = rest[:-3] if promised or choice_of(rest) else rest
     while rest and (":" in rest[-1] or rest[-1].count("-") > 1) and _STAMP.fullmatch(rest[-1]):
         rest = rest[:-1]
     sound = [cell for cell in map(number, rest) if cell is not None]
     if len(sound) < len(rest):
         strange = next(token for token in rest if number(token) is None)
         return redop, None, [], f'"{strange[:20]}" is not a number'
-    for has_root, first, second in _layouts(len(sound), layout):
-        blocks = _try_layout(start, sound, has_root, first, second)
+    for way in _layouts(len(sound), layout):
+        blocks = _try_layout(start, sound, way)
         if blocks:
-            return redop, int(sound[0][0]) if has_root else None, blocks, ""
+            return redop, int(sound[0][0]) if way.has_root else None, blocks, ""
     if any(math.isinf(value) for value, _ in sound):
         strange = next(token for token in rest if (number(token) or (0.0,))[0] == math.inf)
         return redop, None, [], f'"{strange[:20]}" is not a number'
@@ -253,24 +280,39 @@ def split_cells(
 
 
 @functools.lru_cache(maxsize=256)
-def _layouts(cells: int, layout: tuple[bool, int, int] | None) -> list[tuple[bool, int, int]]:
+def _layouts(cells: int, layout: Layout | None) -> list[Layout]:
     """Return the ways to divide *cells* cells into root and blocks, the likeliest first."""
-    ways = [layout] if layout and sum(layout) == cells else []
+    ways = [layout] if layout and sum(layout[:3]) == cells else []
     for has_root in (True, False):
-        for first in (4, 3, 8, 7):
-            ways += [(has_root, first, second) for second in (first, 4, 3, 0) if has_root + first + second == cells]
+        for first in (4, 3, 5, 8, 7):
+            seconds, clocks = (first, 0) if first == 5 else (first, 4, 3, 0), int(first == 5)
+            ways += [
+                Layout(has_root, first, second, clocks) for second in seconds if has_root + first + second == cells
+            ]
     return ways
 
 
-def _try_layout(
-    start: RowStart, cells: list[tuple[float, float]], has_root: bool, first: int, second: int
-) -> list[Block | None]:
+def choice_of(cells: Sequence[str]) -> Choice | None:
+    """Return what the last three cells of a row say of the library's choice; None if they are something else.
+
+    >>> choice_of(["0", "RING*", "SIMPLE", "56"])
+    Choice(algo='ring', proto='Simple', channels=56)
+    """
+    match = _CHOICE.fullmatch(" ".join(cells[-3:])) if len(cells) >= 3 else None
+    if match is None:
+        return None
+    algo, proto, channels = (None if text.lower() in MISSING else text for text in match.groups())
+    proto = None if proto is None else "Simple" if proto.upper() == "SIMPLE" else proto.upper()
+    return Choice(algo and algo.lower(), proto, int(channels) if channels else None)
+
+
+def _try_layout(start: RowStart, cells: list[tuple[float, float]], layout: Layout) -> list[Block | None]:
     """Return the blocks of a layout if it makes sense, else nothing."""
+    has_root, first, second, clocks, _ = layout
     if has_root and not (cells[0][0] == int_or_nan(cells[0][0]) and -1 <= cells[0][0] < 1e7):
         return []
-    halves = [block(cells[has_root : has_root + first])]
-    if second:
-        halves.append(block(cells[has_root + first : has_root + first + second]))
+    parts = [cells[has_root : has_root + first], cells[has_root + first : has_root + first + second]]
+    halves = [block([part[0], *part[1 + clocks :]]) for part in parts if part]
     others = others_of(start.size, start.count, start.dtype)
     for half in halves:
         half.units = agreement(start.size, others, half) if start.size else ANY_UNIT
@@ -294,9 +336,9 @@ def others_of(size: int, count: int | None, dtype: str | None) -> int:
     return size // (count * element)
 
 
-def _disagreement(start: RowStart, cells: list[tuple[float, float]], layout: tuple[bool, int, int] | None) -> str:
+def _disagreement(start: RowStart, cells: list[tuple[float, float]], layout: Layout | None) -> str:
     """Return why no layout fits a row that has cells enough."""
-    has_root = layout[0] if layout else len(cells) % 2 == 1
+    has_root = layout.has_root if layout else len(cells) % 2 == 1
     time, rate = cells[has_root][0], cells[has_root + 1][0]
     if not time > 0:
         return f"time {time:g} is not positive"

@@ -266,11 +266,32 @@ class Settlement:
             validation=facts.validation,
             hosts=tuple(dict.fromkeys(device.host for _, device in sorted(facts.devices.items()))),
             gpus=tuple(dict.fromkeys(device.name for _, device in sorted(facts.devices.items()))),
+            seats=_seats(facts, environment),
             environment=MappingProxyType(environment),
             command=facts.command,
             printed_busbw_Bps=facts.printed_busbw,
             failed=facts.failed,
         )
+
+
+def _seats(facts: Facts, environment: Mapping[str, str]) -> tuple[tuple[int, int], ...]:
+    """Return host and device of each rank; nothing unless every rank is listed, each with a device of its own."""
+    devices = [device for _, device in sorted(facts.devices.items())]
+    if sorted(facts.devices) != list(range(len(devices))) or _first_of_each(facts, _ranks_per_process(facts)):
+        return ()
+    hosts: dict[str, int] = {}
+    visible = _visible(environment)
+    seats = tuple((hosts.setdefault(one.host, len(hosts)), visible.get(one.number, one.number)) for one in devices)
+    return seats if len(set(seats)) == len(seats) and all(number >= 0 for _, number in seats) else ()
+
+
+def _visible(environment: Mapping[str, str]) -> dict[int, int]:
+    """Return the device that each number stands for where a variable lists the visible ones."""
+    for name in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"):
+        listed = environment.get(name, "").split(",")
+        if all(number.strip().isdigit() for number in listed):
+            return {place: int(number) for place, number in enumerate(listed)}
+    return {}
 
 
 def _ranks_per_process(facts: Facts) -> int:
@@ -286,7 +307,7 @@ def _printed_ranks(facts: Facts) -> int | None:
             return groups[facts.devices[min(facts.devices)].group]
         processes = len(facts.devices) if _first_of_each(facts, per_process) else 1
         return max(max(facts.devices) + 1, per_process * processes)
-    if facts.processes and facts.threads:
+    if facts.processes and (facts.threads or facts.command or not facts.told_ranks):
         return facts.processes * per_process
     return facts.told_ranks or (per_process if per_process > 1 else None)
 

@@ -110,6 +110,9 @@ class Scaled:
     def _chosen(self, name: str, request: ScheduleRequest, empty: Row, question: Request, told: Told) -> list[Row]:
         """Return the rows of one name: of an algorithm, or of a choice among those that have a form of their own."""
         op = request.op
+        if not _has_form(op, name, question, self.n_ranks):
+            alone = replace(question, ops=(op,), sizes=(empty.requested_bytes,), algo=(name,))
+            return tables_of(self.whole(), alone, told)[0][0]
         if name not in CHOICES:
             return [self._row(named(op, name, question), question.proto, request, empty, question)]
         names = _forms(op)
@@ -211,16 +214,17 @@ def _only_exchanges(question: Request, profile: Profile) -> bool:
 
 
 def _is_asked(question: Request, n_ranks: int) -> bool:
-    """Return True if every algorithm asked for has a form for large machines and no load, hash or variable is given."""
+    """Return True if something asked for has a form for large machines and no load, hash or variable is given."""
     if not question.reduce or question.load or question.hash_seeds or question.environment:
         return False
-    if not all(_forms(op) for op in question.ops):
-        return False
-    choices = set(question.algo) & set(CHOICES)
-    if choices and (n_ranks <= MOST_TRIED or ("auto" in choices and question.library is not None)):
-        return False
-    named = set(question.algo) - choices
-    return all(named <= set(_forms(op)) for op in question.ops)
+    return any(_has_form(op, name, question, n_ranks) for op in question.ops for name in question.algo)
+
+
+def _has_form(op: Operation, name: str, question: Request, n_ranks: int) -> bool:
+    """Return True if what a name asks for is answered on a small part; a library's own choice is not."""
+    if name not in CHOICES:
+        return name in _forms(op)
+    return bool(_forms(op)) and n_ranks > MOST_TRIED and not (name == "auto" and question.library is not None)
 
 
 def _cuts(mini: Miniature, run: LoweredRun) -> Cuts:

@@ -15,6 +15,9 @@ __all__ = ["MAX_LINKS", "check", "planes_of"]
 MAX_LINKS = 20_000_000
 """Directed bundles of one topology: about 1 GB of arrays."""
 
+MOST_COMPARED = 100_000
+"""So many names are compared with wrong ones in one file: a second or two."""
+
 
 def check(spec: Spec, document: Document) -> Iterator[Fault]:
     """Yield every fault between the sections that are valid by themselves."""
@@ -175,13 +178,15 @@ def _misnumbered(name: str, rank: int) -> bool:
 
 def _check_link_list(spec: Spec, document: Document) -> Iterator[Fault]:
     names = [node.name for node in spec.nodes if node]
-    known, seen = set(names), dict[tuple[str, str], int]()
+    whole = len(names) == len(spec.nodes)  # looked for once: the list may be long
+    ends = _Names(names)
+    seen = dict[tuple[str, str], int]()
     for index, link in enumerate(spec.links):
         if link is None:
             continue
         where = document.where(("links", index))
-        if None not in spec.nodes:
-            yield from _check_ends(link, names, known, document, index)
+        if whole:
+            yield from _check_ends(link, ends, document, index)
         if link.a == link.b:
             yield Fault(f'a link from "{link.a}" to itself', where, "name two different nodes")
         if link.bandwidth is None and (spec.link is None or spec.link.bandwidth is None) and "link" in document.data:
@@ -197,14 +202,23 @@ def _check_link_list(spec: Spec, document: Document) -> Iterator[Fault]:
             seen[pair] = index
 
 
-def _check_ends(
-    link: ExplicitLink, names: list[str], known: set[str], document: Document, index: int
-) -> Iterator[Fault]:
+class _Names:
+    """Names of nodes; the nearest is looked for so often only, since that takes long among many."""
+
+    def __init__(self, names: list[str]) -> None:
+        self.names, self.known, self.looked_up = names, set(names), 0
+
+    def hint(self, wrong: str) -> str:
+        """Return what to do about a name that is none of these."""
+        self.looked_up += len(self.names)
+        near = nearest(wrong, self.names) if self.looked_up <= MOST_COMPARED else None
+        return f'did you mean "{near}"?' if near else f"nodes: {', '.join(self.names[:12])}"
+
+
+def _check_ends(link: ExplicitLink, names: _Names, document: Document, index: int) -> Iterator[Fault]:
     for key, end in (("a", link.a), ("b", link.b)):
-        if end not in known:
-            near = nearest(end, names)
-            hint = f'did you mean "{near}"?' if near else f"nodes: {', '.join(names[:12])}"
-            yield Fault(f'there is no node "{end}"', document.where(("links", index, key)), hint)
+        if end not in names.known:
+            yield Fault(f'there is no node "{end}"', document.where(("links", index, key)), names.hint(end))
 
 
 def _check_attached(spec: Spec, document: Document) -> Iterator[Fault]:

@@ -7,6 +7,7 @@ import gzip
 import io
 import math
 import random
+import re
 import sys
 from pathlib import Path
 
@@ -411,3 +412,83 @@ def test_each_half_of_a_table_has_the_unit_of_its_own_column(read, names, per_us
     assert [(row.time_s, row.in_place_time_s) for row in log.rows] == [
         pytest.approx((out * 1e-6, into * 1e-6), rel=1e-6) for out, into in times_us
     ]
+
+
+CHOICES = [("TREE", "LL", 16), ("RING*", "SIMPLE", 56), ("N/A", "N/A", "N/A")]
+CHOICE_COLUMNS = f"{COLUMNS} algo proto nchannels"
+
+
+@pytest.mark.parametrize("header", [(), (CHOICE_COLUMNS,)])
+def test_columns_of_the_choice(tmp_path, header):
+    lines = [THREADS.format(ranks=8), *header]
+    told = CHOICES if header else CHOICES[:2]
+    lines += [f"{row(2**20 * 4**i, 40.0 * 4**i, 39.0 * 4**i)}  {a}  {p}  {n}" for i, (a, p, n) in enumerate(told)]
+    (tmp_path / "all_reduce.log").write_text("\n".join(lines) + "\n")
+    log = read_log(tmp_path / "all_reduce.log")
+    assert [(found.algo, found.proto, found.channels) for found in log.rows] == [
+        ("tree", "LL", 16), ("ring", "Simple", 56), (None, None, None),
+    ][: len(told)]  # fmt: skip
+    assert [found.time_s for found in log.rows] == [4e-5, 1.6e-4, 6.4e-4][: len(told)]
+    assert [found.in_place_time_s for found in log.rows] == [3.9e-5, 1.56e-4, 6.24e-4][: len(told)]
+    assert log.n_dropped == 0
+
+
+def _with_clock(line: str) -> str:
+    cells = line.split()
+    return " ".join([*cells[:6], f"{float(cells[5]) * 0.93:.2f}", *cells[6:10], "1.00", *cells[10:]])
+
+
+@pytest.mark.parametrize("header", [(), (COLUMNS.replace("time", "time hipevt"),)])
+def test_a_second_clock_changes_nothing(tmp_path, header):
+    rows = [row(2**20 * 4**i, 41.2 * 4**i, 40.38 * 4**i) for i in range(4)]
+    for name, lines in (("plain", rows), ("clock", [*header, *map(_with_clock, rows)])):
+        (tmp_path / f"{name}_all_reduce.log").write_text("\n".join([THREADS.format(ranks=8), *lines]) + "\n")
+    plain, clock = (read_log(tmp_path / f"{name}_all_reduce.log") for name in ("plain", "clock"))
+    assert [(a.time_s, a.in_place_time_s) for a in clock.rows] == [(a.time_s, a.in_place_time_s) for a in plain.rows]
+    assert [note.partition(": ")[2] for note in clock.warnings] == [note.partition(": ")[2] for note in plain.warnings]
+
+
+HALVES = "#  size  count  time  algbw  busbw  #wrong  time  algbw  busbw  #wrong"
+
+
+@pytest.mark.parametrize(
+    ("order", "gap", "out_of_place"),
+    [
+        ("in-place {} out-of-place", True, True),
+        ("in-place {} out-of-place", False, False),
+        ("out-of-place {} in-place", True, False),
+        ("out-of-place {} in-place", False, True),
+    ],
+)
+def test_a_blank_half(tmp_path, order, gap, out_of_place):
+    """The gap says which half of the line is blank, the line above the names which half that is."""
+    lines = ["# all_reduce on 8 ranks", "# " + order.format(" " * 30), HALVES]
+    for size, time in ((2**28, 1812.4), (2**30, 7186.2)):
+        rate = size / time / 1e3
+        lines.append(f"{size} {size // 4} {' ' * 30 * gap} {time} {rate:.2f} {rate * 1.75:.2f} 0{' ' * 30}")
+    (tmp_path / "a.log").write_text("\n".join(lines) + "\n")
+    test = read_log(tmp_path / "a.log").tests[0]
+    assert (test.op, test.ranks) == ("all_reduce", 8)
+    times = [1.8124e-3, 7.1862e-3]
+    assert [found.time_s for found in test.rows] == (times if out_of_place else [None, None])
+    assert [found.in_place_time_s for found in test.rows] == ([None, None] if out_of_place else times)
+
+
+@pytest.mark.parametrize(
+    ("lines", "seats"),
+    [
+        ([device(4), device(7)], ((0, 4), (0, 7))),
+        ([device(4), device(7, "crate-02")], ((0, 4), (1, 7))),
+        ([device(0), device(0)], ()),
+        (["CUDA_VISIBLE_DEVICES=4,7", device(0), device(1)], ((0, 4), (0, 7))),
+    ],
+)
+def test_seats(tmp_path, lines, seats):
+    """Devices of ranks; none if one is named twice, as where every process sees one device only."""
+    listed, numbered = [], 0
+    for line in lines:
+        listed.append(re.sub(r"Rank\s+\d+", f"Rank {numbered}", line))
+        numbered += "Rank" in line
+    text = [THREADS.format(ranks=1), *listed, row(2**20, 40, 40, ranks=2)]
+    (tmp_path / "all_reduce.log").write_text("\n".join(text) + "\n")
+    assert read_log(tmp_path / "all_reduce.log").tests[0].run.seats == seats

@@ -1,0 +1,116 @@
+"""Files of other programs, files that lead back to themselves, and long lists."""
+
+import time
+
+import numpy as np
+import pytest
+
+from collsim.core.errors import SpecError
+from collsim.topology import load_topology, parse_topology, remarks
+from collsim.topology.summary import reached_from
+
+NCCL = '<system version="1">\n <cpu numaid="0" arch="x86_64">\n  <pci busid="0"><gpu dev="0"/></pci></cpu></system>\n'
+MATRIX = "\t\x1b[4mGPU0\tGPU1\tNIC0\tCPU Affinity\x1b[0m\nGPU0\t X \tNV18\tPIX\t0-15\nGPU1\tNV18\t X \tSYS\t0-15\n"
+BARE = MATRIX.replace("\x1b[4m", "").replace("\x1b[0m", "")
+LOG = "# nThread 1 nGpus 8 minBytes 8 maxBytes 64\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (NCCL, ["NCCL topology in XML", "<nvlink"]),
+        ('<?xml version="1.0"?>\n' + NCCL, ["NCCL topology in XML"]),
+        ('<graphs version="1">\n<graph id="0"/></graphs>', ["graphs that NCCL searched"]),
+        ('<?xml version="1.0"?>\n<topology version="2.0">\n<object type="Machine"/></topology>', ["hwloc", "lstopo"]),
+        ("<graphml><graph/></graphml>", ["GraphML", "networkx.read_graphml"]),
+        ("<html></html>", ["XML"]),
+        (BARE, ["nvidia-smi topo -m", "count 4"]),
+        (MATRIX, ["nvidia-smi topo -m"]),
+        ("=== Weight between two GPUs ===\n GPU0 GPU1\n", ["rocm-smi"]),
+        ("topology: [ Ring, Switch ]\nnpus_count: [ 4, 2 ]\n", ["ASTRA-sim", "GiB/s"]),
+        ('{"dimensions-count": 2, "topologies-per-dim": ["Ring", "Ring"]}'.replace(", ", ",\n"), ["ASTRA-sim"]),
+        ("SwitchName=s0 Nodes=tux[0-3]\n", ["Slurm", "--placement slurm:"]),
+        ('Switch 36 "S-0002c902" # x\n', ["ibnetdiscover"]),
+        (LOG, ["log of nccl-tests", "collsim validate"]),
+    ],
+)
+def test_formats_of_others_are_named(text, words):
+    with pytest.raises(SpecError) as caught:
+        parse_topology(text, "theirs.txt")
+    (fault,) = caught.value.faults
+    assert fault.where == "theirs.txt"
+    for word in words:
+        assert word in f"{fault.what} {fault.hint}"
+
+
+def test_own_files_are_never_foreign():
+    text = "schema: collsim.topology/1\nnotes: npus_count of <system> GPU0 GPU1\nbuilder: full_mesh\n"
+    assert parse_topology(text + "gpu: {count: 2}\nlink: {bandwidth: 1 GB/s}\n").n_gpus == 2
+
+
+def test_a_name_with_the_end_of_a_file_is_a_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "node.xml").write_text(NCCL)
+    with pytest.raises(SpecError, match="NCCL topology"):
+        load_topology("node.xml")
+
+
+def _lead_on(folder, files):
+    for name, node in files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(f"schema: collsim.topology/1\nscale_out: {node}\n")
+
+
+@pytest.mark.parametrize("first", ["a.yaml", "sub/b.yaml", "c.yaml"])
+def test_a_cycle_across_folders_is_named(tmp_path, first):
+    nodes = {"a.yaml": "sub/b.yaml", "sub/b.yaml": "../c.yaml", "c.yaml": "a.yaml"}
+    _lead_on(tmp_path, {name: f"{{node: {node}, nodes: 2}}" for name, node in nodes.items()})
+    with pytest.raises(SpecError) as caught:
+        load_topology(tmp_path / first)
+    (fault,) = caught.value.faults
+    ring = ["a.yaml", "b.yaml", "c.yaml"] * 2
+    start = ring.index(first.rpartition("/")[2])
+    assert fault.what == f"a topology cannot extend itself: {' -> '.join([*ring[start : start + 3], ring[start]])}"
+
+
+def test_a_cycle_of_mixes_is_named(tmp_path):
+    kinds = "{{mix: [{{node: hgx_h100, nodes: 1}}, {{node: {}, nodes: 1}}]}}"
+    _lead_on(tmp_path, {"m.yaml": kinds.format("sub/n.yaml"), "sub/n.yaml": kinds.format("../m.yaml")})
+    with pytest.raises(SpecError, match=r"m\.yaml -> n\.yaml -> m\.yaml"):
+        load_topology(tmp_path / "m.yaml")
+
+
+def _ring(n, ends=lambda i: i):
+    nodes = "".join(f"  - {{name: gpu{i}}}\n" for i in range(n))
+    links = "".join(f"  - {{a: gpu{i}, b: gpu{ends((i + 1) % n)}}}\n" for i in range(n))
+    head = "schema: collsim.topology/1\nbuilder: explicit\nlink: {bandwidth: 50 GB/s, latency: 1 us}\n"
+    return f"{head}nodes:\n{nodes}links:\n{links}"
+
+
+def test_a_long_list_takes_as_long_as_it_is():
+    """It was quadratic: 8,000 links took nine seconds, and 16 times as many 256 times as long."""
+    spent = []
+    for n in (500, 4000):
+        text = _ring(n)
+        began = time.process_time()
+        assert remarks(parse_topology(text)) == ()
+        spent.append(time.process_time() - began)
+    assert spent[1] < 30 * spent[0]
+
+
+def test_a_long_list_of_wrong_names():
+    with pytest.raises(SpecError) as caught:
+        parse_topology(_ring(4000, ends=lambda i: i + 90_000))
+    wrong = [fault for fault in caught.value.faults if fault.what.startswith("there is no node")]
+    assert len(wrong) == 4000
+    assert "did you mean" in wrong[0].hint
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_where_links_lead(seed):
+    rng = np.random.default_rng(seed)
+    src, dst = rng.integers(0, 30, (2, 35))
+    reached = {0}
+    while more := {int(b) for a, b in zip(src, dst, strict=True) if int(a) in reached} - reached:
+        reached |= more
+    assert set(np.flatnonzero(reached_from(30, src, dst)).tolist()) == reached

@@ -7,12 +7,12 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import NoReturn
+from importlib import import_module
+from typing import Any, NoReturn
 
 import click
 
 from collsim._version import __version__
-from collsim.cli import calibrate, compare, doctor, moe, run, schedule, topo, validate
 from collsim.cli.output import ClosedStream, discard_stdout, leave_pipe, stdout_failure
 from collsim.core import process
 from collsim.core.errors import CollsimError, Fault, defect, nearest
@@ -22,13 +22,40 @@ __all__ = ["main"]
 CONTEXT = {"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "COLLSIM", "max_content_width": 110}
 DEBUG = "COLLSIM_DEBUG"
 """With this environment variable set, an unexpected error shows its traceback."""
+COMMANDS = {
+    "calibrate": "Fit the constants of a library on a system to logs of nccl-tests or rccl-tests.",
+    "compare": "Predict how long a collective takes on several systems, and how many times as fast as the first each "
+    "one is.",
+    "doctor": "Say what collsim runs on, and where it keeps compiled code.",
+    "moe": "Predict how long dispatch and combine of a layer with experts take, and what limits them.",
+    "run": "Predict how long a collective takes, by size.",
+    "schedule": "Show, export, check and compare schedules: who sends what to whom, and after what.",
+    "topo": "List, show, draw and check topologies.",
+    "validate": "Compare logs of nccl-tests or rccl-tests with the model, row by row, and say whether they are "
+    "healthy.",
+}
+"""Every command, in a module of its name, and the first sentence of its help."""
 LONGEST_MESSAGE = 2_000
 COLLECT_AFTER = 100_000
 """Objects between two rounds of garbage collection: nearly all live as long as the command, so looking at them every
 700 takes a tenth of the time of a small run."""
 
 
-@click.group(context_settings=CONTEXT)
+class LazyGroup(click.Group):
+    """Commands that are imported when they are run: until then a line of help stands for each."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(commands=[click.Command(name, help=line) for name, line in COMMANDS.items()], **settings)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the name, the command itself and the arguments that follow."""
+        name, found, rest = super().resolve_command(ctx, args)
+        return name, found and getattr(import_module(f"{__name__}.{found.name}"), str(found.name)), rest
+
+
+@click.group(cls=LazyGroup, context_settings=CONTEXT)
 @click.version_option(__version__, "-V", "--version", prog_name="collsim")
 def cli() -> None:
     """Predict how long collective communication takes on GPU clusters, and why.
@@ -46,10 +73,6 @@ def cli() -> None:
     Results go to stdout, everything else to stderr. Exit codes: 0 done, 1 a check failed, 2 wrong request or file,
     3 the model has no answer, 130 interrupted.
     """  # noqa: D301 - \b keeps the lines that follow it as they are
-
-
-for module in (run, compare, moe, validate, calibrate, topo, schedule, doctor):
-    cli.add_command(getattr(module, module.__name__.rpartition(".")[2]))
 
 
 def main() -> None:
@@ -116,6 +139,8 @@ def _refuse_usage(error: click.ClickException) -> NoReturn:
             what = f'no such flag "{error.option_name}"'
             hint = f'did you mean "{near}"? {hint}' if near else hint
         elif type(error) is click.BadParameter and isinstance(error.param, click.Option) and context is not None:
-            what, where = error.message.rstrip("."), run.place_of(context, error.param.name or "", None)
+            from collsim.cli.run import place_of
+
+            what, where = error.message.rstrip("."), place_of(context, error.param.name or "", None)
         _show([Fault(what, where, hint)])
     sys.exit(error.exit_code)

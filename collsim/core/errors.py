@@ -20,7 +20,6 @@ This module imports nothing of the package.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -183,5 +182,7 @@ def nearest(name: str, known: Sequence[str]) -> str | None:
     >>> nearest("mi355_ubb8", ["mi300x_ubb8", "mi355x_ubb8"])
     'mi355x_ubb8'
     """
+    import difflib
+
     found = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.6)
     return found[0] if found else None

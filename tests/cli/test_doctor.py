@@ -19,7 +19,6 @@ from .conftest import GUARD_S, ROOT
 LARGE = ("run", "--topo", "hgx_h100", "--nodes", "4", "--op", "all_reduce", "--size", "256M", "--format", "csv")
 ALIKE = ("run", "--topo", "hgx_h100", "--nodes", "16", "--op", "all_reduce", "--algo", "ring", "--size", "1M")
 NOTICE = "compiling the engine, "
-PROCESSES = 10
 REDUCE = """
 import sys
 from collsim.engine import Problem, checked
@@ -66,13 +65,14 @@ def test_compiling_ahead_serves_later_runs(process, tmp_path):
         assert NOTICE not in run.progress
 
 
-def test_many_processes_that_start_cold(tmp_path):
+@pytest.mark.parametrize("processes", [4, pytest.param(10, marks=pytest.mark.deep)])
+def test_many_processes_that_start_cold(tmp_path, processes):
     command = [sys.executable, "-c", REDUCE]
     started = [
         subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, env=cached_in(tmp_path)
         )
-        for _ in range(PROCESSES)
+        for _ in range(processes)
     ]
     found = [running.communicate(timeout=GUARD_S) for running in started]
     assert {out for out, _ in found} == {"[0, 0]\n"}

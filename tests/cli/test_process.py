@@ -4,11 +4,14 @@ import os
 import signal
 import subprocess
 import sys
+from importlib import import_module
 from importlib.metadata import version
 
 import pytest
+from click import Command
 
 from collsim import __version__
+from collsim.cli import COMMANDS
 
 from .conftest import GUARD_S, PROGRAM, ROOT
 
@@ -37,6 +40,20 @@ def called(*arguments):
 @pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["topo", "--help"], ["--version"]])
 def test_help_loads_nothing_heavy(arguments):
     assert loaded(called(*arguments)) == []
+
+
+def test_help_imports_no_command():
+    commands = tuple(f"collsim.cli.{name}" for name in COMMANDS)
+    assert loaded(called("--help"), commands) == []
+    assert loaded(called("topo", "--help"), commands) == ["collsim.cli.topo"]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_lines_of_help_are_those_of_the_commands(name):
+    line, command = Command(name, help=COMMANDS[name]), getattr(import_module(f"collsim.cli.{name}"), name)
+    assert not command.hidden
+    for width in (20, 45, 80, 200):
+        assert line.get_short_help_str(width) == command.get_short_help_str(width)
 
 
 def test_import_loads_nothing_heavy():

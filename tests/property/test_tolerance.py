@@ -46,7 +46,7 @@ def assert_within(p):
     return found_s / exact_s - 1
 
 
-@pytest.mark.parametrize("first", range(5000, 5096, 16))
+@pytest.mark.parametrize("first", deep_but([5000, 5016], range(5000, 5096, 16)))  # 32 seeds: each size, kind and fabric
 def test_all_messages_at_once(first):
     errors = [assert_within(sent_at_once(fresh(seed)[0], nodes=fresh(seed)[1])) for seed in range(first, first + 16)]
     assert np.max(np.abs(errors)) <= EPS
@@ -60,7 +60,7 @@ def test_many_small_messages_end_early(seed):
     assert abs(assert_within(sent_at_once(small, nodes=bool(seed // 2 % 2)))) <= EPS / 10
 
 
-@pytest.mark.parametrize("first", range(5100, 5124, 12))
+@pytest.mark.parametrize("first", deep_but([5100], range(5100, 5124, 12)))
 def test_caps_and_latencies_of_all_kinds(first):
     for seed in range(first, first + 12):
         matrix, nodes, rng = fresh(seed)

@@ -25,6 +25,7 @@ from collsim.simulation.provenance import is_calibrated, topology_summary
 from collsim.simulation.request.prepare import Machine
 from collsim.simulation.request.tolerance import AUTO
 from collsim.simulation.result import SATURATED, LinkLoad
+from collsim.simulation.what_ifs import unread_changes
 from collsim.topology import Topology
 
 if TYPE_CHECKING:
@@ -260,6 +261,8 @@ def _result(question: MoeRequest, rows: tuple[MoeRow, ...]) -> MoeResult:
     tokens = [question.tokens] if isinstance(question.tokens, int) else question.tokens
     far = kernel.outside(question.mode, [place.n_ranks for place in question.placements], tokens)
     warnings = [text for text in (told, far if profile is None else None) if text]
+    if question.mode != "all_to_all":
+        warnings += unread_changes(question.topology, "kernels with experts have constants of their own")
     runs = {"name": kernel.name, "title": kernel.title, "source": kernel.source, "kind": kernel.kind}
     if profile is not None:
         runs = {

@@ -214,10 +214,11 @@ def predict(
     launched = constants.launched(question.launch, registered=question.registered)
     parties, healthy = _parties(topology, _sure(launched, constants, judged), question, groups)
     rows, skipped = _rows(parties, healthy, question, told)
+    read = warnings_of(judged, constants, question)
     warnings = (
-        *warnings_of(judged, constants, question),
+        *read,
         *effects_of_changes(topology, constants, parties[0].runs[0]),
-        *(() if of_log else idle_variables([run for party in parties for run in party.runs], question)),
+        *(() if of_log else idle_variables([run for party in parties for run in party.runs], question, read)),
         *_warnings_of_parties(parties, groups, question),
         *approximations(question, rows),
         *lacking(launched, rows),

@@ -22,7 +22,7 @@ from collsim.simulation.selection import library_choice, request_of
 from collsim.topology import Topology
 from collsim.topology.model import FITTED
 
-__all__ = ["effects_of_changes", "idle_variables"]
+__all__ = ["effects_of_changes", "idle_variables", "unread_changes"]
 
 SINGLE = re.compile(r"^(links|nodes)\[\d+\]\.(latency|efficiency)$")
 """Figures of single links and nodes, whose values before a change are not kept."""
@@ -34,15 +34,11 @@ def effects_of_changes(topology: Topology, constants: Profile, run: LoweredRun) 
 
     *run* is one of those that were simulated.
     """
-    bare = not (constants.achievable_rate or constants.latency or constants.families)
+    if not (constants.achievable_rate or constants.latency or constants.families):
+        return unread_changes(topology, f'profile "{constants.name}" is bare wires')
     told = []
-    for fact in topology.facts:
-        path, label = fact.path, f"{fact.path}={fact.text}"
-        if fact.status != "set" and path not in topology.before:
-            continue
-        if bare and (path == MEMORY or path.endswith(("latency", "efficiency"))):
-            told.append(f'{label} changes nothing: profile "{constants.name}" is bare wires')
-        elif path == MEMORY:
+    for path, label in _changed(topology):
+        if path == MEMORY:
             told.append(f"{label} {_of_memory(run)}")
         elif path.startswith("nic.") and topology.cluster is None:
             told.append(f"{label} changes nothing within one node")
@@ -51,6 +47,21 @@ def effects_of_changes(topology: Topology, constants: Profile, run: LoweredRun) 
         elif path in FITTED or SINGLE.match(path):
             told += _of_fitted(topology, constants, path, label)
     return tuple(told)
+
+
+def unread_changes(topology: Topology, why: str) -> tuple[str, ...]:
+    """Return the changed figures of latencies, efficiencies and memory, where none counts, with the reason *why*."""
+    return tuple(
+        f"{label} changes nothing: {why}"
+        for path, label in _changed(topology)
+        if path == MEMORY or path.endswith(("latency", "efficiency"))
+    )
+
+
+def _changed(topology: Topology) -> list[tuple[str, str]]:
+    """Return path and text of each figure that an override, or a file that extends a shipped one, changed."""
+    facts = [fact for fact in topology.facts if fact.status == "set" or fact.path in topology.before]
+    return [(fact.path, f"{fact.path}={fact.text}") for fact in facts]
 
 
 def _of_fitted(topology: Topology, constants: Profile, path: str, label: str) -> list[str]:
@@ -85,14 +96,18 @@ def _of_memory(run: LoweredRun) -> str:
     return f"is shared by all that GPUs read, write and add; their links could need {format_bandwidth(need_Bps)}"
 
 
-def idle_variables(runs: Sequence[LoweredRun], question: Request) -> tuple[str, ...]:
-    """Return the variables, in a sentence each, without any of which the library makes the same choice in all calls."""
+def idle_variables(runs: Sequence[LoweredRun], question: Request, told_before: Sequence[str]) -> tuple[str, ...]:
+    """Return the variables, in a sentence each, without any of which the library makes the same choice in all calls.
+
+    Those that the warnings *told_before* name are left out.
+    """
     if "auto" not in question.algo or question.library is None or not set(question.algo).isdisjoint(CHOICES[1:]):
         return ()
     told = []
     for name, value in question.environment.items():
         others = {other: text for other, text in question.environment.items() if other != name}
-        if is_modelled(name) and not _matters(runs, question, replace(question, environment=others)):
+        known = any(f"{name}=" in warning for warning in told_before)
+        if is_modelled(name) and not known and not _matters(runs, question, replace(question, environment=others)):
             told.append(f"{name}={value} changes nothing here: {question.library.name} chooses the same without it")
     return tuple(told)
 

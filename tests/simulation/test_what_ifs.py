@@ -278,3 +278,12 @@ class TestWhatIsSaid:
         result = collsim.simulate("hgx_h100", "all_reduce", ["64M"], environment=variables)
         found = [warning.partition("=")[0] for warning in result.warnings if "changes nothing here" in warning]
         assert found == idle
+
+    def test_of_kernels_with_experts(self):
+        """They have constants of their own and wires at line rate: as fast, and the reason is said."""
+        usual, late = (
+            collsim.simulate_moe("hgx_h100", "deepseek-v3", ep=8, overrides=changes)
+            for changes in ([], ["link.latency=1 ms"])
+        )
+        assert [row.time_s for row in usual.rows] == [row.time_s for row in late.rows]
+        assert "link.latency=1 ms changes nothing: kernels with experts have constants of their own" in late.warnings

@@ -13,7 +13,7 @@ import numpy as np
 from collsim.calibration.arguments import checked_paths, checked_text
 from collsim.calibration.cases import Measured, Skipped, read_cases
 from collsim.calibration.estimates import estimate
-from collsim.calibration.findings import Calibration, Constant, Residual
+from collsim.calibration.findings import Calibration, Constant, Residual, evidence, is_told
 from collsim.calibration.fit_network import fit_network
 from collsim.calibration.hidden_nvls import with_nvls_settled
 from collsim.calibration.log_placement import on_one_domain
@@ -159,6 +159,8 @@ def fit_profile(
         profile = fitted if launch == "stream" else replace(profile, launches={**profile.launches, launch: fitted})
     if "graph" in profile.launches and "registered" not in profile.launches:
         profile = replace(profile, launches={**profile.launches, "registered": _as_registered(profile)})
+    title = f"{profile.title}{evidence(len(residuals), constants, relative.name)}"
+    profile = replace(profile, title=title, calibrated=is_told(len(residuals), constants))
     return Calibration(
         profile, relative.name, tuple(constants), tuple(residuals), left_out=left_out, notes=tuple(notes)
     )

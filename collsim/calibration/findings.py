@@ -51,8 +51,8 @@ class Residual:
 
 
 def is_told(rows: int, constants: Sequence[Constant]) -> bool:
-    """Return whether rows say enough of fitted constants: there are as many of them, and they fix some."""
-    return rows >= len(constants) and any(constant.identified for constant in constants)
+    """Return whether rows say enough of fitted constants: there are more of them, and they fix some."""
+    return rows > len(constants) and any(constant.identified for constant in constants)
 
 
 def evidence(rows: int, constants: Sequence[Constant], start: str) -> str:

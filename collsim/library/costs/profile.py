@@ -75,7 +75,7 @@ class NetworkCosts:
     nodes : int
         Most nodes of a log that was fitted; 0 if none was.
     calibrated : bool
-        Whether the logs have as many rows as the fit had free numbers, and fix some of these.
+        Whether the logs have more rows than the fit had free numbers, and fix some of these.
     families : Mapping of str to Mapping
         `Protocol` by kernel and protocol: overhead, rate of a channel, share of the adapter; kernels that lack cost as
         rings do.
@@ -129,7 +129,7 @@ class Profile:
     ----------
     name, title : str
     calibrated : bool
-        Whether measurements stand behind the constants: as many rows as the fit had free numbers, which fix some.
+        Whether measurements stand behind the constants: more rows than the fit had free numbers, which fix some.
     launch_s : float
         Fixed cost of one collective.
     message_overhead_s : float

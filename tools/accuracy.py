@@ -314,21 +314,22 @@ def main() -> int:
     scored = [row for row in usable if row.set == options.set]
     left_out = sum(row.spike and row.set == options.set for row in healthy)
     fitted = fitted_sites(train, {*FITS, *(network.systems[0] for network in NETWORKS.values())})
+    told = [row for row in train if not fitted.is_unseen(row.case.system)]
     cases = [row.case for row in scored]
     predictions = {
         "collsim": predict_all(predict, cases, workers=options.workers),
-        "alpha-beta": predict_all(alpha_beta(train), cases, workers=1),
+        "alpha-beta": predict_all(alpha_beta(told), cases, workers=1),
         "tuner": predict_all(predict_tuner, cases, workers=1),
     }
     buckets = fill(scored, usable, predictions, fitted)
-    told, inside = preamble(scored, left_out, fitted), coverage(hits_of(scored, predictions["collsim"]))
+    words, inside = preamble(scored, left_out, fitted), coverage(hits_of(scored, predictions["collsim"]))
     if options.write:
         write(f"{MEANT}\n{summary(pooled(scored, predictions, fitted))}")
         by_op = table_by_op(fill(scored, usable, predictions, fitted, op_of))
         classes = table(buckets, fitted, short=True)
-        PAGE.write_text(page(told, classes, by_op, buckets, inside), encoding="utf-8")
+        PAGE.write_text(page(words, classes, by_op, buckets, inside), encoding="utf-8")
         return 0
-    text = f"{told}\n\n{table(buckets, fitted, short=False)}"
+    text = f"{words}\n\n{table(buckets, fitted, short=False)}"
     print(text)
     print(inside, "\n", sep="")
     print(f"Where another predictor has the smaller median:\n\n{better_elsewhere(buckets)}")

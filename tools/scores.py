@@ -277,7 +277,7 @@ def fill(scored: Sequence[TableRow], usable: Sequence[TableRow], predictions: Ma
     for row in scored:
         for cell in cells(row):
             buckets[cell].logs.add(row.log)
-            buckets[cell].at_home += fitted.is_home(row)
+            buckets[cell].at_home += fitted.is_home(row) and predictions[PREDICTORS[0]].get(row.case) is not None
     for name, found in predictions.items():
         fill_errors(buckets, name, scored, found, cells)
     for name, source in (("runs", noise_between(usable)), ("in place", noise_in_place(usable))):

@@ -73,6 +73,15 @@ def test_a_shipped_profile_is_what_the_fit_makes(name, fitter):
     assert fitter.check(name, spoiled)
 
 
+def test_a_fit_ends_where_it_would_with_more_steps(fitter, monkeypatch):
+    """Sixteen steps lead there; a search that is cut short ends wherever it has come to."""
+    estimates = importlib.import_module("collsim.calibration.estimates")
+    monkeypatch.setattr(estimates, "MOST_ITERATIONS", 5 * estimates.MOST_ITERATIONS)
+    assert not fitter.check("hgx_b200", fitter.made("hgx_b200")[1])
+    monkeypatch.setattr(estimates, "MOST_ITERATIONS", 6)
+    assert fitter.check("hgx_b200", fitter.made("hgx_b200")[1])
+
+
 def test_documents_differ_by_more_than_rounding(fitter):
     one = {"a": {"value": "2 us", "status": "fitted"}, "b": [1.0, 2.0]}
     assert not fitter.differences(one, {"a": {"value": "2.01 us", "status": "fitted"}, "b": [1.001, 2.0]})

@@ -2,6 +2,7 @@
 
 ``python tools/collect_logs.py --folder box_a=RUNS --folder LOGS`` reads the logs that tools/data/split.csv
 names: a log is called like its file without the ending, after ``NAME__`` if the folder was given as ``NAME=FOLDER``.
+A folder with figures.csv has logs as figures. Logs that an INDEX.csv names and the split does not are a fault.
 Whatever a log does not say itself (system, health, source, forced variables of a run published without them) is said in
 the split, which is kept by hand; a system without a log in the folders keeps its table. The logs stay where they are.
 """
@@ -22,17 +23,20 @@ from collsim.calibration import LogRow, Test, read_log
 from collsim.calibration.cases import MATRIX_FILE, MATRIX_SCALE, MATRIX_SPREAD, used_time_s
 from collsim.calibration.observations import SPIKE
 from collsim.core.errors import CollsimError
+from collsim.core.operations import operation
 
 DATA = Path(__file__).parent / "data"
 SPLIT = DATA / "split.csv"
 MATRICES = DATA / "matrices"
 COLUMNS = (
     "log", "system", "source", "library", "launch", "env", "nvls", "gpus_per_thread", "nodes", "ranks", "op", "dtype",
-    "size_bytes", "matrix", "scale", "out_of_place_us", "in_place_us", "flag", "health", "set",
+    "size_bytes", "matrix", "scale", "out_of_place_us", "in_place_us", "flag", "health",
 )  # fmt: skip
 CHOOSING = re.compile(r"NCCL_(ALGO|PROTO|(MIN|MAX)_(P2P_)?NCHANNELS|(MIN|MAX)_CTAS|NVLS_ENABLE)$")
 UNIFORM_BYTES = 2**20
 """Size column of the uniform matrix at scale 1."""
+NOT_IN_PLACE = ("all_to_all", "send_recv")
+"""Operations whose in-place half has no meaning."""
 MOST_ROWS, STEP = 128, 1.08
 """Of a log with more rows, those are kept whose sizes are at least this factor apart."""
 
@@ -128,39 +132,86 @@ def thinned(rows: Sequence[LogRow]) -> list[LogRow]:
 def rows_of(entry: Entry, test: Test) -> list[dict[str, object]]:
     """Return the rows of one log."""
     matrix, scale = matrix_of(test)
-    rows: list[dict[str, object]] = []
-    used: list[float] = []
-    for row in thinned([row for row in test.rows if row.time_s]):
-        assert row.time_s
-        out_us = round(row.time_s * 1e6, 3)
-        in_us = round(row.in_place_time_s * 1e6, 3) if row.in_place_time_s else None
-        used.append(used_time_s(out_us, in_us, entry["system"]))
-        rows.append(
-            {
-                "log": entry["log"],
-                "system": entry["system"],
-                "source": short_source(entry["source"]),
-                "library": better_library(entry["library"], library_of(test)),
-                "launch": entry["launch"] or launch_of(test),
-                "env": entry["env"] or forced(test.run.environment),
-                "nvls": entry["nvls"],
-                "gpus_per_thread": test.run.gpus_per_thread,
-                "nodes": test.nodes if topology_of(entry["system"]).cluster else "",
-                "ranks": row.ranks,
-                "op": row.op,
-                "dtype": row.dtype,
-                "size_bytes": row.size_bytes,
-                "matrix": matrix,
-                "scale": f"{row.size_bytes / UNIFORM_BYTES if scale is None else scale:g}" if matrix else "",
-                "out_of_place_us": out_us,
-                "in_place_us": in_us,
-                "health": entry["health"],
-                "set": entry["set"],
-            }
-        )
-    for row_out, spike in zip(rows, spikes(used), strict=True):
-        row_out["flag"] = "spike" if spike else ""
-    return rows
+    run = {
+        "library": better_library(entry["library"], library_of(test)),
+        "launch": entry["launch"] or launch_of(test),
+        "env": entry["env"] or forced(test.run.environment),
+        "gpus_per_thread": test.run.gpus_per_thread,
+        "nodes": test.nodes if topology_of(entry["system"]).cluster else "",
+        "matrix": matrix,
+    }
+    rows = [
+        run
+        | {"ranks": row.ranks, "op": row.op, "dtype": row.dtype, "size_bytes": row.size_bytes}
+        | {"scale": f"{row.size_bytes / UNIFORM_BYTES if scale is None else scale:g}" if matrix else ""}
+        | times_us(row.time_s * 1e6, row.in_place_time_s * 1e6 if row.in_place_time_s else None)
+        for row in thinned([row for row in test.rows if row.time_s])
+        if row.time_s
+    ]
+    return completed(entry, rows)
+
+
+def times_us(out_us: float, in_us: float | None) -> dict[str, object]:
+    """Return the columns of times."""
+    return {"out_of_place_us": round(out_us, 3), "in_place_us": round(in_us, 3) if in_us else None}
+
+
+def completed(entry: Entry, rows: Sequence[dict[str, object]]) -> list[dict[str, object]]:
+    """Return rows with what the split says of their log, and with their spikes flagged."""
+    said = {key: entry[key] for key in ("log", "system", "nvls", "health")}
+    said["source"] = short_source(entry["source"])
+    used = [used_time_s(row["out_of_place_us"], row["in_place_us"], entry["system"]) for row in rows]  # type: ignore[arg-type]
+    return [row | said | {"flag": "spike" if spike else ""} for row, spike in zip(rows, spikes(used), strict=True)]
+
+
+Figures = tuple[Entry, list[Entry]]
+"""The entry of a log in INDEX.csv, and its rows in figures.csv."""
+
+
+def find_figures(folders: Sequence[str]) -> dict[str, Figures]:
+    """Return logs of which the folders have figures only, by their names."""
+    found: dict[str, Figures] = {}
+    for folder in (Path(given.rpartition("=")[2]) for given in folders):
+        if (folder / "figures.csv").is_file():
+            found |= {entry["file"]: (entry, []) for entry in read_csv(folder / "INDEX.csv")}
+            for row in read_csv(folder / "figures.csv"):
+                found[row["log"]][1].append(row)
+    return found
+
+
+def rows_of_figures(entry: Entry, figures: Figures) -> list[dict[str, object]]:
+    """Return the rows of a log that is published as figures; its nodes are as few as hold the ranks."""
+    index, table = figures
+    cluster, ranks = topology_of(entry["system"]).cluster, int(index["ranks"])
+    run = {
+        "library": entry["library"],
+        "launch": entry["launch"] or "stream",
+        "env": entry["env"],
+        "gpus_per_thread": "",
+        "nodes": -(-ranks // cluster.node.n_gpus) if cluster else "",
+        "ranks": ranks,
+        "op": operation(index["op"]).name,
+        "dtype": index["datatype"],
+        "matrix": "",
+        "scale": "",
+    }
+    one_way = operation(index["op"]).name in NOT_IN_PLACE
+    rows = [
+        run
+        | {"size_bytes": int(row["size_bytes"])}
+        | times_us(float(row["time_oop_us"]), None if one_way else float(row["time_ip_us"] or 0))
+        for row in table
+    ]
+    return completed(entry, rows)
+
+
+def unplaced(folders: Sequence[str], entries: Iterable[Entry]) -> list[str]:
+    """Return the logs that an INDEX.csv of the folders names and the split does not."""
+    known = {entry["log"] for entry in entries}
+    indexes = [Path(given.rpartition("=")[2]) / "INDEX.csv" for given in folders]
+    named = [entry["file"] for path in indexes if path.is_file() for entry in read_csv(path) if "file" in entry]
+    stems = [name.removesuffix(".txt").removesuffix(".csv") for name in named]
+    return [f"{stem}: not in the split" for stem in stems if stem not in known]
 
 
 def write_matrices(logs: Mapping[str, Path]) -> int:
@@ -178,29 +229,39 @@ def write_matrices(logs: Mapping[str, Path]) -> int:
     return len(tables)
 
 
+def read_rows(entry: Entry, path: Path | None, figures: Figures | None) -> list[dict[str, object]]:
+    """Return the rows of a log.
+
+    Raises
+    ------
+    CollsimError
+        It cannot be read, or is not one test with operation and ranks.
+    """
+    if path is None:
+        assert figures is not None
+        return rows_of_figures(entry, figures)
+    tests = read_log(path).tests
+    if len(tests) != 1 or tests[0].ranks is None or tests[0].op is None:
+        raise CollsimError(f"{len(tests)} tests, need one with operation and ranks")
+    return rows_of(entry, tests[0])
+
+
 def collect(folders: Sequence[str]) -> list[str]:
     """Write the tables and return what was wrong."""
-    logs = find_logs(folders)
+    logs, figures, split = find_logs(folders), find_figures(folders), read_csv(SPLIT)
     write_matrices(logs)
     tables: dict[str, list[dict[str, object]]] = defaultdict(list)
     missing: dict[str, list[str]] = defaultdict(list)
-    troubles: list[str] = []
-    for entry in read_csv(SPLIT):
-        if entry["system"] == "none":
-            continue
-        path = logs.get(entry["log"])
-        if path is None:
-            missing[entry["system"]].append(entry["log"])
+    troubles = unplaced(folders, split)
+    for entry in (entry for entry in split if entry["system"] != "none"):
+        name = entry["log"]
+        if name not in logs and name not in figures:
+            missing[entry["system"]].append(name)
             continue
         try:
-            tests = read_log(path).tests
+            tables[entry["system"]] += read_rows(entry, logs.get(name), figures.get(name))
         except CollsimError as error:
-            troubles.append(f"{entry['log']}: {error}")
-            continue
-        if len(tests) != 1 or tests[0].ranks is None or tests[0].op is None:
-            troubles.append(f"{entry['log']}: {len(tests)} tests, need one with operation and ranks")
-            continue
-        tables[entry["system"]] += rows_of(entry, tests[0])
+            troubles.append(f"{name}: {error}")
     for system, rows in sorted(tables.items()):
         if missing[system]:
             troubles.append(f"{system}: table not written, no file for {', '.join(missing[system])}")

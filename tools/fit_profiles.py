@@ -1,43 +1,42 @@
 """Fit the shipped profiles to the training rows of tools/data.
 
-``python tools/fit_profiles.py --system hgx_h100 -o collsim/library/costs/profiles/hgx_h100.yaml`` fits one system
-and prints what `collsim calibrate` prints. Every fit starts from a profile of tools/starts: figures that stood
-before any of these logs was read, with their sources. Rows of the set ``spread`` are not fitted either; what they are
-off by widens the 90 % interval, because they are from machines and sites that no fit knows.
+``python tools/fit_profiles.py --write`` fits all of them, each after those that it starts from, and ships what comes
+out; ``--check`` fits them and says where the shipped files differ. ``--system NAME``, as often as wanted, takes only
+these, and ``-o FILE`` writes one elsewhere. Every fit starts from a profile of tools/starts, figures that stood before
+any of these logs was read, with their sources, or from that of a relative.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Iterable, Mapping, Sequence
+import subprocess
+import sys
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+import yaml
 from predictors import TableRow, matrix_bytes, measured_rows, topology_of, variables
 
 from collsim.calibration.cases import Measured, MeasuredCase
-from collsim.calibration.findings import Calibration, Residual
-from collsim.calibration.fit import fit_profile, predicted_residuals
+from collsim.calibration.findings import Calibration
+from collsim.calibration.fit import fit_profile
 from collsim.calibration.fit_network import fit_network
 from collsim.calibration.profile_writer import as_yaml
-from collsim.calibration.scatters import scatter_of
 from collsim.calibration.validate import DEFAULT_RCCL
 from collsim.core.operations import DTYPES
-from collsim.library import DEFAULT_LIBRARY, Profile, Scatter, load_profile, system_of
-from collsim.library.costs.channel_costs import BETWEEN
+from collsim.library import DEFAULT_LIBRARY, Profile, load_profile, system_of
 from collsim.report.calibration import calibration_table
 from collsim.topology import Topology
 
 STARTS = Path(__file__).parent / "starts"
+SHIPPED = Path(__file__).parents[1] / "collsim" / "library" / "costs" / "profiles"
 DEFAULT = {False: DEFAULT_LIBRARY, True: DEFAULT_RCCL}
-LEAST_SPREAD = 20
-"""So many rows from outside the fit count by themselves."""
+ALIKE = 0.01
+"""By so much a figure may differ from one machine to another: more than rounding, less than anyone would notice."""
 SOURCE = "tools/fit_profiles.py on the training logs in tools/data"
-
-
-Accuracy = Mapping[str, Mapping[str, Scatter]]
 
 NVLS_SEEN = {"NCCL_NVLS_ENABLE": "1"}
 """Where the tables do not say that the machine hides NVLS, it did not."""
@@ -113,44 +112,13 @@ def known_library(name: str) -> str | None:
     return nearest_library(name) if "-" in name else None
 
 
-def rows_of(system: str, *sets: str) -> list[Measured]:
-    """Return the sound rows of some sets of a system."""
+def rows_of(system: str) -> list[Measured]:
+    """Return the sound training rows of a system."""
     return [
         as_case(row)
         for row in measured_rows()
-        if row.case.system == system and row.set in sets and row.health == "ok" and not row.spike
+        if row.case.system == system and row.set == "train" and row.health == "ok" and not row.spike
     ]
-
-
-def reach(accuracy: Accuracy, own: Sequence[Residual], unseen: Sequence[Residual]) -> Accuracy:
-    """Return the accuracy by rows of the fit and by others: where these are enough, half way between them and both."""
-    if not own and not unseen:
-        return accuracy
-    alone, both = scatter_of(unseen), scatter_of([*own, *unseen])
-    for family, bands in alone.items():
-        for band, scatter in bands.items():
-            if scatter.rows >= LEAST_SPREAD:
-                high = math.sqrt(both[family][band].high * scatter.high)
-                both[family][band] = replace(both[family][band], low=1 / high, high=high)
-    return both
-
-
-def with_spread(found: Calibration, others: Sequence[Measured], topology: Topology) -> Calibration:
-    """Return the calibration with intervals that know of machines and operations that no fit knows.
-
-    Leaving out a whole operation takes more from the fit than a user's case lacks, and the other machines are few:
-    where those have enough rows, the reach is the geometric mean of what they say and of what both say together.
-    """
-
-    def widened(profile: Profile, launch: str) -> Profile:
-        own = [entry for entry in found.residuals if entry.launch == launch]
-        return replace(profile, accuracy=reach(profile.accuracy, own, residuals.get(launch, [])))
-
-    residuals: dict[str, list[Residual]] = {}
-    for entry in predicted_residuals(others, topology, found.profile):
-        residuals.setdefault(entry.launch, []).append(entry)
-    launches = {name: widened(launched, name) for name, launched in found.profile.launches.items()}
-    return replace(found, profile=replace(widened(found.profile, "stream"), launches=launches))
 
 
 def fit(system: str) -> Calibration:
@@ -158,8 +126,7 @@ def fit(system: str) -> Calibration:
     begin = FITS[system].start
     start = load_profile(begin if begin in FITS else str(STARTS / f"{begin}.yaml"))
     topology = topology_of(system)
-    found = fit_profile(rows_of(system, "train"), topology, start=start)
-    found = with_spread(found, rows_of(system, "spread"), topology)
+    found = fit_profile(rows_of(system), topology, start=start)
     systems = (*found.profile.systems, *FITS[system].clusters)
     return replace(found, profile=replace(found.profile, systems=systems, gpus=FITS[system].gpus))
 
@@ -168,14 +135,11 @@ def fit_between(name: str) -> Calibration:
     """Return the calibration of steps between nodes."""
     between = NETWORKS[name]
     topology = topology_of(between.systems[0])
-    rows = rows_of(between.systems[0], "train")
+    rows = rows_of(between.systems[0])
     library = max((row.case.library or "" for row in rows), default="") or DEFAULT[system_of(topology).is_amd]
     found = fit_network(rows, topology, name=name, start=with_start(topology), library=library)
-    others = predicted_residuals(rows_of(between.systems[0], "spread"), topology, found.profile)
-    alike = [replace(entry, family=BETWEEN.get(entry.family, entry.family)) for entry in others]
     network = replace(
-        found.profile.network, systems=between.systems, gpus=between.gpus, networks=between.networks,
-        accuracy=reach(found.profile.network.accuracy, found.residuals, alike),
+        found.profile.network, systems=between.systems, gpus=between.gpus, networks=between.networks
     )  # fmt: skip
     return replace(found, profile=replace(found.profile, network=network))
 
@@ -187,17 +151,72 @@ def with_start(topology: Topology) -> Profile:
     return replace(profile, network=load_profile(start).network)
 
 
-def main(arguments: Iterable[str] | None = None) -> None:
-    """Fit, print what was found, and write the profile."""
+def made(name: str) -> tuple[Calibration, str]:
+    """Return the calibration of a system or network and the text of its file."""
+    found = fit_between(name) if name in NETWORKS else fit(name)
+    return found, as_yaml(found, SOURCE)
+
+
+def shipped(name: str) -> Path:
+    """Return the file of a shipped profile."""
+    return SHIPPED / ("networks" if name in NETWORKS else "") / f"{name}.yaml"
+
+
+def differences(one: object, other: object, where: str = "") -> list[str]:
+    """Return where two documents differ; figures, with their units, may by `ALIKE`.
+
+    >>> differences({"a": "2 us", "b": "x"}, {"a": "2.001 us", "b": "y"})
+    ['b: "x", "y"']
+    """
+    if isinstance(one, dict) and isinstance(other, dict):
+        keys = dict.fromkeys([*one, *other])
+        return [line for key in keys for line in differences(one.get(key), other.get(key), f"{where}.{key}".strip("."))]
+    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        pairs = enumerate(zip(one, other, strict=True))
+        return [line for place, (a, b) in pairs for line in differences(a, b, f"{where}[{place}]")]
+    return [] if is_alike(one, other) else [f'{where}: "{one}", "{other}"']
+
+
+def is_alike(one: object, other: object) -> bool:
+    """Return whether two entries are equal, as figures nearly so."""
+    if one == other:
+        return True
+    (figure, _, unit), (near, _, its_unit) = str(one).partition(" "), str(other).partition(" ")
+    try:
+        return unit == its_unit and math.isclose(float(figure), float(near), rel_tol=ALIKE)
+    except ValueError:
+        return False
+
+
+def check(name: str, text: str) -> list[str]:
+    """Return where a shipped profile is not what the fit makes."""
+    found = differences(yaml.safe_load(shipped(name).read_text(encoding="utf-8")), yaml.safe_load(text))
+    return [f"{name}: {line}" for line in found]
+
+
+def main(arguments: Iterable[str] | None = None) -> int:
+    """Fit, print what was found, and write or compare the profiles."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--system", default="hgx_h100", choices=sorted({**FITS, **NETWORKS}))
-    parser.add_argument("-o", "--output", type=Path)
+    parser.add_argument("--system", action="append", choices=[*FITS, *NETWORKS], help="only these; all by default")
+    parser.add_argument("-o", "--output", type=Path, help="write the one system there")
+    parser.add_argument("--write", action="store_true", help="ship what comes out")
+    parser.add_argument("--check", action="store_true", help="say where the shipped files differ, and exit with 1")
     asked = parser.parse_args(None if arguments is None else list(arguments))
-    found = fit_between(asked.system) if asked.system in NETWORKS else fit(asked.system)
+    names = [name for name in (*FITS, *NETWORKS) if name in (asked.system or (*FITS, *NETWORKS))]
+    if asked.output is not None and len(names) > 1:
+        parser.error("-o goes with one --system")
+    if len(names) > 1:  # a process each: shipped profiles that a fit starts from do not change while a program runs
+        flags = [flag for flag in ("--write", "--check") if getattr(asked, flag[2:])]
+        runs = [subprocess.run([sys.executable, __file__, "--system", name, *flags], check=False) for name in names]
+        return max(run.returncode for run in runs)
+    found, text = made(names[0])
     print(calibration_table(found), end="")
-    if asked.output is not None:
-        asked.output.write_text(as_yaml(found, SOURCE), encoding="utf-8")
+    differing = check(names[0], text) if asked.check else []
+    for path in filter(None, (asked.output, shipped(names[0]) if asked.write else None)):
+        path.write_text(text, encoding="utf-8")
+    print("".join(f"{line}\n" for line in differing), end="", file=sys.stderr)
+    return 1 if differing else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

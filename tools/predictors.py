@@ -111,7 +111,7 @@ def measured(row: Mapping[str, str], entry: Mapping[str, str]) -> TableRow:
     )  # fmt: skip
     time_s = used_time_s(out_s, in_s, row["system"])
     return TableRow(
-        row["log"], case, time_s, out_s, in_s, row["set"], entry["kind"], entry["site"], entry["repeat"],
+        row["log"], case, time_s, out_s, in_s, entry["set"], entry["kind"], entry["site"], entry["repeat"],
         row["health"], row["flag"] == "spike",
     )  # fmt: skip
 

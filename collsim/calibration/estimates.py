@@ -29,7 +29,9 @@ STEP = 1e-4
 """Change of a logarithm by which derivatives are taken."""
 GROUPED = ("messages", "fan")
 """Kernels whose base is not simply added: ranks that wait for each other pay it in turn."""
-MOST_ITERATIONS = 12
+MOST_ITERATIONS = 100
+"""More than any fit of the shipped profiles takes (27): a search that is cut short ends at some point of its way, which
+moves with every change of the model."""
 FARTHEST = 4
 """Standard deviations from its start within which a parameter is looked for."""
 NORMAL_90 = 1.645

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from collsim._version import __version__
 from collsim.calibration.cases import Skipped
 from collsim.core.tabular import Tabular
+from collsim.core.units import format_count
 from collsim.library import Profile
 
-__all__ = ["Calibration", "Constant", "Residual"]
+__all__ = ["Calibration", "Constant", "Residual", "evidence", "is_told"]
 
 SCHEMA = "collsim.calibrate/1"
 
@@ -47,6 +48,24 @@ class Residual:
     predicted_s: float
     left_out_s: float | None
     channels: int | None = None
+
+
+def is_told(rows: int, constants: Sequence[Constant]) -> bool:
+    """Return whether rows say enough of fitted constants: there are more of them, and they fix some."""
+    return rows > len(constants) and any(constant.identified for constant in constants)
+
+
+def evidence(rows: int, constants: Sequence[Constant], start: str) -> str:
+    """Return what a title says of a fit to few rows: how many numbers they fix, and where the others are from.
+
+    >>> evidence(5, [Constant("stream", "ring.Simple.turn", 4e-6, 4e-6, 1e-6, 2e-5, False)], "mi300x_ubb8")
+    '; 5 rows fix 0 of 1 free number: the others, and other ranks, are as assumed before (mi300x_ubb8)'
+    """
+    if is_told(rows, constants):
+        return ""
+    fixed = sum(constant.identified for constant in constants)
+    told = f"{format_count(rows, 'row')} fix {fixed} of {format_count(len(constants), 'free number')}"
+    return f"; {told}: the others, and other ranks, are as assumed before ({start})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,23 +13,22 @@ import numpy as np
 from collsim.calibration.arguments import checked_paths, checked_text
 from collsim.calibration.cases import Measured, Skipped, read_cases
 from collsim.calibration.estimates import estimate
-from collsim.calibration.findings import Calibration, Constant, Residual
+from collsim.calibration.findings import Calibration, Constant, Residual, evidence, is_told
 from collsim.calibration.fit_network import fit_network
 from collsim.calibration.hidden_nvls import with_nvls_settled
 from collsim.calibration.log_placement import on_one_domain
 from collsim.calibration.observations import Observation, observe, thinned, undisturbed, without_spikes
 from collsim.calibration.parameters import costs_of, parameters_of
-from collsim.calibration.scatters import residual_of, residuals_of, scatter_of
+from collsim.calibration.scatters import residuals_of, scatter_of
 from collsim.calibration.soundness import sound_rows
 from collsim.calibration.validate import DEFAULT_RCCL, checked_options, named_topology, nothing_left
 from collsim.core.errors import Fault, Faults, InputError
 from collsim.core.units import format_count
 from collsim.library import DEFAULT_LIBRARY, Profile, Protocol, load_profile, system_of
 from collsim.library.costs.channel_costs import STAND_IN
-from collsim.simulation.timing import call_time_s
 from collsim.topology import Topology
 
-__all__ = ["calibrate", "fit_profile", "gather_rows", "predicted_residuals", "scatter_of"]
+__all__ = ["calibrate", "fit_profile", "gather_rows", "scatter_of"]
 
 LEAST_ROWS = 3
 """Fewer rows of a way to launch are not fitted: they could not be told from noise."""
@@ -159,6 +158,8 @@ def fit_profile(
         profile = fitted if launch == "stream" else replace(profile, launches={**profile.launches, launch: fitted})
     if "graph" in profile.launches and "registered" not in profile.launches:
         profile = replace(profile, launches={**profile.launches, "registered": _as_registered(profile)})
+    title = f"{profile.title}{evidence(len(residuals), constants, relative.name)}"
+    profile = replace(profile, title=title, calibrated=is_told(len(residuals), constants))
     return Calibration(
         profile, relative.name, tuple(constants), tuple(residuals), left_out=left_out, notes=tuple(notes)
     )
@@ -291,17 +292,3 @@ def _shift_s(before: Profile, costs: Mapping[tuple[str, str], Protocol], told: I
 def _shifted(costs: Protocol, shift_s: float) -> Protocol:
     """Return costs of a kernel that nobody measured, its base moved as those of the others; half of it stays."""
     return replace(costs, base_s=max(costs.base_s + shift_s, costs.base_s / 2))
-
-
-def predicted_residuals(rows: Sequence[Measured], topology: Topology, profile: Profile) -> list[Residual]:
-    """Return the residuals of rows against the predictions of a profile that was not fitted to them."""
-    observations, _ = observe(thinned(rows), topology, profile, profile.library)
-    found = []
-    for entry in observations:
-        launched = profile.launches.get(entry.launch, profile)
-        between = launched.network.protocol(entry.proto, entry.family) if entry.over_nodes else None
-        costs = between or launched.protocol(entry.proto, entry.family)
-        wait_s = launched.for_threads(entry.gpus_per_thread).wait_s
-        time_s = call_time_s(entry.device_s(costs), launched.floor_s, wait_s)
-        found.append(residual_of(entry, time_s, time_s))
-    return found

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from collsim.calibration.cases import Measured
 from collsim.calibration.estimates import estimate
-from collsim.calibration.findings import Calibration, Constant, Residual
+from collsim.calibration.findings import Calibration, Constant, Residual, evidence, is_told
 from collsim.calibration.log_placement import misfit, nodes_of
 from collsim.calibration.observations import Observation, observe, thinned, undisturbed, without_spikes
 from collsim.calibration.parameters import costs_of, parameters_of
@@ -77,7 +77,9 @@ def fit_network(
         hint = "give logs of two nodes or more, and --nodes if they do not list their hosts"
         raise InputError(Fault(what, "logs", "; ".join(filter(None, (told, hint)))))
     network, constants, residuals = _fitted(seen, profile, topology)
-    network = replace(network, name=name, title=_title(topology, seen, library))
+    told = evidence(len(residuals), constants, profile.network.name or profile.name)
+    title = f"{_title(topology, seen, library)}{told}"
+    network = replace(network, name=name, title=title, calibrated=is_told(len(residuals), constants))
     found = replace(profile, name=name, network=network, library=profile.library or library)
     return Calibration(
         found, profile.name, tuple(constants), tuple(residuals), left_out=left_out, over_nodes=True,
@@ -112,8 +114,9 @@ def _fitted(
     gpus = (model,) if model else ()
     networks = (topology.cluster.spec.network,)
     network = NetworkCosts(
-        "", "", (topology.name,), networks, gpus, max(_nodes(seen, topology)), fitted, scatter_of(residuals)
-    )
+        systems=(topology.name,), networks=networks, gpus=gpus, nodes=max(_nodes(seen, topology)),
+        families=fitted, accuracy=scatter_of(residuals),
+    )  # fmt: skip
     return network, constants, residuals
 
 

@@ -17,7 +17,7 @@ KNOWN = {
     "thread_launch": ("measured", THREAD_LAUNCH),
     "wire_efficiency": ("constant", "lines of the protocol (device.h of NCCL and RCCL)"),
 }
-"""Status and source of figures that are never fitted."""
+"""Status and source of figures that are never fitted; Simple has no lines, its payload is a figure like others."""
 
 
 def as_yaml(calibration: Calibration, source: str) -> str:
@@ -37,7 +37,7 @@ def as_yaml(calibration: Calibration, source: str) -> str:
         f"schema: {SCHEMA}",
         f"name: {profile.name}",
         f"title: {_quoted(profile.title)}",
-        "calibrated: true",
+        f"calibrated: {str(profile.calibrated).lower()}",
         f"systems: [{', '.join(profile.systems)}]",
     ]
     lines += [f"gpus: [{', '.join(profile.gpus)}]"] if profile.gpus else []
@@ -65,6 +65,8 @@ def _network_lines(calibration: Calibration, writer: _Writer) -> Iterator[str]:
         yield f"systems: [{', '.join(calibration.profile.systems)}]"
     yield "network:"
     yield f"  title: {_quoted(network.title)}"
+    if not network.calibrated:
+        yield "  calibrated: false"
     for key in ("systems", "networks", "gpus"):
         yield f"  {key}: [{', '.join(getattr(network, key))}]"
     yield f"  nodes: {network.nodes}"
@@ -109,7 +111,7 @@ class _Writer:
         """Yield the figures of a protocol that are not as in the bare wire."""
         for key, attribute in PROTOCOL_FIGURES.items():
             value = getattr(costs, attribute)
-            if value is None or math.isinf(value) or value == 0 or (key in KNOWN and value == 1):
+            if value is None or math.isinf(value) or value == 0 or (key == "wire_efficiency" and value == 1):
                 continue
             shared = (launch, f"{family}.{key}") in self.fitted
             name = f"{family}.{key}" if shared else f"{family}.{proto}.{key}"
@@ -121,33 +123,36 @@ class _Writer:
                 yield f"{indent}{flag}: true"
 
     def figure(self, launch: str, name: str, key: str, value: float) -> str:
-        """Return a figure with its status, on one line."""
+        """Return a figure with its status, on one line; what the fit moved is fitted, however little the logs say."""
         found: Constant | None = self.fitted.get((launch, name))
-        if found is not None and found.identified:
+        if found is not None and (found.identified or _text(key, found.start) != _text(key, value)):
             ends = f"low: {_text(key, found.low)}, high: {_text(key, found.high)}"
-            return f"{{value: {_text(key, value)}, {ends}, status: fitted, source: {_quoted(self.source)}}}"
+            held = "" if found.identified else f"; held by {self.before(launch)}, the logs alone do not fix it"
+            source = _quoted(f"{self.source}{held}")
+            return f"{{value: {_text(key, value)}, {ends}, status: fitted, source: {source}}}"
         status, source = self.unfitted(launch, name, key)
         return f"{{value: {_text(key, value)}, status: {status}, source: {_quoted(source)}}}"
 
+    def before(self, launch: str) -> str:
+        """Return what the fit of a way to launch starts from."""
+        return f"profile {self.start}" if launch == "stream" else "stream launches"
+
     def unfitted(self, launch: str, name: str, key: str) -> tuple[str, str]:
-        """Return status and source of a figure that these logs do not tell."""
+        """Return status and source of a figure that the fit did not move."""
         family, *rest = name.split(".")
         tied = "" if f"{key}_s" in OWN.get(family, ()) else TIED.get(family, "")
-        as_tied = [self.fitted.get((launch, ".".join([tied, *part]))) for part in (rest, rest[-1:])]
-        found = [entry for entry in as_tied if entry is not None]
-        if any(entry.identified for entry in found):
+        if any((launch, ".".join([tied, *part])) in self.fitted for part in (rest, rest[-1:])):
             return "derived", f"as of {tied}"
-        if self.over_nodes and key == "link_share" and (launch, name) not in self.fitted:
+        if (launch, name) in self.fitted:
+            return "assumed", f"as of {self.before(launch)}: these logs do not move it"
+        if self.over_nodes and key == "link_share":
             return "derived", "as of the kernels in these logs: the same adapters"
-        if key in KNOWN and (launch, name) not in self.fitted:
+        if key in KNOWN and rest[:1] != ["Simple"]:
             return KNOWN[key]
-        start = f"profile {self.start}" if launch == "stream" else "stream launches"
-        if found or (launch, name) in self.fitted:
-            return "assumed", f"{start} and these logs together: the logs alone do not fix it"
         if launch in self.launches - {"stream"} and key == "base":
             return "assumed", "that of stream launches, moved as those of the kernels in these logs"
-        if launch not in self.launches and key not in ("base", "floor"):  # registered buffers that nobody measured
-            start = "graph replay"
+        unmeasured = launch not in self.launches and key not in ("base", "floor")  # registered buffers
+        start = "graph replay" if unmeasured else self.before(launch)
         return "assumed", f"as of {start}: not fitted to these logs"
 
 

@@ -133,7 +133,7 @@ def is_calibrated(topology: Topology, constants: Profile) -> bool:
     A graph may be changed in every way and keep its name.
     """
     if topology.cluster is not None:
-        measured = constants.calibrated and not constants.derived
+        measured = constants.calibrated and constants.network.calibrated and not constants.derived
         return measured and _network_fits(topology, constants) and not _is_changed(topology)
     return constants.fits(topology.name) and not _is_changed(topology)
 
@@ -178,12 +178,14 @@ def _warnings_of_profile(topology: Topology, constants: Profile, question: Reque
     name = f'profile "{constants.name}"'
     if constants.name == "ideal":
         return ()
-    if not constants.calibrated and not constants.derived:
+    if not constants.calibrated and not constants.derived and not constants.systems:
         return (f"{name} is not calibrated: times are round figures, not a forecast of a log",)
     told = []
     systems = " or ".join(constants.systems) or "no system"
     if constants.derived:
         told.append(f"{name} is derived, not measured: {constants.derived}")
+    elif not constants.calibrated:
+        told.append(f"{name} is not calibrated: {constants.title or 'its file does not say what it was fitted to'}")
     elif topology.damage is not None and is_calibrated(topology.damage.healthy, constants):
         told.append(f"{name} was fitted to {systems} in order: no failure was ever measured, times are a guess")
     elif topology.cluster is None and not is_calibrated(topology, constants):
@@ -208,9 +210,12 @@ def _stand_in(topology: Topology, constants: Profile) -> str:
     network = constants.network
     if not network.systems:
         return "between nodes, constants of NCCL's tuner and line rates stand in for measurements"
+    if _network_fits(topology, constants) and not network.calibrated:
+        return f"between nodes, constants are not calibrated: {network.title}"
     if _network_fits(topology, constants):
         told = f"between nodes, constants were fitted to {' and '.join(network.systems)}"
-        return f"{told}; those of its nodes were not" if constants.derived else f"{told} as shipped, not to this"
+        measured = constants.calibrated and not constants.derived
+        return f"{told} as shipped, not to this" if measured else f"{told}; those of its nodes were not"
     return f"between nodes, constants fitted to {' and '.join(network.systems)} stand in for those of {topology.name}"
 
 

@@ -21,7 +21,7 @@ from collsim.core.errors import InputError
 from collsim.library import load_profile
 from collsim.report.calibration import calibration_table
 from collsim.simulation.request.request import ask
-from collsim.simulation.simulate import predict
+from collsim.simulation.simulate import predict, simulate
 from collsim.topology import load_topology
 
 LIBRARY = "nccl-2.28"
@@ -148,15 +148,43 @@ def test_rows_left_out_count_before_fitted_ones():
 
 
 def test_words_of_the_profile_say_what_moved_a_figure(h100):
-    """A figure that prior and logs moved together is not called that of the start."""
+    """What prior and logs moved together is fitted, with an interval; what they left where it was is as assumed."""
     found = fit_profile(made_rows(h100, ring_cases((4,))), load_topology("hgx_h100"), start=h100)
     moved = next(entry for entry in found.constants if not entry.identified)
+    still = replace(moved, name="messages.Simple.channel_rate", value=20.8e9, start=20.8e9)
+    found = replace(found, constants=(*(replace(one, value=one.value * 1.1) for one in found.constants), still))
+    families = {name: dict(protocols) for name, protocols in found.profile.families.items()}
     family, proto, key = moved.name.split(".")
-    document = yaml.safe_load(as_yaml(found, "made up"))["families"]
-    both = "profile hgx_h100 and these logs together: the logs alone do not fix it"
-    assert document[family][proto][key]["source"] == both
-    assert document["messages"]["Simple"]["base"]["source"] == "as of profile hgx_h100: not fitted to these logs"
-    assert document["rooted"]["Simple"]["base"]["source"] == "as of profile hgx_h100: not fitted to these logs"
+    value = getattr(families[family][proto], f"{key}_s")
+    families[family][proto] = replace(families[family][proto], **{f"{key}_s": value * 1.1})
+    document = yaml.safe_load(as_yaml(replace(found, profile=replace(found.profile, families=families)), "made up"))
+    entry = document["families"][family][proto][key]
+    held = "made up; held by profile hgx_h100, the logs alone do not fix it"
+    assert (entry["status"], entry["source"]) == ("fitted", held)
+    assert {"low", "high"} < set(entry)
+    messages = document["families"]["messages"]["Simple"]
+    unmoved = ("assumed", "as of profile hgx_h100: these logs do not move it")
+    assert (messages["channel_rate"]["status"], messages["channel_rate"]["source"]) == unmoved
+    assert messages["base"]["source"] == "as of profile hgx_h100: not fitted to these logs"
+    assert document["families"]["rooted"]["Simple"]["base"]["source"] == messages["base"]["source"]
+    assert document["families"]["nvls"]["Simple"]["wire_efficiency"]["status"] == "assumed"
+    assert document["families"]["ring"]["LL"]["wire_efficiency"]["status"] == "constant"
+
+
+def test_a_fit_to_no_more_rows_than_free_numbers_is_not_calibrated(h100, tmp_path):
+    """It says how many rows fix how many numbers, and where the others are from; so does the output with it."""
+    rows = made_rows(h100, ring_cases((4,)))
+    few, enough = (fit_profile(kept, load_topology("hgx_h100"), start=h100) for kept in (rows[:4], rows))
+    assert (len(few.residuals), len(few.constants), few.profile.calibrated) == (4, 8, False)
+    assert "; 4 rows fix" in few.profile.title
+    assert "of 8 free numbers: the others, and other ranks, are as assumed before (hgx_h100)" in few.profile.title
+    assert enough.profile.calibrated
+    assert "free numbers" not in enough.profile.title
+    path = tmp_path / "few.yaml"
+    path.write_text(as_yaml(replace(few, profile=replace(few.profile, name="few")), "made up"))
+    result = simulate("hgx_h100", "all_reduce", "1M", profile=str(path))
+    assert result.profile["calibrated"] is False
+    assert any(text.startswith('profile "few" is not calibrated: nccl-2.28 on hgx_h100') for text in result.warnings)
 
 
 def test_fractions_end_at_their_most(h100):

@@ -122,6 +122,14 @@ class TestWhichConstants:
         assert (other.profile["calibrated"], other.rows[0].time_lo_s) == (False, None)
         assert any("stand in for those of" in warning for warning in other.warnings)
 
+    def test_a_network_whose_rows_fix_no_number_is_not_called_calibrated(self):
+        asked = {"op": "all_reduce", "size": "1G", "library": "rccl-2.22"}
+        found = collsim.simulate(load_topology("mi300x_ubb8", scale_out={"nodes": 2, "network": "roce"}), **asked)
+        assert found.profile["calibrated"] is False
+        assert "5 rows fix 0 of 4 free numbers: the others, and other ranks" in found.profile["constants"]
+        told = "between nodes, constants are not calibrated: rccl-2.22 over nodes of mi300x_roce, fitted to 1 log"
+        assert any(warning.startswith(told) for warning in found.warnings)
+
     def test_groups_inside_nodes_run_and_are_judged_as_one_node(self):
         asked = {"op": "all_reduce", "size": "64M", "library": LIBRARY}
         alone = collsim.simulate("hgx_h100", **asked)

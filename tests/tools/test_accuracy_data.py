@@ -7,14 +7,12 @@ import importlib
 import math
 import re
 from collections import defaultdict
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from collsim.core.operations import DTYPES, OPERATIONS
-from collsim.library import load_profile, profile_names
 from collsim.topology import load_topology
 
 TOOLS = Path(__file__).parents[2] / "tools"
@@ -45,7 +43,7 @@ PRIVATE = (
 @pytest.fixture
 def modules(monkeypatch):
     monkeypatch.syspath_prepend(str(TOOLS))
-    return {name: importlib.import_module(name) for name in ("predictors", "accuracy", "collect_logs")}
+    return {name: importlib.import_module(name) for name in ("predictors", "scores", "accuracy", "collect_logs")}
 
 
 def read(path):
@@ -71,9 +69,9 @@ def test_the_split_says_set_and_reason_of_every_log_once():
         assert entry["reason"], entry
         assert entry["source"], entry
         assert entry["kind"] in KINDS, entry
-        assert (entry["kind"] != "") == (entry["set"] in ("test", "spread")), entry
+        assert (entry["kind"] != "") == (entry["set"] == "test"), entry
         assert entry["health"] in ("ok", "suspect", "faulty"), entry
-        assert entry["set"] in (("train", "spread", "test", "none") if entry["health"] == "ok" else ("none",)), entry
+        assert entry["set"] in (("train", "test", "none") if entry["health"] == "ok" else ("none",)), entry
 
 
 def test_every_log_of_the_split_has_rows_and_every_row_a_log():
@@ -84,7 +82,7 @@ def test_every_log_of_the_split_has_rows_and_every_row_a_log():
     assert set(rows) == {(entry["system"], entry["log"]) for entry in SPLIT if entry["system"] != "none"}
     for entry in SPLIT:
         for row in rows[entry["system"], entry["log"]]:
-            assert (row["set"], row["health"]) == (entry["set"], entry["health"])
+            assert row["health"] == entry["health"]
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
@@ -126,7 +124,8 @@ def test_no_table_has_a_path_or_a_personal_detail():
 
 
 def test_no_fit_sees_an_mi300x_operation_too_many_or_a_byte_matrix():
-    train = {(row["system"], row["op"]) for table in TABLES.values() for row in table if row["set"] == "train"}
+    fitted = {entry["log"] for entry in SPLIT if entry["set"] == "train"}
+    train = {(row["system"], row["op"]) for table in TABLES.values() for row in table if row["log"] in fitted}
     assert len([op for system, op in train if system == "mi300x_ubb8"]) <= 3
     assert "all_to_all_v" not in {op for _, op in train}
     assert ("hgx_h100", "all_reduce") in train
@@ -197,35 +196,35 @@ def test_host_floor_moves_predictions_by_what_tiny_rows_are_off(modules):
 def test_noise_is_between_repeats_only(modules):
     one = case(modules)
     rows = [row_of(modules, one, time, repeat=repeat) for time, repeat in ((1.0, "a"), (2.0, "a"), (9.0, ""))]
-    assert [error for _, error in modules["accuracy"].noise_between(rows)] == [pytest.approx(math.log(0.5))]
+    assert [error for _, error in modules["scores"].noise_between(rows)] == [pytest.approx(math.log(0.5))]
 
 
 def test_bands_bars_and_verdicts(modules):
-    accuracy = modules["accuracy"]
+    scores = modules["scores"]
     sizes = (8, 2**16, 2**20, 2**30)
-    assert [accuracy.band_of(case(modules, size_bytes=size)) for size in sizes] == [
+    assert [scores.band_of(case(modules, size_bytes=size)) for size in sizes] == [
         "< 64 KiB", "64 KiB-1 MiB", ">= 1 MiB", ">= 1 MiB",
     ]  # fmt: skip
-    assert [accuracy.band_of(case(modules, size_bytes=size, nodes=2)) for size in (*sizes, 2**25)] == [
+    assert [scores.band_of(case(modules, size_bytes=size, nodes=2)) for size in (*sizes, 2**25)] == [
         "< 64 KiB", "64 KiB-1 MiB", "1-32 MiB", ">= 512 MiB", "32-512 MiB",
     ]  # fmt: skip
-    assert accuracy.bar_of("alps", "ring, <= 10 nodes", ">= 512 MiB", unseen=False).floor == (5, 10)
-    assert accuracy.bar_of("alps", "ring, more nodes", ">= 512 MiB", unseen=False) is None
-    bar = accuracy.bar_of("hgx_h100", "byte matrices", ">= 1 MiB", unseen=False)
+    assert scores.bar_of("alps", "ring, <= 10 nodes", ">= 512 MiB", unseen=False).floor == (5, 10)
+    assert scores.bar_of("alps", "ring, more nodes", ">= 512 MiB", unseen=False) is None
+    bar = scores.bar_of("hgx_h100", "byte matrices", ">= 1 MiB", unseen=False)
     assert bar.floor == (8, 20)
-    assert accuracy.bar_of("hgx_h100", "ring, graph", ">= 1 MiB", unseen=False).goal == (2, 6)
-    assert accuracy.bar_of("dgx_a100", "ring", ">= 1 MiB", unseen=True) is None
-    scores = [accuracy.score([error] * 3) for error in (0.02, 0.05, 0.3)]
-    assert [accuracy.verdict(found, bar) for found in scores] == ["goal", "floor", "no"]
-    assert accuracy.verdict(accuracy.score([]), bar) == "-"
-    open_goal = accuracy.bar_of("hgx_h100", "ring", "< 64 KiB", unseen=False)
+    assert scores.bar_of("hgx_h100", "ring, graph", ">= 1 MiB", unseen=False).goal == (2, 6)
+    assert scores.bar_of("dgx_a100", "ring", ">= 1 MiB", unseen=True) is None
+    found = [scores.score([error] * 3) for error in (0.02, 0.05, 0.3)]
+    assert [scores.verdict(one, bar) for one in found] == ["goal", "floor", "no"]
+    assert scores.verdict(scores.score([]), bar) == "-"
+    open_goal = scores.bar_of("hgx_h100", "ring", "< 64 KiB", unseen=False)
     assert open_goal == ((8, 20), (6, math.inf))
-    tails = [accuracy.Score(120, 5.2, p90) for p90 in (24.0, 19.0)]
-    assert [accuracy.verdict(found, open_goal) for found in tails] == ["no", "goal"]
+    tails = [scores.Score(120, 5.2, p90) for p90 in (24.0, 19.0)]
+    assert [scores.verdict(found, open_goal) for found in tails] == ["no", "goal"]
 
 
 def test_classes_follow_the_choice_of_the_library(modules):
-    class_of = modules["accuracy"].class_of
+    class_of = modules["scores"].class_of
     big = {"system": "hgx_h100", "ranks": 8, "size_bytes": 2**30}
     assert class_of(case(modules, **big)) == "NVLS"
     assert class_of(case(modules, **big, nvls="off")) == "ring"
@@ -237,29 +236,74 @@ def test_intervals_count_rows_inside(modules):
     predictors = modules["predictors"]
     rows = [row_of(modules, case(modules, op="send_recv", size_bytes=size), 1.0) for size in (1000, 2000)]
     said = {rows[0].case: predictors.Prediction(1, 0.9, 1.1), rows[1].case: predictors.Prediction(2, 1.9, 2.1)}
-    accuracy = modules["accuracy"]
-    hits = accuracy.hits_of(rows, said)
+    scores = modules["scores"]
+    hits = scores.hits_of(rows, said)
     assert {cell: (found.percent, len(found.inside), found.bare) for cell, found in hits.items()} == dict.fromkeys(
         (("all", "all", "all"), ("s", "messages", "all"), ("s", "messages", "< 64 KiB")), (50, 2, 0)
     )
-    bare = accuracy.hits_of(rows, {rows[0].case: predictors.Prediction(1, None, None)})["all", "all", "all"]
+    bare = scores.hits_of(rows, {rows[0].case: predictors.Prediction(1, None, None)})["all", "all", "all"]
     assert (bare.inside, bare.bare, bare.place()) == ([], 2, "-")
 
 
 @pytest.mark.parametrize(("inside", "logs", "place"), [(84, 5, "below"), (85, 5, "met"), (98, 5, "above"), (9, 4, "-")])
 def test_a_class_of_enough_logs_is_judged_by_the_bar_of_intervals(modules, inside, logs, place):
-    accuracy = modules["accuracy"]
-    hits = accuracy.Hits(set(range(logs)), [True] * inside + [False] * (100 - inside))
-    total = accuracy.Hits(set(range(9)), [True] * 9 + [False], bare=3)
+    scores = modules["scores"]
+    hits = scores.Hits(set(range(logs)), [True] * inside + [False] * (100 - inside))
+    total = scores.Hits(set(range(9)), [True] * 9 + [False], bare=3)
     assert hits.place() == place
-    text = accuracy.coverage({("all", "all", "all"): total, ("hgx_h100", "ring", "< 64 KiB"): hits})
+    text = modules["accuracy"].coverage({("all", "all", "all"): total, ("hgx_h100", "ring", "< 64 KiB"): hits})
     assert "Of 13 rows 3 have no interval; of the others 90.0 % are inside." in text
     assert (f"ring < 64 KiB {inside:.1f} %" in text) == (place in ("below", "above"))
 
 
+def small_log(modules):
+    """Four rows of a host that starts calls 20 us later than predicted, three of them tiny."""
+    rows = [row_of(modules, case(modules, size_bytes=size), 30e-6, set="test") for size in (256, 512, 1024, 2**15)]
+    return rows, {row.case: modules["predictors"].Prediction(10e-6) for row in rows}
+
+
+def test_rows_are_judged_as_predicted_and_shown_with_the_host_floor_beside(modules):
+    rows, said = small_log(modules)
+    fitted = modules["scores"].Fitted({"s": frozenset(["here"])})
+    rows = [*rows[:3], rows[3]._replace(site="here")]
+    buckets = modules["scores"].fill(rows, rows, {"collsim": said}, fitted)
+    bucket = buckets["s", "ring", "< 64 KiB"]
+    assert bucket.errors["collsim"] == [pytest.approx(-2 / 3)] * 4
+    assert bucket.errors["collsim as it is"] == [pytest.approx(-2 / 3)]
+    assert bucket.errors["collsim moved"] == [pytest.approx(0.0)]
+    assert bucket.at_home == 1
+    line = modules["accuracy"].table(buckets, fitted, short=True).splitlines()[-1]
+    assert [cell.strip() for cell in line.split("|")[4:8]] == ["1", "4", "1", "66.7 / 66.7"]
+    assert [cell.strip() for cell in line.split("|")[13:17]] == ["no", "0.0 / 0.0", "1", "66.7 / 66.7"]
+
+
+def test_the_summary_tells_sites_of_the_fit_from_others_and_what_the_host_floor_would_change(modules):
+    rows, said = small_log(modules)
+    far = row_of(modules, case(modules, size_bytes=2**30, nodes=2), 20e-6, log="far", site="there", set="test")
+    odd = row_of(modules, case(modules, system="odd", size_bytes=2**24, nodes=2), 40e-6, log="odd", set="test")
+    said |= {one.case: modules["predictors"].Prediction(10e-6) for one in (far, odd)}
+    rows = [*(row._replace(site="here") for row in rows), far, odd]
+    fitted = modules["scores"].Fitted({"s": frozenset(["here"])})
+    pools = modules["accuracy"].pooled(rows, {"collsim": said, "alpha-beta": {}, "tuner": {}}, fitted)
+    text = " ".join(modules["accuracy"].summary(pools).split())
+    assert "| one node, site of the fit | < 64 KiB | 1 | 4 | 66.7 / 66.7 | - | - |" in text
+    assert "| 2 to 10 nodes, another site | >= 512 MiB | 1 | 1 | 50.0 / 50.0 | - | - |" in text
+    assert "| 2 to 10 nodes, system in no fit | 1-32 MiB | 1 | 1 | 75.0 / 75.0 | - | - |" in text
+    assert "weak below 32 MiB: 75.0 / 75.0 from 1 MiB on, - below." in text
+    assert "are - off at the sites of the fits and 50.0 / 50.0 elsewhere." in text
+    assert "one node, < 64 KiB: 66.7 / 66.7 becomes 0.0 / 0.0 on the same 1 rows" in text
+
+
+def test_a_system_whose_training_rows_no_fit_takes_counts_as_in_no_fit(modules):
+    rows = [row_of(modules, case(modules), 1.0, site="here"), row_of(modules, case(modules, system="t"), 1.0)]
+    fitted = modules["scores"].fitted_sites(rows, {"s", "u"})
+    assert [fitted.is_unseen(system) for system in "stu"] == [False, True, True]
+    assert [fitted.is_home(row) for row in rows] == [True, False]
+
+
 def test_collsim_answers_a_measured_case_of_every_system(modules):
     predictors = modules["predictors"]
-    rows = {row.case.system: row for row in predictors.measured_rows() if row.case.size_bytes >= 2**20}
+    rows = {row.case.system: row for row in sorted(predictors.measured_rows(), key=lambda row: row.case.size_bytes)}
     assert set(rows) == set(SYSTEMS)
     for row in rows.values():
         assert predictors.predict(row.case).time_s > 0, predictors.refusal(row.case)
@@ -276,6 +320,7 @@ def test_a_collected_log_becomes_rows(modules, tmp_path):
     entry = {"log": "x", "system": "hgx_h100", "source": "owner/repo: a/b.txt (commit abc1234)", "library": "nccl",
              "launch": "", "env": "", "nvls": "", "health": "ok", "set": "test"}  # fmt: skip
     found = modules["collect_logs"].rows_of(entry, read_log(path, ranks=4, nodes=1).tests[0])
+    assert {key for row in found for key in row} == set(modules["collect_logs"].COLUMNS)
     assert [row["flag"] for row in found] == ["", "spike", ""]
     assert {(row["env"], row["launch"], row["source"]) for row in found} == {
         ("NCCL_ALGO=Ring", "graph", "owner/repo@abc1234")
@@ -290,75 +335,19 @@ def test_a_version_counts_more_than_a_name(modules, said, read, library):
     assert modules["collect_logs"].better_library(said, read) == library
 
 
-# --- fits of the shipped profiles -------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def fitter(modules, monkeypatch):
-    """The module that fits shipped profiles, which reads few rows: every so many of each set."""
-    found = importlib.import_module("fit_profiles")
-    few = [row for row in modules["predictors"].measured_rows() if row.case.op in ("all_reduce", "all_to_all")]
-    kept = [row for kind in ("train", "spread") for row in [one for one in few if one.set == kind][::12]]
-    monkeypatch.setattr(found, "measured_rows", lambda: [*kept, *(row for row in few if row.set == "test")])
-    return found
-
-
-@pytest.mark.parametrize("system", ["hgx_h100", "mi300x_ubb8"])
-def test_a_fit_writes_a_profile_that_loads_with_its_figures(system, fitter, tmp_path, capsys):
-    path = tmp_path / "fitted.yaml"
-    fitter.main(["--system", system, "-o", str(path)])
-    found, start = load_profile(str(path)), load_profile(str(fitter.STARTS / f"{fitter.FITS[system].start}.yaml"))
-    assert (found.name, found.systems, found.gpus, found.calibrated) == (
-        system,
-        (system, *fitter.FITS[system].clusters),
-        fitter.FITS[system].gpus,
-        True,
+def test_figures_become_rows_and_logs_without_a_place_are_named(modules, tmp_path):
+    collect = modules["collect_logs"]
+    (tmp_path / "INDEX.csv").write_text(
+        "file,op,ranks,nodes,datatype\na,alltoall,16,2,float\nb,all_reduce,8,1,float\n", encoding="utf-8"
     )
-    assert set(found.families) == set(start.families)
-    assert found.floor_s > 0
-    assert found.accuracy
-    assert f"profile {system}: " in capsys.readouterr().out
-    assert f"status: fitted, source: '{fitter.SOURCE}'" in path.read_text(encoding="utf-8")
-
-
-def test_a_fit_takes_sound_training_rows_only(modules, fitter):
-    logs = {entry["log"]: entry for entry in SPLIT}
-    for system in fitter.FITS:
-        for kind in ("train", "spread"):
-            for row in fitter.rows_of(system, kind):
-                entry = logs[row.file]
-                assert (entry["system"], entry["set"], entry["health"]) == (system, kind, "ok")
-
-
-def test_other_machines_widen_the_intervals(fitter):
-    """Rows that no fit saw, all 20 % slower than predicted: their reach and that of all meet in the middle."""
-    topology = load_topology("hgx_h100")
-    found = fitter.fit_profile(fitter.rows_of("hgx_h100", "train"), topology, start=load_profile("hgx_h100"))
-    family, bands = next((name, bands) for name, bands in found.profile.accuracy.items() if "large" in bands)
-    rows = [entry for entry in found.residuals if entry.launch == "stream" and entry.family == family]
-    unseen = [replace(entry, measured_s=1.2, predicted_s=1.0, left_out_s=1.0, size_bytes=2**24) for entry in rows * 30]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fitter, "predicted_residuals", lambda *_: unseen)
-        wide = fitter.with_spread(found, [], topology).profile.accuracy[family]["large"]
-    assert len(unseen) >= fitter.LEAST_SPREAD
-    assert 1.15 < wide.high < max(1.25, bands["large"].high)
-    assert wide.low * wide.high == pytest.approx(1.0)
-    assert fitter.with_spread(found, [], topology).profile.accuracy.keys() == found.profile.accuracy.keys()
-
-
-def test_every_measured_profile_has_a_fit_whose_start_comes_before(modules):
-    fits = importlib.import_module("fit_profiles").FITS
-    measured = {name for name in profile_names() if load_profile(name).calibrated and not load_profile(name).derived}
-    assert set(fits) == measured
-    before = {path.stem for path in (TOOLS / "starts").glob("*.yaml")}
-    for system, fit in fits.items():
-        assert fit.start in before
-        assert load_profile(system).gpus == fit.gpus
-        before.add(system)
-
-
-@pytest.mark.parametrize("start", ["nvlink", "xgmi"])
-def test_a_start_says_where_its_figures_are_from(start):
-    profile = load_profile(str(TOOLS / "starts" / f"{start}.yaml"))
-    assert profile.families
-    assert not profile.accuracy  # nothing was compared with it
+    (tmp_path / "figures.csv").write_text(
+        "log,size_bytes,count,time_oop_us,busbw_oop,time_ip_us,busbw_ip\na,1024,256,50.5,1,40,1\n", encoding="utf-8"
+    )
+    figures = collect.find_figures([str(tmp_path)])
+    entry = {"log": "a", "system": "h100_rail", "source": "owner/repo: x (commit abc1234)", "library": "nccl",
+             "launch": "", "env": "", "nvls": "", "health": "ok"}  # fmt: skip
+    (row,) = collect.rows_of_figures(entry, figures["a"])
+    assert (row["op"], row["ranks"], row["nodes"], row["out_of_place_us"]) == ("all_to_all", 16, 2, 50.5)
+    assert row["in_place_us"] is None
+    assert set(row) == set(collect.COLUMNS)
+    assert collect.unplaced([str(tmp_path)], [entry]) == ["b: not in the split"]

@@ -74,6 +74,8 @@ class NetworkCosts:
         Technologies that they are meant for, that of the fit first, and parts of ``gpu.model`` of the nodes.
     nodes : int
         Most nodes of a log that was fitted; 0 if none was.
+    calibrated : bool
+        Whether the logs have more rows than the fit had free numbers, and fix some of these.
     families : Mapping of str to Mapping
         `Protocol` by kernel and protocol: overhead, rate of a channel, share of the adapter; kernels that lack cost as
         rings do.
@@ -87,6 +89,7 @@ class NetworkCosts:
     networks: tuple[str, ...] = ()
     gpus: tuple[str, ...] = ()
     nodes: int = 0
+    calibrated: bool = True
     families: Mapping[str, Mapping[str, Protocol]] = field(default_factory=dict, hash=False)
     accuracy: Mapping[str, Mapping[str, Scatter]] = field(default_factory=dict, hash=False)
 
@@ -126,7 +129,7 @@ class Profile:
     ----------
     name, title : str
     calibrated : bool
-        Whether measurements stand behind the constants.
+        Whether measurements stand behind the constants: more rows than the fit had free numbers, which fix some.
     launch_s : float
         Fixed cost of one collective.
     message_overhead_s : float

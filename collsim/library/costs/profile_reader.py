@@ -128,7 +128,7 @@ TEXTS = ("title", "derived", "library")
 LISTS = ("systems", "gpus")
 NETWORK_LISTS = {"systems": "hgx_h100", "gpus": "H100", "networks": "infiniband"}
 """Keys that hold lists of names, with an example."""
-NETWORK_KEYS = ("title", *NETWORK_LISTS, "nodes", "families", "accuracy")
+NETWORK_KEYS = ("title", *NETWORK_LISTS, "nodes", "calibrated", "families", "accuracy")
 LAUNCHES = ("graph", "registered")
 LAUNCH_KEYS = ("title", "floor", "thread_launch", "families", "accuracy")
 KEYS = (
@@ -390,6 +390,7 @@ def _network(reader: _Reader, found: Profile, data: Mapping[str, Any], path: tup
         str(entries.get("title", "")),
         **names,
         nodes=nodes,
+        calibrated=reader.flag(entries, "calibrated", path, otherwise=True),
         families=families,
         accuracy=accuracy,
     )

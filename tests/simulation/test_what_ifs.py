@@ -96,7 +96,7 @@ class TestLinksBetweenNodes:
         refuse_faster_than_wires(usual(topo, op), rows(topo, op, degrade=["link:*nic*-*=50%"]), 0.5)
 
     def test_background_load(self, topo, op):
-        light, heavy = (rows(topo, op, load=[f"link:*nic*->*={load}"]) for load in ("40%", "80%"))
+        light, heavy = (rows(topo, op, load=[f"link:*nic*-*={load}"]) for load in ("40%", "80%"))
         refuse_faster_than_wires(usual(topo, op), light, 0.6)
         assert all(more.time_s > less.time_s for less, more in same(light, heavy))
 
@@ -158,8 +158,10 @@ def matrix(n, *pairs):
     return table
 
 
-@pytest.mark.parametrize("topo", [*NODES, *CLUSTERS])
+@pytest.mark.parametrize("topo", [*(node for node in NODES if "mi250x_node" not in str(node)), *CLUSTERS])
 class TestWhatTakesNoPart:
+    """All but MI250X, whose GPUs 1 and 2 have no link: others forward what they send."""
+
     @pytest.mark.parametrize("damage", ["gpu:gpu0=50%", "gpu:gpu3=10%"])
     def test_messages_past_a_slow_gpu(self, topo, damage):
         """GPUs 0 and 3 neither send nor receive, and forward nothing."""

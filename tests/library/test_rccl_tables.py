@@ -75,6 +75,8 @@ def test_graphs_over_boards(mi300x: System) -> None:
     # two adapters of 50 for each GPU, 48 of each: more than the links
     two = across.graph_of(asked, replace(mi300x, nic_GBps=100.0, nics_per_gpu=2), 32)
     assert (two.intra_GBps, two.inter_GBps) == pytest.approx((inside / 32, 2 * 48 * 8 / 32))
+    halves = across.graph_of(asked, replace(mi300x, nic_GBps=50.0, nics_per_gpu=2), 32)
+    assert halves.inter_GBps == pytest.approx(50 * 8 / 32)  # two of 25 are not held back
     unknown = across.graph_of(asked, replace(mi300x, nic_GBps=0.0), 32)
     assert unknown.intra_GBps == unknown.inter_GBps == pytest.approx(inside / 32)
     alone = across.graph_of(call("all_reduce", 4, MIB, 1), mi300x, 4)

@@ -1,5 +1,7 @@
 """A schedule on the fabric: what transfers share with others, by hand."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -8,6 +10,7 @@ from collsim.library import load_profile
 from collsim.simulation.lowering import lower, prepare
 from collsim.simulation.request.request import ask
 from collsim.simulation.selection import built, request_of
+from collsim.simulation.timing import kernel_costs
 from collsim.topology import load_topology
 
 IDEAL = load_profile("ideal")
@@ -52,3 +55,22 @@ def test_messages_in_both_directions_of_a_link():
     assert both.use.alone_Bps == pytest.approx(np.full(len(both.transfers), 64e9))
     one = lowered(mesh, "scatter", "direct")
     assert not one.use.duplex.any()
+
+
+@pytest.mark.parametrize(
+    ("ranks", "overlap"), [(range(8), True), (range(8, 16), True), (range(16), False), ([0, 8], False), ([7, 8], False)]
+)
+def test_calls_in_a_row_overlap_inside_a_node_only(ranks, overlap):
+    topology = load_topology("hgx_h100", scale_out={"nodes": 2})
+    profile = load_profile("hgx_h100", topology)
+    run = prepare(topology, profile, ranks)
+    in_a_row = [
+        (proto, family)
+        for family, protocols in profile.families.items()
+        for proto, costs in protocols.items()
+        if costs.back_to_back
+    ]
+    assert in_a_row
+    for proto, family in in_a_row:
+        assert kernel_costs(run, proto, family).back_to_back is overlap, (proto, family)
+        assert replace(kernel_costs(run, proto, family), back_to_back=True) == profile.protocol(proto, family)

@@ -101,6 +101,23 @@ def test_three_levels_cut_the_data_at_each():
     assert np.all(sent[:, 1] - sent[:, 2] == 2 * size // g * (nodes - 1) // nodes)
 
 
+def test_channels_of_nvls_trees_take_both_trees_in_turn():
+    """Channel 2 goes the way of channel 0, channel 3 that of channel 1."""
+    schedule = build("all_reduce", "nvls_tree", 6, 2, 4 * 2**20, channels=4)
+    transfers = schedule.materialise()
+    ways = [
+        {*zip(transfers.src[on].tolist(), transfers.dst[on].tolist(), strict=True)}
+        for on in (transfers.channel == channel for channel in range(4))
+    ]
+    assert ways[0] == ways[2] != ways[1] == ways[3]
+
+
+@pytest.mark.parametrize("racks", [2, 3])
+def test_racks_from_two_on_are_a_level(racks):
+    layout = NodeLayout.blocks([2] * (2 * racks), racks)
+    assert layout.nodes_of_racks("hierarchical_racks") == tuple((2 * rack, 2 * rack + 1) for rack in range(racks))
+
+
 def test_racks_must_be_equal():
     for racks, text in ((3, "not racks with 1, 2 of the nodes"), (1, "all nodes share leaf switches")):
         with pytest.raises(UnsupportedError, match=text):

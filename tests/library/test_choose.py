@@ -19,10 +19,12 @@ from collsim.library import (
     system_of,
 )
 from collsim.library.calls import LL, SIMPLE
+from collsim.library.environment import ANY_SIZE, with_protocol
 from collsim.library.library import PROTOCOLS
 from collsim.library.nccl.channels import deal, launch, nvls_channels
 from collsim.library.nccl.graphs import nccl_graphs
 from collsim.library.nccl.point_to_point import channels_used
+from collsim.library.nccl.protocols import NVIDIA_LINES, chunk_of
 from collsim.library.nccl.versions import nccl_constants
 from collsim.library.rccl.tables import MODELS, correction
 from collsim.schedule.message_parts import channel_of_part, n_parts
@@ -193,6 +195,48 @@ def test_nvls_chunk_follows_the_size() -> None:
     sizes = [power * MIB for power in (1, 32, 256, 2048)]
     chunks = [choose(Call("all_reduce", 8, size), system, environment=environment).chunk_bytes for size in sizes]
     assert chunks == [16 * KIB, 32 * KIB, 64 * KIB, 128 * KIB]
+
+
+@pytest.mark.parametrize(
+    ("algo", "op", "nodes", "whole", "limits"),
+    [
+        # 64 rounds of 512 KiB over depth 2 and 8 heads, then 8 of 128 KiB, then 8 of 64 KiB
+        ("collnet_direct", "all_reduce", 4, 512, {512: 256, 256: 128, 16: 64, 8: 32}),
+        # the same over a depth of 8 and one head, from 256 KiB
+        ("collnet_chain", "all_reduce", 4, 256, {128: 128, 8: 64, 4: 32}),
+        # 64 rounds of 128 KiB on 8 heads, 8 of 64 KiB, 2 of 32 KiB
+        ("nvls", "all_reduce", 1, 128, {64: 64, 4: 32, 0.5: 16}),
+        # 4 rounds of 128 KiB on 8 heads, 1 of 64 KiB; from 4 nodes on never more than 64 KiB
+        ("nvls_tree", "all_reduce", 2, 128, {4: 64, 0.5: 32}),
+        ("nvls_tree", "all_reduce", 3, 128, {4: 64, 0.5: 32}),
+        ("nvls_tree", "all_reduce", 4, 64, {0.5: 32}),
+        # 32 and 16 rounds of all blocks
+        ("pat", "all_gather", 1, 512, {16: 256, 8: 128, 4: 64, 2: 64}),
+        ("pat", "reduce_scatter", 1, 512, {8: 256, 4: 128, 2: 64, 1: 64}),
+    ],
+)
+def test_chunks_shrink_with_the_rounds(algo: str, op: str, nodes: int, whole: int, limits: dict[float, int]) -> None:
+    """*limits*: below so many MiB on a channel, a chunk of so many KiB; at them still the one before (enqueue.cc)."""
+    call = Call(op, 8 * nodes, MIB, n_nodes=nodes)
+
+    def chunk(spread: float) -> float:
+        share = int(spread * MIB) // (8 * nodes if call.operation.blocked else 1)
+        found = chunk_of(call, algo, SIMPLE, share, lines=NVIDIA_LINES, environment=read_environment())
+        return found.payload_bytes / KIB
+
+    before: float = whole
+    assert chunk(4096) == whole
+    for limit, smaller in limits.items():
+        assert (chunk(limit), chunk(limit - 1e-4)) == (before, smaller)
+        before = smaller
+
+
+def test_one_protocol_for_collectives_and_messages() -> None:
+    asked = {"NCCL_PROTO": "LL128", "RCCL_OVERRIDE_PROTO": "LL", "NCCL_ALGO": "Ring"}
+    assert with_protocol(asked, None) == asked
+    for proto, threshold in (("Simple", "0"), ("LL128", "0"), ("LL", str(ANY_SIZE))):
+        messages = {"NCCL_P2P_LL_THRESHOLD": threshold}
+        assert with_protocol(asked, proto) == {"NCCL_ALGO": "Ring", "NCCL_PROTO": proto} | messages
 
 
 def test_the_tree_of_one_domain_is_a_chain() -> None:

@@ -218,6 +218,30 @@ class TestRccl:
         ]
         assert [(backend or ("none",))[0] for backend in found] == (["hierarchical", "none"] if limit else ["none"] * 2)
 
+    @pytest.mark.parametrize(
+        ("name", "op", "nodes", "limit"),
+        [
+            *(("mi300x", "all_gather", nodes, 4) for nodes in (2, 4, 7)),
+            *(("mi355x", "all_gather", nodes, 2 * nodes) for nodes in (2, 4, 7)),
+            *(("mi300x", "reduce_scatter", nodes, 0) for nodes in (2, 7)),
+            *(("mi355x", "reduce_scatter", nodes, limit) for nodes, limit in ((2, 0), (3, 0), (4, 8), (7, 8))),
+        ],
+    )
+    def test_sizes_up_to_which_all_peers_are_sent_to(
+        self, mi300x: System, mi355x: System, name: str, op: str, nodes: int, limit: int
+    ) -> None:
+        """MiB of the whole, from RCCL 2.28 on; sums only where messages are relayed; only whole boards."""
+        system = {"mi300x": mi300x, "mi355x": mi355x}[name]
+
+        def backend(size: int, g: int = 8, library: str = "rccl-2.28") -> str:
+            asked = replace(call(op, nodes, g, MIB), size_bytes=size)
+            return (across.backend_of(asked, system, load_library(library)) or ("none",))[0]
+
+        size = max(limit, 1) * MIB
+        assert [backend(size), backend(size + 1)] == (["direct", "none"] if limit else ["none"] * 2)
+        assert backend(KIB, library="rccl-2.27") == "none"
+        assert backend(KIB, g=5) == "none"
+
 
 @pytest.mark.parametrize("nodes", [2, 3, 8])
 @pytest.mark.parametrize("op", ["all_reduce", "all_gather", "reduce_scatter", "all_to_all"])

@@ -20,7 +20,7 @@ from collsim.simulation.request.request import ask
 from collsim.simulation.selection import request_of
 from collsim.simulation.simulate import simulate
 from collsim.simulation.timing import time_schedule
-from collsim.topology import Topology
+from collsim.topology import Topology, load_topology
 
 IDEAL = load_profile("ideal")
 SIZE = 10**7
@@ -236,3 +236,16 @@ def test_every_group_has_the_matrix():
     matrix = np.array([[0, SIZE], [0, 0]])
     result = simulate(two_switches(2), "all_to_all_v", matrix=matrix, split="MOD 2", profile="ideal", algo="best")
     assert times_of(result) == pytest.approx([SIZE / 1e9] * 2)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "told"),
+    [([0, 8, 1, 2], "hierarchical runs over several nodes, not on one"), ([1, 2, 0, 8], "nvls runs inside one node")],
+)
+def test_groups_of_different_kinds_run_what_all_of_them_can(ranks, told):
+    """Algorithms are those of the first group; what another one cannot run is left out, and told."""
+    topology = load_topology("hgx_h100", scale_out={"nodes": 2})
+    result = simulate(topology, "all_reduce", "1M", algo="all", profile="ideal", rank_list=ranks, split="DIV 2")
+    assert {"ring", "tree", "all_pairs"} <= {row.algo for row in result.rows}
+    assert not {"nvls", "hierarchical"} & {row.algo for row in result.rows}
+    assert any(told in warning for warning in result.warnings)

@@ -9,7 +9,7 @@ from collsim.engine.wavefront import Chain, RingTurn
 from collsim.simulation.quotient.cluster_hierarchy import _refuse_overlap, _State
 from collsim.simulation.quotient.cluster_rings import OutOfStepError, stream_of, turns_of, walk
 from collsim.simulation.quotient.link_loads import UnitBytes
-from collsim.simulation.quotient.paces import Paces
+from collsim.simulation.quotient.paces import Paces, _Crossings, _Loads
 
 PLACES, STEPS = 6, 10
 TURN = RingTurn(np.zeros(PLACES, dtype=np.int64), np.arange(STEPS))
@@ -87,3 +87,22 @@ def test_rings_may_not_pass_links_that_a_late_unit_still_exchanges_over(ring_lin
     rings.table[0, ring_link] = 3.0
     with pytest.raises(OutOfStepError) if refused else nullcontext():
         _refuse_overlap(_State(ready_s, np.zeros((2, 2))), exchange, rings)
+
+
+@pytest.mark.parametrize(
+    ("beside", "hops_left", "above", "alone"),
+    [(0.0, 3, False, True), (2.0, 3, False, False), (0.0, 2, False, False), (0.0, 3, True, False)],
+)
+def test_what_crosses_a_link_at_once(beside, hops_left, above, alone):
+    """One hop of one unit alone; not beside hops of the unit before, nor other hops of its own, nor on links above."""
+    one = np.zeros(1, dtype=np.int64)
+    table = np.zeros((3, 1, 2, 1))
+    table[:2, 0, :, 0] = np.array([[1.0, beside], [50.0, 10 * beside]])  # weight and rate alone, own and beside
+    first_left, last_left = (np.full((1, 2, 1), left) for left in (3, hops_left))
+    cross = _Crossings(one, one, np.ones(1), one, one, one, one)
+    loads = _Loads(
+        cross, 1, table, first_left, last_left, np.array([[7.0], [8.0]]), np.zeros((1, 1)), np.array([above])
+    )
+    found = loads.around(one, (0, 0))
+    assert found.at_once.tolist() == [alone]
+    assert (found.weight[0], found.offered_Bps[0]) == ((7.0, 8.0) if above else (1 + beside, 50 + 10 * beside))

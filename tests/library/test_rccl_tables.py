@@ -1,0 +1,169 @@
+"""RCCL on one board and over several: channels, graphs and latencies by hand from its tables, and limits by size."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from collsim.core.operations import operation
+from collsim.library import Call, Candidate, System, load_library, read_environment, system_of
+from collsim.library.calls import LL, LL128, SIMPLE
+from collsim.library.rccl import across, board
+from collsim.library.rccl.tables import MODELS
+from collsim.topology import load_topology
+
+KIB, MIB = 2**10, 2**20
+UNSET = read_environment()
+
+
+@pytest.fixture(scope="module")
+def mi300x() -> System:
+    return system_of(load_topology("mi300x_ubb8"))
+
+
+@pytest.fixture(scope="module")
+def mi355x() -> System:
+    return system_of(load_topology("mi355x_ubb8"))
+
+
+def call(op: str, nodes: int, size: int, g: int = 8) -> Call:
+    n = nodes * g
+    return Call(op, n, size // (16 * n) * 16 * n if operation(op).blocked else size, n_nodes=nodes)
+
+
+def test_channels_of_one_board(mi300x: System, mi355x: System) -> None:
+    """Tables for 2, 4 and 8 ranks; eight for each other rank between them."""
+    library = load_library("rccl-2.27")
+
+    def channels(system: System, op: str, n: int, name: str = "rccl-2.27", size: int = MIB) -> int:
+        return board.channels_of(Call(op, n, size), system, load_library(name), UNSET)
+
+    assert [channels(mi300x, "all_reduce", n) for n in range(2, 9)] == [32, 16, 24, 32, 40, 48, 56]
+    assert [channels(mi355x, "all_reduce", n) for n in (2, 3, 4, 8)] == [32, 16, 24, 56]
+    assert [channels(mi355x, "all_gather", 8, f"rccl-2.{minor}") for minor in (25, 26, 28)] == [56, 112, 112]
+    assert [channels(mi355x, "all_gather", n, "rccl-2.28") for n in (4, 7)] == [24, 48]
+    # four channels in each CTA from 64 MiB on, since 2.28
+    sizes = [channels(mi355x, "all_reduce", 8, "rccl-2.28", size) for size in (64 * MIB - 4, 64 * MIB)]
+    assert sizes == [56, 224]
+    assert channels(mi355x, "all_reduce", 8, "rccl-2.27", 64 * MIB) == 56
+    few = read_environment({"NCCL_MAX_NCHANNELS": 12})
+    assert board.channels_of(Call("all_reduce", 8, MIB), mi300x, library, few) == 12
+
+
+def test_channels_over_boards(mi300x: System, mi355x: System) -> None:
+    """Eight for each adapter, at most 64; gfx950 48 since 2.30."""
+
+    def channels(system: System, g: int, name: str = "rccl-2.28") -> int:
+        return across.channels_of(call("all_reduce", 4, MIB, g), system, load_library(name))
+
+    assert [channels(mi300x, g) for g in (1, 2, 7, 8)] == [8, 16, 56, 64]
+    assert [channels(mi355x, 8, name) for name in ("rccl-2.28", "rccl-2.29")] == [64, 64]
+    assert across.ACROSS_MAX_CHANNELS == 64
+
+
+def test_graphs_over_boards(mi300x: System) -> None:
+    """What goes through the slower of links and adapters, each of these at most 48 GB/s behind PCIe 5."""
+    asked = call("all_reduce", 4, MIB)
+    graph = across.graph_of(asked, mi300x, 32)
+    assert (graph.channels, graph.same_order) == (32, False)
+    inside = 7 * 48.0  # seven links of 48 by the library's reckoning
+    assert graph.inter_GBps == pytest.approx(8 * 48 / 32)  # 50 GB/s adapters
+    assert graph.intra_GBps == pytest.approx(inside / 32)  # less than 8 * 48
+    slow = across.graph_of(asked, replace(mi300x, nic_GBps=25.0), 32)
+    assert (slow.intra_GBps, slow.inter_GBps) == pytest.approx((25 * 8 / 32,) * 2)
+    # two adapters of 50 for each GPU, 48 of each: more than the links
+    two = across.graph_of(asked, replace(mi300x, nic_GBps=100.0, nics_per_gpu=2), 32)
+    assert (two.intra_GBps, two.inter_GBps) == pytest.approx((inside / 32, 2 * 48 * 8 / 32))
+    halves = across.graph_of(asked, replace(mi300x, nic_GBps=50.0, nics_per_gpu=2), 32)
+    assert halves.inter_GBps == pytest.approx(50 * 8 / 32)  # two of 25 are not held back
+    unknown = across.graph_of(asked, replace(mi300x, nic_GBps=0.0), 32)
+    assert unknown.intra_GBps == unknown.inter_GBps == pytest.approx(inside / 32)
+    alone = across.graph_of(call("all_reduce", 4, MIB, 1), mi300x, 4)
+    assert (alone.intra_GBps, alone.inter_GBps) == (12.0, 12.0)
+
+
+@pytest.mark.parametrize(
+    ("op", "algo", "proto", "hops_us"),
+    [
+        # us of gfx942, inside and outside: rings 0.8/0.8/2.1 and 9.5/9.5/320, trees 0.9/0.9/2.3 and 10.5/10.5/25
+        ("all_reduce", "ring", SIMPLE, 56 * 2.1 + 6 * 320),  # 2 * 31 steps, 2 * 3 of them between boards
+        ("all_reduce", "ring", LL, 56 * 0.8 + 6 * 9.5),
+        ("all_gather", "ring", SIMPLE, 28 * 2.1 + 3 * 320),
+        ("reduce_scatter", "ring", LL128, 28 * 0.8 + 3 * 9.5),
+        ("broadcast", "ring", SIMPLE, 32 * 25),
+        ("reduce", "ring", LL, 32 * 9.5),
+        ("all_reduce", "tree", SIMPLE, 2 * (7 * 2.3 + 2 * 25)),  # seven hops inside, log2 of four boards, up and down
+        ("all_reduce", "tree", LL, 2 * (7 * 0.9 + 2 * 10.5)),
+    ],
+)
+def test_latencies_over_four_boards(op: str, algo: str, proto: int, hops_us: float) -> None:
+    assert across.hops_us(call(op, 4, MIB), MODELS[5], algo, proto) == pytest.approx(hops_us, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("op", "algo", "proto", "latency_us"),
+    [
+        # 12 us and 17 us with Simple; 0.8/0.8/2.1 for a step of a ring, 0.9/0.9/2.3 for one of a tree
+        ("all_reduce", "ring", "Simple", 17 + 14 * 2.1),
+        ("all_reduce", "ring", "LL", 12 + 14 * 0.8),
+        ("all_gather", "ring", "Simple", 17 + 7 * 2.1),
+        ("reduce_scatter", "ring", "LL128", 12 + 7 * 0.8),
+        ("broadcast", "ring", "Simple", 17 + 8 * 2.3),
+        ("reduce", "ring", "LL", 12 + 8 * 0.8),
+        ("all_reduce", "tree", "LL", 12 + 14 * 0.9),
+    ],
+)
+def test_latencies_on_one_board(mi300x: System, op: str, algo: str, proto: str, latency_us: float) -> None:
+    rows = board.candidates(call(op, 1, 64 * MIB), mi300x, load_library("rccl-2.22"), UNSET)
+    (row,) = (row for row in rows if (row.algo, row.proto) == (algo, proto))
+    assert row.latency_s * 1e6 == pytest.approx(latency_us, rel=1e-12)
+    assert row.predicted_s == pytest.approx(row.latency_s + 64 * MIB / row.bandwidth_Bps, rel=1e-12)
+    assert [row.predicted_s for row in rows] == sorted(row.predicted_s for row in rows)
+
+
+def test_trees_with_simple_are_for_several_boards(mi300x: System) -> None:
+    def protocols(nodes: int, version: str) -> set[tuple[str, str]]:
+        rows = board.candidates(call("all_reduce", nodes, 64 * MIB), mi300x, load_library(version), UNSET)
+        return {(row.algo, row.proto) for row in rows}
+
+    every = {(algo, proto) for algo in ("tree", "ring") for proto in ("LL", "LL128", "Simple")}
+    assert protocols(2, "rccl-2.22") == every
+    assert protocols(1, "rccl-2.22") == every - {("tree", "Simple")}
+    assert protocols(2, "rccl-2.21") == {(algo, proto) for algo, proto in every if proto != "LL128"}
+
+
+@pytest.mark.parametrize(
+    ("name", "op", "low", "above", "high"),
+    [
+        ("mi300x", "reduce_scatter", 655360, 131072, 3211264),
+        ("mi300x", "all_gather", 98304, 98304, 5046272),
+        ("mi300x", "all_reduce", 524288, 524288, 4415057),
+        ("mi300x", "reduce", 4096, 4096, 16 * MIB),
+        ("mi300x", "broadcast", 8192, 8192, 32 * MIB),
+        ("mi355x", "reduce_scatter", 65536, 65536, 8 * MIB),
+        ("mi355x", "all_gather", 65536, 65536, 8 * MIB),
+        ("mi355x", "all_reduce", 262144, 262144, 70640910),
+        ("mi355x", "reduce", 16383, 16383, 16 * MIB),
+        ("mi355x", "broadcast", 2048, 2048, 16 * MIB),
+    ],
+)
+def test_protocols_by_bytes_of_a_rank(
+    mi300x: System, mi355x: System, name: str, op: str, low: int, above: int, high: int
+) -> None:
+    """LL up to *low*, LL128 beyond *above* and up to *high*, then Simple (src/graph/tuning.cc)."""
+    system = {"mi300x": mi300x, "mi355x": mi355x}[name]
+    rows = tuple(Candidate("ring", proto, 0.0, 1.0, 1.0) for proto in ("Simple", "LL", "LL128"))
+
+    def proto(per_rank: int, nodes: int = 2, **variables: str) -> str:
+        factor = 8 * nodes if operation(op).blocked else 1
+        asked = replace(call(op, nodes, MIB), size_bytes=per_rank * factor)
+        return across.by_size(rows, asked, system, read_environment(variables))[0].proto
+
+    first = min(low, above)
+    assert [proto(first), proto(above + 1), proto(high)] == ["LL", "LL128", "LL128"]
+    assert proto(high + 1) == "Simple"
+    assert proto(4, NCCL_PROTO="Simple") == "Simple"
+    many = int(high * (3.8 if op == "all_reduce" else 1))
+    assert [proto(many, nodes=4), proto(many + 1, nodes=4)] == ["LL128", "Simple"]
+    assert across.by_size(rows[::-1], replace(call(op, 2, MIB), size_bytes=2**34), system, UNSET)[1:] == rows[2:0:-1]

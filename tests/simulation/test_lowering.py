@@ -1,0 +1,76 @@
+"""A schedule on the fabric: what transfers share with others, by hand."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from collsim.collectives import algorithm
+from collsim.library import load_profile
+from collsim.simulation.lowering import lower, prepare
+from collsim.simulation.request.request import ask
+from collsim.simulation.selection import built, request_of
+from collsim.simulation.timing import kernel_costs
+from collsim.topology import load_topology
+
+IDEAL = load_profile("ideal")
+
+
+def lowered(topology, op, algo, size=2**24, ranks=None, **options):
+    question = ask(op, size, algo, **options)
+    run = prepare(topology, IDEAL, ranks)
+    request = request_of(question.ops[0], question.sizes[0], run, question)
+    return lower(built(algorithm(op, algo), request, question), run)
+
+
+@pytest.mark.parametrize("channels", [1, 2, 4])
+def test_channels_to_the_next_node_share_its_adapter(channels):
+    """One GPU in each of four nodes: every transfer leaves, and all channels of a step pass one adapter of 50 GB/s."""
+    topology = load_topology("hgx_h100", scale_out={"nodes": 4, "gpus_per_node": 1})
+    found = lowered(topology, "all_gather", "ring", channels=channels)
+    assert found.across.all()
+    assert not found.added.any()
+    assert found.steps.use.alone_Bps == pytest.approx(np.full(len(found.transfers), 50e9))
+    assert found.steps.use.active == pytest.approx(np.full(len(found.transfers), channels))
+
+
+def test_steps_inside_a_node_are_not_of_the_network():
+    """A ring of two nodes with two GPUs each: of every four transfers of a step two lead to the other node."""
+    topology = load_topology("hgx_h100", scale_out={"nodes": 2})
+    found = lowered(topology, "all_gather", "ring", ranks=[0, 1, 8, 9], channels=1)
+    ends = np.stack([found.transfers.src, found.transfers.dst]) // 2
+    assert (found.across == (ends[0] != ends[1])).all()
+    assert found.across.sum() * 2 == len(found.transfers)
+    inside = found.steps.use.alone_Bps[~found.across]
+    assert np.isinf(inside).all()
+    assert (found.steps.use.active[~found.across] == 1).all()
+    assert lowered(load_topology("hgx_h100"), "all_gather", "ring", channels=1).steps is None
+
+
+def test_messages_in_both_directions_of_a_link():
+    """On a mesh each pair has a link of its own; all-to-all uses both directions, a broadcast one."""
+    mesh = load_topology("mi300x_ubb8")
+    both = lowered(mesh, "all_to_all", "direct")
+    assert both.use.duplex.all()
+    assert both.use.alone_Bps == pytest.approx(np.full(len(both.transfers), 64e9))
+    one = lowered(mesh, "scatter", "direct")
+    assert not one.use.duplex.any()
+
+
+@pytest.mark.parametrize(
+    ("ranks", "overlap"), [(range(8), True), (range(8, 16), True), (range(16), False), ([0, 8], False), ([7, 8], False)]
+)
+def test_calls_in_a_row_overlap_inside_a_node_only(ranks, overlap):
+    topology = load_topology("hgx_h100", scale_out={"nodes": 2})
+    profile = load_profile("hgx_h100", topology)
+    run = prepare(topology, profile, ranks)
+    in_a_row = [
+        (proto, family)
+        for family, protocols in profile.families.items()
+        for proto, costs in protocols.items()
+        if costs.back_to_back
+    ]
+    assert in_a_row
+    for proto, family in in_a_row:
+        assert kernel_costs(run, proto, family).back_to_back is overlap, (proto, family)
+        assert replace(kernel_costs(run, proto, family), back_to_back=True) == profile.protocol(proto, family)

@@ -1,9 +1,10 @@
-"""``best`` is never slower than ``auto``, nor than any name with any protocol: on every system, alone and as two nodes."""
+"""``best`` is never slower than ``auto``, nor than any name with any protocol: on every system, also as two nodes."""
 
 import itertools
 
 import numpy as np
 import pytest
+
 from collsim import simulate
 from collsim.collectives import ALGORITHMS, protocols_of
 from collsim.core.errors import InputError

@@ -16,6 +16,7 @@ __all__ = [
     "STEP_BYTES",
     "channel_of_part",
     "n_parts",
+    "net_peer_channels",
     "p2p_channels",
     "part_sizes",
     "slot_bytes",
@@ -34,6 +35,9 @@ LEAST_PART, MOST_PART = Fraction(1, 8), Fraction(32)
 
 NET_LEAST_PART, NET_MOST_PART = Fraction(1, 2), Fraction(1)
 """The same between domains."""
+
+NET_PEER_CHANNELS = 2
+"""Most channels for a rank in another domain, until the library counts adapters (NCCL src/graph/paths.cc)."""
 
 PART_GRAIN_BYTES = 4 * KIB
 """Parts are multiples of this (NCCL src/include/device.h, ncclP2pPartBounds)."""
@@ -59,6 +63,18 @@ def slot_bytes(n_domains: int) -> int:
     return STEP_BYTES if n_domains == 1 else NET_STEP_BYTES
 
 
+def net_peer_channels(n_ranks: int, channels: int) -> int:
+    """Return the channels for a rank in another domain, fewer for many peers (NCCL 2.18 to 2.27, src/graph/paths.cc).
+
+    >>> [net_peer_channels(n_ranks, 16) for n_ranks in (16, 32, 64)]
+    [2, 2, 1]
+    """
+    per_peer = NET_PEER_CHANNELS
+    while per_peer > 1 and per_peer * n_ranks > 4 * channels:
+        per_peer //= 2
+    return per_peer
+
+
 def n_parts(
     message_bytes: int,
     n_ranks: int,
@@ -71,8 +87,8 @@ def n_parts(
     """Return into how many parts a message is cut, each on its own channel (NCCL src/enqueue.cc, addP2pToPlan).
 
     Few peers share the channels among themselves; a message that is still too long gets more, up to *peer_channels*
-    (all of them if None). What is long or short follows from *step_bytes*, the slot of a connection (None: as by
-    default inside one domain).
+    (None: all of them inside one domain, `net_peer_channels` between several). What is long or short follows from
+    *step_bytes*, the slot of a connection (None: as by default inside one domain).
 
     >>> [n_parts(mib * 2**20, 4, 32) for mib in (0, 1, 128, 256, 512)]
     [1, 8, 8, 16, 32]
@@ -81,7 +97,8 @@ def n_parts(
     """
     shares = (LEAST_PART, MOST_PART) if n_domains == 1 else (NET_LEAST_PART, NET_MOST_PART)
     least_bytes, most_bytes = (max(int(share * (step_bytes or slot_bytes(n_domains))), 1) for share in shares)
-    most = min(peer_channels or channels, channels)
+    usual = channels if n_domains == 1 else net_peer_channels(n_ranks, channels)
+    most = min(peer_channels or usual, channels)
     parts = most
     while parts > 1 and parts * n_ranks > channels:
         parts //= 2

@@ -87,8 +87,8 @@ def n_parts(
     """Return into how many parts a message is cut, each on its own channel (NCCL src/enqueue.cc, addP2pToPlan).
 
     Few peers share the channels among themselves; a message that is still too long gets more, up to *peer_channels*
-    (None: all of them inside one domain, `net_peer_channels` between several). What is long or short follows from
-    *step_bytes*, the slot of a connection (None: as by default inside one domain).
+    (all of them if None). What is long or short follows from *step_bytes*, the slot of a connection (None: as by
+    default inside one domain).
 
     >>> [n_parts(mib * 2**20, 4, 32) for mib in (0, 1, 128, 256, 512)]
     [1, 8, 8, 16, 32]
@@ -97,8 +97,7 @@ def n_parts(
     """
     shares = (LEAST_PART, MOST_PART) if n_domains == 1 else (NET_LEAST_PART, NET_MOST_PART)
     least_bytes, most_bytes = (max(int(share * (step_bytes or slot_bytes(n_domains))), 1) for share in shares)
-    usual = channels if n_domains == 1 else net_peer_channels(n_ranks, channels)
-    most = min(peer_channels or usual, channels)
+    most = min(peer_channels or channels, channels)
     parts = most
     while parts > 1 and parts * n_ranks > channels:
         parts //= 2

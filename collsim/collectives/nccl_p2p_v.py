@@ -16,7 +16,7 @@ from collsim.collectives.all_to_all_v import byte_matrix
 from collsim.collectives.nccl_p2p import step_of
 from collsim.collectives.node_p2p import peer_order
 from collsim.schedule import Chunks, Int, Schedule, TransfersBuilder
-from collsim.schedule.message_parts import BATCH, channel_of_part, n_parts, p2p_channels, part_sizes
+from collsim.schedule.message_parts import BATCH, channel_of_part, n_parts, net_peer_channels, p2p_channels, part_sizes
 
 __all__ = ["ALGORITHM"]
 
@@ -49,11 +49,12 @@ def build(request: ScheduleRequest) -> Schedule:
     """Return the rounds; on one node, round d takes every rank's message for the rank d places after it."""
     channels, n_nodes = p2p_channels(request.n_channels), request.spread.n_nodes
     matrix = _messages(request)
+    most = request.peer_channels or (channels if n_nodes == 1 else net_peer_channels(request.n_ranks, channels))
 
     @cache
     def sizes_of(message_bytes: int) -> list[int]:
         parts = n_parts(
-            message_bytes, request.n_ranks, channels, request.peer_channels,
+            message_bytes, request.n_ranks, channels, most,
             step_bytes=request.peer_step_bytes, n_domains=n_nodes,
         )  # fmt: skip
         sizes: list[int] = part_sizes(message_bytes, parts).tolist()

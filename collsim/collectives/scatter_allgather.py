@@ -54,4 +54,5 @@ ALGORITHM = Algorithm(
     ops=("broadcast",),
     source="Barnett et al., Proc. Scalable High-Performance Computing Conf. (1994) 357; Zhou et al., arXiv:1603.06809",
     build=build,
+    growth="pairs",
 )

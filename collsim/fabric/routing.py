@@ -26,7 +26,16 @@ from collsim.schedule.in_network import members_of
 if TYPE_CHECKING:
     from collsim.fabric.reduction_trees import TreePorts
 
-__all__ = ["RouteBlock", "Routes", "find_routes", "links_in_reach", "merge_trunks", "network_labels", "routes_of"]
+__all__ = [
+    "RouteBlock",
+    "Routes",
+    "find_routes",
+    "links_beside",
+    "links_in_reach",
+    "merge_trunks",
+    "network_labels",
+    "routes_of",
+]
 
 ALL_MULTICASTS_UP_TO = 2048
 """Of more ranks the multicasts and load-reduces of nodes are found when a schedule has them."""
@@ -93,6 +102,21 @@ def links_in_reach(fabric: Fabric, routes: Routes) -> NDArray[np.bool_]:
     used[up[there & (back.sum(axis=0) > back)]] = True  # some other rank can be reached over the switch
     used[down[back & (there.sum(axis=0) > there)]] = True
     return used[:-1]
+
+
+def links_beside(fabric: Fabric, used: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return bool[n_links]: links of the nodes that no route takes though messages between the ranks could.
+
+    They join ranks and switches. GPUs that are no ranks forward only where a route leads through them; between nodes
+    adapters and switches carry what routes give them.
+    """
+    wiring, kinds = fabric.wiring, fabric.wiring.node_kinds
+    inside = np.ones(wiring.n_nodes, dtype=np.bool_)
+    inside[: wiring.n_gpus] = False
+    inside[fabric.rank_node] = True
+    if "nic" in kinds:  # these and what is behind them come last
+        inside[kinds.index("nic") :] = False
+    return np.asarray(inside[wiring.link_src] & inside[wiring.link_dst] & ~used)
 
 
 def routes_of(

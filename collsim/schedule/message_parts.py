@@ -16,6 +16,7 @@ __all__ = [
     "STEP_BYTES",
     "channel_of_part",
     "n_parts",
+    "net_peer_channels",
     "p2p_channels",
     "part_sizes",
     "slot_bytes",
@@ -34,6 +35,9 @@ LEAST_PART, MOST_PART = Fraction(1, 8), Fraction(32)
 
 NET_LEAST_PART, NET_MOST_PART = Fraction(1, 2), Fraction(1)
 """The same between domains."""
+
+NET_PEER_CHANNELS = 2
+"""Most channels for a rank in another domain, until the library counts adapters (NCCL src/graph/paths.cc)."""
 
 PART_GRAIN_BYTES = 4 * KIB
 """Parts are multiples of this (NCCL src/include/device.h, ncclP2pPartBounds)."""
@@ -57,6 +61,18 @@ def p2p_channels(channels: int) -> int:
 def slot_bytes(n_domains: int) -> int:
     """Return the slot of a connection, by default, inside one domain or between several."""
     return STEP_BYTES if n_domains == 1 else NET_STEP_BYTES
+
+
+def net_peer_channels(n_ranks: int, channels: int) -> int:
+    """Return the channels for a rank in another domain, fewer for many peers (NCCL 2.18 to 2.27, src/graph/paths.cc).
+
+    >>> [net_peer_channels(n_ranks, 16) for n_ranks in (16, 32, 64)]
+    [2, 2, 1]
+    """
+    per_peer = NET_PEER_CHANNELS
+    while per_peer > 1 and per_peer * n_ranks > 4 * channels:
+        per_peer //= 2
+    return per_peer
 
 
 def n_parts(

@@ -15,7 +15,15 @@ from collsim.fabric.bounds.flow_bounds import BoundFlows, find_flows
 from collsim.fabric.bounds.lower import MOST_IN_TABLES, Cuts, find_cuts
 from collsim.fabric.fabric import Fabric, Float, Int, build_fabric
 from collsim.fabric.reduction_trees import TreePorts
-from collsim.fabric.routing import Routes, find_routes, links_in_reach, merge_trunks, network_labels, routes_of
+from collsim.fabric.routing import (
+    Routes,
+    find_routes,
+    links_beside,
+    links_in_reach,
+    merge_trunks,
+    network_labels,
+    routes_of,
+)
 from collsim.library import Profile
 from collsim.library.costs.channel_costs import Bool, Use
 from collsim.library.costs.network_costs import Steps, steps_of
@@ -98,6 +106,8 @@ def run_on(fabric: Fabric, topology: Topology, profile: Profile, ways: Ways | No
         raise NoRouteError(*cut_faults(topology, fabric.rank_node.tolist(), error.faults)) from None
     trunks, capacity = merge_trunks(routes, fabric.capacity_Bps)
     used = links_in_reach(fabric, routes)
+    beside = links_beside(fabric, used)
+    latency_s = min(routes.fastest_s(), float(fabric.link_latency_s[beside].min(initial=np.inf)))
     return LoweredRun(
         topology,
         fabric,
@@ -105,8 +115,8 @@ def run_on(fabric: Fabric, topology: Topology, profile: Profile, ways: Ways | No
         routes,
         trunks,
         capacity,
-        find_cuts(fabric, used, routes.fastest_s()),
-        find_flows(fabric, used),
+        find_cuts(fabric, used | beside, latency_s),
+        find_flows(fabric, used | beside),
         used,
     )
 

@@ -109,8 +109,9 @@ def simulate(
     rank_list : sequence of int, optional
         Use exactly these GPUs, in this order.
     algo : str or sequence of str
-        A name; ``auto``: what the library would choose, the fastest in the simulator if none is known; ``best``: the
-        fastest in the simulator; ``all``: one row for each.
+        A name; ``auto``: what the library would choose, as ``best`` if none is known; ``best``: the fastest in the
+        simulator of what the library could run and of all algorithms with any protocol; ``all``: one row for each
+        algorithm, with the fastest of its protocols. Of several, those that cannot run are in ``refused``.
     channels : int, optional
         Channels (CTAs) that share the work; by default what suits the fabric.
     chunk : int or str, optional
@@ -121,7 +122,8 @@ def simulate(
         ``auto``: calibrated for the topology or for its nearest relative, else ``default``; a name, such as ``ideal``;
         a file.
     proto : str, optional
-        ``LL``, ``LL128`` or ``Simple``; by default what the library takes, else Simple.
+        ``LL``, ``LL128`` or ``Simple``; by default what the library takes, the fastest with ``best`` and ``all``, and
+        Simple with a name.
     library : str, optional
         ``auto`` then follows the choice of this library, such as ``nccl-2.28`` or ``rccl-2.28``; by default that of
         the profile.

@@ -1,4 +1,4 @@
-"""``best`` is never slower than ``auto``, nor than any name with any protocol: every system, alone and as two nodes."""
+"""``best`` is never slower than ``auto``, nor than any name with any protocol: on every system, also as two nodes."""
 
 import itertools
 

@@ -72,3 +72,40 @@ def test_no_algorithm_is_faster_than_the_bound_on_random_wiring(topology, profil
 def test_no_algorithm_is_faster_than_the_bound_on_real_systems(name, n, profile, seed):
     topology = load_topology(name)
     check(topology, np.random.default_rng(seed).permutation(topology.n_gpus)[:n].tolist(), profile, seed)
+
+
+def beside_a_switch(direct_Bps=None):
+    """Two GPUs at 50 GB/s on a switch, and perhaps a direct link of another rate."""
+    graph = nx.Graph()
+    graph.add_node("s", kind="switch")
+    for gpu in ("g0", "g1"):
+        graph.add_edge(gpu, "s", bandwidth_Bps=50e9, latency_s=0.0)
+    if direct_Bps is not None:
+        graph.add_edge("g0", "g1", bandwidth_Bps=direct_Bps, latency_s=0.0)
+    return prepare(Topology.from_graph(graph), load_profile("ideal"))
+
+
+def test_links_that_no_route_takes_count_too():
+    """Each of two GPUs sends half of an all-to-all to the other: over both ways at most 50 and 1 GB/s together."""
+    op = OPERATIONS["all_to_all"]
+    alone, both = beside_a_switch(), beside_a_switch(1e9)
+    assert np.diff(both.routes.ptr).max() == 1, "the route is the direct link"
+    for run, rate_Bps in ((alone, 50e9), (both, 51e9)):
+        bound = lower_bound(op, 2**30, run.cuts, flows=run.flows)
+        assert bound.time_s == 2**29 / rate_Bps
+
+
+@settings(max_examples=40, deadline=None)
+@given(topology=random_graphs(), seed=st.integers(0, 2**32 - 1))
+def test_one_more_link_never_raises_the_bound(topology, seed):
+    rng = np.random.default_rng(seed)
+    graph = topology.graph.copy()
+    ends = rng.choice(sorted(graph), 2, replace=False).tolist()
+    before = prepare(topology, load_profile("ideal"))
+    if graph.has_edge(*ends):
+        return
+    graph.add_edge(*ends, bandwidth_Bps=float(rng.choice(RATES_BPS)), latency_s=0.0)
+    after = prepare(Topology.from_graph(graph), load_profile("ideal"))
+    for name in ("all_reduce", "all_gather", "all_to_all", "broadcast"):
+        least = [lower_bound(OPERATIONS[name], 2**20, run.cuts, flows=run.flows).time_s for run in (before, after)]
+        assert least[1] <= least[0] * (1 + 1e-6), (name, ends)

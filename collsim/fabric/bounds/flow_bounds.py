@@ -1,6 +1,6 @@
 """Lower bounds by linear programming, for fabrics so irregular that cuts of the ranks say too little.
 
-Bytes may take any way over the links that the fabric's routes use, through switches and ranks, split at will:
+Bytes may take any way over the links between the ranks, through switches and ranks, split at will:
 
 * Operations that deliver different bytes to everyone (all-to-all, scatter, gather, send_recv) are a maximum concurrent
   flow with one commodity per source (Shahrokhi and Matula, J. ACM 37 (1990) 318).
@@ -70,7 +70,7 @@ def find_flows(fabric: Fabric, used: NDArray[np.bool_]) -> BoundFlows | None:
     ----------
     fabric : Fabric
     used : bool[n_links]
-        Links that some route takes; the others carry nothing, whatever the algorithm.
+        Links that a message between the ranks could take; the others carry nothing, whatever the algorithm.
     """
     in_network = fabric.in_network is not None or fabric.node_in_network is not None
     if fabric.wiring.coordinates.kind != "irregular" or fabric.n_ranks > MOST_RANKS or in_network:
@@ -79,7 +79,7 @@ def find_flows(fabric: Fabric, used: NDArray[np.bool_]) -> BoundFlows | None:
 
 
 def network_of(fabric: Fabric, used: NDArray[np.bool_]) -> FlowNetwork:
-    """Return the used links; a GPU that is no rank forwards if some route leads through it."""
+    """Return the used links; a GPU that is no rank forwards only if some route leads through it."""
     src, dst = fabric.wiring.link_src[used], fabric.wiring.link_dst[used]
     between = np.setdiff1d(np.concatenate([src, dst]), fabric.rank_node)
     number = np.full(len(fabric.wiring.node_names), -1, dtype=np.int64)

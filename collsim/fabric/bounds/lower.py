@@ -1,12 +1,12 @@
 """Lower bounds: how fast a collective could be on this fabric, whatever the algorithm.
 
 For every cut of the ranks into two sides, the operation forces a number of bytes across in each direction, and the
-links that the fabric's routes use can carry only so much. A cut that isolates one rank is its egress or ingress bound.
-All-reduce has one more: a value reaches everybody only after 2(n-1) messages (Patarasuk and Yuan, J. Parallel Distrib.
-Comput. 69 (2009) 117; the gossip problem with one-way messages), which bounds the sum over all ranks. Before the first
-byte flows at least one route's latency passes. Switches that add and multicast lift the bound on the sum, since one
-message then serves many ranks; the cuts hold for them too. Where they join nodes (SHARP) that leaves S per direction
-and node. They are off unless turned on, so only schedules that use them have that bound.
+links between can carry only so much, those that no route takes included. A cut that isolates one rank is its egress or
+ingress bound. All-reduce has one more: a value reaches everybody only after 2(n-1) messages (Patarasuk and Yuan, J.
+Parallel Distrib. Comput. 69 (2009) 117; the gossip problem with one-way messages), which bounds the sum over all ranks.
+Before the first byte flows at least one route's latency passes. Switches that add and multicast lift the bound on the
+sum, since one message then serves many ranks; the cuts hold for them too. Where they join nodes (SHARP) that leaves S
+per direction and node. They are off unless turned on, so only schedules that use them have that bound.
 
 On full meshes and switched domains symmetry makes these bounds as good as any flow for uniform operations. Small
 irregular fabrics get the linear programs of `flow_bounds` as well; a row names the cut where that is as good.
@@ -100,9 +100,9 @@ def find_cuts(fabric: Fabric, used: NDArray[np.bool_], latency_s: float) -> Cuts
     ----------
     fabric : Fabric
     used : bool[n_links]
-        Links that some route takes; the others carry nothing, whatever the algorithm.
+        Links that a message between the ranks could take; the others carry nothing, whatever the algorithm.
     latency_s : float
-        Of the fastest route.
+        Of the fastest way.
     """
     n = fabric.n_ranks
     if n > MOST_IN_TABLES:

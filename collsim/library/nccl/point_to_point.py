@@ -15,6 +15,7 @@ from collsim.schedule.message_parts import (
     STEP_BYTES,
     channel_of_part,
     n_parts,
+    net_peer_channels,
     p2p_channels,
     slot_bytes,
 )
@@ -31,8 +32,8 @@ PER_LINK = {"gfx942": 4, "gfx950": 4}
 PER_LINK_DEFAULT = 2
 """Channels per peer and link (src/graph/paths.cc, ncclTopoGetNchannels)."""
 DISTANT_PEER_CHANNELS = 2
-NET_PEER_CHANNELS, NET_CHANNEL_GBPS, NET_RATE_SINCE = 2, 14, (2, 28)
-"""Between domains: fixed, then one channel per so much of the adapters (NCCL_P2P_PER_CHANNEL_NET_BW)."""
+NET_CHANNEL_GBPS, NET_RATE_SINCE = 14, (2, 28)
+"""Between domains: one channel per so much of the adapters (NCCL_P2P_PER_CHANNEL_NET_BW); before, a fixed number."""
 
 
 def point_to_point(
@@ -83,10 +84,7 @@ def _per_distant_peer(call: Call, system: System, library: Library, environment:
     if given > 0:
         return given
     if library.version < NET_RATE_SINCE:
-        per_peer = NET_PEER_CHANNELS
-        while per_peer > 1 and per_peer * call.n_ranks > 4 * channels:
-            per_peer //= 2
-        return max(system.nics_per_gpu, per_peer)
+        return max(system.nics_per_gpu, net_peer_channels(call.n_ranks, channels))
     per_peer = _power_of_two(max(system.nics_per_gpu, math.ceil(system.nic_GBps / NET_CHANNEL_GBPS)))
     while per_peer > 1 and per_peer * -(-call.n_ranks // BATCH) > channels:
         per_peer //= 2

@@ -162,7 +162,7 @@ FIELDS: tuple[RequestField, ...] = (
     RequestField(
         "algo",
         "auto",
-        help="Algorithm; auto: the library's choice; best: the fastest in the simulator; all: a row for each.",
+        help="Algorithm; auto: the library's choice; best: the fastest with any protocol; all: a row for each.",
         kind="words",
         metavar="NAME[,NAME...]",
         complete="algorithms",
@@ -232,7 +232,7 @@ FIELDS: tuple[RequestField, ...] = (
     ),
     RequestField(
         "proto",
-        help="Protocol: LL, LL128 or Simple.  [default: the library's, else Simple]",
+        help="Protocol: LL, LL128 or Simple.  [default: the library's; best, all: the fastest; a name: Simple]",
         check="checks:proto",
         metavar="NAME",
         wanted="the name of a protocol",

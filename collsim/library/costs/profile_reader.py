@@ -39,6 +39,15 @@ def _positive_number(text: str, where: str) -> float:
     return value
 
 
+def _scale(text: str, where: str) -> float:
+    """Return a factor of figures."""
+    value = _positive_number(text, where)
+    if not 1 / MOST_SCALE <= value <= MOST_SCALE:
+        hint = f"between {1 / MOST_SCALE:g} and {MOST_SCALE:g}, such as 0.71"
+        raise InputError(Fault(f'"{text}" is out of range', where, hint))
+    return value
+
+
 def _softness(text: str, where: str) -> float:
     """Return an exponent with which rates can meet."""
     value = _positive_number(text, where)
@@ -59,6 +68,8 @@ def _lost_share(text: str, where: str) -> float:
 SCHEMA = "collsim.profile/1"
 MOST_LOST = 0.99
 """Chosen: nothing may be left of the rate of a port, nor so little that it stands still."""
+MOST_SCALE = 1e30
+"""Beyond it figures overflow, which no range of theirs would show."""
 LEAST_SOFTNESS, MOST_SOFTNESS = 0.1, 1000.0
 """Chosen: equal rates meet at a thousandth of themselves, and at all of it but a thousandth; fits give 1 to 6. Powers
 outside overflow or vanish."""
@@ -82,7 +93,7 @@ FIGURES: dict[str, Callable[[str, str], float]] = {
     "contention": _lost_share,
     "link_share": parse_fraction,
     "softness": _softness,
-    "scale": _positive_number,
+    "scale": _scale,
 }
 RANGES: dict[Callable[[str, str], float], tuple[float, float, str]] = {
     parse_time_s: (0.0, MAX_TIME_S, " s"),
@@ -190,9 +201,13 @@ class _Reader:
             self.check_keys(entry, FIGURE_KEYS, path)
             if (status := entry.get("status", "user")) not in STATUSES:
                 self.fault(f'status "{status}" is unknown', (*path, "status"), f"one of {', '.join(STATUSES)}")
-            for end in ("low", "high"):
-                if end in entry:
-                    self.number(key, entry[end], (*path, end))
+            faults = len(self.faults)
+            ends = {end: self.number(key, entry[end], (*path, end)) for end in ("low", "value", "high") if end in entry}
+            if len(self.faults) == faults and list(ends.values()) != sorted(ends.values()):
+                shown = ", ".join(f"{end} {entry[end]}" for end in ends)
+                self.fault(f"{shown} are out of order", path, "low may not be above value, nor value above high")
+            if len(self.faults) > faults:
+                return 0.0
             entry, place = entry.get("value"), (*path, "value")
         if entry is None or isinstance(entry, (dict, list)):
             self.fault("the figure has no value", path, "write value: 8 us, with status and source")
@@ -215,7 +230,7 @@ class _Reader:
 def read_profile(document: Document, sha256: str, base: Profile | None = None, taken: Sequence[str] = ()) -> Profile:
     """Return the profile in *document*; what it does not say is as in *base*, the profile that it extends.
 
-    A file that extends another must not call itself by a name that is *taken*.
+    A file must not call itself by a name that is *taken*.
 
     Raises
     ------
@@ -230,7 +245,7 @@ def read_profile(document: Document, sha256: str, base: Profile | None = None, t
         reader.fault(what, ("schema",), f"write schema: {SCHEMA}")
     if not isinstance(data.get("name"), str):
         reader.faults.append(Fault("the profile has no name", document.where(()), "write name: my_profile"))
-    elif base is not None and data["name"] in taken:
+    elif data["name"] in taken:
         reader.fault(f'"{data["name"]}" is the name of a shipped profile', ("name",), "take a name of its own")
     if "extends" in data and base is None:
         reader.fault(f'"{data["extends"]}" is no other profile', ("extends",), "name a shipped one, such as hgx_h100")

@@ -97,7 +97,7 @@ class Scaled:
             return [[empty]]
         found = []
         for name in question.algo:
-            names = _forms(op) if name in CHOICES else (name,)
+            names = _forms(op, self.run.topology) if name in CHOICES else (name,)
             if name in CHOICES:
                 others = [entry.name for entry in able(op, self.run, question) if entry.name not in names]
                 told = f"{', '.join(others)} are left out on {self.n_ranks} ranks: name one to have it simulated"
@@ -146,12 +146,13 @@ def scaled(
 
     *whole* prepares the same ranks one by one.
     """
-    if not _is_asked(question, len(gpus)):
+    if not _is_asked(question, len(gpus), topology):
         return None
     numbers = np.array(gpus, dtype=np.int64)
     mini = miniature_of(topology, numbers)
     if mini is None:
-        around = run_of_ring(topology, profile, numbers) if _only_exchanges(question, profile) else None
+        exchanges = _only_exchanges(question, profile, topology)
+        around = run_of_ring(topology, profile, numbers) if exchanges else None
         return around and Scaled(len(gpus), around[0], None, lambda: around, whole)
     if (np.diff(mini.gpus) < 0).any():
         return None
@@ -164,29 +165,30 @@ def scaled(
     return Scaled(len(gpus), run, mini, lambda: run_of_pairs(mini, run), whole)
 
 
-def _forms(op: Operation) -> tuple[str, ...]:
-    """Return the algorithms that have a form of their own for large machines."""
-    return tuple(entry.name for entry in algorithms_for(op.name, several_nodes=True) if entry.quotient)
+def _forms(op: Operation, topology: Topology) -> tuple[str, ...]:
+    """Return the algorithms that have a form of their own for large machines, those over nodes where there are some."""
+    several = topology.cluster is not None
+    return tuple(entry.name for entry in algorithms_for(op.name, several_nodes=several) if entry.quotient)
 
 
-def _only_exchanges(question: Request, profile: Profile) -> bool:
+def _only_exchanges(question: Request, profile: Profile, topology: Topology) -> bool:
     """Return whether a ring of GPUs has all that is asked for; links that are slower both ways at once are not told."""
-    forms = [(op, algorithm(op.name, name)) for op in question.ops for name in _forms(op)]
+    forms = [(op, algorithm(op.name, name)) for op in question.ops for name in _forms(op, topology)]
     costs = [profile.protocol(question.proto or "Simple", entry.family_for(op.name)) for op, entry in forms]
     return all(entry.quotient == "pairs" for _, entry in forms) and all(each.duplex_share is None for each in costs)
 
 
-def _is_asked(question: Request, n_ranks: int) -> bool:
+def _is_asked(question: Request, n_ranks: int, topology: Topology) -> bool:
     """Return whether all that is asked for has a form for large machines."""
     if not question.reduce or question.load or question.hash_seeds or question.environment:
         return False
-    if not all(_forms(op) for op in question.ops):
+    if not all(_forms(op, topology) for op in question.ops):
         return False
     choices = set(question.algo) & set(CHOICES)
     if choices and (question.library is not None or n_ranks <= MOST_TRIED):
         return False
     named = set(question.algo) - choices
-    return all(named <= set(_forms(op)) for op in question.ops)
+    return all(named <= set(_forms(op, topology)) for op in question.ops)
 
 
 def _cuts(mini: Miniature, run: LoweredRun) -> Cuts:

@@ -14,6 +14,7 @@ from collsim.core.units import (
     MAX_SIZE_BYTES,
     MAX_TIME_S,
     MIN_RATE_BPS,
+    one_line,
     parse_bandwidth_Bps,
     parse_fraction,
     parse_size_bytes,
@@ -424,7 +425,7 @@ def _texts(reader: _Reader, data: Mapping[str, Any], path: tuple[str, ...]) -> d
     for key in TEXTS:
         if key in data and not isinstance(data[key], str):
             reader.fault(f"{key} is not a text", (*path, key), f"write {key}: '...'")
-    found = {key: data[key] for key in TEXTS if isinstance(data.get(key), str)}
+    found = {key: one_line(data[key]) for key in TEXTS if isinstance(data.get(key), str)}
     if found.get("library"):
         try:
             load_library(found["library"])

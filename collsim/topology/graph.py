@@ -196,11 +196,10 @@ def _name(node: Any) -> str:
     """Return the name of a node: the parts of a tuple in turn, and ``_`` for what a file may not hold.
 
     >>> _name((0, 1)), _name("rack 1/gpu0")
-    ('n0_1', 'rack_1/gpu0')
+    ('0_1', 'rack_1/gpu0')
     """
     text = "_".join(map(str, node)) if isinstance(node, tuple) else str(node)
-    name = NOT_IN_NAMES.sub("_", text)
-    return f"n{name}" if not isinstance(node, str) and not name[:1].isalpha() else name
+    return NOT_IN_NAMES.sub("_", text)
 
 
 def _merge(graph: nx.Graph[Any], faults: list[Fault]) -> dict[tuple[Any, Any], dict[str, float]]:

@@ -405,11 +405,3 @@ def test_nonsense_written_by_hand(load, text, words):
     fault = faults_of(load, text)[0]
     for word in words:
         assert word in f"{fault.what} {fault.hint}"
-
-
-@pytest.mark.parametrize("line", ["", "extends: hgx_b200\n"])
-def test_a_shipped_name_is_taken(tmp_path, line):
-    file = tmp_path / "mine.yaml"
-    file.write_text(f"schema: {SCHEMA}\nname: hgx_h100\n{line}floor: 8 us\n")
-    with pytest.raises(SpecError, match='"hgx_h100" is the name of a shipped profile'):
-        load_profile(str(file))

@@ -231,7 +231,7 @@ class _Reader:
 def read_profile(document: Document, sha256: str, base: Profile | None = None, taken: Sequence[str] = ()) -> Profile:
     """Return the profile in *document*; what it does not say is as in *base*, the profile that it extends.
 
-    A file must not call itself by a name that is *taken*.
+    A file that extends another must not call itself by a name that is *taken*.
 
     Raises
     ------
@@ -246,7 +246,7 @@ def read_profile(document: Document, sha256: str, base: Profile | None = None, t
         reader.fault(what, ("schema",), f"write schema: {SCHEMA}")
     if not isinstance(data.get("name"), str):
         reader.faults.append(Fault("the profile has no name", document.where(()), "write name: my_profile"))
-    elif data["name"] in taken:
+    elif base is not None and data["name"] in taken:
         reader.fault(f'"{data["name"]}" is the name of a shipped profile', ("name",), "take a name of its own")
     if "extends" in data and base is None:
         reader.fault(f'"{data["extends"]}" is no other profile', ("extends",), "name a shipped one, such as hgx_h100")

@@ -39,6 +39,8 @@ class Configuration:
     matrix_bytes : list of lists or None
     digests : mapping
         sha256 of the topology and the profile that the file was made with.
+    has_rows : bool
+        The file is a result, not only what was asked.
     """
 
     file: str
@@ -49,6 +51,7 @@ class Configuration:
     digests: Mapping[str, str]
     fail: tuple[str, ...] = ()
     degrade: Mapping[str, str] = field(default_factory=dict)
+    has_rows: bool = False
 
     def changes(self, result: Result) -> list[str]:
         """Say whether the topology or the profile is no longer the one that the file was made with."""
@@ -86,6 +89,8 @@ def read_configuration(file: str) -> Configuration:
     flags: dict[str, str | list[str]] = {}
     for key, entry in READ.items():
         if config.get(key) is None:
+            if key in config and entry.default is not None:
+                faults.append(Fault(f"null is not {entry.wanted}", f"{file}: config.{key}", f"such as {entry.default}"))
             continue
         try:
             flags.update(READERS[entry.kind](entry.name, config[key]))
@@ -112,6 +117,7 @@ def read_configuration(file: str) -> Configuration:
         _digests(document),
         tuple(fail),
         texts["degrade"],
+        "results" in document,
     )
 
 

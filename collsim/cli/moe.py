@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from collsim.cli.options import expert_options, scale_out_overrides
-from collsim.cli.output import check_targets, named_files, output_format, patience, write
+from collsim.cli.output import check_suffix, check_targets, named_files, output_format, patience, write
 from collsim.cli.run import place_of
 from collsim.core.errors import Faults
 
@@ -62,6 +62,7 @@ def moe(
     target = faults.attempt(lambda: output_format(form, output, MOE_FORMATS))
     sources = [*named_files(flags["topo"], flags["profile"]), *filter(None, [flags["counts"]])]
     check_targets({"output": output, "svg": svg}, faults, sources)
+    faults.attempt(lambda: check_suffix(svg, (".svg",), "end it in .svg: the drawing is SVG", "svg"))
     with nullcontext() if quiet else patience():
         comparison = _answered(flags, faults, drawn=svg is not None)
     first = comparison.systems[0].result

@@ -97,12 +97,12 @@ def _suffix(file: str) -> str:
     return os.path.splitext(file)[1].lower()  # noqa: PTH122 - a path class is slower to import
 
 
-def check_suffix(file: str | None, known: Iterable[str], hint: str) -> None:
-    """Raise if the suffix of the output *file* is none of *known*; no suffix is fine."""
+def check_suffix(file: str | None, known: Iterable[str], hint: str, name: str = "output") -> None:
+    """Raise if the suffix of the *file* that the parameter *name* names is none of *known*; no suffix is fine."""
     suffix = _suffix(file or "")
     inner = _suffix(file[: -len(suffix)]) if file and suffix == ".gz" else ""
     if (suffix and suffix not in known) or (inner and inner not in known):
-        raise InputError(Fault(f'the suffix "{inner}{suffix}" names no format', "output", hint))
+        raise InputError(Fault(f'the suffix "{inner}{suffix}" names no format', name, hint))
 
 
 def check_targets(targets: Mapping[str, str | None], faults: Faults, sources: Iterable[str] = ()) -> None:

@@ -99,8 +99,9 @@ def run(
     sources = [*named_files(flags["topo"], flags["profile"]), *filter(None, [flags["matrix"]])]
     sources += files_of(flags["placement"])
     check_targets({"output": output, "save_config": save_config}, faults, sources)
-    if config is not None:  # --save-config may renew it
-        check_targets({"output": output}, faults, [config.file])
+    if config is not None:  # --save-config may renew it, unless that would lose the rows of a result
+        targets = {"output": output} | ({"save_config": save_config} if config.has_rows else {})
+        check_targets(targets, faults, [config.file])
     with nullcontext() if quiet else patience():
         result = _simulated(without_rivals(context, flags), config, faults)
     if not quiet:

@@ -28,6 +28,7 @@ __all__ = [
     "format_count",
     "format_size",
     "format_time",
+    "one_line",
     "parse_bandwidth_Bps",
     "parse_fraction",
     "parse_size_bytes",
@@ -320,3 +321,12 @@ def _short_int(number: int) -> str:
 
 def _refuse(what: str, where: str, hint: str) -> NoReturn:
     raise UnitError(Fault(what, where, hint))
+
+
+def one_line(text: str) -> str:
+    r"""Return a text of a file as a terminal may print it: on one line, without control characters.
+
+    >>> one_line("two\nlines,\x1b[31m red")
+    'two lines, [31m red'
+    """
+    return " ".join("".join(char if char.isprintable() else " " for char in text).split())

@@ -43,6 +43,40 @@ class _Announcer(events.Listener):
         """Say nothing."""
 
 
+class _CarefulCache:
+    """Numba's cache of one kernel, which a damaged file or a full disk does not keep from being compiled and run.
+
+    Everything that is not said here is as in *cache*.
+    """
+
+    def __init__(self, cache: Any) -> None:
+        self.cache = cache
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.cache, name)
+
+    def load_overload(self, signature: Any, target: Any) -> Any:
+        """Return the compiled kernel; None, so that it is compiled again, if its files cannot be read."""
+        try:
+            return self.cache.load_overload(signature, target)
+        except Exception as error:  # whatever unpickling makes of damage
+            LOG.info("cannot read the cache in %s: %r", self.cache.cache_path, error)
+            return None
+
+    def save_overload(self, signature: Any, data: Any) -> None:
+        """Keep a compiled kernel, in the place of files that are damaged; do without if it cannot be written."""
+        try:
+            try:
+                self.cache.save_overload(signature, data)
+            except OSError:
+                raise
+            except Exception:  # the index that others are listed in is damaged
+                self.cache.flush()
+                self.cache.save_overload(signature, data)
+        except Exception as error:
+            LOG.info("cannot write the cache in %s: %r", self.cache.cache_path, error)
+
+
 def compilers(options: dict[str, Any]) -> tuple[Decorator, Decorator]:
     """Two decorators that compile with *options*: for functions that only kernels of their file call, and for entries.
 
@@ -60,6 +94,7 @@ def compilers(options: dict[str, Any]) -> tuple[Decorator, Decorator]:
         """Compile *function*, cached on disk where there is a place to write."""
         try:
             kernel = numba.njit(**known, cache=True)(function)
+            kernel._cache = _CarefulCache(kernel._cache)
         except RuntimeError:  # read-only install and no home directory: compile anew in each process
             kernel = numba.njit(**known)(function)
         events.register("numba:compile", _Announcer(kernel))

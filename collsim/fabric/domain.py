@@ -6,6 +6,7 @@ shortest paths, through switches if there are any, else through other GPUs too.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -13,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collsim.core.arrays import distinct, entries_of, pointers
-from collsim.core.errors import Fault, NoRouteError
+from collsim.core.errors import Fault, NoRouteError, UnsupportedError
 from collsim.fabric.fabric import Fabric, Int
 from collsim.fabric.routes import RouteBlock
 
@@ -21,12 +22,20 @@ __all__ = ["ALL_PAIRS_UP_TO", "all_ways", "links_to_switches", "pairs_of_kinds",
 
 Bool = NDArray[np.bool_]
 
+REGULAR = "full_mesh, switched and scale_out describe machines of which a part stands for the whole"
+
 ALL_PAIRS_UP_TO = 512
 """Of more ranks the routes of all pairs are kept only where some pair shares no switch."""
 MOST_KINDS = 64
 """With so many kinds of ranks their pairs are no fewer than those of all ranks."""
 BLOCK = 1 << 18
 """So many pairs times switches are looked at in one go."""
+MOST_PAIRS = 1 << 22
+"""So many pairs of ranks, those of 2048, have ways of their own; a full mesh of 4000 did not end in minutes."""
+MOST_ENTRIES = 1 << 26
+"""So many links all ways together may have that are searched for: 90 bytes each, 6 GB, while they are put in order."""
+SAMPLED = 8
+"""So many sources are looked at to tell how many links all ways have."""
 SOURCES = 8
 """Paths from one source have so many times as many links as there are nodes, or more where the ways are long."""
 
@@ -38,8 +47,13 @@ def all_ways(fabric: Fabric, *, all_pairs: bool) -> list[RouteBlock]:
     ------
     NoRouteError
         Naming the ranks that cannot reach each other, unless *all_pairs* is false.
+    UnsupportedError
+        There are too many pairs, or too many links on their ways.
     """
     n = fabric.n_ranks
+    if n * n > MOST_PAIRS:
+        what = f"ways between all {n * (n - 1):,} pairs of {n:,} ranks are too many to keep"
+        raise UnsupportedError(Fault(what, "ranks", f"ask for at most {math.isqrt(MOST_PAIRS)} ranks; {REGULAR}"))
     parts = [_direct(fabric)]
     todo = np.ones(n * n, dtype=np.bool_)
     todo[:: n + 1] = False
@@ -165,6 +179,7 @@ def _searched(fabric: Fabric, pairs: Int, *, relays: bool) -> Iterator[RouteBloc
     out_ptr = pointers(np.bincount(wiring.link_src, minlength=wiring.n_nodes))
     forwards = np.arange(wiring.n_nodes) >= (0 if relays else wiring.n_gpus)
     sources = np.unique(pairs // fabric.n_ranks)
+    _refuse_many(fabric, pairs, sources, (out_ptr, out), forwards)
     size = max(BLOCK // (SOURCES * wiring.n_nodes), 1)
     for begin in range(0, len(sources), size):
         some = sources[begin : begin + size]
@@ -177,6 +192,47 @@ def _searched(fabric: Fabric, pairs: Int, *, relays: bool) -> Iterator[RouteBloc
             part = RouteBlock.joined(parts)
             del parts
             yield part.tidy()
+
+
+def _refuse_many(fabric: Fabric, pairs: Int, sources: Int, out: tuple[Int, Int], forwards: Bool) -> None:
+    """Refuse ways that have more links than memory holds, by those of a few sources; parameters as of `_levels`."""
+    some = sources[np.unique(np.linspace(0, len(sources) - 1, SAMPLED).astype(np.int64))]
+    counted = 0.0
+    for source in some.tolist():
+        targets = pairs[pairs // fabric.n_ranks == source] % fabric.n_ranks
+        counted += _links_of_ways(fabric, out, source, fabric.rank_node[targets], forwards)
+    expected = counted * len(sources) / len(some)
+    if expected > MOST_ENTRIES:
+        fewer = int(fabric.n_ranks * math.sqrt(MOST_ENTRIES / expected)) if expected < math.inf else 2
+        what = f"all ways between {fabric.n_ranks:,} ranks have about {expected:.2g} links, too many to keep"
+        hint = f"fewer ranks, such as {max(2, fewer)}, may do; {REGULAR}"
+        raise UnsupportedError(Fault(what, "ranks", hint))
+
+
+def _links_of_ways(fabric: Fabric, out: tuple[Int, Int], source: int, targets: Int, forwards: Bool) -> float:
+    """Return how many links all shortest paths from a rank to the nodes *targets* have, found without the paths."""
+    n_nodes = fabric.wiring.n_nodes
+    paths, seen = np.zeros(n_nodes), np.zeros(n_nodes, dtype=np.bool_)
+    wanted = np.zeros(n_nodes, dtype=np.bool_)
+    wanted[targets] = True
+    newest, hops, total = fabric.rank_node[source : source + 1], 0, 0.0
+    paths[newest], seen[newest] = 1.0, True
+    while len(newest) and wanted.any():
+        ptr, place = entries_of(out[0], newest)
+        ends = fabric.wiring.link_dst[out[1][place]]
+        ways = np.repeat(paths[newest], np.diff(ptr))
+        new = ~seen[ends]
+        ends, ways = ends[new], ways[new]
+        np.add.at(paths, ends, ways)
+        newest, hops = np.unique(ends), hops + 1
+        seen[newest] = True
+        arrived = newest[wanted[newest]]
+        total += hops * float(paths[arrived].sum())
+        wanted[arrived] = False
+        newest = newest[forwards[newest]]
+        if total > MOST_ENTRIES:
+            break
+    return total
 
 
 def _levels(link_dst: Int, out: tuple[Int, Int], sources: Int, wanted: Bool, forwards: Bool) -> Iterator[_Paths]:

@@ -26,11 +26,12 @@ multigraph are merged if they are alike.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from collsim.core.errors import Fault, InputError, SpecError, nearest
-from collsim.core.units import MAX_RATE_BPS, MAX_TIME_S, MIN_RATE_BPS
+from collsim.core.units import MAX_RATE_BPS, MAX_TIME_S, MIN_RATE_BPS, one_line
 from collsim.topology.labels import KIND_LABELS
 from collsim.topology.reduction import reduction_name
 
@@ -46,6 +47,7 @@ NODE_KEYS = ("kind", "rank", "latency_s")
 NODE_KINDS = ("gpu", "switch", "cpu", "nic")
 EDGE_KEYS = ("bandwidth_Bps", "latency_s", "efficiency", "count")
 SECONDS = f"seconds, 0 to {MAX_TIME_S:g}"
+NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.:/-]+")
 _FOREIGN = {"bandwidth": "bandwidth_Bps", "capacity": "bandwidth_Bps", "weight": "bandwidth_Bps"}
 _FOREIGN |= {"latency": "latency_s", "multiplicity": "count", "links": "count"}
 
@@ -130,8 +132,8 @@ def from_graph(
     if faults:
         raise SpecError(*faults)
     wiring = _wire(graph, order, names, len(gpus), edges)
-    called = name or str(graph.graph.get("name") or "graph")
-    shown = title or str(graph.graph.get("title") or called)
+    called = one_line(name or str(graph.graph.get("name") or "graph"))
+    shown = one_line(title or str(graph.graph.get("title") or called))
     return make(
         called,
         shown,
@@ -139,7 +141,7 @@ def from_graph(
         (),
         wiring,
         _digest(wiring),
-        labels={key: str(graph.graph[key]) for key in KIND_LABELS if graph.graph.get(key)},
+        labels={key: one_line(str(graph.graph[key])) for key in KIND_LABELS if graph.graph.get(key)},
         in_network_reduction=reduction,
         in_network_efficiency=float(share),
     )
@@ -182,12 +184,22 @@ def _node_order(graph: nx.Graph[Any], faults: list[Fault]) -> list[Any]:
 
 
 def _names(order: list[Any], n_gpus: int) -> tuple[str, ...]:
-    """Return node names as text; integer GPUs are called ``gpu0, gpu1, ...``."""
+    """Return node names as a file may hold them; integer GPUs are called ``gpu0, gpu1, ...``."""
     if all(isinstance(node, int) for node in order[:n_gpus]):
         return tuple(f"gpu{rank}" for rank in range(n_gpus)) + tuple(
-            f"sw{node}" if isinstance(node, int) else str(node) for node in order[n_gpus:]
+            f"sw{node}" if isinstance(node, int) else _name(node) for node in order[n_gpus:]
         )
-    return tuple(str(node) for node in order)
+    return tuple(map(_name, order))
+
+
+def _name(node: Any) -> str:
+    """Return the name of a node: the parts of a tuple in turn, and ``_`` for what a file may not hold.
+
+    >>> _name((0, 1)), _name("rack 1/gpu0")
+    ('0_1', 'rack_1/gpu0')
+    """
+    text = "_".join(map(str, node)) if isinstance(node, tuple) else str(node)
+    return NOT_IN_NAMES.sub("_", text)
 
 
 def _merge(graph: nx.Graph[Any], faults: list[Fault]) -> dict[tuple[Any, Any], dict[str, float]]:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from collsim.core.errors import Fault, InputError, SpecError, UnknownNameError, nearest
+from collsim.core.units import one_line
 from collsim.topology.cluster.scale_out import build_cluster, resolve, spec_from
 from collsim.topology.model import FITTED, Topology
 from collsim.topology.zoo import cluster_names, shipped_file, shipped_path, zoo_names
@@ -365,14 +366,14 @@ def _assemble(spec: Spec, document: Document, digest: str) -> Topology:
     from collsim.topology.files.sections import collect_facts
 
     assert spec.header is not None
-    labels = {f"{name}.{key}": value for name, key, value in _label_values(spec) if value}
+    labels = {f"{name}.{key}": one_line(value) for name, key, value in _label_values(spec) if value}
     labels |= {key: text.strip() for key in ("extends", "notes") if (text := getattr(spec.header, key))}
     reduction = spec.in_network_reduction
     share = spec.switch.in_network_efficiency if spec.switch else None
     name = spec.header.name or pathlib.PurePath(document.file).stem
     return Topology(
         name=name,
-        title=spec.header.title or name,
+        title=one_line(spec.header.title or name),
         source=document.file,
         facts=collect_facts(spec, document),
         wiring=_wire(spec),

@@ -169,3 +169,29 @@ def test_a_file_without_end_is_called_too_large(collsim, tmp_path, monkeypatch):
     outcome = collsim("run", "--config", file)
     assert outcome.code == 2
     assert "the file is larger than 1 MiB" in outcome.err
+
+
+def test_a_configuration_does_not_replace_the_result_it_is_read_from(collsim, tmp_path):
+    """A saved configuration may be renewed; a result would lose its rows."""
+    saved, result = tmp_path / "run.json", tmp_path / "result.json"
+    asked = ("run", "--topo", "mi300x_ubb8", "--op", "all_reduce", "--size", "1M", *QUIET)
+    assert collsim(*asked, "-o", result, "--save-config", saved).code == 0
+    rows = result.read_text()
+    outcome = collsim("run", "--config", result, "--save-config", result)
+    assert outcome.code == 2
+    assert "--save-config: it would replace" in outcome.err
+    assert result.read_text() == rows
+    assert collsim("run", "--config", saved, "--save-config", saved, "-q").code == 0
+
+
+@pytest.mark.parametrize("key", ["redop", "dtype", "launch", "root", "gpus_per_thread", "registered"])
+def test_null_where_a_value_is_needed(collsim, tmp_path, key):
+    saved = tmp_path / "run.json"
+    collsim("run", "--topo", "mi300x_ubb8", "--op", "all_reduce", "--size", "1M", *QUIET, "--save-config", saved)
+    document = json.loads(saved.read_text())
+    assert key in document["config"]
+    document["config"][key] = None
+    saved.write_text(json.dumps(document))
+    outcome = collsim("run", "--config", saved)
+    assert outcome.code == 2
+    assert f"config.{key}: null is not" in outcome.err

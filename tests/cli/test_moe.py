@@ -332,3 +332,10 @@ def test_ranks_that_cannot_reach_each_other(collsim):
     found = collsim("moe", "--topo", "mi355x_ubb8", *SMALL, *cuts)
     assert (found.code, found.out) == (3, "")
     assert "mi355x_ubb8: " in found.err
+
+
+def test_a_drawing_is_not_called_a_picture_of_another_format(collsim, tmp_path):
+    outcome = collsim("moe", "--topo", "hgx_h100", "--svg", tmp_path / "bytes.png")
+    assert outcome.code == 2
+    assert 'error: --svg: the suffix ".png" names no format' in outcome.err
+    assert not (tmp_path / "bytes.png").exists()

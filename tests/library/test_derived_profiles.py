@@ -389,3 +389,19 @@ def test_auto_without_a_topology_is_the_default():
     assert load_profile("auto", load_topology("hgx_h200")).name == "hgx_h200"
     assert load_profile("auto", load_topology("hgx_h200")).source == "auto"
     assert isinstance(load_profile("auto"), Profile)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("floor: {value: 8 us, low: 9 us, high: 7 us}", ["low 9 us, value 8 us, high 7 us", "out of order"]),
+        ("floor: {value: 8 us, low: 1 us, high: 7 us}", ["out of order", "high"]),
+        ("floor: {value: 8 us, low: 9 us}", ["out of order"]),
+        ("extends: hgx_h100\nscale: {channel_rate: {value: 1e300}}", ['"1e300" is out of range']),
+        ("extends: hgx_h100\nscale: {base: {value: 1e-300}}", ['"1e-300" is out of range']),
+    ],
+)
+def test_nonsense_written_by_hand(load, text, words):
+    fault = faults_of(load, text)[0]
+    for word in words:
+        assert word in f"{fault.what} {fault.hint}"

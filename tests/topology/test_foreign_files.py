@@ -2,11 +2,12 @@
 
 import time
 
+import networkx as nx
 import numpy as np
 import pytest
 
 from collsim.core.errors import SpecError
-from collsim.topology import load_topology, parse_topology, remarks
+from collsim.topology import Topology, load_topology, parse_topology, remarks
 from collsim.topology.summary import reached_from
 
 NCCL = '<system version="1">\n <cpu numaid="0" arch="x86_64">\n  <pci busid="0"><gpu dev="0"/></pci></cpu></system>\n'
@@ -114,3 +115,22 @@ def test_where_links_lead(seed):
     while more := {int(b) for a, b in zip(src, dst, strict=True) if int(a) in reached} - reached:
         reached |= more
     assert set(np.flatnonzero(reached_from(30, src, dst)).tolist()) == reached
+
+
+@pytest.mark.parametrize("rename", [lambda i: (i // 2, i % 2), lambda i: f"box {i}", lambda i: ("host", i), float])
+def test_graphs_with_any_names_load_again(rename):
+    graph = nx.relabel_nodes(nx.cycle_graph(4), rename)
+    for a, b in graph.edges:
+        graph.edges[a, b].update(bandwidth_Bps=50e9, latency_s=1e-6)
+    topology = Topology.from_graph(graph)
+    again = parse_topology(topology.to_yaml())
+    assert again.wiring.node_names == topology.wiring.node_names
+    assert len(set(again.wiring.node_names)) == 4
+    assert again.wiring.link_bandwidth_Bps.tolist() == topology.wiring.link_bandwidth_Bps.tolist()
+
+
+def test_titles_stand_on_one_line():
+    text = 'schema: collsim.topology/1\ntitle: "a\\nb \\e[31mred"\nbuilder: full_mesh\n'
+    found = parse_topology(text + 'gpu: {count: 2, model: "x\\ny"}\nlink: {bandwidth: 1 GB/s}\n')
+    assert found.title == "a b [31mred"
+    assert found.labels["gpu.model"] == "x y"

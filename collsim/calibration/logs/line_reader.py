@@ -84,6 +84,11 @@ class LogReader:
         self._no_json = False
         self._last = 0
 
+    @property
+    def has_rows(self) -> bool:
+        """Whether a row was seen that no finished test holds yet."""
+        return any(stream.has_rows for stream in self._streams.values())
+
     def feed(self, line: int, text: str) -> None:
         """Read one line."""
         self._last = line

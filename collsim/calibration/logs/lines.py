@@ -26,6 +26,8 @@ LONGEST_LINE_BYTES = 1 << 25
 """A longer line is cut off here; a JSON report of nccl-tests is one line of a few megabytes."""
 
 PEEKED_BYTES = 4096
+MOST_BYTES = 1 << 32
+"""Of a log, unpacked: more is a device or a pipe that never ends. The longest public log has a thousandth of it."""
 
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
 _UNREADABLE = (EOFError, OSError, lzma.LZMAError, zlib.error, UnicodeError)
@@ -44,8 +46,12 @@ class LogLines:
     def __init__(self, path: str | Path) -> None:
         self.name = "stdin" if str(path) == "-" else str(path)
         self.trouble: str | None = None
+        self.most_bytes = MOST_BYTES
         self._close = str(path) != "-"
         try:
+            if self._close and Path(path).is_char_device():
+                hint = "give the path of a log"
+                raise SpecError(Fault("this is a device, which may never end", self.name, hint))
             raw = _stdin() if not self._close else Path(path).open("rb")  # noqa: SIM115 - __iter__ closes it
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error)
@@ -55,10 +61,14 @@ class LogLines:
 
     def __iter__(self) -> Iterator[tuple[int, str]]:
         """Yield (line number, text without its line end); pieces parted by a bare carriage return share a number."""
-        number = 0
+        number = seen = 0
         try:
             stream, encoding = _unpack(self._raw)
             for number, text in enumerate(_texts(stream, encoding), 1):
+                seen += len(text)
+                if seen > self.most_bytes:
+                    self.trouble = f"reading stopped after line {number}: a log has at most {self.most_bytes:,} bytes"
+                    return
                 clean = _ANSI.sub("", text) if "\x1b" in text else text
                 clean = clean.rstrip("\r\n\x00\x1a")
                 if "\r" in clean:

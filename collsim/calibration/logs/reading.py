@@ -21,6 +21,8 @@ __all__ = ["read_log", "read_tests"]
 OVERRIDES = (
     "op", "ranks", "nodes", "dtype", "redop", "launch", "registered", "blocking", "library", "library_version",
 )  # fmt: skip
+MOST_LINES_WITHOUT_ROWS = 5_000_000
+"""Before its first row; debug text of a large run has a thousandth of it. It takes about ten seconds to read."""
 LAUNCHES = ("stream", "graph")
 
 
@@ -48,6 +50,9 @@ def read_tests(path: str | Path, **overrides: Any) -> Iterator[Test]:
     counts = _Counts()
     for line, text in lines:
         reader.feed(line, text)
+        if line >= MOST_LINES_WITHOUT_ROWS and not (counts.rows or reader.has_rows):
+            lines.trouble = f"reading stopped after line {line:,}: no row until there"
+            break
         while reader.done:
             yield from counts.pass_on(reader.done.popleft())
     reader.close()

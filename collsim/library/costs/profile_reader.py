@@ -14,6 +14,7 @@ from collsim.core.units import (
     MAX_SIZE_BYTES,
     MAX_TIME_S,
     MIN_RATE_BPS,
+    one_line,
     parse_bandwidth_Bps,
     parse_fraction,
     parse_size_bytes,
@@ -39,6 +40,15 @@ def _positive_number(text: str, where: str) -> float:
     return value
 
 
+def _scale(text: str, where: str) -> float:
+    """Return a factor of figures."""
+    value = _positive_number(text, where)
+    if not 1 / MOST_SCALE <= value <= MOST_SCALE:
+        hint = f"between {1 / MOST_SCALE:g} and {MOST_SCALE:g}, such as 0.71"
+        raise InputError(Fault(f'"{text}" is out of range', where, hint))
+    return value
+
+
 def _softness(text: str, where: str) -> float:
     """Return an exponent with which rates can meet."""
     value = _positive_number(text, where)
@@ -59,6 +69,8 @@ def _lost_share(text: str, where: str) -> float:
 SCHEMA = "collsim.profile/1"
 MOST_LOST = 0.99
 """Chosen: nothing may be left of the rate of a port, nor so little that it stands still."""
+MOST_SCALE = 1e30
+"""Beyond it figures overflow, which no range of theirs would show."""
 LEAST_SOFTNESS, MOST_SOFTNESS = 0.1, 1000.0
 """Chosen: equal rates meet at a thousandth of themselves, and at all of it but a thousandth; fits give 1 to 6. Powers
 outside overflow or vanish."""
@@ -82,7 +94,7 @@ FIGURES: dict[str, Callable[[str, str], float]] = {
     "contention": _lost_share,
     "link_share": parse_fraction,
     "softness": _softness,
-    "scale": _positive_number,
+    "scale": _scale,
 }
 RANGES: dict[Callable[[str, str], float], tuple[float, float, str]] = {
     parse_time_s: (0.0, MAX_TIME_S, " s"),
@@ -190,9 +202,13 @@ class _Reader:
             self.check_keys(entry, FIGURE_KEYS, path)
             if (status := entry.get("status", "user")) not in STATUSES:
                 self.fault(f'status "{status}" is unknown', (*path, "status"), f"one of {', '.join(STATUSES)}")
-            for end in ("low", "high"):
-                if end in entry:
-                    self.number(key, entry[end], (*path, end))
+            faults = len(self.faults)
+            ends = {end: self.number(key, entry[end], (*path, end)) for end in ("low", "value", "high") if end in entry}
+            if len(self.faults) == faults and list(ends.values()) != sorted(ends.values()):
+                shown = ", ".join(f"{end} {entry[end]}" for end in ends)
+                self.fault(f"{shown} are out of order", path, "low may not be above value, nor value above high")
+            if len(self.faults) > faults:
+                return 0.0
             entry, place = entry.get("value"), (*path, "value")
         if entry is None or isinstance(entry, (dict, list)):
             self.fault("the figure has no value", path, "write value: 8 us, with status and source")
@@ -410,7 +426,7 @@ def _texts(reader: _Reader, data: Mapping[str, Any], path: tuple[str, ...]) -> d
     for key in TEXTS:
         if key in data and not isinstance(data[key], str):
             reader.fault(f"{key} is not a text", (*path, key), f"write {key}: '...'")
-    found = {key: data[key] for key in TEXTS if isinstance(data.get(key), str)}
+    found = {key: one_line(data[key]) for key in TEXTS if isinstance(data.get(key), str)}
     if found.get("library"):
         try:
             load_library(found["library"])

@@ -110,12 +110,12 @@ class Scaled:
     def _chosen(self, name: str, request: ScheduleRequest, empty: Row, question: Request, told: Told) -> list[Row]:
         """Return the rows of one name: of an algorithm, or of a choice among those that have a form of their own."""
         op = request.op
-        if not _has_form(op, name, question, self.n_ranks):
+        if not _has_form(op, name, question, self.n_ranks, self.run.topology):
             alone = replace(question, ops=(op,), sizes=(empty.requested_bytes,), algo=(name,))
             return tables_of(self.whole(), alone, told)[0][0]
         if name not in CHOICES:
             return [self._row(named(op, name, question), question.proto, request, empty, question)]
-        names = _forms(op)
+        names = _forms(op, self.run.topology)
         others = [entry.name for entry in able(op, self.run, question) if entry.name not in names]
         lost = f"{', '.join(others)} are left out on {self.n_ranks} ranks: name one to have it simulated"
         told.left_out += [lost] * (lost not in told.left_out)
@@ -181,12 +181,13 @@ def scaled(
 
     *whole* prepares the same ranks one by one.
     """
-    if not _is_asked(question, len(gpus)):
+    if not _is_asked(question, len(gpus), topology):
         return None
     numbers = np.array(gpus, dtype=np.int64)
     mini = miniature_of(topology, numbers)
     if mini is None:
-        around = run_of_ring(topology, profile, numbers) if _only_exchanges(question, profile) else None
+        exchanges = _only_exchanges(question, profile, topology)
+        around = run_of_ring(topology, profile, numbers) if exchanges else None
         return around and Scaled(len(gpus), around[0], None, lambda: around, whole)
     if (np.diff(mini.gpus) < 0).any():
         return None
@@ -201,30 +202,32 @@ def scaled(
     return Scaled(len(gpus), run, mini, lambda: run_of_pairs(mini, run), whole)
 
 
-def _forms(op: Operation) -> tuple[str, ...]:
-    """Return the algorithms that have a form of their own for large machines."""
-    return tuple(entry.name for entry in algorithms_for(op.name, several_nodes=True) if entry.quotient)
+def _forms(op: Operation, topology: Topology) -> tuple[str, ...]:
+    """Return the algorithms that have a form of their own for large machines, those over nodes where there are some."""
+    several = topology.cluster is not None
+    return tuple(entry.name for entry in algorithms_for(op.name, several_nodes=several) if entry.quotient)
 
 
-def _only_exchanges(question: Request, profile: Profile) -> bool:
-    """Return True if all that is asked are exchanges of pairs, whose rates no traffic the other way lowers."""
-    forms = [(op, algorithm(op.name, name)) for op in question.ops for name in _forms(op)]
+def _only_exchanges(question: Request, profile: Profile, topology: Topology) -> bool:
+    """Return True if a ring of GPUs has all that is asked: exchanges of pairs, whose rates no traffic back lowers."""
+    forms = [(op, algorithm(op.name, name)) for op in question.ops for name in _forms(op, topology)]
     costs = [profile.protocol(question.proto or "Simple", entry.family_for(op.name)) for op, entry in forms]
     return all(entry.quotient == "pairs" for _, entry in forms) and all(each.duplex_share is None for each in costs)
 
 
-def _is_asked(question: Request, n_ranks: int) -> bool:
+def _is_asked(question: Request, n_ranks: int, topology: Topology) -> bool:
     """Return True if something asked for has a form for large machines and no load, hash or variable is given."""
     if not question.reduce or question.load or question.hash_seeds or question.environment:
         return False
-    return any(_has_form(op, name, question, n_ranks) for op in question.ops for name in question.algo)
+    return any(_has_form(op, name, question, n_ranks, topology) for op in question.ops for name in question.algo)
 
 
-def _has_form(op: Operation, name: str, question: Request, n_ranks: int) -> bool:
+def _has_form(op: Operation, name: str, question: Request, n_ranks: int, topology: Topology) -> bool:
     """Return True if what a name asks for is answered on a small part; a library's own choice is not."""
+    forms = _forms(op, topology)
     if name not in CHOICES:
-        return name in _forms(op)
-    return bool(_forms(op)) and n_ranks > MOST_TRIED and not (name == "auto" and question.library is not None)
+        return name in forms
+    return bool(forms) and n_ranks > MOST_TRIED and not (name == "auto" and question.library is not None)
 
 
 def _cuts(mini: Miniature, run: LoweredRun) -> Cuts:

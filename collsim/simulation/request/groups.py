@@ -221,6 +221,11 @@ def _layout(text: str, over: str | None) -> ParallelLayout:
         for name in chosen
         if names and name not in names
     ]
+    faults += [
+        Fault(f'dimension "{name}" is named {times} times', "over", "name each once")
+        for name, times in Counter(chosen).items()
+        if times > 1
+    ]
     if faults:
         raise InputError(*faults)
     return ParallelLayout(tuple((match[1], int(match[2])) for match in found if match), chosen)

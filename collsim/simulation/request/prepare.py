@@ -12,6 +12,7 @@ from collsim.core.errors import Fault, Faults, InputError
 from collsim.library import Profile, load_profile
 from collsim.simulation.request.fields import Request
 from collsim.simulation.request.request import ask, rank_groups
+from collsim.simulation.request.values import plain
 from collsim.topology import Topology, load_topology
 
 __all__ = ["Machine", "Prepared", "listed", "prepare"]
@@ -64,6 +65,8 @@ def prepare(
         Every fault at once; of a kind of its own, such as `UnknownNameError`, if one part of the request is wrong.
     """
     faults = Faults()
+    overrides, placement = plain(overrides), plain(placement)
+    asked = {name: plain(value) if name == "load" else value for name, value in asked.items()}
     question = faults.attempt(ask, op, size, algo, **asked)
     whole = faults.attempt(_whole, topo, overrides)
     topology = None if whole is None else faults.attempt(_damaged, whole, fail, degrade)

@@ -20,7 +20,7 @@ from collsim.simulation.request.fields import BY_NAME, FIELDS, Request
 from collsim.simulation.request.groups import parse_grouping
 from collsim.simulation.request.loads import free_shares
 from collsim.simulation.request.placement import placed
-from collsim.simulation.request.values import read_items, read_name, read_names, read_whole, shown
+from collsim.simulation.request.values import in_known_case, read_items, read_name, read_names, read_whole, shown
 from collsim.topology import Topology
 
 __all__ = ["CHOICES", "MOST_CHANNELS", "PROTOCOLS", "Request", "ask", "rank_groups"]
@@ -73,6 +73,8 @@ def ask(op: Any, size: Any = None, algo: Any = "auto", **asked: Any) -> Request:
     check("load", "hash_seeds", "launch", "tolerance")
     check(*(name for name in ON_THEIR_OWN if (BY_NAME[name].attribute or name) not in checked))
     algos = read_names(algo, "algo", "algorithm", f"a name, or one of {', '.join(CHOICES)}", faults)
+    spelled = (*CHOICES, *(entry.name for entry in ALGORITHMS))
+    algos = tuple(in_known_case(name, spelled) for name in algos)
     faults += _algorithm_faults(ops, algos)
     faults += _protocol_faults(algos, checked["proto"])
     faults.raise_any()
@@ -93,7 +95,7 @@ def _dtype(value: Any) -> tuple[str, int]:
     faults = Faults()
     name = read_name(value, "dtype", "data type", DTYPES, faults)
     faults.raise_any()
-    return dtype_bytes(name) if name else ("float", 4)
+    return dtype_bytes(name)
 
 
 def _sizes(size: Any) -> tuple[int, ...]:

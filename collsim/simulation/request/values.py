@@ -10,7 +10,7 @@ import numpy as np
 
 from collsim.core.errors import Fault, UnknownNameError
 
-__all__ = ["read_choice", "read_items", "read_name", "read_names", "read_whole", "shown"]
+__all__ = ["in_known_case", "plain", "read_choice", "read_items", "read_name", "read_names", "read_whole", "shown"]
 
 
 def shown(value: Any) -> str:
@@ -33,11 +33,25 @@ def read_name(value: Any, where: str, kind: str, known: Iterable[str], faults: l
 
 
 def read_choice(value: Any, where: str, kind: str, known: Sequence[str], faults: list[Fault]) -> str:
-    """Return a name that must be one of *known*."""
-    name = read_name(value, where, kind, known, faults)
-    if isinstance(value, str) and value not in known:
+    """Return a name that must be one of *known*, in any case, as these spell it."""
+    name = in_known_case(read_name(value, where, kind, known, faults), known)
+    if isinstance(value, str) and name not in known:
         faults.extend(UnknownNameError(kind, value, known, where).faults)
     return name
+
+
+def in_known_case(name: str, known: Iterable[str]) -> str:
+    """Return a name as one of *known* spells it; as it is if none does.
+
+    >>> in_known_case("simple", ("LL", "Simple")), in_known_case("sample", ("LL", "Simple"))
+    ('Simple', 'sample')
+    """
+    return {each.casefold(): each for each in known}.get(name.casefold(), name)
+
+
+def plain(value: Any) -> Any:
+    """Return an array as lists, and anything else as it is: of an array nobody can ask whether it is empty."""
+    return value.tolist() if isinstance(value, np.ndarray) else value
 
 
 def read_whole(value: Any, where: str, noun: str, hint: str, faults: list[Fault]) -> int:

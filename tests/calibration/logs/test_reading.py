@@ -492,3 +492,25 @@ def test_seats(tmp_path, lines, seats):
     text = [THREADS.format(ranks=1), *listed, row(2**20, 40, 40, ranks=2)]
     (tmp_path / "all_reduce.log").write_text("\n".join(text) + "\n")
     assert read_log(tmp_path / "all_reduce.log").tests[0].run.seats == seats
+
+
+def test_a_log_that_never_ends(tmp_path, monkeypatch):
+    from collsim.calibration.logs import lines, reading
+
+    path = tmp_path / "all_reduce.log"
+    path.write_text("y\n" * 1000 + row(2**20, 40, 40) + "\n")
+    assert len(read_log(path)) == 1
+    monkeypatch.setattr(lines, "MOST_BYTES", 100)
+    with pytest.raises(SpecError, match="a log has at most 100 bytes"):
+        read_log(path)
+    monkeypatch.undo()
+    monkeypatch.setattr(reading, "MOST_LINES_WITHOUT_ROWS", 500)
+    with pytest.raises(SpecError, match="reading stopped after line 500: no row until there"):
+        read_log(path)
+    path.write_text(row(2**20, 40, 40) + "\n" + "y\n" * 1000)
+    assert len(read_log(path)) == 1
+
+
+def test_a_device_is_no_log():
+    with pytest.raises(SpecError, match="this is a device, which may never end"):
+        read_log("/dev/zero")

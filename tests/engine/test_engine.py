@@ -15,6 +15,7 @@ from collsim.engine import (
     Solution,
     check_conservation,
     checked,
+    kernels,
     not_too_soon,
     reference,
     solve,
@@ -446,3 +447,21 @@ def test_both_engines_have_one_idea_of_a_tie():
     from collsim.engine import kernels, reference
 
     assert (kernels.TIE, kernels.TIE_NOW) == (reference.TIE, reference.TIE_NOW)
+
+
+@pytest.mark.parametrize("item", range(6))
+def test_who_leaves_the_calendar_leaves_it_in_order(item, monkeypatch):
+    """Times 1, 10, 2, 11, 12, 3 down the heap: if 11 leaves, 3 takes its seat below 10 and has to rise."""
+    for name in ("_schedule", "_sift_down"):
+        monkeypatch.setattr(kernels, name, getattr(kernels, name).py_func)
+    times = [1.0, 10.0, 2.0, 11.0, 12.0, 3.0]
+    calendar, count = np.zeros(6, kernels.ENTRY).view(np.recarray), np.zeros(1, kernels.COUNT).view(np.recarray)[0]
+    for each, time in enumerate(times):
+        kernels._schedule(calendar, count, each, time)
+    assert calendar.heap.tolist() == [0, 1, 2, 3, 4, 5]
+    kernels._cancel.py_func(calendar, count, item)
+    heap = calendar.heap[: count.calendar].tolist()
+    assert sorted(heap) == [each for each in range(6) if each != item]
+    assert calendar.place[heap].tolist() == [1, 2, 3, 4, 5]
+    assert calendar.place[item] == 0
+    assert all(times[heap[(at - 1) // 2]] <= times[heap[at]] for at in range(1, 5))

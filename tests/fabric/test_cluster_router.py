@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -235,6 +236,21 @@ def test_paths_of_a_dragonfly_are_minimal_but_for_detours_in_a_group() -> None:
                 if groups[leaf_a] == groups[leaf_b] and ways:
                     assert hops.count(1) == 1
                     assert len({path[2] for path, _ in ways}) == 1  # a message alone goes straight
+
+
+def test_ways_over_a_core_take_the_time_of_each_switch_and_cable_on_them() -> None:
+    """Leaf, spine, core and spine each forward in a time of their own; the last leaf counts with its adapter."""
+    fabric = build_fabric(cluster_of(nodes=2, fabric="fat_tree", radix=4))
+    wiring, rng = fabric.wiring, np.random.default_rng(0)
+    cable_s, switch_s = rng.random(wiring.n_links), rng.random(wiring.n_nodes)
+    router = Router(replace(fabric, link_latency_s=cable_s, node_latency_s=switch_s))
+    leaf = router.cluster.nic_leaf
+    links, _, latency_s = router.over_cores(int(leaf[0]), int(leaf[-1]))
+    assert len(latency_s)
+    for *way, found_s in zip(*links, latency_s, strict=True):
+        assert (wiring.link_dst[way[:-1]] == wiring.link_src[way[1:]]).all()
+        assert len({*wiring.link_src[way]}) == 4
+        assert found_s == pytest.approx(cable_s[way].sum() + switch_s[wiring.link_src[way]].sum(), rel=1e-12)
 
 
 @pytest.mark.parametrize(("routing", "ways"), [("ecmp", [1]), ("spray", [1, 2]), ("adaptive", [1, 2])])

@@ -61,6 +61,13 @@ def test_history_of_constants() -> None:
     assert [of[minor].cell_bytes for minor in (21, 22, 23, 28, 29)] == [0, 512, 16 * KIB, 16 * KIB, 32 * KIB]
 
 
+def test_bytes_dealt_evenly_are_in_doubt_before_2_22() -> None:
+    evenly = "bytes are assumed to be dealt evenly to the channels in this version"
+    call = Call("all_reduce", 8, MIB)
+    doubted = {minor: evenly in choose(call, H100, f"nccl-2.{minor}").doubts for minor in (18, 21, 22, 30)}
+    assert doubted == {18: True, 21: True, 22: False, 30: False}
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("op", ["all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce"])
 def test_every_version_chooses_and_deals_out_every_byte(version: str, op: str) -> None:

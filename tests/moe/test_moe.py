@@ -1,16 +1,18 @@
 """Models with experts: who takes which expert, where experts are, what that sends where, and how long it takes."""
 
 import itertools
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from collsim.core.errors import InputError
 from collsim.moe import Model, load_model, model_names, simulate_moe
-from collsim.moe.counts import Members, counted, expected, pooled
+from collsim.moe.counts import Members, _reached, counted, expected, pooled
 from collsim.moe.expert_placement import placed
-from collsim.moe.flows import MODES, byte_matrix, flows_of, logical_bytes, message_bytes
+from collsim.moe.flows import MODES, Flows, byte_matrix, flows_of, logical_bytes, message_bytes
 from collsim.moe.gating import distinct_groups, popularity_of, read_counts, sampled
+from collsim.moe.timing import _tails
 from collsim.topology import load_topology
 
 V3 = load_model("deepseek-v3", groups=1)
@@ -243,6 +245,20 @@ def test_counts_are_those_of_a_loop_over_tokens():
     assert (found.to_node == to_node).all()
 
 
+@pytest.mark.parametrize("parts", [1, 2, 4, 8, 16])
+def test_parts_that_a_token_reaches_by_enumeration(parts):
+    """A token of 16 experts in 8 groups takes any 2 of the 8 in 4 open groups, all 70 * 28 choices alike."""
+    model = Model("m", 16, 2, 8, groups=8, group_limit=4)
+    taken = [
+        pair
+        for groups in itertools.combinations(range(8), 4)
+        for pair in itertools.combinations([expert for group in groups for expert in (2 * group, 2 * group + 1)], 2)
+    ]
+    assert len(taken) == 70 * 28
+    reached = [len({expert * parts // 16 for expert in pair}) for pair in taken]
+    assert _reached(model, parts) == pytest.approx(np.mean(reached), rel=1e-12)
+
+
 def test_relays_hand_on_all_that_comes_for_their_node():
     counts = drawn(V3, 32, 4, skew=1.0)
     src, dst, tokens = counts.relayed()
@@ -299,6 +315,18 @@ def test_skew_costs_and_copies_win_back():
 def test_what_a_node_sends_itself_needs_no_network():
     (first, *_) = simulate_moe("gb200_nvl72", ep=64).rows
     assert (first.nodes, first.network_bytes) == (1, 0)
+
+
+def test_the_last_chunk_goes_at_the_rate_of_the_slowest_link():
+    """The second hop moves 8 messages of 100 B in chunks of two: 200 B over 200, 25 and 50 B/s take 8 s."""
+    once = np.ones(1)
+    hops = [Flows(np.array([0]), np.array([1]), 800 * once, 8 * once)] * 2
+    problem = SimpleNamespace(
+        capacity_Bps=np.array([1.0, 100.0, 50.0, 50.0]), route_ptr=np.array([0, 1, 4]),
+        route_link=np.array([0, 1, 2, 3]), route_weight=np.array([1.0, 0.5, 2.0, 1.0]),
+    )  # fmt: skip
+    laid = SimpleNamespace(hop=np.array([0, 1]), hops=hops)
+    assert _tails(laid, problem, 2).tolist() == [8.0, 0.0]
 
 
 def test_no_tokens_take_the_start_alone():

@@ -25,6 +25,13 @@ def test_lines_that_cross_halfway(row):
     assert crossover_lines(rows) == ["fastest: a 1 KiB, b 1 MiB", "b overtakes a at about 32 KiB"]
 
 
+def test_lines_that_cross_at_a_third(row):
+    # a leads by 2 at first and trails by 8 / 2 = 4 at last; ln 2 / (ln 2 + ln 4) = 1/3 of the way from 2^10 to 2^20 is
+    # 2^(10 + 10/3) = 10321 B = 10.08 KiB.
+    rows = [at(row, "a", 2**10, 1.0), at(row, "b", 2**10, 2.0), at(row, "a", 2**20, 8.0), at(row, "b", 2**20, 2.0)]
+    assert crossover_lines(rows)[1] == "b overtakes a at about 10.08 KiB"
+
+
 def test_nothing_to_compare(row):
     assert crossover_lines([at(row, "a", 2**10, 1.0), at(row, "a", 2**20, 4.0)]) == []
 

@@ -54,6 +54,12 @@ def test_unknown_format():
     assert set(SUFFIXES.values()) == set(FORMATS)
 
 
+def test_the_most_that_any_time_was_raised_is_told():
+    exact_end, raised = row(tolerance=0.02), row(size=2**21, tolerance=0.02, raised_s=0.03 * 1e-5)
+    text = render(result(exact_end, raised), "table")
+    assert "~: raised by up to 3%, to the time that the busiest link needs" in text
+
+
 def test_table_averages_each_algorithm_of_a_size_on_its_own():
     auto = render(result(row("ring"), row("tree", 2**21)))
     assert "# Avg bus bandwidth    : 137.6\n" in auto

@@ -9,7 +9,7 @@ from collsim.collectives import algorithm
 from collsim.library import load_profile
 from collsim.simulation.lowering import lower, prepare
 from collsim.simulation.request.request import ask
-from collsim.simulation.selection import built, request_of
+from collsim.simulation.selection import built, library_choice, request_of
 from collsim.simulation.timing import kernel_costs
 from collsim.topology import load_topology
 
@@ -21,6 +21,19 @@ def lowered(topology, op, algo, size=2**24, ranks=None, **options):
     run = prepare(topology, IDEAL, ranks)
     request = request_of(question.ops[0], question.sizes[0], run, question)
     return lower(built(algorithm(op, algo), request, question), run)
+
+
+def test_a_ring_with_ll_hands_on_whole_shares():
+    """77777 B are 9722 B for each of 8 ranks, 9712 B in whole 16 B; two channels get unlike shares of them."""
+    question = ask("reduce_scatter", 77777, "auto", library="nccl-2.28")
+    run = prepare(load_topology("hgx_h100"), IDEAL)
+    picked, asked, proto = library_choice(request_of(question.ops[0], question.sizes[0], run, question), run, question)
+    assert (picked.name, proto, len(asked.share_bytes), sum(asked.share_bytes)) == ("ring", "LL", 2, 9712)
+    least, most = sorted(asked.share_bytes)
+    assert least < most == asked.chunk_bytes
+    schedule = built(picked, asked, question)
+    sizes = [phase.materialise().size_bytes(schedule.chunks).tolist() for phase in schedule.phases]
+    assert {size for phase in sizes for size in phase} == {least, most}
 
 
 @pytest.mark.parametrize("channels", [1, 2, 4])

@@ -94,6 +94,23 @@ def test_great_numbers_of_ranks_need_a_multiple_of_eight(read):
     assert read(row(2**33, 20000.0, 20000.0, ranks=64)).tests[0].ranks == 64
 
 
+@pytest.mark.parametrize(
+    ("algbw", "busbw", "span", "ranks"),
+    [
+        # 2 (n - 1) / n: 1.9091 of 22, 1.9130 of 23, 1.9167 of 24, 1.9200 of 25; busbw / algbw is 1.9122 to 1.9178
+        ("8.00", "15.32", "23 to 24", 24),
+        # 1.97468 of 79, 1.97500 of 80, 1.97727 of 88, 1.97753 of 89; this is 1.97493 to 1.97741
+        ("60.00", "118.57", "80 to 88", None),
+    ],
+)
+def test_the_one_multiple_of_eight_that_a_ratio_allows_is_taken(read, algbw, busbw, span, ranks):
+    half = f"{2**26 / float(algbw) / 1e3:.2f} {algbw} {busbw} 0"
+    log = read(f"{2**26} {2**24} float sum -1 {half} {half}", op="all_reduce")
+    assert log.tests[0].ranks == ranks
+    told = f"{span} ranks; {ranks} is taken" if ranks else f"{span} ranks: which is not known"
+    assert f"busbw / algbw allows {told}" in joined(log)
+
+
 def test_disagreement_of_list_and_rows_is_reported(read):
     log = read("\n".join([*HEAD[:4], COLUMNS, *ROWS]).replace("nGpus 8", "nGpus 1"))
     assert log.tests[0].ranks == 8

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from collsim.calibration import Dropped, Log, read_log, read_tests
-from collsim.calibration.logs import facts
+from collsim.calibration.logs import facts, settlement
 from collsim.calibration.logs import line_reader as log_reader_module
 from collsim.core.errors import InputError, SpecError, UnknownNameError
 from collsim.core.operations import OPERATIONS
@@ -173,6 +173,10 @@ def test_versions_of_one_test_are_those_of_the_next(read):
     for run in (one.run, two.run):
         assert (run.program, run.program_version) == ("nccl-tests", "2.13.8")
         assert (run.library, run.library_version) == ("NCCL", "2.18.3+cuda12.1")
+
+
+def test_numbers_that_rows_allow_are_told_as_one_or_as_a_range():
+    assert [settlement._span(8, 8), settlement._span(7, 9)] == ["8", "7 to 9"]
 
 
 def test_only_so_many_devices_are_kept(read, monkeypatch):

@@ -44,7 +44,12 @@ ROOMS = {
     ),
     "simulation": (
         ("simulation/lowering.py", "simulation/rows.py", "simulation/timing.py", "simulation/selection.py"),
-        ("tests/simulation", CLOSED_FORMS, "tests/library/test_network_costs.py"),
+        (
+            "tests/simulation",
+            CLOSED_FORMS,
+            "tests/library/test_network_costs.py",
+            "tests/fabric/test_reduction_trees.py",
+        ),
     ),
     "quotient": (
         ("simulation/quotient/*.py",),
@@ -52,9 +57,14 @@ ROOMS = {
     ),
     "collectives": (
         ("collectives/*.py",),
-        ("tests/collectives", CLOSED_FORMS, "tests/property/test_collectives.py"),
+        (
+            "tests/collectives",
+            CLOSED_FORMS,
+            "tests/property/test_collectives.py",
+            "tests/property/test_across_nodes.py",
+        ),
     ),
-    "moe": (("moe/*.py",), ("tests/moe", "tests/property/test_moe.py")),
+    "moe": (("moe/*.py",), ("tests/moe", "tests/property/test_moe.py", "tests/cli/test_moe.py")),
     "logs": (
         ("calibration/logs/*.py",),
         ("tests/calibration/logs", "tests/golden/test_log_formats.py", "tests/property/test_logs.py"),

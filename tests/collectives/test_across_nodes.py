@@ -122,6 +122,8 @@ def test_racks_must_be_equal():
     for racks, text in ((3, "not racks with 1, 2 of the nodes"), (1, "all nodes share leaf switches")):
         with pytest.raises(UnsupportedError, match=text):
             build("all_reduce", "hierarchical_racks", 4, 2, 4096, layout=NodeLayout.blocks([2] * 4, racks))
+    with pytest.raises(UnsupportedError, match="not racks with 1, 2 of the nodes"):
+        NodeLayout.blocks([2] * 3, 2).nodes_of_racks("hierarchical_racks")
 
 
 def test_direct_heads_are_few():

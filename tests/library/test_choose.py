@@ -48,6 +48,11 @@ def test_unknown_libraries_name_the_nearest(name: str, hint: str) -> None:
         load_library(name)
 
 
+def test_what_is_no_name_is_shown_in_brief() -> None:
+    with pytest.raises(InputError, match=r"library \['x{38} is not a name"):
+        load_library(["x" * 99])  # type: ignore[arg-type]
+
+
 def test_history_of_constants() -> None:
     of = {minor: nccl_constants((2, minor)) for minor in range(18, 31)}
     assert of[18] is not of[21]

@@ -167,3 +167,24 @@ def test_protocols_by_bytes_of_a_rank(
     many = int(high * (3.8 if op == "all_reduce" else 1))
     assert [proto(many, nodes=4), proto(many + 1, nodes=4)] == ["LL128", "Simple"]
     assert across.by_size(rows[::-1], replace(call(op, 2, MIB), size_bytes=2**34), system, UNSET)[1:] == rows[2:0:-1]
+
+
+@pytest.mark.parametrize(
+    ("op", "steps"),
+    [
+        ("reduce_scatter", {1: 2, 2: 4, 4: 8, 64: 16, 256: 32, 512: 40, 1024: 56}),
+        ("all_gather", {4: 2, 8: 4, 16: 8, 256: 16, 512: 32, 1024: 40, 4096: 56}),
+    ],
+)
+def test_channels_by_bytes_of_a_rank(mi300x: System, mi355x: System, op: str, steps: dict[int, int]) -> None:
+    """Up to so many KiB of a rank so many channels, beyond them 64; at most eight for each GPU of a board."""
+
+    def channels(per_rank: int, system: System, g: int = 8) -> int | None:
+        return across.channels_by_size(replace(call(op, 2, MIB, g), size_bytes=per_rank * 2 * g), system)
+
+    above = [*steps.values(), 64][1:]
+    for (limit, found), beyond in zip(steps.items(), above, strict=True):
+        assert [channels(limit * KIB, mi355x), channels(limit * KIB + 1, mi355x)] == [found, beyond]
+    assert channels(2**30, mi355x, g=2) == 16
+    assert channels(KIB, mi300x) is None
+    assert across.channels_by_size(call("all_reduce", 2, MIB), mi355x) is None

@@ -446,3 +446,23 @@ def test_whole_numbers_of_numpy_and_models_with_changes_are_taken():
     assert one.time_s < other.time_s
     with pytest.raises(InputError, match="each token takes 99 experts"):
         simulate_moe("hgx_h100", Model("m", 64, 99, 1024))
+
+
+def test_loads_of_skewed_routing_are_pooled_unless_seeds_are_given():
+    """Loads alone need no sample: one answer without a seed; seeds ask for samples all the same."""
+    (dispatch, _), (given, _) = (
+        simulate_moe("hgx_h100", skew=1.0, load_only=True, seeds=seeds).rows for seeds in (None, [3, 4])
+    )
+    assert (dispatch.seed, len(dispatch.times_s)) == (None, 1)
+    assert (given.seed in (3, 4), len(given.times_s)) == (True, 2)
+    drawn = simulate_moe("hgx_h100", skew=1.0).rows[0]
+    assert drawn.seed is not None
+    assert len(drawn.times_s) == 5
+
+
+def test_adapters_that_bind_carry_their_share_of_the_line_rate():
+    """GPUs alone on their nodes: the start of the kernel, 30 us, and bytes at 0.926 of the line rate."""
+    overrides = ["scale_out.nodes=4", "scale_out.gpus_per_node=1"]
+    dispatch = simulate_moe("hgx_h100", overrides=overrides, kernel="deepep_v2").rows[0]
+    assert dispatch.limit == "network"
+    assert dispatch.time_s == pytest.approx(30e-6 + dispatch.bound_s / 0.926, rel=1e-4)

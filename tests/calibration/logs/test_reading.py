@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from collsim.calibration import Dropped, Log, read_log, read_tests
+from collsim.calibration.logs import facts, settlement
 from collsim.calibration.logs import line_reader as log_reader_module
 from collsim.core.errors import InputError, SpecError, UnknownNameError
 from collsim.core.operations import OPERATIONS
@@ -182,6 +183,26 @@ def test_settings_of_one_test_do_not_leak_into_the_next(read):
     assert (one.run.registered, two.run.registered) == (1, 0)
     assert dict(one.run.environment) == {"NCCL_DEBUG": "WARN", "NCCL_ALGO": "Ring"}
     assert dict(two.run.environment) == {"NCCL_DEBUG": "WARN"}
+
+
+def test_versions_of_one_test_are_those_of_the_next(read):
+    versions = "# nccl-tests version 2.13.8\nNCCL version 2.18.3+cuda12.1\n"
+    one, two = read(versions + WHOLE + WHOLE).tests
+    for run in (one.run, two.run):
+        assert (run.program, run.program_version) == ("nccl-tests", "2.13.8")
+        assert (run.library, run.library_version) == ("NCCL", "2.18.3+cuda12.1")
+
+
+def test_numbers_that_rows_allow_are_told_as_one_or_as_a_range():
+    assert [settlement._span(8, 8), settlement._span(7, 9)] == ["8", "7 to 9"]
+
+
+def test_only_so_many_devices_are_kept(read, monkeypatch):
+    monkeypatch.setattr(facts, "MAX_DEVICES", 3)
+    read_facts = facts.Facts()
+    for rank in range(5):
+        facts.learn(device(rank), read_facts, {})
+    assert sorted(read_facts.devices) == [0, 1, 2]
 
 
 def test_nodes_need_the_whole_list(read):

@@ -52,7 +52,7 @@ def test_the_table_and_markdown_tell():
 
 
 def test_a_choice_and_a_name_that_run_the_same_algorithm_stay_apart():
-    """``auto`` runs a ring with LL where the name runs it with Simple: two rows, two means, one leader with its label."""
+    """``auto`` runs a ring with LL where the name runs it with Simple: two rows and one leader with its label."""
     from collsim.report import render
 
     result = collsim.simulate("hgx_h100", "all_reduce", ["4K", "1M"], algo=["auto", "ring"])

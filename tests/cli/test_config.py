@@ -78,7 +78,7 @@ def test_matrix_is_kept_inside(collsim, tmp_path):
     assert collsim("run", "--config", saved, "-q").out == first.out
     without = collsim("run", "--config", saved, "--op", "all_to_all", "--size", "1M", "--format", "csv", "-q")
     assert without.code == 0
-    assert ",all_to_all,direct," in without.out
+    assert ",all_to_all,auto,direct," in without.out
 
 
 def test_own_files_are_named_as_they_were_given(collsim, tmp_path):

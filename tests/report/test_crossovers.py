@@ -56,3 +56,30 @@ def test_the_table_and_markdown_tell():
         assert "busbw can therefore exceed the rate of the links by up to 1.56x" in " ".join(text.split()).replace(
             " # ", " "
         )
+
+
+def test_a_choice_and_a_name_that_run_the_same_algorithm_stay_apart():
+    """``auto`` runs a ring with LL where the name runs it with Simple: two rows and one leader with its label."""
+    from collsim.report import render
+
+    result = collsim.simulate("hgx_h100", "all_reduce", ["4K", "1M"], algo=["auto", "ring"])
+    assert [(row.asked, row.label) for row in result] == [("auto", "ring/LL"), ("ring", "ring")] * 2
+    assert crossover_lines(result.rows) == ["fastest: auto (ring/LL) 4 KiB to 1 MiB"]
+    nccl = render(result, "nccl")
+    assert "algorithm ring/LL (asked for: auto)" in nccl
+    runs = nccl.split("# Avg bus bandwidth")
+    assert [sum(line.split()[:1] == ["4096"] for line in run.splitlines()) for run in runs] == [1, 1, 0]
+    assert [record["asked"] for record in result.to_records()] == ["auto", "ring"] * 2
+    assert "asked" in render(result, "table")
+    assert "| asked |" in render(result, "md")
+    assert [row["asked"] for row in result.to_dict()["results"]] == ["auto", "ring"] * 2
+
+
+def test_of_a_list_what_can_be_had_is_printed_and_the_rest_named():
+    from collsim.report import render
+
+    result = collsim.simulate("mi300x_ubb8", "all_reduce", "1M", algo=["ring", "nvls"], profile="ideal")
+    assert [row.algo for row in result] == ["ring"]
+    assert [(each.asked, each.requested_bytes, each.exit_code) for each in result.refused] == [("nvls", 2**20, 2)]
+    for form in ("table", "nccl", "md", "json"):
+        assert "needs switches that add and multicast" in " ".join(render(result, form).split())

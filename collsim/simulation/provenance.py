@@ -44,6 +44,11 @@ SHARP_VARIABLE = "NCCL_COLLNET_ENABLE"
 """Also what ``best`` and ``all`` look at."""
 MIXED = re.compile(r"^mix\[\d+\]\.")
 """Prefix of the figures of one kind of nodes."""
+THROUGH_SOCKETS = (
+    "GPUs meet in CPU sockets (PCIe): no constants were fitted there, and peer access is assumed; GPUs without it "
+    "(GeForce) copy through host memory: on one such machine busbw was 35 GB/s with 4 GPUs and 28 with 8"
+)
+"""All-reduce of 8 GiB on GeForce cards, PCIe 5.0 x16, four on each of two sockets (measured, by a user)."""
 NOT_SIMULATED = ("nic.", "gpu.memory", "scale_out.out_of_order", "scale_out.offload")
 """Facts that a file records and that no prediction uses; memory only counts where it binds, which a warning says."""
 
@@ -170,7 +175,14 @@ def _is_changed(topology: Topology) -> bool:
 
 def warnings_of(topology: Topology, constants: Profile, question: Request) -> tuple[str, ...]:
     """Return the warnings to read before trusting the numbers."""
-    return (*_warnings_of_profile(topology, constants, question), *_warnings_of_environment(question))
+    told = (*_warnings_of_profile(topology, constants, question), *_warnings_of_environment(question))
+    return (*told, THROUGH_SOCKETS) if _over_sockets(topology, constants) else told
+
+
+def _over_sockets(topology: Topology, constants: Profile) -> bool:
+    """Return True if GPUs meet in CPU sockets, and constants that were fitted elsewhere are to say how fast."""
+    sockets = "cpu" in topology.wiring.node_kinds if topology.cluster is None else False
+    return sockets and constants.name != "ideal" and not is_calibrated(topology, constants)
 
 
 def _warnings_of_profile(topology: Topology, constants: Profile, question: Request) -> tuple[str, ...]:

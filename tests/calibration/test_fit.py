@@ -500,3 +500,25 @@ def test_graph_launches_alone_are_refused_as_such(h100):
     with pytest.raises(InputError, match=r"0 of stream launches and \d+ of graph launches") as caught:
         fit_profile(rows, load_topology("hgx_h100"), start=h100)
     assert "give a log of stream launches too" in caught.value.faults[0].hint
+
+
+@pytest.mark.parametrize(
+    ("time_s", "kept"),
+    [
+        (lambda size: 1e-2, 0),
+        (lambda size: 1e-2 * (1 + 1e-3 * (size % 7)), 0),
+        (lambda size: 1e-2 * (2**30 / size) ** 0.1, 0),
+        (lambda size: 1e-5 + size / 1e11, 21),
+        (lambda size: max(1e-5, size / 1e11), 21),
+    ],
+    ids=["same", "nearly the same", "falling", "rising", "rising late"],
+)
+def test_times_that_do_not_rise_are_not_fitted(time_s, kept):
+    sizes = [2**power for power in range(10, 31)]
+    rows = [
+        Measured(MeasuredCase("all_reduce", 8, size), "a.log", line, time_s(size), None, 0.0)
+        for line, size in enumerate(sizes)
+    ]
+    sound, refused = sound_rows(rows, load_topology("hgx_h100"), load_profile("hgx_h100"))
+    assert len(sound) == kept
+    assert bool(kept) != ("their times do not rise with size" in refused)

@@ -495,3 +495,12 @@ def test_a_matrix_with_a_single_pair(pair, sent_bytes):
     matrix[pair] = sent_bytes
     (row,) = simulate("hgx_h100", "all_to_all_v", matrix=matrix.tolist())
     assert row.time_s >= row.lower_bound_s > 0
+
+
+@pytest.mark.parametrize(
+    ("topo", "profile", "doubtful"),
+    [("pcie_gen5_8gpu", "auto", True), ("pcie_gen5_8gpu", "ideal", False), ("hgx_h100", "auto", False)],
+)
+def test_gpus_that_meet_in_sockets_are_a_stated_doubt(topo, profile, doubtful):
+    result = simulate(topo, "all_reduce", "1M", profile=profile)
+    assert any("peer access is assumed" in text for text in result.warnings) == doubtful

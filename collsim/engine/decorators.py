@@ -94,7 +94,8 @@ def compilers(options: dict[str, Any]) -> tuple[Decorator, Decorator]:
         """Compile *function*, cached on disk where there is a place to write."""
         try:
             kernel = numba.njit(**known, cache=True)(function)
-            kernel._cache = _CarefulCache(kernel._cache)
+            if hasattr(kernel, "_cache"):  # with NUMBA_DISABLE_JIT a kernel is the function itself
+                kernel._cache = _CarefulCache(kernel._cache)
         except RuntimeError:  # read-only install and no home directory: compile anew in each process
             kernel = numba.njit(**known)(function)
         events.register("numba:compile", _Announcer(kernel))

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from collsim.collectives import ScheduleRequest
+from collsim.core.errors import InputError
 from collsim.core.units import format_bandwidth, format_time
 from collsim.fabric.fabric import memory_need_Bps
 from collsim.library import Profile
@@ -113,7 +114,7 @@ def idle_variables(runs: Sequence[LoweredRun], question: Request, told_before: S
 
 
 def _matters(runs: Sequence[LoweredRun], question: Request, without: Request) -> bool:
-    """Return whether the library chooses otherwise in one of the calls of a question."""
+    """Return True if the library chooses otherwise in one of the calls of a question."""
     for op in question.ops:
         for size_bytes in question.sizes_of(op):
             for run in runs:
@@ -124,7 +125,10 @@ def _matters(runs: Sequence[LoweredRun], question: Request, without: Request) ->
 
 
 def _chosen(request: ScheduleRequest, run: LoweredRun, question: Request) -> tuple[object, ...]:
-    """Return the choice of the library."""
-    picked, asked, proto = library_choice(request, run, question)
+    """Return the choice of the library; nothing if the variables leave it none."""
+    try:
+        picked, asked, proto = library_choice(request, run, question)
+    except InputError:
+        return ()
     split = asked.channels, asked.chunk_bytes, asked.slots, asked.share_bytes
     return picked.name, proto, *split, asked.peer_channels, asked.peer_step_bytes

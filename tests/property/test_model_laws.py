@@ -213,10 +213,14 @@ def test_same_input_same_bits(seed):
 def speeded(case, factor):
     """Every rate times *factor*, every time over it."""
     wiring, constants = case.topology.wiring, case.profile
+    facts = [
+        replace(fact, value=fact.value * factor) if fact.path == "gpu.memory_bandwidth" else fact
+        for fact in case.topology.facts
+    ]
     return replace(
         case,
         topology=rewired(
-            case.topology,
+            replace(case.topology, facts=tuple(facts)),
             link_bandwidth_Bps=wiring.link_bandwidth_Bps * factor,
             link_latency_s=wiring.link_latency_s / factor,
             node_latency_s=wiring.node_latency_s / factor,

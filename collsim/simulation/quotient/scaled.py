@@ -79,16 +79,9 @@ class Scaled:
 
     def tables(self, question: Request, told: Told) -> list[list[list[Row]]]:
         """Return the rows of every operation and size, for each algorithm or choice that was asked for."""
-        try:
-            return [
-                self._table(op, size_bytes, question, told)
-                for op in question.ops
-                for size_bytes in question.sizes_of(op)
-            ]
-        except OutOfStepError:
-            if self.n_ranks > EXACT_UP_TO:
-                raise
-            return tables_of(self.whole(), question, told)
+        return [
+            self._table(op, size_bytes, question, told) for op in question.ops for size_bytes in question.sizes_of(op)
+        ]
 
     def _table(self, op: Operation, requested_bytes: int, question: Request, told: Told) -> list[list[Row]]:
         if self.mini and not self.mini.exact and UNEVEN not in told.left_out:
@@ -100,19 +93,27 @@ class Scaled:
         found = []
         for name in question.algo:
             try:
-                rows = self._chosen(name, request, empty, question, told)
+                rows = self._answers(name, request, empty, question, told)
             except (InputError, NoRouteError) as error:
                 told.refuse(error, empty, name)
                 rows = []
             found.append([replace(row, asked=name) for row in rows])
         return found
 
+    def _answers(self, name: str, request: ScheduleRequest, empty: Row, question: Request, told: Told) -> list[Row]:
+        """Return the rows of one name, simulated rank by rank where a small part cannot stand for all."""
+        if _has_form(request.op, name, question, self.n_ranks, self.run.topology):
+            try:
+                return self._chosen(name, request, empty, question, told)
+            except OutOfStepError:
+                if self.n_ranks > EXACT_UP_TO:
+                    raise
+        alone = replace(question, ops=(request.op,), sizes=(empty.requested_bytes,), algo=(name,))
+        return tables_of(self.whole(), alone, told)[0][0]
+
     def _chosen(self, name: str, request: ScheduleRequest, empty: Row, question: Request, told: Told) -> list[Row]:
         """Return the rows of one name: of an algorithm, or of a choice among those that have a form of their own."""
         op = request.op
-        if not _has_form(op, name, question, self.n_ranks, self.run.topology):
-            alone = replace(question, ops=(op,), sizes=(empty.requested_bytes,), algo=(name,))
-            return tables_of(self.whole(), alone, told)[0][0]
         if name not in CHOICES:
             return [self._row(named(op, name, question), question.proto, request, empty, question)]
         names = _forms(op, self.run.topology)

@@ -55,9 +55,11 @@ def test_what_is_no_name_is_shown_in_brief() -> None:
 
 def test_history_of_constants() -> None:
     of = {minor: nccl_constants((2, minor)) for minor in range(18, 31)}
-    assert of[18] is not of[21]
-    assert of[20].nvlink_us["tree"][SIMPLE] == of[23].nvlink_us["tree"][SIMPLE] == 4.0
-    assert of[21].nvlink_us["tree"][SIMPLE] == of[22].net_us["tree"][SIMPLE] == 28.0
+    assert of[18] == of[19] != of[20] != of[21]
+    assert of[19].nvlink_us["tree"][SIMPLE] == of[23].nvlink_us["tree"][SIMPLE] == 4.0
+    assert of[20].nvlink_us["tree"][SIMPLE] == of[22].net_us["tree"][SIMPLE] == 28.0
+    assert [of[minor].base_us["tree"][SIMPLE] for minor in (18, 20, 22, 23)] == [0.0, 0.0, 0.0, 8.4]
+    assert [of[minor].nvlink_us["nvls"][SIMPLE] for minor in (18, 20, 21)] == [0.0, 23.0, 25.0]
     assert [of[minor].pat_ratio for minor in (22, 23, 25, 26, 30)] == [0.0, 0.85, 0.85, 0.75, 0.75]
     assert [of[minor].nvls_ratio is None for minor in (26, 27)] == [False, True]
     assert of[18].ll_max[2][0] == 87.7

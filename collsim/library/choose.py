@@ -28,9 +28,6 @@ from collsim.library.system import Graph, System
 __all__ = ["choose", "choose_with", "options_with"]
 
 P2P_THREADS = 640
-LL128_MIXED_SINCE = (2, 28)
-"""Until then LL128 wants GPUs of one compute capability, later Hopper or newer will do (src/graph/tuning.cc). The
-version is assumed: older sources have only the first rule, newer ones the second, and when it came is not known."""
 ACROSS_DOMAINS = "channels per peer across domains were compared with no log"
 LIBRARY_WORDS = {"nvls_tree": "NVLSTREE", "collnet_direct": "COLLNETDIRECT", "collnet_chain": "COLLNETCHAIN"}
 """Names of algorithms in debug lines, where they are not the name in capitals."""
@@ -149,9 +146,7 @@ def _pick_nccl(call: Call, system: System, library: Library, environment: Enviro
     graphs = nccl_graphs(call, system)
     ring = graphs["ring"]
     communicator = communicator_channels(call, system, ring, environment)
-    setting = Setting(
-        call, system, nccl_constants(library.version), environment, graphs, library.version >= LL128_MIXED_SINCE
-    )
+    setting = Setting(call, system, nccl_constants(library.version), environment, graphs, library.version)
     rows = _non_empty(candidates(setting, communicator), call, environment)
     algo, proto = rows[0].algo, PROTOCOLS.index(rows[0].proto)
     if algo in ("nvls", "nvls_tree"):

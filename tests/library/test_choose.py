@@ -41,11 +41,32 @@ def test_library_names(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "hint"), [("nccl-2.31", "nccl-2.30"), ("nccl-2.4", "nccl-2.18"), ("mpi-4", "rccl-2.18 to")]
+    ("name", "hint"), [("nccl-2.31", "nccl-2.30"), ("nccl-1.3", "nccl-2.18"), ("mpi-4", "rccl-2.18 to")]
 )
 def test_unknown_libraries_name_the_nearest(name: str, hint: str) -> None:
     with pytest.raises(UnsupportedError, match=hint):
         load_library(name)
+
+
+def test_an_algorithm_is_chosen_only_by_versions_that_have_it() -> None:
+    """NVLS came with 2.17, its tree with 2.18, PAT with 2.23; older versions take the constants of 2.18."""
+    assert load_library("nccl-2.16.5").known.name == "nccl-2.18"
+    system = replace(H100, nvls=True, nic_GBps=50.0)
+    kinds = {
+        "nvls": (Call("all_reduce", 8, 256 * MIB), (2, 17)),
+        "nvls_tree": (Call("all_reduce", 16, 256 * MIB, n_nodes=2), (2, 18)),
+        "pat": (Call("all_gather", 2, 64 * KIB, n_nodes=2), (2, 23)),
+        "tree": (Call("all_reduce", 16, KIB, n_nodes=2), (2, 4)),
+    }
+    for algo, (call, since) in kinds.items():
+        for minor in range(31):
+            rows = choose(call, system, f"nccl-2.{minor}").candidates
+            assert (algo in {row.algo for row in rows}) == ((2, minor) >= since), (algo, minor)
+    gathered = {
+        minor: {row.algo for row in choose(Call("all_gather", 8, MIB), system, f"nccl-2.{minor}").candidates}
+        for minor in (16, 18, 20, 28)
+    }
+    assert gathered == {16: {"ring"}, 18: {"ring"}, 20: {"ring", "nvls"}, 28: {"ring", "nvls"}}
 
 
 def test_what_is_no_name_is_shown_in_brief() -> None:

@@ -33,6 +33,10 @@ LIBRARY_WORDS = {"nvls_tree": "NVLSTREE", "collnet_direct": "COLLNETDIRECT", "co
 """Names of algorithms in debug lines, where they are not the name in capitals."""
 
 
+RELAYED = ("all_to_all", "gather", "scatter")
+"""Operations whose messages may go over relays. The others' schedules have none, though NCCL's do."""
+
+
 class NothingLeftError(InputError):
     """The variables leave no algorithm."""
 
@@ -268,7 +272,7 @@ def _zero_copy(call: Call, environment: Environment) -> bool:
 def _relays(call: Call, system: System, environment: Environment) -> bool:
     """Return True if messages go over the GPU on the rail of their target (PXN; NCCL src/graph/paths.cc)."""
     off = environment.number("NCCL_PXN_DISABLE", 0) != 0 or environment.number("NCCL_P2P_PXN_LEVEL", 2) == 0
-    if call.op != "all_to_all" or call.n_nodes == 1 or call.ranks_per_node == 1 or off:
+    if call.op not in RELAYED or call.n_nodes == 1 or call.ranks_per_node == 1 or off:
         return False
     if system.is_amd:
         from collsim.library.rccl import across as rccl_across

@@ -126,6 +126,8 @@ class TestNccl:
 
         assert (algo(2, 8), algo(8, 1), algo(1, 8)) == ("nccl_pxn", "nccl_p2p", "nccl_p2p")
         assert algo(2, 8, "NCCL_PXN_DISABLE=1") == "nccl_p2p"
+        rooted = [choose(call(op, 2, 8, 64 * MIB), h100, "nccl-2.28").algo for op in ("gather", "scatter")]
+        assert rooted == ["nccl_pxn", "nccl_pxn"]
 
     def test_rounds_between_two_groups_share_channels(self, h100: System) -> None:
         choice = choose(call("all_to_all", 4, 8, 64 * KIB), h100, "nccl-2.28")

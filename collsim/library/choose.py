@@ -17,7 +17,7 @@ from collsim.library.nccl.channels import (
     nvls_channels,
     thread_bytes,
 )
-from collsim.library.nccl.cluster_graphs import ACROSS_DOUBT
+from collsim.library.nccl.cluster_graphs import ACROSS_DOUBT, merged
 from collsim.library.nccl.graphs import nccl_graphs
 from collsim.library.nccl.point_to_point import OPS, channels_used, point_to_point, protocol_of
 from collsim.library.nccl.protocols import AMD_LINES, NVIDIA_LINES, SLOTS, Lines, chunk_of, efficiency
@@ -33,6 +33,8 @@ LIBRARY_WORDS = {"nvls_tree": "NVLSTREE", "collnet_direct": "COLLNETDIRECT", "co
 """Names of algorithms in debug lines, where they are not the name in capitals."""
 
 
+MERGED_SINCE = (2, 20)
+"""Ports of one card are one adapter: v2.20.3 has it (src/transport/net_ib.cc); 2.19 was not read."""
 RELAYED = ("all_to_all", "gather", "scatter")
 """Operations whose messages may go over relays. The others' schedules have none, though NCCL's do."""
 
@@ -90,6 +92,8 @@ def choose(
     if system.links and call.ranks_per_node > len(system.links):
         what = f"{call.ranks_per_node} ranks on a domain of {len(system.links)} GPUs"
         raise InputError(Fault(what, "ranks", f"at most {len(system.links)} in each domain"))
+    if not system.is_amd and library.version >= MERGED_SINCE and environment.number("NCCL_IB_MERGE_NICS", 1):
+        system = merged(system)
     if call.op in OPS:
         return _messages(call, system, library, environment)
     if system.is_amd:

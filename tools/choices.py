@@ -107,8 +107,8 @@ def costs(log: Log, system: System) -> Score:
         rows.setdefault(name, []).append(cells)
     for name, blocks in rows.items():
         call = Call(operation(name).name, log.n_ranks, 2**20)
-        constants = nccl_constants(load_library(log.library).version)
-        setting = Setting(call, system, constants, log.environment, nccl_graphs(call, system))
+        version = load_library(log.library).version
+        setting = Setting(call, system, nccl_constants(version), log.environment, nccl_graphs(call, system), version)
         cells = re.findall(r"([\d.]+)/ *([\d.]+)", blocks[0])[:6]
         for place, (latency, bandwidth) in enumerate(cells):
             algo, proto = ("tree", "ring")[place // 3], place % 3

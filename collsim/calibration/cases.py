@@ -68,7 +68,7 @@ class MeasuredCase:
     registered : int
         0 none, 1 registered buffers, 2 symmetric.
     library : str or None
-        The nearest version with known constants, such as ``nccl-2.28``; None if the log names no version.
+        Such as ``nccl-2.28``, the newest known one for newer versions; None if the log names no version.
     environment : tuple of (str, str)
         Variables that change the library's choice, sorted.
     gpus_per_thread : int or None
@@ -355,18 +355,17 @@ def _library_of(run: LogRun) -> str | None:
 
 @cache
 def nearest_library(name: str) -> str:
-    """Return the known version nearest to *name*.
+    """Return the library called *name*; of a version newer than any that is known, the newest.
 
-    >>> nearest_library("nccl-2.28.9"), nearest_library("nccl-2.12.12")
-    ('nccl-2.28', 'nccl-2.18')
+    >>> nearest_library("nccl-2.28.9"), nearest_library("nccl-2.12.12"), nearest_library("nccl-9.9")
+    ('nccl-2.28', 'nccl-2.12', 'nccl-2.30')
     """
     from collsim.library import load_library
     from collsim.library.library import RANGES
 
     found = re.match(r"(nccl|rccl)[-_ v]*(\d+)\.(\d+)", name.strip().lower())
     if found:
-        low, high = RANGES[found[1]]
-        major, minor = min(max((int(found[2][:9]), int(found[3][:9])), low), high)
+        major, minor = min((int(found[2][:9]), int(found[3][:9])), RANGES[found[1]][1])
         return load_library(f"{found[1]}-{major}.{minor}").name
     return load_library(name).name
 

@@ -1,4 +1,4 @@
-"""All-to-all over several nodes in the peer order of NCCL's grouped point-to-point kernel, with and without PXN.
+"""Messages over several nodes in the peer order of NCCL's grouped point-to-point kernel, with and without PXN.
 
 Ranks stand in groups of up to eight within a node. Group distances follow the triangular numbers 0, 1, 3, 6, 10, ...
 modulo a power of two; within one, every rank turns to the members of the other group in order. A message is cut into
@@ -6,13 +6,15 @@ parts on neighbouring channels, and a channel works on a batch of up to eight me
 
 Plain, a message leaves through an adapter beside its sender and may cross rails. With PXN it is first written through
 NVLink to the local GPU on the rail of its target, whose adapter sends it: the adapter's bytes are the same, all flows
-stay on their rails, and the messages of a group for one target travel as one.
+stay on their rails, and the messages of a group for one target travel as one. A scatter leaves the root's node through
+all adapters there; a gather enters through the root's own, for a receiver always takes its own (recvSetup).
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from math import gcd
 from typing import NamedTuple
 
@@ -25,7 +27,7 @@ from collsim.core.arrays import entries_of, pointers
 from collsim.schedule import ChunksBuilder, Int, Schedule, TransfersBuilder
 from collsim.schedule.message_parts import BATCH, channel_of_part, n_parts, p2p_channels, part_sizes, slot_bytes
 
-__all__ = ["PXN", "build", "peer_order"]
+__all__ = ["PXN", "ROOTED_PXN", "build", "peer_order"]
 
 PIECE_STEPS = 4
 MOST_PIECES = 16
@@ -88,7 +90,7 @@ def build(request: ScheduleRequest) -> Schedule:
 
 
 def build_pxn(request: ScheduleRequest) -> Schedule:
-    """Return the all-to-all with PXN."""
+    """Return the all-to-all, gather or scatter with PXN."""
     request.spread.per_node("nccl_pxn")
     return _Builder(request).build("nccl_pxn", pxn=True)
 
@@ -143,6 +145,7 @@ class _Builder:
             self.node[list(members)], self.rail[list(members)] = number, np.arange(len(members))
         self.taken: defaultdict[int, int] = defaultdict(int)
         self.batches: defaultdict[tuple[int, int], _Ends] = defaultdict(lambda: _Ends(n))
+        self.rooted = request.op.rooted
 
     def build(self, algo: str, *, pxn: bool) -> Schedule:
         """Return the schedule."""
@@ -165,17 +168,33 @@ class _Builder:
 
     def _block(self, partners: Int, size: int, channel: int, batch: int, *, pxn: bool) -> None:
         """Add the messages of one part between groups at one distance; *partners* is int64[turns, n]."""
-        turns, n = partners.shape
-        pieces = self._pieces(size) if pxn else [size]
-        sizes = np.tile(np.repeat(pieces, n), turns)
-        ranks = np.tile(np.arange(n), turns * len(pieces))
-        first = self.chunks.add(sizes, ranks, np.repeat(partners, len(pieces), axis=0).ravel())
-        chunk = first + np.arange(len(sizes)).reshape(turns, len(pieces), n)
+        asked = self._asked(partners)
+        if not asked.any():
+            return
+        pieces = np.array(self._pieces(size) if pxn else [size])
+        turn, piece, rank = np.nonzero(np.repeat(asked[:, None, :], len(pieces), axis=1))
+        first = self.chunks.add(pieces[piece], rank, partners[turn, rank])
+        chunk = np.zeros((len(partners), len(pieces), self.request.n_ranks), dtype=np.int64)
+        chunk[turn, piece, rank] = first + np.arange(len(rank))
         direct = self.node == self.node[partners] if pxn else np.ones(partners.shape, dtype=np.bool_)
-        if direct.any():
-            self._direct(partners, chunk, direct, (channel, batch))
-        if not direct.all():
-            self._wires(partners, chunk, ~direct, (channel, batch))
+        if (asked & direct).any():
+            self._direct(partners, chunk, asked & direct, (channel, batch))
+        if (asked & ~direct).any():
+            self._wires(partners, chunk, asked & ~direct, (channel, batch))
+
+    def _asked(self, partners: Int) -> NDArray[np.bool_]:
+        """Return which messages of the rounds *partners* there are: all, or those to or from the root."""
+        if not self.rooted:
+            return np.ones(partners.shape, dtype=np.bool_)
+        root, rank = self.request.root, np.arange(partners.shape[1])
+        return partners == root if self.request.op.name == "gather" else np.broadcast_to(rank == root, partners.shape)
+
+    def _before(self, ends: _Ends, rank: Int, target: Int) -> tuple[Int, Int]:
+        """Return what messages wait for, as columns: their place, and a transfer of the batch before.
+
+        In an all-to-all the target is as far as the sender; the root of a gather is not.
+        """
+        return _together([ends.of(rank), ends.of(target)]) if self.rooted else ends.of(rank)
 
     def _direct(self, partners: Int, chunk: Int, which: NDArray[np.bool_], label: tuple[int, int]) -> None:
         """Add the messages that go straight from rank to rank."""
@@ -183,7 +202,7 @@ class _Builder:
         turn, rank = np.nonzero(which)
         target, row = partners[turn, rank], np.arange(len(rank))
         carried = np.repeat(row, chunk.shape[1]), chunk[turn, :, rank].ravel()
-        deps = self.batches[channel, batch - 1].of(rank)
+        deps = self._before(self.batches[channel, batch - 1], rank, target)
         first = self.rows.add_many(
             rank, target, carried, deps, channel=channel, step=batch * MOST_PIECES, reads_input=True
         )
@@ -230,7 +249,7 @@ class _Builder:
             if piece:
                 deps += [(own[writes], base + (own - width[wires.wire])[writes]), (sent, base + sent - width)]
             else:  # the relay's own message is not written anywhere: what it waits for, the transfer waits for
-                waiter, dep = before.of(wires.rank)
+                waiter, dep = self._before(before, wires.rank, wires.target)
                 deps.append((np.where(writes, own, sent[wires.wire])[waiter], dep))
         src, dst, step, reads = columns
         self.rows.add_many(
@@ -273,3 +292,4 @@ PXN = Algorithm(
     protocols=("LL", "Simple"),
     cost_law="bundled",
 )
+ROOTED_PXN = replace(PXN, ops=("gather", "scatter"), growth=None)

@@ -17,7 +17,7 @@ from collsim.library.nccl.channels import (
     nvls_channels,
     thread_bytes,
 )
-from collsim.library.nccl.cluster_graphs import ACROSS_DOUBT
+from collsim.library.nccl.cluster_graphs import ACROSS_DOUBT, merged
 from collsim.library.nccl.graphs import nccl_graphs
 from collsim.library.nccl.point_to_point import OPS, channels_used, point_to_point, protocol_of
 from collsim.library.nccl.protocols import AMD_LINES, NVIDIA_LINES, SLOTS, Lines, chunk_of, efficiency
@@ -28,12 +28,15 @@ from collsim.library.system import Graph, System
 __all__ = ["choose", "choose_with", "options_with"]
 
 P2P_THREADS = 640
-LL128_MIXED_SINCE = (2, 28)
-"""Until then LL128 wants GPUs of one compute capability, later Hopper or newer will do (src/graph/tuning.cc). The
-version is assumed: older sources have only the first rule, newer ones the second, and when it came is not known."""
 ACROSS_DOMAINS = "channels per peer across domains were compared with no log"
 LIBRARY_WORDS = {"nvls_tree": "NVLSTREE", "collnet_direct": "COLLNETDIRECT", "collnet_chain": "COLLNETCHAIN"}
 """Names of algorithms in debug lines, where they are not the name in capitals."""
+
+
+MERGED_SINCE = (2, 20)
+"""Ports of one card are one adapter: v2.20.3 has it (src/transport/net_ib.cc); 2.19 was not read."""
+RELAYED = ("all_to_all", "gather", "scatter")
+"""Operations whose messages may go over relays. The others' schedules have none, though NCCL's do."""
 
 
 class NothingLeftError(InputError):
@@ -89,6 +92,8 @@ def choose(
     if system.links and call.ranks_per_node > len(system.links):
         what = f"{call.ranks_per_node} ranks on a domain of {len(system.links)} GPUs"
         raise InputError(Fault(what, "ranks", f"at most {len(system.links)} in each domain"))
+    if not system.is_amd and library.version >= MERGED_SINCE and environment.number("NCCL_IB_MERGE_NICS", 1):
+        system = merged(system)
     if call.op in OPS:
         return _messages(call, system, library, environment)
     if system.is_amd:
@@ -149,9 +154,7 @@ def _pick_nccl(call: Call, system: System, library: Library, environment: Enviro
     graphs = nccl_graphs(call, system)
     ring = graphs["ring"]
     communicator = communicator_channels(call, system, ring, environment)
-    setting = Setting(
-        call, system, nccl_constants(library.version), environment, graphs, library.version >= LL128_MIXED_SINCE
-    )
+    setting = Setting(call, system, nccl_constants(library.version), environment, graphs, library.version)
     rows = _non_empty(candidates(setting, communicator), call, environment)
     algo, proto = rows[0].algo, PROTOCOLS.index(rows[0].proto)
     if algo in ("nvls", "nvls_tree"):
@@ -273,7 +276,7 @@ def _zero_copy(call: Call, environment: Environment) -> bool:
 def _relays(call: Call, system: System, environment: Environment) -> bool:
     """Return True if messages go over the GPU on the rail of their target (PXN; NCCL src/graph/paths.cc)."""
     off = environment.number("NCCL_PXN_DISABLE", 0) != 0 or environment.number("NCCL_P2P_PXN_LEVEL", 2) == 0
-    if call.op != "all_to_all" or call.n_nodes == 1 or call.ranks_per_node == 1 or off:
+    if call.op not in RELAYED or call.n_nodes == 1 or call.ranks_per_node == 1 or off:
         return False
     if system.is_amd:
         from collsim.library.rccl import across as rccl_across

@@ -11,7 +11,7 @@ __all__ = ["DEFAULT_LIBRARY", "PROTOCOLS", "RANGES", "Library", "load_library"]
 
 DEFAULT_LIBRARY = "nccl-2.28"
 RANGES = {"nccl": ((2, 18), (2, 30)), "rccl": ((2, 18), (2, 31))}
-"""The oldest and the newest version that is known."""
+"""The oldest and the newest version whose constants are known; an older one of the same major takes the oldest."""
 PROTOCOLS = ("LL", "LL128", "Simple")
 
 
@@ -25,16 +25,23 @@ class Library:
     @property
     def name(self) -> str:
         """``nccl-2.28``."""
-        return f"{self.family}-{self.version[0]}.{self.version[1]}"
+        return f"{self.family}-{_dotted(self.version)}"
+
+    @property
+    def known(self) -> Library:
+        """The version whose constants this one takes: itself, or the oldest known one."""
+        return Library(self.family, max(self.version, RANGES[self.family][0]))
 
 
 def load_library(name: str | Library) -> Library:
     """Return the library called *name*; a patch level is accepted and does not matter.
 
+    A version older than any that is known is accepted too: `Library.known` says whose constants it takes.
+
     Raises
     ------
     UnsupportedError
-        Not a version that is known.
+        No such library, a version newer than any that is known, or of another major version.
 
     Examples
     --------
@@ -52,7 +59,7 @@ def load_library(name: str | Library) -> Library:
         raise UnsupportedError(Fault(f'"{name}" is no library and version', "library", f"known: {spans}"))
     family, version = found[1], (int(found[2]), int(found[3]))
     low, high = RANGES[family]
-    if not low <= version <= high:
+    if not (low[0], 0) <= version <= high:
         near = low if version < low else high
         what = f"no constants for {family} {_dotted(version)}"
         raise UnsupportedError(Fault(what, "library", f"nearest: {family}-{_dotted(near)}; known: {spans}"))

@@ -52,6 +52,9 @@ LINK_GBPS = {
 CAPABILITIES = {"volta": 70, "ampere": 80, "hopper": 90, "blackwell": 100}
 """Compute capability, times ten; where GPUs differ NCCL goes by the least (src/graph/tuning.cc, minCompCap)."""
 
+ONE_ADAPTER = "EFA"
+"""Adapters of this model at one GPU are shown to the library as one (aws-ofi-nccl, which groups them)."""
+
 GUESSED_MODELS = ("Rubin",)
 """Models that no released library has constants for."""
 
@@ -265,7 +268,8 @@ def _adapters(topology: Topology) -> dict[str, Any]:
     """Return the number and rate of the network adapters of a GPU, from the facts ``nic.per_gpu`` and the like."""
     facts = {fact.path: fact.value for fact in topology.facts}
     count = facts.get("nic.per_gpu", 1 / facts.get("nic.shared_by", 1))
-    return {"nics_per_gpu": max(int(count), 1), "nic_GBps": count * facts.get("nic.bandwidth", 0.0) / 1e9}
+    seen = 1 if ONE_ADAPTER in topology.labels.get("nic.model", "") else max(int(count), 1)
+    return {"nics_per_gpu": seen, "nic_GBps": count * facts.get("nic.bandwidth", 0.0) / 1e9}
 
 
 def _links(topology: Topology, ranks: Sequence[int]) -> tuple[tuple[tuple[int, ...], ...], int]:

@@ -50,6 +50,7 @@ from collsim.topology import Topology
 if TYPE_CHECKING:
     import networkx as nx
 
+    from collsim.library import Library
     from collsim.simulation.quotient.scaled import Scaled
 
 __all__ = ["build_schedule", "predict", "simulate"]
@@ -381,7 +382,15 @@ def _with_library(topology: Topology, constants: Profile, question: Request) -> 
         return question, _alone(question, f"{library.name} does not run on {topology.name}")
     if question.library is None and question.environment:
         raise InputError(Fault("variables of the environment need a library", "environment", "add --library nccl-2.28"))
-    return question, []
+    return question, [] if question.library is None else _of_old(question.library)
+
+
+def _of_old(library: Library) -> list[str]:
+    """Return what to tell of a library older than all whose constants are known."""
+    if library.known == library:
+        return []
+    known, name = library.known.name, library.name
+    return [f"the constants of {name} are not known: those of {known} are taken, without algorithms newer than {name}"]
 
 
 def _alone(question: Request, why: str) -> list[str]:

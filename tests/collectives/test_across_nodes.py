@@ -243,6 +243,38 @@ def test_pxn_stays_on_rails_and_sends_the_messages_of_a_node_as_one():
     assert network.sum() == 32 * 3  # of 32 * 24 messages
 
 
+@pytest.mark.parametrize("root", [0, 11])
+@pytest.mark.parametrize("op", ["gather", "scatter"])
+def test_pxn_spreads_a_scatter_over_the_adapters_of_the_node_and_a_gather_ends_at_one(op, root):
+    """A sender takes the rail of its target, a receiver its own adapter (NCCL src/transport/net.cc)."""
+    nodes, g, block = 4, 8, MIB
+    schedule = build(op, "nccl_pxn", nodes, g, nodes * g * block, channels=16, root=root)
+    transfers = schedule.materialise()
+    network = transfers.src // g != transfers.dst // g
+    assert np.all(transfers.src[network] % g == transfers.dst[network] % g)
+    sent = traffic(schedule, g)[:, 1]
+    assert sent.sum() == (nodes - 1) * g * block
+    if op == "scatter":
+        own = [rank for rank in range(nodes * g) if rank // g == root // g]
+        assert sent[own].tolist() == [(nodes - 1) * block] * g
+    else:
+        assert set(transfers.dst[network].tolist()) == {root}
+
+
+def test_a_scatter_takes_as_long_as_all_adapters_of_the_roots_node():
+    from collsim import simulate
+
+    nodes, g, size, rate = 4, 8, 2**30, 12.5e9  # adapters so slow that NVLink does not matter
+    told = {"nic.bandwidth": "100 Gb/s"}
+    times = {
+        op: simulate("h100_rail", op, size, ranks=nodes * g, profile="ideal", library="nccl-2.28", overrides=told)
+        for op in ("scatter", "gather")
+    }
+    outside = (nodes - 1) / nodes * size
+    assert outside / (g * rate) < times["scatter"].rows[0].time_s < 1.05 * outside / (g * rate)
+    assert outside / rate < times["gather"].rows[0].time_s < 1.01 * outside / rate
+
+
 def test_pxn_relays_send_long_messages_while_they_receive_them():
     from collsim import simulate
 

@@ -78,7 +78,7 @@ def test_choices_and_channels_of_h100(op: str, h100: System) -> None:
 @pytest.mark.parametrize(("op", "algo"), COSTS)
 def test_cost_table_of_h100(op: str, algo: str, h100: System) -> None:
     call = Call(op, 4, MIB)
-    setting = Setting(call, h100, nccl_constants((2, 28)), Environment(), nccl_graphs(call, h100))
+    setting = Setting(call, h100, nccl_constants((2, 28)), Environment(), nccl_graphs(call, h100), (2, 28))
     for proto, (latency, bandwidth) in enumerate(COSTS[op, algo]):
         assert latency_us(setting, algo, proto) == pytest.approx(latency, abs=0.051)
         assert bandwidth_GBps(setting, algo, proto) == pytest.approx(bandwidth, abs=0.051)
@@ -166,6 +166,6 @@ def test_fixed_p2p_channels_are_honoured(channels: int, h100: System) -> None:
 
 def test_candidates_are_sorted(h100: System) -> None:
     call = Call("all_reduce", 4, MIB)
-    setting = Setting(call, h100, nccl_constants((2, 28)), Environment(), nccl_graphs(call, h100))
+    setting = Setting(call, h100, nccl_constants((2, 28)), Environment(), nccl_graphs(call, h100), (2, 28))
     times = [row.predicted_s for row in candidates(setting, 24)]
     assert times == sorted(times)

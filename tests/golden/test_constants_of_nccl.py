@@ -1,13 +1,9 @@
 """The figures of NCCL's cost model, written down a second time: those of 2.28, and what each version changed.
 
-2.28 is src/graph/tuning.cc of v2.28.3-1, in the order of its tables; 2.26 was compared with v2.26.2-1, 2.22 and 2.21
-with v2.22.3-1 and v2.21.5-1. Rows that a version's source does not have (PAT before 2.23, trees of NVLS before 2.27,
-Blackwell before 2.26) are those of the files. Older sources differ from the files, and from what stands here, in this:
-
-* 2.22 and before: the base of the tree with Simple is 0.
-* 2.20 (v2.20.3-1): bases and hops are those of 2.21, but for 23.0 in place of 25.0 with NVLS over NVLink.
-* 2.18 (forks of 2.18.3): CollNet has a base of 6.8, 14.0, 0 and hops with Simple over NVLink, PCI and network of 8.0,
-  8.0, 10.7 (direct) and 4.75, 8.0, 14.0 (chain).
+2.28 is src/graph/tuning.cc of v2.28.3-1, in the order of its tables; 2.26 was compared with v2.26.2-1, 2.22, 2.21 and
+2.20 with v2.22.3-1 (178b6b759074), v2.21.5-1 (ab2b89c4c339) and v2.20.3-1 (b6475625fbca), 2.18 with 2.18.3 as
+gbxu/autoccl has it (a0bf96bf646c). Rows that a version's source does not have (PAT before 2.23, trees of NVLS before
+2.27, Blackwell before 2.26) are those of the files.
 """
 
 from __future__ import annotations
@@ -43,22 +39,33 @@ FIGURES: dict[str, Any] = {
 }  # fmt: skip
 HOPPER = {"ring_ll128": (36.7,) * 3, "tree_ll128": (36.7, 36.7, 29.0), "tree": (38.7, 41.4, 36.0)}
 CHANGES: dict[tuple[int, int], dict[str, tuple[Any, Any]]] = {
-    (2, 21): {
-        "base_us.collnet_direct": ((8.0, 8.0, 10.7), (0, 0, 0)),
-        "base_us.collnet_chain": ((4.75, 8.0, 14.0), (0, 0, 0)),
+    (2, 20): {
+        "base_us.collnet_direct": ((6.8, 14.0, 0), (0, 0, 0)),
+        "base_us.collnet_chain": ((6.8, 14.0, 0), (0, 0, 0)),
         "base_us.nvls": ((0, 0, 23.0), (0, 0, 0)),
         "base_us.nvls_tree": ((0, 0, 23.0), (0, 0, 0)),
-        "nvlink_us.nvls": ((0, 0, 0), (0, 0, 25)),
-        "nvlink_us.nvls_tree": ((0, 0, 0), (0, 0, 25)),
         "nvlink_us.tree": ((0.6, 1.25, 4), (0.6, 1.25, 28)),
+        "nvlink_us.collnet_direct": ((0, 0, 8.0), (0, 0, 3.7)),
+        "nvlink_us.collnet_chain": ((0, 0, 4.75), (0, 0, 2.8)),
+        "nvlink_us.nvls": ((0, 0, 0), (0, 0, 23)),
+        "nvlink_us.nvls_tree": ((0, 0, 0), (0, 0, 23)),
         "pci_us.tree": ((1.0, 1.9, 6), (1.0, 1.9, 28)),
+        "pci_us.collnet_direct": ((0, 0, 8.0), (0, 0, 3.7)),
+        "pci_us.collnet_chain": ((0, 0, 8.0), (0, 0, 2.8)),
         "net_us.tree": ((5.0, 8.5, 14), (5.0, 8.5, 28)),
+        "net_us.collnet_direct": ((0, 0, 10.7), (0, 0, 31)),
+        "net_us.collnet_chain": ((0, 0, 14), (0, 0, 30)),
         "net_us.nvls_tree": ((0, 0, 19), (0, 0, 14)),
+    },
+    (2, 21): {
+        "nvlink_us.nvls": ((0, 0, 23), (0, 0, 25)),
+        "nvlink_us.nvls_tree": ((0, 0, 23), (0, 0, 25)),
         "ll_max.hopper": ((87.7, 22.5, 19.0), (141.0, 45.0, 35.0)),
         "ll_max.blackwell": ((87.7, 22.5, 19.0), (141.0, 45.0, 35.0)),
     },
     (2, 22): {"cell_bytes": (0, 512)},
     (2, 23): {
+        "base_us.tree": ((6.8, 14.0, 0), (6.8, 14.0, 8.4)),
         "nvlink_us.tree": ((0.6, 1.25, 28), (0.6, 1.25, 4.0)),
         "pci_us.tree": ((1.0, 1.9, 28), (1.0, 1.9, 4.0)),
         "net_us.tree": ((5.0, 8.5, 28), (5.0, 8.5, 14)),

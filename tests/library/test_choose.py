@@ -41,11 +41,32 @@ def test_library_names(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "hint"), [("nccl-2.31", "nccl-2.30"), ("nccl-2.4", "nccl-2.18"), ("mpi-4", "rccl-2.18 to")]
+    ("name", "hint"), [("nccl-2.31", "nccl-2.30"), ("nccl-1.3", "nccl-2.18"), ("mpi-4", "rccl-2.18 to")]
 )
 def test_unknown_libraries_name_the_nearest(name: str, hint: str) -> None:
     with pytest.raises(UnsupportedError, match=hint):
         load_library(name)
+
+
+def test_an_algorithm_is_chosen_only_by_versions_that_have_it() -> None:
+    """NVLS came with 2.17, its tree with 2.18, PAT with 2.23; older versions take the constants of 2.18."""
+    assert load_library("nccl-2.16.5").known.name == "nccl-2.18"
+    system = replace(H100, nvls=True, nic_GBps=50.0)
+    kinds = {
+        "nvls": (Call("all_reduce", 8, 256 * MIB), (2, 17)),
+        "nvls_tree": (Call("all_reduce", 16, 256 * MIB, n_nodes=2), (2, 18)),
+        "pat": (Call("all_gather", 2, 64 * KIB, n_nodes=2), (2, 23)),
+        "tree": (Call("all_reduce", 16, KIB, n_nodes=2), (2, 4)),
+    }
+    for algo, (call, since) in kinds.items():
+        for minor in range(31):
+            rows = choose(call, system, f"nccl-2.{minor}").candidates
+            assert (algo in {row.algo for row in rows}) == ((2, minor) >= since), (algo, minor)
+    gathered = {
+        minor: {row.algo for row in choose(Call("all_gather", 8, MIB), system, f"nccl-2.{minor}").candidates}
+        for minor in (16, 18, 20, 28)
+    }
+    assert gathered == {16: {"ring"}, 18: {"ring"}, 20: {"ring", "nvls"}, 28: {"ring", "nvls"}}
 
 
 def test_what_is_no_name_is_shown_in_brief() -> None:
@@ -55,9 +76,11 @@ def test_what_is_no_name_is_shown_in_brief() -> None:
 
 def test_history_of_constants() -> None:
     of = {minor: nccl_constants((2, minor)) for minor in range(18, 31)}
-    assert of[18] is not of[21]
-    assert of[20].nvlink_us["tree"][SIMPLE] == of[23].nvlink_us["tree"][SIMPLE] == 4.0
-    assert of[21].nvlink_us["tree"][SIMPLE] == of[22].net_us["tree"][SIMPLE] == 28.0
+    assert of[18] == of[19] != of[20] != of[21]
+    assert of[19].nvlink_us["tree"][SIMPLE] == of[23].nvlink_us["tree"][SIMPLE] == 4.0
+    assert of[20].nvlink_us["tree"][SIMPLE] == of[22].net_us["tree"][SIMPLE] == 28.0
+    assert [of[minor].base_us["tree"][SIMPLE] for minor in (18, 20, 22, 23)] == [0.0, 0.0, 0.0, 8.4]
+    assert [of[minor].nvlink_us["nvls"][SIMPLE] for minor in (18, 20, 21)] == [0.0, 23.0, 25.0]
     assert [of[minor].pat_ratio for minor in (22, 23, 25, 26, 30)] == [0.0, 0.85, 0.85, 0.75, 0.75]
     assert [of[minor].nvls_ratio is None for minor in (26, 27)] == [False, True]
     assert of[18].ll_max[2][0] == 87.7

@@ -126,6 +126,31 @@ class TestNccl:
 
         assert (algo(2, 8), algo(8, 1), algo(1, 8)) == ("nccl_pxn", "nccl_p2p", "nccl_p2p")
         assert algo(2, 8, "NCCL_PXN_DISABLE=1") == "nccl_p2p"
+        rooted = [choose(call(op, 2, 8, 64 * MIB), h100, "nccl-2.28").algo for op in ("gather", "scatter")]
+        assert rooted == ["nccl_pxn", "nccl_pxn"]
+
+    def test_ports_of_one_card_are_one_adapter(self) -> None:
+        """NCCL_IB_MERGE_NICS, on by default (NCCL src/transport/net_ib.cc); two cards of full rate stay two."""
+
+        def algo(node: str, per_gpu: int, rate: str, library: str = "nccl-2.28", *words: str) -> tuple[str, int]:
+            told = {"nic.per_gpu": str(per_gpu), "nic.bandwidth": rate, "scale_out.nodes": "2"}
+            system = system_of(load_topology(node, told))
+            choice = choose(call("all_reduce", 2, 8, 1024 * MIB), system, library, read_environment(words))
+            return choice.algo, choice.search_channels
+
+        one = algo("hgx_h100", 1, "400 Gb/s")
+        assert one == algo("hgx_h100", 2, "200 Gb/s") == ("nvls_tree", 8)
+        assert algo("hgx_h100", 2, "200 Gb/s", "nccl-2.28", "NCCL_IB_MERGE_NICS=0") == ("ring", 16)
+        assert algo("hgx_h100", 2, "200 Gb/s", "nccl-2.18")[0] != "nvls_tree"
+        two = algo("hgx_b200", 2, "400 Gb/s", "nccl-2.28", "NCCL_ALGO=ring")
+        assert two[1] > algo("hgx_b200", 1, "400 Gb/s", "nccl-2.28", "NCCL_ALGO=ring")[1]
+        # 16 x 100 Gb/s, as OCI's BM.GPU.B4.8: 10.9 ms measured for 1 GiB, which the ring takes and the tree does not
+        assert algo("dgx_a100", 1, "200 Gb/s") == algo("dgx_a100", 2, "100 Gb/s") == ("ring", 8)
+
+    def test_adapters_of_efa_are_one(self) -> None:
+        told = {"nic.per_gpu": "4", "nic.bandwidth": "100 Gb/s", "nic.model": "EFA", "scale_out.nodes": "2"}
+        system = system_of(load_topology("hgx_h100", told))
+        assert (system.nics_per_gpu, system.nic_GBps) == (1, 50.0)
 
     def test_rounds_between_two_groups_share_channels(self, h100: System) -> None:
         choice = choose(call("all_to_all", 4, 8, 64 * KIB), h100, "nccl-2.28")

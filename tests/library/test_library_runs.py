@@ -82,6 +82,17 @@ def test_every_fault_at_once():
         assert word in str(caught.value)
 
 
+def test_an_old_library_takes_the_oldest_known_constants_and_says_so():
+    def warnings(name):
+        return collsim.simulate("hgx_h100", "all_reduce", "1M", library=name).warnings
+
+    told = set(warnings("nccl-2.16")) - set(warnings("nccl-2.18"))
+    assert told == {
+        "the constants of nccl-2.16 are not known: those of nccl-2.18 are taken, "
+        "without algorithms newer than nccl-2.16"
+    }
+
+
 def test_a_variable_without_a_library_is_refused():
     with pytest.raises(InputError, match="need a library"):
         collsim.simulate("hgx_h100", "all_reduce", "1M", profile="default", environment={"NCCL_ALGO": "Ring"})

@@ -6,6 +6,8 @@ but one send on. The search keeps the most channels times rate, up to what a GPU
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from collsim.core.errors import Fault, UnsupportedError
 from collsim.library.calls import Call
 from collsim.library.system import Graph, System
@@ -17,6 +19,7 @@ __all__ = [
     "MAX_RINGS",
     "collnet_graph",
     "doubled",
+    "merged",
     "nvls_across",
     "ring_across",
     "tree_across",
@@ -36,6 +39,10 @@ PCIE_GBPS = {"volta": 12.0, "ampere": 24.0, "hopper": 48.0, "blackwell": 48.0}
 """Sixteen lanes of the PCIe generation of the platform by the library's reckoning (NCCL src/graph/topo.cc)."""
 PCIE_GEN6_GBPS, PCIE_GEN6_FROM_GBPS = 96.0, 100.0
 """Adapters of 800 Gb/s come with generation 6."""
+PORTS = 2
+"""NCCL_IB_MAX_DEVS_PER_NIC (NCCL src/transport/net_ib.cc)."""
+PORTS_OVER_LANES = 1.05
+"""Cards of 200 and 400 Gb/s have sixteen lanes that the library counts as 24 and 48 GB/s."""
 MAX_RINGS = 32
 """Half of MAXCHANNELS (NCCL src/init.cc)."""
 MAX_HEADS = 32
@@ -48,16 +55,35 @@ MAX_COLLNET_HEADS = 8
 ACROSS_DOUBT = "channels over several domains are counted from links and adapters; no debug line was compared"
 
 
+def merged(system: System) -> System:
+    """Return the system with the ports of a card as one adapter, as NCCL takes them (src/transport/net_ib.cc).
+
+    Which adapters of a GPU are ports of one card no file says: those that the lanes of a card carry together.
+
+    >>> a100 = System("ampere", True, 20.0, links_per_gpu=12, nics_per_gpu=2, nic_GBps=25.0)
+    >>> merged(a100).nics_per_gpu, merged(replace(a100, nic_GBps=50.0)).nics_per_gpu
+    (1, 2)
+    """
+    others = tuple(map(merged, system.others))
+    rate = system.nic_GBps / system.nics_per_gpu
+    together = system.nics_per_gpu % PORTS == 0 and PORTS * rate <= PORTS_OVER_LANES * _lanes(system, PORTS * rate)
+    return replace(system, others=others, nics_per_gpu=system.nics_per_gpu // (PORTS if together else 1))
+
+
+def _lanes(system: System, rate_GBps: float) -> float:
+    """Return what the lanes of a card with adapters of *rate_GBps* carry."""
+    if system.architecture == "blackwell" and rate_GBps >= PCIE_GEN6_FROM_GBPS:
+        return PCIE_GEN6_GBPS
+    return PCIE_GBPS[system.architecture]
+
+
 def _adapters(call: Call, system: System) -> tuple[int, float]:
     """Return the adapters of the GPUs of a domain that take part, and what the search may reserve on each."""
     if system.nic_GBps <= 0:
         what = "the network adapters of a GPU are not known"
         raise UnsupportedError(Fault(what, "nodes", "give nic.bandwidth, the channels of a log, or an algorithm"))
     rate = system.nic_GBps / system.nics_per_gpu
-    lanes = PCIE_GBPS[system.architecture]
-    if system.architecture == "blackwell" and rate >= PCIE_GEN6_FROM_GBPS:
-        lanes = PCIE_GEN6_GBPS
-    return call.ranks_per_node * system.nics_per_gpu, min(rate, lanes)
+    return call.ranks_per_node * system.nics_per_gpu, min(rate, _lanes(system, rate))
 
 
 def ring_across(call: Call, system: System) -> Graph:

@@ -32,6 +32,16 @@ BY_OP = {
 }
 """Algorithms that exist for an operation."""
 
+ALGORITHM_SINCE = {"tree": (2, 4), "nvls": (2, 17), "nvls_tree": (2, 18), "pat": (2, 23)}
+"""First version with an algorithm; those that are absent are older (NCCL release notes)."""
+GATHERED_SINCE = (2, 20)
+"""NVLS and CollNet for all-gather and reduce-scatter: 2.18.3 has the ring alone, 2.20.3 both (src/graph/tuning.cc)."""
+LL128_SINCE = (2, 5)
+"""NCCL release notes."""
+LL128_MIXED_SINCE = (2, 28)
+"""Until then LL128 wants GPUs of one compute capability, later Hopper or newer will do (src/graph/tuning.cc). The
+version is assumed: older sources have only the first rule, newer ones the second, and when it came is not known."""
+
 ONLY_SIMPLE = ("collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat")
 LL128_RING, LL128_TREE, LL128_TREE_ONE_NODE = 0.92, 120 / 128, 7 / 9
 TREE_SHARE, TREE_LL_SHARE = 0.92, 1 / 3.8
@@ -63,8 +73,7 @@ class Setting:
     constants: NcclConstants
     environment: Environment
     graphs: dict[str, Graph]
-    ll128_mixed: bool = True
-    """True if LL128 runs between GPUs of two architectures from Hopper on."""
+    version: tuple[int, int]
 
     @property
     def row(self) -> int:
@@ -110,9 +119,10 @@ def candidates(setting: Setting, communicator_channels: int) -> tuple[Candidate,
 def _exists(setting: Setting, algo: str) -> bool:
     """Return True if *algo* can run here and the environment lets it."""
     call, environment = setting.call, setting.environment
-    if algo not in setting.graphs or not environment.permits("NCCL_ALGO", call.op, algo):
+    permitted = algo in setting.graphs and environment.permits("NCCL_ALGO", call.op, algo)
+    if not permitted or setting.version < _since(call, algo):
         return False
-    if algo in ("nvls", "nvls_tree") and not (environment.number("NCCL_NVLS_ENABLE", 2) and _nvls_adds(setting)):
+    if algo.startswith("nvls") and not (environment.number("NCCL_NVLS_ENABLE", 2) and _nvls_adds(setting)):
         return False
     enabled = environment.number("NCCL_COLLNET_ENABLE", 0) == 1 and setting.system.sharp
     collnet = enabled and call.n_nodes > 1 and _sharp_adds(call)
@@ -122,9 +132,15 @@ def _exists(setting: Setting, algo: str) -> bool:
         wanted = environment.number("NCCL_PAT_ENABLE", 2)
         if call.op == "reduce_scatter" and call.redop == "avg":
             return False  # NCCL src/enqueue.cc: PAT cannot scale on the way
-        return bool(setting.constants.pat_ratio) and (wanted == 1 or (wanted == 2 and call.n_nodes == call.n_ranks))
+        return wanted == 1 or (wanted == 2 and call.n_nodes == call.n_ranks)
     needs = {"collnet_direct": collnet, "collnet_chain": collnet, "nvls": collnet, "nvls_tree": call.n_nodes > 1}
     return needs.get(algo, True)
+
+
+def _since(call: Call, algo: str) -> tuple[int, int]:
+    """Return the first version with *algo* for the call."""
+    gathered = GATHERED_SINCE if algo != "ring" and call.operation.blocked else (0, 0)
+    return max(ALGORITHM_SINCE.get(algo, (0, 0)), gathered)
 
 
 def _nvls_adds(setting: Setting) -> bool:
@@ -147,7 +163,9 @@ def _has_protocol(setting: Setting, algo: str, proto: int) -> bool:
     if algo in ONLY_SIMPLE and proto != SIMPLE:
         return False
     hopper = CAPABILITIES.get(setting.system.architecture, 0) >= CAPABILITIES["hopper"]
-    if proto == LL128 and not setting.system.alike and not (hopper and setting.ll128_mixed):
+    if proto == LL128 and not setting.system.alike and not (hopper and setting.version >= LL128_MIXED_SINCE):
+        return False
+    if proto == LL128 and setting.version < LL128_SINCE:
         return False
     return setting.environment.permits("NCCL_PROTO", setting.call.op, PROTOCOLS[proto])
 

@@ -84,13 +84,13 @@ KEYS = ("schema", "source", *(each.name for each in fields(NcclConstants)))
 
 @cache
 def nccl_constants(version: tuple[int, int]) -> NcclConstants:
-    """Return the constants of a version of NCCL.
+    """Return the constants of a version of NCCL; of one older than all that are known, those of the oldest.
 
     >>> nccl_constants((2, 28)).net_us["nvls_tree"], nccl_constants((2, 30)).net_us["nvls_tree"]
     ((0.0, 0.0, 14.0), (0.0, 0.0, 20.9))
     """
     found = {tuple(map(int, path.stem.split("."))): path for path in FOLDER.glob("*.yaml")}
-    path = found[max(since for since in found if since <= version)]
+    path = found[max((since for since in found if since <= version), default=min(found))]
     return read_constants(path.read_bytes(), path.name)
 
 

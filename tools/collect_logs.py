@@ -2,7 +2,8 @@
 
 ``python tools/collect_logs.py --folder box_a=RUNS --folder LOGS`` reads the logs that tools/data/split.csv
 names: a log is called like its file without the ending, after ``NAME__`` if the folder was given as ``NAME=FOLDER``.
-A folder with figures.csv has logs as figures. Logs that an INDEX.csv names and the split does not are a fault.
+A folder with figures.csv has logs as figures, one with nccl.csv those of the systems in `TABLED`. Logs that an
+INDEX.csv names and the split does not are a fault.
 Whatever a log does not say itself (system, health, source, forced variables of a run published without them) is said in
 the split, which is kept by hand; a system without a log in the folders keeps its table. The logs stay where they are.
 """
@@ -39,6 +40,16 @@ NOT_IN_PLACE = ("all_to_all", "send_recv")
 """Operations whose in-place half has no meaning."""
 MOST_ROWS, STEP = 128, 1.08
 """Of a log with more rows, those are kept whose sizes are at least this factor apart."""
+
+TABLED = {
+    ("a100_sxm", "2"): "A100-2of8x1",
+    ("a100_sxm", "8"): "A100-8x1",
+    ("b200_sxm", "2"): "B200-2of8x1",
+    ("b200_sxm", "8"): "B200-8x1",
+    ("gb200", "4"): "GB200-NVL72-4x1",
+    ("h100_sxm", "8"): "H100-8x1",
+}
+"""Systems and numbers of GPUs of the tables of AIConfigurator, as names of logs begin."""
 
 Entry = dict[str, str]
 
@@ -179,6 +190,22 @@ def find_figures(folders: Sequence[str]) -> dict[str, Figures]:
     return found
 
 
+def find_tables(folders: Sequence[str]) -> dict[str, Figures]:
+    """Return tables of nccl-tests that AIConfigurator ships, a log for each system, number of ranks and operation.
+
+    Each time is the median over repeated tables, out of place.
+    """
+    found: dict[str, Figures] = {}
+    for path in (Path(given.rpartition("=")[2]) / "nccl.csv" for given in folders):
+        for row in read_csv(path) if path.is_file() else ():
+            if machine := TABLED.get((row["system"], row["gpus"])):
+                name = f"{machine}__{row['op']}__aiconfigurator"
+                index = {"op": row["op"], "ranks": row["gpus"], "datatype": row["dtype"]}
+                figures = {"size_bytes": row["size_bytes"], "time_oop_us": row["time_us"], "time_ip_us": ""}
+                found.setdefault(name, (index, []))[1].append(figures)
+    return found
+
+
 def rows_of_figures(entry: Entry, figures: Figures) -> list[dict[str, object]]:
     """Return the rows of a log that is published as figures; its nodes are as few as hold the ranks."""
     index, table = figures
@@ -248,7 +275,8 @@ def read_rows(entry: Entry, path: Path | None, figures: Figures | None) -> list[
 
 def collect(folders: Sequence[str]) -> list[str]:
     """Write the tables and return what was wrong."""
-    logs, figures, split = find_logs(folders), find_figures(folders), read_csv(SPLIT)
+    logs, split = find_logs(folders), read_csv(SPLIT)
+    figures = find_figures(folders) | find_tables(folders)
     write_matrices(logs)
     tables: dict[str, list[dict[str, object]]] = defaultdict(list)
     missing: dict[str, list[str]] = defaultdict(list)

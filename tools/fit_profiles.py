@@ -64,8 +64,9 @@ class Between(NamedTuple):
 FITS = {
     "hgx_h100": Fit("nvlink", ("H100", "H800"), ("h100_rail",)),
     "gh200_quad": Fit("hgx_h100", ("GH200",), ("alps",)),
-    "hgx_b200": Fit("hgx_h100", ("B200",)),
+    "hgx_b200": Fit("blackwell", ("B200",)),
     "gb200_nvl72": Fit("hgx_b200", ("GB200",)),
+    "dgx_a100": Fit("ampere", ("A100", "A800")),
     "dgx2_v100": Fit("hgx_h100", ("V100",)),
     "mi300x_ubb8": Fit("xgmi", ("MI300X",)),
 }

@@ -60,6 +60,10 @@ FLOOR_FACTOR, TOLD_FLOOR_FACTOR = 2.0, 1.03
 """The same for the floor of a call: unknown, and where rows of `TINY_BYTES` or less tell it."""
 TINY_BYTES, LEAST_TINY = 1024, 3
 """At least so many rows of a kernel make a median; the quickest kernel tells the floor, others wait for their base."""
+ALIKE = 1.5
+"""A kernel whose tiny calls take so many times longer with other operations or ranks waits for its steps, not for the
+host: its quickest calls bound the floor, and do not tell it (chosen: on H100 they differ by 1.3 at most, on B200 by
+3)."""
 HIDDEN = 2.0
 """A kernel that takes longer than so many floors on the device, by the constants before the fit, tells no floor
 (chosen: in the training logs those with LL take 1.1 to 1.6 of it, those with LL128 or Simple 2.4 and more)."""
@@ -152,15 +156,22 @@ def parameters_of(
 def _floor(profile: Profile, observations: Iterable[Observation]) -> Parameter:
     """Return the floor of a call, which starts from the times of tiny calls if there are some."""
     tiny_s: dict[tuple[str, str], list[float]] = defaultdict(list)
+    by_group: dict[tuple[str, str], dict[tuple[str, int], list[float]]] = defaultdict(lambda: defaultdict(list))
     for entry in observations:
         costs = profile.protocol(entry.proto, entry.family)
         if entry.row.case.size_bytes <= TINY_BYTES and entry.device_s(costs) <= HIDDEN * profile.floor_s:
-            wait_s = (entry.gpus_per_thread - 1) * profile.thread_launch_s
-            tiny_s[entry.family, entry.proto].append(entry.time_s - wait_s)
-    medians = [float(np.median(times)) for times in tiny_s.values() if len(times) >= LEAST_TINY]
-    if not medians or min(medians) <= 0:
-        return Parameter("", "", "floor_s", profile.floor_s, math.log(FLOOR_FACTOR))
-    return Parameter("", "", "floor_s", min(medians), math.log(TOLD_FLOOR_FACTOR), told=True)
+            time_s = entry.time_s - (entry.gpus_per_thread - 1) * profile.thread_launch_s
+            tiny_s[entry.family, entry.proto].append(time_s)
+            by_group[entry.family, entry.proto][entry.group].append(time_s)
+    medians_s = {kernel: float(np.median(times)) for kernel, times in tiny_s.items()}
+    groups_s = {kernel: [float(np.median(times)) for times in groups.values()] for kernel, groups in by_group.items()}
+    start_s = min((min(groups) for groups in groups_s.values()), default=0.0)
+    alike = [kernel for kernel, groups in groups_s.items() if max(groups) <= ALIKE * min(groups)]
+    told_s = [medians_s[kernel] for kernel in alike if len(tiny_s[kernel]) >= LEAST_TINY]
+    if told_s and min(told_s) > 0:
+        return Parameter("", "", "floor_s", min(told_s), math.log(TOLD_FLOOR_FACTOR), told=True)
+    stepped = len(alike) < len(groups_s) and start_s > 0  # steps make the difference: no call is shorter than the floor
+    return Parameter("", "", "floor_s", start_s if stepped else profile.floor_s, math.log(FLOOR_FACTOR))
 
 
 def costs_of(

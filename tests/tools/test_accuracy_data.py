@@ -351,3 +351,22 @@ def test_figures_become_rows_and_logs_without_a_place_are_named(modules, tmp_pat
     assert row["in_place_us"] is None
     assert set(row) == set(collect.COLUMNS)
     assert collect.unplaced([str(tmp_path)], [entry]) == ["b: not in the split"]
+
+
+def test_tables_of_nccl_become_logs_by_system_ranks_and_operation(modules, tmp_path):
+    (tmp_path / "nccl.csv").write_text(
+        "system,nccl,op,dtype,gpus,count,size_bytes,time_us,min_us,max_us,runs\n"
+        "gb200,2.29.2,alltoall,half,4,256,512,10.66,1,2,6\ngb200,2.29.2,alltoall,half,4,512,1024,10.67,1,2,6\n"
+        "l40s,2.27.3,alltoall,half,2,256,512,9.1,1,2,1\n",
+        encoding="utf-8",
+    )
+    collect = modules["collect_logs"]
+    tables = collect.find_tables([str(tmp_path)])
+    assert list(tables) == ["GB200-NVL72-4x1__alltoall__aiconfigurator"]
+    entry = {"log": "a", "system": "gb200_nvl72", "source": "x", "library": "nccl-2.29.2", "launch": "", "env": "",
+             "nvls": "", "health": "ok"}  # fmt: skip
+    rows = collect.rows_of_figures(entry, tables["GB200-NVL72-4x1__alltoall__aiconfigurator"])
+    assert [(row["op"], row["ranks"], row["dtype"], row["size_bytes"], row["out_of_place_us"]) for row in rows] == [
+        ("all_to_all", 4, "half", 512, 10.66),
+        ("all_to_all", 4, "half", 1024, 10.67),
+    ]

@@ -74,10 +74,13 @@ def test_C054_hierarchical_all_reduce_of_the_whole_rack():
 
 
 def test_C054_launches_and_protocols_make_it_less():
-    """What the libraries do, at 1 MiB: no operation on the whole rack is 18 times slower, nor is any at 1 GiB."""
-    for size in ("1M", "1G"):
-        for op in ("all_to_all", "all_reduce", "all_gather"):
-            assert 1 < speedup(op, size=size, profile="auto") < 0.8 * LINKS, (op, size)
+    """What the libraries do, at 1 MiB: no operation on the whole rack is 18 times slower, nor is any at 1 GiB.
+
+    An all-gather of 1 MiB takes about as long on either: 71 steps of a ring against trees and rings over nine servers.
+    """
+    for op in ("all_to_all", "all_reduce", "all_gather"):
+        assert 0.9 < speedup(op, size="1M", profile="auto") < 0.8 * LINKS, op
+        assert 1 < speedup(op, size="1G", profile="auto") < 0.8 * LINKS, op
 
 
 def test_C055_all_to_all_is_16_times_slower():

@@ -102,7 +102,7 @@ SUMMARY = ("runs with default flags", "sizes", "logs", "rows", *PREDICTORS)
 PLACES = ("site of the fit", "another site", "system in no fit")
 OVER = {False: "one node", True: f"2 to {FEW_NODES} nodes"}
 Pool = tuple[bool, str, str]
-"""Whether over nodes, place and band."""
+"""Key of a line: over nodes or not, place and band."""
 
 
 def pooled(scored: Sequence[TableRow], predictions: Mapping[str, Predictions], fitted: Fitted) -> dict[Pool, Bucket]:
@@ -232,7 +232,7 @@ def coverage(hits: Mapping[Cell, Hits]) -> str:
 
 
 def preamble(rows: Sequence[TableRow], left_out: int, fitted: Fitted) -> str:
-    """Return what the reader of the table must know."""
+    """Return the notes to the table."""
     where = "outside every fit" if rows[0].set == "test" else "of the fits"
     unseen = {row.case.system for row in rows if fitted.is_unseen(row.case.system)}
     return (

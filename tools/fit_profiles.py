@@ -179,7 +179,7 @@ def differences(one: object, other: object, where: str = "") -> list[str]:
 
 
 def is_alike(one: object, other: object) -> bool:
-    """Return whether two entries are equal, as figures nearly so."""
+    """Return True if two entries are equal, as figures nearly so."""
     if one == other:
         return True
     (figure, _, unit), (near, _, its_unit) = str(one).partition(" "), str(other).partition(" ")

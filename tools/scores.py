@@ -34,11 +34,11 @@ COVERED, LOGS_JUDGED = (85, 97), 5
 """Percent of the rows of a class that a 90 % interval should hold, and how many logs it takes to judge. Chosen."""
 NVLS = "NVLS"
 FORCED = ("NCCL_PROTO", "NCHANNELS", "NCCL_ALGO=Tree")
-"""What makes a run one that the library would not have chosen."""
+"""Signs of a run that the library would not have chosen."""
 NO_ANSWER = "-"
 PREDICTORS = ("collsim", "alpha-beta", "tuner")
 AS_IS, MOVED = " as it is", " moved"
-"""What follows a predictor's name: its errors on the rows that the log's own host floor can move, before and after."""
+"""Suffix of a predictor's name: its errors on the rows that the log's own host floor can move, before and after."""
 
 
 class Bar(NamedTuple):
@@ -108,7 +108,7 @@ def over(case: TableCase) -> list[str]:
 
 
 def world_of(case: TableCase) -> list[str]:
-    """Return what a run differs in from a plain one."""
+    """Return the differences of a run from a plain one."""
     forced = ["forced"] if any(word in case.env for word in FORCED) else []
     return [*forced, *([] if case.launch == "stream" else [case.launch])]
 
@@ -119,7 +119,7 @@ def op_of(case: TableCase) -> str:
 
 
 def bar_of(system: str, kind: str, band: str, *, unseen: bool) -> Bar | None:
-    """Return what a class must reach in a band."""
+    """Return the bar of a class in a band."""
     if kind.endswith("nodes"):
         return BARS.get(("nodes", band)) if kind.endswith(f"<= {FEW_NODES} nodes") else None
     if unseen:
@@ -131,7 +131,7 @@ def bar_of(system: str, kind: str, band: str, *, unseen: bool) -> Bar | None:
 
 
 def verdict(found: Score, bar: Bar | None) -> str:
-    """Return whether a score meets goal or floor; a goal that leaves the 90th percentile open has that of the floor.
+    """Return the verdict on a score, goal or floor or neither; a goal that leaves the 90th percentile open has that of the floor.
 
     >>> verdict(Score(120, 5.2, 24.0), BARS["ring", "< 64 KiB"])
     'no'
@@ -209,7 +209,7 @@ Cell = tuple[str, str, str]
 
 @dataclass
 class Bucket:
-    """What is known of one line of the table; *at_home* counts its rows from a site whose logs were fitted."""
+    """Rows of one line of the table; *at_home* counts its rows from a site whose logs were fitted."""
 
     logs: set[str] = field(default_factory=set)
     at_home: int = 0
@@ -225,11 +225,11 @@ class Fitted(NamedTuple):
     sites: Mapping[str, frozenset[str]]
 
     def is_unseen(self, system: str) -> bool:
-        """Return whether nothing of a system is in any fit."""
+        """Return True if nothing of a system is in any fit."""
         return system not in self.sites
 
     def is_home(self, row: TableRow) -> bool:
-        """Return whether a row is from a site whose logs of that system were fitted."""
+        """Return True if a row is from a site whose logs of that system were fitted."""
         return row.site in self.sites.get(row.case.system, ())
 
 
@@ -310,7 +310,7 @@ class Hits:
 
 
 def hits_of(rows: Sequence[TableRow], predictions: Predictions, kind_of: KindOf = class_of) -> dict[Cell, Hits]:
-    """Return how many rows lie inside their interval: by class, by class and band, and of all."""
+    """Return the number of rows inside their interval: by class, by class and band, and of all."""
     hits: dict[Cell, Hits] = defaultdict(Hits)
     for row in rows:
         found = predictions.get(row.case)

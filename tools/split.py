@@ -18,7 +18,7 @@ from predictors import DATA, read_csv
 
 FROZEN = DATA / "split.sha256"
 FIRST, BY_HASH = "first", "hash"
-"""How a log got its set: by hand at the first commit, or by the hash of its name."""
+"""Way in which a log got its set: by hand at the first commit, or by the hash of its name."""
 TRAIN_ONE_IN = 4
 """Of so many new logs one is fitted, on average. Chosen."""
 
@@ -46,7 +46,7 @@ def frozen_hash(entries: Iterable[Entry]) -> str:
 
 
 def faults(entries: Sequence[Entry], frozen: str) -> list[str]:
-    """Return what is wrong with a split: frozen sets that changed, and new ones that are not by the rule."""
+    """Return the faults of a split: frozen sets that changed, and new ones that are not by the rule."""
     found = [] if frozen_hash(entries) == frozen else ["sets of the first logs are not those first committed"]
     for entry in entries:
         if entry["by"] == FIRST:

@@ -51,12 +51,12 @@ class Residual:
 
 
 def is_told(rows: int, constants: Sequence[Constant]) -> bool:
-    """Return whether rows say enough of fitted constants: there are more of them, and they fix some."""
+    """Return True if rows say enough of fitted constants: there are more of them, and they fix some."""
     return rows > len(constants) and any(constant.identified for constant in constants)
 
 
 def evidence(rows: int, constants: Sequence[Constant], start: str) -> str:
-    """Return what a title says of a fit to few rows: how many numbers they fix, and where the others are from.
+    """Return the words of a title on a fit to few rows: how many numbers they fix, and where the others are from.
 
     >>> evidence(5, [Constant("stream", "ring.Simple.turn", 4e-6, 4e-6, 1e-6, 2e-5, False)], "mi300x_ubb8")
     '; 5 rows fix 0 of 1 free number: the others, and other ranks, are as assumed before (mi300x_ubb8)'

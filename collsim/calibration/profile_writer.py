@@ -134,7 +134,7 @@ class _Writer:
         return f"{{value: {_text(key, value)}, status: {status}, source: {_quoted(source)}}}"
 
     def before(self, launch: str) -> str:
-        """Return what the fit of a way to launch starts from."""
+        """Return the costs that the fit of a way to launch starts from."""
         return f"profile {self.start}" if launch == "stream" else "stream launches"
 
     def unfitted(self, launch: str, name: str, key: str) -> tuple[str, str]:

@@ -67,7 +67,7 @@ def _tables(rows: Iterable[Measured]) -> list[list[Measured]]:
 
 
 def _never_rises(table: Sequence[Measured], system: str) -> bool:
-    """Return whether times of many sizes are all the same, or fall from the least to the greatest."""
+    """Return True if times of many sizes are all the same, or fall from the least to the greatest."""
     first, last = table[0], table[-1]
     if last.case.size_bytes < FLAT_OVER * first.case.size_bytes:
         return False

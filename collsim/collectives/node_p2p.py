@@ -190,7 +190,7 @@ class _Builder:
         return partners == root if self.request.op.name == "gather" else np.broadcast_to(rank == root, partners.shape)
 
     def _before(self, ends: _Ends, rank: Int, target: Int) -> tuple[Int, Int]:
-        """Return what messages wait for, as columns: their place, and a transfer of the batch before.
+        """Return the waits of messages, as columns: their place, and a transfer of the batch before.
 
         In an all-to-all the target is as far as the sender; the root of a gather is not.
         """

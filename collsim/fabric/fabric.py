@@ -62,7 +62,7 @@ class Fabric:
     network_trees: str | None = None
     """Unit between nodes that holds one reduction tree at a time, ``port`` or ``switch``; None: they only forward."""
     counts_latency: bool = True
-    """Whether the latencies inside nodes are those of the topology, and not only what changes have added to them."""
+    """True if latencies inside nodes are those of the topology, not only what changes have added to them."""
     memory_Bps: Float | None = None
     """float64[n_ranks]: rate at which the memory of each rank reads and writes; None where links bind before it."""
     healthy: Fabric | None = None

@@ -133,7 +133,7 @@ def _chosen(call: Call, system: System, library: Library, variables: Mapping[str
 def options_with(
     call: Call, system: System, library: Library, variables: Mapping[str, str], proto: str | None
 ) -> tuple[Choice, ...]:
-    """Return what the library could do for *call*: its own choice first, as of `choose_with`, then one for each
+    """Return the options of the library for *call*: its own choice first, as of `choose_with`, then one for each
     algorithm and protocol that it has here, as if variables left only those.
 
     Raises InputError as `choose_with` does.

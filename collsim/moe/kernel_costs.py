@@ -76,7 +76,7 @@ class Kernel:
         return f"kernels {self.name} were measured on {', '.join(self.measured)}: carried over to {gpu or 'this GPU'}"
 
     def outside(self, mode: str, ranks: Sequence[int], tokens: Sequence[int]) -> str | None:
-        """Return what to tell of ranks, or tokens of a rank, that no measured row comes near; None if all do."""
+        """Return a doubt about ranks, or tokens of a rank, that no measured row comes near; None if all do."""
         if mode not in self.extent:
             return None
         (least, most), measured = self.extent[mode]["ranks"], self.extent[mode]["tokens"]

@@ -100,7 +100,7 @@ def _extent(columns: Sequence[Column[ComparedRow]]) -> int:
 
 
 def _before(comparison: Comparison) -> list[str]:
-    """Return what the reader must know of each system before the numbers."""
+    """Return the lines above the table: each system with its profile and library, and the doubts about them."""
     lines = []
     for system in comparison.systems:
         lines += preamble(comparison.version, {**system.topology, "name": system.label}, system.profile)
@@ -109,7 +109,7 @@ def _before(comparison: Comparison) -> list[str]:
 
 
 def _after(comparison: Comparison) -> list[str]:
-    """Return what the rows come to: speedups and verdicts of each system, who was refused, what may puzzle."""
+    """Return the lines below the table: speedups and open verdicts of each system, refusals, notes."""
     first, *others = _names(comparison)
     told = [f"speedup: the time of {first} over that of the other system"] if others else []
     for i, name in enumerate(others, start=1):
@@ -126,7 +126,7 @@ def _after(comparison: Comparison) -> list[str]:
 
 
 def refused_lines(comparison: Comparison) -> list[str]:
-    """Return what each system could not answer, and why."""
+    """Return a line for each refusal: the system, and why."""
     return [f"{refusal.system} is refused: {refusal.what}" for refusal in comparison.refused]
 
 

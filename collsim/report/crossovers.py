@@ -16,7 +16,7 @@ EQUAL = 1e-9
 
 
 def crossover_lines(rows: Sequence[Row]) -> list[str]:
-    """Return what is fastest by size and the sizes at which the lead changes; nothing where only one thing ran.
+    """Return the fastest algorithm by size, and the sizes at which the lead changes; nothing where only one thing ran.
 
     Between two sizes, the time of each contestant is taken to be a straight line in log-log; a change of lead lies
     where the lines of the old and the new leader meet. What a choice ran stands behind it.
@@ -51,7 +51,7 @@ def contestant(row: Row) -> str:
 
 
 def _shown(row: Row) -> str:
-    """Return what leads, and what ran if that is not the same."""
+    """Return the name that leads, with the algorithm that ran if that is another."""
     return f"{row.asked} ({row.label})" if row.asked in ("auto", "best") else row.label
 
 

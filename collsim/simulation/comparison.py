@@ -44,7 +44,7 @@ class ComparedSystem:
 
 @dataclass(frozen=True, slots=True)
 class ComparedRefusal:
-    """What a system of a comparison could not answer: *what* is wrong, and *hint*, what to do about it."""
+    """A refusal by a system of a comparison: *what* is wrong, and *hint*, what to do about it."""
 
     system: str
     what: str
@@ -57,7 +57,7 @@ class ComparedRefusal:
 
 
 VERDICTS = ("faster", "slower", "same", "overlapping", "unmeasured")
-"""How a system does beside the first one. Where the intervals of measured times overlap, neither is faster for sure;
+"""Verdicts on a system beside the first one. Where the intervals of measured times overlap, neither is faster for sure;
 where one of both has none, nobody measured how far off the prediction is."""
 
 
@@ -80,7 +80,7 @@ class ComparedRow:
 
     @property
     def speedups(self) -> tuple[float | None, ...]:
-        """How many times as fast as the first system each one is: its time is the divisor; None without both."""
+        """Speedup of each system over the first one: the time of the first over its own; None without both."""
         first = self.runs[0]
         return tuple(None if run is None or first is None else first.time_s / run.time_s for run in self.runs)
 
@@ -99,7 +99,7 @@ class ComparedRow:
 
 
 def _verdict(first: Row, other: Row, bare: bool) -> str:
-    """Return how *other* does beside *first*."""
+    """Return the verdict on *other* beside *first*."""
     if not bare:
         ends = first.time_lo_s, first.time_hi_s, other.time_lo_s, other.time_hi_s
         if None in ends:
@@ -138,13 +138,13 @@ class Comparison(Tabular):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What to know before trusting the numbers, each with the name of its system."""
+        """Warnings to read before trusting the numbers, each with the name of its system."""
         told = tuple(f"{system.label}: {told}" for system in self.systems for told in system.warnings)
         return (*told, *self.mixed_versions)
 
     @property
     def mixed_versions(self) -> tuple[str, ...]:
-        """What to know where systems follow different versions of one library."""
+        """Warnings where systems follow different versions of one library."""
         found: dict[str, dict[str, list[str]]] = {}
         for system in self.systems:
             if name := system.profile["library"]:
@@ -201,7 +201,7 @@ class Comparison(Tabular):
 
 
 def _differ(versions: Mapping[str, Sequence[str]]) -> str:
-    """Return what to know of versions of one library, each with the systems that follow it."""
+    """Return the warning about versions of one library, each with the systems that follow it."""
     whose = ", ".join(f"{name} on {' and '.join(labels)}" for name, labels in versions.items())
     return f"library versions differ, and with them choices and channels: {whose}; --library takes one for all"
 

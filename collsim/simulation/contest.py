@@ -103,7 +103,7 @@ def protocols_for(
 
 
 def _library_tasks(requests: Sequence[ScheduleRequest], call: Call) -> tuple[list[Task], list[list[Task]]]:
-    """Return what the library would do, for all groups, and what else it could, largest chunks first; nothing if none
+    """Return the library's choice for all groups, then its other options, largest chunks first; nothing if none
     is known.
     """
     question, runs = call.question, call.party.runs
@@ -123,7 +123,7 @@ def _library_tasks(requests: Sequence[ScheduleRequest], call: Call) -> tuple[lis
 
 
 def _cut(request: ScheduleRequest) -> tuple[object, ...]:
-    """Return what tells requests of the same collective apart."""
+    """Return the key that tells requests of the same collective apart."""
     return (
         request.channels, request.chunk_bytes, request.slots, request.share_bytes, request.peer_channels,
         request.peer_step_bytes, request.in_turn, request.tree_pattern,
@@ -150,7 +150,7 @@ class _Entries:
 
     @property
     def keeps_own_choice(self) -> bool:
-        """Whether other draws may make the library's own choice faster than what is fastest with the first."""
+        """True if other draws may make the library's own choice faster than what is fastest with the first."""
         return self.only_fastest and bool(self.call.question.hash_seeds)
 
     def try_out(self, name: str, options: Sequence[Sequence[Task]], *, alike: bool = False) -> None:
@@ -209,7 +209,7 @@ class _Entries:
         return least_call_s(part.lowered, part.run, (part.costs, part.network), chained=chained)
 
     def _wire_s(self, task: Task) -> float:
-        """Return what the links need for the bytes of any schedule with this protocol, flags included."""
+        """Return the seconds that the links need for the bytes of any schedule with this protocol, flags included."""
         request, run = self.requests[0], self.call.party.runs[0]
         if request.matrix_bytes is not None:
             return 0.0

@@ -45,7 +45,7 @@ EQUALLY_BUSY = 1e-3
 
 @dataclass(slots=True, eq=False)
 class Told:
-    """What to tell beside the rows: what choices left out, what was asked for and refused, and the errors of that."""
+    """Notes beside the rows: what choices left out, what was asked for and refused, and the errors of that."""
 
     left_out: list[str] = field(default_factory=list)
     refused: list[Refusal] = field(default_factory=list)
@@ -69,7 +69,7 @@ class Told:
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """What one call is about: groups, question, what to tell beside the rows, how often rates were shared so far."""
+    """State of one call: groups, question, what to tell beside the rows, how often rates were shared so far."""
 
     party: Party
     question: Request
@@ -78,13 +78,13 @@ class Call:
 
     @property
     def pays_to_compile(self) -> bool:
-        """Whether so much is, or was, to be solved that the compiled engine is worth loading."""
+        """True if so much is, or was, to be solved that the compiled engine is worth loading."""
         return bool(self.question.hash_seeds) or _points(self.question) >= MANY_POINTS or self.solves >= MANY_SOLVES
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Task:
-    """What one group is to run; without a protocol of its own it has the costs of Simple."""
+    """An algorithm with its request, for one group; without a protocol of its own it has the costs of Simple."""
 
     algorithm: Algorithm
     request: ScheduleRequest
@@ -93,7 +93,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
-    """What all groups of a party run at one size: the task and the lowered schedule of each."""
+    """Plan of all groups of a party at one size: the task and the lowered schedule of each."""
 
     requested_bytes: int
     tasks: Sequence[Task]
@@ -101,7 +101,7 @@ class Plan:
 
     @property
     def transfers(self) -> int:
-        """How many transfers the plan keeps in memory."""
+        """Number of transfers that the plan keeps in memory."""
         return sum(len(part.lowered.transfers) for part in self.parts)
 
 
@@ -114,7 +114,7 @@ class Case:
 
     @property
     def transfers(self) -> int:
-        """How many transfers are kept in memory."""
+        """Number of transfers that are kept in memory."""
         return self.plan.transfers if self.plan else 0
 
 

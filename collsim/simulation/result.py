@@ -329,7 +329,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """What was asked for and has no row: on how many ranks, at which size, *what* is wrong and what to do about it."""
+    """A part of a request without a row: on how many ranks, at which size, *what* is wrong and what to do about it."""
 
     op: str
     ranks: int
@@ -378,7 +378,7 @@ class Result(Tabular):
     skipped: tuple[Row, ...] = field(default=(), repr=False)
     """Requests that nccl-tests rounds down to zero bytes; only its own format shows them."""
     refused: tuple[Refusal, ...] = ()
-    """What was asked for beside the rows and could not be answered."""
+    """Parts of the request that could not be answered."""
 
     def __iter__(self) -> Iterator[Row]:
         return iter(self.rows)

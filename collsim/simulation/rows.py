@@ -65,7 +65,7 @@ def _draw(cases: Sequence[Case], call: Call) -> None:
 
 
 def _candidates(op: Operation, requested_bytes: int, call: Call) -> list[tuple[str, list[Case]]]:
-    """Return what runs at one size for each algorithm or choice that was asked for; nothing for one that is refused."""
+    """Return the cases at one size for each algorithm or choice that was asked for; none for one that is refused."""
     party, question = call.party, call.question
     requests = [request_of(op, requested_bytes, run, question) for run in party.runs]
     if requests[0].size_bytes == 0:
@@ -81,7 +81,7 @@ def _candidates(op: Operation, requested_bytes: int, call: Call) -> list[tuple[s
 
 
 def _cases(name: str, requests: Sequence[ScheduleRequest], requested_bytes: int, call: Call) -> list[Case]:
-    """Return what runs for one name: an algorithm or a choice."""
+    """Return the cases of one name: an algorithm or a choice."""
     question = call.question
     if name in CHOICES and not (name == "auto" and question.library is not None):
         return contest(requests, requested_bytes, call, only_fastest=name != "all")
@@ -121,7 +121,7 @@ def _shown(name: str, cases: Sequence[Case], party: Party, question: Request) ->
 
 
 def _chosen_tasks(requests: Sequence[ScheduleRequest], party: Party, question: Request) -> list[Task]:
-    """Return what the library would choose, for each group by itself."""
+    """Return the tasks that the library would choose, for each group by itself."""
     choices = [library_choice(request, run, question) for request, run in zip(requests, party.runs, strict=True)]
     return [Task(picked, asked, question.proto or proto) for picked, asked, proto in choices]
 

@@ -129,7 +129,7 @@ def library_options(
 
 
 def _call_of(request: ScheduleRequest, run: LoweredRun, question: Request) -> tuple[Call, System, Library]:
-    """Return what the library is asked, on which system, and which library."""
+    """Return the call for the library, the system, and the library."""
     from collsim.library import Call, system_of
 
     sharp = False if no_sharp(run, question) else None

@@ -386,7 +386,7 @@ def _with_library(topology: Topology, constants: Profile, question: Request) -> 
 
 
 def _of_old(library: Library) -> list[str]:
-    """Return what to tell of a library older than all whose constants are known."""
+    """Return a warning about a library older than all whose constants are known."""
     if library.known == library:
         return []
     known, name = library.known.name, library.name
@@ -394,7 +394,7 @@ def _of_old(library: Library) -> list[str]:
 
 
 def _alone(question: Request, why: str) -> list[str]:
-    """Return what to tell of a question whose choices follow no library."""
+    """Return a warning about a question whose choices follow no library."""
     return [f"auto is the fastest in the simulator: {why}"] if "auto" in question.algo else []
 
 

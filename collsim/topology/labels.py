@@ -11,4 +11,4 @@ FABRICS = ("rail", "rail_only", "fat_tree", "dragonfly", "single_switch")
 """Kinds of fabric between nodes; `collsim.topology.cluster.spec` says what each is."""
 
 ROUTINGS = ("adaptive", "ecmp", "spray")
-"""How a network spreads flows over equal routes."""
+"""Ways in which a network spreads flows over equal routes."""

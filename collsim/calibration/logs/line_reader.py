@@ -86,7 +86,7 @@ class LogReader:
 
     @property
     def has_rows(self) -> bool:
-        """Whether a row was seen that no finished test holds yet."""
+        """True if a row was seen that no finished test holds yet."""
         return any(stream.has_rows for stream in self._streams.values())
 
     def feed(self, line: int, text: str) -> None:

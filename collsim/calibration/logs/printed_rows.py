@@ -84,7 +84,7 @@ _SEPARATORS = re.compile(r"[,'_\u00a0\u202f\u2009]")
 
 
 class Layout(NamedTuple):
-    """What a header promises of the cells behind the data type: a root or not, and the cells of either block.
+    """Cells that a header promises behind the data type: a root or not, and the cells of either block.
 
     *clocks* of them stand between time and algbw: times of another clock, such as ``hipevt`` of rccl-tests. The cells
     of a `Choice` may follow.
@@ -98,7 +98,7 @@ class Layout(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """What the library ran, as rccl-tests prints it behind a row (``-A 1``); None for what it does not say."""
+    """The library's choice, as rccl-tests prints it behind a row (``-A 1``); None for what it does not say."""
 
     algo: str | None
     proto: str | None
@@ -293,7 +293,7 @@ def _layouts(cells: int, layout: Layout | None) -> list[Layout]:
 
 
 def choice_of(cells: Sequence[str]) -> Choice | None:
-    """Return what the last three cells of a row say of the library's choice; None if they are something else.
+    """Return the library's choice in the last three cells of a row; None if they are something else.
 
     >>> choice_of(["0", "RING*", "SIMPLE", "56"])
     Choice(algo='ring', proto='Simple', channels=56)

@@ -20,7 +20,7 @@ LONGEST_TEXT = 8192
 
 
 class Stream:
-    """What one process printed: its facts, the table under way and a row that is not whole yet."""
+    """Output of one process: its facts, the table under way and a row that is not whole yet."""
 
     def __init__(self, label: str) -> None:
         self.label = label
@@ -36,7 +36,7 @@ class Stream:
 
     @property
     def has_rows(self) -> bool:
-        """Whether the table under way holds anything."""
+        """True if the table under way holds anything."""
         return self.pending is not None or self.half is not None or bool(self.current and len(self.current.table))
 
     def section(self, line: int) -> LogSection:

@@ -71,7 +71,7 @@ def merged(system: System) -> System:
 
 
 def _lanes(system: System, rate_GBps: float) -> float:
-    """Return what the lanes of a card with adapters of *rate_GBps* carry."""
+    """Return the bandwidth that the lanes of a card with adapters of *rate_GBps* carry."""
     if system.architecture == "blackwell" and rate_GBps >= PCIE_GEN6_FROM_GBPS:
         return PCIE_GEN6_GBPS
     return PCIE_GBPS[system.architecture]

@@ -164,7 +164,7 @@ class Scaled:
         )
 
     def _exchanged(self, algo: str, proto: str, request: ScheduleRequest, question: Request) -> tuple[Timing, int]:
-        """Return how an all-to-all of messages that all start at once ran."""
+        """Return the timing and the channels of an all-to-all whose messages all start at once."""
         run, pairs = self.paired()
         part = part_of(exchange(algo, request, pairs), run, proto, question.dtype)
         timing = time_together([part], ((0,),))[0]

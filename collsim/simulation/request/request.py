@@ -180,7 +180,7 @@ def _algorithm_faults(ops: Sequence[Operation], names: Sequence[str]) -> list[Fa
 
 
 def _carries_out(name: str, op: Operation) -> bool:
-    """Return whether a choice or an algorithm of that name does *op*."""
+    """Return True if a choice or an algorithm of that name does *op*."""
     return name in CHOICES or any(name == entry.name and op.name in entry.ops for entry in ALGORITHMS)
 
 

@@ -209,7 +209,7 @@ class _Names:
         self.names, self.known, self.looked_up = names, set(names), 0
 
     def hint(self, wrong: str) -> str:
-        """Return what to do about a name that is none of these."""
+        """Return the hint for a name that is none of these."""
         self.looked_up += len(self.names)
         near = nearest(wrong, self.names) if self.looked_up <= MOST_COMPARED else None
         return f'did you mean "{near}"?' if near else f"nodes: {', '.join(self.names[:12])}"

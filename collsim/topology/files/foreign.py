@@ -85,7 +85,7 @@ FORMATS = (
 
 
 def foreign_fault(content: bytes, file: str) -> Fault | None:
-    r"""Return what is wrong with a file in the format of another program; None if it is no such file.
+    r"""Return the fault of a file in the format of another program; None if it is no such file.
 
     >>> foreign_fault(b"topology: [ Ring ]\nnpus_count: [ 8 ]", "ring.yml").what
     'this is a network of ASTRA-sim, which is no topology file of collsim'

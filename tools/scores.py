@@ -131,7 +131,7 @@ def bar_of(system: str, kind: str, band: str, *, unseen: bool) -> Bar | None:
 
 
 def verdict(found: Score, bar: Bar | None) -> str:
-    """Return the verdict on a score, goal or floor or neither; a goal that leaves the 90th percentile open has that of the floor.
+    """Return the verdict on a score; a goal that leaves the 90th percentile open has that of the floor.
 
     >>> verdict(Score(120, 5.2, 24.0), BARS["ring", "< 64 KiB"])
     'no'

@@ -33,7 +33,7 @@ def choice_notes(rows: Sequence[JudgedCase]) -> Iterator[str]:
 
 
 def _alike(row: JudgedCase) -> bool:
-    """True if algorithm and protocol are those of the log; channels are left to the reader."""
+    """Return True if algorithm and protocol are those of the log; channels are left to the reader."""
     assert row.logged is not None
     logged, ran = row.logged, FAMILIES.get(row.algo, row.algo)
     return _family(logged.algo or "") == ran and (logged.proto is None or logged.proto == row.proto)

@@ -210,7 +210,7 @@ def _refuse_many(fabric: Fabric, pairs: Int, sources: Int, out: tuple[Int, Int],
 
 
 def _links_of_ways(fabric: Fabric, out: tuple[Int, Int], source: int, targets: Int, forwards: Bool) -> float:
-    """Return the number of links that all shortest paths from a rank to the nodes *targets* have, found without the paths."""
+    """Return the number of links of all shortest paths from a rank to the nodes *targets*, without the paths."""
     n_nodes = fabric.wiring.n_nodes
     paths, seen = np.zeros(n_nodes), np.zeros(n_nodes, dtype=np.bool_)
     wanted = np.zeros(n_nodes, dtype=np.bool_)

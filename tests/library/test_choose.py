@@ -24,7 +24,7 @@ from collsim.library.library import PROTOCOLS
 from collsim.library.nccl.channels import deal, launch, nvls_channels
 from collsim.library.nccl.graphs import nccl_graphs
 from collsim.library.nccl.point_to_point import channels_used
-from collsim.library.nccl.protocols import NVIDIA_LINES, chunk_of
+from collsim.library.nccl.protocols import AMD_LINES, NVIDIA_LINES, Lines, chunk_of
 from collsim.library.nccl.versions import nccl_constants
 from collsim.library.rccl.tables import MODELS, correction
 from collsim.schedule.message_parts import channel_of_part, n_parts
@@ -222,6 +222,18 @@ def test_chunks_and_slices() -> None:
     assert chunk("all_reduce", {"NCCL_PROTO": "LL128", "NCCL_ALGO": "Ring"}) == (576000, 1, 1)
     assert chunk("all_reduce", {"NCCL_PROTO": "Simple", "NCCL_ALGO": "Tree"}) == (512 * KIB, 1, 1)
     assert chunk("all_reduce", {"NCCL_BUFFSIZE": str(MIB)}) == (512 * KIB, 2, 4)
+
+
+def test_chunks_of_trees_fill_their_depth_with_rccl_alone() -> None:
+    """Two boards of eight are eight hops deep: 64 rounds of 512 KiB, 32 of 128 KiB, 8 of 64 KiB (src/enqueue.cc)."""
+    call = Call("all_reduce", 16, MIB, n_nodes=2)
+
+    def chunk(lines: Lines, share: int) -> int:
+        return chunk_of(call, "tree", SIMPLE, share, lines=lines, environment=read_environment()).payload_bytes
+
+    shares = {32 * MIB: 512, 32 * MIB - 1: 256, 16 * MIB - 1: 128, 4 * MIB: 128, 4 * MIB - 1: 64, 512 * KIB - 1: 32}
+    assert {share: chunk(AMD_LINES, share) // KIB for share in shares} == shares
+    assert {chunk(NVIDIA_LINES, share) for share in shares} == {512 * KIB}
 
 
 def test_nvls_chunk_follows_the_size() -> None:

@@ -337,3 +337,21 @@ def test_one_gpu_of_a_mesh(topo: str, channels: int) -> None:
 def test_two_gpus_without_a_link_between_them_have_no_choice() -> None:
     with pytest.raises(UnsupportedError, match="PCIe"):
         system_of(load_topology("dgx1_v100"), [0, 5])
+
+
+@pytest.mark.parametrize(
+    ("library", "nodes", "rate"),
+    [
+        ("nccl-2.18", 2, 0.7 * 8 * 40),  # 0.70 n / (2 (n - 1)) of the links inside
+        ("nccl-2.18", 4, 0.7 * 4 / 6 * 8 * 40),
+        ("nccl-2.20", 2, 5 / 6 * 8 * 40),  # the slower of links inside and adapters, half of these from three nodes on
+        ("nccl-2.22", 4, 5 / 6 * 8 * 24),
+        ("nccl-2.26", 16, 5 / 6 * 8 * 24),
+    ],
+)
+def test_bandwidth_of_nvls_trees_before_heads_had_efficiencies(library: str, nodes: int, rate: float) -> None:
+    """NCCL src/graph/tuning.cc of 2.18.3, 2.20.3, 2.22.3 and 2.26, with heads of 40 GB/s inside and 48 outside."""
+    system = System("hopper", True, 20.6, links_per_gpu=18, nvls=True, nic_GBps=50.0)
+    rows = choose(call("all_reduce", nodes, 8, 256 * MIB), system, library).candidates
+    found = next(row for row in rows if row.algo == "nvls_tree")
+    assert found.bandwidth_Bps == pytest.approx(rate * 1e9)

@@ -39,18 +39,23 @@ class Lines:
         Buffers of a connection, flags included.
     words, data_words : int
         8-byte words of one LL128 line, and those that hold data.
+    tree_steps : tuple of (int, int)
+        For trees with Simple (rounds per hop of the depth, smallest chunk): the chunk is halved while a channel has
+        fewer rounds; empty: it never is.
     """
 
     ll_buffer_bytes: int
     ll128_buffer_bytes: int
     words: int
     data_words: int
+    tree_steps: tuple[tuple[int, int], ...] = ()
 
 
 NVIDIA_LINES = Lines(8 * 512 * 16 * SLOTS, 120 * 640 * 8 * SLOTS, 16, 15)
 """Lines of 128 bytes, 512 and 640 threads (NCCL src/include/device.h)."""
-AMD_LINES = Lines(8 * 256 * 16 * SLOTS, 28 * 256 * 8 * SLOTS, 8, 7)
-"""Lines of 64 bytes, 256 threads (RCCL src/include/device.h)."""
+AMD_LINES = Lines(8 * 256 * 16 * SLOTS, 28 * 256 * 8 * SLOTS, 8, 7, ((8, 128 * KIB), (4, 64 * KIB), (1, 32 * KIB)))
+"""Lines of 64 bytes, 256 threads (RCCL src/include/device.h); chunks of trees (src/enqueue.cc, calcCollChunking), which
+NCCL gave up by 2.21.5."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +93,8 @@ def chunk_of(call: Call, algo: str, proto: int, share_bytes: int, *, lines: Line
         return Chunk(step * RING_CHUNK_SLOTS, RING_CHUNK_SLOTS // RING_SLICE_SLOTS, RING_CHUNK_SLOTS)
     if algo in ("nvls", "nvls_tree"):
         return Chunk(_nvls(call, algo, step, spread, environment))
+    if algo == "tree":
+        step = _tree_simple(call, step, spread, lines)
     if algo in COLLNET:
         step = _collnet(call, algo, step, spread)
     if algo == "pat":
@@ -114,6 +121,15 @@ def _tree_ll128(call: Call, payload: int, spread: int) -> int:
         while spread // payload < depth * rounds / call.ranks_per_node and payload > smallest:
             payload //= 2
     return payload
+
+
+def _tree_simple(call: Call, step: int, spread: int, lines: Lines) -> int:
+    """Shrink the chunk of a tree with Simple so that its depth is filled (src/graph/connect.cc has the depth)."""
+    depth = call.ranks_per_node - 1 + log2_floor(call.n_nodes)
+    for rounds, smallest in lines.tree_steps:
+        while spread // step < depth * rounds and step > smallest:
+            step //= 2
+    return step
 
 
 def _collnet(call: Call, algo: str, step: int, spread: int) -> int:

@@ -36,6 +36,9 @@ ALGORITHM_SINCE = {"tree": (2, 4), "nvls": (2, 17), "nvls_tree": (2, 18), "pat":
 """First version with an algorithm; those that are absent are older (NCCL release notes)."""
 GATHERED_SINCE = (2, 20)
 """NVLS and CollNet for all-gather and reduce-scatter: 2.18.3 has the ring alone, 2.20.3 both (src/graph/tuning.cc)."""
+NVLS_TREE_RATIO_SINCE = (2, 20)
+"""Trees of NVLS by the rates inside and outside, with the ratio of NVLS until that went: so in 2.20.3, 2.21.5, 2.22.3
+and 2.26; 2.18.3 counts the links inside alone (src/graph/tuning.cc)."""
 LL128_SINCE = (2, 5)
 """NCCL release notes."""
 LL128_MIXED_SINCE = (2, 28)
@@ -225,8 +228,11 @@ def _nvls_GBps(setting: Setting, algo: str) -> float:
         return 0.0
     per_node = call.ranks_per_node
     if constants.nvls_ratio is not None:
-        if algo == "nvls_tree":
+        if algo == "nvls_tree" and setting.version < NVLS_TREE_RATIO_SINCE:
             return heads * graph.intra_GBps * 0.70 * call.n_nodes / (2 * (call.n_nodes - 1))
+        if algo == "nvls_tree":
+            outside = graph.inter_GBps if call.n_nodes <= 2 else graph.inter_GBps / 2
+            return heads * min(graph.intra_GBps, outside) * constants.nvls_ratio
         return heads * graph.intra_GBps * constants.nvls_ratio
     inside = graph.intra_GBps * constants.nvls_efficiency[setting.row] * (heads - 1) / heads
     inside *= 2 if call.op == "all_reduce" else (per_node - 1) / per_node

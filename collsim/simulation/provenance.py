@@ -138,7 +138,8 @@ def is_calibrated(topology: Topology, constants: Profile) -> bool:
     A graph may be changed in every way and keep its name.
     """
     if topology.cluster is not None:
-        measured = constants.calibrated and constants.network.calibrated and not constants.derived
+        nodes_fit = constants.fits(topology.name) or constants.fits(topology.cluster.node.name)
+        measured = nodes_fit and constants.network.calibrated
         return measured and _network_fits(topology, constants) and not _is_changed(topology)
     return constants.fits(topology.name) and not _is_changed(topology)
 

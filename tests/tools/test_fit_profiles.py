@@ -91,7 +91,7 @@ def test_documents_differ_by_more_than_rounding(fitter):
     ]  # fmt: skip
 
 
-FEW = ("gb200_nvl72", "hgx_b200", "roce")
+FEW = ("roce",)
 
 
 def test_profiles_with_no_more_rows_than_free_numbers_say_so_and_are_not_calibrated(fitter):

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 
 from collsim.calibration.cases import Measured
-from collsim.calibration.estimates import estimate
+from collsim.calibration.estimates import Estimate, estimate
 from collsim.calibration.findings import Calibration, Constant, Residual, evidence, is_told
 from collsim.calibration.log_placement import misfit, nodes_of
 from collsim.calibration.observations import Observation, observe, thinned, undisturbed, without_spikes
-from collsim.calibration.parameters import costs_of, parameters_of
+from collsim.calibration.parameters import Parameter, costs_of, parameters_of
 from collsim.calibration.scatters import residuals_of, scatter_of
 from collsim.calibration.soundness import sound_rows
 from collsim.core.errors import Fault, InputError
@@ -21,10 +22,16 @@ from collsim.library.costs.channel_costs import BETWEEN, Protocol
 from collsim.library.costs.profile import NetworkCosts
 from collsim.topology import Topology
 
-__all__ = ["LEAST_ROWS", "fit_network"]
+__all__ = ["LEAST_ROWS", "fit_network", "fit_steps"]
 
 Families = dict[str, Mapping[str, Protocol]]
 
+MOST_STEP_S = {"infiniband": 20e-6}
+"""By technology: the longest that one step may keep its receiver or its channel waiting. A proxy posts a request in 1
+to 2 us, and NCCL's tuner (src/graph/tuning.cc) takes 2.7 to 14 us for a hop of a ring: assumed, with room for both. A
+longer one would stand for what large messages of the logs wait for and small ones do not. Others have no bound: what
+passes through libfabric took longer in logs of EFA."""
+STEP_KEYS = ("message_overhead_s", "turn_s")
 LEAST_ROWS = 3
 """Fewer rows could not be told from noise."""
 
@@ -86,36 +93,69 @@ def fit_network(
     )  # fmt: skip
 
 
-def _fitted(
-    seen: Sequence[Observation], profile: Profile, topology: Topology
-) -> tuple[NetworkCosts, list[Constant], list[Residual]]:
-    """Return the constants between nodes with what was found."""
+def fit_steps(
+    seen: Sequence[Observation], profile: Profile, network: str, groups: Sequence[Hashable] | None = None
+) -> tuple[Families, list[Parameter], Estimate]:
+    """Return the constants between nodes with how they were estimated.
+
+    A kernel with no more rows than it has constants keeps those of *profile*, unless that leaves none.
+
+    Parameters
+    ----------
+    seen : sequence of Observation
+        Of one cluster or several, whose steps then cost the same.
+    profile : Profile
+        The constants that the fit starts from.
+    network : str
+        The technology.
+    groups : sequence, optional
+        As of `estimate`.
+    """
     start = profile.network
     families = {family: dict(protocols) for family, protocols in start.families.items()}
     for kernel, proto in sorted({(entry.family, entry.proto) for entry in seen}):
         if (known := start.protocol(proto, kernel)) is not None:
             families.setdefault(kernel, {}).setdefault(proto, known)
     between = replace(profile, families=families)
-    parameters = parameters_of(between, seen, between=True)
-    found = estimate(seen, between, parameters)
+    most_s = MOST_STEP_S.get(network, math.inf)
+    every = [
+        replace(one, most=min(one.most, most_s)) if one.key in STEP_KEYS else one
+        for one in parameters_of(between, seen, between=True)
+    ]
+    parameters = _told(every, seen)
+    found = estimate(seen, between, parameters, groups)
     costs, _ = costs_of(between, parameters, found.logs)
     fitted: Families = {
         family: {proto: costs.get((family, proto), known) for proto, known in protocols.items()}
         for family, protocols in families.items()
     }
-    fitted = _with_the_same_adapters(fitted, [entry.family for entry in seen])
+    return _with_the_same_adapters(fitted, [entry.family for entry in seen]), parameters, found
+
+
+def _told(parameters: Sequence[Parameter], seen: Sequence[Observation]) -> list[Parameter]:
+    """Return the constants of kernels with more rows than constants; all if there is no such kernel."""
+    rows = Counter(source for entry in seen for source in {one.family for one in parameters if one.is_of(entry)})
+    numbers = Counter(one.family for one in parameters)
+    return [one for one in parameters if rows[one.family] > numbers[one.family]] or list(parameters)
+
+
+def _fitted(
+    seen: Sequence[Observation], profile: Profile, topology: Topology
+) -> tuple[NetworkCosts, list[Constant], list[Residual]]:
+    """Return the constants between nodes with what was found."""
+    assert topology.cluster is not None
+    families, parameters, found = fit_steps(seen, profile, topology.cluster.spec.network)
     constants = [
         Constant("stream", parameter.name, parameter.start, *found.interval(place), found.identified(place))
         for place, parameter in enumerate(parameters)
     ]
     residuals = residuals_of(seen, found)
-    assert topology.cluster is not None
     model = topology.labels.get("gpu.model", "")
     gpus = (model,) if model else ()
     networks = (topology.cluster.spec.network,)
     network = NetworkCosts(
         systems=(topology.name,), networks=networks, gpus=gpus, nodes=max(_nodes(seen, topology)),
-        families=fitted, accuracy=scatter_of(residuals),
+        families=families, accuracy=scatter_of(residuals),
     )  # fmt: skip
     return network, constants, residuals
 

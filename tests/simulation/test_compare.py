@@ -150,20 +150,20 @@ def test_a_verdict_needs_intervals_apart(first, other, verdict):
 
 
 def test_where_nobody_measured_no_verdict_is_given():
-    """Logs of eight B200 begin at 1 MiB; those of H100 hold small sizes."""
-    small, large = compare(["hgx_h100", "hgx_b200"], "all_reduce", ["4K", "1M"]).rows
+    """Logs of gather on eight B200 begin at 1 MiB; those of H100 hold small sizes."""
+    small, large = compare(["hgx_h100", "hgx_b200"], "gather", ["4K", "1M"]).rows
     assert small.runs[1].time_lo_s is None
     assert small.verdicts == (None, "unmeasured")
     assert large.verdicts == (None, "overlapping")
 
 
 def test_versions_that_differ_are_said():
-    found = compare(["hgx_b200", "gb200_nvl72", "mi355x_ubb8"], "all_reduce", "1M")
-    assert [system.profile["library"] for system in found.systems] == ["nccl-2.28", "nccl-2.27", "rccl-2.27"]
+    found = compare(["hgx_b200", "hgx_h100", "mi355x_ubb8"], "all_reduce", "1M")
+    assert [system.profile["library"] for system in found.systems] == ["nccl-2.29", "nccl-2.28", "rccl-2.27"]
     (told,) = found.mixed_versions
-    assert "nccl-2.28 on hgx_b200, nccl-2.27 on gb200_nvl72" in told
+    assert "nccl-2.29 on hgx_b200, nccl-2.28 on hgx_h100" in told
     assert told in found.warnings
-    same = compare(["hgx_b200", "gb200_nvl72"], "all_reduce", "1M", library="nccl-2.28")
+    same = compare(["hgx_b200", "hgx_h100"], "all_reduce", "1M", library="nccl-2.28")
     assert same.mixed_versions == ()
 
 

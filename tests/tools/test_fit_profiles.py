@@ -138,3 +138,17 @@ def test_a_start_says_where_its_figures_are_from(start):
     profile = load_profile(str(TOOLS / "starts" / f"{start}.yaml"))
     assert profile.families
     assert not profile.accuracy  # nothing was compared with it
+
+
+@pytest.mark.parametrize("start", ["blackwell", "ampere"])
+def test_steps_of_ll_add_where_fits_of_blackwell_and_ampere_start(start):
+    profile = load_profile(str(TOOLS / "starts" / f"{start}.yaml"))
+    assert not profile.protocol("LL", "ring").cut_through
+    assert load_profile("hgx_h100").protocol("LL", "ring").cut_through
+
+
+def test_tiny_calls_that_wait_for_their_steps_do_not_tell_the_floor(fitter):
+    """With two B200 a call takes 8 us, with eight 16 and 25: the host needs no 16."""
+    told = {one.name: one for one in fitter.fit("hgx_b200").constants}["floor"]
+    assert told.start == pytest.approx(8.03e-6)
+    assert told.value < told.start

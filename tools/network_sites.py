@@ -17,12 +17,13 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from fit_profiles import DEFAULT, NETWORKS, as_case, with_start
-from predictors import TableRow, load_profile, measured_rows, profile_of, system_of, topology_of
+from predictors import TableRow, measured_rows, profile_of, topology_of
 from scores import BANDS, OVER_NODES, SMALL, score
 
 from collsim.calibration.fit_network import fit_steps
 from collsim.calibration.log_placement import misfit
 from collsim.calibration.observations import Observation, observe, thinned
+from collsim.library import load_profile, system_of
 from collsim.library.costs.channel_costs import BETWEEN
 from collsim.simulation.timing import call_time_s
 

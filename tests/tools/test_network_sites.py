@@ -11,6 +11,7 @@ from collsim.calibration.fit_network import MOST_STEP_S
 from collsim.library import load_profile
 
 TOOLS = Path(__file__).parents[2] / "tools"
+NETWORKS = TOOLS.parent / "collsim" / "library" / "costs" / "profiles" / "networks"
 
 
 @pytest.fixture
@@ -41,16 +42,15 @@ def test_one_site_has_no_others(sites):
 
 @pytest.mark.parametrize("name", ["infiniband", "infiniband_a100"])
 def test_no_step_over_infiniband_takes_longer_than_one_can(name):
-    network = load_profile(name).network
+    network = load_profile(str(NETWORKS / f"{name}.yaml")).network
     for family, protocols in network.families.items():
         for proto, costs in protocols.items():
             if family != "sharp":  # as of the tuner, in no log
                 assert max(costs.message_overhead_s, costs.turn_s) <= MOST_STEP_S["infiniband"], (family, proto)
 
 
-def test_five_rows_of_nvls_do_not_move_its_five_constants(monkeypatch):
-    monkeypatch.syspath_prepend(str(TOOLS))
+def test_five_rows_of_nvls_do_not_move_its_five_constants():
     start = load_profile(str(TOOLS / "starts" / "between.yaml")).network.families["nvls"]["Simple"]
-    shipped = load_profile("infiniband").network.families["nvls"]["Simple"]
+    shipped = load_profile(str(NETWORKS / "infiniband.yaml")).network.families["nvls"]["Simple"]
     assert shipped.message_overhead_s == start.message_overhead_s
     assert shipped.base_s == start.base_s

@@ -42,18 +42,21 @@ def spread_GBps(node, network, op, routing):
     return np.array([row.busbw_Bps for row in found]) / 1e9
 
 
-def test_C025_mi300x_over_roce_is_behind_from_64_mib_whatever_the_network():
-    """With the network of the other, MI300X gains nothing, and H100 is computed faster, with steps of MI300X's log."""
+def test_C025_mi300x_over_roce_is_behind_whatever_the_network():
+    """With the network of the other, MI300X gains nothing, and H100 is computed faster, with steps of MI300X's log.
+
+    At 16 MiB by 5 % only, which is less than either is off there.
+    """
     roce, infiniband = busbw_GBps(AMD, "roce", "all_reduce"), busbw_GBps(NVIDIA, "infiniband", "all_reduce")
-    assert (roce < infiniband).tolist() == [False, True, True]
+    assert (roce < infiniband).all()
     assert busbw_GBps(AMD, "infiniband", "all_reduce") / roce == pytest.approx([1, 1, 1], abs=0.05)
-    assert busbw_GBps(NVIDIA, "roce", "all_reduce") / infiniband == pytest.approx([1.98, 1.39, 1.11], rel=0.05)
+    assert busbw_GBps(NVIDIA, "roce", "all_reduce") / infiniband == pytest.approx([1.13, 1.06, 1.01], rel=0.05)
 
 
 def test_C024_all_reduce_of_mi300x_is_half_as_fast():
-    """At 64 and 256 MiB; at 16 MiB it is faster, as steps between nodes take longer in the logs of H100."""
+    """At 256 MiB; at 64 MiB it is a third, and at 16 MiB nearly as fast, where steps between nodes decide."""
     ratios = busbw_GBps(AMD, "roce", "all_reduce") / busbw_GBps(NVIDIA, "infiniband", "all_reduce")
-    assert ratios == pytest.approx([1.67, 0.46, 0.56], rel=0.05)
+    assert ratios == pytest.approx([0.95, 0.35, 0.51], rel=0.05)
 
 
 def test_C024_because_of_what_the_libraries_choose():
@@ -66,7 +69,7 @@ def test_C024_because_of_what_the_libraries_choose():
     without_nvls = busbw_GBps(NVIDIA, "infiniband", "all_reduce", (("NCCL_NVLS_ENABLE", "0"),))[1]
     assert ring_ll128 / chosen == pytest.approx(2.9, rel=0.05)
     assert ring_ll128 / without_nvls == pytest.approx(1.85, rel=0.05)
-    assert without_nvls / h100 == pytest.approx(0.72, rel=0.05)
+    assert without_nvls / h100 == pytest.approx(0.55, rel=0.05)
     twice = busbw_GBps(AMD, "roce", "all_reduce", overrides=("nic.bandwidth=800 Gb/s",))[1]
     assert twice / chosen == pytest.approx(1.09, rel=0.03)
     hashed, sprayed = (spread_GBps(AMD, "roce", "all_reduce", routing)[1] for routing in ("ecmp", "spray"))
@@ -113,7 +116,7 @@ def test_C027_what_logs_and_limits_of_all_to_all_say():
     assert over_thor_2.busbw_Bps / 1e9 > 1.5 * limit
 
 
-def test_C026_spectrum_x_is_within_2_percent_of_infiniband():
+def test_C026_spectrum_x_is_within_3_percent_of_infiniband():
     """Switches of more latency, packets of longer headers; on one switch and through spines, from 16 to 256 MiB."""
     for op in ("all_reduce", "all_gather", "all_to_all"):
         ratios = busbw_GBps(NVIDIA, "spectrum_x", op) / busbw_GBps(NVIDIA, "infiniband", op)
@@ -122,7 +125,7 @@ def test_C026_spectrum_x_is_within_2_percent_of_infiniband():
         op: spread_GBps(NVIDIA, "spectrum_x", op, "spray") / spread_GBps(NVIDIA, "infiniband", op, "adaptive")
         for op in ("all_reduce", "all_gather")
     }
-    assert ((spines["all_reduce"] > 0.98) & (spines["all_reduce"] < 1)).all()
+    assert ((spines["all_reduce"] > 0.97) & (spines["all_reduce"] < 1)).all()
     assert ((spines["all_gather"] > 0.99) & (spines["all_gather"] < 1)).all()
 
 

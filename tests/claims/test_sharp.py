@@ -40,24 +40,29 @@ def test_C020_sharp_is_off_by_default():
 
 FALL = {
     # GB/s on 32 and on 256 GPUs
-    "16M": (77, 40),
-    "64M": (194, 126),
-    "256M": (304, 254),
-    "1G": (354, 341),
+    "16M": (134, 84),
+    "64M": (255, 202),
+    "256M": (333, 310),
 }
 
 
 @pytest.mark.parametrize("size", FALL)
 def test_C021_without_sharp_speed_falls_with_the_logarithm(size):
-    """Every doubling from 32 to 256 GPUs costs the same time, 120 to 140 us, which matters less for long messages."""
+    """Every doubling from 32 to 256 GPUs costs nearly the same, 44 to 54 us, which matters less for long messages."""
     found = [all_reduce(nodes, size, library="nccl-2.28") for nodes in (4, 8, 16, 32)]
     assert not {row.algo for row in found} & IN_NETWORK
     rates = [row.busbw_Bps / 1e9 for row in found]
     assert rates == sorted(set(rates), reverse=True)
     assert (rates[0], rates[-1]) == pytest.approx(FALL[size], rel=0.05)
     steps_s = [after.time_s - before.time_s for before, after in pairwise(found)]
-    assert max(steps_s) < 1.15 * min(steps_s)  # a straight line over log2(n); linear in n, the last were 4 of the first
-    assert steps_s == pytest.approx([130e-6] * 3, abs=15e-6)
+    assert max(steps_s) < 1.25 * min(steps_s)  # a straight line over log2(n); linear in n, the last were 4 of the first
+    assert steps_s == pytest.approx([50e-6] * 3, abs=7e-6)
+
+
+def test_C021_at_1_gib_it_does_not_fall():
+    """The trees hide what a doubling costs."""
+    rates = [all_reduce(nodes, "1G", library="nccl-2.28").busbw_Bps / 1e9 for nodes in (4, 8, 16, 32)]
+    assert rates == pytest.approx([361] * 4, rel=0.01)
 
 
 def test_C022_C023_with_sharp_time_does_not_depend_on_the_number():
@@ -95,12 +100,13 @@ def test_C025_sharp_is_fastest_at_32_gpus():
     assert behind == pytest.approx([0.71, 0.31, 0.48, 1.03, 0.99], abs=0.05)
 
 
-def test_C025_with_fitted_constants_the_order_holds_from_64_mib():
-    """At 16 MiB plain InfiniBand is last: its logs have slower steps than the one log over RoCE, of two nodes."""
+def test_C025_with_fitted_constants_the_order_holds():
+    """SHARP first, then InfiniBand, then RoCE: at 16 MiB all three within 11 %."""
     roce = load_topology("mi300x_ubb8", scale_out={"nodes": 4, "network": "roce"})
     amd = rows(roce, ["16M", "64M", "256M"], library="rccl-2.28")
     plain, sharp = (rows(h100(4), ["16M", "64M", "256M"], library="nccl-2.28", environment=env) for env in ({}, ON))
     rates = [[entry.busbw_Bps / 1e9 for entry in found] for found in zip(amd, plain, sharp, strict=True)]
-    assert rates[0][1] < rates[0][0] < rates[0][2]
+    assert rates[0] == sorted(rates[0])
+    assert rates[0][2] / rates[0][0] == pytest.approx(1.106, rel=0.02)
     assert rates[1] == sorted(rates[1])
     assert rates[2] == sorted(rates[2])

@@ -1,0 +1,56 @@
+"""Scores of constants between nodes by site, and what the fits of networks may come to."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import pytest
+
+from collsim.calibration.fit_network import MOST_STEP_S
+from collsim.library import load_profile
+
+TOOLS = Path(__file__).parents[2] / "tools"
+NETWORKS = TOOLS.parent / "collsim" / "library" / "costs" / "profiles" / "networks"
+
+
+@pytest.fixture
+def sites(monkeypatch):
+    """The module that scores by site, with few rows."""
+    monkeypatch.syspath_prepend(str(TOOLS))
+    module = importlib.import_module("network_sites")
+    monkeypatch.setattr(module, "MOST_ROWS", 6)
+    return module
+
+
+def test_every_site_is_scored_with_constants_of_the_others(sites):
+    entries = sites.entries_of(["efa"])["efa"]
+    assert {entry.site for entry in entries} == {"aws-samples", "keitaw", "p3dn"}
+    errors = sites.errors_of("efa", entries)
+    assert sum(len(shipped) for (site, _), (shipped, _) in errors.items() if site == sites.ALL) == len(entries)
+    for shipped, others in errors.values():
+        assert len(shipped) == len(others)
+        assert shipped != others
+
+
+def test_one_site_has_no_others(sites):
+    entries = sites.entries_of(["roce"])["roce"]
+    alone = [entry for entry in entries if entry.site == "oci"]
+    assert alone
+    assert not any(others for _, others in sites.errors_of("roce", alone).values())
+
+
+@pytest.mark.parametrize("name", ["infiniband", "infiniband_a100"])
+def test_no_step_over_infiniband_takes_longer_than_one_can(name):
+    network = load_profile(str(NETWORKS / f"{name}.yaml")).network
+    for family, protocols in network.families.items():
+        for proto, costs in protocols.items():
+            if family != "sharp":  # as of the tuner, in no log
+                assert max(costs.message_overhead_s, costs.turn_s) <= MOST_STEP_S["infiniband"], (family, proto)
+
+
+def test_five_rows_of_nvls_do_not_move_its_five_constants():
+    start = load_profile(str(TOOLS / "starts" / "between.yaml")).network.families["nvls"]["Simple"]
+    shipped = load_profile(str(NETWORKS / "infiniband.yaml")).network.families["nvls"]["Simple"]
+    assert shipped.message_overhead_s == start.message_overhead_s
+    assert shipped.base_s == start.base_s

@@ -53,10 +53,10 @@ def test_C025_mi300x_over_roce_is_behind_whatever_the_network():
     assert busbw_GBps(NVIDIA, "roce", "all_reduce") / infiniband == pytest.approx([1.13, 1.06, 1.01], rel=0.05)
 
 
-def test_C024_all_reduce_of_mi300x_is_half_as_fast():
-    """At 256 MiB; at 64 MiB it is a third, and at 16 MiB nearly as fast, where steps between nodes decide."""
+def test_C024_all_reduce_of_mi300x_is_two_thirds_as_fast():
+    """Two thirds at 64 and 256 MiB; at 16 MiB it is nearly as fast, where steps between nodes decide."""
     ratios = busbw_GBps(AMD, "roce", "all_reduce") / busbw_GBps(NVIDIA, "infiniband", "all_reduce")
-    assert ratios == pytest.approx([0.95, 0.35, 0.51], rel=0.05)
+    assert ratios == pytest.approx([0.95, 0.63, 0.66], rel=0.05)
 
 
 def test_C024_because_of_what_the_libraries_choose():
@@ -67,13 +67,13 @@ def test_C024_because_of_what_the_libraries_choose():
     chosen, ring_ll128 = (busbw_GBps(AMD, "roce", "all_reduce", variables)[1] for variables in ((), RING_LL128))
     h100 = busbw_GBps(NVIDIA, "infiniband", "all_reduce")[1]
     without_nvls = busbw_GBps(NVIDIA, "infiniband", "all_reduce", (("NCCL_NVLS_ENABLE", "0"),))[1]
-    assert ring_ll128 / chosen == pytest.approx(2.9, rel=0.05)
+    assert ring_ll128 / chosen == pytest.approx(1.61, rel=0.05)
     assert ring_ll128 / without_nvls == pytest.approx(1.85, rel=0.05)
     assert without_nvls / h100 == pytest.approx(0.55, rel=0.05)
     twice = busbw_GBps(AMD, "roce", "all_reduce", overrides=("nic.bandwidth=800 Gb/s",))[1]
-    assert twice / chosen == pytest.approx(1.09, rel=0.03)
+    assert twice / chosen == pytest.approx(1.01, rel=0.02)
     hashed, sprayed = (spread_GBps(AMD, "roce", "all_reduce", routing)[1] for routing in ("ecmp", "spray"))
-    assert hashed / sprayed == pytest.approx(0.966, rel=0.02)
+    assert hashed / sprayed == pytest.approx(1.0, rel=0.02)
 
 
 def test_C024_C027_four_nodes_on_one_switch_meet_no_hash():

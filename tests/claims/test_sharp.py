@@ -97,7 +97,7 @@ def test_C025_sharp_is_fastest_at_32_gpus():
     for slow, middle, fast in zip(amd, plain, sharp, strict=True):
         assert fast.busbw_Bps > 1.05 * max(slow.busbw_Bps, middle.busbw_Bps)
     behind = [slow.busbw_Bps / middle.busbw_Bps for slow, middle in zip(amd, plain, strict=True)]
-    assert behind == pytest.approx([0.71, 0.31, 0.48, 1.03, 0.99], abs=0.05)
+    assert behind == pytest.approx([0.71, 0.64, 0.70, 1.03, 0.99], abs=0.05)
 
 
 def test_C025_with_fitted_constants_the_order_holds():

@@ -2,9 +2,9 @@
 
 ``python tools/accuracy.py`` compares collsim, a fit of alpha and beta on the same training logs, and the time by
 which NCCL and RCCL rank their own algorithms, per system, class of operations and band of sizes, with the noise of the
-measurements beside them. ``--write`` puts the summary into README.md, between its markers, and the tables by class and
-by operation into docs/accuracy.md; ``--set train`` scores the logs of the fit instead. Which log is in which set, and
-why: tools/data/split.csv.
+measurements beside them. ``--write`` puts the overview into README.md, between its markers, and the tables by place, by
+class and by operation into docs/accuracy.md; ``--set train`` scores the logs of the fit instead. Which log is in which
+set, and why: tools/data/split.csv.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ from scores import (
     MIB,
     MOVED,
     NO_ANSWER,
+    ONE_NODE,
+    OVER_NODES,
     PREDICTORS,
     SMALL,
     Bucket,
@@ -94,8 +96,9 @@ def table(buckets: Mapping[Cell, Bucket], fitted: Fitted, *, short: bool) -> str
     return "".join(f"| {' | '.join(line[: SHORT if short else None])} |\n" for line in lines)
 
 
-MEANT = """Relative errors in percent, median / 90th percentile, of whole logs outside every fit. *Alpha-beta* is fitted
-to the same training logs; *tuner* is the time by which the library ranks its algorithms.
+MEANT = """Relative errors in percent, median / 90th percentile and number of rows, of whole logs outside every fit, run
+with default flags. Beside other predictors, and with the host's time to start a call taken from the log itself, which
+would be nearer below 1 MiB: [docs/accuracy.md](docs/accuracy.md#by-place).
 """
 LARGEST_FIRST = (">= 512 MiB", "32-512 MiB", ">= 1 MiB", "1-32 MiB", *SMALL)
 SUMMARY = ("runs with default flags", "sizes", "logs", "rows", *PREDICTORS)
@@ -131,8 +134,20 @@ def pool_order(pool: Pool) -> tuple[bool, int, int]:
     return pool[0], PLACES.index(pool[1]), LARGEST_FIRST.index(pool[2])
 
 
+def overview(pools: Mapping[Pool, Bucket]) -> str:
+    """Return the tables of README.md: a column for each band, a line for each place; and where predictions are weak."""
+    told = []
+    for nodes, bands in ((False, ONE_NODE), (True, OVER_NODES)):
+        told += [(OVER[nodes], *bands), ("---",) * (len(bands) + 1)]
+        for place in PLACES:
+            found = [over_pools(pools, "collsim", nodes=nodes, bands=[band], places=[place]) for band in bands]
+            told.append((place, *(f"{each} ({each.n})" if each.n else NO_ANSWER for each in found)))
+        told.append(())
+    return "".join(f"| {' | '.join(line)} |\n" if line else "\n" for line in told) + weak(pools)
+
+
 def summary(pools: Mapping[Pool, Bucket]) -> str:
-    """Return the table of README.md, and in words where predictions are weak and what the host floor would change."""
+    """Return the table by place, and in words where predictions are weak and what the host floor would change."""
     lines = [SUMMARY, ("---",) * len(SUMMARY)]
     for pool in sorted(pools, key=pool_order):
         bucket = pools[pool]
@@ -281,13 +296,11 @@ def worst_logs(rows: Sequence[TableRow], predictions: Predictions, count: int) -
     )
 
 
-def page(told: str, classes: str, by_op: str, by_class: Mapping[Cell, Bucket], inside: str) -> str:
-    """Return docs/accuracy.md."""
-    return (
-        "# Accuracy\n\nWritten by `python tools/accuracy.py --write`; which log is in which set, and why: "
-        f"`tools/data/split.csv`.\n\n{told}\n\n## By class\n\n{classes}\n## By operation\n\n{by_op}\n"
-        f"## Where another predictor has the smaller median\n\n{better_elsewhere(by_class)}\n## Intervals\n\n{inside}"
-    )
+def page(sections: Mapping[str, str], told: str) -> str:
+    """Return docs/accuracy.md: what is *told* of all figures, then each section under its heading."""
+    head = "# Accuracy\n\nWritten by `python tools/accuracy.py --write`; which log is in which set, and why: "
+    text = "\n".join(f"## {name}\n\n{body}" for name, body in sections.items())
+    return f"{head}`tools/data/split.csv`.\n\n{told}\n\n{text}"
 
 
 def write(text: str) -> None:
@@ -324,10 +337,16 @@ def main() -> int:
     buckets = fill(scored, usable, predictions, fitted)
     words, inside = preamble(scored, left_out, fitted), coverage(hits_of(scored, predictions["collsim"]))
     if options.write:
-        write(f"{MEANT}\n{summary(pooled(scored, predictions, fitted))}")
-        by_op = table_by_op(fill(scored, usable, predictions, fitted, op_of))
-        classes = table(buckets, fitted, short=True)
-        PAGE.write_text(page(words, classes, by_op, buckets, inside), encoding="utf-8")
+        pools = pooled(scored, predictions, fitted)
+        write(f"{MEANT}\n{overview(pools)}")
+        sections = {
+            "By place": summary(pools),
+            "By class": table(buckets, fitted, short=True),
+            "By operation": table_by_op(fill(scored, usable, predictions, fitted, op_of)),
+            "Where another predictor has the smaller median": better_elsewhere(buckets),
+            "Intervals": inside,
+        }
+        PAGE.write_text(page(sections, words), encoding="utf-8")
         return 0
     text = f"{words}\n\n{table(buckets, fitted, short=False)}"
     print(text)

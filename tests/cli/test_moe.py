@@ -97,7 +97,12 @@ def test_decode_has_its_usual_tokens_and_mode(collsim):
 def test_tokens_of_each_rank(collsim):
     document = json.loads(collsim(*ONE, "--tokens", "32x6,8x2", "--format", "json").out)
     assert document["config"]["tokens"] == [32] * 6 + [8] * 2
-    assert "tokens 32x6,8x2" in collsim(*ONE, "--tokens", "32x6,8x2").out
+    lines = collsim(*ONE, "--tokens", "32x6,8x2").out.splitlines()
+    assert any("tokens 32x6,8x2" in line for line in lines)
+    at = next(i for i, line in enumerate(lines) if "a token" in line)
+    _, ranks, layer, unit, token, _, *_ = lines[at + 2].split()  # "#  8  205.6 kB  7.909 kB ..."
+    assert (ranks, unit) == ("8", "kB")
+    assert float(token) == pytest.approx(float(layer) / 26, rel=1e-3)  # six ranks with 32 tokens, two with 8
 
 
 @pytest.mark.parametrize(

@@ -84,3 +84,7 @@ def test_shown_error(collsim):
     )
     command, _, report = shown.partition("\n")
     assert collsim(*command.split()).err == report
+
+
+def test_readme_is_read_in_ten_minutes():
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 200

@@ -12,6 +12,7 @@ from collsim.calibration.fit import fit_profile
 from collsim.calibration.log_placement import predicted
 from collsim.calibration.profile_writer import as_yaml
 from collsim.core.errors import InputError, SpecError
+from collsim.core.units import parse_size_bytes
 from collsim.engine import Problem, solve
 from collsim.library import load_profile
 from collsim.library.costs.profile import NetworkCosts, Scatter
@@ -55,6 +56,16 @@ def test_other_channels_fill_the_overhead_of_a_step(key):
     assert loss_s[4] < 0.01 * chunks * overhead_s
     short_s = ring_s(with_costs(**{key: overhead_s}), "4K") - ring_s(with_costs(), "4K")
     assert short_s == pytest.approx(steps * overhead_s, rel=0.2)  # nothing fills it
+
+
+@pytest.mark.parametrize("link_share", [1.0, 0.5])
+@pytest.mark.parametrize("size", ["1M", "8M", "64M"])
+def test_nothing_fills_the_overhead_of_a_channel_that_is_alone(size, link_share):
+    """Half an adapter is what it can have, not what others leave it: every chunk of 2 MiB waits all of its overhead."""
+    costs = {"link_share": link_share}
+    loss_s = ring_s(with_costs(message_overhead_s=10e-6, **costs), size, 1) - ring_s(with_costs(**costs), size, 1)
+    chunks = max(parse_size_bytes(size, "size") / 4 / 2**21, 1)  # of the block of a rank
+    assert loss_s == pytest.approx(3 * chunks * 10e-6, rel=1e-3)
 
 
 def test_channels_share_the_adapter_and_its_share():

@@ -109,6 +109,14 @@ class TestNccl:
         ]
         assert chosen == ["collnet_direct", "collnet_chain", "nvls_sharp"]
 
+    def test_collnet_deals_bytes_evenly(self, h100: System) -> None:
+        """It has no cells of 32 KiB: the shares of 1 MiB differ by an element at most."""
+        on = read_environment(["NCCL_COLLNET_ENABLE=1", "NCCL_ALGO=CollnetDirect"])
+        shares = choose(call("all_reduce", 4, 8, MIB), h100, "nccl-2.28", on).shares_bytes
+        assert len(shares) > 1
+        assert sum(shares) == MIB
+        assert max(shares) - min(shares) <= 4
+
     def test_latency_of_sharp_does_not_grow_with_nodes(self, h100: System) -> None:
         def latency(nodes: int, algo: str) -> float:
             on = read_environment(["NCCL_COLLNET_ENABLE=1"])

@@ -71,3 +71,11 @@ def test_best_is_never_slower_than_any_name_with_any_protocol(case):
                 continue
             for row, named in zip(best, found, strict=False):
                 assert row.time_s <= named.time_s * ROUNDING, (entry.name, proto)
+
+
+def test_a_bound_drops_no_algorithm_that_is_faster_than_it_says():
+    """NVLS reaches 0.7 of the wire inside a node and all of it between nodes: of the two the better one bounds."""
+    asked = {"overrides": {"scale_out.nodes": "2"}, "algo": ["best", "nvls_tree"]}
+    best, named = simulate("hgx_b200", "all_reduce", "256M", **asked)
+    assert best.algo == named.algo
+    assert best.time_s <= named.time_s * ROUNDING

@@ -106,3 +106,15 @@ def test_what_crosses_a_link_at_once(beside, hops_left, above, alone):
     found = loads.around(one, (0, 0))
     assert found.at_once.tolist() == [alone]
     assert (found.weight[0], found.offered_Bps[0]) == ((7.0, 8.0) if above else (1 + beside, 50 + 10 * beside))
+
+
+@pytest.mark.parametrize(("far", "beside"), [(0, 20.0), (1, 300.0)])
+def test_links_carry_the_hops_of_the_unit_on_their_side(far, beside):
+    """A link of the unit that a hop leaves also has hops of the unit before, one of the unit it enters those after."""
+    table = np.zeros((3, 3, 2, 1))
+    table[0, :, 1 - far, 0] = [0.0, 20.0, 300.0]  # of kinds: the own unit, the one before, the one after
+    table[0, 0, far, 0] = 1.0
+    none, at = np.zeros((3, 2, 1), dtype=np.int64), np.zeros(1, dtype=np.int64)
+    cross = _Crossings(at, at, np.ones(1), at, at + far, at, at)
+    loads = _Loads(cross, 1, table, none, none, np.zeros((2, 1)), np.zeros((1, 1)), np.array([False]))
+    assert loads.around(at, (1, 2)).weight.tolist() == [1 + beside]

@@ -108,8 +108,12 @@ class Scaled:
             except OutOfStepError:
                 if self.n_ranks > EXACT_UP_TO:
                     raise
-        alone = replace(question, ops=(request.op,), sizes=(empty.requested_bytes,), algo=(name,))
-        return tables_of(self.whole(), alone, told)[0][0]
+        return self._one_by_one(name, request.op, empty.requested_bytes, question, told)
+
+    def _one_by_one(self, name: str, op: Operation, requested_bytes: int, question: Request, told: Told) -> list[Row]:
+        """Return the rows of one name with every rank simulated."""
+        asked = replace(question, ops=(op,), sizes=(requested_bytes,), algo=(name,))
+        return tables_of(self.whole(), asked, told)[0][0]
 
     def _chosen(self, name: str, request: ScheduleRequest, empty: Row, question: Request, told: Told) -> list[Row]:
         """Return the rows of one name: of an algorithm, or of a choice among those that have a form of their own."""
@@ -137,8 +141,7 @@ class Scaled:
             lost = f"what {question.library.name} itself takes is left out of best on {self.n_ranks} ranks: see auto"
             told.left_out += [lost] * (lost not in told.left_out)
             return []
-        asked = replace(question, ops=(op,), sizes=(requested_bytes,), algo=("auto",))
-        return tables_of(self.whole(), asked, Told())[0][0]
+        return self._one_by_one("auto", op, requested_bytes, question, Told())
 
     def _request(self, op: Operation, requested_bytes: int, question: Request) -> ScheduleRequest:
         """Return the request to an algorithm for all ranks of the whole machine."""

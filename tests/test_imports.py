@@ -83,3 +83,13 @@ def test_circles_are_found(import_graph):
     pairs = ["p.a p.b", "p.b p.c", "p.c p.a", "p.d p.a", "p.x q.y", "q.y p.x"]
     edges = [tuple(f"collsim.{name}" for name in pair.split()) for pair in pairs]
     assert list(import_graph._circles(edges)) == [["collsim.p.a", "collsim.p.b", "collsim.p.c"]]
+
+
+def test_no_module_takes_the_name_of_something_imported_late():
+    """Importing a module sets its name in its package: a function of that name that is imported late would be lost."""
+    packages = [entry.name for entry in pkgutil.walk_packages(collsim.__path__, "collsim.") if entry.ispkg]
+    late = [one for one in map(importlib.import_module, ["collsim", *packages]) if hasattr(one, "__getattr__")]
+    assert len(late) >= 3
+    for package in late:
+        modules = {entry.name for entry in pkgutil.iter_modules(package.__path__)}
+        assert not modules & set(package.__all__), package.__name__

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collsim.library.calls import Call, Candidate, Choice, PointToPoint
-    from collsim.library.choose import choose
+    from collsim.library.choice import choose
     from collsim.library.costs.channel_costs import Protocol
     from collsim.library.costs.profile import Profile, Scatter, band_of
     from collsim.library.costs.profile_files import load_profile, profile_for, profile_names
@@ -43,7 +43,7 @@ __all__ = [
 
 HOME = {
     "calls": ("Call", "Candidate", "Choice", "PointToPoint"),
-    "choose": ("choose",),
+    "choice": ("choose",),
     "environment": ("Environment", "read_environment"),
     "costs.channel_costs": ("Protocol",),
     "costs.profile": ("Profile", "Scatter", "band_of"),

@@ -110,7 +110,7 @@ def library_choice(
     request: ScheduleRequest, run: LoweredRun, question: Request
 ) -> tuple[Algorithm, ScheduleRequest, str]:
     """Return the algorithm that the library would take, the request as it would split it, and the protocol."""
-    from collsim.library.choose import choose_with
+    from collsim.library.choice import choose_with
 
     call, system, library = _call_of(request, run, question)
     choice = choose_with(call, system, library, question.environment, question.proto)
@@ -121,7 +121,7 @@ def library_options(
     request: ScheduleRequest, run: LoweredRun, question: Request
 ) -> list[tuple[Algorithm, ScheduleRequest, str]]:
     """Return all that the library could do, as of `library_choice`, which comes first."""
-    from collsim.library.choose import options_with
+    from collsim.library.choice import options_with
 
     call, system, library = _call_of(request, run, question)
     choices = options_with(call, system, library, question.environment, question.proto)

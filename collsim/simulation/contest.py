@@ -44,7 +44,9 @@ def contest(requests: Sequence[ScheduleRequest], requested_bytes: int, call: Cal
     own, others = _library_tasks(requests, call)
     if own:
         entries.try_out(OWN_CHOICE if entries.keeps_own_choice else own[0].algorithm.name, [own])
-    has = {task.proto for each in (own, *others) for task in each if task.proto}
+    run_by_library = [task for each in (own, *others) for task in each]
+    has = {task.proto for task in run_by_library if task.proto}
+    call.told.of_library.setdefault(op.name, set()).update(task.algorithm.name for task in run_by_library)
     candidates = able(op, run, question)
     for candidate in candidates:
         protocols = protocols_for(candidate, op, run, question, has)

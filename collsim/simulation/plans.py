@@ -45,9 +45,12 @@ EQUALLY_BUSY = 1e-3
 
 @dataclass(slots=True, eq=False)
 class Told:
-    """Notes beside the rows: what choices left out, what was asked for and refused, and the errors of that."""
+    """Notes beside the rows: what choices left out, what was asked for and refused, and the errors of that; of each
+    operation, the algorithms that the library has where the user looked beyond them.
+    """
 
     left_out: list[str] = field(default_factory=list)
+    of_library: dict[str, set[str]] = field(default_factory=dict)
     refused: list[Refusal] = field(default_factory=list)
     errors: list[InputError | ModelError] = field(default_factory=list)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from collsim.topology import Topology, zoo_names
 
 __all__ = [
     "achievable",
+    "beyond_library",
     "config_of",
     "disturbances",
     "equal_draws",
@@ -247,6 +248,20 @@ def uncalibrated(rows: Sequence[Row]) -> tuple[str, ...]:
     added = [row for row in rows if row.algo != "none" and "network" in algorithm(row.op, row.algo).in_network]
     told = "steps that switches between the nodes add cost what NCCL's tuner reckons: no log of SHARP is in any fit"
     return (told,) if added else ()
+
+
+def beyond_library(
+    rows: Sequence[Row], of_library: Mapping[str, Collection[str]], question: Request
+) -> tuple[str, ...]:
+    """Return which algorithms of ``best`` and ``all`` the library does not run here; *of_library* has those it runs."""
+    told = []
+    for op, has in of_library.items():
+        shown = dict.fromkeys(row.algo for row in rows if row.op == op and row.asked in ("best", "all"))
+        foreign = [name for name in shown if name not in has]
+        if question.library is not None and has and foreign:
+            it = "it takes a kernel" if len(foreign) == 1 else "they take kernels"
+            told.append(f"{question.library.name} does not run {op} by {' or '.join(foreign)} here: {it} of one's own")
+    return tuple(told)
 
 
 def lacking(launched: Profile, rows: Sequence[Row]) -> tuple[str, ...]:

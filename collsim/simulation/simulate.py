@@ -26,6 +26,7 @@ from collsim.simulation.plans import Told
 from collsim.simulation.provenance import (
     achievable,
     approximations,
+    beyond_library,
     config_of,
     disturbances,
     equal_draws,
@@ -226,6 +227,7 @@ def predict(
         *approximations(question, rows),
         *lacking(launched, rows),
         *uncalibrated(rows),
+        *beyond_library(rows, told.of_library, question),
         *roundings(skipped),
         *left_out,
     )

@@ -203,3 +203,22 @@ def test_registered_buffers_with_a_graph_are_told_to_change_nothing():
 def test_messages_between_nodes_have_no_ll128_either():
     with pytest.raises(InputError, match="does not run all_to_all with LL128"):
         simulate(load_topology(H100, scale_out={"nodes": 2}), "all_to_all", "16M", proto="LL128")
+
+
+CHOSEN = [("best", "one_shot"), ("all", "one_shot"), ("auto", ""), ("one_shot", "")]
+
+
+@pytest.mark.parametrize(("algo", "foreign"), CHOSEN)
+def test_best_and_all_say_what_the_library_does_not_run(algo, foreign):
+    result = simulate(H100, "all_reduce", 4096, algo=algo)
+    told = [text for text in result.warnings if text.startswith("nccl-2.28 does not run all_reduce by ")]
+    assert len(told) == bool(foreign)
+    if told:
+        assert foreign in told[0]
+        assert "ring" not in told[0]
+
+
+def test_best_says_nothing_where_the_library_runs_it():
+    result = simulate(H100, "all_reduce", "16M", algo="best")
+    assert [row.algo for row in result.rows] == ["nvls"]
+    assert not any("does not run" in text for text in result.warnings)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 
-from collsim.core.errors import Fault, InputError
+from collsim.core.errors import CollsimError, Fault, InputError
 from collsim.library.calls import LL, Call, Candidate, Choice
 from collsim.library.environment import ALGORITHMS, Environment, read_environment, with_protocol, without
 from collsim.library.library import DEFAULT_LIBRARY, PROTOCOLS, Library, load_library
@@ -28,6 +29,8 @@ from collsim.library.system import Graph, System
 __all__ = ["choose", "choose_with", "options_with"]
 
 P2P_THREADS = 640
+LARGE_BYTES = 2**30
+"""Enough for all channels of a communicator."""
 ACROSS_DOMAINS = "channels per peer across domains were compared with no log"
 LIBRARY_WORDS = {"nvls_tree": "NVLSTREE", "collnet_direct": "COLLNETDIRECT", "collnet_chain": "COLLNETCHAIN"}
 """Names of algorithms in debug lines, where they are not the name in capitals."""
@@ -148,6 +151,23 @@ def options_with(
     rows = choose(call, system, library, read_environment({**kept, **names})).candidates
     alone = ({**kept, "NCCL_ALGO": row.algo, "NCCL_PROTO": row.proto} for row in rows)
     return (own, *(choose(call, system, library, read_environment(names)) for names in alone))
+
+
+@cache
+def ring_channels(library: str, system: System, op: str, n_ranks: int, n_nodes: int) -> int | None:
+    """Return the channels of a communicator that the *library* uses for rings of a large *op*; None if it has none
+    on this system.
+
+    Examples
+    --------
+    >>> ring_channels("nccl-2.28", System("ampere", True, 20.0, links_per_gpu=12), "all_reduce", 8, 1)
+    24
+    """
+    call = Call(op, n_ranks, LARGE_BYTES, n_nodes=n_nodes)
+    try:
+        return choose(call, system, library, read_environment({"NCCL_ALGO": "Ring"})).communicator_channels
+    except CollsimError:
+        return None
 
 
 def _pick_nccl(call: Call, system: System, library: Library, environment: Environment) -> _Pick:

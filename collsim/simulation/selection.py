@@ -31,6 +31,8 @@ CHANNELS_PER_RING = 2
 LL_PASS_BYTES = 512 * 8
 """Bytes that all threads of a channel move at once with LL, 8 each. A pipeline hands that on, not whole chunks, because
 every line carries its flag (NCCL src/include/device.h)."""
+RINGED = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")
+"""Operations that a library runs over its rings; others are messages, whose channels follow from their size."""
 MOST_PASSES = 512
 """A pipeline is cut into no more passes per channel: filling it is then a few percent of the time at most."""
 
@@ -49,7 +51,7 @@ def request_of(op: Operation, requested_bytes: int, run: LoweredRun, question: R
         element_bytes=element_bytes,
         root=question.root if op.rooted else 0,
         channels=question.channels,
-        default_channels=_default_channels(run.fabric, rings),
+        default_channels=_library_channels(op, run, question) or _default_channels(run.fabric, rings),
         chunk_bytes=question.chunk_bytes,
         rings=rings,
         matrix_bytes=question.matrix_bytes if irregular else None,
@@ -204,6 +206,25 @@ def _equal_nodes(request: ScheduleRequest) -> int:
         what = "the library's choice on nodes with different numbers of ranks is not modelled"
         raise UnsupportedError(Fault(what, "ranks", "name the algorithm, or take equally many GPUs of every node"))
     return request.spread.n_nodes
+
+
+def _library_channels(op: Operation, run: LoweredRun, question: Request) -> int | None:
+    """Return the channels of the library's rings on this machine; None where no library, or no such choice, is known.
+
+    An algorithm that the user names runs on as many: on another number it would be no library's.
+    """
+    name = question.library.name if question.library else run.profile.library
+    layout = layout_of(run)
+    if not name or op.name not in RINGED or not layout.is_even or question.algo == ("auto",):
+        return None
+    from collsim.library.choice import ring_channels
+    from collsim.library.system import system_of
+
+    try:
+        system = system_of(run.topology, run.fabric.rank_node.tolist())
+    except UnsupportedError:
+        return None
+    return ring_channels(name, system, op.name, run.fabric.n_ranks, layout.n_nodes)
 
 
 def _default_channels(fabric: Fabric, rings: Int) -> int:

@@ -115,7 +115,8 @@ def simulate(
         simulator of what the library could run and of all algorithms with any protocol; ``all``: one row for each
         algorithm, with the fastest of its protocols. Of several, those that cannot run are in ``refused``.
     channels : int, optional
-        Channels (CTAs) that share the work; by default what suits the fabric.
+        Channels (CTAs) that share the work; by default as many as the library of the profile has, or else suit the
+        fabric.
     chunk : int or str, optional
         Largest chunk of a channel.
     dtype, redop, root

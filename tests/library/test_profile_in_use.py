@@ -222,3 +222,17 @@ def test_best_says_nothing_where_the_library_runs_it():
     result = simulate(H100, "all_reduce", "16M", algo="best")
     assert [row.algo for row in result.rows] == ["nvls"]
     assert not any("does not run" in text for text in result.warnings)
+
+
+@pytest.mark.parametrize("op", ["all_reduce", "all_gather", "broadcast"])
+@pytest.mark.parametrize("topo", ["dgx_a100", "hgx_h100", "hgx_b200", "gb200_nvl72", "mi300x_ubb8", "mi250x_node"])
+def test_a_named_ring_runs_on_the_channels_of_the_library(topo, op):
+    named = simulate(topo, op, "1G", algo="ring").rows[0]
+    forced = simulate(topo, op, "1G", environment={"NCCL_ALGO": "Ring", "NCCL_PROTO": "Simple"}).rows[0]
+    assert named.channels == forced.channels
+    if op != "broadcast":  # whose chunks the library cuts by its own rule
+        assert named.time_s == pytest.approx(forced.time_s, rel=5e-3)  # NCCL deals bytes out in cells, we evenly
+
+
+def test_channels_that_the_user_gives_go_before_those_of_the_library():
+    assert simulate("dgx_a100", "all_reduce", "64M", algo="ring", channels=3).rows[0].channels == 3

@@ -171,12 +171,12 @@ FIELDS: tuple[RequestField, ...] = (
     ),
     RequestField(
         "channels",
-        help="Channels (CTAs) that share the work.  [default: what suits]",
+        help="Channels (CTAs) that share the work.  [default: the library's]",
         kind="number",
         check="checks:channels",
         metavar="N",
         wanted="a whole number",
-        schema={**MAYBE_COUNT, "description": "channels; null: what suits the fabric"},
+        schema={**MAYBE_COUNT, "description": "channels; null: as many as the library has, or else suit the fabric"},
     ),
     RequestField(
         "chunk",

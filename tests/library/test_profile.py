@@ -6,8 +6,10 @@ import pytest
 
 from collsim.core.errors import SpecError, UnknownNameError
 from collsim.library import load_profile, profile_names
+from collsim.library.costs import profile_files
 from collsim.library.costs.profile_files import FOLDER
 from collsim.library.costs.profile_reader import FIGURES
+from collsim.topology import load_topology
 from collsim.topology.files.reader import read_document
 from collsim.topology.model import STATUSES
 
@@ -29,6 +31,19 @@ def test_shipped_profiles():
     assert default.latency
     assert len(default.sha256) == 64
     assert load_profile(default) is default
+
+
+def test_a_run_within_one_node_reads_one_profile(monkeypatch):
+    read = []
+    load = profile_files._loaded
+    monkeypatch.setattr(profile_files, "_loaded", lambda path, source: read.append(source) or load(path, source))
+    profile_files._shipped.cache_clear()
+    profile_files.network_for.cache_clear()
+    assert not load_profile("auto", load_topology("hgx_h100")).network.families
+    assert read == ["hgx_h100"]
+    over_nodes = load_profile("auto", load_topology("hgx_h100", scale_out={"nodes": 2}))
+    assert over_nodes.network.families
+    assert len(read) > 1
 
 
 def figures_in(data, path=()):

@@ -114,13 +114,19 @@ def load_profile(
 
 
 def _with_network(profile: Profile, topology: Topology | None, gpus: Sequence[int] | None) -> Profile:
-    """Return a profile that says nothing of the network with the constants of that of the topology."""
+    """Return a profile that says nothing of the network with the constants of that of the topology.
+
+    A run within one node needs none, so no second file is read for it.
+    """
     if profile.network.families or not profile.families:
         return profile
-    network = _shipped("default").network
-    if topology is not None and topology.cluster is not None:
+    if topology is None:
+        network = _shipped("default").network
+    elif topology.cluster is None:
+        return profile
+    else:
         gpu = _slowest_kind(topology, gpus).labels.get("gpu.model", "")
-        network = network_for(topology.cluster.spec.network, gpu) or network
+        network = network_for(topology.cluster.spec.network, gpu) or _shipped("default").network
     launches = {launch: replace(one, network=network) for launch, one in profile.launches.items()}
     return replace(profile, network=network, launches=launches)
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from collsim.core.errors import Fault, InputError, SpecError, UnknownNameError, nearest
+from collsim.core.input_files import read_input
 from collsim.library.costs.profile import NetworkCosts, Profile
 from collsim.library.costs.profile_reader import SCHEMA, read_profile
 from collsim.topology.files.reader import MAX_FILE_BYTES, read_document
@@ -160,8 +161,7 @@ def _loaded(path: Path, source: str) -> Profile:
 def _content(path: Path) -> bytes:
     """Return the bytes of a profile; a file that is too large is cut, and refused by whoever reads it."""
     try:
-        with path.open("rb") as file:
-            return file.read(MAX_FILE_BYTES + 1)
+        return read_input(path, MAX_FILE_BYTES)
     except FileNotFoundError:
         raise SpecError(Fault("no such file", str(path), _file_hint(path))) from None
     except IsADirectoryError:

@@ -228,8 +228,8 @@ def place_of(context: click.Context, where: str, config: Configuration | None) -
         return apart
     if name == "size" and not _source(context, "size"):
         name = next((end for end in ("max_bytes", "min_bytes") if _source(context, end)), name)
-    if name == "ranks" and not _source(context, "ranks") and _source(context, "rank_list"):
-        name = "rank_list"
+    if name == "ranks" and not _source(context, "ranks"):  # then what was typed instead says how many there are
+        name = next((other for other in ("rank_list", "placement", "fail") if _source(context, other)), name)
     option = next((param for param in context.command.params if param.name == name), None)
     if option is None:
         return where

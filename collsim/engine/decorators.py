@@ -47,7 +47,7 @@ class _Announcer(events.Listener):
         """Say nothing."""
 
 
-class _SummedFile(IndexDataCacheFile):  # type: ignore[misc]
+class _SummedFile(IndexDataCacheFile):
     """Files of a kernel that begin with the digest of the rest.
 
     They hold machine code: a flipped bit of it may load as ever and compute something else.

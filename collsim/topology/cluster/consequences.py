@@ -40,10 +40,12 @@ def consequences_of(document: Document, node: Topology, kinds: Sequence[Topology
     from collsim.topology.files.overrides import apply_overrides
 
     settings, unchanged = node.settings, document.before
+    if unchanged is None:
+        return ()
     causes = [path for path in settings if path.startswith(SECTIONS) and path not in SIZES]
     now = _figures(document, node, kinds) if causes else {}
     found: dict[str, Consequence] = {}
-    for cause in causes if unchanged is not None else ():
+    for cause in causes:
         others = [(path, value) for path, value in settings.items() if path != cause]
         before = _figures(apply_overrides(unchanged, others, []), node, kinds)
         for path, (text, what) in now.items():

@@ -258,7 +258,7 @@ def _on_the_way(link_dst: Int, out: tuple[Int, Int], sources: Int, wanted: Bool,
         newest = np.unique(steps[-1][1])
         seen[newest] = True
         left.ravel()[newest] = False
-        newest = newest[forwards[newest % n_nodes] & left.any(axis=1)[newest // n_nodes]]
+        newest = newest[forwards[newest % n_nodes] & np.asarray(left.any(axis=1))[newest // n_nodes]]
     flat = useful.ravel()
     for start, end in reversed(steps):
         flat[start[wanted.ravel()[end] | flat[end]]] = True

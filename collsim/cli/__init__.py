@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
+import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
@@ -88,7 +90,7 @@ def main() -> None:
     try:
         code = cli(prog_name="collsim", standalone_mode=False)
     except (click.exceptions.Abort, KeyboardInterrupt):
-        sys.exit(130)
+        _leave_interrupted()
     except click.ClickException as error:
         _refuse_usage(error)
     except CollsimError as error:
@@ -105,6 +107,19 @@ def main() -> None:
         _fail(error)
     if isinstance(code, int) and code:  # of a command that left by itself, such as a comparison that found something
         sys.exit(code)
+
+
+def _leave_interrupted() -> NoReturn:
+    """Say so, and leave at once: threads that still compute are not waited for, nor is a second interruption told."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with suppress(OSError):
+        click.echo("interrupted: files that were not finished were not written", err=True)
+    if any(not thread.daemon for thread in threading.enumerate() if thread is not threading.main_thread()):
+        with suppress(OSError, ValueError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(130)
+    sys.exit(130)
 
 
 def _show(faults: Sequence[Fault]) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path, PurePath
 from typing import Any, NoReturn
 
 from collsim.core.errors import Fault, SpecError, nearest
+from collsim.core.input_files import read_input
 from collsim.report.data import json_text
 from collsim.simulation.request.fields import FIELDS
 from collsim.simulation.result import Result
@@ -95,17 +96,20 @@ def read_configuration(file: str) -> Configuration:
         try:
             flags.update(READERS[entry.kind](entry.name, config[key]))
         except (TypeError, ValueError, KeyError):
-            faults.append(Fault(f"{_shown(config[key])} is not {entry.wanted}", f"{file}: config.{key}"))
+            hint = f"such as {json.dumps(entry.default)}" if entry.default not in (None, ()) else entry.example
+            faults.append(Fault(f"{_shown(config[key])} is not {entry.wanted}", f"{file}: config.{key}", hint))
     texts = {key: config.get(key) or {} for key in ("overrides", "environment", "degrade")}
     for key, entries in texts.items():
         if not isinstance(entries, dict) or not all(isinstance(value, str) for value in entries.values()):
-            faults.append(Fault(f"{_shown(entries)} does not map names to texts", f"{file}: config.{key}"))
+            hint = f"such as {json.dumps(EXAMPLES[key])}"
+            faults.append(Fault(f"{_shown(entries)} does not map names to texts", f"{file}: config.{key}", hint))
     fail = config.get("fail") or []
     if not isinstance(fail, list) or not all(isinstance(name, str) for name in fail):
-        faults.append(Fault(f"{_shown(fail)} is not a list of names", f"{file}: config.fail"))
+        faults.append(Fault(f"{_shown(fail)} is not a list of names", f"{file}: config.fail", 'such as ["gpu:gpu5"]'))
     matrix = config.get("matrix_bytes")
     if matrix is not None and not _is_matrix(matrix):
-        faults.append(Fault(f"{_shown(matrix)} is not a list of lists of bytes", f"{file}: config.matrix_bytes"))
+        what = f"{_shown(matrix)} is not as many lists of bytes as each is long"
+        faults.append(Fault(what, f"{file}: config.matrix_bytes", "such as [[0, 1024], [1024, 0]]"))
     if faults:
         raise SpecError(*faults)
     return Configuration(
@@ -137,8 +141,7 @@ def _document(file: str) -> dict[str, Any]:
     """Return the JSON document in *file*, which has a configuration."""
     hint = "write one with: collsim run ... --save-config run.json"
     try:
-        with Path(file).open("rb") as stream:
-            content = stream.read(MAX_FILE_BYTES + 1)
+        content = read_input(file, MAX_FILE_BYTES)
         if len(content) > MAX_FILE_BYTES:
             raise SpecError(Fault(f"the file is larger than {MAX_FILE_BYTES >> 20} MiB", file, hint))
         document = json.loads(content.decode("utf-8-sig"), parse_constant=_refuse_constant)
@@ -256,13 +259,20 @@ READERS: dict[str, Callable[[str, Any], Mapping[str, str | list[str]]]] = {
 """Functions from the value of a field to the text of its flag, by the kind of the field."""
 READ = {entry.config_key: entry for entry in FIELDS if entry.wanted}
 """The fields whose values become texts of flags, by their keys."""
+EXAMPLES = {
+    "overrides": {"link.bandwidth": "80 GB/s"},
+    "environment": {"NCCL_ALGO": "Ring"},
+    "degrade": {"link:gpu0-gpu1": "50%"},
+}
 APART = ("overrides", "environment", "matrix_bytes", "fail", "degrade")
 """Keys whose values are used beside those of flags."""
 
 
 def _is_matrix(value: Any) -> bool:
     return isinstance(value, list) and all(
-        isinstance(row, list) and all(isinstance(entry, int) and not isinstance(entry, bool) for entry in row)
+        isinstance(row, list)
+        and len(row) == len(value)
+        and all(isinstance(entry, int) and not isinstance(entry, bool) and entry >= 0 for entry in row)
         for row in value
     )
 

@@ -86,11 +86,24 @@ def output_format(form: str | None, output: str | None, forms: Iterable[str] | N
     if form is not None:
         if form not in known:
             raise UnknownNameError("format", form, known, "form")
+        _check_agreement(form, output)
         return form
     suffixes = {suffix: name for suffix, name in SUFFIXES.items() if name in known}
     suffix = _suffix(output or "")
     check_suffix(output, suffixes, f"end it in {', '.join(suffixes)}, or add --format")
     return suffixes.get(suffix, "table")
+
+
+def _check_agreement(form: str, output: str | None) -> None:
+    """Refuse a file that is called after another format; any text may be in .txt and .log."""
+    from collsim.report import SUFFIXES
+
+    suffix = _suffix(output or "")
+    named = SUFFIXES.get(suffix, form)
+    if named != form and suffix not in (".txt", ".log"):
+        own = next((end for end, name in SUFFIXES.items() if name == form), ".txt")
+        stem = str(output)[: -len(suffix)]
+        raise InputError(Fault(f'"{output}" is called after {named}, not {form}', "output", f"write to {stem}{own}"))
 
 
 def _suffix(file: str) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from collsim.cli.options import SIZES, complete, formats, request_options, scale_out_overrides, scale_out_place
-from collsim.cli.output import check_targets, named_files, output_format, patience, write
+from collsim.cli.output import check_suffix, check_targets, named_files, output_format, patience, write
 from collsim.core.errors import Faults, InputError
 from collsim.simulation.request.fields import BY_NAME, RequestField
 
@@ -99,6 +99,8 @@ def run(
     sources = [*named_files(flags["topo"], flags["profile"]), *filter(None, [flags["matrix"]])]
     sources += files_of(flags["placement"])
     check_targets({"output": output, "save_config": save_config}, faults, sources)
+    hint = "end it in .json: a configuration is JSON"
+    faults.attempt(lambda: check_suffix(save_config, (".json",), hint, "save_config"))
     if config is not None:  # --save-config may renew it, unless that would lose the rows of a result
         targets = {"output": output} | ({"save_config": save_config} if config.has_rows else {})
         check_targets(targets, faults, [config.file])
@@ -222,10 +224,12 @@ def place_of(context: click.Context, where: str, config: Configuration | None) -
         where = flag
     name = where.removeprefix("--").replace(" ", "_").replace("-", "_")
     name = {"set": "overrides", "format": "form", "env": "environment"}.get(name, name)
+    if config is not None and (apart := _apart(context, where, config)):
+        return apart
     if name == "size" and not _source(context, "size"):
         name = next((end for end in ("max_bytes", "min_bytes") if _source(context, end)), name)
-    if name == "ranks" and not _source(context, "ranks") and _source(context, "rank_list"):
-        name = "rank_list"
+    if name == "ranks" and not _source(context, "ranks"):  # then what was typed instead says how many there are
+        name = next((other for other in ("rank_list", "placement", "fail") if _source(context, other)), name)
     option = next((param for param in context.command.params if param.name == name), None)
     if option is None:
         return where
@@ -235,6 +239,21 @@ def place_of(context: click.Context, where: str, config: Configuration | None) -
         variable = option.envvar or f"{context.auto_envvar_prefix}_{name.upper()}"
         return f"{variable} in the environment"
     return min(option.opts, key=len)
+
+
+def _apart(context: click.Context, where: str, config: Configuration) -> str:
+    """Return the place in the file of changes and failures, which stand beside those of flags; empty for a flag."""
+    flag, _, path = where.partition(" ")
+    key = {"--set": "overrides", "--env": "environment"}.get(flag, flag.removeprefix("--"))
+    own, typed = getattr(config, key, None), context.params.get(key)
+    if key in ("fail", "degrade", "environment") and own and not typed:
+        return f"{config.file}: config.{key}"
+    written = key == "overrides" and own and path in own
+    return (
+        f"{config.file}: config.{key}.{path}"
+        if written and not any(text.startswith(path) for text in typed or ())
+        else ""
+    )
 
 
 def _stale(context: click.Context, config: Configuration | None, result: Result) -> list[str]:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
+import pickle
 import sys
 from collections.abc import Callable
 from typing import Any
 
 import numba
 from numba.core import event as events
+from numba.core.caching import IndexDataCacheFile
 from numba.core.options import DefaultOptions
 
 from collsim.core import process
 
 __all__ = ["compilers"]
 
+DIGEST_BYTES = 32
 BLAS = "scipy.linalg.cython_blas"
 if process.ours and BLAS not in sys.modules:
     sys.modules[BLAS] = None  # type: ignore[assignment]
@@ -43,6 +47,40 @@ class _Announcer(events.Listener):
         """Say nothing."""
 
 
+class _SummedFile(IndexDataCacheFile):
+    """Files of a kernel that begin with the digest of the rest.
+
+    They hold machine code: a flipped bit of it may load as ever and compute something else.
+    """
+
+    def _dump(self, thing: Any) -> bytes:
+        content = super()._dump(thing)
+        return hashlib.sha256(content).digest() + content
+
+    def _load_index(self) -> dict[Any, str]:
+        try:
+            with open(self._index_path, "rb") as file:  # noqa: PTH123 - as Numba does
+                version, content = pickle.load(file), file.read()
+        except FileNotFoundError:
+            return {}
+        if version != self._version:
+            return {}
+        stamp, overloads = pickle.loads(_checked(content))
+        return overloads if stamp == self._source_stamp else {}
+
+    def _load_data(self, name: str) -> Any:
+        with open(self._data_path(name), "rb") as file:  # noqa: PTH123 - as Numba does
+            return pickle.loads(_checked(file.read()))
+
+
+def _checked(content: bytes) -> bytes:
+    """Return *content* less the digest that it begins with; raise ValueError if that is another one's."""
+    digest, rest = content[:DIGEST_BYTES], content[DIGEST_BYTES:]
+    if hashlib.sha256(rest).digest() != digest:
+        raise ValueError("the file is damaged, or of another version of collsim")
+    return rest
+
+
 class _CarefulCache:
     """Numba's cache of one kernel, which a damaged file or a full disk does not keep from being compiled and run.
 
@@ -51,6 +89,7 @@ class _CarefulCache:
 
     def __init__(self, cache: Any) -> None:
         self.cache = cache
+        cache._cache_file.__class__ = _SummedFile  # of the same data; Numba has no place to ask for another class
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.cache, name)

@@ -187,7 +187,9 @@ def _searched(fabric: Fabric, pairs: Int, *, relays: bool) -> Iterator[RouteBloc
         src, dst = np.divmod(pairs, fabric.n_ranks)
         mine = (src >= some[0]) & (src <= some[-1])
         wanted[np.searchsorted(some, src[mine]), fabric.rank_node[dst[mine]]] = True
-        levels = _levels(wiring.link_dst, (out_ptr, out), fabric.rank_node[some], wanted, forwards)
+        starts = fabric.rank_node[some]
+        useful = _on_the_way(wiring.link_dst, (out_ptr, out), starts, wanted, forwards)
+        levels = _levels(wiring.link_dst, (out_ptr, out), starts, wanted, forwards & useful)
         if parts := [_as_part(fabric, some, paths) for paths in levels]:
             part = RouteBlock.joined(parts)
             del parts
@@ -235,6 +237,34 @@ def _links_of_ways(fabric: Fabric, out: tuple[Int, Int], source: int, targets: I
     return total
 
 
+def _on_the_way(link_dst: Int, out: tuple[Int, Int], sources: Int, wanted: Bool, forwards: Bool) -> Bool:
+    """Return bool[n_sources, n_nodes]: the nodes from which a shortest path leads on to a node *wanted* of the source.
+
+    The others are left out of the search: between far nodes of a torus there are more paths past its few ranks than to
+    them. *forwards* is bool[n_nodes]; the rest is as of `_levels`.
+    """
+    n_nodes = wanted.shape[1]
+    useful, left = np.zeros_like(wanted), wanted.copy()
+    seen = np.zeros(wanted.size, dtype=np.bool_)
+    newest = np.arange(len(sources)) * n_nodes + sources
+    seen[newest] = True
+    steps: list[tuple[Int, Int]] = []
+    while len(newest):
+        ptr, place = entries_of(out[0], newest % n_nodes)
+        start = np.repeat(newest, np.diff(ptr))
+        end = start - start % n_nodes + link_dst[out[1][place]]
+        new = ~seen[end]
+        steps.append((start[new], end[new]))
+        newest = np.unique(steps[-1][1])
+        seen[newest] = True
+        left.ravel()[newest] = False
+        newest = newest[forwards[newest % n_nodes] & np.asarray(left.any(axis=1))[newest // n_nodes]]
+    flat = useful.ravel()
+    for start, end in reversed(steps):
+        flat[start[wanted.ravel()[end] | flat[end]]] = True
+    return useful
+
+
 def _levels(link_dst: Int, out: tuple[Int, Int], sources: Int, wanted: Bool, forwards: Bool) -> Iterator[_Paths]:
     """Yield all shortest paths from each source to the nodes *wanted* of it, those of equal length at once.
 
@@ -246,7 +276,8 @@ def _levels(link_dst: Int, out: tuple[Int, Int], sources: Int, wanted: Bool, for
     sources : int64[n_sources]
     wanted : bool[n_sources, n_nodes]
         Cleared where a path is found.
-    forwards : bool[n_nodes]
+    forwards : bool[n_sources, n_nodes]
+        Whether a path may lead on from there.
     """
     number = np.arange(len(sources))
     seen = np.zeros(wanted.shape, dtype=np.bool_)
@@ -265,7 +296,7 @@ def _levels(link_dst: Int, out: tuple[Int, Int], sources: Int, wanted: Bool, for
             wanted[arrived.source, arrived.node] = False
             yield arrived
         waiting = np.asarray(wanted.any(axis=1))
-        paths = paths.take(forwards[paths.node] & waiting[paths.source])
+        paths = paths.take(forwards[paths.source, paths.node] & waiting[paths.source])
 
 
 def _as_part(fabric: Fabric, sources: Int, paths: _Paths) -> RouteBlock:

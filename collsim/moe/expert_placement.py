@@ -84,11 +84,13 @@ def placed(weight: Float, n_ranks: int, placement: str = "contiguous", *, redund
     elif slots < n_ranks or (slots % n_ranks and placement == "contiguous"):
         counts = f"{experts} experts" + f" and {redundant} more copies" * bool(redundant)
         divisor = max(d for d in range(1, min(n_ranks, slots) + 1) if slots % d == 0)
-        ways = [f"add --redundant {redundant + -slots % n_ranks}", f"give a divisor of {slots}, such as {divisor}"]
+        ways = [f"add --redundant {redundant + -slots % n_ranks}"]
+        if divisor > 1:  # one rank exchanges nothing
+            ways.append(f"give a divisor of {slots}, such as {divisor}")
         if slots > n_ranks:
             ways.append("place them with --placement round_robin")
         what = f"{counts} do not spread evenly over {n_ranks} ranks"
-        faults.append(Fault(what, "ep", f"{', '.join(ways[:-1])}, or {ways[-1]}"))
+        faults.append(Fault(what, "ep", ", ".join([*ways[:-2], " or ".join(ways[-2:])])))
     if faults:
         raise InputError(*faults)
     expert = np.arange(slots, dtype=np.int64) % experts

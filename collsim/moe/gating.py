@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collsim.core.errors import Fault, InputError
+from collsim.core.input_files import read_input
 from collsim.moe.models import Model
 
 __all__ = ["Popularity", "distinct_groups", "popularity_of", "read_counts", "sampled"]
@@ -27,6 +28,7 @@ WHOLE = re.compile(r"-?[0-9]{1,15}")
 TOKENS_AT_ONCE = 1 << 18
 """So many tokens are sampled together: 64 MB of work space with 8 experts each."""
 ROWS_AT_ONCE = 1 << 12
+MOST_FILE_BYTES = 2**26
 MOST_COUNT = 10**15
 MOST_TRIES = 32
 """Who has hit what it took before so often draws among the rest alone."""
@@ -149,10 +151,14 @@ def read_counts(path: str | Path) -> Int:
         The file cannot be read, or holds anything else; names the first wrong entry.
     """
     try:
-        lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
+        content = read_input(path, MOST_FILE_BYTES)
+        lines = content.decode("utf-8-sig").splitlines()
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "it is no text in UTF-8"
         raise InputError(Fault(f"cannot be read: {reason}", str(path), "give a text file of whole numbers")) from None
+    if len(content) > MOST_FILE_BYTES:
+        what = f"the file is larger than {MOST_FILE_BYTES >> 20} MiB"
+        raise InputError(Fault(what, str(path), "give a row of experts for each token of one batch"))
     rows: list[list[int]] = []
     for number, line in enumerate(lines, 1):
         entries = line.split("#")[0].replace(",", " ").split()

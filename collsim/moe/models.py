@@ -139,7 +139,8 @@ def _checked(model: Model) -> Model:
     if model.groups >= 1 and model.experts % model.groups:
         fitting = max(g for g in range(1, model.groups + 1) if model.experts % g == 0)
         what = f"{model.experts} experts do not make {model.groups} equal groups"
-        faults.append(Fault(what, "groups", f"give a divisor of {model.experts}, such as {fitting}"))
+        known = f"give a divisor of {model.experts}, such as {fitting}" if fitting > 1 else "give 1, which is no groups"
+        faults.append(Fault(what, "groups", known))
     elif not faults and model.limited and model.top_k > model.group_limit * (model.experts // model.groups):
         room = model.group_limit * (model.experts // model.groups)
         what = f"{model.group_limit} groups have {room} experts, too few for the {model.top_k} of each token"

@@ -284,7 +284,7 @@ def _result(question: MoeRequest, rows: tuple[MoeRow, ...]) -> MoeResult:
             "tokens": question.tokens if isinstance(question.tokens, int) else list(question.tokens),
             "skew": question.laws.skew, "sigma": question.laws.sigma, "redundant": question.redundant,
             "seeds": None if question.seeds is None else list(question.seeds), "load_only": question.load_only,
-            "overrides": {fact.path: fact.text for fact in topology.facts if fact.status == "set"},
+            "overrides": dict(topology.settings),
             "fail": [] if topology.damage is None else list(topology.damage.fail),
             "degrade": {} if topology.damage is None else dict(topology.damage.degrade),
         },

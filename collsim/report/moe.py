@@ -13,7 +13,7 @@ from collsim.moe.result import MoeResult, MoeRow
 from collsim.report.data import json_text
 from collsim.report.nccl import time_text
 from collsim.report.sheet import Column, comments, document, fitted, heads, line_of, markdown, sheet
-from collsim.report.table import doubtful
+from collsim.report.table import consequences, doubtful
 from collsim.simulation.request.tolerance import percent
 
 __all__ = ["MOE_FORMATS", "kernels_text", "models_text", "render_moe"]
@@ -212,7 +212,7 @@ def _machine(result: MoeResult, label: str) -> str:
 def _figures(result: MoeResult) -> list[str]:
     damage = result.topology["damage"]
     told = [f"with {damage['summary']}", *damage["effects"]] if damage else []
-    return [*told, *doubtful(result.topology["not_datasheet"])]
+    return [*told, *consequences(result.topology["follows"]), *doubtful(result.topology["not_datasheet"])]
 
 
 def _asked(result: MoeResult) -> list[str]:

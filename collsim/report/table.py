@@ -15,7 +15,7 @@ from collsim.report.sheet import Column, comments, document, fitted, heads, line
 from collsim.simulation.request.tolerance import percent
 from collsim.simulation.result import Result, Row, refusal_lines
 
-__all__ = ["COLUMNS", "LIMITS", "as_markdown", "as_table", "doubtful", "preamble", "switch_notes"]
+__all__ = ["COLUMNS", "LIMITS", "as_markdown", "as_table", "consequences", "doubtful", "preamble", "switch_notes"]
 
 MOST_FIGURES = 20
 
@@ -148,8 +148,20 @@ def preamble(version: str, topology: Mapping[str, Any], profile: Mapping[str, An
     ]
     if damage := topology.get("damage"):
         lines += [f"with {damage['summary']}", *damage["effects"]]
-    lines += doubtful(topology["not_datasheet"])
+    lines += [*consequences(topology["follows"]), *doubtful(topology["not_datasheet"])]
     return lines
+
+
+def consequences(follows: Sequence[Mapping[str, str]]) -> list[str]:
+    """Return what settings changed beside the figures that they name, a line for each of them."""
+    causes = dict.fromkeys(each["from"] for each in follows)
+    return [
+        f"follows from {cause}: "
+        + ", ".join(
+            f"{each['path']} {each['value']}, not {each['before']}" for each in follows if each["from"] == cause
+        )
+        for cause in causes
+    ]
 
 
 def _split(result: Result) -> str:

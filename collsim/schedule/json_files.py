@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from collsim.core.errors import Fault, InputError, SpecError, VerificationError, nearest
+from collsim.core.input_files import read_input
 from collsim.core.operations import OPERATIONS
 from collsim.schedule.forms import Chunks, Orbits, Transfers
 from collsim.schedule.schedule import Schedule
@@ -212,8 +213,7 @@ def _json(file: str, reader: _Reader) -> Any:
 def _read(file: str) -> str:
     """Return the text of a file, unpacked if it is compressed."""
     try:
-        with Path(file).open("rb") as stream:
-            content = stream.read(MAX_FILE_BYTES + 1)
+        content = read_input(file, MAX_FILE_BYTES)
         if content[:2] == b"\x1f\x8b":
             content = _unpacked(content, file)
         text = content.decode()

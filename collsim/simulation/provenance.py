@@ -11,7 +11,7 @@ import numpy as np
 from collsim.collectives import algorithm, family_of
 from collsim.core.units import format_count
 from collsim.fabric.fabric import Fabric, Float
-from collsim.library import Profile
+from collsim.library import Profile, load_profile, profile_names
 from collsim.library.environment import BYTES, CHANNEL_VARIABLES
 from collsim.simulation.request.fields import FIELDS
 from collsim.simulation.request.groups import Lists, ParallelLayout, Split
@@ -20,6 +20,7 @@ from collsim.simulation.request.request import CHOICES, Request
 from collsim.simulation.request.tolerance import AUTO, percent
 from collsim.simulation.result import Row
 from collsim.topology import Topology, zoo_names
+from collsim.topology.model import SIZES
 
 __all__ = [
     "achievable",
@@ -39,8 +40,8 @@ __all__ = [
 
 EXACT = 12
 """Decimals of a share that rounding leaves alone."""
-SIZES = ("scale_out.nodes", "scale_out.gpus_per_node")
-"""Figures that say how large a cluster is."""
+TEXTS = ("title", "notes")
+"""What may be set and is only shown."""
 SHARP_VARIABLE = "NCCL_COLLNET_ENABLE"
 """Also what ``best`` and ``all`` look at."""
 MIXED = re.compile(r"^mix\[\d+\]\.")
@@ -50,6 +51,7 @@ THROUGH_SOCKETS = (
     "(GeForce) copy through host memory: on one such machine busbw was 35 GB/s with 4 GPUs and 28 with 8"
 )
 """All-reduce of 8 GiB on GeForce cards, PCIe 5.0 x16, four on each of two sockets (measured, by a user)."""
+AUTO_PROFILE = "auto"
 NOT_SIMULATED = ("nic.", "gpu.memory", "scale_out.out_of_order", "scale_out.offload")
 """Facts that a file records and that no prediction uses; memory only counts where it binds, which a warning says."""
 
@@ -75,7 +77,7 @@ def config_of(
         "over": ",".join(grouping.over) if isinstance(grouping, ParallelLayout) else None,
         "load": [entry.text for entry in question.load],
         "hash_seeds": seeds_text(question.hash_seeds) or None,
-        "overrides": {fact.path: fact.text for fact in topology.facts if fact.status == "set"},
+        "overrides": dict(topology.settings),
         "matrix_bytes": None if question.matrix_bytes is None else question.matrix_bytes.tolist(),
         "fail": [] if damage is None else list(damage.fail),
         "degrade": {} if damage is None else dict(damage.degrade),
@@ -116,6 +118,10 @@ def topology_summary(topology: Topology, constants: Profile, effects: Sequence[s
         "ranks": topology.n_gpus,
         "links": topology.wiring.n_physical_links,
         "not_datasheet": [{"path": fact.path, "value": fact.text, "status": fact.status} for fact in doubtful],
+        "follows": [
+            {"path": each.path, "value": each.value, "before": each.before, "from": each.cause}
+            for each in topology.follows
+        ],
         "damage": None if damage is None else {"summary": damage.summary, "effects": [*damage.effects, *effects]},
     }
 
@@ -172,13 +178,26 @@ def _is_changed(topology: Topology) -> bool:
     How many nodes there are is a question, not a change: fits hold logs of some numbers of nodes, and predict others.
     """
     changed = topology.source == "graph" or topology.damage is not None
-    return changed or any(fact.status == "set" and fact.path not in SIZES for fact in topology.facts)
+    return changed or any(path not in (*SIZES, *TEXTS) for path in topology.settings)
 
 
 def warnings_of(topology: Topology, constants: Profile, question: Request) -> tuple[str, ...]:
     """Return the warnings to read before trusting the numbers."""
-    told = (*_warnings_of_profile(topology, constants, question), *_warnings_of_environment(question))
+    told = (
+        *_misnamed(constants),
+        *_warnings_of_profile(topology, constants, question),
+        *_warnings_of_environment(question),
+    )
     return (*told, THROUGH_SOCKETS) if _over_sockets(topology, constants) else told
+
+
+def _misnamed(constants: Profile) -> tuple[str, ...]:
+    """Return that a file is called as a profile that comes with collsim and is another one."""
+    if constants.source in (AUTO_PROFILE, constants.name, "") or constants.name not in profile_names():
+        return ()
+    if constants.sha256 == load_profile(constants.name).sha256:
+        return ()
+    return (f'{constants.source} calls itself "{constants.name}" and is not the shipped profile of that name',)
 
 
 def _over_sockets(topology: Topology, constants: Profile) -> bool:

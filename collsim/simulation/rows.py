@@ -56,10 +56,13 @@ def _draw(cases: Sequence[Case], call: Call) -> None:
     if plans and party.meets_hash:
         from concurrent.futures import ThreadPoolExecutor  # the engine does not hold the interpreter
 
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
+        pool = ThreadPoolExecutor(os.cpu_count())
+        try:
             for rows in pool.map(drawn, seeds[1:]):
                 for case, row in zip(cases, rows, strict=True):
                     case.rows.append(row)
+        finally:  # who interrupts does not wait for the draws under way
+            pool.shutdown(wait=False, cancel_futures=True)
     for case in cases:
         case.plan = None  # lets go of memory
 

@@ -56,6 +56,9 @@ if TYPE_CHECKING:
 
 __all__ = ["build_schedule", "predict", "simulate"]
 
+MOST_WRITTEN = 512
+"""Ranks of a schedule that is written out (chosen): a direct all-to-all of so many has 261,632 transfers, and takes two
+seconds."""
 LEAST_SCALED = 256
 """Up to so many ranks every transfer is simulated: that takes no longer than to look for a small part of the machine
 that stands for it."""
@@ -409,7 +412,7 @@ def build_schedule(
     Raises
     ------
     InputError
-        The question asks for more than one, or leaves the algorithm open.
+        The question asks for more than one, leaves the algorithm open, or is of more ranks than can be written out.
     """
     op, named = question.ops[0], [name for name in question.algo if name not in CHOICES]
     several = {
@@ -420,6 +423,10 @@ def build_schedule(
     }
     hint = "a schedule has one operation, size, group of ranks and named algorithm"
     faults = [Fault(f"{name} does not name exactly one", name, hint) for name, rest in several.items() if rest]
+    if len(groups[0]) > MOST_WRITTEN:
+        what = f"the schedule of {len(groups[0]):,} ranks is too long to write out"
+        few = f"ask for at most {MOST_WRITTEN} ranks: more do the same in more steps"
+        faults.append(Fault(what, "ranks", f"{few}; collsim run predicts how long they take"))
     if faults:
         raise InputError(*faults)
     topology, constants = _reachable(topology, constants, groups)

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from collsim.core.errors import Fault, InputError, SpecError, UnknownNameError, nearest
+from collsim.core.input_files import read_input
 from collsim.core.units import one_line
 from collsim.topology.cluster.scale_out import build_cluster, resolve, spec_from
 from collsim.topology.model import FITTED, Topology
@@ -214,13 +215,16 @@ def parse_topology(content: bytes | str, file: str = "topology.yaml", overrides:
 
 def _built(content: bytes | str, file: str, overrides: Overrides, above: tuple[str, ...]) -> Topology:
     """Return the topology that *content* describes; *above* are the files that led to it."""
+    from collsim.topology.cluster.consequences import consequences_of
+
     node, section, document = _parsed(content, file, overrides, above)
     if section is None:
         return node
-    node, spec, kinds = _specified(node, section, document, above)
-    cluster = _placed(lambda: build_cluster(node, spec, kinds=kinds), document)
+    whole, spec, kinds = _specified(node, section, document, above)
+    cluster = _placed(lambda: build_cluster(whole, spec, kinds=kinds), document)
     titled = ("scale_out",) in document.lines and ("title",) in document.lines
-    return replace(cluster, title=node.title) if titled else cluster
+    follows = consequences_of(document, node, kinds) if cluster.cluster is not None else ()
+    return replace(cluster, title=whole.title if titled else cluster.title, follows=follows)
 
 
 def _parsed(
@@ -228,23 +232,26 @@ def _parsed(
 ) -> tuple[Topology, ScaleOut | None, Document]:
     """Return the topology inside one node, and what is said of a cluster around it."""
     from collsim.topology.files.checks import check
-    from collsim.topology.files.overrides import apply_overrides, normalise_overrides
+    from collsim.topology.files.overrides import apply_overrides, normalise_overrides, parse_path
+    from collsim.topology.files.reader import show_path
     from collsim.topology.files.sections import read_sections
 
     raw = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
     faults: list[Fault] = []
     pairs = normalise_overrides(overrides, faults)
+    unmerged = raw
     unchanged, raw = _resolve(raw, file, faults, above, pairs)
     document = apply_overrides(unchanged, pairs, faults)
     spec = read_sections(document, faults)
     faults += check(spec, document)
-    faults += _check_name(spec, document)
+    faults += _check_name(spec, document, unmerged)
     if faults:
         raise SpecError(*_by_line(faults))
     changed = json.dumps(sorted(dict(pairs).items()))  # in any order they make the same topology
     digest = hashlib.sha256(raw + b"\0" + changed.encode() if pairs else raw).hexdigest()
     node = _assemble(spec, document, digest)
-    return replace(node, before=_before(node, unchanged)), spec.scale_out, document
+    settings = {show_path(parse_path(path) or (path,)): value for path, value in pairs}
+    return replace(node, before=_before(node, unchanged), settings=settings), spec.scale_out, document
 
 
 def _before(node: Topology, unchanged: Document) -> dict[str, float]:
@@ -426,11 +433,13 @@ def _wire(spec: Spec) -> Wiring:
     )
 
 
-def _check_name(spec: Spec, document: Document) -> Iterable[Fault]:
-    """Yield a fault if a file calls itself by the name of a shipped topology and is not that one."""
-    name, stem = spec.header.name if spec.header else None, pathlib.PurePath(document.file).stem
-    if name and name != stem and name in (*zoo_names(), *cluster_names()):
-        hint = f'write "name: {stem}": results of a changed copy must not pass for those of {name}'
+def _check_name(spec: Spec, document: Document, content: bytes) -> Iterable[Fault]:
+    """Yield a fault if a file calls itself, or is called, by the name of a shipped topology and is not that one."""
+    stem = pathlib.PurePath(document.file).stem
+    name = (spec.header.name if spec.header else None) or stem
+    if name in (*zoo_names(), *cluster_names()) and (name != stem or content != _shipped(name)):
+        own = stem if name != stem else f"my_{stem}"
+        hint = f'write "name: {own}": results of a changed copy must not pass for those of {name}'
         yield Fault(f'the name "{name}" belongs to a shipped topology', document.where(("name",)), hint)
 
 
@@ -448,8 +457,7 @@ def _read(path: pathlib.Path, shown: str) -> bytes:
     from collsim.topology.files.reader import MAX_FILE_BYTES
 
     try:
-        with path.open("rb") as file:
-            return file.read(MAX_FILE_BYTES + 1)
+        return read_input(path, MAX_FILE_BYTES)
     except FileNotFoundError:
         if path.is_symlink():
             hint = "repair the link, or name the file itself"

@@ -24,10 +24,13 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
-__all__ = ["FITTED", "STATUSES", "Damage", "Fact", "Topology"]
+__all__ = ["FITTED", "SIZES", "STATUSES", "Consequence", "Damage", "Fact", "Topology"]
 
 FITTED = ("link.latency", "link.efficiency", "switch.latency", "switch.in_network_efficiency")
 """Figures of a node that constants fitted to measurements hold already: only a change of them tells anything."""
+
+SIZES = ("scale_out.nodes", "scale_out.gpus_per_node")
+"""Figures that say how large a cluster is: a question, not a change."""
 
 STATUSES: Mapping[str, str] = {
     "datasheet": "vendor specification of a shipping part",
@@ -42,6 +45,18 @@ STATUSES: Mapping[str, str] = {
     "set": "given on the command line or by an override",
 }
 """The meaning of each status, from the most to the least trustworthy; *user* and *set* are the caller's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Consequence:
+    """A figure that an override of another one changed."""
+
+    path: str
+    value: str
+    before: str
+    """Its value without the override."""
+    cause: str
+    """Path of the override."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +158,10 @@ class Topology:
     before: Mapping[str, float] = field(default_factory=dict)
     """SI values, before they were changed, of figures in `FITTED` that an override, or a file that extends a shipped
     one, changed."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Overrides, by path: of figures, which are facts too, and of words, which are not."""
+    follows: tuple[Consequence, ...] = ()
+    """Figures that are others because of an override of another one."""
 
     @property
     def n_gpus(self) -> int:

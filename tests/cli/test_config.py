@@ -195,3 +195,31 @@ def test_null_where_a_value_is_needed(collsim, tmp_path, key):
     outcome = collsim("run", "--config", saved)
     assert outcome.code == 2
     assert f"config.{key}: null is not" in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("edit", "place"),
+    [
+        ({"op": ["zig"]}, 'config.op: unknown operation "zig"'),
+        ({"environment": "NCCL_ALGO=Ring"}, "config.environment: "),
+        ({"environment": {"NCCL_ALGO": 3}}, "config.environment: "),
+        ({"overrides": {"link.bandwidth": "-5 GB/s"}}, 'config.overrides.link.bandwidth: rate "-5 GB/s"'),
+        ({"overrides": {"link.bandwith": "5 GB/s"}}, 'config.overrides.link.bandwith: unknown path "link.bandwith"'),
+        ({"overrides": {}, "fail": ["gpu:77"]}, 'config.fail: there is no gpu "77"'),
+        ({"overrides": {}, "degrade": {"gpu:0": "300%"}}, 'config.degrade: "300%"'),
+        ({"matrix_bytes": [[0, -1], [1, 0]]}, "config.matrix_bytes: "),
+        ({"matrix_bytes": [[0, 1]]}, "config.matrix_bytes: "),
+        ({"bracket": "yes"}, 'config.bracket: "yes" is not true or false'),
+        ({"tolerance": -1}, "config.tolerance: "),
+        ({"rank_lists": [[0, 0]]}, "config.rank_lists: "),
+        ({"channels": -5}, "config.channels: "),
+    ],
+)
+def test_configurations_edited_to_nonsense(collsim, saved, edit, place):
+    document = json.loads(saved.read_text())
+    document["config"].update(edit)
+    saved.write_text(json.dumps(document))
+    outcome = collsim("run", "--config", saved, "-q")
+    assert outcome.code == 2
+    assert f"error: {saved}: {place}" in outcome.err
+    assert "hint: " in outcome.err

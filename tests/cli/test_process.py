@@ -114,6 +114,7 @@ def test_interrupt():
         _, err = running.communicate(timeout=GUARD_S)
     assert running.returncode == 130
     assert "Traceback" not in err
+    assert err.splitlines()[-1] == "interrupted: files that were not finished were not written"
 
 
 def test_terminal_without_unicode(process, tmp_path):

@@ -68,3 +68,33 @@ def test_a_cache_that_cannot_be_written(run, tmp_path, monkeypatch):
         path.unlink()
         path.mkdir()
     assert "compiling total" in run()
+
+
+@pytest.mark.parametrize("suffix", [".nbi", ".nbc"])
+@pytest.mark.parametrize("place", [0.0, 0.3, 0.62, 0.999])
+def test_a_flipped_bit_is_found(run, tmp_path, suffix, place):
+    """Anywhere: in the machine code it would load as ever."""
+    run()
+    for path in _files(tmp_path, suffix):
+        content = bytearray(path.read_bytes())
+        content[int(place * len(content))] ^= 1
+        path.write_bytes(content)
+    assert "compiling total" in run()
+    assert "compiling total" not in run()
+
+
+def test_files_without_a_digest_are_compiled_again(run, tmp_path):
+    """As Numba itself writes them."""
+    run()
+    for path in _files(tmp_path, ".nbc"):
+        path.write_bytes(path.read_bytes()[32:])
+    assert "compiling total" in run()
+
+
+def test_a_file_that_may_not_be_read(run, tmp_path):
+    """A folder in the place of the machine code: it cannot be read, as another user's file."""
+    run()
+    for path in _files(tmp_path, ".nbc"):
+        path.unlink()
+        path.mkdir()
+    assert "compiling total" in run()

@@ -1,13 +1,16 @@
 """Profiles: the shipped ones, files of one's own, and everything that can be wrong with one."""
 
 import math
+import re
 
 import pytest
 
 from collsim.core.errors import SpecError, UnknownNameError
 from collsim.library import load_profile, profile_names
+from collsim.library.costs import profile_files
 from collsim.library.costs.profile_files import FOLDER
 from collsim.library.costs.profile_reader import FIGURES
+from collsim.topology import load_topology
 from collsim.topology.files.reader import read_document
 from collsim.topology.model import STATUSES
 
@@ -29,6 +32,19 @@ def test_shipped_profiles():
     assert default.latency
     assert len(default.sha256) == 64
     assert load_profile(default) is default
+
+
+def test_a_run_within_one_node_reads_one_profile(monkeypatch):
+    read = []
+    load = profile_files._loaded
+    monkeypatch.setattr(profile_files, "_loaded", lambda path, source: read.append(source) or load(path, source))
+    profile_files._shipped.cache_clear()
+    profile_files.network_for.cache_clear()
+    assert not load_profile("auto", load_topology("hgx_h100")).network.families
+    assert read == ["hgx_h100"]
+    over_nodes = load_profile("auto", load_topology("hgx_h100", scale_out={"nodes": 2}))
+    assert over_nodes.network.families
+    assert len(read) > 1
 
 
 def figures_in(data, path=()):
@@ -149,3 +165,39 @@ def test_every_launch_pays_the_same_between_nodes(name):
     profile = load_profile(name)
     assert all(launch.network == profile.network for launch in profile.launches.values())
     assert profile.network or not profile.families
+
+
+NONSENSE = ("-5 GB/s", "nan", "NaN", "inf", "-1 us", "1e400 us", "0 GB/s", "[1]", "{}", "99999999 s", "abc", "-3")
+
+
+@pytest.mark.parametrize("name", ["hgx_h100", "mi300x_ubb8"])
+@pytest.mark.parametrize("key", ["value", "low", "high"])
+def test_no_figure_can_be_nonsense(tmp_path, name, key):
+    """Every figure of a shipped profile, edited by hand to something that no figure is."""
+    lines = (FOLDER / f"{name}.yaml").read_text(encoding="utf-8").splitlines()
+    places = [place for place, line in enumerate(lines) if f"{key}: " in line and "accuracy" not in line]
+    for count, place in enumerate(places[:: max(1, len(places) // 40)]):
+        text = NONSENSE[count % len(NONSENSE)]
+        edited = re.sub(rf"\b{key}: [^,}}]+", f"{key}: {text}", lines[place], count=1)
+        with pytest.raises(SpecError) as caught:
+            load_profile(profile_file(tmp_path, "\n".join([*lines[:place], edited, *lines[place + 1 :]])))
+        assert f"mine.yaml:{place + 1}" in str(caught.value), edited
+
+
+def test_figures_outside_their_own_interval_are_told_all_at_once(tmp_path):
+    text = "schema: collsim.profile/1\nname: mine\nlaunch: {value: 5 us, low: 6 us, high: 7 us}\n"
+    with pytest.raises(SpecError) as caught:
+        load_profile(profile_file(tmp_path, text + "channel_rate: {value: 9 GB/s, low: 8 GB/s, high: 7 GB/s}\n"))
+    assert len(caught.value.faults) == 2
+    assert str(caught.value).count("out of order") == 2
+
+
+def test_a_file_that_calls_itself_as_a_shipped_profile_is_told(tmp_path):
+    import collsim
+
+    text = (FOLDER / "hgx_h100.yaml").read_text(encoding="utf-8")
+    told = 'mine.yaml calls itself "hgx_h100" and is not the shipped profile of that name'
+    same = collsim.simulate("hgx_h100", "all_reduce", "1M", profile=profile_file(tmp_path, text))
+    assert not any(told in warning for warning in same.warnings)
+    other = collsim.simulate("hgx_h100", "all_reduce", "1M", profile=profile_file(tmp_path, f"{text}# changed\n"))
+    assert any(told in warning for warning in other.warnings)

@@ -24,7 +24,7 @@ def result(*rows, skipped=(), algo=("auto",), doubtful=()):
     return Result(
         version="1.2.3",
         config={"op": ["all_to_all"], "algo": list(algo), "overrides": {}},
-        topology={"name": "one|two", "ranks": 8, "links": 56, "not_datasheet": list(doubtful)},
+        topology={"name": "one|two", "ranks": 8, "links": 56, "follows": [], "not_datasheet": list(doubtful)},
         profile={"name": "mine", "calibrated": True, "constants": "none at all"},
         rows=rows,
         skipped=tuple(skipped),

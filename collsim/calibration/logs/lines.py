@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from collsim.core.errors import Fault, SpecError
+from collsim.core.input_files import open_input
 
 __all__ = ["LogLines"]
 
@@ -26,8 +27,8 @@ LONGEST_LINE_BYTES = 1 << 25
 """A longer line is cut off here; a JSON report of nccl-tests is one line of a few megabytes."""
 
 PEEKED_BYTES = 4096
-MOST_BYTES = 1 << 32
-"""Of a log, unpacked: more is a device or a pipe that never ends. The longest public log has a thousandth of it."""
+MOST_BYTES, MOST_LINES = 1 << 28, 5_000_000
+"""Of a log, unpacked: more is a device or a pipe that never ends. The longest public log has a hundredth of it."""
 
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
 _UNREADABLE = (EOFError, OSError, lzma.LZMAError, zlib.error, UnicodeError)
@@ -46,13 +47,13 @@ class LogLines:
     def __init__(self, path: str | Path) -> None:
         self.name = "stdin" if str(path) == "-" else str(path)
         self.trouble: str | None = None
-        self.most_bytes = MOST_BYTES
+        self.most_bytes, self.most_lines = MOST_BYTES, MOST_LINES
         self._close = str(path) != "-"
         try:
             if self._close and Path(path).is_char_device():
                 hint = "give the path of a log"
                 raise SpecError(Fault("this is a device, which may never end", self.name, hint))
-            raw = _stdin() if not self._close else Path(path).open("rb")  # noqa: SIM115 - __iter__ closes it
+            raw = _stdin() if not self._close else open_input(path)
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error)
             fault = Fault(f"cannot be read: {reason}", self.name, 'give the path of a log, or "-" to read from stdin')
@@ -66,8 +67,9 @@ class LogLines:
             stream, encoding = _unpack(self._raw)
             for number, text in enumerate(_texts(stream, encoding), 1):
                 seen += len(text)
-                if seen > self.most_bytes:
-                    self.trouble = f"reading stopped after line {number}: a log has at most {self.most_bytes:,} bytes"
+                if seen > self.most_bytes or number > self.most_lines:
+                    most = f"{self.most_bytes:,} bytes and {self.most_lines:,} lines"
+                    self.trouble = f"reading stopped after line {number}: a log has at most {most}"
                     return
                 clean = _ANSI.sub("", text) if "\x1b" in text else text
                 clean = clean.rstrip("\r\n\x00\x1a")

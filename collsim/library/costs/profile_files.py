@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from collsim.core.errors import Fault, InputError, SpecError, UnknownNameError, nearest
+from collsim.core.input_files import read_input
 from collsim.library.costs.profile import NetworkCosts, Profile
 from collsim.library.costs.profile_reader import SCHEMA, read_profile
 from collsim.topology.files.reader import MAX_FILE_BYTES, read_document
@@ -114,13 +115,19 @@ def load_profile(
 
 
 def _with_network(profile: Profile, topology: Topology | None, gpus: Sequence[int] | None) -> Profile:
-    """Return a profile that says nothing of the network with the constants of that of the topology."""
+    """Return a profile that says nothing of the network with the constants of that of the topology.
+
+    A run within one node needs none, so no second file is read for it.
+    """
     if profile.network.families or not profile.families:
         return profile
-    network = _shipped("default").network
-    if topology is not None and topology.cluster is not None:
+    if topology is None:
+        network = _shipped("default").network
+    elif topology.cluster is None:
+        return profile
+    else:
         gpu = _slowest_kind(topology, gpus).labels.get("gpu.model", "")
-        network = network_for(topology.cluster.spec.network, gpu) or network
+        network = network_for(topology.cluster.spec.network, gpu) or _shipped("default").network
     launches = {launch: replace(one, network=network) for launch, one in profile.launches.items()}
     return replace(profile, network=network, launches=launches)
 
@@ -154,8 +161,7 @@ def _loaded(path: Path, source: str) -> Profile:
 def _content(path: Path) -> bytes:
     """Return the bytes of a profile; a file that is too large is cut, and refused by whoever reads it."""
     try:
-        with path.open("rb") as file:
-            return file.read(MAX_FILE_BYTES + 1)
+        return read_input(path, MAX_FILE_BYTES)
     except FileNotFoundError:
         raise SpecError(Fault("no such file", str(path), _file_hint(path))) from None
     except IsADirectoryError:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
 
+from collsim.core.errors import Fault, InputError
 from collsim.core.units import format_bandwidth
 from collsim.report.cluster import cluster_svg
 from collsim.report.topology import format_range
@@ -23,6 +24,8 @@ __all__ = ["topology_svg"]
 WIDTH = 960
 MARGIN = 40
 HEADER = 84
+MOST_NODES, MOST_EDGES = 1_024, 10_000
+"""Nodes of a drawing, and pairs of nodes between which it has a line (chosen): more is no picture, and takes long."""
 MOST_LINES = 160
 """Above this many links a switched domain shows the links of one GPU for all."""
 PER_ROW = 18
@@ -62,10 +65,17 @@ class Edge:
 
 
 def topology_svg(topology: Topology) -> str:
-    """Return *topology* as an SVG document."""
+    """Return *topology* as an SVG document.
+
+    Raises
+    ------
+    InputError
+        There are too many nodes or links to see any.
+    """
     if topology.cluster is not None:
         return cluster_svg(topology, STYLE)
     wiring = topology.wiring
+    _refuse_crowd(wiring)
     edges = _edges(wiring)
     rates = sorted({round(edge.rate_Bps) for edge in edges}, reverse=True)
     switched = wiring.coordinates.kind == "switched"
@@ -83,6 +93,15 @@ def topology_svg(topology: Topology) -> str:
         + "\n".join([*_header(topology), *body])
         + "\n</svg>\n"
     )
+
+
+def _refuse_crowd(wiring: Wiring) -> None:
+    """Refuse more than can be told apart; links into switches are drawn for one GPU where there are many."""
+    switched = wiring.coordinates.kind == "switched"
+    if wiring.n_nodes > MOST_NODES or (wiring.n_links > 2 * MOST_EDGES and not switched):
+        what = f"{wiring.n_nodes:,} nodes and {wiring.n_links:,} directed bundles of links are too many to draw"
+        hint = f"at most {MOST_NODES:,} and {2 * MOST_EDGES:,}: lower gpu.count, or see collsim topo show"
+        raise InputError(Fault(what, "topo", hint))
 
 
 def _edges(wiring: Wiring) -> list[Edge]:

@@ -16,12 +16,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from os import PathLike
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from collsim.core.errors import Fault, SpecError, UnitError
+from collsim.core.input_files import read_input
 from collsim.core.units import MAX_SIZE_BYTES, parse_size_bytes
 
 __all__ = ["load_byte_matrix"]
@@ -29,7 +29,8 @@ __all__ = ["load_byte_matrix"]
 MAX_FAULTS = 20
 """So many faults are shown; the rest are counted."""
 
-MAX_FILE_BYTES = 2**30
+MAX_FILE_BYTES = 2**28
+"""A line of 2,048 sizes for each of as many ranks has a tenth of it."""
 
 _ENTRY = re.compile(r"[^\s,]+|,")
 _PLAIN = re.compile(r"[0-9]{1,18}")
@@ -78,13 +79,14 @@ def _text(path: str | PathLike[str]) -> str:
     """Return the text of a file, refusing what cannot be one."""
     name = str(path)
     try:
-        with Path(path).open("rb") as file:
-            content = file.read(MAX_FILE_BYTES + 1)
+        content = read_input(path, MAX_FILE_BYTES)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise SpecError(Fault(f"cannot read the byte matrix: {reason}", name)) from None
     if len(content) > MAX_FILE_BYTES:
-        raise SpecError(Fault("the file is larger than 1 GiB", name, "a byte matrix is a small text file"))
+        raise SpecError(
+            Fault(f"the file is larger than {MAX_FILE_BYTES >> 20} MiB", name, "a byte matrix is a small text file")
+        )
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:

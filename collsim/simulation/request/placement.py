@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from collsim.core.errors import Fault, InputError, nearest
+from collsim.core.input_files import read_input
 
 __all__ = ["PLACEMENTS", "files_of", "host_of", "placed"]
 
@@ -207,8 +208,7 @@ def _shares(leaf: str, hosts: list[str], gpus: list[int], faults: list[Fault]) -
 def _lines(file: str) -> list[Line]:
     """Return the line number, host and slots of each line that says something."""
     try:
-        with Path(file).open("rb") as stream:
-            content = stream.read(MOST_FILE_BYTES + 1)
+        content = read_input(file, MOST_FILE_BYTES)
         if len(content) > MOST_FILE_BYTES:
             raise InputError(Fault(f"the file is larger than {MOST_FILE_BYTES >> 20} MiB", file, HINT))
         text = content.decode("utf-8-sig")

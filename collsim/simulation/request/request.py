@@ -264,7 +264,8 @@ def _group_faults(gpus: Sequence[int], matrix_ranks: int | None, question: Reque
 
 def _counts(ranks: Any, topology: Topology, faults: Faults) -> list[int]:
     """Return numbers of ranks, one for each run."""
-    hint = f"{topology.name} takes 2 to {topology.n_gpus}"
+    lost = 0 if topology.damage is None else topology.damage.healthy.n_gpus - topology.n_gpus
+    hint = f"{topology.name} takes 2 to {topology.n_gpus}" + f": it has lost {lost}" * bool(lost)
     before = len(faults)
     counts = [read_whole(entry, "ranks", "ranks", hint, faults) for entry in read_items(ranks, "ranks", hint, faults)]
     if len(faults) > before:
@@ -294,7 +295,7 @@ def _gpus(rank_list: Any, topology: Topology, faults: Faults) -> list[int]:
     if repeated := sorted(gpu for gpu, times in Counter(gpus).items() if times > 1):
         faults.append(Fault(f"{_named(repeated)} named more than once", "rank_list", "name each GPU once"))
     if len(gpus) < 2:
-        hint = "name two or more, such as [0, 1]"
+        hint = f"name two or more of {topology.name}, such as 0 and 1"
         faults.append(Fault(f"a collective needs at least 2 GPUs, this is {len(gpus)}", "rank_list", hint))
     return [left.index(gpu) for gpu in gpus if gpu in left]
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from collsim.core.errors import Fault, Faults, InputError, nearest
+from collsim.core.input_files import read_input
 
 __all__ = ["hosts_in", "read_leaves"]
 
@@ -97,7 +97,7 @@ def read_leaves(file: str) -> dict[str, list[str]]:
 def _lines(file: str) -> Iterator[tuple[int, str]]:
     """Yield the lines that say something, with the number of their first; a backslash joins two."""
     try:
-        content = Path(file).read_bytes()[: MOST_FILE_BYTES + 1]
+        content = read_input(file, MOST_FILE_BYTES)
         text = content.decode("utf-8-sig")
     except OSError as error:
         hint = "name Slurm's topology.conf: slurm:topology.conf"

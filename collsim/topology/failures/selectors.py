@@ -23,6 +23,9 @@ Ints = NDArray[np.int64]
 
 KINDS = ("link", "link!", "switch", "nic", "gpu", "leaf", "spine", "core", "cpu")
 """Kinds that may stand before the colon."""
+MOST_COMPARED = 4096
+"""Among more names the nearest is not looked for: that takes seconds."""
+DIGITS = re.compile(r"\d+")
 MOST_NAMES = 8
 """A hint lists at most this many names."""
 ON_NODE = re.compile(r"node([\d*?\[\]!-]+)/(.+)", re.ASCII)
@@ -151,8 +154,10 @@ def _near(wiring: Wiring, pool: Sequence[int], name: str, kind: str) -> str:
     names = [wiring.node_names[node] for node in pool]
     if not names:
         return f"this topology has no {kind} at all"
-    near = nearest(name, names)
-    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    near = nearest(name, names) if len(names) <= MOST_COMPARED else None
+    if near and DIGITS.sub("", near) == DIGITS.sub("", name):  # another number is another one, no slip
+        near = None
+    more = f" and {len(names) - MOST_NAMES} more, up to {names[-1]}" if len(names) > MOST_NAMES else ""
     return (f'did you mean "{near}"? ' if near else "") + f"there are {', '.join(names[:MOST_NAMES])}{more}"
 
 

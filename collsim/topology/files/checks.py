@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -12,8 +13,8 @@ from collsim.topology.files.sections import Spec
 
 __all__ = ["MAX_LINKS", "check", "planes_of"]
 
-MAX_LINKS = 20_000_000
-"""Directed bundles of one topology: about 1 GB of arrays."""
+MAX_LINKS = 1_000_000
+"""Directed bundles of one topology: about 60 MB of arrays, and a second of work on them (chosen)."""
 
 MOST_COMPARED = 100_000
 """So many names are compared with wrong ones in one file: a second or two."""
@@ -77,7 +78,7 @@ def _check_mesh(spec: Spec, document: Document) -> Iterator[Fault]:
         yield Fault("a full mesh has no switch", document.where(("switch",)), hint)
     if spec.gpu and spec.gpu.count:
         n_gpus = int(spec.gpu.count.si)
-        yield from _check_links(n_gpus * (n_gpus - 1), document)
+        yield from _check_links(n_gpus * (n_gpus - 1), math.isqrt(MAX_LINKS), document)
 
 
 def _check_switch(spec: Spec, document: Document) -> Iterator[Fault]:
@@ -101,7 +102,7 @@ def _check_switch(spec: Spec, document: Document) -> Iterator[Fault]:
     if spec.gpu is None or spec.gpu.count is None:
         return
     n_gpus = int(spec.gpu.count.si)
-    yield from _check_links(2 * n_gpus * n_planes, document)
+    yield from _check_links(2 * n_gpus * n_planes, MAX_LINKS // (2 * n_planes), document)
     used, ports = n_gpus * max(links), int(switch.ports.si) if switch.ports else None
     if ports is not None and used > ports:
         what = f"{n_gpus} GPUs with {max(links)} links each need {used} ports, but a switch has {ports}"
@@ -109,10 +110,11 @@ def _check_switch(spec: Spec, document: Document) -> Iterator[Fault]:
         yield Fault(what, document.where(("switch", "ports")), hint)
 
 
-def _check_links(n_links: int, document: Document) -> Iterator[Fault]:
+def _check_links(n_links: int, most_gpus: int, document: Document) -> Iterator[Fault]:
     if n_links > MAX_LINKS:
         what = f"{n_links:,} links are more than {MAX_LINKS:,}"
-        yield Fault(what, document.where(("gpu", "count")), "lower gpu.count")
+        hint = f"at most {most_gpus} GPUs, or smaller domains that scale_out joins"
+        yield Fault(what, document.where(("gpu", "count")), hint)
 
 
 class _Ends(NamedTuple):

@@ -92,7 +92,7 @@ def apply_overrides(document: Document, overrides: Iterable[tuple[str, str]], fa
             )
             continue
         origins[path] = f"--set {show_path(path)}"
-    return Document(document.file, data, document.lines, origins)
+    return Document(document.file, data, document.lines, origins, document)
 
 
 class _Setting:

@@ -19,7 +19,10 @@ __all__ = ["MAX_FILE_BYTES", "Document", "Path", "read_document", "show_path"]
 Path = tuple[str | int, ...]
 
 MAX_FILE_BYTES = 8 * 2**20
+MAX_ITEMS = 20_000
+"""Entries of a list: as many nodes or links are read and checked in a second or two (chosen)."""
 MAX_DEPTH = 24
+BY_COUNT = "describe regular systems by counts: full_mesh, switched and scale_out; or build a NetworkX graph in Python"
 _INTEGER = re.compile(r"[+-]?\d{1,18}", re.ASCII)
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x84\x86-\x9f\ufffe\uffff]")
 _WORDS = {"": None, "~": None, "null": None, "true": True, "false": False}
@@ -35,6 +38,8 @@ class Document:
     lines: dict[Path, int] = field(default_factory=dict)
     origins: dict[Path, str] = field(default_factory=dict)
     """Values that do not come from the file, such as ``--set link.bandwidth``."""
+    before: Document | None = None
+    """The document without the overrides that are written into this one."""
 
     def place(self, path: Path) -> str:
         """Return ``file:line`` of the value at *path*, or of the nearest thing around it."""
@@ -88,8 +93,7 @@ def read_document(content: bytes, file: str, schema: str = "collsim.topology/1")
 def _decode(content: bytes, file: str) -> str:
     if len(content) > MAX_FILE_BYTES:
         limit = f"{MAX_FILE_BYTES // 2**20} MiB"
-        hint = "describe regular systems with a builder, or build a NetworkX graph in Python"
-        raise SpecError(Fault(f"the file is larger than {limit}", file, hint))
+        raise SpecError(Fault(f"the file is larger than {limit}", file, BY_COUNT))
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -184,6 +188,8 @@ class _Reader:
         self._check_tag(event, "seq")
         items: list[Any] = []
         while not isinstance(entry := next(events), yaml.SequenceEndEvent):
+            if len(items) == MAX_ITEMS:
+                raise _Stop(self._fault(f"more than {MAX_ITEMS:,} entries", entry, BY_COUNT, path))
             items.append(self._value(entry, events, (*path, len(items))))
         return items
 

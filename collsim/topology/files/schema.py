@@ -77,8 +77,7 @@ class Section(BaseModel):
 
     def figures(self) -> list[tuple[str, Figure]]:
         """Return the figures that are given, with their keys."""
-        values = ((key, getattr(self, key)) for key in type(self).model_fields)
-        return [(key, value) for key, value in values if isinstance(value, Figure)]
+        return [(key, value) for key, value in self.__dict__.items() if isinstance(value, Figure)]
 
 
 Word = Annotated[str, BeforeValidator(lambda value: str(value) if type(value) is int else value), Field(max_length=500)]

@@ -1,0 +1,61 @@
+"""Files that are read, whatever they are: no command waits for ever for a pipe to which nobody writes."""
+
+from __future__ import annotations
+
+import errno
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO
+
+__all__ = ["open_input", "read_input"]
+
+WAIT_S = 5.0
+"""So long a pipe may be without anyone who writes to it (chosen); who has opened it may take any time."""
+
+
+def open_input(path: str | os.PathLike[str]) -> BinaryIO:
+    """Return an open file; the caller closes it.
+
+    Raises
+    ------
+    OSError
+        As `open` does; a `TimeoutError` for a named pipe that nobody opens to write to it.
+    ValueError
+        The name cannot be that of a file.
+    """
+    return _open_pipe(path) if Path(path).is_fifo() else Path(path).open("rb")
+
+
+def read_input(path: str | os.PathLike[str], most_bytes: int) -> bytes:
+    """Return the bytes of a file, one more than *most_bytes* of a longer one; raise as `open_input`."""
+    with open_input(path) as stream:
+        return stream.read(most_bytes + 1)
+
+
+def _open_pipe(path: str | os.PathLike[str]) -> BinaryIO:
+    """Return an open pipe once somebody has opened its other end."""
+    from threading import Thread
+
+    opened: list[BinaryIO] = []
+    failed: list[OSError] = []
+
+    def wait() -> None:
+        try:
+            opened.append(Path(path).open("rb"))  # noqa: SIM115 - the caller closes it
+        except OSError as error:
+            failed.append(error)
+
+    waiting = Thread(target=wait, daemon=True)
+    waiting.start()
+    waiting.join(WAIT_S)
+    if failed:
+        raise failed[0]
+    if opened:
+        return opened[0]
+    with suppress(OSError):  # lets the thread go, which would hold the pipe open
+        os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
+    waiting.join(WAIT_S)
+    for stream in opened:
+        stream.close()
+    raise TimeoutError(errno.ETIMEDOUT, f"nobody has opened this pipe to write to it for {WAIT_S:g} s", str(path))

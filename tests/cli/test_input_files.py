@@ -1,0 +1,127 @@
+"""Files that are none: pipes to which nobody writes or that never end, folders, devices, other formats."""
+
+import os
+import threading
+
+import pytest
+
+from collsim.core import input_files
+
+RUN = ("run", "--topo", "hgx_h100", "--op", "all_reduce", "--size", "1M", "-q")
+READERS = {
+    "topology": lambda file: ("run", "--topo", file, "--op", "all_reduce", "--size", "1M", "-q"),
+    "topology to check": lambda file: ("topo", "check", file),
+    "topology to draw": lambda file: ("topo", "draw", file),
+    "topology to compare": lambda file: ("compare", "hgx_h100", file, "--op", "all_reduce", "--size", "1M"),
+    "profile": lambda file: (*RUN, "--profile", file),
+    "configuration": lambda file: ("run", "--config", file),
+    "matrix": lambda file: ("run", "--topo", "hgx_h100", "--op", "all_to_all_v", "--matrix", file, "-q"),
+    "hosts": lambda file: (*RUN, "--placement", file),
+    "racks": lambda file: (*RUN, "--nodes", "2", "--placement", f"slurm:{file}:a[0-1]"),
+    "experts": lambda file: ("moe", "--topo", "hgx_h100", "--ep", "8", "--counts", file),
+    "schedule": lambda file: ("schedule", "check", file),
+    "log": lambda file: ("validate", file, "--topo", "hgx_h100"),
+    "log to fit": lambda file: ("calibrate", file, "--topo", "hgx_h100"),
+}
+
+
+@pytest.fixture
+def pipe(tmp_path, monkeypatch):
+    monkeypatch.setattr(input_files, "WAIT_S", 0.05)
+    os.mkfifo(tmp_path / "in.yaml")
+    return str(tmp_path / "in.yaml")
+
+
+def refused(found, *texts):
+    assert found.code == 2, (found.out, found.err)
+    assert "defect" not in found.err
+    for text in texts:
+        assert text in found.err
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_pipe_to_which_nobody_writes(collsim, pipe, reader):
+    refused(collsim(*READERS[reader](pipe)), "nobody has opened this pipe")
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_folder(collsim, tmp_path, reader):
+    folder = tmp_path / "in.yaml"
+    folder.mkdir()
+    refused(collsim(*READERS[reader](str(folder))), "directory")
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_file_that_may_not_be_read(collsim, tmp_path, reader, monkeypatch):
+    file = tmp_path / "in.yaml"
+    file.write_text("")
+
+    opened = input_files.Path.open
+
+    def denied(path, *how, **named):
+        if path.name == file.name:
+            raise PermissionError(13, "Permission denied")
+        return opened(path, *how, **named)
+
+    monkeypatch.setattr(input_files.Path, "open", denied)
+    refused(collsim(*READERS[reader](str(file))), "ermission denied")
+
+
+@pytest.mark.parametrize("reader", [name for name in READERS if not name.startswith("log")])
+def test_a_device_that_never_ends(collsim, tmp_path, reader, monkeypatch):
+    """Read up to the limit of the file, which is low here, and refused."""
+    for module, name in (
+        ("collsim.topology.files.reader", "MAX_FILE_BYTES"),
+        ("collsim.library.costs.profile_files", "MAX_FILE_BYTES"),
+        ("collsim.cli.config", "MAX_FILE_BYTES"),
+        ("collsim.simulation.request.matrices", "MAX_FILE_BYTES"),
+        ("collsim.simulation.request.placement", "MOST_FILE_BYTES"),
+        ("collsim.simulation.request.slurm", "MOST_FILE_BYTES"),
+        ("collsim.moe.gating", "MOST_FILE_BYTES"),
+        ("collsim.schedule.json_files", "MAX_FILE_BYTES"),
+    ):
+        monkeypatch.setattr(f"{module}.{name}", 2**16)
+    link = tmp_path / "in.yaml"
+    link.symlink_to("/dev/zero")
+    refused(collsim(*READERS[reader](str(link))), "error: ")
+
+
+@pytest.mark.parametrize("reader", ["log", "log to fit"])
+def test_a_log_that_never_ends(collsim, tmp_path, reader, monkeypatch):
+    refused(collsim(*READERS[reader]("/dev/zero")), "this is a device, which may never end")
+    monkeypatch.setattr("collsim.calibration.logs.lines.MOST_LINES", 1000)
+    file = tmp_path / "long.log"
+    file.write_text("y\n" * 2000)
+    found = collsim(*READERS[reader](str(file)))
+    assert "reading stopped after line 1001: a log has at most" in found.err + found.out
+
+
+def test_a_pipe_that_somebody_writes_to(tmp_path):
+    os.mkfifo(tmp_path / "in")
+    writer = threading.Thread(target=lambda: (tmp_path / "in").write_bytes(b"12345"))
+    writer.start()
+    assert input_files.read_input(tmp_path / "in", 3) == b"1234"
+    writer.join()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (*RUN, "-o", "x.png"),
+        (*RUN, "-o", "x.json", "--format", "csv"),
+        (*RUN, "-o", "x.csv", "--format", "json"),
+        (*RUN, "-o", "x.md", "--format", "nccl"),
+        (*RUN, "--save-config", "x.csv"),
+        ("compare", "hgx_h100", "hgx_b200", "--op", "all_reduce", "--size", "1M", "-o", "x.csv", "--format", "json"),
+        ("moe", "--topo", "hgx_h100", "--ep", "8", "--svg", "x.png"),
+        ("moe", "--topo", "hgx_h100", "--ep", "8", "-o", "x.csv", "--format", "json"),
+        ("topo", "draw", "hgx_h100", "-o", "x.png"),
+        ("schedule", "export", "--topo", "hgx_h100", "--op", "all_reduce", "--algo", "ring", "-o", "x.csv"),
+        ("calibrate", "x.log", "--topo", "hgx_h100", "--plot", "x.png"),
+        ("calibrate", "x.log", "--topo", "hgx_h100", "-o", "x.json"),
+    ],
+)
+def test_a_name_of_another_format(collsim, tmp_path, monkeypatch, arguments):
+    monkeypatch.chdir(tmp_path)
+    refused(collsim(*arguments), "error: -")
+    assert list(tmp_path.iterdir()) == []

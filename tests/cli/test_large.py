@@ -51,7 +51,7 @@ def test_too_large_by_its_counts(collsim, here, machine, command):
     (here / "07.log").write_text("# nothing\n")
     found, peak = peak_bytes(lambda: collsim(*COMMANDS[command]))
     assert found.code == 2
-    assert "20,000 entries" in found.err if machine == "ring" else "15,996,000 links are more than" in found.err
+    assert "50,000 entries" in found.err if machine == "ring" else "15,996,000 links are more than" in found.err
     assert "at most 1000 GPUs" in found.err or "by counts: full_mesh" in found.err
     assert peak < MOST_BYTES
 

@@ -57,6 +57,7 @@ MODULES = (
     "node_p2p",
     "nvls_tree",
     "sharp",
+    "peer_memory",
 )
 """Files with records. Plain ones first: of two that take equally long, the first is taken."""
 

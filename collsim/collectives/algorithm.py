@@ -211,6 +211,8 @@ class Algorithm:
     quotient : str or None
         How large regular machines run it by symmetry (`collsim.simulation.quotient.scaled`): as ``pairs`` of ranks that
         are alike, as ``circles`` of ranks, or as ``levels`` of nodes and rails; None: transfer by transfer.
+    libraries : tuple of str
+        Families of the libraries whose own kernel it is, which no other runs; empty: it is anybody's.
     """
 
     name: str
@@ -228,6 +230,7 @@ class Algorithm:
     pipelined: bool = False
     by_levels: bool = False
     quotient: Literal["pairs", "circles", "levels"] | None = None
+    libraries: tuple[str, ...] = ()
 
     def family_for(self, op: str) -> str:
         """Name the kernel whose constants hold for *op*."""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collsim.library.choice import choose
     from collsim.library.costs.channel_costs import Protocol
     from collsim.library.costs.profile import Profile, Scatter, band_of
-    from collsim.library.costs.profile_files import load_profile, profile_for, profile_names
+    from collsim.library.costs.profile_files import load_profile, profile_for, profile_names, with_kernels
     from collsim.library.environment import Environment, read_environment
     from collsim.library.library import DEFAULT_LIBRARY, Library, load_library
     from collsim.library.system import Graph, System, system_of
@@ -39,6 +39,7 @@ __all__ = [
     "profile_names",
     "read_environment",
     "system_of",
+    "with_kernels",
 ]
 
 HOME = {
@@ -47,7 +48,7 @@ HOME = {
     "environment": ("Environment", "read_environment"),
     "costs.channel_costs": ("Protocol",),
     "costs.profile": ("Profile", "Scatter", "band_of"),
-    "costs.profile_files": ("load_profile", "profile_for", "profile_names"),
+    "costs.profile_files": ("load_profile", "profile_for", "profile_names", "with_kernels"),
     "system": ("Graph", "System", "system_of"),
     "library": ("DEFAULT_LIBRARY", "Library", "load_library"),
 }

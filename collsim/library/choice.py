@@ -1,13 +1,14 @@
-"""The choice of NCCL or RCCL for a call: algorithm (ring or tree, ...), protocol, channels, chunks, parts."""
+"""The choice of a library for a call: algorithm (ring or tree, ...), protocol, channels, chunks, parts."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 from collsim.core.errors import CollsimError, Fault, InputError
 from collsim.library.calls import LL, Call, Candidate, Choice
+from collsim.library.engines.kernels import engine_choice, engine_options
 from collsim.library.environment import ALGORITHMS, Environment, read_environment, with_protocol, without
 from collsim.library.library import DEFAULT_LIBRARY, PROTOCOLS, Library, load_library
 from collsim.library.nccl.channels import (
@@ -31,6 +32,7 @@ __all__ = ["choose", "choose_with", "options_with"]
 P2P_THREADS = 640
 LARGE_BYTES = 2**30
 """Enough for all channels of a communicator."""
+SIMPLE_NAME = PROTOCOLS[-1]
 ACROSS_DOMAINS = "channels per peer across domains were compared with no log"
 LIBRARY_WORDS = {"nvls_tree": "NVLSTREE", "collnet_direct": "COLLNETDIRECT", "collnet_chain": "COLLNETCHAIN"}
 """Names of algorithms in debug lines, where they are not the name in capitals."""
@@ -88,6 +90,11 @@ def choose(
     ('ring', 'LL', 24)
     """
     library, environment = load_library(library), environment or Environment()
+    if library.is_engine:
+        beneath = library.beneath(is_amd=system.is_amd)
+        return engine_choice(call, system, library) or _told_of(
+            choose(call, system, beneath, environment), library, beneath
+        )
     if system.is_amd != (library.family == "rccl"):
         other = "rccl" if system.is_amd else "nccl"
         what = f"{library.name} does not run on {system.architecture}"
@@ -104,6 +111,11 @@ def choose(
     return _finish(call, library, environment, _pick_nccl(call, system, library, environment))
 
 
+def _told_of(choice: Choice, engine: Library, beneath: Library) -> Choice:
+    """Return what the library beneath an engine chooses, for which the engine has no kernel."""
+    return replace(choice, why=f"{engine.name} calls {beneath.name} here: {choice.why}")
+
+
 def choose_with(
     call: Call, system: System, library: Library, variables: Mapping[str, str], proto: str | None
 ) -> Choice:
@@ -116,6 +128,11 @@ def choose_with(
     """
     if proto is None:
         return choose(call, system, library, read_environment(variables))
+    if library.is_engine:
+        own = engine_choice(call, system, library)
+        if own is not None and own.proto == proto:
+            return own
+        library = library.beneath(is_amd=system.is_amd)
     if (found := _chosen(call, system, library, variables, proto)) is not None:
         return found
     others = [name for name in PROTOCOLS if _chosen(call, system, library, variables, name) is not None]
@@ -142,6 +159,10 @@ def options_with(
     Raises InputError as `choose_with` does.
     """
     own = choose_with(call, system, library, variables, proto)
+    if library.is_engine:
+        kernels = engine_options(call, system, library) if proto in (None, SIMPLE_NAME) else ()
+        beneath = library.beneath(is_amd=system.is_amd)
+        return (own, *kernels, *options_with(call, system, beneath, variables, proto))
     protocols = PROTOCOLS if proto is None else (proto,)
     if call.op in OPS:
         others = [_chosen(call, system, library, variables, name) for name in protocols]

@@ -1,4 +1,4 @@
-"""Libraries and their versions: which of NCCL and RCCL are known, and the protocols that all of them have."""
+"""Libraries and their versions: NCCL, RCCL and inference engines that bring kernels of their own, and protocols."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ from dataclasses import dataclass
 
 from collsim.core.errors import Fault, InputError, UnsupportedError
 
-__all__ = ["DEFAULT_LIBRARY", "PROTOCOLS", "RANGES", "Library", "load_library"]
+__all__ = ["DEFAULT_LIBRARY", "ENGINES", "PROTOCOLS", "RANGES", "Library", "load_library"]
 
 DEFAULT_LIBRARY = "nccl-2.28"
 RANGES = {"nccl": ((2, 18), (2, 30)), "rccl": ((2, 18), (2, 31))}
 """The oldest and the newest version whose constants are known; an older one of the same major takes the oldest."""
+ENGINES = {"vllm": "0.24.0", "sglang": "0.5.14", "trtllm": "1.3.0rc20"}
+"""Inference engines whose all-reduce kernels are known, and the release that was read and measured."""
+DEFAULT_RCCL = "rccl-2.28"
+"""What an engine calls on AMD where its own kernels do not run."""
 PROTOCOLS = ("LL", "LL128", "Simple")
 
 
@@ -25,12 +29,21 @@ class Library:
     @property
     def name(self) -> str:
         """``nccl-2.28``."""
-        return f"{self.family}-{_dotted(self.version)}"
+        return f"{self.family}-{ENGINES.get(self.family) or _dotted(self.version)}"
+
+    @property
+    def is_engine(self) -> bool:
+        """True if it is an inference engine, which has kernels of its own and calls NCCL or RCCL for the rest."""
+        return self.family in ENGINES
+
+    def beneath(self, *, is_amd: bool) -> Library:
+        """Return the library that does what this one has no kernel for: of an engine NCCL or RCCL, else itself."""
+        return load_library(DEFAULT_RCCL if is_amd else DEFAULT_LIBRARY) if self.is_engine else self
 
     @property
     def known(self) -> Library:
         """The version whose constants this one takes: itself, or the oldest known one."""
-        return Library(self.family, max(self.version, RANGES[self.family][0]))
+        return self if self.is_engine else Library(self.family, max(self.version, RANGES[self.family][0]))
 
 
 def load_library(name: str | Library) -> Library:
@@ -45,18 +58,22 @@ def load_library(name: str | Library) -> Library:
 
     Examples
     --------
-    >>> load_library("nccl-2.28.9").name
-    'nccl-2.28'
+    >>> load_library("nccl-2.28.9").name, load_library("vllm").name
+    ('nccl-2.28', 'vllm-0.24.0')
     """
     if isinstance(name, Library):
         return name
     if not isinstance(name, str):
         hint = "write a name and version such as nccl-2.28"
         raise InputError(Fault(f"library {repr(name)[:40]} is not a name", "library", hint))
+    for engine in ENGINES:
+        if name.strip().lower().startswith(engine):
+            return _engine(engine, name)
     found = re.fullmatch(r"(nccl|rccl)[-_ v]*(\d+)\.(\d+)(\.\d+)*([-+].*)?", name.strip().lower())
     spans = ", ".join(f"{family}-{_dotted(low)} to {_dotted(high)}" for family, (low, high) in RANGES.items())
     if not found:
-        raise UnsupportedError(Fault(f'"{name}" is no library and version', "library", f"known: {spans}"))
+        known = f"known: {spans}, {', '.join(ENGINES)}"
+        raise UnsupportedError(Fault(f'"{name}" is no library and version', "library", known))
     family, version = found[1], (int(found[2]), int(found[3]))
     low, high = RANGES[family]
     if not (low[0], 0) <= version <= high:
@@ -64,6 +81,17 @@ def load_library(name: str | Library) -> Library:
         what = f"no constants for {family} {_dotted(version)}"
         raise UnsupportedError(Fault(what, "library", f"nearest: {family}-{_dotted(near)}; known: {spans}"))
     return Library(family, version)
+
+
+def _engine(family: str, name: str) -> Library:
+    """Return the engine called *name*, which may leave out its release or the end of it."""
+    release = ENGINES[family]
+    given = re.fullmatch(rf"{family}(?:[-_ v]+(\d+(?:\.\w+)*))?", name.strip().lower())
+    if not given or (given[1] and f"{release}.".find(f"{given[1]}.") != 0):
+        what = f'the kernels of "{name}" are not known'
+        raise UnsupportedError(Fault(what, "library", f"nearest: {family}-{release}"))
+    major, minor = release.split(".")[:2]
+    return Library(family, (int(major), int(minor)))
 
 
 def _dotted(version: tuple[int, int]) -> str:

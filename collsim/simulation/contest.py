@@ -70,7 +70,7 @@ def fastest(rows: Sequence[Row]) -> Row:
 
 
 def able(op: Operation, run: LoweredRun, question: Request) -> tuple[Algorithm, ...]:
-    """Return the algorithms for *op* that the switches can carry out, and that have the protocol.
+    """Return the algorithms for *op* that the switches can carry out, that have the protocol and that anybody may run.
 
     Switches between the nodes add only if the user has turned that on.
     """
@@ -78,6 +78,7 @@ def able(op: Operation, run: LoweredRun, question: Request) -> tuple[Algorithm, 
     several = layout.n_nodes > 1
     entries = algorithms_for(op.name, several_nodes=several, several_racks=len(layout.racks) > 1)
     entries = tuple(entry for entry in entries if (question.proto or "Simple") in entry.protocols)
+    entries = tuple(entry for entry in entries if not entry.libraries)
     reach = {
         "all": bool(run.fabric.in_network),
         "node": bool(run.fabric.node_in_network),

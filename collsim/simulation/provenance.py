@@ -31,6 +31,7 @@ __all__ = [
     "intervals_hold",
     "is_calibrated",
     "lacking",
+    "left_to_others",
     "machine_gpus",
     "roundings",
     "topology_summary",
@@ -281,6 +282,22 @@ def beyond_library(
             it = "it takes a kernel" if len(foreign) == 1 else "they take kernels"
             told.append(f"{question.library.name} does not run {op} by {' or '.join(foreign)} here: {it} of one's own")
     return tuple(told)
+
+
+def left_to_others(topology: Topology, question: Request, rows: Sequence[Row]) -> tuple[str, ...]:
+    """Return how many calls an inference engine has no kernel for, and whose run instead."""
+    library = question.library
+    if library is None or not library.is_engine:
+        return ()
+    from collsim.library import system_of
+
+    chosen = [row for row in rows if row.asked == "auto" and row.algo != "none"]
+    others = [row for row in chosen if library.family not in algorithm(row.op, row.algo).libraries]
+    if not others:
+        return ()
+    beneath = library.beneath(is_amd=system_of(topology).is_amd).name
+    count = f"all {len(chosen)}" if len(others) == len(chosen) else f"{len(others)} of {len(chosen)}"
+    return (f"{library.name} leaves {count} calls to {beneath}: it has no kernel for such a call, or not at that size",)
 
 
 def lacking(launched: Profile, rows: Sequence[Row]) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from collsim.simulation.lowering import MOST_TRANSFERS
 from collsim.simulation.plans import Call, Case, Task, Told, case_of, empty_row, plan_of, timed_row
 from collsim.simulation.request.request import CHOICES, Request
 from collsim.simulation.result import Row
-from collsim.simulation.selection import layout_of, library_choice, request_of
+from collsim.simulation.selection import layout_of, library_choice, library_kernel, request_of
 
 __all__ = ["named", "tables_of"]
 
@@ -90,8 +90,13 @@ def _cases(name: str, requests: Sequence[ScheduleRequest], requested_bytes: int,
         return contest(requests, requested_bytes, call, only_fastest=name != "all")
     if name == "auto":
         tasks = _chosen_tasks(requests, call.party, question)
+    elif (picked := named(requests[0].op, name, question)).libraries:
+        tasks = [
+            Task(*library_kernel(picked, request, run, question))
+            for request, run in zip(requests, call.party.runs, strict=True)
+        ]
     else:
-        tasks = [Task(named(requests[0].op, name, question), request, question.proto) for request in requests]
+        tasks = [Task(picked, request, question.proto) for request in requests]
     return [case_of(plan_of(tasks, requested_bytes, call), call)]
 
 

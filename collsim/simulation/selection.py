@@ -22,7 +22,16 @@ from collsim.simulation.request.request import MOST_CHANNELS, Request
 if TYPE_CHECKING:
     from collsim.library import Call, Choice, Library, System
 
-__all__ = ["built", "layout_of", "library_choice", "library_options", "no_sharp", "request_of", "turns_sharp_on"]
+__all__ = [
+    "built",
+    "layout_of",
+    "library_choice",
+    "library_kernel",
+    "library_options",
+    "no_sharp",
+    "request_of",
+    "turns_sharp_on",
+]
 
 CHANNEL_GRAIN_BPS = 20e9
 """A rank gets one channel per this much egress; on an HGX H100 that gives the 24 channels that NCCL uses there."""
@@ -116,7 +125,7 @@ def library_choice(
 
     call, system, library = _call_of(request, run, question)
     choice = choose_with(call, system, library, question.environment, question.proto)
-    return _carried_out(choice, request, run, question)
+    return _carried_out(choice, request, run, question, is_amd=system.is_amd)
 
 
 def library_options(
@@ -127,7 +136,33 @@ def library_options(
 
     call, system, library = _call_of(request, run, question)
     choices = options_with(call, system, library, question.environment, question.proto)
-    return [_carried_out(choice, request, run, question) for choice in choices]
+    return [_carried_out(choice, request, run, question, is_amd=system.is_amd) for choice in choices]
+
+
+def library_kernel(
+    picked: Algorithm, request: ScheduleRequest, run: LoweredRun, question: Request
+) -> tuple[Algorithm, ScheduleRequest, str]:
+    """Return a kernel that only some libraries have, as the library of the question runs it, as of `library_choice`.
+
+    Raises
+    ------
+    UnsupportedError
+        It is a kernel of other libraries, or has no such kernel for these ranks and this type.
+    """
+    whose = " or ".join(picked.libraries)
+    if question.library is None or question.library.family not in picked.libraries:
+        hint = f"add --library {picked.libraries[0]}"
+        raise UnsupportedError(Fault(f"{picked.name} is a kernel of {whose}", "algo", hint))
+    from collsim.library.engines.kernels import engine_options
+
+    call, system, library = _call_of(request, run, question)
+    options = engine_options(call, system, library)
+    found = next((choice for choice in options if choice.algo == picked.name), None)
+    if found is None:
+        others = ", ".join(choice.algo for choice in options)
+        what = f"{library.name} has no {picked.name} for such calls of {call.n_ranks} ranks"
+        raise UnsupportedError(Fault(what, "algo", f"it has {others}" if others else "take auto"))
+    return _carried_out(found, request, run, question, is_amd=system.is_amd)
 
 
 def _call_of(request: ScheduleRequest, run: LoweredRun, question: Request) -> tuple[Call, System, Library]:
@@ -145,7 +180,7 @@ def _call_of(request: ScheduleRequest, run: LoweredRun, question: Request) -> tu
 
 
 def _carried_out(
-    choice: Choice, request: ScheduleRequest, run: LoweredRun, question: Request
+    choice: Choice, request: ScheduleRequest, run: LoweredRun, question: Request, *, is_amd: bool
 ) -> tuple[Algorithm, ScheduleRequest, str]:
     """Return the algorithm of a choice of the library, the request as it splits it, and the protocol."""
     messages, whole = choice.point_to_point, max(choice.shares_bytes, default=request.size_bytes)
@@ -158,7 +193,6 @@ def _carried_out(
         chunk_bytes = max(least, -(-whole // MOST_PASSES)) if picked.pipelined else whole
     if picked.by_levels:
         chunk_bytes = max(request.size_bytes, 1)
-    is_amd = question.library is not None and question.library.family == "rccl"
     asked = replace(
         request,
         channels=question.channels or (messages.channels if messages else choice.channels),

@@ -15,7 +15,7 @@ from collsim.collectives import algorithm
 from collsim.core.errors import Fault, InputError, UnsupportedError
 from collsim.core.operations import BLOCK_GRAIN_BYTES, operation
 from collsim.fabric.fabric import Float
-from collsim.library import Profile, load_profile
+from collsim.library import Profile, load_profile, with_kernels
 from collsim.library.costs.profile_files import AUTO
 from collsim.schedule import Schedule
 from collsim.simulation.before_after import beside, healthy_groups, library_effects
@@ -33,6 +33,7 @@ from collsim.simulation.provenance import (
     intervals_hold,
     is_calibrated,
     lacking,
+    left_to_others,
     roundings,
     topology_summary,
     uncalibrated,
@@ -217,6 +218,9 @@ def predict(
         refuse_unhashed(topology)
     config = config_of(topology, constants, groups, question)
     question, left_out = _with_library(topology, constants, question)
+    if question.library is not None and question.library.is_engine:
+        node = topology if topology.cluster is None else topology.cluster.node
+        constants = with_kernels(constants, question.library, node)
     told = Told(left_out)
     judged = _judged(topology, groups, question)
     launched = constants.launched(question.launch, registered=question.registered)
@@ -232,6 +236,7 @@ def predict(
         *lacking(launched, rows),
         *uncalibrated(rows),
         *beyond_library(rows, told.of_library, question),
+        *left_to_others(topology, question, rows),
         *roundings(skipped),
         *left_out,
     )

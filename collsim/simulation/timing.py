@@ -153,6 +153,7 @@ def timing_of(
         tolerance=solution.tolerance,
         perturbed=solution.perturbed,
         raised_s=solution.raised_s,
+        floor_s=costs.floor_s,
     )
     if above is not None:
         broken += check_conservation(problem, above)
@@ -168,7 +169,13 @@ def timing_of(
 
 
 def record_timing(
-    lowered: Lowered, run: LoweredRun, spent_s: tuple[float, float], waits_s: Mapping[str, float], **found: Any
+    lowered: Lowered,
+    run: LoweredRun,
+    spent_s: tuple[float, float],
+    waits_s: Mapping[str, float],
+    *,
+    floor_s: float | None = None,
+    **found: Any,
 ) -> Timing:
     """Return the record of a call.
 
@@ -180,11 +187,13 @@ def record_timing(
         On the device beside transfers, and altogether.
     waits_s : Mapping of str to float
         What the slowest chain of transfers waited for.
+    floor_s : float or None
+        What a call of the kernel takes at least; None: as of the profile.
     **found
         Fields of `Timing` that the engine, or whatever stood for it, found.
     """
     once_s, device_s = spent_s
-    total_s = call_time_s(device_s, run.profile.floor_s, run.profile.wait_s)
+    total_s = call_time_s(device_s, run.profile.floor_s if floor_s is None else floor_s, run.profile.wait_s)
     launch_s = run.profile.launch_s
     return Timing(
         time_s=launch_s + total_s,
@@ -198,10 +207,10 @@ def _bracket_s(
     lowered: Lowered, run: LoweredRun, both_costs: tuple[Protocol, Protocol | None], problem: Problem, above: Solution
 ) -> tuple[float, float]:
     """Return the time of a call by the load of links, and by the solution from above."""
-    once_s = _once_s(lowered, problem, above, run, both_costs)
+    once_s, floor_s = _once_s(lowered, problem, above, run, both_costs), _floor_s(run, both_costs[0])
     last, begin_s = _busiest(lowered, above, both_costs[0])
     low_s, high_s = (
-        run.profile.launch_s + call_time_s(once_s + end_s - begin_s, run.profile.floor_s, run.profile.wait_s)
+        run.profile.launch_s + call_time_s(once_s + end_s - begin_s, floor_s, run.profile.wait_s)
         for end_s in (least_time_s(problem), float(above.finish_s[last]))
     )
     return low_s, high_s
@@ -224,7 +233,12 @@ def least_call_s(
     else:
         end_s = chained_time_s(problem) if chained else least_time_s(problem)
     once_s = base_s(lowered, costs, network, lowered.size_bytes.astype(np.float64))
-    return max(links_s, run.profile.launch_s + call_time_s(once_s + end_s, run.profile.floor_s, run.profile.wait_s))
+    return max(links_s, run.profile.launch_s + call_time_s(once_s + end_s, _floor_s(run, costs), run.profile.wait_s))
+
+
+def _floor_s(run: LoweredRun, costs: Protocol) -> float:
+    """Return what a call of a kernel takes at least."""
+    return run.profile.floor_s if costs.floor_s is None else costs.floor_s
 
 
 def device_time_s(lowered: Lowered, run: LoweredRun, costs: Protocol, network: Protocol | None = None) -> float:
@@ -293,7 +307,8 @@ def _once_s(
 def base_s(lowered: Lowered, costs: Protocol, network: Protocol | None, size_bytes: Float) -> float:
     """Return the seconds of a call on the device beside its transfers of such sizes, which are no grouped messages."""
     over_nodes_s = network.base_s if network is not None and lowered.steps is not None else 0.0
-    return costs.once_s(size_bytes) + over_nodes_s
+    around_s = costs.around_s(lowered.schedule.n_ranks, lowered.schedule.size_bytes)
+    return costs.once_s(size_bytes) + around_s + over_nodes_s
 
 
 def _is_grouped(lowered: Lowered, costs: Protocol) -> bool:

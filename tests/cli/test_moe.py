@@ -278,7 +278,7 @@ def test_every_fault_at_once(collsim, tmp_path):
     ("arguments", "told"),
     [
         (("--ep", "6"), "--ep: 256 experts do not spread evenly over 6 ranks\n"
-         "  hint: add --redundant 2, give a divisor of 256, such as 4, or place them with --placement round_robin"),
+         "  hint: add --redundant 2, give a divisor of 256, such as 4 or place them with --placement round_robin"),
         (("--experts", "4"), "--topk: not given, and no model is named\n  hint: give it, or name a model: deepseek-v3"),
         (("--model", "mixtral-8x7b", "--topk", "9"), "--topk: each token takes 9 experts, but there are 8\n"
          "  hint: give at most 8"),

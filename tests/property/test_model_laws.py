@@ -28,6 +28,7 @@ from collsim.topology import Topology, Wiring, load_topology, parse_topology
 from .depth import deep_but
 
 PAIRS = [(op, entry.name) for entry in ALGORITHMS if entry.where == "anywhere" for op in entry.ops]
+OF_ENGINES = {entry.name for entry in ALGORITHMS if entry.libraries}
 IN_NETWORK = {entry.name for entry in ALGORITHMS if entry.in_network}
 ZOO = ("mi300x_ubb8", "mi355x_ubb8", "hgx_h100", "hgx_b200", "gb200_nvl72", "mi400_ualoe72")
 ADDING = ("hgx_h100", "gb200_nvl72")  # their switches add and multicast
@@ -425,7 +426,8 @@ def test_faster_links_never_take_more(op, algo, fabric, steps, n, elements, rand
 
 @pytest.mark.parametrize("topo", ["mi300x_ubb8", "hgx_h100"])
 @pytest.mark.parametrize(
-    ("op", "algo"), [pair for pair in PAIRS if pair[0] != "all_to_all_v" and pair[1] not in IN_NETWORK]
+    ("op", "algo"),
+    [pair for pair in PAIRS if pair[0] != "all_to_all_v" and pair[1] not in IN_NETWORK | OF_ENGINES],
 )
 @pytest.mark.parametrize("size", [2**20, 3 * 2**20, 2**26])
 def test_no_cliff_at_one_byte_more(topo, op, algo, size):

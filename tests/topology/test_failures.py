@@ -308,7 +308,7 @@ def test_rows_of_all_algorithms_stand_beside_their_own():
         ("nvsw2", ("write switch:nvsw2",)),
         ("swich:nvsw2", ("write switch:nvsw2",)),
         ("links:a-b", ("did you mean link?",)),
-        ("switch:nvsw9", ('there is no switch "nvsw9"', "did you mean", "nvsw0, nvsw1")),
+        ("switch:nvsw9", ('there is no switch "nvsw9"', "there are nvsw0, nvsw1")),
         ("switch:gpu0", ("there is no switch",)),
         ("nic:node0/0", ("no nic at all",)),
         ("gpu:node3/5", ('there is no gpu "node3/5"',)),

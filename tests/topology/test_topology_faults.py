@@ -114,7 +114,7 @@ CASES = {
         MESH,
         "count: 4",
         "count: 1000000",
-        ["t.yaml:3: gpu.count:", "links are more than", "lower gpu.count"],
+        ["t.yaml:3: gpu.count:", "links are more than", "at most 1000 GPUs"],
     ),
     "switch in a mesh": (MESH, "gpu:", "switch: {planes: 1}\ngpu:", ["t.yaml:3: switch: a full mesh has no switch"]),
     "nodes in a mesh": (MESH, "gpu:", "nodes: []\ngpu:", ["t.yaml:3: nodes: nodes belong to the explicit builder"]),

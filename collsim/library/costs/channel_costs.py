@@ -18,6 +18,7 @@ __all__ = [
     "BETWEEN",
     "FAMILIES",
     "NEAREST",
+    "PEER_FAMILIES",
     "STAND_IN",
     "Protocol",
     "Use",
@@ -30,6 +31,8 @@ Bool = NDArray[np.bool_]
 
 FAMILIES = ("ring", "chain", "rooted", "messages", "nvls", "all_pairs", "direct", "fan")
 """Kernels that have constants of their own."""
+PEER_FAMILIES = ("peer_one_shot", "peer_two_shot", "peer_staged", "peer_multimem")
+"""Kernels of inference engines over peer memory, whose constants come with the engine (`engine_files`)."""
 STAND_IN = {"all_pairs": "ring", "direct": "messages", "fan": "messages"}
 """Whose constants hold for a family that a profile leaves out."""
 BETWEEN = {"rooted": "ring", "all_pairs": "ring", "direct": "messages", "fan": "messages"}
@@ -128,6 +131,12 @@ class Protocol:
         what flows at the moment. In step they would not stay: at every hop whoever is ahead gets further ahead.
     zero_copy : bool
         Messages land in the receiver's own buffer (registered by the user or by graph capture): nothing is copied out.
+    floor_s : float or None
+        What a call of this kernel takes at least, because the host needs so long to start it; None: as of the profile.
+    peer_overhead_s : float
+        Once per collective for every other rank: the flags that a kernel writes to its peers and waits for.
+    copies, copy_rate_Bps : float
+        How often the whole buffer is copied inside the GPU, before and after, which nothing overlaps; and at what rate.
     """
 
     message_overhead_s: float
@@ -151,6 +160,10 @@ class Protocol:
     back_to_back: bool = False
     in_turn: bool = False
     zero_copy: bool = False
+    floor_s: float | None = None
+    peer_overhead_s: float = 0.0
+    copies: float = 0.0
+    copy_rate_Bps: float = math.inf
 
     def rates_Bps(self, use: Use, steps: int, dtype: str = "float") -> Float:
         """Return float64[n]: the payload rate that each transfer can reach in a loop of so many steps."""
@@ -192,6 +205,10 @@ class Protocol:
         """Return the seconds of a call besides its transfers: the base, and the copy out of the largest chunk."""
         fill_s = min(float(size_bytes.max(initial=0.0)), self.fill_limit_bytes) / self.fill_rate_Bps
         return self.base_s + fill_s + (self.message_overhead_s if self.back_to_back else 0.0)
+
+    def around_s(self, n_ranks: int, size_bytes: int) -> float:
+        """Return the seconds of a call for flags to all peers, and copies of a buffer of so many bytes around it."""
+        return self.peer_overhead_s * (n_ranks - 1) + self.copies * size_bytes / self.copy_rate_Bps
 
 
 def soft_max(a: Float, b: Float, sharpness: float) -> Float:

@@ -23,13 +23,16 @@ from collsim.library.costs.profile_reader import SCHEMA, read_profile
 from collsim.topology.files.reader import MAX_FILE_BYTES, read_document
 
 if TYPE_CHECKING:
+    from collsim.library.library import Library
     from collsim.topology import Topology
 
-__all__ = ["load_profile", "profile_for", "profile_names"]
+__all__ = ["load_profile", "profile_for", "profile_names", "with_kernels"]
 
 FOLDER = Path(__file__).parent / "profiles"
 NETWORKS = FOLDER / "networks"
 """Constants of steps between nodes, by technology and GPU."""
+ENGINES = FOLDER / "engines"
+"""Constants of the kernels of inference engines, by engine and GPU."""
 AUTO = "auto"
 
 
@@ -138,6 +141,54 @@ def network_for(technology: str, gpu: str) -> NetworkCosts | None:
     found = [_loaded(path, path.stem).network for path in sorted(NETWORKS.glob("*.yaml"))]
     meant = [network for network in found if technology in network.networks]
     return next((network for network in meant if network.covers(technology, gpu)), next(iter(meant), None))
+
+
+def with_kernels(profile: Profile, library: Library, topology: Topology) -> Profile:
+    """Return a profile with the costs of an engine's own kernels: as measured on the topology, else carried over.
+
+    Kernels that the profile has constants of keep them. Of carried over ones it says so, and knows no errors.
+    """
+    if not profile.families and not profile.latency:
+        return profile  # bare wires
+    kernels = _kernels_for(library, topology)
+    measured = topology.name in kernels.systems
+    told = f"kernels of {library.name}: {kernels.title}"
+    told += "" if measured else f"; carried over to {topology.name}, where nothing of {library.name} was measured"
+
+    def joined(mine: Profile, theirs: Profile) -> Profile:
+        accuracy = {**(theirs.accuracy if measured else {}), **mine.accuracy}
+        title = f"{told}; where it calls NCCL or RCCL: {mine.title}"
+        return replace(mine, title=title, families={**theirs.families, **mine.families}, accuracy=accuracy)
+
+    names = {**profile.launches, **kernels.launches}
+    launches = {
+        name: joined(profile.launches.get(name, profile), kernels.launches.get(name, kernels)) for name in names
+    }
+    return replace(
+        joined(profile, kernels),
+        derived=profile.derived and f"{profile.derived}; {told}",
+        calibrated=profile.calibrated and measured,
+        sha256=hashlib.sha256(f"{profile.sha256}{kernels.sha256}".encode()).hexdigest(),
+        launches=launches,
+    )
+
+
+def _kernels_for(library: Library, topology: Topology) -> Profile:
+    """Return the costs of an engine's kernels: of that very system, of the same GPU, or of the first that was measured.
+
+    Files are in the order of their names.
+    """
+    found = _engine_files(library.family)
+    model = topology.labels.get("gpu.model", "")
+    same = (kernels for kernels in found if topology.name in kernels.systems)
+    alike = (kernels for kernels in found if any(part in model for part in kernels.gpus))
+    return next(same, None) or next(alike, found[-1])
+
+
+@cache
+def _engine_files(family: str) -> tuple[Profile, ...]:
+    """Return the shipped costs of the kernels of an engine, by system."""
+    return tuple(_loaded(path, path.stem) for path in sorted(ENGINES.glob(f"{family}_*.yaml")))
 
 
 @cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -20,7 +21,7 @@ from collsim.core.units import (
     parse_size_bytes,
     parse_time_s,
 )
-from collsim.library.costs.channel_costs import FAMILIES, Protocol
+from collsim.library.costs.channel_costs import FAMILIES, PEER_FAMILIES, Protocol
 from collsim.library.costs.profile import BANDS, NetworkCosts, Profile, Scatter
 from collsim.library.library import PROTOCOLS, load_library
 from collsim.topology.files.reader import Document
@@ -58,6 +59,13 @@ def _softness(text: str, where: str) -> float:
     return value
 
 
+def _count(text: str, where: str) -> float:
+    """Return how often something is done."""
+    if not re.fullmatch(r"\d", text):
+        raise InputError(Fault(f'"{text}" is not a whole number from 0 to 9', where, "such as 2"))
+    return float(text)
+
+
 def _lost_share(text: str, where: str) -> float:
     """Return a fraction below 1."""
     value = parse_fraction(text, where)
@@ -91,6 +99,9 @@ FIGURES: dict[str, Callable[[str, str], float]] = {
     "reduce_rate": parse_bandwidth_Bps,
     "one_way_rate": parse_bandwidth_Bps,
     "channel_overhead": parse_time_s,
+    "peer_overhead": parse_time_s,
+    "copies": _count,
+    "copy_rate": parse_bandwidth_Bps,
     "contention": _lost_share,
     "link_share": parse_fraction,
     "softness": _softness,
@@ -103,6 +114,7 @@ RANGES: dict[Callable[[str, str], float], tuple[float, float, str]] = {
     _lost_share: (0.0, MOST_LOST, ""),
     parse_size_bytes: (1.0, MAX_SIZE_BYTES, " B"),
     _softness: (LEAST_SOFTNESS, MOST_SOFTNESS, ""),
+    _count: (0.0, 9.0, ""),
 }
 """Least and most that a figure may be in SI after it was scaled, and the unit, by what reads it."""
 PROFILE_FIGURES = {
@@ -128,11 +140,17 @@ PROTOCOL_FIGURES = {
     "contention": "contention",
     "link_share": "link_share",
     "softness": "softness",
+    "floor": "floor_s",
+    "peer_overhead": "peer_overhead_s",
+    "copies": "copies",
+    "copy_rate": "copy_rate_Bps",
 }
 """Key of a figure and the attribute that it sets, of `Profile` and of `Protocol`."""
 REDUCE_RATE = "reduce_rate"
 """Key of the figures by data type."""
 PROTOCOL_FLAGS = ("stepwise", "cut_through", "back_to_back", "in_turn", "zero_copy")
+WITHIN_NODES = (*FAMILIES, *PEER_FAMILIES)
+"""Kernels that run within a node."""
 BETWEEN_NODES = (*FAMILIES, "sharp")
 """Kernels whose steps lead between nodes, and the steps that switches there add."""
 CHOICES = {"link_rate": ("achievable", "raw"), "link_latency": ("counted", "ignored")}
@@ -375,7 +393,7 @@ def _with_figures(reader: _Reader, base: Profile, data: Mapping[str, Any], path:
 
 def _families(
     reader: _Reader, found: Profile, data: Mapping[str, Any], path: tuple[str, ...], *,
-    before: Mapping[str, Mapping[str, Protocol]], known: Sequence[str] = FAMILIES,
+    before: Mapping[str, Mapping[str, Protocol]], known: Sequence[str] = WITHIN_NODES,
 ) -> dict[str, Mapping[str, Protocol]]:  # fmt: skip
     """Return the protocols of each kernel; what the section does not say is as it was *before*."""
     entries = reader.mapping(data, "families", path, "write families: {ring: ...}")
@@ -469,7 +487,7 @@ def _reduce_rates(reader: _Reader, entry: Mapping[str, Any], path: tuple[str, ..
 def _accuracy(reader: _Reader, data: Mapping[str, Any], path: tuple[str, ...]) -> dict[str, dict[str, Scatter]]:
     """Return the errors of predictions by family and band."""
     sections = reader.mapping(data, "accuracy", path, "write accuracy: {ring: {large: {...}}}")
-    reader.check_keys(sections, FAMILIES, (*path, "accuracy"))
+    reader.check_keys(sections, WITHIN_NODES, (*path, "accuracy"))
     found: dict[str, dict[str, Scatter]] = {}
     for family in sections:
         here = (*path, "accuracy", family)

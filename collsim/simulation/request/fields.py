@@ -244,7 +244,7 @@ FIELDS: tuple[RequestField, ...] = (
     ),
     RequestField(
         "library",
-        help="Library that auto follows: nccl-2.28, rccl-2.28, ...  [default: the profile's]",
+        help="Library that auto follows: nccl-2.28, rccl-2.28, vllm, ...  [default: the profile's]",
         check="checks:library",
         metavar="NAME",
         wanted="a library and its version",

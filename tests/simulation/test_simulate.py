@@ -132,7 +132,7 @@ def test_the_critical_path_knows_what_holds_it_up():
     options = {"algo": "neighbour", "channels": 2, "profile": "default"}  # 2 x 30 GB/s
     capped = simulate("hgx_h100", "send_recv", "1G", **options).rows[0]
     assert capped.critical_s["channel rate"] == pytest.approx(2**30 / 60e9)
-    assert capped.limit.startswith("channel rate")
+    assert capped.limit.startswith("channel_rate 30 GB/s")
 
 
 def test_the_bottleneck_is_named():

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,7 @@ __all__ = [
     "FAMILIES",
     "NEAREST",
     "STAND_IN",
+    "Origin",
     "Protocol",
     "Use",
     "soft_max",
@@ -70,6 +72,15 @@ class Use:
     alone_Bps: Float
     duplex: Bool
     adds: Bool
+
+
+class Origin(NamedTuple):
+    """Origin of a constant: the profile and its key in that, what stands behind the figure, and who says so."""
+
+    profile: str
+    key: str
+    status: str
+    source: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +139,8 @@ class Protocol:
         what flows at the moment. In step they would not stay: at every hop whoever is ahead gets further ahead.
     zero_copy : bool
         Messages land in the receiver's own buffer (registered by the user or by graph capture): nothing is copied out.
+    origins : Mapping of str to Origin
+        By attribute, of the constants that a profile gives.
     """
 
     message_overhead_s: float
@@ -151,6 +164,7 @@ class Protocol:
     back_to_back: bool = False
     in_turn: bool = False
     zero_copy: bool = False
+    origins: Mapping[str, Origin] = field(default_factory=dict, hash=False, compare=False, repr=False)
 
     def rates_Bps(self, use: Use, steps: int, dtype: str = "float") -> Float:
         """Return float64[n]: the payload rate that each transfer can reach in a loop of so many steps."""

@@ -146,6 +146,7 @@ def preamble(version: str, topology: Mapping[str, Any], profile: Mapping[str, An
         f"calibrated: {'yes' if profile['calibrated'] else 'no'}",
         f"profile {profile['name']}: {profile['constants']}",
     ]
+    lines += [f"peers: {topology['peers']}"] if topology.get("peers") else []
     if damage := topology.get("damage"):
         lines += [f"with {damage['summary']}", *damage["effects"]]
     lines += doubtful(topology["not_datasheet"])

@@ -76,10 +76,13 @@ class Parts:
         """Let a constant of the whole profile, *other_s*, meet all of this, *mine_s*, softly: the longer one counts."""
         if not other_s:
             return
-        whole_s = float(soft_max(np.array(other_s), np.array(mine_s), sharpness))
+        whole_s, slow_s = (
+            float(soft_max(np.array(other_s), np.array(each_s), sharpness))
+            for each_s in (mine_s, mine_s + max(self.slower_s, 0.0))
+        )
         kept = (mine_s / whole_s) ** (sharpness - 1)
         self.seconds = {key: part_s * kept for key, part_s in self.seconds.items()}
-        self.slower_s *= kept
+        self.slower_s = slow_s - whole_s
         self.add(("profile", name), whole_s * (other_s / whole_s) ** sharpness)
 
     def add_once(

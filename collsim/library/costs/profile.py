@@ -157,6 +157,8 @@ class Profile:
         Topologies that the constants are meant for.
     gpus : tuple of str
         Parts of ``gpu.model`` of the systems' relatives.
+    peers : tuple of str
+        Distances up to which GPUs reached each other's memory in the measurements; empty where they are linked.
     library : str
         What ran in the measurements, such as ``nccl-2.28``; the algorithm is then chosen as this library does.
     derived : str
@@ -188,6 +190,7 @@ class Profile:
     wait_s: float = 0.0
     systems: tuple[str, ...] = ()
     gpus: tuple[str, ...] = ()
+    peers: tuple[str, ...] = ()
     library: str = ""
     derived: str = ""
     network: NetworkCosts = field(default_factory=NetworkCosts, hash=False)

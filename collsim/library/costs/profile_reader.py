@@ -137,7 +137,7 @@ BETWEEN_NODES = (*FAMILIES, "sharp")
 """Kernels whose steps lead between nodes, and the steps that switches there add."""
 CHOICES = {"link_rate": ("achievable", "raw"), "link_latency": ("counted", "ignored")}
 TEXTS = ("title", "derived", "library")
-LISTS = ("systems", "gpus")
+LISTS = ("systems", "gpus", "peers")
 NETWORK_LISTS = {"systems": "hgx_h100", "gpus": "H100", "networks": "infiniband"}
 """Keys that hold lists of names, with an example."""
 NETWORK_KEYS = ("title", *NETWORK_LISTS, "nodes", "calibrated", "families", "accuracy")
@@ -436,7 +436,7 @@ def _names(reader: _Reader, data: Mapping[str, Any], key: str, path: tuple[str, 
     """Return a list of names; None if there is none."""
     entries = data.get(key, [])
     if not isinstance(entries, list) or not all(isinstance(entry, str) for entry in entries):
-        reader.fault(f"{key} is not a list of names", (*path, key), f"write {key}: [{NETWORK_LISTS[key]}]")
+        reader.fault(f"{key} is not a list of names", (*path, key), f"write {key}: [{NETWORK_LISTS.get(key, 'PXB')}]")
         return None
     return tuple(entries) if key in data else None
 

@@ -193,3 +193,10 @@ def test_cards_without_access_reach_what_a_user_measured(tmp_path):
     assert [row.busbw_Bps / 1e9 for row in found] == pytest.approx([35, 28], rel=0.25)
     assert not found.profile["calibrated"]
     assert any("no constants were fitted to this machine" in text for text in found.warnings)
+
+
+@pytest.mark.parametrize(("size", "measured_us"), [(8, 6.21), (1024, 7.01), (4096, 7.62)])
+def test_tiny_calls_of_a_healthy_pair_of_cards(size, measured_us):
+    """Two RTX 4070 Ti SUPER (nccl-tests with an open driver, all-reduce); within the tolerance of `validate`."""
+    row = collsim.simulate("pcie_gen5_8gpu", "all_reduce", size, ranks=2).rows[0]
+    assert row.time_s * 1e6 == pytest.approx(measured_us, rel=0.25)

@@ -48,6 +48,10 @@ TABLED = {
     ("b200_sxm", "8"): "B200-8x1",
     ("gb200", "4"): "GB200-NVL72-4x1",
     ("h100_sxm", "8"): "H100-8x1",
+    ("l40s", "2"): "L40S-2of8x1",
+    ("l40s", "8"): "L40S-8x1",
+    ("rtx_pro_6000_server", "2"): "RTXPRO6000-2of8x1",
+    ("rtx_pro_6000_server", "8"): "RTXPRO6000-8x1",
 }
 """Systems and numbers of GPUs of the tables of AIConfigurator, as names of logs begin."""
 

@@ -27,7 +27,8 @@ from collsim.calibration.fit_network import fit_network
 from collsim.calibration.profile_writer import as_yaml
 from collsim.calibration.validate import DEFAULT_RCCL
 from collsim.core.operations import DTYPES
-from collsim.library import DEFAULT_LIBRARY, Profile, load_profile, system_of
+from collsim.library import DEFAULT_LIBRARY, Profile, load_profile, read_environment, system_of
+from collsim.library.peers import peer_level
 from collsim.report.calibration import calibration_table
 from collsim.topology import Topology
 
@@ -69,6 +70,8 @@ FITS = {
     "dgx_a100": Fit("ampere", ("A100", "A800")),
     "dgx2_v100": Fit("hgx_h100", ("V100",)),
     "mi300x_ubb8": Fit("xgmi", ("MI300X",)),
+    "l40s_8gpu": Fit("pcie", ("L40", "RTX 40")),
+    "rtx_pro_6000_8gpu": Fit("pcie", ("RTX PRO 6000", "RTX 50")),
 }
 """In this order: a relative comes first."""
 
@@ -127,9 +130,11 @@ def fit(system: str) -> Calibration:
     begin = FITS[system].start
     start = load_profile(begin if begin in FITS else str(STARTS / f"{begin}.yaml"))
     topology = topology_of(system)
-    found = fit_profile(rows_of(system), topology, start=start)
-    systems = (*found.profile.systems, *FITS[system].clusters)
-    return replace(found, profile=replace(found.profile, systems=systems, gpus=FITS[system].gpus))
+    rows = rows_of(system)
+    found = fit_profile(rows, topology, start=start)
+    levels = {peer_level(topology, range(row.case.ranks), read_environment(dict(row.case.environment))) for row in rows}
+    systems, peers = (*found.profile.systems, *FITS[system].clusters), tuple(sorted(filter(None, levels)))
+    return replace(found, profile=replace(found.profile, systems=systems, gpus=FITS[system].gpus, peers=peers))
 
 
 def fit_between(name: str) -> Calibration:

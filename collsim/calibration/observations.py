@@ -12,7 +12,7 @@ from collsim.collectives import family_of
 from collsim.core.errors import CollsimError
 from collsim.library import Profile
 from collsim.library.costs.channel_costs import Protocol
-from collsim.simulation.lowering import Lowered, LoweredRun, lower, prepare
+from collsim.simulation.lowering import Lowered, LoweredRun, as_seen, lower, prepare
 from collsim.simulation.timing import device_time_s, kernel_costs
 from collsim.topology import Topology
 
@@ -153,7 +153,7 @@ def observe(
     refused : dict of str to int
         Why rows were left out, and how many.
     """
-    runs: dict[tuple[int, ...], LoweredRun] = {}
+    runs: dict[tuple[object, ...], LoweredRun] = {}
     laid: dict[MeasuredCase, tuple[str, str, str, Lowered]] = {}
     refused: dict[str, int] = defaultdict(int)
     found = []
@@ -161,9 +161,9 @@ def observe(
         case = row.case
         try:
             gpus = tuple(gpus_of(case, topology))
-            if gpus not in runs:
-                runs[gpus] = prepare(topology, profile, gpus)
-            run = runs[gpus]
+            if (key := (gpus, case.environment)) not in runs:
+                runs[key] = prepare(as_seen(topology, profile, gpus, dict(case.environment)), profile, gpus)
+            run = runs[key]
             if case not in laid:
                 laid[case] = _lay(case, run, library)
         except CollsimError as error:

@@ -46,6 +46,9 @@ MOST_SHOWN = 20
 DROPS_SHOWN = 3
 """So many of the rows of a file that the reader dropped are listed."""
 
+OF_A_RUN = ("damage", "peers")
+"""Entries of a topology that no document on logs has: they are of whole machines, and of runs of several kinds."""
+
 
 def validate(
     logs: str | Path | Iterable[str | Path],
@@ -344,7 +347,7 @@ def compare(gathered: Gathered, tolerance: float = TOLERANCE) -> Validation:
     calibrated = all(result.profile["calibrated"] for result in model.results)
     return Validation(
         version=__version__,
-        topology={key: value for key, value in told.topology.items() if key != "damage"},  # logs are of whole machines
+        topology={key: value for key, value in told.topology.items() if key not in OF_A_RUN},
         profile={**told.profile, "calibrated": calibrated},
         tolerance=tolerance,
         logs=tuple(logs),

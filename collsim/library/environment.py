@@ -12,6 +12,7 @@ from difflib import SequenceMatcher
 
 from collsim.core.errors import Fault, InputError, nearest
 from collsim.library.library import PROTOCOLS
+from collsim.topology.peers import LEVELS
 
 __all__ = [
     "ALGORITHMS",
@@ -66,6 +67,7 @@ NUMBERS = (
     "NCCL_P2P_LL_THRESHOLD",
     "NCCL_P2P_NET_CHUNKSIZE",
     "NCCL_P2P_NVL_CHUNKSIZE",
+    "NCCL_P2P_PCI_CHUNKSIZE",
     "NCCL_P2P_PXN_LEVEL",
     "NCCL_PAT_ENABLE",
     "NCCL_PXN_DISABLE",
@@ -92,6 +94,7 @@ BYTES = (
     "NCCL_NVLS_CHUNKSIZE",
     "NCCL_P2P_NET_CHUNKSIZE",
     "NCCL_P2P_NVL_CHUNKSIZE",
+    "NCCL_P2P_PCI_CHUNKSIZE",
 )
 """Buffers and the chunks that they are cut into."""
 MOST_BYTES = 2**31 - 1
@@ -109,13 +112,14 @@ WARP = 32
 UNSET = -2
 """Value that the library gives a number that is not set (NCCL src/include/param.h)."""
 
-DEFAULTS = {"NCCL_P2P_DISABLE": "0", "NCCL_SHM_DISABLE": "0"}
+OLD_LEVELS = ("LOC", "PIX", "PXB", "PHB", "SYS", "SYS")
+"""The same as numbers (NCCL src/graph/paths.cc, levelsOldToNew)."""
+PEERS = ("NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL")
+DEFAULTS = {"NCCL_SHM_DISABLE": "0"}
 """Values of refused variables that change nothing (NCCL src/graph/paths.cc, src/transport/shm.cc)."""
 
 REFUSED = (
     "NCCL_GRAPH_FILE",
-    "NCCL_P2P_DISABLE",
-    "NCCL_P2P_LEVEL",
     "NCCL_SHM_DISABLE",
     "NCCL_SYM_KERNEL",
     "NCCL_THREAD_THRESHOLDS",
@@ -149,7 +153,6 @@ HARMLESS = (
     "NCCL_NET",
     "NCCL_NET_PLUGIN",
     "NCCL_NSOCKS_PERTHREAD",
-    "NCCL_P2P_PCI_CHUNKSIZE",
     "NCCL_PROFILER_PLUGIN",
     "NCCL_RAS_ENABLE",
     "NCCL_RUNTIME_CONNECT",
@@ -178,11 +181,14 @@ class Environment:
         (variable, operation) to the names that it leaves; absent if it leaves all.
     warnings : tuple of str
         What was accepted and ignored.
+    peer_level : str
+        One of `LEVELS`, up to which GPUs reach each other's memory; empty: as the library has it.
     """
 
     numbers: Mapping[str, int] = field(default_factory=dict)
     allowed: Mapping[tuple[str, str], frozenset[str]] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    peer_level: str = ""
 
     def number(self, name: str, default: int) -> int:
         """Return the value of a variable, or *default*."""
@@ -215,8 +221,11 @@ def read_environment(variables: Mapping[str, str | int] | Iterable[str] = ()) ->
     numbers: dict[str, int] = {}
     allowed: dict[tuple[str, str], frozenset[str]] = {}
     warnings: list[str] = []
+    level = _peer_level(pairs, faults)
     for given, value in pairs.items():
         name, text = ALIASES.get(given, given), str(value)
+        if name in PEERS:
+            continue
         if name in NUMBERS:
             _read_number(given, name, text, numbers, faults)
         elif name in LISTS:
@@ -233,7 +242,22 @@ def read_environment(variables: Mapping[str, str | int] | Iterable[str] = ()) ->
     numbers = {name: number for name, number in numbers.items() if name not in LEFT_IF_LOW or number > 0}
     if faults:
         raise InputError(*faults)
-    return Environment(numbers, allowed, tuple(warnings))
+    return Environment(numbers, allowed, tuple(warnings), level)
+
+
+def _peer_level(pairs: Mapping[str, str | int], faults: list[Fault]) -> str:
+    """Return how far GPUs reach each other's memory at most; to turn it off goes before a level."""
+    if str(pairs.get(PEERS[0], "0")).strip() == "1":
+        return LEVELS[0]
+    text = str(pairs.get(PEERS[1], "")).strip()
+    if text.isdecimal():
+        return OLD_LEVELS[min(int(text), len(OLD_LEVELS) - 1)]
+    if text and text not in LEVELS:
+        near = nearest(text.upper(), LEVELS)
+        hint = f'did you mean "{near}"?' if near else f"one of {', '.join(LEVELS)}"
+        faults.append(Fault(f'NCCL_P2P_LEVEL: unknown level "{text}"', "environment", hint))
+        return ""
+    return text
 
 
 def is_modelled(name: str) -> bool:
@@ -242,7 +266,7 @@ def is_modelled(name: str) -> bool:
     >>> is_modelled("NCCL_MAX_NRINGS"), is_modelled("NCCL_IB_HCA")
     (True, False)
     """
-    return name in (*NUMBERS, *LISTS, *ALIASES)
+    return name in (*NUMBERS, *LISTS, *ALIASES, *PEERS)
 
 
 def with_protocol(variables: Mapping[str, str], proto: str | None) -> dict[str, str]:
@@ -260,7 +284,7 @@ def without(variables: Mapping[str, str], *names: str) -> dict[str, str]:
 
 def _refuse_or_ignore(name: str, warnings: list[str], faults: list[Fault]) -> None:
     """Refuse a name that is like one of the library's; say of any other that it does nothing."""
-    known = [*LISTS, *NUMBERS, *ALIASES, *HARMLESS, *REFUSED]
+    known = [*LISTS, *NUMBERS, *ALIASES, *PEERS, *HARMLESS, *REFUSED]
     ours = name.strip().upper().startswith(OURS)
     near = nearest(name.strip().lower(), [entry.lower() for entry in known])
     if ours or (near and SequenceMatcher(None, name.lower(), near).ratio() >= MISSPELT):

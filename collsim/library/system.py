@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from collsim.core.errors import Fault, UnsupportedError
+from collsim.topology.peers import sockets
 
 if TYPE_CHECKING:
     from collsim.topology import Topology
@@ -24,6 +25,10 @@ MODELS = (
     ("H200", "hopper"),
     ("H800", "hopper"),
     ("H20", "hopper"),
+    ("L40", "ampere"),
+    ("RTX 40", "ampere"),
+    ("RTX PRO", "blackwell"),
+    ("RTX 50", "blackwell"),
     ("B100", "blackwell"),
     ("B200", "blackwell"),
     ("B300", "blackwell"),
@@ -36,7 +41,8 @@ MODELS = (
     ("MI350", "gfx950"),
     ("MI355", "gfx950"),
 )
-"""Part of ``gpu.model`` to architecture; the first match counts (GB200 and GB300 contain B200 and B300)."""
+"""Part of ``gpu.model`` to architecture; the first match counts (GB200 and GB300 contain B200 and B300). Cards of Ada,
+compute capability 89, have the rates and constants of Ampere (NCCL src/graph/search.cc and tuning.cc)."""
 
 LINK_GBPS = {
     "volta": 20.0,
@@ -51,6 +57,16 @@ LINK_GBPS = {
 
 CAPABILITIES = {"volta": 70, "ampere": 80, "hopper": 90, "blackwell": 100}
 """Compute capability, times ten; where GPUs differ NCCL goes by the least (src/graph/tuning.cc, minCompCap)."""
+
+PCIE_GBPS = ((20e9, 12.0), (40e9, 24.0), (80e9, 48.0))
+"""GB/s of a PCIe port by the library's reckoning, by what its line rate does not exceed: sixteen lanes of generation 3,
+4 and 5 (NCCL src/graph/topo.cc)."""
+PCIE6_GBPS = 96.0
+PCIE_OF_ADA_GBPS = 24.0
+"""Cards that are not named are taken for Ada with ports up to PCIe 4, for Blackwell beyond."""
+SOCKET_GBPS = (("EPYC 7", 16.0), ("EPYC 9", 16.0), ("Xeon", 22.0))
+"""GB/s between two sockets by part of ``cpu.model`` (AMD and Sapphire Rapids in NCCL src/graph/topo.h until 2.29)."""
+SOCKET_DEFAULT_GBPS = 16.0
 
 ONE_ADAPTER = "EFA"
 """Adapters of this model at one GPU are shown to the library as one (aws-ofi-nccl, which groups them)."""
@@ -103,6 +119,8 @@ class System:
     nics_per_gpu : int
     nic_GBps : float
         Network adapters of one GPU together; matters between domains only.
+    pcie_GBps : float
+        The way between two GPUs that have no links but PCIe, by the library's reckoning; 0: they have.
     graphs : tuple
         (algorithm, Graph) pairs that are known, from a log for instance; the search is skipped for these.
     doubts : tuple of str
@@ -121,6 +139,7 @@ class System:
     cpu_vendor: str = "unknown"
     nics_per_gpu: int = 1
     nic_GBps: float = 0.0
+    pcie_GBps: float = 0.0
     graphs: tuple[tuple[str, Graph], ...] = ()
     doubts: tuple[str, ...] = ()
     others: tuple[System, ...] = ()
@@ -143,20 +162,22 @@ class System:
 
     def total_GBps(self, n_ranks: int) -> float:
         """Return the GB/s that the busiest of the first *n_ranks* GPUs can send."""
+        if self.pcie_GBps:
+            return self.pcie_GBps
         if self.switched:
             return self.links_per_gpu * self.link_GBps
         return max(sum(row[:n_ranks]) for row in self.links[:n_ranks]) * self.link_GBps
 
     def pair_GBps(self, n_ranks: int) -> tuple[float, float]:
         """Return the slowest and the fastest direct path between two of the first *n_ranks* GPUs."""
-        if self.switched:
+        if self.switched or self.pcie_GBps:
             return (self.total_GBps(n_ranks),) * 2
         counts = [self.links[a][b] for a in range(n_ranks) for b in range(n_ranks) if a != b]
         return min(counts) * self.link_GBps, max(counts) * self.link_GBps
 
     def rings_at(self, channel_GBps: float, n_ranks: int) -> int:
         """Return the number of rings of *channel_GBps* that the links of every GPU have room for."""
-        if self.switched:
+        if self.switched or self.pcie_GBps:
             return int(self.total_GBps(n_ranks) / channel_GBps)
         per_link = [[int(count * self.link_GBps / channel_GBps) for count in row[:n_ranks]] for row in self.links]
         return min(sum(row) for row in per_link[:n_ranks])
@@ -189,8 +210,8 @@ def system_of(
     Raises
     ------
     UnsupportedError
-        The label names no GPU whose library is known, or the GPUs have no links but PCIe, or differ more than any
-        library allows.
+        The label names no GPU whose library is known, or the GPUs differ more than any library allows, or they have
+        links other than PCIe, but none between them.
     """
     everyone = range(topology.n_gpus) if ranks is None else ranks
     kinds = topology.by_kind(everyone)
@@ -208,26 +229,45 @@ def _of_kind(topology: Topology, kind: Topology, ranks: list[int]) -> System:
     """Return the system of the nodes of a kind: of the first one, or the poorest if some failed."""
     model = kind.labels.get("gpu.model", "")
     architecture = next((name for part, name in MODELS if part in model), None)
+    pcie = "PCIe" in kind.labels.get("link.type", "")
+    unnamed = architecture is None and pcie and "cpu" in kind.wiring.node_kinds
+    if unnamed:
+        architecture = "ampere" if _pcie_GBps(topology, ranks[:1]) <= PCIE_OF_ADA_GBPS else "blackwell"
     if architecture is None:
         hint = f"gpu.model must contain one of {', '.join(part for part, _ in MODELS)}"
         raise UnsupportedError(Fault(f'no library is known for "{model}"', f"{kind.name}: gpu.model", hint))
     chosen = _poorest_domain(topology, ranks)
-    counts, into_switches = _links(topology, chosen)
-    linked = into_switches or any(map(any, counts)) or len(chosen) == 1  # one GPU of a domain uses no link there
-    if "PCIe" in kind.labels.get("link.type", "") or not linked:
-        what = "the choice over PCIe is not modelled"
-        raise UnsupportedError(Fault(what, kind.name, "name the algorithm, or take a system with NVLink or xGMI"))
+    counts, into_switches = ((), 0) if pcie else _links(topology, chosen)
+    linked = pcie or into_switches or any(map(any, counts)) or len(chosen) == 1  # one GPU uses no link there
+    if not linked:
+        what = "the choice over PCIe is not modelled for GPUs that have other links"
+        raise UnsupportedError(Fault(what, kind.name, "name the algorithm, or take GPUs that are linked"))
     guessed = any(part in model for part in GUESSED_MODELS)
+    told = [f"no released library has constants for {model}: Blackwell's are used"] if guessed else []
+    told += [f'"{model}" is no GPU that the library knows: {architecture.capitalize()} is assumed'] if unnamed else []
     return System(
         architecture=architecture,
         switched=into_switches > 0,
         link_GBps=LINK_GBPS[architecture],
-        links=() if into_switches else counts,
+        links=() if into_switches or pcie else counts,
         links_per_gpu=into_switches,
+        pcie_GBps=_pcie_GBps(topology, chosen) if pcie else 0.0,
         nvls=topology.reduction_for(ranks) == "NVLS" and architecture in ("hopper", "blackwell"),
         **_adapters(kind),
-        doubts=(f"no released library has constants for {model}: Blackwell's are used",) if guessed else (),
+        doubts=tuple(told),
     )
+
+
+def _pcie_GBps(topology: Topology, ranks: Sequence[int]) -> float:
+    """Return the least rate that the library reckons with on a way between two GPUs: of a port, or between sockets."""
+    wiring = topology.wiring
+    port_Bps = float(wiring.link_bandwidth_Bps[np.isin(wiring.link_src, ranks)].min())
+    port_GBps = next((GBps for most_Bps, GBps in PCIE_GBPS if port_Bps <= most_Bps), PCIE6_GBPS)
+    if len(set(sockets(wiring, ranks))) <= 1:
+        return port_GBps
+    model = topology.labels.get("cpu.model", "")
+    between = next((GBps for part, GBps in SOCKET_GBPS if part in model), SOCKET_DEFAULT_GBPS)
+    return min(port_GBps, between)
 
 
 def _together(systems: list[System], name: str) -> System:

@@ -24,7 +24,7 @@ from collsim.moe.timing import OpTime, laid_on, load_of, time_flows
 from collsim.simulation.provenance import is_calibrated, topology_summary
 from collsim.simulation.request.prepare import Machine
 from collsim.simulation.request.tolerance import AUTO
-from collsim.simulation.result import SATURATED, LinkLoad
+from collsim.simulation.result import LinkLoad
 from collsim.simulation.what_ifs import unread_changes
 from collsim.topology import Topology
 
@@ -40,6 +40,9 @@ MOST_IN_MATRIX = 256
 """Of more ranks a result holds no byte matrix."""
 MOST_SHOWN = 8
 """Links, GPUs and ranks that a row names."""
+
+SATURATED = 0.5
+"""A link that is busy for a smaller share of the time is not what limits an operation."""
 
 
 def simulate_moe(

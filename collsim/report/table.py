@@ -101,7 +101,7 @@ LIMITS: tuple[Column[Row], ...] = (
         "bound by", lambda row: row.bound, kind="prose", gap=2,
         meaning="where the lower bound comes from: a GPU's egress or ingress, a cut, the egress of all ranks, latency",
     ),
-    Column("bottleneck", lambda row: row.limit, kind="prose", gap=2, meaning="what to change first, below"),
+    Column("bottleneck", lambda row: row.limit, kind="prose", gap=2, meaning="[what limits](#what-limits), below"),
 )  # fmt: skip
 """Last columns, which are as wide as those of their block need."""
 OWNERS: tuple[Column[Row], ...] = (
@@ -146,6 +146,7 @@ def preamble(version: str, topology: Mapping[str, Any], profile: Mapping[str, An
         f"calibrated: {'yes' if profile['calibrated'] else 'no'}",
         f"profile {profile['name']}: {profile['constants']}",
     ]
+    lines += [f"peers: {topology['peers']}"] if topology.get("peers") else []
     if damage := topology.get("damage"):
         lines += [f"with {damage['summary']}", *damage["effects"]]
     lines += [*consequences(topology["follows"]), *doubtful(topology["not_datasheet"])]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -24,18 +24,30 @@ from collsim.fabric.routing import (
     network_labels,
     routes_of,
 )
-from collsim.library import Profile
+from collsim.library import Profile, read_environment
 from collsim.library.costs.channel_costs import Bool, Use
 from collsim.library.costs.network_costs import Steps, steps_of
+from collsim.library.peers import peer_level
 from collsim.schedule import Schedule, Transfers
 from collsim.schedule.forms import EVERY
 from collsim.schedule.in_network import Groups
 from collsim.topology import Topology
+from collsim.topology.peers import staged
 
 if TYPE_CHECKING:
     from collsim.fabric.routes import Ways
 
-__all__ = ["MOST_TRANSFERS", "Lowered", "LoweredRun", "lower", "prepare", "refuse_tables", "relaid", "run_on"]
+__all__ = [
+    "MOST_TRANSFERS",
+    "Lowered",
+    "LoweredRun",
+    "as_seen",
+    "lower",
+    "prepare",
+    "refuse_tables",
+    "relaid",
+    "run_on",
+]
 
 MOST_TRANSFERS = 3_000_000
 """Larger schedules take more than about half a minute and 4 GB."""
@@ -87,13 +99,26 @@ def prepare(
 
     *free_share* is float64[n_links], what background traffic leaves of each link; None: there is none.
     """
-    bare = not (profile.achievable_rate or profile.latency or profile.families)  # raw wires, of the network too
+    bare = _is_bare(profile)
     fabric = build_fabric(
         topology, ranks, efficiency=profile.achievable_rate, latency=profile.latency, network_counts=not bare
     )
     if free_share is not None:
         fabric = replace(fabric, capacity_Bps=fabric.capacity_Bps * free_share)
     return run_on(fabric, topology, profile)
+
+
+def as_seen(topology: Topology, profile: Profile, ranks: Sequence[int], variables: Mapping[str, str]) -> Topology:
+    """Return the machine as the GPUs of a run see it: those without peer access copy through the memory of the host.
+
+    *variables* are those of the environment. On bare wires nobody asks who reaches whom.
+    """
+    return topology if _is_bare(profile) else staged(topology, peer_level(topology, ranks, read_environment(variables)))
+
+
+def _is_bare(profile: Profile) -> bool:
+    """Return True if links run at their line rate without latency, in the network too."""
+    return not (profile.achievable_rate or profile.latency or profile.families)
 
 
 def run_on(fabric: Fabric, topology: Topology, profile: Profile, ways: Ways | None = None) -> LoweredRun:

@@ -13,6 +13,7 @@ from collsim.core.errors import Fault, InputError, ModelError, NoRouteError, Uns
 from collsim.fabric.fabric import Fabric, Float
 from collsim.fabric.reduction_trees import TreePorts
 from collsim.simulation.concurrent import GroupTask, Party, group_times, part_of, slowest_of, time_together
+from collsim.simulation.limits import busy
 from collsim.simulation.lowering import LoweredRun, relaid
 from collsim.simulation.request.request import Request
 from collsim.simulation.result import LinkLoad, Refusal, Row
@@ -203,6 +204,7 @@ def row_of(timing: Timing, empty: Row, run: LoweredRun, **labels: Any) -> Row:
         bound=timing.bound.name,
         bottleneck=_busiest(utilisation, run.fabric),
         critical_s=timing.critical_s,
+        limits=busy(timing.limits, utilisation, members),
         bottleneck_links=int(members[utilisation >= utilisation.max() * (1 - EQUALLY_BUSY)].sum()),
         path=timing.path,
         tolerance=timing.tolerance,

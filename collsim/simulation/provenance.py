@@ -28,6 +28,7 @@ __all__ = [
     "config_of",
     "disturbances",
     "equal_draws",
+    "exchanges_as_fitted",
     "intervals_hold",
     "is_calibrated",
     "lacking",
@@ -48,10 +49,11 @@ SHARP_VARIABLE = "NCCL_COLLNET_ENABLE"
 MIXED = re.compile(r"^mix\[\d+\]\.")
 """Prefix of the figures of one kind of nodes."""
 THROUGH_SOCKETS = (
-    "GPUs meet in CPU sockets (PCIe): no constants were fitted there, and peer access is assumed; GPUs without it "
-    "(GeForce) copy through host memory: on one such machine busbw was 35 GB/s with 4 GPUs and 28 with 8"
+    "GPUs meet in CPU sockets (PCIe), and no constants were fitted to this machine: such boxes differ ten times. Eight "
+    "L40S reached 1.2 to 2 GB/s through host memory, eight RTX PRO 6000 24, GeForce cards 35 with 4 and 28 with 8"
 )
-"""All-reduce of 8 GiB on GeForce cards, PCIe 5.0 x16, four on each of two sockets (measured, by a user)."""
+"""busbw of all-reduce from 8 MiB on: the tables of AIConfigurator, and 8 GiB on GeForce cards, PCIe 5.0 x16, four on
+each of two sockets (measured, by a user)."""
 AUTO_PROFILE = "auto"
 NOT_SIMULATED = ("nic.", "gpu.memory", "scale_out.out_of_order", "scale_out.offload")
 """Facts that a file records and that no prediction uses; memory only counts where it binds, which a warning says."""
@@ -95,10 +97,12 @@ def machine_gpus(topology: Topology, ranks: Sequence[int]) -> list[int]:
     return list(ranks) if topology.damage is None else [topology.damage.gpus[rank] for rank in ranks]
 
 
-def topology_summary(topology: Topology, constants: Profile, effects: Sequence[str] = ()) -> dict[str, Any]:
+def topology_summary(
+    topology: Topology, constants: Profile, effects: Sequence[str] = (), peers: str = ""
+) -> dict[str, Any]:
     """Return the topology in brief for the reader of a result, with the figures used that are not facts.
 
-    *effects* are what failures change for the library.
+    *effects* are what failures change for the library, *peers* is how GPUs of a node exchange.
     """
     damage = topology.damage
     ignored = [] if constants.latency else ["latency"]
@@ -123,6 +127,7 @@ def topology_summary(topology: Topology, constants: Profile, effects: Sequence[s
             {"path": each.path, "value": each.value, "before": each.before, "from": each.cause}
             for each in topology.follows
         ],
+        "peers": peers or None,
         "damage": None if damage is None else {"summary": damage.summary, "effects": [*damage.effects, *effects]},
     }
 
@@ -173,6 +178,11 @@ def _network_fits(topology: Topology, constants: Profile) -> bool:
     return network.networks[:1] == (topology.cluster.spec.network,) and any(name in network.systems for name in names)
 
 
+def exchanges_as_fitted(constants: Profile, levels: Iterable[str]) -> bool:
+    """Return True if GPUs reached each other's memory in the measurements as they do here, by the *levels* of runs."""
+    return not constants.peers or set(levels) <= set(constants.peers)
+
+
 def _is_changed(topology: Topology) -> bool:
     """Return True if a figure differs, or may differ, from those of the system of that name.
 
@@ -182,14 +192,25 @@ def _is_changed(topology: Topology) -> bool:
     return changed or any(path not in (*SIZES, *TEXTS) for path in topology.settings)
 
 
-def warnings_of(topology: Topology, constants: Profile, question: Request) -> tuple[str, ...]:
-    """Return the warnings to read before trusting the numbers."""
+def warnings_of(
+    topology: Topology, constants: Profile, question: Request, *, as_fitted: bool = True
+) -> tuple[str, ...]:  # fmt: skip
+    """Return the warnings to read before trusting the numbers.
+
+    *as_fitted* is whether GPUs exchange as they did in the measurements.
+    """
     told = (
         *_misnamed(constants),
         *_warnings_of_profile(topology, constants, question),
         *_warnings_of_environment(question),
     )
-    return (*told, THROUGH_SOCKETS) if _over_sockets(topology, constants) else told
+    if not as_fitted and is_calibrated(topology, constants):
+        here = " or ".join(constants.peers)
+        told += (
+            f'profile "{constants.name}" was fitted where GPUs reach each other up to {here}, and these exchange in '
+            "another way: no constant of the host's memory was fitted, times are a guess",
+        )
+    return (*told, THROUGH_SOCKETS) if not as_fitted or _over_sockets(topology, constants) else told
 
 
 def _misnamed(constants: Profile) -> tuple[str, ...]:

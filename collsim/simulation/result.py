@@ -11,7 +11,7 @@ from collsim.core.operations import DTYPES, OPERATIONS, REDUCTIONS, operation
 from collsim.core.tabular import Field, Tabular, plain
 from collsim.core.units import format_size
 
-__all__ = ["FIELDS", "GroupTime", "LinkLoad", "Refusal", "Result", "Row", "ranked", "refusal_lines"]
+__all__ = ["FIELDS", "GroupTime", "Limit", "LinkLoad", "Refusal", "Result", "Row", "ranked", "refusal_lines"]
 
 SCHEMA = "collsim.result/1"
 TEXT = {"type": "string", "minLength": 1}
@@ -45,6 +45,29 @@ GROUP_TIME = _record(
     algbw_Bps=_described(FIGURE, "size over time, bytes/s"),
     busbw_Bps=_described(FIGURE, "algbw times the factor of the operation, bytes/s"),
 )
+LIMIT = _record(
+    kind={
+        "type": "string", "enum": ["library", "wire"],
+        "description": "whether a constant of the library or a wire decides",
+    },
+    name=_described(TEXT, "key of the constant in the profile, or source->destination of the link"),
+    time_s=_described(FIGURE, "part of the time that follows it, seconds"),
+    links=_described(COUNT, "links that are loaded alike; 0 for a constant"),
+    utilisation={
+        "type": ["number", "null"], "minimum": 0, "maximum": 1,
+        "description": "of a link: bytes carried over capacity times time",
+    },
+    half_rate_s={
+        "type": ["number", "null"],
+        "description": "of a link: how much longer the call would take at half the rate of all links, as far as its "
+        "slowest chain tells, seconds",
+    },
+    profile=_described(TEXT_OR_NONE, "profile whose file has the constant"),
+    constant=_described(TEXT_OR_NONE, "key of the constant in that file"),
+    value=_described(TEXT_OR_NONE, "value with its unit; of a link what the library reaches of its capacity"),
+    status=_described(TEXT_OR_NONE, "fitted, measured, assumed and so on"),
+    source=_described(TEXT_OR_NONE, "who says so"),
+)  # fmt: skip
 CRITICAL_TIMES = {
     "launch": "launch of the collective, seconds",
     "latency": "latency and overhead before bytes flow, seconds",
@@ -115,10 +138,12 @@ FIELDS: tuple[Field, ...] = (
         flat=False,
     ),
     Field("bottleneck_links", COUNT, "links within a thousandth of the busiest"),
+    Field("limit", TEXT, "what limits, in words: `bottleneck` of the table"),
     Field(
-        "limit", TEXT,
-        "what to change first, in words: the busiest link, or what the slowest chain waits for; `bottleneck` of the "
-        "table",
+        "limits", {"type": "array", "items": LIMIT},
+        "[what limits](#what-limits), the largest part of the time first: constants of the library by their name in "
+        "the profile, and wires, each with `time_s`, and with `value`, `status` and `source` of the constant",
+        flat=False,
     ),
     Field(
         "critical_s", _record(**{kind: _described(FIGURE, told) for kind, told in CRITICAL_TIMES.items()}),
@@ -164,8 +189,6 @@ FIELDS: tuple[Field, ...] = (
     ),
 )  # fmt: skip
 """The fields of a row, in the order of every machine-readable format."""
-SATURATED = 0.5
-"""A link that is busy for a smaller share of the time is not what limits a collective."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +197,36 @@ class LinkLoad:
 
     link: str
     utilisation: float
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """Something that decides a part of the time of a collective: a constant of the library's profile, or a wire.
+
+    *name* is the key of the constant in the profile, or a link; *time_s* is the part of the time that follows it. Of a
+    wire, *links* counts those loaded alike, *utilisation* is bytes carried over capacity times time, and *half_rate_s*
+    how much longer the call would take at half the rate of the wires, as far as its slowest chain tells. *constant* is
+    the full key in the file of *profile*, None where the wire is bare.
+    """
+
+    kind: str
+    name: str
+    time_s: float
+    links: int = 0
+    utilisation: float | None = None
+    half_rate_s: float | None = None
+    profile: str | None = None
+    constant: str | None = None
+    value: str | None = None
+    status: str | None = None
+    source: str | None = None
+
+    def words(self, whole_s: float) -> str:
+        """Return the limit as a phrase; of a wire how busy it is, of a constant which part of *whole_s* follows it."""
+        if self.utilisation is not None:
+            return f"{self.name}{f' +{self.links - 1}' if self.links > 1 else ''} busy {self.utilisation:.0%}"
+        value = f" {self.value}" if self.value else ""
+        return f"{self.name}{value} {self.time_s / whole_s:.0%}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +297,7 @@ class Row:
     hash_seed: int | None = None
     draw_times_s: tuple[float, ...] = ()
     asked: str = ""
+    limits: tuple[Limit, ...] = ()
 
     @property
     def time_min_s(self) -> float | None:
@@ -297,14 +351,18 @@ class Row:
 
     @property
     def limit(self) -> str:
-        """Limit to lift first: the busiest link if it is mostly busy, else the longest wait of the slowest chain."""
-        if self.bottleneck and self.bottleneck[0].utilisation >= SATURATED:
-            others = f" +{self.bottleneck_links - 1}" if self.bottleneck_links > 1 else ""
-            return f"{self.bottleneck[0].link}{others} {self.bottleneck[0].utilisation:.0%}"
-        if not self.critical_s or self.time_s <= 0:
+        """What limits, in words: the largest part of the time, and with it the wires if they would count at half rate;
+        beside wires the largest constant, if as much as a third follows it.
+        """
+        if not self.limits or self.time_s <= 0:
             return "none"
-        cause = max(self.critical_s, key=lambda kind: self.critical_s[kind])
-        return f"{cause} {self.critical_s[cause] / self.time_s:.0%}"
+        first, *others = self.limits
+        told = [first, *(each for each in others if each.kind != first.kind and self._counts(each))]
+        return ", ".join(each.words(self.time_s) for each in told[:2])
+
+    def _counts(self, second: Limit) -> bool:
+        """Return True if a limit that is not the first has to be named: any wire, a constant of a third of the time."""
+        return second.utilisation is not None or (second.kind == "library" and 3 * second.time_s >= self.time_s)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the row as the JSON schema wants it, in the order of its fields."""
@@ -324,7 +382,17 @@ class Row:
         busiest = self.bottleneck[0] if self.bottleneck else None
         record["bottleneck_link"] = busiest.link if busiest else None
         record["bottleneck_utilisation"] = busiest.utilisation if busiest else None
+        record |= _of_limits(self.limits)
         return record | {f"critical_{kind.replace(' ', '_')}_s": self.critical_s.get(kind, 0.0) for kind in CRITICAL}
+
+
+def _of_limits(limits: Sequence[Limit]) -> dict[str, Any]:
+    """Return the first limit, and the first wire, as single values."""
+    first = limits[0] if limits else None
+    wire = next((each for each in limits if each.utilisation is not None), None)
+    keys = ("kind", "name", "time_s", "profile", "constant", "value", "status", "source")
+    record = {f"limit_{key}": getattr(first, key, None) for key in keys}
+    return record | {f"limit_wire_{key}": getattr(wire, key, None) for key in ("name", "time_s", "half_rate_s")}
 
 
 @dataclass(frozen=True, slots=True)

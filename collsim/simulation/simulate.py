@@ -17,10 +17,13 @@ from collsim.core.operations import BLOCK_GRAIN_BYTES, operation
 from collsim.fabric.fabric import Float
 from collsim.library import Profile, load_profile, with_kernels
 from collsim.library.costs.profile_files import AUTO
+from collsim.library.environment import read_environment
+from collsim.library.peers import peer_level, peer_words
 from collsim.schedule import Schedule
 from collsim.simulation.before_after import beside, healthy_groups, library_effects
 from collsim.simulation.concurrent import Party, prepare_groups, redrawn
 from collsim.simulation.draws import refuse_unhashed
+from collsim.simulation.lowering import as_seen
 from collsim.simulation.lowering import prepare as run_of
 from collsim.simulation.plans import Told
 from collsim.simulation.provenance import (
@@ -30,6 +33,7 @@ from collsim.simulation.provenance import (
     config_of,
     disturbances,
     equal_draws,
+    exchanges_as_fitted,
     intervals_hold,
     is_calibrated,
     lacking,
@@ -224,9 +228,11 @@ def predict(
     told = Told(left_out)
     judged = _judged(topology, groups, question)
     launched = constants.launched(question.launch, registered=question.registered)
-    parties, healthy = _parties(topology, _sure(launched, constants, judged), question, groups)
+    as_fitted = exchanges_as_fitted(constants, _levels(topology, constants, groups, question))
+    sure = _sure(launched, constants, judged) if as_fitted else replace(launched, accuracy={})
+    parties, healthy = _parties(topology, sure, question, groups)
     rows, skipped = _rows(parties, healthy, question, told)
-    read = warnings_of(judged, constants, question)
+    read = warnings_of(judged, constants, question, as_fitted=as_fitted)
     warnings = (
         *read,
         *effects_of_changes(topology, constants, parties[0].runs[0]),
@@ -243,13 +249,18 @@ def predict(
     return Result(
         version=__version__,
         config=config,
-        topology=topology_summary(topology, constants, library_effects([party.runs[0] for party in parties], question)),
+        topology=topology_summary(
+            topology,
+            constants,
+            library_effects([party.runs[0] for party in parties], question),
+            _peers(topology, constants, groups, question),
+        ),
         profile={
             "name": constants.name,
             "sha256": constants.sha256,
-            "calibrated": is_calibrated(judged, constants),
+            "calibrated": as_fitted and is_calibrated(judged, constants),
             "constants": launched.describe(over_nodes=judged.cluster is not None)
-            + achievable(parties[0].runs[0].fabric, _free_share(topology, question)),
+            + achievable(parties[0].runs[0].fabric, _free_share(parties[0].runs[0].topology, question)),
             "derived": constants.derived or None,
             "library": None if question.library is None else question.library.name,
         },
@@ -258,6 +269,25 @@ def predict(
         skipped=tuple(skipped),
         refused=tuple(told.refused),
     )
+
+
+def _peers(topology: Topology, constants: Profile, groups: Sequence[Sequence[int]], question: Request) -> str:
+    """Return how the GPUs of a node exchange, by the numbers of ranks if that is not the same for all runs."""
+    levels = _levels(topology, constants, groups, question)
+    told = [(len(group), peer_words(level)) for group, level in zip(groups, levels, strict=True)]
+    words = dict.fromkeys(words for _, words in told if words)
+    if len(words) <= 1:
+        return next(iter(words), "")
+    return "; ".join(f"{', '.join(str(n) for n, its in told if its == each)} ranks: {each}" for each in words)
+
+
+def _levels(
+    topology: Topology, constants: Profile, groups: Sequence[Sequence[int]], question: Request
+) -> list[str]:  # fmt: skip
+    """Return for each run up to which distance GPUs reach each other's memory; empty where nobody asks."""
+    environment = read_environment(question.environment)
+    bare = constants.name == "ideal"
+    return ["" if bare else peer_level(topology, group, environment) for group in groups]
 
 
 def _sure(launched: Profile, constants: Profile, judged: Topology) -> Profile:
@@ -356,6 +386,7 @@ def _party(
     """Return the groups of one run, prepared for the first draw; no thread starts more GPUs than there are."""
     threads = min(question.gpus_per_thread, sum(len(group) for group in groups))
     profile = constants.for_threads(threads)
+    topology = as_seen(topology, profile, [gpu for group in groups for gpu in group], question.environment)
 
     @cache
     def whole() -> Party:

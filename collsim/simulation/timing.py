@@ -27,13 +27,15 @@ from collsim.engine import (
 from collsim.fabric.bounds.lower import Bound, lower_bound
 from collsim.fabric.fabric import Float, Int
 from collsim.library.costs.channel_costs import Bool, Protocol, soft_max
-from collsim.library.costs.laws import Work, cap_Bps, groups_messages
+from collsim.library.costs.laws import cap_Bps
 from collsim.library.costs.message_costs import Messages, call_s, port_capacity_Bps
 from collsim.schedule import Schedule, Transfers
-from collsim.schedule.message_parts import STEP_BYTES
 from collsim.simulation.arrivals import with_arrivals
-from collsim.simulation.lowering import Lowered, LoweredRun, lower, refuse_tables
+from collsim.simulation.demand import is_grouped, messages_of, work_of
+from collsim.simulation.limits import Chain, Parts, chain_parts, hide_wires, limits_of
+from collsim.simulation.lowering import Lowered, LoweredRun, lower
 from collsim.simulation.memories import with_memories
+from collsim.simulation.result import Limit
 
 __all__ = [
     "LEAST_COMPILED",
@@ -88,6 +90,7 @@ class Timing:
     raised_s: float = 0.0
     bracket_s: tuple[float, float] | None = None
     link_members: Int | None = None
+    limits: tuple[tuple[Limit, int | None], ...] = ()
 
 
 def time_schedule(schedule: Schedule, run: LoweredRun, proto: str = "Simple", dtype: str = "float") -> Timing:
@@ -141,19 +144,26 @@ def timing_of(
     once_s = _once_s(lowered, problem, solution, run, both_costs)
     last, begin_s = _busiest(lowered, solution, costs)
     device_s = once_s + float(solution.finish_s[last]) - begin_s
+    waits_s, chain = _critical_path(problem, solution, last, begin_s)
+    link_bytes = _link_bytes(lowered, run, both_costs)
+    parts = chain_parts(lowered, run, both_costs, problem, chain, link_bytes=link_bytes, solution=solution)
+    if is_grouped(lowered, costs) and once_s:
+        hide_wires(parts, *_calls(lowered, problem, solution, run), costs)
+    parts.add_once(lowered, run, both_costs, once_s, float(lowered.size_bytes.max(initial=0.0)))
     timing = record_timing(
         lowered,
         run,
+        both_costs,
         (once_s, device_s),
-        _critical_path(problem, solution, last, begin_s),
-        link_bytes=_link_bytes(lowered, run, both_costs),
+        waits_s=waits_s,
+        parts=parts,
+        link_bytes=link_bytes,
         path=solution.path,
         simulated=solution.simulated,
         solves=solution.solves,
         tolerance=solution.tolerance,
         perturbed=solution.perturbed,
         raised_s=solution.raised_s,
-        floor_s=costs.floor_s,
     )
     if above is not None:
         broken += check_conservation(problem, above)
@@ -171,10 +181,11 @@ def timing_of(
 def record_timing(
     lowered: Lowered,
     run: LoweredRun,
+    both_costs: tuple[Protocol, Protocol | None],
     spent_s: tuple[float, float],
-    waits_s: Mapping[str, float],
     *,
-    floor_s: float | None = None,
+    waits_s: Mapping[str, float],
+    parts: Parts,
     **found: Any,
 ) -> Timing:
     """Return the record of a call.
@@ -183,22 +194,29 @@ def record_timing(
     ----------
     lowered : Lowered
     run : LoweredRun
+    both_costs : Protocol, Protocol or None
+        Inside a node and between nodes.
     spent_s : float, float
         On the device beside transfers, and altogether.
     waits_s : Mapping of str to float
         What the slowest chain of transfers waited for.
-    floor_s : float or None
-        What a call of the kernel takes at least; None: as of the profile.
+    parts : Parts
+        What decides the time on the device.
     **found
         Fields of `Timing` that the engine, or whatever stood for it, found.
     """
     once_s, device_s = spent_s
-    total_s = call_time_s(device_s, run.profile.floor_s if floor_s is None else floor_s, run.profile.wait_s)
+    own_floor, floor_s = both_costs[0].floor_s is not None, _floor_s(run, both_costs[0])
+    total_s = call_time_s(device_s, floor_s, run.profile.wait_s)
     launch_s = run.profile.launch_s
+    parts.meet(("node" if own_floor else "profile", "floor_s"), floor_s, device_s, FLOOR_SHARPNESS)
+    parts.meet(("profile", "thread_launch_s"), run.profile.wait_s, call_time_s(device_s, floor_s), WAIT_SHARPNESS)
+    parts.add(("profile", "launch_s"), launch_s)
     return Timing(
         time_s=launch_s + total_s,
         critical_s={"launch": launch_s + once_s + max(total_s - device_s, 0.0), **waits_s},
         bound=_bound_of(lowered, run),
+        limits=limits_of(run, both_costs, parts, launch_s + total_s, found["link_bytes"]),
         **found,
     )
 
@@ -225,7 +243,7 @@ def least_call_s(
     """
     costs, network = both_costs
     links_s = float((_link_bytes(lowered, run, both_costs) / run.fabric.capacity_Bps).max(initial=0.0))
-    if _is_grouped(lowered, costs) or (costs.back_to_back and not chained):
+    if is_grouped(lowered, costs) or (costs.back_to_back and not chained):
         return links_s  # no answer passes the checks below it
     problem = checked(problem_of(lowered, run, costs, network))
     if costs.back_to_back:
@@ -295,13 +313,20 @@ def _once_s(
 ) -> float:
     """Return the seconds of a call on the device beside its transfers; over nodes both kinds of costs have a base."""
     costs, network = both_costs
-    if not _is_grouped(lowered, costs):
+    if not is_grouped(lowered, costs):
         return base_s(lowered, costs, network, lowered.size_bytes)
     over_nodes_s = network.base_s if network is not None and lowered.steps is not None else 0.0
-    messages, finish_s = _messages(lowered, run), solution.finish_s[: len(lowered.transfers)]
+    messages, finish_s, ends_Bps = _calls(lowered, problem, solution, run)
+    return call_s(messages, finish_s, *ends_Bps, costs) - float(finish_s.max()) + over_nodes_s
+
+
+def _calls(
+    lowered: Lowered, problem: Problem, solution: Solution, run: LoweredRun
+) -> tuple[Messages, Float, tuple[Float, Float]]:
+    """Return the messages of a call, when they arrive, and what each could reach alone and every port carries."""
+    messages, n = messages_of(lowered, run), len(lowered.transfers)
     port_Bps = problem.capacity_Bps[len(run.trunk_capacity_Bps) :][: 2 * messages.n_ranks]
-    cap_Bps = problem.cap_Bps[: len(lowered.transfers)]
-    return call_s(messages, finish_s, cap_Bps, port_Bps, costs) - float(finish_s.max()) + over_nodes_s
+    return messages, solution.finish_s[:n], (problem.cap_Bps[:n], port_Bps)
 
 
 def base_s(lowered: Lowered, costs: Protocol, network: Protocol | None, size_bytes: Float) -> float:
@@ -309,43 +334,6 @@ def base_s(lowered: Lowered, costs: Protocol, network: Protocol | None, size_byt
     over_nodes_s = network.base_s if network is not None and lowered.steps is not None else 0.0
     around_s = costs.around_s(lowered.schedule.n_ranks, lowered.schedule.size_bytes)
     return costs.once_s(size_bytes) + around_s + over_nodes_s
-
-
-def _is_grouped(lowered: Lowered, costs: Protocol) -> bool:
-    """Return True if the laws of grouped messages hold: for the kernel that sends them in rounds of parts."""
-    return groups_messages(lowered.record.cost_law, costs)
-
-
-def _work(lowered: Lowered, run: LoweredRun, costs: Protocol) -> Work:
-    """Return the work that the transfers ask of their channels."""
-    schedule, record = lowered.schedule, lowered.record
-    last_step = int(schedule.parameters.get("last_step", lowered.transfers.step.max(initial=0)))
-    return Work(
-        use=lowered.use,
-        steps=record.loop_steps(schedule.op, schedule.n_ranks) if record.loop_steps else last_step + 1,
-        dtype=lowered.dtype,
-        grouped=_messages(lowered, run) if _is_grouped(lowered, costs) else None,
-        connections=np.diff(lowered.transfers.chunk_ptr) if record.cost_law == "bundled" else None,
-    )
-
-
-def _messages(lowered: Lowered, run: LoweredRun) -> Messages:
-    """Return the transfers as messages; their laws need tables of pairs."""
-    refuse_tables(lowered.schedule)
-    transfers, told = lowered.transfers, lowered.schedule.parameters
-    return Messages(
-        n_ranks=run.fabric.n_ranks,
-        src=transfers.src,
-        dst=transfers.dst,
-        channel=transfers.channel,
-        step=transfers.step,
-        size_bytes=lowered.size_bytes,
-        lanes=transfers.lanes.astype(np.float64),
-        copies=transfers.copies.astype(np.float64),
-        channels=int(told.get("channels", int(transfers.channel.max(initial=0)) + 1)),
-        chunk_bytes=int(told.get("step_bytes", STEP_BYTES)),
-        own_blocks=lowered.schedule.op == "all_to_all",
-    )
 
 
 def _solved(
@@ -363,21 +351,30 @@ def _solved(
         raise DeadlockError(*_deadlock_faults(stuck, lowered.transfers)) from None
 
 
-def _critical_path(problem: Problem, solution: Solution, last: int, begin_s: float) -> dict[str, float]:
-    """Walk back from the *last* transfer through what it waited for; return the time since *begin_s* by kind of wait.
+def _critical_path(
+    problem: Problem, solution: Solution, last: int, begin_s: float
+) -> tuple[dict[str, float], Chain]:  # fmt: skip
+    """Walk back from the *last* transfer through what it waited for; return the time since *begin_s* by kind of wait,
+    and the chain itself.
 
     *latency* is before bytes flow, *channel rate* flow at the transfer's own cap, *links* flow held back by links.
     """
-    spent = {"latency": 0.0, "channel rate": 0.0, "links": 0.0}
+    found: list[tuple[int, float, float, bool]] = []
     while True:
         ready_s, start_s, finish_s = (float(times[last]) for times in solution[:3])
         capped = finish_s - start_s <= problem.size_bytes[last] / problem.cap_Bps[last] * (1 + AT_CAP)
-        spent["channel rate" if capped else "links"] += finish_s - max(start_s, begin_s)
-        spent["latency"] += max(start_s - max(ready_s, begin_s), 0.0)
+        found.append((last, max(start_s - max(ready_s, begin_s), 0.0), finish_s - max(start_s, begin_s), bool(capped)))
         waited_for = problem.dep[problem.dep_ptr[last] : problem.dep_ptr[last + 1]]
         if len(waited_for) == 0 or ready_s <= begin_s:
-            return spent
+            break
         last = int(waited_for[np.argmax(solution.finish_s[waited_for])])
+    row, latency_s, flow_s, at_cap = (np.array(column) for column in zip(*found, strict=True))
+    spent = {
+        "latency": float(latency_s.sum()),
+        "channel rate": float(flow_s[at_cap].sum()),
+        "links": float(flow_s[~at_cap].sum()),
+    }
+    return spent, Chain(row, latency_s, flow_s, at_cap)
 
 
 def _outside(lowered: Lowered) -> Bool:
@@ -401,7 +398,7 @@ def _link_bytes(lowered: Lowered, run: LoweredRun, both_costs: tuple[Protocol, P
 
 def _rates(lowered: Lowered, run: LoweredRun, costs: Protocol) -> tuple[Float, Float]:
     """Return float64[n], what each transfer reaches within a node, and what ports of ranks carry, if they count."""
-    work = _work(lowered, run, costs)
+    work = work_of(lowered, run, costs)
     rates = cap_Bps(costs, work)
     if work.grouped is None:
         return rates, np.zeros(0)
@@ -417,7 +414,7 @@ def _over_network(
     """
     steps, size_bytes = lowered.steps, lowered.size_bytes
     assert steps is not None
-    work = _work(lowered, run, network)
+    work = work_of(lowered, run, network)
     caps = cap_Bps(network, work, between_nodes=True)
     added = run.profile.network.protocol("Simple", "sharp") or network
     turn_s = np.where(lowered.added, added.turn_s, network.turn_s)

@@ -16,7 +16,8 @@ from collsim.core.errors import InputError
 from collsim.core.units import format_bandwidth, format_time
 from collsim.fabric.fabric import memory_need_Bps
 from collsim.library import Profile
-from collsim.library.environment import is_modelled
+from collsim.library.environment import PEERS, is_modelled, read_environment
+from collsim.library.peers import peer_level
 from collsim.simulation.lowering import LoweredRun
 from collsim.simulation.request.request import CHOICES, Request
 from collsim.simulation.selection import library_choice, request_of
@@ -108,9 +109,18 @@ def idle_variables(runs: Sequence[LoweredRun], question: Request, told_before: S
     for name, value in question.environment.items():
         others = {other: text for other, text in question.environment.items() if other != name}
         known = any(f"{name}=" in warning for warning in told_before)
+        if name in PEERS and peer_level(runs[0].topology, _ranks(runs), read_environment({name: value})) != peer_level(
+            runs[0].topology, _ranks(runs), read_environment({})
+        ):
+            continue
         if is_modelled(name) and not known and not _matters(runs, question, replace(question, environment=others)):
             told.append(f"{name}={value} changes nothing here: {question.library.name} chooses the same without it")
     return tuple(told)
+
+
+def _ranks(runs: Sequence[LoweredRun]) -> list[int]:
+    """Return the GPUs of all groups of a run."""
+    return [int(gpu) for run in runs for gpu in run.fabric.rank_node]
 
 
 def _matters(runs: Sequence[LoweredRun], question: Request, without: Request) -> bool:

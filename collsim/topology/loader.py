@@ -396,6 +396,7 @@ def _label_values(spec: Spec) -> list[tuple[str, str, str]]:
         ("gpu", "model", spec.gpu.model if spec.gpu else ""),
         ("link", "type", spec.link.type if spec.link else ""),
         ("switch", "model", spec.switch.model if spec.switch else ""),
+        ("cpu", "model", spec.cpu.model if spec.cpu else ""),
         ("nic", "model", spec.nic.model if spec.nic else ""),
     ]
 

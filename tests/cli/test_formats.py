@@ -26,10 +26,10 @@ TABLE = """\
 # op all_reduce   ranks 8   algo all_pairs, one_shot   model fluid
 #      size      count   type redop root      algo     time   algbw   busbw    bound   eff  bound by             bottleneck
 #       (B)     (elem)                                 (us)  (GB/s)  (GB/s)     (us)   (%)
-    1048576     262144  float   sum   -1 all_pairs     4.10  256.00  448.00     4.10 100.0  egress of all ranks  gpu0->gpu1 +55 100%
-    1048576     262144  float   sum   -1  one_shot    16.38   64.00  112.00     4.10  25.0  egress of all ranks  gpu0->gpu1 +55 100%
-   67108864   16777216  float   sum   -1 all_pairs   262.14  256.00  448.00   262.14 100.0  egress of all ranks  gpu0->gpu1 +55 100%
-   67108864   16777216  float   sum   -1  one_shot  1048.58   64.00  112.00   262.14  25.0  egress of all ranks  gpu0->gpu1 +55 100%
+    1048576     262144  float   sum   -1 all_pairs     4.10  256.00  448.00     4.10 100.0  egress of all ranks  gpu0->gpu1 +55 busy 100%
+    1048576     262144  float   sum   -1  one_shot    16.38   64.00  112.00     4.10  25.0  egress of all ranks  gpu0->gpu1 +55 busy 100%
+   67108864   16777216  float   sum   -1 all_pairs   262.14  256.00  448.00   262.14 100.0  egress of all ranks  gpu0->gpu1 +55 busy 100%
+   67108864   16777216  float   sum   -1  one_shot  1048.58   64.00  112.00   262.14  25.0  egress of all ranks  gpu0->gpu1 +55 busy 100%
 # Avg bus bandwidth    : all_pairs 448, one_shot 112
 # fastest: all_pairs 1 MiB to 64 MiB
 """
@@ -54,7 +54,7 @@ MARKDOWN = """\
 | bound (us) | eff (%) | bound by | bottleneck |
 | --- | ---: | ---: | ---: | --- | --- | ---: | --- | ---: | ---: | ---: | ---: | ---: | --- | --- |
 | all_to_all | 8 | 1048576 | 32768 | float | none | -1 | direct | 2.05 | 512.00 | 448.00 | 2.05 | 100.0 \
-| egress gpu0 | gpu0->gpu1 +55 100% |
+| egress gpu0 | gpu0->gpu1 +55 busy 100% |
 
 * collsim 0.1.0   topo mi300x_ubb8 (8 GPUs, 28 links)   calibrated: no
 * profile ideal: raw line rates, no latency, no overhead
@@ -100,7 +100,7 @@ def test_columns_line_up(collsim, op, sizes):
 
 def test_preamble_fits_a_wide_terminal(collsim):
     lines = collsim("run", "--topo", "mi400_ualoe72", "--op", "send_recv", "--size", "1M", "-q").out.splitlines()
-    assert max(map(len, lines)) <= 120
+    assert max(len(line) for line in lines if re.match("# [a-z]", line)) <= 120
 
 
 NCCL_ROW = re.compile(

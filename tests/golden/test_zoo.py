@@ -33,6 +33,8 @@ TOTALS = {
     "mi400_ualoe72": (72, 1800.0, 3600.0, 259.2),  # 72 lanes x 25; the announcement rounds to 260 TB/s
     "mi500_ual256": (256, 1800.0, 3600.0, 921.6),  # 72 lanes x 25, as MI455X
     "pcie_gen5_8gpu": (8, 63.0, 126.0, 1.008),  # one link x 63
+    "l40s_8gpu": (8, 31.5, 63.0, 0.504),  # one link x 31.5
+    "rtx_pro_6000_8gpu": (8, 63.0, 126.0, 1.008),  # one link x 63
 }
 # the four even GCDs have 4 + 2 + 1 links to others, the odd ones 4 + 1 + 1: 350 and 300 GB/s
 MI250X = (8, 300.0, 350.0, 2 * 4 * (0.350 + 0.300))
@@ -285,6 +287,8 @@ SCALE_OUT = {
     "mi400_ualoe72": 300.0,  # 43.2 TB/s for both directions of 72
     "mi500_ual256": 300.0,
     "pcie_gen5_8gpu": 25.0,  # 400 Gb/s for 2 GPUs
+    "l40s_8gpu": 25.0,
+    "rtx_pro_6000_8gpu": 25.0,
 }
 
 
@@ -346,9 +350,9 @@ def test_latency_is_that_of_hardware(name):
     topology = load_topology(name)
     wiring = topology.wiring
     assert all(fact.status in ("assumed", "estimate") for fact in topology.facts if fact.path.endswith(".latency"))
-    links = 2 if "switch" in wiring.node_kinds else 1
+    links = 2 if {"switch", "cpu"} & set(wiring.node_kinds) else 1
     switch_s = max(
-        (s for s, kind in zip(wiring.node_latency_s, wiring.node_kinds, strict=True) if kind == "switch"), default=0
+        (s for s, kind in zip(wiring.node_latency_s, wiring.node_kinds, strict=True) if kind != "gpu"), default=0
     )
     path = links * wiring.link_latency_s.max() + switch_s
     assert 0.3e-6 < path < (1.1e-6 if name in ("mi400_ualoe72", "mi500_ual256") else 0.8e-6)

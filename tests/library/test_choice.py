@@ -384,7 +384,7 @@ def test_several_domains_without_graphs_or_adapters_are_refused() -> None:
         choose(Call("all_reduce", 16, MIB, n_nodes=2), H100)
 
 
-@pytest.mark.parametrize("name", ["pcie_gen5_8gpu", "mi400_ualoe72"])
+@pytest.mark.parametrize("name", ["mi400_ualoe72", "mi500_ual256"])
 def test_systems_without_a_known_library_are_refused(name: str) -> None:
     with pytest.raises(UnsupportedError):
         system_of(load_topology(name))
@@ -471,7 +471,7 @@ class TestEnvironment:
     def test_numbers_may_be_numbers(self) -> None:
         assert read_environment({"NCCL_MAX_NCHANNELS": 4}).number("NCCL_MAX_NCHANNELS", 0) == 4
 
-    @pytest.mark.parametrize("name", ["NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE"])
+    @pytest.mark.parametrize("name", ["NCCL_SHM_DISABLE"])
     def test_the_default_of_what_is_not_modelled_is_taken(self, name: str) -> None:
         assert read_environment({name: "0"}).warnings == ()
         with pytest.raises(InputError, match="not modelled"):

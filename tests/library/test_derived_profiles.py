@@ -336,7 +336,7 @@ def test_shipped_files_are_extended_by_relatives_only():
 
 EXPECTED = {
     "mi250x_8oam": "mi250x_node", "vr300_nvl576": "vr200_nvl144", "mi400_ualoe72": "default",
-    "mi500_ual256": "default", "pcie_gen5_8gpu": "default", "hgx_h800": "hgx_h100",
+    "mi500_ual256": "default", "pcie_gen5_8gpu": "rtx_pro_6000_8gpu", "hgx_h800": "hgx_h100",
 }  # fmt: skip
 
 
@@ -367,7 +367,8 @@ def edited(tmp_path, topo, *changes):
         ("hgx_h100", (("H100 SXM5", "H20"),), "default"),
         ("hgx_h100", (("NVLink4", "PCIe"),), "default"),
         ("mi250x_8oam", (), "mi250x_node"),
-        ("pcie_gen5_8gpu", (), "default"),
+        ("pcie_gen5_8gpu", (), "rtx_pro_6000_8gpu"),
+        ("l40s_8gpu", (("31.5 GB/s", "63 GB/s"),), "rtx_pro_6000_8gpu"),
     ],
 )
 def test_a_file_with_the_same_gpu_has_the_profile_of_the_relative(tmp_path, topo, changes, expected):

@@ -68,7 +68,7 @@ def test_every_shipped_figure_has_status_and_source(name):
         assert entry["source"], path
         assert ("low" in entry) == ("high" in entry) == (entry["status"] == "fitted"), path
     assert figures or name == "ideal" or "derived" in document.data
-    assert len(figures) > 50 or not load_profile(name).calibrated or load_profile(name).derived
+    assert len(figures) > 20 or not load_profile(name).calibrated or load_profile(name).derived
 
 
 def test_own_profile(tmp_path):

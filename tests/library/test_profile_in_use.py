@@ -51,7 +51,7 @@ def test_a_named_algorithm_needs_no_library():
 
 
 def test_what_no_library_runs_on_is_told():
-    result = simulate("pcie_gen5_8gpu", "all_reduce", "1M", profile=H100)
+    result = simulate("mi400_ualoe72", "all_reduce", "1M", ranks=8, profile=H100)
     assert any(text.startswith("auto is the fastest in the simulator: ") for text in result.warnings)
 
 

@@ -7,7 +7,7 @@ import pytest
 from collsim.core.errors import InputError, UnknownNameError
 from collsim.report import FORMATS, SUFFIXES, check_writable, render, write_text
 from collsim.report.nccl import time_text
-from collsim.simulation.result import LinkLoad, Result, Row
+from collsim.simulation.result import Limit, LinkLoad, Result, Row
 
 
 def row(algo="ring", size=2**20, **changes):
@@ -92,8 +92,8 @@ def test_table_counts_the_figures_of_a_file_of_ones_own():
 
 
 def test_markdown_escapes_its_rule():
-    text = render(result(row(bottleneck=(LinkLoad("a|b", 0.9),))), "md")
-    assert "a\\|b 90%" in text
+    text = render(result(row(limits=(Limit("wire", "a|b", 9e-6, links=1, utilisation=0.9),))), "md")
+    assert "a\\|b busy 90%" in text
     assert "topo one\\|two" in text
     assert {line.replace("\\|", "").count("|") for line in text.splitlines() if line.startswith("|")} == {16}
 

@@ -55,7 +55,15 @@ def test_equal_groups_on_links_of_their_own_take_the_time_of_one_alone(topo, op)
         for one, row in zip(alone, simulate(topo, op, ["64K", "64M"], split=split), strict=True):
             assert [group.time_s for group in row.group_times] == [one.time_s] * 2  # to the bit
             assert row.total_busbw_Bps == 2 * one.busbw_Bps
-            same = {"groups": 1, "group_times": (), "classes": 0, "bottleneck": (), "bottleneck_links": 0, "bound": ""}
+            same = {
+                "groups": 1,
+                "group_times": (),
+                "classes": 0,
+                "bottleneck": (),
+                "bottleneck_links": 0,
+                "bound": "",
+                "limits": (),
+            }
             assert replace(row, **same) == replace(one, **same)
 
 

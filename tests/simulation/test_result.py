@@ -3,11 +3,12 @@
 import json
 import math
 import sys
+from dataclasses import replace
 
 import pytest
 
 from collsim import simulate
-from collsim.simulation.result import CRITICAL, FIELDS, LinkLoad, Result, Row
+from collsim.simulation.result import CRITICAL, FIELDS, Limit, LinkLoad, Result, Row
 
 
 def row(**changes):
@@ -30,19 +31,35 @@ def test_bandwidths_and_efficiency():
     assert (nothing.algbw_Bps, nothing.busbw_Bps, nothing.efficiency) == (0, 0, 0)
 
 
+WIRE = Limit("wire", "a->b", 6e-7, links=1, utilisation=0.75)
+RATE = Limit("library", "channel_rate", 4e-7, value="30 GB/s", constant="channel_rate", profile="mine", status="fitted")
+BASE = Limit("library", "base", 3e-7, value="8 us")
+
+
 @pytest.mark.parametrize(
     ("changes", "limit"),
     [
-        ({}, "a->b 75%"),
-        ({"bottleneck_links": 56}, "a->b +55 75%"),
-        ({"bottleneck": (LinkLoad("a->b", 0.49),)}, "channel rate 60%"),
-        ({"bottleneck": ()}, "channel rate 60%"),
-        ({"bottleneck": (), "critical_s": {}}, "none"),
-        ({"bottleneck": (), "time_s": 0.0}, "none"),
+        ({"limits": (WIRE,)}, "a->b busy 75%"),
+        ({"limits": (replace(WIRE, links=56),)}, "a->b +55 busy 75%"),
+        ({"limits": (WIRE, RATE)}, "a->b busy 75%, channel_rate 30 GB/s 40%"),
+        ({"limits": (WIRE, BASE)}, "a->b busy 75%"),
+        ({"limits": (RATE, BASE, replace(WIRE, time_s=0.0))}, "channel_rate 30 GB/s 40%, a->b busy 75%"),
+        ({"limits": (RATE, BASE, Limit("wire", "latency of links", 1e-7))}, "channel_rate 30 GB/s 40%"),
+        ({"limits": ()}, "none"),
+        ({"limits": (RATE,), "time_s": 0.0}, "none"),
     ],
 )
-def test_limit_is_the_busiest_link_or_what_the_slowest_chain_waits_for(changes, limit):
+def test_limit_is_what_decides_most_and_any_wire_that_counts(changes, limit):
     assert row(**changes).limit == limit
+
+
+def test_record_has_the_first_limit_and_the_first_wire():
+    record = row(limits=(RATE, WIRE)).to_record()
+    assert (record["limit_kind"], record["limit_name"], record["limit_time_s"]) == ("library", "channel_rate", 4e-7)
+    assert (record["limit_constant"], record["limit_profile"]) == ("channel_rate", "mine")
+    assert (record["limit_value"], record["limit_status"], record["limit_source"]) == ("30 GB/s", "fitted", None)
+    assert (record["limit_wire_name"], record["limit_wire_time_s"]) == ("a->b", 6e-7)
+    assert row().to_record()["limit_kind"] is None
 
 
 def test_dictionary_has_every_field_in_order_and_is_json():

@@ -363,7 +363,7 @@ def test_tables_of_nccl_become_logs_by_system_ranks_and_operation(modules, tmp_p
     (tmp_path / "nccl.csv").write_text(
         "system,nccl,op,dtype,gpus,count,size_bytes,time_us,min_us,max_us,runs\n"
         "gb200,2.29.2,alltoall,half,4,256,512,10.66,1,2,6\ngb200,2.29.2,alltoall,half,4,512,1024,10.67,1,2,6\n"
-        "l40s,2.27.3,alltoall,half,2,256,512,9.1,1,2,1\n",
+        "gb300,2.27.3,alltoall,half,2,256,512,9.1,1,2,1\n",
         encoding="utf-8",
     )
     collect = modules["collect_logs"]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,7 @@ __all__ = [
     "NEAREST",
     "PEER_FAMILIES",
     "STAND_IN",
+    "Origin",
     "Protocol",
     "Use",
     "soft_max",
@@ -73,6 +75,15 @@ class Use:
     alone_Bps: Float
     duplex: Bool
     adds: Bool
+
+
+class Origin(NamedTuple):
+    """Origin of a constant: the profile and its key in that, what stands behind the figure, and who says so."""
+
+    profile: str
+    key: str
+    status: str
+    source: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +148,8 @@ class Protocol:
         Once per collective for every other rank: the flags that a kernel writes to its peers and waits for.
     copies, copy_rate_Bps : float
         How often the whole buffer is copied inside the GPU, before and after, which nothing overlaps; and at what rate.
+    origins : Mapping of str to Origin
+        By attribute, of the constants that a profile gives.
     """
 
     message_overhead_s: float
@@ -164,6 +177,7 @@ class Protocol:
     peer_overhead_s: float = 0.0
     copies: float = 0.0
     copy_rate_Bps: float = math.inf
+    origins: Mapping[str, Origin] = field(default_factory=dict, hash=False, compare=False, repr=False)
 
     def rates_Bps(self, use: Use, steps: int, dtype: str = "float") -> Float:
         """Return float64[n]: the payload rate that each transfer can reach in a loop of so many steps."""

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from collsim.library.costs.channel_costs import BETWEEN, NEAREST, STAND_IN, Protocol
+from collsim.library.costs.channel_costs import BETWEEN, NEAREST, STAND_IN, Origin, Protocol
 
 __all__ = ["BANDS", "NetworkCosts", "Profile", "Protocol", "Scatter", "band_of"]
 
@@ -157,6 +157,8 @@ class Profile:
         Topologies that the constants are meant for.
     gpus : tuple of str
         Parts of ``gpu.model`` of the systems' relatives.
+    peers : tuple of str
+        Distances up to which GPUs reached each other's memory in the measurements; empty where they are linked.
     library : str
         What ran in the measurements, such as ``nccl-2.28``; the algorithm is then chosen as this library does.
     derived : str
@@ -167,6 +169,8 @@ class Profile:
         `Scatter` by family and band.
     launches : Mapping of str to Profile
         Other ways to launch, ``graph`` and ``registered``, with constants of their own.
+    origins : Mapping of str to Origin
+        By attribute, of the constants that hold for every kernel.
     """
 
     name: str
@@ -186,11 +190,18 @@ class Profile:
     wait_s: float = 0.0
     systems: tuple[str, ...] = ()
     gpus: tuple[str, ...] = ()
+    peers: tuple[str, ...] = ()
     library: str = ""
     derived: str = ""
     network: NetworkCosts = field(default_factory=NetworkCosts, hash=False)
     accuracy: Mapping[str, Mapping[str, Scatter]] = field(default_factory=dict, hash=False)
     launches: Mapping[str, Profile] = field(default_factory=dict, hash=False)
+    origins: Mapping[str, Origin] = field(default_factory=dict, hash=False, compare=False, repr=False)
+
+    @property
+    def usual(self) -> Protocol:
+        """Costs of a protocol of which the profile says nothing."""
+        return Protocol(self.message_overhead_s, self.channel_rate_Bps, origins=self.origins)
 
     def fits(self, system: str) -> bool:
         """Return True if measurements of *system* stand behind the constants."""
@@ -200,7 +211,7 @@ class Profile:
         """Return the costs of protocol *name*: of the family, of what stands in for it, or of every kernel."""
         if place := self.stands_for(name, family):
             return self.families[place[0]][place[1]]
-        return self.protocols.get(name, Protocol(self.message_overhead_s, self.channel_rate_Bps))
+        return self.protocols.get(name, self.usual)
 
     def stands_for(self, name: str, family: str) -> tuple[str, str] | None:
         """Return the kernel and protocol whose constants hold; None: what the profile says of every kernel.

@@ -34,6 +34,8 @@ NETWORKS = FOLDER / "networks"
 ENGINES = FOLDER / "engines"
 """Constants of the kernels of inference engines, by engine and GPU."""
 AUTO = "auto"
+OVER_PCIE = ((40e9, "l40s_8gpu"), (float("inf"), "rtx_pro_6000_8gpu"))
+"""Profiles of GPUs without links of their own by the most that a port has: PCIe 4 and 5 were measured."""
 
 
 def profile_names() -> list[str]:
@@ -64,12 +66,19 @@ def profile_for(topology: Topology, gpus: Sequence[int] | None = None) -> str:
     topology = _slowest_kind(topology, gpus)
     if topology.name in (systems := _meant_for("systems")):
         return systems[topology.name]
-    model = topology.labels.get("gpu.model", "")
+    model, kind_of_link = topology.labels.get("gpu.model", ""), topology.labels.get("link.type", "PCIe")
+    if "PCIe" in kind_of_link and "cpu" in topology.wiring.node_kinds:
+        return _over_pcie(topology)
     relatives = {part: name for part, name in _meant_for("gpus").items() if part in model}
-    alone = topology.labels.get("link.type", "PCIe") != "PCIe" and not any(
-        kind == "nic" for kind in topology.wiring.node_kinds
-    )
+    alone = kind_of_link != "PCIe" and not any(kind == "nic" for kind in topology.wiring.node_kinds)
     return relatives[max(relatives, key=len)] if relatives and alone else "default"  # GH200 is no H200
+
+
+def _over_pcie(topology: Topology) -> str:
+    """Return the profile of GPUs that meet in sockets: that of the measured machine with such ports."""
+    wiring = topology.wiring
+    port_Bps = float(wiring.link_bandwidth_Bps[wiring.link_src < wiring.n_gpus].min())
+    return next(name for most_Bps, name in OVER_PCIE if port_Bps <= most_Bps)
 
 
 def _slowest_kind(topology: Topology, gpus: Sequence[int] | None = None) -> Topology:

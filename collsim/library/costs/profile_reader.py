@@ -21,7 +21,7 @@ from collsim.core.units import (
     parse_size_bytes,
     parse_time_s,
 )
-from collsim.library.costs.channel_costs import FAMILIES, PEER_FAMILIES, Protocol
+from collsim.library.costs.channel_costs import FAMILIES, PEER_FAMILIES, Origin, Protocol
 from collsim.library.costs.profile import BANDS, NetworkCosts, Profile, Scatter
 from collsim.library.library import PROTOCOLS, load_library
 from collsim.topology.files.reader import Document
@@ -155,7 +155,7 @@ BETWEEN_NODES = (*FAMILIES, "sharp")
 """Kernels whose steps lead between nodes, and the steps that switches there add."""
 CHOICES = {"link_rate": ("achievable", "raw"), "link_latency": ("counted", "ignored")}
 TEXTS = ("title", "derived", "library")
-LISTS = ("systems", "gpus")
+LISTS = ("systems", "gpus", "peers")
 NETWORK_LISTS = {"systems": "hgx_h100", "gpus": "H100", "networks": "infiniband"}
 """Keys that hold lists of names, with an example."""
 NETWORK_KEYS = ("title", *NETWORK_LISTS, "nodes", "calibrated", "families", "accuracy")
@@ -245,6 +245,19 @@ class _Reader:
         """Return the figures of a section by attribute."""
         return {attribute: self.figure((*path, key), data[key]) for key, attribute in known.items() if key in data}
 
+    def origins(
+        self, data: Mapping[str, Any], known: Mapping[str, str], path: tuple[str, ...]
+    ) -> dict[str, Origin]:  # fmt: skip
+        """Return where the figures of a section are from, by attribute."""
+        return {attribute: self.origin((*path, key), data[key]) for key, attribute in known.items() if key in data}
+
+    def origin(self, path: tuple[str, ...], entry: Any) -> Origin:
+        """Return where a figure is from."""
+        told = entry if isinstance(entry, dict) else {}
+        texts = (one_line(str(told.get(key) or "")) for key in ("status", "source"))
+        status, source = texts
+        return Origin(str(self.document.data.get("name", "")), ".".join(path), status or "user", source)
+
 
 def read_profile(document: Document, sha256: str, base: Profile | None = None, taken: Sequence[str] = ()) -> Profile:
     """Return the profile in *document*; what it does not say is as in *base*, the profile that it extends.
@@ -308,9 +321,15 @@ def _scaled(reader: _Reader, base: Profile, data: Mapping[str, Any]) -> Profile:
         if key in PROTOCOL_FIGURES
     }
 
+    told = reader.origins(entries, {key: name for key, name in PROTOCOL_FIGURES.items() if key in entries}, ("scale",))
+
+    def origins(costs: Protocol | Profile) -> dict[str, Origin]:
+        return {**costs.origins, **{name: told[name] for name in costs.origins if name in told}}
+
     def scaled(costs: Protocol) -> Protocol:
         values = {name: getattr(costs, name) for name in factors}
-        return replace(costs, **{name: value * factors[name] for name, value in values.items() if value is not None})
+        own = {name: value * factors[name] for name, value in values.items() if value is not None}
+        return replace(costs, **own, origins=origins(costs))
 
     def launched(profile: Profile) -> Profile:
         families = {
@@ -319,7 +338,7 @@ def _scaled(reader: _Reader, base: Profile, data: Mapping[str, Any]) -> Profile:
         }
         own = {name: getattr(profile, name) * factors[name] for name in PROFILE_FIGURES.values() if name in factors}
         protocols = {proto: scaled(costs) for proto, costs in profile.protocols.items()}
-        return replace(profile, families=families, protocols=protocols, **own)
+        return replace(profile, families=families, protocols=protocols, **own, origins=origins(profile))
 
     if not factors:
         return base
@@ -372,6 +391,7 @@ def _less_sure(relative: Profile) -> Profile:
 def _with_figures(reader: _Reader, base: Profile, data: Mapping[str, Any], path: tuple[str, ...]) -> Profile:
     """Return *base* with everything that a section says."""
     own: dict[str, Any] = reader.figures(data, PROFILE_FIGURES, path)
+    own["origins"] = {**base.origins, **reader.origins(data, PROFILE_FIGURES, path)}
     own["calibrated"] = reader.flag(data, "calibrated", path, otherwise=base.calibrated)
     own |= _texts(reader, data, path)
     for key, options in CHOICES.items():
@@ -434,7 +454,7 @@ def _names(reader: _Reader, data: Mapping[str, Any], key: str, path: tuple[str, 
     """Return a list of names; None if there is none."""
     entries = data.get(key, [])
     if not isinstance(entries, list) or not all(isinstance(entry, str) for entry in entries):
-        reader.fault(f"{key} is not a list of names", (*path, key), f"write {key}: [{NETWORK_LISTS[key]}]")
+        reader.fault(f"{key} is not a list of names", (*path, key), f"write {key}: [{NETWORK_LISTS.get(key, 'PXB')}]")
         return None
     return tuple(entries) if key in data else None
 
@@ -467,11 +487,13 @@ def _protocols(
     for name, entry in entries.items():
         here = (*path, name)
         reader.check_keys(entry, [*PROTOCOL_FIGURES, REDUCE_RATE, *PROTOCOL_FLAGS], here)
-        usual = before.get(name, Protocol(profile.message_overhead_s, profile.channel_rate_Bps))
+        usual = before.get(name, profile.usual)
         own: dict[str, Any] = reader.figures(entry, PROTOCOL_FIGURES, here)
+        own["origins"] = {**usual.origins, **reader.origins(entry, PROTOCOL_FIGURES, here)}
         own |= {flag: reader.flag(entry, flag, here, otherwise=getattr(usual, flag)) for flag in PROTOCOL_FLAGS}
         if REDUCE_RATE in entry:
             own["reduce_rates_Bps"] = _reduce_rates(reader, entry, here)
+            own["origins"] |= _origins_of_reducing(reader, entry, here)
         protocols[name] = replace(usual, **own)
     return protocols
 
@@ -482,6 +504,12 @@ def _reduce_rates(reader: _Reader, entry: Mapping[str, Any], path: tuple[str, ..
     here = (*path, REDUCE_RATE)
     reader.check_keys(rates, list(DTYPES), here)
     return {name: reader.figure((*here, name), rates[name], REDUCE_RATE) for name in rates if name in DTYPES}
+
+
+def _origins_of_reducing(reader: _Reader, entry: Mapping[str, Any], path: tuple[str, ...]) -> dict[str, Origin]:
+    """Return where the rates of adding are from, each under its key and data type."""
+    rates = entry[REDUCE_RATE] if isinstance(entry[REDUCE_RATE], dict) else {}
+    return {f"{REDUCE_RATE}.{name}": reader.origin((*path, REDUCE_RATE, name), rates[name]) for name in rates}
 
 
 def _accuracy(reader: _Reader, data: Mapping[str, Any], path: tuple[str, ...]) -> dict[str, dict[str, Scatter]]:

@@ -33,6 +33,8 @@ RATES_GBPS = {
 }
 """Rates inside a domain that the search tries (NCCL src/graph/search.cc)."""
 
+GIVEN_UP_GBPS = 0.1
+"""Rate of the only channel where no rate of the list fits (NCCL src/graph/search.cc)."""
 LOWEST_OF_BEST = 0.49
 """The search stops at this part of the rate of the best that it has."""
 
@@ -110,14 +112,16 @@ def _ring(system: System, n_ranks: int) -> Graph:
         rings = 0 if tried > fastest else min(system.rings_at(tried, n_ranks), MAX_RINGS)
         if rings * tried > best * rate:
             best, rate = rings, float(tried)
-    if not best or not (system.switched or _closes(system.links, n_ranks)):
+    if not best and system.pcie_GBps:  # the search gives up: one channel, which is reckoned to do next to nothing
+        return Graph(1, GIVEN_UP_GBPS, GIVEN_UP_GBPS)
+    if not best or not (system.switched or system.pcie_GBps or _closes(system.links, n_ranks)):
         what = f"the first {n_ranks} GPUs have no ring of NVLinks, and the choice over PCIe is not modelled"
         raise UnsupportedError(Fault(what, "ranks", "take GPUs that are wired to each other, or name the algorithm"))
     best, rate = doubled(system, best, rate)
     for tried in reversed(RATES_GBPS[system.architecture]):
         if tried > rate and tried <= fastest and system.rings_at(tried, n_ranks) >= best:
             rate = float(tried)
-    return Graph(best, rate, rate, same_order=system.switched)
+    return Graph(best, rate, rate, same_order=system.switched or system.pcie_GBps > 0)
 
 
 def _closes(links: tuple[tuple[int, ...], ...], n_ranks: int) -> bool:

@@ -32,6 +32,8 @@ PER_LINK = {"gfx942": 4, "gfx950": 4}
 PER_LINK_DEFAULT = 2
 """Channels per peer and link (src/graph/paths.cc, ncclTopoGetNchannels)."""
 DISTANT_PEER_CHANNELS = 2
+PCIE_STEP_BYTES = 128 * KIB
+"""Slot of a connection where GPUs have no NVLink ("P2P Chunksize set to 131072" in debug lines)."""
 NET_CHANNEL_GBPS, NET_RATE_SINCE = 14, (2, 28)
 """Between domains: one channel per so much of the adapters (NCCL_P2P_PER_CHANNEL_NET_BW); before, a fixed number."""
 
@@ -60,7 +62,7 @@ def point_to_point(
     if library.version < (2, 29):
         per_peer = min(per_peer, raw)
     per_peer = min(_power_of_two(per_peer), channels)
-    step = _step_bytes(call, environment, net_step_bytes)
+    step = _step_bytes(call, environment, net_step_bytes, pcie=system.pcie_GBps > 0)
     parts = n_parts(call.message_bytes, call.n_ranks, channels, per_peer, step_bytes=step, n_domains=call.n_nodes)
     return PointToPoint(channels, per_peer, parts, step)
 
@@ -72,7 +74,7 @@ def _power_of_two(value: int) -> int:
 def _per_peer(call: Call, system: System) -> int:
     """Return the channels that the slowest pair of ranks deserves."""
     slowest = system.pair_GBps(call.ranks_per_node)[0]
-    if slowest == 0:
+    if slowest == 0 or system.pcie_GBps:
         return DISTANT_PEER_CHANNELS
     links = max(1, int(slowest / system.link_GBps + 1e-9))
     return PER_LINK.get(system.architecture, PER_LINK_DEFAULT) * links
@@ -91,9 +93,9 @@ def _per_distant_peer(call: Call, system: System, library: Library, environment:
     return per_peer
 
 
-def _step_bytes(call: Call, environment: Environment, net_step_bytes: int | None) -> int:
+def _step_bytes(call: Call, environment: Environment, net_step_bytes: int | None, *, pcie: bool) -> int:
     """Return the slot of a connection."""
-    name, usual = ("NCCL_P2P_NVL_CHUNKSIZE", STEP_BYTES)
+    name, usual = ("NCCL_P2P_PCI_CHUNKSIZE", PCIE_STEP_BYTES) if pcie else ("NCCL_P2P_NVL_CHUNKSIZE", STEP_BYTES)
     if call.n_nodes > 1:
         name, usual = ("NCCL_P2P_NET_CHUNKSIZE", net_step_bytes or slot_bytes(call.n_nodes))
     buffer = environment.number("NCCL_BUFFSIZE", STEP_BYTES * SLOTS)

@@ -55,6 +55,8 @@ NET_OVERHEAD_US = {"amd": 2.0}
 NET_OVERHEAD_DEFAULT_US = 1.0
 PAT_LINEAR_US, PAT_LOG_SHARE = 2.8, 1 / 3.5
 ARITY_US = 0.4
+PCIE_US: dict[str, Row] = {"tree": (1.0, 1.9, 4.0), "ring": (1.0, 2.5, 5.7)}
+"""Latency of a hop over PCIe (NCCL src/graph/tuning.cc)."""
 COLLNET_HOPPER = 0.85
 FP8_RING_RANKS, FP8_RING_PENALTY = 8, 1024
 """Above so many ranks a ring that adds fp8 is made unattractive, for the sake of accuracy."""
@@ -168,8 +170,8 @@ def _has_protocol(setting: Setting, algo: str, proto: int) -> bool:
     hopper = CAPABILITIES.get(setting.system.architecture, 0) >= CAPABILITIES["hopper"]
     if proto == LL128 and not setting.system.alike and not (hopper and setting.version >= LL128_MIXED_SINCE):
         return False
-    if proto == LL128 and setting.version < LL128_SINCE:
-        return False
+    if proto == LL128 and (setting.version < LL128_SINCE or setting.system.pcie_GBps):
+        return False  # its lines of 128 bytes stay whole over NVLink, not over PCIe
     return setting.environment.permits("NCCL_PROTO", setting.call.op, PROTOCOLS[proto])
 
 
@@ -281,7 +283,7 @@ def latency_us(setting: Setting, algo: str, proto: int) -> float:
     call, constants = setting.call, setting.constants
     nodes, per_node = call.n_nodes, call.ranks_per_node
     base = constants.base_us[algo][proto]
-    inside = constants.nvlink_us[algo][proto]
+    inside = _inside_us(setting, algo, proto)
     outside = constants.net_us["tree" if per_node == 1 else algo][proto]
     if algo == "ring":
         return base + _ring_us(setting, proto, inside, outside)
@@ -297,10 +299,18 @@ def latency_us(setting: Setting, algo: str, proto: int) -> float:
     return base + hops[algo]
 
 
+def _inside_us(setting: Setting, algo: str, proto: int) -> float:
+    """Return the latency of a hop inside a domain."""
+    if setting.system.pcie_GBps:
+        return PCIE_US["ring" if algo == "ring" else "tree"][proto]
+    return setting.constants.nvlink_us[algo][proto]
+
+
 def _ring_us(setting: Setting, proto: int, inside: float, outside: float) -> float:
     call, constants = setting.call, setting.constants
     nodes = call.n_nodes
     hops: dict[str, Row] = constants.nvlink_us if nodes == 1 else constants.net_us
+    hops = PCIE_US if nodes == 1 and setting.system.pcie_GBps else hops
     if call.op in ("broadcast", "reduce"):
         if setting.graphs["ring"].same_order:
             return hops["ring"][proto]

@@ -16,6 +16,7 @@ from collsim.core.errors import Fault, UnsupportedError
 from collsim.engine.wavefront import Chain, RingTurn, Row, march, periodic
 from collsim.fabric.fabric import Float, Int
 from collsim.simulation.concurrent import GroupTask, part_of
+from collsim.simulation.limits import all_rows, chain_parts
 from collsim.simulation.lowering import LoweredRun
 from collsim.simulation.quotient.link_loads import carried
 from collsim.simulation.quotient.paces import Paces, Places, Road, Stream, paces_of, places_of
@@ -278,15 +279,22 @@ def timing_of(
     """
     once_s = base_s(part.lowered, part.costs, part.network, np.array([float(largest_bytes)]))
     flow_s = critical.time_s - critical.latency_s
+    both_costs = part.costs, part.network
+    problem = problem_of(part.lowered, part.run, *both_costs)
+    chain = all_rows(problem, (critical.latency_s, flow_s), at_cap=critical.at_cap)
+    parts = chain_parts(part.lowered, part.run, both_costs, problem, chain, link_bytes=loads[0])
+    parts.add_once(part.lowered, part.run, both_costs, once_s, float(largest_bytes))
     timing = record_timing(
         part.lowered,
         part.run,
+        both_costs,
         (once_s, once_s + critical.time_s),
-        {
+        waits_s={
             "latency": critical.latency_s,
             "channel rate": flow_s if critical.at_cap else 0.0,
             "links": 0.0 if critical.at_cap else flow_s,
         },
+        parts=parts,
         link_bytes=loads[0],
         link_members=loads[1],
         path="wavefront",

@@ -32,6 +32,7 @@ from collsim.topology.zoo import network_names
 __all__ = [
     "SCHEMA",
     "SECTIONS",
+    "Cpu",
     "ExplicitLink",
     "Gpu",
     "Header",
@@ -123,6 +124,13 @@ class Switch(Section):
     ports: Count | None = None
     latency: Time = default_figure(Time, "200 ns", "forwarding latency of a scale-up switch")
     in_network_efficiency: Fraction | None = None
+
+
+class Cpu(Section):
+    """Sockets of the host; its memory is what GPUs without peer access copy through."""
+
+    model: Word = ""
+    memory_bandwidth: Rate | None = None
 
 
 class Nic(Section):
@@ -231,6 +239,7 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "gpu": Gpu,
     "link": Link,
     "switch": Switch,
+    "cpu": Cpu,
     "nic": Nic,
     "in_network_reduction": Reduction,
     "scale_out": ScaleOut,

@@ -16,6 +16,7 @@ from collsim.topology.files.reader import Document, Path, show_path
 from collsim.topology.files.schema import (
     SCHEMA,
     SECTIONS,
+    Cpu,
     ExplicitLink,
     Gpu,
     Header,
@@ -52,6 +53,7 @@ class Spec:
     gpu: Gpu | None = None
     link: Link | None = None
     switch: Switch | None = None
+    cpu: Cpu | None = None
     nic: Nic | None = None
     in_network_reduction: Reduction | None = None
     scale_out: ScaleOut | None = None
@@ -90,6 +92,7 @@ def read_sections(document: Document, faults: list[Fault]) -> Spec:
     spec.gpu = _section(Gpu, "gpu", document, faults)
     spec.link = _section(Link, "link", document, faults)
     spec.switch = _section(Switch, "switch", document, faults)
+    spec.cpu = _section(Cpu, "cpu", document, faults)
     spec.nic = _section(Nic, "nic", document, faults)
     spec.in_network_reduction = _section(Reduction, "in_network_reduction", document, faults)
     spec.scale_out = _section(ScaleOut, "scale_out", document, faults)

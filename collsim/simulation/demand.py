@@ -1,0 +1,50 @@
+"""Demand of a lowered schedule on channels: what the laws of costs take of it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from collsim.library.costs.channel_costs import Protocol
+from collsim.library.costs.laws import Work, groups_messages
+from collsim.library.costs.message_costs import Messages
+from collsim.schedule.message_parts import STEP_BYTES
+from collsim.simulation.lowering import Lowered, LoweredRun, refuse_tables
+
+__all__ = ["is_grouped", "messages_of", "work_of"]
+
+
+def is_grouped(lowered: Lowered, costs: Protocol) -> bool:
+    """Return True if the laws of grouped messages hold: for the kernel that sends them in rounds of parts."""
+    return groups_messages(lowered.record.cost_law, costs)
+
+
+def work_of(lowered: Lowered, run: LoweredRun, costs: Protocol) -> Work:
+    """Return the work that the transfers ask of their channels."""
+    schedule, record = lowered.schedule, lowered.record
+    last_step = int(schedule.parameters.get("last_step", lowered.transfers.step.max(initial=0)))
+    return Work(
+        use=lowered.use,
+        steps=record.loop_steps(schedule.op, schedule.n_ranks) if record.loop_steps else last_step + 1,
+        dtype=lowered.dtype,
+        grouped=messages_of(lowered, run) if is_grouped(lowered, costs) else None,
+        connections=np.diff(lowered.transfers.chunk_ptr) if record.cost_law == "bundled" else None,
+    )
+
+
+def messages_of(lowered: Lowered, run: LoweredRun) -> Messages:
+    """Return the transfers as messages; their laws need tables of pairs."""
+    refuse_tables(lowered.schedule)
+    transfers, told = lowered.transfers, lowered.schedule.parameters
+    return Messages(
+        n_ranks=run.fabric.n_ranks,
+        src=transfers.src,
+        dst=transfers.dst,
+        channel=transfers.channel,
+        step=transfers.step,
+        size_bytes=lowered.size_bytes,
+        lanes=transfers.lanes.astype(np.float64),
+        copies=transfers.copies.astype(np.float64),
+        channels=int(told.get("channels", int(transfers.channel.max(initial=0)) + 1)),
+        chunk_bytes=int(told.get("step_bytes", STEP_BYTES)),
+        own_blocks=lowered.schedule.op == "all_to_all",
+    )

@@ -1,0 +1,78 @@
+"""What limits a row: constants of the library under their names in the profile, and wires; judged by what-ifs."""
+
+import functools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import collsim
+from collsim.core.operations import OPERATIONS
+from collsim.library import load_profile
+from collsim.topology import load_topology, zoo_names
+from collsim.topology.zoo import cluster_names
+from tests.property.depth import deep_but
+
+SYSTEMS = deep_but(
+    ("hgx_h100", "mi300x_ubb8", "dgx1_v100", "h100_rail", "pcie_gen5_8gpu"), (*zoo_names(), *cluster_names())
+)
+COLLECTIVES = tuple(name for name in OPERATIONS if name != "all_to_all_v")
+SIZES = (2**16, 2**20, 2**26)
+SAME = 0.005
+"""Times within this part of each other are unchanged."""
+MORE = 0.05
+"""By so much longer a call takes whose wires count."""
+MUCH = 1000
+
+
+@functools.cache
+def rows(topo, op, rate=1):
+    """Return the rows of a system by size, with all its links at *rate* times what they have."""
+    topology = load_topology(topo)
+    wiring = topology.wiring
+    faster = replace(
+        wiring, link_bandwidth_Bps=wiring.link_bandwidth_Bps * rate, link_nominal_Bps=wiring.link_bandwidth_Bps
+    )
+    node = topology.wiring.coordinates.node
+    ranks = [int(gpu) for one in np.unique(node)[:2] for gpu in np.flatnonzero(node == one)[:8]]
+    result = collsim.simulate(
+        replace(topology, wiring=faster), op, list(SIZES), rank_list=ranks, profile=profile_of(topo)
+    )
+    return {row.size_bytes: row for row in result.rows}
+
+
+def profile_of(topo):
+    """Return the profile of a system."""
+    return load_profile("auto", load_topology(topo))
+
+
+def pairs(topo, op, rate):
+    """Yield rows as shipped and after a change, where the same runs in both."""
+    changed = rows(topo, op, rate)
+    for size_bytes, row in rows(topo, op).items():
+        after = changed.get(size_bytes)
+        if after is not None and (after.algo, after.proto, after.channels) == (row.algo, row.proto, row.channels):
+            yield row, after
+
+
+@pytest.mark.parametrize("op", COLLECTIVES)
+@pytest.mark.parametrize("topo", SYSTEMS)
+class TestWhatIfs:
+    def test_parts_make_up_the_time(self, topo, op):
+        for row in rows(topo, op).values():
+            told_s = sum(limit.time_s for limit in row.limits)
+            assert 0.95 * row.time_s <= told_s <= 1.02 * row.time_s, row.limits
+            assert list(row.limits) == sorted(row.limits, key=lambda limit: -limit.time_s)
+
+    def test_where_wires_without_limits_change_nothing_a_constant_of_the_library_is_named(self, topo, op):
+        for row, after in pairs(topo, op, MUCH):
+            if after.time_s > row.time_s * (1 - SAME):
+                assert row.limits[0].kind == "library", row.limit
+                assert row.limit.startswith(f"{row.limits[0].name} {row.limits[0].value}")
+
+    def test_where_half_the_rate_costs_time_the_wire_is_named(self, topo, op):
+        for row, after in pairs(topo, op, 0.5):
+            if after.time_s > row.time_s * (1 + MORE):
+                wires = [limit for limit in row.limits if limit.utilisation is not None]
+                assert wires, (row.size_bytes, row.label, after.time_s / row.time_s, row.limit)
+                assert wires[0].name in row.limit

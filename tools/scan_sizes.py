@@ -1,9 +1,9 @@
 """Look for jumps and falls of predicted times over sizes 2 % apart, and say which switch of the library each one is.
 
 ``python tools/scan_sizes.py`` prints them for the systems of `CASES`, every operation and the library of the profile,
-at default flags; ``--write`` puts them into docs/jumps.md, ``--system NAME`` takes only these. Sizes are looked at coarsely
-first, and 2 % apart wherever something changes in between. A change of time for which no switch is found is a fault: it
-is printed to stderr, and the exit status is 1.
+at default flags; ``--write`` puts them into docs/jumps.md, ``--system NAME`` takes only these. Sizes are looked at
+coarsely first, and 2 % apart wherever something changes in between. A change of time for which no switch is found is a
+fault: it is printed to stderr, and the exit status is 1.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ SWITCHES = {
 @cache
 def sizes() -> tuple[int, ...]:
     """Return sizes at most `STEP` apart, as far as they are multiples of a `GRAIN`-th of the power of two below."""
-    count = math.ceil(math.log(MOST / LEAST) / math.log(STEP))
+    count = math.ceil(math.log(2) / math.log(STEP)) * round(math.log2(MOST / LEAST))
     found = set()
     for k in range(count + 1):
         exact = LEAST * (MOST / LEAST) ** (k / count)

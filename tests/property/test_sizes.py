@@ -1,7 +1,7 @@
 """More bytes never take less time, as long as the library does not switch to something else.
 
-Between neighbours that tools/scan_sizes.py lists, a library changes algorithm, protocol, channels, parts or chunks; held
-at the same, a prediction rises with size on every system.
+Between neighbours that tools/scan_sizes.py lists, a library changes algorithm, protocol, channels, parts or chunks;
+held at the same, a prediction rises with size on every system.
 """
 
 from __future__ import annotations

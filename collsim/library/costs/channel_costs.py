@@ -112,8 +112,8 @@ class Protocol:
     stepwise : bool
         A channel reaches steps / (steps + 1) of its rate: after the steps of a loop it only copies out.
     cut_through : bool
-        Lines carry flags, so that a chunk is passed on while it still arrives: a step takes the longer of the bytes
-        and the overhead, not both.
+        Lines carry flags, so that a chunk is passed on while it still arrives: a step takes more than the longer of
+        the bytes and the overhead, but less than both.
     one_way_rate_Bps : float or None
         Rate of a channel that only sends or only receives. Given, the laws of `collsim.library.costs.message_costs`
         hold; None: a channel has one rate.

@@ -17,7 +17,7 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import cache
 from itertools import groupby, pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pages import put_between
 from predictors import TableRow, measured_rows
@@ -174,7 +174,7 @@ def points(case: Case, op: str) -> list[Point]:
     grid = sizes()
     found: dict[int, Point] = {}
     wanted = sorted({*range(0, len(grid), COARSE), len(grid) - 1})
-    options = {key: value for key, value in (("ranks", case.ranks), ("library", case.library)) if value}
+    options: dict[str, Any] = {key: value for key, value in (("ranks", case.ranks), ("library", case.library)) if value}
     while wanted:
         rows = collsim.simulate(topo_of(case.system), op, [grid[k] for k in wanted], **options).rows
         found |= {

@@ -1,9 +1,9 @@
 """Look for jumps and falls of predicted times over sizes 2 % apart, and say which switch of the library each one is.
 
-``python tools/scan_sizes.py`` prints them for the systems of `CASES`, every operation and the library of the profile,
-at default flags; ``--write`` puts them into docs/jumps.md, ``--system NAME`` takes only these. Sizes are looked at
-coarsely first, and 2 % apart wherever something changes in between. A change of time for which no switch is found is a
-fault: it is printed to stderr, and the exit status is 1.
+``python tools/scan_sizes.py`` prints them for the systems whose constants were fitted, every operation and the library
+of the profile, at default flags; ``--all`` takes all systems, ``--system NAME`` only these, and ``--write`` puts the
+table into docs/jumps.md. Sizes are looked at coarsely first, and 2 % apart wherever something changes in between. A
+change of time for which no switch is found is a fault: it is printed to stderr, and the exit status is 1.
 """
 
 from __future__ import annotations
@@ -56,19 +56,24 @@ class Case(NamedTuple):
         return ", ".join(filter(None, (self.system, f"{self.ranks} ranks" if self.ranks else "", self.library)))
 
 
-NODES = (
-    "dgx1_v100", "dgx2_v100", "dgx_a100", "hgx_h100", "hgx_h200", "hgx_h800", "gh200_nvl32", "hgx_b200", "hgx_b300",
-    "gb200_nvl72", "gb300_nvl72", "vr200_nvl144", "mi250x_node", "mi300x_ubb8", "mi325x_ubb8", "mi350x_ubb8",
-    "mi355x_ubb8", "pcie_gen5_8gpu",
+FITTED = ("dgx2_v100", "dgx_a100", "hgx_h100", "hgx_b200", "gb200_nvl72", "mi300x_ubb8")
+"""Nodes whose constants were fitted; those of the others follow from theirs."""
+DERIVED = (
+    "dgx1_v100", "hgx_h200", "hgx_h800", "gh200_nvl32", "hgx_b300", "gb300_nvl72", "vr200_nvl144", "mi250x_node",
+    "mi325x_ubb8", "mi350x_ubb8", "mi355x_ubb8", "pcie_gen5_8gpu",
 )  # fmt: skip
 VERSIONS = ("nccl-2.18", "nccl-2.21", "nccl-2.23", "nccl-2.27", "nccl-2.30")
-ACROSS = (("h100_rail", 16), ("h100_rail", 32), ("a100_rail", 16), ("p5_efa", 16), ("alps", 8), ("mi300x_roce", 16))
 CASES = (
-    *map(Case, NODES),
-    Case("hgx_h100", 4), Case("hgx_h100", 2), Case("hgx_b200", 2), Case("gb200_nvl72", 4), Case("mi300x_ubb8", 4),
+    *map(Case, FITTED),
+    Case("hgx_h100", 2), Case("hgx_h100", 4), Case("hgx_b200", 2), Case("gb200_nvl72", 4), Case("mi300x_ubb8", 4),
     *(Case("hgx_h100", 0, version) for version in VERSIONS),
-    *(Case(*cluster) for cluster in ACROSS),
+    Case("h100_rail", 16), Case("mi300x_roce", 16),
 )  # fmt: skip
+MORE = (
+    *map(Case, DERIVED),
+    Case("h100_rail", 32), Case("a100_rail", 16), Case("p5_efa", 16), Case("alps", 8), Case("alps", 32),
+)  # fmt: skip
+"""Those that only ``--all`` takes."""
 
 
 class Choice(NamedTuple):
@@ -235,7 +240,9 @@ def measured_ratio(event: Event, rows: Sequence[TableRow]) -> str:
 
 def lines(events: Iterable[Event], rows: Sequence[TableRow]) -> Iterator[tuple[str, ...]]:
     """Yield a line for each switch: neighbours in a row that switch the same thing are one line."""
-    ordered = sorted(events, key=lambda e: (CASES.index(e.case), OPS.index(e.op), e.falls, e.before.size_bytes))
+    ordered = sorted(
+        events, key=lambda e: ((*CASES, *MORE).index(e.case), OPS.index(e.op), e.falls, e.before.size_bytes)
+    )
     for (case, op, _, what), group in groupby(ordered, key=lambda e: (e.case, e.op, e.falls, e.what)):
         its = list(group)
         most = max(its, key=lambda event: abs(event.ratio - 1))
@@ -276,12 +283,14 @@ def main() -> int:
     parser.add_argument("--system", action="append", help="only this one, as often as wanted")
     parser.add_argument("--op", action="append", choices=OPS, help="only this operation, as often as wanted")
     parser.add_argument("--workers", type=int, default=WORKERS)
+    parser.add_argument("--all", action="store_true", help="also the systems whose constants follow from others")
     parser.add_argument("--write", action="store_true", help="write docs/jumps.md")
     asked = parser.parse_args()
-    if asked.write and (asked.system or asked.op):
-        parser.error("--write goes with everything")
+    if asked.write and (asked.system or asked.op or asked.all):
+        parser.error("--write goes alone")
     start = time.perf_counter()
-    cases = [case for case in CASES if not asked.system or case.system in asked.system]
+    every = (*CASES, *MORE) if asked.all or asked.system else CASES
+    cases = [case for case in every if not asked.system or case.system in asked.system]
     runs = [(case, op) for case in cases for op in asked.op or OPS]
     with ProcessPoolExecutor(asked.workers) as pool:
         events = [event for found in pool.map(scan, runs) for event in found]

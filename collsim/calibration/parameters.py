@@ -67,6 +67,9 @@ host: its quickest calls bound the floor, and do not tell it (chosen: on H100 th
 HIDDEN = 2.0
 """A kernel that takes longer than so many floors on the device, by the constants before the fit, tells no floor
 (chosen: in the training logs those with LL take 1.1 to 1.6 of it, those with LL128 or Simple 2.4 and more)."""
+HIDDEN_KEYS = (("ring", "LL", "message_overhead_s"), ("messages", "LL", "base_s"))
+"""What rows that begin with the floor do not tell: the hop of a ring, and where messages start. Chunks that follow each
+other along a chain tell its hop all the same."""
 HOP = 2.0
 """Factor of `FITTED` for the latency of a hop of lines that are passed on while they arrive: it is that of loads and
 stores over NVLink, which differs less from one generation to the next than what libraries add does (chosen)."""
@@ -149,7 +152,7 @@ def parameters_of(
             value = getattr(costs, key)
             fixed = key in unfitted.get(family, unfitted[""]) or (costs.zero_copy and key not in ZERO_COPY)
             hop = costs.cut_through and key == "message_overhead_s"
-            fixed = fixed or (hides and (hop or (key == "base_s" and (family, proto) == ("messages", "LL"))))
+            fixed = fixed or (hides and (family, proto, key) in HIDDEN_KEYS)
             if not fixed and value is not None and 0 < value < math.inf:
                 place = (family, "" if key in shared else proto, key)
                 families = tuple(name for name in FAMILIES if source_of(name, key, profile) == family)

@@ -67,6 +67,12 @@ host: its quickest calls bound the floor, and do not tell it (chosen: on H100 th
 HIDDEN = 2.0
 """A kernel that takes longer than so many floors on the device, by the constants before the fit, tells no floor
 (chosen: in the training logs those with LL take 1.1 to 1.6 of it, those with LL128 or Simple 2.4 and more)."""
+HIDDEN_KEYS = (("ring", "LL", "message_overhead_s"), ("messages", "LL", "base_s"))
+"""What rows that begin with the floor do not tell: the hop of a ring, and where messages start. Chunks that follow each
+other along a chain tell its hop all the same."""
+HOP = 2.0
+"""Factor of `FITTED` for the latency of a hop of lines that are passed on while they arrive: it is that of loads and
+stores over NVLink, which differs less from one generation to the next than what libraries add does (chosen)."""
 NARROW = 0.4
 """Other ways to launch run the same kernels: their constants start from those of stream launches, with so much of the
 spread; only the base and the floor may differ as before."""
@@ -129,10 +135,15 @@ def parameters_of(
 ) -> list[Parameter]:
     """Return the constants of *profile* that some of the observations depend on.
 
+    Where the floor is told, all calls of the quickest protocol begin with it: of the latency of its steps, and of the
+    start of its messages, rows then say no more than how hosts differ from run to run. They stay as known before.
+
     *relaunched* says that *profile* holds fitted constants of stream launches, and the observations are of another way;
     *between*, that its kernels are those of steps between nodes.
     """
     unfitted, shared = (NETWORK, SHARED_BETWEEN) if between else (UNFITTED, SHARED)
+    floor = _floor(profile, observations) if profile.floor_s and not between else None
+    hides = floor is not None and floor.told
     found: dict[tuple[str, str, str], Parameter] = {}
     for kernel, proto in sorted({(entry.family, entry.proto) for entry in observations}):
         for key, factor in FITTED.items():
@@ -140,16 +151,18 @@ def parameters_of(
             costs = profile.protocol(proto, family)
             value = getattr(costs, key)
             fixed = key in unfitted.get(family, unfitted[""]) or (costs.zero_copy and key not in ZERO_COPY)
+            hop = costs.cut_through and key == "message_overhead_s"
+            fixed = fixed or (hides and (family, proto, key) in HIDDEN_KEYS)
             if not fixed and value is not None and 0 < value < math.inf:
                 place = (family, "" if key in shared else proto, key)
                 families = tuple(name for name in FAMILIES if source_of(name, key, profile) == family)
                 freely = not relaunched or key == "base_s" or costs.zero_copy
-                spread = math.log(factor) * (1 if freely else NARROW)
+                spread = math.log(HOP if hop else factor) * (1 if freely else NARROW)
                 most = FRACTIONS.get(key, math.inf)
                 start = min(float(value), most * BELOW) if between else float(value)
                 found.setdefault(place, Parameter(*place, start, spread, most, families))
-    if profile.floor_s and not between:
-        found["", "", "floor_s"] = _floor(profile, observations)
+    if floor is not None:
+        found["", "", "floor_s"] = floor
     return list(found.values())
 
 
@@ -167,8 +180,9 @@ def _floor(profile: Profile, observations: Iterable[Observation]) -> Parameter:
     groups_s = {kernel: [float(np.median(times)) for times in groups.values()] for kernel, groups in by_group.items()}
     start_s = min((min(groups) for groups in groups_s.values()), default=0.0)
     alike = [kernel for kernel, groups in groups_s.items() if max(groups) <= ALIKE * min(groups)]
+    several = len({group for groups in by_group.values() for group in groups}) > 1
     told_s = [medians_s[kernel] for kernel in alike if len(tiny_s[kernel]) >= LEAST_TINY]
-    if told_s and min(told_s) > 0:
+    if told_s and min(told_s) > 0 and several:
         return Parameter("", "", "floor_s", min(told_s), math.log(TOLD_FLOOR_FACTOR), told=True)
     stepped = len(alike) < len(groups_s) and start_s > 0  # steps make the difference: no call is shorter than the floor
     return Parameter("", "", "floor_s", start_s if stepped else profile.floor_s, math.log(FLOOR_FACTOR))

@@ -396,6 +396,17 @@ def _link_bytes(lowered: Lowered, run: LoweredRun, both_costs: tuple[Protocol, P
     return run.routes.take(lowered.used, _wire_copies(lowered, *both_costs)).link_bytes(carried, run.fabric.n_links)
 
 
+def _heads(lowered: Lowered, run: LoweredRun) -> int:
+    """Return how many chunks a channel turns to one after another: one for each head where switches of the node add.
+
+    Every GPU of a node is a head.
+    """
+    if "all" not in lowered.record.in_network:
+        return 1
+    node = run.fabric.wiring.coordinates.node[run.fabric.rank_node]
+    return int(np.unique(node, return_counts=True)[1].max())
+
+
 def _rates(lowered: Lowered, run: LoweredRun, costs: Protocol) -> tuple[Float, Float]:
     """Return float64[n], what each transfer reaches within a node, and what ports of ranks carry, if they count."""
     work = work_of(lowered, run, costs)
@@ -435,7 +446,7 @@ def problem_of(lowered: Lowered, run: LoweredRun, costs: Protocol, network: Prot
     transfers, size_bytes = lowered.transfers, lowered.size_bytes
     trunks = run.trunks.take(lowered.used, _wire_copies(lowered, costs, network))
     rates, port_Bps = _rates(lowered, run, costs)
-    waits_s = np.where(transfers.src != transfers.dst, costs.latency_s(size_bytes, rates), 0.0)
+    waits_s = np.where(transfers.src != transfers.dst, costs.latency_s(size_bytes, rates), 0.0) * _heads(lowered, run)
     waits_s += trunks.latency_s[lowered.route]
     late_s = np.zeros(len(transfers))
     if network is not None and lowered.steps is not None:

@@ -104,6 +104,23 @@ def test_a_slow_kernel_does_not_tell_the_floor(h100):
         assert told or floor.start == h100.floor_s
 
 
+def test_steps_that_the_host_hides_are_not_fitted(h100):
+    """What 2 and 3 ranks begin with is the floor; of 2 and 8 ranks the steps show, and one number tells no floor."""
+    topology = load_topology("hgx_h100")
+    environment = (("NCCL_ALGO", "Ring"), ("NCCL_PROTO", "LL"))
+
+    def told(ranks):
+        cases = [MeasuredCase("all_reduce", n, 512, library=LIBRARY, environment=environment) for n in ranks]
+        slow = replace(changed(h100, "ring", "LL", message_overhead_s=3e-6), floor_s=8e-6)
+        observations, _ = observe(made_rows(slow, cases), topology, h100, LIBRARY)
+        found = {entry.name: entry for entry in parameters_of(h100, observations)}
+        return found["floor"].told, "ring.LL.message_overhead" in found
+
+    assert told((2, 2, 2, 3)) == (True, False)
+    assert told((2, 8)) == (False, True)
+    assert told((2, 2, 2)) == (False, True)
+
+
 def test_disturbed_rows_do_not_bend_the_fit(h100):
     truth = changed(h100, "ring", "Simple", base_s=18e-6)
     rows = made_rows(truth, ring_cases())
@@ -487,7 +504,8 @@ def test_sound_rows_are_those_that_validate_finds_possible(h100):
 
 def test_a_start_without_the_kernel_is_refused_and_without_the_protocol_helped(h100):
     topology = load_topology("hgx_h100")
-    nvls = made_rows(h100, [MeasuredCase("all_reduce", 8, size, library=LIBRARY) for size in SIZES])
+    seen = (("NCCL_NVLS_ENABLE", "1"),)
+    nvls = made_rows(h100, [MeasuredCase("all_reduce", 8, size, library=LIBRARY, environment=seen) for size in SIZES])
     with pytest.raises(InputError, match='"mi300x_ubb8" has no constants of nvls'):
         fit_profile(nvls, topology, start="mi300x_ubb8")
     less = replace(h100, families={**h100.families, "ring": {"LL": h100.families["ring"]["LL"]}})

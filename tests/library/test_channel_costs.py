@@ -84,9 +84,10 @@ def test_calls_in_a_row_wait_for_one_hand_over_and_pay_each_chunk():
 
 
 def test_flags_let_a_chunk_through_while_it_arrives():
-    # The bytes take 10 us: with flags the longer of bytes and overhead counts, without both do.
+    # The bytes take 10 us: with flags a step takes less than both together and more than the longer of them,
+    # (10^1.5 + 1^1.5)^(2/3) = 10.2097 us and (10^1.5 + 100^1.5)^(2/3) = 102.0973 us; without flags it takes both.
     size, speed = np.array([1e5]), np.array([10e9])
-    for overhead_s, extra_s in ((1e-6, 0.0), (100e-6, 90e-6)):
+    for overhead_s, extra_s in ((1e-6, 0.2097e-6), (100e-6, 92.0973e-6)):
         costs = Protocol(overhead_s, 10e9, cut_through=True)
         assert costs.latency_s(size, speed)[0] == pytest.approx(extra_s, abs=1e-10)
         assert replace(costs, cut_through=False).latency_s(size, speed)[0] == overhead_s

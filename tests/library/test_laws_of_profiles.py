@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from collsim import simulate
 from collsim.collectives import algorithms_for
 from collsim.core.operations import OPERATIONS
+from collsim.library import load_profile
 
 PROFILES = {"hgx_h100": "hgx_h100", "mi300x_ubb8": "mi300x_ubb8", "dgx2_v100": "dgx2_v100"}
 SIZES = {"tiny": 256, "middle": 300_000, "large": 2**26}
@@ -61,3 +64,17 @@ def test_longer_calls_take_longer(op):
                 topo, op, list(SIZES.values()), algo=algorithm.name, profile=profile, channels=2, ranks=4,
             )]  # fmt: skip
             assert times == sorted(times), (topo, algorithm.name)
+
+
+@pytest.mark.parametrize(("ranks", "waits_us"), [(4, 8.0), (8, 16.0)])
+def test_a_channel_of_nvls_turns_to_the_heads_one_after_another(ranks, waits_us):
+    # One chunk for each head: added up, then copied, so that each of the two steps waits 1 us for every head.
+    usual = load_profile("hgx_h100")
+
+    def time_us(overhead_s):
+        costs = replace(usual.families["nvls"]["Simple"], message_overhead_s=overhead_s)
+        profile = replace(usual, families={**usual.families, "nvls": {"Simple": costs}}, floor_s=0.0)
+        options = {"ranks": ranks, "algo": "nvls", "channels": 1, "chunk": "16K", "profile": profile}
+        return simulate("hgx_h100", "all_reduce", ranks * 2**14, **options).time_s * 1e6
+
+    assert time_us(1e-6) - time_us(0.0) == pytest.approx(waits_us, rel=1e-6)

@@ -140,11 +140,10 @@ def test_a_start_says_where_its_figures_are_from(start):
     assert not profile.accuracy  # nothing was compared with it
 
 
-@pytest.mark.parametrize("start", ["blackwell", "ampere"])
-def test_steps_of_ll_add_where_fits_of_blackwell_and_ampere_start(start):
-    profile = load_profile(str(TOOLS / "starts" / f"{start}.yaml"))
-    assert not profile.protocol("LL", "ring").cut_through
-    assert load_profile("hgx_h100").protocol("LL", "ring").cut_through
+def test_lines_are_passed_on_while_they_arrive_in_every_fit_of_nccl(fitter):
+    for system in fitter.FITS:
+        passes = load_profile(system).protocol("LL", "ring").cut_through
+        assert passes is not system.startswith("mi")
 
 
 def test_tiny_calls_that_wait_for_their_steps_do_not_tell_the_floor(fitter):

@@ -10,7 +10,7 @@ from collsim.library.costs.message_costs import Messages
 from collsim.schedule.message_parts import STEP_BYTES
 from collsim.simulation.lowering import Lowered, LoweredRun, refuse_tables
 
-__all__ = ["is_grouped", "messages_of", "work_of"]
+__all__ = ["heads_of", "is_grouped", "messages_of", "work_of"]
 
 
 def is_grouped(lowered: Lowered, costs: Protocol) -> bool:
@@ -48,3 +48,14 @@ def messages_of(lowered: Lowered, run: LoweredRun) -> Messages:
         chunk_bytes=int(told.get("step_bytes", STEP_BYTES)),
         own_blocks=lowered.schedule.op == "all_to_all",
     )
+
+
+def heads_of(lowered: Lowered, run: LoweredRun) -> int:
+    """Return how many chunks a channel turns to one after another: one for each head where switches of the node add.
+
+    Every GPU of a node is a head.
+    """
+    if "all" not in lowered.record.in_network:
+        return 1
+    node = run.fabric.wiring.coordinates.node[run.fabric.rank_node]
+    return int(np.unique(node, return_counts=True)[1].max())

@@ -21,7 +21,7 @@ from collsim.fabric.fabric import Float, Int
 from collsim.library.costs.channel_costs import Bool, Origin, Protocol, soft_max
 from collsim.library.costs.laws import Work, cap_Bps
 from collsim.library.costs.message_costs import Messages, call_s, port_capacity_Bps
-from collsim.simulation.demand import is_grouped, messages_of, work_of
+from collsim.simulation.demand import heads_of, is_grouped, messages_of, work_of
 from collsim.simulation.lowering import Lowered, LoweredRun
 from collsim.simulation.result import Limit
 
@@ -255,7 +255,7 @@ def _groups(
         across = np.zeros(len(transfer), dtype=np.bool_)
     within = np.flatnonzero(~across)
     if len(within):
-        law = _law_within(lowered, work_of(lowered, run, costs), transfer[within])
+        law = _law_within(lowered, run, work_of(lowered, run, costs), transfer[within])
         yield _Group(within, [("node", costs, (*TIMES, *RATES), law)], latency_s[transfer[within]])
     if network is None:
         return
@@ -273,17 +273,17 @@ def _groups(
             yield _Group(picked, laws, latency_s[transfer[picked]], hop_inside=True)
 
 
-def _law_within(lowered: Lowered, work: Work, transfer: Int) -> Law:
+def _law_within(lowered: Lowered, run: LoweredRun, work: Work, transfer: Int) -> Law:
     """Return the law of rates and waits within a node."""
     use, size_bytes = _taken(work, transfer).use, lowered.size_bytes[transfer]
-    moves = lowered.transfers.src[transfer] != lowered.transfers.dst[transfer]
+    moves = (lowered.transfers.src[transfer] != lowered.transfers.dst[transfer]) * heads_of(lowered, run)
 
     def law(costs: Protocol, wire: float) -> tuple[Float, Float]:
         if work.grouped is not None:
             rates = cap_Bps(costs, work)[transfer]
         else:
             rates = costs.rates_Bps(replace(use, alone_Bps=use.alone_Bps * wire), work.steps, work.dtype)
-        return rates, np.where(moves, costs.latency_s(size_bytes, rates), 0.0)
+        return rates, np.where(moves > 0, costs.latency_s(size_bytes, rates), 0.0) * moves
 
     return law
 

@@ -31,7 +31,7 @@ from collsim.library.costs.laws import cap_Bps
 from collsim.library.costs.message_costs import Messages, call_s, port_capacity_Bps
 from collsim.schedule import Schedule, Transfers
 from collsim.simulation.arrivals import with_arrivals
-from collsim.simulation.demand import is_grouped, messages_of, work_of
+from collsim.simulation.demand import heads_of, is_grouped, messages_of, work_of
 from collsim.simulation.limits import Chain, Parts, chain_parts, hide_wires, limits_of
 from collsim.simulation.lowering import Lowered, LoweredRun, lower
 from collsim.simulation.memories import with_memories
@@ -396,17 +396,6 @@ def _link_bytes(lowered: Lowered, run: LoweredRun, both_costs: tuple[Protocol, P
     return run.routes.take(lowered.used, _wire_copies(lowered, *both_costs)).link_bytes(carried, run.fabric.n_links)
 
 
-def _heads(lowered: Lowered, run: LoweredRun) -> int:
-    """Return how many chunks a channel turns to one after another: one for each head where switches of the node add.
-
-    Every GPU of a node is a head.
-    """
-    if "all" not in lowered.record.in_network:
-        return 1
-    node = run.fabric.wiring.coordinates.node[run.fabric.rank_node]
-    return int(np.unique(node, return_counts=True)[1].max())
-
-
 def _rates(lowered: Lowered, run: LoweredRun, costs: Protocol) -> tuple[Float, Float]:
     """Return float64[n], what each transfer reaches within a node, and what ports of ranks carry, if they count."""
     work = work_of(lowered, run, costs)
@@ -446,7 +435,7 @@ def problem_of(lowered: Lowered, run: LoweredRun, costs: Protocol, network: Prot
     transfers, size_bytes = lowered.transfers, lowered.size_bytes
     trunks = run.trunks.take(lowered.used, _wire_copies(lowered, costs, network))
     rates, port_Bps = _rates(lowered, run, costs)
-    waits_s = np.where(transfers.src != transfers.dst, costs.latency_s(size_bytes, rates), 0.0) * _heads(lowered, run)
+    waits_s = np.where(transfers.src != transfers.dst, costs.latency_s(size_bytes, rates), 0.0) * heads_of(lowered, run)
     waits_s += trunks.latency_s[lowered.route]
     late_s = np.zeros(len(transfers))
     if network is not None and lowered.steps is not None:

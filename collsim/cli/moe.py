@@ -128,7 +128,9 @@ def _asked(flags: dict[str, Any], faults: Faults) -> dict[str, Any]:
         "model": None if own and not unread else flags["model"] or "deepseek-v3",
         "ep": read("ep", texts.read_counts),
         "tokens": read("tokens", texts.read_tokens),
-        "laws": Laws(read("skew", texts.read_decimal), read("sigma", texts.read_decimal), flags["counts"]),
+        "laws": Laws(
+            read("skew", texts.read_decimal), read("sigma", texts.read_decimal), flags["counts"], flags["balanced"]
+        ),
         "sms": read("sms", texts.read_number),
         "seeds": read("seeds", texts.read_seeds),
         "redundant": 0 if redundant is None else redundant,

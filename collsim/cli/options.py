@@ -261,8 +261,8 @@ EXPERT_OPTIONS: dict[str, Callable[..., Any]] = {
     "layers": click.option("--layers", metavar="L", help="Layers with experts."),
     "groups": click.option("--groups", metavar="G", help="Equal groups of experts."),
     "group_limit": click.option("--group-limit", metavar="M", help="A token takes experts of at most M groups."),
-    "dispatch": click.option("--dispatch", metavar="TYPE", help="Data type of tokens in dispatch: fp8 or bf16."),
-    "combine": click.option("--combine", metavar="TYPE", help="Data type of tokens in combine: fp8 or bf16."),
+    "dispatch": click.option("--dispatch", metavar="TYPE", help="Data type of tokens in dispatch: fp8, bf16 or nvfp4."),
+    "combine": click.option("--combine", metavar="TYPE", help="Data type of tokens in combine: fp8, bf16 or nvfp4."),
     "tokens": click.option(
         "--tokens",
         metavar="N|LIST",
@@ -286,6 +286,9 @@ EXPERT_OPTIONS: dict[str, Callable[..., Any]] = {
     "sigma": click.option("--sigma", metavar="X", help="Popularity is log-normal of this width, instead of --skew."),
     "counts": click.option(
         "--counts", metavar="FILE", help="Tokens of each expert, or the experts of each token a line, as measured."
+    ),
+    "balanced": click.option(
+        "--balanced", is_flag=True, help="Tokens take experts in turn, as far apart as there are."
     ),
     "placement": click.option(
         "--placement",

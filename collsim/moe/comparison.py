@@ -44,7 +44,7 @@ class MoeComparison(Tabular):
 
     def times_s(self, ranks: int) -> list[float | None]:
         """Return dispatch and combine together, of each system; None where it has too few GPUs."""
-        return [None if pair is None else pair[0].time_s + pair[1].time_s for pair in self.pairs(ranks)]
+        return [None if pair is None else pair[0].whole_s + pair[1].whole_s for pair in self.pairs(ranks)]
 
     def speedups(self, ranks: int) -> list[float | None]:
         """Return the time of the first system over that of each."""

@@ -181,13 +181,18 @@ def pooled(
     model: Model, popularity: Popularity, placement: Placement, members: Members, *, tokens: Int,
     rng: np.random.Generator,
 ) -> Counts:  # fmt: skip
-    """Return about the expected counts: the tokens of all ranks follow one law, so one sample tells it for each."""
+    """Return about the expected counts: the tokens of all ranks follow one law, so one sample tells it for each.
+
+    Choices that come in turn are known, and so are their counts.
+    """
     n, nodes = members.n_ranks, members.n_nodes
-    ranks = np.sort(placement.ranks_of(sampled(model, popularity, POOL, rng)), axis=1)
-    reached, one = np.sort(members.node[ranks], axis=1), np.zeros(POOL, dtype=np.int64)
+    known = popularity.choices if popularity.balanced else None
+    chosen = sampled(model, popularity, POOL, rng) if known is None else known
+    ranks = np.sort(placement.ranks_of(chosen), axis=1)
+    reached, one = np.sort(members.node[ranks], axis=1), np.zeros(len(chosen), dtype=np.int64)
     each = tokens.astype(np.float64)
     shares = (np.bincount(ranks.ravel(), minlength=n), _firsts(one, ranks, 1, n), _firsts(one, reached, 1, nodes))
-    return Counts(members, each, *(each[:, None] * share[None, :] / POOL for share in shares))
+    return Counts(members, each, *(each[:, None] * share[None, :] / len(chosen) for share in shares))
 
 
 def _firsts(src: Int, places: Int, n_ranks: int, n_places: int) -> Float:

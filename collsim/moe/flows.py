@@ -16,7 +16,7 @@ from collsim.moe.counts import Counts
 from collsim.moe.gating import Float, Int
 from collsim.moe.models import Model
 
-__all__ = ["MODES", "OPS", "Flows", "byte_matrix", "flows_of", "logical_bytes", "message_bytes"]
+__all__ = ["MODES", "OPS", "Flows", "byte_matrix", "copies_of", "flows_of", "logical_bytes", "message_bytes"]
 
 MODES = ("normal", "low_latency", "all_to_all")
 OPS = ("dispatch", "combine")
@@ -81,6 +81,20 @@ def flows_of(counts: Counts, model: Model, op: str, mode: str) -> list[Flows]:
         src, dst = np.indices(messages.shape).reshape(2, -1)
         hops = [Flows.of(src, dst, messages.ravel(), message_bytes(model, op, mode, over_network=True))]
     return hops if op == "dispatch" else [hop.reversed() for hop in reversed(hops)]
+
+
+def copies_of(counts: Counts, mode: str) -> tuple[Float, Float]:
+    """Return float64[n_ranks] twice, the copies that each rank hands out and takes in during dispatch within its node.
+
+    Those for itself are among them. Combine is the reverse.
+    """
+    n = counts.members.n_ranks
+    if mode == "normal":
+        src, dst, tokens = counts.relayed()
+        handed, taken = (np.bincount(ranks, tokens, n).astype(np.float64) for ranks in (src, dst))
+        return handed, taken
+    messages = counts.pairs if mode == "low_latency" else counts.to_rank
+    return messages.sum(axis=1), messages.sum(axis=0)
 
 
 def _two_hops(counts: Counts, model: Model, op: str) -> list[Flows]:

@@ -20,7 +20,7 @@ from collsim.core.errors import Fault, InputError
 from collsim.core.input_files import read_input
 from collsim.moe.models import Model
 
-__all__ = ["Popularity", "distinct_groups", "popularity_of", "read_counts", "sampled"]
+__all__ = ["Popularity", "balanced_choices", "distinct_groups", "popularity_of", "read_counts", "sampled"]
 
 Int = NDArray[np.int64]
 Float = NDArray[np.float64]
@@ -43,6 +43,8 @@ class Popularity:
     name: str
     weight: Float
     choices: Int | None = None
+    balanced: bool = False
+    """True if the choices come in turn, so that all loads are equal."""
 
     @property
     def is_even(self) -> bool:
@@ -98,6 +100,24 @@ def popularity_of(
         weight = table.astype(np.float64)
         return Popularity("given counts", weight / weight.sum())
     return Popularity("uniform", np.full(model.experts, 1 / model.experts))
+
+
+def balanced_choices(model: Model) -> Popularity:
+    """Return the choices of tokens that take experts as far apart as there are, each token the next of them in turn.
+
+    This is how serving benchmarks route: every rank gets the same, and a token goes to as many ranks as it can. Where
+    groups limit the choice, the groups are as far apart as well.
+
+    >>> balanced_choices(Model("any", experts=6, top_k=2, hidden=1)).choices.tolist()
+    [[0, 3], [1, 4], [2, 5], [3, 0], [4, 1], [5, 2]]
+    """
+    groups, limit = (model.groups, model.group_limit) if model.limited else (1, 1)
+    size = model.experts // groups
+    place = np.arange(model.top_k) * size * limit // model.top_k
+    token = np.arange(model.experts)[:, None]
+    group = ((place // size) * groups // limit + token % groups) % groups
+    choices = group * size + (place % size + token // groups) % size
+    return Popularity("balanced", np.full(model.experts, 1 / model.experts), choices, balanced=True)
 
 
 def _count_faults(counts: NDArray[Any], model: Model) -> list[Fault]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from functools import cache
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,14 @@ from collsim.core.errors import Fault, InputError, UnknownNameError
 __all__ = ["DTYPES", "Model", "load_model", "model_names"]
 
 FILE = Path(__file__).parent / "models.yaml"
-DTYPES = {"fp8": 1, "bf16": 2}
-"""Bytes of one element of a token; fp8 comes with scales beside it."""
+DTYPES = {"fp8": 1.0, "bf16": 2.0, "nvfp4": 0.5}
+"""Bytes of one element of a token; fp8 and nvfp4 come with scales beside it."""
 LEAST = {"experts": 1, "top_k": 1, "hidden": 1, "layers": 1, "groups": 1, "shared_experts": 0, "group_limit": 0}
 MOST = 1 << 20
 """Of any figure of a model, so that bytes fit in 64 bits."""
-SCALED_ELEMENTS, SCALE_BYTES = 128, 4
-"""DeepEP sends one float32 scale for every 128 elements in FP8 (README, per-token quantisation)."""
+SCALES = {"fp8": (128, 4), "nvfp4": (16, 1)}
+"""Elements that share a scale, and its bytes: DeepEP sends one float32 for 128 elements in FP8 (README, per-token
+quantisation); NVFP4 has one FP8 scale for 16 (NVIDIA, data types of Blackwell)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,7 @@ class Model:
         Experts that every token takes; they are computed where the token is, so they move nothing.
     groups, group_limit : int
         A token takes experts of at most *group_limit* of so many equal groups; 0: of any.
-    dispatch, combine : {"fp8", "bf16"}
+    dispatch, combine : {"fp8", "bf16", "nvfp4"}
     """
 
     name: str
@@ -60,8 +62,8 @@ class Model:
         7392
         """
         dtype = self.dispatch if op == "dispatch" else self.combine
-        scales = SCALE_BYTES * -(-self.hidden // SCALED_ELEMENTS) if dtype == "fp8" else 0
-        return DTYPES[dtype] * self.hidden + scales
+        shared, each_bytes = SCALES.get(dtype, (1, 0))
+        return ceil(DTYPES[dtype] * self.hidden) + each_bytes * -(-self.hidden // shared)
 
     @property
     def limited(self) -> bool:
@@ -129,7 +131,7 @@ def _checked(model: Model) -> Model:
     if any(not isinstance(getattr(model, name), int) for name in LEAST):
         raise InputError(*faults)  # what follows counts
     faults += [
-        Fault(f'"{getattr(model, name)}" is no data type of tokens', name, "choose fp8 or bf16")
+        Fault(f'"{getattr(model, name)}" is no data type of tokens', name, "choose fp8, bf16 or nvfp4")
         for name in ("dispatch", "combine")
         if getattr(model, name) not in DTYPES
     ]

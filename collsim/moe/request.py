@@ -13,7 +13,7 @@ from collsim.core.errors import Fault, Faults, InputError
 from collsim.library import Profile, load_profile
 from collsim.moe.expert_placement import PLACEMENTS, Placement, placed
 from collsim.moe.flows import MODES
-from collsim.moe.gating import Int, Popularity, popularity_of, read_counts
+from collsim.moe.gating import Int, Popularity, balanced_choices, popularity_of, read_counts
 from collsim.moe.kernel_costs import Kernel, kernel_for, load_kernel
 from collsim.moe.models import Model, load_model, model_names
 from collsim.simulation.request.prepare import Machine
@@ -32,11 +32,15 @@ ANY_MODEL = Model("any", experts=1, top_k=1, hidden=1)
 
 @dataclass(frozen=True, slots=True)
 class Laws:
-    """Laws of the popularity of experts, as of `collsim.moe.gating.popularity_of`; *counts* may be a file."""
+    """Laws of the popularity of experts, as of `collsim.moe.gating.popularity_of`; *counts* may be a file.
+
+    *balanced*: no law at all, the experts of each token lie as far apart as they can, token after token.
+    """
 
     skew: float | None = None
     sigma: float | None = None
     counts: Any = None
+    balanced: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,11 +115,11 @@ def ask(
     each = usual_tokens if tokens is None else tokens
     faults += _number_faults(each, sms, seeds, redundant)
     popularity = faults.attempt(_popularity, chosen, laws, seeds[0] if seeds else 0)
-    kernels = faults.attempt(_kernel, kernel, mode, topology)
+    sizes, unfit = _sizes(ep, each, topology)
+    kernels = faults.attempt(_kernel, kernel, mode, topology, max(sizes, default=None))
     constants = None
     if mode == "all_to_all" or profile != "auto":
         constants = faults.attempt(load_profile, profile, topology)
-    sizes, unfit = _sizes(ep, each, topology)
     faults += unfit
     weight, where = (popularity.weight, sizes) if chosen and popularity and sizes else (np.ones(1), [1])
     copies = min(redundant, MOST_COPIES)
@@ -165,15 +169,20 @@ def _popularity(model: Model | None, laws: Laws, seed: int) -> Popularity:
         alien = model is None or bool(faults)
         faults += [fault for fault in error.faults if not (alien and fault.where == "counts")]
         found = popularity_of(ANY_MODEL)
+    if laws.balanced:
+        others = (("skew", laws.skew), ("sigma", laws.sigma), ("counts", laws.counts))
+        taken = [name for name, value in others if value is not None]
+        faults += [Fault(f"given with {name}", "balanced", "give one of them") for name in taken]
+        found = balanced_choices(model or ANY_MODEL)
     if faults:
         raise InputError(*faults)
     return found
 
 
-def _kernel(kernel: str | Kernel, mode: str, topology: Topology | None) -> Kernel:
-    """Return the kernels, those of that name, or those for the GPU; they need costs for the mode."""
+def _kernel(kernel: str | Kernel, mode: str, topology: Topology | None, ranks: int | None) -> Kernel:
+    """Return the kernels, those of that name, or those for the GPU and so many ranks; they need costs for the mode."""
     gpu = topology.labels.get("gpu.model", "") if topology is not None else ""
-    name = kernel_for(gpu, mode) if kernel == "auto" else kernel
+    name = kernel_for(gpu, mode, ranks) if kernel == "auto" else kernel
     found = name if isinstance(name, Kernel) else load_kernel(name)
     if mode in MODES and mode not in found.costs:
         hint = f"leave it out, or ask for --mode {next(iter(found.costs))}"

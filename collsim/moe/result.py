@@ -37,6 +37,11 @@ class MoeRow:
         Of the slowest rank, in the median sample.
     times_s : tuple of float
         Of every sample; one where loads are expected ones.
+    low_s, high_s : float or None
+        Between them nine of ten measured times are expected; None where the costs of the library count.
+    prepare_s : float
+        Of the step before that counts tokens and tells the other ranks, where it is a kernel of its own; not in
+        *time_s*.
     load_s : float
         What the busiest link or GPU needs, with the costs of the kernels: no simulation undercuts it.
     bound_s : float
@@ -64,6 +69,9 @@ class MoeRow:
     experts: int
     time_s: float
     times_s: tuple[float, ...]
+    low_s: float | None
+    high_s: float | None
+    prepare_s: float
     load_s: float
     bound_s: float
     node_bytes: float
@@ -77,6 +85,11 @@ class MoeRow:
     seed: int | None
     path: str
     tolerance: float
+
+    @property
+    def whole_s(self) -> float:
+        """Time of the operation with that of the step before."""
+        return self.prepare_s + self.time_s
 
     @property
     def nodes(self) -> int:
@@ -114,6 +127,7 @@ class MoeRow:
         return {
             "op": self.op, "ranks": self.ranks, "nodes": self.nodes, "experts": self.experts, "time_s": self.time_s,
             "samples": len(self.times_s), "time_min_s": min(self.times_s), "time_max_s": max(self.times_s),
+            "low_s": self.low_s, "high_s": self.high_s, "prepare_s": self.prepare_s,
             **{name: getattr(self, name) for name in names},
             "bottleneck": busiest.link, "bottleneck_utilisation": busiest.utilisation,
             "seed": self.seed, "path": self.path, "tolerance": self.tolerance,
@@ -127,6 +141,7 @@ class MoeRow:
             "nodes": str(self.nodes),
             "op": self.op,
             "time (us)": f"{'~' * bool(self.tolerance)}{self.time_s * 1e6:.2f}",
+            "prepare (us)": f"{self.prepare_s * 1e6:.2f}",
             "load (us)": f"{self.load_s * 1e6:.2f}",
             "bound (us)": f"{self.bound_s * 1e6:.2f}",
             "logical (GB/s)": f"{self.logical_Bps / 1e9:.2f}",
@@ -152,10 +167,10 @@ class MoeResult(Tabular):
 
     @property
     def time_s(self) -> float:
-        """Dispatch and combine of the only number of ranks, one after the other."""
+        """Dispatch and combine of the only number of ranks, one after the other, with the steps before them."""
         if len({row.ranks for row in self.rows}) != 1:
             raise ValueError("several numbers of ranks: look at rows")
-        return sum(row.time_s for row in self.rows)
+        return sum(row.whole_s for row in self.rows)
 
     def pairs(self) -> list[tuple[MoeRow, MoeRow]]:
         """Return dispatch and combine for each number of ranks."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,12 +15,12 @@ from collsim.fabric.routing import Routes, find_routes
 from collsim.library import Profile, load_profile
 from collsim.moe.counts import Counts, Members, counted, expected, pooled
 from collsim.moe.expert_placement import Placement
-from collsim.moe.flows import OPS, byte_matrix, flows_of, logical_bytes
+from collsim.moe.flows import OPS, byte_matrix, copies_of, flows_of, logical_bytes
 from collsim.moe.kernel_costs import Kernel
 from collsim.moe.models import Model
 from collsim.moe.request import Laws, MoeRequest, ask
 from collsim.moe.result import Busy, MoeResult, MoeRow
-from collsim.moe.timing import OpTime, laid_on, load_of, time_flows
+from collsim.moe.timing import OpTime, Work, laid_on, load_of, time_flows
 from collsim.simulation.provenance import is_calibrated, topology_summary
 from collsim.simulation.request.prepare import Machine
 from collsim.simulation.request.tolerance import AUTO
@@ -56,6 +56,7 @@ def simulate_moe(
     skew: float | None = None,
     sigma: float | None = None,
     counts: Any = None,
+    balanced: bool = False,
     placement: str = "contiguous",
     redundant: int = 0,
     kernel: str | Kernel = "auto",
@@ -87,6 +88,8 @@ def simulate_moe(
         4,096 tokens in normal mode, or 128 in low-latency mode.
     skew, sigma, counts
         How popular experts are: `collsim.moe.gating.popularity_of`; *counts* may be a file. Default: all equally.
+    balanced : bool
+        Tokens take experts in turn, as far apart as there are: `collsim.moe.gating.balanced_choices`.
     placement : {"contiguous", "round_robin", "balanced"}
     redundant : int
         Copies of experts beyond one each.
@@ -123,7 +126,7 @@ def simulate_moe(
     """
     question = ask(
         topo, model, ep=ep, tokens=tokens, mode=mode, phase=phase,
-        laws=Laws(skew, sigma, counts), placement=placement, redundant=redundant,
+        laws=Laws(skew, sigma, counts, balanced), placement=placement, redundant=redundant,
         kernel=kernel, sms=sms, seeds=seeds, tolerance=tolerance, load_only=load_only,
         profile=profile, machine=Machine(overrides, fail, degrade), figures=figures,
     )  # fmt: skip
@@ -176,7 +179,7 @@ def _samples(question: MoeRequest, placement: Placement, members: Members) -> It
         if known is not None:
             yield None, known
             return
-    if question.seeds is None and question.load_only:
+    if question.seeds is None and (question.load_only or question.popularity.balanced):
         rng = np.random.default_rng([0, 3])
         yield None, pooled(model, question.popularity, placement, members, tokens=tokens, rng=rng)
         return
@@ -188,12 +191,28 @@ def _samples(question: MoeRequest, placement: Placement, members: Members) -> It
 
 def _timed(question: MoeRequest, fabric: Fabric, routes: Routes, counts: Counts, op: str) -> OpTime:
     """Return the time of one operation with one sample."""
-    costs = question.kernel.costs[question.mode][op]
-    laid = laid_on(fabric, routes, flows_of(counts, question.model, op, question.kernel.flow_mode(question.mode)))
-    share = question.kernel.share_of(question.sms)
+    kernel, model, members = question.kernel, question.model, counts.members
+    costs = kernel.costs[question.mode][op]
+    begin_s = costs.begin_s(
+        token_bytes=model.token_bytes(op), experts=model.experts, ranks=members.n_ranks, nodes=members.n_nodes
+    )
+    costs = replace(costs, start_s=begin_s)
+    laid = laid_on(fabric, routes, flows_of(counts, model, op, kernel.flow_mode(question.mode)))
+    share, work = kernel.share_of(question.sms), _work(question, counts, op) if costs.by_sm else None
     if question.load_only:
-        return load_of(laid, costs, share=share)
-    return time_flows(laid, costs, share=share, chunk_tokens=question.kernel.chunk_tokens, tolerance=question.tolerance)
+        return load_of(laid, costs, share=share, work=work)
+    return time_flows(
+        laid, costs, share=share, chunk_tokens=kernel.chunk_tokens, work=work, tolerance=question.tolerance
+    )
+
+
+def _work(question: MoeRequest, counts: Counts, op: str) -> Work:
+    """Return what the SMs of each rank have to do."""
+    kernel, mode = question.kernel, question.mode
+    copies = copies_of(counts, kernel.flow_mode(mode))
+    out, into = copies if op == "dispatch" else reversed(copies)
+    sms = kernel.busy_sms(mode, question.sms, question.model.experts)
+    return Work(counts.tokens, out, into, question.model.token_bytes(op), sms)
 
 
 def _row(
@@ -209,6 +228,7 @@ def _row(
     model, mode = question.model, question.kernel.flow_mode(question.mode)
     matrix = byte_matrix(counts, model, op, mode) if fabric.n_ranks <= MOST_IN_MATRIX else np.zeros((0, 0), np.int64)
     busy = time.bottleneck or _busy(fabric, time)
+    low_s, high_s = _interval(question, placement.n_ranks, time.time_s)
     return MoeRow(
         op=op,
         ranks=placement.n_ranks,
@@ -216,6 +236,9 @@ def _row(
         experts=len(placement.expert),
         time_s=time.time_s,
         times_s=tuple(each.time_s for _, _, each in timed),
+        low_s=low_s,
+        high_s=high_s,
+        prepare_s=_prepare_s(question, op, counts),
         load_s=time.load_s,
         bound_s=time.bound_s,
         node_bytes=time.node_bytes / fabric.n_ranks,
@@ -230,6 +253,28 @@ def _row(
         path=time.path,
         tolerance=time.tolerance,
     )
+
+
+def _interval(question: MoeRequest, ranks: int, time_s: float) -> tuple[float | None, float | None]:
+    """Return the least and the most that a measured time is expected to be; None where the library's costs count."""
+    if question.profile is not None:
+        return None, None
+    factor, _ = question.kernel.within(*_where(question, ranks))
+    return time_s / factor, time_s * factor
+
+
+def _where(question: MoeRequest, ranks: int) -> tuple[str, str, int, Sequence[int]]:
+    """Return mode, GPU, ranks, and the tokens of each or of all: what measured rows are compared with."""
+    tokens = [question.tokens] if isinstance(question.tokens, int) else question.tokens
+    return question.mode, question.topology.labels.get("gpu.model", ""), ranks, tokens
+
+
+def _prepare_s(question: MoeRequest, op: str, counts: Counts) -> float:
+    """Return the time of the step before the operation."""
+    costs = question.kernel.costs.get(question.mode, {}).get(op)
+    if costs is None:
+        return 0.0
+    return costs.before_s(tokens=float(counts.tokens.max(initial=0.0)), nodes=counts.members.n_nodes)
 
 
 def _busy(fabric: Fabric, time: OpTime) -> tuple[LinkLoad, ...]:
@@ -266,14 +311,23 @@ def _result(question: MoeRequest, rows: tuple[MoeRow, ...]) -> MoeResult:
     warnings = [text for text in (told, far if profile is None else None) if text]
     if question.mode != "all_to_all":
         warnings += unread_changes(question.topology, "kernels with experts have constants of their own")
-    runs = {"name": kernel.name, "title": kernel.title, "source": kernel.source, "kind": kernel.kind}
+    sizes = [place.n_ranks for place in question.placements]
+    calibrated = all(kernel.near(*_where(question, n)) for n in sizes)
+    runs = {
+        "name": kernel.name, "title": kernel.title, "source": kernel.source, "kind": kernel.kind,
+        "fit": kernel.fit, "calibrated": calibrated,
+    }  # fmt: skip
+    if profile is None and question.mode in kernel.costs:
+        reasons = {kernel.within(*_where(question, n)) for n in sizes}
+        warnings += [f"intervals are as wide as a factor {f:.3g}: {why}" for f, why in sorted(reasons) if why]
     if profile is not None:
         runs = {
             "name": profile.name,
             "title": profile.title or profile.name,
             "source": f"{profile.describe(over_nodes=topology.cluster is not None)}; start of a call: {kernel.name}",
             "kind": "fitted" if is_calibrated(topology, profile) else "assumed",
-        }
+            "fit": kernel.fit, "calibrated": is_calibrated(topology, profile),
+        }  # fmt: skip
     if any(row.tolerance for row in rows):
         warnings.append("irregular traffic was solved within a tolerance: docs/irregular.md")
     if question.load_only:
@@ -285,7 +339,8 @@ def _result(question: MoeRequest, rows: tuple[MoeRow, ...]) -> MoeResult:
             "tolerance": AUTO if question.tolerance is None else question.tolerance,
             "ep": [place.n_ranks for place in question.placements],
             "tokens": question.tokens if isinstance(question.tokens, int) else list(question.tokens),
-            "skew": question.laws.skew, "sigma": question.laws.sigma, "redundant": question.redundant,
+            "skew": question.laws.skew, "sigma": question.laws.sigma, "balanced": question.laws.balanced,
+            "redundant": question.redundant,
             "seeds": None if question.seeds is None else list(question.seeds), "load_only": question.load_only,
             "overrides": dict(topology.settings),
             "fail": [] if topology.damage is None else list(topology.damage.fail),

@@ -2,8 +2,9 @@
 
 All flows of an operation run at once: the hops of normal mode are pipelined, so the slower one sets the pace, and the
 other adds the time of one chunk at its end. Every rank is a port out and a port in, which kernels fill at the rate that
-their SMs copy at; bytes to or from the network take part of that as well. Network links give the part of their rate
-that the kernels reach. A message to another node also keeps the adapters of its sender busy until it is posted.
+their SMs copy at; bytes to or from the network take part of that as well. Where the work of SMs is known, that rate
+follows from what each rank has to copy. Network links give the part of their rate that the kernels reach. A message to
+another node also keeps the adapters of its sender busy until it is posted.
 """
 
 from __future__ import annotations
@@ -24,7 +25,12 @@ from collsim.moe.gating import Float, Int
 from collsim.moe.kernel_costs import Costs
 from collsim.simulation.result import LinkLoad
 
-__all__ = ["Laid", "OpTime", "laid_on", "load_of", "problem_of", "time_flows"]
+__all__ = ["Laid", "OpTime", "Work", "laid_on", "load_of", "problem_of", "time_flows"]
+
+
+SHARPNESS = 8
+"""How sharply the slower of links and SMs sets the rate of copying: 1 adds their times, many take the longer. Chosen
+once for all kernels, as rows with 16 to 24 SMs bend on H100; 4 to 16 fit about as well."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,6 +47,45 @@ class Laid:
     trunk_capacity_Bps: Float
     node_Bps: Float
     """float64[n_ranks]: what each GPU can send within its node at line rate; infinity if it is alone there."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Work:
+    """What the SMs of each rank have to do in one operation.
+
+    Attributes
+    ----------
+    tokens : float64[n_ranks]
+    copies_out, copies_in : float64[n_ranks]
+        Copies of tokens that it hands out and takes in, its own included.
+    token_bytes : int
+    sms : int
+        That copy.
+    """
+
+    tokens: Float
+    copies_out: Float
+    copies_in: Float
+    token_bytes: int
+    sms: int
+
+    def own_s(self, costs: Costs) -> Float:
+        """Return float64[2 * n_ranks], what one SM alone would need for the copies out, and in."""
+        copies = np.concatenate([self.copies_out, self.copies_in])
+        each_token = costs.token_s + self.token_bytes / costs.token_Bps
+        return np.tile(self.tokens, 2) * each_token + copies * (costs.copy_s + self.token_bytes / costs.copy_Bps)
+
+    def shared_s(self, seconds: Float, costs: Costs) -> Float:
+        """Return the time of so many seconds of one SM's work on all that copy, which get in each other's way."""
+        return seconds * (1 / self.sms + costs.crowding)
+
+    def ring_s(self, costs: Costs) -> float:
+        """Return how much later the last tokens come: two SMs are a channel, one hands tokens to the other."""
+        tokens = float(self.tokens.max(initial=0.0))
+        if not costs.ring_tokens or not tokens:
+            return 0.0
+        at_once = min(tokens / (self.sms / 2), costs.ring_tokens)
+        return at_once / 2 * float(self.own_s(costs).max()) / tokens
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -124,12 +169,28 @@ def _sending_s(laid: Laid, costs: Costs) -> Float:
     return seconds
 
 
-def problem_of(laid: Laid, costs: Costs, share: float) -> Problem:
+def _ports_Bps(laid: Laid, costs: Costs, share: float, work: Work | None) -> Float:
+    """Return float64[2 * n_ranks], the rates that the ports out and in copy at, network bytes weighed by their work."""
+    n = laid.fabric.n_ranks
+    rate_Bps = np.tile(laid.node_Bps * costs.node_efficiency * share, 2)
+    if work is None or not costs.by_sm:
+        return rate_Bps
+    src, dst, size_bytes, _ = _columns(laid)
+    ports = np.concatenate([src, n + dst])
+    inside, across = (np.bincount(ports, np.tile(size_bytes * part, 2), 2 * n) for part in (~laid.across, laid.across))
+    extra_s = costs.network_work * across / costs.copy_Bps
+    busy_s = work.shared_s(work.own_s(costs) + extra_s, costs)
+    seconds = ((inside / rate_Bps) ** SHARPNESS + busy_s**SHARPNESS) ** (1 / SHARPNESS)
+    done = inside + costs.network_work * across
+    return np.where(done > 0, done / np.where(done > 0, seconds, 1.0), np.inf)
+
+
+def problem_of(laid: Laid, costs: Costs, share: float, of: Work | None = None) -> Problem:
     """Return the problem for the engine: links, then the ports out of, into, and from each rank to its adapters."""
     src, dst, size_bytes, _ = _columns(laid)
     n, capacity = laid.fabric.n_ranks, laid.trunk_capacity_Bps
     ways = laid.trunks.take(np.arange(len(src)), _on_links(laid, costs))
-    port_Bps = laid.node_Bps * costs.node_efficiency * share
+    ports_Bps = _ports_Bps(laid, costs, share, of)
     work = np.where(laid.across, costs.network_work, 1.0)
     first = len(capacity)
     ptr = ways.ptr + 3 * np.arange(len(src) + 1)
@@ -141,7 +202,7 @@ def problem_of(laid: Laid, costs: Costs, share: float) -> Problem:
         own[at] = False
         link[at], weight[at] = first + port, takes
     link[own], weight[own] = ways.link, ways.weight
-    capacity = np.concatenate([capacity, port_Bps, port_Bps, np.ones(n)])  # an adapter has one second in a second
+    capacity = np.concatenate([capacity, ports_Bps, np.ones(n)])  # an adapter has one second in a second
     kept = (weight > 0) & np.isfinite(capacity[link])
     ptr = np.concatenate([[0], np.cumsum(kept)])[ptr]
     return Problem(
@@ -159,8 +220,9 @@ def problem_of(laid: Laid, costs: Costs, share: float) -> Problem:
 
 
 def time_flows(
-    laid: Laid, costs: Costs, *, share: float = 1.0, chunk_tokens: int = 0, tolerance: float | None = None
-) -> OpTime:
+    laid: Laid, costs: Costs, *, share: float = 1.0, chunk_tokens: int = 0, work: Work | None = None,
+    tolerance: float | None = None,
+) -> OpTime:  # fmt: skip
     """Simulate the flows of one operation.
 
     Parameters
@@ -171,6 +233,8 @@ def time_flows(
         Part of the rate within the node that the SMs in use reach.
     chunk_tokens : int
         Tokens that one hop hands to the next at once.
+    work : Work or None
+        Of the SMs; None where *costs* tell none.
     tolerance : float or None
         As of `collsim.engine.solve`.
 
@@ -180,33 +244,36 @@ def time_flows(
         The solution broke a law of the model.
     """
     if not sum(len(flows.src) for flows in laid.hops):
-        return load_of(laid, costs, share=share)
-    problem = problem_of(laid, costs, share)
+        return load_of(laid, costs, share=share, work=work)
+    problem = problem_of(laid, costs, share, work)
     solution = solve(problem, tolerance=tolerance)
     if broken := check_conservation(problem, solution):
         raise InternalError(*(Fault(what, f"{len(laid.hop)} flows", defect()) for what in broken))
-    finish_s = costs.start_s + solution.finish_s + _tails(laid, problem, chunk_tokens)
+    ring_s = 0.0 if work is None else work.ring_s(costs)
+    finish_s = costs.start_s + ring_s + solution.finish_s + _tails(laid, problem, chunk_tokens)
     arrived = np.zeros(laid.fabric.n_ranks)
     np.maximum.at(arrived, _columns(laid)[1], finish_s)
-    return _op_time(laid, costs, problem, arrived, path=solution.path, tolerance=solution.tolerance)
+    return _op_time(laid, costs, problem, arrived, path=solution.path, tolerance=solution.tolerance, later_s=ring_s)
 
 
-def load_of(laid: Laid, costs: Costs, *, share: float = 1.0) -> OpTime:
+def load_of(laid: Laid, costs: Costs, *, share: float = 1.0, work: Work | None = None) -> OpTime:
     """Return the time that the busiest link or port needs for one operation, which no simulation undercuts."""
     n = laid.fabric.n_ranks
     if not sum(len(flows.src) for flows in laid.hops):
         nothing, links = np.zeros(n), np.zeros(laid.fabric.n_links)
         return OpTime(costs.start_s, costs.start_s, 0.0, nothing, links, np.zeros(2 * n), 0.0, 0.0, "none")
-    return _op_time(laid, costs, problem_of(laid, costs, share), None, path="load")
+    later_s = 0.0 if work is None else work.ring_s(costs)
+    return _op_time(laid, costs, problem_of(laid, costs, share, work), None, path="load", later_s=later_s)
 
 
 def _op_time(
-    laid: Laid, costs: Costs, problem: Problem, finish_s: Float | None, *, path: str, tolerance: float = 0.0
-) -> OpTime:
+    laid: Laid, costs: Costs, problem: Problem, finish_s: Float | None, *, path: str, tolerance: float = 0.0,
+    later_s: float = 0.0,
+) -> OpTime:  # fmt: skip
     """Return when ranks are done, by the load alone without *finish_s*, with how busy everything is."""
     fabric, n = laid.fabric, laid.fabric.n_ranks
     src, dst, size_bytes, _ = _columns(laid)
-    load_s = costs.start_s + least_time_s(checked(problem))
+    load_s = costs.start_s + later_s + least_time_s(checked(problem))
     finish_s = np.full(n, load_s) if finish_s is None else finish_s
     time_s = float(finish_s.max())
     work = np.where(laid.across, costs.network_work, 1.0) * size_bytes

@@ -53,8 +53,25 @@ def _total(name: str) -> Callable[[Line], str]:
 
 
 def _time(line: Line) -> str:
-    about = len(line) == 1 and line[0].tolerance
-    return f"{'~' * bool(about)}{_total('time_s')(line)}"
+    """Text of the time of an operation, or of both with the steps before them."""
+    if len(line) == 1:
+        return f"{'~' * bool(line[0].tolerance)}{time_text(line[0].time_s)}"
+    return time_text(sum(row.whole_s for row in line))
+
+
+def _end(name: str) -> Callable[[Line], str]:
+    """Text of an end of the interval of an operation."""
+
+    def text(row: MoeRow) -> str:
+        end_s = getattr(row, name)
+        return "" if end_s is None else time_text(end_s)
+
+    return _alone(text)
+
+
+def _prepare(line: Line) -> str:
+    """Text of the steps before, where there are any."""
+    return time_text(sum(row.prepare_s for row in line)) if any(row.prepare_s for row in line) else ""
 
 
 def _extreme(pick: Callable[[Sequence[float]], float]) -> Callable[[Line], str]:
@@ -95,6 +112,9 @@ COLUMNS: tuple[Column[Line], ...] = (
     Column("most", _extreme(max), "(us)"),
     Column("load", _total("load_s"), "(us)"),
     Column("bound", _total("bound_s"), "(us)"),
+    Column("low", _end("low_s"), "(us)"),
+    Column("high", _end("high_s"), "(us)"),
+    Column("prepare", _prepare, "(us)"),
     Column("logical", _alone(lambda row: _GBps(row.logical_Bps)), "(GB/s)"),
     Column("node", _alone(lambda row: _GBps(row.node_Bps)), "(GB/s)"),
     Column("network", _alone(lambda row: _GBps(row.network_Bps)), "(GB/s)"),
@@ -107,7 +127,7 @@ COMPARED: tuple[Column[ComparedMoe], ...] = (
     Column("system", lambda line: line.system.label, kind="prose"),
     Column("dispatch", _of_pair(lambda pair: time_text(pair[0].time_s), "-"), "(us)"),
     Column("combine", _of_pair(lambda pair: time_text(pair[1].time_s), "-"), "(us)"),
-    Column("sum", _of_pair(lambda pair: time_text(pair[0].time_s + pair[1].time_s), "-"), "(us)"),
+    Column("sum", _of_pair(lambda pair: time_text(pair[0].whole_s + pair[1].whole_s), "-"), "(us)"),
     Column("speedup", lambda line: "-" if line.speedup is None else f"{line.speedup:.3g}", "(x)"),
     Column("limit", _of_pair(lambda pair: _longer(pair).limit, ""), kind="prose"),
     Column(
@@ -152,7 +172,7 @@ def kernels_text() -> str:
     wide = max(map(len, ("# kernel", *(kernel.name for kernel in kernels))))
     lines = [f"{'# kernel':<{wide}} {'SMs':>3} {'kind':<8} modes; title; source"]
     for kernel in kernels:
-        told = f"{', '.join(kernel.costs)}; {kernel.title}; {kernel.source}"
+        told = f"{', '.join(kernel.costs)}; {kernel.title}; {kernel.source}; fit: {kernel.fit}"
         lines.append(f"{kernel.name:<{wide}} {kernel.sms:>3} {kernel.kind:<8} {told}")
     return "".join(f"{line}\n" for line in lines)
 
@@ -248,7 +268,9 @@ def _kernel(result: MoeResult) -> str:
     kernel, sms = result.kernel, result.config["sms"]
     if sms is None:
         return f"calls of the library, profile {kernel['name']} ({kernel['kind']}): {kernel['source']}"
-    return f"kernels {kernel['name']} ({kernel['kind']}), {sms} SMs: {kernel['title']}; source: {kernel['source']}"
+    calibrated = f"calibrated: {'yes' if kernel['calibrated'] else 'no'}, on {kernel['fit']}"
+    told = f"{kernel['title']}; source: {kernel['source']}; {calibrated}"
+    return f"kernels {kernel['name']} ({kernel['kind']}), {sms} SMs: {told}"
 
 
 def _after(found: MoeResult | MoeComparison) -> list[str]:
@@ -287,7 +309,7 @@ def _wire_bytes(found: MoeResult) -> list[str]:
     columns: list[Column[Line]] = [
         Column("", lambda pair: str(pair[0].ranks), "ranks"),
         *(Column(name, bytes_of(place, scale), place) for name, scale in scales.items() for place in places),
-        Column(f"x {layers}", lambda pair: f"{sum(row.time_s for row in pair) * layers * 1e3:.4g} ms", "time"),
+        Column(f"x {layers}", lambda pair: f"{sum(row.whole_s for row in pair) * layers * 1e3:.4g} ms", "time"),
     ]
     pairs = found.pairs()
     shown = fitted(columns, pairs)
@@ -305,4 +327,6 @@ def _meanings(found: MoeResult) -> list[str]:
         f"logical: bytes as DeepEP counts them, {LOGICAL[found.config['mode']]}",
         "node, network: what a rank sends on the wire within its node, relayed bytes too, and to other nodes",
         "load: what the busiest link or GPU needs at the rate of the kernels; bound: bytes over line rates",
+        *["low, high: nine of ten measured times lie between them"] * (found.rows[0].low_s is not None),
+        *["prepare: counting tokens before, not in time but in sum"] * any(row.prepare_s for row in found.rows),
     ]

@@ -57,7 +57,14 @@ TABLES = {system: read(DATA / f"{system}.csv") for system in SYSTEMS}
 
 
 def test_every_table_is_of_a_system_in_the_split():
-    assert {path.stem for path in DATA.glob("*.csv")} == {*SYSTEMS, "split", "moe", "moe_calls", "engines"}
+    assert {path.stem for path in DATA.glob("*.csv")} == {
+        *SYSTEMS,
+        "split",
+        "moe",
+        "moe_calls",
+        "moe_kernels",
+        "engines",
+    }
     for system in SYSTEMS:
         own = DATA / "systems" / f"{system}.yaml"
         assert load_topology(own if own.is_file() else system).name == system

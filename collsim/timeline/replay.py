@@ -1,0 +1,235 @@
+"""Replay of a graph: kernels start as their streams, their hosts and what they wait for let them, and share the GPU.
+
+A collective holds as many multiprocessors as it has channels, from its start, also while it waits for its peers. All
+other kernels have the rest. While a kernel streams memory or uses tensor cores, loads of the channels take longer
+to return; a collective is slowed as far as its channels then carry less than its links would (`Node.spare`). It does
+not start while a kernel that was there before fills the GPU. Collectives that move bytes at once share links.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from collsim.core.errors import DeadlockError, Fault
+from collsim.timeline.gpus import Gpu
+from collsim.timeline.graph import Node
+from collsim.timeline.trace import COLLECTIVE, MATMUL, MEMORY, STREAM
+
+__all__ = ["HOST", "Replay", "compute_rate", "pace", "replay"]
+
+HOST = "host"
+EPS = 1e-12
+LONGEST_WAVE = 0.25
+"""A further wave lengthens a kernel by at most this share: none has fewer than four."""
+
+Sharing = Callable[[tuple[int, ...]], Sequence[float]]
+"""From the numbers of the collectives that move bytes at once to the rate of each, as a share of its rate alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """When each node ran.
+
+    Attributes
+    ----------
+    start_s, end_s, moving_s : list of float
+        For each node; *moving_s*: when a collective has all its peers.
+    cause : list of int
+        The node whose end let it start, of the host too; -1: nothing did.
+    by_host : list of bool
+        Whether it was the host's launch that it waited for last.
+    """
+
+    start_s: list[float]
+    end_s: list[float]
+    moving_s: list[float]
+    cause: list[int]
+    by_host: list[bool]
+
+    @property
+    def span_s(self) -> float:
+        """From the first start to the last end."""
+        shown = [i for i, begin_s in enumerate(self.start_s) if not math.isnan(begin_s)]
+        if not shown:
+            return 0.0
+        return max(self.end_s[i] for i in shown) - min(self.start_s[i] for i in shown)
+
+
+def pace(node_kind: str, gpu: Gpu) -> float:
+    """Return how many times longer loads of channels take beside a kernel of a kind."""
+    return {MATMUL: gpu.busy_slowdown, MEMORY: gpu.busy_slowdown, STREAM: gpu.stream_slowdown}.get(node_kind, 1.0)
+
+
+def compute_rate(held: float, gpu: Gpu) -> float:
+    """Return the rate of kernels while collectives hold so many multiprocessors.
+
+    >>> compute_rate(33, Gpu("one", "", 132))
+    0.75
+    """
+    return max(1.0 - held / gpu.sms, 1.0 / gpu.sms)
+
+
+def replay(nodes: Sequence[Node], gpu: Gpu, *, speed: float = 1.0, sharing: Sharing | None = None) -> Replay:
+    """Replay a graph.
+
+    Parameters
+    ----------
+    nodes : sequence of Node
+        In the order in which they were launched.
+    speed : float
+        Clock of the GPU, over that at which work was measured.
+    sharing : callable, optional
+        How collectives that move bytes at once share links; by default each has its own.
+
+    Raises
+    ------
+    DeadlockError
+        Nodes wait for each other.
+    """
+    run = _Run(nodes, gpu, speed, sharing)
+    run.finish()
+    return Replay(run.start_s, run.end_s, run.moving_s, run.cause, run.by_host)
+
+
+@dataclass(slots=True)
+class _Run:
+    nodes: Sequence[Node]
+    gpu: Gpu
+    speed: float
+    sharing: Sharing | None
+    start_s: list[float] = field(init=False)
+    end_s: list[float] = field(init=False)
+    moving_s: list[float] = field(init=False)
+    cause: list[int] = field(init=False)
+    by_host: list[bool] = field(init=False)
+    left: list[float] = field(init=False)
+    waits: list[int] = field(init=False)
+    then: list[list[int]] = field(init=False)
+    ready_s: list[float] = field(init=False)
+    timers: list[tuple[float, int, str]] = field(default_factory=list)
+    computing: dict[int, None] = field(default_factory=dict)
+    moving: dict[int, None] = field(default_factory=dict)
+    holding: dict[int, None] = field(default_factory=dict)
+    blocked: dict[int, set[int]] = field(default_factory=dict)
+    waved: set[int] = field(default_factory=set)
+    now: float = 0.0
+    done: int = 0
+
+    def __post_init__(self) -> None:
+        n = len(self.nodes)
+        self.start_s, self.end_s, self.moving_s = [math.nan] * n, [math.nan] * n, [math.nan] * n
+        self.cause, self.by_host, self.ready_s = [-1] * n, [False] * n, [0.0] * n
+        self.left = [node.work_s for node in self.nodes]
+        before = [{*node.after, *([node.host] if node.host >= 0 else [])} for node in self.nodes]
+        self.waits = [len(each) for each in before]
+        self.then = [[] for _ in range(n)]
+        for i, each in enumerate(before):
+            for j in each:
+                self.then[j].append(i)
+        for i in range(n):
+            if not self.waits[i]:
+                self._ready(i)
+
+    def finish(self) -> None:
+        """Run until all is done."""
+        while self.done < len(self.nodes):
+            rates = self._rates()
+            ends = [(self.now + max(self.left[i], 0.0) / rate, i) for i, rate in rates]
+            next_s = min((end for end, _ in ends), default=math.inf)
+            if self.timers and self.timers[0][0] <= next_s:
+                next_s = self.timers[0][0]
+            if math.isinf(next_s):
+                stuck = [node.name[:40] for node, end in zip(self.nodes, self.end_s, strict=True) if math.isnan(end)]
+                raise DeadlockError(Fault(f"{len(stuck)} nodes never start, first {stuck[:3]}", "timeline"))
+            step_s = next_s - self.now
+            for i, rate in rates:
+                self.left[i] -= rate * step_s
+            self.now = next_s
+            for end, i in ends:
+                if end <= next_s + EPS:
+                    self._end(i)
+            while self.timers and self.timers[0][0] <= self.now + EPS:
+                _, i, what = heapq.heappop(self.timers)
+                self._start(i) if what == "start" else self._move(i)
+
+    def _rates(self) -> list[tuple[int, float]]:
+        """Return the rate of each node that is under way."""
+        held = sum(self.nodes[i].sms for i in self.holding)
+        rate = self.speed * compute_rate(held, self.gpu) if held else self.speed
+        rates = [(i, rate if self.nodes[i].kind != HOST else 1.0) for i in self.computing]
+        if self.moving:
+            slow = max((pace(self.nodes[i].kind, self.gpu) for i in self.computing), default=1.0)
+            shares = self._shares()
+            rates += [
+                (i, share * min(1.0, self.nodes[i].spare / slow)) for i, share in zip(self.moving, shares, strict=True)
+            ]
+        return rates
+
+    def _shares(self) -> Sequence[float]:
+        if self.sharing is None or len(self.moving) == 1:
+            return [1.0] * len(self.moving)
+        return self.sharing(tuple(self.nodes[i].call for i in self.moving))
+
+    def _ready(self, i: int, cause: int = -1) -> None:
+        """All that node *i* waits for is done: it starts after its gap, and not before it is launched."""
+        node = self.nodes[i]
+        launched_s = node.earliest_s + (self.end_s[node.host] if node.host >= 0 else 0.0)
+        at = max(self.now, launched_s) + node.gap_s
+        self.by_host[i] = launched_s > self.now or cause < 0
+        self.cause[i] = node.host if self.by_host[i] else cause
+        self.ready_s[i] = max(self.now, launched_s)
+        heapq.heappush(self.timers, (at, i, "start"))
+
+    def _start(self, i: int) -> None:
+        node = self.nodes[i]
+        if node.kind == COLLECTIVE:
+            fillers = {j for j in self.computing if self.nodes[j].full}
+            if fillers:
+                self.blocked[i] = fillers
+                return
+        self._begin(i)
+
+    def _begin(self, i: int) -> None:
+        node = self.nodes[i]
+        self.start_s[i] = self.now
+        if node.kind == COLLECTIVE:
+            if node.sms:
+                self.holding[i] = None
+                for j in self.computing:
+                    self._wave(j)
+            heapq.heappush(self.timers, (max(self.now, self.ready_s[i] + node.late_s), i, "move"))
+        else:
+            self.moving_s[i] = self.now
+            self.computing[i] = None
+            if self.holding:
+                self._wave(i)
+
+    def _wave(self, i: int) -> None:
+        """Add the wave that a kernel needs which finds multiprocessors held."""
+        node = self.nodes[i]
+        if node.full and node.kind == MATMUL and i not in self.waved:
+            self.waved.add(i)
+            self.left[i] += min(self.gpu.wave_s, LONGEST_WAVE * node.work_s)
+
+    def _move(self, i: int) -> None:
+        self.moving_s[i] = self.now
+        self.moving[i] = None
+
+    def _end(self, i: int) -> None:
+        self.end_s[i] = self.now
+        self.done += 1
+        for group in (self.computing, self.moving, self.holding):
+            group.pop(i, None)
+        for j in [j for j, fillers in self.blocked.items() if i in fillers]:
+            self.blocked[j].discard(i)
+            if not self.blocked[j]:
+                del self.blocked[j]
+                self.cause[j], self.by_host[j] = i, False
+                self._begin(j)
+        for j in self.then[i]:
+            self.waits[j] -= 1
+            if not self.waits[j]:
+                self._ready(j, i)

@@ -7,6 +7,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from collsim.core.operations import operation
 from collsim.timeline.calls import Prediction
 from collsim.timeline.gpus import Gpu
 from collsim.timeline.graph import Node
@@ -58,6 +59,7 @@ def build(trace: Trace, gpu: Gpu, recorded: Mapping[Call, Prediction]) -> Built:
             full=k.full,
             sms=gpu.held(k.call.op if k.call else "", k.ctas) if k.kind == COLLECTIVE else 0,
             spare=recorded[k.call].spare if k.call is not None and k.call in recorded else 1.0,
+            adds=k.call is not None and operation(k.call.op).reduces,
             call=calls.index(k.call) if k.call is not None and k.call in calls else -1,
         )
         for i, k in enumerate(kernels)
@@ -222,7 +224,9 @@ def _undo_contention(nodes: list[Node], kernels: Sequence[Kernel], gpu: Gpu, lon
             a, b = max(start, k.start_s), min(end, k.end_s)
             if b > a:
                 met.setdefault(j, []).append((a, b, nodes[i].sms))
-                slow.setdefault(i, []).append((a, b, max(pace(kernels[j].kind, gpu) / nodes[i].spare, 1.0)))
+                slow.setdefault(i, []).append(
+                    (a, b, max(pace(kernels[j].kind, gpu, adds=nodes[i].adds) / nodes[i].spare, 1.0))
+                )
     for j, parts in met.items():
         lost_s = sum((b - a) * (1 - compute_rate(sms, gpu)) for a, b, sms in parts)
         work_s = nodes[j].work_s - min(lost_s, nodes[j].work_s * 0.9)

@@ -24,9 +24,11 @@ class Gpu:
         System of the zoo that has it; empty if none is known.
     sms : int
         Multiprocessors.
-    busy_slowdown, stream_slowdown : float
-        How many times longer the channels of a collective take for their bytes while other kernels keep the
-        multiprocessors busy, and while one streams memory.
+    add_slowdown, copy_slowdown : float
+        How many times longer the channels of a collective that adds, and of one that copies, take for their bytes
+        while other kernels keep the multiprocessors busy.
+    stream_slowdown : float
+        The same of both while a kernel streams memory.
     wave_s : float
         What a matrix product that fills the GPU takes longer, once, if multiprocessors are held.
     p2p_busy : float
@@ -40,7 +42,8 @@ class Gpu:
     name: str
     topology: str
     sms: int
-    busy_slowdown: float = 1.0
+    add_slowdown: float = 1.0
+    copy_slowdown: float = 1.0
     stream_slowdown: float = 1.0
     wave_s: float = 0.0
     p2p_busy: float = 1.0

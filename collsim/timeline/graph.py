@@ -35,6 +35,8 @@ class Node:
         Whether no kernel starts beside it.
     spare : float
         Of a collective: what its channels could carry, over what they do alone; 1 if only they bind.
+    adds : bool
+        Of a collective: whether it adds what ranks hold.
     call : int
         Number of its collective among those that differ; -1 for none.
     """
@@ -51,4 +53,5 @@ class Node:
     sms: int = 0
     full: bool = False
     spare: float = 1.0
+    adds: bool = False
     call: int = -1

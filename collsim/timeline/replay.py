@@ -22,8 +22,8 @@ __all__ = ["HOST", "Replay", "compute_rate", "pace", "replay"]
 
 HOST = "host"
 EPS = 1e-12
-LONGEST_WAVE = 0.25
-"""A further wave lengthens a kernel by at most this share: none has fewer than four."""
+LONGEST_WAVE = 1.0
+"""A further wave lengthens a kernel by at most this share: one that is shorter than a wave consists of one."""
 
 Sharing = Callable[[tuple[int, ...]], Sequence[float]]
 """From the numbers of the collectives that move bytes at once to the rate of each, as a share of its rate alone."""
@@ -58,9 +58,13 @@ class Replay:
         return max(self.end_s[i] for i in shown) - min(self.start_s[i] for i in shown)
 
 
-def pace(node_kind: str, gpu: Gpu) -> float:
-    """Return how many times longer loads of channels take beside a kernel of a kind."""
-    return {MATMUL: gpu.busy_slowdown, MEMORY: gpu.busy_slowdown, STREAM: gpu.stream_slowdown}.get(node_kind, 1.0)
+def pace(beside: str, gpu: Gpu, *, adds: bool) -> float:
+    """Return how many times longer channels take for their bytes beside a kernel of a kind."""
+    if beside == STREAM:
+        return gpu.stream_slowdown
+    if beside in (MATMUL, MEMORY):
+        return gpu.add_slowdown if adds else gpu.copy_slowdown
+    return 1.0
 
 
 def compute_rate(held: float, gpu: Gpu) -> float:
@@ -161,12 +165,14 @@ class _Run:
         rate = self.speed * compute_rate(held, self.gpu) if held else self.speed
         rates = [(i, rate if self.nodes[i].kind != HOST else 1.0) for i in self.computing]
         if self.moving:
-            slow = max((pace(self.nodes[i].kind, self.gpu) for i in self.computing), default=1.0)
-            shares = self._shares()
-            rates += [
-                (i, share * min(1.0, self.nodes[i].spare / slow)) for i, share in zip(self.moving, shares, strict=True)
-            ]
+            rates += [(i, share * self._pace(i)) for i, share in zip(self.moving, self._shares(), strict=True)]
         return rates
+
+    def _pace(self, i: int) -> float:
+        """Return the rate of a collective beside what runs, over that alone."""
+        node = self.nodes[i]
+        slow = max((pace(self.nodes[j].kind, self.gpu, adds=node.adds) for j in self.computing), default=1.0)
+        return min(1.0, node.spare / slow)
 
     def _shares(self) -> Sequence[float]:
         if self.sharing is None or len(self.moving) == 1:

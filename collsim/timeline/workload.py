@@ -81,7 +81,8 @@ class Graph:
         if call not in self._numbers:
             self._numbers[call] = len(self.calls)
             self.calls.append(call)
-        node = Node(name or call.op, COLLECTIVE, 0, 0.0, late_s=late_s, call=self._numbers[call])
+        adds = operation(call.op).reduces
+        node = Node(name or call.op, COLLECTIVE, 0, 0.0, late_s=late_s, adds=adds, call=self._numbers[call])
         node.work_s = self._drawn()  # of the time that the model gives it
         return self._add(node, stream, after)
 

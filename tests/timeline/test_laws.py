@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -56,7 +57,7 @@ def test_a_stream_runs_one_at_a_time_and_nothing_starts_too_soon(nodes):
     run = replay(nodes, H200)
     for stream in range(3):
         of_stream = [i for i, node in enumerate(nodes) if node.stream == stream]
-        for before, after in zip(of_stream, of_stream[1:], strict=False):
+        for before, after in pairwise(of_stream):
             assert run.start_s[after] >= run.end_s[before] - 1e-12
     for i, node in enumerate(nodes):
         assert run.start_s[i] >= node.earliest_s - 1e-12
@@ -108,7 +109,7 @@ def test_a_faster_link_may_lengthen_a_step_where_a_collective_misses_its_turn():
 
 
 def test_collectives_hold_multiprocessors_and_kernels_slow_their_channels():
-    gpu = Gpu("one", "", 100, busy_slowdown=2.0)
+    gpu = Gpu("one", "", 100, copy_slowdown=2.0)
     both = [Node("k", MATMUL, 0, 1.0), Node("c", COLLECTIVE, 1, 0.4, sms=20, spare=1.0)]
     run = replay(both, gpu)
     assert run.end_s[1] == pytest.approx(0.8)

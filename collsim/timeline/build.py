@@ -22,6 +22,9 @@ LEAST_LATE_S = 5e-6
 """Less is no peer that is late."""
 FOLLOWS_S = 20e-6
 """Without events, a kernel waited for one of another stream if it began within this time of its end."""
+ALWAYS_LATE = 1.25
+"""If all equal collectives took longer than this times what the model says, this rank always waited for a peer: errors
+of the model within a node are smaller (docs/accuracy.md)."""
 CLASS_QUANTILE = 0.1
 """Of the times of equal collectives, the one with which nobody waited for a peer; the least is prone to chance."""
 
@@ -65,8 +68,8 @@ def build(trace: Trace, gpu: Gpu, recorded: Mapping[Call, Prediction]) -> Built:
         for i, k in enumerate(kernels)
     ]
     _launch(nodes, kernels, hosts, max(latency_s, 0.0))
-    longest_s = {calls.index(call): told.time_s for call, told in recorded.items() if call in calls}
-    _undo_contention(nodes, kernels, gpu, longest_s)
+    model_s = {calls.index(call): told.time_s for call, told in recorded.items() if call in calls}
+    _undo_contention(nodes, kernels, gpu, model_s)
     return Built([*nodes, *(node for node, _ in hosts)], calls)
 
 
@@ -209,7 +212,7 @@ def _free_s(full: Sequence[tuple[float, float]], ready_s: float) -> float:
     return max(full[last][1], ready_s) if last >= 0 else ready_s
 
 
-def _undo_contention(nodes: list[Node], kernels: Sequence[Kernel], gpu: Gpu, longest_s: Mapping[int, float]) -> None:
+def _undo_contention(nodes: list[Node], kernels: Sequence[Kernel], gpu: Gpu, model_s: Mapping[int, float]) -> None:
     """Turn recorded times into those alone, and what is left of collectives into the lateness of peers."""
     collectives = [i for i, k in enumerate(kernels) if k.kind == COLLECTIVE]
     others = sorted((k.start_s, k.end_s, i) for i, k in enumerate(kernels) if k.kind != COLLECTIVE)
@@ -232,7 +235,7 @@ def _undo_contention(nodes: list[Node], kernels: Sequence[Kernel], gpu: Gpu, lon
         work_s = nodes[j].work_s - min(lost_s, nodes[j].work_s * 0.9)
         wave = kernels[j].full and kernels[j].kind == MATMUL
         nodes[j].work_s = max(work_s - gpu.wave_s, work_s / (1 + LONGEST_WAVE)) if wave else work_s
-    _split_lateness(nodes, kernels, collectives, slow, longest_s)
+    _split_lateness(nodes, kernels, collectives, slow, model_s)
 
 
 def _split_lateness(
@@ -240,7 +243,7 @@ def _split_lateness(
     kernels: Sequence[Kernel],
     collectives: Sequence[int],
     slow: Mapping[int, list[tuple[float, float, float]]],
-    longest_s: Mapping[int, float],
+    model_s: Mapping[int, float],
 ) -> None:
     """Share the recorded time of collectives out to their work and to waiting for peers.
 
@@ -253,8 +256,9 @@ def _split_lateness(
     least = {key: sorted(each)[int(len(each) * CLASS_QUANTILE)] for key, each in classes.items()}
     for i in collectives:
         k, node = kernels[i], nodes[i]
-        most_s = longest_s.get(node.call, math.inf)
-        node.work_s = min(least[node.call, node.sms, node.name], work_s[i], most_s) if node.call >= 0 else work_s[i]
+        least_s, told_s = least[node.call, node.sms, node.name], model_s.get(node.call, math.inf)
+        alone_s = told_s if least_s > ALWAYS_LATE * told_s else least_s
+        node.work_s = min(alone_s, work_s[i]) if node.call >= 0 else work_s[i]
         begin_s = _begin_of(node.work_s, k.start_s, k.end_s, slow.get(i, []))
         ready_s = k.start_s - node.gap_s
         node.late_s = begin_s - ready_s if begin_s > k.start_s + LEAST_LATE_S else 0.0

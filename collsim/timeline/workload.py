@@ -20,7 +20,7 @@ from collsim.timeline.graph import Node
 from collsim.timeline.replay import Replay, replay
 from collsim.timeline.result import TimelineResult
 from collsim.timeline.trace import COLLECTIVE, MATMUL, MEMORY, STREAM, Call
-from collsim.timeline.what_if import WhatIf, across
+from collsim.timeline.what_if import WhatIf, across, gpus_of
 
 __all__ = ["Graph", "graph_of", "read_workload", "simulate_workload", "time_graph"]
 
@@ -186,7 +186,7 @@ class _Writer:
             try:
                 {"kernel": self._kernel, "collective": self._collective, "repeat": self._loop}[kinds[0]](item, where)
             except InputError as error:
-                self.faults.extend(error.faults)
+                self.faults.extend(replace(fault, where=fault.where or where) for fault in error.faults)
             if self.faults and len(self.faults) > 50:
                 return
 
@@ -287,6 +287,7 @@ def simulate_workload(file: str | Path, asked: WhatIf) -> TimelineResult:
     ranks = asked.ranks or world
     options: dict[str, Any] = {k: v for k, v in asked.options.items() if v}
     if asked.nodes:
+        ranks = asked.ranks or asked.nodes * gpus_of(str(topology))
         options["overrides"] = {**dict(options.get("overrides") or {}), "scale_out.nodes": str(asked.nodes)}
     else:
         options |= across(str(topology), ranks, options)

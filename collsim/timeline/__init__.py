@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collsim.timeline.result import TimelineResult
     from collsim.timeline.simulate import simulate_timeline
+    from collsim.timeline.what_if import WhatIf
 
-__all__ = ["TimelineResult", "simulate_timeline"]
+__all__ = ["TimelineResult", "WhatIf", "simulate_timeline"]
+
+HOME = {"TimelineResult": "result", "WhatIf": "what_if", "simulate_timeline": "simulate"}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
+    """Import what is asked for when it is asked for."""
+    if name not in HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(f"{__name__}.{'result' if name == 'TimelineResult' else 'simulate'}"), name)
+    return getattr(importlib.import_module(f"{__name__}.{HOME[name]}"), name)

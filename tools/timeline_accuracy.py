@@ -85,7 +85,7 @@ def beside(
     """Return the time of a job and of a collective in loops beside each other."""
     graph = Graph(jitter=JITTER, seed=1)
     for _ in range(round(3 * LOOPS_S / job_s)):
-        graph.kernel("job", job_s, kind=kind)
+        graph.kernel("job", job_s, kind=kind, full=True)
     n_jobs = len(graph.nodes)
     for _ in range(round(3 * LOOPS_S / call_s)):
         graph.collective(call)
@@ -158,7 +158,7 @@ def overlap() -> Iterator[Row]:
         graph = Graph()
         for _ in range(buckets):
             for _ in range(products):
-                done = graph.kernel("product", float(row["compute_us"]) * 1e-6 / products / buckets)
+                done = graph.kernel("product", float(row["compute_us"]) * 1e-6 / products / buckets, full=True)
             graph.collective(call, after=[done])
         alike = [r for r in rows if all(r[key] == row[key] for key in ("machine", "buckets", "mib"))]
         alone_s = median(float(r["communication_us"]) for r in alike) * 1e-6 / buckets
@@ -184,7 +184,7 @@ def experts(least_tokens: int = 4096) -> Iterator[Row]:
                 for number, chain in enumerate(chains):
                     after = chain[-1:]
                     if step == 1:
-                        chain.append(graph.kernel("experts", float(row["experts_us"]) * 1e-6, after=after))
+                        chain.append(graph.kernel("experts", float(row["experts_us"]) * 1e-6, after=after, full=True))
                         continue
                     call = Call("all_to_all", (80 + step) * MIB, "bfloat16", str(number), 4)
                     alone_s[call] = parts[step // 2]

@@ -268,4 +268,6 @@ def _call(name: str, args: dict[str, Any]) -> Call | None:
     side = "Out msg nelems" if op == "all_gather" else "In msg nelems"
     elements = int(args.get(side) or args.get("Out msg nelems") or 0)
     ranks = int(args.get("Group size") or 0)
+    if op == "send_recv":
+        ranks = min(ranks, 2)  # of the group, only the two of a message take part
     return Call(op, elements * element_bytes if ranks else 0, dtype, str(args.get("Process Group Name", "")), ranks)

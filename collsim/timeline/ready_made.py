@@ -67,7 +67,7 @@ def tensor_parallel(*, layers: int, forward_s: float, backward_s: float, activat
 def pipeline(*, stages: int, batches: int, forward_s: float, backward_s: float, activation_bytes: int) -> Graph:
     """Return a step of a pipeline by 1F1B: each stage warms up, then turns forward and backward in turn, then drains.
 
-    Streams are stages, each of a GPU of its own: kernels of stages do not share one, so none of them fills it.
+    Streams are stages, each of a GPU of its own.
     """
     graph = Graph()
     turns = [_turns(stage, stages, batches) for stage in range(stages)]
@@ -85,7 +85,6 @@ def pipeline(*, stages: int, batches: int, forward_s: float, backward_s: float, 
                         ready.append(graph.collective(call, stream=f"{other} to {stage}", after=after))
                 time_s = forward_s if name == "forward" else backward_s
                 done[name, stage, batch] = graph.kernel(name, time_s, stream=f"stage {stage}", after=ready)
-                graph.nodes[-1].full = False
                 moved = True
         assert moved, "1F1B never waits for itself"
     return graph

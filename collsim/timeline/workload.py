@@ -26,7 +26,7 @@ __all__ = ["Graph", "graph_of", "read_workload", "simulate_workload", "time_grap
 
 SCHEMA = "collsim.workload/1"
 HEAD = ("schema", "topo", "gpu", "ranks", "launch", "jitter", "seed", "env", "step")
-KERNEL = ("kernel", "time", "flop", "bytes", "kind", "stream", "after", "slower")
+KERNEL = ("kernel", "time", "flop", "bytes", "kind", "stream", "after", "slower", "full")
 COLLECTIVE_KEYS = ("collective", "size", "dtype", "ranks", "group", "stream", "after", "name", "late")
 LOOP = ("repeat", "do")
 COMPUTE_STREAM, COMMUNICATION_STREAM = "compute", "communication"
@@ -64,9 +64,13 @@ class Graph:
         kind: str = MATMUL,
         stream: str = COMPUTE_STREAM,
         after: Sequence[int] = (),
+        full: bool = False,
     ) -> int:
-        """Add a kernel that takes *time_s* alone, and return its number."""
-        return self._add(Node(name, kind, 0, time_s * self._drawn(), full=True), stream, after)
+        """Add work that takes *time_s* alone, and return its number.
+
+        With *full* it is one kernel that fills the GPU, so that no collective starts beside it; else a number of them.
+        """
+        return self._add(Node(name, kind, 0, time_s * self._drawn(), full=full), stream, after)
 
     def collective(
         self,
@@ -206,7 +210,9 @@ class _Writer:
         time_s *= _figure(item.get("slower", 1), f"{where}.slower")
         name = str(item["kernel"])
         stream = str(item.get("stream", COMPUTE_STREAM))
-        self.names[name] = self.graph.kernel(name, time_s, kind=kind, stream=stream, after=self._after(item, where))
+        full = item.get("full", False) is True
+        after = self._after(item, where)
+        self.names[name] = self.graph.kernel(name, time_s, kind=kind, stream=stream, after=after, full=full)
 
     def _collective(self, item: Mapping[str, Any], where: str) -> None:
         _check_keys(item, COLLECTIVE_KEYS, where, self.faults)

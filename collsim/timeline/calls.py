@@ -38,12 +38,15 @@ class Machine:
         Further arguments of `collsim.simulation.simulate.simulate`.
     ranks : dict of int to int
         Numbers of ranks of groups that differ from those of the trace, by the latter.
+    groups : mapping of str to mapping
+        Further arguments for the collectives of a group, such as its place in a layout, by the name of the group.
     """
 
     topology: str
     environment: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
     ranks: Mapping[int, int] = field(default_factory=dict)
+    groups: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def but(self, **environment: str) -> Machine:
         """Return the same with other variables."""
@@ -106,10 +109,9 @@ def _row(call: Call, machine: Machine) -> Any:
         machine.topology,
         call.op,
         call.size_bytes,
-        ranks=machine.ranks.get(call.ranks, call.ranks),
         dtype=call.dtype or "uint8",
         environment=dict(machine.environment),
-        **machine.options,
+        **{"ranks": machine.ranks.get(call.ranks, call.ranks), **machine.options, **machine.groups.get(call.group, {})},
     )
     return found.rows[0]
 

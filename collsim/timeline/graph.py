@@ -37,6 +37,8 @@ class Node:
         Of a collective: what its channels could carry, over what they do alone; 1 if only they bind.
     adds : bool
         Of a collective: whether it adds what ranks hold.
+    gpu : int
+        On which of several GPUs it runs; they share nothing but what waits for what.
     call : int
         Number of its collective among those that differ; -1 for none.
     """
@@ -54,4 +56,5 @@ class Node:
     full: bool = False
     spare: float = 1.0
     adds: bool = False
+    gpu: int = 0
     call: int = -1

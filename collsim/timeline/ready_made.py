@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from collsim.timeline.trace import Call
 from collsim.timeline.workload import COMPUTE_STREAM, Graph
 
-__all__ = ["ddp", "fsdp", "moe_layer", "pipeline", "tensor_parallel"]
+__all__ = ["Layer", "ddp", "fsdp", "moe_layer", "pipeline", "tensor_parallel", "training"]
 
 DTYPE = "bfloat16"
 
@@ -65,29 +67,66 @@ def tensor_parallel(*, layers: int, forward_s: float, backward_s: float, activat
 
 
 def pipeline(*, stages: int, batches: int, forward_s: float, backward_s: float, activation_bytes: int) -> Graph:
-    """Return a step of a pipeline by 1F1B: each stage warms up, then turns forward and backward in turn, then drains.
+    """Return a step of a pipeline by 1F1B: stages warm up, then go forward and backward in turn, then drain."""
+    layer = Layer(forward_s, backward_s, activation_bytes)
+    return training(layers=stages, layer=layer, batches=batches, tp=1, pp=stages, dp=1)
 
-    Streams are stages, each of a GPU of its own.
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """A layer of one rank, for one micro-batch: times of forward and backward, activations, and its gradients."""
+
+    forward_s: float
+    backward_s: float
+    activation_bytes: int
+    gradient_bytes: int = 0
+
+
+def training(*, layers: int, layer: Layer, batches: int, tp: int, pp: int, dp: int) -> Graph:
+    """Return a step of a model with tensor, pipeline and data parallelism (Megatron-LM): 1F1B over *pp* stages, two
+    all-reduces a layer each way among *tp* ranks, and one all-reduce of the gradients among *dp* ranks at the end.
+
+    One rank stands for all of its stage: groups that do the same at the same time are told to the model by
+    `Machine.groups`, under the names ``tp``, ``pp`` and ``dp``. Each stage is a GPU of its own.
     """
     graph = Graph()
-    turns = [_turns(stage, stages, batches) for stage in range(stages)]
+    turns = [_turns(stage, pp, batches) for stage in range(pp)]
     done: dict[tuple[str, int, int], int] = {}
-    call = Call("send_recv", activation_bytes, DTYPE, "pp", 2)
     while any(turns):
-        moved = False
-        for stage in range(stages):
-            while turns[stage] and (after := _arrived(turns[stage][0], stage, stages, done)) is not None:
+        for stage in range(pp):
+            while turns[stage] and (after := _arrived(turns[stage][0], stage, pp, done)) is not None:
                 name, batch = turns[stage].pop(0)
-                ready = list(after)
-                if ready and activation_bytes and (stage > 0 or name == "backward"):
-                    other = stage - 1 if name == "forward" else stage + 1
-                    if 0 <= other < stages:
-                        ready.append(graph.collective(call, stream=f"{other} to {stage}", after=after))
-                time_s = forward_s if name == "forward" else backward_s
-                done[name, stage, batch] = graph.kernel(name, time_s, stream=f"stage {stage}", after=ready)
-                moved = True
-        assert moved, "1F1B never waits for itself"
+                ready = _received(graph, name, stage, pp=pp, after=after, activation_bytes=layer.activation_bytes)
+                done[name, stage, batch] = _layers(
+                    graph, name, stage, layers=layers // pp, layer=layer, tp=tp, after=ready
+                )
+    if dp > 1 and layer.gradient_bytes:
+        for stage in range(pp):
+            call = Call("all_reduce", layer.gradient_bytes * (layers // pp), DTYPE, "dp", dp)
+            graph.collective(call, stream=f"gradients {stage}", after=[done["backward", stage, batches - 1]], gpu=stage)
     return graph
+
+
+def _received(graph: Graph, name: str, stage: int, *, pp: int, after: list[int], activation_bytes: int) -> list[int]:
+    """Return what a turn waits for, with the message that brings it if it is of another stage."""
+    other = stage - 1 if name == "forward" else stage + 1
+    if not activation_bytes or not 0 <= other < pp:
+        return after
+    call = Call("send_recv", activation_bytes, DTYPE, "pp", 2)
+    return [graph.collective(call, stream=f"{other} to {stage}", after=after, gpu=stage)]
+
+
+def _layers(graph: Graph, name: str, stage: int, *, layers: int, layer: Layer, tp: int, after: list[int]) -> int:
+    """Add the layers of a stage for a micro-batch, and return the last node."""
+    time_s = layer.forward_s if name == "forward" else layer.backward_s
+    stream, last = f"stage {stage}", -1
+    halves = 2 if tp > 1 else 1
+    call = Call("all_reduce", layer.activation_bytes, DTYPE, "tp", tp)
+    for number in range(layers * halves):
+        last = graph.kernel(name, time_s / halves, stream=stream, after=after if number == 0 else (), gpu=stage)
+        if tp > 1 and layer.activation_bytes:
+            last = graph.collective(call, stream=stream, gpu=stage)
+    return last
 
 
 def _turns(stage: int, stages: int, batches: int) -> list[tuple[str, int]]:

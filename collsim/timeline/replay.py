@@ -161,23 +161,33 @@ class _Run:
 
     def _rates(self) -> list[tuple[int, float]]:
         """Return the rate of each node that is under way."""
-        held = sum(self.nodes[i].sms for i in self.holding)
-        rate = self.speed * compute_rate(held, self.gpu) if held else self.speed
-        rates = [(i, rate if self.nodes[i].kind != HOST else 1.0) for i in self.computing]
+        held: dict[int, int] = {}
+        for i in self.holding:
+            held[self.nodes[i].gpu] = held.get(self.nodes[i].gpu, 0) + self.nodes[i].sms
+        clock = {gpu: self.speed * compute_rate(sms, self.gpu) for gpu, sms in held.items()}
+        nodes = self.nodes
+        rates = [(i, 1.0 if nodes[i].kind == HOST else clock.get(nodes[i].gpu, self.speed)) for i in self.computing]
         if self.moving:
-            rates += [(i, share * self._pace(i)) for i, share in zip(self.moving, self._shares(), strict=True)]
+            rates += [(i, share * self._pace(i)) for i, share in self._shares()]
         return rates
 
     def _pace(self, i: int) -> float:
-        """Return the rate of a collective beside what runs, over that alone."""
+        """Return the rate of a collective beside what runs on its GPU, over that alone."""
         node = self.nodes[i]
-        slow = max((pace(self.nodes[j].kind, self.gpu, adds=node.adds) for j in self.computing), default=1.0)
+        kinds = {self.nodes[j].kind for j in self.computing if self.nodes[j].gpu == node.gpu}
+        slow = max((pace(kind, self.gpu, adds=node.adds) for kind in kinds), default=1.0)
         return min(1.0, node.spare / slow)
 
-    def _shares(self) -> Sequence[float]:
+    def _shares(self) -> list[tuple[int, float]]:
+        """Return the share of its links that each collective under way has."""
         if self.sharing is None or len(self.moving) == 1:
-            return [1.0] * len(self.moving)
-        return self.sharing(tuple(self.nodes[i].call for i in self.moving))
+            return [(i, 1.0) for i in self.moving]
+        found: list[tuple[int, float]] = []
+        for gpu in {self.nodes[i].gpu for i in self.moving}:
+            here = [i for i in self.moving if self.nodes[i].gpu == gpu]
+            shares = self.sharing(tuple(self.nodes[i].call for i in here)) if len(here) > 1 else [1.0]
+            found += zip(here, shares, strict=True)
+        return found
 
     def _ready(self, i: int, cause: int = -1) -> None:
         """All that node *i* waits for is done: it starts after its gap, and not before it is launched."""
@@ -192,7 +202,7 @@ class _Run:
     def _start(self, i: int) -> None:
         node = self.nodes[i]
         if node.kind == COLLECTIVE:
-            fillers = {j for j in self.computing if self.nodes[j].full}
+            fillers = {j for j in self.computing if self.nodes[j].full and self.nodes[j].gpu == node.gpu}
             if fillers:
                 self.blocked[i] = fillers
                 return
@@ -205,12 +215,13 @@ class _Run:
             if node.sms:
                 self.holding[i] = None
                 for j in self.computing:
-                    self._wave(j)
+                    if self.nodes[j].gpu == node.gpu:
+                        self._wave(j)
             heapq.heappush(self.timers, (max(self.now, self.ready_s[i] + node.late_s), i, "move"))
         else:
             self.moving_s[i] = self.now
             self.computing[i] = None
-            if self.holding:
+            if any(self.nodes[j].gpu == node.gpu for j in self.holding):
                 self._wave(i)
 
     def _wave(self, i: int) -> None:

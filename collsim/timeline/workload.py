@@ -65,12 +65,13 @@ class Graph:
         stream: str = COMPUTE_STREAM,
         after: Sequence[int] = (),
         full: bool = False,
+        gpu: int = 0,
     ) -> int:
         """Add work that takes *time_s* alone, and return its number.
 
         With *full* it is one kernel that fills the GPU, so that no collective starts beside it; else a number of them.
         """
-        return self._add(Node(name, kind, 0, time_s * self._drawn(), full=full), stream, after)
+        return self._add(Node(name, kind, 0, time_s * self._drawn(), full=full, gpu=gpu), stream, after)
 
     def collective(
         self,
@@ -80,13 +81,15 @@ class Graph:
         stream: str = COMMUNICATION_STREAM,
         after: Sequence[int] = (),
         late_s: float = 0.0,
+        gpu: int = 0,
     ) -> int:
         """Add a collective, whose slowest peer is late by *late_s*, and return its number."""
         if call not in self._numbers:
             self._numbers[call] = len(self.calls)
             self.calls.append(call)
         adds = operation(call.op).reduces
-        node = Node(name or call.op, COLLECTIVE, 0, 0.0, late_s=late_s, adds=adds, call=self._numbers[call])
+        node = Node(name or call.op, COLLECTIVE, 0, 0.0, late_s=late_s, adds=adds, gpu=gpu)
+        node.call = self._numbers[call]
         node.work_s = self._drawn()  # of the time that the model gives it
         return self._add(node, stream, after)
 

@@ -5,7 +5,7 @@ import pytest
 from collsim.core.errors import InputError, SpecError
 from collsim.timeline.calls import Machine, Predictor
 from collsim.timeline.gpus import gpu_of
-from collsim.timeline.ready_made import ddp, fsdp, moe_layer, pipeline, tensor_parallel
+from collsim.timeline.ready_made import Layer, ddp, fsdp, moe_layer, pipeline, tensor_parallel, training
 from collsim.timeline.simulate import simulate_timeline
 from collsim.timeline.trace import COLLECTIVE, MEMORY, Call
 from collsim.timeline.what_if import WhatIf
@@ -142,6 +142,34 @@ def test_a_pipeline_has_the_bubble_of_1f1b(predictor, stages, batches):
     found = pipeline(stages=stages, batches=batches, forward_s=1e-3, backward_s=2e-3, activation_bytes=0)
     _, run = time_graph(found, H100, predictor)
     assert run.span_s == pytest.approx((batches + stages - 1) * 3e-3, rel=1e-6)
+
+
+def test_gpus_of_a_graph_take_nothing_from_each_other(predictor):
+    found = Graph()
+    found.collective(Call("all_reduce", 512 << 20, "bfloat16", "a", 8), gpu=1)
+    for gpu in range(2):
+        found.kernel("k", 1e-3, stream=f"k{gpu}", gpu=gpu)
+    _, run = time_graph(found, H100, predictor)
+    assert run.end_s[1] == pytest.approx(1e-3)
+    assert run.end_s[2] > 1.1e-3
+
+
+def test_a_training_step_of_1024_gpus():
+    layout = {"tp": 8, "pp": 8, "dp": 16}
+    machine = Machine(
+        "hgx_h100",
+        options={"overrides": {"scale_out.nodes": "16"}},  # of one stage: others do the same on other links
+        groups={
+            "tp": {"ranks": 8},
+            "pp": {"ranks": 16, "groups": "tp=8,pp=2", "over": "pp"},
+            "dp": {"ranks": 128, "groups": "tp=8,dp=16", "over": "dp"},
+        },
+    )
+    layer = Layer(2e-3, 4e-3, 32 << 20, 100 << 20)
+    nodes, run = time_graph(training(layers=64, layer=layer, batches=16, **layout), H100, Predictor(machine))
+    least_s = (16 + 7) * 8 * 6e-3
+    assert least_s < run.span_s < 1.5 * least_s
+    assert {node.name for node in nodes} == {"forward", "backward", "all_reduce", "send_recv"}
 
 
 def test_two_half_batches_of_experts_overlap(predictor):

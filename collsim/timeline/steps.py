@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from collsim.core.errors import Fault, InputError
 from collsim.timeline.trace import Trace
@@ -11,6 +13,9 @@ from collsim.timeline.trace import Trace
 __all__ = ["by_steps"]
 
 MOST_STEPS = 1000
+MOST_PARTS = 10
+ALIKE = 0.98
+"""Share of the kernels that two steps have in common, at least."""
 
 
 def by_steps(trace: Trace, steps: int | None = None) -> tuple[Trace, int, str]:
@@ -31,9 +36,16 @@ def by_steps(trace: Trace, steps: int | None = None) -> tuple[Trace, int, str]:
         used = sum(any(a <= k.launch_s < b for k in inside) for a, b in trace.marks)
         if used:
             return replace(trace, kernels=tuple(inside)), used, ""
-    found = repetitions([(k.name, k.stream) for k in trace.kernels])
+    names = [(k.name, k.stream) for k in trace.kernels]
+    found = repetitions(names)
     if found > 1:
         return trace, found, ""
+    if (found := nearly(names)) > 1:
+        return (
+            trace,
+            found,
+            f"steps are not quite alike: the trace is taken as {found} of them (--steps N says how many)",
+        )
     return (
         trace,
         1,
@@ -57,3 +69,17 @@ def repetitions(items: Sequence[object]) -> int:
     period = n - fallback[-1] if n else 1
     count = n // period if period and n % period == 0 else 1
     return count if count <= MOST_STEPS else 1
+
+
+def nearly(items: Sequence[object]) -> int:
+    """Return how many parts of equal length hold nearly the same items, in whatever order; 1 if none do.
+
+    >>> nearly([*range(100), *range(1, 101)]), nearly(range(200))
+    (2, 1)
+    """
+    for count in range(MOST_PARTS, 1, -1):
+        size = len(items) // count
+        parts = [Counter(items[size * i : size * (i + 1)]) for i in range(count)]
+        if size and all((a & b).total() >= ALIKE * size for a, b in pairwise(parts)):
+            return count
+    return 1

@@ -3,7 +3,10 @@
 import json
 import xml.etree.ElementTree as ET
 
+import jsonschema
 import pytest
+
+from collsim.report.json_schemas import schema
 
 STEP = """\
 schema: collsim.workload/1
@@ -35,7 +38,7 @@ def test_the_table_says_what_a_step_is_made_of(collsim, step):
 
 def test_json_has_what_it_promises(collsim, step):
     found = json.loads(collsim("timeline", step, "-q", "--format", "json").out)
-    assert found["schema"] == "collsim.timeline/1"
+    jsonschema.validate(found, schema("collsim.timeline/1"))
     assert found["low_s"] <= found["step_time_s"] <= found["high_s"]
     assert found["recorded_step_time_s"] is None
     assert 0 < found["exposed_s"] < found["communication_s"]

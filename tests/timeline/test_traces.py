@@ -227,3 +227,13 @@ def test_a_peer_that_is_late_is_no_slow_collective(made, tmp_path):
     assert found.calls[0].alone_s == pytest.approx(300e-6, rel=0.2)
     replayed = replay(build(read_trace(file), gpu_of("NVIDIA H200"), {}).nodes, gpu_of("NVIDIA H200"))
     assert replayed.span_s == pytest.approx(2 * found.recorded_step_time_s, rel=0.01)
+
+
+def test_steps_that_are_not_quite_alike_are_counted_and_said(made, tmp_path):
+    trace = made()
+    for step in range(2):
+        for number in range(100):
+            trace.kernel(f"nvjet_{number}" if number or step else "nvjet_first", 50.0)
+    found = simulate_timeline(trace.write(tmp_path / "alike.json"))
+    assert found.steps == 2
+    assert "not quite alike" in found.notes[0]

@@ -103,8 +103,9 @@ class _Events:
     """Events of a trace, as far as they say something about the GPU; all others are counted."""
 
     def __init__(self) -> None:
-        self.on_gpu: list[dict[str, Any]] = []
-        self.launches: dict[int, tuple[float, float, int]] = {}
+        self.on_gpu: list[tuple[Kernel, int]] = []
+        self.launches: dict[int, tuple[float, int]] = {}
+        self.names: dict[str, tuple[str, str]] = {}
         self.marks: list[tuple[float, float]] = []
         self.syncs: dict[int, dict[str, Any]] = {}
         self.records: list[tuple[float, int, int]] = []
@@ -121,9 +122,7 @@ class _Events:
         self.seen[category] += 1
         try:
             if category in ON_GPU:
-                if float(event["dur"]) < 0 or not math.isfinite(float(event["ts"])):
-                    raise ValueError
-                self.on_gpu.append(event)
+                self.on_gpu.append(self._kernel(event))
             elif category in ON_HOST:
                 self._take_call(event)
             elif category == "cuda_sync":
@@ -145,7 +144,7 @@ class _Events:
         elif name.endswith(BLOCKING):
             self.host_waits.append((begin_s, begin_s + long_s, thread))
         else:
-            self.launches[correlation] = (begin_s, begin_s + long_s, thread)
+            self.launches[correlation] = (begin_s, thread)
 
     def _take_sync(self, event: dict[str, Any]) -> None:
         args = event["args"]
@@ -180,7 +179,7 @@ class _Events:
             why = f" ({text.cut})" if text.cut else ""
             raise InputError(Fault(f"has no kernels of a GPU, only {seen}{why}", text.file, hint))
         lost, kept = self._without_jumps()
-        kernels = [self._kernel(event) for event in kept]
+        kernels = [self._launched(k, correlation) for k, correlation in kept]
         if self.broken:
             lost.append(f"{self.broken} events without time, length or correlation are left out")
         kernels.sort(key=lambda k: k.start_s if math.isnan(k.launch_s) else min(k.launch_s, k.start_s))
@@ -201,43 +200,53 @@ class _Events:
             )
         return kernels, lost
 
-    def _without_jumps(self) -> tuple[list[str], list[dict[str, Any]]]:
+    def _without_jumps(self) -> tuple[list[str], list[tuple[Kernel, int]]]:
         """Return the kernels of the longest part between jumps of the clock."""
-        ordered = sorted(self.on_gpu, key=lambda event: float(event["ts"]))
-        parts: list[list[dict[str, Any]]] = [[]]
-        busy_us = sum(float(event["dur"]) for event in ordered)
-        end_us = float(ordered[0]["ts"])
-        for event in ordered:
-            gap_us = float(event["ts"]) - end_us
-            if gap_us > max(LEAST_JUMP_S * 1e6, 3 * busy_us):
+        ordered = sorted(self.on_gpu, key=lambda each: each[0].start_s)
+        parts: list[list[tuple[Kernel, int]]] = [[]]
+        busy_s = sum(k.end_s - k.start_s for k, _ in ordered)
+        end_s = ordered[0][0].start_s
+        for each in ordered:
+            if each[0].start_s - end_s > max(LEAST_JUMP_S, 3 * busy_s):
                 parts.append([])
-            parts[-1].append(event)
-            end_us = max(end_us, float(event["ts"]) + float(event["dur"]))
+            parts[-1].append(each)
+            end_s = max(end_s, each[0].end_s)
         kept = max(parts, key=len)
         if len(parts) == 1:
             return [], kept
         jumps = f"the clock jumps {len(parts) - 1} time(s)"
         return [f"{jumps}: of {len(ordered)} kernels the longest part, {len(kept)}, is read"], kept
 
-    def _kernel(self, event: dict[str, Any]) -> Kernel:
+    def _kernel(self, event: dict[str, Any]) -> tuple[Kernel, int]:
+        """Return a kernel, whose launch is not yet known, and the number that it shares with its launch."""
         args = event.get("args") or {}
-        name, start_s = str(event.get("name", "")), float(event["ts"]) * 1e-6
-        kind = kind_of(name)
-        launch_s, _, thread = self.launches.get(int(args.get("correlation", -1)), (math.nan, 0.0, -1))
-        grid = args.get("grid") or [0]
-        per_sm = float(args.get("blocks per SM", 0) or 0)
-        return Kernel(
+        start_s, long_s = float(event["ts"]) * 1e-6, float(event["dur"]) * 1e-6
+        if not (math.isfinite(start_s) and long_s >= 0):
+            raise ValueError
+        told = str(event.get("name", ""))
+        if (known := self.names.get(told)) is None:  # one text for all kernels of a name
+            known = self.names[told] = (told, kind_of(told))
+        name, kind = known
+        grid, per_sm = args.get("grid") or [0], float(args.get("blocks per SM", 0) or 0)
+        found = Kernel(
             name=name,
             kind=kind,
             stream=int(args.get("stream", event.get("tid", 0))),
             start_s=start_s,
-            end_s=start_s + float(event["dur"]) * 1e-6,
-            launch_s=launch_s,
-            thread=thread,
+            end_s=start_s + long_s,
+            launch_s=math.nan,
+            thread=-1,
             ctas=math.prod(int(n) for n in grid),
             full=kind != COLLECTIVE and per_sm >= 1,
             call=_call(name, args) if kind == COLLECTIVE else None,
         )
+        return found, int(args.get("correlation", -1))
+
+    def _launched(self, k: Kernel, correlation: int) -> Kernel:
+        """Return a kernel with its launch, if the trace has it."""
+        if (told := self.launches.get(correlation)) is None:
+            return k
+        return Kernel(k.name, k.kind, k.stream, k.start_s, k.end_s, told[0], told[1], k.ctas, k.full, k.call)
 
 
 def _unlaunched(k: Kernel) -> Kernel:

@@ -237,3 +237,14 @@ def test_steps_that_are_not_quite_alike_are_counted_and_said(made, tmp_path):
     found = simulate_timeline(trace.write(tmp_path / "alike.json"))
     assert found.steps == 2
     assert "not quite alike" in found.notes[0]
+
+
+def test_events_that_make_no_sense_are_counted(made, tmp_path):
+    trace = made()
+    for _ in range(3):
+        trace.kernel("nvjet_a", 100.0)
+    bad = [{"ts": "soon"}, {"dur": -1}, {"args": {"stream": 7, "grid": ["x"]}}, {"ts": None}]
+    trace.events += [{**trace.events[-1], **change} for change in bad]
+    found = read_trace(trace.write(tmp_path / "odd.json"))
+    assert len(found.kernels) == 3
+    assert found.lost[0].startswith("4 events without time")

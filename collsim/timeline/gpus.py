@@ -92,6 +92,7 @@ def gpu_of(name: str, sms: int = 0) -> Gpu:
     for key, entry in _table().items():
         if any(re.search(rf"\b{one}\b", name, re.IGNORECASE) for one in entry["names"]):
             figures = {k: v["value"] for k, v in entry.items() if isinstance(v, dict)}
-            figures["wave_s"] = parse_time_s(figures.pop("wave"))
-            return Gpu(key, entry["topology"], **figures)
+            if "wave" in figures:
+                figures["wave_s"] = parse_time_s(figures.pop("wave"))
+            return Gpu(key, entry["topology"], **figures, known="add_slowdown" in figures)
     return Gpu(name or "unknown", "", sms or 132, known=False)

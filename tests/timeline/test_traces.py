@@ -248,3 +248,12 @@ def test_events_that_make_no_sense_are_counted(made, tmp_path):
     found = read_trace(trace.write(tmp_path / "odd.json"))
     assert len(found.kernels) == 3
     assert found.lost[0].startswith("4 events without time")
+
+
+def test_a_gpu_without_constants_of_contention_has_a_system_and_a_note(ddp_trace):
+    found = simulate_timeline(ddp_trace(gpu="NVIDIA A100-SXM4-80GB"), WhatIf(environment={"NCCL_MAX_NCHANNELS": "2"}))
+    assert found.topology == "dgx_a100"
+    assert found.step_time_s > 1.1 * found.recorded_step_time_s
+    assert any("figures are not known" in note for note in found.notes)
+    assert gpu_of("AMD Instinct MI300X").topology == "mi300x_ubb8"
+    assert gpu_of("NVIDIA GB200").topology == "gb200_nvl72"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import dataclass
 from functools import cache
@@ -35,6 +34,8 @@ class Gpu:
         Share of the channels of an all-to-all that are busy.
     sustained_duty : float
         Share of the time for which tensor cores may run at the full clock within the power of the GPU.
+    clock_exponent : float
+        With which power of the time of a step the clock rises that its power allows.
     known : bool
         False: kernels are taken not to disturb each other.
     """
@@ -48,6 +49,7 @@ class Gpu:
     wave_s: float = 0.0
     p2p_busy: float = 1.0
     sustained_duty: float = 1.0
+    clock_exponent: float = 0.5
     known: bool = True
 
     def held(self, op: str, channels: int) -> int:
@@ -58,20 +60,20 @@ class Gpu:
     def speed(self, work_s: float, recorded_s: float, new_s: float) -> float:
         """Return the clock in a step that takes *new_s*, over that in one that took *recorded_s*.
 
-        *work_s* is how long kernels were busy in the latter. Power is what limits the clock of matrix products: energy
-        goes with the square of the clock (of the voltage), so that over a longer step it may rise with the root of the
-        time, up to the full one.
+        *work_s* is how long kernels were busy in the latter. Power is what limits the clock of matrix products: of the
+        energy that it allows, a step that takes longer has more, so that the clock may rise, up to the full one.
 
-        >>> gpu = Gpu("one", "", 132, sustained_duty=0.4)
+        >>> gpu = Gpu("one", "", 132, sustained_duty=0.4, clock_exponent=0.5)
         >>> round(gpu.speed(0.9, 1.0, 1.21), 3), round(gpu.speed(0.3, 1.0, 2.0), 3)
         (1.1, 1.0)
         """
         if work_s <= 0 or recorded_s <= 0:
             return 1.0
-        clock = min(1.0, math.cbrt(self.sustained_duty * recorded_s / work_s))
+        e = self.clock_exponent
+        clock = min(1.0, (self.sustained_duty * recorded_s / work_s) ** (e / (1 + e)))  # of the trace
         if clock == 1.0 and new_s >= recorded_s:
             return 1.0
-        return min(math.sqrt(new_s / recorded_s), 1 / clock)
+        return float(min((new_s / recorded_s) ** e, 1 / clock))
 
 
 @cache

@@ -104,13 +104,18 @@ class _Study:
         old, world = before.machine, self.trace.world
         topology = asked.topo or old.topology
         ranks = asked.ranks
-        options = {**({} if asked.topo else old.options), **{k: v for k, v in asked.options.items() if v}}
+        kept = {} if asked.topo else dict(old.options)
+        options = {**kept, **{k: v for k, v in asked.options.items() if v}}
+        if changed := {**dict(kept.get("overrides") or {}), **dict(asked.options.get("overrides") or {})}:
+            options["overrides"] = changed
         if asked.nodes:
             overrides = {**dict(options.get("overrides") or {}), "scale_out.nodes": str(asked.nodes)}
             options["overrides"] = overrides
             ranks = ranks or asked.nodes * gpus_of(topology)
         elif ranks or asked.topo:
             options = {**options, **across(topology, ranks or world, options)}
+        if ranks and all(call.ranks != world for call in self.calls):
+            self.notes.append(f"no collective is of all {world} ranks of the trace: none changes its number of ranks")
         environment = {**({} if asked.topo else old.environment), **asked.environment}
         machine = Machine(topology, environment, options, {world: ranks} if ranks else {})
         return Predictor(machine)

@@ -257,3 +257,16 @@ def test_a_gpu_without_constants_of_contention_has_a_system_and_a_note(ddp_trace
     assert any("figures are not known" in note for note in found.notes)
     assert gpu_of("AMD Instinct MI300X").topology == "mi300x_ubb8"
     assert gpu_of("NVIDIA GB200").topology == "gb200_nvl72"
+
+
+def test_ranks_change_only_groups_of_all_ranks(ddp_trace):
+    found = simulate_timeline(ddp_trace(world=16), WhatIf(ranks=32))
+    assert found.calls[0].ranks == 2
+    assert any("no collective is of all 16 ranks" in note for note in found.notes)
+
+
+def test_a_changed_figure_leaves_the_nodes_of_a_trace(ddp_trace):
+    file = ddp_trace(world=16, ranks=16)
+    plain = simulate_timeline(file, WhatIf(environment={"NCCL_MAX_NCHANNELS": "8"}))
+    slower = WhatIf(environment={"NCCL_MAX_NCHANNELS": "8"}, options={"overrides": {"link.bandwidth": "20 Gb/s"}})
+    assert simulate_timeline(file, slower).calls[0].time_s > plain.calls[0].time_s

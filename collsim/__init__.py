@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collsim.simulation.comparison import Comparison
     from collsim.simulation.result import Result
     from collsim.simulation.simulate import simulate
+    from collsim.timeline import TimelineResult, WhatIf, simulate_timeline
     from collsim.topology import Topology, load_topology
 
 __all__ = [
@@ -38,14 +39,17 @@ __all__ = [
     "MoeResult",
     "Result",
     "Schedule",
+    "TimelineResult",
     "Topology",
     "Validation",
+    "WhatIf",
     "__version__",
     "calibrate",
     "compare",
     "load_topology",
     "simulate",
     "simulate_moe",
+    "simulate_timeline",
     "validate",
 ]
 
@@ -57,11 +61,14 @@ HOME = {
     "MoeResult": "moe",
     "Result": "simulation.result",
     "Schedule": "schedule",
+    "TimelineResult": "timeline",
     "Topology": "topology",
     "Validation": "calibration.verdicts",
+    "WhatIf": "timeline",
     "load_topology": "topology",
     "simulate": "simulation.simulate",
     "simulate_moe": "moe",
+    "simulate_timeline": "timeline",
     "calibrate": "calibration.fit",
     "compare": "simulation.compare",
     "validate": "calibration.validate",

@@ -1,0 +1,205 @@
+"""Collectives of a step by the model: how long each takes as it was recorded, and as it would be elsewhere."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from collsim.core.errors import CollsimError
+from collsim.timeline.trace import Call
+
+__all__ = ["Machine", "Prediction", "Predictor", "fair_shares", "predict", "recorded_environment"]
+
+ONE_CHANNEL = {
+    "NCCL_MAX_NCHANNELS": "1",
+    "NCCL_MAX_P2P_NCHANNELS": "1",
+    "NCCL_NVLS_ENABLE": "0",
+}
+MOST_SPARE = 4.0
+FILLS = 1.2
+"""From so much spare of the channels on, links bind; softly, so that channels lose some of their rate there."""
+IN_PLACE = ("all_gather", "reduce_scatter")
+P2P = ("all_to_all", "send_recv", "gather", "scatter")
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Where collectives run.
+
+    Attributes
+    ----------
+    topology : str
+        A name of the zoo or a file.
+    environment : mapping
+        Variables of the library.
+    options : mapping
+        Further arguments of `collsim.simulation.simulate.simulate`.
+    ranks : dict of int to int
+        Numbers of ranks of groups that differ from those of the trace, by the latter.
+    groups : mapping of str to mapping
+        Further arguments for the collectives of a group, such as its place in a layout, by the name of the group.
+    """
+
+    topology: str
+    environment: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
+    ranks: Mapping[int, int] = field(default_factory=dict)
+    groups: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def but(self, **environment: str) -> Machine:
+        """Return the same with other variables."""
+        return replace(self, environment={**self.environment, **environment})
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What the model says of a collective.
+
+    Attributes
+    ----------
+    time_s, lo_s, hi_s : float
+        Time, and the interval of it.
+    channels : int
+        That the library uses.
+    spare : float
+        What its channels could carry over what they do: 1 if only they bind, more if links do.
+    link : str
+        The link that is loaded most.
+    """
+
+    time_s: float
+    channels: int
+    spare: float
+    algo: str
+    link: str
+    lo_s: float
+    hi_s: float
+
+
+def predict(call: Call, machine: Machine) -> Prediction:
+    """Predict a collective.
+
+    Raises
+    ------
+    CollsimError
+        As of `collsim.simulation.simulate.simulate`.
+    """
+    row = _row(call, machine)
+    channels = max(int(row.channels or 1), 1)
+    spare = 1.0
+    if channels > 1:
+        try:
+            alone_s = float(_row(call, machine.but(**ONE_CHANNEL)).time_s)
+            ranks = machine.ranks.get(call.ranks, call.ranks)
+            share = (ranks - 1) / ranks if call.op in P2P else 1.0
+            spare = min(max(float(row.time_s) * channels * share / alone_s, 1.0), MOST_SPARE)
+        except CollsimError:
+            spare = 1.0
+    link = row.bottleneck[0].link if row.bottleneck else ""
+    lo_s, hi_s = row.time_lo_s or row.time_s, row.time_hi_s or row.time_s
+    return Prediction(float(row.time_s), channels, spare, row.algo, link, float(lo_s), float(hi_s))
+
+
+def _row(call: Call, machine: Machine) -> Any:
+    from collsim.simulation.simulate import simulate
+
+    found = simulate(
+        machine.topology,
+        call.op,
+        call.size_bytes,
+        dtype=call.dtype or "uint8",
+        environment=dict(machine.environment),
+        **{"ranks": machine.ranks.get(call.ranks, call.ranks), **machine.options, **machine.groups.get(call.group, {})},
+    )
+    return found.rows[0]
+
+
+class Predictor:
+    """Predictions of one machine, each made once."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self._known: dict[Call, Prediction] = {}
+
+    def of(self, call: Call) -> Prediction:
+        """Return the prediction of a collective."""
+        if call not in self._known:
+            self._known[call] = predict(call, self.machine)
+        return self._known[call]
+
+    def ratio(self, call: Call, other: Predictor) -> float:
+        """Return how many times longer a collective takes on another machine.
+
+        Trainers gather and scatter in place: a rank does not copy its own part, as the calls that profiles were fitted
+        to do. Where links bind, that takes no longer; where fewer channels do, they carry what those of the all-reduce
+        with as many bytes on the wires carry.
+        """
+        before, after = self.of(call), other.of(call)
+        if before.time_s <= 0 or after.time_s <= 0:
+            return 1.0
+        same_ranks = other.machine.ranks.get(call.ranks, call.ranks) == call.ranks
+        fewer = after.channels < before.channels
+        if call.op in IN_PLACE and before.algo == after.algo == "ring" and same_ranks and fewer:
+            twin = other.of(replace(call, op="all_reduce", size_bytes=call.size_bytes // 2))
+            if twin.algo == "ring":
+                return min(after.time_s, max(twin.time_s, before.time_s)) / before.time_s
+        return after.time_s / before.time_s
+
+    def use(self, call: Call) -> dict[str, float]:
+        """Return which part of what links carry for the library a collective takes alone, by the kind of link.
+
+        That is all of it where links bind, and less where only the channels do.
+        """
+        told = self.of(call)
+        kind = re.sub(r"\d+", "", told.link.partition("->")[2] or told.link) or "links"
+        return {kind: min(1.0, told.spare / FILLS)}
+
+    def shares(self, calls: Sequence[Call]) -> list[float]:
+        """Return the rate of each of several collectives at once, as a share of its rate alone."""
+        return fair_shares([self.use(call) for call in calls])
+
+
+def recorded_environment(machine: Machine, grids: Mapping[Call, int]) -> dict[str, str]:
+    """Return the variables with which the library uses as many channels as a trace shows.
+
+    Those are none, NVLS off, or a limit of the channels as well. Collectives count by their bytes.
+    """
+    if not grids:
+        return {}
+    largest = max(grids, key=lambda call: call.size_bytes)
+    most = str(max(grids.values()))
+    limit = {"NCCL_MAX_NCHANNELS": most}
+    candidates: list[dict[str, str]] = [{}, {"NCCL_NVLS_ENABLE": "0"}, {"NCCL_NVLS_ENABLE": "0", **limit}]
+    for environment in candidates:
+        try:
+            found = _row(largest, machine.but(**environment))
+        except CollsimError:
+            continue
+        if int(found.channels or 0) == grids[largest]:
+            return environment
+    return {"NCCL_NVLS_ENABLE": "0"} if int(_row(largest, machine).channels or 0) < int(most) else candidates[-1]
+
+
+def fair_shares(uses: Sequence[Mapping[str, float]]) -> list[float]:
+    """Return max-min fair rates of collectives at once, each as a share of its rate alone.
+
+    Each takes part of what the links of a kind carry for the library. Two that each fill them alone get half each.
+
+    >>> fair_shares([{"nvsw": 1.0}, {"nvsw": 1.0}]), fair_shares([{"nvsw": 1.0}, {"leaf": 1.0}])
+    ([0.5, 0.5], [1.0, 1.0])
+    """
+    shares, left, free = [1.0] * len(uses), set(range(len(uses))), dict.fromkeys((k for use in uses for k in use), 1.0)
+    while left:
+        load = {kind: sum(uses[i].get(kind, 0.0) for i in left) for kind in free}
+        level = {kind: free[kind] / load[kind] for kind in free if load[kind] > 0}
+        tightest = min(level, key=lambda kind: level[kind], default=None)
+        if tightest is None or level[tightest] >= 1.0:
+            break
+        for i in [i for i in left if uses[i].get(tightest, 0.0) > 0]:
+            shares[i] = level[tightest]
+            left.discard(i)
+            for kind, part in uses[i].items():
+                free[kind] = max(free[kind] - shares[i] * part, 0.0)
+    return shares

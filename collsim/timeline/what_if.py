@@ -1,0 +1,58 @@
+"""What-ifs: what is to be different from a trace or a workload."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["WhatIf", "across", "gpus_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """What is to be different from the trace.
+
+    Attributes
+    ----------
+    topo : str, optional
+        Another system.
+    ranks, nodes : int, optional
+        How many ranks groups of all ranks are to have; of how many nodes.
+    environment : mapping
+        Variables of the library.
+    compute_scale : float
+        How many times longer all other kernels take.
+    options : mapping
+        Further arguments of `collsim.simulation.simulate.simulate`: ``fail``, ``degrade``, ``overrides``, ``profile``,
+        ``library``.
+    """
+
+    topo: str | None = None
+    ranks: int | None = None
+    nodes: int | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    compute_scale: float = 1.0
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def moves_collectives(self) -> bool:
+        """True if it changes what collectives take."""
+        told = any(value for value in self.options.values())
+        return bool(self.topo or self.ranks or self.nodes or self.environment or told)
+
+
+def gpus_of(topology: str) -> int:
+    """Return the GPUs of a node."""
+    from collsim.topology import load_topology
+
+    return int(load_topology(topology).n_gpus)
+
+
+def across(topology: str, ranks: int, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the arguments that make a cluster of as many nodes as so many ranks need; none if one is enough."""
+    per_node = gpus_of(topology)
+    if ranks <= per_node:
+        return {}
+    overrides = dict((options or {}).get("overrides") or {})
+    return {"overrides": {**overrides, "scale_out.nodes": str(-(-ranks // per_node))}}

@@ -1,0 +1,351 @@
+"""Workloads: steps written down as kernels, collectives and loops, in YAML or in Python, and simulated."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from collsim.core.errors import Fault, Faults, InputError, SpecError, nearest
+from collsim.core.operations import dtype_bytes, operation
+from collsim.core.units import parse_size_bytes, parse_time_s
+from collsim.timeline.analysis import overlap_of
+from collsim.timeline.answers import Told, call_row, events_of, helps_of, path_of, streams_of
+from collsim.timeline.calls import Machine, Predictor
+from collsim.timeline.gpus import Gpu, gpu_of
+from collsim.timeline.graph import Node
+from collsim.timeline.replay import Replay, replay
+from collsim.timeline.result import TimelineResult
+from collsim.timeline.trace import COLLECTIVE, MATMUL, MEMORY, STREAM, Call
+from collsim.timeline.what_if import WhatIf, across, gpus_of
+
+__all__ = ["Graph", "graph_of", "read_workload", "simulate_workload", "time_graph"]
+
+SCHEMA = "collsim.workload/1"
+HEAD = ("schema", "topo", "gpu", "ranks", "launch", "jitter", "seed", "env", "step")
+KERNEL = ("kernel", "time", "flop", "bytes", "kind", "stream", "after", "slower", "full")
+COLLECTIVE_KEYS = ("collective", "size", "dtype", "ranks", "group", "stream", "after", "name", "late")
+LOOP = ("repeat", "do")
+COMPUTE_STREAM, COMMUNICATION_STREAM = "compute", "communication"
+TENSOR_FLOPS, MEMORY_BPS = 700e12, 2.8e12
+"""What kernels reach if a file says FLOP and bytes: of BF16 on H100, and of its memory; the file may say others."""
+MOST_NODES = 2_000_000
+
+
+class Graph:
+    """Graph of a workload while it grows; nodes are launched in the order in which they are added.
+
+    Examples
+    --------
+    >>> graph = Graph(launch_s=5e-6)
+    >>> a = graph.kernel("forward", 1e-3)
+    >>> b = graph.collective(Call("all_reduce", 1 << 20, "bfloat16", "dp", 4), after=[a])
+    >>> [(node.name, node.after) for node in graph.nodes]
+    [('forward', ()), ('all_reduce', (0,))]
+    """
+
+    def __init__(self, launch_s: float = 0.0, jitter: float = 0.0, seed: int = 0) -> None:
+        self.nodes: list[Node] = []
+        self.calls: list[Call] = []
+        self.launch_s, self.jitter = launch_s, jitter
+        self.streams: list[str] = []
+        self._random = random.Random(seed)
+        self._last: dict[str, int] = {}
+        self._numbers: dict[Call, int] = {}
+
+    def kernel(
+        self,
+        name: str,
+        time_s: float,
+        *,
+        kind: str = MATMUL,
+        stream: str = COMPUTE_STREAM,
+        after: Sequence[int] = (),
+        full: bool = False,
+        gpu: int = 0,
+    ) -> int:
+        """Add work that takes *time_s* alone, and return its number.
+
+        With *full* it is one kernel that fills the GPU, so that no collective starts beside it; else a number of them.
+        """
+        return self._add(Node(name, kind, 0, time_s * self._drawn(), full=full, gpu=gpu), stream, after)
+
+    def collective(
+        self,
+        call: Call,
+        *,
+        name: str = "",
+        stream: str = COMMUNICATION_STREAM,
+        after: Sequence[int] = (),
+        late_s: float = 0.0,
+        gpu: int = 0,
+    ) -> int:
+        """Add a collective, whose slowest peer is late by *late_s*, and return its number."""
+        if call not in self._numbers:
+            self._numbers[call] = len(self.calls)
+            self.calls.append(call)
+        adds = operation(call.op).reduces
+        node = Node(name or call.op, COLLECTIVE, 0, 0.0, late_s=late_s, adds=adds, gpu=gpu)
+        node.call = self._numbers[call]
+        node.work_s = self._drawn()  # of the time that the model gives it
+        return self._add(node, stream, after)
+
+    def _add(self, node: Node, stream: str, after: Sequence[int]) -> int:
+        if stream not in self.streams:
+            self.streams.append(stream)
+        number = len(self.nodes)
+        before = {*after, *([self._last[stream]] if stream in self._last else [])}
+        node.stream, node.after = self.streams.index(stream), tuple(sorted(before))
+        node.earliest_s = self.launch_s * (number + 1)
+        self.nodes.append(node)
+        self._last[stream] = number
+        return number
+
+    def _drawn(self) -> float:
+        """Return the factor of a time: log-normal with the jitter as its width, 1 in the median."""
+        return math.exp(self._random.gauss(0.0, self.jitter)) if self.jitter else 1.0
+
+
+def time_graph(graph: Graph, gpu: Gpu, predictor: Predictor) -> tuple[list[Node], Replay]:
+    """Give the collectives of a graph the times of the model, and replay it; return what ran, and when."""
+    nodes = []
+    for node in graph.nodes:
+        if node.call < 0:
+            nodes.append(replace(node))
+            continue
+        call = graph.calls[node.call]
+        told = predictor.of(call)
+        held = gpu.held(call.op, told.channels)
+        nodes.append(replace(node, work_s=node.work_s * told.time_s, sms=held, spare=told.spare))
+    calls = graph.calls
+    return nodes, replay(nodes, gpu, sharing=lambda numbers: predictor.shares([calls[n] for n in numbers]))
+
+
+def read_workload(file: str | Path) -> dict[str, Any]:
+    """Read the data of a workload.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read or is no YAML.
+    """
+    import yaml
+
+    try:
+        text = Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InputError(Fault(f"cannot be read: {reason}", str(file), "give a trace or a workload")) from None
+    try:
+        data = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise SpecError(Fault(f"is no YAML: {' '.join(str(error).split())}", str(file))) from None
+    if not isinstance(data, dict):
+        raise SpecError(Fault("holds no mapping", str(file), f"begin with schema: {SCHEMA}"))
+    return data
+
+
+def graph_of(data: Mapping[str, Any], file: str = "workload") -> Graph:
+    """Return the graph of a workload's data.
+
+    Raises
+    ------
+    SpecError
+        All that is wrong with it.
+    """
+    faults = Faults(lambda where: f"{file}: {where}" if where else file)
+    _check_keys(data, HEAD, "", faults)
+    if data.get("schema") != SCHEMA:
+        faults.append(Fault(f'schema is "{data.get("schema")}"', "schema", f"write schema: {SCHEMA}"))
+    launch_s = faults.attempt(lambda: _time(data.get("launch", "0 us"), "launch")) or 0.0
+    jitter = data.get("jitter", 0.0)
+    if isinstance(jitter, bool) or not isinstance(jitter, int | float) or not 0 <= jitter < 1:
+        faults.append(Fault(f"jitter {jitter!r} is no share", "jitter", "give 0 to 1, such as 0.05"))
+        jitter = 0.0
+    graph = Graph(launch_s, float(jitter), int(data.get("seed", 0)))
+    step = data.get("step")
+    if not isinstance(step, list) or not step:
+        faults.append(Fault("there is nothing to run", "step", "give a list of kernels, collectives and loops"))
+    else:
+        _Writer(graph, data, faults).write(step, "step")
+    faults.raise_any(SpecError)
+    return graph
+
+
+class _Writer:
+    """What writes items of a file into a graph; names stand for what was added last under them."""
+
+    def __init__(self, graph: Graph, data: Mapping[str, Any], faults: Faults) -> None:
+        self.graph, self.data, self.faults = graph, data, faults
+        self.names: dict[str, int] = {}
+
+    def write(self, items: Sequence[Any], place: str) -> None:
+        """Write a list of items."""
+        for number, item in enumerate(items):
+            where = f"{place}[{number}]"
+            kinds = [kind for kind in ("kernel", "collective", "repeat") if isinstance(item, dict) and kind in item]
+            if len(kinds) != 1:
+                self.faults.append(Fault("is no item", where, "give kernel, collective or repeat"))
+                continue
+            try:
+                {"kernel": self._kernel, "collective": self._collective, "repeat": self._loop}[kinds[0]](item, where)
+            except InputError as error:
+                self.faults.extend(replace(fault, where=fault.where or where) for fault in error.faults)
+            if self.faults and len(self.faults) > 50:
+                return
+
+    def _kernel(self, item: Mapping[str, Any], where: str) -> None:
+        _check_keys(item, KERNEL, where, self.faults)
+        kind = str(item.get("kind", MATMUL))
+        if kind not in (MATMUL, MEMORY, STREAM):
+            raise InputError(Fault(f'unknown kind "{kind}"', f"{where}.kind", f"give {MATMUL}, {MEMORY} or {STREAM}"))
+        if "time" in item:
+            time_s = _time(item["time"], f"{where}.time")
+        else:
+            flop = _figure(item.get("flop", 0), f"{where}.flop")
+            moved = parse_size_bytes(item.get("bytes", 0), f"{where}.bytes")
+            time_s = max(flop / TENSOR_FLOPS, moved / MEMORY_BPS)
+            if time_s == 0:
+                raise InputError(Fault("takes no time", where, "give time, or flop and bytes"))
+        time_s *= _figure(item.get("slower", 1), f"{where}.slower")
+        name = str(item["kernel"])
+        stream = str(item.get("stream", COMPUTE_STREAM))
+        full = item.get("full", False) is True
+        after = self._after(item, where)
+        self.names[name] = self.graph.kernel(name, time_s, kind=kind, stream=stream, after=after, full=full)
+
+    def _collective(self, item: Mapping[str, Any], where: str) -> None:
+        _check_keys(item, COLLECTIVE_KEYS, where, self.faults)
+        op = operation(str(item["collective"])).name
+        dtype, element_bytes = dtype_bytes(str(item.get("dtype", "bfloat16")))
+        size_bytes = parse_size_bytes(item.get("size", 0), f"{where}.size")
+        ranks = item.get("ranks", self.data.get("ranks"))
+        if not isinstance(ranks, int) or ranks < 2:
+            raise InputError(Fault(f"ranks {ranks!r}", f"{where}.ranks", "give 2 or more, here or for the file"))
+        call = Call(op, size_bytes // element_bytes * element_bytes, dtype, str(item.get("group", "all")), ranks)
+        name = str(item.get("name", op))
+        stream = str(item.get("stream", COMMUNICATION_STREAM))
+        after, late_s = self._after(item, where), _time(item.get("late", "0 us"), f"{where}.late")
+        self.names[name] = self.graph.collective(call, name=name, stream=stream, after=after, late_s=late_s)
+
+    def _loop(self, item: Mapping[str, Any], where: str) -> None:
+        _check_keys(item, LOOP, where, self.faults)
+        times, inner = item["repeat"], item.get("do")
+        if not isinstance(times, int) or isinstance(times, bool) or times < 0:
+            raise InputError(Fault(f"repeat {times!r} is no count", f"{where}.repeat", "give a whole number"))
+        if not isinstance(inner, list):
+            raise InputError(Fault("has no list", f"{where}.do", "give what is to be repeated"))
+        for _ in range(times):
+            if len(self.graph.nodes) > MOST_NODES:
+                raise InputError(Fault(f"more than {MOST_NODES} items", where, "repeat less"))
+            self.write(inner, f"{where}.do")
+            if self.faults:
+                return
+
+    def _after(self, item: Mapping[str, Any], where: str) -> list[int]:
+        told = item.get("after", [])
+        names = told if isinstance(told, list) else [told]
+        if unknown := [name for name in map(str, names) if name not in self.names]:
+            near = nearest(unknown[0], list(self.names))
+            hint = f'did you mean "{near}"?' if near else "name what stands before it"
+            raise InputError(Fault(f'nothing before it is called "{unknown[0]}"', f"{where}.after", hint))
+        return [self.names[str(name)] for name in names]
+
+
+def _check_keys(data: Mapping[str, Any], known: Sequence[str], where: str, faults: Faults) -> None:
+    for key in data:
+        if key not in known:
+            near = nearest(str(key), known)
+            hint = f'did you mean "{near}"?' if near else f"known: {', '.join(known)}"
+            faults.append(Fault(f'unknown key "{key}"', where, hint))
+
+
+def _time(value: Any, where: str) -> float:
+    return parse_time_s(str(value), where)
+
+
+def _figure(value: Any, where: str) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not (math.isfinite(number) and number >= 0):
+        raise InputError(Fault(f"{value!r} is no number of 0 or more", where, "such as 1.5e12"))
+    return number
+
+
+def simulate_workload(file: str | Path, asked: WhatIf) -> TimelineResult:
+    """Simulate a workload with what is to be different.
+
+    Raises
+    ------
+    InputError
+        As `read_workload` and `graph_of`; no system is named.
+    CollsimError
+        As of `collsim.simulation.simulate.simulate`.
+    """
+    data = read_workload(file)
+    graph = graph_of(data, str(file))
+    topology = asked.topo or data.get("topo")
+    if not topology:
+        raise InputError(Fault("no system is named", "topo", "add topo: to the file, or --topo hgx_h100"))
+    world = max((call.ranks for call in graph.calls), default=1)
+    ranks = asked.ranks or world
+    options: dict[str, Any] = {k: v for k, v in asked.options.items() if v}
+    if asked.nodes:
+        ranks = asked.ranks or asked.nodes * gpus_of(str(topology))
+        options["overrides"] = {**dict(options.get("overrides") or {}), "scale_out.nodes": str(asked.nodes)}
+    else:
+        options |= across(str(topology), ranks, options)
+    environment = {**{str(k): str(v) for k, v in dict(data.get("env") or {}).items()}, **asked.environment}
+    renamed = {world: ranks} if ranks != world else {}
+    predictor = Predictor(Machine(str(topology), environment, options, renamed))
+    gpu = gpu_of(str(data.get("gpu", topology)).replace("_", " "))
+    for node in graph.nodes:
+        if node.kind != COLLECTIVE:
+            node.work_s *= asked.compute_scale
+    return _answer(str(file), graph, gpu, predictor)
+
+
+def _answer(file: str, graph: Graph, gpu: Gpu, predictor: Predictor) -> TimelineResult:
+    nodes, run = time_graph(graph, gpu, predictor)
+    shares = lambda numbers: predictor.shares([graph.calls[n] for n in numbers])  # noqa: E731
+
+    def span_of(changed: list[Node]) -> float:
+        return replay(changed, gpu, sharing=shares).span_s
+
+    def leaning(bound: str) -> float:
+        scale = [getattr(predictor.of(call), bound) / (predictor.of(call).time_s or 1.0) for call in graph.calls]
+        return span_of([replace(n, work_s=n.work_s * scale[n.call]) if n.call >= 0 else replace(n) for n in nodes])
+
+    overlap, names = overlap_of(nodes, run), graph.streams
+    rows = []
+    for number, call in enumerate(graph.calls):
+        told = predictor.of(call)
+        of = Told(call, predictor.machine.ranks.get(call.ranks, call.ranks), told.channels, told.link)
+        rows.append(call_row(of, nodes, run, [i for i, n in enumerate(nodes) if n.call == number], steps=1))
+    return TimelineResult(
+        file=file,
+        topology=predictor.machine.topology,
+        gpu=gpu.name,
+        step_time_s=run.span_s,
+        low_s=min(leaning("lo_s"), run.span_s),
+        high_s=max(leaning("hi_s"), run.span_s),
+        recorded_step_time_s=None,
+        replayed_step_time_s=None,
+        steps=1,
+        communication_s=overlap.communication_s,
+        compute_s=overlap.compute_s,
+        exposed_s=overlap.exposed_s,
+        overlap_s=overlap.overlap_s,
+        speed=1.0,
+        streams=tuple(replace(use, stream=names[int(use.stream)]) for use in streams_of(nodes, run, 1)),
+        calls=tuple(rows),
+        path=path_of(nodes, run, 1),
+        helps=helps_of(nodes, run.span_s, span_of, 1),
+        events=tuple(replace(event, stream=names[int(event.stream)]) for event in events_of(nodes, run)),
+        notes=() if gpu.known else (f"{gpu.name}: its figures are not known, kernels do not disturb each other",),
+    )

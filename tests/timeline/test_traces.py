@@ -1,0 +1,272 @@
+"""Traces: what is read from them, that a replay gives what was recorded, and what is said of bad ones."""
+
+import gzip
+import json
+import math
+
+import pytest
+
+from collsim.core.errors import InputError
+from collsim.timeline.build import build, recorded_events
+from collsim.timeline.gpus import gpu_of
+from collsim.timeline.reader import read_trace
+from collsim.timeline.replay import replay
+from collsim.timeline.simulate import simulate_timeline
+from collsim.timeline.steps import by_steps
+from collsim.timeline.trace import COLLECTIVE
+from collsim.timeline.what_if import WhatIf
+
+
+def test_kernels_are_told_from_collectives(ddp_trace):
+    trace = read_trace(ddp_trace())
+    calls = [k for k in trace.kernels if k.kind == COLLECTIVE]
+    assert len(trace.kernels) == 2 * (4 + 4 + 4 + 1)
+    assert len(calls) == 8
+    call = calls[0].call
+    assert (call.op, call.size_bytes, call.dtype, call.ranks) == ("all_reduce", 67_108_864, "bfloat16", 2)
+    assert calls[0].ctas == 24
+    assert not calls[0].full
+    assert (trace.gpu, trace.sms, trace.library, trace.lost) == ("NVIDIA H200", 132, "2.28.9", ())
+
+
+@pytest.mark.parametrize("syncs", [True, False])
+def test_a_replay_takes_as_long_as_was_recorded(ddp_trace, syncs):
+    found = simulate_timeline(ddp_trace(syncs=syncs))
+    assert found.steps == 2
+    assert found.step_time_s == pytest.approx(found.recorded_step_time_s, rel=0.02)
+    assert any("cuda_sync" in note for note in found.notes) != syncs
+
+
+def test_a_collective_waits_for_the_kernel_before_its_event(ddp_trace):
+    trace = read_trace(ddp_trace())
+    nodes = build(trace, gpu_of(trace.gpu), {}).nodes
+    reduces = [i for i, node in enumerate(nodes) if node.kind == COLLECTIVE]
+    for i in reduces:
+        assert any(nodes[j].name.startswith("nvjet_backward") for j in nodes[i].after)
+    last = [i for i, node in enumerate(nodes) if node.name == "elementwise_optimizer"]
+    assert reduces[3] in nodes[last[0]].after
+
+
+def test_an_event_recorded_long_before_is_found_by_its_number(made, tmp_path):
+    trace = made()
+    first = trace.kernel("nvjet_a", 100.0)
+    trace.call("cudaEventRecordWithFlags")  # event 5: after nvjet_a
+    trace.kernel("nvjet_b", 5000.0)
+    trace.call("cudaEventRecordWithFlags")  # event 6
+    for event in (6, 5):
+        number = trace.call("cudaStreamWaitEvent")
+        trace.events.append(
+            {"ph": "X", "cat": "cuda_sync", "name": "Stream Wait Event", "ts": 1e9 + trace.host, "dur": 1.0,
+             "args": {"correlation": number, "stream": 9 if event == 5 else 11, "wait_on_cuda_event_id": event,
+                      "cuda_sync_kind": "Stream Wait Event"}}
+        )  # fmt: skip
+    trace.all_reduce(300.0, 1 << 20, after=first, stream=9)
+    found = read_trace(trace.write(tmp_path / "a.json"))
+    recorded = {wait.event: at for wait, at in recorded_events(found)}
+    assert recorded[5] < recorded[6]
+    nodes = build(found, gpu_of("NVIDIA H200"), {}).nodes
+    reduce = next(node for node in nodes if node.kind == COLLECTIVE)
+    assert [nodes[j].name for j in reduce.after] == ["nvjet_a"]
+
+
+def test_marks_say_what_a_step_is(made, tmp_path, ddp_trace):
+    trace = made()
+    for number in range(3):
+        begin = trace.host
+        trace.kernel("nvjet_same", 500.0)
+        trace.mark(begin, trace.host, number)
+    trace.kernel("nvjet_after_all", 9000.0)
+    kept, steps, note = by_steps(read_trace(trace.write(tmp_path / "marks.json")))
+    assert (steps, len(kept.kernels), note) == (3, 3, "")
+    _, steps, note = by_steps(read_trace(ddp_trace()))
+    assert (steps, note) == (2, "")
+    _, steps, _ = by_steps(read_trace(ddp_trace()), 1)
+    assert steps == 1
+    with pytest.raises(InputError, match="27 steps"):
+        by_steps(read_trace(ddp_trace()), 27)
+
+
+def test_what_does_not_repeat_is_one_step_and_says_so(made, tmp_path):
+    trace = made()
+    for name in ("nvjet_a", "nvjet_b", "nvjet_a"):
+        trace.kernel(name, 100.0)
+    found = simulate_timeline(trace.write(tmp_path / "odd.json"))
+    assert found.steps == 1
+    assert "--steps" in found.notes[0]
+
+
+def test_a_trace_cut_short_is_read_in_part_and_says_so(ddp_trace, tmp_path):
+    whole = gzip.decompress(ddp_trace(steps=20).read_bytes())
+    cut = tmp_path / "cut.json"
+    cut.write_bytes(whole[: len(whole) * 2 // 3])
+    trace = read_trace(cut)
+    assert 100 < len(trace.kernels) < 200
+    assert "ends inside" in trace.lost[0]
+    packed = tmp_path / "cut.json.gz"
+    data = ddp_trace(steps=20).read_bytes()
+    packed.write_bytes(data[: len(data) * 2 // 3])
+    trace = read_trace(packed)
+    assert len(trace.kernels) > 50
+    assert "cut short" in trace.lost[0]
+    packed.write_bytes(data[:5000] + bytes(500) + data[5500:])
+    assert "damaged" in read_trace(packed).lost[0]
+
+
+def test_files_that_are_no_traces_are_refused(tmp_path):
+    cases = {
+        "none.json": ("{}", "traceEvents"),
+        "empty.json": ("", "traceEvents"),
+        "words.json": ('{"traceEvents": 3}', "no list"),
+        "cpu.json": (json.dumps({"traceEvents": [{"ph": "X", "cat": "cpu_op", "ts": 1, "dur": 1}]}), "only cpu_op"),
+    }
+    for name, (text, message) in cases.items():
+        (tmp_path / name).write_text(text)
+        with pytest.raises(InputError, match=message):
+            read_trace(tmp_path / name)
+    with pytest.raises(InputError, match="cannot be read"):
+        read_trace(tmp_path / "absent.json")
+
+
+def test_a_jump_of_the_clock_leaves_the_longest_part(made, tmp_path):
+    trace = made()
+    for _ in range(4):
+        trace.kernel("nvjet_a", 100.0)
+    trace.free[7] = 1e8
+    trace.kernel("nvjet_a", 100.0)
+    found = read_trace(trace.write(tmp_path / "jump.json"))
+    assert len(found.kernels) == 4
+    assert "jumps" in found.lost[0]
+
+
+def test_launches_of_another_clock_are_left_out(made, tmp_path):
+    trace = made()
+    for _ in range(4):
+        trace.kernel("nvjet_a", 100.0)
+    for event in trace.events:
+        if event["cat"] == "cuda_runtime":
+            event["ts"] += 1e6
+    found = read_trace(trace.write(tmp_path / "clocks.json"))
+    assert all(math.isnan(k.launch_s) for k in found.kernels)
+    assert "clocks of host and GPU" in found.lost[0]
+
+
+def test_collectives_without_metadata_keep_their_time(made, tmp_path):
+    trace = made()
+    for _ in range(2):
+        trace.kernel("nvjet_a", 1000.0)
+        trace.kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)", 500.0, stream=7, grid=24, per_sm=0.2)
+    file = trace.write(tmp_path / "silent.json")
+    plain = simulate_timeline(file)
+    assert any("do not say what they move" in note for note in plain.notes)
+    asked = simulate_timeline(file, WhatIf(environment={"NCCL_MAX_NCHANNELS": "1"}))
+    assert asked.step_time_s == pytest.approx(plain.step_time_s)
+
+
+def test_a_gpu_that_no_system_has_replays_and_refuses_what_ifs(ddp_trace):
+    file = ddp_trace(gpu="Graphics Card 9000")
+    assert any("no system of the zoo" in note for note in simulate_timeline(file).notes)
+    with pytest.raises(InputError, match="Graphics Card 9000"):
+        simulate_timeline(file, WhatIf(environment={"NCCL_MAX_NCHANNELS": "1"}))
+    named = simulate_timeline(file, WhatIf(environment={"NCCL_MAX_NCHANNELS": "1"}), recorded_on="hgx_h100")
+    assert named.topology == "hgx_h100"
+
+
+def test_fewer_channels_slow_only_what_communicates(ddp_trace):
+    file = ddp_trace()
+    plain = simulate_timeline(file)
+    few = simulate_timeline(file, WhatIf(environment={"NCCL_MAX_NCHANNELS": "1"}))
+    fewer = simulate_timeline(file, WhatIf(environment={"NCCL_MAX_NCHANNELS": "8"}))
+    assert plain.step_time_s < few.step_time_s
+    assert fewer.step_time_s < few.step_time_s
+    assert few.exposed_s > plain.exposed_s
+    assert few.calls[0].channels == 1
+    assert few.calls[0].time_s > 5 * plain.calls[0].time_s
+
+
+def test_what_ifs_of_compute_links_and_ranks(ddp_trace):
+    file = ddp_trace(compute=100.0)
+    plain = simulate_timeline(file)
+    slow = simulate_timeline(file, WhatIf(compute_scale=2.0))
+    assert plain.step_time_s < slow.step_time_s < 2 * plain.step_time_s
+    more = simulate_timeline(file, WhatIf(ranks=8))
+    assert more.calls[0].ranks == 8
+    assert more.step_time_s > plain.step_time_s
+    nodes = simulate_timeline(file, WhatIf(nodes=2))
+    assert nodes.calls[0].ranks == 16
+    half = simulate_timeline(file, WhatIf(options={"overrides": {"link.bandwidth": "100 Gb/s"}}))
+    assert half.step_time_s > plain.step_time_s
+    with pytest.raises(InputError, match="times as long"):
+        simulate_timeline(file, WhatIf(compute_scale=-1.0))
+
+
+def test_steps_that_launches_bind_stay_so(made, tmp_path):
+    trace = made()
+    for _ in range(2):
+        for _ in range(20):
+            trace.kernel("nvjet_tiny", 2.0)
+        trace.all_reduce(12.0, 8192, stream=7)
+    file = trace.write(tmp_path / "bound.json")
+    plain = simulate_timeline(file)
+    assert plain.step_time_s == pytest.approx(plain.recorded_step_time_s, rel=0.02)
+    faster = simulate_timeline(file, WhatIf(compute_scale=0.1))
+    assert faster.step_time_s == pytest.approx(plain.step_time_s, rel=0.05)
+    assert faster.path[0].what == "host launches"
+
+
+def test_a_peer_that_is_late_is_no_slow_collective(made, tmp_path):
+    """One of four equal collectives takes 2 ms longer: that is a wait, and it is not multiplied by fewer channels."""
+    trace = made()
+    for _ in range(2):
+        for number in range(4):
+            trace.kernel("nvjet_a", 1000.0)
+            trace.all_reduce(2300.0 if number == 0 else 300.0, 33_554_432, stream=7)
+    file = trace.write(tmp_path / "late.json")
+    found = simulate_timeline(file, steps=2)
+    waits = {part.what: part.time_s for part in found.path}
+    assert waits["waiting for peers"] == pytest.approx(2e-3, rel=0.1)
+    assert found.calls[0].alone_s == pytest.approx(300e-6, rel=0.2)
+    replayed = replay(build(read_trace(file), gpu_of("NVIDIA H200"), {}).nodes, gpu_of("NVIDIA H200"))
+    assert replayed.span_s == pytest.approx(2 * found.recorded_step_time_s, rel=0.01)
+
+
+def test_steps_that_are_not_quite_alike_are_counted_and_said(made, tmp_path):
+    trace = made()
+    for step in range(2):
+        for number in range(100):
+            trace.kernel(f"nvjet_{number}" if number or step else "nvjet_first", 50.0)
+    found = simulate_timeline(trace.write(tmp_path / "alike.json"))
+    assert found.steps == 2
+    assert "not quite alike" in found.notes[0]
+
+
+def test_events_that_make_no_sense_are_counted(made, tmp_path):
+    trace = made()
+    for _ in range(3):
+        trace.kernel("nvjet_a", 100.0)
+    bad = [{"ts": "soon"}, {"dur": -1}, {"args": {"stream": 7, "grid": ["x"]}}, {"ts": None}]
+    trace.events += [{**trace.events[-1], **change} for change in bad]
+    found = read_trace(trace.write(tmp_path / "odd.json"))
+    assert len(found.kernels) == 3
+    assert found.lost[0].startswith("4 events without time")
+
+
+def test_a_gpu_without_constants_of_contention_has_a_system_and_a_note(ddp_trace):
+    found = simulate_timeline(ddp_trace(gpu="NVIDIA A100-SXM4-80GB"), WhatIf(environment={"NCCL_MAX_NCHANNELS": "2"}))
+    assert found.topology == "dgx_a100"
+    assert found.step_time_s > 1.1 * found.recorded_step_time_s
+    assert any("figures are not known" in note for note in found.notes)
+    assert gpu_of("AMD Instinct MI300X").topology == "mi300x_ubb8"
+    assert gpu_of("NVIDIA GB200").topology == "gb200_nvl72"
+
+
+def test_ranks_change_only_groups_of_all_ranks(ddp_trace):
+    found = simulate_timeline(ddp_trace(world=16), WhatIf(ranks=32))
+    assert found.calls[0].ranks == 2
+    assert any("no collective is of all 16 ranks" in note for note in found.notes)
+
+
+def test_a_changed_figure_leaves_the_nodes_of_a_trace(ddp_trace):
+    file = ddp_trace(world=16, ranks=16)
+    plain = simulate_timeline(file, WhatIf(environment={"NCCL_MAX_NCHANNELS": "8"}))
+    slower = WhatIf(environment={"NCCL_MAX_NCHANNELS": "8"}, options={"overrides": {"link.bandwidth": "20 Gb/s"}})
+    assert simulate_timeline(file, slower).calls[0].time_s > plain.calls[0].time_s

@@ -1,0 +1,185 @@
+"""Workloads in YAML and in Python: what they say, what they take, and what is wrong with bad ones."""
+
+import pytest
+
+from collsim.core.errors import InputError, SpecError
+from collsim.timeline.calls import Machine, Predictor
+from collsim.timeline.gpus import gpu_of
+from collsim.timeline.ready_made import Layer, ddp, fsdp, moe_layer, pipeline, tensor_parallel, training
+from collsim.timeline.simulate import simulate_timeline
+from collsim.timeline.trace import COLLECTIVE, MEMORY, Call
+from collsim.timeline.what_if import WhatIf
+from collsim.timeline.workload import Graph, graph_of, time_graph
+
+HEAD = {"schema": "collsim.workload/1", "topo": "hgx_h100", "ranks": 4}
+H100 = gpu_of("NVIDIA H100 80GB HBM3")
+
+
+def graph(*step, **head):
+    return graph_of({**HEAD, **head, "step": list(step)})
+
+
+@pytest.fixture(scope="module")
+def predictor():
+    return Predictor(Machine("hgx_h100"))
+
+
+def test_loops_names_and_streams():
+    found = graph(
+        {"repeat": 3, "do": [
+            {"kernel": "backward", "time": "400 us"},
+            {"collective": "allreduce", "size": "25M", "after": "backward"},
+        ]},
+        {"kernel": "optimizer", "bytes": "2800M", "kind": "memory", "after": ["all_reduce"]},
+    )  # fmt: skip
+    assert [node.name for node in found.nodes] == [*["backward", "all_reduce"] * 3, "optimizer"]
+    assert found.nodes[3].after == (1, 2)  # its kernel, and the collective before on its stream
+    assert found.nodes[6].after == (4, 5)
+    assert found.nodes[6].kind == MEMORY
+    assert found.nodes[6].work_s == pytest.approx(2800 * 2**20 / 2.8e12)
+    assert found.calls == [Call("all_reduce", 25 << 20, "bfloat16", "all", 4)]
+
+
+def test_jitter_follows_its_seed():
+    item = {"repeat": 20, "do": [{"kernel": "a", "time": "1 ms"}]}
+    times = [[node.work_s for node in graph(item, jitter=0.1, seed=seed).nodes] for seed in (1, 1, 2)]
+    assert times[0] == times[1] != times[2]
+    assert len(set(times[0])) == 20
+    assert [node.work_s for node in graph(item).nodes] == [1e-3] * 20
+
+
+def test_the_host_launches_one_after_the_other(predictor):
+    _, run = time_graph(
+        graph({"repeat": 10, "do": [{"kernel": "tiny", "time": "1 us"}]}, launch="5 us"), H100, predictor
+    )
+    assert run.span_s == pytest.approx(9 * 5e-6 + 1e-6)
+
+
+def test_every_fault_of_a_file_is_said_at_once():
+    bad = {
+        "schema": "collsim.workload/2",
+        "rank": 4,
+        "jitter": 3,
+        "step": [
+            {"kernel": "a", "time": "5"},
+            {"collective": "all_reduse", "size": "1M"},
+            {"collective": "all_reduce", "size": "1M"},
+            {"kernel": "b", "time": "5 us", "afer": "a"},
+            {"kernel": "c", "time": "5 us", "after": "d"},
+            {"kernel": "e"},
+            {"repeat": -1, "do": []},
+            7,
+        ],
+    }
+    with pytest.raises(SpecError) as caught:
+        graph_of(bad, "step.yaml")
+    text = str(caught.value)
+    for part in (
+        "collsim.workload/2", 'unknown key "rank"', "jitter 3", "step[0].time",
+            'step[1]: unknown operation "all_reduse"',
+            "step[2].ranks",
+        'unknown key "afer"', 'called "d"', "step[5]: takes no time", "repeat -1", "step[7]: is no item",
+    ):  # fmt: skip
+        assert part in text, part
+    assert text.count("step.yaml") >= 10
+
+
+def test_a_file_needs_a_system(tmp_path):
+    file = tmp_path / "step.yaml"
+    file.write_text("schema: collsim.workload/1\nranks: 4\nstep:\n  - {kernel: a, time: 1 ms}\n")
+    with pytest.raises(InputError, match="no system is named"):
+        simulate_timeline(file)
+    assert simulate_timeline(file, WhatIf("hgx_h100")).step_time_s == pytest.approx(1e-3)
+    file.write_text("step: [")
+    with pytest.raises(SpecError, match="no YAML"):
+        simulate_timeline(file)
+
+
+def test_straggling_peers_and_slower_kernels_count(tmp_path):
+    def step_s(late="0 us", slower=1):
+        file = tmp_path / "step.yaml"
+        file.write_text(
+            "schema: collsim.workload/1\ntopo: hgx_h100\nranks: 8\nstep:\n"
+            f"  - {{kernel: a, time: 1 ms, slower: {slower}}}\n"
+            f"  - {{collective: all_reduce, size: 64M, after: a, late: {late}}}\n"
+        )
+        return simulate_timeline(file).step_time_s
+
+    assert step_s("300 us") == pytest.approx(step_s() + 300e-6)
+    assert step_s(slower=1.5) == pytest.approx(step_s() + 500e-6)
+
+
+def test_data_parallel_hides_what_it_can(predictor):
+    found = ddp(layers=8, forward_s=1e-3, backward_s=2e-3, layer_bytes=64 << 20, bucket_bytes=64 << 20, ranks=8)
+    nodes, run = time_graph(found, H100, predictor)
+    reduces = [i for i, node in enumerate(nodes) if node.kind == COLLECTIVE]
+    assert len(reduces) == 8
+    compute_s = 8 * 3e-3
+    assert compute_s < run.span_s < compute_s + sum(nodes[i].work_s for i in reduces)
+
+
+def test_sharded_data_parallel_gathers_ahead_and_scatters_behind(predictor):
+    found = fsdp(layers=4, forward_s=1e-3, backward_s=2e-3, layer_bytes=64 << 20, ranks=8)
+    ops = [call.op for call in found.calls]
+    assert ops == ["all_gather", "reduce_scatter"]
+    nodes, run = time_graph(found, H100, predictor)
+    gathers = [i for i, node in enumerate(nodes) if node.name == "all_gather"]
+    forwards = [i for i, node in enumerate(nodes) if node.name == "forward"]
+    assert len(gathers) == 8
+    assert run.start_s[gathers[1]] < run.end_s[forwards[0]]  # ahead of the layer that needs it
+    assert all(gather in nodes[layer].after for gather, layer in zip(gathers[:4], forwards, strict=True))
+
+
+def test_tensor_parallel_exposes_all_of_it(predictor):
+    found = tensor_parallel(layers=4, forward_s=1e-3, backward_s=2e-3, activation_bytes=64 << 20, ranks=8)
+    nodes, run = time_graph(found, H100, predictor)
+    assert run.span_s == pytest.approx(sum(node.work_s for node in nodes))
+    assert sum(node.kind == COLLECTIVE for node in nodes) == 16
+
+
+@pytest.mark.parametrize(("stages", "batches"), [(1, 4), (4, 4), (4, 16)])
+def test_a_pipeline_has_the_bubble_of_1f1b(predictor, stages, batches):
+    found = pipeline(stages=stages, batches=batches, forward_s=1e-3, backward_s=2e-3, activation_bytes=0)
+    _, run = time_graph(found, H100, predictor)
+    assert run.span_s == pytest.approx((batches + stages - 1) * 3e-3, rel=1e-6)
+
+
+def test_gpus_of_a_graph_take_nothing_from_each_other(predictor):
+    found = Graph()
+    found.collective(Call("all_reduce", 512 << 20, "bfloat16", "a", 8), gpu=1)
+    for gpu in range(2):
+        found.kernel("k", 1e-3, stream=f"k{gpu}", gpu=gpu)
+    _, run = time_graph(found, H100, predictor)
+    assert run.end_s[1] == pytest.approx(1e-3)
+    assert run.end_s[2] > 1.1e-3
+
+
+def test_a_training_step_of_1024_gpus():
+    layout = {"tp": 8, "pp": 8, "dp": 16}
+    machine = Machine(
+        "hgx_h100",
+        options={"overrides": {"scale_out.nodes": "16"}},  # of one stage: others do the same on other links
+        groups={
+            "tp": {"ranks": 8},
+            "pp": {"ranks": 16, "groups": "tp=8,pp=2", "over": "pp"},
+            "dp": {"ranks": 128, "groups": "tp=8,dp=16", "over": "dp"},
+        },
+    )
+    layer = Layer(2e-3, 4e-3, 32 << 20, 100 << 20)
+    nodes, run = time_graph(training(layers=64, layer=layer, batches=16, **layout), H100, Predictor(machine))
+    least_s = (16 + 7) * 8 * 6e-3
+    assert least_s < run.span_s < 1.5 * least_s
+    assert {node.name for node in nodes} == {"forward", "backward", "all_reduce", "send_recv"}
+
+
+def test_two_half_batches_of_experts_overlap(predictor):
+    sizes = {"dispatch_bytes": 64 << 20, "combine_bytes": 128 << 20}
+    layers = [moe_layer(**sizes, experts_s=2e-3, ranks=8, batches=batches) for batches in (1, 2)]
+    one, two = (time_graph(layer, H100, predictor)[1] for layer in layers)
+    assert one.span_s < two.span_s < 2 * one.span_s
+
+
+def test_the_example_of_the_docstring_runs(predictor):
+    found = Graph()
+    found.collective(Call("all_reduce", 1 << 20, "bfloat16", "a", 4))
+    assert time_graph(found, H100, predictor)[1].span_s == pytest.approx(predictor.of(found.calls[0]).time_s)

@@ -22,6 +22,7 @@ import numpy as np
 from collsim.core.errors import Fault, InputError, SpecError, VerificationError, nearest
 from collsim.core.operations import OPERATIONS
 from collsim.schedule.forms import Chunks, Orbits, Transfers
+from collsim.schedule.pipelines import Pipelines
 from collsim.schedule.schedule import Schedule
 from collsim.schedule.structure import MAX_INTEGER, structure_faults
 
@@ -150,6 +151,8 @@ def _head(schedule: Schedule) -> dict[str, Any]:
 
 def _phase(phase: object) -> str:
     """Return the inside of a phase."""
+    if isinstance(phase, Pipelines):
+        phase = phase.materialise()
     if isinstance(phase, Transfers):
         chunks, deps = _lists(phase.chunk_ptr, phase.chunk.tolist()), _lists(phase.dep_ptr, phase.dep.tolist())
         rows = _rows(phase, TRANSFER_COLUMNS, chunks, deps)

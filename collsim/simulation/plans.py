@@ -128,8 +128,16 @@ def plan_of(tasks: Sequence[Task], requested_bytes: int, call: Call) -> Plan:
     """
     party, question = call.party, call.question
     ports = TreePorts.free(party.runs[0].fabric)
+    alone = question.reduce and len(tasks) == 1 and not question.hash_seeds
     parts = [
-        part_of(built(task.algorithm, task.request, question), run, task.proto or "Simple", question.dtype, ports)
+        part_of(
+            built(task.algorithm, task.request, question),
+            run,
+            task.proto or "Simple",
+            question.dtype,
+            ports,
+            alone=alone,
+        )
         for task, run in zip(tasks, party.runs, strict=True)
     ]
     if question.hash_seeds and any(part.run is not run for part, run in zip(parts, party.runs, strict=True)):

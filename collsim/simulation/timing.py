@@ -32,7 +32,8 @@ from collsim.library.costs.message_costs import Messages, call_s, port_capacity_
 from collsim.schedule import Schedule, Transfers
 from collsim.schedule.message_parts import STEP_BYTES
 from collsim.simulation.arrivals import with_arrivals
-from collsim.simulation.lowering import Lowered, LoweredRun, lower, refuse_tables
+from collsim.simulation.hops import laid
+from collsim.simulation.lowering import Lowered, LoweredRun, refuse_tables
 from collsim.simulation.memories import with_memories
 
 __all__ = [
@@ -103,7 +104,7 @@ def time_schedule(schedule: Schedule, run: LoweredRun, proto: str = "Simple", dt
         The result broke a conservation law.
     """
     costs = kernel_costs(run, proto, family_of(schedule.op, schedule.algo))
-    lowered, network = lower(schedule, run, dtype), run.profile.network
+    lowered, network = laid(schedule, run, dtype), run.profile.network
     return time_lowered(lowered, lowered.run, costs, network.protocol(proto, family_of(schedule.op, schedule.algo)))
 
 
@@ -380,6 +381,9 @@ def _wire_copies(lowered: Lowered, costs: Protocol, network: Protocol | None) ->
 
 def _link_bytes(lowered: Lowered, run: LoweredRun, both_costs: tuple[Protocol, Protocol | None]) -> Float:
     """Return float64[n_links]: what goes over each link, flags of the protocols included."""
+    if lowered.carried is not None:
+        (costs, network), (inside, across) = both_costs, lowered.carried
+        return inside / costs.wire_efficiency + across / (network or costs).wire_efficiency
     carried = np.bincount(lowered.route, weights=lowered.size_bytes, minlength=len(lowered.used)).astype(np.float64)
     return run.routes.take(lowered.used, _wire_copies(lowered, *both_costs)).link_bytes(carried, run.fabric.n_links)
 
@@ -452,8 +456,16 @@ def problem_of(lowered: Lowered, run: LoweredRun, costs: Protocol, network: Prot
     late = np.flatnonzero(late_s)
     if not len(late):
         return problem
-    src, dst = transfers.src, transfers.dst
-    return with_arrivals(problem, late, late_s[late], lambda sent, then: (dst[sent] == src[then]) | (dst[sent] < 0))
+    return with_arrivals(problem, late, late_s[late], _tells(lowered))
+
+
+def _tells(lowered: Lowered) -> Bool:
+    """Return bool[n_deps]: whether a transfer waits for the bytes of another, not only for its sender."""
+    if lowered.tells is not None:
+        return lowered.tells
+    transfers = lowered.transfers
+    sent, then = transfers.dep, np.repeat(transfers.src, np.diff(transfers.dep_ptr))
+    return np.asarray((transfers.dst[sent] == then) | (transfers.dst[sent] < 0))
 
 
 def _with_ports(problem: Problem, lowered: Lowered, port_Bps: Float) -> Problem:

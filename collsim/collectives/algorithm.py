@@ -205,6 +205,8 @@ class Algorithm:
     quotient : str or None
         How large regular machines run it by symmetry (`collsim.simulation.quotient.scaled`): as ``pairs`` of ranks that
         are alike, as ``circles`` of ranks, or as ``levels`` of nodes and rails; None: transfer by transfer.
+    relays : bool or None
+        Whether messages in the peer order of NCCL pass a GPU on the rail of their target; None: there are no such.
     """
 
     name: str
@@ -222,6 +224,7 @@ class Algorithm:
     pipelined: bool = False
     by_levels: bool = False
     quotient: Literal["pairs", "circles", "levels"] | None = None
+    relays: bool | None = None
 
     def family_for(self, op: str) -> str:
         """Name the kernel whose constants hold for *op*."""

@@ -19,9 +19,10 @@ from functools import cached_property
 import numpy as np
 
 from collsim.core.arrays import distinct, entries_of, pointers, spread
-from collsim.schedule.forms import Bool, Chunks, Int, Transfers, frozen, sealed
+from collsim.schedule.forms import Bool, Chunks, Int, Orbits, Transfers, frozen, sealed
+from collsim.schedule.schedule_builder import OrbitsBuilder
 
-__all__ = ["Pipelines", "Shape"]
+__all__ = ["Circle", "Circles", "Pipelines", "Shape"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +68,16 @@ class Shape:
             arrived[receiver] = max(arrived[receiver], arrived[sender] + each)
         return np.array(behind, dtype=np.int64)
 
+    @property
+    def is_path(self) -> bool:
+        """True if every hop goes on from where the one before it leads."""
+        return bool(len(self)) and np.array_equal(self.receiver[:-1], self.sender[1:])
+
+    def begin(self, n_hops: int) -> Shape:
+        """Return the first hops."""
+        kept = slice(n_hops)
+        return Shape(self.src[kept], self.dst[kept], self.sender[kept], self.receiver[kept], self.reduces[kept])
+
     def waits(self, slots: int) -> tuple[Int, Int, Int]:
         """Return hops, hops that each waits for, and how many chunks earlier, sorted by the first."""
         stages, place = distinct(np.concatenate([self.sender, self.receiver]))
@@ -82,6 +93,97 @@ class Shape:
         waiter, waits_for, lags = (np.concatenate(column) for column in zip(*found, strict=True))
         order = np.argsort(waiter, kind="stable")
         return waiter[order], waits_for[order], lags[order]
+
+
+class Circle(Shape):
+    """Hops of a ring, in which a place sends once per step: after what it got, and what it sent, in the step before."""
+
+    @classmethod
+    def of_order(cls, order: Int) -> Circle:
+        """Return the hops of a cyclic order of the ranks."""
+        place = np.arange(len(order))
+        return cls(order, np.roll(order, -1), place, np.roll(place, -1), np.zeros(len(order), dtype=np.bool_))
+
+    @cached_property
+    def depth(self) -> Int:
+        """int64[n_hops]: all places send in every step."""
+        return self.behind(self.sender)
+
+    def behind(self, weight: Int) -> Int:
+        """Return int64[n_hops]: nothing, since no place waits for the same step of another."""
+        return np.zeros_like(weight)
+
+    def waits(self, slots: int) -> tuple[Int, Int, Int]:
+        """Return hops, hops that each waits for, and how many steps earlier, as of `Shape`."""
+        del slots
+        place = np.arange(len(self))
+        return (
+            np.repeat(place, 2),
+            np.stack([place, place - 1], axis=1).ravel() % len(self),
+            np.ones_like(place).repeat(2),
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Circles:
+    """Chunks that go round cyclic orders of the ranks, all places in step, channel by channel.
+
+    Attributes
+    ----------
+    order : int64[n_orders, n]
+        As of `Orbits`.
+    program : tuple of (int, bool)
+        Per step of a loop, the offset of the chunk that a place sends, and whether its receiver adds.
+    families : tuple of int64[loops]
+        By channel, the families of chunks that go round one after the other.
+    channel, copies : int64[channels]
+    """
+
+    order: Int
+    program: tuple[tuple[int, bool], ...]
+    families: tuple[Int, ...]
+    channel: Int
+    copies: Int
+
+    def __len__(self) -> int:
+        return sum(map(len, self.families)) * len(self.program) * int(self.order.shape[1])
+
+    def orbits(self) -> Orbits:
+        """Return the same with a row for each step."""
+        rows, copies = OrbitsBuilder(self.order), []
+        for channel, families, count in zip(self.channel.tolist(), self.families, self.copies.tolist(), strict=True):
+            before: int | None = None
+            step = 0
+            for family in families.tolist():
+                for offset, reduces in self.program:
+                    deps = [] if before is None else [(before, 0), (before, -1)]
+                    before = rows.add(1, [(family, offset)], deps, channel=channel, step=step, reduces=reduces)
+                    step += 1
+            copies += [count] * step
+        return replace(rows.build(), copies=np.array(copies, dtype=np.int64))
+
+    def materialise(self) -> Transfers:
+        """Return one row per step and place."""
+        return self.orbits().materialise()
+
+    def merged(self, chunks: Chunks) -> Circles:
+        """Return the circles with equal channels merged."""
+        n_orders, n = self.order.shape
+        first: dict[tuple[int, bytes], int] = {}
+        copies = self.copies.copy()
+        for number, families in enumerate(self.families):
+            sizes = chunks.size_bytes.reshape(-1, n)[families]
+            same = first.setdefault((int(self.channel[number]) % n_orders, sizes.tobytes()), number)
+            if same != number:
+                copies[same] += copies[number]
+        kept = np.array(list(first.values()), dtype=np.int64)
+        left = tuple(self.families[number] for number in kept.tolist())
+        return replace(self, families=left, channel=self.channel[kept], copies=copies[kept])
+
+    def largest(self, chunks: Chunks) -> list[Int]:
+        """Return the bytes of the largest chunk of each step, by channel."""
+        most = chunks.size_bytes.reshape(-1, self.order.shape[1]).max(axis=1)
+        return [np.repeat(most[families], len(self.program)) for families in self.families]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from collsim.core.errors import Fault
 from collsim.schedule.forms import EVERY, Chunks, Int, Orbits, Transfers
-from collsim.schedule.pipelines import Pipelines
+from collsim.schedule.pipelines import Circles, Pipelines
 from collsim.schedule.schedule import Schedule
 
 __all__ = ["MAX_INTEGER", "describe", "rank_names", "structure_faults"]
@@ -40,8 +40,8 @@ def structure_faults(schedule: Schedule, *, merged: bool = False) -> list[Fault]
         where = f"phases[{number}]"
         if isinstance(phase, Transfers | Pipelines):
             faults.extend(_transfers_faults(phase.materialise(), schedule, where))
-        elif isinstance(phase, Orbits):
-            faults.extend(_orbits_faults(phase, schedule, where))
+        elif isinstance(phase, Orbits | Circles):
+            faults.extend(_orbits_faults(phase if isinstance(phase, Orbits) else phase.orbits(), schedule, where))
         else:
             faults.append(Fault(f"a phase cannot be a {type(phase).__name__}", where, "use Transfers or Orbits"))
             continue

@@ -49,6 +49,7 @@ __all__ = [
     "slowest_of",
     "time_together",
     "with_costs",
+    "with_lowered",
 ]
 
 EQUAL = 1e-9
@@ -112,7 +113,12 @@ def part_of(
     for the others.
     """
     lowered = laid(schedule, run, dtype, ports) if alone else lower(schedule, run, dtype, ports)
-    return GroupTask(lowered, lowered.run, *_costs(schedule, run, proto))
+    return with_lowered(lowered, proto)
+
+
+def with_lowered(lowered: Lowered, proto: str) -> GroupTask:
+    """Return a lowered schedule as one group runs it, with the costs of protocol *proto*."""
+    return GroupTask(lowered, lowered.run, *_costs(lowered.schedule, lowered.run, proto))
 
 
 def with_costs(part: GroupTask, proto: str) -> GroupTask:

@@ -22,8 +22,18 @@ from collsim.fabric.reduction_trees import TreePorts
 from collsim.fabric.routing import Routes
 from collsim.library.costs.channel_costs import Bool, Use
 from collsim.library.costs.network_costs import Steps, steps_of
-from collsim.schedule import Pipelines, Schedule, Transfers
-from collsim.simulation.lowering import Lowered, LoweredRun, Taken, end_rates_Bps, joined, lower, narrowest_Bps, ways_of
+from collsim.schedule import Circle, Circles, Pipelines, Schedule, Transfers
+from collsim.simulation.lowering import (
+    Cut,
+    Lowered,
+    LoweredRun,
+    Taken,
+    end_rates_Bps,
+    joined,
+    lower,
+    narrowest_Bps,
+    ways_of,
+)
 
 __all__ = ["laid"]
 
@@ -34,6 +44,12 @@ MOST_EXACT = 100_000
 MOST_NEAR = 60_000
 """The same of classes that are only nearly alike, of which there are as many as one likes."""
 MOST_ROUNDS = 4
+MOST_HOPS, MOST_CHUNKS = 160, 48
+"""The same of the hops of long chains, and of their chunks."""
+MOST_LONG = 600_000
+"""Chains of so many transfers are simulated whole; of longer ones the first hops and chunks say how long more take."""
+MOST_STEPS = 64
+"""Of so many equal steps of a ring the last half take equally long, so that more need not be simulated."""
 
 
 def laid(schedule: Schedule, run: LoweredRun, dtype: str = "float", ports: TreePorts | None = None) -> Lowered:
@@ -41,7 +57,7 @@ def laid(schedule: Schedule, run: LoweredRun, dtype: str = "float", ports: TreeP
     phase = schedule.phases[0]
     cluster = run.topology.cluster
     if (
-        not isinstance(phase, Pipelines)
+        not isinstance(phase, Pipelines | Circles)
         or len(schedule.phases) > 1
         or len(phase) < LEAST_TRANSFERS
         or cluster is None
@@ -51,8 +67,83 @@ def laid(schedule: Schedule, run: LoweredRun, dtype: str = "float", ports: TreeP
     ):
         return lower(schedule, run, dtype, ports)
     merged = phase.merged(schedule.chunks)
-    rows = _rows(schedule, merged, _ways(schedule, merged, run))
-    return _written_out(rows, _classes(rows, run), dtype)
+    programs = _programs(merged, schedule)
+    pipes = merged if isinstance(merged, Pipelines) else _as_pipelines(merged, schedule, run)
+    more = 0
+    if isinstance(merged, Pipelines) and len(merged) > MOST_LONG and all(shape.is_path for shape in merged.shapes):
+        pipes, more = _shortened(merged, run)
+        programs = [_cut(each.size_bytes, None, MOST_CHUNKS) for each in programs]
+    rows = _rows(schedule, pipes, _ways(schedule, pipes, run), programs)
+    return _written_out(rows, _classes(rows, run), dtype, more)
+
+
+def _shortened(pipes: Pipelines, run: LoweredRun) -> tuple[Pipelines, int]:
+    """Return chains with their first hops only, found once for all sizes of a run, and how many are missing."""
+    key = "begin", *map(id, pipes.shapes)
+    if key not in run.found:
+        run.found[key] = tuple(shape.begin(MOST_HOPS) for shape in pipes.shapes), pipes.shapes
+    return replace(pipes, shapes=run.found[key][0]), max(max(map(len, pipes.shapes)) - MOST_HOPS, 0)
+
+
+def _as_pipelines(circles: Circles, schedule: Schedule, run: LoweredRun) -> Pipelines:
+    """Return circles as pipelines in which a place that waits for nobody's same step passes on one chunk per step."""
+    n_orders = len(circles.order)
+    key = "circles", circles.order.tobytes()
+    if key not in run.found:
+        run.found[key] = tuple(Circle.of_order(order) for order in circles.order)
+    steps = np.array([len(families) * len(circles.program) for families in circles.families])
+    return Pipelines(
+        shapes=run.found[key],
+        shape=circles.channel % n_orders,
+        n_chunks=steps,
+        first_chunk=np.array([families[0] for families in circles.families]) * schedule.n_ranks,
+        channel=circles.channel,
+        lanes=np.ones_like(steps),
+        copies=circles.copies,
+        slots=1,
+    )
+
+
+class _Program(NamedTuple):
+    """Chunks of a pipeline: those that are simulated, and by how many more each run of equal ones is longer."""
+
+    size_bytes: Int
+    adds: Bool | None
+    """Whether receivers add; None: as the hop says."""
+    total_bytes: float
+    ends: tuple[int, ...] = ()
+    """The last simulated chunk of each run that was cut."""
+    more: tuple[int, ...] = ()
+    back: int = 1
+    """By the last so many of them it is said how long one takes."""
+
+
+def _programs(merged: Pipelines | Circles, schedule: Schedule) -> list[_Program]:
+    """Return what each pipeline passes on."""
+    if isinstance(merged, Pipelines):
+        return [_Program(sizes, None, float(sizes.sum())) for sizes in merged.pieces(schedule.chunks)]
+    leg = np.array([adds for _, adds in merged.program], dtype=np.bool_)
+    largest = merged.largest(schedule.chunks)
+    found = [(sizes, np.tile(leg, len(sizes) // len(leg))) for sizes in largest]
+    if len({len(sizes) for sizes, _ in found}) > 1:
+        return [_Program(sizes, adds, float(sizes.sum())) for sizes, adds in found]
+    return [_cut(sizes, adds, MOST_STEPS) for sizes, adds in found]
+
+
+def _cut(sizes: Int, adds: Bool | None, most: int) -> _Program:
+    """Return a program with at most so many steps of each run of equal ones."""
+    legs = np.zeros(len(sizes), dtype=np.bool_) if adds is None else adds
+    begins = np.flatnonzero(np.append(True, (np.diff(sizes) != 0) | (np.diff(legs) != 0)))
+    lengths = np.diff(begins, append=len(sizes))
+    kept = np.minimum(lengths, most)
+    run = np.repeat(np.arange(len(begins)), kept)
+    taken = begins[run] + np.arange(len(run)) - (np.cumsum(kept) - kept)[run]
+    cut = np.flatnonzero(lengths > kept)
+    ends, more = (np.cumsum(kept) - 1)[cut], (lengths - kept)[cut]
+    total_bytes = float(sizes.sum())
+    return _Program(
+        sizes[taken], adds if adds is None else adds[taken], total_bytes, tuple(ends), tuple(more), most // 2
+    )
 
 
 def _over_network(run: LoweredRun, schedule: Schedule) -> bool:
@@ -120,20 +211,24 @@ class _Rows:
     schedule: Schedule
     pipes: Pipelines
     hops: _HopWays
+    programs: list[_Program]
     pipe: Int
     hop: Int
     first: Int
     profile: Int
 
 
-def _rows(schedule: Schedule, pipes: Pipelines, hops: _HopWays) -> _Rows:
+def _rows(schedule: Schedule, pipes: Pipelines, hops: _HopWays, programs: list[_Program]) -> _Rows:
+    """Return one row for each hop of each pipeline, which pass on what *programs* say."""
+    pipes = replace(pipes, n_chunks=np.array([len(each.size_bytes) for each in programs]))
     counts = pipes.n_hops
     first = pointers(counts)
     pipe = np.repeat(np.arange(len(counts)), counts)
     hop = hops.first[pipes.shape][pipe] + np.arange(len(pipe)) - first[:-1][pipe]
     seen: dict[bytes, int] = {}
-    profile = [seen.setdefault(sizes.tobytes(), len(seen)) for sizes in pipes.pieces(schedule.chunks)]
-    return _Rows(schedule, pipes, hops, pipe, hop, first, np.array(profile, dtype=np.int64))
+    keys = [each.size_bytes.tobytes() + (b"" if each.adds is None else each.adds.tobytes()) for each in programs]
+    profile = [seen.setdefault(key, len(seen)) for key in keys]
+    return _Rows(schedule, pipes, hops, programs, pipe, hop, first, np.array(profile, dtype=np.int64))
 
 
 class _Classes(NamedTuple):
@@ -272,8 +367,8 @@ def _with_waits(rows: _Rows, told: Hops, of_row: Int, of_link: Int, *, near: boo
     )  # fmt: skip
 
 
-def _written_out(rows: _Rows, classes: _Classes, dtype: str) -> Lowered:
-    """Return the transfers of one row of each class."""
+def _written_out(rows: _Rows, classes: _Classes, dtype: str, more: int) -> Lowered:
+    """Return the transfers of one row of each class; chains have so many *more* hops."""
     schedule, pipes, hops = rows.schedule, rows.pipes, rows.hops
     stand = classes.first
     pipe, hop = rows.pipe[stand], rows.hop[stand]
@@ -282,17 +377,22 @@ def _written_out(rows: _Rows, classes: _Classes, dtype: str) -> Lowered:
     of_class = np.repeat(np.arange(len(stand)), counts)
     chunk = np.arange(start[-1]) - start[:-1][of_class]
     dep_ptr, dep, tells = _deps(classes, start, of_class, chunk)
+    place = pointers(pipes.n_chunks)[:-1][pipe][of_class] + chunk
+    size_bytes = np.concatenate([each.size_bytes for each in rows.programs])[place]
+    adds = hops.reduces[hop][of_class]
+    if rows.programs[0].adds is not None:
+        adds = np.concatenate([each.adds for each in rows.programs if each.adds is not None])[place]
     transfers = Transfers(
         src=hops.src[hop][of_class],
         dst=hops.dst[hop][of_class],
         channel=pipes.channel[pipe][of_class],
         step=hops.depth[hop][of_class] + chunk,
-        reduces=hops.reduces[hop][of_class],
+        reduces=adds,
         reads_input=np.zeros(len(of_class), dtype=np.bool_),
         lanes=pipes.lanes[pipe][of_class],
         copies=pipes.copies[pipe][of_class],
         chunk_ptr=np.arange(len(of_class) + 1),
-        chunk=pipes.first_chunk[pipe][of_class] + chunk,
+        chunk=np.minimum(pipes.first_chunk[pipe][of_class] + chunk, len(schedule.chunks) - 1),
         dep_ptr=dep_ptr,
         dep=dep,
     )
@@ -304,13 +404,13 @@ def _written_out(rows: _Rows, classes: _Classes, dtype: str) -> Lowered:
     capacity_Bps = mean_Bps if classes.near else hops.run.trunk_capacity_Bps[first_link]
     own = Routes(classes.ptr, classes.link, classes.weight, trunks.latency_s[number], plain)
     busy = _Busy(rows, stand, of_class, transfers.step)
-    use = busy.use()
+    use = busy.use(adds)
     across = hops.ways.across[hop][of_class]
     return Lowered(
         schedule=schedule,
         run=replace(hops.run, trunks=own, trunk_capacity_Bps=capacity_Bps),
         transfers=transfers,
-        size_bytes=schedule.chunks.size_bytes[transfers.chunk].astype(np.float64),
+        size_bytes=size_bytes.astype(np.float64),
         route=of_class,
         used=np.arange(len(stand)),
         copies=pipes.copies[pipe],
@@ -321,7 +421,8 @@ def _written_out(rows: _Rows, classes: _Classes, dtype: str) -> Lowered:
         steps=busy.steps(use, across) if across.any() else None,
         carried=_carried(rows),
         tells=tells,
-        near=classes.near,
+        near=classes.near or more > 0,
+        cut=_cuts(rows, classes, start, more),
     )
 
 
@@ -339,10 +440,36 @@ def _deps(classes: _Classes, start: Int, of_class: Int, chunk: Int) -> tuple[Int
     )
 
 
+def _cuts(rows: _Rows, classes: _Classes, start: Int, more: int) -> Cut | None:
+    """Return the runs that were cut: *more* hops of chains, steps of circles, chunks.
+
+    *start* is where the rows of a class begin.
+    """
+    hops = rows.pipes.n_hops
+    last_hop = np.where(more, hops - 1, 0)  # of a circle all places are as good
+    runs: list[tuple[int, int, int, float]] = []
+    for pipe, program in enumerate(rows.programs):
+        first = int(rows.first[pipe])
+        begin = int(start[classes.of_row[first + last_hop[pipe]]])
+        runs += [
+            (pipe, begin + end, begin + end - program.back, count / program.back)
+            for end, count in zip(program.ends, program.more, strict=True)
+        ]
+        if more:
+            back = int(hops[pipe]) // 2
+            before = int(start[classes.of_row[first + last_hop[pipe] - back]])
+            end = len(program.size_bytes) - 1
+            runs.append((pipe, begin + end, before + end, more / back))
+    if not runs:
+        return None
+    owner, last, before_it, times = (np.array(column) for column in zip(*runs, strict=True))
+    return Cut(rows.pipe[classes.first], owner, last, before_it, times.astype(np.float64))
+
+
 def _carried(rows: _Rows) -> tuple[Float, Float]:
     """Return float64[n_links] twice: bytes of all hops within nodes on each link, and of those between nodes."""
     pipes, hops = rows.pipes, rows.hops
-    total = np.array([float(sizes.sum()) for sizes in pipes.pieces(rows.schedule.chunks)]) * pipes.copies
+    total = np.array([each.total_bytes for each in rows.programs]) * pipes.copies
     each = np.bincount(rows.hop, weights=total[rows.pipe], minlength=len(hops.src))
     routes, number, n_links = hops.run.routes, hops.ways.number, hops.run.fabric.n_links
     across = hops.ways.across
@@ -379,7 +506,7 @@ class _Busy:
         table -= np.bincount(line * self.n_steps + self.end[row], weight, size)
         return np.asarray(np.cumsum(table.reshape(n, self.n_steps), axis=1), dtype=np.float64)
 
-    def use(self) -> Use:
+    def use(self, adds: Bool) -> Use:
         """Return the channels and ways out that the transfers share."""
         hops, rows, run = self.hops, self.rows, self.hops.run
         src, dst = hops.src, hops.dst
@@ -405,8 +532,7 @@ class _Busy:
             alone_Bps = np.where(straight[stand][self.of_class], wire_Bps[self.of_class], alone_Bps)
         pipe = self.rows.pipe[self.stand]
         lanes = self.rows.pipes.lanes[pipe].astype(np.float64)[self.of_class]
-        reduces = hops.reduces[stand][self.of_class]
-        return Use(lanes, spread(active, 1), alone_Bps, duplex, reduces)
+        return Use(lanes, spread(active, 1), alone_Bps, duplex, adds)
 
     def steps(self, use: Use, across: Bool) -> Steps:
         """Return the transfers between nodes."""

@@ -137,6 +137,26 @@ def run_on(fabric: Fabric, topology: Topology, profile: Profile, ways: Ways | No
     )
 
 
+class Cut(NamedTuple):
+    """Runs of equal steps, or of hops of a chain, of which only the first were written out: more take as long each."""
+
+    pipe: Int
+    """int64[classes]: the pipeline of each class of hops."""
+    owner: Int
+    """int64[runs]: the pipeline that has the run."""
+    last: Int
+    """int64[runs]: the last transfer of the run that was written out."""
+    before: Int
+    """int64[runs]: one before it."""
+    times: Float
+    """float64[runs]: how many times what is missing takes as long as from the one to the other."""
+
+    def ahead_s(self, hop: int, finish_s: Float) -> float:
+        """Return the seconds that the pipeline of a class of hops needs for what is missing."""
+        own = self.owner == self.pipe[hop]
+        return float((self.times[own] * (finish_s[self.last[own]] - finish_s[self.before[own]])).sum())
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Lowered:
     """A schedule laid on the routes of a run; what it costs is not said yet.
@@ -166,6 +186,10 @@ class Lowered:
         Whether a wait is for bytes; None: where the first arrives at whoever sends the second.
     near : bool
         Whether they stand for others that are only nearly alike.
+    cut : Cut or None
+        Steps that are not among the transfers.
+    at_once : float64[n] or None
+        Where all ranks do the same, and transfers are of one: how many messages the channel of each serves at a time.
     """
 
     schedule: Schedule
@@ -183,6 +207,8 @@ class Lowered:
     carried: tuple[Float, Float] | None = None
     tells: Bool | None = None
     near: bool = False
+    cut: Cut | None = None
+    at_once: Float | None = None
 
     @property
     def record(self) -> Algorithm:

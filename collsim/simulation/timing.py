@@ -141,12 +141,17 @@ def timing_of(
     broken = check_conservation(problem, solution)
     once_s = _once_s(lowered, problem, solution, run, both_costs)
     last, begin_s = _busiest(lowered, solution, costs)
-    device_s = once_s + float(solution.finish_s[last]) - begin_s
+    end_s = float(solution.finish_s[last])
+    ahead_s = 0.0
+    if lowered.cut is not None:
+        sent = last if last < len(lowered.route) else int(problem.dep[problem.dep_ptr[last]])  # what arrives last
+        ahead_s = lowered.cut.ahead_s(int(lowered.route[sent]), solution.finish_s)
+    waits_s = _critical_path(problem, solution, last, begin_s)
     timing = record_timing(
         lowered,
         run,
-        (once_s, device_s),
-        _critical_path(problem, solution, last, begin_s),
+        (once_s, once_s + end_s + ahead_s - begin_s),
+        {name: part_s * (1 + ahead_s / end_s) for name, part_s in waits_s.items()} if ahead_s else waits_s,
         link_bytes=_link_bytes(lowered, run, both_costs),
         path=solution.path,
         simulated=solution.simulated,
@@ -164,8 +169,16 @@ def timing_of(
             timing,
             bracket_s=(min(max(low_s, timing.bound.time_s), timing.time_s), max(high_s, timing.time_s)),
         )
+    if lowered.near or lowered.cut is not None:
+        timing = _not_below(timing, run)
     refuse_broken_laws(lowered.schedule, timing, run, broken)
     return timing
+
+
+def _not_below(timing: Timing, run: LoweredRun) -> Timing:
+    """Return the timing of classes that are only nearly alike, put off to what links and the bound need at least."""
+    least_s = max(timing.bound.time_s, float((timing.link_bytes / run.fabric.capacity_Bps).max(initial=0.0)))
+    return replace(timing, time_s=max(timing.time_s, least_s), raised_s=max(least_s - timing.time_s, 0.0))
 
 
 def record_timing(
@@ -317,7 +330,8 @@ def _work(lowered: Lowered, run: LoweredRun, costs: Protocol) -> Work:
 
 def _messages(lowered: Lowered, run: LoweredRun) -> Messages:
     """Return the transfers as messages; their laws need tables of pairs."""
-    refuse_tables(lowered.schedule)
+    if lowered.at_once is None:
+        refuse_tables(lowered.schedule)
     transfers, told = lowered.transfers, lowered.schedule.parameters
     return Messages(
         n_ranks=run.fabric.n_ranks,
@@ -331,6 +345,7 @@ def _messages(lowered: Lowered, run: LoweredRun) -> Messages:
         channels=int(told.get("channels", int(transfers.channel.max(initial=0)) + 1)),
         chunk_bytes=int(told.get("step_bytes", STEP_BYTES)),
         own_blocks=lowered.schedule.op == "all_to_all",
+        at_once=lowered.at_once,
     )
 
 
@@ -392,7 +407,7 @@ def _rates(lowered: Lowered, run: LoweredRun, costs: Protocol) -> tuple[Float, F
     """Return float64[n], what each transfer reaches within a node, and what ports of ranks carry, if they count."""
     work = _work(lowered, run, costs)
     rates = cap_Bps(costs, work)
-    if work.grouped is None:
+    if work.grouped is None or lowered.at_once is not None:
         return rates, np.zeros(0)
     return rates, port_capacity_Bps(work.grouped.but(lowered.across), rates, costs, np.concatenate(run.port_rates_Bps))
 

@@ -10,7 +10,7 @@ from collsim.simulation import exchanges
     ("cluster", "nodes", "gpus", "close"),
     [
         ("h100_rail", 12, 8, 1e-5), ("h100_rail", 40, 8, 1e-5), ("h100_rail", 5, 7, 1e-5), ("polaris", 9, 4, 5e-3),
-        ("polaris", 40, 4, 0.03), ("frontier", 9, 8, 0.03), ("mi325x_thor2", 9, 8, 0.01), ("mi355x_cx7", 12, 8, 0.03),
+        ("polaris", 40, 4, 0.03), ("frontier", 9, 8, 0.03), ("mi325x_thor2", 9, 8, 0.03), ("mi355x_cx7", 12, 8, 0.03),
         ("alps", 40, 4, 0.05), ("gb200_racks", 3, 72, 0.1),
     ],
 )  # fmt: skip

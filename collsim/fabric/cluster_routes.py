@@ -62,7 +62,8 @@ def kept_pairs(fabric: Fabric) -> Int:
     These are neighbours by rank and by place, and all pairs of the fullest node: among them are the nearest of all.
     """
     n, cluster = fabric.n_ranks, fabric.machine.cluster
-    if n <= (ALL_PAIRS_UP_TO if cluster is not None and cluster.spec.hashes else FEW):
+    several = 2 * n <= fabric.machine.wiring.n_gpus  # groups may be, of which routes say whether they share links
+    if n <= (ALL_PAIRS_UP_TO if several or (cluster is not None and cluster.spec.hashes) else FEW):
         return np.flatnonzero(~np.eye(n, dtype=np.bool_))
     node: Int = fabric.wiring.coordinates.node[fabric.rank_node]
     place = np.argsort(fabric.rank_node)

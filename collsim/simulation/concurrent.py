@@ -240,7 +240,8 @@ def time_together(
             timing = timing_of(part.lowered, part.run, both_costs, problem, found[0], above=above)
             if part.lowered.carried is not None:
                 near = "nearly alike, " * part.lowered.near
-                timing = replace(timing, path=timing.path.replace("transfers, ", f"classes, {near}"))
+                path = timing.path.replace("transfers, ", f"classes, {near}") + ", equal chunks" * part.lowered.rounded
+                timing = replace(timing, path=path)
             timings[i] = timing
     return [timings[i] for i in range(len(parts))]
 

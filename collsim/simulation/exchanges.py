@@ -35,6 +35,8 @@ LEAST_RANKS, LEAST_UNEVEN = 256, 1024
 inside nodes, networks with a hash or of dragonflies."""
 PLACES = 8
 """Nodes whose ways are looked at."""
+MOST_WAYS = 200_000
+"""Of so many ways it takes a second to find the links; with more, fewer nodes are looked at."""
 
 
 def stands_for_all(picked: Algorithm, request: ScheduleRequest, run: LoweredRun) -> bool:
@@ -221,7 +223,8 @@ def _looked_at(request: ScheduleRequest, run: LoweredRun, key: Int) -> _Crossing
     groups = per_node // size
     delta, sort = np.divmod(key, 3)
     ranks = np.array(layout.nodes)
-    places = np.unique((np.arange(PLACES) * 2 + 1) * n_nodes // (2 * PLACES))
+    n_places = min(max(MOST_WAYS // (len(key) * size), 1), PLACES)
+    places = np.unique((np.arange(n_places) * 2 + 1) * n_nodes // (2 * n_places))
     local = np.arange(size)
     ends = []
     for node in places.tolist():

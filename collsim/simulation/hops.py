@@ -116,6 +116,8 @@ class _Program(NamedTuple):
     more: tuple[int, ...] = ()
     back: int = 1
     """By the last so many of them it is said how long one takes."""
+    rounded: bool = False
+    """Whether the chunks of a step differ by an element and are taken as the largest."""
 
 
 def _programs(merged: Pipelines | Circles, schedule: Schedule) -> list[_Program]:
@@ -123,11 +125,13 @@ def _programs(merged: Pipelines | Circles, schedule: Schedule) -> list[_Program]
     if isinstance(merged, Pipelines):
         return [_Program(sizes, None, float(sizes.sum())) for sizes in merged.pieces(schedule.chunks)]
     leg = np.array([adds for _, adds in merged.program], dtype=np.bool_)
+    table = schedule.chunks.size_bytes.reshape(-1, schedule.n_ranks)
+    rounded = bool((table.min(axis=1) < table.max(axis=1)).any())
     largest = merged.largest(schedule.chunks)
     found = [(sizes, np.tile(leg, len(sizes) // len(leg))) for sizes in largest]
     if len({len(sizes) for sizes, _ in found}) > 1:
-        return [_Program(sizes, adds, float(sizes.sum())) for sizes, adds in found]
-    return [_cut(sizes, adds, MOST_STEPS) for sizes, adds in found]
+        return [_Program(sizes, adds, float(sizes.sum()), rounded=rounded) for sizes, adds in found]
+    return [_cut(sizes, adds, MOST_STEPS)._replace(rounded=rounded) for sizes, adds in found]
 
 
 def _cut(sizes: Int, adds: Bool | None, most: int) -> _Program:
@@ -422,6 +426,7 @@ def _written_out(rows: _Rows, classes: _Classes, dtype: str, more: int) -> Lower
         carried=_carried(rows),
         tells=tells,
         near=classes.near or more > 0,
+        rounded=any(each.rounded for each in rows.programs),
         cut=_cuts(rows, classes, start, more),
     )
 

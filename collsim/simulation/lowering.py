@@ -186,6 +186,8 @@ class Lowered:
         Whether a wait is for bytes; None: where the first arrives at whoever sends the second.
     near : bool
         Whether they stand for others that are only nearly alike.
+    rounded : bool
+        Whether chunks that differ by an element are taken as the largest.
     cut : Cut or None
         Steps that are not among the transfers.
     at_once : float64[n] or None
@@ -207,6 +209,7 @@ class Lowered:
     carried: tuple[Float, Float] | None = None
     tells: Bool | None = None
     near: bool = False
+    rounded: bool = False
     cut: Cut | None = None
     at_once: Float | None = None
 

@@ -65,6 +65,7 @@ ALGORITHM = Algorithm(
     ops=("all_reduce", "all_gather", "reduce_scatter"),
     source="Patarasuk and Yuan, J. Parallel Distrib. Comput. 69 (2009) 117; NCCL src/device/all_reduce.h",
     build=build,
+    growth="ranks",
     loop_steps=loop_steps,
     quotient="circles",
 )

@@ -39,7 +39,7 @@ __all__ = [
     "MOST_TRANSFERS",
     "Lowered",
     "LoweredRun",
-    "Ways",
+    "Taken",
     "end_rates_Bps",
     "joined",
     "lower",
@@ -246,7 +246,11 @@ def lower(schedule: Schedule, run: LoweredRun, dtype: str = "float", ports: Tree
     size_bytes = transfers.size_bytes(schedule.chunks).astype(np.float64)
     use = _use(transfers, run, used[route], schedule.groups)
     steps = _steps(transfers, run, used[route], use, across) if across.any() else None
-    return Lowered(schedule, run, transfers, size_bytes, route, used, copies, across, added, use, dtype, steps)
+    alike = schedule.op == "send_recv" and schedule.n_ranks > MOST_IN_TABLES  # each rank sends one and gets one
+    at_once = np.ones(len(transfers)) if alike else None
+    return Lowered(
+        schedule, run, transfers, size_bytes, route, used, copies, across, added, use, dtype, steps, at_once=at_once
+    )
 
 
 class Taken(NamedTuple):

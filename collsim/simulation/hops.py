@@ -48,7 +48,7 @@ MOST_HOPS, MOST_CHUNKS = 160, 48
 """The same of the hops of long chains, and of their chunks."""
 MOST_LONG = 600_000
 """Chains of so many transfers are simulated whole; of longer ones the first hops and chunks say how long more take."""
-MOST_STEPS = 64
+MOST_STEPS = 256
 """Of so many equal steps of a ring the last half take equally long, so that more need not be simulated."""
 
 
@@ -296,10 +296,11 @@ def _told(rows: _Rows) -> Hops:
     codes = [np.full(len(used), 2.0), np.full(len(used), 3.0)]
     extra, sole = 2 * n_ends, _sole_ends(taken, owner, n_links, (hops.src[first], hops.dst[first]))
     if (straight := joined(hops.src[first], hops.dst[first], run)).any():
-        pair = np.minimum(hops.src[first], hops.dst[first]) * n_ends + np.maximum(hops.src[first], hops.dst[first])
-        pairs, number = distinct(np.where(straight, pair, -1))
-        ends.append(n_links + extra + number)
-        codes.append(np.where(hops.src[first] < hops.dst[first], 4.0, 5.0))
+        both = hops.src[first], hops.dst[first]
+        there, back = (a * n_ends + b for a, b in (both, both[::-1]))
+        pairs, number = distinct(np.where(np.tile(straight, 2), np.concatenate([there, back]), -1))
+        ends += [n_links + extra + part for part in np.split(number, 2)]  # what goes there, and what comes back
+        codes += [np.full(len(used), code) for code in (4.0, 5.0)]
         extra += len(pairs)
     owner = np.concatenate([owner, *(np.arange(len(used)) for _ in ends)])
     order = np.argsort(owner, kind="stable")

@@ -8,7 +8,10 @@ from collsim import simulate
 from collsim.core.errors import CollsimError
 from collsim.simulation import hops
 
-RUNS = (("all_reduce", "tree"), ("all_reduce", "nvls_tree"), ("broadcast", "ring"), ("reduce", "ring"))
+RUNS = (
+    ("all_reduce", "tree"), ("all_reduce", "nvls_tree"), ("broadcast", "ring"), ("reduce", "ring"),
+    ("all_gather", "ring"), ("reduce_scatter", "ring"),
+)  # fmt: skip
 CLUSTERS = ("h100_rail", "mi355x_pollara", "polaris", "frontier", "mi325x_thor2")
 DAMAGE = (None, "nic:node1/2", "gpu:n0.gpu1", "nic:node0/0")
 

@@ -19,8 +19,6 @@ __all__ = ["WHERE", "Algorithm", "ScheduleRequest"]
 
 MOST_PIECES = 65_536
 """A schedule of more chunks takes minutes and gigabytes; 32 GiB on 24 channels in chunks of 512 KiB stay below."""
-MOST_ROWS = 16_000_000
-"""A schedule with so many chunks at all ranks together takes gigabytes before equal channels are found."""
 KIB = 1024
 MIB = 1024 * KIB
 WHERE = ("anywhere", "nodes", "racks")
@@ -144,10 +142,6 @@ class ScheduleRequest:
             enough = -(-total_bytes * self.n_channels // MOST_PIECES)
             what = f"{self.n_channels} channels of {full * chunks_per_piece} chunks each are too many to simulate"
             raise UnsupportedError(Fault(what, "chunk", f"chunks of {enough} bytes or more would do"))
-        if chunks_per_piece == 1 and full * self.n_channels * self.n_ranks > MOST_ROWS:
-            enough = -(-total_bytes * self.n_channels * self.n_ranks // MOST_ROWS)
-            what = f"{self.n_channels} channels of {full} chunks at {self.n_ranks} ranks are too many to simulate"
-            raise UnsupportedError(Fault(what, "chunk", f"chunks of {enough} bytes or more would do"))
         return np.array([chunk] * full + [rest] * (rest > 0 or full == 0), dtype=np.int64)
 
     def schedule(self, algo: str, chunks: Chunks, *phases: Phase, **parameters: int | str) -> Schedule:
@@ -213,6 +207,8 @@ class Algorithm:
         are alike, as ``circles`` of ranks, or as ``levels`` of nodes and rails; None: transfer by transfer.
     libraries : tuple of str
         Families of the libraries whose own kernel it is, which no other runs; empty: it is anybody's.
+    relays : bool or None
+        Whether messages in the peer order of NCCL pass a GPU on the rail of their target; None: there are no such.
     """
 
     name: str
@@ -231,6 +227,7 @@ class Algorithm:
     by_levels: bool = False
     quotient: Literal["pairs", "circles", "levels"] | None = None
     libraries: tuple[str, ...] = ()
+    relays: bool | None = None
 
     def family_for(self, op: str) -> str:
         """Name the kernel whose constants hold for *op*."""

@@ -33,7 +33,7 @@ def build(request: ScheduleRequest) -> Schedule:
     source, target = (EVERY, request.root) if reduces else (request.root, EVERY)
     chunks.add(np.concatenate(pieces), source, target)
     transfers = pipelined(hops, [len(sizes) for sizes in pieces], request.slots)
-    transfers = replace(transfers, lanes=lanes[transfers.channel])
+    transfers = replace(transfers, lanes=lanes)
     return request.schedule(
         "ring", chunks.build(), transfers, channels=len(shares), rings=len(shapes), slots=request.slots
     )

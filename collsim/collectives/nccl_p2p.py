@@ -78,5 +78,6 @@ ALGORITHM = Algorithm(
     growth="pairs",
     protocols=("LL", "Simple"),
     cost_law="grouped",
+    relays=False,
 )
-SEND_RECV = replace(ALGORITHM, ops=("send_recv",), growth="ranks")
+SEND_RECV = replace(ALGORITHM, ops=("send_recv",), growth="ranks", relays=None)

@@ -27,7 +27,7 @@ from collsim.core.arrays import entries_of, pointers
 from collsim.schedule import ChunksBuilder, Int, Schedule, TransfersBuilder
 from collsim.schedule.message_parts import BATCH, channel_of_part, n_parts, p2p_channels, part_sizes, slot_bytes
 
-__all__ = ["PXN", "ROOTED_PXN", "build", "peer_order"]
+__all__ = ["PXN", "ROOTED_PXN", "build", "distances", "peer_order", "pieces_of"]
 
 PIECE_STEPS = 4
 MOST_PIECES = 16
@@ -59,7 +59,7 @@ def peer_order(layout: NodeLayout) -> list[PeerTurn]:
     size = gcd(BATCH, *map(len, layout.nodes))
     groups = [node[first : first + size] for node in layout.nodes for first in range(0, len(node), size)]
     turns = []
-    for block, delta in enumerate(_distances(len(groups))):
+    for block, delta in enumerate(distances(len(groups))):
         for shift in range(size):
             partner = [0] * (len(groups) * size)
             for number, group in enumerate(groups):
@@ -70,10 +70,10 @@ def peer_order(layout: NodeLayout) -> list[PeerTurn]:
     return turns
 
 
-def _distances(n_groups: int) -> Iterator[int]:
+def distances(n_groups: int) -> Iterator[int]:
     """Yield every distance between groups once: triangular numbers modulo a power of two, the too large ones left out.
 
-    >>> list(_distances(6))
+    >>> list(distances(6))
     [0, 1, 3, 2, 5, 4]
     """
     modulus = 1 << (n_groups - 1).bit_length()
@@ -93,6 +93,12 @@ def build_pxn(request: ScheduleRequest) -> Schedule:
     """Return the all-to-all, gather or scatter with PXN."""
     request.spread.per_node("nccl_pxn")
     return _Builder(request).build("nccl_pxn", pxn=True)
+
+
+def pieces_of(size: int, step_bytes: int) -> list[int]:
+    """Return the bytes of the pieces in which a part passes a relay, which sends one while it gets the next."""
+    count = min(max(size // (PIECE_STEPS * step_bytes), 1), MOST_PIECES)
+    return part_sizes(size, count).tolist() if size else [size]
 
 
 class _Ends:
@@ -171,7 +177,7 @@ class _Builder:
         asked = self._asked(partners)
         if not asked.any():
             return
-        pieces = np.array(self._pieces(size) if pxn else [size])
+        pieces = np.array(pieces_of(size, self.step_bytes) if pxn else [size])
         turn, piece, rank = np.nonzero(np.repeat(asked[:, None, :], len(pieces), axis=1))
         first = self.chunks.add(pieces[piece], rank, partners[turn, rank])
         chunk = np.zeros((len(partners), len(pieces), self.request.n_ranks), dtype=np.int64)
@@ -258,11 +264,6 @@ class _Builder:
         now.add(wires.rank, base + np.where(writes, own, sent[wires.wire]))
         now.add(wires.target[head], base + sent)
 
-    def _pieces(self, size: int) -> list[int]:
-        """Return the bytes of the pieces in which a part passes a relay, which sends one while it gets the next."""
-        count = min(max(size // (PIECE_STEPS * self.step_bytes), 1), MOST_PIECES)
-        return part_sizes(size, count).tolist() if size else [size]
-
 
 class _Wires(NamedTuple):
     """Messages that pass relays, wire by wire.
@@ -291,5 +292,6 @@ PXN = Algorithm(
     growth="pairs",
     protocols=("LL", "Simple"),
     cost_law="bundled",
+    relays=True,
 )
-ROOTED_PXN = replace(PXN, ops=("gather", "scatter"), growth=None)
+ROOTED_PXN = replace(PXN, ops=("gather", "scatter"), growth=None, relays=None)

@@ -21,7 +21,16 @@ from collsim.collectives.node_layout import NodeLayout
 from collsim.collectives.node_rings import local_path
 from collsim.schedule import Int
 
-__all__ = ["NO_PARENT", "PATTERNS", "binary_tree", "chained_parents", "node_parents", "renamed", "second_names"]
+__all__ = [
+    "NO_PARENT",
+    "PATTERNS",
+    "binary_tree",
+    "chained_parents",
+    "depths",
+    "node_parents",
+    "renamed",
+    "second_names",
+]
 
 Bool = NDArray[np.bool_]
 
@@ -92,6 +101,15 @@ def chained_parents(layout: NodeLayout, chain: int, tree: int, pattern: str = "b
             entry = chains[int(above[number])]
             parents[order[0]] = entry[min(_entry(pattern, bool(second[number])), len(entry) - 1)]
     return parents
+
+
+def depths(parents: Int) -> Int:
+    """Return int64[n], the distance of each vertex from the root."""
+    depths, above = np.zeros(len(parents), dtype=np.int64), parents
+    while np.any(above != NO_PARENT):
+        depths += above != NO_PARENT
+        above = np.where(above == NO_PARENT, NO_PARENT, parents[above])
+    return depths
 
 
 def _entry(pattern: str, second: bool) -> int:

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
-
 from collsim.collectives.algorithm import KIB, Algorithm, ScheduleRequest
 from collsim.collectives.pipeline import Hop, pipelined
 from collsim.core.errors import Fault, UnsupportedError
@@ -50,7 +48,7 @@ def build(request: ScheduleRequest) -> Schedule:
     return request.schedule(
         "nvls",
         chunks.build(),
-        replace(transfers, channel=np.asarray(transfers.channel) // n),
+        replace(transfers, channel=transfers.channel // n),
         channels=len(shares),
         chunk_bytes=chunk_bytes,
         slots=request.slots,

@@ -9,14 +9,15 @@ channels the other. Only slices leave a node: every adapter carries S / g up and
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 
 from collsim.collectives.algorithm import KIB, Algorithm, ScheduleRequest
 from collsim.collectives.node_layout import NodeLayout
-from collsim.collectives.node_tree import NO_PARENT, node_parents
-from collsim.collectives.pipeline import Hop, pipelined
-from collsim.schedule import EVERY, ChunksBuilder, Int, Schedule, group_label, split_bytes
+from collsim.collectives.node_tree import NO_PARENT, depths, node_parents
+from collsim.collectives.pipeline import pipelined
+from collsim.schedule import EVERY, ChunksBuilder, Schedule, Shape, group_label, split_bytes
 
 __all__ = ["ALGORITHM"]
 
@@ -36,40 +37,30 @@ def build(request: ScheduleRequest) -> Schedule:
     transfers = pipelined(hops, [len(piece) for piece in pieces], request.slots)
     chunks = ChunksBuilder()
     chunks.add(np.concatenate(pieces), EVERY, EVERY)
-    transfers = replace(transfers, channel=np.asarray(transfers.channel) // g)
+    transfers = replace(transfers, channel=transfers.channel // g)
     schedule = request.schedule(
         "nvls_tree", chunks.build(), transfers, channels=len(shares), heads=g, slots=request.slots
     )
     return replace(schedule, groups=layout.nodes if g > 1 else ())
 
 
-def _hops(layout: NodeLayout, head: int, tree: int) -> tuple[Hop, ...]:
+@lru_cache(maxsize=256)  # all sizes of a run have the same
+def _hops(layout: NodeLayout, head: int, tree: int) -> Shape:
     """Return the hops of a chunk of *head*: into the heads and up to the root, down and out to all."""
-    above, rail, n = node_parents(layout.n_nodes, tree)[0], layout.rail(head), layout.n_nodes
-    order = _from_the_root(above)
-    inside = len(layout.nodes[0]) > 1
-    pulls, up, everyone = range(n), range(n, 2 * n), range(3 * n, 4 * n)
-    down = [up[node] if above[node] == NO_PARENT else 2 * n + node for node in range(n)]
-    hops: list[Hop] = []
-    if inside:
-        hops += [Hop(group_label(node), rail[node], pulls[node], up[node], reduces=True) for node in reversed(order)]
-    for node in reversed(order[1:]):
-        parent = int(above[node])
-        hops.append(Hop(rail[node], rail[parent], up[node], up[parent], reduces=True))
-    for node in order[1:]:
-        parent = int(above[node])
-        hops.append(Hop(rail[parent], rail[node], down[parent], down[node]))
-    if inside:
-        hops += [Hop(rail[node], group_label(node), down[node], everyone[node]) for node in order]
-    return tuple(hops)
-
-
-def _from_the_root(above: Int) -> list[int]:
-    """Return the nodes such that each comes after its parent."""
-    order = [int(node) for node in np.flatnonzero(above == NO_PARENT)]
-    for node in order:
-        order += np.flatnonzero(above == node).tolist()
-    return order
+    above, rail, n = node_parents(layout.n_nodes, tree)[0], np.array(layout.rail(head)), layout.n_nodes
+    order = np.argsort(depths(above), kind="stable")
+    back, below, last = order[::-1], order[1:], order[:0:-1]
+    node = np.arange(n)
+    group = group_label(0) - node
+    up, down, everyone = node + n, node + np.where(above == NO_PARENT, n, 2 * n), node + 3 * n
+    ones, zeros = np.ones(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
+    hops = [
+        np.stack([group[back], rail[back], back, up[back], ones]),
+        np.stack([rail[last], rail[above[last]], up[last], up[above[last]], ones[1:]]),
+        np.stack([rail[above[below]], rail[below], down[above[below]], down[below], zeros[1:]]),
+        np.stack([rail[order], group[order], down[order], everyone[order], zeros]),
+    ]
+    return Shape.of_table(np.concatenate(hops if len(layout.nodes[0]) > 1 else hops[1:-1], axis=1))
 
 
 ALGORITHM = Algorithm(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from collsim.collectives.algorithm import MIB, Algorithm, ScheduleRequest
-from collsim.schedule import EVERY, ChunksBuilder, OrbitsBuilder, Schedule, split_bytes
+from collsim.schedule import EVERY, ChunksBuilder, Circles, Schedule, split_bytes
 
 __all__ = ["ALGORITHM", "loops_of", "program_of"]
 
@@ -24,18 +24,15 @@ def build(request: ScheduleRequest) -> Schedule:
     source = ranks if name == "all_gather" else EVERY
     target = ranks if name == "reduce_scatter" else EVERY
     share_of = request.size_bytes if name == "all_reduce" else request.block_bytes
-    chunks, rows = ChunksBuilder(), OrbitsBuilder(request.orders)
+    chunks = ChunksBuilder()
     shares = request.shares(share_of)
-    for channel, share in enumerate(shares):
-        before: int | None = None
-        step = 0
-        for sizes in loops_of(request, int(share)):
-            family = chunks.add(sizes, source, target) // n
-            for offset, reduces in program_of(name, n):
-                deps = [] if before is None else [(before, 0), (before, -1)]
-                before = rows.add(1, [(family, offset)], deps, channel=channel, step=step, reduces=reduces)
-                step += 1
-    return request.schedule("ring", chunks.build(), rows.build(), channels=len(shares), rings=len(request.orders))
+    families = [
+        np.array([chunks.add(sizes, source, target) // n for sizes in loops_of(request, int(share))], dtype=np.int64)
+        for share in shares
+    ]
+    channel, ones = np.arange(len(shares)), np.ones(len(shares), dtype=np.int64)
+    rows = Circles(np.atleast_2d(request.orders), tuple(program_of(name, n)), tuple(families), channel, ones)
+    return request.schedule("ring", chunks.build(), rows, channels=len(shares), rings=len(request.orders))
 
 
 def loops_of(request: ScheduleRequest, share_bytes: int) -> list[np.ndarray]:
@@ -68,6 +65,7 @@ ALGORITHM = Algorithm(
     ops=("all_reduce", "all_gather", "reduce_scatter"),
     source="Patarasuk and Yuan, J. Parallel Distrib. Comput. 69 (2009) 117; NCCL src/device/all_reduce.h",
     build=build,
+    growth="ranks",
     loop_steps=loop_steps,
     quotient="circles",
 )

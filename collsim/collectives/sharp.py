@@ -86,7 +86,7 @@ def _per_head(request: ScheduleRequest, algo: str, chunk_bytes: int, *, nvls: bo
     for number, sizes in enumerate(pieces):
         owner = owners[number % len(owners)]
         chunks.add(sizes, owner if name == "all_gather" else EVERY, owner if name == "reduce_scatter" else EVERY)
-    transfers = replace(transfers, channel=np.asarray(transfers.channel) // len(owners))
+    transfers = replace(transfers, channel=transfers.channel // len(owners))
     rails = tuple(layout.rail(local) for local in range(g))
     schedule = request.schedule(algo, chunks.build(), transfers, channels=len(shares), heads=g, slots=request.slots)
     return replace(schedule, groups=(*rails, *(layout.nodes if nvls and g > 1 else ())))

@@ -7,13 +7,15 @@ data, in which the interior vertices of one are the leaves of the other, load al
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 
 from collsim.collectives.algorithm import KIB, Algorithm, ScheduleRequest
-from collsim.collectives.node_tree import NO_PARENT, binary_tree, chained_parents, renamed, second_names
-from collsim.collectives.pipeline import Hop, pipelined
-from collsim.schedule import EVERY, ChunksBuilder, Int, Schedule
+from collsim.collectives.node_layout import NodeLayout
+from collsim.collectives.node_tree import binary_tree, chained_parents, depths, renamed, second_names
+from collsim.collectives.pipeline import pipelined
+from collsim.schedule import EVERY, ChunksBuilder, Int, Schedule, Shape
 
 __all__ = ["ALGORITHM", "ROOTED", "binary_tree", "double_tree", "rooted_trees", "tree_hops"]
 
@@ -63,33 +65,30 @@ def build(request: ScheduleRequest) -> Schedule:
     return request.schedule("tree", chunks.build(), transfers, channels=len(shares), trees=trees, slots=request.slots)
 
 
-def _over_nodes(request: ScheduleRequest, chain: int, tree: int) -> tuple[Hop, ...]:
+def _over_nodes(request: ScheduleRequest, chain: int, tree: int) -> Shape:
     """Return the hops of a channel whose trees have nodes as vertices; equal channels get the same ones."""
     spread = request.spread
     chain %= max(len(node) for node in spread.nodes)
-    return tree_hops(chained_parents(spread, chain, tree, request.tree_pattern), request.op.name)
+    return _chained(spread, chain, tree, request.tree_pattern)
 
 
-def tree_hops(parents: Int, name: str) -> tuple[Hop, ...]:
+@lru_cache(maxsize=256)  # all sizes of a run have the same
+def _chained(layout: NodeLayout, chain: int, tree: int, pattern: str) -> Shape:
+    return tree_hops(chained_parents(layout, chain, tree, pattern), "all_reduce")
+
+
+def tree_hops(parents: Int, name: str) -> Shape:
     """Return the hops of one chunk: up to the root, down from it, or both.
 
     Going up and going down are two thread groups of a rank; the root has one, which turns the chunk around.
     """
-    by_depth = [int(v) for v in np.argsort(_depths(parents), kind="stable")]
-    root, below, n = by_depth[0], by_depth[1:], len(parents)
-    up = [Hop(v, int(parents[v]), v, int(parents[v]), reduces=True) for v in reversed(below)]
-    down_stage = {v: v if v == root else n + v for v in by_depth}
-    down = [Hop(int(parents[v]), v, down_stage[int(parents[v])], down_stage[v]) for v in below]
-    return tuple({"reduce": up, "broadcast": down}.get(name, up + down))
-
-
-def _depths(parents: Int) -> Int:
-    """Return int64[n], the distance of each vertex from the root."""
-    depths, above = np.zeros(len(parents), dtype=np.int64), parents
-    while np.any(above != NO_PARENT):
-        depths += above != NO_PARENT
-        above = np.where(above == NO_PARENT, NO_PARENT, parents[above])
-    return depths
+    by_depth = np.argsort(depths(parents), kind="stable")
+    below, last = by_depth[1:], by_depth[:0:-1]
+    stage = np.arange(len(parents)) + len(parents)
+    stage[by_depth[0]] -= len(parents)
+    up = np.stack([last, parents[last], last, parents[last], np.ones_like(last)])
+    down = np.stack([parents[below], below, stage[parents[below]], stage[below], np.zeros_like(below)])
+    return Shape.of_table({"reduce": up, "broadcast": down}.get(name, np.concatenate([up, down], axis=1)))
 
 
 ALGORITHM = Algorithm(

@@ -157,3 +157,32 @@ def refine(
         if found == classes and found_links == link_classes:
             return found
         classes, link_classes = found, found_links
+
+
+@_entry
+def refine_lagged(
+    route_ptr, route_link, weight, route, own, dep_ptr, dep, lag, colour, seen, link_colour, route_sum, link_sum
+):  # fmt: skip
+    """Refine the colours of hops of pipelines and of links once.
+
+    A hop waits for others some chunks earlier, so that they may wait for each other in circles. Parameters as of
+    `refine`; further:
+
+    lag : uint64
+        How many chunks earlier each wait is.
+    colour : uint64[n]
+        Colours so far; changed.
+    seen : uint64[n]
+        A copy of them: what hops see of those that they wait for, so that their order does not matter.
+    """
+    for r in range(len(route_ptr) - 1):
+        total = u8(0)
+        for h in range(route_ptr[r], route_ptr[r + 1]):
+            total += _mixed(link_colour[route_link[h]]) * weight[h]
+        route_sum[r] = _mixed(total + u8(1))
+    for i in range(len(route)):
+        total = u8(0)
+        for j in range(dep_ptr[i], dep_ptr[i + 1]):
+            total += _mixed(_mixed(seen[dep[j]]) + lag[j])
+        colour[i] = _mixed(colour[i] + _mixed(own[i] + _mixed(route_sum[route[i]] + _mixed(total + u8(2)))))
+    _colour_links(route_ptr, route_link, weight, route, colour, link_colour, route_sum, link_sum)

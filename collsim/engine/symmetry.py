@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from collsim.engine.problem import Floats, Ints, Problem
 
-__all__ = ["WORTH", "Quotient", "reduced"]
+__all__ = ["WORTH", "Hops", "Quotient", "alike_hops", "reduced"]
 
 WORTH = 4
 """With more classes than one for so many transfers, the problem is solved as it is: refining costs as much as it
@@ -123,3 +123,54 @@ def _rows(ptr: Ints, rows: Ints) -> tuple[Ints, Ints]:
     lengths = np.diff(ptr)[rows]
     taken = np.concatenate(([0], np.cumsum(lengths)))
     return taken, np.repeat(ptr[rows] - taken[:-1], lengths) + np.arange(taken[-1])
+
+
+class Hops(NamedTuple):
+    """Hops of pipelines over weighted links, in CSR as of `Problem`."""
+
+    route_ptr: Ints
+    route_link: Ints
+    route_weight: Floats
+    route: Ints
+    own: tuple[Floats, ...]
+    """float64[n] each: what else tells hops apart."""
+    wait_ptr: Ints
+    wait: Ints
+    lag: Ints
+    """int64: how many chunks earlier the hop is that one waits for."""
+    link: tuple[Floats, ...]
+    """float64[n_links] each: what tells links apart."""
+
+
+def alike_hops(hops: Hops, rounds: int | None = None) -> tuple[Ints, Ints]:
+    """Return int64[n] and int64[n_links]: the class of each hop and link, numbered by their first members.
+
+    Members of a class have to behave alike chunk by chunk, by the same induction as transfers. With *rounds*, they are
+    only told apart by what is so many waits or shared links away.
+    """
+    from collsim.engine.refinement import refine_lagged
+
+    own, link_colour = _codes(*hops.own), _codes(*hops.link)
+    colour = own.copy()
+    n_routes = len(hops.route_ptr) - 1
+    route_sum, link_sum = np.empty(n_routes, dtype=np.uint64), np.empty(len(link_colour), dtype=np.uint64)
+    weight, lag = _codes(hops.route_weight) | np.uint64(1), hops.lag.astype(np.uint64)
+    found, done = 0, 0
+    while rounds is None or done < rounds:
+        refine_lagged(
+            hops.route_ptr, hops.route_link, weight, hops.route, own, hops.wait_ptr, hops.wait, lag, colour,
+            colour.copy(), link_colour, route_sum, link_sum,
+        )  # fmt: skip
+        done += 1
+        if rounds is None:
+            classes = len(np.unique(colour)) + len(np.unique(link_colour))
+            if classes == found:
+                break
+            found = classes
+    return _places(colour), _places(link_colour)
+
+
+def _places(colours: Codes) -> Ints:
+    """Return the number of each colour, by first appearance."""
+    _, first, which = np.unique(colours, return_index=True, return_inverse=True)
+    return np.asarray(np.argsort(np.argsort(first))[which], dtype=np.int64)

@@ -28,6 +28,8 @@ __all__ = ["between_nodes", "kept_pairs", "links_around"]
 
 Bool = NDArray[np.bool_]
 
+FEW = 128
+"""Up to so many ranks all pairs are kept, where no hash has to be drawn for all of them: few schedules need them."""
 BLOCK = 1 << 17
 """So many pairs are put together in one go."""
 
@@ -59,8 +61,9 @@ def kept_pairs(fabric: Fabric) -> Int:
 
     These are neighbours by rank and by place, and all pairs of the fullest node: among them are the nearest of all.
     """
-    n = fabric.n_ranks
-    if n <= ALL_PAIRS_UP_TO:
+    n, cluster = fabric.n_ranks, fabric.machine.cluster
+    several = 2 * n <= fabric.machine.wiring.n_gpus  # groups may be, of which routes say whether they share links
+    if n <= (ALL_PAIRS_UP_TO if several or (cluster is not None and cluster.spec.hashes) else FEW):
         return np.flatnonzero(~np.eye(n, dtype=np.bool_))
     node: Int = fabric.wiring.coordinates.node[fabric.rank_node]
     place = np.argsort(fabric.rank_node)

@@ -9,6 +9,7 @@ from typing import Any
 
 from collsim.collectives import record_of
 from collsim.core.operations import OPERATIONS
+from collsim.core.units import format_count
 from collsim.report.crossovers import contestant, crossover_lines
 from collsim.report.nccl import draws_text, time_text
 from collsim.report.sheet import Column, comments, document, fitted, heads, line_of, markdown
@@ -203,8 +204,11 @@ def _notes(rows: Sequence[Row]) -> list[str]:
 def _path_notes(rows: Sequence[Row]) -> list[str]:
     """Return which rows rest on fewer transfers than there are."""
     notes = []
-    if any(row.path.startswith("classes") for row in rows):
+    if any(row.path.startswith("classes") and "nearly" not in row.path for row in rows):
         notes.append("one transfer was simulated for each class of those that have to behave alike: same times")
+    if near := sum("nearly" in row.path for row in rows):
+        what = "what is only nearly alike was taken as alike, so times are a little off (docs/scale.md says how much)"
+        notes.append(f"{format_count(near, 'row')}: {what}")
     if any(row.path.startswith("wavefront") for row in rows):
         notes.append("steps of rings were computed row by row, from one place of each kind: same times")
     if any(row.path.endswith("equal chunks") for row in rows):

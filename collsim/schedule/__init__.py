@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from collsim.schedule.forms import EVERY, Chunks, Int, Orbits, Phase, Transfers, split_bytes
 from collsim.schedule.in_network import Groups, group_label, is_in_network
+from collsim.schedule.pipelines import Circle, Circles, Pipelines, Shape
 from collsim.schedule.schedule import Schedule
 from collsim.schedule.schedule_builder import ChunksBuilder, OrbitsBuilder, TransfersBuilder
 
@@ -19,12 +20,16 @@ __all__ = [
     "EVERY",
     "Chunks",
     "ChunksBuilder",
+    "Circle",
+    "Circles",
     "Groups",
     "Int",
     "Orbits",
     "OrbitsBuilder",
     "Phase",
+    "Pipelines",
     "Schedule",
+    "Shape",
     "Transfers",
     "TransfersBuilder",
     "diff",

@@ -23,6 +23,7 @@ from collsim.core.errors import Fault, InputError, SpecError, VerificationError,
 from collsim.core.input_files import read_input
 from collsim.core.operations import OPERATIONS
 from collsim.schedule.forms import Chunks, Orbits, Transfers
+from collsim.schedule.pipelines import Circles, Pipelines
 from collsim.schedule.schedule import Schedule
 from collsim.schedule.structure import MAX_INTEGER, structure_faults
 
@@ -151,10 +152,14 @@ def _head(schedule: Schedule) -> dict[str, Any]:
 
 def _phase(phase: object) -> str:
     """Return the inside of a phase."""
+    if isinstance(phase, Pipelines):
+        phase = phase.materialise()
     if isinstance(phase, Transfers):
         chunks, deps = _lists(phase.chunk_ptr, phase.chunk.tolist()), _lists(phase.dep_ptr, phase.dep.tolist())
         rows = _rows(phase, TRANSFER_COLUMNS, chunks, deps)
         return '\n      "form": "transfers",' + _table(TRANSFER_COLUMNS, rows, " " * 6)
+    if isinstance(phase, Circles):
+        phase = phase.orbits()
     assert isinstance(phase, Orbits)
     carried = np.stack([phase.chunk_family, phase.chunk_offset], axis=1).tolist()
     waits = np.stack([phase.dep_row, phase.dep_shift], axis=1).tolist()

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from collsim.core.errors import Fault
 from collsim.schedule.forms import EVERY, Chunks, Int, Orbits, Transfers
+from collsim.schedule.pipelines import Circles, Pipelines
 from collsim.schedule.schedule import Schedule
 
 __all__ = ["MAX_INTEGER", "describe", "rank_names", "structure_faults"]
@@ -37,10 +38,10 @@ def structure_faults(schedule: Schedule, *, merged: bool = False) -> list[Fault]
         faults.append(Fault("the schedule has no phase", "phases", "a phase without transfers is fine"))
     for number, phase in enumerate(schedule.phases):
         where = f"phases[{number}]"
-        if isinstance(phase, Transfers):
-            faults.extend(_transfers_faults(phase, schedule, where))
-        elif isinstance(phase, Orbits):
-            faults.extend(_orbits_faults(phase, schedule, where))
+        if isinstance(phase, Transfers | Pipelines):
+            faults.extend(_transfers_faults(phase.materialise(), schedule, where))
+        elif isinstance(phase, Orbits | Circles):
+            faults.extend(_orbits_faults(phase if isinstance(phase, Orbits) else phase.orbits(), schedule, where))
         else:
             faults.append(Fault(f"a phase cannot be a {type(phase).__name__}", where, "use Transfers or Orbits"))
             continue

@@ -27,6 +27,7 @@ from collsim.core.errors import Fault, UnsupportedError, VerificationError
 from collsim.schedule.contract import contract_faults
 from collsim.schedule.forms import EVERY, Int, Transfers
 from collsim.schedule.in_network import expanded_entries, is_in_network, point_to_point
+from collsim.schedule.pipelines import Pipelines
 from collsim.schedule.schedule import Schedule
 from collsim.schedule.structure import describe, rank_names, structure_faults
 
@@ -124,7 +125,8 @@ def _idle_fault(schedule: Schedule) -> Fault | None:
 
 def _labour(schedule: Schedule) -> float:
     """Return the size of in-network transfers written out from rank to rank, over the limit; above 1 is too much."""
-    in_network = [phase for phase in schedule.phases if isinstance(phase, Transfers) and is_in_network(phase)]
+    phases = [phase.materialise() for phase in schedule.phases if isinstance(phase, Transfers | Pipelines)]
+    in_network = [phase for phase in phases if is_in_network(phase)]
     entries = max((expanded_entries(phase, schedule.n_ranks, schedule.groups) for phase in in_network), default=0.0)
     return max(entries / MAX_ENTRIES, entries * schedule.n_ranks / MAX_BITS)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,9 +16,7 @@ Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
 
-def with_arrivals(
-    problem: Problem, late: Int, late_s: Float, tells: Callable[[Int, Int], NDArray[np.bool_]]
-) -> Problem:
+def with_arrivals(problem: Problem, late: Int, late_s: Float, tells: NDArray[np.bool_]) -> Problem:
     """Let the bytes of some transfers arrive after they have left.
 
     Parameters
@@ -29,9 +26,8 @@ def with_arrivals(
         The transfers.
     late_s : float64[k]
         How long after its end each has arrived.
-    tells : callable
-        Takes two arrays of transfers and returns bool: whether the second waits for the bytes of the first, not only
-        for its sender.
+    tells : bool[n_deps]
+        Whether a transfer waits for the bytes of the other, not only for its sender.
 
     Returns
     -------
@@ -41,8 +37,7 @@ def with_arrivals(
     n, k = len(problem.route), len(late)
     arrival = np.full(n, -1, dtype=np.int64)
     arrival[late] = n + np.arange(k)
-    waiter = np.repeat(np.arange(n), np.diff(problem.dep_ptr))
-    moved = (arrival[problem.dep] >= 0) & tells(problem.dep, waiter)
+    moved = (arrival[problem.dep] >= 0) & tells
     return problem._replace(
         route_ptr=np.append(problem.route_ptr, problem.route_ptr[-1]),  # an empty route
         route=np.append(problem.route, np.full(k, len(problem.route_ptr) - 1)),

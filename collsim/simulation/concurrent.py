@@ -32,6 +32,7 @@ from collsim.fabric.routing import Routes, merge_trunks
 from collsim.library import Profile
 from collsim.library.costs.channel_costs import Bool, Protocol
 from collsim.schedule import Schedule
+from collsim.simulation.hops import laid
 from collsim.simulation.lowering import MOST_TRANSFERS, Lowered, LoweredRun, lower, prepare, run_on
 from collsim.simulation.result import GroupTime, Row
 from collsim.simulation.timing import LEAST_COMPILED, Timing, kernel_costs, problem_of, time_lowered, timing_of
@@ -48,6 +49,7 @@ __all__ = [
     "slowest_of",
     "time_together",
     "with_costs",
+    "with_lowered",
 ]
 
 EQUAL = 1e-9
@@ -96,13 +98,27 @@ class GroupTask:
     """Costs of steps between nodes."""
 
 
-def part_of(schedule: Schedule, run: LoweredRun, proto: str, dtype: str, ports: TreePorts | None = None) -> GroupTask:
+def part_of(
+    schedule: Schedule,
+    run: LoweredRun,
+    proto: str,
+    dtype: str,
+    ports: TreePorts | None = None,
+    *,
+    alone: bool = False,
+) -> GroupTask:
     """Return *schedule* as one group runs it, with the costs of protocol *proto* for elements of *dtype*.
 
-    *ports* is what the reduction trees of other groups have taken.
+    *ports* is what the reduction trees of other groups have taken. Of a group that is *alone* a few transfers may stand
+    for the others.
     """
-    lowered = lower(schedule, run, dtype, ports)
-    return GroupTask(lowered, lowered.run, *_costs(schedule, run, proto))
+    lowered = laid(schedule, run, dtype, ports) if alone else lower(schedule, run, dtype, ports)
+    return with_lowered(lowered, proto)
+
+
+def with_lowered(lowered: Lowered, proto: str) -> GroupTask:
+    """Return a lowered schedule as one group runs it, with the costs of protocol *proto*."""
+    return GroupTask(lowered, lowered.run, *_costs(lowered.schedule, lowered.run, proto))
 
 
 def with_costs(part: GroupTask, proto: str) -> GroupTask:
@@ -211,6 +227,8 @@ def time_together(
     engine: Engine = "auto" if reduce else "plain"
     if one_of_many and LEAST_COMPILED < n_transfers < (REDUCED_TRANSFERS if reduce else MOST_TRANSFERS):
         engine = "kernel"
+    elif all(part.lowered.carried is not None for part in parts):
+        engine = "plain"  # classes of classes there are none
     timings: dict[int, Timing] = {}
     solving = _Solving(engine, tolerance, bracket)
     for numbers in neighbours:
@@ -219,7 +237,12 @@ def time_together(
         for i, problem, found in zip(numbers, problems, _solved(members, problems, solving), strict=True):
             part, both_costs = parts[i], (parts[i].costs, parts[i].network)
             above = found[1] if bracket else None
-            timings[i] = timing_of(part.lowered, part.run, both_costs, problem, found[0], above=above)
+            timing = timing_of(part.lowered, part.run, both_costs, problem, found[0], above=above)
+            if part.lowered.carried is not None:
+                near = "nearly alike, " * part.lowered.near
+                path = timing.path.replace("transfers, ", f"classes, {near}") + ", equal chunks" * part.lowered.rounded
+                timing = replace(timing, path=path)
+            timings[i] = timing
     return [timings[i] for i in range(len(parts))]
 
 

@@ -33,7 +33,8 @@ def work_of(lowered: Lowered, run: LoweredRun, costs: Protocol) -> Work:
 
 def messages_of(lowered: Lowered, run: LoweredRun) -> Messages:
     """Return the transfers as messages; their laws need tables of pairs."""
-    refuse_tables(lowered.schedule)
+    if lowered.at_once is None:
+        refuse_tables(lowered.schedule)
     transfers, told = lowered.transfers, lowered.schedule.parameters
     return Messages(
         n_ranks=run.fabric.n_ranks,
@@ -47,6 +48,7 @@ def messages_of(lowered: Lowered, run: LoweredRun) -> Messages:
         channels=int(told.get("channels", int(transfers.channel.max(initial=0)) + 1)),
         chunk_bytes=int(told.get("step_bytes", STEP_BYTES)),
         own_blocks=lowered.schedule.op == "all_to_all",
+        at_once=lowered.at_once,
     )
 
 

@@ -72,6 +72,12 @@ class Parts:
         """Add to the part of a key."""
         self.seconds[key] = self.seconds.get(key, 0.0) + seconds
 
+    def stretch(self, factor: float) -> None:
+        """Take the parts so many times as long: of a pipeline of which only the beginning was simulated."""
+        self.seconds = {key: part_s * factor for key, part_s in self.seconds.items()}
+        self.links = {link: part_s * factor for link, part_s in self.links.items()}
+        self.slower_s *= factor
+
     def meet(self, key: Key, other_s: float, mine_s: float, sharpness: float) -> None:
         """Let a constant of the whole call, *other_s*, meet all of this, *mine_s*, softly: the longer one counts."""
         if not other_s:

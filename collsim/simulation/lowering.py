@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -41,12 +41,17 @@ __all__ = [
     "MOST_TRANSFERS",
     "Lowered",
     "LoweredRun",
+    "Taken",
     "as_seen",
+    "end_rates_Bps",
+    "joined",
     "lower",
+    "narrowest_Bps",
     "prepare",
     "refuse_tables",
     "relaid",
     "run_on",
+    "ways_of",
 ]
 
 MOST_TRANSFERS = 3_000_000
@@ -73,6 +78,8 @@ class LoweredRun:
     """The same routes with what one message alone takes of each link, where trunks carry all of a kind."""
     link_members: Int | None = None
     """int64[n_links]: how many links of a machine each stands for; None: itself."""
+    found: dict[Any, Any] = field(default_factory=dict)
+    """What was found for a schedule of one size and holds for others."""
 
     @property
     def port_rates_Bps(self) -> tuple[Float, Float]:
@@ -146,6 +153,26 @@ def run_on(fabric: Fabric, topology: Topology, profile: Profile, ways: Ways | No
     )
 
 
+class Cut(NamedTuple):
+    """Runs of equal steps, or of hops of a chain, of which only the first were written out: more take as long each."""
+
+    pipe: Int
+    """int64[classes]: the pipeline of each class of hops."""
+    owner: Int
+    """int64[runs]: the pipeline that has the run."""
+    last: Int
+    """int64[runs]: the last transfer of the run that was written out."""
+    before: Int
+    """int64[runs]: one before it."""
+    times: Float
+    """float64[runs]: how many times what is missing takes as long as from the one to the other."""
+
+    def ahead_s(self, hop: int, finish_s: Float) -> float:
+        """Return the seconds that the pipeline of a class of hops needs for what is missing."""
+        own = self.owner == self.pipe[hop]
+        return float((self.times[own] * (finish_s[self.last[own]] - finish_s[self.before[own]])).sum())
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Lowered:
     """A schedule laid on the routes of a run; what it costs is not said yet.
@@ -168,6 +195,19 @@ class Lowered:
     dtype : str
     steps : Steps or None
         The transfers between nodes; None within one node.
+    carried : float64[n_links], float64[n_links], or None
+        Bytes on the links of the fabric within nodes and between them, where transfers stand for others: routes are
+        then those of classes over classes of links.
+    tells : bool[n_deps] or None
+        Whether a wait is for bytes; None: where the first arrives at whoever sends the second.
+    near : bool
+        Whether they stand for others that are only nearly alike.
+    rounded : bool
+        Whether chunks that differ by an element are taken as the largest.
+    cut : Cut or None
+        Steps that are not among the transfers.
+    at_once : float64[n] or None
+        Where all ranks do the same, and transfers are of one: how many messages the channel of each serves at a time.
     """
 
     schedule: Schedule
@@ -182,6 +222,12 @@ class Lowered:
     use: Use
     dtype: str
     steps: Steps | None
+    carried: tuple[Float, Float] | None = None
+    tells: Bool | None = None
+    near: bool = False
+    rounded: bool = False
+    cut: Cut | None = None
+    at_once: Float | None = None
 
     @property
     def record(self) -> Algorithm:
@@ -207,21 +253,43 @@ def lower(schedule: Schedule, run: LoweredRun, dtype: str = "float", ports: Tree
     merged = schedule.merged()
     _refuse_size(merged, MOST_TRANSFERS)
     transfers = merged.materialise()
-    ports = ports or TreePorts.free(run.fabric)
-    ends = transfers.src, transfers.dst
-    routes, number = routes_of(run.fabric, run.routes, ends, schedule.groups, ports)
-    if routes is not run.routes:
-        trunks, capacity = merge_trunks(routes, run.fabric.capacity_Bps)
-        run = replace(run, routes=routes, trunks=trunks, trunk_capacity_Bps=capacity)
+    ways = ways_of(schedule, (transfers.src, transfers.dst), run, ports or TreePorts.free(run.fabric))
+    run, across, added = ways.run, ways.across, ways.added
     n_routes = len(run.routes.latency_s)
-    key, route = distinct(transfers.copies * n_routes + number)
+    key, route = distinct(transfers.copies * n_routes + ways.number)
     copies, used = np.divmod(key, n_routes)
     copies = spread(copies, 1)
     size_bytes = transfers.size_bytes(schedule.chunks).astype(np.float64)
     use = _use(transfers, run, used[route], schedule.groups)
-    across, added = _across(schedule, transfers, run)
     steps = _steps(transfers, run, used[route], use, across) if across.any() else None
-    return Lowered(schedule, run, transfers, size_bytes, route, used, copies, across, added, use, dtype, steps)
+    alike = schedule.op == "send_recv" and schedule.n_ranks > MOST_IN_TABLES  # each rank sends one and gets one
+    at_once = np.ones(len(transfers)) if alike else None
+    return Lowered(
+        schedule, run, transfers, size_bytes, route, used, copies, across, added, use, dtype, steps, at_once=at_once
+    )
+
+
+class Taken(NamedTuple):
+    """Ways of transfers between *ends*."""
+
+    run: LoweredRun
+    """With other routes if they take some that were not kept."""
+    number: Int
+    """int64[n]: the route of each."""
+    across: Bool
+    """bool[n]: whether it leads between nodes."""
+    added: Bool
+    """bool[n]: whether switches there add or copy it."""
+    groups: Groups
+
+
+def ways_of(schedule: Schedule, ends: tuple[Int, Int], run: LoweredRun, ports: TreePorts) -> Taken:
+    """Return the ways of transfers of *schedule* from and to *ends*, int64[n] each; raises as `lower` does."""
+    routes, number = routes_of(run.fabric, run.routes, ends, schedule.groups, ports)
+    if routes is not run.routes:
+        trunks, capacity = merge_trunks(routes, run.fabric.capacity_Bps)
+        run = replace(run, routes=routes, trunks=trunks, trunk_capacity_Bps=capacity)
+    return Taken(run, number, *_across(schedule, ends, run), schedule.groups)
 
 
 def relaid(lowered: Lowered, run: LoweredRun) -> Lowered:
@@ -246,29 +314,32 @@ def _steps(transfers: Transfers, run: LoweredRun, route: Int, use: Use, across: 
     load = np.bincount(met, weights=lanes[owner] * taken.weight)
     shared_Bps = np.full(len(kind), np.inf)
     np.minimum.at(shared_Bps, owner, capacity_Bps[taken.link] / load[met])
-    alone_Bps = _narrowest_Bps(run.single or trunks, capacity_Bps)[way]
+    alone_Bps = narrowest_Bps(run.single or trunks, capacity_Bps)[way]
     return steps_of(use, rows, alone_Bps[which], shared_Bps[which])
 
 
-def _across(schedule: Schedule, transfers: Transfers, run: LoweredRun) -> tuple[Bool, Bool]:
+def _across(schedule: Schedule, ends: tuple[Int, Int], run: LoweredRun) -> tuple[Bool, Bool]:
     """Return bool[n], bool[n]: whether transfers lead between nodes, and whether switches there add or copy them."""
+    src, dst = ends
     node = run.fabric.wiring.coordinates.node[run.fabric.rank_node]
-    added = np.isin(np.minimum(transfers.src, transfers.dst), network_labels(run.fabric, schedule.groups))
-    pair = (transfers.src >= 0) & (transfers.dst >= 0)
-    return added | (pair & (node[transfers.src] != node[transfers.dst])), added
+    added = np.isin(np.minimum(src, dst), network_labels(run.fabric, schedule.groups))
+    pair = (src >= 0) & (dst >= 0)
+    return added | (pair & (node[src] != node[dst])), added
 
 
 def _use(transfers: Transfers, run: LoweredRun, route: Int, groups: Groups) -> Use:
     """Return the channels and ways out that the transfers share; *route* numbers the route of each."""
     lanes, way = spread(transfers.lanes.astype(np.float64), 1), transfers.src
     alone_Bps, duplex = _port_Bps(transfers, run, groups), spread(np.zeros(1, dtype=np.bool_), len(route))
-    direct = _direct(transfers, run)
-    if direct.any():
+    straight = joined(transfers.src, transfers.dst, run)
+    if straight.any():
         pairs = run.fabric.n_ranks + 1
         there, back = ((a + 1) * pairs + b for a, b in ((transfers.src, transfers.dst), (transfers.dst, transfers.src)))
-        way = np.where(direct, there, way)
-        duplex = direct & np.isin(_in_step(transfers, there), _in_step(transfers, back))
-        alone_Bps = np.where(direct, _narrowest_Bps(run.single or run.trunks, run.trunk_capacity_Bps)[route], alone_Bps)
+        way = np.where(straight, there, way)
+        duplex = straight & np.isin(_in_step(transfers, there), _in_step(transfers, back))
+        alone_Bps = np.where(
+            straight, narrowest_Bps(run.single or run.trunks, run.trunk_capacity_Bps)[route], alone_Bps
+        )
     return Use(lanes, spread(_active(transfers, way), 1), alone_Bps, duplex, transfers.reduces)
 
 
@@ -283,15 +354,20 @@ def _port_Bps(transfers: Transfers, run: LoweredRun, groups: Groups) -> Float:
 
     The channels of one sender share the way into a receiver; those of other senders meet them on its links.
     """
-    out_Bps, in_Bps = (
-        _of_ends(rates_Bps, ends, groups)
-        for rates_Bps, ends in zip(run.port_rates_Bps, (transfers.src, transfers.dst), strict=True)
-    )
+    out_Bps, in_Bps = end_rates_Bps(transfers.src, transfers.dst, run, groups)
     if (in_Bps >= out_Bps).all():
         return spread(out_Bps, 1)
     n_labels = len(groups) + 1
     pair = (transfers.src + n_labels) * (run.fabric.n_ranks + n_labels) + transfers.dst + n_labels
     return np.minimum(out_Bps, in_Bps * _active(transfers, transfers.src) / _active(transfers, pair))
+
+
+def end_rates_Bps(src: Int, dst: Int, run: LoweredRun, groups: Groups) -> tuple[Float, Float]:
+    """Return float64[n] twice: the way out of the source of each transfer, and the way into its target."""
+    out_Bps, in_Bps = (
+        _of_ends(rates_Bps, ends, groups) for rates_Bps, ends in zip(run.port_rates_Bps, (src, dst), strict=True)
+    )
+    return out_Bps, in_Bps
 
 
 def _of_ends(rates_Bps: Float, ends: Int, groups: Groups) -> Float:
@@ -300,16 +376,16 @@ def _of_ends(rates_Bps: Float, ends: Int, groups: Groups) -> Float:
     return np.where(ends >= 0, rates_Bps[np.maximum(ends, 0)], least_Bps[np.where(ends < 0, EVERY - ends, 0)])
 
 
-def _direct(transfers: Transfers, run: LoweredRun) -> Bool:
+def joined(src: Int, dst: Int, run: LoweredRun) -> Bool:
     """Return bool[n]: whether a link joins sender and receiver."""
-    both = (transfers.src >= 0) & (transfers.dst >= 0)
+    both = (src >= 0) & (dst >= 0)
     if not run.fabric.joins_ranks:
-        return np.zeros(len(transfers), dtype=np.bool_)
-    ends = (run.fabric.rank_node[np.where(both, end, 0)] for end in (transfers.src, transfers.dst))
+        return np.zeros(len(src), dtype=np.bool_)
+    ends = (run.fabric.rank_node[np.where(both, end, 0)] for end in (src, dst))
     return np.asarray(both & (run.fabric.wiring.find_links(*ends) >= 0))
 
 
-def _narrowest_Bps(trunks: Routes, capacity_Bps: Float) -> Float:
+def narrowest_Bps(trunks: Routes, capacity_Bps: Float) -> Float:
     """Return float64[n_routes]: what each route carries if it has its trunks to itself; inf if it has none."""
     narrowest = np.full(len(trunks.ptr) - 1, np.inf)
     route = np.repeat(np.arange(len(narrowest)), np.diff(trunks.ptr))

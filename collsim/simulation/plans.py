@@ -12,7 +12,16 @@ from collsim.collectives import Algorithm, ScheduleRequest
 from collsim.core.errors import Fault, InputError, ModelError, NoRouteError, UnsupportedError
 from collsim.fabric.fabric import Fabric, Float
 from collsim.fabric.reduction_trees import TreePorts
-from collsim.simulation.concurrent import GroupTask, Party, group_times, part_of, slowest_of, time_together
+from collsim.simulation.concurrent import (
+    GroupTask,
+    Party,
+    group_times,
+    part_of,
+    slowest_of,
+    time_together,
+    with_lowered,
+)
+from collsim.simulation.exchanges import exchanged, stands_for_all
 from collsim.simulation.limits import busy
 from collsim.simulation.lowering import LoweredRun, relaid
 from collsim.simulation.request.request import Request
@@ -132,14 +141,20 @@ def plan_of(tasks: Sequence[Task], requested_bytes: int, call: Call) -> Plan:
     """
     party, question = call.party, call.question
     ports = TreePorts.free(party.runs[0].fabric)
-    parts = [
-        part_of(built(task.algorithm, task.request, question), run, task.proto or "Simple", question.dtype, ports)
-        for task, run in zip(tasks, party.runs, strict=True)
-    ]
+    alone = question.reduce and len(tasks) == 1 and not question.hash_seeds
+    parts = [_part(task, run, question, ports, alone=alone) for task, run in zip(tasks, party.runs, strict=True)]
     if question.hash_seeds and any(part.run is not run for part, run in zip(parts, party.runs, strict=True)):
         what = "draws of reduction trees, or of so many ranks that not all routes are kept, are not modelled"
         raise UnsupportedError(Fault(what, "hash_seeds", "leave it out, or take fewer ranks"))
     return Plan(requested_bytes, tasks, parts)
+
+
+def _part(task: Task, run: LoweredRun, question: Request, ports: TreePorts, *, alone: bool) -> GroupTask:
+    """Return what one group runs; one that is *alone* by some of its transfers that stand for the others."""
+    proto = task.proto or "Simple"
+    if alone and stands_for_all(task.algorithm, task.request, run):
+        return with_lowered(exchanged(task.algorithm, task.request, run, question.dtype), proto)
+    return part_of(built(task.algorithm, task.request, question), run, proto, question.dtype, ports, alone=alone)
 
 
 def case_of(plan: Plan, call: Call) -> Case:

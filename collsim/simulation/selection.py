@@ -113,8 +113,12 @@ def _not_of_the_chunk(fault: Fault, request: ScheduleRequest, question: Request)
 
 def layout_of(run: LoweredRun) -> NodeLayout:
     """Return which ranks share a scale-up domain, and which domains leaf switches, by the coordinates of their GPUs."""
-    where, gpus = run.topology.wiring.coordinates, run.fabric.rank_node
-    return NodeLayout.from_nodes(*(column[gpus].tolist() for column in (where.node, where.local, where.pod)))
+    if "layout" not in run.found:
+        where, gpus = run.topology.wiring.coordinates, run.fabric.rank_node
+        columns = (column[gpus].tolist() for column in (where.node, where.local, where.pod))
+        run.found["layout"] = NodeLayout.from_nodes(*columns)
+    layout: NodeLayout = run.found["layout"]
+    return layout
 
 
 def library_choice(

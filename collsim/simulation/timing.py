@@ -32,8 +32,9 @@ from collsim.library.costs.message_costs import Messages, call_s, port_capacity_
 from collsim.schedule import Schedule, Transfers
 from collsim.simulation.arrivals import with_arrivals
 from collsim.simulation.demand import heads_of, is_grouped, messages_of, work_of
+from collsim.simulation.hops import laid
 from collsim.simulation.limits import Chain, Parts, chain_parts, hide_wires, limits_of
-from collsim.simulation.lowering import Lowered, LoweredRun, lower
+from collsim.simulation.lowering import Lowered, LoweredRun
 from collsim.simulation.memories import with_memories
 from collsim.simulation.result import Limit
 
@@ -106,7 +107,7 @@ def time_schedule(schedule: Schedule, run: LoweredRun, proto: str = "Simple", dt
         The result broke a conservation law.
     """
     costs = kernel_costs(run, proto, family_of(schedule.op, schedule.algo))
-    lowered, network = lower(schedule, run, dtype), run.profile.network
+    lowered, network = laid(schedule, run, dtype), run.profile.network
     return time_lowered(lowered, lowered.run, costs, network.protocol(proto, family_of(schedule.op, schedule.algo)))
 
 
@@ -143,10 +144,17 @@ def timing_of(
     broken = check_conservation(problem, solution)
     once_s = _once_s(lowered, problem, solution, run, both_costs)
     last, begin_s = _busiest(lowered, solution, costs)
-    device_s = once_s + float(solution.finish_s[last]) - begin_s
+    end_s = float(solution.finish_s[last])
+    ahead_s = 0.0
+    if lowered.cut is not None:
+        sent = last if last < len(lowered.route) else int(problem.dep[problem.dep_ptr[last]])  # what arrives last
+        ahead_s = lowered.cut.ahead_s(int(lowered.route[sent]), solution.finish_s)
     waits_s, chain = _critical_path(problem, solution, last, begin_s)
     link_bytes = _link_bytes(lowered, run, both_costs)
     parts = chain_parts(lowered, run, both_costs, problem, chain, link_bytes=link_bytes, solution=solution)
+    if ahead_s:
+        waits_s = {name: part_s * (1 + ahead_s / end_s) for name, part_s in waits_s.items()}
+        parts.stretch(1 + ahead_s / end_s)
     if is_grouped(lowered, costs) and once_s:
         hide_wires(parts, *_calls(lowered, problem, solution, run), costs)
     parts.add_once(lowered, run, both_costs, once_s, float(lowered.size_bytes.max(initial=0.0)))
@@ -154,7 +162,7 @@ def timing_of(
         lowered,
         run,
         both_costs,
-        (once_s, device_s),
+        (once_s, once_s + end_s + ahead_s - begin_s),
         waits_s=waits_s,
         parts=parts,
         link_bytes=link_bytes,
@@ -174,8 +182,16 @@ def timing_of(
             timing,
             bracket_s=(min(max(low_s, timing.bound.time_s), timing.time_s), max(high_s, timing.time_s)),
         )
+    if lowered.near or lowered.cut is not None:
+        timing = _not_below(timing, run)
     refuse_broken_laws(lowered.schedule, timing, run, broken)
     return timing
+
+
+def _not_below(timing: Timing, run: LoweredRun) -> Timing:
+    """Return the timing of classes that are only nearly alike, put off to what links and the bound need at least."""
+    least_s = max(timing.bound.time_s, float((timing.link_bytes / run.fabric.capacity_Bps).max(initial=0.0)))
+    return replace(timing, time_s=max(timing.time_s, least_s), raised_s=max(least_s - timing.time_s, 0.0))
 
 
 def record_timing(
@@ -392,6 +408,9 @@ def _wire_copies(lowered: Lowered, costs: Protocol, network: Protocol | None) ->
 
 def _link_bytes(lowered: Lowered, run: LoweredRun, both_costs: tuple[Protocol, Protocol | None]) -> Float:
     """Return float64[n_links]: what goes over each link, flags of the protocols included."""
+    if lowered.carried is not None:
+        (costs, network), (inside, across) = both_costs, lowered.carried
+        return inside / costs.wire_efficiency + across / (network or costs).wire_efficiency
     carried = np.bincount(lowered.route, weights=lowered.size_bytes, minlength=len(lowered.used)).astype(np.float64)
     return run.routes.take(lowered.used, _wire_copies(lowered, *both_costs)).link_bytes(carried, run.fabric.n_links)
 
@@ -400,7 +419,7 @@ def _rates(lowered: Lowered, run: LoweredRun, costs: Protocol) -> tuple[Float, F
     """Return float64[n], what each transfer reaches within a node, and what ports of ranks carry, if they count."""
     work = work_of(lowered, run, costs)
     rates = cap_Bps(costs, work)
-    if work.grouped is None:
+    if work.grouped is None or lowered.at_once is not None:
         return rates, np.zeros(0)
     return rates, port_capacity_Bps(work.grouped.but(lowered.across), rates, costs, np.concatenate(run.port_rates_Bps))
 
@@ -464,8 +483,16 @@ def problem_of(lowered: Lowered, run: LoweredRun, costs: Protocol, network: Prot
     late = np.flatnonzero(late_s)
     if not len(late):
         return problem
-    src, dst = transfers.src, transfers.dst
-    return with_arrivals(problem, late, late_s[late], lambda sent, then: (dst[sent] == src[then]) | (dst[sent] < 0))
+    return with_arrivals(problem, late, late_s[late], _tells(lowered))
+
+
+def _tells(lowered: Lowered) -> Bool:
+    """Return bool[n_deps]: whether a transfer waits for the bytes of another, not only for its sender."""
+    if lowered.tells is not None:
+        return lowered.tells
+    transfers = lowered.transfers
+    sent, then = transfers.dep, np.repeat(transfers.src, np.diff(transfers.dep_ptr))
+    return np.asarray((transfers.dst[sent] == then) | (transfers.dst[sent] < 0))
 
 
 def _with_ports(problem: Problem, lowered: Lowered, port_Bps: Float) -> Problem:

@@ -73,20 +73,20 @@ CHAIN = tuple(Hop(i, i + 1, i, i + 1) for i in range(4))
 
 
 def test_a_pipeline_waits_for_data_program_order_and_credit():
-    transfers = pipelined([CHAIN], [5], slots=3)
+    transfers = pipelined([CHAIN], [5], slots=3).materialise()
     hop, chunk = 1, 4
     waits = {divmod(dep, len(CHAIN)) for dep in transfers.deps_of(chunk * len(CHAIN) + hop)}
     assert waits == {(4, 0), (3, 1), (1, 2)}  # its data, the chunk before, and the next hop three chunks earlier
 
 
 def test_a_chain_takes_its_length_plus_its_chunks_and_with_one_slot_twice_as_long():
-    assert rounds(pipelined([CHAIN], [10], slots=8)) == 4 + 9
-    assert rounds(pipelined([CHAIN], [10], slots=1)) == 4 + 2 * 9
+    assert rounds(pipelined([CHAIN], [10], slots=8).materialise()) == 4 + 9
+    assert rounds(pipelined([CHAIN], [10], slots=1).materialise()) == 4 + 2 * 9
 
 
 def test_channels_of_a_pipeline_are_numbered_one_after_the_other():
     back = tuple(Hop(4 - i, 3 - i, i, i + 1) for i in range(4))
-    transfers = pipelined([CHAIN, back, CHAIN], [2, 1, 2], slots=8)
+    transfers = pipelined([CHAIN, back, CHAIN], [2, 1, 2], slots=8).materialise()
     assert transfers.channel.tolist() == [0] * 8 + [1] * 4 + [2] * 8
     assert transfers.chunk.tolist() == [0] * 4 + [1] * 4 + [2] * 4 + [3] * 4 + [4] * 4
     assert transfers.deps_of(16) == [12]
@@ -154,7 +154,7 @@ def test_equal_channels_merge(op, algo):
 @pytest.mark.parametrize("n", [2, 3, 8])
 def test_an_up_down_chain_has_the_first_rank_of_its_ring_as_head(n):
     rings = np.stack([np.arange(n), np.roll(np.arange(n), -1)])
-    phase = build("all_reduce", "chain", n, 2 * MIB, channels=2, rings=rings).phases[0]
+    phase = build("all_reduce", "chain", n, 2 * MIB, channels=2, rings=rings).phases[0].materialise()
     for channel, ring in enumerate(rings.tolist()):
         mine = np.flatnonzero(phase.channel == channel)[: 2 * (n - 1)]  # of the first chunk
         assert phase.step[mine].tolist() == list(range(2 * (n - 1)))

@@ -85,7 +85,7 @@ def test_who_waits_for_bytes_waits_until_they_have_arrived():
         route_weight=np.array([1.0]), route=np.array([0, 0, 0]), size_bytes=np.array([10.0, 1.0, 1.0]),
         latency_s=np.zeros(3), cap_Bps=np.full(3, np.inf), dep_ptr=np.array([0, 0, 1, 2]), dep=np.array([0, 0]),
     )  # fmt: skip
-    late = with_arrivals(problem, np.array([0]), np.array([7.0]), lambda sent, then: then == 1)
+    late = with_arrivals(problem, np.array([0]), np.array([7.0]), np.array([True, False]))
     found = solve(late)
     assert found.ready_s[:3].tolist() == [0.0, 17.0, 10.0]
     assert found.finish_s.tolist() == [10.0, 18.0, 11.0, 17.0]

@@ -19,6 +19,7 @@ from collsim.core.errors import InputError, SpecError, VerificationError
 from collsim.core.operations import operation
 from collsim.schedule import (
     Chunks,
+    Circles,
     Orbits,
     Schedule,
     Transfers,
@@ -36,8 +37,14 @@ from ..memory import peak_bytes
 DOCS = Path(__file__).parents[2] / "docs" / "schedules.md"
 
 
+def unrolled(schedule):
+    """Return a schedule with a row for each step of circles."""
+    phases = (phase.orbits() if isinstance(phase, Circles) else phase for phase in schedule.phases)
+    return replace(schedule, phases=tuple(phases))
+
+
 def build(name, op, n, **more):
-    return algorithm(op, name).build(ScheduleRequest(operation(op), n, n * 48, **more))
+    return unrolled(algorithm(op, name).build(ScheduleRequest(operation(op), n, n * 48, **more)))
 
 
 def same(a, b):
@@ -167,6 +174,16 @@ def test_saving_where_there_is_no_folder(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot write"):
         save(build("ring", "all_reduce", 3), tmp_path / "file" / "s.json")
+
+
+@pytest.mark.parametrize(("name", "more"), [("ring", {"channels": 3}), ("tree", {"channels": 2})])
+def test_circles_and_pipelines_are_written_out(tmp_path, name, more):
+    schedule = algorithm("all_reduce", name).build(ScheduleRequest(operation("all_reduce"), 4, 192, **more))
+    for number, form in enumerate((schedule, schedule.merged())):
+        save(form, tmp_path / f"{number}.json")
+        again = load(tmp_path / f"{number}.json")
+        assert again.n_transfers == form.n_transfers
+        assert diff(form, again) == []
 
 
 def test_what_could_not_be_loaded_is_not_saved(tmp_path):

@@ -20,6 +20,7 @@ from collsim.schedule import (
     EVERY,
     Chunks,
     ChunksBuilder,
+    Circles,
     OrbitsBuilder,
     Schedule,
     Transfers,
@@ -32,9 +33,15 @@ from collsim.schedule import (
 DOCS = Path(__file__).parents[2] / "docs" / "schedules.md"
 
 
+def unrolled(schedule):
+    """Return a schedule with a row for each step of circles."""
+    phases = (phase.orbits() if isinstance(phase, Circles) else phase for phase in schedule.phases)
+    return replace(schedule, phases=tuple(phases))
+
+
 def build(name, op, n, *, size_bytes=None, channels=1, **more):
     request = ScheduleRequest(operation(op), n, n * 48 if size_bytes is None else size_bytes, channels=channels, **more)
-    return algorithm(op, name).build(request)
+    return unrolled(algorithm(op, name).build(request))
 
 
 @given(st.integers(0, 10**15), st.integers(1, 500), st.integers(1, 64))

@@ -31,6 +31,8 @@ ALL_CUTS_UP_TO = 10
 """With at most this many ranks every cut is tried; above it, single ranks and runs of consecutive ranks."""
 MOST_RUNS = 512
 """Of more ranks only so many runs are tried, evenly spread."""
+MOST_DENSE = 256
+"""Of more ranks on several nodes no table says which are inside a cut: that takes longer than most simulations."""
 MOST_IN_TABLES = 2048
 """Of so many ranks a table of all cuts takes 1.5 GB; of more, sets of ranks do."""
 CLEARLY = 1 + 1e-6
@@ -104,14 +106,13 @@ def find_cuts(fabric: Fabric, used: NDArray[np.bool_], latency_s: float) -> Cuts
     latency_s : float
         Of the fastest way.
     """
-    n = fabric.n_ranks
-    if n > MOST_IN_TABLES:
+    n, node = fabric.n_ranks, fabric.wiring.coordinates.node[fabric.rank_node]
+    if n > (MOST_DENSE if (node != node[0]).any() else MOST_IN_TABLES):
         some, nodes = sparse_sides(fabric)
         sides = some.and_more(some.complements()).and_more(nodes).and_more(nodes.complements())
         first, n_nodes, capacity = 2 * len(some), len(nodes), sparse_capacities(fabric, used, sides)
     else:
         inside = _subsets(n)
-        node = fabric.wiring.coordinates.node[fabric.rank_node]
         first, n_nodes = len(inside), 0
         if (node != node[0]).any():
             whole = node == np.unique(node)[:, None]

@@ -45,6 +45,8 @@ class Messages:
         Slot of a connection.
     own_blocks : bool
         Every rank also copies a block of its own.
+    at_once : float64[n] or None
+        Where all ranks send and receive the same and the messages are of one: how many its channels serve at a time.
     """
 
     n_ranks: int
@@ -58,6 +60,7 @@ class Messages:
     channels: int
     chunk_bytes: int
     own_blocks: bool
+    at_once: Float | None = None
 
     @property
     def moves(self) -> NDArray[np.bool_]:
@@ -119,6 +122,8 @@ def _exchanges(messages: Messages) -> list[tuple[Float, Float]]:
     A pair holds the bytes that the channel moves the other way in the same round, and how many rounds it serves at a
     time.
     """
+    if messages.at_once is not None:
+        return [(messages.size_bytes, messages.at_once)]
     n, count = messages.n_ranks, len(messages.src)
     label = messages.channel * (int(messages.step.max(initial=0)) + 1) + messages.step
     distance = (messages.dst - messages.src) % n
@@ -185,6 +190,8 @@ def call_s(messages: Messages, finish_s: Float, rate_Bps: Float, port_Bps: Float
     finish_s, size = finish_s[moves], messages.size_bytes[moves]
     drained_s = finish_s + (0.0 if costs.zero_copy else np.minimum(size, messages.chunk_bytes) / _alone_Bps(costs))
     begin_s = costs.base_s + costs.channel_overhead_s * messages.channels_for_all
+    if messages.at_once is not None:
+        return begin_s + float(drained_s.max(initial=0.0))  # ranks wait for each other in pairs that are all alike
     waits = np.full((n, n), -np.inf)  # from the start of a call at one rank to the next start at another
     np.maximum.at(waits, (src, dst), begin_s + drained_s)
     sent_s, received_s, alone_s = np.zeros(n), np.zeros(n), np.zeros(n)

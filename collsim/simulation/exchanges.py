@@ -1,0 +1,333 @@
+"""All-to-all over many nodes, by the messages of one rank: all others do the same, so many places further on.
+
+In the order of NCCL's peers a round leads from every group of ranks to the one so many groups further on. Where all
+nodes are alike, all ranks then pass the same rounds, so one of each is simulated with what all together put on the
+links of a kind. Ways that differ with the place, on the same leaves or in the same group of a dragonfly, load links as
+they do on average over some places, and are as long as the longest of these: ranks wait for the slowest. What that does
+is measured in tests, and said with the row.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+from math import gcd
+from typing import NamedTuple
+
+import numpy as np
+
+from collsim.collectives import Algorithm, ScheduleRequest
+from collsim.collectives.node_p2p import MOST_PIECES, distances, pieces_of
+from collsim.core.arrays import distinct, entries_of, pointers
+from collsim.fabric.fabric import Fabric, Float, Int
+from collsim.fabric.reduction_trees import TreePorts
+from collsim.fabric.routing import Routes
+from collsim.library.costs.channel_costs import Bool, Use
+from collsim.library.costs.network_costs import steps_of
+from collsim.schedule import Chunks, Schedule, Transfers
+from collsim.schedule.message_parts import BATCH, channel_of_part, n_parts, p2p_channels, part_sizes, slot_bytes
+from collsim.simulation.lowering import Lowered, LoweredRun, end_rates_Bps, ways_of
+
+__all__ = ["exchanged", "stands_for_all"]
+
+LEAST_RANKS, LEAST_UNEVEN = 256, 1024
+"""Of fewer ranks every message is simulated. Where ranks are not quite alike, of more: groups that share a node, meshes
+inside nodes, networks with a hash or of dragonflies."""
+PLACES = 8
+"""Nodes whose ways are looked at."""
+MOST_WAYS = 200_000
+"""Of so many ways it takes a second to find the links; with more, fewer nodes are looked at."""
+
+
+def stands_for_all(picked: Algorithm, request: ScheduleRequest, run: LoweredRun) -> bool:
+    """Return True if one rank can stand for all: many of them, on nodes that are all alike."""
+    layout, cluster = request.spread, run.topology.cluster
+    if layout.n_nodes == 1 or not layout.is_even or cluster is None or picked.relays is None:
+        return False
+    groups = len(layout.nodes[0]) // gcd(BATCH, len(layout.nodes[0]))
+    uneven = 1 < groups < len(layout.nodes[0]) or run.fabric.joins_ranks or cluster.spec.hashes
+    uneven = uneven or cluster.spec.fabric not in ("rail", "rail_only")
+    return (
+        request.op.name == "all_to_all"
+        and request.n_ranks > (LEAST_UNEVEN if uneven else LEAST_RANKS)
+        and len(cluster.kinds) == 1
+        and run.topology.damage is None
+        and run.fabric.memory_Bps is None
+    )
+
+
+class _Row(NamedTuple):
+    """Messages of one kind, of one part and piece, in one round."""
+
+    block: int
+    size: int
+    channel: int
+    batch: int
+    piece: int
+    kind: int
+    """`WRITE`, `WIRE` or `DIRECT`."""
+    amount: int
+    """How many a rank sends."""
+    connections: int
+
+
+WRITE, WIRE, DIRECT = range(3)
+"""A message to the GPU on the rail of its target, those of a group from there to the target, or straight."""
+
+
+@dataclass(slots=True)
+class _Rounds:
+    """The messages of one rank, round by round."""
+
+    request: ScheduleRequest
+    relayed: bool
+    rows: list[_Row] = field(default_factory=list)
+    deps: list[list[int]] = field(default_factory=list)
+
+    def fill(self) -> dict[str, int]:
+        """Lay the rounds on channels; return the parameters of the schedule."""
+        request, layout = self.request, self.request.spread
+        per_node, n_nodes = len(layout.nodes[0]), layout.n_nodes
+        size = gcd(BATCH, per_node)
+        channels = p2p_channels(request.n_channels)
+        step_bytes = request.peer_step_bytes or slot_bytes(n_nodes)
+        parts = n_parts(
+            request.block_bytes, request.n_ranks, channels, request.peer_channels, step_bytes=step_bytes,
+            n_domains=n_nodes,
+        )  # fmt: skip
+        sizes = part_sizes(request.block_bytes, parts).tolist()
+        groups, first = per_node // size, (n_nodes // 2) * (per_node // size)
+        taken: defaultdict[int, int] = defaultdict(int)
+        ends: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
+        for block, delta in enumerate(distances(groups * n_nodes)):
+            inside = (first + delta) % (groups * n_nodes) // groups == first // groups
+            for part, part_bytes in enumerate(sizes):
+                channel = channel_of_part(block, part, channels)
+                batch = taken[channel] // BATCH
+                taken[channel] += size
+                label, before = (delta, channel, batch), ends[channel, batch - 1]
+                if delta == 0 and size == 1:
+                    continue
+                ends[channel, batch] += self._messages(label, part_bytes, before, (size, groups), inside=inside)
+        return {"channels": channels, "parts": len(sizes), "step_bytes": step_bytes}
+
+    def _messages(
+        self, label: tuple[int, int, int], part_bytes: int, before: list[int], shape: tuple[int, int], *, inside: bool
+    ) -> list[int]:
+        """Add the messages of one part to a group; return the last pieces."""
+        delta, channel, batch = label
+        size, groups = shape
+        if inside or not self.relayed:
+            count = size - (delta == 0)
+            return [self._add(_Row(delta, part_bytes, channel, batch, 0, DIRECT, count, 1), before)]
+        step_bytes = self.request.peer_step_bytes or slot_bytes(self.request.spread.n_nodes)
+        writes = size - (delta % groups == 0)
+        write, wire = -1, -1
+        for piece, piece_bytes in enumerate(pieces_of(part_bytes, step_bytes)):
+            waits = before if piece == 0 else [write] * (write >= 0)
+            if writes:
+                write = self._add(_Row(delta, piece_bytes, channel, batch, piece, WRITE, writes, 1), waits)
+            told = [write] * (write >= 0) + (before if piece == 0 else [wire])
+            wire = self._add(_Row(delta, piece_bytes * size, channel, batch, piece, WIRE, 1, size), told)
+        return [row for row in (write, wire) if row >= 0]
+
+    def _add(self, row: _Row, deps: list[int]) -> int:
+        self.rows.append(row)
+        self.deps.append(deps)
+        return len(self.rows) - 1
+
+
+def exchanged(picked: Algorithm, request: ScheduleRequest, run: LoweredRun, dtype: str) -> Lowered:
+    """Return the messages of one rank with what those of all put on the links of each kind."""
+    rounds = _Rounds(request, bool(picked.relays))
+    parameters = rounds.fill()
+    columns = [np.array(column, dtype=np.int64) for column in zip(*rounds.rows, strict=True)]
+    block, size, channel, batch, piece, kind, count, connections = columns
+    crossing = _crossings(request, run, block, kind)
+    step = batch * MOST_PIECES + piece
+    dep = np.array([row for rows in rounds.deps for row in rows], dtype=np.int64)
+    counts = np.array([len(rows) for rows in rounds.deps])
+    n = len(block)
+    transfers = Transfers(
+        src=np.zeros(n, dtype=np.int64), dst=1 + block % (request.n_ranks - 1), channel=channel, step=step,
+        reduces=np.zeros(n, dtype=np.bool_), reads_input=np.ones(n, dtype=np.bool_), lanes=np.ones(n, dtype=np.int64),
+        copies=np.ones(n, dtype=np.int64), chunk_ptr=pointers(connections),
+        chunk=np.zeros(int(connections.sum()), dtype=np.int64), dep_ptr=pointers(counts), dep=dep,
+    )  # fmt: skip
+    weight = np.repeat(count * request.n_ranks, np.diff(crossing.ptr)) * crossing.weight
+    routes = Routes(crossing.ptr, crossing.link, weight, crossing.latency_s, np.ones(n))
+    across = crossing.across
+    chunks = Chunks(np.array([request.block_bytes]), np.zeros(1, dtype=np.int64), np.ones(1, dtype=np.int64))
+    schedule = request.schedule(picked.name, chunks, transfers, **parameters)
+    use, busy = _use(run, transfers, count, crossing)
+    return Lowered(
+        schedule=schedule,
+        run=replace(run, trunks=routes, trunk_capacity_Bps=crossing.capacity_Bps),
+        transfers=transfers,
+        size_bytes=size.astype(np.float64),
+        route=np.arange(n),
+        used=np.arange(n),
+        copies=np.ones(n, dtype=np.int64),
+        across=across,
+        added=np.zeros(n, dtype=np.bool_),
+        use=use,
+        dtype=dtype,
+        steps=steps_of(use, np.flatnonzero(across), crossing.alone_Bps[across], busy[across]),
+        carried=_carried(crossing, weight, size),
+        tells=np.isin(kind[dep], (WRITE,)) & np.repeat(kind == WIRE, counts) | (kind[dep] != WRITE),
+        near=True,
+        at_once=_at_once(channel, step, count),
+    )
+
+
+class _Crossing(NamedTuple):
+    """Kinds of links that messages cross, in CSR by row."""
+
+    ptr: Int
+    link: Int
+    weight: Float
+    """What one message puts on each link of the kind, by itself: its share of all links of the kind."""
+    latency_s: Float
+    across: Bool
+    alone_Bps: Float
+    """What the narrowest link on the way carries."""
+    capacity_Bps: Float
+    kind_of: Int
+    """int64[n_links] of the fabric."""
+
+    def of(self, which: Int) -> _Crossing:
+        """Return the rows *which*."""
+        rest = np.ones(len(self.latency_s))
+        taken = Routes(self.ptr, self.link, self.weight, self.latency_s, rest).take(which, np.ones(len(which)))
+        return self._replace(
+            ptr=taken.ptr, link=taken.link, weight=taken.weight, latency_s=self.latency_s[which],
+            across=self.across[which], alone_Bps=self.alone_Bps[which],
+        )  # fmt: skip
+
+
+def _crossings(request: ScheduleRequest, run: LoweredRun, block: Int, kind: Int) -> _Crossing:
+    """Return what the messages of each row cross, on average over some nodes and the ranks of a group."""
+    key, which = distinct(block * 3 + kind)
+    name = "crossings", key.tobytes()
+    if name not in run.found:
+        run.found[name] = _looked_at(request, run, key)
+    found: _Crossing = run.found[name]
+    return found.of(which)
+
+
+def _looked_at(request: ScheduleRequest, run: LoweredRun, key: Int) -> _Crossing:
+    """Return what messages cross, by three times how many groups they go on plus their kind."""
+    layout = request.spread
+    per_node, n_nodes = len(layout.nodes[0]), layout.n_nodes
+    size = gcd(BATCH, per_node)
+    groups = per_node // size
+    delta, sort = np.divmod(key, 3)
+    ranks = np.array(layout.nodes)
+    n_places = min(max(MOST_WAYS // (len(key) * size), 1), PLACES)
+    places = np.unique((np.arange(n_places) * 2 + 1) * n_nodes // (2 * n_places))
+    local = np.arange(size)
+    ends = []
+    for node in places.tolist():
+        start = node * groups
+        to = (start + delta[:, None]) % (groups * n_nodes)
+        for shift in range(1, 2) if size > 1 else (0,):
+            src = np.broadcast_to(ranks[node, local][None, :], (len(key), size))
+            partner = (local + shift) % size if size > 1 else local
+            there, inner = to // groups, (to % groups) * size + partner[None, :]
+            target = ranks[there, inner]
+            relay = ranks[node, inner]
+            src = np.where(sort[:, None] == WIRE, relay, src)
+            dst = np.where(sort[:, None] == WRITE, relay, target)
+            dst = np.where(src == dst, ranks[node, (inner + 1) % per_node], dst)
+            ends.append((src, dst))
+    src, dst = (np.concatenate(column, axis=1).ravel() for column in zip(*ends, strict=True))
+    width = len(src) // len(key)
+    schedule = Schedule("all_to_all", "", request.n_ranks, 0, Chunks(*(np.zeros(0, dtype=np.int64),) * 3), ())
+    ways = ways_of(schedule, (src, dst), run, TreePorts.free(run.fabric))
+    routes = ways.run.routes.expanded()
+    kind_of, capacity_Bps, members = _kinds_of_links(run.fabric)
+    counts = np.diff(routes.ptr)[ways.number]
+    entry = np.repeat(routes.ptr[:-1][ways.number] - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
+    owner = np.repeat(np.arange(len(src)) // width, counts)
+    link, share = kind_of[routes.link[entry]], routes.weight[entry] / width
+    cell, place = np.unique(owner * len(members) + link, return_inverse=True)
+    share = np.bincount(place, share, minlength=len(cell)) / members[cell % len(members)]
+    narrowest = np.full(len(src), np.inf)
+    row = np.repeat(np.arange(len(src)), counts)
+    np.minimum.at(narrowest, row, run.fabric.capacity_Bps[routes.link[entry]] / routes.weight[entry])
+    node = run.fabric.wiring.coordinates.node[run.fabric.rank_node]
+    latency_s = routes.latency_s[ways.number].reshape(-1, width).max(axis=1)
+    across = (node[src] != node[dst]).reshape(-1, width).mean(axis=1) > 0.5
+    ptr = pointers(np.bincount(cell // len(members), minlength=len(key)))
+    alone_Bps = narrowest.reshape(-1, width).min(axis=1)
+    return _Crossing(ptr, cell % len(members), share, latency_s, across, alone_Bps, capacity_Bps, kind_of)
+
+
+def _kinds_of_links(fabric: Fabric) -> tuple[Int, Float, Int]:
+    """Return the kind of each link, the capacity of each kind, and how many of it there are.
+
+    Links are of a kind if they join nodes of the same kinds upwards or downwards, as wide, and groups of switches as
+    far apart.
+    """
+    wiring, cluster = fabric.wiring, fabric.machine.cluster
+    assert cluster is not None
+    kinds = {name: number for number, name in enumerate(dict.fromkeys(wiring.node_kinds))}
+    sort = np.array([kinds[name] for name in wiring.node_kinds], dtype=np.int64)
+    group = np.zeros(wiring.n_nodes, dtype=np.int64)
+    first = wiring.n_nodes - len(cluster.switch_group)
+    group[first:], sort[first:] = cluster.switch_group, len(kinds) + cluster.switch_tier
+    n_groups, src, dst = int(group.max()) + 1, wiring.link_src, wiring.link_dst
+    both = (src >= first) & (dst >= first)
+    apart = np.where(both, (group[dst] - group[src]) % n_groups, 0)
+    columns = np.stack([sort[src], sort[dst], src < dst, np.round(fabric.capacity_Bps), apart], axis=1)
+    _, kind_of, members = np.unique(columns, axis=0, return_inverse=True, return_counts=True)
+    kind_of = kind_of.reshape(-1)
+    capacity_Bps = np.bincount(kind_of, fabric.capacity_Bps) / members
+    members = np.maximum(np.bincount(kind_of[_in_use(fabric)], minlength=len(members)), 1)
+    return kind_of.astype(np.int64), capacity_Bps, members.astype(np.int64)
+
+
+def _in_use(fabric: Fabric) -> Bool:
+    """Return bool[n_links]: all but those of GPUs that are no ranks, and of adapters of these."""
+    wiring, cluster = fabric.wiring, fabric.machine.cluster
+    assert cluster is not None
+    idle = np.zeros(wiring.n_nodes, dtype=np.bool_)
+    idle[: wiring.n_gpus] = idle[cluster.first_nic : cluster.first_leaf] = True
+    idle[fabric.rank_node] = False
+    idle[cluster.nic_of[entries_of(cluster.nic_ptr, fabric.rank_node)[1]]] = False
+    return np.asarray(~(idle[wiring.link_src] | idle[wiring.link_dst]))
+
+
+def _use(run: LoweredRun, transfers: Transfers, count: Int, crossing: _Crossing) -> tuple[Use, Float]:
+    """Return what the messages of a rank share with its others, and what of the narrowest link one channel gets."""
+    n_steps = int(transfers.step.max(initial=0)) + 1
+    busy = np.bincount(transfers.step, count.astype(np.float64), n_steps)
+    out_Bps, _ = end_rates_Bps(transfers.src, transfers.dst, run, ())
+    row = np.repeat(np.arange(len(count)), np.diff(crossing.ptr))
+    there = crossing.across[row]
+    cell = crossing.link * n_steps + transfers.step[row]
+    weight = crossing.weight * count[row] * run.fabric.n_ranks
+    load = np.bincount(cell[there], weight[there], len(crossing.capacity_Bps) * n_steps)
+    shared_Bps = np.full(len(count), np.inf)
+    np.minimum.at(shared_Bps, row[there], crossing.capacity_Bps[crossing.link[there]] / load[cell[there]])
+    ones = np.ones(len(count))
+    active = busy.astype(np.float64)[transfers.step]
+    use = Use(ones, active, out_Bps, np.zeros(len(count), dtype=np.bool_), transfers.reduces)
+    return use, shared_Bps
+
+
+def _at_once(channel: Int, step: Int, count: Int) -> Float:
+    """Return float64[n]: how many messages a channel serves beside each, itself among them."""
+    _, label = distinct(channel * (int(step.max(initial=0)) + 1) + step)
+    return np.asarray(np.bincount(label, count)[label], dtype=np.float64)
+
+
+def _carried(crossing: _Crossing, weight: Float, size: Int) -> tuple[Float, Float]:
+    """Return float64[n_links] twice: bytes within nodes on each link, and between nodes."""
+    row = np.repeat(np.arange(len(size)), np.diff(crossing.ptr))
+    found = []
+    for part in (~crossing.across, crossing.across):
+        own = part[row]
+        each = np.bincount(crossing.link[own], (weight * size[row])[own], len(crossing.capacity_Bps))
+        found.append(each.astype(np.float64)[crossing.kind_of])
+    return found[0], found[1]

@@ -1,0 +1,37 @@
+"""One rank stands for all in an all-to-all over nodes: nearly the same times as with every message."""
+
+import pytest
+
+from collsim import simulate
+from collsim.simulation import exchanges
+
+
+@pytest.mark.parametrize(
+    ("cluster", "nodes", "gpus", "close"),
+    [
+        ("h100_rail", 12, 8, 1e-5), ("h100_rail", 40, 8, 1e-5), ("h100_rail", 5, 7, 1e-5), ("polaris", 9, 4, 5e-3),
+        ("polaris", 40, 4, 0.03), ("frontier", 9, 8, 0.03), ("mi325x_thor2", 9, 8, 0.03), ("mi355x_cx7", 12, 8, 0.03),
+        ("alps", 40, 4, 0.05), ("gb200_racks", 3, 72, 0.1),
+    ],
+)  # fmt: skip
+def test_one_rank_stands_for_all(cluster, nodes, gpus, close, monkeypatch):
+    sizes = ["256K", "4M", "1G"]
+    ranks = list(range(nodes * gpus))
+    if cluster == "h100_rail":
+        ranks = [node * 8 + gpu for node in range(nodes) for gpu in range(gpus)]
+    asked = {"rank_list": ranks, "overrides": {"scale_out.nodes": str(nodes)}}
+    whole = simulate(cluster, "all_to_all", sizes, reduce=False, **asked)
+    monkeypatch.setattr(exchanges, "LEAST_RANKS", 0)
+    monkeypatch.setattr(exchanges, "LEAST_UNEVEN", 0)
+    found = simulate(cluster, "all_to_all", sizes, **asked)
+    for exact, near in zip(whole.rows, found.rows, strict=True):
+        assert "nearly alike" in near.path
+        assert near.classes < exact.classes
+        assert near.time_s == pytest.approx(exact.time_s, rel=close)
+
+
+def test_what_is_broken_or_small_is_simulated_message_by_message():
+    asked = {"overrides": {"scale_out.nodes": "40"}}
+    assert "nearly" in simulate("h100_rail", "all_to_all", "1M", **asked).rows[0].path
+    assert "nearly" not in simulate("h100_rail", "all_to_all", "1M", fail="nic:node3/5", **asked).rows[0].path
+    assert "nearly" not in simulate("h100_rail", "all_to_all", "1M", ranks=256, **asked).rows[0].path

@@ -1,0 +1,60 @@
+"""Classes of hops stand for all transfers: same times as with every one of them, on whole and on broken machines."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collsim import simulate
+from collsim.core.errors import CollsimError
+from collsim.simulation import hops
+
+RUNS = (
+    ("all_reduce", "tree"), ("all_reduce", "nvls_tree"), ("broadcast", "ring"), ("reduce", "ring"),
+    ("all_gather", "ring"), ("reduce_scatter", "ring"),
+)  # fmt: skip
+CLUSTERS = ("h100_rail", "mi355x_pollara", "polaris", "frontier", "mi325x_thor2")
+DAMAGE = (None, "nic:node1/2", "gpu:n0.gpu1", "nic:node0/0")
+
+
+def times(cluster, run, *, classes, nodes, size, **asked):
+    """Return the times of the rows of a run, with every transfer or with classes however few transfers there are."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(hops, "LEAST_TRANSFERS", 0)
+        op, algo = run
+        overrides = {"scale_out.nodes": str(nodes)}
+        return simulate(cluster, op, size, algo=algo, overrides=overrides, reduce=classes, **asked).rows[0]
+
+
+@settings(max_examples=60)
+@given(
+    st.sampled_from(CLUSTERS), st.sampled_from(RUNS), st.integers(2, 9), st.sampled_from(["64K", "1M", "4M"]),
+    st.sampled_from(["Simple", "LL128"]), st.integers(1, 9), st.sampled_from(DAMAGE),
+    st.sampled_from(["auto", "ideal"]),
+)  # fmt: skip
+def test_classes_take_as_long_as_all_transfers(cluster, run, nodes, size, proto, channels, fail, profile):
+    asked = {"nodes": nodes, "size": size, "channels": channels, "fail": fail, "profile": profile}
+    if run[1] != "nvls_tree":
+        asked["proto"] = proto
+    try:
+        whole = times(cluster, run, classes=False, **asked)
+    except CollsimError:
+        return  # the machine has no such switches or GPUs
+    found = times(cluster, run, classes=True, **asked)
+    assert found.time_s == pytest.approx(whole.time_s, rel=1e-9)
+    assert found.bottleneck[0].utilisation == pytest.approx(whole.bottleneck[0].utilisation, rel=1e-9)
+    assert found.classes <= whole.classes
+
+
+@pytest.mark.parametrize("run", RUNS[:2])
+def test_nodes_that_are_nearly_alike_take_nearly_as_long(run, monkeypatch):
+    asked = {"nodes": 24, "size": "4M"}
+    exact = times("h100_rail", run, classes=True, **asked)
+    monkeypatch.setattr(hops, "MOST_EXACT", 0)
+    near = times("h100_rail", run, classes=True, **asked)
+    assert "nearly alike" in near.path
+    assert "nearly alike" not in exact.path
+    assert near.time_s == pytest.approx(exact.time_s, rel=0.01)
+    monkeypatch.setattr(hops, "MOST_NEAR", 0)
+    coarsest = times("h100_rail", run, classes=True, **asked)
+    assert coarsest.classes < near.classes < exact.classes * 1.01
+    assert coarsest.time_s == pytest.approx(exact.time_s, rel=0.06)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from collsim.fabric.fabric import Float
 from collsim.library.costs.channel_costs import Protocol
 from collsim.library.costs.laws import Work, groups_messages
 from collsim.library.costs.message_costs import Messages
@@ -11,6 +12,10 @@ from collsim.schedule.message_parts import STEP_BYTES
 from collsim.simulation.lowering import Lowered, LoweredRun, refuse_tables
 
 __all__ = ["heads_of", "is_grouped", "messages_of", "work_of"]
+
+
+HEADS_OF_FITS = 8
+"""Fits hold 2 to 8 GPUs at all sizes; of 64 and 72 only logs from 512 MiB on, with full chunks, are public."""
 
 
 def is_grouped(lowered: Lowered, costs: Protocol) -> bool:
@@ -52,12 +57,14 @@ def messages_of(lowered: Lowered, run: LoweredRun) -> Messages:
     )
 
 
-def heads_of(lowered: Lowered, run: LoweredRun) -> int:
-    """Return how many chunks a channel turns to one after another: one for each head where switches of the node add.
+def heads_of(lowered: Lowered, run: LoweredRun) -> Float:
+    """Return float64[n]: how many chunks a channel turns to one after another, one for each head if switches add.
 
-    Every GPU of a node is a head.
+    Every GPU of a node is a head. Beyond `HEADS_OF_FITS` of them, those of chunks that are not full wait less.
     """
     if "all" not in lowered.record.in_network:
-        return 1
+        return np.ones(len(lowered.size_bytes))
     node = run.fabric.wiring.coordinates.node[run.fabric.rank_node]
-    return int(np.unique(node, return_counts=True)[1].max())
+    heads = float(np.bincount(node).max())
+    chunk_bytes = lowered.schedule.parameters.get("chunk_bytes") or lowered.size_bytes.max(initial=1.0)
+    return np.clip(heads * lowered.size_bytes / float(chunk_bytes), min(heads, HEADS_OF_FITS), heads)

@@ -240,7 +240,7 @@ def _tightest(problem: Problem, routes: Int) -> Int:
     carried = np.repeat(moved, np.diff(problem.route_ptr)) * problem.route_weight
     n_links = len(problem.capacity_Bps)
     busy_s = np.bincount(problem.route_link, weights=carried, minlength=n_links) / problem.capacity_Bps
-    found = {route: _longest(problem.route_link, problem.route_ptr, busy_s, route) for route in np.unique(routes)}
+    found = {route: _longest(problem.route_link, problem.route_ptr, busy_s, route) for route in distinct(routes)[0]}
     return np.array([found[route] for route in routes.tolist()], dtype=np.int64)
 
 
@@ -282,7 +282,7 @@ def _groups(
 def _law_within(lowered: Lowered, run: LoweredRun, work: Work, transfer: Int) -> Law:
     """Return the law of rates and waits within a node."""
     use, size_bytes = _taken(work, transfer).use, lowered.size_bytes[transfer]
-    moves = (lowered.transfers.src[transfer] != lowered.transfers.dst[transfer]) * heads_of(lowered, run)
+    moves = (lowered.transfers.src[transfer] != lowered.transfers.dst[transfer]) * heads_of(lowered, run)[transfer]
 
     def law(costs: Protocol, wire: float) -> tuple[Float, Float]:
         if work.grouped is not None:

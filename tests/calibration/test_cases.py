@@ -59,10 +59,10 @@ def test_what_the_caller_says_goes_first(write):
 
 
 def test_variables_that_the_model_cannot_be_told_are_noted(write):
-    lines = ("# env: NCCL_P2P_DISABLE=1 NCCL_ALGO=Rnig NCCL_PROTO=LL",)
+    lines = ("# env: NCCL_SHM_DISABLE=1 NCCL_ALGO=Rnig NCCL_PROTO=LL",)
     (section,) = read_sections(write(log_text(lines=lines)))
     assert section.case.environment == (("NCCL_PROTO", "LL"),)
-    assert any(note.startswith("NCCL_P2P_DISABLE=1 of the log is not used: ") for note in section.notes)
+    assert any(note.startswith("NCCL_SHM_DISABLE=1 of the log is not used: ") for note in section.notes)
     assert any("NCCL_ALGO=Rnig" in note and '"Rnig"' in note for note in section.notes)
 
 

@@ -54,9 +54,9 @@ def test_C025_mi300x_over_roce_is_behind_whatever_the_network():
 
 
 def test_C024_all_reduce_of_mi300x_is_two_thirds_as_fast():
-    """Two thirds at 64 and 256 MiB; at 16 MiB it is nearly as fast, where steps between nodes decide."""
+    """Nearly two thirds at 64 and 256 MiB; at 16 MiB it is nearly as fast, where steps between nodes decide."""
     ratios = busbw_GBps(AMD, "roce", "all_reduce") / busbw_GBps(NVIDIA, "infiniband", "all_reduce")
-    assert ratios == pytest.approx([0.95, 0.63, 0.66], rel=0.05)
+    assert ratios == pytest.approx([0.88, 0.60, 0.65], rel=0.05)
 
 
 def test_C024_because_of_what_the_libraries_choose():

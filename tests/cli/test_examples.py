@@ -36,7 +36,7 @@ def test_files_of_the_examples(collsim, monkeypatch):
     assert checked.endswith("ok (4 GPUs, 12 directed bundles of links)\n")
     flags = ("--topo", "examples/two_boards.yaml", "--matrix", "examples/hot_expert.txt", "--profile", "ideal")
     text = collsim("run", *flags, "--op", "all_to_all_v", "-q").out
-    assert "leaf->gpu2 100%" in text  # 9 MiB and 8 MiB for rank 2 cross its one 50 GB/s link
+    assert "leaf->gpu2 busy 100%" in text  # 9 MiB and 8 MiB for rank 2 cross its one 50 GB/s link
     assert f"{17 * 2**20 / 50e3:.2f}" in text
 
 

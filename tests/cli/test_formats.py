@@ -234,8 +234,8 @@ def test_suffix_chooses_the_format(collsim, tmp_path, suffix, start):
     assert list(tmp_path.iterdir()) == [file]
 
 
-def test_format_goes_before_the_suffix_and_a_file_is_replaced_whole(collsim, tmp_path):
-    file = tmp_path / "result.json"
+def test_format_of_a_file_without_a_telling_suffix_and_a_file_is_replaced_whole(collsim, tmp_path):
+    file = tmp_path / "result.out"
     file.write_text("old")
     file.chmod(0o640)
     collsim(*EXCHANGE, "-o", file, "--format", "csv")

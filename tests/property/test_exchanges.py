@@ -5,15 +5,20 @@ import pytest
 from collsim import simulate
 from collsim.simulation import exchanges
 
+CASES = (
+    ("h100_rail", 12, 8, 1e-5), ("h100_rail", 5, 7, 1e-5), ("polaris", 9, 4, 5e-3),
+)  # fmt: skip
+LONGER = (
+    ("h100_rail", 40, 8, 1e-5),
+    ("polaris", 40, 4, 0.03), ("frontier", 9, 8, 0.03), ("mi325x_thor2", 9, 8, 0.03), ("mi355x_cx7", 12, 8, 0.03),
+    ("alps", 40, 4, 0.05), ("gb200_racks", 3, 72, 0.1),
+)  # fmt: skip
+
 
 @pytest.mark.parametrize(
     ("cluster", "nodes", "gpus", "close"),
-    [
-        ("h100_rail", 12, 8, 1e-5), ("h100_rail", 40, 8, 1e-5), ("h100_rail", 5, 7, 1e-5), ("polaris", 9, 4, 5e-3),
-        ("polaris", 40, 4, 0.03), ("frontier", 9, 8, 0.03), ("mi325x_thor2", 9, 8, 0.03), ("mi355x_cx7", 12, 8, 0.03),
-        ("alps", 40, 4, 0.05), ("gb200_racks", 3, 72, 0.1),
-    ],
-)  # fmt: skip
+    [*CASES, *(pytest.param(*case, marks=pytest.mark.deep) for case in LONGER)],
+)
 def test_one_rank_stands_for_all(cluster, nodes, gpus, close, monkeypatch):
     sizes = ["256K", "4M", "1G"]
     ranks = list(range(nodes * gpus))

@@ -25,7 +25,7 @@ def times(cluster, run, *, classes, nodes, size, **asked):
         return simulate(cluster, op, size, algo=algo, overrides=overrides, reduce=classes, **asked).rows[0]
 
 
-@settings(max_examples=60)
+@settings(max_examples=16)
 @given(
     st.sampled_from(CLUSTERS), st.sampled_from(RUNS), st.integers(2, 9), st.sampled_from(["64K", "1M", "4M"]),
     st.sampled_from(["Simple", "LL128"]), st.integers(1, 9), st.sampled_from(DAMAGE),

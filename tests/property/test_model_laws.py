@@ -231,8 +231,20 @@ def speeded(case, factor):
             launch_s=constants.launch_s / factor,
             message_overhead_s=constants.message_overhead_s / factor,
             channel_rate_Bps=constants.channel_rate_Bps * factor,
+            families={
+                family: {name: faster(costs, factor) for name, costs in protocols.items()}
+                for family, protocols in constants.families.items()
+            },
         ),
     )
+
+
+def faster(costs, factor):
+    """The rates and times of a protocol."""
+    figures = {key: getattr(costs, key) for key in costs.__slots__ if isinstance(getattr(costs, key), float)}
+    times = {key: value / factor for key, value in figures.items() if key.endswith("_s")}
+    rates = {key: value * factor for key, value in figures.items() if key.endswith("_Bps")}
+    return replace(costs, **times, **rates)
 
 
 @seeds

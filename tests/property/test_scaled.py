@@ -7,6 +7,7 @@ import pytest
 
 from collsim import simulate
 from collsim.core.errors import CollsimError, InputError, NoRouteError
+from collsim.simulation import hops
 from collsim.simulation import simulate as simulation
 from collsim.simulation.quotient import representatives as miniature
 from collsim.simulation.quotient.link_loads import alike
@@ -33,7 +34,11 @@ CLOSE = 1e-11
 
 @pytest.fixture(autouse=True)
 def always_exact(monkeypatch):
-    """No size is too large to be looked at pair by pair, so that nothing is taken as spread evenly that is not."""
+    """No size is too large to be looked at pair by pair, so that nothing is taken as spread evenly that is not.
+
+    All ranks are simulated transfer by transfer: classes of hops take chunks that differ by an element as equal.
+    """
+    monkeypatch.setattr(hops, "LEAST_TRANSFERS", 10**9)
     monkeypatch.setattr(miniature, "EXACT_UP_TO", 10**9)
     monkeypatch.setattr(miniature, "WORTH", 0)
 

@@ -76,4 +76,4 @@ def test_a_mix_that_names_itself_is_refused(tmp_path):
 def test_an_all_to_all_too_large_is_refused_before_it_is_built():
     topology = load_topology("hgx_h100", scale_out={"nodes": 256})
     with pytest.raises(InputError, match="4192256 messages are too many"):
-        collsim.simulate(topology, "all_to_all", "1M", algo="nccl_p2p")
+        collsim.simulate(topology, "all_to_all", "1M", algo="pairwise")

@@ -28,13 +28,17 @@ def cache_folder() -> str | None:
 def warm() -> list[str]:
     """Load all kernels, and return the names of those that had to be compiled."""
     from collsim.engine import kernels, tolerant
-    from collsim.engine.symmetry import reduced
+    from collsim.engine.symmetry import Hops, alike_hops, reduced
     from collsim.engine.wavefront import warm_up
 
     one = checked(Problem(*(np.array(x) for x in ([1.0], [0, 1], [0], [1.0], [0], [1.0], [0.0], [np.inf], [0, 0], []))))
     kernels.simulate(one)
     tolerant.simulate(one, 0.01)
     reduced(one)
+    none, first, figure = np.zeros(0, dtype=np.int64), np.zeros(1, dtype=np.int64), np.zeros(1)
+    alike_hops(
+        Hops(np.arange(2), first, figure, first, (figure,), np.zeros(2, np.int64), none, none, (figure,)), rounds=1
+    )
     warm_up()
     return [kernel.__name__ for kernel in entry_points() if is_compiling() and kernel.stats.cache_misses]
 
@@ -43,6 +47,7 @@ def entry_points() -> list[Any]:
     """Return the kernels that Python calls; the others are parts of these."""
     from collsim.engine import kernels, refinement, tolerant, wavefront_kernels
 
-    found = [kernels._fill_successors, kernels._run, refinement.hashed, refinement.topological, refinement.refine]
+    found = [kernels._fill_successors, kernels._run, refinement.hashed, refinement.topological]
+    found += [refinement.refine, refinement.refine_lagged]
     loops = [wavefront_kernels.bare, wavefront_kernels.uniform, wavefront_kernels.mixed]
     return [*found, tolerant._run, *loops]

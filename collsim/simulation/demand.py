@@ -38,10 +38,8 @@ def work_of(lowered: Lowered, run: LoweredRun, costs: Protocol) -> Work:
 
 def messages_of(lowered: Lowered, run: LoweredRun) -> Messages:
     """Return the transfers as messages; their laws need tables of pairs."""
-    if lowered.at_once is None:
-        refuse_tables(lowered.schedule)
     transfers, told = lowered.transfers, lowered.schedule.parameters
-    return Messages(
+    found = Messages(
         n_ranks=run.fabric.n_ranks,
         src=transfers.src,
         dst=transfers.dst,
@@ -55,6 +53,9 @@ def messages_of(lowered: Lowered, run: LoweredRun) -> Messages:
         own_blocks=lowered.schedule.op == "all_to_all",
         at_once=lowered.at_once,
     )
+    if lowered.at_once is None and not found.one_to_one:
+        refuse_tables(lowered.schedule)
+    return found
 
 
 def heads_of(lowered: Lowered, run: LoweredRun) -> Float:

@@ -262,11 +262,7 @@ def lower(schedule: Schedule, run: LoweredRun, dtype: str = "float", ports: Tree
     size_bytes = transfers.size_bytes(schedule.chunks).astype(np.float64)
     use = _use(transfers, run, used[route], schedule.groups)
     steps = _steps(transfers, run, used[route], use, across) if across.any() else None
-    alike = schedule.op == "send_recv" and schedule.n_ranks > MOST_IN_TABLES  # each rank sends one and gets one
-    at_once = np.ones(len(transfers)) if alike else None
-    return Lowered(
-        schedule, run, transfers, size_bytes, route, used, copies, across, added, use, dtype, steps, at_once=at_once
-    )
+    return Lowered(schedule, run, transfers, size_bytes, route, used, copies, across, added, use, dtype, steps)
 
 
 class Taken(NamedTuple):

@@ -17,8 +17,8 @@ ARRAYS = {
         "count rule"
     ),
     "refinement": (
-        "bits codes route_ptr route_link weight route own dep_ptr dep at stack order colour link_colour route_sum "
-        "link_sum colours keys values ids link_ids"
+        "bits codes route_ptr route_link weight route own dep_ptr dep lag at stack order colour seen link_colour "
+        "route_sum link_sum colours keys values ids link_ids"
     ),
     "wavefront_kernels": (
         "rows spare before after finish spent finished used spare_finish spare_spent wait took late kinds distances"

@@ -68,7 +68,8 @@ def test_every_message_arrives_whole(node: str, figures: dict[str, int], fabric_
                 np.testing.assert_allclose(net_flow(fabric, routes, src * n + dst), expected, atol=1e-12)
 
 
-def test_rails_need_no_spine() -> None:
+def test_rails_need_no_spine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("collsim.fabric.cluster_routes.FEW", 512)  # keeps the routes of all pairs
     topology = cluster_of(nodes=20, fabric="rail", radix=32)
     fabric, routes = routed(topology)
     cluster = topology.cluster
@@ -296,7 +297,7 @@ def test_many_ranks_keep_some_routes_and_find_the_others(monkeypatch: pytest.Mon
         ]
 
     whole, before = outcome()
-    monkeypatch.setattr("collsim.fabric.cluster_routes.ALL_PAIRS_UP_TO", 19)
+    monkeypatch.setattr("collsim.fabric.cluster_routes.FEW", 19)
     part, after = outcome()
     assert len(part.routes.link) < len(whole.routes.link) / 3
     assert part.routes.fastest_s() == whole.routes.fastest_s()
@@ -306,13 +307,26 @@ def test_many_ranks_keep_some_routes_and_find_the_others(monkeypatch: pytest.Mon
 
 def test_tables_of_pairs_are_refused_for_too_many_ranks() -> None:
     cluster = cluster_of(nodes=257)
-    with pytest.raises(UnsupportedError, match="2056 ranks are too many for tables of pairs"):
-        collsim.simulate(cluster, "send_recv", "1M", algo="nccl_p2p")
-    with pytest.raises(UnsupportedError, match="all_gather by ring has too many pieces on 2056 ranks"):
+    with pytest.raises(UnsupportedError, match="gather by nccl_p2p has too many pieces on 2056 ranks"):
+        collsim.simulate(cluster, "gather", "1M", algo="nccl_p2p")
+    with pytest.raises(UnsupportedError, match="transfers are too many to simulate one by one"):
         collsim.simulate(cluster, "all_gather", "1M", algo="ring", reduce=False)
     row = collsim.simulate(cluster, "all_reduce", "1M", algo="tree", channels=2, profile="ideal").rows[0]
     assert row.ranks == 2056
     assert 0 < row.lower_bound_s < row.time_s
+
+
+def test_send_recv_needs_no_tables_and_does_not_jump():
+    """Every rank sends to one other: 255 and 257 nodes under equal switches take the same time."""
+    sizes = ["4K", "64K", "1M", "64M"]
+    few, many = (
+        [
+            row.time_s
+            for row in collsim.simulate(cluster_of(nodes=nodes, radix=128), "send_recv", sizes, algo="nccl_p2p").rows
+        ]
+        for nodes in (255, 257)
+    )
+    assert many == pytest.approx(few, rel=1e-9)
 
 
 def test_broadcasts_over_more_nodes_take_longer():

@@ -108,10 +108,10 @@ class TestLinksBetweenNodes:
         assert all(more.time_s > less.time_s for less, more in same(light, heavy))
 
     def test_latency_adds_a_hop(self, topo, op):
-        """At 64 KiB; the steps of many channels that fill an adapter hide each other's waits."""
+        """At 16 KiB; the steps of many channels that fill an adapter hide each other's waits."""
         more_s = load_topology(topo).fact("scale_out.link_latency").value + HOP_S
         before, later = (
-            rows(topo, op, "64K", overrides=changes) for changes in ([], [f"scale_out.link_latency={more_s * 1e9} ns"])
+            rows(topo, op, "16K", overrides=changes) for changes in ([], [f"scale_out.link_latency={more_s * 1e9} ns"])
         )
         assert all(b.time_s >= a.time_s + HOP_S * (1 - SOFT) for a, b in same(before, later))
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from collsim.core.arrays import distinct
 from collsim.library.costs.channel_costs import Protocol, soft_min
 
 __all__ = ["Messages", "call_s", "caps_Bps", "port_capacity_Bps"]
@@ -78,9 +79,21 @@ class Messages:
         return np.bincount(pair, weights=weights, minlength=n * n).reshape(n, n).astype(np.float64)
 
     @property
+    def one_to_one(self) -> bool:
+        """True if no rank sends to more than one other, or receives from more: their laws need no tables of pairs."""
+        pair, _ = distinct((self.src * self.n_ranks + self.dst)[self.moves])
+        return all(len(distinct(ends)[0]) == len(pair) for ends in np.divmod(pair, self.n_ranks))
+
+    @property
+    def sent_bytes(self) -> Float:
+        """float64[n_ranks], the bytes that each rank sends."""
+        weights = self.size_bytes * self.copies * self.moves
+        return np.bincount(self.src, weights=weights, minlength=self.n_ranks).astype(np.float64)
+
+    @property
     def channels_for_all(self) -> float:
         """Channels that messages cut like the most cut one would take if every rank got one."""
-        pair = (self.src * self.n_ranks + self.dst)[self.moves]
+        _, pair = distinct((self.src * self.n_ranks + self.dst)[self.moves])
         parts = float(np.bincount(pair, weights=(self.lanes * self.copies)[self.moves]).max(initial=0.0))
         return min(parts * self.n_ranks, float(self.channels))
 
@@ -156,6 +169,8 @@ def _crowding(messages: Messages) -> Float:
     Only a port that serves several ranks loses. The port at the other end is crowded as long as its other messages
     last; each of them takes as many turns as messages share that port. A rank's own block is one of its messages.
     """
+    if messages.one_to_one and not messages.own_blocks:
+        return np.zeros(2 * messages.n_ranks)
     table = messages.matrix_bytes()
     held = table + np.diag(table.max(axis=1)) * messages.own_blocks
     return np.concatenate([_crowded_share(table.T, held.T), _crowded_share(table, held)])
@@ -192,16 +207,41 @@ def call_s(messages: Messages, finish_s: Float, rate_Bps: Float, port_Bps: Float
     begin_s = costs.base_s + costs.channel_overhead_s * messages.channels_for_all
     if messages.at_once is not None:
         return begin_s + float(drained_s.max(initial=0.0))  # ranks wait for each other in pairs that are all alike
-    waits = np.full((n, n), -np.inf)  # from the start of a call at one rank to the next start at another
-    np.maximum.at(waits, (src, dst), begin_s + drained_s)
     sent_s, received_s, alone_s = np.zeros(n), np.zeros(n), np.zeros(n)
     np.maximum.at(sent_s, src, finish_s)
     np.maximum.at(received_s, dst, finish_s)
     np.maximum.at(alone_s, src, size / rate_Bps[moves])
-    alone_s = np.maximum(alone_s, messages.matrix_bytes().sum(axis=1) / port_Bps[:n])
+    alone_s = np.maximum(alone_s, messages.sent_bytes / port_Bps[:n])
     own_s = np.where(received_s > 0, sent_s, alone_s)  # who only sends may run ahead of the others
-    np.fill_diagonal(waits, np.where(sent_s > 0, begin_s + own_s, -np.inf))
+    own_s = np.where(sent_s > 0, begin_s + own_s, -np.inf)
+    if messages.one_to_one:
+        follows, wait_s = np.full(n, -1), np.full(n, -np.inf)
+        follows[src] = dst
+        np.maximum.at(wait_s, src, begin_s + drained_s)
+        return max(_cycle_mean_of_chains(follows, wait_s), float(own_s.max()), last_s)
+    waits = np.full((n, n), -np.inf)  # from the start of a call at one rank to the next start at another
+    np.maximum.at(waits, (src, dst), begin_s + drained_s)
+    np.fill_diagonal(waits, own_s)
     return max(_cycle_mean(waits), last_s)
+
+
+def _cycle_mean_of_chains(follows: Int, weights: Float) -> float:
+    """Return what `_cycle_mean` does where at most one edge leaves each node, to *follows* (-1: none), and one arrives.
+
+    >>> _cycle_mean_of_chains(np.array([1, 0, -1]), np.array([4.0, 2.0, 9.0]))
+    3.0
+    """
+    most, left = float("-inf"), set(np.flatnonzero(follows >= 0).tolist())
+    ahead = follows.tolist()
+    while left:
+        first = node = left.pop()
+        total, length, node = float(weights[node]), 1, ahead[node]
+        while node in left:
+            left.remove(node)
+            total, length, node = total + float(weights[node]), length + 1, ahead[node]
+        if node == first:
+            most = max(most, total / length)
+    return most
 
 
 def _cycle_mean(weights: Float) -> float:

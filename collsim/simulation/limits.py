@@ -303,15 +303,7 @@ def _law_across(
     """
     network, waiting, arrives = told
     assert lowered.steps is not None
-    whole, use = lowered.steps, lowered.steps.use
-    mine = replace(
-        use,
-        lanes=use.lanes[transfer],
-        active=use.active[transfer],
-        alone_Bps=use.alone_Bps[transfer],
-        duplex=use.duplex[transfer],
-        adds=use.adds[transfer],
-    )
+    whole, mine = lowered.steps, lowered.steps.use.take(transfer)
     size_bytes, hop_s = lowered.size_bytes[transfer], run.trunks.latency_s[lowered.used][lowered.route][transfer]
     alone = _taken(work, transfer)
 
@@ -331,18 +323,8 @@ def _law_across(
 
 def _taken(work: Work, transfer: Int) -> Work:
     """Return the work of some transfers, whose channels are their own."""
-    use = work.use
-    few = replace(
-        use,
-        lanes=use.lanes[transfer],
-        active=use.active[transfer],
-        alone_Bps=use.alone_Bps[transfer],
-        duplex=use.duplex[transfer],
-        adds=use.adds[transfer],
-    )
-    return replace(
-        work, use=few, grouped=None, connections=None if work.connections is None else work.connections[transfer]
-    )
+    connections = None if work.connections is None else work.connections[transfer]
+    return replace(work, use=work.use.take(transfer), grouped=None, connections=connections)
 
 
 def _split(parts: Parts, chain: _Slice, group: _Group, ports: _Ports) -> None:

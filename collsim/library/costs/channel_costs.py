@@ -28,6 +28,7 @@ __all__ = [
     "soft_min",
 ]
 
+Int = NDArray[np.int64]
 Float = NDArray[np.float64]
 Bool = NDArray[np.bool_]
 
@@ -79,6 +80,11 @@ class Use:
     alone_Bps: Float
     duplex: Bool
     adds: Bool
+
+    def take(self, rows: Int) -> Use:
+        """Return the channels and line rates of some transfers."""
+        lanes, active, alone_Bps = self.lanes[rows], self.active[rows], self.alone_Bps[rows]
+        return Use(lanes, active, alone_Bps, self.duplex[rows], self.adds[rows])
 
 
 class Origin(NamedTuple):

@@ -431,7 +431,7 @@ def test_kernels_are_compiled_once_whatever_the_arrays(monkeypatch):
     for columns in (ring, np.concatenate([ring, ring]), frozen_copy(ring), 0 * ring):
         for kind in (np.zeros(6, dtype=int), np.arange(6) % len(columns)):
             march(Chain(columns, columns, columns), [RingTurn(kind, np.arange(5))], ring[0])
-    assert [len(kernel.signatures) for kernel in entry_points()] == [1] * 9
+    assert [len(kernel.signatures) for kernel in entry_points()] == [1] * 10
 
 
 @pytest.mark.parametrize("most", [0, 2])

@@ -142,7 +142,8 @@ def fit_profile(
         raise InputError(_too_few(observations, left_out))
     profile = replace(
         relative, name=name or topology.name, title=_title(topology, observations, library), calibrated=True,
-        systems=(topology.name,), gpus=(), library=library, derived="", accuracy={}, launches={}, source="", sha256="",
+        systems=(topology.name,), gpus=(), library=library, host="", derived="",
+        accuracy={}, launches={}, source="", sha256="",
     )  # fmt: skip
     constants: list[Constant] = []
     residuals: list[Residual] = []

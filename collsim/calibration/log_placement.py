@@ -121,6 +121,7 @@ def predicted(call: MeasuredCase, sizes: Sequence[int], topology: Topology, prof
         "launch": call.launch,
         "registered": bool(call.registered),
         "gpus_per_thread": call.gpus_per_thread or 1,
+        "host": call.host,
         "groups": call.groups,
     }
     if call.matrix is not None:

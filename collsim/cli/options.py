@@ -157,6 +157,7 @@ NAMES: dict[str, dict[str, Any]] = {
     "reductions": complete(reductions),
     "profiles": complete(profiles, files=True),
     "launches": complete(lambda: ("stream", "graph")),
+    "hosts": complete(lambda: ("auto", "bare", "virtual")),
     "placements": complete(lambda: ("block", "cyclic", "slurm:"), files=True),
 }
 """Shell completions, by the word for them in `FIELDS`."""
@@ -176,7 +177,7 @@ SIZES: dict[str, Callable[..., Any]] = {
 SHOWN = (
     "topo", "op", "size", "ranks", "rank_list", "placement", "split", "groups", "over", "algo", "proto", "library",
     "environment", "channels", "chunk", "dtype", "redop", "root", "matrix", "profile", "launch", "gpus_per_thread",
-    "registered", "reduce", "tolerance", "bracket", "load", "hash_seeds", "overrides", "fail", "degrade",
+    "host", "registered", "reduce", "tolerance", "bracket", "load", "hash_seeds", "overrides", "fail", "degrade",
 )  # fmt: skip
 """The order in which help shows the fields of a request; what is not named comes last."""
 

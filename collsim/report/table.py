@@ -148,6 +148,7 @@ def preamble(version: str, topology: Mapping[str, Any], profile: Mapping[str, An
         f"profile {profile['name']}: {profile['constants']}",
     ]
     lines += [f"peers: {topology['peers']}"] if topology.get("peers") else []
+    lines += [f"host {profile['host']}"] if profile.get("host") else []
     if damage := topology.get("damage"):
         lines += [f"with {damage['summary']}", *damage["effects"]]
     lines += [*consequences(topology["follows"]), *doubtful(topology["not_datasheet"])]

@@ -37,6 +37,8 @@ EQUALLY_LOADED = 1e-3
 """Links within this share of each other count as equally loaded."""
 TIMES = ("message_overhead_s", "small_overhead_s", "slice_overhead_s", "turn_s")
 RATES = ("channel_rate_Bps", "one_way_rate_Bps")
+OF_HOST = ("floor", "launch", "thread_launch")
+"""Constants that are the host's."""
 FREE = 1e6
 """So many times as fast, wires take no time."""
 MEMORY = "memory of a GPU"
@@ -435,7 +437,7 @@ def _library_limit(costs: object, name: str, part_s: float) -> Limit:
     value = getattr(costs, "reduce_rates_Bps", {})[dtype] if dtype else getattr(costs, name, None)
     key, _, unit = (name, "", "Bps") if dtype else name.rpartition("_")
     text = None if value is None else format_time(value) if unit == "s" else format_bandwidth(value)
-    return _from(origin, Limit("library", key, part_s, value=text))
+    return _from(origin, Limit("host" if key in OF_HOST else "library", key, part_s, value=text))
 
 
 def _wire_limit(

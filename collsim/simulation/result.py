@@ -47,8 +47,8 @@ GROUP_TIME = _record(
 )
 LIMIT = _record(
     kind={
-        "type": "string", "enum": ["library", "wire"],
-        "description": "whether a constant of the library or a wire decides",
+        "type": "string", "enum": ["library", "host", "wire"],
+        "description": "whether a constant of the library decides, how long the host takes to start a call, or a wire",
     },
     name=_described(TEXT, "key of the constant in the profile, or source->destination of the link"),
     time_s=_described(FIGURE, "part of the time that follows it, seconds"),
@@ -226,7 +226,8 @@ class Limit:
         if self.utilisation is not None:
             return f"{self.name}{f' +{self.links - 1}' if self.links > 1 else ''} busy {self.utilisation:.0%}"
         value = f" {self.value}" if self.value else ""
-        return f"{self.name}{value} {self.time_s / whole_s:.0%}"
+        kind = "host " if self.kind == "host" else ""
+        return f"{kind}{self.name}{value} {self.time_s / whole_s:.0%}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,7 +363,12 @@ class Row:
 
     def _counts(self, second: Limit) -> bool:
         """Return True if a limit that is not the first has to be named: any wire, a constant of a third of the time."""
-        return second.utilisation is not None or (second.kind == "library" and 3 * second.time_s >= self.time_s)
+        return second.utilisation is not None or (second.kind != "wire" and 3 * second.time_s >= self.time_s)
+
+    @property
+    def host_s(self) -> float:
+        """Part of the time that the host decides: what it takes to start a call."""
+        return sum(limit.time_s for limit in self.limits if limit.kind == "host")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the row as the JSON schema wants it, in the order of its fields."""

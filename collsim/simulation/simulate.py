@@ -16,6 +16,7 @@ from collsim.core.errors import Fault, InputError, UnsupportedError
 from collsim.core.operations import BLOCK_GRAIN_BYTES, operation
 from collsim.fabric.fabric import Float
 from collsim.library import Profile, load_profile, with_kernels
+from collsim.library.costs.hosts import as_hosted, host_words
 from collsim.library.costs.profile_files import AUTO
 from collsim.library.environment import read_environment
 from collsim.library.peers import peer_level, peer_words
@@ -64,6 +65,8 @@ __all__ = ["build_schedule", "predict", "simulate"]
 MOST_WRITTEN = 512
 """Ranks of a schedule that is written out (chosen): a direct all-to-all of so many has 261,632 transfers, and takes two
 seconds."""
+HOST_COUNTS = 0.1
+"""From this share of a time on the output says what was assumed of the host (chosen)."""
 LEAST_SCALED = 256
 """Up to so many ranks every transfer is simulated: that takes no longer than to look for a small part of the machine
 that stands for it."""
@@ -92,6 +95,7 @@ def simulate(
     tolerance: float | str | None = "auto",
     bracket: bool = False,
     gpus_per_thread: int = 1,
+    host: str = "auto",
     split: str | None = None,
     groups: Any = None,
     over: str | None = None,
@@ -154,6 +158,9 @@ def simulate(
         Whether a time within a tolerance comes with one from below, the load of the busiest link, and one from above.
     gpus_per_thread : int
         How many GPUs each host thread starts work on, one after the other (``-g`` of the tests).
+    host : str
+        Kind of host that starts the calls, ``bare`` or ``virtual``, or the time that a call takes at least because of
+        it, such as ``8 us``; ``auto``: bare, or the host of a profile of your own logs.
     split : str, optional
         Groups as nccl-tests makes them, all running at once: ``MOD 8``, ``DIV 8``, ``AND 0x7``, ``OR 0x7``, or a
         hexadecimal mask.
@@ -225,6 +232,7 @@ def predict(
     if question.library is not None and question.library.is_engine:
         node = topology if topology.cluster is None else topology.cluster.node
         constants = with_kernels(constants, question.library, node)
+    shipped, constants = constants, as_hosted(constants, question.host, question.library)
     told = Told(left_out)
     judged = _judged(topology, groups, question)
     launched = constants.launched(question.launch, registered=question.registered)
@@ -262,6 +270,7 @@ def predict(
             "constants": launched.describe(over_nodes=judged.cluster is not None)
             + achievable(parties[0].runs[0].fabric, _free_share(parties[0].runs[0].topology, question)),
             "derived": constants.derived or None,
+            "host": _host(shipped, question, rows),
             "library": None if question.library is None else question.library.name,
         },
         rows=tuple(rows),
@@ -269,6 +278,12 @@ def predict(
         skipped=tuple(skipped),
         refused=tuple(told.refused),
     )
+
+
+def _host(shipped: Profile, question: Request, rows: Sequence[Row]) -> str | None:
+    """Return what was assumed of the host, where it decides much of some time."""
+    counts = any(row.host_s >= HOST_COUNTS * row.time_s > 0 for row in rows)
+    return host_words(shipped, question.host, question.launch) or None if counts else None
 
 
 def _peers(topology: Topology, constants: Profile, groups: Sequence[Sequence[int]], question: Request) -> str:
@@ -424,15 +439,16 @@ def _with_library(topology: Topology, constants: Profile, question: Request) -> 
         return question, _alone(question, f"{library.name} does not run on {topology.name}")
     if question.library is None and question.environment:
         raise InputError(Fault("variables of the environment need a library", "environment", "add --library nccl-2.28"))
-    return question, [] if question.library is None else _of_old(question.library)
+    return question, [] if question.library is None else _of_unknown(question.library)
 
 
-def _of_old(library: Library) -> list[str]:
-    """Return a warning about a library older than all whose constants are known."""
+def _of_unknown(library: Library) -> list[str]:
+    """Return a warning about a library older or newer than all whose constants are known."""
     if library.known == library:
         return []
     known, name = library.known.name, library.name
-    return [f"the constants of {name} are not known: those of {known} are taken, without algorithms newer than {name}"]
+    older = f", without algorithms newer than {name}" if library.version < library.known.version else ""
+    return [f"the constants of {name} are not known: those of {known} are taken{older}"]
 
 
 def _alone(question: Request, why: str) -> list[str]:

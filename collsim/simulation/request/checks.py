@@ -23,6 +23,7 @@ __all__ = [
     "chunk",
     "environment",
     "gpus_per_thread",
+    "host",
     "launch",
     "library",
     "proto",
@@ -69,6 +70,13 @@ def root(value: Any) -> int:
 def gpus_per_thread(value: Any) -> int:
     """Return a number of GPUs that one thread serves."""
     return _between(value, "gpus_per_thread", "GPUs per thread", MOST_GPUS_PER_THREAD, "a number such as 8")
+
+
+def host(value: Any) -> str:
+    """Return a kind of host, or the time that it takes to start a call."""
+    from collsim.library.costs.hosts import checked_host
+
+    return checked_host(value)
 
 
 def launch(value: Any) -> str:

@@ -322,6 +322,16 @@ FIELDS: tuple[RequestField, ...] = (
         schema={**COUNT, "description": "GPUs that each host thread starts work on, one after the other"},
     ),
     RequestField(
+        "host",
+        "auto",
+        help="Kind of host that starts the calls, bare or virtual, or how long it takes at least, such as 8us.",
+        check="checks:host",
+        metavar="KIND",
+        complete="hosts",
+        wanted="a kind of host or a time",
+        schema={"type": "string", "description": "kind of host that starts the calls, or the time that it takes"},
+    ),
+    RequestField(
         "split",
         help='Groups that run at once, as nccl-tests makes them: "MOD 8", "DIV 8", "AND 0x7", "OR 0x7", or a hex mask.',
         attribute="grouping",
@@ -449,6 +459,8 @@ class Request:
         too long.
     bracket : bool
         Whether an answer within a tolerance comes with times on both sides of it.
+    host : str
+        `collsim.library.costs.hosts`.
     gpus_per_thread : int
         How many GPUs each host thread starts the work of.
     grouping : Split, ParallelLayout, Lists or None
@@ -477,6 +489,7 @@ class Request:
     tolerance: float | None = None
     bracket: bool = False
     gpus_per_thread: int = 1
+    host: str = "auto"
     grouping: Grouping | None = None
     load: tuple[Load, ...] = ()
     hash_seeds: tuple[int, ...] = ()

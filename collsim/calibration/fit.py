@@ -106,9 +106,16 @@ def gather_rows(
 
 
 def fit_profile(
-    rows: Sequence[Measured], topology: Topology, *, name: str | None = None, start: str | Profile = "auto"
+    rows: Sequence[Measured],
+    topology: Topology,
+    *,
+    name: str | None = None,
+    start: str | Profile = "auto",
+    alike: bool = False,
 ) -> Calibration:
     """Fit the constants of a profile to rows on *topology*; see `calibrate`.
+
+    *alike* says that the start is of the same GPU, so that its constants are known better than those of a relative.
 
     Raises
     ------
@@ -153,7 +160,7 @@ def fit_profile(
             left_out |= {f"fewer than {LEAST_ROWS} of {launch} launches": len(here)} if here else {}
             continue
         before = profile if launch == "stream" else _as_launched(profile, relative.launches.get(launch, relative))
-        fitted, its_constants, its_residuals = _fit_launch(here, before, launch)
+        fitted, its_constants, its_residuals = _fit_launch(here, before, launch, alike=alike)
         constants += its_constants
         residuals += its_residuals
         profile = fitted if launch == "stream" else replace(profile, launches={**profile.launches, launch: fitted})
@@ -235,10 +242,10 @@ def _title(topology: Topology, observations: Sequence[Observation], library: str
 
 
 def _fit_launch(
-    observations: Sequence[Observation], before: Profile, launch: str
+    observations: Sequence[Observation], before: Profile, launch: str, *, alike: bool
 ) -> tuple[Profile, list[Constant], list[Residual]]:
     """Return the profile of one way to launch with what was found."""
-    parameters = parameters_of(before, observations, relaunched=launch != "stream")
+    parameters = parameters_of(before, observations, relaunched=launch != "stream", alike=alike)
     found = estimate(observations, before, parameters)
     costs, floor_s = costs_of(before, parameters, found.logs)
     told = {(entry.family, entry.proto) for entry in observations}

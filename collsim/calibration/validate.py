@@ -260,7 +260,7 @@ class _Model:
         """Return the part of *case* that changes its prediction."""
         library = None if self.default is None else case.library or self.default
         environment = case.environment if library else ()
-        registered = int(case.registered > 0)
+        registered = case.registered
         return replace(
             case,
             library=library,
@@ -425,7 +425,7 @@ def _gaps(logged: MeasuredCase, told: MeasuredCase) -> Iterator[str]:
         yield f"the choice of {logged.library} is not known for these GPUs: the fastest algorithm in the simulator"
     if logged.environment and told.library is None:
         yield f"without a library {', '.join(name for name, _ in logged.environment)} changes nothing"
-    if logged.registered > 1:
+    if logged.registered > 1 and told.library is None:
         yield "symmetric buffers are predicted as registered ones"
     if logged.groups is not None:
         yield f"ranks {logged.groups.replace(';', ' | ')} form groups that ran at once; predicted is the slowest"

@@ -157,6 +157,7 @@ NAMES: dict[str, dict[str, Any]] = {
     "reductions": complete(reductions),
     "profiles": complete(profiles, files=True),
     "launches": complete(lambda: ("stream", "graph")),
+    "registrations": complete(lambda: ("symmetric",)),
     "hosts": complete(lambda: ("auto", "bare", "virtual")),
     "placements": complete(lambda: ("block", "cyclic", "slurm:"), files=True),
 }
@@ -190,6 +191,8 @@ def option(name: str, **changed: Any) -> Callable[..., Any]:
     if field.kind == "flag":
         settings |= {"default": True} if field.default else {"is_flag": True}
         flags = (f"{flags[0]}/--no-{flags[0].removeprefix('--')}",) if field.default else flags
+    elif field.kind == "optional":
+        settings |= {"is_flag": False, "flag_value": "yes"}
     elif field.several:
         settings |= {"multiple": True, "allow_from_autoenv": False}
     elif field.default is not None:

@@ -174,6 +174,8 @@ def _value(field: RequestField, flags: dict[str, Any], config: Configuration | N
         case "number":
             number = None if text is None else faults.attempt(texts.read_number, text, name, field.example)
             value = field.default if number is None else number
+        case "optional":
+            value = {None: False, False: False, "yes": True}.get(text, text)
         case "matrix":
             value = _matrix(text, _names(flags["op"]), config, faults)
         case "pairs":

@@ -15,7 +15,7 @@ from collsim.collectives import algorithm
 from collsim.core.errors import Fault, InputError, UnsupportedError
 from collsim.core.operations import BLOCK_GRAIN_BYTES, operation
 from collsim.fabric.fabric import Float
-from collsim.library import Profile, load_profile, with_kernels
+from collsim.library import Profile, load_profile, with_kernels, with_symmetric
 from collsim.library.costs.hosts import as_hosted, host_words
 from collsim.library.costs.profile_files import AUTO
 from collsim.library.environment import read_environment
@@ -44,6 +44,7 @@ from collsim.simulation.provenance import (
     uncalibrated,
     warnings_of,
 )
+from collsim.simulation.request.checks import SYMMETRIC
 from collsim.simulation.request.fields import Request
 from collsim.simulation.request.loads import free_shares
 from collsim.simulation.request.prepare import prepare
@@ -90,7 +91,7 @@ def simulate(
     library: str | None = None,
     environment: Mapping[str, str] | None = None,
     launch: str = "stream",
-    registered: bool = False,
+    registered: bool | str = False,
     reduce: bool = True,
     tolerance: float | str | None = "auto",
     bracket: bool = False,
@@ -146,8 +147,9 @@ def simulate(
         Variables that change its choice: ``{"NCCL_ALGO": "Ring"}``.
     launch : str
         ``stream``, or ``graph`` for calls that a captured graph replays.
-    registered : bool
-        Whether the user registered the buffers with the library (``-R 1`` of the tests).
+    registered : bool or str
+        Whether the user registered the buffers with the library (``-R 1`` of the tests); ``symmetric``: as windows that
+        all ranks have at the same place (``-R 2``).
     reduce : bool
         Whether to look for transfers that have to behave alike and to simulate them as one: same times, less work.
     tolerance : float or str, optional
@@ -232,10 +234,12 @@ def predict(
     if question.library is not None and question.library.is_engine:
         node = topology if topology.cluster is None else topology.cluster.node
         constants = with_kernels(constants, question.library, node)
+    elif question.registered == SYMMETRIC and question.library is not None and question.library.family == "nccl":
+        constants = with_symmetric(constants, topology if topology.cluster is None else topology.cluster.node)
     shipped, constants = constants, as_hosted(constants, question.host, question.library)
     told = Told(left_out)
     judged = _judged(topology, groups, question)
-    launched = constants.launched(question.launch, registered=question.registered)
+    launched = constants.launched(question.launch, registered=bool(question.registered))
     as_fitted = exchanges_as_fitted(constants, _levels(topology, constants, groups, question))
     sure = _sure(launched, constants, judged) if as_fitted else replace(launched, accuracy={})
     parties, healthy = _parties(topology, sure, question, groups)

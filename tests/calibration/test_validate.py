@@ -289,7 +289,7 @@ def test_graph_and_registered_launches_are_told(write, monkeypatch):
     monkeypatch.setattr(simulation, "predict", follow)
     validate(write(log_text(graph=2)), BOARD)
     validate(write("# cmd: all_reduce_perf -R 2\n" + log_text()), BOARD)
-    assert [(question.launch, question.registered) for question in asked] == [("graph", False), ("stream", True)]
+    assert [(question.launch, question.registered) for question in asked] == [("graph", False), ("stream", "symmetric")]
 
 
 def test_one_size_that_is_refused_leaves_the_others(write):

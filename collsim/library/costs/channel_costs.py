@@ -34,8 +34,9 @@ Bool = NDArray[np.bool_]
 
 FAMILIES = ("ring", "chain", "rooted", "messages", "nvls", "all_pairs", "direct", "fan")
 """Kernels that have constants of their own."""
-PEER_FAMILIES = ("peer_one_shot", "peer_two_shot", "peer_staged", "peer_multimem")
-"""Kernels of inference engines over peer memory, whose constants come with the engine (`engine_files`)."""
+PEER_FAMILIES = ("peer_one_shot", "peer_two_shot", "peer_staged", "peer_multimem", "symmetric")
+"""Kernels of inference engines over peer memory, whose constants come with the engine, and those of NCCL on symmetric
+memory, whose constants come with it."""
 STAND_IN = {"all_pairs": "ring", "direct": "messages", "fan": "messages"}
 """Whose constants hold for a family that a profile leaves out."""
 BETWEEN = {"rooted": "ring", "all_pairs": "ring", "direct": "messages", "fan": "messages"}

@@ -46,7 +46,8 @@ class RequestField:
     help : str
         Of the flag. What the default stands for is part of it where no default is shown.
     kind : str
-        ``word``, ``words`` (a list of names), ``number``, ``flag`` (true or false), ``share``, ``texts`` (a flag that
+        ``word``, ``words`` (a list of names), ``number``, ``flag`` (true or false), ``optional`` (true, false or a
+        word: a flag that may have a value), ``share``, ``texts`` (a flag that
         may come several times), ``pairs`` (the same, of NAME=VALUE), or a kind that only one field is of.
     check : str
         ``module:function`` below `collsim.simulation.request` that makes the value of `Request` of that of `simulate`,
@@ -97,7 +98,7 @@ class RequestField:
         """Value that a command holds if the flag is not given."""
         if self.several:
             return ()
-        return self.default if self.default is None or self.kind == "flag" else str(self.default)
+        return self.default if self.default is None or self.kind in ("flag", "optional") else str(self.default)
 
     def checked(self, value: Any) -> Any:
         """Return the value of `Request`; raises as *check* does."""
@@ -275,10 +276,16 @@ FIELDS: tuple[RequestField, ...] = (
     RequestField(
         "registered",
         False,
-        help="The user registered the buffers with the library (-R 1 of the tests).",
-        kind="flag",
-        wanted="true or false",
-        schema={**TRUTH, "description": "whether the user registered the buffers"},
+        help="The user registered the buffers with the library (-R 1 of the tests); symmetric: as windows (-R 2).",
+        kind="optional",
+        check="checks:registered",
+        metavar="[symmetric]",
+        complete="registrations",
+        wanted='true, false or "symmetric"',
+        schema={
+            "enum": [False, True, "symmetric"],
+            "description": "whether the user registered the buffers, and if so whether as symmetric windows",
+        },
     ),
     RequestField(
         "reduce",
@@ -450,8 +457,8 @@ class Request:
         NCCL and RCCL variables that change the library's choice.
     launch : str
         ``stream`` or ``graph``.
-    registered : bool
-        Whether the user registered the buffers.
+    registered : bool or str
+        Whether the user registered the buffers, ``symmetric`` if as windows.
     reduce : bool
         Whether transfers that have to behave alike are simulated as one.
     tolerance : float or None
@@ -484,7 +491,7 @@ class Request:
     library: Library | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     launch: str = "stream"
-    registered: bool = False
+    registered: bool | str = False
     reduce: bool = True
     tolerance: float | None = None
     bracket: bool = False

@@ -119,10 +119,11 @@ def host_words(profile: Profile, host: str, launch: str) -> str:
 def spread_of(measured: str, host: str) -> float:
     """Return by which factor hosts differ from the one that was assumed, by the kind that was *measured*.
 
-    1 where nothing was assumed: a time was told, or the host is that of the profile's own logs.
+    1 where nothing was assumed: a time was told, or the host is of the kind that was measured, whose differences the
+    errors of the profile hold.
     """
     kind = host if host != AUTO else BARE if measured else ""
-    return HOSTS[kind].spread if kind in HOSTS else 1.0
+    return HOSTS[kind].spread if kind in HOSTS and kind != measured else 1.0
 
 
 def _floor(profile: Profile, host: str) -> tuple[float, Origin | None]:

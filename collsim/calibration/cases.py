@@ -72,6 +72,8 @@ class MeasuredCase:
     environment : tuple of (str, str)
         Variables that change the library's choice, sorted.
     gpus_per_thread : int or None
+    one_process : bool
+        Whether all ranks are threads of one process.
     host : str
         Kind of host, ``auto`` if the log shows none.
     matrix : tuple of tuple of int or None
@@ -95,6 +97,7 @@ class MeasuredCase:
     library: str | None = None
     environment: tuple[tuple[str, str], ...] = ()
     gpus_per_thread: int | None = None
+    one_process: bool = False
     host: str = "auto"
     matrix: ByteMatrix | None = None
     groups: str | None = None
@@ -321,6 +324,7 @@ def _section(test: Test, file: str, library: str | None, given: Mapping[str, str
         library=library or _library_of(run),
         environment=environment,
         gpus_per_thread=run.gpus_per_thread,
+        one_process=(run.threads or 0) * (run.gpus_per_thread or 0) == test.ranks,
         host="virtual" if run.virtual else "auto",
         groups=Lists(run.members).text if run.members else None,
         seats=_unlike_first(run.seats, test.ranks * max(1, len(run.members))),

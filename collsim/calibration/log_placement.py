@@ -121,6 +121,7 @@ def predicted(call: MeasuredCase, sizes: Sequence[int], topology: Topology, prof
         "launch": call.launch,
         "registered": "symmetric" if call.registered > 1 else bool(call.registered),
         "gpus_per_thread": call.gpus_per_thread or 1,
+        "one_process": call.one_process,
         "host": call.host,
         "groups": call.groups,
     }

@@ -178,7 +178,8 @@ SIZES: dict[str, Callable[..., Any]] = {
 SHOWN = (
     "topo", "op", "size", "ranks", "rank_list", "placement", "split", "groups", "over", "algo", "proto", "library",
     "environment", "channels", "chunk", "dtype", "redop", "root", "matrix", "profile", "launch", "gpus_per_thread",
-    "host", "registered", "reduce", "tolerance", "bracket", "load", "hash_seeds", "overrides", "fail", "degrade",
+    "one_process", "host", "registered", "reduce", "tolerance", "bracket", "load", "hash_seeds", "overrides", "fail",
+    "degrade",
 )  # fmt: skip
 """The order in which help shows the fields of a request; what is not named comes last."""
 

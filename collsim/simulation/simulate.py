@@ -16,6 +16,7 @@ from collsim.core.errors import Fault, InputError, UnsupportedError
 from collsim.core.operations import BLOCK_GRAIN_BYTES, operation
 from collsim.fabric.fabric import Float
 from collsim.library import Profile, load_profile, with_kernels, with_symmetric
+from collsim.library.costs.direct_pointers import with_direct_pointers, writes_directly
 from collsim.library.costs.hosts import as_hosted, host_words
 from collsim.library.costs.profile_files import AUTO
 from collsim.library.environment import read_environment
@@ -96,6 +97,7 @@ def simulate(
     tolerance: float | str | None = "auto",
     bracket: bool = False,
     gpus_per_thread: int = 1,
+    one_process: bool = False,
     host: str = "auto",
     split: str | None = None,
     groups: Any = None,
@@ -160,6 +162,8 @@ def simulate(
         Whether a time within a tolerance comes with one from below, the load of the busiest link, and one from above.
     gpus_per_thread : int
         How many GPUs each host thread starts work on, one after the other (``-g`` of the tests).
+    one_process : bool
+        Whether all ranks are threads of one process (``-t`` or ``-g`` of the tests alone).
     host : str
         Kind of host that starts the calls, ``bare`` or ``virtual``, or the time that a call takes at least because of
         it, such as ``8 us``; ``auto``: bare, or the host of a profile of your own logs.
@@ -236,6 +240,8 @@ def predict(
         constants = with_kernels(constants, question.library, node)
     elif question.registered == SYMMETRIC and question.library is not None and question.library.family == "nccl":
         constants = with_symmetric(constants, topology if topology.cluster is None else topology.cluster.node)
+    if writes_directly(question.library, one_process=question.one_process):
+        constants = with_direct_pointers(constants)
     shipped, constants = constants, as_hosted(constants, question.host, question.library)
     told = Told(left_out)
     judged = _judged(topology, groups, question)

@@ -329,6 +329,14 @@ FIELDS: tuple[RequestField, ...] = (
         schema={**COUNT, "description": "GPUs that each host thread starts work on, one after the other"},
     ),
     RequestField(
+        "one_process",
+        False,
+        help="All ranks are threads of one process, as with -t or -g of the tests alone.",
+        kind="flag",
+        wanted="true or false",
+        schema={**TRUTH, "description": "whether all ranks are threads of one process"},
+    ),
+    RequestField(
         "host",
         "auto",
         help="Kind of host that starts the calls, bare or virtual, or how long it takes at least, such as 8us.",
@@ -466,6 +474,8 @@ class Request:
         too long.
     bracket : bool
         Whether an answer within a tolerance comes with times on both sides of it.
+    one_process : bool
+        Whether all ranks are threads of one process.
     host : str
         `collsim.library.costs.hosts`.
     gpus_per_thread : int
@@ -496,6 +506,7 @@ class Request:
     tolerance: float | None = None
     bracket: bool = False
     gpus_per_thread: int = 1
+    one_process: bool = False
     host: str = "auto"
     grouping: Grouping | None = None
     load: tuple[Load, ...] = ()

@@ -42,6 +42,19 @@ def test_the_host_that_was_measured_keeps_its_floor(h100):
     assert as_hosted(h100, "bare").floor_s == pytest.approx(h100.floor_s / ratio)
 
 
+def test_calls_in_which_nobody_waits_for_another_host_start_sooner():
+    symmetric = time_s("all_reduce", host="virtual")
+    for op in ("broadcast", "reduce", "gather", "scatter"):
+        assert 0.75 * symmetric < time_s(op, host="virtual") < 0.9 * symmetric
+    as_told = [time_s(op, host="20us") for op in ("all_reduce", "reduce", "scatter")]
+    assert as_told == pytest.approx([20e-6] * 3, rel=1e-3)
+
+
+def test_own_logs_have_told_how_long_every_kernel_takes_to_start(h100):
+    own = replace(h100, host="")
+    assert as_hosted(own, "auto", load_library("nccl-2.32")) == own
+
+
 def test_a_replayed_graph_leaves_the_host_out():
     assert time_s(launch="graph", host="50us") == time_s(launch="graph", host="bare")
 

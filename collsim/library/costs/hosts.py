@@ -53,9 +53,12 @@ HOSTS: Mapping[str, Host] = {
     ),
 }  # fmt: skip
 """By name. Of the 1.7 as of the spread: machines of two to five sites, so they are not known better than that."""
-SOONER = {"symmetric": 0.72}
-"""Kernels on symmetric memory take so many times as long to start: 7.4 us measured on two H200 with NCCL 2.32.3, where
-the host takes 10.25 for others."""
+SOONER = {"nccl": {"symmetric": 0.72, "rooted": 0.82, "fan": 0.82}}
+"""Kernels of a library that take so many times as long to start, measured on two H200 with NCCL 2.32.3, where the
+host takes 10.25 us for others: those on symmetric memory 7.4; broadcast 9.0, reduce 7.5, gather 8.8 and scatter 8.3, in
+which a rank that only sends, or only receives, does not wait for the host of another."""
+FAN = ("fan", "messages")
+"""Gathers and scatters have the constants of messages where a profile has none of their own, but for the host."""
 LATER, LATER_FAMILIES = {"nccl": ((2, 32), 1.3)}, ("ring", "chain", "nvls")
 """From a version on, collectives of some kernels that all ranks wait for take so many times as long to start. Measured:
 all-reduce, all-gather and reduce-scatter on two H200 up to 32 KiB take 12 to 14 us with 2.32.3, where the same kind of
@@ -92,8 +95,8 @@ def as_hosted(profile: Profile, host: str = AUTO, library: Library | None = None
     if not profile.floor_s:
         return profile
     floor_s, told = _floor(profile, host)
-    later = _later(library) if host in (AUTO, *HOSTS) else 1.0
-    factors = {**SOONER, **dict.fromkeys(LATER_FAMILIES, later)}
+    own = host not in (AUTO, *HOSTS) or (host == AUTO and not profile.host)  # a floor as told, or as of the user's logs
+    factors = {} if own else _factors(library)
     launches = {
         name: launched if name == "graph" else _started(launched, floor_s, told, factors)
         for name, launched in profile.launches.items()
@@ -138,10 +141,13 @@ def _floor(profile: Profile, host: str) -> tuple[float, Origin | None]:
     return profile.floor_s * ratio, Origin(profile.name, "floor", "derived", source)
 
 
-def _later(library: Library | None) -> float:
-    """Return how many times as long a version takes to start some collectives."""
-    version, factor = LATER.get("" if library is None else library.family, ((0, 0), 1.0))
-    return factor if library is not None and library.version >= version else 1.0
+def _factors(library: Library | None) -> dict[str, float]:
+    """Return how many times as long a library takes to start some kernels."""
+    if library is None:
+        return {}
+    version, factor = LATER.get(library.family, ((0, 0), 1.0))
+    later = dict.fromkeys(LATER_FAMILIES, factor) if library.version >= version else {}
+    return {**SOONER.get(library.family, {}), **later}
 
 
 def _started(profile: Profile, floor_s: float, told: Origin | None, factors: Mapping[str, float]) -> Profile:
@@ -154,8 +160,11 @@ def _started(profile: Profile, floor_s: float, told: Origin | None, factors: Map
             return costs
         return replace(costs, floor_s=floor_s * factor, origins={**costs.origins, **source})
 
+    kernels = dict(profile.families)
+    if FAN[0] in factors and FAN[1] in kernels:
+        kernels.setdefault(FAN[0], kernels[FAN[1]])
     families = {
         family: {proto: started(costs, factors.get(family, 1.0)) for proto, costs in protocols.items()}
-        for family, protocols in profile.families.items()
+        for family, protocols in kernels.items()
     }
     return replace(profile, floor_s=floor_s, families=families, origins=origins)

@@ -111,6 +111,23 @@ def timed(graph: Graph, predictor: Predictor, gpu: Gpu, alone_s: dict[Call, floa
     return nodes
 
 
+def fewer_channels(least_mib: int = 64) -> Iterator[Row]:
+    """Yield collectives alone with fewer channels, from their times with the library's choice."""
+    rows = rows_of("channels")
+    before = Predictor(Machine("hgx_h200", NVLS_OFF))
+    for row in rows:
+        if not row["channels"] or int(row["mib"]) * (1 + (row["collective"] == "send_recv")) < least_mib:
+            continue
+        if (row["collective"], row["in_place"]) == ("all_gather", "no"):
+            continue  # frameworks gather in place
+        same = ("collective", "in_place", "mib")
+        free = next(r for r in rows if not r["channels"] and all(r[key] == row[key] for key in same))
+        call = Call(row["collective"], int(row["mib"]) * MIB, "bfloat16", "a", 2)
+        after = Predictor(Machine("hgx_h200", {**NVLS_OFF, **environment(row["channels"])}))
+        predicted_us = before.moved_s(call, float(free["time_us"]) * 1e-6, after) * 1e6
+        yield Row(f"{call.op} {row['mib']} MiB, {row['channels']} channels", float(row["time_us"]), predicted_us)
+
+
 def overheads() -> dict[str, float]:
     """Return by machine what a call through PyTorch takes beyond the collective: medians of those alone, in us."""
     found: dict[str, list[float]] = {}
@@ -225,7 +242,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--traces", type=Path, metavar="FOLDER", help="traces of the cases of steps.csv")
     options = parser.parse_args(arguments)
     print(f"  {'':<64} {'measured':>9} {'predicted':>9}   error   (us)")
-    tables = {"contention": contention, "collectives at once": concurrent, "overlap": overlap, "experts": experts}
+    tables = {
+        "contention": contention,
+        "fewer channels": fewer_channels,
+        "collectives at once": concurrent,
+        "overlap": overlap,
+        "experts": experts,
+    }
     for title, table in tables.items():
         show(title, list(table()))
     if options.traces:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collsim.core.errors import CollsimError, InputError, ModelError
     from collsim.moe import MoeResult, simulate_moe
     from collsim.schedule import Schedule
+    from collsim.serving import ServingResult, simulate_serving
     from collsim.simulation.compare import compare
     from collsim.simulation.comparison import Comparison
     from collsim.simulation.result import Result
@@ -39,6 +40,7 @@ __all__ = [
     "MoeResult",
     "Result",
     "Schedule",
+    "ServingResult",
     "TimelineResult",
     "Topology",
     "Validation",
@@ -49,6 +51,7 @@ __all__ = [
     "load_topology",
     "simulate",
     "simulate_moe",
+    "simulate_serving",
     "simulate_timeline",
     "validate",
 ]
@@ -61,6 +64,7 @@ HOME = {
     "MoeResult": "moe",
     "Result": "simulation.result",
     "Schedule": "schedule",
+    "ServingResult": "serving",
     "TimelineResult": "timeline",
     "Topology": "topology",
     "Validation": "calibration.verdicts",
@@ -68,6 +72,7 @@ HOME = {
     "load_topology": "topology",
     "simulate": "simulation.simulate",
     "simulate_moe": "moe",
+    "simulate_serving": "serving",
     "simulate_timeline": "timeline",
     "calibrate": "calibration.fit",
     "compare": "simulation.compare",

@@ -143,8 +143,8 @@ class _Study:
             self.notes.append(f"no collective is of all {world} ranks of the trace: none changes its number of ranks")
         elif ranks and ranks != world and self._splits_layers():
             self.notes.append(
-                "all-reduces stand between kernels of one stream, as of tensor parallelism: kernels keep their time, where "
-                f"{ranks} ranks would each have {world}/{ranks} of the products (--compute-scale says so)"
+                "all-reduces stand between kernels of one stream, as of tensor parallelism: kernels keep their time, "
+                f"but {ranks} ranks would each have {world}/{ranks} of the products (--compute-scale says so)"
             )
         environment = {**({} if asked.topo else old.environment), **asked.environment}
         machine = Machine(topology, environment, options, {world: ranks} if ranks else {})

@@ -92,7 +92,9 @@ def label_of(node: Node) -> str:
     """Return what a node is called on the critical path."""
     if node.kind == HOST:
         return "waiting of the host"
-    return f"{'collective' if node.kind == COLLECTIVE else 'kernel'} {short(node.name)}"
+    if node.kind == COLLECTIVE:
+        return f"collective {short(node.name)}{f' over {node.link}' if node.link else ''}"
+    return f"kernel {short(node.name)}"
 
 
 def short(name: str) -> str:

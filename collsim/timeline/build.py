@@ -64,12 +64,14 @@ def build(trace: Trace, gpu: Gpu, recorded: Mapping[Call, Prediction]) -> Built:
             after=tuple(sorted(after[i])),
             full=k.full,
             sms=gpu.held(k.call.op if k.call else "", k.ctas) if k.kind == COLLECTIVE else 0,
-            spare=recorded[k.call].spare if k.call is not None and k.call in recorded else 1.0,
             adds=k.call is not None and operation(k.call.op).reduces,
             call=calls.index(k.call) if k.call is not None and k.call in calls else -1,
         )
         for i, k in enumerate(kernels)
     ]
+    for node in nodes:
+        if node.call >= 0 and (told := recorded.get(calls[node.call])) is not None:
+            node.spare, node.link, node.load = told.spare, told.kind, told.load
     _launch(nodes, kernels, hosts, max(latency_s, 0.0))
     model_s = {calls.index(call): told.time_s for call, told in recorded.items() if call in calls}
     late = _undo_contention(nodes, kernels, gpu, model_s)

@@ -91,6 +91,16 @@ class Prediction:
         """How far links bind it: 0 if only its channels do, 1 if only links."""
         return min((self.spare - 1) / (LINKS_BIND - 1), 1.0)
 
+    @property
+    def kind(self) -> str:
+        """Kind of the link that is loaded most: where it leads to, without its number."""
+        return re.sub(r"\d+", "", self.link.partition("->")[2] or self.link) or "links"
+
+    @property
+    def load(self) -> float:
+        """Part that it takes, alone, of what such links carry for the library: all where links bind."""
+        return min(1.0, self.spare / FILLS)
+
 
 def predict(call: Call, machine: Machine) -> Prediction:
     """Predict a collective.
@@ -167,13 +177,9 @@ class Predictor:
         return told.time_s * share
 
     def use(self, call: Call) -> dict[str, float]:
-        """Return which part of what links carry for the library a collective takes alone, by the kind of link.
-
-        That is all of it where links bind, and less where only the channels do.
-        """
+        """Return which part of what links carry for the library a collective takes alone, by the kind of link."""
         told = self.of(call)
-        kind = re.sub(r"\d+", "", told.link.partition("->")[2] or told.link) or "links"
-        return {kind: min(1.0, told.spare / FILLS)}
+        return {told.kind: told.load}
 
     def shares(self, calls: Sequence[Call]) -> list[float]:
         """Return the rate of each of several collectives at once, as a share of its rate alone."""

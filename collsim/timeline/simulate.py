@@ -35,6 +35,7 @@ UNPROFILED = 0.6
 """What launches take without the profiler, over that with it: own steps on two H200, 23.6 ms against 38.5."""
 LEAST_BOUND = 0.1
 """Share of the step that launches are on the critical path, from which on they bind it."""
+CHANNELS, NVLS, MOST_CHANNELS = "NCCL_MAX_NCHANNELS", "NCCL_NVLS_ENABLE", 64
 MOST_ROUNDS = 6
 """The clock of the GPU and the time of the step follow each other; after so many rounds they do."""
 SETTLED = 1e-3
@@ -174,6 +175,7 @@ class _Study:
                 node.work_s = moved_s * math.exp(lean * RATIO_ERROR * abs(math.log(moved_s / node.work_s)))
             told = after.of(call)
             node.sms, node.spare = self.gpu.held(call.op, told.channels), told.spare
+            node.link, node.load = told.kind, told.load
         return nodes
 
     def run(self, nodes: Sequence[Node]) -> tuple[Replay, float]:
@@ -219,10 +221,34 @@ class _Study:
             streams=streams_of(nodes, run, steps),
             calls=self._rows(nodes, run, after),
             path=path,
-            helps=helps_of(nodes, run.span_s, lambda changed: replay(changed, self.gpu, speed=speed).span_s, steps),
+            helps=helps_of(
+                nodes,
+                run.span_s,
+                lambda changed: replay(changed, self.gpu, speed=speed).span_s,
+                steps,
+                self._others_s(after),
+            ),
             events=events_of(nodes, run),
             notes=tuple(self.notes),
         )
+
+    def _others_s(self, after: Predictor | None) -> dict[str, float]:
+        """Return spans with other variables of the library than those of the step."""
+        if after is None:
+            return {}
+        machine = after.machine
+        most = max((after.of(call).channels for call in self.order), default=1)
+        changes = [{CHANNELS: str(number)} for number in (most // 2, most * 2) if 0 < number <= MOST_CHANNELS]
+        if machine.environment.get(NVLS) == "0":
+            changes.append({NVLS: "1"})
+        found = {}
+        for change in changes:
+            environment = {**machine.environment, **change}
+            if NVLS in change:  # channels of a trace without NVLS say nothing of those with it
+                environment.pop(CHANNELS, None)
+            moved = self.changed(Predictor(replace(machine, environment=environment)))
+            found[" ".join(f"{name}={value}" for name, value in change.items())] = self.run(moved)[0].span_s
+        return found
 
     def _unprofiled(self, nodes: Sequence[Node], path: Sequence[PathPart], step_s: float) -> list[list[Node]]:
         """Return, of a step that launches bind, the nodes as they may be launched without the profiler."""

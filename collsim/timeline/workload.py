@@ -119,7 +119,9 @@ def time_graph(graph: Graph, gpu: Gpu, predictor: Predictor) -> tuple[list[Node]
         call = graph.calls[node.call]
         told = predictor.of(call)
         held = gpu.held(call.op, told.channels)
-        nodes.append(replace(node, work_s=node.work_s * told.time_s, sms=held, spare=told.spare))
+        timed = replace(node, work_s=node.work_s * told.time_s, sms=held)
+        timed.spare, timed.link, timed.load = told.spare, told.kind, told.load
+        nodes.append(timed)
     calls = graph.calls
     return nodes, replay(nodes, gpu, sharing=lambda numbers: predictor.shares([calls[n] for n in numbers]))
 

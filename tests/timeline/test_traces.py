@@ -342,6 +342,17 @@ def test_a_step_that_launches_bind_has_an_interval_down_to_what_it_is_without_th
     assert any("launches of the host bind" in note for note in found.notes)
 
 
+def test_variables_that_would_help_are_named(ddp_trace):
+    """Of a step whose 24 channels hide: fewer leave more to kernels; of one that two channels bind, more help most."""
+    few = ddp_trace(comm=1700.0, compute=300.0, channels=2)
+    found = simulate_timeline(few)
+    helps = {each.what: each.saved_s for each in found.helps}
+    better = simulate_timeline(few, WhatIf(environment={"NCCL_MAX_NCHANNELS": "4"})).step_time_s
+    assert helps["NCCL_MAX_NCHANNELS=4"] == pytest.approx(found.step_time_s - better, rel=0.01)
+    assert helps["NCCL_MAX_NCHANNELS=4"] > 0.2 * found.step_time_s
+    assert helps["NCCL_MAX_NCHANNELS=1"] < 0
+
+
 def test_more_ranks_of_tensor_parallelism_are_told_that_kernels_keep_their_time(made, tmp_path, ddp_trace):
     trace = made()
     for _ in range(8):

@@ -90,6 +90,9 @@ def test_the_picture_has_a_row_for_each_stream(collsim, step, tmp_path):
     assert {"compute", "communication", "collectives", "tensor cores"} <= set(texts)
     boxes = root.findall(".//s:rect[s:title]", space)
     assert len(boxes) == 9
+    left = min(float(box.get("x")) for box in boxes)
+    names = [element for element in root.findall(".//s:text", space) if element.get("text-anchor") == "end"]
+    assert all(len(name.text) * 7.5 < float(name.get("x")) < left for name in names)  # 12 px letters, none cut off
     assert all(float(box.get("x")) + float(box.get("width")) <= 1200 for box in boxes)
 
 

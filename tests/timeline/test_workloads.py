@@ -144,6 +144,26 @@ def test_a_pipeline_has_the_bubble_of_1f1b(predictor, stages, batches):
     assert run.span_s == pytest.approx((batches + stages - 1) * 3e-3, rel=1e-6)
 
 
+@pytest.mark.parametrize(("stages", "batches", "chunks"), [(4, 8, 2), (4, 4, 3), (2, 8, 4), (8, 8, 2)])
+def test_an_interleaved_pipeline_has_a_smaller_bubble(predictor, stages, batches, chunks):
+    """Each stage has chunks that are so many times shorter: the bubble is, too (Narayanan et al. 2021, section 2.2)."""
+    found = pipeline(stages=stages, batches=batches, forward_s=1e-3, backward_s=2e-3, activation_bytes=0, chunks=chunks)
+    _, run = time_graph(found, H100, predictor)
+    assert run.span_s == pytest.approx((batches * chunks + stages - 1) * 3e-3, rel=1e-6)
+
+
+def test_an_interleaved_pipeline_sends_more(predictor):
+    sizes = {"stages": 4, "batches": 8, "activation_bytes": 16 << 20}
+    plain = pipeline(**sizes, forward_s=2e-3, backward_s=4e-3)
+    chunks = pipeline(**sizes, forward_s=1e-3, backward_s=2e-3, chunks=2)
+    messages = [sum(node.kind == COLLECTIVE for node in graph.nodes) for graph in (plain, chunks)]
+    assert messages == [2 * 8 * 3, 2 * 8 * 7]
+    spans = [time_graph(graph, H100, predictor)[1].span_s for graph in (plain, chunks)]
+    assert spans[1] < spans[0]
+    with pytest.raises(InputError, match="6 batches on 4 stages"):
+        pipeline(stages=4, batches=6, forward_s=1e-3, backward_s=2e-3, activation_bytes=0, chunks=2)
+
+
 def test_gpus_of_a_graph_take_nothing_from_each_other(predictor):
     found = Graph()
     found.collective(Call("all_reduce", 512 << 20, "bfloat16", "a", 8), gpu=1)

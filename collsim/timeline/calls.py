@@ -102,8 +102,8 @@ class Prediction:
         return min(1.0, self.spare / FILLS)
 
 
-def predict(call: Call, machine: Machine) -> Prediction:
-    """Predict a collective.
+def predict(call: Call, machine: Machine, on_one_s: dict[Call, float] | None = None) -> Prediction:
+    """Predict a collective; *on_one_s* holds what is known of times on one channel, and gets this one.
 
     Raises
     ------
@@ -115,7 +115,10 @@ def predict(call: Call, machine: Machine) -> Prediction:
     spare = 1.0
     if channels > 1:
         try:
-            alone_s = float(_row(call, machine.but(**ONE_CHANNEL)).time_s)
+            known_s = {} if on_one_s is None else on_one_s
+            if call not in known_s:
+                known_s[call] = float(_row(call, machine.but(**ONE_CHANNEL)).time_s)
+            alone_s = known_s[call]
             ranks = machine.ranks.get(call.ranks, call.ranks)
             share = (ranks - 1) / ranks if call.op in P2P else 1.0
             spare = min(max(float(row.time_s) * channels * share / alone_s, 1.0), MOST_SPARE)
@@ -146,11 +149,20 @@ class Predictor:
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self._known: dict[Call, Prediction] = {}
+        self._on_one_s: dict[Call, float] = {}
+
+    def with_channels(self, **environment: str | None) -> Predictor:
+        """Return the same with other variables of those that `ONE_CHANNEL` names; None leaves one out."""
+        told = {**self.machine.environment, **environment}
+        kept = {name: value for name, value in told.items() if value is not None}
+        found = Predictor(replace(self.machine, environment=kept))
+        found._on_one_s = self._on_one_s  # on one channel both are the same
+        return found
 
     def of(self, call: Call) -> Prediction:
         """Return the prediction of a collective."""
         if call not in self._known:
-            self._known[call] = predict(call, self.machine)
+            self._known[call] = predict(call, self.machine, self._on_one_s)
         return self._known[call]
 
     def moved_s(self, call: Call, work_s: float, other: Predictor) -> float:

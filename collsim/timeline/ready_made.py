@@ -82,21 +82,39 @@ def pipeline(
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """A layer of one rank, for one micro-batch: times of forward and backward, activations, and its gradients."""
+    """A layer of one rank, for one micro-batch.
+
+    Attributes
+    ----------
+    forward_s, backward_s : float
+    activation_bytes : int
+        That tensor parallelism reduces twice a layer each way, and that go from stage to stage.
+    gradient_bytes : int
+        That data parallelism reduces at the end.
+    context_bytes : int
+        Keys and values that context parallelism gathers forward and backward, and whose gradients it scatters.
+    exchange_bytes : int
+        That a rank sends to experts, and gets back.
+    """
 
     forward_s: float
     backward_s: float
     activation_bytes: int
     gradient_bytes: int = 0
+    context_bytes: int = 0
+    exchange_bytes: int = 0
 
 
-def training(*, layers: int, layer: Layer, batches: int, tp: int, pp: int, dp: int, chunks: int = 1) -> Graph:
+def training(
+    *, layers: int, layer: Layer, batches: int, tp: int, pp: int, dp: int, cp: int = 1, ep: int = 1, chunks: int = 1
+) -> Graph:
     """Return a step of a model with tensor, pipeline and data parallelism (Megatron-LM): 1F1B over *pp* stages, two
-    all-reduces a layer each way among *tp* ranks, and one all-reduce of the gradients among *dp* ranks at the end.
+    all-reduces a layer each way among *tp* ranks, and one all-reduce of the gradients among *dp* ranks at the end;
+    keys and values are gathered among *cp* ranks, and tokens go to experts over *ep* ranks and back.
 
     One rank stands for all of its stage: groups that do the same at the same time are told to the model by
-    `Machine.groups`, under the names ``tp``, ``pp`` and ``dp``. Each stage is a GPU of its own. With *chunks*, stages
-    hold so many parts of the model and take turns for them, which shortens the bubble (interleaved 1F1B).
+    `Machine.groups`, under the names ``tp``, ``pp``, ``dp``, ``cp`` and ``ep``. Each stage is a GPU of its own. With
+    *chunks*, stages hold so many parts of the model and take turns for them, which shortens the bubble (interleaved).
 
     Raises
     ------
@@ -109,7 +127,7 @@ def training(*, layers: int, layer: Layer, batches: int, tp: int, pp: int, dp: i
         raise InputError(
             Fault(what, "training", f"give layers that {parts} divides, with chunks batches that {pp} does")
         )
-    graph = Graph()
+    graph, ranks = Graph(), {"tp": tp, "cp": cp, "ep": ep}
     turns = [
         _turns(stage, pp, batches) if chunks == 1 else _interleaved(stage, pp, batches, chunks) for stage in range(pp)
     ]
@@ -120,11 +138,11 @@ def training(*, layers: int, layer: Layer, batches: int, tp: int, pp: int, dp: i
                 name, part, batch = turn = turns[stage].pop(0)
                 ready = _received(graph, turn, pp, parts, after=after, activation_bytes=layer.activation_bytes)
                 done[name, part, batch] = _layers(
-                    graph, name, stage, layers=layers // parts, layer=layer, tp=tp, after=ready
+                    graph, name, stage, layers=layers // parts, layer=layer, ranks=ranks, after=ready
                 )
-    if dp > 1 and layer.gradient_bytes:
+    if dp * cp > 1 and layer.gradient_bytes:
         for stage in range(pp):
-            call = Call("all_reduce", layer.gradient_bytes * (layers // pp), DTYPE, "dp", dp)
+            call = Call("all_reduce", layer.gradient_bytes * (layers // pp), DTYPE, "dp", dp * cp)
             graph.collective(call, stream=f"gradients {stage}", after=[done["backward", stage, batches - 1]], gpu=stage)
     return graph
 
@@ -139,16 +157,37 @@ def _received(graph: Graph, turn: Turn, pp: int, parts: int, *, after: list[int]
     return [graph.collective(call, stream=f"{other % pp} to {part % pp}", after=after, gpu=part % pp)]
 
 
-def _layers(graph: Graph, name: str, stage: int, *, layers: int, layer: Layer, tp: int, after: list[int]) -> int:
+def _layers(
+    graph: Graph, name: str, stage: int, *, layers: int, layer: Layer, ranks: dict[str, int], after: list[int]
+) -> int:
     """Add the layers of a stage for a micro-batch, and return the last node."""
     time_s = layer.forward_s if name == "forward" else layer.backward_s
     stream, last = f"stage {stage}", -1
-    halves = 2 if tp > 1 else 1
-    call = Call("all_reduce", layer.activation_bytes, DTYPE, "tp", tp)
-    for number in range(layers * halves):
-        last = graph.kernel(name, time_s / halves, stream=stream, after=after if number == 0 else (), gpu=stage)
-        if tp > 1 and layer.activation_bytes:
-            last = graph.collective(call, stream=stream, gpu=stage)
+    split = any(count > 1 for count in ranks.values())
+
+    def add(op: str, size_bytes: int, group: str) -> None:
+        nonlocal last
+        if size_bytes and ranks[group] > 1:
+            call = Call(op, size_bytes, DTYPE, group, ranks[group])
+            last = graph.collective(call, stream=stream, after=after if last < 0 else (), gpu=stage)
+
+    def compute(share: int) -> None:
+        nonlocal last
+        last = graph.kernel(name, time_s / share, stream=stream, after=after if last < 0 else (), gpu=stage)
+
+    for _ in range(layers):
+        if not split:
+            compute(1)
+            continue
+        add("all_gather", layer.context_bytes, "cp")
+        compute(2)
+        if name == "backward":
+            add("reduce_scatter", layer.context_bytes, "cp")
+        add("all_reduce", layer.activation_bytes, "tp")
+        add("all_to_all", layer.exchange_bytes, "ep")
+        compute(2)
+        add("all_to_all", layer.exchange_bytes, "ep")
+        add("all_reduce", layer.activation_bytes, "tp")
     return last
 
 

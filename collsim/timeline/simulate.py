@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from collsim.core.errors import Fault, InputError
-from collsim.timeline.analysis import overlap_of
+from collsim.timeline.analysis import Overlap, overlap_of
 from collsim.timeline.answers import Told, call_row, events_of, helps_of, path_of, streams_of
 from collsim.timeline.build import build
 from collsim.timeline.calls import Machine, Predictor, recorded_environment
@@ -35,6 +35,8 @@ UNPROFILED = 0.6
 """What launches take without the profiler, over that with it: own steps on two H200, 23.6 ms against 38.5."""
 LEAST_BOUND = 0.1
 """Share of the step that launches are on the critical path, from which on they bind it."""
+LEAST_TALK = 0.05
+"""Share of the step with collectives from which on variables of the library are tried."""
 CHANNELS, NVLS, MOST_CHANNELS = "NCCL_MAX_NCHANNELS", "NCCL_NVLS_ENABLE", 64
 MOST_ROUNDS = 6
 """The clock of the GPU and the time of the step follow each other; after so many rounds they do."""
@@ -68,7 +70,7 @@ def simulate_timeline(
     if not (math.isfinite(asked.compute_scale) and asked.compute_scale > 0):
         raise InputError(Fault(f"{asked.compute_scale} times as long", "compute_scale", "give a positive number"))
     if not is_trace(str(file)):
-        from collsim.timeline.workload import simulate_workload
+        from collsim.timeline.workload_runs import simulate_workload
 
         return simulate_workload(file, asked)
     trace, count, note = by_steps(read_trace(file), steps)
@@ -226,28 +228,26 @@ class _Study:
                 run.span_s,
                 lambda changed: replay(changed, self.gpu, speed=speed).span_s,
                 steps,
-                self._others_s(after),
+                self._others_s(after, overlap),
             ),
             events=events_of(nodes, run),
             notes=tuple(self.notes),
         )
 
-    def _others_s(self, after: Predictor | None) -> dict[str, float]:
-        """Return spans with other variables of the library than those of the step."""
-        if after is None:
+    def _others_s(self, after: Predictor | None, overlap: Overlap) -> dict[str, float]:
+        """Return spans with other variables of the library than those of the step; none if it hardly communicates."""
+        if after is None or overlap.communication_s < LEAST_TALK * self.trace.span_s:
             return {}
-        machine = after.machine
         most = max((after.of(call).channels for call in self.order), default=1)
-        changes = [{CHANNELS: str(number)} for number in (most // 2, most * 2) if 0 < number <= MOST_CHANNELS]
-        if machine.environment.get(NVLS) == "0":
-            changes.append({NVLS: "1"})
+        changes: list[dict[str, str | None]] = [
+            {CHANNELS: str(number)} for number in (most // 2, most * 2) if 0 < number <= MOST_CHANNELS
+        ]
+        if after.machine.environment.get(NVLS) == "0":  # channels of a trace without NVLS say nothing of those with it
+            changes.append({NVLS: "1", CHANNELS: None})
         found = {}
         for change in changes:
-            environment = {**machine.environment, **change}
-            if NVLS in change:  # channels of a trace without NVLS say nothing of those with it
-                environment.pop(CHANNELS, None)
-            moved = self.changed(Predictor(replace(machine, environment=environment)))
-            found[" ".join(f"{name}={value}" for name, value in change.items())] = self.run(moved)[0].span_s
+            name = " ".join(f"{key}={value}" for key, value in change.items() if value is not None)
+            found[name] = self.run(self.changed(after.with_channels(**change)))[0].span_s
         return found
 
     def _unprofiled(self, nodes: Sequence[Node], path: Sequence[PathPart], step_s: float) -> list[list[Node]]:

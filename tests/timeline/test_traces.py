@@ -295,10 +295,8 @@ def test_collectives_of_other_versions_and_other_operations_are_known(made, tmp_
         )
     found = read_trace(trace.write(tmp_path / "many.json"))
     assert [(k.call.op, k.call.size_bytes, k.call.ranks) for k in found.kernels] == [c[1:] for c in cases.values()]
-    fewer = WhatIf(environment={"NCCL_MAX_NCHANNELS": "1"})
-    step_s = [simulate_timeline(found.file, what, steps=1).step_time_s for what in (None, fewer, WhatIf(ranks=8))]
-    assert step_s[1] > step_s[0]
-    assert math.isfinite(step_s[2])
+    step_s = [simulate_timeline(found.file, what, steps=1).step_time_s for what in (None, WhatIf(ranks=8))]
+    assert all(map(math.isfinite, step_s))
 
 
 def test_fewer_channels_never_shorten_a_step(ddp_trace):

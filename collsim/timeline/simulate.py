@@ -198,6 +198,7 @@ class _Study:
         steps, same = self.steps, replay(self.nodes, self.gpu)
         after = self._after()
         nodes = self.changed(after)
+        self._note_nvls(after)
         is_same = after is self.before and self.asked.compute_scale == 1.0
         run, speed = (same, 1.0) if is_same else self.run(nodes)
         step_s, path = run.span_s / steps, path_of(nodes, run, steps)
@@ -233,6 +234,14 @@ class _Study:
             events=events_of(nodes, run),
             notes=tuple(self.notes),
         )
+
+    def _note_nvls(self, after: Predictor | None) -> None:
+        """Say that switches add in the what-if, where the trace does not tell whether the library may let them."""
+        if after is None or after is self.before or self.before is None or NVLS in after.machine.environment:
+            return
+        here, there = ({p.of(call).algo for call in self.order} for p in (self.before, after))
+        if any("nvls" in algo for algo in there) and not any("nvls" in algo for algo in here):
+            self.notes.append(f"NVLS is taken to be on, which the trace does not tell (--env {NVLS}=0 without)")
 
     def _others_s(self, after: Predictor | None, overlap: Overlap) -> dict[str, float]:
         """Return spans with other variables of the library than those of the step; none if it hardly communicates."""

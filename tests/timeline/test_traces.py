@@ -340,6 +340,13 @@ def test_a_step_that_launches_bind_has_an_interval_down_to_what_it_is_without_th
     assert any("launches of the host bind" in note for note in found.notes)
 
 
+def test_a_trace_of_two_gpus_does_not_tell_whether_switches_add_on_eight(ddp_trace):
+    file = ddp_trace(elements=1 << 27)
+    for environment, told in (({}, True), ({"NCCL_NVLS_ENABLE": "0"}, False)):
+        notes = simulate_timeline(file, WhatIf(ranks=8, environment=environment)).notes
+        assert any("NVLS is taken to be on" in note for note in notes) == told
+
+
 def test_variables_that_would_help_are_named(ddp_trace):
     """Of a step whose 24 channels hide: fewer leave more to kernels; of one that two channels bind, more help most."""
     few = ddp_trace(comm=1700.0, compute=300.0, channels=2)

@@ -257,9 +257,10 @@ def _split_lateness(
 ) -> dict[int, float]:
     """Share the recorded time of collectives out to their work and to waiting for peers.
 
-    Equal collectives do equal work. A rank that always waited shows no time without it: then the model's own holds.
+    Equal collectives do equal work. A rank that always waited shows no time without it: then the model's own holds, if
+    there are no traces of other ranks.
     """
-    work_s = {i: _work_until(kernels[i].start_s, kernels[i].end_s, slow.get(i, [])) for i in collectives}
+    work_s = {i: _work_until(_met_at(kernels[i]), kernels[i].end_s, slow.get(i, [])) for i in collectives}
     classes: dict[tuple[int, int, str], list[float]] = {}
     for i in collectives:
         classes.setdefault((nodes[i].call, nodes[i].sms, nodes[i].name), []).append(work_s[i])
@@ -268,7 +269,7 @@ def _split_lateness(
     for i in collectives:
         k, node = kernels[i], nodes[i]
         alone_s, told_s = least[node.call, node.sms, node.name], model_s.get(node.call, math.inf)
-        if alone_s > ALWAYS_LATE * told_s:
+        if alone_s > ALWAYS_LATE * told_s and math.isnan(k.met_s):
             late[node.call], alone_s = alone_s / told_s, told_s
         node.work_s = min(alone_s, work_s[i]) if node.call >= 0 else work_s[i]
         begin_s = _begin_of(node.work_s, k.start_s, k.end_s, slow.get(i, []))
@@ -277,9 +278,14 @@ def _split_lateness(
     return late
 
 
+def _met_at(k: Kernel) -> float:
+    """Return from when on all ranks with a trace were there; its start if that is not known."""
+    return k.start_s if math.isnan(k.met_s) else max(k.start_s, k.end_s - k.met_s)
+
+
 def _work_until(start_s: float, end_s: float, slow: Sequence[tuple[float, float, float]]) -> float:
     """Return the time alone of what a collective does from *start_s* to *end_s*."""
-    return end_s - start_s - sum((b - a) * (1 - 1 / factor) for a, b, factor in slow)
+    return end_s - start_s - sum(max(b - max(a, start_s), 0.0) * (1 - 1 / factor) for a, b, factor in slow)
 
 
 def _begin_of(work_s: float, start_s: float, end_s: float, slow: Sequence[tuple[float, float, float]]) -> float:

@@ -16,6 +16,7 @@ from collsim.timeline.calls import Machine, Predictor, recorded_environment
 from collsim.timeline.gpus import gpu_of
 from collsim.timeline.graph import Node
 from collsim.timeline.kineto import is_trace
+from collsim.timeline.peers import with_peers
 from collsim.timeline.reader import read_trace
 from collsim.timeline.replay import HOST, Replay, replay
 from collsim.timeline.result import CallRow, PathPart, TimelineResult
@@ -44,14 +45,19 @@ SETTLED = 1e-3
 
 
 def simulate_timeline(
-    file: str | Path, what_if: WhatIf | None = None, *, steps: int | None = None, recorded_on: str | None = None
+    file: str | Path | Sequence[str | Path],
+    what_if: WhatIf | None = None,
+    *,
+    steps: int | None = None,
+    recorded_on: str | None = None,
 ) -> TimelineResult:
     """Predict the time of a step.
 
     Parameters
     ----------
-    file : str or path
-        A trace of torch.profiler of one rank, as JSON, also compressed by gzip; or a workload as YAML.
+    file : str, path or sequence of them
+        A trace of torch.profiler of one rank, as JSON, also compressed by gzip; or a workload as YAML. Traces of
+        further ranks say how long the first waited for them.
     what_if : WhatIf, optional
         What is to be different.
     steps : int, optional
@@ -69,11 +75,19 @@ def simulate_timeline(
     asked = what_if or WhatIf()
     if not (math.isfinite(asked.compute_scale) and asked.compute_scale > 0):
         raise InputError(Fault(f"{asked.compute_scale} times as long", "compute_scale", "give a positive number"))
-    if not is_trace(str(file)):
+    first, *others = [file] if isinstance(file, str | Path) else file
+    if not is_trace(str(first)):
         from collsim.timeline.workload_runs import simulate_workload
 
-        return simulate_workload(file, asked)
-    trace, count, note = by_steps(read_trace(file), steps)
+        if others:
+            raise InputError(
+                Fault(f"{1 + len(others)} files", str(first), "give one workload, or traces of several ranks")
+            )
+        return simulate_workload(first, asked)
+    trace = read_trace(first)
+    if others:
+        trace = with_peers(trace, [read_trace(other) for other in others])
+    trace, count, note = by_steps(trace, steps)
     return _Study(trace, count, asked, recorded_on, [*trace.lost, *filter(None, [note])]).result()
 
 

@@ -74,6 +74,8 @@ class Kernel:
         Blocks of its grid: the channels of a kernel of the library.
     full : bool
         Whether it takes every multiprocessor, so that no other kernel starts beside it.
+    met_s : float
+        Of a collective, how long it took once all ranks with a trace were there; NaN if there are no other traces.
     """
 
     name: str
@@ -86,6 +88,7 @@ class Kernel:
     ctas: int
     full: bool
     call: Call | None = None
+    met_s: float = math.nan
 
 
 @dataclass(frozen=True, slots=True)

@@ -340,6 +340,34 @@ def test_a_step_that_launches_bind_has_an_interval_down_to_what_it_is_without_th
     assert any("launches of the host bind" in note for note in found.notes)
 
 
+def test_traces_of_other_ranks_say_who_waited(ddp_trace):
+    """Rank 0 always waits 600 us for rank 1, whose clock is another one: alone its trace cannot tell."""
+    first, second = ddp_trace("a.json", comm=900.0), ddp_trace("b.json", comm=300.0)
+    text = json.loads(second.read_text())
+    for event in text["traceEvents"]:
+        event["ts"] += 5e9
+    second.write_text(json.dumps(text))
+    found = simulate_timeline([first, second])
+    assert found.calls[0].alone_s == pytest.approx(300e-6, rel=0.15)
+    assert found.step_time_s == pytest.approx(found.recorded_step_time_s, rel=0.01)
+    assert not any("waiting for peers" in note for note in found.notes)
+    assert any("waiting for peers" in note for note in simulate_timeline(first).notes)
+    fewer = WhatIf(environment={"NCCL_MAX_NCHANNELS": "2"})
+    assert simulate_timeline([second, first], fewer).calls[0].alone_s == pytest.approx(
+        simulate_timeline([first, second], fewer).calls[0].alone_s, rel=0.15
+    )
+
+
+def test_a_trace_of_another_run_is_left_out_and_named(ddp_trace, tmp_path):
+    first, second = ddp_trace("a.json"), ddp_trace("b.json", layers=3)
+    notes = simulate_timeline([first, second]).notes
+    assert any("b.json is left out for all_reduce" in note for note in notes)
+    workload = tmp_path / "step.yaml"
+    workload.write_text("step: []")
+    with pytest.raises(InputError, match="2 files"):
+        simulate_timeline([workload, first])
+
+
 def test_a_trace_of_two_gpus_does_not_tell_whether_switches_add_on_eight(ddp_trace):
     file = ddp_trace(elements=1 << 27)
     for environment, told in (({}, True), ({"NCCL_NVLS_ENABLE": "0"}, False)):

@@ -78,11 +78,11 @@ def _table(found: ServingResult) -> str:
     ]
     lines = [*comments(head), "#", *sheet(JOBS, found.jobs)]
     for job in found.jobs:
-        if job.alone_tokens_per_s is not None and job.alone_token_median_s is not None:
+        if job.alone_tokens_per_s and job.alone_token_median_s:
             told = (
                 f"{job.name}: alone {job.alone_tokens_per_s:.0f} tokens/s, a token {_ms(job.alone_token_median_s)} ms; "
-                f"others cost it {1 - job.tokens_per_s / (job.alone_tokens_per_s or 1.0):.1%} of the tokens and "
-                f"{job.token_median_s / (job.alone_token_median_s or 1.0) - 1:.1%} of the time of a token"
+                f"others cost it {1 - job.tokens_per_s / job.alone_tokens_per_s:.1%} of the tokens and "
+                f"{job.token_median_s / job.alone_token_median_s - 1:.1%} of the time of a token"
             )
             lines += comments([told])
     for job in found.jobs:

@@ -204,7 +204,9 @@ def _job(get: _Reader, number: int, taken: int, folder: Path) -> Job:
     requests: tuple[Request, ...] = ()
     if "arrivals" in get.data:
         requests = get.faults.attempt(read_arrivals, folder / str(get.data["arrivals"])) or ()
-    elif "rate" not in get.data:
+    if "arrivals" in get.data and "rate" in get.data:
+        get.fault("says both rate and arrivals", "rate", "give one of them")
+    elif "arrivals" not in get.data and "rate" not in get.data:
         get.fault("says neither rate nor arrivals", "rate", "such as rate: 100, requests a second")
     return Job(
         name=str(get.data.get("name", f"job {number}")),

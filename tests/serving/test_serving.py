@@ -209,6 +209,14 @@ def test_jobs_and_failures_that_do_not_fit_are_refused():
         _Study(replace(SERVING, jobs=(replace(JOB, ranks=7, gpus=tuple(range(7))),)), "").result()
 
 
+def test_a_job_without_requests_has_zeros():
+    found = simulate_serving(replace(SERVING, jobs=(replace(JOB, rate=0.0),), duration_s=1.0, warm_up_s=0.1))
+    (job,) = found.jobs
+    assert (found.steps, job.finished, job.tokens_per_s, job.token_p99_s, job.link_load) == (0, 0, 0.0, 0.0, 0.0)
+    assert job.capacity_tokens_per_s > 0
+    assert "alone" not in render_serving(found)
+
+
 def test_what_is_served_alone_and_together_is_reported():
     jobs = tuple(replace(JOB, name=name, ranks=4, gpus=gpus, rate=10.0) for name, gpus in
                  (("chat", (0, 2, 4, 6)), ("batch", (1, 3, 5, 7))))  # fmt: skip

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from collsim.cli.options import expert_options, scale_out_overrides
+from collsim.cli.options import expert_options
 from collsim.cli.output import check_suffix, check_targets, named_files, output_format, patience, write
 from collsim.cli.run import place_of
 from collsim.core.errors import Faults
+from collsim.simulation.request.fields import SCALE_OUT
 
 if TYPE_CHECKING:
     from collsim.moe import MoeComparison
@@ -136,9 +137,10 @@ def _asked(flags: dict[str, Any], faults: Faults) -> dict[str, Any]:
         "redundant": 0 if redundant is None else redundant,
         **{name: flags[name] for name in ("mode", "phase", "placement", "kernel", "tolerance", "load_only", "profile")},
         "machine": Machine(
-            {**texts.read_overrides(flags["overrides"], faults), **scale_out_overrides(flags)},
+            texts.read_overrides(flags["overrides"], faults),
             flags["fail"],
             texts.read_shares(flags["degrade"], faults),
+            {name: flags[name] for name in SCALE_OUT},
         ),
         "figures": {**figures, "dispatch": flags["dispatch"], "combine": flags["combine"]},
     }

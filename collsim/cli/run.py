@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from collsim.cli.options import SIZES, complete, formats, request_options, scale_out_overrides, scale_out_place
+from collsim.cli.options import complete, formats, request_options, scale_out_place
 from collsim.cli.output import check_suffix, check_targets, named_files, output_format, patience, write
 from collsim.core.errors import Faults, InputError
 from collsim.simulation.request.fields import BY_NAME, RequestField
@@ -30,7 +30,7 @@ RIVALS = (
 """Flags that exclude each other; one from the command line silences those from the environment or a file."""
 
 
-READ_FIRST = ("overrides", "gpus_per_thread", "size", "ranks", "rank_list", "channels", "environment")
+READ_FIRST = ("overrides", "gpus_per_thread", "ranks", "rank_list", "channels", "environment")
 """Flags whose faults are told before those of others."""
 
 
@@ -168,7 +168,7 @@ def _value(field: RequestField, flags: dict[str, Any], config: Configuration | N
         case "words":
             value = _names(text)
         case "sizes":
-            value = faults.attempt(texts.read_sizes, *(flags[step] for step in SIZES), text)
+            value = None if text is None else _names(text)
         case "rank_lists" if text is not None:
             value = faults.attempt(texts.read_counts if name == "ranks" else texts.read_rank_list, text)
         case "number":
@@ -177,8 +177,7 @@ def _value(field: RequestField, flags: dict[str, Any], config: Configuration | N
         case "matrix":
             value = _matrix(text, _names(flags["op"]), config, faults)
         case "pairs":
-            scale_out = scale_out_overrides(flags) if name == "overrides" else {}
-            value = {**(getattr(config, name) if config else {}), **texts.PAIRS[name](text, faults), **scale_out}
+            value = {**(getattr(config, name) if config else {}), **texts.PAIRS[name](text, faults)}
     return [*config.fail, *text] if name == "fail" and config else value
 
 

@@ -7,6 +7,7 @@
     │   ├── UnitError                   2      a number with a missing, ambiguous or unknown unit
     │   ├── UnknownNameError            2      no such topology, operation, algorithm, ...
     │   ├── SpecError                   2      faults of a topology, profile, schedule or matrix file
+    │   ├── ArgumentError               2      an argument that a function does not have; a TypeError as well
     │   └── UnsupportedError            2      a valid request that this version cannot carry out
     ├── ModelError                      3      the model has no answer
     │   ├── NoRouteError                3      ranks that cannot reach each other
@@ -25,6 +26,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 __all__ = [
+    "ArgumentError",
     "CollsimError",
     "DeadlockError",
     "Fault",
@@ -92,6 +94,10 @@ class UnknownNameError(InputError):
         )
         hint = f'did you mean "{near}"? known: {listed}' if near else f"known: {listed}"
         super().__init__(Fault(f'unknown {kind} "{name}"', where, hint))
+
+
+class ArgumentError(InputError, TypeError):
+    """An argument that a function does not have."""
 
 
 class SpecError(InputError):

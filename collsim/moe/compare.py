@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields
-from typing import Any
+from typing import Any, Unpack
 
 from collsim.core.errors import Faults
+from collsim.moe.arguments import Arguments
 from collsim.moe.comparison import MoeComparison, MoeSystem
 from collsim.moe.models import Model
 from collsim.moe.request import Laws, MoeRequest, ask
 from collsim.moe.simulate import answer
 from collsim.simulation.compare import answers, label_of, placed
 from collsim.simulation.comparison import named_system
+from collsim.simulation.request.fields import SCALE_OUT
 from collsim.simulation.request.prepare import Machine
 
 __all__ = ["answered", "compare_moe", "prepare"]
@@ -25,7 +27,7 @@ def compare_moe(
     model: str | Model | None = "deepseek-v3",
     *,
     ep: int | Sequence[int] | None = None,
-    **asked: Any,
+    **asked: Unpack[Arguments],
 ) -> MoeComparison:
     """Predict dispatch and combine on several systems.
 
@@ -50,10 +52,12 @@ def compare_moe(
     >>> [f"{speedup:.2f}" for speedup in comparison.speedups(8)][0]
     '1.00'
     """
-    machine = Machine(*(asked.pop(name, None) for name in ("overrides", "fail", "degrade")))
-    laws = Laws(*(asked.pop(name, None) for name in ("skew", "sigma", "counts")))
-    figures = {field.name: asked.pop(field.name) for field in fields(Model) if field.name in asked}
-    return answered(prepare(topos, model=model, ep=ep, machine=machine, laws=laws, figures=figures, **asked))
+    rest: dict[str, Any] = {**asked}
+    cluster = {name: rest.pop(name, None) for name in SCALE_OUT}
+    machine = Machine(**{name: rest.pop(name, None) for name in ("overrides", "fail", "degrade")}, scale_out=cluster)
+    laws = Laws(**{name: rest.pop(name) for name in ("skew", "sigma", "counts", "balanced") if name in rest})
+    figures = {field.name: rest.pop(field.name) for field in fields(Model) if field.name in rest}
+    return answered(prepare(topos, model=model, ep=ep, machine=machine, laws=laws, figures=figures, **rest))
 
 
 def answered(cases: Cases) -> MoeComparison:

@@ -65,10 +65,23 @@ def simulate_moe(
     tolerance: float | str | None = "auto",
     load_only: bool = False,
     profile: str | Profile = "auto",
+    nodes: int | None = None,
+    gpus_per_node: int | None = None,
+    racks: int | None = None,
+    fabric: str | None = None,
+    network: str | None = None,
     overrides: Mapping[str, str] | Sequence[str] | None = None,
     fail: str | Sequence[str] | None = None,
     degrade: Mapping[str, str | float] | Sequence[str] | None = None,
-    **figures: Any,
+    experts: int | None = None,
+    top_k: int | None = None,
+    hidden: int | None = None,
+    layers: int | None = None,
+    shared_experts: int | None = None,
+    groups: int | None = None,
+    group_limit: int | None = None,
+    dispatch: str | None = None,
+    combine: str | None = None,
 ) -> MoeResult:
     """Predict how long dispatch and combine of a layer with experts take.
 
@@ -77,7 +90,7 @@ def simulate_moe(
     topo : str, path, Topology or networkx graph
         As of `collsim.simulate`.
     model : str, Model or None
-        Name of a preset; *figures* change it. None: *figures* say all.
+        Name of a preset, whose figures ``experts`` to ``combine`` change. None: these say all.
     ep : int or sequence of int, optional
         Over how many ranks the experts are spread: the first so many GPUs. Default: all there are.
     tokens : int or sequence of int, optional
@@ -106,10 +119,10 @@ def simulate_moe(
         Take what the busiest link or GPU needs with expected loads as the time, without a simulation.
     profile : str or Profile
         Of the library, for the mode ``all_to_all``.
-    overrides, fail, degrade
+    nodes, gpus_per_node, racks, fabric, network, overrides, fail, degrade
         As of `collsim.simulate`.
-    **figures
-        Fields of `collsim.moe.models.Model`, such as ``experts=64``.
+    experts, top_k, hidden, layers, shared_experts, groups, group_limit, dispatch, combine
+        Figures of the model, as of `collsim.moe.models.Model`.
 
     Raises
     ------
@@ -124,11 +137,18 @@ def simulate_moe(
     >>> [row.op for row in result.rows]
     ['dispatch', 'combine']
     """
+    figures = {
+        "experts": experts, "top_k": top_k, "hidden": hidden, "layers": layers, "shared_experts": shared_experts,
+        "groups": groups, "group_limit": group_limit, "dispatch": dispatch, "combine": combine,
+    }  # fmt: skip
+    cluster = {
+        "nodes": nodes, "gpus_per_node": gpus_per_node, "racks": racks, "fabric": fabric, "network": network
+    }  # fmt: skip
     question = ask(
         topo, model, ep=ep, tokens=tokens, mode=mode, phase=phase,
         laws=Laws(skew, sigma, counts, balanced), placement=placement, redundant=redundant,
         kernel=kernel, sms=sms, seeds=seeds, tolerance=tolerance, load_only=load_only,
-        profile=profile, machine=Machine(overrides, fail, degrade), figures=figures,
+        profile=profile, machine=Machine(overrides, fail, degrade, cluster), figures=figures,
     )  # fmt: skip
     return answer(question)
 

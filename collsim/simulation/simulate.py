@@ -74,6 +74,15 @@ def simulate(
     op: str | Sequence[str],
     size: int | str | Sequence[int | str] | None = None,
     *,
+    min_bytes: int | str | None = None,
+    max_bytes: int | str | None = None,
+    step_bytes: int | str | None = None,
+    step_factor: float | str | None = None,
+    nodes: int | None = None,
+    gpus_per_node: int | None = None,
+    racks: int | None = None,
+    fabric: str | None = None,
+    network: str | None = None,
     ranks: int | Sequence[int] | None = None,
     rank_list: Sequence[int] | None = None,
     algo: str | Sequence[str] = "auto",
@@ -114,6 +123,19 @@ def simulate(
     size : int, str or sequence of them, optional
         The size column of nccl-tests: bytes, or text such as ``64M``. Default: 1 MiB to 1 GiB by factors of two.
         The matrix decides for ``all_to_all_v``.
+    min_bytes, max_bytes, step_bytes, step_factor : int, float or str, optional
+        A range of sizes instead, as ``-b``, ``-e``, ``-i`` and ``-f`` of nccl-tests say it.
+    nodes : int, optional
+        Make a cluster of so many: each is one of *topo*.
+    gpus_per_node : int, optional
+        The first so many GPUs of each node take part.
+    racks : int, optional
+        Over how many racks with leaf switches of their own the nodes are dealt.
+    fabric : str, optional
+        Switches between nodes: ``rail``, ``rail_only``, ``fat_tree``, ``dragonfly`` or ``single_switch``.
+    network : str, optional
+        ``infiniband``, ``spectrum_x``, ``roce``, ``ultra_ethernet``, ``efa`` or ``slingshot``; by default that of the
+        adapters.
     ranks : int or sequence of int, optional
         How many ranks: the first so many GPUs. Several numbers are several runs.
     rank_list : sequence of int, optional
@@ -170,7 +192,7 @@ def simulate(
         draw, with the times of all in ``draw_times_s``.
     overrides : mapping or sequence of str, optional
         Figures of the topology to change: ``{"link.bandwidth": "80 GB/s"}`` or ``["link.bandwidth=80 GB/s"]``.
-    matrix : int array of shape (n, n), optional
+    matrix : int array of shape (n, n), str or path, optional
         Bytes from row to column, for ``all_to_all_v``.
     fail : str or sequence of str, optional
         What has failed: ``link:gpu0-gpu1``, ``switch:nvsw2``, ``gpu:gpu5``, ... (docs/failures.md).
@@ -193,6 +215,8 @@ def simulate(
     >>> result = simulate("hgx_h100", "all_to_all", "1G", profile="ideal")
     >>> round(result.busbw_Bps / 1e9, 3)
     450.0
+    >>> simulate("hgx_h100", "all_reduce", "64M", nodes=4, fabric="rail", network="infiniband").rows[0].ranks
+    32
     """
     asked = locals()  # the parameters, each under its name
     return predict(*prepare(**asked))

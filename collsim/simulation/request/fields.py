@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collsim.simulation.request.groups import Grouping
     from collsim.simulation.request.loads import Load
 
-__all__ = ["BY_NAME", "FIELDS", "Request", "RequestField"]
+__all__ = ["BOUNDS", "BY_NAME", "FIELDS", "SCALE_OUT", "Request", "RequestField"]
 
 CHECKS = "collsim.simulation.request"
 TEXT: Mapping[str, Any] = {"type": "string"}
@@ -47,7 +47,8 @@ class RequestField:
         Of the flag. What the default stands for is part of it where no default is shown.
     kind : str
         ``word``, ``words`` (a list of names), ``number``, ``flag`` (true or false), ``share``, ``texts`` (a flag that
-        may come several times), ``pairs`` (the same, of NAME=VALUE), or a kind that only one field is of.
+        may come several times), ``pairs`` (the same, of NAME=VALUE), ``bound`` (of a range of sizes), ``scale_out`` (a
+        key of that section of a topology), or a kind that only one field is of.
     check : str
         ``module:function`` below `collsim.simulation.request` that makes the value of `Request` of that of `simulate`,
         or raises `InputError`. Empty: a flag, checked as all flags are, or a field whose value depends on others.
@@ -137,6 +138,69 @@ FIELDS: tuple[RequestField, ...] = (
             "items": COUNT,
             "description": "requested sizes, bytes; null if the matrix decides",
         },
+    ),
+    RequestField(
+        "min_bytes",
+        help="Smallest size.  [default: 1M]",
+        kind="bound",
+        flags=("-b", "--min-bytes", "--minbytes"),
+        metavar="SIZE",
+        key=None,
+    ),
+    RequestField(
+        "max_bytes",
+        help="Largest size.  [default: 1G]",
+        kind="bound",
+        flags=("-e", "--max-bytes", "--maxbytes"),
+        metavar="SIZE",
+        key=None,
+    ),
+    RequestField(
+        "step_bytes",
+        help="Step between sizes.  [default: 1M]",
+        kind="bound",
+        flags=("-i", "--step-bytes", "--stepbytes"),
+        metavar="SIZE",
+        key=None,
+    ),
+    RequestField(
+        "step_factor",
+        help="Factor between sizes, instead of a step.",
+        kind="bound",
+        flags=("-f", "--step-factor", "--stepfactor"),
+        metavar="X",
+        key=None,
+    ),
+    RequestField("nodes", help="Build a cluster of N such nodes.", kind="scale_out", metavar="N", key=None),
+    RequestField(
+        "gpus_per_node",
+        help="Use the first G GPUs of each node.  [default: all]",
+        kind="scale_out",
+        metavar="G",
+        key=None,
+    ),
+    RequestField(
+        "racks",
+        help="Deal the nodes to R racks with leaf switches of their own.  [default: as ports allow]",
+        kind="scale_out",
+        metavar="R",
+        key=None,
+    ),
+    RequestField(
+        "fabric",
+        help="Switches between nodes: rail, rail_only, fat_tree, dragonfly or single_switch.  [default: rail]",
+        kind="scale_out",
+        metavar="NAME",
+        complete="fabrics",
+        key=None,
+    ),
+    RequestField(
+        "network",
+        help="infiniband, spectrum_x, roce, ultra_ethernet, efa or slingshot.  [default: the adapter's]",
+        kind="scale_out",
+        metavar="NAME",
+        complete="networks",
+        key=None,
     ),
     RequestField(
         "ranks",
@@ -413,6 +477,10 @@ FIELDS: tuple[RequestField, ...] = (
 """In the order of the parameters of `simulate` and of the keys of a configuration."""
 
 BY_NAME: Mapping[str, RequestField] = {entry.name: entry for entry in FIELDS}
+SCALE_OUT = tuple(entry.name for entry in FIELDS if entry.kind == "scale_out")
+"""The fields that make a cluster of a node, each called as the key of ``scale_out`` that it sets."""
+BOUNDS = tuple(entry.name for entry in FIELDS if entry.kind == "bound")
+"""The fields that say a range of sizes, as the flags of nccl-tests do."""
 
 
 @dataclass(frozen=True, slots=True)

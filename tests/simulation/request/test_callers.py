@@ -58,7 +58,7 @@ def test_a_matrix_may_be_a_file(tmp_path):
     (tmp_path / "bytes.txt").write_text("0 64K\n64K 0\n")
     result = collsim.simulate("hgx_h100", "all_to_all_v", matrix=tmp_path / "bytes.txt", profile="ideal")
     assert result.rows[0].size_bytes == 65536
-    with pytest.raises(InputError, match="none.txt"):
+    with pytest.raises(InputError, match=r"none\.txt"):
         collsim.simulate("hgx_h100", "all_to_all_v", matrix="none.txt")
 
 

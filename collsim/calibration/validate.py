@@ -414,6 +414,8 @@ def _row(case: MeasuredCase, found: _Repeats, answer: Row) -> JudgedCase:
         wrong=found.wrong,
         channels=answer.channels,
         logged=found.choice,
+        limited_by=answer.limited_by,
+        bottleneck=answer.bottleneck,
     )
 
 

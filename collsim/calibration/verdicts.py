@@ -15,6 +15,8 @@ from collsim.calibration.logs.log_types import Dropped
 from collsim.calibration.logs.printed_rows import Choice
 from collsim.core.operations import operation
 from collsim.core.tabular import Tabular
+from collsim.simulation.busbw_plot import Curve, draw
+from collsim.simulation.row import LinkLoad
 
 __all__ = ["FLAGS", "VERDICTS", "CheckedLog", "JudgedCase", "Unread", "Validation"]
 
@@ -44,6 +46,8 @@ class JudgedCase:
         What the model ran.
     logged : Choice or None
         What the library ran, where its log says it.
+    limited_by, bottleneck : str, tuple of LinkLoad
+        What limits the prediction, and its busiest links, as of `collsim.Result`.
     wrong : float or None
         Most wrong values in a repeat; None if nothing was checked.
     verdict : str
@@ -70,6 +74,8 @@ class JudgedCase:
     flags: tuple[str, ...] = ()
     channels: int = 0
     logged: Choice | None = None
+    limited_by: str = ""
+    bottleneck: tuple[LinkLoad, ...] = ()
 
     @property
     def rel_error(self) -> float:
@@ -123,6 +129,7 @@ class JudgedCase:
             "time_hi_s": self.time_hi_s,
             "rel_error": self.rel_error,
             "lower_bound_s": self.lower_bound_s,
+            "limited_by": self.limited_by,
             "wrong": self.wrong,
             "verdict": self.verdict,
             "flags": list(self.flags),
@@ -217,7 +224,7 @@ class CheckedLog:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Validation(Tabular):
     """Logs beside the model.
 
@@ -312,6 +319,17 @@ class Validation(Tabular):
         # this one truth is in capitals, since the first version of the sheet
         return [{**record, "registered": str(record["registered"])} for record in self.to_records()]
 
+    def plot(self, ax: Any = None) -> Any:
+        """Draw measured bus bandwidth over size beside the prediction, its interval and the bound; returns the axes.
+
+        Raises
+        ------
+        ImportError
+            matplotlib is not installed; ``pip install 'collsim[plot]'`` brings it.
+        """
+        points = [(row.case.size_bytes, row.measured_busbw_Bps) for row in self.rows]
+        return draw([_curve(log) for log in self.logs], points, self._caption(), ax)
+
     def _caption(self) -> str:
         calibrated = "yes" if self.profile["calibrated"] else "no"
         return f"{self.topology['name']}, profile {self.profile['name']}, calibrated: {calibrated}"
@@ -331,6 +349,26 @@ class Validation(Tabular):
             }
             for row, record in self._filed()
         ]
+
+
+def _curve(log: CheckedLog) -> Curve:
+    """Return the prediction of a log as a curve."""
+    case = log.case
+
+    def rates(name: str) -> tuple[float | None, ...]:
+        times_s = [getattr(row, name) for row in log.rows]
+        factor = operation(case.op).busbw_factor(case.ranks)
+        sizes = [row.case.size_bytes for row in log.rows]
+        return tuple(factor * size / each if each else None for size, each in zip(sizes, times_s, strict=True))
+
+    return Curve(
+        f"{case.op}, {case.ranks} ranks",
+        tuple(row.case.size_bytes for row in log.rows),
+        tuple(row.predicted_busbw_Bps for row in log.rows),
+        rates("time_hi_s"),
+        rates("time_lo_s"),
+        rates("lower_bound_s"),
+    )
 
 
 def _errors(errors: Sequence[float]) -> dict[str, float | None]:

@@ -183,12 +183,13 @@ def defect(shows: str = "this message") -> str:
 
 
 def nearest(name: str, known: Sequence[str]) -> str | None:
-    """Return the entry of *known* most like *name*, or None if none is close.
+    """Return the entry of *known* most like *name* in any case, or None if none is close.
 
-    >>> nearest("mi355_ubb8", ["mi300x_ubb8", "mi355x_ubb8"])
-    'mi355x_ubb8'
+    >>> nearest("mi355_ubb8", ["mi300x_ubb8", "mi355x_ubb8"]), nearest("LL12", ["LL128", "Simple"])
+    ('mi355x_ubb8', 'LL128')
     """
     import difflib
 
-    found = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.6)
-    return found[0] if found else None
+    by_case = {each.lower(): each for each in reversed(known)}
+    found = difflib.get_close_matches(name.lower(), by_case, n=1, cutoff=0.6)
+    return by_case[found[0]] if found else None

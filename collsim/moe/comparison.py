@@ -22,7 +22,7 @@ class MoeSystem:
     result: MoeResult | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class MoeComparison(Tabular):
     """Dispatch and combine for each number of ranks *ep* on several systems, the first of which has room for all."""
 

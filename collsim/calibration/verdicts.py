@@ -18,7 +18,7 @@ from collsim.core.tabular import Tabular
 from collsim.simulation.busbw_plot import Curve, draw
 from collsim.simulation.row import LinkLoad
 
-__all__ = ["FLAGS", "VERDICTS", "CheckedLog", "JudgedCase", "Unread", "Validation"]
+__all__ = ["FLAGS", "VERDICTS", "CheckedLog", "JudgedCase", "RefusedCase", "Unread", "Validation"]
 
 SCHEMA = "collsim.validate/1"
 VERDICTS = ("inside", "slower", "faster", "impossible", "wrong")
@@ -141,6 +141,28 @@ class JudgedCase:
 
 
 @dataclass(frozen=True, slots=True)
+class RefusedCase:
+    """A measured case that the model has no answer for: its first *line*, its median time, and *what* is wrong."""
+
+    case: MeasuredCase
+    line: int
+    measured_s: float
+    what: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as the JSON schema wants it, but for the file."""
+        case = self.case
+        return {
+            "line": self.line,
+            "op": case.op,
+            "ranks": case.ranks,
+            "size_bytes": case.size_bytes,
+            "measured_s": self.measured_s,
+            "what": self.what,
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class Unread:
     """Parts of a file that the reader dropped.
 
@@ -190,6 +212,8 @@ class CheckedLog:
         What to know before trusting the comparison.
     failed : bool
         The log says that one of the tests failed.
+    refused : tuple of RefusedCase
+        Rows of the log that the model has no answer for, by size.
     """
 
     file: str
@@ -201,6 +225,7 @@ class CheckedLog:
     health: tuple[str, ...]
     notes: tuple[str, ...]
     failed: bool = False
+    refused: tuple[RefusedCase, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the log as the JSON schema wants it; its rows are elsewhere."""
@@ -269,6 +294,11 @@ class Validation(Tabular):
         return sum(bool(row.flags) for row in self.rows)
 
     @property
+    def refused(self) -> list[tuple[str, RefusedCase]]:
+        """Rows that the model has no answer for, each with its file."""
+        return [(log.file, each) for log in self.logs for each in log.refused]
+
+    @property
     def failed(self) -> int:
         """Number of logs that say that their test failed."""
         return sum(log.failed for log in self.logs)
@@ -283,7 +313,8 @@ class Validation(Tabular):
         """Errors and coverage of the model over rows without a flag; counts of flagged, failed, outside and skipped."""
         rows = [row for row in self.rows if not row.flags]
         covered = [row.covered for row in rows if row.covered is not None]
-        counts = {"flagged": self.flagged, "failed": self.failed, "outside": self.outside, "skipped": len(self.skipped)}
+        counts = {"flagged": self.flagged, "failed": self.failed, "outside": self.outside}
+        counts |= {"skipped": len(self.skipped), "refused": len(self.refused)}
         return {"n": len(rows), **_errors([row.rel_error for row in rows]), "coverage": _mean(covered), **counts}
 
     def to_dict(self) -> dict[str, Any]:
@@ -296,6 +327,7 @@ class Validation(Tabular):
             "tolerance": self.tolerance,
             "logs": [log.to_dict() for log in self.logs],
             "rows": [row for _, row in self._filed()],
+            "refused": [{"file": file, **each.to_dict()} for file, each in self.refused],
             "summary": self.summary,
             "skipped": [{"file": skip.file, "line": skip.line, "reason": skip.reason} for skip in self.skipped],
             "dropped": [unread.to_dict() for unread in self.dropped],

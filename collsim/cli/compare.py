@@ -10,7 +10,7 @@ import click
 from collsim.cli.options import comparison_options, complete, zoo
 from collsim.cli.output import check_targets, named_files, output_format, patience, write
 from collsim.cli.run import place_of, requested, without_rivals
-from collsim.core.errors import Faults
+from collsim.core.errors import PARTLY, Faults
 
 if TYPE_CHECKING:
     from collsim.simulation.comparison import Comparison
@@ -76,7 +76,7 @@ def compare(
     if comparison.refused:
         for line in refused_lines(comparison):
             click.echo(f"error: {line}", err=True)
-        context.exit(max(refusal.exit_code for refusal in comparison.refused))
+        context.exit(PARTLY)
 
 
 def _compared(topos: tuple[str, ...], flags: dict[str, Any], faults: Faults) -> Comparison:

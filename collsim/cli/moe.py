@@ -11,7 +11,7 @@ import click
 from collsim.cli.options import expert_options
 from collsim.cli.output import check_suffix, check_targets, named_files, output_format, patience, write
 from collsim.cli.run import place_of
-from collsim.core.errors import Faults
+from collsim.core.errors import PARTLY, Faults
 from collsim.simulation.request.fields import SCALE_OUT
 
 if TYPE_CHECKING:
@@ -77,6 +77,18 @@ def moe(
 
         write(byte_map_svg(first), svg)
     write(render_moe(found, target or "table"), output)
+    if lines := _refused(comparison, alone=not flags["compare"]):
+        for line in lines:
+            click.echo(f"error: {line}", err=True)
+        context.exit(PARTLY)
+
+
+def _refused(comparison: MoeComparison, *, alone: bool) -> list[str]:
+    """Return what has no answer, a line each; of a system *alone* without its name."""
+    return [
+        f"{'' if alone else f'{label}, '}{each.ranks} ranks: {each.what}" + f"\n  hint: {each.hint}" * bool(each.hint)
+        for label, each in comparison.refused
+    ]
 
 
 def _answered(flags: dict[str, Any], faults: Faults, *, drawn: bool) -> MoeComparison:

@@ -10,7 +10,7 @@ import click
 
 from collsim.cli.options import complete, formats, request_options, scale_out_place
 from collsim.cli.output import check_suffix, check_targets, named_files, output_format, patience, write
-from collsim.core.errors import Faults, InputError
+from collsim.core.errors import PARTLY, Faults, InputError
 from collsim.simulation.request.fields import BY_NAME, RequestField
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def run(
     if result.refused:
         for line in refusal_lines(result.refused):
             click.echo(f"error: {line}", err=True)
-        context.exit(max(refusal.exit_code for refusal in result.refused))
+        context.exit(PARTLY)
 
 
 def _simulated(flags: dict[str, Any], config: Configuration | None, faults: Faults) -> Result:

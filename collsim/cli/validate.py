@@ -9,7 +9,7 @@ import click
 
 from collsim.cli.options import complete, operations, profiles, zoo
 from collsim.cli.output import check_targets, named_files, output_format, patience, write
-from collsim.core.errors import Faults
+from collsim.core.errors import PARTLY, Faults
 
 if TYPE_CHECKING:
     from collsim.calibration.verdicts import Validation
@@ -72,6 +72,7 @@ def validate(
 
     Exit code 1: a row has wrong results or is faster than the wires allow, or a log says that its test failed; with
     --strict also if a row is outside the interval of its prediction, or outside 25 % where the profile has no interval.
+    Exit code 4: the model has no answer for some of the rows.
     """  # noqa: D301 - \b keeps the lines that follow it as they are
     from collsim.cli.run import place_of
     from collsim.report import VALIDATION_FORMATS, render_validation
@@ -87,6 +88,8 @@ def validate(
     write(render_validation(validation, target or "table"), output)
     if validation.flagged or validation.failed or (strict and validation.outside):
         context.exit(1)
+    if validation.refused:
+        context.exit(PARTLY)
 
 
 def _validated(flags: dict[str, Any], faults: Faults) -> Validation:

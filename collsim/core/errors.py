@@ -26,6 +26,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 __all__ = [
+    "PARTLY",
     "ArgumentError",
     "CollsimError",
     "DeadlockError",
@@ -46,6 +47,8 @@ __all__ = [
 
 T = TypeVar("T")
 
+PARTLY = 4
+"""Exit code where a part of what was asked is answered, and the rest refused."""
 MOST_NAMES = 12
 """A message lists at most this many known names."""
 

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any, Unpack
 
-from collsim.core.errors import Faults
+from collsim.core.errors import Faults, ModelError
 from collsim.moe.arguments import Arguments
 from collsim.moe.comparison import MoeComparison, MoeSystem
 from collsim.moe.models import Model
 from collsim.moe.request import Laws, MoeRequest, ask
+from collsim.moe.result import MoeRefusal
 from collsim.moe.simulate import answer
 from collsim.simulation.compare import answers, label_of, placed
 from collsim.simulation.comparison import named_system
@@ -61,20 +62,31 @@ def compare_moe(
 
 
 def answered(cases: Cases) -> MoeComparison:
-    """Return the answers of the systems that `prepare` returned.
+    """Return the answers of the systems that `prepare` returned; those without are in ``refused``.
 
     Raises
     ------
     ModelError
-        A system has no answer; the message names it.
+        The first system has no answer, so that there is nothing to compare with; the message names it.
     """
-    results = answers(cases, lambda case: None if case[1] is None else answer(case[1]))
-    systems = [
-        MoeSystem(label, gpus, result) for (label, (gpus, _)), result in zip(cases.items(), results, strict=True)
-    ]
-    first = systems[0].result
-    assert first is not None
-    return MoeComparison(first.version, tuple(first.config["ep"]), tuple(systems))
+    (label, (gpus, question)), *others = cases.items()
+    assert question is not None
+    (first,) = answers({label: question}, answer)
+    asked = sorted({place.n_ranks for place in question.placements} | {each.ranks for each in question.refused})
+    systems = [MoeSystem(label, gpus, first), *(_system(label, *case) for label, case in others)]
+    return MoeComparison(first.version, tuple(asked), tuple(systems))
+
+
+def _system(label: str, gpus: int, question: MoeRequest | None) -> MoeSystem:
+    """Return a system with its answer, or with why there is none."""
+    if question is None:
+        return MoeSystem(label, gpus, None)
+    try:
+        return MoeSystem(label, gpus, answer(question))
+    except ModelError as error:
+        ranks = [place.n_ranks for place in question.placements]
+        lacks = (MoeRefusal(n, fault.what, fault.hint) for n in ranks for fault in error.faults)
+        return MoeSystem(label, gpus, None, tuple(lacks))
 
 
 def prepare(topos: Sequence[Any], *, ep: int | Sequence[int] | None, machine: Machine, **asked: Any) -> Cases:

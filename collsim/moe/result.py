@@ -9,7 +9,7 @@ from typing import Any
 from collsim.core.tabular import Tabular
 from collsim.simulation.result import LinkLoad, asked_of
 
-__all__ = ["Busy", "MoeResult", "MoeRow"]
+__all__ = ["Busy", "MoeRefusal", "MoeResult", "MoeRow"]
 
 SCHEMA = "collsim.moe/1"
 SHARED = ("time_lo_s", "time_hi_s", "lower_bound_s", "limited_by")
@@ -174,6 +174,19 @@ class MoeRow:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class MoeRefusal:
+    """A number of ranks without an answer: *what* is wrong with it, and *hint*, what to do about it."""
+
+    ranks: int
+    what: str
+    hint: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the refusal as the JSON schema wants it."""
+        return asdict(self)
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class MoeResult(Tabular):
     """Dispatch and combine for each number of ranks, with what was asked and what was assumed."""
@@ -187,6 +200,7 @@ class MoeResult(Tabular):
     placement: str
     rows: tuple[MoeRow, ...]
     warnings: tuple[str, ...]
+    refused: tuple[MoeRefusal, ...] = ()
 
     @property
     def time_s(self) -> float:
@@ -221,6 +235,7 @@ class MoeResult(Tabular):
             "routing": self.routing,
             "placement": self.placement,
             "results": [row.to_dict() for row in self.rows],
+            "refused": [each.to_dict() for each in self.refused],
             "warnings": list(self.warnings),
         }
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from collsim._version import __version__
+from collsim.core.errors import ModelError
 from collsim.fabric.fabric import Fabric, build_fabric
 from collsim.fabric.routing import Routes, find_routes
 from collsim.library import Profile, load_profile
@@ -19,7 +20,7 @@ from collsim.moe.flows import OPS, byte_matrix, copies_of, flows_of, logical_byt
 from collsim.moe.kernel_costs import Kernel
 from collsim.moe.models import Model
 from collsim.moe.request import Laws, MoeRequest, ask
-from collsim.moe.result import Busy, MoeResult, MoeRow
+from collsim.moe.result import Busy, MoeRefusal, MoeResult, MoeRow
 from collsim.moe.timing import OpTime, Work, laid_on, load_of, time_flows
 from collsim.simulation.provenance import is_calibrated, topology_summary
 from collsim.simulation.request.prepare import Machine
@@ -154,14 +155,25 @@ def simulate_moe(
 
 
 def answer(question: MoeRequest) -> MoeResult:
-    """Return dispatch and combine for each number of ranks.
+    """Return dispatch and combine for each number of ranks; those without an answer are in ``refused``.
 
     Raises
     ------
     ModelError
-        Ranks cannot reach each other.
+        No number of ranks has an answer: they cannot reach each other.
     """
-    return _result(question, tuple(row for place in question.placements for row in _rows(question, place)))
+    rows: list[MoeRow] = []
+    refused: list[MoeRefusal] = []
+    errors: list[ModelError] = []
+    for place in question.placements:
+        try:
+            rows += _rows(question, place)
+        except ModelError as error:
+            errors.append(error)
+            refused += [MoeRefusal(place.n_ranks, fault.what, fault.hint) for fault in error.faults]
+    if not rows:
+        raise errors[0]
+    return _result(question, tuple(rows), (*question.refused, *refused))
 
 
 def _rows(question: MoeRequest, placement: Placement) -> list[MoeRow]:
@@ -323,7 +335,7 @@ def _limit(fabric: Fabric, time: OpTime, busy: Sequence[LinkLoad]) -> str:
     return "network" if "nic" in kinds or kinds == {"switch"} else "node links"
 
 
-def _result(question: MoeRequest, rows: tuple[MoeRow, ...]) -> MoeResult:
+def _result(question: MoeRequest, rows: tuple[MoeRow, ...], refused: tuple[MoeRefusal, ...]) -> MoeResult:
     kernel, topology, profile = question.kernel, question.topology, question.profile
     told = kernel.told(topology.labels.get("gpu.model", "")) if question.mode in kernel.costs else None
     tokens = [question.tokens] if isinstance(question.tokens, int) else question.tokens
@@ -372,5 +384,6 @@ def _result(question: MoeRequest, rows: tuple[MoeRow, ...]) -> MoeResult:
         routing=question.popularity.name,
         placement=question.placements[0].name,
         rows=rows,
+        refused=refused,
         warnings=tuple(warnings),
     )  # fmt: skip

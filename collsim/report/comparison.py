@@ -22,20 +22,20 @@ SHARED: tuple[Column[ComparedRow], ...] = (
 )
 OPEN = {"overlapping": "intervals overlap", "unmeasured": "one has no interval"}
 """Why a verdict is open."""
-NOTHING = "-"
-"""Stands where a system has no answer."""
+NOTHING, REFUSED = "-", "refused"
+"""Stand where a system has no answer."""
 MOST_PLACES = 4
 
 
 def _own(system: int) -> list[Column[ComparedRow]]:
     """Columns of a system by its number; the first has no speedup, and on bare wires the speedup is the verdict."""
 
-    def cell(text: Callable[[Row], str]) -> Callable[[ComparedRow], str]:
-        return lambda row: NOTHING if (run := row.runs[system]) is None else text(run)
+    def cell(text: Callable[[Row], str], without: str = NOTHING) -> Callable[[ComparedRow], str]:
+        return lambda row: without if (run := row.runs[system]) is None else text(run)
 
     columns: list[Column[ComparedRow]] = [
         Column("algo", cell(lambda run: run.label), kind="word"),
-        Column("time", cell(lambda run: f"{'~' * bool(run.tolerance)}{time_text(run.time_s)}"), "(us)"),
+        Column("time", cell(lambda run: f"{'~' * bool(run.tolerance)}{time_text(run.time_s)}", REFUSED), "(us)"),
         Column("low", cell(lambda run: _end(run.time_lo_s)), "(us)"),
         Column("high", cell(lambda run: _end(run.time_hi_s)), "(us)"),
         Column("busbw", cell(lambda run: f"{run.busbw_Bps / 1e9:.2f}"), "(GB/s)"),

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 from collsim.core.errors import UnknownNameError
 from collsim.core.units import format_bytes
 from collsim.moe.comparison import MoeComparison, MoeSystem
-from collsim.moe.result import MoeResult, MoeRow
+from collsim.moe.result import MoeRefusal, MoeResult, MoeRow
 from collsim.report.data import json_text
 from collsim.report.nccl import time_text
-from collsim.report.sheet import Column, comments, document, fitted, heads, line_of, markdown, sheet
+from collsim.report.sheet import Column, comments, document, fitted, heads, line_of, markdown, sheet, with_refused
 from collsim.report.table import consequences, doubtful
 from collsim.simulation.request.tolerance import percent
 
@@ -132,7 +132,7 @@ COMPARED: tuple[Column[ComparedMoe], ...] = (
     Column("limit", _of_pair(lambda pair: _longer(pair).limit, ""), kind="prose"),
     Column(
         "bottleneck",
-        lambda line: f"{line.system.gpus} GPUs are too few" if line.pair is None else _busiest(_longer(line.pair)),
+        lambda line: line.system.why_not(line.ranks).what if line.pair is None else _busiest(_longer(line.pair)),
         kind="prose",
     ),
 )
@@ -188,7 +188,7 @@ def _csv(found: MoeResult | MoeComparison) -> str:
 
 def _table(found: MoeResult | MoeComparison) -> str:
     """Rows; every line that is not data starts with ``#``."""
-    shown = sheet(COMPARED, _compared(found)) if isinstance(found, MoeComparison) else sheet(COLUMNS, _lines(found))
+    shown = sheet(COMPARED, _compared(found)) if isinstance(found, MoeComparison) else sheet(_both(), _lines(found))
     return document([*comments(_before(found)), "#", *shown, *comments(_after(found))])
 
 
@@ -196,12 +196,21 @@ def _markdown(found: MoeResult | MoeComparison) -> str:
     notes = [*_before(found), *_after(found)]
     if isinstance(found, MoeComparison):
         return markdown(COMPARED, _compared(found), notes)
-    return markdown(COLUMNS, _lines(found), notes)
+    return markdown(_both(), _lines(found), notes)
 
 
-def _lines(found: MoeResult) -> list[Line]:
-    """Dispatch, combine and both for each number of ranks."""
-    return [line for pair in found.pairs() for line in ((pair[0],), (pair[1],), pair)]
+def _lines(found: MoeResult) -> list[Line | MoeRefusal]:
+    """Dispatch, combine and both for each number of ranks, then those without an answer."""
+    return [*(line for pair in found.pairs() for line in ((pair[0],), (pair[1],), pair)), *found.refused]
+
+
+def _both() -> list[Column[Line | MoeRefusal]]:
+    """Return the columns, which show numbers of ranks without an answer as well."""
+
+    def cells(refusal: MoeRefusal) -> dict[str, str]:
+        return {"ranks": str(refusal.ranks), "time": "refused", "bottleneck": refusal.what}
+
+    return with_refused(COLUMNS, MoeRefusal, cells)
 
 
 def _compared(found: MoeComparison) -> list[ComparedMoe]:

@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Generic, Literal, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Generic, Literal, TypeVar, cast
 
-__all__ = ["Column", "comments", "document", "escaped", "fitted", "heads", "line_of", "markdown", "sheet", "wrapped"]
+__all__ = [
+    "Column",
+    "comments",
+    "document",
+    "escaped",
+    "fitted",
+    "heads",
+    "line_of",
+    "markdown",
+    "sheet",
+    "with_refused",
+    "wrapped",
+]
 
 T = TypeVar("T")
+R = TypeVar("R")
 TEXT_WIDTH = 110
 
 
@@ -55,6 +68,21 @@ def fitted(columns: Iterable[Column[T]], rows: Sequence[T]) -> list[Column[T]]:
         for column, width in longest
         if width or not rows
     ]
+
+
+def with_refused(
+    columns: Iterable[Column[T]], kind: type[R], cells: Callable[[R], Mapping[str, str]]
+) -> list[Column[T | R]]:
+    """Columns that show rows, and in a row without an answer, of that *kind*, what *cells* has under their names."""
+
+    def either(column: Column[T]) -> Column[T | R]:
+        def text(row: T | R) -> str:
+            return cells(row).get(column.name, "") if isinstance(row, kind) else column.text(cast(T, row))
+
+        entries = {entry.name: getattr(column, entry.name) for entry in fields(column)}
+        return Column(**{**entries, "text": text})
+
+    return [either(column) for column in columns]
 
 
 def heads(columns: Sequence[Column[T]]) -> tuple[str, str]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from collsim.calibration.verdicts import CheckedLog, JudgedCase, Validation
+from collsim.calibration.verdicts import CheckedLog, JudgedCase, RefusedCase, Validation
 from collsim.core.operations import operation
 from collsim.report.data import json_text
 from collsim.report.nccl import time_text
-from collsim.report.sheet import Column, comments, document, fitted, heads, line_of, wrapped
+from collsim.report.sheet import Column, comments, document, fitted, heads, line_of, with_refused, wrapped
 from collsim.report.table import preamble
 
 __all__ = ["validation_csv", "validation_json", "validation_table"]
@@ -57,7 +57,8 @@ COLUMNS: tuple[Column[JudgedCase], ...] = (
 def validation_table(validation: Validation) -> str:
     """Return one block per log, its health below its rows, and the summary; whatever is not data starts with ``#``."""
     lines = comments(preamble(validation.version, validation.topology, validation.profile))
-    columns = fitted(COLUMNS, list(validation.rows))
+    entries: list[JudgedCase | RefusedCase] = [*validation.rows, *(refusal for _, refusal in validation.refused)]
+    columns = fitted(_both(), entries)
     for log in validation.logs:
         lines += ["#", *_block(log, columns)]
     return document([*lines, "#", *comments(_closing(validation))])
@@ -73,7 +74,17 @@ def validation_csv(validation: Validation) -> str:
     return validation.to_csv()
 
 
-def _block(log: CheckedLog, columns: Sequence[Column[JudgedCase]]) -> Iterator[str]:
+def _both() -> list[Column[JudgedCase | RefusedCase]]:
+    """Return the columns, which show rows without a prediction as well."""
+
+    def cells(refusal: RefusedCase) -> dict[str, str]:
+        size, measured = str(refusal.case.size_bytes), time_text(refusal.measured_s)
+        return {"size": size, "measured": measured, "predicted": "refused", "verdict": refusal.what}
+
+    return with_refused(COLUMNS, RefusedCase, cells)
+
+
+def _block(log: CheckedLog, columns: Sequence[Column[JudgedCase | RefusedCase]]) -> Iterator[str]:
     """Yield the lines of one log."""
     case = log.case
     launch = case.launch + (", registered buffers" if case.registered else "")
@@ -84,7 +95,8 @@ def _block(log: CheckedLog, columns: Sequence[Column[JudgedCase]]) -> Iterator[s
     yield f"# op {case.op}   ranks {case.ranks}{groups}   launch {launch}{library}{settings}"
     yield from comments([log.mapping])
     yield from (f"#{head[1:]}" for head in heads(columns))
-    yield from (line_of(columns, row) for row in log.rows)
+    entries: list[JudgedCase | RefusedCase] = [*log.rows, *log.refused]
+    yield from (line_of(columns, entry) for entry in entries)
     yield from comments(log.health)
     yield from (f"# note: {line}" for note in log.notes for line in wrapped(note))
 
@@ -102,7 +114,8 @@ def _closing(validation: Validation) -> Iterator[str]:
             f"in the interval {'-' if coverage is None else f'{coverage:.0%}'}"
         )
     failed = f"failed tests {summary['failed']}   " if summary["failed"] else ""
-    yield f"outside {summary['outside']}   flagged {summary['flagged']}   {failed}skipped {summary['skipped']}"
+    refused = f"   refused {summary['refused']}" if summary["refused"] else ""
+    yield f"outside {summary['outside']}   flagged {summary['flagged']}   {failed}skipped {summary['skipped']}{refused}"
     if any(row.covered is None for row in validation.rows):
         yield (
             f"without an interval, inside means that the times differ by a factor of at most "

@@ -4,27 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from collsim._version import __version__
 from collsim.collectives import algorithm
 from collsim.core.errors import Fault, InputError, UnsupportedError
 from collsim.core.operations import BLOCK_GRAIN_BYTES, operation
-from collsim.fabric.fabric import Float
 from collsim.library import Profile, load_profile, with_kernels
 from collsim.library.costs.profile_files import AUTO
 from collsim.library.environment import read_environment
 from collsim.library.peers import peer_level, peer_words
 from collsim.schedule import Schedule
-from collsim.simulation.before_after import beside, healthy_groups, library_effects
-from collsim.simulation.concurrent import Party, prepare_groups, redrawn
+from collsim.simulation.before_after import beside, library_effects
+from collsim.simulation.concurrent import Party
 from collsim.simulation.draws import refuse_unhashed
-from collsim.simulation.lowering import as_seen
 from collsim.simulation.lowering import prepare as run_of
+from collsim.simulation.parties import answerable, free_share_of
 from collsim.simulation.plans import Told
 from collsim.simulation.provenance import (
     achievable,
@@ -44,7 +40,6 @@ from collsim.simulation.provenance import (
     warnings_of,
 )
 from collsim.simulation.request.fields import Request
-from collsim.simulation.request.loads import free_shares
 from collsim.simulation.request.prepare import prepare
 from collsim.simulation.request.request import CHOICES
 from collsim.simulation.result import Result, Row
@@ -64,9 +59,6 @@ __all__ = ["build_schedule", "predict", "simulate"]
 MOST_WRITTEN = 512
 """Ranks of a schedule that is written out (chosen): a direct all-to-all of so many has 261,632 transfers, and takes two
 seconds."""
-LEAST_SCALED = 256
-"""Up to so many ranks every transfer is simulated: that takes no longer than to look for a small part of the machine
-that stands for it."""
 
 
 def simulate(
@@ -254,7 +246,7 @@ def predict(
     launched = constants.launched(question.launch, registered=question.registered)
     as_fitted = exchanges_as_fitted(constants, _levels(topology, constants, groups, question))
     sure = _sure(launched, constants, judged) if as_fitted else replace(launched, accuracy={})
-    parties, healthy = _parties(topology, sure, question, groups)
+    groups, parties, healthy = answerable(topology, sure, question, groups, told)
     rows, skipped = _rows(parties, healthy, question, told)
     read = warnings_of(judged, constants, question, as_fitted=as_fitted)
     warnings = (
@@ -284,7 +276,7 @@ def predict(
             "sha256": constants.sha256,
             "calibrated": as_fitted and is_calibrated(judged, constants),
             "constants": launched.describe(over_nodes=judged.cluster is not None)
-            + achievable(parties[0].runs[0].fabric, _free_share(parties[0].runs[0].topology, question)),
+            + achievable(parties[0].runs[0].fabric, free_share_of(parties[0].runs[0].topology, question)),
             "derived": constants.derived or None,
             "library": None if question.library is None else question.library.name,
         },
@@ -318,18 +310,6 @@ def _sure(launched: Profile, constants: Profile, judged: Topology) -> Profile:
     """Return the profile with the errors that were counted on the topology whose measurements judge a run."""
     counted = launched.accuracy if judged.cluster is None else launched.network.scatters()
     return replace(launched, accuracy=counted if intervals_hold(judged, constants) else {})
-
-
-def _parties(
-    topology: Topology, constants: Profile, question: Request, groups: Sequence[Sequence[int]]
-) -> tuple[list[Party | Scaled], list[Party | Scaled | None]]:
-    """Return the groups of each run, and the same ones before anything failed, None where nothing did."""
-    parties = [_party(topology, constants, question.groups_of(group), question) for group in groups]
-    if topology.damage is None:
-        return parties, [None for _ in groups]
-    before = topology.damage.healthy
-    runs = [healthy_groups(topology, question.groups_of(group), question) for group in groups]
-    return parties, [_party(before, constants, run, question) for run in runs]
 
 
 def _rows(
@@ -402,31 +382,6 @@ def _tables(party: Party | Scaled, question: Request, told: Told) -> list[list[l
     if isinstance(party, Party):
         return tables_of(party, question, told)
     return party.tables(question, told)
-
-
-def _party(
-    topology: Topology, constants: Profile, groups: Sequence[Sequence[int]], question: Request
-) -> Party | Scaled:
-    """Return the groups of one run, prepared for the first draw; no thread starts more GPUs than there are."""
-    threads = min(question.gpus_per_thread, sum(len(group) for group in groups))
-    profile = constants.for_threads(threads)
-    topology = as_seen(topology, profile, [gpu for group in groups for gpu in group], question.environment)
-
-    @cache
-    def whole() -> Party:
-        party = prepare_groups(topology, profile, groups, free_share=_free_share(topology, question))
-        return redrawn(party, question.hash_seeds[0]) if question.hash_seeds else party
-
-    if len(groups) > 1 or len(groups[0]) <= LEAST_SCALED:
-        return whole()
-    from collsim.simulation.quotient.scaled import scaled
-
-    return scaled(topology, profile, groups[0], question, whole) or whole()
-
-
-def _free_share(topology: Topology, question: Request) -> Float | None:
-    """Return float64[n_links], what background traffic leaves of each link; None without any."""
-    return np.array(free_shares(question.load, topology.wiring.link_names)) if question.load else None
 
 
 def _with_library(topology: Topology, constants: Profile, question: Request) -> tuple[Request, list[str]]:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from collsim.cli.options import expert_options
-from collsim.cli.output import check_suffix, check_targets, named_files, output_format, patience, write
+from collsim.cli.options import expert_options, screen_options
+from collsim.cli.output import check_suffix, check_targets, named_files, output_format, patience, screen_of, write
 from collsim.cli.run import place_of
 from collsim.core.errors import PARTLY, Faults
 from collsim.simulation.request.fields import SCALE_OUT
@@ -37,12 +37,22 @@ def _listing(context: click.Context, parameter: click.Parameter, wanted: bool) -
 @click.option("--format", "form", envvar="COLLSIM_FORMAT", metavar="FORMAT", help="table, csv, json or md.")
 @click.option("-o", "--output", metavar="FILE", help="Write there; the suffix chooses the format.")
 @click.option("--svg", metavar="FILE", help="Draw the bytes of dispatch from rank to rank there, for up to 256 ranks.")
+@screen_options
 @click.option("-q", "--quiet", is_flag=True, help="No warnings on stderr.")
 @click.option("--list-models", is_flag=True, is_eager=True, expose_value=False, callback=_listing, help="Models.")
 @click.option("--list-kernels", is_flag=True, is_eager=True, expose_value=False, callback=_listing, help="Kernels.")
 @click.pass_context
 def moe(
-    context: click.Context, /, *, form: str | None, output: str | None, svg: str | None, quiet: bool, **flags: Any
+    context: click.Context,
+    /,
+    *,
+    form: str | None,
+    output: str | None,
+    svg: str | None,
+    quiet: bool,
+    wide: bool,
+    verbose: bool,
+    **flags: Any,
 ) -> None:
     """Predict how long dispatch and combine of a layer with experts take, and what limits them.
 
@@ -76,7 +86,7 @@ def moe(
         from collsim.report.svg.heat_map import byte_map_svg
 
         write(byte_map_svg(first), svg)
-    write(render_moe(found, target or "table"), output)
+    write(render_moe(found, target or "table", screen_of(output, wide=wide, verbose=verbose)), output)
     if lines := _refused(comparison, alone=not flags["compare"]):
         for line in lines:
             click.echo(f"error: {line}", err=True)

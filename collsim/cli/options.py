@@ -21,6 +21,7 @@ __all__ = [
     "scale_out_options",
     "scale_out_place",
     "schedule_options",
+    "screen_options",
     "zoo",
 ]
 
@@ -285,6 +286,13 @@ EXPERT_OPTIONS: dict[str, Callable[..., Any]] = {
     ),
 }
 """The flags of a question about experts."""
+
+
+def screen_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the flags that say how much of a table a terminal shows."""
+    wide = click.option("--wide", is_flag=True, help="All columns, however wide the terminal is.")
+    verbose = click.option("-v", "--verbose", is_flag=True, help="On a terminal: all lines above the table.")
+    return wide(verbose(command))
 
 
 def expert_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from collsim.cli.options import complete, formats, request_options, scale_out_place
-from collsim.cli.output import check_suffix, check_targets, named_files, output_format, patience, write
+from collsim.cli.options import complete, formats, request_options, scale_out_place, screen_options
+from collsim.cli.output import check_suffix, check_targets, named_files, output_format, patience, screen_of, write
 from collsim.core.errors import PARTLY, Faults, InputError
 from collsim.simulation.request.fields import BY_NAME, RequestField
 
@@ -64,6 +64,7 @@ def _load_config(context: click.Context, _: click.Parameter, file: str | None) -
     help="Take what no flag says from there: a saved configuration or a result in JSON.",
 )
 @click.option("--save-config", metavar="FILE", help="Write what was asked, in full, for --config.")
+@screen_options
 @click.option("-q", "--quiet", is_flag=True, help="No warnings on stderr.")
 @click.pass_context
 def run(
@@ -75,6 +76,8 @@ def run(
     config: Configuration | None,
     save_config: str | None,
     quiet: bool,
+    wide: bool,
+    verbose: bool,
     **flags: Any,
 ) -> None:
     """Predict how long a collective takes, by size.
@@ -113,7 +116,7 @@ def run(
         from collsim.cli.config import as_configuration
 
         write(as_configuration(result), save_config)
-    write(render(result, target or "table"), output)
+    write(render(result, target or "table", screen_of(output, wide=wide, verbose=verbose)), output)
     if result.refused:
         for line in refusal_lines(result.refused):
             click.echo(f"error: {line}", err=True)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from collsim.core.errors import UnknownNameError
 from collsim.core.units import format_bytes
@@ -12,13 +13,30 @@ from collsim.moe.comparison import MoeComparison, MoeSystem
 from collsim.moe.result import MoeRefusal, MoeResult, MoeRow
 from collsim.report.data import json_text
 from collsim.report.nccl import time_text
-from collsim.report.sheet import Column, comments, document, fitted, heads, line_of, markdown, sheet, with_refused
+from collsim.report.sheet import (
+    WHOLE,
+    Column,
+    Screen,
+    document,
+    fitted,
+    fitting,
+    heads,
+    line_of,
+    markdown,
+    not_shown,
+    sheet,
+    with_refused,
+)
 from collsim.report.table import consequences, doubtful
 from collsim.simulation.request.tolerance import percent
 
 __all__ = ["MOE_FORMATS", "kernels_text", "models_text", "render_moe"]
 
+T = TypeVar("T")
 MOE_FORMATS = ("table", "csv", "json", "md")
+DROP = ("node", "imbalance", "network", "load", "prepare", "logical", "low high", "nodes", "bound", "least most")
+"""Columns that go first where a screen is too narrow, in this order."""
+INDENT = 2
 MOST_HOT = 4
 HOT = 1.1
 """Rank that receives this many times the mean is hot."""
@@ -138,7 +156,7 @@ COMPARED: tuple[Column[ComparedMoe], ...] = (
 )
 
 
-def render_moe(found: MoeResult | MoeComparison, form: str = "table") -> str:
+def render_moe(found: MoeResult | MoeComparison, form: str = "table", screen: Screen = WHOLE) -> str:
     """Return dispatch and combine, of one system or of several, in one of `MOE_FORMATS`, ending in a newline.
 
     Raises
@@ -146,7 +164,12 @@ def render_moe(found: MoeResult | MoeComparison, form: str = "table") -> str:
     UnknownNameError
         No such format.
     """
-    forms: dict[str, Callable[[Any], str]] = {"table": _table, "csv": _csv, "json": _json, "md": _markdown}
+    forms: dict[str, Callable[[Any], str]] = {
+        "table": lambda each: _table(each, screen),
+        "csv": _csv,
+        "json": _json,
+        "md": _markdown,
+    }
     if form not in forms:
         raise UnknownNameError("format", form, forms, "--format")
     return forms[form](found)
@@ -186,10 +209,21 @@ def _csv(found: MoeResult | MoeComparison) -> str:
     return found.to_csv()
 
 
-def _table(found: MoeResult | MoeComparison) -> str:
+def _table(found: MoeResult | MoeComparison, screen: Screen = WHOLE) -> str:
     """Rows; every line that is not data starts with ``#``."""
-    shown = sheet(COMPARED, _compared(found)) if isinstance(found, MoeComparison) else sheet(_both(), _lines(found))
-    return document([*comments(_before(found)), "#", *shown, *comments(_after(found))])
+    inner = screen if screen.width is None else replace(screen, width=screen.width - INDENT)
+    if isinstance(found, MoeComparison):
+        shown, lost = _sheet(COMPARED, _compared(found), inner)
+    else:
+        shown, lost = _sheet(_both(), _lines(found), inner)
+    return document([*screen.head(_before(found)), "#", *shown, *screen.comments([*_after(found), *lost])])
+
+
+def _sheet(columns: Sequence[Column[T]], rows: Sequence[T], screen: Screen) -> tuple[list[str], list[str]]:
+    """Return the lines of a table for a screen, and what it has no room for."""
+    whole = fitted(columns, rows)
+    shown = fitting(whole, screen, DROP)
+    return sheet(shown, rows, screen), not_shown(whole, shown)
 
 
 def _markdown(found: MoeResult | MoeComparison) -> str:

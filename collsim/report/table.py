@@ -12,7 +12,19 @@ from collsim.core.operations import OPERATIONS
 from collsim.core.units import format_count
 from collsim.report.crossovers import contestant, crossover_lines
 from collsim.report.nccl import draws_text, time_text
-from collsim.report.sheet import Column, comments, document, fitted, heads, line_of, markdown, with_refused
+from collsim.report.sheet import (
+    WHOLE,
+    Column,
+    Screen,
+    document,
+    fitted,
+    fitting,
+    heads,
+    line_of,
+    markdown,
+    not_shown,
+    with_refused,
+)
 from collsim.simulation.request.tolerance import percent
 from collsim.simulation.result import Refusal, Result, Row
 
@@ -113,21 +125,31 @@ OWNERS: tuple[Column[Row], ...] = (
 """Columns in front of a table that is not parted into blocks."""
 
 
-def as_table(result: Result) -> str:
+DROP = (
+    "count", "root", "redop", "type", "bound_by", "algbw", "from to", "min max", "asked", "healthy", "bound", "total",
+    "eff", "p95", "low high", "bottleneck", "slower",
+)  # fmt: skip
+"""Columns that go first where a screen is too narrow, in this order."""
+
+
+def as_table(result: Result, screen: Screen = WHOLE) -> str:
     """One block per operation and number of ranks; every line that is not data starts with ``#``."""
     everything: list[Row | Refusal] = [*result.rows, *result.refused]
     columns = fitted(_both(_columns(result)), everything)
-    lines = comments([*preamble(result.version, result.topology, result.profile), *_asked_of_all(result)])
+    lines = screen.head([*preamble(result.version, result.topology, result.profile), *_asked_of_all(result)])
+    lost: dict[str, None] = {}
     for (op, ranks, groups), entries in _blocks(everything).items():
         rows = [entry for entry in entries if isinstance(entry, Row)]
         who = f"ranks {ranks}" if groups == 1 else f"groups {groups} x {ranks} ranks ({_split(result)})"
-        lines += ["#", f"# op {op}   {who}   algo {_asked(result)}   model fluid"]
-        shown = [*columns, *fitted(_both(LIMITS), entries)]
+        lines += ["#", *screen.comments([f"op {op}   {who}   algo {_asked(result)}   model fluid"])]
+        whole = [*columns, *fitted(_both(LIMITS), entries)]
+        shown = fitting(whole, screen, DROP)
+        lost |= dict.fromkeys(not_shown(whole, shown))
         lines += [f"#{head[1:]}" for head in heads(shown)]
-        lines += [line_of(shown, entry) for entry in _in_order(entries)]
+        lines += [line_of(shown, entry, screen) for entry in _in_order(entries)]
         lines += [f"# Avg bus bandwidth    : {_mean_busbw(rows)}"] if rows else []
-        lines += comments([*crossover_lines(rows), *_notes(rows)])
-    return document(lines)
+        lines += screen.comments([*crossover_lines(rows), *_notes(rows)])
+    return document([*lines, *screen.comments(lost)])
 
 
 def as_markdown(result: Result) -> str:

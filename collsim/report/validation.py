@@ -8,7 +8,19 @@ from collsim.calibration.verdicts import CheckedLog, JudgedCase, RefusedCase, Va
 from collsim.core.operations import operation
 from collsim.report.data import json_text
 from collsim.report.nccl import time_text
-from collsim.report.sheet import Column, comments, document, fitted, heads, line_of, with_refused, wrapped
+from collsim.report.sheet import (
+    WHOLE,
+    Column,
+    Screen,
+    document,
+    fitted,
+    fitting,
+    heads,
+    line_of,
+    not_shown,
+    with_refused,
+    wrapped,
+)
 from collsim.report.table import preamble
 
 __all__ = ["validation_csv", "validation_json", "validation_table"]
@@ -54,14 +66,19 @@ COLUMNS: tuple[Column[JudgedCase], ...] = (
 )
 
 
-def validation_table(validation: Validation) -> str:
+DROP = ("root", "redop", "type", "low high", "algo")
+"""Columns that go first where a screen is too narrow, in this order."""
+
+
+def validation_table(validation: Validation, screen: Screen = WHOLE) -> str:
     """Return one block per log, its health below its rows, and the summary; whatever is not data starts with ``#``."""
-    lines = comments(preamble(validation.version, validation.topology, validation.profile))
+    lines = screen.head(preamble(validation.version, validation.topology, validation.profile))
     entries: list[JudgedCase | RefusedCase] = [*validation.rows, *(refusal for _, refusal in validation.refused)]
-    columns = fitted(_both(), entries)
+    whole = fitted(_both(), entries)
+    columns = fitting(whole, screen, DROP)
     for log in validation.logs:
-        lines += ["#", *_block(log, columns)]
-    return document([*lines, "#", *comments(_closing(validation))])
+        lines += ["#", *_block(log, columns, screen)]
+    return document([*lines, "#", *screen.comments([*_closing(validation), *not_shown(whole, columns)])])
 
 
 def validation_json(validation: Validation) -> str:
@@ -84,7 +101,7 @@ def _both() -> list[Column[JudgedCase | RefusedCase]]:
     return with_refused(COLUMNS, RefusedCase, cells)
 
 
-def _block(log: CheckedLog, columns: Sequence[Column[JudgedCase | RefusedCase]]) -> Iterator[str]:
+def _block(log: CheckedLog, columns: Sequence[Column[JudgedCase | RefusedCase]], screen: Screen) -> Iterator[str]:
     """Yield the lines of one log."""
     case = log.case
     launch = case.launch + (", registered buffers" if case.registered else "")
@@ -92,13 +109,16 @@ def _block(log: CheckedLog, columns: Sequence[Column[JudgedCase | RefusedCase]])
     settings = "".join(f", {name}={value}" for name, value in case.environment)
     yield f"# {log.file}:{log.line}" if log.line else f"# {log.file}"
     groups = "" if case.groups is None else f"   groups {case.all_ranks // case.ranks}"
-    yield f"# op {case.op}   ranks {case.ranks}{groups}   launch {launch}{library}{settings}"
-    yield from comments([log.mapping])
+    yield from screen.comments([f"op {case.op}   ranks {case.ranks}{groups}   launch {launch}{library}{settings}"])
+    yield from screen.comments([log.mapping])
     yield from (f"#{head[1:]}" for head in heads(columns))
     entries: list[JudgedCase | RefusedCase] = [*log.rows, *log.refused]
-    yield from (line_of(columns, entry) for entry in entries)
-    yield from comments(log.health)
-    yield from (f"# note: {line}" for note in log.notes for line in wrapped(note))
+    yield from (line_of(columns, entry, screen) for entry in entries)
+    yield from screen.comments(log.health)
+    if screen.width is None:
+        yield from (f"# note: {line}" for note in log.notes for line in wrapped(note))
+    else:
+        yield from screen.comments(f"note: {note}" for note in log.notes)
 
 
 def _closing(validation: Validation) -> Iterator[str]:

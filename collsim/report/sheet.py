@@ -86,6 +86,10 @@ class Screen:
         lines = comments(told) if self.width is None else comments(told, min(TEXT_WIDTH, self.width - 2))
         return [self.painted(line, DIM) for line in lines]
 
+    def one(self, told: str) -> list[str]:
+        """Sentence behind ``#`` that stays on one line in a file."""
+        return [f"# {told}"] if self.width is None else self.comments([told])
+
     def head(self, told: Sequence[str]) -> list[str]:
         """Head of a table: all of it, or its first two sentences, and how many more there are."""
         if not self.brief or len(told) <= 2:

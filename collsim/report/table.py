@@ -141,7 +141,7 @@ def as_table(result: Result, screen: Screen = WHOLE) -> str:
     for (op, ranks, groups), entries in _blocks(everything).items():
         rows = [entry for entry in entries if isinstance(entry, Row)]
         who = f"ranks {ranks}" if groups == 1 else f"groups {groups} x {ranks} ranks ({_split(result)})"
-        lines += ["#", *screen.comments([f"op {op}   {who}   algo {_asked(result)}   model fluid"])]
+        lines += ["#", *screen.one(f"op {op}   {who}   algo {_asked(result)}   model fluid")]
         whole = [*columns, *fitted(_both(LIMITS), entries)]
         shown = fitting(whole, screen, DROP)
         lost |= dict.fromkeys(not_shown(whole, shown))

@@ -109,7 +109,7 @@ def _block(log: CheckedLog, columns: Sequence[Column[JudgedCase | RefusedCase]],
     settings = "".join(f", {name}={value}" for name, value in case.environment)
     yield f"# {log.file}:{log.line}" if log.line else f"# {log.file}"
     groups = "" if case.groups is None else f"   groups {case.all_ranks // case.ranks}"
-    yield from screen.comments([f"op {case.op}   ranks {case.ranks}{groups}   launch {launch}{library}{settings}"])
+    yield from screen.one(f"op {case.op}   ranks {case.ranks}{groups}   launch {launch}{library}{settings}")
     yield from screen.comments([log.mapping])
     yield from (f"#{head[1:]}" for head in heads(columns))
     entries: list[JudgedCase | RefusedCase] = [*log.rows, *log.refused]

@@ -9,14 +9,19 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from collsim.core.errors import Fault, Faults, InputError
+from collsim.core.kept import Kept
 from collsim.library import Profile, load_profile
 from collsim.simulation.request.fields import SCALE_OUT, Request
 from collsim.simulation.request.request import ask, rank_groups
 from collsim.simulation.request.values import plain
-from collsim.topology import Topology, load_topology
+from collsim.topology import Topology, cluster_names, load_topology, zoo_names
 
 __all__ = ["Machine", "Prepared", "listed", "prepare"]
 
+MOST_KEPT_GPUS = 4096
+"""Larger machines are built for each call: a few of them would take gigabytes."""
+TOPOLOGIES: Kept[Topology] = Kept(16)
+"""Shipped topologies of calls before, with changes of figures but without failures; nobody outside sees them."""
 FABRIC_NAMES = ("fabric", "network", "racks")
 
 
@@ -127,7 +132,24 @@ def _whole(topo: Any, overrides: Any, scale_out: Mapping[str, Any]) -> Topology:
         hint = "give a name that `collsim topo list` prints, or a YAML file"
         raise InputError(Fault("no topology is named", "topo", hint))
     wanted = {name: value for name, value in scale_out.items() if value is not None}
-    return load_topology(topo, overrides or (), scale_out=wanted)
+    key = _kept_key(topo, overrides, wanted)
+    if key is None:
+        return load_topology(topo, overrides or (), scale_out=wanted)
+    found = TOPOLOGIES.get(key, lambda: load_topology(topo, overrides or (), scale_out=wanted))
+    if found.n_gpus > MOST_KEPT_GPUS:
+        TOPOLOGIES.drop(key)
+    return found
+
+
+def _kept_key(topo: Any, overrides: Any, scale_out: Mapping[str, Any]) -> tuple[Any, ...] | None:
+    """Return what a shipped topology follows from; None for files, which may change, and for what cannot be a key."""
+    if not isinstance(topo, str) or topo not in (*zoo_names(), *cluster_names()):
+        return None
+    pairs = tuple(overrides.items()) if isinstance(overrides, Mapping) else tuple(listed(overrides or ()))
+    texts = [text for pair in pairs for text in listed(pair)]
+    if any(not isinstance(text, str) or ".y" in text for text in texts):
+        return None
+    return topo, pairs, tuple((name, str(value)) for name, value in sorted(scale_out.items()))
 
 
 def _damaged(topology: Topology, fail: Any, degrade: Any) -> Topology:

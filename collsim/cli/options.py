@@ -64,8 +64,9 @@ def scale_out_place(where: str) -> str:
     >>> scale_out_place("--set scale_out.nodes"), scale_out_place("--set link.bandwidth")
     ('nodes', '--set link.bandwidth')
     """
-    name = where.removeprefix("--set scale_out.")
-    return name if name != where and name in SCALE_OUT else where
+    place, _, name = where.rpartition("scale_out.")
+    ours = place == "--set " or place.startswith("topologies/")  # nobody writes to the files that are shipped
+    return name if ours and name in SCALE_OUT else where
 
 
 def operations() -> Sequence[str]:

@@ -222,7 +222,7 @@ def without_rivals(context: click.Context, flags: dict[str, Any]) -> dict[str, A
 
 def place_of(context: click.Context, where: str, config: Configuration | None) -> str:
     """Return where the user wrote the value of the parameter that *where* names; other places stay as they are."""
-    if (flag := scale_out_place(where)) != where and _source(context, flag):
+    if (flag := scale_out_place(where)) != where and (_source(context, flag) or not where.startswith("--")):
         where = flag
     name = where.removeprefix("--").replace(" ", "_").replace("-", "_")
     name = {"set": "overrides", "format": "form", "env": "environment"}.get(name, name)

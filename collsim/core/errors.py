@@ -42,6 +42,7 @@ __all__ = [
     "UnsupportedError",
     "VerificationError",
     "defect",
+    "did_you_mean",
     "nearest",
 ]
 
@@ -183,6 +184,16 @@ def defect(shows: str = "this message") -> str:
     'this is a defect of collsim: please report the command with this message'
     """
     return f"this is a defect of collsim: please report the command with {shows}"
+
+
+def did_you_mean(name: str, known: Sequence[str]) -> str:
+    """Return the beginning of a hint that offers the entry of *known* most like *name*; empty if none is close.
+
+    >>> did_you_mean("rign", ["ring", "tree"]) + "known: ring, tree"
+    'did you mean "ring"? known: ring, tree'
+    """
+    near = nearest(name, known)
+    return f'did you mean "{near}"? ' if near else ""
 
 
 def nearest(name: str, known: Sequence[str]) -> str | None:

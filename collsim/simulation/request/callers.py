@@ -23,6 +23,8 @@ T = TypeVar("T")
 SPELLINGS = {flag.lstrip("-").replace("-", "_"): entry.name for entry in FIELDS for flag in entry.flags}
 SPELLINGS |= {"topk": "top_k", "topology": "topo", "sizes": "size", "collective": "op", "operation": "op"}
 """Arguments by other words for them: the flags of the command line that are spelled otherwise, and near misses."""
+ELSEWHERE = {"topo": ("topos", "source"), "compare": ("topos",)}
+"""What functions call an argument that has another name in most of them."""
 WHAT_IF = {"set": "overrides", "env": "environment", "degrade": "degrade"}
 """Arguments that are mappings, by the flags that set one entry."""
 FLAG = re.compile(r"(?<![\w-])(--?)([a-z][a-z-]*)(?:[ =](\"[^\"]*\"|\w(?:[\w.:=%+,-]*[\w%])?))?(?![\w-])")
@@ -103,6 +105,7 @@ def _place(where: str, names: Mapping[str, None]) -> str:
     if flag == "--set" and path and "overrides" in names:
         return f'overrides["{path}"]'
     found = SPELLINGS.get(name, name)
+    found = next((other for other in ELSEWHERE.get(found, ()) if other in names and found not in names), found)
     return f"{found} {path}".rstrip() if found in names else where
 
 

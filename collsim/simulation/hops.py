@@ -425,6 +425,7 @@ def _written_out(rows: _Rows, classes: _Classes, dtype: str, more: int) -> Lower
         dtype=dtype,
         steps=busy.steps(use, across) if across.any() else None,
         carried=_carried(rows),
+        ways=hops.run.routes.take(number, plain),
         tells=tells,
         near=classes.near or more > 0,
         rounded=any(each.rounded for each in rows.programs),

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from collsim.core.errors import CollsimError, InputError, ModelError
     from collsim.moe import MoeComparison, MoeResult, compare_moe, simulate_moe
     from collsim.schedule import Schedule
+    from collsim.serving import ServingResult, simulate_serving
     from collsim.simulation.compare import compare
     from collsim.simulation.comparison import Comparison
     from collsim.simulation.result import Result
@@ -55,6 +56,7 @@ __all__ = [
     "MoeResult",
     "Result",
     "Schedule",
+    "ServingResult",
     "TimelineResult",
     "Topology",
     "Validation",
@@ -66,6 +68,7 @@ __all__ = [
     "load_topology",
     "simulate",
     "simulate_moe",
+    "simulate_serving",
     "simulate_timeline",
     "systems",
     "validate",
@@ -80,6 +83,7 @@ HOME = {
     "MoeResult": "moe",
     "Result": "simulation.result",
     "Schedule": "schedule",
+    "ServingResult": "serving",
     "TimelineResult": "timeline",
     "Topology": "topology",
     "Validation": "calibration.verdicts",
@@ -87,6 +91,7 @@ HOME = {
     "load_topology": "topology",
     "simulate": "simulation.simulate",
     "simulate_moe": "moe",
+    "simulate_serving": "serving",
     "simulate_timeline": "timeline",
     "systems": "topology",
     "calibrate": "calibration.fit",

@@ -36,11 +36,13 @@ class Arguments(TypedDict, total=False):
     library: str | None
     environment: Mapping[str, str] | None
     launch: str
-    registered: bool
+    registered: bool | str
     reduce: bool
     tolerance: float | str | None
     bracket: bool
     gpus_per_thread: int
+    one_process: bool
+    host: str
     groups: Any
     over: str | None
     placement: str | Path | None

@@ -20,7 +20,7 @@ from collsim.simulation.request.request import CHOICES, Request
 from collsim.simulation.request.tolerance import AUTO, percent
 from collsim.simulation.result import Row
 from collsim.topology import Topology, zoo_names
-from collsim.topology.model import SIZES
+from collsim.topology.model import SITES, SIZES
 
 __all__ = [
     "achievable",
@@ -164,17 +164,23 @@ def intervals_hold(topology: Topology, constants: Profile) -> bool:
     it names, for any if it names none.
     """
     if topology.cluster is not None:
-        return _network_fits(topology, constants) and not _is_changed(topology)
+        usual = (*SIZES, *SITES) if constants.network.pooled else SIZES
+        return _network_fits(topology, constants) and not _is_changed(topology, usual)
     meant = topology.name in constants.systems or (bool(constants.derived) and not constants.systems)
     return meant and not _is_changed(topology)
 
 
 def _network_fits(topology: Topology, constants: Profile) -> bool:
-    """Return True if logs of this cluster, or of its nodes on this network, stand behind the costs between nodes."""
+    """Return True if logs of this cluster, or of its nodes on this network, stand behind the costs between nodes.
+
+    Errors of whole sites left out hold for every site of such nodes.
+    """
     assert topology.cluster is not None
     if len(topology.cluster.kinds) > 1:
         return False
     network, names = constants.network, (topology.name, topology.cluster.node.name)
+    if network.pooled and network.covers(topology.cluster.spec.network, topology.labels.get("gpu.model", "")):
+        return True
     return network.networks[:1] == (topology.cluster.spec.network,) and any(name in network.systems for name in names)
 
 
@@ -183,13 +189,13 @@ def exchanges_as_fitted(constants: Profile, levels: Iterable[str]) -> bool:
     return not constants.peers or set(levels) <= set(constants.peers)
 
 
-def _is_changed(topology: Topology) -> bool:
+def _is_changed(topology: Topology, usual: Sequence[str] = SIZES) -> bool:
     """Return True if a figure differs, or may differ, from those of the system of that name.
 
     How many nodes there are is a question, not a change: fits hold logs of some numbers of nodes, and predict others.
     """
     changed = topology.source == "graph" or topology.damage is not None
-    return changed or any(path not in (*SIZES, *TEXTS) for path in topology.settings)
+    return changed or any(path not in (*usual, *TEXTS) for path in topology.settings)
 
 
 def warnings_of(

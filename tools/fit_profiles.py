@@ -210,7 +210,7 @@ def joint_fit() -> tuple[Joint, dict[str, dict[str, Scatter]]]:
         if row.set == "train" and row.health == "ok" and not row.spike and row.case.nodes > 1:
             systems[row.case.system].append(row)
     found = fit_jointly(law_of_nccl(), few([entry for system in systems for entry in seen_of(system, systems[system])]))
-    return found, errors_of_sites(found.seen, left_out_s(found))
+    return found, errors_of_sites(found.seen, left_out_s(found).tolist())
 
 
 def errors_of_sites(seen: Sequence[Seen], predicted_s: Sequence[float]) -> dict[str, dict[str, Scatter]]:

@@ -13,12 +13,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from collsim.calibration.findings import Constant
+from collsim.calibration.fit_network import MOST_STEP_S, STEP_KEYS
 from collsim.calibration.observations import Observation
 from collsim.library.costs.channel_costs import Protocol
 from collsim.simulation.timing import call_time_s
@@ -69,6 +70,14 @@ PARTS = ("technology", "nodes", "rates", "chains", "node share", "pooling")
 """Parts of the law that can be left out: factors of technologies, of nodes, of rates of lines, the share of trees, what
 NVLS loses in trees, and all that networks have in common."""
 LINES = ("LL", "LL128")
+
+
+def most_of(network: str, key: str) -> float:
+    """Return the largest value of a constant that makes sense: shares, and steps over InfiniBand, have one."""
+    if key.endswith("share"):
+        return 1.0
+    steps = key in STEP_KEYS and network.startswith("infiniband")
+    return MOST_STEP_S["infiniband"] if steps else math.inf
 
 
 class Seen(NamedTuple):
@@ -177,8 +186,9 @@ class Law:
         """Return the costs of a kernel; the logarithm of constant *moved* is less by `STEP`."""
         places = self.places(network, family, proto)
         sums = {key: float(logs[its].sum()) - STEP * (key == moved) for key, its in places.items()}
-        values = {key: math.exp(min(total, 0.0) if key.endswith("share") else total) for key, total in sums.items()}
-        return replace(self.starts[family][proto], origins={}, **values)
+        values = {key: min(math.exp(total), most_of(network, key)) for key, total in sums.items()}
+        changes: dict[str, Any] = values
+        return replace(self.starts[family][proto], origins={}, **changes)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -207,14 +217,13 @@ class Joint:
                 for key, places in self.law.places(network, family, proto).items():
                     word = key.removesuffix("_Bps").removesuffix("_s")
                     name = f"{family}.{word}" if key == "link_share" else f"{family}.{proto}.{word}"
-                    found[name] = self._constant(name, float(getattr(start, key)), places, key)
+                    found[name] = self._constant(name, float(getattr(start, key)), places, most_of(network, key))
         return list(found.values())
 
-    def _constant(self, name: str, start: float, places: Sequence[int], key: str) -> Constant:
+    def _constant(self, name: str, start: float, places: Sequence[int], most: float) -> Constant:
         terms = list(self.law.terms.values())
         before = math.hypot(*(terms[place].spread for place in places))
         deviation = min(math.sqrt(self.covariance[np.ix_(places, places)].sum()), before)
-        most = 1.0 if key.endswith("share") else math.inf
         value = min(math.exp(self.logs[list(places)].sum()), most)
         reach = math.exp(NORMAL_90 * deviation)
         return Constant("stream", name, start, value, value / reach, min(value * reach, most), deviation < before / 2)
@@ -253,15 +262,13 @@ def _solved(near: tuple[Floats, Floats, Floats], logs: Floats, prior: _Prior) ->
     *near* are residuals, slopes and weights of sites.
     """
     residuals, slopes, sites = near
-    step = np.zeros(len(logs))
+    step: Floats = np.zeros(len(logs))
     for _ in range(30):
         errors = residuals + slopes @ step
         weights = sites / (1 + (errors / NOISE) ** 2) ** POWER / NOISE**2
         hessian = slopes.T @ (slopes * weights[:, None]) + np.diag(prior.spread**-2)
-        before, step = (
-            step,
-            -np.linalg.solve(hessian, slopes.T @ (weights * residuals) + (logs - prior.start) / prior.spread**2),
-        )
+        pull = slopes.T @ (weights * residuals) + (logs - prior.start) / prior.spread**2
+        before, step = step, np.asarray(-np.linalg.solve(hessian, pull), dtype=np.float64)
         if np.abs(step - before).max() < 1e-4:
             break
     return step, hessian
@@ -281,11 +288,12 @@ def _site_weights(seen: Sequence[Seen]) -> Floats:
 def fit_jointly(law: Law, seen: Sequence[Seen]) -> Joint:
     """Return the fit of a law to rows of many sites."""
     law.all_places()
-    best = (np.zeros(0), np.zeros(0), np.zeros(0))
+    best: tuple[Any, Any, Any] = (np.zeros(0), np.zeros(0), np.zeros(0))
     prior = _Prior(*(np.array(column) for column in zip(*law.terms.values(), strict=True)))
-    logs, sites, least = prior.start.copy(), _site_weights(seen), math.inf
+    logs: Any = prior.start.copy()
+    sites, least = _site_weights(seen), math.inf
     for _ in range(MOST_ROUNDS):
-        residuals = np.array([_residual(law, entry, logs) for entry in seen])
+        residuals: Floats = np.array([_residual(law, entry, logs) for entry in seen])
         loss = _loss(residuals, sites, logs, prior)
         if loss > least:  # too far: half of the way
             logs = (logs + best[0]) / 2
@@ -298,7 +306,7 @@ def fit_jointly(law: Law, seen: Sequence[Seen]) -> Joint:
         logs = np.minimum(logs + np.clip(step, -LONGEST[0], LONGEST[0]), prior.most)
     logs, residuals, slopes = best
     _, hessian = _solved((residuals, slopes, sites), logs, prior)
-    return Joint(law, logs, np.linalg.inv(hessian), tuple(seen), residuals, slopes)
+    return Joint(law, logs, np.asarray(np.linalg.inv(hessian), dtype=np.float64), tuple(seen), residuals, slopes)
 
 
 def left_out_s(found: Joint, others: Sequence[Seen] = ()) -> Floats:

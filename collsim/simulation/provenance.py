@@ -161,26 +161,23 @@ def intervals_hold(topology: Topology, constants: Profile) -> bool:
     """Return True if errors that were counted say how far off predictions are on this topology.
 
     They do on the systems that the profile was fitted to. Those of a derived profile are widened for the systems that
-    it names, for any if it names none.
+    it names, for any if it names none. Between nodes errors of whole sites left out hold for every site of such nodes.
     """
+    if topology.cluster is not None and constants.network.pooled and len(topology.cluster.kinds) <= 1:
+        meant = constants.network.covers(topology.cluster.spec.network, topology.labels.get("gpu.model", ""))
+        return meant and not _is_changed(topology, (*SIZES, *SITES))
     if topology.cluster is not None:
-        usual = (*SIZES, *SITES) if constants.network.pooled else SIZES
-        return _network_fits(topology, constants) and not _is_changed(topology, usual)
+        return _network_fits(topology, constants) and not _is_changed(topology)
     meant = topology.name in constants.systems or (bool(constants.derived) and not constants.systems)
     return meant and not _is_changed(topology)
 
 
 def _network_fits(topology: Topology, constants: Profile) -> bool:
-    """Return True if logs of this cluster, or of its nodes on this network, stand behind the costs between nodes.
-
-    Errors of whole sites left out hold for every site of such nodes.
-    """
+    """Return True if logs of this cluster, or of its nodes on this network, stand behind the costs between nodes."""
     assert topology.cluster is not None
     if len(topology.cluster.kinds) > 1:
         return False
     network, names = constants.network, (topology.name, topology.cluster.node.name)
-    if network.pooled and network.covers(topology.cluster.spec.network, topology.labels.get("gpu.model", "")):
-        return True
     return network.networks[:1] == (topology.cluster.spec.network,) and any(name in network.systems for name in names)
 
 

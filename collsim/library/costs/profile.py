@@ -18,7 +18,7 @@ BANDS_BETWEEN = {**BANDS, "bulk": 32 * 2**20, "whole": 512 * 2**20}
 """Bands over nodes: what a step waits for counts up to 32 MiB, from 512 MiB on hardly anything but links does."""
 
 
-def band_of(size_bytes: int, bands: Mapping[str, int] = BANDS) -> str:
+def band_of(size_bytes: int, bands: dict[str, int] = BANDS) -> str:
     """Return the band of a size.
 
     >>> band_of(8), band_of(65536), band_of(2**30), band_of(2**30, BANDS_BETWEEN)

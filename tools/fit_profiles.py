@@ -36,7 +36,7 @@ from collsim.calibration.validate import DEFAULT_RCCL
 from collsim.core.operations import DTYPES
 from collsim.library import DEFAULT_LIBRARY, Profile, Scatter, load_profile, read_environment, system_of
 from collsim.library.costs.channel_costs import BETWEEN
-from collsim.library.costs.profile import BANDS_BETWEEN, UNSEEN_REACH, band_of
+from collsim.library.costs.profile import BANDS, BANDS_BETWEEN, UNSEEN_REACH, band_of
 from collsim.library.peers import peer_level
 from collsim.report.calibration import calibration_table
 from collsim.topology import Topology
@@ -216,13 +216,18 @@ def joint_fit() -> tuple[Joint, dict[str, dict[str, Scatter]]]:
 def errors_of_sites(seen: Sequence[Seen], predicted_s: Sequence[float]) -> dict[str, dict[str, Scatter]]:
     """Return the errors by kernel and band of rows whose site was left out, as far as they hold for another site.
 
-    Kernels take those of rings, twice as far off, in bands that fewer sites than `LEAST_SITES` show.
+    In bands that fewer sites than `LEAST_SITES` show, kernels take those of rings: below 1 MiB as they are, for hosts
+    and proxies make them, whichever kernel runs; above, twice as far off.
     """
     groups: dict[tuple[str, str], list[tuple[Seen, float]]] = defaultdict(list)
     for entry, its_s in zip(seen, predicted_s, strict=True):
         groups[entry.row.family, band_of(entry.row.row.case.size_bytes, BANDS_BETWEEN)].append((entry, its_s))
     told = {place: scatter for place, rows in groups.items() if (scatter := scatter_of_sites(rows)) is not None}
-    lent = {band: told["ring", band].widened(UNSEEN_REACH) for band in BANDS_BETWEEN if ("ring", band) in told}
+    lent = {
+        band: told["ring", band].widened(UNSEEN_REACH if first >= BANDS["large"] else 1.0)
+        for band, first in BANDS_BETWEEN.items()
+        if ("ring", band) in told
+    }
     return {
         family: {band: told.get((family, band), lent[band]) for band in lent}
         for family in dict.fromkeys(entry.row.family for entry in seen)

@@ -24,7 +24,7 @@ from collsim.calibration.observations import Observation
 from collsim.library.costs.channel_costs import Protocol
 from collsim.simulation.timing import call_time_s
 
-__all__ = ["PARENTS", "PARTS", "Joint", "Law", "Seen", "fit_jointly", "left_out_s"]
+__all__ = ["LEFT_OUT_ROUNDS", "PARENTS", "PARTS", "Joint", "Law", "Seen", "fit_jointly", "left_out_s"]
 
 Floats = NDArray[np.float64]
 
@@ -47,8 +47,10 @@ SITE_POWER = -0.5
 """Every site counts with the root of its rows."""
 MOST_ROUNDS, ENOUGH = 8, 0.997
 """A fit ends after so many steps, or if one leaves more than this share of the loss."""
-LONGEST = 0.7, 1.1
-"""Longest step of a logarithm: of a fit, and to one without a site."""
+LEFT_OUT_ROUNDS = 3
+"""The same of a fit without a site, which begins near its end."""
+LONGEST = 0.7
+"""Longest step of a logarithm."""
 STEP = 1e-3
 """Change of a logarithm by which derivatives are taken."""
 NORMAL_90 = 1.645
@@ -285,14 +287,14 @@ def _site_weights(seen: Sequence[Seen]) -> Floats:
     return np.asarray(weights / weights.mean())
 
 
-def fit_jointly(law: Law, seen: Sequence[Seen]) -> Joint:
-    """Return the fit of a law to rows of many sites."""
+def fit_jointly(law: Law, seen: Sequence[Seen], begin: Floats | None = None, rounds: int = MOST_ROUNDS) -> Joint:
+    """Return the fit of a law to rows of many sites, from logarithms to *begin* with on; None: as before any log."""
     law.all_places()
     best: tuple[Any, Any, Any] = (np.zeros(0), np.zeros(0), np.zeros(0))
     prior = _Prior(*(np.array(column) for column in zip(*law.terms.values(), strict=True)))
-    logs: Any = prior.start.copy()
+    logs: Any = prior.start.copy() if begin is None else begin
     sites, least = _site_weights(seen), math.inf
-    for _ in range(MOST_ROUNDS):
+    for _ in range(rounds):
         residuals: Floats = np.array([_residual(law, entry, logs) for entry in seen])
         loss = _loss(residuals, sites, logs, prior)
         if loss > least:  # too far: half of the way
@@ -303,26 +305,28 @@ def fit_jointly(law: Law, seen: Sequence[Seen]) -> Joint:
             break
         least = loss
         step, _ = _solved((best[1], best[2], sites), logs, prior)
-        logs = np.minimum(logs + np.clip(step, -LONGEST[0], LONGEST[0]), prior.most)
+        logs = np.minimum(logs + np.clip(step, -LONGEST, LONGEST), prior.most)
     logs, residuals, slopes = best
     _, hessian = _solved((residuals, slopes, sites), logs, prior)
     return Joint(law, logs, np.asarray(np.linalg.inv(hessian), dtype=np.float64), tuple(seen), residuals, slopes)
 
 
-def left_out_s(found: Joint, others: Sequence[Seen] = ()) -> Floats:
-    """Return float64[n]: times of the rows of a fit, then of *others*, each predicted without the rows of its site.
+def left_out_s(found: Joint, rounds: int = LEFT_OUT_ROUNDS) -> Floats:
+    """Return float64[n]: times of the rows of a fit, each predicted by one without its site.
 
-    Leaving out takes one step from the fit, on which all rows of the site are simulated again.
+    That begins where a step on the linear problem leads, and ends there if it has no *rounds*.
     """
-    law, fitted = found.law, found.seen
+    law, seen = found.law, found.seen
     prior = _Prior(*(np.array(column) for column in zip(*law.terms.values(), strict=True)))
-    everyone, sites = (*fitted, *others), np.array([entry.site for entry in fitted])
-    weights, times = _site_weights(fitted), np.full(len(fitted) + len(others), np.nan)
-    for site in dict.fromkeys(entry.site for entry in everyone):
+    sites = np.array([entry.site for entry in seen])
+    weights, times = _site_weights(seen), np.full(len(seen), np.nan)
+    for site in dict.fromkeys(sites.tolist()):
         kept = sites != site
         step, _ = _solved((found.residuals[kept], found.slopes[kept], weights[kept]), found.logs, prior)
-        logs = np.minimum(found.logs + np.clip(step, -LONGEST[1], LONGEST[1]), prior.most)
-        for line in (line for line, entry in enumerate(everyone) if entry.site == site):
-            entry = everyone[line]
+        logs = np.minimum(found.logs + np.clip(step, -LONGEST, LONGEST), prior.most)
+        if rounds:
+            logs = fit_jointly(law, [entry for entry in seen if entry.site != site], logs, rounds).logs
+        for line in np.flatnonzero(~kept).tolist():
+            entry = seen[line]
             times[line] = time_s(entry, law.costs(entry.network, entry.row.family, entry.row.proto, logs))
     return times

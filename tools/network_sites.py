@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from fit_profiles import DEFAULT, NETWORKS, as_case, law_of_nccl, with_start
-from joint_networks import PARENTS, PARTS, Seen, fit_jointly, left_out_s
+from joint_networks import LEFT_OUT_ROUNDS, PARENTS, PARTS, Seen, fit_jointly, left_out_s
 from predictors import TableRow, measured_rows, profile_of, topology_of
 from scores import BANDS, OVER_NODES, SMALL, score
 
@@ -109,10 +109,12 @@ def few(entries: Sequence[Entry]) -> list[Entry]:
     return kept
 
 
-def others_s(entries: Mapping[str, Sequence[Entry]], without: Iterable[str] = ()) -> dict[str, list[float]]:
+def others_s(
+    entries: Mapping[str, Sequence[Entry]], without: Iterable[str] = (), rounds: int = LEFT_OUT_ROUNDS
+) -> dict[str, list[float]]:
     """Return, by network, the time of each entry with constants fitted to all other sites; NaN where there are none.
 
-    Networks of the joint law are fitted together, *without* some parts of it.
+    Networks of the joint law are fitted together, *without* some parts of it; *rounds* are those of `left_out_s`.
     """
     found = {
         name: fit_steps(
@@ -126,7 +128,7 @@ def others_s(entries: Mapping[str, Sequence[Entry]], without: Iterable[str] = ()
     }
     pooled = [(name, entry) for name, rows in entries.items() if name in PARENTS for entry in rows]
     seen = [Seen(name, f"{entry.site} ({entry.seen.run.topology.name})", entry.seen) for name, entry in pooled]
-    times = left_out_s(fit_jointly(law_of_nccl(without), seen)).tolist() if seen else []
+    times = left_out_s(fit_jointly(law_of_nccl(without), seen), rounds).tolist() if seen else []
     for (name, _), time_s in zip(pooled, times, strict=True):
         found.setdefault(name, []).append(time_s)
     return found
@@ -150,7 +152,7 @@ def print_parts(entries: Mapping[str, Sequence[Entry]]) -> None:
     print("| left out of the law | " + " | ".join(PART_BANDS) + " |\n|" + " --- |" * (1 + len(PART_BANDS)))
     rows = [entry for name in entries for entry in entries[name]]
     for part in ("", *PARTS):
-        times = others_s(entries, [part] if part else [])
+        times = others_s(entries, [part] if part else [], rounds=0)
         found: dict[str, list[float]] = defaultdict(list)
         for entry, time_s in zip(rows, (time_s for name in entries for time_s in times[name]), strict=True):
             found[entry.part_band].append(time_s / entry.seen.time_s - 1)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 
@@ -36,6 +36,20 @@ START = {"gfx": "mi300x_ubb8", "": "hgx_h100"}
 """Profile to start from where none is meant for the topology: by the beginning of the GPU's architecture."""
 
 
+class Told(TypedDict, total=False):
+    """What holds for all tests of logs, whatever these say."""
+
+    op: str | None
+    ranks: int | None
+    nodes: int | None
+    dtype: str | None
+    redop: str | None
+    launch: str | None
+    registered: int | None
+    blocking: int | None
+    library_version: str | None
+
+
 def calibrate(
     logs: str | Path | Sequence[str | Path],
     topo: str | Path | Topology,
@@ -44,7 +58,7 @@ def calibrate(
     start: str | Profile = "auto",
     library: str | None = None,
     environment: Mapping[str, str] | None = None,
-    **overrides: Any,
+    **overrides: Unpack[Told],
 ) -> Calibration:
     """Fit the constants of a profile to logs of nccl-tests or rccl-tests.
 

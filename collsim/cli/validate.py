@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from collsim.cli.options import complete, operations, profiles, zoo
-from collsim.cli.output import check_targets, named_files, output_format, patience, write
-from collsim.core.errors import Faults
+from collsim.cli.options import complete, operations, profiles, screen_options, zoo
+from collsim.cli.output import check_targets, named_files, output_format, patience, screen_of, write
+from collsim.core.errors import PARTLY, Faults
 
 if TYPE_CHECKING:
     from collsim.calibration.verdicts import Validation
@@ -50,6 +50,7 @@ def validation_formats() -> tuple[str, ...]:
     help="table, csv or json.  [default: table]",
 )
 @click.option("-o", "--output", metavar="FILE", help="Write there; the suffix chooses the format.")
+@screen_options
 @click.option("-q", "--quiet", is_flag=True, help="No warnings on stderr.")
 @click.pass_context
 def validate(
@@ -59,6 +60,8 @@ def validate(
     form: str | None,
     output: str | None,
     quiet: bool,
+    wide: bool,
+    verbose: bool,
     strict: bool,
     **flags: Any,
 ) -> None:
@@ -72,6 +75,7 @@ def validate(
 
     Exit code 1: a row has wrong results or is faster than the wires allow, or a log says that its test failed; with
     --strict also if a row is outside the interval of its prediction, or outside 25 % where the profile has no interval.
+    Exit code 4: the model has no answer for some of the rows.
     """  # noqa: D301 - \b keeps the lines that follow it as they are
     from collsim.cli.run import place_of
     from collsim.report import VALIDATION_FORMATS, render_validation
@@ -84,9 +88,12 @@ def validate(
     if not quiet:
         for warning in validation.warnings:
             click.echo(f"warning: {warning}", err=True)
-    write(render_validation(validation, target or "table"), output)
+    screen = screen_of(output, wide=wide, verbose=verbose)
+    write(render_validation(validation, target or "table", screen), output)
     if validation.flagged or validation.failed or (strict and validation.outside):
         context.exit(1)
+    if validation.refused:
+        context.exit(PARTLY)
 
 
 def _validated(flags: dict[str, Any], faults: Faults) -> Validation:

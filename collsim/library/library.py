@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from collsim.core.errors import Fault, InputError, UnsupportedError
+from collsim.core.errors import Fault, InputError, UnsupportedError, did_you_mean
 
 __all__ = ["DEFAULT_LIBRARY", "ENGINES", "PROTOCOLS", "RANGES", "Library", "load_library"]
 
@@ -72,7 +72,8 @@ def load_library(name: str | Library) -> Library:
     found = re.fullmatch(r"(nccl|rccl)[-_ v]*(\d+)\.(\d+)(\.\d+)*([-+].*)?", name.strip().lower())
     spans = ", ".join(f"{family}-{_dotted(low)} to {_dotted(high)}" for family, (low, high) in RANGES.items())
     if not found:
-        known = f"known: {spans}, {', '.join(ENGINES)}"
+        latest = [f"{family}-{_dotted(high)}" for family, (_, high) in RANGES.items()]
+        known = f"{did_you_mean(name, [*latest, *ENGINES])}known: {spans}, {', '.join(ENGINES)}"
         raise UnsupportedError(Fault(f'"{name}" is no library and version', "library", known))
     family, version = found[1], (int(found[2]), int(found[3]))
     low, high = RANGES[family]

@@ -63,7 +63,7 @@ def merged(system: System) -> System:
 
     >>> a100 = System("ampere", True, 20.0, links_per_gpu=12, nics_per_gpu=2, nic_GBps=25.0)
     >>> merged(a100).nics_per_gpu, merged(replace(a100, nic_GBps=50.0)).nics_per_gpu
-    (1, 2)
+    (1.0, 2)
     """
     others = tuple(map(merged, system.others))
     rate = system.nic_GBps / system.nics_per_gpu

@@ -1,9 +1,10 @@
-"""Score constants of steps between nodes by site: as shipped, and fitted to all other sites of the same technology.
+"""Score constants of steps between nodes by site: as shipped, and fitted to all other sites.
 
 ``python tools/network_sites.py`` takes all healthy rows over several nodes, of training and test logs, thins them, and
 prints relative errors by technology, sizes and site; ``--network NAME``, as often as wanted, takes only these. Sites
 whose training logs the shipped constants were fitted to are marked: the first column is no prediction there. What is
-printed fits nothing that is shipped; constants of all sites together are for the comparison only.
+printed fits nothing that is shipped; constants of all sites together are for the comparison only. ``--parts`` says what
+each part of the law is worth that the networks of NVIDIA's GPUs are fitted to together.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from fit_profiles import DEFAULT, NETWORKS, as_case, with_start
+from fit_profiles import DEFAULT, NETWORKS, as_case, law_of_nccl, with_start
+from joint_networks import LEFT_OUT_ROUNDS, PARENTS, PARTS, Seen, fit_jointly, left_out_s
 from predictors import TableRow, measured_rows, profile_of, topology_of
 from scores import BANDS, OVER_NODES, SMALL, score
 
@@ -32,6 +34,7 @@ MOST_TRANSFERS = 6000
 MOST_ROWS = 40
 """Of a site: more of one would outweigh all others."""
 SMALLEST = "< 1 MiB"
+PART_BANDS = (SMALLEST, "1-512 MiB", OVER_NODES[0])
 ALL = "all sites"
 
 Errors = Mapping[tuple[str, str], tuple[list[float], list[float]]]
@@ -51,6 +54,11 @@ class Entry(NamedTuple):
         size = self.seen.row.case.size_bytes
         found = next(name for name in OVER_NODES if BANDS[name][0] <= size < BANDS[name][1])
         return SMALLEST if found in SMALL else found
+
+    @property
+    def part_band(self) -> str:
+        """The same, with all from 1 to 512 MiB together."""
+        return self.band if self.band in (SMALLEST, PART_BANDS[-1]) else PART_BANDS[1]
 
     def shipped_s(self) -> float:
         """Return the time with the constants as shipped."""
@@ -101,14 +109,36 @@ def few(entries: Sequence[Entry]) -> list[Entry]:
     return kept
 
 
-def errors_of(name: str, entries: Sequence[Entry]) -> Errors:
-    """Return the errors of constants *name*; those fitted to other sites are missing where there is but one."""
-    first = topology_of(NETWORKS[name].systems[0])
-    seen, sites = [entry.seen for entry in entries], [entry.site for entry in entries]
-    left_out_s = fit_steps(seen, with_start(first), NETWORKS[name].networks[0], sites)[2].left_out_s.tolist()
+def others_s(
+    entries: Mapping[str, Sequence[Entry]], without: Iterable[str] = (), rounds: int = LEFT_OUT_ROUNDS
+) -> dict[str, list[float]]:
+    """Return, by network, the time of each entry with constants fitted to all other sites; NaN where there are none.
+
+    Networks of the joint law are fitted together, *without* some parts of it; *rounds* are those of `left_out_s`.
+    """
+    found = {
+        name: fit_steps(
+            [entry.seen for entry in rows],
+            with_start(topology_of(NETWORKS[name].systems[0])),
+            NETWORKS[name].networks[0],
+            [entry.site for entry in rows],
+        )[2].left_out_s.tolist()
+        for name, rows in entries.items()
+        if name not in PARENTS
+    }
+    pooled = [(name, entry) for name, rows in entries.items() if name in PARENTS for entry in rows]
+    seen = [Seen(name, f"{entry.site} ({entry.seen.run.topology.name})", entry.seen) for name, entry in pooled]
+    times = left_out_s(fit_jointly(law_of_nccl(without), seen), rounds).tolist() if seen else []
+    for (name, _), time_s in zip(pooled, times, strict=True):
+        found.setdefault(name, []).append(time_s)
+    return found
+
+
+def errors_of(entries: Sequence[Entry], times_s: Sequence[float]) -> Errors:
+    """Return the errors of the shipped constants, and of times by those fitted to other sites, where there are some."""
     found: dict[tuple[str, str], tuple[list[float], list[float]]] = defaultdict(lambda: ([], []))
     trained = {entry.site for entry in entries if entry.trained}
-    for entry, other_s in zip(entries, left_out_s, strict=True):
+    for entry, other_s in zip(entries, times_s, strict=True):
         for site in (ALL, entry.site + (" (fitted)" if entry.site in trained else "")):
             shipped, others = found[site, entry.band]
             shipped.append(entry.shipped_s() / entry.seen.time_s - 1)
@@ -117,14 +147,34 @@ def errors_of(name: str, entries: Sequence[Entry]) -> Errors:
     return found
 
 
+def print_parts(entries: Mapping[str, Sequence[Entry]]) -> None:
+    """Print the errors of sites left out with the whole joint law, and without each of its parts."""
+    print("| left out of the law | " + " | ".join(PART_BANDS) + " |\n|" + " --- |" * (1 + len(PART_BANDS)))
+    rows = [entry for name in entries for entry in entries[name]]
+    for part in ("", *PARTS):
+        times = others_s(entries, [part] if part else [], rounds=0)
+        found: dict[str, list[float]] = defaultdict(list)
+        for entry, time_s in zip(rows, (time_s for name in entries for time_s in times[name]), strict=True):
+            found[entry.part_band].append(time_s / entry.seen.time_s - 1)
+        scores = " | ".join(str(score(found[band])) for band in PART_BANDS)
+        print(f"| {part or 'nothing'} | {scores} |", flush=True)
+
+
 def main() -> int:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--network", action="append", choices=list(NETWORKS), help="only these; all by default")
-    names = parser.parse_args().network or list(NETWORKS)
+    parser.add_argument("--parts", action="store_true", help="what each part of the joint law is worth, instead")
+    asked = parser.parse_args()
+    names = list(PARENTS) if asked.parts else asked.network or list(NETWORKS)
+    if asked.parts:
+        print_parts(entries_of(names))
+        return 0
+    entries = entries_of([*names, *PARENTS] if set(names) & set(PARENTS) else names)
+    times = others_s(entries)
     print("| constants | site | sizes | rows | as shipped | fitted to all other sites |\n|" + " --- |" * 6)
-    for name, entries in entries_of(names).items():
-        errors = errors_of(name, entries)
+    for name in (name for name in entries if name in names):
+        errors = errors_of(entries[name], times[name])
         bands = (*OVER_NODES[:3], SMALLEST)
         for site, band in sorted(errors, key=lambda cell: (cell[0] != ALL, cell[0], bands.index(cell[1]))):
             shipped, others = errors[site, band]

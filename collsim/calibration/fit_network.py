@@ -119,7 +119,7 @@ def fit_steps(
     between = replace(profile, families=families)
     most_s = MOST_STEP_S.get(network, math.inf)
     every = [
-        replace(one, most=min(one.most, most_s)) if one.key in STEP_KEYS else one
+        replace(one, start=min(one.start, most_s), most=min(one.most, most_s)) if one.key in STEP_KEYS else one
         for one in parameters_of(between, seen, between=True)
     ]
     parameters = _told(every, seen)

@@ -87,7 +87,7 @@ class Observation:
         """Return the time on the device in seconds with *costs*: between nodes, if it ran over several."""
         if not self.over_nodes:
             return device_time_s(self.lowered, self.run, costs)
-        within = kernel_costs(self.run, self.proto, family_of(self.row.case.op, self.algo))
+        within = kernel_costs(self.run, self.proto, family_of(self.row.case.op, self.algo), costs)
         return device_time_s(self.lowered, self.run, within, costs)
 
 

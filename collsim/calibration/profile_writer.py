@@ -72,6 +72,8 @@ def _network_lines(calibration: Calibration, writer: _Writer) -> Iterator[str]:
     for key in ("systems", "networks", "gpus"):
         yield f"  {key}: [{', '.join(getattr(network, key))}]"
     yield f"  nodes: {network.nodes}"
+    if network.pooled:
+        yield "  pooled: true"
     yield "  families:"
     yield from writer.families("stream", network.families, "    ")
     yield from _accuracy(network.accuracy, "  ")
@@ -113,7 +115,12 @@ class _Writer:
         """Yield the figures of a protocol that are not as in the bare wire."""
         for key, attribute in PROTOCOL_FIGURES.items():
             value = getattr(costs, attribute)
-            if value is None or math.isinf(value) or value == 0 or (key == "wire_efficiency" and value == 1):
+            if (
+                value is None
+                or math.isinf(value)
+                or value == 0
+                or (key in ("wire_efficiency", "node_share") and value == 1)
+            ):
                 continue
             shared = (launch, f"{family}.{key}") in self.fitted
             name = f"{family}.{key}" if shared else f"{family}.{proto}.{key}"

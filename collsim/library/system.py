@@ -68,6 +68,9 @@ SOCKET_GBPS = (("EPYC 7", 16.0), ("EPYC 9", 16.0), ("Xeon", 22.0))
 """GB/s between two sockets by part of ``cpu.model`` (AMD and Sapphire Rapids in NCCL src/graph/topo.h until 2.29)."""
 SOCKET_DEFAULT_GBPS = 16.0
 
+CPU_VENDORS = (("EPYC", "amd"), ("Xeon", "intel"), ("Grace", "arm"))
+"""Vendor by part of ``cpu.model``; NCCL reads it from the host (src/graph/topo.cc, ncclTopoCpuType)."""
+
 ONE_ADAPTER = "EFA"
 """Adapters of this model at one GPU are shown to the library as one (aws-ofi-nccl, which groups them)."""
 
@@ -115,8 +118,9 @@ class System:
     sharp : bool
         The switches between domains could add, if the user turns that on; matters between domains only.
     cpu_vendor : str
-        ``intel``, ``amd``, ``arm`` or ``unknown``; matters between domains only.
-    nics_per_gpu : int
+        ``intel``, ``amd``, ``arm``, ``mixed`` or ``unknown``; matters between domains only.
+    nics_per_gpu : float
+        Below 1 where GPUs share an adapter.
     nic_GBps : float
         Network adapters of one GPU together; matters between domains only.
     pcie_GBps : float
@@ -137,7 +141,7 @@ class System:
     nvls: bool = False
     sharp: bool = True
     cpu_vendor: str = "unknown"
-    nics_per_gpu: int = 1
+    nics_per_gpu: float = 1
     nic_GBps: float = 0.0
     pcie_GBps: float = 0.0
     graphs: tuple[tuple[str, Graph], ...] = ()
@@ -189,12 +193,13 @@ def system_of(
     *,
     nvls: bool | None = None,
     sharp: bool | None = None,
-    cpu_vendor: str = "unknown",
+    cpu_vendor: str | None = None,
 ) -> System:
     """Return the scale-up domains as the library sees them: as one, with those of other kinds if they differ.
 
-    It reads the label ``gpu.model`` (architecture), ``in_network_reduction`` (NVLS), the numbers of links in the
-    wiring, and the facts of ``nic``; rates of links are the library's own constants, not those of the topology.
+    It reads the labels ``gpu.model`` (architecture) and ``cpu.model`` (vendor), ``in_network_reduction`` (NVLS), the
+    numbers of links in the wiring, and the facts of ``nic``; rates of links are the library's own constants, not those
+    of the topology.
 
     Parameters
     ----------
@@ -205,7 +210,8 @@ def system_of(
         Overrides whether the switches reduce: virtual machines often hide it.
     sharp : bool, optional
         Overrides whether the network could: nothing is known of it on one domain, and some failures take it away.
-    cpu_vendor : str
+    cpu_vendor : str, optional
+        Overrides that of ``cpu.model``.
 
     Raises
     ------
@@ -221,8 +227,15 @@ def system_of(
         _together(systems, topology.name),
         nvls=all(system.nvls for system in systems) if nvls is None else nvls,
         sharp=has_sharp if sharp is None else sharp,
-        cpu_vendor=cpu_vendor,
+        cpu_vendor=_cpu_vendor(topology, everyone) if cpu_vendor is None else cpu_vendor,
     )
+
+
+def _cpu_vendor(topology: Topology, ranks: Sequence[int]) -> str:
+    """Return the vendor of the hosts; ``mixed`` if they differ, as NCCL calls it."""
+    models = {kind.labels.get("cpu.model", "") for kind, _ in topology.by_kind(ranks)}
+    found = {next((vendor for part, vendor in CPU_VENDORS if part in model), "unknown") for model in models}
+    return found.pop() if len(found) == 1 else "mixed"
 
 
 def _of_kind(topology: Topology, kind: Topology, ranks: list[int]) -> System:
@@ -307,8 +320,8 @@ def _poorest_domain(topology: Topology, ranks: list[int]) -> list[int]:
 def _adapters(topology: Topology) -> dict[str, Any]:
     """Return the number and rate of the network adapters of a GPU, from the facts ``nic.per_gpu`` and the like."""
     facts = {fact.path: fact.value for fact in topology.facts}
-    count = facts.get("nic.per_gpu", 1 / facts.get("nic.shared_by", 1))
-    seen = 1 if ONE_ADAPTER in topology.labels.get("nic.model", "") else max(int(count), 1)
+    count = facts.get("nic.per_gpu", 1) / facts.get("nic.shared_by", 1)
+    seen = min(count, 1) if ONE_ADAPTER in topology.labels.get("nic.model", "") else count
     return {"nics_per_gpu": seen, "nic_GBps": count * facts.get("nic.bandwidth", 0.0) / 1e9}
 
 

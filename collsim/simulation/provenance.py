@@ -20,7 +20,7 @@ from collsim.simulation.request.request import CHOICES, Request
 from collsim.simulation.request.tolerance import AUTO, percent
 from collsim.simulation.result import Row
 from collsim.topology import Topology, zoo_names
-from collsim.topology.model import SIZES
+from collsim.topology.model import SITES, SIZES
 
 __all__ = [
     "achievable",
@@ -161,8 +161,11 @@ def intervals_hold(topology: Topology, constants: Profile) -> bool:
     """Return True if errors that were counted say how far off predictions are on this topology.
 
     They do on the systems that the profile was fitted to. Those of a derived profile are widened for the systems that
-    it names, for any if it names none.
+    it names, for any if it names none. Between nodes errors of whole sites left out hold for every site of such nodes.
     """
+    if topology.cluster is not None and constants.network.pooled and len(topology.cluster.kinds) <= 1:
+        meant = constants.network.covers(topology.cluster.spec.network, topology.labels.get("gpu.model", ""))
+        return meant and not _is_changed(topology, (*SIZES, *SITES))
     if topology.cluster is not None:
         return _network_fits(topology, constants) and not _is_changed(topology)
     meant = topology.name in constants.systems or (bool(constants.derived) and not constants.systems)
@@ -183,13 +186,13 @@ def exchanges_as_fitted(constants: Profile, levels: Iterable[str]) -> bool:
     return not constants.peers or set(levels) <= set(constants.peers)
 
 
-def _is_changed(topology: Topology) -> bool:
+def _is_changed(topology: Topology, usual: Sequence[str] = SIZES) -> bool:
     """Return True if a figure differs, or may differ, from those of the system of that name.
 
     How many nodes there are is a question, not a change: fits hold logs of some numbers of nodes, and predict others.
     """
     changed = topology.source == "graph" or topology.damage is not None
-    return changed or any(path not in (*SIZES, *TEXTS) for path in topology.settings)
+    return changed or any(path not in (*usual, *TEXTS) for path in topology.settings)
 
 
 def warnings_of(

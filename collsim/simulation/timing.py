@@ -111,16 +111,19 @@ def time_schedule(schedule: Schedule, run: LoweredRun, proto: str = "Simple", dt
     return time_lowered(lowered, lowered.run, costs, network.protocol(proto, family_of(schedule.op, schedule.algo)))
 
 
-def kernel_costs(run: LoweredRun, proto: str, family: str) -> Protocol:
-    """Return the costs of a kernel on the ranks of *run*.
+def kernel_costs(run: LoweredRun, proto: str, family: str, network: Protocol | None = None) -> Protocol:
+    """Return the costs of a kernel on the ranks of *run*, inside a node; of *network*, if it is not the profile's.
 
     Calls in a row overlap inside a node. Over nodes they are taken one by one: no log shows that they overlap there,
     nor what each peer costs.
     """
     costs = run.profile.protocol(proto, family)
     node = run.fabric.wiring.coordinates.node[run.fabric.rank_node]
-    own = costs.back_to_back or costs.peer_overhead_s
-    return replace(costs, back_to_back=False, peer_overhead_s=0.0) if own and (node != node[0]).any() else costs
+    if not (node != node[0]).any():
+        return costs
+    between = network or run.profile.network.protocol(proto, family)
+    share = 1.0 if between is None else between.node_share
+    return replace(costs, back_to_back=False, peer_overhead_s=0.0, wire_efficiency=costs.wire_efficiency * share)
 
 
 def time_lowered(lowered: Lowered, run: LoweredRun, costs: Protocol, network: Protocol | None = None) -> Timing:

@@ -31,6 +31,8 @@ FITTED = ("link.latency", "link.efficiency", "switch.latency", "switch.in_networ
 
 SIZES = ("scale_out.nodes", "scale_out.gpus_per_node")
 """Figures that say how large a cluster is: a question, not a change."""
+SITES = ("scale_out.network", "scale_out.fabric", "cpu.model")
+"""Figures in which sites with the same nodes differ."""
 
 STATUSES: Mapping[str, str] = {
     "datasheet": "vendor specification of a shipping part",

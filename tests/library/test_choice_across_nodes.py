@@ -160,6 +160,27 @@ class TestNccl:
         system = system_of(load_topology("hgx_h100", told))
         assert (system.nics_per_gpu, system.nic_GBps) == (1, 50.0)
 
+    def test_adapters_that_gpus_share_count_once(self) -> None:
+        shared = {"nic.shared_by": "2", "nic.bandwidth": "200 Gb/s", "scale_out.nodes": "2"}
+        system = system_of(load_topology("dgx_a100", shared))  # whose own file gives every GPU an adapter
+        assert (system.nics_per_gpu, system.nic_GBps) == (0.5, 12.5)
+        graph = ring_across(call("all_reduce", 2, 8, MIB), system)
+        assert graph.channels * graph.inter_GBps <= 4 * 25
+
+    def test_the_ring_wins_where_two_gpus_share_an_adapter(self) -> None:
+        found = simulate(load_topology("polaris"), "all_reduce", "1G", ranks=8, library="nccl-2.18").rows[0]
+        assert found.algo == "ring"  # 52 ms on Polaris: 36 GB/s of bus bandwidth, on two nodes as on eight
+
+    def test_the_host_is_that_of_the_file(self) -> None:
+        amd, intel = ({"scale_out.nodes": "2", "cpu.model": model} for model in ("EPYC 7742", "Xeon 8380"))
+        vendors = [system_of(load_topology("dgx_a100", told)).cpu_vendor for told in (amd, intel)]
+        assert vendors == ["amd", "intel"]
+        chosen = [
+            simulate(load_topology("dgx_a100", told), "all_reduce", "256K", library="nccl-2.28").rows[0]
+            for told in (amd, intel)
+        ]
+        assert [row.proto for row in chosen] == ["LL128", "LL"]  # LL is slower on hosts of AMD, as NCCL reckons
+
     def test_rounds_between_two_groups_share_channels(self, h100: System) -> None:
         choice = choose(call("all_to_all", 4, 8, 64 * KIB), h100, "nccl-2.28")
         assert choice.point_to_point is not None

@@ -106,11 +106,12 @@ class TestWhichConstants:
             (node, network): load_profile("auto", cluster(node, network=network)).network.name
             for node, network in (
                 ("hgx_h100", "infiniband"), ("hgx_b200", "infiniband"), ("dgx_a100", "infiniband"),
-                ("hgx_h100", "efa"), ("mi300x_ubb8", "roce"), ("mi355x_ubb8", "ultra_ethernet"),
+                ("hgx_h100", "efa"), ("dgx_a100", "efa"),
+                ("hgx_h100", "roce"), ("mi300x_ubb8", "roce"), ("mi355x_ubb8", "ultra_ethernet"),
             )
         }  # fmt: skip
         assert list(names.values()) == [
-            "infiniband", "infiniband", "infiniband_a100", "efa", "roce", "ultra_ethernet",
+            "infiniband", "infiniband", "infiniband_a100", "efa", "efa_v1", "infiniband", "roce", "ultra_ethernet",
         ]  # fmt: skip
 
     def test_one_node_and_bare_wires_have_none_of_their_own(self):
@@ -130,7 +131,10 @@ class TestWhichConstants:
         row = fitted.rows[0]
         assert row.time_lo_s < row.time_s < row.time_hi_s
         other = collsim.simulate(cluster(network="spectrum_x"), **asked)
-        assert (other.profile["calibrated"], other.rows[0].time_lo_s) == (False, None)
+        assert other.profile["calibrated"] is False
+        assert other.rows[0].time_lo_s is not None  # errors of sites left out hold for another network of the law
+        changed = collsim.simulate(load_topology("h100_rail", {"nic.bandwidth": "200 Gb/s"}), ranks=16, **asked)
+        assert changed.rows[0].time_lo_s is None
         assert any("stand in for those of" in warning for warning in other.warnings)
 
     def test_a_network_whose_rows_fix_no_number_is_not_called_calibrated(self):
@@ -162,7 +166,7 @@ class TestWhichConstants:
         assert any("no log of SHARP" in warning for warning in sharp.warnings)
 
     def test_many_nodes_may_take_longer_than_any_law_says(self):
-        asked = {"op": "reduce_scatter", "size": "512M", "library": LIBRARY}
+        asked = {"op": "reduce_scatter", "size": "1G", "library": LIBRARY}
         ratios = []
         for nodes in (63, 64):
             topology = cluster(nodes=nodes, gpus_per_node=1)

@@ -24,9 +24,10 @@ def sites(monkeypatch):
 
 
 def test_every_site_is_scored_with_constants_of_the_others(sites):
-    entries = sites.entries_of(["efa"])["efa"]
-    assert {entry.site for entry in entries} == {"aws-samples", "keitaw", "p3dn"}
-    errors = sites.errors_of("efa", entries)
+    found = sites.entries_of(["efa", "efa_v1"])
+    entries = found["efa"]
+    assert {entry.site for entry in entries} == {"aws-samples", "keitaw"}
+    errors = sites.errors_of(entries, sites.others_s(found)["efa"])
     assert sum(len(shipped) for (site, _), (shipped, _) in errors.items() if site == sites.ALL) == len(entries)
     for shipped, others in errors.values():
         assert len(shipped) == len(others)
@@ -37,7 +38,8 @@ def test_one_site_has_no_others(sites):
     entries = sites.entries_of(["roce"])["roce"]
     alone = [entry for entry in entries if entry.site == "oci"]
     assert alone
-    assert not any(others for _, others in sites.errors_of("roce", alone).values())
+    times = sites.others_s({"roce": alone})["roce"]
+    assert not any(others for _, others in sites.errors_of(alone, times).values())
 
 
 @pytest.mark.parametrize("name", ["infiniband", "infiniband_a100"])
@@ -49,8 +51,8 @@ def test_no_step_over_infiniband_takes_longer_than_one_can(name):
                 assert max(costs.message_overhead_s, costs.turn_s) <= MOST_STEP_S["infiniband"], (family, proto)
 
 
-def test_five_rows_of_nvls_do_not_move_its_five_constants():
+def test_logs_of_two_nodes_do_not_move_the_channels_of_nvls():
     start = load_profile(str(TOOLS / "starts" / "between.yaml")).network.families["nvls"]["Simple"]
-    shipped = load_profile(str(NETWORKS / "infiniband.yaml")).network.families["nvls"]["Simple"]
-    assert shipped.message_overhead_s == start.message_overhead_s
-    assert shipped.base_s == start.base_s
+    for name in ("infiniband", "efa"):
+        shipped = load_profile(str(NETWORKS / f"{name}.yaml")).network.families["nvls"]["Simple"]
+        assert shipped.channel_rate_Bps == start.channel_rate_Bps

@@ -107,6 +107,8 @@ class Protocol:
         Added to the latency of every transfer.
     turn_s : float
         Between nodes: for which a step keeps its channel waiting, whether or not its receiver has what came before.
+    node_share : float
+        Between nodes: share of its rate inside a node that a kernel keeps while its threads serve the network too.
     channel_rate_Bps : float
         Payload that one channel (CTA) can move; inf if it never limits.
     wire_efficiency : float
@@ -168,6 +170,7 @@ class Protocol:
     channel_rate_Bps: float
     wire_efficiency: float = 1.0
     turn_s: float = 0.0
+    node_share: float = 1.0
     base_s: float = 0.0
     channel_overhead_s: float = 0.0
     small_overhead_s: float | None = None

@@ -8,19 +8,23 @@ from dataclasses import dataclass, field, replace
 
 from collsim.library.costs.channel_costs import BETWEEN, NEAREST, STAND_IN, Origin, Protocol
 
-__all__ = ["BANDS", "NetworkCosts", "Profile", "Protocol", "Scatter", "band_of"]
+__all__ = ["BANDS", "BANDS_BETWEEN", "NetworkCosts", "Profile", "Protocol", "Scatter", "band_of"]
 
 BANDS = {"small": 0, "middle": 64 * 2**10, "large": 2**20}
 """Bands of sizes in which errors are told apart, with their first size in bytes."""
 
 
-def band_of(size_bytes: int) -> str:
+BANDS_BETWEEN = {**BANDS, "bulk": 32 * 2**20, "whole": 512 * 2**20}
+"""Bands over nodes: what a step waits for counts up to 32 MiB, from 512 MiB on hardly anything but links does."""
+
+
+def band_of(size_bytes: int, bands: dict[str, int] = BANDS) -> str:
     """Return the band of a size.
 
-    >>> band_of(8), band_of(65536), band_of(2**30)
-    ('small', 'middle', 'large')
+    >>> band_of(8), band_of(65536), band_of(2**30), band_of(2**30, BANDS_BETWEEN)
+    ('small', 'middle', 'large', 'whole')
     """
-    return next(name for name in reversed(BANDS) if size_bytes >= BANDS[name])
+    return next(name for name in reversed(bands) if size_bytes >= bands[name])
 
 
 FARTHER = 0.25
@@ -78,6 +82,9 @@ class NetworkCosts:
         Technologies that they are meant for, that of the fit first, and parts of ``gpu.model`` of the nodes.
     nodes : int
         Most nodes of a log that was fitted; 0 if none was.
+    pooled : bool
+        Whether the errors are those of whole sites left out of a fit to many: they then hold for any site of these
+        technologies and GPUs.
     calibrated : bool
         Whether the logs have more rows than the fit had free numbers, and fix some of these.
     families : Mapping of str to Mapping
@@ -93,6 +100,7 @@ class NetworkCosts:
     networks: tuple[str, ...] = ()
     gpus: tuple[str, ...] = ()
     nodes: int = 0
+    pooled: bool = False
     calibrated: bool = True
     families: Mapping[str, Mapping[str, Protocol]] = field(default_factory=dict, hash=False)
     accuracy: Mapping[str, Mapping[str, Scatter]] = field(default_factory=dict, hash=False)
@@ -245,7 +253,8 @@ class Profile:
     def scatter(self, family: str, size_bytes: int) -> Scatter | None:
         """Return the errors of predictions for a kernel and a size; None if nobody measured."""
         kernel = family if family in self.accuracy else STAND_IN.get(family, family)
-        return self.accuracy.get(kernel, {}).get(band_of(size_bytes))
+        bands = self.accuracy.get(kernel, {})
+        return bands.get(band_of(size_bytes, BANDS_BETWEEN)) or bands.get(band_of(size_bytes))
 
     def launched(self, launch: str, *, registered: bool = False) -> Profile:
         """Return the constants for a way to launch; those of stream launches where it has none of its own.

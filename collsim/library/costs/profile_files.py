@@ -149,7 +149,8 @@ def network_for(technology: str, gpu: str) -> NetworkCosts | None:
     """Return the shipped constants between nodes of a GPU on a technology, or else between any on it."""
     found = [_loaded(path, path.stem).network for path in sorted(NETWORKS.glob("*.yaml"))]
     meant = [network for network in found if technology in network.networks]
-    return next((network for network in meant if network.covers(technology, gpu)), next(iter(meant), None))
+    usual = next((network for network in meant if network.networks[0] == technology), next(iter(meant), None))
+    return next((network for network in meant if network.covers(technology, gpu)), usual)
 
 
 def with_kernels(profile: Profile, library: Library, topology: Topology) -> Profile:

@@ -23,7 +23,7 @@ from collsim.core.units import (
 )
 from collsim.library.costs.channel_costs import FAMILIES, PEER_FAMILIES, Origin, Protocol
 from collsim.library.costs.hosts import HOSTS
-from collsim.library.costs.profile import BANDS, NetworkCosts, Profile, Scatter
+from collsim.library.costs.profile import BANDS, BANDS_BETWEEN, NetworkCosts, Profile, Scatter
 from collsim.library.library import PROTOCOLS, load_library
 from collsim.topology.files.reader import Document
 from collsim.topology.model import STATUSES
@@ -105,6 +105,7 @@ FIGURES: dict[str, Callable[[str, str], float]] = {
     "copy_rate": parse_bandwidth_Bps,
     "contention": _lost_share,
     "link_share": parse_fraction,
+    "node_share": parse_fraction,
     "softness": _softness,
     "scale": _scale,
 }
@@ -140,6 +141,7 @@ PROTOCOL_FIGURES = {
     "channel_overhead": "channel_overhead_s",
     "contention": "contention",
     "link_share": "link_share",
+    "node_share": "node_share",
     "softness": "softness",
     "floor": "floor_s",
     "peer_overhead": "peer_overhead_s",
@@ -159,7 +161,7 @@ TEXTS = ("title", "derived", "library", "host")
 LISTS = ("systems", "gpus", "peers")
 NETWORK_LISTS = {"systems": "hgx_h100", "gpus": "H100", "networks": "infiniband"}
 """Keys that hold lists of names, with an example."""
-NETWORK_KEYS = ("title", *NETWORK_LISTS, "nodes", "calibrated", "families", "accuracy")
+NETWORK_KEYS = ("title", *NETWORK_LISTS, "nodes", "pooled", "calibrated", "families", "accuracy")
 LAUNCHES = ("graph", "registered")
 LAUNCH_KEYS = ("title", "floor", "thread_launch", "families", "accuracy")
 KEYS = (
@@ -445,6 +447,7 @@ def _network(reader: _Reader, found: Profile, data: Mapping[str, Any], path: tup
         str(entries.get("title", "")),
         **names,
         nodes=nodes,
+        pooled=reader.flag(entries, "pooled", path, otherwise=False),
         calibrated=reader.flag(entries, "calibrated", path, otherwise=True),
         families=families,
         accuracy=accuracy,
@@ -524,7 +527,7 @@ def _accuracy(reader: _Reader, data: Mapping[str, Any], path: tuple[str, ...]) -
     for family in sections:
         here = (*path, "accuracy", family)
         bands = reader.mapping(sections, family, here[:-1], "write large: {low: 0.9, high: 1.1, ...}")
-        reader.check_keys(bands, list(BANDS), here)
+        reader.check_keys(bands, list(BANDS_BETWEEN if path == ("network",) else BANDS), here)
         found[family] = {}
         for band, entry in bands.items():
             try:

@@ -6,6 +6,7 @@ but one send on. The search keeps the most channels times rate, up to what a GPU
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from collsim.core.errors import Fault, UnsupportedError
@@ -62,12 +63,12 @@ def merged(system: System) -> System:
 
     >>> a100 = System("ampere", True, 20.0, links_per_gpu=12, nics_per_gpu=2, nic_GBps=25.0)
     >>> merged(a100).nics_per_gpu, merged(replace(a100, nic_GBps=50.0)).nics_per_gpu
-    (1, 2)
+    (1.0, 2)
     """
     others = tuple(map(merged, system.others))
     rate = system.nic_GBps / system.nics_per_gpu
     together = system.nics_per_gpu % PORTS == 0 and PORTS * rate <= PORTS_OVER_LANES * _lanes(system, PORTS * rate)
-    return replace(system, others=others, nics_per_gpu=system.nics_per_gpu // (PORTS if together else 1))
+    return replace(system, others=others, nics_per_gpu=system.nics_per_gpu / PORTS if together else system.nics_per_gpu)
 
 
 def _lanes(system: System, rate_GBps: float) -> float:
@@ -83,7 +84,7 @@ def _adapters(call: Call, system: System) -> tuple[int, float]:
         what = "the network adapters of a GPU are not known"
         raise UnsupportedError(Fault(what, "nodes", "give nic.bandwidth, the channels of a log, or an algorithm"))
     rate = system.nic_GBps / system.nics_per_gpu
-    return call.ranks_per_node * system.nics_per_gpu, min(rate, _lanes(system, rate))
+    return math.ceil(call.ranks_per_node * system.nics_per_gpu), min(rate, _lanes(system, rate))
 
 
 def ring_across(call: Call, system: System) -> Graph:

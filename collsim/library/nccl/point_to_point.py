@@ -86,8 +86,8 @@ def _per_distant_peer(call: Call, system: System, library: Library, environment:
     if given > 0:
         return given
     if library.version < NET_RATE_SINCE:
-        return max(system.nics_per_gpu, net_peer_channels(call.n_ranks, channels))
-    per_peer = _power_of_two(max(system.nics_per_gpu, math.ceil(system.nic_GBps / NET_CHANNEL_GBPS)))
+        return max(math.ceil(system.nics_per_gpu), net_peer_channels(call.n_ranks, channels))
+    per_peer = _power_of_two(max(math.ceil(system.nics_per_gpu), math.ceil(system.nic_GBps / NET_CHANNEL_GBPS)))
     while per_peer > 1 and per_peer * -(-call.n_ranks // BATCH) > channels:
         per_peer //= 2
     return per_peer

@@ -1,0 +1,70 @@
+"""The joint law of steps between nodes: what networks share, and what one site tells of another."""
+
+from __future__ import annotations
+
+import importlib
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from collsim.library import load_profile
+
+TOOLS = Path(__file__).parents[2] / "tools"
+STARTS = load_profile(str(TOOLS / "starts" / "between.yaml")).network.families
+
+
+@pytest.fixture(scope="module")
+def joint():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(TOOLS))
+        yield importlib.import_module("joint_networks")
+
+
+def law_with(joint, **factors):
+    law = joint.Law(STARTS)
+    law.all_places()
+    logs = np.array([term.start for term in law.terms.values()])
+    for name, factor in factors.items():
+        logs[list(law.terms).index(name.replace("__", "."))] += math.log(factor)
+    return law, logs
+
+
+def test_before_any_log_all_networks_cost_what_stood_before(joint):
+    law, logs = law_with(joint)
+    for network in joint.PARENTS:
+        for family, protocols in law.starts.items():
+            for proto, start in protocols.items():
+                costs = law.costs(network, family, proto, logs)
+                assert costs.message_overhead_s == pytest.approx(start.message_overhead_s)
+                assert costs.channel_rate_Bps == pytest.approx(start.channel_rate_Bps)
+
+
+def test_a_factor_of_a_technology_moves_its_networks_alone(joint):
+    law, logs = law_with(joint, efa__wait__LL=2.0)
+    start = STARTS["ring"]["LL"]
+    for network, factor in (("efa", 2), ("efa_v1", 2), ("slingshot", 1), ("infiniband", 1)):
+        costs = law.costs(network, "ring", "LL", logs)
+        assert costs.message_overhead_s == pytest.approx(factor * start.message_overhead_s)
+        assert costs.turn_s == pytest.approx(factor * start.turn_s)
+        assert law.costs(network, "ring", "LL128", logs).turn_s == pytest.approx(STARTS["ring"]["LL128"].turn_s)
+
+
+def test_the_channel_rate_of_nvls_is_no_part_of_the_fit(joint):
+    law, _ = law_with(joint)
+    assert not any("nvls" in name and "rate" in name for name in law.terms)
+
+
+def test_shares_and_steps_over_infiniband_stay_below_their_most(joint):
+    law, logs = law_with(joint)
+    costs = law.costs("infiniband", "ring", "Simple", logs + 3.0)
+    assert costs.link_share == 1.0
+    assert costs.message_overhead_s == pytest.approx(20e-6)
+
+
+@pytest.mark.parametrize(("part", "missing"), [("technology", "efa.wait"), ("nodes", ".nodes."), ("rates", ".rate.")])
+def test_a_part_of_the_law_can_be_left_out(joint, part, missing):
+    law = joint.Law(STARTS, [part])
+    law.all_places()
+    assert not any(missing in name for name in law.terms)

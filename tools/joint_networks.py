@@ -1,0 +1,332 @@
+"""One law of what steps between nodes cost, fitted to all networks of NVIDIA's GPUs at once.
+
+A constant is the product of what its kernel and protocol cost anywhere, of a factor of the technology, and of one of
+the nodes that were measured on it. Factors start at 1 with a stated spread, so that a network with few logs is as the
+others are, and one with many as its logs say. `fit_profiles` ships what comes out for the training logs;
+`network_sites` leaves out each site in turn, and parts of the law to see what they are worth.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collsim.calibration.findings import Constant
+from collsim.calibration.fit_network import MOST_STEP_S, STEP_KEYS
+from collsim.calibration.observations import Observation
+from collsim.library.costs.channel_costs import Protocol
+from collsim.simulation.timing import call_time_s
+
+__all__ = ["LEFT_OUT_ROUNDS", "PARENTS", "PARTS", "Joint", "Law", "Seen", "fit_jointly", "left_out_s"]
+
+Floats = NDArray[np.float64]
+
+PARENTS: Mapping[str, str] = {
+    "infiniband": "",
+    "infiniband_a100": "",
+    "slingshot": "slingshot",
+    "slingshot_a100": "slingshot",
+    "efa": "efa",
+    "efa_v1": "efa",
+}
+"""Networks that are fitted together, and the technology whose factors they share; InfiniBand is what others are
+compared with."""
+NOISE = 0.05
+"""Residuals beyond about this much count less and less, as in any fit."""
+POWER = 0.7
+"""Weights fall with the squared residual to this power: between those of a soft absolute value (0.5) and of a Cauchy
+distribution (1). Chosen by sites left out."""
+SITE_POWER = -0.5
+"""Every site counts with the root of its rows."""
+MOST_ROUNDS, ENOUGH = 8, 0.997
+"""A fit ends after so many steps, or if one leaves more than this share of the loss."""
+LEFT_OUT_ROUNDS = 3
+"""The same of a fit without a site, which begins near its end."""
+LONGEST = 0.7
+"""Longest step of a logarithm."""
+STEP = 1e-3
+"""Change of a logarithm by which derivatives are taken."""
+NORMAL_90 = 1.645
+TECHNOLOGY, NODES, FIRST = 2.0, 1.5, 3.0
+"""Factors by which a technology, and nodes on it, may well differ from the others; the last where a technology has
+generations."""
+FIRST_GENERATION = ("efa_v1",)
+"""Networks that differ from their technology by one factor for all kernels: adapters of the first generation."""
+SPREADS = {"message_overhead_s": 3.0, "turn_s": 3.0, "channel_rate_Bps": 2.0, "one_way_rate_Bps": 2.0}
+"""The same of constants of a kernel anywhere."""
+NVLS_SPREAD = 1.3
+"""Of trees of NVLS one network was measured: what they cost anywhere stays near the figures of NCCL's tuner, and their
+channel rate is no part of the fit, for no log of two nodes tells it."""
+SHARE, SHARE_SPREAD, CHAIN_SPREAD = 0.96, 1.1, 1.1
+NODE_SHARE, NODE_SHARE_SPREAD = 0.87, 1.01
+"""What NVLS keeps of its rate in trees: from 1 GiB on, where steps cost nothing, the training log of p5 says 0.85 to
+0.88. Smaller sizes, which wait for other things too, hardly move it."""
+PARTS = ("technology", "nodes", "rates", "chains", "node share", "pooling")
+"""Parts of the law that can be left out: factors of technologies, of nodes, of rates of lines, the share of trees, what
+NVLS loses in trees, and all that networks have in common."""
+LINES = ("LL", "LL128")
+
+
+def most_of(network: str, key: str) -> float:
+    """Return the largest value of a constant that makes sense: shares, and steps over InfiniBand, have one."""
+    if key.endswith("share"):
+        return 1.0
+    steps = key in STEP_KEYS and network.startswith("infiniband")
+    return MOST_STEP_S["infiniband"] if steps else math.inf
+
+
+class Seen(NamedTuple):
+    """A row over several nodes with its network and its site."""
+
+    network: str
+    site: str
+    row: Observation
+
+
+class Term(NamedTuple):
+    """Logarithm of a factor: where the fit starts, its standard deviation before, and the most that makes sense."""
+
+    start: float
+    spread: float
+    most: float = math.inf
+
+
+class Law:
+    """Terms of the law, and which of them make a constant.
+
+    Parameters
+    ----------
+    starts : Mapping of str to Mapping
+        `Protocol` by kernel and protocol, figures that stood before any log was read.
+    without : iterable of str
+        Of `PARTS`.
+    """
+
+    def __init__(self, starts: Mapping[str, Mapping[str, Protocol]], without: Iterable[str] = ()) -> None:
+        self.without = frozenset(without)
+        self.starts = {kernel: costs for kernel, costs in starts.items() if kernel != "sharp"}
+        self.terms: dict[str, Term] = {}
+        self._place: dict[str, int] = {}
+
+    def names_of(self, network: str, family: str, proto: str, key: str) -> list[str]:
+        """Return the terms whose sum is the logarithm of a constant; none if the law does not say it."""
+        value = getattr(self.starts[family][proto], key)
+        if key == "link_share":
+            return self._shares(network, family)
+        if key == "node_share":
+            told = family == "nvls" and "node share" not in self.without
+            return [self._term("nvls.node_share", math.log(NODE_SHARE), NODE_SHARE_SPREAD, 0.0)] if told else []
+        if not value or math.isinf(value) or (family == "nvls" and key == "channel_rate_Bps"):
+            return []
+        if family == "nvls":
+            spread = NVLS_SPREAD
+        elif key in SPREADS:
+            spread = SPREADS[key]
+        else:
+            return []
+        whose = f"{network}." if "pooling" in self.without else ""
+        names = [self._term(f"{whose}{family}.{proto}.{key}", math.log(value), spread)]
+        kind = "rate" if key.endswith("_Bps") else "wait"
+        of = "nvls" if family == "nvls" else proto
+        return names if whose else names + self._factors(network, kind, of)
+
+    def _factors(self, network: str, kind: str, of: str) -> list[str]:
+        """Return the factors of a technology and of nodes on waits, and on rates of lines."""
+        if kind == "rate" and (of not in LINES or "rates" in self.without):
+            return []
+        parent, found = PARENTS[network], []
+        if parent and "technology" not in self.without:
+            found.append(self._term(f"{parent}.{kind}.{of}", 0.0, TECHNOLOGY))
+        if of != "nvls" and "nodes" not in self.without:
+            first = network in FIRST_GENERATION
+            name = f"{network}.nodes.{kind}" if first else f"{network}.nodes.{kind}.{of}"
+            found.append(self._term(name, 0.0, FIRST if first else NODES))
+        return found
+
+    def _shares(self, network: str, family: str) -> list[str]:
+        names = [self._term(f"{network}.link_share", math.log(SHARE), SHARE_SPREAD, 0.0)]
+        if family == "chain" and "chains" not in self.without:
+            names.append(self._term(f"{network}.chain.link_share", 0.0, CHAIN_SPREAD, 0.0))
+        return names
+
+    def _term(self, name: str, start: float, factor: float, most: float = math.inf) -> str:
+        if name not in self.terms:
+            self._place[name] = len(self.terms)
+            self.terms[name] = Term(start, math.log(factor), most)
+        return name
+
+    @cache  # noqa: B019 - laws live as long as the program
+    def places(self, network: str, family: str, proto: str) -> dict[str, list[int]]:
+        """Return the places of the terms of every constant of a kernel that the law says."""
+        keys = (
+            "message_overhead_s",
+            "turn_s",
+            "base_s",
+            "channel_rate_Bps",
+            "one_way_rate_Bps",
+            "link_share",
+            "node_share",
+        )
+        names = {key: self.names_of(network, family, proto, key) for key in keys}
+        return {key: [self._place[name] for name in its] for key, its in names.items() if its}
+
+    def all_places(self) -> None:
+        """Number all terms of all networks, so that a vector of them has one length."""
+        for network in PARENTS:
+            for family, protocols in self.starts.items():
+                for proto in protocols:
+                    self.places(network, family, proto)
+
+    def costs(self, network: str, family: str, proto: str, logs: Floats, moved: str = "") -> Protocol:
+        """Return the costs of a kernel; the logarithm of constant *moved* is less by `STEP`."""
+        places = self.places(network, family, proto)
+        sums = {key: float(logs[its].sum()) - STEP * (key == moved) for key, its in places.items()}
+        values = {key: min(math.exp(total), most_of(network, key)) for key, total in sums.items()}
+        changes: dict[str, Any] = values
+        return replace(self.starts[family][proto], origins={}, **changes)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Joint:
+    """A fit of a law: logarithms of its terms, their covariance, and what it was fitted to, near the solution."""
+
+    law: Law
+    logs: Floats
+    covariance: Floats
+    seen: tuple[Seen, ...]
+    residuals: Floats
+    slopes: Floats
+
+    def families(self, network: str) -> dict[str, dict[str, Protocol]]:
+        """Return the costs of all kernels on a network."""
+        return {
+            family: {proto: self.law.costs(network, family, proto, self.logs) for proto in protocols}
+            for family, protocols in self.law.starts.items()
+        }
+
+    def constants(self, network: str) -> list[Constant]:
+        """Return the constants of a network with the ends of their 90 % intervals."""
+        found: dict[str, Constant] = {}
+        for family, protocols in self.law.starts.items():
+            for proto, start in protocols.items():
+                for key, places in self.law.places(network, family, proto).items():
+                    word = key.removesuffix("_Bps").removesuffix("_s")
+                    name = f"{family}.{word}" if key == "link_share" else f"{family}.{proto}.{word}"
+                    found[name] = self._constant(name, float(getattr(start, key)), places, most_of(network, key))
+        return list(found.values())
+
+    def _constant(self, name: str, start: float, places: Sequence[int], most: float) -> Constant:
+        terms = list(self.law.terms.values())
+        before = math.hypot(*(terms[place].spread for place in places))
+        deviation = min(math.sqrt(self.covariance[np.ix_(places, places)].sum()), before)
+        value = min(math.exp(self.logs[list(places)].sum()), most)
+        reach = math.exp(NORMAL_90 * deviation)
+        return Constant("stream", name, start, value, value / reach, min(value * reach, most), deviation < before / 2)
+
+
+def time_s(entry: Seen, costs: Protocol) -> float:
+    """Return the time of a row with such costs between nodes."""
+    row, profile = entry.row, entry.row.run.profile
+    wait_s = (row.gpus_per_thread - 1) * profile.thread_launch_s
+    return call_time_s(row.device_s(costs), profile.floor_s, wait_s)
+
+
+def _residual(law: Law, entry: Seen, logs: Floats, moved: str = "") -> float:
+    costs = law.costs(entry.network, entry.row.family, entry.row.proto, logs, moved)
+    return math.log(time_s(entry, costs) / entry.row.time_s)
+
+
+def _slopes(law: Law, seen: Sequence[Seen], logs: Floats, residuals: Floats) -> Floats:
+    """Return float64[n, p]: derivatives of the residuals by the terms."""
+    table = np.zeros((len(seen), len(logs)))
+    for line, (entry, here) in enumerate(zip(seen, residuals.tolist(), strict=True)):
+        for key, places in law.places(entry.network, entry.row.family, entry.row.proto).items():
+            table[line, places] += (here - _residual(law, entry, logs, key)) / STEP
+    return table
+
+
+class _Prior(NamedTuple):
+    start: Floats
+    spread: Floats
+    most: Floats
+
+
+def _solved(near: tuple[Floats, Floats, Floats], logs: Floats, prior: _Prior) -> tuple[Floats, Floats]:
+    """Return the step to the least loss of a problem taken as linear, and the Hessian there.
+
+    *near* are residuals, slopes and weights of sites.
+    """
+    residuals, slopes, sites = near
+    step: Floats = np.zeros(len(logs))
+    for _ in range(30):
+        errors = residuals + slopes @ step
+        weights = sites / (1 + (errors / NOISE) ** 2) ** POWER / NOISE**2
+        hessian = slopes.T @ (slopes * weights[:, None]) + np.diag(prior.spread**-2)
+        pull = slopes.T @ (weights * residuals) + (logs - prior.start) / prior.spread**2
+        before, step = step, np.asarray(-np.linalg.solve(hessian, pull), dtype=np.float64)
+        if np.abs(step - before).max() < 1e-4:
+            break
+    return step, hessian
+
+
+def _loss(residuals: Floats, sites: Floats, logs: Floats, prior: _Prior) -> float:
+    rows = ((1 + (residuals / NOISE) ** 2) ** (1 - POWER) - 1) / (1 - POWER)
+    return float((sites * rows).sum() + (((logs - prior.start) / prior.spread) ** 2).sum())
+
+
+def _site_weights(seen: Sequence[Seen]) -> Floats:
+    counts = Counter(entry.site for entry in seen)
+    weights = np.array([counts[entry.site] ** SITE_POWER for entry in seen])
+    return np.asarray(weights / weights.mean())
+
+
+def fit_jointly(law: Law, seen: Sequence[Seen], begin: Floats | None = None, rounds: int = MOST_ROUNDS) -> Joint:
+    """Return the fit of a law to rows of many sites, from logarithms to *begin* with on; None: as before any log."""
+    law.all_places()
+    best: tuple[Any, Any, Any] = (np.zeros(0), np.zeros(0), np.zeros(0))
+    prior = _Prior(*(np.array(column) for column in zip(*law.terms.values(), strict=True)))
+    logs: Any = prior.start.copy() if begin is None else begin
+    sites, least = _site_weights(seen), math.inf
+    for _ in range(rounds):
+        residuals: Floats = np.array([_residual(law, entry, logs) for entry in seen])
+        loss = _loss(residuals, sites, logs, prior)
+        if loss > least:  # too far: half of the way
+            logs = (logs + best[0]) / 2
+            continue
+        best = logs, residuals, _slopes(law, seen, logs, residuals)
+        if loss > ENOUGH * least:
+            break
+        least = loss
+        step, _ = _solved((best[1], best[2], sites), logs, prior)
+        logs = np.minimum(logs + np.clip(step, -LONGEST, LONGEST), prior.most)
+    logs, residuals, slopes = best
+    _, hessian = _solved((residuals, slopes, sites), logs, prior)
+    return Joint(law, logs, np.asarray(np.linalg.inv(hessian), dtype=np.float64), tuple(seen), residuals, slopes)
+
+
+def left_out_s(found: Joint, rounds: int = LEFT_OUT_ROUNDS) -> Floats:
+    """Return float64[n]: times of the rows of a fit, each predicted by one without its site.
+
+    That begins where a step on the linear problem leads, and ends there if it has no *rounds*.
+    """
+    law, seen = found.law, found.seen
+    prior = _Prior(*(np.array(column) for column in zip(*law.terms.values(), strict=True)))
+    sites = np.array([entry.site for entry in seen])
+    weights, times = _site_weights(seen), np.full(len(seen), np.nan)
+    for site in dict.fromkeys(sites.tolist()):
+        kept = sites != site
+        step, _ = _solved((found.residuals[kept], found.slopes[kept], weights[kept]), found.logs, prior)
+        logs = np.minimum(found.logs + np.clip(step, -LONGEST, LONGEST), prior.most)
+        if rounds:
+            logs = fit_jointly(law, [entry for entry in seen if entry.site != site], logs, rounds).logs
+        for line in np.flatnonzero(~kept).tolist():
+            entry = seen[line]
+            times[line] = time_s(entry, law.costs(entry.network, entry.row.family, entry.row.proto, logs))
+    return times

@@ -69,6 +69,10 @@ def prepare(
     asked = {name: plain(value) if name == "load" else value for name, value in asked.items()}
     question = faults.attempt(ask, op, size, algo, **asked)
     whole = faults.attempt(_whole, topo, overrides)
+    if whole is not None and question is not None and question.environment:
+        from collsim.library.transports import on_transport
+
+        whole = on_transport(whole, question.environment)
     topology = None if whole is None else faults.attempt(_damaged, whole, fail, degrade)
     constants = faults.attempt(load_profile, profile, topology)
     groups = None

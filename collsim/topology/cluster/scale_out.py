@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from collsim.core.errors import Fault, InputError, SpecError
+from collsim.topology.cluster.bonds import bond_share
 from collsim.topology.cluster.spec import ClusterSpec, NodeKind, Plan
 from collsim.topology.model import Fact, Topology
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from collsim.topology.files.figures import Count, Figure
     from collsim.topology.files.schema import ScaleOut
 
-__all__ = ["build_cluster", "cluster_spec", "resolve", "spec_from"]
+__all__ = ["build_cluster", "bus_rate_Bps", "cluster_spec", "resolve", "spec_from"]
 
 MAX_GPUS = 1_048_576
 """A cluster beyond this is refused: its arrays would need tens of gigabytes."""
@@ -156,7 +157,7 @@ def resolve(section: ScaleOut, node: Topology, kinds: Sequence[Topology] = ()) -
     network = load_network(name)
     per_gpu, shared = _adapters(of_kinds[0])
     mix, bus_facts = _node_kinds(section, nodes, of_kinds)
-    filled, added = _from_network(section, network, max(kind.nic_rate_Bps for kind in mix))
+    filled, added = _from_network(section, network, max(map(_bond_rate_Bps, of_kinds)))
     spec = ClusterSpec(
         nodes=sum(kind.nodes for kind in mix),
         node_gpus=max(kind.gpus for kind in mix),
@@ -205,9 +206,20 @@ def _node_kinds(
     for place, (node, count, facts) in enumerate(zip(nodes, counts, of_kinds, strict=True)):
         bus_Bps, derived = _bus(facts)
         nics = -(-node.n_gpus // shared) * per_gpu
-        kinds.append(NodeKind(node.name, count, node.n_gpus, nics, facts["nic.bandwidth"].value, bus_Bps))
+        kinds.append(NodeKind(node.name, count, node.n_gpus, nics, _line_rate_Bps(facts), bus_Bps))
         bus_facts += [replace(fact, path=f"mix[{place}].{fact.path}") if section.mix else fact for fact in derived]
     return tuple(kinds), bus_facts
+
+
+def _line_rate_Bps(facts: Mapping[str, Fact]) -> float:
+    """Return what an adapter carries: its port, or what one queue pair has of the ports of a bond."""
+    ports = int(facts["nic.ports"].value) if "nic.ports" in facts else 1
+    return _bond_rate_Bps(facts) * bond_share(ports, 1)
+
+
+def _bond_rate_Bps(facts: Mapping[str, Fact]) -> float:
+    """Return what the ports of an adapter carry together; its cables are counted as one."""
+    return facts["nic.bandwidth"].value * (facts["nic.ports"].value if "nic.ports" in facts else 1)
 
 
 def _adapters(facts: Mapping[str, Fact]) -> tuple[int, int]:
@@ -333,10 +345,15 @@ def _bus(facts: Mapping[str, Fact]) -> tuple[float, list[Fact]]:
     """Return the rate of an adapter's bus: as given, else that of the PCIe that such an adapter comes with."""
     if "nic.bus_bandwidth" in facts:
         return facts["nic.bus_bandwidth"].value, []
-    nic_Bps = facts["nic.bandwidth"].value
+    nic_Bps = _bond_rate_Bps(facts)
     _, rate_Bps, source = next((row for row in PCIE if nic_Bps <= row[0]), PCIE[-1])
     text, note = f"{rate_Bps / 1e9:g} GB/s", "the narrowest that such an adapter comes with"
     return rate_Bps, [Fact("nic.bus_bandwidth", text, rate_Bps, "B/s", "derived", source, note)]
+
+
+def bus_rate_Bps(facts: Mapping[str, Fact]) -> float:
+    """Return the rate of the bus of an adapter, by the facts of its topology, one direction."""
+    return _bus(facts)[0]
 
 
 def _count(figure: Count | None) -> int | None:

@@ -20,8 +20,8 @@ SOCKET_BPS = 4.7e9
 GB/s on one 100 Gb/s adapter (zarzen/nccl-tests, p3dn logs), 9.0 GB/s on two of 200 Gb/s (argonne-lcf/alcf-nccl-tests,
 Polaris without the libfabric plug-in). More sockets or threads are not modelled."""
 SOCKET_LATENCY_S = 8e-6
-"""What the kernel and the copy add at each adapter. Assumed: an all-gather of two Polaris nodes takes 53 us over sockets
-and 21 us over libfabric."""
+"""What the kernel and the copy add at each adapter. Assumed: an all-gather of two Polaris nodes takes 53 us over
+sockets and 21 us over libfabric."""
 BOUNCES = 2
 """Through the memory of the host each byte crosses the bus of its PCIe switch twice per direction when a node sends and
 receives at once: in from the GPU, out to the adapter. Derived; memory and sockets may cost more."""
@@ -35,7 +35,8 @@ def on_transport(topology: Topology, variables: Mapping[str, str | int]) -> Topo
     """Return a cluster as the transport of *variables* uses it; itself if none of them changes the path.
 
     Read are ``NCCL_IB_DISABLE=1`` and ``NCCL_NET=Socket`` (TCP), ``NCCL_NET_GDR_LEVEL=LOC`` (through the memory of the
-    host) and ``NCCL_IB_QPS_PER_CONNECTION`` (bonded ports, ``nic.ports``). Clusters whose nodes differ stay as they are.
+    host) and ``NCCL_IB_QPS_PER_CONNECTION`` (bonded ports, ``nic.ports``). Clusters whose nodes differ stay as
+    they are.
 
     Examples
     --------

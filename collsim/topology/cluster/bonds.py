@@ -23,7 +23,7 @@ def bond_share(ports: int, queue_pairs: int) -> float:
     ours). Everything is 1 on a single port.
 
     >>> [round(50 * bond_share(2, pairs), 1) for pairs in (1, 4, 8, 64)]
-    [25.0, 38.5, 40.4, 45.5]
+    [25.0, 38.5, 40.4, 45.7]
     """
     if ports == 1:
         return 1.0

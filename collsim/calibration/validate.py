@@ -247,9 +247,8 @@ class Gathered:
     def add(self, path: str, options: Mapping[str, Any]) -> None:
         """Read a log."""
         drops = _Drops()
-        for section in read_sections(path, seen=drops.add, **options):
-            if isinstance(section, Section):
-                section = self._placed(section)
+        for found in read_sections(path, seen=drops.add, **options):
+            section = self._placed(found) if isinstance(found, Section) else found
             if isinstance(section, Skipped):
                 self.skipped.append(section)
             else:

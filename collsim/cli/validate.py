@@ -115,8 +115,8 @@ def _rate(text: str) -> float:
 
 def _validated(flags: dict[str, Any], faults: Faults) -> Validation:
     """Check everything that was asked, raise all that is wrong with it, and compare."""
-    from collsim.calibration.validate import compare, gather
     from collsim.calibration.health import TOLERANCE
+    from collsim.calibration.validate import compare, gather
     from collsim.cli.texts import read_number, read_overrides, read_rank_list, read_settings, read_shares
     from collsim.core.units import parse_fraction
     from collsim.simulation.request.prepare import Machine

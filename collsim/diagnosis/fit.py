@@ -1,0 +1,111 @@
+"""Fit of a curve to measured times: whole curves are compared, not rows.
+
+Errors of a model are alike at neighbouring sizes, those of repeats are not. With the interval of a prediction as its
+width s, errors of two rows have the covariance ``A s s' exp(-|octaves between them| / L)``; the rest of s, and the
+spread of repeats, is each row's own. Below `HOST_BYTES` the host adds an offset common to all rows, of unknown size.
+The effect of a cause is itself known to a part `EFFECT` of it only, alike at all sizes. The likelihood of the measured
+times follows, for the healthy machine and for each cause; the joint test is the chi-square of the healthy one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["ALPHA", "Fit", "Noise", "fit_of", "p_value"]
+
+Float = NDArray[np.float64]
+
+ALIKE = 0.8
+"""Part of the variance of a prediction that neighbouring sizes share. Chosen: residuals of fits are runs."""
+OCTAVES = 6.0
+"""Distance in octaves at which that has fallen to 1/e; chosen."""
+REPEATS = 0.04
+"""Spread of repeats of a row, as a standard deviation of its logarithm: 3 to 5 % on machines measured thrice."""
+HOST_BYTES = 2**20
+"""Below this the launch times of hosts count."""
+HOST = 0.3
+"""Standard deviation of their common offset, as a part of the least predicted time."""
+EFFECT = 0.15
+"""Standard deviation of the effect of a cause, as a part of the effect; chosen: no failure was measured for collsim."""
+Z90 = 1.6448536269514722
+ALPHA = 0.01
+"""A curve whose chi-square is reached by fewer healthy ones is called faulty."""
+
+
+class Noise(NamedTuple):
+    """Rows of a log as a fit sees them.
+
+    Attributes
+    ----------
+    sizes, measured_s, healthy_s : float64[n]
+    sigma : float64[n]
+        Standard deviations of the logarithm of the prediction, from its interval.
+    """
+
+    sizes: Float
+    measured_s: Float
+    healthy_s: Float
+    sigma: Float
+
+    @property
+    def residual(self) -> Float:
+        """float64[n]: logarithm of measured over healthy time."""
+        return np.log(self.measured_s / self.healthy_s)
+
+    def part(self, chosen: Sequence[int]) -> Noise:
+        """Return some of the rows."""
+        return Noise(*(column[list(chosen)] for column in self))
+
+    def covariance(self) -> Float:
+        """Return float64[n, n] of the errors of the healthy prediction."""
+        octaves = np.log2(self.sizes)
+        near = np.exp(-np.abs(octaves[:, None] - octaves[None, :]) / OCTAVES)
+        shared = ALIKE * np.outer(self.sigma, self.sigma) * near
+        own = np.diag((1 - ALIKE) * self.sigma**2 + REPEATS**2)
+        offset = np.where(self.sizes < HOST_BYTES, HOST * self.healthy_s.min() / self.healthy_s, 0.0)
+        return shared + own + np.outer(offset, offset)
+
+
+class Fit(NamedTuple):
+    """How well a curve fits: *score* is twice the negative log-likelihood with penalties; less is better.
+
+    *rms* is the root of the mean square of the logarithm of measured over curve.
+    """
+
+    chi2: float
+    score: float
+    rms: float
+
+
+def fit_of(noise: Noise, times_s: Float, *, parameters: float = 0.0, effect: float = EFFECT) -> Fit:
+    """Return the fit of a curve in seconds; *parameters* is the penalty for what was chosen to make it fit.
+
+    >>> sizes = np.array([2.0**20, 2.0**24, 2.0**28])
+    >>> noise = Noise(sizes, np.array([2e-5, 2e-4, 2e-3]), np.array([2e-5, 1e-4, 1e-3]), np.full(3, 0.05))
+    >>> fit_of(noise, noise.healthy_s).chi2 > 20 > fit_of(noise, noise.measured_s).chi2
+    True
+    """
+    departure = np.log(times_s / noise.healthy_s)
+    covariance = noise.covariance() + np.outer(effect * departure, effect * departure)
+    residual = np.log(noise.measured_s / times_s)
+    chi2 = float(residual @ np.linalg.solve(covariance, residual))
+    spread = float(np.linalg.slogdet(covariance)[1])
+    return Fit(chi2, chi2 + spread + parameters, float(np.sqrt(np.mean(residual**2))))
+
+
+def p_value(noise: Noise, times_s: Float) -> float:
+    """Return the part of healthy machines whose chi-square is at least that of the measured times."""
+    from scipy.special import chdtrc
+
+    return float(chdtrc(len(noise.sizes), fit_of(noise, times_s, effect=0.0).chi2))
+
+
+def mean_offset(noise: Noise) -> float:
+    """Return the mean logarithm of measured over healthy time, rows weighted by how sure they are."""
+    inverse = np.linalg.inv(noise.covariance())
+    ones = np.ones(len(noise.sizes))
+    return float((ones @ inverse @ noise.residual) / (ones @ inverse @ ones))

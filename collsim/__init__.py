@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collsim.calibration.validate import validate
     from collsim.calibration.verdicts import Validation
     from collsim.core.errors import CollsimError, InputError, ModelError
+    from collsim.diagnosis import Diagnosis, diagnose
     from collsim.moe import MoeResult, simulate_moe
     from collsim.schedule import Schedule
     from collsim.simulation.compare import compare
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CollsimError",
     "Comparison",
+    "Diagnosis",
     "InputError",
     "ModelError",
     "MoeResult",
@@ -46,6 +48,7 @@ __all__ = [
     "__version__",
     "calibrate",
     "compare",
+    "diagnose",
     "load_topology",
     "simulate",
     "simulate_moe",
@@ -56,6 +59,7 @@ __all__ = [
 HOME = {
     "CollsimError": "core.errors",
     "Comparison": "simulation.comparison",
+    "Diagnosis": "diagnosis",
     "InputError": "core.errors",
     "ModelError": "core.errors",
     "MoeResult": "moe",
@@ -71,6 +75,7 @@ HOME = {
     "simulate_timeline": "timeline",
     "calibrate": "calibration.fit",
     "compare": "simulation.compare",
+    "diagnose": "diagnosis",
     "validate": "calibration.validate",
 }
 

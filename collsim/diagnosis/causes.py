@@ -32,8 +32,6 @@ class Change:
     fail, degrade : tuple of str
         As of ``--fail`` and ``--degrade``.
     gpus_per_thread : int or None
-    cyclic : bool
-        Ranks go round the nodes instead of filling one after the other.
     """
 
     label: str = ""
@@ -42,7 +40,6 @@ class Change:
     fail: tuple[str, ...] = ()
     degrade: tuple[str, ...] = ()
     gpus_per_thread: int | None = None
-    cyclic: bool = False
 
     @property
     def flags(self) -> str:
@@ -51,7 +48,7 @@ class Change:
         words += [f'--set {path}="{value}"' for path, value in self.overrides.items()]
         words += [f"--fail {name}" for name in self.fail] + [f'--degrade "{name}"' for name in self.degrade]
         words += [] if self.gpus_per_thread is None else [f"--gpus-per-thread {self.gpus_per_thread}"]
-        return " ".join([*words, *(["--placement cyclic"] if self.cyclic else [])])
+        return " ".join(words)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +145,6 @@ def _change(entry: Mapping[str, Any], topology: Topology, names: Mapping[str, st
         fail=tuple(name.format(**names) for name in entry.get("fail", ())),
         degrade=tuple(name.format(**names) for name in entry.get("degrade", ())),
         gpus_per_thread=ranks // nodes if "gpus_per_thread" in entry else None,
-        cyclic=entry.get("seats") == "cyclic",
     )
 
 

@@ -24,7 +24,7 @@ __all__ = ["Bench"]
 
 Float = NDArray[np.float64]
 
-MOST_SIZES = 9
+MOST_SIZES = 7
 """Sizes that are simulated for a cause; between them the ratio to the healthy time is interpolated."""
 
 
@@ -72,16 +72,12 @@ class Bench:
         return np.asarray(np.exp(np.interp(np.log2(sizes), np.log2(known), logs)))
 
     def _case(self, case: MeasuredCase, change: Change) -> MeasuredCase:
-        """Return the case with the change's variables, threads and places of ranks."""
+        """Return the case with the change's variables and threads."""
         variables = {**dict(case.environment), **change.environment}
-        seats = case.seats
-        if change.cyclic and case.nodes and self.topology.cluster is not None:
-            seats = tuple((rank % case.nodes, rank // case.nodes) for rank in range(case.all_ranks))
         return replace(
             case,
             environment=tuple(sorted(variables.items())),
             gpus_per_thread=change.gpus_per_thread or case.gpus_per_thread,
-            seats=seats,
         )
 
     def _topology(self, change: Change) -> Topology:

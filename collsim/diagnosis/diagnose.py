@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from collsim.calibration.verdicts import Validation
 
-__all__ = ["diagnose", "diagnosed", "gathered_on"]
+__all__ = ["chosen_causes", "diagnose", "diagnosed", "gathered_on"]
 
 MOST_LOGS = 4
 """So many logs are explained together: the slowest. Each takes some seconds."""
@@ -82,7 +82,7 @@ def diagnose(
     ('faulty', 'healthy')
     """
     faults = Faults()
-    chosen = faults.attempt(_chosen, causes)
+    chosen = faults.attempt(chosen_causes, causes)
     machine = Machine(overrides, fail, degrade)
     told = {"op": op, "ranks": ranks, "nodes": nodes, "launch": launch, "library": library, "environment": environment}
     gathered = faults.attempt(
@@ -112,7 +112,7 @@ def gathered_on(
     return gather(logs, topo, profile=profile, machine=machine, **told)
 
 
-def _chosen(names: Sequence[str] | None) -> tuple[Cause, ...]:
+def chosen_causes(names: Sequence[str] | None) -> tuple[Cause, ...]:
     """Return the causes of some names."""
     causes = {cause.name: cause for cause in all_causes()}
     for name in names or ():

@@ -152,7 +152,7 @@ def made(plant: Plant, seed: int, profile: Any = "auto") -> Diagnosis:
 
 
 def moved(plant: Plant, random: np.random.Generator) -> Any:
-    """Return the profile of a machine with the rates and overheads of each kernel moved together, by 5 % (one sigma)."""
+    """Return the profile of a machine with the rates and overheads of each kernel moved together, by 5 %."""
     profile = load_profile("auto", machine(plant))
     families = {}
     for name, protocols in profile.families.items():
@@ -204,9 +204,10 @@ def score_healthy(plants: Sequence[Plant], logs: int, first_seed: int) -> tuple[
 
 
 TOPOLOGIES = (
-    ("Polaris", "polaris"), ("Alps", "alps"), ("B200 HGX", "hgx_b200"), ("B200 (Lambda", "hgx_b200"), ("GB200", "gb200_nvl72"),
-    ("H100 PCIe", None), ("H100 SXM", "hgx_h100"), ("H20", "hgx_h100"), ("MI325X", "mi325x_ubb8"), ("gfx950", "mi355x_ubb8"),
-    ("MI350X/MI355X", "mi355x_ubb8"), ("MI300X", "mi300x_ubb8"), ("V100-SXM2", "dgx1_v100"), ("A100-SXM4", "dgx_a100"),
+    ("Polaris", "polaris"), ("Alps", "alps"), ("B200 HGX", "hgx_b200"), ("B200 (Lambda", "hgx_b200"),
+    ("GB200", "gb200_nvl72"), ("H100 PCIe", None), ("H100 SXM", "hgx_h100"), ("H20", "hgx_h100"),
+    ("MI325X", "mi325x_ubb8"), ("gfx950", "mi355x_ubb8"), ("MI350X/MI355X", "mi355x_ubb8"), ("MI300X", "mi300x_ubb8"),
+    ("V100-SXM2", "dgx1_v100"), ("A100-SXM4", "dgx_a100"),
 )  # fmt: skip
 """Topology by what the index of the public logs calls a system."""
 

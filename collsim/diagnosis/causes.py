@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
@@ -113,7 +113,14 @@ def meets(cause: Cause, topology: Topology, ranks: int) -> bool:
 def changes_of(cause: Cause, topology: Topology, ranks: int) -> list[Change]:
     """Return the variants of a cause with the names and figures of the machine."""
     names = _names(topology)
-    return [_change(entry, topology, names, ranks) for entry in cause.variants]
+    known = {fact.path for fact in topology.facts}
+    possible = [entry for entry in cause.variants if _has_figures(entry, known)]
+    return [_change(entry, topology, names, ranks) for entry in possible]
+
+
+def _has_figures(entry: Mapping[str, Any], known: Collection[str]) -> bool:
+    """Return True if the machine has the figures that a variant multiplies."""
+    return all(path in known for path, value in entry.get("set", {}).items() if value.startswith("x"))
 
 
 def _names(topology: Topology) -> dict[str, str]:

@@ -123,6 +123,8 @@ def _candidates(cause: Cause, subjects: Sequence[Subject], bench: Bench) -> Iter
         yield from SHAPES[cause.shape](subjects)
         return
     changes = changes_of(cause, bench.topology, max(subject.case.ranks for subject in subjects))
+    if not changes:
+        return
     curves = [tuple(_ratios(subject, bench, change) for subject in subjects) for change in changes]
     if cause.grows:
         yield from _degrees(changes, curves)

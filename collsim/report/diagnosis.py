@@ -84,14 +84,15 @@ def _causes(diagnosis: Diagnosis) -> Iterator[str]:
     if diagnosis.unexplained:
         nearest = "; the nearest follow" if diagnosis.findings else ""
         yield f"none of the {len(diagnosis.looked_at)} causes that were simulated explains this{nearest}"
+    told = any(found.fits for found in diagnosis.findings)
     for place, found in enumerate(diagnosis.findings[:MOST_FINDINGS], 1):
-        yield from _finding(place, found, healthy)
+        yield from _finding(place, found, healthy, whole=place <= MOST_CURVES and (found.fits or not told))
     if (more := len(diagnosis.findings) - MOST_FINDINGS) > 0:
         yield f"{more} more fit better than the healthy machine, and worse than these"
 
 
-def _finding(place: int, found: Finding, healthy_rms: float) -> Iterator[str]:
-    """Yield a class: its fit, then what tells its causes apart and what fixes each."""
+def _finding(place: int, found: Finding, healthy_rms: float, *, whole: bool) -> Iterator[str]:
+    """Yield a class: its fit and, as a *whole*, what tells its causes apart and what fixes each."""
     poor = "" if found.fits else ", too far to explain it"
     fit = f"off by {found.rms:.0%} (healthy {healthy_rms:.0%}){poor}, {found.probability:.0%} of the likelihood"
     yield f"{place}. {_name(found.suspects[0])}"
@@ -99,7 +100,7 @@ def _finding(place: int, found: Finding, healthy_rms: float) -> Iterator[str]:
     if len(found.suspects) > 1:
         same = "; ".join(_name(suspect) for suspect in found.suspects[1:])
         yield from _indented(f"the same curve: {same}")
-    for suspect in found.suspects:
+    for suspect in found.suspects if whole else ():
         head = f"{suspect.name}: " if len(found.suspects) > 1 else ""
         for text in suspect.evidence:
             yield from _indented(f"{head}the log says: {text}")

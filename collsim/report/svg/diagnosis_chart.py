@@ -58,7 +58,8 @@ def diagnosis_chart(diagnosis: Diagnosis) -> str:
     legend = list(_legend(diagnosis, log))
     height = TOP + INNER + 56 + LINE * (len(legend) // 2)
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(title)}">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" '
+        f'aria-label="{escape(title)}">',
         STYLE,
         f'<text class="t" x="{LEFT}" y="22">{escape(title)}</text>',
         f'<text x="{LEFT}" y="42">bus bandwidth (GB/s) by size, {escape(log.log.file)}</text>',
@@ -104,12 +105,10 @@ def _grid(axes: _Axes) -> Iterator[str]:
 
 def _legend(diagnosis: Diagnosis, log: DiagnosedLog) -> Iterator[str]:
     """Yield a mark and a text for each curve, with how far it is off."""
+    line = '<line class="h" x1="{a}" x2="{b}" y1="{y}" y2="{y}"/>'
     entries = [
         ("measured", '<circle class="m" cx="{x}" cy="{y}" r="4"/>'),
-        (
-            f"healthy, with its interval: off by {log.healthy.rms:.0%}",
-            '<line class="h" x1="{a}" x2="{b}" y1="{y}" y2="{y}"/>',
-        ),
+        (f"healthy, with its interval: off by {log.healthy.rms:.0%}", line),
     ]
     titles = {found.suspects[0].name: found for found in diagnosis.findings}
     for curve, colour, dash in zip(log.curves[:MOST_CAUSES], COLOURS, DASHES, strict=False):

@@ -70,7 +70,7 @@ PLANTS = (
     Plant("pxn_off", "hgx_h100", "all_to_all", nodes=4),
     Plant("uplinks", "hgx_h100", "all_to_all", 1, nodes=4),
     Plant("loss", "hgx_h100", "all_reduce", nodes=2, shape=0.5),
-    Plant("dips", "hgx_h100", "all_reduce", shape=0.5),
+    Plant("dips", "hgx_h100", "all_reduce", shape=1.0),
 )
 HEALTHY = (
     Plant("", "hgx_h100", "all_reduce"),
@@ -205,15 +205,29 @@ def score_healthy(plants: Sequence[Plant], logs: int, first_seed: int) -> tuple[
 
 TOPOLOGIES = (
     ("Polaris", "polaris"), ("Alps", "alps"), ("B200 HGX", "hgx_b200"), ("B200 (Lambda", "hgx_b200"),
-    ("GB200", "gb200_nvl72"), ("H100 PCIe", None), ("H100 SXM", "hgx_h100"), ("H20", "hgx_h100"),
+    ("GH200", None), ("GB200", "gb200_nvl72"), ("H100 PCIe", None), ("H100 SXM", "hgx_h100"), ("H20", "hgx_h100"),
     ("MI325X", "mi325x_ubb8"), ("gfx950", "mi355x_ubb8"), ("MI350X/MI355X", "mi355x_ubb8"), ("MI300X", "mi300x_ubb8"),
     ("V100-SXM2", "dgx1_v100"), ("A100-SXM4", "dgx_a100"),
 )  # fmt: skip
 """Topology by what the index of the public logs calls a system."""
 
 
+ADAPTERS = {
+    "aws-p4d": {"nic.shared_by": "2", "nic.bandwidth": "100 Gb/s", "scale_out.network": "efa"},
+    "p3dn": {"nic.shared_by": "8", "nic.bandwidth": "100 Gb/s", "scale_out.network": "efa"},
+    "issue152": {"nic.shared_by": "2"},
+    "a3high": {"nic.shared_by": "2", "nic.bandwidth": "200 Gb/s"},
+    "a3mega": {"nic.bandwidth": "200 Gb/s"},
+    "snellius": {"nic.bandwidth": "200 Gb/s"},
+}
+"""Adapters of the machines of some logs, by a word of the file's name, as the index describes them."""
 SERVERS = ("hgx_b200", "hgx_h100", "mi325x_ubb8", "mi355x_ubb8", "mi300x_ubb8", "dgx1_v100", "dgx_a100")
 """Topologies of one host: the index says how many there were."""
+
+
+def adapters_of(file: str) -> dict[str, str]:
+    """Return the figures of the adapters of a log's machine."""
+    return next((figures for word, figures in ADAPTERS.items() if word in file), {})
 
 
 def public(folder: Path, words: Sequence[str]) -> Iterator[tuple[str, str, str]]:
@@ -224,7 +238,8 @@ def public(folder: Path, words: Sequence[str]) -> Iterator[tuple[str, str, str]]
             continue
         try:
             nodes = int(entry["nodes"]) if entry["nodes"].isdigit() and topo in SERVERS else None
-            found = diagnose(folder / entry["file"], topo, nodes=nodes)
+            changes = adapters_of(entry["file"]) if nodes and nodes > 1 else {}
+            found = diagnose(folder / entry["file"], topo, nodes=nodes, overrides=changes)
         except CollsimError as error:
             yield entry["file"], entry["health"], f"refused: {error.faults[-1].what[:80]}"
             continue

@@ -14,6 +14,8 @@ from collsim.topology import Topology
 __all__ = ["Cause", "Change", "all_causes", "changes_of", "meets"]
 
 FILE = "causes.yaml"
+REBUILT = ("rail", "fat_tree")
+"""Fabrics whose leaves a cause may deal anew; the cables of a dragonfly are what they are."""
 LEAST_MESH = 3
 """GPUs from which a full mesh has rings to choose from."""
 
@@ -102,6 +104,7 @@ def meets(cause: Cause, topology: Topology, ranks: int) -> bool:
         "several": ranks > 1,
         "node": topology.cluster is None,
         "cluster": topology.cluster is not None,
+        "leaves": topology.cluster is not None and topology.cluster.spec.fabric in REBUILT,
         "nvidia": not model.startswith(("MI", "Instinct", "AMD")),
         "nvls": topology.in_network_reduction == "NVLS" or node.in_network_reduction == "NVLS",
         "mesh": mesh and node.n_gpus >= LEAST_MESH,

@@ -2,7 +2,8 @@
 
 Errors of a model are alike at neighbouring sizes, those of repeats are not. With the interval of a prediction as its
 width s, errors of two rows have the covariance ``A s s' exp(-|octaves between them| / L)``; the rest of s, and the
-spread of repeats, is each row's own. Below `HOST_BYTES` the host adds an offset common to all rows, of unknown size.
+spread of repeats, is each row's own. Machines of one kind differ by a few octaves at a time (`LOCAL`). Below
+`HOST_BYTES` the host adds an offset, and a factor, common to all rows, of unknown size.
 The effect of a cause is itself known to a part `EFFECT` of it only, alike at all sizes. The likelihood of the measured
 times follows, for the healthy machine and for each cause; the joint test is the chi-square of the healthy one.
 """
@@ -15,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ALPHA", "Fit", "Noise", "fit_of", "p_value"]
+__all__ = ["ALPHA", "LOCAL", "Z90", "Fit", "Noise", "dips_of", "fit_of", "p_value", "shift"]
 
 Float = NDArray[np.float64]
 
@@ -23,17 +24,26 @@ ALIKE = 0.8
 """Part of the variance of a prediction that neighbouring sizes share. Chosen: residuals of fits are runs."""
 OCTAVES = 6.0
 """Distance in octaves at which that has fallen to 1/e; chosen."""
-REPEATS = 0.04
-"""Spread of repeats of a row, as a standard deviation of its logarithm: 3 to 5 % on machines measured thrice."""
+REPEATS = 0.06
+"""Spread of a row by itself, as a standard deviation of its logarithm: repeats spread by 3 to 5 % on machines measured
+thrice, and sizes at which a library changes its algorithm are predicted to within one or two."""
+DIP = 0.4
+"""A row is a dip if its logarithm is so much above those of both neighbours."""
 HOST_BYTES = 2**20
 """Below this the launch times of hosts count."""
 HOST = 0.3
 """Standard deviation of their common offset, as a part of the least predicted time."""
+HOST_FACTOR = 0.4
+"""Standard deviation of the logarithm of a factor common to these sizes: processors, drivers and proxies differ."""
+LOCAL = (0.12, 0.25)
+"""Standard deviation by which machines of one kind differ over `LOCAL_OCTAVES`, within a node and between nodes. Chosen
+on the healthy ones among the public logs: the middle of a curve is off by 10 to 25 %, twice that between nodes."""
+LOCAL_OCTAVES = 2.0
 EFFECT = 0.15
 """Standard deviation of the effect of a cause, as a part of the effect; chosen: no failure was measured for collsim."""
 Z90 = 1.6448536269514722
-ALPHA = 0.01
-"""A curve whose chi-square is reached by fewer healthy ones is called faulty."""
+ALPHA = 0.001
+"""A range of sizes that fewer healthy machines are slower at is called slow."""
 
 
 class Noise(NamedTuple):
@@ -44,12 +54,15 @@ class Noise(NamedTuple):
     sizes, measured_s, healthy_s : float64[n]
     sigma : float64[n]
         Standard deviations of the logarithm of the prediction, from its interval.
+    local : float
+        One of `LOCAL`.
     """
 
     sizes: Float
     measured_s: Float
     healthy_s: Float
     sigma: Float
+    local: float = LOCAL[0]
 
     @property
     def residual(self) -> Float:
@@ -58,16 +71,19 @@ class Noise(NamedTuple):
 
     def part(self, chosen: Sequence[int]) -> Noise:
         """Return some of the rows."""
-        return Noise(*(column[list(chosen)] for column in self))
+        rows = list(chosen)
+        return Noise(self.sizes[rows], self.measured_s[rows], self.healthy_s[rows], self.sigma[rows], self.local)
 
     def covariance(self) -> Float:
         """Return float64[n, n] of the errors of the healthy prediction."""
         octaves = np.log2(self.sizes)
-        near = np.exp(-np.abs(octaves[:, None] - octaves[None, :]) / OCTAVES)
-        shared = ALIKE * np.outer(self.sigma, self.sigma) * near
+        apart = np.abs(octaves[:, None] - octaves[None, :])
+        shared = ALIKE * np.outer(self.sigma, self.sigma) * np.exp(-apart / OCTAVES)
+        shared += self.local**2 * np.exp(-apart / LOCAL_OCTAVES)
         own = np.diag((1 - ALIKE) * self.sigma**2 + REPEATS**2)
         offset = np.where(self.sizes < HOST_BYTES, HOST * self.healthy_s.min() / self.healthy_s, 0.0)
-        return shared + own + np.outer(offset, offset)
+        factor = np.where(self.sizes < HOST_BYTES, HOST_FACTOR, 0.0)
+        return shared + own + np.outer(offset, offset) + np.outer(factor, factor)
 
 
 class Fit(NamedTuple):
@@ -98,14 +114,30 @@ def fit_of(noise: Noise, times_s: Float, *, parameters: float = 0.0, effect: flo
 
 
 def p_value(noise: Noise, times_s: Float) -> float:
-    """Return the part of healthy machines whose chi-square is at least that of the measured times."""
+    """Return the part of healthy machines whose chi-square is at least that of the measured times, over all rows."""
     from scipy.special import chdtrc
 
     return float(chdtrc(len(noise.sizes), fit_of(noise, times_s, effect=0.0).chi2))
 
 
-def mean_offset(noise: Noise) -> float:
-    """Return the mean logarithm of measured over healthy time, rows weighted by how sure they are."""
+def shift(noise: Noise) -> tuple[float, float]:
+    """Return the mean logarithm of measured over healthy time, and the part of healthy machines that are further off.
+
+    The mean is that of least variance under the covariance of all rows, and the test is of that one number: the whole
+    range of sizes is slow or fast, or it is neither. Further off means on the same side.
+    """
+    from scipy.special import ndtr
+
     inverse = np.linalg.inv(noise.covariance())
     ones = np.ones(len(noise.sizes))
-    return float((ones @ inverse @ noise.residual) / (ones @ inverse @ ones))
+    weight = float(ones @ inverse @ ones)
+    mean = float(ones @ inverse @ noise.residual) / weight
+    return mean, float(ndtr(-abs(mean) * np.sqrt(weight)))
+
+
+def dips_of(noise: Noise) -> list[int]:
+    """Return the rows that are slower than both neighbours make believe, by more than `DIP`."""
+    found = noise.residual
+    between = (found[:-2] + found[2:]) / 2
+    alone = found[1:-1] - np.maximum(np.maximum(found[:-2], found[2:]), between)
+    return [int(row) + 1 for row in np.flatnonzero(alone > DIP)]

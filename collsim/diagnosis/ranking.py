@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from collsim.diagnosis.causes import Cause, Change, changes_of
 from collsim.diagnosis.curves import Bench
 from collsim.diagnosis.findings import Curve, Evidence, Finding, Suspect
-from collsim.diagnosis.fit import EFFECT, Fit, fit_of
+from collsim.diagnosis.fit import EFFECT, Fit, dips_of, fit_of
 from collsim.diagnosis.subjects import Subject
 
 __all__ = ["Ranked", "ranked"]
@@ -35,8 +35,6 @@ SKEWS = np.geomspace(5e-6, 2e-2, 19)
 FALLS = (0.15, 0.3, 0.5, 0.8)
 """Exponents by which a rate falls with size."""
 MOST_DIPS = 3
-DIP = 2.5
-"""Rows that are slower by so many standard deviations may be dips."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,17 +176,12 @@ def _dipped(subjects: Sequence[Subject]) -> Iterator[_Candidate]:
     """Yield the measured time at a few slow sizes, and the healthy one at the others."""
     total, dips = [], []
     for subject in subjects:
-        noise = subject.noise
-        rest = noise.residual - np.median(noise.residual)
-        far = [
-            int(row)
-            for row in np.argsort(-rest)[:MOST_DIPS]
-            if rest[row] > DIP * math.hypot(noise.sigma[row], 0.04) and 0 < row < len(rest) - 1
-        ]
-        ratios = np.ones(len(rest))
-        ratios[far] = np.exp(noise.residual[far])
+        noise, far = subject.noise, dips_of(subject.noise)
+        ratios = np.ones(len(noise.sizes))
+        if len(far) <= MOST_DIPS:
+            ratios[far] = np.exp(noise.residual[far])
+            dips += noise.sizes[far].tolist()
         total.append(ratios)
-        dips += [noise.sizes[row] for row in far if len(rest) > 2 * MOST_DIPS]
     if dips:
         words = ", ".join(f"{size / 2**20:.3g} MiB" for size in sorted(set(dips)))
         penalty = len(dips) * (PARAMETER + 2 * math.log(max(len(subject.noise.sizes) for subject in subjects)))

@@ -20,7 +20,7 @@ MOST_FINDINGS = 5
 BANDWIDTH_FROM_BYTES = 2**20
 WORDS = {
     "healthy": "healthy",
-    "doubtful": "doubtful: slow as a whole, though every row is inside its interval",
+    "doubtful": "doubtful: slow as a whole with every row inside its interval, or at single sizes",
     "faulty": "faulty: slower than the model allows",
     "fast": "faster than the model allows",
     "broken": "broken: results are wrong, or times impossible",

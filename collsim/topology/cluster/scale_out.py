@@ -5,6 +5,7 @@ Figures that are not given come from the node (adapters) and from the network's 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -37,6 +38,12 @@ PCIE = (
     (800e9 / 8, 121.0e9, "PCIe 6 x16, 64 GT/s, 242 of 256 bytes of a flit carry data"),
 )
 """The bus that an adapter of at most the first rate comes with, bytes/s one direction (derived from the standards)."""
+
+
+GPU_PORTS = (("V100", 15.75e9), ("A100", 31.5e9), ("H100", 63e9), ("H200", 63e9), ("H800", 63e9), ("B200", 63e9))
+"""The one PCIe port of a GPU on a board, bytes/s one direction, by how its name begins (datasheets: PCIe 3, 4, 5 x16).
+All adapters of a GPU share it: a GPU with four adapters of 400 Gb/s is measured at 50 GB/s (NVIDIA/nccl issue 1357).
+GPUs beside a CPU of their own, and those not listed, are not held back."""
 
 
 def build_cluster(
@@ -205,6 +212,8 @@ def _node_kinds(
     bus_facts: list[Fact] = []
     for place, (node, count, facts) in enumerate(zip(nodes, counts, of_kinds, strict=True)):
         bus_Bps, derived = _bus(facts)
+        if derived and per_gpu > 1:
+            bus_Bps = min(bus_Bps, _port_Bps(node) / per_gpu)
         nics = -(-node.n_gpus // shared) * per_gpu
         kinds.append(NodeKind(node.name, count, node.n_gpus, nics, _line_rate_Bps(facts), bus_Bps))
         bus_facts += [replace(fact, path=f"mix[{place}].{fact.path}") if section.mix else fact for fact in derived]
@@ -349,6 +358,12 @@ def _bus(facts: Mapping[str, Fact]) -> tuple[float, list[Fact]]:
     _, rate_Bps, source = next((row for row in PCIE if nic_Bps <= row[0]), PCIE[-1])
     text, note = f"{rate_Bps / 1e9:g} GB/s", "the narrowest that such an adapter comes with"
     return rate_Bps, [Fact("nic.bus_bandwidth", text, rate_Bps, "B/s", "derived", source, note)]
+
+
+def _port_Bps(node: Topology) -> float:
+    """Return the rate of a GPU's own port."""
+    model = node.labels.get("gpu.model", "")
+    return next((rate_Bps for name, rate_Bps in GPU_PORTS if model.startswith(name)), math.inf)
 
 
 def bus_rate_Bps(facts: Mapping[str, Fact]) -> float:

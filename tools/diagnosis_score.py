@@ -38,7 +38,7 @@ FIRST, LAST = 10, 33
 
 
 class Plant(NamedTuple):
-    """A cause on a machine, by the number of its variant; *shape* takes seconds or an exponent instead."""
+    """A cause on a machine with some *figures*, by the number of its variant; *shape* is seconds or an exponent."""
 
     cause: str
     topo: str
@@ -46,6 +46,7 @@ class Plant(NamedTuple):
     variant: int = 0
     nodes: int = 1
     shape: float = 0.0
+    figures: tuple[tuple[str, str], ...] = ()
 
 
 PLANTS = (
@@ -65,7 +66,7 @@ PLANTS = (
     Plant("gdr_off", "hgx_h100", "all_to_all", nodes=2),
     Plant("slow_bus", "dgx_a100", "all_reduce", 1, nodes=2),
     Plant("slow_adapters", "hgx_h100", "all_gather", 0, nodes=2),
-    Plant("adapter_down", "dgx_a100", "all_reduce", nodes=2),
+    Plant("adapter_down", "dgx_a100", "all_reduce", nodes=2, figures=(("nic.shared_by", "4"),)),
     Plant("one_bus", "hgx_h100", "all_reduce", nodes=2),
     Plant("pxn_off", "hgx_h100", "all_to_all", nodes=4),
     Plant("uplinks", "hgx_h100", "all_to_all", 1, nodes=4),
@@ -85,7 +86,7 @@ HEALTHY = (
 def machine(plant: Plant, more: dict[str, str] | None = None) -> Topology:
     """Return the machine of a plant."""
     nodes = {"scale_out.nodes": str(plant.nodes)} if plant.nodes > 1 else {}
-    return load_topology(plant.topo, {**nodes, **(more or {})})
+    return load_topology(plant.topo, {**nodes, **dict(plant.figures), **(more or {})})
 
 
 def sizes_of(random: np.random.Generator) -> list[int]:
@@ -148,7 +149,7 @@ def made(plant: Plant, seed: int, profile: Any = "auto") -> Diagnosis:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"{plant.op}.log"
         path.write_text(as_log(plant, noisy, machine(plant).n_gpus))
-        return diagnose(path, plant.topo)
+        return diagnose(path, plant.topo, overrides=dict(plant.figures))
 
 
 def moved(plant: Plant, random: np.random.Generator) -> Any:

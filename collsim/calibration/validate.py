@@ -157,7 +157,7 @@ def on_nodes(topo: Any, machine: Machine, nodes: int | None) -> Topology:
         Whatever is wrong with it.
     """
     if isinstance(nodes, int) and nodes > 1 and isinstance(topo, str | Path):
-        alone = Machine(machine.overrides).of(topo)
+        alone = Machine().of(topo)  # figures of a fabric need the nodes that are added here
         if alone.cluster is None and alone.n_gpus <= MOST_GPUS_OF_A_HOST:
             return machine.also([f"scale_out.nodes={nodes}"]).of(topo)
     return machine.of(topo)

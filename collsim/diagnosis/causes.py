@@ -66,6 +66,8 @@ class Cause:
         What tells it from others, what to set, and where it was seen.
     grows : bool
         Variants are degrees of one thing.
+    seldom : float
+        Twice the logarithm of the odds against it before a log was read: it needs two faults, or is rare. Chosen.
     shape : str
         ``skew``, ``falling`` or ``dips``: a change of the curve, no question; empty otherwise.
     """
@@ -77,6 +79,7 @@ class Cause:
     fix: str
     source: str
     grows: bool = False
+    seldom: float = 0.0
     shape: str = ""
     variants: tuple[Mapping[str, Any], ...] = ()
 

@@ -104,7 +104,8 @@ def gathered_on(
 ) -> Gathered:
     """Return the rows of the logs on a machine with as many nodes as they name; raises as `gather` does."""
     if told.get("nodes") is None and isinstance(topo, str | Path):
-        alone = gather(logs, topo, profile=profile, machine=Machine(machine.overrides), **told)
+        first = {name: value for name, value in told.items() if name != "rank_list"}
+        alone = gather(logs, topo, profile=profile, **first)
         nodes = max((group.case.nodes or 1 for group in alone.groups.values()), default=1)
         one_host = alone.topology is not None and alone.topology.n_gpus <= MOST_GPUS_OF_A_HOST
         if nodes > 1 and one_host and alone.topology is not None and alone.topology.cluster is None:

@@ -35,10 +35,13 @@ HOST = 0.3
 """Standard deviation of their common offset, as a part of the least predicted time."""
 HOST_FACTOR = 0.4
 """Standard deviation of the logarithm of a factor common to these sizes: processors, drivers and proxies differ."""
-LOCAL = (0.12, 0.25)
-"""Standard deviation by which machines of one kind differ over `LOCAL_OCTAVES`, within a node and between nodes. Chosen
-on the healthy ones among the public logs: the middle of a curve is off by 10 to 25 %, twice that between nodes."""
+LOCAL = ((0.12, 0.05), (0.25, 0.1))
+"""Standard deviations by which machines of one kind differ over `LOCAL_OCTAVES`, within a node and between nodes, below
+and from `RATES_FROM_BYTES` on. Chosen on the healthy ones among the public logs: the middle of a curve is off by 10 to 25 %,
+its end by 5 %, twice that between nodes."""
 LOCAL_OCTAVES = 2.0
+RATES_FROM_BYTES = 2**25
+"""From here on rates decide."""
 EFFECT = 0.15
 """Standard deviation of the effect of a cause, as a part of the effect; chosen: no failure was measured for collsim."""
 Z90 = 1.6448536269514722
@@ -54,7 +57,7 @@ class Noise(NamedTuple):
     sizes, measured_s, healthy_s : float64[n]
     sigma : float64[n]
         Standard deviations of the logarithm of the prediction, from its interval.
-    local : float
+    local : (float, float)
         One of `LOCAL`.
     """
 
@@ -62,7 +65,7 @@ class Noise(NamedTuple):
     measured_s: Float
     healthy_s: Float
     sigma: Float
-    local: float = LOCAL[0]
+    local: tuple[float, float] = LOCAL[0]
 
     @property
     def residual(self) -> Float:
@@ -79,7 +82,8 @@ class Noise(NamedTuple):
         octaves = np.log2(self.sizes)
         apart = np.abs(octaves[:, None] - octaves[None, :])
         shared = ALIKE * np.outer(self.sigma, self.sigma) * np.exp(-apart / OCTAVES)
-        shared += self.local**2 * np.exp(-apart / LOCAL_OCTAVES)
+        local = np.where(self.sizes < RATES_FROM_BYTES, *self.local)
+        shared += np.outer(local, local) * np.exp(-apart / LOCAL_OCTAVES)
         own = np.diag((1 - ALIKE) * self.sigma**2 + REPEATS**2)
         offset = np.where(self.sizes < HOST_BYTES, HOST * self.healthy_s.min() / self.healthy_s, 0.0)
         factor = np.where(self.sizes < HOST_BYTES, HOST_FACTOR, 0.0)

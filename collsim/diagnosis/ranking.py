@@ -68,7 +68,7 @@ class _Scored:
 
     @property
     def score(self) -> float:
-        return sum(fit.score for fit in self.fits) + self.candidate.penalty - self.bonus
+        return sum(fit.score for fit in self.fits) + self.candidate.penalty + self.cause.seldom - self.bonus
 
     @property
     def chi2(self) -> float:

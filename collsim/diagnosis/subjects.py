@@ -11,15 +11,15 @@ import numpy as np
 from collsim.calibration.cases import MeasuredCase
 from collsim.calibration.verdicts import CheckedLog, JudgedCase
 from collsim.diagnosis.findings import SizeRange
-from collsim.diagnosis.fit import ALPHA, LOCAL, Z90, Noise, dips_of, p_value, shift
+from collsim.diagnosis.fit import ALPHA, LOCAL, RATES_FROM_BYTES, Z90, Noise, dips_of, p_value, shift
 
 __all__ = ["Subject", "subject_of"]
 
-UNSURE = 0.25
-"""Standard deviation of the logarithm of a prediction that no measurement backs: unseen machines are off by 10 to 35 %
-in nine of ten rows (docs/accuracy.md), and more between nodes. Chosen."""
-EDGES = (2**20, 2**25)
-"""Ranges of sizes: launch times and latency, then pipelines that fill, then rates."""
+EDGES = (2**20, RATES_FROM_BYTES, 2**28)
+"""Ranges of sizes: launch times and latency, pipelines that fill, those that are nearly full, rates."""
+UNSURE = (0.35, 0.25, 0.1, 0.1)
+"""Standard deviations, by range, of the logarithm of a prediction that no measurement of the very machine backs: nine of
+ten rows of unseen machines are off by at most 20 % where rates decide, by more below (docs/accuracy.md). Chosen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +91,7 @@ def subject_of(log: CheckedLog, tolerance: float, *, in_cluster: bool) -> Subjec
         return None
     ends = [_ends(row, tolerance) for row in rows]
     measured, healthy = ([getattr(row, name) for row in rows] for name in ("measured_s", "predicted_s"))
-    sigma = [
-        max(np.log(high / low) / (2 * Z90), 0.0 if row.covered is not None else UNSURE)
-        for row, (low, high) in zip(rows, ends, strict=True)
-    ]
+    sigma = [_sigma(row, *both) for row, both in zip(rows, ends, strict=True)]
     sizes = np.array([row.case.size_bytes for row in rows], dtype=np.float64)
     noise = Noise(sizes, np.array(measured), np.array(healthy), np.array(sigma), LOCAL[in_cluster])
     library = log.case.library
@@ -110,6 +107,13 @@ def subject_of(log: CheckedLog, tolerance: float, *, in_cluster: bool) -> Subjec
         tuple(low for low, _ in ends), tuple(high for _, high in ends),
         outside=any(row.verdict == "slower" for row in rows), flagged=any(row.flags for row in log.rows),
     )  # fmt: skip
+
+
+def _sigma(row: JudgedCase, low_s: float, high_s: float) -> float:
+    """Return the standard deviation of the logarithm of a prediction."""
+    if row.covered is None:
+        return UNSURE[int(np.searchsorted(EDGES, row.case.size_bytes, side="right"))]
+    return float(np.log(high_s / low_s) / (2 * Z90))
 
 
 def _kind(row: JudgedCase) -> tuple[str, str, int]:

@@ -66,12 +66,17 @@ def _figures(topology: Topology, set_here: Mapping[str, str]) -> dict[str, float
     if set_here.get("NCCL_IB_DISABLE") == "1" or set_here.get("NCCL_NET", "").lower() == "socket":
         rate_Bps = min(spec.nic_rate_Bps, SOCKET_BPS / spec.efficiency)
         return {"nic_rate_Bps": rate_Bps, "nic_latency_s": spec.nic_latency_s + SOCKET_LATENCY_S}
-    figures = {}
+    figures: dict[str, float] = {}
     if set_here.get("NCCL_NET_GDR_LEVEL", "").upper() in GDR_OFF:
         figures["bus_rate_Bps"] = spec.bus_rate_Bps / BOUNCES
         figures["nic_latency_s"] = spec.nic_latency_s + BOUNCE_LATENCY_S
+        if spec.gpus_per_nic > 1:  # they share its slot
+            slot_Bps = figures["bus_rate_Bps"] * spec.bus_efficiency / spec.efficiency
+            figures["nic_rate_Bps"] = min(spec.nic_rate_Bps, slot_Bps)
     ports = next((int(fact.value) for fact in topology.facts if fact.path == "nic.ports"), 1)
     pairs = int(set_here.get("NCCL_IB_QPS_PER_CONNECTION", "1"))
     if ports > 1 and pairs > 1:
-        figures["nic_rate_Bps"] = spec.nic_rate_Bps * bond_share(ports, pairs) / bond_share(ports, 1)
+        figures["nic_rate_Bps"] = (
+            figures.get("nic_rate_Bps", spec.nic_rate_Bps) * bond_share(ports, pairs) / bond_share(ports, 1)
+        )
     return figures

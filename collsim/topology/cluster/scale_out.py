@@ -165,6 +165,8 @@ def resolve(section: ScaleOut, node: Topology, kinds: Sequence[Topology] = ()) -
     per_gpu, shared = _adapters(of_kinds[0])
     mix, bus_facts = _node_kinds(section, nodes, of_kinds)
     filled, added = _from_network(section, network, max(map(_bond_rate_Bps, of_kinds)))
+    if shared > 1:
+        mix = tuple(_in_one_slot(kind, section.bus_efficiency.si / filled["efficiency"]) for kind in mix)
     spec = ClusterSpec(
         nodes=sum(kind.nodes for kind in mix),
         node_gpus=max(kind.gpus for kind in mix),
@@ -218,6 +220,11 @@ def _node_kinds(
         kinds.append(NodeKind(node.name, count, node.n_gpus, nics, _line_rate_Bps(facts), bus_Bps))
         bus_facts += [replace(fact, path=f"mix[{place}].{fact.path}") if section.mix else fact for fact in derived]
     return tuple(kinds), bus_facts
+
+
+def _in_one_slot(kind: NodeKind, efficiency: float) -> NodeKind:
+    """Return a kind whose adapters, each shared by several GPUs, carry no more than the bus of their one slot."""
+    return replace(kind, nic_rate_Bps=min(kind.nic_rate_Bps, kind.bus_rate_Bps * efficiency))
 
 
 def _line_rate_Bps(facts: Mapping[str, Fact]) -> float:

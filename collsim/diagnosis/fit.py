@@ -37,8 +37,8 @@ HOST_FACTOR = 0.4
 """Standard deviation of the logarithm of a factor common to these sizes: processors, drivers and proxies differ."""
 LOCAL = ((0.12, 0.05), (0.25, 0.1))
 """Standard deviations by which machines of one kind differ over `LOCAL_OCTAVES`, within a node and between nodes, below
-and from `RATES_FROM_BYTES` on. Chosen on the healthy ones among the public logs: the middle of a curve is off by 10 to 25 %,
-its end by 5 %, twice that between nodes."""
+and from `RATES_FROM_BYTES` on. Chosen on the healthy ones among the public logs: the middle of a curve is off by 10 to
+25 %, its end by 5 %, twice that between nodes."""
 LOCAL_OCTAVES = 2.0
 RATES_FROM_BYTES = 2**25
 """From here on rates decide."""

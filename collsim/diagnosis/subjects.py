@@ -18,8 +18,8 @@ __all__ = ["Subject", "subject_of"]
 EDGES = (2**20, RATES_FROM_BYTES, 2**28)
 """Ranges of sizes: launch times and latency, pipelines that fill, those that are nearly full, rates."""
 UNSURE = (0.35, 0.25, 0.1, 0.1)
-"""Standard deviations, by range, of the logarithm of a prediction that no measurement of the very machine backs: nine of
-ten rows of unseen machines are off by at most 20 % where rates decide, by more below (docs/accuracy.md). Chosen."""
+"""Standard deviations, by range, of the logarithm of a prediction that no measurement of the machine backs: nine of ten
+rows of unseen machines are off by at most 20 % where rates decide, by more below (docs/accuracy.md). Chosen."""
 
 
 @dataclass(frozen=True, slots=True)

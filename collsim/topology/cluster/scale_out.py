@@ -214,8 +214,10 @@ def _node_kinds(
     bus_facts: list[Fact] = []
     for place, (node, count, facts) in enumerate(zip(nodes, counts, of_kinds, strict=True)):
         bus_Bps, derived = _bus(facts)
-        if derived and per_gpu > 1:
-            bus_Bps = min(bus_Bps, _port_Bps(node) / per_gpu)
+        if derived and per_gpu > 1 and bus_Bps * per_gpu > (port_Bps := _port_Bps(node)):
+            bus_Bps = port_Bps / per_gpu
+            told = {"text": f"{bus_Bps / 1e9:g} GB/s", "value": bus_Bps, "note": "its part of the one port of a GPU"}
+            derived = [replace(derived[0], **told)]
         nics = -(-node.n_gpus // shared) * per_gpu
         kinds.append(NodeKind(node.name, count, node.n_gpus, nics, _line_rate_Bps(facts), bus_Bps))
         bus_facts += [replace(fact, path=f"mix[{place}].{fact.path}") if section.mix else fact for fact in derived]

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ALPHA", "LOCAL", "Z90", "Fit", "Noise", "dips_of", "fit_of", "p_value", "shift"]
+__all__ = ["ALPHA", "Z90", "Fit", "Noise", "dips_of", "fit_of", "p_value", "shift"]
 
 Float = NDArray[np.float64]
 
@@ -31,9 +31,9 @@ DIP = 0.4
 """A row is a dip if its logarithm is so much above those of both neighbours."""
 HOST_BYTES = 2**20
 """Below this the launch times of hosts count."""
-HOST = 0.3
-"""Standard deviation of their common offset, as a part of the least predicted time."""
-HOST_FACTOR = 0.4
+HOST = (0.1, 0.3)
+"""Standard deviation of their common offset, as a part of the least predicted time, within a node and between nodes."""
+HOST_FACTOR = (0.1, 0.45)
 """Standard deviation of the logarithm of a factor common to these sizes: processors, drivers and proxies differ."""
 LOCAL = ((0.12, 0.05), (0.25, 0.1))
 """Standard deviations by which machines of one kind differ over `LOCAL_OCTAVES`, within a node and between nodes, below
@@ -57,15 +57,15 @@ class Noise(NamedTuple):
     sizes, measured_s, healthy_s : float64[n]
     sigma : float64[n]
         Standard deviations of the logarithm of the prediction, from its interval.
-    local : (float, float)
-        One of `LOCAL`.
+    over_nodes : bool
+        Whether messages went between nodes.
     """
 
     sizes: Float
     measured_s: Float
     healthy_s: Float
     sigma: Float
-    local: tuple[float, float] = LOCAL[0]
+    over_nodes: bool = False
 
     @property
     def residual(self) -> Float:
@@ -75,18 +75,19 @@ class Noise(NamedTuple):
     def part(self, chosen: Sequence[int]) -> Noise:
         """Return some of the rows."""
         rows = list(chosen)
-        return Noise(self.sizes[rows], self.measured_s[rows], self.healthy_s[rows], self.sigma[rows], self.local)
+        return Noise(self.sizes[rows], self.measured_s[rows], self.healthy_s[rows], self.sigma[rows], self.over_nodes)
 
     def covariance(self) -> Float:
         """Return float64[n, n] of the errors of the healthy prediction."""
         octaves = np.log2(self.sizes)
         apart = np.abs(octaves[:, None] - octaves[None, :])
         shared = ALIKE * np.outer(self.sigma, self.sigma) * np.exp(-apart / OCTAVES)
-        local = np.where(self.sizes < RATES_FROM_BYTES, *self.local)
+        local = np.where(self.sizes < RATES_FROM_BYTES, *LOCAL[self.over_nodes])
+        local = np.where(self.sizes < HOST_BYTES, 0.0, local)
         shared += np.outer(local, local) * np.exp(-apart / LOCAL_OCTAVES)
         own = np.diag((1 - ALIKE) * self.sigma**2 + REPEATS**2)
-        offset = np.where(self.sizes < HOST_BYTES, HOST * self.healthy_s.min() / self.healthy_s, 0.0)
-        factor = np.where(self.sizes < HOST_BYTES, HOST_FACTOR, 0.0)
+        offset = np.where(self.sizes < HOST_BYTES, HOST[self.over_nodes] * self.healthy_s.min() / self.healthy_s, 0.0)
+        factor = np.where(self.sizes < HOST_BYTES, HOST_FACTOR[self.over_nodes], 0.0)
         return shared + own + np.outer(offset, offset) + np.outer(factor, factor)
 
 
@@ -127,16 +128,20 @@ def p_value(noise: Noise, times_s: Float) -> float:
 def shift(noise: Noise) -> tuple[float, float]:
     """Return the mean logarithm of measured over healthy time, and the part of healthy machines that are further off.
 
-    The mean is that of least variance under the covariance of all rows, and the test is of that one number: the whole
-    range of sizes is slow or fast, or it is neither. Further off means on the same side.
+    Two tests of one number each: the range of sizes is off by one factor, or by one time that every call takes longer.
+    The mean is that of least variance under the covariance of all rows. Further off means on the same side.
     """
     from scipy.special import ndtr
 
     inverse = np.linalg.inv(noise.covariance())
     ones = np.ones(len(noise.sizes))
-    weight = float(ones @ inverse @ ones)
-    mean = float(ones @ inverse @ noise.residual) / weight
-    return mean, float(ndtr(-abs(mean) * np.sqrt(weight)))
+    mean = float(ones @ inverse @ noise.residual) / float(ones @ inverse @ ones)
+    found = [
+        float(direction @ inverse @ noise.residual) / np.sqrt(float(direction @ inverse @ direction))
+        for direction in (ones, noise.healthy_s.min() / noise.healthy_s)
+    ]
+    furthest = max(found, key=abs)
+    return abs(mean) * float(np.sign(furthest)), min(1.0, 2 * float(ndtr(-abs(furthest))))
 
 
 def dips_of(noise: Noise) -> list[int]:

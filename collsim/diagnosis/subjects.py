@@ -11,7 +11,7 @@ import numpy as np
 from collsim.calibration.cases import MeasuredCase
 from collsim.calibration.verdicts import CheckedLog, JudgedCase
 from collsim.diagnosis.findings import SizeRange
-from collsim.diagnosis.fit import ALPHA, LOCAL, RATES_FROM_BYTES, Z90, Noise, dips_of, p_value, shift
+from collsim.diagnosis.fit import ALPHA, RATES_FROM_BYTES, Z90, Noise, dips_of, p_value, shift
 
 __all__ = ["Subject", "subject_of"]
 
@@ -93,7 +93,7 @@ def subject_of(log: CheckedLog, tolerance: float, *, in_cluster: bool) -> Subjec
     measured, healthy = ([getattr(row, name) for row in rows] for name in ("measured_s", "predicted_s"))
     sigma = [_sigma(row, *both) for row, both in zip(rows, ends, strict=True)]
     sizes = np.array([row.case.size_bytes for row in rows], dtype=np.float64)
-    noise = Noise(sizes, np.array(measured), np.array(healthy), np.array(sigma), LOCAL[in_cluster])
+    noise = Noise(sizes, np.array(measured), np.array(healthy), np.array(sigma), in_cluster)
     library = log.case.library
     case = replace(
         rows[0].case,

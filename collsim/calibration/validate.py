@@ -435,8 +435,15 @@ def _checked_log(group: _Group, model: _Model, tolerance: float, skipped: list[S
     case = replace(group.case, library=model.told(group.case).library)
     return CheckedLog(
         group.file, group.line, case, group.hosts, mapping(case, group.hosts, model.topology), tuple(rows),
-        health_of(rows, system, tolerance), (*group.notes, *choice_notes(rows), *_gaps(group.case, case)), group.failed,
+        health_of(rows, system, tolerance),
+        (*group.notes, *choice_notes(rows), *_gaps(group.case, case), *_damage(model.topology)), group.failed,
     )  # fmt: skip
+
+
+def _damage(topology: Topology) -> Iterator[str]:
+    """Yield what of the machine had failed or was slow in the prediction."""
+    if topology.damage is not None:
+        yield f"predicted with {topology.damage.summary}"
 
 
 def _row(case: MeasuredCase, found: _Repeats, answer: Row) -> JudgedCase:

@@ -17,6 +17,8 @@ __all__ = ["diagnosis_json", "diagnosis_text"]
 MOST_CURVES = 3
 """Causes whose times stand beside the measured ones."""
 MOST_FINDINGS = 5
+LIKELY = 0.01
+"""Of less likely causes, all but the first are one line."""
 BANDWIDTH_FROM_BYTES = 2**20
 WORDS = {
     "healthy": "healthy",
@@ -86,7 +88,7 @@ def _causes(diagnosis: Diagnosis) -> Iterator[str]:
         yield f"none of the {len(diagnosis.looked_at)} causes that were simulated explains this{nearest}"
     told = any(found.fits for found in diagnosis.findings)
     for place, found in enumerate(diagnosis.findings[:MOST_FINDINGS], 1):
-        yield from _finding(place, found, healthy, whole=place <= MOST_CURVES and (found.fits or not told))
+        yield from _finding(place, found, healthy, whole=place == 1 or (found.probability >= LIKELY and (found.fits or not told)))
     if (more := len(diagnosis.findings) - MOST_FINDINGS) > 0:
         yield f"{more} more fit better than the healthy machine, and worse than these"
 

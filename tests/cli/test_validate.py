@@ -204,7 +204,7 @@ class TestGates:
         assert wide > narrow
 
     def test_changes_of_the_machine(self, collsim):
-        assert "50%" in collsim(*HEALTHY, "--degrade", "switch:nvsw0=50%").out
+        assert "note: predicted with" in collsim(*HEALTHY, "--degrade", "switch:nvsw0=50%").out
         assert collsim(*HEALTHY, "--set", "link.bandwidth=12.5 GB/s").out != collsim(*HEALTHY).out
         assert "nvsw1" in collsim(*HEALTHY, "--fail", "switch:nvsw1").out
 

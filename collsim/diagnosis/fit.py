@@ -88,7 +88,7 @@ class Noise(NamedTuple):
         own = np.diag((1 - ALIKE) * self.sigma**2 + REPEATS**2)
         offset = np.where(self.sizes < HOST_BYTES, HOST[self.over_nodes] * self.healthy_s.min() / self.healthy_s, 0.0)
         factor = np.where(self.sizes < HOST_BYTES, HOST_FACTOR[self.over_nodes], 0.0)
-        return shared + own + np.outer(offset, offset) + np.outer(factor, factor)
+        return np.asarray(shared + own + np.outer(offset, offset) + np.outer(factor, factor))
 
 
 class Fit(NamedTuple):

@@ -88,7 +88,9 @@ def _causes(diagnosis: Diagnosis) -> Iterator[str]:
         yield f"none of the {len(diagnosis.looked_at)} causes that were simulated explains this{nearest}"
     told = any(found.fits for found in diagnosis.findings)
     for place, found in enumerate(diagnosis.findings[:MOST_FINDINGS], 1):
-        yield from _finding(place, found, healthy, whole=place == 1 or (found.probability >= LIKELY and (found.fits or not told)))
+        yield from _finding(
+            place, found, healthy, whole=place == 1 or (found.probability >= LIKELY and (found.fits or not told))
+        )
     if (more := len(diagnosis.findings) - MOST_FINDINGS) > 0:
         yield f"{more} more fit better than the healthy machine, and worse than these"
 

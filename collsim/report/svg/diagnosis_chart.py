@@ -1,4 +1,4 @@
-"""A diagnosis as SVG: bus bandwidth against size, measured, the band of a healthy machine, and the best causes."""
+"""A diagnosis as SVG: rates by size as parts of the healthy one: measured, the band of it, and the best causes."""
 
 from __future__ import annotations
 
@@ -18,6 +18,9 @@ COLOURS = ("#d55e00", "#009e73", "#cc79a7")
 """Of the causes; told apart by colour-blind readers too (after Okabe and Ito)."""
 DASHES = ("", "8 4", "2 4")
 MOST_TICKS = 9
+MOST_SHARE = 2.0
+"""What is faster is drawn at the edge."""
+STEP = 0.25
 LONGEST = 96
 """Characters of a line of the legend."""
 STYLE = (
@@ -28,17 +31,17 @@ STYLE = (
 
 
 class _Axes:
-    """Where sizes and rates stand, both on logarithmic axes."""
+    """Where sizes and shares stand: sizes on a logarithmic axis, shares of the healthy rate from 0 on."""
 
-    def __init__(self, sizes: Sequence[int], rates: Sequence[float]) -> None:
+    def __init__(self, sizes: Sequence[int], shares: Sequence[float]) -> None:
         self.low, self.high = math.log2(min(sizes)), math.log2(max(sizes))
-        self.least, self.most = math.log10(min(rates)), math.log10(max(rates))
+        self.most = min(MOST_SHARE, max(1.25, *shares))
 
     def x(self, size: float) -> float:
         return LEFT + (math.log2(size) - self.low) / max(self.high - self.low, 1e-9) * (WIDTH - LEFT - RIGHT)
 
-    def y(self, rate: float) -> float:
-        return TOP + INNER * (1 - (math.log10(rate) - self.least) / max(self.most - self.least, 1e-9))
+    def y(self, share: float) -> float:
+        return TOP + INNER * (1 - min(share, self.most) / self.most)
 
 
 def diagnosis_chart(diagnosis: Diagnosis) -> str:
@@ -46,13 +49,12 @@ def diagnosis_chart(diagnosis: Diagnosis) -> str:
     log = next((log for log in diagnosis.logs if log.curves), diagnosis.logs[0])
     factor = operation(log.log.case.op).busbw_factor(log.log.case.ranks) / 1e9
 
-    def rates(times_s: Sequence[float]) -> list[float]:
-        return [factor * size / time_s for size, time_s in zip(log.sizes, times_s, strict=True)]
+    def shares(times_s: Sequence[float]) -> list[float]:
+        return [healthy_s / time_s for healthy_s, time_s in zip(log.healthy.times_s, times_s, strict=True)]
 
-    causes = [(curve, rates(curve.times_s)) for curve in log.curves[:MOST_CAUSES]]
-    measured, healthy = rates(log.measured_s), rates(log.healthy.times_s)
-    band = rates(log.low_s), rates(log.high_s)
-    everything = [*measured, *band[0], *band[1], *(rate for _, row in causes for rate in row)]
+    causes = [(curve, shares(curve.times_s)) for curve in log.curves[:MOST_CAUSES]]
+    measured, band = shares(log.measured_s), (shares(log.low_s), shares(log.high_s))
+    everything = [*measured, *band[0], *(share for _, row in causes for share in row)]
     axes = _Axes(log.sizes, everything)
     title = f"{log.log.case.op}, {log.log.case.ranks} ranks of {diagnosis.topology['name']}: {log.verdict}"
     legend = list(_legend(diagnosis, log))
@@ -62,45 +64,42 @@ def diagnosis_chart(diagnosis: Diagnosis) -> str:
         f'aria-label="{escape(title)}">',
         STYLE,
         f'<text class="t" x="{LEFT}" y="22">{escape(title)}</text>',
-        f'<text x="{LEFT}" y="42">bus bandwidth (GB/s) by size, {escape(log.log.file)}</text>',
+        f'<text x="{LEFT}" y="42">bus bandwidth as a part of that of a healthy machine, by size; '
+        f"{escape(log.log.file)}</text>",
         *_grid(axes),
         f'<polygon class="b" points="{_points(axes, log.sizes, band[0])} '
         f'{_points(axes, log.sizes[::-1], band[1][::-1])}"/>',
-        f'<polyline class="h" points="{_points(axes, log.sizes, healthy)}"/>',
+        f'<polyline class="h" points="{_points(axes, log.sizes, [1.0] * len(log.sizes))}"/>',
         *(
             f'<polyline stroke="{colour}" stroke-dasharray="{dash}" points="{_points(axes, log.sizes, row)}"/>'
             for (_, row), colour, dash in zip(causes, COLOURS, DASHES, strict=False)
         ),
         *(
-            f'<circle class="m" cx="{axes.x(size):.1f}" cy="{axes.y(rate):.1f}" r="4"><title>{format_size(size)}: '
-            f"{rate:.4g} GB/s</title></circle>"
-            for size, rate in zip(log.sizes, measured, strict=True)
+            f'<circle class="m" cx="{axes.x(size):.1f}" cy="{axes.y(share):.1f}" r="4"><title>{format_size(size)}: '
+            f"{factor * size / time_s:.4g} GB/s, {share:.0%}</title></circle>"
+            for size, time_s, share in zip(log.sizes, log.measured_s, measured, strict=True)
         ),
         *legend,
     ]
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
-def _points(axes: _Axes, sizes: Sequence[int], rates: Sequence[float]) -> str:
-    return " ".join(f"{axes.x(size):.1f},{axes.y(rate):.1f}" for size, rate in zip(sizes, rates, strict=True))
+def _points(axes: _Axes, sizes: Sequence[int], shares: Sequence[float]) -> str:
+    return " ".join(f"{axes.x(size):.1f},{axes.y(rate):.1f}" for size, rate in zip(sizes, shares, strict=True))
 
 
 def _grid(axes: _Axes) -> Iterator[str]:
-    """Yield lines and labels: sizes below, rates at 1, 2 and 5 of each decade."""
+    """Yield lines and labels: sizes below, shares in quarters."""
     bottom = TOP + INNER
     every = max(1, math.ceil((axes.high - axes.low) / MOST_TICKS))
     for power in range(math.ceil(axes.low), math.floor(axes.high) + 1, every):
         x = axes.x(2**power)
         yield f'<line class="g" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{bottom}"/>'
         yield f'<text x="{x:.1f}" y="{bottom + 18}" text-anchor="middle">{format_size(2**power)}</text>'
-    steps = (1, 2, 5) if axes.most - axes.least < 3 else (1,)
-    for decade in range(math.floor(axes.least) - 1, math.ceil(axes.most) + 1):
-        for step in steps:
-            rate = step * 10.0**decade
-            if axes.least <= math.log10(rate) <= axes.most:
-                y = axes.y(rate)
-                yield f'<line class="g" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
-                yield f'<text x="{LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{rate:g}</text>'
+    for step in range(int(axes.most / STEP) + 1):
+        y = axes.y(step * STEP)
+        yield f'<line class="g" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
+        yield f'<text x="{LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{step * STEP:.0%}</text>'
 
 
 def _legend(diagnosis: Diagnosis, log: DiagnosedLog) -> Iterator[str]:

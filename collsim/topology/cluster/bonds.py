@@ -34,4 +34,4 @@ def bond_share(ports: int, queue_pairs: int) -> float:
             ways = factorial(pairs) / prod(map(factorial, split))
             orders = factorial(ports) / prod(factorial(split.count(n)) for n in set(split))
             total += ways * orders * pairs / (ports * max(split))
-    return total / ports**pairs
+    return float(total / ports**pairs)

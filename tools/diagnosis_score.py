@@ -85,8 +85,10 @@ HEALTHY = (
 
 def machine(plant: Plant, more: dict[str, str] | None = None) -> Topology:
     """Return the machine of a plant."""
-    nodes = {"scale_out.nodes": str(plant.nodes)} if plant.nodes > 1 else {}
-    return load_topology(plant.topo, {**nodes, **dict(plant.figures), **(more or {})})
+    figures = {**dict(plant.figures), **(more or {})}
+    if plant.nodes > 1:
+        figures["scale_out.nodes"] = str(plant.nodes)
+    return load_topology(plant.topo, figures)
 
 
 def sizes_of(random: np.random.Generator) -> list[int]:

@@ -102,7 +102,7 @@ def diagnose(
 def _diagnosed(flags: dict[str, Any], faults: Faults) -> Diagnosis:
     """Check everything that was asked, raise all that is wrong with it, and diagnose."""
     from collsim.cli.texts import read_number, read_overrides, read_rank_list, read_settings, read_shares
-    from collsim.diagnosis.diagnose import chosen_causes, diagnosed, gathered_on
+    from collsim.diagnosis.judgement import chosen_causes, diagnosed, gathered_on
     from collsim.simulation.request.prepare import Machine
 
     def count(name: str) -> int | None:

@@ -216,8 +216,8 @@ def _node_kinds(
         bus_Bps, derived = _bus(facts)
         if derived and per_gpu > 1 and bus_Bps * per_gpu > (port_Bps := _port_Bps(node)):
             bus_Bps = port_Bps / per_gpu
-            told = {"text": f"{bus_Bps / 1e9:g} GB/s", "value": bus_Bps, "note": "its part of the one port of a GPU"}
-            derived = [replace(derived[0], **told)]
+            text, note = f"{bus_Bps / 1e9:g} GB/s", "its part of the one port of a GPU"
+            derived = [replace(derived[0], text=text, value=bus_Bps, note=note)]
         nics = -(-node.n_gpus // shared) * per_gpu
         kinds.append(NodeKind(node.name, count, node.n_gpus, nics, _line_rate_Bps(facts), bus_Bps))
         bus_facts += [replace(fact, path=f"mix[{place}].{fact.path}") if section.mix else fact for fact in derived]

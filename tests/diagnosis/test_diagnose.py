@@ -13,9 +13,9 @@ from collsim.core.errors import InputError
 from collsim.core.operations import operation
 from collsim.diagnosis import diagnose
 from collsim.diagnosis.causes import all_causes, changes_of, meets
-from collsim.diagnosis.judgement import _culprit
 from collsim.diagnosis.evidence import evidence_of, known_faults, usual_settings
 from collsim.diagnosis.fit import Noise, dips_of, fit_of, shift
+from collsim.diagnosis.judgement import _culprit
 from collsim.report import render_diagnosis, schema
 from collsim.topology import load_topology
 from collsim.topology.files.overrides import known_paths

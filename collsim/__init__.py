@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collsim.diagnosis import Diagnosis, diagnose
     from collsim.moe import MoeResult, simulate_moe
     from collsim.schedule import Schedule
+    from collsim.serving import ServingResult, simulate_serving
     from collsim.simulation.compare import compare
     from collsim.simulation.comparison import Comparison
     from collsim.simulation.result import Result
@@ -41,6 +42,7 @@ __all__ = [
     "MoeResult",
     "Result",
     "Schedule",
+    "ServingResult",
     "TimelineResult",
     "Topology",
     "Validation",
@@ -52,6 +54,7 @@ __all__ = [
     "load_topology",
     "simulate",
     "simulate_moe",
+    "simulate_serving",
     "simulate_timeline",
     "validate",
 ]
@@ -65,6 +68,7 @@ HOME = {
     "MoeResult": "moe",
     "Result": "simulation.result",
     "Schedule": "schedule",
+    "ServingResult": "serving",
     "TimelineResult": "timeline",
     "Topology": "topology",
     "Validation": "calibration.verdicts",
@@ -72,6 +76,7 @@ HOME = {
     "load_topology": "topology",
     "simulate": "simulation.simulate",
     "simulate_moe": "moe",
+    "simulate_serving": "serving",
     "simulate_timeline": "timeline",
     "calibrate": "calibration.fit",
     "compare": "simulation.compare",

@@ -24,7 +24,7 @@ def timeline_formats() -> tuple[str, ...]:
 
 
 @click.command(context_settings={"auto_envvar_prefix": "COLLSIM"})
-@click.argument("file", metavar="FILE", type=click.Path())
+@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path())
 @click.option("--topo", metavar="NAME|FILE", **complete(zoo, files=True), help="Run the step on this system.")
 @click.option("--nodes", metavar="N", help="Run it on a cluster of N such nodes: groups of all ranks grow to fill it.")
 @click.option("--ranks", metavar="N", help="Let groups of all ranks have N ranks, each with as many bytes as before.")
@@ -54,7 +54,7 @@ def timeline(
     context: click.Context,
     /,
     *,
-    file: str,
+    files: tuple[str, ...],
     form: str | None,
     output: str | None,
     perfetto: str | None,
@@ -67,23 +67,25 @@ def timeline(
     \b
     Examples:
       collsim timeline rank0.json.gz
+      collsim timeline rank0.json.gz rank1.json.gz
       collsim timeline rank0.json.gz --env NCCL_MAX_NCHANNELS=8
       collsim timeline rank0.json.gz --topo hgx_b200 --compute-scale 0.45
       collsim timeline rank0.json.gz --nodes 4 --svg step.svg --perfetto step.json
       collsim timeline step.yaml --topo hgx_h100
 
-    A trace is what torch.profiler exports of one rank. Without flags the step is replayed as it was recorded.
+    A trace is what torch.profiler exports of one rank; those of further ranks say how long the first waited for them.
+    Without flags the step is replayed as it was recorded.
     """  # noqa: D301 - \b keeps the lines that follow it as they are
     from collsim.cli.run import place_of
     from collsim.report.timeline import TIMELINE_FORMATS, perfetto_text, render_timeline
 
     faults = Faults(lambda where: place_of(context, where, None))
     target = faults.attempt(lambda: output_format(form, output, TIMELINE_FORMATS))
-    sources = [file, *named_files(flags["topo"], flags["profile"], flags["recorded_on"])]
+    sources = [*files, *named_files(flags["topo"], flags["profile"], flags["recorded_on"])]
     check_targets({"output": output, "perfetto": perfetto, "svg": svg}, faults, sources)
     faults.attempt(lambda: check_suffix(svg, (".svg",), "end it in .svg: the drawing is SVG", "svg"))
     with nullcontext() if quiet else patience():
-        found = _answered(file, flags, faults)
+        found = _answered(files, flags, faults)
     if not quiet:
         for note in found.notes:
             click.echo(f"warning: {note}", err=True)
@@ -103,7 +105,7 @@ def _positive(number: int, name: str) -> int:
     return number
 
 
-def _answered(file: str, flags: dict[str, Any], faults: Faults) -> TimelineResult:
+def _answered(files: tuple[str, ...], flags: dict[str, Any], faults: Faults) -> TimelineResult:
     """Check everything that was asked, raise all that is wrong with it, and simulate."""
     from collsim.cli import texts
     from collsim.timeline.simulate import simulate_timeline
@@ -125,7 +127,7 @@ def _answered(file: str, flags: dict[str, Any], faults: Faults) -> TimelineResul
     scale = faults.attempt(lambda: texts.read_decimal(flags["compute_scale"], "compute_scale"))
     faults.raise_any()
     what_if = WhatIf(flags["topo"], ranks, nodes, environment, 1.0 if scale is None else scale, options)
-    found = faults.attempt(lambda: simulate_timeline(file, what_if, steps=steps, recorded_on=flags["recorded_on"]))
+    found = faults.attempt(lambda: simulate_timeline(files, what_if, steps=steps, recorded_on=flags["recorded_on"]))
     faults.raise_any()
     assert found is not None
     return found

@@ -7,6 +7,8 @@ batches at their own pace. A message waits until both its ranks are done with th
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -14,14 +16,11 @@ import numpy as np
 from collsim.collectives.algorithm import Algorithm, ScheduleRequest
 from collsim.collectives.all_to_all_v import byte_matrix
 from collsim.collectives.nccl_p2p import step_of
-from collsim.collectives.node_p2p import peer_order
-from collsim.schedule import Chunks, Int, Schedule, TransfersBuilder
+from collsim.collectives.node_p2p import peer_order, root_order
+from collsim.schedule import Chunks, Schedule, TransfersBuilder
 from collsim.schedule.message_parts import BATCH, channel_of_part, n_parts, net_peer_channels, p2p_channels, part_sizes
 
-__all__ = ["ALGORITHM"]
-
-NOTHING = -1
-"""No message; a message of no bytes has its place in a batch."""
+__all__ = ["ALGORITHM", "ROOTED"]
 
 
 class _Works:
@@ -48,7 +47,6 @@ class _Works:
 def build(request: ScheduleRequest) -> Schedule:
     """Return the rounds; on one node, round d takes every rank's message for the rank d places after it."""
     channels, n_nodes = p2p_channels(request.n_channels), request.spread.n_nodes
-    matrix = _messages(request)
     most = request.peer_channels or (channels if n_nodes == 1 else net_peer_channels(request.n_ranks, channels))
 
     @cache
@@ -62,15 +60,15 @@ def build(request: ScheduleRequest) -> Schedule:
 
     rows, sizes = TransfersBuilder(), list[int]()
     works: defaultdict[tuple[int, int], _Works] = defaultdict(_Works)
-    for number, (block, partner) in enumerate(_rounds(request)):
-        for src in np.flatnonzero(matrix[np.arange(len(partner)), partner] != NOTHING).tolist():
-            dst = int(partner[src])
-            for part, size in enumerate(sizes_of(int(matrix[src, dst]))):
+    for number, (block, messages) in enumerate(_rounds(request)):
+        for src, dst, message_bytes in messages:
+            for part, size in enumerate(sizes_of(message_bytes)):
                 channel = channel_of_part(block, part, channels)
                 sender, receiver = works[src, channel], works[dst, channel]
                 deps = sender.enter(number) + receiver.enter(number)
                 if src != dst:
-                    row = rows.add(src, dst, [len(sizes)], deps, channel=channel, step=sender.batch, reads_input=True)
+                    step = max(sender.batch, receiver.batch)
+                    row = rows.add(src, dst, [len(sizes)], deps, channel=channel, step=step, reads_input=True)
                     sizes.append(size)
                     sender.transfers[-1].append(row)
                     receiver.transfers[-1].append(row)
@@ -79,31 +77,43 @@ def build(request: ScheduleRequest) -> Schedule:
     return request.schedule("nccl_p2p", chunks, transfers, channels=channels, **step_of(request))
 
 
-def _rounds(request: ScheduleRequest) -> list[tuple[int, Int]]:
-    """Return, per round, the number that its channel follows from, and the rank that each rank sends to."""
+def _rounds(request: ScheduleRequest) -> Iterator[tuple[int, list[tuple[int, int, int]]]]:
+    """Yield, per round, what its channel follows from, and the sender, receiver and bytes of each message."""
+    if request.op.rooted:
+        root, gathers = request.root, request.op.name == "gather"
+        for block, partners in _of_root(request):
+            for other in partners:
+                yield block, [(other, root, request.block_bytes) if gathers else (root, other, request.block_bytes)]
+        return
+    matrix, ranks = byte_matrix(request), np.arange(request.n_ranks)
     if request.spread.n_nodes > 1:
-        return [(turn.block, np.array(turn.partner)) for turn in peer_order(request.spread)]
-    ranks = np.arange(request.n_ranks)
-    return [(distance, (ranks + distance) % request.n_ranks) for distance in ranks.tolist()]
+        turns = ((turn.block, np.array(turn.partner)) for turn in peer_order(request.spread))
+    else:
+        turns = ((distance, (ranks + distance) % request.n_ranks) for distance in ranks.tolist())
+    for block, partner in turns:
+        size_bytes = matrix[ranks, partner]
+        src = np.flatnonzero(size_bytes)
+        yield block, list(zip(src.tolist(), partner[src].tolist(), size_bytes[src].tolist(), strict=True))
 
 
-def _messages(request: ScheduleRequest) -> Int:
-    """Return int64[n, n], the bytes from row to column."""
-    n, root = request.n_ranks, request.root
-    if request.op.name == "all_to_all_v":
-        matrix = byte_matrix(request)
-        return np.where(matrix, matrix, NOTHING)
-    messages = np.full((n, n), NOTHING, dtype=np.int64)
-    messages[(slice(None), root) if request.op.name == "gather" else (root, slice(None))] = request.block_bytes
-    return messages
+def _of_root(request: ScheduleRequest) -> Iterator[tuple[int, list[int]]]:
+    """Yield the numbers that channels follow from, and the partners of the root there; none for no bytes."""
+    n, root, gathers = request.n_ranks, request.root, request.op.name == "gather"
+    if request.spread.n_nodes > 1:
+        for block, partners in root_order(request.spread, root, gathers=gathers):
+            yield block, partners.tolist()
+    else:
+        for distance in range(n):
+            yield distance, [(root + (-distance if gathers else distance)) % n]
 
 
 ALGORITHM = Algorithm(
     name="nccl_p2p",
     title="rounds of messages in parts over channels, as NCCL's grouped send and receive",
-    ops=("all_to_all_v", "gather", "scatter"),
+    ops=("all_to_all_v",),
     source="NCCL src/enqueue.cc, src/include/channel.h and src/device/sendrecv.h",
     build=build,
     protocols=("LL", "Simple"),
     cost_law="grouped",
 )
+ROOTED = replace(ALGORITHM, ops=("gather", "scatter"), growth="ranks")

@@ -19,7 +19,6 @@ from math import gcd
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from collsim.collectives.algorithm import Algorithm, ScheduleRequest
 from collsim.collectives.node_layout import NodeLayout
@@ -27,7 +26,7 @@ from collsim.core.arrays import entries_of, pointers
 from collsim.schedule import ChunksBuilder, Int, Schedule, TransfersBuilder
 from collsim.schedule.message_parts import BATCH, channel_of_part, n_parts, p2p_channels, part_sizes, slot_bytes
 
-__all__ = ["PXN", "ROOTED_PXN", "build", "distances", "peer_order", "pieces_of"]
+__all__ = ["PXN", "ROOTED_PXN", "build", "distances", "peer_order", "pieces_of", "root_order"]
 
 PIECE_STEPS = 4
 MOST_PIECES = 16
@@ -56,8 +55,7 @@ def peer_order(layout: NodeLayout) -> list[PeerTurn]:
     >>> [turn.partner for turn in peer_order(NodeLayout.blocks([2, 2]))]
     [[0, 1, 2, 3], [1, 0, 3, 2], [2, 3, 0, 1], [3, 2, 1, 0]]
     """
-    size = gcd(BATCH, *map(len, layout.nodes))
-    groups = [node[first : first + size] for node in layout.nodes for first in range(0, len(node), size)]
+    size, groups = _groups(layout)
     turns = []
     for block, delta in enumerate(distances(len(groups))):
         for shift in range(size):
@@ -68,6 +66,27 @@ def peer_order(layout: NodeLayout) -> list[PeerTurn]:
                     partner[rank] = other[(place + shift) % size]
             turns.append(PeerTurn(block, partner))
     return turns
+
+
+def root_order(layout: NodeLayout, root: int, *, gathers: bool) -> Iterator[tuple[int, Int]]:
+    """Yield what concerns a root of those rounds: the number of each group distance, and whom it sends to there.
+
+    A root that gathers has them send to it instead. Its own block comes first, as its own partner.
+
+    >>> [(block, partners.tolist()) for block, partners in root_order(NodeLayout.blocks([2, 2]), 1, gathers=False)]
+    [(0, [1, 0]), (1, [3, 2])]
+    """
+    size, groups = _groups(layout)
+    members, sign = np.array(groups), -1 if gathers else 1
+    (number,), (place,) = np.nonzero(members == root)
+    for block, delta in enumerate(distances(len(groups))):
+        yield block, members[(number + sign * delta) % len(groups), (place + sign * np.arange(size)) % size]
+
+
+def _groups(layout: NodeLayout) -> tuple[int, list[tuple[int, ...]]]:
+    """Return how many ranks a group has, and the groups of all nodes in turn."""
+    size = gcd(BATCH, *map(len, layout.nodes))
+    return size, [node[first : first + size] for node in layout.nodes for first in range(0, len(node), size)]
 
 
 def distances(n_groups: int) -> Iterator[int]:
@@ -151,49 +170,52 @@ class _Builder:
             self.node[list(members)], self.rail[list(members)] = number, np.arange(len(members))
         self.taken: defaultdict[int, int] = defaultdict(int)
         self.batches: defaultdict[tuple[int, int], _Ends] = defaultdict(lambda: _Ends(n))
+        self.relays = np.array(self.layout.nodes) if self.layout.is_even else self.node[:0]
         self.rooted = request.op.rooted
 
     def build(self, algo: str, *, pxn: bool) -> Schedule:
         """Return the schedule."""
-        turns = peer_order(self.layout)
-        blocks: defaultdict[int, list[PeerTurn]] = defaultdict(list)
-        for turn in turns:
-            blocks[turn.block].append(turn)
-        for block, of_block in blocks.items():
-            partners = np.array([turn.partner for turn in of_block if turn.partner[0] != 0])  # 0: own blocks, copied
+        for block, turns, messages in self._rounds():
             for part, size in enumerate(self.sizes.tolist()):
                 channel = channel_of_part(block, part, self.channels)
                 batch = self.taken[channel] // BATCH
-                self.taken[channel] += len(of_block)
-                if len(partners):
-                    self._block(partners, size, channel, batch, pxn=pxn)
+                self.taken[channel] += turns
+                if len(messages.rank):
+                    self._block(messages, size, (channel, batch), pxn=pxn)
         return self.request.schedule(
             algo, self.chunks.build(), self.rows.build(), channels=self.channels, parts=len(self.sizes),
             step_bytes=self.step_bytes,
         )  # fmt: skip
 
-    def _block(self, partners: Int, size: int, channel: int, batch: int, *, pxn: bool) -> None:
-        """Add the messages of one part between groups at one distance; *partners* is int64[turns, n]."""
-        asked = self._asked(partners)
-        if not asked.any():
+    def _rounds(self) -> Iterator[tuple[int, int, _Messages]]:
+        """Yield each group distance, how many rounds it has, and who sends there; what stays is only copied."""
+        if self.rooted:
+            root, gathers = self.request.root, self.request.op.name == "gather"
+            for block, partners in root_order(self.layout, root, gathers=gathers):
+                others, own = partners[partners != root], np.full(np.count_nonzero(partners != root), root)
+                yield block, len(partners), _Messages(*((others, own) if gathers else (own, others)))
             return
-        pieces = np.array(pieces_of(size, self.step_bytes) if pxn else [size])
-        turn, piece, rank = np.nonzero(np.repeat(asked[:, None, :], len(pieces), axis=1))
-        first = self.chunks.add(pieces[piece], rank, partners[turn, rank])
-        chunk = np.zeros((len(partners), len(pieces), self.request.n_ranks), dtype=np.int64)
-        chunk[turn, piece, rank] = first + np.arange(len(rank))
-        direct = self.node == self.node[partners] if pxn else np.ones(partners.shape, dtype=np.bool_)
-        if (asked & direct).any():
-            self._direct(partners, chunk, asked & direct, (channel, batch))
-        if (asked & ~direct).any():
-            self._wires(partners, chunk, asked & ~direct, (channel, batch))
+        blocks: defaultdict[int, list[list[int]]] = defaultdict(list)
+        for turn in peer_order(self.layout):
+            blocks[turn.block].append(turn.partner)
+        ranks = np.arange(self.request.n_ranks)
+        for block, partners_of in blocks.items():
+            partner = np.array([partner for partner in partners_of if partner[0] != 0], dtype=np.int64)
+            yield block, len(partners_of), _Messages(np.tile(ranks, len(partner)), partner.ravel())
 
-    def _asked(self, partners: Int) -> NDArray[np.bool_]:
-        """Return which messages of the rounds *partners* there are: all, or those to or from the root."""
-        if not self.rooted:
-            return np.ones(partners.shape, dtype=np.bool_)
-        root, rank = self.request.root, np.arange(partners.shape[1])
-        return partners == root if self.request.op.name == "gather" else np.broadcast_to(rank == root, partners.shape)
+    def _block(self, messages: _Messages, size: int, label: tuple[int, int], *, pxn: bool) -> None:
+        """Add one part of messages between groups at one distance."""
+        rank, target = messages
+        pieces = np.array(pieces_of(size, self.step_bytes) if pxn else [size])
+        first = self.chunks.add(
+            np.tile(pieces, len(rank)), np.repeat(rank, len(pieces)), np.repeat(target, len(pieces))
+        )
+        chunk = first + np.arange(len(rank) * len(pieces)).reshape(len(rank), -1)
+        direct = self.node[rank] == self.node[target] if pxn else np.ones(len(rank), dtype=np.bool_)
+        if direct.any():
+            self._direct(rank[direct], target[direct], chunk[direct], label)
+        if not direct.all():
+            self._wires(rank[~direct], target[~direct], chunk[~direct], label)
 
     def _before(self, ends: _Ends, rank: Int, target: Int) -> tuple[Int, Int]:
         """Return the waits of messages, as columns: their place, and a transfer of the batch before.
@@ -202,12 +224,11 @@ class _Builder:
         """
         return _together([ends.of(rank), ends.of(target)]) if self.rooted else ends.of(rank)
 
-    def _direct(self, partners: Int, chunk: Int, which: NDArray[np.bool_], label: tuple[int, int]) -> None:
+    def _direct(self, rank: Int, target: Int, chunk: Int, label: tuple[int, int]) -> None:
         """Add the messages that go straight from rank to rank."""
         channel, batch = label
-        turn, rank = np.nonzero(which)
-        target, row = partners[turn, rank], np.arange(len(rank))
-        carried = np.repeat(row, chunk.shape[1]), chunk[turn, :, rank].ravel()
+        row = np.arange(len(rank))
+        carried = np.repeat(row, chunk.shape[1]), chunk.ravel()
         deps = self._before(self.batches[channel, batch - 1], rank, target)
         first = self.rows.add_many(
             rank, target, carried, deps, channel=channel, step=batch * MOST_PIECES, reads_input=True
@@ -215,20 +236,18 @@ class _Builder:
         for ends in (rank, target):
             self.batches[channel, batch].add(ends, first + row)
 
-    def _wires(self, partners: Int, chunk: Int, which: NDArray[np.bool_], label: tuple[int, int]) -> None:
+    def _wires(self, rank: Int, target: Int, chunk: Int, label: tuple[int, int]) -> None:
         """Add the ways over relays: through NVLink to the GPU on the target's rail, then together over the network.
 
         Wires stand in the order of their first messages. Each has, piece by piece, the writes of its messages, but for
         that of the relay itself, and then the transfer over the network.
         """
-        turn, rank = np.nonzero(which)
-        target = partners[turn, rank]
-        relay = np.array(self.layout.nodes)[self.node[rank], self.rail[target]]
+        relay = self.relays[self.node[rank], self.rail[target]]
         _, met, wire = np.unique(relay * len(self.node) + target, return_index=True, return_inverse=True)
         wire = np.argsort(np.argsort(met))[wire]
         order = np.argsort(wire, kind="stable")
-        turn, rank, target, relay, wire = (column[order] for column in (turn, rank, target, relay, wire))
-        self._lay(_Wires(wire, rank, target, relay, chunk[turn, :, rank]), label)
+        rank, target, relay, wire = (column[order] for column in (rank, target, relay, wire))
+        self._lay(_Wires(wire, rank, target, relay, chunk[order]), label)
 
     def _lay(self, wires: _Wires, label: tuple[int, int]) -> None:
         """Add the transfers of wires."""
@@ -265,6 +284,13 @@ class _Builder:
         now.add(wires.target[head], base + sent)
 
 
+class _Messages(NamedTuple):
+    """Senders and receivers, int64[n] each, round by round."""
+
+    rank: Int
+    target: Int
+
+
 class _Wires(NamedTuple):
     """Messages that pass relays, wire by wire.
 
@@ -294,4 +320,4 @@ PXN = Algorithm(
     cost_law="bundled",
     relays=True,
 )
-ROOTED_PXN = replace(PXN, ops=("gather", "scatter"), growth=None, relays=None)
+ROOTED_PXN = replace(PXN, ops=("gather", "scatter"), growth="ranks", relays=None)

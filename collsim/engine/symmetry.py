@@ -163,7 +163,7 @@ def alike_hops(hops: Hops, rounds: int | None = None) -> tuple[Ints, Ints]:
         )  # fmt: skip
         done += 1
         if rounds is None:
-            classes = len(np.unique(colour)) + len(np.unique(link_colour))
+            classes = sum(1 + int(np.count_nonzero(np.diff(np.sort(codes)))) for codes in (colour, link_colour))
             if classes == found:
                 break
             found = classes

@@ -105,8 +105,8 @@ def _share(part: float, whole: float) -> str:
 def perfetto_text(found: TimelineResult) -> str:
     """Return the step in the format of Chrome's trace viewer, which Perfetto opens.
 
-    A track for each stream, on which what a collective waits for and moves is nested in it; a counter of collectives
-    under way. Times are in microseconds.
+    A track for each stream, on which what a collective waits for and moves is nested in it; a counter for each kind of
+    link, of how full collectives make it. Times are in microseconds.
     """
     streams = {name: number for number, name in enumerate(dict.fromkeys(event.stream for event in found.events), 1)}
     events: list[dict[str, Any]] = [
@@ -117,7 +117,7 @@ def perfetto_text(found: TimelineResult) -> str:
         events.append({"ph": "M", "pid": 1, "tid": number, "name": "thread_name", "args": {"name": label}})
     for event in found.events:
         events += _slices(event, streams[event.stream])
-    events += _counter(found)
+    events += _counters(found)
     return json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}, separators=(",", ":")) + "\n"
 
 
@@ -134,16 +134,19 @@ def _slices(event: Event, track: int) -> list[dict[str, Any]]:
     return found
 
 
-def _counter(found: TimelineResult) -> list[dict[str, Any]]:
-    """Return the number of collectives that move bytes, at every change."""
-    changes: dict[float, int] = {}
+def _counters(found: TimelineResult) -> list[dict[str, Any]]:
+    """Return how full links of each kind are, in percent, at every change."""
+    changes: dict[str, dict[float, float]] = {}
     for event in found.events:
-        if event.kind == "collective":
-            changes[event.moving_s] = changes.get(event.moving_s, 0) + 1
-            changes[event.end_s] = changes.get(event.end_s, 0) - 1
-    told, now = [], 0
-    for at, by in sorted(changes.items()):
-        now += by
-        count = {"ph": "C", "pid": 1, "tid": 0, "name": "collectives under way", "ts": round(at * 1e6, 3)}
-        told.append({**count, "args": {"collectives": now}})
+        if event.kind == "collective" and event.end_s > event.moving_s:
+            of_link = changes.setdefault(event.link or "links", {})
+            of_link[event.moving_s] = of_link.get(event.moving_s, 0.0) + event.load
+            of_link[event.end_s] = of_link.get(event.end_s, 0.0) - event.load
+    told = []
+    for link, of_link in changes.items():
+        now = 0.0
+        for at, by in sorted(of_link.items()):
+            now += by
+            count = {"ph": "C", "pid": 1, "tid": 0, "name": f"links to {link}", "ts": round(at * 1e6, 3)}
+            told.append({**count, "args": {"percent": round(100 * min(max(now, 0.0), 1.0), 1)}})
     return told

@@ -37,7 +37,7 @@ def work_of(lowered: Lowered, run: LoweredRun, costs: Protocol) -> Work:
 
 
 def messages_of(lowered: Lowered, run: LoweredRun) -> Messages:
-    """Return the transfers as messages; their laws need tables of pairs."""
+    """Return the transfers as messages; where ranks wait for each other, their laws need tables of pairs."""
     transfers, told = lowered.transfers, lowered.schedule.parameters
     found = Messages(
         n_ranks=run.fabric.n_ranks,
@@ -53,7 +53,7 @@ def messages_of(lowered: Lowered, run: LoweredRun) -> Messages:
         own_blocks=lowered.schedule.op == "all_to_all",
         at_once=lowered.at_once,
     )
-    if lowered.at_once is None and not found.one_to_one:
+    if lowered.at_once is None and not (found.one_to_one or found.one_way):
         refuse_tables(lowered.schedule)
     return found
 

@@ -174,6 +174,7 @@ def exchanged(picked: Algorithm, request: ScheduleRequest, run: LoweredRun, dtyp
         dtype=dtype,
         steps=steps_of(use, np.flatnonzero(across), crossing.alone_Bps[across], busy[across]),
         carried=_carried(crossing, weight, size),
+        ways=crossing.first,
         tells=np.isin(kind[dep], (WRITE,)) & np.repeat(kind == WIRE, counts) | (kind[dep] != WRITE),
         near=True,
         at_once=_at_once(channel, step, count),
@@ -194,14 +195,16 @@ class _Crossing(NamedTuple):
     capacity_Bps: Float
     kind_of: Int
     """int64[n_links] of the fabric."""
+    first: Routes
+    """What the first of the messages crosses, link by link."""
 
     def of(self, which: Int) -> _Crossing:
         """Return the rows *which*."""
-        rest = np.ones(len(self.latency_s))
-        taken = Routes(self.ptr, self.link, self.weight, self.latency_s, rest).take(which, np.ones(len(which)))
+        rest, all_of_it = np.ones(len(self.latency_s)), np.ones(len(which))
+        taken = Routes(self.ptr, self.link, self.weight, self.latency_s, rest).take(which, all_of_it)
         return self._replace(
             ptr=taken.ptr, link=taken.link, weight=taken.weight, latency_s=self.latency_s[which],
-            across=self.across[which], alone_Bps=self.alone_Bps[which],
+            across=self.across[which], alone_Bps=self.alone_Bps[which], first=self.first.take(which, all_of_it),
         )  # fmt: skip
 
 
@@ -260,7 +263,8 @@ def _looked_at(request: ScheduleRequest, run: LoweredRun, key: Int) -> _Crossing
     across = (node[src] != node[dst]).reshape(-1, width).mean(axis=1) > 0.5
     ptr = pointers(np.bincount(cell // len(members), minlength=len(key)))
     alone_Bps = narrowest.reshape(-1, width).min(axis=1)
-    return _Crossing(ptr, cell % len(members), share, latency_s, across, alone_Bps, capacity_Bps, kind_of)
+    first = routes.take(ways.number[::width], np.ones(len(key)))
+    return _Crossing(ptr, cell % len(members), share, latency_s, across, alone_Bps, capacity_Bps, kind_of, first)
 
 
 def _kinds_of_links(fabric: Fabric) -> tuple[Int, Float, Int]:

@@ -48,6 +48,8 @@ MOST_HOPS, MOST_CHUNKS = 160, 48
 """The same of the hops of long chains, and of their chunks."""
 MOST_LONG = 600_000
 """Chains of so many transfers are simulated whole; of longer ones the first hops and chunks say how long more take."""
+LONGEST = 4096
+"""The same of so many hops: tables of hops by steps grow with their square."""
 MOST_STEPS = 256
 """Of so many equal steps of a ring the last half take equally long, so that more need not be simulated."""
 
@@ -70,11 +72,18 @@ def laid(schedule: Schedule, run: LoweredRun, dtype: str = "float", ports: TreeP
     programs = _programs(merged, schedule)
     pipes = merged if isinstance(merged, Pipelines) else _as_pipelines(merged, schedule, run)
     more = 0
-    if isinstance(merged, Pipelines) and len(merged) > MOST_LONG and all(shape.is_path for shape in merged.shapes):
+    if isinstance(merged, Pipelines) and _is_long(merged):
         pipes, more = _shortened(merged, run)
         programs = [_cut(each.size_bytes, None, MOST_CHUNKS) for each in programs]
     rows = _rows(schedule, pipes, _ways(schedule, pipes, run), programs)
     return _written_out(rows, _classes(rows, run), dtype, more)
+
+
+def _is_long(pipes: Pipelines) -> bool:
+    """Return True for chains that are too long to be simulated whole."""
+    return all(shape.is_path for shape in pipes.shapes) and (
+        len(pipes) > MOST_LONG or max(map(len, pipes.shapes)) > LONGEST
+    )
 
 
 def _shortened(pipes: Pipelines, run: LoweredRun) -> tuple[Pipelines, int]:
@@ -425,6 +434,7 @@ def _written_out(rows: _Rows, classes: _Classes, dtype: str, more: int) -> Lower
         dtype=dtype,
         steps=busy.steps(use, across) if across.any() else None,
         carried=_carried(rows),
+        ways=hops.run.routes.take(number, plain),
         tells=tells,
         near=classes.near or more > 0,
         rounded=any(each.rounded for each in rows.programs),

@@ -198,6 +198,8 @@ class Lowered:
     carried : float64[n_links], float64[n_links], or None
         Bytes on the links of the fabric within nodes and between them, where transfers stand for others: routes are
         then those of classes over classes of links.
+    ways : Routes or None
+        By route, the links of the fabric that one of those transfers crosses; None: the routes of the run.
     tells : bool[n_deps] or None
         Whether a wait is for bytes; None: where the first arrives at whoever sends the second.
     near : bool
@@ -223,6 +225,7 @@ class Lowered:
     dtype: str
     steps: Steps | None
     carried: tuple[Float, Float] | None = None
+    ways: Routes | None = None
     tells: Bool | None = None
     near: bool = False
     rounded: bool = False

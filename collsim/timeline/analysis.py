@@ -29,19 +29,27 @@ class Overlap:
 
 
 def overlap_of(nodes: Sequence[Node], run: Replay) -> Overlap:
-    """Return what runs beside what."""
+    """Return what runs beside what: of a GPU, the mean of all if there are several."""
+    gpus = sorted({node.gpu for node in nodes if node.kind != HOST}) or [0]
+    found = [_overlap(nodes, run, gpu) for gpu in gpus]
+    communication_s, compute_s, exposed_s = (sum(each) / len(gpus) for each in zip(*found, strict=True))
+    return Overlap(communication_s, compute_s, exposed_s)
+
+
+def _overlap(nodes: Sequence[Node], run: Replay, gpu: int) -> tuple[float, float, float]:
+    """Return seconds of a GPU with collectives, with other kernels, and with collectives alone."""
 
     def spans(wanted: bool) -> Spans:
         return _union(
             (run.start_s[i], run.end_s[i])
             for i, node in enumerate(nodes)
-            if node.kind != HOST and (node.kind == COLLECTIVE) == wanted
+            if node.kind != HOST and node.gpu == gpu and (node.kind == COLLECTIVE) == wanted
         )
 
     communication, compute = spans(True), spans(False)
     communication_s, compute_s = _length(communication), _length(compute)
     both_s = communication_s + compute_s - _length(_union([*communication, *compute]))
-    return Overlap(communication_s, compute_s, max(communication_s - both_s, 0.0))
+    return communication_s, compute_s, max(communication_s - both_s, 0.0)
 
 
 def _union(spans: Iterable[tuple[float, float]]) -> Spans:
@@ -92,7 +100,9 @@ def label_of(node: Node) -> str:
     """Return what a node is called on the critical path."""
     if node.kind == HOST:
         return "waiting of the host"
-    return f"{'collective' if node.kind == COLLECTIVE else 'kernel'} {short(node.name)}"
+    if node.kind == COLLECTIVE:
+        return f"collective {short(node.name)}{f' over {node.link}' if node.link else ''}"
+    return f"kernel {short(node.name)}"
 
 
 def short(name: str) -> str:

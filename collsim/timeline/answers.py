@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from collsim.timeline.analysis import critical_path
@@ -64,9 +64,16 @@ def path_of(nodes: Sequence[Node], run: Replay, steps: int) -> tuple[PathPart, .
 
 
 def helps_of(
-    nodes: Sequence[Node], span_s: float, span_of: Callable[[list[Node]], float], steps: int
+    nodes: Sequence[Node],
+    span_s: float,
+    span_of: Callable[[list[Node]], float],
+    steps: int,
+    others_s: Mapping[str, float] | None = None,
 ) -> tuple[Help, ...]:
-    """Return what would make the step shorter, by replaying it changed; most first."""
+    """Return what would make the step shorter, by replaying it changed; most first.
+
+    *others_s* are spans on other machines, by what is different there.
+    """
     changes: dict[str, Callable[[Node], Node]] = {
         "collectives twice as fast": lambda n: replace(n, work_s=n.work_s / 2) if n.kind == COLLECTIVE else n,
         "kernels 10 % faster": lambda n: n if n.kind in (COLLECTIVE, HOST) else replace(n, work_s=n.work_s / 1.1),
@@ -74,6 +81,7 @@ def helps_of(
         "peers in step": lambda n: replace(n, late_s=0.0),
     }
     saved = {what: (span_s - span_of([change(n) for n in nodes])) / steps for what, change in changes.items()}
+    saved |= {what: (span_s - other_s) / steps for what, other_s in (others_s or {}).items()}
     return tuple(Help(what, s) for what, s in sorted(saved.items(), key=lambda each: -each[1]))
 
 
@@ -81,15 +89,10 @@ def events_of(nodes: Sequence[Node], run: Replay) -> tuple[Event, ...]:
     """Return what ran, by start, from the first start on."""
     shown = [i for i, node in enumerate(nodes) if node.kind != HOST]
     begin_s = min((run.start_s[i] for i in shown), default=0.0)
-    found = [
-        Event(
-            nodes[i].name,
-            nodes[i].kind,
-            str(nodes[i].stream),
-            run.start_s[i] - begin_s,
-            run.moving_s[i] - begin_s,
-            run.end_s[i] - begin_s,
-        )
-        for i in shown
-    ]
+    found = []
+    for i in shown:
+        node, start_s, moving_s, end_s = nodes[i], run.start_s[i], run.moving_s[i], run.end_s[i]
+        load = node.load * min(node.work_s / (end_s - moving_s), 1.0) if end_s > moving_s else 0.0
+        start_s, moving_s, end_s = start_s - begin_s, moving_s - begin_s, end_s - begin_s
+        found.append(Event(node.name, node.kind, str(node.stream), start_s, moving_s, end_s, node.link, load))
     return tuple(sorted(found, key=lambda event: event.start_s))

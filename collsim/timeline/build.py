@@ -39,10 +39,13 @@ class Built:
         One for each kernel, by launch, then those of the host.
     calls : list of Call
         That differ, in the order of `Node.call`.
+    late : dict of int to float
+        Numbers of calls that always took much longer than the model says, and how many times as long.
     """
 
     nodes: list[Node]
     calls: list[Call]
+    late: dict[int, float]
 
 
 def build(trace: Trace, gpu: Gpu, recorded: Mapping[Call, Prediction]) -> Built:
@@ -61,16 +64,18 @@ def build(trace: Trace, gpu: Gpu, recorded: Mapping[Call, Prediction]) -> Built:
             after=tuple(sorted(after[i])),
             full=k.full,
             sms=gpu.held(k.call.op if k.call else "", k.ctas) if k.kind == COLLECTIVE else 0,
-            spare=recorded[k.call].spare if k.call is not None and k.call in recorded else 1.0,
             adds=k.call is not None and operation(k.call.op).reduces,
             call=calls.index(k.call) if k.call is not None and k.call in calls else -1,
         )
         for i, k in enumerate(kernels)
     ]
+    for node in nodes:
+        if node.call >= 0 and (told := recorded.get(calls[node.call])) is not None:
+            node.spare, node.link, node.load = told.spare, told.kind, told.load
     _launch(nodes, kernels, hosts, max(latency_s, 0.0))
     model_s = {calls.index(call): told.time_s for call, told in recorded.items() if call in calls}
-    _undo_contention(nodes, kernels, gpu, model_s)
-    return Built([*nodes, *(node for node, _ in hosts)], calls)
+    late = _undo_contention(nodes, kernels, gpu, model_s)
+    return Built([*nodes, *(node for node, _ in hosts)], calls, late)
 
 
 def _dependencies(trace: Trace) -> list[set[int]]:
@@ -212,8 +217,13 @@ def _free_s(full: Sequence[tuple[float, float]], ready_s: float) -> float:
     return max(full[last][1], ready_s) if last >= 0 else ready_s
 
 
-def _undo_contention(nodes: list[Node], kernels: Sequence[Kernel], gpu: Gpu, model_s: Mapping[int, float]) -> None:
-    """Turn recorded times into those alone, and what is left of collectives into the lateness of peers."""
+def _undo_contention(
+    nodes: list[Node], kernels: Sequence[Kernel], gpu: Gpu, model_s: Mapping[int, float]
+) -> dict[int, float]:
+    """Turn recorded times into those alone, and what is left of collectives into the lateness of peers.
+
+    Return the calls that were always late, as `Built.late` has them.
+    """
     collectives = [i for i, k in enumerate(kernels) if k.kind == COLLECTIVE]
     others = sorted((k.start_s, k.end_s, i) for i, k in enumerate(kernels) if k.kind != COLLECTIVE)
     starts = [start for start, _, _ in others]
@@ -235,7 +245,7 @@ def _undo_contention(nodes: list[Node], kernels: Sequence[Kernel], gpu: Gpu, mod
         work_s = nodes[j].work_s - min(lost_s, nodes[j].work_s * 0.9)
         wave = kernels[j].full and kernels[j].kind == MATMUL
         nodes[j].work_s = max(work_s - gpu.wave_s, work_s / (1 + LONGEST_WAVE)) if wave else work_s
-    _split_lateness(nodes, kernels, collectives, slow, model_s)
+    return _split_lateness(nodes, kernels, collectives, slow, model_s)
 
 
 def _split_lateness(
@@ -244,29 +254,38 @@ def _split_lateness(
     collectives: Sequence[int],
     slow: Mapping[int, list[tuple[float, float, float]]],
     model_s: Mapping[int, float],
-) -> None:
+) -> dict[int, float]:
     """Share the recorded time of collectives out to their work and to waiting for peers.
 
-    Equal collectives do equal work. A rank that always waited shows no time without it: then the model's own holds.
+    Equal collectives do equal work. A rank that always waited shows no time without it: then the model's own holds, if
+    there are no traces of other ranks.
     """
-    work_s = {i: _work_until(kernels[i].start_s, kernels[i].end_s, slow.get(i, [])) for i in collectives}
+    work_s = {i: _work_until(_met_at(kernels[i]), kernels[i].end_s, slow.get(i, [])) for i in collectives}
     classes: dict[tuple[int, int, str], list[float]] = {}
     for i in collectives:
         classes.setdefault((nodes[i].call, nodes[i].sms, nodes[i].name), []).append(work_s[i])
     least = {key: sorted(each)[int(len(each) * CLASS_QUANTILE)] for key, each in classes.items()}
+    late: dict[int, float] = {}
     for i in collectives:
         k, node = kernels[i], nodes[i]
-        least_s, told_s = least[node.call, node.sms, node.name], model_s.get(node.call, math.inf)
-        alone_s = told_s if least_s > ALWAYS_LATE * told_s else least_s
+        alone_s, told_s = least[node.call, node.sms, node.name], model_s.get(node.call, math.inf)
+        if alone_s > ALWAYS_LATE * told_s and math.isnan(k.met_s):
+            late[node.call], alone_s = alone_s / told_s, told_s
         node.work_s = min(alone_s, work_s[i]) if node.call >= 0 else work_s[i]
         begin_s = _begin_of(node.work_s, k.start_s, k.end_s, slow.get(i, []))
         ready_s = k.start_s - node.gap_s
         node.late_s = begin_s - ready_s if begin_s > k.start_s + LEAST_LATE_S else 0.0
+    return late
+
+
+def _met_at(k: Kernel) -> float:
+    """Return from when on all ranks with a trace were there; its start if that is not known."""
+    return k.start_s if math.isnan(k.met_s) else max(k.start_s, k.end_s - k.met_s)
 
 
 def _work_until(start_s: float, end_s: float, slow: Sequence[tuple[float, float, float]]) -> float:
     """Return the time alone of what a collective does from *start_s* to *end_s*."""
-    return end_s - start_s - sum((b - a) * (1 - 1 / factor) for a, b, factor in slow)
+    return end_s - start_s - sum(max(b - max(a, start_s), 0.0) * (1 - 1 / factor) for a, b, factor in slow)
 
 
 def _begin_of(work_s: float, start_s: float, end_s: float, slow: Sequence[tuple[float, float, float]]) -> float:

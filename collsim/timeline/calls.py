@@ -18,9 +18,18 @@ ONE_CHANNEL = {
     "NCCL_NVLS_ENABLE": "0",
 }
 MOST_SPARE = 4.0
+LINKS_BIND = 1.4
+"""From so much spare of the channels on, they no longer bind: in the runs below they did at 16 channels (1.2), not at
+24."""
 FILLS = 1.2
 """From so much spare of the channels on, links bind; softly, so that channels lose some of their rate there."""
-IN_PLACE = ("all_gather", "reduce_scatter")
+IN_PLACE = {"all_gather": 0.76, "reduce_scatter": 0.83}
+"""Where channels bind, what two ranks take over the model's time: frameworks gather in place, so that no rank copies
+its own part as in the runs that profiles were fitted to; scattering, ranks do not either. Fitted to own runs on two
+H200, tools/data/timeline/channels.csv; with more ranks, own parts are a smaller share."""
+OWN_PART = 1.45
+"""How many times longer a message of an all-to-all takes if the channel copies the own part too, which halves the warps
+of each. Fitted to the same runs; on more ranks, the logs that profiles were fitted to hold it."""
 P2P = ("all_to_all", "send_recv", "gather", "scatter")
 
 
@@ -77,9 +86,24 @@ class Prediction:
     lo_s: float
     hi_s: float
 
+    @property
+    def by_links(self) -> float:
+        """How far links bind it: 0 if only its channels do, 1 if only links."""
+        return min((self.spare - 1) / (LINKS_BIND - 1), 1.0)
 
-def predict(call: Call, machine: Machine) -> Prediction:
-    """Predict a collective.
+    @property
+    def kind(self) -> str:
+        """Kind of the link that is loaded most: where it leads to, without its number."""
+        return re.sub(r"\d+", "", self.link.partition("->")[2] or self.link) or "links"
+
+    @property
+    def load(self) -> float:
+        """Part that it takes, alone, of what such links carry for the library: all where links bind."""
+        return min(1.0, self.spare / FILLS)
+
+
+def predict(call: Call, machine: Machine, on_one_s: dict[Call, float] | None = None) -> Prediction:
+    """Predict a collective; *on_one_s* holds what is known of times on one channel, and gets this one.
 
     Raises
     ------
@@ -91,7 +115,10 @@ def predict(call: Call, machine: Machine) -> Prediction:
     spare = 1.0
     if channels > 1:
         try:
-            alone_s = float(_row(call, machine.but(**ONE_CHANNEL)).time_s)
+            known_s = {} if on_one_s is None else on_one_s
+            if call not in known_s:
+                known_s[call] = float(_row(call, machine.but(**ONE_CHANNEL)).time_s)
+            alone_s = known_s[call]
             ranks = machine.ranks.get(call.ranks, call.ranks)
             share = (ranks - 1) / ranks if call.op in P2P else 1.0
             spare = min(max(float(row.time_s) * channels * share / alone_s, 1.0), MOST_SPARE)
@@ -122,39 +149,49 @@ class Predictor:
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self._known: dict[Call, Prediction] = {}
+        self._on_one_s: dict[Call, float] = {}
+
+    def with_channels(self, **environment: str | None) -> Predictor:
+        """Return the same with other variables of those that `ONE_CHANNEL` names; None leaves one out."""
+        told = {**self.machine.environment, **environment}
+        kept = {name: value for name, value in told.items() if value is not None}
+        found = Predictor(replace(self.machine, environment=kept))
+        found._on_one_s = self._on_one_s  # on one channel both are the same
+        return found
 
     def of(self, call: Call) -> Prediction:
         """Return the prediction of a collective."""
         if call not in self._known:
-            self._known[call] = predict(call, self.machine)
+            self._known[call] = predict(call, self.machine, self._on_one_s)
         return self._known[call]
 
-    def ratio(self, call: Call, other: Predictor) -> float:
-        """Return how many times longer a collective takes on another machine.
+    def moved_s(self, call: Call, work_s: float, other: Predictor) -> float:
+        """Return how long a collective that takes *work_s* here takes on another machine.
 
-        Trainers gather and scatter in place: a rank does not copy its own part, as the calls that profiles were fitted
-        to do. Where links bind, that takes no longer; where fewer channels do, they carry what those of the all-reduce
-        with as many bytes on the wires carry.
+        That is the model's time there, times what it took here over the model's time here. Of this the half carries
+        over if links bind on one of both and channels on the other: it may be due to what no longer binds.
         """
-        before, after = self.of(call), other.of(call)
-        if before.time_s <= 0 or after.time_s <= 0:
-            return 1.0
-        same_ranks = other.machine.ranks.get(call.ranks, call.ranks) == call.ranks
-        fewer = after.channels < before.channels
-        if call.op in IN_PLACE and before.algo == after.algo == "ring" and same_ranks and fewer:
-            twin = other.of(replace(call, op="all_reduce", size_bytes=call.size_bytes // 2))
-            if twin.algo == "ring":
-                return min(after.time_s, max(twin.time_s, before.time_s)) / before.time_s
-        return after.time_s / before.time_s
+        before_s, after_s = self._trained_s(call), other._trained_s(call)
+        if before_s <= 0 or after_s <= 0:
+            return work_s
+        carried = 1 - abs(self.of(call).by_links - other.of(call).by_links) / 2
+        return after_s * float((work_s / before_s) ** carried)
+
+    def _trained_s(self, call: Call) -> float:
+        """Return how long a collective takes as frameworks call it."""
+        told = self.of(call)
+        ranks = self.machine.ranks.get(call.ranks, call.ranks)
+        share = 1 - (1 - IN_PLACE.get(call.op, 1.0)) * (1 - told.by_links) * 2 / max(ranks, 2)
+        if call.op == "all_to_all" and ranks == 2:
+            from collsim.schedule.message_parts import n_parts
+
+            share *= OWN_PART if told.channels < 2 * n_parts(call.size_bytes // 2, 2, told.channels) else 1.0
+        return told.time_s * share
 
     def use(self, call: Call) -> dict[str, float]:
-        """Return which part of what links carry for the library a collective takes alone, by the kind of link.
-
-        That is all of it where links bind, and less where only the channels do.
-        """
+        """Return which part of what links carry for the library a collective takes alone, by the kind of link."""
         told = self.of(call)
-        kind = re.sub(r"\d+", "", told.link.partition("->")[2] or told.link) or "links"
-        return {kind: min(1.0, told.spare / FILLS)}
+        return {told.kind: told.load}
 
     def shares(self, calls: Sequence[Call]) -> list[float]:
         """Return the rate of each of several collectives at once, as a share of its rate alone."""

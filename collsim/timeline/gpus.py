@@ -71,9 +71,8 @@ class Gpu:
             return 1.0
         e = self.clock_exponent
         clock = min(1.0, (self.sustained_duty * recorded_s / work_s) ** (e / (1 + e)))  # of the trace
-        if clock == 1.0 and new_s >= recorded_s:
-            return 1.0
-        return float(min((new_s / recorded_s) ** e, 1 / clock))
+        new = min(1.0, (self.sustained_duty * new_s / (work_s * clock)) ** e)
+        return float(new / clock)
 
 
 @cache

@@ -39,6 +39,10 @@ class Node:
         Of a collective: whether it adds what ranks hold.
     gpu : int
         On which of several GPUs it runs; they share nothing but what waits for what.
+    link : str
+        Of a collective: the kind of link that it loads most; empty if that is not known.
+    load : float
+        The part of such links that it takes alone.
     call : int
         Number of its collective among those that differ; -1 for none.
     """
@@ -57,4 +61,6 @@ class Node:
     spare: float = 1.0
     adds: bool = False
     gpu: int = 0
+    link: str = ""
+    load: float = 0.0
     call: int = -1

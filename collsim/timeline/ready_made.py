@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from collsim.core.errors import Fault, InputError
 from collsim.timeline.trace import Call
 from collsim.timeline.workload import COMPUTE_STREAM, Graph
 
 __all__ = ["Layer", "ddp", "fsdp", "moe_layer", "pipeline", "tensor_parallel", "training"]
 
 DTYPE = "bfloat16"
+Turn = tuple[str, int, int]
+"""Forward or backward, of which part of the model, for which micro-batch."""
 
 
 def ddp(*, layers: int, forward_s: float, backward_s: float, layer_bytes: int, bucket_bytes: int, ranks: int) -> Graph:
@@ -66,86 +69,165 @@ def tensor_parallel(*, layers: int, forward_s: float, backward_s: float, activat
     return graph
 
 
-def pipeline(*, stages: int, batches: int, forward_s: float, backward_s: float, activation_bytes: int) -> Graph:
-    """Return a step of a pipeline by 1F1B: stages warm up, then go forward and backward in turn, then drain."""
+def pipeline(
+    *, stages: int, batches: int, forward_s: float, backward_s: float, activation_bytes: int, chunks: int = 1
+) -> Graph:
+    """Return a step of a pipeline by 1F1B: stages warm up, then go forward and backward in turn, then drain.
+
+    With several *chunks* a stage has as many parts of the model, each *forward_s* and *backward_s* long (interleaved).
+    """
     layer = Layer(forward_s, backward_s, activation_bytes)
-    return training(layers=stages, layer=layer, batches=batches, tp=1, pp=stages, dp=1)
+    return training(layers=stages * chunks, layer=layer, batches=batches, tp=1, pp=stages, dp=1, chunks=chunks)
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """A layer of one rank, for one micro-batch: times of forward and backward, activations, and its gradients."""
+    """A layer of one rank, for one micro-batch.
+
+    Attributes
+    ----------
+    forward_s, backward_s : float
+    activation_bytes : int
+        That tensor parallelism reduces twice a layer each way, and that go from stage to stage.
+    gradient_bytes : int
+        That data parallelism reduces at the end.
+    context_bytes : int
+        Keys and values that context parallelism gathers forward and backward, and whose gradients it scatters.
+    exchange_bytes : int
+        That a rank sends to experts, and gets back.
+    """
 
     forward_s: float
     backward_s: float
     activation_bytes: int
     gradient_bytes: int = 0
+    context_bytes: int = 0
+    exchange_bytes: int = 0
 
 
-def training(*, layers: int, layer: Layer, batches: int, tp: int, pp: int, dp: int) -> Graph:
+def training(
+    *, layers: int, layer: Layer, batches: int, tp: int, pp: int, dp: int, cp: int = 1, ep: int = 1, chunks: int = 1
+) -> Graph:
     """Return a step of a model with tensor, pipeline and data parallelism (Megatron-LM): 1F1B over *pp* stages, two
-    all-reduces a layer each way among *tp* ranks, and one all-reduce of the gradients among *dp* ranks at the end.
+    all-reduces a layer each way among *tp* ranks, and one all-reduce of the gradients among *dp* ranks at the end;
+    keys and values are gathered among *cp* ranks, and tokens go to experts over *ep* ranks and back.
 
     One rank stands for all of its stage: groups that do the same at the same time are told to the model by
-    `Machine.groups`, under the names ``tp``, ``pp`` and ``dp``. Each stage is a GPU of its own.
+    `Machine.groups`, under the names ``tp``, ``pp``, ``dp``, ``cp`` and ``ep``. Each stage is a GPU of its own. With
+    *chunks*, stages hold so many parts of the model and take turns for them, which shortens the bubble (interleaved).
+
+    Raises
+    ------
+    InputError
+        Layers do not divide among stages and chunks, or with chunks, batches among stages.
     """
-    graph = Graph()
-    turns = [_turns(stage, pp, batches) for stage in range(pp)]
-    done: dict[tuple[str, int, int], int] = {}
+    parts = pp * chunks
+    if layers % parts or (chunks > 1 and batches % pp):
+        what = f"{layers} layers and {batches} batches on {pp} stages of {chunks}"
+        raise InputError(
+            Fault(what, "training", f"give layers that {parts} divides, with chunks batches that {pp} does")
+        )
+    graph, ranks = Graph(), {"tp": tp, "cp": cp, "ep": ep}
+    turns = [
+        _turns(stage, pp, batches) if chunks == 1 else _interleaved(stage, pp, batches, chunks) for stage in range(pp)
+    ]
+    done: dict[Turn, int] = {}
     while any(turns):
         for stage in range(pp):
-            while turns[stage] and (after := _arrived(turns[stage][0], stage, pp, done)) is not None:
-                name, batch = turns[stage].pop(0)
-                ready = _received(graph, name, stage, pp=pp, after=after, activation_bytes=layer.activation_bytes)
-                done[name, stage, batch] = _layers(
-                    graph, name, stage, layers=layers // pp, layer=layer, tp=tp, after=ready
+            while turns[stage] and (after := _arrived(turns[stage][0], parts, done)) is not None:
+                name, part, batch = turn = turns[stage].pop(0)
+                ready = _received(graph, turn, pp, parts, after=after, activation_bytes=layer.activation_bytes)
+                done[name, part, batch] = _layers(
+                    graph, name, stage, layers=layers // parts, layer=layer, ranks=ranks, after=ready
                 )
-    if dp > 1 and layer.gradient_bytes:
+    if dp * cp > 1 and layer.gradient_bytes:
         for stage in range(pp):
-            call = Call("all_reduce", layer.gradient_bytes * (layers // pp), DTYPE, "dp", dp)
+            call = Call("all_reduce", layer.gradient_bytes * (layers // pp), DTYPE, "dp", dp * cp)
             graph.collective(call, stream=f"gradients {stage}", after=[done["backward", stage, batches - 1]], gpu=stage)
     return graph
 
 
-def _received(graph: Graph, name: str, stage: int, *, pp: int, after: list[int], activation_bytes: int) -> list[int]:
+def _received(graph: Graph, turn: Turn, pp: int, parts: int, *, after: list[int], activation_bytes: int) -> list[int]:
     """Return what a turn waits for, with the message that brings it if it is of another stage."""
-    other = stage - 1 if name == "forward" else stage + 1
-    if not activation_bytes or not 0 <= other < pp:
+    name, part, _ = turn
+    other = part - 1 if name == "forward" else part + 1
+    if not activation_bytes or pp == 1 or not 0 <= other < parts:
         return after
     call = Call("send_recv", activation_bytes, DTYPE, "pp", 2)
-    return [graph.collective(call, stream=f"{other} to {stage}", after=after, gpu=stage)]
+    return [graph.collective(call, stream=f"{other % pp} to {part % pp}", after=after, gpu=part % pp)]
 
 
-def _layers(graph: Graph, name: str, stage: int, *, layers: int, layer: Layer, tp: int, after: list[int]) -> int:
+def _layers(
+    graph: Graph, name: str, stage: int, *, layers: int, layer: Layer, ranks: dict[str, int], after: list[int]
+) -> int:
     """Add the layers of a stage for a micro-batch, and return the last node."""
     time_s = layer.forward_s if name == "forward" else layer.backward_s
     stream, last = f"stage {stage}", -1
-    halves = 2 if tp > 1 else 1
-    call = Call("all_reduce", layer.activation_bytes, DTYPE, "tp", tp)
-    for number in range(layers * halves):
-        last = graph.kernel(name, time_s / halves, stream=stream, after=after if number == 0 else (), gpu=stage)
-        if tp > 1 and layer.activation_bytes:
-            last = graph.collective(call, stream=stream, gpu=stage)
+    split = any(count > 1 for count in ranks.values())
+
+    def add(op: str, size_bytes: int, group: str) -> None:
+        nonlocal last
+        if size_bytes and ranks[group] > 1:
+            call = Call(op, size_bytes, DTYPE, group, ranks[group])
+            last = graph.collective(call, stream=stream, after=after if last < 0 else (), gpu=stage)
+
+    def compute(share: int) -> None:
+        nonlocal last
+        last = graph.kernel(name, time_s / share, stream=stream, after=after if last < 0 else (), gpu=stage)
+
+    for _ in range(layers):
+        if not split:
+            compute(1)
+            continue
+        add("all_gather", layer.context_bytes, "cp")
+        compute(2)
+        if name == "backward":
+            add("reduce_scatter", layer.context_bytes, "cp")
+        add("all_reduce", layer.activation_bytes, "tp")
+        add("all_to_all", layer.exchange_bytes, "ep")
+        compute(2)
+        add("all_to_all", layer.exchange_bytes, "ep")
+        add("all_reduce", layer.activation_bytes, "tp")
     return last
 
 
-def _turns(stage: int, stages: int, batches: int) -> list[tuple[str, int]]:
+def _turns(stage: int, stages: int, batches: int) -> list[Turn]:
     """Return what a stage does, in its order (Narayanan et al. 2021, section 2.2)."""
     warm = min(stages - 1 - stage, batches)
-    turns = [("forward", batch) for batch in range(warm)]
-    for batch in range(batches - warm):
-        turns += [("forward", warm + batch), ("backward", batch)]
-    return turns + [("backward", batch) for batch in range(batches - warm, batches)]
+    forward = [("forward", stage, batch) for batch in range(batches)]
+    backward = [("backward", stage, batch) for batch in range(batches)]
+    return _in_turn(forward, backward, warm)
 
 
-def _arrived(turn: tuple[str, int], stage: int, stages: int, done: dict[tuple[str, int, int], int]) -> list[int] | None:
+def _interleaved(stage: int, stages: int, batches: int, chunks: int) -> list[Turn]:
+    """Return what a stage does that has several parts of the model: each for *stages* batches, then the next one does
+    (Narayanan et al. 2021, section 2.2; Megatron-LM, megatron/core/pipeline_parallel/schedules.py).
+    """
+    warm = min(2 * (stages - 1 - stage) + (chunks - 1) * stages, chunks * batches)
+    forward, backward = [], []
+    for turn in range(chunks * batches):
+        round_, place = divmod(turn, stages * chunks)
+        chunk, batch = place // stages, round_ * stages + place % stages
+        forward.append(("forward", chunk * stages + stage, batch))
+        backward.append(("backward", (chunks - 1 - chunk) * stages + stage, batch))
+    return _in_turn(forward, backward, warm)
+
+
+def _in_turn(forward: list[Turn], backward: list[Turn], warm: int) -> list[Turn]:
+    """Return turns that go forward *warm* times, then forward and backward in turn, then backward."""
+    count = len(forward) - warm
+    both = [turn for pair in zip(forward[warm:], backward[:count], strict=True) for turn in pair]
+    return [*forward[:warm], *both, *backward[count:]]
+
+
+def _arrived(turn: Turn, parts: int, done: dict[Turn, int]) -> list[int] | None:
     """Return what a turn waits for; None if that is not there yet."""
-    name, batch = turn
-    needs = []
-    if name == "forward" and stage > 0:
-        needs = [("forward", stage - 1, batch)]
+    name, part, batch = turn
+    needs: list[Turn] = []
+    if name == "forward" and part > 0:
+        needs = [("forward", part - 1, batch)]
     if name == "backward":
-        needs = [("forward", stage, batch)] if stage == stages - 1 else [("backward", stage + 1, batch)]
+        needs = [("forward", part, batch)] if part == parts - 1 else [("backward", part + 1, batch)]
     return [done[need] for need in needs] if all(need in done for need in needs) else None
 
 

@@ -10,7 +10,9 @@ __all__ = ["CallRow", "Event", "Help", "PathPart", "StreamUse", "TimelineResult"
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What ran on a stream: from *start_s* to *end_s*; a collective moves bytes from *moving_s* on."""
+    """What ran on a stream: from *start_s* to *end_s*; a collective moves bytes from *moving_s* on, which fill the
+    part *load* of links of the kind *link*.
+    """
 
     name: str
     kind: str
@@ -18,6 +20,8 @@ class Event:
     start_s: float
     moving_s: float
     end_s: float
+    link: str = ""
+    load: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from collsim.core.errors import Fault, InputError
-from collsim.timeline.analysis import overlap_of
+from collsim.timeline.analysis import Overlap, overlap_of
 from collsim.timeline.answers import Told, call_row, events_of, helps_of, path_of, streams_of
 from collsim.timeline.build import build
 from collsim.timeline.calls import Machine, Predictor, recorded_environment
 from collsim.timeline.gpus import gpu_of
 from collsim.timeline.graph import Node
 from collsim.timeline.kineto import is_trace
+from collsim.timeline.peers import with_peers
 from collsim.timeline.reader import read_trace
 from collsim.timeline.replay import HOST, Replay, replay
-from collsim.timeline.result import CallRow, TimelineResult
+from collsim.timeline.result import CallRow, PathPart, TimelineResult
 from collsim.timeline.steps import by_steps
 from collsim.timeline.trace import COLLECTIVE, Call, Trace
 from collsim.timeline.what_if import WhatIf, across, gpus_of
@@ -28,20 +30,34 @@ REPEATS = 0.03
 """Steps repeat within 1 to 2 %, and 5 % between machines (own runs on two H200); the profiler adds some."""
 RATIO_ERROR = 0.08
 """Error of the logarithm of a ratio of predicted times, as a share of it; own runs on two H200 at 8 and 2 channels."""
+LEAST_NOTED = 0.01
+"""Share of a trace from which on what is not sure is said."""
+UNPROFILED = 0.6
+"""What launches take without the profiler, over that with it: own steps on two H200, 23.6 ms against 38.5."""
+LEAST_BOUND = 0.1
+"""Share of the step that launches are on the critical path, from which on they bind it."""
+LEAST_TALK = 0.05
+"""Share of the step with collectives from which on variables of the library are tried."""
+CHANNELS, NVLS, MOST_CHANNELS = "NCCL_MAX_NCHANNELS", "NCCL_NVLS_ENABLE", 64
 MOST_ROUNDS = 6
 """The clock of the GPU and the time of the step follow each other; after so many rounds they do."""
 SETTLED = 1e-3
 
 
 def simulate_timeline(
-    file: str | Path, what_if: WhatIf | None = None, *, steps: int | None = None, recorded_on: str | None = None
+    file: str | Path | Sequence[str | Path],
+    what_if: WhatIf | None = None,
+    *,
+    steps: int | None = None,
+    recorded_on: str | None = None,
 ) -> TimelineResult:
     """Predict the time of a step.
 
     Parameters
     ----------
-    file : str or path
-        A trace of torch.profiler of one rank, as JSON, also compressed by gzip; or a workload as YAML.
+    file : str, path or sequence of them
+        A trace of torch.profiler of one rank, as JSON, also compressed by gzip; or a workload as YAML. Traces of
+        further ranks say how long the first waited for them.
     what_if : WhatIf, optional
         What is to be different.
     steps : int, optional
@@ -59,11 +75,19 @@ def simulate_timeline(
     asked = what_if or WhatIf()
     if not (math.isfinite(asked.compute_scale) and asked.compute_scale > 0):
         raise InputError(Fault(f"{asked.compute_scale} times as long", "compute_scale", "give a positive number"))
-    if not is_trace(str(file)):
-        from collsim.timeline.workload import simulate_workload
+    first, *others = [file] if isinstance(file, str | Path) else file
+    if not is_trace(str(first)):
+        from collsim.timeline.workload_runs import simulate_workload
 
-        return simulate_workload(file, asked)
-    trace, count, note = by_steps(read_trace(file), steps)
+        if others:
+            raise InputError(
+                Fault(f"{1 + len(others)} files", str(first), "give one workload, or traces of several ranks")
+            )
+        return simulate_workload(first, asked)
+    trace = read_trace(first)
+    if others:
+        trace = with_peers(trace, [read_trace(other) for other in others])
+    trace, count, note = by_steps(trace, steps)
     return _Study(trace, count, asked, recorded_on, [*trace.lost, *filter(None, [note])]).result()
 
 
@@ -80,6 +104,24 @@ class _Study:
         told = {} if self.before is None else {call: self.before.of(call) for call in self.calls}
         built = build(trace, self.gpu, told)
         self.nodes, self.order = built.nodes, built.calls
+        self._note_late(built.late)
+
+    def _note_late(self, late: dict[int, float]) -> None:
+        """Say which collectives took longer than the model says, always, if that is much of the trace."""
+        lost_s = dict.fromkeys(late, 0.0)
+        for node in self.nodes:
+            if node.call in late:
+                lost_s[node.call] += node.late_s
+        told = [
+            f"{self.order[number].op} of {self.order[number].size_bytes} B {late[number]:.1f} times"
+            for number, each_s in lost_s.items()
+            if each_s > LEAST_NOTED * self.trace.span_s
+        ]
+        if told:
+            self.notes.append(
+                f"always longer than the model says: {', '.join(told)}; that is taken for waiting for peers (the trace "
+                "of another rank tells; or the kernel did more than the trace says, as where calls are coalesced)"
+            )
 
     def _recorded(self, topology: str) -> Predictor | None:
         """Return the model of where the trace was recorded; nothing if it cannot be known."""
@@ -116,9 +158,24 @@ class _Study:
             options = {**options, **across(topology, ranks or world, options)}
         if ranks and all(call.ranks != world for call in self.calls):
             self.notes.append(f"no collective is of all {world} ranks of the trace: none changes its number of ranks")
+        elif ranks and ranks != world and self._splits_layers():
+            self.notes.append(
+                "all-reduces stand between kernels of one stream, as of tensor parallelism: kernels keep their time, "
+                f"but {ranks} ranks would each have {world}/{ranks} of the products (--compute-scale says so)"
+            )
         environment = {**({} if asked.topo else old.environment), **asked.environment}
         machine = Machine(topology, environment, options, {world: ranks} if ranks else {})
         return Predictor(machine)
+
+    def _splits_layers(self) -> bool:
+        """Whether most bytes are all-reduced on the stream of the kernels, so that these wait for them."""
+        busy = Counter[int]()
+        for node in self.nodes:
+            busy[node.stream] += 0 if node.kind in (COLLECTIVE, HOST) else 1
+        main = max(busy, key=lambda stream: busy[stream])
+        reduced = [n for n in self.nodes if n.call >= 0 and self.order[n.call].op == "all_reduce"]
+        here = sum(self.order[n.call].size_bytes for n in reduced if n.stream == main)
+        return here > sum(self.order[n.call].size_bytes for n in self.nodes if n.call >= 0) / 2
 
     def changed(self, after: Predictor | None, lean: float = 0.0) -> list[Node]:
         """Return the nodes as the what-if has them; *lean* shifts ratios by so many times their error."""
@@ -129,10 +186,12 @@ class _Study:
             if after is None or after is self.before or node.call < 0 or self.before is None:
                 continue
             call = self.order[node.call]
-            ratio = self.before.ratio(call, after)
-            node.work_s *= math.exp(math.log(ratio) + lean * RATIO_ERROR * abs(math.log(ratio)))
+            moved_s = self.before.moved_s(call, node.work_s, after)
+            if node.work_s > 0 and moved_s > 0:
+                node.work_s = moved_s * math.exp(lean * RATIO_ERROR * abs(math.log(moved_s / node.work_s)))
             told = after.of(call)
             node.sms, node.spare = self.gpu.held(call.op, told.channels), told.spare
+            node.link, node.load = told.kind, told.load
         return nodes
 
     def run(self, nodes: Sequence[Node]) -> tuple[Replay, float]:
@@ -153,21 +212,21 @@ class _Study:
         steps, same = self.steps, replay(self.nodes, self.gpu)
         after = self._after()
         nodes = self.changed(after)
+        self._note_nvls(after)
         is_same = after is self.before and self.asked.compute_scale == 1.0
         run, speed = (same, 1.0) if is_same else self.run(nodes)
-        step_s = run.span_s / steps
-        low_s, high_s = step_s, step_s
-        if not is_same:
-            spans = [self.run(self.changed(after, lean))[0].span_s / steps for lean in (-1.0, 1.0)]
-            low_s, high_s = min(step_s, *spans), max(step_s, *spans)
+        step_s, path = run.span_s / steps, path_of(nodes, run, steps)
+        leans = [] if is_same else [self.changed(after, lean) for lean in (-1.0, 1.0)]
+        leans += self._unprofiled(nodes, path, step_s)
+        spans = [step_s, *(self.run(lean)[0].span_s / steps for lean in leans)]
         overlap = overlap_of(nodes, run)
         return TimelineResult(
             file=self.trace.file,
             topology=after.machine.topology if after else self.gpu.topology,
             gpu=self.trace.gpu or self.gpu.name,
             step_time_s=step_s,
-            low_s=low_s * (1 - REPEATS),
-            high_s=high_s * (1 + REPEATS),
+            low_s=min(spans) * (1 - REPEATS),
+            high_s=max(spans) * (1 + REPEATS),
             recorded_step_time_s=self.trace.span_s / steps,
             replayed_step_time_s=same.span_s / steps,
             steps=steps,
@@ -178,11 +237,52 @@ class _Study:
             speed=speed,
             streams=streams_of(nodes, run, steps),
             calls=self._rows(nodes, run, after),
-            path=path_of(nodes, run, steps),
-            helps=helps_of(nodes, run.span_s, lambda changed: replay(changed, self.gpu, speed=speed).span_s, steps),
+            path=path,
+            helps=helps_of(
+                nodes,
+                run.span_s,
+                lambda changed: replay(changed, self.gpu, speed=speed).span_s,
+                steps,
+                self._others_s(after, overlap),
+            ),
             events=events_of(nodes, run),
             notes=tuple(self.notes),
         )
+
+    def _note_nvls(self, after: Predictor | None) -> None:
+        """Say that switches add in the what-if, where the trace does not tell whether the library may let them."""
+        if after is None or after is self.before or self.before is None or NVLS in after.machine.environment:
+            return
+        here, there = ({p.of(call).algo for call in self.order} for p in (self.before, after))
+        if any("nvls" in algo for algo in there) and not any("nvls" in algo for algo in here):
+            self.notes.append(f"NVLS is taken to be on, which the trace does not tell (--env {NVLS}=0 without)")
+
+    def _others_s(self, after: Predictor | None, overlap: Overlap) -> dict[str, float]:
+        """Return spans with other variables of the library than those of the step; none if it hardly communicates."""
+        if after is None or overlap.communication_s < LEAST_TALK * self.trace.span_s:
+            return {}
+        most = max((after.of(call).channels for call in self.order), default=1)
+        changes: list[dict[str, str | None]] = [
+            {CHANNELS: str(number)} for number in (most // 2, most * 2) if 0 < number <= MOST_CHANNELS
+        ]
+        if after.machine.environment.get(NVLS) == "0":  # channels of a trace without NVLS say nothing of those with it
+            changes.append({NVLS: "1", CHANNELS: None})
+        found = {}
+        for change in changes:
+            name = " ".join(f"{key}={value}" for key, value in change.items() if value is not None)
+            found[name] = self.run(self.changed(after.with_channels(**change)))[0].span_s
+        return found
+
+    def _unprofiled(self, nodes: Sequence[Node], path: Sequence[PathPart], step_s: float) -> list[list[Node]]:
+        """Return, of a step that launches bind, the nodes as they may be launched without the profiler."""
+        bound_s = sum(part.time_s for part in path if part.what == "host launches")
+        if bound_s < LEAST_BOUND * step_s:
+            return []
+        self.notes.append(
+            f"launches of the host bind {bound_s / step_s:.0%} of the step; under the profiler they take longer, which "
+            f"is why the interval goes down to launches at {UNPROFILED} times their cost"
+        )
+        return [[replace(node, earliest_s=node.earliest_s * UNPROFILED) for node in nodes]]
 
     def _rows(self, nodes: Sequence[Node], run: Replay, after: Predictor | None) -> tuple[CallRow, ...]:
         rows: list[CallRow] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 
 __all__ = ["COLLECTIVE", "MATMUL", "MEMORY", "STREAM", "Call", "HostEvent", "Kernel", "Trace", "kind_of"]
@@ -12,6 +13,9 @@ COLLECTIVE, MATMUL, MEMORY, STREAM = "collective", "matmul", "memory", "stream"
 
 TENSOR_WORDS = ("gemm", "nvjet", "cutlass", "xmma", "flash", "sdpa", "fmha", "conv", "wgmma", "matmul", "cijk")
 """Parts of the names of kernels that use tensor cores: cuBLAS, CUTLASS, cuDNN, attention, Tensile."""
+LIBRARY = re.compile(r"(void )?(nccl(dev|_dev|kernel|sym)|rccl|msccl)")
+"""How names of the library's kernels begin: ncclKernel_ before NCCL 2.17, ncclDevKernel_ since, ncclSymDevKernel_ and
+ncclSymkDevKernel_ for symmetric memory from 2.27 on (src/device/generate.py, src/device/symmetric/generate.py)."""
 STREAMING_WORDS = ("elementwise", "reduce_kernel", "copy", "memset", "memcpy")
 
 
@@ -20,9 +24,11 @@ def kind_of(name: str) -> str:
 
     >>> kind_of("nvjet_sm90_tst_256x128"), kind_of("void at::native::vectorized_elementwise_kernel<8>")
     ('matmul', 'memory')
+    >>> kind_of("ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)"), kind_of("ncclSymkDevKernel_AllGather_LL()")
+    ('collective', 'collective')
     """
     lower = name.lower()
-    if lower.startswith(("nccldev", "nccl_dev", "ncclkernel", "rccl")):
+    if LIBRARY.match(lower):
         return COLLECTIVE
     if any(word in lower for word in STREAMING_WORDS):
         return MEMORY
@@ -68,6 +74,8 @@ class Kernel:
         Blocks of its grid: the channels of a kernel of the library.
     full : bool
         Whether it takes every multiprocessor, so that no other kernel starts beside it.
+    met_s : float
+        Of a collective, how long it took once all ranks with a trace were there; NaN if there are no other traces.
     """
 
     name: str
@@ -80,6 +88,7 @@ class Kernel:
     ctas: int
     full: bool
     call: Call | None = None
+    met_s: float = math.nan
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,17 +12,13 @@ from typing import Any
 from collsim.core.errors import Fault, Faults, InputError, SpecError, nearest
 from collsim.core.operations import dtype_bytes, operation
 from collsim.core.units import parse_size_bytes, parse_time_s
-from collsim.timeline.analysis import overlap_of
-from collsim.timeline.answers import Told, call_row, events_of, helps_of, path_of, streams_of
-from collsim.timeline.calls import Machine, Predictor
-from collsim.timeline.gpus import Gpu, gpu_of
+from collsim.timeline.calls import Predictor
+from collsim.timeline.gpus import Gpu
 from collsim.timeline.graph import Node
 from collsim.timeline.replay import Replay, replay
-from collsim.timeline.result import TimelineResult
 from collsim.timeline.trace import COLLECTIVE, MATMUL, MEMORY, STREAM, Call
-from collsim.timeline.what_if import WhatIf, across, gpus_of
 
-__all__ = ["Graph", "graph_of", "read_workload", "simulate_workload", "time_graph"]
+__all__ = ["Graph", "check_keys", "figure", "graph_of", "read_workload", "time_graph"]
 
 SCHEMA = "collsim.workload/1"
 HEAD = ("schema", "topo", "gpu", "ranks", "launch", "jitter", "seed", "env", "step")
@@ -119,7 +115,9 @@ def time_graph(graph: Graph, gpu: Gpu, predictor: Predictor) -> tuple[list[Node]
         call = graph.calls[node.call]
         told = predictor.of(call)
         held = gpu.held(call.op, told.channels)
-        nodes.append(replace(node, work_s=node.work_s * told.time_s, sms=held, spare=told.spare))
+        timed = replace(node, work_s=node.work_s * told.time_s, sms=held)
+        timed.spare, timed.link, timed.load = told.spare, told.kind, told.load
+        nodes.append(timed)
     calls = graph.calls
     return nodes, replay(nodes, gpu, sharing=lambda numbers: predictor.shares([calls[n] for n in numbers]))
 
@@ -157,7 +155,7 @@ def graph_of(data: Mapping[str, Any], file: str = "workload") -> Graph:
         All that is wrong with it.
     """
     faults = Faults(lambda where: f"{file}: {where}" if where else file)
-    _check_keys(data, HEAD, "", faults)
+    check_keys(data, HEAD, "", faults)
     if data.get("schema") != SCHEMA:
         faults.append(Fault(f'schema is "{data.get("schema")}"', "schema", f"write schema: {SCHEMA}"))
     launch_s = faults.attempt(lambda: _time(data.get("launch", "0 us"), "launch")) or 0.0
@@ -198,19 +196,19 @@ class _Writer:
                 return
 
     def _kernel(self, item: Mapping[str, Any], where: str) -> None:
-        _check_keys(item, KERNEL, where, self.faults)
+        check_keys(item, KERNEL, where, self.faults)
         kind = str(item.get("kind", MATMUL))
         if kind not in (MATMUL, MEMORY, STREAM):
             raise InputError(Fault(f'unknown kind "{kind}"', f"{where}.kind", f"give {MATMUL}, {MEMORY} or {STREAM}"))
         if "time" in item:
             time_s = _time(item["time"], f"{where}.time")
         else:
-            flop = _figure(item.get("flop", 0), f"{where}.flop")
+            flop = figure(item.get("flop", 0), f"{where}.flop")
             moved = parse_size_bytes(item.get("bytes", 0), f"{where}.bytes")
             time_s = max(flop / TENSOR_FLOPS, moved / MEMORY_BPS)
             if time_s == 0:
                 raise InputError(Fault("takes no time", where, "give time, or flop and bytes"))
-        time_s *= _figure(item.get("slower", 1), f"{where}.slower")
+        time_s *= figure(item.get("slower", 1), f"{where}.slower")
         name = str(item["kernel"])
         stream = str(item.get("stream", COMPUTE_STREAM))
         full = item.get("full", False) is True
@@ -218,7 +216,7 @@ class _Writer:
         self.names[name] = self.graph.kernel(name, time_s, kind=kind, stream=stream, after=after, full=full)
 
     def _collective(self, item: Mapping[str, Any], where: str) -> None:
-        _check_keys(item, COLLECTIVE_KEYS, where, self.faults)
+        check_keys(item, COLLECTIVE_KEYS, where, self.faults)
         op = operation(str(item["collective"])).name
         dtype, element_bytes = dtype_bytes(str(item.get("dtype", "bfloat16")))
         size_bytes = parse_size_bytes(item.get("size", 0), f"{where}.size")
@@ -232,7 +230,7 @@ class _Writer:
         self.names[name] = self.graph.collective(call, name=name, stream=stream, after=after, late_s=late_s)
 
     def _loop(self, item: Mapping[str, Any], where: str) -> None:
-        _check_keys(item, LOOP, where, self.faults)
+        check_keys(item, LOOP, where, self.faults)
         times, inner = item["repeat"], item.get("do")
         if not isinstance(times, int) or isinstance(times, bool) or times < 0:
             raise InputError(Fault(f"repeat {times!r} is no count", f"{where}.repeat", "give a whole number"))
@@ -255,7 +253,8 @@ class _Writer:
         return [self.names[str(name)] for name in names]
 
 
-def _check_keys(data: Mapping[str, Any], known: Sequence[str], where: str, faults: Faults) -> None:
+def check_keys(data: Mapping[str, Any], known: Sequence[str], where: str, faults: Faults) -> None:
+    """Add a fault for each key that is not known."""
     for key in data:
         if key not in known:
             near = nearest(str(key), known)
@@ -267,7 +266,14 @@ def _time(value: Any, where: str) -> float:
     return parse_time_s(str(value), where)
 
 
-def _figure(value: Any, where: str) -> float:
+def figure(value: Any, where: str) -> float:
+    """Return a number of 0 or more, which YAML may have read as a text, such as 1e12.
+
+    Raises
+    ------
+    InputError
+        It is none.
+    """
     try:
         number = float(value)
     except (TypeError, ValueError):
@@ -275,77 +281,3 @@ def _figure(value: Any, where: str) -> float:
     if not (math.isfinite(number) and number >= 0):
         raise InputError(Fault(f"{value!r} is no number of 0 or more", where, "such as 1.5e12"))
     return number
-
-
-def simulate_workload(file: str | Path, asked: WhatIf) -> TimelineResult:
-    """Simulate a workload with what is to be different.
-
-    Raises
-    ------
-    InputError
-        As `read_workload` and `graph_of`; no system is named.
-    CollsimError
-        As of `collsim.simulation.simulate.simulate`.
-    """
-    data = read_workload(file)
-    graph = graph_of(data, str(file))
-    topology = asked.topo or data.get("topo")
-    if not topology:
-        raise InputError(Fault("no system is named", "topo", "add topo: to the file, or --topo hgx_h100"))
-    world = max((call.ranks for call in graph.calls), default=1)
-    ranks = asked.ranks or world
-    options: dict[str, Any] = {k: v for k, v in asked.options.items() if v}
-    if asked.nodes:
-        ranks = asked.ranks or asked.nodes * gpus_of(str(topology))
-        options["overrides"] = {**dict(options.get("overrides") or {}), "scale_out.nodes": str(asked.nodes)}
-    else:
-        options |= across(str(topology), ranks, options)
-    environment = {**{str(k): str(v) for k, v in dict(data.get("env") or {}).items()}, **asked.environment}
-    renamed = {world: ranks} if ranks != world else {}
-    predictor = Predictor(Machine(str(topology), environment, options, renamed))
-    gpu = gpu_of(str(data.get("gpu", topology)).replace("_", " "))
-    for node in graph.nodes:
-        if node.kind != COLLECTIVE:
-            node.work_s *= asked.compute_scale
-    return _answer(str(file), graph, gpu, predictor)
-
-
-def _answer(file: str, graph: Graph, gpu: Gpu, predictor: Predictor) -> TimelineResult:
-    nodes, run = time_graph(graph, gpu, predictor)
-    shares = lambda numbers: predictor.shares([graph.calls[n] for n in numbers])  # noqa: E731
-
-    def span_of(changed: list[Node]) -> float:
-        return replay(changed, gpu, sharing=shares).span_s
-
-    def leaning(bound: str) -> float:
-        scale = [getattr(predictor.of(call), bound) / (predictor.of(call).time_s or 1.0) for call in graph.calls]
-        return span_of([replace(n, work_s=n.work_s * scale[n.call]) if n.call >= 0 else replace(n) for n in nodes])
-
-    overlap, names = overlap_of(nodes, run), graph.streams
-    rows = []
-    for number, call in enumerate(graph.calls):
-        told = predictor.of(call)
-        of = Told(call, predictor.machine.ranks.get(call.ranks, call.ranks), told.channels, told.link)
-        rows.append(call_row(of, nodes, run, [i for i, n in enumerate(nodes) if n.call == number], steps=1))
-    return TimelineResult(
-        file=file,
-        topology=predictor.machine.topology,
-        gpu=gpu.name,
-        step_time_s=run.span_s,
-        low_s=min(leaning("lo_s"), run.span_s),
-        high_s=max(leaning("hi_s"), run.span_s),
-        recorded_step_time_s=None,
-        replayed_step_time_s=None,
-        steps=1,
-        communication_s=overlap.communication_s,
-        compute_s=overlap.compute_s,
-        exposed_s=overlap.exposed_s,
-        overlap_s=overlap.overlap_s,
-        speed=1.0,
-        streams=tuple(replace(use, stream=names[int(use.stream)]) for use in streams_of(nodes, run, 1)),
-        calls=tuple(rows),
-        path=path_of(nodes, run, 1),
-        helps=helps_of(nodes, run.span_s, span_of, 1),
-        events=tuple(replace(event, stream=names[int(event.stream)]) for event in events_of(nodes, run)),
-        notes=() if gpu.known else (f"{gpu.name}: its figures are not known, kernels do not disturb each other",),
-    )

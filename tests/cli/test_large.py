@@ -49,10 +49,17 @@ def here(tmp_path, monkeypatch):
 def test_too_large_by_its_counts(collsim, here, machine, command):
     (here / "big.yaml").write_text(MACHINES[machine])
     (here / "07.log").write_text("# nothing\n")
-    found, peak = peak_bytes(lambda: collsim(*COMMANDS[command]))
+    found = collsim(*COMMANDS[command])
     assert found.code == 2
     assert "50,000 entries" in found.err if machine == "ring" else "15,996,000 links are more than" in found.err
     assert "at most 1000 GPUs" in found.err or "by counts: full_mesh" in found.err
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_a_refusal_takes_little_memory(collsim, here, machine):
+    (here / "big.yaml").write_text(MACHINES[machine])
+    found, peak = peak_bytes(lambda: collsim(*COMMANDS["run"]))
+    assert found.code == 2
     assert peak < MOST_BYTES
 
 

@@ -73,9 +73,12 @@ def test_perfetto_gets_a_trace_of_chromes_format(collsim, step, tmp_path):
                 open_until.pop()
             assert not open_until or event["ts"] + event["dur"] <= open_until[-1] + 2e-3
             open_until.append(event["ts"] + event["dur"])
-    counts = [event["args"]["collectives"] for event in events if event["ph"] == "C"]
-    assert max(counts) == 1
-    assert counts[-1] == 0
+    counters = [event for event in events if event["ph"] == "C"]
+    assert {event["name"] for event in counters} == {"links to nvsw"}
+    full = [event["args"]["percent"] for event in counters]
+    assert full[0] < 50 < full[-2] <= 100  # beside kernels its channels carry less
+    assert full[1::2] == [0.0] * 4
+    assert [event["ts"] for event in counters] == sorted(event["ts"] for event in counters)
 
 
 def test_the_picture_has_a_row_for_each_stream(collsim, step, tmp_path):
@@ -87,6 +90,9 @@ def test_the_picture_has_a_row_for_each_stream(collsim, step, tmp_path):
     assert {"compute", "communication", "collectives", "tensor cores"} <= set(texts)
     boxes = root.findall(".//s:rect[s:title]", space)
     assert len(boxes) == 9
+    left = min(float(box.get("x")) for box in boxes)
+    names = [element for element in root.findall(".//s:text", space) if element.get("text-anchor") == "end"]
+    assert all(len(name.text) * 7.5 < float(name.get("x")) < left for name in names)  # 12 px letters, none cut off
     assert all(float(box.get("x")) + float(box.get("width")) <= 1200 for box in boxes)
 
 

@@ -46,13 +46,13 @@ def assert_within(p):
     return found_s / exact_s - 1
 
 
-@pytest.mark.parametrize("first", deep_but([5000, 5016], range(5000, 5096, 16)))  # 32 seeds: each size, kind and fabric
+@pytest.mark.parametrize("first", deep_but([5000], range(5000, 5096, 16)))  # 32 seeds: each size, kind and fabric
 def test_all_messages_at_once(first):
     errors = [assert_within(sent_at_once(fresh(seed)[0], nodes=fresh(seed)[1])) for seed in range(first, first + 16)]
     assert np.max(np.abs(errors)) <= EPS
 
 
-@pytest.mark.parametrize("seed", deep_but([5050, 5053], range(5050, 5054)))
+@pytest.mark.parametrize("seed", deep_but([5050], range(5050, 5054)))
 def test_many_small_messages_end_early(seed):
     """128 ranks are enough that one end frees less than the tolerance of any link: rates stay for a while."""
     matrix = uneven_matrix(np.random.default_rng(seed), 128, KINDS[seed % 4])
@@ -98,8 +98,9 @@ def test_the_ledger_is_above():
         assert exact_s * (1 - 1e-9) <= above_s <= exact_s * (1 + 5 * EPS)
 
 
-@pytest.mark.parametrize("nodes", [False, True])
-@pytest.mark.parametrize("eps", [0.01, 0.05])
+@pytest.mark.parametrize(
+    ("nodes", "eps"), deep_but([(True, 0.05)], [(False, 0.01), (False, 0.05), (True, 0.01), (True, 0.05)])
+)
 def test_many_ranks(nodes, eps):
     """Groups that come out empty and flows that are overrun showed only here: both break a law."""
     p = sent_at_once(uneven_matrix(np.random.default_rng(5400), 256, "zipf1"), nodes=nodes)

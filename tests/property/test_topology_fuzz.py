@@ -52,7 +52,7 @@ SNIPPETS += [
     b"#",
     b"<<",
 ]
-FUZZ = settings(max_examples=250)
+FUZZ = settings(max_examples=150)
 
 
 def is_answered(content, overrides=()):
@@ -185,7 +185,7 @@ def test_any_number_of_gpus(name, gpus):
     is_answered(ZOO[name], {"gpu.count": str(gpus)})
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(explicit())
 def test_round_trips_are_exact(text):
     topology = parse_topology(text)

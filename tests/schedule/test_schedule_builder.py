@@ -97,10 +97,11 @@ def message_by_message(request: ScheduleRequest, *, pxn: bool) -> Transfers:
             for partner in partners:
                 if partner[0] == 0:
                     continue
-                firsts = [chunks.add(np.full(n, piece), range(n), partner) for piece in pieces]
+                each = len(pieces)
+                first = chunks.add(np.tile(pieces, n), np.repeat(range(n), each), np.repeat(partner, each))
                 for rank, target in enumerate(partner):
                     (node, _), (there, rail) = place[rank], place[target]
-                    own = [first + rank for first in firsts]
+                    own = [first + rank * each + piece for piece in range(each)]
                     if pxn and node != there:
                         wires[layout.nodes[node][rail], target].append((rank, own))
                         continue

@@ -26,6 +26,7 @@ from collsim.schedule.contract import contract_faults
 from collsim.schedule.structure import rank_names
 
 from ..memory import peak_bytes
+from ..property.depth import deep_but
 
 SIZES = [2, 3, 5, 8]
 
@@ -545,7 +546,10 @@ def test_rank_names():
 
 @pytest.mark.parametrize(
     ("name", "op"),
-    [("ring", "all_reduce"), ("one_shot", "all_reduce"), ("all_pairs", "all_reduce"), ("direct", "all_to_all")],
+    deep_but(
+        [("all_pairs", "all_reduce"), ("direct", "all_to_all")],
+        [("ring", "all_reduce"), ("one_shot", "all_reduce"), ("all_pairs", "all_reduce"), ("direct", "all_to_all")],
+    ),
 )
 def test_sixty_four_ranks_in_little_memory(name, op):
     schedule = build(name, op, 64, channels=2, size_bytes=64 * 2**20)

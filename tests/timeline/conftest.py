@@ -46,7 +46,8 @@ class Made:
         told = {"Collective name": "allreduce", "In msg nelems": elements, "Out msg nelems": elements,
                 "Group size": ranks, "dtype": "BFloat16", "Process Group Name": "0"}  # fmt: skip
         name = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
-        return self.kernel(name, dur, stream, after, grid=24, per_sm=0.2, **{**told, **args})
+        grid = args.pop("channels", 24)
+        return self.kernel(name, dur, stream, after, grid=grid, per_sm=0.2, **{**told, **args})
 
     def wait(self, stream, event):
         self.call("cudaEventRecordWithFlags")

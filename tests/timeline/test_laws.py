@@ -137,3 +137,11 @@ def test_collectives_that_share_links_take_turns_of_equal_rate():
 def test_nodes_that_wait_for_each_other_are_named():
     with pytest.raises(DeadlockError, match="never start"):
         replay([Node("a", MATMUL, 0, 1.0, after=(1,)), Node("b", MATMUL, 1, 1.0, after=(0,))], PLAIN)
+
+
+@given(st.floats(0.05, 1.0), st.floats(0.3, 3.0))
+def test_the_clock_of_a_step_elsewhere_and_back_is_that_of_the_trace(work_s, new_s):
+    """Whichever of both steps is measured, the ratio of their clocks is the same."""
+    there = H200.speed(work_s, 1.0, new_s)
+    assert H200.speed(work_s / there, new_s, 1.0) == pytest.approx(1 / there, rel=1e-9)
+    assert (there - 1) * (new_s - 1) >= 0

@@ -1,15 +1,21 @@
 """Workloads in YAML and in Python: what they say, what they take, and what is wrong with bad ones."""
 
+import json
+from pathlib import Path
+
 import pytest
 
 from collsim.core.errors import InputError, SpecError
+from collsim.timeline.analysis import overlap_of
 from collsim.timeline.calls import Machine, Predictor
 from collsim.timeline.gpus import gpu_of
+from collsim.timeline.models import Layout, load_transformer
 from collsim.timeline.ready_made import Layer, ddp, fsdp, moe_layer, pipeline, tensor_parallel, training
 from collsim.timeline.simulate import simulate_timeline
 from collsim.timeline.trace import COLLECTIVE, MEMORY, Call
 from collsim.timeline.what_if import WhatIf
-from collsim.timeline.workload import Graph, graph_of, time_graph
+from collsim.timeline.workload import Graph, graph_of, read_workload, time_graph
+from collsim.timeline.workload_runs import step_of_model
 
 HEAD = {"schema": "collsim.workload/1", "topo": "hgx_h100", "ranks": 4}
 H100 = gpu_of("NVIDIA H100 80GB HBM3")
@@ -144,6 +150,26 @@ def test_a_pipeline_has_the_bubble_of_1f1b(predictor, stages, batches):
     assert run.span_s == pytest.approx((batches + stages - 1) * 3e-3, rel=1e-6)
 
 
+@pytest.mark.parametrize(("stages", "batches", "chunks"), [(4, 8, 2), (4, 4, 3), (2, 8, 4), (8, 8, 2)])
+def test_an_interleaved_pipeline_has_a_smaller_bubble(predictor, stages, batches, chunks):
+    """Each stage has chunks that are so many times shorter: the bubble is, too (Narayanan et al. 2021, section 2.2)."""
+    found = pipeline(stages=stages, batches=batches, forward_s=1e-3, backward_s=2e-3, activation_bytes=0, chunks=chunks)
+    _, run = time_graph(found, H100, predictor)
+    assert run.span_s == pytest.approx((batches * chunks + stages - 1) * 3e-3, rel=1e-6)
+
+
+def test_an_interleaved_pipeline_sends_more(predictor):
+    sizes = {"stages": 4, "batches": 8, "activation_bytes": 16 << 20}
+    plain = pipeline(**sizes, forward_s=2e-3, backward_s=4e-3)
+    chunks = pipeline(**sizes, forward_s=1e-3, backward_s=2e-3, chunks=2)
+    messages = [sum(node.kind == COLLECTIVE for node in graph.nodes) for graph in (plain, chunks)]
+    assert messages == [2 * 8 * 3, 2 * 8 * 7]
+    spans = [time_graph(graph, H100, predictor)[1].span_s for graph in (plain, chunks)]
+    assert spans[1] < spans[0]
+    with pytest.raises(InputError, match="6 batches on 4 stages"):
+        pipeline(stages=4, batches=6, forward_s=1e-3, backward_s=2e-3, activation_bytes=0, chunks=2)
+
+
 def test_gpus_of_a_graph_take_nothing_from_each_other(predictor):
     found = Graph()
     found.collective(Call("all_reduce", 512 << 20, "bfloat16", "a", 8), gpu=1)
@@ -152,6 +178,82 @@ def test_gpus_of_a_graph_take_nothing_from_each_other(predictor):
     _, run = time_graph(found, H100, predictor)
     assert run.end_s[1] == pytest.approx(1e-3)
     assert run.end_s[2] > 1.1e-3
+
+
+def test_overlap_of_several_gpus_is_that_of_a_gpu(predictor):
+    """A message of one stage beside a kernel of another is exposed on its own GPU."""
+    found = Graph()
+    found.kernel("k", 1e-3, stream="k0", gpu=0)
+    found.collective(Call("all_reduce", 512 << 20, "bfloat16", "a", 8), gpu=1)
+    nodes, run = time_graph(found, H100, predictor)
+    told = overlap_of(nodes, run)
+    assert told.compute_s == pytest.approx(0.5e-3)
+    assert told.exposed_s == told.communication_s == pytest.approx(nodes[1].work_s / 2)
+
+
+def model_step(tmp_path, asked=None, **changes):
+    told = {"schema": "collsim.workload/1", "topo": "hgx_h100", "model": "llama-3-8b", "layout": "tp=2,dp=4",
+            "sequence": 2048, **changes}  # fmt: skip
+    file = tmp_path / "model.yaml"
+    file.write_text(json.dumps(told))
+    return simulate_timeline(file, asked)
+
+
+def test_a_step_of_a_model_is_its_products_and_what_its_layout_exchanges(tmp_path):
+    """Six operations a parameter and token, and attention; two all-reduces a layer each way; gradients at the end."""
+    found = model_step(tmp_path, flops=500e12)
+    model = load_transformer("llama-3-8b")
+    compute_s = 3 * model.layers * model.forward_flop(2048, 2048) / 2 / 500e12
+    assert found.compute_s == pytest.approx(compute_s, rel=1e-6)
+    reduced, gradients = found.calls
+    if reduced.count < gradients.count:
+        reduced, gradients = gradients, reduced
+    assert (reduced.count, reduced.size_bytes, reduced.ranks) == (4 * 32, 2048 * 4096 * 2, 2)
+    assert (gradients.count, gradients.ranks) == (1, 4)
+    assert gradients.size_bytes == pytest.approx(model.parameters / 2 * 2, rel=1e-6)
+    assert found.step_time_s == pytest.approx(found.compute_s + found.exposed_s)
+
+
+def test_parameters_of_presets_are_those_that_models_are_named_by():
+    for name, billions in (("llama-3-8b", 8), ("llama-3-70b", 70), ("llama-3-405b", 405), ("gpt3-175b", 175),
+                           ("mixtral-8x7b", 46.7)):  # fmt: skip
+        model = load_transformer(name)
+        embeddings = 2 * model.vocabulary * model.hidden
+        assert (model.parameters + embeddings) / 1e9 == pytest.approx(billions, rel=0.03), name
+
+
+def test_the_example_of_a_model_is_512_gpus():
+    file = Path(__file__).parents[2] / "examples/llama_step.yaml"
+    data = read_workload(file)
+    layout = Layout.read(data["layout"])
+    assert layout.ranks == 512
+    step = step_of_model(data, str(file), WhatIf())
+    assert {node.gpu for node in step.graph.nodes} == {0, 1, 2, 3}
+    assert step.groups["dp"] == {"ranks": 128, "groups": "tp=8,cp=1,dp=16", "over": "dp"}
+
+
+def test_contexts_and_experts_have_their_own_groups(tmp_path):
+    found = model_step(tmp_path, model="mixtral-8x7b", layout="dp=2,cp=2,ep=2", chunks=1)
+    calls = {(call.op, call.ranks): call.count for call in found.calls}
+    assert calls["all_to_all", 2] == 4 * 32
+    assert calls["all_gather", 2] == 2 * 32
+    assert calls["reduce_scatter", 2] == 32
+    assert calls["all_reduce", 4] == 1
+
+
+def test_every_fault_of_a_model_is_said_at_once(tmp_path):
+    with pytest.raises(SpecError) as caught:
+        model_step(tmp_path, WhatIf(ranks=4), model="llama-3-7b", layout="tp=0", batches=0, flops="x", stepp=1)
+    for part in ("llama-3-8b", '"tp=0"', "0 is no count", "'x' is no number", 'unknown key "stepp"', "follow from its"):
+        assert part in str(caught.value), part
+    for changes, what in (
+        ({"layout": "dp=4,ep=2"}, "0 experts over ep=2"),
+        ({"layout": "dp=4,ep=3"}, "does not divide dp=4"),
+        ({"layout": "pp=5"}, "32 layers"),
+        ({"model": {"layers": 2, "hiden": 8}}, "hiden"),
+    ):
+        with pytest.raises(SpecError, match=what):
+            model_step(tmp_path, **changes)
 
 
 def test_a_training_step_of_1024_gpus():

@@ -34,6 +34,13 @@ def test_loops_beside_each_other(tool, monkeypatch):
     assert sum(error > 0.15 for error in found) <= 3
 
 
+def test_collectives_with_fewer_channels(tool):
+    found = errors(tool.fewer_channels(least_mib=384))
+    assert len(found) == 25
+    assert median(found) < 0.06
+    assert max(found) < 0.10
+
+
 def test_collectives_at_once_take_as_long_as_links_let_them(tool):
     found = [row for row in tool.concurrent() if "64 MiB" in row.what]
     assert len(found) == 6

@@ -72,17 +72,22 @@ class Messages:
         """Return a copy in which the messages *others*, bool[n], have no bytes."""
         return replace(self, size_bytes=np.where(others, 0.0, self.size_bytes))
 
-    def matrix_bytes(self) -> Float:
-        """Return float64[n_ranks, n_ranks], the bytes from row to column."""
-        pair, n = self.src * self.n_ranks + self.dst, self.n_ranks
-        weights = self.size_bytes * self.copies * self.moves
-        return np.bincount(pair, weights=weights, minlength=n * n).reshape(n, n).astype(np.float64)
+    def pairs(self) -> tuple[Int, Int, Float]:
+        """Return sender, receiver and bytes of each pair of ranks between which something goes."""
+        pair, which = distinct((self.src * self.n_ranks + self.dst)[self.moves])
+        each = np.bincount(which, weights=(self.size_bytes * self.copies)[self.moves], minlength=len(pair))
+        return *np.divmod(pair, self.n_ranks), each.astype(np.float64)
 
     @property
     def one_to_one(self) -> bool:
-        """True if no rank sends to more than one other, or receives from more: their laws need no tables of pairs."""
+        """True if no rank sends to more than one other, or receives from more."""
         pair, _ = distinct((self.src * self.n_ranks + self.dst)[self.moves])
         return all(len(distinct(ends)[0]) == len(pair) for ends in np.divmod(pair, self.n_ranks))
+
+    @property
+    def one_way(self) -> bool:
+        """True if no rank both sends and receives, so that none waits for its own next call through others."""
+        return not np.intersect1d(self.src[self.moves], self.dst[self.moves]).size
 
     @property
     def sent_bytes(self) -> Float:
@@ -169,22 +174,29 @@ def _crowding(messages: Messages) -> Float:
     Only a port that serves several ranks loses. The port at the other end is crowded as long as its other messages
     last; each of them takes as many turns as messages share that port. A rank's own block is one of its messages.
     """
-    if messages.one_to_one and not messages.own_blocks:
-        return np.zeros(2 * messages.n_ranks)
-    table = messages.matrix_bytes()
-    held = table + np.diag(table.max(axis=1)) * messages.own_blocks
-    return np.concatenate([_crowded_share(table.T, held.T), _crowded_share(table, held)])
+    n, (src, dst, size_bytes) = messages.n_ranks, messages.pairs()
+    own_bytes = np.zeros(n)
+    if messages.own_blocks:
+        np.maximum.at(own_bytes, src, size_bytes)
+    return np.concatenate([_crowded_share(*ends, size_bytes, own_bytes) for ends in ((dst, src), (src, dst))])
 
 
-def _crowded_share(table: Float, held: Float) -> Float:
-    """Return float64[n_ranks]: what of the bytes into each rank, a column of *table*, leaves a crowded port."""
-    into = np.maximum(table.sum(axis=0), 1.0)
-    second, first = np.sort(held, axis=1)[:, -2:].T[:, :, None]
-    is_first = np.arange(len(held)) == held.argmax(axis=1)[:, None]
-    rest = np.where(is_first, second, first)  # the largest other message of the same source
-    lasts = np.minimum((held > 0).sum(axis=1)[:, None] * rest / into, 1.0)
-    several = (held > 0).sum(axis=0) > 1
-    return np.asarray((table * lasts).sum(axis=0) / into * several, dtype=np.float64)
+def _crowded_share(end: Int, port: Int, size_bytes: Float, own_bytes: Float) -> Float:
+    """Return float64[n_ranks]: what of the bytes at each *port* meets a crowded *end*; own blocks crowd too."""
+    n = len(own_bytes)
+    total = np.maximum(np.bincount(port, weights=size_bytes, minlength=n), 1.0)
+    count, flows = (np.bincount(ranks, minlength=n) + (own_bytes > 0) for ranks in (end, port))
+    first, second = own_bytes.copy(), own_bytes.copy()
+    np.maximum.at(first, end, size_bytes)
+    order = np.lexsort((size_bytes, end))
+    at_end = np.flatnonzero(np.diff(end[order], append=-1))  # the largest message of each end
+    largest = np.zeros(len(end), dtype=np.bool_)
+    largest[order[at_end]] = True
+    np.maximum.at(second, end[~largest], size_bytes[~largest])
+    rest = np.where(largest, second[end], first[end])  # the largest other message of the same end
+    lasts = np.minimum(count[end] * rest / total[port], 1.0)
+    met = np.bincount(port, weights=size_bytes * lasts, minlength=n)
+    return np.asarray(met / total * (flows > 1), dtype=np.float64)
 
 
 def call_s(messages: Messages, finish_s: Float, rate_Bps: Float, port_Bps: Float, costs: Protocol) -> float:
@@ -219,6 +231,8 @@ def call_s(messages: Messages, finish_s: Float, rate_Bps: Float, port_Bps: Float
         follows[src] = dst
         np.maximum.at(wait_s, src, begin_s + drained_s)
         return max(_cycle_mean_of_chains(follows, wait_s), float(own_s.max()), last_s)
+    if messages.one_way:
+        return max(float(own_s.max()), last_s)
     waits = np.full((n, n), -np.inf)  # from the start of a call at one rank to the next start at another
     np.maximum.at(waits, (src, dst), begin_s + drained_s)
     np.fill_diagonal(waits, own_s)

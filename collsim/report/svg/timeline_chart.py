@@ -12,7 +12,7 @@ from collsim.timeline.result import Event, TimelineResult
 
 __all__ = ["timeline_svg"]
 
-WIDTH, LEFT, RIGHT, TOP, ROW, BAR = 1200, 90, 20, 70, 44, 28
+WIDTH, LEFT, RIGHT, TOP, ROW, BAR = 1200, 115, 20, 70, 44, 28
 COLOURS = {"collective": "#d55e00", "matmul": "#0072b2", "memory": "#56b4e9", "stream": "#009e73"}
 NAMES = {"collective": "collectives", "matmul": "tensor cores", "memory": "other kernels", "stream": "copies"}
 LEAST_PX, LABEL_PX, CHARACTER_PX = 0.3, 60, 6.2

@@ -1,0 +1,357 @@
+"""What is served: a file to jobs, failures and their figures, or all that is wrong with it at once."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from collsim.core.errors import Fault, Faults, InputError, SpecError, nearest
+from collsim.core.units import parse_time_s
+
+__all__ = ["Failure", "Job", "Kernels", "Request", "Serving", "read_serving", "serving_of"]
+
+SCHEMA = "collsim.serving/1"
+HEAD = ("schema", "topo", "gpu", "set", "duration", "warm_up", "seed", "jitter", "straggler", "failures", "jobs")
+JOB = (
+    "name", "model", "ranks", "gpus", "redundant", "batch", "micro_batches", "sms", "rate", "arrivals", "prompt",
+    "output", "spread", "attention", "experts", "rest",
+)  # fmt: skip
+KERNELS = ("time", "per_token", "per_context")
+FAILURE = ("at", "until", "fail", "degrade")
+STRAGGLER = ("share", "slower")
+MOST_REQUESTS = 2_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Kernels:
+    """Kernels that run one after the other: their time for a batch.
+
+    Attributes
+    ----------
+    time_s : float
+        Whatever the batch: reading weights, launches.
+    token_s : float
+        For each token of the rank's batch.
+    context_s : float
+        For each token of the batch and each of its context: reading the cache of keys and values.
+    """
+
+    time_s: float = 0.0
+    token_s: float = 0.0
+    context_s: float = 0.0
+
+    def of(self, tokens: int, context: float) -> float:
+        """Return the time for a batch.
+
+        >>> round(Kernels(1e-3, 1e-5, 1e-8).of(10, 1000.0), 6)
+        0.0012
+        """
+        return self.time_s + tokens * (self.token_s + context * self.context_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Request: when it comes, tokens of its context then, and tokens to generate."""
+
+    time_s: float
+    prompt: int
+    output: int
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Model that is served by a group of ranks.
+
+    Attributes
+    ----------
+    model : str
+        Of `collsim.moe`.
+    ranks : int
+        Over which experts are spread; each holds its own requests.
+    gpus : tuple of int
+        Where they are; for what jobs cost each other.
+    batch : int
+        Most requests of a rank at once.
+    micro_batches : int
+        Parts of a batch, of which one communicates while others compute.
+    rate : float
+        Requests a second, by Poisson; 0 with *requests*.
+    requests : tuple of Request
+        Of a file.
+    prompt, output : int
+        Medians; *spread* is the width of their log-normal laws.
+    attention, experts : Kernels
+        Of a layer: before dispatch, and between dispatch and combine.
+    rest : Kernels
+        Of a step beside its layers with experts.
+    """
+
+    name: str
+    model: str
+    ranks: int
+    gpus: tuple[int, ...]
+    redundant: int = 0
+    batch: int = 128
+    micro_batches: int = 1
+    sms: int = 0
+    rate: float = 0.0
+    requests: tuple[Request, ...] = ()
+    prompt: int = 1024
+    output: int = 256
+    spread: float = 0.0
+    attention: Kernels = Kernels()
+    experts: Kernels = Kernels()
+    rest: Kernels = Kernels()
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What fails, or runs at a share of its rate, from *at_s* until *until_s*."""
+
+    at_s: float
+    until_s: float
+    fail: tuple[str, ...] = ()
+    degrade: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """All of a file."""
+
+    topo: str
+    gpu: str
+    jobs: tuple[Job, ...]
+    duration_s: float
+    warm_up_s: float
+    overrides: Mapping[str, str] = field(default_factory=dict)
+    seed: int = 0
+    jitter: float = 0.0
+    straggler_share: float = 0.0
+    straggler_slower: float = 1.0
+    failures: tuple[Failure, ...] = ()
+
+
+def read_serving(file: str | Path) -> Serving:
+    """Read a file.
+
+    Raises
+    ------
+    InputError
+        It cannot be read.
+    SpecError
+        All that is wrong with it.
+    """
+    from collsim.timeline.workload import read_workload
+
+    return serving_of(read_workload(file), str(file))
+
+
+def serving_of(data: Mapping[str, Any], file: str = "serving") -> Serving:
+    """Return what the data of a file say.
+
+    Raises
+    ------
+    SpecError
+        All that is wrong with them.
+    """
+    faults = Faults(lambda where: f"{file}: {where}" if where else file)
+    get = _Reader(data, "", faults)
+    get.check(HEAD)
+    if data.get("schema") != SCHEMA:
+        faults.append(Fault(f'schema is "{data.get("schema")}"', "schema", f"write schema: {SCHEMA}"))
+    if not isinstance(data.get("topo"), str):
+        faults.append(Fault("no system is named", "topo", "such as topo: gb200_nvl72"))
+    duration_s = get.time("duration", "60 s")
+    warm_up_s = get.time("warm_up", f"{duration_s / 5:.9f} s")
+    if warm_up_s >= duration_s:
+        faults.append(Fault(f"{warm_up_s:g} s leave nothing of {duration_s:g} s", "warm_up", "give less than duration"))
+    straggler = get.part("straggler", STRAGGLER)
+    failures = [_failure(part, duration_s) for part in get.parts("failures", FAILURE)]
+    jobs: list[Job] = []
+    for number, part in enumerate(get.parts("jobs", JOB)):
+        jobs.append(_job(part, number, sum(job.ranks for job in jobs), Path(file).parent))
+    if not jobs:
+        faults.append(Fault("there are no jobs", "jobs", "give a list of at least one"))
+    found = Serving(
+        topo=str(data.get("topo")),
+        gpu=str(data.get("gpu", data.get("topo"))),
+        jobs=tuple(jobs),
+        duration_s=duration_s,
+        warm_up_s=warm_up_s,
+        overrides=get.texts("set"),
+        seed=get.whole("seed", 0, least=0),
+        jitter=get.number("jitter", 0.0, most=1.0),
+        straggler_share=straggler.number("share", 0.0, most=1.0),
+        straggler_slower=straggler.number("slower", 1.0, least=1.0),
+        failures=tuple(failures),
+    )
+    if len({job.name for job in jobs}) < len(jobs):
+        faults.append(Fault("two jobs have one name", "jobs", "give each its own"))
+    faults.raise_any(SpecError)
+    return found
+
+
+def _job(get: _Reader, number: int, taken: int, folder: Path) -> Job:
+    """Return a job; one that does not say where it runs has the next GPUs."""
+    ranks = get.whole("ranks", 0, least=2)
+    gpus = get.gpus("gpus", tuple(range(taken, taken + ranks)))
+    if len(gpus) != ranks:
+        get.fault(f"{len(gpus)} GPUs for {ranks} ranks", "gpus", "give one for each rank")
+    requests: tuple[Request, ...] = ()
+    if "arrivals" in get.data:
+        requests = get.faults.attempt(read_arrivals, folder / str(get.data["arrivals"])) or ()
+    if "arrivals" in get.data and "rate" in get.data:
+        get.fault("says both rate and arrivals", "rate", "give one of them")
+    elif "arrivals" not in get.data and "rate" not in get.data:
+        get.fault("says neither rate nor arrivals", "rate", "such as rate: 100, requests a second")
+    return Job(
+        name=str(get.data.get("name", f"job {number}")),
+        model=str(get.data.get("model", "deepseek-v3")),
+        ranks=ranks,
+        gpus=gpus,
+        redundant=get.whole("redundant", 0, least=0),
+        batch=get.whole("batch", 128, least=1),
+        micro_batches=get.whole("micro_batches", 1, least=1),
+        sms=get.whole("sms", 0, least=0),
+        rate=0.0 if requests else get.number("rate", 0.0),
+        requests=requests,
+        prompt=get.whole("prompt", 1024, least=0),
+        output=get.whole("output", 256, least=1),
+        spread=get.number("spread", 0.0, most=3.0),
+        attention=get.kernels("attention"),
+        experts=get.kernels("experts"),
+        rest=get.kernels("rest"),
+    )
+
+
+def _failure(get: _Reader, duration_s: float) -> Failure:
+    """Return a failure; one that does not say until when lasts to the end."""
+    at_s = get.time("at", "0 s")
+    until_s = get.time("until", f"{max(duration_s, at_s):.9f} s")
+    fail = get.data.get("fail", [])
+    degrade = get.texts("degrade")
+    if not fail and not degrade:
+        get.fault("says nothing that fails", "fail", 'such as fail: "link:gpu0-nvsw0", or degrade: {link:...: 50%}')
+    return Failure(at_s, until_s, tuple(map(str, fail if isinstance(fail, list) else [fail])), tuple(degrade.items()))
+
+
+def read_arrivals(file: str | Path) -> tuple[Request, ...]:
+    """Read requests from CSV with the columns time_s, prompt and output.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read, or a row makes no sense.
+    """
+    try:
+        with Path(file).open(encoding="utf-8", newline="") as text:
+            rows = list(csv.DictReader(text))
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InputError(Fault(f"cannot be read: {reason}", str(file), "give a CSV of time_s,prompt,output")) from None
+    found = []
+    for line, row in enumerate(rows, 2):
+        try:
+            one = Request(float(row["time_s"]), int(row["prompt"]), int(row["output"]))
+        except (KeyError, TypeError, ValueError):
+            raise InputError(Fault(f"line {line} is no request", str(file), "columns: time_s,prompt,output")) from None
+        if not (math.isfinite(one.time_s) and one.time_s >= 0 and one.prompt >= 0 and one.output >= 1):
+            hint = "time_s and prompt of 0 or more, output of 1 or more"
+            raise InputError(Fault(f"line {line} makes no sense", str(file), hint))
+        found.append(one)
+    if not found or len(found) > MOST_REQUESTS:
+        raise InputError(Fault(f"{len(found)} requests", str(file), f"give 1 to {MOST_REQUESTS}"))
+    return tuple(sorted(found, key=lambda request: request.time_s))
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Part of a file: values by key, with their faults kept for later."""
+
+    data: Mapping[str, Any]
+    at: str
+    faults: Faults
+
+    def place(self, key: str) -> str:
+        return f"{self.at}.{key}" if self.at else key
+
+    def fault(self, what: str, key: str, hint: str) -> None:
+        self.faults.append(Fault(what, self.place(key), hint))
+
+    def check(self, known: Sequence[str]) -> None:
+        for key in self.data:
+            if key not in known:
+                near = nearest(str(key), known)
+                hint = f'did you mean "{near}"?' if near else f"known: {', '.join(known)}"
+                self.faults.append(Fault(f'unknown key "{key}"', self.at, hint))
+
+    def part(self, key: str, known: Sequence[str]) -> _Reader:
+        """Return the mapping under a key; an empty one if there is none."""
+        found = self.data.get(key, {})
+        if not isinstance(found, Mapping):
+            self.fault(f"{found!r} is no mapping", key, f"keys: {', '.join(known)}")
+            found = {}
+        reader = _Reader(found, self.place(key), self.faults)
+        reader.check(known)
+        return reader
+
+    def parts(self, key: str, known: Sequence[str]) -> list[_Reader]:
+        """Return the mappings of the list under a key."""
+        found = self.data.get(key, [])
+        if not isinstance(found, list) or not all(isinstance(each, Mapping) for each in found):
+            self.fault("is no list of mappings", key, f"each with keys of {', '.join(known)}")
+            return []
+        readers = [_Reader(each, f"{self.place(key)}[{number}]", self.faults) for number, each in enumerate(found)]
+        for reader in readers:
+            reader.check(known)
+        return readers
+
+    def time(self, key: str, default: str) -> float:
+        """Return seconds; 0 after a fault."""
+        parse: Callable[[], float] = lambda: parse_time_s(str(self.data.get(key, default)), self.place(key))  # noqa: E731
+        return self.faults.attempt(parse) or 0.0
+
+    def number(self, key: str, default: float, least: float = 0.0, most: float = math.inf) -> float:
+        value = self.data.get(key, default)
+        fine = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        if not fine or not least <= value <= most:
+            limit = f"{least:g} to {most:g}" if math.isfinite(most) else f"{least:g} or more"
+            self.fault(f"{value!r} is no number of {limit}", key, f"give {limit}")
+            return default
+        return float(value)
+
+    def whole(self, key: str, default: int, least: int) -> int:
+        value = self.data.get(key, default)
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            self.fault(f"{value!r} is no whole number of {least} or more", key, f"give {least} or more")
+            return max(default, least)
+        return value
+
+    def texts(self, key: str) -> dict[str, str]:
+        """Return texts by key."""
+        found = self.data.get(key, {})
+        if not isinstance(found, Mapping):
+            self.fault(f"{found!r} is no mapping", key, "give NAME: VALUE")
+            return {}
+        return {str(name): str(value) for name, value in found.items()}
+
+    def kernels(self, key: str) -> Kernels:
+        part = self.part(key, KERNELS)
+        return Kernels(part.time("time", "0 s"), part.time("per_token", "0 s"), part.time("per_context", "0 s"))
+
+    def gpus(self, key: str, default: tuple[int, ...]) -> tuple[int, ...]:
+        """Return numbers of GPUs from a text such as ``0-7,16-23``."""
+        if key not in self.data:
+            return default
+        found: list[int] = []
+        for part in str(self.data[key]).split(","):
+            first, _, last = part.strip().partition("-")
+            if not first.isdigit() or (last and not last.isdigit()):
+                self.fault(f'"{part}" is no range of GPUs', key, "such as 0-7,16-23")
+                return default
+            found += range(int(first), int(last or first) + 1)
+        return tuple(dict.fromkeys(found))

@@ -1,0 +1,234 @@
+"""Laws of serving: no load, full load, Little's law, seeds, links, failures, and jobs beside each other."""
+
+import json
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from collsim.core.errors import InputError, ModelError, SpecError
+from collsim.report.serving import render_serving
+from collsim.serving import simulate_serving
+from collsim.serving.cluster import serve
+from collsim.serving.decode import Step, Steps, padded
+from collsim.serving.fabric_sharing import slowdown
+from collsim.serving.simulate import _Study
+from collsim.serving.spec import Job, Kernels, Request, Serving, read_arrivals, serving_of
+from collsim.timeline.gpus import gpu_of
+
+JOB = Job(
+    "chat", "mixtral-8x7b", 8, tuple(range(8)), batch=4, rate=20.0, prompt=100, output=50,
+    attention=Kernels(20e-6, 1e-6, 1e-9), experts=Kernels(30e-6, 2e-6), rest=Kernels(100e-6),
+)  # fmt: skip
+SERVING = Serving("hgx_h100", "H100", (JOB,), duration_s=20.0, warm_up_s=4.0, seed=1)
+
+
+def flat(number, requests, context, slower, failed):
+    """Return a step that takes 10 ms, and 1 ms more for each request of the fullest rank."""
+    return Step(10e-3 + 1e-3 * requests, 0.5, 0.1, 0.2)
+
+
+def no_costs(one, other, failed):
+    return 1.0
+
+
+def served(job=JOB, step_of=flat, **changes):
+    return serve(replace(SERVING, jobs=(job,), **changes), [0], step_of, no_costs)[0]
+
+
+def test_without_load_a_request_takes_its_steps():
+    one = replace(JOB, requests=(Request(1.0, 100, 50),))
+    (request,) = served(one).served
+    assert request.started_s == 1.0
+    assert request.finished_s == pytest.approx(1.0 + 50 * 11e-3)
+    found = simulate_serving(replace(SERVING, jobs=(one,), warm_up_s=0.5)).jobs[0]
+    step_s = Steps(one, "hgx_h100", gpu_of("H100"), {}).of(1, 100).time_s
+    assert found.latency_median_s == pytest.approx(50 * step_s)
+    assert found.token_median_s == pytest.approx(step_s)
+    assert (found.finished, found.wait_p99_s) == (1, 0.0)
+
+
+def test_throughput_saturates_at_capacity():
+    """32 requests at a time, a step of 14 ms: 2286 tokens a second and no more."""
+    logs = [served(replace(JOB, rate=rate)) for rate in (10.0, 30.0, 100.0, 1000.0)]
+    rates = [sum(log.running) / SERVING.duration_s for log in logs]
+    assert rates[0] == pytest.approx(10 * 50, rel=0.2)
+    assert rates[2:] == pytest.approx([32 / 14e-3] * 2, rel=0.02)
+    assert max(max(log.running) for log in logs) == 32
+    assert logs[3].waiting[-1] > 10 * logs[2].waiting[-1] > 0
+
+
+def test_a_full_cluster_reaches_what_is_called_its_capacity():
+    found = simulate_serving(replace(SERVING, jobs=(replace(JOB, rate=1000.0),), duration_s=6.0, warm_up_s=2.0)).jobs[0]
+    assert found.tokens_per_s == pytest.approx(found.capacity_tokens_per_s, rel=0.03)
+    assert found.offered_per_s > 2 * found.requests_per_s
+
+
+@pytest.mark.parametrize("rate", [10.0, 35.0])
+def test_littles_law(rate):
+    """Requests that run or wait, by steps, are as many as come in a second, times how long each stays."""
+    job = replace(JOB, rate=rate, spread=0.3)
+    found = simulate_serving(replace(SERVING, jobs=(job,), duration_s=60.0, warm_up_s=10.0)).jobs[0]
+    assert found.running + found.waiting == pytest.approx(found.requests_per_s * found.latency_mean_s, rel=0.08)
+
+
+def test_the_same_seed_gives_the_same_answer():
+    job = replace(JOB, spread=0.5)
+    logs = [served(job, jitter=0.1, seed=seed) for seed in (1, 1, 2)]
+    assert logs[0].begin_s == logs[1].begin_s != logs[2].begin_s
+    assert logs[0].served == logs[1].served
+
+
+def test_arrivals_are_of_poisson():
+    arrived = np.array([each.arrived_s for each in served(replace(JOB, rate=200.0)).served])
+    gaps = np.diff(np.sort(arrived))
+    assert len(arrived) == pytest.approx(200 * 20, rel=0.05)
+    assert gaps.std() == pytest.approx(gaps.mean(), rel=0.1)
+
+
+def test_stragglers_and_jitter_make_tokens_late():
+    plain, late = served(), served(straggler_share=0.1, straggler_slower=3.0)
+    assert max(plain.time_s) <= 14e-3 * (1 + 1e-9)
+    assert sum(t > 25e-3 for t in late.time_s) / len(late.time_s) == pytest.approx(0.1, abs=0.04)
+
+
+def test_a_faster_link_never_serves_fewer_tokens():
+    """All requests come at once and keep all places taken; links are slow enough that bytes count."""
+    job = replace(JOB, requests=(Request(0.0, 100, 50),) * 20000, batch=64)
+    rates = []
+    for bandwidth in ("2 GB/s", "20 GB/s", "100 GB/s", "400 GB/s"):
+        one = replace(SERVING, jobs=(job,), duration_s=1.0, warm_up_s=0.2, overrides={"link.bandwidth": bandwidth})
+        rates.append(simulate_serving(one).jobs[0].tokens_per_s)
+    assert all(after >= before * (1 - 1e-6) for before, after in pairwise(rates)), rates
+    assert rates[1] > 1.2 * rates[0]
+
+
+def test_a_failure_is_felt_while_it_lasts():
+    data = {
+        "schema": "collsim.serving/1", "topo": "hgx_h100", "gpu": "H100", "duration": "6 s", "warm_up": "1 s",
+        "failures": [{"at": "2 s", "until": "4 s", "degrade": {f"link:gpu3-nvsw{n}": "2%" for n in range(4)}}],
+        "jobs": [{"ranks": 8, "model": "mixtral-8x7b", "batch": 4, "rate": 1000, "prompt": 100, "output": 50,
+                  "attention": {"time": "20 us"}, "experts": {"time": "30 us"}}],
+    }  # fmt: skip
+    moments = simulate_serving(serving_of(data)).jobs[0].moments
+    before, during, after = (
+        np.mean([part.tokens_per_s for part in moments if a <= part.begin_s < b - 0.3])
+        for a, b in ((1.0, 2.0), (2.1, 4.0), (4.3, 6.1))
+    )
+    assert during < 0.9 * before
+    assert after == pytest.approx(before, rel=0.05)
+    assert max(part.link_load for part in moments) > 3 * moments[4].link_load
+
+
+def test_half_batches_that_take_turns_hide_what_they_exchange():
+    kernels = {"attention": Kernels(200e-6, 20e-6), "experts": Kernels(200e-6, 20e-6)}
+    steps = [
+        Steps(replace(JOB, micro_batches=n, batch=64, **kernels), "hgx_h100", gpu_of("H100"), {}).of(64, 100)
+        for n in (1, 2)
+    ]
+    assert steps[1].exposed < 0.2 * steps[0].exposed
+    assert steps[0].exposed == pytest.approx(steps[0].communication)
+
+
+def test_a_step_is_the_sum_of_its_parts_where_nothing_overlaps():
+    steps = Steps(JOB, "hgx_h100", gpu_of("H100"), {})
+    step = steps.of(3, 200.0)
+    assert (padded(3), steps.count) == (4, 1)
+    rows = steps._exchange(4)
+    layer_s = 20e-6 + 4 * (1e-6 + 256 * 1e-9) + 30e-6 + 4 * 2e-6 + rows[0].time_s + rows[1].time_s
+    assert step.time_s == pytest.approx(32 * layer_s + 100e-6)
+    assert steps.of(4, 256.0) is step
+
+
+def test_jobs_cost_each_other_what_their_links_share():
+    """On one root of PCIe each, nothing; on every second GPU, both go over the link between the roots, half each."""
+
+    def halves(*gpus):
+        return tuple(replace(JOB, name=str(n), ranks=4, gpus=tuple(each)) for n, each in enumerate(gpus))
+
+    assert slowdown("pcie_gen5_8gpu", halves(range(4), range(4, 8)), {}) == pytest.approx(1.0)
+    assert slowdown("pcie_gen5_8gpu", halves(range(0, 8, 2), range(1, 8, 2)), {}) == pytest.approx(2.0)
+    assert slowdown("hgx_h100", halves(range(0, 8, 2), range(1, 8, 2)), {}) == pytest.approx(1.0)
+
+
+def test_a_job_beside_another_is_slower_as_far_as_the_other_exchanges():
+    both = replace(SERVING, jobs=(JOB, replace(JOB, name="other")), duration_s=4.0)
+
+    def exchange(number, requests, context, slower, failed):
+        return Step(10e-3 * (0.5 + 0.5 * (1 + slower)), 0.5, 0.5, 0.2)
+
+    logs = [serve(both, jobs, exchange, lambda *_: 2.0) for jobs in ([0], [0, 1])]
+    assert np.mean(logs[1][0].time_s[50:]) == pytest.approx(10e-3 * 1.25, rel=0.02)  # the other exchanges half the time
+    assert np.mean(logs[0][0].time_s) == pytest.approx(10e-3)
+
+
+def test_arrivals_of_a_file(tmp_path):
+    file = tmp_path / "arrivals.csv"
+    file.write_text("time_s,prompt,output\n2.5,10,3\n0.5,20,4\n")
+    assert read_arrivals(file) == (Request(0.5, 20, 4), Request(2.5, 10, 3))
+    for bad, what in (("1,2", "line 2 is no request"), ("-1,2,3", "makes no sense"), ("1,2,0", "makes no sense")):
+        file.write_text(f"time_s,prompt,output\n{bad}\n")
+        with pytest.raises(InputError, match=what):
+            read_arrivals(file)
+    with pytest.raises(InputError, match="0 requests"):
+        file.write_text("time_s,prompt,output\n") and read_arrivals(file)
+    with pytest.raises(InputError, match="cannot be read"):
+        read_arrivals(tmp_path / "none.csv")
+
+
+def test_every_fault_of_a_file_is_said_at_once():
+    bad = {
+        "schema": "collsim.serving/2", "durations": "5 s", "jitter": 2, "warm_up": "90 s",
+        "failures": [{"at": "3 s"}],
+        "jobs": [
+            {"name": "a", "ranks": 8, "rate": "x", "prompt": -1, "attention": {"time": 3}},
+            {"name": "a", "ranks": 1, "gpus": "0-x"},
+        ],
+    }  # fmt: skip
+    with pytest.raises(SpecError) as caught:
+        serving_of(bad, "a.yaml")
+    text = str(caught.value)
+    for part in ('did you mean "duration"', "collsim.serving/2", "no system", "leave nothing", "nothing that fails",
+                 "'x' is no number", "-1 is no whole number", "has no unit", "1 is no whole number", "no range of GPUs",
+                 "says neither rate nor arrivals", "one name"):  # fmt: skip
+        assert part in text, part
+    with pytest.raises(SpecError, match="there are no jobs"):
+        serving_of({"schema": "collsim.serving/1", "topo": "hgx_h100"})
+
+
+def test_jobs_and_failures_that_do_not_fit_are_refused():
+    with pytest.raises(SpecError, match="unknown model"):
+        simulate_serving(replace(SERVING, jobs=(replace(JOB, model="mixtral"),)))
+    with pytest.raises(InputError, match="there are 8"):
+        simulate_serving(replace(SERVING, jobs=(replace(JOB, gpus=tuple(range(1, 9))),)))
+    half = [replace(JOB, name=name, ranks=4, gpus=(0, 1, 2, 3)) for name in "ab"]
+    with pytest.raises(InputError, match="4 of them different"):
+        simulate_serving(replace(SERVING, jobs=tuple(half)))
+    with pytest.raises((InputError, ModelError)):
+        _Study(replace(SERVING, jobs=(replace(JOB, ranks=7, gpus=tuple(range(7))),)), "").result()
+
+
+def test_a_job_without_requests_has_zeros():
+    found = simulate_serving(replace(SERVING, jobs=(replace(JOB, rate=0.0),), duration_s=1.0, warm_up_s=0.1))
+    (job,) = found.jobs
+    assert (found.steps, job.finished, job.tokens_per_s, job.token_p99_s, job.link_load) == (0, 0, 0.0, 0.0, 0.0)
+    assert job.capacity_tokens_per_s > 0
+    assert "alone" not in render_serving(found)
+
+
+def test_what_is_served_alone_and_together_is_reported():
+    jobs = tuple(replace(JOB, name=name, ranks=4, gpus=gpus, rate=10.0) for name, gpus in
+                 (("chat", (0, 2, 4, 6)), ("batch", (1, 3, 5, 7))))  # fmt: skip
+    found = simulate_serving(replace(SERVING, topo="pcie_gen5_8gpu", jobs=jobs, duration_s=3.0, warm_up_s=1.0))
+    text = render_serving(found)
+    assert "chat: alone" in text
+    assert "take 2.00 times as long as alone" in text
+    rows = [line for line in text.splitlines() if not line.startswith("#")]
+    assert [row.split()[0] for row in rows] == ["chat", "batch"]
+    assert all(job.token_median_s > job.alone_token_median_s for job in found.jobs)
+    data = json.loads(render_serving(found, "json"))
+    assert (data["schema"], len(data["jobs"])) == ("collsim.serving_result/1", 2)
+    assert len(data["jobs"][0]["moments"]) == 20
+    with pytest.raises(InputError, match="unknown format"):
+        render_serving(found, "csv")

@@ -1,5 +1,20 @@
 """collsim predicts how long collective communication takes on GPU clusters, and says why.
 
+Six functions answer most questions; their arguments are called as the flags of the command line.
+
+simulate(topo, op, size, ...)
+    How long a collective takes, by size, and what limits it.
+compare(topos, op, size, ...)
+    The same on several systems, and how many times as fast as the first each one is.
+simulate_moe(topo, model, ep=...)
+    Dispatch and combine of a layer with experts.
+simulate_timeline(file, topo=...)
+    A whole step, from a profiler's trace or a workload, and what would change it.
+validate(logs, topo)
+    Rows of measured logs beside the model.
+systems()
+    The shipped systems, as records.
+
 Everything public is imported on first use, so that ``import collsim`` costs nothing.
 
 Examples
@@ -23,7 +38,7 @@ if TYPE_CHECKING:
     from collsim.calibration.verdicts import Validation
     from collsim.core.errors import CollsimError, InputError, ModelError
     from collsim.diagnosis import Diagnosis, diagnose
-    from collsim.moe import MoeResult, simulate_moe
+    from collsim.moe import MoeComparison, MoeResult, compare_moe, simulate_moe
     from collsim.schedule import Schedule
     from collsim.serving import ServingResult, simulate_serving
     from collsim.simulation.compare import compare
@@ -31,7 +46,7 @@ if TYPE_CHECKING:
     from collsim.simulation.result import Result
     from collsim.simulation.simulate import simulate
     from collsim.timeline import TimelineResult, WhatIf, simulate_timeline
-    from collsim.topology import Topology, load_topology
+    from collsim.topology import Topology, load_topology, systems
 
 __all__ = [
     "CollsimError",
@@ -39,6 +54,7 @@ __all__ = [
     "Diagnosis",
     "InputError",
     "ModelError",
+    "MoeComparison",
     "MoeResult",
     "Result",
     "Schedule",
@@ -50,12 +66,14 @@ __all__ = [
     "__version__",
     "calibrate",
     "compare",
+    "compare_moe",
     "diagnose",
     "load_topology",
     "simulate",
     "simulate_moe",
     "simulate_serving",
     "simulate_timeline",
+    "systems",
     "validate",
 ]
 
@@ -65,6 +83,7 @@ HOME = {
     "Diagnosis": "diagnosis",
     "InputError": "core.errors",
     "ModelError": "core.errors",
+    "MoeComparison": "moe",
     "MoeResult": "moe",
     "Result": "simulation.result",
     "Schedule": "schedule",
@@ -78,8 +97,10 @@ HOME = {
     "simulate_moe": "moe",
     "simulate_serving": "serving",
     "simulate_timeline": "timeline",
+    "systems": "topology",
     "calibrate": "calibration.fit",
     "compare": "simulation.compare",
+    "compare_moe": "moe",
     "diagnose": "diagnosis",
     "validate": "calibration.validate",
 }
@@ -90,6 +111,10 @@ def __getattr__(name: str) -> Any:
     if name not in HOME:
         raise AttributeError(f"module 'collsim' has no attribute {name!r}")
     value = getattr(importlib.import_module(f"collsim.{HOME[name]}"), name)
+    if callable(value) and not isinstance(value, type):
+        from collsim.simulation.request.callers import called_from_python
+
+        value = called_from_python(value)
     globals()[name] = value
     return value
 

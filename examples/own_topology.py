@@ -12,7 +12,7 @@ import collsim
 NVLINK = {"bandwidth_Bps": 100e9, "latency_s": 5e-7}
 NIC = {"bandwidth_Bps": 50e9, "latency_s": 1e-6}
 
-cluster = nx.Graph(name="two_boards")
+cluster: "nx.Graph[str]" = nx.Graph(name="two_boards")
 for rank in range(8):
     cluster.add_node(f"gpu{rank}", kind="gpu", rank=rank)
 cluster.add_node("switch", kind="switch", latency_s=3e-7)

@@ -25,7 +25,7 @@ CONTRACT = "data flows one way"
 WALK = (
     ("cli.run", "simulation.request.prepare", "flags become a request, every fault of it at once"),
     ("simulation.request.prepare", "topology", "the machine, damaged as asked"),
-    ("simulation.simulate", "fabric.fabric", "links with capacities"),
+    ("simulation.parties", "fabric.fabric", "links with capacities"),
     ("simulation.contest", "simulation.selection", "which algorithms compete"),
     ("simulation.selection", "library", "what NCCL or RCCL would run"),
     ("simulation.plans", "simulation.concurrent", "all groups at once"),

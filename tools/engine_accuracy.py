@@ -131,7 +131,7 @@ class Call:
     def time_s(self, figures: Mapping[str, float]) -> float:
         """Return the time of the call with figures of the kernels by ``kernel.figure``."""
         costs = costs_of(self.row, self.family, figures)
-        around_s = costs.base_s + costs.around_s(self.row.ranks, self.row.size_bytes) + self.row.clone_s
+        around_s = costs.base_s + costs.around_s(self.row.ranks - 1, self.row.size_bytes) + self.row.clone_s
         flow_s = self._flow_s(costs.message_overhead_s, costs.channel_rate_Bps, costs.link_share)
         return call_time_s(around_s + flow_s, costs.floor_s or 0.0)
 

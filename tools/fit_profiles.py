@@ -28,6 +28,7 @@ from collsim.calibration.profile_writer import as_yaml
 from collsim.calibration.validate import DEFAULT_RCCL
 from collsim.core.operations import DTYPES
 from collsim.library import DEFAULT_LIBRARY, Profile, load_profile, read_environment, system_of
+from collsim.library.costs.hosts import as_hosted
 from collsim.library.peers import peer_level
 from collsim.report.calibration import calibration_table
 from collsim.topology import Topology
@@ -46,12 +47,15 @@ NVLS_SEEN = {"NCCL_NVLS_ENABLE": "1"}
 class Fit(NamedTuple):
     """Where the fit of a system starts: a file of `STARTS`, or the shipped profile of a relative.
 
-    Which GPUs follow, and clusters whose nodes are that system.
+    Which GPUs follow, and clusters whose nodes are that system; on which kind of host the logs were taken; and
+    whether the relative has the same GPU.
     """
 
     start: str
     gpus: tuple[str, ...] = ()
     clusters: tuple[str, ...] = ()
+    host: str = "bare"
+    alike: bool = False
 
 
 class Between(NamedTuple):
@@ -63,12 +67,12 @@ class Between(NamedTuple):
 
 
 FITS = {
-    "hgx_h100": Fit("nvlink", ("H100", "H800"), ("h100_rail",)),
+    "hgx_h100": Fit("nvlink", ("H100", "H800"), ("h100_rail",), "virtual"),
     "gh200_quad": Fit("hgx_h100", ("GH200",), ("alps",)),
     "hgx_b200": Fit("blackwell", ("B200",)),
-    "gb200_nvl72": Fit("hgx_b200", ("GB200",)),
+    "gb200_nvl72": Fit("hgx_b200", ("GB200",), alike=True),
     "dgx_a100": Fit("ampere", ("A100", "A800")),
-    "dgx2_v100": Fit("hgx_h100", ("V100",)),
+    "dgx2_v100": Fit("volta", ("V100",)),
     "mi300x_ubb8": Fit("xgmi", ("MI300X",)),
     "l40s_8gpu": Fit("pcie", ("L40", "RTX 40")),
     "rtx_pro_6000_8gpu": Fit("pcie", ("RTX PRO 6000", "RTX 50")),
@@ -129,12 +133,16 @@ def fit(system: str) -> Calibration:
     """Return the calibration of a system."""
     begin = FITS[system].start
     start = load_profile(begin if begin in FITS else str(STARTS / f"{begin}.yaml"))
+    start = as_hosted(start, FITS[system].host) if start.host else start
     topology = topology_of(system)
     rows = rows_of(system)
-    found = fit_profile(rows, topology, start=start)
+    found = fit_profile(rows, topology, start=start, alike=FITS[system].alike)
     levels = {peer_level(topology, range(row.case.ranks), read_environment(dict(row.case.environment))) for row in rows}
     systems, peers = (*found.profile.systems, *FITS[system].clusters), tuple(sorted(filter(None, levels)))
-    return replace(found, profile=replace(found.profile, systems=systems, gpus=FITS[system].gpus, peers=peers))
+    return replace(
+        found,
+        profile=replace(found.profile, systems=systems, gpus=FITS[system].gpus, peers=peers, host=FITS[system].host),
+    )
 
 
 def fit_between(name: str) -> Calibration:

@@ -53,6 +53,7 @@ class TableCase(NamedTuple):
     matrix: str
     scale: float
     nodes: int = 0
+    host: str = "auto"
 
 
 class TableRow(NamedTuple):
@@ -107,7 +108,7 @@ def measured(row: Mapping[str, str], entry: Mapping[str, str]) -> TableRow:
     case = TableCase(
         row["system"], row["library"], row["launch"], row["env"], row["nvls"], int(row["gpus_per_thread"] or 0),
         int(row["ranks"]), row["op"], row["dtype"], int(row["size_bytes"]), row["matrix"], float(row["scale"] or 1),
-        int(row.get("nodes") or 0),
+        int(row.get("nodes") or 0), entry["host"] or "auto",
     )  # fmt: skip
     time_s = used_time_s(out_s, in_s, row["system"])
     return TableRow(
@@ -185,6 +186,7 @@ def simulate(case: TableCase) -> Row:
     """Return the row that collsim predicts, told what the log says."""
     launch = {"launch": "graph"} if case.launch == "graph" else {"registered": case.launch == "registered"}
     options: dict[str, Any] = {"rank_list": gpus_of(case), "gpus_per_thread": max(case.gpus_per_thread, 1), **launch}
+    options["host"] = case.host
     options["profile"] = lent_profile(case.system)
     size: int | None = case.size_bytes
     if case.op == "all_to_all_v":

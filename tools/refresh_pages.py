@@ -10,6 +10,8 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+from collsim.core.errors import PARTLY
+
 ROOT = Path(__file__).parent.parent
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 CANDIDATES = (ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")))
@@ -26,8 +28,11 @@ def commands(block: str) -> Iterator[tuple[str, str, str]]:
 
 
 def output_of(line: str) -> str:
-    """Return the stdout of a command."""
-    return subprocess.run(line, shell=True, check=True, capture_output=True, text=True, cwd=ROOT).stdout
+    """Return the stdout of a command, which may answer a part of what it is asked."""
+    found = subprocess.run(line, shell=True, check=False, capture_output=True, text=True, cwd=ROOT)
+    if found.returncode != PARTLY:
+        found.check_returncode()
+    return found.stdout
 
 
 def refreshed(match: re.Match[str]) -> str:

@@ -68,10 +68,14 @@ class MeasuredCase:
     registered : int
         0 none, 1 registered buffers, 2 symmetric.
     library : str or None
-        Such as ``nccl-2.28``, the newest known one for newer versions; None if the log names no version.
+        Such as ``nccl-2.28``, the newest known one for newer major versions; None if the log names no version.
     environment : tuple of (str, str)
         Variables that change the library's choice, sorted.
     gpus_per_thread : int or None
+    one_process : bool
+        Whether all ranks are threads of one process.
+    host : str
+        Kind of host, ``auto`` if the log shows none.
     matrix : tuple of tuple of int or None
         Bytes from row to column of an ``all_to_all_v``.
     groups : str or None
@@ -93,6 +97,8 @@ class MeasuredCase:
     library: str | None = None
     environment: tuple[tuple[str, str], ...] = ()
     gpus_per_thread: int | None = None
+    one_process: bool = False
+    host: str = "auto"
     matrix: ByteMatrix | None = None
     groups: str | None = None
     seats: tuple[tuple[int, int], ...] = ()
@@ -318,6 +324,8 @@ def _section(test: Test, file: str, library: str | None, given: Mapping[str, str
         library=library or _library_of(run),
         environment=environment,
         gpus_per_thread=run.gpus_per_thread,
+        one_process=(run.threads or 0) * (run.gpus_per_thread or 0) == test.ranks,
+        host="virtual" if run.virtual else "auto",
         groups=Lists(run.members).text if run.members else None,
         seats=_unlike_first(run.seats, test.ranks * max(1, len(run.members))),
     )
@@ -355,17 +363,18 @@ def _library_of(run: LogRun) -> str | None:
 
 @cache
 def nearest_library(name: str) -> str:
-    """Return the library called *name*; of a version newer than any that is known, the newest.
+    """Return the library called *name*; of a newer major version, the newest that is known.
 
-    >>> nearest_library("nccl-2.28.9"), nearest_library("nccl-2.12.12"), nearest_library("nccl-9.9")
-    ('nccl-2.28', 'nccl-2.12', 'nccl-2.30')
+    >>> nearest_library("nccl-2.28.9"), nearest_library("nccl-2.32.3"), nearest_library("nccl-9.9")
+    ('nccl-2.28', 'nccl-2.32', 'nccl-2.30')
     """
     from collsim.library import load_library
     from collsim.library.library import RANGES
 
     found = re.match(r"(nccl|rccl)[-_ v]*(\d+)\.(\d+)", name.strip().lower())
     if found:
-        major, minor = min((int(found[2][:9]), int(found[3][:9])), RANGES[found[1]][1])
+        version, newest = (int(found[2][:9]), int(found[3][:9])), RANGES[found[1]][1]
+        major, minor = newest if version[0] > newest[0] else version
         return load_library(f"{found[1]}-{major}.{minor}").name
     return load_library(name).name
 

@@ -68,7 +68,7 @@ def evidence(rows: int, constants: Sequence[Constant], start: str) -> str:
     return f"; {told}: the others, and other ranks, are as assumed before ({start})"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Calibration(Tabular):
     """Result of a fit: a profile, and what the logs could not tell; its rows are the constants.
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 
@@ -36,6 +36,20 @@ START = {"gfx": "mi300x_ubb8", "": "hgx_h100"}
 """Profile to start from where none is meant for the topology: by the beginning of the GPU's architecture."""
 
 
+class Told(TypedDict, total=False):
+    """What holds for all tests of logs, whatever these say."""
+
+    op: str | None
+    ranks: int | None
+    nodes: int | None
+    dtype: str | None
+    redop: str | None
+    launch: str | None
+    registered: int | None
+    blocking: int | None
+    library_version: str | None
+
+
 def calibrate(
     logs: str | Path | Sequence[str | Path],
     topo: str | Path | Topology,
@@ -44,7 +58,7 @@ def calibrate(
     start: str | Profile = "auto",
     library: str | None = None,
     environment: Mapping[str, str] | None = None,
-    **overrides: Any,
+    **overrides: Unpack[Told],
 ) -> Calibration:
     """Fit the constants of a profile to logs of nccl-tests or rccl-tests.
 
@@ -106,9 +120,16 @@ def gather_rows(
 
 
 def fit_profile(
-    rows: Sequence[Measured], topology: Topology, *, name: str | None = None, start: str | Profile = "auto"
+    rows: Sequence[Measured],
+    topology: Topology,
+    *,
+    name: str | None = None,
+    start: str | Profile = "auto",
+    alike: bool = False,
 ) -> Calibration:
     """Fit the constants of a profile to rows on *topology*; see `calibrate`.
+
+    *alike* says that the start is of the same GPU, so that its constants are known better than those of a relative.
 
     Raises
     ------
@@ -142,7 +163,8 @@ def fit_profile(
         raise InputError(_too_few(observations, left_out))
     profile = replace(
         relative, name=name or topology.name, title=_title(topology, observations, library), calibrated=True,
-        systems=(topology.name,), gpus=(), library=library, derived="", accuracy={}, launches={}, source="", sha256="",
+        systems=(topology.name,), gpus=(), library=library, host="", derived="",
+        accuracy={}, launches={}, source="", sha256="",
     )  # fmt: skip
     constants: list[Constant] = []
     residuals: list[Residual] = []
@@ -152,7 +174,7 @@ def fit_profile(
             left_out |= {f"fewer than {LEAST_ROWS} of {launch} launches": len(here)} if here else {}
             continue
         before = profile if launch == "stream" else _as_launched(profile, relative.launches.get(launch, relative))
-        fitted, its_constants, its_residuals = _fit_launch(here, before, launch)
+        fitted, its_constants, its_residuals = _fit_launch(here, before, launch, alike=alike)
         constants += its_constants
         residuals += its_residuals
         profile = fitted if launch == "stream" else replace(profile, launches={**profile.launches, launch: fitted})
@@ -234,10 +256,10 @@ def _title(topology: Topology, observations: Sequence[Observation], library: str
 
 
 def _fit_launch(
-    observations: Sequence[Observation], before: Profile, launch: str
+    observations: Sequence[Observation], before: Profile, launch: str, *, alike: bool
 ) -> tuple[Profile, list[Constant], list[Residual]]:
     """Return the profile of one way to launch with what was found."""
-    parameters = parameters_of(before, observations, relaunched=launch != "stream")
+    parameters = parameters_of(before, observations, relaunched=launch != "stream", alike=alike)
     found = estimate(observations, before, parameters)
     costs, floor_s = costs_of(before, parameters, found.logs)
     told = {(entry.family, entry.proto) for entry in observations}

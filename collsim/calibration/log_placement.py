@@ -119,8 +119,10 @@ def predicted(call: MeasuredCase, sizes: Sequence[int], topology: Topology, prof
         "environment": dict(call.environment),
         "root": call.root,
         "launch": call.launch,
-        "registered": bool(call.registered),
+        "registered": "symmetric" if call.registered > 1 else bool(call.registered),
         "gpus_per_thread": call.gpus_per_thread or 1,
+        "one_process": call.one_process,
+        "host": call.host,
         "groups": call.groups,
     }
     if call.matrix is not None:

@@ -21,6 +21,7 @@ Floats = NDArray[np.float64]
 FITTED = {
     "base_s": 3.0,
     "channel_overhead_s": 3.0,
+    "peer_overhead_s": 3.0,
     "message_overhead_s": 3.0,
     "turn_s": 3.0,
     "small_overhead_s": 3.0,
@@ -67,7 +68,11 @@ host: its quickest calls bound the floor, and do not tell it (chosen: on H100 th
 HIDDEN = 2.0
 """A kernel that takes longer than so many floors on the device, by the constants before the fit, tells no floor
 (chosen: in the training logs those with LL take 1.1 to 1.6 of it, those with LL128 or Simple 2.4 and more)."""
-HIDDEN_KEYS = (("ring", "LL", "message_overhead_s"), ("messages", "LL", "base_s"))
+HIDDEN_KEYS = (
+    ("ring", "LL", "message_overhead_s"),
+    ("messages", "LL", "base_s"),
+    ("messages", "LL", "peer_overhead_s"),
+)
 """What rows that begin with the floor do not tell: the hop of a ring, and where messages start. Chunks that follow each
 other along a chain tell its hop all the same."""
 HOP = 2.0
@@ -75,7 +80,9 @@ HOP = 2.0
 stores over NVLink, which differs less from one generation to the next than what libraries add does (chosen)."""
 NARROW = 0.4
 """Other ways to launch run the same kernels: their constants start from those of stream launches, with so much of the
-spread; only the base and the floor may differ as before."""
+spread; only the base and the floor may differ as before. So do constants of the same GPU in another machine, and the
+rates of channels where messages keep every port full: ports then hide them."""
+RATES, MESSAGES = ("channel_rate_Bps", "one_way_rate_Bps"), ("messages", "fan")
 ZERO_COPY = ("base_s", "channel_rate_Bps", "one_way_rate_Bps")
 """Constants that differ for messages that need no copy; ports and their contention are the same wires."""
 
@@ -131,7 +138,12 @@ def source_of(family: str, key: str, profile: Profile) -> str:
 
 
 def parameters_of(
-    profile: Profile, observations: Sequence[Observation], *, relaunched: bool = False, between: bool = False
+    profile: Profile,
+    observations: Sequence[Observation],
+    *,
+    relaunched: bool = False,
+    between: bool = False,
+    alike: bool = False,
 ) -> list[Parameter]:
     """Return the constants of *profile* that some of the observations depend on.
 
@@ -139,11 +151,12 @@ def parameters_of(
     start of its messages, rows then say no more than how hosts differ from run to run. They stay as known before.
 
     *relaunched* says that *profile* holds fitted constants of stream launches, and the observations are of another way;
-    *between*, that its kernels are those of steps between nodes.
+    *between*, that its kernels are those of steps between nodes; *alike*, that it is of the same GPU.
     """
     unfitted, shared = (NETWORK, SHARED_BETWEEN) if between else (UNFITTED, SHARED)
     floor = _floor(profile, observations) if profile.floor_s and not between else None
     hides = floor is not None and floor.told
+    full = all_full(observations)
     found: dict[tuple[str, str, str], Parameter] = {}
     for kernel, proto in sorted({(entry.family, entry.proto) for entry in observations}):
         for key, factor in FITTED.items():
@@ -156,7 +169,8 @@ def parameters_of(
             if not fixed and value is not None and 0 < value < math.inf:
                 place = (family, "" if key in shared else proto, key)
                 families = tuple(name for name in FAMILIES if source_of(name, key, profile) == family)
-                freely = not relaunched or key == "base_s" or costs.zero_copy
+                freely = not alike and (not relaunched or key == "base_s" or costs.zero_copy)
+                freely = freely and not (key in RATES and family == "messages" and full)
                 spread = math.log(HOP if hop else factor) * (1 if freely else NARROW)
                 most = FRACTIONS.get(key, math.inf)
                 start = min(float(value), most * BELOW) if between else float(value)
@@ -164,6 +178,12 @@ def parameters_of(
     if floor is not None:
         found["", "", "floor_s"] = floor
     return list(found.values())
+
+
+def all_full(observations: Iterable[Observation]) -> bool:
+    """Return True if all messages keep every port busy: of one number of ranks, none to a neighbour alone."""
+    sent = {(entry.row.case.op, entry.row.case.ranks) for entry in observations if entry.family in MESSAGES}
+    return len({ranks for _, ranks in sent}) == 1 and all(op != "send_recv" for op, _ in sent)
 
 
 def _floor(profile: Profile, observations: Iterable[Observation]) -> Parameter:

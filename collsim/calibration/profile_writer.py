@@ -42,6 +42,7 @@ def as_yaml(calibration: Calibration, source: str) -> str:
     ]
     lines += [f"gpus: [{', '.join(profile.gpus)}]"] if profile.gpus else []
     lines += [f"peers: [{', '.join(profile.peers)}]"] if profile.peers else []
+    lines += [f"host: {profile.host}"] if profile.host else []
     lines += [
         f"library: {profile.library}",
         f"link_rate: {'achievable' if profile.achievable_rate else 'raw'}",

@@ -25,7 +25,7 @@ from collsim.calibration.logged_choice import choice_notes
 from collsim.calibration.logs.log_types import ZERO_BYTES, Dropped, Test
 from collsim.calibration.logs.printed_rows import Choice
 from collsim.calibration.logs.reading import LAUNCHES
-from collsim.calibration.verdicts import CheckedLog, JudgedCase, Unread, Validation
+from collsim.calibration.verdicts import CheckedLog, JudgedCase, RefusedCase, Unread, Validation
 from collsim.core.errors import Fault, Faults, InputError, ModelError, UnknownNameError, UnsupportedError
 from collsim.library import DEFAULT_LIBRARY, Profile, load_library, load_profile
 from collsim.simulation.request.prepare import Machine
@@ -302,7 +302,7 @@ class _Model:
         """Return the part of *case* that changes its prediction."""
         library = None if self.default is None else case.library or self.default
         environment = case.environment if library else ()
-        registered = int(case.registered > 0)
+        registered = case.registered
         return replace(
             case,
             library=library,
@@ -382,8 +382,14 @@ def compare(gathered: Gathered, tolerance: float = TOLERANCE, *, settles_nvls: b
     if model.default is None:
         model.warnings[f"no library is known for {topology.name}: every row is the fastest in the simulator"] = None
     model.predict(case for group in groups for case in group.cases)
-    logs = [_checked_log(group, model, tolerance, skipped) for group in groups]
-    logs = [log for log in logs if log.rows]
+    checked = [_checked_log(group, model, tolerance) for group in groups]
+    logs = [log for log in checked if log.rows]
+    skipped += [
+        Skipped(log.file, each.line, f"{each.case.op} of {each.case.size_bytes} bytes: {each.what}")
+        for log in checked
+        if not log.rows
+        for each in log.refused
+    ]
     if not logs:
         hint = "a test on this machine is needed, whose log names its operation and ranks"
         raise nothing_left(skipped, Fault("nothing is left that can be compared", "", hint))
@@ -421,13 +427,14 @@ def nothing_left(skipped: Sequence[Skipped], last: Fault) -> InputError:
     return InputError(*faults, last)
 
 
-def _checked_log(group: _Group, model: _Model, tolerance: float, skipped: list[Skipped]) -> CheckedLog:
-    """Return the rows of a group beside their predictions; those without go to *skipped*."""
+def _checked_log(group: _Group, model: _Model, tolerance: float) -> CheckedLog:
+    """Return the rows of a group beside their predictions, and those that have none."""
     rows: list[JudgedCase] = []
+    refused: list[RefusedCase] = []
     for case, found in group.cases.items():
         answer = model.answers[model.told(case)]
         if isinstance(answer, str):
-            skipped.append(Skipped(group.file, found.line, f"{case.op} of {case.size_bytes} bytes: {answer}"))
+            refused.append(RefusedCase(case, found.line, median(found.times_s), answer))
         else:
             rows.append(judged(_row(case, found, answer), tolerance))
     rows.sort(key=lambda row: (row.case.dtype, row.case.redop, row.case.root, row.case.size_bytes))
@@ -437,6 +444,7 @@ def _checked_log(group: _Group, model: _Model, tolerance: float, skipped: list[S
         group.file, group.line, case, group.hosts, mapping(case, group.hosts, model.topology), tuple(rows),
         health_of(rows, system, tolerance),
         (*group.notes, *choice_notes(rows), *_gaps(group.case, case), *_damage(model.topology)), group.failed,
+        tuple(sorted(refused, key=lambda each: each.case.size_bytes)),
     )  # fmt: skip
 
 
@@ -465,6 +473,8 @@ def _row(case: MeasuredCase, found: _Repeats, answer: Row) -> JudgedCase:
         wrong=found.wrong,
         channels=answer.channels,
         logged=found.choice,
+        limited_by=answer.limited_by,
+        bottleneck=answer.bottleneck,
     )
 
 
@@ -476,7 +486,7 @@ def _gaps(logged: MeasuredCase, told: MeasuredCase) -> Iterator[str]:
         yield f"the choice of {logged.library} is not known for these GPUs: the fastest algorithm in the simulator"
     if logged.environment and told.library is None:
         yield f"without a library {', '.join(name for name, _ in logged.environment)} changes nothing"
-    if logged.registered > 1:
+    if logged.registered > 1 and told.library is None:
         yield "symmetric buffers are predicted as registered ones"
     if logged.groups is not None:
         yield f"ranks {logged.groups.replace(';', ' | ')} form groups that ran at once; predicted is the slowest"

@@ -15,8 +15,10 @@ from collsim.calibration.logs.log_types import Dropped
 from collsim.calibration.logs.printed_rows import Choice
 from collsim.core.operations import operation
 from collsim.core.tabular import Tabular
+from collsim.simulation.busbw_plot import Curve, draw
+from collsim.simulation.row import LinkLoad
 
-__all__ = ["FLAGS", "VERDICTS", "CheckedLog", "JudgedCase", "Unread", "Validation"]
+__all__ = ["FLAGS", "VERDICTS", "CheckedLog", "JudgedCase", "RefusedCase", "Unread", "Validation"]
 
 SCHEMA = "collsim.validate/1"
 VERDICTS = ("inside", "slower", "faster", "impossible", "wrong")
@@ -44,6 +46,8 @@ class JudgedCase:
         What the model ran.
     logged : Choice or None
         What the library ran, where its log says it.
+    limited_by, bottleneck : str, tuple of LinkLoad
+        What limits the prediction, and its busiest links, as of `collsim.Result`.
     wrong : float or None
         Most wrong values in a repeat; None if nothing was checked.
     verdict : str
@@ -70,6 +74,8 @@ class JudgedCase:
     flags: tuple[str, ...] = ()
     channels: int = 0
     logged: Choice | None = None
+    limited_by: str = ""
+    bottleneck: tuple[LinkLoad, ...] = ()
 
     @property
     def rel_error(self) -> float:
@@ -123,6 +129,7 @@ class JudgedCase:
             "time_hi_s": self.time_hi_s,
             "rel_error": self.rel_error,
             "lower_bound_s": self.lower_bound_s,
+            "limited_by": self.limited_by,
             "wrong": self.wrong,
             "verdict": self.verdict,
             "flags": list(self.flags),
@@ -130,6 +137,28 @@ class JudgedCase:
             "logged_algo": logged.algo,
             "logged_proto": logged.proto,
             "logged_channels": logged.channels,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedCase:
+    """A measured case that the model has no answer for: its first *line*, its median time, and *what* is wrong."""
+
+    case: MeasuredCase
+    line: int
+    measured_s: float
+    what: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as the JSON schema wants it, but for the file."""
+        case = self.case
+        return {
+            "line": self.line,
+            "op": case.op,
+            "ranks": case.ranks,
+            "size_bytes": case.size_bytes,
+            "measured_s": self.measured_s,
+            "what": self.what,
         }
 
 
@@ -183,6 +212,8 @@ class CheckedLog:
         What to know before trusting the comparison.
     failed : bool
         The log says that one of the tests failed.
+    refused : tuple of RefusedCase
+        Rows of the log that the model has no answer for, by size.
     """
 
     file: str
@@ -194,6 +225,7 @@ class CheckedLog:
     health: tuple[str, ...]
     notes: tuple[str, ...]
     failed: bool = False
+    refused: tuple[RefusedCase, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the log as the JSON schema wants it; its rows are elsewhere."""
@@ -217,7 +249,7 @@ class CheckedLog:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Validation(Tabular):
     """Logs beside the model.
 
@@ -262,6 +294,11 @@ class Validation(Tabular):
         return sum(bool(row.flags) for row in self.rows)
 
     @property
+    def refused(self) -> list[tuple[str, RefusedCase]]:
+        """Rows that the model has no answer for, each with its file."""
+        return [(log.file, each) for log in self.logs for each in log.refused]
+
+    @property
     def failed(self) -> int:
         """Number of logs that say that their test failed."""
         return sum(log.failed for log in self.logs)
@@ -281,7 +318,8 @@ class Validation(Tabular):
         """Errors and coverage of the model over rows without a flag; counts of flagged, failed, outside and skipped."""
         rows = [row for row in self.rows if not row.flags]
         covered = [row.covered for row in rows if row.covered is not None]
-        counts = {"flagged": self.flagged, "failed": self.failed, "outside": self.outside, "skipped": len(self.skipped)}
+        counts = {"flagged": self.flagged, "failed": self.failed, "outside": self.outside}
+        counts |= {"skipped": len(self.skipped), "refused": len(self.refused)}
         return {"n": len(rows), **_errors([row.rel_error for row in rows]), "coverage": _mean(covered), **counts}
 
     def to_dict(self) -> dict[str, Any]:
@@ -294,6 +332,7 @@ class Validation(Tabular):
             "tolerance": self.tolerance,
             "logs": [log.to_dict() for log in self.logs],
             "rows": [row for _, row in self._filed()],
+            "refused": [{"file": file, **each.to_dict()} for file, each in self.refused],
             "summary": self.summary,
             "skipped": [{"file": skip.file, "line": skip.line, "reason": skip.reason} for skip in self.skipped],
             "dropped": [unread.to_dict() for unread in self.dropped],
@@ -317,6 +356,17 @@ class Validation(Tabular):
         # this one truth is in capitals, since the first version of the sheet
         return [{**record, "registered": str(record["registered"])} for record in self.to_records()]
 
+    def plot(self, ax: Any = None) -> Any:
+        """Draw measured bus bandwidth over size beside the prediction, its interval and the bound; returns the axes.
+
+        Raises
+        ------
+        ImportError
+            matplotlib is not installed; ``pip install 'collsim[plot]'`` brings it.
+        """
+        points = [(row.case.size_bytes, row.measured_busbw_Bps) for row in self.rows]
+        return draw([_curve(log) for log in self.logs], points, self._caption(), ax)
+
     def _caption(self) -> str:
         calibrated = "yes" if self.profile["calibrated"] else "no"
         return f"{self.topology['name']}, profile {self.profile['name']}, calibrated: {calibrated}"
@@ -336,6 +386,26 @@ class Validation(Tabular):
             }
             for row, record in self._filed()
         ]
+
+
+def _curve(log: CheckedLog) -> Curve:
+    """Return the prediction of a log as a curve."""
+    case = log.case
+
+    def rates(name: str) -> tuple[float | None, ...]:
+        times_s = [getattr(row, name) for row in log.rows]
+        factor = operation(case.op).busbw_factor(case.ranks)
+        sizes = [row.case.size_bytes for row in log.rows]
+        return tuple(factor * size / each if each else None for size, each in zip(sizes, times_s, strict=True))
+
+    return Curve(
+        f"{case.op}, {case.ranks} ranks",
+        tuple(row.case.size_bytes for row in log.rows),
+        tuple(row.predicted_busbw_Bps for row in log.rows),
+        rates("time_hi_s"),
+        rates("time_lo_s"),
+        rates("lower_bound_s"),
+    )
 
 
 def _errors(errors: Sequence[float]) -> dict[str, float | None]:

@@ -79,7 +79,7 @@ def cli() -> None:
       collsim doctor
 
     Results go to stdout, everything else to stderr. Exit codes: 0 done, 1 a check failed, 2 wrong request or file,
-    3 the model has no answer, 130 interrupted.
+    3 the model has no answer, 4 a part of what was asked is answered and the rest refused, 130 interrupted.
     """  # noqa: D301 - \b keeps the lines that follow it as they are
 
 

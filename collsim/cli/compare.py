@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from collsim.cli.options import comparison_options, complete, zoo
-from collsim.cli.output import check_targets, named_files, output_format, patience, write
+from collsim.cli.options import comparison_options, complete, screen_options, zoo
+from collsim.cli.output import check_targets, named_files, output_format, patience, screen_of, write
 from collsim.cli.run import place_of, requested, without_rivals
-from collsim.core.errors import Faults
+from collsim.core.errors import PARTLY, Faults
 
 if TYPE_CHECKING:
     from collsim.simulation.comparison import Comparison
@@ -36,6 +36,7 @@ def comparison_formats() -> tuple[str, ...]:
     help="table, csv, json or md.  [default: table]",
 )
 @click.option("-o", "--output", metavar="FILE", help="Write there; the suffix chooses the format.")
+@screen_options
 @click.option("-q", "--quiet", is_flag=True, help="No warnings on stderr.")
 @click.pass_context
 def compare(
@@ -46,6 +47,8 @@ def compare(
     form: str | None,
     output: str | None,
     quiet: bool,
+    wide: bool,
+    verbose: bool,
     **flags: Any,
 ) -> None:
     """Predict how long a collective takes on several systems, and how many times as fast as the first each one is.
@@ -72,11 +75,12 @@ def compare(
     if not quiet:
         for warning in comparison.warnings:
             click.echo(f"warning: {warning}", err=True)
-    write(render_comparison(comparison, target or "table"), output)
+    screen = screen_of(output, wide=wide, verbose=verbose)
+    write(render_comparison(comparison, target or "table", screen), output)
     if comparison.refused:
         for line in refused_lines(comparison):
             click.echo(f"error: {line}", err=True)
-        context.exit(max(refusal.exit_code for refusal in comparison.refused))
+        context.exit(PARTLY)
 
 
 def _compared(topos: tuple[str, ...], flags: dict[str, Any], faults: Faults) -> Comparison:

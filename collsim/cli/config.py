@@ -182,6 +182,15 @@ def _word(name: str, value: Any) -> dict[str, str]:
     return {name: value}
 
 
+def _optional(name: str, value: Any) -> dict[str, str]:
+    """Return the text of a flag that may have a value: none where it was not given."""
+    if isinstance(value, str):
+        return {name: value}
+    if not isinstance(value, bool):
+        raise TypeError
+    return {name: "yes"} if value else {}
+
+
 def _flag(name: str, value: Any) -> dict[str, str]:
     if not isinstance(value, bool):
         raise TypeError
@@ -253,6 +262,7 @@ READERS: dict[str, Callable[[str, Any], Mapping[str, str | list[str]]]] = {
     "sizes": _sizes,
     "rank_lists": _rank_lists,
     "flag": _flag,
+    "optional": _optional,
     "share": _share,
     "texts": _texts,
 }

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from collsim.cli.options import expert_options, scale_out_overrides
-from collsim.cli.output import check_suffix, check_targets, named_files, output_format, patience, write
+from collsim.cli.options import expert_options, screen_options
+from collsim.cli.output import check_suffix, check_targets, named_files, output_format, patience, screen_of, write
 from collsim.cli.run import place_of
-from collsim.core.errors import Faults
+from collsim.core.errors import PARTLY, Faults
+from collsim.simulation.request.fields import SCALE_OUT
 
 if TYPE_CHECKING:
     from collsim.moe import MoeComparison
@@ -36,12 +37,22 @@ def _listing(context: click.Context, parameter: click.Parameter, wanted: bool) -
 @click.option("--format", "form", envvar="COLLSIM_FORMAT", metavar="FORMAT", help="table, csv, json or md.")
 @click.option("-o", "--output", metavar="FILE", help="Write there; the suffix chooses the format.")
 @click.option("--svg", metavar="FILE", help="Draw the bytes of dispatch from rank to rank there, for up to 256 ranks.")
+@screen_options
 @click.option("-q", "--quiet", is_flag=True, help="No warnings on stderr.")
 @click.option("--list-models", is_flag=True, is_eager=True, expose_value=False, callback=_listing, help="Models.")
 @click.option("--list-kernels", is_flag=True, is_eager=True, expose_value=False, callback=_listing, help="Kernels.")
 @click.pass_context
 def moe(
-    context: click.Context, /, *, form: str | None, output: str | None, svg: str | None, quiet: bool, **flags: Any
+    context: click.Context,
+    /,
+    *,
+    form: str | None,
+    output: str | None,
+    svg: str | None,
+    quiet: bool,
+    wide: bool,
+    verbose: bool,
+    **flags: Any,
 ) -> None:
     """Predict how long dispatch and combine of a layer with experts take, and what limits them.
 
@@ -75,7 +86,19 @@ def moe(
         from collsim.report.svg.heat_map import byte_map_svg
 
         write(byte_map_svg(first), svg)
-    write(render_moe(found, target or "table"), output)
+    write(render_moe(found, target or "table", screen_of(output, wide=wide, verbose=verbose)), output)
+    if lines := _refused(comparison, alone=not flags["compare"]):
+        for line in lines:
+            click.echo(f"error: {line}", err=True)
+        context.exit(PARTLY)
+
+
+def _refused(comparison: MoeComparison, *, alone: bool) -> list[str]:
+    """Return what has no answer, a line each; of a system *alone* without its name."""
+    return [
+        f"{'' if alone else f'{label}, '}{each.ranks} ranks: {each.what}" + f"\n  hint: {each.hint}" * bool(each.hint)
+        for label, each in comparison.refused
+    ]
 
 
 def _answered(flags: dict[str, Any], faults: Faults, *, drawn: bool) -> MoeComparison:
@@ -136,9 +159,10 @@ def _asked(flags: dict[str, Any], faults: Faults) -> dict[str, Any]:
         "redundant": 0 if redundant is None else redundant,
         **{name: flags[name] for name in ("mode", "phase", "placement", "kernel", "tolerance", "load_only", "profile")},
         "machine": Machine(
-            {**texts.read_overrides(flags["overrides"], faults), **scale_out_overrides(flags)},
+            texts.read_overrides(flags["overrides"], faults),
             flags["fail"],
             texts.read_shares(flags["degrade"], faults),
+            {name: flags[name] for name in SCALE_OUT},
         ),
         "figures": {**figures, "dispatch": flags["dispatch"], "combine": flags["combine"]},
     }

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import click
 
-from collsim.simulation.request.fields import BY_NAME
+from collsim.simulation.request.fields import BOUNDS, BY_NAME, SCALE_OUT
 
 __all__ = [
     "comparison_options",
@@ -19,9 +19,9 @@ __all__ = [
     "profiles",
     "request_options",
     "scale_out_options",
-    "scale_out_overrides",
     "scale_out_place",
     "schedule_options",
+    "screen_options",
     "zoo",
 ]
 
@@ -58,19 +58,15 @@ def networks() -> Sequence[str]:
     return network_names()
 
 
-def scale_out_overrides(flags: Mapping[str, Any]) -> dict[str, str]:
-    """Return the figures of ``scale_out`` that flags set."""
-    return {f"scale_out.{name}": flags[name] for name in SCALE_OUT if flags.get(name) is not None}
-
-
 def scale_out_place(where: str) -> str:
     """Return the parameter that set what *where* names, if it is one of `SCALE_OUT`; else *where*.
 
     >>> scale_out_place("--set scale_out.nodes"), scale_out_place("--set link.bandwidth")
     ('nodes', '--set link.bandwidth')
     """
-    name = where.removeprefix("--set scale_out.")
-    return name if name != where and name in SCALE_OUT else where
+    place, _, name = where.rpartition("scale_out.")
+    ours = place == "--set " or place.startswith("topologies/")  # nobody writes to the files that are shipped
+    return name if ours and name in SCALE_OUT else where
 
 
 def operations() -> Sequence[str]:
@@ -123,31 +119,6 @@ def formats() -> Sequence[str]:
     return list(FORMATS)
 
 
-SCALE_OUT: dict[str, Callable[..., Any]] = {
-    "nodes": click.option("--nodes", metavar="N", help="Build a cluster of N such nodes."),
-    "gpus_per_node": click.option(
-        "--gpus-per-node", metavar="G", help="Use the first G GPUs of each node.  [default: all]"
-    ),
-    "racks": click.option(
-        "--racks",
-        metavar="R",
-        help="Deal the nodes to R racks with leaf switches of their own.  [default: as ports allow]",
-    ),
-    "fabric": click.option(
-        "--fabric",
-        metavar="NAME",
-        **complete(fabrics),
-        help="Switches between nodes: rail, rail_only, fat_tree, dragonfly or single_switch.  [default: rail]",
-    ),
-    "network": click.option(
-        "--network",
-        metavar="NAME",
-        **complete(networks),
-        help="infiniband, spectrum_x, roce, ultra_ethernet, efa or slingshot.  [default: the adapter's]",
-    ),
-}
-"""The flags that make a cluster of a node, by the key of ``scale_out`` that each sets."""
-
 NAMES: dict[str, dict[str, Any]] = {
     "zoo": complete(zoo, files=True),
     "operations": complete(operations),
@@ -157,26 +128,20 @@ NAMES: dict[str, dict[str, Any]] = {
     "reductions": complete(reductions),
     "profiles": complete(profiles, files=True),
     "launches": complete(lambda: ("stream", "graph")),
+    "registrations": complete(lambda: ("symmetric",)),
+    "hosts": complete(lambda: ("auto", "bare", "virtual")),
     "placements": complete(lambda: ("block", "cyclic", "slurm:"), files=True),
+    "fabrics": complete(fabrics),
+    "networks": complete(networks),
 }
 """Shell completions, by the word for them in `FIELDS`."""
 
-SIZES: dict[str, Callable[..., Any]] = {
-    "min_bytes": click.option("-b", "--min-bytes", "--minbytes", metavar="SIZE", help="Smallest size.  [default: 1M]"),
-    "max_bytes": click.option("-e", "--max-bytes", "--maxbytes", metavar="SIZE", help="Largest size.  [default: 1G]"),
-    "step_bytes": click.option(
-        "-i", "--step-bytes", "--stepbytes", metavar="SIZE", help="Step between sizes.  [default: 1M]"
-    ),
-    "step_factor": click.option(
-        "-f", "--step-factor", "--stepfactor", metavar="X", help="Factor between sizes, instead of a step."
-    ),
-}
-"""The flags of nccl-tests that say several sizes."""
-
 SHOWN = (
-    "topo", "op", "size", "ranks", "rank_list", "placement", "split", "groups", "over", "algo", "proto", "library",
-    "environment", "channels", "chunk", "dtype", "redop", "root", "matrix", "profile", "launch", "gpus_per_thread",
-    "registered", "reduce", "tolerance", "bracket", "load", "hash_seeds", "overrides", "fail", "degrade",
+    "topo", *SCALE_OUT, "op", *BOUNDS, "size",
+    "ranks", "rank_list", "placement", "split", "groups", "over", "algo", "proto", "library", "environment",
+     "channels", "chunk", "dtype", "redop", "root", "matrix", "profile", "launch", "gpus_per_thread",
+    "one_process", "host", "registered", "reduce", "tolerance", "bracket", "load", "hash_seeds", "overrides", "fail",
+    "degrade",
 )  # fmt: skip
 """The order in which help shows the fields of a request; what is not named comes last."""
 
@@ -189,6 +154,8 @@ def option(name: str, **changed: Any) -> Callable[..., Any]:
     if field.kind == "flag":
         settings |= {"default": True} if field.default else {"is_flag": True}
         flags = (f"{flags[0]}/--no-{flags[0].removeprefix('--')}",) if field.default else flags
+    elif field.kind == "optional":
+        settings |= {"is_flag": False, "flag_value": "yes"}
     elif field.several:
         settings |= {"multiple": True, "allow_from_autoenv": False}
     elif field.default is not None:
@@ -202,7 +169,6 @@ def _in_order(names: Iterable[str]) -> list[str]:
 
 
 OPTIONS: dict[str, Callable[..., Any]] = {name: option(name) for name in _in_order(BY_NAME)}
-OPTIONS = {"topo": OPTIONS["topo"], **SCALE_OUT, "op": OPTIONS["op"], **SIZES, **OPTIONS}
 """The flags of a request by the name of their parameter."""
 
 SCHEDULE_OPTIONS = {
@@ -328,6 +294,13 @@ EXPERT_OPTIONS: dict[str, Callable[..., Any]] = {
 """The flags of a question about experts."""
 
 
+def screen_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the flags that say how much of a table a terminal shows."""
+    wide = click.option("--wide", is_flag=True, help="All columns, however wide the terminal is.")
+    verbose = click.option("-v", "--verbose", is_flag=True, help="On a terminal: all lines above the table.")
+    return wide(verbose(command))
+
+
 def expert_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the flags that say which experts exchange what on which machine."""
     return _with_options(command, EXPERT_OPTIONS)
@@ -345,7 +318,7 @@ def comparison_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def scale_out_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the flags that make a cluster of a node."""
-    return _with_options(command, SCALE_OUT)
+    return _with_options(command, {name: OPTIONS[name] for name in SCALE_OUT})
 
 
 def schedule_options(command: Callable[..., Any]) -> Callable[..., Any]:

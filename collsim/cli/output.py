@@ -5,16 +5,20 @@ from __future__ import annotations
 import errno
 import io
 import os
+import shutil
 import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
 from collsim.core.errors import Fault, Faults, InputError
+
+if TYPE_CHECKING:
+    from collsim.report import Screen
 
 __all__ = [
     "ClosedStream",
@@ -25,6 +29,7 @@ __all__ = [
     "named_files",
     "output_format",
     "patience",
+    "screen_of",
     "stdout_failure",
     "write",
 ]
@@ -155,6 +160,17 @@ def _same(file: str, source: str) -> bool:
         return os.path.isfile(source) and os.path.samefile(file, source)  # noqa: PTH113, PTH121 - as above
     except (OSError, ValueError):  # one of them is not there
         return False
+
+
+def screen_of(file: str | None, *, wide: bool, verbose: bool) -> Screen:
+    """Return how much of a table to show: all in a file or a pipe, and what there is room for on a terminal."""
+    from collsim.report import WHOLE, Screen
+
+    if file not in (None, "-") or not sys.stdout.isatty():
+        return WHOLE
+    width = None if wide else shutil.get_terminal_size().columns
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return Screen(width, brief=not verbose, colour=not plain)
 
 
 def named_files(*values: str | None) -> list[str]:

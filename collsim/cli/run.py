@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from collsim.cli.options import SIZES, complete, formats, request_options, scale_out_overrides, scale_out_place
-from collsim.cli.output import check_suffix, check_targets, named_files, output_format, patience, write
-from collsim.core.errors import Faults, InputError
+from collsim.cli.options import complete, formats, request_options, scale_out_place, screen_options
+from collsim.cli.output import check_suffix, check_targets, named_files, output_format, patience, screen_of, write
+from collsim.core.errors import PARTLY, Faults, InputError
 from collsim.simulation.request.fields import BY_NAME, RequestField
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ RIVALS = (
 """Flags that exclude each other; one from the command line silences those from the environment or a file."""
 
 
-READ_FIRST = ("overrides", "gpus_per_thread", "size", "ranks", "rank_list", "channels", "environment")
+READ_FIRST = ("overrides", "gpus_per_thread", "ranks", "rank_list", "channels", "environment")
 """Flags whose faults are told before those of others."""
 
 
@@ -64,6 +64,7 @@ def _load_config(context: click.Context, _: click.Parameter, file: str | None) -
     help="Take what no flag says from there: a saved configuration or a result in JSON.",
 )
 @click.option("--save-config", metavar="FILE", help="Write what was asked, in full, for --config.")
+@screen_options
 @click.option("-q", "--quiet", is_flag=True, help="No warnings on stderr.")
 @click.pass_context
 def run(
@@ -75,6 +76,8 @@ def run(
     config: Configuration | None,
     save_config: str | None,
     quiet: bool,
+    wide: bool,
+    verbose: bool,
     **flags: Any,
 ) -> None:
     """Predict how long a collective takes, by size.
@@ -113,11 +116,11 @@ def run(
         from collsim.cli.config import as_configuration
 
         write(as_configuration(result), save_config)
-    write(render(result, target or "table"), output)
+    write(render(result, target or "table", screen_of(output, wide=wide, verbose=verbose)), output)
     if result.refused:
         for line in refusal_lines(result.refused):
             click.echo(f"error: {line}", err=True)
-        context.exit(max(refusal.exit_code for refusal in result.refused))
+        context.exit(PARTLY)
 
 
 def _simulated(flags: dict[str, Any], config: Configuration | None, faults: Faults) -> Result:
@@ -168,17 +171,18 @@ def _value(field: RequestField, flags: dict[str, Any], config: Configuration | N
         case "words":
             value = _names(text)
         case "sizes":
-            value = faults.attempt(texts.read_sizes, *(flags[step] for step in SIZES), text)
+            value = None if text is None else _names(text)
         case "rank_lists" if text is not None:
             value = faults.attempt(texts.read_counts if name == "ranks" else texts.read_rank_list, text)
         case "number":
             number = None if text is None else faults.attempt(texts.read_number, text, name, field.example)
             value = field.default if number is None else number
+        case "optional":
+            value = {None: False, False: False, "yes": True}.get(text, text)
         case "matrix":
             value = _matrix(text, _names(flags["op"]), config, faults)
         case "pairs":
-            scale_out = scale_out_overrides(flags) if name == "overrides" else {}
-            value = {**(getattr(config, name) if config else {}), **texts.PAIRS[name](text, faults), **scale_out}
+            value = {**(getattr(config, name) if config else {}), **texts.PAIRS[name](text, faults)}
     return [*config.fail, *text] if name == "fail" and config else value
 
 
@@ -220,7 +224,7 @@ def without_rivals(context: click.Context, flags: dict[str, Any]) -> dict[str, A
 
 def place_of(context: click.Context, where: str, config: Configuration | None) -> str:
     """Return where the user wrote the value of the parameter that *where* names; other places stay as they are."""
-    if (flag := scale_out_place(where)) != where and _source(context, flag):
+    if (flag := scale_out_place(where)) != where and (_source(context, flag) or not where.startswith("--")):
         where = flag
     name = where.removeprefix("--").replace(" ", "_").replace("-", "_")
     name = {"set": "overrides", "format": "form", "env": "environment"}.get(name, name)

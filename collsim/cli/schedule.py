@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from collsim.cli.options import SCHEDULE_OPTIONS, SIZES, schedule_options
+from collsim.cli.options import SCHEDULE_OPTIONS, schedule_options
 from collsim.cli.output import check_suffix, check_targets, named_files, write
 from collsim.core.errors import Fault, Faults, InputError, VerificationError
 from collsim.simulation.request.fields import FIELDS
@@ -151,9 +151,7 @@ def _count(text: str) -> int:
     return count
 
 
-ABSENT = dict.fromkeys(SIZES) | {
-    field.name: field.flag_default for field in FIELDS if field.name not in SCHEDULE_OPTIONS
-}
+ABSENT = {field.name: field.flag_default for field in FIELDS if field.name not in SCHEDULE_OPTIONS}
 """Fields of a request that the flags of one schedule leave out, since they change nothing that is sent."""
 
 

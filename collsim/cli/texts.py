@@ -6,108 +6,27 @@ This module imports only what reads texts; arrays and the model come later.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from collsim.core.errors import Fault, Faults, InputError
-from collsim.core.units import parse_size_bytes
 
 __all__ = [
     "PAIRS",
     "read_counts",
     "read_decimal",
-    "read_factor",
     "read_number",
     "read_overrides",
     "read_rank_list",
     "read_seeds",
     "read_shares",
-    "read_sizes",
     "read_tokens",
 ]
 
 T = TypeVar("T")
 
-MOST_SIZES = 10_000
 MOST_RANKS = 2**20
 MOST_SEEDS = 10_000
-DEFAULT_FIRST, DEFAULT_LAST, DEFAULT_STEP = 2**20, 2**30, 2**20
-
-
-def read_sizes(
-    min_bytes: str | None = None,
-    max_bytes: str | None = None,
-    step_bytes: str | None = None,
-    step_factor: str | None = None,
-    size: str | None = None,
-) -> list[int] | None:
-    """Return the sizes that the flags of nccl-tests or a list ask for; None if they ask for none.
-
-    >>> read_sizes("1K", "4K", step_factor="2"), read_sizes(size="64,1M"), read_sizes("8", "24", "8"), read_sizes()
-    ([1024, 2048, 4096], [64, 1048576], [8, 16, 24], None)
-    """
-    given = {"min_bytes": min_bytes, "max_bytes": max_bytes, "step_bytes": step_bytes, "step_factor": step_factor}
-    given = {name: text for name, text in given.items() if text is not None}
-    if size is not None:
-        if given:
-            raise InputError(
-                Fault("--size and the flags -b -e -i -f exclude each other", "size", "give one of the two")
-            )
-        return _all_of(size.split(","), lambda text: parse_size_bytes(text.strip(), "size", allow_zero=False))
-    if not given:
-        return None
-    if "step_bytes" in given and "step_factor" in given:
-        raise InputError(Fault("-i and -f exclude each other", "step_bytes", "give a step or a factor"))
-    parsed = _all_of(list(given), lambda name: _bound(name, str(given[name])))
-    return _steps(dict(zip(given, parsed, strict=True)))
-
-
-def _bound(name: str, text: str) -> float:
-    return read_factor(text, name) if name == "step_factor" else parse_size_bytes(text, name, allow_zero=False)
-
-
-def _steps(given: dict[str, float]) -> list[int]:
-    """Return first, ..., last in steps or by factors; -b alone asks for one size."""
-    first = int(given.get("min_bytes", DEFAULT_FIRST))
-    last = int(given.get("max_bytes", first if set(given) == {"min_bytes"} else max(DEFAULT_LAST, first)))
-    if "min_bytes" not in given:
-        first = min(first, last)
-    if last < first:
-        raise InputError(Fault(f"the largest size {last} is below the smallest {first}", "max_bytes", "swap -b and -e"))
-    if "step_factor" in given:
-        return _by_factors(first, last, given["step_factor"])
-    step = int(given.get("step_bytes", DEFAULT_STEP))
-    if (count := (last - first) // step + 1) > MOST_SIZES:
-        where = "step_bytes" if "step_bytes" in given else "max_bytes"
-        raise InputError(Fault(f"{count} sizes in steps of {step}", where, f"at most {MOST_SIZES}; use -f 2"))
-    return list(range(first, last + 1, step))
-
-
-def _by_factors(first: int, last: int, factor: float) -> list[int]:
-    sizes = [first]
-    beyond = last + 1  # a product may be infinite
-    while (following := max(int(min(sizes[-1] * factor, beyond)), sizes[-1] + 1)) <= last:
-        sizes.append(following)
-        if len(sizes) > MOST_SIZES:
-            raise InputError(Fault(f"more than {MOST_SIZES} sizes", "step_factor", "give a larger factor, such as 2"))
-    return sizes
-
-
-def read_factor(text: str, where: str = "") -> float:
-    """Return a factor between sizes, above 1.
-
-    >>> read_factor("1.5")
-    1.5
-    """
-    hint = "give a factor above 1, such as 2"
-    try:
-        factor = float(text)
-    except ValueError:
-        raise InputError(Fault(f'factor "{text}" is not a number', where, hint)) from None
-    if not factor > 1 or math.isinf(factor):
-        raise InputError(Fault(f'factor "{text}" does not grow from size to size', where, hint))
-    return factor
 
 
 def read_number(text: str, where: str = "", hint: str = "such as 8") -> int:

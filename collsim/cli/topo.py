@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -30,22 +30,41 @@ def topo() -> None:
     """  # noqa: D301 - \b keeps the lines that follow it as they are
 
 
-@topo.command("list")
-def topo_list() -> None:
-    """List the systems that come with collsim: GPUs, rate of a GPU in each direction, title; then the clusters."""
-    from collsim.topology import cluster_names, describe, load_topology, plan_topology, zoo_names
+def check_choice(form: str, forms: Sequence[str], faults: Faults | None = None) -> None:
+    """Refuse a format that is none of *forms*: at once, or with other *faults*."""
+    from collsim.core.errors import UnknownNameError
 
+    if form not in forms:
+        error = UnknownNameError("format", form, forms, "--format")
+        if faults is None:
+            raise error
+        faults.extend(error.faults)
+
+
+@topo.command("list")
+@click.option("--format", "form", default="table", show_default=True, metavar="FORMAT", help="table or json.")
+def topo_list(form: str) -> None:
+    """List the systems that come with collsim: GPUs, rate of a GPU in each direction, title; then the clusters."""
+    from collsim.report.data import json_text
+    from collsim.topology import systems
+
+    check_choice(form, ("table", "json"))
+    found = systems()
+    if form == "json":
+        write(json_text({"schema": "collsim.systems/1", "systems": found}), None)
+        return
     lines = [f"{'# name':<16} {'GPUs':>4} {'GB/s':>6}  per GPU and direction; the least where GPUs differ"]
-    for name in zoo_names():
-        shown = describe(load_topology(name))
-        lines.append(f"{name:<16} {shown['ranks']:>4} {shown['per_gpu_uni_Bps'] / 1e9:>6.5g}  {shown['title']}")
-    head = f"{'# cluster':<16} {'GPUs':>6} {'GB/s':>4}  per GPU and direction to other nodes"
-    lines += ["#", head]
-    for name in cluster_names():
-        node, spec, _ = plan_topology(name)
-        rate_GBps = spec.link_rate_Bps * spec.nics_per_gpu / spec.gpus_per_nic / 1e9
-        gpus = spec.nodes * spec.gpus_per_node
-        lines.append(f"{name:<16} {gpus:>6} {rate_GBps:>4.4g}  {node.title}")
+    lines += [
+        f"{each['name']:<16} {each['gpus']:>4} {each['gpu_Bps'] / 1e9:>6.5g}  {each['title']}"
+        for each in found
+        if each["kind"] == "domain"
+    ]
+    lines += ["#", f"{'# cluster':<16} {'GPUs':>6} {'GB/s':>4}  per GPU and direction to other nodes"]
+    lines += [
+        f"{each['name']:<16} {each['gpus']:>6} {each['gpu_Bps'] / 1e9:>4.4g}  {each['title']}"
+        for each in found
+        if each["kind"] == "cluster"
+    ]
     write("".join(f"{line}\n" for line in lines), None)
 
 
@@ -63,12 +82,10 @@ def topo_show(name: str, overrides: tuple[str, ...], form: str, **scale_out: str
       collsim topo show mi355x_ubb8 --set link.bandwidth="80 GB/s" --format yaml
       collsim topo show hgx_h100 --nodes 16 --fabric rail --network infiniband
     """  # noqa: D301 - \b keeps the lines that follow it as they are
-    from collsim.core.errors import UnknownNameError
     from collsim.report.topology import topology_text
 
     faults = Faults(_place)
-    if form not in (forms := ("table", "json", "yaml")):
-        faults.extend(UnknownNameError("format", form, forms, "--format").faults)
+    check_choice(form, ("table", "json", "yaml"), faults)
     write(topology_text(_loaded(name, overrides, scale_out, faults), form), None)
 
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from collsim.cli.options import OPTIONS, complete, operations, profiles, zoo
-from collsim.cli.output import check_targets, named_files, output_format, patience, write
-from collsim.core.errors import Faults
+from collsim.cli.options import OPTIONS, complete, operations, profiles, screen_options, zoo
+from collsim.cli.output import check_targets, named_files, output_format, patience, screen_of, write
+from collsim.core.errors import PARTLY, Faults
 
 if TYPE_CHECKING:
     from collsim.calibration.verdicts import Validation
@@ -60,6 +60,7 @@ def validation_formats() -> tuple[str, ...]:
     help="table, csv or json.  [default: table]",
 )
 @click.option("-o", "--output", metavar="FILE", help="Write there; the suffix chooses the format.")
+@screen_options
 @click.option("-q", "--quiet", is_flag=True, help="No warnings on stderr.")
 @click.pass_context
 def validate(
@@ -69,6 +70,8 @@ def validate(
     form: str | None,
     output: str | None,
     quiet: bool,
+    wide: bool,
+    verbose: bool,
     strict: bool,
     min_busbw: str | None,
     **flags: Any,
@@ -84,7 +87,7 @@ def validate(
 
     Exit code 1: a row has wrong results or is faster than the wires allow, or a log says that its test failed; with
     --strict also if a row is outside the interval of its prediction, or outside 25 % where the profile has no interval;
-    with --min-busbw also if the best row of a log has less.
+    with --min-busbw also if the best row of a log has less. Exit code 4: the model has no answer for some of the rows.
     """  # noqa: D301 - \b keeps the lines that follow it as they are
     from collsim.cli.run import place_of
     from collsim.report import VALIDATION_FORMATS, render_validation
@@ -98,12 +101,15 @@ def validate(
     if not quiet:
         for warning in validation.warnings:
             click.echo(f"warning: {warning}", err=True)
-    write(render_validation(validation, target or "table"), output)
+    screen = screen_of(output, wide=wide, verbose=verbose)
+    write(render_validation(validation, target or "table", screen), output)
     below = [] if gate_Bps is None else validation.below(gate_Bps)
     for log, best_Bps in below:
         click.echo(f"below --min-busbw: {log.file}:{log.line} reaches {best_Bps / 1e9:.4g} of {min_busbw}", err=True)
     if validation.flagged or validation.failed or below or (strict and validation.outside):
         context.exit(1)
+    if validation.refused:
+        context.exit(PARTLY)
 
 
 def _rate(text: str) -> float:

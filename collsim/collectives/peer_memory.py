@@ -1,4 +1,4 @@
-"""Kernels of inference engines over peer memory: every rank reads what it needs out of the memory of the others.
+"""Kernels of inference engines and of NCCL over peer memory: every rank reaches what it needs in that of the others.
 
 Before the first byte every rank writes a flag to all others and waits for theirs, and again before anybody may touch
 its buffer. These flags are costs (`collsim.library.costs`), not transfers. One-shot reads the whole vector of every
@@ -13,7 +13,7 @@ from collsim.collectives import all_pairs, nvls
 from collsim.collectives.algorithm import Algorithm, ScheduleRequest
 from collsim.schedule import Schedule
 
-__all__ = ["MULTIMEM", "ONE_SHOT", "STAGED", "TWO_SHOT"]
+__all__ = ["MULTIMEM", "ONE_SHOT", "STAGED", "SYMMETRIC", "SYMMETRIC_LL", "TWO_SHOT"]
 
 
 def build_one_shot(request: ScheduleRequest) -> Schedule:
@@ -40,6 +40,17 @@ def build_multimem(request: ScheduleRequest) -> Schedule:
         The ranks are on several nodes.
     """
     return replace(nvls.build(request), algo=MULTIMEM.name)
+
+
+def build_symmetric(request: ScheduleRequest) -> Schedule:
+    """Return NCCL's kernel on symmetric memory: add up a slice out of all memories, or store it into all of them."""
+    return replace(all_pairs.build(request), algo=SYMMETRIC.name)
+
+
+def build_symmetric_ll(request: ScheduleRequest) -> Schedule:
+    """Return the same with lines that carry flags: an all-reduce stores its whole input into all memories."""
+    build = all_pairs.build_one_shot if request.op.name == "all_reduce" else all_pairs.build
+    return replace(build(request), algo=SYMMETRIC_LL.name)
 
 
 ONE_SHOT = Algorithm(
@@ -79,4 +90,23 @@ MULTIMEM = replace(
     build=build_multimem,
     in_network=("all",),
     family="peer_multimem",
+)
+
+SYMMETRIC = Algorithm(
+    name="symmetric_store",
+    title="NCCL on symmetric memory: loads and stores to the memory of all peers",
+    ops=("all_reduce", "all_gather", "reduce_scatter"),
+    source="NCCL src/sym_kernels.cc, src/device/symmetric (2.27 and later)",
+    build=build_symmetric,
+    family="symmetric",
+    protocols=("Simple",),
+    libraries=("nccl",),
+)
+
+SYMMETRIC_LL = replace(
+    SYMMETRIC,
+    name="symmetric_ll",
+    title="NCCL on symmetric memory: lines with flags into the memory of all peers",
+    build=build_symmetric_ll,
+    protocols=("LL",),
 )

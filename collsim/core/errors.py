@@ -7,6 +7,7 @@
     │   ├── UnitError                   2      a number with a missing, ambiguous or unknown unit
     │   ├── UnknownNameError            2      no such topology, operation, algorithm, ...
     │   ├── SpecError                   2      faults of a topology, profile, schedule or matrix file
+    │   ├── ArgumentError               2      an argument that a function does not have; a TypeError as well
     │   └── UnsupportedError            2      a valid request that this version cannot carry out
     ├── ModelError                      3      the model has no answer
     │   ├── NoRouteError                3      ranks that cannot reach each other
@@ -25,6 +26,8 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 __all__ = [
+    "PARTLY",
+    "ArgumentError",
     "CollsimError",
     "DeadlockError",
     "Fault",
@@ -39,11 +42,14 @@ __all__ = [
     "UnsupportedError",
     "VerificationError",
     "defect",
+    "did_you_mean",
     "nearest",
 ]
 
 T = TypeVar("T")
 
+PARTLY = 4
+"""Exit code where a part of what was asked is answered, and the rest refused."""
 MOST_NAMES = 12
 """A message lists at most this many known names."""
 
@@ -92,6 +98,10 @@ class UnknownNameError(InputError):
         )
         hint = f'did you mean "{near}"? known: {listed}' if near else f"known: {listed}"
         super().__init__(Fault(f'unknown {kind} "{name}"', where, hint))
+
+
+class ArgumentError(InputError, TypeError):
+    """An argument that a function does not have."""
 
 
 class SpecError(InputError):
@@ -176,13 +186,24 @@ def defect(shows: str = "this message") -> str:
     return f"this is a defect of collsim: please report the command with {shows}"
 
 
-def nearest(name: str, known: Sequence[str]) -> str | None:
-    """Return the entry of *known* most like *name*, or None if none is close.
+def did_you_mean(name: str, known: Sequence[str]) -> str:
+    """Return the beginning of a hint that offers the entry of *known* most like *name*; empty if none is close.
 
-    >>> nearest("mi355_ubb8", ["mi300x_ubb8", "mi355x_ubb8"])
-    'mi355x_ubb8'
+    >>> did_you_mean("rign", ["ring", "tree"]) + "known: ring, tree"
+    'did you mean "ring"? known: ring, tree'
+    """
+    near = nearest(name, known)
+    return f'did you mean "{near}"? ' if near else ""
+
+
+def nearest(name: str, known: Sequence[str]) -> str | None:
+    """Return the entry of *known* most like *name* in any case, or None if none is close.
+
+    >>> nearest("mi355_ubb8", ["mi300x_ubb8", "mi355x_ubb8"]), nearest("LL12", ["LL128", "Simple"])
+    ('mi355x_ubb8', 'LL128')
     """
     import difflib
 
-    found = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.6)
-    return found[0] if found else None
+    by_case = {each.lower(): each for each in reversed(known)}
+    found = difflib.get_close_matches(name.lower(), by_case, n=1, cutoff=0.6)
+    return by_case[found[0]] if found else None

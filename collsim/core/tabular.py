@@ -6,7 +6,9 @@ import csv
 import html
 import importlib
 import io
+import json
 import os
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
@@ -14,7 +16,12 @@ from typing import Any, overload
 
 from collsim.core.atomic_files import write_text
 
-__all__ = ["Field", "Tabular", "csv_text", "plain"]
+__all__ = ["Field", "Tabular", "csv_text", "json_text", "plain"]
+
+FLAT_LIST = re.compile(r"\[\n *([^\[\]{}]+?)\n *\]")
+BREAK = re.compile(r"\n *")
+MOST_LINES, MOST_WIDE = 20, 160
+"""Of what Python shows of a result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +72,22 @@ class Tabular(ABC):
         return _frame(self.to_records(), backend)
 
     @overload
+    def to_json(self, path: None = None) -> str: ...
+
+    @overload
+    def to_json(self, path: str | os.PathLike[str]) -> None: ...
+
+    def to_json(self, path: str | os.PathLike[str] | None = None) -> str | None:
+        """`to_dict` as the JSON of the command line; with a *path* it is written there, whole or not at all.
+
+        Raises
+        ------
+        InputError
+            The file cannot be written.
+        """
+        return _kept(json_text(self.to_dict()), path)
+
+    @overload
     def to_csv(self, path: None = None) -> str: ...
 
     @overload
@@ -78,14 +101,19 @@ class Tabular(ABC):
         InputError
             The file cannot be written.
         """
-        text = csv_text(self._csv_records())
-        if path is None:
-            return text
-        write_text(text, os.fspath(path))
-        return None
+        return _kept(csv_text(self._csv_records()), path)
 
     def _csv_records(self) -> list[dict[str, Any]]:
         return self.to_records()
+
+    def __repr__(self) -> str:
+        """Table of at most `MOST_LINES` lines: the first rows and the last one."""
+        shown = self._listed()
+        cells = [list(shown[0]), *(list(row.values()) for row in shown)] if shown else []
+        if len(cells) > MOST_LINES - 1:
+            left_out = f"... {len(cells) - MOST_LINES + 2} more"
+            cells = [*cells[: MOST_LINES - 3], [left_out], cells[-1]]
+        return "\n".join([f"{type(self).__name__}: {self._caption()}", *_aligned(cells)])
 
     def _repr_html_(self) -> str:
         """Table for a notebook."""
@@ -97,6 +125,10 @@ class Tabular(ABC):
         )
         return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
+    def _listed(self) -> list[dict[str, str]]:
+        """Rows in a terminal: heading to text."""
+        return self._shown()
+
     @abstractmethod
     def _caption(self) -> str:
         """Line above the table in a notebook; empty for none."""
@@ -104,6 +136,29 @@ class Tabular(ABC):
     @abstractmethod
     def _shown(self) -> list[dict[str, str]]:
         """Rows in a notebook: heading to text."""
+
+
+def _kept(text: str, path: str | os.PathLike[str] | None) -> str | None:
+    """Return *text*, or write it to *path*."""
+    if path is None:
+        return text
+    write_text(text, os.fspath(path))
+    return None
+
+
+def _aligned(cells: Sequence[Sequence[str]]) -> list[str]:
+    """Return lines of cells, the columns below each other: numbers to the right, and none wider than a screen."""
+    whole = [row for row in cells if len(row) == len(cells[0])]
+    widths = [max(map(len, column)) for column in zip(*whole, strict=True)]
+    right = [all(cell[:1].isdigit() or not cell for cell in column[1:]) for column in zip(*whole, strict=True)]
+    lines = [
+        "  ".join(
+            cell.rjust(width) if ends else cell.ljust(width)
+            for cell, width, ends in zip(row, widths, right, strict=False)
+        ).rstrip()
+        for row in cells
+    ]
+    return [line if len(line) <= MOST_WIDE else f"{line[: MOST_WIDE - 3]}..." for line in lines]
 
 
 def csv_text(records: Sequence[Mapping[str, Any]]) -> str:
@@ -146,3 +201,15 @@ def _frame(records: Sequence[Mapping[str, Any]], backend: str) -> Any:
         raise ImportError(f"{backend} is not installed: pip install {hint}") from None
     options = {"infer_schema_length": None} if backend == "polars" else {}
     return library.DataFrame(records, **options)
+
+
+def json_text(document: Mapping[str, Any]) -> str:
+    """Return *document* indented, with lists of plain values on one line.
+
+    >>> print(json_text({"ranks": [0, 1]}), end="")
+    {
+      "ranks": [0, 1]
+    }
+    """
+    text = json.dumps(document, indent=2, allow_nan=False)
+    return FLAT_LIST.sub(lambda match: f"[{BREAK.sub(' ', match[1])}]", text) + "\n"

@@ -142,11 +142,12 @@ class Hops(NamedTuple):
     """float64[n_links] each: what tells links apart."""
 
 
-def alike_hops(hops: Hops, rounds: int | None = None) -> tuple[Ints, Ints]:
+def alike_hops(hops: Hops, rounds: int | None = None, most: int | None = None) -> tuple[Ints, Ints]:
     """Return int64[n] and int64[n_links]: the class of each hop and link, numbered by their first members.
 
     Members of a class have to behave alike chunk by chunk, by the same induction as transfers. With *rounds*, they are
-    only told apart by what is so many waits or shared links away.
+    only told apart by what is so many waits or shared links away. Beyond *most* classes of hops, which are then too
+    many to be of use, they are told apart no further.
     """
     from collsim.engine.refinement import refine_lagged
 
@@ -163,10 +164,10 @@ def alike_hops(hops: Hops, rounds: int | None = None) -> tuple[Ints, Ints]:
         )  # fmt: skip
         done += 1
         if rounds is None:
-            classes = sum(1 + int(np.count_nonzero(np.diff(np.sort(codes)))) for codes in (colour, link_colour))
-            if classes == found:
+            of_hops, of_links = (1 + int(np.count_nonzero(np.diff(np.sort(codes)))) for codes in (colour, link_colour))
+            if of_hops + of_links == found or (most is not None and of_hops > most):
                 break
-            found = classes
+            found = of_hops + of_links
     return _places(colour), _places(link_colour)
 
 

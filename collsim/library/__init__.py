@@ -13,7 +13,13 @@ if TYPE_CHECKING:
     from collsim.library.choice import choose
     from collsim.library.costs.channel_costs import Protocol
     from collsim.library.costs.profile import Profile, Scatter, band_of
-    from collsim.library.costs.profile_files import load_profile, profile_for, profile_names, with_kernels
+    from collsim.library.costs.profile_files import (
+        load_profile,
+        profile_for,
+        profile_names,
+        with_kernels,
+        with_symmetric,
+    )
     from collsim.library.environment import Environment, read_environment
     from collsim.library.library import DEFAULT_LIBRARY, Library, load_library
     from collsim.library.system import Graph, System, system_of
@@ -40,6 +46,7 @@ __all__ = [
     "read_environment",
     "system_of",
     "with_kernels",
+    "with_symmetric",
 ]
 
 HOME = {
@@ -48,7 +55,7 @@ HOME = {
     "environment": ("Environment", "read_environment"),
     "costs.channel_costs": ("Protocol",),
     "costs.profile": ("Profile", "Scatter", "band_of"),
-    "costs.profile_files": ("load_profile", "profile_for", "profile_names", "with_kernels"),
+    "costs.profile_files": ("load_profile", "profile_for", "profile_names", "with_kernels", "with_symmetric"),
     "system": ("Graph", "System", "system_of"),
     "library": ("DEFAULT_LIBRARY", "Library", "load_library"),
 }

@@ -33,7 +33,9 @@ class Call:
     launch : str
         ``stream`` or ``graph``.
     registered : bool
-        Buffers were registered by the user (``-R 1`` of nccl-tests); symmetric windows are another world.
+        Buffers were registered by the user (``-R 1`` of nccl-tests).
+    symmetric : bool
+        They are symmetric windows (``-R 2``), which have kernels of their own; *registered* is then true as well.
     root : int
     """
 
@@ -45,6 +47,7 @@ class Call:
     n_nodes: int = 1
     launch: str = "stream"
     registered: bool = False
+    symmetric: bool = False
     root: int = 0
 
     def __post_init__(self) -> None:

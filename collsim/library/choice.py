@@ -9,6 +9,7 @@ from functools import cache
 from collsim.core.errors import CollsimError, Fault, InputError
 from collsim.library.calls import LL, Call, Candidate, Choice
 from collsim.library.engines.kernels import engine_choice, engine_options
+from collsim.library.engines.symmetric import symmetric_choice
 from collsim.library.environment import ALGORITHMS, Environment, read_environment, with_protocol, without
 from collsim.library.library import DEFAULT_LIBRARY, PROTOCOLS, Library, load_library
 from collsim.library.nccl.channels import (
@@ -106,6 +107,9 @@ def choose(
         system = merged(system)
     if call.op in OPS:
         return _messages(call, system, library, environment)
+    own = None if system.is_amd else symmetric_choice(call, system, library)
+    if own is not None and not (environment.names("NCCL_ALGO", call.op) or environment.names("NCCL_PROTO", call.op)):
+        return own
     if system.is_amd:
         return _finish(call, library, environment, _pick_rccl(call, system, library, environment))
     return _finish(call, library, environment, _pick_nccl(call, system, library, environment))

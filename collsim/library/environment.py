@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 
-from collsim.core.errors import Fault, InputError, nearest
+from collsim.core.errors import Fault, InputError, did_you_mean, nearest
 from collsim.library.library import PROTOCOLS
 from collsim.topology.peers import LEVELS
 
@@ -383,8 +383,15 @@ def _read_list(variable: str, text: str, allowed: dict[tuple[str, str], frozense
         words = [word.strip() for word in rest.lstrip("^").split(",")]
         bad = [word for word in words if _plain(word) not in known]
         if bad:
-            hint = f"known: {', '.join(LISTS[variable])}"
-            faults.extend(Fault(f'{variable}: unknown name "{word}"', "environment", hint) for word in bad)
+            names = list(LISTS[variable])
+            faults.extend(
+                Fault(
+                    f'{variable}: unknown name "{word}"',
+                    "environment",
+                    f"{did_you_mean(word, names)}known: {', '.join(names)}",
+                )
+                for word in bad
+            )
             continue
         named = frozenset(known[_plain(word)] for word in words)
         left = frozenset(LISTS[variable]) - named if rest.startswith("^") else named

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from collsim.core.errors import Fault, InputError, UnsupportedError
+from collsim.core.errors import Fault, InputError, UnsupportedError, did_you_mean
 
 __all__ = ["DEFAULT_LIBRARY", "ENGINES", "PROTOCOLS", "RANGES", "Library", "load_library"]
 
 DEFAULT_LIBRARY = "nccl-2.28"
 RANGES = {"nccl": ((2, 18), (2, 30)), "rccl": ((2, 18), (2, 31))}
-"""The oldest and the newest version whose constants are known; an older one of the same major takes the oldest."""
+"""The oldest and the newest version whose constants are known; others of the same major take the nearer one's."""
 ENGINES = {"vllm": "0.24.0", "sglang": "0.5.14", "trtllm": "1.3.0rc20"}
 """Inference engines whose all-reduce kernels are known, and the release that was read and measured."""
 DEFAULT_RCCL = "rccl-2.28"
@@ -42,19 +42,22 @@ class Library:
 
     @property
     def known(self) -> Library:
-        """The version whose constants this one takes: itself, or the oldest known one."""
-        return self if self.is_engine else Library(self.family, max(self.version, RANGES[self.family][0]))
+        """The version whose constants this one takes: itself, or the nearest known one."""
+        if self.is_engine:
+            return self
+        oldest, newest = RANGES[self.family]
+        return Library(self.family, min(max(self.version, oldest), newest))
 
 
 def load_library(name: str | Library) -> Library:
     """Return the library called *name*; a patch level is accepted and does not matter.
 
-    A version older than any that is known is accepted too: `Library.known` says whose constants it takes.
+    A version older or newer than all that are known is accepted too: `Library.known` says whose constants it takes.
 
     Raises
     ------
     UnsupportedError
-        No such library, a version newer than any that is known, or of another major version.
+        No such library, or another major version.
 
     Examples
     --------
@@ -72,11 +75,12 @@ def load_library(name: str | Library) -> Library:
     found = re.fullmatch(r"(nccl|rccl)[-_ v]*(\d+)\.(\d+)(\.\d+)*([-+].*)?", name.strip().lower())
     spans = ", ".join(f"{family}-{_dotted(low)} to {_dotted(high)}" for family, (low, high) in RANGES.items())
     if not found:
-        known = f"known: {spans}, {', '.join(ENGINES)}"
+        latest = [f"{family}-{_dotted(high)}" for family, (_, high) in RANGES.items()]
+        known = f"{did_you_mean(name, [*latest, *ENGINES])}known: {spans}, {', '.join(ENGINES)}"
         raise UnsupportedError(Fault(f'"{name}" is no library and version', "library", known))
     family, version = found[1], (int(found[2]), int(found[3]))
     low, high = RANGES[family]
-    if not (low[0], 0) <= version <= high:
+    if version[0] not in (low[0], high[0]):
         near = low if version < low else high
         what = f"no constants for {family} {_dotted(version)}"
         raise UnsupportedError(Fault(what, "library", f"nearest: {family}-{_dotted(near)}; known: {spans}"))

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields
-from typing import Any
+from typing import Any, Unpack
 
-from collsim.core.errors import Faults
+from collsim.core.errors import Faults, ModelError
+from collsim.moe.arguments import Arguments
 from collsim.moe.comparison import MoeComparison, MoeSystem
 from collsim.moe.models import Model
 from collsim.moe.request import Laws, MoeRequest, ask
+from collsim.moe.result import MoeRefusal
 from collsim.moe.simulate import answer
 from collsim.simulation.compare import answers, label_of, placed
 from collsim.simulation.comparison import named_system
+from collsim.simulation.request.fields import SCALE_OUT
 from collsim.simulation.request.prepare import Machine
 
 __all__ = ["answered", "compare_moe", "prepare"]
@@ -25,7 +28,7 @@ def compare_moe(
     model: str | Model | None = "deepseek-v3",
     *,
     ep: int | Sequence[int] | None = None,
-    **asked: Any,
+    **asked: Unpack[Arguments],
 ) -> MoeComparison:
     """Predict dispatch and combine on several systems.
 
@@ -50,27 +53,40 @@ def compare_moe(
     >>> [f"{speedup:.2f}" for speedup in comparison.speedups(8)][0]
     '1.00'
     """
-    machine = Machine(*(asked.pop(name, None) for name in ("overrides", "fail", "degrade")))
-    laws = Laws(*(asked.pop(name, None) for name in ("skew", "sigma", "counts")))
-    figures = {field.name: asked.pop(field.name) for field in fields(Model) if field.name in asked}
-    return answered(prepare(topos, model=model, ep=ep, machine=machine, laws=laws, figures=figures, **asked))
+    rest: dict[str, Any] = {**asked}
+    cluster = {name: rest.pop(name, None) for name in SCALE_OUT}
+    machine = Machine(**{name: rest.pop(name, None) for name in ("overrides", "fail", "degrade")}, scale_out=cluster)
+    laws = Laws(**{name: rest.pop(name) for name in ("skew", "sigma", "counts", "balanced") if name in rest})
+    figures = {field.name: rest.pop(field.name) for field in fields(Model) if field.name in rest}
+    return answered(prepare(topos, model=model, ep=ep, machine=machine, laws=laws, figures=figures, **rest))
 
 
 def answered(cases: Cases) -> MoeComparison:
-    """Return the answers of the systems that `prepare` returned.
+    """Return the answers of the systems that `prepare` returned; those without are in ``refused``.
 
     Raises
     ------
     ModelError
-        A system has no answer; the message names it.
+        The first system has no answer, so that there is nothing to compare with; the message names it.
     """
-    results = answers(cases, lambda case: None if case[1] is None else answer(case[1]))
-    systems = [
-        MoeSystem(label, gpus, result) for (label, (gpus, _)), result in zip(cases.items(), results, strict=True)
-    ]
-    first = systems[0].result
-    assert first is not None
-    return MoeComparison(first.version, tuple(first.config["ep"]), tuple(systems))
+    (label, (gpus, question)), *others = cases.items()
+    assert question is not None
+    (first,) = answers({label: question}, answer)
+    asked = sorted({place.n_ranks for place in question.placements} | {each.ranks for each in question.refused})
+    systems = [MoeSystem(label, gpus, first), *(_system(label, *case) for label, case in others)]
+    return MoeComparison(first.version, tuple(asked), tuple(systems))
+
+
+def _system(label: str, gpus: int, question: MoeRequest | None) -> MoeSystem:
+    """Return a system with its answer, or with why there is none."""
+    if question is None:
+        return MoeSystem(label, gpus, None)
+    try:
+        return MoeSystem(label, gpus, answer(question))
+    except ModelError as error:
+        ranks = [place.n_ranks for place in question.placements]
+        lacks = (MoeRefusal(n, fault.what, fault.hint) for n in ranks for fault in error.faults)
+        return MoeSystem(label, gpus, None, tuple(lacks))
 
 
 def prepare(topos: Sequence[Any], *, ep: int | Sequence[int] | None, machine: Machine, **asked: Any) -> Cases:

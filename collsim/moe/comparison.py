@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from collsim.core.tabular import Tabular
-from collsim.moe.result import MoeResult, MoeRow
+from collsim.moe.result import MoeRefusal, MoeResult, MoeRow
 
 __all__ = ["MoeComparison", "MoeSystem"]
 
@@ -15,14 +15,23 @@ SCHEMA = "collsim.moe_compare/1"
 
 @dataclass(frozen=True, slots=True)
 class MoeSystem:
-    """A system: how it is called, how many GPUs it has, and its answer, None if they are too few for anything."""
+    """A system: how it is called, how many GPUs it has, and its answer; None if they are too few for anything, or if
+    there is none for the reasons in *lacks*.
+    """
 
     label: str
     gpus: int
     result: MoeResult | None
+    lacks: tuple[MoeRefusal, ...] = ()
+
+    def why_not(self, ranks: int) -> MoeRefusal:
+        """Return why there is no answer for so many ranks."""
+        told = [*self.lacks, *(self.result.refused if self.result else ())]
+        few = MoeRefusal(ranks, f"{self.gpus} GPUs are too few", f"compare at most {self.gpus} ranks")
+        return next((each for each in told if each.ranks == ranks), few)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class MoeComparison(Tabular):
     """Dispatch and combine for each number of ranks *ep* on several systems, the first of which has room for all."""
 
@@ -49,8 +58,17 @@ class MoeComparison(Tabular):
     def speedups(self, ranks: int) -> list[float | None]:
         """Return the time of the first system over that of each."""
         first, *_ = times = self.times_s(ranks)
-        assert first is not None
-        return [first / time_s if time_s else None for time_s in times]
+        return [first / time_s if first and time_s else None for time_s in times]
+
+    @property
+    def refused(self) -> tuple[tuple[str, MoeRefusal], ...]:
+        """What has no answer: a system by its label, and a number of ranks with the reason."""
+        return tuple(
+            (system.label, system.why_not(ranks))
+            for ranks in self.ep
+            for system, pair in zip(self.systems, self.pairs(ranks), strict=True)
+            if pair is None
+        )
 
     def to_records(self) -> list[dict[str, Any]]:
         """Return one flat record for each operation, number of ranks and system that has an answer."""
@@ -70,7 +88,8 @@ class MoeComparison(Tabular):
             for each in self.systems
         ]
         rows = [{"ranks": n, "times_s": self.times_s(n), "speedups": self.speedups(n)} for n in self.ep]
-        return {"schema": SCHEMA, "collsim": self.version, "systems": systems, "rows": rows}
+        refused = [{"system": label, **each.to_dict()} for label, each in self.refused]
+        return {"schema": SCHEMA, "collsim": self.version, "systems": systems, "rows": rows, "refused": refused}
 
     def _caption(self) -> str:
         return ", ".join(system.label for system in self.systems)

@@ -16,6 +16,7 @@ from collsim.moe.flows import MODES
 from collsim.moe.gating import Int, Popularity, balanced_choices, popularity_of, read_counts
 from collsim.moe.kernel_costs import Kernel, kernel_for, load_kernel
 from collsim.moe.models import Model, load_model, model_names
+from collsim.moe.result import MoeRefusal
 from collsim.simulation.request.prepare import Machine
 from collsim.simulation.request.tolerance import parse_tolerance
 from collsim.simulation.request.values import read_choice, read_name, read_whole
@@ -63,6 +64,8 @@ class MoeRequest:
     laws: Laws
     """As given."""
     redundant: int
+    refused: tuple[MoeRefusal, ...] = ()
+    """Numbers of ranks over which the experts do not spread."""
 
     def tokens_of(self, n_ranks: int) -> Int:
         """Return int64[n_ranks], the tokens of each rank."""
@@ -124,7 +127,7 @@ def ask(
     weight, where = (popularity.weight, sizes) if chosen and popularity and sizes else (np.ones(1), [1])
     copies = min(redundant, MOST_COPIES)
     by = read_name(placement, "placement", "placement", PLACEMENTS, faults).replace("-", "_") or PLACEMENTS[0]
-    places = [faults.attempt(placed, weight, n, by, redundant=copies) for n in where]
+    places, unplaced = _places(weight, where, by, copies, faults)
     faults.raise_any()
     assert chosen is not None
     assert topology is not None
@@ -132,10 +135,28 @@ def ask(
     assert kernels is not None
     return MoeRequest(
         topology, chosen, popularity, mode, kernels, sms or kernels.sms, each,
-        [place for place in places if place is not None], None if seeds is None else tuple(seeds), limit, load_only,
+        places, None if seeds is None else tuple(seeds), limit, load_only,
         constants if mode == "all_to_all" else None,
-        laws, redundant,
+        laws, redundant, tuple(unplaced),
     )  # fmt: skip
+
+
+def _places(
+    weight: Any, sizes: Sequence[int], by: str, copies: int, faults: Faults
+) -> tuple[list[Placement], list[MoeRefusal]]:
+    """Return the placements, and the numbers of ranks that have none; if all have none, that is a fault of each."""
+    found, refused, wrong = [], [], Faults()
+    for n in sizes:
+        own = Faults()
+        place = own.attempt(placed, weight, n, by, redundant=copies)
+        if place is None:
+            refused += [MoeRefusal(n, fault.what, fault.hint) for fault in own]
+            wrong += own
+        else:
+            found.append(place)
+    if not found:
+        faults += wrong
+    return found, refused
 
 
 def _model(name: str | Model | None, figures: Mapping[str, Any], faults: Faults) -> Model | None:

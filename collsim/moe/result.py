@@ -7,11 +7,13 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from collsim.core.tabular import Tabular
-from collsim.simulation.result import LinkLoad
+from collsim.simulation.result import LinkLoad, asked_of
 
-__all__ = ["Busy", "MoeResult", "MoeRow"]
+__all__ = ["Busy", "MoeRefusal", "MoeResult", "MoeRow"]
 
 SCHEMA = "collsim.moe/1"
+SHARED = ("time_lo_s", "time_hi_s", "lower_bound_s", "limited_by")
+"""What rows of all commands have under these names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,27 @@ class MoeRow:
         return self.prepare_s + self.time_s
 
     @property
+    def lower_bound_s(self) -> float:
+        """The lower bound, under the name that rows of all commands have."""
+        return self.bound_s
+
+    @property
+    def time_lo_s(self) -> float | None:
+        """Low end of the 90 % interval of a measured time, under the name that rows of all commands have."""
+        return self.low_s
+
+    @property
+    def time_hi_s(self) -> float | None:
+        """High end of that interval."""
+        return self.high_s
+
+    @property
+    def limited_by(self) -> str:
+        """What limits, in words: the kind of limit, and the busiest link or GPU."""
+        busiest = f": {self.bottleneck[0].link} {self.bottleneck[0].utilisation:.0%}" if self.bottleneck else ""
+        return f"{self.limit}{busiest}"
+
+    @property
     def nodes(self) -> int:
         """On how many nodes the ranks are."""
         return len(self.node_sizes)
@@ -114,22 +137,22 @@ class MoeRow:
     def to_dict(self) -> dict[str, Any]:
         """Return the row as plain data, in SI units."""
         plain = {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()}
-        rates = {name: getattr(self, name) for name in ("logical_Bps", "node_Bps", "network_Bps")}
+        rates = {name: getattr(self, name) for name in ("logical_Bps", "node_Bps", "network_Bps", *SHARED)}
         return plain | rates | {"nodes": self.nodes, "matrix_bytes": [list(row) for row in self.matrix_bytes]}
 
     def to_record(self) -> dict[str, Any]:
         """Return the row as one flat record: the busiest link or GPU alone, of the samples the least and the most."""
         busiest = self.bottleneck[0] if self.bottleneck else LinkLoad("", 0.0)
         names = (
-            "load_s", "bound_s", "logical_Bps", "node_Bps", "network_Bps", "logical_bytes", "node_bytes",
-            "network_bytes", "imbalance", "limit",
+            "load_s", "lower_bound_s", "logical_Bps", "node_Bps", "network_Bps", "logical_bytes", "node_bytes",
+            "network_bytes", "imbalance", "limit", "limited_by",
         )  # fmt: skip
         return {
             "op": self.op, "ranks": self.ranks, "nodes": self.nodes, "experts": self.experts, "time_s": self.time_s,
             "samples": len(self.times_s), "time_min_s": min(self.times_s), "time_max_s": max(self.times_s),
-            "low_s": self.low_s, "high_s": self.high_s, "prepare_s": self.prepare_s,
+            "time_lo_s": self.time_lo_s, "time_hi_s": self.time_hi_s, "prepare_s": self.prepare_s,
             **{name: getattr(self, name) for name in names},
-            "bottleneck": busiest.link, "bottleneck_utilisation": busiest.utilisation,
+            "bottleneck_link": busiest.link, "bottleneck_utilisation": busiest.utilisation,
             "seed": self.seed, "path": self.path, "tolerance": self.tolerance,
         }  # fmt: skip
 
@@ -152,6 +175,19 @@ class MoeRow:
 
 
 @dataclass(frozen=True, slots=True)
+class MoeRefusal:
+    """A number of ranks without an answer: *what* is wrong with it, and *hint*, what to do about it."""
+
+    ranks: int
+    what: str
+    hint: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the refusal as the JSON schema wants it."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
 class MoeResult(Tabular):
     """Dispatch and combine for each number of ranks, with what was asked and what was assumed."""
 
@@ -164,6 +200,7 @@ class MoeResult(Tabular):
     placement: str
     rows: tuple[MoeRow, ...]
     warnings: tuple[str, ...]
+    refused: tuple[MoeRefusal, ...] = ()
 
     @property
     def time_s(self) -> float:
@@ -178,10 +215,11 @@ class MoeResult(Tabular):
 
     def to_records(self) -> list[dict[str, Any]]:
         """Return one flat record for each row, with what tells it from rows of other results."""
+        asked = asked_of(self.config)
         common = {
             "topology": self.topology["name"], "model": self.model["name"], "mode": self.config["mode"],
             "kernel": self.kernel["name"], "kind": self.kernel["kind"], "routing": self.routing,
-            "placement": self.placement,
+            "placement": self.placement, **{key: asked[key] for key in ("overrides", "fail", "degrade")},
         }  # fmt: skip
         return [{**common, **row.to_record()} for row in self.rows]
 
@@ -197,6 +235,7 @@ class MoeResult(Tabular):
             "routing": self.routing,
             "placement": self.placement,
             "results": [row.to_dict() for row in self.rows],
+            "refused": [each.to_dict() for each in self.refused],
             "warnings": list(self.warnings),
         }
 

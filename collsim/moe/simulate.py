@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from collsim._version import __version__
+from collsim.core.errors import ModelError
 from collsim.fabric.fabric import Fabric, build_fabric
 from collsim.fabric.routing import Routes, find_routes
 from collsim.library import Profile, load_profile
@@ -19,7 +20,7 @@ from collsim.moe.flows import OPS, byte_matrix, copies_of, flows_of, logical_byt
 from collsim.moe.kernel_costs import Kernel
 from collsim.moe.models import Model
 from collsim.moe.request import Laws, MoeRequest, ask
-from collsim.moe.result import Busy, MoeResult, MoeRow
+from collsim.moe.result import Busy, MoeRefusal, MoeResult, MoeRow
 from collsim.moe.timing import OpTime, Work, laid_on, load_of, time_flows
 from collsim.simulation.provenance import is_calibrated, topology_summary
 from collsim.simulation.request.prepare import Machine
@@ -65,10 +66,23 @@ def simulate_moe(
     tolerance: float | str | None = "auto",
     load_only: bool = False,
     profile: str | Profile = "auto",
+    nodes: int | None = None,
+    gpus_per_node: int | None = None,
+    racks: int | None = None,
+    fabric: str | None = None,
+    network: str | None = None,
     overrides: Mapping[str, str] | Sequence[str] | None = None,
     fail: str | Sequence[str] | None = None,
     degrade: Mapping[str, str | float] | Sequence[str] | None = None,
-    **figures: Any,
+    experts: int | None = None,
+    top_k: int | None = None,
+    hidden: int | None = None,
+    layers: int | None = None,
+    shared_experts: int | None = None,
+    groups: int | None = None,
+    group_limit: int | None = None,
+    dispatch: str | None = None,
+    combine: str | None = None,
 ) -> MoeResult:
     """Predict how long dispatch and combine of a layer with experts take.
 
@@ -77,7 +91,7 @@ def simulate_moe(
     topo : str, path, Topology or networkx graph
         As of `collsim.simulate`.
     model : str, Model or None
-        Name of a preset; *figures* change it. None: *figures* say all.
+        Name of a preset, whose figures ``experts`` to ``combine`` change. None: these say all.
     ep : int or sequence of int, optional
         Over how many ranks the experts are spread: the first so many GPUs. Default: all there are.
     tokens : int or sequence of int, optional
@@ -106,10 +120,10 @@ def simulate_moe(
         Take what the busiest link or GPU needs with expected loads as the time, without a simulation.
     profile : str or Profile
         Of the library, for the mode ``all_to_all``.
-    overrides, fail, degrade
+    nodes, gpus_per_node, racks, fabric, network, overrides, fail, degrade
         As of `collsim.simulate`.
-    **figures
-        Fields of `collsim.moe.models.Model`, such as ``experts=64``.
+    experts, top_k, hidden, layers, shared_experts, groups, group_limit, dispatch, combine
+        Figures of the model, as of `collsim.moe.models.Model`.
 
     Raises
     ------
@@ -124,24 +138,42 @@ def simulate_moe(
     >>> [row.op for row in result.rows]
     ['dispatch', 'combine']
     """
+    figures = {
+        "experts": experts, "top_k": top_k, "hidden": hidden, "layers": layers, "shared_experts": shared_experts,
+        "groups": groups, "group_limit": group_limit, "dispatch": dispatch, "combine": combine,
+    }  # fmt: skip
+    cluster = {
+        "nodes": nodes, "gpus_per_node": gpus_per_node, "racks": racks, "fabric": fabric, "network": network
+    }  # fmt: skip
     question = ask(
         topo, model, ep=ep, tokens=tokens, mode=mode, phase=phase,
         laws=Laws(skew, sigma, counts, balanced), placement=placement, redundant=redundant,
         kernel=kernel, sms=sms, seeds=seeds, tolerance=tolerance, load_only=load_only,
-        profile=profile, machine=Machine(overrides, fail, degrade), figures=figures,
+        profile=profile, machine=Machine(overrides, fail, degrade, cluster), figures=figures,
     )  # fmt: skip
     return answer(question)
 
 
 def answer(question: MoeRequest) -> MoeResult:
-    """Return dispatch and combine for each number of ranks.
+    """Return dispatch and combine for each number of ranks; those without an answer are in ``refused``.
 
     Raises
     ------
     ModelError
-        Ranks cannot reach each other.
+        No number of ranks has an answer: they cannot reach each other.
     """
-    return _result(question, tuple(row for place in question.placements for row in _rows(question, place)))
+    rows: list[MoeRow] = []
+    refused: list[MoeRefusal] = []
+    errors: list[ModelError] = []
+    for place in question.placements:
+        try:
+            rows += _rows(question, place)
+        except ModelError as error:
+            errors.append(error)
+            refused += [MoeRefusal(place.n_ranks, fault.what, fault.hint) for fault in error.faults]
+    if not rows:
+        raise errors[0]
+    return _result(question, tuple(rows), (*question.refused, *refused))
 
 
 def _rows(question: MoeRequest, placement: Placement) -> list[MoeRow]:
@@ -303,7 +335,7 @@ def _limit(fabric: Fabric, time: OpTime, busy: Sequence[LinkLoad]) -> str:
     return "network" if "nic" in kinds or kinds == {"switch"} else "node links"
 
 
-def _result(question: MoeRequest, rows: tuple[MoeRow, ...]) -> MoeResult:
+def _result(question: MoeRequest, rows: tuple[MoeRow, ...], refused: tuple[MoeRefusal, ...]) -> MoeResult:
     kernel, topology, profile = question.kernel, question.topology, question.profile
     told = kernel.told(topology.labels.get("gpu.model", "")) if question.mode in kernel.costs else None
     tokens = [question.tokens] if isinstance(question.tokens, int) else question.tokens
@@ -352,5 +384,6 @@ def _result(question: MoeRequest, rows: tuple[MoeRow, ...]) -> MoeResult:
         routing=question.popularity.name,
         placement=question.placements[0].name,
         rows=rows,
+        refused=refused,
         warnings=tuple(warnings),
     )  # fmt: skip

@@ -10,6 +10,7 @@ from collsim.core.errors import UnknownNameError
 from collsim.report.data import as_csv, as_json, as_jsonl
 from collsim.report.json_schemas import schema
 from collsim.report.nccl import as_nccl
+from collsim.report.sheet import WHOLE, Screen
 from collsim.report.table import as_markdown, as_table
 from collsim.simulation.result import Result
 
@@ -24,6 +25,8 @@ __all__ = [
     "FORMATS",
     "SUFFIXES",
     "VALIDATION_FORMATS",
+    "WHOLE",
+    "Screen",
     "check_writable",
     "render",
     "render_comparison",
@@ -56,8 +59,8 @@ COMPARISON_FORMATS = ("table", "csv", "json", "md")
 """The formats of a comparison of systems."""
 
 
-def render(result: Result, form: str = "table") -> str:
-    """Return *result* in one of `FORMATS`, ending in a newline.
+def render(result: Result, form: str = "table", screen: Screen = WHOLE) -> str:
+    """Return *result* in one of `FORMATS`, ending in a newline; a table as a *screen* has room for it.
 
     Raises
     ------
@@ -66,10 +69,10 @@ def render(result: Result, form: str = "table") -> str:
     """
     if form not in FORMATS:
         raise UnknownNameError("format", form, FORMATS, "--format")
-    return FORMATS[form](result)
+    return as_table(result, screen) if form == "table" else FORMATS[form](result)
 
 
-def render_validation(validation: Validation, form: str = "table") -> str:
+def render_validation(validation: Validation, form: str = "table", screen: Screen = WHOLE) -> str:
     """Return *validation* in one of `VALIDATION_FORMATS`, ending in a newline.
 
     Raises
@@ -82,7 +85,7 @@ def render_validation(validation: Validation, form: str = "table") -> str:
     forms = dict(zip(VALIDATION_FORMATS, (validation_table, validation_csv, validation_json), strict=True))
     if form not in forms:
         raise UnknownNameError("format", form, forms, "--format")
-    return forms[form](validation)
+    return validation_table(validation, screen) if form == "table" else forms[form](validation)
 
 
 def render_diagnosis(diagnosis: Diagnosis, form: str = "table") -> str:
@@ -102,7 +105,7 @@ def render_diagnosis(diagnosis: Diagnosis, form: str = "table") -> str:
     return forms[form](diagnosis)
 
 
-def render_comparison(comparison: Comparison, form: str = "table") -> str:
+def render_comparison(comparison: Comparison, form: str = "table", screen: Screen = WHOLE) -> str:
     """Return *comparison* in one of `COMPARISON_FORMATS`, ending in a newline.
 
     Raises
@@ -116,4 +119,4 @@ def render_comparison(comparison: Comparison, form: str = "table") -> str:
     forms = dict(zip(COMPARISON_FORMATS, writers, strict=True))
     if form not in forms:
         raise UnknownNameError("format", form, forms, "--format")
-    return forms[form](comparison)
+    return sheets.comparison_table(comparison, screen) if form == "table" else forms[form](comparison)

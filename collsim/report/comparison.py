@@ -8,7 +8,7 @@ from dataclasses import replace
 from collsim.core.units import format_size
 from collsim.report.data import json_text
 from collsim.report.nccl import time_text
-from collsim.report.sheet import Column, comments, document, fitted, markdown, sheet
+from collsim.report.sheet import WHOLE, Column, Screen, document, fitted, fitting, markdown, not_shown, sheet
 from collsim.report.table import preamble, switch_notes
 from collsim.simulation.comparison import ComparedRow, Comparison
 from collsim.simulation.result import Row
@@ -22,20 +22,20 @@ SHARED: tuple[Column[ComparedRow], ...] = (
 )
 OPEN = {"overlapping": "intervals overlap", "unmeasured": "one has no interval"}
 """Why a verdict is open."""
-NOTHING = "-"
-"""Stands where a system has no answer."""
+NOTHING, REFUSED = "-", "refused"
+"""Stand where a system has no answer."""
 MOST_PLACES = 4
 
 
 def _own(system: int) -> list[Column[ComparedRow]]:
     """Columns of a system by its number; the first has no speedup, and on bare wires the speedup is the verdict."""
 
-    def cell(text: Callable[[Row], str]) -> Callable[[ComparedRow], str]:
-        return lambda row: NOTHING if (run := row.runs[system]) is None else text(run)
+    def cell(text: Callable[[Row], str], without: str = NOTHING) -> Callable[[ComparedRow], str]:
+        return lambda row: without if (run := row.runs[system]) is None else text(run)
 
     columns: list[Column[ComparedRow]] = [
         Column("algo", cell(lambda run: run.label), kind="word"),
-        Column("time", cell(lambda run: f"{'~' * bool(run.tolerance)}{time_text(run.time_s)}"), "(us)"),
+        Column("time", cell(lambda run: f"{'~' * bool(run.tolerance)}{time_text(run.time_s)}", REFUSED), "(us)"),
         Column("low", cell(lambda run: _end(run.time_lo_s)), "(us)"),
         Column("high", cell(lambda run: _end(run.time_hi_s)), "(us)"),
         Column("busbw", cell(lambda run: f"{run.busbw_Bps / 1e9:.2f}"), "(GB/s)"),
@@ -54,11 +54,20 @@ def _factor(speedup: float | None) -> str:
     return NOTHING if speedup is None else f"{speedup:.3g}"
 
 
-def comparison_table(comparison: Comparison) -> str:
+DROP = ("low high", "bottleneck", "algo", "verdict", "busbw")
+"""Columns of each system that go first where a screen is too narrow, in this order."""
+
+
+def comparison_table(comparison: Comparison, screen: Screen = WHOLE) -> str:
     """One line per row, the systems side by side; every line that is not data starts with ``#``."""
-    own = [column for i in range(len(comparison.systems)) for column in _own(i)]
-    lines = [*comments(_before(comparison)), "#", _heading(comparison), *sheet([*SHARED, *own], comparison.rows)]
-    return document([*lines, *comments(_after(comparison))])
+    parts = [fitted(_own(i), comparison.rows) for i in range(len(comparison.systems))]
+    whole = [*fitted(SHARED, comparison.rows), *(column for part in parts for column in part)]
+    inner = screen if screen.width is None else replace(screen, width=screen.width - 2)
+    shown = fitting(whole, inner, DROP)
+    kept = {column.name for column in shown}
+    heading = _heading(comparison, [[column for column in part if column.name in kept] for part in parts])
+    lines = [*screen.head(_before(comparison)), "#", heading, *sheet(shown, comparison.rows, screen)]
+    return document([*lines, *screen.comments([*_after(comparison), *not_shown(whole, shown)])])
 
 
 def comparison_markdown(comparison: Comparison) -> str:
@@ -85,13 +94,13 @@ def _names(comparison: Comparison) -> list[str]:
     return [system.label for system in comparison.systems]
 
 
-def _heading(comparison: Comparison) -> str:
+def _heading(comparison: Comparison, parts: Sequence[Sequence[Column[ComparedRow]]]) -> str:
     """Line that names each system where its columns begin."""
     place, line = 2 + _extent(fitted(SHARED, comparison.rows)), "#"
     for i, name in enumerate(_names(comparison)):
         line = f"{line:<{place}}" if len(line) < place else f"{line}  "
         line += f"{name} "
-        place += _extent(fitted(_own(i), comparison.rows))
+        place += _extent(parts[i])
     return line
 
 

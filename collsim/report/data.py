@@ -3,34 +3,19 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Mapping
 from typing import Any
 
+from collsim.core.tabular import json_text
 from collsim.simulation.result import Result
 
 __all__ = ["as_csv", "as_json", "as_jsonl", "json_text"]
 
 ROW_SCHEMA = "collsim.row/1"
-FLAT_LIST = re.compile(r"\[\n *([^\[\]{}]+?)\n *\]")
-BREAK = re.compile(r"\n *")
 
 
 def as_json(result: Result) -> str:
     """Return the document of schema ``collsim.result/1``."""
-    return json_text(result.to_dict())
-
-
-def json_text(document: Mapping[str, Any]) -> str:
-    """Return *document* indented, with lists of plain values on one line.
-
-    >>> print(json_text({"ranks": [0, 1]}), end="")
-    {
-      "ranks": [0, 1]
-    }
-    """
-    text = json.dumps(document, indent=2, allow_nan=False)
-    return FLAT_LIST.sub(lambda match: f"[{BREAK.sub(' ', match[1])}]", text) + "\n"
+    return result.to_json()
 
 
 def as_jsonl(result: Result) -> str:

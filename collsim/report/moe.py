@@ -3,22 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from collsim.core.errors import UnknownNameError
 from collsim.core.units import format_bytes
 from collsim.moe.comparison import MoeComparison, MoeSystem
-from collsim.moe.result import MoeResult, MoeRow
+from collsim.moe.result import MoeRefusal, MoeResult, MoeRow
 from collsim.report.data import json_text
 from collsim.report.nccl import time_text
-from collsim.report.sheet import Column, comments, document, fitted, heads, line_of, markdown, sheet
+from collsim.report.sheet import (
+    WHOLE,
+    Column,
+    Screen,
+    document,
+    fitted,
+    fitting,
+    heads,
+    line_of,
+    markdown,
+    not_shown,
+    sheet,
+    with_refused,
+)
 from collsim.report.table import consequences, doubtful
 from collsim.simulation.request.tolerance import percent
 
 __all__ = ["MOE_FORMATS", "kernels_text", "models_text", "render_moe"]
 
+T = TypeVar("T")
 MOE_FORMATS = ("table", "csv", "json", "md")
+DROP = ("node", "imbalance", "network", "load", "prepare", "logical", "low high", "nodes", "bound", "least most")
+"""Columns that go first where a screen is too narrow, in this order."""
+INDENT = 2
 MOST_HOT = 4
 HOT = 1.1
 """Rank that receives this many times the mean is hot."""
@@ -132,13 +150,13 @@ COMPARED: tuple[Column[ComparedMoe], ...] = (
     Column("limit", _of_pair(lambda pair: _longer(pair).limit, ""), kind="prose"),
     Column(
         "bottleneck",
-        lambda line: f"{line.system.gpus} GPUs are too few" if line.pair is None else _busiest(_longer(line.pair)),
+        lambda line: line.system.why_not(line.ranks).what if line.pair is None else _busiest(_longer(line.pair)),
         kind="prose",
     ),
 )
 
 
-def render_moe(found: MoeResult | MoeComparison, form: str = "table") -> str:
+def render_moe(found: MoeResult | MoeComparison, form: str = "table", screen: Screen = WHOLE) -> str:
     """Return dispatch and combine, of one system or of several, in one of `MOE_FORMATS`, ending in a newline.
 
     Raises
@@ -146,7 +164,12 @@ def render_moe(found: MoeResult | MoeComparison, form: str = "table") -> str:
     UnknownNameError
         No such format.
     """
-    forms: dict[str, Callable[[Any], str]] = {"table": _table, "csv": _csv, "json": _json, "md": _markdown}
+    forms: dict[str, Callable[[Any], str]] = {
+        "table": lambda each: _table(each, screen),
+        "csv": _csv,
+        "json": _json,
+        "md": _markdown,
+    }
     if form not in forms:
         raise UnknownNameError("format", form, forms, "--format")
     return forms[form](found)
@@ -186,22 +209,42 @@ def _csv(found: MoeResult | MoeComparison) -> str:
     return found.to_csv()
 
 
-def _table(found: MoeResult | MoeComparison) -> str:
+def _table(found: MoeResult | MoeComparison, screen: Screen = WHOLE) -> str:
     """Rows; every line that is not data starts with ``#``."""
-    shown = sheet(COMPARED, _compared(found)) if isinstance(found, MoeComparison) else sheet(COLUMNS, _lines(found))
-    return document([*comments(_before(found)), "#", *shown, *comments(_after(found))])
+    inner = screen if screen.width is None else replace(screen, width=screen.width - INDENT)
+    if isinstance(found, MoeComparison):
+        shown, lost = _sheet(COMPARED, _compared(found), inner)
+    else:
+        shown, lost = _sheet(_both(), _lines(found), inner)
+    return document([*screen.head(_before(found)), "#", *shown, *screen.comments([*_after(found), *lost])])
+
+
+def _sheet(columns: Sequence[Column[T]], rows: Sequence[T], screen: Screen) -> tuple[list[str], list[str]]:
+    """Return the lines of a table for a screen, and what it has no room for."""
+    whole = fitted(columns, rows)
+    shown = fitting(whole, screen, DROP)
+    return sheet(shown, rows, screen), not_shown(whole, shown)
 
 
 def _markdown(found: MoeResult | MoeComparison) -> str:
     notes = [*_before(found), *_after(found)]
     if isinstance(found, MoeComparison):
         return markdown(COMPARED, _compared(found), notes)
-    return markdown(COLUMNS, _lines(found), notes)
+    return markdown(_both(), _lines(found), notes)
 
 
-def _lines(found: MoeResult) -> list[Line]:
-    """Dispatch, combine and both for each number of ranks."""
-    return [line for pair in found.pairs() for line in ((pair[0],), (pair[1],), pair)]
+def _lines(found: MoeResult) -> list[Line | MoeRefusal]:
+    """Dispatch, combine and both for each number of ranks, then those without an answer."""
+    return [*(line for pair in found.pairs() for line in ((pair[0],), (pair[1],), pair)), *found.refused]
+
+
+def _both() -> list[Column[Line | MoeRefusal]]:
+    """Return the columns, which show numbers of ranks without an answer as well."""
+
+    def cells(refusal: MoeRefusal) -> dict[str, str]:
+        return {"ranks": str(refusal.ranks), "time": "refused", "bottleneck": refusal.what}
+
+    return with_refused(COLUMNS, MoeRefusal, cells)
 
 
 def _compared(found: MoeComparison) -> list[ComparedMoe]:

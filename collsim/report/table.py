@@ -5,19 +5,32 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from collsim.collectives import record_of
 from collsim.core.operations import OPERATIONS
 from collsim.core.units import format_count
 from collsim.report.crossovers import contestant, crossover_lines
 from collsim.report.nccl import draws_text, time_text
-from collsim.report.sheet import Column, comments, document, fitted, heads, line_of, markdown
+from collsim.report.sheet import (
+    WHOLE,
+    Column,
+    Screen,
+    document,
+    fitted,
+    fitting,
+    heads,
+    line_of,
+    markdown,
+    not_shown,
+    with_refused,
+)
 from collsim.simulation.request.tolerance import percent
-from collsim.simulation.result import Result, Row, refusal_lines
+from collsim.simulation.result import Refusal, Result, Row
 
 __all__ = ["COLUMNS", "LIMITS", "as_markdown", "as_table", "consequences", "doubtful", "preamble", "switch_notes"]
 
+E = TypeVar("E", Row, Row | Refusal)
 MOST_FIGURES = 20
 
 
@@ -112,26 +125,58 @@ OWNERS: tuple[Column[Row], ...] = (
 """Columns in front of a table that is not parted into blocks."""
 
 
-def as_table(result: Result) -> str:
+DROP = (
+    "count", "root", "redop", "type", "bound_by", "algbw", "from to", "min max", "asked", "healthy", "bound", "total",
+    "eff", "p95", "low high", "bottleneck", "slower",
+)  # fmt: skip
+"""Columns that go first where a screen is too narrow, in this order."""
+
+
+def as_table(result: Result, screen: Screen = WHOLE) -> str:
     """One block per operation and number of ranks; every line that is not data starts with ``#``."""
-    columns = fitted(_columns(result), result.rows)
-    lines = comments([*preamble(result.version, result.topology, result.profile), *_asked_of_all(result)])
-    for (op, ranks, groups), rows in _blocks(result.rows).items():
+    everything: list[Row | Refusal] = [*result.rows, *result.refused]
+    columns = fitted(_both(_columns(result)), everything)
+    lines = screen.head([*preamble(result.version, result.topology, result.profile), *_asked_of_all(result)])
+    lost: dict[str, None] = {}
+    for (op, ranks, groups), entries in _blocks(everything).items():
+        rows = [entry for entry in entries if isinstance(entry, Row)]
         who = f"ranks {ranks}" if groups == 1 else f"groups {groups} x {ranks} ranks ({_split(result)})"
-        lines += ["#", f"# op {op}   {who}   algo {_asked(result)}   model fluid"]
-        shown = [*columns, *fitted(LIMITS, rows)]
+        lines += ["#", *screen.one(f"op {op}   {who}   algo {_asked(result)}   model fluid")]
+        whole = [*columns, *fitted(_both(LIMITS), entries)]
+        shown = fitting(whole, screen, DROP)
+        lost |= dict.fromkeys(not_shown(whole, shown))
         lines += [f"#{head[1:]}" for head in heads(shown)]
-        lines += [line_of(shown, row) for row in rows]
-        lines += [f"# Avg bus bandwidth    : {_mean_busbw(rows)}"]
-        lines += comments([*crossover_lines(rows), *_notes(rows)])
-    return document([*lines, *comments(refusal_lines(result.refused))])
+        lines += [line_of(shown, entry, screen) for entry in _in_order(entries)]
+        lines += [f"# Avg bus bandwidth    : {_mean_busbw(rows)}"] if rows else []
+        lines += screen.comments([*crossover_lines(rows), *_notes(rows)])
+    return document([*lines, *screen.comments(lost)])
 
 
 def as_markdown(result: Result) -> str:
     """Rows as one Markdown table with the operation and the ranks in front."""
     told = [line for block in _blocks(result.rows).values() for line in (*crossover_lines(block), *_notes(block))]
     notes = [*preamble(result.version, result.topology, result.profile), *_asked_of_all(result), *told]
-    return markdown([*OWNERS, *_columns(result), *LIMITS], result.rows, [*notes, *refusal_lines(result.refused)])
+    everything: list[Row | Refusal] = [*result.rows, *result.refused]
+    entries = [entry for block in _blocks(everything).values() for entry in _in_order(block)]
+    return markdown(_both([*OWNERS, *_columns(result), *LIMITS]), entries, notes)
+
+
+def _both(columns: Iterable[Column[Row]]) -> list[Column[Row | Refusal]]:
+    """Return columns that show refusals as well: what was asked, and why there is no time."""
+
+    def cells(refusal: Refusal) -> dict[str, str]:
+        who = str(refusal.ranks) if refusal.groups == 1 else f"{refusal.groups} x {refusal.ranks}"
+        asked = {"op": refusal.op, "ranks": who, "size": str(refusal.requested_bytes), "algo": refusal.asked}
+        return {**asked, "time": "refused", "bottleneck": refusal.what}
+
+    return with_refused(columns, Refusal, cells)
+
+
+def _in_order(entries: Sequence[Row | Refusal]) -> list[Row | Refusal]:
+    """Return rows and refusals of a block by size."""
+    if not any(isinstance(entry, Refusal) for entry in entries):
+        return list(entries)
+    return sorted(entries, key=lambda entry: entry.requested_bytes)
 
 
 def _columns(result: Result) -> list[Column[Row]]:
@@ -148,6 +193,7 @@ def preamble(version: str, topology: Mapping[str, Any], profile: Mapping[str, An
         f"profile {profile['name']}: {profile['constants']}",
     ]
     lines += [f"peers: {topology['peers']}"] if topology.get("peers") else []
+    lines += [f"host {profile['host']}"] if profile.get("host") else []
     if damage := topology.get("damage"):
         lines += [f"with {damage['summary']}", *damage["effects"]]
     lines += [*consequences(topology["follows"]), *doubtful(topology["not_datasheet"])]
@@ -265,9 +311,9 @@ def doubtful(facts: Sequence[Mapping[str, str]]) -> list[str]:
     return [f"figures that no datasheet or measurement backs: {', '.join(shown)}"] if shown else []
 
 
-def _blocks(rows: Iterable[Row]) -> dict[tuple[str, int, int], list[Row]]:
+def _blocks(rows: Iterable[E]) -> dict[tuple[str, int, int], list[E]]:
     """Put rows together by operation, number of ranks and number of groups."""
-    blocks: dict[tuple[str, int, int], list[Row]] = {}
+    blocks: dict[tuple[str, int, int], list[E]] = {}
     for row in rows:
         blocks.setdefault((row.op, row.ranks, row.groups), []).append(row)
     return blocks

@@ -4,11 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from collsim.calibration.verdicts import CheckedLog, JudgedCase, Validation
+from collsim.calibration.verdicts import CheckedLog, JudgedCase, RefusedCase, Validation
 from collsim.core.operations import operation
 from collsim.report.data import json_text
 from collsim.report.nccl import time_text
-from collsim.report.sheet import Column, comments, document, fitted, heads, line_of, wrapped
+from collsim.report.sheet import (
+    WHOLE,
+    Column,
+    Screen,
+    document,
+    fitted,
+    fitting,
+    heads,
+    line_of,
+    not_shown,
+    with_refused,
+    wrapped,
+)
 from collsim.report.table import preamble
 
 __all__ = ["validation_csv", "validation_json", "validation_table"]
@@ -54,13 +66,19 @@ COLUMNS: tuple[Column[JudgedCase], ...] = (
 )
 
 
-def validation_table(validation: Validation) -> str:
+DROP = ("root", "redop", "type", "low high", "algo")
+"""Columns that go first where a screen is too narrow, in this order."""
+
+
+def validation_table(validation: Validation, screen: Screen = WHOLE) -> str:
     """Return one block per log, its health below its rows, and the summary; whatever is not data starts with ``#``."""
-    lines = comments(preamble(validation.version, validation.topology, validation.profile))
-    columns = fitted(COLUMNS, list(validation.rows))
+    lines = screen.head(preamble(validation.version, validation.topology, validation.profile))
+    entries: list[JudgedCase | RefusedCase] = [*validation.rows, *(refusal for _, refusal in validation.refused)]
+    whole = fitted(_both(), entries)
+    columns = fitting(whole, screen, DROP)
     for log in validation.logs:
-        lines += ["#", *_block(log, columns)]
-    return document([*lines, "#", *comments(_closing(validation))])
+        lines += ["#", *_block(log, columns, screen)]
+    return document([*lines, "#", *screen.comments([*_closing(validation), *not_shown(whole, columns)])])
 
 
 def validation_json(validation: Validation) -> str:
@@ -73,7 +91,17 @@ def validation_csv(validation: Validation) -> str:
     return validation.to_csv()
 
 
-def _block(log: CheckedLog, columns: Sequence[Column[JudgedCase]]) -> Iterator[str]:
+def _both() -> list[Column[JudgedCase | RefusedCase]]:
+    """Return the columns, which show rows without a prediction as well."""
+
+    def cells(refusal: RefusedCase) -> dict[str, str]:
+        size, measured = str(refusal.case.size_bytes), time_text(refusal.measured_s)
+        return {"size": size, "measured": measured, "predicted": "refused", "verdict": refusal.what}
+
+    return with_refused(COLUMNS, RefusedCase, cells)
+
+
+def _block(log: CheckedLog, columns: Sequence[Column[JudgedCase | RefusedCase]], screen: Screen) -> Iterator[str]:
     """Yield the lines of one log."""
     case = log.case
     launch = case.launch + (", registered buffers" if case.registered else "")
@@ -81,12 +109,16 @@ def _block(log: CheckedLog, columns: Sequence[Column[JudgedCase]]) -> Iterator[s
     settings = "".join(f", {name}={value}" for name, value in case.environment)
     yield f"# {log.file}:{log.line}" if log.line else f"# {log.file}"
     groups = "" if case.groups is None else f"   groups {case.all_ranks // case.ranks}"
-    yield f"# op {case.op}   ranks {case.ranks}{groups}   launch {launch}{library}{settings}"
-    yield from comments([log.mapping])
+    yield from screen.one(f"op {case.op}   ranks {case.ranks}{groups}   launch {launch}{library}{settings}")
+    yield from screen.comments([log.mapping])
     yield from (f"#{head[1:]}" for head in heads(columns))
-    yield from (line_of(columns, row) for row in log.rows)
-    yield from comments(log.health)
-    yield from (f"# note: {line}" for note in log.notes for line in wrapped(note))
+    entries: list[JudgedCase | RefusedCase] = [*log.rows, *log.refused]
+    yield from (line_of(columns, entry, screen) for entry in entries)
+    yield from screen.comments(log.health)
+    if screen.width is None:
+        yield from (f"# note: {line}" for note in log.notes for line in wrapped(note))
+    else:
+        yield from screen.comments(f"note: {note}" for note in log.notes)
 
 
 def _closing(validation: Validation) -> Iterator[str]:
@@ -102,7 +134,8 @@ def _closing(validation: Validation) -> Iterator[str]:
             f"in the interval {'-' if coverage is None else f'{coverage:.0%}'}"
         )
     failed = f"failed tests {summary['failed']}   " if summary["failed"] else ""
-    yield f"outside {summary['outside']}   flagged {summary['flagged']}   {failed}skipped {summary['skipped']}"
+    refused = f"   refused {summary['refused']}" if summary["refused"] else ""
+    yield f"outside {summary['outside']}   flagged {summary['flagged']}   {failed}skipped {summary['skipped']}{refused}"
     if any(row.covered is None for row in validation.rows):
         yield (
             f"without an interval, inside means that the times differ by a factor of at most "

@@ -9,11 +9,13 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from collsim.core.errors import Fault, Faults, InputError, ModelError
 from collsim.library import Profile, load_profile
 from collsim.simulation.comparison import ComparedRefusal, ComparedRow, ComparedSystem, Comparison, named_system
+from collsim.simulation.request.arguments import Arguments
+from collsim.simulation.request.fields import SCALE_OUT
 from collsim.simulation.request.prepare import Machine, listed
 from collsim.simulation.request.request import Request, ask, rank_groups
 from collsim.simulation.result import Result, Row, refusal_lines
@@ -53,7 +55,7 @@ def compare(
     size: int | str | Sequence[int | str] | None = None,
     *,
     split: str | Sequence[str | None] | None = None,
-    **asked: Any,
+    **asked: Unpack[Arguments],
 ) -> Comparison:
     """Predict how long collectives take on several systems, side by side.
 
@@ -109,7 +111,8 @@ def prepare(
 ) -> list[ComparedCase]:
     """Return the cases, one for each system; the parameters are those of `compare`. Raises every fault at once."""
     faults = Faults()
-    loaded = _systems(topos, Machine(overrides, fail, degrade), faults)
+    scale_out = {name: asked.pop(name) for name in SCALE_OUT if name in asked}
+    loaded = _systems(topos, Machine(overrides, fail, degrade, scale_out), faults)
     questions = _questions(partial(ask, op, size, **asked), split, algo, faults)
     if loaded and ranks is None and rank_list is None and placement is None and asked.get("matrix") is None:
         ranks = min(topology.n_gpus for topology in loaded.values())

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from collsim.core.tabular import Tabular
-from collsim.simulation.result import Row
+from collsim.simulation.result import Row, asked_of
 
 __all__ = ["VERDICTS", "ComparedRefusal", "ComparedRow", "ComparedSystem", "Comparison", "named_system"]
 
@@ -112,7 +112,7 @@ def _verdict(first: Row, other: Row, bare: bool) -> str:
     return "faster" if other.time_s < first.time_s else "slower"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Comparison(Tabular):
     """The rows of several systems, the first of which is what the others are compared with.
 
@@ -180,8 +180,10 @@ class Comparison(Tabular):
         return [
             {
                 "system": system.label,
+                "topology": system.topology["name"],
                 "profile": system.profile["name"],
                 "calibrated": system.profile["calibrated"],
+                **asked_of(system.configs[0] if system.configs else {}),
                 "library": system.profile["library"],
                 "grouping": row.grouping,
                 "speedup": speedup,
@@ -195,6 +197,24 @@ class Comparison(Tabular):
 
     def _caption(self) -> str:
         return ", ".join(system.label for system in self.systems)
+
+    def _listed(self) -> list[dict[str, str]]:
+        return [
+            {
+                "op": row.any.op,
+                "ranks": row.who,
+                "size (B)": str(row.any.size_bytes),
+                "system": system.label,
+                "algo": run.label if run else "",
+                "time (us)": f"{run.time_s * 1e6:.2f}" if run else "refused",
+                "busbw (GB/s)": f"{run.busbw_Bps / 1e9:.2f}" if run else "",
+                "speedup (x)": "" if speedup is None else f"{speedup:.3g}",
+                "verdict": verdict or "",
+                "bottleneck": run.limited_by if run else "",
+            }
+            for row in self.rows
+            for system, run, speedup, verdict in zip(self.systems, row.runs, row.speedups, row.verdicts, strict=True)
+        ]
 
     def _shown(self) -> list[dict[str, str]]:
         return [_shown(row, self.systems) for row in self.rows]

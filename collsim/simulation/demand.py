@@ -11,7 +11,7 @@ from collsim.library.costs.message_costs import Messages
 from collsim.schedule.message_parts import STEP_BYTES
 from collsim.simulation.lowering import Lowered, LoweredRun, refuse_tables
 
-__all__ = ["heads_of", "is_grouped", "messages_of", "work_of"]
+__all__ = ["heads_of", "is_grouped", "messages_of", "peers_of", "work_of"]
 
 
 HEADS_OF_FITS = 8
@@ -56,6 +56,18 @@ def messages_of(lowered: Lowered, run: LoweredRun) -> Messages:
     if lowered.at_once is None and not (found.one_to_one or found.one_way):
         refuse_tables(lowered.schedule)
     return found
+
+
+def peers_of(lowered: Lowered) -> int:
+    """Return with how many others the busiest rank talks at once.
+
+    That is all of them; of messages one for a neighbour in a row, and no more than there are channels.
+    """
+    schedule = lowered.schedule
+    if lowered.record.cost_law != "grouped":
+        return schedule.n_ranks - 1
+    others = 1 if schedule.op == "send_recv" else schedule.n_ranks - 1
+    return min(others, int(schedule.parameters.get("channels", others)))
 
 
 def heads_of(lowered: Lowered, run: LoweredRun) -> Float:

@@ -277,7 +277,7 @@ def _classes(rows: _Rows, run: LoweredRun) -> _Classes:
     chunks = pipes.n_chunks[rows.pipe]
     for rounds in (None, *range(MOST_ROUNDS, -1, -1)):
         if rounds not in parted:
-            parted[rounds] = alike_hops(told, rounds)
+            parted[rounds] = alike_hops(told, rounds, MOST_EXACT)
         if _transfers(parted[rounds][0], chunks) <= (MOST_EXACT if rounds is None else MOST_NEAR):
             break
     if rounds not in known:

@@ -21,7 +21,7 @@ from collsim.fabric.fabric import Float, Int
 from collsim.library.costs.channel_costs import Bool, Origin, Protocol, soft_max
 from collsim.library.costs.laws import Work, cap_Bps
 from collsim.library.costs.message_costs import Messages, call_s, port_capacity_Bps
-from collsim.simulation.demand import heads_of, is_grouped, messages_of, work_of
+from collsim.simulation.demand import heads_of, is_grouped, messages_of, peers_of, work_of
 from collsim.simulation.lowering import Lowered, LoweredRun
 from collsim.simulation.result import Limit
 
@@ -37,6 +37,8 @@ EQUALLY_LOADED = 1e-3
 """Links within this share of each other count as equally loaded."""
 TIMES = ("message_overhead_s", "small_overhead_s", "slice_overhead_s", "turn_s")
 RATES = ("channel_rate_Bps", "one_way_rate_Bps")
+OF_HOST = ("floor", "launch", "thread_launch")
+"""Constants that are the host's."""
 FREE = 1e6
 """So many times as fast, wires take no time."""
 MEMORY = "memory of a GPU"
@@ -112,7 +114,7 @@ class Parts:
         else:
             told["fill_rate_Bps"] = min(largest_bytes, costs.fill_limit_bytes) / costs.fill_rate_Bps
             told["message_overhead_s"] = costs.message_overhead_s if costs.back_to_back else 0.0
-        told["peer_overhead_s"] = costs.peer_overhead_s * (lowered.schedule.n_ranks - 1)
+        told["peer_overhead_s"] = costs.peer_overhead_s * peers_of(lowered)
         told["copy_rate_Bps"] = costs.copies * lowered.schedule.size_bytes / costs.copy_rate_Bps
         for name, part_s in told.items():
             self.add(("node", name), part_s)
@@ -436,7 +438,7 @@ def _library_limit(costs: object, name: str, part_s: float) -> Limit:
     value = getattr(costs, "reduce_rates_Bps", {})[dtype] if dtype else getattr(costs, name, None)
     key, _, unit = (name, "", "Bps") if dtype else name.rpartition("_")
     text = None if value is None else format_time(value) if unit == "s" else format_bandwidth(value)
-    return _from(origin, Limit("library", key, part_s, value=text))
+    return _from(origin, Limit("host" if key in OF_HOST else "library", key, part_s, value=text))
 
 
 def _wire_limit(

@@ -11,6 +11,7 @@ import numpy as np
 from collsim.collectives import Algorithm, record_of
 from collsim.core.arrays import distinct, spread
 from collsim.core.errors import Fault, NoRouteError, UnsupportedError
+from collsim.core.kept import Kept
 from collsim.fabric.bounds.flow_bounds import BoundFlows, find_flows
 from collsim.fabric.bounds.lower import MOST_IN_TABLES, Cuts, find_cuts
 from collsim.fabric.fabric import Fabric, Float, Int, build_fabric
@@ -56,6 +57,11 @@ __all__ = [
 
 MOST_TRANSFERS = 3_000_000
 """Larger schedules take more than about half a minute and 4 GB."""
+MOST_KEPT_RANKS = 128
+"""Routes of more ranks are found for each call: they are as many as the square of that."""
+RUNS: Kept[LoweredRun] = Kept(32)
+"""Fabric and routes of calls before, by topology, GPUs and what of links counts: constants of a profile change neither
+one."""
 MOST_EQUAL_CHANNELS = 16
 """Before equal channels are merged, a schedule may be so many times larger."""
 
@@ -106,13 +112,19 @@ def prepare(
 
     *free_share* is float64[n_links], what background traffic leaves of each link; None: there is none.
     """
-    bare = _is_bare(profile)
-    fabric = build_fabric(
-        topology, ranks, efficiency=profile.achievable_rate, latency=profile.latency, network_counts=not bare
-    )
-    if free_share is not None:
-        fabric = replace(fabric, capacity_Bps=fabric.capacity_Bps * free_share)
-    return run_on(fabric, topology, profile)
+    settings = (profile.achievable_rate, profile.latency, _is_bare(profile))
+
+    def run() -> LoweredRun:
+        efficiency, latency, bare = settings
+        fabric = build_fabric(topology, ranks, efficiency=efficiency, latency=latency, network_counts=not bare)
+        if free_share is not None:
+            fabric = replace(fabric, capacity_Bps=fabric.capacity_Bps * free_share)
+        return run_on(fabric, topology, profile)
+
+    if free_share is not None or ranks is None or len(ranks) > MOST_KEPT_RANKS:
+        return run()
+    kept = RUNS.get((id(topology), tuple(ranks), *settings), run, holds=topology)
+    return replace(kept, profile=profile, found={})
 
 
 def as_seen(topology: Topology, profile: Profile, ranks: Sequence[int], variables: Mapping[str, str]) -> Topology:

@@ -66,7 +66,10 @@ class Told:
 
     def refuse(self, error: InputError | ModelError, empty: Row, asked: str) -> None:
         """Note the *error* of what was *asked* for; the *empty* row says where."""
-        place = (empty.op, empty.ranks, empty.groups, empty.requested_bytes, asked)
+        self.refuse_at((empty.op, empty.ranks, empty.groups, empty.requested_bytes, asked), error)
+
+    def refuse_at(self, place: tuple[str, int, int, int, str], error: InputError | ModelError) -> None:
+        """Note the *error* of a *place*: operation, ranks, groups, requested size, and what was asked."""
         self.refused += [Refusal(*place, fault.what, fault.hint, error.exit_code) for fault in error.faults]
         self.errors.append(error)
 

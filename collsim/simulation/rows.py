@@ -9,6 +9,7 @@ from dataclasses import replace
 from collsim.collectives import Algorithm, ScheduleRequest, algorithm
 from collsim.core.errors import Fault, InputError, NoRouteError, UnsupportedError
 from collsim.core.operations import Operation
+from collsim.library.costs.hosts import spread_of
 from collsim.simulation.concurrent import Party, redrawn
 from collsim.simulation.contest import contest, fastest
 from collsim.simulation.draws import over_draws
@@ -150,6 +151,7 @@ def _with_interval(row: Row, party: Party, question: Request) -> Row:
         return row
     nodes = layout_of(party.runs[0]).n_nodes
     scatter = scatter.widened(profile.network.reach(nodes) if nodes > 1 else 1.0)
+    scatter = scatter.at_least(spread_of(profile.host, question.host) ** (row.host_s / row.time_s))
     low_s, high_s = row.time_s * scatter.low, row.time_s * scatter.high
     if nodes >= MANY_NODES:
         high_s *= CONGESTED

@@ -17,6 +17,7 @@ from collsim.fabric.reduction_trees import TreePorts, plant
 from collsim.library.environment import BYTES
 from collsim.schedule import Schedule
 from collsim.simulation.lowering import MOST_TRANSFERS, LoweredRun
+from collsim.simulation.request.checks import SYMMETRIC
 from collsim.simulation.request.request import MOST_CHANNELS, Request
 
 if TYPE_CHECKING:
@@ -158,9 +159,10 @@ def library_kernel(
         hint = f"add --library {picked.libraries[0]}"
         raise UnsupportedError(Fault(f"{picked.name} is a kernel of {whose}", "algo", hint))
     from collsim.library.engines.kernels import engine_options
+    from collsim.library.engines.symmetric import symmetric_options
 
     call, system, library = _call_of(request, run, question)
-    options = engine_options(call, system, library)
+    options = (engine_options if library.is_engine else symmetric_options)(call, system, library)
     found = next((choice for choice in options if choice.algo == picked.name), None)
     if found is None:
         others = ", ".join(choice.algo for choice in options)
@@ -177,7 +179,8 @@ def _call_of(request: ScheduleRequest, run: LoweredRun, question: Request) -> tu
     system = system_of(run.topology, run.fabric.rank_node.tolist(), sharp=sharp)
     call = Call(
         request.op.name, request.n_ranks, request.size_bytes, question.dtype, question.redop, root=request.root,
-        launch=question.launch, registered=question.registered, n_nodes=_equal_nodes(request),
+        launch=question.launch, registered=bool(question.registered), symmetric=question.registered == SYMMETRIC,
+        n_nodes=_equal_nodes(request),
     )  # fmt: skip
     assert question.library is not None
     return call, system, question.library

@@ -4,27 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from collsim._version import __version__
 from collsim.collectives import algorithm
 from collsim.core.errors import Fault, InputError, UnsupportedError
 from collsim.core.operations import BLOCK_GRAIN_BYTES, operation
-from collsim.fabric.fabric import Float
-from collsim.library import Profile, load_profile, with_kernels
+from collsim.library import Profile, load_profile, with_kernels, with_symmetric
+from collsim.library.costs.direct_pointers import with_direct_pointers, writes_directly
+from collsim.library.costs.hosts import as_hosted, host_words
 from collsim.library.costs.profile_files import AUTO
 from collsim.library.environment import read_environment
 from collsim.library.peers import peer_level, peer_words
 from collsim.schedule import Schedule
-from collsim.simulation.before_after import beside, healthy_groups, library_effects
-from collsim.simulation.concurrent import Party, prepare_groups, redrawn
+from collsim.simulation.before_after import beside, library_effects
+from collsim.simulation.concurrent import Party
 from collsim.simulation.draws import refuse_unhashed
-from collsim.simulation.lowering import as_seen
 from collsim.simulation.lowering import prepare as run_of
+from collsim.simulation.parties import answerable, free_share_of
 from collsim.simulation.plans import Told
 from collsim.simulation.provenance import (
     achievable,
@@ -43,8 +41,8 @@ from collsim.simulation.provenance import (
     uncalibrated,
     warnings_of,
 )
+from collsim.simulation.request.checks import SYMMETRIC
 from collsim.simulation.request.fields import Request
-from collsim.simulation.request.loads import free_shares
 from collsim.simulation.request.prepare import prepare
 from collsim.simulation.request.request import CHOICES
 from collsim.simulation.result import Result, Row
@@ -64,9 +62,8 @@ __all__ = ["build_schedule", "predict", "simulate"]
 MOST_WRITTEN = 512
 """Ranks of a schedule that is written out (chosen): a direct all-to-all of so many has 261,632 transfers, and takes two
 seconds."""
-LEAST_SCALED = 256
-"""Up to so many ranks every transfer is simulated: that takes no longer than to look for a small part of the machine
-that stands for it."""
+HOST_COUNTS = 0.1
+"""From this share of a time on the output says what was assumed of the host (chosen)."""
 
 
 def simulate(
@@ -74,6 +71,15 @@ def simulate(
     op: str | Sequence[str],
     size: int | str | Sequence[int | str] | None = None,
     *,
+    min_bytes: int | str | None = None,
+    max_bytes: int | str | None = None,
+    step_bytes: int | str | None = None,
+    step_factor: float | str | None = None,
+    nodes: int | None = None,
+    gpus_per_node: int | None = None,
+    racks: int | None = None,
+    fabric: str | None = None,
+    network: str | None = None,
     ranks: int | Sequence[int] | None = None,
     rank_list: Sequence[int] | None = None,
     algo: str | Sequence[str] = "auto",
@@ -87,11 +93,13 @@ def simulate(
     library: str | None = None,
     environment: Mapping[str, str] | None = None,
     launch: str = "stream",
-    registered: bool = False,
+    registered: bool | str = False,
     reduce: bool = True,
     tolerance: float | str | None = "auto",
     bracket: bool = False,
     gpus_per_thread: int = 1,
+    one_process: bool = False,
+    host: str = "auto",
     split: str | None = None,
     groups: Any = None,
     over: str | None = None,
@@ -114,6 +122,19 @@ def simulate(
     size : int, str or sequence of them, optional
         The size column of nccl-tests: bytes, or text such as ``64M``. Default: 1 MiB to 1 GiB by factors of two.
         The matrix decides for ``all_to_all_v``.
+    min_bytes, max_bytes, step_bytes, step_factor : int, float or str, optional
+        A range of sizes instead, as ``-b``, ``-e``, ``-i`` and ``-f`` of nccl-tests say it.
+    nodes : int, optional
+        Make a cluster of so many: each is one of *topo*.
+    gpus_per_node : int, optional
+        The first so many GPUs of each node take part.
+    racks : int, optional
+        Over how many racks with leaf switches of their own the nodes are dealt.
+    fabric : str, optional
+        Switches between nodes: ``rail``, ``rail_only``, ``fat_tree``, ``dragonfly`` or ``single_switch``.
+    network : str, optional
+        ``infiniband``, ``spectrum_x``, ``roce``, ``ultra_ethernet``, ``efa`` or ``slingshot``; by default that of the
+        adapters.
     ranks : int or sequence of int, optional
         How many ranks: the first so many GPUs. Several numbers are several runs.
     rank_list : sequence of int, optional
@@ -142,8 +163,9 @@ def simulate(
         Variables that change its choice: ``{"NCCL_ALGO": "Ring"}``.
     launch : str
         ``stream``, or ``graph`` for calls that a captured graph replays.
-    registered : bool
-        Whether the user registered the buffers with the library (``-R 1`` of the tests).
+    registered : bool or str
+        Whether the user registered the buffers with the library (``-R 1`` of the tests); ``symmetric``: as windows that
+        all ranks have at the same place (``-R 2``).
     reduce : bool
         Whether to look for transfers that have to behave alike and to simulate them as one: same times, less work.
     tolerance : float or str, optional
@@ -154,6 +176,11 @@ def simulate(
         Whether a time within a tolerance comes with one from below, the load of the busiest link, and one from above.
     gpus_per_thread : int
         How many GPUs each host thread starts work on, one after the other (``-g`` of the tests).
+    one_process : bool
+        Whether all ranks are threads of one process (``-t`` or ``-g`` of the tests alone).
+    host : str
+        Kind of host that starts the calls, ``bare`` or ``virtual``, or the time that a call takes at least because of
+        it, such as ``8 us``; ``auto``: bare, or the host of a profile of your own logs.
     split : str, optional
         Groups as nccl-tests makes them, all running at once: ``MOD 8``, ``DIV 8``, ``AND 0x7``, ``OR 0x7``, or a
         hexadecimal mask.
@@ -170,7 +197,7 @@ def simulate(
         draw, with the times of all in ``draw_times_s``.
     overrides : mapping or sequence of str, optional
         Figures of the topology to change: ``{"link.bandwidth": "80 GB/s"}`` or ``["link.bandwidth=80 GB/s"]``.
-    matrix : int array of shape (n, n), optional
+    matrix : int array of shape (n, n), str or path, optional
         Bytes from row to column, for ``all_to_all_v``.
     fail : str or sequence of str, optional
         What has failed: ``link:gpu0-gpu1``, ``switch:nvsw2``, ``gpu:gpu5``, ... (docs/failures.md).
@@ -193,6 +220,8 @@ def simulate(
     >>> result = simulate("hgx_h100", "all_to_all", "1G", profile="ideal")
     >>> round(result.busbw_Bps / 1e9, 3)
     450.0
+    >>> simulate("hgx_h100", "all_reduce", "64M", nodes=4, fabric="rail", network="infiniband").rows[0].ranks
+    32
     """
     asked = locals()  # the parameters, each under its name
     return predict(*prepare(**asked))
@@ -225,12 +254,17 @@ def predict(
     if question.library is not None and question.library.is_engine:
         node = topology if topology.cluster is None else topology.cluster.node
         constants = with_kernels(constants, question.library, node)
+    elif question.registered == SYMMETRIC and question.library is not None and question.library.family == "nccl":
+        constants = with_symmetric(constants, topology if topology.cluster is None else topology.cluster.node)
+    if writes_directly(question.library, one_process=question.one_process):
+        constants = with_direct_pointers(constants)
+    shipped, constants = constants, as_hosted(constants, question.host, question.library)
     told = Told(left_out)
     judged = _judged(topology, groups, question)
-    launched = constants.launched(question.launch, registered=question.registered)
+    launched = constants.launched(question.launch, registered=bool(question.registered))
     as_fitted = exchanges_as_fitted(constants, _levels(topology, constants, groups, question))
     sure = _sure(launched, constants, judged) if as_fitted else replace(launched, accuracy={})
-    parties, healthy = _parties(topology, sure, question, groups)
+    groups, parties, healthy = answerable(topology, sure, question, groups, told)
     rows, skipped = _rows(parties, healthy, question, told)
     read = warnings_of(judged, constants, question, as_fitted=as_fitted)
     warnings = (
@@ -260,8 +294,9 @@ def predict(
             "sha256": constants.sha256,
             "calibrated": as_fitted and is_calibrated(judged, constants),
             "constants": launched.describe(over_nodes=judged.cluster is not None)
-            + achievable(parties[0].runs[0].fabric, _free_share(parties[0].runs[0].topology, question)),
+            + achievable(parties[0].runs[0].fabric, free_share_of(parties[0].runs[0].topology, question)),
             "derived": constants.derived or None,
+            "host": _host(shipped, question, rows),
             "library": None if question.library is None else question.library.name,
         },
         rows=tuple(rows),
@@ -269,6 +304,12 @@ def predict(
         skipped=tuple(skipped),
         refused=tuple(told.refused),
     )
+
+
+def _host(shipped: Profile, question: Request, rows: Sequence[Row]) -> str | None:
+    """Return what was assumed of the host, where it decides much of some time."""
+    counts = any(row.host_s >= HOST_COUNTS * row.time_s > 0 for row in rows)
+    return host_words(shipped, question.host, question.launch) or None if counts else None
 
 
 def _peers(topology: Topology, constants: Profile, groups: Sequence[Sequence[int]], question: Request) -> str:
@@ -294,18 +335,6 @@ def _sure(launched: Profile, constants: Profile, judged: Topology) -> Profile:
     """Return the profile with the errors that were counted on the topology whose measurements judge a run."""
     counted = launched.accuracy if judged.cluster is None else launched.network.scatters()
     return replace(launched, accuracy=counted if intervals_hold(judged, constants) else {})
-
-
-def _parties(
-    topology: Topology, constants: Profile, question: Request, groups: Sequence[Sequence[int]]
-) -> tuple[list[Party | Scaled], list[Party | Scaled | None]]:
-    """Return the groups of each run, and the same ones before anything failed, None where nothing did."""
-    parties = [_party(topology, constants, question.groups_of(group), question) for group in groups]
-    if topology.damage is None:
-        return parties, [None for _ in groups]
-    before = topology.damage.healthy
-    runs = [healthy_groups(topology, question.groups_of(group), question) for group in groups]
-    return parties, [_party(before, constants, run, question) for run in runs]
 
 
 def _rows(
@@ -380,31 +409,6 @@ def _tables(party: Party | Scaled, question: Request, told: Told) -> list[list[l
     return party.tables(question, told)
 
 
-def _party(
-    topology: Topology, constants: Profile, groups: Sequence[Sequence[int]], question: Request
-) -> Party | Scaled:
-    """Return the groups of one run, prepared for the first draw; no thread starts more GPUs than there are."""
-    threads = min(question.gpus_per_thread, sum(len(group) for group in groups))
-    profile = constants.for_threads(threads)
-    topology = as_seen(topology, profile, [gpu for group in groups for gpu in group], question.environment)
-
-    @cache
-    def whole() -> Party:
-        party = prepare_groups(topology, profile, groups, free_share=_free_share(topology, question))
-        return redrawn(party, question.hash_seeds[0]) if question.hash_seeds else party
-
-    if len(groups) > 1 or len(groups[0]) <= LEAST_SCALED:
-        return whole()
-    from collsim.simulation.quotient.scaled import scaled
-
-    return scaled(topology, profile, groups[0], question, whole) or whole()
-
-
-def _free_share(topology: Topology, question: Request) -> Float | None:
-    """Return float64[n_links], what background traffic leaves of each link; None without any."""
-    return np.array(free_shares(question.load, topology.wiring.link_names)) if question.load else None
-
-
 def _with_library(topology: Topology, constants: Profile, question: Request) -> tuple[Request, list[str]]:
     """Return the question with the library that its choices follow, and what to tell of it.
 
@@ -424,15 +428,16 @@ def _with_library(topology: Topology, constants: Profile, question: Request) -> 
         return question, _alone(question, f"{library.name} does not run on {topology.name}")
     if question.library is None and question.environment:
         raise InputError(Fault("variables of the environment need a library", "environment", "add --library nccl-2.28"))
-    return question, [] if question.library is None else _of_old(question.library)
+    return question, [] if question.library is None else _of_unknown(question.library)
 
 
-def _of_old(library: Library) -> list[str]:
-    """Return a warning about a library older than all whose constants are known."""
+def _of_unknown(library: Library) -> list[str]:
+    """Return a warning about a library older or newer than all whose constants are known."""
     if library.known == library:
         return []
     known, name = library.known.name, library.name
-    return [f"the constants of {name} are not known: those of {known} are taken, without algorithms newer than {name}"]
+    older = f", without algorithms newer than {name}" if library.version < library.known.version else ""
+    return [f"the constants of {name} are not known: those of {known} are taken{older}"]
 
 
 def _alone(question: Request, why: str) -> list[str]:

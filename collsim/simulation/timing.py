@@ -31,7 +31,7 @@ from collsim.library.costs.laws import cap_Bps
 from collsim.library.costs.message_costs import Messages, call_s, port_capacity_Bps
 from collsim.schedule import Schedule, Transfers
 from collsim.simulation.arrivals import with_arrivals
-from collsim.simulation.demand import heads_of, is_grouped, messages_of, work_of
+from collsim.simulation.demand import heads_of, is_grouped, messages_of, peers_of, work_of
 from collsim.simulation.hops import laid
 from collsim.simulation.limits import Chain, Parts, chain_parts, hide_wires, limits_of
 from collsim.simulation.lowering import Lowered, LoweredRun
@@ -114,11 +114,13 @@ def time_schedule(schedule: Schedule, run: LoweredRun, proto: str = "Simple", dt
 def kernel_costs(run: LoweredRun, proto: str, family: str) -> Protocol:
     """Return the costs of a kernel on the ranks of *run*.
 
-    Calls in a row overlap inside a node. Over nodes they are taken one by one: no log shows that they overlap there.
+    Calls in a row overlap inside a node. Over nodes they are taken one by one: no log shows that they overlap there,
+    nor what each peer costs.
     """
     costs = run.profile.protocol(proto, family)
     node = run.fabric.wiring.coordinates.node[run.fabric.rank_node]
-    return replace(costs, back_to_back=False) if costs.back_to_back and (node != node[0]).any() else costs
+    own = costs.back_to_back or costs.peer_overhead_s
+    return replace(costs, back_to_back=False, peer_overhead_s=0.0) if own and (node != node[0]).any() else costs
 
 
 def time_lowered(lowered: Lowered, run: LoweredRun, costs: Protocol, network: Protocol | None = None) -> Timing:
@@ -348,7 +350,7 @@ def _calls(
 def base_s(lowered: Lowered, costs: Protocol, network: Protocol | None, size_bytes: Float) -> float:
     """Return the seconds of a call on the device beside its transfers of such sizes, which are no grouped messages."""
     over_nodes_s = network.base_s if network is not None and lowered.steps is not None else 0.0
-    around_s = costs.around_s(lowered.schedule.n_ranks, lowered.schedule.size_bytes)
+    around_s = costs.around_s(peers_of(lowered), lowered.schedule.size_bytes)
     return costs.once_s(size_bytes) + around_s + over_nodes_s
 
 

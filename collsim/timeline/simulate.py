@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Unpack
 
 from collsim.core.errors import Fault, InputError
 from collsim.timeline.analysis import Overlap, overlap_of
@@ -22,7 +23,7 @@ from collsim.timeline.replay import HOST, Replay, replay
 from collsim.timeline.result import CallRow, PathPart, TimelineResult
 from collsim.timeline.steps import by_steps
 from collsim.timeline.trace import COLLECTIVE, Call, Trace
-from collsim.timeline.what_if import WhatIf, across, gpus_of
+from collsim.timeline.what_if import Changes, WhatIf, across, asked_for, gpus_of
 
 __all__ = ["simulate_timeline"]
 
@@ -50,6 +51,7 @@ def simulate_timeline(
     *,
     steps: int | None = None,
     recorded_on: str | None = None,
+    **changes: Unpack[Changes],
 ) -> TimelineResult:
     """Predict the time of a step.
 
@@ -59,7 +61,10 @@ def simulate_timeline(
         A trace of torch.profiler of one rank, as JSON, also compressed by gzip; or a workload as YAML. Traces of
         further ranks say how long the first waited for them.
     what_if : WhatIf, optional
-        What is to be different.
+        What is to be different; or, in place of it:
+    **changes
+        ``topo``, ``ranks``, ``nodes``, ``environment``, ``compute_scale``, ``fail``, ``degrade``, ``overrides``,
+        ``profile`` and ``library``, as the flags of ``collsim timeline``.
     steps : int, optional
         How many steps a trace holds; by default its marks tell, or what repeats.
     recorded_on : str, optional
@@ -72,7 +77,7 @@ def simulate_timeline(
     CollsimError
         As of `collsim.simulation.simulate.simulate`.
     """
-    asked = what_if or WhatIf()
+    asked = asked_for(what_if, **changes)
     if not (math.isfinite(asked.compute_scale) and asked.compute_scale > 0):
         raise InputError(Fault(f"{asked.compute_scale} times as long", "compute_scale", "give a positive number"))
     first, *others = [file] if isinstance(file, str | Path) else file

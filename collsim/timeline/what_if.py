@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
-__all__ = ["WhatIf", "across", "gpus_of"]
+from collsim.core.errors import Fault, InputError
+
+__all__ = ["Changes", "WhatIf", "across", "asked_for", "gpus_of"]
+
+OPTIONS = ("fail", "degrade", "overrides", "profile", "library")
+"""Changes that `collsim.simulate` takes as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +45,39 @@ class WhatIf:
         """True if it changes what collectives take."""
         told = any(value for value in self.options.values())
         return bool(self.topo or self.ranks or self.nodes or self.environment or told)
+
+
+class Changes(TypedDict, total=False):
+    """What is to be different, each under the name of its flag."""
+
+    topo: str | None
+    ranks: int | None
+    nodes: int | None
+    environment: Mapping[str, str]
+    compute_scale: float
+    fail: str | Sequence[str] | None
+    degrade: Mapping[str, str | float] | None
+    overrides: Mapping[str, str] | None
+    profile: str | None
+    library: str | None
+
+
+def asked_for(what_if: WhatIf | None, **changes: Unpack[Changes]) -> WhatIf:
+    """Return a what-if, or the one that *changes* say.
+
+    Raises
+    ------
+    InputError
+        Both are given.
+    """
+    if what_if is not None:
+        if changes:
+            hint = "make it part of the what-if, or leave the what-if out"
+            raise InputError(*(Fault("given beside a what-if", name, hint) for name in changes))
+        return what_if
+    options = {name: value for name, value in changes.items() if name in OPTIONS}
+    own: Any = {name: value for name, value in changes.items() if name not in OPTIONS}
+    return WhatIf(**own, options=options)
 
 
 def gpus_of(topology: str) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collsim.topology.cluster.scale_out import build_cluster, cluster_spec
 from collsim.topology.cluster.spec import Cluster, ClusterSpec, Plan
 from collsim.topology.labels import FABRICS
+from collsim.topology.listing import systems
 from collsim.topology.loader import check_file, load_topology, parse_topology, plan_topology
 from collsim.topology.model import STATUSES, Damage, Fact, Topology
 from collsim.topology.summary import describe, remarks
@@ -36,5 +37,6 @@ __all__ = [
     "parse_topology",
     "plan_topology",
     "remarks",
+    "systems",
     "zoo_names",
 ]

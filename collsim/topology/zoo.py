@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pathlib
+from functools import cache
 
 __all__ = ["cluster_names", "network_names", "shipped_file", "shipped_path", "zoo_directory", "zoo_names"]
 
 
+@cache
 def zoo_directory() -> pathlib.Path:
     """Return the directory of the shipped topologies: inside an installed package, beside it in a source tree."""
     package = pathlib.Path(__file__).resolve().parents[1]

@@ -42,7 +42,7 @@ def test_root_of_a_rooted_operation(write):
     ("line", "library"),
     [
         ("NCCL version 2.12.12+cuda11.6", "nccl-2.12"),
-        ("NCCL version 2.99.1", "nccl-2.30"),
+        ("NCCL version 2.99.1", "nccl-2.99"),
         ("RCCL version : 2.22.3-HEAD", "rccl-2.22"),
         ("", None),
     ],

@@ -111,7 +111,7 @@ def test_steps_that_the_host_hides_are_not_fitted(h100):
 
     def told(ranks):
         cases = [MeasuredCase("all_reduce", n, 512, library=LIBRARY, environment=environment) for n in ranks]
-        slow = replace(changed(h100, "ring", "LL", message_overhead_s=3e-6), floor_s=8e-6)
+        slow = replace(changed(h100, "ring", "LL", message_overhead_s=2.5e-6), floor_s=8e-6)
         observations, _ = observe(made_rows(slow, cases), topology, h100, LIBRARY)
         found = {entry.name: entry for entry in parameters_of(h100, observations)}
         return found["floor"].told, "ring.LL.message_overhead" in found
@@ -540,3 +540,20 @@ def test_times_that_do_not_rise_are_not_fitted(time_s, kept):
     sound, refused = sound_rows(rows, load_topology("hgx_h100"), load_profile("hgx_h100"))
     assert len(sound) == kept
     assert bool(kept) != ("their times do not rise with size" in refused)
+
+
+def test_constants_of_the_same_gpu_and_rates_that_full_ports_hide_are_known_better(h100):
+    topology = load_topology("hgx_h100")
+
+    def spreads(cases, **options):
+        observations, _ = observe(made_rows(h100, cases), topology, h100, LIBRARY)
+        return {entry.name: entry.spread for entry in parameters_of(h100, observations, **options)}
+
+    full = [MeasuredCase("all_to_all", 8, size, library=LIBRARY) for size in (2**20, 2**24)]
+    neighbours = [MeasuredCase("send_recv", 8, 2**24, library=LIBRARY)]
+    alone, both = spreads(full), spreads(full + neighbours)
+    rate, share = "messages.Simple.channel_rate", "messages.Simple.link_share"
+    assert alone[rate] < both[rate]
+    assert alone[share] == both[share]
+    same = spreads(full + neighbours, alike=True)
+    assert all(same[name] < both[name] for name in both if name != "floor")

@@ -289,7 +289,7 @@ def test_graph_and_registered_launches_are_told(write, monkeypatch):
     monkeypatch.setattr(simulation, "predict", follow)
     validate(write(log_text(graph=2)), BOARD)
     validate(write("# cmd: all_reduce_perf -R 2\n" + log_text()), BOARD)
-    assert [(question.launch, question.registered) for question in asked] == [("graph", False), ("stream", True)]
+    assert [(question.launch, question.registered) for question in asked] == [("graph", False), ("stream", "symmetric")]
 
 
 def test_one_size_that_is_refused_leaves_the_others(write):
@@ -299,7 +299,10 @@ def test_one_size_that_is_refused_leaves_the_others(write):
     )
     validation = validate(path, BOARD)
     assert [found.case.size_bytes for found in validation] == [2**20]
-    assert "all_to_all of 64 bytes" in validation.skipped[0].reason
+    ((file, refused),) = validation.refused
+    assert (file, refused.line, refused.case.size_bytes, refused.measured_s) == (str(path), 2, 64, 9e-6)
+    assert "rounds this size down to nothing" in refused.what
+    assert validation.skipped == ()
 
 
 def test_every_fault_at_once(tmp_path):

@@ -129,7 +129,7 @@ def test_refused(collsim, arguments, told):
 def test_answers_of_others_are_printed_and_the_refused_named(collsim, form):
     call = ("compare", "mi355x_ubb8", "hgx_h100", "hgx_b200", "--op", "all_reduce", "--size", "1M", "--algo", "nvls")
     found = collsim(*call, "-q", "--format", form)
-    assert found.code == 2
+    assert found.code == 4
     assert "error: mi355x_ubb8 is refused: the schedule needs switches" in found.err
     assert "hgx_h100" in found.out
     if form == "json":

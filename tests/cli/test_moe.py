@@ -126,10 +126,12 @@ def test_csv_has_a_line_for_each_operation(collsim):
     rows = list(csv.DictReader(io.StringIO(collsim(*SAMPLED, "--format", "csv").out)))
     document = json.loads(collsim(*SAMPLED, "--format", "json").out)
     assert list(rows[0]) == [
-        "topology", "model", "mode", "kernel", "kind", "routing", "placement", "op", "ranks", "nodes", "experts",
-        "time_s", "samples", "time_min_s", "time_max_s", "low_s", "high_s", "prepare_s", "load_s", "bound_s",
+        "topology", "model", "mode", "kernel", "kind", "routing", "placement",
+        "overrides", "fail", "degrade", "op", "ranks", "nodes", "experts",
+        "time_s", "samples", "time_min_s", "time_max_s", "time_lo_s", "time_hi_s", "prepare_s", "load_s",
+        "lower_bound_s",
         "logical_Bps", "node_Bps", "network_Bps", "logical_bytes", "node_bytes", "network_bytes", "imbalance",
-        "limit", "bottleneck", "bottleneck_utilisation", "seed", "path", "tolerance",
+        "limit", "limited_by", "bottleneck_link", "bottleneck_utilisation", "seed", "path", "tolerance",
     ]  # fmt: skip
     assert [(row["op"], row["ranks"]) for row in rows] == [
         ("dispatch", "8"), ("combine", "8"), ("dispatch", "16"), ("combine", "16"),

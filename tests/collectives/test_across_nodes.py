@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from collsim.collectives import NodeLayout, ScheduleRequest, algorithm, node_rings
-from collsim.collectives.node_p2p import peer_order
+from collsim.collectives.node_p2p import peer_order, root_order
 from collsim.collectives.node_rings import local_path
 from collsim.collectives.node_tree import chained_parents, node_parents
 from collsim.core.errors import UnsupportedError
@@ -356,3 +356,14 @@ def test_phases_join_the_members_of_a_group():
     merged = twice.materialise()
     first_again = len(schedule.phases[0]) + 4
     assert merged.deps_of(first_again) == [5, 6]  # the joins of ranks 0 and 1
+
+
+@pytest.mark.parametrize("gathers", [False, True])
+@pytest.mark.parametrize("sizes", [[2, 2], [8] * 5, [6, 3], [4] * 3])
+def test_rounds_of_a_root_are_its_part_of_all_rounds(sizes, gathers):
+    layout, root = NodeLayout.blocks(sizes), sum(sizes) // 3
+    found = [(block, other) for block, others in root_order(layout, root, gathers=gathers) for other in others.tolist()]
+    if gathers:
+        assert found == [(turn.block, turn.partner.index(root)) for turn in peer_order(layout)]
+    else:
+        assert found == [(turn.block, turn.partner[root]) for turn in peer_order(layout)]

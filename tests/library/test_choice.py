@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from collsim import simulate
 from collsim.core.errors import InputError, UnsupportedError
 from collsim.library import (
     Call,
@@ -41,11 +42,18 @@ def test_library_names(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "hint"), [("nccl-2.31", "nccl-2.30"), ("nccl-1.3", "nccl-2.18"), ("mpi-4", "rccl-2.18 to")]
+    ("name", "hint"), [("nccl-3.1", "nccl-2.30"), ("nccl-1.3", "nccl-2.18"), ("mpi-4", "rccl-2.18 to")]
 )
 def test_unknown_libraries_name_the_nearest(name: str, hint: str) -> None:
     with pytest.raises(UnsupportedError, match=hint):
         load_library(name)
+
+
+def test_a_newer_version_takes_the_newest_constants_and_says_so() -> None:
+    assert load_library("nccl-2.32.3").known.name == "nccl-2.30"
+    newest, newer = (simulate("hgx_h100", "all_reduce", "1G", library=f"nccl-2.{minor}") for minor in (30, 31))
+    assert newest.rows[0].time_s == newer.rows[0].time_s
+    assert "the constants of nccl-2.31 are not known: those of nccl-2.30 are taken" in newer.warnings
 
 
 def test_an_algorithm_is_chosen_only_by_versions_that_have_it() -> None:

@@ -252,3 +252,17 @@ def test_a_cycle_that_nobody_reaches_from_elsewhere():
     weights[0, 0], weights[0, 1] = 2.0, 7.0
     assert _cycle_mean(weights) == 2.0
     assert _cycle_mean(np.full((2, 2), -np.inf)) == -np.inf
+
+
+def started_s(op: str, ranks: int, costs: Protocol, channels: int = 32, topo: str = "hgx_h100") -> float:
+    """Time of the smallest messages, to every other rank or to a neighbour."""
+    run = prepare(load_topology(topo), load_profile("ideal"), range(ranks))
+    request = ScheduleRequest(operation(op), ranks, 16 * ranks, 1, channels=channels)
+    return time_lowered(lower(algorithm(op, "nccl_p2p").build(request), run), run, costs).time_s
+
+
+def test_every_peer_of_a_rank_costs_once_and_no_more_than_there_are_channels():
+    costs = Protocol(0.0, 20e9, peer_overhead_s=1e-6)
+    for ranks, channels, peers in ((2, 32, 1), (8, 32, 7), (8, 4, 4)):
+        assert started_s("all_to_all", ranks, costs, channels) == pytest.approx(peers * 1e-6, rel=0.01)
+    assert started_s("send_recv", 8, costs) == pytest.approx(1e-6, rel=0.01)

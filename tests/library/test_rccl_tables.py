@@ -188,3 +188,19 @@ def test_channels_by_bytes_of_a_rank(mi300x: System, mi355x: System, op: str, st
     assert channels(2**30, mi355x, g=2) == 16
     assert channels(KIB, mi300x) is None
     assert across.channels_by_size(call("all_reduce", 2, MIB), mi355x) is None
+
+
+@pytest.mark.parametrize(
+    ("op", "library", "size", "backend"),
+    [
+        ("all_reduce", "rccl-2.27", 256 * KIB, "msccl"),
+        ("all_reduce", "rccl-2.27", 16 * MIB, "msccl"),
+        ("all_reduce", "rccl-2.27", 32 * MIB, None),
+        ("all_reduce", "rccl-2.28", MIB, None),
+        ("all_to_all", "rccl-2.27", MIB, None),
+    ],
+)
+def test_schedules_of_msccl_on_mi355x(mi355x: System, op: str, library: str, size: int, backend: str | None) -> None:
+    """Its all-reduce, as release notes of 2.27.7 say; 2.28 printed rings."""
+    found = board.backend_of(Call(op, 8, size), mi355x, load_library(library), UNSET)
+    assert (found and found.name) == backend

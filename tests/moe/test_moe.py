@@ -429,7 +429,7 @@ def test_counts_are_whole_numbers_that_fit(tmp_path, entry):
      ({"placement": 3}, "placement"), ({"phase": None}, "phase"), ({"mode": 3}, "mode"),
      ({"seeds": [0.5]}, "seeds"), ({"redundant": "8"}, "redundant"),
      ({"hidden": 7168.0}, "hidden"),
-     ({"expertz": 4}, "expertz"), ({"hidden": 10**30}, "hidden"), ({"top_k": True}, "top_k"),
+     ({"hidden": 10**30}, "hidden"), ({"top_k": True}, "top_k"),
      ({"mode": "all_to_all", "load_only": True}, "load_only"), ({"mode": "all_to_all", "kernel": "mori"}, "kernel"),
      ({"counts": np.full(256, 2**62)}, "counts")],
 )  # fmt: skip

@@ -109,3 +109,102 @@ def test_notebook_shows_every_row(named):
         told = record["name"] if name == "calibrate" else str(record.get("size_bytes", record.get("op")))
         assert f"<td>{html.escape(told)}</td>" in text
     assert text.count("<td>") == rows * text.count("<th>")
+
+
+def test_python_shows_a_table_of_at_most_twenty_lines(named):
+    _, result = named
+    lines = repr(result).splitlines()
+    assert 3 <= len(lines) <= 20
+    assert max(map(len, lines)) <= 160
+    assert lines[0].startswith(type(result).__name__ + ": ")
+
+
+def test_many_rows_are_cut_in_the_middle():
+    sizes = [2**power for power in range(10, 31)]
+    result = collsim.simulate("hgx_h100", "all_gather", sizes, profile="ideal")
+    lines = repr(result).splitlines()
+    assert len(lines) == 20
+    assert lines[-2] == "... 4 more"  # caption, heading, 16 rows, this line and the last row: 21 - 17
+    assert str(sizes[15]) in lines[-3]
+    assert str(sizes[-1]) in lines[-1]
+
+
+def test_json_is_the_document(named, tmp_path):
+    name, result = named
+    assert json.loads(result.to_json()) == result.to_dict()
+    assert result.to_json(tmp_path / "result.json") is None
+    assert (tmp_path / "result.json").read_text() == result.to_json()
+    if name in RENDERED:
+        assert RENDERED[name](result, "json") == result.to_json()
+
+
+ROWS = {"result": "results", "moe": "results", "validate": "rows"}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_the_same_words_in_rows_of_every_command(name):
+    result = MADE[name]()
+    for row, document, record in zip(list(result.rows), result.to_dict()[ROWS[name]], result.to_records(), strict=True):
+        for where in (document, record):
+            assert where["lower_bound_s"] == row.lower_bound_s > 0
+            assert where["limited_by"] == row.limited_by != ""
+            assert (where["time_lo_s"], where["time_hi_s"]) == (row.time_lo_s, row.time_hi_s)
+        assert all({"link", "utilisation"} == {*each.__slots__} for each in row.bottleneck)
+        busiest = row.bottleneck[0].link
+        assert record.get("bottleneck_link", busiest) == busiest
+
+
+def test_frames_say_what_was_asked():
+    result = collsim.simulate(
+        "hgx_h100", "all_reduce", "64M", algo="ring", split="MOD 2", profile="ideal", launch="graph",
+        overrides={"link.latency": "1 us"}, fail="link:gpu0-nvsw0",
+    )  # fmt: skip
+    record = result.to_records()[0]
+    told = {key: record[key] for key in ("topology", "profile", "overrides", "fail", "grouping", "launch", "asked")}
+    assert told == {
+        "topology": "hgx_h100", "profile": "ideal", "overrides": "link.latency=1 us", "fail": "link:gpu0-nvsw0",
+        "grouping": "MOD 2", "launch": "graph", "asked": "ring",
+    }  # fmt: skip
+
+
+@pytest.fixture
+def pyplot():
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("agg")
+    from matplotlib import pyplot
+
+    yield pyplot
+    pyplot.close("all")
+
+
+def test_a_plot_has_the_prediction_the_band_the_bound_and_what_was_measured(pyplot):
+    result = collsim.simulate("hgx_h100", "all_reduce", ["1M", "16M", "256M"])
+    ax = result.plot(measured={2**24: 150e9})
+    line, bound, measured = ax.lines
+    assert list(line.get_ydata()) == [row.busbw_Bps / 1e9 for row in result]
+    assert list(bound.get_ydata()) == pytest.approx([row.busbw_Bps / row.efficiency / 1e9 for row in result])
+    assert (list(measured.get_xdata()), list(measured.get_ydata())) == ([2**24], [150.0])
+    (band,) = ax.collections
+    inside = band.get_paths()[0].vertices[:, 1]
+    row = result.rows[0]
+    assert inside.min() == pytest.approx(row.busbw_Bps * row.time_s / row.time_hi_s / 1e9)
+    assert [text.get_text() for text in ax.get_xticklabels()] == ["1 MiB", "16 MiB", "256 MiB"]
+
+
+def test_rows_of_a_log_are_drawn_beside_their_prediction(pyplot):
+    validation = MADE["validate"]()
+    ax = validation.plot()
+    assert list(ax.lines[-1].get_ydata()) == [row.measured_busbw_Bps / 1e9 for row in validation]
+    result = collsim.simulate("hgx_h100", "all_reduce", ["1M", "1G"], profile="ideal")
+    _, ax = pyplot.subplots()
+    assert result.plot(ax, measured=validation) is ax
+    assert len(ax.lines[-1].get_xdata()) == len(validation)
+    assert not ax.collections  # bare wires have no interval
+
+
+def test_without_matplotlib_the_extra_is_named(monkeypatch):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(ImportError, match=r"pip install 'collsim\[plot\]'"):
+        MADE["result"]().plot()

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from collsim import simulate
-from collsim.simulation.result import CRITICAL, FIELDS, Limit, LinkLoad, Result, Row
+from collsim.simulation.result import CRITICAL, FIELDS, Limit, LinkLoad, Result, Row, asked_of
 
 
 def row(**changes):
@@ -110,7 +110,7 @@ def test_what_a_row_may_wait_for_is_known(result):
 def test_frame(result, backend):
     pytest.importorskip(backend)
     frame = result.to_frame(backend)
-    run = ["topology", "profile", "calibrated", "overrides", "fail", "degrade"]
+    run = ["topology", "profile", "calibrated", *asked_of(result.config), "library"]
     assert list(frame.columns) == [*run, *result.rows[0].to_record()]
     assert frame["topology"].to_list() == ["mi300x_ubb8"] * 4
     assert frame["time_s"].to_list() == [found.time_s for found in result]

@@ -449,7 +449,7 @@ def test_no_warning_where_nothing_caps_a_phase_boundary():
 
 
 def test_the_package_shows_what_it_promises():
-    assert collsim.simulate is simulate
+    assert collsim.simulate.__wrapped__ is simulate  # with messages for Python around it
 
 
 def test_what_would_not_fit_in_memory_is_refused_and_left_out_with_a_word(monkeypatch):
@@ -505,3 +505,20 @@ def test_a_matrix_with_a_single_pair(pair, sent_bytes):
 def test_gpus_that_meet_in_sockets_are_a_stated_doubt(topo, profile, doubtful):
     result = simulate(topo, "all_reduce", "1M", profile=profile)
     assert any("no constants were fitted to this machine" in text for text in result.warnings) == doubtful
+
+
+@pytest.mark.parametrize("op", ["gather", "scatter"])
+def test_as_many_bytes_to_or_from_a_root_take_as_long_over_more_nodes(op):
+    """The root's adapters carry them eight messages at a time, however many follow."""
+    few, many = (
+        collsim.simulate("alps", op, "256M", overrides=[f"scale_out.nodes={n}"]).rows[0].time_s for n in (16, 128)
+    )
+    assert few < many < few * 1.1
+
+
+def test_a_root_of_many_ranks_is_answered():
+    for op in ("gather", "scatter", "broadcast", "reduce"):
+        size = "256K" if op in ("broadcast", "reduce") else "64M"
+        (row,) = collsim.simulate("alps", op, size, overrides=["scale_out.nodes=1056"]).rows
+        assert row.time_s > row.lower_bound_s
+        assert row.limits

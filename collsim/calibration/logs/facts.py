@@ -34,7 +34,7 @@ _SHORT_WORD_OP = re.compile(r"(?<![A-Za-z])(reduce|gather|scatter)(?![A-Za-z])",
 _THREADS = re.compile(r"nThreads?:?\s+(\d+)\s+nGpus:?\s+(\d+)(?:\s+nRanks:?\s+(\d+))?")
 _SETTING = re.compile(r"(warmup ?iters|agg iters|iters|validation|graph):\s*(\d+)", re.IGNORECASE)
 _DEVICE = re.compile(
-    r"Rank\s+(\d+)(?:\s+Group\s+(\d+))?(?:\s+Pid\s+(\d+))?\s+on\s+(\S+)\s+device\s+(\d+)(?:\s+\[[^\]]*\])?\s*(.*)"
+    r"Rank\s+(\d+)(?:\s+Group\s+(\d+))?(?:\s+Pid\s+(\d+))?\s+on\s+(\S+)\s+device\s+(\d+)(?:\s+\[([^\]]*)\])?\s*(.*)"
 )
 _VERSIONS = (
     (re.compile(r"\b(nccl|rccl)-tests version (\S+)"), "program"),
@@ -70,6 +70,8 @@ class Device:
     pid: int
     number: int = -1
     """Of the device on its host; -1 if the list does not say."""
+    address: str = ""
+    """On the PCI bus, as printed."""
 
 
 @dataclass(slots=True)
@@ -238,7 +240,7 @@ def _read_device(text: str, facts: Facts) -> None:
         return
     rank = int(match[1][:9])
     group, pid, number = (int((text or "0")[:9]) for text in (match[2], match[3], match[5]))
-    device = Device(group, match[4][:200], match[6].strip()[:80], pid, number)
+    device = Device(group, match[4][:200], match[7].strip()[:80], pid, number, (match[6] or "")[:40])
     facts.devices.setdefault(rank, device)
 
 

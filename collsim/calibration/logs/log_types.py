@@ -214,6 +214,9 @@ class LogRun:
     seats : tuple of (int, int)
         Host, by its place in *hosts*, and number of the device of each rank, if the list of ranks is whole and no
         device is there twice.
+    virtual : bool
+        All GPUs are ones that a virtual machine is handed: on the first bus, where no other machine has any, or
+        virtual functions (``VF``) by their names.
     failed : bool
         The closing lines say so: ``Out of bounds values : 4 FAILED``.
     """
@@ -243,6 +246,7 @@ class LogRun:
     environment: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     command: str | None = None
     printed_busbw_Bps: float | None = None
+    virtual: bool = False
     failed: bool = False
 
 

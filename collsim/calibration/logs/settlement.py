@@ -7,13 +7,14 @@ This module imports only `operations` and the modules of the reader below it.
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from collsim.calibration.logs.facts import Facts
+from collsim.calibration.logs.facts import Device, Facts
 from collsim.calibration.logs.inference import (
     MOST_STRAYS,
     Ratios,
@@ -30,6 +31,9 @@ __all__ = ["BLOCK_COLUMNS", "Known", "Settlement"]
 
 BLOCK_COLUMNS = ("time_s", "algbw_Bps", "busbw_Bps", "wrong")
 NO_IN_PLACE = frozenset({"all_to_all", "all_to_all_v", "send_recv"})
+FLAT = re.compile(r"0000:00:[0-9a-fA-F]{2}\b")
+"""Address of a GPU on the first bus of its machine. Where GPUs are plugged in, that bus holds bridges and no GPU;
+virtual machines (QEMU, Firecracker, Cloud Hypervisor) put devices there that they hand on."""
 UNJUDGED = frozenset({"all_to_all_v", "hypercube"})
 """Operations that the rows cannot deny."""
 
@@ -267,11 +271,17 @@ class Settlement:
             hosts=tuple(dict.fromkeys(device.host for _, device in sorted(facts.devices.items()))),
             gpus=tuple(dict.fromkeys(device.name for _, device in sorted(facts.devices.items()))),
             seats=_seats(facts, environment),
+            virtual=bool(facts.devices) and all(map(_is_handed_on, facts.devices.values())),
             environment=MappingProxyType(environment),
             command=facts.command,
             printed_busbw_Bps=facts.printed_busbw,
             failed=facts.failed,
         )
+
+
+def _is_handed_on(device: Device) -> bool:
+    """Return True if a GPU is one that a host hands on to a virtual machine: by its address, or its name."""
+    return bool(FLAT.match(device.address)) or device.name.endswith(" VF")
 
 
 def _seats(facts: Facts, environment: Mapping[str, str]) -> tuple[tuple[int, int], ...]:

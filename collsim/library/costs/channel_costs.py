@@ -34,8 +34,9 @@ Bool = NDArray[np.bool_]
 
 FAMILIES = ("ring", "chain", "rooted", "messages", "nvls", "all_pairs", "direct", "fan")
 """Kernels that have constants of their own."""
-PEER_FAMILIES = ("peer_one_shot", "peer_two_shot", "peer_staged", "peer_multimem")
-"""Kernels of inference engines over peer memory, whose constants come with the engine (`engine_files`)."""
+PEER_FAMILIES = ("peer_one_shot", "peer_two_shot", "peer_staged", "peer_multimem", "symmetric")
+"""Kernels of inference engines over peer memory, whose constants come with the engine, and those of NCCL on symmetric
+memory, whose constants come with it."""
 STAND_IN = {"all_pairs": "ring", "direct": "messages", "fan": "messages"}
 """Whose constants hold for a family that a profile leaves out."""
 BETWEEN = {"rooted": "ring", "all_pairs": "ring", "direct": "messages", "fan": "messages"}
@@ -155,7 +156,8 @@ class Protocol:
     floor_s : float or None
         What a call of this kernel takes at least, because the host needs so long to start it; None: as of the profile.
     peer_overhead_s : float
-        Once per collective for every other rank: the flags that a kernel writes to its peers and waits for.
+        Once per collective for every peer of a rank: flags that a kernel writes and waits for, or a block of threads
+        that only starts for its messages.
     copies, copy_rate_Bps : float
         How often the whole buffer is copied inside the GPU, before and after, which nothing overlaps; and at what rate.
     origins : Mapping of str to Origin
@@ -230,9 +232,9 @@ class Protocol:
         fill_s = min(float(size_bytes.max(initial=0.0)), self.fill_limit_bytes) / self.fill_rate_Bps
         return self.base_s + fill_s + (self.message_overhead_s if self.back_to_back else 0.0)
 
-    def around_s(self, n_ranks: int, size_bytes: int) -> float:
-        """Return the seconds of a call for flags to all peers, and copies of a buffer of so many bytes around it."""
-        return self.peer_overhead_s * (n_ranks - 1) + self.copies * size_bytes / self.copy_rate_Bps
+    def around_s(self, peers: int, size_bytes: int) -> float:
+        """Return the seconds of a call for all peers, and for copies of a buffer of so many bytes around it."""
+        return self.peer_overhead_s * peers + self.copies * size_bytes / self.copy_rate_Bps
 
 
 def soft_max(a: Float, b: Float, sharpness: float) -> Float:

@@ -87,7 +87,9 @@ class Messages:
     @property
     def one_way(self) -> bool:
         """True if no rank both sends and receives, so that none waits for its own next call through others."""
-        return not np.intersect1d(self.src[self.moves], self.dst[self.moves]).size
+        sends = np.zeros(self.n_ranks, dtype=np.bool_)
+        sends[self.src[self.moves]] = True
+        return not sends[self.dst[self.moves]].any()
 
     @property
     def sent_bytes(self) -> Float:

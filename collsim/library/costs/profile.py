@@ -60,6 +60,10 @@ class Scatter:
         """Return the same with ends that are *times* as far off, as logarithms."""
         return replace(self, low=self.low**times, high=self.high**times)
 
+    def at_least(self, factor: float) -> Scatter:
+        """Return the same with ends at least *factor* off: what something that was assumed may differ by."""
+        return replace(self, low=min(self.low, 1 / factor), high=max(self.high, factor))
+
 
 @dataclass(frozen=True, slots=True)
 class NetworkCosts:
@@ -161,6 +165,8 @@ class Profile:
         Distances up to which GPUs reached each other's memory in the measurements; empty where they are linked.
     library : str
         What ran in the measurements, such as ``nccl-2.28``; the algorithm is then chosen as this library does.
+    host : str
+        Kind of host that *floor_s* was measured on, of `collsim.library.costs.hosts`; empty if nobody says.
     derived : str
         How the constants follow from those of a relative, if nothing was measured on the systems; else empty.
     network : NetworkCosts
@@ -192,6 +198,7 @@ class Profile:
     gpus: tuple[str, ...] = ()
     peers: tuple[str, ...] = ()
     library: str = ""
+    host: str = ""
     derived: str = ""
     network: NetworkCosts = field(default_factory=NetworkCosts, hash=False)
     accuracy: Mapping[str, Mapping[str, Scatter]] = field(default_factory=dict, hash=False)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collsim.library.library import Library
     from collsim.topology import Topology
 
-__all__ = ["load_profile", "profile_for", "profile_names", "with_kernels"]
+__all__ = ["load_profile", "profile_for", "profile_names", "with_kernels", "with_symmetric"]
 
 FOLDER = Path(__file__).parent / "profiles"
 NETWORKS = FOLDER / "networks"
@@ -157,16 +157,25 @@ def with_kernels(profile: Profile, library: Library, topology: Topology) -> Prof
 
     Kernels that the profile has constants of keep them. Of carried over ones it says so, and knows no errors.
     """
+    return _with_kernels_of(profile, library.family, library.name, topology, "where it calls NCCL or RCCL")
+
+
+def with_symmetric(profile: Profile, topology: Topology) -> Profile:
+    """Return a profile with the costs of NCCL's kernels on symmetric memory, in the same way."""
+    return _with_kernels_of(profile, "symmetric", "NCCL on symmetric memory", topology, "for the rest")
+
+
+def _with_kernels_of(profile: Profile, family: str, name: str, topology: Topology, rest: str) -> Profile:
     if not profile.families and not profile.latency:
         return profile  # bare wires
-    kernels = _kernels_for(library, topology)
+    kernels = _kernels_for(family, topology)
     measured = topology.name in kernels.systems
-    told = f"kernels of {library.name}: {kernels.title}"
-    told += "" if measured else f"; carried over to {topology.name}, where nothing of {library.name} was measured"
+    told = f"kernels of {name}: {kernels.title}"
+    told += "" if measured else f"; carried over to {topology.name}, where nothing of {name} was measured"
 
     def joined(mine: Profile, theirs: Profile) -> Profile:
         accuracy = {**(theirs.accuracy if measured else {}), **mine.accuracy}
-        title = f"{told}; where it calls NCCL or RCCL: {mine.title}"
+        title = f"{told}; {rest}: {mine.title}"
         return replace(mine, title=title, families={**theirs.families, **mine.families}, accuracy=accuracy)
 
     names = {**profile.launches, **kernels.launches}
@@ -182,12 +191,12 @@ def with_kernels(profile: Profile, library: Library, topology: Topology) -> Prof
     )
 
 
-def _kernels_for(library: Library, topology: Topology) -> Profile:
+def _kernels_for(family: str, topology: Topology) -> Profile:
     """Return the costs of an engine's kernels: of that very system, of the same GPU, or of the first that was measured.
 
     Files are in the order of their names.
     """
-    found = _engine_files(library.family)
+    found = _engine_files(family)
     model = topology.labels.get("gpu.model", "")
     same = (kernels for kernels in found if topology.name in kernels.systems)
     alike = (kernels for kernels in found if any(part in model for part in kernels.gpus))

@@ -22,6 +22,7 @@ from collsim.core.units import (
     parse_time_s,
 )
 from collsim.library.costs.channel_costs import FAMILIES, PEER_FAMILIES, Origin, Protocol
+from collsim.library.costs.hosts import HOSTS
 from collsim.library.costs.profile import BANDS, NetworkCosts, Profile, Scatter
 from collsim.library.library import PROTOCOLS, load_library
 from collsim.topology.files.reader import Document
@@ -154,7 +155,7 @@ WITHIN_NODES = (*FAMILIES, *PEER_FAMILIES)
 BETWEEN_NODES = (*FAMILIES, "sharp")
 """Kernels whose steps lead between nodes, and the steps that switches there add."""
 CHOICES = {"link_rate": ("achievable", "raw"), "link_latency": ("counted", "ignored")}
-TEXTS = ("title", "derived", "library")
+TEXTS = ("title", "derived", "library", "host")
 LISTS = ("systems", "gpus", "peers")
 NETWORK_LISTS = {"systems": "hgx_h100", "gpus": "H100", "networks": "infiniband"}
 """Keys that hold lists of names, with an example."""
@@ -465,6 +466,9 @@ def _texts(reader: _Reader, data: Mapping[str, Any], path: tuple[str, ...]) -> d
         if key in data and not isinstance(data[key], str):
             reader.fault(f"{key} is not a text", (*path, key), f"write {key}: '...'")
     found = {key: one_line(data[key]) for key in TEXTS if isinstance(data.get(key), str)}
+    if found.get("host", "") not in ("", *HOSTS):
+        what = f'"{found["host"]}" is no kind of host'
+        reader.fault(what, (*path, "host"), f"one of {', '.join(HOSTS)}")
     if found.get("library"):
         try:
             load_library(found["library"])

@@ -111,6 +111,10 @@ channels is inferred from the others. From 512 KiB to 7 MiB an all-to-all has fo
 receive from it, each on a channel of its own.
 """
 MSCCL_UNTIL = (2, 27)
+MSCCL_OPS = {"gfx942": tuple(MSCCL), "gfx950": ("all_reduce",)}
+"""Operations that MSCCL runs by architecture. The release notes of RCCL 2.27.7 for ROCm 7.1.1 name it on MI350X and
+MI355X for all-reduce on one node with LL below 512 KiB; a public log of 2.27.7 on such a board rises from 256 KiB to
+2 MiB by 2 %, as its schedules do and rings do not. Of the other operations there nothing is known."""
 DDA_SINCE = (2, 29)
 DDA_BYTES = {"gfx942": 8 * MIB, "gfx950": 128 * MIB}
 DDA_ALL_TO_ALL_BYTES = 4 * MIB
@@ -252,7 +256,7 @@ def backend_of(call: Call, system: System, library: Library, environment: Enviro
     if call.n_nodes > 1:
         across = rccl_across.backend_of(call, system, library)
         return Backend(*across) if across else None
-    if system.architecture == "gfx942" and library.version <= MSCCL_UNTIL and call.n_ranks == 8:
+    if library.version <= MSCCL_UNTIL and call.n_ranks == 8 and call.op in MSCCL_OPS[system.architecture]:
         return _msccl(call, environment)
     if library.version >= DDA_SINCE and call.n_ranks >= DDA_RANKS:
         found = _dda(call, system)
@@ -303,6 +307,8 @@ def doubts_of(call: Call, system: System, library: Library, backend: Backend | N
         doubts.append("the channels of MI200 boards depend on the template that RCCL finds for the wiring")
     if backend and backend.name == "dda":
         doubts.append("the size up to which DDA runs in one shot and its number of CTAs are not known")
+    if backend and backend.name == "msccl" and system.architecture == "gfx950":
+        doubts.append("that MSCCL runs on this GPU is told by release notes and one log, its sizes are those of MI300X")
     if backend and backend.name == "msccl" and call.op == "all_to_all":
         doubts.append("whether MSCCL's limits count the own block is not known")
     return tuple(doubts)

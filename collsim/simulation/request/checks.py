@@ -23,15 +23,19 @@ __all__ = [
     "chunk",
     "environment",
     "gpus_per_thread",
+    "host",
     "launch",
     "library",
     "proto",
     "redop",
+    "registered",
     "root",
     "truth",
 ]
 
 LAUNCHES = ("stream", "graph")
+SYMMETRIC = "symmetric"
+"""How the user may register buffers beside plainly."""
 MOST_CHANNELS = 128
 """MAXCHANNELS of RCCL; NCCL stops at 64."""
 MOST_GPUS_PER_THREAD = 1024
@@ -71,9 +75,26 @@ def gpus_per_thread(value: Any) -> int:
     return _between(value, "gpus_per_thread", "GPUs per thread", MOST_GPUS_PER_THREAD, "a number such as 8")
 
 
+def host(value: Any) -> str:
+    """Return a kind of host, or the time that it takes to start a call."""
+    from collsim.library.costs.hosts import checked_host
+
+    return checked_host(value)
+
+
 def launch(value: Any) -> str:
     """Return a way to launch calls."""
     return _one_of(value, "launch", "launch", LAUNCHES)
+
+
+def registered(value: Any) -> bool | str:
+    """Return whether the user registered the buffers, and if so whether as symmetric windows."""
+    if isinstance(value, str) and value.strip().lower() == SYMMETRIC:
+        return SYMMETRIC
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    hint = f'pass True, False or "{SYMMETRIC}"'
+    raise InputError(Fault(f"registered {shown(value)} is not true, false or {SYMMETRIC}", "registered", hint))
 
 
 def library(value: Any) -> Library | None:

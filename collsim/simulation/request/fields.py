@@ -10,8 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from collsim.simulation.request.field_kinds import (
+    BYTES,
+    COUNT,
+    MAYBE_COUNT,
+    MAYBE_TEXT,
+    PAIRS,
+    TEXT,
+    TEXTS,
+    TRUTH,
+    RequestField,
+)
 
 if TYPE_CHECKING:
     from collsim.core.operations import Operation
@@ -20,89 +31,7 @@ if TYPE_CHECKING:
     from collsim.simulation.request.groups import Grouping
     from collsim.simulation.request.loads import Load
 
-__all__ = ["BY_NAME", "FIELDS", "Request", "RequestField"]
-
-CHECKS = "collsim.simulation.request"
-TEXT: Mapping[str, Any] = {"type": "string"}
-MAYBE_TEXT: Mapping[str, Any] = {"type": ["string", "null"]}
-COUNT: Mapping[str, Any] = {"type": "integer", "minimum": 1}
-MAYBE_COUNT: Mapping[str, Any] = {"type": ["integer", "null"], "minimum": 1}
-TRUTH: Mapping[str, Any] = {"type": "boolean"}
-TEXTS: Mapping[str, Any] = {"type": "array", "items": TEXT}
-PAIRS: Mapping[str, Any] = {"type": "object", "additionalProperties": TEXT}
-BYTES: Mapping[str, Any] = {"type": "array", "items": {"type": "integer", "minimum": 0}}
-
-
-@dataclass(frozen=True, slots=True)
-class RequestField:
-    """A field of a request.
-
-    Attributes
-    ----------
-    name : str
-        Parameter of `simulate`, and of the command.
-    default : object
-        Of `simulate`; of a flag, its text.
-    help : str
-        Of the flag. What the default stands for is part of it where no default is shown.
-    kind : str
-        ``word``, ``words`` (a list of names), ``number``, ``flag`` (true or false), ``share``, ``texts`` (a flag that
-        may come several times), ``pairs`` (the same, of NAME=VALUE), or a kind that only one field is of.
-    check : str
-        ``module:function`` below `collsim.simulation.request` that makes the value of `Request` of that of `simulate`,
-        or raises `InputError`. Empty: a flag, checked as all flags are, or a field whose value depends on others.
-    attribute : str
-        Of `Request`; empty: *name*.
-    flags : tuple of str
-        Empty: ``--name``.
-    metavar : str
-    complete : str
-        What a shell completes: a key of `collsim.cli.options.NAMES`.
-    example : str
-        The hint for a text that is no number.
-    key : str or None
-        In the configuration; empty: *name*, None: not recorded.
-    wanted : str
-        What the value in a configuration has to be; empty where it does not become the text of a flag.
-    schema : mapping
-        JSON schema of the value in a configuration.
-    """
-
-    name: str
-    default: Any = None
-    help: str = ""
-    kind: str = "word"
-    check: str = ""
-    attribute: str = ""
-    flags: tuple[str, ...] = ()
-    metavar: str | None = None
-    complete: str = ""
-    example: str = "such as 8"
-    key: str | None = ""
-    wanted: str = ""
-    schema: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def config_key(self) -> str:
-        """The key of the configuration; empty if the field is not recorded."""
-        return "" if self.key is None else self.key or self.name
-
-    @property
-    def several(self) -> bool:
-        """True if the flag may come several times."""
-        return self.kind in ("texts", "pairs")
-
-    @property
-    def flag_default(self) -> Any:
-        """Value that a command holds if the flag is not given."""
-        if self.several:
-            return ()
-        return self.default if self.default is None or self.kind == "flag" else str(self.default)
-
-    def checked(self, value: Any) -> Any:
-        """Return the value of `Request`; raises as *check* does."""
-        module, _, function = self.check.partition(":")
-        return getattr(import_module(f"{CHECKS}.{module}"), function)(value)
+__all__ = ["BOUNDS", "BY_NAME", "FIELDS", "SCALE_OUT", "Request", "RequestField"]
 
 
 FIELDS: tuple[RequestField, ...] = (
@@ -137,6 +66,69 @@ FIELDS: tuple[RequestField, ...] = (
             "items": COUNT,
             "description": "requested sizes, bytes; null if the matrix decides",
         },
+    ),
+    RequestField(
+        "min_bytes",
+        help="Smallest size.  [default: 1M]",
+        kind="bound",
+        flags=("-b", "--min-bytes", "--minbytes"),
+        metavar="SIZE",
+        key=None,
+    ),
+    RequestField(
+        "max_bytes",
+        help="Largest size.  [default: 1G]",
+        kind="bound",
+        flags=("-e", "--max-bytes", "--maxbytes"),
+        metavar="SIZE",
+        key=None,
+    ),
+    RequestField(
+        "step_bytes",
+        help="Step between sizes.  [default: 1M]",
+        kind="bound",
+        flags=("-i", "--step-bytes", "--stepbytes"),
+        metavar="SIZE",
+        key=None,
+    ),
+    RequestField(
+        "step_factor",
+        help="Factor between sizes, instead of a step.",
+        kind="bound",
+        flags=("-f", "--step-factor", "--stepfactor"),
+        metavar="X",
+        key=None,
+    ),
+    RequestField("nodes", help="Build a cluster of N such nodes.", kind="scale_out", metavar="N", key=None),
+    RequestField(
+        "gpus_per_node",
+        help="Use the first G GPUs of each node.  [default: all]",
+        kind="scale_out",
+        metavar="G",
+        key=None,
+    ),
+    RequestField(
+        "racks",
+        help="Deal the nodes to R racks with leaf switches of their own.  [default: as ports allow]",
+        kind="scale_out",
+        metavar="R",
+        key=None,
+    ),
+    RequestField(
+        "fabric",
+        help="Switches between nodes: rail, rail_only, fat_tree, dragonfly or single_switch.  [default: rail]",
+        kind="scale_out",
+        metavar="NAME",
+        complete="fabrics",
+        key=None,
+    ),
+    RequestField(
+        "network",
+        help="infiniband, spectrum_x, roce, ultra_ethernet, efa or slingshot.  [default: the adapter's]",
+        kind="scale_out",
+        metavar="NAME",
+        complete="networks",
+        key=None,
     ),
     RequestField(
         "ranks",
@@ -275,10 +267,16 @@ FIELDS: tuple[RequestField, ...] = (
     RequestField(
         "registered",
         False,
-        help="The user registered the buffers with the library (-R 1 of the tests).",
-        kind="flag",
-        wanted="true or false",
-        schema={**TRUTH, "description": "whether the user registered the buffers"},
+        help="The user registered the buffers with the library (-R 1 of the tests); symmetric: as windows (-R 2).",
+        kind="optional",
+        check="checks:registered",
+        metavar="[symmetric]",
+        complete="registrations",
+        wanted='true, false or "symmetric"',
+        schema={
+            "enum": [False, True, "symmetric"],
+            "description": "whether the user registered the buffers, and if so whether as symmetric windows",
+        },
     ),
     RequestField(
         "reduce",
@@ -320,6 +318,24 @@ FIELDS: tuple[RequestField, ...] = (
         metavar="N",
         wanted="a whole number",
         schema={**COUNT, "description": "GPUs that each host thread starts work on, one after the other"},
+    ),
+    RequestField(
+        "one_process",
+        False,
+        help="All ranks are threads of one process, as with -t or -g of the tests alone.",
+        kind="flag",
+        wanted="true or false",
+        schema={**TRUTH, "description": "whether all ranks are threads of one process"},
+    ),
+    RequestField(
+        "host",
+        "auto",
+        help="Kind of host that starts the calls, bare or virtual, or how long it takes at least, such as 8us.",
+        check="checks:host",
+        metavar="KIND",
+        complete="hosts",
+        wanted="a kind of host or a time",
+        schema={"type": "string", "description": "kind of host that starts the calls, or the time that it takes"},
     ),
     RequestField(
         "split",
@@ -413,6 +429,10 @@ FIELDS: tuple[RequestField, ...] = (
 """In the order of the parameters of `simulate` and of the keys of a configuration."""
 
 BY_NAME: Mapping[str, RequestField] = {entry.name: entry for entry in FIELDS}
+SCALE_OUT = tuple(entry.name for entry in FIELDS if entry.kind == "scale_out")
+"""The fields that make a cluster of a node, each called as the key of ``scale_out`` that it sets."""
+BOUNDS = tuple(entry.name for entry in FIELDS if entry.kind == "bound")
+"""The fields that say a range of sizes, as the flags of nccl-tests do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -440,8 +460,8 @@ class Request:
         NCCL and RCCL variables that change the library's choice.
     launch : str
         ``stream`` or ``graph``.
-    registered : bool
-        Whether the user registered the buffers.
+    registered : bool or str
+        Whether the user registered the buffers, ``symmetric`` if as windows.
     reduce : bool
         Whether transfers that have to behave alike are simulated as one.
     tolerance : float or None
@@ -449,6 +469,10 @@ class Request:
         too long.
     bracket : bool
         Whether an answer within a tolerance comes with times on both sides of it.
+    one_process : bool
+        Whether all ranks are threads of one process.
+    host : str
+        `collsim.library.costs.hosts`.
     gpus_per_thread : int
         How many GPUs each host thread starts the work of.
     grouping : Split, ParallelLayout, Lists or None
@@ -472,11 +496,13 @@ class Request:
     library: Library | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     launch: str = "stream"
-    registered: bool = False
+    registered: bool | str = False
     reduce: bool = True
     tolerance: float | None = None
     bracket: bool = False
     gpus_per_thread: int = 1
+    one_process: bool = False
+    host: str = "auto"
     grouping: Grouping | None = None
     load: tuple[Load, ...] = ()
     hash_seeds: tuple[int, ...] = ()

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from collsim.core.errors import Fault, Faults, InputError
+from collsim.core.errors import Fault, Faults, InputError, did_you_mean
 
 __all__ = ["Grouping", "Lists", "ParallelLayout", "Split", "parse_grouping", "parse_groups", "parse_split"]
 
@@ -217,7 +217,7 @@ def _layout(text: str, over: str | None) -> ParallelLayout:
     ]
     chosen = tuple(name.strip() for name in over.split(",")) if over is not None else tuple(names[:1])
     faults += [
-        Fault(f'no dimension is called "{name}"', "over", f"the layout has {', '.join(names)}")
+        Fault(f'no dimension is called "{name}"', "over", f"{did_you_mean(name, names)}there are {', '.join(names)}")
         for name in chosen
         if names and name not in names
     ]

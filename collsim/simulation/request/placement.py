@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from collsim.core.errors import Fault, InputError, nearest
+from collsim.core.errors import Fault, InputError, did_you_mean, nearest
 from collsim.core.input_files import read_input
 
 __all__ = ["PLACEMENTS", "files_of", "host_of", "placed"]
@@ -213,7 +213,8 @@ def _lines(file: str) -> list[Line]:
             raise InputError(Fault(f"the file is larger than {MOST_FILE_BYTES >> 20} MiB", file, HINT))
         text = content.decode("utf-8-sig")
     except OSError as error:
-        raise InputError(Fault(f'cannot read the placement "{file}": {error.strerror}', "placement", NAMES)) from None
+        hint = f"{did_you_mean(str(file), PLACEMENTS)}{NAMES}"
+        raise InputError(Fault(f'cannot read the placement "{file}": {error.strerror}', "placement", hint)) from None
     except ValueError:
         raise InputError(Fault("not a text file", file, HINT)) from None
     said: list[Line] = []

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from collsim.core.errors import Fault, Faults, InputError
+from collsim.core.kept import Kept
 from collsim.library import Profile, load_profile
-from collsim.simulation.request.fields import Request
+from collsim.simulation.request.fields import SCALE_OUT, Request
 from collsim.simulation.request.request import ask, rank_groups
 from collsim.simulation.request.values import plain
-from collsim.topology import Topology, load_topology
+from collsim.topology import Topology, cluster_names, load_topology, zoo_names
 
 __all__ = ["Machine", "Prepared", "listed", "prepare"]
 
-FABRIC_NAMES = ("scale_out.fabric", "scale_out.network", "scale_out.racks")
+MOST_KEPT_GPUS = 4096
+"""Larger machines are built for each call: a few of them would take gigabytes."""
+TOPOLOGIES: Kept[Topology] = Kept(16)
+"""Shipped topologies of calls before, with changes of figures but without failures; nobody outside sees them."""
+FABRIC_NAMES = ("fabric", "network", "racks")
 
 
 class Prepared(NamedTuple):
@@ -67,8 +72,9 @@ def prepare(
     faults = Faults()
     overrides, placement = plain(overrides), plain(placement)
     asked = {name: plain(value) if name == "load" else value for name, value in asked.items()}
+    scale_out = {name: asked.pop(name) for name in SCALE_OUT if name in asked}
     question = faults.attempt(ask, op, size, algo, **asked)
-    whole = faults.attempt(_whole, topo, overrides)
+    whole = faults.attempt(_whole, topo, overrides, scale_out)
     if whole is not None and question is not None and question.environment:
         from collsim.library.transports import on_transport
 
@@ -76,7 +82,7 @@ def prepare(
     topology = None if whole is None else faults.attempt(_damaged, whole, fail, degrade)
     constants = faults.attempt(load_profile, profile, topology)
     groups = None
-    if there := topology or whole or _on_usual_fabric(topo, overrides):
+    if there := topology or whole or _on_usual_fabric(topo, overrides, scale_out):
         checkable = question if topology and question else replace(question or ask("all_reduce"), load=())
         groups = faults.attempt(rank_groups, there, ranks, rank_list, checkable, placement)
     if len(faults.refusals) == 1:
@@ -91,11 +97,14 @@ def prepare(
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Changes of a request to its topology: figures, parts that failed, parts that are slower; as of `simulate`."""
+    """Changes of a request to its topology: figures, parts that failed, parts that are slower, and the cluster that it
+    is made; as of `simulate`, *scale_out* by the names of its parameters.
+    """
 
     overrides: Mapping[str, str] | Sequence[Any] | None = None
     fail: str | Sequence[str] | None = None
     degrade: Mapping[str, str | float] | Sequence[str] | None = None
+    scale_out: Mapping[str, Any] = field(default_factory=dict)
 
     def of(self, topo: Any) -> Topology:
         """Return a topology with all that changed.
@@ -105,12 +114,15 @@ class Machine:
         InputError
             No topology is named, or whatever is wrong with it.
         """
-        return _damaged(_whole(topo, self.overrides), self.fail, self.degrade)
+        return _damaged(_whole(topo, self.overrides, self.scale_out), self.fail, self.degrade)
 
     def also(self, changes: Sequence[str]) -> Machine:
         """Return the machine with figures changed that stand behind the name of one system."""
+        if not changes:
+            return self
         pairs = self.overrides.items() if isinstance(self.overrides, Mapping) else listed(self.overrides or ())
-        return replace(self, overrides=[*pairs, *changes])
+        cluster = ((f"scale_out.{name}", str(value)) for name, value in self.scale_out.items() if value is not None)
+        return replace(self, overrides=[*pairs, *cluster, *changes], scale_out={})
 
 
 def listed(value: Any) -> list[Any]:
@@ -118,12 +130,30 @@ def listed(value: Any) -> list[Any]:
     return list(value) if isinstance(value, list | tuple) else [value]
 
 
-def _whole(topo: Any, overrides: Any) -> Topology:
+def _whole(topo: Any, overrides: Any, scale_out: Mapping[str, Any]) -> Topology:
     """Return a topology in which nothing failed."""
     if topo is None:
         hint = "give a name that `collsim topo list` prints, or a YAML file"
         raise InputError(Fault("no topology is named", "topo", hint))
-    return load_topology(topo, overrides or ())
+    wanted = {name: value for name, value in scale_out.items() if value is not None}
+    key = _kept_key(topo, overrides, wanted)
+    if key is None:
+        return load_topology(topo, overrides or (), scale_out=wanted)
+    found = TOPOLOGIES.get(key, lambda: load_topology(topo, overrides or (), scale_out=wanted))
+    if found.n_gpus > MOST_KEPT_GPUS:
+        TOPOLOGIES.drop(key)
+    return found
+
+
+def _kept_key(topo: Any, overrides: Any, scale_out: Mapping[str, Any]) -> tuple[Any, ...] | None:
+    """Return what a shipped topology follows from; None for files, which may change, and for what cannot be a key."""
+    if not isinstance(topo, str) or topo not in (*zoo_names(), *cluster_names()):
+        return None
+    pairs = tuple(overrides.items()) if isinstance(overrides, Mapping) else tuple(listed(overrides or ()))
+    texts = [text for pair in pairs for text in listed(pair)]
+    if any(not isinstance(text, str) or ".y" in text for text in texts):
+        return None
+    return topo, pairs, tuple((name, str(value)) for name, value in sorted(scale_out.items()))
 
 
 def _damaged(topology: Topology, fail: Any, degrade: Any) -> Topology:
@@ -139,13 +169,17 @@ def _names_nothing(value: Any) -> bool:
     return value is None or (isinstance(value, list | tuple | Mapping) and not value)
 
 
-def _on_usual_fabric(topo: Any, overrides: Any) -> Topology | None:
+def _on_usual_fabric(topo: Any, overrides: Any, scale_out: Mapping[str, Any]) -> Topology | None:
     """Return the topology without changes of its fabric, to check ranks against if these are wrong; None if unknown."""
-    if topo is None or not isinstance(overrides, Mapping):
+    if topo is None:
         return None
-    figures = {path: value for path, value in overrides.items() if path not in FABRIC_NAMES}
-    if len(figures) == len(overrides):
+    figures, changed = overrides or (), {name: value for name, value in scale_out.items() if value is not None}
+    if isinstance(figures, Mapping):
+        left_out = {f"scale_out.{name}" for name in FABRIC_NAMES}
+        figures = {path: value for path, value in figures.items() if path not in left_out}
+    kept = {name: value for name, value in changed.items() if name not in FABRIC_NAMES}
+    if (figures, kept) == (overrides or (), changed):
         return None
     with suppress(InputError):
-        return load_topology(topo, figures)
+        return load_topology(topo, figures, scale_out=kept)
     return None

@@ -13,25 +13,25 @@ import numpy as np
 from collsim.collectives import ALGORITHMS, algorithm, algorithms_for, protocols_of
 from collsim.core.errors import Fault, Faults, InputError
 from collsim.core.operations import DTYPES, OPERATIONS, Operation, dtype_bytes, operation
-from collsim.core.units import MAX_SIZE_BYTES, parse_size_bytes
+from collsim.core.units import MAX_SIZE_BYTES
 from collsim.fabric.fabric import Int
 from collsim.simulation.request.checks import MOST_CHANNELS, PROTOCOLS, truth
-from collsim.simulation.request.fields import BY_NAME, FIELDS, Request
+from collsim.simulation.request.fields import BOUNDS, BY_NAME, FIELDS, SCALE_OUT, Request
 from collsim.simulation.request.groups import parse_grouping
 from collsim.simulation.request.loads import free_shares
+from collsim.simulation.request.matrices import load_byte_matrix
 from collsim.simulation.request.placement import placed
+from collsim.simulation.request.sizes import read_sizes
 from collsim.simulation.request.values import in_known_case, read_items, read_name, read_names, read_whole, shown
 from collsim.topology import Topology
 
 __all__ = ["CHOICES", "MOST_CHANNELS", "PROTOCOLS", "Request", "ask", "rank_groups"]
 
-DEFAULT_SIZES = tuple(2**power for power in range(20, 31))
-"""1 MiB to 1 GiB by factors of two."""
 MOST_MATRIX_BYTES = 2**62
 """All entries of a byte matrix together; sums stay exact far beyond what anyone sends."""
 CHOICES = ("auto", "best", "all")
 """Values of `algo` besides the names of algorithms."""
-OF_A_MACHINE = ("topo", "ranks", "rank_list", "profile", "placement", "overrides", "fail", "degrade")
+OF_A_MACHINE = ("topo", *SCALE_OUT, "ranks", "rank_list", "profile", "placement", "overrides", "fail", "degrade")
 WITHOUT_TOPOLOGY = tuple(entry.name for entry in FIELDS if entry.name not in (*OF_A_MACHINE, "op", "size", "algo"))
 ON_THEIR_OWN = tuple(name for name in WITHOUT_TOPOLOGY if BY_NAME[name].check or BY_NAME[name].kind == "flag")
 """Fields whose value does not depend on another."""
@@ -61,7 +61,7 @@ def ask(op: Any, size: Any = None, algo: Any = "auto", **asked: Any) -> Request:
     hint = f"name one of {', '.join(OPERATIONS)}"
     names = read_names(op, "op", "operation", hint, faults)
     ops = tuple(found for name in names if (found := faults.attempt(operation, name, where="op")))
-    sizes = DEFAULT_SIZES if size is None else faults.attempt(_sizes, size)
+    sizes = faults.attempt(read_sizes, size, **{name: given[name] for name in BOUNDS})
     if size is not None and ops and all(entry.name == "all_to_all_v" for entry in ops):
         faults.append(Fault("the matrix decides the size of all_to_all_v", "size", "leave out the size"))
     check("chunk")
@@ -98,15 +98,6 @@ def _dtype(value: Any) -> tuple[str, int]:
     return dtype_bytes(name)
 
 
-def _sizes(size: Any) -> tuple[int, ...]:
-    """Return sizes in bytes."""
-    faults = Faults()
-    entries = read_items(size, "size", "name at least one, such as 64M", faults, "the list of sizes is empty")
-    sizes = [faults.attempt(parse_size_bytes, entry, "size", allow_zero=False) for entry in entries]
-    faults.raise_any()
-    return tuple(number for number in sizes if number is not None)
-
-
 def _checked_matrix(matrix: Any, ops: Sequence[Operation]) -> Int | None:
     """Return the byte matrix as int64[n, n]; exactly all_to_all_v needs one."""
     wants = any(op.name == "all_to_all_v" for op in ops)
@@ -117,6 +108,8 @@ def _checked_matrix(matrix: Any, ops: Sequence[Operation]) -> Int | None:
         return None
     if not wants:
         raise InputError(Fault("a matrix goes with all_to_all_v only", "matrix", "leave it out, or ask for that too"))
+    if isinstance(matrix, str | Path):
+        matrix = load_byte_matrix(matrix)
     try:
         array = np.asarray(matrix)
     except (TypeError, ValueError, OverflowError):

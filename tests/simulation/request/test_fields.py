@@ -14,7 +14,7 @@ from collsim.cli.options import OPTIONS, SHOWN
 from collsim.cli.run import READ_FIRST
 from collsim.cli.texts import PAIRS
 from collsim.report import schema
-from collsim.simulation.request.fields import BY_NAME, FIELDS, Request
+from collsim.simulation.request.fields import BOUNDS, BY_NAME, FIELDS, Request
 from collsim.simulation.request.request import OF_A_MACHINE, WITHOUT_TOPOLOGY
 
 
@@ -32,14 +32,13 @@ def test_documentation_of_simulate_names_every_field():
 
 
 def test_every_field_has_a_flag_and_every_flag_belongs_to_a_field():
-    scale_out = {"nodes", "gpus_per_node", "racks", "fabric", "network"}
-    steps = {"min_bytes", "max_bytes", "step_bytes", "step_factor"}
-    assert set(OPTIONS) - scale_out - steps == set(BY_NAME)
+    assert set(OPTIONS) == set(BY_NAME)
     assert {*SHOWN, *READ_FIRST} <= set(BY_NAME)
 
 
 def test_values_of_a_checked_question_belong_to_fields():
-    attributes = {entry.attribute or entry.name for entry in FIELDS if entry.name not in OF_A_MACHINE}
+    apart = (*OF_A_MACHINE, *BOUNDS)
+    attributes = {entry.attribute or entry.name for entry in FIELDS if entry.name not in apart}
     assert attributes | {"element_bytes"} == {each.name for each in dataclasses.fields(Request)}
 
 

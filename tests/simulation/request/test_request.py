@@ -162,7 +162,6 @@ def test_faults_of_ranks_and_matrix_at_once():
         (np.ones((2, 2), dtype=bool), "numbers only, but bool"),
         (np.ones((2, 2), dtype=complex), "numbers only, but complex128"),
         ([[0, 1, 2], [1, 0, 2]], "shape (2, 3)"),
-        ("x", "shape ()"),
         (b"x", "shape ()"),
         ({}, "shape ()"),
         ([], "shape (0,)"),

@@ -1,0 +1,170 @@
+"""Hosts: how long they take to start a call, by their kind and by the version of the library.
+
+A call takes at least the `floor` of a profile, because its host needs so long to enqueue one. That is a figure of the
+machine that was measured, not of its GPUs: a profile says on which kind of host (`Profile.host`), and calls on another
+kind take the floor times the ratio of both. A graph that is replayed leaves the host out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from collsim.core.errors import Fault, InputError, nearest
+from collsim.core.units import format_time, parse_time_s
+from collsim.library.costs.channel_costs import Origin, Protocol
+from collsim.library.costs.profile import Profile
+
+if TYPE_CHECKING:
+    from collsim.library.library import Library
+
+__all__ = ["AUTO", "HOSTS", "Host", "as_hosted", "checked_host", "host_words", "spread_of"]
+
+AUTO, BARE = "auto", "bare"
+
+
+class Host(NamedTuple):
+    """A kind of host.
+
+    Attributes
+    ----------
+    slower : float
+        How many times as long it takes to start a call as one of kind ``bare``.
+    spread : float
+        Hosts of the kind differ by about this factor.
+    source : str
+    """
+
+    slower: float
+    spread: float
+    source: str
+
+
+HOSTS: Mapping[str, Host] = {
+    BARE: Host(
+        1.0, 1.4,
+        "assumed: GPUs plugged in where programs run. Two B200 of AIConfigurator's tables take 8 us, device included",
+    ),
+    "virtual": Host(
+        1.7, 1.4,
+        "GPUs that a virtual machine is handed (at addresses such as 0000:00:06): 10.1 us fitted on H100 with 2.28 "
+        "of NCCL, 8.4 to 9.6 measured on H200 with 2.21, over the 6 of bare hosts",
+    ),
+}  # fmt: skip
+"""By name. Of the 1.7 as of the spread: machines of two to five sites, so they are not known better than that."""
+SOONER = {"nccl": {"symmetric": 0.72, "rooted": 0.82, "fan": 0.82}}
+"""Kernels of a library that take so many times as long to start, measured on two H200 with NCCL 2.32.3, where the
+host takes 10.25 us for others: those on symmetric memory 7.4; broadcast 9.0, reduce 7.5, gather 8.8 and scatter 8.3, in
+which a rank that only sends, or only receives, does not wait for the host of another."""
+FAN = ("fan", "messages")
+"""Gathers and scatters have the constants of messages where a profile has none of their own, but for the host."""
+LATER, LATER_FAMILIES = {"nccl": ((2, 32), 1.3)}, ("ring", "chain", "nvls")
+"""From a version on, collectives of some kernels that all ranks wait for take so many times as long to start. Measured:
+all-reduce, all-gather and reduce-scatter on two H200 up to 32 KiB take 12 to 14 us with 2.32.3, where the same kind of
+host has 10 with 2.28; broadcast, reduce and sends start no later, nor do replayed graphs. Which release between them it
+was is not known; tables with 2.29 show nothing of it."""
+
+
+def checked_host(value: object) -> str:
+    """Return a kind of host, ``auto``, or a time such as ``8 us``.
+
+    Raises
+    ------
+    InputError
+        It is none of them.
+    """
+    text = value.strip() if isinstance(value, str) else repr(value)[:40]
+    known = (AUTO, *HOSTS)
+    if text.lower() in known:
+        return text.lower()
+    if isinstance(value, str) and text[:1].isdigit():
+        parse_time_s(text, "host")
+        return text
+    near = nearest(text.lower(), known)
+    hint = f'did you mean "{near}"?' if near else f"one of {', '.join(known)}, or a time such as 8 us"
+    raise InputError(Fault(f'"{text}" is no kind of host', "host", hint))
+
+
+def as_hosted(profile: Profile, host: str = AUTO, library: Library | None = None) -> Profile:
+    """Return the constants of calls that a host of a kind starts, or one that takes the time *host*.
+
+    ``auto`` is the host that was measured, if the profile does not say of which kind it was (it may be that of the
+    user), and ``bare`` otherwise.
+    """
+    if not profile.floor_s:
+        return profile
+    floor_s, told = _floor(profile, host)
+    own = host not in (AUTO, *HOSTS) or (host == AUTO and not profile.host)  # a floor as told, or as of the user's logs
+    factors = {} if own else _factors(library)
+    launches = {
+        name: launched if name == "graph" else _started(launched, floor_s, told, factors)
+        for name, launched in profile.launches.items()
+    }
+    return replace(_started(profile, floor_s, told, factors), launches=launches)
+
+
+def host_words(profile: Profile, host: str, launch: str) -> str:
+    """Return what was assumed of the host in words; empty where it does not matter.
+
+    *profile* is as it was shipped.
+    """
+    if not profile.floor_s or launch == "graph" or (host == AUTO and not profile.host):
+        return ""
+    floor_s, _ = _floor(profile, host)
+    kind = BARE if host == AUTO else host
+    if kind not in HOSTS:
+        return f"a call takes at least {format_time(floor_s)} to start, as told"
+    spread = HOSTS[kind].spread
+    return f"{kind}: a call takes at least about {format_time(floor_s)} to start, hosts differ {spread} times"
+
+
+def spread_of(measured: str, host: str) -> float:
+    """Return by which factor hosts differ from the one that was assumed, by the kind that was *measured*.
+
+    1 where nothing was assumed: a time was told, or the host is of the kind that was measured, whose differences the
+    errors of the profile hold.
+    """
+    kind = host if host != AUTO else BARE if measured else ""
+    return HOSTS[kind].spread if kind in HOSTS and kind != measured else 1.0
+
+
+def _floor(profile: Profile, host: str) -> tuple[float, Origin | None]:
+    """Return what a call takes at least, and where that is from if not from the profile."""
+    kind = host if host != AUTO else BARE if profile.host else ""
+    if not kind or kind == profile.host:
+        return profile.floor_s, None
+    if kind not in HOSTS:
+        return parse_time_s(kind), Origin(profile.name, "floor", "user", "as told")
+    ratio = HOSTS[kind].slower / HOSTS[profile.host or BARE].slower
+    source = f"{profile.floor_s * 1e6:.4g} us, times {ratio:.3g} for a host of kind {kind}: {HOSTS[kind].source}"
+    return profile.floor_s * ratio, Origin(profile.name, "floor", "derived", source)
+
+
+def _factors(library: Library | None) -> dict[str, float]:
+    """Return how many times as long a library takes to start some kernels."""
+    if library is None:
+        return {}
+    version, factor = LATER.get(library.family, ((0, 0), 1.0))
+    later = dict.fromkeys(LATER_FAMILIES, factor) if library.version >= version else {}
+    return {**SOONER.get(library.family, {}), **later}
+
+
+def _started(profile: Profile, floor_s: float, told: Origin | None, factors: Mapping[str, float]) -> Profile:
+    """Return a profile with another floor, that of some kernels so many times as long."""
+    origins = profile.origins if told is None else {**profile.origins, "floor_s": told}
+    source = {key: origins[key] for key in ("floor_s",) if key in origins}
+
+    def started(costs: Protocol, factor: float) -> Protocol:
+        if factor == 1.0 or costs.floor_s is not None:
+            return costs
+        return replace(costs, floor_s=floor_s * factor, origins={**costs.origins, **source})
+
+    kernels = dict(profile.families)
+    if FAN[0] in factors and FAN[1] in kernels:
+        kernels.setdefault(FAN[0], kernels[FAN[1]])
+    families = {
+        family: {proto: started(costs, factors.get(family, 1.0)) for proto, costs in protocols.items()}
+        for family, protocols in kernels.items()
+    }
+    return replace(profile, floor_s=floor_s, families=families, origins=origins)

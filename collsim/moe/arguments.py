@@ -1,0 +1,48 @@
+"""Types of what `collsim.simulate_moe` takes beside a topology, a model and ranks, for functions that pass it on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict
+
+from collsim.library import Profile
+from collsim.moe.kernel_costs import Kernel
+
+__all__ = ["Arguments"]
+
+
+class Arguments(TypedDict, total=False):
+    """The arguments of `collsim.simulate_moe`, each under its name; its docstring says what they mean."""
+
+    tokens: int | Sequence[int] | None
+    mode: str | None
+    phase: str
+    skew: float | None
+    sigma: float | None
+    counts: Any
+    balanced: bool
+    placement: str
+    redundant: int
+    kernel: str | Kernel
+    sms: int | None
+    seeds: Sequence[int] | None
+    tolerance: float | str | None
+    load_only: bool
+    profile: str | Profile
+    nodes: int | None
+    gpus_per_node: int | None
+    racks: int | None
+    fabric: str | None
+    network: str | None
+    overrides: Mapping[str, str] | Sequence[str] | None
+    fail: str | Sequence[str] | None
+    degrade: Mapping[str, str | float] | Sequence[str] | None
+    experts: int | None
+    top_k: int | None
+    hidden: int | None
+    layers: int | None
+    shared_experts: int | None
+    groups: int | None
+    group_limit: int | None
+    dispatch: str | None
+    combine: str | None

@@ -1,0 +1,110 @@
+"""Bus bandwidth over size as a picture: prediction with its interval, bound, and measured points."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from collsim.core.operations import operation
+from collsim.core.units import format_size
+from collsim.simulation.row import Row
+
+__all__ = ["Curve", "curves_of", "draw", "points_of"]
+
+COLOURS = ("#3b7dd8", "#d9822b", "#2e9d6a", "#b8508f", "#7a6bd1", "#8a8a2e")
+"""Told apart on white and on black."""
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Bus bandwidth by size: predicted, its interval (None without one), and at the lower bound; bytes/s."""
+
+    label: str
+    sizes_bytes: tuple[int, ...]
+    busbw_Bps: tuple[float, ...]
+    low_Bps: tuple[float | None, ...]
+    high_Bps: tuple[float | None, ...]
+    bound_Bps: tuple[float | None, ...]
+
+
+def curves_of(rows: Iterable[Row]) -> list[Curve]:
+    """Return one curve for each operation, number of ranks and algorithm or choice that was asked for."""
+    found: dict[tuple[str, int, int, str], list[Row]] = {}
+    for row in rows:
+        found.setdefault((row.op, row.groups, row.ranks, row.asked or row.algo), []).append(row)
+    several = len({key[-1] for key in found}) > 1
+    return [_curve(key, sorted(rows, key=lambda row: row.size_bytes), several) for key, rows in found.items()]
+
+
+def _curve(key: tuple[str, int, int, str], rows: Sequence[Row], several: bool) -> Curve:
+    op, groups, ranks, asked = key
+    who = f"{groups} x {ranks}" if groups > 1 else str(ranks)
+
+    def at(row: Row, time_s: float | None) -> float | None:
+        return row.size_bytes * operation(op).busbw_factor(ranks) / time_s if time_s else None
+
+    return Curve(
+        f"{op}, {who} ranks" + f", {asked}" * several,
+        tuple(row.size_bytes for row in rows),
+        tuple(row.busbw_Bps for row in rows),
+        tuple(at(row, row.time_hi_s) for row in rows),
+        tuple(at(row, row.time_lo_s) for row in rows),
+        tuple(at(row, row.lower_bound_s) for row in rows),
+    )
+
+
+def points_of(measured: Any) -> list[tuple[int, float]]:
+    """Return measured points, size in bytes and bytes/s: of a mapping, or of the rows of a `Validation`."""
+    if measured is None:
+        return []
+    if isinstance(measured, Mapping):
+        return sorted(measured.items())
+    return [(row.case.size_bytes, row.measured_busbw_Bps) for row in measured]
+
+
+def draw(curves: Sequence[Curve], points: Sequence[tuple[int, float]], title: str, ax: Any = None) -> Any:
+    """Draw curves and points; returns the axes.
+
+    Raises
+    ------
+    ImportError
+        matplotlib is not installed.
+    """
+    try:
+        from matplotlib import pyplot
+    except ImportError:
+        raise ImportError("matplotlib is not installed: pip install 'collsim[plot]'") from None
+    if ax is None:
+        _, ax = pyplot.subplots(figsize=(7, 4.2), layout="constrained")
+    for place, curve in enumerate(curves):
+        _draw(ax, curve, COLOURS[place % len(COLOURS)])
+    if points:
+        sizes, rates = zip(*points, strict=True)
+        ax.plot(sizes, [rate / 1e9 for rate in rates], "o", mfc="none", color="#808080", label="measured")
+    ax.set_xscale("log", base=2)
+    ticks = sorted({size for curve in curves for size in curve.sizes_bytes} | {size for size, _ in points})
+    ticks = ticks[:: max(1, -(-len(ticks) // 8))]
+    ax.set_xticks(ticks, [format_size(size) for size in ticks])
+    ax.set_ylim(bottom=0)
+    ax.set_ylabel("busbw (GB/s)")
+    ax.set_title(title, fontsize="medium")
+    ax.grid(alpha=0.3)
+    ax.legend(frameon=False)
+    return ax
+
+
+def _draw(ax: Any, curve: Curve, colour: str) -> None:
+    """Draw one curve: a line, the band around it, and the bound as dashes."""
+    sizes = curve.sizes_bytes
+    ax.plot(sizes, [rate / 1e9 for rate in curve.busbw_Bps], "-", color=colour, label=curve.label)
+    band = [
+        (size, low / 1e9, high / 1e9)
+        for size, low, high in zip(sizes, curve.low_Bps, curve.high_Bps, strict=True)
+        if low and high
+    ]
+    if band:
+        ax.fill_between(*zip(*band, strict=True), color=colour, alpha=0.2, lw=0, label="90 % of measured times")
+    bound = [(size, rate / 1e9) for size, rate in zip(sizes, curve.bound_Bps, strict=True) if rate]
+    if bound:
+        ax.plot(*zip(*bound, strict=True), "--", color=colour, alpha=0.8, lw=1, label="bound")

@@ -1,0 +1,93 @@
+"""The groups of each run, prepared to be simulated: whole, or the small part of a large machine that stands for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from itertools import product
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from collsim.core.errors import InputError, ModelError
+from collsim.fabric.fabric import Float
+from collsim.library import Profile
+from collsim.simulation.before_after import healthy_groups
+from collsim.simulation.concurrent import Party, prepare_groups, redrawn
+from collsim.simulation.lowering import as_seen
+from collsim.simulation.plans import Told
+from collsim.simulation.request.fields import Request
+from collsim.simulation.request.loads import free_shares
+from collsim.topology import Topology
+
+if TYPE_CHECKING:
+    from collsim.simulation.quotient.scaled import Scaled
+
+__all__ = ["answerable", "free_share_of"]
+
+LEAST_SCALED = 256
+"""Up to so many ranks every transfer is simulated: that takes no longer than to look for a small part of the machine
+that stands for it."""
+
+
+def answerable(
+    topology: Topology, constants: Profile, question: Request, groups: Sequence[Sequence[int]], told: Told
+) -> tuple[list[Sequence[int]], list[Party | Scaled], list[Party | Scaled | None]]:
+    """Return the runs that can be prepared, as of `_parties`, with their GPUs; others are *told* as refused.
+
+    Raises
+    ------
+    InputError, ModelError
+        None of them can.
+    """
+    found: list[tuple[Sequence[int], Party | Scaled, Party | Scaled | None]] = []
+    for group in groups:
+        try:
+            ((party,), (before,)) = _parties(topology, constants, question, [group])
+        except (InputError, ModelError) as error:
+            members = question.groups_of(group)
+            for op, asked in product(question.ops, question.algo):
+                for size_bytes in question.sizes_of(op):
+                    told.refuse_at((op.name, len(members[0]), len(members), size_bytes, asked), error)
+        else:
+            found.append((group, party, before))
+    if not found:
+        told.raise_errors()
+    return [each[0] for each in found], [each[1] for each in found], [each[2] for each in found]
+
+
+def _parties(
+    topology: Topology, constants: Profile, question: Request, groups: Sequence[Sequence[int]]
+) -> tuple[list[Party | Scaled], list[Party | Scaled | None]]:
+    """Return the groups of each run, and the same ones before anything failed, None where nothing did."""
+    parties = [_party(topology, constants, question.groups_of(group), question) for group in groups]
+    if topology.damage is None:
+        return parties, [None for _ in groups]
+    before = topology.damage.healthy
+    runs = [healthy_groups(topology, question.groups_of(group), question) for group in groups]
+    return parties, [_party(before, constants, run, question) for run in runs]
+
+
+def _party(
+    topology: Topology, constants: Profile, groups: Sequence[Sequence[int]], question: Request
+) -> Party | Scaled:
+    """Return the groups of one run, prepared for the first draw; no thread starts more GPUs than there are."""
+    threads = min(question.gpus_per_thread, sum(len(group) for group in groups))
+    profile = constants.for_threads(threads)
+    topology = as_seen(topology, profile, [gpu for group in groups for gpu in group], question.environment)
+
+    @cache
+    def whole() -> Party:
+        party = prepare_groups(topology, profile, groups, free_share=free_share_of(topology, question))
+        return redrawn(party, question.hash_seeds[0]) if question.hash_seeds else party
+
+    if len(groups) > 1 or len(groups[0]) <= LEAST_SCALED:
+        return whole()
+    from collsim.simulation.quotient.scaled import scaled
+
+    return scaled(topology, profile, groups[0], question, whole) or whole()
+
+
+def free_share_of(topology: Topology, question: Request) -> Float | None:
+    """Return float64[n_links], what background traffic leaves of each link; None without any."""
+    return np.array(free_shares(question.load, topology.wiring.link_names)) if question.load else None

@@ -1,0 +1,40 @@
+"""Ranks of one process that write into each other's buffers: which versions let them, what it saves, who says so."""
+
+import pytest
+
+from collsim import simulate
+from collsim.calibration.cases import read_cases
+
+
+def time_s(op, size="256M", library="nccl-2.21", **options):
+    return simulate("hgx_h200", op, size, ranks=2, library=library, environment={"NCCL_NVLS_ENABLE": "0"}, **options)
+
+
+@pytest.mark.parametrize("op", ["all_gather", "all_reduce", "send_recv"])
+def test_old_versions_stage_nothing_within_a_process(op):
+    many, one = (time_s(op, one_process=flag).time_s for flag in (False, True))
+    assert 0.6 * many < one < 0.95 * many
+    newer = [time_s(op, library="nccl-2.22", one_process=flag).time_s for flag in (False, True)]
+    assert newer[0] == newer[1]
+
+
+def test_lines_and_broadcasts_go_as_ever():
+    assert time_s("all_reduce", "4K", one_process=True).time_s == time_s("all_reduce", "4K").time_s
+    assert time_s("broadcast", one_process=True).time_s == time_s("broadcast").time_s
+
+
+def test_the_output_says_so():
+    assert "direct pointers" in time_s("all_gather", one_process=True).profile["constants"]
+    assert "direct pointers" not in time_s("all_gather").profile["constants"]
+
+
+@pytest.mark.parametrize(("threads", "gpus", "one"), [(2, 1, True), (1, 2, True), (1, 1, False)])
+def test_logs_tell_one_process_by_its_threads_and_gpus(tmp_path, threads, gpus, one):
+    path = tmp_path / "all_reduce.log"
+    path.write_text(
+        f"# nThread {threads} nGpus {gpus} minBytes 8 maxBytes 8 step: 2(factor) warmup iters: 5 iters: 20\n"
+        + "".join(f"#  Rank  {rank} Group  0 Pid   9 on  node device  {rank} [0000:1b:00] H200\n" for rank in range(2))
+        + "1048576  262144  float  sum  -1  20.00  52.43  52.43  0  19.00  55.19  55.19  0\n"
+    )
+    measured, _ = read_cases([path])
+    assert [row.case.one_process for row in measured] == [one]

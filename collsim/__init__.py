@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from collsim.calibration.validate import validate
     from collsim.calibration.verdicts import Validation
     from collsim.core.errors import CollsimError, InputError, ModelError
+    from collsim.diagnosis import Diagnosis, diagnose
     from collsim.moe import MoeComparison, MoeResult, compare_moe, simulate_moe
     from collsim.schedule import Schedule
     from collsim.serving import ServingResult, simulate_serving
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CollsimError",
     "Comparison",
+    "Diagnosis",
     "InputError",
     "ModelError",
     "MoeComparison",
@@ -65,6 +67,7 @@ __all__ = [
     "calibrate",
     "compare",
     "compare_moe",
+    "diagnose",
     "load_topology",
     "simulate",
     "simulate_moe",
@@ -77,6 +80,7 @@ __all__ = [
 HOME = {
     "CollsimError": "core.errors",
     "Comparison": "simulation.comparison",
+    "Diagnosis": "diagnosis",
     "InputError": "core.errors",
     "ModelError": "core.errors",
     "MoeComparison": "moe",
@@ -97,6 +101,7 @@ HOME = {
     "calibrate": "calibration.fit",
     "compare": "simulation.compare",
     "compare_moe": "moe",
+    "diagnose": "diagnosis",
     "validate": "calibration.validate",
 }
 

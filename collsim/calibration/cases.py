@@ -382,7 +382,7 @@ def nearest_library(name: str) -> str:
 def _choosing(variables: Mapping[str, str], given: Mapping[str, str]) -> tuple[tuple[tuple[str, str], ...], list[str]]:
     """Return the variables that change the library's choice, and notes on those that collsim cannot be told."""
     from collsim.library import read_environment
-    from collsim.library.environment import ALIASES, LISTS, NUMBERS
+    from collsim.library.environment import is_modelled
 
     kept: dict[str, str] = {}
     notes = []
@@ -394,7 +394,7 @@ def _choosing(variables: Mapping[str, str], given: Mapping[str, str]) -> tuple[t
         except InputError as error:
             notes.append(f"{name}={value} of the log is not used: {error.faults[0].what}")
         else:
-            if ALIASES.get(name, name) in (*LISTS, *NUMBERS):
+            if is_modelled(name):
                 kept[name] = value
     return tuple(sorted({**kept, **given}.items())), notes
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collsim.library import Profile
     from collsim.simulation.result import Result
 
-__all__ = ["gpus_of", "mapping", "misfit", "nodes_of", "on_one_domain", "predicted"]
+__all__ = ["MOST_GPUS_OF_A_HOST", "gpus_of", "mapping", "misfit", "nodes_of", "on_one_domain", "predicted"]
 
 MOST_GPUS_OF_A_HOST = 16
 """No server has more GPUs (DGX-2 and MI250 boards have 16): the hosts of a larger domain share it."""

@@ -20,7 +20,7 @@ from collsim.calibration.cases import MeasuredCase, Section, Skipped, read_secti
 from collsim.calibration.gpu_models import other_gpus
 from collsim.calibration.health import TOLERANCE, health_of, judged
 from collsim.calibration.hidden_nvls import nvls_was_off, without_nvls
-from collsim.calibration.log_placement import mapping, misfit, predicted
+from collsim.calibration.log_placement import MOST_GPUS_OF_A_HOST, mapping, misfit, predicted
 from collsim.calibration.logged_choice import choice_notes
 from collsim.calibration.logs.log_types import ZERO_BYTES, Dropped, Test
 from collsim.calibration.logs.printed_rows import Choice
@@ -62,6 +62,10 @@ def validate(
     library: str | None = None,
     environment: Mapping[str, str] | None = None,
     tolerance: float = TOLERANCE,
+    rank_list: Sequence[int] | None = None,
+    overrides: Mapping[str, str] | Sequence[str] | None = None,
+    fail: str | Sequence[str] | None = None,
+    degrade: Mapping[str, str | float] | Sequence[str] | None = None,
 ) -> Validation:
     """Compare logs of nccl-tests or rccl-tests with what the model predicts for them.
 
@@ -72,7 +76,7 @@ def validate(
     topo : str, path, Topology or networkx graph
         The system that was measured: one scale-up domain, or the cluster on whose nodes the ranks were.
     op, ranks, nodes, launch : optional
-        Hold for all logs, whatever they say.
+        Hold for all logs, whatever they say. *nodes* makes a cluster of a topology that is one host.
     profile : str or Profile
     library : str, optional
         Such as ``nccl-2.28``, for all logs; by default the one that each log names.
@@ -80,6 +84,10 @@ def validate(
         Variables that change the library's choice, beside those of the logs.
     tolerance : float
         Stands in for an interval where the profile has none.
+    rank_list : sequence of int, optional
+        The GPU of each rank of all logs, whatever they say.
+    overrides, fail, degrade : optional
+        Changes of the machine, as of `collsim.simulate`.
 
     Returns
     -------
@@ -102,7 +110,8 @@ def validate(
     faults = Faults()
     share = faults.attempt(checked_tolerance, tolerance)
     told = {"op": op, "ranks": ranks, "nodes": nodes, "launch": launch, "library": library, "environment": environment}
-    asked = faults.attempt(lambda: gather(logs, topo, profile=profile, **told))
+    machine = Machine(overrides, fail, degrade)
+    asked = faults.attempt(lambda: gather(logs, topo, profile=profile, machine=machine, rank_list=rank_list, **told))
     faults.raise_any()
     assert share is not None
     assert asked is not None
@@ -114,9 +123,13 @@ def gather(
     topo: str | Path | Topology | nx.Graph[Any] | None,
     *,
     profile: str | Profile = "auto",
+    machine: Machine | None = None,
+    rank_list: Sequence[int] | None = None,
     **told: Any,
 ) -> Gathered:
     """Check what `validate` is asked and read the logs, before anything is predicted; parameters as there.
+
+    *machine* holds the changes of the topology.
 
     Raises
     ------
@@ -124,15 +137,30 @@ def gather(
         Every fault of the request and the files.
     """
     faults = Faults()
-    topology = named_topology(topo, faults)
+    topology = faults.attempt(lambda: on_nodes(topo, machine or Machine(), told.get("nodes")))
     constants = faults.attempt(load_profile, profile, topology)
     paths = faults.attempt(checked_paths, logs) or []
     options = checked_options(told, faults)
-    gathered = Gathered(topology, constants)
+    gathered = Gathered(topology, constants, tuple(rank_list or ()))
     for path in dict.fromkeys(map(str, paths)):
         faults.attempt(gathered.add, path, options)
     faults.raise_any()
     return gathered
+
+
+def on_nodes(topo: Any, machine: Machine, nodes: int | None) -> Topology:
+    """Return the machine; where it is one host with adapters and there are several *nodes*, so many of it.
+
+    Raises
+    ------
+    InputError
+        Whatever is wrong with it.
+    """
+    if isinstance(nodes, int) and nodes > 1 and isinstance(topo, str | Path):
+        alone = Machine().of(topo)  # figures of a fabric need the nodes that are added here
+        if alone.cluster is None and alone.n_gpus <= MOST_GPUS_OF_A_HOST:
+            return machine.also([f"scale_out.nodes={nodes}"]).of(topo)
+    return machine.of(topo)
 
 
 def named_topology(topo: Any, faults: Faults) -> Topology | None:
@@ -209,8 +237,8 @@ class _Drops:
 class Gathered:
     """Measured cases of all logs, by file, hosts and kind of call; a new case adds an entry, each row 8 bytes."""
 
-    def __init__(self, topology: Topology | None, constants: Profile | None) -> None:
-        self.topology, self.constants = topology, constants
+    def __init__(self, topology: Topology | None, constants: Profile | None, rank_list: tuple[int, ...] = ()) -> None:
+        self.topology, self.constants, self.rank_list = topology, constants, rank_list
         self.system = "" if topology is None else topology.name
         self.groups: dict[tuple[Any, ...], _Group] = {}
         self.skipped: list[Skipped] = []
@@ -219,13 +247,27 @@ class Gathered:
     def add(self, path: str, options: Mapping[str, Any]) -> None:
         """Read a log."""
         drops = _Drops()
-        for section in read_sections(path, seen=drops.add, **options):
+        for found in read_sections(path, seen=drops.add, **options):
+            section = self._placed(found) if isinstance(found, Section) else found
             if isinstance(section, Skipped):
                 self.skipped.append(section)
             else:
                 self._add_section(section)
         if drops.count:
             self.dropped.append(Unread("stdin" if path == "-" else path, drops.count, tuple(drops.first)))
+
+    def _placed(self, section: Section) -> Section | Skipped:
+        """Return a section with its ranks on the GPUs that the caller lists."""
+        if not self.rank_list or self.topology is None:
+            return section
+        if len(self.rank_list) != section.case.all_ranks:
+            reason = f"the test has {section.case.all_ranks} ranks, the list of ranks {len(self.rank_list)}"
+            return Skipped(section.file, section.line, reason)
+        cluster = self.topology.cluster
+        each = self.topology.n_gpus if cluster is None else cluster.node.n_gpus
+        seats = tuple(divmod(gpu, each) for gpu in self.rank_list)
+        nodes = 1 + max(host for host, _ in seats)
+        return replace(section, case=replace(section.case, seats=seats, nodes=None if cluster is None else nodes))
 
     def _add_section(self, section: Section) -> None:
         key = (section.file, section.source, section.hosts, section.case)
@@ -316,8 +358,10 @@ def _default_library(topology: Topology, constants: Profile) -> str | None:
 # --- comparing -------------------------------------------------------------------------------------------------------
 
 
-def compare(gathered: Gathered, tolerance: float = TOLERANCE) -> Validation:
+def compare(gathered: Gathered, tolerance: float = TOLERANCE, *, settles_nvls: bool = True) -> Validation:
     """Predict every distinct case and put the logs beside it.
+
+    *settles_nvls*: a log whose times fit a machine without NVLS better is compared with that.
 
     Raises
     ------
@@ -334,7 +378,7 @@ def compare(gathered: Gathered, tolerance: float = TOLERANCE) -> Validation:
         if reason:
             skipped.append(Skipped(group.file, group.line, reason))
         else:
-            groups.append(_with_nvls_settled(group, model))
+            groups.append(_with_nvls_settled(group, model) if settles_nvls else group)
     if model.default is None:
         model.warnings[f"no library is known for {topology.name}: every row is the fastest in the simulator"] = None
     model.predict(case for group in groups for case in group.cases)
@@ -398,9 +442,16 @@ def _checked_log(group: _Group, model: _Model, tolerance: float) -> CheckedLog:
     case = replace(group.case, library=model.told(group.case).library)
     return CheckedLog(
         group.file, group.line, case, group.hosts, mapping(case, group.hosts, model.topology), tuple(rows),
-        health_of(rows, system, tolerance), (*group.notes, *choice_notes(rows), *_gaps(group.case, case)), group.failed,
+        health_of(rows, system, tolerance),
+        (*group.notes, *choice_notes(rows), *_gaps(group.case, case), *_damage(model.topology)), group.failed,
         tuple(sorted(refused, key=lambda each: each.case.size_bytes)),
     )  # fmt: skip
+
+
+def _damage(topology: Topology) -> Iterator[str]:
+    """Yield what of the machine had failed or was slow in the prediction."""
+    if topology.damage is not None:
+        yield f"predicted with {topology.damage.summary}"
 
 
 def _row(case: MeasuredCase, found: _Repeats, answer: Row) -> JudgedCase:

@@ -308,6 +308,11 @@ class Validation(Tabular):
         """Number of rows without a flag that are outside the interval, or the tolerance where there is none."""
         return sum(not row.flags and row.verdict != "inside" for row in self.rows)
 
+    def below(self, least_Bps: float) -> list[tuple[CheckedLog, float]]:
+        """Return the logs whose best row has less bus bandwidth than *least_Bps*, with what it has, in bytes/s."""
+        best = [(log, max(row.measured_busbw_Bps for row in log.rows)) for log in self.logs if log.rows]
+        return [(log, best_Bps) for log, best_Bps in best if best_Bps < least_Bps]
+
     @property
     def summary(self) -> dict[str, Any]:
         """Errors and coverage of the model over rows without a flag; counts of flagged, failed, outside and skipped."""

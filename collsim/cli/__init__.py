@@ -28,6 +28,7 @@ COMMANDS = {
     "calibrate": "Fit the constants of a library on a system to logs of nccl-tests or rccl-tests.",
     "compare": "Predict how long a collective takes on several systems, and how many times as fast as the first each "
     "one is.",
+    "diagnose": "Say whether logs of nccl-tests or rccl-tests are healthy, and what would explain those that are not.",
     "doctor": "Say what collsim runs on, and where it keeps compiled code.",
     "moe": "Predict how long dispatch and combine of a layer with experts take, and what limits them.",
     "run": "Predict how long a collective takes, by size.",
@@ -73,6 +74,7 @@ def cli() -> None:
       collsim timeline rank0.json.gz --env NCCL_MAX_NCHANNELS=8
       collsim serve serving.yaml
       collsim validate all_reduce.log --topo hgx_h100
+      collsim diagnose all_reduce.log --topo hgx_h100
       collsim topo list
       collsim doctor
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from collsim.cli.options import complete, operations, profiles, screen_options, zoo
+from collsim.cli.options import OPTIONS, complete, operations, profiles, screen_options, zoo
 from collsim.cli.output import check_targets, named_files, output_format, patience, screen_of, write
 from collsim.core.errors import PARTLY, Faults
 
@@ -28,7 +28,7 @@ def validation_formats() -> tuple[str, ...]:
 @click.option("--topo", metavar="NAME|FILE", **complete(zoo, files=True), help="The system that was measured.")
 @click.option("--op", metavar="OP", **complete(operations), help="The operation, whatever the logs say.")
 @click.option("--ranks", metavar="N", help="The number of ranks, whatever the logs say.")
-@click.option("--nodes", metavar="N", help="The number of hosts, whatever the logs say.")
+@click.option("--nodes", metavar="N", help="The number of hosts, whatever the logs say; makes a cluster of a node.")
 @click.option("--launch", metavar="NAME", help="stream or graph, whatever the logs say.")
 @click.option(
     "--profile",
@@ -40,6 +40,16 @@ def validation_formats() -> tuple[str, ...]:
 )
 @click.option("--library", metavar="NAME", help="Such as nccl-2.28, whatever the logs say.")
 @click.option("--env", "environment", multiple=True, metavar="NAME=VALUE", help="A variable beside those of the logs.")
+@OPTIONS["rank_list"]
+@OPTIONS["overrides"]
+@OPTIONS["fail"]
+@OPTIONS["degrade"]
+@click.option(
+    "--tolerance",
+    metavar="X",
+    help="Where there is no interval, times may differ by a factor of 1 + X.  [default: 25%]",
+)
+@click.option("--min-busbw", metavar="RATE", help='Exit code 1 if no row of a log reaches this, such as "350 GB/s".')
 @click.option("--strict", is_flag=True, help="Exit code 1 as well if a row is outside the interval or tolerance.")
 @click.option(
     "--format",
@@ -63,6 +73,7 @@ def validate(
     wide: bool,
     verbose: bool,
     strict: bool,
+    min_busbw: str | None,
     **flags: Any,
 ) -> None:
     """Compare logs of nccl-tests or rccl-tests with the model, row by row, and say whether they are healthy.
@@ -72,10 +83,11 @@ def validate(
       collsim validate all_reduce.log --topo hgx_h100
       collsim validate logs/*.log --topo mi300x_ubb8 --format csv -o errors.csv
       mpirun ... | collsim validate - --topo hgx_b200 --strict
+      collsim validate two_nodes.log --topo dgx_a100 --nodes 2 --set nic.bandwidth="100 Gb/s" --min-busbw "45 GB/s"
 
     Exit code 1: a row has wrong results or is faster than the wires allow, or a log says that its test failed; with
-    --strict also if a row is outside the interval of its prediction, or outside 25 % where the profile has no interval.
-    Exit code 4: the model has no answer for some of the rows.
+    --strict also if a row is outside the interval of its prediction, or outside 25 % where the profile has no interval;
+    with --min-busbw also if the best row of a log has less. Exit code 4: the model has no answer for some of the rows.
     """  # noqa: D301 - \b keeps the lines that follow it as they are
     from collsim.cli.run import place_of
     from collsim.report import VALIDATION_FORMATS, render_validation
@@ -83,6 +95,7 @@ def validate(
     faults = Faults(lambda where: place_of(context, where, None))
     target = faults.attempt(lambda: output_format(form, output, VALIDATION_FORMATS))
     check_targets({"output": output}, faults, [*flags["logs"], *named_files(flags["topo"], flags["profile"])])
+    gate_Bps = None if min_busbw is None else faults.attempt(_rate, min_busbw)
     with nullcontext() if quiet else patience():
         validation = _validated(flags, faults)
     if not quiet:
@@ -90,16 +103,29 @@ def validate(
             click.echo(f"warning: {warning}", err=True)
     screen = screen_of(output, wide=wide, verbose=verbose)
     write(render_validation(validation, target or "table", screen), output)
-    if validation.flagged or validation.failed or (strict and validation.outside):
+    below = [] if gate_Bps is None else validation.below(gate_Bps)
+    for log, best_Bps in below:
+        click.echo(f"below --min-busbw: {log.file}:{log.line} reaches {best_Bps / 1e9:.4g} of {min_busbw}", err=True)
+    if validation.flagged or validation.failed or below or (strict and validation.outside):
         context.exit(1)
     if validation.refused:
         context.exit(PARTLY)
 
 
+def _rate(text: str) -> float:
+    """Return the rate of ``--min-busbw`` in bytes/s."""
+    from collsim.core.units import parse_bandwidth_Bps
+
+    return parse_bandwidth_Bps(text, "min_busbw")
+
+
 def _validated(flags: dict[str, Any], faults: Faults) -> Validation:
     """Check everything that was asked, raise all that is wrong with it, and compare."""
+    from collsim.calibration.health import TOLERANCE
     from collsim.calibration.validate import compare, gather
-    from collsim.cli.texts import read_number, read_settings
+    from collsim.cli.texts import read_number, read_overrides, read_rank_list, read_settings, read_shares
+    from collsim.core.units import parse_fraction
+    from collsim.simulation.request.prepare import Machine
 
     def count(name: str) -> int | None:
         text = flags[name]
@@ -113,8 +139,15 @@ def _validated(flags: dict[str, Any], faults: Faults) -> Validation:
         "profile": flags["profile"],
         "library": flags["library"],
         "environment": read_settings(flags["environment"], faults),
+        "rank_list": None if flags["rank_list"] is None else faults.attempt(read_rank_list, flags["rank_list"]),
+        "machine": Machine(
+            read_overrides(flags["overrides"], faults), list(flags["fail"]), read_shares(flags["degrade"], faults)
+        ),
     }
+    text = flags["tolerance"]
+    tolerance = TOLERANCE if text is None else faults.attempt(lambda: parse_fraction(text, "tolerance"))
     gathered = faults.attempt(lambda: gather(flags["logs"], flags["topo"], **options))
     faults.raise_any()
     assert gathered is not None
-    return compare(gathered)
+    assert tolerance is not None
+    return compare(gathered, tolerance)

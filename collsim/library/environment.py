@@ -115,6 +115,10 @@ UNSET = -2
 OLD_LEVELS = ("LOC", "PIX", "PXB", "PHB", "SYS", "SYS")
 """The same as numbers (NCCL src/graph/paths.cc, levelsOldToNew)."""
 PEERS = ("NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL")
+TRANSPORTS = ("NCCL_IB_DISABLE", "NCCL_NET", "NCCL_NET_GDR_LEVEL", "NCCL_IB_QPS_PER_CONNECTION")
+"""Variables that change the path between nodes (`collsim.library.transports`)."""
+MOST_QUEUE_PAIRS = 128
+"""As the library has it (NCCL src/transport/net_ib, NCCL_IB_MAX_QPS)."""
 DEFAULTS = {"NCCL_SHM_DISABLE": "0"}
 """Values of refused variables that change nothing (NCCL src/graph/paths.cc, src/transport/shm.cc)."""
 
@@ -150,7 +154,6 @@ HARMLESS = (
     "NCCL_LAUNCH_MODE",
     "NCCL_LOCAL_REGISTER",
     "NCCL_MNNVL_ENABLE",
-    "NCCL_NET",
     "NCCL_NET_PLUGIN",
     "NCCL_NSOCKS_PERTHREAD",
     "NCCL_PROFILER_PLUGIN",
@@ -226,6 +229,9 @@ def read_environment(variables: Mapping[str, str | int] | Iterable[str] = ()) ->
         name, text = ALIASES.get(given, given), str(value)
         if name in PEERS:
             continue
+        if name in TRANSPORTS:
+            _check_transport(name, text.strip(), faults)
+            continue
         if name in NUMBERS:
             _read_number(given, name, text, numbers, faults)
         elif name in LISTS:
@@ -260,13 +266,26 @@ def _peer_level(pairs: Mapping[str, str | int], faults: list[Fault]) -> str:
     return text
 
 
+def _check_transport(name: str, text: str, faults: list[Fault]) -> None:
+    """Refuse what the library would not take; the names of networks are free, plug-ins bring their own."""
+    if name == "NCCL_IB_DISABLE" and text not in ("0", "1"):
+        faults.append(Fault(f'{name}: "{text}" is neither 0 nor 1', "environment", f"write {name}=1"))
+    elif name == "NCCL_NET_GDR_LEVEL" and not text.isdecimal() and text not in LEVELS:
+        near = nearest(text.upper(), LEVELS)
+        hint = f'did you mean "{near}"?' if near else f"one of {', '.join(LEVELS)}"
+        faults.append(Fault(f'{name}: unknown level "{text}"', "environment", hint))
+    elif name == "NCCL_IB_QPS_PER_CONNECTION" and not (text.isdecimal() and 0 < int(text[:9]) <= MOST_QUEUE_PAIRS):
+        hint = f"1 to {MOST_QUEUE_PAIRS}, such as 4"
+        faults.append(Fault(f'{name}: "{text}" is no number of queue pairs', "environment", hint))
+
+
 def is_modelled(name: str) -> bool:
     """Tell whether a variable can change what a library chooses here.
 
     >>> is_modelled("NCCL_MAX_NRINGS"), is_modelled("NCCL_IB_HCA")
     (True, False)
     """
-    return name in (*NUMBERS, *LISTS, *ALIASES, *PEERS)
+    return name in (*NUMBERS, *LISTS, *ALIASES, *PEERS, *TRANSPORTS)
 
 
 def with_protocol(variables: Mapping[str, str], proto: str | None) -> dict[str, str]:
@@ -284,7 +303,7 @@ def without(variables: Mapping[str, str], *names: str) -> dict[str, str]:
 
 def _refuse_or_ignore(name: str, warnings: list[str], faults: list[Fault]) -> None:
     """Refuse a name that is like one of the library's; say of any other that it does nothing."""
-    known = [*LISTS, *NUMBERS, *ALIASES, *PEERS, *HARMLESS, *REFUSED]
+    known = [*LISTS, *NUMBERS, *ALIASES, *PEERS, *TRANSPORTS, *HARMLESS, *REFUSED]
     ours = name.strip().upper().startswith(OURS)
     near = nearest(name.strip().lower(), [entry.lower() for entry in known])
     if ours or (near and SequenceMatcher(None, name.lower(), near).ratio() >= MISSPELT):

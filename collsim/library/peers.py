@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from collsim.library.environment import Environment
 from collsim.topology import Topology
-from collsim.topology.peers import LEVELS, meet_in_sockets
+from collsim.topology.peers import LEVELS, host_Bps, meet_in_sockets
 
 __all__ = ["peer_level", "peer_words"]
 
@@ -32,8 +32,11 @@ WORDS = {
 def peer_level(topology: Topology, ranks: Sequence[int], environment: Environment) -> str:
     """Return up to which distance the GPUs of a run reach each other's memory; empty where no socket is between any."""
     model, cpu = topology.labels.get("gpu.model", ""), topology.labels.get("cpu.model", "")
-    if not meet_in_sockets(topology) or model.startswith(AMD_GPUS):
+    if model.startswith(AMD_GPUS):
         return ""
+    if not meet_in_sockets(topology):
+        off = environment.peer_level == LEVELS[0] and topology.cluster is None and len(ranks) > 1
+        return LEVELS[0] if off and host_Bps(topology) else ""
     if any(part in model for part in WITHOUT_ACCESS):
         return "NVL" if environment.peer_level != LEVELS[0] else LEVELS[0]
     if environment.peer_level:

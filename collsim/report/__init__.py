@@ -16,10 +16,12 @@ from collsim.simulation.result import Result
 
 if TYPE_CHECKING:
     from collsim.calibration.verdicts import Validation
+    from collsim.diagnosis.findings import Diagnosis
     from collsim.simulation.comparison import Comparison
 
 __all__ = [
     "COMPARISON_FORMATS",
+    "DIAGNOSIS_FORMATS",
     "FORMATS",
     "SUFFIXES",
     "VALIDATION_FORMATS",
@@ -28,6 +30,7 @@ __all__ = [
     "check_writable",
     "render",
     "render_comparison",
+    "render_diagnosis",
     "render_validation",
     "schema",
     "write_text",
@@ -42,12 +45,16 @@ FORMATS: dict[str, Callable[[Result], str]] = {
     "md": as_markdown,
 }
 
-SUFFIXES = {".txt": "table", ".log": "nccl", ".csv": "csv", ".json": "json", ".jsonl": "jsonl", ".md": "md"}
+SUFFIXES = {
+    ".txt": "table", ".log": "nccl", ".csv": "csv", ".json": "json", ".jsonl": "jsonl", ".md": "md", ".svg": "svg",
+}  # fmt: skip
 """The format that a file name asks for."""
 
 
 VALIDATION_FORMATS = ("table", "csv", "json")
 """The formats of a comparison with logs."""
+DIAGNOSIS_FORMATS = ("table", "json", "svg")
+"""The formats of a diagnosis of logs."""
 COMPARISON_FORMATS = ("table", "csv", "json", "md")
 """The formats of a comparison of systems."""
 
@@ -79,6 +86,23 @@ def render_validation(validation: Validation, form: str = "table", screen: Scree
     if form not in forms:
         raise UnknownNameError("format", form, forms, "--format")
     return validation_table(validation, screen) if form == "table" else forms[form](validation)
+
+
+def render_diagnosis(diagnosis: Diagnosis, form: str = "table") -> str:
+    """Return *diagnosis* in one of `DIAGNOSIS_FORMATS`, ending in a newline.
+
+    Raises
+    ------
+    UnknownNameError
+        No such format.
+    """
+    from collsim.report.diagnosis import diagnosis_json, diagnosis_text
+    from collsim.report.svg.diagnosis_chart import diagnosis_chart
+
+    forms = dict(zip(DIAGNOSIS_FORMATS, (diagnosis_text, diagnosis_json, diagnosis_chart), strict=True))
+    if form not in forms:
+        raise UnknownNameError("format", form, forms, "--format")
+    return forms[form](diagnosis)
 
 
 def render_comparison(comparison: Comparison, form: str = "table", screen: Screen = WHOLE) -> str:

@@ -20,6 +20,7 @@ from collsim.simulation.request.request import CHOICES, Request
 from collsim.simulation.request.tolerance import AUTO, percent
 from collsim.simulation.result import Row
 from collsim.topology import Topology, zoo_names
+from collsim.topology.cluster.adapter_paths import PATHS
 from collsim.topology.model import SITES, SIZES
 
 __all__ = [
@@ -183,7 +184,7 @@ def _network_fits(topology: Topology, constants: Profile) -> bool:
 
 def exchanges_as_fitted(constants: Profile, levels: Iterable[str]) -> bool:
     """Return True if GPUs reached each other's memory in the measurements as they do here, by the *levels* of runs."""
-    return not constants.peers or set(levels) <= set(constants.peers)
+    return set(levels) <= set(constants.peers) if constants.peers else "LOC" not in levels
 
 
 def _is_changed(topology: Topology, usual: Sequence[str] = SIZES) -> bool:
@@ -192,6 +193,7 @@ def _is_changed(topology: Topology, usual: Sequence[str] = SIZES) -> bool:
     How many nodes there are is a question, not a change: fits hold logs of some numbers of nodes, and predict others.
     """
     changed = topology.source == "graph" or topology.damage is not None
+    changed = changed or any(fact.path.startswith(PATHS) for fact in topology.facts)
     return changed or any(path not in (*usual, *TEXTS) for path in topology.settings)
 
 
@@ -208,7 +210,7 @@ def warnings_of(
         *_warnings_of_environment(question),
     )
     if not as_fitted and is_calibrated(topology, constants):
-        here = " or ".join(constants.peers)
+        here = " or ".join(constants.peers) or "their links"
         told += (
             f'profile "{constants.name}" was fitted where GPUs reach each other up to {here}, and these exchange in '
             "another way: no constant of the host's memory was fitted, times are a guess",

@@ -17,13 +17,19 @@ from collsim.topology.labels import MEMORY_FACT
 from collsim.topology.model import Topology
 from collsim.topology.wiring import LinkBundles, Wiring
 
-__all__ = ["LEVELS", "meet_in_sockets", "sockets", "staged"]
+__all__ = ["LEVELS", "host_Bps", "meet_in_sockets", "sockets", "staged"]
 
 LEVELS = ("LOC", "NVL", "PIX", "PXB", "PHB", "SYS")
 """Distances of GPUs under NCCL's names: none, linked, one PCIe switch, several, one socket, two."""
 MEMORY_BPS = ((40e9, 204.8e9), (np.inf, 307.2e9))
 """Memory of a socket where a file says nothing, by the most that a port has: hosts with PCIe 4 come with eight channels
 of DDR4-3200, those with PCIe 5 with eight of DDR5-4800 or more (assumed)."""
+
+
+SOCKET_LINKS_BPS = 192e9
+"""Between two sockets: three links of 64 GB/s, as topologies/pcie_gen5_8gpu.yaml has them (assumed)."""
+HOST_LATENCY_S, HOST_EFFICIENCY = 150e-9, 0.88
+"""Of a bus to the host, and of a root complex, as there (assumed; the efficiency is measured on PCIe 5 x16)."""
 
 
 def meet_in_sockets(topology: Topology) -> bool:
@@ -61,6 +67,8 @@ def staged(topology: Topology, level: str) -> Topology:
     What is farther apart goes through the memory of the receiver's socket. Parts that bytes pass on the way up and
     again on the way down stand there twice, so that none turns round before it has been in that memory.
     """
+    if level == LEVELS[0] and not meet_in_sockets(topology):
+        topology = _on_host(topology)
     if level in ("", LEVELS[-1]) or not meet_in_sockets(topology):
         return topology
     wiring = topology.wiring
@@ -69,6 +77,33 @@ def staged(topology: Topology, level: str) -> Topology:
     usual_Bps = next(memory_Bps for most_Bps, memory_Bps in MEMORY_BPS if port_Bps <= most_Bps)
     plan = _Plan(wiring, level, float(facts.get(MEMORY_FACT, usual_Bps)))
     return replace(topology, wiring=plan.wiring())
+
+
+def host_Bps(topology: Topology) -> float:
+    """Return the rate of the bus that joins a GPU of a node to its host; 0 where the file has no adapters to tell it.
+
+    A GPU and the adapters beside it are of one generation of PCIe.
+    """
+    from collsim.topology.cluster.scale_out import bus_rate_Bps
+
+    facts = {fact.path: fact for fact in topology.facts}
+    return bus_rate_Bps(facts) if "nic.bandwidth" in facts else 0.0
+
+
+def _on_host(topology: Topology) -> Topology:
+    """Return a node without its links between GPUs: half of them on each of two sockets, as servers have them."""
+    gpus, rate_Bps = topology.n_gpus, host_Bps(topology)
+    numbers = np.arange(gpus)
+    sockets_of = gpus + (numbers >= (gpus + 1) // 2)
+    src = np.concatenate([numbers, sockets_of, [gpus, gpus + 1]])
+    dst = np.concatenate([sockets_of, numbers, [gpus + 1, gpus]])
+    rates = np.concatenate([np.full(2 * gpus, rate_Bps), np.full(2, SOCKET_LINKS_BPS)])
+    latency_s, efficiency = np.full(len(src), HOST_LATENCY_S), np.full(len(src), HOST_EFFICIENCY)
+    bundles = LinkBundles(src, dst, np.ones(len(src), dtype=np.int64), rates, latency_s, efficiency)
+    names = (*topology.wiring.node_names[:gpus], "cpu0", "cpu1")
+    wiring = assemble(names, gpus, np.full(gpus + 2, HOST_LATENCY_S), bundles, forwarders=("cpu", "cpu"))
+    labels = {**topology.labels, "link.type": "PCIe"}
+    return replace(topology, wiring=wiring, labels=labels, in_network_reduction=None)
 
 
 class _Plan:

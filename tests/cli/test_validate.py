@@ -187,3 +187,60 @@ def test_standard_input(process, tmp_path):
         outcome = process("validate", "-", *HEALTHY[2:], stdin=log)
     assert outcome.code == 0
     assert "# stdin:2" in outcome.out
+
+
+class TestGates:
+    """A gate of the user's, and changes of the machine."""
+
+    def test_least_bandwidth(self, collsim):
+        assert collsim(*HEALTHY, "--min-busbw", "370 GB/s").code == 0
+        below = collsim(*HEALTHY, "--min-busbw", "400 GB/s")
+        assert below.code == 1
+        assert "h100_all_reduce.log:2 reaches 379 of 400 GB/s" in below.err
+
+    def test_tolerance_stands_in_for_an_interval(self, collsim):
+        bare = (*HEALTHY, "--profile", "default", "--env", "NCCL_ALGO=Ring")
+        wide, narrow = (collsim(*bare, "--tolerance", share).out.count("inside\n") for share in ("90%", "1%"))
+        assert wide > narrow
+
+    def test_changes_of_the_machine(self, collsim):
+        assert "note: predicted with" in collsim(*HEALTHY, "--degrade", "switch:nvsw0=50%").out
+        assert collsim(*HEALTHY, "--set", "link.bandwidth=12.5 GB/s").out != collsim(*HEALTHY).out
+        assert "nvsw1" in collsim(*HEALTHY, "--fail", "switch:nvsw1").out
+
+    def test_nodes_make_a_cluster_of_a_host(self, collsim, tmp_path):
+        log = tmp_path / "all_reduce.log"
+        log.write_text("# nranks=16 nodes=2 op=all_reduce\n" + ROW.replace("45.87", "49.14"))
+        told = collsim("validate", log, "--topo", "dgx_a100", "--nodes", "2", "--set", "nic.shared_by=2", "-q")
+        assert "ranks 0-15 on the first 8 GPUs of 2 nodes of dgx_a100" in told.out
+
+    def test_a_list_of_ranks_goes_before_the_log(self, collsim, tmp_path):
+        log = tmp_path / "all_reduce.log"
+        log.write_text("# nranks=4 op=all_reduce\n" + ROW.replace("45.87", "39.32"))
+        told = collsim("validate", log, "--topo", "hgx_h100", "--rank-list", "0,2,4,6", "-q")
+        assert "ranks 0-3 on GPUs 0,2,4,6 of hgx_h100" in told.out
+        refused(collsim("validate", log, "--topo", "hgx_h100", "--rank-list", "0,2"), "the list of ranks 2")
+
+    def test_every_fault_of_the_gates(self, collsim):
+        faulty = collsim(*HEALTHY, "--min-busbw", "400", "--tolerance", "x", "--rank-list", "0-")
+        assert faulty.code == 2
+        assert faulty.err.count("error:") >= 3
+
+
+class TestDiagnose:
+    """`collsim diagnose`: exit codes and faults; what it finds is tested in tests/diagnosis."""
+
+    FEW = ("diagnose", "examples/h100_all_reduce.log", "--topo", "hgx_h100", "-q", "--causes", "few_channels,loss")
+
+    def test_exit_code_and_formats(self, collsim, tmp_path):
+        told = collsim(*self.FEW)
+        assert told.code == 1
+        assert re.search(r"1 MiB to 16 MiB +healthy", told.out)
+        assert collsim(*self.FEW, "-o", tmp_path / "a.svg").code == 1
+        assert (tmp_path / "a.svg").read_text().startswith("<svg")
+
+    def test_every_fault_at_once(self, collsim):
+        faulty = collsim("diagnose", "missing.log", "--topo", "hgx_h100", "--causes", "los", "--nodes", "x")
+        assert faulty.code == 2
+        assert 'did you mean "loss"?' in faulty.err
+        assert faulty.err.count("error:") >= 2

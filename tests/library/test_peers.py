@@ -58,7 +58,8 @@ class TestLevel:
         assert level(card, 8) == level(card, 8, "NCCL_P2P_LEVEL=SYS") == "NVL"
 
     def test_linked_gpus_are_asked_nothing(self):
-        assert level(load_topology("hgx_h100"), 8, "NCCL_P2P_DISABLE=1") == ""
+        assert level(load_topology("hgx_h100"), 8, "NCCL_P2P_LEVEL=SYS") == ""
+        assert level(load_topology("hgx_h100"), 8, "NCCL_P2P_DISABLE=1") == "LOC"
 
     def test_an_unknown_level(self):
         with pytest.raises(InputError, match='unknown level "PBH"'):

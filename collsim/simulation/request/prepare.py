@@ -75,6 +75,10 @@ def prepare(
     scale_out = {name: asked.pop(name) for name in SCALE_OUT if name in asked}
     question = faults.attempt(ask, op, size, algo, **asked)
     whole = faults.attempt(_whole, topo, overrides, scale_out)
+    if whole is not None and question is not None and question.environment:
+        from collsim.library.transports import on_transport
+
+        whole = on_transport(whole, question.environment)
     topology = None if whole is None else faults.attempt(_damaged, whole, fail, degrade)
     constants = faults.attempt(load_profile, profile, topology)
     groups = None

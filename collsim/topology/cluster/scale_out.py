@@ -5,11 +5,13 @@ Figures that are not given come from the node (adapters) and from the network's 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from collsim.core.errors import Fault, InputError, SpecError
+from collsim.topology.cluster.bonds import bond_share
 from collsim.topology.cluster.spec import ClusterSpec, NodeKind, Plan
 from collsim.topology.model import Fact, Topology
 
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from collsim.topology.files.figures import Count, Figure
     from collsim.topology.files.schema import ScaleOut
 
-__all__ = ["build_cluster", "cluster_spec", "resolve", "spec_from"]
+__all__ = ["build_cluster", "bus_rate_Bps", "cluster_spec", "resolve", "spec_from"]
 
 MAX_GPUS = 1_048_576
 """A cluster beyond this is refused: its arrays would need tens of gigabytes."""
@@ -36,6 +38,12 @@ PCIE = (
     (800e9 / 8, 121.0e9, "PCIe 6 x16, 64 GT/s, 242 of 256 bytes of a flit carry data"),
 )
 """The bus that an adapter of at most the first rate comes with, bytes/s one direction (derived from the standards)."""
+
+
+GPU_PORTS = (("V100", 15.75e9), ("A100", 31.5e9), ("H100", 63e9), ("H200", 63e9), ("H800", 63e9), ("B200", 63e9))
+"""The one PCIe port of a GPU on a board, bytes/s one direction, by how its name begins (datasheets: PCIe 3, 4, 5 x16).
+All adapters of a GPU share it: a GPU with four adapters of 400 Gb/s is measured at 50 GB/s (NVIDIA/nccl issue 1357).
+GPUs beside a CPU of their own, and those not listed, are not held back."""
 
 
 def build_cluster(
@@ -156,7 +164,9 @@ def resolve(section: ScaleOut, node: Topology, kinds: Sequence[Topology] = ()) -
     network = load_network(name)
     per_gpu, shared = _adapters(of_kinds[0])
     mix, bus_facts = _node_kinds(section, nodes, of_kinds)
-    filled, added = _from_network(section, network, max(kind.nic_rate_Bps for kind in mix))
+    filled, added = _from_network(section, network, max(map(_bond_rate_Bps, of_kinds)))
+    if shared > 1:
+        mix = tuple(_in_one_slot(kind, section.bus_efficiency.si / filled["efficiency"]) for kind in mix)
     spec = ClusterSpec(
         nodes=sum(kind.nodes for kind in mix),
         node_gpus=max(kind.gpus for kind in mix),
@@ -204,10 +214,30 @@ def _node_kinds(
     bus_facts: list[Fact] = []
     for place, (node, count, facts) in enumerate(zip(nodes, counts, of_kinds, strict=True)):
         bus_Bps, derived = _bus(facts)
+        if derived and per_gpu > 1 and bus_Bps * per_gpu > (port_Bps := _port_Bps(node)):
+            bus_Bps = port_Bps / per_gpu
+            text, note = f"{bus_Bps / 1e9:g} GB/s", "its part of the one port of a GPU"
+            derived = [replace(derived[0], text=text, value=bus_Bps, note=note)]
         nics = -(-node.n_gpus // shared) * per_gpu
-        kinds.append(NodeKind(node.name, count, node.n_gpus, nics, facts["nic.bandwidth"].value, bus_Bps))
+        kinds.append(NodeKind(node.name, count, node.n_gpus, nics, _line_rate_Bps(facts), bus_Bps))
         bus_facts += [replace(fact, path=f"mix[{place}].{fact.path}") if section.mix else fact for fact in derived]
     return tuple(kinds), bus_facts
+
+
+def _in_one_slot(kind: NodeKind, efficiency: float) -> NodeKind:
+    """Return a kind whose adapters, each shared by several GPUs, carry no more than the bus of their one slot."""
+    return replace(kind, nic_rate_Bps=min(kind.nic_rate_Bps, kind.bus_rate_Bps * efficiency))
+
+
+def _line_rate_Bps(facts: Mapping[str, Fact]) -> float:
+    """Return what an adapter carries: its port, or what one queue pair has of the ports of a bond."""
+    ports = int(facts["nic.ports"].value) if "nic.ports" in facts else 1
+    return _bond_rate_Bps(facts) * bond_share(ports, 1)
+
+
+def _bond_rate_Bps(facts: Mapping[str, Fact]) -> float:
+    """Return what the ports of an adapter carry together; its cables are counted as one."""
+    return facts["nic.bandwidth"].value * (facts["nic.ports"].value if "nic.ports" in facts else 1)
 
 
 def _adapters(facts: Mapping[str, Fact]) -> tuple[int, int]:
@@ -333,10 +363,21 @@ def _bus(facts: Mapping[str, Fact]) -> tuple[float, list[Fact]]:
     """Return the rate of an adapter's bus: as given, else that of the PCIe that such an adapter comes with."""
     if "nic.bus_bandwidth" in facts:
         return facts["nic.bus_bandwidth"].value, []
-    nic_Bps = facts["nic.bandwidth"].value
+    nic_Bps = _bond_rate_Bps(facts)
     _, rate_Bps, source = next((row for row in PCIE if nic_Bps <= row[0]), PCIE[-1])
     text, note = f"{rate_Bps / 1e9:g} GB/s", "the narrowest that such an adapter comes with"
     return rate_Bps, [Fact("nic.bus_bandwidth", text, rate_Bps, "B/s", "derived", source, note)]
+
+
+def _port_Bps(node: Topology) -> float:
+    """Return the rate of a GPU's own port."""
+    model = node.labels.get("gpu.model", "")
+    return next((rate_Bps for name, rate_Bps in GPU_PORTS if model.startswith(name)), math.inf)
+
+
+def bus_rate_Bps(facts: Mapping[str, Fact]) -> float:
+    """Return the rate of the bus of an adapter, by the facts of its topology, one direction."""
+    return _bus(facts)[0]
 
 
 def _count(figure: Count | None) -> int | None:

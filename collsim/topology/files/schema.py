@@ -134,11 +134,15 @@ class Cpu(Section):
 
 
 class Nic(Section):
-    """The scale-out adapters; wired in a cluster, recorded elsewhere. *bus* is what joins one to its GPU."""
+    """The scale-out adapters; wired in a cluster, recorded elsewhere. *bus* is what joins one to its GPU.
+
+    *ports* of an adapter are bonded, each of *bandwidth*; a queue pair uses one of them.
+    """
 
     model: Word = ""
     per_gpu: Count = default_figure(Count, "1", "one adapter for each GPU")
     shared_by: Count = default_figure(Count, "1", "no adapter serves two GPUs")
+    ports: Count | None = None
     bandwidth: Rate
     bus_bandwidth: Rate | None = None
 

@@ -1,0 +1,152 @@
+"""Fit of a curve to measured times: whole curves are compared, not rows.
+
+Errors of a model are alike at neighbouring sizes, those of repeats are not. With the interval of a prediction as its
+width s, errors of two rows have the covariance ``A s s' exp(-|octaves between them| / L)``; the rest of s, and the
+spread of repeats, is each row's own. Machines of one kind differ by a few octaves at a time (`LOCAL`). Below
+`HOST_BYTES` the host adds an offset, and a factor, common to all rows, of unknown size.
+The effect of a cause is itself known to a part `EFFECT` of it only, alike at all sizes. The likelihood of the measured
+times follows, for the healthy machine and for each cause; the joint test is the chi-square of the healthy one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["ALPHA", "Z90", "Fit", "Noise", "dips_of", "fit_of", "p_value", "shift"]
+
+Float = NDArray[np.float64]
+
+ALIKE = 0.8
+"""Part of the variance of a prediction that neighbouring sizes share. Chosen: residuals of fits are runs."""
+OCTAVES = 6.0
+"""Distance in octaves at which that has fallen to 1/e; chosen."""
+REPEATS = 0.06
+"""Spread of a row by itself, as a standard deviation of its logarithm: repeats spread by 3 to 5 % on machines measured
+thrice, and sizes at which a library changes its algorithm are predicted to within one or two."""
+DIP = 0.4
+"""A row is a dip if its logarithm is so much above those of both neighbours."""
+HOST_BYTES = 2**20
+"""Below this the launch times of hosts count."""
+HOST = (0.1, 0.3)
+"""Standard deviation of their common offset, as a part of the least predicted time, within a node and between nodes."""
+HOST_FACTOR = (0.1, 0.45)
+"""Standard deviation of the logarithm of a factor common to these sizes: processors, drivers and proxies differ."""
+LOCAL = ((0.12, 0.05), (0.25, 0.1))
+"""Standard deviations by which machines of one kind differ over `LOCAL_OCTAVES`, within a node and between nodes, below
+and from `RATES_FROM_BYTES` on. Chosen on the healthy ones among the public logs: the middle of a curve is off by 10 to
+25 %, its end by 5 %, twice that between nodes."""
+LOCAL_OCTAVES = 2.0
+RATES_FROM_BYTES = 2**25
+"""From here on rates decide."""
+EFFECT = 0.15
+"""Standard deviation of the effect of a cause, as a part of the effect; chosen: no failure was measured for collsim."""
+Z90 = 1.6448536269514722
+ALPHA = 0.001
+"""A range of sizes that fewer healthy machines are slower at is called slow."""
+
+
+class Noise(NamedTuple):
+    """Rows of a log as a fit sees them.
+
+    Attributes
+    ----------
+    sizes, measured_s, healthy_s : float64[n]
+    sigma : float64[n]
+        Standard deviations of the logarithm of the prediction, from its interval.
+    over_nodes : bool
+        Whether messages went between nodes.
+    """
+
+    sizes: Float
+    measured_s: Float
+    healthy_s: Float
+    sigma: Float
+    over_nodes: bool = False
+
+    @property
+    def residual(self) -> Float:
+        """float64[n]: logarithm of measured over healthy time."""
+        return np.log(self.measured_s / self.healthy_s)
+
+    def part(self, chosen: Sequence[int]) -> Noise:
+        """Return some of the rows."""
+        rows = list(chosen)
+        return Noise(self.sizes[rows], self.measured_s[rows], self.healthy_s[rows], self.sigma[rows], self.over_nodes)
+
+    def covariance(self) -> Float:
+        """Return float64[n, n] of the errors of the healthy prediction."""
+        octaves = np.log2(self.sizes)
+        apart = np.abs(octaves[:, None] - octaves[None, :])
+        shared = ALIKE * np.outer(self.sigma, self.sigma) * np.exp(-apart / OCTAVES)
+        local = np.where(self.sizes < RATES_FROM_BYTES, *LOCAL[self.over_nodes])
+        local = np.where(self.sizes < HOST_BYTES, 0.0, local)
+        shared += np.outer(local, local) * np.exp(-apart / LOCAL_OCTAVES)
+        own = np.diag((1 - ALIKE) * self.sigma**2 + REPEATS**2)
+        offset = np.where(self.sizes < HOST_BYTES, HOST[self.over_nodes] * self.healthy_s.min() / self.healthy_s, 0.0)
+        factor = np.where(self.sizes < HOST_BYTES, HOST_FACTOR[self.over_nodes], 0.0)
+        return np.asarray(shared + own + np.outer(offset, offset) + np.outer(factor, factor))
+
+
+class Fit(NamedTuple):
+    """How well a curve fits: *score* is twice the negative log-likelihood with penalties; less is better.
+
+    *rms* is the root of the mean square of the logarithm of measured over curve.
+    """
+
+    chi2: float
+    score: float
+    rms: float
+
+
+def fit_of(noise: Noise, times_s: Float, *, parameters: float = 0.0, effect: float = EFFECT) -> Fit:
+    """Return the fit of a curve in seconds; *parameters* is the penalty for what was chosen to make it fit.
+
+    >>> sizes = np.array([2.0**20, 2.0**24, 2.0**28])
+    >>> noise = Noise(sizes, np.array([2e-5, 2e-4, 2e-3]), np.array([2e-5, 1e-4, 1e-3]), np.full(3, 0.05))
+    >>> fit_of(noise, noise.healthy_s).chi2 > 20 > fit_of(noise, noise.measured_s).chi2
+    True
+    """
+    departure = np.log(times_s / noise.healthy_s)
+    covariance = noise.covariance() + np.outer(effect * departure, effect * departure)
+    residual = np.log(noise.measured_s / times_s)
+    chi2 = float(residual @ np.linalg.solve(covariance, residual))
+    spread = float(np.linalg.slogdet(covariance)[1])
+    return Fit(chi2, chi2 + spread + parameters, float(np.sqrt(np.mean(residual**2))))
+
+
+def p_value(noise: Noise, times_s: Float) -> float:
+    """Return the part of healthy machines whose chi-square is at least that of the measured times, over all rows."""
+    from scipy.special import chdtrc
+
+    return float(chdtrc(len(noise.sizes), fit_of(noise, times_s, effect=0.0).chi2))
+
+
+def shift(noise: Noise) -> tuple[float, float]:
+    """Return the mean logarithm of measured over healthy time, and the part of healthy machines that are further off.
+
+    Two tests of one number each: the range of sizes is off by one factor, or by one time that every call takes longer.
+    The mean is that of least variance under the covariance of all rows. Further off means on the same side.
+    """
+    from scipy.special import ndtr
+
+    inverse = np.linalg.inv(noise.covariance())
+    ones = np.ones(len(noise.sizes))
+    mean = float(ones @ inverse @ noise.residual) / float(ones @ inverse @ ones)
+    found = [
+        float(direction @ inverse @ noise.residual) / np.sqrt(float(direction @ inverse @ direction))
+        for direction in (ones, noise.healthy_s.min() / noise.healthy_s)
+    ]
+    furthest = max(found, key=abs)
+    return abs(mean) * float(np.sign(furthest)), min(1.0, 2 * float(ndtr(-abs(furthest))))
+
+
+def dips_of(noise: Noise) -> list[int]:
+    """Return the rows that are slower than both neighbours make believe, by more than `DIP`."""
+    found = noise.residual
+    between = (found[:-2] + found[2:]) / 2
+    alone = found[1:-1] - np.maximum(np.maximum(found[:-2], found[2:]), between)
+    return [int(row) + 1 for row in np.flatnonzero(alone > DIP)]

@@ -1,0 +1,231 @@
+"""`diagnose`: from measured logs to verdicts by range of sizes, and to the causes that explain what is slow."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from collsim.calibration.health import TOLERANCE
+from collsim.calibration.log_placement import MOST_GPUS_OF_A_HOST
+from collsim.calibration.validate import Gathered, compare, gather
+from collsim.core.errors import Faults, UnknownNameError
+from collsim.diagnosis.causes import Cause, all_causes, meets
+from collsim.diagnosis.curves import Bench
+from collsim.diagnosis.evidence import evidence_of, known_faults, shape_of, usual_settings
+from collsim.diagnosis.findings import Curve, DiagnosedLog, Diagnosis, Evidence
+from collsim.diagnosis.fit import fit_of
+from collsim.diagnosis.ranking import Ranked, ranked
+from collsim.diagnosis.subjects import Subject, subject_of
+from collsim.library import Profile
+from collsim.simulation.request.prepare import Machine
+from collsim.topology import Topology
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+    from collsim.calibration.verdicts import Validation
+
+__all__ = ["chosen_causes", "diagnose", "diagnosed", "gathered_on"]
+
+MOST_LOGS = 4
+"""So many logs are explained together: the slowest. Each takes some seconds."""
+LEAST_PAIRS = 3
+"""Logs on different pairs of hosts that can tell a host from the others."""
+NEEDS_CAUSES = ("faulty", "doubtful")
+
+
+def diagnose(
+    logs: str | Path | Iterable[str | Path],
+    topo: str | Path | Topology | nx.Graph[Any],
+    *,
+    op: str | None = None,
+    ranks: int | None = None,
+    nodes: int | None = None,
+    launch: str | None = None,
+    profile: str | Profile = "auto",
+    library: str | None = None,
+    environment: Mapping[str, str] | None = None,
+    rank_list: Sequence[int] | None = None,
+    overrides: Mapping[str, str] | Sequence[str] | None = None,
+    fail: str | Sequence[str] | None = None,
+    degrade: Mapping[str, str | float] | Sequence[str] | None = None,
+    causes: Sequence[str] | None = None,
+    tolerance: float = TOLERANCE,
+) -> Diagnosis:
+    """Say of logs of one machine whether they are healthy, and rank what would explain those that are not.
+
+    Every cause is a change of the question, simulated at the sizes of the log; the whole curve is compared.
+
+    Parameters
+    ----------
+    logs, topo, op, ranks, nodes, launch, profile, library, environment, rank_list, overrides, fail, degrade, tolerance
+        As of `collsim.validate`; by default there are as many nodes as the logs name.
+    causes : sequence of str, optional
+        Names of causes to look at; all that the machine can have by default.
+
+    Returns
+    -------
+    Diagnosis
+
+    Raises
+    ------
+    InputError
+        Every fault of the request and the files; or nothing is left that can be compared.
+
+    Examples
+    --------
+    >>> found = diagnose("examples/h100_all_reduce.log", "hgx_h100", causes=["nvls_off", "few_channels"])
+    >>> found.verdict, found.logs[0].ranges[0].verdict
+    ('faulty', 'healthy')
+    """
+    faults = Faults()
+    chosen = faults.attempt(chosen_causes, causes)
+    machine = Machine(overrides, fail, degrade)
+    told = {"op": op, "ranks": ranks, "nodes": nodes, "launch": launch, "library": library, "environment": environment}
+    gathered = faults.attempt(
+        lambda: gathered_on(logs, topo, profile=profile, machine=machine, rank_list=rank_list, **told)
+    )
+    faults.raise_any()
+    assert gathered is not None
+    assert chosen is not None
+    return diagnosed(gathered, topo, machine, chosen, tolerance)
+
+
+def gathered_on(
+    logs: str | Path | Iterable[str | Path],
+    topo: Any,
+    *,
+    machine: Machine,
+    profile: str | Profile = "auto",
+    **told: Any,
+) -> Gathered:
+    """Return the rows of the logs on a machine with as many nodes as they name; raises as `gather` does."""
+    if told.get("nodes") is None and isinstance(topo, str | Path):
+        first = {name: value for name, value in told.items() if name != "rank_list"}
+        alone = gather(logs, topo, profile=profile, **first)
+        nodes = max((group.case.nodes or 1 for group in alone.groups.values()), default=1)
+        one_host = alone.topology is not None and alone.topology.n_gpus <= MOST_GPUS_OF_A_HOST
+        if nodes > 1 and one_host and alone.topology is not None and alone.topology.cluster is None:
+            machine = replace(machine, overrides=machine.also([f"scale_out.nodes={nodes}"]).overrides)
+    return gather(logs, topo, profile=profile, machine=machine, **told)
+
+
+def chosen_causes(names: Sequence[str] | None) -> tuple[Cause, ...]:
+    """Return the causes of some names."""
+    causes = {cause.name: cause for cause in all_causes()}
+    for name in names or ():
+        if name not in causes:
+            raise UnknownNameError("cause", str(name), causes, "causes")
+    return tuple(causes.values()) if names is None else tuple(causes[name] for name in names)
+
+
+def diagnosed(
+    gathered: Gathered, topo: Any, machine: Machine, causes: Sequence[Cause], tolerance: float = TOLERANCE
+) -> Diagnosis:
+    """Judge the rows of logs and rank *causes*; raises as `compare` does."""
+    evidence = _as_usual(gathered)
+    validation = compare(gathered, tolerance, settles_nvls=False)
+    topology, constants = gathered.topology, gathered.constants
+    assert topology is not None
+    assert constants is not None
+    in_cluster = topology.cluster is not None
+    subjects = [
+        one for log in validation.logs if (one := subject_of(log, tolerance, in_cluster=in_cluster)) is not None
+    ]
+    evidence += evidence_of([log.file for log in validation.logs])
+    bench = Bench(topo, machine, topology, constants)
+    verdicts = [subject.verdict(subject.ranges()) for subject in subjects]
+    slow = [one for one, verdict in zip(subjects, verdicts, strict=True) if _needs_causes(one, verdict)]
+    explained = sorted(slow, key=lambda subject: -subject.noise.residual.max())[:MOST_LOGS]
+    ranks = max((subject.case.ranks for subject in subjects), default=1)
+    possible = [cause for cause in causes if meets(cause, topology, ranks)]
+    found = ranked(explained, possible, bench, evidence) if explained else Ranked((), {}, ())
+    return Diagnosis(
+        version=validation.version,
+        topology=validation.topology,
+        profile=validation.profile,
+        logs=tuple(_log(subject, explained, found) for subject in subjects),
+        findings=found.findings,
+        unexplained=bool(explained) and not (found.findings and found.findings[0].fits),
+        looked_at=found.looked_at,
+        evidence=tuple(evidence),
+        remarks=tuple(_remarks(subjects, verdicts, validation)),
+        skipped=tuple(map(str, validation.skipped)),
+        warnings=validation.warnings,
+    )
+
+
+def _needs_causes(subject: Subject, verdict: str) -> bool:
+    """Return True if a log is to be explained; wrong results do not hide that it is slow, too."""
+    sound = replace(subject, flagged=False)
+    return verdict in NEEDS_CAUSES or (verdict == "broken" and sound.verdict(sound.ranges()) in NEEDS_CAUSES)
+
+
+def _as_usual(gathered: Gathered) -> list[Evidence]:
+    """Leave out of all logs what a healthy machine does not set; return these settings as evidence."""
+    evidence: list[Evidence] = []
+    for key, group in list(gathered.groups.items()):
+        kept, told = usual_settings(group.file, group.case.environment)
+        if not told:
+            continue
+        evidence += told
+        variables = tuple(sorted(kept.items()))
+        cases = {replace(case, environment=variables): found for case, found in group.cases.items()}
+        gathered.groups[key] = replace(group, case=replace(group.case, environment=variables), cases=cases)
+    return evidence
+
+
+def _log(subject: Subject, explained: Sequence[Subject], found: Ranked) -> DiagnosedLog:
+    """Return a log with the curves of the causes that were found."""
+    noise, ranges = subject.noise, subject.ranges()
+    fit = fit_of(noise, noise.healthy_s, effect=0.0)
+    place = next((number for number, one in enumerate(explained) if one is subject), None)
+    names = [finding.suspects[0].name for finding in found.findings]
+    return DiagnosedLog(
+        subject.log,
+        subject.verdict(ranges),
+        subject.p_value,
+        ranges,
+        tuple(int(size) for size in noise.sizes),
+        tuple(noise.measured_s.tolist()),
+        Curve("healthy", "", tuple(noise.healthy_s.tolist()), fit.rms, fit.chi2, fit.score),
+        subject.low_s,
+        subject.high_s,
+        () if place is None else tuple(found.curves[name][place] for name in names),
+    )
+
+
+def _remarks(subjects: Sequence[Subject], verdicts: Sequence[str], validation: Validation) -> list[str]:
+    """Return what the logs say together, and what is known of their libraries."""
+    told: dict[str, None] = {}
+    for subject, verdict in zip(subjects, verdicts, strict=True):
+        for sentence in shape_of(subject):
+            told[f"{subject.log.file}: {sentence}"] = None
+        if verdict in (*NEEDS_CAUSES, "broken"):
+            family, _, version = (subject.log.case.library or "").partition("-")
+            for sentence in known_faults(family.upper(), version, subject.case.op, subject.case.nodes or 1):
+                told[f"known of {sentence}"] = None
+    if culprit := _culprit(subjects, verdicts):
+        told[culprit] = None
+    if validation.failed:
+        told[f"{validation.failed} logs say that their test FAILED"] = None
+    return list(told)
+
+
+def _culprit(subjects: Sequence[Subject], verdicts: Sequence[str]) -> str:
+    """Return the host that all slow pairs share and no sound one has; empty if there is none."""
+    seen: dict[str, list[bool]] = defaultdict(list)
+    for subject, verdict in zip(subjects, verdicts, strict=True):
+        for host in subject.log.hosts if len(subject.log.hosts) > 1 else ():
+            seen[host].append(verdict in (*NEEDS_CAUSES, "broken"))
+    slow = sum(verdict in (*NEEDS_CAUSES, "broken") for verdict in verdicts)
+    pairs = {subject.log.hosts for subject in subjects}
+    if len(pairs) < LEAST_PAIRS or not slow or slow == len(verdicts):
+        return ""
+    guilty = [host for host, marks in seen.items() if all(marks) and len(marks) == slow]
+    if len(guilty) == 1:
+        return f"host {guilty[0]} is in all {slow} slow logs and in no sound one: the node, not the switch"
+    return "" if guilty else f"no host is in all {slow} slow logs: look at what they share, a leaf or its uplinks"

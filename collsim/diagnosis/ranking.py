@@ -1,0 +1,247 @@
+"""Ranking: the curve of every cause beside the measured one, best first, and causes with one curve as one class."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collsim.diagnosis.causes import Cause, Change, changes_of
+from collsim.diagnosis.curves import Bench
+from collsim.diagnosis.findings import Curve, Evidence, Finding, Suspect
+from collsim.diagnosis.fit import EFFECT, Fit, dips_of, fit_of
+from collsim.diagnosis.subjects import Subject
+
+__all__ = ["Ranked", "ranked"]
+
+Float = NDArray[np.float64]
+
+SAME = 0.05
+"""Curves this near to each other at every size, as a root mean square of logarithms, are one class: repeats vary so."""
+NOTHING = 0.02
+"""A change that moves no time by more than this is the healthy machine."""
+STEPS = (0.25, 0.5, 0.75, 1.0)
+"""Degrees between two variants of a cause that grows."""
+MARGIN = 4.0
+"""The score of a cause must be better than that of the healthy machine by so much: odds of seven to one."""
+UNLIKELY = 1e-3
+"""A cause that would be as far off more seldom does not explain a log."""
+PARAMETER = 2.0
+"""Penalty for a free number, as in Akaike's criterion."""
+SKEWS = np.geomspace(5e-6, 2e-2, 19)
+FALLS = (0.15, 0.3, 0.5, 0.8)
+"""Exponents by which a rate falls with size."""
+MOST_DIPS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """Classes of causes, and the curves of each cause by log."""
+
+    findings: tuple[Finding, ...]
+    curves: Mapping[str, tuple[Curve, ...]]
+    looked_at: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """A cause in one degree, with the ratio to the healthy time at the rows of every log."""
+
+    label: str
+    flags: str
+    ratios: tuple[Float, ...]
+    penalty: float
+    effect: float = EFFECT
+
+
+@dataclass(frozen=True, slots=True)
+class _Scored:
+    """A cause in its best degree."""
+
+    cause: Cause
+    candidate: _Candidate
+    fits: tuple[Fit, ...]
+    bonus: float
+
+    @property
+    def score(self) -> float:
+        return sum(fit.score for fit in self.fits) + self.candidate.penalty + self.cause.seldom - self.bonus
+
+    @property
+    def chi2(self) -> float:
+        return sum(fit.chi2 for fit in self.fits)
+
+
+def ranked(subjects: Sequence[Subject], causes: Sequence[Cause], bench: Bench, evidence: Sequence[Evidence]) -> Ranked:
+    """Simulate every cause for every log and rank what explains them better than the healthy machine does."""
+    healthy = [fit_of(subject.noise, subject.noise.healthy_s) for subject in subjects]
+    healthy_score = sum(fit.score for fit in healthy)
+    scored, looked_at = [], []
+    for cause in causes:
+        bonus = sum(entry.weight for entry in evidence if cause.name in entry.causes)
+        candidates = [
+            one for one in _candidates(cause, subjects, bench) if any(_departs(ratios) for ratios in one.ratios)
+        ]
+        if candidates:
+            looked_at.append(cause.name)
+            scored.append(min((_fitted(cause, one, subjects, bonus) for one in candidates), key=lambda one: one.score))
+    better = sorted((one for one in scored if _is_better(one, healthy, healthy_score)), key=lambda one: one.score)
+    findings = _findings(better, healthy_score, subjects, evidence)
+    curves = {one.cause.name: tuple(_curve(one, place, subjects) for place in range(len(subjects))) for one in better}
+    return Ranked(findings, curves, tuple(looked_at))
+
+
+def _departs(ratios: Float) -> bool:
+    return bool(np.abs(np.log(ratios)).max() > NOTHING)
+
+
+def _is_better(one: _Scored, healthy: Sequence[Fit], healthy_score: float) -> bool:
+    """Return True if a cause fits better than the healthy machine, both in likelihood and in plain distance."""
+    nearer = sum(fit.rms**2 for fit in one.fits) < sum(fit.rms**2 for fit in healthy)
+    return nearer and one.score < healthy_score - MARGIN
+
+
+def _fitted(cause: Cause, candidate: _Candidate, subjects: Sequence[Subject], bonus: float) -> _Scored:
+    fits = tuple(
+        fit_of(subject.noise, subject.noise.healthy_s * ratios, effect=candidate.effect)
+        for subject, ratios in zip(subjects, candidate.ratios, strict=True)
+    )
+    return _Scored(cause, candidate, fits, bonus)
+
+
+# --- candidates ------------------------------------------------------------------------------------------------------
+
+
+def _candidates(cause: Cause, subjects: Sequence[Subject], bench: Bench) -> Iterator[_Candidate]:
+    """Yield the degrees of a cause."""
+    if cause.shape:
+        yield from SHAPES[cause.shape](subjects)
+        return
+    changes = changes_of(cause, bench.topology, max(subject.case.ranks for subject in subjects))
+    if not changes:
+        return
+    curves = [tuple(_ratios(subject, bench, change) for subject in subjects) for change in changes]
+    if cause.grows:
+        yield from _degrees(changes, curves)
+        return
+    penalty = 2 * math.log(len(changes))
+    for change, ratios in zip(changes, curves, strict=True):
+        yield _Candidate(change.label, change.flags, ratios, penalty)
+
+
+def _ratios(subject: Subject, bench: Bench, change: Change) -> Float:
+    """Return the ratios of a change at the rows of a log."""
+    sizes = sorted(subject.healthy_s)
+    ratios = dict(zip(sizes, bench.ratios(subject.case, sizes, subject.healthy_s, change), strict=True))
+    return np.array([ratios[int(size)] for size in subject.noise.sizes])
+
+
+def _degrees(changes: Sequence[Change], curves: Sequence[tuple[Float, ...]]) -> Iterator[_Candidate]:
+    """Yield the variants of a cause that grows, and degrees between them."""
+    before: tuple[Float, ...] = tuple(np.ones(len(ratios)) for ratios in curves[0])
+    label = "none"
+    for change, after in zip(changes, curves, strict=True):
+        for step in STEPS:
+            ratios = tuple(one ** (1 - step) * other**step for one, other in zip(before, after, strict=True))
+            words = change.label if step == 1 else f"between {label} and {change.label}"
+            yield _Candidate(words, change.flags, ratios, PARAMETER)
+        before, label = after, change.label
+
+
+def _skewed(subjects: Sequence[Subject]) -> Iterator[_Candidate]:
+    """Yield constant times that are added to every call."""
+    for skew_s in SKEWS:
+        ratios = tuple(1 + skew_s / subject.noise.healthy_s for subject in subjects)
+        yield _Candidate(f"{skew_s * 1e6:.2g} us more for each call", "", ratios, PARAMETER, 0.0)
+
+
+def _falling(subjects: Sequence[Subject]) -> Iterator[_Candidate]:
+    """Yield rates that fall by a power of the size from some size on."""
+    for power in FALLS:
+        for part in (0.4, 0.6, 0.8):
+            ratios = tuple(_fall(subject.noise.sizes, power, part) for subject in subjects)
+            first = np.exp(np.quantile(np.log(subjects[0].noise.sizes), part))
+            yield _Candidate(f"as size^-{power:g} from {first / 2**20:.3g} MiB on", "", ratios, 2 * PARAMETER, 0.1)
+
+
+def _fall(sizes: Float, power: float, part: float) -> Float:
+    first = np.exp(np.quantile(np.log(sizes), part))
+    return np.asarray(np.maximum(sizes / first, 1.0) ** power)
+
+
+def _dipped(subjects: Sequence[Subject]) -> Iterator[_Candidate]:
+    """Yield the measured time at a few slow sizes, and the healthy one at the others."""
+    total, dips = [], []
+    for subject in subjects:
+        noise, far = subject.noise, dips_of(subject.noise)
+        ratios = np.ones(len(noise.sizes))
+        if len(far) <= MOST_DIPS:
+            ratios[far] = np.exp(noise.residual[far])
+            dips += noise.sizes[far].tolist()
+        total.append(ratios)
+    if dips:
+        words = ", ".join(f"{size / 2**20:.3g} MiB" for size in sorted(set(dips)))
+        penalty = len(dips) * (PARAMETER + 2 * math.log(max(len(subject.noise.sizes) for subject in subjects)))
+        yield _Candidate(f"at {words}", "", tuple(total), penalty, 0.0)
+
+
+SHAPES = {"skew": _skewed, "falling": _falling, "dips": _dipped}
+
+
+# --- classes ---------------------------------------------------------------------------------------------------------
+
+
+def _findings(
+    better: Sequence[_Scored], healthy_score: float, subjects: Sequence[Subject], evidence: Sequence[Evidence]
+) -> tuple[Finding, ...]:
+    classes: list[list[_Scored]] = []
+    for one in better:
+        home = next((group for group in classes if _alike(group[0], one)), None)
+        if home is None:
+            classes.append([one])
+        else:
+            home.append(one)
+    least = min((group[0].score for group in classes), default=0.0)
+    weights = [math.exp((least - group[0].score) / 2) for group in classes]
+    total = sum(weights) + math.exp(min((least - healthy_score) / 2, 0.0))
+    rows = sum(len(subject.noise.sizes) for subject in subjects)
+    return tuple(
+        _finding(group, weight / total, rows, evidence) for group, weight in zip(classes, weights, strict=True)
+    )
+
+
+def _alike(one: _Scored, other: _Scored) -> bool:
+    """Return True if two causes have the same curves within the spread of repeats."""
+    if other.cause.shape in ("dips", "falling") or one.cause.shape in ("dips", "falling"):
+        return False
+    pairs = zip(one.candidate.ratios, other.candidate.ratios, strict=True)
+    return all(float(np.sqrt(np.mean(np.log(a / b) ** 2))) < SAME for a, b in pairs)
+
+
+def _finding(group: Sequence[_Scored], probability: float, rows: int, evidence: Sequence[Evidence]) -> Finding:
+    from scipy.special import chdtrc
+
+    best = group[0]
+    rms = math.sqrt(sum(fit.rms**2 for fit in best.fits) / len(best.fits))
+    fits = bool(chdtrc(rows, best.chi2) > UNLIKELY)
+    return Finding(
+        tuple(_suspect(one, evidence) for one in group), rms, best.chi2, best.score, probability, fits
+    )  # fmt: skip
+
+
+def _suspect(one: _Scored, evidence: Sequence[Evidence]) -> Suspect:
+    cause, candidate = one.cause, one.candidate
+    told = tuple(entry.means for entry in evidence if cause.name in entry.causes and entry.weight > 0)
+    return Suspect(
+        cause.name, cause.title, candidate.label, candidate.flags, cause.measure, cause.fix, cause.source, told
+    )
+
+
+def _curve(one: _Scored, place: int, subjects: Sequence[Subject]) -> Curve:
+    fit, times_s = one.fits[place], subjects[place].noise.healthy_s * one.candidate.ratios[place]
+    return Curve(
+        one.cause.name, one.candidate.label, tuple(times_s.tolist()), fit.rms, fit.chi2, fit.score
+    )  # fmt: skip

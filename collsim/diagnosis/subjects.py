@@ -1,0 +1,127 @@
+"""Subjects of a diagnosis: the rows of a log that are judged together, and the verdict by range of sizes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from collsim.calibration.cases import MeasuredCase
+from collsim.calibration.verdicts import CheckedLog, JudgedCase
+from collsim.diagnosis.findings import SizeRange
+from collsim.diagnosis.fit import ALPHA, RATES_FROM_BYTES, Z90, Noise, dips_of, p_value, shift
+
+__all__ = ["Subject", "subject_of"]
+
+EDGES = (2**20, RATES_FROM_BYTES, 2**28)
+"""Ranges of sizes: launch times and latency, pipelines that fill, those that are nearly full, rates."""
+UNSURE = (0.35, 0.25, 0.1, 0.1)
+"""Standard deviations, by range, of the logarithm of a prediction that no measurement of the machine backs: nine of ten
+rows of unseen machines are off by at most 20 % where rates decide, by more below (docs/accuracy.md). Chosen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """One kind of rows of a log.
+
+    Attributes
+    ----------
+    log : CheckedLog
+    case : MeasuredCase
+        What the rows share, as the model was asked.
+    noise : Noise
+    healthy_s : mapping of int to float
+        Predicted seconds by size.
+    outside : bool
+        A row is slower than its interval, or tolerance.
+    flagged : bool
+        Results are wrong, or a time is impossible.
+    """
+
+    log: CheckedLog
+    case: MeasuredCase
+    noise: Noise
+    healthy_s: Mapping[int, float]
+    low_s: tuple[float, ...]
+    high_s: tuple[float, ...]
+    outside: bool
+    flagged: bool
+
+    @property
+    def p_value(self) -> float:
+        """Part of healthy machines that would be as far off, over all sizes."""
+        return p_value(self.noise, self.noise.healthy_s)
+
+    def ranges(self) -> tuple[SizeRange, ...]:
+        """Return each range of sizes with its verdict."""
+        sizes = self.noise.sizes
+        which = np.searchsorted(EDGES, sizes, side="right")
+        found = []
+        for number in sorted(set(which.tolist())):
+            part = self.noise.part(np.flatnonzero(which == number).tolist())
+            mean, chance = shift(part)
+            verdict = "healthy" if chance >= ALPHA else "slower" if mean > 0 else "faster"
+            least, most = int(part.sizes.min()), int(part.sizes.max())
+            found.append(SizeRange(least, most, float(np.exp(mean)), chance, verdict))
+        return tuple(found)
+
+    def verdict(self, ranges: Sequence[SizeRange]) -> str:
+        """Return the verdict on the log: ``doubtful`` is slow, but by no row alone, or at single sizes."""
+        if self.flagged:
+            return "broken"
+        words = {part.verdict for part in ranges}
+        if "slower" in words:
+            return "faulty" if self.outside else "doubtful"
+        if dips_of(self.noise):
+            return "doubtful"
+        return "fast" if "faster" in words else "healthy"
+
+
+def subject_of(log: CheckedLog, tolerance: float, *, in_cluster: bool) -> Subject | None:
+    """Return the kind of rows that a log has most of; None if none of them has a sound time."""
+    sound = [row for row in log.rows if "below_bound" not in row.flags and "below_floor" not in row.flags]
+    kinds = Counter(_kind(row) for row in sound)
+    if not kinds:
+        return None
+    chosen = kinds.most_common(1)[0][0]
+    rows = [row for row in sound if _kind(row) == chosen and row.case.matrix is None]
+    if not rows:
+        return None
+    ends = [_ends(row, tolerance) for row in rows]
+    measured, healthy = ([getattr(row, name) for row in rows] for name in ("measured_s", "predicted_s"))
+    sigma = [_sigma(row, *both) for row, both in zip(rows, ends, strict=True)]
+    sizes = np.array([row.case.size_bytes for row in rows], dtype=np.float64)
+    noise = Noise(sizes, np.array(measured), np.array(healthy), np.array(sigma), in_cluster)
+    library = log.case.library
+    case = replace(
+        rows[0].case,
+        library=library,
+        environment=rows[0].case.environment if library else (),
+        registered=int(rows[0].case.registered > 0),
+        nodes=rows[0].case.nodes if in_cluster else None,
+    )
+    return Subject(
+        log, case, noise, {row.case.size_bytes: row.predicted_s for row in rows},
+        tuple(low for low, _ in ends), tuple(high for _, high in ends),
+        outside=any(row.verdict == "slower" for row in rows), flagged=any(row.flags for row in log.rows),
+    )  # fmt: skip
+
+
+def _sigma(row: JudgedCase, low_s: float, high_s: float) -> float:
+    """Return the standard deviation of the logarithm of a prediction."""
+    if row.covered is None:
+        return UNSURE[int(np.searchsorted(EDGES, row.case.size_bytes, side="right"))]
+    return float(np.log(high_s / low_s) / (2 * Z90))
+
+
+def _kind(row: JudgedCase) -> tuple[str, str, int]:
+    return row.case.dtype, row.case.redop, row.case.root
+
+
+def _ends(row: JudgedCase, tolerance: float) -> tuple[float, float]:
+    """Return the interval of a row, or the tolerance that stands in for it."""
+    if row.time_lo_s is None or row.time_hi_s is None:
+        return row.predicted_s / (1 + tolerance), row.predicted_s * (1 + tolerance)
+    return row.time_lo_s, row.time_hi_s

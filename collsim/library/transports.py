@@ -1,0 +1,82 @@
+"""Transports between nodes: what variables of the environment make of the path from a GPU to the network.
+
+GPUDirect is the usual path: the adapter reads the GPU's memory over their PCIe switch. The variables here take another
+one, which changes figures of the cluster; the library's choice of algorithm does not look at them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from collsim.library.environment import TRANSPORTS
+from collsim.topology import Topology
+from collsim.topology.cluster.adapter_paths import with_adapter_paths
+from collsim.topology.cluster.bonds import bond_share
+
+__all__ = ["on_transport"]
+
+SOCKET_BPS = 4.7e9
+"""What TCP sockets carry for each adapter, through the memory of the host and a proxy thread. Measured: 4.6 and 5.2
+GB/s on one 100 Gb/s adapter (zarzen/nccl-tests, p3dn logs), 9.0 GB/s on two of 200 Gb/s (argonne-lcf/alcf-nccl-tests,
+Polaris without the libfabric plug-in). More sockets or threads are not modelled."""
+SOCKET_LATENCY_S = 8e-6
+"""What the kernel and the copy add at each adapter. Assumed: an all-gather of two Polaris nodes takes 53 us over
+sockets and 21 us over libfabric."""
+BOUNCES = 2
+"""Through the memory of the host each byte crosses the bus of its PCIe switch twice per direction when a node sends and
+receives at once: in from the GPU, out to the adapter. Derived; memory and sockets may cost more."""
+BOUNCE_LATENCY_S = 4e-6
+"""Of a message through the memory of the host, at each adapter; assumed."""
+GDR_OFF = ("LOC", "0")
+"""Levels at which no adapter is near enough to a GPU (NCCL src/graph/paths.cc, ncclTopoCheckGdr)."""
+
+
+def on_transport(topology: Topology, variables: Mapping[str, str | int]) -> Topology:
+    """Return a cluster as the transport of *variables* uses it; itself if none of them changes the path.
+
+    Read are ``NCCL_IB_DISABLE=1`` and ``NCCL_NET=Socket`` (TCP), ``NCCL_NET_GDR_LEVEL=LOC`` (through the memory of the
+    host) and ``NCCL_IB_QPS_PER_CONNECTION`` (bonded ports, ``nic.ports``). Clusters whose nodes differ stay as
+    they are.
+
+    Examples
+    --------
+    >>> from collsim.topology import load_topology
+    >>> cluster = load_topology("hgx_h100", scale_out={"nodes": 2})
+    >>> slow = on_transport(cluster, {"NCCL_NET": "Socket"})
+    >>> round(slow.cluster.spec.nic_rate_Bps / 1e9, 1), on_transport(cluster, {}) is cluster
+    (4.8, True)
+    """
+    set_here = {name: str(variables[name]).strip() for name in TRANSPORTS if name in variables}
+    if topology.damage is not None and set_here:
+        from collsim.topology.failures.degrade import damaged
+
+        healthy = on_transport(topology.damage.healthy, variables)
+        return damaged(healthy, topology.damage.fail, topology.damage.degrade)
+    if topology.cluster is None or not set_here or len(topology.cluster.kinds) > 1:
+        return topology
+    figures = _figures(topology, set_here)
+    told = ", ".join(f"{name}={value}" for name, value in set_here.items())
+    return with_adapter_paths(topology, figures, told) if figures else topology
+
+
+def _figures(topology: Topology, set_here: Mapping[str, str]) -> dict[str, float]:
+    """Return the figures of the cluster that the variables change."""
+    assert topology.cluster is not None
+    spec = topology.cluster.spec
+    if set_here.get("NCCL_IB_DISABLE") == "1" or set_here.get("NCCL_NET", "").lower() == "socket":
+        rate_Bps = min(spec.nic_rate_Bps, SOCKET_BPS / spec.efficiency)
+        return {"nic_rate_Bps": rate_Bps, "nic_latency_s": spec.nic_latency_s + SOCKET_LATENCY_S}
+    figures: dict[str, float] = {}
+    if set_here.get("NCCL_NET_GDR_LEVEL", "").upper() in GDR_OFF:
+        figures["bus_rate_Bps"] = spec.bus_rate_Bps / BOUNCES
+        figures["nic_latency_s"] = spec.nic_latency_s + BOUNCE_LATENCY_S
+        if spec.gpus_per_nic > 1:  # they share its slot
+            slot_Bps = figures["bus_rate_Bps"] * spec.bus_efficiency / spec.efficiency
+            figures["nic_rate_Bps"] = min(spec.nic_rate_Bps, slot_Bps)
+    ports = next((int(fact.value) for fact in topology.facts if fact.path == "nic.ports"), 1)
+    pairs = int(set_here.get("NCCL_IB_QPS_PER_CONNECTION", "1"))
+    if ports > 1 and pairs > 1:
+        figures["nic_rate_Bps"] = (
+            figures.get("nic_rate_Bps", spec.nic_rate_Bps) * bond_share(ports, pairs) / bond_share(ports, 1)
+        )
+    return figures

@@ -1,0 +1,123 @@
+"""Diagnosis of logs as text for people and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from collsim.core.operations import operation
+from collsim.core.units import format_size
+from collsim.diagnosis.findings import Curve, DiagnosedLog, Diagnosis, Finding, SizeRange, Suspect
+from collsim.report.data import json_text
+from collsim.report.nccl import time_text
+from collsim.report.sheet import Column, comments, document, sheet, wrapped
+from collsim.report.table import preamble
+
+__all__ = ["diagnosis_json", "diagnosis_text"]
+
+MOST_CURVES = 3
+"""Causes whose times stand beside the measured ones."""
+MOST_FINDINGS = 5
+LIKELY = 0.01
+"""Of less likely causes, all but the first are one line."""
+BANDWIDTH_FROM_BYTES = 2**20
+WORDS = {
+    "healthy": "healthy",
+    "doubtful": "doubtful: slow as a whole with every row inside its interval, or at single sizes",
+    "faulty": "faulty: slower than the model allows",
+    "fast": "faster than the model allows",
+    "broken": "broken: results are wrong, or times impossible",
+}
+
+
+def diagnosis_json(diagnosis: Diagnosis) -> str:
+    """Return the document of schema ``collsim.diagnose/1``."""
+    return json_text(diagnosis.to_dict())
+
+
+def diagnosis_text(diagnosis: Diagnosis) -> str:
+    """Return a block per log, then the causes, best first, with what tells them apart and what would fix each."""
+    lines = comments(preamble(diagnosis.version, diagnosis.topology, diagnosis.profile))
+    for log in diagnosis.logs:
+        lines += ["", *_log(log)]
+    lines += ["", *_causes(diagnosis)]
+    for title, told in (("remarks", diagnosis.remarks), ("skipped", diagnosis.skipped)):
+        lines += [line for text in told for line in wrapped(f"{title}: {text}")]
+    return document(lines)
+
+
+def _log(log: DiagnosedLog) -> Iterator[str]:
+    """Yield the verdict on a log by range of sizes, and its rows beside the best causes."""
+    case, line = log.log.case, f":{log.log.line}" if log.log.line else ""
+    yield f"{log.log.file}{line}   {case.op}, {case.ranks} ranks: {WORDS[log.verdict]}"
+    yield from (f"  {_range(part)}" for part in log.ranges)
+    shown = log.curves[:MOST_CURVES]
+    if not shown:
+        return
+    factor = operation(case.op).busbw_factor(case.ranks)
+    columns: list[Column[int]] = [
+        Column("size", lambda row: str(log.sizes[row]), "(B)", 11),
+        Column("measured", lambda row: time_text(log.measured_s[row]), "(us)", 9),
+        Column("busbw", lambda row: f"{factor * log.sizes[row] / log.measured_s[row] / 1e9:.1f}", "(GB/s)", 7),
+        Column("healthy", lambda row: time_text(log.healthy.times_s[row]), "(us)", 9),
+        *(_times(curve) for curve in shown),
+    ]
+    yield from sheet(columns, range(len(log.sizes)))
+
+
+def _times(curve: Curve) -> Column[int]:
+    return Column(curve.name, lambda row: time_text(curve.times_s[row]), "(us)", 9)
+
+
+def _range(part: SizeRange) -> str:
+    least, most = format_size(part.least_bytes), format_size(part.most_bytes)
+    where = f"at {least}" if least == most else f"{least} to {most}"
+    as_rate = part.most_bytes > BANDWIDTH_FROM_BYTES
+    ratio = 1 / part.ratio if as_rate else part.ratio
+    words = f"{'busbw' if as_rate else 'time'} {ratio:.0%} of the model's"
+    return f"{where:22s} {part.verdict:8s} {words:30s} p = {part.p_value:.2g}"
+
+
+def _causes(diagnosis: Diagnosis) -> Iterator[str]:
+    """Yield the classes of causes with their fits."""
+    if not any(log.verdict in ("faulty", "doubtful", "broken") for log in diagnosis.logs):
+        yield "no cause is looked for: nothing is slower than a healthy machine may be"
+        return
+    healthy = max((log.healthy.rms for log in diagnosis.logs), default=0.0)
+    if diagnosis.unexplained:
+        nearest = "; the nearest follow" if diagnosis.findings else ""
+        yield f"none of the {len(diagnosis.looked_at)} causes that were simulated explains this{nearest}"
+    told = any(found.fits for found in diagnosis.findings)
+    for place, found in enumerate(diagnosis.findings[:MOST_FINDINGS], 1):
+        yield from _finding(
+            place, found, healthy, whole=place == 1 or (found.probability >= LIKELY and (found.fits or not told))
+        )
+    if (more := len(diagnosis.findings) - MOST_FINDINGS) > 0:
+        yield f"{more} more fit better than the healthy machine, and worse than these"
+
+
+def _finding(place: int, found: Finding, healthy_rms: float, *, whole: bool) -> Iterator[str]:
+    """Yield a class: its fit and, as a *whole*, what tells its causes apart and what fixes each."""
+    poor = "" if found.fits else ", too far to explain it"
+    fit = f"off by {found.rms:.0%} (healthy {healthy_rms:.0%}){poor}, {found.probability:.0%} of the likelihood"
+    yield f"{place}. {_name(found.suspects[0])}"
+    yield f"   {fit}"
+    if len(found.suspects) > 1:
+        same = "; ".join(_name(suspect) for suspect in found.suspects[1:])
+        yield from _indented(f"the same curve: {same}")
+    for suspect in found.suspects if whole else ():
+        head = f"{suspect.name}: " if len(found.suspects) > 1 else ""
+        for text in suspect.evidence:
+            yield from _indented(f"{head}the log says: {text}")
+        yield from _indented(f"{head}to tell: {suspect.measure}")
+        yield from _indented(f"{head}to fix: {suspect.fix}")
+        if suspect.flags:
+            yield from _indented(f"{head}as a what-if: collsim run {suspect.flags}")
+
+
+def _name(suspect: Suspect) -> str:
+    degree = f" ({suspect.degree})" if suspect.degree else ""
+    return f"{suspect.title}{degree} [{suspect.name}]"
+
+
+def _indented(text: str) -> Sequence[str]:
+    return [f"   {line}" for line in wrapped(text)]

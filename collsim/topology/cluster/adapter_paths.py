@@ -1,0 +1,40 @@
+"""The path from GPUs to adapters as a library uses it: another rate of bus or adapter, another latency."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from collsim.topology.cluster.scale_out import build_cluster
+from collsim.topology.model import Fact, Topology
+
+__all__ = ["PATHS", "with_adapter_paths"]
+
+PATHS = "path."
+"""First word of the names of what is changed here, among the facts of a topology."""
+FIELDS = {"nic_rate_Bps": "B/s", "bus_rate_Bps": "B/s", "nic_latency_s": "s"}
+"""Fields of the specification that may change, with their units."""
+
+
+def with_adapter_paths(topology: Topology, figures: Mapping[str, float], source: str) -> Topology:
+    """Return a cluster of equal nodes with other *figures* (B/s, s) of all its adapters; *source* says what set them.
+
+    >>> from collsim.topology import load_topology
+    >>> cluster = load_topology("hgx_h100", scale_out={"nodes": 2})
+    >>> with_adapter_paths(cluster, {"bus_rate_Bps": 10e9}, "a test").cluster.spec.bus_rate_Bps
+    10000000000.0
+    """
+    cluster = topology.cluster
+    assert cluster is not None
+    spec = replace(cluster.spec, **figures)  # type: ignore[arg-type]
+    told = [_fact(name, value, source) for name, value in figures.items()]
+    node = replace(topology, wiring=cluster.node.wiring, cluster=None, facts=(*topology.facts, *told))
+    return replace(build_cluster(node, spec, cluster.plan), title=topology.title)
+
+
+def _fact(name: str, value: float, source: str) -> Fact:
+    """Return a figure of the path; those of the adapter itself stay, because the library reads them for its choice."""
+    unit = FIELDS[name]
+    path = PATHS + name.rpartition("_")[0]
+    text = f"{value * 1e6:g} us" if unit == "s" else f"{value / 1e9:.4g} GB/s"
+    return Fact(path, text, value, unit, "set", source, "", "--env")

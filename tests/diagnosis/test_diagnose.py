@@ -1,0 +1,199 @@
+"""`diagnose`: verdicts by range of sizes, causes by their curves, classes of one curve, and evidence of logs."""
+
+import json
+import xml.etree.ElementTree as ElementTree
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from jsonschema import Draft202012Validator
+
+import collsim
+from collsim.core.errors import InputError
+from collsim.core.operations import operation
+from collsim.diagnosis import diagnose
+from collsim.diagnosis.causes import all_causes, changes_of, meets
+from collsim.diagnosis.evidence import evidence_of, known_faults, usual_settings
+from collsim.diagnosis.fit import Noise, dips_of, fit_of, shift
+from collsim.diagnosis.judgement import _culprit
+from collsim.report import render_diagnosis, schema
+from collsim.topology import load_topology
+from collsim.topology.files.overrides import known_paths
+
+MIB = 2**20
+SIZES = [2**power for power in range(12, 34, 2)]
+FEW = ["nvls_off", "algorithm", "few_channels", "lost_plane", "start_skew"]
+
+
+def written(path, times, op="all_reduce", ranks=8, wrong=0, lines=()):
+    """Write a log of pairs of bytes and seconds."""
+    factor = operation(op).busbw_factor(ranks)
+    text = [*lines, f"# Collective test starting: {op}_perf"]
+    text += [f"#  Rank {rank:2d} Group  0 Pid {rank + 1} on box device {rank} [0x00] GPU" for rank in range(ranks)]
+    for size, time_s in times:
+        half = f"{time_s * 1e6:.2f} {size / time_s / 1e9:.2f} {factor * size / time_s / 1e9:.2f} {wrong}"
+        text.append(f"{size} {size // 4} float sum -1 {half} {half}")
+    path.write_text("\n".join([*text, "# Out of bounds values : 0 OK", ""]))
+    return path
+
+
+def times_of(topo="hgx_h100", op="all_reduce", noise=0.03, **changes):
+    """Return times of a machine with some noise."""
+    random = np.random.default_rng(5)
+    rows = collsim.simulate(topo, op, SIZES, **changes).rows
+    return [(row.requested_bytes, row.time_s * float(np.exp(random.normal(0, noise)))) for row in rows]
+
+
+class TestVerdicts:
+    def test_a_healthy_log_needs_no_cause(self, tmp_path):
+        found = diagnose(written(tmp_path / "log", times_of()), "hgx_h100")
+        assert found.verdict == "healthy"
+        assert found.looked_at == ()
+        assert "no cause is looked for" in render_diagnosis(found)
+
+    def test_wrong_results_are_broken_whatever_the_time(self, tmp_path):
+        found = diagnose(written(tmp_path / "log", times_of(), wrong=7), "hgx_h100")
+        assert found.verdict == "broken"
+        assert any("results are wrong" in remark for remark in found.remarks)
+
+    def test_ranges_are_judged_apart(self, tmp_path):
+        slow = [(size, time_s * (2 if size >= 2**28 else 1)) for size, time_s in times_of()]
+        ranges = diagnose(written(tmp_path / "log", slow), "hgx_h100", causes=["few_channels"]).logs[0].ranges
+        assert [part.verdict for part in ranges] == ["healthy", "healthy", "healthy", "slower"]
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    """Return the diagnosis of a machine without NVLS."""
+    times = times_of(environment={"NCCL_NVLS_ENABLE": "0"})
+    return diagnose(written(tmp_path_factory.mktemp("nvls") / "log", times), "hgx_h100", causes=FEW)
+
+
+class TestCauses:
+    def test_the_true_cause_is_first_with_those_of_its_curve(self, found):
+        assert found.verdict == "faulty"
+        assert {"nvls_off", "algorithm"} <= set(found.findings[0].names)
+        assert found.findings[0].fits
+        assert not found.unexplained
+
+    def test_no_cause_fits_worse_than_the_healthy_machine(self, found):
+        healthy = found.logs[0].healthy
+        assert all(finding.rms < healthy.rms for finding in found.findings)
+        assert all(curve.score < healthy.score for curve in found.logs[0].curves)
+
+    def test_text_names_what_tells_them_apart_and_what_fixes_each(self, found):
+        text = render_diagnosis(found)
+        assert "nvls_off: to fix: unset NCCL_NVLS_ENABLE=0" in text
+        assert "algorithm: to tell: NCCL_DEBUG=INFO" in text
+
+    def test_json_follows_its_schema(self, found):
+        document = json.loads(render_diagnosis(found, "json"))
+        Draft202012Validator(schema("collsim.diagnose/1")).validate(document)
+        assert not Draft202012Validator(schema("collsim.diagnose/1")).is_valid({**document, "extra": 1})
+
+    def test_the_picture_has_a_point_for_each_row_and_a_line_for_each_of_three_causes(self, found):
+        root = ElementTree.fromstring(render_diagnosis(found, "svg"))
+        kinds = [element.tag.rpartition("}")[2] for element in root.iter()]
+        assert kinds.count("circle") == len(SIZES) + 1
+        assert kinds.count("polyline") == 1 + min(3, len(found.findings))
+
+    def test_none_of_these(self, tmp_path):
+        """No cause makes every other size four times as long."""
+        odd = [(size, time_s * (4 if place % 2 else 1)) for place, (size, time_s) in enumerate(times_of())]
+        found = diagnose(written(tmp_path / "log", odd), "hgx_h100", causes=["nvls_off", "few_channels"])
+        assert found.verdict == "faulty"
+        assert found.unexplained
+        assert "none of the 2 causes" in render_diagnosis(found)
+
+    def test_a_line_of_the_log_decides_between_causes_of_one_curve(self, tmp_path):
+        times = times_of(environment={"NCCL_NVLS_ENABLE": "0"})
+        lines = ["box:1:1 [0] NCCL INFO TUNER/Plugin: Using tuner plugin of the cloud"]
+        found = diagnose(written(tmp_path / "log", times, lines=lines), "hgx_h100", causes=FEW[:2])
+        assert found.findings[0].names[0] == "algorithm"
+        assert "the log says: a tuner plug-in chooses" in render_diagnosis(found)
+
+    def test_an_unknown_cause_is_refused_with_the_nearest(self, tmp_path):
+        with pytest.raises(InputError, match="unknown cause") as error:
+            diagnose(written(tmp_path / "log", times_of()), "hgx_h100", causes=["nvls_of"])
+        assert 'did you mean "nvls_off"?' in str(error.value)
+
+    def test_every_fault_at_once(self, tmp_path):
+        with pytest.raises(InputError) as error:
+            diagnose(tmp_path / "missing", "hgx_h100x", causes=["nvls_of"])
+        assert len(error.value.faults) >= 2
+
+
+class TestFile:
+    def test_every_cause_says_how_to_tell_and_to_fix_it_and_where_it_was_seen(self):
+        assert len({cause.name for cause in all_causes()}) == len(all_causes()) >= 16
+        for cause in all_causes():
+            assert all((cause.title, cause.measure, cause.fix, cause.source)), cause.name
+            assert bool(cause.shape) != bool(cause.variants), cause.name
+
+    @pytest.mark.parametrize("name", ["hgx_h100", "mi300x_ubb8", "dgx_a100"])
+    @pytest.mark.parametrize("nodes", [1, 2])
+    def test_every_variant_is_a_question_that_can_be_asked(self, name, nodes):
+        topology = load_topology(name, scale_out={"nodes": nodes} if nodes > 1 else None)
+        for cause in all_causes():
+            if meets(cause, topology, 8 * nodes) and not cause.shape:
+                for change in changes_of(cause, topology, 8 * nodes):
+                    assert set(change.overrides) <= set(known_paths()), cause.name
+                    assert change.flags, cause.name
+
+
+class TestFit:
+    def noise(self, measured, over_nodes=False):
+        sizes = np.geomspace(2**21, 2**33, 7)
+        healthy = sizes / 1e11
+        return Noise(sizes, healthy * measured, healthy, np.full(7, 0.05), over_nodes)
+
+    def test_the_shift_of_equal_ratios_is_that_ratio(self):
+        mean, chance = shift(self.noise(np.full(7, 1.5)))
+        assert np.exp(mean) == pytest.approx(1.5)
+        assert chance < 1e-3
+        assert shift(self.noise(np.full(7, 1.5), over_nodes=True))[1] > chance
+
+    def test_the_right_curve_fits_best(self):
+        noise = self.noise(np.geomspace(1, 2, 7))
+        curves = [noise.healthy_s * np.geomspace(1, end, 7) for end in (1, 1.5, 2, 4)]
+        scores = [fit_of(noise, curve).score for curve in curves]
+        assert scores.index(min(scores)) == 2
+
+    def test_a_dip_is_one_row_that_is_slow(self):
+        assert dips_of(self.noise(np.array([1, 1, 1, 2, 1, 1, 1.0]))) == [3]
+        assert dips_of(self.noise(np.array([1, 1, 2, 2, 2, 2, 2.0]))) == []
+
+
+class TestEvidence:
+    @pytest.mark.parametrize(
+        ("line", "cause", "sign"),
+        [
+            ("NCCL INFO NET/Socket : Using [0]eth0:10.0.0.1<0>", "sockets", 1),
+            ("NCCL INFO Channel 00/0 : 1[1] -> 8[0] [send] via NET/IB/0/GDRDMA", "gdr_off", -1),
+            ("NCCL INFO Channel 00/0 : 1[1] -> 8[0] [send] via NET/IB/0", "gdr_off", 1),
+            ("NCCL INFO Channel 00 : 0[0] -> 1[1] via SHM/direct/direct", "p2p_off", 1),
+            ("NCCL INFO 2 coll channels, 0 nvls channels, 2 p2p channels", "few_channels", 1),
+            ("NCCL INFO 24 coll channels, 16 nvls channels", "few_channels", -1),
+        ],
+    )
+    def test_lines_of_the_library(self, tmp_path, line, cause, sign):
+        (tmp_path / "log").write_text(f"box:1:2 [0] {line}\n")
+        weights = [entry.weight for entry in evidence_of([str(tmp_path / "log")]) if cause in entry.causes]
+        assert np.sign(sum(weights)) == sign
+
+    def test_settings_that_cost_are_left_out_of_the_healthy_machine(self):
+        kept, told = usual_settings("log", [("NCCL_IB_DISABLE", "1"), ("NCCL_ALGO", "Ring")])
+        assert kept == {"NCCL_ALGO": "Ring"}
+        assert [entry.causes for entry in told] == [("sockets",)]
+
+    def test_versions_with_known_faults(self):
+        assert any("issue 117748" in text for text in known_faults("NCCL", "2.19.3", "all_reduce", 8))
+        assert not any("issue 117748" in text for text in known_faults("NCCL", "2.20.3", "all_reduce", 8))
+        assert not any("issue 117748" in text for text in known_faults("NCCL", "2.19.3", "all_reduce", 1))
+
+    def test_the_host_that_all_slow_pairs_share(self):
+        pairs = [("a", "b"), ("a", "c"), ("b", "c"), ("c", "d")]
+        subjects = [SimpleNamespace(log=SimpleNamespace(hosts=pair)) for pair in pairs]
+        told = _culprit(subjects, ["faulty", "faulty", "healthy", "healthy"])
+        assert told.startswith("host a is in all 2 slow logs")
+        assert "no host is in all" in _culprit(subjects, ["faulty", "healthy", "healthy", "faulty"])

@@ -1,0 +1,47 @@
+"""A sample of planted faults: logs that the simulator makes with a cause, noise and sizes of their own."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+TOOLS = Path(__file__).parents[2] / "tools"
+
+
+@pytest.fixture(scope="module")
+def tool():
+    sys.path.insert(0, str(TOOLS))
+    try:
+        import diagnosis_score
+
+        yield diagnosis_score
+    finally:
+        sys.path.remove(str(TOOLS))
+
+
+def test_every_plant_is_a_cause_that_its_machine_can_have(tool):
+    from collsim.diagnosis.causes import all_causes, meets
+
+    causes = {cause.name: cause for cause in all_causes()}
+    assert len({plant.cause for plant in tool.PLANTS}) >= 16
+    for plant in tool.PLANTS:
+        topology = tool.machine(plant)
+        assert meets(causes[plant.cause], topology, topology.n_gpus), plant
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("cause", ["few_channels", "lost_plane", "sockets", "few_links"])
+def test_a_planted_fault_is_first(tool, cause):
+    plant = next(plant for plant in tool.PLANTS if plant.cause == cause)
+    places = [tool.made(plant, seed).rank_of(cause) for seed in (11, 12)]
+    assert places == [1, 1]
+
+
+@pytest.mark.deep
+def test_healthy_logs_are_healthy_with_other_constants_too(tool):
+    import numpy as np
+
+    for plant in tool.HEALTHY[:3]:
+        for seed in (11, 12):
+            moved = tool.moved(plant, np.random.default_rng(seed))
+            assert tool.made(plant, seed, moved).verdict in ("healthy", "fast"), (plant, seed)

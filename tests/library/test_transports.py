@@ -1,0 +1,84 @@
+"""Variables that take another path between nodes or GPUs, against the arithmetic of what the bytes then cross."""
+
+import pytest
+
+import collsim
+from collsim.core.errors import InputError
+from collsim.library import read_environment
+from collsim.topology import load_topology
+from collsim.topology.cluster.bonds import bond_share
+
+GPUS = 16
+
+
+def busbw(topology, op="all_to_all", size="1G", **variables):
+    return collsim.simulate(topology, op, size, environment=variables).rows[0].busbw_Bps
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    return load_topology("hgx_h100", scale_out={"nodes": 2})
+
+
+def test_sockets_bound_the_part_that_crosses(cluster):
+    """Of an all-to-all 8 of 15 parts cross, by an adapter for each GPU, none of which carries above 4.7 GB/s."""
+    crossing = busbw(cluster, NCCL_IB_DISABLE="1") * 8 / 15
+    assert 0.5 * 4.7e9 < crossing <= 4.7e9
+    assert busbw(cluster, NCCL_NET="Socket") == busbw(cluster, NCCL_IB_DISABLE="1")
+
+
+def test_without_gpudirect_half_the_bus_is_left(cluster):
+    spec = cluster.cluster.spec
+    half_Bps = spec.bus_rate_Bps / 2 * spec.bus_efficiency
+    assert busbw(cluster, NCCL_NET_GDR_LEVEL="LOC") * 8 / 15 <= half_Bps < busbw(cluster) * 8 / 15
+
+
+def test_variables_that_say_the_usual_change_nothing(cluster):
+    result = collsim.simulate(cluster, "all_to_all", "1G", environment={"NCCL_NET_GDR_LEVEL": "SYS"})
+    assert result.rows[0].busbw_Bps == busbw(cluster)
+    assert "NCCL_NET_GDR_LEVEL=SYS changes nothing on this network" in result.warnings
+    assert result.profile["calibrated"]
+
+
+def test_another_path_is_not_what_was_calibrated(cluster):
+    result = collsim.simulate(cluster, "all_to_all", "1G", environment={"NCCL_NET": "Socket"})
+    assert not result.profile["calibrated"]
+    assert result.rows[0].time_lo_s is None
+
+
+def test_a_failed_adapter_counts_on_another_transport_too(cluster):
+    """Seven of eight adapters carry what all did."""
+    variables = {"NCCL_NET": "Socket"}
+    row = collsim.simulate(cluster, "all_to_all", "1G", environment=variables, fail=["nic:n0.nic0"]).rows[0]
+    assert row.slowdown == pytest.approx(8 / 7, rel=0.02)
+
+
+def test_queue_pairs_of_bonded_ports():
+    """Mean over hashes by hand: of 4 pairs on 2 ports 6 of 16 ways split 2:2, 8 split 3:1, 2 use one port."""
+    assert bond_share(2, 4) == pytest.approx((6 * 4 / 4 + 8 * 4 / 6 + 2 * 4 / 8) / 16)
+    bond = load_topology("hgx_h100", {"nic.ports": "2", "nic.bandwidth": "200 Gb/s"}, scale_out={"nodes": 2})
+    rates = [busbw(bond, NCCL_IB_QPS_PER_CONNECTION=pairs) for pairs in ("1", "4", "8")]
+    assert rates == sorted(rates)
+    assert rates[1] / rates[0] == pytest.approx(bond_share(2, 4) / bond_share(2, 1), rel=0.02)
+
+
+def test_without_peer_access_gpus_meet_in_their_host():
+    """A ring over the host's memory sends and receives on one PCIe 5 x16 bus of 63 GB/s, far below NVLink."""
+    result = collsim.simulate("hgx_h100", "all_reduce", "1G", environment={"NCCL_P2P_DISABLE": "1"})
+    assert 10e9 < result.rows[0].busbw_Bps < 63e9
+    assert result.rows[0].algo == "ring"
+    assert result.rows[0].time_lo_s is None
+
+
+@pytest.mark.parametrize(
+    ("word", "told"),
+    [
+        ("NCCL_IB_DISABLE=yes", "write NCCL_IB_DISABLE=1"),
+        ("NCCL_NET_GDR_LEVEL=PBH", 'unknown level "PBH"'),
+        ("NCCL_IB_QPS_PER_CONNECTION=0", "1 to 128"),
+    ],
+)
+def test_bad_values_are_refused(word, told):
+    with pytest.raises(InputError, match="NCCL") as error:
+        read_environment([word])
+    assert told in str(error.value)

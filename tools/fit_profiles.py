@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 import yaml
-from joint_networks import PARENTS, Joint, Law, Seen, fit_jointly, left_out_s
+from joint_networks import JOINT, Joint, Law, Seen, fit_jointly, left_out_s
 from predictors import TableRow, matrix_bytes, measured_rows, topology_of, variables
 
 from collsim.calibration.cases import Measured, MeasuredCase
@@ -174,7 +174,7 @@ LEAST_REACH = 0.05
 def seen_of(system: str, rows: Sequence[TableRow]) -> list[Seen]:
     """Return the rows of a cluster over several nodes, laid on it; none of one that the joint fit says nothing of."""
     topology = topology_of(system)
-    names = [name for name in PARENTS if topology.cluster is not None and NETWORKS[name].covers(topology)]
+    names = [name for name in JOINT if topology.cluster is not None and NETWORKS[name].covers(topology)]
     if not names or system_of(topology).is_amd:
         return []
     site = {row.log: f"{row.site} ({system})" for row in rows}
@@ -294,7 +294,7 @@ def fit_together(name: str) -> Calibration:
 
 def fit_between(name: str) -> Calibration:
     """Return the calibration of steps between nodes."""
-    if name in PARENTS:
+    if name in JOINT:
         return fit_together(name)
     between = NETWORKS[name]
     topology = topology_of(between.systems[0])
@@ -368,11 +368,11 @@ def main(arguments: Iterable[str] | None = None) -> int:
     names = [name for name in (*FITS, *NETWORKS) if name in (asked.system or (*FITS, *NETWORKS))]
     if asked.output is not None and len(names) > 1:
         parser.error("-o goes with one --system")
-    if asked.system and set(names) <= set(PARENTS) and len(names) > 1:
+    if asked.system and set(names) <= set(JOINT) and len(names) > 1:
         return max(finished(name, asked) for name in names)  # one fit says all of them
     if len(names) > 1:  # a process each: shipped profiles that a fit starts from do not change while a program runs
         flags = [flag for flag in ("--write", "--check") if getattr(asked, flag[2:])]
-        apart = [[name] for name in names if name not in PARENTS] + [[name for name in names if name in PARENTS]]
+        apart = [[name] for name in names if name not in JOINT] + [[name for name in names if name in JOINT]]
         asked_for = [[word for name in batch for word in ("--system", name)] for batch in apart if batch]
         runs = [subprocess.run([sys.executable, __file__, *words, *flags], check=False) for words in asked_for]
         return max(run.returncode for run in runs)

@@ -1,7 +1,7 @@
 """One law of what steps between nodes cost, fitted to all networks of NVIDIA's GPUs at once.
 
-A constant is the product of what its kernel and protocol cost anywhere, of a factor of the technology, and of one of
-the nodes that were measured on it. Factors start at 1 with a stated spread, so that a network with few logs is as the
+A constant is the product of what its kernel and protocol cost anywhere and of a factor of the nodes and the network
+that were measured together. Factors start at 1 with a stated spread, so that a network with few logs is as the
 others are, and one with many as its logs say. `fit_profiles` ships what comes out for the training logs;
 `network_sites` leaves out each site in turn, and parts of the law to see what they are worth.
 """
@@ -24,20 +24,13 @@ from collsim.calibration.observations import Observation
 from collsim.library.costs.channel_costs import Protocol
 from collsim.simulation.timing import call_time_s
 
-__all__ = ["LEFT_OUT_ROUNDS", "PARENTS", "PARTS", "Joint", "Law", "Seen", "fit_jointly", "left_out_s"]
+__all__ = ["JOINT", "LEFT_OUT_ROUNDS", "PARTS", "Joint", "Law", "Seen", "fit_jointly", "left_out_s"]
 
 Floats = NDArray[np.float64]
 
-PARENTS: Mapping[str, str] = {
-    "infiniband": "",
-    "infiniband_a100": "",
-    "slingshot": "slingshot",
-    "slingshot_a100": "slingshot",
-    "efa": "efa",
-    "efa_v1": "efa",
-}
-"""Networks that are fitted together, and the technology whose factors they share; InfiniBand is what others are
-compared with."""
+JOINT = ("infiniband", "infiniband_a100", "slingshot", "slingshot_a100", "efa", "efa_v1")
+"""Networks that are fitted together. Factors that those of one technology share were tried: without them rows of sites
+left out are nearer in every band."""
 NOISE = 0.05
 """Residuals beyond about this much count less and less, as in any fit."""
 POWER = 0.7
@@ -54,11 +47,10 @@ LONGEST = 0.7
 STEP = 1e-3
 """Change of a logarithm by which derivatives are taken."""
 NORMAL_90 = 1.645
-TECHNOLOGY, NODES, FIRST = 2.0, 1.5, 3.0
-"""Factors by which a technology, and nodes on it, may well differ from the others; the last where a technology has
-generations."""
+NODES, FIRST = 1.5, 3.0
+"""Factors by which nodes on a network may well differ from the others; the last for adapters of a first generation."""
 FIRST_GENERATION = ("efa_v1",)
-"""Networks that differ from their technology by one factor for all kernels: adapters of the first generation."""
+"""Networks that differ from the others by one factor for all kernels: adapters of the first generation."""
 SPREADS = {"message_overhead_s": 3.0, "turn_s": 3.0, "channel_rate_Bps": 2.0, "one_way_rate_Bps": 2.0}
 """The same of constants of a kernel anywhere."""
 NVLS_SPREAD = 1.3
@@ -68,8 +60,8 @@ SHARE, SHARE_SPREAD, CHAIN_SPREAD = 0.96, 1.1, 1.1
 NODE_SHARE, NODE_SHARE_SPREAD = 0.87, 1.01
 """What NVLS keeps of its rate in trees: from 1 GiB on, where steps cost nothing, the training log of p5 says 0.85 to
 0.88. Smaller sizes, which wait for other things too, hardly move it."""
-PARTS = ("technology", "nodes", "rates", "chains", "node share", "pooling")
-"""Parts of the law that can be left out: factors of technologies, of nodes, of rates of lines, the share of trees, what
+PARTS = ("nodes", "rates", "chains", "node share", "pooling")
+"""Parts of the law that can be left out: factors of nodes, of rates of lines, the share of trees, what
 NVLS loses in trees, and all that networks have in common."""
 LINES = ("LL", "LL128")
 
@@ -138,17 +130,14 @@ class Law:
         return names if whose else names + self._factors(network, kind, of)
 
     def _factors(self, network: str, kind: str, of: str) -> list[str]:
-        """Return the factors of a technology and of nodes on waits, and on rates of lines."""
+        """Return the factor of nodes on waits, and on rates of lines."""
         if kind == "rate" and (of not in LINES or "rates" in self.without):
             return []
-        parent, found = PARENTS[network], []
-        if parent and "technology" not in self.without:
-            found.append(self._term(f"{parent}.{kind}.{of}", 0.0, TECHNOLOGY))
-        if of != "nvls" and "nodes" not in self.without:
-            first = network in FIRST_GENERATION
-            name = f"{network}.nodes.{kind}" if first else f"{network}.nodes.{kind}.{of}"
-            found.append(self._term(name, 0.0, FIRST if first else NODES))
-        return found
+        if of == "nvls" or "nodes" in self.without:
+            return []
+        first = network in FIRST_GENERATION
+        name = f"{network}.nodes.{kind}" if first else f"{network}.nodes.{kind}.{of}"
+        return [self._term(name, 0.0, FIRST if first else NODES)]
 
     def _shares(self, network: str, family: str) -> list[str]:
         names = [self._term(f"{network}.link_share", math.log(SHARE), SHARE_SPREAD, 0.0)]
@@ -179,7 +168,7 @@ class Law:
 
     def all_places(self) -> None:
         """Number all terms of all networks, so that a vector of them has one length."""
-        for network in PARENTS:
+        for network in JOINT:
             for family, protocols in self.starts.items():
                 for proto in protocols:
                     self.places(network, family, proto)

@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from fit_profiles import DEFAULT, NETWORKS, as_case, law_of_nccl, with_start
-from joint_networks import LEFT_OUT_ROUNDS, PARENTS, PARTS, Seen, fit_jointly, left_out_s
+from joint_networks import JOINT, LEFT_OUT_ROUNDS, PARTS, Seen, fit_jointly, left_out_s
 from predictors import TableRow, measured_rows, profile_of, topology_of
 from scores import BANDS, OVER_NODES, SMALL, score
 
@@ -124,9 +124,9 @@ def others_s(
             [entry.site for entry in rows],
         )[2].left_out_s.tolist()
         for name, rows in entries.items()
-        if name not in PARENTS
+        if name not in JOINT
     }
-    pooled = [(name, entry) for name, rows in entries.items() if name in PARENTS for entry in rows]
+    pooled = [(name, entry) for name, rows in entries.items() if name in JOINT for entry in rows]
     seen = [Seen(name, f"{entry.site} ({entry.seen.run.topology.name})", entry.seen) for name, entry in pooled]
     times = left_out_s(fit_jointly(law_of_nccl(without), seen), rounds).tolist() if seen else []
     for (name, _), time_s in zip(pooled, times, strict=True):
@@ -166,11 +166,11 @@ def main() -> int:
     parser.add_argument("--network", action="append", choices=list(NETWORKS), help="only these; all by default")
     parser.add_argument("--parts", action="store_true", help="what each part of the joint law is worth, instead")
     asked = parser.parse_args()
-    names = list(PARENTS) if asked.parts else asked.network or list(NETWORKS)
+    names = list(JOINT) if asked.parts else asked.network or list(NETWORKS)
     if asked.parts:
         print_parts(entries_of(names))
         return 0
-    entries = entries_of([*names, *PARENTS] if set(names) & set(PARENTS) else names)
+    entries = entries_of([*names, *JOINT] if set(names) & set(JOINT) else names)
     times = others_s(entries)
     print("| constants | site | sizes | rows | as shipped | fitted to all other sites |\n|" + " --- |" * 6)
     for name in (name for name in entries if name in names):

@@ -33,7 +33,7 @@ def law_with(joint, **factors):
 
 def test_before_any_log_all_networks_cost_what_stood_before(joint):
     law, logs = law_with(joint)
-    for network in joint.PARENTS:
+    for network in joint.JOINT:
         for family, protocols in law.starts.items():
             for proto, start in protocols.items():
                 costs = law.costs(network, family, proto, logs)
@@ -41,10 +41,10 @@ def test_before_any_log_all_networks_cost_what_stood_before(joint):
                 assert costs.channel_rate_Bps == pytest.approx(start.channel_rate_Bps)
 
 
-def test_a_factor_of_a_technology_moves_its_networks_alone(joint):
-    law, logs = law_with(joint, efa__wait__LL=2.0)
+def test_a_factor_of_nodes_moves_their_network_alone(joint):
+    law, logs = law_with(joint, efa__nodes__wait__LL=2.0)
     start = STARTS["ring"]["LL"]
-    for network, factor in (("efa", 2), ("efa_v1", 2), ("slingshot", 1), ("infiniband", 1)):
+    for network, factor in (("efa", 2), ("efa_v1", 1), ("slingshot", 1), ("infiniband", 1)):
         costs = law.costs(network, "ring", "LL", logs)
         assert costs.message_overhead_s == pytest.approx(factor * start.message_overhead_s)
         assert costs.turn_s == pytest.approx(factor * start.turn_s)
@@ -63,7 +63,7 @@ def test_shares_and_steps_over_infiniband_stay_below_their_most(joint):
     assert costs.message_overhead_s == pytest.approx(20e-6)
 
 
-@pytest.mark.parametrize(("part", "missing"), [("technology", "efa.wait"), ("nodes", ".nodes."), ("rates", ".rate.")])
+@pytest.mark.parametrize(("part", "missing"), [("nodes", ".nodes."), ("rates", ".rate.")])
 def test_a_part_of_the_law_can_be_left_out(joint, part, missing):
     law = joint.Law(STARTS, [part])
     law.all_places()

@@ -1,4 +1,4 @@
-"""Four nodes of four GPUs, one or two adapters for each: what an all-to-all gains."""
+"""Four nodes of four GPUs, one or two adapters on the PCIe port of each: what an all-to-all gains."""
 
 import collsim
 
@@ -10,4 +10,4 @@ for adapters in ("1", "2"):
     )  # fmt: skip
     found.append(result.time_s)
     print(f"{adapters} adapters: {result.time_s * 1e3:.3f} ms, {result.rows[0].limited_by}")
-hand = [2**28 * 12 / 16 / 50e9, 2**28 * 12 / 16 / 100e9]  # 12 of 16 parts leave the node
+hand = [2**28 * 12 / 16 / 50e9, 2**28 * 12 / 16 / 63e9]  # 12 of 16 parts leave; PCIe carries 63 GB/s

@@ -29,8 +29,8 @@ __all__ = ["JOINT", "LEFT_OUT_ROUNDS", "PARTS", "Joint", "Law", "Seen", "fit_joi
 Floats = NDArray[np.float64]
 
 JOINT = ("infiniband", "infiniband_a100", "slingshot", "slingshot_a100", "efa", "efa_v1")
-"""Networks that are fitted together. Factors that those of one technology share were tried: with them rows of sites left
-out are no nearer."""
+"""Networks that are fitted together. Factors that those of one technology share were tried: with them rows of sites
+left out are no nearer."""
 NOISE = 0.05
 """Residuals beyond about this much count less and less, as in any fit."""
 POWER = 0.7

@@ -75,8 +75,12 @@ def load_library(name: str | Library) -> Library:
     found = re.fullmatch(r"(nccl|rccl)[-_ v]*(\d+)\.(\d+)(\.\d+)*([-+].*)?", name.strip().lower())
     spans = ", ".join(f"{family}-{_dotted(low)} to {_dotted(high)}" for family, (low, high) in RANGES.items())
     if not found:
-        latest = [f"{family}-{_dotted(high)}" for family, (_, high) in RANGES.items()]
-        known = f"{did_you_mean(name, [*latest, *ENGINES])}known: {spans}, {', '.join(ENGINES)}"
+        newest_first = [
+            f"{family}-{low[0]}.{minor}"
+            for family, (low, high) in RANGES.items()
+            for minor in range(high[1], low[1] - 1, -1)
+        ]
+        known = f"{did_you_mean(name, [*newest_first, *ENGINES])}known: {spans}, {', '.join(ENGINES)}"
         raise UnsupportedError(Fault(f'"{name}" is no library and version', "library", known))
     family, version = found[1], (int(found[2]), int(found[3]))
     low, high = RANGES[family]

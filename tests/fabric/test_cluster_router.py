@@ -307,8 +307,8 @@ def test_many_ranks_keep_some_routes_and_find_the_others(monkeypatch: pytest.Mon
 
 def test_tables_of_pairs_are_refused_for_too_many_ranks() -> None:
     cluster = cluster_of(nodes=257)
-    with pytest.raises(UnsupportedError, match="gather by nccl_p2p has too many pieces on 2056 ranks"):
-        collsim.simulate(cluster, "gather", "1M", algo="nccl_p2p")
+    with pytest.raises(UnsupportedError, match="all_reduce by rabenseifner has too many pieces on 2056 ranks"):
+        collsim.simulate(cluster, "all_reduce", "1M", algo="rabenseifner")
     with pytest.raises(UnsupportedError, match="transfers are too many to simulate one by one"):
         collsim.simulate(cluster, "all_gather", "1M", algo="ring", reduce=False)
     row = collsim.simulate(cluster, "all_reduce", "1M", algo="tree", channels=2, profile="ideal").rows[0]

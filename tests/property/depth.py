@@ -4,10 +4,6 @@ import pytest
 
 
 def deep_but(every_run, cases):
-    """The *cases*, of which only those of *every_run* lack the marker ``deep``; tuples are cases of several figures."""
+    """The *cases*, of which only those of *every_run* lack the marker ``deep``."""
     assert set(every_run) <= set(cases)
-    figures = [case if isinstance(case, tuple) else (case,) for case in cases]
-    return [
-        case if case in every_run else pytest.param(*each, marks=pytest.mark.deep)
-        for case, each in zip(cases, figures, strict=True)
-    ]
+    return [case if case in every_run else pytest.param(case, marks=pytest.mark.deep) for case in cases]

@@ -7,8 +7,7 @@ import pytest
 
 from collsim import simulate
 from collsim.core.errors import CollsimError, InputError, NoRouteError
-from collsim.simulation import hops
-from collsim.simulation import simulate as simulation
+from collsim.simulation import hops, parties
 from collsim.simulation.quotient import representatives as miniature
 from collsim.simulation.quotient.link_loads import alike
 from collsim.topology import load_topology, parse_topology
@@ -62,7 +61,7 @@ def both_ways(monkeypatch, topology, **asked):
     """Return the row by a small part of the machine and that of all ranks; what is refused is refused by both."""
     rows = []
     for least in (2, 10**9):
-        monkeypatch.setattr(simulation, "LEAST_SCALED", least)
+        monkeypatch.setattr(parties, "LEAST_SCALED", least)
         try:
             rows.append(simulate(topology, **asked).rows[0])
         except CollsimError as error:

@@ -545,13 +545,14 @@ def test_rank_names():
 
 
 @pytest.mark.parametrize(
-    ("name", "op"),
+    "case",
     deep_but(
         [("all_pairs", "all_reduce"), ("direct", "all_to_all")],
         [("ring", "all_reduce"), ("one_shot", "all_reduce"), ("all_pairs", "all_reduce"), ("direct", "all_to_all")],
     ),
 )
-def test_sixty_four_ranks_in_little_memory(name, op):
+def test_sixty_four_ranks_in_little_memory(case):
+    name, op = case
     schedule = build(name, op, 64, channels=2, size_bytes=64 * 2**20)
     found, peak = peak_bytes(lambda: find_faults(schedule))
     assert found == []

@@ -486,7 +486,7 @@ def test_each_rank_has_the_way_out_of_its_own_gpu():
     assert out_Bps(two, range(9)) == [450e9] * 8 + [50e9]  # the ninth has none in its node
     assert out_Bps(two, [0, 8]) == [50e9, 50e9]
     mixed = load_topology("hgx_h100", {"nic.per_gpu": "2"}, scale_out={"nodes": 2})
-    assert out_Bps(mixed, [0, 8]) == [100e9, 100e9]
+    assert out_Bps(mixed, [0, 8]) == [63e9, 63e9]  # both adapters of a GPU hang on its own x16 port
 
 
 @pytest.mark.parametrize("pair", [(0, 1), (0, 7), (7, 0)])

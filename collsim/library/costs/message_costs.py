@@ -46,6 +46,9 @@ class Messages:
         Slot of a connection.
     own_blocks : bool
         Every rank also copies a block of its own.
+    turn : int64[n] or None
+        The round of each part, in which a rank sends one message and receives one; None: how many ranks further on it
+        goes.
     at_once : float64[n] or None
         Where all ranks send and receive the same and the messages are of one: how many its channels serve at a time.
     """
@@ -61,6 +64,7 @@ class Messages:
     channels: int
     chunk_bytes: int
     own_blocks: bool
+    turn: Int | None = None
     at_once: Float | None = None
 
     @property
@@ -146,8 +150,8 @@ def _exchanges(messages: Messages) -> list[tuple[Float, Float]]:
         return [(messages.size_bytes, messages.at_once)]
     n, count = messages.n_ranks, len(messages.src)
     label = messages.channel * (int(messages.step.max(initial=0)) + 1) + messages.step
-    distance = (messages.dst - messages.src) % n
-    ends = np.concatenate([(label * n + rank) * n + distance for rank in (messages.src, messages.dst)])
+    turn = (messages.dst - messages.src) % n if messages.turn is None else messages.turn
+    ends = np.concatenate([(label * n + rank) * n + turn for rank in (messages.src, messages.dst)])
     works, work = np.unique(ends, return_inverse=True)
     sent, received = (
         np.bincount(part, weights=messages.size_bytes, minlength=len(works)).astype(np.float64)

@@ -85,7 +85,7 @@ def test_C024_C027_four_nodes_on_one_switch_meet_no_hash():
 def test_C027_gathers_and_exchanges_are_not_2_to_4_times_slower(op):
     """As fast as H100 over InfiniBand, or faster: both are bound by equal adapters and rings."""
     slower = busbw_GBps(NVIDIA, "infiniband", op) / busbw_GBps(AMD, "roce", op)
-    expected = [0.93, 0.90, 0.99] if op == "all_to_all" else [0.51, 0.61, 0.86]
+    expected = [0.93, 0.90, 0.99] if op == "all_to_all" else [0.51, 0.60, 0.79]
     assert slower == pytest.approx(expected, rel=0.05)
 
 
@@ -127,6 +127,6 @@ def test_C026_spectrum_x_is_within_3_percent_of_infiniband():
 
 
 def test_C026_because_it_sprays():
-    """By hash, the same switches lose nothing of a ring at 16 MiB, 9 % at 64 and 31 % at 256, where rates count."""
+    """By hash, the same switches lose nothing of a ring at 16 MiB, 7 % at 64 and 25 % at 256, where rates count."""
     hashed, sprayed = (spread_GBps(NVIDIA, "spectrum_x", "all_gather", routing) for routing in ("ecmp", "spray"))
-    assert hashed / sprayed == pytest.approx([1.0, 0.91, 0.69], abs=0.02)
+    assert hashed / sprayed == pytest.approx([1.0, 0.93, 0.75], abs=0.02)

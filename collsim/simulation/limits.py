@@ -406,8 +406,12 @@ def limits_of(
 ) -> tuple[tuple[Limit, int | None], ...]:
     """Return what limits a call of *time_s*, the largest part first, and of wires the link; `busy` says how busy it is.
 
-    *link_bytes* is float64[n_links].
+    *link_bytes* is float64[n_links]. Where waits hide behind bytes, the parts together are longer than the call: then
+    each gets its proportion of it.
     """
+    told_s = sum(part_s for part_s in parts.seconds.values() if part_s > 0)
+    if told_s > time_s:
+        parts.seconds = {key: part_s * time_s / told_s for key, part_s in parts.seconds.items()}
     added = run.profile.network.protocol("Simple", "sharp")
     sections: Mapping[str, object] = {
         "node": both_costs[0], "network": both_costs[1], "added": added, "profile": run.profile,

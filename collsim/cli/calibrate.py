@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from collsim.cli.options import complete, operations, profiles, zoo
+from collsim.cli.of_logs import log_options, told_of_logs
+from collsim.cli.options import complete, profiles
 from collsim.cli.output import check_targets, named_files, patience, write
 from collsim.core.errors import Faults
 
@@ -22,8 +23,7 @@ __all__ = ["calibrate"]
 
 
 @click.command(context_settings={"auto_envvar_prefix": "COLLSIM"})
-@click.argument("logs", nargs=-1, metavar="LOG...", type=click.Path())
-@click.option("--topo", metavar="NAME|FILE", **complete(zoo, files=True), help="The system that was measured.")
+@log_options
 @click.option("-o", "--output", metavar="FILE", help="Write the profile there, for --profile of the other commands.")
 @click.option("--plot", metavar="FILE", help="Draw the residuals there, as SVG.")
 @click.option("--name", metavar="NAME", help="Of the profile.  [default: that of the topology]")
@@ -35,12 +35,6 @@ __all__ = ["calibrate"]
     **complete(profiles, files=True),
     help="Profile that the fit starts from, also for what no row depends on; auto: of the topology or a relative.",
 )
-@click.option("--op", metavar="OP", **complete(operations), help="The operation, whatever the logs say.")
-@click.option("--ranks", metavar="N", help="The number of ranks, whatever the logs say.")
-@click.option("--nodes", metavar="N", help="The number of hosts, whatever the logs say.")
-@click.option("--launch", metavar="NAME", help="stream or graph, whatever the logs say.")
-@click.option("--library", metavar="NAME", help="Such as nccl-2.28, whatever the logs say.")
-@click.option("--env", "environment", multiple=True, metavar="NAME=VALUE", help="A variable beside those of the logs.")
 @click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr while it works.")
 @click.pass_context
 def calibrate(context: click.Context, /, *, output: str | None, plot: str | None, quiet: bool, **flags: Any) -> None:
@@ -95,15 +89,8 @@ def _check_suffix(name: str, file: str | None, suffixes: Sequence[str], why: str
 def _fitted(flags: dict[str, Any], faults: Faults) -> Calibration:
     """Check everything that was asked, read the logs, raise all that is wrong, and fit."""
     from collsim.calibration.fit import fit_profile, gather_rows
-    from collsim.cli.texts import read_number, read_settings
 
-    def count(name: str) -> int | None:
-        text = flags[name]
-        return None if text is None else faults.attempt(lambda: read_number(text, name))
-
-    asked = {key: flags[key] for key in ("name", "start", "op", "launch", "library")}
-    asked |= {key: count(key) for key in ("ranks", "nodes")}
-    asked["environment"] = read_settings(flags["environment"], faults)
+    asked = {**{key: flags[key] for key in ("name", "start")}, **told_of_logs(flags, faults)}
     read = faults.attempt(lambda: gather_rows(flags["logs"], flags["topo"], **asked))
     faults.raise_any()
     assert read is not None

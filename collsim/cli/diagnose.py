@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from collsim.cli.options import OPTIONS, complete, operations, profiles, zoo
+from collsim.cli.of_logs import machine_of, measured_options, told_of_logs
+from collsim.cli.options import complete
 from collsim.cli.output import check_targets, named_files, output_format, patience, write
 from collsim.core.errors import Faults
 
@@ -30,26 +31,7 @@ def cause_names() -> tuple[str, ...]:
 
 
 @click.command(context_settings={"auto_envvar_prefix": "COLLSIM"})
-@click.argument("logs", nargs=-1, metavar="LOG...", type=click.Path())
-@click.option("--topo", metavar="NAME|FILE", **complete(zoo, files=True), help="The system that was measured.")
-@click.option("--nodes", metavar="N", help="The number of hosts, whatever the logs say; makes a cluster of a node.")
-@click.option("--op", metavar="OP", **complete(operations), help="The operation, whatever the logs say.")
-@click.option("--ranks", metavar="N", help="The number of ranks, whatever the logs say.")
-@click.option("--launch", metavar="NAME", help="stream or graph, whatever the logs say.")
-@click.option(
-    "--profile",
-    default="auto",
-    show_default=True,
-    metavar="NAME|FILE",
-    **complete(profiles, files=True),
-    help="Constants of the library; auto: calibrated for the topology, if any.",
-)
-@click.option("--library", metavar="NAME", help="Such as nccl-2.28, whatever the logs say.")
-@click.option("--env", "environment", multiple=True, metavar="NAME=VALUE", help="A variable beside those of the logs.")
-@OPTIONS["rank_list"]
-@OPTIONS["overrides"]
-@OPTIONS["fail"]
-@OPTIONS["degrade"]
+@measured_options
 @click.option(
     "--causes",
     metavar="NAME[,NAME...]",
@@ -101,24 +83,10 @@ def diagnose(
 
 def _diagnosed(flags: dict[str, Any], faults: Faults) -> Diagnosis:
     """Check everything that was asked, raise all that is wrong with it, and diagnose."""
-    from collsim.cli.texts import read_number, read_overrides, read_rank_list, read_settings, read_shares
     from collsim.diagnosis.judgement import chosen_causes, diagnosed, gathered_on
-    from collsim.simulation.request.prepare import Machine
 
-    def count(name: str) -> int | None:
-        text = flags[name]
-        return None if text is None else faults.attempt(lambda: read_number(text, name))
-
-    machine = Machine(
-        read_overrides(flags["overrides"], faults), list(flags["fail"]), read_shares(flags["degrade"], faults)
-    )
-    options = {
-        **{name: flags[name] for name in ("op", "launch", "profile", "library")},
-        "ranks": count("ranks"),
-        "nodes": count("nodes"),
-        "environment": read_settings(flags["environment"], faults),
-        "rank_list": None if flags["rank_list"] is None else faults.attempt(read_rank_list, flags["rank_list"]),
-    }
+    machine, rank_list = machine_of(flags, faults)
+    options = {"profile": flags["profile"], "rank_list": rank_list, **told_of_logs(flags, faults)}
     names = None if flags["causes"] is None else [name.strip() for name in flags["causes"].split(",")]
     causes = faults.attempt(chosen_causes, names)
     gathered = faults.attempt(lambda: gathered_on(flags["logs"], flags["topo"], machine=machine, **options))

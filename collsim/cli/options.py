@@ -22,6 +22,7 @@ __all__ = [
     "scale_out_place",
     "schedule_options",
     "screen_options",
+    "with_options",
     "zoo",
 ]
 
@@ -303,30 +304,31 @@ def screen_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def expert_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the flags that say which experts exchange what on which machine."""
-    return _with_options(command, EXPERT_OPTIONS)
+    return with_options(command, EXPERT_OPTIONS.values())
 
 
 def request_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the flags that say what to simulate."""
-    return _with_options(command, OPTIONS)
+    return with_options(command, OPTIONS.values())
 
 
 def comparison_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the flags that say what to simulate on each of several systems."""
-    return _with_options(command, COMPARISON_OPTIONS)
+    return with_options(command, COMPARISON_OPTIONS.values())
 
 
 def scale_out_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the flags that make a cluster of a node."""
-    return _with_options(command, {name: OPTIONS[name] for name in SCALE_OUT})
+    return with_options(command, [OPTIONS[name] for name in SCALE_OUT])
 
 
 def schedule_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the flags that say which one schedule to build: one operation, size, group of ranks and named algorithm."""
-    return _with_options(command, SCHEDULE_OPTIONS)
+    return with_options(command, SCHEDULE_OPTIONS.values())
 
 
-def _with_options(command: Callable[..., Any], options: dict[str, Callable[..., Any]]) -> Callable[..., Any]:
-    for option in reversed(options.values()):
+def with_options(command: Callable[..., Any], options: Iterable[Callable[..., Any]]) -> Callable[..., Any]:
+    """Add options, in the order in which help shows them."""
+    for option in reversed([*options]):
         command = option(command)
     return command

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from collsim.cli.options import OPTIONS, complete, operations, profiles, screen_options, zoo
+from collsim.cli.of_logs import machine_of, measured_options, told_of_logs
+from collsim.cli.options import complete, screen_options
 from collsim.cli.output import check_targets, named_files, output_format, patience, screen_of, write
 from collsim.core.errors import PARTLY, Faults
 
@@ -24,26 +25,7 @@ def validation_formats() -> tuple[str, ...]:
 
 
 @click.command(context_settings={"auto_envvar_prefix": "COLLSIM"})
-@click.argument("logs", nargs=-1, metavar="LOG...", type=click.Path())
-@click.option("--topo", metavar="NAME|FILE", **complete(zoo, files=True), help="The system that was measured.")
-@click.option("--op", metavar="OP", **complete(operations), help="The operation, whatever the logs say.")
-@click.option("--ranks", metavar="N", help="The number of ranks, whatever the logs say.")
-@click.option("--nodes", metavar="N", help="The number of hosts, whatever the logs say; makes a cluster of a node.")
-@click.option("--launch", metavar="NAME", help="stream or graph, whatever the logs say.")
-@click.option(
-    "--profile",
-    default="auto",
-    show_default=True,
-    metavar="NAME|FILE",
-    **complete(profiles, files=True),
-    help="Constants of the library; auto: calibrated for the topology, if any; ideal: bare wires.",
-)
-@click.option("--library", metavar="NAME", help="Such as nccl-2.28, whatever the logs say.")
-@click.option("--env", "environment", multiple=True, metavar="NAME=VALUE", help="A variable beside those of the logs.")
-@OPTIONS["rank_list"]
-@OPTIONS["overrides"]
-@OPTIONS["fail"]
-@OPTIONS["degrade"]
+@measured_options
 @click.option(
     "--tolerance",
     metavar="X",
@@ -123,30 +105,17 @@ def _validated(flags: dict[str, Any], faults: Faults) -> Validation:
     """Check everything that was asked, raise all that is wrong with it, and compare."""
     from collsim.calibration.health import TOLERANCE
     from collsim.calibration.validate import compare, gather
-    from collsim.cli.texts import read_number, read_overrides, read_rank_list, read_settings, read_shares
     from collsim.core.units import parse_fraction
-    from collsim.simulation.request.prepare import Machine
 
-    def count(name: str) -> int | None:
-        text = flags[name]
-        return None if text is None else faults.attempt(lambda: read_number(text, name))
-
-    options = {
-        "op": flags["op"],
-        "ranks": count("ranks"),
-        "nodes": count("nodes"),
-        "launch": flags["launch"],
-        "profile": flags["profile"],
-        "library": flags["library"],
-        "environment": read_settings(flags["environment"], faults),
-        "rank_list": None if flags["rank_list"] is None else faults.attempt(read_rank_list, flags["rank_list"]),
-        "machine": Machine(
-            read_overrides(flags["overrides"], faults), list(flags["fail"]), read_shares(flags["degrade"], faults)
-        ),
-    }
+    told = told_of_logs(flags, faults)
+    machine, rank_list = machine_of(flags, faults)
     text = flags["tolerance"]
     tolerance = TOLERANCE if text is None else faults.attempt(lambda: parse_fraction(text, "tolerance"))
-    gathered = faults.attempt(lambda: gather(flags["logs"], flags["topo"], **options))
+    gathered = faults.attempt(
+        lambda: gather(
+            flags["logs"], flags["topo"], profile=flags["profile"], machine=machine, rank_list=rank_list, **told
+        )
+    )
     faults.raise_any()
     assert gathered is not None
     assert tolerance is not None

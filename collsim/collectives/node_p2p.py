@@ -26,7 +26,7 @@ from collsim.core.arrays import entries_of, pointers
 from collsim.schedule import ChunksBuilder, Int, Schedule, TransfersBuilder
 from collsim.schedule.message_parts import BATCH, channel_of_part, n_parts, p2p_channels, part_sizes, slot_bytes
 
-__all__ = ["PXN", "ROOTED_PXN", "build", "distances", "peer_order", "pieces_of", "root_order"]
+__all__ = ["PXN", "ROOTED_PXN", "build", "distances", "peer_order", "pieces_of", "root_order", "turns_of"]
 
 PIECE_STEPS = 4
 MOST_PIECES = 16
@@ -81,6 +81,19 @@ def root_order(layout: NodeLayout, root: int, *, gathers: bool) -> Iterator[tupl
     (number,), (place,) = np.nonzero(members == root)
     for block, delta in enumerate(distances(len(groups))):
         yield block, members[(number + sign * delta) % len(groups), (place + sign * np.arange(size)) % size]
+
+
+def turns_of(layout: NodeLayout, src: Int, dst: Int) -> Int:
+    """Return int64[n]: the round of `peer_order` in which each message goes, by group distance and place.
+
+    >>> turns_of(NodeLayout.blocks([2, 2]), np.array([0, 0, 3]), np.array([1, 3, 1])).tolist()
+    [1, 3, 2]
+    """
+    size, groups = _groups(layout)
+    group, place = np.zeros((2, size * len(groups)), dtype=np.int64)
+    members = np.array(groups)
+    group[members], place[members] = np.arange(len(groups))[:, None], np.arange(size)
+    return np.asarray((group[dst] - group[src]) % len(groups) * size + (place[dst] - place[src]) % size)
 
 
 def _groups(layout: NodeLayout) -> tuple[int, list[tuple[int, ...]]]:

@@ -13,11 +13,11 @@ from collsim.core.operations import Operation
 from collsim.fabric.bounds.lower import lower_bound
 from collsim.library import Protocol
 from collsim.simulation.concurrent import EQUAL, with_costs
-from collsim.simulation.lowering import LoweredRun
+from collsim.simulation.lowering import LoweredRun, layout_of
 from collsim.simulation.plans import Call, Case, Plan, Task, case_of, plan_of
 from collsim.simulation.request.request import PROTOCOLS, Request
 from collsim.simulation.result import Row
-from collsim.simulation.selection import layout_of, library_options, no_sharp, turns_sharp_on
+from collsim.simulation.selection import library_options, no_sharp, turns_sharp_on
 from collsim.simulation.timing import kernel_costs, least_call_s
 
 __all__ = ["able", "contest", "fastest", "protocols_for"]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from collsim.core.arrays import pointers
-from collsim.fabric.fabric import Float, Int
+from collsim.collectives.node_p2p import turns_of
+from collsim.fabric.fabric import Float
 from collsim.library.costs.channel_costs import Protocol
 from collsim.library.costs.laws import Work, groups_messages
 from collsim.library.costs.message_costs import Messages
-from collsim.schedule.message_parts import BATCH, STEP_BYTES
-from collsim.simulation.lowering import Lowered, LoweredRun, refuse_tables
+from collsim.schedule.message_parts import STEP_BYTES
+from collsim.simulation.lowering import Lowered, LoweredRun, layout_of, refuse_tables
 
 __all__ = ["heads_of", "is_grouped", "messages_of", "peers_of", "work_of"]
 
@@ -39,7 +39,7 @@ def work_of(lowered: Lowered, run: LoweredRun, costs: Protocol) -> Work:
 
 def messages_of(lowered: Lowered, run: LoweredRun) -> Messages:
     """Return the transfers as messages; where ranks wait for each other, their laws need tables of pairs."""
-    transfers, told = lowered.transfers, lowered.schedule.parameters
+    transfers, told, layout = lowered.transfers, lowered.schedule.parameters, layout_of(run)
     found = Messages(
         n_ranks=run.fabric.n_ranks,
         src=transfers.src,
@@ -52,7 +52,7 @@ def messages_of(lowered: Lowered, run: LoweredRun) -> Messages:
         channels=int(told.get("channels", int(transfers.channel.max(initial=0)) + 1)),
         chunk_bytes=int(told.get("step_bytes", STEP_BYTES)),
         own_blocks=lowered.schedule.op == "all_to_all",
-        turn=_turns(transfers.src, transfers.dst, run),
+        turn=turns_of(layout, transfers.src, transfers.dst) if layout.n_nodes > 1 else None,
         at_once=lowered.at_once,
     )
     if lowered.at_once is None and not (found.one_to_one or found.one_way):
@@ -70,24 +70,6 @@ def peers_of(lowered: Lowered) -> int:
         return schedule.n_ranks - 1
     others = 1 if schedule.op == "send_recv" else schedule.n_ranks - 1
     return min(others, int(schedule.parameters.get("channels", others)))
-
-
-def _turns(src: Int, dst: Int, run: LoweredRun) -> Int | None:
-    """Return int64[n]: the rounds of messages over several nodes, in which NCCL turns to peers (`peer_order`).
-
-    A round leads every group of ranks to the one so many groups further on, and each of its ranks as many places.
-    """
-    node = run.fabric.wiring.coordinates.node[run.fabric.rank_node]
-    _, first, node = np.unique(node, return_index=True, return_inverse=True)
-    if len(first) == 1:
-        return None
-    node = np.argsort(np.argsort(first))[node]
-    counts = np.bincount(node)
-    size, order = int(np.gcd.reduce([BATCH, *counts])), np.argsort(node, kind="stable")
-    place = np.empty(len(node), dtype=np.int64)
-    place[order] = np.arange(len(node)) - pointers(counts)[node[order]]
-    group = pointers(counts // size)[node] + place // size
-    return np.asarray((group[dst] - group[src]) % (len(node) // size) * size + (place[dst] - place[src]) % size)
 
 
 def heads_of(lowered: Lowered, run: LoweredRun) -> Float:

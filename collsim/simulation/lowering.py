@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from collsim.collectives import Algorithm, record_of
+from collsim.collectives import Algorithm, NodeLayout, record_of
 from collsim.core.arrays import distinct, spread
 from collsim.core.errors import Fault, NoRouteError, UnsupportedError
 from collsim.core.kept import Kept
@@ -46,6 +46,7 @@ __all__ = [
     "as_seen",
     "end_rates_Bps",
     "joined",
+    "layout_of",
     "lower",
     "narrowest_Bps",
     "prepare",
@@ -183,6 +184,16 @@ class Cut(NamedTuple):
         """Return the seconds that the pipeline of a class of hops needs for what is missing."""
         own = self.owner == self.pipe[hop]
         return float((self.times[own] * (finish_s[self.last[own]] - finish_s[self.before[own]])).sum())
+
+
+def layout_of(run: LoweredRun) -> NodeLayout:
+    """Return which ranks share a scale-up domain, and which domains leaf switches, by the coordinates of their GPUs."""
+    if "layout" not in run.found:
+        where, gpus = run.topology.wiring.coordinates, run.fabric.rank_node
+        columns = (column[gpus].tolist() for column in (where.node, where.local, where.pod))
+        run.found["layout"] = NodeLayout.from_nodes(*columns)
+    layout: NodeLayout = run.found["layout"]
+    return layout
 
 
 @dataclass(frozen=True, slots=True, eq=False)

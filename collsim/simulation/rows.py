@@ -13,11 +13,11 @@ from collsim.library.costs.hosts import spread_of
 from collsim.simulation.concurrent import Party, redrawn
 from collsim.simulation.contest import contest, fastest
 from collsim.simulation.draws import over_draws
-from collsim.simulation.lowering import MOST_TRANSFERS
+from collsim.simulation.lowering import MOST_TRANSFERS, layout_of
 from collsim.simulation.plans import Call, Case, Task, Told, case_of, empty_row, plan_of, timed_row
 from collsim.simulation.request.request import CHOICES, Request
 from collsim.simulation.result import Row
-from collsim.simulation.selection import layout_of, library_choice, library_kernel, request_of
+from collsim.simulation.selection import library_choice, library_kernel, request_of
 
 __all__ = ["named", "tables_of"]
 

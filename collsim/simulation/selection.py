@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from collsim.collectives import Algorithm, NodeLayout, ScheduleRequest, algorithm, algorithms_for, node_rings, rings_for
+from collsim.collectives import Algorithm, ScheduleRequest, algorithm, algorithms_for, node_rings, rings_for
 from collsim.core.errors import Fault, NoRouteError, UnsupportedError
 from collsim.core.operations import Operation
 from collsim.fabric.bounds.lower import MOST_IN_TABLES
@@ -16,7 +16,7 @@ from collsim.fabric.fabric import Fabric, Int
 from collsim.fabric.reduction_trees import TreePorts, plant
 from collsim.library.environment import BYTES
 from collsim.schedule import Schedule
-from collsim.simulation.lowering import MOST_TRANSFERS, LoweredRun
+from collsim.simulation.lowering import MOST_TRANSFERS, LoweredRun, layout_of
 from collsim.simulation.request.checks import SYMMETRIC
 from collsim.simulation.request.request import MOST_CHANNELS, Request
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "built",
-    "layout_of",
     "library_choice",
     "library_kernel",
     "library_options",
@@ -110,16 +109,6 @@ def _not_of_the_chunk(fault: Fault, request: ScheduleRequest, question: Request)
     irregular = request.op.name == "all_to_all_v"
     hint = f"ask for less, or give the size of a chunk: {fault.hint}"
     return Fault(f"{request.size_bytes} bytes: {fault.what}", "matrix" if irregular else "size", hint)
-
-
-def layout_of(run: LoweredRun) -> NodeLayout:
-    """Return which ranks share a scale-up domain, and which domains leaf switches, by the coordinates of their GPUs."""
-    if "layout" not in run.found:
-        where, gpus = run.topology.wiring.coordinates, run.fabric.rank_node
-        columns = (column[gpus].tolist() for column in (where.node, where.local, where.pod))
-        run.found["layout"] = NodeLayout.from_nodes(*columns)
-    layout: NodeLayout = run.found["layout"]
-    return layout
 
 
 def library_choice(

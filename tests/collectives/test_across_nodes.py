@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from collsim.collectives import NodeLayout, ScheduleRequest, algorithm, node_rings
-from collsim.collectives.node_p2p import peer_order, root_order
+from collsim.collectives.node_p2p import peer_order, root_order, turns_of
 from collsim.collectives.node_rings import local_path
 from collsim.collectives.node_tree import chained_parents, node_parents
 from collsim.core.errors import UnsupportedError
@@ -367,3 +367,13 @@ def test_rounds_of_a_root_are_its_part_of_all_rounds(sizes, gathers):
         assert found == [(turn.block, turn.partner.index(root)) for turn in peer_order(layout)]
     else:
         assert found == [(turn.block, turn.partner[root]) for turn in peer_order(layout)]
+
+
+@pytest.mark.parametrize("node_of_rank", [[0] * 8 + [1] * 8, [1, 0, 1, 0, 1, 0], [0] * 6 + [1] * 3, [0, 1, 2] * 8])
+def test_each_message_has_the_round_of_the_order_of_peers(node_of_rank):
+    layout = NodeLayout.from_nodes(node_of_rank)
+    ranks, seen = np.arange(len(node_of_rank)), []
+    for turn in peer_order(layout):
+        (found,) = set(turns_of(layout, ranks, np.array(turn.partner)).tolist())
+        seen.append(found)
+    assert sorted(seen) == ranks.tolist()

@@ -15,9 +15,9 @@ from collsim.library.nccl.cluster_graphs import nvls_across, ring_across, tree_a
 from collsim.library.nccl.graphs import nccl_graphs
 from collsim.library.rccl import across
 from collsim.schedule import verify
-from collsim.simulation.lowering import prepare
+from collsim.simulation.lowering import layout_of, prepare
 from collsim.simulation.request.request import ask
-from collsim.simulation.selection import layout_of, library_choice, request_of
+from collsim.simulation.selection import library_choice, request_of
 from collsim.simulation.simulate import simulate
 from collsim.topology import Topology, load_topology
 

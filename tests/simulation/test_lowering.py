@@ -1,18 +1,15 @@
 """A schedule on the fabric: what transfers share with others, by hand."""
 
 from dataclasses import replace
-from math import gcd
 
 import numpy as np
 import pytest
 
 from collsim.collectives import algorithm
-from collsim.collectives.node_p2p import distances, peer_order
 from collsim.library import load_profile
-from collsim.simulation import demand
 from collsim.simulation.lowering import lower, prepare
 from collsim.simulation.request.request import ask
-from collsim.simulation.selection import built, layout_of, library_choice, request_of
+from collsim.simulation.selection import built, library_choice, request_of
 from collsim.simulation.timing import kernel_costs
 from collsim.topology import load_topology
 
@@ -90,16 +87,3 @@ def test_calls_in_a_row_overlap_inside_a_node_only(ranks, overlap):
     for proto, family in in_a_row:
         assert kernel_costs(run, proto, family).back_to_back is overlap, (proto, family)
         assert replace(kernel_costs(run, proto, family), back_to_back=True) == profile.protocol(proto, family)
-
-
-@pytest.mark.parametrize("ranks", [range(16), [8, 0, 9, 1, 10, 2], range(24)])
-def test_messages_of_a_round_are_those_of_the_order_of_peers(ranks):
-    topology = load_topology("hgx_h100", scale_out={"nodes": 3})
-    run = prepare(topology, load_profile("ideal"), list(ranks))
-    layout = layout_of(run)
-    size = gcd(8, *map(len, layout.nodes))
-    for number, turn in enumerate(peer_order(layout)):
-        src, dst = np.arange(len(turn.partner)), np.array(turn.partner)
-        (found,) = set(demand._turns(src, dst, run).tolist())
-        assert found % size == number % size
-        assert found // size == list(distances(len(ranks) // size))[number // size]

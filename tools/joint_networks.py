@@ -50,13 +50,16 @@ NORMAL_90 = 1.645
 NODES, FIRST = 1.5, 3.0
 """Factors by which nodes on a network may well differ from the others; the last for adapters of a first generation."""
 FIRST_GENERATION = ("efa_v1",)
-"""Networks that differ from the others by one factor for all kernels: adapters of the first generation."""
+"""Networks that differ from the others by one factor on waits and one on rates of lines, for all protocols: adapters
+of the first generation."""
 SPREADS = {"message_overhead_s": 3.0, "turn_s": 3.0, "channel_rate_Bps": 2.0, "one_way_rate_Bps": 2.0}
 """The same of constants of a kernel anywhere."""
 NVLS_SPREAD = 1.3
 """Of trees of NVLS one network was measured: what they cost anywhere stays near the figures of NCCL's tuner, and their
 channel rate is no part of the fit, for no log of two nodes tells it."""
 SHARE, SHARE_SPREAD, CHAIN_SPREAD = 0.96, 1.1, 1.1
+"""What messages reach of an adapter's payload rate before any log of the network tells, and by what factor that, and
+the share of trees, may well differ: assumed, between the 0.94 to 0.98 that single fits of these networks had."""
 NODE_SHARE, NODE_SHARE_SPREAD = 0.87, 1.01
 """What NVLS keeps of its rate in trees: from 1 GiB on, where steps cost nothing, the training log of p5 says 0.85 to
 0.88. Smaller sizes, which wait for other things too, hardly move it."""
@@ -126,14 +129,13 @@ class Law:
         whose = f"{network}." if "pooling" in self.without else ""
         names = [self._term(f"{whose}{family}.{proto}.{key}", math.log(value), spread)]
         kind = "rate" if key.endswith("_Bps") else "wait"
-        of = "nvls" if family == "nvls" else proto
-        return names if whose else names + self._factors(network, kind, of)
+        return names if whose or family == "nvls" else names + self._factors(network, kind, proto)
 
     def _factors(self, network: str, kind: str, of: str) -> list[str]:
         """Return the factor of nodes on waits, and on rates of lines."""
         if kind == "rate" and (of not in LINES or "rates" in self.without):
             return []
-        if of == "nvls" or "nodes" in self.without:
+        if "nodes" in self.without:
             return []
         first = network in FIRST_GENERATION
         name = f"{network}.nodes.{kind}" if first else f"{network}.nodes.{kind}.{of}"

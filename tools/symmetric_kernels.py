@@ -116,7 +116,7 @@ def text(figures: dict[str, float], rows: Sequence[Row]) -> str:
         "calibrated: true",
         f"systems: [{SYSTEM}]",
         "gpus: [H100, H800, H200, H20]",
-        "library: nccl-2.30",
+        f"library: {LIBRARY}",
         "families:",
         "  symmetric:",
     ]

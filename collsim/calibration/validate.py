@@ -302,12 +302,10 @@ class _Model:
         """Return the part of *case* that changes its prediction."""
         library = None if self.default is None else case.library or self.default
         environment = case.environment if library else ()
-        registered = case.registered
         return replace(
             case,
             library=library,
             environment=environment,
-            registered=registered,
             nodes=case.nodes if self.topology.cluster else None,
             gpus_per_thread=case.gpus_per_thread or 1,
         )

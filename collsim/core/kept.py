@@ -33,23 +33,25 @@ class Kept(Generic[T]):
     def __len__(self) -> int:
         return len(self._entries)
 
-    def get(self, key: Hashable, make: Callable[[], T], *, holds: Any = None) -> T:
-        """Return the value of *key*, made if it is not there; *holds* lives as long as the entry."""
+    def get(
+        self, key: Hashable, make: Callable[[], T], *, holds: Any = None, worth: Callable[[T], bool] = lambda _: True
+    ) -> T:
+        """Return the value of *key*, made if it is not there; *holds* lives as long as the entry.
+
+        A value that is not *worth* it is not kept.
+        """
         with self._lock:
             if key in self._entries:
                 self._entries.move_to_end(key)
                 return self._entries[key][0]
         value = make()  # may raise, and may take long: others are not kept waiting
+        if not worth(value):
+            return value
         with self._lock:
             self._entries[key] = (value, holds)
             while len(self._entries) > self.most:
                 self._entries.popitem(last=False)
         return value
-
-    def drop(self, key: Hashable) -> None:
-        """Forget the value of *key*."""
-        with self._lock:
-            self._entries.pop(key, None)
 
     def clear(self) -> None:
         """Forget everything."""

@@ -65,9 +65,9 @@ def usual_settings(file: str, variables: Sequence[tuple[str, str]]) -> tuple[dic
     costly, weight = _document()["settings"], float(_document()["setting_weight"])
     kept, told = {}, []
     for name, value in variables:
-        if name in costly and value not in ("0", "IB", "SYS", "PHB", "5"):
+        if name in costly and value.strip().upper() in costly[name]["values"]:
             means = f"{name}={value} is set"
-            told.append(Evidence(file, 0, f"{name}={value}", means, (costly[name],), weight))
+            told.append(Evidence(file, 0, f"{name}={value}", means, (costly[name]["cause"],), weight))
         else:
             kept[name] = value
     return kept, told

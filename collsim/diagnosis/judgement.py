@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from collsim.calibration.arguments import checked_paths
 from collsim.calibration.health import TOLERANCE
 from collsim.calibration.log_placement import MOST_GPUS_OF_A_HOST
 from collsim.calibration.validate import Gathered, compare, gather
@@ -102,14 +103,18 @@ def gathered_on(
     profile: str | Profile = "auto",
     **told: Any,
 ) -> Gathered:
-    """Return the rows of the logs on a machine with as many nodes as they name; raises as `gather` does."""
-    if told.get("nodes") is None and isinstance(topo, str | Path):
+    """Return the rows of the logs on a machine with as many nodes as they name; raises as `gather` does.
+
+    Stdin, which cannot be read twice, does not say how many.
+    """
+    files = [path for path in checked_paths(logs) if str(path) != "-"]
+    if files and told.get("nodes") is None and isinstance(topo, str | Path):
         first = {name: value for name, value in told.items() if name != "rank_list"}
-        alone = gather(logs, topo, profile=profile, **first)
+        alone = gather(files, topo, profile=profile, **first)
         nodes = max((group.case.nodes or 1 for group in alone.groups.values()), default=1)
         one_host = alone.topology is not None and alone.topology.n_gpus <= MOST_GPUS_OF_A_HOST
         if nodes > 1 and one_host and alone.topology is not None and alone.topology.cluster is None:
-            machine = replace(machine, overrides=machine.also([f"scale_out.nodes={nodes}"]).overrides)
+            machine = machine.also([f"scale_out.nodes={nodes}"])
     return gather(logs, topo, profile=profile, machine=machine, **told)
 
 

@@ -99,7 +99,6 @@ def subject_of(log: CheckedLog, tolerance: float, *, in_cluster: bool) -> Subjec
         rows[0].case,
         library=library,
         environment=rows[0].case.environment if library else (),
-        registered=int(rows[0].case.registered > 0),
         nodes=rows[0].case.nodes if in_cluster else None,
     )
     return Subject(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from collsim.library.environment import Environment
+from collsim.library.system import cpu_vendor_of
 from collsim.topology import Topology
 from collsim.topology.peers import LEVELS, host_Bps, meet_in_sockets
 
@@ -16,7 +17,6 @@ PAIR = 2
 """Two GPUs alone reach each other at any distance on hosts of AMD."""
 WITHOUT_ACCESS = ("GeForce", "RTX 40", "RTX 50")
 """Cards whose driver gives no access to the memory of others (forums.developer.nvidia.com, RTX 4090 and 5090)."""
-OF_AMD = ("EPYC", "AMD")
 AMD_GPUS = ("MI", "Instinct")
 """GPUs with another library, which reaches any peer."""
 WORDS = {
@@ -41,7 +41,7 @@ def peer_level(topology: Topology, ranks: Sequence[int], environment: Environmen
         return "NVL" if environment.peer_level != LEVELS[0] else LEVELS[0]
     if environment.peer_level:
         return environment.peer_level
-    return LEVELS[-1] if len(ranks) <= PAIR and any(part in cpu for part in OF_AMD) else USUAL
+    return LEVELS[-1] if len(ranks) <= PAIR and cpu_vendor_of(cpu) == "amd" else USUAL
 
 
 def peer_words(level: str) -> str:

@@ -68,7 +68,7 @@ SOCKET_GBPS = (("EPYC 7", 16.0), ("EPYC 9", 16.0), ("Xeon", 22.0))
 """GB/s between two sockets by part of ``cpu.model`` (AMD and Sapphire Rapids in NCCL src/graph/topo.h until 2.29)."""
 SOCKET_DEFAULT_GBPS = 16.0
 
-CPU_VENDORS = (("EPYC", "amd"), ("Xeon", "intel"), ("Grace", "arm"))
+CPU_VENDORS = (("EPYC", "amd"), ("AMD", "amd"), ("Xeon", "intel"), ("Grace", "arm"))
 """Vendor by part of ``cpu.model``; NCCL reads it from the host (src/graph/topo.cc, ncclTopoCpuType)."""
 
 ONE_ADAPTER = "EFA"
@@ -231,10 +231,19 @@ def system_of(
     )
 
 
+def cpu_vendor_of(model: str) -> str:
+    """Return the vendor of a processor by its model.
+
+    >>> cpu_vendor_of("AMD EPYC 9654"), cpu_vendor_of("Power10")
+    ('amd', 'unknown')
+    """
+    return next((vendor for part, vendor in CPU_VENDORS if part in model), "unknown")
+
+
 def _cpu_vendor(topology: Topology, ranks: Sequence[int]) -> str:
     """Return the vendor of the hosts; ``mixed`` if they differ, as NCCL calls it."""
     models = {kind.labels.get("cpu.model", "") for kind, _ in topology.by_kind(ranks)}
-    found = {next((vendor for part, vendor in CPU_VENDORS if part in model), "unknown") for model in models}
+    found = set(map(cpu_vendor_of, models))
     return found.pop() if len(found) == 1 else "mixed"
 
 

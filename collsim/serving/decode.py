@@ -93,7 +93,7 @@ class Steps:
                 self.topology, self.job.model, ep=self.job.ranks, tokens=tokens, phase="decode", seeds=[0],
                 redundant=self.job.redundant, **self.machine,
             )  # fmt: skip
-            self.warnings = found.warnings
+            self.warnings = tuple(dict.fromkeys((*self.warnings, *found.warnings)))
             self._rows[tokens] = found.rows[0], found.rows[1]
         return self._rows[tokens]
 

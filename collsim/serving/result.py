@@ -42,8 +42,8 @@ class JobResult:
     ----------
     requests_per_s, offered_per_s : float
         That were finished, and that came.
-    tokens_per_s, tokens_per_gpu_s : float
-        Generated, by all ranks and by each.
+    tokens_per_s : float
+        Generated, by all ranks.
     token_median_s, token_p99_s : float
         From one token of a request to its next: steps, each counted by its requests.
     wait_median_s, wait_p99_s : float
@@ -87,11 +87,6 @@ class JobResult:
     alone_tokens_per_s: float | None
     alone_token_median_s: float | None
     moments: tuple[Moment, ...]
-
-    @property
-    def tokens_per_gpu_s(self) -> float:
-        """Tokens a second of each rank."""
-        return self.tokens_per_s / self.ranks
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,7 @@ MOST_HOPS, MOST_CHUNKS = 160, 48
 MOST_LONG = 600_000
 """Chains of so many transfers are simulated whole; of longer ones the first hops and chunks say how long more take."""
 LONGEST = 4096
-"""The same of so many hops: tables of hops by steps grow with their square."""
+"""The same of so many hops: tables of hops by steps grow with their square (chosen: one of these is 128 MiB)."""
 MOST_STEPS = 256
 """Of so many equal steps of a ring the last half take equally long, so that more need not be simulated."""
 
@@ -82,7 +82,7 @@ def laid(schedule: Schedule, run: LoweredRun, dtype: str = "float", ports: TreeP
 def _is_long(pipes: Pipelines) -> bool:
     """Return True for chains that are too long to be simulated whole."""
     return all(shape.is_path for shape in pipes.shapes) and (
-        len(pipes) > MOST_LONG or max(map(len, pipes.shapes)) > LONGEST
+        len(pipes) > MOST_LONG or max(map(len, pipes.shapes), default=0) > LONGEST
     )
 
 

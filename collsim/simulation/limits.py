@@ -80,6 +80,12 @@ class Parts:
         self.links = {link: part_s * factor for link, part_s in self.links.items()}
         self.slower_s *= factor
 
+    def fit(self, time_s: float) -> None:
+        """Give each its proportion of a call that is shorter than all: where waits hide behind bytes."""
+        told_s = sum(part_s for part_s in self.seconds.values() if part_s > 0)
+        if told_s > time_s:
+            self.seconds = {key: part_s * time_s / told_s for key, part_s in self.seconds.items()}
+
     def meet(self, key: Key, other_s: float, mine_s: float, sharpness: float) -> None:
         """Let a constant of the whole call, *other_s*, meet all of this, *mine_s*, softly: the longer one counts."""
         if not other_s:
@@ -406,12 +412,8 @@ def limits_of(
 ) -> tuple[tuple[Limit, int | None], ...]:
     """Return what limits a call of *time_s*, the largest part first, and of wires the link; `busy` says how busy it is.
 
-    *link_bytes* is float64[n_links]. Where waits hide behind bytes, the parts together are longer than the call: then
-    each gets its proportion of it.
+    *link_bytes* is float64[n_links].
     """
-    told_s = sum(part_s for part_s in parts.seconds.values() if part_s > 0)
-    if told_s > time_s:
-        parts.seconds = {key: part_s * time_s / told_s for key, part_s in parts.seconds.items()}
     added = run.profile.network.protocol("Simple", "sharp")
     sections: Mapping[str, object] = {
         "node": both_costs[0], "network": both_costs[1], "added": added, "profile": run.profile,

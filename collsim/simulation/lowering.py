@@ -32,6 +32,7 @@ from collsim.library.peers import peer_level
 from collsim.schedule import Schedule, Transfers
 from collsim.schedule.forms import EVERY
 from collsim.schedule.in_network import Groups
+from collsim.simulation.request.prepare import MOST_KEPT_GPUS
 from collsim.topology import Topology
 from collsim.topology.peers import staged
 
@@ -122,7 +123,8 @@ def prepare(
             fabric = replace(fabric, capacity_Bps=fabric.capacity_Bps * free_share)
         return run_on(fabric, topology, profile)
 
-    if free_share is not None or ranks is None or len(ranks) > MOST_KEPT_RANKS:
+    large = topology.n_gpus > MOST_KEPT_GPUS or (ranks is not None and len(ranks) > MOST_KEPT_RANKS)
+    if free_share is not None or ranks is None or large:
         return run()
     kept = RUNS.get((id(topology), tuple(ranks), *settings), run, holds=topology)
     return replace(kept, profile=profile, found={})

@@ -233,6 +233,7 @@ def record_timing(
     parts.meet(("node" if own_floor else "profile", "floor_s"), floor_s, device_s, FLOOR_SHARPNESS)
     parts.meet(("profile", "thread_launch_s"), run.profile.wait_s, call_time_s(device_s, floor_s), WAIT_SHARPNESS)
     parts.add(("profile", "launch_s"), launch_s)
+    parts.fit(launch_s + total_s)
     return Timing(
         time_s=launch_s + total_s,
         critical_s={"launch": launch_s + once_s + max(total_s - device_s, 0.0), **waits_s},

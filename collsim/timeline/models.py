@@ -11,7 +11,7 @@ from typing import Any
 from collsim.core.errors import Fault, InputError, UnknownNameError
 from collsim.timeline.ready_made import Layer
 
-__all__ = ["Layout", "Transformer", "layer_of", "load_transformer", "transformer_names"]
+__all__ = ["Layout", "Transformer", "layer_of", "load_transformer"]
 
 FILE = Path(__file__).parent / "models.yaml"
 ELEMENT_BYTES = 2
@@ -136,11 +136,6 @@ def _table() -> dict[str, dict[str, Any]]:
     return dict(yaml.safe_load(FILE.read_text(encoding="utf-8"))["models"])
 
 
-def transformer_names() -> list[str]:
-    """Return the names of presets."""
-    return sorted(_table())
-
-
 def load_transformer(told: str | Mapping[str, Any]) -> Transformer:
     """Return a preset by its name, or a transformer of figures.
 
@@ -153,11 +148,14 @@ def load_transformer(told: str | Mapping[str, Any]) -> Transformer:
         if told not in _table():
             raise UnknownNameError("model", told, _table(), "model")
         return Transformer(**_table()[told])
+    if not isinstance(told, Mapping):
+        raise InputError(Fault(f"{told!r} is no model", "model", "give a preset by its name, or figures"))
     known = {each.name for each in fields(Transformer)}
     needed = ("layers", "hidden", "heads", "kv_heads", "ffn")
     wrong = [key for key in told if key not in known] + [key for key in needed if key not in told]
     numbers = [key for key in told if key in known - {"gated", "source"}]
-    wrong += [key for key in numbers if not isinstance(told[key], int) or told[key] < (key != "experts")]
+    wrong += [key for key in numbers if type(told[key]) is not int or told[key] < (key != "experts")]
+    wrong += [key for key in ("gated",) if not isinstance(told.get(key, False), bool)]
     if wrong:
         raise InputError(
             Fault(f"figures of a model: {', '.join(map(str, wrong))}", "model", f"give {', '.join(needed)}")

@@ -15,8 +15,9 @@ def test_the_one_that_was_not_asked_for_the_longest_goes_first():
         kept.get(key, lambda key=key: made.append(key) or key)
     assert made == ["a", "b", "c", "b"]  # a came again and stayed, b went for c
     assert len(kept) == 2
-    kept.drop("b")
-    assert len(kept) == 1
+    assert kept.get("d", lambda: "d", worth=lambda value: value != "d") == "d"
+    assert kept.get("c", lambda: "made again") == "c"  # what is not worth it takes nobody's place
+    assert len(kept) == 2
     kept.clear()
     assert len(kept) == 0
 

@@ -2,6 +2,7 @@
 
 import json
 import xml.etree.ElementTree as ElementTree
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -197,3 +198,25 @@ class TestEvidence:
         told = _culprit(subjects, ["faulty", "faulty", "healthy", "healthy"])
         assert told.startswith("host a is in all 2 slow logs")
         assert "no host is in all" in _culprit(subjects, ["faulty", "healthy", "healthy", "faulty"])
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "costs"),
+    [
+        ("NCCL_NET", "socket", True), ("NCCL_NET", "ib", False), ("NCCL_NET", "AWS Libfabric", False),
+        ("NCCL_NET_GDR_LEVEL", "LOC", True), ("NCCL_NET_GDR_LEVEL", "0", True), ("NCCL_NET_GDR_LEVEL", "PXB", False),
+        ("NCCL_IB_DISABLE", "1", True), ("NCCL_IB_DISABLE", "0", False), ("NCCL_PXN_DISABLE", "1", True),
+    ],
+)  # fmt: skip
+def test_settings_that_cost_are_evidence(name, value, costs):
+    kept, told = usual_settings("a.log", [(name, value)])
+    assert bool(told) == costs
+    assert kept == ({} if costs else {name: value})
+
+
+def test_stdin_is_read_once(monkeypatch):
+    log = Path(__file__).parents[2] / "examples" / "h100_all_reduce.log"
+    by_name = diagnose(log, "hgx_h100")
+    with log.open(encoding="utf-8") as stream:
+        monkeypatch.setattr("sys.stdin", stream)
+        assert diagnose("-", "hgx_h100").verdict == by_name.verdict

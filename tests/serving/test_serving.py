@@ -87,10 +87,17 @@ def test_arrivals_are_of_poisson():
     assert gaps.std() == pytest.approx(gaps.mean(), rel=0.1)
 
 
-def test_stragglers_and_jitter_make_tokens_late():
+def test_stragglers_make_tokens_late():
     plain, late = served(), served(straggler_share=0.1, straggler_slower=3.0)
     assert max(plain.time_s) <= 14e-3 * (1 + 1e-9)
     assert sum(t > 25e-3 for t in late.time_s) / len(late.time_s) == pytest.approx(0.1, abs=0.04)
+
+
+def test_jitter_spreads_steps_as_it_says():
+    job = replace(JOB, rate=1000.0)
+    plain, spread = (np.log(np.array(served(job, jitter=jitter).time_s)) for jitter in (0.0, 0.2))
+    assert spread.std() - plain.std() > 0.05
+    assert np.hypot(plain.std(), 0.2) == pytest.approx(spread.std(), rel=0.15)
 
 
 def test_a_faster_link_never_serves_fewer_tokens():

@@ -251,6 +251,8 @@ def test_every_fault_of_a_model_is_said_at_once(tmp_path):
         ({"layout": "dp=4,ep=3"}, "does not divide dp=4"),
         ({"layout": "pp=5"}, "32 layers"),
         ({"model": {"layers": 2, "hiden": 8}}, "hiden"),
+        ({"model": 5}, "5 is no model"),
+        ({"model": {"layers": True, "gated": 3}}, "layers, gated"),
     ):
         with pytest.raises(SpecError, match=what):
             model_step(tmp_path, **changes)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from collsim.core.errors import Fault, InputError, nearest
 from collsim.core.units import format_time, parse_time_s
-from collsim.library.costs.channel_costs import Origin, Protocol
+from collsim.library.costs.channel_costs import STAND_IN, Origin, Protocol
 from collsim.library.costs.profile import Profile
 
 if TYPE_CHECKING:
@@ -57,8 +57,6 @@ SOONER = {"nccl": {"symmetric": 0.72, "rooted": 0.82, "fan": 0.82}}
 """Kernels of a library that take so many times as long to start, measured on two H200 with NCCL 2.32.3, where the
 host takes 10.25 us for others: those on symmetric memory 7.4; broadcast 9.0, reduce 7.5, gather 8.8 and scatter 8.3, in
 which a rank that only sends, or only receives, does not wait for the host of another."""
-FAN = ("fan", "messages")
-"""Gathers and scatters have the constants of messages where a profile has none of their own, but for the host."""
 LATER, LATER_FAMILIES = {"nccl": ((2, 32), 1.3)}, ("ring", "chain", "nvls")
 """From a version on, collectives of some kernels that all ranks wait for take so many times as long to start. Measured:
 all-reduce, all-gather and reduce-scatter on two H200 up to 32 KiB take 12 to 14 us with 2.32.3, where the same kind of
@@ -161,8 +159,10 @@ def _started(profile: Profile, floor_s: float, told: Origin | None, factors: Map
         return replace(costs, floor_s=floor_s * factor, origins={**costs.origins, **source})
 
     kernels = dict(profile.families)
-    if FAN[0] in factors and FAN[1] in kernels:
-        kernels.setdefault(FAN[0], kernels[FAN[1]])
+    for family in factors:  # gathers and scatters without constants of their own have those of messages, but this one
+        other = STAND_IN.get(family)
+        if other in kernels:
+            kernels.setdefault(family, kernels[other])
     families = {
         family: {proto: started(costs, factors.get(family, 1.0)) for proto, costs in protocols.items()}
         for family, protocols in kernels.items()

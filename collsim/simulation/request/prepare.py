@@ -139,10 +139,11 @@ def _whole(topo: Any, overrides: Any, scale_out: Mapping[str, Any]) -> Topology:
     key = _kept_key(topo, overrides, wanted)
     if key is None:
         return load_topology(topo, overrides or (), scale_out=wanted)
-    found = TOPOLOGIES.get(key, lambda: load_topology(topo, overrides or (), scale_out=wanted))
-    if found.n_gpus > MOST_KEPT_GPUS:
-        TOPOLOGIES.drop(key)
-    return found
+    return TOPOLOGIES.get(
+        key,
+        lambda: load_topology(topo, overrides or (), scale_out=wanted),
+        worth=lambda found: found.n_gpus <= MOST_KEPT_GPUS,
+    )
 
 
 def _kept_key(topo: Any, overrides: Any, scale_out: Mapping[str, Any]) -> tuple[Any, ...] | None:

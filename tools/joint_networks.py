@@ -206,16 +206,17 @@ class Joint:
         """Return the constants of a network with the ends of their 90 % intervals."""
         found: dict[str, Constant] = {}
         for family, protocols in self.law.starts.items():
-            for proto, start in protocols.items():
+            for proto in protocols:
                 for key, places in self.law.places(network, family, proto).items():
                     word = key.removesuffix("_Bps").removesuffix("_s")
                     name = f"{family}.{word}" if key == "link_share" else f"{family}.{proto}.{word}"
-                    found[name] = self._constant(name, float(getattr(start, key)), places, most_of(network, key))
+                    found[name] = self._constant(name, places, most_of(network, key))
         return list(found.values())
 
-    def _constant(self, name: str, start: float, places: Sequence[int], most: float) -> Constant:
+    def _constant(self, name: str, places: Sequence[int], most: float) -> Constant:
         terms = list(self.law.terms.values())
         before = math.hypot(*(terms[place].spread for place in places))
+        start = math.exp(sum(terms[place].start for place in places))
         deviation = min(math.sqrt(self.covariance[np.ix_(places, places)].sum()), before)
         value = min(math.exp(self.logs[list(places)].sum()), most)
         reach = math.exp(NORMAL_90 * deviation)

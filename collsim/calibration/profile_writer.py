@@ -85,6 +85,7 @@ class _Writer:
     def __init__(self, calibration: Calibration, source: str) -> None:
         self.fitted = {(entry.launch, entry.name): entry for entry in calibration.constants}
         self.start, self.source, self.over_nodes = calibration.start, source, calibration.over_nodes
+        self.pooled = calibration.over_nodes and calibration.profile.network.pooled
         self.launches = {entry.launch for entry in calibration.constants}
 
     def launch(self, name: str, profile: Profile, usual: Profile | None, indent: str) -> Iterator[str]:
@@ -144,6 +145,8 @@ class _Writer:
 
     def before(self, launch: str) -> str:
         """Return the costs that the fit of a way to launch starts from."""
+        if self.pooled:
+            return "the law of all networks"
         return f"profile {self.start}" if launch == "stream" else "stream launches"
 
     def unfitted(self, launch: str, name: str, key: str) -> tuple[str, str]:

@@ -58,3 +58,12 @@ def test_nodes_that_are_nearly_alike_take_nearly_as_long(run, monkeypatch):
     coarsest = times("h100_rail", run, classes=True, **asked)
     assert coarsest.classes < near.classes < exact.classes * 1.01
     assert coarsest.time_s == pytest.approx(exact.time_s, rel=0.06)
+
+
+def test_chains_cut_for_their_hops_take_as_long(monkeypatch):
+    asked = {"nodes": 80, "size": "64K", "channels": 1, "profile": "auto", "proto": "LL"}
+    whole = times("h100_rail", ("broadcast", "ring"), classes=True, **asked)
+    monkeypatch.setattr(hops, "LONGEST", 200)
+    cut = times("h100_rail", ("broadcast", "ring"), classes=True, **asked)
+    assert cut.classes < whole.classes / 2
+    assert cut.time_s == pytest.approx(whole.time_s, rel=0.005)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import gc
 import os
 import signal
@@ -41,6 +42,8 @@ COMMANDS = {
 }
 """Every command, in a module of its name, and the first sentence of its help."""
 LONGEST_MESSAGE = 2_000
+CALLED_BACK_S = 0.01
+"""How long a call back from C may go on before it is interrupted again, chosen; a longer one is, once more."""
 COLLECT_AFTER = 100_000
 """Objects between two rounds of garbage collection: nearly all live as long as the command, so looking at them every
 700 takes a tenth of the time of a small run."""
@@ -85,14 +88,7 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command line; every error becomes a message and an exit code."""
-    process.ours = True
-    gc.set_threshold(COLLECT_AFTER)
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # to start threads takes longer than all our small products
-    if sys.stdout is None:
-        sys.stdout = ClosedStream()
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")
+    _settle_process()
     try:
         code = cli(prog_name="collsim", standalone_mode=False)
     except (click.exceptions.Abort, KeyboardInterrupt):
@@ -113,6 +109,30 @@ def main() -> None:
         _fail(error)
     if isinstance(code, int) and code:  # of a command that left by itself, such as a comparison that found something
         sys.exit(code)
+
+
+def _settle_process() -> None:
+    """Set what belongs to the process rather than to a command: collection, threads, streams and interruptions."""
+    process.ours = True
+    gc.set_threshold(COLLECT_AFTER)
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # to start threads takes longer than all our small products
+    if sys.unraisablehook is sys.__unraisablehook__:
+        sys.unraisablehook = _interrupt_again
+    if sys.stdout is None:
+        sys.stdout = ClosedStream()
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _interrupt_again(lost: Any) -> None:
+    """Repeat an interruption that came while C called back into Python, as compilers do: Python only prints those."""
+    if lost.exc_type is not KeyboardInterrupt:
+        sys.__unraisablehook__(lost)
+        return
+    again = threading.Timer(CALLED_BACK_S, _thread.interrupt_main)
+    again.daemon = True
+    again.start()
 
 
 def _leave_interrupted() -> NoReturn:

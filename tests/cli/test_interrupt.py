@@ -36,6 +36,19 @@ errors.Faults.attempt = told
 """Says that a command is at work when it looks at its n-th argument."""
 
 
+CALLED_BACK = """
+import ctypes, signal
+from collsim.core import errors
+attempt = errors.Faults.attempt
+def told(self, *values, **named):
+    errors.Faults.attempt = attempt
+    ctypes.CFUNCTYPE(None)(lambda: signal.raise_signal(signal.SIGINT))()
+    return attempt(self, *values, **named)
+errors.Faults.attempt = told
+"""
+"""Interrupts a command while C calls back into Python, where no exception can get out."""
+
+
 def interrupted(arguments, number, delay_s, folder):
     """Return the outcome of a command that is interrupted so long after it is at work."""
     command = [sys.executable, "-c", BUSY.format(number=number) + PROGRAM, *arguments]
@@ -63,6 +76,16 @@ def test_interrupt_at_any_time(name, delay_s, tmp_path):
         "interrupted: files that were not finished were not written"
     ]
     assert list(tmp_path.iterdir()) == []
+
+
+def test_interrupt_within_a_call_back_from_c(tmp_path):
+    command = [sys.executable, "-c", CALLED_BACK + PROGRAM, *COMMANDS["draws"]]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    pipes = {"capture_output": True, "text": True}
+    ended = subprocess.run(command, check=False, **pipes, cwd=tmp_path, env=environment, timeout=GUARD_S)
+    assert ended.returncode == 130
+    assert "Traceback" not in ended.stderr
+    assert "interrupted: files that were not finished were not written" in ended.stderr
 
 
 def test_an_interrupted_write_leaves_no_file(tmp_path, monkeypatch):

@@ -1,17 +1,17 @@
 """Algorithms of MSCCL in XML as schedules: what every thread block sends, receives, adds and copies, step by step.
 
-Steps are those of MSCCL (microsoft/msccl, src/include/msccl): ``s`` sends, ``r`` receives, ``rrc`` adds what is received,
+Steps are those of MSCCL (microsoft/msccl, src/include/msccl): ``s`` sends, ``r`` receives, ``rrc`` adds what arrives,
 ``rcs`` and ``rrs`` pass it on, ``rrcs`` does all three, ``re`` adds and ``cpy`` copies within a GPU, ``nop`` waits. The
 program is carried out once, symbolically: that proves that every buffer ends with what the collective promises, and it
-gives the transfers with their order. Each transfer then is one row, whatever its size: loops of the kernel over long
-buffers, in which chunks follow each other, are not modelled.
+gives the transfers with their order. Chunks pass steps that receive and send at once in pieces; that the kernel repeats
+the whole program for buffers longer than its slots is not modelled.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,6 +34,13 @@ PROTOCOLS = ("LL", "LL128", "Simple")
 RECEIVES, SENDS, ADDS = ("r", "rcs", "rrc", "rrs", "rrcs"), ("s", "rcs", "rrs", "rrcs"), ("rrc", "rrs", "rrcs")
 TYPES = (*dict.fromkeys((*RECEIVES, *SENDS)), "re", "cpy", "nop")
 STORES = ("r", "rcs", "rrc", "rrcs")
+FUSED = ("rcs", "rrs", "rrcs")
+SUMS = ("all_reduce", "reduce_scatter")
+MOST_PIECES = {"Simple": 2, "LL": 8}
+"""Pieces of a chunk in a step that receives and sends: two slices with Simple (NCCL src/include/collectives.h,
+ALLREDUCE_SLICESTEPS and CHUNKSTEPS), line by line with LL and LL128, for which eight stand (chosen)."""
+LEAST_PIECE_BYTES = 32768
+"""Smaller pieces gain less than the latency of each (chosen)."""
 MOST_BYTES = 2**26
 MOST_FAULTS = 40
 GRAIN_BYTES = 4
@@ -41,7 +48,7 @@ GRAIN_BYTES = 4
 
 
 class _Step(NamedTuple):
-    """A step of a thread block."""
+    """A step of a thread block; the places that it reads and writes are *stride* apart."""
 
     kind: str
     source: tuple[str, int]
@@ -49,6 +56,11 @@ class _Step(NamedTuple):
     count: int
     waits_for: tuple[int, int] | None
     where: str
+    stride: int = 1
+
+    def places(self, place: tuple[str, int]) -> list[tuple[str, int]]:
+        """Return the places that begin with one."""
+        return [(place[0], place[1] + number * self.stride) for number in range(self.count)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,16 +388,12 @@ class _Machine:
 
     def _read(self, step: _Step, rank: int, place: tuple[str, int]) -> tuple[_Cell, ...]:
         """Return what stands in some places; nothing, with a fault, if one is empty."""
-        buffer, first = place
         cells = []
-        for offset in range(first, first + step.count):
-            cell = self.memory[rank].get(self.place(rank, (buffer, offset)))
+        for each in step.places(place):
+            cell = self.memory[rank].get(self.place(rank, each))
             if cell is None:
-                self._fault(
-                    step,
-                    f"GPU {rank} reads {buffer}[{offset}], where nothing has arrived yet",
-                    "wait for it with depid and deps",
-                )
+                what = f"GPU {rank} reads {each[0]}[{each[1]}], where nothing has arrived yet"
+                self._fault(step, what, "wait for it with depid and deps")
                 return ()
             cells.append(cell)
         return tuple(cells)
@@ -398,8 +406,8 @@ class _Machine:
             self.transfers[transfer].reduces = True
             found = tuple(self._sum(step, a, b) for a, b in zip(found, own or found, strict=True)) if own else found
         if step.kind in STORES:
-            for offset, cell in enumerate(found):
-                self.memory[rank][self.place(rank, (step.target[0], step.target[1] + offset))] = cell
+            for place, cell in zip(step.places(step.target), found, strict=True):
+                self.memory[rank][self.place(rank, place)] = cell
         return found
 
     def _sum(self, step: _Step, a: _Cell, b: _Cell) -> _Cell:
@@ -418,18 +426,12 @@ class _Machine:
 
     def _local(self, step: _Step, rank: int, cells: tuple[_Cell, ...]) -> None:
         """Copy or add within a GPU."""
-        for offset, cell in enumerate(cells):
-            place = self.place(rank, (step.target[0], step.target[1] + offset))
+        for target, cell in zip(step.places(step.target), cells, strict=False):
+            place = self.place(rank, target)
             there = self.memory[rank].get(place)
             if step.kind == "re" and there is None:
-                self._fault(
-                    step,
-                    f"GPU {rank} adds to {step.target[0]}[{step.target[1] + offset}], where nothing is",
-                    "copy first",
-                )
-            elif step.kind == "re" and there is not None:
-                cell = self._sum(step, cell, there)  # noqa: PLW2901 - the sum takes its place
-            self.memory[rank][place] = cell
+                self._fault(step, f"GPU {rank} adds to {target[0]}[{target[1]}], where nothing is", "copy first")
+            self.memory[rank][place] = self._sum(step, cell, there) if step.kind == "re" and there else cell
 
     def _send(self, block: _Block, number: int, cells: tuple[_Cell, ...], before: frozenset[int]) -> int:
         """Send cells and return the number of the transfer."""
@@ -444,39 +446,33 @@ class _Machine:
 
     def check(self) -> None:
         """Note every place of an output that does not hold what the collective promises."""
-        program, size = self.program, self.program.per_rank
+        program = self.program
         everyone = frozenset(range(program.n_ranks))
         for rank, memory in enumerate(self.memory):
-            if program.op == "all_to_all":
-                wanted = [
-                    (source * program.n_ranks + rank) * size + j
-                    for source in range(program.n_ranks)
-                    for j in range(size)
-                ]
-            elif program.op == "reduce_scatter":
-                wanted = [rank * size + j for j in range(size)]
-            else:
-                wanted = list(range(program.n_chunks))
-            for offset, chunk in enumerate(wanted):
+            for offset, chunk in enumerate(self._promised(rank)):
                 cell = memory.get(self.place(rank, ("o", offset)))
+                what = ""
                 if cell is None or cell.chunk != chunk:
                     holds = "nothing" if cell is None else f"chunk {cell.chunk}"
-                    self.faults.append(
-                        Fault(f"GPU {rank} ends with {holds} in o[{offset}], not with chunk {chunk}", program.file)
-                    )
-                elif program.op in ("all_reduce", "reduce_scatter") and cell.parts != everyone:
+                    what = f"GPU {rank} ends with {holds} in o[{offset}], not with chunk {chunk}"
+                elif program.op in SUMS and cell.parts != everyone:
                     lacks = ", ".join(map(str, sorted(everyone - cell.parts)))
-                    self.faults.append(
-                        Fault(
-                            f"GPU {rank} ends without the contributions of GPU {lacks} to chunk {chunk}", program.file
-                        )
-                    )
+                    what = f"GPU {rank} ends without the contributions of GPU {lacks} to chunk {chunk}"
+                self.faults += [Fault(what, program.file)] * bool(what)
         for (source, target, channel), queue in self.queues.items():
             if queue:
-                what = (
-                    f"{len(queue)} messages from GPU {source} to GPU {target} on channel {channel} are never received"
-                )
+                way = f"from GPU {source} to GPU {target} on channel {channel}"
+                what = f"{len(queue)} messages {way} are never received"
                 self.faults.append(Fault(what, program.file, "add a step that receives them"))
+
+    def _promised(self, rank: int) -> list[int]:
+        """Return the chunks that the output of a rank has to hold."""
+        n, size = self.program.n_ranks, self.program.per_rank
+        if self.program.op == "all_to_all":
+            return [(source * n + rank) * size + j for source in range(n) for j in range(size)]
+        if self.program.op == "reduce_scatter":
+            return [rank * size + j for j in range(size)]
+        return list(range(self.program.n_chunks))
 
 
 def schedule_of(program: Program, size_bytes: int) -> Schedule:
@@ -492,19 +488,51 @@ def schedule_of(program: Program, size_bytes: int) -> Schedule:
     op = operation(program.op)
     rounded = op.rounded_size_bytes(size_bytes, program.n_ranks, GRAIN_BYTES)
     if rounded <= 0:
-        raise InputError(
-            Fault(f"{size_bytes} bytes round down to nothing on {program.n_ranks} ranks", "size", "ask for more")
-        )
+        what = f"{size_bytes} bytes round down to nothing on {program.n_ranks} ranks"
+        raise InputError(Fault(what, "size", "ask for more"))
     machine = _Machine(program)
     machine.run()
     if not machine.faults:
         machine.check()
     if machine.faults:
         raise VerificationError(*machine.faults[:MOST_FAULTS])
+    sliced = _sliced(program, rounded)
+    if sliced is not program:
+        machine = _Machine(sliced)
+        machine.run()
+    return _scheduled(sliced, machine, rounded)
+
+
+def _sliced(program: Program, size_bytes: int) -> Program:
+    """Return the program with its chunks in pieces, which follow each other through steps that receive and send.
+
+    Without such steps a step waits for whole chunks, and pieces change nothing.
+    """
+    fused = any(step.kind in FUSED for block in program.blocks for step in block.steps)
+    most = MOST_PIECES["Simple" if program.proto == "Simple" else "LL"]
+    chunk_bytes = size_bytes // (program.n_chunks * (program.n_ranks if program.op == "all_to_all" else 1))
+    pieces = min(most, chunk_bytes // LEAST_PIECE_BYTES) if fused else 1
+    if pieces < 2:
+        return program
+    blocks = tuple(replace(block, steps=tuple(_cut(block.steps, pieces))) for block in program.blocks)
+    return replace(program, blocks=blocks, n_chunks=program.n_chunks * pieces)
+
+
+def _cut(steps: Iterable[_Step], pieces: int) -> Iterator[_Step]:
+    """Yield steps piece by piece: each place of a buffer becomes as many."""
+    for step in steps:
+        waits = None if step.waits_for is None else (step.waits_for[0], step.waits_for[1] * pieces + pieces - 1)
+        for piece in range(pieces):
+            ends = [(buffer, offset * pieces + piece) for buffer, offset in (step.source, step.target)]
+            yield step._replace(source=ends[0], target=ends[1], waits_for=None if piece else waits, stride=pieces)
+
+
+def _scheduled(program: Program, machine: _Machine, size_bytes: int) -> Schedule:
+    """Return the transfers of a program as a schedule: with as little waiting as the verifier lets pass."""
     waits = ([each.deps | each.late for each in machine.transfers], [each.deps for each in machine.transfers])
     met = [each.deps | each.late | each.meets for each in machine.transfers]
     tries = [deps for deps in (*waits, met) if _is_acyclic(deps)]
-    built = [_built(program, machine.transfers, deps, rounded) for deps in tries]
+    built = [_built(program, machine.transfers, deps, size_bytes) for deps in tries]
     return next((schedule for schedule in built if not find_faults(schedule)), built[0])
 
 

@@ -34,9 +34,7 @@ class Format(NamedTuple):
 FABRIC = "import it around a node: collsim topo import {file} --like hgx_h100 -o my.yaml"
 
 FORMATS = (
-    Format(
-        "nccl_topo", rf"{XML}<system\b.*<cpu\b", "an NCCL topology in XML (NCCL_TOPO_FILE, NCCL_TOPO_DUMP_FILE)"
-    ),
+    Format("nccl_topo", rf"{XML}<system\b.*<cpu\b", "an NCCL topology in XML (NCCL_TOPO_FILE, NCCL_TOPO_DUMP_FILE)"),
     Format(
         "nccl_graph",
         rf"{XML}<graphs\b.*<graph\b",

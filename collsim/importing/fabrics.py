@@ -27,6 +27,8 @@ Cluster = tuple[str, list[str], list[Assumption], list[str]]
 SOURCES = {
     "infiniband": "ibnetdiscover", "iblinkinfo": "iblinkinfo", "htsim": "htsim", "slurm": "Slurm's topology.conf",
 }  # fmt: skip
+SHOWN = ("network", "radix", "port_rate", "oversubscription", "efficiency")
+"""Entries of ``scale_out`` that are listed where they are assumed."""
 RACK_GPUS = 16
 """A domain of more GPUs is a rack, in which several of Slurm's hosts sit (assumed: servers have up to 16)."""
 
@@ -63,11 +65,19 @@ def _read(kind: str, text: str, file: str, faults: Faults) -> FabricTree:
 
 
 def write_fabric(
-    tree: FabricTree, like: str, name: str, source: str, file: str, faults: Faults, *, gpus: int | None = None
+    tree: FabricTree,
+    like: str,
+    name: str,
+    source: str,
+    file: str,
+    faults: Faults,
+    *,
+    gpus: int | None = None,
+    why: tuple[str, str] = ("set", "named with --like"),
 ) -> Cluster | None:
     """Return the cluster of a fabric; None if none can be built, with the reason in *faults*.
 
-    *gpus* of each node take part, where the file says how many it has.
+    *gpus* of each node take part, where the file says how many it has. *why* is the status and the source of *like*.
     """
     node = load_topology(like)
     nodes, what = _nodes(tree, node)
@@ -94,12 +104,13 @@ def write_fabric(
     lines += ["gpu:", *_figures({"count": few["gpu.count"]}, source)] if few else []
     lines += ["nic:", *_figures(nic, source)] if nic else []
     lines += ["scale_out:", f"  node: {like}", *_figures(section, source), ""]
-    assumed = [Assumption("scale_out.node", like, "set", f"named with --like: {what}")]
+    assumed = [Assumption("scale_out.node", like, why[0], f"{why[1]}: {what}")]
     assumed += [
         Assumption(fact.path, fact.text, fact.status, fact.source)
         for fact in built.facts
-        if fact.path.startswith("scale_out.") and fact.status != "set"
+        if fact.path.removeprefix("scale_out.") in SHOWN and fact.status != "set"
     ]
+    assumed.append(Assumption("cables, latencies", "those of collsim", "assumed", "collsim topo show lists them"))
     notes = [*tree.notes, *_differences(tree, node, plan.leaves, plan.spines + plan.cores)]
     return "\n".join(lines), [*tree.read], assumed, notes
 
@@ -149,10 +160,12 @@ def _shape(tree: FabricTree, nodes: int) -> dict[str, str]:
     if single:
         return section
     groups = tree.groups
-    if len(set(groups)) == 1 and nodes == len(tree.hosts) and len(groups) > 1 and not tree.is_endpoints:
+    if tree.is_endpoints:
+        groups = []
+    if len(set(groups)) == 1 and nodes == len(tree.hosts) and (len(groups) > 1 or tree.on_rails):
         section["racks"] = str(len(groups))
     over = tree.oversubscription
-    if over and over > 1:
+    if over and over >= 1:
         section["oversubscription"] = f"{over:g}"
     return section
 
@@ -187,6 +200,7 @@ def _differences(tree: FabricTree, node: Topology, leaves: int, upper: int) -> I
     if tree.parts > 1:
         yield f"{tree.parts} parts of the fabric are not joined in the file; here they are"
     if not tree.is_blocks and (tree.leaves, tree.upper) != (leaves, upper) and tree.tiers:
-        yield f"the file has {tree.leaves} leaves and {tree.upper} switches above, collsim builds {leaves} and {upper}"
+        listed = f"{plural(tree.leaves, 'leaf')} and {plural(tree.upper, 'switch')} above"
+        yield f"the file has {listed}, collsim builds {leaves} and {upper}"
     if node.n_gpus > RACK_GPUS and not tree.is_blocks:
         yield f"every host is taken for {node.n_gpus} GPUs, a whole {node.name}"

@@ -233,7 +233,7 @@ def read_infragraph(content: bytes, file: str, like: str | None, name: str, faul
             Fault(f"{plural(count, 'host')}, and no cable from one to a switch", file, "add edges between instances")
         )
         return None
-    return write_fabric(tree, base, name, "InfraGraph", file, faults, gpus=device.total("xpu"))
+    return write_fabric(tree, base, name, "InfraGraph", file, faults, gpus=device.total("xpu"), why=_why(like))
 
 
 def _is_old(document: Document) -> bool:
@@ -316,13 +316,18 @@ def _node(device: _Device, base: str, like: str | None, name: str, read: list[st
     if nics and (nics % gpus == 0 or gpus % nics == 0):
         per, share = max(nics // gpus, 1), max(gpus // nics, 1)
         lines += ["nic:", f"  per_gpu: {source % per}", f"  shared_by: {source % share}"]
-    why = f"named with --like {like}" if like else "by what the accelerators are called"
-    assumed = [Assumption("extends", base, "set" if like else "assumed", f"{why}; InfraGraph holds no rates")]
+    status, why = _why(like)
+    assumed = [Assumption("extends", base, status, f"{why}; InfraGraph holds no rates")]
     facts = {fact.path: fact for fact in load_topology(base).facts}
     for path in ("link.bandwidth", "link.latency", "link.efficiency", "switch.latency", "nic.bandwidth"):
         if path in facts:
             assumed.append(Assumption(path, facts[path].text, facts[path].status, f"{base}: {facts[path].source}"))
     return "\n".join([*lines, ""]), read, assumed, notes
+
+
+def _why(like: str | None) -> tuple[str, str]:
+    """Return the status and the source of the shipped system."""
+    return ("set", f"named with --like {like}") if like else ("assumed", "by what the accelerators are called")
 
 
 def _tree(found: _Infrastructure, hosts: dict[str, tuple[str, int]], cables: list[tuple[_End, _End]]) -> FabricTree:

@@ -98,5 +98,5 @@ def _difference(own: _Features, other: _Features) -> str:
     if own.kind != other.kind:
         said.append(f"{own.kind} instead of {other.kind}")
     if own.model != other.model:
-        said.append(f"GPUs called {own.model or 'nothing'} instead of {other.model or 'nothing'}")
+        said.append(f"GPUs called {own.model} instead of {other.model}" if own.model else "GPUs of an unknown kind")
     return ", ".join(said) or "no difference in GPUs, rates and kind of wiring"

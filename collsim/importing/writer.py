@@ -141,27 +141,47 @@ def _write_explicit(file: _File, model: str) -> None:
     file.lines.append("builder: explicit")
     _write_gpu(file, model)
     needs_pcie = not machine.reaches_all
-    if machine.links:
-        _write_link(file, latency_of=Base(load_topology(DIRECT), "", "", "") if not machine.is_amd else file.base)
+    by_pcie = needs_pcie and not machine.is_amd  # NCCL then builds its rings over PCIe
+    fields = ""
+    if machine.links and not by_pcie:
+        _write_link(file, file.base if machine.is_amd else _direct())
     else:
         _write_bus(file)
+        fields = f", {_link_fields(file)}" if machine.links else ""
     nodes = [f"  - {{name: gpu{gpu}}}" for gpu in range(machine.n_gpus)]
     links: list[str] = []
     if needs_pcie:
-        bus = f", {_bus_fields(file)}" if machine.links else ""
+        bus = f", {_bus_fields(file)}" if machine.links and not by_pcie else ""
         more, links = pcie_nodes(machine, bus, f"{SOCKET_LINKS}, latency: {HOST_LATENCY}")
         nodes += [line.replace("kind: cpu", f"kind: cpu, latency: {HOST_LATENCY}") for line in more]
         what = "3 links of 64 GB/s between processors, 150 ns in each"
         file.assumed.append(Assumption("PCIe", what, "assumed", "pcie_gen5_8gpu: a common layout of such servers"))
-    per_pair = MI300A_PAIR if "MI300A" in model else 1
-    if per_pair > 1 and machine.links:
-        said = "arXiv 2508.11298: two links between any two MI300A, which the program counts as one"
-        file.assumed.append(Assumption("links", "2 per pair", "datasheet", said))
-    links = [
-        f"  - {{a: gpu{a}, b: gpu{b}, count: {count * per_pair}}}" for (a, b), count in sorted(machine.links.items())
-    ] + links
+    links = [*_direct_links(file, model, fields), *links]
     _write_nic(file, inherits=False)
     file.lines += ["nodes:", *nodes, *(["links:", *links] if links else [])]
+
+
+def _direct() -> Base:
+    """Return the system whose links lead from GPU to GPU."""
+    return Base(load_topology(DIRECT), "", "", "")
+
+
+def _direct_links(file: _File, model: str, fields: str) -> list[str]:
+    """Return the lines of links from GPU to GPU; *fields* is what is said of each besides."""
+    per_pair = MI300A_PAIR if "MI300A" in model else 1
+    links = file.machine.links
+    if per_pair > 1 and links:
+        said = "arXiv 2508.11298: two links between any two MI300A, which the program counts as one"
+        file.assumed.append(Assumption("links", "2 per pair", "datasheet", said))
+    return [f"  - {{a: gpu{a}, b: gpu{b}, count: {links[a, b] * per_pair}{fields}}}" for a, b in sorted(links)]
+
+
+def _link_fields(file: _File) -> str:
+    """Return the figures of links from GPU to GPU beside PCIe, and note them as assumed."""
+    facts, latency = file.base.facts, _direct().facts["link.latency"]
+    for path, fact in (("link.bandwidth", facts["link.bandwidth"]), ("link.efficiency", facts["link.efficiency"])):
+        file.assumed.append(Assumption(f"NV{path}", fact[0], fact[1], f"{file.base.name}: {fact[2]}"))
+    return f"bandwidth: {facts['link.bandwidth'][0]}, efficiency: {facts['link.efficiency'][0]}, latency: {latency[0]}"
 
 
 def _write_gpu(file: _File, model: str) -> None:

@@ -237,7 +237,8 @@ def schedule_run(
 def _read(file: str) -> tuple[Schedule, Callable[[int], Schedule] | None]:
     """Return the schedule in a file, and what makes it at other sizes: an algorithm of MSCCL has any."""
     from collsim.core.input_files import read_input
-    from collsim.importing.msccl import MOST_BYTES, read_msccl, schedule_of
+    from collsim.importing.msccl import MOST_BYTES, read_msccl
+    from collsim.importing.msccl_schedules import schedule_of
     from collsim.schedule import load
     from collsim.topology.files.foreign import format_of
 

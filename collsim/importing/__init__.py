@@ -12,11 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collsim.importing.imports import KINDS, ImportedTopology, import_topology
-    from collsim.importing.msccl import import_schedule
+    from collsim.importing.msccl_schedules import import_schedule
 
 __all__ = ["KINDS", "ImportedTopology", "import_schedule", "import_topology"]
 
-HOME = {"KINDS": "imports", "ImportedTopology": "imports", "import_topology": "imports", "import_schedule": "msccl"}
+HOME = {
+    "KINDS": "imports",
+    "ImportedTopology": "imports",
+    "import_topology": "imports",
+    "import_schedule": "msccl_schedules",
+}
 
 
 def __getattr__(name: str) -> Any:

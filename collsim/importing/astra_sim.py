@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import product
+from itertools import pairwise, product
 from typing import Any
 
 from collsim.core.errors import Fault, Faults, SpecError, nearest
@@ -28,8 +28,8 @@ OLD_KEYS = {
     "latency": "link-latency",
 }  # fmt: skip
 IGNORED = (
-    "topology-name", "dimension-type", "dimensions-count", "links-count", "nic-latency", "router-latency", "hbm-latency",
-    "hbm-bandwidth", "hbm-scale",
+    "topology-name", "dimension-type", "dimensions-count", "links-count", "nic-latency", "router-latency",
+    "hbm-latency", "hbm-bandwidth", "hbm-scale",
 )  # fmt: skip
 GIB = 2**30
 MOST_LINKS = 50_000
@@ -227,6 +227,6 @@ def _pairs(dimension: _Dimension, line: list[int]) -> Iterator[tuple[int, int]]:
     if dimension.kind == "FullyConnected":
         yield from ((a, b) for place, a in enumerate(line) for b in line[place + 1 :])
         return
-    yield from zip(line, line[1:], strict=False)
+    yield from pairwise(line)
     if len(line) > 2:
         yield line[0], line[-1]

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from collsim.core.errors import Fault, Faults, UnknownNameError
-from collsim.importing.machine import Machine, plural
+from collsim.core.errors import UnknownNameError
+from collsim.importing.machine import Ask, Machine, plural
 from collsim.topology.loader import load_topology
 from collsim.topology.zoo import zoo_names
 
@@ -75,24 +75,27 @@ class Base:
         return {fact.path: (fact.text, fact.status, fact.source) for fact in self.topology.facts}
 
 
-def base_of(machine: Machine, like: str | None, file: str, faults: Faults) -> Base | None:
-    """Return whose figures *machine* takes: of *like*, if it is given; None if it cannot be told."""
-    if like is not None:
-        return _named(machine, like, file, faults)
-    if machine.n_gpus > 1 and not machine.has_links and not machine.tells_links:
-        return _by_name_only(machine, file, faults)
+def base_of(machine: Machine, ask: Ask) -> Base | None:
+    """Return whose figures *machine* takes: of the system that is named, if one is; None if it cannot be told."""
     kind = machine.model or machine.architecture
+    if ask.like is not None:
+        return _named(machine, ask.like, ask)
     if machine.n_gpus > 1 and not machine.has_links:
-        name = PCIE5 if (machine.bus_Bps or 0.0) > PCIE5_FROM_BPS else PCIE4
-        why = "GPUs on PCIe, as fast as in the file" if machine.bus_Bps else UNKNOWN_PCIE
-        return Base(load_topology(name), kind, why, "assumed", unnamed=True)
+        return _on_pcie(machine, kind) if machine.tells_links else _by_name_only(machine, ask)
     if machine.n_gpus == 1 and not kind and not machine.is_grace:
         return Base(load_topology(PCIE4), "", "one GPU, of which the file says nothing", "assumed", unnamed=True)
     if kind and (name := _known(machine, kind)):
         return Base(load_topology(name), kind, f"the file says that the GPUs are {kind}", "derived")
     if machine.is_amd:
         return _amd(machine)
-    return _by_links(machine, file, faults)
+    return _by_uplinks(machine, ask) if machine.uplinks else _by_links(machine, ask)
+
+
+def _on_pcie(machine: Machine, kind: str) -> Base:
+    """Return the base of GPUs without links of their own."""
+    name = PCIE5 if (machine.bus_Bps or 0.0) > PCIE5_FROM_BPS else PCIE4
+    why = "GPUs on PCIe, as fast as in the file" if machine.bus_Bps else UNKNOWN_PCIE
+    return Base(load_topology(name), kind, why, "assumed", unnamed=True)
 
 
 def _known(machine: Machine, kind: str) -> str:
@@ -105,27 +108,29 @@ def _known(machine: Machine, kind: str) -> str:
     return name
 
 
-def _by_links(machine: Machine, file: str, faults: Faults) -> Base | None:
-    """Return the base of NVIDIA's GPUs by their number of links."""
-    if machine.uplinks:
-        name = UPLINKS.get(machine.uplinks, "")
-        if not name:
-            near = min(UPLINKS, key=lambda count: abs(count - machine.uplinks))
-            what = f"{plural(machine.uplinks, 'link')} of a GPU into switches: no shipped system has so many"
-            faults.append(Fault(what, file, f"the nearest is {UPLINKS[near]} with {near}; name one with --like"))
-            return None
-        if machine.uplinks == UPLINKS_OF_TWO and machine.is_grace:
-            why = "18 NVLinks into switches, and memory nodes of GPUs: Grace Blackwell is assumed"
-            return Base(load_topology("gb200_nvl72"), "", why, "assumed")
-        why = f"{machine.uplinks} NVLinks per GPU into switches"
-        if machine.uplinks == UPLINKS_OF_TWO:
-            why += ": Hopper is assumed; Blackwell has as many, of twice the rate: --like hgx_b200"
-        return Base(load_topology(name), "", why, "assumed")
+def _by_uplinks(machine: Machine, ask: Ask) -> Base | None:
+    """Return the base of NVIDIA's GPUs by their number of links into switches."""
+    name = UPLINKS.get(machine.uplinks, "")
+    if not name:
+        near = min(UPLINKS, key=lambda count: abs(count - machine.uplinks))
+        what = f"{plural(machine.uplinks, 'link')} of a GPU into switches: no shipped system has so many"
+        ask.fault(what, f"the nearest is {UPLINKS[near]} with {near}; name one with --like")
+        return None
+    why = f"{machine.uplinks} NVLinks per GPU into switches"
+    if machine.uplinks == UPLINKS_OF_TWO and machine.is_grace:
+        return Base(load_topology("gb200_nvl72"), "", f"{why}, and memory nodes of GPUs: Grace Blackwell", "assumed")
+    if machine.uplinks == UPLINKS_OF_TWO:
+        why += ": Hopper is assumed; Blackwell has as many, of twice the rate: --like hgx_b200"
+    return Base(load_topology(name), "", why, "assumed")
+
+
+def _by_links(machine: Machine, ask: Ask) -> Base | None:
+    """Return the base of NVIDIA's GPUs by their number of links to each other."""
     most = max(machine.links_per_gpu)
     name = next((name for count, name in DIRECT if most <= count), "")
     if not name:
         what = f"{plural(most, 'link')} of one GPU to others: no GPU has so many"
-        faults.append(Fault(what, file, f"at most {MOST_DIRECT}; name a system with --like"))
+        ask.fault(what, f"at most {MOST_DIRECT}; name a system with --like")
         return None
     if machine.n_gpus == 1:
         why = "memory nodes of GPUs: Grace Hopper is assumed"
@@ -156,39 +161,35 @@ def _amd(machine: Machine) -> Base:
             load_topology("mi250x_node"), "Instinct MI210", "bridged groups of PCIe cards: MI210 is assumed", "assumed"
         )
     own_numa = len(set(machine.numa)) == machine.n_gpus
-    if machine.n_gpus <= 4 and own_numa and machine.n_gpus > 1:  # noqa: PLR2004 - the packages of such a node
+    if 1 < machine.n_gpus <= 4 and own_numa:
         why = "four GPUs with a NUMA node each: MI300A is assumed"
         return Base(load_topology("mi300x_ubb8"), "Instinct MI300A", why, "assumed")
     why = "a full mesh of xGMI: MI300X is assumed; MI350X and MI355X have 76.8 GB/s per link: --like mi355x_ubb8"
     return Base(load_topology("mi300x_ubb8"), "", why, "assumed")
 
 
-def _named(machine: Machine, like: str, file: str, faults: Faults) -> Base | None:
+def _named(machine: Machine, like: str, ask: Ask) -> Base | None:
     """Return the base that the user names, if the machine can be one."""
     if like not in zoo_names():
-        faults.extend(UnknownNameError("topology", like[:60], zoo_names(), "like").faults)
+        ask.faults.extend(UnknownNameError("topology", like[:60], zoo_names(), "like").faults)
         return None
     topology = load_topology(like)
     if machine.n_gpus > 1 and not machine.has_links and not has_sockets(topology):
         if machine.n_gpus > topology.n_gpus:
             what = f"{plural(machine.n_gpus, 'GPU')}, more than the {topology.n_gpus} of {like}"
-            faults.append(Fault(what, "like", "name a system that is as large"))
+            ask.fault(what, "name a system that is as large", "like")
             return None
         return Base(topology, "", f"links as --like {like} has them", "set", keeps_wiring=True)
-    has = max(sum(row.values()) for row in switch_counts(topology))
+    has = _uplinks(topology)
     if machine.uplinks and has != machine.uplinks:
         what = f"{like} has {plural(has, 'link')} of a GPU into switches, the file {machine.uplinks}"
-        names = [
-            name
-            for name in zoo_names()
-            if max(sum(r.values()) for r in switch_counts(load_topology(name))) == machine.uplinks
-        ]
-        faults.append(Fault(what, "like", f"systems with {machine.uplinks}: {', '.join(names) or 'none'}"))
+        alike = [name for name in zoo_names() if _uplinks(load_topology(name)) == machine.uplinks]
+        ask.fault(what, f"systems with {machine.uplinks}: {', '.join(alike) or 'none'}", "like")
         return None
     return Base(topology, "", f"named with --like {like}", "set")
 
 
-def _by_name_only(machine: Machine, file: str, faults: Faults) -> Base | None:
+def _by_name_only(machine: Machine, ask: Ask) -> Base | None:
     """Return the base of GPUs whose links the file leaves out, by their name."""
     kind = machine.model
     name = _known(machine, kind) if kind else ""
@@ -200,11 +201,16 @@ def _by_name_only(machine: Machine, file: str, faults: Faults) -> Base | None:
         return Base(load_topology(PCIE4), kind, f"the file says that the GPUs are {kind}", "derived")
     what = f"{plural(machine.n_gpus, 'GPU')}, and the file does not tell their links"
     hint = (
-        "nvidia-smi topo -m shows them (-mp does not), and NCCL_TOPO_DUMP_FILE (files for NCCL_TOPO_FILE leave them out); "
-        "or name the machine: --like dgx_a100, or --like pcie_gen5_8gpu if there are none"
+        "nvidia-smi topo -m shows them (-mp does not), and so does NCCL_TOPO_DUMP_FILE (files for NCCL_TOPO_FILE do "
+        "not); or name the machine: --like dgx_a100, or --like pcie_gen5_8gpu if there are none"
     )
-    faults.append(Fault(what, file, hint))
+    ask.fault(what, hint)
     return None
+
+
+def _uplinks(topology: Topology) -> int:
+    """Return the links of a GPU into switches."""
+    return max(sum(row.values()) for row in switch_counts(topology))
 
 
 def has_sockets(topology: Topology) -> bool:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from collsim.core.errors import Fault, Faults, InputError, UnknownNameError
 from collsim.importing.fabric_tree import FabricTree
-from collsim.importing.machine import Assumption, plural
+from collsim.importing.machine import Ask, Assumption, plural
 from collsim.topology.loader import load_topology, plan_topology
 from collsim.topology.zoo import zoo_names
 
@@ -33,20 +33,19 @@ RACK_GPUS = 16
 """A domain of more GPUs is a rack, in which several of Slurm's hosts sit (assumed: servers have up to 16)."""
 
 
-def read_fabric(kind: str, content: bytes, file: str, like: str | None, name: str, faults: Faults) -> Cluster | None:
-    """Return the cluster that a listing describes, of nodes *like* a shipped system; None if *faults* say why not."""
-    text = content.decode("utf-8-sig", "replace")
-    tree = _read(kind, text, file, faults)
-    if faults:
+def read_fabric(kind: str, content: bytes, ask: Ask) -> Cluster | None:
+    """Return the cluster that a listing describes, of nodes like a shipped system; None if its faults say why not."""
+    tree = _read(kind, content.decode("utf-8-sig", "replace"), ask.file, ask.faults)
+    if ask.faults:
         return None
-    if like is None:
+    if ask.like is None:
         what = f"{'; '.join(tree.read)}: what the hosts are is not said"
-        faults.append(Fault(what, file, "name a shipped system that they are: --like hgx_h100"))
+        ask.fault(what, "name a shipped system that they are: --like hgx_h100")
         return None
-    if like not in zoo_names():
-        faults.extend(UnknownNameError("topology", like[:60], zoo_names(), "like").faults)
+    if ask.like not in zoo_names():
+        ask.faults.extend(UnknownNameError("topology", ask.like[:60], zoo_names(), "like").faults)
         return None
-    return write_fabric(tree, like, name, SOURCES[kind], file, faults)
+    return write_fabric(tree, ask.like, SOURCES[kind], ask)
 
 
 def _read(kind: str, text: str, file: str, faults: Faults) -> FabricTree:
@@ -67,15 +66,13 @@ def _read(kind: str, text: str, file: str, faults: Faults) -> FabricTree:
 def write_fabric(
     tree: FabricTree,
     like: str,
-    name: str,
     source: str,
-    file: str,
-    faults: Faults,
+    ask: Ask,
     *,
     gpus: int | None = None,
     why: tuple[str, str] = ("set", "named with --like"),
 ) -> Cluster | None:
-    """Return the cluster of a fabric; None if none can be built, with the reason in *faults*.
+    """Return the cluster of a fabric; None if none can be built, with the reason in the faults.
 
     *gpus* of each node take part, where the file says how many it has. *why* is the status and the source of *like*.
     """
@@ -87,7 +84,7 @@ def write_fabric(
     if tree.tiers == 1 and tree.leaves > tree.parts:
         what = f"{plural(tree.leaves, 'switch')} with hosts are joined to each other, with none above: no tree"
         hint = "describe a dragonfly by scale_out: {fabric: dragonfly, ...}: docs/clusters.md"
-        faults.append(Fault(what, file, hint))
+        ask.fault(what, hint)
         return None
     try:
         if nodes < 2:
@@ -97,10 +94,11 @@ def write_fabric(
         figures = few | {f"nic.{key}": value for key, value in nic.items()}
         built, _, plan = plan_topology(like, figures, scale_out=section)
     except InputError as error:
-        faults.extend(Fault(f"no cluster of {like} fits: {fault.what}", file, fault.hint) for fault in error.faults)
+        for fault in error.faults:
+            ask.fault(f"no cluster of {like} fits: {fault.what}", fault.hint)
         return None
     title = f"{nodes} nodes like {like}, imported from {source}"
-    lines = ["schema: collsim.topology/1", f"name: {json.dumps(name)}", f"title: {json.dumps(title)}"]
+    lines = ["schema: collsim.topology/1", f"name: {json.dumps(ask.name)}", f"title: {json.dumps(title)}"]
     lines += ["gpu:", *_figures({"count": few["gpu.count"]}, source)] if few else []
     lines += ["nic:", *_figures(nic, source)] if nic else []
     lines += ["scale_out:", f"  node: {like}", *_figures(section, source), ""]

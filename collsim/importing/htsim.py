@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 from collsim.core.errors import Fault, Faults, did_you_mean
 from collsim.importing.fabric_tree import FabricTree
@@ -60,7 +61,7 @@ def _tree(head: dict[str, float], tiers: list[dict[str, float]], file: str, faul
     tree.leaves = -(-nodes // per_leaf)
     tree.radix = max(int(tier["radix_down"] + tier.get("radix_up", 0)) for tier in tiers)
     tree.rate_Bps = tiers[0]["downlink_speed_gbps"] * 1e9 / 8
-    for below, tier in zip(tiers, tiers[1:], strict=False):  # each switch below has as many cables as ports up
+    for below, tier in pairwise(tiers):  # each switch below has as many cables as ports up
         below_count = tree.leaves if below is tiers[0] else tree.upper
         tree.upper += int(below_count * below["radix_up"] // tier["radix_down"])
     if len(tiers) > 1:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from collsim.core.errors import Fault, Faults, SpecError, UnknownNameError
 from collsim.core.input_files import read_input
-from collsim.importing.machine import Assumption, Machine
+from collsim.importing.machine import Ask, Assumption, Machine
 from collsim.topology.files.foreign import FORMATS, Format, format_of
 from collsim.topology.loader import parse_topology
 from collsim.topology.zoo import cluster_names, zoo_names
@@ -98,7 +98,7 @@ def import_topology(source: Any, *, kind: str | None = None, like: str | None = 
     content, file = _content(source)
     form = _format(content, file, kind)
     faults = Faults()
-    made = _made(form.key, content, file, like, faults)
+    made = _made(form.key, content, Ask(file, name_of(file), like, faults))
     faults.raise_any(SpecError)
     assert made is not None
     return _checked(made, form)
@@ -117,51 +117,47 @@ class Made:
     """The node of a cluster, whose wiring is not built to be compared."""
 
 
-def _made(kind: str, content: bytes, file: str, like: str | None, faults: Faults) -> Made | None:
-    """Return what the reader of a format made of a file, None if *faults* say why not."""
-    if kind in ("nvidia_smi", "rocm_smi", "amd_smi", "nccl_topo"):
-        return _node(kind, content, file, like, faults)
+def _made(kind: str, content: bytes, ask: Ask) -> Made | None:
+    """Return what the reader of a format made of a file, None if its faults say why not."""
+    if kind in SOURCES:
+        return _node(kind, content, ask)
     if kind == "nccl_graph":
         from collsim.importing.nccl_graphs import read_nccl_graphs
 
-        return Made(file, "", read_nccl_graphs(content, file, faults), [], [])
+        return Made(ask.file, "", read_nccl_graphs(content, ask.file, ask.faults), [], [])
     if kind == "astra_sim":
         from collsim.importing.astra_sim import read_astra_sim
 
-        if like is not None:
-            faults.append(
-                Fault("--like has no say in a network of ASTRA-sim, which has rates of its own", "like", "leave it out")
-            )
-        written, read, notes = read_astra_sim(content, file, name_of(file), faults)
-        return Made(file, written.yaml, read, written.assumed, notes)
+        if ask.like is not None:
+            ask.fault("--like has no say in a network of ASTRA-sim, which has rates of its own", "leave it out", "like")
+        written, read, notes = read_astra_sim(content, ask.file, ask.name, ask.faults)
+        return Made(ask.file, written.yaml, read, written.assumed, notes)
     if kind == "infragraph":
         from collsim.importing.infragraph import read_infragraph
 
-        found = read_infragraph(content, file, like, name_of(file), faults)
+        found = read_infragraph(content, ask)
     else:
         from collsim.importing.fabrics import read_fabric
 
-        found = read_fabric(kind, content, file, like, name_of(file), faults)
+        found = read_fabric(kind, content, ask)
     if found is None:
         return None
     yaml, read, assumed, notes = found
     node = next((each.value for each in assumed if each.what == "scale_out.node"), None)
-    return Made(file, yaml, read, assumed, notes, node)
+    return Made(ask.file, yaml, read, assumed, notes, node)
 
 
-def _node(kind: str, content: bytes, file: str, like: str | None, faults: Faults) -> Made | None:
+def _node(kind: str, content: bytes, ask: Ask) -> Made | None:
     """Return what was made of a file that describes one node."""
     from collsim.importing.bases import base_of
     from collsim.importing.writer import write_machine
 
-    machine = _machine(kind, content, file, faults)
-    if faults:
+    machine = _machine(kind, content, ask.file, ask.faults)
+    base = None if ask.faults else base_of(machine, ask)
+    if base is None:
         return None
-    base = base_of(machine, like, file, faults)
-    if faults or base is None:
-        return None
-    written = write_machine(machine, base, name_of(file), SOURCES[kind])
-    return Made(file, written.yaml, machine.read, written.assumed, machine.notes)
+    written = write_machine(machine, base, ask.name, SOURCES[kind])
+    return Made(ask.file, written.yaml, machine.read, written.assumed, machine.notes)
 
 
 SOURCES = {

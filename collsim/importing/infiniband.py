@@ -18,7 +18,8 @@ PORT = re.compile(r'^\[(\d+)\](?:\([^)]*\))?\s+"([SHR]-[0-9a-fA-F]+)"\[(\d+)\](?
 SPEED = re.compile(r"\b(\d+)x(SDR|DDR|QDR|FDR10|FDR|EDR|HDR|NDR|XDR)\b")
 NAME = re.compile(r'"([^"]*)"')
 LANE_GBPS = {
-    "SDR": 2.0, "DDR": 4.0, "QDR": 8.0, "FDR10": 10.0, "FDR": 13.64, "EDR": 25.0, "HDR": 50.0, "NDR": 100.0, "XDR": 200.0,
+    "SDR": 2.0, "DDR": 4.0, "QDR": 8.0, "FDR10": 10.0, "FDR": 13.64, "EDR": 25.0, "HDR": 50.0, "NDR": 100.0,
+    "XDR": 200.0,
 }  # fmt: skip
 """Data rate of a lane in Gb/s (InfiniBand Trade Association, roadmap)."""
 SIGNAL_GBPS = ((2.5, 2.0), (5.0, 4.0), (10.0, 8.0), (14.0625, 13.64), (25.78125, 25.0), (53.125, 50.0), (106.25, 100.0))
@@ -28,7 +29,8 @@ AGGREGATION = "Aggregation Node"
 NAMELESS = "Mellanox Technologies"
 """An adapter whose host has given it no name goes by that of its maker."""
 LINK = re.compile(
-    r'^\s*(?:0x[0-9a-fA-F]+\s+)?(?:"([^"]*)"\s+)?(\d+)\s+(\d+)\[.{2}\] ==\(\s*(?:(\d+)X\s+([\d.]+) Gbps)?\s*(\w+)/\s*(\w+)\s*\)==>'
+    r'^\s*(?:0x[0-9a-fA-F]+\s+)?(?:"([^"]*)"\s+)?(\d+)\s+(\d+)\[.{2}\] '
+    r"==\(\s*(?:(\d+)X\s+([\d.]+) Gbps)?\s*(\w+)/\s*(\w+)\s*\)==>"
     r'\s*(?:0x[0-9a-fA-F]+\s+)?(\d*)\s*(\d*)\[.{2}\] "([^"]*)"'
 )
 WHOLE = "run ibnetdiscover > fabric.txt where a subnet manager runs, and import all of it"
@@ -60,21 +62,21 @@ def read_ibnetdiscover(text: str, file: str, faults: Faults) -> FabricTree:
                 found.switches.add(here)
                 found.ports = max(found.ports, int(head[2]))
         elif bare.startswith("["):
-            _read_port(bare, number, here, found, file, faults)
+            _read_port(bare, here, found, f"{file}:{number}", faults)
     return _tree(found, file, faults)
 
 
-def _read_port(line: str, number: int, here: str, found: _Cables, file: str, faults: Faults) -> None:
+def _read_port(line: str, here: str, found: _Cables, where: str, faults: Faults) -> None:
     """Read the line of one port."""
     port = PORT.match(line)
     if port is None or not here:
         what = f'"{line[:50]}" is no line of a port' if here else "a port before the first switch or adapter"
-        faults.append(Fault(what, f"{file}:{number}", 'such as [1] "H-0002c903000a"[1] # "node1 mlx5_0" lid 4 4xHDR'))
+        faults.append(Fault(what, where, 'such as [1] "H-0002c903000a"[1] # "node1 mlx5_0" lid 4 4xHDR'))
         return
     peer, comment = port[2], port[4]
     speed = SPEED.search(comment)
     if speed is None:
-        faults.append(Fault(f"port {port[1]} has no width and speed", f"{file}:{number}", "such as 4xHDR at its end"))
+        faults.append(Fault(f"port {port[1]} has no width and speed", where, "such as 4xHDR at its end"))
         return
     if peer[0] == "S":
         found.switches.add(peer)
@@ -86,7 +88,7 @@ def _read_port(line: str, number: int, here: str, found: _Cables, file: str, fau
 
 
 def read_iblinkinfo(text: str, file: str, faults: Faults) -> FabricTree:
-    """Return the fabric that iblinkinfo listed; ends are told by their LIDs, and those with several ports are switches."""
+    """Return the fabric that iblinkinfo listed: ends are LIDs, and those with several ports are switches."""
     found, ports = _Cables(), defaultdict[str, set[int]](set)
     for number, line in enumerate(text.splitlines(), 1):
         if "==(" not in line:

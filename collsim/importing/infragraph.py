@@ -16,7 +16,7 @@ from typing import Any
 from collsim.core.errors import Fault, Faults, UnknownNameError, nearest
 from collsim.importing.fabric_tree import FabricTree, tree_of
 from collsim.importing.fabrics import Cluster, write_fabric
-from collsim.importing.machine import Assumption, plural
+from collsim.importing.machine import Ask, Assumption, plural
 from collsim.topology.files.reader import Document, read_document, show_path
 from collsim.topology.loader import load_topology
 from collsim.topology.zoo import zoo_names
@@ -170,6 +170,14 @@ class _Infrastructure:
             self.fault(f'instance "{name}" is there twice', path, "give one, with count")
         self.instances[name] = (device, self._count(entry, path))
 
+    def hosts(self) -> dict[str, tuple[str, int]]:
+        """Return the instances with accelerators: their device and number."""
+        return {
+            name: (device, count)
+            for name, (device, count) in self.instances.items()
+            if device in self.devices and self.devices[device].total("xpu")
+        }
+
     def cables(self) -> Iterator[tuple[_End, _End]]:
         """Yield the cables between components of instances."""
         counts = {name: count for name, (_, count) in self.instances.items()}
@@ -194,46 +202,35 @@ def _paired(one: list[Any], two: list[Any], scheme: str) -> list[tuple[Any, Any]
     return list(dict.fromkeys((min(a, b), max(a, b)) for a in one for b in two if a != b))
 
 
-def read_infragraph(content: bytes, file: str, like: str | None, name: str, faults: Faults) -> Cluster | None:
-    """Return the node or the cluster of an InfraGraph; None if *faults* say why there is none."""
-    document = read_document(content, file, "devices: [{name: dgx, components: [...]}]")
+def read_infragraph(content: bytes, ask: Ask) -> Cluster | None:
+    """Return the node or the cluster of an InfraGraph; None if its faults say why there is none."""
+    document = read_document(content, ask.file, "devices: [{name: dgx, components: [...]}]")
     if "infrastructure" in document.data or _is_old(document):
         what = "the form of InfraGraph before version 2: connections as dotted texts"
-        faults.append(Fault(what, file, "convert it to devices with edges (ep1, ep2), as the package writes it"))
+        ask.fault(what, "convert it to devices with edges (ep1, ep2), as the package writes it")
         return None
-    found = _Infrastructure(document, faults)
-    hosts = {
-        each: pair
-        for each, pair in found.instances.items()
-        if pair[0] in found.devices and found.devices[pair[0]].total("xpu")
-    }
-    cables = list(found.cables()) if not faults else []
-    if faults:
+    found = _Infrastructure(document, ask.faults)
+    cables = list(found.cables()) if not ask.faults else []
+    hosts = found.hosts()
+    if not hosts and not ask.faults:
+        ask.fault(f"no instance has accelerators; devices: {', '.join(found.devices)}", "it is a part, not a machine")
+    if ask.faults:
         return None
-    if not hosts:
-        parts = ", ".join(found.devices) or "none"
-        faults.append(
-            Fault(f"no instance has accelerators (xpu); devices: {parts}", file, "it is a part, not a machine")
-        )
-        return None
-    device = found.devices[next(iter(hosts.values()))[0]]
-    base = _system(device, like, file, faults)
+    name, _ = next(iter(hosts.values()))
+    device = found.devices[name]
+    base = _system(device, ask)
     if base is None:
         return None
-    read = [_said(device, next(iter(hosts.values()))[0])]
-    notes = _unlike(device, base)
     count = sum(pair[1] for pair in hosts.values())
     if count == 1:
-        return _node(device, base, like, name, read, notes)
+        return _node(device, base, ask, [_said(device, name)])
     tree = _tree(found, hosts, cables)
-    tree.read[:0] = read
-    tree.notes += notes
+    tree.read[:0] = [_said(device, name)]
+    tree.notes += _unlike(device, base)
     if not tree.leaves:
-        faults.append(
-            Fault(f"{plural(count, 'host')}, and no cable from one to a switch", file, "add edges between instances")
-        )
+        ask.fault(f"{plural(count, 'host')}, and no cable from one to a switch", "add edges between instances")
         return None
-    return write_fabric(tree, base, name, "InfraGraph", file, faults, gpus=device.total("xpu"), why=_why(like))
+    return write_fabric(tree, base, "InfraGraph", ask, gpus=device.total("xpu"), why=_why(ask.like))
 
 
 def _is_old(document: Document) -> bool:
@@ -245,23 +242,22 @@ def _is_old(document: Document) -> bool:
     )
 
 
-def _system(device: _Device, like: str | None, file: str, faults: Faults) -> str | None:
+def _system(device: _Device, ask: Ask) -> str | None:
     """Return the shipped system of a device."""
-    if like is not None:
-        if like not in zoo_names():
-            faults.extend(UnknownNameError("topology", like[:60], zoo_names(), "like").faults)
-            return None
-        named: str | None = like
-    else:
-        named = _recognised(device, file, faults)
-    if named and device.total("xpu") > load_topology(named).n_gpus:
-        what = f"{plural(device.total('xpu'), 'accelerator')}, more than the {load_topology(named).n_gpus} of {named}"
-        faults.append(Fault(what, file, "name a larger system: --like gb200_nvl72"))
+    named = ask.like
+    if named is not None and named not in zoo_names():
+        ask.faults.extend(UnknownNameError("topology", named[:60], zoo_names(), "like").faults)
+        return None
+    named = named or _recognised(device, ask)
+    gpus = device.total("xpu")
+    if named and gpus > load_topology(named).n_gpus:
+        what = f"{plural(gpus, 'accelerator')}, more than the {load_topology(named).n_gpus} of {named}"
+        ask.fault(what, "name a larger system: --like gb200_nvl72")
         return None
     return named
 
 
-def _recognised(device: _Device, file: str, faults: Faults) -> str | None:
+def _recognised(device: _Device, ask: Ask) -> str | None:
     """Return the shipped system with accelerators that are called so."""
     about = " ".join(text for part, text in device.about.items() if device.kinds[part] == "xpu")
     named = next((system for pattern, system in SYSTEMS if re.search(pattern, about)), None)
@@ -269,8 +265,10 @@ def _recognised(device: _Device, file: str, faults: Faults) -> str | None:
     if named == "dgx1_v100" and gpus > 8:
         named = "dgx2_v100"
     if named is None:
-        what = f'{plural(gpus, "accelerator")} called "{about[:60]}": no shipped system has them, and InfraGraph holds no rates'
-        faults.append(Fault(what, file, "name the system that is most alike: --like hgx_h100"))
+        what = (
+            f'{plural(gpus, "accelerator")} called "{about[:60]}": no shipped system has them, and no rates are given'
+        )
+        ask.fault(what, "name the system that is most alike: --like hgx_h100")
     return named
 
 
@@ -303,26 +301,29 @@ def _unlike(device: _Device, base: str) -> list[str]:
     return notes
 
 
-def _node(device: _Device, base: str, like: str | None, name: str, read: list[str], notes: list[str]) -> Cluster:
+def _node(device: _Device, base: str, ask: Ask, read: list[str]) -> Cluster:
     """Return the topology file of a single node."""
     gpus, nics = device.total("xpu"), device.total("nic")
     source = '{value: %s, status: user, source: "imported from InfraGraph"}'
     lines = [
         "schema: collsim.topology/1",
-        f'name: "{name}"',
+        f'name: "{ask.name}"',
         f'title: "{gpus} GPUs as in {base}, imported from InfraGraph"',
     ]
     lines += [f"extends: {base}", f"gpu: {{count: {source % min(gpus, load_topology(base).n_gpus)}}}"]
     if nics and (nics % gpus == 0 or gpus % nics == 0):
         per, share = max(nics // gpus, 1), max(gpus // nics, 1)
         lines += ["nic:", f"  per_gpu: {source % per}", f"  shared_by: {source % share}"]
-    status, why = _why(like)
+    status, why = _why(ask.like)
     assumed = [Assumption("extends", base, status, f"{why}; InfraGraph holds no rates")]
     facts = {fact.path: fact for fact in load_topology(base).facts}
-    for path in ("link.bandwidth", "link.latency", "link.efficiency", "switch.latency", "nic.bandwidth"):
-        if path in facts:
-            assumed.append(Assumption(path, facts[path].text, facts[path].status, f"{base}: {facts[path].source}"))
-    return "\n".join([*lines, ""]), read, assumed, notes
+    paths = ("link.bandwidth", "link.latency", "link.efficiency", "switch.latency", "nic.bandwidth")
+    assumed += [
+        Assumption(path, facts[path].text, facts[path].status, f"{base}: {facts[path].source}")
+        for path in paths
+        if path in facts
+    ]
+    return "\n".join([*lines, ""]), read, assumed, _unlike(device, base)
 
 
 def _why(like: str | None) -> tuple[str, str]:
@@ -350,9 +351,9 @@ def _tree(found: _Infrastructure, hosts: dict[str, tuple[str, int]], cables: lis
     for leaves in tree.hosts.values():
         for leaf in leaves:
             down[leaf] += 1
-    for (a, b), cables_of in between.items():
-        up[a] += cables_of
-        up[b] += cables_of
+    for ends, cables_of in between.items():
+        for end in ends:
+            up[end] += cables_of
     tree.leaves = len(down)
     tree.tiers, tree.upper, tree.parts = tree_of(between, tree.hosts)
     others = [found.devices[device] for name, (device, _) in found.instances.items() if name not in hosts]

@@ -1,14 +1,30 @@
-"""What a file of another program says of a machine, before anything is assumed: plain data between readers and writer."""
+"""What a file of another program says of a machine: plain data between readers and the writer."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-__all__ = ["DISTANCES", "Adapter", "Assumption", "Machine", "gpu_list", "plural"]
+from collsim.core.errors import Fault, Faults
+
+__all__ = ["DISTANCES", "Adapter", "Ask", "Assumption", "Machine", "gpu_list", "plural"]
 
 DISTANCES = ("PIX", "PXB", "PHB", "NODE", "SYS")
 """Ways over PCIe, nearest first, as nvidia-smi names them: one switch, several, a host bridge, a socket, two."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What is to be imported: *file*, *name* of the topology, the system that it is *like*, and *faults* so far."""
+
+    file: str
+    name: str
+    like: str | None
+    faults: Faults
+
+    def fault(self, what: str, hint: str, where: str = "") -> None:
+        """Add a fault of the file, or of another place."""
+        self.faults.append(Fault(what, where or self.file, hint))
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,25 +57,24 @@ def _graph(graph: Element, number: int, faults: Faults) -> str:
         elif sorted(members) != sorted(gpus[0]):
             what = f"GPUs {_listed(members)}, where the first channel has {_listed(gpus[0])}"
             faults.append(Fault(what, channel.where, "every channel passes all GPUs"))
-    return _words(graph, number, PATTERNS.get(pattern, ""), gpus, nets, faults)
+    way = graph.attributes.get("typeintra", "")
+    if way and way not in WAYS:
+        faults.append(Fault(f'typeintra="{way[:20]}" is no way of NCCL', graph.where, f"known: {', '.join(WAYS)}"))
+    return f"graph {number}: {PATTERNS.get(pattern, '')}, {_words(graph, gpus, nets)}"
 
 
-def _words(
-    graph: Element, number: int, pattern: str, gpus: list[list[int]], nets: list[list[int]], faults: Faults
-) -> str:
+def _words(graph: Element, gpus: list[list[int]], nets: list[list[int]]) -> str:
     """Return a graph in words: its channels, and the rates and ways that NCCL reckons with."""
     inside = graph.attributes.get("speedintra", graph.attributes.get("bwintra", ""))
     between = graph.attributes.get("speedinter", graph.attributes.get("bwinter", ""))
     way = graph.attributes.get("typeintra", "")
-    if way and way not in WAYS:
-        faults.append(Fault(f'typeintra="{way[:20]}" is no way of NCCL', graph.where, f"known: {', '.join(WAYS)}"))
     ways = {
         " -> ".join([*(f"net{net}" for net in net_of[:1]), *map(str, order), *(f"net{net}" for net in net_of[1:])])
         for order, net_of in zip(gpus, nets, strict=True)
     }
     orders = "; ".join(list(dict.fromkeys(sorted(ways)))[:4])
     rates = f", {inside} GB/s inside and {between} GB/s between nodes by NCCL's reckoning" if inside else ""
-    return f"graph {number}: {pattern}, {plural(len(gpus), 'channel')}{f' over {way}' if way else ''}{rates}: {orders}"
+    return f"{plural(len(gpus), 'channel')}{f' over {way}' if way else ''}{rates}: {orders}"
 
 
 def _members(channel: Element, tag: str, faults: Faults) -> list[int]:

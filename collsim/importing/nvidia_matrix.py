@@ -116,7 +116,7 @@ def read_nvidia_matrix(text: str, file: str, faults: Faults) -> Machine:
     _read_numa(table, gpus, machine)
     legend = {found[1] for line in table.lines if (found := re.match(r"\s*([A-Z]+#?)\s+=", line))}
     machine.tells_links = bool(machine.links) or not legend >= {*DISTANCES} or "NV#" in legend  # -mp has all but NV#
-    machine.read = [*_said(machine), *_said_adapters(machine, table)]
+    machine.read = [*_said(machine), *_said_adapters(machine)]
     missing = [name for name in others if name not in table.rows]
     if missing:
         machine.notes.append(f"rows {', '.join(missing)} are missing; their cells were taken from the columns")
@@ -207,7 +207,7 @@ def _said(machine: Machine) -> Iterator[str]:
         yield f"NUMA {', '.join(where)}"
 
 
-def _said_adapters(machine: Machine, table: _Table) -> Iterator[str]:
+def _said_adapters(machine: Machine) -> Iterator[str]:
     """Yield what was read of the adapters."""
     near = [adapter for adapter in machine.adapters if adapter.near]
     if not machine.adapters:

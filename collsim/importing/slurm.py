@@ -20,7 +20,8 @@ MOST_FILE_BYTES = 2**24
 MOST_HOSTS = 2**20
 KEYS = {
     "switchname": "a switch", "blockname": "a block", "nodes": "hosts", "switches": "switches",
-    "linkspeed": "ignored", "blocksizes": "ignored", "blocksize": "ignored", "blockindex": "ignored", "level": "ignored",
+    "linkspeed": "ignored", "blocksizes": "ignored", "blocksize": "ignored", "blockindex": "ignored",
+    "level": "ignored",
 }  # fmt: skip
 HINT = "write SwitchName=s1 Nodes=tux[0-3], SwitchName=top Switches=s[1-4], or BlockName=b1 Nodes=tux[0-17]"
 LIST_HINT = "write hosts as Slurm does: tux[001-004,017],gpu5"

@@ -42,7 +42,7 @@ def read_slurm(text: str, file: str, faults: Faults) -> FabricTree:
 
 
 def _of_yaml(text: str, file: str) -> dict[str, Switch]:
-    """Return the switches of a topology.yaml: of the default among several topologies, else of the first tree or blocks."""
+    """Return the switches of a topology.yaml: of its default topology, else of the first tree or blocks."""
     data: Any = read_data(text.encode(), file).data
     entries = [entry for entry in data if isinstance(entry, dict)] if isinstance(data, list) else []
     usable = [entry for entry in entries if any(isinstance(entry.get(plugin), dict) for plugin in PLUGINS)]

@@ -1,4 +1,4 @@
-"""The topology file of an imported machine: on top of a shipped system where the links are its own, else written out."""
+"""The topology file of an imported machine: on top of a shipped system that is wired so, else written out."""
 
 from __future__ import annotations
 

@@ -108,7 +108,6 @@ class _Reader:
         self.parser.EndElementHandler = lambda _: self.open.pop()
         self.parser.StartDoctypeDeclHandler = self.refuse
         self.parser.EntityDeclHandler = self.refuse
-        self.parser.ExternalEntityRefHandler = self.refuse
 
     def start(self, tag: str, attributes: dict[str, str]) -> None:
         """Open an element."""

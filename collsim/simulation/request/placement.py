@@ -1,6 +1,6 @@
 """Placement of ranks on GPUs: block by block, in turn from node to node, as a host file or as Slurm says.
 
-Ranks are numbered by the launcher; GPUs by the topology, node after node. Of files it reads host files and, with `importing.slurm`, topology.conf.
+Ranks are numbered by the launcher; GPUs by the topology, node after node. `importing.slurm` reads topology.conf.
 """
 
 from __future__ import annotations

@@ -129,7 +129,7 @@ def _made(kind: str, content: bytes, ask: Ask) -> Made | None:
         from collsim.importing.astra_sim import read_astra_sim
 
         if ask.like is not None:
-            ask.fault("--like has no say in a network of ASTRA-sim, which has rates of its own", "leave it out", "like")
+            ask.fault("a network of ASTRA-sim has rates of its own", "leave it out", "like")
         written, read, notes = read_astra_sim(content, ask.file, ask.name, ask.faults)
         return Made(ask.file, written.yaml, read, written.assumed, notes)
     if kind == "infragraph":

@@ -2,7 +2,8 @@
 
 Blueprints of InfraGraph name parts and carry no rates. The node is recognised by what its accelerators are called and
 how many there are; its figures are those of the shipped system. Slices and schemes of edges are those of
-InfraGraph 3.1 (docs of Keysight/infragraph): ``xpu[0:8]`` is 0 to 7, a name alone all, ``many2many`` every pair.
+InfraGraph 3.1 (docs of Keysight/infragraph): ``xpu[0:8]`` is 0 to 7, a name alone all; ``many2many`` joins every
+pair, ``one2one`` the first with the first and so on, as far as both sides reach.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ SYSTEMS = (
 """What accelerators are called in descriptions, and the system that has them; the first match counts."""
 END = re.compile(r"([\w-]+)(?:\[([^\]]*)\])?")
 KINDS = ("cpu", "xpu", "switch", "nic", "custom", "device", "port", "memory")
-SCHEMES = ("one2one", "many2many", "ring")
+SCHEMES = ("one2one", "many2many")
 FORM = "an InfraGraph has devices with components and edges, and instances of them: docs of Keysight/infragraph"
 MOST_ENDS = 100_000
 MANAGEMENT = ("lom", "bmc", "mgmt")
@@ -195,10 +196,8 @@ class _Infrastructure:
 
 def _paired(one: list[Any], two: list[Any], scheme: str) -> list[tuple[Any, Any]]:
     """Return the pairs that a scheme joins; nothing is joined to itself, and no pair twice."""
-    if scheme == "one2one" and len(one) == len(two):
-        return [(a, b) for a, b in zip(one, two, strict=True) if a != b]
-    if scheme == "ring":
-        return [(a, two[(place + 1) % len(two)]) for place, a in enumerate(one)] if two else []
+    if scheme == "one2one":
+        return [(a, b) for a, b in zip(one, two, strict=False) if a != b]
     return list(dict.fromkeys((min(a, b), max(a, b)) for a in one for b in two if a != b))
 
 

@@ -79,6 +79,9 @@ class _Table:
             else:
                 what = f"the row is cut: it has {len(cells)} of {len(self.columns)} cells"
                 self.faults.append(Fault(what, where, WHOLE))
+        elif CELL.match(left):
+            what = f"the row has more cells than there are columns ({len(self.columns)})"
+            self.faults.append(Fault(what, f"{self.file}:{number}: row {label}", WHOLE))
         return _Row(number, cells, left)
 
     def cell(self, row: str, column: str) -> str:
@@ -102,7 +105,8 @@ def read_nvidia_matrix(text: str, file: str, faults: Faults) -> Machine:
     gpus = [name for name in table.columns if name.startswith("GPU")]
     others = [name for name in table.columns if not name.startswith("GPU")]
     _check_names(table, gpus, others)
-    _check_cells(table)
+    if not faults:
+        _check_cells(table)
     if faults:
         return Machine(len(gpus))
     machine = Machine(len(gpus))
@@ -155,11 +159,11 @@ def _check_cells(table: _Table) -> None:
                 what, hint = f"{row} has {cell} to itself", "the diagonal is X"
             elif row != column and cell == "X":
                 what, hint = f"X between {row} and {column}", f"X is for {row} itself: {back} stands opposite"
+            elif cell in ("NV0", "NV") or (cell.startswith("NV") and int(cell[2:]) > 36):
+                what, hint = f"{cell}: no GPU has so many NVLinks", "NV1 to NV36"
             elif cell != back and table.columns.index(column) > place:
                 what = f"{row} to {column} is {cell}, but {column} to {row} is {back}"
                 hint = f"write {max(cell, back)} in both, or {WHOLE}"
-            elif cell in ("NV0", "NV") or (cell.startswith("NV") and int(cell[2:]) > 36):
-                what, hint = f"{cell}: no GPU has so many NVLinks", "NV1 to NV36"
             if what and listed < MOST_LISTED:
                 listed += 1
                 table.faults.append(Fault(what, table.place(row, column), hint))

@@ -14,7 +14,7 @@ LOOKED_AT_BYTES = 1 << 16
 OWN = b"collsim.topology/"
 UNDERLINE = r"\x1b\[[0-9;]*m"
 """nvidia-smi prints its heads so, into files too."""
-XML = r"(?s)^\s*(?:<\?xml.*?\?>\s*)?(?:<!--.*?-->\s*)*"
+XML = r"(?s)^\s*(?:<\?xml.*?\?>\s*)?(?:<!--.*?-->\s*)*(?:<!DOCTYPE[^\[>]*(?:\[.*?\])?\s*>\s*)?"
 EXPLICIT = "builder: explicit, the GPUs under nodes and the links under links"
 SHIPPED = "or take a shipped system that is alike (collsim topo list); docs/topologies.md has examples"
 

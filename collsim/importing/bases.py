@@ -199,7 +199,7 @@ def _by_name_only(machine: Machine, ask: Ask) -> Base | None:
         return Base(load_topology(name), kind, why, "assumed", keeps_wiring=True)
     if kind and "PCIe" in kind:
         return Base(load_topology(PCIE4), kind, f"the file says that the GPUs are {kind}", "derived")
-    what = f"{plural(machine.n_gpus, 'GPU')}, and the file does not tell their links"
+    what = f"{'; '.join(machine.read)}: the file does not tell their links"
     hint = (
         "nvidia-smi topo -m shows them (-mp does not), and so does NCCL_TOPO_DUMP_FILE (files for NCCL_TOPO_FILE do "
         "not); or name the machine: --like dgx_a100, or --like pcie_gen5_8gpu if there are none"

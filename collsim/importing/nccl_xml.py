@@ -285,7 +285,7 @@ def _said(tree: _Tree, machine: Machine) -> Iterator[str]:
         pairs = f"{len(machine.links)} of {len(machine.pairs)} pairs"
         yield f"{name} between {pairs}, {_list(each)} a pair"
     else:
-        yield "no link between GPUs besides PCIe"
+        yield "no link between GPUs besides PCIe in the file"
     if machine.bus_Bps:
         yield f"PCIe at {machine.bus_Bps / 1e9:g} GB/s at the GPUs"
     groups = Counter((adapter.rate_Bps, bool(adapter.near)) for adapter in machine.adapters)

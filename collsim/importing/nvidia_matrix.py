@@ -204,7 +204,7 @@ def _said(machine: Machine) -> Iterator[str]:
         yield f"{plural(n, 'GPU')}, NVLinks between {len(machine.links)} of {len(machine.pairs)} pairs, {count} per GPU"
     else:
         ways = [way for way in DISTANCES if way in machine.distances.values()]
-        yield f"{plural(n, 'GPU')}, no NVLink; over PCIe: {', '.join(ways)}"
+        yield f"{plural(n, 'GPU')}, no NVLink shown; over PCIe: {', '.join(ways)}"
     if machine.numa:
         nodes = dict.fromkeys(machine.numa)
         where = (f"{node} ({gpu_list(i for i, each in enumerate(machine.numa) if each == node)})" for node in nodes)

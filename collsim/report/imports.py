@@ -12,8 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["import_json", "import_text"]
 
-WIDTH = 22
-MOST_NAME = 24
+MOST_NAME = 28
 
 
 def import_json(found: ImportedTopology) -> str:

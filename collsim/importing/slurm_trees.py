@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from collsim.core.errors import Fault, Faults
+from collsim.core.slurm import Switch, hosts_in, read_switches
 from collsim.importing.fabric_tree import FabricTree, tree_of
 from collsim.importing.machine import plural
-from collsim.importing.slurm import Switch, hosts_in, read_switches
 from collsim.topology.files.reader import read_data
 
 __all__ = ["read_slurm"]

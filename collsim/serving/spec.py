@@ -147,7 +147,7 @@ def read_serving(file: str | Path) -> Serving:
     """
     from collsim.timeline.workload import read_workload
 
-    return serving_of(read_workload(file), str(file))
+    return serving_of(read_workload(file, "what is to be served, in YAML", SCHEMA), str(file))
 
 
 def serving_of(data: Mapping[str, Any], file: str = "serving") -> Serving:

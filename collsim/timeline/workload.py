@@ -122,8 +122,8 @@ def time_graph(graph: Graph, gpu: Gpu, predictor: Predictor) -> tuple[list[Node]
     return nodes, replay(nodes, gpu, sharing=lambda numbers: predictor.shares([calls[n] for n in numbers]))
 
 
-def read_workload(file: str | Path) -> dict[str, Any]:
-    """Read the data of a workload.
+def read_workload(file: str | Path, kind: str = "a trace or a workload", schema: str = SCHEMA) -> dict[str, Any]:
+    """Read the data of a workload, or of a file of another *kind* and *schema* in the same language.
 
     Raises
     ------
@@ -136,13 +136,13 @@ def read_workload(file: str | Path) -> dict[str, Any]:
         text = Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise InputError(Fault(f"cannot be read: {reason}", str(file), "give a trace or a workload")) from None
+        raise InputError(Fault(f"cannot be read: {reason}", str(file), f"give {kind}")) from None
     try:
         data = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise SpecError(Fault(f"is no YAML: {' '.join(str(error).split())}", str(file))) from None
     if not isinstance(data, dict):
-        raise SpecError(Fault("holds no mapping", str(file), f"begin with schema: {SCHEMA}"))
+        raise SpecError(Fault("holds no mapping", str(file), f"begin with schema: {schema}"))
     return data
 
 

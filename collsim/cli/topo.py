@@ -1,4 +1,4 @@
-"""``collsim topo``: list, show, draw and check topologies."""
+"""``collsim topo``: list, show, draw, check and import topologies."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["topo"]
 
 @click.group()
 def topo() -> None:
-    """List, show, draw and check topologies.
+    """List, show, draw, check and import topologies.
 
     \b
     Examples:
@@ -27,6 +27,7 @@ def topo() -> None:
       collsim topo show gb200_nvl72
       collsim topo draw dgx1_v100 -o dgx1.svg
       collsim topo check my_cluster.yaml
+      collsim topo import topo_m.txt -o my_node.yaml
     """  # noqa: D301 - \b keeps the lines that follow it as they are
 
 
@@ -161,3 +162,53 @@ def topo_check(files: tuple[str, ...]) -> None:
             for note in remarks(found):
                 click.echo(f"{file}: note: {note}")
     faults.raise_any()
+
+
+def _kinds() -> Sequence[str]:
+    from collsim.importing import KINDS
+
+    return KINDS
+
+
+@topo.command("import")
+@click.argument("file", metavar="FILE", type=click.Path())
+@click.option("-o", "--output", metavar="FILE.yaml", help="Write the topology there; without it YAML goes to stdout.")
+@click.option("--kind", metavar="KIND", **complete(_kinds), help="Format of FILE.  [default: told by its content]")
+@click.option(
+    "--like", metavar="NAME", **complete(zoo), help="Take rates from this system; for a fabric, what its hosts are."
+)
+@click.option(
+    "--format", "form", default=None, metavar="FORMAT", help="Show only what was read and assumed: table or json."
+)
+def topo_import(file: str, output: str | None, kind: str | None, like: str | None, form: str | None) -> None:
+    """Make a topology file of what another program says of a machine; print what was read and what was assumed.
+
+    Read are nvidia-smi topo -m, NCCL's and RCCL's topology in XML, rocm-smi --showtopo, amd-smi topology, networks of
+    ASTRA-sim and htsim, InfraGraph, ibnetdiscover, iblinkinfo and Slurm's topology.conf. Files hold no rates: those of
+    shipped systems are taken, and listed with their source. docs/importing.md has an example of each.
+
+    \b
+    Examples:
+      nvidia-smi topo -m > topo.txt && collsim topo import topo.txt -o my_node.yaml
+      collsim topo import topo.txt --like hgx_b200 -o my_node.yaml
+      collsim topo import fabric.txt --like hgx_h100 -o my_cluster.yaml
+    """  # noqa: D301 - \b keeps the lines that follow it as they are
+    from collsim.importing import import_topology
+    from collsim.report.imports import import_json, import_text
+
+    faults = Faults(lambda where: {"kind": "--kind", "like": "--like", "output": "-o"}.get(where, where))
+    check_choice(form or "table", ("table", "json"), faults)
+    check_targets({"output": output}, faults, [file])
+    hint = "end it in .yaml: a topology file is YAML"
+    faults.attempt(lambda: check_suffix(output, (".yaml", ".yml"), hint))
+    found = faults.attempt(lambda: import_topology(file, kind=kind, like=like))
+    faults.raise_any()
+    assert found is not None
+    if output not in (None, "-") and found.yaml:
+        write(found.yaml, output)
+    shown = import_json(found) if form == "json" else import_text(found, output if output != "-" else None)
+    if output in (None, "-") and found.yaml and (form is None or output == "-"):
+        click.echo(shown, err=True, nl=False)  # stdout is for the topology
+        write(found.yaml, None)
+    else:
+        write(shown, None)

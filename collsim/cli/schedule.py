@@ -309,14 +309,7 @@ def _single(flags: dict[str, Any], faults: Faults) -> dict[str, Any]:
 
 def _algorithms_of(op: str | None) -> str:
     """Return a hint with the algorithms of an operation."""
-    from collsim.collectives import algorithms_for
-    from collsim.core.errors import UnknownNameError
-    from collsim.core.operations import operation
+    from collsim.collectives import ALGORITHMS
 
-    try:
-        names = [
-            entry.name for entry in algorithms_for(operation(op or "").name, several_nodes=True, several_racks=True)
-        ]
-    except UnknownNameError:
-        names = []
+    names = dict.fromkeys(entry.name for entry in ALGORITHMS if op in entry.ops)
     return f"name one of {', '.join(names)}" if names else "name one, such as ring"

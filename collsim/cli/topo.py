@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from collsim.cli.options import complete, scale_out_options, scale_out_place, zoo
+from collsim.cli.options import OPTIONS, complete, scale_out_options, scale_out_place, zoo
 from collsim.cli.output import check_suffix, check_targets, named_files, write
 from collsim.core.errors import Faults
 
@@ -94,20 +94,34 @@ def topo_show(name: str, overrides: tuple[str, ...], form: str, **scale_out: str
 @click.argument("name", metavar="NAME|FILE", **complete(zoo, files=True))
 @scale_out_options
 @click.option("--set", "overrides", multiple=True, metavar="PATH=VALUE", help="Change a figure.")
+@OPTIONS["fail"]
+@OPTIONS["degrade"]
 @click.option("-o", "--output", metavar="FILE.svg", help="Write there instead of to stdout.")
-def topo_draw(name: str, overrides: tuple[str, ...], output: str | None, **scale_out: str | None) -> None:
+def topo_draw(
+    name: str,
+    overrides: tuple[str, ...],
+    fail: tuple[str, ...],
+    degrade: tuple[str, ...],
+    output: str | None,
+    **scale_out: str | None,
+) -> None:
     """Draw GPUs, switch planes and links with their rates as SVG, for light and dark pages.
 
     \b
-    Example:
+    Examples:
       collsim topo draw hgx_h100 -o hgx_h100.svg
+      collsim topo draw mi300x_ubb8 --fail link:gpu0-gpu1 -o broken.svg
     """  # noqa: D301 - \b keeps the lines that follow it as they are
+    from collsim.cli.texts import read_shares
     from collsim.report.svg.drawing import topology_svg
+    from collsim.topology.failures.degrade import damaged
 
     faults = Faults(_place)
     check_targets({"output": output}, faults, named_files(name))
     faults.attempt(lambda: check_suffix(output, (".svg",), "end it in .svg: a drawing is SVG"))
-    write(topology_svg(_loaded(name, overrides, scale_out, faults)), output)
+    slower = read_shares(degrade, faults)
+    topology = damaged(_loaded(name, overrides, scale_out, faults), fail, slower)
+    write(topology_svg(topology), output)
 
 
 def _place(where: str) -> str:

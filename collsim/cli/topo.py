@@ -189,7 +189,7 @@ def topo_import(file: str, output: str | None, kind: str | None, like: str | Non
 
     \b
     Examples:
-      nvidia-smi topo -m > topo.txt && collsim topo import topo.txt -o my_node.yaml
+      nvidia-smi topo -m | collsim topo import - -o my_node.yaml
       collsim topo import topo.txt --like hgx_b200 -o my_node.yaml
       collsim topo import fabric.txt --like hgx_h100 -o my_cluster.yaml
     """  # noqa: D301 - \b keeps the lines that follow it as they are

@@ -1,5 +1,6 @@
 """``collsim topo import``, ``collsim schedule import`` and ``collsim schedule run``: output, files, exit codes."""
 
+import io
 import json
 from pathlib import Path
 
@@ -25,6 +26,16 @@ def test_without_a_file_stdout_is_the_topology(collsim):  # noqa: F811
     made = collsim("topo", "import", EXAMPLES / "topo_m.txt")
     assert made.out.startswith("schema: collsim.topology/1\n")
     assert "nearest  hgx_h100" in made.err
+
+
+def test_stdin(collsim, monkeypatch):  # noqa: F811
+    for name, words in (("topo_m.txt", "hgx_h100"), ("topology.conf", "node: hgx_h100")):
+        stream = io.TextIOWrapper(io.BytesIO((EXAMPLES / name).read_bytes()))
+        monkeypatch.setattr("sys.stdin", stream)
+        made = collsim("topo", "import", "-", *(["--like", "hgx_h100"] if name == "topology.conf" else []))
+        assert made.code == 0
+        assert 'name: "stdin"' in made.out
+        assert words in made.out
 
 
 def test_json(collsim):  # noqa: F811

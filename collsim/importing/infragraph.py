@@ -332,6 +332,7 @@ def _node(device: _Device, base: str, ask: Ask, read: list[str]) -> Cluster:
         for path in paths
         if path in facts
     ]
+    assumed.append(Assumption("all else", f"as {base}", "assumed", "collsim topo show lists it"))
     return "\n".join([*lines, ""]), read, assumed, _unlike(device, base)
 
 

@@ -22,7 +22,7 @@ NET_CLASSES = ("0x0207", "0x0200")
 SWITCH_CLASS = "0x0680"
 """NVSwitches are bridges of class 0x068000, GPUs display or processing accelerators, adapters network controllers."""
 BUSID = re.compile(r"[0-9a-fA-F]{2,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-9a-fA-F]|[0-9a-fA-F]{1,4}|fffffff:\S+")
-SPEED = re.compile(r"\s*([\d.]+)\s*GT/s")
+SPEED = re.compile(r"\s*(\d+(?:\.\d+)?)\s*GT/s")
 ENCODING = ((6.0, 8 / 10), (40.0, 128 / 130), (1e9, 242 / 256))
 """Share of the raw rate that is data, up to so many GT/s: 8b/10b of PCIe 1 and 2, 128b/130b of 3 to 5, flits of 6."""
 GCD = "Instinct MI250X, one GCD"

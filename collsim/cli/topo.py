@@ -184,7 +184,7 @@ def topo_import(file: str, output: str | None, kind: str | None, like: str | Non
     """Make a topology file of what another program says of a machine; print what was read and what was assumed.
 
     Read are nvidia-smi topo -m, NCCL's and RCCL's topology in XML, rocm-smi --showtopo, amd-smi topology, networks of
-    ASTRA-sim and htsim, InfraGraph, ibnetdiscover, iblinkinfo and Slurm's topology.conf. Files hold no rates: those of
+    ASTRA-sim and htsim, InfraGraph, ibnetdiscover, iblinkinfo and Slurm's topology.conf. Most hold no rates: those of
     shipped systems are taken, and listed with their source. docs/importing.md has an example of each.
 
     \b

@@ -69,14 +69,20 @@ def _network_lines(calibration: Calibration, writer: _Writer) -> Iterator[str]:
     yield f"  title: {_quoted(network.title)}"
     if not network.calibrated:
         yield "  calibrated: false"
-    for key in ("systems", "networks", "gpus"):
-        yield f"  {key}: [{', '.join(getattr(network, key))}]"
+    for key in ("systems", "networks", "gpus", "measured"):
+        if key != "measured" or network.measured:
+            yield f"  {key}: [{', '.join(getattr(network, key))}]"
     yield f"  nodes: {network.nodes}"
     if network.pooled:
         yield "  pooled: true"
     yield "  families:"
     yield from writer.families("stream", network.families, "    ")
     yield from _accuracy(network.accuracy, "  ")
+
+
+UNMOVED = 1e-3
+"""A figure that differs less from where the fit started, as a logarithm, was not moved: the logs that others share a
+term with pull it so far (chosen: below the last digit that is printed of a time)."""
 
 
 class _Writer:
@@ -135,7 +141,7 @@ class _Writer:
     def figure(self, launch: str, name: str, key: str, value: float) -> str:
         """Return a figure with its status, on one line; what the fit moved is fitted, however little the logs say."""
         found: Constant | None = self.fitted.get((launch, name))
-        if found is not None and (found.identified or _text(key, found.start) != _text(key, value)):
+        if found is not None and (found.identified or abs(math.log(value / found.start)) > UNMOVED):
             ends = f"low: {_text(key, found.low)}, high: {_text(key, found.high)}"
             held = "" if found.identified else f"; held by {self.before(launch)}, the logs alone do not fix it"
             source = _quoted(f"{self.source}{held}")
@@ -178,7 +184,8 @@ def _accuracy(accuracy: Mapping[str, Mapping[str, Scatter]], indent: str) -> Ite
             numbers = ", ".join(
                 f"{key}: {getattr(scatter, key):.4g}" for key in ("low", "high", "median", "p90", "rows", "logs")
             )
-            yield f"{indent}    {band}: {{{numbers}{', fitted: true' if scatter.fitted else ''}}}"
+            flags = f"{', fitted: true' if scatter.fitted else ''}{f', lent: {scatter.lent}' if scatter.lent else ''}"
+            yield f"{indent}    {band}: {{{numbers}{flags}}}"
 
 
 def _text(key: str, value: float) -> str:

@@ -29,6 +29,7 @@ from collsim.calibration.log_placement import misfit
 from collsim.calibration.observations import observe, thinned
 from collsim.library import load_profile, system_of
 from collsim.library.costs.channel_costs import BETWEEN
+from collsim.library.costs.profile import BANDS_BETWEEN
 
 MOST_TRANSFERS = 6000
 """Larger schedules are left out: a fit times each of them some hundred times."""
@@ -147,9 +148,10 @@ def print_parts(entries: Mapping[str, Sequence[Entry]]) -> None:
 def print_intervals() -> None:
     """Print how far intervals reach, by band, and how many rows are inside those made without their site."""
     print("| sizes | sites | rows | factor | rows inside | the same, sites alike |\n|" + " --- |" * 6)
+    words = dict(zip(BANDS_BETWEEN, reversed(OVER_NODES), strict=True))
     for band, told in coverage(draws()).items():
         shares = f"{told.of_rows:.0%} | {told.of_sites:.0%}"
-        print(f"| {band} | {told.sites} | {told.rows} | {told.factor:.2f} | {shares} |", flush=True)
+        print(f"| {words[band]} | {told.sites} | {told.rows} | {told.factor:.2f} | {shares} |", flush=True)
 
 
 def main() -> int:

@@ -74,9 +74,12 @@ class Scatter:
         return replace(self, low=self.low**times, high=self.high**times)
 
     def borrowed(self, lender: str, its: Scatter) -> Scatter:
-        """Return the same with the ends of a relative, `UNSEEN_REACH` times as far off, or farther if these are."""
-        far = its.widened(UNSEEN_REACH)
-        return replace(self, low=min(self.low, far.low), high=max(self.high, far.high), lent=lender)
+        """Return the same with the ends of a relative, `UNSEEN_REACH` times as far off, or farther if these are.
+
+        What the relative itself has from another is lent on as it is.
+        """
+        far = its if its.lent else its.widened(UNSEEN_REACH)
+        return replace(self, low=min(self.low, far.low), high=max(self.high, far.high), lent=its.lent or lender)
 
     def at_least(self, factor: float) -> Scatter:
         """Return the same with ends at least *factor* off: what something that was assumed may differ by."""

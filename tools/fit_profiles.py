@@ -284,7 +284,7 @@ def fit_together(name: str) -> Calibration:
     rows = [residual_of(one.row, one.row.time_s * ratio, None) for one, ratio in both if one.network == name]
     profile = replace(start, name=name, network=network, library=start.library or DEFAULT_LIBRARY)
     constants = tuple(found.constants(name))
-    return Calibration(profile, start.name, constants, tuple(rows), left_out={}, over_nodes=True)
+    return Calibration(profile, start.name, constants, tuple(rows), left_out={}, over_nodes=True, joint=True)
 
 
 def fit_between(name: str) -> Calibration:

@@ -81,8 +81,8 @@ def _network_lines(calibration: Calibration, writer: _Writer) -> Iterator[str]:
 
 
 UNMOVED = 1e-3
-"""A figure that differs less from where the fit started, as a logarithm, was not moved: the logs that others share a
-term with pull it so far (chosen: below the last digit that is printed of a time)."""
+"""A figure of a joint fit that differs less from where it started, as a logarithm, was not moved: the logs of others
+pull it so far (chosen)."""
 
 
 class _Writer:
@@ -91,7 +91,7 @@ class _Writer:
     def __init__(self, calibration: Calibration, source: str) -> None:
         self.fitted = {(entry.launch, entry.name): entry for entry in calibration.constants}
         self.start, self.source, self.over_nodes = calibration.start, source, calibration.over_nodes
-        self.pooled = calibration.over_nodes and calibration.profile.network.pooled
+        self.joint = calibration.joint
         self.launches = {entry.launch for entry in calibration.constants}
 
     def launch(self, name: str, profile: Profile, usual: Profile | None, indent: str) -> Iterator[str]:
@@ -141,7 +141,7 @@ class _Writer:
     def figure(self, launch: str, name: str, key: str, value: float) -> str:
         """Return a figure with its status, on one line; what the fit moved is fitted, however little the logs say."""
         found: Constant | None = self.fitted.get((launch, name))
-        if found is not None and (found.identified or abs(math.log(value / found.start)) > UNMOVED):
+        if found is not None and (found.identified or self.is_moved(key, found.start, value)):
             ends = f"low: {_text(key, found.low)}, high: {_text(key, found.high)}"
             held = "" if found.identified else f"; held by {self.before(launch)}, the logs alone do not fix it"
             source = _quoted(f"{self.source}{held}")
@@ -149,9 +149,15 @@ class _Writer:
         status, source = self.unfitted(launch, name, key)
         return f"{{value: {_text(key, value)}, status: {status}, source: {_quoted(source)}}}"
 
+    def is_moved(self, key: str, start: float, value: float) -> bool:
+        """Return True if the fit moved a figure; those of a joint fit move a little with the terms that others share."""
+        if self.joint:
+            return abs(math.log(value / start)) > UNMOVED
+        return _text(key, start) != _text(key, value)
+
     def before(self, launch: str) -> str:
         """Return the costs that the fit of a way to launch starts from."""
-        if self.pooled:
+        if self.joint:
             return "the law of all networks"
         return f"profile {self.start}" if launch == "stream" else "stream launches"
 

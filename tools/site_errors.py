@@ -17,7 +17,7 @@ from joint_networks import Seen
 
 from collsim.calibration.scatters import INSIDE, LEAST_REACH
 from collsim.library import Scatter, band_of
-from collsim.library.costs.profile import BANDS_BETWEEN
+from collsim.library.costs.profile import BANDS, BANDS_BETWEEN, UNSEEN_REACH
 
 __all__ = ["Draw", "coverage", "errors_of_sites", "reach_of_sites"]
 
@@ -97,18 +97,23 @@ def least_reach(band: str) -> float:
 
 
 def errors_of_sites(draws: Sequence[Draw]) -> dict[str, dict[str, Scatter]]:
-    """Return the errors by kernel and band; ends are those of the band, and medians too of kernels without rows."""
+    """Return the errors by kernel and band; ends are those of the band, and medians too of kernels without rows.
+
+    From 1 MiB on, kernels that fewer than `ALONE` sites show in a band have ends `UNSEEN_REACH` times as far off.
+    """
     ends = reaches(pool_of(draws))
     found: dict[str, dict[str, Scatter]] = {}
     for family in dict.fromkeys(draw.seen.row.family for draw in draws):
         found[family] = {}
         for band, reach in ends.items():
             rows = [draw for draw in draws if draw.band == band]
-            own = [draw for draw in rows if draw.seen.row.family == family] or rows
-            errors = np.abs(np.expm1([-draw.error for draw in own]))
+            own = [draw for draw in rows if draw.seen.row.family == family]
+            lone = len({draw.seen.site for draw in own}) < ALONE and BANDS_BETWEEN[band] >= BANDS["large"]
+            far = math.exp(reach * (UNSEEN_REACH if lone else 1.0))
+            errors = np.abs(np.expm1([-draw.error for draw in own or rows]))
             median, p90 = (float(each) for each in np.quantile(errors, (0.5, 0.9)))
-            logs = len({draw.seen.row.row.file for draw in own})
-            found[family][band] = Scatter(math.exp(-reach), math.exp(reach), median, p90, len(own), logs)
+            logs = len({draw.seen.row.row.file for draw in own or rows})
+            found[family][band] = Scatter(1 / far, far, median, p90, len(own or rows), logs)
     return found
 
 

@@ -150,7 +150,7 @@ class _Writer:
         return f"{{value: {_text(key, value)}, status: {status}, source: {_quoted(source)}}}"
 
     def is_moved(self, key: str, start: float, value: float) -> bool:
-        """Return True if the fit moved a figure; those of a joint fit move a little with the terms that others share."""
+        """Return True if the fit moved a figure; those of a joint fit move a little with terms that others share."""
         if self.joint:
             return abs(math.log(value / start)) > UNMOVED
         return _text(key, start) != _text(key, value)

@@ -155,11 +155,16 @@ class NetworkCosts:
     def elsewhere(self) -> NetworkCosts:
         """Return the same with the errors of GPUs or technologies of which there was no log.
 
-        Below 1 MiB hosts and proxies make them, which differ from site to site whatever the GPU.
+        Below 1 MiB hosts and proxies make them, which differ from site to site whatever the GPU. Kernels that reach as
+        far already, because few sites show them, reach no farther.
         """
+        least: dict[str, float] = {}
+        for bands in self.accuracy.values():
+            for band, entry in bands.items():
+                least[band] = min(least.get(band, math.inf), entry.high)
         accuracy = {
             kernel: {
-                band: entry.widened(UNSEEN_REACH) if BANDS_BETWEEN[band] >= BANDS["large"] else entry
+                band: entry.at_least(least[band] ** UNSEEN_REACH) if BANDS_BETWEEN[band] >= BANDS["large"] else entry
                 for band, entry in bands.items()
             }
             for kernel, bands in self.accuracy.items()

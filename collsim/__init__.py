@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from collsim.calibration.verdicts import Validation
     from collsim.core.errors import CollsimError, InputError, ModelError
     from collsim.diagnosis import Diagnosis, diagnose
+    from collsim.explanation import Explanation, explain
     from collsim.moe import MoeComparison, MoeResult, compare_moe, simulate_moe
     from collsim.schedule import Schedule
     from collsim.serving import ServingResult, simulate_serving
@@ -52,6 +53,7 @@ __all__ = [
     "CollsimError",
     "Comparison",
     "Diagnosis",
+    "Explanation",
     "InputError",
     "ModelError",
     "MoeComparison",
@@ -68,6 +70,7 @@ __all__ = [
     "compare",
     "compare_moe",
     "diagnose",
+    "explain",
     "load_topology",
     "simulate",
     "simulate_moe",
@@ -81,6 +84,7 @@ HOME = {
     "CollsimError": "core.errors",
     "Comparison": "simulation.comparison",
     "Diagnosis": "diagnosis",
+    "Explanation": "explanation",
     "InputError": "core.errors",
     "ModelError": "core.errors",
     "MoeComparison": "moe",
@@ -102,6 +106,7 @@ HOME = {
     "compare": "simulation.compare",
     "compare_moe": "moe",
     "diagnose": "diagnosis",
+    "explain": "explanation",
     "validate": "calibration.validate",
 }
 

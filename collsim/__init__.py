@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collsim.calibration.fit import calibrate
     from collsim.calibration.validate import validate
     from collsim.calibration.verdicts import Validation
+    from collsim.cli.report import write_report
     from collsim.core.errors import CollsimError, InputError, ModelError
     from collsim.diagnosis import Diagnosis, diagnose
     from collsim.explanation import Explanation, explain
@@ -78,6 +79,7 @@ __all__ = [
     "simulate_timeline",
     "systems",
     "validate",
+    "write_report",
 ]
 
 HOME = {
@@ -108,6 +110,7 @@ HOME = {
     "diagnose": "diagnosis",
     "explain": "explanation",
     "validate": "calibration.validate",
+    "write_report": "cli.report",
 }
 
 

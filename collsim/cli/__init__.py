@@ -33,6 +33,7 @@ COMMANDS = {
     "doctor": "Say what collsim runs on, and where it keeps compiled code.",
     "explain": "Explain one run: what was chosen and why, what its time is made of, and what would help most.",
     "moe": "Predict how long dispatch and combine of a layer with experts take, and what limits them.",
+    "report": "Make one HTML file of results and measured logs, which needs no network to be read.",
     "run": "Predict how long a collective takes, by size.",
     "schedule": "Show, export, check and compare schedules: who sends what to whom, and after what.",
     "serve": "Predict tokens a second and the time of a token of models with experts that serve requests as they come.",
@@ -80,6 +81,7 @@ def cli() -> None:
       collsim serve serving.yaml
       collsim validate all_reduce.log --topo hgx_h100
       collsim diagnose all_reduce.log --topo hgx_h100
+      collsim report run.json all_reduce.log -o report.html
       collsim topo list
       collsim doctor
 

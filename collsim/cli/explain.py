@@ -80,7 +80,7 @@ def _explained(
     flags: dict[str, Any], config: Configuration | None, faults: Faults, *, what_ifs: bool
 ) -> Explanation:  # fmt: skip
     """Check everything that was asked, raise all that is wrong with it, and explain."""
-    from collsim.explanation.explain import checked, explained
+    from collsim.explanation.account import checked, explained
 
     asked = requested(flags, config, faults)
     unread = flags["matrix"] is not None and asked["matrix"] is None

@@ -1,6 +1,6 @@
 """Explanation: one run taken apart, what it chose and why, what its time is made of, and what would change it most.
 
-Data flows one way: removals -> split, changes -> what_ifs -> explain; findings are what comes out.
+Data flows one way: removals -> split, changes -> what_ifs -> account -> gathering; findings are what comes out.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collsim.explanation.explain import explain
+    from collsim.explanation.account import explain
     from collsim.explanation.findings import Explanation
 
 __all__ = ["Explanation", "explain"]
 
-HOME = {"Explanation": "findings", "explain": "explain"}
+HOME = {"Explanation": "findings", "explain": "account"}
 
 
 def __getattr__(name: str) -> Any:

@@ -20,6 +20,8 @@ MOST_CONTENDERS = 8
 BAR = 28
 """Characters of a bar as long as the whole time."""
 MOST_CONSTANTS = 3
+LEAST_PART = 5e-5
+"""Of the time; smaller parts are in JSON only."""
 
 
 def explanation_json(found: Explanation) -> str:
@@ -124,7 +126,8 @@ def _parts(found: Explanation) -> Iterator[str]:
         share = total_s / found.time_s
         bar = "#" * max(round(share * BAR), 1 if share >= 0.005 else 0)
         yield f"  {kind:<14s} {_us(total_s):>9s} us {share:>6.1%}  {bar}".rstrip()
-        yield from (line for part in parts for line in _part(part, alone=len(parts) == 1))
+        shown = [part for part in parts if abs(part.time_s) >= LEAST_PART * found.time_s] or parts
+        yield from (line for part in shown for line in _part(part, alone=len(shown) == 1))
     yield f"  {'sum':<14s} {_us(sum(part.time_s for part in found.parts)):>9s} us {1:>6.1%}"
 
 

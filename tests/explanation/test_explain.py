@@ -4,10 +4,10 @@ import pytest
 
 from collsim import explain, simulate
 from collsim.core.errors import InputError
+from collsim.explanation.account import checked
 from collsim.explanation.bench import answered
 from collsim.explanation.changes import changed_arguments, changes_of
 from collsim.explanation.chosen import chosen_of
-from collsim.explanation.explain import checked
 from collsim.explanation.findings import KINDS
 from collsim.explanation.removals import REMOVALS
 

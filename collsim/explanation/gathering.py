@@ -53,15 +53,16 @@ def gather(files: Iterable[str | Path], *, explain: bool = True, what_ifs: bool 
             measured += found
     if not documents and not measured and not faults:
         faults.append(Fault("there is nothing to report", "files", "name JSON files of collsim run, or logs"))
+    asked = {document.name: faults.attempt(_runs, document) or [] for document in documents if explain}
     faults.raise_any()
     told: list[tuple[str, Explanation]] = []
     notes: list[str] = []
-    for document in documents if explain else ():
-        for asked in _runs(document)[:MOST_EXPLAINED]:
+    for name, runs in asked.items():
+        for run in runs[:MOST_EXPLAINED]:
             try:
-                told.append((document.name, explained(asked, what_ifs=what_ifs)))
+                told.append((name, explained(run, what_ifs=what_ifs)))
             except CollsimError as error:
-                notes.append(f"{document.name}: {asked['op']} is not explained: {error.faults[0].what}")
+                notes.append(f"{name}: {run['op']} is not explained: {error.faults[0].what}")
     return Contents(tuple(documents), tuple(measured), tuple(told), tuple(notes))
 
 
@@ -126,7 +127,21 @@ def _measured(file: str) -> list[Measured]:
 
 
 def _runs(document: Document) -> list[dict[str, Any]]:
-    """Return the arguments of the runs of a document that can be explained, each at its largest size."""
+    """Return the arguments of the runs of a document that can be explained, each at its largest size.
+
+    Raises
+    ------
+    SpecError
+        The document is not as its schema says.
+    """
+    try:
+        return _found_runs(document)
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        what = f"not as {document.schema} says: {type(error).__name__} {error}"
+        raise SpecError(Fault(what, document.name, "write it again with this version")) from None
+
+
+def _found_runs(document: Document) -> list[dict[str, Any]]:
     content = document.content
     if document.schema in ("collsim.result/1", "collsim.explain/1"):
         rows = content.get("results") or [content["row"]]

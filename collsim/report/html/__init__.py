@@ -10,11 +10,13 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from collsim._version import __version__
+from collsim.core.errors import Fault, SpecError
+from collsim.core.operations import operation
 from collsim.core.units import format_size
 from collsim.explanation.contents import Contents, Document, Measured
 from collsim.explanation.findings import Explanation
 from collsim.report.html.explained import answer_cards, explained_html
-from collsim.report.html.marks import figure, legend, table
+from collsim.report.html.marks import card, cards, figure, legend, table, time_words
 from collsim.report.svg.bandwidth_curves import SERIES, bandwidth_curves
 from collsim.simulation.busbw_plot import Curve, curves_of
 from collsim.simulation.row import Row
@@ -22,6 +24,10 @@ from collsim.simulation.row import Row
 __all__ = ["report_html"]
 
 MOST_ROWS = 60
+EXPERTS = (
+    "op", "ranks", "time_s", "time_lo_s", "time_hi_s", "lower_bound_s", "node_bytes", "network_bytes", "limited_by",
+)  # fmt: skip
+"""Columns of dispatch and combine."""
 HEADS = (
     "size", "algorithm", "time (us)", "low (us)", "high (us)", "busbw (GB/s)", "bound (us)", "eff", "bottleneck",
 )  # fmt: skip
@@ -34,14 +40,24 @@ TITLES = {
 
 
 def report_html(contents: Contents) -> str:
-    """Return the page."""
+    """Return the page.
+
+    Raises
+    ------
+    SpecError
+        A document is not as its schema says.
+    """
     title, style = _title(contents), files(__name__).joinpath("page.css").read_text(encoding="utf-8")
     body = [f"<h1>{escape(title)}</h1>", f'<p class="soft">collsim {__version__}: predictions, not measurements'
             f"{', beside measured points' * bool(_points(contents))}.</p>"]  # fmt: skip
     if contents.explanations:
         body.append(answer_cards(contents.explanations[0][1]))
     for document in contents.documents:
-        body += _document(document, contents)
+        try:
+            body += _document(document, contents)
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+            what = f"not as {document.schema} says: {type(error).__name__} {error}"
+            raise SpecError(Fault(what, document.name, "write it again with this version")) from None
     used = {(curve.op, curve.ranks) for curve in _keys(contents)}
     lonely = [each for each in contents.measured if (each.op, each.ranks) not in used]
     body += _lonely(lonely)
@@ -55,7 +71,7 @@ def report_html(contents: Contents) -> str:
 
 def _title(contents: Contents) -> str:
     """Return what the page is about: operations and systems."""
-    names = [str(each.content["topology"]["name"]) for each in contents.documents if each.content.get("topology")]
+    names = [str(_topology(each.content)["name"]) for each in contents.documents if each.content.get("topology")]
     names += [
         str(system["system"]) for each in contents.documents for system in each.content.get("systems", ())
     ]  # fmt: skip
@@ -63,6 +79,12 @@ def _title(contents: Contents) -> str:
     ops += [each.op for each in contents.measured]
     on = f" on {', '.join(dict.fromkeys(names))}" if names else ""
     return f"{', '.join(dict.fromkeys(ops)) or 'Report'}{on}"
+
+
+def _topology(content: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the topology of a document; those of timelines have a name only."""
+    found = content.get("topology") or {}
+    return {"name": found} if isinstance(found, str) else found
 
 
 def _rows(document: Document) -> list[Mapping[str, Any]]:
@@ -92,8 +114,9 @@ def _points(contents: Contents) -> bool:
 def _document(document: Document, contents: Contents) -> Iterator[str]:
     """Yield the sections of one document."""
     content = document.content
-    topology = content.get("topology") or {}
-    of = f"{topology['name']}, {topology['ranks']:,} GPUs" if topology else Path(document.name).name
+    topology = _topology(content)
+    of = str(topology.get("name", Path(document.name).name))
+    of += f", {topology['ranks']:,} GPUs" if "ranks" in topology else ""
     yield f"<h2>{escape(TITLES[document.schema])}: {escape(of)}</h2>"
     yield from _provenance(content)
     match document.schema:
@@ -105,8 +128,10 @@ def _document(document: Document, contents: Contents) -> Iterator[str]:
             yield from _validated(content)
         case "collsim.diagnose/1":
             yield from _diagnosed(content)
+        case "collsim.timeline/1":
+            yield from _timed(content)
         case _:
-            yield _plain_table(content.get("results") or content.get("calls") or content.get("rows") or [])
+            yield _plain_table(content["results"], EXPERTS)
     for name, found in contents.explanations:
         if name == document.name:
             yield from _explained(found, contents)
@@ -125,7 +150,7 @@ def _explained(found: Explanation, contents: Contents) -> Iterator[str]:
 
 def _provenance(content: Mapping[str, Any]) -> Iterator[str]:
     """Yield what stands behind the figures: profile, damage."""
-    profile, topology = content.get("profile"), content.get("topology") or {}
+    profile, topology = content.get("profile"), _topology(content)
     if profile:
         calibrated = "calibrated" if profile.get("calibrated") else "not calibrated"
         told = f"Profile {profile['name']} ({calibrated}): {profile.get('constants') or ''}"
@@ -272,8 +297,6 @@ def _diagnosed(content: Mapping[str, Any]) -> Iterator[str]:
         ],
         words=(0, 3),
     )  # fmt: skip
-    from collsim.core.operations import operation
-
     for log in content["logs"]:
         factor = operation(log["op"]).busbw_factor(log["ranks"])
         sizes = tuple(log["sizes_bytes"])
@@ -294,10 +317,23 @@ def _diagnosed(content: Mapping[str, Any]) -> Iterator[str]:
             rates(log["healthy_lo_s"]),
             none,
         )
-        causes = [Curve(each["name"], sizes, rates(each["times_s"]), none, none, none) for each in log["curves"][:3]]
+        causes = [
+            Curve(each["name"], sizes, rates(each["times_s"]), none, none, none)
+            for each in log["curves"]
+            if each["name"] != "healthy"
+        ]
         points = [(log["file"], [(size, rate) for size, rate in zip(sizes, rates(log["measured_s"]), strict=True)])]
         yield f"<h3>Bus bandwidth: {escape(log['op'])} on {log['ranks']} ranks</h3>"
-        yield _panel([healthy, *causes], points, f"bus bandwidth of {log['op']}, measured, healthy and by cause")
+        yield _panel([healthy, *causes[:3]], points, f"bus bandwidth of {log['op']}, measured, healthy and by cause")
+
+
+def _timed(content: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a step: how long, what it is made of, its collectives, and what would help."""
+    words = {"step_time_s": "step", "compute_s": "kernels", "communication_s": "collectives", "exposed_s": "exposed"}
+    yield cards(card(name, time_words(content[key])) for key, name in words.items())
+    for key, title in (("path", "Critical path"), ("helps", "What would help"), ("calls", "Collectives")):
+        yield f"<h3>{title}</h3>"
+        yield _plain_table(content[key])
 
 
 def _lonely(measured: Sequence[Measured]) -> Iterator[str]:
@@ -308,13 +344,12 @@ def _lonely(measured: Sequence[Measured]) -> Iterator[str]:
         yield _panel([], points, f"measured bus bandwidth of {op} on {ranks} ranks")
 
 
-def _plain_table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return rows of any kind as a table of those columns that hold one value each."""
+def _plain_table(rows: Sequence[Mapping[str, Any]], keys: Sequence[str] = ()) -> str:
+    """Return rows of any kind as a table of some *keys*; by default of those that hold one value each."""
     if not rows:
         return '<p class="soft">No rows.</p>'
-    keys = [
-        key for key, value in rows[0].items() if isinstance(value, str | int | float) and not isinstance(value, bool)
-    ]
+    single = (str, int, float)
+    keys = keys or [key for key, value in rows[0].items() if isinstance(value, single) and not isinstance(value, bool)]
     keys = [key for key in keys if any(row.get(key) not in (None, "", 0, 0.0) for row in rows)][:MOST_COLUMNS]
     words = [i for i, key in enumerate(keys) if isinstance(rows[0][key], str)]
     return table(

@@ -50,12 +50,15 @@ def headline(found: Explanation) -> list[str]:
     """Return the answer in sentences: time, interval, bound, and what limits."""
     row = found.row
     who = f"{row.groups} x {row.ranks} ranks" if row.groups > 1 else f"{row.ranks} ranks"
-    sure = "nobody measured how far that may be off"
+    sure = "nobody measured how far predictions of such a run are off"
     if row.time_lo_s is not None and row.time_hi_s is not None:
+        low, high = row.time_lo_s / row.time_s - 1, row.time_hi_s / row.time_s - 1
         sure = f"90 % of measured times lie in {_us(row.time_lo_s)} to {_us(row.time_hi_s)} us"
+        sure += f" ({low:+.0%} to {high:+.0%})"
     told = [
-        f"{row.op} of {format_size(row.size_bytes)} on {who}: {_us(row.time_s)} us, busbw {row.busbw_Bps / 1e9:.2f} "
-        f"GB/s; {sure}",
+        f"{row.op} of {format_size(row.size_bytes)} on {who}: {_us(row.time_s)} us, "
+        f"busbw {row.busbw_Bps / 1e9:.2f} GB/s",
+        f"error band: {sure}",
         f"bottleneck: {row.limited_by}",
         f"bound: {_us(row.lower_bound_s)} us ({row.bound}), which is {row.efficiency:.0%} of the time",
     ]
@@ -159,7 +162,7 @@ def _what_ifs(found: Explanation) -> Iterator[str]:
     for place, each in enumerate(shown, 1):
         assert each.time_s is not None
         algo = f", by {each.algo}" if each.algo != found.row.label else ""
-        yield f"  {place}. {each.title}: {_us(each.time_s)} us, {each.gain_s / found.time_s:.0%} less{algo}"
+        yield f"  {place}. {each.title}: {_us(each.time_s)} us, {each.gain_s / found.time_s:.1%} less{algo}"
         yield from (f"       {line}" for line in wrapped(each.flags))
         for warning in each.warnings[:1]:
             yield from (f"       {line}" for line in wrapped(f"in doubt: {warning}"))

@@ -138,7 +138,7 @@ def _what_ifs(found: Explanation) -> str:
     for each in shown:
         flags = f"<code>{escape(each.flags)}</code>" if each.flags.startswith("--") else escape(each.flags)
         doubt = f'<br><span class="doubt">in doubt: {escape(each.warnings[0])}</span>' if each.warnings else ""
-        gain = f"{time_words(each.time_s or 0.0)}, {each.gain_s / found.time_s:.0%} less"
+        gain = f"{time_words(each.time_s or 0.0)}, {each.gain_s / found.time_s:.1%} less"
         told.append(f"<li><b>{escape(each.title)}</b>: {gain}<br>{flags}{doubt}</li>")
     others = len(found.what_ifs) - len(shown)
     return f'<ol class="help">{"".join(told)}</ol><p class="soft">{others} more were simulated and gain less.</p>'

@@ -22,7 +22,7 @@ PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 def blocks(pattern):
     """Yield the blocks that a pattern finds, each with a name."""
-    for page in pages.CANDIDATES:
+    for page in pages.PAGES:
         text = page.read_text(encoding="utf-8")
         for match in pattern.finditer(text):
             yield pytest.param(match[1], id=f"{page.name}:{text.count(chr(10), 0, match.start()) + 1}")

@@ -386,8 +386,8 @@ def test_tables_of_nccl_become_logs_by_system_ranks_and_operation(modules, tmp_p
     ]
 
 
-def test_the_page_of_the_model_has_the_overview_of_the_readme():
-    accuracy = importlib.import_module("accuracy")
+def test_the_page_of_the_model_has_the_overview_of_the_readme(modules):
+    accuracy = modules["accuracy"]
     readme, model = (page.read_text(encoding="utf-8") for page in (accuracy.README, accuracy.MODEL))
     own, shown = (text.partition(accuracy.BEGIN)[2].partition(accuracy.END)[0] for text in (readme, model))
     assert own

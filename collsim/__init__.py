@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from collsim.core.errors import CollsimError, InputError, ModelError
     from collsim.diagnosis import Diagnosis, diagnose
     from collsim.explanation import Explanation, explain
+    from collsim.importing import ImportedTopology, import_schedule, import_topology
     from collsim.moe import MoeComparison, MoeResult, compare_moe, simulate_moe
     from collsim.schedule import Schedule
     from collsim.serving import ServingResult, simulate_serving
@@ -55,6 +56,7 @@ __all__ = [
     "Comparison",
     "Diagnosis",
     "Explanation",
+    "ImportedTopology",
     "InputError",
     "ModelError",
     "MoeComparison",
@@ -72,6 +74,8 @@ __all__ = [
     "compare_moe",
     "diagnose",
     "explain",
+    "import_schedule",
+    "import_topology",
     "load_topology",
     "simulate",
     "simulate_moe",
@@ -87,6 +91,7 @@ HOME = {
     "Comparison": "simulation.comparison",
     "Diagnosis": "diagnosis",
     "Explanation": "explanation",
+    "ImportedTopology": "importing",
     "InputError": "core.errors",
     "ModelError": "core.errors",
     "MoeComparison": "moe",
@@ -109,6 +114,8 @@ HOME = {
     "compare_moe": "moe",
     "diagnose": "diagnosis",
     "explain": "explanation",
+    "import_schedule": "importing",
+    "import_topology": "importing",
     "validate": "calibration.validate",
     "write_report": "cli.report",
 }

@@ -233,8 +233,11 @@ def _points(question: Request) -> int:
     return len(question.ops) * len(question.sizes) * sum(POINTS.get(name, 1) for name in question.algo)
 
 
-def row_of(timing: Timing, empty: Row, run: LoweredRun, schedule: Schedule | None = None, **labels: Any) -> Row:
-    """Return the row of a collective that ran as *timing* says; *empty* has what was asked, *labels* what ran."""
+def row_of(timing: Timing, empty: Row, run: LoweredRun, **labels: Any) -> Row:
+    """Return the row of a collective that ran as *timing* says; *empty* has what was asked, *labels* what ran: fields
+    of the row, and the *schedule* where there is one.
+    """
+    schedule: Schedule | None = labels.pop("schedule", None)
     utilisation = timing.link_bytes / (run.fabric.capacity_Bps * timing.time_s)
     members = run.link_members if timing.link_members is None else timing.link_members
     members = np.ones(len(utilisation), dtype=np.int64) if members is None else members

@@ -6,6 +6,7 @@ Console blocks are run by `test_readme`, letter by letter.
 import re
 import shlex
 import shutil
+from itertools import pairwise
 
 import click
 import pytest
@@ -19,8 +20,10 @@ PAGES = (ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")))
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 WRITTEN = re.compile(r"^(?:\$ |RUN .*?&& )?(collsim [^\n#]*?)(?: &&.*| +#.*)?$", re.MULTILINE)
 INLINE = re.compile(r"`(collsim \w[^`]*)`")
-FILE_OF = {"report.md": ("run.json",)}
-"""Files that a page makes before."""
+MADE = ("run.json", "report.html")
+"""Files that commands before make."""
+INPUT = re.compile(r"[\w./*-]+\.(?:conf|csv|gz|json|log|matrix|txt|xml|ya?ml)$")
+WRITES = ("-o", "--output", "--plot", "--svg", "--perfetto", "--save-config")
 ELSEWHERE = {
     "collsim run --topo hgx_h100 --op all_to_al --size 64MB": "tests/cli/test_readme.py: the errors that it shows",
     "collsim validate two_nodes.log": "tests/cli/test_validate.py: a log of two nodes below --min-busbw",
@@ -52,8 +55,12 @@ def commands():
 
 
 def is_run_here(command):
-    """True if nothing has to be put in and nobody else runs it."""
-    return not PLACEHOLDER.search(command) and not command.startswith(tuple(ELSEWHERE))
+    """True if nothing has to be put in, every file that it reads is there, and nobody else runs it."""
+    words = shlex.split(command)
+    read = [word for before, word in pairwise(words) if INPUT.match(word) and before not in WRITES]
+    there = all(word in MADE or (ROOT / word).exists() for word in read)
+    whole = len(words) > 3 or words[1:] == ["topo", "list"]
+    return whole and there and not PLACEHOLDER.search(command) and not command.startswith(tuple(ELSEWHERE))
 
 
 ALL = [*commands()]

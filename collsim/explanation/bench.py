@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from collsim.collectives import family_of
 from collsim.core.errors import CollsimError
-from collsim.explanation.removals import REMOVALS, Site
+from collsim.explanation.removals import REMOVALS, Removal, Site
 from collsim.library import Profile
 from collsim.library.environment import ALGORITHMS
 from collsim.library.library import PROTOCOLS
@@ -40,6 +40,8 @@ class Bench:
         The constants that it was answered with, those of the way to launch.
     pinned : bool
         Whether the question could be made to name what ran; else every change is answered by what is fastest then.
+    removals : tuple of Removal
+        In the order in which they are taken away.
     """
 
     original: Request
@@ -47,6 +49,7 @@ class Bench:
     result: Result
     profile: Profile
     pinned: bool
+    removals: tuple[Removal, ...] = REMOVALS
 
     @property
     def row(self) -> Row:
@@ -71,7 +74,7 @@ class Bench:
         site = Site(self.gpus, dict(asked.question.environment), family)
 
         def as_if(machine: Topology, profile: Profile) -> tuple[Topology, Profile]:
-            for removal in REMOVALS[:count]:
+            for removal in self.removals[:count]:
                 machine, profile = removal.apply(machine, profile, site)
             return machine, profile
 

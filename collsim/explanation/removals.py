@@ -19,7 +19,7 @@ from collsim.library.library import PROTOCOLS
 from collsim.simulation.lowering import as_seen
 from collsim.topology import Topology
 
-__all__ = ["REMOVALS", "Removal", "Site", "with_costs"]
+__all__ = ["OVERLAP", "REMOVALS", "Removal", "Site", "with_costs"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,9 @@ def _bare(topology: Topology, profile: Profile, site: Site) -> tuple[Topology, P
     topology = as_seen(topology, profile, site.gpus, site.environment)
     kernels = {proto: profile.protocol(proto, site.family) for proto in PROTOCOLS}
     kept = {
-        proto: Protocol(0.0, math.inf, in_turn=costs.in_turn, cut_through=costs.cut_through)
+        proto: Protocol(
+            0.0, math.inf, in_turn=costs.in_turn, cut_through=costs.cut_through, back_to_back=costs.back_to_back
+        )
         for proto, costs in kernels.items()
     }
     network = replace(profile.network, families={})
@@ -162,10 +164,6 @@ REMOVALS = (
         "latency", "overheads of every step",
         ("message_overhead_s", "small_overhead_s", "slice_overhead_s", "turn_s"), _no_step_overheads,
     ),
-    Removal(
-        "pipeline fill", "calls in a row overlap", (),
-        lambda topology, profile, _: (topology, with_costs(profile, lambda costs: replace(costs, back_to_back=False))),
-    ),
     Removal("latency", "links and switches", (), _no_wire_latency),
     Removal(
         "protocol", "copies around the transfers", ("fill_rate_Bps", "copy_rate_Bps"),
@@ -187,3 +185,10 @@ REMOVALS = (
     Removal("protocol", "what links reach of line rate, and memory", (), _bare),
 )  # fmt: skip
 """In the order in which they are taken away."""
+OVERLAP = Removal(
+    "pipeline fill",
+    "calls in a row overlap",
+    (),
+    lambda topology, profile, _: (topology, with_costs(profile, lambda costs: replace(costs, back_to_back=False))),
+)
+"""Of some kernels; without waits and caps such calls may be too short for the bytes of a link, and it goes first."""

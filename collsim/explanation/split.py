@@ -21,7 +21,7 @@ from collsim.simulation.provenance import machine_gpus
 from collsim.simulation.request.fields import Request
 from collsim.simulation.result import Row
 
-__all__ = ["parts_of"]
+__all__ = ["parts_of", "split_of"]
 
 NONE = 1e-9
 """Parts below this share of the time are none."""
@@ -35,12 +35,19 @@ UNTOLD = "steps that wait, and transfers that meet: too many to tell apart"
 def parts_of(bench: Bench) -> tuple[Part, ...]:
     """Return the parts of the time of a bench, in the order of `KINDS`; they sum to it."""
     try:
-        return _parts(bench)
+        return split_of(bench)
     except InternalError:  # without caps, overlapping calls are too short for what a link carries
-        return _parts(replace(bench, removals=(OVERLAP, *bench.removals)))
+        return split_of(replace(bench, removals=(OVERLAP, *bench.removals)))
 
 
-def _parts(bench: Bench) -> tuple[Part, ...]:
+def split_of(bench: Bench) -> tuple[Part, ...]:
+    """Return the same with the removals of the bench in their order.
+
+    Raises
+    ------
+    InternalError
+        A run without some of them broke a law of conservation.
+    """
     rows = [bench.row]
     found = []
     for count, removal in enumerate(bench.removals, 1):

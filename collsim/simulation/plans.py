@@ -205,7 +205,7 @@ def timed_row(plan: Plan, party: Party, call: Call) -> Row:
         algo=task.algorithm.name,
         proto=task.proto,
         channels=int(schedule.parameters.get("channels", 1)),
-        schedule=schedule,
+        schedule=schedule if parts[slowest].lowered.at_once is None else None,  # else it is that of one rank
         classes=sum(each.simulated for each in timings),
     )
     ran = [(each.algorithm.name, each.proto) for each in tasks]

@@ -1,5 +1,7 @@
 """Explanations: parts that sum to the time, each one what its removal gains, and what-ifs that are what they say."""
 
+from dataclasses import replace
+
 import pytest
 
 from collsim import explain, simulate
@@ -9,7 +11,8 @@ from collsim.explanation.bench import answered
 from collsim.explanation.changes import changed_arguments, changes_of
 from collsim.explanation.chosen import chosen_of
 from collsim.explanation.findings import KINDS
-from collsim.explanation.removals import REMOVALS
+from collsim.explanation.removals import OVERLAP, REMOVALS
+from collsim.explanation.split import parts_of, split_of
 
 WIRES = {"bound", "algorithm", "imbalance", "contention", "pipeline fill"}
 SYSTEMS = {
@@ -195,3 +198,22 @@ def test_removals_leave_the_schedule():
     moved = {row.loads.schedule.n_transfers for row in rows}
     assert len(moved) == 1
     assert rows[0].time_s == bench.row.time_s
+
+
+def test_overlap_of_calls_is_a_credit_where_it_goes_first():
+    """Where calls that overlap would be too short for their links, they are taken one by one from the start."""
+    bench = answered(checked({"topo": "hgx_h100", "op": "broadcast", "size": "1M"}))
+    parts = split_of(replace(bench, removals=(OVERLAP, *REMOVALS)))
+    credit = next(part for part in parts if part.title == OVERLAP.title)
+    assert credit.time_s < 0
+    assert credit.note.startswith("negative: ")
+    assert sum(part.time_s for part in parts) == pytest.approx(bench.row.time_s, rel=1e-6)
+    assert not any(part.title == OVERLAP.title for part in parts_of(bench))
+
+
+def test_messages_of_one_rank_are_no_schedule():
+    """On so many nodes one rank stands for all: its messages are not told as those of the whole call."""
+    found = explain("h100_rail", "all_to_all", "4M", nodes=40, what_ifs=False)
+    assert found.phases == ()
+    sent = next(tier for tier in found.tiers if tier.name == "nic->leaf")
+    assert sent.bytes == pytest.approx(320 * 312 * found.row.size_bytes / 320, rel=1e-6)

@@ -21,6 +21,7 @@ from collsim.schedule import Schedule
 from collsim.simulation.before_after import beside, library_effects
 from collsim.simulation.concurrent import Party
 from collsim.simulation.draws import refuse_unhashed
+from collsim.simulation.intervals import nodes_measured
 from collsim.simulation.lowering import prepare as run_of
 from collsim.simulation.parties import answerable, free_share_of
 from collsim.simulation.plans import Told
@@ -342,7 +343,11 @@ def _levels(
 
 def _sure(launched: Profile, constants: Profile, judged: Topology) -> Profile:
     """Return the profile with the errors that were counted on the topology whose measurements judge a run."""
-    counted = launched.accuracy if judged.cluster is None else launched.network.scatters()
+    counted = launched.accuracy
+    if judged.cluster is not None:
+        network = launched.network
+        known = nodes_measured(judged, network) or not network.pooled
+        counted = (network if known else network.elsewhere()).scatters()
     return replace(launched, accuracy=counted if intervals_hold(judged, constants) else {})
 
 

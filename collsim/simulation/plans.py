@@ -60,13 +60,14 @@ EQUALLY_BUSY = 1e-3
 @dataclass(slots=True, eq=False)
 class Told:
     """Notes beside the rows: what choices left out, what was asked for and refused, and the errors of that; of each
-    operation, the algorithms that the library has where the user looked beyond them.
+    operation, the algorithms that the library has where the user looked beyond them. Whether rows keep their loads.
     """
 
     left_out: list[str] = field(default_factory=list)
     of_library: dict[str, set[str]] = field(default_factory=dict)
     refused: list[Refusal] = field(default_factory=list)
     errors: list[InputError | ModelError] = field(default_factory=list)
+    keeps_loads: bool = False
 
     def refuse(self, error: InputError | ModelError, empty: Row, asked: str) -> None:
         """Note the *error* of what was *asked* for; the *empty* row says where."""
@@ -186,6 +187,7 @@ def timed_row(plan: Plan, party: Party, call: Call) -> Row:
         reduce=question.reduce,
         tolerance=question.tolerance,
         bracket=question.bracket,
+        spans=call.told.keeps_loads,
     )
     call.solves += sum(timing.solves for timing in timings)
     tasks = plan.tasks
@@ -208,6 +210,7 @@ def timed_row(plan: Plan, party: Party, call: Call) -> Row:
         schedule=schedule if parts[slowest].lowered.at_once is None else None,  # else it is that of one rank
         classes=sum(each.simulated for each in timings),
     )
+    row = row if call.told.keeps_loads else replace(row, loads=None)
     ran = [(each.algorithm.name, each.proto) for each in tasks]
     return row if len(tasks) == 1 else replace(row, group_times=group_times(row, ran, timings, party))
 

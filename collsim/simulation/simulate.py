@@ -266,7 +266,7 @@ def predict(
     if writes_directly(question.library, one_process=question.one_process):
         constants = with_direct_pointers(constants)
     shipped, constants = constants, as_hosted(constants, question.host, question.library)
-    told = Told(left_out)
+    told = Told(left_out, keeps_loads=as_if is not None)
     judged = _judged(topology, groups, question)
     launched = constants.launched(question.launch, registered=bool(question.registered))
     as_fitted = exchanges_as_fitted(constants, _levels(topology, constants, groups, question))

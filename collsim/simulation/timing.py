@@ -142,10 +142,11 @@ def timing_of(
     solution: Solution,
     *,
     above: Solution | None = None,
+    spans: bool = False,
 ) -> Timing:
     """Return the timing of a lowered schedule from the engine's solution, with costs inside a node and between nodes.
 
-    With a solution from *above*, the times on both sides are part of it.
+    With a solution from *above*, the times on both sides are part of it; with *spans*, when transfers flowed.
     Raises InternalError as `time_schedule` does.
     """
     costs = both_costs[0]
@@ -180,7 +181,7 @@ def timing_of(
         tolerance=solution.tolerance,
         perturbed=solution.perturbed,
         raised_s=solution.raised_s,
-        spans=_spans(lowered, solution),
+        spans=_spans(lowered, solution) if spans else None,
     )
     if above is not None:
         broken += check_conservation(problem, above)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from collsim.core.operations import operation
 from collsim.core.tabular import plain
 from collsim.core.units import format_size
 from collsim.simulation.row_fields import CRITICAL, FIELDS
+
+if TYPE_CHECKING:
+    from collsim.simulation.link_bytes import LinkBytes
 
 __all__ = ["WIDE", "GroupTime", "Limit", "LinkLoad", "Row", "ranked", "width_notes"]
 
@@ -87,6 +90,8 @@ class Row:
     Irregular traffic may be solved within a *tolerance*, 0 if the row is exact: *perturbed* is the part of all bytes
     moved too much or too little, *raised_s* by how much the time was raised to what the busiest link needs. If asked
     for, *bracket_lo_s* is what the load of links asks for, and *bracket_hi_s* a time from above.
+
+    *loads* is what every link carries, where a caller inside collsim asked for it; no format shows it.
     """
 
     op: str
@@ -124,6 +129,7 @@ class Row:
     draw_times_s: tuple[float, ...] = ()
     asked: str = ""
     limits: tuple[Limit, ...] = ()
+    loads: LinkBytes | None = field(default=None, compare=False)
 
     @property
     def time_min_s(self) -> float | None:

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from collsim.simulation.comparison import Comparison
     from collsim.simulation.result import Result
     from collsim.simulation.simulate import simulate
+    from collsim.sweeps import SweepResult, sweep
     from collsim.timeline import TimelineResult, WhatIf, simulate_timeline
     from collsim.topology import Topology, load_topology, systems
 
@@ -59,6 +60,7 @@ __all__ = [
     "Result",
     "Schedule",
     "ServingResult",
+    "SweepResult",
     "TimelineResult",
     "Topology",
     "Validation",
@@ -73,6 +75,7 @@ __all__ = [
     "simulate_moe",
     "simulate_serving",
     "simulate_timeline",
+    "sweep",
     "systems",
     "validate",
 ]
@@ -88,6 +91,7 @@ HOME = {
     "Result": "simulation.result",
     "Schedule": "schedule",
     "ServingResult": "serving",
+    "SweepResult": "sweeps",
     "TimelineResult": "timeline",
     "Topology": "topology",
     "Validation": "calibration.verdicts",
@@ -97,6 +101,7 @@ HOME = {
     "simulate_moe": "moe",
     "simulate_serving": "serving",
     "simulate_timeline": "timeline",
+    "sweep": "sweeps",
     "systems": "topology",
     "calibrate": "calibration.fit",
     "compare": "simulation.compare",

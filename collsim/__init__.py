@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from collsim.core.errors import CollsimError, InputError, ModelError
     from collsim.diagnosis import Diagnosis, diagnose
     from collsim.moe import MoeComparison, MoeResult, compare_moe, simulate_moe
+    from collsim.planning import WorkloadComparison, compare_workloads
     from collsim.schedule import Schedule
     from collsim.serving import ServingResult, simulate_serving
     from collsim.simulation.compare import compare
@@ -65,10 +66,12 @@ __all__ = [
     "Topology",
     "Validation",
     "WhatIf",
+    "WorkloadComparison",
     "__version__",
     "calibrate",
     "compare",
     "compare_moe",
+    "compare_workloads",
     "diagnose",
     "load_topology",
     "simulate",
@@ -96,6 +99,7 @@ HOME = {
     "Topology": "topology",
     "Validation": "calibration.verdicts",
     "WhatIf": "timeline",
+    "WorkloadComparison": "planning",
     "load_topology": "topology",
     "simulate": "simulation.simulate",
     "simulate_moe": "moe",
@@ -106,6 +110,7 @@ HOME = {
     "calibrate": "calibration.fit",
     "compare": "simulation.compare",
     "compare_moe": "moe",
+    "compare_workloads": "planning",
     "diagnose": "diagnosis",
     "validate": "calibration.validate",
 }

@@ -1,4 +1,4 @@
-"""``collsim sweep``: every point of a grid, on all cores or on a Dask cluster, to a file that can be killed and go on."""
+"""``collsim sweep``: every point of a grid, on all cores or on a Dask cluster, to a file that survives a kill."""
 
 from __future__ import annotations
 

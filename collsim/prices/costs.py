@@ -24,6 +24,10 @@ class Cost:
     usd_per_TB: float | None = None
     joules_per_TB: float | None = None
 
+    def to_dict(self) -> dict[str, float | None]:
+        """Return the costs as JSON has them."""
+        return {name: getattr(self, name) for name in ("usd", "joules", "usd_per_TB", "joules_per_TB")}
+
 
 def cost_of(price: Price, gpus: int, time_s: float, moved_bytes: float = 0.0) -> Cost:
     """Return what *gpus* GPUs cost in *time_s*.

@@ -76,8 +76,28 @@ def _moe(asked: Mapping[str, Any]) -> dict[str, Any]:
     shared = {name: value for name, value in rows["dispatch"].items() if rows["combine"].get(name) == value}
     own = {f"{op}_{name}": row[name] for op, row in rows.items() for name in row if name not in shared}
     time_s = rows["dispatch"]["time_s"] + rows["combine"]["time_s"]
-    price = price_of(_gpu(asked["topo"], machine["overrides"]))
-    return {**shared, "time_s": time_s, **own, **_costs(price, int(rows["dispatch"]["ranks"]), time_s)}
+    document = result.to_dict()
+    layers, each, ranks = document["model"]["layers"], document["config"]["tokens"], int(rows["dispatch"]["ranks"])
+    tokens = each * ranks if isinstance(each, int) else sum(each)
+    cost = _costs(price_of(_gpu(asked["topo"], machine["overrides"])), ranks, time_s)
+    return {
+        **shared,
+        "time_s": time_s,
+        "limited_by": max(rows.values(), key=lambda row: row["time_s"])["limited_by"],
+        **own,
+        **_tokens(tokens, layers * time_s if layers else None, cost["usd"] and cost["usd"] * (layers or 0)),
+        **cost,
+    }
+
+
+def _tokens(tokens: int | None, time_s: float | None, usd: float | None) -> dict[str, Any]:
+    """Return the rate of tokens and the dollars of a million: of a step, or of dispatch and combine of all layers."""
+    rate = tokens / time_s if tokens and time_s else None
+    return {
+        "tokens": tokens,
+        "tokens_per_s": rate,
+        "usd_per_million_tokens": usd / tokens * 1e6 if rate and usd and tokens else None,
+    }
 
 
 def _gpu(topo: Any, overrides: Any) -> str | None:
@@ -98,7 +118,6 @@ def _timeline(asked: Mapping[str, Any]) -> dict[str, Any]:
     gpus, tokens = extent_of(file, what_if, figures)
     price = price_of(_gpu(what_if.topo, changes.get("overrides")))
     cost = _costs(price, gpus, result.step_time_s)
-    per_token = cost["usd"] / tokens * 1e6 if tokens and cost["usd"] is not None else None
     return {
         "topology": result.topology,
         "gpu": result.gpu,
@@ -109,9 +128,7 @@ def _timeline(asked: Mapping[str, Any]) -> dict[str, Any]:
         "compute_s": result.compute_s,
         "exposed_s": result.exposed_s,
         "limited_by": result.path[0].what if result.path else "",
-        "tokens": tokens,
-        "tokens_per_s": tokens / result.step_time_s if tokens else None,
-        "usd_per_million_tokens": per_token,
+        **_tokens(tokens, result.step_time_s, cost["usd"]),
         **cost,
     }
 

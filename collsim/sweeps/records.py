@@ -18,6 +18,7 @@ def record(
     key: str,
     asked: Mapping[str, Any],
     answer: Mapping[str, Any] | None = None,
+    *,
     error: str | None = None,
     exit_code: int = 0,
 ) -> dict[str, Any]:

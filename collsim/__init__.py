@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collsim.core.errors import CollsimError, InputError, ModelError
     from collsim.diagnosis import Diagnosis, diagnose
     from collsim.moe import MoeComparison, MoeResult, compare_moe, simulate_moe
-    from collsim.planning import WorkloadComparison, compare_workloads
+    from collsim.planning import PlannerTable, Tuning, WorkloadComparison, compare_workloads, planner_table, tune
     from collsim.schedule import Schedule
     from collsim.serving import ServingResult, simulate_serving
     from collsim.simulation.compare import compare
@@ -58,12 +58,14 @@ __all__ = [
     "ModelError",
     "MoeComparison",
     "MoeResult",
+    "PlannerTable",
     "Result",
     "Schedule",
     "ServingResult",
     "SweepResult",
     "TimelineResult",
     "Topology",
+    "Tuning",
     "Validation",
     "WhatIf",
     "WorkloadComparison",
@@ -74,12 +76,14 @@ __all__ = [
     "compare_workloads",
     "diagnose",
     "load_topology",
+    "planner_table",
     "simulate",
     "simulate_moe",
     "simulate_serving",
     "simulate_timeline",
     "sweep",
     "systems",
+    "tune",
     "validate",
 ]
 
@@ -91,22 +95,26 @@ HOME = {
     "ModelError": "core.errors",
     "MoeComparison": "moe",
     "MoeResult": "moe",
+    "PlannerTable": "planning",
     "Result": "simulation.result",
     "Schedule": "schedule",
     "ServingResult": "serving",
     "SweepResult": "sweeps",
     "TimelineResult": "timeline",
     "Topology": "topology",
+    "Tuning": "planning",
     "Validation": "calibration.verdicts",
     "WhatIf": "timeline",
     "WorkloadComparison": "planning",
     "load_topology": "topology",
+    "planner_table": "planning",
     "simulate": "simulation.simulate",
     "simulate_moe": "moe",
     "simulate_serving": "serving",
     "simulate_timeline": "timeline",
     "sweep": "sweeps",
     "systems": "topology",
+    "tune": "planning",
     "calibrate": "calibration.fit",
     "compare": "simulation.compare",
     "compare_moe": "moe",

@@ -38,7 +38,9 @@ COMMANDS = {
     "sweep": "Answer every point of a grid: topologies, nodes, operations, sizes, figures of the machine, models with "
     "experts.",
     "timeline": "Predict how long a whole step takes, from a profiler's trace or a workload, and what would change it.",
+    "tables": "Write the tables that serving planners read, for any topology: nccl-tests and DeepEP, as predicted.",
     "topo": "List, show, draw and check topologies.",
+    "tune": "Find the best algorithm, protocol and channels of a library by size, and write them for its tuner plugin.",
     "validate": "Compare logs of nccl-tests or rccl-tests with the model, row by row, and say whether they are "
     "healthy.",
 }
@@ -81,6 +83,7 @@ def cli() -> None:
       collsim sweep grid.yaml -o results.jsonl --pareto cost,time
       collsim validate all_reduce.log --topo hgx_h100
       collsim diagnose all_reduce.log --topo hgx_h100
+      collsim tune --topo hgx_h100 --nodes 4 -o tuner.csv
       collsim topo list
       collsim doctor
 

@@ -66,13 +66,14 @@ def main() -> None:
     """Print how measured times compare, of all sizes and of those where the simulator differs from the library."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--band", type=float, help="error of a ratio, in place of the profile's")
     parser.add_argument("--worst", type=int, default=10)
     arguments = parser.parse_args()
     times = measured(arguments.folder)
     rows = {}
     for (op, ranks), by_choice in times.items():
         sizes = sorted(set(by_choice[None]))
-        tuning = tune(TOPOLOGY, op, sizes, ranks=ranks, search_channels=False, **OURS)
+        tuning = tune(TOPOLOGY, op, sizes, ranks=ranks, band=arguments.band, search_channels=False, **OURS)
         rows[op, ranks] = list(tuning.rows)
     found = list(compared(times, rows))
     by_rules = [rules for _, rules, _, _ in found]
@@ -81,11 +82,10 @@ def main() -> None:
     print(f"{len(found)} sizes of {len(rows)} operations and numbers of ranks")
     print(f"rules: {sum(value != 1 for value in by_rules)} overrides; default over chosen at least {min(by_rules):.3f}")
     ratios = [value for value, _, _ in other]
+    faster = sum(ratio >= 1 for ratio in ratios)
     mean = math.exp(statistics.fmean(map(math.log, ratios)))
     print(f"fastest in the simulator differs from the library at {len(other)} sizes, where default over it is:")
-    print(
-        f"  median {statistics.median(ratios):.3f}, geometric mean {mean:.3f}, 1 or more {sum(r >= 1 for r in ratios)} times"
-    )
+    print(f"  median {statistics.median(ratios):.3f}, geometric mean {mean:.3f}, 1 or more {faster} times")
     print(f"  and below 1 by more than the error {len(beyond)} times")
     for value, band, where in sorted(other)[: arguments.worst]:
         print(f"  {value:.3f} (error {band or math.nan:.2f})  {where}")

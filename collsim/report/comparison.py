@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from collsim.core.units import format_size
 from collsim.prices import Price
+from collsim.report.costs import costs_markdown, costs_table, decides
 from collsim.report.data import json_text
 from collsim.report.nccl import time_text
 from collsim.report.price_notes import price_lines
@@ -29,7 +30,7 @@ NOTHING, REFUSED = "-", "refused"
 MOST_PLACES = 4
 
 
-def _own(system: int, comparison: Comparison) -> list[Column[ComparedRow]]:
+def _own(system: int) -> list[Column[ComparedRow]]:
     """Columns of a system by its number; the first has no speedup, and on bare wires the speedup is the verdict."""
 
     def cell(text: Callable[[Row], str], without: str = NOTHING) -> Callable[[ComparedRow], str]:
@@ -43,34 +44,9 @@ def _own(system: int, comparison: Comparison) -> list[Column[ComparedRow]]:
         Column("busbw", cell(lambda run: f"{run.busbw_Bps / 1e9:.2f}"), "(GB/s)"),
         Column("speedup", lambda row: _factor(row.speedups[system]), "(x)"),
         Column("verdict", lambda row: "" if row.bare else row.verdicts[system] or "", kind="word"),
-        *(_costs(system, comparison) if comparison.priced else ()),
         Column("bottleneck", cell(lambda run: run.limit), kind="prose"),
     ]
     return [column for column in columns if system or column.name not in ("speedup", "verdict")]
-
-
-def _costs(system: int, comparison: Comparison) -> list[Column[ComparedRow]]:
-    """Columns of what a collective costs on a system, and how near its bound it is."""
-
-    def cost(name: str) -> Callable[[ComparedRow], str]:
-        def text(row: ComparedRow) -> str:
-            found = comparison.costs(row)[system]
-            value = None if found is None else getattr(found, name)
-            return "" if value is None else f"{value:.3g}"
-
-        return text
-
-    def bound(row: ComparedRow) -> str:
-        run = row.runs[system]
-        return "" if run is None else f"{run.efficiency:.0%}"
-
-    return [
-        Column("bound", bound, "(/time)"),
-        Column("cost", cost("usd"), "(USD)"),
-        Column("per TB", cost("usd_per_TB"), "(USD)"),
-        Column("energy", cost("joules"), "(J)"),
-        Column("energy/TB", cost("joules_per_TB"), "(J)"),
-    ]
 
 
 def _end(time_s: float | None) -> str:
@@ -81,13 +57,18 @@ def _factor(speedup: float | None) -> str:
     return NOTHING if speedup is None else f"{speedup:.3g}"
 
 
-DROP = ("per_TB energy/TB energy", "low high", "bottleneck", "algo", "verdict", "busbw")
+DROP = ("low high", "bottleneck", "algo", "verdict", "busbw")
 """Columns of each system that go first where a screen is too narrow, in this order."""
 
 
 def comparison_table(comparison: Comparison, screen: Screen = WHOLE) -> str:
-    """One line per row, the systems side by side; every line that is not data starts with ``#``."""
-    parts = [fitted(_own(i, comparison), comparison.rows) for i in range(len(comparison.systems))]
+    """One line per row, the systems side by side; every line that is not data starts with ``#``.
+
+    With costs a line for each system, as they would be too wide beside each other.
+    """
+    if comparison.priced:
+        return costs_table(comparison, screen, _before(comparison), _after(comparison))
+    parts = [fitted(_own(i), comparison.rows) for i in range(len(comparison.systems))]
     whole = [*fitted(SHARED, comparison.rows), *(column for part in parts for column in part)]
     inner = screen if screen.width is None else replace(screen, width=screen.width - 2)
     shown = fitting(whole, inner, DROP)
@@ -99,10 +80,12 @@ def comparison_table(comparison: Comparison, screen: Screen = WHOLE) -> str:
 
 def comparison_markdown(comparison: Comparison) -> str:
     """Rows as one Markdown table, with the name of the system at each of its columns."""
+    if comparison.priced:
+        return costs_markdown(comparison, [*_before(comparison), *_after(comparison)])
     own = [
         replace(column, name=f"{name} {column.name}")
         for i, name in enumerate(_names(comparison))
-        for column in _own(i, comparison)
+        for column in _own(i)
     ]  # fmt: skip
     return markdown([*SHARED, *own], comparison.rows, [*_before(comparison), *_after(comparison)])
 
@@ -156,7 +139,7 @@ def _after(comparison: Comparison) -> list[str]:
         told.append(
             "per TB: of what all GPUs have to send, by the factors of nccl-tests; bound: the least time over it"
         )
-        told += [_decides(comparison, row) for row in comparison.rows]
+        told += [f"{_place(row)}: {decides(comparison, row)}" for row in comparison.rows]
     if any(run and run.time_lo_s is not None for row in comparison.rows for run in row.runs):
         told.append("low to high: 90 % of measured times lie there, by the errors of logs that the fit did not see")
     if any(row.any.groups > 1 for row in comparison.rows):
@@ -170,23 +153,6 @@ def _after(comparison: Comparison) -> list[str]:
 def refused_lines(comparison: Comparison) -> list[str]:
     """Return a line for each refusal: the system, and why."""
     return [f"{refusal.system} is refused: {refusal.what}" for refusal in comparison.refused]
-
-
-def _decides(comparison: Comparison, row: ComparedRow) -> str:
-    """Return a sentence on a row: what limits each system, how much faster one is, and what it costs."""
-    names = _names(comparison)
-    runs = [(names[i], run, comparison.costs(row)[i]) for i, run in enumerate(row.runs) if run is not None]
-    fast = min(runs, key=lambda each: each[1].time_s)
-    told = [f"{fast[0]} is fastest, limited by {fast[1].limit}"]
-    for name, run, _ in runs:
-        if name != fast[0]:
-            longer = f"{run.time_s / fast[1].time_s:.3g}"
-            told.append(f"{name} takes {'as long' if longer == '1' else f'{longer} times as long'}, by {run.limit}")
-    paid = [(cost.usd, name) for name, _, cost in runs if cost is not None and cost.usd is not None]
-    if len(paid) > 1:
-        (least, cheap), most = min(paid), max(paid)[0]
-        told.append(f"{cheap} costs least" + (f", the dearest {most / least:.3g} times as much" if least else ""))
-    return f"{_place(row)}: {'; '.join(told)}"
 
 
 def _range(rows: Sequence[ComparedRow], system: int, name: str) -> list[str]:

@@ -121,7 +121,7 @@ def test_nodes_are_hosts_and_a_rack_is_matched_by_ranks_alone():
 
     assert nodes("hgx_h100", nodes=2) == {2}
     assert nodes("hgx_h100", ranks=4) == {1}
-    assert nodes("gb200_nvl72") == {-1}
+    assert nodes("gb200_nvl72", ranks=4) == {-1}
 
 
 def test_command_writes_what_the_plugin_reads(invoke, tmp_path):

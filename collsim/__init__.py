@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from collsim.calibration.verdicts import Validation
     from collsim.core.errors import CollsimError, InputError, ModelError
     from collsim.diagnosis import Diagnosis, diagnose
+    from collsim.importing import ImportedTopology, import_schedule, import_topology
     from collsim.moe import MoeComparison, MoeResult, compare_moe, simulate_moe
     from collsim.planning import PlannerTable, Tuning, WorkloadComparison, compare_workloads, planner_table, tune
     from collsim.schedule import Schedule
@@ -54,6 +55,7 @@ __all__ = [
     "CollsimError",
     "Comparison",
     "Diagnosis",
+    "ImportedTopology",
     "InputError",
     "ModelError",
     "MoeComparison",
@@ -75,6 +77,8 @@ __all__ = [
     "compare_moe",
     "compare_workloads",
     "diagnose",
+    "import_schedule",
+    "import_topology",
     "load_topology",
     "planner_table",
     "simulate",
@@ -91,6 +95,7 @@ HOME = {
     "CollsimError": "core.errors",
     "Comparison": "simulation.comparison",
     "Diagnosis": "diagnosis",
+    "ImportedTopology": "importing",
     "InputError": "core.errors",
     "ModelError": "core.errors",
     "MoeComparison": "moe",
@@ -120,6 +125,8 @@ HOME = {
     "compare_moe": "moe",
     "compare_workloads": "planning",
     "diagnose": "diagnosis",
+    "import_schedule": "importing",
+    "import_topology": "importing",
     "validate": "calibration.validate",
 }
 

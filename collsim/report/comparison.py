@@ -136,9 +136,7 @@ def _after(comparison: Comparison) -> list[str]:
     told += comparison.mixed_versions
     if comparison.priced:
         told += price_lines({system.label: system.price or Price() for system in comparison.systems})
-        told.append(
-            "per TB: of what all GPUs have to send, by the factors of nccl-tests; bound: least time over time"
-        )
+        told.append("per TB: of what all GPUs have to send, by the factors of nccl-tests; bound: least time over time")
         told += [f"{_place(row)}: {decides(comparison, row)}" for row in comparison.rows]
     if any(run and run.time_lo_s is not None for row in comparison.rows for run in row.runs):
         told.append("low to high: 90 % of measured times lie there, by the errors of logs that the fit did not see")

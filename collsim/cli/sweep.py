@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -76,9 +77,17 @@ def sweep(
     if output is not None and output in named_files(file):
         faults.append(Fault(f"it would replace {file}, which this command reads", "output", "write to another file"))
     progress = _Progress(quiet)
-    found = faults.attempt(_installed, lambda: answer(
-        file, output, jobs=number, dask=dask, pareto=pareto, progress=None if faults else progress
-    )) if not faults else faults.attempt(_checked, file, pareto)  # fmt: skip
+    if faults:  # nothing is answered, but what else is wrong is told with them
+        faults.attempt(_checked, file, pareto)
+    faults.raise_any()
+    try:
+        found = faults.attempt(_installed, partial(answer, file, output, jobs=number, dask=dask, pareto=pareto,
+                                                   progress=progress))  # fmt: skip
+    except KeyboardInterrupt:
+        progress.close()
+        if output is not None:
+            click.echo(f"points that are done are in {output}: the same command goes on there", err=True)
+        raise
     progress.close()
     faults.raise_any()
     assert found is not None

@@ -106,7 +106,12 @@ def _jobs(jobs: int | None, dask: str | None, points: int) -> int:
         raise InputError(Fault("both jobs and dask", "jobs", "a Dask cluster has its own workers: leave jobs out"))
     if jobs is not None and (isinstance(jobs, bool) or not isinstance(jobs, int) or jobs < 1):
         raise InputError(Fault(f"{jobs!r} processes", "jobs", "give 1 or more"))
-    return jobs or (1 if points <= FEW else os.cpu_count() or 1)
+    return jobs or (1 if points <= FEW else _cores())
+
+
+def _cores() -> int:
+    """Return the cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _output(output: str | Path | None) -> str | None:

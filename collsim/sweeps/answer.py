@@ -19,7 +19,7 @@ def answered(point: Point) -> dict[str, Any]:
     try:
         answer = ANSWERS[point.kind](arguments_of(point.kind, point.asked))
     except CollsimError as error:
-        told = "; ".join(f"{fault.where}: {fault.what}" if fault.where else fault.what for fault in error.faults)
+        told = "; ".join(map(_words, error.faults))
         return _record(point, error=told, exit_code=error.exit_code)
     except MemoryError:
         return _record(point, error="out of memory", exit_code=3)
@@ -28,6 +28,11 @@ def answered(point: Point) -> dict[str, Any]:
         told = f"{type(error).__name__}: {error} ({last.name}); {defect()}"
         return _record(point, error=told, exit_code=1)
     return _record(point, answer)
+
+
+def _words(fault: Fault) -> str:
+    """Return a fault on one line."""
+    return (f"{fault.where}: " if fault.where else "") + fault.what + (f" ({fault.hint})" if fault.hint else "")
 
 
 def lost(point: Point, why: str) -> dict[str, Any]:

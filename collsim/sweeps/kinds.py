@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
 from typing import Any
 
-from collsim.core.errors import Faults, InputError, UnknownNameError
+from collsim.core.errors import Fault, Faults, InputError, UnknownNameError
 from collsim.simulation.request.callers import SPELLINGS, argument_names
 from collsim.simulation.request.fields import BY_NAME
 
@@ -81,8 +81,13 @@ def listed_value(name: str) -> bool:
 
 def check_value(kind: str, name: str, value: Any, where: str, faults: Faults) -> None:
     """Add to *faults* what is wrong with a value whatever the others are; what depends on them fails at its point."""
+    head, _, path = name.partition(".")
     if name == "topo":
         faults.attempt(_check_topology, value, where)
+    elif name == "workload":
+        faults.attempt(_check_workload, value, where)
+    elif head == "overrides":
+        _check_path(path, where, faults)
     elif kind == "run" and name == "algo":
         faults.attempt(_check_algorithm, value, where)
     elif kind == "run" and name in ALONE:
@@ -96,8 +101,6 @@ def _alone(name: str, value: Any, where: str) -> None:
     try:
         ask(**asked)
     except InputError as error:
-        from dataclasses import replace
-
         raise InputError(*(replace(fault, where=where) for fault in error.faults)) from None
 
 
@@ -109,6 +112,27 @@ def _check_topology(value: Any, where: str) -> None:
     known = (*zoo_names(), *cluster_names())
     if str(value) not in known and not ("." in str(value) and Path(str(value)).exists()):
         raise UnknownNameError("topology", str(value), known, where)
+
+
+def _check_path(path: str, where: str, faults: Faults) -> None:
+    from collsim.topology.files.overrides import normalise_overrides, unknown_path
+
+    inner: list[Fault] = []
+    for full, _ in normalise_overrides([(path, "0")], inner):
+        fault = unknown_path(full)
+        inner += [fault] if fault else []
+    faults += [replace(fault, where=where) for fault in inner]
+
+
+def _check_workload(value: Any, where: str) -> None:
+    from collsim.timeline.workload import read_workload
+
+    try:
+        read_workload(str(value))
+    except InputError as error:
+        raise InputError(
+            *(replace(fault, what=f"{value}: {fault.what}", where=where) for fault in error.faults)
+        ) from None
 
 
 def _check_algorithm(value: Any, where: str) -> None:

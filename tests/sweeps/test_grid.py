@@ -79,6 +79,14 @@ def test_every_fault_at_once_with_the_nearest_name():
     assert not any(place.startswith("no ") for place in places)
 
 
+def test_paths_and_workloads_are_checked_before_any_point():
+    with pytest.raises(SpecError, match=r'did you mean "link\.bandwidth"'):
+        read_grid({"base": BASE, "grid": {"set.link.bandwith": ["1 GB/s"]}})
+    assert len(read_grid({"base": BASE, "grid": {"set.link.bandwidth": ["10 GB/s", "20 GB/s"]}})) == 2
+    with pytest.raises(SpecError, match=r"no\.yaml: cannot be read"):
+        read_grid({"kind": "timeline", "base": {"topo": "hgx_h100", "workload": "no.yaml"}})
+
+
 def test_what_is_lacking_is_told():
     with pytest.raises(SpecError, match="no size"):
         read_grid({"base": {"topo": "hgx_h100", "op": "all_reduce"}})

@@ -232,12 +232,8 @@ def predict(
     constants: Profile,
     question: Request,
     groups: Sequence[Sequence[int]],
-    *,
-    of_log: bool = False,
 ) -> Result:
     """Answer a checked question: simulate every run, operation and size; *groups* holds the GPUs of each run.
-
-    The variables of a question that comes *of_log* were set for its own reasons: none is said to do nothing.
 
     Raises
     ------
@@ -270,7 +266,7 @@ def predict(
     warnings = (
         *read,
         *effects_of_changes(topology, constants, parties[0].runs[0]),
-        *(() if of_log else idle_variables([run for party in parties for run in party.runs], question, read)),
+        *(() if question.of_log else idle_variables([run for party in parties for run in party.runs], question, read)),
         *_warnings_of_parties(parties, groups, question),
         *approximations(question, rows),
         *lacking(launched, rows),

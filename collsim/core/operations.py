@@ -53,7 +53,7 @@ class Operation:
     def whole_size_bytes(self, printed_bytes: int, n_ranks: int, element_bytes: int) -> int:
         """Return what of a size that a log prints is whole elements, as many for each rank; 0 if nothing is.
 
-        Older nccl-tests round no further: sizes such as 64 B on 8 ranks, which newer ones never run, stand in their logs.
+        Older nccl-tests round no further: 64 B on 8 ranks, which newer ones never run, stand in their logs.
 
         >>> operation("all_to_all").whole_size_bytes(64, 8, 4), operation("all_to_all").whole_size_bytes(16, 8, 4)
         (64, 0)

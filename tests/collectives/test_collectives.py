@@ -67,6 +67,23 @@ def test_no_bytes_at_all_still_make_a_schedule(op, algo):
     assert schedule.chunks.size_bytes.sum() == 0
 
 
+# Rounds
+
+
+@pytest.mark.parametrize("n", [2, 3, 8])
+def test_a_round_of_pairwise_waits_for_what_the_rank_sent_and_for_what_it_got(n):
+    """Neither of the two partners of a round may be busy with it when the next one begins."""
+    transfers = build("all_to_all", "pairwise", n, n * 4096).phases[0].materialise()
+    assert len(transfers) == n * (n - 1)
+    before = {
+        i: [(int(transfers.src[j]), int(transfers.dst[j])) for j in transfers.deps_of(i)] for i in range(len(transfers))
+    }
+    for i, pairs in before.items():
+        rank, distance = int(transfers.src[i]), int(transfers.dst[i] - transfers.src[i]) % n
+        ends = [(rank, (rank + distance - 1) % n), ((rank - distance + 1) % n, rank)]
+        assert sorted(pairs) == (sorted(ends) if distance > 1 else [])
+
+
 # Pipelines
 
 CHAIN = tuple(Hop(i, i + 1, i, i + 1) for i in range(4))

@@ -15,6 +15,8 @@ from collsim.core.errors import InputError, SpecError
 from collsim.core.units import parse_size_bytes
 from collsim.engine import Problem, solve
 from collsim.library import load_profile
+from collsim.library.costs.channel_costs import Protocol, Use
+from collsim.library.costs.network_costs import Steps
 from collsim.library.costs.profile import NetworkCosts, Scatter
 from collsim.simulation.arrivals import with_arrivals
 from collsim.topology import load_topology
@@ -66,6 +68,17 @@ def test_nothing_fills_the_overhead_of_a_channel_that_is_alone(size, link_share)
     loss_s = ring_s(with_costs(message_overhead_s=10e-6, **costs), size, 1) - ring_s(with_costs(**costs), size, 1)
     chunks = max(parse_size_bytes(size, "size") / 4 / 2**21, 1)  # of the block of a rank
     assert loss_s == pytest.approx(3 * chunks * 10e-6, rel=1e-3)
+
+
+@pytest.mark.parametrize(("active", "left"), [(1.0, 1.0), (1e6, 0.0)])
+def test_a_step_waits_for_its_turn_and_for_the_arrival_less_what_others_fill(active, left):
+    """Both overheads are left of a channel alone: the turn before its bytes, the hand-over behind them."""
+    no = np.array([False])
+    use = Use(lanes=np.ones(1), active=np.array([active]), alone_Bps=np.array([LINK_BPS]), duplex=no, adds=no)
+    costs = Protocol(message_overhead_s=0.0, channel_rate_Bps=np.inf)
+    turn_s, late_s = Steps(use).waits_s(costs, np.array([2.0**20]), np.array([np.inf]), (np.array([3e-6]), 5e-6))
+    assert turn_s[0] == pytest.approx(3e-6 * left, abs=1e-9)
+    assert late_s[0] == pytest.approx(5e-6 * left, abs=1e-9)
 
 
 def test_channels_share_the_adapter_and_its_share():

@@ -113,6 +113,16 @@ def test_messages_of_a_batch_share_the_rate_of_their_channel():
     assert round(parts) in (1, 2, 4)
 
 
+def test_messages_over_nodes_pay_the_base_between_nodes_once():
+    asked = {"algo": "nccl_p2p", "channels": 4}
+    costs = {"channel_rate_Bps": 4e9, "one_way_rate_Bps": 4e9}
+    with_base, bare = (
+        collsim.simulate(cluster(gpus_per_node=2), "all_to_all", "4M", profile=profile, **asked).rows[0].time_s
+        for profile in (with_costs("messages", base_s=50e-6, **costs), with_costs("messages", **costs))
+    )
+    assert with_base - bare == pytest.approx(50e-6, rel=0.02)
+
+
 class TestWhichConstants:
     def test_by_network_and_gpu(self):
         names = {

@@ -239,3 +239,14 @@ def test_what_is_served_alone_and_together_is_reported():
     assert len(data["jobs"][0]["moments"]) == 20
     with pytest.raises(InputError, match="unknown format"):
         render_serving(found, "csv")
+
+
+def test_two_jobs_on_one_link_cost_each_other_twice_the_time(monkeypatch):
+    """Both are made as long alone as the longer one, 4 s here, so that one link carries 8 s of them."""
+    alone_s = (1.0, 4.0)
+
+    def one_link_s(topology, jobs, machine, scales):
+        return sum(own_s * scale for own_s, scale in zip(alone_s, scales, strict=True))
+
+    monkeypatch.setattr("collsim.serving.fabric_sharing._time_s", one_link_s)
+    assert slowdown("any", [object(), object()], {}) == pytest.approx(2.0)

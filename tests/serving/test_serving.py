@@ -250,3 +250,11 @@ def test_two_jobs_on_one_link_cost_each_other_twice_the_time(monkeypatch):
 
     monkeypatch.setattr("collsim.serving.fabric_sharing._time_s", one_link_s)
     assert slowdown("any", [object(), object()], {}) == pytest.approx(2.0)
+
+
+def test_capacity_is_that_of_requests_half_way_through_their_output():
+    """From the start to the end of an output of 4000 tokens the contexts of requests average 100 + 2000 tokens."""
+    job = replace(JOB, output=4000)
+    found = simulate_serving(replace(SERVING, jobs=(replace(job, rate=0.0),), duration_s=1.0, warm_up_s=0.1)).jobs[0]
+    mean_s = Steps(job, "hgx_h100", gpu_of("H100"), {}).of(job.batch, 2100).time_s
+    assert found.capacity_tokens_per_s == pytest.approx(job.ranks * job.batch / mean_s)

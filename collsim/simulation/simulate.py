@@ -237,14 +237,12 @@ def predict(
     question: Request,
     groups: Sequence[Sequence[int]],
     *,
-    of_log: bool = False,
     as_if: AsIf | None = None,
 ) -> Result:
     """Answer a checked question: simulate every run, operation and size; *groups* holds the GPUs of each run.
 
-    The variables of a question that comes *of_log* were set for its own reasons: none is said to do nothing. *as_if*
-    returns the machine and the constants that are simulated instead of those at which everything else was settled, such
-    as without latencies; rows then have their `loads`.
+    *as_if* returns the machine and the constants that are simulated instead of those at which everything else was
+    settled, such as without latencies; rows then have their `loads`.
 
     Raises
     ------
@@ -280,7 +278,7 @@ def predict(
     warnings = (
         *read,
         *effects_of_changes(topology, constants, parties[0].runs[0]),
-        *(() if of_log else idle_variables([run for party in parties for run in party.runs], question, read)),
+        *(() if question.of_log else idle_variables([run for party in parties for run in party.runs], question, read)),
         *_warnings_of_parties(parties, groups, question),
         *approximations(question, rows),
         *lacking(launched, rows),

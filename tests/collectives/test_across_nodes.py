@@ -126,6 +126,14 @@ def test_racks_must_be_equal():
         NodeLayout.blocks([2] * 3, 2).nodes_of_racks("hierarchical_racks")
 
 
+@pytest.mark.parametrize(("algo", "kib"), [("collnet_direct", 512), ("collnet_chain", 256), ("nvls_sharp", 128)])
+def test_chunks_of_sharp_are_those_of_nccl(algo, kib):
+    """Largest chunks that src/enqueue.cc lets go: so many KiB, and the rest in one that is smaller."""
+    chunks = build("all_reduce", algo, 2, 4, 8 * MIB + 4096, channels=1).chunks.size_bytes
+    assert chunks.max() == kib * 2**10
+    assert np.all(chunks[chunks < chunks.max()] <= 4096)
+
+
 def test_direct_heads_are_few():
     with pytest.raises(UnsupportedError, match="up to 8 GPUs"):
         build("all_reduce", "collnet_direct", 2, 9, 9 * 4096)

@@ -102,8 +102,6 @@ class ClusterSpec:
     """Reduction of the network's switches, such as SHARP; off unless the library turns it on."""
     tree_per: str | None = None
     """One streaming reduction tree at once for each ``port`` or each ``switch``; None: these switches stream none."""
-    payload_bytes: int = 4096
-    header_bytes: int = 0
     mix: tuple[NodeKind, ...] = ()
     """The kinds of nodes, if there are several."""
 

@@ -35,9 +35,7 @@ GDR_OFF = ("LOC", "0")
 """Levels at which no adapter is near enough to a GPU (NCCL src/graph/paths.cc, ncclTopoCheckGdr)."""
 
 
-def on_transport(
-    topology: Topology, variables: Mapping[str, str | int], ops: Iterable[str] = P2P_OPS
-) -> Topology:
+def on_transport(topology: Topology, variables: Mapping[str, str | int], ops: Iterable[str] = P2P_OPS) -> Topology:
     """Return a cluster as the transport of *variables* uses it; itself if none of them changes the path
     of *ops*, operations by name.
 

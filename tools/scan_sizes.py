@@ -159,8 +159,8 @@ SWITCHES = {
     "parts": "a message is cut into more parts, each on a channel of its own (`src/enqueue.cc`, addP2pToPlan)",
     "chunk": "chunks double where a channel has enough of them to fill its pipeline (`src/enqueue.cc`, "
     "calcCollChunking)",
-    "rounds": "a channel gets one more chunk, which passes every step after the others, or bytes are dealt to channels in "
-    "whole cells, so that the last has few (`src/enqueue.cc`, scheduleCollTasksToPlan; loops of `src/device`)",
+    "rounds": "a channel gets one more chunk, which passes every step after the others, or bytes are dealt to channels "
+    "in whole cells, so that the last has few (`src/enqueue.cc`, scheduleCollTasksToPlan; loops of `src/device`)",
 }
 """Switches in the order of `Choice`, with what decides them."""
 

@@ -40,8 +40,8 @@ def on_transport(topology: Topology, variables: Mapping[str, str | int], ops: It
     of *ops*, operations by name.
 
     Read are ``NCCL_IB_DISABLE=1`` and ``NCCL_NET=Socket`` (TCP), ``NCCL_NET_GDR_LEVEL=LOC`` (through the memory of the
-    host), ``NCCL_IB_QPS_PER_CONNECTION`` (bonded ports, ``nic.ports``) and ``NCCL_PXN_DISABLE=1`` or ``NCCL_P2P_PXN_LEVEL=0``
-    (no GPU passes on what is for another rail). Clusters whose nodes differ stay as they are.
+    host), ``NCCL_IB_QPS_PER_CONNECTION`` (bonded ports, ``nic.ports``), and ``NCCL_PXN_DISABLE=1`` and
+    ``NCCL_P2P_PXN_LEVEL=0`` (no GPU passes on what is for another rail). Clusters whose nodes differ stay as they are.
 
     Examples
     --------

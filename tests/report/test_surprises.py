@@ -1,4 +1,4 @@
-"""Rows that take less time for more bytes or ranks say what the library did otherwise; rows of named algorithms do not."""
+"""Rows that take less time for more bytes or ranks say what the library did otherwise; those of named ones do not."""
 
 import collsim
 from collsim.report import render
@@ -10,7 +10,8 @@ def test_a_fall_names_what_the_library_switched():
     less, more = result.rows
     assert more.time_s < less.time_s, "the library leaves LL, which is slow on this network"
     assert surprise_lines(result.rows) == [
-        f"less time for more bytes, as the library switches (docs/jumps.md): 1 MiB to 2 MiB: {less.label}, then {more.label}"
+        "less time for more bytes, as the library switches (docs/jumps.md): "
+        f"1 MiB to 2 MiB: {less.label}, then {more.label}"
     ]
     assert f"{less.label}, then" in " ".join(render(result).split())
 

@@ -3,9 +3,10 @@
 Between nodes a message leaves through an adapter of its sender and arrives at one of its receiver. On a fabric of
 rails, if these hang on different leaves, it first hops over the node's own links to the GPU of the receiver's rail
 (PXN), if the node has such links and relays are not off; so it stays on one leaf wherever it can. How the network
-spreads messages over equal paths is its routing: ``spray`` and ``adaptive`` use all of them in proportion to their cables; with ``ecmp`` every
-switch puts each flow of a pair on one cable by a hash, so that unlucky flows share a cable while others stay empty. In
-a dragonfly, messages take minimal paths, and within a group detours over a third switch beside them.
+spreads messages over equal paths is its routing: ``spray`` and ``adaptive`` use all of them in proportion to their
+cables; with ``ecmp`` every switch puts each flow of a pair on one cable by a hash, so that unlucky flows share a cable
+while others stay empty. In a dragonfly, messages take minimal paths, and within a group detours over a third switch
+beside them.
 
 What has failed is left out of all of this; everything is found by the numbers of the cluster in order. A GPU all of
 whose adapters are lost has its messages dealt to those of the other GPUs of its node alike, over the node's links: with

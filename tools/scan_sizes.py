@@ -59,7 +59,7 @@ class Case(NamedTuple):
         return ", ".join(filter(None, (self.system, extent)))
 
     @property
-    def options(self) -> dict[str, int]:
+    def options(self) -> dict[str, Any]:
         """What is asked of `collsim.simulate`."""
         return {key: value for key, value in (("nodes", self.nodes), ("ranks", self.ranks)) if value}
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from collsim.library.calls import MESSAGE_OPS
 from collsim.library.environment import TRANSPORTS
-from collsim.library.nccl.point_to_point import OPS as P2P_OPS
 from collsim.topology import Topology
 from collsim.topology.cluster.adapter_paths import with_adapter_paths
 from collsim.topology.cluster.bonds import bond_share
@@ -35,7 +35,7 @@ GDR_OFF = ("LOC", "0")
 """Levels at which no adapter is near enough to a GPU (NCCL src/graph/paths.cc, ncclTopoCheckGdr)."""
 
 
-def on_transport(topology: Topology, variables: Mapping[str, str | int], ops: Iterable[str] = P2P_OPS) -> Topology:
+def on_transport(topology: Topology, variables: Mapping[str, str | int], ops: Iterable[str] = MESSAGE_OPS) -> Topology:
     """Return a cluster as the transport of *variables* uses it; itself if none of them changes the path
     of *ops*, operations by name.
 
@@ -51,7 +51,7 @@ def on_transport(topology: Topology, variables: Mapping[str, str | int], ops: It
     >>> round(slow.cluster.spec.nic_rate_Bps / 1e9, 1), on_transport(cluster, {}) is cluster
     (4.8, True)
     """
-    relays = RELAYS if set(ops).intersection(P2P_OPS) else ()  # rings and trees keep to their rails
+    relays = RELAYS if set(ops).intersection(MESSAGE_OPS) else ()  # rings and trees keep to their rails
     set_here = {name: str(variables[name]).strip() for name in (*TRANSPORTS, *relays) if name in variables}
     if topology.damage is not None and set_here:
         from collsim.topology.failures.degrade import damaged

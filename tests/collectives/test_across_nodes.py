@@ -1,6 +1,8 @@
 """What crosses each tier, on which rails, and in which shapes, where algorithms run over several nodes."""
 
+from collections import Counter
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -158,6 +160,17 @@ def test_paths_in_a_node_use_every_link_of_a_mesh_once(g):
     hops = [hop for entry in range(g) for hop in zip(local_path(g, entry), local_path(g, entry)[1:], strict=False)]
     assert len(hops) == len(set(hops)) == g * (g - 1)
     assert [local_path(g, entry)[0] for entry in range(g)] == list(range(g))
+
+
+@pytest.mark.parametrize("g", [3, 5, 7, 9, 15])
+def test_paths_of_an_odd_number_share_the_links_of_a_mesh(g):
+    """Their g (g - 1) hops cannot all be different in general, but no link
+    serves more than two, and no two channels enter or leave at the same GPU."""
+    paths = [local_path(g, entry) for entry in range(g)]
+    hops = Counter(hop for path in paths for hop in pairwise(path))
+    assert max(hops.values()) <= 2
+    assert [path[0] for path in paths] == sorted(path[-1] for path in paths) == list(range(g))
+    assert all(sorted(path) == list(range(g)) for path in paths)
 
 
 @pytest.mark.parametrize("nodes", [2, 4, 16, 3, 7])

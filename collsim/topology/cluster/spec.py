@@ -96,6 +96,8 @@ class ClusterSpec:
     """Of ``ecmp``: which cables the hash gives to whom."""
     flows_per_pair: int = 1
     """Of ``ecmp``: a pair's messages are dealt to so many connections with hashes of their own."""
+    relays: bool = True
+    """Whether messages for another rail go over a GPU beside the sender (PXN); else they cross switches, if any do."""
     efficiency: float = 1.0
     """Share of the line rate of a network link that data reach."""
     in_network_reduction: str | None = None

@@ -283,6 +283,14 @@ EXPERT_OPTIONS: dict[str, Callable[..., Any]] = {
     "load_only": click.option(
         "--load-only", is_flag=True, help="The time is what the busiest link or GPU needs; nothing is simulated."
     ),
+    "forward": click.option(
+        "--forward",
+        default="direct",
+        show_default=True,
+        metavar="NAME",
+        **complete(lambda: ("direct", "rail")),
+        help="Low-latency messages to other nodes: direct, or by the GPU of the target's rail.",
+    ),
     "profile": option("profile", help="Constants of the library, for --mode all-to-all."),
     **{name: OPTIONS[name] for name in ("overrides", "fail", "degrade")},
     "compare": click.option(

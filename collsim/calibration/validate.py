@@ -473,6 +473,8 @@ def _row(case: MeasuredCase, found: _Repeats, answer: Row) -> JudgedCase:
         logged=found.choice,
         limited_by=answer.limited_by,
         bottleneck=answer.bottleneck,
+        tiers=answer.tiers,
+        algo_bound_s=answer.algo_bound_s,
     )
 
 

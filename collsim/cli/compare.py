@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from collsim.cli.options import comparison_options, complete, screen_options, zoo
+from collsim.cli.options import column_option, comparison_options, complete, screen_options, zoo
 from collsim.cli.output import check_targets, named_files, output_format, patience, screen_of, write
 from collsim.cli.run import place_of, requested, without_rivals
 from collsim.core.errors import PARTLY, Faults
@@ -37,6 +37,7 @@ def comparison_formats() -> tuple[str, ...]:
 )
 @click.option("-o", "--output", metavar="FILE", help="Write there; the suffix chooses the format.")
 @screen_options
+@column_option
 @click.option("-q", "--quiet", is_flag=True, help="No warnings on stderr.")
 @click.pass_context
 def compare(
@@ -49,6 +50,7 @@ def compare(
     quiet: bool,
     wide: bool,
     verbose: bool,
+    columns: str | None,
     **flags: Any,
 ) -> None:
     """Predict how long a collective takes on several systems, and how many times as fast as the first each one is.
@@ -63,9 +65,11 @@ def compare(
     """  # noqa: D301 - \b keeps the lines that follow it as they are
     from collsim.report import COMPARISON_FORMATS, render_comparison
     from collsim.report.comparison import refused_lines
+    from collsim.report.wires import check_sets
     from collsim.simulation.request.placement import PLACEMENTS
 
     faults = Faults(lambda where: "TOPO" if where in ("topo", "topos") else place_of(context, where, None))
+    sets = check_sets(columns, faults)
     target = faults.attempt(lambda: output_format(form, output, COMPARISON_FORMATS))
     hosts = None if flags["placement"] in PLACEMENTS else flags["placement"]
     sources = [*named_files(*topos, flags["profile"]), *filter(None, [flags["matrix"], hosts])]
@@ -75,7 +79,7 @@ def compare(
     if not quiet:
         for warning in comparison.warnings:
             click.echo(f"warning: {warning}", err=True)
-    screen = screen_of(output, wide=wide, verbose=verbose)
+    screen = screen_of(output, wide=wide, verbose=verbose, columns=sets)
     write(render_comparison(comparison, target or "table", screen), output)
     if comparison.refused:
         for line in refused_lines(comparison):

@@ -310,6 +310,16 @@ def screen_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return wide(verbose(command))
 
 
+def column_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the flag that asks for more columns of a table."""
+    return click.option(
+        "--columns",
+        metavar="SET[,SET...]",
+        **complete(lambda: ("rates", "bytes", "bounds")),
+        help="More columns: rates of wires, bytes sent by tier, bounds of the algorithm that ran.",
+    )(command)
+
+
 def expert_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the flags that say which experts exchange what on which machine."""
     return with_options(command, EXPERT_OPTIONS.values())

@@ -17,7 +17,17 @@ from collsim.moe.counts import Counts
 from collsim.moe.gating import Float, Int
 from collsim.moe.models import Model
 
-__all__ = ["FORWARDS", "MODES", "OPS", "Flows", "byte_matrix", "copies_of", "flows_of", "logical_bytes", "message_bytes"]
+__all__ = [
+    "FORWARDS",
+    "MODES",
+    "OPS",
+    "Flows",
+    "byte_matrix",
+    "copies_of",
+    "flows_of",
+    "logical_bytes",
+    "message_bytes",
+]
 
 MODES = ("normal", "low_latency", "all_to_all")
 OPS = ("dispatch", "combine")

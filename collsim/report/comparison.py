@@ -10,6 +10,7 @@ from collsim.report.data import json_text
 from collsim.report.nccl import time_text
 from collsim.report.sheet import WHOLE, Column, Screen, document, fitted, fitting, markdown, not_shown, sheet
 from collsim.report.table import preamble, switch_notes
+from collsim.report.wires import wire_columns, wire_notes, wires_of
 from collsim.simulation.comparison import ComparedRow, Comparison
 from collsim.simulation.result import Row
 
@@ -27,7 +28,7 @@ NOTHING, REFUSED = "-", "refused"
 MOST_PLACES = 4
 
 
-def _own(system: int) -> list[Column[ComparedRow]]:
+def _own(system: int, sets: Sequence[str] = ()) -> list[Column[ComparedRow]]:
     """Columns of a system by its number; the first has no speedup, and on bare wires the speedup is the verdict."""
 
     def cell(text: Callable[[Row], str], without: str = NOTHING) -> Callable[[ComparedRow], str]:
@@ -39,6 +40,7 @@ def _own(system: int) -> list[Column[ComparedRow]]:
         Column("low", cell(lambda run: _end(run.time_lo_s)), "(us)"),
         Column("high", cell(lambda run: _end(run.time_hi_s)), "(us)"),
         Column("busbw", cell(lambda run: f"{run.busbw_Bps / 1e9:.2f}"), "(GB/s)"),
+        *wire_columns(sets, lambda row: None if (run := row.runs[system]) is None else wires_of(run)),
         Column("speedup", lambda row: _factor(row.speedups[system]), "(x)"),
         Column("verdict", lambda row: "" if row.bare else row.verdicts[system] or "", kind="word"),
         Column("bottleneck", cell(lambda run: run.limit), kind="prose"),
@@ -60,7 +62,7 @@ DROP = ("low high", "bottleneck", "algo", "verdict", "busbw")
 
 def comparison_table(comparison: Comparison, screen: Screen = WHOLE) -> str:
     """One line per row, the systems side by side; every line that is not data starts with ``#``."""
-    parts = [fitted(_own(i), comparison.rows) for i in range(len(comparison.systems))]
+    parts = [fitted(_own(i, screen.columns), comparison.rows) for i in range(len(comparison.systems))]
     whole = [*fitted(SHARED, comparison.rows), *(column for part in parts for column in part)]
     inner = screen if screen.width is None else replace(screen, width=screen.width - 2)
     shown = fitting(whole, inner, DROP)
@@ -131,7 +133,7 @@ def _after(comparison: Comparison) -> list[str]:
     runs = [run for row in comparison.rows for run in row.runs if run is not None]
     if draws := max((len(run.draw_times_s) for run in runs), default=0):
         told.append(f"times are medians of {draws} draws of the ECMP hash")
-    return [*told, *switch_notes(runs), *refused_lines(comparison)]
+    return [*told, *switch_notes(runs), *wire_notes(map(wires_of, runs)), *refused_lines(comparison)]
 
 
 def refused_lines(comparison: Comparison) -> list[str]:

@@ -90,29 +90,22 @@ CAUSES = ["slow_bus", "slow_adapters", "gdr_off", "sockets", "one_bus", "few_cha
 """Those that a test looks at, for its time."""
 LEAST_ANSWERED = 30
 """Of 35. What misses is in the table."""
-PAIRS = """
+NODES = ", ".join([*(f"{{name: gpu{gpu}}}" for gpu in range(8)), *(f"{{name: cpu{cpu}, kind: cpu}}" for cpu in (0, 1))])
+BRIDGES = (
+    f"{{a: gpu{gpu}, b: gpu{gpu + 1}, count: 12, bandwidth: 25 GB/s, efficiency: 0.8}}" for gpu in range(0, 8, 2)
+)
+SLOTS = (f"{{a: gpu{gpu}, b: cpu{gpu // 4}}}" for gpu in range(8))
+PAIRS = f"""
 schema: collsim.topology/1
 name: a100_pcie_pairs
 title: eight A100 PCIe, bridged in pairs, two pairs on each of two sockets
 builder: explicit
-gpu: {model: A100 PCIe, count: 8}
-link: {type: PCIe Gen4 x16, bandwidth: 31.5 GB/s, efficiency: 0.84, latency: 150 ns}
+gpu: {{model: A100 PCIe, count: 8}}
+link: {{type: PCIe Gen4 x16, bandwidth: 31.5 GB/s, efficiency: 0.84, latency: 150 ns}}
 in_network_reduction: none
-nodes: [%s]
-links: [%s]
-""" % (
-    ", ".join([*(f"{{name: gpu{gpu}}}" for gpu in range(8)), "{name: cpu0, kind: cpu}", "{name: cpu1, kind: cpu}"]),
-    ", ".join(
-        [
-            *(
-                f"{{a: gpu{gpu}, b: gpu{gpu + 1}, count: 12, bandwidth: 25 GB/s, efficiency: 0.8}}"
-                for gpu in range(0, 8, 2)
-            ),
-            *(f"{{a: gpu{gpu}, b: cpu{gpu // 4}}}" for gpu in range(8)),
-            "{a: cpu0, b: cpu1, count: 3, bandwidth: 36 GB/s}",
-        ]
-    ),
-)
+nodes: [{NODES}]
+links: [{", ".join([*BRIDGES, *SLOTS])}, {{a: cpu0, b: cpu1, count: 3, bandwidth: 36 GB/s}}]
+"""
 """NVLinks and PCIe as of the data sheets; efficiencies as of dgx_a100 and l40s_8gpu."""
 
 

@@ -109,7 +109,9 @@ def validate(
     """
     faults = Faults()
     share = faults.attempt(checked_tolerance, tolerance)
-    told = {"op": op, "ranks": ranks, "nodes": nodes, "launch": launch, "library": library, "environment": environment}
+    told: dict[str, Any] = {
+        "op": op, "ranks": ranks, "nodes": nodes, "launch": launch, "library": library, "environment": environment
+    }  # fmt: skip
     machine = Machine(overrides, fail, degrade)
     asked = faults.attempt(lambda: gather(logs, topo, profile=profile, machine=machine, rank_list=rank_list, **told))
     faults.raise_any()
@@ -125,11 +127,12 @@ def gather(
     profile: str | Profile = "auto",
     machine: Machine | None = None,
     rank_list: Sequence[int] | None = None,
+    hosts: int | None = None,
     **told: Any,
 ) -> Gathered:
     """Check what `validate` is asked and read the logs, before anything is predicted; parameters as there.
 
-    *machine* holds the changes of the topology.
+    *machine* holds the changes of the topology; where nobody says how many nodes there are, there are so many *hosts*.
 
     Raises
     ------
@@ -137,7 +140,7 @@ def gather(
         Every fault of the request and the files.
     """
     faults = Faults()
-    topology = faults.attempt(lambda: on_nodes(topo, machine or Machine(), told.get("nodes")))
+    topology = faults.attempt(lambda: on_nodes(topo, machine or Machine(), told.get("nodes") or hosts))
     constants = faults.attempt(load_profile, profile, topology)
     paths = faults.attempt(checked_paths, logs) or []
     options = checked_options(told, faults)
@@ -219,6 +222,7 @@ class _Group:
     notes: dict[str, None] = field(default_factory=dict)
     cases: dict[MeasuredCase, _Repeats] = field(default_factory=dict)
     failed: bool = False
+    library_version: str | None = None
 
 
 @dataclass(slots=True)
@@ -275,6 +279,7 @@ class Gathered:
         group = self.groups.setdefault(key, new)
         group.notes.update(dict.fromkeys(section.notes))
         group.failed |= section.test.run.failed
+        group.library_version = group.library_version or section.test.run.library_version
         if self.topology is not None and (others := other_gpus(section.test.run.gpus, self.topology)):
             group.notes[f"{others}: the verdicts say nothing of these GPUs"] = None
         for row in section.rows():
@@ -442,7 +447,7 @@ def _checked_log(group: _Group, model: _Model, tolerance: float) -> CheckedLog:
         group.file, group.line, case, group.hosts, mapping(case, group.hosts, model.topology), tuple(rows),
         health_of(rows, system, tolerance),
         (*group.notes, *choice_notes(rows), *_gaps(group.case, case), *_damage(model.topology)), group.failed,
-        tuple(sorted(refused, key=lambda each: each.case.size_bytes)),
+        tuple(sorted(refused, key=lambda each: each.case.size_bytes)), group.library_version,
     )  # fmt: skip
 
 

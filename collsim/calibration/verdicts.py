@@ -217,6 +217,8 @@ class CheckedLog:
         The log says that one of the tests failed.
     refused : tuple of RefusedCase
         Rows of the log that the model has no answer for, by size.
+    library_version : str or None
+        Of the library, as the log has it.
     """
 
     file: str
@@ -229,6 +231,7 @@ class CheckedLog:
     notes: tuple[str, ...]
     failed: bool = False
     refused: tuple[RefusedCase, ...] = ()
+    library_version: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the log as the JSON schema wants it; its rows are elsewhere."""

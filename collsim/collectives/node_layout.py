@@ -100,7 +100,8 @@ class NodeLayout:
     def entries(self) -> list[list[int]]:
         """Return the local indices, one per node, at which as many rings as the smallest node has ranks may enter.
 
-        The first few lie far apart. On unequal nodes these stand on one rail, if there are enough rails that all nodes have ranks on.
+        The first few lie far apart. On unequal nodes these stand on one rail, if there are enough rails that all nodes
+        have ranks on.
 
         >>> NodeLayout(((0, 1), (2, 3, 4)), ((0, 2), (0, 1, 2))).entries()
         [[0, 0], [1, 2]]

@@ -2,9 +2,9 @@
 
 ``normal`` sends one copy of a token to each node over the network, to the rank with the sender's place there, which
 hands one copy on to each rank with an expert for it; combine is the reverse. ``low_latency`` sends one message to the
-rank of each expert, or within the node to the rank with the target's place, which sends it on (``rail``, a what-if: DeepEP
-sends all messages directly). ``all_to_all`` sends one copy to each rank, in one call of the library. The formulas are those of
-DeepEP's kernels (README and csrc/kernels of deepseek-ai/DeepEP).
+rank of each expert, or within the node to the rank with the target's place, which sends it on (``rail``, a what-if:
+DeepEP sends all messages directly). ``all_to_all`` sends one copy to each rank, in one call of the library. The formulas
+are those of DeepEP's kernels (README and csrc/kernels of deepseek-ai/DeepEP).
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def _two_hops(counts: Counts, model: Model, op: str) -> list[Flows]:
 
 
 def _to_rails(counts: Counts) -> Float:
-    """Return float64[n_ranks, n_ranks]: messages to other nodes from each rank to those of its node that send them on."""
+    """Return float64[n_ranks, n_ranks]: messages to other nodes from each rank to those beside it that send them on."""
     members, n = counts.members, counts.members.n_ranks
     src, dst = np.indices((n, n)).reshape(2, -1)
     away = members.node[src] != members.node[dst]

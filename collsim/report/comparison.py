@@ -10,7 +10,7 @@ from collsim.report.data import json_text
 from collsim.report.nccl import time_text
 from collsim.report.sheet import WHOLE, Column, Screen, document, fitted, fitting, markdown, not_shown, sheet
 from collsim.report.table import preamble, switch_notes
-from collsim.report.wires import wire_columns, wire_notes, wires_of
+from collsim.report.wires import Wires, wire_columns, wire_notes, wires_of
 from collsim.simulation.comparison import ComparedRow, Comparison
 from collsim.simulation.result import Row
 
@@ -34,13 +34,17 @@ def _own(system: int, sets: Sequence[str] = ()) -> list[Column[ComparedRow]]:
     def cell(text: Callable[[Row], str], without: str = NOTHING) -> Callable[[ComparedRow], str]:
         return lambda row: without if (run := row.runs[system]) is None else text(run)
 
+    def wires(row: ComparedRow) -> Wires | None:
+        run = row.runs[system]
+        return None if run is None else wires_of(run)
+
     columns: list[Column[ComparedRow]] = [
         Column("algo", cell(lambda run: run.label), kind="word"),
         Column("time", cell(lambda run: f"{'~' * bool(run.tolerance)}{time_text(run.time_s)}", REFUSED), "(us)"),
         Column("low", cell(lambda run: _end(run.time_lo_s)), "(us)"),
         Column("high", cell(lambda run: _end(run.time_hi_s)), "(us)"),
         Column("busbw", cell(lambda run: f"{run.busbw_Bps / 1e9:.2f}"), "(GB/s)"),
-        *wire_columns(sets, lambda row: None if (run := row.runs[system]) is None else wires_of(run)),
+        *wire_columns(sets, wires),
         Column("speedup", lambda row: _factor(row.speedups[system]), "(x)"),
         Column("verdict", lambda row: "" if row.bare else row.verdicts[system] or "", kind="word"),
         Column("bottleneck", cell(lambda run: run.limit), kind="prose"),

@@ -1,4 +1,4 @@
-"""Columns on demand that tell wires from bandwidths of benchmarks: rates of wires, bytes by tier, bounds of algorithms."""
+"""Columns on demand that tell wires from bandwidths of benchmarks: rates, bytes by tier, bounds of algorithms."""
 
 from __future__ import annotations
 

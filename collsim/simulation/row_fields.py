@@ -151,8 +151,8 @@ FIELDS: tuple[Field, ...] = (
     ),
     Field(
         "tiers", {"type": "array", "items": TIER},
-        "what the busiest sender of each tier puts on the wire: `node` (links of GPUs), `bus` (to adapters), `adapter`, "
-        "`fabric` (between switches); over the time it is the rate of a wire",
+        "what the busiest sender of each tier puts on the wire: `node` (links of GPUs), `bus` (to adapters), "
+        "`adapter`, `fabric` (between switches); over the time it is the rate of a wire",
         flat=False,
     ),
     Field("bottleneck_links", COUNT, "links within a thousandth of the busiest"),

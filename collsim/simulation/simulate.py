@@ -379,7 +379,7 @@ def _reachable(
 ) -> tuple[Topology, Profile]:
     """Return the machine of a run: a node by itself if no group leaves the first one, and no link is loaded.
 
-    Where nodes differ, or some GPUs only have links of their own, constants that nobody named are those of what is used.
+    Where nodes differ, or only some GPUs have links of their own, constants that nobody named are of those in use.
     """
     cluster = topology.cluster
     everyone = sorted({gpu for group in groups for gpu in group})

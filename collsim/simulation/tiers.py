@@ -41,16 +41,15 @@ def tiers_of(fabric: Fabric, link_bytes: Float, members: Int) -> tuple[TierLoad,
         "fabric": (src == "switch") & (dst == "switch"),
     }
     ends = {name: wiring.link_src if name != "fabric" else np.arange(len(src)) for name in chosen}
-    loads = [_load(name, fabric, where, ends[name], link_bytes, members) for name, where in chosen.items()]
+    loads = [_load(name, fabric, where, ends[name], (link_bytes, members)) for name, where in chosen.items()]
     found = [load for load in loads if load is not None]
     over_bus = next((load.node_bytes for load in found if load.tier == "bus"), 0.0)
     return tuple(replace(load, node_bytes=over_bus) if load.tier == "adapter" else load for load in found)
 
 
-def _load(
-    tier: str, fabric: Fabric, where: NDArray[np.bool_], ends: Int, link_bytes: Float, members: Int
-) -> TierLoad | None:
+def _load(tier: str, fabric: Fabric, where: NDArray[np.bool_], ends: Int, loads: tuple[Float, Int]) -> TierLoad | None:
     """Return what the busiest sender of a tier puts on its links of it, and all do together; None of nothing."""
+    link_bytes, members = loads
     if not where.any() or link_bytes[where].sum() <= FEW_BYTES:
         return None
     sent = np.bincount(ends[where], link_bytes[where])

@@ -136,8 +136,8 @@ class TestFile:
     def test_every_variant_is_a_question_that_can_be_asked(self, name, nodes):
         topology = load_topology(name, scale_out={"nodes": nodes} if nodes > 1 else None)
         for cause in all_causes():
-            if meets(cause, topology, 8 * nodes) and not cause.shape:
-                for change in changes_of(cause, topology, 8 * nodes):
+            if meets(cause, topology, 8 * nodes, nodes) and not cause.shape:
+                for change in changes_of(cause, topology, 8 * nodes, nodes):
                     assert set(change.overrides) <= set(known_paths()), cause.name
                     assert change.flags, cause.name
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from collsim.cli.of_logs import machine_of, measured_options, told_of_logs
+from collsim.cli.of_logs import experts_told, machine_of, measured_options, told_of_logs
 from collsim.cli.options import column_option, complete, screen_options
 from collsim.cli.output import check_targets, named_files, output_format, patience, screen_of, write
 from collsim.core.errors import PARTLY, Faults
@@ -82,6 +82,9 @@ def validate(
     target = faults.attempt(lambda: output_format(form, output, VALIDATION_FORMATS))
     check_targets({"output": output}, faults, [*flags["logs"], *named_files(flags["topo"], flags["profile"])])
     gate_Bps = None if min_busbw is None else faults.attempt(_rate, min_busbw)
+    if told := experts_told(flags, faults, form=target or "table", causes=False):
+        write(told[0], output)
+        context.exit(1 if strict and told[1] else 0)
     with nullcontext() if quiet else patience():
         validation = _validated(flags, faults)
     if not quiet:

@@ -35,8 +35,8 @@ def on_transport(topology: Topology, variables: Mapping[str, str | int]) -> Topo
     """Return a cluster as the transport of *variables* uses it; itself if none of them changes the path.
 
     Read are ``NCCL_IB_DISABLE=1`` and ``NCCL_NET=Socket`` (TCP), ``NCCL_NET_GDR_LEVEL=LOC`` (through the memory of the
-    host) and ``NCCL_IB_QPS_PER_CONNECTION`` (bonded ports, ``nic.ports``). Clusters whose nodes differ stay as
-    they are.
+    host) and ``NCCL_IB_QPS_PER_CONNECTION`` (bonded ports, ``nic.ports``, and flows that ECMP hashes). Clusters whose
+    nodes differ stay as they are.
 
     Examples
     --------
@@ -79,4 +79,6 @@ def _figures(topology: Topology, set_here: Mapping[str, str]) -> dict[str, float
         figures["nic_rate_Bps"] = (
             figures.get("nic_rate_Bps", spec.nic_rate_Bps) * bond_share(ports, pairs) / bond_share(ports, 1)
         )
+    if pairs > 1 and spec.routing == "ecmp":
+        figures["flows_per_pair"] = spec.flows_per_pair * pairs  # each queue pair has a port, and a hash, of its own
     return figures

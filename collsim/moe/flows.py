@@ -3,8 +3,8 @@
 ``normal`` sends one copy of a token to each node over the network, to the rank with the sender's place there, which
 hands one copy on to each rank with an expert for it; combine is the reverse. ``low_latency`` sends one message to the
 rank of each expert, or within the node to the rank with the target's place, which sends it on (``rail``, a what-if:
-DeepEP sends all messages directly). ``all_to_all`` sends one copy to each rank, in one call of the library. The formulas
-are those of DeepEP's kernels (README and csrc/kernels of deepseek-ai/DeepEP).
+DeepEP sends all messages directly). ``all_to_all`` sends one copy to each rank, in one call of the library. The
+formulas are those of DeepEP's kernels (README and csrc/kernels of deepseek-ai/DeepEP).
 """
 
 from __future__ import annotations

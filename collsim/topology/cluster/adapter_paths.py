@@ -12,7 +12,7 @@ __all__ = ["PATHS", "with_adapter_paths"]
 
 PATHS = "path."
 """First word of the names of what is changed here, among the facts of a topology."""
-FIELDS = {"nic_rate_Bps": "B/s", "bus_rate_Bps": "B/s", "nic_latency_s": "s"}
+FIELDS = {"nic_rate_Bps": "B/s", "bus_rate_Bps": "B/s", "nic_latency_s": "s", "flows_per_pair": ""}
 """Fields of the specification that may change, with their units."""
 
 
@@ -35,6 +35,6 @@ def with_adapter_paths(topology: Topology, figures: Mapping[str, float], source:
 def _fact(name: str, value: float, source: str) -> Fact:
     """Return a figure of the path; those of the adapter itself stay, because the library reads them for its choice."""
     unit = FIELDS[name]
-    path = PATHS + name.rpartition("_")[0]
-    text = f"{value * 1e6:g} us" if unit == "s" else f"{value / 1e9:.4g} GB/s"
+    path = PATHS + (name.rpartition("_")[0] if unit else name)
+    text = {"s": f"{value * 1e6:g} us", "B/s": f"{value / 1e9:.4g} GB/s"}.get(unit, f"{value:g}")
     return Fact(path, text, value, unit, "set", source, "", "--env")

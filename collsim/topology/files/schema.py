@@ -233,8 +233,8 @@ class ScaleOut(Section):
     bus_efficiency: Fraction = default_figure(
         Fraction,
         "0.858",
-        "one way 56.3 of 63 GB/s, copies of an MI300X over PCIe 5 x16 in public benchmarks; an adapter reads and writes "
-        "at once, and each way carries the other's read requests as well, 24 bytes for every 512 (usual MaxReadReq)",
+        "one way 56.3 of 63 GB/s, copies of an MI300X over PCIe 5 x16 in public benchmarks; an adapter reads and "
+        "writes at once, and each way carries the other's read requests as well, 24 bytes for every 512",
     )
     switch_latency: Time | None = None
     nic_latency: Time | None = None

@@ -19,6 +19,8 @@ from collsim.simulation.request.prepare import prepare
 from collsim.simulation.simulate import build_schedule
 from collsim.topology import load_topology
 
+from .calibration.made_logs import log_text
+
 GIB, MIB = 2**30, 2**20
 
 
@@ -124,16 +126,9 @@ def busbws(topo, op, sizes, **options):
 def diagnosis_of(tmp_path, topo, op, ranks, nodes, rates, **options):
     """Diagnose a log of rows with a size in MiB and a bus bandwidth in GB/s."""
     factor = operation(op).busbw_factor(ranks)
-    lines = [f"# Collective test starting: {op}_perf"]
-    for rank in range(ranks):
-        host, device = divmod(rank, ranks // nodes)
-        lines.append(f"#  Rank {rank:2d} Group  0 Pid {rank + 1} on host{host} device {device} [0x00] GPU")
-    for mib, rate in rates.items():
-        size, time_us = mib * MIB, mib * MIB * factor / rate / 1e3
-        half = f"{time_us:.2f} {size / time_us / 1e3:.2f} {rate:.2f} 0"
-        lines.append(f"{size} {size // 4} float sum -1 {half} {half}")
+    rows = [(mib * MIB, mib * MIB * factor / rate / 1e3) for mib, rate in rates.items()]
     path = tmp_path / f"{op}.log"
-    path.write_text("\n".join([*lines, "# Out of bounds values : 0 OK", ""]))
+    path.write_text(log_text(op, ranks, nodes, rows=rows))
     return diagnose(path, topo, **options)
 
 

@@ -16,8 +16,8 @@ NORMAL = "[config] num_tokens=4096, hidden=7168, num_topk_groups=2, num_topk=8\n
 FORMATS = {
     "early": "SMs 24, NVL chunk 20, RDMA chunk 28: {rdma:.2f} GB/s (RDMA), {nvl:.2f} GB/s (NVL)",
     "sum": "SMs 24, NVL chunk 20, RDMA chunk 28: 30 + {us:.0f} us, {rdma:.2f} GB/s (RDMA), {nvl:.2f} GB/s (NVL)",
-    "words": "SMs 24, NVL chunk 20, RDMA chunk 28, transmit: {us:.2f} us, notify: 30.00 us, BW: {rdma:.2f} GB/s (RDMA), "
-    "{nvl:.2f} GB/s (NVL)",
+    "words": "SMs 24, NVL chunk 20, RDMA chunk 28, transmit: {us:.2f} us, notify: 30.00 us, BW: {rdma:.2f} GB/s "
+    "(RDMA), {nvl:.2f} GB/s (NVL)",
 }
 
 

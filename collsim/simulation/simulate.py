@@ -246,7 +246,7 @@ def predict(
     ModelError
         Ranks cannot reach each other, or a schedule deadlocks.
     """
-    topology, constants = _reachable(topology, constants, groups, loaded=bool(question.load))
+    topology, constants = reachable(topology, constants, groups, loaded=bool(question.load))
     if question.hash_seeds:
         refuse_unhashed(topology)
     config = config_of(topology, constants, groups, question)
@@ -374,7 +374,7 @@ def _warnings_of_parties(
     return (*told, *(f"SHARP is off: {why}" for why in off))
 
 
-def _reachable(
+def reachable(
     topology: Topology, constants: Profile, groups: Sequence[Sequence[int]], *, loaded: bool = False
 ) -> tuple[Topology, Profile]:
     """Return the machine of a run: a node by itself if no group leaves the first one, and no link is loaded.
@@ -471,6 +471,6 @@ def build_schedule(
         faults.append(Fault(what, "ranks", f"{few}; collsim run predicts how long they take"))
     if faults:
         raise InputError(*faults)
-    topology, constants = _reachable(topology, constants, groups)
+    topology, constants = reachable(topology, constants, groups)
     run = run_of(topology, constants, groups[0])
     return built(algorithm(op.name, named[0]), request_of(op, question.sizes_of(op)[0], run, question), question)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from collsim.core.errors import CollsimError, Fault, InputError, SpecError, nearest
+from collsim.core.errors import CollsimError, Fault, InputError, SpecError, unknown_keys
 from collsim.core.operations import DTYPES
 from collsim.core.units import (
     MAX_RATE_BPS,
@@ -194,11 +194,7 @@ class _Reader:
 
     def check_keys(self, data: Mapping[str, Any], known: Sequence[str], path: tuple[str, ...]) -> None:
         """Add a fault for every key that is not known."""
-        for key in data:
-            if key not in known:
-                near = nearest(key, known)
-                hint = f'did you mean "{near}"?' if near else f"known: {', '.join(known)}"
-                self.fault(f'unknown key "{key}"', (*path, key), hint)
+        self.faults += unknown_keys(data, known, lambda key: self.document.where((*path, key)))
 
     def mapping(self, data: Mapping[str, Any], key: str, path: tuple[str, ...], hint: str) -> Mapping[str, Any]:
         """Return a section; empty, with a fault, if it is no mapping."""

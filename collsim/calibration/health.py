@@ -103,7 +103,7 @@ def _sentence(rows: Sequence[JudgedCase], system: str, tolerance: float) -> str:
         least = min(row.fastest_s / row.lower_bound_s for row in bounded) * 100
         kind = "latency" if all(row.bound == "latency" for row in bounded) else "line rate"
         return f"time {where} is impossible on {system}: down to {least:.0f} % of what the {kind} of its links allows"
-    limits = f"the {tolerance * 100:g} % tolerance" if rows[0].covered is None else "the 90 % interval"
+    limits = f"a factor of {1 + tolerance:g} (tolerance)" if rows[0].covered is None else "the 90 % interval"
     side = "inside" if verdict == "inside" else "outside"
     return f"{_difference(rows, where)}, {side} {limits}{_width(rows, tolerance) if side == 'inside' else ''}"
 

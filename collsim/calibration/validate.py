@@ -105,7 +105,7 @@ def validate(
     >>> _ = path.write_text("67108864  16777216  float  sum  -1  400.00  167.77  293.60  0  398.00  168.62  295.08  0")
     >>> validation = validate(path, "hgx_h100", profile="default", environment={"NCCL_ALGO": "Ring"})
     >>> validation.logs[0].health
-    ('busbw at 64 MiB is 11 % below the model, inside the 25 % tolerance',)
+    ('busbw at 64 MiB is 11 % below the model, inside a factor of 1.25 (tolerance)',)
     """
     faults = Faults()
     share = faults.attempt(checked_tolerance, tolerance)

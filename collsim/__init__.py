@@ -36,8 +36,10 @@ if TYPE_CHECKING:
     from collsim.calibration.fit import calibrate
     from collsim.calibration.validate import validate
     from collsim.calibration.verdicts import Validation
+    from collsim.cli.report import write_report
     from collsim.core.errors import CollsimError, InputError, ModelError
     from collsim.diagnosis import Diagnosis, diagnose
+    from collsim.explanation import Explanation, explain
     from collsim.importing import ImportedTopology, import_schedule, import_topology
     from collsim.moe import MoeComparison, MoeResult, compare_moe, simulate_moe
     from collsim.schedule import Schedule
@@ -53,6 +55,7 @@ __all__ = [
     "CollsimError",
     "Comparison",
     "Diagnosis",
+    "Explanation",
     "ImportedTopology",
     "InputError",
     "ModelError",
@@ -70,6 +73,7 @@ __all__ = [
     "compare",
     "compare_moe",
     "diagnose",
+    "explain",
     "import_schedule",
     "import_topology",
     "load_topology",
@@ -79,12 +83,14 @@ __all__ = [
     "simulate_timeline",
     "systems",
     "validate",
+    "write_report",
 ]
 
 HOME = {
     "CollsimError": "core.errors",
     "Comparison": "simulation.comparison",
     "Diagnosis": "diagnosis",
+    "Explanation": "explanation",
     "ImportedTopology": "importing",
     "InputError": "core.errors",
     "ModelError": "core.errors",
@@ -107,9 +113,11 @@ HOME = {
     "compare": "simulation.compare",
     "compare_moe": "moe",
     "diagnose": "diagnosis",
+    "explain": "explanation",
     "import_schedule": "importing",
     "import_topology": "importing",
     "validate": "calibration.validate",
+    "write_report": "cli.report",
 }
 
 

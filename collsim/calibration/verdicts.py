@@ -49,6 +49,8 @@ class JudgedCase:
     limited_by, bottleneck, tiers, algo_bound_s : str, tuple of LinkLoad, tuple of TierLoad, float
         What limits the prediction, its busiest links, what it puts on wires and the bound of its algorithm, as of
         `collsim.Result`.
+    wide_because : str
+        Why the interval is wide, if it is.
     wrong : float or None
         Most wrong values in a repeat; None if nothing was checked.
     verdict : str
@@ -79,6 +81,7 @@ class JudgedCase:
     bottleneck: tuple[LinkLoad, ...] = ()
     tiers: tuple[TierLoad, ...] = ()
     algo_bound_s: float = 0.0
+    wide_because: str = ""
 
     @property
     def rel_error(self) -> float:

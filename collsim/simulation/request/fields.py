@@ -480,6 +480,8 @@ class Request:
     load : tuple of Load
     hash_seeds : tuple of int
         Draws of the hash of the network; none: one draw, that of the topology.
+    at_once : bool
+        Whether no transfer waits for another: no flag asks for it, explanations do.
     of_log : bool
         Whether a log asks: its sizes are rounded already, and its variables were set for reasons of its own.
     """
@@ -508,6 +510,7 @@ class Request:
     grouping: Grouping | None = None
     load: tuple[Load, ...] = ()
     hash_seeds: tuple[int, ...] = ()
+    at_once: bool = False
     of_log: bool = False
 
     def size_of(self, op: Operation, requested_bytes: int, n_ranks: int) -> int:

@@ -41,8 +41,8 @@ def on_transport(topology: Topology, variables: Mapping[str, str | int], ops: It
 
     Read are ``NCCL_IB_DISABLE=1`` and ``NCCL_NET=Socket`` (TCP), ``NCCL_NET_GDR_LEVEL=LOC`` (through the memory of the
     host), ``NCCL_IB_QPS_PER_CONNECTION`` (bonded ports, ``nic.ports``, and flows that ECMP hashes), and
-    ``NCCL_PXN_DISABLE=1`` and ``NCCL_P2P_PXN_LEVEL=0`` (no GPU passes on what is for another rail). Clusters whose nodes
-    differ stay as they are.
+    ``NCCL_PXN_DISABLE=1`` and ``NCCL_P2P_PXN_LEVEL=0`` (no GPU passes on what is for another rail). Clusters whose
+    nodes differ stay as they are.
 
     Examples
     --------

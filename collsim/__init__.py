@@ -36,8 +36,10 @@ if TYPE_CHECKING:
     from collsim.calibration.fit import calibrate
     from collsim.calibration.validate import validate
     from collsim.calibration.verdicts import Validation
+    from collsim.cli.report import write_report
     from collsim.core.errors import CollsimError, InputError, ModelError
     from collsim.diagnosis import Diagnosis, diagnose
+    from collsim.explanation import Explanation, explain
     from collsim.importing import ImportedTopology, import_schedule, import_topology
     from collsim.moe import MoeComparison, MoeResult, compare_moe, simulate_moe
     from collsim.planning import PlannerTable, Tuning, WorkloadComparison, compare_workloads, planner_table, tune
@@ -55,6 +57,7 @@ __all__ = [
     "CollsimError",
     "Comparison",
     "Diagnosis",
+    "Explanation",
     "ImportedTopology",
     "InputError",
     "ModelError",
@@ -77,6 +80,7 @@ __all__ = [
     "compare_moe",
     "compare_workloads",
     "diagnose",
+    "explain",
     "import_schedule",
     "import_topology",
     "load_topology",
@@ -89,12 +93,14 @@ __all__ = [
     "systems",
     "tune",
     "validate",
+    "write_report",
 ]
 
 HOME = {
     "CollsimError": "core.errors",
     "Comparison": "simulation.comparison",
     "Diagnosis": "diagnosis",
+    "Explanation": "explanation",
     "ImportedTopology": "importing",
     "InputError": "core.errors",
     "ModelError": "core.errors",
@@ -125,9 +131,11 @@ HOME = {
     "compare_moe": "moe",
     "compare_workloads": "planning",
     "diagnose": "diagnosis",
+    "explain": "explanation",
     "import_schedule": "importing",
     "import_topology": "importing",
     "validate": "calibration.validate",
+    "write_report": "cli.report",
 }
 
 

@@ -48,6 +48,8 @@ class JudgedCase:
         What the library ran, where its log says it.
     limited_by, bottleneck : str, tuple of LinkLoad
         What limits the prediction, and its busiest links, as of `collsim.Result`.
+    wide_because : str
+        Why the interval is wide, if it is.
     wrong : float or None
         Most wrong values in a repeat; None if nothing was checked.
     verdict : str
@@ -76,6 +78,7 @@ class JudgedCase:
     logged: Choice | None = None
     limited_by: str = ""
     bottleneck: tuple[LinkLoad, ...] = ()
+    wide_because: str = ""
 
     @property
     def rel_error(self) -> float:

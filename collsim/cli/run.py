@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collsim.simulation.request.prepare import Prepared
     from collsim.simulation.result import Result
 
-__all__ = ["checked_request", "place_of", "requested", "run", "without_rivals"]
+__all__ = ["checked_request", "load_config", "place_of", "requested", "run", "without_rivals"]
 
 RIVALS = (
     (("size",), ("min_bytes", "max_bytes", "step_bytes", "step_factor")),
@@ -34,7 +34,7 @@ READ_FIRST = ("overrides", "gpus_per_thread", "ranks", "rank_list", "channels", 
 """Flags whose faults are told before those of others."""
 
 
-def _load_config(context: click.Context, _: click.Parameter, file: str | None) -> Configuration | None:
+def load_config(context: click.Context, _: click.Parameter, file: str | None) -> Configuration | None:
     """Read a configuration and let it stand behind flags and environment variables."""
     if file is None:
         return None
@@ -60,7 +60,7 @@ def _load_config(context: click.Context, _: click.Parameter, file: str | None) -
     "--config",
     metavar="FILE",
     is_eager=True,
-    callback=_load_config,
+    callback=load_config,
     help="Take what no flag says from there: a saved configuration or a result in JSON.",
 )
 @click.option("--save-config", metavar="FILE", help="Write what was asked, in full, for --config.")

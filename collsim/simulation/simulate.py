@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ from collsim.schedule import Schedule
 from collsim.simulation.before_after import beside, library_effects
 from collsim.simulation.concurrent import Party
 from collsim.simulation.draws import refuse_unhashed
+from collsim.simulation.intervals import nodes_measured
 from collsim.simulation.lowering import prepare as run_of
 from collsim.simulation.parties import answerable, free_share_of
 from collsim.simulation.plans import Told
@@ -57,7 +58,10 @@ if TYPE_CHECKING:
     from collsim.library import Library
     from collsim.simulation.quotient.scaled import Scaled
 
-__all__ = ["build_schedule", "predict", "simulate"]
+__all__ = ["AsIf", "build_schedule", "predict", "simulate"]
+
+AsIf = Callable[[Topology, Profile], tuple[Topology, Profile]]
+"""Changes of a settled machine and of its constants."""
 
 MOST_WRITTEN = 512
 """Ranks of a schedule that is written out (chosen): a direct all-to-all of so many has 261,632 transfers, and takes two
@@ -234,10 +238,13 @@ def predict(
     groups: Sequence[Sequence[int]],
     *,
     of_log: bool = False,
+    as_if: AsIf | None = None,
 ) -> Result:
     """Answer a checked question: simulate every run, operation and size; *groups* holds the GPUs of each run.
 
-    The variables of a question that comes *of_log* were set for its own reasons: none is said to do nothing.
+    The variables of a question that comes *of_log* were set for its own reasons: none is said to do nothing. *as_if*
+    returns the machine and the constants that are simulated instead of those at which everything else was settled, such
+    as without latencies; rows then have their `loads`.
 
     Raises
     ------
@@ -259,13 +266,16 @@ def predict(
     if writes_directly(question.library, one_process=question.one_process):
         constants = with_direct_pointers(constants)
     shipped, constants = constants, as_hosted(constants, question.host, question.library)
-    told = Told(left_out)
+    told = Told(left_out, keeps_loads=as_if is not None)
     judged = _judged(topology, groups, question)
     launched = constants.launched(question.launch, registered=bool(question.registered))
     as_fitted = exchanges_as_fitted(constants, _levels(topology, constants, groups, question))
     sure = _sure(launched, constants, judged) if as_fitted else replace(launched, accuracy={})
-    groups, parties, healthy = answerable(topology, sure, question, groups, told)
+    simulated = (topology, sure) if as_if is None else as_if(topology, sure)
+    groups, parties, healthy = answerable(*simulated, question, groups, told)
     rows, skipped = _rows(parties, healthy, question, told)
+    if as_if is None:  # a result that is kept should not keep the arrays of its machine
+        rows = [replace(row, loads=None) for row in rows]
     read = warnings_of(judged, constants, question, as_fitted=as_fitted)
     warnings = (
         *read,
@@ -333,7 +343,11 @@ def _levels(
 
 def _sure(launched: Profile, constants: Profile, judged: Topology) -> Profile:
     """Return the profile with the errors that were counted on the topology whose measurements judge a run."""
-    counted = launched.accuracy if judged.cluster is None else launched.network.scatters()
+    counted = launched.accuracy
+    if judged.cluster is not None:
+        network = launched.network
+        known = nodes_measured(judged, network) or not network.pooled
+        counted = (network if known else network.elsewhere()).scatters()
     return replace(launched, accuracy=counted if intervals_hold(judged, constants) else {})
 
 

@@ -141,7 +141,7 @@ class Scaled:
             lost = f"what {question.library.name} itself takes is left out of best on {self.n_ranks} ranks: see auto"
             told.left_out += [lost] * (lost not in told.left_out)
             return []
-        return self._one_by_one("auto", op, requested_bytes, question, Told())
+        return self._one_by_one("auto", op, requested_bytes, question, Told(keeps_loads=told.keeps_loads))
 
     def _request(self, op: Operation, requested_bytes: int, question: Request) -> ScheduleRequest:
         """Return the request to an algorithm for all ranks of the whole machine."""

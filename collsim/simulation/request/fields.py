@@ -480,6 +480,8 @@ class Request:
     load : tuple of Load
     hash_seeds : tuple of int
         Draws of the hash of the network; none: one draw, that of the topology.
+    at_once : bool
+        Whether no transfer waits for another: no flag asks for it, explanations do.
     """
 
     ops: tuple[Operation, ...]
@@ -506,6 +508,7 @@ class Request:
     grouping: Grouping | None = None
     load: tuple[Load, ...] = ()
     hash_seeds: tuple[int, ...] = ()
+    at_once: bool = False
 
     def groups_of(self, gpus: Sequence[int]) -> list[list[int]]:
         """Return the GPUs of each group of a run whose rank i is on GPU ``gpus[i]``."""

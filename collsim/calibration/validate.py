@@ -329,7 +329,7 @@ class _Model:
                 return
             found = {sizes[0]: str(error.faults[0]).partition("\n")[0]}
         for size in sizes:
-            left_out = "nccl-tests rounds this size down to nothing"
+            left_out = f"{size} bytes are less than an element for each rank"
             self.answers[replace(call, size_bytes=size)] = found.get(size, left_out)
 
     def _rows(self, call: MeasuredCase, sizes: list[int]) -> dict[int, Row | str]:

@@ -86,8 +86,8 @@ def cli() -> None:
       collsim sweep grid.yaml -o results.jsonl --pareto cost,time
       collsim validate all_reduce.log --topo hgx_h100
       collsim diagnose all_reduce.log --topo hgx_h100
-      collsim tune --topo hgx_h100 --nodes 4 -o tuner.csv
       collsim report run.json all_reduce.log -o report.html
+      collsim tune --topo hgx_h100 --nodes 4 -o tuner.csv
       collsim topo list
       collsim doctor
 

@@ -25,6 +25,7 @@ from collsim.report.sheet import (
     not_shown,
     with_refused,
 )
+from collsim.report.surprises import surprise_lines
 from collsim.simulation.request.tolerance import percent
 from collsim.simulation.result import Refusal, Result, Row
 from collsim.simulation.row import width_notes
@@ -150,12 +151,13 @@ def as_table(result: Result, screen: Screen = WHOLE) -> str:
         lines += [line_of(shown, entry, screen) for entry in _in_order(entries)]
         lines += [f"# Avg bus bandwidth    : {_mean_busbw(rows)}"] if rows else []
         lines += screen.comments([*crossover_lines(rows), *_notes(rows)])
-    return document([*lines, *screen.comments(lost)])
+    return document([*lines, *screen.comments(surprise_lines(result.rows)), *screen.comments(lost)])
 
 
 def as_markdown(result: Result) -> str:
     """Rows as one Markdown table with the operation and the ranks in front."""
     told = [line for block in _blocks(result.rows).values() for line in (*crossover_lines(block), *_notes(block))]
+    told += surprise_lines(result.rows)
     notes = [*preamble(result.version, result.topology, result.profile), *_asked_of_all(result), *told]
     everything: list[Row | Refusal] = [*result.rows, *result.refused]
     entries = [entry for block in _blocks(everything).values() for entry in _in_order(block)]

@@ -75,8 +75,23 @@ def laid(schedule: Schedule, run: LoweredRun, dtype: str = "float", ports: TreeP
     if isinstance(merged, Pipelines) and _is_long(merged):
         pipes, more = _shortened(merged, run)
         programs = [_cut(each.size_bytes, None, MOST_CHUNKS) for each in programs]
-    rows = _rows(schedule, pipes, _ways(schedule, pipes, run), programs)
-    return _written_out(rows, _classes(rows, run), dtype, more)
+    ways = _ways(schedule, pipes, run)
+    rows = _rows(schedule, pipes, ways, programs)
+    classes = _classes(rows, run)
+    if classes.near and isinstance(merged, Pipelines) and (most := _exact_chunks(rows, run)) >= MOST_CHUNKS:
+        rows = _rows(schedule, pipes, ways, [_cut(each.size_bytes, None, most) for each in programs])
+        classes = _classes(rows, run)._replace(near=True)
+    return _written_out(rows, classes, dtype, more)
+
+
+def _exact_chunks(rows: _Rows, run: LoweredRun) -> int:
+    """Return how many chunks of every hop can be simulated if no two hops are taken as alike that are not.
+
+    Chunks follow each other at a pace that is theirs after some, while hops that are only nearly alike hide which link
+    is busiest.
+    """
+    _, parted, _ = run.found[_key(rows)]
+    return MOST_EXACT // max(len(np.unique(parted[None][0])), 1)
 
 
 def _is_long(pipes: Pipelines) -> bool:
@@ -265,11 +280,16 @@ class _Classes(NamedTuple):
     """Whether it waits for bytes."""
 
 
-def _classes(rows: _Rows, run: LoweredRun) -> _Classes:
-    """Return the classes of rows: the finest that are not too many, or that an earlier size has told apart already."""
+def _key(rows: _Rows) -> tuple[object, ...]:
+    """Return the name under which a run keeps the classes of rows."""
     pipes = rows.pipes
     kinds = (pipes.shape, pipes.lanes, pipes.copies, rows.profile)
-    key = "classes", *map(id, pipes.shapes), *(column.tobytes() for column in kinds)
+    return "classes", *map(id, pipes.shapes), *(column.tobytes() for column in kinds)
+
+
+def _classes(rows: _Rows, run: LoweredRun) -> _Classes:
+    """Return the classes of rows: the finest that are not too many, or that an earlier size has told apart already."""
+    pipes, key = rows.pipes, _key(rows)
     parted: dict[int | None, tuple[Int, Int]]
     if key not in run.found:
         run.found[key] = _told(rows), {}, {}
@@ -462,18 +482,22 @@ def _cuts(rows: _Rows, classes: _Classes, start: Int, more: int) -> Cut | None:
     *start* is where the rows of a class begin.
     """
     hops = rows.pipes.n_hops
-    last_hop = np.where(more, hops - 1, 0)  # of a circle all places are as good
+    depth = rows.hops.depth[rows.hop]
     runs: list[tuple[int, int, int, float]] = []
     for pipe, program in enumerate(rows.programs):
         first = int(rows.first[pipe])
-        begin = int(start[classes.of_row[first + last_hop[pipe]]])
+        # Of a chain the last hop keeps the pace of the slowest; the first runs ahead of it. Of circles all are as good.
+        paced = program.adds is None and not more
+        last_hop = int(depth[first : first + int(hops[pipe])].argmax()) if program.adds is None else 0
+        begin = int(start[classes.of_row[first + last_hop]])
+        tail = program.back // 2 if paced else 0  # chains that end leave their links to others
         runs += [
-            (pipe, begin + end, begin + end - program.back, count / program.back)
+            (pipe, begin + end - tail, begin + end - tail - program.back, count / program.back)
             for end, count in zip(program.ends, program.more, strict=True)
         ]
         if more:
             back = int(hops[pipe]) // 2
-            before = int(start[classes.of_row[first + last_hop[pipe] - back]])
+            before = int(start[classes.of_row[first + last_hop - back]])
             end = len(program.size_bytes) - 1
             runs.append((pipe, begin + end, before + end, more / back))
     if not runs:

@@ -63,9 +63,9 @@ __all__ = ["AsIf", "build_schedule", "predict", "simulate"]
 AsIf = Callable[[Topology, Profile], tuple[Topology, Profile]]
 """Changes of a settled machine and of its constants."""
 
-MOST_WRITTEN = 512
-"""Ranks of a schedule that is written out (chosen): a direct all-to-all of so many has 261,632 transfers, and takes two
-seconds."""
+MOST_WRITTEN = {"pairs": 128, "ranks": 512, None: 512}
+"""Ranks of a schedule that is written out, by what its transfers grow with (chosen): NCCL's all-to-all of 1 GiB on 512
+made a file of 900 MB."""
 HOST_COUNTS = 0.1
 """From this share of a time on the output says what was assumed of the host (chosen)."""
 
@@ -237,14 +237,12 @@ def predict(
     question: Request,
     groups: Sequence[Sequence[int]],
     *,
-    of_log: bool = False,
     as_if: AsIf | None = None,
 ) -> Result:
     """Answer a checked question: simulate every run, operation and size; *groups* holds the GPUs of each run.
 
-    The variables of a question that comes *of_log* were set for its own reasons: none is said to do nothing. *as_if*
-    returns the machine and the constants that are simulated instead of those at which everything else was settled, such
-    as without latencies; rows then have their `loads`.
+    *as_if* returns the machine and the constants that are simulated instead of those at which everything else was
+    settled, such as without latencies; rows then have their `loads`.
 
     Raises
     ------
@@ -280,11 +278,11 @@ def predict(
     warnings = (
         *read,
         *effects_of_changes(topology, constants, parties[0].runs[0]),
-        *(() if of_log else idle_variables([run for party in parties for run in party.runs], question, read)),
+        *(() if question.of_log else idle_variables([run for party in parties for run in party.runs], question, read)),
         *_warnings_of_parties(parties, groups, question),
         *approximations(question, rows),
         *lacking(launched, rows),
-        *uncalibrated(rows),
+        *uncalibrated(topology, rows),
         *beyond_library(rows, told.of_library, question),
         *left_to_others(topology, question, rows),
         *roundings(skipped),
@@ -478,9 +476,10 @@ def build_schedule(
     }
     hint = "a schedule has one operation, size, group of ranks and named algorithm"
     faults = [Fault(f"{name} does not name exactly one", name, hint) for name, rest in several.items() if rest]
-    if len(groups[0]) > MOST_WRITTEN:
+    growth = algorithm(op.name, named[0]).growth if named else None
+    if len(groups[0]) > MOST_WRITTEN[growth]:
         what = f"the schedule of {len(groups[0]):,} ranks is too long to write out"
-        few = f"ask for at most {MOST_WRITTEN} ranks: more do the same in more steps"
+        few = f"ask for at most {MOST_WRITTEN[growth]} ranks: more do the same in more steps"
         faults.append(Fault(what, "ranks", f"{few}; collsim run predicts how long they take"))
     if faults:
         raise InputError(*faults)

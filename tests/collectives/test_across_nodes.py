@@ -1,6 +1,8 @@
 """What crosses each tier, on which rails, and in which shapes, where algorithms run over several nodes."""
 
+from collections import Counter
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -126,6 +128,14 @@ def test_racks_must_be_equal():
         NodeLayout.blocks([2] * 3, 2).nodes_of_racks("hierarchical_racks")
 
 
+@pytest.mark.parametrize(("algo", "kib"), [("collnet_direct", 512), ("collnet_chain", 256), ("nvls_sharp", 128)])
+def test_chunks_of_sharp_are_those_of_nccl(algo, kib):
+    """Largest chunks that src/enqueue.cc lets go: so many KiB, and the rest in one that is smaller."""
+    chunks = build("all_reduce", algo, 2, 4, 8 * MIB + 4096, channels=1).chunks.size_bytes
+    assert chunks.max() == kib * 2**10
+    assert np.all(chunks[chunks < chunks.max()] <= 4096)
+
+
 def test_direct_heads_are_few():
     with pytest.raises(UnsupportedError, match="up to 8 GPUs"):
         build("all_reduce", "collnet_direct", 2, 9, 9 * 4096)
@@ -150,6 +160,17 @@ def test_paths_in_a_node_use_every_link_of_a_mesh_once(g):
     hops = [hop for entry in range(g) for hop in zip(local_path(g, entry), local_path(g, entry)[1:], strict=False)]
     assert len(hops) == len(set(hops)) == g * (g - 1)
     assert [local_path(g, entry)[0] for entry in range(g)] == list(range(g))
+
+
+@pytest.mark.parametrize("g", [3, 5, 7, 9, 15])
+def test_paths_of_an_odd_number_share_the_links_of_a_mesh(g):
+    """Their g (g - 1) hops cannot all be different in general, but no link
+    serves more than two, and no two channels enter or leave at the same GPU."""
+    paths = [local_path(g, entry) for entry in range(g)]
+    hops = Counter(hop for path in paths for hop in pairwise(path))
+    assert max(hops.values()) <= 2
+    assert [path[0] for path in paths] == sorted(path[-1] for path in paths) == list(range(g))
+    assert all(sorted(path) == list(range(g)) for path in paths)
 
 
 @pytest.mark.parametrize("nodes", [2, 4, 16, 3, 7])

@@ -15,7 +15,7 @@ from collsim.core.operations import operation
 from collsim.diagnosis import diagnose
 from collsim.diagnosis.causes import all_causes, changes_of, meets
 from collsim.diagnosis.evidence import evidence_of, known_faults, usual_settings
-from collsim.diagnosis.fit import Noise, dips_of, fit_of, shift
+from collsim.diagnosis.fit import HOST, HOST_FACTOR, Noise, dips_of, fit_of, shift
 from collsim.diagnosis.judgement import _culprit
 from collsim.report import render_diagnosis, schema
 from collsim.topology import load_topology
@@ -220,3 +220,17 @@ def test_stdin_is_read_once(monkeypatch):
     with log.open(encoding="utf-8") as stream:
         monkeypatch.setattr("sys.stdin", stream)
         assert diagnose("-", "hgx_h100").verdict == by_name.verdict
+
+
+def test_the_host_adds_a_time_to_small_calls_not_a_part():
+    """A host that is off by a tenth of the shortest call is off by a hundredth of one that takes ten times as long."""
+    noise = Noise(np.array([2.0**10, 2.0**19]), np.ones(2), np.array([1e-5, 1e-4]), np.zeros(2))
+    times, factors = HOST[0] ** 2 * 1.0 * 0.1, HOST_FACTOR[0] ** 2
+    assert noise.covariance()[0, 1] == pytest.approx(times + factors)
+
+
+def test_one_process_starts_the_gpus_of_its_own_node():
+    (cause,) = (each for each in all_causes() if each.name == "one_process")
+    cluster = load_topology("hgx_h100", scale_out={"nodes": 2})
+    assert {change.gpus_per_thread for change in changes_of(cause, cluster, 16)} == {8}
+    assert {change.gpus_per_thread for change in changes_of(cause, load_topology("hgx_h100"), 4)} == {4}

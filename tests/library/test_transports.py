@@ -3,7 +3,7 @@
 import pytest
 
 import collsim
-from collsim.core.errors import InputError
+from collsim.core.errors import CollsimError, InputError
 from collsim.library import read_environment
 from collsim.topology import load_topology
 from collsim.topology.cluster.bonds import bond_share
@@ -51,6 +51,27 @@ def test_a_failed_adapter_counts_on_another_transport_too(cluster):
     variables = {"NCCL_NET": "Socket"}
     row = collsim.simulate(cluster, "all_to_all", "1G", environment=variables, fail=["nic:n0.nic0"]).rows[0]
     assert row.slowdown == pytest.approx(8 / 7, rel=0.02)
+
+
+@pytest.mark.parametrize("variable", [{"NCCL_PXN_DISABLE": "1"}, {"NCCL_P2P_PXN_LEVEL": "0"}])
+def test_without_relays_messages_for_other_rails_cross_the_spines(variable):
+    """Four nodes of eight rails: of what adapters send 7 of 8 parts are for other rails, and spines carry half
+    of what leaves do."""
+    figures = {"nodes": 4, "fabric": "rail", "radix": 8, "oversubscription": 2}
+    narrow = load_topology("hgx_h100", scale_out=figures)
+    row = collsim.simulate(narrow, "all_to_all", "1G", environment=variable).rows[0]
+    crossing_bytes = row.size_bytes * 24 / 32 * 7 / 8
+    up_Bps = narrow.cluster.spec.nic_rate_Bps / 2
+    assert crossing_bytes / up_Bps <= row.time_s <= 1.15 * crossing_bytes / up_Bps
+    assert row.time_s > 1.6 * collsim.simulate(narrow, "all_to_all", "1G").rows[0].time_s
+
+
+@pytest.mark.parametrize("op", ["all_to_all", "gather"])
+def test_without_relays_nothing_joins_rails_that_no_switch_joins(op):
+    apart = load_topology("hgx_h100", scale_out={"nodes": 2, "fabric": "rail_only"})
+    assert collsim.simulate(apart, op, "1M").rows
+    with pytest.raises(CollsimError, match="only switches join rails"):
+        collsim.simulate(apart, op, "1M", environment={"NCCL_PXN_DISABLE": "1"})
 
 
 def test_queue_pairs_of_bonded_ports():

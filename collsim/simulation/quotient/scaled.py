@@ -147,7 +147,7 @@ class Scaled:
         """Return the request to an algorithm for all ranks of the whole machine."""
         n = self.n_ranks
         asked = request_of(op, requested_bytes, self.run, question)
-        return replace(asked, n_ranks=n, size_bytes=op.rounded_size_bytes(requested_bytes, n, asked.element_bytes))
+        return replace(asked, n_ranks=n, size_bytes=question.size_of(op, requested_bytes, n))
 
     def _row(
         self, picked: Algorithm, proto: str | None, request: ScheduleRequest, empty: Row, question: Request

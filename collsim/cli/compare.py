@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from collsim.cli.options import comparison_options, complete, screen_options, zoo
+from collsim.cli.options import column_option, comparison_options, complete, screen_options, zoo
 from collsim.cli.output import check_targets, named_files, output_format, patience, screen_of, write
 from collsim.cli.run import place_of, requested, without_rivals
 from collsim.core.errors import PARTLY, Fault, Faults
@@ -44,6 +44,7 @@ def comparison_formats() -> tuple[str, ...]:
 )
 @click.option("-o", "--output", metavar="FILE", help="Write there; the suffix chooses the format.")
 @screen_options
+@column_option
 @click.option("-q", "--quiet", is_flag=True, help="No warnings on stderr.")
 @click.pass_context
 def compare(
@@ -61,6 +62,7 @@ def compare(
     cost: bool,
     price: tuple[str, ...],
     power: tuple[str, ...],
+    columns: str | None,
     **flags: Any,
 ) -> None:
     """Predict how long a collective takes on several systems, and how many times as fast as the first each one is.
@@ -78,15 +80,17 @@ def compare(
     from collsim.cli import texts
     from collsim.report import COMPARISON_FORMATS, render_comparison
     from collsim.report.comparison import refused_lines
+    from collsim.report.wires import check_sets
     from collsim.simulation.request.placement import PLACEMENTS
 
     faults = Faults(lambda where: "TOPO" if where in ("topo", "topos") else place_of(context, where, None))
+    sets = check_sets(columns, faults)
     target = faults.attempt(lambda: output_format(form, output, COMPARISON_FORMATS))
     hosts = None if flags["placement"] in PLACEMENTS else flags["placement"]
     sources = [*named_files(*topos, flags["profile"]), *filter(None, [flags["matrix"], hosts, workload])]
     check_targets({"output": output}, faults, sources)
     own = {where: texts.read_prices(told, where, faults) for where, told in (("price", price), ("power", power))}
-    screen = screen_of(output, wide=wide, verbose=verbose)
+    screen = screen_of(output, wide=wide, verbose=verbose, columns=sets)
     if workload is not None or compute_scale is not None:
         if workload is None:
             faults.append(Fault("there is no workload", "compute_scale", "add --workload FILE"))

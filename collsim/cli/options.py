@@ -304,6 +304,14 @@ EXPERT_OPTIONS: dict[str, Callable[..., Any]] = {
     "load_only": click.option(
         "--load-only", is_flag=True, help="The time is what the busiest link or GPU needs; nothing is simulated."
     ),
+    "forward": click.option(
+        "--forward",
+        default="direct",
+        show_default=True,
+        metavar="NAME",
+        **complete(lambda: ("direct", "rail")),
+        help="Low-latency messages to other nodes: direct, or by the GPU of the target's rail.",
+    ),
     "profile": option("profile", help="Constants of the library, for --mode all-to-all."),
     **{name: OPTIONS[name] for name in ("overrides", "fail", "degrade")},
     "compare": click.option(
@@ -321,6 +329,16 @@ def screen_options(command: Callable[..., Any]) -> Callable[..., Any]:
     wide = click.option("--wide", is_flag=True, help="All columns, however wide the terminal is.")
     verbose = click.option("-v", "--verbose", is_flag=True, help="On a terminal: all lines above the table.")
     return wide(verbose(command))
+
+
+def column_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the flag that asks for more columns of a table."""
+    return click.option(
+        "--columns",
+        metavar="SET[,SET...]",
+        **complete(lambda: ("rates", "bytes", "bounds")),
+        help="More columns: rates of wires, bytes sent by tier, bounds of the algorithm that ran.",
+    )(command)
 
 
 def expert_options(command: Callable[..., Any]) -> Callable[..., Any]:

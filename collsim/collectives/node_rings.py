@@ -1,10 +1,10 @@
 """Rings and trees over nodes, as NCCL and RCCL lay their channels.
 
-A ring visits all GPUs of a node, then those of the next. Channel c enters the even nodes at local index c mod g. For an
-even number of GPUs it leaves at another one, and odd nodes swap the two ends, so that the hop between nodes joins equal
-local indices: the traffic stays on its rail (crossNic 2, NCCL src/graph/connect.cc). Otherwise it leaves through the
-adapter of the rail that it entered on, beside the last GPU. Nodes with different numbers of ranks are entered on rails
-that all of them have ranks on.
+A ring visits all GPUs of a node, then those of the next. Channel c enters the even nodes at the (c mod g)-th local
+index of `spread_order`. For an even number of GPUs it leaves at another one, and odd nodes swap the two ends, so that
+the hop between nodes joins equal local indices: the traffic stays on its rail (crossNic 2, NCCL src/graph/connect.cc).
+Otherwise it leaves through the adapter of the rail that it entered on, beside the last GPU. Nodes with different
+numbers of ranks are entered on rails that all of them have ranks on.
 """
 
 from __future__ import annotations

@@ -40,8 +40,9 @@ def on_transport(topology: Topology, variables: Mapping[str, str | int], ops: It
     of *ops*, operations by name.
 
     Read are ``NCCL_IB_DISABLE=1`` and ``NCCL_NET=Socket`` (TCP), ``NCCL_NET_GDR_LEVEL=LOC`` (through the memory of the
-    host), ``NCCL_IB_QPS_PER_CONNECTION`` (bonded ports, ``nic.ports``), and ``NCCL_PXN_DISABLE=1`` and
-    ``NCCL_P2P_PXN_LEVEL=0`` (no GPU passes on what is for another rail). Clusters whose nodes differ stay as they are.
+    host), ``NCCL_IB_QPS_PER_CONNECTION`` (bonded ports, ``nic.ports``, and flows that ECMP hashes), and
+    ``NCCL_PXN_DISABLE=1`` and ``NCCL_P2P_PXN_LEVEL=0`` (no GPU passes on what is for another rail). Clusters whose
+    nodes differ stay as they are.
 
     Examples
     --------
@@ -86,4 +87,6 @@ def _figures(topology: Topology, set_here: Mapping[str, str]) -> dict[str, float
         figures["nic_rate_Bps"] = (
             figures.get("nic_rate_Bps", spec.nic_rate_Bps) * bond_share(ports, pairs) / bond_share(ports, 1)
         )
+    if pairs > 1 and spec.routing == "ecmp":
+        figures["flows_per_pair"] = spec.flows_per_pair * pairs  # each queue pair has a port, and a hash, of its own
     return figures

@@ -29,6 +29,7 @@ from collsim.simulation.lowering import LoweredRun, relaid
 from collsim.simulation.request.request import Request
 from collsim.simulation.result import LinkLoad, Refusal, Row
 from collsim.simulation.selection import built
+from collsim.simulation.tiers import algorithm_bound_s, tiers_of
 from collsim.simulation.timing import MOST_LINKS, Timing
 
 __all__ = [
@@ -253,6 +254,8 @@ def row_of(timing: Timing, empty: Row, run: LoweredRun, **labels: Any) -> Row:
         bottleneck=_busiest(utilisation, run.fabric),
         critical_s=timing.critical_s,
         limits=busy(timing.limits, utilisation, members),
+        tiers=tiers_of(run.fabric, timing.link_bytes, members),
+        algo_bound_s=algorithm_bound_s(run.fabric, timing.link_bytes),
         bottleneck_links=int(members[utilisation >= utilisation.max() * (1 - EQUALLY_BUSY)].sum()),
         path=timing.path,
         tolerance=timing.tolerance,

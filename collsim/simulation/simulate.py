@@ -391,12 +391,13 @@ def reachable(
 ) -> tuple[Topology, Profile]:
     """Return the machine of a run: a node by itself if no group leaves the first one, and no link is loaded.
 
-    Where nodes differ, constants that nobody named are those of the nodes in use.
+    Where nodes differ, or only some GPUs have links of their own, constants that nobody named are of those in use.
     """
     cluster = topology.cluster
+    everyone = sorted({gpu for group in groups for gpu in group})
     if cluster is None:
-        return topology, constants
-    everyone = [gpu for group in groups for gpu in group]
+        found = load_profile(AUTO, topology, everyone) if constants.source == AUTO else constants
+        return topology, constants if found.name == constants.name else found  # which a caller may have changed
     if topology.damage is None and not loaded and max(everyone) < cluster.node.n_gpus:
         topology = cluster.node
     elif len(cluster.kinds) == 1:

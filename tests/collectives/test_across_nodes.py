@@ -7,7 +7,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+import collsim
 from collsim.collectives import NodeLayout, ScheduleRequest, algorithm, node_rings
+from collsim.collectives.node_layout import spread_order
 from collsim.collectives.node_p2p import peer_order, root_order, turns_of
 from collsim.collectives.node_rings import local_path
 from collsim.collectives.node_tree import chained_parents, node_parents
@@ -16,6 +18,7 @@ from collsim.core.operations import operation
 from collsim.schedule import ChunksBuilder, Schedule, TransfersBuilder, diff, find_faults, group_label, load, save
 from collsim.schedule.forms import EVERY
 from collsim.schedule.in_network import members_of, point_to_point, ranks_of
+from collsim.topology import load_topology
 
 MIB = 2**20
 
@@ -178,10 +181,20 @@ def test_paths_of_an_odd_number_share_the_links_of_a_mesh(g):
 def test_rings_stay_on_their_rails(nodes, g):
     for channel, ring in enumerate(node_rings(NodeLayout.blocks([g] * nodes)).tolist()):
         assert sorted(ring) == list(range(nodes * g))
-        assert ring[0] == channel
+        assert ring[0] == spread_order(g)[channel]
         hops = zip(ring, [*ring[1:], ring[0]], strict=True)
         off_rail = [(a, b) for a, b in hops if a // g != b // g and a % g != b % g]
         assert len(off_rail) == nodes % 2  # on an odd number of nodes the hop that closes the ring
+
+
+@pytest.mark.parametrize("algo", ["ring", "tree"])
+def test_every_adapter_that_gpus_share_carries_its_part(algo):
+    """Two adapters of a node carry twice what one does, and four four times, though there are as few channels."""
+    rates = []
+    for shared_by in (8, 4, 2):
+        topology = load_topology("dgx_a100", {"scale_out.nodes": "2", "nic.shared_by": str(shared_by)})
+        rates.append(collsim.simulate(topology, "all_reduce", "4G", algo=algo, library="nccl-2.28").rows[0].busbw_Bps)
+    assert np.array(rates) / rates[0] == pytest.approx([1, 2, 4], rel=0.02)
 
 
 def test_every_gpu_is_entry_of_one_ring():

@@ -11,7 +11,6 @@ from jsonschema import Draft202012Validator
 
 import collsim
 from collsim.core.errors import InputError
-from collsim.core.operations import operation
 from collsim.diagnosis import diagnose
 from collsim.diagnosis.causes import all_causes, changes_of, meets
 from collsim.diagnosis.evidence import evidence_of, known_faults, usual_settings
@@ -21,6 +20,8 @@ from collsim.report import render_diagnosis, schema
 from collsim.topology import load_topology
 from collsim.topology.files.overrides import known_paths
 
+from ..calibration.made_logs import log_text
+
 MIB = 2**20
 SIZES = [2**power for power in range(12, 34, 2)]
 FEW = ["nvls_off", "algorithm", "few_channels", "lost_plane", "start_skew"]
@@ -28,13 +29,8 @@ FEW = ["nvls_off", "algorithm", "few_channels", "lost_plane", "start_skew"]
 
 def written(path, times, op="all_reduce", ranks=8, wrong=0, lines=()):
     """Write a log of pairs of bytes and seconds."""
-    factor = operation(op).busbw_factor(ranks)
-    text = [*lines, f"# Collective test starting: {op}_perf"]
-    text += [f"#  Rank {rank:2d} Group  0 Pid {rank + 1} on box device {rank} [0x00] GPU" for rank in range(ranks)]
-    for size, time_s in times:
-        half = f"{time_s * 1e6:.2f} {size / time_s / 1e9:.2f} {factor * size / time_s / 1e9:.2f} {wrong}"
-        text.append(f"{size} {size // 4} float sum -1 {half} {half}")
-    path.write_text("\n".join([*text, "# Out of bounds values : 0 OK", ""]))
+    rows = [(size, time_s * 1e6, wrong) for size, time_s in times]
+    path.write_text(log_text(op, ranks, lines=lines, rows=rows))
     return path
 
 
@@ -136,8 +132,8 @@ class TestFile:
     def test_every_variant_is_a_question_that_can_be_asked(self, name, nodes):
         topology = load_topology(name, scale_out={"nodes": nodes} if nodes > 1 else None)
         for cause in all_causes():
-            if meets(cause, topology, 8 * nodes) and not cause.shape:
-                for change in changes_of(cause, topology, 8 * nodes):
+            if meets(cause, topology, 8 * nodes, nodes) and not cause.shape:
+                for change in changes_of(cause, topology, 8 * nodes, nodes):
                     assert set(change.overrides) <= set(known_paths()), cause.name
                     assert change.flags, cause.name
 

@@ -103,3 +103,12 @@ def test_bad_values_are_refused(word, told):
     with pytest.raises(InputError, match="NCCL") as error:
         read_environment([word])
     assert told in str(error.value)
+
+
+def test_queue_pairs_spread_what_a_hash_sends():
+    """Each queue pair has a hash of its own: many are nearer to an even load than one."""
+    fabric = {"nodes": 4, "racks": 4, "fabric": "fat_tree", "network": "roce"}
+    hashed = load_topology("hgx_h100", {"scale_out.routing": "ecmp"}, scale_out=fabric)
+    one, many = (busbw(hashed, NCCL_IB_QPS_PER_CONNECTION=pairs) for pairs in ("1", "16"))
+    assert many > 1.2 * one
+    assert one == busbw(hashed)

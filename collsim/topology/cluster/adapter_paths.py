@@ -12,7 +12,7 @@ __all__ = ["PATHS", "with_adapter_paths"]
 
 PATHS = "path."
 """First word of the names of what is changed here, among the facts of a topology."""
-FIELDS = {"nic_rate_Bps": "B/s", "bus_rate_Bps": "B/s", "nic_latency_s": "s", "relays": "count"}
+FIELDS = {"nic_rate_Bps": "B/s", "bus_rate_Bps": "B/s", "nic_latency_s": "s", "relays": "count", "flows_per_pair": ""}
 """Fields of the specification that may change, with their units."""
 
 
@@ -36,6 +36,6 @@ def with_adapter_paths(topology: Topology, figures: Mapping[str, float], source:
 def _fact(name: str, value: float, source: str) -> Fact:
     """Return a figure of the path; those of the adapter itself stay, because the library reads them for its choice."""
     unit = FIELDS[name]
-    path = PATHS + (name.rpartition("_")[0] or name)
+    path = PATHS + (name.rpartition("_")[0] if unit in ("s", "B/s") else name)
     texts = {"s": f"{value * 1e6:g} us", "B/s": f"{value / 1e9:.4g} GB/s", "count": "on" if value else "off"}
-    return Fact(path, texts[unit], float(value), unit, "set", source, "", "--env")
+    return Fact(path, texts.get(unit, f"{value:g}"), float(value), unit, "set", source, "", "--env")

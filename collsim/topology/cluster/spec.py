@@ -86,7 +86,7 @@ class ClusterSpec:
     leaf_cable_m: float = 30.0
     core_cable_m: float = 50.0
     bus_latency_s: float = 250e-9
-    bus_efficiency: float = 0.894
+    bus_efficiency: float = 0.858
     """These five as in `collsim.topology.files.schema.ScaleOut`, which says where they come from."""
     switch_latency_s: float = 0.0
     nic_latency_s: float = 0.0

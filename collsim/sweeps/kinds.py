@@ -136,9 +136,9 @@ def _check_workload(value: Any, where: str) -> None:
 
 
 def _check_algorithm(value: Any, where: str) -> None:
-    from collsim.collectives import ALGORITHMS
+    from collsim.simulation.request.request import algorithm_names
 
-    known = ["auto", "best", *dict.fromkeys(entry.name for entry in ALGORITHMS)]
+    known = [name for name in algorithm_names() if name != "all"]  # one row to a point
     if str(value) not in known:
         raise UnknownNameError("algorithm", str(value), known, where)
 

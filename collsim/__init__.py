@@ -42,12 +42,14 @@ if TYPE_CHECKING:
     from collsim.explanation import Explanation, explain
     from collsim.importing import ImportedTopology, import_schedule, import_topology
     from collsim.moe import MoeComparison, MoeResult, compare_moe, simulate_moe
+    from collsim.planning import PlannerTable, Tuning, WorkloadComparison, compare_workloads, planner_table, tune
     from collsim.schedule import Schedule
     from collsim.serving import ServingResult, simulate_serving
     from collsim.simulation.compare import compare
     from collsim.simulation.comparison import Comparison
     from collsim.simulation.result import Result
     from collsim.simulation.simulate import simulate
+    from collsim.sweeps import SweepResult, sweep
     from collsim.timeline import TimelineResult, WhatIf, simulate_timeline
     from collsim.topology import Topology, load_topology, systems
 
@@ -61,27 +63,35 @@ __all__ = [
     "ModelError",
     "MoeComparison",
     "MoeResult",
+    "PlannerTable",
     "Result",
     "Schedule",
     "ServingResult",
+    "SweepResult",
     "TimelineResult",
     "Topology",
+    "Tuning",
     "Validation",
     "WhatIf",
+    "WorkloadComparison",
     "__version__",
     "calibrate",
     "compare",
     "compare_moe",
+    "compare_workloads",
     "diagnose",
     "explain",
     "import_schedule",
     "import_topology",
     "load_topology",
+    "planner_table",
     "simulate",
     "simulate_moe",
     "simulate_serving",
     "simulate_timeline",
+    "sweep",
     "systems",
+    "tune",
     "validate",
     "write_report",
 ]
@@ -96,22 +106,30 @@ HOME = {
     "ModelError": "core.errors",
     "MoeComparison": "moe",
     "MoeResult": "moe",
+    "PlannerTable": "planning",
     "Result": "simulation.result",
     "Schedule": "schedule",
     "ServingResult": "serving",
+    "SweepResult": "sweeps",
     "TimelineResult": "timeline",
     "Topology": "topology",
+    "Tuning": "planning",
     "Validation": "calibration.verdicts",
     "WhatIf": "timeline",
+    "WorkloadComparison": "planning",
     "load_topology": "topology",
+    "planner_table": "planning",
     "simulate": "simulation.simulate",
     "simulate_moe": "moe",
     "simulate_serving": "serving",
     "simulate_timeline": "timeline",
+    "sweep": "sweeps",
     "systems": "topology",
+    "tune": "planning",
     "calibrate": "calibration.fit",
     "compare": "simulation.compare",
     "compare_moe": "moe",
+    "compare_workloads": "planning",
     "diagnose": "diagnosis",
     "explain": "explanation",
     "import_schedule": "importing",

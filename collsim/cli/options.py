@@ -22,6 +22,7 @@ __all__ = [
     "scale_out_place",
     "schedule_options",
     "screen_options",
+    "tuning_options",
     "with_options",
     "zoo",
 ]
@@ -211,6 +212,26 @@ COMPARISON_OPTIONS = {name: entry for name, entry in OPTIONS.items() if name != 
 """The flags of a request to several systems, which hold for all of them."""
 
 
+FOUND_BY_TUNING = (
+    "algo",
+    "proto",
+    "channels",
+    "chunk",
+    "matrix",
+    "split",
+    "groups",
+    "over",
+    "hash_seeds",
+    "load",
+    "root",
+)
+"""Fields of a request that tuning finds, or that no rule of a tuner can depend on."""
+TUNING_OPTIONS = {name: entry for name, entry in OPTIONS.items() if name not in FOUND_BY_TUNING} | {
+    "op": option("op", default="all_reduce,all_gather,reduce_scatter", help="Collectives to tune."),
+}
+"""The flags of a machine and of the calls to tune for."""
+
+
 EXPERT_OPTIONS: dict[str, Callable[..., Any]] = {
     **{name: OPTIONS[name] for name in ("topo", *SCALE_OUT)},
     "ep": click.option(
@@ -315,6 +336,11 @@ def request_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def comparison_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the flags that say what to simulate on each of several systems."""
     return with_options(command, COMPARISON_OPTIONS.values())
+
+
+def tuning_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the flags that say which machine and which calls to tune."""
+    return with_options(command, TUNING_OPTIONS.values())
 
 
 def scale_out_options(command: Callable[..., Any]) -> Callable[..., Any]:

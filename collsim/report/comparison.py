@@ -6,8 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from collsim.core.units import format_size
+from collsim.prices import Price
+from collsim.report.costs import costs_markdown, costs_table, decides
 from collsim.report.data import json_text
 from collsim.report.nccl import time_text
+from collsim.report.price_notes import price_lines
 from collsim.report.sheet import WHOLE, Column, Screen, document, fitted, fitting, markdown, not_shown, sheet
 from collsim.report.table import preamble, switch_notes
 from collsim.simulation.comparison import ComparedRow, Comparison
@@ -60,7 +63,12 @@ DROP = ("low high", "bottleneck", "algo", "verdict", "busbw")
 
 
 def comparison_table(comparison: Comparison, screen: Screen = WHOLE) -> str:
-    """One line per row, the systems side by side; every line that is not data starts with ``#``."""
+    """One line per row, the systems side by side; every line that is not data starts with ``#``.
+
+    With costs a line for each system, as they would be too wide beside each other.
+    """
+    if comparison.priced:
+        return costs_table(comparison, screen, _before(comparison), _after(comparison))
     parts = [fitted(_own(i), comparison.rows) for i in range(len(comparison.systems))]
     whole = [*fitted(SHARED, comparison.rows), *(column for part in parts for column in part)]
     inner = screen if screen.width is None else replace(screen, width=screen.width - 2)
@@ -73,6 +81,8 @@ def comparison_table(comparison: Comparison, screen: Screen = WHOLE) -> str:
 
 def comparison_markdown(comparison: Comparison) -> str:
     """Rows as one Markdown table, with the name of the system at each of its columns."""
+    if comparison.priced:
+        return costs_markdown(comparison, [*_before(comparison), *_after(comparison)])
     own = [
         replace(column, name=f"{name} {column.name}")
         for i, name in enumerate(_names(comparison))
@@ -125,6 +135,10 @@ def _after(comparison: Comparison) -> list[str]:
     for i, name in enumerate(others, start=1):
         told += _range(comparison.rows, i, name) + _open(comparison.rows, i, name)
     told += comparison.mixed_versions
+    if comparison.priced:
+        told += price_lines({system.label: system.price or Price() for system in comparison.systems})
+        told.append("per TB: of what all GPUs have to send, by the factors of nccl-tests; bound: least time over time")
+        told += [f"{_place(row)}: {decides(comparison, row)}" for row in comparison.rows]
     if any(run and run.time_lo_s is not None for row in comparison.rows for run in row.runs):
         told.append("low to high: 90 % of measured times lie there, by the errors of logs that the fit did not see")
     told += width_notes((run.size_bytes, run.wide_because) for row in comparison.rows for run in row.runs if run)

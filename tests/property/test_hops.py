@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from collsim import simulate
 from collsim.core.errors import CollsimError
-from collsim.simulation import hops
+from collsim.simulation import hop_classes, hops
 
 RUNS = (
     ("all_reduce", "tree"), ("all_reduce", "nvls_tree"), ("broadcast", "ring"), ("reduce", "ring"),
@@ -49,12 +49,12 @@ def test_classes_take_as_long_as_all_transfers(cluster, run, nodes, size, proto,
 def test_nodes_that_are_nearly_alike_take_nearly_as_long(run, monkeypatch):
     asked = {"nodes": 24, "size": "4M"}
     exact = times("h100_rail", run, classes=True, **asked)
-    monkeypatch.setattr(hops, "MOST_EXACT", 0)
+    monkeypatch.setattr(hop_classes, "MOST_EXACT", 0)
     near = times("h100_rail", run, classes=True, **asked)
     assert "nearly alike" in near.path
     assert "nearly alike" not in exact.path
     assert near.time_s == pytest.approx(exact.time_s, rel=0.01)
-    monkeypatch.setattr(hops, "MOST_NEAR", 0)
+    monkeypatch.setattr(hop_classes, "MOST_NEAR", 0)
     coarsest = times("h100_rail", run, classes=True, **asked)
     assert coarsest.classes < near.classes < exact.classes * 1.01
     assert coarsest.time_s == pytest.approx(exact.time_s, rel=0.06)

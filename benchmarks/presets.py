@@ -23,7 +23,7 @@ COLLSIM = Path(sys.executable).parent / "collsim"
 OPS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce", "gather", "scatter")
 OPS += ("send_recv",)
 CPU_S, MEMORY_GB = 120, 4
-LETTERS = {"transfers": "t", "classes": "c", "nearly alike": "n", "within": "w", "wavefront": "s"}
+LETTERS = {"transfers": "t", "classes": "c", "nearly alike": "n", "tolerant": "w", "wavefront": "s"}
 """What a cell says of a path, by the word that the path has."""
 
 
@@ -58,33 +58,23 @@ def cell(preset: str, op: str) -> str:
     for each in dict.fromkeys(each["what"] for each in result["refused"]):
         print(preset, op, each, file=sys.stderr)
     lost = f" **{len(result['refused'])} refused**" if result["refused"] else ""
-    return f"{spent} {_paths(row['path'] for row in result['results'])}{lost}"
+    paths = "; ".join(row["path"] for row in result["results"])
+    return f"{spent} {''.join(letter for word, letter in LETTERS.items() if word in paths)}{lost}"
 
 
-def _paths(paths: object) -> str:
-    """Return the letters of some paths."""
-    assert hasattr(paths, "__iter__")
-    text = "; ".join(paths)
-    return "".join(letter for word, letter in LETTERS.items() if word in text)
+def line(name: str) -> str:
+    """Return the line of a preset."""
+    return f"| {name} | " + " | ".join(cell(name, op) for op in OPS) + " |"
 
 
-def lines(names: list[str]) -> dict[str, str]:
-    """Return the line of each preset, printed as it is found."""
-    found = {}
-    for name in names:
-        found[name] = f"| {name} | " + " | ".join(cell(name, op) for op in OPS) + " |"
-        print(found[name], flush=True)
-    return found
-
-
-def write(found: dict[str, str]) -> None:
-    """Put lines into the page, beside those that it has of other presets."""
+def write(name: str, text: str) -> None:
+    """Put the line of a preset into the page, beside those that it has of others."""
     before, rest = PAGE.read_text(encoding="utf-8").split(BEGIN)
     old, after = rest.split(END)
-    known = {line.split(" | ")[0].removeprefix("| "): line for line in old.splitlines()[2:]}
+    known = {row.split(" | ")[0].removeprefix("| "): row for row in old.splitlines()[2:]} | {name: text}
     head = "| preset | " + " | ".join(OPS) + " |\n| --- |" + " --- |" * len(OPS) + "\n"
-    body = "".join(f"{line}\n" for name in presets() if (line := (known | found).get(name)))
-    PAGE.write_text(before + BEGIN + head + body + END + after, encoding="utf-8")
+    body = "".join(f"{known[each]}\n" for each in presets() if each in known)
+    PAGE.write_text(before + BEGIN + head + body + END.lstrip("\n") + after, encoding="utf-8")
 
 
 def main() -> None:
@@ -93,9 +83,11 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="write the table into docs/presets.md")
     parser.add_argument("presets", nargs="*", metavar="PRESET")
     asked = parser.parse_args()
-    found = lines(asked.presets or presets())
-    if asked.write:
-        write(found)
+    for name in asked.presets or presets():
+        text = line(name)
+        print(text, flush=True)
+        if asked.write:
+            write(name, text)
 
 
 if __name__ == "__main__":

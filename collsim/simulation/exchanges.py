@@ -324,12 +324,13 @@ def _kinds_of_links(fabric: Fabric) -> tuple[Int, Float, Int]:
     n_groups, src, dst = int(group.max()) + 1, wiring.link_src, wiring.link_dst
     both = (src >= first) & (dst >= first)
     apart = np.where(both, (group[dst] - group[src]) % n_groups, 0)
-    columns = np.stack([sort[src], sort[dst], src < dst, np.round(fabric.capacity_Bps), apart], axis=1)
-    _, kind_of, members = np.unique(columns, axis=0, return_inverse=True, return_counts=True)
-    kind_of = kind_of.reshape(-1)
-    capacity_Bps = np.bincount(kind_of, fabric.capacity_Bps) / members
-    members = np.maximum(np.bincount(kind_of[_in_use(fabric)], minlength=len(members)), 1)
-    return kind_of.astype(np.int64), capacity_Bps, members.astype(np.int64)
+    kind_of = np.zeros(len(src), dtype=np.int64)
+    for column in (sort[src], sort[dst], src < dst, np.round(fabric.capacity_Bps), apart):
+        values, place = distinct(column.astype(np.int64))
+        kind_of = distinct(kind_of * len(values) + place)[1]
+    capacity_Bps = np.bincount(kind_of, fabric.capacity_Bps) / np.bincount(kind_of)
+    members = np.maximum(np.bincount(kind_of[_in_use(fabric)], minlength=len(capacity_Bps)), 1)
+    return kind_of, capacity_Bps, members.astype(np.int64)
 
 
 def _in_use(fabric: Fabric) -> Bool:

@@ -74,7 +74,7 @@ def write(name: str, text: str) -> None:
     known = {row.split(" | ")[0].removeprefix("| "): row for row in old.splitlines()[2:]} | {name: text}
     head = "| preset | " + " | ".join(OPS) + " |\n| --- |" + " --- |" * len(OPS) + "\n"
     body = "".join(f"{known[each]}\n" for each in presets() if each in known)
-    PAGE.write_text(before + BEGIN + head + body + END.lstrip("\n") + after, encoding="utf-8")
+    PAGE.write_text(before + BEGIN + head + body + END + after, encoding="utf-8")
 
 
 def main() -> None:

@@ -334,13 +334,20 @@ def _kinds_of_links(fabric: Fabric) -> tuple[Int, Float, Int]:
 
 
 def _in_use(fabric: Fabric) -> Bool:
-    """Return bool[n_links]: all but those of GPUs that are no ranks, and of adapters of these."""
+    """Return bool[n_links]: all but those of GPUs that are no ranks, their adapters, and leaves of no others.
+
+    On a dragonfly other messages pass a switch without ranks.
+    """
     wiring, cluster = fabric.wiring, fabric.machine.cluster
     assert cluster is not None
     idle = np.zeros(wiring.n_nodes, dtype=np.bool_)
     idle[: wiring.n_gpus] = idle[cluster.first_nic : cluster.first_leaf] = True
     idle[fabric.rank_node] = False
-    idle[cluster.nic_of[entries_of(cluster.nic_ptr, fabric.rank_node)[1]]] = False
+    nics = cluster.nic_of[entries_of(cluster.nic_ptr, fabric.rank_node)[1]]
+    idle[nics] = False
+    if cluster.spec.fabric != "dragonfly":
+        idle[cluster.first_leaf + np.flatnonzero(cluster.switch_tier == 0)] = True
+        idle[cluster.first_leaf + cluster.nic_leaf[nics - cluster.first_nic]] = False
     return np.asarray(~(idle[wiring.link_src] | idle[wiring.link_dst]))
 
 

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from collsim.calibration.verdicts import Validation
     from collsim.core.errors import CollsimError, InputError, ModelError
     from collsim.diagnosis import Diagnosis, diagnose
+    from collsim.importing import ImportedTopology, import_schedule, import_topology
     from collsim.moe import MoeComparison, MoeResult, compare_moe, simulate_moe
     from collsim.schedule import Schedule
     from collsim.serving import ServingResult, simulate_serving
@@ -52,6 +53,7 @@ __all__ = [
     "CollsimError",
     "Comparison",
     "Diagnosis",
+    "ImportedTopology",
     "InputError",
     "ModelError",
     "MoeComparison",
@@ -68,6 +70,8 @@ __all__ = [
     "compare",
     "compare_moe",
     "diagnose",
+    "import_schedule",
+    "import_topology",
     "load_topology",
     "simulate",
     "simulate_moe",
@@ -81,6 +85,7 @@ HOME = {
     "CollsimError": "core.errors",
     "Comparison": "simulation.comparison",
     "Diagnosis": "diagnosis",
+    "ImportedTopology": "importing",
     "InputError": "core.errors",
     "ModelError": "core.errors",
     "MoeComparison": "moe",
@@ -102,6 +107,8 @@ HOME = {
     "compare": "simulation.compare",
     "compare_moe": "moe",
     "diagnose": "diagnosis",
+    "import_schedule": "importing",
+    "import_topology": "importing",
     "validate": "calibration.validate",
 }
 

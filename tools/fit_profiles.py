@@ -12,7 +12,7 @@ import argparse
 import math
 import subprocess
 import sys
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cache
@@ -21,8 +21,9 @@ from typing import NamedTuple
 
 import numpy as np
 import yaml
-from joint_networks import JOINT, Joint, Law, Seen, fit_jointly, left_out_s
+from joint_networks import JOINT, Joint, Law, Seen, few, fit_jointly, left_out_s, time_s
 from predictors import TableRow, matrix_bytes, measured_rows, topology_of, variables
+from site_errors import Draw, errors_of_sites
 
 from collsim.calibration.cases import Measured, MeasuredCase
 from collsim.calibration.findings import Calibration
@@ -31,13 +32,13 @@ from collsim.calibration.fit_network import fit_network
 from collsim.calibration.log_placement import misfit, nodes_of
 from collsim.calibration.observations import observe, thinned, without_spikes
 from collsim.calibration.profile_writer import as_yaml
-from collsim.calibration.scatters import INSIDE, residual_of
+from collsim.calibration.scatters import residual_of
 from collsim.calibration.validate import DEFAULT_RCCL
 from collsim.core.operations import DTYPES
-from collsim.library import DEFAULT_LIBRARY, Profile, Scatter, load_profile, read_environment, system_of
-from collsim.library.costs.channel_costs import BETWEEN
+from collsim.library import DEFAULT_LIBRARY, Profile, load_profile, read_environment, system_of
+from collsim.library.costs.channel_costs import BETWEEN, Protocol
 from collsim.library.costs.hosts import as_hosted
-from collsim.library.costs.profile import BANDS, BANDS_BETWEEN, UNSEEN_REACH, band_of
+from collsim.library.costs.profile import NetworkCosts
 from collsim.library.peers import peer_level
 from collsim.report.calibration import calibration_table
 from collsim.topology import Topology
@@ -56,8 +57,8 @@ NVLS_SEEN = {"NCCL_NVLS_ENABLE": "1"}
 class Fit(NamedTuple):
     """Where the fit of a system starts: a file of `STARTS`, or the shipped profile of a relative.
 
-    Which GPUs follow, and clusters whose nodes are that system; on which kind of host the logs were taken; and
-    whether the relative has the same GPU.
+    Which GPUs follow, and clusters whose nodes are that system; on which kind of host the logs were taken; whether the
+    relative has the same GPU; and who lends the intervals of kernels of which no row can be left out.
     """
 
     start: str
@@ -65,29 +66,35 @@ class Fit(NamedTuple):
     clusters: tuple[str, ...] = ()
     host: str = "bare"
     alike: bool = False
+    lender: str = ""
 
 
 class Between(NamedTuple):
-    """Whose logs tell what steps between nodes cost, and other names of it; which GPUs and networks follow."""
+    """Whose logs tell what steps between nodes cost, and other names of it; which GPUs and networks follow.
+
+    The first network is that of the logs, and *measured* are the GPUs of their chips.
+    """
 
     systems: tuple[str, ...]
     gpus: tuple[str, ...]
     networks: tuple[str, ...]
 
+    measured: tuple[str, ...]
+
     def covers(self, topology: Topology) -> bool:
         """Return True if they are meant for a cluster."""
         assert topology.cluster is not None
-        model = topology.labels.get("gpu.model", "")
-        return topology.cluster.spec.network in self.networks and any(gpu in model for gpu in self.gpus)
+        meant = NetworkCosts(networks=self.networks, gpus=self.gpus)
+        return meant.covers(topology.cluster.spec.network, topology.labels.get("gpu.model", ""))
 
 
 FITS = {
     "hgx_h100": Fit("nvlink", ("H100", "H800"), ("h100_rail",), "virtual"),
-    "gh200_quad": Fit("hgx_h100", ("GH200",), ("alps",)),
-    "hgx_b200": Fit("blackwell", ("B200",)),
-    "gb200_nvl72": Fit("hgx_b200", ("GB200",), alike=True),
-    "dgx_a100": Fit("ampere", ("A100", "A800")),
-    "dgx2_v100": Fit("volta", ("V100",)),
+    "gh200_quad": Fit("hgx_h100", ("GH200",), ("alps",), lender="hgx_h100"),
+    "hgx_b200": Fit("blackwell", ("B200",), lender="hgx_h100"),
+    "gb200_nvl72": Fit("hgx_b200", ("GB200",), alike=True, lender="hgx_b200"),
+    "dgx_a100": Fit("ampere", ("A100", "A800"), lender="hgx_h100"),
+    "dgx2_v100": Fit("volta", ("V100",), lender="hgx_h100"),
     "mi300x_ubb8": Fit("xgmi", ("MI300X",)),
     "l40s_8gpu": Fit("pcie", ("L40", "RTX 40")),
     "rtx_pro_6000_8gpu": Fit("pcie", ("RTX PRO 6000", "RTX 50")),
@@ -97,16 +104,21 @@ FITS = {
 
 NETWORKS = {
     "infiniband": Between(
-        ("h100_rail", "hgx_h100"), ("H100", "H200", "H800", "H20", "B200", "B300"), ("infiniband", "spectrum_x", "roce")
+        ("h100_rail", "hgx_h100"), ("H100", "H200", "H800", "H20", "B200", "B300"),
+        ("infiniband", "spectrum_x", "roce"), ("H100", "H200", "H800", "H20"),
     ),
-    "infiniband_a100": Between(("a100_rail", "dgx_a100"), ("A100",), ("infiniband", "roce")),
-    "slingshot": Between(("alps",), ("GH200",), ("slingshot",)),
-    "slingshot_a100": Between(("polaris",), ("A100",), ("slingshot",)),
-    "efa": Between(("p5_efa",), ("H100", "H200"), ("efa",)),
-    "efa_v1": Between(("p3dn_efa", "p4d_efa"), ("V100", "A100"), ("efa",)),
-    "roce": Between(("mi300x_roce", "mi300x_ubb8"), ("MI300X", "MI325X"), ("roce",)),
-    "ultra_ethernet": Between(("mi355x_pollara", "mi355x_ubb8"), ("MI350X", "MI355X"), ("ultra_ethernet", "roce")),
-}
+    "infiniband_a100": Between(("a100_rail", "dgx_a100"), ("A100",), ("infiniband", "roce"), ("A100",)),
+    "slingshot": Between(("alps",), ("GH200",), ("slingshot",), ("GH200",)),
+    "slingshot_a100": Between(("polaris",), ("A100",), ("slingshot",), ("A100",)),
+    "efa": Between(("p5_efa",), ("H100", "H200"), ("efa",), ("H100", "H200")),
+    "efa_v1": Between(("p3dn_efa", "p4d_efa"), ("V100", "A100"), ("efa",), ("V100",)),
+    "roce": Between(("mi300x_roce", "mi300x_ubb8"), ("MI300X", "MI325X"), ("roce",), ("MI300X", "MI325X")),
+    "ultra_ethernet": Between(
+        ("mi355x_pollara", "mi355x_ubb8"), ("MI350X", "MI355X"), ("ultra_ethernet", "roce"), ("MI350X", "MI355X")
+    ),
+}  # fmt: skip
+"""A chip under several names is one: MI350X and MI355X, MI300X and MI325X, H100 and its relatives differ in memory and
+clocks, not in what drives the adapters."""
 
 
 def as_case(row: TableRow) -> Measured:
@@ -154,6 +166,8 @@ def fit(system: str) -> Calibration:
     rows = rows_of(system)
     found = fit_profile(rows, topology, start=start, alike=FITS[system].alike)
     levels = {peer_level(topology, range(row.case.ranks), read_environment(dict(row.case.environment))) for row in rows}
+    if FITS[system].lender:
+        found = with_lent(found, FITS[system].lender)
     systems, peers = (*found.profile.systems, *FITS[system].clusters), tuple(sorted(filter(None, levels)))
     return replace(
         found,
@@ -161,26 +175,34 @@ def fit(system: str) -> Calibration:
     )
 
 
+def with_lent(found: Calibration, lender: str) -> Calibration:
+    """Return a calibration with the intervals of a relative where its own logs leave no row out."""
+    accuracy = {family: dict(bands) for family, bands in found.profile.accuracy.items()}
+    for family, bands in load_profile(lender).accuracy.items():
+        for band, its in bands.items():
+            mine = accuracy.setdefault(family, {}).get(band)
+            if its.is_told and (mine is None or not mine.is_told):
+                accuracy[family][band] = (mine or its).borrowed(lender, its)
+    return replace(found, profile=replace(found.profile, accuracy=accuracy))
+
+
 MOST_TRANSFERS = 20_000
 """Rows whose schedules are larger are left out of the joint fit, which times each of them some hundred times."""
 MOST_ROWS = 80
 """Of a site: its rows are much alike."""
-LEAST_SITES = 2
-"""Of one site alone no error of others can be told."""
-LEAST_REACH = 0.05
-"""Least distance of an interval's ends, as a logarithm: what two equal machines of one site differ by above 1 MiB."""
 
 
 def seen_of(system: str, rows: Sequence[TableRow]) -> list[Seen]:
-    """Return the rows of a cluster over several nodes, laid on it; none of one that the joint fit says nothing of."""
+    """Return the rows of a cluster over several nodes, laid on it; none of one that no fit between nodes covers."""
     topology = topology_of(system)
-    names = [name for name in JOINT if topology.cluster is not None and NETWORKS[name].covers(topology)]
-    if not names or system_of(topology).is_amd:
+    names = [name for name in NETWORKS if topology.cluster is not None and NETWORKS[name].covers(topology)]
+    if not names or (names[0] in JOINT and system_of(topology).is_amd):
         return []
     site = {row.log: f"{row.site} ({system})" for row in rows}
     cases = [case for case in thinned(list(map(as_case, rows))) if misfit(case.case, topology) is None]
     profile = with_start(topology)
-    seen, _ = observe(undisturbed_cases(cases, system), topology, profile, profile.library or DEFAULT_LIBRARY)
+    library = profile.library or DEFAULT[system_of(topology).is_amd]
+    seen, _ = observe(undisturbed_cases(cases, system), topology, profile, library)
     return [
         Seen(names[0], site[entry.row.file], replace(entry, family=BETWEEN.get(entry.family, entry.family)))
         for entry in seen
@@ -193,80 +215,52 @@ def undisturbed_cases(cases: Sequence[Measured], system: str) -> list[Measured]:
     return without_spikes([case for case in cases if case.case.launch == "stream"], system)[0]
 
 
-def few(seen: Sequence[Seen], most: int = MOST_ROWS) -> list[Seen]:
-    """Return at most so many rows of each site, of all kernels and sizes."""
-    sites: dict[str, list[Seen]] = defaultdict(list)
-    for entry in seen:
-        sites[entry.site].append(entry)
-    kept: list[Seen] = []
-    for rows in sites.values():
-        rows.sort(key=lambda one: (one.row.family, one.row.proto, *one.row.group, one.row.row.case.size_bytes))
-        kept += rows[:: -(-len(rows) // most)]
-    return kept
-
-
 def law_of_nccl(without: Iterable[str] = ()) -> Law:
     """Return the law of steps between nodes, which starts from figures that stood before any log was read."""
     return Law(load_profile(str(STARTS / "between.yaml")).network.families, without)
 
 
 @cache
-def joint_fit() -> tuple[Joint, dict[str, dict[str, Scatter]]]:
-    """Return the joint fit to the training rows of all networks, and the errors of sites left out of it."""
+def seen_between() -> dict[bool, list[Seen]]:
+    """Return the training rows over nodes: of the networks that are fitted together, and of the others."""
     systems: dict[str, list[TableRow]] = defaultdict(list)
     for row in measured_rows():
         if row.set == "train" and row.health == "ok" and not row.spike and row.case.nodes > 1:
             systems[row.case.system].append(row)
-    found = fit_jointly(law_of_nccl(), few([entry for system in systems for entry in seen_of(system, systems[system])]))
-    return found, errors_of_sites(found.seen, left_out_s(found).tolist())
-
-
-def errors_of_sites(seen: Sequence[Seen], predicted_s: Sequence[float]) -> dict[str, dict[str, Scatter]]:
-    """Return the errors by kernel and band of rows whose site was left out, as far as they hold for another site.
-
-    In bands that fewer sites than `LEAST_SITES` show, kernels take those of rings: below 1 MiB as they are, for hosts
-    and proxies make them, whichever kernel runs; above, twice as far off.
-    """
-    groups: dict[tuple[str, str], list[tuple[Seen, float]]] = defaultdict(list)
-    for entry, its_s in zip(seen, predicted_s, strict=True):
-        groups[entry.row.family, band_of(entry.row.row.case.size_bytes, BANDS_BETWEEN)].append((entry, its_s))
-    told = {place: scatter for place, rows in groups.items() if (scatter := scatter_of_sites(rows)) is not None}
-    lent = {
-        band: told["ring", band].widened(UNSEEN_REACH if first >= BANDS["large"] else 1.0)
-        for band, first in BANDS_BETWEEN.items()
-        if ("ring", band) in told
-    }
+    seen = [entry for system in systems for entry in seen_of(system, systems[system])]
     return {
-        family: {band: told.get((family, band), lent[band]) for band in lent}
-        for family in dict.fromkeys(entry.row.family for entry in seen)
+        together: few([entry for entry in seen if (entry.network in JOINT) == together], MOST_ROWS)
+        for together in (True, False)
     }
 
 
-def scatter_of_sites(rows: Sequence[tuple[Seen, float]]) -> Scatter | None:
-    """Return the errors of rows of several sites, all of which count alike; None if they are too few.
+@cache
+def joint_fit() -> Joint:
+    """Return the joint fit to the training rows of all its networks."""
+    return fit_jointly(law_of_nccl(), seen_between()[True])
 
-    Within the reach of so large a share of k sites the next one lies with the probability that an interval states
-    (conformal prediction).
+
+@cache
+def draws() -> tuple[Draw, ...]:
+    """Return every training row over nodes as another site's logs predict it.
+
+    That is the joint fit without its site; elsewhere, where a network has no logs but these, what stood before any.
     """
-    counts = Counter(entry.site for entry, _ in rows)
-    if len(counts) < LEAST_SITES:
-        return None
-    ratios = np.array([entry.row.time_s / its_s for entry, its_s in rows])
-    weights = np.array([1 / counts[entry.site] / len(counts) for entry, _ in rows])
-    off, errors = np.abs(np.log(ratios)), np.abs(1 / ratios - 1)
-    order = np.argsort(off)
-    share = min(INSIDE * (len(counts) + 1) / len(counts), 1.0)
-    place = min(int(np.searchsorted(np.cumsum(weights[order]), share - 1e-9)), len(rows) - 1)
-    reach = math.exp(max(float(off[order][place]), LEAST_REACH))
-    return Scatter(
-        1 / reach, reach, float(np.median(errors)), float(np.quantile(errors, 0.9)), len(rows),
-        len({entry.row.row.file for entry, _ in rows}),
-    )  # fmt: skip
+    left_out = zip(joint_fit().seen, left_out_s(joint_fit()).tolist(), strict=True)
+    apart = [(entry, time_s(entry.row, start_of(entry))) for entry in seen_between()[False]]
+    return tuple(Draw(entry, its_s) for entry, its_s in (*left_out, *apart))
+
+
+def start_of(entry: Seen) -> Protocol:
+    """Return what a step of a row cost before any log was read."""
+    found = entry.row.run.profile.network.protocol(entry.row.proto, entry.row.family)
+    assert found is not None
+    return found
 
 
 def fit_together(name: str) -> Calibration:
     """Return what the joint fit says of a network."""
-    between, (found, accuracy) = NETWORKS[name], joint_fit()
+    between, found = NETWORKS[name], joint_fit()
     start = with_start(topology_of(between.systems[0]))
     own = [entry for entry in found.seen if entry.network == name]
     logs, its = (len({entry.row.row.file for entry in rows}) for rows in (found.seen, own))
@@ -279,17 +273,18 @@ def fit_together(name: str) -> Calibration:
         systems=between.systems,
         networks=between.networks,
         gpus=between.gpus,
+        measured=between.measured,
         nodes=nodes,
         pooled=True,
         calibrated=True,
         families={**start.network.families, **found.families(name)},
-        accuracy=accuracy,
+        accuracy=errors_of_sites(draws()),
     )
     both = zip(found.seen, np.exp(found.residuals).tolist(), strict=True)
     rows = [residual_of(one.row, one.row.time_s * ratio, None) for one, ratio in both if one.network == name]
     profile = replace(start, name=name, network=network, library=start.library or DEFAULT_LIBRARY)
     constants = tuple(found.constants(name))
-    return Calibration(profile, start.name, constants, tuple(rows), left_out={}, over_nodes=True)
+    return Calibration(profile, start.name, constants, tuple(rows), left_out={}, over_nodes=True, joint=True)
 
 
 def fit_between(name: str) -> Calibration:
@@ -301,8 +296,10 @@ def fit_between(name: str) -> Calibration:
     rows = rows_of(between.systems[0])
     library = max((row.case.library or "" for row in rows), default="") or DEFAULT[system_of(topology).is_amd]
     found = fit_network(rows, topology, name=name, start=with_start(topology), library=library)
+    title = f"{found.profile.network.title}; intervals by sites of all networks"
     network = replace(
-        found.profile.network, systems=between.systems, gpus=between.gpus, networks=between.networks
+        found.profile.network, title=title, systems=between.systems, gpus=between.gpus, networks=between.networks,
+        measured=between.measured, pooled=True, accuracy=errors_of_sites(draws()),
     )  # fmt: skip
     return replace(found, profile=replace(found.profile, network=network))
 
@@ -368,11 +365,11 @@ def main(arguments: Iterable[str] | None = None) -> int:
     names = [name for name in (*FITS, *NETWORKS) if name in (asked.system or (*FITS, *NETWORKS))]
     if asked.output is not None and len(names) > 1:
         parser.error("-o goes with one --system")
-    if asked.system and set(names) <= set(JOINT) and len(names) > 1:
-        return max(finished(name, asked) for name in names)  # one fit says all of them
+    if asked.system and set(names) <= set(NETWORKS) and len(names) > 1:
+        return max(finished(name, asked) for name in names)  # one fit says the errors of all of them
     if len(names) > 1:  # a process each: shipped profiles that a fit starts from do not change while a program runs
         flags = [flag for flag in ("--write", "--check") if getattr(asked, flag[2:])]
-        apart = [[name] for name in names if name not in JOINT] + [[name for name in names if name in JOINT]]
+        apart = [[name] for name in names if name not in NETWORKS] + [[name for name in names if name in NETWORKS]]
         asked_for = [[word for name in batch for word in ("--system", name)] for batch in apart if batch]
         runs = [subprocess.run([sys.executable, __file__, *words, *flags], check=False) for words in asked_for]
         return max(run.returncode for run in runs)

@@ -9,7 +9,7 @@ others are, and one with many as its logs say. `fit_profiles` ships what comes o
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -24,7 +24,7 @@ from collsim.calibration.observations import Observation
 from collsim.library.costs.channel_costs import Protocol
 from collsim.simulation.timing import call_time_s
 
-__all__ = ["JOINT", "LEFT_OUT_ROUNDS", "PARTS", "Joint", "Law", "Seen", "fit_jointly", "left_out_s"]
+__all__ = ["JOINT", "LEFT_OUT_ROUNDS", "PARTS", "Joint", "Law", "Seen", "few", "fit_jointly", "left_out_s", "time_s"]
 
 Floats = NDArray[np.float64]
 
@@ -223,16 +223,28 @@ class Joint:
         return Constant("stream", name, start, value, value / reach, min(value * reach, most), deviation < before / 2)
 
 
-def time_s(entry: Seen, costs: Protocol) -> float:
+def few(seen: Sequence[Seen], most: int) -> list[Seen]:
+    """Return at most so many rows of each site, of all kernels and sizes: more of one are much alike."""
+    sites: dict[str, list[Seen]] = defaultdict(list)
+    for entry in seen:
+        sites[entry.site].append(entry)
+    kept: list[Seen] = []
+    for rows in sites.values():
+        rows.sort(key=lambda one: (one.row.family, one.row.proto, *one.row.group, one.row.row.case.size_bytes))
+        kept += rows[:: -(-len(rows) // most)]
+    return kept
+
+
+def time_s(row: Observation, costs: Protocol) -> float:
     """Return the time of a row with such costs between nodes."""
-    row, profile = entry.row, entry.row.run.profile
+    profile = row.run.profile
     wait_s = (row.gpus_per_thread - 1) * profile.thread_launch_s
     return call_time_s(row.device_s(costs), profile.floor_s, wait_s)
 
 
 def _residual(law: Law, entry: Seen, logs: Floats, moved: str = "") -> float:
     costs = law.costs(entry.network, entry.row.family, entry.row.proto, logs, moved)
-    return math.log(time_s(entry, costs) / entry.row.time_s)
+    return math.log(time_s(entry.row, costs) / entry.row.time_s)
 
 
 def _slopes(law: Law, seen: Sequence[Seen], logs: Floats, residuals: Floats) -> Floats:
@@ -320,5 +332,5 @@ def left_out_s(found: Joint, rounds: int = LEFT_OUT_ROUNDS) -> Floats:
             logs = fit_jointly(law, [entry for entry in seen if entry.site != site], logs, rounds).logs
         for line in np.flatnonzero(~kept).tolist():
             entry = seen[line]
-            times[line] = time_s(entry, law.costs(entry.network, entry.row.family, entry.row.proto, logs))
+            times[line] = time_s(entry.row, law.costs(entry.network, entry.row.family, entry.row.proto, logs))
     return times

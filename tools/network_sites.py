@@ -4,7 +4,8 @@
 prints relative errors by technology, sizes and site; ``--network NAME``, as often as wanted, takes only these. Sites
 whose training logs the shipped constants were fitted to are marked: the first column is no prediction there. What is
 printed fits nothing that is shipped; constants of all sites together are for the comparison only. ``--parts`` says what
-each part of the law is worth that the networks of NVIDIA's GPUs are fitted to together.
+each part of the law is worth that the networks of NVIDIA's GPUs are fitted to together, ``--intervals`` what share of
+the training rows lies inside intervals made without their site.
 """
 
 from __future__ import annotations
@@ -17,17 +18,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from fit_profiles import DEFAULT, NETWORKS, as_case, law_of_nccl, with_start
-from joint_networks import JOINT, LEFT_OUT_ROUNDS, PARTS, Seen, fit_jointly, left_out_s
+from fit_profiles import DEFAULT, NETWORKS, as_case, draws, law_of_nccl, start_of, with_start
+from joint_networks import JOINT, LEFT_OUT_ROUNDS, PARTS, Seen, few, fit_jointly, left_out_s, time_s
 from predictors import TableRow, measured_rows, profile_of, topology_of
 from scores import BANDS, OVER_NODES, SMALL, score
+from site_errors import coverage
 
 from collsim.calibration.fit_network import fit_steps
 from collsim.calibration.log_placement import misfit
-from collsim.calibration.observations import Observation, observe, thinned
+from collsim.calibration.observations import observe, thinned
 from collsim.library import load_profile, system_of
 from collsim.library.costs.channel_costs import BETWEEN
-from collsim.simulation.timing import call_time_s
+from collsim.library.costs.profile import BANDS_BETWEEN
 
 MOST_TRANSFERS = 6000
 """Larger schedules are left out: a fit times each of them some hundred times."""
@@ -42,16 +44,15 @@ Errors = Mapping[tuple[str, str], tuple[list[float], list[float]]]
 
 
 class Entry(NamedTuple):
-    """A row over several nodes, laid on its cluster, with its site and whether it may be fitted."""
+    """A row over several nodes, laid on its cluster, and whether it may be fitted."""
 
-    site: str
+    seen: Seen
     trained: bool
-    seen: Observation
 
     @property
     def band(self) -> str:
         """Band of its size."""
-        size = self.seen.row.case.size_bytes
+        size = self.seen.row.row.case.size_bytes
         found = next(name for name in OVER_NODES if BANDS[name][0] <= size < BANDS[name][1])
         return SMALLEST if found in SMALL else found
 
@@ -62,15 +63,11 @@ class Entry(NamedTuple):
 
     def shipped_s(self) -> float:
         """Return the time with the constants as shipped."""
-        profile = self.seen.run.profile
-        costs = profile.network.protocol(self.seen.proto, self.seen.family)
-        assert costs is not None
-        wait_s = (self.seen.gpus_per_thread - 1) * profile.thread_launch_s
-        return call_time_s(self.seen.device_s(costs), profile.floor_s, wait_s)
+        return time_s(self.seen.row, start_of(self.seen))
 
 
-def laid(system: str, rows: Sequence[TableRow]) -> Iterator[Entry]:
-    """Yield the rows of a cluster whose schedules are small enough."""
+def laid(system: str, name: str, rows: Sequence[TableRow]) -> Iterator[Entry]:
+    """Yield the rows of a cluster, whose constants are those of *name*, if their schedules are small enough."""
     topology = topology_of(system)
     profile = load_profile(profile_of(system), topology)
     cases = [case for case in thinned(list(map(as_case, rows))) if misfit(case.case, topology) is None]
@@ -78,8 +75,8 @@ def laid(system: str, rows: Sequence[TableRow]) -> Iterator[Entry]:
     logs = {row.log: row for row in rows}
     for seen in observe(cases, topology, profile, library)[0]:
         if seen.over_nodes and len(seen.lowered.transfers) <= MOST_TRANSFERS:
-            alike = replace(seen, family=BETWEEN.get(seen.family, seen.family))
-            yield Entry(logs[seen.row.file].site, logs[seen.row.file].set == "train", alike)
+            alike, log = replace(seen, family=BETWEEN.get(seen.family, seen.family)), logs[seen.row.file]
+            yield Entry(Seen(name, f"{log.site} ({system})", alike), log.set == "train")
 
 
 def entries_of(names: Iterable[str]) -> dict[str, list[Entry]]:
@@ -93,20 +90,9 @@ def entries_of(names: Iterable[str]) -> dict[str, list[Entry]]:
     for system, rows in systems.items():
         name = load_profile(profile_of(system), topology_of(system)).network.name
         if name in names:
-            found[name] += laid(system, rows)
-    return {name: few(entries) for name, entries in found.items()}
-
-
-def few(entries: Sequence[Entry]) -> list[Entry]:
-    """Return at most `MOST_ROWS` of each site, of all kernels and sizes."""
-    sites: dict[str, list[Entry]] = defaultdict(list)
-    for entry in entries:
-        sites[entry.site].append(entry)
-    kept: list[Entry] = []
-    for rows in sites.values():
-        rows.sort(key=lambda one: (one.seen.family, one.seen.proto, *one.seen.group, one.seen.row.case.size_bytes))
-        kept += rows[:: -(-len(rows) // MOST_ROWS)]
-    return kept
+            found[name] += laid(system, name, rows)
+    kept = {name: set(map(id, few([entry.seen for entry in its], MOST_ROWS))) for name, its in found.items()}
+    return {name: [entry for entry in its if id(entry.seen) in kept[name]] for name, its in found.items()}
 
 
 def others_s(
@@ -118,32 +104,31 @@ def others_s(
     """
     found = {
         name: fit_steps(
-            [entry.seen for entry in rows],
+            [entry.seen.row for entry in rows],
             with_start(topology_of(NETWORKS[name].systems[0])),
             NETWORKS[name].networks[0],
-            [entry.site for entry in rows],
+            [entry.seen.site for entry in rows],
         )[2].left_out_s.tolist()
         for name, rows in entries.items()
         if name not in JOINT
     }
-    pooled = [(name, entry) for name, rows in entries.items() if name in JOINT for entry in rows]
-    seen = [Seen(name, f"{entry.site} ({entry.seen.run.topology.name})", entry.seen) for name, entry in pooled]
+    seen = [entry.seen for name, rows in entries.items() if name in JOINT for entry in rows]
     times = left_out_s(fit_jointly(law_of_nccl(without), seen), rounds).tolist() if seen else []
-    for (name, _), time_s in zip(pooled, times, strict=True):
-        found.setdefault(name, []).append(time_s)
+    for entry, its_s in zip(seen, times, strict=True):
+        found.setdefault(entry.network, []).append(its_s)
     return found
 
 
 def errors_of(entries: Sequence[Entry], times_s: Sequence[float]) -> Errors:
     """Return the errors of the shipped constants, and of times by those fitted to other sites, where there are some."""
     found: dict[tuple[str, str], tuple[list[float], list[float]]] = defaultdict(lambda: ([], []))
-    trained = {entry.site for entry in entries if entry.trained}
+    trained = {entry.seen.site for entry in entries if entry.trained}
     for entry, other_s in zip(entries, times_s, strict=True):
-        for site in (ALL, entry.site + (" (fitted)" if entry.site in trained else "")):
+        for site in (ALL, entry.seen.site + (" (fitted)" if entry.seen.site in trained else "")):
             shipped, others = found[site, entry.band]
-            shipped.append(entry.shipped_s() / entry.seen.time_s - 1)
+            shipped.append(entry.shipped_s() / entry.seen.row.time_s - 1)
             if not math.isnan(other_s):
-                others.append(other_s / entry.seen.time_s - 1)
+                others.append(other_s / entry.seen.row.time_s - 1)
     return found
 
 
@@ -154,10 +139,19 @@ def print_parts(entries: Mapping[str, Sequence[Entry]]) -> None:
     for part in ("", *PARTS):
         times = others_s(entries, [part] if part else [], rounds=0)
         found: dict[str, list[float]] = defaultdict(list)
-        for entry, time_s in zip(rows, (time_s for name in entries for time_s in times[name]), strict=True):
-            found[entry.part_band].append(time_s / entry.seen.time_s - 1)
+        for entry, its_s in zip(rows, (its_s for name in entries for its_s in times[name]), strict=True):
+            found[entry.part_band].append(its_s / entry.seen.row.time_s - 1)
         scores = " | ".join(str(score(found[band])) for band in PART_BANDS)
         print(f"| {part or 'nothing'} | {scores} |", flush=True)
+
+
+def print_intervals() -> None:
+    """Print how far intervals reach, by band, and how many rows are inside those made without their site."""
+    print("| sizes | sites | rows | factor | rows inside | the same, sites alike |\n|" + " --- |" * 6)
+    words = dict(zip(BANDS_BETWEEN, reversed(OVER_NODES), strict=True))
+    for band, told in coverage(draws()).items():
+        shares = f"{told.of_rows:.0%} | {told.of_sites:.0%}"
+        print(f"| {words[band]} | {told.sites} | {told.rows} | {told.factor:.2f} | {shares} |", flush=True)
 
 
 def main() -> int:
@@ -165,7 +159,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--network", action="append", choices=list(NETWORKS), help="only these; all by default")
     parser.add_argument("--parts", action="store_true", help="what each part of the joint law is worth, instead")
+    parser.add_argument("--intervals", action="store_true", help="what intervals hold of sites left out, instead")
     asked = parser.parse_args()
+    if asked.intervals:
+        print_intervals()
+        return 0
     names = list(JOINT) if asked.parts else asked.network or list(NETWORKS)
     if asked.parts:
         print_parts(entries_of(names))

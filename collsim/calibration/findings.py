@@ -88,6 +88,8 @@ class Calibration(Tabular):
         What was assumed.
     over_nodes : bool
         Whether the constants are those of steps between nodes.
+    joint : bool
+        Whether one law of many networks was fitted, of which these are the constants of one.
     """
 
     profile: Profile
@@ -98,6 +100,7 @@ class Calibration(Tabular):
     left_out: Mapping[str, int] | None = None
     notes: tuple[str, ...] = ()
     over_nodes: bool = False
+    joint: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Return the document of schema ``collsim.calibrate/1``: SI units, unit in the key where all have the same."""

@@ -69,8 +69,9 @@ def _network_lines(calibration: Calibration, writer: _Writer) -> Iterator[str]:
     yield f"  title: {_quoted(network.title)}"
     if not network.calibrated:
         yield "  calibrated: false"
-    for key in ("systems", "networks", "gpus"):
-        yield f"  {key}: [{', '.join(getattr(network, key))}]"
+    for key in ("systems", "networks", "gpus", "measured"):
+        if key != "measured" or network.measured:
+            yield f"  {key}: [{', '.join(getattr(network, key))}]"
     yield f"  nodes: {network.nodes}"
     if network.pooled:
         yield "  pooled: true"
@@ -79,13 +80,18 @@ def _network_lines(calibration: Calibration, writer: _Writer) -> Iterator[str]:
     yield from _accuracy(network.accuracy, "  ")
 
 
+UNMOVED = 1e-3
+"""A figure of a joint fit that differs less from where it started, as a logarithm, was not moved: the logs of others
+pull it so far (chosen)."""
+
+
 class _Writer:
     """Writes figures with what the fit knows of them."""
 
     def __init__(self, calibration: Calibration, source: str) -> None:
         self.fitted = {(entry.launch, entry.name): entry for entry in calibration.constants}
         self.start, self.source, self.over_nodes = calibration.start, source, calibration.over_nodes
-        self.pooled = calibration.over_nodes and calibration.profile.network.pooled
+        self.joint = calibration.joint
         self.launches = {entry.launch for entry in calibration.constants}
 
     def launch(self, name: str, profile: Profile, usual: Profile | None, indent: str) -> Iterator[str]:
@@ -135,7 +141,7 @@ class _Writer:
     def figure(self, launch: str, name: str, key: str, value: float) -> str:
         """Return a figure with its status, on one line; what the fit moved is fitted, however little the logs say."""
         found: Constant | None = self.fitted.get((launch, name))
-        if found is not None and (found.identified or _text(key, found.start) != _text(key, value)):
+        if found is not None and (found.identified or self.is_moved(key, found.start, value)):
             ends = f"low: {_text(key, found.low)}, high: {_text(key, found.high)}"
             held = "" if found.identified else f"; held by {self.before(launch)}, the logs alone do not fix it"
             source = _quoted(f"{self.source}{held}")
@@ -143,9 +149,15 @@ class _Writer:
         status, source = self.unfitted(launch, name, key)
         return f"{{value: {_text(key, value)}, status: {status}, source: {_quoted(source)}}}"
 
+    def is_moved(self, key: str, start: float, value: float) -> bool:
+        """Return True if the fit moved a figure; those of a joint fit move a little with terms that others share."""
+        if self.joint:
+            return abs(math.log(value / start)) > UNMOVED
+        return _text(key, start) != _text(key, value)
+
     def before(self, launch: str) -> str:
         """Return the costs that the fit of a way to launch starts from."""
-        if self.pooled:
+        if self.joint:
             return "the law of all networks"
         return f"profile {self.start}" if launch == "stream" else "stream launches"
 
@@ -178,7 +190,8 @@ def _accuracy(accuracy: Mapping[str, Mapping[str, Scatter]], indent: str) -> Ite
             numbers = ", ".join(
                 f"{key}: {getattr(scatter, key):.4g}" for key in ("low", "high", "median", "p90", "rows", "logs")
             )
-            yield f"{indent}    {band}: {{{numbers}{', fitted: true' if scatter.fitted else ''}}}"
+            flags = f"{', fitted: true' if scatter.fitted else ''}{f', lent: {scatter.lent}' if scatter.lent else ''}"
+            yield f"{indent}    {band}: {{{numbers}{flags}}}"
 
 
 def _text(key: str, value: float) -> str:

@@ -29,6 +29,7 @@ from collsim.calibration.verdicts import CheckedLog, JudgedCase, RefusedCase, Un
 from collsim.core.errors import Fault, Faults, InputError, ModelError, UnknownNameError, UnsupportedError
 from collsim.library import DEFAULT_LIBRARY, Profile, load_library, load_profile
 from collsim.simulation.request.prepare import Machine
+from collsim.simulation.row import width_notes
 from collsim.topology import Topology
 
 if TYPE_CHECKING:
@@ -441,7 +442,8 @@ def _checked_log(group: _Group, model: _Model, tolerance: float) -> CheckedLog:
     return CheckedLog(
         group.file, group.line, case, group.hosts, mapping(case, group.hosts, model.topology), tuple(rows),
         health_of(rows, system, tolerance),
-        (*group.notes, *choice_notes(rows), *_gaps(group.case, case), *_damage(model.topology)), group.failed,
+        (*group.notes, *choice_notes(rows), *_gaps(group.case, case), *_damage(model.topology),
+         *width_notes((row.case.size_bytes, row.wide_because) for row in rows)), group.failed,
         tuple(sorted(refused, key=lambda each: each.case.size_bytes)),
     )  # fmt: skip
 
@@ -473,6 +475,7 @@ def _row(case: MeasuredCase, found: _Repeats, answer: Row) -> JudgedCase:
         logged=found.choice,
         limited_by=answer.limited_by,
         bottleneck=answer.bottleneck,
+        wide_because=answer.wide_because,
     )
 
 

@@ -48,6 +48,8 @@ class JudgedCase:
         What the library ran, where its log says it.
     limited_by, bottleneck : str, tuple of LinkLoad
         What limits the prediction, and its busiest links, as of `collsim.Result`.
+    wide_because : str
+        Why the interval is wide, if it is.
     wrong : float or None
         Most wrong values in a repeat; None if nothing was checked.
     verdict : str
@@ -76,6 +78,7 @@ class JudgedCase:
     logged: Choice | None = None
     limited_by: str = ""
     bottleneck: tuple[LinkLoad, ...] = ()
+    wide_because: str = ""
 
     @property
     def rel_error(self) -> float:
@@ -341,12 +344,15 @@ class Validation(Tabular):
 
     def to_records(self) -> list[dict[str, Any]]:
         """Return the rows, each with topology and profile and with its file."""
-        common = {
+        return [{**self._common(), **row} for _, row in self._filed()]
+
+    def _common(self) -> dict[str, Any]:
+        """Return the names of what the logs are compared with."""
+        return {
             "topology": self.topology["name"],
             "profile": self.profile["name"],
             "calibrated": self.profile["calibrated"],
         }
-        return [{**common, **row} for _, row in self._filed()]
 
     def _filed(self) -> list[tuple[JudgedCase, dict[str, Any]]]:
         """Every row, and the same as plain data with its file."""
@@ -355,6 +361,10 @@ class Validation(Tabular):
     def _csv_records(self) -> list[dict[str, Any]]:
         # this one truth is in capitals, since the first version of the sheet
         return [{**record, "registered": str(record["registered"])} for record in self.to_records()]
+
+    def _refused_records(self) -> list[dict[str, Any]]:
+        refused = [(file, {**each.to_dict()}) for file, each in self.refused]
+        return [{**self._common(), "file": file, "refused": each.pop("what"), **each} for file, each in refused]
 
     def plot(self, ax: Any = None) -> Any:
         """Draw measured bus bandwidth over size beside the prediction, its interval and the bound; returns the axes.

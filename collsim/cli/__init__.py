@@ -33,10 +33,10 @@ COMMANDS = {
     "doctor": "Say what collsim runs on, and where it keeps compiled code.",
     "moe": "Predict how long dispatch and combine of a layer with experts take, and what limits them.",
     "run": "Predict how long a collective takes, by size.",
-    "schedule": "Show, export, check and compare schedules: who sends what to whom, and after what.",
+    "schedule": "Show, export, import, check, compare and run schedules: who sends what to whom, and after what.",
     "serve": "Predict tokens a second and the time of a token of models with experts that serve requests as they come.",
     "timeline": "Predict how long a whole step takes, from a profiler's trace or a workload, and what would change it.",
-    "topo": "List, show, draw and check topologies.",
+    "topo": "List, show, draw, check and import topologies.",
     "validate": "Compare logs of nccl-tests or rccl-tests with the model, row by row, and say whether they are "
     "healthy.",
 }

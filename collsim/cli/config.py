@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any, NoReturn
 
-from collsim.core.errors import Fault, SpecError, nearest
+from collsim.core.errors import Fault, SpecError, unknown_keys
 from collsim.core.input_files import read_input
 from collsim.report.data import json_text
 from collsim.simulation.request.fields import FIELDS
@@ -166,14 +166,7 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def _unknown_keys(config: Mapping[str, Any], file: str) -> list[Fault]:
-    known = [*READ, *APART]
-    faults = []
-    for key in config:
-        if key not in known:
-            near = nearest(key, known)
-            hint = f'did you mean "{near}"?' if near else f"known: {', '.join(known)}"
-            faults.append(Fault(f'unknown key "{key[:60]}"', f"{file}: config", hint))
-    return faults
+    return unknown_keys(config, [*READ, *APART], lambda _: f"{file}: config")
 
 
 def _word(name: str, value: Any) -> dict[str, str]:

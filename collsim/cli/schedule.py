@@ -1,25 +1,47 @@
-"""``collsim schedule``: show, export, check and compare what ranks send to each other."""
+"""``collsim schedule``: show, export, import, check, compare and run what ranks send to each other."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from collsim.cli.options import SCHEDULE_OPTIONS, schedule_options
-from collsim.cli.output import check_suffix, check_targets, named_files, write
+from collsim.cli.options import (
+    OPTIONS,
+    SCHEDULE_OPTIONS,
+    complete,
+    formats,
+    schedule_options,
+    screen_options,
+    with_options,
+)
+from collsim.cli.output import check_suffix, check_targets, named_files, output_format, screen_of, write
+from collsim.cli.run import checked_request
 from collsim.core.errors import Fault, Faults, InputError, VerificationError
-from collsim.simulation.request.fields import FIELDS
+from collsim.simulation.request.fields import BOUNDS, FIELDS, SCALE_OUT
 
 if TYPE_CHECKING:
     from collsim.schedule import Schedule
 
 __all__ = ["schedule"]
 
+DEFAULT_SIZE = "1M"
+FIRST_BYTES = 2**20
+"""An algorithm of MSCCL is read at this size first, for its operation and ranks."""
+RUN_OPTIONS = {
+    name: OPTIONS[name]
+    for name in (
+        "topo", *SCALE_OUT, *BOUNDS, "size", "rank_list", "proto", "dtype", "profile", "overrides", "fail", "degrade",
+    )
+}  # fmt: skip
+"""The flags of a schedule that is there already: nothing of what chooses or shapes one."""
+
 
 @click.group()
 def schedule() -> None:
-    """Show, export, check and compare schedules: who sends what to whom, and after what.
+    """Show, export, import, check, compare and run schedules: who sends what to whom, and after what.
 
     \b
     Examples:
@@ -27,6 +49,8 @@ def schedule() -> None:
       collsim schedule export --topo mi300x_ubb8 --op all_gather --algo pat --size 1M -o pat.json
       collsim schedule check pat.json
       collsim schedule diff pat.json mine.json
+      collsim schedule import my_algorithm.xml --size 1M -o mine.json
+      collsim schedule run my_algorithm.xml --topo dgx_a100 --size 64K,1M
     """  # noqa: D301 - \b keeps the lines that follow it as they are
 
 
@@ -133,6 +157,103 @@ def schedule_diff(first: str, second: str) -> None:
         click.get_current_context().exit(1)
 
 
+@schedule.command("import")
+@click.argument("file", metavar="FILE.xml", type=click.Path())
+@click.option("--size", default=DEFAULT_SIZE, show_default=True, metavar="SIZE", help="Exactly one size.")
+@click.option("-o", "--output", metavar="FILE", help="Write there; a name in .gz is compressed.  [default: stdout]")
+def schedule_import(file: str, size: str, output: str | None) -> None:
+    """Make a schedule of an algorithm of MSCCL, of one size, and prove that it does what its collective promises.
+
+    \b
+    Example:
+      collsim schedule import my_algorithm.xml --size 1M -o mine.json
+    """  # noqa: D301 - \b keeps the lines that follow it as they are
+    from collsim.importing import import_schedule
+    from collsim.schedule.json_files import as_text, save
+
+    faults = Faults(lambda where: {"size": "--size", "output": "-o"}.get(where, where))
+    check_targets({"output": output}, faults, [file])
+    hint = "end it in .json or .json.gz: a schedule is JSON"
+    faults.attempt(lambda: check_suffix(output, (".json", ".gz"), hint))
+    made = faults.attempt(import_schedule, file, size, where="--size")
+    faults.raise_any()
+    assert made is not None
+    if output in (None, "-"):
+        write(as_text(made), None)
+        return
+    save(made, str(output))
+    what = f"{made.op} by {made.algo}, {made.n_ranks} ranks, {made.size_bytes} bytes, {made.n_transfers} transfers"
+    write(f"{output}: ok ({what})\n", None)
+
+
+@schedule.command("run")
+@click.argument("file", metavar="FILE", type=click.Path())
+@partial(with_options, options=RUN_OPTIONS.values())
+@click.option("--format", "form", metavar="FORMAT", **complete(formats), help="As of collsim run.  [default: table]")
+@click.option("-o", "--output", metavar="FILE", help="Write there; the suffix chooses the format.")
+@screen_options
+@click.pass_context
+def schedule_run(
+    context: click.Context,
+    /,
+    *,
+    file: str,
+    form: str | None,
+    output: str | None,
+    wide: bool,
+    verbose: bool,
+    **flags: Any,
+) -> None:
+    """Predict how long a saved schedule, or an algorithm of MSCCL, takes on a machine, by size.
+
+    \b
+    Examples:
+      collsim schedule run my_algorithm.xml --topo dgx_a100 -b 64K -e 4M -f 4
+      collsim schedule run pat.json --topo mi300x_ubb8
+    """  # noqa: D301 - \b keeps the lines that follow it as they are
+    from collsim.report import render
+    from collsim.simulation.written import predict_written
+
+    faults = _faults(context)
+    target = faults.attempt(lambda: output_format(form, output))
+    check_targets({"output": output}, faults, [file, *named_files(flags["topo"], flags["profile"])])
+    made = faults.attempt(lambda: _read(file))
+    faults.raise_any()
+    assert made is not None
+    first, at = made
+    given = any(flags[name] for name in ("size", "min_bytes", "max_bytes", "step_bytes", "step_factor"))
+    chosen = {} if given or at is not None else {"size": str(first.size_bytes)}
+    chosen |= {} if flags["rank_list"] else {"ranks": str(first.n_ranks)}
+    absent = {field.name: field.flag_default for field in FIELDS if field.name not in RUN_OPTIONS}
+    asked = checked_request({**absent, **flags, "op": first.op, **chosen}, None, faults)
+    result = faults.attempt(predict_written, at or first, asked, flags["proto"])
+    faults.raise_any()
+    assert result is not None
+    for warning in result.warnings:
+        click.echo(f"warning: {warning}", err=True)
+    write(render(result, target or "table", screen_of(output, wide=wide, verbose=verbose)), output)
+
+
+def _read(file: str) -> tuple[Schedule, Callable[[int], Schedule] | None]:
+    """Return the schedule in a file, and what makes it at other sizes: an algorithm of MSCCL has any."""
+    from collsim.core.input_files import read_input
+    from collsim.importing.msccl import MOST_BYTES, read_msccl
+    from collsim.importing.msccl_schedules import schedule_of
+    from collsim.schedule import load
+    from collsim.topology.files.foreign import format_of
+
+    try:
+        content = read_input(file, MOST_BYTES)
+    except (OSError, ValueError):
+        content = b""  # `load` says what is wrong with the file
+    form = format_of(content)
+    if form is None or form.key != "msccl":
+        return load(file), None
+    program = read_msccl(content, file)
+    at = partial(schedule_of, program)
+    return at(FIRST_BYTES), at
+
+
 def _faults(context: click.Context) -> Faults:
     """Return where to collect what is wrong with the flags."""
     from collsim.cli.run import place_of
@@ -155,12 +276,9 @@ ABSENT = {field.name: field.flag_default for field in FIELDS if field.name not i
 """Fields of a request that the flags of one schedule leave out, since they change nothing that is sent."""
 
 
-DEFAULT_SIZE = "1M"
-
-
 def _built(flags: dict[str, Any], faults: Faults) -> Schedule:
     """Return the one schedule that the flags ask for."""
-    from collsim.cli.run import checked_request, without_rivals
+    from collsim.cli.run import without_rivals
     from collsim.simulation.simulate import build_schedule
 
     single = _single(without_rivals(click.get_current_context(), flags), faults)
@@ -191,14 +309,7 @@ def _single(flags: dict[str, Any], faults: Faults) -> dict[str, Any]:
 
 def _algorithms_of(op: str | None) -> str:
     """Return a hint with the algorithms of an operation."""
-    from collsim.collectives import algorithms_for
-    from collsim.core.errors import UnknownNameError
-    from collsim.core.operations import operation
+    from collsim.collectives import ALGORITHMS
 
-    try:
-        names = [
-            entry.name for entry in algorithms_for(operation(op or "").name, several_nodes=True, several_racks=True)
-        ]
-    except UnknownNameError:
-        names = []
+    names = dict.fromkeys(entry.name for entry in ALGORITHMS if op in entry.ops)
     return f"name one of {', '.join(names)}" if names else "name one, such as ring"

@@ -1,4 +1,4 @@
-"""``collsim topo``: list, show, draw and check topologies."""
+"""``collsim topo``: list, show, draw, check and import topologies."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from collsim.cli.options import complete, scale_out_options, scale_out_place, zoo
+from collsim.cli.options import OPTIONS, complete, scale_out_options, scale_out_place, zoo
 from collsim.cli.output import check_suffix, check_targets, named_files, write
 from collsim.core.errors import Faults
 
@@ -19,7 +19,7 @@ __all__ = ["topo"]
 
 @click.group()
 def topo() -> None:
-    """List, show, draw and check topologies.
+    """List, show, draw, check and import topologies.
 
     \b
     Examples:
@@ -27,6 +27,7 @@ def topo() -> None:
       collsim topo show gb200_nvl72
       collsim topo draw dgx1_v100 -o dgx1.svg
       collsim topo check my_cluster.yaml
+      collsim topo import topo_m.txt -o my_node.yaml
     """  # noqa: D301 - \b keeps the lines that follow it as they are
 
 
@@ -93,20 +94,34 @@ def topo_show(name: str, overrides: tuple[str, ...], form: str, **scale_out: str
 @click.argument("name", metavar="NAME|FILE", **complete(zoo, files=True))
 @scale_out_options
 @click.option("--set", "overrides", multiple=True, metavar="PATH=VALUE", help="Change a figure.")
+@OPTIONS["fail"]
+@OPTIONS["degrade"]
 @click.option("-o", "--output", metavar="FILE.svg", help="Write there instead of to stdout.")
-def topo_draw(name: str, overrides: tuple[str, ...], output: str | None, **scale_out: str | None) -> None:
+def topo_draw(
+    name: str,
+    overrides: tuple[str, ...],
+    fail: tuple[str, ...],
+    degrade: tuple[str, ...],
+    output: str | None,
+    **scale_out: str | None,
+) -> None:
     """Draw GPUs, switch planes and links with their rates as SVG, for light and dark pages.
 
     \b
-    Example:
+    Examples:
       collsim topo draw hgx_h100 -o hgx_h100.svg
+      collsim topo draw mi300x_ubb8 --fail link:gpu0-gpu1 -o broken.svg
     """  # noqa: D301 - \b keeps the lines that follow it as they are
+    from collsim.cli.texts import read_shares
     from collsim.report.svg.drawing import topology_svg
+    from collsim.topology.failures.degrade import damaged
 
     faults = Faults(_place)
     check_targets({"output": output}, faults, named_files(name))
     faults.attempt(lambda: check_suffix(output, (".svg",), "end it in .svg: a drawing is SVG"))
-    write(topology_svg(_loaded(name, overrides, scale_out, faults)), output)
+    slower = read_shares(degrade, faults)
+    topology = damaged(_loaded(name, overrides, scale_out, faults), fail, slower)
+    write(topology_svg(topology), output)
 
 
 def _place(where: str) -> str:
@@ -147,3 +162,53 @@ def topo_check(files: tuple[str, ...]) -> None:
             for note in remarks(found):
                 click.echo(f"{file}: note: {note}")
     faults.raise_any()
+
+
+def _kinds() -> Sequence[str]:
+    from collsim.importing import KINDS
+
+    return KINDS
+
+
+@topo.command("import")
+@click.argument("file", metavar="FILE", type=click.Path())
+@click.option("-o", "--output", metavar="FILE.yaml", help="Write the topology there; without it YAML goes to stdout.")
+@click.option("--kind", metavar="KIND", **complete(_kinds), help="Format of FILE.  [default: told by its content]")
+@click.option(
+    "--like", metavar="NAME", **complete(zoo), help="Take rates from this system; for a fabric, what its hosts are."
+)
+@click.option(
+    "--format", "form", default=None, metavar="FORMAT", help="Show only what was read and assumed: table or json."
+)
+def topo_import(file: str, output: str | None, kind: str | None, like: str | None, form: str | None) -> None:
+    """Make a topology file of what another program says of a machine; print what was read and what was assumed.
+
+    Read are nvidia-smi topo -m, NCCL's and RCCL's topology in XML, rocm-smi --showtopo, amd-smi topology, networks of
+    ASTRA-sim and htsim, InfraGraph, ibnetdiscover, iblinkinfo and Slurm's topology.conf. Files hold no rates: those of
+    shipped systems are taken, and listed with their source. docs/importing.md has an example of each.
+
+    \b
+    Examples:
+      nvidia-smi topo -m > topo.txt && collsim topo import topo.txt -o my_node.yaml
+      collsim topo import topo.txt --like hgx_b200 -o my_node.yaml
+      collsim topo import fabric.txt --like hgx_h100 -o my_cluster.yaml
+    """  # noqa: D301 - \b keeps the lines that follow it as they are
+    from collsim.importing import import_topology
+    from collsim.report.imports import import_json, import_text
+
+    faults = Faults(lambda where: {"kind": "--kind", "like": "--like", "output": "-o"}.get(where, where))
+    check_choice(form or "table", ("table", "json"), faults)
+    check_targets({"output": output}, faults, [file])
+    hint = "end it in .yaml: a topology file is YAML"
+    faults.attempt(lambda: check_suffix(output, (".yaml", ".yml"), hint))
+    found = faults.attempt(lambda: import_topology(file, kind=kind, like=like))
+    faults.raise_any()
+    assert found is not None
+    if output not in (None, "-") and found.yaml:
+        write(found.yaml, output)
+    shown = import_json(found) if form == "json" else import_text(found, output if output != "-" else None)
+    if output in (None, "-") and found.yaml and (form is None or output == "-"):
+        click.echo(shown, err=True, nl=False)  # stdout is for the topology
+        write(found.yaml, None)
+    else:
+        write(shown, None)

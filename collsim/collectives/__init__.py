@@ -14,6 +14,7 @@ from collsim.collectives.all_to_all_v import matrix_size_bytes
 from collsim.collectives.node_layout import NodeLayout
 from collsim.collectives.node_rings import node_rings
 from collsim.collectives.rings import rings_for
+from collsim.collectives.torus import dimensions_of
 from collsim.core.errors import Fault, UnknownNameError, UnsupportedError
 from collsim.schedule import Schedule
 
@@ -24,6 +25,7 @@ __all__ = [
     "ScheduleRequest",
     "algorithm",
     "algorithms_for",
+    "dimensions_of",
     "family_of",
     "matrix_size_bytes",
     "node_rings",
@@ -53,6 +55,7 @@ MODULES = (
     "recursive_doubling",
     "scatter_allgather",
     "bruck",
+    "torus",
     "hierarchical",
     "node_p2p",
     "nvls_tree",
@@ -81,9 +84,11 @@ def _refuse(request: ScheduleRequest) -> Schedule:
 UNREGISTERED = Algorithm("unregistered", "a schedule that none of the algorithms made", (), "its author", _refuse)
 
 
-def algorithms_for(op: str, *, several_nodes: bool = False, several_racks: bool = False) -> tuple[Algorithm, ...]:
-    """List the algorithms that carry out *op* on one node, on several, or in several racks, in order."""
-    there = {"anywhere": True, "nodes": several_nodes, "racks": several_racks}
+def algorithms_for(
+    op: str, *, torus: bool = False, several_nodes: bool = False, several_racks: bool = False
+) -> tuple[Algorithm, ...]:
+    """List the algorithms that carry out *op* on one node, on a torus, on several nodes, or in several racks."""
+    there = {"anywhere": True, "torus": torus, "nodes": several_nodes, "racks": several_racks}
     return tuple(entry for entry in ALGORITHMS if op in entry.ops and there[entry.where])
 
 
@@ -95,7 +100,7 @@ def algorithm(op: str, name: str) -> Algorithm:
     UnknownNameError
         With the nearest of those that carry out *op*.
     """
-    found = {entry.name: entry for entry in algorithms_for(op, several_nodes=True, several_racks=True)}
+    found = {entry.name: entry for entry in ALGORITHMS if op in entry.ops}
     if name not in found:
         raise UnknownNameError(f"algorithm for {op}", name, found)
     return found[name]

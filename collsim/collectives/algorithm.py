@@ -21,8 +21,9 @@ MOST_PIECES = 65_536
 """A schedule of more chunks takes minutes and gigabytes; 32 GiB on 24 channels in chunks of 512 KiB stay below."""
 KIB = 1024
 MIB = 1024 * KIB
-WHERE = ("anywhere", "nodes", "racks")
-"""Ranks that an algorithm needs: any, several nodes, or several nodes with leaf switches of their own."""
+WHERE = ("anywhere", "torus", "nodes", "racks")
+"""Ranks that an algorithm needs: any, those of a torus, several nodes, or several nodes with leaf switches of their
+own."""
 USUAL_FAMILIES = {
     "all_reduce": "ring",
     "all_gather": "ring",
@@ -73,6 +74,8 @@ class ScheduleRequest:
         Scale-up domains, with equally many ranks in blocks.
     layout : NodeLayout or None
         Which ranks share a node, and which nodes a rack, where that is not so; it overrides *nodes*.
+    dimensions : tuple of int
+        Of the torus that the ranks form, the last running fastest; empty: they form none.
     tree_pattern : str
         How trees enter a node (`collsim.collectives.node_tree.PATTERNS`).
     """
@@ -94,6 +97,7 @@ class ScheduleRequest:
     in_turn: bool = False
     nodes: int = 1
     layout: NodeLayout | None = None
+    dimensions: tuple[int, ...] = ()
     tree_pattern: str = "balanced"
 
     @property
@@ -216,7 +220,7 @@ class Algorithm:
     ops: tuple[str, ...]
     source: str
     build: Callable[[ScheduleRequest], Schedule]
-    where: Literal["anywhere", "nodes", "racks"] = "anywhere"
+    where: Literal["anywhere", "torus", "nodes", "racks"] = "anywhere"
     in_network: tuple[Literal["all", "node", "network"], ...] = ()
     growth: Literal["ranks", "pairs"] | None = None
     family: str | None = None

@@ -4,39 +4,33 @@ Every level cuts the data by its number of members, so that what leaves a node i
 S / (g M) with M nodes in a rack. A reduce-scatter goes outwards (node, rail, racks), an all-gather inwards, and an
 all-reduce is one after the other. Inside a node GPUs exchange slices all at once; at the levels above they form
 rings, or swap with partners at doubling distances. Transfers wait for the data that they carry and for what their
-sender did with the piece before, so that pieces of the data flow through the levels one behind the other.
+sender did with the piece before, so that pieces of the data flow through the levels one behind the other (`levels`).
 """
 
 from __future__ import annotations
-
-from collections import defaultdict
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 
 import numpy as np
 
 from collsim.collectives.algorithm import Algorithm, ScheduleRequest
 from collsim.collectives.folding import fold
+from collsim.collectives.levels import Level, Stage, Team, Work, parts_of, ring_inwards, ring_outwards
 from collsim.collectives.recursive_halving import distances_below
-from collsim.schedule import EVERY, ChunksBuilder, Int, Schedule, TransfersBuilder, split_bytes
+from collsim.schedule import EVERY, ChunksBuilder, Int, Schedule, split_bytes
 
 __all__ = ["DOUBLING", "HIERARCHICAL", "RACKS", "pieces_of"]
-
-Team = tuple[int, ...]
-"""Ranks that exchange data at one level, in the order of their places."""
 
 
 def build(request: ScheduleRequest) -> Schedule:
     """Return the schedule with a ring per rail above the node."""
     one_rack = (tuple(range(request.spread.n_nodes)),)
-    return _build(request, "hierarchical", _levels(request, "hierarchical", one_rack), _ring_outwards, _ring_inwards)
+    return _build(request, "hierarchical", _levels(request, "hierarchical", one_rack), ring_outwards, ring_inwards)
 
 
 def build_racks(request: ScheduleRequest) -> Schedule:
     """Return the schedule with rings within racks, and rings between them."""
     name = "hierarchical_racks"
     levels = _levels(request, name, request.spread.nodes_of_racks(name))
-    return _build(request, name, levels, _ring_outwards, _ring_inwards)
+    return _build(request, name, levels, ring_outwards, ring_inwards)
 
 
 def build_doubling(request: ScheduleRequest) -> Schedule:
@@ -45,13 +39,13 @@ def build_doubling(request: ScheduleRequest) -> Schedule:
     return _build(request, name, _levels(request, name, one_rack), _swaps, None)
 
 
-def _build(request: ScheduleRequest, algo: str, levels: list[_Level], outer: _Stage, inner: _Stage | None) -> Schedule:
+def _build(request: ScheduleRequest, algo: str, levels: list[Level], outer: Stage, inner: Stage | None) -> Schedule:
     """Return the schedule: outwards level by level, then inwards; without *inner* the outer level does both."""
     node, *above = levels
-    outwards: list[tuple[_Level, _Stage | None]] = [(node, _scatter), *((level, outer) for level in above)]
+    outwards: list[tuple[Level, Stage | None]] = [(node, _scatter), *((level, outer) for level in above)]
     inwards = [*((level, inner) for level in reversed(above)), (node, _gather)]
     stages = {"reduce_scatter": outwards, "all_gather": inwards}.get(request.op.name, outwards + inwards)
-    chunks, work, pieces = ChunksBuilder(), _Work(request.n_channels), pieces_of(request)
+    chunks, work, pieces = ChunksBuilder(), Work(request.n_channels), pieces_of(request)
     ranks, name = np.arange(request.n_ranks), request.op.name
     ends = (ranks if name == "all_gather" else EVERY, ranks if name == "reduce_scatter" else EVERY)
     for sizes in pieces:
@@ -67,22 +61,7 @@ def _build(request: ScheduleRequest, algo: str, levels: list[_Level], outer: _St
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Level:
-    """One level of the hierarchy.
-
-    Attributes
-    ----------
-    teams : list of tuple of int
-    parts : dict
-        Per rank: the slices that it stands for, among those that reach its team from the levels below.
-    """
-
-    teams: list[Team]
-    parts: dict[int, list[int]]
-
-
-def _levels(request: ScheduleRequest, algo: str, racks: tuple[tuple[int, ...], ...]) -> list[_Level]:
+def _levels(request: ScheduleRequest, algo: str, racks: tuple[tuple[int, ...], ...]) -> list[Level]:
     """Return the levels: GPUs of a node, nodes of a rack on one rail, racks (if there are several)."""
     layout = request.spread
     rails = [layout.rail(local) for local in range(layout.per_node(algo))]
@@ -95,15 +74,7 @@ def _levels(request: ScheduleRequest, algo: str, racks: tuple[tuple[int, ...], .
         for shelf, node in enumerate(rack)
     }
     teams: list[list[Team]] = [list(layout.nodes), in_rack, *([across] if len(racks) > 1 else [])]
-    return [_Level(of_level, _parts(place, number + 1)) for number, of_level in enumerate(teams)]
-
-
-def _parts(place: dict[int, tuple[int, int, int]], depth: int) -> dict[int, list[int]]:
-    """Return, per rank, the slices whose owners share its first *depth* coordinates; slice r belongs to rank r."""
-    owners: defaultdict[tuple[int, ...], list[int]] = defaultdict(list)
-    for owner in sorted(place):
-        owners[place[owner][:depth]].append(owner)
-    return {rank: owners[where[:depth]] for rank, where in place.items()}
+    return [Level(of_level, parts_of(place, number + 1)) for number, of_level in enumerate(teams)]
 
 
 def pieces_of(request: ScheduleRequest) -> list[Int]:
@@ -115,75 +86,7 @@ def pieces_of(request: ScheduleRequest) -> list[Int]:
     return [np.full(n, piece) for piece in request.pieces(request.block_bytes, max(request.block_bytes, grain))]
 
 
-@dataclass(slots=True)
-class _Work:
-    """Transfers so far, and what each rank has to wait for.
-
-    Attributes
-    ----------
-    lanes : int
-        Channels that serve every transfer.
-    arrived, arriving : dict
-        Per rank, the transfers of the stage before and of this stage that bring it data of this piece.
-    sent, sending : dict
-        Per stage and rank, the transfers that it sent for the piece before and sends for this one.
-    """
-
-    lanes: int
-    rows: TransfersBuilder = field(default_factory=TransfersBuilder)
-    stage: int = 0
-    first: int = 0
-    pieces: int = 0
-    base: int = 0
-    top: int = -1
-    arrived: defaultdict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
-    arriving: defaultdict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
-    sent: defaultdict[tuple[int, int], list[int]] = field(default_factory=lambda: defaultdict(list))
-    sending: defaultdict[tuple[int, int], list[int]] = field(default_factory=lambda: defaultdict(list))
-
-    def begin(self, stage: int, first: int) -> None:
-        """Turn to the next stage of the piece whose slices count up from chunk *first*."""
-        self.stage, self.first, self.base = stage, first, self.top + 1
-        if self.arriving:
-            self.arrived, self.arriving = self.arriving, defaultdict(list)
-
-    def end_piece(self) -> None:
-        """Forget what arrived; the next piece waits for its senders only."""
-        self.arrived, self.arriving = defaultdict(list), defaultdict(list)
-        self.sent, self.sending = self.sending, defaultdict(list)
-        self.pieces += 1
-        self.top = self.pieces - 1
-
-    def waits(self, rank: int) -> list[int]:
-        """Return the transfers that the first transfer of *rank* in this stage waits for."""
-        return self.arrived[rank] + self.sent[self.stage, rank]
-
-    def send(
-        self,
-        ends: tuple[int, int],
-        slices: Iterable[int],
-        deps: Iterable[int],
-        *,
-        step: int = 0,
-        reduces: bool = False,
-        reads_input: bool = False,
-    ) -> int:
-        """Add a transfer of this stage and return its id."""
-        src, dst = ends
-        carried, step = [self.first + number for number in slices], self.base + step
-        row = self.rows.add(
-            src, dst, carried, deps, step=step, reduces=reduces, reads_input=reads_input, lanes=self.lanes
-        )
-        self.top = max(self.top, step)
-        self.arriving[dst].append(row)
-        self.sending[self.stage, src].append(row)
-        return row
-
-
-_Stage = Callable[[_Work, _Level, Team], None]
-
-
-def _scatter(work: _Work, level: _Level, team: Team) -> None:
+def _scatter(work: Work, level: Level, team: Team) -> None:
     """Send every member the slices that it stands for, all at once."""
     for distance in range(1, len(team)):
         for place, rank in enumerate(team):
@@ -191,39 +94,14 @@ def _scatter(work: _Work, level: _Level, team: Team) -> None:
             work.send((rank, peer), level.parts[peer], work.waits(rank), reduces=True, reads_input=True)
 
 
-def _gather(work: _Work, level: _Level, team: Team) -> None:
+def _gather(work: Work, level: Level, team: Team) -> None:
     """Send the slices that a member stands for to all others, all at once."""
     for distance in range(1, len(team)):
         for place, rank in enumerate(team):
             work.send((rank, team[(place + distance) % len(team)]), level.parts[rank], work.waits(rank))
 
 
-def _ring_outwards(work: _Work, level: _Level, team: Team) -> None:
-    """Add up around a ring; afterwards every member has the sum of the slices that it stands for."""
-    _ring(work, level, team, first=1, reduces=True)
-
-
-def _ring_inwards(work: _Work, level: _Level, team: Team) -> None:
-    """Pass finished slices around a ring."""
-    _ring(work, level, team, first=0, reduces=False)
-
-
-def _ring(work: _Work, level: _Level, team: Team, *, first: int, reduces: bool) -> None:
-    """Pass slices to the next member, in the first step those of the member *first* places before."""
-    n = len(team)
-    before: dict[int, int] = {}
-    for step in range(n - 1):
-        now = {}
-        for place, rank in enumerate(team):
-            deps = [before[place], before[(place - 1) % n]] if before else work.waits(rank)
-            slices = level.parts[team[(place - first - step) % n]]
-            now[place] = work.send((rank, team[(place + 1) % n]), slices, deps, step=step, reduces=reduces)
-        before = now
-    for place, rank in enumerate(team) if before else ():
-        work.arriving[rank] = [before[place], before[(place - 1) % n]]  # each of them follows all that came before
-
-
-def _swaps(work: _Work, level: _Level, team: Team) -> None:
+def _swaps(work: Work, level: Level, team: Team) -> None:
     """Swap whole slices with partners at doubling distances; who makes no pair gives its own before and gets it after.
 
     All members hold the same slices, since nothing was cut at this level.

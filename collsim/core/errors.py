@@ -44,6 +44,7 @@ __all__ = [
     "defect",
     "did_you_mean",
     "nearest",
+    "unknown_keys",
 ]
 
 T = TypeVar("T")
@@ -194,6 +195,24 @@ def did_you_mean(name: str, known: Sequence[str]) -> str:
     """
     near = nearest(name, known)
     return f'did you mean "{near}"? ' if near else ""
+
+
+def unknown_keys(data: Iterable[Any], known: Sequence[str], place: Callable[[str], str]) -> list[Fault]:
+    """Return a fault, with the nearest known one, for each key of *data* that is not known.
+
+    >>> print(*unknown_keys({"sise": 1, "op": "reduce"}, ("op", "size"), lambda key: f"grid.yaml: {key}"))
+    grid.yaml: sise: unknown key "sise"
+      hint: did you mean "size"?
+    """
+    return [
+        Fault(f'unknown key "{str(key)[:60]}"', place(str(key)), did_you_mean(str(key), known).rstrip() or _all(known))
+        for key in data
+        if key not in known
+    ]
+
+
+def _all(known: Sequence[str]) -> str:
+    return f"known: {', '.join(known)}"
 
 
 def nearest(name: str, known: Sequence[str]) -> str | None:

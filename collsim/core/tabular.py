@@ -94,17 +94,28 @@ class Tabular(ABC):
     def to_csv(self, path: str | os.PathLike[str]) -> None: ...
 
     def to_csv(self, path: str | os.PathLike[str] | None = None) -> str | None:
-        """`to_records` as the CSV of the command line; with a *path* it is written there, whole or not at all.
+        """`to_records` as the CSV of the command line, then a line with the reason for each thing refused.
+
+        With a *path* it is written there, whole or not at all.
 
         Raises
         ------
         InputError
             The file cannot be written.
         """
-        return _kept(csv_text(self._csv_records()), path)
+        answered, refused = self._csv_records(), self._refused_records()
+        if refused is None:
+            return _kept(csv_text(answered), path)
+        columns = dict.fromkeys(answered[0] if answered else ())
+        lines = [*({**record, "refused": None} for record in answered), *({**columns, **each} for each in refused)]
+        return _kept(csv_text(lines), path)
 
     def _csv_records(self) -> list[dict[str, Any]]:
         return self.to_records()
+
+    def _refused_records(self) -> list[dict[str, Any]] | None:
+        """One record for each thing refused, with the columns that tell it and *refused*; None: nothing ever is."""
+        return None
 
     def __repr__(self) -> str:
         """Table of at most `MOST_LINES` lines: the first rows and the last one."""

@@ -81,6 +81,9 @@ class MoeComparison(Tabular):
             if record["ranks"] == ranks
         ]
 
+    def _refused_records(self) -> list[dict[str, Any]]:
+        return [{"system": label, "ranks": each.ranks, "refused": each.what} for label, each in self.refused]
+
     def to_dict(self) -> dict[str, Any]:
         """Return the document of schema ``collsim.moe_compare/1``."""
         systems = [

@@ -215,13 +215,19 @@ class MoeResult(Tabular):
 
     def to_records(self) -> list[dict[str, Any]]:
         """Return one flat record for each row, with what tells it from rows of other results."""
+        return [{**self._common(), **row.to_record()} for row in self.rows]
+
+    def _refused_records(self) -> list[dict[str, Any]]:
+        return [{**self._common(), "ranks": each.ranks, "refused": each.what} for each in self.refused]
+
+    def _common(self) -> dict[str, Any]:
+        """Return what tells the records of this result from those of others."""
         asked = asked_of(self.config)
-        common = {
+        return {
             "topology": self.topology["name"], "model": self.model["name"], "mode": self.config["mode"],
             "kernel": self.kernel["name"], "kind": self.kernel["kind"], "routing": self.routing,
             "placement": self.placement, **{key: asked[key] for key in ("overrides", "fail", "degrade")},
         }  # fmt: skip
-        return [{**common, **row.to_record()} for row in self.rows]
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain data, in SI units: the JSON document of ``collsim moe``."""

@@ -94,7 +94,7 @@ def cluster_svg(topology: Topology, style: str) -> str:
             body.append(_box(x, 110 + STOREY * level, min(pitch - 8, 150.0), name, row.look))
     pairs = _joined(topology)
     lines = [line for level in range(len(rows) - 1) for line in _between(places, level, pairs)]
-    notes = _notes(shown)
+    notes = [*_notes(shown), *([topology.damage.summary] if topology.damage else [])]
     text = [
         f'<text class="soft" x="{MARGIN}" y="{height + 22 * i:.0f}" font-size="14">{escape(note)}</text>'
         for i, note in enumerate(notes)

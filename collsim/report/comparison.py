@@ -12,6 +12,7 @@ from collsim.report.sheet import WHOLE, Column, Screen, document, fitted, fittin
 from collsim.report.table import preamble, switch_notes
 from collsim.simulation.comparison import ComparedRow, Comparison
 from collsim.simulation.result import Row
+from collsim.simulation.row import width_notes
 
 __all__ = ["comparison_csv", "comparison_json", "comparison_markdown", "comparison_table", "refused_lines"]
 
@@ -126,6 +127,7 @@ def _after(comparison: Comparison) -> list[str]:
     told += comparison.mixed_versions
     if any(run and run.time_lo_s is not None for row in comparison.rows for run in row.runs):
         told.append("low to high: 90 % of measured times lie there, by the errors of logs that the fit did not see")
+    told += width_notes((run.size_bytes, run.wide_because) for row in comparison.rows for run in row.runs if run)
     if any(row.any.groups > 1 for row in comparison.rows):
         told.append("all groups run at once: times and bandwidths are of the slowest")
     runs = [run for row in comparison.rows for run in row.runs if run is not None]

@@ -27,6 +27,7 @@ from collsim.report.sheet import (
 )
 from collsim.simulation.request.tolerance import percent
 from collsim.simulation.result import Refusal, Result, Row
+from collsim.simulation.row import width_notes
 
 __all__ = ["COLUMNS", "LIMITS", "as_markdown", "as_table", "consequences", "doubtful", "preamble", "switch_notes"]
 
@@ -234,6 +235,7 @@ def _notes(rows: Sequence[Row]) -> list[str]:
     notes = []
     if any(row.time_lo_s is not None for row in rows):
         notes.append("low to high: 90 % of measured times lie there, by the errors of logs that the fit did not see")
+    notes += width_notes((row.size_bytes, row.wide_because) for row in rows)
     if any(row.group_times for row in rows):
         notes.append("all groups run at once: times and bandwidths are of the slowest, total is the busbw of all")
     if any(len({(group.algo, group.proto) for group in row.group_times}) > 1 for row in rows):

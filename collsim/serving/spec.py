@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from collsim.core.errors import Fault, Faults, InputError, SpecError, nearest
+from collsim.core.errors import Fault, Faults, InputError, SpecError, unknown_keys
 from collsim.core.units import parse_time_s
 
 __all__ = ["Failure", "Job", "Kernels", "Request", "Serving", "read_serving", "serving_of"]
@@ -147,7 +147,7 @@ def read_serving(file: str | Path) -> Serving:
     """
     from collsim.timeline.workload import read_workload
 
-    return serving_of(read_workload(file), str(file))
+    return serving_of(read_workload(file, "what is to be served, in YAML", SCHEMA), str(file))
 
 
 def serving_of(data: Mapping[str, Any], file: str = "serving") -> Serving:
@@ -283,11 +283,7 @@ class _Reader:
         self.faults.append(Fault(what, self.place(key), hint))
 
     def check(self, known: Sequence[str]) -> None:
-        for key in self.data:
-            if key not in known:
-                near = nearest(str(key), known)
-                hint = f'did you mean "{near}"?' if near else f"known: {', '.join(known)}"
-                self.faults.append(Fault(f'unknown key "{key}"', self.at, hint))
+        self.faults.extend(unknown_keys(self.data, known, lambda _: self.at))
 
     def part(self, key: str, known: Sequence[str]) -> _Reader:
         """Return the mapping under a key; an empty one if there is none."""

@@ -79,6 +79,7 @@ def draw(curves: Sequence[Curve], points: Sequence[tuple[int, float]], title: st
         _, ax = pyplot.subplots(figsize=(7, 4.2), layout="constrained")
     for place, curve in enumerate(curves):
         _draw(ax, curve, COLOURS[place % len(COLOURS)])
+    _draw_bounds(ax, curves)
     if points:
         sizes, rates = zip(*points, strict=True)
         ax.plot(sizes, [rate / 1e9 for rate in rates], "o", mfc="none", color="#808080", label="measured")
@@ -90,12 +91,12 @@ def draw(curves: Sequence[Curve], points: Sequence[tuple[int, float]], title: st
     ax.set_ylabel("busbw (GB/s)")
     ax.set_title(title, fontsize="medium")
     ax.grid(alpha=0.3)
-    ax.legend(frameon=False)
+    _show_legend(ax)
     return ax
 
 
 def _draw(ax: Any, curve: Curve, colour: str) -> None:
-    """Draw one curve: a line, the band around it, and the bound as dashes."""
+    """Draw one curve: a line, and the band around it."""
     sizes = curve.sizes_bytes
     ax.plot(sizes, [rate / 1e9 for rate in curve.busbw_Bps], "-", color=colour, label=curve.label)
     band = [
@@ -105,6 +106,21 @@ def _draw(ax: Any, curve: Curve, colour: str) -> None:
     ]
     if band:
         ax.fill_between(*zip(*band, strict=True), color=colour, alpha=0.2, lw=0, label="90 % of measured times")
-    bound = [(size, rate / 1e9) for size, rate in zip(sizes, curve.bound_Bps, strict=True) if rate]
-    if bound:
-        ax.plot(*zip(*bound, strict=True), "--", color=colour, alpha=0.8, lw=1, label="bound")
+
+
+def _draw_bounds(ax: Any, curves: Sequence[Curve]) -> None:
+    """Draw each bound once, as dashes: in grey if all curves share it, else in the colour of the first that has it."""
+    bounds: dict[tuple[tuple[int, float], ...], str] = {}
+    for place, curve in enumerate(curves):
+        rates = zip(curve.sizes_bytes, curve.bound_Bps, strict=True)
+        bounds.setdefault(tuple((size, rate / 1e9) for size, rate in rates if rate), COLOURS[place % len(COLOURS)])
+    bounds.pop((), None)
+    for bound, colour in bounds.items():
+        ax.plot(*zip(*bound, strict=True), "--", color=colour if len(bounds) > 1 else "#808080", lw=1, label="bound")
+
+
+def _show_legend(ax: Any) -> None:
+    """Name each thing once, however often it is drawn."""
+    handles, labels = ax.get_legend_handles_labels()
+    once = dict(zip(reversed(labels), reversed(handles), strict=True))
+    ax.legend([once[label] for label in dict.fromkeys(labels)], dict.fromkeys(labels), frameon=False)

@@ -195,6 +195,9 @@ class Comparison(Tabular):
             if run is not None
         ]
 
+    def _refused_records(self) -> list[dict[str, Any]]:
+        return [{"system": each.system, "refused": each.what} for each in self.refused]
+
     def _caption(self) -> str:
         return ", ".join(system.label for system in self.systems)
 

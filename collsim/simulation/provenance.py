@@ -162,10 +162,11 @@ def intervals_hold(topology: Topology, constants: Profile) -> bool:
     """Return True if errors that were counted say how far off predictions are on this topology.
 
     They do on the systems that the profile was fitted to. Those of a derived profile are widened for the systems that
-    it names, for any if it names none. Between nodes errors of whole sites left out hold for every site of such nodes.
+    it names, for any if it names none. Between nodes errors of whole sites left out hold for every site of such a
+    network, farther where its GPUs were not measured.
     """
     if topology.cluster is not None and constants.network.pooled and len(topology.cluster.kinds) <= 1:
-        meant = constants.network.covers(topology.cluster.spec.network, topology.labels.get("gpu.model", ""))
+        meant = topology.cluster.spec.network in constants.network.networks
         return meant and not _is_changed(topology, (*SIZES, *SITES))
     if topology.cluster is not None:
         return _network_fits(topology, constants) and not _is_changed(topology)

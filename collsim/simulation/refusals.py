@@ -28,6 +28,11 @@ class Refusal:
         """Return the refusal as the JSON schema wants it."""
         return {entry.name: getattr(self, entry.name) for entry in fields(self) if entry.name != "exit_code"}
 
+    def to_record(self) -> dict[str, Any]:
+        """Return the refusal by the columns of rows, and *refused*, why."""
+        named = ("op", "ranks", "groups", "requested_bytes", "asked")
+        return {**{name: getattr(self, name) for name in named}, "refused": self.what}
+
 
 def refusal_lines(refused: Sequence[Refusal]) -> list[str]:
     """Return a sentence for each thing refused, with all its sizes, and why."""

@@ -92,14 +92,20 @@ class Result(Tabular):
 
     def to_records(self) -> list[dict[str, Any]]:
         """Return one flat record for each row: that of `Row.to_record` after what names the run."""
-        common = {
+        return [{**self._common(), **row.to_record()} for row in self.rows]
+
+    def _refused_records(self) -> list[dict[str, Any]]:
+        return [{**self._common(), **each.to_record()} for each in self.refused]
+
+    def _common(self) -> dict[str, Any]:
+        """Return what names the run in each of its records."""
+        return {
             "topology": self.topology.get("name"),
             "profile": self.profile.get("name"),
             "calibrated": self.profile.get("calibrated"),
             **asked_of(self.config),
             "library": self.profile.get("library"),
         }
-        return [{**common, **row.to_record()} for row in self.rows]
 
     def plot(self, ax: Any = None, *, measured: Any = None) -> Any:
         """Draw bus bandwidth over size, with the bound and the interval; returns the axes of matplotlib.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from collsim.core.tabular import plain
 from collsim.core.units import format_size
 from collsim.simulation.row_fields import CRITICAL, FIELDS
 
-__all__ = ["GroupTime", "Limit", "LinkLoad", "Row", "ranked"]
+__all__ = ["WIDE", "GroupTime", "Limit", "LinkLoad", "Row", "ranked", "width_notes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +77,9 @@ class Row:
     -1 if the operation has none. *bottleneck* names the busiest links, *bottleneck_links* counts those within a
     thousandth of the busiest; *critical_s* splits the time of the slowest chain of transfers into launch, latency, flow
     at the channels' own rate and flow held back by links. A measured time lies between the interval ends with 90 %
-    confidence; they are None where nobody measured how far predictions are off. Where something failed,
-    *healthy_time_s* and *healthy_algo* (with its protocol) are of the machine in order, else None. *asked* is the name
-    or choice that the row answers, *algo* and *proto* are what ran for it.
+    confidence; they are None where nobody measured how far predictions are off, and *wide_because* says why if they are
+    far apart. Where something failed, *healthy_time_s* and *healthy_algo* (with its protocol) are of the machine in
+    order, else None. *asked* is the name or choice that the row answers, *algo* and *proto* are what ran for it.
 
     Where the run was repeated over seeds of the network's hash, *draw_times_s* holds the times in the order of the
     seeds, and everything else is of the median draw, that of *hash_seed*; else it is empty, and the seed None.
@@ -116,6 +116,7 @@ class Row:
     bracket_hi_s: float | None = None
     time_lo_s: float | None = None
     time_hi_s: float | None = None
+    wide_because: str = ""
     healthy_time_s: float | None = None
     healthy_algo: str | None = None
     group_times: tuple[GroupTime, ...] = ()
@@ -245,3 +246,20 @@ def ranked(times_s: Sequence[float], share: float) -> float:
     (2.0, 95)
     """
     return sorted(times_s)[max(math.ceil(share * len(times_s)) - 1, 0)]
+
+
+WIDE = 2.5
+"""An interval that reaches farther from the prediction is told why."""
+
+
+def width_notes(rows: Iterable[tuple[int, str]]) -> list[str]:
+    """Return a note for each reason for which intervals are wide, of rows given by size and reason."""
+    sizes: dict[str, list[int]] = {}
+    for size_bytes, why in rows:
+        if why:
+            sizes.setdefault(why, []).append(size_bytes)
+    notes = []
+    for why, its in sizes.items():
+        ends = dict.fromkeys(format_size(size) for size in (min(its), max(its)))
+        notes.append(f"low to high reaches farther than {WIDE:g} times at {' to '.join(ends)}: {why}")
+    return notes

@@ -103,6 +103,10 @@ FIELDS: tuple[Field, ...] = (
         "high end of the 90 % interval of a measured time; `null` where the profile gives none for this system",
     ),
     Field(
+        "wide_because", {"type": "string"},
+        "why the interval reaches farther than 2.5 times from the prediction; empty where it does not",
+    ),
+    Field(
         "time_min_s", ABOVE_ZERO_OR_NONE,
         "least time of all [draws of a hash](clusters.md#lucky-and-unlucky-hashes); `null` without draws",
     ),

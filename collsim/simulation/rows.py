@@ -9,21 +9,17 @@ from dataclasses import replace
 from collsim.collectives import Algorithm, ScheduleRequest, algorithm
 from collsim.core.errors import Fault, InputError, NoRouteError, UnsupportedError
 from collsim.core.operations import Operation
-from collsim.library.costs.hosts import spread_of
 from collsim.simulation.concurrent import Party, redrawn
 from collsim.simulation.contest import contest, fastest
 from collsim.simulation.draws import over_draws
-from collsim.simulation.lowering import MOST_TRANSFERS, layout_of
+from collsim.simulation.intervals import with_interval
+from collsim.simulation.lowering import MOST_TRANSFERS
 from collsim.simulation.plans import Call, Case, Task, Told, case_of, empty_row, plan_of, timed_row
 from collsim.simulation.request.request import CHOICES, Request
 from collsim.simulation.result import Row
 from collsim.simulation.selection import library_choice, library_kernel, request_of
 
 __all__ = ["named", "tables_of"]
-
-MANY_NODES, CONGESTED = 64, 2.5
-"""From so many nodes on, large sizes took up to so many times what laws of their number say: all-reduce on 128 to 512
-nodes of Alps from 256 MiB on 1.3 to 2.4 times, most of all on 256. Other jobs or placement; no log tells which."""
 
 
 def tables_of(party: Party, question: Request, told: Told) -> list[list[list[Row]]]:
@@ -123,7 +119,7 @@ def _shown(name: str, cases: Sequence[Case], party: Party, question: Request) ->
     drawn = question.hash_seeds and cases[0].rows[0].size_bytes > 0
     rows = [over_draws(case.rows, question.hash_seeds) if drawn else case.rows[0] for case in cases]
     if name == "auto" and question.library is not None:
-        rows = [_with_interval(row, party, question) for row in rows]
+        rows = [with_interval(row, party, question) for row in rows]
     elif name in ("auto", "best"):
         rows = [fastest(rows)]
     return [replace(row, asked=name) for row in rows]
@@ -133,26 +129,3 @@ def _chosen_tasks(requests: Sequence[ScheduleRequest], party: Party, question: R
     """Return the tasks that the library would choose, for each group by itself."""
     choices = [library_choice(request, run, question) for request, run in zip(requests, party.runs, strict=True)]
     return [Task(picked, asked, question.proto or proto) for picked, asked, proto in choices]
-
-
-def _with_interval(row: Row, party: Party, question: Request) -> Row:
-    """Return the row of what the library chose with its interval, where errors that were counted give one."""
-    profile, picked = party.runs[0].profile, algorithm(row.op, row.algo)
-    family = picked.family_for(row.op)
-    if question.channels or question.chunk_bytes or question.proto or profile.lacks(row.proto or "Simple", family):
-        return row  # not what the library would do, or not measured: nobody knows how far off that is
-    topology = party.runs[0].topology
-    if question.load or party.shares_links or topology.damage is not None:
-        return row  # nor what traffic does to each other, nor broken machines
-    if "network" in picked.in_network:
-        return row  # nor steps that switches between the nodes add
-    scatter = profile.scatter(family, row.size_bytes)
-    if scatter is None or scatter.fitted:
-        return row
-    nodes = layout_of(party.runs[0]).n_nodes
-    scatter = scatter.widened(profile.network.reach(nodes) if nodes > 1 else 1.0)
-    scatter = scatter.at_least(spread_of(profile.host, question.host) ** (row.host_s / row.time_s))
-    low_s, high_s = row.time_s * scatter.low, row.time_s * scatter.high
-    if nodes >= MANY_NODES:
-        high_s *= CONGESTED
-    return replace(row, time_lo_s=max(low_s, row.lower_bound_s), time_hi_s=max(high_s, row.lower_bound_s))

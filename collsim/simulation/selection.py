@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from collsim.collectives import Algorithm, ScheduleRequest, algorithm, algorithms_for, node_rings, rings_for
+from collsim.collectives import (
+    Algorithm,
+    ScheduleRequest,
+    algorithm,
+    algorithms_for,
+    dimensions_of,
+    node_rings,
+    rings_for,
+)
 from collsim.core.errors import Fault, NoRouteError, UnsupportedError
 from collsim.core.operations import Operation
 from collsim.fabric.bounds.lower import MOST_IN_TABLES
@@ -25,6 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "built",
+    "dimensions_within",
     "library_choice",
     "library_kernel",
     "library_options",
@@ -66,6 +75,7 @@ def request_of(op: Operation, requested_bytes: int, run: LoweredRun, question: R
         matrix_bytes=question.matrix_bytes if irregular else None,
         nodes=layout.n_nodes,
         layout=layout if several else None,
+        dimensions=() if several else dimensions_within(run.fabric),
     )
 
 
@@ -86,6 +96,11 @@ def _system(run: LoweredRun, *, sharp: bool | None = None) -> System:
         run.found["system", sharp] = system_of(run.topology, run.fabric.rank_node.tolist(), sharp=sharp)
     system: System = run.found["system", sharp]
     return system
+
+
+def dimensions_within(fabric: Fabric) -> tuple[int, ...]:
+    """Return the dimensions of the torus that the direct links of one domain's ranks form; () if they form none."""
+    return dimensions_of(fabric.peer_links()) if fabric.joins_ranks else ()
 
 
 def _rings_within(fabric: Fabric) -> Int:

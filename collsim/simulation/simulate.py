@@ -21,6 +21,7 @@ from collsim.schedule import Schedule
 from collsim.simulation.before_after import beside, library_effects
 from collsim.simulation.concurrent import Party
 from collsim.simulation.draws import refuse_unhashed
+from collsim.simulation.intervals import nodes_measured
 from collsim.simulation.lowering import prepare as run_of
 from collsim.simulation.parties import answerable, free_share_of
 from collsim.simulation.plans import Told
@@ -246,7 +247,7 @@ def predict(
     ModelError
         Ranks cannot reach each other, or a schedule deadlocks.
     """
-    topology, constants = _reachable(topology, constants, groups, loaded=bool(question.load))
+    topology, constants = reachable(topology, constants, groups, loaded=bool(question.load))
     if question.hash_seeds:
         refuse_unhashed(topology)
     config = config_of(topology, constants, groups, question)
@@ -333,7 +334,11 @@ def _levels(
 
 def _sure(launched: Profile, constants: Profile, judged: Topology) -> Profile:
     """Return the profile with the errors that were counted on the topology whose measurements judge a run."""
-    counted = launched.accuracy if judged.cluster is None else launched.network.scatters()
+    counted = launched.accuracy
+    if judged.cluster is not None:
+        network = launched.network
+        known = nodes_measured(judged, network) or not network.pooled
+        counted = (network if known else network.elsewhere()).scatters()
     return replace(launched, accuracy=counted if intervals_hold(judged, constants) else {})
 
 
@@ -374,7 +379,7 @@ def _warnings_of_parties(
     return (*told, *(f"SHARP is off: {why}" for why in off))
 
 
-def _reachable(
+def reachable(
     topology: Topology, constants: Profile, groups: Sequence[Sequence[int]], *, loaded: bool = False
 ) -> tuple[Topology, Profile]:
     """Return the machine of a run: a node by itself if no group leaves the first one, and no link is loaded.
@@ -470,6 +475,6 @@ def build_schedule(
         faults.append(Fault(what, "ranks", f"{few}; collsim run predicts how long they take"))
     if faults:
         raise InputError(*faults)
-    topology, constants = _reachable(topology, constants, groups)
+    topology, constants = reachable(topology, constants, groups)
     run = run_of(topology, constants, groups[0])
     return built(algorithm(op.name, named[0]), request_of(op, question.sizes_of(op)[0], run, question), question)

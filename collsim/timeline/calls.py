@@ -125,8 +125,20 @@ def predict(call: Call, machine: Machine, on_one_s: dict[Call, float] | None = N
         except CollsimError:
             spare = 1.0
     link = row.bottleneck[0].link if row.bottleneck else ""
-    lo_s, hi_s = row.time_lo_s or row.time_s, row.time_hi_s or row.time_s
-    return Prediction(float(row.time_s), channels, spare, row.algo, link, float(lo_s), float(hi_s))
+    times_s = (row.time_s, row.time_lo_s or row.time_s, row.time_hi_s or row.time_s)
+    found = Prediction(float(times_s[0]), channels, spare, row.algo, link, *map(float, times_s[1:]))
+    share = _as_called(call, found, machine.ranks.get(call.ranks, call.ranks))
+    return replace(found, time_s=found.time_s * share, lo_s=found.lo_s * share, hi_s=found.hi_s * share)
+
+
+def _as_called(call: Call, told: Prediction, ranks: int) -> float:
+    """Return what a collective takes as frameworks call it, over what it takes as benchmarks do."""
+    share = 1 - (1 - IN_PLACE.get(call.op, 1.0)) * (1 - told.by_links) * 2 / max(ranks, 2)
+    if call.op == "all_to_all" and ranks == 2:
+        from collsim.schedule.message_parts import n_parts
+
+        share *= OWN_PART if told.channels < 2 * n_parts(call.size_bytes // 2, 2, told.channels) else 1.0
+    return share
 
 
 def _row(call: Call, machine: Machine) -> Any:
@@ -171,22 +183,11 @@ class Predictor:
         That is the model's time there, times what it took here over the model's time here. Of this the half carries
         over if links bind on one of both and channels on the other: it may be due to what no longer binds.
         """
-        before_s, after_s = self._trained_s(call), other._trained_s(call)
+        before_s, after_s = self.of(call).time_s, other.of(call).time_s
         if before_s <= 0 or after_s <= 0:
             return work_s
         carried = 1 - abs(self.of(call).by_links - other.of(call).by_links) / 2
         return after_s * float((work_s / before_s) ** carried)
-
-    def _trained_s(self, call: Call) -> float:
-        """Return how long a collective takes as frameworks call it."""
-        told = self.of(call)
-        ranks = self.machine.ranks.get(call.ranks, call.ranks)
-        share = 1 - (1 - IN_PLACE.get(call.op, 1.0)) * (1 - told.by_links) * 2 / max(ranks, 2)
-        if call.op == "all_to_all" and ranks == 2:
-            from collsim.schedule.message_parts import n_parts
-
-            share *= OWN_PART if told.channels < 2 * n_parts(call.size_bytes // 2, 2, told.channels) else 1.0
-        return told.time_s * share
 
     def use(self, call: Call) -> dict[str, float]:
         """Return which part of what links carry for the library a collective takes alone, by the kind of link."""

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from collsim.core.errors import Fault, Faults, InputError, SpecError, nearest
+from collsim.core.errors import Fault, Faults, InputError, SpecError, nearest, unknown_keys
 from collsim.core.operations import dtype_bytes, operation
 from collsim.core.units import parse_size_bytes, parse_time_s
 from collsim.timeline.calls import Predictor
@@ -18,7 +18,7 @@ from collsim.timeline.graph import Node
 from collsim.timeline.replay import Replay, replay
 from collsim.timeline.trace import COLLECTIVE, MATMUL, MEMORY, STREAM, Call
 
-__all__ = ["Graph", "check_keys", "figure", "graph_of", "read_workload", "time_graph"]
+__all__ = ["Graph", "figure", "graph_of", "read_workload", "time_graph"]
 
 SCHEMA = "collsim.workload/1"
 HEAD = ("schema", "topo", "gpu", "ranks", "launch", "jitter", "seed", "env", "step")
@@ -122,8 +122,8 @@ def time_graph(graph: Graph, gpu: Gpu, predictor: Predictor) -> tuple[list[Node]
     return nodes, replay(nodes, gpu, sharing=lambda numbers: predictor.shares([calls[n] for n in numbers]))
 
 
-def read_workload(file: str | Path) -> dict[str, Any]:
-    """Read the data of a workload.
+def read_workload(file: str | Path, kind: str = "a trace or a workload", schema: str = SCHEMA) -> dict[str, Any]:
+    """Read the data of a workload, or of a file of another *kind* and *schema* in the same language.
 
     Raises
     ------
@@ -136,13 +136,13 @@ def read_workload(file: str | Path) -> dict[str, Any]:
         text = Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise InputError(Fault(f"cannot be read: {reason}", str(file), "give a trace or a workload")) from None
+        raise InputError(Fault(f"cannot be read: {reason}", str(file), f"give {kind}")) from None
     try:
         data = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise SpecError(Fault(f"is no YAML: {' '.join(str(error).split())}", str(file))) from None
     if not isinstance(data, dict):
-        raise SpecError(Fault("holds no mapping", str(file), f"begin with schema: {SCHEMA}"))
+        raise SpecError(Fault("holds no mapping", str(file), f"begin with schema: {schema}"))
     return data
 
 
@@ -155,7 +155,7 @@ def graph_of(data: Mapping[str, Any], file: str = "workload") -> Graph:
         All that is wrong with it.
     """
     faults = Faults(lambda where: f"{file}: {where}" if where else file)
-    check_keys(data, HEAD, "", faults)
+    faults.extend(unknown_keys(data, HEAD, lambda _: ""))
     if data.get("schema") != SCHEMA:
         faults.append(Fault(f'schema is "{data.get("schema")}"', "schema", f"write schema: {SCHEMA}"))
     launch_s = faults.attempt(lambda: _time(data.get("launch", "0 us"), "launch")) or 0.0
@@ -196,7 +196,7 @@ class _Writer:
                 return
 
     def _kernel(self, item: Mapping[str, Any], where: str) -> None:
-        check_keys(item, KERNEL, where, self.faults)
+        self.faults.extend(unknown_keys(item, KERNEL, lambda _: where))
         kind = str(item.get("kind", MATMUL))
         if kind not in (MATMUL, MEMORY, STREAM):
             raise InputError(Fault(f'unknown kind "{kind}"', f"{where}.kind", f"give {MATMUL}, {MEMORY} or {STREAM}"))
@@ -216,7 +216,7 @@ class _Writer:
         self.names[name] = self.graph.kernel(name, time_s, kind=kind, stream=stream, after=after, full=full)
 
     def _collective(self, item: Mapping[str, Any], where: str) -> None:
-        check_keys(item, COLLECTIVE_KEYS, where, self.faults)
+        self.faults.extend(unknown_keys(item, COLLECTIVE_KEYS, lambda _: where))
         op = operation(str(item["collective"])).name
         dtype, element_bytes = dtype_bytes(str(item.get("dtype", "bfloat16")))
         size_bytes = parse_size_bytes(item.get("size", 0), f"{where}.size")
@@ -230,7 +230,7 @@ class _Writer:
         self.names[name] = self.graph.collective(call, name=name, stream=stream, after=after, late_s=late_s)
 
     def _loop(self, item: Mapping[str, Any], where: str) -> None:
-        check_keys(item, LOOP, where, self.faults)
+        self.faults.extend(unknown_keys(item, LOOP, lambda _: where))
         times, inner = item["repeat"], item.get("do")
         if not isinstance(times, int) or isinstance(times, bool) or times < 0:
             raise InputError(Fault(f"repeat {times!r} is no count", f"{where}.repeat", "give a whole number"))
@@ -251,15 +251,6 @@ class _Writer:
             hint = f'did you mean "{near}"?' if near else "name what stands before it"
             raise InputError(Fault(f'nothing before it is called "{unknown[0]}"', f"{where}.after", hint))
         return [self.names[str(name)] for name in names]
-
-
-def check_keys(data: Mapping[str, Any], known: Sequence[str], where: str, faults: Faults) -> None:
-    """Add a fault for each key that is not known."""
-    for key in data:
-        if key not in known:
-            near = nearest(str(key), known)
-            hint = f'did you mean "{near}"?' if near else f"known: {', '.join(known)}"
-            faults.append(Fault(f'unknown key "{key}"', where, hint))
 
 
 def _time(value: Any, where: str) -> float:

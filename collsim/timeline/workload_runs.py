@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from collsim.core.errors import Fault, Faults, InputError, SpecError
+from collsim.core.errors import Fault, Faults, InputError, SpecError, unknown_keys
 from collsim.timeline.analysis import overlap_of
 from collsim.timeline.answers import Told, call_row, events_of, helps_of, path_of, streams_of
 from collsim.timeline.calls import Machine, Predictor
@@ -24,7 +24,6 @@ from collsim.timeline.workload import (
     SCHEMA,
     TENSOR_FLOPS,
     Graph,
-    check_keys,
     figure,
     graph_of,
     read_workload,
@@ -89,7 +88,7 @@ def step_of_model(data: Mapping[str, Any], file: str, asked: WhatIf) -> _Step:
         All that is wrong with the file.
     """
     faults = Faults(lambda where: f"{file}: {where}" if where else file)
-    check_keys(data, [*(key for key in HEAD if key not in ("step", "ranks")), *OF_MODEL], "", faults)
+    faults.extend(unknown_keys(data, [*(key for key in HEAD if key not in ("step", "ranks")), *OF_MODEL], lambda _: ""))
     if data.get("schema") != SCHEMA:
         faults.append(Fault(f'schema is "{data.get("schema")}"', "schema", f"write schema: {SCHEMA}"))
     if asked.ranks or asked.nodes:

@@ -136,7 +136,10 @@ def test_answers_of_others_are_printed_and_the_refused_named(collsim, form):
         document = json.loads(found.out)
         Draft202012Validator(schema("collsim.compare/1")).validate(document)
         assert [entry["system"] for entry in document["refused"]] == ["mi355x_ubb8"]
-    elif form != "csv":
+    elif form == "csv":
+        assert found.out.splitlines()[-1].startswith("mi355x_ubb8,,")
+        assert "the schedule needs switches" in found.out.splitlines()[-1]
+    else:
         assert "mi355x_ubb8 is refused: " in found.out
 
 

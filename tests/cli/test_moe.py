@@ -131,7 +131,7 @@ def test_csv_has_a_line_for_each_operation(collsim):
         "time_s", "samples", "time_min_s", "time_max_s", "time_lo_s", "time_hi_s", "prepare_s", "load_s",
         "lower_bound_s",
         "logical_Bps", "node_Bps", "network_Bps", "logical_bytes", "node_bytes", "network_bytes", "imbalance",
-        "limit", "limited_by", "bottleneck_link", "bottleneck_utilisation", "seed", "path", "tolerance",
+        "limit", "limited_by", "bottleneck_link", "bottleneck_utilisation", "seed", "path", "tolerance", "refused",
     ]  # fmt: skip
     assert [(row["op"], row["ranks"]) for row in rows] == [
         ("dispatch", "8"), ("combine", "8"), ("dispatch", "16"), ("combine", "16"),
@@ -194,7 +194,7 @@ def test_systems_side_by_side(collsim):
     assert last["times_s"][2] is last["speedups"][2] is None
     assert last["speedups"][1] == pytest.approx(last["times_s"][0] / last["times_s"][1])
     records = list(csv.DictReader(io.StringIO(collsim(*call, "--format", "csv").out)))
-    assert len(records) == 10
+    assert [bool(record["refused"]) for record in records] == [False] * 10 + [True]
     alone = json.loads(collsim(*TWO, "--ep", "8,16", "--seeds", "0", "--format", "json").out)
     assert document["systems"][0]["result"]["results"] == alone["results"]
     assert len(collsim(*call, "--format", "md").out.splitlines()[2:8]) == 6

@@ -1,5 +1,7 @@
 """Answers in part: what can be had is printed, what is refused stands as a row with the reason, exit code 4."""
 
+import csv
+import io
 import json
 
 import pytest
@@ -43,6 +45,25 @@ def test_a_refused_size_is_a_row_in_its_place(collsim, form):
     assert [("refused" in row, str(2**40) in row) for row in rows] == [(False, False), (False, False), (True, True)]
     assert " ".join(rows[-1]).endswith("are too many to simulate")
     assert "error: ring is refused for all_reduce of 8 ranks at 1 TiB: " in found.err
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (SIZES, [("1048576", ""), ("2097152", ""), (str(2**40), "are too many to simulate")]),
+        ((*RANKS, *CUT), [("1048576", ""), ("1048576", "are cut off from each other by the loss of")]),
+        (EXPERTS, [*[("", "")] * 4, ("", "256 experts do not spread evenly over 3 ranks")]),
+    ],
+)  # fmt: skip
+def test_what_is_refused_is_a_line_of_the_sheet_with_its_reason(collsim, call, told):
+    found = collsim(*call, "--format", "csv")
+    rows = list(csv.DictReader(io.StringIO(found.out)))
+    assert found.code == 4
+    assert len(rows) == len(told)
+    for row, (size, why) in zip(rows, told, strict=True):
+        assert row.get("requested_bytes", "") == size
+        assert (why in row["refused"]) if why else not row["refused"]
+        assert bool(row["time_s"]) != bool(why)
 
 
 def test_ranks_that_are_cut_off_cost_the_others_nothing(collsim):

@@ -165,6 +165,29 @@ class TestWhichConstants:
         assert (sharp.rows[0].algo, sharp.rows[0].time_lo_s) == ("nvls_sharp", None)
         assert any("no log of SHARP" in warning for warning in sharp.warnings)
 
+    def test_where_no_log_has_these_gpus_intervals_reach_twice_as_far_from_1_mib_on(self):
+        reach = {}
+        for node, network, library in (
+            ("hgx_h100", "infiniband", LIBRARY), ("hgx_b200", "infiniband", LIBRARY), ("hgx_h100", "roce", LIBRARY),
+            ("mi300x_ubb8", "roce", "rccl-2.22"), ("mi355x_ubb8", "ultra_ethernet", "rccl-2.27"),
+            ("mi355x_ubb8", "roce", "rccl-2.27"), ("mi250x_node", "slingshot", "rccl-2.22"),
+        ):  # fmt: skip
+            topology = load_topology(node, scale_out={"nodes": 2, "network": network})
+            rows = collsim.simulate(topology, "all_gather", ["64K", "1G"], library=library).rows
+            reach[node, network] = [np.log(row.time_hi_s / row.time_s) for row in rows]
+        small, large = np.array(list(reach.values())).T
+        assert small == pytest.approx(small[0], rel=0.5)  # hosts of another kind may add to that
+        assert large / large[0] == pytest.approx([1, 2, 2, 1, 1, 2, 2], rel=1e-6)
+
+    def test_a_wide_interval_says_why(self):
+        asked = {"op": "all_reduce", "size": ["256K", "1G"], "library": LIBRARY}
+        wide, narrow = collsim.simulate(cluster(nodes=16), **asked).rows
+        assert "sites differ" in wide.wide_because
+        assert "logs have at most 10 nodes" in wide.wide_because
+        assert narrow.wide_because == ""
+        for row in (wide, narrow):
+            assert bool(row.wide_because) == (row.time_hi_s > 2.5 * row.time_s or row.time_lo_s < row.time_s / 2.5)
+
     def test_many_nodes_may_take_longer_than_any_law_says(self):
         asked = {"op": "reduce_scatter", "size": "1G", "library": LIBRARY}
         ratios = []

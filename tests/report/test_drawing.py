@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree
 
+import networkx as nx
 import pytest
 
 from collsim.report.svg.drawing import topology_svg
 from collsim.topology import Topology, load_topology, zoo_names
+from collsim.topology.failures.degrade import damaged
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -73,3 +75,44 @@ def test_rates_stand_in_the_legend_and_light_and_dark_are_both_styled():
     assert "63 GB/s per direction" in legend
     assert "64 GB/s per direction" in legend
     assert "prefers-color-scheme: dark" in topology_svg(topology)
+
+
+def damaged_picture(name: str, fail: list[str], degrade: list[str]) -> ElementTree.Element:
+    return ElementTree.fromstring(topology_svg(damaged(load_topology(name), fail, degrade)))
+
+
+def looks(root: ElementTree.Element, kind: str, look: str) -> int:
+    return sum(look in each.attrib.get("class", "").split() for each in root.iter(f"{SVG}{kind}"))
+
+
+@pytest.mark.parametrize(
+    ("name", "fail", "degrade", "lost", "weak", "gone"),
+    [
+        ("mi300x_ubb8", ["link:gpu0-gpu1"], ["link:gpu2-gpu5=50%"], 1, 1, 0),
+        ("mi300x_ubb8", ["gpu:gpu3"], [], 7, 0, 1),
+        ("hgx_h100", ["switch:nvsw2", "gpu:gpu5"], [], 8 + 3, 0, 2),
+        ("gb200_nvl72", [], ["link:gpu7-nvsw3=50%"], 0, 1, 0),
+        ("dgx1_v100", ["link:gpu0-gpu3:1"], [], 0, 1, 0),
+    ],
+)
+def test_what_has_failed_is_drawn_where_it_was(name, fail, degrade, lost, weak, gone):
+    whole, root = load_topology(name), damaged_picture(name, fail, degrade)
+    assert (looks(root, "path", "lost"), looks(root, "path", "weak"), looks(root, "rect", "gone")) == (lost, weak, gone)
+    boxes = looks(root, "rect", "box") + looks(root, "rect", "switch")
+    assert boxes == whole.wiring.n_nodes
+    assert any("failed" in text or " at 50%" in text for text in texts(root))
+    assert looks(ElementTree.fromstring(topology_svg(whole)), "path", "lost") == 0
+
+
+def test_damage_of_a_cluster_is_told():
+    assert "1 switch failed: leaf0" in texts(damaged_picture("h100_rail", ["switch:leaf0"], []))
+
+
+@pytest.mark.parametrize(("dims", "rows", "columns"), [((3, 4), 3, 4), ((2, 3, 4), 3, 8), ((4, 4, 4), 8, 8)])
+def test_a_torus_is_drawn_as_a_grid(dims, rows, columns):
+    graph = nx.grid_graph(dims[::-1], periodic=True)
+    nx.set_edge_attributes(graph, {edge: {"bandwidth_Bps": 50e9, "latency_s": 4e-7} for edge in graph.edges})
+    root = ElementTree.fromstring(topology_svg(load_topology(graph)))
+    boxes = [box.attrib for box in root.iter(f"{SVG}rect") if box.attrib["class"] == "box"]
+    assert len({(box["x"], box["y"]) for box in boxes}) == len(boxes) == graph.number_of_nodes()
+    assert (len({box["y"] for box in boxes}), len({box["x"] for box in boxes})) == (rows, columns)

@@ -150,10 +150,17 @@ def test_a_verdict_needs_intervals_apart(first, other, verdict):
 
 
 def test_where_nobody_measured_no_verdict_is_given():
+    """No row of the L40S could be left out of its fit, and no relative lends an interval over PCIe."""
+    (row,) = compare(["hgx_h100", "l40s_8gpu"], "all_gather", "4K").rows
+    assert row.runs[1].time_lo_s is None
+    assert row.verdicts == (None, "unmeasured")
+
+
+def test_intervals_of_a_relative_are_lent_where_no_row_could_be_left_out():
     """Logs of gather on eight B200 begin at 1 MiB; those of H100 hold small sizes."""
     small, large = compare(["hgx_h100", "hgx_b200"], "gather", ["4K", "1M"]).rows
-    assert small.runs[1].time_lo_s is None
-    assert small.verdicts == (None, "unmeasured")
+    own, lent = (run.time_hi_s / run.time_s for run in small.runs)
+    assert lent >= 0.999 * own**2
     assert large.verdicts == (None, "overlapping")
 
 

@@ -26,7 +26,7 @@ def sites(monkeypatch):
 def test_every_site_is_scored_with_constants_of_the_others(sites):
     found = sites.entries_of(["efa", "efa_v1"])
     entries = found["efa"]
-    assert {entry.site for entry in entries} == {"aws-samples", "keitaw"}
+    assert {entry.seen.site for entry in entries} == {"aws-samples (p5_efa)", "keitaw (p5_efa)"}
     errors = sites.errors_of(entries, sites.others_s(found)["efa"])
     assert sum(len(shipped) for (site, _), (shipped, _) in errors.items() if site == sites.ALL) == len(entries)
     for shipped, others in errors.values():
@@ -36,7 +36,7 @@ def test_every_site_is_scored_with_constants_of_the_others(sites):
 
 def test_one_site_has_no_others(sites):
     entries = sites.entries_of(["roce"])["roce"]
-    alone = [entry for entry in entries if entry.site == "oci"]
+    alone = [entry for entry in entries if entry.seen.site == "oci (mi300x_roce)"]
     assert alone
     times = sites.others_s({"roce": alone})["roce"]
     assert not any(others for _, others in sites.errors_of(alone, times).values())

@@ -30,7 +30,8 @@ def band_of(size_bytes: int, bands: dict[str, int] = BANDS) -> str:
 FARTHER = 0.25
 """Intervals reach so much further with every doubling of the nodes beyond those of the fit (chosen)."""
 UNSEEN_REACH = 2.0
-"""Intervals of trees reach so many times as far as those of the rings that lend them theirs (chosen)."""
+"""Intervals reach so many times as far where none of the logs says how good constants are: those of trees that have
+what rings have, and from 1 MiB on those of GPUs or networks that were not measured (chosen)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,8 @@ class Scatter:
         What it was counted on.
     fitted : bool
         Whether the fit saw these rows.
+    lent : str
+        Profile of a relative that lends the ends of the interval, where no row could be left out; else empty.
     """
 
     low: float
@@ -59,10 +62,24 @@ class Scatter:
     rows: int
     logs: int
     fitted: bool = False
+    lent: str = ""
+
+    @property
+    def is_told(self) -> bool:
+        """True if an interval can be made of it."""
+        return bool(self.lent) or not self.fitted
 
     def widened(self, times: float) -> Scatter:
         """Return the same with ends that are *times* as far off, as logarithms."""
         return replace(self, low=self.low**times, high=self.high**times)
+
+    def borrowed(self, lender: str, its: Scatter) -> Scatter:
+        """Return the same with the ends of a relative, `UNSEEN_REACH` times as far off, or farther if these are.
+
+        What the relative itself has from another is lent on as it is.
+        """
+        far = its if its.lent else its.widened(UNSEEN_REACH)
+        return replace(self, low=min(self.low, far.low), high=max(self.high, far.high), lent=its.lent or lender)
 
     def at_least(self, factor: float) -> Scatter:
         """Return the same with ends at least *factor* off: what something that was assumed may differ by."""
@@ -80,11 +97,13 @@ class NetworkCosts:
         Clusters that the constants were fitted to; nodes of which ``--nodes`` makes such a cluster.
     networks, gpus : tuple of str
         Technologies that they are meant for, that of the fit first, and parts of ``gpu.model`` of the nodes.
+    measured : tuple of str
+        Parts of ``gpu.model`` of the nodes that were measured, and of those with the same chip.
     nodes : int
         Most nodes of a log that was fitted; 0 if none was.
     pooled : bool
-        Whether the errors are those of whole sites left out of a fit to many: they then hold for any site of these
-        technologies and GPUs.
+        Whether the errors are those of whole sites left out of fits to many: they then hold for any site, twice as
+        far off from 1 MiB on where no log has its GPUs on such a network.
     calibrated : bool
         Whether the logs have more rows than the fit had free numbers, and fix some of these.
     families : Mapping of str to Mapping
@@ -99,6 +118,7 @@ class NetworkCosts:
     systems: tuple[str, ...] = ()
     networks: tuple[str, ...] = ()
     gpus: tuple[str, ...] = ()
+    measured: tuple[str, ...] = ()
     nodes: int = 0
     pooled: bool = False
     calibrated: bool = True
@@ -127,6 +147,29 @@ class NetworkCosts:
         if "ring" in found:
             found.setdefault("chain", {band: entry.widened(UNSEEN_REACH) for band, entry in found["ring"].items()})
         return {**{kernel: found[other] for kernel, other in BETWEEN.items() if other in found}, **found}
+
+    def is_measured(self, network: str, gpu: str) -> bool:
+        """Return True if logs of that GPU on that technology are among those that the constants were fitted to."""
+        return network in self.networks[:1] and any(part in gpu for part in self.measured)
+
+    def elsewhere(self) -> NetworkCosts:
+        """Return the same with the errors of GPUs or technologies of which there was no log.
+
+        Below 1 MiB hosts and proxies make them, which differ from site to site whatever the GPU. Kernels that reach as
+        far already, because few sites show them, reach no farther.
+        """
+        least: dict[str, float] = {}
+        for bands in self.accuracy.values():
+            for band, entry in bands.items():
+                least[band] = min(least.get(band, math.inf), entry.high)
+        accuracy = {
+            kernel: {
+                band: entry.at_least(least[band] ** UNSEEN_REACH) if BANDS_BETWEEN[band] >= BANDS["large"] else entry
+                for band, entry in bands.items()
+            }
+            for kernel, bands in self.accuracy.items()
+        }
+        return replace(self, accuracy=accuracy)
 
     def covers(self, network: str, gpu: str) -> bool:
         """Return True if the constants are meant for nodes of that GPU on that technology."""
@@ -281,13 +324,18 @@ class Profile:
 
 def _error(accuracy: Mapping[str, Mapping[str, Scatter]]) -> str:
     """Return the error of large sizes as words: outside the fit, and of the fitted rows where none was left out."""
-    large = {family: bands["large"] for family, bands in accuracy.items() if "large" in bands}
-    words = {
-        False: "left out of the fit in turn",
-        True: "of the fitted rows themselves (none could be left out: no interval)",
-    }
-    told = []
-    for fitted, whose in words.items():
-        errors = [f"{family} {entry.median:.0%}" for family, entry in large.items() if entry.fitted is fitted]
-        told += [f"{whose}: {', '.join(errors)}"] if errors else []
-    return f"; median error from 1 MiB, {'; '.join(told)}" if told else ""
+    told: dict[str, list[str]] = {}
+    for family, bands in accuracy.items():
+        if "large" in bands:
+            told.setdefault(_whose(bands["large"]), []).append(f"{family} {bands['large'].median:.0%}")
+    words = "; ".join(f"{whose}: {', '.join(errors)}" for whose, errors in sorted(told.items()))
+    return f"; median error from 1 MiB, {words}" if told else ""
+
+
+def _whose(entry: Scatter) -> str:
+    """Return of which rows errors are, in words that sort as they are told."""
+    if not entry.fitted and not entry.lent:
+        return "left out of the fit in turn"
+    rows = "of the fitted rows themselves" if entry.fitted else f"of {entry.lent}, for no row tells"
+    ends = f"interval of {entry.lent}, twice as wide" if entry.lent else "none could be left out: no interval"
+    return f"{rows} ({ends})"

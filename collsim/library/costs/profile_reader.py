@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from collsim.core.errors import CollsimError, Fault, InputError, SpecError, nearest
+from collsim.core.errors import CollsimError, Fault, InputError, SpecError, unknown_keys
 from collsim.core.operations import DTYPES
 from collsim.core.units import (
     MAX_RATE_BPS,
@@ -159,7 +159,7 @@ BETWEEN_NODES = (*FAMILIES, "sharp")
 CHOICES = {"link_rate": ("achievable", "raw"), "link_latency": ("counted", "ignored")}
 TEXTS = ("title", "derived", "library", "host")
 LISTS = ("systems", "gpus", "peers")
-NETWORK_LISTS = {"systems": "hgx_h100", "gpus": "H100", "networks": "infiniband"}
+NETWORK_LISTS = {"systems": "hgx_h100", "gpus": "H100", "networks": "infiniband", "measured": "H100"}
 """Keys that hold lists of names, with an example."""
 NETWORK_KEYS = ("title", *NETWORK_LISTS, "nodes", "pooled", "calibrated", "families", "accuracy")
 LAUNCHES = ("graph", "registered")
@@ -177,7 +177,7 @@ SCATTER_RANGES = (
 )
 CONSTANTS = (*PROFILE_FIGURES.values(), "achievable_rate", "latency", "protocols", "families")
 """Attributes of a profile that times depend on."""
-SCATTER_FLAG = "fitted"
+SCATTER_FLAG, SCATTER_LENDER = "fitted", "lent"
 BARE = Profile("", "", False, 0.0, 0.0, math.inf, True, True, "")
 """Defaults where a file says nothing."""
 
@@ -194,11 +194,7 @@ class _Reader:
 
     def check_keys(self, data: Mapping[str, Any], known: Sequence[str], path: tuple[str, ...]) -> None:
         """Add a fault for every key that is not known."""
-        for key in data:
-            if key not in known:
-                near = nearest(key, known)
-                hint = f'did you mean "{near}"?' if near else f"known: {', '.join(known)}"
-                self.fault(f'unknown key "{key}"', (*path, key), hint)
+        self.faults += unknown_keys(data, known, lambda key: self.document.where((*path, key)))
 
     def mapping(self, data: Mapping[str, Any], key: str, path: tuple[str, ...], hint: str) -> Mapping[str, Any]:
         """Return a section; empty, with a fault, if it is no mapping."""
@@ -533,13 +529,15 @@ def _accuracy(reader: _Reader, data: Mapping[str, Any], path: tuple[str, ...]) -
             try:
                 numbers = {key: float(entry[key]) for key in SCATTER_KEYS}
                 fitted = entry.get(SCATTER_FLAG, False)
-                sound = set(entry) <= {*SCATTER_KEYS, SCATTER_FLAG} and isinstance(fitted, bool)
+                lent = entry.get(SCATTER_LENDER, "")
+                sound = set(entry) <= {*SCATTER_KEYS, SCATTER_FLAG, SCATTER_LENDER}
+                sound = sound and isinstance(fitted, bool) and isinstance(lent, str)
                 sound = sound and _is_error(numbers)
             except (TypeError, ValueError, KeyError):
                 sound = False
             if sound:
                 low, high, median, p90, rows, logs = (numbers[key] for key in SCATTER_KEYS)
-                found[family][band] = Scatter(low, high, median, p90, rows=int(rows), logs=int(logs), fitted=fitted)
+                found[family][band] = Scatter(low, high, median, p90, int(rows), int(logs), fitted, lent)
             else:
                 hint = f"write the numbers {', '.join(SCATTER_KEYS)}; {SCATTER_RANGES}"
                 reader.fault(f"{band} does not hold the numbers of an error", (*here, band), hint)

@@ -1,35 +1,29 @@
 """A topology as a picture: GPUs, switch planes and links with their rates, as one SVG for light and dark pages.
 
-Three layouts: a ring of GPUs for wiring without switches, planes above GPUs for a switched domain, and, where that
-would be a carpet of lines, one GPU's links drawn for all. Line width grows with the number of parallel links; colour
-tells the rates apart; every rate stands in the legend.
+Nodes stand as `layouts` has them. Where a line for each link would make a carpet, one GPU's links are drawn for all.
+Line width grows with the number of parallel links; colour tells the rates apart; every rate stands in the legend. What
+has failed is drawn where it was, in dashes.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from html import escape
-from itertools import pairwise
 
 from collsim.core.errors import Fault, InputError
 from collsim.core.units import format_bandwidth
 from collsim.report.cluster import cluster_svg
+from collsim.report.svg.layouts import MARGIN, WIDTH, Point, layout_of
 from collsim.report.topology import format_range
-from collsim.topology import Topology, Wiring, describe
+from collsim.topology import Damage, Topology, Wiring, describe
 
 __all__ = ["topology_svg"]
 
-WIDTH = 960
-MARGIN = 40
-HEADER = 84
 MOST_NODES, MOST_EDGES = 1_024, 10_000
 """Nodes of a drawing, and pairs of nodes between which it has a line (chosen): more is no picture, and takes long."""
 MOST_LINES = 160
 """Above this many links a switched domain shows the links of one GPU for all."""
-PER_ROW = 18
-STOREY = 150.0
 BOX_HEIGHT = 30.0
 ROOMY = 44.0
 """Narrower boxes show only the number of a node."""
@@ -40,6 +34,8 @@ STYLE = """
   .r0 { stroke: #2f6db3; fill: #2f6db3; } .r1 { stroke: #c2571a; fill: #c2571a; }
   .r2 { stroke: #2d8659; fill: #2d8659; } .r3 { stroke: #8a4fb0; fill: #8a4fb0; }
   .r4 { stroke: #64707d; fill: #64707d; }
+  .lost { stroke: #c4322b; stroke-dasharray: 3 7; } .weak { stroke: #c98a00; stroke-dasharray: 12 6; }
+  .gone { fill: none; stroke: #c4322b; stroke-dasharray: 4 4; }
   path { fill: none !important; stroke-linecap: round; }
   .tag { fill: #ffffff; stroke: none; } .tagtext { font-size: 11px; }
   @media (prefers-color-scheme: dark) {
@@ -51,17 +47,16 @@ STYLE = """
   }
 """
 
-Point = tuple[float, float]
-
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """The wiring between two nodes: *count* parallel links of *rate_Bps* each per direction."""
+    """The wiring between two nodes: *count* parallel links of *rate_Bps* each per direction, *harm* if any."""
 
     a: int
     b: int
     count: int
     rate_Bps: float
+    harm: str = ""
 
 
 def topology_svg(topology: Topology) -> str:
@@ -74,23 +69,26 @@ def topology_svg(topology: Topology) -> str:
     """
     if topology.cluster is not None:
         return cluster_svg(topology, STYLE)
-    wiring = topology.wiring
+    damage = topology.damage
+    whole = damage.healthy if damage else topology
+    wiring = whole.wiring
     _refuse_crowd(wiring)
-    edges = _edges(wiring)
+    edges = _edges(wiring, _harms(damage) if damage else {})
     rates = sorted({round(edge.rate_Bps) for edge in edges}, reverse=True)
     switched = wiring.coordinates.kind == "switched"
-    layout = _planes if switched else _ring if wiring.n_nodes == wiring.n_gpus else _levels
-    places, size, bottom = layout(wiring)
+    places, size, bottom = layout_of(wiring)
     crowded = switched and len(edges) > MOST_LINES
-    body = [*_lines([edge for edge in edges if not crowded or edge.a == 0], places, rates, switched=switched)]
-    body += [_node(wiring, node, places[node], size) for node in range(wiring.n_nodes)]
+    drawn = [edge for edge in edges if not crowded or edge.a == 0 or edge.harm]
+    gone = set(damage.nodes.tolist()) if damage else set()
+    body = [*_lines(drawn, places, rates, switched=switched)]
+    body += [_node(wiring, node, places[node], size, gone=node in gone) for node in range(wiring.n_nodes)]
     body += _captions(wiring, places) if switched else []
-    body += _legend(topology, edges, rates, bottom, crowded=crowded)
-    height = bottom + 30 + 22 * (len(rates) + 1 + crowded)
+    legend = _legend(topology, edges, rates, bottom, crowded=crowded)
+    height = bottom + 30 + 22 * (len(rates) + 1 + crowded + bool(damage))
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:.0f}" width="{WIDTH}" role="img" '
         f'aria-label="{escape(topology.title, quote=True)}">\n<style>{STYLE}</style>\n'
-        + "\n".join([*_header(topology), *body])
+        + "\n".join([*_header(topology), *body, *legend])
         + "\n</svg>\n"
     )
 
@@ -104,77 +102,34 @@ def _refuse_crowd(wiring: Wiring) -> None:
         raise InputError(Fault(what, "topo", hint))
 
 
-def _edges(wiring: Wiring) -> list[Edge]:
+def _harms(damage: Damage) -> dict[tuple[int, int], str]:
+    """Return the pairs of nodes whose links are ``lost``, or are ``weak``: fewer or slower than they were."""
+    links = damage.changed
+    pairs = zip(links.src.tolist(), links.dst.tolist(), (links.parallel == 0).tolist(), strict=True)
+    return {(min(a, b), max(a, b)): "lost" if lost else "weak" for a, b, lost in pairs}
+
+
+def _edges(wiring: Wiring, harms: Mapping[tuple[int, int], str]) -> list[Edge]:
     """Return one edge per pair of nodes; a pair wired in one direction only counts too."""
     found: dict[tuple[int, int], Edge] = {}
     for link in range(wiring.n_links):
         a, b = sorted((int(wiring.link_src[link]), int(wiring.link_dst[link])))
         count = int(wiring.link_count[link])
-        found.setdefault((a, b), Edge(a, b, count, float(wiring.link_bandwidth_Bps[link]) / count))
+        rate_Bps = float(wiring.link_bandwidth_Bps[link]) / count
+        found.setdefault((a, b), Edge(a, b, count, rate_Bps, harms.get((a, b), "")))
     return list(found.values())
-
-
-def _ring(wiring: Wiring) -> tuple[list[Point], float, float]:
-    """Place all GPUs on a circle; return places, node size and the lowest y."""
-    n, radius = wiring.n_gpus, 300.0
-    centre = (WIDTH / 2, HEADER + MARGIN + radius)
-    return [_on_circle(centre, radius, i, n) for i in range(n)], 58.0 if n <= 16 else 30.0, centre[1] + radius + MARGIN
-
-
-def _levels(wiring: Wiring) -> tuple[list[Point], float, float]:
-    """Place the GPUs at the bottom and the other nodes above what they serve, one row per hop from the GPUs."""
-    level = [0 if node < wiring.n_gpus else -1 for node in range(wiring.n_nodes)]
-    pairs = list(zip(wiring.link_src.tolist(), wiring.link_dst.tolist(), strict=True))
-    for height in range(1, wiring.n_nodes):
-        for node in {dst for src, dst in pairs if level[src] == height - 1 and level[dst] < 0}:
-            level[node] = height
-    across = {gpu: gpu + 0.5 for gpu in range(wiring.n_gpus)}
-    for node in sorted(range(wiring.n_gpus, wiring.n_nodes), key=lambda node: level[node]):
-        below = [across[src] for src, dst in pairs if dst == node and 0 <= level[src] < level[node]]
-        across[node] = sum(below) / len(below) if below else 0.5
-    pitch, top = (WIDTH - 2 * MARGIN) / wiring.n_gpus, HEADER + 2 * MARGIN + STOREY * max(level)
-    for height in range(1, max(level) + 1):
-        _spread([node for node in across if level[node] == height], across, wiring.n_gpus)
-    places = [(MARGIN + pitch * across[node], top - STOREY * level[node]) for node in range(wiring.n_nodes)]
-    return places, min(60.0, pitch - 8), top + MARGIN
-
-
-def _spread(nodes: list[int], across: dict[int, float], width: float) -> None:
-    """Space *nodes* of one row evenly over *width*, in their order, if some would lie on each other."""
-    order = sorted(nodes, key=lambda node: (across[node], node))
-    if any(across[b] - across[a] < 1.0 for a, b in pairwise(order)):
-        across.update({node: width * (i + 0.5) / len(order) for i, node in enumerate(order)})
-
-
-def _on_circle(centre: Point, radius: float, i: int, n: int) -> Point:
-    angle = 2 * math.pi * (i + 0.5) / max(n, 1) - math.pi / 2
-    return centre[0] + radius * math.cos(angle), centre[1] + radius * math.sin(angle)
-
-
-def _planes(wiring: Wiring) -> tuple[list[Point], float, float]:
-    """Place the switches in rows on top and the GPUs in rows below; return places, node size and the lowest y."""
-    n, switches = wiring.n_gpus, wiring.n_nodes - wiring.n_gpus
-    above, _ = _rows(switches, HEADER + MARGIN + 26)
-    below, bottom = _rows(n, above[-1][1] + (300.0 if n <= PER_ROW else 200.0))
-    return [*below, *above], min(60.0, (WIDTH - 2 * MARGIN) / min(n, PER_ROW) - 8), bottom + MARGIN
-
-
-def _rows(count: int, top: float) -> tuple[list[Point], float]:
-    """Place nodes in rows of at most `PER_ROW`."""
-    wide = min(count, PER_ROW)
-    pitch = (WIDTH - 2 * MARGIN) / wide
-    places = [(MARGIN + pitch * (i % wide + 0.5), top + 52.0 * (i // wide)) for i in range(count)]
-    return places, places[-1][1]
 
 
 def _lines(edges: list[Edge], places: list[Point], rates: list[int], *, switched: bool) -> Iterable[str]:
     """Yield a line per edge; in a switched domain those of the first GPU stand out, elsewhere tags count the links."""
     for edge in edges:
-        look = f"r{min(rates.index(round(edge.rate_Bps)), 4)}" + (" faded" if switched and edge.a else "")
+        faded = " faded" * (switched and edge.a > 0)
+        look = f"r{min(rates.index(round(edge.rate_Bps)), 4)}" + (f" {edge.harm}" if edge.harm else faded)
         (x1, y1), (x2, y2), peak = places[edge.a], places[edge.b], _peak(places[edge.a], places[edge.b], places)
+        middle = _middle(places[edge.a], places[edge.b])
         if switched:  # from the top of a GPU to the bottom of a switch, not behind the switches beside it
             y1, y2 = y1 - BOX_HEIGHT / 2, y2 + BOX_HEIGHT / 2
-        bend = f"Q {2 * peak[0] - (x1 + x2) / 2:.1f} {2 * peak[1] - (y1 + y2) / 2:.1f}" if peak[1] < y1 else "L"
+        bend = f"Q {2 * peak[0] - (x1 + x2) / 2:.1f} {2 * peak[1] - (y1 + y2) / 2:.1f}" if peak != middle else "L"
         path = f"M {x1:.1f} {y1:.1f} {bend} {x2:.1f} {y2:.1f}"
         yield f'<path class="{look}" d="{path}" stroke-width="{1.0 + 0.8 * edge.count:.1f}"/>'
     if not switched:
@@ -184,11 +139,20 @@ def _lines(edges: list[Edge], places: list[Point], rates: list[int], *, switched
 
 
 def _peak(a: Point, b: Point, places: list[Point]) -> Point:
-    """Return the middle of the line from a to b, lifted to an arc if other nodes lie between them in the same row."""
-    middle = ((a[0] + b[0]) / 2, (a[1] + b[1]) / 2)
-    left, right = sorted((a[0], b[0]))
-    crosses = abs(a[1] - b[1]) < 1 and any(left < x < right and abs(y - a[1]) < 1 for x, y in places)
-    return (middle[0], middle[1] - 24 - 0.06 * (right - left)) if crosses else middle
+    """Return the middle of the line from a to b, off to an arc if other nodes lie between them in a row or column."""
+    middle, length = _middle(a, b), max(abs(a[0] - b[0]), abs(a[1] - b[1]))
+    for along, across in ((0, 1), (1, 0)):
+        ends = sorted((a[along], b[along]))
+        if abs(a[across] - b[across]) < 1 and any(
+            ends[0] < place[along] < ends[1] and abs(place[across] - a[across]) < 1 for place in places
+        ):
+            off = 24 + 0.06 * length
+            return (middle[0], middle[1] - off) if across else (middle[0] - off, middle[1])
+    return middle
+
+
+def _middle(a: Point, b: Point) -> Point:
+    return (a[0] + b[0]) / 2, (a[1] + b[1]) / 2
 
 
 def _captions(wiring: Wiring, places: list[Point]) -> list[str]:
@@ -210,14 +174,14 @@ def _captions(wiring: Wiring, places: list[Point]) -> list[str]:
 
 def _tag(a: Point, b: Point, peak: Point, count: int) -> str:
     """Write on a line how many links it is: off its middle, where lines cross, but on the peak of an arc."""
-    x, y = (a[0] + 0.68 * (b[0] - a[0]), a[1] + 0.68 * (b[1] - a[1])) if peak[1] >= min(a[1], b[1]) else peak
+    x, y = (a[0] + 0.68 * (b[0] - a[0]), a[1] + 0.68 * (b[1] - a[1])) if peak == _middle(a, b) else peak
     return (
         f'<rect class="tag" x="{x - 11:.1f}" y="{y - 8:.1f}" width="22" height="15" rx="3"/>'
         f'<text class="tagtext" x="{x:.1f}" y="{y + 4:.1f}" text-anchor="middle">{count}x</text>'
     )
 
 
-def _node(wiring: Wiring, node: int, place: Point, size: float) -> str:
+def _node(wiring: Wiring, node: int, place: Point, size: float, *, gone: bool) -> str:
     """Return a box with the node's name."""
     x, y = place
     name = wiring.node_names[node]
@@ -226,7 +190,7 @@ def _node(wiring: Wiring, node: int, place: Point, size: float) -> str:
     if size < ROOMY:
         name = name.removeprefix("gpu") if is_gpu else "sw" + "".join(c for c in name if c.isdigit())
     font = min(13.0, 1.5 * width / max(len(name), 1))
-    look, left, top = "box" if is_gpu else "switch", x - width / 2, y - BOX_HEIGHT / 2
+    look, left, top = ("box" if is_gpu else "switch") + " gone" * gone, x - width / 2, y - BOX_HEIGHT / 2
     return (
         f'<rect class="{look}" x="{left:.1f}" y="{top:.1f}" width="{width:.1f}" '
         f'height="{BOX_HEIGHT:g}" rx="6" stroke-width="1.4"/>'
@@ -265,4 +229,9 @@ def _legend(topology: Topology, edges: list[Edge], rates: list[int], bottom: flo
         y = bottom + 19 + 22 * len(rates)
         text = f"only the links of {topology.wiring.node_names[0]} are drawn; every GPU has the same"
         lines.append(f'<text class="soft" x="{MARGIN}" y="{y}" font-size="14">{escape(text)}</text>')
+    if topology.damage is not None:
+        y = bottom + 14 + 22 * (len(rates) + crowded)
+        look = "lost" if topology.damage.fail else "weak"
+        lines.append(f'<line class="{look}" x1="{MARGIN}" y1="{y}" x2="{MARGIN + 34}" y2="{y}" stroke-width="4"/>')
+        lines.append(f'<text x="{MARGIN + 44}" y="{y + 5}" font-size="14">{escape(topology.damage.summary)}</text>')
     return lines

@@ -3,80 +3,101 @@
 from __future__ import annotations
 
 import re
+import shlex
 from typing import NamedTuple
 
 from collsim.core.errors import Fault
 
-__all__ = ["foreign_fault"]
+__all__ = ["FORMATS", "Format", "foreign_fault", "format_of"]
 
 LOOKED_AT_BYTES = 1 << 16
 OWN = b"collsim.topology/"
 UNDERLINE = r"\x1b\[[0-9;]*m"
 """nvidia-smi prints its heads so, into files too."""
+XML = r"(?s)^\s*(?:<\?xml.*?\?>\s*)?(?:<!--.*?-->\s*)*(?:<!DOCTYPE[^\[>]*(?:\[.*?\])?\s*>\s*)?"
 EXPLICIT = "builder: explicit, the GPUs under nodes and the links under links"
 SHIPPED = "or take a shipped system that is alike (collsim topo list); docs/topologies.md has examples"
 
 
 class Format(NamedTuple):
-    """A format: the pattern that tells it, its name, and how to come to a topology file."""
+    """A format: its key (empty: nothing imports it), the pattern that tells it, its name, what to do with such a file.
 
+    ``{file}`` in *hint* is the file.
+    """
+
+    key: str
     pattern: str
     name: str
-    hint: str
+    hint: str = "import it: collsim topo import {file} -o my.yaml"
 
+
+FABRIC = "import it around a node: collsim topo import {file} --like hgx_h100 -o my.yaml"
 
 FORMATS = (
+    Format("nccl_topo", rf"{XML}<system\b.*<cpu\b", "an NCCL topology in XML (NCCL_TOPO_FILE, NCCL_TOPO_DUMP_FILE)"),
     Format(
-        r"(?s)^\s*(?:<\?xml.*?\?>\s*)?<system\b.*<cpu\b",
-        "an NCCL topology in XML (NCCL_TOPO_FILE, NCCL_TOPO_DUMP_FILE)",
-        f"write a file with {EXPLICIT}: each <nvlink target count> is a link with that count, {SHIPPED}",
-    ),
-    Format(
-        r"(?s)^\s*(?:<\?xml.*?\?>\s*)?<graphs\b.*<graph\b",
+        "nccl_graph",
+        rf"{XML}<graphs\b.*<graph\b",
         "graphs that NCCL searched, in XML (NCCL_GRAPH_DUMP_FILE)",
-        f"they hold rings and trees, no links: write a file with {EXPLICIT}, {SHIPPED}",
+        "they hold rings and trees, no links: see them with collsim topo import {file}, and import the file of "
+        "NCCL_TOPO_DUMP_FILE",
     ),
     Format(
+        "msccl",
+        rf"{XML}<algo\b",
+        "an algorithm of MSCCL in XML",
+        "it is a schedule, not a machine: collsim schedule import {file} -o my.json",
+    ),
+    Format(
+        "",
         r"(?s)^\s*(?:<\?xml.*?\?>\s*)?(?:<!DOCTYPE topology.*?>\s*)?<topology\b.*<object\b",
         "a machine of hwloc in XML (lstopo)",
         f"it holds no links of GPUs: write a file with {EXPLICIT}, {SHIPPED}",
     ),
     Format(
+        "",
         r"(?s)^\s*(?:<\?xml.*?\?>\s*)?<graphml\b",
         "a graph in GraphML",
         "read it with networkx.read_graphml and pass the graph to collsim.load_topology, with the attributes of "
         "docs/topologies.md",
     ),
-    Format(r"^\s*<[?!]?\w", "XML", f"write a file with {EXPLICIT}, {SHIPPED}"),
+    Format("", r"^\s*<[?!]?\w", "XML", f"write a file with {EXPLICIT}, {SHIPPED}"),
     Format(
-        r"(?m)^\W*GPU0\W*\s+GPU1\b.*\n(?:.*\n)*?\W*GPU0\s+X\s",
+        "nvidia_smi",
+        r"(?m)^\W*GPU0\b(?:.*\n)+?\W*GPU0\s+X(?:\s|$)",
         "a matrix of nvidia-smi topo -m",
-        f"write a file with {EXPLICIT}: NV4 in row GPU0 and column GPU1 is a link from gpu0 to gpu1 with count 4; "
-        f"where all pairs have the same NV, GPUs may be on switches: builder: switched; {SHIPPED}",
     ),
     Format(
-        r"(?m)^=+ *(?:Weight|Hops|Link Type) between two GPUs|ROCm System Management Interface",
+        "rocm_smi",
+        r"(?m)^=+ *(?:Weight between|Hops between|Link Type between|Numa Nodes)|ROCm System Management Interface",
         "tables of rocm-smi --showtopo",
-        f"write a file with builder: full_mesh if every pair is joined by XGMI, else with {EXPLICIT}, {SHIPPED}",
     ),
     Format(
-        r"(?m)^\s*[\"']?(?:npus[_-]count|dimensions-count|topologies-per-dim)[\"']?\s*:",
+        "amd_smi",
+        r"(?m)^(?:ACCESS|WEIGHT|HOPS|LINK TYPE) TABLE:|\"gpu\"\s*:[^{}\[\]]*\"(?:bdf|links?|link_\w+)\"\s*:",
+        "tables of amd-smi topology",
+    ),
+    Format(
+        "astra_sim",
+        r"(?m)^\W*(?:npus[_-]count|dimensions-count|topologies-per-dim|logical-dims|num-npus)[\"']?\s*:",
         "a network of ASTRA-sim",
-        "write builder: full_mesh for FullyConnected, switched for Switch, explicit for Ring, with gpu.count and "
-        "link.bandwidth (ASTRA-sim's GB/s is 2^30 bytes/s: GiB/s), and scale_out for an outer dimension; "
-        "docs/topologies.md and docs/clusters.md have examples",
+    ),
+    Format("htsim", r"(?mi)^nodes\s+\d+\s*\n\s*tiers\s+\d+", "a topology of htsim", FABRIC),
+    Format(
+        "infragraph",
+        r"(?ms)^\W*(?:devices?|infrastructure)[\"']?\s*:.*\b(?:components|connections|instances)[\"']?\s*:",
+        "a machine or cluster of InfraGraph",
     ),
     Format(
-        r"(?m)^\s*(?:SwitchName|BlockName)\s*=",
+        "slurm",
+        r"(?m)^\s*(?:SwitchName|BlockName)\s*=|^\s*-?\s*topology:\s*\w+\s*\n(?:.*\n)*?\s+(?:tree|block|flat|ring)\b",
         "a topology.conf of Slurm",
-        "it says which hosts share switches, not how they are joined: give it as --placement slurm:FILE",
+        f"{FABRIC}; where ranks go: --placement slurm:FILE",
     ),
+    Format("infiniband", r"(?m)^(?:Switch|Ca)\s+\d+\s+\"[SH]-", "a fabric that ibnetdiscover listed", FABRIC),
+    Format("iblinkinfo", r"==\([^()]*\)==>", "links that iblinkinfo listed", FABRIC),
     Format(
-        r"(?m)^(?:Switch|Ca)\s+\d+\s+\"[SH]-",
-        "a fabric that ibnetdiscover listed",
-        "describe one node, and the fabric by scale_out: docs/clusters.md",
-    ),
-    Format(
+        "",
         r"(?m)^#\s*(?:nThread\s+\d+|Collective test starting|(?:nccl|rccl)-tests version)",
         "a log of nccl-tests or rccl-tests",
         "compare it with collsim validate LOG --topo NAME, or fit it with collsim calibrate",
@@ -84,16 +105,27 @@ FORMATS = (
 )
 
 
-def foreign_fault(content: bytes, file: str) -> Fault | None:
-    r"""Return the fault of a file in the format of another program; None if it is no such file.
+def format_of(content: bytes) -> Format | None:
+    r"""Return the format of a file of another program; None if it is of none that is known.
 
-    >>> foreign_fault(b"topology: [ Ring ]\nnpus_count: [ 8 ]", "ring.yml").what
-    'this is a network of ASTRA-sim, which is no topology file of collsim'
+    >>> format_of(b"topology: [ Ring ]\nnpus_count: [ 8 ]").key
+    'astra_sim'
     """
     if OWN in content[:LOOKED_AT_BYTES]:
         return None
     text = re.sub(UNDERLINE, "", content[:LOOKED_AT_BYTES].decode("utf-8-sig", "replace"))
-    for form in FORMATS:
-        if re.search(form.pattern, text):
-            return Fault(f"this is {form.name}, which is no topology file of collsim", file, form.hint)
-    return None
+    return next((form for form in FORMATS if re.search(form.pattern, text)), None)
+
+
+def foreign_fault(content: bytes, file: str) -> Fault | None:
+    r"""Return the fault of a file in the format of another program; None if it is no such file.
+
+    >>> print(foreign_fault(b"topology: [ Ring ]\nnpus_count: [ 8 ]", "ring.yml"))
+    ring.yml: this is a network of ASTRA-sim, which is no topology file of collsim
+      hint: import it: collsim topo import ring.yml -o my.yaml
+    """
+    form = format_of(content)
+    if form is None:
+        return None
+    what = f"this is {form.name}, which is no topology file of collsim"
+    return Fault(what, file, form.hint.replace("{file}", shlex.quote(file)))

@@ -14,7 +14,7 @@ from typing import Any
 
 from collsim.core.errors import Fault, SpecError
 
-__all__ = ["MAX_FILE_BYTES", "Document", "Path", "read_document", "show_path"]
+__all__ = ["MAX_FILE_BYTES", "Document", "Path", "read_data", "read_document", "show_path"]
 
 Path = tuple[str | int, ...]
 
@@ -73,6 +73,19 @@ def read_document(content: bytes, file: str, schema: str = "collsim.topology/1")
     SpecError
         If *content* is too large, not text, not YAML, empty, or not one mapping; duplicate keys are listed all.
     """
+    document = read_data(content, file)
+    data = document.data
+    if data is None:
+        raise SpecError(Fault("the file is empty", file, f"start with the line: schema: {schema}"))
+    if not isinstance(data, dict):
+        kind = "list" if isinstance(data, list) else "single value"
+        hint = f'write "key: value" lines, starting with: schema: {schema}'
+        raise SpecError(Fault(f"the file holds a {kind}, not a mapping", f"{file}:1", hint))
+    return document
+
+
+def read_data(content: bytes, file: str) -> Document:
+    """Return the data in *content*, whatever they are; raise as `read_document` if they cannot be read."""
     text = _decode(content, file)
     reader = _Reader(file)
     try:
@@ -81,12 +94,6 @@ def read_document(content: bytes, file: str, schema: str = "collsim.topology/1")
         raise SpecError(*reader.faults, stop.fault) from None
     if reader.faults:
         raise SpecError(*reader.faults)
-    if data is None:
-        raise SpecError(Fault("the file is empty", file, f"start with the line: schema: {schema}"))
-    if not isinstance(data, dict):
-        kind = "list" if isinstance(data, list) else "single value"
-        hint = f'write "key: value" lines, starting with: schema: {schema}'
-        raise SpecError(Fault(f"the file holds a {kind}, not a mapping", f"{file}:1", hint))
     return Document(file, data, reader.lines)
 
 

@@ -3,9 +3,9 @@
 import pytest
 
 from collsim.core.errors import InputError
+from collsim.importing.slurm import hosts_in, read_leaves
 from collsim.simulation.request.loads import free_shares, parse_load, parse_loads
 from collsim.simulation.request.placement import placed
-from collsim.simulation.request.slurm import hosts_in, read_leaves
 
 CLUSTER = [f"n{node}.gpu{gpu}" for node in range(3) for gpu in range(2)]
 LINKS = ["gpu0->s0", "gpu0->s1", "gpu1->s0", "s0->gpu0", "s1->gpu0", "s0->gpu1"]

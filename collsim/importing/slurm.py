@@ -2,7 +2,7 @@
 
 Both plugins are read, tree (``SwitchName=s1 Nodes=tux[0-3]``, ``SwitchName=top Switches=s[1-4]``) and block
 (``BlockName=b1 Nodes=tux[0-17]``); the syntax is that of https://slurm.schedmd.com/topology.conf.html. This module
-imports only `errors`.
+imports only `errors` and `input_files`.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from dataclasses import dataclass, field
 from collsim.core.errors import Fault, Faults, InputError, nearest
 from collsim.core.input_files import read_input
 
-__all__ = ["hosts_in", "read_leaves"]
+__all__ = ["hosts_in", "read_leaves", "read_switches"]
 
 MOST_FILE_BYTES = 2**24
 MOST_HOSTS = 2**20
 KEYS = {
     "switchname": "a switch", "blockname": "a block", "nodes": "hosts", "switches": "switches",
-    "linkspeed": "ignored", "blocksizes": "ignored",
+    "linkspeed": "ignored", "blocksizes": "ignored", "blocksize": "ignored", "blockindex": "ignored",
+    "level": "ignored",
 }  # fmt: skip
 HINT = "write SwitchName=s1 Nodes=tux[0-3], SwitchName=top Switches=s[1-4], or BlockName=b1 Nodes=tux[0-17]"
 LIST_HINT = "write hosts as Slurm does: tux[001-004,017],gpu5"
@@ -62,7 +63,7 @@ def _numbers(text: str, where: str) -> Iterator[str]:
 
 
 @dataclass(slots=True)
-class _Switch:
+class Switch:
     """A line of the file: hosts of a leaf or a block, or the switches below a switch."""
 
     line: int
@@ -78,20 +79,26 @@ def read_leaves(file: str) -> dict[str, list[str]]:
     InputError
         The file cannot be read, or every fault of it, each with its line.
     """
-    faults = Faults()
-    switches: dict[str, _Switch] = {}
-    for line, text in _lines(file):
-        faults.attempt(_add, switches, line, text, f"{file}:{line}")
-    faults += _tree_faults(switches, file) if not faults else []
-    if not any(switch.hosts for switch in switches.values()) and not faults:
-        faults.append(Fault("the file puts no host on a switch or in a block", file, HINT))
-    faults.raise_any()
+    switches = read_switches(file)
     under = {name for switch in switches.values() for name in switch.below}
     order: list[str] = []
     for name in switches:
         if name not in under:
             _walk(name, switches, order)
     return {name: switches[name].hosts for name in order}
+
+
+def read_switches(file: str) -> dict[str, Switch]:
+    """Return the switches and blocks of a topology.conf by their names; raise as `read_leaves`."""
+    faults = Faults()
+    switches: dict[str, Switch] = {}
+    for line, text in _lines(file):
+        faults.attempt(_add, switches, line, text, f"{file}:{line}")
+    faults += _tree_faults(switches, file) if not faults else []
+    if not any(switch.hosts for switch in switches.values()) and not faults:
+        faults.append(Fault("the file puts no host on a switch or in a block", file, HINT))
+    faults.raise_any()
+    return switches
 
 
 def _lines(file: str) -> Iterator[tuple[int, str]]:
@@ -120,7 +127,7 @@ def _lines(file: str) -> Iterator[tuple[int, str]]:
         yield start, joined.strip()
 
 
-def _add(switches: dict[str, _Switch], line: int, text: str, where: str) -> None:
+def _add(switches: dict[str, Switch], line: int, text: str, where: str) -> None:
     """Read one line into *switches*."""
     values: dict[str, str] = {}
     for word in text.split():
@@ -134,6 +141,8 @@ def _add(switches: dict[str, _Switch], line: int, text: str, where: str) -> None
         values[key.lower()] = value
     if set(values) <= {"blocksizes", "linkspeed"}:
         return
+    if "level" in values and "switches" in values:  # scontrol lists the hosts below a switch as well
+        values.pop("nodes", None)
     names = [values[key] for key in ("switchname", "blockname") if key in values]
     if len(names) != 1 or ("nodes" in values) == ("switches" in values):
         what = f'"{text[:60]}" does not name one switch or block with either its hosts or its switches'
@@ -142,10 +151,10 @@ def _add(switches: dict[str, _Switch], line: int, text: str, where: str) -> None
     if name in switches:
         raise InputError(Fault(f'"{name[:60]}" is there already, on line {switches[name].line}', where, "keep one"))
     hosts, below = (hosts_in(values[key], where) if key in values else [] for key in ("nodes", "switches"))
-    switches[name] = _Switch(line, hosts, below)
+    switches[name] = Switch(line, hosts, below)
 
 
-def _tree_faults(switches: dict[str, _Switch], file: str) -> list[Fault]:
+def _tree_faults(switches: dict[str, Switch], file: str) -> list[Fault]:
     """Return the faults between lines: switches that are not there, in two places or in a circle; hosts twice."""
     faults: list[Fault] = []
     above: dict[str, str] = {}
@@ -174,7 +183,7 @@ def _tree_faults(switches: dict[str, _Switch], file: str) -> list[Fault]:
     return faults
 
 
-def _walk(name: str, switches: dict[str, _Switch], order: list[str]) -> None:
+def _walk(name: str, switches: dict[str, Switch], order: list[str]) -> None:
     """Append the leaves below a switch, from left to right."""
     pending = [name]
     while pending:

@@ -1,0 +1,75 @@
+"""Slurm's topology.conf and topology.yaml as a fabric: hosts on leaf switches or in blocks, no rates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from collsim.core.errors import Fault, Faults
+from collsim.importing.fabric_tree import FabricTree, tree_of
+from collsim.importing.machine import plural
+from collsim.importing.slurm import Switch, hosts_in, read_switches
+from collsim.topology.files.reader import read_data
+
+__all__ = ["read_slurm"]
+
+PLUGINS = ("tree", "block")
+HINT = "tree: {switches: [{switch: s1, nodes: n[1-8]}]}, or block: {blocks: [{block: b1, nodes: n[1-8]}]}"
+
+
+def read_slurm(text: str, file: str, faults: Faults) -> FabricTree:
+    """Return the fabric of a file of Slurm; what is wrong with it goes to *faults*."""
+    yaml = "SwitchName" not in text and "BlockName" not in text
+    switches = faults.attempt(lambda: _of_yaml(text, file) if yaml else read_switches(file))
+    if not switches:
+        return FabricTree({})
+    hosts = {host: [name] for name, switch in switches.items() for host in switch.hosts}
+    tree = FabricTree(hosts, leaves=sum(bool(switch.hosts) for switch in switches.values()))
+    links = {(name, lower): 1.0 for name, switch in switches.items() for lower in switch.below}
+    tree.is_blocks = not links and ("BlockName" in text or "block:" in text)
+    tree.tiers, tree.upper, tree.parts = tree_of(links, hosts)
+    sizes = tree.groups
+    each = f"{sizes[-1]}" if sizes[0] == sizes[-1] else f"{sizes[-1]} to {sizes[0]}"
+    if tree.is_blocks:
+        tree.tiers, tree.parts = 0, 1
+        tree.read = [f"{plural(len(hosts), 'host')} in {plural(tree.leaves, 'block')} of {each}"]
+    else:
+        above = f", {plural(tree.upper, 'switch')} above, {plural(tree.tiers, 'tier')}" if tree.upper else ""
+        tree.read = [f"{plural(len(hosts), 'host')} on {plural(tree.leaves, 'leaf')} of {each}{above}"]
+    if tree.parts > 1:
+        tree.read.append(f"{tree.parts} parts that no switch joins")
+    return tree
+
+
+def _of_yaml(text: str, file: str) -> dict[str, Switch]:
+    """Return the switches of a topology.yaml: of its default topology, else of the first tree or blocks."""
+    data: Any = read_data(text.encode(), file).data
+    entries = [entry for entry in data if isinstance(entry, dict)] if isinstance(data, list) else []
+    usable = [entry for entry in entries if any(isinstance(entry.get(plugin), dict) for plugin in PLUGINS)]
+    chosen = next((entry for entry in usable if entry.get("cluster_default") is True), usable[0] if usable else None)
+    faults = Faults()
+    switches: dict[str, Switch] = {}
+    if chosen is None:
+        faults.append(Fault("there is no tree and no block topology", file, HINT))
+    else:
+        rows = chosen["tree"].get("switches") if "tree" in chosen else chosen["block"].get("blocks")
+        for place, row in enumerate(rows if isinstance(rows, list) else []):
+            _add_row(
+                switches, row if isinstance(row, dict) else {}, f"{file}: {chosen.get('topology')}[{place}]", faults
+            )
+        if not switches and not faults:
+            faults.append(Fault("it lists no switch and no block", file, HINT))
+    faults.raise_any()
+    return switches
+
+
+def _add_row(switches: dict[str, Switch], row: Mapping[str, Any], where: str, faults: Faults) -> None:
+    name = row.get("switch", row.get("block"))
+    if not isinstance(name, str) or ("nodes" in row) == ("children" in row):
+        faults.append(Fault("not a switch or block with either nodes or children", where, HINT))
+        return
+    if name in switches:
+        faults.append(Fault(f'"{name[:40]}" is there already', where, "keep one"))
+        return
+    lists = {key: faults.attempt(hosts_in, str(row[key]), where) or [] for key in ("nodes", "children") if key in row}
+    switches[name] = Switch(0, lists.get("nodes", []), lists.get("children", []))

@@ -67,3 +67,13 @@ def test_chains_cut_for_their_hops_take_as_long(monkeypatch):
     cut = times("h100_rail", ("broadcast", "ring"), classes=True, **asked)
     assert cut.classes < whole.classes / 2
     assert cut.time_s == pytest.approx(whole.time_s, rel=0.005)
+
+
+@pytest.mark.parametrize("split", ["MOD 8", "DIV 16"])
+def test_groups_that_share_no_link_take_as_long_by_classes(split):
+    asked = {"nodes": 4, "size": "16M", "split": split, "profile": "auto", "channels": 4}
+    found, whole = (times("h100_rail", ("all_reduce", "tree"), classes=each, **asked) for each in (True, False))
+    assert found.classes < whole.classes
+    assert "classes" in found.path
+    assert found.time_s == pytest.approx(whole.time_s, rel=1e-9)
+    assert len({group.time_s for group in found.group_times}) == 1

@@ -46,6 +46,9 @@ class NodeLayout:
     places: tuple[tuple[int, ...], ...] = ()
     racks: tuple[tuple[int, ...], ...] = ()
 
+    def __hash__(self) -> int:
+        return hash((len(self.nodes), self.nodes[:1], self.nodes[-1:]))  # all of it takes as long as what it saves
+
     @classmethod
     def blocks(cls, sizes: Iterable[int], racks: int = 1) -> NodeLayout:
         """Return nodes of the given sizes whose ranks count up, in so many racks of neighbours.

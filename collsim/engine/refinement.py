@@ -117,6 +117,12 @@ def _colour_links(route_ptr, route_link, weight, route, colour, link_colour, rou
 
 
 @_entry
+def numbered(colours, keys, values, ids, most):
+    """Fill *ids*, int32[n], with numbers of *colours*; return how many differ, or -1 if more than *most* do."""
+    return _numbered(colours, keys, values, ids, most)
+
+
+@_entry
 def refine(
     route_ptr, route_link, weight, route, own, dep_ptr, dep, order, colour, link_colour, route_sum, link_sum,
     keys, values, ids, link_ids, most,

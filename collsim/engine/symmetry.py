@@ -10,18 +10,21 @@ transfers stop, end and begin together. Imports only NumPy and, inside the call 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from collsim.engine.problem import Floats, Ints, Problem
 
-__all__ = ["WORTH", "Hops", "Quotient", "alike_hops", "reduced"]
+__all__ = ["WORTH", "Hops", "Quotient", "alike_hops", "codes_of", "firsts", "numbers", "reduced"]
 
 WORTH = 4
 """With more classes than one for so many transfers, the problem is solved as it is: refining costs as much as it
 saves."""
+
+SMALL_TABLE = 1 << 15
+"""So many colours are numbered in a table that stays in the cache of the processor."""
 
 _SAME = 1e-9  # how closely the links of a class have to carry the same bytes
 
@@ -52,9 +55,9 @@ def reduced(p: Problem, *, most: int | None = None) -> Quotient | None:
     room = 1 << max(2 * max(most, n_links, 1) - 1, 1).bit_length()
     ids, link_ids = np.empty(n, dtype=np.int32), np.empty(n_links, dtype=np.int32)
     found = refine(
-        *(p.route_ptr, p.route_link, _codes(p.route_weight) | np.uint64(1), p.route),
-        *(_codes(p.size_bytes, p.latency_s, p.cap_Bps), p.dep_ptr, p.dep, order),
-        *(np.empty(n, dtype=np.uint64), _codes(p.capacity_Bps)),
+        *(p.route_ptr, p.route_link, codes_of(p.route_weight) | np.uint64(1), p.route),
+        *(codes_of(p.size_bytes, p.latency_s, p.cap_Bps), p.dep_ptr, p.dep, order),
+        *(np.empty(n, dtype=np.uint64), codes_of(p.capacity_Bps)),
         *(np.empty(n_routes, dtype=np.uint64), np.empty(n_links, dtype=np.uint64)),
         *(np.empty(room, dtype=np.uint64), np.empty(room, dtype=np.int32), ids, link_ids, most),
     )
@@ -63,25 +66,20 @@ def reduced(p: Problem, *, most: int | None = None) -> Quotient | None:
     return Quotient(_quotient(p, ids, link_ids), ids.astype(np.int64), int(link_ids.max(initial=-1)) + 1)
 
 
-def _codes(*columns: Floats) -> Codes:
-    """Return a hash of each row of *columns*; 0.0 and -0.0 are the same."""
+def codes_of(*columns: NDArray[Any]) -> Codes:
+    """Return uint64[n], a hash of each row of *columns* of numbers; 0.0 and -0.0 are the same."""
     from collsim.engine.refinement import hashed
 
     codes = np.zeros(len(columns[0]), dtype=np.uint64)
     for values in columns:
-        hashed((values + 0.0).view(np.uint64), codes)
+        plain = values + 0.0 if values.dtype.kind == "f" else values.astype(np.uint64)
+        hashed(plain.view(np.uint64), codes)
     return codes
-
-
-def _first(ids: NDArray[np.int32]) -> Ints:
-    """Return the first member of each class; classes are numbered in order of appearance."""
-    highest = np.maximum.accumulate(ids)
-    return np.flatnonzero(np.diff(highest, prepend=-1))
 
 
 def _are_alike(p: Problem, ids: NDArray[np.int32], link_ids: NDArray[np.int32]) -> bool:
     """Return True if members of a class agree in all that is quick to compare: colours could be equal by accident."""
-    first, first_link = _first(ids)[ids], _first(link_ids)[link_ids]
+    first, first_link = firsts(ids)[ids], firsts(link_ids)[link_ids]
     hops, deps = np.diff(p.route_ptr)[p.route], np.diff(p.dep_ptr)
     sent = np.bincount(p.route, weights=p.size_bytes, minlength=len(p.route_ptr) - 1)
     over = np.repeat(sent, np.diff(p.route_ptr)) * p.route_weight
@@ -99,13 +97,13 @@ def _quotient(p: Problem, ids: NDArray[np.int32], link_ids: NDArray[np.int32]) -
 
     The T transfers of a class that take w each of links of a class of L links take T w / L of every one of these.
     """
-    first, sizes = _first(ids), np.bincount(ids)
+    first, sizes = firsts(ids), np.bincount(ids)
     hop_ptr, hop = _rows(p.route_ptr, p.route[first])
     dep_ptr, dep = _rows(p.dep_ptr, first)
     link = link_ids[p.route_link[hop]].astype(np.int64)
     members = np.repeat(sizes, np.diff(hop_ptr))
     return Problem(
-        capacity_Bps=p.capacity_Bps[_first(link_ids)],
+        capacity_Bps=p.capacity_Bps[firsts(link_ids)],
         route_ptr=hop_ptr,
         route_link=link,
         route_weight=members * p.route_weight[hop] / np.bincount(link_ids)[link],
@@ -132,8 +130,8 @@ class Hops(NamedTuple):
     route_link: Ints
     route_weight: Floats
     route: Ints
-    own: tuple[Floats, ...]
-    """float64[n] each: what else tells hops apart."""
+    own: Codes
+    """uint64[n], of `codes_of`: what else tells hops apart."""
     wait_ptr: Ints
     wait: Ints
     lag: Ints
@@ -151,11 +149,11 @@ def alike_hops(hops: Hops, rounds: int | None = None, most: int | None = None) -
     """
     from collsim.engine.refinement import refine_lagged
 
-    own, link_colour = _codes(*hops.own), _codes(*hops.link)
+    own, link_colour = hops.own, codes_of(*hops.link)
     colour = own.copy()
     n_routes = len(hops.route_ptr) - 1
     route_sum, link_sum = np.empty(n_routes, dtype=np.uint64), np.empty(len(link_colour), dtype=np.uint64)
-    weight, lag = _codes(hops.route_weight) | np.uint64(1), hops.lag.astype(np.uint64)
+    weight, lag = codes_of(hops.route_weight) | np.uint64(1), hops.lag.view(np.uint64)
     found, done = 0, 0
     while rounds is None or done < rounds:
         refine_lagged(
@@ -164,14 +162,30 @@ def alike_hops(hops: Hops, rounds: int | None = None, most: int | None = None) -
         )  # fmt: skip
         done += 1
         if rounds is None:
-            of_hops, of_links = (1 + int(np.count_nonzero(np.diff(np.sort(codes)))) for codes in (colour, link_colour))
-            if of_hops + of_links == found or (most is not None and of_hops > most):
+            of_hops = few_numbers(colour, len(colour) if most is None else most)
+            if of_hops is None or (now := of_hops[1] + numbers(link_colour)[1]) == found:
                 break
-            found = of_hops + of_links
-    return _places(colour), _places(link_colour)
+            found = now
+    return numbers(colour)[0], numbers(link_colour)[0]
 
 
-def _places(colours: Codes) -> Ints:
-    """Return the number of each colour, by first appearance."""
-    _, first, which = np.unique(colours, return_index=True, return_inverse=True)
-    return np.asarray(np.argsort(np.argsort(first))[which], dtype=np.int64)
+def numbers(colours: Codes) -> tuple[Ints, int]:
+    """Return int64[n], a number for each of *colours* by first appearance, and how many there are."""
+    found = few_numbers(colours, min(SMALL_TABLE, len(colours))) or few_numbers(colours, len(colours))
+    assert found is not None
+    return found
+
+
+def few_numbers(colours: Codes, most: int) -> tuple[Ints, int] | None:
+    """Return the same; None if there are more than *most*."""
+    from collsim.engine.refinement import numbered
+
+    room = 1 << max(2 * max(most, 1) - 1, 1).bit_length()
+    ids = np.empty(len(colours), dtype=np.int32)
+    found = numbered(colours, np.empty(room, dtype=np.uint64), np.empty(room, dtype=np.int32), ids, most)
+    return None if found < 0 else (ids.astype(np.int64), int(found))
+
+
+def firsts(ids: Ints | NDArray[np.int32]) -> Ints:
+    """Return the first member of each class, of classes that are numbered by these."""
+    return np.flatnonzero(np.diff(np.maximum.accumulate(ids), prepend=-1))

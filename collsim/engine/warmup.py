@@ -28,7 +28,7 @@ def cache_folder() -> str | None:
 def warm() -> list[str]:
     """Load all kernels, and return the names of those that had to be compiled."""
     from collsim.engine import kernels, tolerant
-    from collsim.engine.symmetry import Hops, alike_hops, reduced
+    from collsim.engine.symmetry import Hops, alike_hops, codes_of, reduced
     from collsim.engine.wavefront import warm_up
 
     one = checked(Problem(*(np.array(x) for x in ([1.0], [0, 1], [0], [1.0], [0], [1.0], [0.0], [np.inf], [0, 0], []))))
@@ -36,8 +36,10 @@ def warm() -> list[str]:
     tolerant.simulate(one, 0.01)
     reduced(one)
     none, first, figure = np.zeros(0, dtype=np.int64), np.zeros(1, dtype=np.int64), np.zeros(1)
+    own = codes_of(figure)
     alike_hops(
-        Hops(np.arange(2), first, figure, first, (figure,), np.zeros(2, np.int64), none, none, (figure,)), rounds=1
+        Hops(np.arange(2), first, figure, first, own, np.zeros(2, np.int64), none, none, (figure,)),
+        rounds=1,
     )
     warm_up()
     return [kernel.__name__ for kernel in entry_points() if is_compiling() and kernel.stats.cache_misses]
@@ -48,6 +50,6 @@ def entry_points() -> list[Any]:
     from collsim.engine import kernels, refinement, tolerant, wavefront_kernels
 
     found = [kernels._fill_successors, kernels._run, refinement.hashed, refinement.topological]
-    found += [refinement.refine, refinement.refine_lagged]
+    found += [refinement.numbered, refinement.refine, refinement.refine_lagged]
     loops = [wavefront_kernels.bare, wavefront_kernels.uniform, wavefront_kernels.mixed]
     return [*found, tolerant._run, *loops]

@@ -255,7 +255,7 @@ class Router:
         total = float(widths.sum())
         taken, place = distinct(np.concatenate(links))
         shares = np.bincount(place, np.tile(widths / total, len(links)))
-        return [((taken.tolist(), shares.tolist(), float(latencies_s.max())), total)]
+        return [((taken, shares.astype(np.float64), float(latencies_s.max())), total)]
 
     def over_cores(self, leaf_a: int, leaf_b: int, *, in_order: bool = False) -> tuple[list[Int], Float, Float]:
         """Return the four links, the width and the latency of every way by a spine, a core and another spine.

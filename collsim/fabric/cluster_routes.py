@@ -174,7 +174,10 @@ class _Nodes:
         buses = (router.bus_out, cluster.nic_up[nics]), (router.bus_in, cluster.nic_down[nics])
         there = [np.minimum(*(router.nominal_Bps[link] for link in ends)) > 0 for ends in buses]
         own = nics.reshape(n_nodes, -1)
-        columns = [*(column.reshape(n_nodes, -1) for column in (*there, self.leaf)), own - own[:, :1]]
+        rails = cluster.spec.fabric in ("rail", "rail_only")
+        whole = len(router.left) == router.machine.wiring.n_links and bool(router.nominal_Bps.all())
+        leaf = self.leaf if rails or not whole else np.zeros_like(self.leaf)  # where all leaves are joined and equal
+        columns = [*(column.reshape(n_nodes, -1) for column in (*there, leaf)), own - own[:, :1]]
         table = np.concatenate([self.group[:, None], *columns], axis=1)
         seen: dict[bytes, int] = {}
         return np.array([seen.setdefault(row.tobytes(), len(seen)) for row in table])

@@ -14,7 +14,7 @@ from collsim.fabric.fabric import Float, Int
 
 __all__ = ["Path", "RouteBlock", "RouteBundles", "Routes", "Ways", "assemble", "bundled", "merge_trunks"]
 
-Path = tuple[list[int], list[float], float]
+Path = tuple[list[int] | Int, list[float] | Float, float]
 """Links, the share of the message on each, and the latency of the slowest way."""
 Code = NDArray[np.uint64]
 
@@ -150,7 +150,9 @@ class RouteBlock(NamedTuple):
     """float64[n_entries]"""
 
     @classmethod
-    def of_one(cls, route: int, latency_s: float, links: Sequence[int], shares: Sequence[float]) -> RouteBlock:
+    def of_one(
+        cls, route: int, latency_s: float, links: Sequence[int] | Int, shares: Sequence[float] | Float
+    ) -> RouteBlock:
         """Return a single way."""
         place, count = (np.array([value], dtype=np.int64) for value in (route, len(links)))
         return cls(place, np.array([latency_s]), count, np.array(links, dtype=np.int64), np.array(shares))

@@ -196,7 +196,8 @@ def _of_lacking(
         met = np.isin(node, node[number[rows[~pairs]] % fabric.n_ranks])
         parts += [_through_all_switches(fabric, members) for members in _served(fabric) if met[members].any()]
     order = rows[np.argsort(number[rows], kind="stable")]
-    return [_renamed(part, number[order], order) for part in parts], found
+    named = number[order]
+    return [_renamed(part, named, order) for part in parts], found
 
 
 def _renamed(part: RouteBlock, number: Int, row: Int) -> RouteBlock:
@@ -244,8 +245,9 @@ def _served(fabric: Fabric) -> list[Int]:
         return [np.arange(fabric.n_ranks)]
     if not fabric.node_in_network:
         return []
-    node = fabric.wiring.coordinates.node[fabric.rank_node]
-    return [np.flatnonzero(node == each) for each in dict.fromkeys(node.tolist())]
+    node = distinct(fabric.wiring.coordinates.node[fabric.rank_node])[1]
+    order = np.argsort(node, kind="stable")
+    return sorted(np.split(order, np.cumsum(np.bincount(node))[:-1]), key=lambda members: int(members[0]))
 
 
 def _through_all_switches(fabric: Fabric, members: Int) -> RouteBlock:
@@ -254,7 +256,7 @@ def _through_all_switches(fabric: Fabric, members: Int) -> RouteBlock:
     A load-reduce is a read: its request travels the path before the data do.
     """
     wiring, n, gpus = fabric.wiring, fabric.n_ranks, fabric.rank_node[members][:, None]
-    met = wiring.link_dst[wiring.link_src == gpus[0]]
+    met = wiring.link_dst[slice(*np.searchsorted(wiring.link_src, (gpus[0, 0], gpus[0, 0] + 1)))]
     switches = met[[wiring.node_kinds[node] == "switch" for node in met.tolist()]]
     up, down = wiring.find_links(gpus, switches), wiring.find_links(switches, gpus)
     shared = np.flatnonzero((up >= 0).all(axis=0) & (down >= 0).all(axis=0))

@@ -46,6 +46,7 @@ __all__ = [
     "part_of",
     "prepare_groups",
     "redrawn",
+    "refuse_many",
     "slowest_of",
     "time_together",
     "with_costs",
@@ -221,10 +222,7 @@ def time_together(
     DeadlockError, UnsupportedError, InternalError
         As `collsim.simulation.timing.time_schedule`.
     """
-    n_transfers = sum(len(part.lowered.transfers) for part in parts)
-    if n_transfers > MOST_TRANSFERS:
-        what = f"{n_transfers} transfers of {len(parts)} groups are too many to simulate one by one"
-        raise UnsupportedError(Fault(what, "groups", "ask for fewer ranks or channels, or larger chunks"))
+    n_transfers = refuse_many(parts, len(parts))
     if len(parts) > 1 and _take_own_routes(parts, neighbours):
         parts, neighbours = _with_own_routes(parts)
     engine: Engine = "auto" if reduce else "plain"
@@ -247,6 +245,16 @@ def time_together(
                 timing = replace(timing, path=path)
             timings[i] = timing
     return [timings[i] for i in range(len(parts))]
+
+
+def refuse_many(parts: Sequence[GroupTask], n_groups: int) -> int:
+    """Return the transfers of *parts*, some of so many groups; refuse them if they are more than can be simulated."""
+    n_transfers = sum(len(part.lowered.transfers) for part in parts)
+    if n_transfers > MOST_TRANSFERS:
+        what = f"{n_transfers} transfers of {len(parts)} of {n_groups} groups are too many to simulate one by one"
+        hint = "ask for one group by --ranks or a list of ranks: alone it takes as long or less; or for fewer channels"
+        raise UnsupportedError(Fault(what, "groups", hint))
+    return n_transfers
 
 
 def _take_own_routes(parts: Sequence[GroupTask], neighbours: Sequence[Sequence[int]]) -> bool:

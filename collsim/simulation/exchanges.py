@@ -181,6 +181,22 @@ def exchanged(picked: Algorithm, request: ScheduleRequest, run: LoweredRun, dtyp
     )
 
 
+class _OfKinds(NamedTuple):
+    """What rows take of kinds of links, in CSR: each kind once."""
+
+    ptr: Int
+    link: Int
+    weight: Float
+
+    @classmethod
+    def of(cls, row: Int, kind: Int, weight: Float, shape: tuple[int, int]) -> _OfKinds:
+        """Return the sums of the weights of each row and kind."""
+        cell, place = distinct(row * shape[1] + kind)
+        owner, link = np.divmod(cell, shape[1])
+        found = np.bincount(place, weight, len(cell)).astype(np.float64)
+        return cls(pointers(np.bincount(owner, minlength=shape[0])), link, found)
+
+
 class _Crossing(NamedTuple):
     """Kinds of links that messages cross, in CSR by row."""
 
@@ -247,17 +263,14 @@ def _looked_at(request: ScheduleRequest, run: LoweredRun, key: Int) -> _Crossing
     width = len(src) // len(key)
     schedule = Schedule("all_to_all", "", request.n_ranks, 0, Chunks(*(np.zeros(0, dtype=np.int64),) * 3), ())
     ways = ways_of(schedule, (src, dst), run, TreePorts.free(run.fabric))
-    routes = ways.run.routes.expanded()
+    routes = ways.run.routes
     kind_of, capacity_Bps, members = _kinds_of_links(run.fabric)
-    counts = np.diff(routes.ptr)[ways.number]
-    entry = np.repeat(routes.ptr[:-1][ways.number] - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
-    owner = np.repeat(np.arange(len(src)) // width, counts)
-    link, share = kind_of[routes.link[entry]], routes.weight[entry] / width
-    cell, place = np.unique(owner * len(members) + link, return_inverse=True)
-    share = np.bincount(place, share, minlength=len(cell)) / members[cell % len(members)]
-    narrowest = np.full(len(src), np.inf)
-    row = np.repeat(np.arange(len(src)), counts)
-    np.minimum.at(narrowest, row, run.fabric.capacity_Bps[routes.link[entry]] / routes.weight[entry])
+    table, narrowest = _by_kind(routes, kind_of, run.fabric.capacity_Bps)
+    ptr, entry = entries_of(table.ptr, ways.number)
+    owner = np.repeat(np.arange(len(src)) // width, np.diff(ptr))
+    cell, place = distinct(owner * len(members) + table.link[entry])
+    share = np.bincount(place, table.weight[entry] / width, len(cell)) / members[cell % len(members)]
+    narrowest = narrowest[ways.number]
     node = run.fabric.wiring.coordinates.node[run.fabric.rank_node]
     latency_s = routes.latency_s[ways.number].reshape(-1, width).max(axis=1)
     across = (node[src] != node[dst]).reshape(-1, width).mean(axis=1) > 0.5
@@ -265,6 +278,34 @@ def _looked_at(request: ScheduleRequest, run: LoweredRun, key: Int) -> _Crossing
     alone_Bps = narrowest.reshape(-1, width).min(axis=1)
     first = routes.take(ways.number[::width], np.ones(len(key)))
     return _Crossing(ptr, cell % len(members), share, latency_s, across, alone_Bps, capacity_Bps, kind_of, first)
+
+
+def _by_kind(routes: Routes, kind_of: Int, capacity_Bps: Float) -> tuple[_OfKinds, Float]:
+    """Return what routes take of links of each kind, and what the narrowest link of each carries of a message alone.
+
+    Links that others stand for are counted with these, once for all routes: there may be thousands between two leaves.
+    """
+    n_links, n_kinds = len(kind_of), int(kind_of.max(initial=0)) + 1
+    met = np.zeros(n_links, dtype=np.bool_)
+    met[routes.link] = True
+    lead = link = np.flatnonzero(met)
+    factor = np.ones(len(link))
+    if routes.bundles is not None:
+        follows = met[routes.bundles.leader]
+        lead = np.concatenate([lead, routes.bundles.leader[follows]])
+        link = np.concatenate([link, routes.bundles.link[follows]])
+        factor = np.concatenate([factor, routes.bundles.factor[follows]])
+    narrow_Bps = np.full(n_links, np.inf)
+    np.minimum.at(narrow_Bps, lead, capacity_Bps[link] / factor)
+    stands = _OfKinds.of(lead, kind_of[link], factor, (n_links, n_kinds))
+    route = np.repeat(np.arange(len(routes.latency_s)), np.diff(routes.ptr))
+    ptr, entry = entries_of(stands.ptr, routes.link)
+    counts = np.diff(ptr)
+    weight = np.repeat(routes.weight, counts) * stands.weight[entry]
+    found = _OfKinds.of(np.repeat(route, counts), stands.link[entry], weight, (len(routes.latency_s), n_kinds))
+    narrowest_Bps = np.full(len(routes.latency_s), np.inf)
+    np.minimum.at(narrowest_Bps, route, narrow_Bps[routes.link] / routes.weight)
+    return found, narrowest_Bps
 
 
 def _kinds_of_links(fabric: Fabric) -> tuple[Int, Float, Int]:
@@ -283,22 +324,30 @@ def _kinds_of_links(fabric: Fabric) -> tuple[Int, Float, Int]:
     n_groups, src, dst = int(group.max()) + 1, wiring.link_src, wiring.link_dst
     both = (src >= first) & (dst >= first)
     apart = np.where(both, (group[dst] - group[src]) % n_groups, 0)
-    columns = np.stack([sort[src], sort[dst], src < dst, np.round(fabric.capacity_Bps), apart], axis=1)
-    _, kind_of, members = np.unique(columns, axis=0, return_inverse=True, return_counts=True)
-    kind_of = kind_of.reshape(-1)
-    capacity_Bps = np.bincount(kind_of, fabric.capacity_Bps) / members
-    members = np.maximum(np.bincount(kind_of[_in_use(fabric)], minlength=len(members)), 1)
-    return kind_of.astype(np.int64), capacity_Bps, members.astype(np.int64)
+    kind_of = np.zeros(len(src), dtype=np.int64)
+    for column in (sort[src], sort[dst], src < dst, np.round(fabric.capacity_Bps), apart):
+        values, place = distinct(column.astype(np.int64))
+        kind_of = distinct(kind_of * len(values) + place)[1]
+    capacity_Bps = np.bincount(kind_of, fabric.capacity_Bps) / np.bincount(kind_of)
+    members = np.maximum(np.bincount(kind_of[_in_use(fabric)], minlength=len(capacity_Bps)), 1)
+    return kind_of, capacity_Bps, members.astype(np.int64)
 
 
 def _in_use(fabric: Fabric) -> Bool:
-    """Return bool[n_links]: all but those of GPUs that are no ranks, and of adapters of these."""
+    """Return bool[n_links]: all but those of GPUs that are no ranks, their adapters, and leaves of no others.
+
+    On a dragonfly other messages pass a switch without ranks.
+    """
     wiring, cluster = fabric.wiring, fabric.machine.cluster
     assert cluster is not None
     idle = np.zeros(wiring.n_nodes, dtype=np.bool_)
     idle[: wiring.n_gpus] = idle[cluster.first_nic : cluster.first_leaf] = True
     idle[fabric.rank_node] = False
-    idle[cluster.nic_of[entries_of(cluster.nic_ptr, fabric.rank_node)[1]]] = False
+    nics = cluster.nic_of[entries_of(cluster.nic_ptr, fabric.rank_node)[1]]
+    idle[nics] = False
+    if cluster.spec.fabric != "dragonfly":
+        idle[cluster.first_leaf + np.flatnonzero(cluster.switch_tier == 0)] = True
+        idle[cluster.first_leaf + cluster.nic_leaf[nics - cluster.first_nic]] = False
     return np.asarray(~(idle[wiring.link_src] | idle[wiring.link_dst]))
 
 

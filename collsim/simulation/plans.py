@@ -18,6 +18,7 @@ from collsim.simulation.concurrent import (
     Party,
     group_times,
     part_of,
+    refuse_many,
     slowest_of,
     time_together,
     with_lowered,
@@ -146,12 +147,15 @@ def plan_of(tasks: Sequence[Task], requested_bytes: int, call: Call) -> Plan:
     Raises
     ------
     UnsupportedError
-        Draws of a schedule that takes routes of its own.
+        Draws of a schedule that takes routes of its own, or more transfers of all groups than can be simulated.
     """
     party, question = call.party, call.question
     ports = TreePorts.free(party.runs[0].fabric)
-    alone = question.reduce and len(tasks) == 1 and not question.hash_seeds and not question.at_once
-    parts = [_part(task, run, question, ports, alone=alone) for task, run in zip(tasks, party.runs, strict=True)]
+    alone = question.reduce and not party.shares_links and not question.hash_seeds and not question.at_once
+    parts: list[GroupTask] = []
+    for task, run in zip(tasks, party.runs, strict=True):
+        parts.append(_part(task, run, question, ports, alone=alone))
+        refuse_many(parts, len(tasks))  # as soon as they are too many: groups take long to lay out
     if question.hash_seeds and any(part.run is not run for part, run in zip(parts, party.runs, strict=True)):
         what = "draws of reduction trees, or of so many ranks that not all routes are kept, are not modelled"
         raise UnsupportedError(Fault(what, "hash_seeds", "leave it out, or take fewer ranks"))

@@ -60,7 +60,7 @@ def request_of(op: Operation, requested_bytes: int, run: LoweredRun, question: R
     irregular = op.name == "all_to_all_v"
     n, layout = run.fabric.n_ranks, layout_of(run)
     several = layout.n_nodes > 1
-    rings = node_rings(layout) if several else _rings_within(run.fabric)
+    rings = _rings(run)
     element_bytes = 1 if irregular else question.element_bytes
     return ScheduleRequest(
         op=op,
@@ -77,6 +77,25 @@ def request_of(op: Operation, requested_bytes: int, run: LoweredRun, question: R
         layout=layout if several else None,
         dimensions=() if several else dimensions_within(run.fabric),
     )
+
+
+def _rings(run: LoweredRun) -> Int:
+    """Return the rings of a run, found once for all its sizes."""
+    if "rings" not in run.found:
+        layout = layout_of(run)
+        run.found["rings"] = node_rings(layout) if layout.n_nodes > 1 else _rings_within(run.fabric)
+    rings: Int = run.found["rings"]
+    return rings
+
+
+def _system(run: LoweredRun, *, sharp: bool | None = None) -> System:
+    """Return the ranks of a run as the library sees them, found once for all its sizes."""
+    if ("system", sharp) not in run.found:
+        from collsim.library import system_of
+
+        run.found["system", sharp] = system_of(run.topology, run.fabric.rank_node.tolist(), sharp=sharp)
+    system: System = run.found["system", sharp]
+    return system
 
 
 def dimensions_within(fabric: Fabric) -> tuple[int, ...]:
@@ -177,10 +196,10 @@ def library_kernel(
 
 def _call_of(request: ScheduleRequest, run: LoweredRun, question: Request) -> tuple[Call, System, Library]:
     """Return the call for the library, the system, and the library."""
-    from collsim.library import Call, system_of
+    from collsim.library import Call
 
     sharp = False if no_sharp(run, question) else None
-    system = system_of(run.topology, run.fabric.rank_node.tolist(), sharp=sharp)
+    system = _system(run, sharp=sharp)
     call = Call(
         request.op.name, request.n_ranks, request.size_bytes, question.dtype, question.redop, root=request.root,
         launch=question.launch, registered=bool(question.registered), symmetric=question.registered == SYMMETRIC,
@@ -263,10 +282,9 @@ def _library_channels(op: Operation, run: LoweredRun, question: Request) -> int 
     if not name or op.name not in RINGED or not layout.is_even or question.algo == ("auto",):
         return None
     from collsim.library.choice import ring_channels
-    from collsim.library.system import system_of
 
     try:
-        system = system_of(run.topology, run.fabric.rank_node.tolist())
+        system = _system(run)
     except UnsupportedError:
         return None
     return ring_channels(name, system, op.name, run.fabric.n_ranks, layout.n_nodes)

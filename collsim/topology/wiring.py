@@ -163,12 +163,22 @@ class Wiring:
         """
         import numpy as np
 
-        keys = self.link_src * self.n_nodes + self.link_dst
         wanted = np.asarray(src, dtype=np.int64) * self.n_nodes + np.asarray(dst, dtype=np.int64)
-        place = np.minimum(np.searchsorted(keys, wanted), max(len(keys) - 1, 0))
-        if not len(keys):
+        links = self._links_from(np.asarray(src)) if wanted.size < self.n_links // 8 else np.arange(self.n_links)
+        if not len(links):
             return np.full(wanted.shape, -1, dtype=np.int64)
-        return np.where(keys[place] == wanted, place, -1)
+        keys = self.link_src[links] * self.n_nodes + self.link_dst[links]
+        place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+        return np.where(keys[place] == wanted, links[place], -1)
+
+    def _links_from(self, nodes: Ints) -> Ints:
+        """Return the bundles that leave some nodes, in order."""
+        import numpy as np
+
+        sources = np.unique(nodes)
+        begin, end = (np.searchsorted(self.link_src, sources, side) for side in ("left", "right"))
+        counts = end - begin
+        return np.repeat(begin - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
 
     def link_name(self, link: int) -> str:
         """Return the name of a bundle, such as ``gpu3->nvsw1``."""

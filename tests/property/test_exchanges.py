@@ -40,3 +40,14 @@ def test_what_is_broken_or_small_is_simulated_message_by_message():
     assert "nearly" in simulate("h100_rail", "all_to_all", "1M", **asked).rows[0].path
     assert "nearly" not in simulate("h100_rail", "all_to_all", "1M", fail="nic:node3/5", **asked).rows[0].path
     assert "nearly" not in simulate("h100_rail", "all_to_all", "1M", ranks=256, **asked).rows[0].path
+
+
+def test_leaves_without_ranks_carry_nothing(monkeypatch):
+    overrides = {"scale_out.nodes": "12", "scale_out.oversubscription": "2", "scale_out.radix": "16"}
+    asked = {"gpus_per_node": 4, "nodes": 12, "overrides": overrides}
+    whole = simulate("h100_rail", "all_to_all", "64M", reduce=False, **asked).rows[0]
+    monkeypatch.setattr(exchanges, "LEAST_RANKS", 0)
+    found = simulate("h100_rail", "all_to_all", "64M", **asked).rows[0]
+    assert "leaf" in whole.bottleneck[0].link
+    assert found.time_s == pytest.approx(whole.time_s, rel=1e-9)
+    assert found.bottleneck[0].utilisation == pytest.approx(whole.bottleneck[0].utilisation, rel=1e-9)

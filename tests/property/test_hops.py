@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from collsim import simulate
 from collsim.core.errors import CollsimError
-from collsim.simulation import hops
+from collsim.simulation import hop_classes, hops
 
 RUNS = (
     ("all_reduce", "tree"), ("all_reduce", "nvls_tree"), ("broadcast", "ring"), ("reduce", "ring"),
@@ -49,12 +49,12 @@ def test_classes_take_as_long_as_all_transfers(cluster, run, nodes, size, proto,
 def test_nodes_that_are_nearly_alike_take_nearly_as_long(run, monkeypatch):
     asked = {"nodes": 24, "size": "4M"}
     exact = times("h100_rail", run, classes=True, **asked)
-    monkeypatch.setattr(hops, "MOST_EXACT", 0)
+    monkeypatch.setattr(hop_classes, "MOST_EXACT", 0)
     near = times("h100_rail", run, classes=True, **asked)
     assert "nearly alike" in near.path
     assert "nearly alike" not in exact.path
     assert near.time_s == pytest.approx(exact.time_s, rel=0.01)
-    monkeypatch.setattr(hops, "MOST_NEAR", 0)
+    monkeypatch.setattr(hop_classes, "MOST_NEAR", 0)
     coarsest = times("h100_rail", run, classes=True, **asked)
     assert coarsest.classes < near.classes < exact.classes * 1.01
     assert coarsest.time_s == pytest.approx(exact.time_s, rel=0.06)
@@ -74,9 +74,19 @@ def test_chains_with_too_many_chunks_go_on_at_the_pace_of_their_busiest_link(op,
     """On wiring where some links carry many chains, classes that are only nearly alike took a third of the time."""
     asked = {"nodes": 2, "size": "64M", "chunk": "64K", "channels": 16, "profile": "auto", "proto": "Simple"}
     whole = times("mi250x_8oam", (op, "ring"), classes=True, **asked)
-    monkeypatch.setattr(hops, "MOST_EXACT", whole.classes * 2 // 3)
+    monkeypatch.setattr(hop_classes, "MOST_EXACT", whole.classes * 2 // 3)
     monkeypatch.setattr(hops, "MOST_CHUNKS", 8)
     cut = times("mi250x_8oam", (op, "ring"), classes=True, **asked)
     assert cut.classes < whole.classes
     assert "nearly alike" in cut.path
     assert cut.time_s == pytest.approx(whole.time_s, rel=0.15)
+
+
+@pytest.mark.parametrize("split", ["MOD 8", "DIV 16"])
+def test_groups_that_share_no_link_take_as_long_by_classes(split):
+    asked = {"nodes": 4, "size": "16M", "split": split, "profile": "auto", "channels": 4}
+    found, whole = (times("h100_rail", ("all_reduce", "tree"), classes=each, **asked) for each in (True, False))
+    assert found.classes < whole.classes
+    assert "classes" in found.path
+    assert found.time_s == pytest.approx(whole.time_s, rel=1e-9)
+    assert len({group.time_s for group in found.group_times}) == 1

@@ -672,3 +672,12 @@ class TestDocs:
         link, switch = Link(), Switch()
         for path, figure in [("link.latency", link.latency), ("switch.latency", switch.latency)]:
             assert f"| `{path}` | time | {figure.value.text} |" in self.text
+
+
+def test_few_links_are_found_as_many_are():
+    wiring = load_topology("hgx_h100").wiring
+    everyone = wiring.find_links(wiring.link_src, wiring.link_dst)
+    assert everyone.tolist() == list(range(wiring.n_links))
+    for link in (0, wiring.n_links // 2, wiring.n_links - 1):
+        assert wiring.find_links(wiring.link_src[link], wiring.link_dst[link]) == link
+    assert wiring.find_links([0, 0], [1, 0]).tolist() == [-1, -1]

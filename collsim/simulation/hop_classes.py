@@ -1,0 +1,218 @@
+"""Classes of hops of pipelines that have to behave alike, or nearly so: the finest that are not too many.
+
+Where even the classes are too many to simulate, hops are only told apart by what is a few waits and shared links away,
+and links of a class carry what they carry on average.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from collsim.core.arrays import distinct, entries_of, pointers
+from collsim.engine.symmetry import Hops, alike_hops, codes_of, firsts, numbers
+from collsim.fabric.fabric import Float, Int
+from collsim.fabric.routing import Routes
+from collsim.library.costs.channel_costs import Bool
+from collsim.simulation.busy import Busy
+from collsim.simulation.hop_rows import HopWays, Rows
+from collsim.simulation.lowering import LoweredRun, end_rates_Bps, joined
+
+__all__ = ["Classes", "classes_of", "exact_chunks"]
+
+MOST_EXACT = 100_000
+"""Of so many transfers of classes the engine takes some seconds."""
+MOST_NEAR = 60_000
+"""The same of classes that are only nearly alike, of which there are as many as one likes."""
+MOST_ROUNDS = 4
+
+
+class Classes(NamedTuple):
+    """Classes of rows and links."""
+
+    of_row: Int
+    of_link: Int
+    first: Int
+    """The row that stands for each class."""
+    near: bool
+    """True if members are only nearly alike."""
+    ptr: Int
+    link: Int
+    weight: Float
+    """What one row of each class takes of one link of each class."""
+    wait_ptr: Int
+    wait: Int
+    """The classes that each waits for."""
+    lag: Int
+    tells: Bool
+    """Whether it waits for bytes."""
+    busy: Busy
+    """What is busy beside each."""
+
+
+def classes_of(rows: Rows, run: LoweredRun) -> Classes:
+    """Return the classes of rows: the finest that are not too many, or that an earlier size has told apart already."""
+    key = "classes", *rows.labels
+    parted: dict[int | None, tuple[Int, Int, Int]]
+    if key not in run.found:
+        run.found[key] = _told(rows), {}, {}
+    told, parted, known = run.found[key]
+    for rounds in (None, *range(MOST_ROUNDS, -1, -1)):
+        if rounds not in parted:
+            of_row, of_link = alike_hops(told, rounds, MOST_EXACT)
+            parted[rounds] = of_row, of_link, firsts(of_row)
+        if _transfers(parted[rounds][2], rows) <= (MOST_EXACT if rounds is None else MOST_NEAR):
+            break
+    if rounds not in known:
+        known[rounds] = _with_waits(rows, told, *parted[rounds], near=rounds is not None)
+    classes: Classes = known[rounds]
+    return classes
+
+
+def exact_chunks(rows: Rows, run: LoweredRun) -> int:
+    """Return how many chunks of every hop can be simulated if no two hops are taken as alike that are not.
+
+    Chunks follow each other at a pace that is theirs after some, while hops that are only nearly alike hide which link
+    is busiest.
+    """
+    _, parted, _ = run.found["classes", *rows.labels]
+    return MOST_EXACT // max(len(parted[None][2]), 1)
+
+
+def _transfers(first: Int, rows: Rows) -> int:
+    """Return how many transfers the rows that stand for classes have."""
+    return int(rows.pipes.n_chunks[rows.pipe[first]].sum())
+
+
+def _told(rows: Rows) -> Hops:
+    """Return what tells rows apart: the senders and receivers that they have in common are links too."""
+    pipes, hops = rows.pipes, rows.hops
+    run, trunks = hops.run, hops.run.trunks
+    lowest = int(min(hops.src.min(), hops.dst.min()))
+    n_ends, n_links = int(max(hops.src.max(), hops.dst.max())) - lowest + 1, len(run.trunk_capacity_Bps)
+    used, place = distinct(hops.ways.number)
+    first = np.empty(len(used), dtype=np.int64)
+    first[place[::-1]] = np.arange(len(place))[::-1]
+    taken = trunks.take(used, np.ones(len(used)))
+    owner = np.repeat(np.arange(len(used)), np.diff(taken.ptr))
+    ends = [n_links + hops.src[first] - lowest, n_links + n_ends + hops.dst[first] - lowest]
+    codes = [np.full(len(used), 2.0), np.full(len(used), 3.0)]
+    extra, sole = 2 * n_ends, _sole_ends(taken, owner, n_links, (hops.src[first], hops.dst[first]))
+    if (straight := joined(hops.src[first], hops.dst[first], run)).any():
+        both = hops.src[first], hops.dst[first]
+        there, back = (a * n_ends + b for a, b in (both, both[::-1]))
+        pairs, number = distinct(np.where(np.tile(straight, 2), np.concatenate([there, back]), -1))
+        ends += [n_links + extra + part for part in np.split(number, 2)]  # what goes there, and what comes back
+        codes += [np.full(len(used), code) for code in (4.0, 5.0)]
+        extra += len(pairs)
+    ptr = taken.ptr + len(ends) * np.arange(len(used) + 1)
+    link, weight = np.empty(ptr[-1], dtype=np.int64), np.empty(ptr[-1])
+    entry = np.arange(len(owner)) + len(ends) * owner
+    link[entry], weight[entry] = taken.link, taken.weight
+    for before, (end, code) in enumerate(zip(ends, codes, strict=True)):
+        link[ptr[1:] - len(ends) + before], weight[ptr[1:] - len(ends) + before] = end, code
+    profile = codes_of(*(column.astype(np.float64) for column in (rows.profile, pipes.lanes, pipes.copies)))
+    wait_ptr, wait, lag = _waits(rows)
+    return Hops(
+        route_ptr=ptr,
+        route_link=link,
+        route_weight=weight,
+        route=place[rows.hop],
+        own=codes_of(_own(hops)[rows.hop], profile[rows.pipe]),
+        wait_ptr=wait_ptr,
+        wait=wait,
+        lag=lag,
+        link=tuple(
+            np.concatenate([column, np.repeat([-1.0, -2.0, -3.0], [n_ends, n_ends, extra - 2 * n_ends])])
+            for column in (run.trunk_capacity_Bps, *sole)
+        ),
+    )
+
+
+def _own(hops: HopWays) -> np.ndarray:
+    """Return uint64[n_hops]: a code for what a hop is by itself."""
+    ways = hops.ways
+    flags = (ways.across, ways.added, hops.reduces, hops.src < 0, hops.dst < 0, hops.src == hops.dst)
+    kind = np.zeros(len(hops.src))
+    for place, flag in enumerate(flags):
+        kind += flag * float(1 << place)
+    rates = end_rates_Bps(hops.src, hops.dst, hops.run, ways.groups)
+    depths = (column.astype(np.float64) for column in (hops.depth, hops.between))
+    return codes_of(kind, *depths, hops.run.trunks.latency_s[ways.number], *rates)
+
+
+def _waits(rows: Rows) -> tuple[Int, Int, Int]:
+    """Return what rows wait for: pointers, rows, and how many chunks earlier."""
+    hops, n = rows.hops, len(rows.hop)
+    if n == len(hops.src) and np.array_equal(rows.hop, np.arange(n)):  # one pipeline of each shape
+        return hops.wait_ptr, hops.wait, hops.lag
+    counts = np.diff(hops.wait_ptr)[rows.hop]
+    shift = rows.first[:-1] - hops.first[rows.pipes.shape]
+    wait_ptr, entry = entries_of(hops.wait_ptr, rows.hop)
+    return wait_ptr, hops.wait[entry] + np.repeat(shift[rows.pipe], counts), hops.lag[entry]
+
+
+def _sole_ends(taken: Routes, owner: Int, n_links: int, ends: tuple[Int, Int]) -> list[Float]:
+    """Return float64[n_links] twice: 1 for links that only ways from one source, or to one target, cross."""
+    found = []
+    for end in ends:
+        low, high = np.full(n_links, np.iinfo(np.int64).max), np.full(n_links, np.iinfo(np.int64).min)
+        np.minimum.at(low, taken.link, end[owner])
+        np.maximum.at(high, taken.link, end[owner])
+        found.append((low >= high).astype(np.float64))
+    return found
+
+
+def _with_waits(rows: Rows, told: Hops, of_row: Int, of_link: Int, first: Int, *, near: bool) -> Classes:
+    """Return the classes with what they take of links and wait for."""
+    hops = rows.hops
+    n_links = len(hops.run.trunk_capacity_Bps)
+    of_link = of_link[:n_links]
+    n_classes, n_kinds = len(first), int(of_link.max(initial=0)) + 1
+    members = np.bincount(of_link, minlength=n_kinds)
+    routes = _real(told, n_links, of_link)
+    kind = _kinds_of_routes(routes)
+    stands = firsts(kind)
+    pair, _ = numbers(codes_of(of_row, kind[told.route]))
+    some = firsts(pair)
+    owner, route, count = of_row[some], stands[kind[told.route[some]]], np.bincount(pair)
+    ptr, entry = entries_of(routes.ptr, route)
+    key = np.repeat(owner, np.diff(ptr)) * n_kinds + routes.link[entry]
+    cell, place = np.unique(key, return_inverse=True)
+    taken = routes.weight[entry] * np.repeat(count, np.diff(ptr))
+    weight = np.bincount(place, taken, len(cell)).astype(np.float64) / members[cell % n_kinds]
+    wait_ptr, entry = entries_of(told.wait_ptr, first)
+    waiter = np.repeat(np.arange(n_classes), np.diff(wait_ptr))
+    for_whom, by_whom = told.wait[entry], first[waiter]
+    src, dst = hops.src, hops.dst
+    sent = dst[rows.hop[for_whom]]
+    tells = (sent == src[rows.hop[by_whom]]) | (sent < 0)
+    waits = np.unique(np.stack([waiter, of_row[for_whom], told.lag[entry], tells], axis=1), axis=0)
+    return Classes(
+        of_row, of_link, first, near, pointers(np.bincount(cell // n_kinds, minlength=n_classes)), cell % n_kinds,
+        weight, pointers(np.bincount(waits[:, 0], minlength=n_classes)), waits[:, 1].copy(), waits[:, 2].copy(),
+        waits[:, 3] > 0, Busy(rows, first),
+    )  # fmt: skip
+
+
+class _OfKinds(NamedTuple):
+    """What routes take of links of each kind, in CSR."""
+
+    ptr: Int
+    link: Int
+    weight: Float
+
+
+def _real(told: Hops, n_links: int, of_link: Int) -> _OfKinds:
+    """Return what routes take of kinds of links of the fabric."""
+    real = told.route_link < n_links
+    before = pointers(real.astype(np.int64))
+    return _OfKinds(before[told.route_ptr], of_link[told.route_link[real]], told.route_weight[real])
+
+
+def _kinds_of_routes(routes: _OfKinds) -> Int:
+    """Return int64[n_routes]: equal numbers for routes that take the same of the same kinds of links."""
+    code = np.concatenate([np.zeros(1, dtype=np.uint64), codes_of(routes.link, routes.weight)])
+    np.cumsum(code, out=code)  # sums wrap round, differences wrap back
+    return numbers(codes_of(code[routes.ptr[1:]] - code[routes.ptr[:-1]]))[0]

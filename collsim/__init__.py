@@ -36,16 +36,20 @@ if TYPE_CHECKING:
     from collsim.calibration.fit import calibrate
     from collsim.calibration.validate import validate
     from collsim.calibration.verdicts import Validation
+    from collsim.cli.report import write_report
     from collsim.core.errors import CollsimError, InputError, ModelError
     from collsim.diagnosis import Diagnosis, diagnose
+    from collsim.explanation import Explanation, explain
     from collsim.importing import ImportedTopology, import_schedule, import_topology
     from collsim.moe import MoeComparison, MoeResult, compare_moe, simulate_moe
+    from collsim.planning import PlannerTable, Tuning, WorkloadComparison, compare_workloads, planner_table, tune
     from collsim.schedule import Schedule
     from collsim.serving import ServingResult, simulate_serving
     from collsim.simulation.compare import compare
     from collsim.simulation.comparison import Comparison
     from collsim.simulation.result import Result
     from collsim.simulation.simulate import simulate
+    from collsim.sweeps import SweepResult, sweep
     from collsim.timeline import TimelineResult, WhatIf, simulate_timeline
     from collsim.topology import Topology, load_topology, systems
 
@@ -53,63 +57,85 @@ __all__ = [
     "CollsimError",
     "Comparison",
     "Diagnosis",
+    "Explanation",
     "ImportedTopology",
     "InputError",
     "ModelError",
     "MoeComparison",
     "MoeResult",
+    "PlannerTable",
     "Result",
     "Schedule",
     "ServingResult",
+    "SweepResult",
     "TimelineResult",
     "Topology",
+    "Tuning",
     "Validation",
     "WhatIf",
+    "WorkloadComparison",
     "__version__",
     "calibrate",
     "compare",
     "compare_moe",
+    "compare_workloads",
     "diagnose",
+    "explain",
     "import_schedule",
     "import_topology",
     "load_topology",
+    "planner_table",
     "simulate",
     "simulate_moe",
     "simulate_serving",
     "simulate_timeline",
+    "sweep",
     "systems",
+    "tune",
     "validate",
+    "write_report",
 ]
 
 HOME = {
     "CollsimError": "core.errors",
     "Comparison": "simulation.comparison",
     "Diagnosis": "diagnosis",
+    "Explanation": "explanation",
     "ImportedTopology": "importing",
     "InputError": "core.errors",
     "ModelError": "core.errors",
     "MoeComparison": "moe",
     "MoeResult": "moe",
+    "PlannerTable": "planning",
     "Result": "simulation.result",
     "Schedule": "schedule",
     "ServingResult": "serving",
+    "SweepResult": "sweeps",
     "TimelineResult": "timeline",
     "Topology": "topology",
+    "Tuning": "planning",
     "Validation": "calibration.verdicts",
     "WhatIf": "timeline",
+    "WorkloadComparison": "planning",
     "load_topology": "topology",
+    "planner_table": "planning",
     "simulate": "simulation.simulate",
     "simulate_moe": "moe",
     "simulate_serving": "serving",
     "simulate_timeline": "timeline",
+    "sweep": "sweeps",
     "systems": "topology",
+    "tune": "planning",
     "calibrate": "calibration.fit",
     "compare": "simulation.compare",
     "compare_moe": "moe",
+    "compare_workloads": "planning",
     "diagnose": "diagnosis",
+    "explain": "explanation",
     "import_schedule": "importing",
     "import_topology": "importing",
     "validate": "calibration.validate",
+    "write_report": "cli.report",
 }
 
 

@@ -56,7 +56,7 @@ from scores import (
 )  # fmt: skip
 
 ROOT = Path(__file__).parent.parent
-README, PAGE = ROOT / "README.md", ROOT / "docs" / "accuracy.md"
+README, PAGE, MODEL = ROOT / "README.md", ROOT / "docs" / "accuracy.md", ROOT / "docs" / "model.md"
 BEGIN, END = "<!-- accuracy -->\n\n", "\n<!-- /accuracy -->\n"
 WORKERS = 2
 
@@ -304,8 +304,14 @@ def page(sections: Mapping[str, str], told: str) -> str:
 
 
 def write(text: str) -> None:
-    """Replace what README.md has between the markers."""
+    """Replace what README.md and docs/model.md have between the markers."""
     put_between(README, BEGIN, END, text)
+    put_between(MODEL, BEGIN, END, as_in_docs(text))
+
+
+def as_in_docs(text: str) -> str:
+    """Return the overview with links as from a page beside docs/accuracy.md."""
+    return text.replace("docs/accuracy.md", "accuracy.md")
 
 
 def main() -> int:
@@ -315,7 +321,9 @@ def main() -> int:
     parser.add_argument("--system", help="only this system")
     parser.add_argument("--worst", type=int, default=15, help="how many of the worst logs to name")
     parser.add_argument("--workers", type=int, default=WORKERS)
-    parser.add_argument("--write", action="store_true", help="write README.md's table and docs/accuracy.md")
+    parser.add_argument(
+        "--write", action="store_true", help="write the overview of README.md and docs/model.md, and docs/accuracy.md"
+    )
     options = parser.parse_args()
     if options.write and (options.set, options.system) != ("test", None):
         parser.error("--write goes with all systems and the test set")

@@ -1,9 +1,9 @@
 """Score of `collsim.diagnose` on planted faults: logs that the simulator makes with a cause, noise and other sizes.
 
 ``python tools/diagnosis_score.py --logs 20`` plants every cause of `PLANTS` in so many logs, each with noise of 5 % on
-every row, another offset of its host and another grid of sizes, and prints how often the true cause, or its class, is
-first, and among the first three; ``--healthy`` makes healthy logs instead, half of them by a profile whose rates were
-moved within 5 %, and counts those that are called healthy. ``--public DIR`` reads logs of other people with an
+every row, another offset of its host and another grid of sizes, half of them by a profile whose rates were moved within
+5 %, and prints how often the true cause, or its class, is first, and among the first three; ``--healthy`` makes healthy
+logs instead and counts those that are called healthy. ``--public DIR`` reads logs of other people with an
 ``INDEX.csv`` and prints the verdicts by what the index says of their health.
 """
 
@@ -103,7 +103,7 @@ def planted(plant: Plant, sizes: Sequence[int], profile: Any = "auto") -> list[t
     cause = next((cause for cause in all_causes() if cause.name == plant.cause), None)
     change = Change()
     if cause is not None and not cause.shape:
-        change = changes_of(cause, topology, topology.n_gpus)[plant.variant]
+        change = changes_of(cause, topology, topology.n_gpus, plant.nodes)[plant.variant]
     options: dict[str, Any] = {"environment": dict(change.environment), "profile": profile}
     if change.gpus_per_thread:
         options["gpus_per_thread"] = change.gpus_per_thread
@@ -175,7 +175,7 @@ def score(plants: Sequence[Plant], logs: int, first_seed: int) -> tuple[int, int
     for plant in plants:
         counts, others, began = Counter[str](), Counter[str](), time.process_time()
         for seed in range(first_seed, first_seed + logs):
-            found = made(plant, seed)
+            found = made(plant, seed, moved(plant, np.random.default_rng(seed)) if seed % 2 else "auto")
             place = found.rank_of(plant.cause) or 99
             counts["first"] += place == 1
             counts["three"] += place <= 3

@@ -1,19 +1,19 @@
 """Look for jumps and falls of predicted times over sizes 2 % apart, and say which switch of the library each one is.
 
-``python tools/scan_sizes.py`` prints them for some systems whose constants were fitted, every operation and the library
-of the profile, at default flags; ``--all`` takes the others too, racks and clusters, ``--system NAME`` only these, and
-``--write`` puts the table into docs/jumps.md. Sizes are looked at coarsely first, and 2 % apart wherever something
-changes in between. A change of time for which no switch is found is a fault: it is printed to stderr, and the exit
-status is 1.
+``python tools/scan_sizes.py`` prints them by kind for every system that ``collsim topo list`` has, alone and as two and
+four nodes, every operation and the library of the profile, at default flags; ``--system NAME`` takes only these,
+``--lines`` prints a line for each system and operation, and ``--write`` puts the table into docs/jumps.md, for some
+twenty minutes of a core. Sizes are looked at coarsely first, and 2 % apart wherever something changes in between. A
+change of time for which no switch is found is a fault: it is listed, and the exit status is 1.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
+import os
 import sys
-import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import cache
 from itertools import groupby, pairwise
@@ -26,9 +26,10 @@ from predictors import TableRow, measured_rows
 import collsim
 from collsim.core.errors import CollsimError
 from collsim.core.units import format_size
-from collsim.library import Call, choose, load_library, load_profile, system_of
+from collsim.library import Call, Library, System, choose, load_library, load_profile, system_of
 from collsim.simulation.result import Row
-from collsim.topology import load_topology
+from collsim.topology import Topology, load_topology
+from collsim.topology.zoo import cluster_names, zoo_names
 
 PAGE = Path(__file__).parent.parent / "docs" / "jumps.md"
 BEGIN, END = "<!-- jumps -->\n\n", "\n<!-- /jumps -->\n"
@@ -46,40 +47,66 @@ WORKERS = 2
 
 
 class Case(NamedTuple):
-    """What is scanned: a system by name, how many ranks (0: all), and a library ("" for that of the profile)."""
+    """What is scanned: a system by name, as how many nodes (0: as it is), and how many ranks (0: all)."""
 
     system: str
+    nodes: int = 0
     ranks: int = 0
-    library: str = ""
 
     def __str__(self) -> str:
         """Return its name in the table."""
-        return ", ".join(filter(None, (self.system, f"{self.ranks} ranks" if self.ranks else "", self.library)))
+        extent = f"{self.nodes} nodes" if self.nodes else f"{self.ranks} ranks" if self.ranks else ""
+        return ", ".join(filter(None, (self.system, extent)))
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What is asked of `collsim.simulate`."""
+        return {key: value for key, value in (("nodes", self.nodes), ("ranks", self.ranks)) if value}
+
+    @property
+    def topology(self) -> Topology:
+        """The machine."""
+        return load_topology(topo_of(self.system), scale_out={"nodes": self.nodes} if self.nodes else None)
+
+    @property
+    def n_ranks(self) -> int:
+        """How many ranks take part."""
+        return self.ranks or self.topology.n_gpus
 
 
-CASES = (Case("dgx_a100"), Case("hgx_h100"), Case("hgx_b200"), Case("mi300x_ubb8"), Case("gb200_nvl72", 4))
-NODES = (
-    "dgx1_v100", "dgx2_v100", "hgx_h200", "hgx_h800", "gh200_nvl32", "hgx_b300", "gb200_nvl72", "gb300_nvl72",
-    "vr200_nvl144", "mi250x_node", "mi325x_ubb8", "mi350x_ubb8", "mi355x_ubb8", "pcie_gen5_8gpu",
-)  # fmt: skip
-VERSIONS = ("nccl-2.18", "nccl-2.21", "nccl-2.23", "nccl-2.27", "nccl-2.30")
-MORE = (
-    *map(Case, NODES),
-    Case("hgx_h100", 2), Case("hgx_h100", 4), Case("hgx_b200", 2), Case("mi300x_ubb8", 4),
-    *(Case("hgx_h100", 0, version) for version in VERSIONS),
-    Case("h100_rail", 16), Case("h100_rail", 32), Case("mi300x_roce", 16), Case("a100_rail", 16), Case("p5_efa", 16),
-    Case("alps", 8), Case("alps", 32),
-)  # fmt: skip
-"""Those that only ``--all`` takes, for an hour."""
+SCALES = (2, 4)
+MOST_RANKS = 80
+"""More are left out: a scan of them takes minutes, and more ranks switch as these do."""
+
+
+def every_case() -> tuple[Case, ...]:
+    """Return every system of the zoo by itself and as several nodes, and so many nodes of every cluster."""
+    found = [Case(name, nodes) for name in zoo_names() for nodes in (0, *SCALES)]
+    for name in cluster_names():
+        cluster = load_topology(name).cluster
+        assert cluster is not None
+        found += [Case(name, 0, nodes * cluster.node.n_gpus) for nodes in SCALES]
+    return tuple(case for case in found if _counts(case))
+
+
+def _counts(case: Case) -> bool:
+    """Return True if a case can be built, and is not too large."""
+    try:
+        return case.n_ranks <= MOST_RANKS
+    except CollsimError:
+        return False
 
 
 class Choice(NamedTuple):
-    """What a library decides that times depend on: algorithm and protocol, channels, parts of a message, chunks."""
+    """What a library decides that times depend on: algorithm and protocol, channels, parts of a message, chunks, and
+    how many of them there are.
+    """
 
     algo: str
     channels: int
     parts: int
     chunk_bytes: int
+    rounds: int = 0
 
 
 class Point(NamedTuple):
@@ -132,6 +159,8 @@ SWITCHES = {
     "parts": "a message is cut into more parts, each on a channel of its own (`src/enqueue.cc`, addP2pToPlan)",
     "chunk": "chunks double where a channel has enough of them to fill its pipeline (`src/enqueue.cc`, "
     "calcCollChunking)",
+    "rounds": "a channel gets one more chunk, which passes every step after the others, or bytes are dealt to channels "
+    "in whole cells, so that the last has few (`src/enqueue.cc`, scheduleCollTasksToPlan; loops of `src/device`)",
 }
 """Switches in the order of `Choice`, with what decides them."""
 
@@ -156,21 +185,30 @@ def topo_of(system: str) -> str:
     return known(system)
 
 
+@cache
+def library_of(case: Case) -> tuple[Library, System] | None:
+    """Return the library of the profile and the system that it sees; None where the profile has none."""
+    topology = case.topology
+    name = load_profile("auto", topology).library
+    return (load_library(name), system_of(topology, list(range(case.n_ranks)))) if name else None
+
+
 def choice_of(row: Row, case: Case) -> Choice:
     """Return the choice behind a row."""
-    topology = load_topology(topo_of(case.system))
-    name = case.library or load_profile("auto", topology).library
     algo = "/".join(filter(None, (row.algo, row.proto)))
-    if not name:
-        return Choice(algo, row.channels or 0, 0, 0)
-    node = topology.cluster.node.n_gpus if topology.cluster else topology.n_gpus
-    call = Call(row.op, row.ranks, row.size_bytes, n_nodes=-(-row.ranks // node))
+    plain = Choice(algo, row.channels or 0, 0, 0, row.classes)
     try:
-        found = choose(call, system_of(topology, list(range(row.ranks))), load_library(name))
+        known = library_of(case)
+        if known is None:
+            return plain
+        cluster = case.topology.cluster
+        node = cluster.node.n_gpus if cluster else case.n_ranks
+        call = Call(row.op, row.ranks, row.size_bytes, n_nodes=-(-row.ranks // node))
+        found = choose(call, known[1], known[0])
     except CollsimError:
-        return Choice(algo, row.channels or 0, 0, 0)
+        return plain
     parts = found.point_to_point.parts if found.point_to_point else 0
-    return Choice(algo, row.channels or 0, parts, found.chunk_bytes)
+    return plain._replace(parts=parts, chunk_bytes=found.chunk_bytes)
 
 
 def points(case: Case, op: str) -> list[Point]:
@@ -178,9 +216,8 @@ def points(case: Case, op: str) -> list[Point]:
     grid = sizes()
     found: dict[int, Point] = {}
     wanted = sorted({*range(0, len(grid), COARSE), len(grid) - 1})
-    options: dict[str, Any] = {key: value for key, value in (("ranks", case.ranks), ("library", case.library)) if value}
     while wanted:
-        rows = collsim.simulate(topo_of(case.system), op, [grid[k] for k in wanted], **options).rows
+        rows = collsim.simulate(topo_of(case.system), op, [grid[k] for k in wanted], **case.options).rows
         found |= {
             k: Point(row.size_bytes, row.time_s, choice_of(row, case)) for k, row in zip(wanted, rows, strict=True)
         }
@@ -190,7 +227,7 @@ def points(case: Case, op: str) -> list[Point]:
 
 def changes(one: Point, other: Point) -> bool:
     """Return True if something happens between two points that are not neighbours."""
-    return one.choice != other.choice or is_event(one, other)
+    return one.choice[:-1] != other.choice[:-1] or is_event(one, other)
 
 
 def is_event(one: Point, other: Point) -> bool:
@@ -220,7 +257,9 @@ def scan(asked: tuple[Case, str]) -> list[Event]:
 def measured_ratio(event: Event, rows: Sequence[TableRow]) -> str:
     """Return measured times over the two sizes around an event, of the log with the nearest two; empty if none has."""
     case, low, high = event.case, event.before.size_bytes, event.after.size_bytes
-    ranks = case.ranks or load_topology(topo_of(case.system)).n_gpus
+    if case.nodes:
+        return ""
+    ranks = case.n_ranks
     logs: dict[str, list[TableRow]] = {}
     for row in rows:
         asked = row.case
@@ -238,43 +277,96 @@ def measured_ratio(event: Event, rows: Sequence[TableRow]) -> str:
 
 
 def lines(events: Iterable[Event], rows: Sequence[TableRow]) -> Iterator[tuple[str, ...]]:
-    """Yield a line for each switch: neighbours in a row that switch the same thing are one line."""
-    ordered = sorted(
-        events, key=lambda e: ((*CASES, *MORE).index(e.case), OPS.index(e.op), e.falls, e.before.size_bytes)
-    )
-    for (case, op, _, what), group in groupby(ordered, key=lambda e: (e.case, e.op, e.falls, e.what)):
-        its = list(group)
+    """Yield a line for each switch of a system and an operation."""
+    for (case, op, _, what), its in grouped(events, lambda e: (str(e.case), e.op, e.falls, e.what)):
+        yield (case, op, what, *extent(its), *worst(its, rows))
+
+
+def kinds(events: Iterable[Event], rows: Sequence[TableRow]) -> Iterator[tuple[str, ...]]:
+    """Yield a line for each switch of NCCL's and of RCCL's, whatever the system and the operation."""
+    for (library, _, what), its in grouped(events, lambda e: (family_of(e.case), e.falls, e.what)):
+        ops = [op for op in OPS if any(event.op == op for event in its)]
+        systems = len({event.case for event in its})
         most = max(its, key=lambda event: abs(event.ratio - 1))
-        first, last = its[0], its[-1]
-        span = format_size(first.after.size_bytes)
-        span += "" if first is last else f" to {format_size(last.after.size_bytes)}"
-        times = f"{most.before.time_s * 1e6:.1f} to {most.after.time_s * 1e6:.1f} us"
-        yield (
-            str(case), op, what, span, str(len(its)), f"{(most.ratio - 1) * 100:+.1f} %",
-            f"{times} at {format_size(most.after.size_bytes)}", measured_ratio(most, rows),
-        )  # fmt: skip
+        yield (library, what, ", ".join(ops), str(systems), *extent(its), f"{most.case}, {most.op}", *worst(its, rows))
 
 
-HEADINGS = ("system", "operation", "switch", "sizes", "times", "most", "there", "measured around it")
+def grouped(
+    events: Iterable[Event], key: Callable[[Event], tuple[Any, ...]]
+) -> Iterator[tuple[tuple[Any, ...], list[Event]]]:
+    """Yield events together that have the same *key*, in the order of keys."""
+    for name, group in groupby(sorted(events, key=lambda e: (key(e), e.before.size_bytes)), key):
+        yield name, list(group)
 
 
-def table(rows: Iterable[Sequence[str]]) -> str:
+@cache
+def family_of(case: Case) -> str:
+    """Return the family of the library."""
+    known = library_of(case)
+    return known[0].family.upper() if known else "none"
+
+
+def extent(its: Sequence[Event]) -> tuple[str, str]:
+    """Return the sizes between which events lie, and how many there are."""
+    first = min(event.after.size_bytes for event in its)
+    last = max(event.after.size_bytes for event in its)
+    return format_size(first) + (f" to {format_size(last)}" if last > first else ""), str(len(its))
+
+
+def worst(its: Sequence[Event], rows: Sequence[TableRow]) -> tuple[str, str, str]:
+    """Return the largest step, where it is, and what logs have around the largest one that lies between their rows."""
+    order = sorted(its, key=lambda event: -abs(event.ratio - 1))
+    most = order[0]
+    times = (
+        f"{most.before.time_s * 1e6:.1f} to {most.after.time_s * 1e6:.1f} us at {format_size(most.after.size_bytes)}"
+    )
+    seen = next(
+        ((event, text) for event in order[:MOST_LOOKED] if event.switch and (text := measured_ratio(event, rows))), None
+    )
+    told = "" if seen is None else seen[1]
+    if seen is not None and seen[0] is not most:
+        event = seen[0]
+        here = f"{event.before.time_s * 1e6:.1f} to {event.after.time_s * 1e6:.1f} us here"
+        told = f"{told}; {here} ({event.case}, {event.op})"
+    return f"{(most.ratio - 1) * 100:+.1f} %", times, told
+
+
+MOST_LOOKED = 40
+"""So many events of a kind are looked up among measured rows."""
+KINDS = (
+    "library",
+    "switch",
+    "operations",
+    "systems",
+    "sizes",
+    "times",
+    "largest",
+    "most",
+    "there",
+    "measured around it",
+)
+LINES = ("system", "operation", "switch", "sizes", "times", "most", "there", "measured around it")
+
+
+def table(rows: Iterable[Sequence[str]], headings: Sequence[str] = KINDS) -> str:
     """Return a Markdown table."""
-    every = [HEADINGS, ("---",) * len(HEADINGS), *rows]
+    every = [headings, ("---",) * len(headings), *rows]
     return "".join(f"| {' | '.join(row)} |\n" for row in every)
 
 
 def text(events: Sequence[Event], rows: Sequence[TableRow], n_cases: int) -> str:
     """Return what docs/jumps.md has between its markers."""
-    falls = [event for event in events if event.falls]
-    jumps = [event for event in events if not event.falls]
-    odd = sum(not event.switch for event in events)
+    falls = [event for event in events if event.falls and event.switch]
+    jumps = [event for event in events if not event.falls and event.switch]
+    odd = [event for event in events if not event.switch]
     means = "".join(f"* **{name}**: {what}.\n" for name, what in SWITCHES.items())
+    told = f"\n## Faults\n\nWhere the library switches nothing:\n\n{table(lines(odd, rows), LINES)}" if odd else ""
     return (
-        f"{n_cases} systems, numbers of ranks and versions: {len(jumps)} jumps of more than {(JUMP - 1) * 100:.0f} % "
-        f"and {len(falls)} falls between neighbours, {odd} where the library switches nothing, which is a fault of the "
-        f"model. What it switches elsewhere, and why:\n\n"
-        f"{means}\n## Jumps\n\n{table(lines(jumps, rows))}\n## Falls\n\n{table(lines(falls, rows))}"
+        f"{n_cases} machines (every system alone, as two and as four nodes, and so many nodes of every cluster, up to "
+        f"{MOST_RANKS} ranks): {len(jumps)} jumps of more than {(JUMP - 1) * 100:.0f} % and {len(falls)} falls between "
+        f"neighbours where the library switches something, {len(odd)} where it switches nothing, which are faults of "
+        f"the model. What it switches, and why:\n\n"
+        f"{means}\n## Jumps\n\n{table(kinds(jumps, rows))}\n## Falls\n\n{table(kinds(falls, rows))}{told}"
     )
 
 
@@ -284,26 +376,25 @@ def main() -> int:
     parser.add_argument("--system", action="append", help="only this one, as often as wanted")
     parser.add_argument("--op", action="append", choices=OPS, help="only this operation, as often as wanted")
     parser.add_argument("--workers", type=int, default=WORKERS)
-    parser.add_argument("--all", action="store_true", help="also all other systems, racks and clusters")
+    parser.add_argument("--lines", action="store_true", help="a line for each system and operation")
     parser.add_argument("--write", action="store_true", help="write docs/jumps.md")
     asked = parser.parse_args()
-    if asked.write and (asked.system or asked.op or asked.all):
+    if asked.write and (asked.system or asked.op):
         parser.error("--write goes alone")
-    start = time.perf_counter()
-    every = (*CASES, *MORE) if asked.all or asked.system else CASES
-    cases = [case for case in every if not asked.system or case.system in asked.system]
+    cases = [case for case in every_case() if not asked.system or case.system in asked.system]
     runs = [(case, op) for case in cases for op in asked.op or OPS]
     with ProcessPoolExecutor(asked.workers) as pool:
         events = [event for found in pool.map(scan, runs) for event in found]
-    found = text(events, measured_rows(), len(cases))
+    rows = measured_rows()
+    found = text(events, rows, len(cases))
     if asked.write:
         put_between(PAGE, BEGIN, END, found)
     else:
-        print(found)
+        print(table(lines(events, rows), LINES) if asked.lines else found)
     faults = [event for event in events if not event.switch]
     for event in faults:
         print(f"{event.case}, {event.op}: nothing switches: {event.before}, {event.after}", file=sys.stderr)
-    print(f"{len(runs)} scans, {time.perf_counter() - start:.0f} s", file=sys.stderr)
+    print(f"{len(runs)} scans, {sum(os.times()[:4]):.0f} s of a core", file=sys.stderr)
     return 1 if faults else 0
 
 

@@ -16,7 +16,7 @@ from collsim.calibration.verdicts import JudgedCase
 from collsim.core.operations import operation
 from collsim.core.units import format_size, format_time
 
-__all__ = ["TOLERANCE", "health_of", "impossible_flags", "judged"]
+__all__ = ["TOLERANCE", "health_of", "impossible_flags", "judged", "limits_s"]
 
 TOLERANCE = 0.25
 """Share by which measured and predicted time may differ where there is no interval. Chosen, not calibrated: above what
@@ -51,11 +51,11 @@ def impossible_flags(time_s: float, lower_bound_s: float) -> list[str]:
 
 
 def _verdict(row: JudgedCase, tolerance: float) -> str:
-    lowest_s, highest_s = _limits_s(row, tolerance)
+    lowest_s, highest_s = limits_s(row, tolerance)
     return "slower" if row.measured_s > highest_s else "faster" if row.measured_s < lowest_s else "inside"
 
 
-def _limits_s(row: JudgedCase, tolerance: float) -> tuple[float, float]:
+def limits_s(row: JudgedCase, tolerance: float) -> tuple[float, float]:
     """Return the interval of the prediction, or what stands in for it."""
     lowest_s = row.predicted_s / (1 + tolerance) if row.time_lo_s is None else row.time_lo_s
     highest_s = row.predicted_s * (1 + tolerance) if row.time_hi_s is None else row.time_hi_s
@@ -86,7 +86,7 @@ def _sentences(rows: Sequence[JudgedCase], system: str, tolerance: float) -> Ite
     for _, part in groupby(rows, key=lambda row: (row.verdict, row.covered is None)):
         yield _sentence(list(part), system, tolerance)
     for row in rows:
-        if row.verdict == "inside" and row.slowest_s > _limits_s(row, tolerance)[1]:
+        if row.verdict == "inside" and row.slowest_s > limits_s(row, tolerance)[1]:
             slowest = f"the slowest of {row.repeats} repeats at {format_size(row.case.size_bytes)}"
             yield f"{slowest}: time {_apart(row.slowest_s / row.predicted_s)}"
 
@@ -103,7 +103,7 @@ def _sentence(rows: Sequence[JudgedCase], system: str, tolerance: float) -> str:
         least = min(row.fastest_s / row.lower_bound_s for row in bounded) * 100
         kind = "latency" if all(row.bound == "latency" for row in bounded) else "line rate"
         return f"time {where} is impossible on {system}: down to {least:.0f} % of what the {kind} of its links allows"
-    limits = f"the {tolerance * 100:g} % tolerance" if rows[0].covered is None else "the 90 % interval"
+    limits = f"a factor of {1 + tolerance:g} (tolerance)" if rows[0].covered is None else "the 90 % interval"
     side = "inside" if verdict == "inside" else "outside"
     return f"{_difference(rows, where)}, {side} {limits}{_width(rows, tolerance) if side == 'inside' else ''}"
 

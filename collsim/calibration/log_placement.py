@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from collsim.calibration.cases import MeasuredCase
@@ -130,4 +131,4 @@ def predicted(call: MeasuredCase, sizes: Sequence[int], topology: Topology, prof
     else:
         options |= {"size": sizes, "dtype": call.dtype, "redop": call.redop}
     asked = prepare(topology, call.op, rank_list=gpus_of(call, topology), profile=profile, **options)
-    return predict(*asked, of_log=True)
+    return predict(*asked._replace(question=replace(asked.question, of_log=True)))

@@ -90,7 +90,7 @@ def _bound_s(case: MeasuredCase, run: LoweredRun | None) -> float:
     op, matrix = operation(case.op), None if case.matrix is None else np.array(case.matrix, dtype=np.int64)
     size_bytes = case.size_bytes
     if matrix is None:
-        size_bytes = op.rounded_size_bytes(case.size_bytes, case.ranks, dtype_bytes(case.dtype)[1])
+        size_bytes = op.whole_size_bytes(case.size_bytes, case.ranks, dtype_bytes(case.dtype)[1])
     if size_bytes == 0:
         return 0.0
     return lower_bound(op, size_bytes, run.cuts, case.root, matrix, flows=run.flows).time_s

@@ -106,11 +106,13 @@ def validate(
     >>> _ = path.write_text("67108864  16777216  float  sum  -1  400.00  167.77  293.60  0  398.00  168.62  295.08  0")
     >>> validation = validate(path, "hgx_h100", profile="default", environment={"NCCL_ALGO": "Ring"})
     >>> validation.logs[0].health
-    ('busbw at 64 MiB is 11 % below the model, inside the 25 % tolerance',)
+    ('busbw at 64 MiB is 11 % below the model, inside a factor of 1.25 (tolerance)',)
     """
     faults = Faults()
     share = faults.attempt(checked_tolerance, tolerance)
-    told = {"op": op, "ranks": ranks, "nodes": nodes, "launch": launch, "library": library, "environment": environment}
+    told: dict[str, Any] = {
+        "op": op, "ranks": ranks, "nodes": nodes, "launch": launch, "library": library, "environment": environment
+    }  # fmt: skip
     machine = Machine(overrides, fail, degrade)
     asked = faults.attempt(lambda: gather(logs, topo, profile=profile, machine=machine, rank_list=rank_list, **told))
     faults.raise_any()
@@ -126,11 +128,12 @@ def gather(
     profile: str | Profile = "auto",
     machine: Machine | None = None,
     rank_list: Sequence[int] | None = None,
+    hosts: int | None = None,
     **told: Any,
 ) -> Gathered:
     """Check what `validate` is asked and read the logs, before anything is predicted; parameters as there.
 
-    *machine* holds the changes of the topology.
+    *machine* holds the changes of the topology; where nobody says how many nodes there are, there are so many *hosts*.
 
     Raises
     ------
@@ -138,7 +141,7 @@ def gather(
         Every fault of the request and the files.
     """
     faults = Faults()
-    topology = faults.attempt(lambda: on_nodes(topo, machine or Machine(), told.get("nodes")))
+    topology = faults.attempt(lambda: on_nodes(topo, machine or Machine(), told.get("nodes") or hosts))
     constants = faults.attempt(load_profile, profile, topology)
     paths = faults.attempt(checked_paths, logs) or []
     options = checked_options(told, faults)
@@ -220,6 +223,7 @@ class _Group:
     notes: dict[str, None] = field(default_factory=dict)
     cases: dict[MeasuredCase, _Repeats] = field(default_factory=dict)
     failed: bool = False
+    library_version: str | None = None
 
 
 @dataclass(slots=True)
@@ -276,6 +280,7 @@ class Gathered:
         group = self.groups.setdefault(key, new)
         group.notes.update(dict.fromkeys(section.notes))
         group.failed |= section.test.run.failed
+        group.library_version = group.library_version or section.test.run.library_version
         if self.topology is not None and (others := other_gpus(section.test.run.gpus, self.topology)):
             group.notes[f"{others}: the verdicts say nothing of these GPUs"] = None
         for row in section.rows():
@@ -329,7 +334,7 @@ class _Model:
                 return
             found = {sizes[0]: str(error.faults[0]).partition("\n")[0]}
         for size in sizes:
-            left_out = "nccl-tests rounds this size down to nothing"
+            left_out = f"{size} bytes are less than an element for each rank"
             self.answers[replace(call, size_bytes=size)] = found.get(size, left_out)
 
     def _rows(self, call: MeasuredCase, sizes: list[int]) -> dict[int, Row | str]:
@@ -444,7 +449,7 @@ def _checked_log(group: _Group, model: _Model, tolerance: float) -> CheckedLog:
         health_of(rows, system, tolerance),
         (*group.notes, *choice_notes(rows), *_gaps(group.case, case), *_damage(model.topology),
          *width_notes((row.case.size_bytes, row.wide_because) for row in rows)), group.failed,
-        tuple(sorted(refused, key=lambda each: each.case.size_bytes)),
+        tuple(sorted(refused, key=lambda each: each.case.size_bytes)), group.library_version,
     )  # fmt: skip
 
 
@@ -475,6 +480,8 @@ def _row(case: MeasuredCase, found: _Repeats, answer: Row) -> JudgedCase:
         logged=found.choice,
         limited_by=answer.limited_by,
         bottleneck=answer.bottleneck,
+        tiers=answer.tiers,
+        algo_bound_s=answer.algo_bound_s,
         wide_because=answer.wide_because,
     )
 

@@ -16,7 +16,7 @@ from collsim.calibration.logs.printed_rows import Choice
 from collsim.core.operations import operation
 from collsim.core.tabular import Tabular
 from collsim.simulation.busbw_plot import Curve, draw
-from collsim.simulation.row import LinkLoad
+from collsim.simulation.row import LinkLoad, TierLoad
 
 __all__ = ["FLAGS", "VERDICTS", "CheckedLog", "JudgedCase", "RefusedCase", "Unread", "Validation"]
 
@@ -46,8 +46,9 @@ class JudgedCase:
         What the model ran.
     logged : Choice or None
         What the library ran, where its log says it.
-    limited_by, bottleneck : str, tuple of LinkLoad
-        What limits the prediction, and its busiest links, as of `collsim.Result`.
+    limited_by, bottleneck, tiers, algo_bound_s : str, tuple of LinkLoad, tuple of TierLoad, float
+        What limits the prediction, its busiest links, what it puts on wires and the bound of its algorithm, as of
+        `collsim.Result`.
     wide_because : str
         Why the interval is wide, if it is.
     wrong : float or None
@@ -78,6 +79,8 @@ class JudgedCase:
     logged: Choice | None = None
     limited_by: str = ""
     bottleneck: tuple[LinkLoad, ...] = ()
+    tiers: tuple[TierLoad, ...] = ()
+    algo_bound_s: float = 0.0
     wide_because: str = ""
 
     @property
@@ -217,6 +220,8 @@ class CheckedLog:
         The log says that one of the tests failed.
     refused : tuple of RefusedCase
         Rows of the log that the model has no answer for, by size.
+    library_version : str or None
+        Of the library, as the log has it.
     """
 
     file: str
@@ -229,6 +234,7 @@ class CheckedLog:
     notes: tuple[str, ...]
     failed: bool = False
     refused: tuple[RefusedCase, ...] = ()
+    library_version: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the log as the JSON schema wants it; its rows are elsewhere."""

@@ -31,12 +31,18 @@ COMMANDS = {
     "one is.",
     "diagnose": "Say whether logs of nccl-tests or rccl-tests are healthy, and what would explain those that are not.",
     "doctor": "Say what collsim runs on, and where it keeps compiled code.",
+    "explain": "Explain one run: what was chosen and why, what its time is made of, and what would help most.",
     "moe": "Predict how long dispatch and combine of a layer with experts take, and what limits them.",
+    "report": "Make one HTML file of results and measured logs, which needs no network to be read.",
     "run": "Predict how long a collective takes, by size.",
     "schedule": "Show, export, import, check, compare and run schedules: who sends what to whom, and after what.",
     "serve": "Predict tokens a second and the time of a token of models with experts that serve requests as they come.",
+    "sweep": "Answer every point of a grid: topologies, nodes, operations, sizes, figures of the machine, models with "
+    "experts.",
+    "tables": "Write the tables that serving planners read, for any topology: nccl-tests and DeepEP, as predicted.",
     "timeline": "Predict how long a whole step takes, from a profiler's trace or a workload, and what would change it.",
     "topo": "List, show, draw, check and import topologies.",
+    "tune": "Find the best algorithm, protocol and channels of a library by size, and write them for its tuner plugin.",
     "validate": "Compare logs of nccl-tests or rccl-tests with the model, row by row, and say whether they are "
     "healthy.",
 }
@@ -73,11 +79,15 @@ def cli() -> None:
       collsim run --topo mi355x_ubb8 --op all_to_all
       collsim run --topo hgx_h100 --op all_reduce -b 1M -e 1G -f 4 --algo all
       collsim compare mi355x_ubb8 hgx_b200 --op all_to_all
+      collsim explain --topo hgx_h100 --op all_reduce --size 64M
       collsim moe --topo hgx_h100 --nodes 8 --ep 8,64 --model deepseek-v3
       collsim timeline rank0.json.gz --env NCCL_MAX_NCHANNELS=8
       collsim serve serving.yaml
+      collsim sweep grid.yaml -o results.jsonl --pareto cost,time
       collsim validate all_reduce.log --topo hgx_h100
       collsim diagnose all_reduce.log --topo hgx_h100
+      collsim report run.json all_reduce.log -o report.html
+      collsim tune --topo hgx_h100 --nodes 4 -o tuner.csv
       collsim topo list
       collsim doctor
 

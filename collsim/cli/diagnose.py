@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from collsim.cli.of_logs import machine_of, measured_options, told_of_logs
+from collsim.cli.of_logs import experts_told, machine_of, measured_options, told_of_logs
 from collsim.cli.options import complete
 from collsim.cli.output import check_targets, named_files, output_format, patience, write
 from collsim.core.errors import Faults
@@ -71,6 +71,9 @@ def diagnose(
     faults = Faults(lambda where: place_of(context, where, None))
     target = faults.attempt(lambda: output_format(form, output, DIAGNOSIS_FORMATS))
     check_targets({"output": output}, faults, [*flags["logs"], *named_files(flags["topo"], flags["profile"])])
+    if told := experts_told(flags, faults, form=target or "table", causes=True):
+        write(told[0], output)
+        context.exit(int(told[1]))
     with nullcontext() if quiet else patience():
         found = _diagnosed(flags, faults)
     if not quiet:

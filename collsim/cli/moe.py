@@ -157,7 +157,10 @@ def _asked(flags: dict[str, Any], faults: Faults) -> dict[str, Any]:
         "sms": read("sms", texts.read_number),
         "seeds": read("seeds", texts.read_seeds),
         "redundant": 0 if redundant is None else redundant,
-        **{name: flags[name] for name in ("mode", "phase", "placement", "kernel", "tolerance", "load_only", "profile")},
+        **{
+            name: flags[name]
+            for name in ("mode", "phase", "placement", "kernel", "tolerance", "load_only", "forward", "profile")
+        },
         "machine": Machine(
             texts.read_overrides(flags["overrides"], faults),
             flags["fail"],

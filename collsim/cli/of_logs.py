@@ -13,7 +13,7 @@ from collsim.core.errors import Faults
 if TYPE_CHECKING:
     from collsim.simulation.request.prepare import Machine
 
-__all__ = ["log_options", "machine_of", "measured_options", "told_of_logs"]
+__all__ = ["experts_told", "log_options", "machine_of", "measured_options", "told_of_logs"]
 
 
 def _told(hosts: str = "") -> tuple[Callable[..., Any], ...]:
@@ -70,6 +70,31 @@ def told_of_logs(flags: dict[str, Any], faults: Faults) -> dict[str, Any]:
         **{name: count(name) for name in ("ranks", "nodes")},
         "environment": read_settings(flags["environment"], faults),
     }
+
+
+def experts_told(flags: dict[str, Any], faults: Faults, *, form: str, causes: bool) -> tuple[str, bool] | None:
+    """Return what the logs of DeepEP's tests say beside the model, and whether one is faulty; None without such logs.
+
+    *causes* asks for what would explain those that are slow. A log of another kind beside them is a fault.
+    """
+    from collsim.moe.logs import is_moe_log
+
+    if not any(map(is_moe_log, flags["logs"])):
+        return None
+    from collsim.core.errors import UnknownNameError
+    from collsim.diagnosis.experts import expert_log
+    from collsim.report.experts import EXPERT_FORMATS, render_experts
+
+    told = told_of_logs(flags, faults)
+    machine, _ = machine_of(flags, faults)
+    if form not in EXPERT_FORMATS:
+        faults.append(UnknownNameError("format", form, EXPERT_FORMATS, "format").faults[0])
+    faults.raise_any()
+    asked = {"ranks": told["ranks"], "nodes": told["nodes"], "causes": causes}
+    logs = [faults.attempt(lambda log=log: expert_log(log, flags["topo"], machine, **asked)) for log in flags["logs"]]
+    faults.raise_any()
+    found = [log for log in logs if log is not None]
+    return render_experts(found, form), any(log.verdict == "faulty" for log in found)
 
 
 def machine_of(flags: dict[str, Any], faults: Faults) -> tuple[Machine, list[int] | None]:

@@ -22,6 +22,7 @@ __all__ = [
     "scale_out_place",
     "schedule_options",
     "screen_options",
+    "tuning_options",
     "with_options",
     "zoo",
 ]
@@ -211,6 +212,26 @@ COMPARISON_OPTIONS = {name: entry for name, entry in OPTIONS.items() if name != 
 """The flags of a request to several systems, which hold for all of them."""
 
 
+FOUND_BY_TUNING = (
+    "algo",
+    "proto",
+    "channels",
+    "chunk",
+    "matrix",
+    "split",
+    "groups",
+    "over",
+    "hash_seeds",
+    "load",
+    "root",
+)
+"""Fields of a request that tuning finds, or that no rule of a tuner can depend on."""
+TUNING_OPTIONS = {name: entry for name, entry in OPTIONS.items() if name not in FOUND_BY_TUNING} | {
+    "op": option("op", default="all_reduce,all_gather,reduce_scatter", help="Collectives to tune."),
+}
+"""The flags of a machine and of the calls to tune for."""
+
+
 EXPERT_OPTIONS: dict[str, Callable[..., Any]] = {
     **{name: OPTIONS[name] for name in ("topo", *SCALE_OUT)},
     "ep": click.option(
@@ -283,6 +304,14 @@ EXPERT_OPTIONS: dict[str, Callable[..., Any]] = {
     "load_only": click.option(
         "--load-only", is_flag=True, help="The time is what the busiest link or GPU needs; nothing is simulated."
     ),
+    "forward": click.option(
+        "--forward",
+        default="direct",
+        show_default=True,
+        metavar="NAME",
+        **complete(lambda: ("direct", "rail")),
+        help="Low-latency messages to other nodes: direct, or by the GPU of the target's rail.",
+    ),
     "profile": option("profile", help="Constants of the library, for --mode all-to-all."),
     **{name: OPTIONS[name] for name in ("overrides", "fail", "degrade")},
     "compare": click.option(
@@ -302,6 +331,16 @@ def screen_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return wide(verbose(command))
 
 
+def column_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the flag that asks for more columns of a table."""
+    return click.option(
+        "--columns",
+        metavar="SET[,SET...]",
+        **complete(lambda: ("rates", "bytes", "bounds")),
+        help="More columns: rates of wires, bytes sent by tier, bounds of the algorithm that ran.",
+    )(command)
+
+
 def expert_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the flags that say which experts exchange what on which machine."""
     return with_options(command, EXPERT_OPTIONS.values())
@@ -315,6 +354,11 @@ def request_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def comparison_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the flags that say what to simulate on each of several systems."""
     return with_options(command, COMPARISON_OPTIONS.values())
+
+
+def tuning_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the flags that say which machine and which calls to tune."""
+    return with_options(command, TUNING_OPTIONS.values())
 
 
 def scale_out_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -162,15 +162,15 @@ def _same(file: str, source: str) -> bool:
         return False
 
 
-def screen_of(file: str | None, *, wide: bool, verbose: bool) -> Screen:
+def screen_of(file: str | None, *, wide: bool, verbose: bool, columns: tuple[str, ...] = ()) -> Screen:
     """Return how much of a table to show: all in a file or a pipe, and what there is room for on a terminal."""
-    from collsim.report import WHOLE, Screen
+    from collsim.report import Screen
 
     if file not in (None, "-") or not sys.stdout.isatty():
-        return WHOLE
+        return Screen(columns=columns)
     width = None if wide else shutil.get_terminal_size().columns
     plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
-    return Screen(width, brief=not verbose, colour=not plain)
+    return Screen(width, brief=not verbose, colour=not plain, columns=columns)
 
 
 def named_files(*values: str | None) -> list[str]:

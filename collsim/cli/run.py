@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from collsim.cli.options import complete, formats, request_options, scale_out_place, screen_options
+from collsim.cli.options import column_option, complete, formats, request_options, scale_out_place, screen_options
 from collsim.cli.output import check_suffix, check_targets, named_files, output_format, patience, screen_of, write
 from collsim.core.errors import PARTLY, Faults, InputError
 from collsim.simulation.request.fields import BY_NAME, RequestField
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collsim.simulation.request.prepare import Prepared
     from collsim.simulation.result import Result
 
-__all__ = ["checked_request", "place_of", "requested", "run", "without_rivals"]
+__all__ = ["checked_request", "load_config", "place_of", "requested", "run", "without_rivals"]
 
 RIVALS = (
     (("size",), ("min_bytes", "max_bytes", "step_bytes", "step_factor")),
@@ -34,7 +34,7 @@ READ_FIRST = ("overrides", "gpus_per_thread", "ranks", "rank_list", "channels", 
 """Flags whose faults are told before those of others."""
 
 
-def _load_config(context: click.Context, _: click.Parameter, file: str | None) -> Configuration | None:
+def load_config(context: click.Context, _: click.Parameter, file: str | None) -> Configuration | None:
     """Read a configuration and let it stand behind flags and environment variables."""
     if file is None:
         return None
@@ -60,11 +60,12 @@ def _load_config(context: click.Context, _: click.Parameter, file: str | None) -
     "--config",
     metavar="FILE",
     is_eager=True,
-    callback=_load_config,
+    callback=load_config,
     help="Take what no flag says from there: a saved configuration or a result in JSON.",
 )
 @click.option("--save-config", metavar="FILE", help="Write what was asked, in full, for --config.")
 @screen_options
+@column_option
 @click.option("-q", "--quiet", is_flag=True, help="No warnings on stderr.")
 @click.pass_context
 def run(
@@ -78,6 +79,7 @@ def run(
     quiet: bool,
     wide: bool,
     verbose: bool,
+    columns: str | None,
     **flags: Any,
 ) -> None:
     """Predict how long a collective takes, by size.
@@ -94,10 +96,12 @@ def run(
     A flag goes before its environment variable (COLLSIM_TOPO, COLLSIM_PROFILE, ...), and that before --config.
     """  # noqa: D301 - \b keeps the lines that follow it as they are
     from collsim.report import render
+    from collsim.report.wires import check_sets
     from collsim.simulation.request.placement import files_of
     from collsim.simulation.result import refusal_lines
 
     faults = Faults(lambda where: place_of(context, where, config))
+    sets = check_sets(columns, faults)
     target = faults.attempt(lambda: output_format(form, output))
     sources = [*named_files(flags["topo"], flags["profile"]), *filter(None, [flags["matrix"]])]
     sources += files_of(flags["placement"])
@@ -116,7 +120,7 @@ def run(
         from collsim.cli.config import as_configuration
 
         write(as_configuration(result), save_config)
-    write(render(result, target or "table", screen_of(output, wide=wide, verbose=verbose)), output)
+    write(render(result, target or "table", screen_of(output, wide=wide, verbose=verbose, columns=sets)), output)
     if result.refused:
         for line in refusal_lines(result.refused):
             click.echo(f"error: {line}", err=True)

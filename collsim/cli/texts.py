@@ -17,6 +17,7 @@ __all__ = [
     "read_decimal",
     "read_number",
     "read_overrides",
+    "read_prices",
     "read_rank_list",
     "read_seeds",
     "read_shares",
@@ -148,6 +149,16 @@ def read_shares(entries: Sequence[str], faults: Faults) -> dict[str, str]:
     {'link:gpu0-gpu1': '50%'}
     """
     return _pairs(entries, faults, "degrade", "WHAT=SHARE", 'write --degrade "link:gpu0-gpu1=50%"')
+
+
+def read_prices(entries: Sequence[str], where: str, faults: Faults) -> dict[str, str]:
+    """Return NAME=NUMBER entries of systems as a mapping; those that are none go to *faults*, at the place *where*.
+
+    >>> read_prices(["hgx_b200=2.50"], "price", Faults())
+    {'hgx_b200': '2.50'}
+    """
+    shape, example = ("NAME=USD", "2.50") if where == "price" else ("NAME=WATTS", "1000")
+    return _pairs(entries, faults, where, shape, f"write --{where} hgx_b200={example}, of one GPU")
 
 
 PAIRS = {"overrides": read_overrides, "environment": read_settings, "degrade": read_shares}

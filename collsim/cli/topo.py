@@ -184,17 +184,18 @@ def topo_import(file: str, output: str | None, kind: str | None, like: str | Non
     """Make a topology file of what another program says of a machine; print what was read and what was assumed.
 
     Read are nvidia-smi topo -m, NCCL's and RCCL's topology in XML, rocm-smi --showtopo, amd-smi topology, networks of
-    ASTRA-sim and htsim, InfraGraph, ibnetdiscover, iblinkinfo and Slurm's topology.conf. Files hold no rates: those of
+    ASTRA-sim and htsim, InfraGraph, ibnetdiscover, iblinkinfo and Slurm's topology.conf. Most hold no rates: those of
     shipped systems are taken, and listed with their source. docs/importing.md has an example of each.
 
     \b
     Examples:
-      nvidia-smi topo -m > topo.txt && collsim topo import topo.txt -o my_node.yaml
+      nvidia-smi topo -m | collsim topo import - -o my_node.yaml
       collsim topo import topo.txt --like hgx_b200 -o my_node.yaml
       collsim topo import fabric.txt --like hgx_h100 -o my_cluster.yaml
     """  # noqa: D301 - \b keeps the lines that follow it as they are
     from collsim.importing import import_topology
-    from collsim.report.imports import import_json, import_text
+    from collsim.report.data import json_text
+    from collsim.report.imports import import_text
 
     faults = Faults(lambda where: {"kind": "--kind", "like": "--like", "output": "-o"}.get(where, where))
     check_choice(form or "table", ("table", "json"), faults)
@@ -206,7 +207,8 @@ def topo_import(file: str, output: str | None, kind: str | None, like: str | Non
     assert found is not None
     if output not in (None, "-") and found.yaml:
         write(found.yaml, output)
-    shown = import_json(found) if form == "json" else import_text(found, output if output != "-" else None)
+    written = found.to_dict()
+    shown = json_text(written) if form == "json" else import_text(written, output if output != "-" else None)
     if output in (None, "-") and found.yaml and (form is None or output == "-"):
         click.echo(shown, err=True, nl=False)  # stdout is for the topology
         write(found.yaml, None)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from collsim.cli.of_logs import machine_of, measured_options, told_of_logs
-from collsim.cli.options import complete, screen_options
+from collsim.cli.of_logs import experts_told, machine_of, measured_options, told_of_logs
+from collsim.cli.options import column_option, complete, screen_options
 from collsim.cli.output import check_targets, named_files, output_format, patience, screen_of, write
 from collsim.core.errors import PARTLY, Faults
 
@@ -43,6 +43,7 @@ def validation_formats() -> tuple[str, ...]:
 )
 @click.option("-o", "--output", metavar="FILE", help="Write there; the suffix chooses the format.")
 @screen_options
+@column_option
 @click.option("-q", "--quiet", is_flag=True, help="No warnings on stderr.")
 @click.pass_context
 def validate(
@@ -54,6 +55,7 @@ def validate(
     quiet: bool,
     wide: bool,
     verbose: bool,
+    columns: str | None,
     strict: bool,
     min_busbw: str | None,
     **flags: Any,
@@ -73,17 +75,22 @@ def validate(
     """  # noqa: D301 - \b keeps the lines that follow it as they are
     from collsim.cli.run import place_of
     from collsim.report import VALIDATION_FORMATS, render_validation
+    from collsim.report.wires import check_sets
 
     faults = Faults(lambda where: place_of(context, where, None))
+    sets = check_sets(columns, faults)
     target = faults.attempt(lambda: output_format(form, output, VALIDATION_FORMATS))
     check_targets({"output": output}, faults, [*flags["logs"], *named_files(flags["topo"], flags["profile"])])
     gate_Bps = None if min_busbw is None else faults.attempt(_rate, min_busbw)
+    if told := experts_told(flags, faults, form=target or "table", causes=False):
+        write(told[0], output)
+        context.exit(1 if strict and told[1] else 0)
     with nullcontext() if quiet else patience():
         validation = _validated(flags, faults)
     if not quiet:
         for warning in validation.warnings:
             click.echo(f"warning: {warning}", err=True)
-    screen = screen_of(output, wide=wide, verbose=verbose)
+    screen = screen_of(output, wide=wide, verbose=verbose, columns=sets)
     write(render_validation(validation, target or "table", screen), output)
     below = [] if gate_Bps is None else validation.below(gate_Bps)
     for log, best_Bps in below:

@@ -12,7 +12,21 @@ from itertools import accumulate, pairwise
 
 from collsim.core.errors import Fault, UnsupportedError
 
-__all__ = ["NodeLayout"]
+__all__ = ["NodeLayout", "spread_order"]
+
+
+def spread_order(n: int) -> list[int]:
+    """Return the numbers below *n* in an order whose first ones lie far apart.
+
+    Channels begin at GPUs in this order, so that few channels use all adapters that neighbours share, as NCCL's search
+    does, which begins at one adapter after the other (src/graph/search.cc, ncclTopoSelectNets).
+
+    >>> spread_order(8), spread_order(3)
+    ([0, 4, 2, 6, 1, 5, 3, 7], [0, 1, 2])
+    """
+    bits = (n - 1).bit_length()
+    reversed_bits = (int(f"{number:0{bits}b}"[::-1], 2) for number in range(2**bits))
+    return list(range(n)) if n % 2 else [number for number in reversed_bits if number < n]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +103,8 @@ class NodeLayout:
     def entries(self) -> list[list[int]]:
         """Return the local indices, one per node, at which as many rings as the smallest node has ranks may enter.
 
-        On unequal nodes these stand on one rail, if there are enough rails that all nodes have ranks on.
+        The first few lie far apart. On unequal nodes these stand on one rail, if there are enough rails that all nodes
+        have ranks on.
 
         >>> NodeLayout(((0, 1), (2, 3, 4)), ((0, 2), (0, 1, 2))).entries()
         [[0, 0], [1, 2]]
@@ -97,7 +112,7 @@ class NodeLayout:
         smallest = min(len(node) for node in self.nodes)
         common = [place for place in self.places[0] if all(place in of for of in self.places)] if self.places else []
         if self.is_even or len(common) < smallest:
-            return [[local] * self.n_nodes for local in range(smallest)]
+            return [[local] * self.n_nodes for local in spread_order(smallest)]
         return [[of.index(place) for of in self.places] for place in common]
 
     def nodes_of_racks(self, algo: str) -> tuple[tuple[int, ...], ...]:

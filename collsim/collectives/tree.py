@@ -12,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 
 from collsim.collectives.algorithm import KIB, Algorithm, ScheduleRequest
-from collsim.collectives.node_layout import NodeLayout
+from collsim.collectives.node_layout import NodeLayout, spread_order
 from collsim.collectives.node_tree import binary_tree, chained_parents, depths, renamed, second_names
 from collsim.collectives.pipeline import pipelined
 from collsim.schedule import EVERY, ChunksBuilder, Int, Schedule, Shape
@@ -68,7 +68,8 @@ def build(request: ScheduleRequest) -> Schedule:
 def _over_nodes(request: ScheduleRequest, chain: int, tree: int) -> Shape:
     """Return the hops of a channel whose trees have nodes as vertices; equal channels get the same ones."""
     spread = request.spread
-    chain %= max(len(node) for node in spread.nodes)
+    begins = spread_order(max(len(node) for node in spread.nodes))
+    chain = begins[chain % len(begins)]
     return _chained(spread, chain, tree, request.tree_pattern)
 
 

@@ -41,7 +41,7 @@ class Operation:
     rooted: bool = False
 
     def rounded_size_bytes(self, requested_bytes: int, n_ranks: int, element_bytes: int) -> int:
-        """Return the size column that nccl-tests prints for a requested size; 0 if nothing is left.
+        """Return the size column that nccl-tests 2.19 prints for a requested size; 0 if nothing is left.
 
         >>> operation("all_gather").rounded_size_bytes(1000, 8, 4)
         896
@@ -49,6 +49,17 @@ class Operation:
         if self.blocked:
             return requested_bytes // n_ranks // BLOCK_GRAIN_BYTES * BLOCK_GRAIN_BYTES * n_ranks
         return requested_bytes // element_bytes * element_bytes
+
+    def whole_size_bytes(self, printed_bytes: int, n_ranks: int, element_bytes: int) -> int:
+        """Return what of a size that a log prints is whole elements, as many for each rank; 0 if nothing is.
+
+        Older nccl-tests round no further: 64 B on 8 ranks, which newer ones never run, stand in their logs.
+
+        >>> operation("all_to_all").whole_size_bytes(64, 8, 4), operation("all_to_all").whole_size_bytes(16, 8, 4)
+        (64, 0)
+        """
+        grain = element_bytes * (n_ranks if self.blocked else 1)
+        return printed_bytes // grain * grain
 
     def count(self, size_bytes: int, n_ranks: int, element_bytes: int) -> int:
         """Return the count column for a size column."""

@@ -34,6 +34,7 @@ class Change:
     fail, degrade : tuple of str
         As of ``--fail`` and ``--degrade``.
     gpus_per_thread : int or None
+        All GPUs of a node of the first log; of each log those that it has.
     """
 
     label: str = ""
@@ -97,31 +98,31 @@ def all_causes() -> tuple[Cause, ...]:
     )
 
 
-def meets(cause: Cause, topology: Topology, ranks: int) -> bool:
-    """Return True if a cause can be looked for on a machine."""
+def meets(cause: Cause, topology: Topology, ranks: int, nodes: int) -> bool:
+    """Return True if a cause can be looked for in a test with so many ranks on so many nodes of a machine."""
     model = topology.labels.get("gpu.model", "")
     node = topology if topology.cluster is None else topology.cluster.node
     mesh = "switch" not in node.wiring.node_kinds and "cpu" not in node.wiring.node_kinds
     holds = {
         "any": True,
         "several": ranks > 1,
-        "node": topology.cluster is None,
-        "cluster": topology.cluster is not None,
+        "node": nodes == 1,
+        "cluster": topology.cluster is not None and nodes > 1,
         "leaves": topology.cluster is not None and topology.cluster.spec.fabric in REBUILT,
         "nvidia": not model.startswith(("MI", "Instinct", "AMD")),
         "nvls": topology.in_network_reduction == "NVLS" or node.in_network_reduction == "NVLS",
         "mesh": mesh and node.n_gpus >= LEAST_MESH,
-        "switched": topology.cluster is None and "switch" in node.wiring.node_kinds,
+        "switched": nodes == 1 and "switch" in node.wiring.node_kinds,
     }
     return all(holds[word] for word in cause.where)
 
 
-def changes_of(cause: Cause, topology: Topology, ranks: int) -> list[Change]:
-    """Return the variants of a cause with the names and figures of the machine."""
+def changes_of(cause: Cause, topology: Topology, ranks: int, nodes: int) -> list[Change]:
+    """Return the variants of a cause with the names and figures of the machine, for a test on some of its nodes."""
     names = _names(topology)
     known = {fact.path for fact in topology.facts}
     possible = [entry for entry in cause.variants if _has_figures(entry, known)]
-    return [_change(entry, topology, names, ranks) for entry in possible]
+    return [_change(entry, topology, names, ranks // nodes) for entry in possible]
 
 
 def _has_figures(entry: Mapping[str, Any], known: Collection[str]) -> bool:
@@ -143,8 +144,7 @@ def _names(topology: Topology) -> dict[str, str]:
     return names
 
 
-def _change(entry: Mapping[str, Any], topology: Topology, names: Mapping[str, str], ranks: int) -> Change:
-    nodes = 1 if topology.cluster is None else topology.cluster.spec.nodes
+def _change(entry: Mapping[str, Any], topology: Topology, names: Mapping[str, str], each: int) -> Change:
     environment = dict(entry.get("env", {}))
     if "channels" in entry:
         limits = ("NCCL_MAX_NCHANNELS", "NCCL_MAX_P2P_NCHANNELS", "NCCL_NVLS_NCHANNELS")
@@ -157,7 +157,7 @@ def _change(entry: Mapping[str, Any], topology: Topology, names: Mapping[str, st
         },
         fail=tuple(name.format(**names) for name in entry.get("fail", ())),
         degrade=tuple(name.format(**names) for name in entry.get("degrade", ())),
-        gpus_per_thread=ranks // nodes if "gpus_per_thread" in entry else None,
+        gpus_per_thread=each if "gpus_per_thread" in entry else None,
     )
 
 

@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collsim.calibration.cases import MeasuredCase
-from collsim.calibration.log_placement import predicted
+from collsim.calibration.log_placement import nodes_of, predicted
 from collsim.core.errors import CollsimError
 from collsim.diagnosis.causes import Change
 from collsim.library import Profile
-from collsim.simulation.request.prepare import Machine
+from collsim.simulation.request.prepare import Machine, listed
 from collsim.topology import Topology
 
 __all__ = ["Bench"]
@@ -74,11 +74,8 @@ class Bench:
     def _case(self, case: MeasuredCase, change: Change) -> MeasuredCase:
         """Return the case with the change's variables and threads."""
         variables = {**dict(case.environment), **change.environment}
-        return replace(
-            case,
-            environment=tuple(sorted(variables.items())),
-            gpus_per_thread=change.gpus_per_thread or case.gpus_per_thread,
-        )
+        each = case.ranks // nodes_of(case, self.topology) if change.gpus_per_thread else case.gpus_per_thread
+        return replace(case, environment=tuple(sorted(variables.items())), gpus_per_thread=each)
 
     def _topology(self, change: Change) -> Topology:
         """Return the machine with the change's figures and failures."""
@@ -90,7 +87,7 @@ class Bench:
         return self._machines[key]
 
     def _changed(self, change: Change) -> Topology:
-        fail = [*_listed(self.machine.fail), *change.fail]
+        fail = [*listed(self.machine.fail or ()), *change.fail]
         degrade = [*_shares(self.machine.degrade), *change.degrade]
         if not change.overrides:
             return Machine(None, fail, degrade).of(self.topology)
@@ -106,12 +103,8 @@ def _settings(topology: Topology) -> Mapping[str, str]:
     return whole.settings
 
 
-def _listed(value: Any) -> list[str]:
-    return [value] if isinstance(value, str) else list(value or ())
-
-
 def _shares(value: Any) -> list[str]:
-    return [f"{name}={share}" for name, share in value.items()] if isinstance(value, Mapping) else _listed(value)
+    return [f"{name}={share}" for name, share in value.items()] if isinstance(value, Mapping) else listed(value or ())
 
 
 def spread(sizes: Sequence[int], most: int = MOST_SIZES) -> list[int]:

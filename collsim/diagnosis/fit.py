@@ -16,37 +16,43 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ALPHA", "Z90", "Fit", "Noise", "dips_of", "fit_of", "p_value", "shift"]
+__all__ = ["ALPHA", "Fit", "Noise", "dips_of", "fit_of", "p_value", "shift"]
 
 Float = NDArray[np.float64]
 
 ALIKE = 0.8
 """Part of the variance of a prediction that neighbouring sizes share. Chosen: residuals of fits are runs."""
 OCTAVES = 6.0
-"""Distance in octaves at which that has fallen to 1/e; chosen."""
+"""Distance in octaves at which that has fallen to 1/e. Chosen: about as wide as the bands of sizes in which a profile
+counts its errors."""
 REPEATS = 0.06
 """Spread of a row by itself, as a standard deviation of its logarithm: repeats spread by 3 to 5 % on machines measured
 thrice, and sizes at which a library changes its algorithm are predicted to within one or two."""
 DIP = 0.4
-"""A row is a dip if its logarithm is so much above those of both neighbours."""
+"""A row is a dip if its logarithm is so much above those of both neighbours. Chosen: half as long again, more
+than six times what repeats spread by."""
 HOST_BYTES = 2**20
-"""Below this the launch times of hosts count."""
+"""Below this the launch times of hosts count. Chosen: the shortest calls take some 20 us, of
+which a launch is a large part."""
 HOST = (0.1, 0.3)
-"""Standard deviation of their common offset, as a part of the least predicted time, within a node and between nodes."""
+"""Standard deviation of their common offset, as a part of the least predicted time, within a node and between nodes.
+Chosen, on the healthy ones among the public logs, as `LOCAL`."""
 HOST_FACTOR = (0.1, 0.45)
-"""Standard deviation of the logarithm of a factor common to these sizes: processors, drivers and proxies differ."""
+"""Standard deviation of the logarithm of a factor common to these sizes: processors, drivers and proxies differ.
+Chosen, as `HOST`."""
 LOCAL = ((0.12, 0.05), (0.25, 0.1))
 """Standard deviations by which machines of one kind differ over `LOCAL_OCTAVES`, within a node and between nodes, below
 and from `RATES_FROM_BYTES` on. Chosen on the healthy ones among the public logs: the middle of a curve is off by 10 to
 25 %, its end by 5 %, twice that between nodes."""
 LOCAL_OCTAVES = 2.0
+"""Chosen: about as far apart as a library's changes of protocol and algorithm are."""
 RATES_FROM_BYTES = 2**25
-"""From here on rates decide."""
+"""From here on rates decide. Chosen: healthy curves are near their end there."""
 EFFECT = 0.15
 """Standard deviation of the effect of a cause, as a part of the effect; chosen: no failure was measured for collsim."""
-Z90 = 1.6448536269514722
 ALPHA = 0.001
-"""A range of sizes that fewer healthy machines are slower at is called slow."""
+"""A range of sizes that fewer healthy machines are slower at is called slow. Chosen: a log has four ranges, so that
+of a hundred logs of healthy machines less than one hears of it."""
 
 
 class Noise(NamedTuple):

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from collsim.calibration.arguments import checked_paths
 from collsim.calibration.health import TOLERANCE
-from collsim.calibration.log_placement import MOST_GPUS_OF_A_HOST
 from collsim.calibration.validate import Gathered, compare, gather
 from collsim.core.errors import Faults, UnknownNameError
 from collsim.diagnosis.causes import Cause, all_causes, meets
@@ -107,15 +106,12 @@ def gathered_on(
 
     Stdin, which cannot be read twice, does not say how many.
     """
-    files = [path for path in checked_paths(logs) if str(path) != "-"]
+    files, nodes = [path for path in checked_paths(logs) if str(path) != "-"], None
     if files and told.get("nodes") is None and isinstance(topo, str | Path):
         first = {name: value for name, value in told.items() if name != "rank_list"}
         alone = gather(files, topo, profile=profile, **first)
         nodes = max((group.case.nodes or 1 for group in alone.groups.values()), default=1)
-        one_host = alone.topology is not None and alone.topology.n_gpus <= MOST_GPUS_OF_A_HOST
-        if nodes > 1 and one_host and alone.topology is not None and alone.topology.cluster is None:
-            machine = machine.also([f"scale_out.nodes={nodes}"])
-    return gather(logs, topo, profile=profile, machine=machine, **told)
+    return gather(logs, topo, profile=profile, machine=machine, hosts=nodes, **told)
 
 
 def chosen_causes(names: Sequence[str] | None) -> tuple[Cause, ...]:
@@ -136,17 +132,14 @@ def diagnosed(
     topology, constants = gathered.topology, gathered.constants
     assert topology is not None
     assert constants is not None
-    in_cluster = topology.cluster is not None
-    subjects = [
-        one for log in validation.logs if (one := subject_of(log, tolerance, in_cluster=in_cluster)) is not None
-    ]
-    evidence += evidence_of([log.file for log in validation.logs])
+    subjects = [one for log in validation.logs if (one := subject_of(log, tolerance, topology)) is not None]
+    evidence += evidence_of(list(dict.fromkeys(log.file for log in validation.logs)))
     bench = Bench(topo, machine, topology, constants)
     verdicts = [subject.verdict(subject.ranges()) for subject in subjects]
     slow = [one for one, verdict in zip(subjects, verdicts, strict=True) if _needs_causes(one, verdict)]
     explained = sorted(slow, key=lambda subject: -subject.noise.residual.max())[:MOST_LOGS]
-    ranks = max((subject.case.ranks for subject in subjects), default=1)
-    possible = [cause for cause in causes if meets(cause, topology, ranks)]
+    asked = [(subject.case.ranks, subject.nodes) for subject in explained]
+    possible = [cause for cause in causes if any(meets(cause, topology, *each) for each in asked)]
     found = ranked(explained, possible, bench, evidence) if explained else Ranked((), {}, ())
     return Diagnosis(
         version=validation.version,
@@ -211,7 +204,8 @@ def _remarks(subjects: Sequence[Subject], verdicts: Sequence[str], validation: V
             told[f"{subject.log.file}: {sentence}"] = None
         if verdict in (*NEEDS_CAUSES, "broken"):
             family, _, version = (subject.log.case.library or "").partition("-")
-            for sentence in known_faults(family.upper(), version, subject.case.op, subject.case.nodes or 1):
+            version = subject.log.library_version or version
+            for sentence in known_faults(family.upper(), version, subject.case.op, subject.case.nodes or subject.nodes):
                 told[f"known of {sentence}"] = None
     if culprit := _culprit(subjects, verdicts):
         told[culprit] = None

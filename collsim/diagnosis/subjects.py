@@ -9,9 +9,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from collsim.calibration.cases import MeasuredCase
+from collsim.calibration.estimates import NORMAL_90
+from collsim.calibration.health import limits_s
+from collsim.calibration.log_placement import nodes_of
 from collsim.calibration.verdicts import CheckedLog, JudgedCase
 from collsim.diagnosis.findings import SizeRange
-from collsim.diagnosis.fit import ALPHA, RATES_FROM_BYTES, Z90, Noise, dips_of, p_value, shift
+from collsim.diagnosis.fit import ALPHA, RATES_FROM_BYTES, Noise, dips_of, p_value, shift
+from collsim.topology import Topology
 
 __all__ = ["Subject", "subject_of"]
 
@@ -38,6 +42,8 @@ class Subject:
         A row is slower than its interval, or tolerance.
     flagged : bool
         Results are wrong, or a time is impossible.
+    nodes : int
+        Of a cluster, between which messages went; 1 inside one domain.
     """
 
     log: CheckedLog
@@ -48,6 +54,7 @@ class Subject:
     high_s: tuple[float, ...]
     outside: bool
     flagged: bool
+    nodes: int = 1
 
     @property
     def p_value(self) -> float:
@@ -79,7 +86,7 @@ class Subject:
         return "fast" if "faster" in words else "healthy"
 
 
-def subject_of(log: CheckedLog, tolerance: float, *, in_cluster: bool) -> Subject | None:
+def subject_of(log: CheckedLog, tolerance: float, topology: Topology) -> Subject | None:
     """Return the kind of rows that a log has most of; None if none of them has a sound time."""
     sound = [row for row in log.rows if "below_bound" not in row.flags and "below_floor" not in row.flags]
     kinds = Counter(_kind(row) for row in sound)
@@ -89,22 +96,24 @@ def subject_of(log: CheckedLog, tolerance: float, *, in_cluster: bool) -> Subjec
     rows = [row for row in sound if _kind(row) == chosen and row.case.matrix is None]
     if not rows:
         return None
-    ends = [_ends(row, tolerance) for row in rows]
+    ends = [limits_s(row, tolerance) for row in rows]
     measured, healthy = ([getattr(row, name) for row in rows] for name in ("measured_s", "predicted_s"))
     sigma = [_sigma(row, *both) for row, both in zip(rows, ends, strict=True)]
     sizes = np.array([row.case.size_bytes for row in rows], dtype=np.float64)
-    noise = Noise(sizes, np.array(measured), np.array(healthy), np.array(sigma), in_cluster)
+    nodes = nodes_of(rows[0].case, topology)
+    noise = Noise(sizes, np.array(measured), np.array(healthy), np.array(sigma), nodes > 1)
     library = log.case.library
     case = replace(
         rows[0].case,
         library=library,
         environment=rows[0].case.environment if library else (),
-        nodes=rows[0].case.nodes if in_cluster else None,
+        nodes=rows[0].case.nodes if topology.cluster is not None else None,
     )
     return Subject(
         log, case, noise, {row.case.size_bytes: row.predicted_s for row in rows},
         tuple(low for low, _ in ends), tuple(high for _, high in ends),
         outside=any(row.verdict == "slower" for row in rows), flagged=any(row.flags for row in log.rows),
+        nodes=nodes,
     )  # fmt: skip
 
 
@@ -112,15 +121,8 @@ def _sigma(row: JudgedCase, low_s: float, high_s: float) -> float:
     """Return the standard deviation of the logarithm of a prediction."""
     if row.covered is None:
         return UNSURE[int(np.searchsorted(EDGES, row.case.size_bytes, side="right"))]
-    return float(np.log(high_s / low_s) / (2 * Z90))
+    return float(np.log(high_s / low_s) / (2 * NORMAL_90))
 
 
 def _kind(row: JudgedCase) -> tuple[str, str, int]:
     return row.case.dtype, row.case.redop, row.case.root
-
-
-def _ends(row: JudgedCase, tolerance: float) -> tuple[float, float]:
-    """Return the interval of a row, or the tolerance that stands in for it."""
-    if row.time_lo_s is None or row.time_hi_s is None:
-        return row.predicted_s / (1 + tolerance), row.predicted_s * (1 + tolerance)
-    return row.time_lo_s, row.time_hi_s

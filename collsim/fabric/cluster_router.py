@@ -2,10 +2,11 @@
 
 Between nodes a message leaves through an adapter of its sender and arrives at one of its receiver. On a fabric of
 rails, if these hang on different leaves, it first hops over the node's own links to the GPU of the receiver's rail
-(PXN), if the node has such links; so it stays on one leaf wherever it can. How the network spreads messages over equal
-paths is its routing: ``spray`` and ``adaptive`` use all of them in proportion to their cables; with ``ecmp`` every
-switch puts each flow of a pair on one cable by a hash, so that unlucky flows share a cable while others stay empty. In
-a dragonfly, messages take minimal paths, and within a group detours over a third switch beside them.
+(PXN), if the node has such links and relays are not off; so it stays on one leaf wherever it can. How the network
+spreads messages over equal paths is its routing: ``spray`` and ``adaptive`` use all of them in proportion to their
+cables; with ``ecmp`` every switch puts each flow of a pair on one cable by a hash, so that unlucky flows share a cable
+while others stay empty. In a dragonfly, messages take minimal paths, and within a group detours over a third switch
+beside them.
 
 What has failed is left out of all of this; everything is found by the numbers of the cluster in order. A GPU all of
 whose adapters are lost has its messages dealt to those of the other GPUs of its node alike, over the node's links: with
@@ -143,8 +144,8 @@ class Router:
 
     def lanes(self, a: int, b: int) -> list[tuple[Port, Port]]:
         """Return the ports that messages between two GPUs leave by and arrive by, side by side."""
-        outs = self.ports(a, outwards=True)
-        for find in (self.ports, self.ports_beside):
+        outs, relays = self.ports(a, outwards=True), self.cluster.spec.relays
+        for find in (self.ports, self.ports_beside) if relays else (self.ports,):
             ins = find(b, outwards=False)
             pairs = [(outs[i % len(outs)], ins[i % len(ins)]) for i in range(max(len(outs), len(ins))) if outs and ins]
             ports = dict.fromkeys(self.on_rail(a, b, *pair) for pair in pairs)
@@ -152,6 +153,9 @@ class Router:
                 return lanes
         names = [self.machine.wiring.node_names[gpu] for gpu in (a, b)]
         what = f"no switch joins {' and '.join(names)}"
+        if not relays:
+            hint = "without relays (PXN) only switches join rails: take fabric rail, or leave relays on"
+            raise NoRouteError(Fault(what, "--env", hint))
         raise NoRouteError(Fault(what, "--fabric", "take a fabric with spines, or ranks of one rail"))
 
     def ports(self, gpu: int, *, outwards: bool) -> list[Port]:
@@ -186,7 +190,8 @@ class Router:
 
     def on_rail(self, a: int, b: int, out: Port, into: Port) -> tuple[Port, Port]:
         """Return the ports with that of the sender on the receiver's rail if the fabric has rails and it can be."""
-        if self.leaf_of(out) != self.leaf_of(into) and self.cluster.spec.fabric in ("rail", "rail_only"):
+        spec = self.cluster.spec
+        if self.leaf_of(out) != self.leaf_of(into) and spec.relays and spec.fabric in ("rail", "rail_only"):
             leaf = self.leaf_of(into)
             if relay := self.relay(a, b, [leaf]):
                 return relay, into

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from collsim.core.errors import Fault, Faults, InputError, UnknownNameError
+from collsim.core.errors import Faults, InputError, UnknownNameError
 from collsim.importing.fabric_tree import FabricTree
 from collsim.importing.machine import Ask, Assumption, plural
 from collsim.topology.loader import load_topology, plan_topology
@@ -79,38 +79,38 @@ def write_fabric(
     node = load_topology(like)
     nodes, what = _nodes(tree, node)
     section = {"nodes": str(nodes), **_shape(tree, nodes)}
-    few = {"gpu.count": str(gpus)} if gpus is not None and gpus < node.n_gpus else {}
+    few = {"count": str(gpus)} if gpus is not None and gpus < node.n_gpus else {}
     nic = _nic(tree, node, gpus or node.n_gpus)
     if tree.tiers == 1 and tree.leaves > tree.parts:
-        what = f"{plural(tree.leaves, 'switch')} with hosts are joined to each other, with none above: no tree"
-        hint = "describe a dragonfly by scale_out: {fabric: dragonfly, ...}: docs/clusters.md"
-        ask.fault(what, hint)
+        flat = f"{plural(tree.leaves, 'switch')} with hosts are joined to each other, with none above: no tree"
+        ask.fault(flat, "describe a dragonfly by scale_out: {fabric: dragonfly, ...}: docs/clusters.md")
         return None
+    if nodes < 2:
+        ask.fault(f"no cluster of {like} fits: 1 node, so that there is nothing to join", "name a smaller node")
+        return None
+    figures = {f"gpu.{key}": value for key, value in few.items()} | {f"nic.{key}": value for key, value in nic.items()}
     try:
-        if nodes < 2:
-            raise InputError(
-                Fault(f"{plural(nodes, 'node')}, so that there is nothing to join", "", "name a smaller node")
-            )
-        figures = few | {f"nic.{key}": value for key, value in nic.items()}
         built, _, plan = plan_topology(like, figures, scale_out=section)
     except InputError as error:
         for fault in error.faults:
             ask.fault(f"no cluster of {like} fits: {fault.what}", fault.hint)
         return None
+    notes = [*tree.notes, *_differences(tree, node, plan.leaves, plan.spines + plan.cores)]
+    assumed = [Assumption("scale_out.node", like, why[0], f"{why[1]}: {what}"), *_assumed(built)]
     title = f"{nodes} nodes like {like}, imported from {source}"
     lines = ["schema: collsim.topology/1", f"name: {json.dumps(ask.name)}", f"title: {json.dumps(title)}"]
-    lines += ["gpu:", *_figures({"count": few["gpu.count"]}, source)] if few else []
-    lines += ["nic:", *_figures(nic, source)] if nic else []
+    for name, part in (("gpu", few), ("nic", nic)):
+        lines += [f"{name}:", *_figures(part, source)] if part else []
     lines += ["scale_out:", f"  node: {like}", *_figures(section, source), ""]
-    assumed = [Assumption("scale_out.node", like, why[0], f"{why[1]}: {what}")]
-    assumed += [
-        Assumption(fact.path, fact.text, fact.status, fact.source)
-        for fact in built.facts
-        if fact.path.removeprefix("scale_out.") in SHOWN and fact.status != "set"
-    ]
-    assumed.append(Assumption("cables, latencies", "those of collsim", "assumed", "collsim topo show lists them"))
-    notes = [*tree.notes, *_differences(tree, node, plan.leaves, plan.spines + plan.cores)]
     return "\n".join(lines), [*tree.read], assumed, notes
+
+
+def _assumed(built: Topology) -> Iterator[Assumption]:
+    """Yield what the figures of a cluster are where the listing does not say."""
+    for fact in built.facts:
+        if fact.path.removeprefix("scale_out.") in SHOWN and fact.status != "set":
+            yield Assumption(fact.path, fact.text, fact.status, fact.source)
+    yield Assumption("cables, latencies", "those of collsim", "assumed", "collsim topo show lists them")
 
 
 def _figures(section: dict[str, str], source: str) -> Iterator[str]:
@@ -127,13 +127,9 @@ def _nodes(tree: FabricTree, node: Topology) -> tuple[int, str]:
         return tree.leaves, "each block of hosts is one of them"
     if tree.is_endpoints:
         ports = _adapters(node)
-        tree.notes += [f"{hosts} endpoints do not make nodes of {ports} adapters: some are left out"] * bool(
-            hosts % ports
-        )
-        return (
-            hosts // ports,
-            f"{plural(ports, 'endpoint')} are one of them" if ports > 1 else "each endpoint is one of them",
-        )
+        if hosts % ports:
+            tree.notes.append(f"{hosts} endpoints do not make nodes of {ports} adapters: some are left out")
+        return hosts // ports, f"{plural(ports, 'endpoint')} each are one of them"
     return hosts, "each host is one of them"
 
 

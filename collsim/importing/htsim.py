@@ -15,6 +15,7 @@ KEYS = (
     "nodes", "tiers", "podsize", "tier", "downlink_speed_gbps", "radix_down", "radix_up", "downlink_latency_ns",
     "switch_latency_ns", "bundle", "oversubscribed", "queue_down", "queue_up",
 )  # fmt: skip
+MOST_NODES = 2**20
 
 
 def read_htsim(text: str, file: str, faults: Faults) -> FabricTree:
@@ -43,8 +44,8 @@ def read_htsim(text: str, file: str, faults: Faults) -> FabricTree:
 def _tree(head: dict[str, float], tiers: list[dict[str, float]], file: str, faults: Faults) -> FabricTree:
     """Return the fabric of a head and its tiers."""
     nodes, wanted = int(head.get("nodes", 0)), int(head.get("tiers", 0))
-    if nodes < 2:
-        faults.append(Fault(f"{plural(nodes, 'node')}", file, "a fabric joins at least 2"))
+    if not 2 <= nodes <= MOST_NODES:
+        faults.append(Fault(f"{plural(nodes, 'node')}", file, f"a fabric joins at least 2, and {MOST_NODES:,} at most"))
     if wanted != len(tiers):
         faults.append(
             Fault(f"Tiers is {wanted}, but {plural(len(tiers), 'tier')} follow", file, f"write Tiers {len(tiers)}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pathlib
 import re
+import sys
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -75,7 +76,8 @@ def import_topology(source: Any, *, kind: str | None = None, like: str | None = 
     Parameters
     ----------
     source : str or Path
-        The file; what it is, is told by its content. Or an ``Infrastructure`` of the package ``infragraph``.
+        The file, ``-`` for stdin; what it is, is told by its content. Or an ``Infrastructure`` of the package
+        ``infragraph``.
     kind : str, optional
         One of `KINDS`, where the content does not tell.
     like : str, optional
@@ -229,6 +231,10 @@ def _content(source: Any) -> tuple[bytes, str]:
         return str(source.serialize("yaml")).encode(), "infrastructure"
     if not isinstance(source, str | pathlib.Path):
         raise SpecError(Fault(f"a file cannot be a {type(source).__name__}", "file", "pass the path of a file"))
+    if str(source) == "-":
+        return _whole(sys.stdin.buffer.read(MOST_BYTES + 1), "stdin"), "stdin"
+    if str(source) == "-":
+        return _whole(sys.stdin.buffer.read(MOST_BYTES + 1), "stdin"), "stdin"
     try:
         content = read_input(source, MOST_BYTES)
     except FileNotFoundError:
@@ -238,11 +244,14 @@ def _content(source: Any) -> tuple[bytes, str]:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise SpecError(Fault(f"cannot be read: {reason}", str(source)[:200], "check the path")) from None
+    return _whole(content, str(source)), str(source)
+
+
+def _whole(content: bytes, file: str) -> bytes:
+    """Return the bytes of a file, unless it is too large."""
     if len(content) > MOST_BYTES:
-        raise SpecError(
-            Fault(f"the file is larger than {MOST_BYTES >> 20} MiB", str(source), "no such file needs more")
-        )
-    return content, str(source)
+        raise SpecError(Fault(f"the file is larger than {MOST_BYTES >> 20} MiB", file, "no such file needs more"))
+    return content
 
 
 def _format(content: bytes, file: str, kind: str | None) -> Format:

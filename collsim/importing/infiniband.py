@@ -30,7 +30,7 @@ NAMELESS = "Mellanox Technologies"
 """An adapter whose host has given it no name goes by that of its maker."""
 LINK = re.compile(
     r'^\s*(?:0x[0-9a-fA-F]+\s+)?(?:"([^"]*)"\s+)?(\d+)\s+(\d+)\[.{2}\] '
-    r"==\(\s*(?:(\d+)X\s+([\d.]+) Gbps)?\s*(\w+)/\s*(\w+)\s*\)==>"
+    r"==\(\s*(?:(\d+)X\s+(\d+(?:\.\d+)?) Gbps)?\s*(\w+)/\s*(\w+)\s*\)==>"
     r'\s*(?:0x[0-9a-fA-F]+\s+)?(\d*)\s*(\d*)\[.{2}\] "([^"]*)"'
 )
 WHOLE = "run ibnetdiscover > fabric.txt where a subnet manager runs, and import all of it"
@@ -99,7 +99,7 @@ def read_iblinkinfo(text: str, file: str, faults: Faults) -> FabricTree:
             faults.append(Fault(what, f"{file}:{number}", "copy the output again as a whole"))
             continue
         own_name, lid, port, width, lane, state, _, peer, peer_port, peer_name = link.groups()
-        if not peer or state != "Active" or not width:
+        if not peer or not peer_port or state != "Active" or not width:
             continue
         rate_Gbps = next((data for signal, data in SIGNAL_GBPS if abs(float(lane) - signal) < 0.01), float(lane))
         found.add((lid, int(port)), (peer, int(peer_port)), int(width) * rate_Gbps * 1e9 / 8)

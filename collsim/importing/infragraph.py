@@ -35,6 +35,7 @@ KINDS = ("cpu", "xpu", "switch", "nic", "custom", "device", "port", "memory")
 SCHEMES = ("one2one", "many2many")
 FORM = "an InfraGraph has devices with components and edges, and instances of them: docs of Keysight/infragraph"
 MOST_ENDS = 100_000
+MOST_PAIRS = 1_000_000
 MANAGEMENT = ("lom", "bmc", "mgmt")
 RATES = {"gigabits_per_second": 1e9 / 8, "gigabytes_per_second": 1e9}
 
@@ -110,7 +111,7 @@ class _Infrastructure:
         for place, edge in enumerate(self.list_of(entry, "edges", path)):
             for a, b in self._edge(edge, (*path, "edges", place)):
                 one, two = (self._component(each, name, (*path, "edges", place)) for each in (a, b))
-                if one and two:
+                if one and two and self._few(one, two, (*path, "edges", place)):
                     device.edges += _paired(one, two, str(edge.get("scheme", "many2many")))
 
     def _edge(
@@ -190,8 +191,17 @@ class _Infrastructure:
                     one = self._expand(str(end.get("instance", "")), counts, "instance", path)
                     parts = self.devices[self.instances[one[0][0]][0]].counts if one else {}
                     parts_of = self._expand(str(end.get("component", "")), parts, "component", path) if one else []
-                    sides.append([(instance, part) for instance in one for part in parts_of])
-                yield from _paired(sides[0], sides[1], str(edge.get("scheme", "many2many")))
+                    few = self._few(one, parts_of, path)
+                    sides.append([(instance, part) for instance in one for part in parts_of] if few else [])
+                if self._few(sides[0], sides[1], path):
+                    yield from _paired(sides[0], sides[1], str(edge.get("scheme", "many2many")))
+
+    def _few(self, one: list[Any], two: list[Any], path: tuple[str | int, ...]) -> bool:
+        """Return True if an edge does not stand for more pairs than can be followed."""
+        if len(one) * len(two) > MOST_PAIRS:
+            self.fault(f"{len(one):,} times {len(two):,} ends", path, f"at most {MOST_PAIRS:,} pairs of one edge")
+            return False
+        return True
 
 
 def _paired(one: list[Any], two: list[Any], scheme: str) -> list[tuple[Any, Any]]:
@@ -322,6 +332,7 @@ def _node(device: _Device, base: str, ask: Ask, read: list[str]) -> Cluster:
         for path in paths
         if path in facts
     ]
+    assumed.append(Assumption("all else", f"as {base}", "assumed", "collsim topo show lists it"))
     return "\n".join([*lines, ""]), read, assumed, _unlike(device, base)
 
 

@@ -24,6 +24,8 @@ PROTOCOLS = ("LL", "LL128", "Simple")
 RECEIVES, SENDS = ("r", "rcs", "rrc", "rrs", "rrcs"), ("s", "rcs", "rrs", "rrcs")
 TYPES = (*dict.fromkeys((*RECEIVES, *SENDS)), "re", "cpy", "nop")
 MOST_BYTES = 2**26
+MOST_RANKS, MOST_CHUNKS = 4096, 2**20
+"""No algorithm of MSCCL comes near these (chosen)."""
 
 
 class Step(NamedTuple):
@@ -85,6 +87,10 @@ def read_msccl(content: bytes, file: str) -> Program:
     op, proto = _word(root, "coll", OPERATIONS, faults), _word(root, "proto", PROTOCOLS, faults)
     n_ranks, n_chunks = root.number("ngpus", faults, least=2), root.number("nchunksperloop", faults, least=1)
     channels = root.number("nchannels", faults, least=1)
+    for name, number, limit in (("ngpus", n_ranks, MOST_RANKS), ("nchunksperloop", n_chunks, MOST_CHUNKS)):
+        if number > limit:
+            faults.append(Fault(f'{name}="{number}" is more than {limit:,}', root.where, "no algorithm is so large"))
+    faults.raise_any(SpecError)
     if not faults and OPERATIONS[op] != "all_reduce" and n_chunks % n_ranks:
         what = f'nchunksperloop="{n_chunks}" does not cut into equal blocks of {n_ranks} ranks'
         faults.append(Fault(what, root.where, f"write a multiple of {n_ranks}"))
@@ -200,4 +206,6 @@ def _step(step: Element, peers: dict[str, int], sizes: dict[int, int], faults: F
         )
         faults.append(Fault(what, step.where, hint))
     count = step.number("cnt", faults, least=0 if kind == "nop" else 1)
+    if count > MOST_CHUNKS:
+        faults.append(Fault(f'cnt="{count}" is more than {MOST_CHUNKS:,}', step.where, "it counts chunks"))
     return Step(kind, ends[0], ends[1], count, waits if waits[0] >= 0 else None, step.where)

@@ -22,7 +22,7 @@ NET_CLASSES = ("0x0207", "0x0200")
 SWITCH_CLASS = "0x0680"
 """NVSwitches are bridges of class 0x068000, GPUs display or processing accelerators, adapters network controllers."""
 BUSID = re.compile(r"[0-9a-fA-F]{2,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-9a-fA-F]|[0-9a-fA-F]{1,4}|fffffff:\S+")
-SPEED = re.compile(r"\s*([\d.]+)\s*GT/s")
+SPEED = re.compile(r"\s*(\d+(?:\.\d+)?)\s*GT/s")
 ENCODING = ((6.0, 8 / 10), (40.0, 128 / 130), (1e9, 242 / 256))
 """Share of the raw rate that is data, up to so many GT/s: 8b/10b of PCIe 1 and 2, 128b/130b of 3 to 5, flits of 6."""
 GCD = "Instinct MI250X, one GCD"
@@ -227,6 +227,9 @@ def _read_planes(into: list[Counter[str]], tree: _Tree, machine: Machine) -> Non
                 )
         return
     machine.uplinks = totals.pop()
+    if any(0 in row for row in rows):
+        machine.notes.append("GPUs are on different switches, whose links to each other such a file does not hold")
+        return
     machine.planes = rows[0]
     if len(set(rows)) > 1:
         machine.notes.append("GPUs are wired to the switches in different proportions; those of GPU 0 are taken")
@@ -279,7 +282,8 @@ def _said(tree: _Tree, machine: Machine) -> Iterator[str]:
     kind = machine.model or machine.architecture
     yield f"{plural(machine.n_gpus, 'GPU')}{f' ({kind})' if kind else ''} on {plural(len(tree.cpus), 'NUMA node')}"
     if machine.uplinks:
-        yield f"{plural(machine.uplinks, 'link')} per GPU into {len(machine.planes)} switches: {_list(machine.planes)}"
+        listed = f"{len(machine.planes)} switches: {_list(machine.planes)}" if machine.planes else "switches"
+        yield f"{plural(machine.uplinks, 'link')} per GPU into {listed}"
     elif machine.links:
         name, each = "xGMI" if machine.is_amd else "NVLink", sorted(set(machine.links.values()))
         pairs = f"{len(machine.links)} of {len(machine.pairs)} pairs"

@@ -22,6 +22,7 @@ KNOWN = ["X", "NV1", "NV18", *DISTANCES]
 SAME = {"SOC": "SYS", "PSB": "PXB"}
 """Words of old drivers."""
 MOST_LISTED = 40
+MOST_GPUS = 128
 WHOLE = "copy the output of nvidia-smi topo -m again, into a file: nvidia-smi topo -m > topo.txt"
 
 
@@ -129,9 +130,9 @@ def read_nvidia_matrix(text: str, file: str, faults: Faults) -> Machine:
 
 def _check_names(table: _Table, gpus: list[str], others: list[str]) -> None:
     faults, where = table.faults, f"{table.file}:{table.head + 1}"
-    numbers = [int(name[3:]) for name in gpus if name[3:].isdecimal()]
+    numbers = [int(name[3:8]) for name in gpus if name[3:].isdecimal()]
     if numbers != list(range(len(gpus))):
-        absent = sorted(set(range(max(numbers, default=0) + 1)) - set(numbers))
+        absent = sorted(set(range(min(max(numbers, default=0) + 1, MOST_GPUS))) - set(numbers))
         what = f"column{'s' * (len(absent) != 1)} {gpu_list(absent)} missing" if absent else "GPUs are not in order"
         faults.append(Fault(what, where, f"GPUs are GPU0 to GPU{max(numbers, default=0)}: {WHOLE}"))
     for name in dict.fromkeys(table.columns):

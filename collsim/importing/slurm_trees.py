@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from collsim.core.errors import Fault, Faults
+from collsim.core.slurm import Switch, hosts_in, switches_in
 from collsim.importing.fabric_tree import FabricTree, tree_of
 from collsim.importing.machine import plural
-from collsim.importing.slurm import Switch, hosts_in, read_switches
 from collsim.topology.files.reader import read_data
 
 __all__ = ["read_slurm"]
@@ -20,7 +20,7 @@ HINT = "tree: {switches: [{switch: s1, nodes: n[1-8]}]}, or block: {blocks: [{bl
 def read_slurm(text: str, file: str, faults: Faults) -> FabricTree:
     """Return the fabric of a file of Slurm; what is wrong with it goes to *faults*."""
     yaml = "SwitchName" not in text and "BlockName" not in text
-    switches = faults.attempt(lambda: _of_yaml(text, file) if yaml else read_switches(file))
+    switches = faults.attempt(lambda: _of_yaml(text, file) if yaml else switches_in(text, file))
     if not switches:
         return FabricTree({})
     hosts = {host: [name] for name, switch in switches.items() for host in switch.hosts}

@@ -113,6 +113,8 @@ def _extend(file: _File, model: str) -> None:
             text, status, source = base.facts[path]
             file.assumed.append(Assumption(path, text, status, f"{base.name}: {source}" if source else base.name))
     _write_nic(file, inherits=True)
+    rest = "memory, switches and whether they reduce; collsim topo show lists it"
+    file.assumed.append(Assumption("all else", f"as {base.name}", "assumed", rest))
 
 
 def _write_switched(file: _File, model: str) -> None:
@@ -133,6 +135,8 @@ def _write_switched(file: _File, model: str) -> None:
     _write_nic(file, inherits=False)
     if base.topology.in_network_reduction:
         file.lines.append(f"in_network_reduction: {base.topology.in_network_reduction}")
+        said = Assumption("in_network_reduction", base.topology.in_network_reduction, "assumed", base.name)
+        file.assumed.append(said)
 
 
 def _write_explicit(file: _File, model: str) -> None:

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from collsim.core.errors import Fault, InputError
 from collsim.core.operations import DTYPES, OPERATIONS, Operation
 
-__all__ = ["LL", "LL128", "SIMPLE", "Call", "Candidate", "Choice", "PointToPoint"]
+__all__ = ["LL", "LL128", "MESSAGE_OPS", "SIMPLE", "Call", "Candidate", "Choice", "PointToPoint"]
 
 LL, LL128, SIMPLE = range(3)
 """Indices of the protocols in every table."""
 
 LAUNCHES = ("stream", "graph")
+MESSAGE_OPS = ("all_to_all", "all_to_all_v", "gather", "scatter", "send_recv")
+"""Operations that are made of messages."""
 
 
 @dataclass(frozen=True, slots=True)

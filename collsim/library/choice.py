@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from collsim.core.errors import CollsimError, Fault, InputError
-from collsim.library.calls import LL, Call, Candidate, Choice
+from collsim.library.calls import LL, MESSAGE_OPS, Call, Candidate, Choice
 from collsim.library.engines.kernels import engine_choice, engine_options
 from collsim.library.engines.symmetric import symmetric_choice
 from collsim.library.environment import ALGORITHMS, Environment, read_environment, with_protocol, without
@@ -22,7 +22,7 @@ from collsim.library.nccl.channels import (
 )
 from collsim.library.nccl.cluster_graphs import ACROSS_DOUBT, merged
 from collsim.library.nccl.graphs import nccl_graphs
-from collsim.library.nccl.point_to_point import OPS, channels_used, point_to_point, protocol_of
+from collsim.library.nccl.point_to_point import channels_used, point_to_point, protocol_of
 from collsim.library.nccl.protocols import AMD_LINES, NVIDIA_LINES, SLOTS, Lines, chunk_of, efficiency
 from collsim.library.nccl.tuner import Setting, candidates
 from collsim.library.nccl.versions import nccl_constants
@@ -105,7 +105,7 @@ def choose(
         raise InputError(Fault(what, "ranks", f"at most {len(system.links)} in each domain"))
     if not system.is_amd and library.version >= MERGED_SINCE and environment.number("NCCL_IB_MERGE_NICS", 1):
         system = merged(system)
-    if call.op in OPS:
+    if call.op in MESSAGE_OPS:
         return _messages(call, system, library, environment)
     own = None if system.is_amd else symmetric_choice(call, system, library)
     if own is not None and not (environment.names("NCCL_ALGO", call.op) or environment.names("NCCL_PROTO", call.op)):
@@ -168,7 +168,7 @@ def options_with(
         beneath = library.beneath(is_amd=system.is_amd)
         return (own, *kernels, *options_with(call, system, beneath, variables, proto))
     protocols = PROTOCOLS if proto is None else (proto,)
-    if call.op in OPS:
+    if call.op in MESSAGE_OPS:
         others = [_chosen(call, system, library, variables, name) for name in protocols]
         return (own, *(choice for choice in others if choice is not None))
     kept = without(variables, "NCCL_ALGO", "NCCL_PROTO")

@@ -14,7 +14,7 @@ from collsim.topology.peers import sockets
 if TYPE_CHECKING:
     from collsim.topology import Topology
 
-__all__ = ["CAPABILITIES", "Graph", "System", "system_of"]
+__all__ = ["CAPABILITIES", "Graph", "System", "ring_closes", "system_of"]
 
 MODELS = (
     ("V100", "volta"),
@@ -259,7 +259,9 @@ def _of_kind(topology: Topology, kind: Topology, ranks: list[int]) -> System:
         hint = f"gpu.model must contain one of {', '.join(part for part, _ in MODELS)}"
         raise UnsupportedError(Fault(f'no library is known for "{model}"', f"{kind.name}: gpu.model", hint))
     chosen = _poorest_domain(topology, ranks)
-    counts, into_switches = ((), 0) if pcie else _links(topology, chosen)
+    counts, into_switches = _links(topology, chosen)
+    pcie = pcie and not (len(chosen) > 1 and all(any(row) for row in counts) and ring_closes(counts))  # no bridges
+    counts, into_switches = ((), 0) if pcie else (counts, into_switches)
     linked = pcie or into_switches or any(map(any, counts)) or len(chosen) == 1  # one GPU uses no link there
     if not linked:
         what = "the choice over PCIe is not modelled for GPUs that have other links"
@@ -278,6 +280,23 @@ def _of_kind(topology: Topology, kind: Topology, ranks: list[int]) -> System:
         **_adapters(kind),
         doubts=tuple(told),
     )
+
+
+def ring_closes(links: Sequence[Sequence[int]]) -> bool:
+    """Return True if links lead around all GPUs, whose numbers between every two are given; there are few of them.
+
+    >>> square = ((0, 1, 0, 1), (1, 0, 1, 0), (0, 1, 0, 1), (1, 0, 1, 0))
+    >>> ring_closes(square), ring_closes([row[:3] for row in square[:3]])
+    (True, False)
+    """
+    n_gpus = len(links)
+
+    def extends(path: tuple[int, ...]) -> bool:
+        if len(path) == n_gpus:
+            return links[path[-1]][0] > 0
+        return any(extends((*path, gpu)) for gpu in range(n_gpus) if links[path[-1]][gpu] and gpu not in path)
+
+    return extends((0,))
 
 
 def _pcie_GBps(topology: Topology, ranks: Sequence[int]) -> float:

@@ -6,8 +6,9 @@ one, which changes figures of the cluster; the library's choice of algorithm doe
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
+from collsim.library.calls import MESSAGE_OPS
 from collsim.library.environment import TRANSPORTS
 from collsim.topology import Topology
 from collsim.topology.cluster.adapter_paths import with_adapter_paths
@@ -27,16 +28,21 @@ BOUNCES = 2
 receives at once: in from the GPU, out to the adapter. Derived; memory and sockets may cost more."""
 BOUNCE_LATENCY_S = 4e-6
 """Of a message through the memory of the host, at each adapter; assumed."""
+RELAYS = ("NCCL_PXN_DISABLE", "NCCL_P2P_PXN_LEVEL")
+"""They turn relays off in the schedules of a library, and here on the ways of messages (NCCL src/graph/paths.cc,
+ncclPxnDisable; level 0 in src/transport/net.cc; -2 is unset)."""
 GDR_OFF = ("LOC", "0")
 """Levels at which no adapter is near enough to a GPU (NCCL src/graph/paths.cc, ncclTopoCheckGdr)."""
 
 
-def on_transport(topology: Topology, variables: Mapping[str, str | int]) -> Topology:
-    """Return a cluster as the transport of *variables* uses it; itself if none of them changes the path.
+def on_transport(topology: Topology, variables: Mapping[str, str | int], ops: Iterable[str] = MESSAGE_OPS) -> Topology:
+    """Return a cluster as the transport of *variables* uses it; itself if none of them changes the path
+    of *ops*, operations by name.
 
     Read are ``NCCL_IB_DISABLE=1`` and ``NCCL_NET=Socket`` (TCP), ``NCCL_NET_GDR_LEVEL=LOC`` (through the memory of the
-    host) and ``NCCL_IB_QPS_PER_CONNECTION`` (bonded ports, ``nic.ports``). Clusters whose nodes differ stay as
-    they are.
+    host), ``NCCL_IB_QPS_PER_CONNECTION`` (bonded ports, ``nic.ports``, and flows that ECMP hashes), and
+    ``NCCL_PXN_DISABLE=1`` and ``NCCL_P2P_PXN_LEVEL=0`` (no GPU passes on what is for another rail). Clusters whose
+    nodes differ stay as they are.
 
     Examples
     --------
@@ -46,11 +52,12 @@ def on_transport(topology: Topology, variables: Mapping[str, str | int]) -> Topo
     >>> round(slow.cluster.spec.nic_rate_Bps / 1e9, 1), on_transport(cluster, {}) is cluster
     (4.8, True)
     """
-    set_here = {name: str(variables[name]).strip() for name in TRANSPORTS if name in variables}
+    relays = RELAYS if set(ops).intersection(MESSAGE_OPS) else ()  # rings and trees keep to their rails
+    set_here = {name: str(variables[name]).strip() for name in (*TRANSPORTS, *relays) if name in variables}
     if topology.damage is not None and set_here:
         from collsim.topology.failures.degrade import damaged
 
-        healthy = on_transport(topology.damage.healthy, variables)
+        healthy = on_transport(topology.damage.healthy, variables, ops)
         return damaged(healthy, topology.damage.fail, topology.damage.degrade)
     if topology.cluster is None or not set_here or len(topology.cluster.kinds) > 1:
         return topology
@@ -63,10 +70,11 @@ def _figures(topology: Topology, set_here: Mapping[str, str]) -> dict[str, float
     """Return the figures of the cluster that the variables change."""
     assert topology.cluster is not None
     spec = topology.cluster.spec
+    off = set_here.get(RELAYS[0], "0") not in ("0", "-2") or set_here.get(RELAYS[1]) == "0"
+    figures: dict[str, float] = {"relays": False} if off and spec.fabric in ("rail", "rail_only") else {}
     if set_here.get("NCCL_IB_DISABLE") == "1" or set_here.get("NCCL_NET", "").lower() == "socket":
         rate_Bps = min(spec.nic_rate_Bps, SOCKET_BPS / spec.efficiency)
-        return {"nic_rate_Bps": rate_Bps, "nic_latency_s": spec.nic_latency_s + SOCKET_LATENCY_S}
-    figures: dict[str, float] = {}
+        return {**figures, "nic_rate_Bps": rate_Bps, "nic_latency_s": spec.nic_latency_s + SOCKET_LATENCY_S}
     if set_here.get("NCCL_NET_GDR_LEVEL", "").upper() in GDR_OFF:
         figures["bus_rate_Bps"] = spec.bus_rate_Bps / BOUNCES
         figures["nic_latency_s"] = spec.nic_latency_s + BOUNCE_LATENCY_S
@@ -79,4 +87,6 @@ def _figures(topology: Topology, set_here: Mapping[str, str]) -> dict[str, float
         figures["nic_rate_Bps"] = (
             figures.get("nic_rate_Bps", spec.nic_rate_Bps) * bond_share(ports, pairs) / bond_share(ports, 1)
         )
+    if pairs > 1 and spec.routing == "ecmp":
+        figures["flows_per_pair"] = spec.flows_per_pair * pairs  # each queue pair has a port, and a hash, of its own
     return figures

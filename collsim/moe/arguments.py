@@ -28,6 +28,7 @@ class Arguments(TypedDict, total=False):
     seeds: Sequence[int] | None
     tolerance: float | str | None
     load_only: bool
+    forward: str
     profile: str | Profile
     nodes: int | None
     gpus_per_node: int | None

@@ -2,8 +2,9 @@
 
 ``normal`` sends one copy of a token to each node over the network, to the rank with the sender's place there, which
 hands one copy on to each rank with an expert for it; combine is the reverse. ``low_latency`` sends one message to the
-rank of each expert. ``all_to_all`` sends one copy to each rank, in one call of the library. The formulas are those of
-DeepEP's kernels (README and csrc/kernels of deepseek-ai/DeepEP).
+rank of each expert, or within the node to the rank with the target's place, which sends it on (``rail``, a what-if:
+DeepEP sends all messages directly). ``all_to_all`` sends one copy to each rank, in one call of the library. The
+formulas are those of DeepEP's kernels (README and csrc/kernels of deepseek-ai/DeepEP).
 """
 
 from __future__ import annotations
@@ -16,10 +17,22 @@ from collsim.moe.counts import Counts
 from collsim.moe.gating import Float, Int
 from collsim.moe.models import Model
 
-__all__ = ["MODES", "OPS", "Flows", "byte_matrix", "copies_of", "flows_of", "logical_bytes", "message_bytes"]
+__all__ = [
+    "FORWARDS",
+    "MODES",
+    "OPS",
+    "Flows",
+    "byte_matrix",
+    "copies_of",
+    "flows_of",
+    "logical_bytes",
+    "message_bytes",
+]
 
 MODES = ("normal", "low_latency", "all_to_all")
 OPS = ("dispatch", "combine")
+FORWARDS = ("direct", "rail")
+"""Ways of low-latency messages to other nodes: from the sender's adapter, or from that of the target's rail."""
 GRAIN = 16
 """Messages of DeepEP are multiples of 16 bytes."""
 
@@ -72,10 +85,15 @@ def message_bytes(model: Model, op: str, mode: str, *, over_network: bool) -> in
     return -(-(token + 8 + 8 * model.top_k) // GRAIN) * GRAIN if over_network else token
 
 
-def flows_of(counts: Counts, model: Model, op: str, mode: str) -> list[Flows]:
-    """Return the flows of each hop, in the order that bytes take them: two in normal mode over nodes, else one."""
+def flows_of(counts: Counts, model: Model, op: str, mode: str, forward: str = "direct") -> list[Flows]:
+    """Return the flows of each hop, in the order that bytes take them: two in normal mode over nodes, else one.
+
+    *forward* ``rail`` makes two of those in low latency over nodes.
+    """
     if mode == "normal":
         hops = _two_hops(counts, model, op)
+    elif mode == "low_latency" and forward == "rail" and counts.members.n_nodes > 1:
+        hops = _by_rail(counts, message_bytes(model, op, mode, over_network=True))
     else:
         messages = counts.pairs if mode == "low_latency" else counts.to_rank
         src, dst = np.indices(messages.shape).reshape(2, -1)
@@ -83,10 +101,10 @@ def flows_of(counts: Counts, model: Model, op: str, mode: str) -> list[Flows]:
     return hops if op == "dispatch" else [hop.reversed() for hop in reversed(hops)]
 
 
-def copies_of(counts: Counts, mode: str) -> tuple[Float, Float]:
+def copies_of(counts: Counts, mode: str, forward: str = "direct") -> tuple[Float, Float]:
     """Return float64[n_ranks] twice, the copies that each rank hands out and takes in during dispatch within its node.
 
-    Those for itself are among them. Combine is the reverse.
+    Those for itself are among them, and those that it passes on where *forward* is ``rail``. Combine is the reverse.
     """
     n = counts.members.n_ranks
     if mode == "normal":
@@ -94,7 +112,12 @@ def copies_of(counts: Counts, mode: str) -> tuple[Float, Float]:
         handed, taken = (np.bincount(ranks, tokens, n).astype(np.float64) for ranks in (src, dst))
         return handed, taken
     messages = counts.pairs if mode == "low_latency" else counts.to_rank
-    return messages.sum(axis=1), messages.sum(axis=0)
+    handed, taken = messages.sum(axis=1), messages.sum(axis=0)
+    if mode == "low_latency" and forward == "rail":
+        src, dst = np.nonzero(_to_rails(counts))
+        passed = np.bincount(dst, np.where(src != dst, _to_rails(counts)[src, dst], 0.0), n)
+        handed, taken = handed + passed, taken + passed
+    return handed, taken
 
 
 def _two_hops(counts: Counts, model: Model, op: str) -> list[Flows]:
@@ -110,6 +133,28 @@ def _two_hops(counts: Counts, model: Model, op: str) -> list[Flows]:
     rank, target = rank[away], target[away]
     each = message_bytes(model, op, "normal", over_network=True)
     return [Flows.of(rank, relay[rank, target], counts.to_node[rank, target], each), within]
+
+
+def _to_rails(counts: Counts) -> Float:
+    """Return float64[n_ranks, n_ranks]: messages to other nodes from each rank to those beside it that send them on."""
+    members, n = counts.members, counts.members.n_ranks
+    src, dst = np.indices((n, n)).reshape(2, -1)
+    away = members.node[src] != members.node[dst]
+    src, dst = src[away], dst[away]
+    handed = np.zeros((n, n))
+    np.add.at(handed, (src, members.relay[dst, members.node[src]]), counts.pairs[src, dst])
+    return handed
+
+
+def _by_rail(counts: Counts, each_bytes: int) -> list[Flows]:
+    """Return the hops of messages that go to the target's rail within the sender's node, then over the network."""
+    members, n = counts.members, counts.members.n_ranks
+    src, dst = np.indices((n, n)).reshape(2, -1)
+    away = members.node[src] != members.node[dst]
+    inside = np.where(away.reshape(n, n), 0.0, counts.pairs) + _to_rails(counts)
+    sent = np.zeros((n, n))
+    np.add.at(sent, (members.relay[dst, members.node[src]][away], dst[away]), counts.pairs[src, dst][away])
+    return [Flows.of(src, dst, messages.ravel(), each_bytes) for messages in (inside, sent)]
 
 
 def byte_matrix(counts: Counts, model: Model, op: str, mode: str) -> Int:

@@ -12,7 +12,7 @@ import numpy as np
 from collsim.core.errors import Fault, Faults, InputError
 from collsim.library import Profile, load_profile
 from collsim.moe.expert_placement import PLACEMENTS, Placement, placed
-from collsim.moe.flows import MODES
+from collsim.moe.flows import FORWARDS, MODES
 from collsim.moe.gating import Int, Popularity, balanced_choices, popularity_of, read_counts
 from collsim.moe.kernel_costs import Kernel, kernel_for, load_kernel
 from collsim.moe.models import Model, load_model, model_names
@@ -64,6 +64,8 @@ class MoeRequest:
     laws: Laws
     """As given."""
     redundant: int
+    forward: str
+    """One of `collsim.moe.flows.FORWARDS`."""
     refused: tuple[MoeRefusal, ...] = ()
     """Numbers of ranks over which the experts do not spread."""
 
@@ -92,6 +94,7 @@ def ask(
     seeds: Sequence[int] | None = None,
     tolerance: float | str | None = "auto",
     load_only: bool = False,
+    forward: str = "direct",
     profile: str | Profile = "auto",
 ) -> MoeRequest:
     """Check a question as of `collsim.moe.simulate_moe`; *laws* are of the routing, *machine* changes the topology.
@@ -128,6 +131,10 @@ def ask(
     copies = min(redundant, MOST_COPIES)
     by = read_name(placement, "placement", "placement", PLACEMENTS, faults).replace("-", "_") or PLACEMENTS[0]
     places, unplaced = _places(weight, where, by, copies, faults)
+    forward = read_choice(forward, "forward", "forward", FORWARDS, faults)
+    if forward == "rail" and kernels is not None and kernels.flow_mode(mode) != "low_latency":
+        hint = "leave it out: --mode low-latency with kernels that do not relay has messages to forward"
+        faults.append(Fault(f"kernels {kernels.name} in mode {mode} have a way of their own", "forward", hint))
     faults.raise_any()
     assert chosen is not None
     assert topology is not None
@@ -137,7 +144,7 @@ def ask(
         topology, chosen, popularity, mode, kernels, sms or kernels.sms, each,
         places, None if seeds is None else tuple(seeds), limit, load_only,
         constants if mode == "all_to_all" else None,
-        laws, redundant, tuple(unplaced),
+        laws, redundant, forward, tuple(unplaced),
     )  # fmt: skip
 
 

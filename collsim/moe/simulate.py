@@ -65,6 +65,7 @@ def simulate_moe(
     seeds: Sequence[int] | None = None,
     tolerance: float | str | None = "auto",
     load_only: bool = False,
+    forward: str = "direct",
     profile: str | Profile = "auto",
     nodes: int | None = None,
     gpus_per_node: int | None = None,
@@ -118,6 +119,9 @@ def simulate_moe(
         As of `collsim.simulate`.
     load_only : bool
         Take what the busiest link or GPU needs with expected loads as the time, without a simulation.
+    forward : {"direct", "rail"}
+        How low-latency messages leave a node: from the sender's adapter, or over the links of the node to the GPU on
+        the target's rail and from there.
     profile : str or Profile
         Of the library, for the mode ``all_to_all``.
     nodes, gpus_per_node, racks, fabric, network, overrides, fail, degrade
@@ -149,7 +153,7 @@ def simulate_moe(
         topo, model, ep=ep, tokens=tokens, mode=mode, phase=phase,
         laws=Laws(skew, sigma, counts, balanced), placement=placement, redundant=redundant,
         kernel=kernel, sms=sms, seeds=seeds, tolerance=tolerance, load_only=load_only,
-        profile=profile, machine=Machine(overrides, fail, degrade, cluster), figures=figures,
+        forward=forward, profile=profile, machine=Machine(overrides, fail, degrade, cluster), figures=figures,
     )  # fmt: skip
     return answer(question)
 
@@ -228,8 +232,10 @@ def _timed(question: MoeRequest, fabric: Fabric, routes: Routes, counts: Counts,
     begin_s = costs.begin_s(
         token_bytes=model.token_bytes(op), experts=model.experts, ranks=members.n_ranks, nodes=members.n_nodes
     )
+    if question.forward == "rail" and members.n_nodes > 1:
+        begin_s += model.token_bytes(op) / costs.start_Bps  # one more group of threads passes the first token on
     costs = replace(costs, start_s=begin_s)
-    laid = laid_on(fabric, routes, flows_of(counts, model, op, kernel.flow_mode(question.mode)))
+    laid = laid_on(fabric, routes, flows_of(counts, model, op, kernel.flow_mode(question.mode), question.forward))
     share, work = kernel.share_of(question.sms), _work(question, counts, op) if costs.by_sm else None
     if question.load_only:
         return load_of(laid, costs, share=share, work=work)
@@ -241,7 +247,7 @@ def _timed(question: MoeRequest, fabric: Fabric, routes: Routes, counts: Counts,
 def _work(question: MoeRequest, counts: Counts, op: str) -> Work:
     """Return what the SMs of each rank have to do."""
     kernel, mode = question.kernel, question.mode
-    copies = copies_of(counts, kernel.flow_mode(mode))
+    copies = copies_of(counts, kernel.flow_mode(mode), question.forward)
     out, into = copies if op == "dispatch" else reversed(copies)
     sms = kernel.busy_sms(mode, question.sms, question.model.experts)
     return Work(counts.tokens, out, into, question.model.token_bytes(op), sms)
@@ -374,6 +380,7 @@ def _result(question: MoeRequest, rows: tuple[MoeRow, ...], refused: tuple[MoeRe
             "skew": question.laws.skew, "sigma": question.laws.sigma, "balanced": question.laws.balanced,
             "redundant": question.redundant,
             "seeds": None if question.seeds is None else list(question.seeds), "load_only": question.load_only,
+            "forward": question.forward,
             "overrides": dict(topology.settings),
             "fail": [] if topology.damage is None else list(topology.damage.fail),
             "degrade": {} if topology.damage is None else dict(topology.damage.degrade),

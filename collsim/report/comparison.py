@@ -6,10 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from collsim.core.units import format_size
+from collsim.prices import Price
+from collsim.report.costs import costs_markdown, costs_table, decides
 from collsim.report.data import json_text
 from collsim.report.nccl import time_text
+from collsim.report.price_notes import price_lines
 from collsim.report.sheet import WHOLE, Column, Screen, document, fitted, fitting, markdown, not_shown, sheet
 from collsim.report.table import preamble, switch_notes
+from collsim.report.wires import Wires, wire_columns, wire_notes, wires_of
 from collsim.simulation.comparison import ComparedRow, Comparison
 from collsim.simulation.result import Row
 from collsim.simulation.row import width_notes
@@ -28,11 +32,15 @@ NOTHING, REFUSED = "-", "refused"
 MOST_PLACES = 4
 
 
-def _own(system: int) -> list[Column[ComparedRow]]:
+def _own(system: int, sets: Sequence[str] = ()) -> list[Column[ComparedRow]]:
     """Columns of a system by its number; the first has no speedup, and on bare wires the speedup is the verdict."""
 
     def cell(text: Callable[[Row], str], without: str = NOTHING) -> Callable[[ComparedRow], str]:
         return lambda row: without if (run := row.runs[system]) is None else text(run)
+
+    def wires(row: ComparedRow) -> Wires | None:
+        run = row.runs[system]
+        return None if run is None else wires_of(run)
 
     columns: list[Column[ComparedRow]] = [
         Column("algo", cell(lambda run: run.label), kind="word"),
@@ -40,6 +48,7 @@ def _own(system: int) -> list[Column[ComparedRow]]:
         Column("low", cell(lambda run: _end(run.time_lo_s)), "(us)"),
         Column("high", cell(lambda run: _end(run.time_hi_s)), "(us)"),
         Column("busbw", cell(lambda run: f"{run.busbw_Bps / 1e9:.2f}"), "(GB/s)"),
+        *wire_columns(sets, wires),
         Column("speedup", lambda row: _factor(row.speedups[system]), "(x)"),
         Column("verdict", lambda row: "" if row.bare else row.verdicts[system] or "", kind="word"),
         Column("bottleneck", cell(lambda run: run.limit), kind="prose"),
@@ -60,8 +69,13 @@ DROP = ("low high", "bottleneck", "algo", "verdict", "busbw")
 
 
 def comparison_table(comparison: Comparison, screen: Screen = WHOLE) -> str:
-    """One line per row, the systems side by side; every line that is not data starts with ``#``."""
-    parts = [fitted(_own(i), comparison.rows) for i in range(len(comparison.systems))]
+    """One line per row, the systems side by side; every line that is not data starts with ``#``.
+
+    With costs a line for each system, as they would be too wide beside each other.
+    """
+    if comparison.priced:
+        return costs_table(comparison, screen, _before(comparison), _after(comparison))
+    parts = [fitted(_own(i, screen.columns), comparison.rows) for i in range(len(comparison.systems))]
     whole = [*fitted(SHARED, comparison.rows), *(column for part in parts for column in part)]
     inner = screen if screen.width is None else replace(screen, width=screen.width - 2)
     shown = fitting(whole, inner, DROP)
@@ -73,6 +87,8 @@ def comparison_table(comparison: Comparison, screen: Screen = WHOLE) -> str:
 
 def comparison_markdown(comparison: Comparison) -> str:
     """Rows as one Markdown table, with the name of the system at each of its columns."""
+    if comparison.priced:
+        return costs_markdown(comparison, [*_before(comparison), *_after(comparison)])
     own = [
         replace(column, name=f"{name} {column.name}")
         for i, name in enumerate(_names(comparison))
@@ -125,6 +141,10 @@ def _after(comparison: Comparison) -> list[str]:
     for i, name in enumerate(others, start=1):
         told += _range(comparison.rows, i, name) + _open(comparison.rows, i, name)
     told += comparison.mixed_versions
+    if comparison.priced:
+        told += price_lines({system.label: system.price or Price() for system in comparison.systems})
+        told.append("per TB: of what all GPUs have to send, by the factors of nccl-tests; bound: least time over time")
+        told += [f"{_place(row)}: {decides(comparison, row)}" for row in comparison.rows]
     if any(run and run.time_lo_s is not None for row in comparison.rows for run in row.runs):
         told.append("low to high: 90 % of measured times lie there, by the errors of logs that the fit did not see")
     told += width_notes((run.size_bytes, run.wide_because) for row in comparison.rows for run in row.runs if run)
@@ -133,7 +153,7 @@ def _after(comparison: Comparison) -> list[str]:
     runs = [run for row in comparison.rows for run in row.runs if run is not None]
     if draws := max((len(run.draw_times_s) for run in runs), default=0):
         told.append(f"times are medians of {draws} draws of the ECMP hash")
-    return [*told, *switch_notes(runs), *refused_lines(comparison)]
+    return [*told, *switch_notes(runs), *wire_notes(map(wires_of, runs)), *refused_lines(comparison)]
 
 
 def refused_lines(comparison: Comparison) -> list[str]:

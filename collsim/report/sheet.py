@@ -75,11 +75,14 @@ class Screen:
     brief : bool
         Whether what stands above a table is cut to three lines.
     colour : bool
+    columns : tuple of str
+        Sets of columns that were asked for, of `collsim.report.wires.SETS`.
     """
 
     width: int | None = None
     brief: bool = False
     colour: bool = False
+    columns: tuple[str, ...] = ()
 
     def comments(self, told: Iterable[str]) -> list[str]:
         """Sentences behind ``#``, each on as many lines as it needs."""

@@ -25,6 +25,8 @@ from collsim.report.sheet import (
     not_shown,
     with_refused,
 )
+from collsim.report.surprises import surprise_lines
+from collsim.report.wires import wire_columns, wire_notes, wires_of
 from collsim.simulation.request.tolerance import percent
 from collsim.simulation.result import Refusal, Result, Row
 from collsim.simulation.row import width_notes
@@ -136,7 +138,7 @@ DROP = (
 def as_table(result: Result, screen: Screen = WHOLE) -> str:
     """One block per operation and number of ranks; every line that is not data starts with ``#``."""
     everything: list[Row | Refusal] = [*result.rows, *result.refused]
-    columns = fitted(_both(_columns(result)), everything)
+    columns = fitted(_both(_columns(result, screen.columns)), everything)
     lines = screen.head([*preamble(result.version, result.topology, result.profile), *_asked_of_all(result)])
     lost: dict[str, None] = {}
     for (op, ranks, groups), entries in _blocks(everything).items():
@@ -150,12 +152,14 @@ def as_table(result: Result, screen: Screen = WHOLE) -> str:
         lines += [line_of(shown, entry, screen) for entry in _in_order(entries)]
         lines += [f"# Avg bus bandwidth    : {_mean_busbw(rows)}"] if rows else []
         lines += screen.comments([*crossover_lines(rows), *_notes(rows)])
-    return document([*lines, *screen.comments(lost)])
+    after = [*surprise_lines(result.rows), *lost, *_thresholds(result)]
+    return document([*lines, *screen.comments(after)])
 
 
 def as_markdown(result: Result) -> str:
     """Rows as one Markdown table with the operation and the ranks in front."""
     told = [line for block in _blocks(result.rows).values() for line in (*crossover_lines(block), *_notes(block))]
+    told += surprise_lines(result.rows)
     notes = [*preamble(result.version, result.topology, result.profile), *_asked_of_all(result), *told]
     everything: list[Row | Refusal] = [*result.rows, *result.refused]
     entries = [entry for block in _blocks(everything).values() for entry in _in_order(block)]
@@ -180,10 +184,10 @@ def _in_order(entries: Sequence[Row | Refusal]) -> list[Row | Refusal]:
     return sorted(entries, key=lambda entry: entry.requested_bytes)
 
 
-def _columns(result: Result) -> list[Column[Row]]:
+def _columns(result: Result, sets: Sequence[str] = ()) -> list[Column[Row]]:
     """Return the columns; what was asked for is one only where that is not what ran, for some of several."""
     tells = len(result.config["algo"]) > 1 and any(row.asked != row.algo for row in result.rows)
-    return [column for column in COLUMNS if column.name != "asked" or tells]
+    return [*(column for column in COLUMNS if column.name != "asked" or tells), *wire_columns(sets, wires_of)]
 
 
 def preamble(version: str, topology: Mapping[str, Any], profile: Mapping[str, Any]) -> list[str]:
@@ -240,13 +244,26 @@ def _notes(rows: Sequence[Row]) -> list[str]:
         notes.append("all groups run at once: times and bandwidths are of the slowest, total is the busbw of all")
     if any(len({(group.algo, group.proto) for group in row.group_times}) > 1 for row in rows):
         notes.append("not all groups run the same algorithm: algo is that of the slowest")
-    notes += [*_tolerance_notes(rows), *_path_notes(rows), *switch_notes(rows)]
+    notes += [*_tolerance_notes(rows), *_path_notes(rows), *switch_notes(rows), *wire_notes(map(wires_of, rows))]
     others = Counter((row.healthy_algo, row.label) for row in rows if row.healthy_algo not in (None, row.label))
     notes += [
         f"healthy: {before} where {now} runs now ({count} row{'s' * (count > 1)})"
         for (before, now), count in others.items()
     ]
     return notes
+
+
+def _thresholds(result: Result) -> list[str]:
+    """Return who else moves a threshold that lies between the numbers of ranks shown: nothing in the library alone."""
+    taken: dict[tuple[str, int], set[str]] = {}
+    for row in result.rows:
+        if row.asked == "auto" and result.profile.get("library"):
+            taken.setdefault((row.op, row.requested_bytes), set()).add(row.algo)
+    moving = sorted({algo for algos in taken.values() if len(algos) > 1 for algo in algos})
+    if not moving:
+        return []
+    what = f"{' and '.join(moving)} change with the number of ranks as {result.profile['library']} chooses by itself"
+    return [f"{what}; a tuner plug-in (NCCL_TUNER_PLUGIN, as clouds have it) can move that: NCCL_ALGO settles it"]
 
 
 def _path_notes(rows: Sequence[Row]) -> list[str]:

@@ -22,6 +22,7 @@ from collsim.report.sheet import (
     wrapped,
 )
 from collsim.report.table import preamble
+from collsim.report.wires import Wires, wire_columns, wire_notes
 
 __all__ = ["validation_csv", "validation_json", "validation_table"]
 
@@ -74,7 +75,7 @@ def validation_table(validation: Validation, screen: Screen = WHOLE) -> str:
     """Return one block per log, its health below its rows, and the summary; whatever is not data starts with ``#``."""
     lines = screen.head(preamble(validation.version, validation.topology, validation.profile))
     entries: list[JudgedCase | RefusedCase] = [*validation.rows, *(refusal for _, refusal in validation.refused)]
-    whole = fitted(_both(), entries)
+    whole = fitted(_both(screen.columns), entries)
     columns = fitting(whole, screen, DROP)
     for log in validation.logs:
         lines += ["#", *_block(log, columns, screen)]
@@ -91,14 +92,19 @@ def validation_csv(validation: Validation) -> str:
     return validation.to_csv()
 
 
-def _both() -> list[Column[JudgedCase | RefusedCase]]:
+def _wires(row: JudgedCase) -> Wires:
+    """Return what a measured row put on wires, if the library did as the model."""
+    return Wires(row.tiers, row.measured_s, row.algo_bound_s, row.measured_busbw_Bps, row.case.op, row.algo)
+
+
+def _both(sets: Sequence[str]) -> list[Column[JudgedCase | RefusedCase]]:
     """Return the columns, which show rows without a prediction as well."""
 
     def cells(refusal: RefusedCase) -> dict[str, str]:
         size, measured = str(refusal.case.size_bytes), time_text(refusal.measured_s)
         return {"size": size, "measured": measured, "predicted": "refused", "verdict": refusal.what}
 
-    return with_refused(COLUMNS, RefusedCase, cells)
+    return with_refused([*COLUMNS[:-1], *wire_columns(sets, _wires), COLUMNS[-1]], RefusedCase, cells)
 
 
 def _block(log: CheckedLog, columns: Sequence[Column[JudgedCase | RefusedCase]], screen: Screen) -> Iterator[str]:
@@ -114,7 +120,7 @@ def _block(log: CheckedLog, columns: Sequence[Column[JudgedCase | RefusedCase]],
     yield from (f"#{head[1:]}" for head in heads(columns))
     entries: list[JudgedCase | RefusedCase] = [*log.rows, *log.refused]
     yield from (line_of(columns, entry, screen) for entry in entries)
-    yield from screen.comments(log.health)
+    yield from screen.comments([*log.health, *wire_notes(map(_wires, log.rows))])
     if screen.width is None:
         yield from (f"# note: {line}" for note in log.notes for line in wrapped(note))
     else:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from collsim.core.errors import Fault, Faults, InputError, ModelError
 from collsim.library import Profile, load_profile
+from collsim.prices import Price, price_of, with_own
 from collsim.simulation.comparison import ComparedRefusal, ComparedRow, ComparedSystem, Comparison, named_system
 from collsim.simulation.request.arguments import Arguments
 from collsim.simulation.request.fields import SCALE_OUT
@@ -25,7 +26,7 @@ from collsim.topology import Topology
 if TYPE_CHECKING:
     import networkx as nx
 
-__all__ = ["ComparedCase", "answer", "answers", "compare", "label_of", "placed", "prepare"]
+__all__ = ["ComparedCase", "answer", "answers", "compare", "label_of", "placed", "prepare", "priced"]
 
 A = TypeVar("A")
 C = TypeVar("C")
@@ -47,6 +48,7 @@ class ComparedCase:
     constants: Profile
     asked: tuple[tuple[Request, list[list[int]]], ...]
     lacks: tuple[Fault, ...] = ()
+    price: Price | None = None
 
 
 def compare(
@@ -55,6 +57,9 @@ def compare(
     size: int | str | Sequence[int | str] | None = None,
     *,
     split: str | Sequence[str | None] | None = None,
+    cost: bool = False,
+    price: Mapping[str, Any] | None = None,
+    power: Mapping[str, Any] | None = None,
     **asked: Unpack[Arguments],
 ) -> Comparison:
     """Predict how long collectives take on several systems, side by side.
@@ -69,6 +74,10 @@ def compare(
     split : str or sequence of str, optional
         As of `collsim.simulate`; several, in a list or separated by commas, are several runs, with ``none`` for all
         ranks in one group.
+    cost : bool
+        Also dollars and joules of each collective, and of a terabyte that it moves, at public prices.
+    price, power : mapping, optional
+        Dollars an hour and watts of one GPU in place of public figures, by the name of a system; costs are then told.
     **asked
         Whatever else `collsim.simulate` takes, for all systems. By default as many ranks take part as every system has;
         there is one algorithm: a name, ``auto`` or ``best``.
@@ -90,7 +99,7 @@ def compare(
     >>> [f"{run.busbw_Bps / 1e9:.1f}" for run in row.runs], f"{row.speedups[1]:.1f}"
     (['55.5', '900.0'], '16.2')
     """
-    return answer(prepare(topos, op, size, split=split, **asked))
+    return answer(prepare(topos, op, size, split=split, cost=cost, price=price, power=power, **asked))
 
 
 def prepare(
@@ -107,6 +116,9 @@ def prepare(
     overrides: Mapping[str, str] | Sequence[str] | None = None,
     fail: str | Sequence[str] | None = None,
     degrade: Mapping[str, str | float] | Sequence[str] | None = None,
+    cost: bool = False,
+    price: Mapping[str, Any] | None = None,
+    power: Mapping[str, Any] | None = None,
     **asked: Any,
 ) -> list[ComparedCase]:
     """Return the cases, one for each system; the parameters are those of `compare`. Raises every fault at once."""
@@ -127,8 +139,17 @@ def prepare(
         lacking += own
     if faults or all(case.lacks for case in cases):
         faults += lacking
+    prices = priced(loaded, price, power, faults) if cost or price or power else {}
     faults.raise_any()
-    return cases
+    return [replace(case, price=prices.get(case.label)) for case in cases]
+
+
+def priced(
+    systems: Mapping[str, Topology], price: Mapping[str, Any] | None, power: Mapping[str, Any] | None, faults: Faults
+) -> dict[str, Price]:
+    """Return the price of each system by its label: public figures of its GPUs, and those that the caller says."""
+    public = {label: price_of(topology.labels.get("gpu.model")) for label, topology in systems.items()}
+    return with_own(public, price or {}, power or {}, faults)
 
 
 def _systems(topos: Any, machine: Machine, faults: Faults) -> dict[str, Topology]:
@@ -224,7 +245,7 @@ def _system(case: ComparedCase, runs: Sequence[Result]) -> ComparedSystem:
     """Return a system with what its results say of it."""
     warnings = dict.fromkeys(warning for run in runs for warning in run.warnings)
     configs = tuple(run.config for run in runs)
-    return ComparedSystem(case.label, runs[0].topology, runs[0].profile, configs, tuple(warnings))
+    return ComparedSystem(case.label, runs[0].topology, runs[0].profile, configs, tuple(warnings), case.price)
 
 
 def _aligned(of_split: Sequence[Result], bare: bool) -> list[ComparedRow]:

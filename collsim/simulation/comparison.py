@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from collsim.core.tabular import Tabular
+from collsim.prices import Cost, Price, cost_of
 from collsim.simulation.result import Row, asked_of
 
 __all__ = ["VERDICTS", "ComparedRefusal", "ComparedRow", "ComparedSystem", "Comparison", "named_system"]
@@ -40,6 +41,8 @@ class ComparedSystem:
     profile: Mapping[str, Any]
     configs: tuple[Mapping[str, Any], ...]
     warnings: tuple[str, ...]
+    price: Price | None = None
+    """Of one GPU, where costs were asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +101,12 @@ class ComparedRow:
         return f"{self.any.groups} x {self.any.ranks}" + (f" ({self.grouping})" if self.grouping else "")
 
 
+def _cost(price: Price, run: Row) -> Cost:
+    """Return the cost of a row: all ranks of all groups, and what they send by the factors of nccl-tests."""
+    gpus = run.ranks * run.groups
+    return cost_of(price, gpus, run.time_s, run.busbw_Bps * run.time_s * gpus)
+
+
 def _verdict(first: Row, other: Row, bare: bool) -> str:
     """Return the verdict on *other* beside *first*."""
     if not bare:
@@ -137,6 +146,16 @@ class Comparison(Tabular):
         return len(self.rows)
 
     @property
+    def priced(self) -> bool:
+        """True if costs were asked for."""
+        return any(system.price is not None for system in self.systems)
+
+    def costs(self, row: ComparedRow) -> tuple[Cost | None, ...]:
+        """Return the costs of a row on each system, for all GPUs that take part; None without a price or an answer."""
+        pairs = zip(self.systems, row.runs, strict=True)
+        return tuple(None if run is None or system.price is None else _cost(system.price, run) for system, run in pairs)
+
+    @property
     def warnings(self) -> tuple[str, ...]:
         """Warnings to read before trusting the numbers, each with the name of its system."""
         told = tuple(f"{system.label}: {told}" for system in self.systems for told in system.warnings)
@@ -160,6 +179,7 @@ class Comparison(Tabular):
                 "profile": dict(system.profile),
                 "configs": [dict(config) for config in system.configs],
                 "warnings": list(system.warnings),
+                **({"price": system.price.to_dict()} if system.price is not None else {}),
             }
             for system in self.systems
         ]
@@ -169,6 +189,7 @@ class Comparison(Tabular):
                 "speedups": list(row.speedups),
                 "verdicts": list(row.verdicts),
                 "runs": [None if run is None else run.to_dict() for run in row.runs],
+                **({"costs": [cost and cost.to_dict() for cost in self.costs(row)]} if self.priced else {}),
             }
             for row in self.rows
         ]
@@ -189,9 +210,12 @@ class Comparison(Tabular):
                 "speedup": speedup,
                 "verdict": verdict,
                 **run.to_record(),
+                **({} if cost is None else cost.to_dict()),
             }
             for row in self.rows
-            for system, speedup, verdict, run in zip(self.systems, row.speedups, row.verdicts, row.runs, strict=True)
+            for system, speedup, verdict, run, cost in zip(
+                self.systems, row.speedups, row.verdicts, row.runs, self.costs(row), strict=True
+            )
             if run is not None
         ]
 

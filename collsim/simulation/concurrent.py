@@ -196,6 +196,7 @@ def time_together(
     reduce: bool = True,
     tolerance: float | None = 0.0,
     bracket: bool = False,
+    spans: bool = False,
 ) -> list[Timing]:
     """Return the timing of each part while all run at once.
 
@@ -213,6 +214,8 @@ def time_together(
         As of `collsim.engine.solve`.
     bracket : bool
         Whether a time within a tolerance comes with times on both sides of it.
+    spans : bool
+        Whether timings say when transfers flowed.
 
     Raises
     ------
@@ -235,7 +238,7 @@ def time_together(
         for i, problem, found in zip(numbers, problems, _solved(members, problems, solving), strict=True):
             part, both_costs = parts[i], (parts[i].costs, parts[i].network)
             above = found[1] if bracket else None
-            timing = timing_of(part.lowered, part.run, both_costs, problem, found[0], above=above)
+            timing = timing_of(part.lowered, part.run, both_costs, problem, found[0], above=above, spans=spans)
             if part.lowered.carried is not None:
                 near = "nearly alike, " * part.lowered.near
                 path = timing.path.replace("transfers, ", f"classes, {near}") + ", equal chunks" * part.lowered.rounded

@@ -12,7 +12,7 @@ from collsim.library.costs.message_costs import Messages
 from collsim.schedule.message_parts import STEP_BYTES
 from collsim.simulation.lowering import Lowered, LoweredRun, layout_of, refuse_tables
 
-__all__ = ["heads_of", "is_grouped", "messages_of", "peers_of", "work_of"]
+__all__ = ["HEADS_OF_FITS", "heads_of", "is_grouped", "messages_of", "peers_of", "work_of"]
 
 
 HEADS_OF_FITS = 8

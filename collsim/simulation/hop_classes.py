@@ -19,7 +19,7 @@ from collsim.simulation.busy import Busy
 from collsim.simulation.hop_rows import HopWays, Rows
 from collsim.simulation.lowering import LoweredRun, end_rates_Bps, joined
 
-__all__ = ["Classes", "classes_of"]
+__all__ = ["Classes", "classes_of", "exact_chunks"]
 
 MOST_EXACT = 100_000
 """Of so many transfers of classes the engine takes some seconds."""
@@ -68,6 +68,16 @@ def classes_of(rows: Rows, run: LoweredRun) -> Classes:
         known[rounds] = _with_waits(rows, told, *parted[rounds], near=rounds is not None)
     classes: Classes = known[rounds]
     return classes
+
+
+def exact_chunks(rows: Rows, run: LoweredRun) -> int:
+    """Return how many chunks of every hop can be simulated if no two hops are taken as alike that are not.
+
+    Chunks follow each other at a pace that is theirs after some, while hops that are only nearly alike hide which link
+    is busiest.
+    """
+    _, parted, _ = run.found["classes", *rows.labels]
+    return MOST_EXACT // max(len(parted[None][2]), 1)
 
 
 def _transfers(first: Int, rows: Rows) -> int:

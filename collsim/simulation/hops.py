@@ -19,7 +19,7 @@ from collsim.fabric.routing import Routes
 from collsim.library.costs.channel_costs import Bool
 from collsim.schedule import Circle, Circles, Pipelines, Schedule, Transfers
 from collsim.simulation.busy import Written
-from collsim.simulation.hop_classes import Classes, classes_of
+from collsim.simulation.hop_classes import Classes, classes_of, exact_chunks
 from collsim.simulation.hop_rows import Rows, cut, hops_of, programs_of, rows_of
 from collsim.simulation.lowering import Cut, Lowered, LoweredRun, lower
 
@@ -56,8 +56,13 @@ def laid(schedule: Schedule, run: LoweredRun, dtype: str = "float", ports: TreeP
     if isinstance(merged, Pipelines) and _is_long(merged):
         pipes, more = _shortened(merged, run)
         programs = [cut(each.size_bytes, None, MOST_CHUNKS) for each in programs]
-    rows = rows_of(schedule, pipes, hops_of(schedule, pipes, run), programs)
-    return _written_out(rows, classes_of(rows, run), dtype, more)
+    ways = hops_of(schedule, pipes, run)
+    rows = rows_of(schedule, pipes, ways, programs)
+    classes = classes_of(rows, run)
+    if classes.near and isinstance(merged, Pipelines) and (most := exact_chunks(rows, run)) >= MOST_CHUNKS:
+        rows = rows_of(schedule, pipes, ways, [cut(each.size_bytes, None, most) for each in programs])
+        classes = classes_of(rows, run)._replace(near=True)
+    return _written_out(rows, classes, dtype, more)
 
 
 def _is_long(pipes: Pipelines) -> bool:
@@ -181,18 +186,22 @@ def _cuts(rows: Rows, classes: Classes, start: Int, more: int) -> Cut | None:
     *start* is where the rows of a class begin.
     """
     hops = rows.pipes.n_hops
-    last_hop = np.where(more, hops - 1, 0)  # of a circle all places are as good
+    depth = rows.hops.depth[rows.hop]
     runs: list[tuple[int, int, int, float]] = []
     for pipe, program in enumerate(rows.programs):
         first = int(rows.first[pipe])
-        begin = int(start[classes.of_row[first + last_hop[pipe]]])
+        # Of a chain the last hop keeps the pace of the slowest; the first runs ahead of it. Of circles all are as good.
+        paced = program.adds is None and not more
+        last_hop = int(depth[first : first + int(hops[pipe])].argmax()) if program.adds is None else 0
+        begin = int(start[classes.of_row[first + last_hop]])
+        tail = program.back // 2 if paced else 0  # chains that end leave their links to others
         runs += [
-            (pipe, begin + end, begin + end - program.back, count / program.back)
+            (pipe, begin + end - tail, begin + end - tail - program.back, count / program.back)
             for end, count in zip(program.ends, program.more, strict=True)
         ]
         if more:
             back = int(hops[pipe]) // 2
-            before = int(start[classes.of_row[first + last_hop[pipe] - back]])
+            before = int(start[classes.of_row[first + last_hop - back]])
             end = len(program.size_bytes) - 1
             runs.append((pipe, begin + end, before + end, more / back))
     if not runs:

@@ -81,7 +81,7 @@ def _party(
         party = prepare_groups(topology, profile, groups, free_share=free_share_of(topology, question))
         return redrawn(party, question.hash_seeds[0]) if question.hash_seeds else party
 
-    if len(groups) > 1 or len(groups[0]) <= LEAST_SCALED:
+    if len(groups) > 1 or len(groups[0]) <= LEAST_SCALED or question.at_once:
         return whole()
     from collsim.simulation.quotient.scaled import scaled
 

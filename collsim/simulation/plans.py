@@ -12,6 +12,7 @@ from collsim.collectives import Algorithm, ScheduleRequest
 from collsim.core.errors import Fault, InputError, ModelError, NoRouteError, UnsupportedError
 from collsim.fabric.fabric import Fabric, Float
 from collsim.fabric.reduction_trees import TreePorts
+from collsim.schedule import Schedule
 from collsim.simulation.concurrent import (
     GroupTask,
     Party,
@@ -24,10 +25,12 @@ from collsim.simulation.concurrent import (
 )
 from collsim.simulation.exchanges import exchanged, stands_for_all
 from collsim.simulation.limits import busy
+from collsim.simulation.link_bytes import LinkBytes
 from collsim.simulation.lowering import LoweredRun, relaid
 from collsim.simulation.request.request import Request
 from collsim.simulation.result import LinkLoad, Refusal, Row
 from collsim.simulation.selection import built
+from collsim.simulation.tiers import algorithm_bound_s, tiers_of
 from collsim.simulation.timing import MOST_LINKS, Timing
 
 __all__ = [
@@ -50,6 +53,8 @@ MANY_SOLVES = 1_000
 """To share rates so often takes plain Python 0.1 s; whoever has done so is likely to again."""
 POINTS = {"auto": 2, "best": 16, "all": 24}
 """About how many problems a choice makes at each size."""
+MOST_AT_ONCE = 60_000
+"""Transfers that begin at once, at most (chosen): they share rates with each other all the time."""
 EQUALLY_BUSY = 1e-3
 """Links within this share of the busiest count as equally busy."""
 
@@ -57,13 +62,14 @@ EQUALLY_BUSY = 1e-3
 @dataclass(slots=True, eq=False)
 class Told:
     """Notes beside the rows: what choices left out, what was asked for and refused, and the errors of that; of each
-    operation, the algorithms that the library has where the user looked beyond them.
+    operation, the algorithms that the library has where the user looked beyond them. Whether rows keep their loads.
     """
 
     left_out: list[str] = field(default_factory=list)
     of_library: dict[str, set[str]] = field(default_factory=dict)
     refused: list[Refusal] = field(default_factory=list)
     errors: list[InputError | ModelError] = field(default_factory=list)
+    keeps_loads: bool = False
 
     def refuse(self, error: InputError | ModelError, empty: Row, asked: str) -> None:
         """Note the *error* of what was *asked* for; the *empty* row says where."""
@@ -145,7 +151,7 @@ def plan_of(tasks: Sequence[Task], requested_bytes: int, call: Call) -> Plan:
     """
     party, question = call.party, call.question
     ports = TreePorts.free(party.runs[0].fabric)
-    alone = question.reduce and not party.shares_links and not question.hash_seeds
+    alone = question.reduce and not party.shares_links and not question.hash_seeds and not question.at_once
     parts: list[GroupTask] = []
     for task, run in zip(tasks, party.runs, strict=True):
         parts.append(_part(task, run, question, ports, alone=alone))
@@ -172,6 +178,8 @@ def case_of(plan: Plan, call: Call) -> Case:
 def timed_row(plan: Plan, party: Party, call: Call) -> Row:
     """Simulate a plan on the routes of *party*; the row is that of the slowest group."""
     parts, question = plan.parts, call.question
+    if question.at_once:
+        parts = [_unordered(part) for part in parts]
     if question.hash_seeds:
         parts = [
             replace(part, run=run, lowered=relaid(part.lowered, run))
@@ -184,6 +192,7 @@ def timed_row(plan: Plan, party: Party, call: Call) -> Row:
         reduce=question.reduce,
         tolerance=question.tolerance,
         bracket=question.bracket,
+        spans=call.told.keeps_loads,
     )
     call.solves += sum(timing.solves for timing in timings)
     tasks = plan.tasks
@@ -195,17 +204,36 @@ def timed_row(plan: Plan, party: Party, call: Call) -> Row:
         tolerance=max(each.tolerance for each in timings),
         perturbed=max(each.perturbed for each in timings),
     )
+    schedule = parts[slowest].lowered.schedule
     row = row_of(
         whole,
         empty_row(task.request, plan.requested_bytes, question, len(tasks)),
         party.runs[slowest],
         algo=task.algorithm.name,
         proto=task.proto,
-        channels=int(parts[slowest].lowered.schedule.parameters.get("channels", 1)),
+        channels=int(schedule.parameters.get("channels", 1)),
+        schedule=schedule if parts[slowest].lowered.at_once is None else None,  # else it is that of one rank
         classes=sum(each.simulated for each in timings),
     )
+    row = row if call.told.keeps_loads else replace(row, loads=None)
     ran = [(each.algorithm.name, each.proto) for each in tasks]
     return row if len(tasks) == 1 else replace(row, group_times=group_times(row, ran, timings, party))
+
+
+def _unordered(part: GroupTask) -> GroupTask:
+    """Return the same transfers, none of which waits for another.
+
+    Raises
+    ------
+    UnsupportedError
+        There are so many that to simulate them would take long.
+    """
+    transfers = part.lowered.transfers
+    if len(transfers) > MOST_AT_ONCE:
+        what = f"{len(transfers):,} transfers are too many to begin at once"
+        raise UnsupportedError(Fault(what, "size", "ask for fewer ranks"))
+    free = replace(transfers, dep_ptr=np.zeros_like(transfers.dep_ptr), dep=transfers.dep[:0])
+    return replace(part, lowered=replace(part.lowered, transfers=free))
 
 
 def _points(question: Request) -> int:
@@ -214,7 +242,10 @@ def _points(question: Request) -> int:
 
 
 def row_of(timing: Timing, empty: Row, run: LoweredRun, **labels: Any) -> Row:
-    """Return the row of a collective that ran as *timing* says; *empty* has what was asked, *labels* what ran."""
+    """Return the row of a collective that ran as *timing* says; *empty* has what was asked, *labels* what ran: fields
+    of the row, and the *schedule* where there is one.
+    """
+    schedule: Schedule | None = labels.pop("schedule", None)
     utilisation = timing.link_bytes / (run.fabric.capacity_Bps * timing.time_s)
     members = run.link_members if timing.link_members is None else timing.link_members
     members = np.ones(len(utilisation), dtype=np.int64) if members is None else members
@@ -227,6 +258,8 @@ def row_of(timing: Timing, empty: Row, run: LoweredRun, **labels: Any) -> Row:
         bottleneck=_busiest(utilisation, run.fabric),
         critical_s=timing.critical_s,
         limits=busy(timing.limits, utilisation, members),
+        tiers=tiers_of(run.fabric, timing.link_bytes, members),
+        algo_bound_s=algorithm_bound_s(run.fabric, timing.link_bytes),
         bottleneck_links=int(members[utilisation >= utilisation.max() * (1 - EQUALLY_BUSY)].sum()),
         path=timing.path,
         tolerance=timing.tolerance,
@@ -234,6 +267,15 @@ def row_of(timing: Timing, empty: Row, run: LoweredRun, **labels: Any) -> Row:
         raised_s=timing.raised_s,
         bracket_lo_s=low_s,
         bracket_hi_s=high_s,
+        loads=LinkBytes(
+            run.fabric.wiring,
+            timing.link_bytes,
+            run.fabric.capacity_Bps,
+            members,
+            run.fabric.rank_node,
+            schedule,
+            timing.spans,
+        ),
         **labels,
     )
 

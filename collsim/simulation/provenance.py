@@ -13,6 +13,7 @@ from collsim.core.units import format_count
 from collsim.fabric.fabric import Fabric, Float
 from collsim.library import Profile, load_profile, profile_names
 from collsim.library.environment import BYTES, CHANNEL_VARIABLES
+from collsim.simulation.demand import HEADS_OF_FITS
 from collsim.simulation.request.fields import FIELDS
 from collsim.simulation.request.groups import Lists, ParallelLayout, Split
 from collsim.simulation.request.hash_seeds import seeds_text
@@ -290,11 +291,21 @@ def approximations(question: Request, rows: Sequence[Row]) -> tuple[str, ...]:
     return (f"{told}: {why}; tolerance 0 asks for exact times",)
 
 
-def uncalibrated(rows: Sequence[Row]) -> tuple[str, ...]:
-    """Return which rows rest on steps that no log of this network tells."""
-    added = [row for row in rows if row.algo != "none" and "network" in algorithm(row.op, row.algo).in_network]
-    told = "steps that switches between the nodes add cost what NCCL's tuner reckons: no log of SHARP is in any fit"
-    return (told,) if added else ()
+def uncalibrated(topology: Topology, rows: Sequence[Row]) -> tuple[str, ...]:
+    """Return which rows rest on steps that no log tells: sums in the network, and in nodes larger than any of a fit."""
+    places = [algorithm(row.op, row.algo).in_network for row in rows if row.algo != "none"]
+    told = []
+    if any("network" in place for place in places):
+        told.append(
+            "steps that switches between the nodes add cost what NCCL's tuner reckons: no log of SHARP is in any fit"
+        )
+    cluster = topology.cluster
+    if cluster is not None and cluster.spec.gpus_per_node > HEADS_OF_FITS and any(p == ("node",) for p in places):
+        told.append(
+            f"trees of NVLS were fitted on nodes of {HEADS_OF_FITS} GPUs, and what more heads wait is not in the times "
+            "of larger ones: they may lie below those of one node alone"
+        )
+    return tuple(told)
 
 
 def beyond_library(

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from collsim.core.operations import operation
 from collsim.core.tabular import plain
 from collsim.core.units import format_size
 from collsim.simulation.row_fields import CRITICAL, FIELDS
 
-__all__ = ["WIDE", "GroupTime", "Limit", "LinkLoad", "Row", "ranked", "width_notes"]
+if TYPE_CHECKING:
+    from collsim.simulation.link_bytes import LinkBytes
+
+__all__ = ["WIDE", "GroupTime", "Limit", "LinkLoad", "Row", "TierLoad", "ranked", "width_notes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +24,24 @@ class LinkLoad:
 
     link: str
     utilisation: float
+
+
+@dataclass(frozen=True, slots=True)
+class TierLoad:
+    """What a collective sends over one tier of the machine, in one direction, flags of protocols included.
+
+    *tier* is ``node`` (links between GPUs and their switches), ``bus`` (from a GPU to an adapter or processor, PCIe),
+    ``adapter`` (into the network) or ``fabric`` (between switches). *sender* is the busiest GPU, adapter or link,
+    *sent_bytes* what it sends, *line_Bps* the rate of its links together; *node_bytes* is what the node that sends most
+    sends over the tier, 0 between switches, *total_bytes* of all senders.
+    """
+
+    tier: str
+    sender: str
+    sent_bytes: float
+    line_Bps: float
+    total_bytes: float
+    node_bytes: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +108,11 @@ class Row:
     Irregular traffic may be solved within a *tolerance*, 0 if the row is exact: *perturbed* is the part of all bytes
     moved too much or too little, *raised_s* by how much the time was raised to what the busiest link needs. If asked
     for, *bracket_lo_s* is what the load of links asks for, and *bracket_hi_s* a time from above.
+
+    *tiers* is what the busiest sender of each tier of the machine sends, and *algo_bound_s* what the busiest link needs
+    for its bytes at line rate: no run of this algorithm is faster, while *lower_bound_s* holds for all algorithms.
+
+    *loads* is what every link carries, where a caller inside collsim asked for it; no format shows it.
     """
 
     op: str
@@ -124,6 +150,9 @@ class Row:
     draw_times_s: tuple[float, ...] = ()
     asked: str = ""
     limits: tuple[Limit, ...] = ()
+    tiers: tuple[TierLoad, ...] = ()
+    algo_bound_s: float = 0.0
+    loads: LinkBytes | None = field(default=None, compare=False)
 
     @property
     def time_min_s(self) -> float | None:

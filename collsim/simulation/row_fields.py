@@ -64,6 +64,18 @@ LIMIT = _record(
     status=_described(TEXT_OR_NONE, "fitted, measured, assumed and so on"),
     source=_described(TEXT_OR_NONE, "who says so"),
 )  # fmt: skip
+TIER = _record(
+    tier={
+        "type": "string",
+        "enum": ["node", "bus", "adapter", "fabric"],
+        "description": "links of GPUs in a node, buses to adapters, adapters, links between switches",
+    },
+    sender=_described(TEXT, "the busiest GPU, adapter or link"),
+    sent_bytes=_described(FIGURE, "what it sends on the wire, flags of protocols included, bytes"),
+    line_Bps=_described(FIGURE, "rate of its links together, one direction, bytes/s"),
+    total_bytes=_described(FIGURE, "what all senders of the tier send, bytes"),
+    node_bytes=_described(FIGURE, "what the node that sends most sends over it, bytes; 0 between switches"),
+)
 CRITICAL_TIMES = {
     "launch": "launch of the collective, seconds",
     "latency": "latency and overhead before bytes flow, seconds",
@@ -131,10 +143,20 @@ FIELDS: tuple[Field, ...] = (
         "ranks on each side), `latency`; on small irregular wiring also `flow` (a linear program) and `spanning "
         "trees`; for `send_recv` on a mesh `all links`",
     ),
+    Field(
+        "algo_bound_s", FIGURE,
+        "what the busiest link needs for its bytes at line rate: the algorithm that ran is never faster, others may be",
+    ),
     Field("efficiency", {**FIGURE, "maximum": 1.000000001}, "lower bound over time"),
     Field(
         "bottleneck", {"type": "array", "items": LINK_LOAD},
         "the busiest links, busiest first, each with `link` and `utilisation`: bytes carried over capacity times time",
+        flat=False,
+    ),
+    Field(
+        "tiers", {"type": "array", "items": TIER},
+        "what the busiest sender of each tier puts on the wire: `node` (links of GPUs), `bus` (to adapters), "
+        "`adapter`, `fabric` (between switches); over the time it is the rate of a wire",
         flat=False,
     ),
     Field("bottleneck_links", COUNT, "links within a thousandth of the busiest"),

@@ -65,7 +65,7 @@ def request_of(op: Operation, requested_bytes: int, run: LoweredRun, question: R
     return ScheduleRequest(
         op=op,
         n_ranks=n,
-        size_bytes=requested_bytes if irregular else op.rounded_size_bytes(requested_bytes, n, element_bytes),
+        size_bytes=requested_bytes if irregular else question.size_of(op, requested_bytes, n),
         element_bytes=element_bytes,
         root=question.root if op.rooted else 0,
         channels=question.channels,

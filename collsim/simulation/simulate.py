@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -58,11 +58,14 @@ if TYPE_CHECKING:
     from collsim.library import Library
     from collsim.simulation.quotient.scaled import Scaled
 
-__all__ = ["build_schedule", "predict", "simulate"]
+__all__ = ["AsIf", "build_schedule", "predict", "simulate"]
 
-MOST_WRITTEN = 512
-"""Ranks of a schedule that is written out (chosen): a direct all-to-all of so many has 261,632 transfers, and takes two
-seconds."""
+AsIf = Callable[[Topology, Profile], tuple[Topology, Profile]]
+"""Changes of a settled machine and of its constants."""
+
+MOST_WRITTEN = {"pairs": 128, "ranks": 512, None: 512}
+"""Ranks of a schedule that is written out, by what its transfers grow with (chosen): NCCL's all-to-all of 1 GiB on 512
+made a file of 900 MB."""
 HOST_COUNTS = 0.1
 """From this share of a time on the output says what was assumed of the host (chosen)."""
 
@@ -234,11 +237,12 @@ def predict(
     question: Request,
     groups: Sequence[Sequence[int]],
     *,
-    of_log: bool = False,
+    as_if: AsIf | None = None,
 ) -> Result:
     """Answer a checked question: simulate every run, operation and size; *groups* holds the GPUs of each run.
 
-    The variables of a question that comes *of_log* were set for its own reasons: none is said to do nothing.
+    *as_if* returns the machine and the constants that are simulated instead of those at which everything else was
+    settled, such as without latencies; rows then have their `loads`.
 
     Raises
     ------
@@ -260,22 +264,25 @@ def predict(
     if writes_directly(question.library, one_process=question.one_process):
         constants = with_direct_pointers(constants)
     shipped, constants = constants, as_hosted(constants, question.host, question.library)
-    told = Told(left_out)
+    told = Told(left_out, keeps_loads=as_if is not None)
     judged = _judged(topology, groups, question)
     launched = constants.launched(question.launch, registered=bool(question.registered))
     as_fitted = exchanges_as_fitted(constants, _levels(topology, constants, groups, question))
     sure = _sure(launched, constants, judged) if as_fitted else replace(launched, accuracy={})
-    groups, parties, healthy = answerable(topology, sure, question, groups, told)
+    simulated = (topology, sure) if as_if is None else as_if(topology, sure)
+    groups, parties, healthy = answerable(*simulated, question, groups, told)
     rows, skipped = _rows(parties, healthy, question, told)
+    if as_if is None:  # a result that is kept should not keep the arrays of its machine
+        rows = [replace(row, loads=None) for row in rows]
     read = warnings_of(judged, constants, question, as_fitted=as_fitted)
     warnings = (
         *read,
         *effects_of_changes(topology, constants, parties[0].runs[0]),
-        *(() if of_log else idle_variables([run for party in parties for run in party.runs], question, read)),
+        *(() if question.of_log else idle_variables([run for party in parties for run in party.runs], question, read)),
         *_warnings_of_parties(parties, groups, question),
         *approximations(question, rows),
         *lacking(launched, rows),
-        *uncalibrated(rows),
+        *uncalibrated(topology, rows),
         *beyond_library(rows, told.of_library, question),
         *left_to_others(topology, question, rows),
         *roundings(skipped),
@@ -384,12 +391,13 @@ def reachable(
 ) -> tuple[Topology, Profile]:
     """Return the machine of a run: a node by itself if no group leaves the first one, and no link is loaded.
 
-    Where nodes differ, constants that nobody named are those of the nodes in use.
+    Where nodes differ, or only some GPUs have links of their own, constants that nobody named are of those in use.
     """
     cluster = topology.cluster
+    everyone = sorted({gpu for group in groups for gpu in group})
     if cluster is None:
-        return topology, constants
-    everyone = [gpu for group in groups for gpu in group]
+        found = load_profile(AUTO, topology, everyone) if constants.source == AUTO else constants
+        return topology, constants if found.name == constants.name else found  # which a caller may have changed
     if topology.damage is None and not loaded and max(everyone) < cluster.node.n_gpus:
         topology = cluster.node
     elif len(cluster.kinds) == 1:
@@ -469,9 +477,10 @@ def build_schedule(
     }
     hint = "a schedule has one operation, size, group of ranks and named algorithm"
     faults = [Fault(f"{name} does not name exactly one", name, hint) for name, rest in several.items() if rest]
-    if len(groups[0]) > MOST_WRITTEN:
+    growth = algorithm(op.name, named[0]).growth if named else None
+    if len(groups[0]) > MOST_WRITTEN[growth]:
         what = f"the schedule of {len(groups[0]):,} ranks is too long to write out"
-        few = f"ask for at most {MOST_WRITTEN} ranks: more do the same in more steps"
+        few = f"ask for at most {MOST_WRITTEN[growth]} ranks: more do the same in more steps"
         faults.append(Fault(what, "ranks", f"{few}; collsim run predicts how long they take"))
     if faults:
         raise InputError(*faults)

@@ -34,6 +34,7 @@ from collsim.simulation.arrivals import with_arrivals
 from collsim.simulation.demand import heads_of, is_grouped, messages_of, peers_of, work_of
 from collsim.simulation.hops import laid
 from collsim.simulation.limits import Chain, Parts, chain_parts, hide_wires, limits_of
+from collsim.simulation.link_bytes import Spans
 from collsim.simulation.lowering import Lowered, LoweredRun
 from collsim.simulation.memories import with_memories
 from collsim.simulation.result import Limit
@@ -76,7 +77,8 @@ class Timing:
 
     *simulated* is for how many transfers, *solves* how often rates were shared.
     *tolerance*, *perturbed* and *raised_s* are those of the engine's solution; *bracket_s* are times on both sides.
-    *link_members* is how many links of a machine each link stands for, if the run does not say.
+    *link_members* is how many links of a machine each link stands for, if the run does not say. *spans* is when the
+    transfers that were simulated flowed.
     """
 
     time_s: float
@@ -92,6 +94,7 @@ class Timing:
     bracket_s: tuple[float, float] | None = None
     link_members: Int | None = None
     limits: tuple[tuple[Limit, int | None], ...] = ()
+    spans: Spans | None = None
 
 
 def time_schedule(schedule: Schedule, run: LoweredRun, proto: str = "Simple", dtype: str = "float") -> Timing:
@@ -139,10 +142,11 @@ def timing_of(
     solution: Solution,
     *,
     above: Solution | None = None,
+    spans: bool = False,
 ) -> Timing:
     """Return the timing of a lowered schedule from the engine's solution, with costs inside a node and between nodes.
 
-    With a solution from *above*, the times on both sides are part of it.
+    With a solution from *above*, the times on both sides are part of it; with *spans*, when transfers flowed.
     Raises InternalError as `time_schedule` does.
     """
     costs = both_costs[0]
@@ -177,6 +181,7 @@ def timing_of(
         tolerance=solution.tolerance,
         perturbed=solution.perturbed,
         raised_s=solution.raised_s,
+        spans=_spans(lowered, solution) if spans else None,
     )
     if above is not None:
         broken += check_conservation(problem, above)
@@ -191,6 +196,22 @@ def timing_of(
         timing = _not_below(timing, run)
     refuse_broken_laws(lowered.schedule, timing, run, broken)
     return timing
+
+
+def _spans(lowered: Lowered, solution: Solution) -> Spans:
+    """Return when transfers flowed, joins left out."""
+    transfers, n = lowered.transfers, len(lowered.transfers)
+    rows = np.flatnonzero((transfers.src != transfers.dst) | (transfers.src < 0))
+    return Spans(
+        transfers.src[rows],
+        transfers.dst[rows],
+        transfers.step[rows],
+        transfers.channel[rows],
+        transfers.reduces[rows],
+        solution.ready_s[:n][rows],
+        solution.start_s[:n][rows],
+        solution.finish_s[:n][rows],
+    )
 
 
 def _not_below(timing: Timing, run: LoweredRun) -> Timing:

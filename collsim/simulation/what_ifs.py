@@ -109,10 +109,11 @@ def idle_variables(runs: Sequence[LoweredRun], question: Request, told_before: S
     for name, value in question.environment.items():
         others = {other: text for other, text in question.environment.items() if other != name}
         known = any(f"{name}=" in warning for warning in told_before)
+        if any(f"{name}={value}" in fact.source for run in runs for fact in run.topology.facts):
+            continue  # it changes the path
         if name in TRANSPORTS:
-            if not any(f"{name}={value}" in fact.source for run in runs for fact in run.topology.facts):
-                where = "within one node" if runs[0].topology.cluster is None else "on this network"
-                told.append(f"{name}={value} changes nothing {where}")
+            where = "within one node" if runs[0].topology.cluster is None else "on this network"
+            told.append(f"{name}={value} changes nothing {where}")
             continue
         if name in PEERS and peer_level(runs[0].topology, _ranks(runs), read_environment({name: value})) != peer_level(
             runs[0].topology, _ranks(runs), read_environment({})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -30,14 +31,16 @@ from collsim.timeline.workload import (
     time_graph,
 )
 
-__all__ = ["simulate_workload", "step_of_model"]
+__all__ = ["extent_of", "simulate_workload", "step_of_model"]
 
 DEFAULTS = {"batches": 1, "micro_batch": 1, "sequence": 4096, "chunks": 1}
 OF_MODEL = ("model", "layout", "flops", *DEFAULTS)
 
 
-def simulate_workload(file: str | Path, asked: WhatIf) -> TimelineResult:
-    """Simulate a workload with what is to be different.
+def simulate_workload(
+    file: str | Path, asked: WhatIf, figures: Mapping[str, Any] | None = None
+) -> TimelineResult:  # fmt: skip
+    """Simulate a workload with what is to be different; *figures* replace entries of its file.
 
     Raises
     ------
@@ -46,7 +49,7 @@ def simulate_workload(file: str | Path, asked: WhatIf) -> TimelineResult:
     CollsimError
         As of `collsim.simulation.simulate.simulate`.
     """
-    data = read_workload(file)
+    data = {**read_workload(file), **(figures or {})}
     topology = asked.topo or data.get("topo")
     step = step_of_model(data, str(file), asked) if "model" in data else _Step(graph_of(data, str(file)))
     if not topology:
@@ -68,6 +71,29 @@ def simulate_workload(file: str | Path, asked: WhatIf) -> TimelineResult:
         if node.kind != COLLECTIVE:
             node.work_s *= asked.compute_scale
     return _answer(str(file), graph, gpu, predictor)
+
+
+def extent_of(
+    file: str | Path, asked: WhatIf, figures: Mapping[str, Any] | None = None
+) -> tuple[int, int | None]:  # fmt: skip
+    """Return how many GPUs a step of a workload takes, and the tokens that it trains on; None where it does not say.
+
+    A model has as many ranks as its layout; each copy trains ``batches`` micro-batches of ``micro_batch`` sequences.
+
+    Raises
+    ------
+    InputError
+        As `simulate_workload`.
+    """
+    data = {**read_workload(file), **(figures or {})}
+    if "model" in data:
+        layout = Layout.read(str(data.get("layout", "")))
+        counts = [int(data.get(name, DEFAULTS[name])) for name in ("batches", "micro_batch", "sequence")]
+        return layout.ranks, math.prod(counts) * layout.dp
+    if asked.nodes and not asked.ranks:
+        return asked.nodes * gpus_of(str(asked.topo or data.get("topo"))), None
+    graph = graph_of(data, str(file))
+    return asked.ranks or max((call.ranks for call in graph.calls), default=1), None
 
 
 @dataclass(frozen=True, slots=True)

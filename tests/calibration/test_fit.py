@@ -490,6 +490,15 @@ def test_wrong_and_impossible_rows_are_left_out(h100):
     assert found.left_out["faster than the line rate or latency of the links allows"] == len(fast)
 
 
+@pytest.mark.parametrize(("most", "flat"), [(2**17, 0), (2**18, 9)])
+def test_times_that_do_not_rise_over_256_times_the_size_are_not_fitted(h100, most, flat):
+    """Times of small sizes alone may all be the same; 1 KiB and 256 KiB in one and the same time are not measured."""
+    sizes = [size for size in (2**power for power in range(10, 30)) if size <= most]
+    rows = [made_row(MeasuredCase("all_reduce", 8, size, library=LIBRARY), 20e-6) for size in sizes]
+    kept, refused = sound_rows(rows, load_topology("hgx_h100"), h100)
+    assert (len(kept), sum(refused.values())) == (len(sizes) - flat, flat)
+
+
 def test_sound_rows_are_those_that_validate_finds_possible(h100):
     topology = load_topology("hgx_h100")
     case = MeasuredCase("all_reduce", 8, 2**26, library=LIBRARY)

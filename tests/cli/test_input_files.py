@@ -76,7 +76,7 @@ def test_a_device_that_never_ends(collsim, tmp_path, reader, monkeypatch):
         ("collsim.cli.config", "MAX_FILE_BYTES"),
         ("collsim.simulation.request.matrices", "MAX_FILE_BYTES"),
         ("collsim.simulation.request.placement", "MOST_FILE_BYTES"),
-        ("collsim.importing.slurm", "MOST_FILE_BYTES"),
+        ("collsim.core.slurm", "MOST_FILE_BYTES"),
         ("collsim.moe.gating", "MOST_FILE_BYTES"),
         ("collsim.schedule.json_files", "MAX_FILE_BYTES"),
     ):

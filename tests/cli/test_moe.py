@@ -176,6 +176,10 @@ def test_picture(collsim, tmp_path):
     for told in ("from rank", "to rank", "0 B"):
         assert told in texts
     assert sum(text.endswith("kB") for text in texts) == 4
+    legend = [text for text in root.iter(f"{SVG}text") if text.text.endswith("B")]
+    falling = [text.text.split() for text in sorted(legend, key=lambda text: float(text.get("y")))]
+    assert falling[-1] == ["0", "B"]
+    assert [float(number) for number, _ in falling] == sorted((float(number) for number, _ in falling), reverse=True)
     assert "custom on 12 GPUs of hgx_h100" in texts[0]
 
 

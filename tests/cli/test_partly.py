@@ -102,16 +102,16 @@ def test_systems_with_too_few_gpus(collsim):
 def test_rows_of_a_log_that_the_model_cannot_answer(collsim, tmp_path):
     log = tmp_path / "all_to_all.log"
     log.write_text(
-        "# op=all_to_all ranks=8\n64 2 float none -1 9.00 0.01 0.01 0\n"
+        "# op=all_to_all ranks=8\n28 7 float none -1 9.00 0.00 0.00 0\n"
         "1048576 32768 float none -1 30.00 34.95 30.58 0\n"
     )
     document = document_of(collsim, "validate", "validate", log, "--topo", "hgx_h100", "-q")
     assert [row["size_bytes"] for row in document["rows"]] == [2**20]
-    assert [(each["size_bytes"], each["measured_s"]) for each in document["refused"]] == [(64, 9e-6)]
+    assert [(each["size_bytes"], each["measured_s"]) for each in document["refused"]] == [(28, 9e-6)]
     assert document["summary"]["refused"] == 1
     table = collsim("validate", log, "--topo", "hgx_h100", "-q")
     (row,) = [line for line in table.out.splitlines() if " refused " in line and line[0] != "#"]
-    assert row.split()[:3] == ["64", "9.00", "refused"]
+    assert row.split()[:3] == ["28", "9.00", "refused"]
     strict = collsim("validate", log, "--topo", "hgx_h100", "-q", "--strict")
     outside = any(row["verdict"] != "inside" for row in document["rows"])
     assert strict.code == (1 if outside else 4)  # a check that failed says more

@@ -71,7 +71,7 @@ def test_one_node_imports_only_what_it_uses():
     rare += (
         "collsim.topology.failures.degrade",
         "collsim.library.rccl.board",
-        "collsim.importing.slurm",
+        "collsim.core.slurm",
         "collsim.fabric.cluster_router",
     )
     assert loaded(called("run", "--topo", "hgx_h100", "--op", "all_reduce,all_to_all", "-q"), rare) == []

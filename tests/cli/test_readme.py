@@ -10,21 +10,19 @@ import sys
 
 import pytest
 
-from collsim.core.errors import PARTLY
-
 from .conftest import GUARD_S, PROGRAM, ROOT
 
 spec = importlib.util.spec_from_file_location("refresh_pages", ROOT / "tools/refresh_pages.py")
 pages = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(pages)
-PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+SESSIONS = [page.name for page in pages.CANDIDATES if "\n>>> " in page.read_text(encoding="utf-8")]
 
 
-def blocks(pattern):
-    """Yield the blocks that a pattern finds, each with a name."""
+def blocks():
+    """Yield the blocks of commands with what they print, each with a name."""
     for page in pages.PAGES:
         text = page.read_text(encoding="utf-8")
-        for match in pattern.finditer(text):
+        for match in pages.BLOCK.finditer(text):
             yield pytest.param(match[1], id=f"{page.name}:{text.count(chr(10), 0, match.start()) + 1}")
 
 
@@ -32,13 +30,13 @@ def printed(collsim, line):
     """What a line prints: collsim runs in this process, and what stands behind a pipe reads its output in a shell."""
     command, piped, reader = line.partition(" | ")
     outcome = collsim(*shlex.split(command)[1:])
-    assert outcome.code in (0, PARTLY), outcome.err
+    assert outcome.code in pages.ANSWERED, outcome.err
     if not piped:
         return outcome.out
     return subprocess.run(reader, shell=True, input=outcome.out, capture_output=True, text=True, check=True).stdout
 
 
-@pytest.mark.parametrize("block", [*blocks(pages.BLOCK)])
+@pytest.mark.parametrize("block", [*blocks()])
 def test_console_block(collsim, monkeypatch, block):
     monkeypatch.chdir(ROOT)
     for _, command, shown in pages.commands(block):
@@ -52,7 +50,7 @@ def test_first_block_in_a_shell(tmp_path, page):
     script.write_text(f"#!{sys.executable}\n{PROGRAM}\n")
     script.chmod(0o755)
     environment = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
-    first = next(block.values[0] for block in blocks(pages.BLOCK) if block.id.startswith(page))
+    first = next(block.values[0] for block in blocks() if block.id.startswith(page))
     lines = [(command, shown) for _, command, shown in pages.commands(first) if command.startswith("collsim ")]
     assert lines
     for command, shown in lines:
@@ -62,14 +60,18 @@ def test_first_block_in_a_shell(tmp_path, page):
         assert found.stdout == shown, f"$ {command}"
 
 
-@pytest.mark.parametrize("block", [*blocks(PYTHON)])
-def test_python_block(block, monkeypatch):
+@pytest.mark.parametrize("name", SESSIONS)
+def test_sessions_of_a_page(name, monkeypatch):
+    """Blocks of Python are sessions with >>>, each block of a page with the names of those before it."""
     monkeypatch.chdir(ROOT)
-    examples = doctest.DocTestParser().get_doctest(block, {}, "block", None, None)
-    assert examples.examples, "write the block as a session, with >>>"
-    report = []
-    results = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(examples, out=report.append)
-    assert results.failed == 0, "".join(report)
+    page = next(page for page in pages.CANDIDATES if page.name == name)
+    assert doctest.testfile(str(page), module_relative=False, optionflags=doctest.NORMALIZE_WHITESPACE).failed == 0
+
+
+@pytest.mark.parametrize("page", pages.CANDIDATES, ids=lambda page: page.name)
+def test_blocks_of_python_are_sessions(page):
+    found = re.findall(r"^```(?:python|pycon)\n(.*)", page.read_text(encoding="utf-8"), re.MULTILINE)
+    assert all(first.startswith(">>> ") for first in found)
 
 
 def test_commands_of_a_block():

@@ -23,14 +23,6 @@ def _at_the_root(monkeypatch):
     monkeypatch.chdir(ROOT)
 
 
-def test_shown_flags(collsim):
-    """The page shows an exit code of 1, so its block is no console block."""
-    text = (ROOT / "docs/validate.md").read_text(encoding="utf-8")
-    command, _, shown = text.partition("```text\n$ collsim ")[2].partition("```")[0].partition("\n")
-    outcome = collsim(*command.split())
-    assert (outcome.code, outcome.out) == (1, shown)
-
-
 def test_columns_line_up(collsim):
     lines = collsim(*HEALTHY).out.splitlines()
     head = next(line for line in lines if "measured" in line)

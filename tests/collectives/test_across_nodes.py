@@ -1,11 +1,15 @@
 """What crosses each tier, on which rails, and in which shapes, where algorithms run over several nodes."""
 
+from collections import Counter
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
+import collsim
 from collsim.collectives import NodeLayout, ScheduleRequest, algorithm, node_rings
+from collsim.collectives.node_layout import spread_order
 from collsim.collectives.node_p2p import peer_order, root_order, turns_of
 from collsim.collectives.node_rings import local_path
 from collsim.collectives.node_tree import chained_parents, node_parents
@@ -14,6 +18,7 @@ from collsim.core.operations import operation
 from collsim.schedule import ChunksBuilder, Schedule, TransfersBuilder, diff, find_faults, group_label, load, save
 from collsim.schedule.forms import EVERY
 from collsim.schedule.in_network import members_of, point_to_point, ranks_of
+from collsim.topology import load_topology
 
 MIB = 2**20
 
@@ -126,6 +131,14 @@ def test_racks_must_be_equal():
         NodeLayout.blocks([2] * 3, 2).nodes_of_racks("hierarchical_racks")
 
 
+@pytest.mark.parametrize(("algo", "kib"), [("collnet_direct", 512), ("collnet_chain", 256), ("nvls_sharp", 128)])
+def test_chunks_of_sharp_are_those_of_nccl(algo, kib):
+    """Largest chunks that src/enqueue.cc lets go: so many KiB, and the rest in one that is smaller."""
+    chunks = build("all_reduce", algo, 2, 4, 8 * MIB + 4096, channels=1).chunks.size_bytes
+    assert chunks.max() == kib * 2**10
+    assert np.all(chunks[chunks < chunks.max()] <= 4096)
+
+
 def test_direct_heads_are_few():
     with pytest.raises(UnsupportedError, match="up to 8 GPUs"):
         build("all_reduce", "collnet_direct", 2, 9, 9 * 4096)
@@ -152,15 +165,36 @@ def test_paths_in_a_node_use_every_link_of_a_mesh_once(g):
     assert [local_path(g, entry)[0] for entry in range(g)] == list(range(g))
 
 
+@pytest.mark.parametrize("g", [3, 5, 7, 9, 15])
+def test_paths_of_an_odd_number_share_the_links_of_a_mesh(g):
+    """Their g (g - 1) hops cannot all be different in general, but no link
+    serves more than two, and no two channels enter or leave at the same GPU."""
+    paths = [local_path(g, entry) for entry in range(g)]
+    hops = Counter(hop for path in paths for hop in pairwise(path))
+    assert max(hops.values()) <= 2
+    assert [path[0] for path in paths] == sorted(path[-1] for path in paths) == list(range(g))
+    assert all(sorted(path) == list(range(g)) for path in paths)
+
+
 @pytest.mark.parametrize("nodes", [2, 4, 16, 3, 7])
 @pytest.mark.parametrize("g", [2, 4, 8])
 def test_rings_stay_on_their_rails(nodes, g):
     for channel, ring in enumerate(node_rings(NodeLayout.blocks([g] * nodes)).tolist()):
         assert sorted(ring) == list(range(nodes * g))
-        assert ring[0] == channel
+        assert ring[0] == spread_order(g)[channel]
         hops = zip(ring, [*ring[1:], ring[0]], strict=True)
         off_rail = [(a, b) for a, b in hops if a // g != b // g and a % g != b % g]
         assert len(off_rail) == nodes % 2  # on an odd number of nodes the hop that closes the ring
+
+
+@pytest.mark.parametrize("algo", ["ring", "tree"])
+def test_every_adapter_that_gpus_share_carries_its_part(algo):
+    """Two adapters of a node carry twice what one does, and four four times, though there are as few channels."""
+    rates = []
+    for shared_by in (8, 4, 2):
+        topology = load_topology("dgx_a100", {"scale_out.nodes": "2", "nic.shared_by": str(shared_by)})
+        rates.append(collsim.simulate(topology, "all_reduce", "4G", algo=algo, library="nccl-2.28").rows[0].busbw_Bps)
+    assert np.array(rates) / rates[0] == pytest.approx([1, 2, 4], rel=0.02)
 
 
 def test_every_gpu_is_entry_of_one_ring():

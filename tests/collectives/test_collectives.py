@@ -67,6 +67,36 @@ def test_no_bytes_at_all_still_make_a_schedule(op, algo):
     assert schedule.chunks.size_bytes.sum() == 0
 
 
+# Rounds
+
+
+@pytest.mark.parametrize("n", [2, 3, 8])
+def test_a_round_of_pairwise_waits_for_what_the_rank_sent_and_for_what_it_got(n):
+    """Neither of the two partners of a round may be busy with it when the next one begins."""
+    transfers = build("all_to_all", "pairwise", n, n * 4096).phases[0].materialise()
+    assert len(transfers) == n * (n - 1)
+    before = {
+        i: [(int(transfers.src[j]), int(transfers.dst[j])) for j in transfers.deps_of(i)] for i in range(len(transfers))
+    }
+    for i, pairs in before.items():
+        rank, distance = int(transfers.src[i]), int(transfers.dst[i] - transfers.src[i]) % n
+        ends = [(rank, (rank + distance - 1) % n), ((rank - distance + 1) % n, rank)]
+        assert sorted(pairs) == (sorted(ends) if distance > 1 else [])
+
+
+@pytest.mark.parametrize("op", ["gather", "scatter"])
+def test_messages_of_a_root_are_in_the_rounds_that_an_all_to_all_has_for_them(op):
+    """In round d rank r sends to rank r + d, so a root 3 of 8 hears of rank 2 first and serves rank 4 first."""
+    rows = build(op, "nccl_p2p", 8, 8 * 4096, root=3, channels=32).phases[0].materialise()
+    others = rows.src if op == "gather" else rows.dst
+    assert others.tolist() == [(3 + (-d if op == "gather" else d)) % 8 for d in range(1, 8)]
+    whole = build("all_to_all", "nccl_p2p", 8, 8 * 4096, channels=32).phases[0].materialise()
+    served, all_served = (
+        {*zip(each.src.tolist(), each.dst.tolist(), each.channel.tolist(), strict=True)} for each in (rows, whole)
+    )
+    assert served <= all_served
+
+
 # Pipelines
 
 CHAIN = tuple(Hop(i, i + 1, i, i + 1) for i in range(4))

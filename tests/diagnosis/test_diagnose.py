@@ -11,15 +11,16 @@ from jsonschema import Draft202012Validator
 
 import collsim
 from collsim.core.errors import InputError
-from collsim.core.operations import operation
 from collsim.diagnosis import diagnose
 from collsim.diagnosis.causes import all_causes, changes_of, meets
 from collsim.diagnosis.evidence import evidence_of, known_faults, usual_settings
-from collsim.diagnosis.fit import Noise, dips_of, fit_of, shift
+from collsim.diagnosis.fit import HOST, HOST_FACTOR, Noise, dips_of, fit_of, shift
 from collsim.diagnosis.judgement import _culprit
 from collsim.report import render_diagnosis, schema
 from collsim.topology import load_topology
 from collsim.topology.files.overrides import known_paths
+
+from ..calibration.made_logs import log_text
 
 MIB = 2**20
 SIZES = [2**power for power in range(12, 34, 2)]
@@ -28,13 +29,8 @@ FEW = ["nvls_off", "algorithm", "few_channels", "lost_plane", "start_skew"]
 
 def written(path, times, op="all_reduce", ranks=8, wrong=0, lines=()):
     """Write a log of pairs of bytes and seconds."""
-    factor = operation(op).busbw_factor(ranks)
-    text = [*lines, f"# Collective test starting: {op}_perf"]
-    text += [f"#  Rank {rank:2d} Group  0 Pid {rank + 1} on box device {rank} [0x00] GPU" for rank in range(ranks)]
-    for size, time_s in times:
-        half = f"{time_s * 1e6:.2f} {size / time_s / 1e9:.2f} {factor * size / time_s / 1e9:.2f} {wrong}"
-        text.append(f"{size} {size // 4} float sum -1 {half} {half}")
-    path.write_text("\n".join([*text, "# Out of bounds values : 0 OK", ""]))
+    rows = [(size, time_s * 1e6, wrong) for size, time_s in times]
+    path.write_text(log_text(op, ranks, lines=lines, rows=rows))
     return path
 
 
@@ -136,8 +132,8 @@ class TestFile:
     def test_every_variant_is_a_question_that_can_be_asked(self, name, nodes):
         topology = load_topology(name, scale_out={"nodes": nodes} if nodes > 1 else None)
         for cause in all_causes():
-            if meets(cause, topology, 8 * nodes) and not cause.shape:
-                for change in changes_of(cause, topology, 8 * nodes):
+            if meets(cause, topology, 8 * nodes, nodes) and not cause.shape:
+                for change in changes_of(cause, topology, 8 * nodes, nodes):
                     assert set(change.overrides) <= set(known_paths()), cause.name
                     assert change.flags, cause.name
 
@@ -220,3 +216,17 @@ def test_stdin_is_read_once(monkeypatch):
     with log.open(encoding="utf-8") as stream:
         monkeypatch.setattr("sys.stdin", stream)
         assert diagnose("-", "hgx_h100").verdict == by_name.verdict
+
+
+def test_the_host_adds_a_time_to_small_calls_not_a_part():
+    """A host that is off by a tenth of the shortest call is off by a hundredth of one that takes ten times as long."""
+    noise = Noise(np.array([2.0**10, 2.0**19]), np.ones(2), np.array([1e-5, 1e-4]), np.zeros(2))
+    times, factors = HOST[0] ** 2 * 1.0 * 0.1, HOST_FACTOR[0] ** 2
+    assert noise.covariance()[0, 1] == pytest.approx(times + factors)
+
+
+def test_one_process_starts_the_gpus_of_its_own_node():
+    (cause,) = (each for each in all_causes() if each.name == "one_process")
+    cluster = load_topology("hgx_h100", scale_out={"nodes": 2})
+    assert {change.gpus_per_thread for change in changes_of(cause, cluster, 16)} == {8}
+    assert {change.gpus_per_thread for change in changes_of(cause, load_topology("hgx_h100"), 4)} == {4}

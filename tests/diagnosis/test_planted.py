@@ -26,7 +26,7 @@ def test_every_plant_is_a_cause_that_its_machine_can_have(tool):
     assert len({plant.cause for plant in tool.PLANTS}) >= 16
     for plant in tool.PLANTS:
         topology = tool.machine(plant)
-        assert meets(causes[plant.cause], topology, topology.n_gpus), plant
+        assert meets(causes[plant.cause], topology, topology.n_gpus, plant.nodes), plant
 
 
 @pytest.mark.deep

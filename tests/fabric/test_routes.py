@@ -6,12 +6,20 @@ import pytest
 
 from collsim.core.arrays import distinct, entries_of
 from collsim.fabric import routing
-from collsim.fabric.fabric import build_fabric
+from collsim.fabric.fabric import build_fabric, memory_need_Bps
 from collsim.fabric.reduction_trees import TreePorts
 from collsim.fabric.routes import RouteBlock, Routes, assemble, merge_trunks
 from collsim.fabric.routing import find_routes, links_in_reach, routes_of
 from collsim.topology import Topology, load_topology
 from collsim.topology.failures.degrade import damaged
+
+
+def test_what_links_ask_of_memory():
+    """A byte that leaves is read; one that arrives is written, and what it is added to is read: of 10 GB/s one way."""
+    graph = nx.DiGraph()
+    graph.add_edge("gpu0", "gpu1", bandwidth_Bps=10e9, latency_s=0.0)
+    graph.add_edge("gpu1", "gpu0", bandwidth_Bps=2e9, latency_s=0.0)
+    assert memory_need_Bps(load_topology(graph).wiring, [0, 1]).tolist() == [14e9, 22e9]
 
 
 @pytest.mark.parametrize(("low", "high", "n"), [(0, 1, 0), (5, 6, 3), (-40, 40, 500), (-3, 2**60, 200), (0, 300, 300)])

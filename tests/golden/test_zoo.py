@@ -86,6 +86,24 @@ def test_totals(name):
     assert shown["connected"]
 
 
+# bits of the memory bus of a GPU, Gb/s of each
+MEMORIES = {
+    "dgx1_v100": (4096, 1.75), "dgx2_v100": (4096, 1.75),  # HBM2
+    "dgx_a100": (5120, 3.2), "mi250x_8oam": (4096, 3.2), "mi250x_node": (4096, 3.2),  # HBM2e; of a die
+    "hgx_h100": (5120, 5.23), "hgx_h800": (5120, 5.23), "mi300x_ubb8": (8192, 5.2),  # HBM3
+    "hgx_h200": (6144, 6.25), "gh200_nvl32": (6144, 6.25), "mi325x_ubb8": (8192, 6.0),  # HBM3e, as the next
+    "mi350x_ubb8": (8192, 8.0), "mi355x_ubb8": (8192, 8.0), "hgx_b200": (8192, 8.0), "hgx_b300": (8192, 8.0),
+    "gb200_nvl72": (8192, 8.0), "gb300_nvl72": (8192, 8.0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MEMORIES)
+def test_memories_of_gpus(name):
+    bits, each_Gbps = MEMORIES[name]
+    value = load_topology(name).fact("gpu.memory_bandwidth").value
+    assert value == pytest.approx(bits * each_Gbps * 1e9 / 8, rel=0.03)  # datasheets round
+
+
 def test_totals_of_the_mi250x_node():
     gpus, least, most, total = MI250X
     shown = describe(load_topology("mi250x_node"))

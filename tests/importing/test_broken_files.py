@@ -296,6 +296,29 @@ def test_an_entity_bomb_is_refused_before_it_opens(tmp_path):
         collsim.import_topology(tmp_path / "bomb.xml")
 
 
+@pytest.mark.parametrize(
+    ("file", "old", "new", "words"),
+    [
+        ("topo_m.txt", "\tGPU7\tNIC0", "\tGPU99999999999\tNIC0", "missing"),
+        ("msccl_ring.xml", 'ngpus="4"', 'ngpus="99999999999"', "is more than 4,096"),
+        ("msccl_ring.xml", 'nchunksperloop="4"', 'nchunksperloop="99999999999"', "is more than 1,048,576"),
+        ("msccl_ring.xml", 'cnt="1"', 'cnt="99999999999"', "is more than 1,048,576"),
+        ("fabric.topo", "Nodes 128", "Nodes 99999999999", "a fabric joins at least 2"),
+        ("infragraph.yaml", "name: port, count: 16", "name: port, count: 99999999999", "not a whole number"),
+        ("infragraph.yaml", "name: asic, count: 1}", "name: asic, count: 99999}", None),
+        ("astra_sim.yml", "[ 4, 4 ]", "[ 99999999999, 4 ]", "links are more than 50,000"),
+    ],
+)
+def test_absurd_numbers_are_refused_at_once(tmp_path, file, old, new, words):
+    path = broken(tmp_path, file, old, new)
+    if words is None:
+        assert read(path).topology.n_gpus == 16
+        return
+    with pytest.raises(InputError) as caught:
+        read(path)
+    assert words in str(caught.value)
+
+
 def test_what_is_nested_too_deep_is_refused(tmp_path):
     (tmp_path / "deep.xml").write_text(f"<system><cpu/>{'<pci>' * 100}{'</pci>' * 100}</system>", encoding="utf-8")
     with pytest.raises(InputError, match="nested more than 64 levels deep"):

@@ -13,6 +13,7 @@ from collsim.core.operations import operation
 from collsim.library import Call, Choice, Graph, System, choose, load_library, load_profile, read_environment, system_of
 from collsim.library.nccl.cluster_graphs import nvls_across, ring_across, tree_across
 from collsim.library.nccl.graphs import nccl_graphs
+from collsim.library.nccl.versions import nccl_constants
 from collsim.library.rccl import across
 from collsim.schedule import verify
 from collsim.simulation.lowering import layout_of, prepare
@@ -46,6 +47,17 @@ def call(op: str, nodes: int, g: int, size: int, **more: str) -> Call:
 
 class TestNccl:
     """Eight H100 with 400 Gb/s each: the adapters carry 48 GB/s behind PCIe 5."""
+
+    @pytest.mark.parametrize(("algo", "proto"), [("tree", "LL"), ("tree", "Simple"), ("nvls_tree", "Simple")])
+    def test_trees_go_up_and_down_once_more_for_twice_the_nodes(self, h100: System, algo: str, proto: str) -> None:
+        """``2 * log2i(nNodes) * interLat`` in src/graph/tuning.cc."""
+        hop_us = nccl_constants((2, 28)).net_us[algo][("LL", "LL128", "Simple").index(proto)]
+        latency_s = {}
+        for nodes in (4, 8, 16):
+            rows = choose(call("all_reduce", nodes, 8, MIB), h100, "nccl-2.28").candidates
+            latency_s[nodes] = next(row.latency_s for row in rows if (row.algo, row.proto) == (algo, proto))
+        assert latency_s[8] - latency_s[4] == pytest.approx(2 * hop_us * 1e-6)
+        assert latency_s[16] - latency_s[8] == pytest.approx(2 * hop_us * 1e-6)
 
     @pytest.mark.parametrize(("g", "channels", "rate"), [(1, 2, 24), (2, 4, 24), (4, 8, 24), (8, 8, 48)])
     def test_rings(self, h100: System, g: int, channels: int, rate: float) -> None:

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+import yaml
 
 from collsim import simulate
 from collsim.collectives import algorithms_for
 from collsim.core.operations import OPERATIONS
+from collsim.core.units import parse_bandwidth_Bps, parse_time_s
 from collsim.library import load_profile
 
 PROFILES = {"hgx_h100": "hgx_h100", "mi300x_ubb8": "mi300x_ubb8", "dgx2_v100": "dgx2_v100"}
 SIZES = {"tiny": 256, "middle": 300_000, "large": 2**26}
 OPS = [op for op in OPERATIONS if algorithms_for(op)]
+PROFILE_FILES = Path(__file__).parents[2] / "collsim/library/costs/profiles"
+ENDS = (1.0, 0.95, 20e-6)
+"""Most that fits let a share, the contention, and a time between nodes be."""
 LAUNCHES = ({}, {"launch": "graph"}, {"registered": True})
 
 
@@ -78,3 +84,32 @@ def test_a_channel_of_nvls_turns_to_the_heads_one_after_another(ranks, waits_us)
         return simulate("hgx_h100", "all_reduce", ranks * 2**14, **options).time_s * 1e6
 
     assert time_us(1e-6) - time_us(0.0) == pytest.approx(waits_us, rel=1e-6)
+
+
+def constants_of(node, path=""):
+    """Yield the place and the figures of every constant of a file that has an interval."""
+    if isinstance(node, dict) and {"value", "low", "high"} <= set(node):
+        yield path, [parsed(node[key]) for key in ("low", "value", "high")]
+    elif isinstance(node, dict):
+        for key, entry in node.items():
+            yield from constants_of(entry, f"{path}.{key}".lstrip("."))
+
+
+def parsed(figure):
+    """Return a figure in SI."""
+    if not isinstance(figure, str):
+        return float(figure)
+    return parse_bandwidth_Bps(figure) if "/s" in figure else parse_time_s(figure)
+
+
+@pytest.mark.parametrize("file", sorted(PROFILE_FILES.rglob("*.yaml")), ids=lambda file: file.stem)
+def test_intervals_of_constants_reach_as_far_down_as_up(file):
+    """A fit knows the logarithm of a constant to so much either way, so value^2 = low high, to the printed digits;
+    only what a fit may not exceed, such as a share of 1, ends an interval sooner. A value edited by hand shows.
+    """
+    for place, (low, value, high) in constants_of(yaml.safe_load(file.read_text(encoding="utf-8"))):
+        assert low <= value <= high, place
+        if high not in ENDS:
+            assert value**2 == pytest.approx(low * high, rel=0.01), place
+        else:
+            assert value**2 > 0.99 * low * high, place

@@ -15,6 +15,8 @@ from collsim.core.errors import InputError, SpecError
 from collsim.core.units import parse_size_bytes
 from collsim.engine import Problem, solve
 from collsim.library import load_profile
+from collsim.library.costs.channel_costs import Protocol, Use
+from collsim.library.costs.network_costs import Steps
 from collsim.library.costs.profile import NetworkCosts, Scatter
 from collsim.simulation.arrivals import with_arrivals
 from collsim.topology import load_topology
@@ -68,6 +70,17 @@ def test_nothing_fills_the_overhead_of_a_channel_that_is_alone(size, link_share)
     assert loss_s == pytest.approx(3 * chunks * 10e-6, rel=1e-3)
 
 
+@pytest.mark.parametrize(("active", "left"), [(1.0, 1.0), (1e6, 0.0)])
+def test_a_step_waits_for_its_turn_and_for_the_arrival_less_what_others_fill(active, left):
+    """Both overheads are left of a channel alone: the turn before its bytes, the hand-over behind them."""
+    no = np.array([False])
+    use = Use(lanes=np.ones(1), active=np.array([active]), alone_Bps=np.array([LINK_BPS]), duplex=no, adds=no)
+    costs = Protocol(message_overhead_s=0.0, channel_rate_Bps=np.inf)
+    turn_s, late_s = Steps(use).waits_s(costs, np.array([2.0**20]), np.array([np.inf]), (np.array([3e-6]), 5e-6))
+    assert turn_s[0] == pytest.approx(3e-6 * left, abs=1e-9)
+    assert late_s[0] == pytest.approx(5e-6 * left, abs=1e-9)
+
+
 def test_channels_share_the_adapter_and_its_share():
     size = 2**30
     for share in (1.0, 0.5):
@@ -98,6 +111,16 @@ def test_messages_of_a_batch_share_the_rate_of_their_channel():
     parts = row.size_bytes / row.time_s / 4e9
     assert parts == pytest.approx(round(parts), rel=0.03)  # so many channels, each at its rate
     assert round(parts) in (1, 2, 4)
+
+
+def test_messages_over_nodes_pay_the_base_between_nodes_once():
+    asked = {"algo": "nccl_p2p", "channels": 4}
+    costs = {"channel_rate_Bps": 4e9, "one_way_rate_Bps": 4e9}
+    with_base, bare = (
+        collsim.simulate(cluster(gpus_per_node=2), "all_to_all", "4M", profile=profile, **asked).rows[0].time_s
+        for profile in (with_costs("messages", base_s=50e-6, **costs), with_costs("messages", **costs))
+    )
+    assert with_base - bare == pytest.approx(50e-6, rel=0.02)
 
 
 class TestWhichConstants:

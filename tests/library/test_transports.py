@@ -3,7 +3,7 @@
 import pytest
 
 import collsim
-from collsim.core.errors import InputError
+from collsim.core.errors import CollsimError, InputError
 from collsim.library import read_environment
 from collsim.topology import load_topology
 from collsim.topology.cluster.bonds import bond_share
@@ -53,6 +53,27 @@ def test_a_failed_adapter_counts_on_another_transport_too(cluster):
     assert row.slowdown == pytest.approx(8 / 7, rel=0.02)
 
 
+@pytest.mark.parametrize("variable", [{"NCCL_PXN_DISABLE": "1"}, {"NCCL_P2P_PXN_LEVEL": "0"}])
+def test_without_relays_messages_for_other_rails_cross_the_spines(variable):
+    """Four nodes of eight rails: of what adapters send 7 of 8 parts are for other rails, and spines carry half
+    of what leaves do."""
+    figures = {"nodes": 4, "fabric": "rail", "radix": 8, "oversubscription": 2}
+    narrow = load_topology("hgx_h100", scale_out=figures)
+    row = collsim.simulate(narrow, "all_to_all", "1G", environment=variable).rows[0]
+    crossing_bytes = row.size_bytes * 24 / 32 * 7 / 8
+    up_Bps = narrow.cluster.spec.nic_rate_Bps / 2
+    assert crossing_bytes / up_Bps <= row.time_s <= 1.15 * crossing_bytes / up_Bps
+    assert row.time_s > 1.6 * collsim.simulate(narrow, "all_to_all", "1G").rows[0].time_s
+
+
+@pytest.mark.parametrize("op", ["all_to_all", "gather"])
+def test_without_relays_nothing_joins_rails_that_no_switch_joins(op):
+    apart = load_topology("hgx_h100", scale_out={"nodes": 2, "fabric": "rail_only"})
+    assert collsim.simulate(apart, op, "1M").rows
+    with pytest.raises(CollsimError, match="only switches join rails"):
+        collsim.simulate(apart, op, "1M", environment={"NCCL_PXN_DISABLE": "1"})
+
+
 def test_queue_pairs_of_bonded_ports():
     """Mean over hashes by hand: of 4 pairs on 2 ports 6 of 16 ways split 2:2, 8 split 3:1, 2 use one port."""
     assert bond_share(2, 4) == pytest.approx((6 * 4 / 4 + 8 * 4 / 6 + 2 * 4 / 8) / 16)
@@ -82,3 +103,12 @@ def test_bad_values_are_refused(word, told):
     with pytest.raises(InputError, match="NCCL") as error:
         read_environment([word])
     assert told in str(error.value)
+
+
+def test_queue_pairs_spread_what_a_hash_sends():
+    """Each queue pair has a hash of its own: many are nearer to an even load than one."""
+    fabric = {"nodes": 4, "racks": 4, "fabric": "fat_tree", "network": "roce"}
+    hashed = load_topology("hgx_h100", {"scale_out.routing": "ecmp"}, scale_out=fabric)
+    one, many = (busbw(hashed, NCCL_IB_QPS_PER_CONNECTION=pairs) for pairs in ("1", "16"))
+    assert many > 1.2 * one
+    assert one == busbw(hashed)

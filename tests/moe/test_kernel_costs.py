@@ -329,7 +329,7 @@ def test_more_sms_are_faster_until_links_are_full() -> None:
 
 def test_few_experts_keep_few_sms_busy_in_low_latency() -> None:
     kernel = load_kernel("deepep_v1")
-    assert [kernel.busy_sms("low_latency", 24, experts) for experts in (8, 128, 160, 256)] == [8, 128, 80, 128]
+    assert [kernel.busy_sms("low_latency", 24, experts) for experts in (8, 128, 133, 160, 256)] == [8, 128, 67, 80, 128]
     assert kernel.busy_sms("normal", 20, 256) == 20
     asked = {"top_k": 2, "hidden": 4096, "ep": 8, "tokens": 1024, "mode": "low_latency"}
     few, many = (simulate_moe("hgx_h100", None, experts=experts, **asked).rows[0].time_s for experts in (8, 128))

@@ -279,6 +279,24 @@ def test_combine_is_dispatch_the_other_way_with_its_own_data_type(mode):
         assert (one.messages == other.messages).all()
 
 
+def test_messages_by_the_rail_of_their_target_cross_the_network_once_and_on_it():
+    counts = drawn(V3, 16, 2, skew=1.0)
+    (direct,), (inside, sent) = (flows_of(counts, V3, "dispatch", "low_latency", way) for way in ("direct", "rail"))
+    away = counts.members.node[direct.src] != counts.members.node[direct.dst]
+    assert sent.messages.sum() == pytest.approx(direct.messages[away].sum())
+    assert (sent.src % 8 == sent.dst % 8).all()
+    assert (counts.members.node[inside.src] == counts.members.node[inside.dst]).all()
+    arriving = np.bincount(sent.dst, sent.messages, 16) + np.bincount(inside.dst, inside.messages, 16)
+    passed = np.bincount(inside.dst, inside.messages, 16).sum() - direct.messages[~away].sum()
+    assert arriving.sum() - passed == pytest.approx(direct.messages.sum())
+
+
+@pytest.mark.parametrize(("mode", "kernel"), [("normal", "auto"), ("low_latency", "mori")])
+def test_what_goes_by_rails_anyway_is_not_forwarded(mode, kernel):
+    with pytest.raises(InputError, match="have a way of their own"):
+        simulate_moe("hgx_h100", ep=8, mode=mode, kernel=kernel, forward="rail")
+
+
 def test_nodes_of_unequal_size_have_relays():
     members = Members.of(np.array([0, 0, 0, 0, 1, 1]))
     assert members.relay.tolist() == [[0, 4], [1, 5], [2, 4], [3, 5], [0, 4], [1, 5]]

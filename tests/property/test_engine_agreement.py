@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collsim.engine import chained_time_s, check_conservation, checked, least_time_s, solve, solve_reference
+from collsim.engine import Problem, chained_time_s, check_conservation, checked, least_time_s, solve, solve_reference
 from collsim.engine.reference import fair_rates
 
 from .made_problems import (
@@ -93,6 +93,23 @@ def test_the_least_time_of_a_ring_is_that_of_its_chain_or_of_its_links():
     two, three = (checked(ring(np.random.default_rng(0), 8, channels, 50, jitter=0.0)) for channels in (2, 3))
     assert chained_time_s(two) == pytest.approx(50 * (0.3 + 1 / 0.4), rel=1e-12)  # there is room for both caps
     assert chained_time_s(three) == pytest.approx(0.3 + 50 * 3, rel=1e-12)
+
+
+def test_a_link_is_done_before_what_waits_for_its_last_transfer_begins():
+    """Two transfers of 8 bytes over 4 B/s, each followed by a wait of 10 s: 4 s for all bytes, then another 10."""
+    waits = {
+        "latency_s": np.array([0.0, 0.0, 10.0, 10.0]),
+        "dep_ptr": np.array([0, 0, 0, 1, 2]),
+        "dep": np.array([0, 1]),
+    }
+    problem = checked(
+        Problem(
+            capacity_Bps=np.array([4.0]), route_ptr=np.array([0, 1, 1]), route_link=np.array([0]),
+            route_weight=np.array([1.0]), route=np.array([0, 0, 1, 1]), size_bytes=np.array([8.0, 8.0, 0.0, 0.0]),
+            cap_Bps=np.full(4, np.inf), **waits,
+        )
+    )  # fmt: skip
+    assert chained_time_s(problem) == solve(problem).finish_s.max() == 14.0
 
 
 @pytest.mark.parametrize("channels", [1, 3, 5])

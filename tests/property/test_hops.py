@@ -69,6 +69,19 @@ def test_chains_cut_for_their_hops_take_as_long(monkeypatch):
     assert cut.time_s == pytest.approx(whole.time_s, rel=0.005)
 
 
+@pytest.mark.parametrize("op", ["broadcast", "reduce"])
+def test_chains_with_too_many_chunks_go_on_at_the_pace_of_their_busiest_link(op, monkeypatch):
+    """On wiring where some links carry many chains, classes that are only nearly alike took a third of the time."""
+    asked = {"nodes": 2, "size": "64M", "chunk": "64K", "channels": 16, "profile": "auto", "proto": "Simple"}
+    whole = times("mi250x_8oam", (op, "ring"), classes=True, **asked)
+    monkeypatch.setattr(hop_classes, "MOST_EXACT", whole.classes * 2 // 3)
+    monkeypatch.setattr(hops, "MOST_CHUNKS", 8)
+    cut = times("mi250x_8oam", (op, "ring"), classes=True, **asked)
+    assert cut.classes < whole.classes
+    assert "nearly alike" in cut.path
+    assert cut.time_s == pytest.approx(whole.time_s, rel=0.15)
+
+
 @pytest.mark.parametrize("split", ["MOD 8", "DIV 16"])
 def test_groups_that_share_no_link_take_as_long_by_classes(split):
     asked = {"nodes": 4, "size": "16M", "split": split, "profile": "auto", "channels": 4}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -317,9 +316,3 @@ class TestDiff:
         broken = Transfers(**{**{name: getattr(rows, name) for name in Transfers.__slots__}, "dst": rows.dst + 7})
         with pytest.raises(VerificationError, match="names rank"):
             diff(a, replace(a, phases=(broken,)))
-
-
-def test_the_page_runs():
-    found = doctest.testfile(str(DOCS), module_relative=False)
-    assert found.attempted > 5
-    assert found.failed == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from typing import Any
 
@@ -91,8 +92,9 @@ def message_by_message(request: ScheduleRequest, *, pxn: bool) -> Transfers:
             batch = taken[channel] // BATCH
             taken[channel] += len(partners)
             before, now = batches[channel, batch - 1], batches[channel, batch]
-            count = min(max(size // (PIECE_STEPS * step_bytes), 1), MOST_PIECES) if pxn else 1
-            pieces = part_sizes(size, count).tolist() if size else [size]
+            piece_bytes = max(PIECE_STEPS * step_bytes, math.ceil(size / MOST_PIECES)) if pxn else max(size, 1)
+            whole, rest = divmod(size, piece_bytes)
+            pieces = [piece_bytes] * whole + [rest] * (rest > 0 or not size)
             wires: Any = defaultdict(list)
             for partner in partners:
                 if partner[0] == 0:

@@ -239,3 +239,22 @@ def test_what_is_served_alone_and_together_is_reported():
     assert len(data["jobs"][0]["moments"]) == 20
     with pytest.raises(InputError, match="unknown format"):
         render_serving(found, "csv")
+
+
+def test_two_jobs_on_one_link_cost_each_other_twice_the_time(monkeypatch):
+    """Both are made as long alone as the longer one, 4 s here, so that one link carries 8 s of them."""
+    alone_s = (1.0, 4.0)
+
+    def one_link_s(topology, jobs, machine, scales):
+        return sum(own_s * scale for own_s, scale in zip(alone_s, scales, strict=True))
+
+    monkeypatch.setattr("collsim.serving.fabric_sharing._time_s", one_link_s)
+    assert slowdown("any", [object(), object()], {}) == pytest.approx(2.0)
+
+
+def test_capacity_is_that_of_requests_half_way_through_their_output():
+    """From the start to the end of an output of 4000 tokens the contexts of requests average 100 + 2000 tokens."""
+    job = replace(JOB, output=4000)
+    found = simulate_serving(replace(SERVING, jobs=(replace(job, rate=0.0),), duration_s=1.0, warm_up_s=0.1)).jobs[0]
+    mean_s = Steps(job, "hgx_h100", gpu_of("H100"), {}).of(job.batch, 2100).time_s
+    assert found.capacity_tokens_per_s == pytest.approx(job.ranks * job.batch / mean_s)

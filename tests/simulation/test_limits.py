@@ -9,6 +9,9 @@ import pytest
 import collsim
 from collsim.core.operations import OPERATIONS
 from collsim.library import load_profile
+from collsim.library.costs.channel_costs import Protocol
+from collsim.library.costs.message_costs import Messages
+from collsim.simulation.limits import Parts, hide_wires
 from collsim.topology import load_topology, zoo_names
 from collsim.topology.zoo import cluster_names
 from tests.property.depth import deep_but
@@ -74,3 +77,17 @@ class TestWhatIfs:
                 wires = [limit for limit in row.limits if limit.utilisation is not None]
                 assert wires, (row.size_bytes, row.label, after.time_s / row.time_s, row.limit)
                 assert wires[0].name in row.limit
+
+
+def test_wires_keep_what_of_their_part_a_row_of_calls_shows():
+    """Two ranks swap for 4 s, 1 s of it for the wires. Where all of a call is theirs in turn, nothing of that hides."""
+    ends, ones, zeros = np.array([0, 1]), np.ones(2), np.zeros(2, dtype=np.int64)
+    messages = Messages(2, ends, ends[::-1], zeros, zeros, 1e6 * ones, ones, ones, 1, 4096, own_blocks=False)
+    costs = Protocol(0.0, 1e12, zero_copy=True)
+    for base_s, shown_s in ((0.0, 1.0), (2.0, 1.0)):
+        parts = Parts()
+        parts.add(("wire", ""), 1.0)
+        rates = np.full(2, 1e12), np.full(4, 1e12)
+        hide_wires(parts, messages, np.full(2, 4.0), rates, replace(costs, base_s=base_s))
+        assert parts.seconds["wire", ""] == pytest.approx(shown_s)
+        assert sum(parts.seconds.values()) == pytest.approx(1.0)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from collsim.core.errors import InputError, SpecError
+from collsim.simulation.request.groups import parse_grouping
 from collsim.timeline.analysis import overlap_of
 from collsim.timeline.calls import Machine, Predictor
 from collsim.timeline.gpus import gpu_of
@@ -287,3 +288,10 @@ def test_the_example_of_the_docstring_runs(predictor):
     found = Graph()
     found.collective(Call("all_reduce", 1 << 20, "bfloat16", "a", 4))
     assert time_graph(found, H100, predictor)[1].span_s == pytest.approx(predictor.of(found.calls[0]).time_s)
+
+
+def test_gradients_are_summed_over_all_who_hold_the_same_parameters():
+    """With tensors over 2, contexts over 2 and data over 2, ranks with the same part of tensors hold the same."""
+    told = Layout(tp=2, cp=2, dp=2).groups()["dp"]
+    grouping = parse_grouping(None, told["groups"], told["over"])
+    assert sorted(map(sorted, grouping.groups(told["ranks"]))) == [[0, 2, 4, 6], [1, 3, 5, 7]]

@@ -384,3 +384,11 @@ def test_tables_of_nccl_become_logs_by_system_ranks_and_operation(modules, tmp_p
         ("all_to_all", 4, "half", 512, 10.66),
         ("all_to_all", 4, "half", 1024, 10.67),
     ]
+
+
+def test_the_page_of_the_model_has_the_overview_of_the_readme(modules):
+    accuracy = modules["accuracy"]
+    readme, model = (page.read_text(encoding="utf-8") for page in (accuracy.README, accuracy.MODEL))
+    own, shown = (text.partition(accuracy.BEGIN)[2].partition(accuracy.END)[0] for text in (readme, model))
+    assert own
+    assert shown == accuracy.as_in_docs(own)

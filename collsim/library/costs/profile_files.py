@@ -58,6 +58,7 @@ def profile_for(topology: Topology, gpus: Sequence[int] | None = None) -> str:
 
     A cluster has that of its nodes, which says nothing of the network; if they differ, that of the kind whose GPUs have
     the least rate inside a node, since whoever waits for it is no faster. *gpus* are those that take part; None: all.
+    Cards in sockets that bridges of their own join have the profile of their GPU.
 
     >>> from collsim.topology import load_topology
     >>> profile_for(load_topology("hgx_h100"))
@@ -67,11 +68,19 @@ def profile_for(topology: Topology, gpus: Sequence[int] | None = None) -> str:
     if topology.name in (systems := _meant_for("systems")):
         return systems[topology.name]
     model, kind_of_link = topology.labels.get("gpu.model", ""), topology.labels.get("link.type", "PCIe")
-    if "PCIe" in kind_of_link and "cpu" in topology.wiring.node_kinds:
-        return _over_pcie(topology)
     relatives = {part: name for part, name in _meant_for("gpus").items() if part in model}
+    if "PCIe" in kind_of_link and "cpu" in topology.wiring.node_kinds:
+        bridged = gpus is not None and relatives and _bridged(topology, gpus)
+        return relatives[max(relatives, key=len)] if bridged else _over_pcie(topology)
     alone = kind_of_link != "PCIe" and not any(kind == "nic" for kind in topology.wiring.node_kinds)
     return relatives[max(relatives, key=len)] if relatives and alone else "default"  # GH200 is no H200
+
+
+def _bridged(topology: Topology, gpus: Sequence[int]) -> bool:
+    """Return True if links of their own join every two of some GPUs."""
+    wiring, chosen = topology.wiring, set(gpus)
+    ends = zip(wiring.link_src.tolist(), wiring.link_dst.tolist(), strict=True)
+    return sum(src in chosen and dst in chosen for src, dst in ends) == len(chosen) * (len(chosen) - 1)
 
 
 def _over_pcie(topology: Topology) -> str:

@@ -21,7 +21,7 @@ from collsim.library.nccl.cluster_graphs import (
     ring_across,
     tree_across,
 )
-from collsim.library.system import Graph, System
+from collsim.library.system import Graph, System, ring_closes
 
 __all__ = ["MAX_HEADS", "MAX_RINGS", "nccl_graphs"]
 
@@ -114,7 +114,7 @@ def _ring(system: System, n_ranks: int) -> Graph:
             best, rate = rings, float(tried)
     if not best and system.pcie_GBps:  # the search gives up: one channel, which is reckoned to do next to nothing
         return Graph(1, GIVEN_UP_GBPS, GIVEN_UP_GBPS)
-    if not best or not (system.switched or system.pcie_GBps or _closes(system.links, n_ranks)):
+    if not best or not (system.switched or system.pcie_GBps or ring_closes(system.links)):
         what = f"the first {n_ranks} GPUs have no ring of NVLinks, and the choice over PCIe is not modelled"
         raise UnsupportedError(Fault(what, "ranks", "take GPUs that are wired to each other, or name the algorithm"))
     best, rate = doubled(system, best, rate)
@@ -122,22 +122,6 @@ def _ring(system: System, n_ranks: int) -> Graph:
         if tried > rate and tried <= fastest and system.rings_at(tried, n_ranks) >= best:
             rate = float(tried)
     return Graph(best, rate, rate, same_order=system.switched or system.pcie_GBps > 0)
-
-
-def _closes(links: tuple[tuple[int, ...], ...], n_ranks: int) -> bool:
-    """Return True if links lead around all of the first *n_ranks* GPUs; n_ranks is small where there is no switch.
-
-    >>> square = ((0, 1, 0, 1), (1, 0, 1, 0), (0, 1, 0, 1), (1, 0, 1, 0))
-    >>> _closes(square, 4), _closes(square, 3)
-    (True, False)
-    """
-
-    def extends(path: tuple[int, ...]) -> bool:
-        if len(path) == n_ranks:
-            return links[path[-1]][0] > 0
-        return any(extends((*path, gpu)) for gpu in range(n_ranks) if links[path[-1]][gpu] and gpu not in path)
-
-    return extends((0,))
 
 
 def _nvls(system: System, n_ranks: int) -> Graph:

@@ -20,10 +20,7 @@ from collsim.schedule.message_parts import (
     slot_bytes,
 )
 
-__all__ = ["OPS", "channels_used", "point_to_point", "protocol_of"]
-
-OPS = ("all_to_all", "all_to_all_v", "gather", "scatter", "send_recv")
-"""Operations that are made of messages."""
+__all__ = ["channels_used", "point_to_point", "protocol_of"]
 
 KIB = 1024
 LL_PART_BYTES = 16 * KIB

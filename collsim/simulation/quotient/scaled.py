@@ -141,13 +141,13 @@ class Scaled:
             lost = f"what {question.library.name} itself takes is left out of best on {self.n_ranks} ranks: see auto"
             told.left_out += [lost] * (lost not in told.left_out)
             return []
-        return self._one_by_one("auto", op, requested_bytes, question, Told())
+        return self._one_by_one("auto", op, requested_bytes, question, Told(keeps_loads=told.keeps_loads))
 
     def _request(self, op: Operation, requested_bytes: int, question: Request) -> ScheduleRequest:
         """Return the request to an algorithm for all ranks of the whole machine."""
         n = self.n_ranks
         asked = request_of(op, requested_bytes, self.run, question)
-        return replace(asked, n_ranks=n, size_bytes=op.rounded_size_bytes(requested_bytes, n, asked.element_bytes))
+        return replace(asked, n_ranks=n, size_bytes=question.size_of(op, requested_bytes, n))
 
     def _row(
         self, picked: Algorithm, proto: str | None, request: ScheduleRequest, empty: Row, question: Request

@@ -15,7 +15,7 @@ from typing import Any, ParamSpec, TypeVar
 from collsim.core.errors import ArgumentError, CollsimError, Fault, nearest
 from collsim.simulation.request.fields import FIELDS, SCALE_OUT
 
-__all__ = ["called_from_python", "in_python"]
+__all__ = ["argument_names", "called_from_python", "in_python"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -48,7 +48,7 @@ def called_from_python(function: Callable[P, T]) -> Callable[P, T]:
     collsim.core.errors.ArgumentError: node: simulate has no such argument
       hint: did you mean "nodes"?
     """
-    known = _names(function)
+    known = argument_names(function)
 
     @wraps(function)
     def called(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -64,7 +64,7 @@ def called_from_python(function: Callable[P, T]) -> Callable[P, T]:
     return called
 
 
-def _names(function: Callable[..., Any]) -> dict[str, None]:
+def argument_names(function: Callable[..., Any]) -> dict[str, None]:
     """Return the names of the arguments of a function, in their order; last those of a typed dictionary that it has."""
     found: dict[str, None] = {}
     for parameter in inspect.signature(function).parameters.values():

@@ -480,6 +480,10 @@ class Request:
     load : tuple of Load
     hash_seeds : tuple of int
         Draws of the hash of the network; none: one draw, that of the topology.
+    at_once : bool
+        Whether no transfer waits for another: no flag asks for it, explanations do.
+    of_log : bool
+        Whether a log asks: its sizes are rounded already, and its variables were set for reasons of its own.
     """
 
     ops: tuple[Operation, ...]
@@ -506,6 +510,13 @@ class Request:
     grouping: Grouping | None = None
     load: tuple[Load, ...] = ()
     hash_seeds: tuple[int, ...] = ()
+    at_once: bool = False
+    of_log: bool = False
+
+    def size_of(self, op: Operation, requested_bytes: int, n_ranks: int) -> int:
+        """Return the bytes that *op* moves for a requested size, 0 if nothing is left of it."""
+        rounded = op.whole_size_bytes if self.of_log else op.rounded_size_bytes
+        return rounded(requested_bytes, n_ranks, self.element_bytes)
 
     def groups_of(self, gpus: Sequence[int]) -> list[list[int]]:
         """Return the GPUs of each group of a run whose rank i is on GPU ``gpus[i]``."""

@@ -1,6 +1,6 @@
 """Placement of ranks on GPUs: block by block, in turn from node to node, as a host file or as Slurm says.
 
-Ranks are numbered by the launcher; GPUs by the topology, node after node. `importing.slurm` reads topology.conf.
+Ranks are numbered by the launcher; GPUs by the topology, node after node. `core.slurm` reads topology.conf.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def _filled(lines: Sequence[Line], known: dict[str, list[int]], gpu_names: Seque
 
 def _by_slurm(placement: str, gpu_names: Sequence[str], pods: Sequence[int] | None) -> list[int]:
     """Return the GPUs of hosts that Slurm's topology.conf puts on leaves or in blocks, in the order of the hosts."""
-    from collsim.importing.slurm import hosts_in, read_leaves
+    from collsim.core.slurm import hosts_in, read_leaves
 
     file, colon, text = placement.removeprefix(SLURM).partition(":")
     if pods is None:

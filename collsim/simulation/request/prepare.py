@@ -78,7 +78,7 @@ def prepare(
     if whole is not None and question is not None and question.environment:
         from collsim.library.transports import on_transport
 
-        whole = on_transport(whole, question.environment)
+        whole = on_transport(whole, question.environment, [op.name for op in question.ops])
     topology = None if whole is None else faults.attempt(_damaged, whole, fail, degrade)
     constants = faults.attempt(load_profile, profile, topology)
     groups = None

@@ -25,7 +25,7 @@ from collsim.simulation.request.sizes import read_sizes
 from collsim.simulation.request.values import in_known_case, read_items, read_name, read_names, read_whole, shown
 from collsim.topology import Topology
 
-__all__ = ["CHOICES", "MOST_CHANNELS", "PROTOCOLS", "Request", "ask", "rank_groups"]
+__all__ = ["CHOICES", "MOST_CHANNELS", "PROTOCOLS", "Request", "algorithm_names", "ask", "rank_groups"]
 
 MOST_MATRIX_BYTES = 2**62
 """All entries of a byte matrix together; sums stay exact far beyond what anyone sends."""
@@ -35,6 +35,11 @@ OF_A_MACHINE = ("topo", *SCALE_OUT, "ranks", "rank_list", "profile", "placement"
 WITHOUT_TOPOLOGY = tuple(entry.name for entry in FIELDS if entry.name not in (*OF_A_MACHINE, "op", "size", "algo"))
 ON_THEIR_OWN = tuple(name for name in WITHOUT_TOPOLOGY if BY_NAME[name].check or BY_NAME[name].kind == "flag")
 """Fields whose value does not depend on another."""
+
+
+def algorithm_names() -> list[str]:
+    """Return the names of all algorithms, after those of the choices."""
+    return [*CHOICES, *dict.fromkeys(entry.name for entry in ALGORITHMS)]
 
 
 def ask(op: Any, size: Any = None, algo: Any = "auto", **asked: Any) -> Request:

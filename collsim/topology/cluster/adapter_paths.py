@@ -12,12 +12,13 @@ __all__ = ["PATHS", "with_adapter_paths"]
 
 PATHS = "path."
 """First word of the names of what is changed here, among the facts of a topology."""
-FIELDS = {"nic_rate_Bps": "B/s", "bus_rate_Bps": "B/s", "nic_latency_s": "s"}
+FIELDS = {"nic_rate_Bps": "B/s", "bus_rate_Bps": "B/s", "nic_latency_s": "s", "relays": "count", "flows_per_pair": ""}
 """Fields of the specification that may change, with their units."""
 
 
 def with_adapter_paths(topology: Topology, figures: Mapping[str, float], source: str) -> Topology:
-    """Return a cluster of equal nodes with other *figures* (B/s, s) of all its adapters; *source* says what set them.
+    """Return a cluster of equal nodes with other *figures* (B/s, s; ``relays``: whether GPUs pass on what is for
+    another rail) of all its adapters; *source* says what set them.
 
     >>> from collsim.topology import load_topology
     >>> cluster = load_topology("hgx_h100", scale_out={"nodes": 2})
@@ -35,6 +36,6 @@ def with_adapter_paths(topology: Topology, figures: Mapping[str, float], source:
 def _fact(name: str, value: float, source: str) -> Fact:
     """Return a figure of the path; those of the adapter itself stay, because the library reads them for its choice."""
     unit = FIELDS[name]
-    path = PATHS + name.rpartition("_")[0]
-    text = f"{value * 1e6:g} us" if unit == "s" else f"{value / 1e9:.4g} GB/s"
-    return Fact(path, text, value, unit, "set", source, "", "--env")
+    path = PATHS + (name.rpartition("_")[0] if unit in ("s", "B/s") else name)
+    texts = {"s": f"{value * 1e6:g} us", "B/s": f"{value / 1e9:.4g} GB/s", "count": "on" if value else "off"}
+    return Fact(path, texts.get(unit, f"{value:g}"), float(value), unit, "set", source, "", "--env")

@@ -59,8 +59,6 @@ class NetworkSpec(BaseModel):
     """Of every link besides its cable: error correction."""
     efficiency: Fraction
     """Share of the line rate that data reach."""
-    payload: Count
-    header: Count
     out_of_order: Feature | None = None
     """Treatment of packets that overtake each other on the way."""
     offload: Feature | None = None

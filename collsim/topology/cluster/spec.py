@@ -86,7 +86,7 @@ class ClusterSpec:
     leaf_cable_m: float = 30.0
     core_cable_m: float = 50.0
     bus_latency_s: float = 250e-9
-    bus_efficiency: float = 0.894
+    bus_efficiency: float = 0.858
     """These five as in `collsim.topology.files.schema.ScaleOut`, which says where they come from."""
     switch_latency_s: float = 0.0
     nic_latency_s: float = 0.0
@@ -96,14 +96,14 @@ class ClusterSpec:
     """Of ``ecmp``: which cables the hash gives to whom."""
     flows_per_pair: int = 1
     """Of ``ecmp``: a pair's messages are dealt to so many connections with hashes of their own."""
+    relays: bool = True
+    """Whether messages for another rail go over a GPU beside the sender (PXN); else they cross switches, if any do."""
     efficiency: float = 1.0
     """Share of the line rate of a network link that data reach."""
     in_network_reduction: str | None = None
     """Reduction of the network's switches, such as SHARP; off unless the library turns it on."""
     tree_per: str | None = None
     """One streaming reduction tree at once for each ``port`` or each ``switch``; None: these switches stream none."""
-    payload_bytes: int = 4096
-    header_bytes: int = 0
     mix: tuple[NodeKind, ...] = ()
     """The kinds of nodes, if there are several."""
 

@@ -12,7 +12,7 @@ from collsim.topology.files.reader import Document, Path, show_path
 from collsim.topology.files.schema import SECTIONS
 from collsim.topology.files.sections import LISTS, field_models
 
-__all__ = ["apply_overrides", "known_paths", "normalise_overrides", "parse_path"]
+__all__ = ["apply_overrides", "known_paths", "normalise_overrides", "parse_path", "unknown_path"]
 
 Overrides = Mapping[str, str] | Iterable[str | tuple[str, str]]
 
@@ -70,19 +70,30 @@ def known_paths() -> dict[str, bool]:
     return paths
 
 
+def unknown_path(text: str) -> Fault | None:
+    """Return what is wrong with the path of an override; None if files may have such a figure."""
+    known = known_paths()
+    path = parse_path(text)
+    pattern = re.sub(r"\[\d+\]", "[i]", show_path(path)) if path else text
+    if path is not None and pattern in known:
+        return None
+    near = nearest(pattern, list(known))
+    listed = ", ".join(key for key in known if key.split(".")[0] == pattern.split(".")[0]) or ", ".join(known)
+    hint = f'did you mean "{near}"? known: {listed}' if near else f"known: {listed}"
+    return Fault(f'unknown path "{text[:60]}"', f"--set {text[:60]}", hint)
+
+
 def apply_overrides(document: Document, overrides: Iterable[tuple[str, str]], faults: list[Fault]) -> Document:
     """Return *document* with the overrides written in; the original is left as it is."""
     known = known_paths()
     data, origins = document.data, dict(document.origins)
     for text, value in overrides:
-        path = parse_path(text)
-        pattern = re.sub(r"\[\d+\]", "[i]", show_path(path)) if path else text
-        if path is None or pattern not in known:
-            near = nearest(pattern, list(known))
-            listed = ", ".join(key for key in known if key.split(".")[0] == pattern.split(".")[0]) or ", ".join(known)
-            hint = f'did you mean "{near}"? known: {listed}' if near else f"known: {listed}"
-            faults.append(Fault(f'unknown path "{text[:60]}"', f"--set {text[:60]}", hint))
+        path, fault = parse_path(text), unknown_path(text)
+        if fault is not None:
+            faults.append(fault)
+        if fault is not None or path is None:
             continue
+        pattern = re.sub(r"\[\d+\]", "[i]", show_path(path))
         try:
             data = _written(data, path, _Setting(value, known[pattern]))
         except IndexError:

@@ -231,7 +231,10 @@ class ScaleOut(Section):
         Time, "250 ns", "GPU to adapter through a PCIe switch; with the adapter 1 to 1.5 us for both ends together"
     )
     bus_efficiency: Fraction = default_figure(
-        Fraction, "0.894", "56.3 of 63 GB/s, copies of an MI300X over PCIe 5 x16 in public benchmarks"
+        Fraction,
+        "0.858",
+        "one way 56.3 of 63 GB/s, copies of an MI300X over PCIe 5 x16 in public benchmarks; an adapter reads and "
+        "writes at once, and each way carries the other's read requests as well, 24 bytes for every 512",
     )
     switch_latency: Time | None = None
     nic_latency: Time | None = None

@@ -20,6 +20,7 @@ ROW = "1048576  262144  float  sum  -1  40.00  26.21  {busbw:.2f}  0\n"
         ("mpirun -H a:8,b:8", (16, 2)),
         ("mpirun -np 2 -H a,b", (2, 2)),
         ("mpirun -np 16 -H a,b -N 8", (16, 2)),
+        ("mpirun -np 4 -H a:8,b:8", (4, None)),
         ("mpiexec.hydra -n 24 -ppn 8", (24, 3)),
         ("mpirun -np 20 -N 8", (20, 3)),
         ("srun -n 16 -N 2", (16, 2)),

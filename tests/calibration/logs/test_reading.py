@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import doctest
 import gzip
 import io
 import math
 import random
 import re
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -359,12 +357,6 @@ def test_cut_gzip_gives_what_could_be_unpacked(read):
     assert 0 < len(log) < 12 * 2000
     assert "reading stopped after line" in joined(log)
     assert all(math.isfinite(r.time_s) for r in log.rows)
-
-
-def test_page_of_the_documentation(monkeypatch):
-    root = Path(__file__).parents[3]
-    monkeypatch.chdir(root)
-    assert doctest.testfile(str(root / "docs" / "logs.md"), module_relative=False).failed == 0
 
 
 CSV = """op,ranks,type,redop,root,size_bytes,time_us

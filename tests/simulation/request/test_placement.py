@@ -3,7 +3,7 @@
 import pytest
 
 from collsim.core.errors import InputError
-from collsim.importing.slurm import hosts_in, read_leaves
+from collsim.core.slurm import hosts_in, read_leaves
 from collsim.simulation.request.loads import free_shares, parse_load, parse_loads
 from collsim.simulation.request.placement import placed
 

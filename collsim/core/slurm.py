@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from collsim.core.errors import Fault, Faults, InputError, nearest
 from collsim.core.input_files import read_input
 
-__all__ = ["hosts_in", "read_leaves", "read_switches"]
+__all__ = ["Switch", "hosts_in", "read_leaves", "switches_in"]
 
 MOST_FILE_BYTES = 2**24
 MOST_HOSTS = 2**20
@@ -79,7 +79,7 @@ def read_leaves(file: str) -> dict[str, list[str]]:
     InputError
         The file cannot be read, or every fault of it, each with its line.
     """
-    switches = read_switches(file)
+    switches = switches_in(_text(file), file)
     under = {name for switch in switches.values() for name in switch.below}
     order: list[str] = []
     for name in switches:
@@ -88,12 +88,12 @@ def read_leaves(file: str) -> dict[str, list[str]]:
     return {name: switches[name].hosts for name in order}
 
 
-def read_switches(file: str) -> dict[str, Switch]:
-    """Return the switches and blocks of a topology.conf by their names; raise as `read_leaves`."""
+def switches_in(text: str, file: str) -> dict[str, Switch]:
+    """Return the switches and blocks in the text of a topology.conf by their names; raise as `read_leaves`."""
     faults = Faults()
     switches: dict[str, Switch] = {}
-    for line, text in _lines(file):
-        faults.attempt(_add, switches, line, text, f"{file}:{line}")
+    for line, said in _lines(text):
+        faults.attempt(_add, switches, line, said, f"{file}:{line}")
     faults += _tree_faults(switches, file) if not faults else []
     if not any(switch.hosts for switch in switches.values()) and not faults:
         faults.append(Fault("the file puts no host on a switch or in a block", file, HINT))
@@ -101,8 +101,8 @@ def read_switches(file: str) -> dict[str, Switch]:
     return switches
 
 
-def _lines(file: str) -> Iterator[tuple[int, str]]:
-    """Yield the lines that say something, with the number of their first; a backslash joins two."""
+def _text(file: str) -> str:
+    """Return the text of a file."""
     try:
         content = read_input(file, MOST_FILE_BYTES)
         text = content.decode("utf-8-sig")
@@ -113,6 +113,11 @@ def _lines(file: str) -> Iterator[tuple[int, str]]:
         raise InputError(Fault("not a text file", file, HINT)) from None
     if len(content) > MOST_FILE_BYTES:
         raise InputError(Fault(f"the file is larger than {MOST_FILE_BYTES >> 20} MiB", file, HINT))
+    return text
+
+
+def _lines(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the lines that say something, with the number of their first; a backslash joins two."""
     start, joined = 0, ""
     for number, raw in enumerate(text.splitlines(), 1):
         start = start or number

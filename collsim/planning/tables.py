@@ -1,0 +1,344 @@
+"""Tables for serving planners: nccl-tests and DeepEP on any topology, as predicted, in the layout of measured ones.
+
+The layouts are those of the tables that NVIDIA's AIConfigurator 0.12 ships (package aiconfigurator-core,
+``nccl_perf``, ``wideep_deepep_normal_perf`` and ``wideep_deepep_ll_perf``): columns, units, and what they count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from collsim._version import __version__
+from collsim.core.errors import CollsimError, Fault, Faults, InputError, ModelError, UnknownNameError
+from collsim.core.operations import dtype_bytes, operation
+from collsim.core.tabular import Tabular
+from collsim.moe import simulate_moe
+from collsim.moe.models import load_model
+from collsim.simulation.request.fields import SCALE_OUT
+from collsim.simulation.request.prepare import Machine
+from collsim.simulation.simulate import simulate
+
+__all__ = ["KINDS", "PlannerTable", "answer_table", "planner_table", "prepare_table"]
+
+NCCL = (
+    "framework",
+    "version",
+    "device",
+    "op_name",
+    "kernel_source",
+    "nccl_dtype",
+    "num_gpus",
+    "message_size",
+    "latency",
+)
+"""``message_size`` counts elements: the size column of nccl-tests over the size of an element; ``latency`` is in ms."""
+EXPERTS = ("framework", "version", "device", "op_name", "kernel_source", "node_num", "hidden_size", "num_token",
+           "num_topk", "num_experts")  # fmt: skip
+NORMAL = (*EXPERTS, "dispatch_sms", "dispatch_transmit_us", "dispatch_notify_us", "combine_sms", "combine_transmit_us",
+          "combine_notify_us")  # fmt: skip
+LOW_LATENCY = (*EXPERTS, "combine_avg_t_us", "combine_bandwidth_gbps", "dispatch_avg_t_us", "dispatch_bandwidth_gbps")
+KINDS = {"nccl": NCCL, "deepep": NORMAL, "deepep_ll": LOW_LATENCY}
+"""Columns of each kind."""
+OPS = {
+    "all_reduce": "all_reduce",
+    "all_gather": "all_gather",
+    "reduce_scatter": "reduce_scatter",
+    "all_to_all": "alltoall",
+}
+"""Words of the layout for operations."""
+ELEMENTS = tuple(256 << power for power in range(22))
+TOKENS = {
+    "deepep": (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072),
+    "deepep_ll": (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024),
+}
+MODES = {"deepep": "normal", "deepep_ll": "low_latency"}
+FRAMEWORK = "collsim"
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class PlannerTable(Tabular):
+    """Table in the layout of a kind: *rows* with its columns, and what could not be answered."""
+
+    version: str
+    kind: str
+    topology: str
+    rows: tuple[Mapping[str, Any], ...]
+    refused: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the document of schema ``collsim.planner_table/1``."""
+        return {
+            "schema": "collsim.planner_table/1",
+            "collsim": self.version,
+            "kind": self.kind,
+            "topology": self.topology,
+            "rows": [dict(row) for row in self.rows],
+            "refused": list(self.refused),
+        }
+
+    def to_records(self) -> list[dict[str, Any]]:
+        """Return the rows: exactly the columns of the layout, in its units."""
+        return [dict(row) for row in self.rows]
+
+    def to_parquet(self, path: str | Path) -> None:
+        """Write the rows as Parquet, whole or not at all.
+
+        Raises
+        ------
+        ImportError
+            Polars is not installed: ``pip install 'collsim[frames]'``.
+        """
+        target = Path(path)
+        partial = target.with_name(f".{target.name}.tmp")
+        try:
+            self.to_frame("polars").write_parquet(partial)
+            partial.replace(target)
+        finally:
+            partial.unlink(missing_ok=True)
+
+    def _caption(self) -> str:
+        return f"{self.kind} table of {self.topology}"
+
+    def _shown(self) -> list[dict[str, str]]:
+        return [{name: f"{value:.5g}" if isinstance(value, float) else str(value) for name, value in row.items()}
+                for row in self.rows]  # fmt: skip
+
+
+Parts = Iterator[tuple[str, Callable[[], list[Record]]]]
+
+
+class PreparedTable(NamedTuple):
+    """Checked table: its kind, its machine, and what answers each part of it."""
+
+    kind: str
+    topology: Any
+    parts: Parts
+
+
+def planner_table(
+    topo: Any,
+    kind: str = "nccl",
+    *,
+    op: Sequence[str] = tuple(OPS),
+    dtype: Sequence[str] = ("half", "int8"),
+    elements: Sequence[int] = ELEMENTS,
+    ranks: Sequence[int] | None = None,
+    model: Sequence[str] = ("deepseek-v3",),
+    tokens: Sequence[int] | None = None,
+    sms: Sequence[int] | None = None,
+    nodes: Sequence[int] = (1,),
+    profile: str = "auto",
+    library: str | None = None,
+    **machine: Any,
+) -> PlannerTable:
+    """Predict a table of measurements for a serving planner.
+
+    Parameters
+    ----------
+    topo : str, path, Topology or networkx graph
+    kind : {"nccl", "deepep", "deepep_ll"}
+        nccl-tests; DeepEP in normal mode; DeepEP in low-latency mode.
+    op, dtype, elements : sequences
+        Of ``nccl``: operations, types, and elements of the size column.
+    ranks : sequence of int, optional
+        Of ``nccl``; default: powers of two up to all GPUs, and all of them. Of ``deepep`` the first entry: over how
+        many GPUs the experts are spread; default: all.
+    model, tokens, sms, nodes : sequences
+        Of ``deepep``: models, tokens a rank, SMs (default: the kernel's) and numbers of nodes. Of ``nccl`` the first
+        entry of *nodes* counts.
+    profile, library
+        As of `collsim.simulate`.
+    **machine
+        ``gpus_per_node``, ``racks``, ``fabric``, ``network``, ``overrides``, ``fail`` and ``degrade``, as of
+        `collsim.simulate`.
+
+    Raises
+    ------
+    InputError
+        Everything that is wrong with the request, at once.
+    ModelError
+        There is no answer to any of it.
+
+    Examples
+    --------
+    >>> table = planner_table("hgx_h100", op=["all_reduce"], dtype=["half"], elements=[2**20], ranks=[8])
+    >>> [(row["message_size"], row["num_gpus"], row["nccl_dtype"]) for row in table.to_records()]
+    [(1048576, 8, 'half')]
+    """
+    shapes: dict[str, Any] = {"op": op, "dtype": dtype, "elements": elements, "ranks": ranks}
+    shapes |= {"model": model, "tokens": tokens, "sms": sms, "nodes": nodes}
+    return answer_table(prepare_table(topo, kind, **shapes, profile=profile, library=library, **machine))
+
+
+def prepare_table(
+    topo: Any,
+    kind: str,
+    *,
+    op: Sequence[str] = tuple(OPS),
+    dtype: Sequence[str] = ("half", "int8"),
+    elements: Sequence[int] = ELEMENTS,
+    ranks: Sequence[int] | None = None,
+    model: Sequence[str] = ("deepseek-v3",),
+    tokens: Sequence[int] | None = None,
+    sms: Sequence[int] | None = None,
+    nodes: Sequence[int] = (1,),
+    profile: str = "auto",
+    library: str | None = None,
+    **machine: Any,
+) -> PreparedTable:
+    """Check what is asked of a table, and raise every fault at once; the parameters are those of `planner_table`."""
+    faults = Faults()
+    if kind not in KINDS:
+        faults.attempt(_unknown, kind)
+    names = [found.name for each in op if (found := faults.attempt(operation, each, where="op")) is not None]
+    faults += [
+        Fault(f"the layout has no {name}", "op", f"it has {', '.join(OPS)}") for name in names if name not in OPS
+    ]
+    for each in dtype:
+        faults.attempt(dtype_bytes, each)
+    for each in model if kind != "nccl" else ():
+        faults.attempt(load_model, each)
+    for name, values in (("elements", elements), ("tokens", tokens), ("sms", sms), ("nodes", nodes), ("ranks", ranks)):
+        faults += [Fault(f"{value} is no count", name, "give 1 or more") for value in values or () if value < 1]
+    topology = faults.attempt(_machine(machine, nodes[0]).of, topo)
+    faults.raise_any()
+    assert topology is not None
+    asked = {**machine, "profile": profile}
+    if kind == "nccl":
+        shape = (names, dtype, elements, ranks or _ranks(topology.n_gpus))
+        parts = _nccl(topo, shape, {**asked, "nodes": nodes[0] if nodes[0] > 1 else None, "library": library})
+    else:
+        asked["ep"] = ranks[0] if ranks else None
+        parts = _experts(topo, kind, (model, tokens or TOKENS[kind], sms or (None,), nodes), asked)
+    return PreparedTable(kind, topology, parts)
+
+
+def answer_table(prepared: PreparedTable) -> PlannerTable:
+    """Return the rows of a checked table, and what has no answer.
+
+    Raises
+    ------
+    ModelError
+        Nothing has.
+    """
+    kind, topology, parts = prepared
+    device = topology.labels.get("gpu.model", topology.name)
+    rows: list[Record] = []
+    refused: list[str] = []
+    for what, answer in parts:
+        try:
+            rows += [_in_order(kind, {"device": device, **row}) for row in answer()]
+        except CollsimError as error:
+            refused += [f"{what}: {fault.what}" + f" ({fault.hint})" * bool(fault.hint) for fault in error.faults]
+    if not rows:
+        raise ModelError(*(Fault(line) for line in refused))
+    return PlannerTable(__version__, kind, topology.name, tuple(rows), tuple(refused))
+
+
+def _unknown(kind: str) -> None:
+    raise UnknownNameError("kind of table", kind, KINDS, "kind")
+
+
+def _machine(machine: Mapping[str, Any], nodes: int) -> Machine:
+    """Return the machine of the first number of nodes."""
+    cluster = {name: machine[name] for name in SCALE_OUT if machine.get(name) is not None}
+    others = {name: machine.get(name) for name in ("overrides", "fail", "degrade")}
+    return Machine(**others, scale_out=cluster | ({"nodes": nodes} if nodes > 1 else {}))
+
+
+def _ranks(gpus: int) -> list[int]:
+    """Return powers of two up to a number of GPUs, and that number.
+
+    >>> _ranks(72)
+    [2, 4, 8, 16, 32, 64, 72]
+    """
+    return sorted({*(1 << power for power in range(1, gpus.bit_length())), gpus} - {1})
+
+
+def _in_order(kind: str, row: Mapping[str, Any]) -> Record:
+    return {name: {"framework": FRAMEWORK, **row}[name] for name in KINDS[kind]}
+
+
+def _nccl(
+    topo: Any,
+    shape: tuple[Sequence[str], Sequence[str], Sequence[int], Sequence[int]],
+    asked: Mapping[str, Any],
+) -> Parts:
+    """Yield rows by type, ranks and operation: all sizes in one call."""
+    ops, dtypes, elements, ranks = shape
+    for dtype in dtypes:
+        for number in ranks:
+            for op in ops:
+                answer = partial(_nccl_rows, topo, op, dtype, ranks=number, sizes=elements, **asked)
+                yield f"{op} of {number} GPUs, {dtype}", answer
+
+
+def _nccl_rows(
+    topo: Any, op: str, dtype: str, *, ranks: int, sizes: Sequence[int], **asked: Any
+) -> list[Record]:  # fmt: skip
+    _, width = dtype_bytes(dtype)
+    result = simulate(topo, op, [count * width for count in sizes], ranks=ranks, dtype=dtype, **asked)
+    name = result.profile["library"] or FRAMEWORK
+    return [
+        {
+            "version": name.partition("-")[2] or __version__,
+            "op_name": OPS[op],
+            "kernel_source": name.partition("-")[0].upper(),
+            "nccl_dtype": dtype,
+            "num_gpus": ranks,
+            "message_size": row.requested_bytes // width,
+            "latency": row.time_s * 1e3,
+        }
+        for row in result.rows
+    ]
+
+
+def _experts(
+    topo: Any,
+    kind: str,
+    shape: tuple[Sequence[str], Sequence[int], Sequence[int | None], Sequence[int]],
+    asked: Mapping[str, Any],
+) -> Parts:
+    """Yield a row for each number of nodes, model, SMs and tokens."""
+    models, tokens, sms, nodes = shape
+    for node_num in nodes:
+        for model in models:
+            for number in sms:
+                for count in tokens:
+                    question = {**asked, "nodes": node_num if node_num > 1 else None, "tokens": count, "sms": number}
+                    what = f"{model} on {node_num} nodes, {count} tokens"
+                    yield what, partial(_expert_rows, topo, kind, model, node_num, question)
+
+
+def _expert_rows(topo: Any, kind: str, model: str, nodes: int, question: Mapping[str, Any]) -> list[Record]:
+    # the tables are of tokens that take any experts: no limit of a model on groups of them
+    result = simulate_moe(topo, model, mode=MODES[kind], groups=1, group_limit=1, **question)
+    rows = {row.op: row for row in result.rows}
+    if len(result.rows) != len(rows) or len(rows) != 2:
+        raise InputError(Fault("; ".join(each.what for each in result.refused) or "no single answer", "nodes"))
+    figures, config = load_model(model), result.to_dict()["config"]
+    row: Record = {
+        "version": __version__,
+        "op_name": "normal" if kind == "deepep" else "ll",
+        "kernel_source": "deepep",
+        "node_num": nodes,
+        "hidden_size": figures.hidden,
+        "num_token": question["tokens"],
+        "num_topk": figures.top_k,
+        "num_experts": figures.experts,
+    }
+    for op, found in rows.items():
+        if kind == "deepep":
+            row |= {
+                f"{op}_sms": config["sms"],
+                f"{op}_transmit_us": found.time_s * 1e6,
+                f"{op}_notify_us": found.prepare_s * 1e6,
+            }
+        else:
+            row |= {f"{op}_avg_t_us": found.time_s * 1e6, f"{op}_bandwidth_gbps": found.logical_Bps / 1e9}
+    return [row]

@@ -1,0 +1,378 @@
+"""A report as one HTML file that needs no network: pictures are SVG in it, and colours follow the reader's setting."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+from collsim._version import __version__
+from collsim.core.errors import Fault, SpecError
+from collsim.core.operations import operation
+from collsim.core.units import format_size
+from collsim.explanation.contents import Contents, Document, Measured
+from collsim.explanation.findings import Explanation
+from collsim.report.html.explained import answer_cards, explained_html
+from collsim.report.html.marks import card, cards, figure, legend, table, time_words
+from collsim.report.svg.bandwidth_curves import SERIES, bandwidth_curves
+from collsim.simulation.busbw_plot import Curve, curves_of
+from collsim.simulation.row import Row
+
+__all__ = ["report_html"]
+
+MOST_ROWS = 60
+EXPERTS = (
+    "op", "ranks", "time_s", "time_lo_s", "time_hi_s", "lower_bound_s", "node_bytes", "network_bytes", "limited_by",
+)  # fmt: skip
+"""Columns of dispatch and combine."""
+HEADS = (
+    "size", "algorithm", "time (us)", "low (us)", "high (us)", "busbw (GB/s)", "bound (us)", "eff", "bottleneck",
+)  # fmt: skip
+MOST_COLUMNS = 10
+TITLES = {
+    "collsim.result/1": "Prediction", "collsim.compare/1": "Systems compared", "collsim.validate/1": "Beside the log",
+    "collsim.diagnose/1": "Diagnosis", "collsim.moe/1": "Dispatch and combine", "collsim.timeline/1": "Step",
+    "collsim.explain/1": "Explanation",
+}  # fmt: skip
+
+
+def report_html(contents: Contents) -> str:
+    """Return the page.
+
+    Raises
+    ------
+    SpecError
+        A document is not as its schema says.
+    """
+    title, style = _title(contents), files(__name__).joinpath("page.css").read_text(encoding="utf-8")
+    body = [f"<h1>{escape(title)}</h1>", f'<p class="soft">collsim {__version__}: predictions, not measurements'
+            f"{', beside measured points' * bool(_points(contents))}.</p>"]  # fmt: skip
+    if contents.explanations:
+        body.append(answer_cards(contents.explanations[0][1]))
+    for document in contents.documents:
+        try:
+            body += _document(document, contents)
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+            what = f"not as {document.schema} says: {type(error).__name__} {error}"
+            raise SpecError(Fault(what, document.name, "write it again with this version")) from None
+    used = {(curve.op, curve.ranks) for curve in _keys(contents)}
+    lonely = [each for each in contents.measured if (each.op, each.ranks) not in used]
+    body += _lonely(lonely)
+    body += [f'<p class="warning">{escape(note)}</p>' for note in contents.notes]
+    return (
+        f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{escape(title)}</title>\n'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1">\n<style>\n{style}</style>\n</head>\n'
+        "<body>\n" + "\n".join(body) + "\n</body>\n</html>\n"
+    )
+
+
+def _title(contents: Contents) -> str:
+    """Return what the page is about: operations and systems."""
+    names = [str(_topology(each.content)["name"]) for each in contents.documents if each.content.get("topology")]
+    names += [
+        str(system["system"]) for each in contents.documents for system in each.content.get("systems", ())
+    ]  # fmt: skip
+    ops = [str(row["op"]) for each in contents.documents for row in _rows(each)]
+    ops += [each.op for each in contents.measured]
+    on = f" on {', '.join(dict.fromkeys(names))}" if names else ""
+    return f"{', '.join(dict.fromkeys(ops)) or 'Report'}{on}"
+
+
+def _topology(content: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the topology of a document; those of timelines have a name only."""
+    found = content.get("topology") or {}
+    return {"name": found} if isinstance(found, str) else found
+
+
+def _rows(document: Document) -> list[Mapping[str, Any]]:
+    """Return the rows of a document that are about one operation each."""
+    content = document.content
+    if document.schema == "collsim.compare/1":
+        return [run for row in content["rows"] for run in row["runs"] if run]
+    if document.schema == "collsim.explain/1":
+        return [content["row"]]
+    return [row for row in content.get("results") or content.get("rows") or () if "op" in row]
+
+
+def _keys(contents: Contents) -> list[SimpleNamespace]:
+    """Return operation and ranks of every row that has a curve."""
+    return [
+        SimpleNamespace(op=row["op"], ranks=row["ranks"])
+        for document in contents.documents
+        if document.schema in ("collsim.result/1", "collsim.compare/1", "collsim.validate/1", "collsim.explain/1")
+        for row in _rows(document)
+    ]
+
+
+def _points(contents: Contents) -> bool:
+    return bool(contents.measured) or any(each.schema == "collsim.validate/1" for each in contents.documents)
+
+
+def _document(document: Document, contents: Contents) -> Iterator[str]:
+    """Yield the sections of one document."""
+    content = document.content
+    topology = _topology(content)
+    of = str(topology.get("name", Path(document.name).name))
+    of += f", {topology['ranks']:,} GPUs" if "ranks" in topology else ""
+    yield f"<h2>{escape(TITLES[document.schema])}: {escape(of)}</h2>"
+    yield from _provenance(content)
+    match document.schema:
+        case "collsim.result/1" | "collsim.explain/1":
+            yield from _panels(_curves(_rows(document)), contents.measured, _rows(document))
+        case "collsim.compare/1":
+            yield from _compared(content, contents.measured)
+        case "collsim.validate/1":
+            yield from _validated(content)
+        case "collsim.diagnose/1":
+            yield from _diagnosed(content)
+        case "collsim.timeline/1":
+            yield from _timed(content)
+        case _:
+            yield _plain_table(content["results"], EXPERTS)
+    for name, found in contents.explanations:
+        if name == document.name:
+            yield from _explained(found, contents)
+    yield from (f'<p class="warning">{escape(text)}</p>' for text in content.get("warnings", ()))
+
+
+def _explained(found: Explanation, contents: Contents) -> Iterator[str]:
+    """Yield an explanation under its title; the first one has its cards at the top of the page."""
+    row = found.row
+    what = f"{row.op} of {format_size(row.size_bytes)} on {found.result.topology['name']}"
+    yield f"<h2>{escape(what)}, explained</h2>"
+    if found is not contents.explanations[0][1]:
+        yield answer_cards(found)
+    yield explained_html(found)
+
+
+def _provenance(content: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what stands behind the figures: profile, damage."""
+    profile, topology = content.get("profile"), _topology(content)
+    if profile:
+        calibrated = "calibrated" if profile.get("calibrated") else "not calibrated"
+        told = f"Profile {profile['name']} ({calibrated}): {profile.get('constants') or ''}"
+        yield f'<p class="soft">{escape(told)}</p>'
+    if damage := topology.get("damage"):
+        yield f'<p class="warning">With {escape(damage["summary"])}</p>'
+
+
+def _curves(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, int], list[Curve]]:
+    """Return the curves of rows by operation and ranks."""
+    found: dict[tuple[str, int], list[Curve]] = {}
+    for op, ranks in dict.fromkeys((row["op"], row["ranks"]) for row in rows):
+        own = [cast(Row, SimpleNamespace(**row)) for row in rows if (row["op"], row["ranks"]) == (op, ranks)]
+        found[op, ranks] = curves_of(own)
+    return found
+
+
+def _panels(
+    curves: Mapping[tuple[str, int], Sequence[Curve]],
+    measured: Sequence[Measured],
+    rows: Sequence[Mapping[str, Any]] = (),
+) -> Iterator[str]:
+    """Yield a picture for each operation and number of ranks, with what was measured of it, and its rows below."""
+    for (op, ranks), own in curves.items():
+        points = [(each.name, each.points) for each in measured if (each.op, each.ranks) == (op, ranks)]
+        yield f"<h3>Bus bandwidth: {escape(op)} on {ranks} ranks</h3>"
+        yield _panel(own, points, f"bus bandwidth of {op} on {ranks} ranks")
+        if below := [row for row in rows if (row["op"], row["ranks"]) == (op, ranks)]:
+            yield _run_table(below)
+
+
+def _panel(curves: Sequence[Curve], points: Sequence[tuple[str, Sequence[tuple[int, float]]]], title: str) -> str:
+    """Return a picture of curves and points with its legend."""
+    told = []
+    for place, curve in enumerate(curves):
+        colour = f"s{place % SERIES}"
+        told.append((colour, "line", curve.label))
+        if any(low is not None for low in curve.low_Bps):
+            told.append((colour, "area", "90 % of measured times (error band)"))
+        if any(curve.bound_Bps):
+            told.append((colour, "dash", "bound: no algorithm is faster"))
+    told += [("", "ring", f"measured, {name}") for name, _ in points]
+    return figure(bandwidth_curves(curves, points, title), "") + legend(dict.fromkeys(told))
+
+
+def _run_table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return the rows of a run with what a reader asks of them first; columns in which no row has anything are left
+    out.
+    """
+    every = [_run_cells(row) for row in rows[:MOST_ROWS]]
+    kept = [i for i in range(len(HEADS)) if any(cells[i] for cells in every)]
+    more = f'<p class="soft">{len(rows) - MOST_ROWS} more rows are in the file.</p>' * (len(rows) > MOST_ROWS)
+    words = [place for place, i in enumerate(kept) if HEADS[i] in ("algorithm", "bottleneck")]
+    return table([HEADS[i] for i in kept], [[cells[i] for i in kept] for cells in every], words) + more
+
+
+def _run_cells(row: Mapping[str, Any]) -> tuple[str, ...]:
+    def us(time_s: float | None) -> str:
+        return "" if time_s is None else f"{time_s * 1e6:.2f}"
+
+    algo = row["algo"] if row["proto"] is None else f"{row['algo']}/{row['proto']}"
+    return (
+        format_size(row["size_bytes"]), algo, us(row["time_s"]), us(row["time_lo_s"]), us(row["time_hi_s"]),
+        f"{row['busbw_Bps'] / 1e9:.2f}", us(row["lower_bound_s"]), f"{row['efficiency']:.0%}", row["limited_by"],
+    )  # fmt: skip
+
+
+def _compared(content: Mapping[str, Any], measured: Sequence[Measured]) -> Iterator[str]:
+    """Yield the systems of a comparison as curves, and a table of times with how many times as fast each is."""
+    names = [str(system["system"]) for system in content["systems"]]
+    rows = [
+        {**run, "asked": names[place]} for row in content["rows"] for place, run in enumerate(row["runs"]) if run
+    ]  # fmt: skip
+    yield from _panels(_curves(rows), measured)
+    cells = []
+    for row in content["rows"][:MOST_ROWS]:
+        first = next(run for run in row["runs"] if run)
+        times = ["" if run is None else f"{run['time_s'] * 1e6:.2f}" for run in row["runs"]]
+        speed = ["" if each is None else f"{each:.2f}x" for each in row["speedups"][1:]]
+        cells.append((first["op"], format_size(first["size_bytes"]), *times, *speed))
+    faster = [f"{name}: times as fast" for name in names[1:]]
+    yield table(("op", "size", *(f"{name} (us)" for name in names), *faster), cells, words=(0,))
+
+
+def _validated(content: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a log beside the model: curves with measured points, and a table of errors."""
+    rows = content["rows"]
+    for op, ranks in dict.fromkeys((row["op"], row["ranks"]) for row in rows):
+        own = sorted(
+            (row for row in rows if (row["op"], row["ranks"]) == (op, ranks)), key=lambda row: row["size_bytes"]
+        )
+        yield f"<h3>Bus bandwidth: {escape(op)} on {ranks} ranks</h3>"
+        curve = _predicted(own, f"{op}, {ranks} ranks, predicted")
+        files = dict.fromkeys(row["file"] for row in own)
+        points = [
+            (file, [(row["size_bytes"], row["measured_busbw_Bps"]) for row in own if row["file"] == file])
+            for file in files
+        ]
+        yield _panel([curve], points, f"bus bandwidth of {op} on {ranks} ranks, measured and predicted")
+    yield table(
+        ("log", "op", "size", "measured (us)", "predicted (us)", "error", "verdict", "bottleneck"),
+        [
+            (
+                f"{row['file']}:{row['line']}", row["op"], format_size(row["size_bytes"]),
+                f"{row['measured_s'] * 1e6:.2f}", f"{row['predicted_s'] * 1e6:.2f}", f"{row['rel_error']:+.1%}",
+                row["verdict"], row["limited_by"],
+            )
+            for row in rows[:MOST_ROWS]
+        ],
+        words=(0, 1, 6, 7),
+    )  # fmt: skip
+
+
+def _predicted(rows: Sequence[Mapping[str, Any]], label: str) -> Curve:
+    """Return the predictions for measured rows as a curve, one point for each size."""
+    by_size = {row["size_bytes"]: row for row in rows}
+    own = list(by_size.values())
+
+    def at(row: Mapping[str, Any], time_s: float | None) -> float | None:
+        return row["predicted_busbw_Bps"] * row["predicted_s"] / time_s if time_s else None
+
+    return Curve(
+        label,
+        tuple(by_size),
+        tuple(row["predicted_busbw_Bps"] for row in own),
+        tuple(at(row, row["time_hi_s"]) for row in own),
+        tuple(at(row, row["time_lo_s"]) for row in own),
+        tuple(at(row, row["lower_bound_s"]) for row in own),
+    )
+
+
+def _diagnosed(content: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the verdict on logs, the likely causes, and their curves beside the measured points."""
+    verdict = "nothing that was simulated explains it" if content["unexplained"] else "the likely causes follow"
+    yield f"<p>Verdict: <b>{escape(content['verdict'])}</b>; {verdict}.</p>"
+    yield table(
+        ("cause", "likelihood", "off by", "to fix"),
+        [
+            (
+                "; ".join(cause["title"] for cause in found["causes"]), f"{found['probability']:.0%}",
+                f"{found['rms']:.0%}", found["causes"][0]["fix"],
+            )
+            for found in content["findings"]
+        ],
+        words=(0, 3),
+    )  # fmt: skip
+    for log in content["logs"]:
+        factor = operation(log["op"]).busbw_factor(log["ranks"])
+        sizes = tuple(log["sizes_bytes"])
+
+        def rates(
+            times_s: Sequence[float | None], sizes: tuple[int, ...] = sizes, factor: float = factor
+        ) -> tuple[Any, ...]:
+            return tuple(
+                None if not time_s else size * factor / time_s for size, time_s in zip(sizes, times_s, strict=True)
+            )
+
+        none = (None,) * len(sizes)
+        healthy = Curve(
+            "a healthy machine",
+            sizes,
+            rates(log["healthy_s"]),
+            rates(log["healthy_hi_s"]),
+            rates(log["healthy_lo_s"]),
+            none,
+        )
+        causes = [
+            Curve(each["name"], sizes, rates(each["times_s"]), none, none, none)
+            for each in log["curves"]
+            if each["name"] != "healthy"
+        ]
+        points = [(log["file"], [(size, rate) for size, rate in zip(sizes, rates(log["measured_s"]), strict=True)])]
+        yield f"<h3>Bus bandwidth: {escape(log['op'])} on {log['ranks']} ranks</h3>"
+        yield _panel([healthy, *causes[:3]], points, f"bus bandwidth of {log['op']}, measured, healthy and by cause")
+
+
+def _timed(content: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a step: how long, what it is made of, its collectives, and what would help."""
+    words = {"step_time_s": "step", "compute_s": "kernels", "communication_s": "collectives", "exposed_s": "exposed"}
+    yield cards(card(name, time_words(content[key])) for key, name in words.items())
+    for key, title in (("path", "Critical path"), ("helps", "What would help"), ("calls", "Collectives")):
+        yield f"<h3>{title}</h3>"
+        yield _plain_table(content[key])
+
+
+def _lonely(measured: Sequence[Measured]) -> Iterator[str]:
+    """Yield what was measured of operations and ranks that no document has."""
+    for op, ranks in dict.fromkeys((each.op, each.ranks) for each in measured):
+        points = [(each.name, each.points) for each in measured if (each.op, each.ranks) == (op, ranks)]
+        yield f"<h2>Measured: {escape(op)} on {ranks} ranks</h2>"
+        yield _panel([], points, f"measured bus bandwidth of {op} on {ranks} ranks")
+
+
+def _plain_table(rows: Sequence[Mapping[str, Any]], keys: Sequence[str] = ()) -> str:
+    """Return rows of any kind as a table of some *keys*; by default of those that hold one value each."""
+    if not rows:
+        return '<p class="soft">No rows.</p>'
+    single = (str, int, float)
+    keys = keys or [key for key, value in rows[0].items() if isinstance(value, single) and not isinstance(value, bool)]
+    keys = [key for key in keys if any(row.get(key) not in (None, "", 0, 0.0) for row in rows)][:MOST_COLUMNS]
+    words = [i for i, key in enumerate(keys) if isinstance(rows[0][key], str)]
+    return table(
+        [_heading(key) for key in keys], [[_cell(key, row.get(key)) for key in keys] for row in rows[:MOST_ROWS]], words
+    )
+
+
+def _heading(key: str) -> str:
+    """Return a key as words, with the unit that cells are in.
+
+    >>> _heading("time_lo_s"), _heading("network_bytes"), _heading("busbw_Bps")
+    ('time lo (us)', 'network (MB)', 'busbw (GB/s)')
+    """
+    for suffix, unit in (("_Bps", "GB/s"), ("_bytes", "MB"), ("_s", "us")):
+        if key.endswith(suffix):
+            return f"{key.removesuffix(suffix).replace('_', ' ')} ({unit})"
+    return key.replace("_", " ")
+
+
+def _cell(key: str, value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return "" if value is None else str(value)
+    for suffix, factor in (("_Bps", 1e-9), ("_bytes", 1e-6), ("_s", 1e6)):
+        if key.endswith(suffix):
+            return f"{value * factor:,.2f}"
+    return f"{value:,.4g}" if isinstance(value, float) else f"{value:,}"

@@ -1,0 +1,87 @@
+"""Sweeps as a table for people, as CSV and as JSON; with objectives, of the points on the Pareto front."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from collsim.core.errors import UnknownNameError
+from collsim.report.nccl import time_text
+from collsim.report.sheet import WHOLE, Column, Screen, document, fitted, fitting, not_shown, sheet
+from collsim.sweeps.result import SweepResult
+
+__all__ = ["SWEEP_FORMATS", "render_sweep"]
+
+SWEEP_FORMATS = ("table", "csv", "json")
+Record = Mapping[str, Any]
+DROP = ("joules", "low high", "algo")
+
+
+def render_sweep(found: SweepResult, form: str = "table", screen: Screen = WHOLE) -> str:
+    """Return *found* in one of `SWEEP_FORMATS`, ending in a newline.
+
+    Raises
+    ------
+    UnknownNameError
+        No such format.
+    """
+    forms: dict[str, Callable[[], str]] = {
+        "table": lambda: _table(found, screen), "csv": found.to_csv, "json": found.to_json,
+    }  # fmt: skip
+    if form not in forms:
+        raise UnknownNameError("format", form, forms, "--format")
+    return forms[form]()
+
+
+def _table(found: SweepResult, screen: Screen) -> str:
+    """One line per point, or per point of the front: the axes of the grid, then what came out."""
+    rows = found.front() if found.objectives else list(found.rows)
+    whole = fitted([*map(_axis, found.axes), *COLUMNS], rows)
+    shown = fitting(whole, screen if screen.width is None else replace(screen, width=screen.width - 2), DROP)
+    told = [f"collsim {found.version}   {len(found)} points, {len(found.failed)} failed"]
+    if found.objectives:
+        beaten = " and ".join(found.objectives)
+        told.append(f"the {len(rows)} that no other of the same operation and size, or workload, beats in {beaten}")
+    if any(row["answer"].get("usd") is not None for row in rows):
+        told.append("cost and energy: of the GPUs that take part, at public prices and thermal design power")
+    return document(
+        [*screen.comments(told), "#", *sheet(shown, rows, screen), *screen.comments(not_shown(whole, shown))]
+    )
+
+
+def _axis(name: str) -> Column[Record]:
+    head, dot, entry = name.partition(".")
+    return Column(
+        entry if dot and head in ("overrides", "environment") else name, lambda row: str(row["asked"].get(name, ""))
+    )
+
+
+def _figure(key: str, scale: float, spec: str) -> Callable[[Record], str]:
+    def text(row: Record) -> str:
+        value = row["answer"].get(key)
+        return "" if value is None else f"{value * scale:{spec}}"
+
+    return text
+
+
+def _time(key: str) -> Callable[[Record], str]:
+    return lambda row: "" if row["answer"].get(key) is None else time_text(row["answer"][key])
+
+
+def _algorithm(row: Record) -> str:
+    answer = row["answer"]
+    return "/".join(filter(None, [answer.get("algo"), answer.get("proto")]))
+
+
+COLUMNS: tuple[Column[Record], ...] = (
+    Column("algo", _algorithm, kind="word"),
+    Column("time", lambda row: _time("time_s")(row) if row["status"] == "ok" else "failed", "(us)"),
+    Column("low", _time("time_lo_s"), "(us)"),
+    Column("high", _time("time_hi_s"), "(us)"),
+    Column("busbw", _figure("busbw_Bps", 1e-9, ".2f"), "(GB/s)"),
+    Column("tokens", _figure("tokens_per_s", 1, ".4g"), "(1/s)"),
+    Column("cost", _figure("usd", 1, ".3g"), "(USD)"),
+    Column("energy", _figure("joules", 1, ".3g"), "(J)"),
+    Column("limited by", lambda row: row["error"] or str(row["answer"].get("limited_by") or ""), kind="prose"),
+)

@@ -1,0 +1,177 @@
+"""``collsim report``: one HTML file that needs nothing else, with every mark in its place, and what it refuses."""
+
+import json
+import re
+import shutil
+import subprocess
+import xml.etree.ElementTree as ET
+from html.parser import HTMLParser
+
+import pytest
+
+from collsim import write_report
+
+from .conftest import GUARD_S, ROOT
+
+LOG = ROOT / "examples" / "h100_all_reduce.log"
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+VOID = {"meta", "br", "link", "img", "hr"}
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+class Page(HTMLParser):
+    """Tags of a page, which have to be closed in their order, and attributes that would fetch something."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.text, self.open, self.tags, self.fetched, self.words = text, [], [], [], []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.fetched += [value for name, value in attrs if name in ("src", "href", "srcset", "data", "action")]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append(tag)
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+    @property
+    def pictures(self):
+        return [ET.fromstring(text) for text in re.findall(r"<svg .*?</svg>", self.text, re.DOTALL)]
+
+    def marks(self, look):
+        return [mark for picture in self.pictures for mark in picture.iter() if look in mark.get("class", "").split()]
+
+
+@pytest.fixture
+def run(collsim, tmp_path):
+    """Write the JSON of a run into a file and return its path."""
+
+    def call(name, *arguments):
+        file = tmp_path / f"{name}.json"
+        assert collsim(*arguments, "--format", "json", "-o", file, "-q").code in (0, 1)
+        return file
+
+    return call
+
+
+HGX = ("run", "--topo", "hgx_h100", "--op", "all_reduce", "--size", "1M,4M,16M")
+
+
+def test_a_page_needs_nothing_else(collsim, run, tmp_path):
+    file = tmp_path / "report.html"
+    assert collsim("report", run("run", *HGX), LOG, "-o", file, "-q").code == 0
+    page = Page(file.read_text())
+    assert page.fetched == []
+    assert "script" not in page.tags
+    assert re.findall(r"(?:https?:)?//[\w.]+", page.text.replace("http://www.w3.org/2000/svg", "")) == []
+    assert "url(" not in page.text
+    assert "@import" not in page.text
+    assert "prefers-color-scheme: dark" in page.text
+    assert "@media print" in page.text
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "run.json"]
+
+
+def test_every_mark_is_there(collsim, run, tmp_path):
+    """Three sizes are three dots and whiskers and one band; the log has six rows; 8 GPUs, 4 switches, 32 pairs."""
+    file = tmp_path / "report.html"
+    assert collsim("report", run("run", *HGX), LOG, "-o", file, "-q").code == 0
+    page = Page(file.read_text())
+    assert [len(page.marks(look)) for look in ("dot", "whisker", "band", "bound", "curve", "m")] == [3, 3, 1, 1, 1, 6]
+    assert len(page.marks("load")) == 8 * 4
+    assert len(page.marks("box")) == 8 + 4
+    parts = page.marks("part")
+    assert sum(float(part.get("width")) + 1 for part in parts) == pytest.approx(920, abs=2)
+    told = " ".join(page.words)
+    for text in ("Error band", "90 % of measured times lie there", "Bottleneck", "What would help most", "Lower bound"):
+        assert text in told
+    assert page.marks("flow")
+
+
+def test_points_stand_where_they_were_measured(run, tmp_path):
+    """A measured point at the busbw of a predicted one has its place."""
+    result = run("run", *HGX)
+    row = json.loads(result.read_text())["results"][2]
+    log = tmp_path / "own.log"
+    log.write_text(f"# all_reduce_perf, nranks 8\n16777216 4194304 float sum -1 {row['time_s'] * 1e6:.2f} "
+                   f"{row['algbw_Bps'] / 1e9:.2f} {row['busbw_Bps'] / 1e9:.2f} 0\n")  # fmt: skip
+    write_report([result, log], tmp_path / "report.html", explain=False)
+    page = Page((tmp_path / "report.html").read_text())
+    (point,), dot = page.marks("m"), page.marks("dot")[2]
+    assert float(point.get("cx")) == pytest.approx(float(dot.get("cx")), abs=0.2)
+    assert float(point.get("cy")) == pytest.approx(float(dot.get("cy")), abs=0.5)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "dots", "words"),
+    [
+        (("compare", "mi300x_ubb8", "hgx_h100", "--op", "all_reduce", "--size", "1M,64M"), 4, "times as fast"),
+        (("validate", LOG, "--topo", "hgx_h100"), 6, "slower"),
+        (("moe", "--topo", "hgx_h100", "--ep", "8", "--model", "deepseek-v3"), 0, "dispatch"),
+        (("diagnose", LOG, "--topo", "hgx_h100", "--causes", "nvls_off"), None, "Verdict"),
+        (("timeline", "examples/training_step.yaml"), 0, "Critical path"),
+        (("explain", "--topo", "mi300x_ubb8", "--op", "all_to_all", "--size", "1M", "--no-what-ifs"), 1, "gpu0->gpu1"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, tuple) else "",
+)
+def test_documents_of_all_commands(collsim, run, monkeypatch, arguments, dots, words):
+    monkeypatch.chdir(ROOT)
+    page = Page(collsim("report", run("one", *arguments), "--no-explain", "-q").out)
+    assert words in " ".join(page.words)
+    if dots is not None:
+        assert len(page.marks("dot")) == dots
+
+
+def test_a_cluster_is_drawn_by_its_tiers(collsim, run):
+    file = run("cluster", "run", "--topo", "h100_rail", "--nodes", "8", "--op", "all_to_all", "--size", "64M")
+    page = Page(collsim("report", file, "--no-what-ifs", "-q").out)
+    assert {"GPUs", "adapters", "leaf switches", "NVLink switches"} <= {box.text for box in page.marks("name")}
+    assert len(page.marks("hot")) == 1
+
+
+def test_everything_wrong_is_told_at_once(collsim, tmp_path):
+    config = tmp_path / "config.json"
+    config.write_text('{"schema": "collsim.config/1", "config": {}}')
+    empty = tmp_path / "empty.json"
+    empty.write_text('{"schema": "collsim.result/1", "config": {}}')
+    prose = tmp_path / "prose.txt"
+    prose.write_text("nothing to see\n")
+    found = collsim("report", config, empty, prose, tmp_path / "none.json", "-o", tmp_path / "report.pdf")
+    assert found.code == 2
+    assert found.err.count("error: ") == 5
+    for text in ("does not show", "without config, topology, results", "no usable row", "cannot be read", '".pdf"'):
+        assert text in found.err
+    assert "Traceback" not in found.err
+    assert not (tmp_path / "report.pdf").exists()
+    assert collsim("report", empty, "-o", empty).code == 2, "it would replace what it reads"
+    odd = tmp_path / "odd.json"
+    odd.write_text(
+        '{"schema": "collsim.result/1", "config": {"op": 3}, "topology": {"name": 1}, "results": [{"op": 3}]}'
+    )
+    for more in ((), ("--no-explain",)):
+        found = collsim("report", odd, *more)
+        assert (found.code, found.out) == (2, "")
+        assert "odd.json: not as collsim.result/1 says" in found.err
+
+
+@pytest.mark.deep
+@pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine")
+def test_a_browser_has_nothing_to_complain_of(collsim, run, tmp_path):
+    file = tmp_path / "report.html"
+    assert collsim("report", run("run", *HGX), LOG, "-o", file, "-q").code == 0
+    command = [
+        BROWSER, "--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'browser'}",
+        "--enable-logging=stderr", "--window-size=1000,1400", f"--screenshot={tmp_path / 'page.png'}", file.as_uri(),
+    ]  # fmt: skip
+    found = subprocess.run(command, capture_output=True, text=True, check=True, timeout=GUARD_S)
+    assert "CONSOLE" not in found.stderr
+    assert (tmp_path / "page.png").stat().st_size > 50_000, "not an empty page"

@@ -1,0 +1,219 @@
+"""Explanations: parts that sum to the time, each one what its removal gains, and what-ifs that are what they say."""
+
+from dataclasses import replace
+
+import pytest
+
+from collsim import explain, simulate
+from collsim.core.errors import InputError
+from collsim.explanation.account import checked
+from collsim.explanation.bench import answered
+from collsim.explanation.changes import changed_arguments, changes_of
+from collsim.explanation.chosen import chosen_of
+from collsim.explanation.findings import KINDS
+from collsim.explanation.removals import OVERLAP, REMOVALS
+from collsim.explanation.split import parts_of, split_of
+
+WIRES = {"bound", "algorithm", "imbalance", "contention", "pipeline fill"}
+SYSTEMS = {
+    "hgx_h100": {},
+    "mi300x_ubb8": {},
+    "gb200_nvl72": {"ranks": 8},
+    "l40s_8gpu": {"ranks": 4},
+    "h100_rail": {"nodes": 2},
+    "dgx1_v100": {},
+}
+OPS = ("all_reduce", "all_gather", "all_to_all", "broadcast")
+
+
+GRID = [(topo, op, size) for topo in SYSTEMS for op in OPS for size in ("1K", "16M")]
+"""Every second pair of system and operation at either size; the others are deep."""
+
+
+@pytest.mark.parametrize(
+    ("topo", "op", "size"),
+    [case if i % 4 in (0, 3) else pytest.param(*case, marks=pytest.mark.deep) for i, case in enumerate(GRID)],
+)
+def test_parts_sum_to_the_time(topo, op, size):
+    found = explain(topo, op, size, what_ifs=False, **SYSTEMS[topo])
+    assert sum(part.time_s for part in found.parts) == pytest.approx(found.time_s, rel=1e-6)
+    assert found.time_s == simulate(topo, op, size, **SYSTEMS[topo]).time_s
+    assert {part.kind for part in found.parts} <= set(KINDS)
+    assert [part.kind for part in found.parts].count("bound") == 1
+    for part in found.parts:
+        assert part.time_s >= 0 or part.note.startswith("negative: ")
+    for kind in ("algorithm", "imbalance", "bound", "host floor"):
+        assert found.total(kind) >= 0
+    busiest = max(tier.busiest for tier in found.tiers)
+    assert busiest == pytest.approx(found.row.bottleneck[0].utilisation)
+    assert all(0 < tier.mean <= tier.busiest * (1 + 1e-9) for tier in found.tiers)
+
+
+def test_on_bare_wires_nothing_but_wires_is_told():
+    found = explain("mi300x_ubb8", "all_reduce", "1M", algo="ring", ranks=4, profile="ideal", what_ifs=False)
+    assert {part.kind for part in found.parts} <= WIRES
+    whole = explain("mi300x_ubb8", "all_to_all", "64M", profile="ideal", what_ifs=False)
+    assert [part.kind for part in whole.parts] == ["bound"], "each message has a link of its own"
+
+
+@pytest.mark.parametrize(
+    ("topo", "algo", "more"),
+    [("mi300x_ubb8", "all_pairs", {}), ("h100_rail", "ring", {"nodes": 2, "gpus_per_node": 2})],
+)
+def test_what_is_left_in_the_end_is_the_ideal_profile(topo, algo, more):
+    found = explain(topo, "all_reduce", "64M", algo=algo, what_ifs=False, **more)
+    wires_s = sum(part.time_s for part in found.parts if part.kind in WIRES)
+    ideal = simulate(topo, "all_reduce", "64M", algo=algo, profile="ideal", **more)
+    assert wires_s == pytest.approx(ideal.time_s, rel=1e-9)
+    assert found.total("bound") == pytest.approx(ideal.rows[0].lower_bound_s, rel=1e-9)
+
+
+def test_the_second_step_waits_for_the_first():
+    """Recursive doubling on bare wires sends all of it twice, one after the other, over different links: 4 ranks."""
+    found = explain(
+        "mi300x_ubb8", "all_reduce", "16M", algo="recursive_doubling", ranks=4, channels=1, profile="ideal",
+        what_ifs=False,
+    )  # fmt: skip
+    assert found.total("pipeline fill") == pytest.approx(found.time_s / 2, rel=1e-6)
+
+
+def test_the_floor_of_a_host():
+    """A message of 8 bytes takes as long as the host needs to start a call; with an idle host the rest remains."""
+    found = explain("hgx_h100", "all_reduce", 8, host="40 us", what_ifs=False)
+    idle = simulate("hgx_h100", "all_reduce", 8, host="1 ns")
+    assert found.total("host floor") == pytest.approx(found.time_s - idle.time_s, rel=1e-3)
+    (floor,) = (part for part in found.parts if part.kind == "host floor")
+    assert any(constant.key == "floor" and constant.value == "40 us" for constant in floor.constants)
+
+
+def test_constants_are_named_with_status_and_source():
+    found = explain("hgx_h100", "all_reduce", "64M", what_ifs=False)
+    latency = next(part for part in found.parts if part.title == "overheads of every step")
+    (constant,) = latency.constants
+    assert (constant.profile, constant.key) == ("hgx_h100", "families.nvls.Simple.message_overhead")
+    assert constant.status == "fitted"
+    assert constant.source
+
+
+def test_failures_are_named_and_have_their_part():
+    """Without the link to gpu1 one seventh of what gpu0 sends takes the six others: the bound is 7/6 of the healthy."""
+    found = explain("mi300x_ubb8", "all_to_all", "64M", fail="link:gpu0-gpu1", what_ifs=False)
+    failures = next(part for part in found.parts if part.kind == "failures")
+    assert "gpu0-gpu1" in failures.title
+    assert failures.time_s == pytest.approx(found.total("bound") / 6, rel=1e-6)
+
+
+def test_background_traffic_is_contention():
+    """A link at 70 % of its rate takes 1/0.7 as long for its bytes."""
+    load = "link:gpu0->gpu1=30%"
+    found = explain("mi300x_ubb8", "all_to_all", "64M", load=load, profile="ideal", what_ifs=False)
+    (part,) = (part for part in found.parts if part.title == "background traffic")
+    assert part.kind == "contention"
+    assert part.time_s == pytest.approx(found.time_s * 0.3, rel=1e-6)
+
+
+def test_groups_that_meet_are_contention():
+    """Cards 0 and 1 of each server have one adapter, and are in different groups."""
+    found = explain("l40s_8gpu", "all_to_all", "16M", nodes=2, split="MOD 2", what_ifs=False, profile="ideal")
+    (part,) = (part for part in found.parts if part.title == "other groups at the same time")
+    one = list(range(0, 16, 2))
+    alone = explain("l40s_8gpu", "all_to_all", "16M", nodes=2, rank_list=one, profile="ideal", what_ifs=False)
+    assert part.time_s == pytest.approx(found.time_s - alone.time_s, rel=1e-6)
+    assert any("slowest group" in note for note in found.notes)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"topo": "hgx_h100", "op": "all_reduce", "size": "1M"},
+        {
+            "topo": "h100_rail",
+            "op": "all_reduce",
+            "size": "1M",
+            "nodes": 2,
+            "gpus_per_node": 2,
+            "overrides": ["nic.bandwidth=25 GB/s"],
+        },
+        {"topo": "mi300x_ubb8", "op": "all_to_all", "size": "64M", "fail": "link:gpu0-gpu1"},
+        {"topo": "mi355x_ubb8", "op": "all_reduce", "size": "256K", "algo": "ring", "ranks": 4},
+    ],
+    ids=lambda asked: asked["topo"],
+)
+def test_the_first_suggestion_is_the_best_of_all(asked):
+    """Every candidate simulated once more, by `collsim.simulate` where flags ask for it: none is faster."""
+    found = explain(**asked)
+    bench = answered(checked(asked))
+    times_s = {}
+    for change in changes_of(bench, asked, chosen_of(bench)):
+        try:
+            result = simulate(**changed_arguments(asked, change)) if change.constants is None else None
+        except InputError:
+            continue
+        if result is not None:
+            times_s[change.title] = result.time_s
+    told = {each.title: each.time_s for each in found.what_ifs if each.time_s is not None}
+    assert times_s.items() <= told.items()
+    assert len(times_s) >= 5
+    assert found.what_ifs[0].time_s == min(told.values())
+    assert found.best is not None
+    assert found.best.time_s <= min(times_s.values())
+    gains = [each.gain_s for each in found.what_ifs if each.time_s is not None]
+    assert gains == sorted(gains, reverse=True)
+
+
+def test_what_the_library_compared():
+    found = explain("hgx_h100", "all_reduce", "64M")
+    first, *others = found.chosen.contenders
+    assert first.chosen
+    assert (first.algo, first.simulated_s) == (found.row.algo, found.time_s)
+    assert all(each.estimate_s >= first.estimate_s for each in others)
+    assert any(each.simulated_s for each in others)
+
+
+def test_best_is_pinned_to_what_ran():
+    found = explain("hgx_h100", "all_reduce", "256K", algo="best", what_ifs=False)
+    assert not found.notes
+    assert sum(part.time_s for part in found.parts) == pytest.approx(found.time_s, rel=1e-6)
+    assert found.chosen.contenders[0].simulated_s == pytest.approx(found.time_s, rel=1e-6)
+
+
+def test_phases_move_what_the_operation_asks():
+    """All-reduce by all-pairs: each of 8 ranks sends an eighth to 7 others to be added, and its sum to 7 others."""
+    found = explain("mi300x_ubb8", "all_reduce", "64M", algo="all_pairs", what_ifs=False)
+    assert [(phase.does, phase.where) for phase in found.phases] == [("add", "within nodes"), ("copy", "within nodes")]
+    assert [phase.bytes for phase in found.phases] == [8 * 7 * 2**26 / 8] * 2
+    assert found.tiers[0].bytes == 2 * 8 * 7 * 2**26 / 8
+
+
+def test_one_run_is_explained():
+    with pytest.raises(InputError) as caught:
+        explain("hgx_h100", ["all_reduce", "all_gather"], ["1M", "2M"], ranks=[2, 4], algo=["ring", "auto"])
+    assert {fault.where for fault in caught.value.faults} == {"op", "size", "ranks", "algo"}
+
+
+def test_removals_leave_the_schedule():
+    bench = answered(checked({"topo": "h100_rail", "op": "all_reduce", "size": "1M", "nodes": 2}))
+    rows = [bench.without(count) for count in range(len(REMOVALS) + 1)]
+    assert len({(row.algo, row.proto, row.channels) for row in rows}) == 1
+    moved = {row.loads.schedule.n_transfers for row in rows}
+    assert len(moved) == 1
+    assert rows[0].time_s == bench.row.time_s
+
+
+def test_overlap_of_calls_is_a_credit_where_it_goes_first():
+    """Where calls that overlap would be too short for their links, they are taken one by one from the start."""
+    bench = answered(checked({"topo": "hgx_h100", "op": "broadcast", "size": "1M"}))
+    parts = split_of(replace(bench, removals=(OVERLAP, *REMOVALS)))
+    credit = next(part for part in parts if part.title == OVERLAP.title)
+    assert credit.time_s < 0
+    assert credit.note.startswith("negative: ")
+    assert sum(part.time_s for part in parts) == pytest.approx(bench.row.time_s, rel=1e-6)
+    assert not any(part.title == OVERLAP.title for part in parts_of(bench))
+
+
+def test_messages_of_one_rank_are_no_schedule():
+    """On so many nodes one rank stands for all: its messages are not told as those of the whole call."""
+    found = explain("h100_rail", "all_to_all", "4M", nodes=40, what_ifs=False)
+    assert found.phases == ()
+    sent = next(tier for tier in found.tiers if tier.name == "nic->leaf")
+    assert sent.bytes == pytest.approx(320 * 312 * found.row.size_bytes / 320, rel=1e-6)

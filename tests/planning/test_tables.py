@@ -1,0 +1,94 @@
+"""Tables for serving planners: columns and units of the measured ones, values of the predictions."""
+
+import csv
+import io
+
+import pytest
+
+import collsim
+from collsim.core.errors import InputError
+
+NCCL = [
+    "framework",
+    "version",
+    "device",
+    "op_name",
+    "kernel_source",
+    "nccl_dtype",
+    "num_gpus",
+    "message_size",
+    "latency",
+]
+NORMAL = [
+    "framework", "version", "device", "op_name", "kernel_source", "node_num", "hidden_size", "num_token", "num_topk",
+    "num_experts", "dispatch_sms", "dispatch_transmit_us", "dispatch_notify_us", "combine_sms", "combine_transmit_us",
+    "combine_notify_us",
+]  # fmt: skip
+
+
+def test_nccl_columns_and_units(invoke):
+    found = invoke("tables", "--topo", "hgx_h100", "--ranks", "4,8", "--elements", "1024,1048576", "-d", "half,int8")
+    rows = list(csv.DictReader(io.StringIO(found.out)))
+    assert list(rows[0]) == NCCL
+    assert len(rows) == 2 * 4 * 2 * 2
+    for row in rows[::5]:
+        op = {"alltoall": "all_to_all"}.get(row["op_name"], row["op_name"])
+        width = {"half": 2, "int8": 1}[row["nccl_dtype"]]
+        size, ranks = int(row["message_size"]) * width, int(row["num_gpus"])
+        alone = collsim.simulate("hgx_h100", op, size, ranks=ranks, dtype=row["nccl_dtype"])
+        assert float(row["latency"]) == pytest.approx(alone.time_s * 1e3)  # ms
+
+
+def test_deepep_columns_and_units():
+    table = collsim.planner_table("hgx_h100", "deepep", tokens=[128], sms=[20], nodes=[1, 2])
+    assert [list(row) for row in table.to_records()] == [NORMAL, NORMAL]
+    for row in table.rows:
+        nodes = row["node_num"] if row["node_num"] > 1 else None
+        asked = {"nodes": nodes, "tokens": 128, "sms": 20, "mode": "normal", "groups": 1, "group_limit": 1}
+        dispatch, combine = collsim.simulate_moe("hgx_h100", **asked).rows
+        assert row["dispatch_transmit_us"] == pytest.approx(dispatch.time_s * 1e6)
+        assert row["dispatch_notify_us"] == pytest.approx(dispatch.prepare_s * 1e6)
+        assert row["combine_transmit_us"] == pytest.approx(combine.time_s * 1e6)
+        assert (row["dispatch_sms"], row["num_topk"], row["num_experts"], row["hidden_size"]) == (20, 8, 256, 7168)
+
+
+def test_bandwidth_of_low_latency_is_that_of_the_layout():
+    (row,) = collsim.planner_table("hgx_h100", "deepep_ll", tokens=[64]).rows
+    combined = 64 * 8 * 7168 * 2  # tokens, experts each, BF16
+    assert row["combine_bandwidth_gbps"] == pytest.approx(combined / row["combine_avg_t_us"] / 1e3, rel=1e-3)
+
+
+def test_numbers_of_gpus_by_default():
+    table = collsim.planner_table("mi355x_ubb8", op=["all_reduce"], dtype=["half"], elements=[1024])
+    assert [row["num_gpus"] for row in table.rows] == [2, 4, 8]
+    assert {(row["device"], row["kernel_source"]) for row in table.rows} == {("Instinct MI355X", "RCCL")}
+
+
+def test_parquet_holds_the_same(invoke, tmp_path):
+    import polars
+
+    asked = ("tables", "--topo", "hgx_b200", "--ranks", "8", "--elements", "1024,4096", "--op", "all_reduce")
+    invoke(*asked, "-o", tmp_path / "nccl_perf.parquet")
+    text = invoke(*asked).out
+    assert (
+        polars.read_parquet(tmp_path / "nccl_perf.parquet").write_csv()
+        == polars.read_csv(io.StringIO(text)).with_columns(polars.col("version").cast(polars.String)).write_csv()
+    )
+
+
+def test_what_has_no_answer_is_told_and_the_rest_is_there(invoke):
+    found = invoke(
+        "tables", "--topo", "hgx_h100", "--ranks", "8,16", "--elements", "64", "--op", "all_reduce", "-d", "half"
+    )
+    assert found.code == 4
+    assert len(found.out.splitlines()) == 2
+    assert "16 ranks on 8 GPUs" in found.err
+
+
+def test_every_fault_at_once(invoke):
+    found = invoke("tables", "--topo", "hgx_h10", "--kind", "ncl", "--op", "broadcast", "--ranks", "0", "-o", "a.xls")
+    assert found.code == 2
+    for part in ('"hgx_h100"', 'did you mean "nccl"', "no broadcast", "0 is no count", ".parquet"):
+        assert part in found.err
+    with pytest.raises(InputError, match="unknown data type"):
+        collsim.planner_table("hgx_h100", dtype=["hlf"])

@@ -1,0 +1,235 @@
+"""Sweeps: resumed after kills, on processes and on Dask; failures of points; Pareto fronts."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import collsim
+from collsim.core.errors import InputError
+from collsim.sweeps import workers
+from collsim.sweeps.answer import answered
+from collsim.sweeps.journal import Journal
+from collsim.sweeps.pareto import pareto_front
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = "import sys; sys.argv[0] = 'collsim'; from collsim.cli import main; main()"
+SMALL = {
+    "base": {"topo": "hgx_h100", "op": "all_to_all", "profile": "ideal", "ranks": 2},
+    "grid": {"size": ["1M", "2M", "4M"]},
+}
+
+
+def grid_file(folder, sizes):
+    file = folder / "grid.yaml"
+    axes = {"size": [1024 * (i + 1) for i in range(sizes)]}
+    file.write_text(json.dumps({"schema": "collsim.sweep/1", "base": SMALL["base"], "grid": axes}))
+    return file
+
+
+def lines_of(file):
+    return file.read_bytes().count(b"\n") if file.exists() else 0
+
+
+def killed_at(command, output, lines):
+    """Run a command and kill it as soon as its output has so many lines."""
+    running = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    while lines_of(output) < lines and running.poll() is None:
+        time.sleep(0.005)
+    running.send_signal(signal.SIGKILL)
+    running.wait()
+
+
+def answers_of(file):
+    records = [json.loads(line) for line in file.read_text().splitlines()]
+    return {record["asked"]["size"]: record["answer"] for record in records}, len(records)
+
+
+@pytest.mark.parametrize(
+    ("points", "jobs"),
+    [(30, 1), pytest.param(500, 1, marks=pytest.mark.deep), pytest.param(500, 2, marks=pytest.mark.deep)],
+)
+def test_points_of_a_killed_sweep_are_all_there_once(tmp_path, points, jobs):
+    grid, output = grid_file(tmp_path, points), tmp_path / "rows.jsonl"
+    command = [sys.executable, "-c", PROGRAM, "sweep", str(grid), "-o", str(output), "--jobs", str(jobs), "-q"]
+    for lines in (points // 3,) if points < 100 else (points // 8, points // 3, points // 2):
+        killed_at(command, output, lines)
+        assert lines <= lines_of(output) < points
+        with output.open("a") as stream:
+            stream.write('{"schema": "collsim.sweep_po')  # as a line looks that a kill tore
+    subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    answers, records = answers_of(output)
+    assert records == len(answers) == points
+    for size in (1024, points // 2 * 1024, points * 1024):
+        assert answers[size]["time_s"] == collsim.simulate(size=size, **SMALL["base"]).time_s
+    before = output.read_bytes()
+    subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    assert output.read_bytes() == before
+
+
+def test_processes_give_the_same_and_one_that_dies_costs_its_point_alone(tmp_path, monkeypatch):
+    alone = collsim.sweep(SMALL, jobs=1)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(ROOT), os.environ.get("PYTHONPATH", "")]))
+    (tmp_path / "deadly.py").write_text(
+        "import os\nfrom collsim.sweeps.answer import answered as true\n"
+        "def answered(point):\n    return os._exit(9) if point.asked['size'] == '2M' else true(point)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    import deadly
+
+    monkeypatch.setattr(workers, "answered", deadly.answered)
+    found = collsim.sweep(SMALL, jobs=2)
+    assert [row["status"] for row in found] == ["ok", "failed", "ok"]
+    assert "died" in found.rows[1]["error"]
+    assert found.rows[0]["answer"] == alone.rows[0]["answer"]
+    assert found.rows[2]["answer"] == alone.rows[2]["answer"]
+
+
+def test_a_failing_point_is_recorded_and_not_asked_again(tmp_path, monkeypatch):
+    grid = {"base": SMALL["base"] | {"size": "1M"}, "grid": {"ranks": [2, 99, 4]}}
+    found = collsim.sweep(grid, tmp_path / "a.jsonl")
+    assert [row["status"] for row in found] == ["ok", "failed", "ok"]
+    assert "99 ranks on 8 GPUs" in found.failed[0]["error"]
+    monkeypatch.setattr(workers, "answered", lambda _: pytest.fail("asked again"))
+    again = collsim.sweep(grid, tmp_path / "a.jsonl")
+    assert (again.new, again.kept, again.rows) == (0, 3, found.rows)
+
+
+def test_a_defect_stops_no_other_point(monkeypatch):
+    from collsim.sweeps import answer
+    from collsim.sweeps.points import point_of
+
+    monkeypatch.setitem(answer.ANSWERS, "run", lambda _: 1 / 0)
+    record = answered(point_of("run", {"topo": "hgx_h100", "op": "all_reduce", "size": "1M"}))
+    assert record["status"] == "failed"
+    assert "ZeroDivisionError" in record["error"]
+
+
+def test_a_larger_grid_keeps_what_is_there(tmp_path):
+    few = collsim.sweep(SMALL, tmp_path / "a.jsonl")
+    more = {**SMALL, "grid": {"size": ["8M", "1M", "2M"]}}
+    found = collsim.sweep(more, tmp_path / "a.jsonl")
+    assert (found.new, found.kept, found.others) == (1, 2, 1)
+    assert [row["asked"]["size"] for row in found] == ["8M", "1M", "2M"]
+    assert found.rows[1] == few.rows[0]
+
+
+def test_parquet_goes_on_and_has_columns(tmp_path):
+    import polars
+
+    file = tmp_path / "a.parquet"
+    collsim.sweep({**SMALL, "grid": {"size": ["1M", "2M"]}}, file)
+    found = collsim.sweep(SMALL, file)
+    assert (found.new, found.kept) == (1, 2)
+    frame = polars.read_parquet(file)
+    assert sorted(frame["size_bytes"]) == [1 << 20, 2 << 20, 4 << 20]
+    assert set(frame["asked.topo"]) == {"hgx_h100"}
+    assert [each.name for each in tmp_path.iterdir()] == ["a.parquet"]
+    assert collsim.sweep(SMALL, file).rows == found.rows
+
+
+def test_parquet_that_was_killed_goes_on_from_the_lines_beside_it(tmp_path):
+    file = tmp_path / "a.parquet"
+    collsim.sweep({**SMALL, "grid": {"size": ["1M", "2M"]}}, tmp_path / "a.parquet.jsonl")
+    found = collsim.sweep(SMALL, file)
+    assert (found.new, found.kept) == (1, 2)
+    assert not (tmp_path / "a.parquet.jsonl").exists()
+
+
+@pytest.mark.parametrize("content", ['{"a": 1}\n', "time,size\n1,2\n", "some text without an end", "[1]\n"])
+def test_a_file_of_something_else_is_left_alone(tmp_path, content):
+    file = tmp_path / "a.jsonl"
+    file.write_text(content)
+    with pytest.raises(InputError, match="no point of a sweep"):
+        collsim.sweep(SMALL, file)
+    assert file.read_text() == content
+
+
+def test_two_sweeps_do_not_write_to_one_file(tmp_path):
+    file = str(tmp_path / "a.jsonl")
+    with Journal(file), pytest.raises(InputError, match="another sweep"), Journal(file):
+        pass
+    with Journal(file):
+        pass
+
+
+def test_front_is_what_nothing_beats():
+    answers = [{"time_s": t, "usd": c} for t in range(1, 8) for c in range(1, 8) if t * c >= 6]
+    beaten = [
+        any(o["time_s"] <= a["time_s"] and o["usd"] <= a["usd"] and o != a for o in answers) for a in answers
+    ]  # fmt: skip
+    assert sorted(pareto_front(answers, ["time", "cost"])) == [i for i, bad in enumerate(beaten) if not bad]
+    assert pareto_front([{"busbw_Bps": 1, "usd": None}, {"busbw_Bps": 1, "usd": 2}], ["busbw", "cost"]) == [1]
+
+
+def test_fronts_compare_points_of_the_same_work():
+    grid = {"base": {"op": "all_reduce"}, "grid": {"size": ["1M", "256M"], "topo": ["hgx_b200", "mi355x_ubb8"]}}
+    front = collsim.sweep(grid, pareto="cost,time").front()
+    assert {row["asked"]["size"] for row in front} == {"1M", "256M"}
+
+
+def test_arguments_are_checked_together(tmp_path):
+    with pytest.raises(InputError) as caught:
+        collsim.sweep({"base": {}}, tmp_path / "a.csv", jobs=0, pareto="tim,cost")
+    told = str(caught.value)
+    for part in ("no topo", "no size", "0 processes", 'did you mean "time"', ".csv"):
+        assert part in told
+
+
+CLUSTER = ("-m", "distributed.cli.dask_scheduler"), ("-m", "distributed.cli.dask_worker")
+
+
+@pytest.fixture
+def dask_cluster(tmp_path):
+    """A scheduler and two workers on loopback, each a process; yields the address and the workers."""
+    pytest.importorskip("distributed")
+    told = tmp_path / "scheduler.json"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": tmp_path, "env": environment}
+    scheduler, worker = ([sys.executable, *each] for each in CLUSTER)
+    started = [subprocess.Popen([*scheduler, "--host", "127.0.0.1", "--port", "0", "--no-dashboard",
+                                 "--scheduler-file", str(told)], **quiet)]  # fmt: skip
+    try:
+        while not told.exists():
+            assert started[0].poll() is None
+            time.sleep(0.05)
+        own = ["--scheduler-file", str(told), "--nthreads", "1", "--no-nanny", "--no-dashboard"]
+        started += [subprocess.Popen([*worker, *own, "--name", name], **quiet) for name in ("one", "two")]
+        yield json.loads(told.read_text())["address"], started[1:]
+    finally:
+        for process in reversed(started):
+            process.kill()
+            process.wait()
+
+
+@pytest.mark.deep
+@pytest.mark.filterwarnings("default")
+def test_dask_gives_the_same_and_a_lost_worker_loses_nothing(tmp_path, dask_cluster):
+    address, (first, _) = dask_cluster
+    grid = json.loads(grid_file(tmp_path, 500).read_text())
+    local = collsim.sweep(grid, jobs=1)
+    found = collsim.sweep(grid, tmp_path / "dask.jsonl", dask=address)
+    assert [row["answer"] for row in found] == [row["answer"] for row in local]
+
+    def kill(done, of):
+        if done == of // 4:
+            first.send_signal(signal.SIGKILL)
+
+    again = collsim.sweep(grid, tmp_path / "lost.jsonl", dask=address, progress=kill)
+    assert first.wait() == -signal.SIGKILL
+    assert not again.failed
+    assert [row["answer"] for row in again] == [row["answer"] for row in local]
+    assert lines_of(tmp_path / "lost.jsonl") == 500
+
+
+@pytest.mark.filterwarnings("default")
+def test_no_scheduler_is_told(monkeypatch):
+    pytest.importorskip("distributed")
+    monkeypatch.setattr(workers, "CONNECT_S", 0.3)
+    with pytest.raises(InputError, match="no Dask scheduler answers"):
+        collsim.sweep(SMALL, dask="tcp://127.0.0.1:9")

@@ -22,7 +22,7 @@ BEGIN, END = "<!-- presets -->\n\n", "\n<!-- /presets -->\n"
 COLLSIM = Path(sys.executable).parent / "collsim"
 OPS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce", "gather", "scatter")
 OPS += ("send_recv",)
-CPU_S, MEMORY_GB = 120, 4
+CPU_S, MEMORY_GB = 120, 12
 LETTERS = {"transfers": "t", "classes": "c", "nearly alike": "n", "tolerance": "w", "wavefront": "s"}
 """What a cell says of a path, by the word that the path has."""
 

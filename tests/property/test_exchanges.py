@@ -49,5 +49,5 @@ def test_leaves_without_ranks_carry_nothing(monkeypatch):
     monkeypatch.setattr(exchanges, "LEAST_RANKS", 0)
     found = simulate("h100_rail", "all_to_all", "64M", **asked).rows[0]
     assert "leaf" in whole.bottleneck[0].link
-    assert found.time_s == pytest.approx(whole.time_s, rel=1e-9)
-    assert found.bottleneck[0].utilisation == pytest.approx(whole.bottleneck[0].utilisation, rel=1e-9)
+    assert found.time_s == pytest.approx(whole.time_s, rel=1e-5)
+    assert found.bottleneck[0].utilisation == pytest.approx(whole.bottleneck[0].utilisation, rel=1e-5)

@@ -88,8 +88,8 @@ class MoeLog:
 
 
 def is_moe_log(path: str | Path) -> bool:
-    """Return True if a file holds lines of such a test; False of stdin, and of what cannot be read."""
-    if str(path) == "-":
+    """Return True if a file holds lines of such a test; False of stdin and pipes, which can be read only once."""
+    if not Path(path).is_file():
         return False
     try:
         with Path(path).open(encoding="utf-8", errors="replace") as stream:

@@ -1,5 +1,8 @@
 """Settings of all tests: none fails because the machine is slow or busy."""
 
+import signal
+
+import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile("any speed", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -11,7 +11,5 @@ settings.load_profile("any speed")
 
 @pytest.fixture(autouse=True)
 def interruptible():
-    """Keep what an interruption does: a command that was interrupted leaves its process deaf to the next one."""
-    before = signal.getsignal(signal.SIGINT)
-    yield
-    signal.signal(signal.SIGINT, before)
+    """Let interruptions be heard: an interrupted command leaves its process deaf, as shells do in background."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)

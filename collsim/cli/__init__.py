@@ -42,7 +42,7 @@ COMMANDS = {
     "tables": "Write the tables that serving planners read, for any topology: nccl-tests and DeepEP, as predicted.",
     "timeline": "Predict how long a whole step takes, from a profiler's trace or a workload, and what would change it.",
     "topo": "List, show, draw, check and import topologies.",
-    "tune": "Find the best algorithm, protocol and channels of a library by size, and write them for its tuner plugin.",
+    "tune": "Find the best algorithm, protocol and channels of a library by size, beside what it chooses by itself.",
     "validate": "Compare logs of nccl-tests or rccl-tests with the model, row by row, and say whether they are "
     "healthy.",
 }

@@ -35,7 +35,7 @@ def local_path(g: int, entry: int, *, reverse: bool = False) -> list[int]:
     >>> local_path(4, 0), local_path(4, 2), local_path(4, 0, reverse=True)
     ([0, 1, 3, 2], [2, 3, 1, 0], [2, 3, 1, 0])
     >>> local_path(3, 1), local_path(5, 1)
-    ([1, 2, 0], [1, 2, 4, 3, 0])
+    ([1, 2, 0], [1, 0, 3, 4, 2])
     """
     if g % 2:
         return list(_odd_paths(g)[entry])

@@ -34,12 +34,10 @@ ELSEWHERE = {
     "collsim run --topo hgx_h100 --nodes 32 --op all_to_all_v": "tests/cli/test_tolerance.py: a matrix and --bracket",
     "collsim run --topo hgx_h100 --op all_reduce --profile mine.yaml": "tests/cli/test_calibrate.py",
     "collsim run --topo h100_rail --nodes 16 --op all_reduce --profile mine.yaml": "tests/cli/test_calibrate.py",
-    "collsim diagnose examples/h100_slow.log": "tests/diagnosis/test_diagnose.py: what the page shows",
-    "collsim validate examples/h100_doubtful.log": "tests/cli/test_validate.py: what the page shows",
 }
 """Beginnings of commands that need a file which no page makes, or leave with an error, and who runs the like."""
 LONG = ("collsim run --topo mi300x_ubb8 --nodes",)
-PLACEHOLDER = re.compile(r"\b(?:FILE|NAME|N)\b|\||\$\w+|\.\.\.")
+PLACEHOLDER = re.compile(r"\b(?:FILE|NAME|N|PRESET|OPERATION)\b|\||\$\w+|\.\.\.")
 
 
 def commands():

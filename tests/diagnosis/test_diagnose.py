@@ -228,5 +228,5 @@ def test_the_host_adds_a_time_to_small_calls_not_a_part():
 def test_one_process_starts_the_gpus_of_its_own_node():
     (cause,) = (each for each in all_causes() if each.name == "one_process")
     cluster = load_topology("hgx_h100", scale_out={"nodes": 2})
-    assert {change.gpus_per_thread for change in changes_of(cause, cluster, 16)} == {8}
-    assert {change.gpus_per_thread for change in changes_of(cause, load_topology("hgx_h100"), 4)} == {4}
+    assert {change.gpus_per_thread for change in changes_of(cause, cluster, 16, 2)} == {8}
+    assert {change.gpus_per_thread for change in changes_of(cause, load_topology("hgx_h100"), 4, 1)} == {4}

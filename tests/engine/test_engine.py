@@ -432,7 +432,7 @@ def test_kernels_are_compiled_once_whatever_the_arrays(monkeypatch):
         for kind in (np.zeros(6, dtype=int), np.arange(6) % len(columns)):
             march(Chain(columns, columns, columns), [RingTurn(kind, np.arange(5))], ring[0])
     warm()  # what a process has not run yet, and no more
-    assert [len(kernel.signatures) for kernel in entry_points()] == [1] * 10
+    assert [len(kernel.signatures) for kernel in entry_points()] == [1] * 11
 
 
 @pytest.mark.parametrize("most", [0, 2])

@@ -149,6 +149,6 @@ def test_the_door_takes_classes_where_they_are_worth_it(monkeypatch):
 def test_two_colours_that_are_equal_by_accident_are_noticed(monkeypatch):
     p = all_to_all(6)
     larger = p._replace(size_bytes=np.where(np.arange(30) == 3, 2.0, 1.0))
-    monkeypatch.setattr(symmetry, "_codes", lambda *columns: np.ones(len(columns[0]), dtype=np.uint64))
+    monkeypatch.setattr(symmetry, "codes_of", lambda *columns: np.ones(len(columns[0]), dtype=np.uint64))
     assert reduced(p) is not None
     assert reduced(larger) is None

@@ -11,7 +11,7 @@ import collsim
 from collsim.core.errors import ArgumentError, Fault, InputError
 from collsim.moe.arguments import Arguments as MoeArguments
 from collsim.simulation.request.arguments import Arguments
-from collsim.simulation.request.callers import _names, in_python
+from collsim.simulation.request.callers import argument_names, in_python
 from collsim.simulation.request.fields import BY_NAME, SCALE_OUT
 
 SIX = ("simulate", "compare", "simulate_moe", "simulate_timeline", "validate", "systems")
@@ -92,8 +92,8 @@ def _messages():
 def test_no_flag_is_left_in_a_message():
     texts = list(_messages())
     assert len(texts) > 10
-    known = [*BY_NAME, *_names(collsim.simulate_moe), *_names(collsim.simulate_timeline)]
-    known += _names(collsim.import_topology)
+    known = [*BY_NAME, *argument_names(collsim.simulate_moe), *argument_names(collsim.simulate_timeline)]
+    known += argument_names(collsim.import_topology)
     for text in texts:
         fault = in_python(Fault(text.strip("'\""), "", ""), known)
         left = [flag for flag in re.findall(r"--([a-z-]+)", fault.what) if flag.replace("-", "_") not in SCALE_OUT]
@@ -110,10 +110,10 @@ def test_help_starts_with_the_six_functions():
 
 
 def test_systems_are_those_of_the_zoo():
-    from collsim.topology import cluster_names, zoo_names
+    from collsim.topology import cluster_names, zooargument_names
 
     found = collsim.systems()
-    assert [each["name"] for each in found] == [*zoo_names(), *cluster_names()]
+    assert [each["name"] for each in found] == [*zooargument_names(), *cluster_names()]
     by_name = {each["name"]: each for each in found}
     assert by_name["hgx_h100"]["gpu_Bps"] == 450e9  # 18 links of 25 GB/s
     assert by_name["hgx_h100"]["gpus"] == 8

@@ -195,7 +195,7 @@ def test_large_rings(nodes):
 
 def test_a_large_ring_with_a_slow_link():
     """The slow hop is on the way of every chunk, twice but for one: it sets the pace of the whole ring."""
-    topology = damaged(rail(256), degrade=["link:n9.nic1-leaf1=50%"])
+    topology = damaged(rail(256), degrade=["link:n9.nic0-leaf0=50%"])
     n = 2048
     slow, whole = (
         simulate(each, "all_reduce", 4 * n * 64, algo="ring", channels=2, profile="ideal").rows[0]

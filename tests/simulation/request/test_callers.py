@@ -110,10 +110,10 @@ def test_help_starts_with_the_six_functions():
 
 
 def test_systems_are_those_of_the_zoo():
-    from collsim.topology import cluster_names, zooargument_names
+    from collsim.topology import cluster_names, zoo_names
 
     found = collsim.systems()
-    assert [each["name"] for each in found] == [*zooargument_names(), *cluster_names()]
+    assert [each["name"] for each in found] == [*zoo_names(), *cluster_names()]
     by_name = {each["name"]: each for each in found}
     assert by_name["hgx_h100"]["gpu_Bps"] == 450e9  # 18 links of 25 GB/s
     assert by_name["hgx_h100"]["gpus"] == 8

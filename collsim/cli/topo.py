@@ -120,7 +120,10 @@ def topo_draw(
     check_targets({"output": output}, faults, named_files(name))
     faults.attempt(lambda: check_suffix(output, (".svg",), "end it in .svg: a drawing is SVG"))
     slower = read_shares(degrade, faults)
-    topology = damaged(_loaded(name, overrides, scale_out, faults), fail, slower)
+    whole = _loaded(name, overrides, scale_out, faults)
+    topology = faults.attempt(damaged, whole, fail, slower)
+    faults.raise_any()
+    assert topology is not None
     write(topology_svg(topology), output)
 
 
@@ -128,7 +131,8 @@ def _place(where: str) -> str:
     """Return where the user wrote what *where* names."""
     if (flag := scale_out_place(where)) != where:
         return f"--{flag.replace('_', '-')}"
-    return {"topo": "NAME", "overrides": "--set", "output": "-o"}.get(where, where)
+    own = {"topo": "NAME", "overrides": "--set", "output": "-o", "fail": "--fail", "degrade": "--degrade"}
+    return own.get(where, where)
 
 
 def _loaded(name: str, overrides: tuple[str, ...], scale_out: Mapping[str, str | None], faults: Faults) -> Topology:

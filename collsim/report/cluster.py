@@ -82,7 +82,7 @@ def tier_rows(shown: dict[str, Any]) -> list[tuple[str, ...]]:
 def cluster_svg(topology: Topology, style: str) -> str:
     """Return a cluster as an SVG document: one row for each tier, nodes at the bottom; *style* is its style sheet."""
     shown, rows = describe(topology), _rows(topology)
-    body, height = [], 96 + STOREY * len(rows)
+    body, height, gone = [], 96 + STOREY * len(rows), _gone(topology)
     places: list[dict[int, float]] = []
     for level, row in enumerate(rows):
         numbers = _some(row.first, row.boxes)
@@ -91,10 +91,13 @@ def cluster_svg(topology: Topology, style: str) -> str:
         places.append({number: x for number, x in zip(numbers, across, strict=True) if number is not None})
         for number, x in zip(numbers, across, strict=True):
             name = f"{row.boxes - len(numbers) + 1:,} more" if number is None else row.name.format(number - row.first)
-            body.append(_box(x, 110 + STOREY * level, min(pitch - 8, 150.0), name, row.look))
+            look = "gone" if number in gone else row.look
+            body.append(_box(x, 110 + STOREY * level, min(pitch - 8, 150.0), name, look))
     pairs = _joined(topology)
-    lines = [line for level in range(len(rows) - 1) for line in _between(places, level, pairs)]
-    notes = [*_notes(shown), *([topology.damage.summary] if topology.damage else [])]
+    lines = [line for level in range(len(rows) - 1) for line in _between(places, level, pairs, gone)]
+    notes = _notes(shown)
+    if topology.damage:
+        notes.append(topology.damage.summary + "; switches that have failed are in dashes" * bool(gone))
     text = [
         f'<text class="soft" x="{MARGIN}" y="{height + 22 * i:.0f}" font-size="14">{escape(note)}</text>'
         for i, note in enumerate(notes)
@@ -152,6 +155,14 @@ def _joined(topology: Topology) -> set[tuple[int, int]]:
     return set(zip(upper.tolist(), lower.tolist(), strict=True))
 
 
+def _gone(topology: Topology) -> set[int]:
+    """Return the switches that have failed, by their number in a picture; groups of a dragonfly have none."""
+    cluster = topology.cluster
+    if topology.damage is None or cluster is None or cluster.spec.fabric == "dragonfly":
+        return set()
+    return {node - cluster.first_leaf for node in topology.damage.nodes.tolist() if node >= cluster.first_leaf}
+
+
 def _some(first: int, count: int) -> list[int | None]:
     """Return the numbers of *count* boxes; of many the first ones and the last, with None for those between.
 
@@ -163,14 +174,19 @@ def _some(first: int, count: int) -> list[int | None]:
     return [*range(first, first + MOST_BOXES // 2 - 1), None, first + count - 1]
 
 
-def _between(places: Sequence[dict[int, float]], level: int, pairs: set[tuple[int, int]]) -> list[str]:
-    """Return the lines from one row to the next, faded where they are many."""
+def _between(places: Sequence[dict[int, float]], level: int, pairs: set[tuple[int, int]], gone: set[int]) -> list[str]:
+    """Return the lines from one row to the next, faded where they are many, in dashes to switches that are gone."""
     y1, y2 = 110 + STOREY * level + BOX_HEIGHT / 2, 110 + STOREY * (level + 1) - BOX_HEIGHT / 2
-    ends = [(a, b) for n, a in places[level].items() for m, b in places[level + 1].items() if (n, m) in pairs]
+    ends = [
+        (a, b, "lost" if {n, m} & gone else f"r{level % 5}")
+        for n, a in places[level].items()
+        for m, b in places[level + 1].items()
+        if (n, m) in pairs
+    ]
     faded = " faded" if len(ends) > 6 * MOST_BOXES else ""
     return [
-        f'<path class="r{level % 5}{faded}" d="M {a:.1f} {y1:.1f} L {b:.1f} {y2:.1f}" stroke-width="1.4"/>'
-        for a, b in ends
+        f'<path class="{look}{faded}" d="M {a:.1f} {y1:.1f} L {b:.1f} {y2:.1f}" stroke-width="1.4"/>'
+        for a, b, look in ends
     ]
 
 

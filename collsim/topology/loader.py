@@ -222,7 +222,8 @@ def _built(content: bytes | str, file: str, overrides: Overrides, above: tuple[s
         return node
     whole, spec, kinds = _specified(node, section, document, above)
     cluster = _placed(lambda: build_cluster(whole, spec, kinds=kinds), document)
-    titled = ("scale_out",) in document.lines and ("title",) in document.lines
+    own = ("scale_out",) in document.lines and ("title",) in document.lines
+    titled = own and not any(path.startswith("scale_out.") for path in node.settings)  # a title tells how many nodes
     follows = consequences_of(document, node, kinds) if cluster.cluster is not None else ()
     return replace(cluster, title=whole.title if titled else cluster.title, follows=follows)
 

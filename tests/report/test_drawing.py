@@ -104,8 +104,20 @@ def test_what_has_failed_is_drawn_where_it_was(name, fail, degrade, lost, weak, 
     assert looks(ElementTree.fromstring(topology_svg(whole)), "path", "lost") == 0
 
 
-def test_damage_of_a_cluster_is_told():
-    assert "1 switch failed: leaf0" in texts(damaged_picture("h100_rail", ["switch:leaf0"], []))
+@pytest.mark.parametrize("fail", ["switch:leaf0", "nic:n1.nic7", "gpu:n0.gpu0", "link:n0.gpu0-n0.nvsw*"])
+@pytest.mark.parametrize("nodes", [2, 64])
+def test_damage_of_a_cluster_is_told_whatever_its_size(fail, nodes):
+    whole = load_topology("h100_rail", scale_out={"nodes": str(nodes)})
+    root = ElementTree.fromstring(topology_svg(damaged(whole, [fail], [])))
+    assert any("failed: " in text for text in texts(root))
+    assert looks(root, "rect", "gone") == (fail == "switch:leaf0")
+    assert (looks(root, "path", "lost") > 0) == (fail == "switch:leaf0")
+
+
+def test_a_cluster_of_another_size_is_not_called_as_the_file_is():
+    whole = load_topology("h100_rail")
+    assert whole.title.startswith("NVIDIA H100, 64 nodes")
+    assert load_topology("h100_rail", scale_out={"nodes": "2"}).title.startswith("2 nodes of ")
 
 
 @pytest.mark.parametrize(("dims", "rows", "columns"), [((3, 4), 3, 4), ((2, 3, 4), 3, 8), ((4, 4, 4), 8, 8)])

@@ -219,7 +219,7 @@ def _legend(topology: Topology, edges: list[Edge], rates: list[int], bottom: flo
     lines = []
     for i, rate in enumerate(rates):
         y = bottom + 14 + 22 * i
-        count = sum(edge.count for edge in edges if round(edge.rate_Bps) == rate)
+        count = sum(edge.count for edge in edges if round(edge.rate_Bps) == rate and edge.harm != "lost")
         text = f"{kind}, {format_bandwidth(rate)} per direction and link ({count} links)"
         lines.append(
             f'<line class="r{min(i, 4)}" x1="{MARGIN}" y1="{y}" x2="{MARGIN + 34}" y2="{y}" stroke-width="4"/>'

@@ -102,7 +102,8 @@ def _same_leaf_latency_s(topology: Topology) -> float:
     import numpy as np
 
     assert topology.cluster is not None
-    wiring, cluster = topology.wiring, topology.cluster
+    whole = topology.damage.healthy if topology.damage else topology  # clusters count nodes as of the one in order
+    wiring, cluster = whole.wiring, topology.cluster
     bus = float(wiring.link_latency_s[wiring.find_links(np.zeros(1, dtype=np.int64), cluster.nic_of[:1])[0]])
     nic, leaf = float(wiring.node_latency_s[cluster.first_nic]), float(wiring.node_latency_s[cluster.first_leaf])
     return 2 * (bus + nic + float(wiring.link_latency_s[cluster.nic_up[0]])) + leaf

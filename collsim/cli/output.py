@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ClosedStream",
+    "check_sources",
     "check_suffix",
     "check_targets",
     "discard_stdout",
@@ -121,6 +122,12 @@ def check_suffix(file: str | None, known: Iterable[str], hint: str, name: str = 
     inner = _suffix(file[: -len(suffix)]) if file and suffix == ".gz" else ""
     if (suffix and suffix not in known) or (inner and inner not in known):
         raise InputError(Fault(f'the suffix "{inner}{suffix}" names no format', name, hint))
+
+
+def check_sources(files: Iterable[str], faults: Faults) -> None:
+    """Check that files that are to be read have a name."""
+    if not all(files):
+        faults.append(Fault("the name of the file is empty", "FILE", "name a file"))
 
 
 def check_targets(targets: Mapping[str, str | None], faults: Faults, sources: Iterable[str] = ()) -> None:

@@ -40,11 +40,12 @@ def write_report(
     """
     from collsim.core.atomic_files import check_writable, write_text
     from collsim.explanation.gathering import gather
+    from collsim.report.document_check import check_document
     from collsim.report.html import report_html
 
     named = [files] if isinstance(files, str | Path) else list(files)
     check_writable(str(output))
-    write_text(report_html(gather(named, explain=explain, what_ifs=what_ifs)), str(output))
+    write_text(report_html(gather(named, check_document, explain=explain, what_ifs=what_ifs)), str(output))
 
 
 @click.command(context_settings={"auto_envvar_prefix": "COLLSIM"})
@@ -78,13 +79,16 @@ def report(
     """  # noqa: D301 - \b keeps the lines that follow it as they are
     from collsim.cli.run import place_of
     from collsim.explanation.gathering import gather
+    from collsim.report.document_check import check_document
     from collsim.report.html import report_html
 
     faults = Faults(lambda where: place_of(context, where, None))
     check_targets({"output": output}, faults, files)
     faults.attempt(lambda: check_suffix(output, SUFFIXES, "end it in .html: a report is HTML"))
     with nullcontext() if quiet else patience():
-        contents = faults.attempt(gather, files, explain=not (no_explain or faults), what_ifs=not no_what_ifs)
+        contents = faults.attempt(
+            gather, files, check_document, explain=not (no_explain or faults), what_ifs=not no_what_ifs
+        )
     faults.raise_any()
     assert contents is not None
     if not quiet:

@@ -17,7 +17,7 @@ from collsim.cli.options import (
     screen_options,
     with_options,
 )
-from collsim.cli.output import check_suffix, check_targets, named_files, output_format, screen_of, write
+from collsim.cli.output import check_sources, check_suffix, check_targets, named_files, output_format, screen_of, write
 from collsim.cli.run import checked_request
 from collsim.core.errors import Fault, Faults, InputError, VerificationError
 from collsim.simulation.request.fields import BOUNDS, FIELDS, SCALE_OUT
@@ -172,10 +172,11 @@ def schedule_import(file: str, size: str, output: str | None) -> None:
     from collsim.schedule.json_files import as_text, save
 
     faults = Faults(lambda where: {"size": "--size", "output": "-o"}.get(where, where))
+    check_sources([file], faults)
     check_targets({"output": output}, faults, [file])
     hint = "end it in .json or .json.gz: a schedule is JSON"
     faults.attempt(lambda: check_suffix(output, (".json", ".gz"), hint))
-    made = faults.attempt(import_schedule, file, size, where="--size")
+    made = faults.attempt(import_schedule, file, size, where="--size") if file else None
     faults.raise_any()
     assert made is not None
     if output in (None, "-"):
@@ -217,8 +218,10 @@ def schedule_run(
     faults = _faults(context)
     target = faults.attempt(lambda: output_format(form, output))
     check_targets({"output": output}, faults, [file, *named_files(flags["topo"], flags["profile"])])
-    made = faults.attempt(lambda: _read(file))
-    faults.raise_any()
+    check_sources([file], faults)
+    made = faults.attempt(lambda: _read(file)) if file else None
+    if made is None:
+        faults.raise_any()
     assert made is not None
     first, at = made
     given = any(flags[name] for name in ("size", "min_bytes", "max_bytes", "step_bytes", "step_factor"))

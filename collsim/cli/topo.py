@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from collsim.cli.options import OPTIONS, complete, scale_out_options, scale_out_place, zoo
-from collsim.cli.output import check_suffix, check_targets, named_files, write
-from collsim.core.errors import Faults
+from collsim.cli.output import check_sources, check_suffix, check_targets, named_files, write
+from collsim.core.errors import Faults, UnknownNameError
 
 if TYPE_CHECKING:
     from collsim.topology import Topology
@@ -33,8 +33,6 @@ def topo() -> None:
 
 def check_choice(form: str, forms: Sequence[str], faults: Faults | None = None) -> None:
     """Refuse a format that is none of *forms*: at once, or with other *faults*."""
-    from collsim.core.errors import UnknownNameError
-
     if form not in forms:
         error = UnknownNameError("format", form, forms, "--format")
         if faults is None:
@@ -200,13 +198,17 @@ def topo_import(file: str, output: str | None, kind: str | None, like: str | Non
     from collsim.importing import import_topology
     from collsim.report.data import json_text
     from collsim.report.imports import import_text
+    from collsim.topology.zoo import zoo_names
 
     faults = Faults(lambda where: {"kind": "--kind", "like": "--like", "output": "-o"}.get(where, where))
     check_choice(form or "table", ("table", "json"), faults)
+    check_sources([file], faults)
     check_targets({"output": output}, faults, [file])
+    if like is not None and like not in zoo_names():
+        faults.extend(UnknownNameError("topology", like[:60], zoo_names(), "like").faults)
     hint = "end it in .yaml: a topology file is YAML"
     faults.attempt(lambda: check_suffix(output, (".yaml", ".yml"), hint))
-    found = faults.attempt(lambda: import_topology(file, kind=kind, like=like))
+    found = faults.attempt(lambda: import_topology(file, kind=kind, like=like)) if file else None
     faults.raise_any()
     assert found is not None
     if output not in (None, "-") and found.yaml:

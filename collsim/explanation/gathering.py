@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import re
+import sys
+from codecs import BOM_UTF8
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,18 +25,28 @@ READABLE = (
     "collsim.timeline/1", "collsim.explain/1",
 )  # fmt: skip
 """Schemas of the documents that a report shows."""
+HINT = "name a JSON file of collsim run, compare, validate, moe, diagnose, timeline or explain, or a log"
+OURS = re.compile(rb'^\s*\{\s*"schema"\s*:\s*"collsim\.')
+"""How a document of a command begins."""
+LOOKED_AT = 4096
 MAX_FILE_BYTES = 2**28
 MOST_EXPLAINED = 3
 """Runs of one document that are explained, each at its largest size (chosen)."""
 
 
-def gather(files: Iterable[str | Path], *, explain: bool = True, what_ifs: bool = True) -> Contents:
+Check = Callable[[Mapping[str, Any], str], None]
+"""What refuses a document, which it gets with the name of its file."""
+
+
+def gather(files: Iterable[str | Path], check: Check, *, explain: bool = True, what_ifs: bool = True) -> Contents:
     """Read files of results and of logs, and explain the runs among them.
 
     Parameters
     ----------
     files : iterable of str or Path
-        JSON that a command wrote, and measured logs, in any order.
+        JSON that a command wrote, and measured logs, in any order; ``-`` is stdin.
+    check : callable
+        Raises `SpecError` if a document is not as its schema says.
     explain : bool
         Whether to simulate what explains the largest size of each run.
     what_ifs : bool
@@ -46,7 +59,7 @@ def gather(files: Iterable[str | Path], *, explain: bool = True, what_ifs: bool 
     """
     faults, documents, measured = Faults(), [], []
     for file in map(str, files):
-        found = faults.attempt(_read, file)
+        found = faults.attempt(_read, file, check)
         if isinstance(found, Document):
             documents.append(found)
         elif found is not None:
@@ -66,25 +79,35 @@ def gather(files: Iterable[str | Path], *, explain: bool = True, what_ifs: bool 
     return Contents(tuple(documents), tuple(measured), tuple(told), tuple(notes))
 
 
-def _read(file: str) -> Document | list[Measured]:
-    """Return a document, or the tests of a log."""
-    hint = "name a JSON file of collsim run, compare, validate, moe, diagnose, timeline or explain, or a log"
-    try:
-        content = read_input(file, MAX_FILE_BYTES)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise SpecError(Fault(f"cannot be read: {reason}", file[:200], hint)) from None
-    if len(content) > MAX_FILE_BYTES:
-        raise SpecError(Fault(f"the file is larger than {MAX_FILE_BYTES >> 20} MiB", file, hint))
-    document = _document(content)
+def _read(file: str, check: Check) -> Document | list[Measured]:
+    """Return a document, or the tests of a log; a pipe can be read only once."""
+    content, name = _content(file), "stdin" if file == "-" else file
+    document = _document(content, name)
     if document is None:
-        return _measured(file)
+        return _measured(name, content)
     schema = document.get("schema")
     if schema not in READABLE:
-        raise SpecError(Fault(f'a report does not show "{schema}"', file, hint))
+        raise SpecError(Fault(f'a report does not show "{schema}"', name, HINT))
     if missing := [key for key in _needed(str(schema)) if not document.get(key)]:
-        raise SpecError(Fault(f"{schema} without {', '.join(missing)}", file, "write it again with this version"))
-    return Document(file, document)
+        raise SpecError(Fault(f"{schema} without {', '.join(missing)}", name, "write it again with this version"))
+    check(document, name)
+    return Document(name, document)
+
+
+def _content(file: str) -> bytes:
+    """Return what is in a file, or comes from stdin."""
+    if not file:
+        raise SpecError(Fault("the name of a file is empty", "FILE", HINT))
+    try:
+        content = sys.stdin.buffer.read(MAX_FILE_BYTES + 1) if file == "-" else read_input(file, MAX_FILE_BYTES)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise SpecError(Fault(f"cannot be read: {reason}", file[:200], HINT)) from None
+    if len(content) > MAX_FILE_BYTES:
+        raise SpecError(Fault(f"the file is larger than {MAX_FILE_BYTES >> 20} MiB", file, HINT))
+    if not content.strip():
+        raise SpecError(Fault("the file is empty", file, HINT))
+    return content
 
 
 def _needed(schema: str) -> tuple[str, ...]:
@@ -96,21 +119,37 @@ def _needed(schema: str) -> tuple[str, ...]:
     }.get(schema, ())  # fmt: skip
 
 
-def _document(content: bytes) -> dict[str, Any] | None:
-    """Return the JSON document of a command; None for anything else, such as the JSON report of nccl-tests."""
-    if not content.lstrip().startswith(b"{"):
+def _document(content: bytes, file: str) -> dict[str, Any] | None:
+    """Return the JSON document of a command; None for anything else, such as the JSON report of nccl-tests.
+
+    Raises
+    ------
+    SpecError
+        It is a document of a command, but broken.
+    """
+    if not content.removeprefix(BOM_UTF8).lstrip().startswith(b"{"):
         return None
+    ours = OURS.search(content[:LOOKED_AT].removeprefix(BOM_UTF8)) is not None
     try:
-        found = json.loads(content.decode("utf-8-sig"))
-    except ValueError:
+        found = json.loads(content.decode("utf-8-sig"), parse_constant=_no_figure)
+    except (ValueError, RecursionError) as error:
+        line = getattr(error, "lineno", None)
+        place, what = (f"{file}:{line}", getattr(error, "msg", "")) if line else (file, str(error))
+        if ours:
+            raise SpecError(
+                Fault(f"not JSON: {what}", place, "the file may be cut: copy it again as a whole")
+            ) from None
         return None
-    ours = isinstance(found, dict) and str(found.get("schema", "")).startswith("collsim.")
-    return found if ours else None
+    return found if ours or str(found.get("schema", "")).startswith("collsim.") else None
 
 
-def _measured(file: str) -> list[Measured]:
+def _no_figure(text: str) -> None:
+    raise ValueError(f"{text} is no figure")
+
+
+def _measured(file: str, content: bytes) -> list[Measured]:
     """Return the tests of a log whose operation and ranks are known, out of place."""
-    log = read_log(file)
+    log = read_log(file, content)
     found = []
     for test in log.tests:
         if test.op is None or test.ranks is None:

@@ -233,8 +233,6 @@ def _content(source: Any) -> tuple[bytes, str]:
         raise SpecError(Fault(f"a file cannot be a {type(source).__name__}", "file", "pass the path of a file"))
     if str(source) == "-":
         return _whole(sys.stdin.buffer.read(MOST_BYTES + 1), "stdin"), "stdin"
-    if str(source) == "-":
-        return _whole(sys.stdin.buffer.read(MOST_BYTES + 1), "stdin"), "stdin"
     try:
         content = read_input(source, MOST_BYTES)
     except FileNotFoundError:

@@ -7,6 +7,7 @@ than its slots is not modelled.
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -303,7 +304,10 @@ def schedule_of(program: Program, size_bytes: int) -> Schedule:
     rounded = op.rounded_size_bytes(size_bytes, program.n_ranks, GRAIN_BYTES)
     if rounded <= 0:
         what = f"{size_bytes} bytes round down to nothing on {program.n_ranks} ranks"
-        raise InputError(Fault(what, "size", "ask for more"))
+        least = next(
+            size for size in itertools.count(1) if op.rounded_size_bytes(size, program.n_ranks, GRAIN_BYTES) > 0
+        )
+        raise InputError(Fault(what, "size", f"the smallest that works is {least}"))
     machine = _Machine(program)
     machine.run()
     if not machine.faults:

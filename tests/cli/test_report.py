@@ -160,7 +160,8 @@ def test_everything_wrong_is_told_at_once(collsim, tmp_path):
     for more in ((), ("--no-explain",)):
         found = collsim("report", odd, *more)
         assert (found.code, found.out) == (2, "")
-        assert "odd.json: not as collsim.result/1 says" in found.err
+        for place in ("config.op", "topology.name", "results[0].op"):
+            assert f"odd.json: {place}: " in found.err
 
 
 @pytest.mark.deep

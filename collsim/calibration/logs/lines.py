@@ -36,7 +36,7 @@ _OPENERS: dict[bytes, Callable[..., Any]] = {b"\x1f\x8b": gzip.open, b"BZh": bz2
 
 
 class LogLines:
-    """The lines of a log with their numbers.
+    """The lines of a log with their numbers; of one that was read already, its *content* is given.
 
     Attributes
     ----------
@@ -44,11 +44,14 @@ class LogLines:
         Why reading stopped before the end of the file, if it did.
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, content: bytes | None = None) -> None:
         self.name = "stdin" if str(path) == "-" else str(path)
         self.trouble: str | None = None
         self.most_bytes, self.most_lines = MOST_BYTES, MOST_LINES
         self._close = str(path) != "-"
+        if content is not None:
+            self._raw: IO[bytes] = io.BytesIO(content)
+            return
         try:
             if self._close and Path(path).is_char_device():
                 hint = "give the path of a log"

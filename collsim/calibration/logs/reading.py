@@ -26,7 +26,7 @@ MOST_LINES_WITHOUT_ROWS = 5_000_000
 LAUNCHES = ("stream", "graph")
 
 
-def read_tests(path: str | Path, **overrides: Any) -> Iterator[Test]:
+def read_tests(path: str | Path, content: bytes | None = None, **overrides: Any) -> Iterator[Test]:
     """Yield the tests of a log one by one, in memory that does not grow with the file.
 
     A test that began but has no usable row is yielded too; its table is empty.
@@ -35,6 +35,8 @@ def read_tests(path: str | Path, **overrides: Any) -> Iterator[Test]:
     ----------
     path : str or Path
         A file, packed or not; ``-`` is stdin.
+    content : bytes, optional
+        What is in it, if that was read already.
     **overrides
         ``op``, ``ranks``, ``nodes``, ``dtype``, ``redop``, ``launch``, ``registered``, ``blocking``, ``library``,
         ``library_version``: hold for all tests, whatever the log says.
@@ -45,7 +47,7 @@ def read_tests(path: str | Path, **overrides: Any) -> Iterator[Test]:
         If the file cannot be read, or holds no usable row.
     """
     given = _checked(overrides)
-    lines = LogLines(path)
+    lines = LogLines(path, content)
     reader = LogReader(given, op_in_words(Path(lines.name).name) if lines.name != "stdin" else None)
     counts = _Counts()
     for line, text in lines:
@@ -66,12 +68,12 @@ def read_tests(path: str | Path, **overrides: Any) -> Iterator[Test]:
         raise SpecError(_no_rows(lines.name, reader, counts))
 
 
-def read_log(path: str | Path, **overrides: Any) -> Log:
+def read_log(path: str | Path, content: bytes | None = None, **overrides: Any) -> Log:
     """Read all tests of a log.
 
     Parameters
     ----------
-    path, **overrides
+    path, content, **overrides
         As for `read_tests`.
 
     Returns
@@ -97,7 +99,7 @@ def read_log(path: str | Path, **overrides: Any) -> Log:
     dropped: list[Dropped] = []
     warnings: list[str] = []
     n_dropped = 0
-    for test in read_tests(path, **overrides):
+    for test in read_tests(path, content, **overrides):
         n_dropped += test.n_dropped
         dropped += test.dropped[: LISTED_DROPS - len(dropped)]
         where = f"lines {test.first_line} to {test.last_line}: " if test.first_line else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
 from importlib.resources import files
 from pathlib import Path
@@ -47,17 +47,16 @@ def report_html(contents: Contents) -> str:
     SpecError
         A document is not as its schema says.
     """
-    title, style = _title(contents), files(__name__).joinpath("page.css").read_text(encoding="utf-8")
+    title, style = (
+        _title(contents.documents, contents.measured),
+        files(__name__).joinpath("page.css").read_text(encoding="utf-8"),
+    )
     body = [f"<h1>{escape(title)}</h1>", f'<p class="soft">collsim {__version__}: predictions, not measurements'
             f"{', beside measured points' * bool(_points(contents))}.</p>"]  # fmt: skip
     if contents.explanations:
         body.append(answer_cards(contents.explanations[0][1]))
     for document in contents.documents:
-        try:
-            body += _document(document, contents)
-        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-            what = f"not as {document.schema} says: {type(error).__name__} {error}"
-            raise SpecError(Fault(what, document.name, "write it again with this version")) from None
+        body += _as_told(document, lambda of: list(_document(of, contents)))
     used = {(curve.op, curve.ranks) for curve in _keys(contents)}
     lonely = [each for each in contents.measured if (each.op, each.ranks) not in used]
     body += _lonely(lonely)
@@ -69,16 +68,28 @@ def report_html(contents: Contents) -> str:
     )
 
 
-def _title(contents: Contents) -> str:
+def _as_told(document: Document, make: Callable[[Document], list[str]]) -> list[str]:
+    """Return what *make* makes of a document; refuse one that lacks what its schema promises."""
+    try:
+        return make(document)
+    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        what = f"not as {document.schema} says: {type(error).__name__} {error}"
+        raise SpecError(Fault(what, document.name, "write it again with this version")) from None
+
+
+def _title(documents: Sequence[Document], measured: Sequence[Measured]) -> str:
     """Return what the page is about: operations and systems."""
-    names = [str(_topology(each.content)["name"]) for each in contents.documents if each.content.get("topology")]
-    names += [
-        str(system["system"]) for each in contents.documents for system in each.content.get("systems", ())
-    ]  # fmt: skip
-    ops = [str(row["op"]) for each in contents.documents for row in _rows(each)]
-    ops += [each.op for each in contents.measured]
+    names = [name for each in documents for name in _as_told(each, _systems)]
+    ops = [op for each in documents for op in _as_told(each, lambda of: [str(row["op"]) for row in _rows(of)])]
+    ops += [each.op for each in measured]
     on = f" on {', '.join(dict.fromkeys(names))}" if names else ""
     return f"{', '.join(dict.fromkeys(ops)) or 'Report'}{on}"
+
+
+def _systems(document: Document) -> list[str]:
+    content = document.content
+    named = [str(_topology(content)["name"])] if content.get("topology") else []
+    return named + [str(system["system"]) for system in content.get("systems", ())]
 
 
 def _topology(content: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -210,7 +210,7 @@ def asked_of(config: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], op: s
         asked["size"] = row["requested_bytes"]
         asked["matrix"] = None
     name = row.get("asked") or row["algo"]
-    asked |= {"op": op, "algo": row["algo"] if name == "all" else name, "rank_list": gpus}
+    asked |= {"topo": config["topo"], "op": op, "algo": row["algo"] if name == "all" else name, "rank_list": gpus}
     if name == "all":
         asked["proto"] = row["proto"]
     return {key: value for key, value in asked.items() if value is not None}

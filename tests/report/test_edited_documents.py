@@ -84,6 +84,14 @@ def test_an_edited_document_is_refused(documents, tmp_path, kind, path, value, w
     assert not (tmp_path / "a.html").exists()
 
 
+def test_a_run_without_a_topology_is_not_explained(documents, tmp_path):
+    wrong = copy.deepcopy(documents["run"])
+    del wrong["config"]["topo"]
+    (tmp_path / "a.json").write_text(json.dumps(wrong))
+    with pytest.raises(collsim.InputError, match="KeyError 'topo'"):
+        write_report(tmp_path / "a.json", tmp_path / "a.html")
+
+
 def test_all_wrong_values_are_told_at_once(documents, tmp_path):
     wrong = changed(changed(documents["run"], ("results", 0, "time_s"), "x"), ("results", 1, "algo"), 7)
     (tmp_path / "a.json").write_text(json.dumps(wrong))

@@ -26,6 +26,8 @@ SCHEMA = "collsim.import/1"
 KINDS = tuple(dict.fromkeys(form.key for form in FORMATS if form.key and form.key != "msccl"))
 """Formats that are imported as topologies, as ``--kind`` names them."""
 NAME = re.compile(r"[^A-Za-z0-9_.-]+")
+OURS = re.compile(rb'\s*\{\s*"schema"\s*:\s*"(collsim\.(?!topology/)[a-z_]+/[0-9]+)"')
+"""How a document of a command begins."""
 
 
 @dataclass(frozen=True)
@@ -267,6 +269,9 @@ def _format(content: bytes, file: str, kind: str | None) -> Format:
             raise SpecError(Fault(what, file, "leave out --kind, or give another file"))
         return found
     if found is None:
+        if ours := OURS.match(content):
+            what = f'this is a document of collsim, of schema "{ours[1].decode()}"'
+            raise SpecError(Fault(what, file, "give the file that it was made of"))
         if b"collsim.topology/" in content:
             raise SpecError(Fault("this is a topology file of collsim already", file, "use it as it is: --topo FILE"))
         what = "the content is of no format that is known"

@@ -28,3 +28,11 @@ def test_every_fault_is_told(collsim, arguments, places):
     assert "defect" not in found.err
     for place in places:
         assert any(each in found.err for each in place.split("|")), found.err
+
+
+def test_a_document_of_collsim_is_named(collsim, tmp_path):
+    file = tmp_path / "seen.json"
+    file.write_text(collsim("topo", "import", MATRIX, "--format", "json").out)
+    found = collsim("topo", "import", file)
+    assert found.code == 2
+    assert 'a document of collsim, of schema "collsim.import/1"' in found.err

@@ -295,3 +295,13 @@ def test_gradients_are_summed_over_all_who_hold_the_same_parameters():
     told = Layout(tp=2, cp=2, dp=2).groups()["dp"]
     grouping = parse_grouping(None, told["groups"], told["over"])
     assert sorted(map(sorted, grouping.groups(told["ranks"]))) == [[0, 2, 4, 6], [1, 3, 5, 7]]
+
+
+@pytest.mark.parametrize("scale", [0, -1, float("nan"), float("inf"), "x", True])
+def test_no_scale_of_kernels_is_told_with_what_else_is_wrong(scale):
+    from collsim.core.errors import InputError
+    from collsim.timeline.what_if import asked_for
+
+    with pytest.raises(InputError) as refused:
+        asked_for(None, compute_scale=scale, ranks=0, nodes="two")
+    assert [fault.where for fault in refused.value.faults] == ["ranks", "nodes", "compute_scale"]

@@ -98,7 +98,7 @@ def test_a_file_needs_a_system(tmp_path):
         simulate_timeline(file)
     assert simulate_timeline(file, WhatIf("hgx_h100")).step_time_s == pytest.approx(1e-3)
     file.write_text("step: [")
-    with pytest.raises(SpecError, match="no YAML"):
+    with pytest.raises(SpecError, match="not YAML"):
         simulate_timeline(file)
 
 

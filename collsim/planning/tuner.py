@@ -81,7 +81,9 @@ def tune(
     usual = simulate(topo, op, size, **asked)
     library = usual.profile["library"]
     if library is None or not library.startswith(("nccl", "rccl")):
-        what = f"{library} has no tuner" if library else f"the profile {usual.profile['name']} follows no library to tune"
+        what = (
+            f"{library} has no tuner" if library else f"the profile {usual.profile['name']} follows no library to tune"
+        )
         raise InputError(Fault(what, "library", "name one, such as nccl-2.28"))
     nodes = _nodes_of(topo, op, size, asked)
     options: dict[Place, list[Option]] = defaultdict(list)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeGuard
 
 from collsim.core.errors import Fault, InputError
 from collsim.sweeps.records import SCHEMA
@@ -119,7 +119,7 @@ def _record_of(line: bytes, file: str, number: int) -> dict[str, Any]:
     return record
 
 
-def _is_record(record: Any) -> bool:
+def _is_record(record: Any) -> TypeGuard[dict[str, Any]]:
     """Return True if a value is what `collsim.sweeps.records.record` makes."""
     kinds = {"key": str, "status": str, "exit_code": int, "asked": dict, "answer": dict}
     return (

@@ -131,3 +131,13 @@ def test_a_value_that_another_would_hide_is_refused():
         ("zip.ranks", "varied here and in grid"),
         ("points.ranks", "varied here and in grid"),
     ]
+
+
+def test_names_and_counts_are_checked_before_anything_runs():
+    wrong = {"fabric": "railz", "network": "ethernt", "profile": "idael", "redop": "summ", "nodes": 0, "ranks": "x"}
+    with pytest.raises(SpecError) as refused:
+        read_grid({"base": {**BASE, **wrong, "env.NCCL_ALGOO": "ring"}})
+    assert [fault.where for fault in refused.value.faults] == [
+        *(f"base.{name}" for name in wrong), "base.env.NCCL_ALGOO",
+    ]  # fmt: skip
+    assert len(read_grid({"base": {**BASE, "algo": "Ring", "fabric": "rail", "nodes": None}})) == 1

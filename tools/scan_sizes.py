@@ -215,13 +215,15 @@ def points(case: Case, op: str) -> list[Point]:
     """Return the points of an operation in order, dense where something changes; raises if collsim refuses."""
     grid = sizes()
     found: dict[int, Point] = {}
-    wanted = sorted({*range(0, len(grid), COARSE), len(grid) - 1})
+    asked: set[int] = set()
+    wanted = {*range(0, len(grid), COARSE), len(grid) - 1}
     while wanted:
-        rows = collsim.simulate(topo_of(case.system), op, [grid[k] for k in wanted], **case.options).rows
-        found |= {
-            k: Point(row.size_bytes, row.time_s, choice_of(row, case)) for k, row in zip(wanted, rows, strict=True)
-        }
-        wanted = [(a + b) // 2 for a, b in pairwise(sorted(found)) if b - a > 1 and changes(found[a], found[b])]
+        asked |= wanted
+        rows = collsim.simulate(topo_of(case.system), op, [grid[k] for k in sorted(wanted)], **case.options).rows
+        places = {grid[k]: k for k in wanted}  # a size that is refused has no row
+        found |= {places[row.requested_bytes]: Point(row.size_bytes, row.time_s, choice_of(row, case)) for row in rows}
+        near = [(a, b) for a, b in pairwise(sorted(found)) if b - a > 1 and changes(found[a], found[b])]
+        wanted = {(a + b) // 2 for a, b in near} - asked
     return [found[k] for k in sorted(found)]
 
 

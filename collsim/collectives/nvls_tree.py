@@ -39,7 +39,13 @@ def build(request: ScheduleRequest) -> Schedule:
     chunks.add(np.concatenate(pieces), EVERY, EVERY)
     transfers = replace(transfers, channel=transfers.channel // g)
     schedule = request.schedule(
-        "nvls_tree", chunks.build(), transfers, channels=len(shares), heads=g, slots=request.slots
+        "nvls_tree",
+        chunks.build(),
+        transfers,
+        channels=len(shares),
+        chunk_bytes=request.chunk_bytes or CHUNK_BYTES,
+        heads=g,
+        slots=request.slots,
     )
     return replace(schedule, groups=layout.nodes if g > 1 else ())
 

@@ -302,8 +302,8 @@ def uncalibrated(topology: Topology, rows: Sequence[Row]) -> tuple[str, ...]:
     cluster = topology.cluster
     if cluster is not None and cluster.spec.gpus_per_node > HEADS_OF_FITS and any(p == ("node",) for p in places):
         told.append(
-            f"trees of NVLS were fitted on nodes of {HEADS_OF_FITS} GPUs, and what more heads wait is not in the times "
-            "of larger ones: they may lie below those of one node alone"
+            f"trees of NVLS were fitted on nodes of {HEADS_OF_FITS} GPUs; more heads are assumed to wait as they do on "
+            "one node"
         )
     return tuple(told)
 

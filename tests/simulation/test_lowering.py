@@ -5,9 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from collsim import simulate
 from collsim.collectives import algorithm
 from collsim.library import load_profile
-from collsim.simulation.lowering import lower, prepare
+from collsim.simulation.lowering import _of_ends, lower, prepare
 from collsim.simulation.request.request import ask
 from collsim.simulation.selection import built, library_choice, request_of
 from collsim.simulation.timing import kernel_costs
@@ -87,3 +88,15 @@ def test_calls_in_a_row_overlap_inside_a_node_only(ranks, overlap):
     for proto, family in in_a_row:
         assert kernel_costs(run, proto, family).back_to_back is overlap, (proto, family)
         assert replace(kernel_costs(run, proto, family), back_to_back=True) == profile.protocol(proto, family)
+
+
+def test_what_a_group_sends_or_gets_is_as_slow_as_the_slowest_of_its_members():
+    rates, groups = np.array([4.0, 1.0, 3.0, 2.0]), ((0, 2), (3,))
+    assert _of_ends(rates, np.array([-1, -2, -3, 2, 0]), groups).tolist() == [1.0, 3.0, 2.0, 3.0, 4.0]
+
+
+@pytest.mark.parametrize("profile", ["ideal", "auto"])
+def test_a_slow_gpu_holds_back_sums_in_the_switches(profile):
+    asked = {"op": "all_reduce", "size": "1G", "algo": "nvls", "profile": profile}
+    whole, slow = (simulate("hgx_h100", **asked, **more).time_s for more in ({}, {"degrade": {"gpu:gpu3": "25%"}}))
+    assert slow > 1.5 * whole

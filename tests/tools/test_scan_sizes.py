@@ -10,6 +10,8 @@ from types import SimpleNamespace
 import pytest
 
 ROOT = Path(__file__).parents[2]
+REFUSED = 2**12
+"""A size that the law has no row for."""
 
 
 @pytest.fixture
@@ -25,7 +27,11 @@ def made(scanner, monkeypatch):
     def use(law):
         def simulate(topo, op, sizes, **options):
             rows = [
-                SimpleNamespace(size_bytes=size, time_s=law(size)[0] * 1e-6, channels=law(size)[1]) for size in sizes
+                SimpleNamespace(
+                    requested_bytes=size, size_bytes=size, time_s=law(size)[0] * 1e-6, channels=law(size)[1]
+                )
+                for size in sizes
+                if size != REFUSED
             ]
             return SimpleNamespace(rows=rows)
 

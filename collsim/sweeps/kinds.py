@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -84,7 +85,9 @@ def listed_value(name: str) -> bool:
 def check_value(kind: str, name: str, value: Any, where: str, faults: Faults) -> None:
     """Add to *faults* what is wrong with a value whatever the others are; what depends on them fails at its point."""
     head, _, path = name.partition(".")
-    if name == "topo":
+    if isinstance(value, float) and not math.isfinite(value):  # JSON has none of these
+        faults.append(Fault(f"{value} is no number", where, "give a finite one"))
+    elif name == "topo":
         faults.attempt(_check_topology, value, where)
     elif name == "workload":
         faults.attempt(_check_workload, value, where)

@@ -141,3 +141,9 @@ def test_names_and_counts_are_checked_before_anything_runs():
         *(f"base.{name}" for name in wrong), "base.env.NCCL_ALGOO",
     ]  # fmt: skip
     assert len(read_grid({"base": {**BASE, "algo": "Ring", "fabric": "rail", "nodes": None}})) == 1
+
+
+def test_numbers_that_no_record_can_hold_are_refused():
+    with pytest.raises(SpecError) as refused:
+        read_grid({"base": BASE, "grid": {"tolerance": [float("nan")], "set.link.bandwidth": [float("inf")]}})
+    assert [fault.where for fault in refused.value.faults] == ["grid.tolerance[0]", "grid.set.link.bandwidth[0]"]

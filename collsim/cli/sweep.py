@@ -92,7 +92,7 @@ def sweep(
     faults.raise_any()
     assert found is not None
     _tell(found, output, quiet)
-    if output is None or found.objectives:
+    if output is None or found.objectives or form is not None:
         write(render_sweep(found, target or "table", screen_of(None, wide=wide, verbose=verbose)), None)
     if found.failed:
         context.exit(PARTLY if len(found.failed) < len(found) else max(row["exit_code"] for row in found.failed))

@@ -57,6 +57,8 @@ TOKENS = {
 }
 MODES = {"deepep": "normal", "deepep_ll": "low_latency"}
 FRAMEWORK = "collsim"
+ELSEWHERE = {"nccl": ("model", "tokens", "sms"), "deepep": ("op", "dtype", "elements", "library")}
+"""Arguments that only tables of the other kinds have."""
 Record = dict[str, Any]
 
 
@@ -124,11 +126,11 @@ def planner_table(
     topo: Any,
     kind: str = "nccl",
     *,
-    op: Sequence[str] = tuple(OPS),
-    dtype: Sequence[str] = ("half", "int8"),
-    elements: Sequence[int] = ELEMENTS,
+    op: Sequence[str] | None = None,
+    dtype: Sequence[str] | None = None,
+    elements: Sequence[int] | None = None,
     ranks: Sequence[int] | None = None,
-    model: Sequence[str] = ("deepseek-v3",),
+    model: Sequence[str] | None = None,
     tokens: Sequence[int] | None = None,
     sms: Sequence[int] | None = None,
     nodes: Sequence[int] = (1,),
@@ -144,12 +146,14 @@ def planner_table(
     kind : {"nccl", "deepep", "deepep_ll"}
         nccl-tests; DeepEP in normal mode; DeepEP in low-latency mode.
     op, dtype, elements : sequences
-        Of ``nccl``: operations, types, and elements of the size column.
+        Of ``nccl``: operations (default: the four of the layout), types (``half`` and ``int8``), and elements of the
+        size column (256 to 512 Mi by factors of two).
     ranks : sequence of int, optional
         Of ``nccl``; default: powers of two up to all GPUs, and all of them. Of ``deepep`` the first entry: over how
         many GPUs the experts are spread; default: all.
     model, tokens, sms, nodes : sequences
-        Of ``deepep``: models, tokens a rank, SMs (default: the kernel's) and numbers of nodes. Of ``nccl`` the first
+        Of ``deepep``: models (default: ``deepseek-v3``), tokens a rank, SMs (the kernel's) and numbers of nodes, all of
+        which *ranks*, if given, have to reach. Of ``nccl`` the first
         entry of *nodes* counts.
     profile, library
         As of `collsim.simulate`.
@@ -179,11 +183,11 @@ def prepare_table(
     topo: Any,
     kind: str,
     *,
-    op: Sequence[str] = tuple(OPS),
-    dtype: Sequence[str] = ("half", "int8"),
-    elements: Sequence[int] = ELEMENTS,
+    op: Sequence[str] | None = None,
+    dtype: Sequence[str] | None = None,
+    elements: Sequence[int] | None = None,
     ranks: Sequence[int] | None = None,
-    model: Sequence[str] = ("deepseek-v3",),
+    model: Sequence[str] | None = None,
     tokens: Sequence[int] | None = None,
     sms: Sequence[int] | None = None,
     nodes: Sequence[int] = (1,),
@@ -192,30 +196,77 @@ def prepare_table(
     **machine: Any,
 ) -> PreparedTable:
     """Check what is asked of a table, and raise every fault at once; the parameters are those of `planner_table`."""
+    lists: dict[str, Any] = {"op": op, "dtype": dtype, "elements": elements, "ranks": ranks}
+    lists |= {"model": model, "tokens": tokens, "sms": sms, "nodes": nodes}
+    lists = {name: _once(values) for name, values in lists.items()}
     faults = Faults()
     if kind not in KINDS:
         faults.attempt(_unknown, kind)
-    names = [found.name for each in op if (found := faults.attempt(operation, each, where="op")) is not None]
-    faults += [
-        Fault(f"the layout has no {name}", "op", f"it has {', '.join(OPS)}") for name in names if name not in OPS
-    ]
-    for each in dtype:
-        faults.attempt(dtype_bytes, each)
-    for each in model if kind != "nccl" else ():
+    for name in ELSEWHERE["nccl" if kind == "nccl" else "deepep"] if kind in KINDS else ():
+        if lists.get(name) or (name == "library" and library):
+            faults.append(Fault(f"a table of kind {kind} has none", name, "leave it out, or ask for another kind"))
+    names = [_operation(each, faults) for each in lists["op"] or OPS]
+    dtypes = lists["dtype"] or ("half", "int8")
+    for each in dtypes:
+        faults.attempt(dtype_bytes, each, where="dtype")
+    models = lists["model"] or ("deepseek-v3",)
+    for each in models:
         faults.attempt(load_model, each)
-    for name, values in (("elements", elements), ("tokens", tokens), ("sms", sms), ("nodes", nodes), ("ranks", ranks)):
-        faults += [Fault(f"{value} is no count", name, "give 1 or more") for value in values or () if value < 1]
-    topology = faults.attempt(_machine(machine, nodes[0]).of, topo)
+    for name in ("elements", "tokens", "sms", "nodes", "ranks"):
+        counts = lists[name] or ()
+        faults += [Fault(f"{value!r} is no count", name, "give 1 or more") for value in counts if not _is_count(value)]
+    first = lists["nodes"][0] if lists["nodes"] and _is_count(lists["nodes"][0]) else 1
+    topology = faults.attempt(_machine(machine, first).of, topo)
+    if topology is not None and kind in KINDS:
+        faults += _rank_faults(kind, topology, lists)
     faults.raise_any()
     assert topology is not None
     asked = {**machine, "profile": profile}
     if kind == "nccl":
-        shape = (names, dtype, elements, ranks or _ranks(topology.n_gpus))
-        parts = _nccl(topo, shape, {**asked, "nodes": nodes[0] if nodes[0] > 1 else None, "library": library})
+        shape = (names, dtypes, lists["elements"] or ELEMENTS, lists["ranks"] or _ranks(topology.n_gpus))
+        parts = _nccl(topo, shape, {**asked, "nodes": first if first > 1 else None, "library": library})
     else:
-        asked["ep"] = ranks[0] if ranks else None
-        parts = _experts(topo, kind, (model, tokens or TOKENS[kind], sms or (None,), nodes), asked)
+        asked["ep"] = lists["ranks"][0] if lists["ranks"] else None
+        shapes = (models, lists["tokens"] or TOKENS[kind], lists["sms"] or (None,), lists["nodes"] or (1,))
+        parts = _experts(topo, kind, shapes, asked)
     return PreparedTable(kind, topology, parts)
+
+
+def _once(values: Any) -> list[Any] | None:
+    """Return each of some values once, of a single value a list; None if none are given."""
+    if values is None:
+        return None
+    return list(dict.fromkeys([values] if isinstance(values, str | int | float) else values))
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def _operation(name: Any, faults: Faults) -> str:
+    """Return an operation by the name that collsim gives it; add a fault if the layout has none of it."""
+    found = faults.attempt(operation, name, where="op")
+    if found is not None and found.name not in OPS:
+        faults.append(Fault(f"the layout has no {found.name}", "op", f"it has {', '.join(OPS)}"))
+    return "" if found is None else found.name
+
+
+def _rank_faults(kind: str, topology: Any, lists: Mapping[str, Any]) -> list[Fault]:
+    """Return what is wrong with numbers of ranks: all beyond the GPUs, or of experts, fewer than their nodes need."""
+    ranks = [number for number in lists["ranks"] or () if _is_count(number)]
+    if kind == "nccl":
+        hint = f"{topology.name} takes 2 to {topology.n_gpus}"
+        faults = [Fault(f"{n} ranks on {topology.n_gpus} GPUs", "ranks", hint) for n in ranks
+                  if not 2 <= n <= topology.n_gpus]  # fmt: skip
+        return faults if len(faults) == len(ranks) else []  # what others ask is answered
+    per_node = topology.n_gpus if topology.cluster is None else topology.cluster.spec.gpus_per_node
+    nodes = [number for number in lists["nodes"] or () if _is_count(number)]
+    faults = [Fault(f"{n} ranks do not reach {number} nodes of {per_node} GPUs", "ranks",
+                    f"give {(number - 1) * per_node + 1} or more, or fewer nodes")
+              for n in ranks[:1] for number in nodes if n <= (number - 1) * per_node]  # fmt: skip
+    if len(ranks) > 1:
+        faults.append(Fault(f"{len(ranks)} numbers of ranks", "ranks", f"a table of kind {kind} takes one"))
+    return faults
 
 
 def answer_table(prepared: PreparedTable) -> PlannerTable:

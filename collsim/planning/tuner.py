@@ -23,6 +23,8 @@ PROTOCOLS = ("LL", "LL128", "Simple")
 WORDS = {"nvls_tree": "NVLSTree", "collnet_direct": "CollnetDirect", "collnet_chain": "CollnetChain", "pat": "PAT"}
 RAN = {"chain": "tree", "nvls_sharp": "nvls"}
 """What runs for the library's algorithm of another name: a tree in one domain is a chain."""
+FOUND = ("algo", "proto", "channels")
+"""Arguments of `simulate` that tuning finds."""
 OURS = ("NCCL_ALGO", "NCCL_PROTO")
 CONTENDERS = 2
 """Pairs of algorithm and protocol at each size with which numbers of channels are tried."""
@@ -74,12 +76,15 @@ def tune(
     >>> [(row.library.label, row.best.label) for row in tuning]
     [('ring/LL', 'ring/LL'), ('nvls/Simple', 'nvls/Simple')]
     """
-    _check(op, band, asked)
+    _check(topo, op, size, band, asked)
     environment = dict(asked.get("environment") or {})
     usual = simulate(topo, op, size, **asked)
     library = usual.profile["library"]
     if library is None or not library.startswith(("nccl", "rccl")):
-        raise InputError(Fault(f"{library or 'no library'} has no tuner", "library", "such as library nccl-2.28"))
+        what = (
+            f"{library} has no tuner" if library else f"the profile {usual.profile['name']} follows no library to tune"
+        )
+        raise InputError(Fault(what, "library", "name one, such as nccl-2.28"))
     nodes = _nodes_of(topo, op, size, asked)
     options: dict[Place, list[Option]] = defaultdict(list)
     for algo in ALGORITHMS:
@@ -98,21 +103,23 @@ def tune(
     )
 
 
-def _check(op: str | Sequence[str], band: float | None, asked: Mapping[str, Any]) -> None:
-    """Raise what is wrong with what only `tune` asks, with the faults of the operations."""
+def _check(topo: Any, op: str | Sequence[str], size: Any, band: Any, asked: Mapping[str, Any]) -> None:
+    """Raise all that is wrong: with what only `tune` asks, and with what `simulate` would say."""
     faults = Faults()
     for name in op.split(",") if isinstance(op, str) else op:
         known = faults.attempt(operation, name.strip(), where="op")
         if known is not None and known.name not in COLLECTIVES:
             hint = f"{did_you_mean(known.name, list(COLLECTIVES))}it knows {', '.join(COLLECTIVES)}"
             faults.append(Fault(f"the tuner plugin knows no {known.name}", "op", hint))
-    if band is not None and not (math.isfinite(band) and band >= 0):
-        faults.append(Fault(f"{band} is no error", "band", "such as 0.1 for 10 %"))
-    for name in ("algo", "proto", "channels"):
+    number = not isinstance(band, bool) and isinstance(band, int | float)
+    if band is not None and not (number and math.isfinite(band) and band >= 0):
+        faults.append(Fault(f"{band!r} is no error", "band", "such as 0.1 for 10 %"))
+    for name in FOUND:
         if name in asked:
             faults.append(Fault("tuning finds it", name, "leave it out"))
     environment = asked.get("environment") or {}
     faults += [Fault("tuning sets it", f"--env {name}", "leave it out") for name in OURS if name in environment]
+    faults.attempt(prepare, topo, op, size, **{name: value for name, value in asked.items() if name not in FOUND})
     faults.raise_any()
 
 

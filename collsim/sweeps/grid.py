@@ -9,6 +9,7 @@ from typing import Any
 
 from collsim.core.errors import Fault, Faults, InputError, SpecError, did_you_mean
 from collsim.core.input_files import read_input
+from collsim.core.plain_yaml import read_yaml
 from collsim.sweeps.kinds import KINDS, check_value, listed_value, spelled
 from collsim.sweeps.points import Point, point_of
 
@@ -46,7 +47,8 @@ def read_grid(source: str | Path | Mapping[str, Any]) -> list[Point]:
         if key not in KEYS:
             faults.append(Fault(f'unknown key "{key}"', "", f"{did_you_mean(str(key), KEYS)}known: {', '.join(KEYS)}"))
     if name and data.get("schema") != SCHEMA:
-        faults.append(Fault(f'schema is "{data.get("schema")}"', "schema", f"write schema: {SCHEMA}"))
+        what = f'schema is "{data["schema"]}"' if "schema" in data else "no schema"
+        faults.append(Fault(what, "schema", f"write schema: {SCHEMA}"))
     kind = str(data.get("kind", "run"))
     if kind not in KINDS:
         faults.append(
@@ -59,6 +61,7 @@ def read_grid(source: str | Path | Mapping[str, Any]) -> list[Point]:
     zipped = reader.axes(data.get("zip") or {}, "zip")
     listed = reader.entries(data.get("points"), "points")
     _check_lengths(zipped, faults)
+    _check_once({"grid": [axes], "zip": [zipped], "points": listed}, faults)
     reader.check_complete([*base, *axes, *zipped], listed)
     faults.raise_any(SpecError)
     together = [dict(zip(zipped, row, strict=True)) for row in zip(*zipped.values(), strict=True)] or [{}]
@@ -70,19 +73,13 @@ def read_grid(source: str | Path | Mapping[str, Any]) -> list[Point]:
 def _data(source: str | Path | Mapping[str, Any]) -> tuple[Any, str]:
     if isinstance(source, Mapping):
         return source, ""
-    import yaml
-
     try:
         text = read_input(source, MOST_BYTES).decode("utf-8")
-        return yaml.safe_load(text), str(source)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         hint = f"give a YAML file with schema: {SCHEMA}"
         raise InputError(Fault(f"cannot be read: {reason}", str(source), hint)) from None
-    except yaml.YAMLError as error:
-        raise SpecError(
-            Fault(f"not YAML: {' '.join(str(error).split())}", str(source), "check the indentation")
-        ) from None
+    return read_yaml(text, str(source)), str(source)
 
 
 class _Reader:
@@ -107,7 +104,9 @@ class _Reader:
         found: dict[str, list[Any]] = {}
         for name, place, values in self._named(told, where):
             found[name] = list(values) if isinstance(values, list | tuple) else []
-            if not found[name]:
+            if isinstance(values, list | tuple) and not values:
+                self.faults.append(Fault("an empty list", place, f"give values, or leave {name} out"))
+            elif not found[name]:
                 self.faults.append(Fault(f"{values!r} is no list of values", place, f"such as {name}: [{values}, ...]"))
             for i, value in enumerate(found[name]):
                 check_value(self.name, name, value, f"{place}[{i}]", self.faults)
@@ -129,6 +128,13 @@ class _Reader:
         if not isinstance(told, Mapping):
             self.faults.append(Fault(f"{told!r} is no mapping", where, "write NAME: VALUE"))
             return
+        places: dict[str, str] = {}
+        for name, place, value in self._entries(told, where):
+            if places.setdefault(name, place) != place:
+                self.faults.append(Fault(f"the same as {places[name]}", place, "keep one of the two"))
+            yield name, place, value
+
+    def _entries(self, told: Mapping[Any, Any], where: str) -> Iterator[tuple[str, str, Any]]:
         for key, value in told.items():
             head, dot, entry = str(key).partition(".")
             name = spelled(head)
@@ -161,6 +167,16 @@ def _check_lengths(zipped: Mapping[str, Sequence[Any]], faults: Faults) -> None:
     if len(set(lengths.values())) > 1:
         told = ", ".join(f"{name} {length}" for name, length in lengths.items())
         faults.append(Fault(f"lists of different length: {told}", "zip", "give each as many values"))
+
+
+def _check_once(parts: Mapping[str, Sequence[Mapping[str, Any]]], faults: Faults) -> None:
+    """Add a fault for each argument that two parts vary, as the values of one of them would never be asked."""
+    varied: dict[str, str] = {}
+    for part, entries in parts.items():
+        for name in dict.fromkeys(name for entry in entries for name in entry):
+            if name in varied:
+                faults.append(Fault(f"varied here and in {varied[name]}", f"{part}.{name}", "keep one of the two"))
+            varied.setdefault(name, part)
 
 
 def _check_count(others: int, axes: Mapping[str, Sequence[Any]], faults: Faults) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeGuard
 
 from collsim.core.errors import Fault, InputError
 from collsim.sweeps.records import SCHEMA
@@ -44,6 +44,8 @@ class Journal:
         if self.file is None:
             return self
         try:
+            if Path(self.file).is_fifo():
+                raise InputError(Fault("a pipe keeps nothing", self.file, "write to a file"))
             self._descriptor = os.open(self.file, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
             self._lock()
             self._read()
@@ -112,9 +114,19 @@ def _record_of(line: bytes, file: str, number: int) -> dict[str, Any]:
         record = json.loads(line)
     except ValueError:
         record = None
-    if not isinstance(record, dict) or record.get("schema") != SCHEMA or "key" not in record:
+    if not _is_record(record):
         raise _foreign(file, number)
     return record
+
+
+def _is_record(record: Any) -> TypeGuard[dict[str, Any]]:
+    """Return True if a value is what `collsim.sweeps.records.record` makes."""
+    kinds = {"key": str, "status": str, "exit_code": int, "asked": dict, "answer": dict}
+    return (
+        isinstance(record, dict)
+        and record.get("schema") == SCHEMA
+        and all(isinstance(record.get(name), kind) for name, kind in kinds.items())
+    )
 
 
 def _foreign(file: str, number: int) -> InputError:

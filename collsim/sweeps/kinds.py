@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -53,9 +54,11 @@ LISTS = ("rank_list", "fail", "load", "hash_seeds", "seeds", "groups", "override
 """Arguments whose value may be a list."""
 ALONE = (
     "op", "size", "channels", "chunk", "dtype", "proto", "library", "environment", "launch", "registered", "tolerance",
-    "host", "gpus_per_thread", "split",
+    "host", "gpus_per_thread", "split", "redop", "root", "load", "hash_seeds",
 )  # fmt: skip
 """Arguments of `simulate` that can be checked without the others."""
+COUNTS = ("nodes", "gpus_per_node", "racks", "ranks")
+"""Arguments that are whole numbers, whatever the kind; how many the machine has is found at the point."""
 
 
 @cache
@@ -82,16 +85,52 @@ def listed_value(name: str) -> bool:
 def check_value(kind: str, name: str, value: Any, where: str, faults: Faults) -> None:
     """Add to *faults* what is wrong with a value whatever the others are; what depends on them fails at its point."""
     head, _, path = name.partition(".")
-    if name == "topo":
+    if isinstance(value, float) and not math.isfinite(value):  # JSON has none of these
+        faults.append(Fault(f"{value} is no number", where, "give a finite one"))
+    elif name == "topo":
         faults.attempt(_check_topology, value, where)
     elif name == "workload":
         faults.attempt(_check_workload, value, where)
     elif head == "overrides":
         _check_path(path, where, faults)
+    elif name in COUNTS:
+        faults.attempt(_check_count, name, value, where)
+    elif name in _known_names():
+        faults.attempt(_check_name, name, value, where)
     elif kind == "run" and name == "algo":
         faults.attempt(_check_algorithm, value, where)
-    elif kind == "run" and name in ALONE:
-        faults.attempt(_alone, name, value, where)
+    elif kind == "run" and head in ALONE:
+        faults.attempt(_alone, head, {path: str(value)} if path else value, where)
+
+
+@cache
+def _known_names() -> dict[str, tuple[str, ...]]:
+    """Return what values of arguments that name things are; a file may be named as well."""
+    from collsim.library import profile_names
+    from collsim.moe.kernel_costs import kernel_names
+    from collsim.moe.models import model_names
+    from collsim.topology import FABRICS, network_names
+
+    return {
+        "fabric": tuple(FABRICS),
+        "network": tuple(network_names()),
+        "profile": ("auto", *profile_names()),
+        "model": tuple(model_names()),
+        "kernel": ("auto", *kernel_names()),
+    }
+
+
+def _check_name(name: str, value: Any, where: str) -> None:
+    known = _known_names()[name]
+    text = str(value)
+    if value is not None and text.lower() not in map(str.lower, known) and not ("." in text or "/" in text):
+        raise UnknownNameError(name, text, known, where)
+
+
+def _check_count(name: str, value: Any, where: str) -> None:
+    number = int(value) if isinstance(value, str) and value.isdecimal() and name != "ranks" else value
+    if number is not None and (isinstance(number, bool) or not isinstance(number, int) or number < 1):
+        raise InputError(Fault(f"{value!r} is no number of {name}", where, "give a whole number, 1 or more"))
 
 
 def _alone(name: str, value: Any, where: str) -> None:
@@ -137,9 +176,10 @@ def _check_workload(value: Any, where: str) -> None:
 
 def _check_algorithm(value: Any, where: str) -> None:
     from collsim.simulation.request.request import algorithm_names
+    from collsim.simulation.request.values import in_known_case
 
     known = [name for name in algorithm_names() if name != "all"]  # one row to a point
-    if str(value) not in known:
+    if in_known_case(str(value), known) not in known:
         raise UnknownNameError("algorithm", str(value), known, where)
 
 

@@ -87,7 +87,7 @@ def sweep(
             done += 1
             tell(done, len(points))
         known |= journal.records
-    if file is not None and Path(file).suffix == PARQUET:
+    if file is not None and Path(file).suffix.lower() == PARQUET:
         _settle(list(known.values()), file, renew=bool(left) or not kept)
     rows = tuple(known[point.key] for point in points)
     others = len(known) - len(rows)

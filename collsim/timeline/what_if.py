@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import Any, TypedDict, Unpack
 
-from collsim.core.errors import Fault, InputError
+from collsim.core.errors import Fault, Faults, InputError
 
 __all__ = ["Changes", "WhatIf", "across", "asked_for", "gpus_of"]
 
@@ -68,7 +69,7 @@ def asked_for(what_if: WhatIf | None, **changes: Unpack[Changes]) -> WhatIf:
     Raises
     ------
     InputError
-        Both are given.
+        Both are given, or numbers are none.
     """
     if what_if is not None:
         if changes:
@@ -77,6 +78,15 @@ def asked_for(what_if: WhatIf | None, **changes: Unpack[Changes]) -> WhatIf:
         return what_if
     options = {name: value for name, value in changes.items() if name in OPTIONS}
     own: Any = {name: value for name, value in changes.items() if name not in OPTIONS}
+    faults = Faults()
+    for name in ("ranks", "nodes"):
+        count = own.get(name)
+        if count is not None and (isinstance(count, bool) or not isinstance(count, int) or count < 1):
+            faults.append(Fault(f"{count!r} {name}", name, "give a whole number, 1 or more"))
+    scale = own.get("compute_scale", 1.0)
+    if isinstance(scale, bool) or not isinstance(scale, int | float) or not (isfinite(scale) and scale > 0):
+        faults.append(Fault(f"{scale!r} times as long", "compute_scale", "give a positive number"))
+    faults.raise_any()
     return WhatIf(**own, options=options)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from collsim.core.errors import Fault, Faults, InputError, SpecError, nearest, unknown_keys
 from collsim.core.operations import dtype_bytes, operation
+from collsim.core.plain_yaml import read_yaml
 from collsim.core.units import parse_size_bytes, parse_time_s
 from collsim.timeline.calls import Predictor
 from collsim.timeline.gpus import Gpu
@@ -130,17 +131,12 @@ def read_workload(file: str | Path, kind: str = "a trace or a workload", schema:
     InputError
         The file cannot be read or is no YAML.
     """
-    import yaml
-
     try:
         text = Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise InputError(Fault(f"cannot be read: {reason}", str(file), f"give {kind}")) from None
-    try:
-        data = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise SpecError(Fault(f"is no YAML: {' '.join(str(error).split())}", str(file))) from None
+    data = read_yaml(text, str(file))
     if not isinstance(data, dict):
         raise SpecError(Fault("holds no mapping", str(file), f"begin with schema: {schema}"))
     return data

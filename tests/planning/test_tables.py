@@ -92,3 +92,18 @@ def test_every_fault_at_once(invoke):
         assert part in found.err
     with pytest.raises(InputError, match="unknown data type"):
         collsim.planner_table("hgx_h100", dtype=["hlf"])
+
+
+def test_what_a_kind_does_not_have_and_ranks_that_cannot_be_are_told_at_once():
+    with pytest.raises(InputError) as refused:
+        collsim.planner_table("hgx_h100", dtype=["quux"], ranks=[0, 1], elements=[True], tokens=[5], model=["foo"])
+    assert [fault.where for fault in refused.value.faults] == [
+        "model", "tokens", "dtype", "model", "elements", "ranks", "ranks",
+    ]  # fmt: skip
+    with pytest.raises(InputError, match="4 ranks do not reach 2 nodes"):  # rows of two nodes would be of one
+        collsim.planner_table("hgx_h100", "deepep_ll", tokens=[128], nodes=[1, 2], ranks=[4])
+
+
+def test_values_that_are_told_twice_are_one_row():
+    table = collsim.planner_table("hgx_h100", op="all_reduce", dtype="half", elements=[256, 256], ranks=[8, 8])
+    assert len(table.rows) == 1

@@ -113,3 +113,37 @@ def test_figures_of_a_workload_are_axes():
     assert many["tokens"] == 2 * few["tokens"] == 4 * 8192 * 2  # batches of one sequence, two copies
     assert few["gpus"] == 2 * 2 * 2
     assert many["tokens_per_s"] > few["tokens_per_s"]  # the pipeline fills once for more batches
+
+
+def test_a_value_that_another_would_hide_is_refused():
+    with pytest.raises(SpecError) as refused:
+        read_grid(
+            {
+                "base": {**BASE, "gpus-per-node": 4, "gpus_per_node": 8},
+                "grid": {"ranks": [2], "channels": []},
+                "zip": {"ranks": [4]},
+                "points": [{"size": "2M"}, {"ranks": 8}],
+            }
+        )
+    assert [(fault.where, fault.what) for fault in refused.value.faults] == [
+        ("base.gpus_per_node", "the same as base.gpus-per-node"),
+        ("grid.channels", "an empty list"),
+        ("zip.ranks", "varied here and in grid"),
+        ("points.ranks", "varied here and in grid"),
+    ]
+
+
+def test_names_and_counts_are_checked_before_anything_runs():
+    wrong = {"fabric": "railz", "network": "ethernt", "profile": "idael", "redop": "summ", "nodes": 0, "ranks": "x"}
+    with pytest.raises(SpecError) as refused:
+        read_grid({"base": {**BASE, **wrong, "env.NCCL_ALGOO": "ring"}})
+    assert [fault.where for fault in refused.value.faults] == [
+        *(f"base.{name}" for name in wrong), "base.env.NCCL_ALGOO",
+    ]  # fmt: skip
+    assert len(read_grid({"base": {**BASE, "algo": "Ring", "fabric": "rail", "nodes": None}})) == 1
+
+
+def test_numbers_that_no_record_can_hold_are_refused():
+    with pytest.raises(SpecError) as refused:
+        read_grid({"base": BASE, "grid": {"tolerance": [float("nan")], "set.link.bandwidth": [float("inf")]}})
+    assert [fault.where for fault in refused.value.faults] == ["grid.tolerance[0]", "grid.set.link.bandwidth[0]"]

@@ -98,7 +98,7 @@ def test_a_file_needs_a_system(tmp_path):
         simulate_timeline(file)
     assert simulate_timeline(file, WhatIf("hgx_h100")).step_time_s == pytest.approx(1e-3)
     file.write_text("step: [")
-    with pytest.raises(SpecError, match="no YAML"):
+    with pytest.raises(SpecError, match="not YAML"):
         simulate_timeline(file)
 
 
@@ -295,3 +295,13 @@ def test_gradients_are_summed_over_all_who_hold_the_same_parameters():
     told = Layout(tp=2, cp=2, dp=2).groups()["dp"]
     grouping = parse_grouping(None, told["groups"], told["over"])
     assert sorted(map(sorted, grouping.groups(told["ranks"]))) == [[0, 2, 4, 6], [1, 3, 5, 7]]
+
+
+@pytest.mark.parametrize("scale", [0, -1, float("nan"), float("inf"), "x", True])
+def test_no_scale_of_kernels_is_told_with_what_else_is_wrong(scale):
+    from collsim.core.errors import InputError
+    from collsim.timeline.what_if import asked_for
+
+    with pytest.raises(InputError) as refused:
+        asked_for(None, compute_scale=scale, ranks=0, nodes="two")
+    assert [fault.where for fault in refused.value.faults] == ["ranks", "nodes", "compute_scale"]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from collsim.core.errors import Fault, InputError
 
-__all__ = ["check_writable", "write_text"]
+__all__ = ["check_writable", "replacing", "write_text"]
 
 
 def check_writable(file: str) -> None:
@@ -27,6 +29,20 @@ def check_writable(file: str) -> None:
         raise _refusal(file, error) from None
 
 
+@contextmanager
+def replacing(file: str | os.PathLike[str]) -> Iterator[Path]:
+    """Give a temporary name beside *file* to write to; it takes the place of *file* once that went well."""
+    path = Path(file).resolve()
+    partial = path.with_name(f".{path.name[:100]}.{os.getpid()}.tmp")
+    try:
+        yield partial
+        if path.exists():
+            shutil.copymode(path, partial)
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
 def write_text(text: str, file: str) -> None:
     """Write *text* under a temporary name, then rename; what is no regular file, such as a pipe, is written to."""
     path = Path(file)
@@ -35,16 +51,8 @@ def write_text(text: str, file: str) -> None:
         if path.exists() and not path.is_file():
             path.write_bytes(content)
             return
-        path = path.resolve()
-        partial = path.with_name(f".{path.name[:100]}.{os.getpid()}.tmp")
-        try:
+        with replacing(path) as partial:
             partial.write_bytes(content)
-            if path.exists():
-                shutil.copymode(path, partial)
-            partial.replace(path)
-        except BaseException:
-            partial.unlink(missing_ok=True)
-            raise
     except BrokenPipeError:
         raise
     except (OSError, ValueError) as error:

@@ -21,7 +21,7 @@ This module imports nothing of the package.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -41,6 +41,7 @@ __all__ = [
     "UnknownNameError",
     "UnsupportedError",
     "VerificationError",
+    "chosen",
     "defect",
     "did_you_mean",
     "nearest",
@@ -185,6 +186,19 @@ def defect(shows: str = "this message") -> str:
     'this is a defect of collsim: please report the command with this message'
     """
     return f"this is a defect of collsim: please report the command with {shows}"
+
+
+def chosen(kind: str, name: str, known: Mapping[str, T], where: str = "") -> T:
+    """Return the entry of *known* called *name*.
+
+    Raises
+    ------
+    UnknownNameError
+        There is none; with the nearest of those that there are.
+    """
+    if name not in known:
+        raise UnknownNameError(kind, name, known, where)
+    return known[name]
 
 
 def did_you_mean(name: str, known: Sequence[str]) -> str:

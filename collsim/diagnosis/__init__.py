@@ -5,8 +5,9 @@ Data flows one way: causes -> curves -> fit -> subjects -> ranking -> judgement;
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from collsim.core.lazy_names import names_from
 
 if TYPE_CHECKING:
     from collsim.diagnosis.findings import Diagnosis
@@ -16,9 +17,4 @@ __all__ = ["Diagnosis", "diagnose"]
 
 HOME = {"Diagnosis": "findings", "diagnose": "judgement"}
 
-
-def __getattr__(name: str) -> Any:
-    """Import what is asked for when it is asked for."""
-    if name not in HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{HOME[name]}"), name)
+__getattr__ = names_from(__name__, HOME)

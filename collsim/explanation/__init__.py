@@ -5,8 +5,9 @@ Data flows one way: removals -> split, changes -> what_ifs -> account -> gatheri
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from collsim.core.lazy_names import names_from
 
 if TYPE_CHECKING:
     from collsim.explanation.account import explain
@@ -16,9 +17,4 @@ __all__ = ["Explanation", "explain"]
 
 HOME = {"Explanation": "findings", "explain": "account"}
 
-
-def __getattr__(name: str) -> Any:
-    """Import what is asked for when it is asked for."""
-    if name not in HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{HOME[name]}"), name)
+__getattr__ = names_from(__name__, HOME)

@@ -7,8 +7,9 @@ is listed as assumed, with its source.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from collsim.core.lazy_names import names_from
 
 if TYPE_CHECKING:
     from collsim.importing.imports import KINDS, ImportedTopology, import_topology
@@ -23,11 +24,4 @@ HOME = {
     "import_schedule": "msccl_schedules",
 }
 
-
-def __getattr__(name: str) -> Any:
-    """Import a public name when it is first asked for."""
-    if name not in HOME:
-        raise AttributeError(f"module 'collsim.importing' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"collsim.importing.{HOME[name]}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = names_from(__name__, HOME)

@@ -5,8 +5,9 @@ Public names are imported on first use: who needs a profile does not pay for the
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from collsim.core.lazy_names import names_from
 
 if TYPE_CHECKING:
     from collsim.library.calls import Call, Candidate, Choice, PointToPoint
@@ -60,12 +61,4 @@ HOME = {
     "library": ("DEFAULT_LIBRARY", "Library", "load_library"),
 }
 
-
-def __getattr__(name: str) -> Any:
-    """Import a public name when it is first asked for."""
-    home = next((module for module, names in HOME.items() if name in names), None)
-    if home is None:
-        raise AttributeError(f"module 'collsim.library' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"collsim.library.{home}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = names_from(__name__, {name: module for module, names in HOME.items() for name in names})

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from collsim._version import __version__
+from collsim.core.atomic_files import replacing
 from collsim.core.errors import CollsimError, Fault, Faults, InputError, ModelError, UnknownNameError
 from collsim.core.operations import dtype_bytes, operation
 from collsim.core.tabular import Tabular
@@ -95,13 +96,9 @@ class PlannerTable(Tabular):
         ImportError
             Polars is not installed: ``pip install 'collsim[frames]'``.
         """
-        target = Path(path)
-        partial = target.with_name(f".{target.name}.tmp")
-        try:
-            self.to_frame("polars").write_parquet(partial)
-            partial.replace(target)
-        finally:
-            partial.unlink(missing_ok=True)
+        frame = self.to_frame("polars")
+        with replacing(path) as partial:
+            frame.write_parquet(partial)
 
     def _caption(self) -> str:
         return f"{self.kind} table of {self.topology}"
@@ -174,9 +171,8 @@ def planner_table(
     >>> [(row["message_size"], row["num_gpus"], row["nccl_dtype"]) for row in table.to_records()]
     [(1048576, 8, 'half')]
     """
-    shapes: dict[str, Any] = {"op": op, "dtype": dtype, "elements": elements, "ranks": ranks}
-    shapes |= {"model": model, "tokens": tokens, "sms": sms, "nodes": nodes}
-    return answer_table(prepare_table(topo, kind, **shapes, profile=profile, library=library, **machine))
+    asked = {name: value for name, value in locals().items() if name != "machine"}
+    return answer_table(prepare_table(**asked, **machine))
 
 
 def prepare_table(

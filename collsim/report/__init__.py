@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from collsim.core.atomic_files import check_writable, write_text
-from collsim.core.errors import UnknownNameError
+from collsim.core.errors import UnknownNameError, chosen
 from collsim.report.data import as_csv, as_json, as_jsonl
 from collsim.report.json_schemas import schema
 from collsim.report.nccl import as_nccl
@@ -83,9 +83,8 @@ def render_validation(validation: Validation, form: str = "table", screen: Scree
     from collsim.report.validation import validation_csv, validation_json, validation_table
 
     forms = dict(zip(VALIDATION_FORMATS, (validation_table, validation_csv, validation_json), strict=True))
-    if form not in forms:
-        raise UnknownNameError("format", form, forms, "--format")
-    return validation_table(validation, screen) if form == "table" else forms[form](validation)
+    writer = chosen("format", form, forms, "--format")
+    return validation_table(validation, screen) if form == "table" else writer(validation)
 
 
 def render_diagnosis(diagnosis: Diagnosis, form: str = "table") -> str:
@@ -100,9 +99,7 @@ def render_diagnosis(diagnosis: Diagnosis, form: str = "table") -> str:
     from collsim.report.svg.diagnosis_chart import diagnosis_chart
 
     forms = dict(zip(DIAGNOSIS_FORMATS, (diagnosis_text, diagnosis_json, diagnosis_chart), strict=True))
-    if form not in forms:
-        raise UnknownNameError("format", form, forms, "--format")
-    return forms[form](diagnosis)
+    return chosen("format", form, forms, "--format")(diagnosis)
 
 
 def render_comparison(comparison: Comparison, form: str = "table", screen: Screen = WHOLE) -> str:
@@ -117,6 +114,5 @@ def render_comparison(comparison: Comparison, form: str = "table", screen: Scree
 
     writers = (sheets.comparison_table, sheets.comparison_csv, sheets.comparison_json, sheets.comparison_markdown)
     forms = dict(zip(COMPARISON_FORMATS, writers, strict=True))
-    if form not in forms:
-        raise UnknownNameError("format", form, forms, "--format")
-    return sheets.comparison_table(comparison, screen) if form == "table" else forms[form](comparison)
+    writer = chosen("format", form, forms, "--format")
+    return sheets.comparison_table(comparison, screen) if form == "table" else writer(comparison)

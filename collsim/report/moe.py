@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any, NamedTuple, TypeVar
 
-from collsim.core.errors import UnknownNameError
+from collsim.core.errors import chosen
 from collsim.core.units import format_bytes
 from collsim.moe.comparison import MoeComparison, MoeSystem
 from collsim.moe.result import MoeRefusal, MoeResult, MoeRow
@@ -170,9 +170,7 @@ def render_moe(found: MoeResult | MoeComparison, form: str = "table", screen: Sc
         "json": _json,
         "md": _markdown,
     }
-    if form not in forms:
-        raise UnknownNameError("format", form, forms, "--format")
-    return forms[form](found)
+    return chosen("format", form, forms, "--format")(found)
 
 
 def models_text() -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from collsim._version import __version__
-from collsim.core.errors import UnknownNameError
+from collsim.core.errors import chosen
 from collsim.core.units import format_time
 from collsim.report.data import json_text
 from collsim.report.sheet import Column, comments, document, sheet
@@ -60,9 +60,7 @@ def render_serving(found: ServingResult, form: str = "table") -> str:
         No such format.
     """
     forms: dict[str, Callable[[ServingResult], str]] = {"table": _table, "json": _json}
-    if form not in forms:
-        raise UnknownNameError("format", form, forms, "--format")
-    return forms[form](found)
+    return chosen("format", form, forms, "--format")(found)
 
 
 def _json(found: ServingResult) -> str:

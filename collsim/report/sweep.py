@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from collsim.core.errors import UnknownNameError
+from collsim.core.errors import chosen
 from collsim.report.nccl import time_text
 from collsim.report.sheet import WHOLE, Column, Screen, document, fitted, fitting, not_shown, sheet
 from collsim.sweeps.result import SweepResult
@@ -29,9 +29,7 @@ def render_sweep(found: SweepResult, form: str = "table", screen: Screen = WHOLE
     forms: dict[str, Callable[[], str]] = {
         "table": lambda: _table(found, screen), "csv": found.to_csv, "json": found.to_json,
     }  # fmt: skip
-    if form not in forms:
-        raise UnknownNameError("format", form, forms, "--format")
-    return forms[form]()
+    return chosen("format", form, forms, "--format")()
 
 
 def _table(found: SweepResult, screen: Screen) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from collsim._version import __version__
-from collsim.core.errors import UnknownNameError
+from collsim.core.errors import chosen
 from collsim.core.units import format_time
 from collsim.report.data import json_text
 from collsim.report.nccl import time_text
@@ -45,9 +45,7 @@ def render_timeline(found: TimelineResult, form: str = "table") -> str:
         No such format.
     """
     forms: dict[str, Callable[[TimelineResult], str]] = {"table": _table, "json": _json}
-    if form not in forms:
-        raise UnknownNameError("format", form, forms, "--format")
-    return forms[form](found)
+    return chosen("format", form, forms, "--format")(found)
 
 
 def _json(found: TimelineResult) -> str:

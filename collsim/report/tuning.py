@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from collsim.core.errors import UnknownNameError
+from collsim.core.errors import chosen
 from collsim.planning.tuning import VERDICTS, TunedSize, Tuning
 from collsim.report.nccl import time_text
 from collsim.report.sheet import WHOLE, Column, Screen, document, fitted, fitting, not_shown, sheet
@@ -38,9 +38,7 @@ def render_tuning(found: Tuning, form: str = "table", screen: Screen = WHOLE) ->
     forms: dict[str, Callable[[], str]] = {
         "table": lambda: _table(found, screen), "csv": found.to_rules, "json": found.to_json,
     }  # fmt: skip
-    if form not in forms:
-        raise UnknownNameError("format", form, forms, "--format")
-    return forms[form]()
+    return chosen("format", form, forms, "--format")()
 
 
 def _table(found: Tuning, screen: Screen) -> str:

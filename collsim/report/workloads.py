@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from collsim.core.errors import UnknownNameError
+from collsim.core.errors import chosen
 from collsim.planning.workload_comparison import WorkloadComparison, WorkloadRun
 from collsim.report.nccl import time_text
 from collsim.report.price_notes import price_lines
@@ -61,9 +61,7 @@ def render_workloads(found: WorkloadComparison, form: str = "table", screen: Scr
         "json": found.to_json,
         "md": lambda: markdown(COLUMNS, lines, notes),
     }
-    if form not in forms:
-        raise UnknownNameError("format", form, forms, "--format")
-    return forms[form]()
+    return chosen("format", form, forms, "--format")()
 
 
 def _table(found: WorkloadComparison, lines: list[_Line], notes: list[str], screen: Screen) -> str:

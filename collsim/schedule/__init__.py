@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from collsim.core.lazy_names import names_from
 from collsim.schedule.forms import EVERY, Chunks, Int, Orbits, Phase, Transfers, split_bytes
 from collsim.schedule.in_network import Groups, group_label, is_in_network
 from collsim.schedule.pipelines import Circle, Circles, Pipelines, Shape
@@ -51,11 +51,4 @@ HOME = {
 }
 """Imported on first use: who only simulates a schedule pays for none of them."""
 
-
-def __getattr__(name: str) -> Any:
-    """Import a public name when it is first asked for."""
-    if name not in HOME:
-        raise AttributeError(f"module 'collsim.schedule' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"collsim.schedule.{HOME[name]}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = names_from(__name__, HOME)

@@ -17,7 +17,7 @@ from collsim.simulation.lowering import LoweredRun, layout_of
 from collsim.simulation.plans import Call, Case, Plan, Task, case_of, plan_of
 from collsim.simulation.request.request import PROTOCOLS, Request
 from collsim.simulation.result import Row
-from collsim.simulation.selection import dimensions_within, library_options, no_sharp, turns_sharp_on
+from collsim.simulation.selection import dimensions_of_run, library_options, no_sharp, turns_sharp_on
 from collsim.simulation.timing import kernel_costs, least_call_s
 
 __all__ = ["able", "contest", "fastest", "protocols_for"]
@@ -76,7 +76,7 @@ def able(op: Operation, run: LoweredRun, question: Request) -> tuple[Algorithm, 
     """
     layout = layout_of(run)
     several, racks = layout.n_nodes > 1, len(layout.racks) > 1
-    torus = not several and bool(dimensions_within(run.fabric))
+    torus = bool(dimensions_of_run(run))
     entries = algorithms_for(op.name, torus=torus, several_nodes=several, several_racks=racks)
     entries = tuple(entry for entry in entries if (question.proto or "Simple") in entry.protocols)
     entries = tuple(entry for entry in entries if not entry.libraries)

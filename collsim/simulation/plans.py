@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from collsim.collectives import Algorithm, ScheduleRequest
 from collsim.core.errors import Fault, InputError, ModelError, NoRouteError, UnsupportedError
-from collsim.fabric.fabric import Fabric, Float
+from collsim.fabric.fabric import Fabric, Float, Int
 from collsim.fabric.reduction_trees import TreePorts
 from collsim.schedule import Schedule
 from collsim.simulation.concurrent import (
@@ -25,13 +25,15 @@ from collsim.simulation.concurrent import (
 )
 from collsim.simulation.exchanges import exchanged, stands_for_all
 from collsim.simulation.limits import busy
-from collsim.simulation.link_bytes import LinkBytes
 from collsim.simulation.lowering import LoweredRun, relaid
 from collsim.simulation.request.request import Request
 from collsim.simulation.result import LinkLoad, Refusal, Row
 from collsim.simulation.selection import built
 from collsim.simulation.tiers import algorithm_bound_s, tiers_of
 from collsim.simulation.timing import MOST_LINKS, Timing
+
+if TYPE_CHECKING:
+    from collsim.simulation.link_bytes import LinkBytes
 
 __all__ = [
     "EQUALLY_BUSY",
@@ -42,6 +44,7 @@ __all__ = [
     "Told",
     "case_of",
     "empty_row",
+    "loads_of",
     "plan_of",
     "row_of",
     "timed_row",
@@ -212,10 +215,11 @@ def timed_row(plan: Plan, party: Party, call: Call) -> Row:
         algo=task.algorithm.name,
         proto=task.proto,
         channels=int(schedule.parameters.get("channels", 1)),
-        schedule=schedule if parts[slowest].lowered.at_once is None else None,  # else it is that of one rank
         classes=sum(each.simulated for each in timings),
     )
-    row = row if call.told.keeps_loads else replace(row, loads=None)
+    if call.told.keeps_loads:
+        of_all = schedule if parts[slowest].lowered.at_once is None else None  # else it is that of one rank
+        row = replace(row, loads=loads_of(whole, party.runs[slowest], of_all))
     ran = [(each.algorithm.name, each.proto) for each in tasks]
     return row if len(tasks) == 1 else replace(row, group_times=group_times(row, ran, timings, party))
 
@@ -242,13 +246,9 @@ def _points(question: Request) -> int:
 
 
 def row_of(timing: Timing, empty: Row, run: LoweredRun, **labels: Any) -> Row:
-    """Return the row of a collective that ran as *timing* says; *empty* has what was asked, *labels* what ran: fields
-    of the row, and the *schedule* where there is one.
-    """
-    schedule: Schedule | None = labels.pop("schedule", None)
+    """Return the row of a collective that ran as *timing* says; *empty* has what was asked, *labels* what ran."""
     utilisation = timing.link_bytes / (run.fabric.capacity_Bps * timing.time_s)
-    members = run.link_members if timing.link_members is None else timing.link_members
-    members = np.ones(len(utilisation), dtype=np.int64) if members is None else members
+    members = _members(timing, run)
     low_s, high_s = timing.bracket_s or (None, None)
     return replace(
         empty,
@@ -267,17 +267,23 @@ def row_of(timing: Timing, empty: Row, run: LoweredRun, **labels: Any) -> Row:
         raised_s=timing.raised_s,
         bracket_lo_s=low_s,
         bracket_hi_s=high_s,
-        loads=LinkBytes(
-            run.fabric.wiring,
-            timing.link_bytes,
-            run.fabric.capacity_Bps,
-            members,
-            run.fabric.rank_node,
-            schedule,
-            timing.spans,
-        ),
         **labels,
     )
+
+
+def loads_of(timing: Timing, run: LoweredRun, schedule: Schedule | None = None) -> LinkBytes:
+    """Return what every link carried, for who asked to keep it."""
+    from collsim.simulation.link_bytes import LinkBytes
+
+    fabric, members = run.fabric, _members(timing, run)
+    capacity_Bps, ranks = fabric.capacity_Bps, fabric.rank_node
+    return LinkBytes(fabric.wiring, timing.link_bytes, capacity_Bps, members, ranks, schedule, timing.spans)
+
+
+def _members(timing: Timing, run: LoweredRun) -> Int:
+    """Return int64[n_links]: how many links of the machine each link stands for."""
+    members = run.link_members if timing.link_members is None else timing.link_members
+    return np.ones(len(timing.link_bytes), dtype=np.int64) if members is None else members
 
 
 def _busiest(utilisation: Float, fabric: Fabric) -> tuple[LinkLoad, ...]:

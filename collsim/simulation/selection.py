@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "built",
-    "dimensions_within",
+    "dimensions_of_run",
     "library_choice",
     "library_kernel",
     "library_options",
@@ -75,7 +75,7 @@ def request_of(op: Operation, requested_bytes: int, run: LoweredRun, question: R
         matrix_bytes=question.matrix_bytes if irregular else None,
         nodes=layout.n_nodes,
         layout=layout if several else None,
-        dimensions=() if several else dimensions_within(run.fabric),
+        dimensions=dimensions_of_run(run),
     )
 
 
@@ -98,9 +98,13 @@ def _system(run: LoweredRun, *, sharp: bool | None = None) -> System:
     return system
 
 
-def dimensions_within(fabric: Fabric) -> tuple[int, ...]:
-    """Return the dimensions of the torus that the direct links of one domain's ranks form; () if they form none."""
-    return dimensions_of(fabric.peer_links()) if fabric.joins_ranks else ()
+def dimensions_of_run(run: LoweredRun) -> tuple[int, ...]:
+    """Return the dimensions of the torus that the links of one domain's ranks form, found once for all sizes; or ()."""
+    if "dimensions" not in run.found:
+        joined = run.fabric.joins_ranks and layout_of(run).n_nodes == 1
+        run.found["dimensions"] = dimensions_of(run.fabric.peer_links()) if joined else ()
+    dimensions: tuple[int, ...] = run.found["dimensions"]
+    return dimensions
 
 
 def _rings_within(fabric: Fabric) -> Int:

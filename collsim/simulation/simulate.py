@@ -272,8 +272,6 @@ def predict(
     simulated = (topology, sure) if as_if is None else as_if(topology, sure)
     groups, parties, healthy = answerable(*simulated, question, groups, told)
     rows, skipped = _rows(parties, healthy, question, told)
-    if as_if is None:  # a result that is kept should not keep the arrays of its machine
-        rows = [replace(row, loads=None) for row in rows]
     read = warnings_of(judged, constants, question, as_fitted=as_fitted)
     warnings = (
         *read,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -34,10 +34,12 @@ from collsim.simulation.arrivals import with_arrivals
 from collsim.simulation.demand import heads_of, is_grouped, messages_of, peers_of, work_of
 from collsim.simulation.hops import laid
 from collsim.simulation.limits import Chain, Parts, chain_parts, hide_wires, limits_of
-from collsim.simulation.link_bytes import Spans
 from collsim.simulation.lowering import Lowered, LoweredRun
 from collsim.simulation.memories import with_memories
 from collsim.simulation.result import Limit
+
+if TYPE_CHECKING:
+    from collsim.simulation.link_bytes import Spans
 
 __all__ = [
     "LEAST_COMPILED",
@@ -200,6 +202,8 @@ def timing_of(
 
 def _spans(lowered: Lowered, solution: Solution) -> Spans:
     """Return when transfers flowed, joins left out."""
+    from collsim.simulation.link_bytes import Spans
+
     transfers, n = lowered.transfers, len(lowered.transfers)
     rows = np.flatnonzero((transfers.src != transfers.dst) | (transfers.src < 0))
     return Spans(

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeGuard
 
+from collsim.core.atomic_files import replacing
 from collsim.core.errors import Fault, InputError
 from collsim.sweeps.records import SCHEMA
 
@@ -146,12 +147,8 @@ def write_parquet(records: list[dict[str, Any]], file: str) -> None:
     flat = [_flat(record) for record in records]
     names = list(dict.fromkeys(name for record in flat for name in record))
     data = {name: _column([record.get(name) for record in flat]) for name in names}
-    partial = Path(file).with_name(f".{Path(file).name}.{os.getpid()}.tmp")
-    try:
+    with replacing(file) as partial:
         polars.DataFrame(data, strict=False).write_parquet(partial)
-        partial.replace(file)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def parquet_records(file: str) -> list[dict[str, Any]]:

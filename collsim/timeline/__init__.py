@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from collsim.core.lazy_names import names_from
 
 if TYPE_CHECKING:
     from collsim.timeline.result import TimelineResult
@@ -14,9 +15,4 @@ __all__ = ["TimelineResult", "WhatIf", "simulate_timeline"]
 
 HOME = {"TimelineResult": "result", "WhatIf": "what_if", "simulate_timeline": "simulate"}
 
-
-def __getattr__(name: str) -> Any:
-    """Import what is asked for when it is asked for."""
-    if name not in HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{HOME[name]}"), name)
+__getattr__ = names_from(__name__, HOME)

@@ -4,11 +4,8 @@ import io
 import json
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
-
-from collsim import cli
 
 GRID = """\
 schema: collsim.sweep/1
@@ -27,21 +24,13 @@ class Terminal(io.StringIO):
 
 
 @pytest.fixture
-def invoke(monkeypatch, capsys, tmp_path):
-    """Run `collsim sweep` on a grid, and return code, stdout and stderr."""
+def invoke(collsim, tmp_path):
+    """Run `collsim sweep` on a grid."""
 
     def call(grid, *arguments):
         file = tmp_path / "grid.yaml"
         file.write_text(grid)
-        monkeypatch.setattr(sys, "argv", ["collsim", "sweep", str(file), *map(str, arguments)])
-        capsys.readouterr()
-        code = 0
-        try:
-            cli.main()
-        except SystemExit as leaving:
-            code = leaving.code or 0
-        out, err = capsys.readouterr()
-        return SimpleNamespace(code=code, out=out, err=err)
+        return collsim("sweep", file, *arguments)
 
     return call
 

@@ -21,7 +21,7 @@ from collsim.library import Profile
 from collsim.simulation.concurrent import Party, part_of, time_together
 from collsim.simulation.contest import able, fastest, protocols_for
 from collsim.simulation.lowering import LoweredRun, prepare
-from collsim.simulation.plans import Told, empty_row, row_of
+from collsim.simulation.plans import Told, empty_row, loads_of, row_of
 from collsim.simulation.quotient.cluster_hierarchy import hierarchical_timing
 from collsim.simulation.quotient.cluster_rings import OutOfStepError, ring_timing
 from collsim.simulation.quotient.frames import BLOCK, POD
@@ -93,7 +93,7 @@ class Scaled:
         found = []
         for name in question.algo:
             try:
-                rows = self._answers(name, request, empty, question, told)
+                rows = self._answers(name, request, empty, question, told=told)
             except (InputError, NoRouteError) as error:
                 told.refuse(error, empty, name)
                 rows = []
@@ -104,7 +104,7 @@ class Scaled:
         """Return the rows of one name, simulated rank by rank where a small part cannot stand for all."""
         if _has_form(request.op, name, question, self.n_ranks, self.run.topology):
             try:
-                return self._chosen(name, request, empty, question, told)
+                return self._chosen(name, request, empty, question, told=told)
             except OutOfStepError:
                 if self.n_ranks > EXACT_UP_TO:
                     raise
@@ -119,20 +119,20 @@ class Scaled:
         """Return the rows of one name: of an algorithm, or of a choice among those that have a form of their own."""
         op = request.op
         if name not in CHOICES:
-            return [self._row(named(op, name, question), question.proto, request, empty, question)]
+            return [self._row(named(op, name, question), question.proto, request, empty, question, told=told)]
         names = _forms(op, self.run.topology)
         others = [entry.name for entry in able(op, self.run, question) if entry.name not in names]
         lost = f"{', '.join(others)} are left out on {self.n_ranks} ranks: name one to have it simulated"
         told.left_out += [lost] * (lost not in told.left_out)
-        rows = [self._fastest(algorithm(op.name, each), request, empty, question) for each in names]
+        rows = [self._fastest(algorithm(op.name, each), request, empty, question, told=told) for each in names]
         if name != "all" and question.library is not None:
             rows += self._library_row(op, empty.requested_bytes, question, told)
         return rows if name == "all" else [fastest(rows)]
 
-    def _fastest(self, picked: Algorithm, request: ScheduleRequest, empty: Row, question: Request) -> Row:
+    def _fastest(self, picked: Algorithm, request: ScheduleRequest, empty: Row, question: Request, told: Told) -> Row:
         """Return the row of an algorithm with the fastest of its protocols."""
         protocols = protocols_for(picked, request.op, self.run, question, set())
-        return fastest([self._row(picked, proto, request, empty, question) for proto in protocols])
+        return fastest([self._row(picked, proto, request, empty, question, told=told) for proto in protocols])
 
     def _library_row(self, op: Operation, requested_bytes: int, question: Request, told: Told) -> list[Row]:
         """Return the row of what the library itself takes, where tables of so many ranks are no burden."""
@@ -150,7 +150,14 @@ class Scaled:
         return replace(asked, n_ranks=n, size_bytes=question.size_of(op, requested_bytes, n))
 
     def _row(
-        self, picked: Algorithm, proto: str | None, request: ScheduleRequest, empty: Row, question: Request
+        self,
+        picked: Algorithm,
+        proto: str | None,
+        request: ScheduleRequest,
+        empty: Row,
+        question: Request,
+        *,
+        told: Told,
     ) -> Row:
         costs = proto or "Simple"
         if picked.quotient == "pairs":
@@ -162,9 +169,9 @@ class Scaled:
             timing, channels = timed(picked, self.mini, self.run, request, (costs, question.dtype))
         if question.bracket:  # the time is exact
             timing = replace(timing, bracket_s=(timing.time_s, timing.time_s))
-        return row_of(
-            timing, empty, self.run, algo=picked.name, proto=proto, channels=channels, classes=timing.simulated
-        )
+        labels = {"algo": picked.name, "proto": proto, "channels": channels, "classes": timing.simulated}
+        row = row_of(timing, empty, self.run, **labels)
+        return replace(row, loads=loads_of(timing, self.run)) if told.keeps_loads else row
 
     def _exchanged(self, algo: str, proto: str, request: ScheduleRequest, question: Request) -> tuple[Timing, int]:
         """Return the timing and the channels of an all-to-all whose messages all start at once."""

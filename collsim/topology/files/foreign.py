@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from typing import NamedTuple
 
 from collsim.core.errors import Fault
@@ -128,4 +127,6 @@ def foreign_fault(content: bytes, file: str) -> Fault | None:
     if form is None:
         return None
     what = f"this is {form.name}, which is no topology file of collsim"
-    return Fault(what, file, form.hint.replace("{file}", shlex.quote(file)))
+    from shlex import quote
+
+    return Fault(what, file, form.hint.replace("{file}", quote(file)))

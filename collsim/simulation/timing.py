@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from collsim.collectives import family_of
-from collsim.core.arrays import distinct
 from collsim.core.errors import DeadlockError, Fault, InternalError, defect
 from collsim.core.operations import operation
 from collsim.engine import (
@@ -31,6 +30,7 @@ from collsim.library.costs.laws import cap_Bps
 from collsim.library.costs.message_costs import Messages, call_s, port_capacity_Bps
 from collsim.schedule import Schedule, Transfers
 from collsim.simulation.arrivals import with_arrivals
+from collsim.simulation.calls_in_a_row import busiest, channel_of_rank
 from collsim.simulation.demand import heads_of, is_grouped, messages_of, peers_of, work_of
 from collsim.simulation.hops import laid
 from collsim.simulation.limits import Chain, Parts, chain_parts, hide_wires, limits_of
@@ -154,7 +154,7 @@ def timing_of(
     costs = both_costs[0]
     broken = check_conservation(problem, solution)
     once_s = _once_s(lowered, problem, solution, run, both_costs)
-    last, begin_s = _busiest(lowered, solution, costs)
+    last, begin_s = busiest(lowered, solution, costs)
     end_s = float(solution.finish_s[last])
     ahead_s = 0.0
     if lowered.cut is not None:
@@ -273,7 +273,7 @@ def _bracket_s(
 ) -> tuple[float, float]:
     """Return the time of a call by the load of links, and by the solution from above."""
     once_s, floor_s = _once_s(lowered, problem, above, run, both_costs), _floor_s(run, both_costs[0])
-    last, begin_s = _busiest(lowered, above, both_costs[0])
+    last, begin_s = busiest(lowered, above, both_costs[0])
     low_s, high_s = (
         run.profile.launch_s + call_time_s(once_s + end_s - begin_s, floor_s, run.profile.wait_s)
         for end_s in (least_time_s(problem), float(above.finish_s[last]))
@@ -294,7 +294,7 @@ def least_call_s(
         return links_s  # no answer passes the checks below it
     problem = checked(problem_of(lowered, run, costs, network))
     if costs.back_to_back:
-        end_s = round_trip_s(problem, _channel_of_rank(lowered, costs))
+        end_s = round_trip_s(problem, channel_of_rank(lowered, costs))
     else:
         end_s = chained_time_s(problem) if chained else least_time_s(problem)
     once_s = base_s(lowered, costs, network, lowered.size_bytes.astype(np.float64))
@@ -310,7 +310,7 @@ def device_time_s(lowered: Lowered, run: LoweredRun, costs: Protocol, network: P
     """Return the time of `time_lowered` without floor, launch, bound and checks, for fits that try many costs."""
     kernel = len(lowered.transfers) > LEAST_COMPILED
     problem, solution = _solved(lowered, run, costs, "kernel" if kernel else "auto", network)
-    last, begin_s = _busiest(lowered, solution, costs)
+    last, begin_s = busiest(lowered, solution, costs)
     return _once_s(lowered, problem, solution, run, (costs, network)) + float(solution.finish_s[last]) - begin_s
 
 
@@ -321,34 +321,6 @@ def call_time_s(device_s: float, floor_s: float, wait_s: float = 0.0) -> float:
     """
     total_s = float(soft_max(np.array(floor_s), np.array(device_s), FLOOR_SHARPNESS)) if floor_s else device_s
     return float(soft_max(np.array(total_s), np.array(wait_s), WAIT_SHARPNESS)) if wait_s else total_s
-
-
-def _busiest(lowered: Lowered, solution: Solution, costs: Protocol) -> tuple[int, float]:
-    """Return the transfer that ends last, and when the time of the call begins.
-
-    That is 0; if calls overlap it is when the channel of a rank that is busy longest begins, and the transfer is the
-    last one of that channel.
-    """
-    if not costs.back_to_back:
-        return int(np.argmax(solution.finish_s)), 0.0
-    return _longest(_channel_of_rank(lowered, costs), solution)
-
-
-def _channel_of_rank(lowered: Lowered, costs: Protocol) -> Int:
-    """Return int64[n]: a number for the channel of the rank that sends; those that take turns are done together."""
-    transfers = lowered.transfers
-    channels = 0 if costs.in_turn else transfers.channel
-    return np.asarray(channels * (int(transfers.src.max()) + 1) + transfers.src)
-
-
-def _longest(label: Int, solution: Solution) -> tuple[int, float]:
-    """Return the last transfer of the label that takes longest from its first to its last, and when it begins."""
-    _, place = distinct(label)
-    begin, end = np.full(int(place.max()) + 1, np.inf), np.zeros(int(place.max()) + 1)
-    np.minimum.at(begin, place, solution.ready_s)
-    np.maximum.at(end, place, solution.finish_s)
-    longest = int(np.argmax(end - begin))
-    return int(np.argmax(np.where(place == longest, solution.finish_s, -1.0))), float(begin[longest])
 
 
 def _once_s(

@@ -12,7 +12,7 @@ from collsim.collectives import ScheduleRequest, algorithm
 from collsim.core.operations import operation
 from collsim.engine import check_conservation, solve
 from collsim.library import Protocol, load_profile
-from collsim.library.costs.message_costs import Messages, _cycle_mean, call_s, caps_Bps, port_capacity_Bps
+from collsim.library.costs.message_costs import Messages, call_s, caps_Bps, cycle_mean, port_capacity_Bps
 from collsim.schedule.message_parts import STEP_BYTES
 from collsim.simulation.lowering import lower, prepare
 from collsim.simulation.request.request import ask
@@ -185,8 +185,8 @@ def test_a_rank_that_only_receives_is_as_fast_as_its_port():
 
 def test_mean_weight_of_cycles():
     none = -math.inf
-    assert _cycle_mean(np.array([[none, 3.0], [none, none]])) == none
-    assert _cycle_mean(np.array([[1.0, 9.0, none], [none, none, 6.0], [3.0, none, 5.0]])) == pytest.approx(6.0)
+    assert cycle_mean(np.array([[none, 3.0], [none, none]])) == none
+    assert cycle_mean(np.array([[1.0, 9.0, none], [none, none, 6.0], [3.0, none, 5.0]])) == pytest.approx(6.0)
 
 
 # Whole calls
@@ -250,8 +250,8 @@ def test_a_cycle_that_nobody_reaches_from_elsewhere():
     """Ranks without messages have no walk to them, which is no number to subtract."""
     weights = np.full((3, 3), -np.inf)
     weights[0, 0], weights[0, 1] = 2.0, 7.0
-    assert _cycle_mean(weights) == 2.0
-    assert _cycle_mean(np.full((2, 2), -np.inf)) == -np.inf
+    assert cycle_mean(weights) == 2.0
+    assert cycle_mean(np.full((2, 2), -np.inf)) == -np.inf
 
 
 def started_s(op: str, ranks: int, costs: Protocol, channels: int = 32, topo: str = "hgx_h100") -> float:

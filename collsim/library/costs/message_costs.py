@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from collsim.core.arrays import distinct
 from collsim.library.costs.channel_costs import Protocol, soft_min
 
-__all__ = ["Messages", "call_s", "caps_Bps", "port_capacity_Bps"]
+__all__ = ["Messages", "call_s", "caps_Bps", "cycle_mean", "port_capacity_Bps"]
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -242,11 +242,11 @@ def call_s(messages: Messages, finish_s: Float, rate_Bps: Float, port_Bps: Float
     waits = np.full((n, n), -np.inf)  # from the start of a call at one rank to the next start at another
     np.maximum.at(waits, (src, dst), begin_s + drained_s)
     np.fill_diagonal(waits, own_s)
-    return max(_cycle_mean(waits), last_s)
+    return max(cycle_mean(waits), last_s)
 
 
 def _cycle_mean_of_chains(follows: Int, weights: Float) -> float:
-    """Return what `_cycle_mean` does where at most one edge leaves each node, to *follows* (-1: none), and one arrives.
+    """Return what `cycle_mean` does where at most one edge leaves each node, to *follows* (-1: none), and one arrives.
 
     >>> _cycle_mean_of_chains(np.array([1, 0, -1]), np.array([4.0, 2.0, 9.0]))
     3.0
@@ -264,10 +264,10 @@ def _cycle_mean_of_chains(follows: Int, weights: Float) -> float:
     return most
 
 
-def _cycle_mean(weights: Float) -> float:
+def cycle_mean(weights: Float) -> float:
     """Return the largest mean weight of a cycle (Karp); -inf where there is none.
 
-    >>> _cycle_mean(np.array([[1.0, 4.0], [2.0, 2.0]]))
+    >>> cycle_mean(np.array([[1.0, 4.0], [2.0, 2.0]]))
     3.0
     """
     n = len(weights)

@@ -4,7 +4,9 @@
 four nodes, every operation and the library of the profile, at default flags; ``--system NAME`` takes only these,
 ``--lines`` prints a line for each system and operation, and ``--write`` puts the table into docs/jumps.md, for some
 twenty minutes of a core. Sizes are looked at coarsely first, and 2 % apart wherever something changes in between. A
-change of time for which no switch is found is a fault: it is listed, and the exit status is 1.
+change of time for which no switch is found is a fault: it is listed, and the exit status is 1. More rounds are no
+reason for a fall; one without any other switch counts as transfers that meet on links only if the same schedule, timed
+on links that hold nobody up, takes as long or longer.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from functools import cache
 from itertools import groupby, pairwise
 from pathlib import Path
@@ -24,9 +27,12 @@ from pages import put_between
 from predictors import TableRow, measured_rows
 
 import collsim
+from collsim.calibration.cases import Measured, MeasuredCase
+from collsim.calibration.observations import Observation, observe
 from collsim.core.errors import CollsimError
 from collsim.core.units import format_size
-from collsim.library import Call, Library, System, choose, load_library, load_profile, system_of
+from collsim.library import Call, Library, Profile, System, choose, load_library, load_profile, system_of
+from collsim.library.calls import Choice as LibraryChoice
 from collsim.simulation.result import Row
 from collsim.topology import Topology, load_topology
 from collsim.topology.zoo import cluster_names, zoo_names
@@ -43,6 +49,9 @@ COARSE = 8
 """Every so many sizes are looked at first."""
 JUMP = 1.3
 SLACK = 1e-9
+WIDE = 1e6
+"""Links so many times as wide hold nobody up."""
+MOST_ELEMENT_BYTES = 8
 WORKERS = 2
 
 
@@ -98,14 +107,15 @@ def _counts(case: Case) -> bool:
 
 
 class Choice(NamedTuple):
-    """What a library decides that times depend on: algorithm and protocol, channels, parts of a message, chunks, and
-    how many of them there are.
+    """What a library decides that times depend on: algorithm and protocol, channels, parts of a message, chunks; the
+    bytes of a channel that is dealt whole cells, and how often the fullest channel goes through its loop.
     """
 
     algo: str
     channels: int
     parts: int
     chunk_bytes: int
+    cells_bytes: int = 0
     rounds: int = 0
 
 
@@ -124,6 +134,8 @@ class Event(NamedTuple):
     op: str
     before: Point
     after: Point
+    meets: bool = False
+    """Whether the fall comes from transfers that meet on links."""
 
     @property
     def ratio(self) -> float:
@@ -137,10 +149,14 @@ class Event(NamedTuple):
 
     @property
     def switch(self) -> str:
-        """What the library switched, as a key of `SWITCHES`; empty if nothing."""
+        """What the library switched, as a key of `SWITCHES`, or what else it is; empty if nothing.
+
+        More rounds are no reason for less time.
+        """
         one, other = self.before.choice, self.after.choice
-        named = zip(SWITCHES, one, other, strict=True)
-        return next((name for name, before, after in named if before != after), "")
+        names = [name for name in SWITCHES if not (self.falls and name == "rounds")]
+        named = zip(names, one, other, strict=False)
+        return next((name for name, before, after in named if before != after), "links" if self.meets else "")
 
     @property
     def what(self) -> str:
@@ -159,10 +175,18 @@ SWITCHES = {
     "parts": "a message is cut into more parts, each on a channel of its own (`src/enqueue.cc`, addP2pToPlan)",
     "chunk": "chunks double where a channel has enough of them to fill its pipeline (`src/enqueue.cc`, "
     "calcCollChunking)",
-    "rounds": "a channel gets one more chunk, which passes every step after the others, or bytes are dealt to channels "
-    "in whole cells, so that the last has few (`src/enqueue.cc`, scheduleCollTasksToPlan; loops of `src/device`)",
+    "cells": "bytes are dealt to channels in whole cells: all but the last get one more, and the last what is left, less than before "
+    "(`src/enqueue.cc`, scheduleCollTasksToPlan)",
+    "rounds": "a channel goes through its loop once more, with all its steps, for what one round of chunks leaves: "
+    "only an all-reduce on rings evens out the last round (loops of `src/device`: `all_gather.h`, `reduce_scatter.h`, "
+    "`broadcast.h`, `reduce.h`)",
 }
-"""Switches in the order of `Choice`, with what decides them."""
+LINKS = (
+    "nothing is switched, but transfers of several channels, in step so far, meet on a link no more, or for less long: "
+    "the same schedule on links that hold nobody up takes no less time for more bytes"
+)
+N_SWITCHES = 4
+"""The first so many are looked for between sizes far apart. Switches in the order of `Choice`, with what decides them."""
 
 
 @cache
@@ -196,7 +220,7 @@ def library_of(case: Case) -> tuple[Library, System] | None:
 def choice_of(row: Row, case: Case) -> Choice:
     """Return the choice behind a row."""
     algo = "/".join(filter(None, (row.algo, row.proto)))
-    plain = Choice(algo, row.channels or 0, 0, 0, row.classes)
+    plain = Choice(algo, row.channels or 0, 0, 0)
     try:
         known = library_of(case)
         if known is None:
@@ -208,7 +232,46 @@ def choice_of(row: Row, case: Case) -> Choice:
     except CollsimError:
         return plain
     parts = found.point_to_point.parts if found.point_to_point else 0
-    return plain._replace(parts=parts, chunk_bytes=found.chunk_bytes)
+    cells, rounds = dealt(found, row.ranks if (row.op, row.algo) == ("all_reduce", "ring") else 1)
+    return plain._replace(parts=parts, chunk_bytes=found.chunk_bytes, cells_bytes=cells, rounds=rounds)
+
+
+def dealt(choice: LibraryChoice, chunks: int) -> tuple[int, int]:
+    """Return the bytes of a channel that gets whole cells, 0 if all get the same or there is one; and the most rounds
+    of so many *chunks* that a channel goes.
+    """
+    shares = choice.shares_bytes
+    if not shares:
+        return 0, 0
+    is_even = max(shares) - min(shares) <= MOST_ELEMENT_BYTES
+    return 0 if is_even else max(shares[:-1]), -(-max(shares) // (choice.chunk_bytes * chunks))
+
+
+def meets(case: Case, op: str, before: Point, after: Point) -> bool:
+    """Return True if the larger size takes no less time where no link holds anybody up, by the same schedules."""
+    topology = case.topology
+    profile = load_profile("auto", topology)
+    rows = [
+        Measured(
+            MeasuredCase(op, case.n_ranks, point.size_bytes, library=profile.library, nodes=case.nodes or None),
+            "", 0, point.time_s, None, None,
+        )
+        for point in (before, after)
+    ]  # fmt: skip
+    found, _ = observe(rows, topology, profile, profile.library or "")
+    if len(found) < len(rows):
+        return False
+    one_s, other_s = (unhindered_s(each, profile) for each in found)
+    return other_s >= one_s * (1 - SLACK)
+
+
+def unhindered_s(observation: Observation, profile: Profile) -> float:
+    """Return the time on the device where every link carries all that channels can send at once."""
+    run = observation.run
+    wide = replace(run, trunk_capacity_Bps=run.trunk_capacity_Bps * WIDE)
+    if not observation.over_nodes:
+        return replace(observation, run=wide).device_s(profile.protocol(observation.proto, observation.family))
+    return replace(observation, run=wide).device_s(profile.network.protocol(observation.proto, observation.family))
 
 
 def points(case: Case, op: str) -> list[Point]:
@@ -229,7 +292,7 @@ def points(case: Case, op: str) -> list[Point]:
 
 def changes(one: Point, other: Point) -> bool:
     """Return True if something happens between two points that are not neighbours."""
-    return one.choice[:-1] != other.choice[:-1] or is_event(one, other)
+    return one.choice[:N_SWITCHES] != other.choice[:N_SWITCHES] or is_event(one, other)
 
 
 def is_event(one: Point, other: Point) -> bool:
@@ -250,7 +313,11 @@ def scan(asked: tuple[Case, str]) -> list[Event]:
         print(f"{case}, {op}: {str(error).partition(chr(10))[0]}", file=sys.stderr)
         return []
     alike = [(a, b) for a, b in pairwise(found) if b.size_bytes <= a.size_bytes * (1 + 2 / GRAIN)]
-    return [Event(case, op, a, b) for a, b in alike if is_event(a, b)]
+    events = [Event(case, op, a, b) for a, b in alike if is_event(a, b)]
+    return [
+        event if event.switch else event._replace(meets=event.falls and meets(case, op, event.before, event.after))
+        for event in events
+    ]
 
 
 # --- the table -------------------------------------------------------------------------------------------------------

@@ -148,18 +148,39 @@ def _with_network(profile: Profile, topology: Topology | None, gpus: Sequence[in
         return profile
     else:
         gpu = _slowest_kind(topology, gpus).labels.get("gpu.model", "")
-        network = network_for(topology.cluster.spec.network, gpu) or _shipped("default").network
+        network = network_for(topology.cluster.spec.network, gpu, profile.library) or _shipped("default").network
     launches = {launch: replace(one, network=network) for launch, one in profile.launches.items()}
     return replace(profile, network=network, launches=launches)
 
 
 @cache
-def network_for(technology: str, gpu: str) -> NetworkCosts | None:
-    """Return the shipped constants between nodes of a GPU on a technology, or else between any on it."""
-    found = [_loaded(path, path.stem).network for path in sorted(NETWORKS.glob("*.yaml"))]
-    meant = [network for network in found if technology in network.networks]
-    usual = next((network for network in meant if network.networks[0] == technology), next(iter(meant), None))
-    return next((network for network in meant if network.covers(technology, gpu)), usual)
+def network_for(technology: str, gpu: str, library: str) -> NetworkCosts | None:
+    """Return the shipped constants between nodes of a GPU on a technology, or else between any on it.
+
+    How fast lines of LL and LL128 pass is the kernels' and the plug-in's, not the adapter's: a library of another
+    family than the one that was measured takes the figures of the tuner for them.
+    """
+    found = [_loaded(path, path.stem) for path in sorted(NETWORKS.glob("*.yaml"))]
+    meant = [one for one in found if technology in one.network.networks]
+    usual = next((one for one in meant if one.network.networks[0] == technology), next(iter(meant), None))
+    taken = next((one for one in meant if one.network.covers(technology, gpu)), usual)
+    if taken is None or not library or _family(taken.library) == _family(library):
+        return None if taken is None else taken.network
+    return _with_lines_of_tuner(taken.network, library)
+
+
+def _family(library: str) -> str:
+    return library.partition("-")[0]
+
+
+def _with_lines_of_tuner(network: NetworkCosts, library: str) -> NetworkCosts:
+    """Return the constants with those of LL and LL128 as of a network that nobody measured, on the same adapters."""
+    bulk = {family: {"Simple": costs["Simple"]} for family, costs in network.families.items() if "Simple" in costs}
+    share = bulk["ring"]["Simple"].link_share
+    usual = _shipped("default").network.families["ring"]
+    lines = {proto: replace(usual[proto], link_share=share) for proto in ("LL", "LL128")}
+    title = f"{network.title}; LL and LL128 as the tuner has them, for no log of {_family(library).upper()} tells"
+    return replace(network, title=title, families={**bulk, "ring": {**lines, **bulk["ring"]}})
 
 
 def with_kernels(profile: Profile, library: Library, topology: Topology) -> Profile:

@@ -66,6 +66,51 @@ def test_a_fall_without_a_switch_is_a_fault(scanner, made):
     assert fall.switch == ""
 
 
+def test_a_fall_is_named_by_what_the_library_switched(scanner):
+    """More rounds are a reason to take longer, not for a fall; transfers that meet come last."""
+    case, most = scanner.Case("dgx_a100"), scanner.Choice("ring/LL", 4, 0, 2**15, 2**14, 1)
+    before = scanner.Point(2**16, 2.0, most)
+
+    def switch(time_s, meets=False, **changed):
+        after = scanner.Point(2**16 + 2**10, time_s, most._replace(**changed))
+        return scanner.Event(case, "broadcast", before, after, meets).switch
+
+    assert switch(1.9, channels=5, rounds=2) == "channels"
+    assert switch(1.9, cells_bytes=2**15, rounds=2) == "cells"
+    assert switch(1.9, rounds=2) == ""
+    assert switch(1.9, rounds=2, meets=True) == "links"
+    assert switch(2.9, rounds=2) == "rounds"
+
+
+@pytest.mark.parametrize(
+    ("shares", "chunk", "chunks", "found"),
+    [
+        ((), 2**15, 1, (0, 0)),
+        ((2**16,), 2**15, 1, (0, 2)),
+        ((2**16, 2**16, 2**10), 2**15, 1, (2**16, 2)),
+        ((2**16, 2**16), 2**16 - 8, 1, (0, 2)),
+        ((2**16, 2**16 - 4), 2**13, 4, (0, 2)),
+    ],
+)
+def test_cells_and_rounds_are_counted_from_what_each_channel_gets(scanner, shares, chunk, chunks, found):
+    assert scanner.dealt(SimpleNamespace(shares_bytes=shares, chunk_bytes=chunk), chunks) == found
+
+
+def test_transfers_that_meet_are_told_from_a_law_that_falls(scanner, monkeypatch):
+    """Chunks of a reduce on two boxes meet on a link at one size and miss each other at the next; timed on links that
+    hold nobody up they take longer. A law that falls there too is a fault.
+    """
+    case, sizes = scanner.Case("dgx1_v100", 2), (49 * 2**10, 50 * 2**10)
+    rows = scanner.collsim.simulate("dgx1_v100", "all_reduce", sizes, nodes=2).rows
+    before, after = (scanner.Point(row.size_bytes, row.time_s, scanner.choice_of(row, case)) for row in rows)
+    assert after.time_s < before.time_s
+    assert before.choice[: scanner.N_SWITCHES] == after.choice[: scanner.N_SWITCHES]
+    assert scanner.meets(case, "all_reduce", before, after)
+    took_s = iter((2.0, 1.0, 2.0, 1.0))
+    monkeypatch.setattr(scanner, "device_s", lambda observation, profile, wide: next(took_s))
+    assert not scanner.meets(case, "all_reduce", before, after)
+
+
 def test_the_page_holds_what_is_found_today(scanner):
     """Of one system, which takes two seconds; ``--write`` takes all: every kind of switch there stands on the page."""
     case = scanner.Case("dgx_a100")

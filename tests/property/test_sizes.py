@@ -63,6 +63,7 @@ MESHED = ("mi350x_ubb8", "dgx1_v100")
 """Their rings go several ways, so that ranks wait for each other."""
 LEAST, MOST = 2**10, 2**26
 DRAWS, NEIGHBOURS, STEP = 4, 4, 1.02
+MOST_RANKS = 80
 WIDE = 1e6
 
 
@@ -107,8 +108,8 @@ def test_no_law_of_costs_falls_with_size(system, nodes):
     """At sizes drawn for each system and operation, as the library runs them."""
     topology = load_topology(system, scale_out={"nodes": nodes} if nodes else None)
     profile = load_profile("auto", topology)
-    if not profile.library:
-        pytest.skip("no library runs there")
+    if not profile.library or topology.n_gpus > MOST_RANKS:
+        pytest.skip("no library runs there, or its schedules are too large to be laid again and again")
     rng, compared = np.random.default_rng(crc32(f"{system} {nodes}".encode())), 0
     for op in OPS * DRAWS:
         low = np.exp(rng.uniform(np.log(LEAST), np.log(MOST)))

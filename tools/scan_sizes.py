@@ -268,7 +268,7 @@ def meets(case: Case, op: str, before: Point, after: Point) -> bool:
 
 def device_s(observation: Observation, profile: Profile, wide: float) -> float:
     """Return the time on the device where every link carries so many times what it does."""
-    run, proto, family = observation.run, observation.proto, observation.family
+    run, proto, family = observation.lowered.run, observation.proto, observation.family
     run = replace(run, trunk_capacity_Bps=run.trunk_capacity_Bps * wide)
     costs = profile.network.protocol(proto, family) if observation.over_nodes else profile.protocol(proto, family)
     assert costs is not None

@@ -1,8 +1,8 @@
 """Calls in a row that overlap, as the loop of nccl-tests lets them: what sets their pace, and when one begins.
 
-A rank turns to its next call when all its channels are done. Along one order of the ranks nobody waits for whoever comes
-later, so the rank that is busy longest sets the pace. Several orders, such as a ring and its reversal, let ranks wait
-for each other: then it is the mean over the calls of a cycle of such waits.
+A rank turns to its next call when all its channels are done. Along one order of the ranks nobody waits for whoever
+comes later, so the rank that is busy longest sets the pace. Several orders, such as a ring and its reversal, let ranks
+wait for each other: then it is the mean over the calls of a cycle of such waits.
 """
 
 from __future__ import annotations

@@ -147,6 +147,13 @@ class TestWires:
         assert rates["cpu0.out->pcie0"] == pytest.approx(4e9)
         assert rates["pcie0->gpu0"] > 50e9
 
+    def test_messages_to_all_are_bound_between_sockets_and_a_ring_is_not(self):
+        """Four send four blocks each across, at 40 GB/s together; of a ring one flow crosses."""
+        rows = {op: collsim.simulate(CARDS, op, "512M").rows[0] for op in ("all_to_all", "all_gather")}
+        assert rows["all_to_all"].time_s == pytest.approx(16 * 64 * MIB / 40e9, rel=0.03)
+        assert "cpu" in rows["all_to_all"].bottleneck[0].link
+        assert rows["all_gather"].time_s > 1.2 * 7 * 64 * MIB / 40e9
+
     def test_sockets(self):
         assert [SWITCHES.wiring.node_names[node] for node in sockets(SWITCHES.wiring, [0, 7])] == ["cpu0", "cpu1"]
         assert sockets(load_topology("hgx_h100").wiring, [0]) == [-1]

@@ -19,8 +19,8 @@ __all__ = ["ALGORITHM"]
 CHUNK_BYTES = 128 * KIB
 """Largest chunk of one head on one channel (NCCL src/enqueue.cc, NVLS)."""
 SMALLER_CHUNKS = ((64, 64 * KIB), (8, 32 * KIB), (2, 16 * KIB))
-"""(rounds, chunk): with fewer rounds than this of the chunk before, NCCL takes this one (src/enqueue.cc): for 16 channels
-and 8 heads 16 KiB below 8 MiB, 32 KiB below 64 MiB, 64 KiB below 1 GiB."""
+"""(rounds, chunk): with fewer rounds than this of the chunk before, NCCL takes this one (src/enqueue.cc): for 16
+channels and 8 heads 16 KiB below 8 MiB, 32 KiB below 64 MiB, 64 KiB below 1 GiB."""
 
 
 def build(request: ScheduleRequest) -> Schedule:

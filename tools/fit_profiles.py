@@ -314,7 +314,14 @@ def with_start(topology: Topology) -> Profile:
 def made(name: str) -> tuple[Calibration, str]:
     """Return the calibration of a system or network and the text of its file."""
     found = fit_between(name) if name in NETWORKS else fit(name)
-    return found, as_yaml(found, SOURCE)
+    return found, as_yaml(found, SOURCE) + ("" if name in NETWORKS or found.profile.launches else unseen_launches(name))
+
+
+def unseen_launches(name: str) -> str:
+    """Return what the start of a system says of ways to launch that none of its logs shows, as it stands there."""
+    file = STARTS / f"{FITS[name].start}.yaml"
+    _, launches, told = (file.read_text(encoding="utf-8") if file.is_file() else "").partition("\nlaunches:\n")
+    return launches.lstrip() + told
 
 
 def shipped(name: str) -> Path:

@@ -191,6 +191,7 @@ def _accuracy(accuracy: Mapping[str, Mapping[str, Scatter]], indent: str) -> Ite
                 f"{key}: {getattr(scatter, key):.4g}" for key in ("low", "high", "median", "p90", "rows", "logs")
             )
             flags = f"{', fitted: true' if scatter.fitted else ''}{f', lent: {scatter.lent}' if scatter.lent else ''}"
+            flags += f", ops: [{', '.join(scatter.ops)}]" if scatter.ops else ""
             yield f"{indent}    {band}: {{{numbers}{flags}}}"
 
 

@@ -60,5 +60,6 @@ def scatter_of(residuals: Sequence[Residual]) -> dict[str, dict[str, Scatter]]:
         found[family][band] = Scatter(
             low=1 / reach, high=reach, median=float(np.median(errors)), p90=float(np.quantile(errors, 0.9)), rows=n,
             logs=len({entry.file for entry in entries}), fitted=entries[0].left_out_s is None,
+            ops=tuple(sorted({entry.op for entry in entries})),
         )  # fmt: skip
     return {family: dict(bands) for family, bands in found.items()}

@@ -71,6 +71,7 @@ NUMBERS = (
     "NCCL_P2P_PXN_LEVEL",
     "NCCL_PAT_ENABLE",
     "NCCL_PXN_DISABLE",
+    "RCCL_MSCCLPP_ENABLE",
     "RCCL_MSCCL_ENABLE",
     "RCCL_WARP_SPEED_AR_THRESHOLD",
 )
@@ -82,6 +83,7 @@ SWITCHES = {
     "NCCL_IB_MERGE_NICS": "0 or 1",
     "NCCL_NVLS_ENABLE": "0, 1 or 2",
     "NCCL_PAT_ENABLE": "0, 1 or 2",
+    "RCCL_MSCCLPP_ENABLE": "0 or 1",
     "RCCL_MSCCL_ENABLE": "0 or 1",
 }
 """Numbers that turn something on or off, with what they take (NCCL src/transport/nvls.cc and src/graph/tuning.cc)."""
@@ -130,7 +132,6 @@ REFUSED = (
     "NCCL_TOPO_FILE",
     "NCCL_TUNER_CONFIG_FILE",
     "NCCL_TUNER_PLUGIN",
-    "RCCL_MSCCLPP_ENABLE",
     "RCCL_WARP_SPEED_ENABLE",
     "RCCL_WARP_SPEED_FORCE_ENABLE",
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from collsim.collectives.algorithm import KIB
 from collsim.collectives.node_p2p import turns_of
 from collsim.fabric.fabric import Float
 from collsim.library.costs.channel_costs import Protocol
@@ -12,11 +13,14 @@ from collsim.library.costs.message_costs import Messages
 from collsim.schedule.message_parts import STEP_BYTES
 from collsim.simulation.lowering import Lowered, LoweredRun, layout_of, refuse_tables
 
-__all__ = ["HEADS_OF_FITS", "heads_of", "is_grouped", "messages_of", "peers_of", "work_of"]
+__all__ = ["HEADS_OF_FITS", "filling_bytes", "heads_of", "is_grouped", "messages_of", "peers_of", "work_of"]
 
 
 HEADS_OF_FITS = 8
 """Fits hold 2 to 8 GPUs at all sizes; of 64 and 72 only logs from 512 MiB on, with full chunks, are public."""
+
+LEAST_CHUNK_BYTES = 16 * KIB
+"""Smallest chunk that NCCL takes where switches add; the base holds how long those take to fill a channel."""
 
 
 def is_grouped(lowered: Lowered, costs: Protocol) -> bool:
@@ -86,3 +90,14 @@ def heads_of(lowered: Lowered, run: LoweredRun) -> Float:
     chunk_bytes = lowered.schedule.parameters.get("chunk_bytes") or lowered.size_bytes.max(initial=1.0)
     found = np.clip(heads * lowered.size_bytes / float(chunk_bytes), min(heads, HEADS_OF_FITS), heads)
     return found if "all" in places else 1 + np.maximum(found - HEADS_OF_FITS, 0.0)
+
+
+def filling_bytes(lowered: Lowered, size_bytes: Float) -> Float:
+    """Return float64[n]: what of each transfer of *size_bytes* is on its way while nothing overlaps it.
+
+    Where switches add in a node, a channel first takes a chunk of every head in, and hands one of each out at last:
+    that grows with the chunk. More heads than in the fits are taken for as many.
+    """
+    if "all" not in lowered.record.in_network:
+        return size_bytes
+    return min(lowered.schedule.n_ranks, HEADS_OF_FITS) * np.maximum(size_bytes - LEAST_CHUNK_BYTES, 0.0)

@@ -19,6 +19,7 @@ __all__ = ["nodes_measured", "with_interval"]
 MANY_NODES, CONGESTED = 64, 2.5
 """From so many nodes on, large sizes took up to so many times what laws of their number say: all-reduce on 128 to 512
 nodes of Alps from 256 MiB on 1.3 to 2.4 times, most of all on 256. Other jobs or placement; no log tells which."""
+UNSEEN = "none of the few logs holds this operation; "
 
 
 def with_interval(row: Row, party: Party, question: Request) -> Row:
@@ -32,9 +33,10 @@ def with_interval(row: Row, party: Party, question: Request) -> Row:
         return row  # nor what traffic does to each other, nor broken machines
     if "network" in picked.in_network:
         return row  # nor steps that switches between the nodes add
-    scatter = profile.scatter(family, row.size_bytes)
-    if scatter is None or not scatter.is_told:
+    counted = profile.scatter(family, row.size_bytes)
+    if counted is None or not counted.is_told:
         return row
+    scatter = counted.for_op(row.op)
     nodes = layout_of(party.runs[0]).n_nodes
     scatter = scatter.widened(profile.network.reach(nodes) if nodes > 1 else 1.0)
     scatter = scatter.at_least(spread_of(profile.host, question.host) ** (row.host_s / row.time_s))
@@ -43,7 +45,8 @@ def with_interval(row: Row, party: Party, question: Request) -> Row:
         high_s *= CONGESTED
     low_s, high_s = (max(end_s, row.lower_bound_s) for end_s in (low_s, high_s))
     wide = high_s > WIDE * row.time_s or low_s < row.time_s / WIDE
-    return replace(row, time_lo_s=low_s, time_hi_s=high_s, wide_because=_reasons(party, nodes) if wide else "")
+    reasons = _reasons(party, nodes, unseen=counted.for_op(row.op) is not counted) if wide else ""
+    return replace(row, time_lo_s=low_s, time_hi_s=high_s, wide_because=reasons)
 
 
 def nodes_measured(topology: Topology, network: NetworkCosts) -> bool:
@@ -52,13 +55,13 @@ def nodes_measured(topology: Topology, network: NetworkCosts) -> bool:
     return network.is_measured(topology.cluster.spec.network, topology.labels.get("gpu.model", ""))
 
 
-def _reasons(party: Party, nodes: int) -> str:
-    """Return why an interval is wide: what the logs behind it do not tell."""
+def _reasons(party: Party, nodes: int, *, unseen: bool) -> str:
+    """Return why an interval is wide: what the logs behind it do not tell; *unseen*: none holds the operation."""
     run = party.runs[0]
     network = run.profile.network
     if nodes <= 1:
         derived = "nothing was measured on this system" if run.profile.derived else ""
-        return derived or "logs left out of the fit, and hosts, differ so much"
+        return derived or f"{UNSEEN if unseen else ''}logs left out of the fit, and hosts, differ so much"
     told = ["sites differ so much in hosts, plugins and settings"]
     if network.pooled and not nodes_measured(run.topology, network):
         told.append("no log has these GPUs on such a network")

@@ -21,7 +21,7 @@ from collsim.fabric.fabric import Float, Int
 from collsim.library.costs.channel_costs import Bool, Origin, Protocol, soft_max
 from collsim.library.costs.laws import Work, cap_Bps
 from collsim.library.costs.message_costs import Messages, call_s, port_capacity_Bps
-from collsim.simulation.demand import heads_of, is_grouped, messages_of, peers_of, work_of
+from collsim.simulation.demand import filling_bytes, heads_of, is_grouped, messages_of, peers_of, work_of
 from collsim.simulation.lowering import Lowered, LoweredRun
 from collsim.simulation.result import Limit
 
@@ -118,7 +118,8 @@ class Parts:
             alone = "channel_rate_Bps" if costs.one_way_rate_Bps is None else "one_way_rate_Bps"
             told[alone] = max(left_s - begin_s, 0.0)  # the copies out at the ends of calls in a row
         else:
-            told["fill_rate_Bps"] = min(largest_bytes, costs.fill_limit_bytes) / costs.fill_rate_Bps
+            filling = float(filling_bytes(lowered, np.array([largest_bytes]))[0])
+            told["fill_rate_Bps"] = min(filling, costs.fill_limit_bytes) / costs.fill_rate_Bps
             told["message_overhead_s"] = costs.message_overhead_s if costs.back_to_back else 0.0
         told["peer_overhead_s"] = costs.peer_overhead_s * peers_of(lowered)
         told["copy_rate_Bps"] = costs.copies * lowered.schedule.size_bytes / costs.copy_rate_Bps

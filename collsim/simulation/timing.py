@@ -31,7 +31,7 @@ from collsim.library.costs.message_costs import Messages, call_s, port_capacity_
 from collsim.schedule import Schedule, Transfers
 from collsim.simulation.arrivals import with_arrivals
 from collsim.simulation.calls_in_a_row import busiest, channel_of_rank
-from collsim.simulation.demand import heads_of, is_grouped, messages_of, peers_of, work_of
+from collsim.simulation.demand import filling_bytes, heads_of, is_grouped, messages_of, peers_of, work_of
 from collsim.simulation.hops import laid
 from collsim.simulation.limits import Chain, Parts, chain_parts, hide_wires, limits_of
 from collsim.simulation.lowering import Lowered, LoweredRun
@@ -352,7 +352,7 @@ def base_s(lowered: Lowered, costs: Protocol, network: Protocol | None, size_byt
     """Return the seconds of a call on the device beside its transfers of such sizes, which are no grouped messages."""
     over_nodes_s = network.base_s if network is not None and lowered.steps is not None else 0.0
     around_s = costs.around_s(peers_of(lowered), lowered.schedule.size_bytes)
-    return costs.once_s(size_bytes) + around_s + over_nodes_s
+    return costs.once_s(filling_bytes(lowered, size_bytes)) + around_s + over_nodes_s
 
 
 def _solved(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from collsim.topology.files.schema import SCHEMA
-from collsim.topology.labels import KIND_LABELS, MEMORY_FACT
+from collsim.topology.labels import KIND_LABELS, MEMORY_FACT, READ_FACT
 from collsim.topology.zoo import cluster_names, zoo_names
 
 if TYPE_CHECKING:
@@ -59,8 +59,9 @@ def _sections(topology: Topology) -> list[str]:
     for section, key in (label.split(".") for label in KIND_LABELS):
         if text := topology.labels.get(f"{section}.{key}"):
             entries[section][key] = _text(text)
-    if memory := next((fact.text for fact in topology.facts if fact.path == MEMORY_FACT), None):
-        entries["cpu"]["memory_bandwidth"] = _text(memory)
+    for fact in topology.facts:
+        if fact.path in (MEMORY_FACT, READ_FACT):
+            entries["cpu"][fact.path.removeprefix("cpu.")] = _text(fact.text)
     if topology.in_network_efficiency != 1.0:
         entries["switch"]["in_network_efficiency"] = repr(topology.in_network_efficiency)
     return [

@@ -2,7 +2,8 @@
 
 GPUs that do not reach each other's memory exchange through buffers that their hosts share (NCCL src/transport/shm.cc):
 one writes into the memory of the receiver's socket, the other reads from there. Every byte then takes the ports of both
-GPUs, as between peers, but passes no switch without going up to the socket, and crosses its memory twice.
+GPUs, as between peers, but passes no switch without going up to the socket, and crosses its memory twice. Kernels read
+that memory line by line, and on some hosts far below the rate of the port; how fast is a figure of the topology.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from collsim.topology.builders import assemble
-from collsim.topology.labels import MEMORY_FACT
+from collsim.topology.labels import MEMORY_FACT, READ_FACT
 from collsim.topology.model import Topology
 from collsim.topology.wiring import LinkBundles, Wiring
 
@@ -75,7 +76,7 @@ def staged(topology: Topology, level: str) -> Topology:
     facts = {fact.path: fact.value for fact in topology.facts}
     port_Bps = float(wiring.link_bandwidth_Bps[wiring.link_src < wiring.n_gpus].min())
     usual_Bps = next(memory_Bps for most_Bps, memory_Bps in MEMORY_BPS if port_Bps <= most_Bps)
-    plan = _Plan(wiring, level, float(facts.get(MEMORY_FACT, usual_Bps)))
+    plan = _Plan(wiring, level, float(facts.get(MEMORY_FACT, usual_Bps)), float(facts.get(READ_FACT, np.inf)))
     return replace(topology, wiring=plan.wiring())
 
 
@@ -109,8 +110,8 @@ def _on_host(topology: Topology) -> Topology:
 class _Plan:
     """Nodes and bundles of a staged wiring."""
 
-    def __init__(self, wiring: Wiring, level: str, memory_Bps: float) -> None:
-        self.old, self.level, self.memory_Bps = wiring, level, memory_Bps
+    def __init__(self, wiring: Wiring, level: str, memory_Bps: float, read_Bps: float) -> None:
+        self.old, self.level, self.memory_Bps, self.read_Bps = wiring, level, memory_Bps, read_Bps
         kinds = wiring.node_kinds
         self.cpus = [node for node, kind in enumerate(kinds) if kind == "cpu"]
         split = [] if level not in ("LOC", "NVL") else [node for node, kind in enumerate(kinds) if kind == "switch"]
@@ -135,6 +136,8 @@ class _Plan:
             for src, dst in self._ends(a, b):
                 columns = old.link_bandwidth_Bps, old.link_latency_s, old.link_efficiency
                 figures = [float(column[link]) for column in columns]
+                if old.node_kinds[a] == "cpu" != old.node_kinds[b]:
+                    figures[0] = min(figures[0], self._read_Bps(b) / int(old.link_count[link]) / figures[2])
                 self.rows.append((src, dst, int(old.link_count[link]), *figures))  # type: ignore[arg-type]
         for cpu in self.cpus:
             half_Bps = self.memory_Bps / 2  # what is written is read again
@@ -143,6 +146,10 @@ class _Plan:
             if self.level == "PHB":  # peers of one socket turn round in it
                 self.rows.append((cpu, self.down[cpu], 1, 1e3 * self.memory_Bps, 0.0, 1.0))
         return self._assembled()
+
+    def _read_Bps(self, below: int) -> float:
+        """Return what the GPU, or all those that are linked to the switch, *below* a socket read of its memory."""
+        return self.read_Bps * max(int((self.old.link_dst[self.old.link_src == below] < self.old.n_gpus).sum()), 1)
 
     def _ends(self, a: int, b: int) -> list[tuple[int, int]]:
         """Return between which nodes a bundle leads now: up to a socket, or down from it."""

@@ -568,6 +568,25 @@ class TestRccl:
         forced = self.choice(mi300x, "all_reduce", 64 * KIB, "rccl-2.22", NCCL_PROTO="Simple")
         assert {off.algo, forced.algo} == {"ring"}
 
+    @pytest.mark.parametrize(
+        ("size", "launch", "version", "backend", "without"),
+        [
+            (32, "graph", "rccl-2.22", "MSCCLPP", "RING"),
+            (MIB, "graph", "rccl-2.22", "MSCCLPP", "MSCCL"),
+            (16, "graph", "rccl-2.22", "RING", "RING"),
+            (MIB + 32, "graph", "rccl-2.22", "RING", "RING"),
+            (MIB, "stream", "rccl-2.22", "MSCCL", "MSCCL"),
+            (MIB, "graph", "rccl-2.28", "RING", "RING"),
+        ],
+    )
+    def test_mscclpp_runs_in_graphs(
+        self, mi300x: System, size: int, launch: str, version: str, backend: str, without: str
+    ) -> None:
+        """Up to 1 MiB, multiples of 32 bytes (RCCL src/init.cc)."""
+        call, off = Call("all_reduce", 8, size, launch=launch), read_environment({"RCCL_MSCCLPP_ENABLE": "0"})
+        assert choose(call, mi300x, version, read_environment()).library_algo == backend
+        assert choose(call, mi300x, version, off).library_algo == without
+
     def test_msccl_wants_a_chunk_for_each_rank_and_channel(self, mi300x: System) -> None:
         found = [
             self.choice(mi300x, "all_reduce", size, "rccl-2.22").algo for size in (512, KIB, KIB + 4, 64 * KIB - 4)

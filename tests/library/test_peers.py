@@ -20,6 +20,12 @@ def level(topology, ranks, *words):
     return peer_level(topology, range(ranks), read_environment(words))
 
 
+def _written(tmp_path, topology):
+    path = tmp_path / "copy.yaml"
+    path.write_text(topology.to_yaml("copy"))
+    return path
+
+
 def mine(tmp_path, *changes):
     """Return a machine like `rtx_pro_6000_8gpu` with parts of its file replaced."""
     text = CARDS.to_yaml("mine")
@@ -116,6 +122,38 @@ class TestWires:
         ).rows[0]
         assert direct.time_s < row.time_s / 2
 
+    def test_kernels_read_the_memory_of_some_hosts_slowly(self):
+        """What a GPU reads binds each rank, with lines that carry flags twice; nothing where peers are reached."""
+        slow = load_topology("rtx_pro_6000_8gpu", {"cpu.read_rate": "2 GB/s"})
+        reads_s = 7 / 8 * 64 * MIB / 2e9
+        by = {
+            proto: collsim.simulate(slow, "all_gather", "64M", algo="ring", proto=proto).rows[0].time_s
+            for proto in ("LL", "Simple")
+        }
+        assert by["Simple"] == pytest.approx(reads_s, rel=0.1)
+        assert by["LL"] == pytest.approx(2 * reads_s, rel=0.1)
+        direct, usual = (
+            collsim.simulate(card, "all_gather", "64M", environment={"NCCL_P2P_LEVEL": "SYS"}).rows[0].time_s
+            for card in (slow, CARDS)
+        )
+        assert direct == usual
+
+    def test_a_switch_reads_for_all_gpus_below_it(self):
+        """Two GPUs on each switch: together they read twice as fast as one."""
+        wiring = staged(load_topology("pcie_gen5_8gpu", {"cpu.read_rate": "2 GB/s"}), "PXB").wiring
+        rates = {
+            wiring.link_name(n): wiring.link_bandwidth_Bps[n] * wiring.link_efficiency[n] for n in range(wiring.n_links)
+        }
+        assert rates["cpu0.out->pcie0"] == pytest.approx(4e9)
+        assert rates["pcie0->gpu0"] > 50e9
+
+    def test_messages_to_all_are_bound_between_sockets_and_a_ring_is_not(self):
+        """Four send four blocks each across, at 40 GB/s together; of a ring one flow crosses."""
+        rows = {op: collsim.simulate(CARDS, op, "512M").rows[0] for op in ("all_to_all", "all_gather")}
+        assert rows["all_to_all"].time_s == pytest.approx(16 * 64 * MIB / 40e9, rel=0.03)
+        assert "cpu" in rows["all_to_all"].bottleneck[0].link
+        assert rows["all_gather"].time_s > 1.2 * 7 * 64 * MIB / 40e9
+
     def test_sockets(self):
         assert [SWITCHES.wiring.node_names[node] for node in sockets(SWITCHES.wiring, [0, 7])] == ["cpu0", "cpu1"]
         assert sockets(load_topology("hgx_h100").wiring, [0]) == [-1]
@@ -182,6 +220,7 @@ class TestHeader:
 
 
 def test_a_copy_as_a_file_keeps_host_and_memory(tmp_path):
+    assert load_topology(_written(tmp_path, load_topology("l40s_8gpu"))).fact("cpu.read_rate").value == 1.9e9
     copy = mine(tmp_path)
     assert copy.labels["cpu.model"] == "Intel Xeon 6"
     assert copy.fact("cpu.memory_bandwidth").value == 409.6e9

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from collsim import simulate
@@ -107,6 +108,34 @@ def test_an_interval_is_the_scatter_around_the_time():
     scatter = load_profile(H100).scatter("ring", 2**16)
     assert row.time_lo_s == pytest.approx(row.time_s * scatter.low)
     assert row.time_hi_s == pytest.approx(row.time_s * scatter.high)
+
+
+@pytest.mark.parametrize(
+    ("op", "ops", "logs", "times"),
+    [
+        ("all_gather", ("all_reduce",), 2, 2),  # seen in no log
+        ("all_gather", ("all_gather", "all_reduce"), 2, 1),
+        ("all_gather", ("all_reduce",), 5, 1),  # logs enough to tell how far rings are off
+        ("all_gather", (), 2, 1),  # nobody says which
+        ("all_to_all_v", ("all_to_all",), 2, 1),  # messages all the same
+    ],
+)
+def test_an_operation_that_few_logs_lack_has_a_wider_interval(op, ops, logs, times):
+    scatter = Scatter(0.9, 1.25, 0.05, 0.1, 20, logs, ops=ops)
+    family = "messages" if "to_all" in op else "ring"
+    profile = replace(load_profile(H100), accuracy={family: {"large": scatter}})
+    matrix = np.full((8, 8), 2**23) if op.endswith("_v") else None
+    row = simulate(H100, op, None if op.endswith("_v") else "64M", matrix=matrix, profile=profile).rows[0]
+    assert row.time_hi_s == pytest.approx(row.time_s * 1.25**times)
+    assert row.wide_because == ""
+
+
+def test_why_an_interval_is_wide_names_the_operation():
+    scatter = Scatter(0.5, 2.0, 0.05, 0.1, 20, 2, ops=("all_reduce",))
+    profile = replace(load_profile(H100), accuracy={"ring": {"large": scatter}})
+    row = simulate(H100, "all_gather", "64M", profile=profile).rows[0]
+    assert row.time_hi_s == pytest.approx(row.time_s * 4)
+    assert row.wide_because.startswith("none of the few logs holds this operation")
 
 
 def test_no_end_of_an_interval_is_below_the_bound():

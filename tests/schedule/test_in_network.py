@@ -26,6 +26,12 @@ def nvls(op: str, n: int, size_bytes: int, **more: int) -> Schedule:
     return algorithm(op, "nvls").build(ScheduleRequest(operation(op), n, size_bytes, 4, **more))
 
 
+@pytest.mark.parametrize(("mib", "kib"), [(7, 16), (8, 32), (63, 32), (64, 64), (1023, 64), (1024, 128)])
+def test_chunks_of_nvls_without_a_library(mib, kib):
+    """16 channels, 8 heads: each limit counts rounds of the chunk before (NCCL src/enqueue.cc)."""
+    assert nvls("all_reduce", 8, mib * 2**20, channels=16).parameters["chunk_bytes"] == kib * 2**10
+
+
 def hand_made(n: int = 3) -> tuple[ChunksBuilder, TransfersBuilder]:
     """All-reduce of one chunk: rank 0 reads the sum and writes it to all."""
     chunks, rows = ChunksBuilder(), TransfersBuilder()

@@ -123,7 +123,8 @@ class Protocol:
     slice_overhead_s : float
         Of each of the two slices that a chunk is handed on in.
     fill_rate_Bps : float
-        Rate of the copy out of the last chunk, which nothing overlaps; inf if there is none.
+        Rate of the copy out of the last chunk, which nothing overlaps; inf if there is none. Where switches add, at
+        which a channel fills and empties with the chunks of all heads.
     fill_limit_bytes : float
         Most that this copy has to move: a slot of the connection, where a transfer stands for many chunks.
     link_share : float

@@ -32,6 +32,8 @@ FARTHER = 0.25
 UNSEEN_REACH = 2.0
 """Intervals reach so many times as far where none of the logs says how good constants are: those of trees that have
 what rings have, and from 1 MiB on those of GPUs or networks that were not measured (chosen)."""
+FEW_LOGS = 5
+"""Fewer logs do not tell what operations differ by that none of them holds (chosen, as many as judge an interval)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,8 @@ class Scatter:
         Whether the fit saw these rows.
     lent : str
         Profile of a relative that lends the ends of the interval, where no row could be left out; else empty.
+    ops : tuple of str
+        Operations of those rows; empty if nobody says.
     """
 
     low: float
@@ -63,6 +67,7 @@ class Scatter:
     logs: int
     fitted: bool = False
     lent: str = ""
+    ops: tuple[str, ...] = ()
 
     @property
     def is_told(self) -> bool:
@@ -72,6 +77,18 @@ class Scatter:
     def widened(self, times: float) -> Scatter:
         """Return the same with ends that are *times* as far off, as logarithms."""
         return replace(self, low=self.low**times, high=self.high**times)
+
+    def for_op(self, op: str) -> Scatter:
+        """Return the same with ends `UNSEEN_REACH` times as far off where few logs hold rows, and none of *op*.
+
+        >>> seen = Scatter(0.9, 1.1, 0.03, 0.08, 20, 2, ops=("all_reduce",))
+        >>> seen.for_op("all_reduce").high, round(seen.for_op("all_gather").high, 2)
+        (1.1, 1.21)
+        """
+        alike = op.removesuffix("_v")  # messages of unequal sizes
+        if not self.ops or alike in self.ops or self.logs >= FEW_LOGS or self.lent:
+            return self
+        return self.widened(UNSEEN_REACH)
 
     def borrowed(self, lender: str, its: Scatter) -> Scatter:
         """Return the same with the ends of a relative, `UNSEEN_REACH` times as far off, or farther if these are.

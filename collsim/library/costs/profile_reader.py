@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from collsim.core.errors import CollsimError, Fault, InputError, SpecError, unknown_keys
-from collsim.core.operations import DTYPES
+from collsim.core.operations import DTYPES, OPERATIONS
 from collsim.core.units import (
     MAX_RATE_BPS,
     MAX_SIZE_BYTES,
@@ -177,7 +177,7 @@ SCATTER_RANGES = (
 )
 CONSTANTS = (*PROFILE_FIGURES.values(), "achievable_rate", "latency", "protocols", "families")
 """Attributes of a profile that times depend on."""
-SCATTER_FLAG, SCATTER_LENDER = "fitted", "lent"
+SCATTER_FLAG, SCATTER_LENDER, SCATTER_OPS = "fitted", "lent", "ops"
 BARE = Profile("", "", False, 0.0, 0.0, math.inf, True, True, "")
 """Defaults where a file says nothing."""
 
@@ -529,15 +529,16 @@ def _accuracy(reader: _Reader, data: Mapping[str, Any], path: tuple[str, ...]) -
             try:
                 numbers = {key: float(entry[key]) for key in SCATTER_KEYS}
                 fitted = entry.get(SCATTER_FLAG, False)
-                lent = entry.get(SCATTER_LENDER, "")
-                sound = set(entry) <= {*SCATTER_KEYS, SCATTER_FLAG, SCATTER_LENDER}
+                lent, ops = entry.get(SCATTER_LENDER, ""), entry.get(SCATTER_OPS, [])
+                sound = set(entry) <= {*SCATTER_KEYS, SCATTER_FLAG, SCATTER_LENDER, SCATTER_OPS}
                 sound = sound and isinstance(fitted, bool) and isinstance(lent, str)
+                sound = sound and isinstance(ops, list) and all(op in OPERATIONS for op in ops)
                 sound = sound and _is_error(numbers)
             except (TypeError, ValueError, KeyError):
                 sound = False
             if sound:
                 low, high, median, p90, rows, logs = (numbers[key] for key in SCATTER_KEYS)
-                found[family][band] = Scatter(low, high, median, p90, int(rows), int(logs), fitted, lent)
+                found[family][band] = Scatter(low, high, median, p90, int(rows), int(logs), fitted, lent, tuple(ops))
             else:
                 hint = f"write the numbers {', '.join(SCATTER_KEYS)}; {SCATTER_RANGES}"
                 reader.fault(f"{band} does not hold the numbers of an error", (*here, band), hint)

@@ -115,6 +115,11 @@ MSCCL_OPS = {"gfx942": tuple(MSCCL), "gfx950": ("all_reduce",)}
 """Operations that MSCCL runs by architecture. The release notes of RCCL 2.27.7 for ROCm 7.1.1 name it on MI350X and
 MI355X for all-reduce on one node with LL below 512 KiB; a public log of 2.27.7 on such a board rises from 256 KiB to
 2 MiB by 2 %, as its schedules do and rings do not. Of the other operations there nothing is known."""
+MSCCLPP_SINCE = (2, 20)
+MSCCLPP_BYTES, MSCCLPP_MULTIPLE, MSCCLPP_CHANNELS = MIB, 32, 4
+"""All-reduce of captured graphs on eight MI300X: up to which size (src/init.cc, RCCL_MSCCLPP_THRESHOLD), of how many
+bytes a multiple, and blocks for each peer (28 for seven; microsoft/mscclpp apps/nccl). A public log of RCCL 2.22.3
+falls from 16 to 6 us at 32 bytes where its graphs are replayed, and not without them."""
 DDA_SINCE = (2, 29)
 DDA_BYTES = {"gfx942": 8 * MIB, "gfx950": 128 * MIB}
 DDA_ALL_TO_ALL_BYTES = 4 * MIB
@@ -257,7 +262,8 @@ def backend_of(call: Call, system: System, library: Library, environment: Enviro
         across = rccl_across.backend_of(call, system, library)
         return Backend(*across) if across else None
     if library.version <= MSCCL_UNTIL and call.n_ranks == 8 and call.op in MSCCL_OPS[system.architecture]:
-        return _msccl(call, environment)
+        newer = system.architecture == "gfx942" and library.version >= MSCCLPP_SINCE
+        return (_mscclpp(call, environment) if newer else None) or _msccl(call, environment)
     if library.version >= DDA_SINCE and call.n_ranks >= DDA_RANKS:
         found = _dda(call, system)
         if found:
@@ -268,6 +274,18 @@ def backend_of(call: Call, system: System, library: Library, environment: Enviro
             why = f"RCCL gathers up to {limit // MIB} MiB by sending to all peers"
             return Backend("direct", "all_pairs", SIMPLE, call.n_ranks, why)
     return None
+
+
+def _mscclpp(call: Call, environment: Environment) -> Backend | None:
+    """Return MSCCL++, which RCCL is built with by default, if it runs a call on eight MI300X."""
+    if environment.number("RCCL_MSCCLPP_ENABLE", 1) == 0 or call.launch != "graph":
+        return None
+    if call.op != "all_reduce" or call.redop != "sum":
+        return None
+    if call.size_bytes > MSCCLPP_BYTES or call.size_bytes % MSCCLPP_MULTIPLE:
+        return None
+    why = f"MSCCL++ runs all-reduces of up to {MSCCLPP_BYTES // MIB} MiB in captured graphs"
+    return Backend("mscclpp", "all_pairs", LL, MSCCLPP_CHANNELS, why)
 
 
 def _msccl(call: Call, environment: Environment) -> Backend | None:
@@ -307,6 +325,8 @@ def doubts_of(call: Call, system: System, library: Library, backend: Backend | N
         doubts.append("the channels of MI200 boards depend on the template that RCCL finds for the wiring")
     if backend and backend.name == "dda":
         doubts.append("the size up to which DDA runs in one shot and its number of CTAs are not known")
+    if backend and backend.name == "mscclpp":
+        doubts.append("what MSCCL++ costs in a graph is assumed: one log shows that it runs, and none was fitted")
     if backend and backend.name == "msccl" and system.architecture == "gfx950":
         doubts.append("that MSCCL runs on this GPU is told by release notes and one log, its sizes are those of MI300X")
     if backend and backend.name == "msccl" and call.op == "all_to_all":

@@ -127,10 +127,11 @@ class Switch(Section):
 
 
 class Cpu(Section):
-    """Sockets of the host; its memory is what GPUs without peer access copy through."""
+    """Sockets of the host; its memory is what GPUs without peer access copy through, each reading it at *read_rate*."""
 
     model: Word = ""
     memory_bandwidth: Rate | None = None
+    read_rate: Rate | None = None
 
 
 class Nic(Section):

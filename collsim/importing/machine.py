@@ -11,7 +11,6 @@ from collsim.topology.labels import DISTANCES
 __all__ = ["DISTANCES", "Adapter", "Ask", "Assumption", "Machine", "gpu_list", "plural"]
 
 
-
 @dataclass(frozen=True, slots=True)
 class Ask:
     """What is to be imported: *file*, *name* of the topology, the system that it is *like*, and *faults* so far."""

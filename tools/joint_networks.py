@@ -62,9 +62,11 @@ SHARE, SHARE_SPREAD, CHAIN_SPREAD = 0.96, 1.1, 1.03
 """What messages reach of an adapter's payload rate before any log of the network tells, and by what factor that, and
 the share of trees, may well differ: assumed, between the 0.94 to 0.98 that single fits of these networks had. Trees
 use the adapters that rings use, so theirs differs little."""
-NODE_SHARE, NODE_SHARE_SPREAD = 0.87, 1.01
-"""What NVLS keeps of its rate in trees: from 1 GiB on, where steps cost nothing, the training log of p5 says 0.85 to
-0.88. Smaller sizes, which wait for other things too, hardly move it."""
+SAME_SHARE = {"efa_v1": "efa"}
+"""Networks whose own logs are too small to tell a share, and whose protocol on the wire has one."""
+NODE_SHARE, NODE_SHARE_SPREAD = 0.9, 1.01
+"""What NVLS keeps of its rate in trees: from 1 GiB on, where only the waits for heads count beside it, the training log
+of p5 says 0.87 to 0.94. Smaller sizes, which wait for other things too, hardly move it."""
 HOST_RATE, HOST_SPREAD, COPYING = 1e9, 3.0, ("slingshot", "slingshot_a100")
 """Rate at which the host copies messages of LL, and by what factor it may well differ (both assumed), and the networks
 whose provider has it copy them as it comes: libfabric's for Slingshot, fi_cxi(7)."""
@@ -151,7 +153,7 @@ class Law:
         return [self._term(name, 0.0, FIRST if first else NODES)]
 
     def _shares(self, network: str, family: str) -> list[str]:
-        names = [self._term(f"{network}.link_share", math.log(SHARE), SHARE_SPREAD, 0.0)]
+        names = [self._term(f"{SAME_SHARE.get(network, network)}.link_share", math.log(SHARE), SHARE_SPREAD, 0.0)]
         if family == "chain" and "chains" not in self.without:
             names.append(self._term(f"{network}.chain.link_share", 0.0, CHAIN_SPREAD, 0.0))
         return names

@@ -50,22 +50,29 @@ NORMAL_90 = 1.645
 NODES, FIRST = 1.5, 3.0
 """Factors by which nodes on a network may well differ from the others; the last for adapters of a first generation."""
 FIRST_GENERATION = ("efa_v1",)
-"""Networks that differ from the others by one factor on waits and one on rates of lines, for all protocols: adapters
-of the first generation."""
+"""Networks that differ from the others by one factor on how late steps arrive and one on rates of lines, for all
+protocols: adapters of the first generation. What a step keeps its channel waiting for is the work of the host, not of
+the adapter, and is as elsewhere."""
 SPREADS = {"message_overhead_s": 3.0, "turn_s": 3.0, "channel_rate_Bps": 2.0, "one_way_rate_Bps": 2.0}
 """The same of constants of a kernel anywhere."""
 NVLS_SPREAD = 1.3
 """Of trees of NVLS one network was measured: what they cost anywhere stays near the figures of NCCL's tuner, and their
 channel rate is no part of the fit, for no log of two nodes tells it."""
-SHARE, SHARE_SPREAD, CHAIN_SPREAD = 0.96, 1.1, 1.1
+SHARE, SHARE_SPREAD, CHAIN_SPREAD = 0.96, 1.1, 1.03
 """What messages reach of an adapter's payload rate before any log of the network tells, and by what factor that, and
-the share of trees, may well differ: assumed, between the 0.94 to 0.98 that single fits of these networks had."""
-NODE_SHARE, NODE_SHARE_SPREAD = 0.87, 1.01
-"""What NVLS keeps of its rate in trees: from 1 GiB on, where steps cost nothing, the training log of p5 says 0.85 to
-0.88. Smaller sizes, which wait for other things too, hardly move it."""
-PARTS = ("nodes", "rates", "chains", "node share", "pooling")
+the share of trees, may well differ: assumed, between the 0.94 to 0.98 that single fits of these networks had. Trees
+use the adapters that rings use, so theirs differs little."""
+SAME_SHARE = {"efa_v1": "efa"}
+"""Networks whose own logs are too small to tell a share, and whose protocol on the wire has one."""
+NODE_SHARE, NODE_SHARE_SPREAD = 0.9, 1.01
+"""What NVLS keeps of its rate in trees: from 1 GiB on, where only the waits for heads count beside it, the training log
+of p5 says 0.87 to 0.94. Smaller sizes, which wait for other things too, hardly move it."""
+HOST_RATE, HOST_SPREAD, COPYING = 1e9, 3.0, ("slingshot", "slingshot_a100")
+"""Rate at which the host copies messages of LL, and by what factor it may well differ (both assumed), and the networks
+whose provider has it copy them as it comes: libfabric's for Slingshot, fi_cxi(7)."""
+PARTS = ("nodes", "rates", "chains", "node share", "host copies", "pooling")
 """Parts of the law that can be left out: factors of nodes, of rates of lines, the share of trees, what
-NVLS loses in trees, and all that networks have in common."""
+NVLS loses in trees, copies by the host, and all that networks have in common."""
 LINES = ("LL", "LL128")
 
 
@@ -118,6 +125,9 @@ class Law:
         if key == "node_share":
             told = family == "nvls" and "node share" not in self.without
             return [self._term("nvls.node_share", math.log(NODE_SHARE), NODE_SHARE_SPREAD, 0.0)] if told else []
+        if key == "host_rate_Bps":
+            told = network in COPYING and proto == "LL" and "host copies" not in self.without
+            return [self._term(f"{network}.host_rate", math.log(HOST_RATE), HOST_SPREAD)] if told else []
         if not value or math.isinf(value) or (family == "nvls" and key == "channel_rate_Bps"):
             return []
         if family == "nvls":
@@ -129,7 +139,8 @@ class Law:
         whose = f"{network}." if "pooling" in self.without else ""
         names = [self._term(f"{whose}{family}.{proto}.{key}", math.log(value), spread)]
         kind = "rate" if key.endswith("_Bps") else "wait"
-        return names if whose or family == "nvls" else names + self._factors(network, kind, proto)
+        of_host = key == "turn_s" and network in FIRST_GENERATION
+        return names if whose or family == "nvls" or of_host else names + self._factors(network, kind, proto)
 
     def _factors(self, network: str, kind: str, of: str) -> list[str]:
         """Return the factor of nodes on waits, and on rates of lines."""
@@ -142,7 +153,7 @@ class Law:
         return [self._term(name, 0.0, FIRST if first else NODES)]
 
     def _shares(self, network: str, family: str) -> list[str]:
-        names = [self._term(f"{network}.link_share", math.log(SHARE), SHARE_SPREAD, 0.0)]
+        names = [self._term(f"{SAME_SHARE.get(network, network)}.link_share", math.log(SHARE), SHARE_SPREAD, 0.0)]
         if family == "chain" and "chains" not in self.without:
             names.append(self._term(f"{network}.chain.link_share", 0.0, CHAIN_SPREAD, 0.0))
         return names
@@ -162,6 +173,7 @@ class Law:
             "base_s",
             "channel_rate_Bps",
             "one_way_rate_Bps",
+            "host_rate_Bps",
             "link_share",
             "node_share",
         )

@@ -5,7 +5,8 @@ prints relative errors by technology, sizes and site; ``--network NAME``, as oft
 whose training logs the shipped constants were fitted to are marked: the first column is no prediction there. What is
 printed fits nothing that is shipped; constants of all sites together are for the comparison only. ``--parts`` says what
 each part of the law is worth that the networks of NVIDIA's GPUs are fitted to together, ``--intervals`` what share of
-the training rows lies inside intervals made without their site.
+the training rows lies inside intervals made without their site, and ``--rivals`` how other predictors that know as
+little of a site do: the time by which NCCL and RCCL rank their algorithms, and alpha and beta of all other sites.
 """
 
 from __future__ import annotations
@@ -20,7 +21,16 @@ from typing import NamedTuple
 
 from fit_profiles import DEFAULT, NETWORKS, as_case, draws, law_of_nccl, start_of, with_start
 from joint_networks import JOINT, LEFT_OUT_ROUNDS, PARTS, Seen, few, fit_jointly, left_out_s, time_s
-from predictors import TableRow, measured_rows, profile_of, topology_of
+from predictors import (
+    MESSAGES,
+    TableRow,
+    fit_alpha_beta,
+    measured_rows,
+    predict_tuner,
+    profile_of,
+    steps_and_bytes,
+    topology_of,
+)
 from scores import BANDS, OVER_NODES, SMALL, score
 from site_errors import coverage
 
@@ -44,10 +54,15 @@ Errors = Mapping[tuple[str, str], tuple[list[float], list[float]]]
 
 
 class Entry(NamedTuple):
-    """A row over several nodes, laid on its cluster, and whether it may be fitted."""
+    """A row over several nodes, laid on its cluster, and as it stands in its table."""
 
     seen: Seen
-    trained: bool
+    row: TableRow
+
+    @property
+    def trained(self) -> bool:
+        """Whether it may be fitted."""
+        return self.row.set == "train"
 
     @property
     def band(self) -> str:
@@ -72,11 +87,12 @@ def laid(system: str, name: str, rows: Sequence[TableRow]) -> Iterator[Entry]:
     profile = load_profile(profile_of(system), topology)
     cases = [case for case in thinned(list(map(as_case, rows))) if misfit(case.case, topology) is None]
     library = profile.library or DEFAULT[system_of(topology).is_amd]
-    logs = {row.log: row for row in rows}
+    of_case = {(row.log, row.case.op, row.case.size_bytes): row for row in rows}
     for seen in observe(cases, topology, profile, library)[0]:
         if seen.over_nodes and len(seen.lowered.transfers) <= MOST_TRANSFERS:
-            alike, log = replace(seen, family=BETWEEN.get(seen.family, seen.family)), logs[seen.row.file]
-            yield Entry(Seen(name, f"{log.site} ({system})", alike), log.set == "train")
+            alike = replace(seen, family=BETWEEN.get(seen.family, seen.family))
+            row = of_case[seen.row.file, seen.row.case.op, seen.row.case.size_bytes]
+            yield Entry(Seen(name, f"{row.site} ({system})", alike), row)
 
 
 def entries_of(names: Iterable[str]) -> dict[str, list[Entry]]:
@@ -145,6 +161,47 @@ def print_parts(entries: Mapping[str, Sequence[Entry]]) -> None:
         print(f"| {part or 'nothing'} | {scores} |", flush=True)
 
 
+def alpha_beta_s(entries: Sequence[Entry], entry: Entry) -> float:
+    """Return what alpha and beta of all other sites say: of the operation if one has it, else of its kind."""
+    others = [each.row for each in entries if each.seen.site != entry.seen.site]
+    op, kind = entry.row.case.op, entry.row.case.op in MESSAGES
+    told = [row for row in others if row.case.op == op] or [row for row in others if (row.case.op in MESSAGES) == kind]
+    if not told:
+        return math.nan
+    alpha, beta = fit_alpha_beta((*steps_and_bytes(row.case), row.time_s) for row in told)
+    steps, sent = steps_and_bytes(entry.row.case)
+    return alpha * steps + beta * sent
+
+
+def print_rivals(entries: Mapping[str, Sequence[Entry]], times_s: Mapping[str, Sequence[float]]) -> None:
+    """Print errors by site and band, and how many of these cells collsim wins against each of the others."""
+    rows = [entry for name in entries for entry in entries[name]]
+    ours_s = dict(zip(map(id, rows), (its_s for name in entries for its_s in times_s[name]), strict=True))
+    cells: dict[tuple[str, str], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for entry in rows:
+        its_s = ours_s[id(entry)]
+        tuner, took_s = predict_tuner(entry.row.case), entry.seen.row.time_s
+        said_s = {
+            "collsim": entry.shipped_s() if math.isnan(its_s) else its_s,
+            "tuner": tuner.time_s if tuner else math.nan,
+            "alpha-beta": alpha_beta_s(rows, entry),
+        }
+        cell = cells[entry.seen.site, entry.band]
+        for rival, its in said_s.items():
+            if not math.isnan(its):
+                cell[rival].append(its / took_s - 1)
+    print("| site | sizes | rows | collsim | tuner | alpha-beta |\n|" + " --- |" * 6)
+    won: dict[str, list[bool]] = defaultdict(list)
+    bands = (*OVER_NODES[:3], SMALLEST)
+    for site, band in sorted(cells, key=lambda key: (key[0], bands.index(key[1]))):
+        found = {rival: score(cells[site, band][rival]) for rival in ("collsim", "tuner", "alpha-beta")}
+        print(f"| {site} | {band} | {found['collsim'].n} | {' | '.join(map(str, found.values()))} |", flush=True)
+        for rival in ("tuner", "alpha-beta"):
+            if found[rival].n:
+                won[rival].append(found["collsim"].median <= found[rival].median)
+    print("\n" + "; ".join(f"{rival}: {sum(wins)} of {len(wins)} cells won" for rival, wins in won.items()))
+
+
 def print_intervals() -> None:
     """Print how far intervals reach, by band, and how many rows are inside those made without their site."""
     print("| sizes | sites | rows | factor | rows inside | the same, sites alike |\n|" + " --- |" * 6)
@@ -160,6 +217,7 @@ def main() -> int:
     parser.add_argument("--network", action="append", choices=list(NETWORKS), help="only these; all by default")
     parser.add_argument("--parts", action="store_true", help="what each part of the joint law is worth, instead")
     parser.add_argument("--intervals", action="store_true", help="what intervals hold of sites left out, instead")
+    parser.add_argument("--rivals", action="store_true", help="other predictors beside it, by site, instead")
     asked = parser.parse_args()
     if asked.intervals:
         print_intervals()
@@ -170,6 +228,9 @@ def main() -> int:
         return 0
     entries = entries_of([*names, *JOINT] if set(names) & set(JOINT) else names)
     times = others_s(entries)
+    if asked.rivals:
+        print_rivals(entries, times)
+        return 0
     print("| constants | site | sizes | rows | as shipped | fitted to all other sites |\n|" + " --- |" * 6)
     for name in (name for name in entries if name in names):
         errors = errors_of(entries[name], times[name])

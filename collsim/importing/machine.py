@@ -6,11 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from collsim.core.errors import Fault, Faults
+from collsim.topology.labels import DISTANCES
 
 __all__ = ["DISTANCES", "Adapter", "Ask", "Assumption", "Machine", "gpu_list", "plural"]
-
-DISTANCES = ("PIX", "PXB", "PHB", "NODE", "SYS")
-"""Ways over PCIe, nearest first, as nvidia-smi names them: one switch, several, a host bridge, a socket, two."""
 
 
 @dataclass(frozen=True, slots=True)

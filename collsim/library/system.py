@@ -123,6 +123,8 @@ class System:
         Below 1 where GPUs share an adapter.
     nic_GBps : float
         Network adapters of one GPU together; matters between domains only.
+    nic_distance : str
+        Way over PCIe from a GPU to its adapter, as nvidia-smi names it; empty: not told. Matters between domains only.
     pcie_GBps : float
         The way between two GPUs that have no links but PCIe, by the library's reckoning; 0: they have.
     graphs : tuple
@@ -143,6 +145,7 @@ class System:
     cpu_vendor: str = "unknown"
     nics_per_gpu: float = 1
     nic_GBps: float = 0.0
+    nic_distance: str = ""
     pcie_GBps: float = 0.0
     graphs: tuple[tuple[str, Graph], ...] = ()
     doubts: tuple[str, ...] = ()
@@ -350,7 +353,9 @@ def _adapters(topology: Topology) -> dict[str, Any]:
     facts = {fact.path: fact.value for fact in topology.facts}
     count = facts.get("nic.per_gpu", 1) / facts.get("nic.shared_by", 1)
     seen = min(count, 1) if ONE_ADAPTER in topology.labels.get("nic.model", "") else count
-    return {"nics_per_gpu": seen, "nic_GBps": count * facts.get("nic.bandwidth", 0.0) / 1e9}
+    distance = next((fact.text for fact in topology.facts if fact.path == "nic.distance"), "")
+    rate_GBps = count * facts.get("nic.bandwidth", 0.0) / 1e9
+    return {"nics_per_gpu": seen, "nic_GBps": rate_GBps, "nic_distance": distance}
 
 
 def _links(topology: Topology, ranks: Sequence[int]) -> tuple[tuple[tuple[int, ...], ...], int]:

@@ -79,8 +79,7 @@ def peers_of(lowered: Lowered) -> int:
 def heads_of(lowered: Lowered, run: LoweredRun) -> Float:
     """Return float64[n]: how many chunks a channel turns to one after another, one for each head if switches add.
 
-    Every GPU of a node is a head. Beyond `HEADS_OF_FITS` of them, those of chunks that are not full wait less. Trees
-    over nodes were fitted as if they had one, on nodes of that many; more are assumed to wait as they do on one node.
+    Every GPU of a node is a head. Beyond `HEADS_OF_FITS` of them, those of chunks that are not full wait less.
     """
     places = lowered.record.in_network
     if not {"all", "node"} & set(places):
@@ -88,8 +87,8 @@ def heads_of(lowered: Lowered, run: LoweredRun) -> Float:
     node = run.fabric.wiring.coordinates.node[run.fabric.rank_node]
     heads = float(np.bincount(node).max())
     chunk_bytes = lowered.schedule.parameters.get("chunk_bytes") or lowered.size_bytes.max(initial=1.0)
-    found = np.clip(heads * lowered.size_bytes / float(chunk_bytes), min(heads, HEADS_OF_FITS), heads)
-    return found if "all" in places else 1 + np.maximum(found - HEADS_OF_FITS, 0.0)
+    found = heads * lowered.size_bytes / float(chunk_bytes)
+    return np.asarray(np.clip(found, min(heads, HEADS_OF_FITS), heads))
 
 
 def filling_bytes(lowered: Lowered, size_bytes: Float) -> Float:

@@ -36,7 +36,7 @@ LEAST_SLOWER = 0.03
 EQUALLY_LOADED = 1e-3
 """Links within this share of each other count as equally loaded."""
 TIMES = ("message_overhead_s", "small_overhead_s", "slice_overhead_s", "turn_s")
-RATES = ("channel_rate_Bps", "one_way_rate_Bps")
+RATES = ("channel_rate_Bps", "one_way_rate_Bps", "host_rate_Bps")
 OF_HOST = ("floor", "launch", "thread_launch")
 """Constants that are the host's."""
 FREE = 1e6
@@ -325,7 +325,7 @@ def _law_across(
         own_s, late_s = steps.waits_s(moves, size_bytes, caps, overheads)
         if work.grouped is not None:
             own_s, late_s = own_s + late_s, np.zeros(len(late_s))
-        return steps.rates_Bps(moves, caps), late_s if arrives else own_s
+        return steps.rates_Bps(moves, size_bytes, caps), late_s if arrives else own_s
 
     return (lambda costs, wire: law(costs, waiting, wire)), (lambda costs, wire: law(network, costs, wire))
 

@@ -446,7 +446,7 @@ def _over_network(
     if work.grouped is not None:
         own_s, late_s = own_s + late_s, np.zeros(len(late_s))
     return (
-        np.where(lowered.across, steps.rates_Bps(network, caps), rates_Bps),
+        np.where(lowered.across, steps.rates_Bps(network, size_bytes, caps), rates_Bps),
         np.where(lowered.across, own_s, waits_s),
         np.where(lowered.across, late_s, 0.0),
     )

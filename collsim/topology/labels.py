@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["FABRICS", "KIND_LABELS", "MEMORY_FACT", "READ_FACT", "ROUTINGS"]
+__all__ = ["DISTANCES", "FABRICS", "KIND_LABELS", "MEMORY_FACT", "READ_FACT", "ROUTINGS"]
 
 KIND_LABELS = ("gpu.model", "link.type", "switch.model", "cpu.model")
 """Labels that the choice of a library and of a profile goes by; copies as a file or a graph keep them."""
@@ -17,3 +17,6 @@ FABRICS = ("rail", "rail_only", "fat_tree", "dragonfly", "single_switch")
 
 ROUTINGS = ("adaptive", "ecmp", "spray")
 """Ways in which a network spreads flows over equal routes."""
+
+DISTANCES = ("PIX", "PXB", "PHB", "NODE", "SYS")
+"""Ways over PCIe, nearest first, as nvidia-smi names them: one switch, several, a host bridge, a socket, two."""

@@ -48,6 +48,34 @@ def call(op: str, nodes: int, g: int, size: int, **more: str) -> Call:
 class TestNccl:
     """Eight H100 with 400 Gb/s each: the adapters carry 48 GB/s behind PCIe 5."""
 
+    @pytest.mark.parametrize(
+        ("distance", "library", "host", "offered"),
+        [
+            ("", "nccl-2.23", "amd", True), ("PIX", "nccl-2.23", "amd", True), ("PXB", "nccl-2.23", "amd", True),
+            ("PHB", "nccl-2.23", "amd", False), ("SYS", "nccl-2.30", "amd", False),
+            ("PHB", "nccl-2.23", "arm", False), ("PHB", "nccl-2.30", "arm", True),
+        ],
+    )  # fmt: skip
+    def test_ll128_wants_adapters_beside_the_gpu(
+        self, h100: System, distance: str, library: str, host: str, offered: bool
+    ) -> None:
+        """``typeInter <= PATH_PXB``, later also over C2C, unless NCCL_PROTO is set (src/graph/tuning.cc)."""
+        system = replace(h100, nic_distance=distance, cpu_vendor=host)
+        asked = call("all_reduce", 2, 8, MIB)
+        assert ("LL128" in {row.proto for row in choose(asked, system, library).candidates}) == offered
+        given = read_environment({"NCCL_PROTO": "LL128,Simple"})
+        assert "LL128" in {row.proto for row in choose(asked, system, library, given).candidates}
+        assert "LL128" in {row.proto for row in choose(call("all_reduce", 1, 8, MIB), system, library).candidates}
+
+    @pytest.mark.parametrize(("nodes", "last_lines", "first_chunks"), [(2, MIB, 2 * MIB), (8, 256 * KIB, MIB)])
+    def test_alps_leaves_lines_where_its_logs_fall(self, nodes: int, last_lines: int, first_chunks: int) -> None:
+        """921 us at 1 MiB and 129 at 2 MiB on two nodes, 518 at 256 KiB and 256 at 1 MiB on eight (tools/data/alps)."""
+        system = system_of(load_topology("alps"))
+        protos = [
+            choose(call("all_reduce", nodes, 4, size), system, "nccl-2.23").proto for size in (last_lines, first_chunks)
+        ]
+        assert protos == ["LL", "Simple"]
+
     @pytest.mark.parametrize(("algo", "proto"), [("tree", "LL"), ("tree", "Simple"), ("nvls_tree", "Simple")])
     def test_trees_go_up_and_down_once_more_for_twice_the_nodes(self, h100: System, algo: str, proto: str) -> None:
         """``2 * log2i(nNodes) * interLat`` in src/graph/tuning.cc."""

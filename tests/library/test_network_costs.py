@@ -81,6 +81,16 @@ def test_a_step_waits_for_its_turn_and_for_the_arrival_less_what_others_fill(act
     assert late_s[0] == pytest.approx(5e-6 * left, abs=1e-9)
 
 
+@pytest.mark.parametrize(("wire_bytes", "copied"), [(4096, False), (8192, True)])
+def test_a_host_copies_long_messages_for_all_channels_of_an_adapter(wire_bytes, copied):
+    """LL: twice the payload on the wire. Two channels of 8 KiB get half of 1 GB/s each, of 4 KiB half of the link."""
+    no = np.array([False])
+    use = Use(lanes=np.ones(1), active=np.array([2.0]), alone_Bps=np.array([LINK_BPS]), duplex=no, adds=no)
+    costs = Protocol(message_overhead_s=0.0, channel_rate_Bps=np.inf, wire_efficiency=0.5, host_rate_Bps=1e9)
+    rate_Bps = Steps(use).rates_Bps(costs, np.array([wire_bytes / 2]), np.array([np.inf]))
+    assert rate_Bps[0] == pytest.approx((1e9 if copied else LINK_BPS) / 2 / 2)
+
+
 def test_channels_share_the_adapter_and_its_share():
     size = 2**30
     for share in (1.0, 0.5):
@@ -143,8 +153,11 @@ class TestWhichConstants:
 
     def test_a_kernel_without_costs_has_those_of_rings(self):
         network = load_profile("default").network
-        for family in ("ring", "rooted", "chain", "nvls", "messages", "direct", "fan"):
-            assert network.protocol("Simple", family) == network.families["ring"]["Simple"]
+        ring = network.families["ring"]["Simple"]
+        for family in ("ring", "chain", "nvls", "messages", "direct", "fan"):
+            assert network.protocol("Simple", family) == ring
+        assert network.protocol("LL", "rooted") == network.families["ring"]["LL"]
+        assert network.protocol("Simple", "rooted") == replace(ring, turn_s=ring.turn_s / 2)  # one slice, not two
         assert network.protocol("Simple", "sharp") == network.families["sharp"]["Simple"]
 
     def test_intervals_where_logs_were_fitted_whatever_the_number_of_nodes(self):

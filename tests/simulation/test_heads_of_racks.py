@@ -1,9 +1,9 @@
-"""Trees of NVLS over racks wait for the heads that a rack has beyond those of the fits, as one rack does."""
+"""Trees of NVLS over nodes wait for the heads of a node, as NVLS on one node does."""
 
 import pytest
 
 from collsim import simulate
-from collsim.simulation import demand
+from collsim.topology import load_topology
 
 SIZES = ["16M", "256M", "1G", "8G"]
 
@@ -19,10 +19,11 @@ def test_several_racks_are_hardly_faster_than_one(nodes):
         assert both.lower_bound_s <= both.time_s
 
 
-@pytest.mark.parametrize(("topo", "waits"), [("hgx_h100", False), ("gb200_racks", True)])
-def test_more_heads_wait_only_beyond_those_of_the_fits(topo, waits, monkeypatch):
-    asked = {"op": "all_reduce", "size": "1G", "algo": "nvls_tree", "nodes": 2, "profile": "auto"}
-    found = simulate(topo, **asked).time_s
-    monkeypatch.setattr(demand, "HEADS_OF_FITS", 1000)
-    assert (found > 1.05 * simulate(topo, **asked).time_s) == waits
-    assert (found == simulate(topo, **asked).time_s) != waits
+@pytest.mark.parametrize("size", ["256M", "8G"])
+def test_two_nodes_are_no_faster_than_one(size):
+    """A channel turns to all heads of its node in trees too, and every GPU moves as much as alone."""
+    asked = {"op": "all_reduce", "size": size, "library": "nccl-2.29"}
+    alone = simulate("hgx_b300", **asked).rows[0]
+    both = simulate(load_topology("hgx_b300", scale_out={"nodes": 2}), algo="nvls_tree", **asked).rows[0]
+    assert (alone.algo, both.algo) == ("nvls", "nvls_tree")
+    assert both.time_s > alone.time_s

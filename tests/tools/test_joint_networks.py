@@ -51,6 +51,19 @@ def test_a_factor_of_nodes_moves_their_network_alone(joint):
         assert law.costs(network, "ring", "LL128", logs).turn_s == pytest.approx(STARTS["ring"]["LL128"].turn_s)
 
 
+def test_adapters_of_a_first_generation_arrive_later_but_leave_the_host_as_it_is(joint):
+    law, logs = law_with(joint, efa_v1__nodes__wait=2.0)
+    start, costs = STARTS["ring"]["LL"], law.costs("efa_v1", "ring", "LL", logs)
+    assert costs.message_overhead_s == pytest.approx(2 * start.message_overhead_s)
+    assert costs.turn_s == pytest.approx(start.turn_s)
+
+
+def test_hosts_copy_lines_of_ll_over_slingshot_alone(joint):
+    law, logs = law_with(joint)
+    for network, proto, copied in (("slingshot", "LL", True), ("slingshot", "Simple", False), ("efa", "LL", False)):
+        assert math.isfinite(law.costs(network, "ring", proto, logs).host_rate_Bps) == copied
+
+
 def test_the_channel_rate_of_nvls_is_no_part_of_the_fit(joint):
     law, _ = law_with(joint)
     assert not any("nvls" in name and "rate" in name for name in law.terms)

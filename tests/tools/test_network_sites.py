@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from collsim.calibration.fit_network import MOST_STEP_S
@@ -40,6 +41,18 @@ def test_one_site_has_no_others(sites):
     assert alone
     times = sites.others_s({"roce": alone})["roce"]
     assert not any(others for _, others in sites.errors_of(alone, times).values())
+
+
+def test_rivals_know_nothing_of_a_site_either(sites, capsys):
+    entries = sites.entries_of(["roce"])["roce"]
+    sites.print_rivals({"roce": entries}, {"roce": [each.seen.row.time_s for each in entries]})
+    *_, blank, told = capsys.readouterr().out.splitlines()
+    assert blank == ""
+    assert told.startswith("tuner: ")  # times as measured win every cell
+    assert all(part.split()[1] == part.split()[3] for part in told.split("; "))
+    first = entries[0]
+    alone = [each for each in entries if each.seen.site == first.seen.site]
+    assert np.isnan(sites.alpha_beta_s(alone, first))
 
 
 @pytest.mark.parametrize("name", ["infiniband", "infiniband_a100"])

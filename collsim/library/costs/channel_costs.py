@@ -107,6 +107,9 @@ class Protocol:
         Added to the latency of every transfer.
     turn_s : float
         Between nodes: for which a step keeps its channel waiting, whether or not its receiver has what came before.
+    host_rate_Bps : float
+        Between nodes: bytes on the wire that the host copies for all channels of an adapter together, where it copies
+        messages (`collsim.library.costs.network_costs.COPIED_FROM_BYTES`); inf: it copies none.
     node_share : float
         Between nodes: share of its rate inside a node that a kernel keeps while its threads serve the network too.
     channel_rate_Bps : float
@@ -171,6 +174,7 @@ class Protocol:
     channel_rate_Bps: float
     wire_efficiency: float = 1.0
     turn_s: float = 0.0
+    host_rate_Bps: float = math.inf
     node_share: float = 1.0
     base_s: float = 0.0
     channel_overhead_s: float = 0.0

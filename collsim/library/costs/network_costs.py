@@ -20,6 +20,10 @@ __all__ = ["Steps", "steps_of"]
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
+COPIED_FROM_BYTES = 4096
+"""Longer messages of lines are copied by the host, where a profile has a rate for that: what libfabric's provider for
+Slingshot takes as safe to copy piecewise (FI_CXI_SAFE_DEVMEM_COPY_THRESHOLD, 4096 by default; logs of Alps that set it
+to 16 MiB pass twice to three times as fast)."""
 SHARPNESS = 3
 """Exponent of the `soft_max` of an overhead and what other channels send meanwhile: 2 to 4 fit H100 logs alike."""
 
@@ -37,9 +41,9 @@ class Steps:
 
     use: Use
 
-    def rates_Bps(self, costs: Protocol, caps_Bps: Float) -> Float:
+    def rates_Bps(self, costs: Protocol, size_bytes: Float, caps_Bps: Float) -> Float:
         """Return float64[n]: what each transfer reaches if its channels can do *caps_Bps*."""
-        return soft_min(caps_Bps, self._shares_Bps(costs), costs.softness)
+        return soft_min(caps_Bps, self._shares_Bps(costs, size_bytes), costs.softness)
 
     def waits_s(
         self, costs: Protocol, size_bytes: Float, caps_Bps: Float, overheads_s: tuple[Float, Float]
@@ -48,16 +52,23 @@ class Steps:
 
         Two of float64[n]: before the bytes of a step flow, and from when they have left until the receiver can go on.
         """
-        alone_s = size_bytes / np.minimum(caps_Bps, costs.link_share * costs.wire_efficiency * self.use.alone_Bps)
-        shared_s = size_bytes / np.minimum(caps_Bps, self._shares_Bps(costs))
+        alone_Bps = np.minimum(costs.link_share * self.use.alone_Bps, self._copied_Bps(costs, size_bytes))
+        alone_s = size_bytes / np.minimum(caps_Bps, costs.wire_efficiency * alone_Bps)
+        shared_s = size_bytes / np.minimum(caps_Bps, self._shares_Bps(costs, size_bytes))
         filled_s = np.maximum(shared_s - alone_s, LEAST_S)
         turn_s = _unfilled(overheads_s[0], filled_s)
         both_s = _unfilled(overheads_s[0] + overheads_s[1], filled_s)
         return turn_s, np.maximum(both_s - turn_s, 0.0)
 
-    def _shares_Bps(self, costs: Protocol) -> Float:
+    def _shares_Bps(self, costs: Protocol, size_bytes: Float) -> Float:
         use = self.use
-        return np.asarray(use.lanes * costs.link_share * costs.wire_efficiency * use.alone_Bps / use.active)
+        way_Bps = np.minimum(costs.link_share * use.alone_Bps, self._copied_Bps(costs, size_bytes))
+        return np.asarray(use.lanes * costs.wire_efficiency * way_Bps / use.active)
+
+    def _copied_Bps(self, costs: Protocol, size_bytes: Float) -> Float:
+        """Return the rate of an adapter's host where it copies a channel's message, else inf; bytes on the wire."""
+        message_bytes = size_bytes / (self.use.lanes * costs.wire_efficiency)
+        return np.where(message_bytes > COPIED_FROM_BYTES, costs.host_rate_Bps, np.inf)
 
 
 def _unfilled(overhead_s: Float, filled_s: Float) -> Float:

@@ -14,6 +14,9 @@ BANDS = {"small": 0, "middle": 64 * 2**10, "large": 2**20}
 """Bands of sizes in which errors are told apart, with their first size in bytes."""
 
 
+SLICE_OF_CHUNK = 1 / 2
+"""A proxy takes a turn for each slice: a chunk of broadcast and reduce is one, of a ring with Simple two
+(BROADCAST_CHUNKSTEPS and ALLREDUCE_SLICESTEPS in NCCL src/include/collectives.h)."""
 BANDS_BETWEEN = {**BANDS, "bulk": 32 * 2**20, "whole": 512 * 2**20}
 """Bands over nodes: what a step waits for counts up to 32 MiB, from 512 MiB on hardly anything but links does."""
 
@@ -145,7 +148,10 @@ class NetworkCosts:
     def protocol(self, name: str, family: str) -> Protocol | None:
         """Return the costs of a step of a kernel; None on bare wires."""
         kernel = BETWEEN.get(family, family)
-        return self.families.get(kernel, {}).get(name) or self.families.get("ring", {}).get(name)
+        found = self.families.get(kernel, {}).get(name) or self.families.get("ring", {}).get(name)
+        if found is None or (name, family) != ("Simple", "rooted"):
+            return found
+        return replace(found, turn_s=found.turn_s * SLICE_OF_CHUNK)
 
     def reach(self, nodes: int) -> float:
         """Return the factor on the logarithms of intervals over *nodes* nodes: 1 up to those of the fit, more beyond.

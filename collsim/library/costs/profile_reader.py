@@ -106,6 +106,7 @@ FIGURES: dict[str, Callable[[str, str], float]] = {
     "contention": _lost_share,
     "link_share": parse_fraction,
     "node_share": parse_fraction,
+    "host_rate": parse_bandwidth_Bps,
     "softness": _softness,
     "scale": _scale,
 }
@@ -142,6 +143,7 @@ PROTOCOL_FIGURES = {
     "contention": "contention",
     "link_share": "link_share",
     "node_share": "node_share",
+    "host_rate": "host_rate_Bps",
     "softness": "softness",
     "floor": "floor_s",
     "peer_overhead": "peer_overhead_s",

@@ -45,6 +45,14 @@ LL128_MIXED_SINCE = (2, 28)
 """Until then LL128 wants GPUs of one compute capability, later Hopper or newer will do (src/graph/tuning.cc). The
 version is assumed: older sources have only the first rule, newer ones the second, and when it came is not known."""
 
+LL128_NEAR = ("", "PIX", "PXB")
+"""Ways to an adapter that keep the lines of LL128 whole without a look at them; one that is not told counts as near."""
+LL128_C2C_SINCE = (2, 27)
+"""From Hopper on adapters of a processor beside the GPU (P2C) are as good: in the newer sources, not in 2.23
+(src/graph/tuning.cc). The version is assumed: that of the paths P2C themselves."""
+C2C_VENDOR = "arm"
+"""Grace is the one processor with C2C."""
+
 ONLY_SIMPLE = ("collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat")
 LL128_RING, LL128_TREE, LL128_TREE_ONE_NODE = 0.92, 120 / 128, 7 / 9
 TREE_SHARE, TREE_LL_SHARE = 0.92, 1 / 3.8
@@ -172,7 +180,20 @@ def _has_protocol(setting: Setting, algo: str, proto: int) -> bool:
         return False
     if proto == LL128 and (setting.version < LL128_SINCE or setting.system.pcie_GBps):
         return False  # its lines of 128 bytes stay whole over NVLink, not over PCIe
+    if proto == LL128 and not _keeps_lines(setting):
+        return False
     return setting.environment.permits("NCCL_PROTO", setting.call.op, PROTOCOLS[proto])
+
+
+def _keeps_lines(setting: Setting) -> bool:
+    """Return True if LL128 may cross the network: adapters are near GPUs, or the user asks for it (NCCL tuning.cc)."""
+    call, system = setting.call, setting.system
+    if call.n_nodes == 1 or setting.environment.names("NCCL_PROTO", call.op) is not None:
+        return True
+    c2c = system.cpu_vendor == C2C_VENDOR and CAPABILITIES.get(system.architecture, 0) >= CAPABILITIES["hopper"]
+    return (c2c and setting.version >= LL128_C2C_SINCE) or all(
+        each.nic_distance in LL128_NEAR for each in (system, *system.others)
+    )
 
 
 def bandwidth_GBps(setting: Setting, algo: str, proto: int) -> float:

@@ -26,7 +26,7 @@ from collsim.topology.files.figures import (
     default_figure,
     one_of,
 )
-from collsim.topology.labels import FABRICS, ROUTINGS
+from collsim.topology.labels import DISTANCES, FABRICS, ROUTINGS
 from collsim.topology.zoo import network_names
 
 __all__ = [
@@ -134,6 +134,18 @@ class Cpu(Section):
     read_rate: Rate | None = None
 
 
+def _read_distance(value: Any) -> Parsed:
+    read = one_of("distance", lambda: [name.lower() for name in DISTANCES])(value)
+    return Parsed(read.text.upper(), read.value)
+
+
+class Distance(Figure):
+    """Way over PCIe from an adapter to its GPU, one of `DISTANCES`."""
+
+    unit: ClassVar[str] = "name"
+    value: Annotated[Parsed, PlainValidator(_read_distance)]
+
+
 class Nic(Section):
     """The scale-out adapters; wired in a cluster, recorded elsewhere. *bus* is what joins one to its GPU.
 
@@ -146,6 +158,7 @@ class Nic(Section):
     ports: Count | None = None
     bandwidth: Rate
     bus_bandwidth: Rate | None = None
+    distance: Distance | None = None
 
 
 NodeName = Annotated[

@@ -31,6 +31,8 @@ SLOW_RANK = 1.15
 """A rank is slow if it takes so many times the median of all. Chosen: ranks of healthy logs are within a twentieth."""
 OFF_SHARE = 0.15
 """A ratio of bandwidths is that of another number of nodes if it is off by more. Chosen."""
+STARTS = 0.5
+"""The step before is worth a word if it takes so large a part of the operation. Chosen: a third of the sum."""
 TEST_EXPERTS = {"normal": 256, "low_latency": 288}
 """Experts of DeepEP's tests (tests/test_internode.py, tests/test_low_latency.py)."""
 NODES_TRIED = (2, 4, 8)
@@ -70,7 +72,7 @@ def expert_log(
     results = _predicted(log, topology, ranks, spread)
     early = _waited(log)
     rows = tuple(_row(each, results[each.dtype], early=early) for each in log.rows)
-    notes = tuple(_notes(log, topology, ranks, spread))
+    notes = (*_notes(log, topology, ranks, spread), *_starts(log, results))
     beside = ExpertLog(log, ranks, spread, next(iter(results.values())), rows, notes)
     if causes and beside.verdict == "faulty":
         beside = replace(beside, causes=tuple(_explained(log, rows, (topo, changed, topology), ranks, spread)))
@@ -210,6 +212,25 @@ def _other_mode(log: MoeLog, topology: Topology, ranks: int, nodes: int) -> Iter
     if sums[other] < sums[log.mode]:
         times = f"{sums[other] * 1e6:.0f} instead of {sums[log.mode] * 1e6:.0f} us"
         yield f"with {log.tokens} tokens a rank mode {other.replace('_', ' ')} would be faster by the model: {times}"
+
+
+def _starts(log: MoeLog, results: Mapping[str, MoeResult]) -> Iterable[str]:
+    """Yield where a step before, or the start of a kernel, takes more than what is sent."""
+    told: dict[str, None] = {}
+    for row in log.rows:
+        if row.prepare_s and row.time_s and row.prepare_s > STARTS * row.time_s:
+            told[
+                f"{row.op} ({row.dtype}): counting tokens before (notify) takes {row.prepare_s * 1e6:.0f} us, what is "
+                f"sent {row.time_s * 1e6:.0f} us: more tokens, or the counts of an earlier call (cached layout), "
+                "help; faster links do not"
+            ] = None
+        taking = _taking(row, results[row.dtype])
+        if row.op != "both" and all(each.limit == "start" for each in taking):
+            told[
+                f"{row.op}: with {log.tokens} tokens a rank start-up decides, not transmission: times count, "
+                "bandwidths say little"
+            ] = None
+    return told
 
 
 # --- causes ----------------------------------------------------------------------------------------------------------

@@ -50,8 +50,8 @@ class Plant(NamedTuple):
 
 
 THIN_SPINES = (("scale_out.radix", "16"), ("scale_out.oversubscription", "4"))
-"""A leaf for each rail and a quarter of its rate above it: where rails meet in one switch, or above full uplinks, nobody
-can see whether messages cross them."""
+"""A leaf for each rail and a quarter of its rate above it: where rails meet in one switch, or above full uplinks,
+nobody can see whether messages cross them."""
 PLANTS = (
     Plant("nvls_off", "hgx_h100", "all_reduce"),
     Plant("algorithm", "hgx_h100", "all_reduce", 1),

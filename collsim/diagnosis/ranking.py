@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from collsim.core.units import format_time
 from collsim.diagnosis.causes import Cause, Change, changes_of
 from collsim.diagnosis.curves import Bench
 from collsim.diagnosis.findings import Curve, Evidence, Finding, Suspect
@@ -162,7 +163,8 @@ def _skewed(subjects: Sequence[Subject]) -> Iterator[_Candidate]:
     """Yield constant times that are added to every call."""
     for skew_s in SKEWS:
         ratios = tuple(1 + skew_s / subject.noise.healthy_s for subject in subjects)
-        yield _Candidate(f"{skew_s * 1e6:.2g} us more for each call", "", ratios, PARAMETER, 0.0)
+        flags = f'--set cpu.start_skew="{format_time(skew_s)}"'
+        yield _Candidate(f"{skew_s * 1e6:.2g} us more for each call", flags, ratios, PARAMETER, 0.0)
 
 
 def _falling(subjects: Sequence[Subject]) -> Iterator[_Candidate]:

@@ -127,10 +127,14 @@ class Switch(Section):
 
 
 class Cpu(Section):
-    """Sockets of the host; its memory is what GPUs without peer access copy through."""
+    """Sockets of the host; its memory is what GPUs without peer access copy through.
+
+    *start_skew* is how much later than the first the last rank begins each call.
+    """
 
     model: Word = ""
     memory_bandwidth: Rate | None = None
+    start_skew: Time | None = None
 
 
 class Nic(Section):

@@ -215,7 +215,7 @@ def _remarks(subjects: Sequence[Subject], verdicts: Sequence[str], validation: V
 
 
 def _culprits(subjects: Sequence[Subject], verdicts: Sequence[str]) -> Iterator[str]:
-    """Yield the hosts that explain the slow pairs: a host of a sound log is sound, so another of the slow one is not."""
+    """Yield the hosts that explain slow pairs: a host of a sound log is sound, so the other of a slow one is not."""
     pairs = [(subject.log.hosts, verdict) for subject, verdict in zip(subjects, verdicts, strict=True)]
     slow = [set(hosts) for hosts, verdict in pairs if len(hosts) > 1 and verdict in (*NEEDS_CAUSES, "broken")]
     sound = {host for hosts, verdict in pairs if verdict not in (*NEEDS_CAUSES, "broken") for host in hosts}

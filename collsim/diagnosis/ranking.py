@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,12 +67,13 @@ class _Candidate:
 
 @dataclass(frozen=True, slots=True)
 class _Scored:
-    """A cause in its best degree."""
+    """A cause in its best degree; *others* are those that fit about as well."""
 
     cause: Cause
     candidate: _Candidate
     fits: tuple[Fit, ...]
     bonus: float
+    others: tuple[_Candidate, ...] = ()
 
     @property
     def score(self) -> float:
@@ -94,7 +96,7 @@ def ranked(subjects: Sequence[Subject], causes: Sequence[Cause], bench: Bench, e
         ]
         if candidates:
             looked_at.append(cause.name)
-            scored.append(min((_fitted(cause, one, subjects, bonus) for one in candidates), key=lambda one: one.score))
+            scored.append(_best([_fitted(cause, one, subjects, bonus) for one in candidates]))
     better = sorted((one for one in scored if _is_better(one, healthy, healthy_score)), key=lambda one: one.score)
     findings = _findings(better, healthy_score, subjects, evidence)
     curves = {one.cause.name: tuple(_curve(one, place, subjects) for place in range(len(subjects))) for one in better}
@@ -109,6 +111,12 @@ def _is_better(one: _Scored, healthy: Sequence[Fit], healthy_score: float) -> bo
     """Return True if a cause fits better than the healthy machine, both in likelihood and in plain distance."""
     nearer = sum(fit.rms**2 for fit in one.fits) < sum(fit.rms**2 for fit in healthy)
     return nearer and one.score < healthy_score - MARGIN
+
+
+def _best(degrees: Sequence[_Scored]) -> _Scored:
+    """Return the best degree of a cause, with those that no likelihood tells from it."""
+    best = min(degrees, key=lambda one: one.score)
+    return replace(best, others=tuple(one.candidate for one in degrees if one.score < best.score + PARAMETER))
 
 
 def _fitted(cause: Cause, candidate: _Candidate, subjects: Sequence[Subject], bonus: float) -> _Scored:
@@ -223,10 +231,15 @@ def _findings(
 
 
 def _alike(one: _Scored, other: _Scored) -> bool:
-    """Return True if two causes have the same curves within the spread of repeats."""
+    """Return True if two causes, in degrees that fit them, have the same curves within the spread of repeats."""
     if other.cause.shape in ("dips", "falling") or one.cause.shape in ("dips", "falling"):
         return False
-    pairs = zip(one.candidate.ratios, other.candidate.ratios, strict=True)
+    pairs = product(one.others, other.others)
+    return any(_same(a.ratios, b.ratios) for a, b in pairs)
+
+
+def _same(some: Sequence[Float], others: Sequence[Float]) -> bool:
+    pairs = zip(some, others, strict=True)
     return all(float(np.sqrt(np.mean(np.log(a / b) ** 2))) < SAME for a, b in pairs)
 
 

@@ -14,7 +14,7 @@ from collsim.calibration.health import limits_s
 from collsim.calibration.log_placement import nodes_of
 from collsim.calibration.verdicts import CheckedLog, JudgedCase
 from collsim.diagnosis.findings import SizeRange
-from collsim.diagnosis.fit import ALPHA, RATES_FROM_BYTES, Noise, dips_of, p_value, shift
+from collsim.diagnosis.fit import ALPHA, RATES_FROM_BYTES, Noise, dips_of, p_value, rates_shift, shift
 from collsim.topology import Topology
 
 __all__ = ["Subject", "subject_of"]
@@ -62,7 +62,7 @@ class Subject:
         return p_value(self.noise, self.noise.healthy_s)
 
     def ranges(self) -> tuple[SizeRange, ...]:
-        """Return each range of sizes with its verdict."""
+        """Return each range of sizes with its verdict; last the whole, if it is slow by what no range shows alone."""
         sizes = self.noise.sizes
         which = np.searchsorted(EDGES, sizes, side="right")
         found = []
@@ -72,6 +72,10 @@ class Subject:
             verdict = "healthy" if chance >= ALPHA else "slower" if mean > 0 else "faster"
             least, most = int(part.sizes.min()), int(part.sizes.max())
             found.append(SizeRange(least, most, float(np.exp(mean)), chance, verdict))
+        if len(found) > 1 and all(part.verdict != "slower" for part in found):
+            mean, chance = rates_shift(self.noise)
+            if chance < ALPHA:
+                found.append(SizeRange(int(sizes.min()), int(sizes.max()), float(np.exp(mean)), chance, "slower"))
         return tuple(found)
 
     def verdict(self, ranges: Sequence[SizeRange]) -> str:

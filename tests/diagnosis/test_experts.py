@@ -145,6 +145,25 @@ def test_a_slow_rank_is_named(tmp_path):
     assert any(note.startswith("dispatch: ranks 15 take more") for note in found.notes)
 
 
+def test_logs_of_spring_are_judged_by_kernels_of_spring(tmp_path):
+    """44 GB/s was usual in the format without times; half of it was not, nor is 44 today."""
+    usual = expert_log(written(tmp_path / "usual", normal(43)), "hgx_h200", Machine(), nodes=2)
+    half = expert_log(written(tmp_path / "half", normal(23)), "hgx_h200", Machine(), nodes=2)
+    assert (usual.verdict, half.verdict) == ("healthy", "faulty")
+    assert any("spring 2025" in note for note in usual.notes)
+    timed = written(tmp_path / "timed", normal(43, "words", us=3000.0))
+    assert expert_log(timed, "hgx_h200", Machine(), nodes=2).verdict == "faulty"
+
+
+def test_stalls_of_single_iterations_are_named(tmp_path):
+    stalled = low_latency(120.0, 200.0, both_us=80000.0).replace("min_t=1.00", "min_t=700.00")
+    found = expert_log(written(tmp_path / "log", stalled), "hgx_h800", Machine(), nodes=2)
+    assert any("the least 700: single ones stall" in note for note in found.notes)
+    sound = low_latency(120.0, 200.0).replace("min_t=1.00", "min_t=290.00")
+    found = expert_log(written(tmp_path / "ok", sound), "hgx_h800", Machine(), nodes=2)
+    assert not any("stall" in note for note in found.notes)
+
+
 def test_what_starts_and_what_is_sent_are_told_apart(tmp_path):
     """The step before takes 30 us of 1000; of 40; a rank with few tokens waits for starts alone."""
     logs = {us: written(tmp_path / str(us), normal(40, "words", us=us)) for us in (1000.0, 40.0)}

@@ -32,9 +32,9 @@ SLOW_RANK = 1.15
 OFF_SHARE = 0.15
 """A ratio of bandwidths is that of another number of nodes if it is off by more. Chosen."""
 EARLY_BPS = 43e9
-"""Logical bytes of a rank over nodes that the kernels of spring 2025 sent, whatever the links: 43 to 47 GB/s on 16 to 64
-ranks of H800 (deepseek-ai/DeepEP README.md at its release), 44 to 45 on two nodes of H20 (issue 361), 38 to 44 on two of
-H200 (issue 493), the last three measured by others. Later ones reach 58 and more."""
+"""Logical bytes of a rank over nodes that the kernels of spring 2025 sent, whatever the links: 43 GB/s on 16 ranks of
+H800 (deepseek-ai/DeepEP README.md of March 2025, quoted in its issue 60), and measured by others 44 to 45 on two nodes
+of H20 (issue 361) and 38 to 44 on two of H200 (issue 493). Later ones are faster."""
 EARLY_WIDTH = 1.25
 """Factor that the slowest of these are off by, and a little more. Chosen."""
 LATER_KERNELS = "deepep_v1"

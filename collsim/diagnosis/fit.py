@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ALPHA", "Fit", "Noise", "dips_of", "fit_of", "p_value", "rates_shift", "shift"]
+__all__ = ["ALPHA", "MOST_DIPS", "Fit", "Noise", "dips_of", "fit_of", "p_value", "rates_shift", "shift"]
 
 Float = NDArray[np.float64]
 
@@ -31,6 +31,8 @@ thrice, and sizes at which a library changes its algorithm are predicted to with
 DIP = 0.4
 """A row is a dip if its logarithm is so much above those of both neighbours. Chosen: half as long again, more
 than six times what repeats spread by."""
+MOST_DIPS = 3
+"""Slow sizes that are single ones; more are a range. Chosen."""
 HOST_BYTES = 2**20
 """Below this the launch times of hosts count. Chosen: the shortest calls take some 20 us, of
 which a launch is a large part."""

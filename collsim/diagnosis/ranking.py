@@ -14,7 +14,7 @@ from collsim.core.units import format_time
 from collsim.diagnosis.causes import Cause, Change, changes_of
 from collsim.diagnosis.curves import Bench
 from collsim.diagnosis.findings import Curve, Evidence, Finding, Suspect
-from collsim.diagnosis.fit import EFFECT, Fit, dips_of, fit_of
+from collsim.diagnosis.fit import EFFECT, MOST_DIPS, Fit, dips_of, fit_of
 from collsim.diagnosis.subjects import Subject
 
 __all__ = ["Ranked", "ranked"]
@@ -41,8 +41,6 @@ SKEWS = np.geomspace(5e-6, 2e-2, 75)
 eighth, for the same reason as `STEPS`."""
 FALLS = (0.15, 0.3, 0.5, 0.8)
 """Exponents by which a rate falls with size; chosen."""
-MOST_DIPS = 3
-"""Slow sizes that are single ones; more are a range. Chosen."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -245,8 +245,7 @@ def public(folder: Path, words: Sequence[str]) -> Iterator[tuple[str, str, str]]
         try:
             nodes = int(entry["nodes"]) if entry["nodes"].isdigit() and topo in SERVERS else None
             changes = adapters_of(entry["file"]) if nodes and nodes > 1 else {}
-            path = next(folder.glob(f"{entry['file']}*"), folder / entry["file"])  # some indices leave the suffix out
-            found = diagnose(path, topo, nodes=nodes, overrides=changes)
+            found = diagnose(folder / entry["file"], topo, nodes=nodes, overrides=changes)
         except CollsimError as error:
             yield entry["file"], entry["health"], f"refused: {error.faults[-1].what[:80]}"
             continue

@@ -49,6 +49,9 @@ class Plant(NamedTuple):
     figures: tuple[tuple[str, str], ...] = ()
 
 
+THIN_SPINES = (("scale_out.radix", "16"), ("scale_out.oversubscription", "4"))
+"""A leaf for each rail and a quarter of its rate above it: where rails meet in one switch, or above full uplinks,
+nobody can see whether messages cross them."""
 PLANTS = (
     Plant("nvls_off", "hgx_h100", "all_reduce"),
     Plant("algorithm", "hgx_h100", "all_reduce", 1),
@@ -68,7 +71,7 @@ PLANTS = (
     Plant("slow_adapters", "hgx_h100", "all_gather", 0, nodes=2),
     Plant("adapter_down", "dgx_a100", "all_reduce", nodes=2, figures=(("nic.shared_by", "4"),)),
     Plant("one_bus", "hgx_h100", "all_reduce", nodes=2),
-    Plant("pxn_off", "hgx_h100", "all_to_all", nodes=4),
+    Plant("pxn_off", "hgx_h100", "all_to_all", nodes=4, figures=THIN_SPINES),
     Plant("uplinks", "hgx_h100", "all_to_all", 1, nodes=4),
     Plant("loss", "hgx_h100", "all_reduce", nodes=2, shape=0.5),
     Plant("dips", "hgx_h100", "all_reduce", shape=1.0),

@@ -110,8 +110,13 @@ def _numbers(gpus: Sequence[int]) -> str:
     return ",".join(shown if len(shown) <= MOST_SHOWN else [*shown[: MOST_SHOWN - 1], "...", shown[-1]])
 
 
-def predicted(call: MeasuredCase, sizes: Sequence[int], topology: Topology, profile: Profile) -> Result:
-    """Return the predictions of the model for a kind of call at some sizes, on its GPUs; raises as `simulate` does."""
+def predicted(
+    call: MeasuredCase, sizes: Sequence[int], topology: Topology, profile: Profile, *, one_of_many: bool = False
+) -> Result:
+    """Return the predictions of the model for a kind of call at some sizes, on its GPUs; raises as `simulate` does.
+
+    With *one_of_many*, more such questions follow, which the compiled engine answers sooner.
+    """
     from collsim.simulation.request.prepare import prepare
     from collsim.simulation.simulate import predict
 
@@ -131,4 +136,4 @@ def predicted(call: MeasuredCase, sizes: Sequence[int], topology: Topology, prof
     else:
         options |= {"size": sizes, "dtype": call.dtype, "redop": call.redop}
     asked = prepare(topology, call.op, rank_list=gpus_of(call, topology), profile=profile, **options)
-    return predict(*asked._replace(question=replace(asked.question, of_log=True)))
+    return predict(*asked._replace(question=replace(asked.question, of_log=True, one_of_many=one_of_many)))

@@ -61,7 +61,8 @@ class Bench:
         """
         chosen = spread(sizes)
         try:
-            result = predicted(self._case(case, change), chosen, self._topology(change), self.constants)
+            asked = self._case(case, change), chosen, self._topology(change), self.constants
+            result = predicted(*asked, one_of_many=True)
         except CollsimError:
             return np.ones(len(sizes))
         found = {row.requested_bytes: row.time_s for row in result.rows}

@@ -31,6 +31,18 @@ SLOW_RANK = 1.15
 """A rank is slow if it takes so many times the median of all. Chosen: ranks of healthy logs are within a twentieth."""
 OFF_SHARE = 0.15
 """A ratio of bandwidths is that of another number of nodes if it is off by more. Chosen."""
+EARLY_BPS = 43e9
+"""Logical bytes of a rank over nodes that the kernels of spring 2025 sent, whatever the links: 43 GB/s on 16 ranks of
+H800 (deepseek-ai/DeepEP README.md of March 2025, quoted in its issue 60), and measured by others 44 to 45 on two nodes
+of H20 (issue 361) and 38 to 44 on two of H200 (issue 493). Later ones are faster."""
+EARLY_WIDTH = 1.25
+"""Factor that the slowest of these are off by, and a little more. Chosen."""
+LATER_KERNELS = "deepep_v1"
+"""Kernels whose rows were measured with versions of autumn 2025 and later."""
+STALLS = 3.0
+"""The mean iteration takes so many times the least where single ones stall. Chosen."""
+STARTS = 0.5
+"""The step before is worth a word if it takes so large a part of the operation. Chosen: a third of the sum."""
 TEST_EXPERTS = {"normal": 256, "low_latency": 288}
 """Experts of DeepEP's tests (tests/test_internode.py, tests/test_low_latency.py)."""
 NODES_TRIED = (2, 4, 8)
@@ -69,8 +81,9 @@ def expert_log(
     spread = -(-ranks // per_node)
     results = _predicted(log, topology, ranks, spread)
     early = _waited(log)
-    rows = tuple(_row(each, results[each.dtype], early=early) for each in log.rows)
-    notes = tuple(_notes(log, topology, ranks, spread))
+    of_spring = _is_of_spring(log, next(iter(results.values())), spread)
+    rows = tuple(_row(each, results[each.dtype], early=early, of_spring=of_spring) for each in log.rows)
+    notes = (*_notes(log, topology, ranks, spread), *_starts(log, results, spread))
     beside = ExpertLog(log, ranks, spread, next(iter(results.values())), rows, notes)
     if causes and beside.verdict == "faulty":
         beside = replace(beside, causes=tuple(_explained(log, rows, (topo, changed, topology), ranks, spread)))
@@ -96,11 +109,20 @@ def _predicted(log: MoeLog, topology: Topology, ranks: int, nodes: int, **change
     return {dtype: simulate_moe(topology, dispatch=dtype, **asked) for dtype in types}
 
 
-def _times(measured: MoeMeasured, result: MoeResult) -> tuple[float, float, float]:
-    """Return the predicted time of an operation and its interval."""
+def _times(measured: MoeMeasured, result: MoeResult, *, of_spring: bool) -> tuple[float, float, float]:
+    """Return the predicted time of an operation and its interval; early kernels *of_spring* 2025 send no faster than
+    `EARLY_BPS`.
+    """
     rows = _taking(measured, result)
     low_s, high_s = (sum(getattr(row, end) or row.time_s for row in rows) for end in ("low_s", "high_s"))
-    return sum(row.time_s for row in rows), low_s, high_s
+    least_s = sum(row.logical_bytes for row in rows) / EARLY_BPS if of_spring else 0.0
+    return max(sum(row.time_s for row in rows), least_s), low_s, max(high_s, EARLY_WIDTH * least_s)
+
+
+def _is_of_spring(log: MoeLog, result: MoeResult, nodes: int) -> bool:
+    """Return True if a log over nodes has the format of kernels older than those that the model was fitted to."""
+    no_times = log.mode == "normal" and all(row.time_s is None for row in log.rows)
+    return no_times and nodes > 1 and result.kernel["name"] == LATER_KERNELS
 
 
 def _taking(measured: MoeMeasured, result: MoeResult) -> list[MoeRow]:
@@ -108,7 +130,7 @@ def _taking(measured: MoeMeasured, result: MoeResult) -> list[MoeRow]:
     return [row for row in result.rows if measured.op in ("both", row.op)]
 
 
-def _row(measured: MoeMeasured, result: MoeResult, *, early: bool) -> ExpertRow:
+def _row(measured: MoeMeasured, result: MoeResult, *, early: bool, of_spring: bool) -> ExpertRow:
     """Return an operation beside its prediction; where ranks came *early*, dispatch takes as long as on the last."""
     taking = _taking(measured, result)
     logical = sum(row.logical_bytes for row in taking)
@@ -116,7 +138,8 @@ def _row(measured: MoeMeasured, result: MoeResult, *, early: bool) -> ExpertRow:
     if early and measured.op == "dispatch":
         time_s = min(each_s for _, each_s in measured.by_rank_s)
     network = sum(row.network_bytes for row in taking) / time_s
-    return ExpertRow(measured.op, measured.dtype, time_s, *_times(measured, result), measured.logical_Bps, network)
+    times_s = _times(measured, result, of_spring=of_spring)
+    return ExpertRow(measured.op, measured.dtype, time_s, *times_s, measured.logical_Bps, network)
 
 
 # --- notes -----------------------------------------------------------------------------------------------------------
@@ -212,6 +235,35 @@ def _other_mode(log: MoeLog, topology: Topology, ranks: int, nodes: int) -> Iter
         yield f"with {log.tokens} tokens a rank mode {other.replace('_', ' ')} would be faster by the model: {times}"
 
 
+def _starts(log: MoeLog, results: Mapping[str, MoeResult], nodes: int) -> Iterable[str]:
+    """Yield where a step before, the start of a kernel, or a stall takes more than what is sent, and early kernels."""
+    told: dict[str, None] = {}
+    if _is_of_spring(log, next(iter(results.values())), nodes):
+        told[
+            f"such a log is of kernels of spring 2025, which sent about {EARLY_BPS / 1e9:g} GB/s whatever the links: "
+            "predicted is no more than that; later versions are faster (collsim moe)"
+        ] = None
+    for row in log.rows:
+        if row.least_s and row.time_s and row.time_s > STALLS * row.least_s:
+            told[
+                f"the mean iteration takes {row.time_s * 1e6:.0f} us, the least {row.least_s * 1e6:.0f}: single ones "
+                "stall (first calls, page faults, other work on the host); means and bandwidths are those of the stalls"
+            ] = None
+        if row.prepare_s and row.time_s and row.prepare_s > STARTS * row.time_s:
+            told[
+                f"{row.op} ({row.dtype}): counting tokens before (notify) takes {row.prepare_s * 1e6:.0f} us, what is "
+                f"sent {row.time_s * 1e6:.0f} us: more tokens, or the counts of an earlier call (cached layout), "
+                "help; faster links do not"
+            ] = None
+        taking = _taking(row, results[row.dtype])
+        if row.op != "both" and all(each.limit == "start" for each in taking):
+            told[
+                f"{row.op}: with {log.tokens} tokens a rank start-up decides, not transmission: times count, "
+                "bandwidths say little"
+            ] = None
+    return told
+
+
 # --- causes ----------------------------------------------------------------------------------------------------------
 
 
@@ -237,7 +289,8 @@ def _explained(
             results = _predicted(log, changed, ranks, nodes, **entry.get("ask", {}))
         except CollsimError:
             continue
-        off = _off(rows, [_times(each, results[each.dtype])[0] for each in log.rows])
+        of_spring = _is_of_spring(log, next(iter(results.values())), nodes)
+        off = _off(rows, [_times(each, results[each.dtype], of_spring=of_spring)[0] for each in log.rows])
         if off < CLEARLY * healthy_off:
             flags = " ".join([
                 *(f'--set {path}="{value}"' for path, value in settings.items()),

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ALPHA", "Fit", "Noise", "dips_of", "fit_of", "p_value", "shift"]
+__all__ = ["ALPHA", "MOST_DIPS", "Fit", "Noise", "dips_of", "fit_of", "p_value", "rates_shift", "shift"]
 
 Float = NDArray[np.float64]
 
@@ -31,6 +31,8 @@ thrice, and sizes at which a library changes its algorithm are predicted to with
 DIP = 0.4
 """A row is a dip if its logarithm is so much above those of both neighbours. Chosen: half as long again, more
 than six times what repeats spread by."""
+MOST_DIPS = 3
+"""Slow sizes that are single ones; more are a range. Chosen."""
 HOST_BYTES = 2**20
 """Below this the launch times of hosts count. Chosen: the shortest calls take some 20 us, of
 which a launch is a large part."""
@@ -148,6 +150,22 @@ def shift(noise: Noise) -> tuple[float, float]:
     ]
     furthest = max(found, key=abs)
     return abs(mean) * float(np.sign(furthest)), min(1.0, 2 * float(ndtr(-abs(furthest))))
+
+
+def rates_shift(noise: Noise) -> tuple[float, float]:
+    """Return the logarithm by which all rates together are lower, and the part of healthy machines with lower ones.
+
+    One test of one number over the whole curve: a lower rate takes longer by the part of a time that is spent on
+    sending, which is the row's share of the highest rate. What sizes say apart adds up here; a host that is slow alone
+    does not count.
+    """
+    from scipy.special import ndtr
+
+    rates = noise.sizes / noise.healthy_s
+    direction = rates / rates.max()
+    weights = np.linalg.solve(noise.covariance(), direction)
+    information, found = float(direction @ weights), float(weights @ noise.residual)
+    return found / information, float(ndtr(-found / information**0.5))
 
 
 def dips_of(noise: Noise) -> list[int]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -207,24 +207,35 @@ def _remarks(subjects: Sequence[Subject], verdicts: Sequence[str], validation: V
             version = subject.log.library_version or version
             for sentence in known_faults(family.upper(), version, subject.case.op, subject.case.nodes or subject.nodes):
                 told[f"known of {sentence}"] = None
-    if culprit := _culprit(subjects, verdicts):
-        told[culprit] = None
+    for sentence in _culprits(subjects, verdicts):
+        told[sentence] = None
     if validation.failed:
         told[f"{validation.failed} logs say that their test FAILED"] = None
     return list(told)
 
 
-def _culprit(subjects: Sequence[Subject], verdicts: Sequence[str]) -> str:
-    """Return the host that all slow pairs share and no sound one has; empty if there is none."""
-    seen: dict[str, list[bool]] = defaultdict(list)
-    for subject, verdict in zip(subjects, verdicts, strict=True):
-        for host in subject.log.hosts if len(subject.log.hosts) > 1 else ():
-            seen[host].append(verdict in (*NEEDS_CAUSES, "broken"))
-    slow = sum(verdict in (*NEEDS_CAUSES, "broken") for verdict in verdicts)
-    pairs = {subject.log.hosts for subject in subjects}
-    if len(pairs) < LEAST_PAIRS or not slow or slow == len(verdicts):
-        return ""
-    guilty = [host for host, marks in seen.items() if all(marks) and len(marks) == slow]
-    if len(guilty) == 1:
-        return f"host {guilty[0]} is in all {slow} slow logs and in no sound one: the node, not the switch"
-    return "" if guilty else f"no host is in all {slow} slow logs: look at what they share, a leaf or its uplinks"
+def _culprits(subjects: Sequence[Subject], verdicts: Sequence[str]) -> Iterator[str]:
+    """Yield the hosts that explain slow pairs: a host of a sound log is sound, so the other of a slow one is not."""
+    pairs = [(subject.log.hosts, verdict) for subject, verdict in zip(subjects, verdicts, strict=True)]
+    slow = [set(hosts) for hosts, verdict in pairs if len(hosts) > 1 and verdict in (*NEEDS_CAUSES, "broken")]
+    sound = {host for hosts, verdict in pairs if verdict not in (*NEEDS_CAUSES, "broken") for host in hosts}
+    if len({hosts for hosts, _ in pairs}) < LEAST_PAIRS or not slow or not sound:
+        return
+    left = [hosts - sound for hosts in slow]
+    guilty = {host for hosts in left if len(hosts) == 1 for host in hosts}
+    open_ = [hosts for hosts in left if hosts and not hosts & guilty]
+    while open_ and (most := Counter(host for hosts in open_ for host in sorted(hosts)).most_common(1)[0])[1] > 1:
+        guilty.add(most[0])
+        open_ = [hosts for hosts in open_ if most[0] not in hosts]
+    for host in sorted(guilty, key=lambda host: (-sum(host in hosts for hosts in slow), host)):
+        count = sum(host in hosts for hosts in slow)
+        logs = f"{count} of {len(slow)} slow logs" if count < len(slow) else f"all {count} slow logs"
+        yield f"host {host} is in {logs} and in no sound one: the node, not the switch"
+    for hosts in open_:
+        told = " or ".join(f"host {host}" for host in sorted(hosts))
+        yield f"{told} is slow: a pair of one of them with a sound host will tell"
+    if unclear := sum(not hosts for hosts in left):
+        yield (
+            f"in {unclear} of {len(slow)} slow logs every host is sound with others: look at what these pairs share, a "
+            "leaf or its uplinks"
+        )

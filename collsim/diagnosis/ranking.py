@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
 
+from collsim.core.units import format_time
 from collsim.diagnosis.causes import Cause, Change, changes_of
 from collsim.diagnosis.curves import Bench
 from collsim.diagnosis.findings import Curve, Evidence, Finding, Suspect
-from collsim.diagnosis.fit import EFFECT, Fit, dips_of, fit_of
+from collsim.diagnosis.fit import EFFECT, MOST_DIPS, Fit, dips_of, fit_of
 from collsim.diagnosis.subjects import Subject
 
 __all__ = ["Ranked", "ranked"]
@@ -24,9 +26,9 @@ SAME = 0.05
 vary so."""
 NOTHING = 0.02
 """A change that moves no time by more than this is the healthy machine. Chosen: a third of what repeats spread by."""
-STEPS = (0.25, 0.5, 0.75, 1.0)
-"""Degrees between two variants of a cause that grows. Chosen: variants halve a rate, and a fourth of the way is a
-sixth of the time, about as well as a cause's own effect is known."""
+STEPS = tuple(np.linspace(0.125, 1.0, 8).tolist())
+"""Degrees between two variants of a cause that grows. Chosen: variants halve a rate, and an eighth of the way is a
+twelfth of the time, so that curves of the best degrees of two causes differ by less than `SAME` if any do."""
 MARGIN = 4.0
 """The score of a cause must be better than that of the healthy machine by so much: odds of seven to one.
 Chosen: twice the penalty of a free number, so that no cause is named for fitting noise with one."""
@@ -34,12 +36,11 @@ UNLIKELY = 1e-3
 """A cause that would be as far off more seldom does not explain a log. Chosen, the same as `fit.ALPHA`."""
 PARAMETER = 2.0
 """Penalty for a free number, as in Akaike's criterion."""
-SKEWS = np.geomspace(5e-6, 2e-2, 19)
-"""Seconds that every call takes longer. Chosen: from below the shortest call to the delay of a profiler."""
+SKEWS = np.geomspace(5e-6, 2e-2, 75)
+"""Seconds that every call takes longer. Chosen: from below the shortest call to the delay of a profiler, in steps of an
+eighth, for the same reason as `STEPS`."""
 FALLS = (0.15, 0.3, 0.5, 0.8)
 """Exponents by which a rate falls with size; chosen."""
-MOST_DIPS = 3
-"""Slow sizes that are single ones; more are a range. Chosen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +65,13 @@ class _Candidate:
 
 @dataclass(frozen=True, slots=True)
 class _Scored:
-    """A cause in its best degree."""
+    """A cause in its best degree; *others* are those that fit about as well."""
 
     cause: Cause
     candidate: _Candidate
     fits: tuple[Fit, ...]
     bonus: float
+    others: tuple[_Candidate, ...] = ()
 
     @property
     def score(self) -> float:
@@ -92,7 +94,7 @@ def ranked(subjects: Sequence[Subject], causes: Sequence[Cause], bench: Bench, e
         ]
         if candidates:
             looked_at.append(cause.name)
-            scored.append(min((_fitted(cause, one, subjects, bonus) for one in candidates), key=lambda one: one.score))
+            scored.append(_best([_fitted(cause, one, subjects, bonus) for one in candidates]))
     better = sorted((one for one in scored if _is_better(one, healthy, healthy_score)), key=lambda one: one.score)
     findings = _findings(better, healthy_score, subjects, evidence)
     curves = {one.cause.name: tuple(_curve(one, place, subjects) for place in range(len(subjects))) for one in better}
@@ -107,6 +109,12 @@ def _is_better(one: _Scored, healthy: Sequence[Fit], healthy_score: float) -> bo
     """Return True if a cause fits better than the healthy machine, both in likelihood and in plain distance."""
     nearer = sum(fit.rms**2 for fit in one.fits) < sum(fit.rms**2 for fit in healthy)
     return nearer and one.score < healthy_score - MARGIN
+
+
+def _best(degrees: Sequence[_Scored]) -> _Scored:
+    """Return the best degree of a cause, with those that no likelihood tells from it."""
+    best = min(degrees, key=lambda one: one.score)
+    return replace(best, others=tuple(one.candidate for one in degrees if one.score < best.score + PARAMETER))
 
 
 def _fitted(cause: Cause, candidate: _Candidate, subjects: Sequence[Subject], bonus: float) -> _Scored:
@@ -161,7 +169,8 @@ def _skewed(subjects: Sequence[Subject]) -> Iterator[_Candidate]:
     """Yield constant times that are added to every call."""
     for skew_s in SKEWS:
         ratios = tuple(1 + skew_s / subject.noise.healthy_s for subject in subjects)
-        yield _Candidate(f"{skew_s * 1e6:.2g} us more for each call", "", ratios, PARAMETER, 0.0)
+        flags = f'--set cpu.start_skew="{format_time(skew_s)}"'
+        yield _Candidate(f"{skew_s * 1e6:.2g} us more for each call", flags, ratios, PARAMETER, 0.0)
 
 
 def _falling(subjects: Sequence[Subject]) -> Iterator[_Candidate]:
@@ -220,10 +229,15 @@ def _findings(
 
 
 def _alike(one: _Scored, other: _Scored) -> bool:
-    """Return True if two causes have the same curves within the spread of repeats."""
+    """Return True if two causes, in degrees that fit them, have the same curves within the spread of repeats."""
     if other.cause.shape in ("dips", "falling") or one.cause.shape in ("dips", "falling"):
         return False
-    pairs = zip(one.candidate.ratios, other.candidate.ratios, strict=True)
+    pairs = product(one.others, other.others)
+    return any(_same(a.ratios, b.ratios) for a, b in pairs)
+
+
+def _same(some: Sequence[Float], others: Sequence[Float]) -> bool:
+    pairs = zip(some, others, strict=True)
     return all(float(np.sqrt(np.mean(np.log(a / b) ** 2))) < SAME for a, b in pairs)
 
 

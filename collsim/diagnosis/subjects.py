@@ -14,7 +14,7 @@ from collsim.calibration.health import limits_s
 from collsim.calibration.log_placement import nodes_of
 from collsim.calibration.verdicts import CheckedLog, JudgedCase
 from collsim.diagnosis.findings import SizeRange
-from collsim.diagnosis.fit import ALPHA, RATES_FROM_BYTES, Noise, dips_of, p_value, shift
+from collsim.diagnosis.fit import ALPHA, MOST_DIPS, RATES_FROM_BYTES, Noise, dips_of, p_value, rates_shift, shift
 from collsim.topology import Topology
 
 __all__ = ["Subject", "subject_of"]
@@ -62,16 +62,24 @@ class Subject:
         return p_value(self.noise, self.noise.healthy_s)
 
     def ranges(self) -> tuple[SizeRange, ...]:
-        """Return each range of sizes with its verdict."""
-        sizes = self.noise.sizes
+        """Return each range of sizes with its verdict; last the whole, if it is slow by what no range shows alone.
+
+        Sizes that are slow between two that are not do not count: they speak of a switch, not of a rate.
+        """
+        noise = self.noise.part(_rest(self.noise))
+        sizes = noise.sizes
         which = np.searchsorted(EDGES, sizes, side="right")
         found = []
         for number in sorted(set(which.tolist())):
-            part = self.noise.part(np.flatnonzero(which == number).tolist())
+            part = noise.part(np.flatnonzero(which == number).tolist())
             mean, chance = shift(part)
             verdict = "healthy" if chance >= ALPHA else "slower" if mean > 0 else "faster"
             least, most = int(part.sizes.min()), int(part.sizes.max())
             found.append(SizeRange(least, most, float(np.exp(mean)), chance, verdict))
+        if len(found) > 1 and all(part.verdict != "slower" for part in found):
+            mean, chance = rates_shift(noise)
+            if chance < ALPHA:
+                found.append(SizeRange(int(sizes.min()), int(sizes.max()), float(np.exp(mean)), chance, "slower"))
         return tuple(found)
 
     def verdict(self, ranges: Sequence[SizeRange]) -> str:
@@ -84,6 +92,12 @@ class Subject:
         if dips_of(self.noise):
             return "doubtful"
         return "fast" if "faster" in words else "healthy"
+
+
+def _rest(noise: Noise) -> list[int]:
+    """Return the rows that are no single slow sizes: all, where these are too many to be single ones."""
+    dips = dips_of(noise)
+    return [row for row in range(len(noise.sizes)) if row not in dips or len(dips) > MOST_DIPS]
 
 
 def subject_of(log: CheckedLog, tolerance: float, topology: Topology) -> Subject | None:
@@ -112,7 +126,8 @@ def subject_of(log: CheckedLog, tolerance: float, topology: Topology) -> Subject
     return Subject(
         log, case, noise, {row.case.size_bytes: row.predicted_s for row in rows},
         tuple(low for low, _ in ends), tuple(high for _, high in ends),
-        outside=any(row.verdict == "slower" for row in rows), flagged=any(row.flags for row in log.rows),
+        outside=any(rows[number].verdict == "slower" for number in _rest(noise)),
+        flagged=any(row.flags for row in log.rows),
         nodes=nodes,
     )  # fmt: skip
 

@@ -166,6 +166,21 @@ HARMLESS = (
     "NCCL_WORK_ARGS_BYTES",
 )
 HARMLESS_PREFIXES = ("NCCL_IB_", "NCCL_SOCKET_", "NCCL_NET_GDR", "NCCL_TESTS_", "NCCL_OOB_", "NCCL_ASYNC_", "NCCL_GIN_")
+REASONS = {
+    ("NCCL_SOCKET_NTHREADS", "NCCL_NSOCKS_PERTHREAD"): "the rate over sockets is that of measured hosts with their own "
+    "numbers; --set nic.bandwidth says another",
+    ("NCCL_SOCKET_IFNAME", "NCCL_IB_HCA"): "the topology says which adapters there are; --set nic.shared_by or "
+    "--fail nic:NAME leaves some out",
+    ("NCCL_CROSS_NIC",): "rings and trees keep to their rails where they can, as with 2; on a fabric where all "
+    "adapters meet in one switch it decides nothing",
+    ("NCCL_NET_GDR_READ",): "GPUDirect is on for sends and receives, or off for both (NCCL_NET_GDR_LEVEL=LOC)",
+    ("NCCL_IB_SPLIT_DATA_ON_QPS",): "each message is dealt to all queue pairs of NCCL_IB_QPS_PER_CONNECTION",
+    ("NCCL_IB_GID_INDEX", "NCCL_IB_TC", "NCCL_IB_SL", "NCCL_IB_TIMEOUT", "NCCL_IB_RETRY_CNT"): "the network is taken "
+    "to lose and to delay nothing; --load slows links that others use",
+    ("NCCL_IB_PCI_RELAXED_ORDERING", "NCCL_IB_ADAPTIVE_ROUTING"): "on, where it helps; --set nic.bus_bandwidth or "
+    "scale_out.routing says otherwise",
+}
+"""Why variables that people often set are ignored, and what says the same here."""
 OURS = ("NCCL_", "RCCL_")
 ANY_SIZE = 2**62
 """More bytes than any message has."""
@@ -238,7 +253,8 @@ def read_environment(variables: Mapping[str, str | int] | Iterable[str] = ()) ->
         elif name in LISTS:
             _read_list(name, text, allowed, faults)
         elif name in HARMLESS or name.startswith(HARMLESS_PREFIXES):
-            warnings.append(f"{name} is not modelled and is ignored")
+            reason = next((f": {why}" for names, why in REASONS.items() if name in names), "")
+            warnings.append(f"{name} is not modelled and is ignored{reason}")
         elif name in REFUSED:
             if text.strip() != DEFAULTS.get(name):
                 what = f"{name} changes the choice in a way that is not modelled"

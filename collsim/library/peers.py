@@ -35,13 +35,22 @@ def peer_level(topology: Topology, ranks: Sequence[int], environment: Environmen
     if model.startswith(AMD_GPUS):
         return ""
     if not meet_in_sockets(topology):
-        off = environment.peer_level == LEVELS[0] and topology.cluster is None and len(ranks) > 1
+        off = environment.peer_level == LEVELS[0] and _share_hosts(topology, ranks)
         return LEVELS[0] if off and host_Bps(topology) else ""
     if any(part in model for part in WITHOUT_ACCESS):
         return "NVL" if environment.peer_level != LEVELS[0] else LEVELS[0]
     if environment.peer_level:
         return environment.peer_level
     return LEVELS[-1] if len(ranks) <= PAIR and cpu_vendor_of(cpu) == "amd" else USUAL
+
+
+def _share_hosts(topology: Topology, ranks: Sequence[int]) -> bool:
+    """Return True if two ranks are on one host, of equal hosts of which nothing failed."""
+    cluster = topology.cluster
+    if cluster is None:
+        return len(ranks) > 1
+    hosts = {gpu // cluster.node.n_gpus for gpu in ranks}
+    return len(hosts) < len(ranks) and len(cluster.kinds) == 1 and topology.damage is None
 
 
 def peer_words(level: str) -> str:

@@ -33,7 +33,9 @@ TIMES = (
     re.compile(rf"(?:t: |avg_t: |BW: .*?, ){NUMBER} us"),
 )
 """Step before and operation; the other way round; the operation alone."""
-BOTH = re.compile(rf"\[rank (\d+)\] Dispatch \+ combine bandwidth: {NUMBER} GB/s, avg_t={NUMBER} us")
+BOTH = re.compile(
+    rf"\[rank (\d+)\] Dispatch \+ combine bandwidth: {NUMBER} GB/s, avg_t={NUMBER} us(?:, min_t={NUMBER} us)?"
+)
 EACH = re.compile(
     rf"\[rank (\d+)\] Dispatch bandwidth: {NUMBER} GB/s, avg_t={NUMBER} us \| "
     rf"Combine bandwidth: {NUMBER} GB/s, avg_t={NUMBER} us"
@@ -60,6 +62,8 @@ class MoeMeasured:
         Bandwidth within the node over that of the network.
     by_rank_s : tuple of (int, float)
         Times of ranks, in low latency.
+    least_s : float or None
+        Of all iterations and ranks, where the log tells it.
     """
 
     op: str
@@ -70,6 +74,7 @@ class MoeMeasured:
     sms: int | None = None
     node_share: float | None = None
     by_rank_s: tuple[tuple[int, float], ...] = ()
+    least_s: float | None = None
 
 
 @dataclass(slots=True)
@@ -151,7 +156,9 @@ def _times(text: str) -> tuple[float | None, float | None]:
 
 def _low_latency(lines: list[str], log: MoeLog) -> list[MoeMeasured]:
     """Return the operations of a test in low latency, and note its mode, ranks and tokens in *log*."""
-    both = [tuple(map(float, found.groups())) for line in lines if (found := BOTH.search(line))]
+    told = [found.groups() for line in lines if (found := BOTH.search(line))]
+    both = [tuple(map(float, words[:3])) for words in told]
+    least_us = min((float(words[3]) for words in told if words[3]), default=None)
     each = [tuple(map(float, found.groups())) for line in lines if (found := EACH.search(line))]
     columns = {
         "both": [(int(rank), rate, time_us) for rank, rate, time_us in both],
@@ -164,7 +171,9 @@ def _low_latency(lines: list[str], log: MoeLog) -> list[MoeMeasured]:
             by_rank = tuple(sorted((rank, time_us * 1e-6) for rank, _, time_us in cells))
             rate_Bps = median(rate for _, rate, _ in cells) * 1e9
             dtype = "bf16" if op == "combine" else "fp8"
-            rows.append(MoeMeasured(op, dtype, rate_Bps, median(time for _, time in by_rank), by_rank_s=by_rank))
+            least_s = least_us * 1e-6 if op == "both" and least_us else None
+            middle_s = median(time for _, time in by_rank)
+            rows.append(MoeMeasured(op, dtype, rate_Bps, middle_s, by_rank_s=by_rank, least_s=least_s))
     if rows:
         log.mode = "low_latency"
         log.ranks = 1 + max(rank for row in rows for rank, _ in row.by_rank_s)

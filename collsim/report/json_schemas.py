@@ -25,8 +25,8 @@ LINK = re.compile(r"\[([^]]+)\]\([^)]+\)")
 
 def schema(name: str = "collsim.result/1") -> dict[str, Any]:
     """Return the JSON schema of a document: ``collsim.result/1``, ``row/1``, ``config/1``, ``validate/1``,
-    ``diagnose/1``, ``compare/1``, ``explain/1``, ``import/1``, ``moe/1``, ``moe_compare/1``, ``timeline/1``,
-    ``serving_result/1`` or ``calibrate/1``.
+    ``diagnose/1``, ``compare/1``, ``explain/1``, ``import/1``, ``moe/1``, ``moe_compare/1``, ``moe_logs/1``,
+    ``timeline/1``, ``serving_result/1`` or ``calibrate/1``.
 
     Raises
     ------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from itertools import product
 from typing import TYPE_CHECKING
@@ -73,7 +74,8 @@ def _party(
 ) -> Party | Scaled:
     """Return the groups of one run, prepared for the first draw; no thread starts more GPUs than there are."""
     threads = min(question.gpus_per_thread, sum(len(group) for group in groups))
-    profile = constants.for_threads(threads)
+    skew_s = sum(fact.value for fact in topology.facts if fact.path == "cpu.start_skew")
+    profile = replace(constants.for_threads(threads), skew_s=skew_s)
     topology = as_seen(topology, profile, [gpu for group in groups for gpu in group], question.environment)
 
     @cache

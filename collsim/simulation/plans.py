@@ -105,7 +105,9 @@ class Call:
     @property
     def pays_to_compile(self) -> bool:
         """True if so much is, or was, to be solved that the compiled engine is worth loading."""
-        return bool(self.question.hash_seeds) or _points(self.question) >= MANY_POINTS or self.solves >= MANY_SOLVES
+        question = self.question
+        many = question.one_of_many or bool(question.hash_seeds) or _points(question) >= MANY_POINTS
+        return many or self.solves >= MANY_SOLVES
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -254,10 +254,11 @@ def record_timing(
     once_s, device_s = spent_s
     own_floor, floor_s = both_costs[0].floor_s is not None, _floor_s(run, both_costs[0])
     total_s = call_time_s(device_s, floor_s, run.profile.wait_s)
-    launch_s = run.profile.launch_s
+    launch_s = run.profile.begin_s
     parts.meet(("node" if own_floor else "profile", "floor_s"), floor_s, device_s, FLOOR_SHARPNESS)
     parts.meet(("profile", "thread_launch_s"), run.profile.wait_s, call_time_s(device_s, floor_s), WAIT_SHARPNESS)
-    parts.add(("profile", "launch_s"), launch_s)
+    parts.add(("profile", "launch_s"), run.profile.launch_s)
+    parts.add(("profile", "skew_s"), run.profile.skew_s)
     parts.fit(launch_s + total_s)
     return Timing(
         time_s=launch_s + total_s,
@@ -275,7 +276,7 @@ def _bracket_s(
     once_s, floor_s = _once_s(lowered, problem, above, run, both_costs), _floor_s(run, both_costs[0])
     last, begin_s = busiest(lowered, above, both_costs[0])
     low_s, high_s = (
-        run.profile.launch_s + call_time_s(once_s + end_s - begin_s, floor_s, run.profile.wait_s)
+        run.profile.begin_s + call_time_s(once_s + end_s - begin_s, floor_s, run.profile.wait_s)
         for end_s in (least_time_s(problem), float(above.finish_s[last]))
     )
     return low_s, high_s
@@ -298,7 +299,7 @@ def least_call_s(
     else:
         end_s = chained_time_s(problem) if chained else least_time_s(problem)
     once_s = base_s(lowered, costs, network, lowered.size_bytes.astype(np.float64))
-    return max(links_s, run.profile.launch_s + call_time_s(once_s + end_s, _floor_s(run, costs), run.profile.wait_s))
+    return max(links_s, run.profile.begin_s + call_time_s(once_s + end_s, _floor_s(run, costs), run.profile.wait_s))
 
 
 def _floor_s(run: LoweredRun, costs: Protocol) -> float:

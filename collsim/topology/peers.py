@@ -68,6 +68,8 @@ def staged(topology: Topology, level: str) -> Topology:
     What is farther apart goes through the memory of the receiver's socket. Parts that bytes pass on the way up and
     again on the way down stand there twice, so that none turns round before it has been in that memory.
     """
+    if level == LEVELS[0] and topology.cluster is not None:
+        return _of_staged_nodes(topology)
     if level == LEVELS[0] and not meet_in_sockets(topology):
         topology = _on_host(topology)
     if level in ("", LEVELS[-1]) or not meet_in_sockets(topology):
@@ -78,6 +80,16 @@ def staged(topology: Topology, level: str) -> Topology:
     usual_Bps = next(memory_Bps for most_Bps, memory_Bps in MEMORY_BPS if port_Bps <= most_Bps)
     plan = _Plan(wiring, level, float(facts.get(MEMORY_FACT, usual_Bps)), float(facts.get(READ_FACT, np.inf)))
     return replace(topology, wiring=plan.wiring())
+
+
+def _of_staged_nodes(topology: Topology) -> Topology:
+    """Return a cluster of equal nodes whose GPUs meet in the memory of their hosts; adapters stay beside their GPUs."""
+    from collsim.topology.cluster.scale_out import build_cluster
+
+    cluster = topology.cluster
+    assert cluster is not None
+    node = staged(cluster.node, LEVELS[0])
+    return replace(build_cluster(replace(node, facts=topology.facts), cluster.spec, cluster.plan), title=topology.title)
 
 
 def host_Bps(topology: Topology) -> float:

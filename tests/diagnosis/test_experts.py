@@ -3,11 +3,13 @@
 import json
 
 import pytest
+from jsonschema import Draft202012Validator
 
 import collsim
 from collsim.core.errors import InputError, SpecError
 from collsim.diagnosis.experts import _causes, expert_log
 from collsim.moe.logs import is_moe_log, read_moe_log
+from collsim.report import schema
 from collsim.report.experts import render_experts
 from collsim.simulation.request.prepare import Machine
 from collsim.topology.files.overrides import known_paths
@@ -115,7 +117,10 @@ def test_a_planted_cause_is_first(tmp_path, name):
     near = {cause.name for cause in found.causes if cause.off < found.causes[0].off + 0.05}
     assert name in near
     assert "to fix: " in render_experts([found])
-    assert json.loads(render_experts([found], "json"))["logs"][0]["verdict"] == "faulty"
+    document = json.loads(render_experts([found], "json"))
+    assert document["logs"][0]["verdict"] == "faulty"
+    Draft202012Validator(schema("collsim.moe_logs/1")).validate(document)
+    assert not Draft202012Validator(schema("collsim.moe_logs/1")).is_valid({**document, "logs": []})
 
 
 def test_the_ratio_of_bandwidths_tells_the_number_of_nodes(tmp_path):
@@ -138,6 +143,35 @@ def test_a_slow_rank_is_named(tmp_path):
     times = [120.0] * 15 + [150.0]
     found = expert_log(written(tmp_path / "log", low_latency(times, 200.0)), "hgx_h800", Machine(), nodes=2)
     assert any(note.startswith("dispatch: ranks 15 take more") for note in found.notes)
+
+
+def test_logs_of_spring_are_judged_by_kernels_of_spring(tmp_path):
+    """44 GB/s was usual in the format without times; half of it was not, nor is 44 today."""
+    usual = expert_log(written(tmp_path / "usual", normal(43)), "hgx_h200", Machine(), nodes=2)
+    half = expert_log(written(tmp_path / "half", normal(23)), "hgx_h200", Machine(), nodes=2)
+    assert (usual.verdict, half.verdict) == ("healthy", "faulty")
+    assert any("spring 2025" in note for note in usual.notes)
+    timed = written(tmp_path / "timed", normal(43, "words", us=3000.0))
+    assert expert_log(timed, "hgx_h200", Machine(), nodes=2).verdict == "faulty"
+
+
+def test_stalls_of_single_iterations_are_named(tmp_path):
+    stalled = low_latency(120.0, 200.0, both_us=80000.0).replace("min_t=1.00", "min_t=700.00")
+    found = expert_log(written(tmp_path / "log", stalled), "hgx_h800", Machine(), nodes=2)
+    assert any("the least 700: single ones stall" in note for note in found.notes)
+    sound = low_latency(120.0, 200.0).replace("min_t=1.00", "min_t=290.00")
+    found = expert_log(written(tmp_path / "ok", sound), "hgx_h800", Machine(), nodes=2)
+    assert not any("stall" in note for note in found.notes)
+
+
+def test_what_starts_and_what_is_sent_are_told_apart(tmp_path):
+    """The step before takes 30 us of 1000; of 40; a rank with few tokens waits for starts alone."""
+    logs = {us: written(tmp_path / str(us), normal(40, "words", us=us)) for us in (1000.0, 40.0)}
+    told = {us: " ".join(expert_log(path, "hgx_h100", Machine(), nodes=2).notes) for us, path in logs.items()}
+    assert "(notify) takes 30 us, what is sent 40 us" in told[40.0]
+    assert "notify" not in told[1000.0]
+    few = expert_log(written(tmp_path / "few", low_latency(30.0, 30.0, tokens=8)), "hgx_h800", Machine(), nodes=2)
+    assert any("start-up decides" in note for note in few.notes)
 
 
 def test_too_few_gpus_and_a_bad_file_come_at_once(tmp_path):

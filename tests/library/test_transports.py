@@ -112,3 +112,43 @@ def test_queue_pairs_spread_what_a_hash_sends():
     one, many = (busbw(hashed, NCCL_IB_QPS_PER_CONNECTION=pairs) for pairs in ("1", "16"))
     assert many > 1.2 * one
     assert one == busbw(hashed)
+
+
+def test_without_peers_the_gpus_of_each_node_meet_in_its_memory(cluster):
+    """A ring of two nodes passes every byte of 30/16 of the size through the memory of a socket, twice; a rank alone on
+    its node has no peers."""
+    rate_Bps = busbw(cluster, "all_reduce", NCCL_P2P_DISABLE="1")
+    assert rate_Bps < 307.2e9 / 2 / 3 < busbw(cluster, "all_reduce") / 5  # three of four GPUs write to their own socket
+    alone, usual = (
+        collsim.simulate(cluster, "all_reduce", "1G", environment=variables, rank_list=[0, 8]).rows
+        for variables in ({"NCCL_P2P_DISABLE": "1"}, {})
+    )
+    assert alone == usual
+    result = collsim.simulate(cluster, "all_reduce", "1G", environment={"NCCL_P2P_DISABLE": "1"})
+    assert not result.profile["calibrated"]
+    assert not any("changes nothing" in warning for warning in result.warnings)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("NCCL_SOCKET_NTHREADS", "nic.bandwidth"),
+        ("NCCL_NSOCKS_PERTHREAD", "nic.bandwidth"),
+        ("NCCL_IB_HCA", "nic.shared_by"),
+        ("NCCL_CROSS_NIC", "rails"),
+        ("NCCL_NET_GDR_READ", "NCCL_NET_GDR_LEVEL"),
+    ],
+)
+def test_variables_that_are_ignored_say_why(name, reason):
+    (told,) = read_environment({name: "1"}).warnings
+    assert told.startswith(f"{name} is not modelled and is ignored: ")
+    assert reason in told
+
+
+@pytest.mark.parametrize(("topo", "nodes", "op"), [("mi300x_ubb8", 1, "broadcast"), ("hgx_h100", 64, "all_reduce")])
+def test_every_call_is_longer_by_the_skew_of_starts(topo, nodes, op):
+    """Nobody is done before the last rank has begun; on 512 GPUs, too, of which some stand for others."""
+    scale_out = {"nodes": nodes} if nodes > 1 else None
+    machines = [load_topology(topo, figures, scale_out=scale_out) for figures in ({}, {"cpu.start_skew": "200 us"})]
+    times = [[row.time_s for row in collsim.simulate(machine, op, ["64K", "1G"]).rows] for machine in machines]
+    assert times[1] == pytest.approx([time_s + 200e-6 for time_s in times[0]], rel=1e-9)

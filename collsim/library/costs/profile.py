@@ -231,6 +231,8 @@ class Profile:
         For every further GPU that one host thread starts work on.
     wait_s : float
         How much later the last GPU of a thread starts than the first.
+    skew_s : float
+        How much later than the first the last rank begins each call; nobody is done before it has begun.
     systems : tuple of str
         Topologies that the constants are meant for.
     gpus : tuple of str
@@ -268,6 +270,7 @@ class Profile:
     floor_s: float = 0.0
     thread_launch_s: float = 0.0
     wait_s: float = 0.0
+    skew_s: float = 0.0
     systems: tuple[str, ...] = ()
     gpus: tuple[str, ...] = ()
     peers: tuple[str, ...] = ()
@@ -311,6 +314,11 @@ class Profile:
         """Return True if constants of another kernel or protocol stand in for *name* of *family*."""
         place = self.stands_for(name, family)
         return place is not None and place not in ((family, name), (STAND_IN.get(family), name))
+
+    @property
+    def begin_s(self) -> float:
+        """When the last rank begins a call, before anything moves."""
+        return self.launch_s + self.skew_s
 
     def for_threads(self, gpus_per_thread: int) -> Profile:
         """Return the constants where every host thread starts the work of so many GPUs, one after the other."""

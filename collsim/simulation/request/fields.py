@@ -484,6 +484,8 @@ class Request:
         Whether no transfer waits for another: no flag asks for it, explanations do.
     of_log : bool
         Whether a log asks: its sizes are rounded already, and its variables were set for reasons of its own.
+    one_of_many : bool
+        Whether more questions follow, so that it pays to load the compiled engine.
     """
 
     ops: tuple[Operation, ...]
@@ -512,6 +514,7 @@ class Request:
     hash_seeds: tuple[int, ...] = ()
     at_once: bool = False
     of_log: bool = False
+    one_of_many: bool = False
 
     def size_of(self, op: Operation, requested_bytes: int, n_ranks: int) -> int:
         """Return the bytes that *op* moves for a requested size, 0 if nothing is left of it."""

@@ -127,11 +127,15 @@ class Switch(Section):
 
 
 class Cpu(Section):
-    """Sockets of the host; its memory is what GPUs without peer access copy through, each reading it at *read_rate*."""
+    """Sockets of the host; its memory is what GPUs without peer access copy through, each reading it at *read_rate*.
+
+    *start_skew* is how much later than the first the last rank begins each call.
+    """
 
     model: Word = ""
     memory_bandwidth: Rate | None = None
     read_rate: Rate | None = None
+    start_skew: Time | None = None
 
 
 def _read_distance(value: Any) -> Parsed:

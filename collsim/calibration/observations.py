@@ -173,7 +173,7 @@ def observe(
         if len(lowered.transfers) > MOST_TRANSFERS:
             refused[f"its schedule has more than {MOST_TRANSFERS} transfers"] += 1
             continue
-        found.append(Observation(row, row.time_s(topology.name), launch_of(case), family, proto, algo, lowered, run))
+        found.append(Observation(row, row.time_s(topology.name), launch_of(case), family, proto, algo, lowered, lowered.run))
     return found, dict(refused)
 
 

@@ -95,7 +95,7 @@ def domain(draw: random.Random) -> tuple[str, Topology]:
     hub = 0 if kind == "switched" else None
     names = {each: "sw0" if each == hub else f"gpu{each - (hub is not None)}" for each in sorted(graph)}
     nx.set_node_attributes(graph, {each: "switch" if each == hub else "gpu" for each in graph}, "kind")
-    nx.set_edge_attributes(graph, dict.fromkeys(graph.edges, {"bandwidth_Bps": 50e9, "latency_s": 4e-7}))
+    nx.set_edge_attributes(graph, {edge: {"bandwidth_Bps": 50e9, "latency_s": 4e-7} for edge in graph.edges})
     return kind, Topology.from_graph(nx.relabel_nodes(graph, names))
 
 

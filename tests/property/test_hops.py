@@ -1,5 +1,7 @@
 """Classes of hops stand for all transfers: same times as with every one of them, on whole and on broken machines."""
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -102,5 +104,5 @@ def test_no_size_jumps_where_classes_take_over(run):
     paths = ["classes" in row.path for row in rows]
     assert paths == sorted(paths)
     assert len(set(paths)) == 2, "sizes do not lie around the change"
-    for small, large in zip(rows, rows[1:], strict=False):
+    for small, large in pairwise(rows):
         assert small.time_s < large.time_s <= small.time_s * large.size_bytes / small.size_bytes

@@ -9,12 +9,14 @@ keeps the blocks waiting for their turn within what the buffers hold. Reduce-sca
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from collsim.collectives.algorithm import KIB, Algorithm, ScheduleRequest
+from collsim.core.arrays import pointers
 from collsim.schedule import EVERY, ChunksBuilder, Int, Orbits, OrbitsBuilder, Schedule, split_bytes
 
 __all__ = ["ALGORITHM", "Message", "gather_messages", "messages_per_rank", "scatter_messages"]
@@ -79,8 +81,8 @@ def build(request: ScheduleRequest) -> Schedule:
         sizes_of_passes = _passes(request, int(share), chunk_bytes)
         source, target = ranks if name == "all_gather" else EVERY, ranks if name == "reduce_scatter" else EVERY
         passes.append([(chunks.add(sizes, source, target) // n, int(sizes.max())) for sizes in sizes_of_passes])
-    scatter, gather = _scatter(n, passes, chunk_bytes), _gather(n, passes, chunk_bytes)
-    phases = {"reduce_scatter": (scatter,), "all_gather": (gather,)}.get(name, (scatter, gather))
+    parts = {"reduce_scatter": (_scatter,), "all_gather": (_gather,)}.get(name, (_scatter, _gather))
+    phases = [_of_channels(n, passes, partial(part, n, chunk_bytes)) for part in parts]
     return request.schedule("pat", chunks.build(), *phases, channels=len(passes), chunk_bytes=chunk_bytes)
 
 
@@ -100,38 +102,64 @@ def _passes(request: ScheduleRequest, share_bytes: int, chunk_bytes: int) -> lis
     return [np.full(n, piece) for piece in request.pieces(share_bytes, chunk_bytes)]
 
 
-def _gather(n: int, passes: list[list[tuple[int, int]]], chunk_bytes: int) -> Orbits:
-    """Return the all-gather of the (family, block bytes) of every pass of every channel."""
+Passes = list[tuple[int, int]]
+"""The family of chunks and the bytes of a block of every pass of a channel."""
+
+
+def _of_channels(n: int, passes: list[Passes], rows_of: Callable[[Passes], Orbits]) -> Orbits:
+    """Return the rows of all channels; equal channels differ by their families only and are made once."""
+    made: dict[tuple[tuple[int, int], ...], Orbits] = {}
+    parts = []
+    for own in passes:
+        alike = tuple((family - own[0][0], block_bytes) for family, block_bytes in own)
+        if alike not in made:
+            made[alike] = rows_of(list(alike))
+        parts.append(made[alike])
+    begin = np.concatenate(([0], np.cumsum([len(part.channel) for part in parts])))
+    columns = {
+        name: np.concatenate([getattr(part, name) for part in parts])
+        for name in ("step", "shift", "reduces", "reads_input", "lanes", "copies", "chunk_offset", "dep_shift")
+    }
+    return Orbits(
+        order=np.arange(n)[None, :],
+        channel=np.repeat(np.arange(len(parts)), np.diff(begin)),
+        chunk_ptr=pointers(np.concatenate([np.diff(part.chunk_ptr) for part in parts])),
+        chunk_family=np.concatenate([part.chunk_family + own[0][0] for part, own in zip(parts, passes, strict=True)]),
+        dep_ptr=pointers(np.concatenate([np.diff(part.dep_ptr) for part in parts])),
+        dep_row=np.concatenate([part.dep_row + first for part, first in zip(parts, begin, strict=False)]),
+        **columns,
+    )
+
+
+def _gather(n: int, chunk_bytes: int, passes: Passes) -> Orbits:
+    """Return the all-gather of every pass of a channel."""
     rows = OrbitsBuilder(np.arange(n))
-    for channel, of_channel in enumerate(passes):
-        before: list[tuple[int, int]] = []
-        step = 0
-        for family, block_bytes in of_channel:
-            arrived: dict[int, tuple[int, int]] = {}
-            for distance, blocks in gather_messages(n, block_bytes, chunk_bytes):
-                carried = [block - distance for block in blocks]
-                deps = before + [arrived[block] for block in carried if block]
-                row = rows.add(-distance, [(family, block) for block in carried], deps, channel=channel, step=step)
-                arrived.update(dict.fromkeys(blocks, (row, distance)))
-                before, step = [(row, 0)], step + 1
+    before: list[tuple[int, int]] = []
+    step = 0
+    for family, block_bytes in passes:
+        arrived: dict[int, tuple[int, int]] = {}
+        for distance, blocks in gather_messages(n, block_bytes, chunk_bytes):
+            carried = [block - distance for block in blocks]
+            deps = before + [arrived[block] for block in carried if block]
+            row = rows.add(-distance, [(family, block) for block in carried], deps, step=step)
+            arrived.update(dict.fromkeys(blocks, (row, distance)))
+            before, step = [(row, 0)], step + 1
     return rows.build()
 
 
-def _scatter(n: int, passes: list[list[tuple[int, int]]], chunk_bytes: int) -> Orbits:
-    """Return the reduce-scatter of the (family, block bytes) of every pass of every channel."""
+def _scatter(n: int, chunk_bytes: int, passes: Passes) -> Orbits:
+    """Return the reduce-scatter of every pass of a channel."""
     rows = OrbitsBuilder(np.arange(n))
-    for channel, of_channel in enumerate(passes):
-        before: list[tuple[int, int]] = []
-        step = 0
-        for family, block_bytes in of_channel:
-            added: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
-            for distance, blocks in scatter_messages(n, block_bytes, chunk_bytes):
-                deps = before + [dep for block in blocks for dep in added[block]]
-                carried = [(family, block) for block in blocks]
-                row = rows.add(distance, carried, deps, channel=channel, step=step, reduces=True)
-                for block in blocks:
-                    added[block - distance].append((row, -distance))
-                before, step = [(row, 0)], step + 1
+    before: list[tuple[int, int]] = []
+    step = 0
+    for family, block_bytes in passes:
+        added: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
+        for distance, blocks in scatter_messages(n, block_bytes, chunk_bytes):
+            deps = before + [dep for block in blocks for dep in added[block]]
+            row = rows.add(distance, [(family, block) for block in blocks], deps, step=step, reduces=True)
+            for block in blocks:
+                added[block - distance].append((row, -distance))
+            before, step = [(row, 0)], step + 1
     return rows.build()
 
 

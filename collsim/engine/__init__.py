@@ -8,7 +8,7 @@ This package knows only NumPy and, inside the call that needs it, Numba.
 
 from __future__ import annotations
 
-from collsim.engine.chained_bound import chained_time_s, round_trip_s
+from collsim.engine.chained_bound import chained_time_s, one_chain_s, round_trip_s
 from collsim.engine.problem import (
     EngineDeadlock,
     EngineInputError,
@@ -35,6 +35,7 @@ __all__ = [
     "checked",
     "least_time_s",
     "not_too_soon",
+    "one_chain_s",
     "perturbed_share",
     "round_trip_s",
     "solve",

@@ -23,7 +23,7 @@ from collsim.simulation.timing import kernel_costs, least_call_s
 __all__ = ["able", "contest", "fastest", "protocols_for"]
 
 MOST_WAITING = 100_000
-"""Of schedules with more transfers a lower bound takes as long as the compiled engine."""
+"""Of schedules with more transfers a bound by all that waits in them takes as long as the compiled engine."""
 OWN_CHOICE = ""
 """Place of what the library itself would take, where that is not one of an algorithm's options."""
 
@@ -48,7 +48,8 @@ def contest(requests: Sequence[ScheduleRequest], requested_bytes: int, call: Cal
     has = {task.proto for task in run_by_library if task.proto}
     call.told.of_library.setdefault(op.name, set()).update(task.algorithm.name for task in run_by_library)
     candidates = able(op, run, question)
-    for candidate in candidates:
+    # Who led at the size before is likely to lead again, and shows soonest who cannot.
+    for candidate in sorted(candidates, key=lambda entry: entry.name != call.led.get(op.name)):
         protocols = protocols_for(candidate, op, run, question, has)
         tasks = [[Task(candidate, request, proto) for request in requests] for proto in protocols]
         entries.try_out(candidate.name, tasks, alike=True)
@@ -59,6 +60,7 @@ def contest(requests: Sequence[ScheduleRequest], requested_bytes: int, call: Cal
     call.told.left_out += [f"{name} is left out at {requested_bytes} bytes: {why.what}" for name, why in lost.items()]
     if not entries.cases:
         raise UnsupportedError(*entries.refused.values())
+    call.led[op.name] = min(entries.cases, key=lambda name: entries.cases[name].rows[0].time_s)
     order = [*(entry.name for entry in candidates), *entries.cases]
     return [entries.cases[name] for name in dict.fromkeys(order) if name in entries.cases]
 
@@ -180,14 +182,16 @@ class _Entries:
         """Simulate what waits, first what may be fastest."""
         for least_s, name, plan in sorted(self.waiting, key=lambda each: each[0]):
             limit_s = self._limit_s(name)
-            if least_s <= limit_s and (limit_s == np.inf or self._least_s(plan, chained=True) <= limit_s):
+            if least_s <= limit_s and (limit_s == np.inf or self._least_s(plan) <= limit_s):
                 self._keep(name, case_of(plan, self.call))
         self.waiting = []
 
     def _add(self, name: str, plan: Plan, wire_s: float) -> None:
         """Add a plan; simulate what waits if there is much of it."""
         self.seen.add(name)
-        self.waiting.append((max(wire_s, self._least_s(plan, chained=False)), name, plan))
+        part = plan.parts[0]
+        soonest_s = least_call_s(part.lowered, part.run, (part.costs, part.network), chained=False)
+        self.waiting.append((max(wire_s, soonest_s), name, plan))
         if sum(each.transfers for *_, each in self.waiting) > MOST_WAITING:
             self.simulate()
 
@@ -205,12 +209,12 @@ class _Entries:
     def _limit_s(self, name: str) -> float:
         return self.least_s.get(self._rival(name), np.inf) * (1 + EQUAL)
 
-    def _least_s(self, plan: Plan, *, chained: bool) -> float:
-        """Return a time that the plan cannot undercut; 0 where a simulation takes no longer."""
+    def _least_s(self, plan: Plan) -> float:
+        """Return a time that the plan cannot undercut, by all waits in it; 0 where a simulation takes no longer."""
         if plan.transfers > MOST_WAITING:
             return 0.0
         part = plan.parts[0]
-        return least_call_s(part.lowered, part.run, (part.costs, part.network), chained=chained)
+        return least_call_s(part.lowered, part.run, (part.costs, part.network), chained=True)
 
     def _wire_s(self, task: Task) -> float:
         """Return the seconds that the links need for the bytes of any schedule with this protocol, flags included."""

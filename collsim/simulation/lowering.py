@@ -338,7 +338,7 @@ def _steps(transfers: Transfers, run: LoweredRun, route: Int, use: Use, across: 
     load = np.bincount(met, weights=lanes[owner] * taken.weight)
     shared_Bps = np.full(len(kind), np.inf)
     np.minimum.at(shared_Bps, owner, capacity_Bps[taken.link] / load[met])
-    alone_Bps = narrowest_Bps(run.single or trunks, capacity_Bps)[way]
+    alone_Bps = _alone_Bps(run)[way]
     return steps_of(use, rows, alone_Bps[which], shared_Bps[which])
 
 
@@ -361,9 +361,7 @@ def _use(transfers: Transfers, run: LoweredRun, route: Int, groups: Groups) -> U
         there, back = ((a + 1) * pairs + b for a, b in ((transfers.src, transfers.dst), (transfers.dst, transfers.src)))
         way = np.where(straight, there, way)
         duplex = straight & np.isin(_in_step(transfers, there), _in_step(transfers, back))
-        alone_Bps = np.where(
-            straight, narrowest_Bps(run.single or run.trunks, run.trunk_capacity_Bps)[route], alone_Bps
-        )
+        alone_Bps = np.where(straight, _alone_Bps(run)[route], alone_Bps)
     return Use(lanes, spread(_active(transfers, way), 1), alone_Bps, duplex, transfers.reduces)
 
 
@@ -407,6 +405,16 @@ def joined(src: Int, dst: Int, run: LoweredRun) -> Bool:
         return np.zeros(len(src), dtype=np.bool_)
     ends = (run.fabric.rank_node[np.where(both, end, 0)] for end in (src, dst))
     return np.asarray(both & (run.fabric.wiring.find_links(*ends) >= 0))
+
+
+def _alone_Bps(run: LoweredRun) -> Float:
+    """Return what each route of a run carries alone, found once for all its sizes as long as they take these routes."""
+    trunks, capacity_Bps = run.single or run.trunks, run.trunk_capacity_Bps
+    known = run.found.get("alone")
+    if known is None or known[0] is not trunks or known[1] is not capacity_Bps:
+        known = run.found["alone"] = trunks, capacity_Bps, narrowest_Bps(trunks, capacity_Bps)
+    found: Float = known[2]
+    return found
 
 
 def narrowest_Bps(trunks: Routes, capacity_Bps: Float) -> Float:

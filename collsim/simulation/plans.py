@@ -95,12 +95,15 @@ class Told:
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """State of one call: groups, question, what to tell beside the rows, how often rates were shared so far."""
+    """State of one call: groups, question, what to tell beside the rows, how often rates were shared so far, and which
+    algorithm was fastest for each operation at the size before.
+    """
 
     party: Party
     question: Request
     told: Told
     solves: int = 0
+    led: dict[str, str] = field(default_factory=dict)
 
     @property
     def pays_to_compile(self) -> bool:

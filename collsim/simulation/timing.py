@@ -20,6 +20,7 @@ from collsim.engine import (
     check_conservation,
     checked,
     least_time_s,
+    one_chain_s,
     round_trip_s,
     solve,
 )
@@ -287,7 +288,7 @@ def least_call_s(
 ) -> float:
     """Return a time that `time_lowered` cannot undercut, without a simulation.
 
-    By the bytes of each link, or better, but slower, with what transfers wait for.
+    By the bytes of each link and one chain of waits, or better, but slower, with all that transfers wait for.
     """
     costs, network = both_costs
     links_s = float((_link_bytes(lowered, run, both_costs) / run.fabric.capacity_Bps).max(initial=0.0))
@@ -297,7 +298,7 @@ def least_call_s(
     if costs.back_to_back:
         end_s = round_trip_s(problem, channel_of_rank(lowered, costs))
     else:
-        end_s = chained_time_s(problem) if chained else least_time_s(problem)
+        end_s = chained_time_s(problem) if chained else max(least_time_s(problem), one_chain_s(problem))
     once_s = base_s(lowered, costs, network, lowered.size_bytes.astype(np.float64))
     return max(links_s, run.profile.begin_s + call_time_s(once_s + end_s, _floor_s(run, costs), run.profile.wait_s))
 

@@ -1,5 +1,7 @@
 """Classes of hops stand for all transfers: same times as with every one of them, on whole and on broken machines."""
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -90,3 +92,17 @@ def test_groups_that_share_no_link_take_as_long_by_classes(split):
     assert "classes" in found.path
     assert found.time_s == pytest.approx(whole.time_s, rel=1e-9)
     assert len({group.time_s for group in found.group_times}) == 1
+
+
+@pytest.mark.parametrize("run", [("all_reduce", "tree"), ("broadcast", "ring")])
+def test_no_size_jumps_where_classes_take_over(run):
+    """More bytes take longer, and no longer than in proportion, also from the last whole simulation to classes."""
+    op, algo = run
+    sizes = [round(2**20 * 1.25**step) // 4 * 4 for step in range(16)]
+    asked = {"algo": algo, "proto": "Simple", "chunk": "32K", "channels": 2, "overrides": {"scale_out.nodes": "9"}}
+    rows = simulate("h100_rail", op, sizes, **asked).rows
+    paths = ["classes" in row.path for row in rows]
+    assert paths == sorted(paths)
+    assert len(set(paths)) == 2, "sizes do not lie around the change"
+    for small, large in pairwise(rows):
+        assert small.time_s < large.time_s <= small.time_s * large.size_bytes / small.size_bytes

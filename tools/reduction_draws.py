@@ -1,0 +1,212 @@
+"""Random runs, each simulated by classes as far as these go, and again transfer by transfer.
+
+``python tools/reduction_draws.py --cases 2000`` draws them and prints how they went: systems of one domain
+(switches, meshes, rings, tori, PCIe) and clusters (rails, fat trees, single switches, dragonflies), routing, defects,
+odd numbers of nodes, groups, operations, algorithms, protocols, channels and sizes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import networkx as nx
+
+from collsim import simulate
+from collsim.collectives import algorithms_for
+from collsim.core.errors import CollsimError
+from collsim.core.operations import OPERATIONS
+from collsim.simulation import exchanges, hops, parties
+from collsim.simulation.quotient import representatives
+from collsim.simulation.result import Row
+from collsim.topology import Topology, load_topology
+from collsim.topology.failures.degrade import damaged
+
+EXACT = 1e-9
+"""The same sums in another order."""
+NEARLY = 0.06
+"""What docs/scale.md and the tests of classes that are only nearly alike promise of them."""
+OPS = tuple(op for op in OPERATIONS if op != "all_to_all_v")
+NODES = ("hgx_h100", "mi300x_ubb8", "dgx_a100", "mi250x_node", "hgx_b200")
+SHIPPED = ("hgx_h100", "dgx1_v100", "dgx2_v100", "mi250x_8oam", "l40s_8gpu", "mi300x_ubb8", "gh200_nvl32")
+FABRICS = ("rail", "rail", "rail_only", "fat_tree", "fat_tree", "single_switch", "dragonfly")
+NETWORKS = ("infiniband", "roce", "slingshot", "spectrum_x", "ultra_ethernet")
+OF_CLUSTERS = ("nic:node1/2", "nic:node0/0", "gpu:n1.gpu1", "leaf:0", "leaf:1", "spine:0", "node:node1")
+OF_DOMAINS = ("gpu:gpu1", "link:gpu0-*:1", "switch:nvsw0")
+SLOW = ("link:n1.nic1-leaf1=50%", "link:n0.gpu1-n0.*=50%", "link:leaf0-spine0=50%")
+MOST_RANKS = 40
+
+
+class Found(NamedTuple):
+    """How a case went: what it was, a verdict, how far the times are apart, and by which paths they were found."""
+
+    case: str
+    verdict: str
+    """`equal` to 1e-9, inside what is said of `nearly` alike classes or of `equal chunks`, `different`, or `refused` by
+    one of the two only."""
+    apart: float
+    path: str
+    fabric: str
+
+
+@contextmanager
+def thresholds(*, classes: bool) -> Iterator[None]:
+    """Take classes however few transfers there are, or none at all.
+
+    Where ranks of an all-to-all are not quite alike, one stands for many only: no promise holds of a few.
+    """
+    least = 0 if classes else 10**9
+    changed = (
+        (hops, "LEAST_TRANSFERS", least), (parties, "LEAST_SCALED", 2 if classes else least),
+        (exchanges, "LEAST_RANKS", least), (representatives, "WORTH", 0),
+    )  # fmt: skip
+    before = [getattr(module, name) for module, name, _ in changed]
+    try:
+        for module, name, value in changed:
+            setattr(module, name, value)
+        yield
+    finally:
+        for (module, name, _), value in zip(changed, before, strict=True):
+            setattr(module, name, value)
+
+
+def domain(draw: random.Random) -> tuple[str, Topology]:
+    """Return the GPUs of one domain, and of which kind it is."""
+    kind = draw.choice(("switched", "mesh", "ring", "torus", "shipped", "shipped"))
+    if kind == "shipped":
+        name = draw.choice(SHIPPED)
+        return name, load_topology(name)
+    made: dict[str, Callable[[], Any]] = {
+        "mesh": lambda: nx.complete_graph(draw.randint(3, 9)),
+        "ring": lambda: nx.cycle_graph(draw.randint(4, 20)),
+        "torus": lambda: nx.convert_node_labels_to_integers(
+            nx.grid_graph([draw.randint(3, 5) for _ in range(2)], periodic=True)
+        ),
+        "switched": lambda: nx.star_graph(draw.randint(4, 30)),
+    }
+    graph = made[kind]()
+    hub = 0 if kind == "switched" else None
+    names = {each: "sw0" if each == hub else f"gpu{each - (hub is not None)}" for each in sorted(graph)}
+    nx.set_node_attributes(graph, {each: "switch" if each == hub else "gpu" for each in graph}, "kind")
+    nx.set_edge_attributes(graph, {edge: {"bandwidth_Bps": 50e9, "latency_s": 4e-7} for edge in graph.edges})
+    return kind, Topology.from_graph(nx.relabel_nodes(graph, names))
+
+
+def cluster(draw: random.Random) -> tuple[str, Topology]:
+    """Return a small cluster, and of which kind it is."""
+    fabric, network = draw.choice(FABRICS), draw.choice(NETWORKS)
+    figures: dict[str, Any] = {"nodes": draw.randint(2, 9 if fabric != "dragonfly" else 12), "fabric": fabric}
+    if fabric not in ("single_switch", "dragonfly"):
+        figures |= {"radix": draw.choice((8, 16, 64)), "oversubscription": draw.choice((1, 1, 2))}
+    if fabric == "dragonfly":
+        network = draw.choice(("slingshot", network))
+        figures |= {"radix": draw.choice((16, 32))}
+    topology = load_topology(draw.choice(NODES), scale_out=figures | {"network": network})
+    return f"{fabric} {network}", topology
+
+
+def case_of(seed: int) -> tuple[str, Topology, dict[str, Any]]:
+    """Return the kind of the fabric, the machine and what is asked of it.
+
+    Raises
+    ------
+    CollsimError
+        The draw makes no machine.
+    """
+    draw = random.Random(seed)
+    several = draw.random() < 0.8
+    kind, topology = cluster(draw) if several else domain(draw)
+    if draw.random() < 0.3:
+        defect = draw.choice(OF_CLUSTERS if several else OF_DOMAINS)
+        topology, kind = damaged(topology, [defect]), f"{kind} with a defect"
+    elif several and draw.random() < 0.15:
+        topology, kind = damaged(topology, degrade=[draw.choice(SLOW)]), f"{kind} with a slow link"
+    op = draw.choice(OPS)
+    names = algorithms_for(op, torus=True, several_nodes=True, several_racks=True)
+    names = tuple(each for each in names if not each.libraries)
+    regular = [each for each in names if each.quotient or each.pipelined or each.relays is not None]
+    picked = draw.choice(regular if regular and draw.random() < 0.7 else names)
+    asked: dict[str, Any] = {
+        "op": op, "algo": draw.choice((picked.name, picked.name, picked.name, "auto")),
+        "size": draw.choice(("64K", "1M", "3000004", "16M", "256M")), "channels": draw.choice((None, 1, 2, 7)),
+        "profile": draw.choice(("ideal", "auto")), "tolerance": 0,
+    }  # fmt: skip
+    if draw.random() < 0.3:
+        asked["proto"] = draw.choice(picked.protocols)
+    if several and draw.random() < 0.2:
+        asked["split"] = draw.choice(("MOD 2", "MOD 8", "DIV 8", "DIV 16", "MOD 4"))
+    elif draw.random() < 0.4:
+        asked["ranks"] = max(min(topology.n_gpus, MOST_RANKS) - draw.choice((0, 1, 3, 8)), 2)
+    elif several and draw.random() < 0.5:
+        asked["gpus_per_node"] = draw.choice((1, 2, 4, 7))
+    if "ranks" not in asked and topology.n_gpus > 2 * MOST_RANKS:
+        asked["ranks"] = MOST_RANKS
+    return kind, topology, asked
+
+
+def _row(topology: Topology, asked: dict[str, Any], *, classes: bool) -> Row | CollsimError:
+    with thresholds(classes=classes):
+        try:
+            return simulate(topology, reduce=classes, **asked).rows[0]
+        except CollsimError as error:
+            return error
+
+
+def _of_a_chunk(row: Row) -> float:
+    """Return the share that an element has of the chunk that a ring passes on: all are taken as long as the largest."""
+    return min(4 * row.ranks * max(row.channels, 1) / row.size_bytes, 1.0)
+
+
+def compared(seed: int) -> Found | None:
+    """Return how a case went; None if the draw makes no machine, or what is asked of it is refused both ways."""
+    try:
+        kind, topology, asked = case_of(seed)
+    except CollsimError:
+        return None
+    told = f"{seed}: {kind}, {asked}"
+    whole, part = (_row(topology, asked, classes=classes) for classes in (False, True))
+    if isinstance(whole, CollsimError) or isinstance(part, CollsimError):
+        if isinstance(whole, CollsimError) and isinstance(part, CollsimError):
+            return None
+        text = f"only one is refused: {whole if isinstance(whole, CollsimError) else part}"
+        return Found(told, "refused", float("nan"), text, kind)
+    apart = abs(part.time_s / whole.time_s - 1)
+    nearly, rounded = "nearly" in part.path, part.path.endswith("equal chunks")
+    by = max(EXACT, part.tolerance, NEARLY if nearly else 0.0, _of_a_chunk(part) if rounded else 0.0)
+    loose = "nearly" if nearly else "equal chunks" if rounded else "equal"
+    verdict = "different" if apart > by or part.algo != whole.algo else loose
+    return Found(f"{told} -> {part.algo}", verdict, apart, f"{whole.path} | {part.path}", kind)
+
+
+def main() -> None:
+    """Draw, compare and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cases", type=int, default=2000, help="so many that are answered")
+    parser.add_argument("--first", type=int, default=0, help="seed of the first draw")
+    asked = parser.parse_args()
+    warnings.simplefilter("ignore")
+    counted: Counter[str] = Counter()
+    seed = asked.first
+    while sum(counted.values()) < asked.cases:
+        found = compared(seed)
+        seed += 1
+        if found is None:
+            continue
+        reduced = "classes" in found.path or "wavefront" in found.path
+        counted[f"{found.verdict}{', by classes' if reduced else ''}"] += 1
+        if found.verdict in ("different", "refused"):
+            print(json.dumps(found._asdict()), flush=True)
+        if sum(counted.values()) % 100 == 0:
+            print(seed, dict(counted), file=sys.stderr, flush=True)
+    print(json.dumps({"draws": seed - asked.first, **counted}))
+
+
+if __name__ == "__main__":
+    main()

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import gc
 import io
 import pathlib
 import random
@@ -87,11 +86,12 @@ def forget() -> None:
     """Empty what is kept between calls: the functions that remember, and the memories of the package."""
     from collsim.core.kept import Kept
 
-    for thing in gc.get_objects():
-        if isinstance(thing, _lru_cache_wrapper) and (getattr(thing, "__module__", "") or "").startswith("collsim"):
-            thing.cache_clear()
-        elif isinstance(thing, Kept):
-            thing.clear()
+    for module in [module for name, module in sys.modules.items() if name.startswith("collsim")]:
+        for thing in vars(module).values():
+            if isinstance(thing, _lru_cache_wrapper):
+                thing.cache_clear()
+            elif isinstance(thing, Kept):
+                thing.clear()
 
 
 @contextlib.contextmanager

@@ -37,8 +37,9 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 FIGURES = ROOT / "tests" / "golden" / "figures"
 LINKED = ("examples", "tests", "topologies")
 NUMBER = re.compile(r"[-+]?(?:\d[\d,]*\d|\d)(?:\.\d+)?(?:[eE][-+]?\d+)?")
-UNIT = r"(?:(?<=\()|(?<=\d)|(?<=\d ))((?:[kMGT]i?)?B/s|[MG]b/s|(?:[kMGT]i?)?B|[num]?s|USD|kJ|%)(?![\w/])"
-FIGURE = re.compile(f"{UNIT}|{NUMBER.pattern}")
+UNIT = r"(?:(?<=\d)|(?<=\d ))(?:(?:[kMGT]i?)?B/s|[MG]b/s|(?:[kMGT]i?)?B|[num]?s|USD|kJ|%)(?![\w/])"
+HEADING = r"(?<=\()[A-Za-z/%1]{1,6}(?=\))"
+FIGURE = re.compile(f"({UNIT}|{HEADING})|{NUMBER.pattern}")
 """What is kept of prose: numbers, and units behind them or in the brackets of a heading."""
 LEFT_OUT = re.compile(r"(^|[._])(sha256|collsim|source|file|version|python|schema|title)($|[._])")
 """Columns about the code and the files, not about what was asked."""

@@ -1,7 +1,7 @@
 """Every number of the data files: whether a recorded figure moves if it is another, and which numbers no figure sees.
 
     python tools/data_leaves.py                         # all of them: an hour
-    python tools/data_leaves.py --only prices --number 20 --seed 3
+    python tools/data_leaves.py --only prices --rooms planning --number 20 --seed 3
 
 A leaf is a number of a file below ``collsim`` or ``topologies``. One at a time it is made a tenth larger, an integer
 one larger, and the figures of ``tests/golden/figures`` that read the file are made again, those first that saw a
@@ -115,10 +115,10 @@ def reading(replaced: dict[pathlib.Path, str], seen: Callable[[pathlib.Path], No
 Case = tuple[Room, Block]
 
 
-def readers() -> dict[pathlib.Path, list[Case]]:
-    """The figures that read a file, the fewest bytes first."""
+def readers(names: list[str]) -> dict[pathlib.Path, list[Case]]:
+    """The figures that read a file, of all rooms or of those with these names."""
     found: dict[pathlib.Path, list[Case]] = {}
-    for room in rooms():
+    for room in rooms(names):
         for block in room.blocks if room.path.stem != "data" else ():
             files: set[pathlib.Path] = set()
             forget()
@@ -164,12 +164,13 @@ def main() -> int:
     """Print what is unseen; 1 if anything is."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="files whose path holds this")
+    parser.add_argument("--rooms", default="", help="figures of these rooms only, with commas between")
     parser.add_argument("--number", type=int, help="so many leaves of each file, drawn")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--own-words", action="store_true", help="also what profiles say of their own fit")
     asked = parser.parse_args()
     drawn = random.Random(asked.seed)
-    files, total, missed = readers(), 0, 0
+    files, total, missed = readers([name for name in asked.rooms.split(",") if name]), 0, 0
     for file in [file for file in data_files() if asked.only in str(file.relative_to(ROOT))]:
         found = [leaf for leaf in leaves(file) if asked.own_words or not COUNTS & set(leaf.keys)]
         chosen = found if asked.number is None else drawn.sample(found, min(asked.number, len(found)))

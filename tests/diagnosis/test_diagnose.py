@@ -234,7 +234,7 @@ def test_one_process_starts_the_gpus_of_its_own_node():
 
 @pytest.mark.parametrize("healthy_score", [12.0, 4.0])
 def test_probabilities_are_shares_of_likelihoods_with_that_of_no_cause(monkeypatch, healthy_score):
-    """Scores are minus twice the logarithm of the likelihood; what no cause explains better counts as much as the best."""
+    """Scores are minus twice the logarithms of likelihoods."""
     scores = (2.0, 3.0, 9.0)
     monkeypatch.setattr(ranking, "_alike", lambda one, other: False)
     monkeypatch.setattr(ranking, "_finding", lambda group, probability, rows, evidence: probability)

@@ -4,7 +4,7 @@
     python tools/data_leaves.py --only prices --rooms planning --number 20 --seed 3
 
 A leaf is a number of a file below ``collsim`` or ``topologies``. One at a time it is made a tenth larger, an integer
-one larger, and the figures of ``tests/golden/figures`` that read the file are made again, those first that saw a
+at least one, and the figures of ``tests/golden/figures`` that read the file are made again, those first that saw a
 neighbour of the leaf, until one moves. What is printed is seen by no figure: it is dead, or a figure is missing. The
 files themselves stay as they are: their text is replaced where it is read.
 """
@@ -78,8 +78,10 @@ def _collect(file: pathlib.Path, node: Any, keys: tuple[str, ...], found: list[L
 
 
 def _other(text: str) -> str:
-    """Another number: of an integer the next, else a tenth more."""
-    return str(int(text) + 1) if re.fullmatch(r"[-+]?\d+", text) else f"{float(text) * 1.1 or 0.1:.6g}"
+    """Another number: a tenth more, and of an integer at least one."""
+    if re.fullmatch(r"[-+]?\d+", text):
+        return str(int(text) + max(1, abs(int(text)) // 10))
+    return f"{float(text) * 1.1 or 0.1:.6g}"
 
 
 def forget() -> None:

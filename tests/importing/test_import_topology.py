@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 
 import collsim
 from collsim.core.errors import Faults, InputError
+from collsim.importing.fabrics import _adapters
 from collsim.importing.infiniband import read_ibnetdiscover
 from collsim.importing.nccl_xml import read_nccl_xml
 from collsim.importing.nvidia_matrix import read_nvidia_matrix
 from collsim.importing.slurm_trees import read_slurm
-from collsim.topology import parse_topology
+from collsim.topology import load_topology, parse_topology
 
 EXAMPLES = Path(__file__).parents[2] / "examples/imports"
 MATRIX = (EXAMPLES / "topo_m.txt").read_text(encoding="utf-8")
@@ -285,3 +286,10 @@ def test_uplinks_that_are_missing_are_oversubscription(cut, ratio):
     assert len(lines) - len(kept) == 2 * cut
     tree = read_ibnetdiscover("".join(kept), "f.txt", Faults())
     assert tree.oversubscription == pytest.approx(ratio)
+
+
+@pytest.mark.parametrize(
+    ("figures", "adapters"), [({}, 8), ({"nic.per_gpu": "2"}, 16), ({"nic.shared_by": "2"}, 4), ({"gpu.count": "4"}, 4)]
+)
+def test_adapters_of_a_node(figures, adapters):
+    assert _adapters(load_topology("hgx_h100", figures)) == adapters

@@ -30,7 +30,7 @@ def test_numbers_with_and_without_units_are_made_others(tool, tmp_path):
     found = tool.leaves(file)
     assert [(".".join(leaf.keys), leaf.other) for leaf in found] == [
         ("gpus.one.usd.value", "1.65"),
-        ("gpus.one.rate.value", "26 GB/s"),
+        ("gpus.one.rate.value", "27 GB/s"),
         ("gpus.other.0", "8"),
         ("gpus.other.1", '"4 us"'),
     ]

@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator
 
 import collsim
 from collsim.core.errors import InputError
-from collsim.diagnosis import diagnose
+from collsim.diagnosis import diagnose, ranking
 from collsim.diagnosis.causes import all_causes, changes_of, meets
 from collsim.diagnosis.evidence import evidence_of, known_faults, usual_settings
 from collsim.diagnosis.fit import ALPHA, HOST, HOST_FACTOR, Noise, dips_of, fit_of, rates_shift, shift
@@ -263,3 +263,22 @@ def test_one_process_starts_the_gpus_of_its_own_node():
     cluster = load_topology("hgx_h100", scale_out={"nodes": 2})
     assert {change.gpus_per_thread for change in changes_of(cause, cluster, 16, 2)} == {8}
     assert {change.gpus_per_thread for change in changes_of(cause, load_topology("hgx_h100"), 4, 1)} == {4}
+
+
+@pytest.mark.parametrize("healthy_score", [12.0, 4.0])
+def test_probabilities_are_shares_of_likelihoods_with_that_of_no_cause(monkeypatch, healthy_score):
+    """Scores are minus twice the logarithms of likelihoods."""
+    scores = (2.0, 3.0, 9.0)
+    monkeypatch.setattr(ranking, "_alike", lambda one, other: False)
+    monkeypatch.setattr(ranking, "_finding", lambda group, probability, rows, evidence: probability)
+    found = ranking._findings([SimpleNamespace(score=score) for score in scores], healthy_score, (), ())
+    likely = np.exp(-np.array([*scores, healthy_score]) / 2)
+    assert found == pytest.approx(likely[:3] / likely.sum())
+
+
+def test_only_lines_that_speak_for_a_cause_are_told():
+    cause = SimpleNamespace(name="p2p_off", title="t", measure="m", fix="f", source="s")
+    lines = [SimpleNamespace(causes=("p2p_off",), weight=weight, means=str(weight)) for weight in (12.0, 0.0, -8.0)]
+    one = SimpleNamespace(cause=cause, candidate=SimpleNamespace(label="", flags=""))
+    told = ranking._suspect(one, lines).evidence
+    assert told == ("12.0",)

@@ -1,6 +1,7 @@
 """Explanations: parts that sum to the time, each one what its removal gains, and what-ifs that are what they say."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,7 +13,7 @@ from collsim.explanation.changes import changed_arguments, changes_of
 from collsim.explanation.chosen import chosen_of
 from collsim.explanation.findings import KINDS
 from collsim.explanation.removals import OVERLAP, REMOVALS
-from collsim.explanation.split import parts_of, split_of
+from collsim.explanation.split import _loads, parts_of, split_of
 
 WIRES = {"bound", "algorithm", "imbalance", "contention", "pipeline fill"}
 SYSTEMS = {
@@ -217,3 +218,13 @@ def test_messages_of_one_rank_are_no_schedule():
     assert found.phases == ()
     sent = next(tier for tier in found.tiers if tier.name == "nic->leaf")
     assert sent.bytes == pytest.approx(320 * 312 * found.row.size_bytes / 320, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("even_s", "busiest_s", "bound_s", "imbalance_s", "beyond_s"),
+    [(2.0, 5.0, 1.0, 3.0, 1.0), (1.0, 3.0, 2.0, 1.0, 0.0), (4.0, 3.0, 2.0, 0.0, 1.0)],
+)
+def test_loads_are_between_the_bound_and_the_busiest_link(even_s, busiest_s, bound_s, imbalance_s, beyond_s):
+    """An even share below the bound counts as the bound, one above the busiest link as that: no part is negative."""
+    row = SimpleNamespace(loads=SimpleNamespace(even_s=even_s, busiest_s=busiest_s), lower_bound_s=bound_s)
+    assert [part.time_s for part in _loads(row)] == [imbalance_s, beyond_s]

@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 
 import collsim
 from collsim.core.errors import Faults, InputError
+from collsim.importing.fabrics import _adapters
 from collsim.importing.infiniband import read_ibnetdiscover
 from collsim.importing.nccl_xml import read_nccl_xml
 from collsim.importing.nvidia_matrix import read_nvidia_matrix
 from collsim.importing.slurm_trees import read_slurm
-from collsim.topology import parse_topology
+from collsim.topology import load_topology, parse_topology
 
 EXAMPLES = Path(__file__).parents[2] / "examples/imports"
 MATRIX = (EXAMPLES / "topo_m.txt").read_text(encoding="utf-8")
@@ -268,3 +269,27 @@ def test_a_document_of_the_package_is_read_as_well():
             return (EXAMPLES / "infragraph.yaml").read_text(encoding="utf-8")
 
     assert collsim.import_topology(Infrastructure()).topology.n_gpus == 16
+
+
+@pytest.mark.parametrize(("cut", "ratio"), [(0, 1.0), (2, 2.0), (3, 4.0)])
+def test_uplinks_that_are_missing_are_oversubscription(cut, ratio):
+    """Four hosts of a leaf over what is left of its four cables to the spine; the worst leaf counts."""
+    lines = (EXAMPLES / "ibnetdiscover.txt").read_text().splitlines(keepends=True)
+    gone = [f"[{port}]\t" for port in range(36, 36 - cut, -1)]
+    back = [f'"S-00000000000000a0"[{port}]\t' for port in range(36, 36 - cut, -1)]
+    leaf0 = next(place for place, line in enumerate(lines) if "leaf1" in line)
+    kept = [
+        line
+        for place, line in enumerate(lines)
+        if not (place < leaf0 and line.startswith(tuple(gone))) and not any(end in line for end in back)
+    ]
+    assert len(lines) - len(kept) == 2 * cut
+    tree = read_ibnetdiscover("".join(kept), "f.txt", Faults())
+    assert tree.oversubscription == pytest.approx(ratio)
+
+
+@pytest.mark.parametrize(
+    ("figures", "adapters"), [({}, 8), ({"nic.per_gpu": "2"}, 16), ({"nic.shared_by": "2"}, 4), ({"gpu.count": "4"}, 4)]
+)
+def test_adapters_of_a_node(figures, adapters):
+    assert _adapters(load_topology("hgx_h100", figures)) == adapters

@@ -2,13 +2,14 @@
 
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from collsim.core.errors import InputError, VerificationError
 from collsim.importing import import_schedule
 from collsim.importing.msccl import read_msccl
-from collsim.importing.msccl_schedules import schedule_of
+from collsim.importing.msccl_schedules import _Machine, schedule_of
 from collsim.schedule import diff, find_faults, load, save
 from collsim.simulation.written import simulate_schedule
 
@@ -116,3 +117,19 @@ def test_ranks_and_size_have_to_be_those_of_the_schedule():
         simulate_schedule(schedule, "dgx_a100", "128K")
     with pytest.raises(InputError, match="round down to nothing"):
         import_schedule(RING, 0)
+
+
+@pytest.mark.parametrize(
+    ("op", "place", "name"),
+    [
+        ("all_gather", ("i", 1), ("o", 7)),  # three chunks of each: the own part of rank 2 begins at 6
+        ("all_gather", ("o", 1), ("o", 1)),
+        ("reduce_scatter", ("o", 1), ("i", 7)),
+        ("reduce_scatter", ("i", 1), ("i", 1)),
+        ("all_reduce", ("o", 1), ("i", 1)),
+        ("all_reduce", ("s", 1), ("s", 1)),
+    ],
+)
+def test_in_place_a_chunk_has_one_name(op, place, name):
+    machine = SimpleNamespace(program=SimpleNamespace(in_place=True, op=op, per_rank=3))
+    assert _Machine.place(machine, 2, place) == name

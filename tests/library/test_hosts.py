@@ -1,6 +1,7 @@
 """Hosts that start calls: what they change, what they leave alone, and how logs show them."""
 
 import math
+import re
 from dataclasses import replace
 
 import pytest
@@ -9,7 +10,7 @@ from collsim import simulate
 from collsim.calibration.logs.reading import read_tests
 from collsim.core.errors import InputError
 from collsim.library import load_library, load_profile
-from collsim.library.costs.hosts import HOSTS, as_hosted, checked_host, host_words, spread_of
+from collsim.library.costs.hosts import HOSTS, _floor, as_hosted, checked_host, host_words, spread_of
 
 
 @pytest.fixture(scope="module")
@@ -111,3 +112,16 @@ def test_logs_show_a_virtual_machine_by_the_addresses_of_its_gpus(tmp_path, devi
     path = tmp_path / "all_reduce.log"
     path.write_text(f"{ranks}1048576  262144  float  sum  -1  20.00  52.43  52.43  0  19.00  55.19  55.19  0\n")
     assert [test.run.virtual for test in read_tests(path)] == [virtual]
+
+
+@pytest.mark.parametrize("kind", sorted(HOSTS))
+def test_the_floor_of_another_host_says_how_it_follows(kind):
+    """What is told of it, so many microseconds times a factor, is the floor itself."""
+    profile = load_profile("hgx_h100")
+    floor_s, origin = _floor(profile, kind)
+    if origin is None:
+        assert floor_s == profile.floor_s
+        return
+    told_us, factor = re.match(r"([\d.]+) us, times ([\d.]+) ", origin.source).groups()
+    assert (origin.key, origin.status) == ("floor", "derived")
+    assert floor_s == pytest.approx(float(told_us) * float(factor) * 1e-6, rel=5e-3)

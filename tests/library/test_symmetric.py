@@ -8,7 +8,8 @@ import pytest
 
 from collsim import simulate
 from collsim.core.errors import InputError
-from collsim.library import Call, choose, load_profile, read_environment, system_of, with_symmetric
+from collsim.library import Call, choose, load_library, load_profile, read_environment, system_of, with_symmetric
+from collsim.library.engines import symmetric
 from collsim.topology import load_topology
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
@@ -92,3 +93,15 @@ def test_kernels_carried_over_say_so():
 def test_a_way_to_register_that_nobody_has_is_refused():
     with pytest.raises(InputError, match="true, false or symmetric"):
         simulate("hgx_h200", "all_reduce", "1M", registered="windows")
+
+
+@pytest.mark.parametrize("topo", ["hgx_h200", "hgx_b200"])
+def test_large_gathers_move_binary_gigabytes_a_second(topo):
+    """Eight GiB more, of which seven come from others, take seven over the rate of all blocks in GiB/s longer."""
+    architecture = "hopper" if topo == "hgx_h200" else "blackwell"
+    block = symmetric.BLOCK_GIBPS[architecture][1]
+    rate = symmetric._soft_least(symmetric.BLOCKS * block, symmetric.PEAK_GIBPS[architecture], block)
+    system, library = system_of(load_topology(topo)), load_library("nccl-2.32")
+    calls = [Call("all_gather", 8, size * 2**33, symmetric=True, registered=True) for size in (1, 2)]
+    first, second = (symmetric.symmetric_choice(call, system, library).predicted_s for call in calls)
+    assert second - first == pytest.approx(7 / rate, rel=1e-6)

@@ -39,6 +39,14 @@ def test_file_follows_the_documented_columns():
     assert "1.30 to 1.50" in comment
 
 
+def test_a_rule_tells_the_widest_error_of_its_sizes():
+    """Both times 5 % off and both 20 % off, as squares: factors of 1.07 and 1.32."""
+    narrow, wide = (size(bytes_, LL, TREE, 3.0, error) for bytes_, error in ((1024, 0.05), (2048, 0.2)))
+    ((_, told),) = tuning(narrow, wide).rules
+    assert narrow.band < wide.band
+    assert told.endswith(f"the error of that is {wide.band:.2f}")
+
+
 def test_only_gains_beyond_the_error_are_rules():
     error = 1.05**2**0.5  # errors of two times of 5 % each, as squares
     below, above = (size(1024, LL, TREE, error * factor, error=0.04879016416943205) for factor in (0.999, 1.001))

@@ -1,0 +1,66 @@
+"""Figures of every room as they were recorded; a change that is meant to move one is recorded by the tool.
+
+What is right stands in other tests, with the arithmetic. These hold what nobody worked out by hand.
+"""
+
+import importlib
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "tools"))
+golden = importlib.import_module("golden_figures")
+sys.path.remove(str(ROOT / "tools"))
+
+
+def case(room, block):
+    deep = [pytest.mark.deep] if room.path.stem.endswith("_deep") else []
+    return pytest.param(room, block, id=f"{room.path.stem}: {block.command}", marks=deep)
+
+
+@pytest.mark.parametrize(("room", "block"), [case(room, block) for room in golden.rooms() for block in room.blocks])
+def test_figures_are_as_recorded(room, block):
+    told = golden.moved(block.lines, room.now(block))
+    hint = f"if it is meant: python tools/golden_figures.py --write {room.path.stem}"
+    assert not told, "\n".join([f"collsim {block.command}", *told, hint])
+
+
+def test_every_data_file_is_there_a_second_time():
+    (room,) = golden.rooms(["data"])
+    files = [*(ROOT / "collsim").rglob("*.yaml"), *(ROOT / "topologies").rglob("*.yaml")]
+    told = {block.command.split('"')[1] for block in room.blocks}
+    assert told == {str(file.relative_to(ROOT)) for file in files}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        ("time_s: 1.5 2*3", "time_s: 1.5 2*3", []),
+        ("time_s: 1.5 2*3", "time_s: 1.50001 2*3", []),  # rounding
+        ("time_s: 1.5 2*3", "time_s: 1.5 2*2 2.1", ["time_s: 2 -> 2.1 (value 4)"]),
+        ("algo: ring tree", "algo: ring nvls", ["algo: tree -> nvls (value 2)"]),
+        ("a: 1", "b: 1", ["a: gone", "b: new"]),
+        ("a: 1*2", "a: 1", ["a: 2 values, now 1"]),
+    ],
+)
+def test_what_moved_is_told(before, after, told):
+    assert golden.moved([before], [after]) == told
+
+
+def test_a_sum_of_many_values_tells_every_one():
+    values = [float(n) for n in range(-50, 50)] + ["ring"]
+    plain = golden._digest(values)
+    for place in range(len(values)):
+        changed = list(values)
+        changed[place] = "tree" if values[place] == "ring" else values[place] * 1.001 if values[place] else 1e-9
+        assert golden.moved([f"a: {plain}"], [f"a: {golden._digest(changed)}"]), place
+    assert golden.moved([f"a: {plain}"], [f"a: {golden._digest(values[::-1])}"])
+
+
+def test_figures_of_prose_have_their_units():
+    assert golden.columns("time (us), busbw (GB/s)\n8 12.5 us 59%\n") == {
+        "line 1": ["us", "GB/s"],
+        "line 2": [8.0, 12.5, "us", 59.0, "%"],
+    }

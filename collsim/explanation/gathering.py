@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 
 from collsim.calibration.logs.reading import read_log
 from collsim.core.errors import CollsimError, Fault, Faults, SpecError
-from collsim.core.input_files import read_input
+from collsim.core.input_files import name_of_input, read_input_or_stdin
 from collsim.core.operations import operation
 from collsim.explanation.account import explained
 from collsim.explanation.contents import Contents, Document, Measured
@@ -81,7 +80,7 @@ def gather(files: Iterable[str | Path], check: Check, *, explain: bool = True, w
 
 def _read(file: str, check: Check) -> Document | list[Measured]:
     """Return a document, or the tests of a log; a pipe can be read only once."""
-    content, name = _content(file), "stdin" if file == "-" else file
+    content, name = _content(file), name_of_input(file)
     document = _document(content, name)
     if document is None:
         return _measured(name, content)
@@ -99,7 +98,7 @@ def _content(file: str) -> bytes:
     if not file:
         raise SpecError(Fault("the name of a file is empty", "FILE", HINT))
     try:
-        content = sys.stdin.buffer.read(MAX_FILE_BYTES + 1) if file == "-" else read_input(file, MAX_FILE_BYTES)
+        content = read_input_or_stdin(file, MAX_FILE_BYTES)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise SpecError(Fault(f"cannot be read: {reason}", file[:200], HINT)) from None

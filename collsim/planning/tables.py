@@ -19,6 +19,7 @@ from collsim.core.operations import dtype_bytes, operation
 from collsim.core.tabular import Tabular
 from collsim.moe import simulate_moe
 from collsim.moe.models import load_model
+from collsim.moe.request import sm_faults
 from collsim.simulation.request.fields import SCALE_OUT
 from collsim.simulation.request.prepare import Machine
 from collsim.simulation.simulate import simulate
@@ -215,6 +216,8 @@ def prepare_table(
     topology = faults.attempt(_machine(machine, first).of, topo)
     if topology is not None and kind in KINDS:
         faults += _rank_faults(kind, topology, lists)
+        beyond = [sm_faults(number, topology) for number in lists["sms"] or () if _is_count(number)]
+        faults += [fault for found in beyond for fault in found] if all(beyond) else []  # others are answered
     faults.raise_any()
     assert topology is not None
     asked = {**machine, "profile": profile}
@@ -358,7 +361,7 @@ def _experts(
             for number in sms:
                 for count in tokens:
                     question = {**asked, "nodes": node_num if node_num > 1 else None, "tokens": count, "sms": number}
-                    what = f"{model} on {node_num} nodes, {count} tokens"
+                    what = f"{model} on {node_num} nodes, {count} tokens" + f", {number} SMs" * bool(number)
                     yield what, partial(_expert_rows, topo, kind, model, node_num, question)
 
 

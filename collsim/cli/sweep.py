@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -34,6 +35,7 @@ def sweep_formats() -> tuple[str, ...]:
 @click.option("-o", "--output", metavar="FILE", help="Append each point there: .jsonl, or .parquet once all are done.")
 @click.option("--jobs", metavar="N", help="Processes.  [default: one for each core]")
 @click.option("--dask", metavar="ADDRESS", help="Answer on the workers of this Dask scheduler: tcp://HOST:8786.")
+@click.option("--retry-failed", is_flag=True, help="Ask points again that FILE has as failed.")
 @click.option("--pareto", metavar="NAME,NAME", help="Show the points that none beats in these: cost,time, ...")
 @click.option(
     "--format", "form", envvar="COLLSIM_FORMAT", metavar="FORMAT", **complete(sweep_formats), help="table, csv or json."
@@ -49,6 +51,7 @@ def sweep(
     output: str | None,
     jobs: str | None,
     dask: str | None,
+    retry_failed: bool,
     pareto: str | None,
     form: str | None,
     wide: bool,
@@ -65,7 +68,7 @@ def sweep(
 
     With -o each point is appended as it is done. Killed at any moment, the same command goes on where it was: points
     are told by all that they ask and by the version of collsim. A point that fails is recorded with its error, and
-    the others go on (exit code 4). docs/sweep.md describes the file.
+    the others go on (exit code 4); it is asked again with --retry-failed. docs/sweep.md describes the file.
     """  # noqa: D301 - \b keeps the lines that follow it as they are
     from collsim.cli import texts
     from collsim.report.sweep import SWEEP_FORMATS, render_sweep
@@ -82,10 +85,10 @@ def sweep(
     faults.raise_any()
     try:
         found = faults.attempt(_installed, partial(answer, file, output, jobs=number, dask=dask, pareto=pareto,
-                                                   progress=progress))  # fmt: skip
+                                                   retry_failed=retry_failed, progress=progress))  # fmt: skip
     except KeyboardInterrupt:
         progress.close()
-        if output is not None:
+        if output is not None and any(map(Path.exists, (Path(output), Path(f"{output}.jsonl")))):
             click.echo(f"points that are done are in {output}: the same command goes on there", err=True)
         raise
     progress.close()

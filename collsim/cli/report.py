@@ -24,8 +24,9 @@ def write_report(
     Parameters
     ----------
     files : str, Path or iterable of them
-        JSON that ``collsim run``, ``compare``, ``validate``, ``moe``, ``diagnose``, ``timeline`` or ``explain`` wrote,
-        and logs of nccl-tests or rccl-tests, whose points are drawn over the curves of their operation and ranks.
+        JSON that ``collsim run``, ``compare``, ``validate``, ``moe``, ``diagnose``, ``timeline``, ``explain``,
+        ``sweep``, ``tune`` or ``serve`` wrote, and logs of nccl-tests or rccl-tests, whose points are drawn over the
+        curves of their operation and ranks.
     output : str or Path
         The file, whole or not there.
     explain : bool
@@ -74,8 +75,9 @@ def report(
       collsim report run.json all_reduce.log -o report.html
       collsim report validate.json moe.json --no-explain -o report.html
 
-    FILE is JSON of collsim run, compare, validate, moe, diagnose, timeline or explain, or a log of nccl-tests or
-    rccl-tests. The largest size of each run is simulated again, to say where its time goes and what would help.
+    FILE is JSON of collsim run, compare, validate, moe, diagnose, timeline, explain, sweep, tune or serve, or a log
+    of nccl-tests or rccl-tests. The largest size of each run is simulated again, to say where its time goes and what
+    would help.
     """  # noqa: D301 - \b keeps the lines that follow it as they are
     from collsim.cli.run import place_of
     from collsim.explanation.gathering import gather

@@ -119,16 +119,16 @@ def schedule_check(files: tuple[str, ...]) -> None:
     unreadable = Faults()
     wrong: list[Fault] = []
     for file in files:
-        loaded = unreadable.attempt(load, file)
+        loaded, name = unreadable.attempt(load, file), name_of_input(file)
         if loaded is None:
             continue
         try:
             verify(loaded)
         except (InputError, VerificationError) as error:
-            found = [Fault(fault.what, f"{name_of_input(file)}: {fault.where}".rstrip(": "), fault.hint) for fault in error.faults]
+            found = [Fault(fault.what, f"{name}: {fault.where}".rstrip(": "), fault.hint) for fault in error.faults]
             (wrong if isinstance(error, VerificationError) else unreadable).extend(found)
         else:
-            click.echo(f"{name_of_input(file)}: ok ({loaded.op} by {loaded.algo}, {loaded.n_ranks} ranks)")
+            click.echo(f"{name}: ok ({loaded.op} by {loaded.algo}, {loaded.n_ranks} ranks)")
     if unreadable:
         raise InputError(*unreadable, *wrong)
     if wrong:

@@ -21,12 +21,16 @@ __all__ = ["READABLE", "asked_of", "gather"]
 
 READABLE = (
     "collsim.result/1", "collsim.compare/1", "collsim.validate/1", "collsim.diagnose/1", "collsim.moe/1",
-    "collsim.timeline/1", "collsim.explain/1",
+    "collsim.timeline/1", "collsim.explain/1", "collsim.sweep_result/1", "collsim.tune/1", "collsim.serving_result/1",
+    "collsim.moe_compare/1", "collsim.compare_workload/1",
 )  # fmt: skip
 """Schemas of the documents that a report shows."""
-HINT = "name a JSON file of collsim run, compare, validate, moe, diagnose, timeline or explain, or a log"
+HINT = ("name a JSON file of collsim run, compare, validate, moe, diagnose, timeline, explain, sweep, tune or serve, "
+        "or a log")  # fmt: skip
 OURS = re.compile(rb'^\s*\{\s*"schema"\s*:\s*"collsim\.')
 """How a document of a command begins."""
+POINTS = b'{"schema": "collsim.sweep_point/1"'
+"""How a file of JSON lines of a sweep begins."""
 LOOKED_AT = 4096
 MAX_FILE_BYTES = 2**28
 MOST_EXPLAINED = 3
@@ -115,6 +119,8 @@ def _needed(schema: str) -> tuple[str, ...]:
         "collsim.result/1": ("config", "topology", "results"), "collsim.compare/1": ("systems", "rows"),
         "collsim.validate/1": ("topology", "rows"), "collsim.moe/1": ("topology", "results"),
         "collsim.diagnose/1": ("topology", "logs"), "collsim.explain/1": ("config", "row"),
+        "collsim.sweep_result/1": ("points",), "collsim.tune/1": ("sizes",), "collsim.serving_result/1": ("jobs",),
+        "collsim.moe_compare/1": ("systems", "rows"), "collsim.compare_workload/1": ("systems",),
     }.get(schema, ())  # fmt: skip
 
 
@@ -128,6 +134,8 @@ def _document(content: bytes, file: str) -> dict[str, Any] | None:
     """
     if not content.removeprefix(BOM_UTF8).lstrip().startswith(b"{"):
         return None
+    if content.startswith(POINTS):
+        return _points(content, file)
     ours = OURS.search(content[:LOOKED_AT].removeprefix(BOM_UTF8)) is not None
     try:
         found = json.loads(content.decode("utf-8-sig"), parse_constant=_no_figure)
@@ -140,6 +148,19 @@ def _document(content: bytes, file: str) -> dict[str, Any] | None:
             ) from None
         return None
     return found if ours or str(found.get("schema", "")).startswith("collsim.") else None
+
+
+def _points(content: bytes, file: str) -> dict[str, Any]:
+    """Return the points of a sweep, a line each, as one document; of a point with two lines the later counts."""
+    points: dict[str, Any] = {}
+    for number, line in enumerate(content[: content.rfind(b"\n") + 1].splitlines(), start=1):  # a kill tears the last
+        try:
+            point = json.loads(line, parse_constant=_no_figure)
+            points[str(point["key"])] = point
+        except (ValueError, KeyError, TypeError, RecursionError):
+            hint = "copy it again as a whole, or leave the line out"
+            raise SpecError(Fault("no point of a sweep", f"{file}:{number}", hint)) from None
+    return {"schema": "collsim.sweep_result/1", "objectives": [], "front": [], "points": list(points.values())}
 
 
 def _no_figure(text: str) -> None:

@@ -245,9 +245,7 @@ def sm_faults(sms: int | None, topology: Topology | None) -> list[Fault]:
     return [Fault(f"{sms} SMs{has}", "sms", f"give 1 to {most}")]
 
 
-def _number_faults(
-    tokens: int | Sequence[int], seeds: Sequence[int] | None, redundant: int
-) -> list[Fault]:
+def _number_faults(tokens: int | Sequence[int], seeds: Sequence[int] | None, redundant: int) -> list[Fault]:
     """Return the faults of numbers that can be judged by themselves."""
     faults = [
         Fault(f"{each} tokens", "tokens", f"give 0 to {MOST_TOKENS} for each rank")

@@ -104,7 +104,9 @@ def test_failed_points_are_asked_again_on_demand(tmp_path, monkeypatch):
     """What went wrong was no fault of the point: now it has an answer, which counts in place of the error."""
     points, grid = tmp_path / "a.jsonl", {"base": SMALL["base"] | {"size": "1M"}, "grid": {"ranks": [2, 4]}}
     true = answered
-    monkeypatch.setattr(workers, "answered", lambda point: lost(point, "died") if point.asked["ranks"] == 4 else true(point))
+    monkeypatch.setattr(
+        workers, "answered", lambda point: lost(point, "died") if point.asked["ranks"] == 4 else true(point)
+    )
     assert len(collsim.sweep(grid, points).failed) == 1
     asked = []
     monkeypatch.setattr(workers, "answered", lambda point: asked.append(point.asked["ranks"]) or true(point))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -57,7 +56,7 @@ def calibrate(context: click.Context, /, *, output: str | None, plot: str | None
     check_targets({"output": output, "plot": plot}, faults, sources)
     _check_suffix("output", output, (".yaml", ".yml"), "--profile knows a file by that", faults)
     _check_suffix("plot", plot, (".svg",), "the drawing is SVG", faults)
-    with nullcontext() if quiet else patience():
+    with patience(quiet):
         found = _fitted(flags, faults)
     if not quiet:
         for warning in read_environment(flags["environment"]).warnings:

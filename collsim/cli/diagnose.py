@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -74,7 +73,7 @@ def diagnose(
     if told := experts_told(flags, faults, form=target or "table", causes=True):
         write(told[0], output)
         context.exit(int(told[1]))
-    with nullcontext() if quiet else patience():
+    with patience(quiet):
         found = _diagnosed(flags, faults)
     if not quiet:
         for warning in found.warnings:

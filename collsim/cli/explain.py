@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -68,7 +67,7 @@ def explain(
     sources = [*named_files(flags["topo"], flags["profile"]), *filter(None, [flags["matrix"]])]
     sources += [*files_of(flags["placement"]), *([config.file] if config is not None else [])]
     check_targets({"output": output}, faults, sources)
-    with nullcontext() if quiet else patience():
+    with patience(quiet):
         found = _explained(without_rivals(context, flags), config, faults, what_ifs=not no_what_ifs)
     if not quiet:
         for warning in found.result.warnings:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import nullcontext
 from pathlib import Path
 
 import click
@@ -87,7 +86,7 @@ def report(
     faults = Faults(lambda where: place_of(context, where, None))
     check_targets({"output": output}, faults, files)
     faults.attempt(lambda: check_suffix(output, SUFFIXES, "end it in .html: a report is HTML"))
-    with nullcontext() if quiet else patience():
+    with patience(quiet):
         contents = faults.attempt(
             gather, files, check_document, explain=not (no_explain or faults), what_ifs=not no_what_ifs
         )

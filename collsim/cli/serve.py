@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-
 import click
 
 from collsim.cli.options import complete, zoo
@@ -63,7 +61,7 @@ def serve(
     changes = texts.read_overrides(overrides, faults)
     number = None if seed is None else faults.attempt(lambda: texts.read_number(seed, "seed"))
     faults.raise_any()
-    with nullcontext() if quiet else patience():
+    with patience(quiet):
         found = simulate_serving(file, topo=topo, overrides=changes, seed=number)
     if not quiet:
         for note in found.notes:

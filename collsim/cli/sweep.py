@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from collsim.cli.options import complete, screen_options
-from collsim.cli.output import named_files, output_format, screen_of, write
+from collsim.cli.output import Progress, named_files, output_format, screen_of, write
 from collsim.cli.run import place_of
 from collsim.core.errors import PARTLY, Fault, Faults, InputError
 
@@ -79,13 +78,14 @@ def sweep(
     number = None if jobs is None else faults.attempt(texts.read_number, jobs, "jobs")
     if output is not None and output in named_files(file):
         faults.append(Fault(f"it would replace {file}, which this command reads", "output", "write to another file"))
-    progress = _Progress(quiet)
+    progress = Progress(quiet)
     if faults:  # nothing is answered, but what else is wrong is told with them
         faults.attempt(_checked, file, pareto)
     faults.raise_any()
     try:
         found = faults.attempt(_installed, partial(answer, file, output, jobs=number, dask=dask, pareto=pareto,
-                                                   retry_failed=retry_failed, progress=progress))  # fmt: skip
+                                                   retry_failed=retry_failed,
+                                                   progress=partial(progress, "point")))  # fmt: skip
     except KeyboardInterrupt:
         progress.close()
         if output is not None and any(map(Path.exists, (Path(output), Path(f"{output}.jsonl")))):
@@ -120,28 +120,6 @@ def _checked(file: str, pareto: str | None) -> None:
     if pareto is not None:
         faults.attempt(objectives_of, pareto)
     faults.raise_any()
-
-
-class _Progress:
-    """Bar on stderr with what is done, the rate and what is left; on a terminal alone."""
-
-    def __init__(self, quiet: bool) -> None:
-        self.quiet = quiet or not sys.stderr.isatty()
-        self.bar: Any = None
-
-    def __call__(self, done: int, of: int) -> None:
-        if self.quiet:
-            return
-        if self.bar is None:
-            from tqdm import tqdm
-
-            self.bar = tqdm(total=of, initial=done, unit="point", file=sys.stderr, dynamic_ncols=True)
-        self.bar.update(done - self.bar.n)
-
-    def close(self) -> None:
-        """End the bar."""
-        if self.bar is not None:
-            self.bar.close()
 
 
 def _tell(found: SweepResult, output: str | None, quiet: bool) -> None:

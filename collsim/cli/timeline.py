@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -84,7 +83,7 @@ def timeline(
     sources = [*files, *named_files(flags["topo"], flags["profile"], flags["recorded_on"])]
     check_targets({"output": output, "perfetto": perfetto, "svg": svg}, faults, sources)
     faults.attempt(lambda: check_suffix(svg, (".svg",), "end it in .svg: the drawing is SVG", "svg"))
-    with nullcontext() if quiet else patience():
+    with patience(quiet):
         found = _answered(files, flags, faults)
     if not quiet:
         for note in found.notes:

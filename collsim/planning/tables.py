@@ -16,6 +16,7 @@ from collsim._version import __version__
 from collsim.core.atomic_files import replacing
 from collsim.core.errors import CollsimError, Fault, Faults, InputError, ModelError, UnknownNameError
 from collsim.core.operations import dtype_bytes, operation
+from collsim.core.progress import steps
 from collsim.core.tabular import Tabular
 from collsim.moe import simulate_moe
 from collsim.moe.models import load_model
@@ -280,7 +281,7 @@ def answer_table(prepared: PreparedTable) -> PlannerTable:
     device = topology.labels.get("gpu.model", topology.name)
     rows: list[Record] = []
     refused: list[str] = []
-    for what, answer in parts:
+    for what, answer in steps(list(parts), "row"):
         try:
             rows += [_in_order(kind, {"device": device, **row}) for row in answer()]
         except CollsimError as error:

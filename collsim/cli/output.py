@@ -79,8 +79,10 @@ class Progress:
             from tqdm import tqdm
 
             self.close()
-            self.bar = tqdm(total=of, initial=done, unit=what, file=sys.stderr, dynamic_ncols=True, leave=not self.delay_s,
-                            delay=self.delay_s)  # fmt: skip
+            self.bar = tqdm(
+                total=of, initial=done, unit=what, file=sys.stderr, dynamic_ncols=True,
+                leave=not self.delay_s, delay=self.delay_s,
+            )  # fmt: skip
         self.bar.update(done - self.bar.n)
 
     def say_still(self) -> None:

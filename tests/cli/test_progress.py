@@ -89,8 +89,7 @@ def test_draws_that_are_done_are_left(collsim, monkeypatch):
     import json
 
     def three(items, what):
-        for item in items if what == "row" else items[:3]:
-            yield item
+        yield from items if what == "row" else items[:3]
         if what == "draw":
             raise KeyboardInterrupt
 

@@ -10,7 +10,7 @@ import click
 
 from collsim.cli.of_logs import log_options, told_of_logs
 from collsim.cli.options import complete, profiles
-from collsim.cli.output import check_targets, named_files, patience, write
+from collsim.cli.output import check_targets, named_files, patience, write, write_page
 from collsim.core.errors import Faults
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def calibrate(context: click.Context, /, *, output: str | None, plot: str | None
         from collsim.report.svg.residual_plot import residual_plot
 
         write(residual_plot(found.residuals, f"Predicted over measured time, {found.profile.title}"), plot)
-    write(calibration_table(found), None)
+    write_page(calibration_table(found))
 
 
 def _check_suffix(name: str, file: str | None, suffixes: Sequence[str], why: str, faults: Faults) -> None:

@@ -8,7 +8,7 @@ import click
 
 from collsim.cli.of_logs import experts_told, machine_of, measured_options, told_of_logs
 from collsim.cli.options import complete
-from collsim.cli.output import check_targets, named_files, output_format, patience, write
+from collsim.cli.output import check_targets, named_files, output_format, patience, write, write_page
 from collsim.core.errors import Faults
 
 if TYPE_CHECKING:
@@ -78,7 +78,8 @@ def diagnose(
     if not quiet:
         for warning in found.warnings:
             click.echo(f"warning: {warning}", err=True)
-    write(render_diagnosis(found, target or "table"), output)
+    show = write_page if target in (None, "table") else write
+    show(render_diagnosis(found, target or "table"), output)
     if found.verdict in ("faulty", "broken"):
         context.exit(1)
 

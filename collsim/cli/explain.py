@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from collsim.cli.options import complete, request_options
-from collsim.cli.output import check_targets, named_files, output_format, patience, write
+from collsim.cli.output import check_targets, named_files, output_format, patience, write, write_page
 from collsim.cli.run import load_config, requested, without_rivals
 from collsim.core.errors import Faults, InputError
 
@@ -72,7 +72,10 @@ def explain(
     if not quiet:
         for warning in found.result.warnings:
             click.echo(f"warning: {warning}", err=True)
-    write((explanation_json if target == "json" else explanation_text)(found), output)
+    if target == "json":
+        write(explanation_json(found), output)
+    else:
+        write_page(explanation_text(found), output)
 
 
 def _explained(

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from collsim.cli.options import expert_options, screen_options
-from collsim.cli.output import check_suffix, check_targets, named_files, output_format, patience, screen_of, write
+from collsim.cli.output import (
+    check_suffix,
+    check_targets,
+    named_files,
+    output_format,
+    patience,
+    screen_of,
+    write,
+    write_page,
+)
 from collsim.cli.run import place_of
 from collsim.core.errors import PARTLY, Faults
 from collsim.simulation.request.fields import SCALE_OUT
@@ -27,7 +36,7 @@ def _listing(context: click.Context, parameter: click.Parameter, wanted: bool) -
     if wanted:
         from collsim.report.moe import kernels_text, models_text
 
-        write(models_text() if parameter.name == "list_models" else kernels_text(), None)
+        write_page(models_text() if parameter.name == "list_models" else kernels_text())
         context.exit()
 
 

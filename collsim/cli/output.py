@@ -34,6 +34,7 @@ __all__ = [
     "screen_of",
     "stdout_failure",
     "write",
+    "write_page",
 ]
 
 PATIENCE_S = 1.5
@@ -235,6 +236,13 @@ def _place(file: str) -> str:
         return file
     real = os.path.realpath(file) if "\0" not in file else file
     return real if os.path.isfile(real) or not os.path.exists(real) else ""  # noqa: PTH110, PTH113 - as above
+
+
+def write_page(text: str, file: str | None = None) -> None:
+    """Write a page of text: to a terminal, as wide as that is."""
+    from collsim.report.screens import on_screen
+
+    write(on_screen(text, screen_of(file, wide=False, verbose=True).width), file)
 
 
 def write(text: str, file: str | None) -> None:

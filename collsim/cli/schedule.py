@@ -17,7 +17,16 @@ from collsim.cli.options import (
     screen_options,
     with_options,
 )
-from collsim.cli.output import check_sources, check_suffix, check_targets, named_files, output_format, screen_of, write
+from collsim.cli.output import (
+    check_sources,
+    check_suffix,
+    check_targets,
+    named_files,
+    output_format,
+    screen_of,
+    write,
+    write_page,
+)
 from collsim.cli.run import checked_request
 from collsim.core.errors import Fault, Faults, InputError, VerificationError
 from collsim.simulation.request.fields import BOUNDS, FIELDS, SCALE_OUT
@@ -70,7 +79,7 @@ def schedule_show(context: click.Context, /, *, rows: str, **flags: Any) -> None
     faults = _faults(context)
     count = faults.attempt(lambda: _count(rows))
     built = _built(flags, faults)
-    write(schedule_text(built, count or 0), None)
+    write_page(schedule_text(built, count or 0))
 
 
 @schedule.command("export")

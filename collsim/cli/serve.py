@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from collsim.cli.options import complete, zoo
-from collsim.cli.output import check_targets, named_files, output_format, patience, write
+from collsim.cli.output import check_targets, named_files, output_format, patience, screen_of, write, write_page
 from collsim.core.errors import Faults
 
 __all__ = ["serve"]
@@ -66,4 +66,6 @@ def serve(
     if not quiet:
         for note in found.notes:
             click.echo(f"warning: {note}", err=True)
-    write(render_serving(found, target or "table"), output)
+    screen = screen_of(output, wide=False, verbose=True)
+    show = write_page if target in (None, "table") else write
+    show(render_serving(found, target or "table", screen), output)

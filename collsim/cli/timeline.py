@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from collsim.cli.options import complete, profiles, zoo
-from collsim.cli.output import check_suffix, check_targets, named_files, output_format, patience, write
+from collsim.cli.output import check_suffix, check_targets, named_files, output_format, patience, write, write_page
 from collsim.core.errors import Fault, Faults, InputError
 
 if TYPE_CHECKING:
@@ -94,7 +94,8 @@ def timeline(
         write(timeline_svg(found), svg)
     if perfetto is not None:
         write(perfetto_text(found), perfetto)
-    write(render_timeline(found, target or "table"), output)
+    show = write_page if target in (None, "table") else write
+    show(render_timeline(found, target or "table"), output)
 
 
 def _positive(number: int, name: str) -> int:

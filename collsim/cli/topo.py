@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from collsim.cli.options import OPTIONS, complete, scale_out_options, scale_out_place, zoo
-from collsim.cli.output import check_sources, check_suffix, check_targets, named_files, write
+from collsim.cli.output import check_sources, check_suffix, check_targets, named_files, write, write_page
 from collsim.core.errors import Faults, UnknownNameError
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def topo_list(form: str) -> None:
         for each in found
         if each["kind"] == "cluster"
     ]
-    write("".join(f"{line}\n" for line in lines), None)
+    write_page("".join(f"{line}\n" for line in lines))
 
 
 @topo.command("show")
@@ -85,7 +85,8 @@ def topo_show(name: str, overrides: tuple[str, ...], form: str, **scale_out: str
 
     faults = Faults(_place)
     check_choice(form, ("table", "json", "yaml"), faults)
-    write(topology_text(_loaded(name, overrides, scale_out, faults), form), None)
+    show = write_page if form == "table" else write
+    show(topology_text(_loaded(name, overrides, scale_out, faults), form), None)
 
 
 @topo.command("draw")
@@ -219,4 +220,4 @@ def topo_import(file: str, output: str | None, kind: str | None, like: str | Non
         click.echo(shown, err=True, nl=False)  # stdout is for the topology
         write(found.yaml, None)
     else:
-        write(shown, None)
+        (write if form == "json" else write_page)(shown, None)

@@ -71,7 +71,10 @@ def topo_list(form: str) -> None:
 @click.argument("name", metavar="NAME|FILE", **complete(zoo, files=True))
 @scale_out_options
 @click.option("--set", "overrides", multiple=True, metavar="PATH=VALUE", help="Change a figure.")
-@click.option("--format", "form", default="table", show_default=True, metavar="FORMAT", help="table, json or yaml.")
+@click.option(
+    "--format", "form", default="table", show_default=True, metavar="FORMAT",
+    help="table, json, yaml; nccl_topo, nvidia_smi or astra_sim, as other programs have a node.",
+)  # fmt: skip
 def topo_show(name: str, overrides: tuple[str, ...], form: str, **scale_out: str | None) -> None:
     """Show links, totals per GPU, switches, and where every figure comes from.
 
@@ -80,13 +83,17 @@ def topo_show(name: str, overrides: tuple[str, ...], form: str, **scale_out: str
       collsim topo show hgx_h100
       collsim topo show mi355x_ubb8 --set link.bandwidth="80 GB/s" --format yaml
       collsim topo show hgx_h100 --nodes 16 --fabric rail --network infiniband
+      collsim topo show hgx_h100 --format nccl_topo
     """  # noqa: D301 - \b keeps the lines that follow it as they are
+    from collsim.importing.exports import EXPORTS, export_topology
     from collsim.report.topology import topology_text
 
-    faults = Faults(_place)
-    check_choice(form, ("table", "json", "yaml"), faults)
-    show = write_page if form == "table" else write
-    show(topology_text(_loaded(name, overrides, scale_out, faults), form), None)
+    faults = Faults(lambda where: "--format" if where == "form" else _place(where))
+    check_choice(form, ("table", "json", "yaml", *EXPORTS), faults)
+    shown = _loaded(name, overrides, scale_out, faults)
+    text = faults.attempt(export_topology if form in EXPORTS else topology_text, shown, form)
+    faults.raise_any()
+    (write_page if form == "table" else write)(str(text), None)
 
 
 @topo.command("draw")

@@ -37,6 +37,14 @@ def write_report(
     ------
     InputError
         Every file that cannot be shown, or the output cannot be written.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     write_report("examples/h100_all_reduce.log", f"{folder}/report.html", explain=False)
+    ...     Path(f"{folder}/report.html").read_text().count('class="m"')
+    6
     """
     from collsim.core.atomic_files import check_writable, write_text
     from collsim.explanation.gathering import gather

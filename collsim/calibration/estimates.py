@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from collsim.calibration.observations import Observation
 from collsim.calibration.parameters import Parameter, costs_of
+from collsim.core.progress import steps
 from collsim.library import Profile
 from collsim.simulation.timing import FLOOR_SHARPNESS, WAIT_SHARPNESS, call_time_s
 
@@ -115,7 +116,7 @@ class _Model:
         shown = 1 / (1 + (self.waits_s / short_s) ** WAIT_SHARPNESS)  # what of a change is not hidden by the wait
         share = (device_s / short_s) ** FLOOR_SHARPNESS * shown
         table = np.zeros((len(self.observations), len(self.parameters)))
-        for k, parameter in enumerate(self.parameters):
+        for k, parameter in enumerate(steps(self.parameters, "slope")):
             rows = [i for i, own in enumerate(self.own) if k in own]
             moved = logs.copy()
             moved[k] += STEP
@@ -194,16 +195,16 @@ def _leave_out(model: _Model, logs: Floats, near: _Linear, groups: Sequence[Hash
     """Return float64[g, p], the step that leaving out each group causes, and float64[n], the times predicted then."""
     left_out_s = np.full(len(groups), np.nan)
     names = list(dict.fromkeys(groups))
-    steps = np.zeros((len(names), len(logs)))
+    moves = np.zeros((len(names), len(logs)))
     if len(names) < 2:
-        return steps, left_out_s
-    for place, name in enumerate(names):
+        return moves, left_out_s
+    for place, name in enumerate(steps(names, "check")):
         rows = [i for i, group in enumerate(groups) if group == name]
         kept = np.ones(len(near.errors), dtype=bool)
         kept[rows] = False
         weighted = near.slopes[kept] * near.weights[kept, None]
-        steps[place] = -np.linalg.solve(near.slopes[kept].T @ weighted, weighted.T @ near.errors[kept])
+        moves[place] = -np.linalg.solve(near.slopes[kept].T @ weighted, weighted.T @ near.errors[kept])
         spreads = np.array([parameter.spread for parameter in model.parameters])
-        steps[place] = np.clip(steps[place], -spreads, spreads)  # a longer step leaves where the slopes hold
-        left_out_s[rows] = model.times_s(logs + steps[place], rows)
-    return steps, left_out_s
+        moves[place] = np.clip(moves[place], -spreads, spreads)  # a longer step leaves where the slopes hold
+        left_out_s[rows] = model.times_s(logs + moves[place], rows)
+    return moves, left_out_s

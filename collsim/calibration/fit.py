@@ -83,6 +83,12 @@ def calibrate(
     InputError
         Every fault of the request and of logs that cannot be read; no log of these GPUs, or too few rows that can be
         predicted.
+
+    Examples
+    --------
+    >>> found = calibrate("examples/h100_all_reduce.log", "hgx_h100", name="mine")
+    >>> found.profile.name, len(found.residuals)
+    ('mine', 6)
     """
     rows, skipped, topology = gather_rows(
         logs, topo, name=name, start=start, library=library, environment=environment, **overrides

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from collsim.calibration.cases import Measured, MeasuredCase
 from collsim.calibration.log_placement import gpus_of
 from collsim.collectives import family_of
 from collsim.core.errors import CollsimError
+from collsim.core.progress import steps
 from collsim.library import Profile
 from collsim.library.costs.channel_costs import Protocol
 from collsim.simulation.lowering import Lowered, LoweredRun, as_seen, lower, prepare
@@ -134,13 +135,13 @@ def thinned(rows: Sequence[Measured]) -> list[Measured]:
 
 
 def observe(
-    rows: Iterable[Measured], topology: Topology, profile: Profile, library: str
+    rows: Sequence[Measured], topology: Topology, profile: Profile, library: str
 ) -> tuple[list[Observation], dict[str, int]]:
     """Lay measured rows on *topology*.
 
     Parameters
     ----------
-    rows : iterable of Measured
+    rows : sequence of Measured
     topology : Topology
     profile : Profile
         Whether links run at line rate, and whether their latency counts.
@@ -157,7 +158,7 @@ def observe(
     laid: dict[MeasuredCase, tuple[str, str, str, Lowered]] = {}
     refused: dict[str, int] = defaultdict(int)
     found = []
-    for row in rows:
+    for row in steps(rows, "row"):
         case = row.case
         try:
             gpus = tuple(gpus_of(case, topology))

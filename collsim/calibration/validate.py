@@ -27,6 +27,7 @@ from collsim.calibration.logs.printed_rows import Choice
 from collsim.calibration.logs.reading import LAUNCHES
 from collsim.calibration.verdicts import CheckedLog, JudgedCase, RefusedCase, Unread, Validation
 from collsim.core.errors import Fault, Faults, InputError, ModelError, UnknownNameError, UnsupportedError
+from collsim.core.progress import steps
 from collsim.library import DEFAULT_LIBRARY, Profile, load_library, load_profile
 from collsim.simulation.request.prepare import Machine
 from collsim.simulation.row import width_notes
@@ -321,7 +322,7 @@ class _Model:
         calls: dict[MeasuredCase, dict[int, None]] = {}
         for case in map(self.told, cases):
             calls.setdefault(replace(case, size_bytes=0), {})[case.size_bytes] = None
-        for call, sizes in calls.items():
+        for call, sizes in steps(list(calls.items()), "test"):
             self._predict_call(call, list(sizes))
 
     def _predict_call(self, call: MeasuredCase, sizes: list[int]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,7 @@ import click
 
 from collsim.cli.of_logs import log_options, told_of_logs
 from collsim.cli.options import complete, profiles
-from collsim.cli.output import check_targets, named_files, patience, write
+from collsim.cli.output import check_targets, named_files, patience, write, write_page
 from collsim.core.errors import Faults
 
 if TYPE_CHECKING:
@@ -57,7 +56,7 @@ def calibrate(context: click.Context, /, *, output: str | None, plot: str | None
     check_targets({"output": output, "plot": plot}, faults, sources)
     _check_suffix("output", output, (".yaml", ".yml"), "--profile knows a file by that", faults)
     _check_suffix("plot", plot, (".svg",), "the drawing is SVG", faults)
-    with nullcontext() if quiet else patience():
+    with patience(quiet):
         found = _fitted(flags, faults)
     if not quiet:
         for warning in read_environment(flags["environment"]).warnings:
@@ -74,7 +73,7 @@ def calibrate(context: click.Context, /, *, output: str | None, plot: str | None
         from collsim.report.svg.residual_plot import residual_plot
 
         write(residual_plot(found.residuals, f"Predicted over measured time, {found.profile.title}"), plot)
-    write(calibration_table(found), None)
+    write_page(calibration_table(found))
 
 
 def _check_suffix(name: str, file: str | None, suffixes: Sequence[str], why: str, faults: Faults) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -78,6 +77,7 @@ def compare(
     Behind the name of a system stand what to change of it alone: NAME,PATH=VALUE,PATH=VALUE. Flags hold for all.
     """  # noqa: D301 - \b keeps the lines that follow it as they are
     from collsim.cli import texts
+    from collsim.core.progress import interrupted
     from collsim.report import COMPARISON_FORMATS, render_comparison
     from collsim.report.comparison import refused_lines
     from collsim.report.wires import check_sets
@@ -94,18 +94,21 @@ def compare(
     if workload is not None or compute_scale is not None:
         if workload is None:
             faults.append(Fault("there is no workload", "compute_scale", "add --workload FILE"))
-        with nullcontext() if quiet else patience():
+        with patience(quiet):
             found = _compared_workload(
                 context, (topos, workload or ""), {**flags, "compute_scale": compute_scale}, own, faults
             )
         _show_workload(context, found, target or "table", output, screen)
         return
-    with nullcontext() if quiet else patience():
+    with patience(quiet, keeps_done=True):
         comparison = _compared(topos, without_rivals(context, flags), {"cost": cost, **own}, faults)
+        is_part = interrupted()
     if not quiet:
         for warning in comparison.warnings:
             click.echo(f"warning: {warning}", err=True)
-    write(render_comparison(comparison, target or "table", screen), output)
+    write(render_comparison(comparison, target or "table", screen), None if is_part else output)
+    if is_part:  # files are whole or not there
+        raise KeyboardInterrupt
     if comparison.refused:
         for line in refused_lines(comparison):
             click.echo(f"error: {line}", err=True)

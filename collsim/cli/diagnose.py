@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from collsim.cli.of_logs import experts_told, machine_of, measured_options, told_of_logs
 from collsim.cli.options import complete
-from collsim.cli.output import check_targets, named_files, output_format, patience, write
+from collsim.cli.output import check_targets, named_files, output_format, patience, write, write_page
 from collsim.core.errors import Faults
 
 if TYPE_CHECKING:
@@ -74,12 +73,13 @@ def diagnose(
     if told := experts_told(flags, faults, form=target or "table", causes=True):
         write(told[0], output)
         context.exit(int(told[1]))
-    with nullcontext() if quiet else patience():
+    with patience(quiet):
         found = _diagnosed(flags, faults)
     if not quiet:
         for warning in found.warnings:
             click.echo(f"warning: {warning}", err=True)
-    write(render_diagnosis(found, target or "table"), output)
+    show = write_page if target in (None, "table") else write
+    show(render_diagnosis(found, target or "table"), output)
     if found.verdict in ("faulty", "broken"):
         context.exit(1)
 

@@ -10,7 +10,7 @@ from importlib import import_module
 import click
 
 from collsim._version import __version__
-from collsim.cli.output import write
+from collsim.cli.output import write_page
 from collsim.core.errors import CollsimError, Fault
 
 __all__ = ["doctor"]
@@ -43,7 +43,7 @@ def doctor(warm: bool) -> None:
 
 
 def _say(*lines: tuple[str, str]) -> None:
-    write("".join(f"{name:<8} {text}\n" for name, text in lines), None)
+    write_page("".join(f"{name:<8} {text}\n" for name, text in lines))
 
 
 def _version_of(package: str) -> str:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from collsim.cli.options import complete, request_options
-from collsim.cli.output import check_targets, named_files, output_format, patience, write
+from collsim.cli.output import check_targets, named_files, output_format, patience, write, write_page
 from collsim.cli.run import load_config, requested, without_rivals
 from collsim.core.errors import Faults, InputError
 
@@ -68,12 +67,15 @@ def explain(
     sources = [*named_files(flags["topo"], flags["profile"]), *filter(None, [flags["matrix"]])]
     sources += [*files_of(flags["placement"]), *([config.file] if config is not None else [])]
     check_targets({"output": output}, faults, sources)
-    with nullcontext() if quiet else patience():
+    with patience(quiet):
         found = _explained(without_rivals(context, flags), config, faults, what_ifs=not no_what_ifs)
     if not quiet:
         for warning in found.result.warnings:
             click.echo(f"warning: {warning}", err=True)
-    write((explanation_json if target == "json" else explanation_text)(found), output)
+    if target == "json":
+        write(explanation_json(found), output)
+    else:
+        write_page(explanation_text(found), output)
 
 
 def _explained(

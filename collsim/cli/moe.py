@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from collsim.cli.options import expert_options, screen_options
-from collsim.cli.output import check_suffix, check_targets, named_files, output_format, patience, screen_of, write
+from collsim.cli.output import (
+    check_suffix,
+    check_targets,
+    named_files,
+    output_format,
+    patience,
+    screen_of,
+    write,
+    write_page,
+)
 from collsim.cli.run import place_of
 from collsim.core.errors import PARTLY, Faults
 from collsim.simulation.request.fields import SCALE_OUT
@@ -28,7 +36,7 @@ def _listing(context: click.Context, parameter: click.Parameter, wanted: bool) -
     if wanted:
         from collsim.report.moe import kernels_text, models_text
 
-        write(models_text() if parameter.name == "list_models" else kernels_text(), None)
+        write_page(models_text() if parameter.name == "list_models" else kernels_text())
         context.exit()
 
 
@@ -67,6 +75,7 @@ def moe(
     --list-models and --list-kernels print what there is. Flags that describe the machine hold for all systems that
     --compare names; behind a name stand changes of it alone: NAME,PATH=VALUE,PATH=VALUE.
     """  # noqa: D301 - \b keeps the lines that follow it as they are
+    from collsim.core.progress import interrupted
     from collsim.report.moe import MOE_FORMATS, render_moe
 
     faults = Faults(lambda where: place_of(context, where, None))
@@ -74,19 +83,24 @@ def moe(
     sources = [*named_files(flags["topo"], flags["profile"]), *filter(None, [flags["counts"]])]
     check_targets({"output": output, "svg": svg}, faults, sources)
     faults.attempt(lambda: check_suffix(svg, (".svg",), "end it in .svg: the drawing is SVG", "svg"))
-    with nullcontext() if quiet else patience():
+    with patience(quiet, keeps_done=True):
         comparison = _answered(flags, faults, drawn=svg is not None)
+        is_part = interrupted()
     first = comparison.systems[0].result
     assert first is not None
     found = comparison if flags["compare"] else first
     if not quiet:
         for warning in found.warnings:
             click.echo(f"warning: {warning}", err=True)
+    screen = screen_of(None if is_part else output, wide=wide, verbose=verbose)
+    if is_part:  # files are whole or not there
+        write(render_moe(found, target or "table", screen), None)
+        raise KeyboardInterrupt
     if svg is not None:
         from collsim.report.svg.heat_map import byte_map_svg
 
         write(byte_map_svg(first), svg)
-    write(render_moe(found, target or "table", screen_of(output, wide=wide, verbose=verbose)), output)
+    write(render_moe(found, target or "table", screen), output)
     if lines := _refused(comparison, alone=not flags["compare"]):
         for line in lines:
             click.echo(f"error: {line}", err=True)

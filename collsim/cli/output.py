@@ -9,9 +9,9 @@ import shutil
 import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ClosedStream",
+    "Progress",
     "check_sources",
     "check_suffix",
     "check_targets",
@@ -33,24 +34,68 @@ __all__ = [
     "screen_of",
     "stdout_failure",
     "write",
+    "write_page",
 ]
 
 PATIENCE_S = 1.5
 
 
 @contextmanager
-def patience() -> Iterator[None]:
-    """Say on stderr what takes so long: compiling the engine, or the run itself."""
-    from collsim.cli.notices import compiling_notice
+def patience(quiet: bool = False, *, keeps_done: bool = False) -> Iterator[None]:
+    """Say on stderr what takes so long: that the engine is compiled, and on a terminal how far the work is.
 
-    timer = threading.Timer(PATIENCE_S, lambda: click.echo("still working", err=True))
+    *keeps_done*: the answer of an interrupted command holds what is done; `collsim.core.progress.interrupted` says so.
+    """
+    from collsim.cli.notices import compiling_notice
+    from collsim.core.progress import listening
+
+    if quiet:
+        with listening(None, keeps_done=keeps_done):
+            yield
+        return
+    bar = Progress(delay_s=PATIENCE_S)
+    timer = threading.Timer(PATIENCE_S, bar.say_still)
     timer.daemon = True
     timer.start()
     try:
-        with compiling_notice():
+        with closing(bar), compiling_notice(), listening(bar if bar.is_seen else None, keeps_done=keeps_done):
             yield
     finally:
         timer.cancel()
+
+
+class Progress:
+    """Bar on stderr with what is done, the rate and the time that is left; on a terminal alone, after *delay_s*."""
+
+    def __init__(self, quiet: bool = False, delay_s: float = 0.0) -> None:
+        self.is_seen = not quiet and sys.stderr is not None and sys.stderr.isatty()
+        self.delay_s = delay_s
+        self.bar: Any = None
+
+    def __call__(self, what: str, done: int, of: int) -> None:
+        """Show that *done* of so many are done; another *what*, or a new beginning, is another bar."""
+        if not self.is_seen:
+            return
+        if self.bar is None or self.bar.unit != what or done < self.bar.n:
+            from tqdm import tqdm
+
+            self.close()
+            self.bar = tqdm(
+                total=of, initial=done, unit=what, file=sys.stderr, dynamic_ncols=True,
+                leave=not self.delay_s, delay=self.delay_s,
+            )  # fmt: skip
+        self.bar.update(done - self.bar.n)
+
+    def say_still(self) -> None:
+        """Say that there is work, where nothing tells how much of it is done."""
+        if self.is_seen and self.bar is None:
+            click.echo("still working", err=True)
+
+    def close(self) -> None:
+        """End the bar."""
+        if self.bar is not None:
+            self.bar.close()
+            self.bar = None
 
 
 class ClosedStream(io.TextIOBase):
@@ -191,6 +236,13 @@ def _place(file: str) -> str:
         return file
     real = os.path.realpath(file) if "\0" not in file else file
     return real if os.path.isfile(real) or not os.path.exists(real) else ""  # noqa: PTH110, PTH113 - as above
+
+
+def write_page(text: str, file: str | None = None) -> None:
+    """Write a page of text: to a terminal, as wide as that is."""
+    from collsim.report.screens import on_screen
+
+    write(on_screen(text, screen_of(file, wide=False, verbose=True).width), file)
 
 
 def write(text: str, file: str | None) -> None:

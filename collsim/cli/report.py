@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import nullcontext
 from pathlib import Path
 
 import click
@@ -24,8 +23,9 @@ def write_report(
     Parameters
     ----------
     files : str, Path or iterable of them
-        JSON that ``collsim run``, ``compare``, ``validate``, ``moe``, ``diagnose``, ``timeline`` or ``explain`` wrote,
-        and logs of nccl-tests or rccl-tests, whose points are drawn over the curves of their operation and ranks.
+        JSON that ``collsim run``, ``compare``, ``validate``, ``moe``, ``diagnose``, ``timeline``, ``explain``,
+        ``sweep``, ``tune`` or ``serve`` wrote, and logs of nccl-tests or rccl-tests, whose points are drawn over the
+        curves of their operation and ranks.
     output : str or Path
         The file, whole or not there.
     explain : bool
@@ -37,6 +37,14 @@ def write_report(
     ------
     InputError
         Every file that cannot be shown, or the output cannot be written.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     write_report("examples/h100_all_reduce.log", f"{folder}/report.html", explain=False)
+    ...     Path(f"{folder}/report.html").read_text().count('class="m"')
+    6
     """
     from collsim.core.atomic_files import check_writable, write_text
     from collsim.explanation.gathering import gather
@@ -74,8 +82,9 @@ def report(
       collsim report run.json all_reduce.log -o report.html
       collsim report validate.json moe.json --no-explain -o report.html
 
-    FILE is JSON of collsim run, compare, validate, moe, diagnose, timeline or explain, or a log of nccl-tests or
-    rccl-tests. The largest size of each run is simulated again, to say where its time goes and what would help.
+    FILE is JSON of collsim run, compare, validate, moe, diagnose, timeline, explain, sweep, tune or serve, or a log
+    of nccl-tests or rccl-tests. The largest size of each run is simulated again, to say where its time goes and what
+    would help.
     """  # noqa: D301 - \b keeps the lines that follow it as they are
     from collsim.cli.run import place_of
     from collsim.explanation.gathering import gather
@@ -85,7 +94,7 @@ def report(
     faults = Faults(lambda where: place_of(context, where, None))
     check_targets({"output": output}, faults, files)
     faults.attempt(lambda: check_suffix(output, SUFFIXES, "end it in .html: a report is HTML"))
-    with nullcontext() if quiet else patience():
+    with patience(quiet):
         contents = faults.attempt(
             gather, files, check_document, explain=not (no_explain or faults), what_ifs=not no_what_ifs
         )

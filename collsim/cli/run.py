@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -95,6 +94,7 @@ def run(
 
     A flag goes before its environment variable (COLLSIM_TOPO, COLLSIM_PROFILE, ...), and that before --config.
     """  # noqa: D301 - \b keeps the lines that follow it as they are
+    from collsim.core.progress import interrupted
     from collsim.report import render
     from collsim.report.wires import check_sets
     from collsim.simulation.request.placement import files_of
@@ -111,16 +111,21 @@ def run(
     if config is not None:  # --save-config may renew it, unless that would lose the rows of a result
         targets = {"output": output} | ({"save_config": save_config} if config.has_rows else {})
         check_targets(targets, faults, [config.file])
-    with nullcontext() if quiet else patience():
+    with patience(quiet, keeps_done=True):
         result = _simulated(without_rivals(context, flags), config, faults)
+        is_part = interrupted()
     if not quiet:
         for warning in (*result.warnings, *_stale(context, config, result)):
             click.echo(f"warning: {warning}", err=True)
+    screen = screen_of(None if is_part else output, wide=wide, verbose=verbose, columns=sets)
+    if is_part:  # files are whole or not there
+        write(render(result, target or "table", screen), None)
+        raise KeyboardInterrupt
     if save_config is not None:
         from collsim.cli.config import as_configuration
 
         write(as_configuration(result), save_config)
-    write(render(result, target or "table", screen_of(output, wide=wide, verbose=verbose, columns=sets)), output)
+    write(render(result, target or "table", screen), output)
     if result.refused:
         for line in refusal_lines(result.refused):
             click.echo(f"error: {line}", err=True)

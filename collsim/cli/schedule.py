@@ -17,7 +17,16 @@ from collsim.cli.options import (
     screen_options,
     with_options,
 )
-from collsim.cli.output import check_sources, check_suffix, check_targets, named_files, output_format, screen_of, write
+from collsim.cli.output import (
+    check_sources,
+    check_suffix,
+    check_targets,
+    named_files,
+    output_format,
+    screen_of,
+    write,
+    write_page,
+)
 from collsim.cli.run import checked_request
 from collsim.core.errors import Fault, Faults, InputError, VerificationError
 from collsim.simulation.request.fields import BOUNDS, FIELDS, SCALE_OUT
@@ -70,7 +79,7 @@ def schedule_show(context: click.Context, /, *, rows: str, **flags: Any) -> None
     faults = _faults(context)
     count = faults.attempt(lambda: _count(rows))
     built = _built(flags, faults)
-    write(schedule_text(built, count or 0), None)
+    write_page(schedule_text(built, count or 0))
 
 
 @schedule.command("export")
@@ -113,21 +122,22 @@ def schedule_check(files: tuple[str, ...]) -> None:
     Example:
       collsim schedule check ring.json mine.json
     """  # noqa: D301 - \b keeps the lines that follow it as they are
+    from collsim.core.input_files import name_of_input
     from collsim.schedule import load, verify
 
     unreadable = Faults()
     wrong: list[Fault] = []
     for file in files:
-        loaded = unreadable.attempt(load, file)
+        loaded, name = unreadable.attempt(load, file), name_of_input(file)
         if loaded is None:
             continue
         try:
             verify(loaded)
         except (InputError, VerificationError) as error:
-            found = [Fault(fault.what, f"{file}: {fault.where}".rstrip(": "), fault.hint) for fault in error.faults]
+            found = [Fault(fault.what, f"{name}: {fault.where}".rstrip(": "), fault.hint) for fault in error.faults]
             (wrong if isinstance(error, VerificationError) else unreadable).extend(found)
         else:
-            click.echo(f"{file}: ok ({loaded.op} by {loaded.algo}, {loaded.n_ranks} ranks)")
+            click.echo(f"{name}: ok ({loaded.op} by {loaded.algo}, {loaded.n_ranks} ranks)")
     if unreadable:
         raise InputError(*unreadable, *wrong)
     if wrong:
@@ -158,15 +168,18 @@ def schedule_diff(first: str, second: str) -> None:
 
 
 @schedule.command("import")
-@click.argument("file", metavar="FILE.xml", type=click.Path())
+@click.argument("file", metavar="FILE", type=click.Path())
 @click.option("--size", default=DEFAULT_SIZE, show_default=True, metavar="SIZE", help="Exactly one size.")
 @click.option("-o", "--output", metavar="FILE", help="Write there; a name in .gz is compressed.  [default: stdout]")
 def schedule_import(file: str, size: str, output: str | None) -> None:
     """Make a schedule of an algorithm of MSCCL, of one size, and prove that it does what its collective promises.
 
+    FILE is XML, - is stdin.
+
     \b
-    Example:
+    Examples:
       collsim schedule import my_algorithm.xml --size 1M -o mine.json
+      generate_algorithm | collsim schedule import - --size 1M -o mine.json
     """  # noqa: D301 - \b keeps the lines that follow it as they are
     from collsim.importing import import_schedule
     from collsim.schedule.json_files import as_text, save
@@ -205,12 +218,13 @@ def schedule_run(
     verbose: bool,
     **flags: Any,
 ) -> None:
-    """Predict how long a saved schedule, or an algorithm of MSCCL, takes on a machine, by size.
+    """Predict how long a saved schedule, or an algorithm of MSCCL, takes on a machine, by size; - is stdin.
 
     \b
     Examples:
       collsim schedule run my_algorithm.xml --topo dgx_a100 -b 64K -e 4M -f 4
       collsim schedule run pat.json --topo mi300x_ubb8
+      collsim schedule import my_algorithm.xml | collsim schedule run - --topo dgx_a100
     """  # noqa: D301 - \b keeps the lines that follow it as they are
     from collsim.report import render
     from collsim.simulation.written import predict_written
@@ -239,20 +253,18 @@ def schedule_run(
 
 def _read(file: str) -> tuple[Schedule, Callable[[int], Schedule] | None]:
     """Return the schedule in a file, and what makes it at other sizes: an algorithm of MSCCL has any."""
-    from collsim.core.input_files import read_input
-    from collsim.importing.msccl import MOST_BYTES, read_msccl
+    from collsim.core.input_files import name_of_input
+    from collsim.importing.msccl import read_msccl
     from collsim.importing.msccl_schedules import schedule_of
     from collsim.schedule import load
+    from collsim.schedule.json_files import read_schedule_file
     from collsim.topology.files.foreign import format_of
 
-    try:
-        content = read_input(file, MOST_BYTES)
-    except (OSError, ValueError):
-        content = b""  # `load` says what is wrong with the file
+    content = read_schedule_file(file)  # once: a pipe can be read only once
     form = format_of(content)
     if form is None or form.key != "msccl":
-        return load(file), None
-    program = read_msccl(content, file)
+        return load(file, content), None
+    program = read_msccl(content, name_of_input(file))
     at = partial(schedule_of, program)
     return at(FIRST_BYTES), at
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-
 import click
 
 from collsim.cli.options import complete, zoo
-from collsim.cli.output import check_targets, named_files, output_format, patience, write
+from collsim.cli.output import check_targets, named_files, output_format, patience, screen_of, write, write_page
 from collsim.core.errors import Faults
 
 __all__ = ["serve"]
@@ -63,9 +61,11 @@ def serve(
     changes = texts.read_overrides(overrides, faults)
     number = None if seed is None else faults.attempt(lambda: texts.read_number(seed, "seed"))
     faults.raise_any()
-    with nullcontext() if quiet else patience():
+    with patience(quiet):
         found = simulate_serving(file, topo=topo, overrides=changes, seed=number)
     if not quiet:
         for note in found.notes:
             click.echo(f"warning: {note}", err=True)
-    write(render_serving(found, target or "table"), output)
+    screen = screen_of(output, wide=False, verbose=True)
+    show = write_page if target in (None, "table") else write
+    show(render_serving(found, target or "table", screen), output)

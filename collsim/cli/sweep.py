@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from collsim.cli.options import complete, screen_options
-from collsim.cli.output import named_files, output_format, screen_of, write
+from collsim.cli.output import Progress, named_files, output_format, screen_of, write
 from collsim.cli.run import place_of
 from collsim.core.errors import PARTLY, Fault, Faults, InputError
 
@@ -34,6 +34,7 @@ def sweep_formats() -> tuple[str, ...]:
 @click.option("-o", "--output", metavar="FILE", help="Append each point there: .jsonl, or .parquet once all are done.")
 @click.option("--jobs", metavar="N", help="Processes.  [default: one for each core]")
 @click.option("--dask", metavar="ADDRESS", help="Answer on the workers of this Dask scheduler: tcp://HOST:8786.")
+@click.option("--retry-failed", is_flag=True, help="Ask points again that FILE has as failed.")
 @click.option("--pareto", metavar="NAME,NAME", help="Show the points that none beats in these: cost,time, ...")
 @click.option(
     "--format", "form", envvar="COLLSIM_FORMAT", metavar="FORMAT", **complete(sweep_formats), help="table, csv or json."
@@ -49,6 +50,7 @@ def sweep(
     output: str | None,
     jobs: str | None,
     dask: str | None,
+    retry_failed: bool,
     pareto: str | None,
     form: str | None,
     wide: bool,
@@ -65,7 +67,7 @@ def sweep(
 
     With -o each point is appended as it is done. Killed at any moment, the same command goes on where it was: points
     are told by all that they ask and by the version of collsim. A point that fails is recorded with its error, and
-    the others go on (exit code 4). docs/sweep.md describes the file.
+    the others go on (exit code 4); it is asked again with --retry-failed. docs/sweep.md describes the file.
     """  # noqa: D301 - \b keeps the lines that follow it as they are
     from collsim.cli import texts
     from collsim.report.sweep import SWEEP_FORMATS, render_sweep
@@ -76,16 +78,17 @@ def sweep(
     number = None if jobs is None else faults.attempt(texts.read_number, jobs, "jobs")
     if output is not None and output in named_files(file):
         faults.append(Fault(f"it would replace {file}, which this command reads", "output", "write to another file"))
-    progress = _Progress(quiet)
+    progress = Progress(quiet)
     if faults:  # nothing is answered, but what else is wrong is told with them
         faults.attempt(_checked, file, pareto)
     faults.raise_any()
     try:
         found = faults.attempt(_installed, partial(answer, file, output, jobs=number, dask=dask, pareto=pareto,
-                                                   progress=progress))  # fmt: skip
+                                                   retry_failed=retry_failed,
+                                                   progress=partial(progress, "point")))  # fmt: skip
     except KeyboardInterrupt:
         progress.close()
-        if output is not None:
+        if output is not None and any(map(Path.exists, (Path(output), Path(f"{output}.jsonl")))):
             click.echo(f"points that are done are in {output}: the same command goes on there", err=True)
         raise
     progress.close()
@@ -117,28 +120,6 @@ def _checked(file: str, pareto: str | None) -> None:
     if pareto is not None:
         faults.attempt(objectives_of, pareto)
     faults.raise_any()
-
-
-class _Progress:
-    """Bar on stderr with what is done, the rate and what is left; on a terminal alone."""
-
-    def __init__(self, quiet: bool) -> None:
-        self.quiet = quiet or not sys.stderr.isatty()
-        self.bar: Any = None
-
-    def __call__(self, done: int, of: int) -> None:
-        if self.quiet:
-            return
-        if self.bar is None:
-            from tqdm import tqdm
-
-            self.bar = tqdm(total=of, initial=done, unit="point", file=sys.stderr, dynamic_ncols=True)
-        self.bar.update(done - self.bar.n)
-
-    def close(self) -> None:
-        """End the bar."""
-        if self.bar is not None:
-            self.bar.close()
 
 
 def _tell(found: SweepResult, output: str | None, quiet: bool) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from typing import Any
 
 import click
@@ -89,7 +88,7 @@ def tables(context: click.Context, /, *, kind: str, output: str | None, quiet: b
     prepared = faults.attempt(lambda: prepare_table(topo, kind, **known))
     faults.raise_any()
     assert prepared is not None
-    with nullcontext() if quiet else patience():
+    with patience(quiet):
         found = answer_table(prepared)
     if output is not None and output.endswith(".parquet"):
         _write_parquet(found.to_parquet, output)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from collsim.cli.options import complete, profiles, zoo
-from collsim.cli.output import check_suffix, check_targets, named_files, output_format, patience, write
+from collsim.cli.output import check_suffix, check_targets, named_files, output_format, patience, write, write_page
 from collsim.core.errors import Fault, Faults, InputError
 
 if TYPE_CHECKING:
@@ -84,7 +83,7 @@ def timeline(
     sources = [*files, *named_files(flags["topo"], flags["profile"], flags["recorded_on"])]
     check_targets({"output": output, "perfetto": perfetto, "svg": svg}, faults, sources)
     faults.attempt(lambda: check_suffix(svg, (".svg",), "end it in .svg: the drawing is SVG", "svg"))
-    with nullcontext() if quiet else patience():
+    with patience(quiet):
         found = _answered(files, flags, faults)
     if not quiet:
         for note in found.notes:
@@ -95,7 +94,8 @@ def timeline(
         write(timeline_svg(found), svg)
     if perfetto is not None:
         write(perfetto_text(found), perfetto)
-    write(render_timeline(found, target or "table"), output)
+    show = write_page if target in (None, "table") else write
+    show(render_timeline(found, target or "table"), output)
 
 
 def _positive(number: int, name: str) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from collsim.cli.options import OPTIONS, complete, scale_out_options, scale_out_place, zoo
-from collsim.cli.output import check_sources, check_suffix, check_targets, named_files, write
+from collsim.cli.output import check_sources, check_suffix, check_targets, named_files, write, write_page
 from collsim.core.errors import Faults, UnknownNameError
 
 if TYPE_CHECKING:
@@ -64,14 +64,17 @@ def topo_list(form: str) -> None:
         for each in found
         if each["kind"] == "cluster"
     ]
-    write("".join(f"{line}\n" for line in lines), None)
+    write_page("".join(f"{line}\n" for line in lines))
 
 
 @topo.command("show")
 @click.argument("name", metavar="NAME|FILE", **complete(zoo, files=True))
 @scale_out_options
 @click.option("--set", "overrides", multiple=True, metavar="PATH=VALUE", help="Change a figure.")
-@click.option("--format", "form", default="table", show_default=True, metavar="FORMAT", help="table, json or yaml.")
+@click.option(
+    "--format", "form", default="table", show_default=True, metavar="FORMAT",
+    help="table, json, yaml; nccl_topo, nvidia_smi or astra_sim, as other programs have a node.",
+)  # fmt: skip
 def topo_show(name: str, overrides: tuple[str, ...], form: str, **scale_out: str | None) -> None:
     """Show links, totals per GPU, switches, and where every figure comes from.
 
@@ -80,12 +83,17 @@ def topo_show(name: str, overrides: tuple[str, ...], form: str, **scale_out: str
       collsim topo show hgx_h100
       collsim topo show mi355x_ubb8 --set link.bandwidth="80 GB/s" --format yaml
       collsim topo show hgx_h100 --nodes 16 --fabric rail --network infiniband
+      collsim topo show hgx_h100 --format nccl_topo
     """  # noqa: D301 - \b keeps the lines that follow it as they are
+    from collsim.importing.exports import EXPORTS, export_topology
     from collsim.report.topology import topology_text
 
-    faults = Faults(_place)
-    check_choice(form, ("table", "json", "yaml"), faults)
-    write(topology_text(_loaded(name, overrides, scale_out, faults), form), None)
+    faults = Faults(lambda where: "--format" if where == "form" else _place(where))
+    check_choice(form, ("table", "json", "yaml", *EXPORTS), faults)
+    shown = _loaded(name, overrides, scale_out, faults)
+    text = faults.attempt(export_topology if form in EXPORTS else topology_text, shown, form)
+    faults.raise_any()
+    (write_page if form == "table" else write)(str(text), None)
 
 
 @topo.command("draw")
@@ -219,4 +227,4 @@ def topo_import(file: str, output: str | None, kind: str | None, like: str | Non
         click.echo(shown, err=True, nl=False)  # stdout is for the topology
         write(found.yaml, None)
     else:
-        write(shown, None)
+        (write if form == "json" else write_page)(shown, None)

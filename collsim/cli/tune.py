@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from typing import Any
 
 import click
@@ -73,7 +72,7 @@ def tune(
     asked = requested(without_rivals(context, whole), None, faults)
     request = {name: value for name, value in asked.items() if name in flags}
     share = None if band is None else faults.attempt(parse_fraction, band, "band", allow_zero=True)
-    with nullcontext() if quiet else patience():
+    with patience(quiet):
         found = faults.attempt(lambda: tuned(**request, band=share, search_channels=not no_channels))
     faults.raise_any()
     assert found is not None

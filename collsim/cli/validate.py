@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -85,7 +84,7 @@ def validate(
     if told := experts_told(flags, faults, form=target or "table", causes=False):
         write(told[0], output)
         context.exit(1 if strict and told[1] else 0)
-    with nullcontext() if quiet else patience():
+    with patience(quiet):
         validation = _validated(flags, faults)
     if not quiet:
         for warning in validation.warnings:

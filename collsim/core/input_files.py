@@ -1,14 +1,15 @@
-"""Files that are read, whatever they are: no command waits for ever for a pipe to which nobody writes."""
+"""Files that are read, whatever they are, and stdin: no command waits for ever for a pipe to which nobody writes."""
 
 from __future__ import annotations
 
 import errno
 import os
+import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["open_input", "read_input"]
+__all__ = ["name_of_input", "open_input", "read_input", "read_input_or_stdin"]
 
 WAIT_S = 5.0
 """So long a pipe may be without anyone who writes to it (chosen); who has opened it may take any time."""
@@ -31,6 +32,20 @@ def read_input(path: str | os.PathLike[str], most_bytes: int) -> bytes:
     """Return the bytes of a file, one more than *most_bytes* of a longer one; raise as `open_input`."""
     with open_input(path) as stream:
         return stream.read(most_bytes + 1)
+
+
+def read_input_or_stdin(path: str | os.PathLike[str], most_bytes: int) -> bytes:
+    """Return the bytes of a file, or of stdin for ``-``, as `read_input` does; stdin can be read only once."""
+    return sys.stdin.buffer.read(most_bytes + 1) if os.fspath(path) == "-" else read_input(path, most_bytes)
+
+
+def name_of_input(path: str | os.PathLike[str]) -> str:
+    """Return what messages call a file: ``stdin`` for ``-``.
+
+    >>> name_of_input("ring.json"), name_of_input("-")
+    ('ring.json', 'stdin')
+    """
+    return "stdin" if os.fspath(path) == "-" else os.fspath(path)
 
 
 def _open_pipe(path: str | os.PathLike[str]) -> BinaryIO:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collsim.core.units import format_time
+from collsim.core.progress import steps
 from collsim.diagnosis.causes import Cause, Change, changes_of
 from collsim.diagnosis.curves import Bench
 from collsim.diagnosis.findings import Curve, Evidence, Finding, Suspect
@@ -87,7 +88,7 @@ def ranked(subjects: Sequence[Subject], causes: Sequence[Cause], bench: Bench, e
     healthy = [fit_of(subject.noise, subject.noise.healthy_s) for subject in subjects]
     healthy_score = sum(fit.score for fit in healthy)
     scored, looked_at = [], []
-    for cause in causes:
+    for cause in steps(causes, "cause"):
         bonus = sum({entry.means: entry.weight for entry in evidence if cause.name in entry.causes}.values())
         candidates = [
             one for one in _candidates(cause, subjects, bench) if any(_departs(ratios) for ratios in one.ratios)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 
 from collsim.calibration.logs.reading import read_log
 from collsim.core.errors import CollsimError, Fault, Faults, SpecError
-from collsim.core.input_files import read_input
+from collsim.core.input_files import name_of_input, read_input_or_stdin
 from collsim.core.operations import operation
 from collsim.explanation.account import explained
 from collsim.explanation.contents import Contents, Document, Measured
@@ -22,12 +21,16 @@ __all__ = ["READABLE", "asked_of", "gather"]
 
 READABLE = (
     "collsim.result/1", "collsim.compare/1", "collsim.validate/1", "collsim.diagnose/1", "collsim.moe/1",
-    "collsim.timeline/1", "collsim.explain/1",
+    "collsim.timeline/1", "collsim.explain/1", "collsim.sweep_result/1", "collsim.tune/1", "collsim.serving_result/1",
+    "collsim.moe_compare/1", "collsim.compare_workload/1",
 )  # fmt: skip
 """Schemas of the documents that a report shows."""
-HINT = "name a JSON file of collsim run, compare, validate, moe, diagnose, timeline or explain, or a log"
+HINT = ("name a JSON file of collsim run, compare, validate, moe, diagnose, timeline, explain, sweep, tune or serve, "
+        "or a log")  # fmt: skip
 OURS = re.compile(rb'^\s*\{\s*"schema"\s*:\s*"collsim\.')
 """How a document of a command begins."""
+POINTS = b'{"schema": "collsim.sweep_point/1"'
+"""How a file of JSON lines of a sweep begins."""
 LOOKED_AT = 4096
 MAX_FILE_BYTES = 2**28
 MOST_EXPLAINED = 3
@@ -81,7 +84,7 @@ def gather(files: Iterable[str | Path], check: Check, *, explain: bool = True, w
 
 def _read(file: str, check: Check) -> Document | list[Measured]:
     """Return a document, or the tests of a log; a pipe can be read only once."""
-    content, name = _content(file), "stdin" if file == "-" else file
+    content, name = _content(file), name_of_input(file)
     document = _document(content, name)
     if document is None:
         return _measured(name, content)
@@ -99,7 +102,7 @@ def _content(file: str) -> bytes:
     if not file:
         raise SpecError(Fault("the name of a file is empty", "FILE", HINT))
     try:
-        content = sys.stdin.buffer.read(MAX_FILE_BYTES + 1) if file == "-" else read_input(file, MAX_FILE_BYTES)
+        content = read_input_or_stdin(file, MAX_FILE_BYTES)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise SpecError(Fault(f"cannot be read: {reason}", file[:200], HINT)) from None
@@ -116,6 +119,8 @@ def _needed(schema: str) -> tuple[str, ...]:
         "collsim.result/1": ("config", "topology", "results"), "collsim.compare/1": ("systems", "rows"),
         "collsim.validate/1": ("topology", "rows"), "collsim.moe/1": ("topology", "results"),
         "collsim.diagnose/1": ("topology", "logs"), "collsim.explain/1": ("config", "row"),
+        "collsim.sweep_result/1": ("points",), "collsim.tune/1": ("sizes",), "collsim.serving_result/1": ("jobs",),
+        "collsim.moe_compare/1": ("systems", "rows"), "collsim.compare_workload/1": ("systems",),
     }.get(schema, ())  # fmt: skip
 
 
@@ -129,6 +134,8 @@ def _document(content: bytes, file: str) -> dict[str, Any] | None:
     """
     if not content.removeprefix(BOM_UTF8).lstrip().startswith(b"{"):
         return None
+    if content.startswith(POINTS):
+        return _points(content, file)
     ours = OURS.search(content[:LOOKED_AT].removeprefix(BOM_UTF8)) is not None
     try:
         found = json.loads(content.decode("utf-8-sig"), parse_constant=_no_figure)
@@ -141,6 +148,19 @@ def _document(content: bytes, file: str) -> dict[str, Any] | None:
             ) from None
         return None
     return found if ours or str(found.get("schema", "")).startswith("collsim.") else None
+
+
+def _points(content: bytes, file: str) -> dict[str, Any]:
+    """Return the points of a sweep, a line each, as one document; of a point with two lines the later counts."""
+    points: dict[str, Any] = {}
+    for number, line in enumerate(content[: content.rfind(b"\n") + 1].splitlines(), start=1):  # a kill tears the last
+        try:
+            point = json.loads(line, parse_constant=_no_figure)
+            points[str(point["key"])] = point
+        except (ValueError, KeyError, TypeError, RecursionError):
+            hint = "copy it again as a whole, or leave the line out"
+            raise SpecError(Fault("no point of a sweep", f"{file}:{number}", hint)) from None
+    return {"schema": "collsim.sweep_result/1", "objectives": [], "front": [], "points": list(points.values())}
 
 
 def _no_figure(text: str) -> None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import pathlib
 import re
-import sys
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from collsim.core.errors import Fault, Faults, SpecError, UnknownNameError
-from collsim.core.input_files import read_input
+from collsim.core.input_files import name_of_input, read_input_or_stdin
 from collsim.importing.machine import Ask, Assumption, Machine
 from collsim.topology.files.foreign import FORMATS, Format, format_of
 from collsim.topology.loader import parse_topology
@@ -233,10 +232,8 @@ def _content(source: Any) -> tuple[bytes, str]:
         return str(source.serialize("yaml")).encode(), "infrastructure"
     if not isinstance(source, str | pathlib.Path):
         raise SpecError(Fault(f"a file cannot be a {type(source).__name__}", "file", "pass the path of a file"))
-    if str(source) == "-":
-        return _whole(sys.stdin.buffer.read(MOST_BYTES + 1), "stdin"), "stdin"
     try:
-        content = read_input(source, MOST_BYTES)
+        content = read_input_or_stdin(source, MOST_BYTES)
     except FileNotFoundError:
         raise SpecError(Fault("no such file", str(source), "check the path")) from None
     except IsADirectoryError:
@@ -244,7 +241,8 @@ def _content(source: Any) -> tuple[bytes, str]:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise SpecError(Fault(f"cannot be read: {reason}", str(source)[:200], "check the path")) from None
-    return _whole(content, str(source)), str(source)
+    name = name_of_input(source)
+    return _whole(content, name), name
 
 
 def _whole(content: bytes, file: str) -> bytes:

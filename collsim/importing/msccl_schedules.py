@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from collsim.core.errors import Fault, InputError, SpecError, VerificationError
-from collsim.core.input_files import read_input
+from collsim.core.input_files import name_of_input, read_input_or_stdin
 from collsim.core.operations import operation
 from collsim.core.units import parse_size_bytes
 from collsim.importing.msccl import MOST_BYTES, RECEIVES, SENDS, Block, Program, Step, read_msccl
@@ -45,6 +45,7 @@ def import_schedule(file: str | Path, size: str | int = "1M") -> Schedule:
     Parameters
     ----------
     file : str or Path
+        ``-`` is stdin.
     size : str or int
         The size column of nccl-tests, which is rounded as there.
 
@@ -62,11 +63,11 @@ def import_schedule(file: str | Path, size: str | int = "1M") -> Schedule:
     ('all_reduce', 4, 24)
     """
     try:
-        content = read_input(file, MOST_BYTES)
+        content = read_input_or_stdin(file, MOST_BYTES)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise SpecError(Fault(f"cannot be read: {reason}", str(file)[:200], "check the path")) from None
-    program = read_msccl(content, str(file))
+    program = read_msccl(content, name_of_input(file))
     built = schedule_of(program, size if isinstance(size, int) else parse_size_bytes(size))
     verify(built)
     return built

@@ -11,6 +11,7 @@ import numpy as np
 
 from collsim.core.errors import Fault, Faults, InputError
 from collsim.library import Profile, load_profile
+from collsim.library.multiprocessors import multiprocessors_of
 from collsim.moe.expert_placement import PLACEMENTS, Placement, placed
 from collsim.moe.flows import FORWARDS, MODES
 from collsim.moe.gating import Int, Popularity, balanced_choices, popularity_of, read_counts
@@ -22,7 +23,7 @@ from collsim.simulation.request.tolerance import parse_tolerance
 from collsim.simulation.request.values import read_choice, read_name, read_whole
 from collsim.topology import Topology
 
-__all__ = ["PHASES", "Laws", "MoeRequest", "ask"]
+__all__ = ["PHASES", "Laws", "MoeRequest", "ask", "sm_faults"]
 
 PHASES = {"prefill": (4096, "normal"), "decode": (128, "low_latency")}
 """Tokens of each rank and mode in the tests that come with DeepEP (tests/test_internode.py, test_low_latency.py)."""
@@ -119,7 +120,7 @@ def ask(
         faults.append(Fault("asked for in mode all_to_all", "load_only", hint))
     limit = faults.attempt(parse_tolerance, tolerance)
     each = usual_tokens if tokens is None else tokens
-    faults += _number_faults(each, sms, seeds, redundant)
+    faults += [*sm_faults(sms, topology), *_number_faults(each, seeds, redundant)]
     popularity = faults.attempt(_popularity, chosen, laws, seeds[0] if seeds else 0)
     sizes, unfit = _sizes(ep, each, topology)
     kernels = faults.attempt(_kernel, kernel, mode, topology, max(sizes, default=None))
@@ -233,17 +234,24 @@ def _number(value: Any, where: str, faults: list[Fault]) -> int | None:
     return number if len(faults) == before else None
 
 
-def _number_faults(
-    tokens: int | Sequence[int], sms: int | None, seeds: Sequence[int] | None, redundant: int
-) -> list[Fault]:
+def sm_faults(sms: int | None, topology: Topology | None) -> list[Fault]:
+    """Return what is wrong with a number of SMs: more than the GPU has, where that is known."""
+    model = "" if topology is None else topology.labels.get("gpu.model", "")
+    known = multiprocessors_of(model)
+    most = MOST_SMS if known is None else known.number
+    if sms is None or 1 <= sms <= most:
+        return []
+    has = f", {model} has {most}" if known is not None and sms > most else ""
+    return [Fault(f"{sms} SMs{has}", "sms", f"give 1 to {most}")]
+
+
+def _number_faults(tokens: int | Sequence[int], seeds: Sequence[int] | None, redundant: int) -> list[Fault]:
     """Return the faults of numbers that can be judged by themselves."""
     faults = [
         Fault(f"{each} tokens", "tokens", f"give 0 to {MOST_TOKENS} for each rank")
         for each in dict.fromkeys([tokens] if isinstance(tokens, int) else tokens)
         if not 0 <= each <= MOST_TOKENS
     ]
-    if sms is not None and not 1 <= sms <= MOST_SMS:
-        faults.append(Fault(f"{sms} SMs", "sms", f"give 1 to {MOST_SMS}"))
     if redundant > MOST_COPIES:
         faults.append(Fault(f"{redundant} more copies", "redundant", f"give 0 to {MOST_COPIES}"))
     if seeds is not None and len(seeds) > MOST_SEEDS:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from collsim._version import __version__
-from collsim.core.errors import ModelError
+from collsim.core.errors import Fault, ModelError
+from collsim.core.progress import INTERRUPTED, interrupted, keeps_done, steps
 from collsim.fabric.fabric import Fabric, build_fabric
 from collsim.fabric.routing import Routes, find_routes
 from collsim.library import Profile, load_profile
@@ -171,13 +172,26 @@ def answer(question: MoeRequest) -> MoeResult:
     errors: list[ModelError] = []
     for place in question.placements:
         try:
-            rows += _rows(question, place)
+            rows += _unless_interrupted(question, place)
         except ModelError as error:
             errors.append(error)
             refused += [MoeRefusal(place.n_ranks, fault.what, fault.hint) for fault in error.faults]
+    if not rows and interrupted():
+        raise KeyboardInterrupt
     if not rows:
         raise errors[0]
     return _result(question, tuple(rows), (*question.refused, *refused))
+
+
+def _unless_interrupted(question: MoeRequest, placement: Placement) -> list[MoeRow]:
+    """Return dispatch and combine for one number of ranks; raise `ModelError` if it was interrupted."""
+    try:
+        if not interrupted():
+            return _rows(question, placement)
+    except KeyboardInterrupt:
+        if not keeps_done():
+            raise
+    raise ModelError(Fault(INTERRUPTED, "", "ask for it again"))
 
 
 def _rows(question: MoeRequest, placement: Placement) -> list[MoeRow]:
@@ -193,11 +207,10 @@ def _rows(question: MoeRequest, placement: Placement) -> list[MoeRow]:
         time = called(question, gpus)
         return [_row(question, placement, fabric, op, [(seed, c, time(c, op)) for seed, c in samples]) for op in OPS]
     routes = find_routes(fabric)
-    rows = []
-    for op in OPS:
-        timed = [(seed, c, _timed(question, fabric, routes, c, op)) for seed, c in samples]
-        rows.append(_row(question, placement, fabric, op, timed))
-    return rows
+    timed: dict[str, list[tuple[int | None, Counts, OpTime]]] = {op: [] for op in OPS}
+    for op, (seed, c) in steps([(op, sample) for op in OPS for sample in samples], "sample"):
+        timed[op].append((seed, c, _timed(question, fabric, routes, c, op)))
+    return [_row(question, placement, fabric, op, timed[op]) for op in OPS]
 
 
 def _smallest(topology: Topology, n_ranks: int) -> Topology:

@@ -16,9 +16,11 @@ from collsim._version import __version__
 from collsim.core.atomic_files import replacing
 from collsim.core.errors import CollsimError, Fault, Faults, InputError, ModelError, UnknownNameError
 from collsim.core.operations import dtype_bytes, operation
+from collsim.core.progress import steps
 from collsim.core.tabular import Tabular
 from collsim.moe import simulate_moe
 from collsim.moe.models import load_model
+from collsim.moe.request import sm_faults
 from collsim.simulation.request.fields import SCALE_OUT
 from collsim.simulation.request.prepare import Machine
 from collsim.simulation.simulate import simulate
@@ -215,6 +217,8 @@ def prepare_table(
     topology = faults.attempt(_machine(machine, first).of, topo)
     if topology is not None and kind in KINDS:
         faults += _rank_faults(kind, topology, lists)
+        beyond = [sm_faults(number, topology) for number in lists["sms"] or () if _is_count(number)]
+        faults += [fault for found in beyond for fault in found] if all(beyond) else []  # others are answered
     faults.raise_any()
     assert topology is not None
     asked = {**machine, "profile": profile}
@@ -277,7 +281,7 @@ def answer_table(prepared: PreparedTable) -> PlannerTable:
     device = topology.labels.get("gpu.model", topology.name)
     rows: list[Record] = []
     refused: list[str] = []
-    for what, answer in parts:
+    for what, answer in steps(list(parts), "row"):
         try:
             rows += [_in_order(kind, {"device": device, **row}) for row in answer()]
         except CollsimError as error:
@@ -358,7 +362,7 @@ def _experts(
             for number in sms:
                 for count in tokens:
                     question = {**asked, "nodes": node_num if node_num > 1 else None, "tokens": count, "sms": number}
-                    what = f"{model} on {node_num} nodes, {count} tokens"
+                    what = f"{model} on {node_num} nodes, {count} tokens" + f", {number} SMs" * bool(number)
                     yield what, partial(_expert_rows, topo, kind, model, node_num, question)
 
 

@@ -10,6 +10,7 @@ from typing import Any, Unpack
 from collsim._version import __version__
 from collsim.core.errors import Fault, Faults, InputError, ModelError, did_you_mean
 from collsim.core.operations import operation
+from collsim.core.progress import steps
 from collsim.planning.tuner_csv import ALGORITHMS, ANY, COLLECTIVES
 from collsim.planning.tuning import Option, TunedSize, Tuning
 from collsim.simulation.request.arguments import Arguments
@@ -87,12 +88,11 @@ def tune(
         raise InputError(Fault(what, "library", "name one, such as nccl-2.28"))
     nodes = _nodes_of(topo, op, size, asked)
     options: dict[Place, list[Option]] = defaultdict(list)
-    for algo in ALGORITHMS:
-        for proto in PROTOCOLS:
-            forced = {**environment, "NCCL_ALGO": WORDS.get(algo, algo.upper()), "NCCL_PROTO": proto}
-            for row in _rows(topo, op, size, {**asked, "environment": forced}):
-                if _name(row) == (algo, proto):
-                    options[_place(row)].append(_option(row))
+    for algo, proto in steps([(algo, proto) for algo in ALGORITHMS for proto in PROTOCOLS], "choice"):
+        forced = {**environment, "NCCL_ALGO": WORDS.get(algo, algo.upper()), "NCCL_PROTO": proto}
+        for row in _rows(topo, op, size, {**asked, "environment": forced}):
+            if _name(row) == (algo, proto):
+                options[_place(row)].append(_option(row))
     if search_channels:
         _try_channels(topo, options, environment, asked)
     rows = [_tuned(row, options[_place(row)], nodes, band) for row in usual.rows]

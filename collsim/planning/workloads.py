@@ -18,6 +18,8 @@ from collsim.sweeps.answer import answered
 from collsim.sweeps.kinds import KINDS
 from collsim.sweeps.points import point_of
 from collsim.sweeps.records import OK
+from collsim.timeline.kineto import is_trace
+from collsim.timeline.reader import read_trace
 from collsim.timeline.workload import read_workload
 
 __all__ = ["compare_workloads"]
@@ -44,8 +46,8 @@ def compare_workloads(
         Names or files, with changes behind them: ``gb200_nvl72,scale_out.nodes=2``; ``workload.flops=1200e12`` changes
         the file of the workload there, as kernels take what the file says on every system.
     workload : str or path
-        A step (``schema: collsim.workload/1``), or dispatch and combine of a model with experts (``schema:
-        collsim.moe_workload/1``, with the arguments of `collsim.simulate_moe`).
+        A step (``schema: collsim.workload/1``), a trace of one (``.json``, ``.json.gz``), or dispatch and combine of a
+        model with experts (``schema: collsim.moe_workload/1``, with the arguments of `collsim.simulate_moe`).
     price, power : mapping, optional
         Dollars an hour and watts of one GPU in place of public figures, by the name of a system.
     **asked
@@ -103,6 +105,9 @@ def _run(label: str, record: Mapping[str, Any], price: Price) -> WorkloadRun:
 
 def _workload(file: str, faults: Faults) -> tuple[str, dict[str, Any]]:
     """Return the kind of a workload, empty if that cannot be told, and what a point of it asks beside the system."""
+    if is_trace(file):
+        faults.attempt(read_trace, file)
+        return "timeline", {"workload": file}
     data = faults.attempt(read_workload, file)
     if data is None:
         return "", {}

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from collsim._version import __version__
 from collsim.core.errors import chosen
 from collsim.core.units import format_time
 from collsim.report.data import json_text
-from collsim.report.sheet import Column, comments, document, sheet
+from collsim.report.sheet import WHOLE, Column, Screen, comments, document, fitted, fitting, not_shown, sheet
 from collsim.serving.result import JobResult, Moment, ServingResult
 
 __all__ = ["SERVING_FORMATS", "render_serving"]
 
 SERVING_FORMATS = ("table", "json")
 SCHEMA = "collsim.serving_result/1"
+DROP = ("wait", "link", "wait_p99", "offered", "latency")
 
 
 def _ms(time_s: float) -> str:
@@ -51,7 +53,7 @@ MOMENTS: tuple[Column[Moment], ...] = (
 )
 
 
-def render_serving(found: ServingResult, form: str = "table") -> str:
+def render_serving(found: ServingResult, form: str = "table", screen: Screen = WHOLE) -> str:
     """Return what was served in one of `SERVING_FORMATS`, ending in a newline.
 
     Raises
@@ -59,22 +61,25 @@ def render_serving(found: ServingResult, form: str = "table") -> str:
     UnknownNameError
         No such format.
     """
-    forms: dict[str, Callable[[ServingResult], str]] = {"table": _table, "json": _json}
-    return chosen("format", form, forms, "--format")(found)
+    forms: dict[str, Callable[[], str]] = {"table": lambda: _table(found, screen), "json": lambda: _json(found)}
+    return chosen("format", form, forms, "--format")()
 
 
 def _json(found: ServingResult) -> str:
     return json_text({"schema": SCHEMA, "collsim": __version__, **found.to_dict()})
 
 
-def _table(found: ServingResult) -> str:
+def _table(found: ServingResult, screen: Screen) -> str:
     """Every line that is no row of the table of jobs starts with ``#``."""
     head = [
         f"collsim {__version__}   {found.file}   topo {found.topology}",
         f"{format_time(found.duration_s)}, the first {format_time(found.warm_up_s)} left out; seed {found.seed}; "
         f"{found.steps} steps, of which {found.simulated_steps} differ and were simulated",
     ]
-    lines = [*comments(head), "#", *sheet(JOBS, found.jobs)]
+    whole = fitted(JOBS, found.jobs)
+    shown = fitting(whole, screen if screen.width is None else replace(screen, width=screen.width - 2), DROP)
+    lost = not_shown(whole, shown, "a file or a pipe has all")
+    lines = [*comments(head), "#", *sheet(shown, found.jobs), *comments(lost)]
     for job in found.jobs:
         if job.alone_tokens_per_s and job.alone_token_median_s:
             told = (

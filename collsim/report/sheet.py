@@ -132,11 +132,11 @@ def fitting(columns: Sequence[Column[T]], screen: Screen, drop: Sequence[str]) -
     return shown
 
 
-def not_shown(before: Iterable[Column[T]], shown: Iterable[Column[T]]) -> list[str]:
+def not_shown(before: Iterable[Column[T]], shown: Iterable[Column[T]], remedy: str = "--wide shows all") -> list[str]:
     """Sentence on columns that a screen had no room for."""
     kept = {column.name for column in shown}
     lost = dict.fromkeys(column.name for column in before if column.name not in kept)
-    return [f"no room for {', '.join(lost)}: --wide shows all"] if lost else []
+    return [f"no room for {', '.join(lost)}: {remedy}"] if lost else []
 
 
 def _extent(columns: Sequence[Column[T]]) -> int:

@@ -15,7 +15,7 @@ __all__ = ["SWEEP_FORMATS", "render_sweep"]
 
 SWEEP_FORMATS = ("table", "csv", "json")
 Record = Mapping[str, Any]
-DROP = ("joules", "low high", "algo")
+DROP = ("energy", "low high", "algo", "cost")
 
 
 def render_sweep(found: SweepResult, form: str = "table", screen: Screen = WHOLE) -> str:

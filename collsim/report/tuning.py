@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 
 from collsim.core.errors import chosen
 from collsim.planning.tuning import VERDICTS, TunedSize, Tuning
@@ -46,7 +47,8 @@ def _table(found: Tuning, screen: Screen) -> str:
         [f"collsim {found.version}   topo {found.topology}   profile {found.profile}   {found.library}"]
     )
     whole = fitted(COLUMNS, found.rows)
-    shown = fitting(whole, screen, ("ranks", "error"))
+    room = screen if screen.width is None else replace(screen, width=screen.width - 2)
+    shown = fitting(whole, room, ("ranks", "error"))
     counts = Counter(row.verdict for row in found.rows)
     told = [
         "; ".join(

@@ -20,17 +20,18 @@ from typing import Any
 import numpy as np
 
 from collsim.core.errors import Fault, InputError, SpecError, VerificationError, nearest
-from collsim.core.input_files import read_input
+from collsim.core.input_files import name_of_input, read_input_or_stdin
 from collsim.core.operations import OPERATIONS
 from collsim.schedule.forms import Chunks, Orbits, Transfers
 from collsim.schedule.pipelines import Circles, Pipelines
 from collsim.schedule.schedule import Schedule
 from collsim.schedule.structure import MAX_INTEGER, structure_faults
 
-__all__ = ["SCHEMA", "as_text", "load", "save"]
+__all__ = ["SCHEMA", "as_text", "load", "read_schedule_file", "save"]
 
 SCHEMA = "collsim.schedule/1"
 MAX_FILE_BYTES = 2**30
+A_FILE_IS = "a schedule file is JSON, or JSON packed by gzip"
 """Longest text of a schedule, unpacked."""
 MOST_PACKED = 200
 """Highest ratio of a text to its packed file, beyond `FREE_BYTES`; schedules come to some tens."""
@@ -102,8 +103,8 @@ def _write(content: bytes, target: Path) -> None:
             scratch.unlink(missing_ok=True)
 
 
-def load(path: str | os.PathLike[str]) -> Schedule:
-    """Return the schedule in the file *path*.
+def load(path: str | os.PathLike[str], content: bytes | None = None) -> Schedule:
+    """Return the schedule in the file *path*, ``-`` for stdin, or in *content* that was read from it before.
 
     Raises
     ------
@@ -111,9 +112,10 @@ def load(path: str | os.PathLike[str]) -> Schedule:
         With everything that is wrong with the file. Whether the schedule does what its operation promises is left to
         `verify`.
     """
-    file = os.fspath(path)
+    file = name_of_input(path)
     reader = _Reader(file)
-    schedule = reader.schedule(_json(file, reader))
+    text = _text_of(read_schedule_file(path) if content is None else content, file)
+    schedule = reader.schedule(_json(text, file, reader))
     if schedule is not None:
         reader.structure(schedule)
     if len(reader.faults) > MAX_FAULTS:
@@ -190,9 +192,8 @@ def _array(key: str, rows: Iterable[Any], indent: str) -> str:
     return f'\n{indent}"{key}": [\n{lines}\n{indent}]' if lines else f'\n{indent}"{key}": []'
 
 
-def _json(file: str, reader: _Reader) -> Any:
+def _json(text: str, file: str, reader: _Reader) -> Any:
     """Return the plain data of a file; duplicate keys become faults of *reader*."""
-    text = _read(file)
     hint = "collsim schedule export writes files that can be read"
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -215,16 +216,31 @@ def _json(file: str, reader: _Reader) -> Any:
         raise SpecError(Fault("a number has thousands of digits", file, "sizes are at most 2^62 bytes")) from None
 
 
-def _read(file: str) -> str:
+def read_schedule_file(path: str | os.PathLike[str]) -> bytes:
+    """Return the bytes of a file that may hold a schedule, ``-`` for stdin.
+
+    Raises
+    ------
+    SpecError
+        It cannot be read.
+    """
+    try:
+        return read_input_or_stdin(path, MAX_FILE_BYTES)
+    except (OSError, ValueError) as error:
+        why = (isinstance(error, OSError) and error.strerror) or str(error)
+        raise SpecError(Fault(f"cannot read: {why}", os.fspath(path), A_FILE_IS)) from None
+
+
+def _text_of(content: bytes, file: str) -> str:
     """Return the text of a file, unpacked if it is compressed."""
     try:
-        content = read_input(file, MAX_FILE_BYTES)
         if content[:2] == b"\x1f\x8b":
             content = _unpacked(content, file)
         text = content.decode()
-    except (OSError, ValueError) as error:
-        why = (error.strerror or str(error)) if isinstance(error, OSError) else "not UTF-8 text"
-        raise SpecError(Fault(f"cannot read: {why}", file, "a schedule file is JSON, or JSON packed by gzip")) from None
+    except ValueError:
+        raise SpecError(Fault("cannot read: not UTF-8 text", file, A_FILE_IS)) from None
+    except OSError as error:  # what gzip finds wrong
+        raise SpecError(Fault(f"cannot read: {error.strerror or error}", file, A_FILE_IS)) from None
     except (EOFError, zlib.error):
         raise SpecError(Fault("cannot read: the compressed data are damaged or cut off", file)) from None
     if len(content) > MAX_FILE_BYTES:

@@ -45,6 +45,16 @@ def simulate_serving(
         The file cannot be read, or is wrong.
     ModelError
         Ranks cannot reach each other, such as after a failure.
+
+    Examples
+    --------
+    >>> from dataclasses import replace
+    >>> from collsim.serving.spec import read_serving
+    >>> serving = read_serving("examples/serving.yaml")
+    >>> chat = replace(serving.jobs[0], ranks=8, rate=50.0)
+    >>> (job,) = simulate_serving(replace(serving, duration_s=0.5, warm_up_s=0.2, failures=(), jobs=(chat,))).jobs
+    >>> job.name, job.tokens_per_s < job.capacity_tokens_per_s
+    ('chat', True)
     """
     serving = file if isinstance(file, Serving) else read_serving(file)
     serving = replace(

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from collsim.core.errors import Fault, Faults, InputError, ModelError
+from collsim.core.progress import INTERRUPTED, interrupted, keeps_done
 from collsim.library import Profile, load_profile
 from collsim.prices import Price, price_of, with_own
 from collsim.simulation.comparison import ComparedRefusal, ComparedRow, ComparedSystem, Comparison, named_system
@@ -222,7 +223,7 @@ def answer(cases: Sequence[ComparedCase]) -> Comparison:
         try:
             if case.lacks:
                 raise InputError(*case.lacks)
-            results = _results(case)
+            results = _unless_interrupted(case)
         except (InputError, ModelError) as error:
             errors.append(error)
             refused += [ComparedRefusal(case.label, each.what, each.hint, error.exit_code) for each in error.faults]
@@ -231,6 +232,8 @@ def answer(cases: Sequence[ComparedCase]) -> Comparison:
             lost = dict.fromkeys(refusal for result in results for refusal in result.refused)
             code = max((refusal.exit_code for refusal in lost), default=0)
             refused += [ComparedRefusal(case.label, line, "", code) for line in refusal_lines(list(lost))]
+    if not found and interrupted():
+        raise KeyboardInterrupt
     if not found:
         kind = ModelError if isinstance(errors[0], ModelError) else InputError
         named = [(case.label, fault) for case, error in zip(cases, errors, strict=True) for fault in error.faults]
@@ -239,6 +242,17 @@ def answer(cases: Sequence[ComparedCase]) -> Comparison:
     bare = all(case.constants.name == BARE for case, _ in found)
     rows = (row for of_split in zip(*(runs for _, runs in found), strict=True) for row in _aligned(of_split, bare))
     return Comparison(found[0][1][0].version, systems, tuple(rows), tuple(refused))
+
+
+def _unless_interrupted(case: ComparedCase) -> list[Result]:
+    """Return the results of a system; raise `ModelError` if an interruption leaves nothing of them."""
+    try:
+        if not interrupted():
+            return _results(case)
+    except KeyboardInterrupt:
+        if not (interrupted() or keeps_done()):
+            raise
+    raise ModelError(Fault(INTERRUPTED, "", "ask for it again"))
 
 
 def _system(case: ComparedCase, runs: Sequence[Result]) -> ComparedSystem:

@@ -18,6 +18,7 @@ def over_draws(rows: Sequence[Row], seeds: Sequence[int]) -> Row:
     A median that is one of the draws has bandwidths, a bound and a bottleneck that belong together. *rows* holds one
     for each seed, or a single one for all.
     """
+    seeds = seeds if len(rows) == 1 else seeds[: len(rows)]  # fewer if draws were interrupted
     rows = rows if len(rows) == len(seeds) else [rows[0]] * len(seeds)
     times_s = tuple(row.time_s for row in rows)
     median = times_s.index(ranked(times_s, 0.5))

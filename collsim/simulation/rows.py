@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from collsim.collectives import Algorithm, ScheduleRequest, algorithm
-from collsim.core.errors import Fault, InputError, NoRouteError, UnsupportedError
+from collsim.core.errors import Fault, InputError, ModelError, NoRouteError, UnsupportedError
 from collsim.core.operations import Operation
+from collsim.core.progress import INTERRUPTED, interrupted, keeps_done, steps
 from collsim.simulation.concurrent import Party, redrawn
 from collsim.simulation.contest import contest, fastest
 from collsim.simulation.draws import over_draws
@@ -25,20 +26,35 @@ __all__ = ["named", "tables_of"]
 def tables_of(party: Party, question: Request, told: Told) -> list[list[list[Row]]]:
     """Return the rows of every operation and size, for each algorithm or choice that was asked for.
 
-    With several seeds of a hash, *party* has the routes of the first; other draws repeat only routes and flow.
+    With several seeds of a hash, *party* has the routes of the first; other draws repeat only routes and flow. What is
+    interrupted is refused, if whoever listens to progress asks for that.
     """
     call = Call(party, question, told)
     tables: list[list[tuple[str, list[Case]]]] = []
     waiting: list[Case] = []
-    for op in question.ops:
-        for size_bytes in question.sizes_of(op):
+    asked = [(op, size_bytes) for op in question.ops for size_bytes in question.sizes_of(op)]
+    try:
+        for op, size_bytes in steps([] if interrupted() else asked, "row"):
             tables.append(_candidates(op, size_bytes, call))
             waiting += [case for _, found in tables[-1] for case in found if case.plan]
             if sum(case.transfers for case in waiting) > MOST_TRANSFERS:
                 _draw(waiting, call)
                 waiting = []
-    _draw(waiting, call)
+        _draw(waiting, call)
+    except KeyboardInterrupt:
+        if not keeps_done():
+            raise
+    tables += [_interrupted(op, size_bytes, call) for op, size_bytes in asked[len(tables) :]]
     return [[_shown(name, found, party, question) for name, found in table] for table in tables]
+
+
+def _interrupted(op: Operation, requested_bytes: int, call: Call) -> list[tuple[str, list[Case]]]:
+    """Return no cases for a size that an interruption left out, and refuse each of its names."""
+    runs = call.party.runs
+    place = (op.name, len(runs[0].fabric.rank_node), len(runs), requested_bytes)
+    for name in call.question.algo:
+        call.told.refuse_at((*place, name), ModelError(Fault(INTERRUPTED, "", "ask for it again")))
+    return [(name, []) for name in call.question.algo]
 
 
 def _draw(cases: Sequence[Case], call: Call) -> None:
@@ -55,7 +71,9 @@ def _draw(cases: Sequence[Case], call: Call) -> None:
 
         pool = ThreadPoolExecutor(os.cpu_count())
         try:
-            for rows in pool.map(drawn, seeds[1:]):
+            drawing = pool.map(drawn, seeds[1:])
+            for _ in steps(seeds[1:], "draw"):
+                rows = next(drawing)
                 for case, row in zip(cases, rows, strict=True):
                     case.rows.append(row)
         finally:  # who interrupts does not wait for the draws under way
@@ -117,7 +135,7 @@ def _shown(name: str, cases: Sequence[Case], party: Party, question: Request) ->
     if not cases:
         return []
     drawn = question.hash_seeds and cases[0].rows[0].size_bytes > 0
-    rows = [over_draws(case.rows, question.hash_seeds) if drawn else case.rows[0] for case in cases]
+    rows = [over_draws(case.rows, question.hash_seeds) if drawn else case.rows[0] for case in cases if case.rows]
     if name == "auto" and question.library is not None:
         rows = [with_interval(row, party, question) for row in rows]
     elif name in ("auto", "best"):

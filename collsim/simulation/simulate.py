@@ -11,6 +11,7 @@ from collsim._version import __version__
 from collsim.collectives import algorithm
 from collsim.core.errors import Fault, InputError, UnsupportedError
 from collsim.core.operations import BLOCK_GRAIN_BYTES, operation
+from collsim.core.progress import interrupted
 from collsim.library import Profile, load_profile, with_kernels, with_symmetric
 from collsim.library.costs.direct_pointers import with_direct_pointers, writes_directly
 from collsim.library.costs.hosts import as_hosted, host_words
@@ -363,6 +364,8 @@ def _rows(
             table = [row for each in named for row in each] if before is None else beside(named, other)
             (skipped if table and table[0].size_bytes == 0 else rows).extend(table)
     if not rows:
+        if interrupted():
+            raise KeyboardInterrupt
         told.raise_errors()
         smallest = max(
             BLOCK_GRAIN_BYTES * row.ranks if operation(row.op).blocked else question.element_bytes for row in skipped

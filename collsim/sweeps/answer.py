@@ -113,14 +113,13 @@ def _gpu(topo: Any, overrides: Any) -> str | None:
 
 
 def _timeline(asked: Mapping[str, Any]) -> dict[str, Any]:
+    from collsim.timeline.any_step import step_of
     from collsim.timeline.what_if import asked_for
-    from collsim.timeline.workload_runs import extent_of, simulate_workload
 
     changes = dict(asked)
     file, figures = str(changes.pop("workload")), changes.pop("figures", None)
     what_if = asked_for(None, **changes)
-    result = simulate_workload(file, what_if, figures)
-    gpus, tokens = extent_of(file, what_if, figures)
+    result, gpus, tokens = step_of(file, what_if, figures)
     price = price_of(_gpu(what_if.topo, changes.get("overrides")))
     cost = _costs(price, gpus, result.step_time_s)
     return {

@@ -164,10 +164,12 @@ def _check_path(path: str, where: str, faults: Faults) -> None:
 
 
 def _check_workload(value: Any, where: str) -> None:
+    from collsim.timeline.kineto import is_trace
+    from collsim.timeline.reader import read_trace
     from collsim.timeline.workload import read_workload
 
     try:
-        read_workload(str(value))
+        (read_trace if is_trace(str(value)) else read_workload)(str(value))
     except InputError as error:
         raise InputError(
             *(replace(fault, what=f"{value}: {fault.what}", where=where) for fault in error.faults)

@@ -14,6 +14,7 @@ from collsim.sweeps.grid import read_grid
 from collsim.sweeps.journal import Journal, parquet_records, write_parquet
 from collsim.sweeps.pareto import objectives_of
 from collsim.sweeps.points import Point
+from collsim.sweeps.records import OK
 from collsim.sweeps.result import SweepResult
 from collsim.sweeps.workers import on_dask, on_processes
 
@@ -31,6 +32,7 @@ def sweep(
     jobs: int | None = None,
     dask: str | None = None,
     pareto: str | Sequence[str] | None = None,
+    retry_failed: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> SweepResult:
     """Answer every point of a grid.
@@ -48,6 +50,9 @@ def sweep(
         Address of a Dask scheduler, ``tcp://HOST:8786``, on whose workers to answer instead.
     pareto : str or sequence of str, optional
         Objectives such as ``cost,time``: `collsim.sweeps.pareto.OBJECTIVES`.
+    retry_failed : bool
+        Whether points that have failed before are asked again; of a point that the file then has twice, the later
+        record counts.
     progress : callable, optional
         Called with the points that are done and all there are, at first and after each.
 
@@ -78,7 +83,8 @@ def sweep(
     kept = _done(file)
     with Journal(_journal_file(file)) as journal:
         known = {**kept, **journal.records}
-        left = [point for point in points if point.key not in known]
+        done_before = {key for key, record in known.items() if record["status"] == OK or not retry_failed}
+        left = [point for point in points if point.key not in done_before]
         tell = progress or (lambda _, __: None)
         done = len(points) - len(left)
         tell(done, len(points))

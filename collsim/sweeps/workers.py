@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.connection import Connection
 from typing import Any
 
 from collsim.core.errors import Fault, InputError
@@ -49,7 +50,8 @@ def _pooled(points: Sequence[Point], jobs: int, suspects: list[Point]) -> Iterat
     import multiprocessing
 
     context = multiprocessing.get_context("spawn")  # threads of compiled code do not survive a fork
-    pool = ProcessPoolExecutor(min(jobs, len(points)), mp_context=context, initializer=_start)
+    told, stop = context.Pipe(duplex=False)
+    pool = ProcessPoolExecutor(min(jobs, len(points)), mp_context=context, initializer=_start, initargs=(told,))
     waiting: dict[Future[dict[str, Any]], Point] = {}
     rest = iter(points)
     try:
@@ -65,12 +67,16 @@ def _pooled(points: Sequence[Point], jobs: int, suspects: list[Point]) -> Iterat
                 del waiting[future]
     except BrokenProcessPool:
         suspects.extend(waiting.values())
+    except BaseException:  # interrupted, or nobody asks any more: what a pool has from the system is given back
+        stop.close()
+        pool.shutdown(wait=True, cancel_futures=True)
+        raise
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _start() -> None:
-    """Leave interruptions to the parent, and end when it ends, however it does."""
+def _start(told: Connection) -> None:
+    """Leave interruptions to the parent, and end when it says so by closing its end of *told*, or ends itself."""
     import multiprocessing.connection
 
     from collsim.core import process
@@ -82,7 +88,7 @@ def _start() -> None:
     assert parent is not None
 
     def follow() -> None:
-        multiprocessing.connection.wait([parent.sentinel])
+        multiprocessing.connection.wait([parent.sentinel, told])
         os._exit(1)
 
     threading.Thread(target=follow, daemon=True).start()

@@ -8,6 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from collsim.library.multiprocessors import multiprocessors_of
+
 __all__ = ["Gpu", "gpu_of"]
 
 FILE = Path(__file__).parent / "gpus.yaml"
@@ -95,5 +97,6 @@ def gpu_of(name: str, sms: int = 0) -> Gpu:
             figures = {k: v["value"] for k, v in entry.items() if isinstance(v, dict)}
             if "wave" in figures:
                 figures["wave_s"] = parse_time_s(figures.pop("wave"))
-            return Gpu(key, entry["topology"], **figures, known="add_slowdown" in figures)
+            own = next(filter(None, map(multiprocessors_of, entry["names"])))
+            return Gpu(key, entry["topology"], own.number, **figures, known="add_slowdown" in figures)
     return Gpu(name or "unknown", "", sms or 132, known=False)

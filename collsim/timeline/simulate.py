@@ -76,6 +76,12 @@ def simulate_timeline(
         The file cannot be read, or does not say what the what-if needs.
     CollsimError
         As of `collsim.simulation.simulate.simulate`.
+
+    Examples
+    --------
+    >>> step = simulate_timeline("examples/training_step.yaml")
+    >>> step.topology, step.exposed_s < step.communication_s < step.step_time_s
+    ('hgx_h100', True)
     """
     asked = asked_for(what_if, **changes)
     if not (math.isfinite(asked.compute_scale) and asked.compute_scale > 0):

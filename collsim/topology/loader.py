@@ -371,6 +371,7 @@ def _shown(value: Any) -> str:
 
 
 def _assemble(spec: Spec, document: Document, digest: str) -> Topology:
+    from collsim.topology.files.changed_links import with_changes
     from collsim.topology.files.sections import collect_facts
 
     assert spec.header is not None
@@ -384,7 +385,7 @@ def _assemble(spec: Spec, document: Document, digest: str) -> Topology:
         title=one_line(spec.header.title or name),
         source=document.file,
         facts=collect_facts(spec, document),
-        wiring=_wire(spec),
+        wiring=with_changes(_wire(spec), spec.changes, document),
         sha256=digest,
         labels=labels,
         in_network_reduction=reduction.value.text if reduction and reduction.si else None,

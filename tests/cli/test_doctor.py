@@ -152,6 +152,7 @@ def test_the_notice_comes_once(capsys):
 def test_a_long_run_is_told(monkeypatch, capsys):
     said = threading.Event()
     monkeypatch.setattr(output, "PATIENCE_S", 0)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     monkeypatch.setattr(output.click, "echo", lambda text, err: (print(text, file=sys.stderr), said.set()))  # noqa: T201
     with output.patience():
         assert said.wait(GUARD_S)

@@ -58,7 +58,9 @@ def run(collsim, tmp_path):
 
     def call(name, *arguments):
         file = tmp_path / f"{name}.json"
-        assert collsim(*arguments, "--format", "json", "-o", file, "-q").code in (0, 1)
+        found = collsim(*arguments, "--format", "json", "-q")
+        assert found.code in (0, 1), found.err
+        file.write_text(found.out)
         return file
 
     return call
@@ -119,6 +121,15 @@ def test_points_stand_where_they_were_measured(run, tmp_path):
         (("moe", "--topo", "hgx_h100", "--ep", "8", "--model", "deepseek-v3"), 0, "dispatch"),
         (("diagnose", LOG, "--topo", "hgx_h100", "--causes", "nvls_off"), None, "Verdict"),
         (("timeline", "examples/training_step.yaml"), 0, "Critical path"),
+        (("sweep", "examples/sweep.yaml"), 36, "limited by, or error"),
+        (("tune", "--topo", "hgx_h100", "--op", "all_reduce", "--size", "1M,2M"), 0, "override"),
+        (("serve", "examples/serving.yaml"), 0, "capacity tokens (1/s)"),
+        (
+            ("moe", "--topo", "hgx_h100", "--compare", "hgx_b200", "--ep", "8", "--load-only"),
+            0,
+            "hgx_b200: times as fast",
+        ),
+        (("compare", "hgx_h100", "hgx_b200", "--workload", "examples/training_step.yaml"), 0, "kernel backward"),
         (("explain", "--topo", "mi300x_ubb8", "--op", "all_to_all", "--size", "1M", "--no-what-ifs"), 1, "gpu0->gpu1"),
     ],
     ids=lambda value: value[0] if isinstance(value, tuple) else "",
@@ -129,6 +140,30 @@ def test_documents_of_all_commands(collsim, run, monkeypatch, arguments, dots, w
     assert words in " ".join(page.words)
     if dots is not None:
         assert len(page.marks("dot")) == dots
+
+
+def test_a_page_of_a_sweep_has_a_line_for_each_choice_and_its_front(collsim, tmp_path):
+    """Two systems by three sizes, one point failed: two lines of dots, and what beats the others first."""
+    grid, swept = tmp_path / "grid.yaml", tmp_path / "swept.json"
+    grid.write_text("schema: collsim.sweep/1\nbase: {op: all_to_all, profile: ideal}\n"
+                    "grid: {topo: [hgx_h100, hgx_b200], ranks: [8, 9], size: [1M, 2M, 4M]}\n")  # fmt: skip
+    swept.write_text(collsim("sweep", grid, "--format", "json", "-q").out)
+    page = Page(collsim("report", swept, "-q").out)
+    assert (len(page.marks("curve")), len(page.marks("dot"))) == (2, 6)
+    told = " ".join(page.words)
+    assert "9 ranks on 8 GPUs" in told
+    assert "hgx_b200" in told
+    swept.write_text(collsim("sweep", grid, "--format", "json", "--pareto", "time,cost", "-q").out)
+    collsim("sweep", grid, "-o", tmp_path / "points.jsonl", "-q")
+    lines = Page(collsim("report", tmp_path / "points.jsonl", "-q").out)
+    assert (len(lines.marks("curve")), len(lines.marks("dot"))) == (2, 6)
+    front = " ".join(Page(collsim("report", swept, "-q").out).words)
+    assert "Not beaten in time and cost" in front
+    assert "9 ranks on 8 GPUs" not in front
+    (tmp_path / "points.jsonl").write_text((tmp_path / "points.jsonl").read_text() + '{"schema"\n{"a": ')
+    broken = collsim("report", tmp_path / "points.jsonl", "-q")
+    assert broken.code == 2
+    assert "points.jsonl:13: no point of a sweep" in broken.err
 
 
 def test_a_cluster_is_drawn_by_its_tiers(collsim, run):

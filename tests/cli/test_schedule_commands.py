@@ -1,10 +1,12 @@
 """`collsim schedule`: what it asks for, where it writes, and how it leaves."""
 
 import gzip
+import io
 import json
 
 import pytest
 
+from .conftest import ROOT
 from .test_bad_input import refused
 
 RING = ("--topo", "mi300x_ubb8", "--op", "all_reduce", "--algo", "ring", "--channels", "1")
@@ -110,3 +112,21 @@ def test_schedule_of_a_matrix(collsim, tmp_path):
     file.write_text("0 1K\n2K 0\n")
     flags = ("--topo", "hgx_h100", "--op", "alltoallv", "--algo", "direct", "--matrix", file)
     assert "2 ranks, 2048 bytes" in collsim("schedule", "show", *flags).out
+
+
+def test_schedules_come_from_stdin(collsim, ring, monkeypatch):
+    """A pipe is read once, whatever it holds; messages call it stdin."""
+
+    def piped(text, *arguments):
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+        return collsim("schedule", *arguments)
+
+    file = ROOT / "examples/imports/msccl_ring.xml"
+    algorithm, machine = file.read_text(), ("--topo", "dgx_a100", "--size", "1M")
+    assert piped(algorithm, "import", "-", "--size", "1M").out == collsim("schedule", "import", file).out != ""
+    assert piped(algorithm, "run", "-", *machine).out == collsim("schedule", "run", file, *machine).out != ""
+    at_home = ("--topo", "mi300x_ubb8")
+    assert piped(ring.read_text(), "run", "-", *at_home).out == collsim("schedule", "run", ring, *at_home).out != ""
+    assert piped(ring.read_text(), "check", "-").out == "stdin: ok (all_reduce by ring, 8 ranks)\n"
+    refused(piped("{", "run", "-", *at_home), "stdin:1: not JSON")
+    refused(piped("<algo/>", "import", "-"), "stdin")

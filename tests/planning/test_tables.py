@@ -107,3 +107,16 @@ def test_what_a_kind_does_not_have_and_ranks_that_cannot_be_are_told_at_once():
 def test_values_that_are_told_twice_are_one_row():
     table = collsim.planner_table("hgx_h100", op="all_reduce", dtype="half", elements=[256, 256], ranks=[8, 8])
     assert len(table.rows) == 1
+
+
+def test_no_kernel_runs_on_more_multiprocessors_than_the_gpu_has(invoke):
+    """An H100 has 132: what fewer ask for is answered, and alone the number is a fault of the request."""
+    asked = ("tables", "--topo", "hgx_h100", "--kind", "deepep", "--tokens", "128", "--sms")
+    found = invoke(*asked, "24,133")
+    assert (found.code, len(found.out.splitlines())) == (4, 2)
+    assert "133 SMs: 133 SMs, H100 SXM5 has 132 (give 1 to 132)" in found.err
+    refused = invoke(*asked, "133")
+    assert (refused.code, refused.out) == (2, "")
+    assert "--sms: 133 SMs, H100 SXM5 has 132" in refused.err
+    assert invoke(*asked, "132").code == 0
+    assert invoke("moe", "--topo", "hgx_h100", "--model", "deepseek-v3", "--sms", "133").code == 2

@@ -13,7 +13,7 @@ import pytest
 import collsim
 from collsim.core.errors import InputError
 from collsim.sweeps import workers
-from collsim.sweeps.answer import answered
+from collsim.sweeps.answer import answered, lost
 from collsim.sweeps.journal import Journal
 from collsim.sweeps.pareto import pareto_front
 
@@ -98,6 +98,46 @@ def test_a_failing_point_is_recorded_and_not_asked_again(tmp_path, monkeypatch):
     monkeypatch.setattr(workers, "answered", lambda _: pytest.fail("asked again"))
     again = collsim.sweep(grid, tmp_path / "a.jsonl")
     assert (again.new, again.kept, again.rows) == (0, 3, found.rows)
+
+
+def test_failed_points_are_asked_again_on_demand(tmp_path, monkeypatch):
+    """What went wrong was no fault of the point: now it has an answer, which counts in place of the error."""
+    points, grid = tmp_path / "a.jsonl", {"base": SMALL["base"] | {"size": "1M"}, "grid": {"ranks": [2, 4]}}
+    true = answered
+    monkeypatch.setattr(
+        workers, "answered", lambda point: lost(point, "died") if point.asked["ranks"] == 4 else true(point)
+    )
+    assert len(collsim.sweep(grid, points).failed) == 1
+    asked = []
+    monkeypatch.setattr(workers, "answered", lambda point: asked.append(point.asked["ranks"]) or true(point))
+    again = collsim.sweep(grid, points, retry_failed=True)
+    assert (asked, again.new, again.kept, again.failed) == ([4], 1, 1, ())
+    later = collsim.sweep(grid, points, retry_failed=True)
+    assert (asked, later.new, later.rows) == ([4], 0, again.rows)
+    pytest.importorskip("polars")
+    monkeypatch.setattr(workers, "answered", lambda point: lost(point, "died"))
+    assert len(collsim.sweep(grid, tmp_path / "a.parquet").failed) == 2
+    monkeypatch.setattr(workers, "answered", true)
+    assert collsim.sweep(grid, tmp_path / "a.parquet", retry_failed=True).rows == again.rows
+    assert collsim.sweep(grid, tmp_path / "a.parquet").rows == again.rows
+
+
+def test_interrupted_with_workers_says_where_it_goes_on_and_nothing_else(tmp_path):
+    grid, output = grid_file(tmp_path, 5000), tmp_path / "rows.jsonl"
+    command = [sys.executable, "-c", PROGRAM, "sweep", str(grid), "-o", str(output), "--jobs", "2"]
+    running = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    while lines_of(output) < 5:
+        assert running.poll() is None
+        time.sleep(0.01)
+    os.killpg(running.pid, signal.SIGINT)  # as a terminal does: to the workers too
+    _, said = running.communicate(timeout=600)
+    assert running.returncode == 130
+    assert [line for line in said.splitlines() if line] == [
+        f"points that are done are in {output}: the same command goes on there",
+        "interrupted: files that were not finished were not written",
+    ]
+    assert 5 <= lines_of(output) < 5000
+    assert output.read_bytes().endswith(b"\n")
 
 
 def test_a_defect_stops_no_other_point(monkeypatch):

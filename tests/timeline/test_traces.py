@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import pytest
 
+import collsim
 from collsim.core.errors import InputError
 from collsim.timeline.build import build, recorded_events
 from collsim.timeline.calls import Machine, Predictor
@@ -394,6 +395,24 @@ def test_more_ranks_of_tensor_parallelism_are_told_that_kernels_keep_their_time(
     notes = simulate_timeline(trace.write(tmp_path / "tp.json"), WhatIf(ranks=4)).notes
     assert any("2/4 of the products" in note for note in notes)
     assert not any("products" in note for note in simulate_timeline(ddp_trace(), WhatIf(ranks=4)).notes)
+
+
+def test_a_trace_is_compared_on_several_systems(ddp_trace):
+    """Where it was recorded the step is the replayed one; four kernels and the rest at half their time elsewhere."""
+    file = ddp_trace()
+    same, halved = "hgx_h200", "hgx_h200,workload.compute_scale=0.5"
+    found = collsim.compare_workloads([same, halved], file, price={same: 3.6})
+    assert found.refused == ()
+    replayed = simulate_timeline(file, topo="hgx_h200")
+    rows = found.to_records()
+    assert rows[0]["time_s"] == replayed.step_time_s
+    assert rows[1]["time_s"] == simulate_timeline(file, topo="hgx_h200", compute_scale=0.5).step_time_s
+    assert [row["gpus"] for row in rows] == [2, 2]
+    assert rows[0]["usd"] == pytest.approx(replayed.step_time_s * 2 * 3.6 / 3600)
+    refused = collsim.compare_workloads([same, "hgx_b200,workload.flops=2"], file)
+    assert "a trace has no such entry" in refused.refused[0].error
+    with pytest.raises(InputError, match="cannot be read"):
+        collsim.compare_workloads([same, "hgx_b200"], str(file) + ".gone.json")
 
 
 def test_collectives_of_a_trace_at_once_share_links_there_and_in_what_ifs(made, tmp_path):

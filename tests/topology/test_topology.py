@@ -10,6 +10,7 @@ import networkx as nx
 import numpy as np
 import pytest
 
+from collsim import simulate
 from collsim.core.errors import InputError, SpecError, UnknownNameError
 from collsim.topology import (
     STATUSES,
@@ -681,3 +682,46 @@ def test_few_links_are_found_as_many_are():
     for link in (0, wiring.n_links // 2, wiring.n_links - 1):
         assert wiring.find_links(wiring.link_src[link], wiring.link_dst[link]) == link
     assert wiring.find_links([0, 0], [1, 0]).tolist() == [-1, -1]
+
+
+SLOW_LINK = """schema: collsim.topology/1
+extends: mi300x_ubb8
+name: mine
+changes:
+  - {a: gpu0, b: gpu1, bandwidth: 32 GB/s, status: measured, source: our own test}
+  - {a: gpu2, b: gpu3, present: false}
+  - {a: gpu4, b: gpu5, count: 2}
+"""
+
+
+def test_a_file_changes_single_links_of_another():
+    """64 GB/s and one link are built between any two; these pairs differ, in both directions, and no other."""
+    found, base = parse_topology(SLOW_LINK, "mine.yaml"), load_topology("mi300x_ubb8")
+    assert (found.wiring.n_links, base.wiring.n_links) == (54, 56)
+    pairs = [(0, 1), (1, 0), (2, 3), (3, 2), (4, 5), (6, 7)]
+    src, dst = zip(*pairs, strict=True)
+    links = found.wiring.find_links(src, dst)
+    assert links[2:4].tolist() == [-1, -1]
+    assert (found.wiring.link_bandwidth_Bps[links[[0, 1, 4, 5]]] / 1e9).tolist() == [32, 32, 128, 64]
+    assert found.wiring.link_latency_s[links[0]] == base.wiring.link_latency_s[0]
+    assert found.wiring.coordinates.kind == "irregular"
+    fact = found.fact("changes[0].bandwidth")
+    assert (fact.text, fact.status, fact.where) == ("32 GB/s", "measured", "mine.yaml:5")
+    assert parse_topology(found.to_yaml("again"), "again.yaml").wiring.link_bandwidth_Bps.tolist() == (
+        found.wiring.link_bandwidth_Bps.tolist()
+    )
+    slowed = parse_topology(SLOW_LINK.replace("  - {a: gpu2, b: gpu3, present: false}\n", ""))
+    slow = simulate(slowed, "all_to_all", "64M", algo="direct", profile="ideal")
+    assert slow.time_s == pytest.approx(2**26 / 8 / 32e9, rel=0.01), "an eighth over the slow pair"
+
+
+def test_changes_of_links_that_are_not_there_are_told_at_once():
+    wrong = SLOW_LINK.replace("b: gpu1", "b: gpu9").replace("a: gpu4, b: gpu5", "a: gpu3, b: gpu2")
+    with pytest.raises(SpecError) as refused:
+        parse_topology(wrong + "  - {a: gpu0, b: gpu0}\n", "mine.yaml")
+    told = str(refused.value)
+    missing = 'mine.yaml:5: changes[0].b: there is no node "gpu9"'
+    for part in (missing, "changes[1] already", "no link joins gpu0 and gpu0"):
+        assert part in told
+    with pytest.raises(SpecError, match='did you mean "bandwidth"'):
+        parse_topology(SLOW_LINK.replace("bandwidth", "bandwith"), "mine.yaml")

@@ -7,7 +7,7 @@ from html import escape
 from importlib.resources import files
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 from collsim._version import __version__
 from collsim.core.errors import Fault, SpecError
@@ -15,27 +15,22 @@ from collsim.core.operations import operation
 from collsim.core.units import format_size
 from collsim.explanation.contents import Contents, Document, Measured
 from collsim.explanation.findings import Explanation
+from collsim.report.html.answers import ANSWERS
 from collsim.report.html.explained import answer_cards, explained_html
-from collsim.report.html.marks import card, cards, figure, legend, table, time_words
-from collsim.report.svg.bandwidth_curves import SERIES, bandwidth_curves
-from collsim.simulation.busbw_plot import Curve, curves_of
-from collsim.simulation.row import Row
+from collsim.report.html.marks import card, cards, table, time_words
+from collsim.report.html.panels import MOST_ROWS, curves_by_op, panel, panels, plain_table
+from collsim.simulation.busbw_plot import Curve
 
 __all__ = ["report_html"]
 
-MOST_ROWS = 60
 EXPERTS = (
     "op", "ranks", "time_s", "time_lo_s", "time_hi_s", "lower_bound_s", "node_bytes", "network_bytes", "limited_by",
 )  # fmt: skip
 """Columns of dispatch and combine."""
-HEADS = (
-    "size", "algorithm", "time (us)", "low (us)", "high (us)", "busbw (GB/s)", "bound (us)", "eff", "bottleneck",
-)  # fmt: skip
-MOST_COLUMNS = 10
 TITLES = {
     "collsim.result/1": "Prediction", "collsim.compare/1": "Systems compared", "collsim.validate/1": "Beside the log",
     "collsim.diagnose/1": "Diagnosis", "collsim.moe/1": "Dispatch and combine", "collsim.timeline/1": "Step",
-    "collsim.explain/1": "Explanation",
+    "collsim.explain/1": "Explanation", **{schema: title for schema, (title, _) in ANSWERS.items()},
 }  # fmt: skip
 
 
@@ -132,7 +127,7 @@ def _document(document: Document, contents: Contents) -> Iterator[str]:
     yield from _provenance(content)
     match document.schema:
         case "collsim.result/1" | "collsim.explain/1":
-            yield from _panels(_curves(_rows(document)), contents.measured, _rows(document))
+            yield from panels(curves_by_op(_rows(document)), contents.measured, _rows(document))
         case "collsim.compare/1":
             yield from _compared(content, contents.measured)
         case "collsim.validate/1":
@@ -141,8 +136,10 @@ def _document(document: Document, contents: Contents) -> Iterator[str]:
             yield from _diagnosed(content)
         case "collsim.timeline/1":
             yield from _timed(content)
+        case schema if schema in ANSWERS:
+            yield from ANSWERS[schema][1](content)
         case _:
-            yield _plain_table(content["results"], EXPERTS)
+            yield plain_table(content["results"], EXPERTS)
     for name, found in contents.explanations:
         if name == document.name:
             yield from _explained(found, contents)
@@ -162,71 +159,14 @@ def _explained(found: Explanation, contents: Contents) -> Iterator[str]:
 def _provenance(content: Mapping[str, Any]) -> Iterator[str]:
     """Yield what stands behind the figures: profile, damage."""
     profile, topology = content.get("profile"), _topology(content)
-    if profile:
+    if isinstance(profile, str):
+        yield f'<p class="soft">Profile {escape(profile)}</p>'
+    elif profile:
         calibrated = "calibrated" if profile.get("calibrated") else "not calibrated"
         told = f"Profile {profile['name']} ({calibrated}): {profile.get('constants') or ''}"
         yield f'<p class="soft">{escape(told)}</p>'
     if damage := topology.get("damage"):
         yield f'<p class="warning">With {escape(damage["summary"])}</p>'
-
-
-def _curves(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, int], list[Curve]]:
-    """Return the curves of rows by operation and ranks."""
-    found: dict[tuple[str, int], list[Curve]] = {}
-    for op, ranks in dict.fromkeys((row["op"], row["ranks"]) for row in rows):
-        own = [cast(Row, SimpleNamespace(**row)) for row in rows if (row["op"], row["ranks"]) == (op, ranks)]
-        found[op, ranks] = curves_of(own)
-    return found
-
-
-def _panels(
-    curves: Mapping[tuple[str, int], Sequence[Curve]],
-    measured: Sequence[Measured],
-    rows: Sequence[Mapping[str, Any]] = (),
-) -> Iterator[str]:
-    """Yield a picture for each operation and number of ranks, with what was measured of it, and its rows below."""
-    for (op, ranks), own in curves.items():
-        points = [(each.name, each.points) for each in measured if (each.op, each.ranks) == (op, ranks)]
-        yield f"<h3>Bus bandwidth: {escape(op)} on {ranks} ranks</h3>"
-        yield _panel(own, points, f"bus bandwidth of {op} on {ranks} ranks")
-        if below := [row for row in rows if (row["op"], row["ranks"]) == (op, ranks)]:
-            yield _run_table(below)
-
-
-def _panel(curves: Sequence[Curve], points: Sequence[tuple[str, Sequence[tuple[int, float]]]], title: str) -> str:
-    """Return a picture of curves and points with its legend."""
-    told = []
-    for place, curve in enumerate(curves):
-        colour = f"s{place % SERIES}"
-        told.append((colour, "line", curve.label))
-        if any(low is not None for low in curve.low_Bps):
-            told.append((colour, "area", "90 % of measured times (error band)"))
-        if any(curve.bound_Bps):
-            told.append((colour, "dash", "bound: no algorithm is faster"))
-    told += [("", "ring", f"measured, {name}") for name, _ in points]
-    return figure(bandwidth_curves(curves, points, title), "") + legend(dict.fromkeys(told))
-
-
-def _run_table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return the rows of a run with what a reader asks of them first; columns in which no row has anything are left
-    out.
-    """
-    every = [_run_cells(row) for row in rows[:MOST_ROWS]]
-    kept = [i for i in range(len(HEADS)) if any(cells[i] for cells in every)]
-    more = f'<p class="soft">{len(rows) - MOST_ROWS} more rows are in the file.</p>' * (len(rows) > MOST_ROWS)
-    words = [place for place, i in enumerate(kept) if HEADS[i] in ("algorithm", "bottleneck")]
-    return table([HEADS[i] for i in kept], [[cells[i] for i in kept] for cells in every], words) + more
-
-
-def _run_cells(row: Mapping[str, Any]) -> tuple[str, ...]:
-    def us(time_s: float | None) -> str:
-        return "" if time_s is None else f"{time_s * 1e6:.2f}"
-
-    algo = row["algo"] if row["proto"] is None else f"{row['algo']}/{row['proto']}"
-    return (
-        format_size(row["size_bytes"]), algo, us(row["time_s"]), us(row["time_lo_s"]), us(row["time_hi_s"]),
-        f"{row['busbw_Bps'] / 1e9:.2f}", us(row["lower_bound_s"]), f"{row['efficiency']:.0%}", row["limited_by"],
-    )  # fmt: skip
 
 
 def _compared(content: Mapping[str, Any], measured: Sequence[Measured]) -> Iterator[str]:
@@ -235,7 +175,7 @@ def _compared(content: Mapping[str, Any], measured: Sequence[Measured]) -> Itera
     rows = [
         {**run, "asked": names[place]} for row in content["rows"] for place, run in enumerate(row["runs"]) if run
     ]  # fmt: skip
-    yield from _panels(_curves(rows), measured)
+    yield from panels(curves_by_op(rows), measured)
     cells = []
     for row in content["rows"][:MOST_ROWS]:
         first = next(run for run in row["runs"] if run)
@@ -260,7 +200,7 @@ def _validated(content: Mapping[str, Any]) -> Iterator[str]:
             (file, [(row["size_bytes"], row["measured_busbw_Bps"]) for row in own if row["file"] == file])
             for file in files
         ]
-        yield _panel([curve], points, f"bus bandwidth of {op} on {ranks} ranks, measured and predicted")
+        yield panel([curve], points, f"bus bandwidth of {op} on {ranks} ranks, measured and predicted")
     yield table(
         ("log", "op", "size", "measured (us)", "predicted (us)", "error", "verdict", "bottleneck"),
         [
@@ -335,7 +275,7 @@ def _diagnosed(content: Mapping[str, Any]) -> Iterator[str]:
         ]
         points = [(log["file"], [(size, rate) for size, rate in zip(sizes, rates(log["measured_s"]), strict=True)])]
         yield f"<h3>Bus bandwidth: {escape(log['op'])} on {log['ranks']} ranks</h3>"
-        yield _panel([healthy, *causes[:3]], points, f"bus bandwidth of {log['op']}, measured, healthy and by cause")
+        yield panel([healthy, *causes[:3]], points, f"bus bandwidth of {log['op']}, measured, healthy and by cause")
 
 
 def _timed(content: Mapping[str, Any]) -> Iterator[str]:
@@ -344,7 +284,7 @@ def _timed(content: Mapping[str, Any]) -> Iterator[str]:
     yield cards(card(name, time_words(content[key])) for key, name in words.items())
     for key, title in (("path", "Critical path"), ("helps", "What would help"), ("calls", "Collectives")):
         yield f"<h3>{title}</h3>"
-        yield _plain_table(content[key])
+        yield plain_table(content[key])
 
 
 def _lonely(measured: Sequence[Measured]) -> Iterator[str]:
@@ -352,38 +292,4 @@ def _lonely(measured: Sequence[Measured]) -> Iterator[str]:
     for op, ranks in dict.fromkeys((each.op, each.ranks) for each in measured):
         points = [(each.name, each.points) for each in measured if (each.op, each.ranks) == (op, ranks)]
         yield f"<h2>Measured: {escape(op)} on {ranks} ranks</h2>"
-        yield _panel([], points, f"measured bus bandwidth of {op} on {ranks} ranks")
-
-
-def _plain_table(rows: Sequence[Mapping[str, Any]], keys: Sequence[str] = ()) -> str:
-    """Return rows of any kind as a table of some *keys*; by default of those that hold one value each."""
-    if not rows:
-        return '<p class="soft">No rows.</p>'
-    single = (str, int, float)
-    keys = keys or [key for key, value in rows[0].items() if isinstance(value, single) and not isinstance(value, bool)]
-    keys = [key for key in keys if any(row.get(key) not in (None, "", 0, 0.0) for row in rows)][:MOST_COLUMNS]
-    words = [i for i, key in enumerate(keys) if isinstance(rows[0][key], str)]
-    return table(
-        [_heading(key) for key in keys], [[_cell(key, row.get(key)) for key in keys] for row in rows[:MOST_ROWS]], words
-    )
-
-
-def _heading(key: str) -> str:
-    """Return a key as words, with the unit that cells are in.
-
-    >>> _heading("time_lo_s"), _heading("network_bytes"), _heading("busbw_Bps")
-    ('time lo (us)', 'network (MB)', 'busbw (GB/s)')
-    """
-    for suffix, unit in (("_Bps", "GB/s"), ("_bytes", "MB"), ("_s", "us")):
-        if key.endswith(suffix):
-            return f"{key.removesuffix(suffix).replace('_', ' ')} ({unit})"
-    return key.replace("_", " ")
-
-
-def _cell(key: str, value: Any) -> str:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return "" if value is None else str(value)
-    for suffix, factor in (("_Bps", 1e-9), ("_bytes", 1e-6), ("_s", 1e6)):
-        if key.endswith(suffix):
-            return f"{value * factor:,.2f}"
-    return f"{value:,.4g}" if isinstance(value, float) else f"{value:,}"
+        yield panel([], points, f"measured bus bandwidth of {op} on {ranks} ranks")

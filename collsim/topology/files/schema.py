@@ -192,6 +192,21 @@ class ExplicitLink(Section):
     duplex: bool = True
 
 
+class LinkChange(Section):
+    """Figures of the links between two nodes that differ from those of the builder; what is not given stays.
+
+    *count* is of parallel links, each with the rate. *present* false: there are none.
+    """
+
+    a: NodeName
+    b: NodeName
+    bandwidth: Rate | None = None
+    latency: Time | None = None
+    efficiency: Fraction | None = None
+    count: Count | None = None
+    present: bool = True
+
+
 class FabricName(Figure):
     """Arrangement of the switches between nodes."""
 
@@ -270,5 +285,6 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "scale_out": ScaleOut,
     "nodes": Node,
     "links": ExplicitLink,
+    "changes": LinkChange,
 }
-"""The model of each section; ``nodes`` and ``links`` are lists of theirs."""
+"""The model of each section; ``nodes``, ``links`` and ``changes`` are lists of theirs."""

@@ -21,6 +21,7 @@ from collsim.topology.files.schema import (
     Gpu,
     Header,
     Link,
+    LinkChange,
     Nic,
     Node,
     ScaleOut,
@@ -33,7 +34,7 @@ __all__ = ["LISTS", "Spec", "collect_facts", "field_models", "read_sections"]
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
-LISTS = ("nodes", "links")
+LISTS = ("nodes", "links", "changes")
 _ADVICE = {
     "schema": f"start the file with the line: schema: {SCHEMA}",
     "builder": "write builder: full_mesh, switched or explicit",
@@ -59,6 +60,7 @@ class Spec:
     scale_out: ScaleOut | None = None
     nodes: list[Node | None] = field(default_factory=list)
     links: list[ExplicitLink | None] = field(default_factory=list)
+    changes: list[LinkChange | None] = field(default_factory=list)
 
     def sections(self) -> Iterator[tuple[Path, Section | Reduction]]:
         """Yield every valid section with its path."""
@@ -98,6 +100,7 @@ def read_sections(document: Document, faults: list[Fault]) -> Spec:
     spec.scale_out = _section(ScaleOut, "scale_out", document, faults)
     spec.nodes = _list(Node, "nodes", document, faults)
     spec.links = _list(ExplicitLink, "links", document, faults, document.data.get("link") if spec.link else None)
+    spec.changes = _list(LinkChange, "changes", document, faults)
     return spec
 
 

@@ -98,6 +98,31 @@ class Routes:
         whole = assemble(self.slowdown, [RouteBlock(route, self.latency_s[route], ones, link, weight)], None)
         return replace(whole, latency_s=self.latency_s, number=self.number)
 
+    def busiest(self, busy_s: Float) -> Int:
+        """Return int64[n_routes]: the link of each that is busy longest, the first of equal ones; -1 without links.
+
+        *busy_s* is float64[n_links]; links that others stand for count too.
+        """
+        links, place = distinct(self.link)
+        most_s, most = busy_s[links], links.copy()
+        if self.bundles is not None:
+            met = np.zeros(len(busy_s), dtype=np.bool_)
+            met[links] = True
+            follows = met[self.bundles.leader]
+            follower, lead = self.bundles.link[follows], np.searchsorted(links, self.bundles.leader[follows])
+            np.maximum.at(most_s, lead, busy_s[follower])
+            most[busy_s[links] < most_s] = len(busy_s)
+            full = busy_s[follower] == most_s[lead]
+            np.minimum.at(most, lead[full], follower[full])
+        found = np.full(len(self.ptr) - 1, -1, dtype=np.int64)
+        there = np.flatnonzero(np.diff(self.ptr))
+        if len(there):
+            counts, first = np.diff(self.ptr)[there], self.ptr[there]
+            entry_s = most_s[place]
+            full = entry_s == np.repeat(np.maximum.reduceat(entry_s, first), counts)
+            found[there] = np.minimum.reduceat(np.where(full, most[place], len(busy_s)), first)
+        return found
+
     def used_links(self, n_links: int) -> NDArray[np.bool_]:
         """Return bool[n_links]: whether any route takes the link."""
         used = np.zeros(n_links, dtype=np.bool_)
@@ -133,6 +158,25 @@ class RouteBundles(NamedTuple):
     def renumbered(self, number: Int) -> RouteBundles:
         """Return the same with *number[i]* as the number of link i."""
         return RouteBundles(number[self.link], number[self.leader], self.factor)
+
+    def behind(self, others: RouteBundles) -> RouteBundles:
+        """Return these and *others*, in which some leaders of these follow in turn; both are in order of their links.
+
+        >>> leads = RouteBundles(np.array([3]), np.array([1]), np.array([2.0]))
+        >>> then = RouteBundles(np.array([1]), np.array([0]), np.array([0.5]))
+        >>> [column.tolist() for column in leads.behind(then)]
+        [[1, 3], [0, 0], [0.5, 1.0]]
+        """
+        leader, factor = self.leader, self.factor
+        if len(others.link):
+            place = np.minimum(np.searchsorted(others.link, leader), len(others.link) - 1)
+            follows = others.link[place] == leader
+            leader = np.where(follows, others.leader[place], leader)
+            factor = np.where(follows, factor * others.factor[place], factor)
+        link = np.concatenate([self.link, others.link])
+        order = np.argsort(link, kind="stable")
+        leader, factor = np.concatenate([leader, others.leader]), np.concatenate([factor, others.factor])
+        return RouteBundles(link[order], leader[order], factor[order])
 
 
 class RouteBlock(NamedTuple):

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from collsim.core.arrays import distinct, entries_of, pointers, spread
 from collsim.fabric.fabric import Float, Int
 
-__all__ = ["Path", "RouteBlock", "RouteBundles", "Routes", "Ways", "assemble", "bundled", "merge_trunks"]
+__all__ = ["Path", "RouteBlock", "RouteBundles", "Routes", "Ways", "assemble", "bundled", "merge_trunks", "mixed"]
 
 Path = tuple[list[int] | Int, list[float] | Float, float]
 """Links, the share of the message on each, and the latency of the slowest way."""
@@ -377,7 +377,7 @@ def _leaders(route: Int, link: Int, relative: Float, n_links: int) -> Int:
     Hashes of what crosses each link tell most apart; those that agree are compared entry by entry.
     """
     code = np.zeros(n_links, dtype=np.uint64)
-    np.add.at(code, link, _mixed(route.astype(np.uint64) + _mixed(np.round(relative, 12).view(np.uint64))))
+    np.add.at(code, link, mixed(route.astype(np.uint64) + mixed(np.round(relative, 12).view(np.uint64))))
     _, first, place = np.unique(code, return_index=True, return_inverse=True)
     leader, several = first[place], np.bincount(place) > 1
     kept = np.flatnonzero(several[place][link])
@@ -397,7 +397,7 @@ def _leaders(route: Int, link: Int, relative: Float, n_links: int) -> Int:
     return leader
 
 
-def _mixed(code: Code) -> Code:
+def mixed(code: Code) -> Code:
     """Return *code* with every bit moved by every other: the end of SplitMix64."""
     code = (code ^ (code >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     code = (code ^ (code >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -56,11 +56,11 @@ def classes_of(rows: Rows, run: LoweredRun) -> Classes:
     key = "classes", *rows.labels
     parted: dict[int | None, tuple[Int, Int, Int]]
     if key not in run.found:
-        run.found[key] = _told(rows), {}, {}
-    told, parted, known = run.found[key]
+        run.found[key] = _told(rows), {}, {}, {}
+    told, parted, known, kept = run.found[key]
     for rounds in (None, *range(MOST_ROUNDS, -1, -1)):
         if rounds not in parted:
-            of_row, of_link = alike_hops(told, rounds, MOST_EXACT)
+            of_row, of_link = alike_hops(told, rounds, MOST_EXACT, kept)
             parted[rounds] = of_row, of_link, firsts(of_row)
         if _transfers(parted[rounds][2], rows) <= (MOST_EXACT if rounds is None else MOST_NEAR):
             break
@@ -76,7 +76,7 @@ def exact_chunks(rows: Rows, run: LoweredRun) -> int:
     Chunks follow each other at a pace that is theirs after some, while hops that are only nearly alike hide which link
     is busiest.
     """
-    _, parted, _ = run.found["classes", *rows.labels]
+    _, parted, _, _ = run.found["classes", *rows.labels]
     return MOST_EXACT // max(len(parted[None][2]), 1)
 
 

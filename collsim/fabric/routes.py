@@ -374,6 +374,17 @@ def bundled(part: RouteBlock, n_links: int) -> tuple[RouteBlock, RouteBundles]:
 def _leaders(route: Int, link: Int, relative: Float, n_links: int) -> Int:
     """Return int64[n_links]: the first of the links that are in step with each, which may be itself.
 
+    Links that no route takes, most of a large machine, are told apart from the start.
+    """
+    leader = np.arange(n_links)
+    met, place = distinct(link)
+    leader[met] = met[_leaders_of_met(route, place, relative, len(met))]
+    return leader
+
+
+def _leaders_of_met(route: Int, link: Int, relative: Float, n_links: int) -> Int:
+    """Return the same where every link is met.
+
     Hashes of what crosses each link tell most apart; those that agree are compared entry by entry.
     """
     code = np.zeros(n_links, dtype=np.uint64)

@@ -188,11 +188,14 @@ def _with_waits(rows: Rows, told: Hops, of_row: Int, of_link: Int, first: Int, *
     src, dst = hops.src, hops.dst
     sent = dst[rows.hop[for_whom]]
     tells = (sent == src[rows.hop[by_whom]]) | (sent < 0)
-    waits = np.unique(np.stack([waiter, of_row[for_whom], told.lag[entry], tells], axis=1), axis=0)
+    lag = told.lag[entry]
+    most = int(lag.max(initial=0)) + 1
+    waits = np.unique(((waiter * n_classes + of_row[for_whom]) * most + lag) * 2 + tells)
+    pair, late = np.divmod(waits >> 1, most)
+    waiter, wait = np.divmod(pair, n_classes)
     return Classes(
         of_row, of_link, first, near, pointers(np.bincount(cell // n_kinds, minlength=n_classes)), cell % n_kinds,
-        weight, pointers(np.bincount(waits[:, 0], minlength=n_classes)), waits[:, 1].copy(), waits[:, 2].copy(),
-        waits[:, 3] > 0, Busy(rows, first),
+        weight, pointers(np.bincount(waiter, minlength=n_classes)), wait, late, (waits & 1) > 0, Busy(rows, first),
     )  # fmt: skip
 
 

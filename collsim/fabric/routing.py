@@ -41,6 +41,9 @@ __all__ = [
 ALL_MULTICASTS_UP_TO = 2048
 """Of more ranks the multicasts and load-reduces of nodes are found when a schedule has them."""
 
+MOST_WHOLE = 1 << 14
+"""Of more pairs links between switches may stand for others, so that a way of a hundred links takes ten."""
+
 
 def find_routes(fabric: Fabric, ways: Ways | None = None, *, all_pairs: bool = True) -> Routes:
     """Return the routes between all ranks of *fabric*; where there are many ranks those of a few pairs.
@@ -64,7 +67,7 @@ def find_routes(fabric: Fabric, ways: Ways | None = None, *, all_pairs: bool = T
         from collsim.fabric.cluster_routes import between_nodes, kept_pairs
 
         pairs = kept_pairs(fabric)
-        ways = ways or between_nodes(fabric, pairs)
+        ways = ways or between_nodes(fabric, pairs, bundles=len(pairs) > MOST_WHOLE and not cluster.spec.hashes)
         parts = ways.drawn(cluster.spec.hash_seed)
         few = pairs if len(pairs) < n * (n - 1) else None
     elif all_pairs and n > ALL_PAIRS_UP_TO and (few := pairs_of_kinds(fabric)) is not None:
@@ -78,7 +81,7 @@ def find_routes(fabric: Fabric, ways: Ways | None = None, *, all_pairs: bool = T
         number = np.unique(np.concatenate([[0], *(part.route for part in parts)]))
     slowdown = np.ones(_n_numbers(fabric) if number is None else len(number))
     slowdown[np.arange(len(slowdown)) >= n * n if number is None else number >= n * n] /= fabric.in_network_efficiency
-    return replace(assemble(slowdown, parts, number), ways=ways)
+    return replace(assemble(slowdown, parts, number), ways=ways, bundles=None if ways is None else ways.bundles)
 
 
 def _n_numbers(fabric: Fabric) -> int:
@@ -167,6 +170,8 @@ def routes_of(
         lacking |= (number > 0) & (number < n * n)  # in order, and links stand for the same others in all routes
     kept = np.flatnonzero((counts > 0) & ~lacking)
     known = routes.take(place[kept], np.ones(len(kept)))
+    if over_network.any():  # trees name the links that others stand for
+        known = known.expanded()
     parts = [RouteBlock(kept, known.latency_s, np.diff(known.ptr), known.link, known.weight)]
     if lacking.any():
         found, bundles = _of_lacking(fabric, number, np.flatnonzero(lacking), bundles=not over_network.any())

@@ -108,6 +108,7 @@ def timed(graph: Graph, predictor: Predictor, gpu: Gpu, alone_s: dict[Call, floa
             told = predictor.of(call)
             node.work_s *= alone_s[call]
             node.sms, node.spare = gpu.held(call.op, told.channels), told.spare
+            node.link, node.load = told.kind, told.load
     return nodes
 
 
@@ -156,8 +157,7 @@ def concurrent() -> Iterator[Row]:
             graph.collective(call, stream=str(number))
         gpu, calls = gpu_of("H100"), graph.calls
         nodes = timed(graph, predictor, gpu, {call: predictor.of(call).time_s for call in calls})
-        shared = predictor.shares(calls)
-        run = replay(nodes, gpu, sharing=lambda numbers, shared=shared: shared[: len(numbers)])  # type: ignore[misc]
+        run = replay(nodes, gpu)
         predicted_us = run.span_s * 1e6 + 1.5 * over[row["machine"]]
         yield Row(f"{row['machine']} {row['case']} {row['mib']} MiB", float(row["time_us"]), predicted_us)
 

@@ -112,19 +112,16 @@ class Steps:
                     last[part] = [graph.collective(call, name=call.group, after=[done])]
         graph.kernel("rest", job.rest.of(tokens, context), after=[node for each in last for node in each])
         spare = 1.0 if job.sms else MOST_SPARE  # kernels that hold no multiprocessor leave the bytes to adapters
+        use = [min(row.load_s / row.time_s, 1.0) for row in rows]  # of the busiest link, which both have in common
         nodes = [
-            replace(node, work_s=rows[node.call].time_s * slower, sms=job.sms, spare=spare) if node.call >= 0 else node
+            replace(
+                node, work_s=rows[node.call].time_s * slower, sms=job.sms, spare=spare, link="link", load=use[node.call]
+            )
+            if node.call >= 0
+            else node
             for node in graph.nodes
         ]
-        use = [min(row.load_s / row.time_s, 1.0) for row in rows]
-        run = replay(nodes, self.gpu, sharing=lambda numbers: _shared([use[n] for n in numbers]))
+        run = replay(nodes, self.gpu)
         overlap, time_s = overlap_of(nodes, run), run.span_s
         bytes_s = self.layers * parts * sum(row.bound_s for row in rows)
         return Step(time_s, overlap.communication_s / time_s, overlap.exposed_s / time_s, bytes_s / time_s)
-
-
-def _shared(uses: list[float]) -> list[float]:
-    """Return the rates of exchanges at once that each keep the same busiest link busy for part of their time."""
-    from collsim.timeline.calls import fair_shares
-
-    return fair_shares([{"link": use} for use in uses])

@@ -9,24 +9,17 @@ from dataclasses import dataclass
 
 from collsim.core.operations import operation
 from collsim.timeline.calls import Prediction
+from collsim.timeline.contention import LEAST_LATE_S, undo_contention
 from collsim.timeline.gpus import Gpu
 from collsim.timeline.graph import Node
-from collsim.timeline.replay import LONGEST_WAVE, compute_rate, pace
-from collsim.timeline.trace import COLLECTIVE, MATMUL, Call, HostEvent, Kernel, Trace
+from collsim.timeline.trace import COLLECTIVE, Call, HostEvent, Kernel, Trace
 
 __all__ = ["Built", "build", "recorded_events"]
 
 SLACK_S = 2e-6
 """Ends and starts of a trace may be off by so much."""
-LEAST_LATE_S = 5e-6
-"""Less is no peer that is late."""
 FOLLOWS_S = 20e-6
 """Without events, a kernel waited for one of another stream if it began within this time of its end."""
-ALWAYS_LATE = 1.25
-"""If all equal collectives took longer than this times what the model says, this rank always waited for a peer: errors
-of the model within a node are smaller (docs/accuracy.md)."""
-CLASS_QUANTILE = 0.1
-"""Of the times of equal collectives, the one with which nobody waited for a peer; the least is prone to chance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +67,7 @@ def build(trace: Trace, gpu: Gpu, recorded: Mapping[Call, Prediction]) -> Built:
             node.spare, node.link, node.load = told.spare, told.kind, told.load
     _launch(nodes, kernels, hosts, max(latency_s, 0.0))
     model_s = {calls.index(call): told.time_s for call, told in recorded.items() if call in calls}
-    late = _undo_contention(nodes, kernels, gpu, model_s)
+    late = undo_contention(nodes, kernels, gpu, model_s)
     return Built([*nodes, *(node for node, _ in hosts)], calls, late)
 
 
@@ -215,91 +208,3 @@ def _free_s(full: Sequence[tuple[float, float]], ready_s: float) -> float:
     """Return when the kernel that fills the GPU at a moment ends; that moment if none does."""
     last = bisect_left(full, (ready_s, -math.inf)) - 1
     return max(full[last][1], ready_s) if last >= 0 else ready_s
-
-
-def _undo_contention(
-    nodes: list[Node], kernels: Sequence[Kernel], gpu: Gpu, model_s: Mapping[int, float]
-) -> dict[int, float]:
-    """Turn recorded times into those alone, and what is left of collectives into the lateness of peers.
-
-    Return the calls that were always late, as `Built.late` has them.
-    """
-    collectives = [i for i, k in enumerate(kernels) if k.kind == COLLECTIVE]
-    others = sorted((k.start_s, k.end_s, i) for i, k in enumerate(kernels) if k.kind != COLLECTIVE)
-    starts = [start for start, _, _ in others]
-    widest_s = max((end - start for start, end, _ in others), default=0.0)
-    met: dict[int, list[tuple[float, float, int]]] = {}
-    slow: dict[int, list[tuple[float, float, float]]] = {}
-    for i in collectives:
-        k = kernels[i]
-        first, last = bisect_left(starts, k.start_s - widest_s), bisect_left(starts, k.end_s)
-        for start, end, j in others[first:last]:
-            a, b = max(start, k.start_s), min(end, k.end_s)
-            if b > a:
-                met.setdefault(j, []).append((a, b, nodes[i].sms))
-                slow.setdefault(i, []).append(
-                    (a, b, max(pace(kernels[j].kind, gpu, adds=nodes[i].adds) / nodes[i].spare, 1.0))
-                )
-    for j, parts in met.items():
-        lost_s = sum((b - a) * (1 - compute_rate(sms, gpu)) for a, b, sms in parts)
-        work_s = nodes[j].work_s - min(lost_s, nodes[j].work_s * 0.9)
-        wave = kernels[j].full and kernels[j].kind == MATMUL
-        nodes[j].work_s = max(work_s - gpu.wave_s, work_s / (1 + LONGEST_WAVE)) if wave else work_s
-    return _split_lateness(nodes, kernels, collectives, slow, model_s)
-
-
-def _split_lateness(
-    nodes: list[Node],
-    kernels: Sequence[Kernel],
-    collectives: Sequence[int],
-    slow: Mapping[int, list[tuple[float, float, float]]],
-    model_s: Mapping[int, float],
-) -> dict[int, float]:
-    """Share the recorded time of collectives out to their work and to waiting for peers.
-
-    Equal collectives do equal work. A rank that always waited shows no time without it: then the model's own holds, if
-    there are no traces of other ranks.
-    """
-    work_s = {i: _work_until(_met_at(kernels[i]), kernels[i].end_s, slow.get(i, [])) for i in collectives}
-    classes: dict[tuple[int, int, str], list[float]] = {}
-    for i in collectives:
-        classes.setdefault((nodes[i].call, nodes[i].sms, nodes[i].name), []).append(work_s[i])
-    least = {key: sorted(each)[int(len(each) * CLASS_QUANTILE)] for key, each in classes.items()}
-    late: dict[int, float] = {}
-    for i in collectives:
-        k, node = kernels[i], nodes[i]
-        alone_s, told_s = least[node.call, node.sms, node.name], model_s.get(node.call, math.inf)
-        if alone_s > ALWAYS_LATE * told_s and math.isnan(k.met_s):
-            late[node.call], alone_s = alone_s / told_s, told_s
-        node.work_s = min(alone_s, work_s[i]) if node.call >= 0 else work_s[i]
-        begin_s = _begin_of(node.work_s, k.start_s, k.end_s, slow.get(i, []))
-        ready_s = k.start_s - node.gap_s
-        node.late_s = begin_s - ready_s if begin_s > k.start_s + LEAST_LATE_S else 0.0
-    return late
-
-
-def _met_at(k: Kernel) -> float:
-    """Return from when on all ranks with a trace were there; its start if that is not known."""
-    return k.start_s if math.isnan(k.met_s) else max(k.start_s, k.end_s - k.met_s)
-
-
-def _work_until(start_s: float, end_s: float, slow: Sequence[tuple[float, float, float]]) -> float:
-    """Return the time alone of what a collective does from *start_s* to *end_s*."""
-    return end_s - start_s - sum(max(b - max(a, start_s), 0.0) * (1 - 1 / factor) for a, b, factor in slow)
-
-
-def _begin_of(work_s: float, start_s: float, end_s: float, slow: Sequence[tuple[float, float, float]]) -> float:
-    """Return from when on a collective was busy if it took *work_s* alone and ended at *end_s*."""
-    at, left = end_s, work_s
-    for a, end, factor in sorted(slow, reverse=True):
-        b = min(end, at)
-        if b <= a:
-            continue
-        if at - b >= left:
-            return at - left
-        left -= at - b
-        if (b - a) / factor >= left:
-            return b - left * factor
-        left -= (b - a) / factor
-        at = a
-    return max(at - left, start_s)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from collsim.core.errors import CollsimError
 from collsim.timeline.trace import Call
 
-__all__ = ["Machine", "Prediction", "Predictor", "fair_shares", "predict", "recorded_environment"]
+__all__ = ["Machine", "Prediction", "Predictor", "predict", "recorded_environment"]
 
 ONE_CHANNEL = {
     "NCCL_MAX_NCHANNELS": "1",
@@ -23,6 +23,9 @@ LINKS_BIND = 1.4
 24."""
 FILLS = 1.2
 """From so much spare of the channels on, links bind; softly, so that channels lose some of their rate there."""
+CARRIED = 0.75
+"""Part of the capacity of links that a library uses where they bind: 0.68 to 0.78 of NVLink on two to eight GPUs, by
+the profile of H100."""
 IN_PLACE = {"all_gather": 0.76, "reduce_scatter": 0.83}
 """Where channels bind, what two ranks take over the model's time: frameworks gather in place, so that no rank copies
 its own part as in the runs that profiles were fitted to; scattering, ranks do not either. Fitted to own runs on two
@@ -76,6 +79,8 @@ class Prediction:
         What its channels could carry over what they do: 1 if only they bind, more if links do.
     link : str
         The link that is loaded most.
+    utilisation : float
+        Of its capacity, over the time.
     """
 
     time_s: float
@@ -85,6 +90,7 @@ class Prediction:
     link: str
     lo_s: float
     hi_s: float
+    utilisation: float = 1.0
 
     @property
     def by_links(self) -> float:
@@ -99,7 +105,7 @@ class Prediction:
     @property
     def load(self) -> float:
         """Part that it takes, alone, of what such links carry for the library: all where links bind."""
-        return min(1.0, self.spare / FILLS)
+        return 1.0 if self.spare >= FILLS else min(self.spare / FILLS, self.utilisation / CARRIED)
 
 
 def predict(call: Call, machine: Machine, on_one_s: dict[Call, float] | None = None) -> Prediction:
@@ -124,9 +130,10 @@ def predict(call: Call, machine: Machine, on_one_s: dict[Call, float] | None = N
             spare = min(max(float(row.time_s) * channels * share / alone_s, 1.0), MOST_SPARE)
         except CollsimError:
             spare = 1.0
-    link = row.bottleneck[0].link if row.bottleneck else ""
+    busiest = row.bottleneck[0] if row.bottleneck else None
+    link, used = (busiest.link, float(busiest.utilisation)) if busiest else ("", 1.0)
     times_s = (row.time_s, row.time_lo_s or row.time_s, row.time_hi_s or row.time_s)
-    found = Prediction(float(times_s[0]), channels, spare, row.algo, link, *map(float, times_s[1:]))
+    found = Prediction(float(times_s[0]), channels, spare, row.algo, link, float(times_s[1]), float(times_s[2]), used)
     share = _as_called(call, found, machine.ranks.get(call.ranks, call.ranks))
     return replace(found, time_s=found.time_s * share, lo_s=found.lo_s * share, hi_s=found.hi_s * share)
 
@@ -189,15 +196,6 @@ class Predictor:
         carried = 1 - abs(self.of(call).by_links - other.of(call).by_links) / 2
         return after_s * float((work_s / before_s) ** carried)
 
-    def use(self, call: Call) -> dict[str, float]:
-        """Return which part of what links carry for the library a collective takes alone, by the kind of link."""
-        told = self.of(call)
-        return {told.kind: told.load}
-
-    def shares(self, calls: Sequence[Call]) -> list[float]:
-        """Return the rate of each of several collectives at once, as a share of its rate alone."""
-        return fair_shares([self.use(call) for call in calls])
-
 
 def recorded_environment(machine: Machine, grids: Mapping[Call, int]) -> dict[str, str]:
     """Return the variables with which the library uses as many channels as a trace shows.
@@ -218,26 +216,3 @@ def recorded_environment(machine: Machine, grids: Mapping[Call, int]) -> dict[st
         if int(found.channels or 0) == grids[largest]:
             return environment
     return {"NCCL_NVLS_ENABLE": "0"} if int(_row(largest, machine).channels or 0) < int(most) else candidates[-1]
-
-
-def fair_shares(uses: Sequence[Mapping[str, float]]) -> list[float]:
-    """Return max-min fair rates of collectives at once, each as a share of its rate alone.
-
-    Each takes part of what the links of a kind carry for the library. Two that each fill them alone get half each.
-
-    >>> fair_shares([{"nvsw": 1.0}, {"nvsw": 1.0}]), fair_shares([{"nvsw": 1.0}, {"leaf": 1.0}])
-    ([0.5, 0.5], [1.0, 1.0])
-    """
-    shares, left, free = [1.0] * len(uses), set(range(len(uses))), dict.fromkeys((k for use in uses for k in use), 1.0)
-    while left:
-        load = {kind: sum(uses[i].get(kind, 0.0) for i in left) for kind in free}
-        level = {kind: free[kind] / load[kind] for kind in free if load[kind] > 0}
-        tightest = min(level, key=lambda kind: level[kind], default=None)
-        if tightest is None or level[tightest] >= 1.0:
-            break
-        for i in [i for i in left if uses[i].get(tightest, 0.0) > 0]:
-            shares[i] = level[tightest]
-            left.discard(i)
-            for kind, part in uses[i].items():
-                free[kind] = max(free[kind] - shares[i] * part, 0.0)
-    return shares

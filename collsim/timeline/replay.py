@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from collsim.core.errors import DeadlockError, Fault
@@ -18,15 +18,12 @@ from collsim.timeline.gpus import Gpu
 from collsim.timeline.graph import Node
 from collsim.timeline.trace import COLLECTIVE, MATMUL, MEMORY, STREAM
 
-__all__ = ["HOST", "Replay", "compute_rate", "pace", "replay"]
+__all__ = ["HOST", "Replay", "compute_rate", "fair_shares", "pace", "replay"]
 
 HOST = "host"
 EPS = 1e-12
 LONGEST_WAVE = 1.0
 """A further wave lengthens a kernel by at most this share: one that is shorter than a wave consists of one."""
-
-Sharing = Callable[[tuple[int, ...]], Sequence[float]]
-"""From the numbers of the collectives that move bytes at once to the rate of each, as a share of its rate alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +73,31 @@ def compute_rate(held: float, gpu: Gpu) -> float:
     return max(1.0 - held / gpu.sms, 1.0 / gpu.sms)
 
 
-def replay(nodes: Sequence[Node], gpu: Gpu, *, speed: float = 1.0, sharing: Sharing | None = None) -> Replay:
-    """Replay a graph.
+def fair_shares(uses: Sequence[Mapping[str, float]]) -> list[float]:
+    """Return max-min fair rates of collectives at once, each as a share of its rate alone.
+
+    Each takes part of what the links of a kind carry for the library. Two that each fill them alone get half each.
+
+    >>> fair_shares([{"nvsw": 1.0}, {"nvsw": 1.0}]), fair_shares([{"nvsw": 1.0}, {"leaf": 1.0}])
+    ([0.5, 0.5], [1.0, 1.0])
+    """
+    shares, left, free = [1.0] * len(uses), set(range(len(uses))), dict.fromkeys((k for use in uses for k in use), 1.0)
+    while left:
+        load = {kind: sum(uses[i].get(kind, 0.0) for i in left) for kind in free}
+        level = {kind: free[kind] / load[kind] for kind in free if load[kind] > 0}
+        tightest = min(level, key=lambda kind: level[kind], default=None)
+        if tightest is None or level[tightest] >= 1.0:
+            break
+        for i in [i for i in left if uses[i].get(tightest, 0.0) > 0]:
+            shares[i] = level[tightest]
+            left.discard(i)
+            for kind, part in uses[i].items():
+                free[kind] = max(free[kind] - shares[i] * part, 0.0)
+    return shares
+
+
+def replay(nodes: Sequence[Node], gpu: Gpu, *, speed: float = 1.0) -> Replay:
+    """Replay a graph; collectives that move bytes at once share links of a kind, as far as each fills them alone.
 
     Parameters
     ----------
@@ -85,15 +105,13 @@ def replay(nodes: Sequence[Node], gpu: Gpu, *, speed: float = 1.0, sharing: Shar
         In the order in which they were launched.
     speed : float
         Clock of the GPU, over that at which work was measured.
-    sharing : callable, optional
-        How collectives that move bytes at once share links; by default each has its own.
 
     Raises
     ------
     DeadlockError
         Nodes wait for each other.
     """
-    run = _Run(nodes, gpu, speed, sharing)
+    run = _Run(nodes, gpu, speed)
     run.finish()
     return Replay(run.start_s, run.end_s, run.moving_s, run.cause, run.by_host)
 
@@ -103,7 +121,6 @@ class _Run:
     nodes: Sequence[Node]
     gpu: Gpu
     speed: float
-    sharing: Sharing | None
     start_s: list[float] = field(init=False)
     end_s: list[float] = field(init=False)
     moving_s: list[float] = field(init=False)
@@ -180,13 +197,12 @@ class _Run:
 
     def _shares(self) -> list[tuple[int, float]]:
         """Return the share of its links that each collective under way has."""
-        if self.sharing is None or len(self.moving) == 1:
+        if len(self.moving) == 1:
             return [(i, 1.0) for i in self.moving]
         found: list[tuple[int, float]] = []
         for gpu in {self.nodes[i].gpu for i in self.moving}:
             here = [i for i in self.moving if self.nodes[i].gpu == gpu]
-            shares = self.sharing(tuple(self.nodes[i].call for i in here)) if len(here) > 1 else [1.0]
-            found += zip(here, shares, strict=True)
+            found += zip(here, fair_shares([{self.nodes[i].link: self.nodes[i].load} for i in here]), strict=True)
         return found
 
     def _ready(self, i: int, cause: int = -1) -> None:

@@ -119,8 +119,7 @@ def time_graph(graph: Graph, gpu: Gpu, predictor: Predictor) -> tuple[list[Node]
         timed = replace(node, work_s=node.work_s * told.time_s, sms=held)
         timed.spare, timed.link, timed.load = told.spare, told.kind, told.load
         nodes.append(timed)
-    calls = graph.calls
-    return nodes, replay(nodes, gpu, sharing=lambda numbers: predictor.shares([calls[n] for n in numbers]))
+    return nodes, replay(nodes, gpu)
 
 
 def read_workload(file: str | Path, kind: str = "a trace or a workload", schema: str = SCHEMA) -> dict[str, Any]:

@@ -148,10 +148,9 @@ def _whole(data: Mapping[str, Any], key: str, default: int, faults: Faults) -> i
 
 def _answer(file: str, graph: Graph, gpu: Gpu, predictor: Predictor) -> TimelineResult:
     nodes, run = time_graph(graph, gpu, predictor)
-    shares = lambda numbers: predictor.shares([graph.calls[n] for n in numbers])  # noqa: E731
 
     def span_of(changed: list[Node]) -> float:
-        return replay(changed, gpu, sharing=shares).span_s
+        return replay(changed, gpu).span_s
 
     def leaning(bound: str) -> float:
         scale = [getattr(predictor.of(call), bound) / (predictor.of(call).time_s or 1.0) for call in graph.calls]

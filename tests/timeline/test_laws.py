@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 
 from collsim.core.errors import DeadlockError
 from collsim.timeline.analysis import critical_path, overlap_of
-from collsim.timeline.calls import fair_shares
 from collsim.timeline.gpus import Gpu, gpu_of
 from collsim.timeline.graph import Node
-from collsim.timeline.replay import compute_rate, replay
+from collsim.timeline.replay import compute_rate, fair_shares, replay
 from collsim.timeline.trace import COLLECTIVE, MATMUL, MEMORY, STREAM
 
 H200 = gpu_of("NVIDIA H200")
@@ -127,8 +126,8 @@ def test_a_collective_starts_when_the_kernel_that_fills_the_gpu_ends():
 
 
 def test_collectives_that_share_links_take_turns_of_equal_rate():
-    nodes = [Node(f"c{i}", COLLECTIVE, i, 1.0, sms=4, call=i) for i in range(2)]
-    run = replay(nodes, PLAIN, sharing=lambda numbers: fair_shares([{"nvsw": 1.0} for _ in numbers]))
+    nodes = [Node(f"c{i}", COLLECTIVE, i, 1.0, sms=4, call=i, link="nvsw", load=1.0) for i in range(2)]
+    run = replay(nodes, PLAIN)
     assert run.end_s == [2.0, 2.0]
     assert fair_shares([{"a": 1.0}, {"a": 0.25}]) == [0.8, 0.8]
     assert fair_shares([{"a": 1.0, "b": 0.5}, {"a": 1.0}, {"b": 0.9}]) == pytest.approx([0.5, 0.5, 0.75 / 0.9])

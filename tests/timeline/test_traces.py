@@ -12,7 +12,7 @@ from collsim.timeline.build import build, recorded_events
 from collsim.timeline.calls import Machine, Predictor
 from collsim.timeline.gpus import gpu_of
 from collsim.timeline.reader import read_trace
-from collsim.timeline.replay import replay
+from collsim.timeline.replay import fair_shares, replay
 from collsim.timeline.simulate import simulate_timeline
 from collsim.timeline.steps import by_steps
 from collsim.timeline.trace import COLLECTIVE, Call
@@ -394,3 +394,37 @@ def test_more_ranks_of_tensor_parallelism_are_told_that_kernels_keep_their_time(
     notes = simulate_timeline(trace.write(tmp_path / "tp.json"), WhatIf(ranks=4)).notes
     assert any("2/4 of the products" in note for note in notes)
     assert not any("products" in note for note in simulate_timeline(ddp_trace(), WhatIf(ranks=4)).notes)
+
+
+def test_collectives_of_a_trace_at_once_share_links_there_and_in_what_ifs(made, tmp_path):
+    """Two groups fill the same links: each takes twice as long as alone. With two channels each they do not."""
+    elements = 33_554_432
+    size = 2 * elements
+    calls = [Call("all_reduce", size, "bfloat16", group, 2) for group in "ab"]
+    alone = Predictor(Machine("hgx_h200", {"NCCL_NVLS_ENABLE": "0"})).of(calls[0])
+    narrow = Predictor(Machine("hgx_h200", {"NCCL_NVLS_ENABLE": "0", "NCCL_MAX_NCHANNELS": "2"})).of(calls[0])
+    share = fair_shares([{"link": alone.load}] * 2)[0]
+    assert share == pytest.approx(0.5, abs=0.01)
+    trace = made()
+    for _ in range(2):
+        for _ in range(3):
+            done = trace.kernel("nvjet_a", 1000.0)
+            for stream, group in ((17, "a"), (18, "b")):
+                trace.all_reduce(
+                    alone.time_s * 1e6 / share,
+                    elements,
+                    after=done,
+                    stream=stream,
+                    channels=24,
+                    **{"Process Group Name": group},
+                )
+            trace.wait(7, 1)
+            trace.free[7] = max(trace.free.values())
+    file = trace.write(tmp_path / "two.json")
+    found = simulate_timeline(file, steps=2)
+    assert [call.alone_s for call in found.calls] == pytest.approx([alone.time_s] * 2, rel=0.02)
+    assert found.step_time_s == pytest.approx(found.recorded_step_time_s, rel=0.01)
+    assert "waiting for peers" not in {part.what for part in found.path}
+    told = simulate_timeline(file, steps=2, environment={"NCCL_MAX_NCHANNELS": "2"})
+    assert narrow.load < 0.2
+    assert told.step_time_s == pytest.approx(3 * (1e-3 + narrow.time_s), rel=0.02)

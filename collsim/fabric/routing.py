@@ -262,12 +262,12 @@ def _through_all_switches(fabric: Fabric, groups: Sequence[Int]) -> list[RouteBl
     A load-reduce is a read: its request travels the path before the data do.
     """
     wiring = fabric.wiring
-    is_switch = np.array([kind == "switch" for kind in wiring.node_kinds])
+    kinds = wiring.node_kinds
     shapes: dict[tuple[int, int], list[tuple[Int, Int]]] = {}
     for members in groups:
         first = int(fabric.rank_node[members[0]])
         met = wiring.link_dst[slice(*np.searchsorted(wiring.link_src, (first, first + 1)))]
-        switches = met[is_switch[met]]
+        switches = met[[kinds[node] == "switch" for node in met.tolist()]]
         shapes.setdefault((len(members), len(switches)), []).append((members, switches))
     alike = ((np.array(column) for column in zip(*each, strict=True)) for each in shapes.values())
     return [part for members, switches in alike for part in _through_shared(fabric, members, switches)]

@@ -24,6 +24,8 @@ WORTH = 4
 saves."""
 
 SMALL_TABLE = 1 << 15
+KEPT_ROUNDS = 5
+"""What so many rounds tell apart is kept where it is asked for: callers try no more."""
 """So many colours are numbered in a table that stays in the cache of the processor."""
 
 _SAME = 1e-9  # how closely the links of a class have to carry the same bytes
@@ -140,15 +142,21 @@ class Hops(NamedTuple):
     """float64[n_links] each: what tells links apart."""
 
 
-def alike_hops(hops: Hops, rounds: int | None = None, most: int | None = None) -> tuple[Ints, Ints]:
+def alike_hops(
+    hops: Hops, rounds: int | None = None, most: int | None = None, kept: dict[int, tuple[Codes, Codes]] | None = None
+) -> tuple[Ints, Ints]:
     """Return int64[n] and int64[n_links]: the class of each hop and link, numbered by their first members.
 
     Members of a class have to behave alike chunk by chunk, by the same induction as transfers. With *rounds*, they are
     only told apart by what is so many waits or shared links away. Beyond *most* classes of hops, which are then too
-    many to be of use, they are told apart no further.
+    many to be of use, they are told apart no further. What is *kept*, by its keys, is what the first rounds tell apart,
+    so that these need not be gone through again.
     """
     from collsim.engine.refinement import refine_lagged
 
+    if kept is not None and rounds in kept:
+        colour, link_colour = kept[rounds]
+        return numbers(colour)[0], numbers(link_colour)[0]
     own, link_colour = hops.own, codes_of(*hops.link)
     colour = own.copy()
     n_routes = len(hops.route_ptr) - 1
@@ -156,6 +164,8 @@ def alike_hops(hops: Hops, rounds: int | None = None, most: int | None = None) -
     weight, lag = codes_of(hops.route_weight) | np.uint64(1), hops.lag.view(np.uint64)
     found, done = 0, 0
     while rounds is None or done < rounds:
+        if kept is not None and done < KEPT_ROUNDS:
+            kept[done] = colour.copy(), link_colour.copy()
         refine_lagged(
             hops.route_ptr, hops.route_link, weight, hops.route, own, hops.wait_ptr, hops.wait, lag, colour,
             colour.copy(), link_colour, route_sum, link_sum,

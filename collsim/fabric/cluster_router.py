@@ -69,6 +69,8 @@ class Router:
     """The switches above and below each."""
     cores: dict[tuple[int, bool], Int] = field(init=False, default_factory=dict)
     """By leaf, the ways up to the cores and down from them."""
+    tops: dict[tuple[tuple[int, ...], bool], frozenset[int]] = field(init=False, default_factory=dict)
+    """By the spines of a leaf, the cores above them."""
     buses: dict[tuple[int, int], int] = field(init=False, default_factory=dict)
     """The link between a GPU and its adapter, by its ends in order."""
     bus_out: Int = field(init=False)
@@ -195,7 +197,7 @@ class Router:
             leaf = self.leaf_of(into)
             if relay := self.relay(a, b, [leaf]):
                 return relay, into
-            joined = self.between_leaves(self.leaf_of(out), leaf) is not None
+            joined = self.is_joined(self.leaf_of(out), leaf)
             out = out if joined else self.relay(a, b, self.joined_to(leaf)) or out
         return out, into
 
@@ -205,8 +207,8 @@ class Router:
 
     def joins(self, a: int, out: Port, into: Port, b: int) -> bool:
         """Return True if a way leads from GPU *a* by *out* and *into* to *b*, if need be over GPUs beside them."""
-        middle = self.between_leaves(self.leaf_of(out), self.leaf_of(into))
-        return middle is not None and self.reaches(a, out[0]) and self.reaches(into[0], b)
+        joined = self.is_joined(self.leaf_of(out), self.leaf_of(into))
+        return joined and self.reaches(a, out[0]) and self.reaches(into[0], b)
 
     def relay(self, a: int, b: int, leaves: Sequence[int]) -> Port | None:
         """Return a port of a's node on one of some leaves: that of the GPU with b's place, if it has one there."""
@@ -216,6 +218,24 @@ class Router:
             if gpu != a and port is not None and self.leaf_of(port) in leaves and self.reaches(a, gpu):
                 return port
         return None
+
+    def is_joined(self, leaf_a: int, leaf_b: int) -> bool:
+        """Return True if a way leads from leaf to leaf."""
+        spec = self.cluster.spec
+        if leaf_a == leaf_b or spec.hashes or spec.fabric == "dragonfly":
+            return self.between_leaves(leaf_a, leaf_b) is not None
+        if not self.above(leaf_a).keys().isdisjoint(self.below(leaf_b)):
+            return True
+        return not self.cores_of(leaf_a, upwards=True).isdisjoint(self.cores_of(leaf_b, upwards=False))
+
+    def cores_of(self, leaf: int, *, upwards: bool) -> frozenset[int]:
+        """Return the cores that messages up from a leaf can reach, or down to it come from."""
+        next_to = self.above if upwards else self.below
+        spines = tuple(next_to(leaf))
+        key = spines, upwards
+        if key not in self.tops:
+            self.tops[key] = frozenset(core for spine in spines for core in next_to(spine))
+        return self.tops[key]
 
     def between_leaves(self, leaf_a: int, leaf_b: int) -> Path | None:
         """Return the way from leaf to leaf: all equal paths side by side, or an empty one where a hash decides."""

@@ -18,11 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collsim.core.arrays import distinct, entries_of, pointers
+from collsim.fabric.climbs import Climbs
 from collsim.fabric.cluster_router import Router
 from collsim.fabric.domain import ALL_PAIRS_UP_TO
 from collsim.fabric.ecmp import Hash, HashedFlow
 from collsim.fabric.fabric import Fabric, Float, Int
-from collsim.fabric.routes import RouteBlock, RouteBundles, Routes, Ways, bundled
+from collsim.fabric.routes import RouteBlock, RouteBundles, Routes, Ways
 
 __all__ = ["between_nodes", "kept_pairs", "links_around"]
 
@@ -281,16 +282,9 @@ class _Across:
                 _, out, _, into = self.ports(rows, lanes[:, lane])
                 met.append(distinct(self.nodes.leaf[out] * self.n_switches + self.nodes.leaf[into])[0])
         keys = np.unique(np.concatenate(met))
-        parts = []
-        for row, key in enumerate(keys.tolist()):
-            leaf_a, leaf_b = divmod(key, self.n_switches)
-            found = router.between_leaves(leaf_a, leaf_b)
-            assert found is not None
-            links, shares, latency_s = found
-            parts.append(RouteBlock.of_one(row, latency_s, links, shares))
-        whole, found_bundles = RouteBlock.joined(parts), None
-        if bundles and len(whole.link):
-            whole, found_bundles = bundled(whole, router.machine.wiring.n_links)
+        climbs = Climbs(router)
+        ways = [climbs.way(*divmod(key, self.n_switches)) for key in keys.tolist()]
+        whole, found_bundles = climbs.blocks(ways, bundles=bundles)
         return _Middle(keys, whole), found_bundles and found_bundles.renumbered(router.before)
 
     def laid(self, rows: Int, lanes: Int, middle: _Middle) -> tuple[RouteBlock, list[HashedFlow]]:

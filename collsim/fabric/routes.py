@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from collsim.core.arrays import distinct, entries_of, pointers, spread
 from collsim.fabric.fabric import Float, Int
 
-__all__ = ["Path", "RouteBlock", "RouteBundles", "Routes", "Ways", "assemble", "bundled", "merge_trunks"]
+__all__ = ["Path", "RouteBlock", "RouteBundles", "Routes", "Ways", "assemble", "bundled", "merge_trunks", "mixed"]
 
 Path = tuple[list[int] | Int, list[float] | Float, float]
 """Links, the share of the message on each, and the latency of the slowest way."""
@@ -98,6 +98,31 @@ class Routes:
         whole = assemble(self.slowdown, [RouteBlock(route, self.latency_s[route], ones, link, weight)], None)
         return replace(whole, latency_s=self.latency_s, number=self.number)
 
+    def busiest(self, busy_s: Float) -> Int:
+        """Return int64[n_routes]: the link of each that is busy longest, the first of equal ones; -1 without links.
+
+        *busy_s* is float64[n_links]; links that others stand for count too.
+        """
+        links, place = distinct(self.link)
+        most_s, most = busy_s[links], links.copy()
+        if self.bundles is not None:
+            met = np.zeros(len(busy_s), dtype=np.bool_)
+            met[links] = True
+            follows = met[self.bundles.leader]
+            follower, lead = self.bundles.link[follows], np.searchsorted(links, self.bundles.leader[follows])
+            np.maximum.at(most_s, lead, busy_s[follower])
+            most[busy_s[links] < most_s] = len(busy_s)
+            full = busy_s[follower] == most_s[lead]
+            np.minimum.at(most, lead[full], follower[full])
+        found = np.full(len(self.ptr) - 1, -1, dtype=np.int64)
+        there = np.flatnonzero(np.diff(self.ptr))
+        if len(there):
+            counts, first = np.diff(self.ptr)[there], self.ptr[there]
+            entry_s = most_s[place]
+            full = entry_s == np.repeat(np.maximum.reduceat(entry_s, first), counts)
+            found[there] = np.minimum.reduceat(np.where(full, most[place], len(busy_s)), first)
+        return found
+
     def used_links(self, n_links: int) -> NDArray[np.bool_]:
         """Return bool[n_links]: whether any route takes the link."""
         used = np.zeros(n_links, dtype=np.bool_)
@@ -133,6 +158,25 @@ class RouteBundles(NamedTuple):
     def renumbered(self, number: Int) -> RouteBundles:
         """Return the same with *number[i]* as the number of link i."""
         return RouteBundles(number[self.link], number[self.leader], self.factor)
+
+    def behind(self, others: RouteBundles) -> RouteBundles:
+        """Return these and *others*, in which some leaders of these follow in turn; both are in order of their links.
+
+        >>> leads = RouteBundles(np.array([3]), np.array([1]), np.array([2.0]))
+        >>> then = RouteBundles(np.array([1]), np.array([0]), np.array([0.5]))
+        >>> [column.tolist() for column in leads.behind(then)]
+        [[1, 3], [0, 0], [0.5, 1.0]]
+        """
+        leader, factor = self.leader, self.factor
+        if len(others.link):
+            place = np.minimum(np.searchsorted(others.link, leader), len(others.link) - 1)
+            follows = others.link[place] == leader
+            leader = np.where(follows, others.leader[place], leader)
+            factor = np.where(follows, factor * others.factor[place], factor)
+        link = np.concatenate([self.link, others.link])
+        order = np.argsort(link, kind="stable")
+        leader, factor = np.concatenate([leader, others.leader]), np.concatenate([factor, others.factor])
+        return RouteBundles(link[order], leader[order], factor[order])
 
 
 class RouteBlock(NamedTuple):
@@ -330,10 +374,21 @@ def bundled(part: RouteBlock, n_links: int) -> tuple[RouteBlock, RouteBundles]:
 def _leaders(route: Int, link: Int, relative: Float, n_links: int) -> Int:
     """Return int64[n_links]: the first of the links that are in step with each, which may be itself.
 
+    Links that no route takes, most of a large machine, are told apart from the start.
+    """
+    leader = np.arange(n_links)
+    met, place = distinct(link)
+    leader[met] = met[_leaders_of_met(route, place, relative, len(met))]
+    return leader
+
+
+def _leaders_of_met(route: Int, link: Int, relative: Float, n_links: int) -> Int:
+    """Return the same where every link is met.
+
     Hashes of what crosses each link tell most apart; those that agree are compared entry by entry.
     """
     code = np.zeros(n_links, dtype=np.uint64)
-    np.add.at(code, link, _mixed(route.astype(np.uint64) + _mixed(np.round(relative, 12).view(np.uint64))))
+    np.add.at(code, link, mixed(route.astype(np.uint64) + mixed(np.round(relative, 12).view(np.uint64))))
     _, first, place = np.unique(code, return_index=True, return_inverse=True)
     leader, several = first[place], np.bincount(place) > 1
     kept = np.flatnonzero(several[place][link])
@@ -353,7 +408,7 @@ def _leaders(route: Int, link: Int, relative: Float, n_links: int) -> Int:
     return leader
 
 
-def _mixed(code: Code) -> Code:
+def mixed(code: Code) -> Code:
     """Return *code* with every bit moved by every other: the end of SplitMix64."""
     code = (code ^ (code >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     code = (code ^ (code >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -9,6 +9,7 @@ links down. What switches between the nodes add and copy follows a tree (`collsi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -40,6 +41,9 @@ __all__ = [
 ALL_MULTICASTS_UP_TO = 2048
 """Of more ranks the multicasts and load-reduces of nodes are found when a schedule has them."""
 
+MOST_WHOLE = 1 << 14
+"""Of more pairs links between switches may stand for others, so that a way of a hundred links takes ten."""
+
 
 def find_routes(fabric: Fabric, ways: Ways | None = None, *, all_pairs: bool = True) -> Routes:
     """Return the routes between all ranks of *fabric*; where there are many ranks those of a few pairs.
@@ -63,7 +67,7 @@ def find_routes(fabric: Fabric, ways: Ways | None = None, *, all_pairs: bool = T
         from collsim.fabric.cluster_routes import between_nodes, kept_pairs
 
         pairs = kept_pairs(fabric)
-        ways = ways or between_nodes(fabric, pairs)
+        ways = ways or between_nodes(fabric, pairs, bundles=len(pairs) > MOST_WHOLE and not cluster.spec.hashes)
         parts = ways.drawn(cluster.spec.hash_seed)
         few = pairs if len(pairs) < n * (n - 1) else None
     elif all_pairs and n > ALL_PAIRS_UP_TO and (few := pairs_of_kinds(fabric)) is not None:
@@ -71,13 +75,13 @@ def find_routes(fabric: Fabric, ways: Ways | None = None, *, all_pairs: bool = T
     else:
         parts = all_ways(fabric, all_pairs=all_pairs)
     if few is None or n <= ALL_MULTICASTS_UP_TO:
-        parts += [_through_all_switches(fabric, members) for members in _served(fabric)]
+        parts += _through_all_switches(fabric, _served(fabric))
     number = None
     if few is not None:
         number = np.unique(np.concatenate([[0], *(part.route for part in parts)]))
     slowdown = np.ones(_n_numbers(fabric) if number is None else len(number))
     slowdown[np.arange(len(slowdown)) >= n * n if number is None else number >= n * n] /= fabric.in_network_efficiency
-    return replace(assemble(slowdown, parts, number), ways=ways)
+    return replace(assemble(slowdown, parts, number), ways=ways, bundles=None if ways is None else ways.bundles)
 
 
 def _n_numbers(fabric: Fabric) -> int:
@@ -166,6 +170,8 @@ def routes_of(
         lacking |= (number > 0) & (number < n * n)  # in order, and links stand for the same others in all routes
     kept = np.flatnonzero((counts > 0) & ~lacking)
     known = routes.take(place[kept], np.ones(len(kept)))
+    if over_network.any():  # trees name the links that others stand for
+        known = known.expanded()
     parts = [RouteBlock(kept, known.latency_s, np.diff(known.ptr), known.link, known.weight)]
     if lacking.any():
         found, bundles = _of_lacking(fabric, number, np.flatnonzero(lacking), bundles=not over_network.any())
@@ -194,7 +200,7 @@ def _of_lacking(
     if not pairs.all():
         node = fabric.wiring.coordinates.node[fabric.rank_node]
         met = np.isin(node, node[number[rows[~pairs]] % fabric.n_ranks])
-        parts += [_through_all_switches(fabric, members) for members in _served(fabric) if met[members].any()]
+        parts += _through_all_switches(fabric, [members for members in _served(fabric) if met[members].any()])
     order = rows[np.argsort(number[rows], kind="stable")]
     named = number[order]
     return [_renamed(part, named, order) for part in parts], found
@@ -250,26 +256,50 @@ def _served(fabric: Fabric) -> list[Int]:
     return sorted(np.split(order, np.cumsum(np.bincount(node))[:-1]), key=lambda members: int(members[0]))
 
 
-def _through_all_switches(fabric: Fabric, members: Int) -> RouteBlock:
-    """Return the multicasts and load-reduces of some ranks, sprayed over the switches that reach all of these.
+def _through_all_switches(fabric: Fabric, groups: Sequence[Int]) -> list[RouteBlock]:
+    """Return the multicasts and load-reduces of groups of ranks, sprayed over the switches that reach all of a group.
 
     A load-reduce is a read: its request travels the path before the data do.
     """
-    wiring, n, gpus = fabric.wiring, fabric.n_ranks, fabric.rank_node[members][:, None]
-    met = wiring.link_dst[slice(*np.searchsorted(wiring.link_src, (gpus[0, 0], gpus[0, 0] + 1)))]
-    switches = met[[wiring.node_kinds[node] == "switch" for node in met.tolist()]]
-    up, down = wiring.find_links(gpus, switches), wiring.find_links(switches, gpus)
-    shared = np.flatnonzero((up >= 0).all(axis=0) & (down >= 0).all(axis=0))
-    up, down = up[:, shared], down[:, shared]
+    wiring = fabric.wiring
+    kinds = wiring.node_kinds
+    shapes: dict[tuple[int, int], list[tuple[Int, Int]]] = {}
+    for members in groups:
+        first = int(fabric.rank_node[members[0]])
+        met = wiring.link_dst[slice(*np.searchsorted(wiring.link_src, (first, first + 1)))]
+        switches = met[[kinds[node] == "switch" for node in met.tolist()]]
+        shapes.setdefault((len(members), len(switches)), []).append((members, switches))
+    alike = ((np.array(column) for column in zip(*each, strict=True)) for each in shapes.values())
+    return [part for members, switches in alike for part in _through_shared(fabric, members, switches)]
+
+
+def _through_shared(fabric: Fabric, members: Int, switches: Int) -> list[RouteBlock]:
+    """Return the same of groups of as many members, int64[groups, k], with as many switches, int64[groups, s]."""
+    gpus = fabric.rank_node[members]
+    ends = gpus[:, :, None], switches[:, None, :]
+    up, down = fabric.wiring.find_links(*ends), fabric.wiring.find_links(*ends[::-1])
+    shared = (up >= 0).all(axis=1) & (down >= 0).all(axis=1)
+    parts = []
+    for row in np.unique(shared, axis=0):
+        of = np.flatnonzero((shared == row).all(axis=1))
+        links = (each[of][:, :, row] for each in (up, down))
+        parts.append(_sprayed(fabric, members[of], switches[of][:, row], *links))
+    return parts
+
+
+def _sprayed(fabric: Fabric, members: Int, switches: Int, up: Int, down: Int) -> RouteBlock:
+    """Return the same, where *up* and *down* are the links, int64[groups, k, s], between members and switches."""
+    n, (groups, each, n_switches) = fabric.n_ranks, up.shape
+    link_s, node_s = fabric.link_latency_s, fabric.node_latency_s[switches].max(axis=1, initial=0.0)
+    one_way_s = link_s[up].max(axis=(1, 2)) + link_s[down].max(axis=(1, 2)) + node_s
     parts = []
     for first, single, spread, trips in ((n * n, up, down, 1), (n * n + n, down, up, 2)):
         width = fabric.nominal_Bps[single]
-        share = width / width.sum(axis=1, keepdims=True)
-        one_way = fabric.link_latency_s[up].max() + fabric.link_latency_s[down].max()
-        latency = trips * (one_way + float(fabric.node_latency_s[switches[shared]].max(initial=0.0)))
-        pair, each = first + members, len(members)
-        link = np.concatenate([single, np.broadcast_to(spread.ravel(), (each, spread.size))], axis=1)
-        weight = np.concatenate([share, np.tile(share, each)], axis=1)
-        counts = np.full(each, link.shape[1], dtype=np.int64)
-        parts.append(RouteBlock(pair, np.full(each, latency), counts, link.ravel(), weight.ravel()))
+        share = width / width.sum(axis=2, keepdims=True)
+        to_all = (groups, each, each * n_switches)
+        link = np.concatenate([single, np.broadcast_to(spread.reshape(groups, 1, -1), to_all)], axis=2)
+        weight = np.concatenate([share, np.broadcast_to(np.tile(share, (1, 1, each)), to_all)], axis=2)
+        hops = np.full(members.size, link.shape[2], dtype=np.int64)
+        latency_s = np.repeat(trips * one_way_s, each)
+        parts.append(RouteBlock((first + members).ravel(), latency_s, hops, link.ravel(), weight.ravel()))
     return RouteBlock.joined(parts)

@@ -161,7 +161,7 @@ def _sending_s(laid: Laid, costs: Costs) -> Float:
     """Return float64[flows]: seconds that a byte keeps the adapters of its sender busy, posting messages included."""
     _, _, size_bytes, messages = _columns(laid)
     seconds = np.zeros(len(laid.hop))
-    routes, across = laid.routes, np.flatnonzero(laid.across)
+    routes, across = laid.routes.expanded(), np.flatnonzero(laid.across)
     if costs.message_s and len(across):
         each_s = routes.weight / laid.fabric.capacity_Bps[routes.link] / costs.network_efficiency
         alone_s = np.maximum.reduceat(each_s, routes.ptr[across])  # routes between nodes have links

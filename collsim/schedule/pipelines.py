@@ -24,6 +24,9 @@ from collsim.schedule.schedule_builder import OrbitsBuilder
 
 __all__ = ["Circle", "Circles", "Pipelines", "Shape"]
 
+MOST_DEEP = 512
+"""Shapes of so many hops one behind the other are gone through hop by hop: a round costs as much as some dozen."""
+
 
 @dataclass(frozen=True, eq=False)
 class Shape:
@@ -60,13 +63,12 @@ class Shape:
 
     def behind(self, weight: Int) -> Int:
         """Return int64[n_hops]: the most that hops with such weights add up to, before each, on a way of a chunk."""
-        stages, place = distinct(np.concatenate([self.sender, self.receiver]))
-        arrived, behind = [0] * len(stages), []
-        ends = (part.tolist() for part in np.split(place, 2))
-        for sender, receiver, each in zip(*ends, weight.tolist(), strict=True):
-            behind.append(arrived[sender])
-            arrived[receiver] = max(arrived[receiver], arrived[sender] + each)
-        return np.array(behind, dtype=np.int64)
+        if self.is_path:
+            return np.cumsum(weight) - weight
+        place = distinct(np.concatenate([self.sender, self.receiver]))[1]
+        sender, receiver = np.split(place, 2)
+        found = _behind_in_rounds(sender, receiver, weight)
+        return _behind_one_by_one(sender, receiver, weight) if found is None else found
 
     @property
     def is_path(self) -> bool:
@@ -93,6 +95,34 @@ class Shape:
         waiter, waits_for, lags = (np.concatenate(column) for column in zip(*found, strict=True))
         order = np.argsort(waiter, kind="stable")
         return waiter[order], waits_for[order], lags[order]
+
+
+def _behind_in_rounds(sender: Int, receiver: Int, weight: Int) -> Int | None:
+    """Return int64[n_hops] as of `Shape.behind`, all stages that are as far along at once; None if that takes long."""
+    n_stages = int(max(sender.max(initial=-1), receiver.max(initial=-1))) + 1
+    ptr, order = pointers(np.bincount(sender, minlength=n_stages)), np.argsort(sender, kind="stable")
+    awaited = np.bincount(receiver, minlength=n_stages)
+    arrived, behind = np.zeros(n_stages, dtype=np.int64), np.zeros(len(sender), dtype=np.int64)
+    ready = np.flatnonzero(awaited == 0)
+    for _ in range(MOST_DEEP):
+        hops = order[entries_of(ptr, ready)[1]]
+        if not len(hops):
+            return behind
+        behind[hops] = arrived[sender[hops]]
+        np.maximum.at(arrived, receiver[hops], behind[hops] + weight[hops])
+        np.subtract.at(awaited, receiver[hops], 1)
+        reached = distinct(receiver[hops])[0]
+        ready = reached[awaited[reached] == 0]
+    return None
+
+
+def _behind_one_by_one(sender: Int, receiver: Int, weight: Int) -> Int:
+    """Return the same hop by hop, for shapes that are long rather than wide."""
+    arrived, behind = [0] * (int(max(sender.max(), receiver.max())) + 1), []
+    for source, target, each in zip(sender.tolist(), receiver.tolist(), weight.tolist(), strict=True):
+        behind.append(arrived[source])
+        arrived[target] = max(arrived[target], arrived[source] + each)
+    return np.array(behind, dtype=np.int64)
 
 
 class Circle(Shape):

@@ -23,7 +23,7 @@ from collsim.fabric.fabric import Fabric, Float, Int
 from collsim.fabric.reduction_trees import TreePorts
 from collsim.fabric.routing import Routes
 from collsim.library.costs.channel_costs import Bool, Use
-from collsim.library.costs.network_costs import steps_of
+from collsim.library.costs.network_costs import Steps, steps_of
 from collsim.schedule import Chunks, Schedule, Transfers
 from collsim.schedule.message_parts import BATCH, channel_of_part, n_parts, p2p_channels, part_sizes, slot_bytes
 from collsim.simulation.lowering import Lowered, LoweredRun, end_rates_Bps, ways_of
@@ -60,7 +60,7 @@ class _Row(NamedTuple):
     """Messages of one kind, of one part and piece, in one round."""
 
     block: int
-    size: int
+    part: int
     channel: int
     batch: int
     piece: int
@@ -69,10 +69,37 @@ class _Row(NamedTuple):
     amount: int
     """How many a rank sends."""
     connections: int
+    """How many peers one is for."""
 
 
 WRITE, WIRE, DIRECT = range(3)
 """A message to the GPU on the rail of its target, those of a group from there to the target, or straight."""
+
+
+class _Cut(NamedTuple):
+    """How messages are cut: channels, and the bytes of the pieces of each part."""
+
+    channels: int
+    step_bytes: int
+    pieces: list[list[int]]
+
+    @classmethod
+    def of(cls, request: ScheduleRequest, *, relayed: bool) -> _Cut:
+        """Return how the messages of one size are cut; only what is relayed goes in pieces over the network."""
+        n_nodes, channels = request.spread.n_nodes, p2p_channels(request.n_channels)
+        step_bytes = request.peer_step_bytes or slot_bytes(n_nodes)
+        parts = n_parts(
+            request.block_bytes, request.n_ranks, channels, request.peer_channels, step_bytes=step_bytes,
+            n_domains=n_nodes,
+        )  # fmt: skip
+        sizes = part_sizes(request.block_bytes, parts).tolist()
+        return cls(channels, step_bytes, [pieces_of(size, step_bytes) if relayed else [size] for size in sizes])
+
+    def bytes_of(self, part: Int, piece: Int, whole: Bool) -> Int:
+        """Return int64[n]: the bytes of pieces of parts for one peer, or of the *whole* part."""
+        most = max(map(len, self.pieces))
+        table = np.array([[*sizes, *[0] * (most - len(sizes))] for sizes in self.pieces], dtype=np.int64)
+        return np.where(whole, table.sum(axis=1)[part], table[part, piece])
 
 
 @dataclass(slots=True)
@@ -81,54 +108,47 @@ class _Rounds:
 
     request: ScheduleRequest
     relayed: bool
+    cut: _Cut
     rows: list[_Row] = field(default_factory=list)
     deps: list[list[int]] = field(default_factory=list)
 
-    def fill(self) -> dict[str, int]:
-        """Lay the rounds on channels; return the parameters of the schedule."""
-        request, layout = self.request, self.request.spread
+    def fill(self) -> None:
+        """Lay the rounds on channels."""
+        layout, channels = self.request.spread, self.cut.channels
         per_node, n_nodes = len(layout.nodes[0]), layout.n_nodes
         size = gcd(BATCH, per_node)
-        channels = p2p_channels(request.n_channels)
-        step_bytes = request.peer_step_bytes or slot_bytes(n_nodes)
-        parts = n_parts(
-            request.block_bytes, request.n_ranks, channels, request.peer_channels, step_bytes=step_bytes,
-            n_domains=n_nodes,
-        )  # fmt: skip
-        sizes = part_sizes(request.block_bytes, parts).tolist()
         groups, first = per_node // size, (n_nodes // 2) * (per_node // size)
         taken: defaultdict[int, int] = defaultdict(int)
         ends: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
         for block, delta in enumerate(distances(groups * n_nodes)):
             inside = (first + delta) % (groups * n_nodes) // groups == first // groups
-            for part, part_bytes in enumerate(sizes):
-                channel = channel_of_part(block, part, channels)
+            begin = channel_of_part(block, 0, channels)
+            for part in range(len(self.cut.pieces)):
+                channel = (begin + part) % channels
                 batch = taken[channel] // BATCH
                 taken[channel] += size
                 label, before = (delta, channel, batch), ends[channel, batch - 1]
                 if delta == 0 and size == 1:
                     continue
-                ends[channel, batch] += self._messages(label, part_bytes, before, (size, groups), inside=inside)
-        return {"channels": channels, "parts": len(sizes), "step_bytes": step_bytes}
+                ends[channel, batch] += self._messages(label, part, before, (size, groups), inside=inside)
 
     def _messages(
-        self, label: tuple[int, int, int], part_bytes: int, before: list[int], shape: tuple[int, int], *, inside: bool
+        self, label: tuple[int, int, int], part: int, before: list[int], shape: tuple[int, int], *, inside: bool
     ) -> list[int]:
         """Add the messages of one part to a group; return the last pieces."""
         delta, channel, batch = label
         size, groups = shape
         if inside or not self.relayed:
             count = size - (delta == 0)
-            return [self._add(_Row(delta, part_bytes, channel, batch, 0, DIRECT, count, 1), before)]
-        step_bytes = self.request.peer_step_bytes or slot_bytes(self.request.spread.n_nodes)
+            return [self._add(_Row(delta, part, channel, batch, 0, DIRECT, count, 1), before)]
         writes = size - (delta % groups == 0)
         write, wire = -1, -1
-        for piece, piece_bytes in enumerate(pieces_of(part_bytes, step_bytes)):
+        for piece in range(len(self.cut.pieces[part])):
             waits = before if piece == 0 else [write] * (write >= 0)
             if writes:
-                write = self._add(_Row(delta, piece_bytes, channel, batch, piece, WRITE, writes, 1), waits)
+                write = self._add(_Row(delta, part, channel, batch, piece, WRITE, writes, 1), waits)
             told = [write] * (write >= 0) + (before if piece == 0 else [wire])
-            wire = self._add(_Row(delta, piece_bytes * size, channel, batch, piece, WIRE, 1, size), told)
+            wire = self._add(_Row(delta, part, channel, batch, piece, WIRE, 1, size), told)
         return [row for row in (write, wire) if row >= 0]
 
     def _add(self, row: _Row, deps: list[int]) -> int:
@@ -137,12 +157,32 @@ class _Rounds:
         return len(self.rows) - 1
 
 
-def exchanged(picked: Algorithm, request: ScheduleRequest, run: LoweredRun, dtype: str) -> Lowered:
-    """Return the messages of one rank with what those of all put on the links of each kind."""
-    rounds = _Rounds(request, bool(picked.relays))
-    parameters = rounds.fill()
+class _Laid(NamedTuple):
+    """The messages of one rank, laid on the links of each kind: the same for all sizes that are cut alike."""
+
+    part: Int
+    piece: Int
+    direct: Bool
+    connections: Int
+    transfers: Transfers
+    crossing: _Crossing
+    weight: Float
+    use: Use
+    steps: Steps
+    tells: Bool
+    at_once: Float
+
+    def size_bytes(self, cut: _Cut) -> Int:
+        """Return the bytes of each message."""
+        return cut.bytes_of(self.part, self.piece, self.direct) * self.connections
+
+
+def _laid(request: ScheduleRequest, run: LoweredRun, cut: _Cut, *, relayed: bool) -> _Laid:
+    """Lay the messages of one rank on the fabric."""
+    rounds = _Rounds(request, relayed, cut)
+    rounds.fill()
     columns = [np.array(column, dtype=np.int64) for column in zip(*rounds.rows, strict=True)]
-    block, size, channel, batch, piece, kind, count, connections = columns
+    block, part, channel, batch, piece, kind, count, connections = columns
     crossing = _crossings(request, run, block, kind)
     step = batch * MOST_PIECES + piece
     dep = np.array([row for rows in rounds.deps for row in rows], dtype=np.int64)
@@ -155,29 +195,46 @@ def exchanged(picked: Algorithm, request: ScheduleRequest, run: LoweredRun, dtyp
         chunk=np.zeros(int(connections.sum()), dtype=np.int64), dep_ptr=pointers(counts), dep=dep,
     )  # fmt: skip
     weight = np.repeat(count * request.n_ranks, np.diff(crossing.ptr)) * crossing.weight
-    routes = Routes(crossing.ptr, crossing.link, weight, crossing.latency_s, np.ones(n))
-    across = crossing.across
-    chunks = Chunks(np.array([request.block_bytes]), np.zeros(1, dtype=np.int64), np.ones(1, dtype=np.int64))
-    schedule = request.schedule(picked.name, chunks, transfers, **parameters)
     use, busy = _use(run, transfers, count, crossing)
+    across = crossing.across
+    steps = steps_of(use, np.flatnonzero(across), crossing.alone_Bps[across], busy[across])
+    tells = np.isin(kind[dep], (WRITE,)) & np.repeat(kind == WIRE, counts) | (kind[dep] != WRITE)
+    at_once = _at_once(channel, step, count)
+    return _Laid(
+        part, piece, kind == DIRECT, connections, transfers, crossing, weight, use, steps, np.asarray(tells), at_once
+    )
+
+
+def exchanged(picked: Algorithm, request: ScheduleRequest, run: LoweredRun, dtype: str) -> Lowered:
+    """Return the messages of one rank with what those of all put on the links of each kind."""
+    relayed = bool(picked.relays)
+    cut = _Cut.of(request, relayed=relayed)
+    key = "rounds", relayed, cut.channels, *map(len, cut.pieces)
+    if key not in run.found:
+        run.found[key] = _laid(request, run, cut, relayed=relayed)
+    laid: _Laid = run.found[key]
+    crossing, size, n = laid.crossing, laid.size_bytes(cut), len(laid.part)
+    routes = Routes(crossing.ptr, crossing.link, laid.weight, crossing.latency_s, np.ones(n))
+    chunks = Chunks(np.array([request.block_bytes]), np.zeros(1, dtype=np.int64), np.ones(1, dtype=np.int64))
+    parameters = {"channels": cut.channels, "parts": len(cut.pieces), "step_bytes": cut.step_bytes}
     return Lowered(
-        schedule=schedule,
+        schedule=request.schedule(picked.name, chunks, laid.transfers, **parameters),
         run=replace(run, trunks=routes, trunk_capacity_Bps=crossing.capacity_Bps),
-        transfers=transfers,
+        transfers=laid.transfers,
         size_bytes=size.astype(np.float64),
         route=np.arange(n),
         used=np.arange(n),
         copies=np.ones(n, dtype=np.int64),
-        across=across,
+        across=crossing.across,
         added=np.zeros(n, dtype=np.bool_),
-        use=use,
+        use=laid.use,
         dtype=dtype,
-        steps=steps_of(use, np.flatnonzero(across), crossing.alone_Bps[across], busy[across]),
-        carried=_carried(crossing, weight, size),
+        steps=laid.steps,
+        carried=_carried(crossing, laid.weight, size),
         ways=crossing.first,
-        tells=np.isin(kind[dep], (WRITE,)) & np.repeat(kind == WIRE, counts) | (kind[dep] != WRITE),
+        tells=laid.tells,
         near=True,
-        at_once=_at_once(channel, step, count),
+        at_once=laid.at_once,
     )
 
 

@@ -56,11 +56,11 @@ def classes_of(rows: Rows, run: LoweredRun) -> Classes:
     key = "classes", *rows.labels
     parted: dict[int | None, tuple[Int, Int, Int]]
     if key not in run.found:
-        run.found[key] = _told(rows), {}, {}
-    told, parted, known = run.found[key]
+        run.found[key] = _told(rows), {}, {}, {}
+    told, parted, known, kept = run.found[key]
     for rounds in (None, *range(MOST_ROUNDS, -1, -1)):
         if rounds not in parted:
-            of_row, of_link = alike_hops(told, rounds, MOST_EXACT)
+            of_row, of_link = alike_hops(told, rounds, MOST_EXACT, kept)
             parted[rounds] = of_row, of_link, firsts(of_row)
         if _transfers(parted[rounds][2], rows) <= (MOST_EXACT if rounds is None else MOST_NEAR):
             break
@@ -76,7 +76,7 @@ def exact_chunks(rows: Rows, run: LoweredRun) -> int:
     Chunks follow each other at a pace that is theirs after some, while hops that are only nearly alike hide which link
     is busiest.
     """
-    _, parted, _ = run.found["classes", *rows.labels]
+    _, parted, _, _ = run.found["classes", *rows.labels]
     return MOST_EXACT // max(len(parted[None][2]), 1)
 
 
@@ -188,11 +188,14 @@ def _with_waits(rows: Rows, told: Hops, of_row: Int, of_link: Int, first: Int, *
     src, dst = hops.src, hops.dst
     sent = dst[rows.hop[for_whom]]
     tells = (sent == src[rows.hop[by_whom]]) | (sent < 0)
-    waits = np.unique(np.stack([waiter, of_row[for_whom], told.lag[entry], tells], axis=1), axis=0)
+    lag = told.lag[entry]
+    most = int(lag.max(initial=0)) + 1
+    waits = np.unique(((waiter * n_classes + of_row[for_whom]) * most + lag) * 2 + tells)
+    pair, late = np.divmod(waits >> 1, most)
+    waiter, wait = np.divmod(pair, n_classes)
     return Classes(
         of_row, of_link, first, near, pointers(np.bincount(cell // n_kinds, minlength=n_classes)), cell % n_kinds,
-        weight, pointers(np.bincount(waits[:, 0], minlength=n_classes)), waits[:, 1].copy(), waits[:, 2].copy(),
-        waits[:, 3] > 0, Busy(rows, first),
+        weight, pointers(np.bincount(waiter, minlength=n_classes)), wait, late, (waits & 1) > 0, Busy(rows, first),
     )  # fmt: skip
 
 

@@ -381,9 +381,8 @@ def _name_wires(
     """Share the part of the wires among the links on the way of the chain: each transfer names its busiest."""
     which, place = distinct(lowered.route[of_chain[0]])
     flow_s = np.bincount(place, weights=of_chain[1]).tolist()
-    ways = (lowered.ways or run.routes).take(lowered.used[which], np.ones(len(which))).expanded()
-    for route, part_s in enumerate(flow_s):
-        link = _longest(ways.link, ways.ptr, busy_s, route)
+    ways = (lowered.ways or run.routes).take(lowered.used[which], np.ones(len(which)))
+    for link, part_s in zip(ways.busiest(busy_s).tolist(), flow_s, strict=True):
         if link >= 0:
             parts.links[link] = parts.links.get(link, 0.0) + part_s
 

@@ -263,7 +263,7 @@ def row_of(timing: Timing, empty: Row, run: LoweredRun, **labels: Any) -> Row:
         bottleneck=_busiest(utilisation, run.fabric),
         critical_s=timing.critical_s,
         limits=busy(timing.limits, utilisation, members),
-        tiers=tiers_of(run.fabric, timing.link_bytes, members),
+        tiers=tiers_of(run.fabric, timing.link_bytes, members, run.found),
         algo_bound_s=algorithm_bound_s(run.fabric, timing.link_bytes),
         bottleneck_links=int(members[utilisation >= utilisation.max() * (1 - EQUALLY_BUSY)].sum()),
         path=timing.path,

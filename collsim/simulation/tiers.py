@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from collsim.fabric.fabric import Fabric, Float, Int
 from collsim.simulation.row import TierLoad
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = ["algorithm_bound_s", "tiers_of"]
 
@@ -19,7 +16,16 @@ FEW_BYTES = 0.5
 """Less is rounding."""
 
 
-def tiers_of(fabric: Fabric, link_bytes: Float, members: Int) -> tuple[TierLoad, ...]:
+class _Tier(NamedTuple):
+    """Links of a tier, which node or link stands for the sender of each, and what these send at most."""
+
+    name: str
+    link: Int
+    sender: Int
+    line_Bps: Float
+
+
+def tiers_of(fabric: Fabric, link_bytes: Float, members: Int, found: dict[Any, Any]) -> tuple[TierLoad, ...]:
     """Return the load of each tier that carries anything, from GPUs outwards.
 
     Parameters
@@ -29,37 +35,52 @@ def tiers_of(fabric: Fabric, link_bytes: Float, members: Int) -> tuple[TierLoad,
         On the wire, flags of protocols included.
     members : int64[n_links]
         Links of a machine that each stands for.
+    found : dict
+        What is kept of the fabric between calls.
     """
+    if "tiers" not in found:
+        found["tiers"] = _tiers(fabric)
+    loads = [load for tier in found["tiers"] if (load := _load(tier, fabric, (link_bytes, members))) is not None]
+    over_bus = next((load.node_bytes for load in loads if load.tier == "bus"), 0.0)
+    return tuple(replace(load, node_bytes=over_bus) if load.tier == "adapter" else load for load in loads)
+
+
+def _tiers(fabric: Fabric) -> list[_Tier]:
+    """Return the tiers that have links."""
     wiring = fabric.wiring
-    kinds = np.array(wiring.node_kinds)
+    gpu, nic, cpu, switch = range(4)
+    numbers = {"gpu": gpu, "nic": nic, "cpu": cpu, "switch": switch}
+    kinds = np.array([numbers.get(kind, -1) for kind in wiring.node_kinds], dtype=np.int8)
     src, dst = kinds[wiring.link_src], kinds[wiring.link_dst]
-    to_bus = (dst == "nic") | (dst == "cpu")
+    to_bus = (dst == nic) | (dst == cpu)
     chosen = {
-        "node": (src == "gpu") & ~to_bus,
-        "bus": (src == "gpu") & to_bus,
-        "adapter": (src == "nic") & (dst == "switch"),
-        "fabric": (src == "switch") & (dst == "switch"),
+        "node": (src == gpu) & ~to_bus,
+        "bus": (src == gpu) & to_bus,
+        "adapter": (src == nic) & (dst == switch),
+        "fabric": (src == switch) & (dst == switch),
     }
-    ends = {name: wiring.link_src if name != "fabric" else np.arange(len(src)) for name in chosen}
-    loads = [_load(name, fabric, where, ends[name], (link_bytes, members)) for name, where in chosen.items()]
-    found = [load for load in loads if load is not None]
-    over_bus = next((load.node_bytes for load in found if load.tier == "bus"), 0.0)
-    return tuple(replace(load, node_bytes=over_bus) if load.tier == "adapter" else load for load in found)
+    tiers = []
+    for name, where in chosen.items():
+        link = np.flatnonzero(where)
+        sender = link if name == "fabric" else wiring.link_src[link]
+        if len(link):
+            line_Bps = np.bincount(sender, fabric.raw_capacity_Bps[link]).astype(np.float64)
+            tiers.append(_Tier(name, link, sender, line_Bps))
+    return tiers
 
 
-def _load(tier: str, fabric: Fabric, where: NDArray[np.bool_], ends: Int, loads: tuple[Float, Int]) -> TierLoad | None:
+def _load(tier: _Tier, fabric: Fabric, loads: tuple[Float, Int]) -> TierLoad | None:
     """Return what the busiest sender of a tier puts on its links of it, and all do together; None of nothing."""
-    link_bytes, members = loads
-    if not where.any() or link_bytes[where].sum() <= FEW_BYTES:
+    own_bytes = loads[0][tier.link]
+    if own_bytes.sum() <= FEW_BYTES:
         return None
-    sent = np.bincount(ends[where], link_bytes[where])
-    line_Bps = np.bincount(ends[where], fabric.raw_capacity_Bps[where])
+    sent, line_Bps = np.bincount(tier.sender, own_bytes), tier.line_Bps
     busiest = int(np.argmax(sent / np.where(line_Bps > 0, line_Bps, np.inf)))
-    name = fabric.wiring.link_name(busiest) if tier == "fabric" else fabric.wiring.node_names[busiest]
-    total, of_node = float((link_bytes * members)[where].sum()), 0.0
-    if tier in ("node", "bus"):
-        of_node = float(np.bincount(fabric.wiring.coordinates.node[ends[where]], link_bytes[where]).max())
-    return TierLoad(tier, str(name), float(sent[busiest]), float(line_Bps[busiest]), total, of_node)
+    name = fabric.wiring.link_name(busiest) if tier.name == "fabric" else fabric.wiring.node_names[busiest]
+    total, of_node = float((own_bytes * loads[1][tier.link]).sum()), 0.0
+    if tier.name in ("node", "bus"):
+        of_node = float(np.bincount(fabric.wiring.coordinates.node[tier.sender], own_bytes).max())
+    return TierLoad(tier.name, str(name), float(sent[busiest]), float(line_Bps[busiest]), total, of_node)
 
 
 def algorithm_bound_s(fabric: Fabric, link_bytes: Float) -> float:

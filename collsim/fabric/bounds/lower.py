@@ -14,6 +14,7 @@ irregular fabrics get the linear programs of `flow_bounds` as well; a row names 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,7 +59,7 @@ class Cuts:
         From inside to outside.
     egress_Bps : float64[n_ranks]
         Out of each rank.
-    rank_names : tuple of str
+    rank_names : sequence of str
     latency_s : float
         Of the fastest route: no byte flows before.
     in_network : bool
@@ -72,7 +73,7 @@ class Cuts:
     sides: Sides
     capacity_Bps: Float
     egress_Bps: Float
-    rank_names: tuple[str, ...]
+    rank_names: Sequence[str]
     latency_s: float
     in_network: bool
     node_egress_Bps: Float
@@ -93,6 +94,21 @@ class Cuts:
     def inside(self) -> NDArray[np.bool_]:
         """bool[n_cuts, n_ranks]: which ranks are inside."""
         return self.sides.table()
+
+
+class _RankNames(Sequence[str]):
+    """Names of the ranks of a fabric, made when they are read: there may be a hundred thousand."""
+
+    __slots__ = ("_fabric",)
+
+    def __init__(self, fabric: Fabric) -> None:
+        self._fabric = fabric
+
+    def __len__(self) -> int:
+        return self._fabric.n_ranks
+
+    def __getitem__(self, rank: Any) -> Any:
+        return self._fabric.rank_name(rank)
 
 
 def find_cuts(fabric: Fabric, used: NDArray[np.bool_], latency_s: float) -> Cuts:
@@ -124,7 +140,7 @@ def find_cuts(fabric: Fabric, used: NDArray[np.bool_], latency_s: float) -> Cuts
         sides=sides,
         capacity_Bps=capacity,
         egress_Bps=capacity[single],
-        rank_names=tuple(fabric.rank_name(rank) for rank in range(n)),
+        rank_names=_RankNames(fabric),
         latency_s=latency_s,
         in_network=fabric.in_network is not None or fabric.node_in_network is not None,
         node_egress_Bps=capacity[first : first + n_nodes],

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from collsim.core.operations import OPERATIONS
+from collsim.fabric.bounds import cut_sets
 from collsim.fabric.bounds import lower as bounds
 from collsim.fabric.bounds.cut_sets import Sides, sparse_capacities, sparse_sides
 from collsim.fabric.bounds.lower import _capacities, find_cuts, lower_bound
@@ -16,6 +17,7 @@ from collsim.fabric.fabric import build_fabric
 from collsim.library import load_profile
 from collsim.simulation.lowering import prepare
 from collsim.topology import load_topology
+from collsim.topology.failures.degrade import damaged
 
 CLUSTERS: list[dict[str, Any]] = [
     {"nodes": 8, "radix": 16},
@@ -55,6 +57,28 @@ def test_capacities_of_few_ranks_against_tables(figures: dict[str, Any]) -> None
     np.testing.assert_allclose(
         sparse_capacities(run.fabric, run.used, sides)[single], run.cuts.egress_Bps[single], rtol=1e-12
     )
+
+
+@pytest.mark.parametrize("figures", CLUSTERS)
+@pytest.mark.parametrize("degrade", [{}, {"link:n1.gpu2-n1.nvsw0": "50%", "link:n2.nic3-leaf*": "50%"}])
+def test_one_cut_for_all_that_are_alike(
+    figures: dict[str, Any], degrade: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every cut by itself, and all of many ranks at once, carry what one for all that are alike does."""
+    topology = load_topology("hgx_h100", scale_out={"port_rate": "400 Gb/s", **figures})
+    run = prepare(damaged(topology, None, degrade), load_profile("ideal"))
+    some, nodes = sparse_sides(run.fabric)
+    sides = some.and_more(some.complements()).and_more(nodes).and_more(nodes.complements())
+    wiring, used = run.fabric.wiring, run.used
+    links = wiring.link_src[used], wiring.link_dst[used], run.fabric.raw_capacity_Bps[used]
+    stands = cut_sets._stands_for(run.fabric, links, sides)
+    assert len(np.unique(stands)) < len(sides)
+    found = sparse_capacities(run.fabric, run.used, sides)
+    monkeypatch.setattr(cut_sets, "MANY", 3)
+    np.testing.assert_allclose(sparse_capacities(run.fabric, run.used, sides), found, rtol=1e-12)
+    monkeypatch.setattr(cut_sets, "MANY", 1 << 20)
+    monkeypatch.setattr(cut_sets, "_stands_for", lambda fabric, links, sides: np.arange(len(sides)))
+    np.testing.assert_allclose(sparse_capacities(run.fabric, run.used, sides), found, rtol=1e-12)
 
 
 @pytest.mark.parametrize("name", ["hgx_h100", "mi300x_ubb8", "dgx1_v100"])

@@ -1,0 +1,38 @@
+"""What the first rounds tell apart is kept between them, and messages between sizes: answers stay the same."""
+
+import numpy as np
+import pytest
+
+from collsim import simulate
+from collsim.engine import symmetry
+from collsim.simulation import hop_classes
+
+
+def test_rounds_that_are_kept_say_the_same(monkeypatch):
+    compared = []
+
+    def alike(hops, rounds, most, kept):
+        found = symmetry.alike_hops(hops, rounds, most, kept)
+        for column, again in zip(found, symmetry.alike_hops(hops, rounds, most), strict=True):
+            np.testing.assert_array_equal(column, again)
+        compared.append((rounds, bool(kept)))
+        return found
+
+    monkeypatch.setattr(hop_classes, "alike_hops", alike)
+    monkeypatch.setattr(hop_classes, "MOST_EXACT", 200)
+    monkeypatch.setattr(hop_classes, "MOST_NEAR", 300)
+    rows = simulate("h100_rail", "all_reduce", ["256M"], nodes=12, algo="tree", channels=4).rows
+    assert "nearly alike" in rows[0].path
+    assert {True} == {kept for rounds, kept in compared}
+    assert len(compared) > 2
+
+
+@pytest.mark.parametrize("more", [{}, {"fabric": "fat_tree", "nodes": 132}])
+def test_sizes_of_an_exchange_do_not_depend_on_those_before(more):
+    sizes = ["8M", "65M", "4G"]
+    asked = {"topo": "h100_rail", "op": "all_to_all", "nodes": 33} | more
+    together = simulate(size=sizes, **asked).rows
+    assert all("nearly alike" in row.path for row in together)
+    for size, row in zip(sizes, together, strict=True):
+        alone = simulate(size=size, **asked).rows[0]
+        assert (row.time_s, row.limits, row.tiers) == (alone.time_s, alone.limits, alone.tiers)

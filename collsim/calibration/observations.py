@@ -174,7 +174,9 @@ def observe(
         if len(lowered.transfers) > MOST_TRANSFERS:
             refused[f"its schedule has more than {MOST_TRANSFERS} transfers"] += 1
             continue
-        found.append(Observation(row, row.time_s(topology.name), launch_of(case), family, proto, algo, lowered, lowered.run))
+        found.append(
+            Observation(row, row.time_s(topology.name), launch_of(case), family, proto, algo, lowered, lowered.run)
+        )
     return found, dict(refused)
 
 

@@ -56,6 +56,8 @@ def simulate_serving(
     >>> job.name, job.tokens_per_s < job.capacity_tokens_per_s
     ('chat', True)
     """
+    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or seed < 0):
+        raise InputError(Fault(f"{seed!r} is no whole number of 0 or more", "seed", "give 0 or more"))
     serving = file if isinstance(file, Serving) else read_serving(file)
     serving = replace(
         serving,

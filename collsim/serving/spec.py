@@ -24,6 +24,8 @@ KERNELS = ("time", "per_token", "per_context")
 FAILURE = ("at", "until", "fail", "degrade")
 STRAGGLER = ("share", "slower")
 MOST_REQUESTS = 2_000_000
+MOST_GPUS = 1 << 20
+MOST_TOKENS = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +234,8 @@ def _failure(get: _Reader, duration_s: float) -> Failure:
     """Return a failure; one that does not say until when lasts to the end."""
     at_s = get.time("at", "0 s")
     until_s = get.time("until", f"{max(duration_s, at_s):.9f} s")
+    if until_s <= at_s:
+        get.fault(f"ends at {until_s:g} s, before it begins at {at_s:g} s", "until", "give a later time")
     fail = get.data.get("fail", [])
     degrade = get.texts("degrade")
     if not fail and not degrade:
@@ -248,9 +252,9 @@ def read_arrivals(file: str | Path) -> tuple[Request, ...]:
         The file cannot be read, or a row makes no sense.
     """
     try:
-        with Path(file).open(encoding="utf-8", newline="") as text:
+        with Path(file).open(encoding="utf-8-sig", newline="") as text:
             rows = list(csv.DictReader(text))
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise InputError(Fault(f"cannot be read: {reason}", str(file), "give a CSV of time_s,prompt,output")) from None
     found = []
@@ -259,8 +263,9 @@ def read_arrivals(file: str | Path) -> tuple[Request, ...]:
             one = Request(float(row["time_s"]), int(row["prompt"]), int(row["output"]))
         except (KeyError, TypeError, ValueError):
             raise InputError(Fault(f"line {line} is no request", str(file), "columns: time_s,prompt,output")) from None
-        if not (math.isfinite(one.time_s) and one.time_s >= 0 and one.prompt >= 0 and one.output >= 1):
-            hint = "time_s and prompt of 0 or more, output of 1 or more"
+        sound = math.isfinite(one.time_s) and one.time_s >= 0
+        if not (sound and 0 <= one.prompt <= MOST_TOKENS and 1 <= one.output <= MOST_TOKENS):
+            hint = f"time_s and prompt of 0 or more, output of 1 or more, at most {MOST_TOKENS:,} tokens"
             raise InputError(Fault(f"line {line} makes no sense", str(file), hint))
         found.append(one)
     if not found or len(found) > MOST_REQUESTS:
@@ -348,6 +353,9 @@ class _Reader:
             first, _, last = part.strip().partition("-")
             if not first.isdigit() or (last and not last.isdigit()):
                 self.fault(f'"{part}" is no range of GPUs', key, "such as 0-7,16-23")
+                return default
+            if int(last or first) - int(first) >= MOST_GPUS:
+                self.fault(f'"{part}" is more than {MOST_GPUS:,} GPUs', key, "such as 0-7,16-23")
                 return default
             found += range(int(first), int(last or first) + 1)
         return tuple(dict.fromkeys(found))

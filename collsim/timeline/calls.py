@@ -179,7 +179,9 @@ class Predictor:
         return found
 
     def of(self, call: Call) -> Prediction:
-        """Return the prediction of a collective."""
+        """Return the prediction of a collective; one of no bytes takes no time."""
+        if call.size_bytes == 0:
+            return Prediction(0.0, 1, 1.0, "", "", 0.0, 0.0)
         if call not in self._known:
             self._known[call] = predict(call, self.machine, self._on_one_s)
         return self._known[call]
@@ -215,4 +217,8 @@ def recorded_environment(machine: Machine, grids: Mapping[Call, int]) -> dict[st
             continue
         if int(found.channels or 0) == grids[largest]:
             return environment
-    return {"NCCL_NVLS_ENABLE": "0"} if int(_row(largest, machine).channels or 0) < int(most) else candidates[-1]
+    try:
+        found = _row(largest, machine)
+    except CollsimError:  # the model has no such collective
+        return {}
+    return {"NCCL_NVLS_ENABLE": "0"} if int(found.channels or 0) < int(most) else candidates[-1]

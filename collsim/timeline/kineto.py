@@ -77,6 +77,9 @@ class TraceText:
                 return
             try:
                 event, reader.at = decode(reader.text, reader.at)
+            except RecursionError:
+                self.cut = "an event is nested too deeply"
+                return
             except ValueError as error:
                 if reader.more():
                     continue
@@ -96,7 +99,7 @@ class TraceText:
                 raise InputError(Fault(reader.trouble or f"holds no {KEY}", self.file, hint))
         try:
             self.head = json.loads(f"{reader.text[:found].rstrip().rstrip(',')}}}")
-        except ValueError:
+        except (RecursionError, ValueError):
             self.head = {}
         reader.at = found + len(KEY)
         reader.skip(" \t\r\n:")
@@ -113,7 +116,7 @@ class TraceText:
             return
         try:
             self.head |= json.loads("{" + rest)
-        except ValueError:
+        except (RecursionError, ValueError):
             return
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,8 @@ DTYPES = {
 """Names of c10::ScalarType to those of nccl-tests, with bytes."""
 LEAST_JUMP_S = 1.0
 """A pause between kernels may be as long; a longer one that is also longer than all the rest is a jump of the clock."""
+MOST_S = 1e6
+"""No kernel takes as long: such a length is damage."""
 EARLY_S = 1e-3
 """A kernel may start so long before its launch: clocks of host and GPU are matched to within less."""
 
@@ -67,10 +70,11 @@ def read_trace(file: str | Path) -> Trace:
     kernels, lost = events.kernels(text)
     if text.cut:
         lost.insert(0, f"{text.cut}; what follows {kernels[-1].name[:40]!r} is lost")
-    device: dict[str, Any] = next(iter(text.head.get("deviceProperties") or [{}]))
-    told = text.head.get("distributedInfo") or {}
+    device, told = _device_of(text.head, events.device), _mapping(text.head.get("distributedInfo"))
     largest = max((k.call.ranks for k in kernels if k.call), default=1)
     begin_s = min(k.start_s for k in kernels)
+    if max(k.end_s for k in kernels) <= begin_s:
+        raise InputError(Fault("its kernels take no time", text.file, "record steps that run kernels on the GPU"))
     has_waits = bool(events.syncs)
     if not has_waits and len({k.stream for k in kernels}) > 1:
         lost.append(
@@ -78,10 +82,10 @@ def read_trace(file: str | Path) -> Trace:
         )
     return Trace(
         file=str(file),
-        gpu=str(device.get("name", "")),
-        sms=int(device.get("numSms", 0)),
-        rank=int(told.get("rank", 0)),
-        world=int(told.get("world_size", largest)),
+        gpu=str(device.get("name") or ""),
+        sms=_count(device.get("numSms")),
+        rank=_count(told.get("rank")),
+        world=_count(told.get("world_size")) or largest,
         library=str(told.get("nccl_version", "")),
         kernels=tuple(_since(k, begin_s) for k in kernels),
         waits=tuple(sorted(events.waits(begin_s), key=lambda wait: wait.time_s)),
@@ -90,6 +94,30 @@ def read_trace(file: str | Path) -> Trace:
         has_waits=has_waits,
         lost=tuple(lost),
     )
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    """Return a value of the head if it is a mapping; an empty one if not."""
+    return value if isinstance(value, dict) else {}
+
+
+def _count(value: Any) -> int:
+    """Return a number of the file as a count; 0 if it is none.
+
+    >>> _count(132), _count("x"), _count(float("inf")), _count(-3)
+    (132, 0, 0, 0)
+    """
+    try:
+        return max(int(value), 0)
+    except (OverflowError, TypeError, ValueError):
+        return 0
+
+
+def _device_of(head: dict[str, Any], number: int) -> dict[str, Any]:
+    """Return the properties of a device; those of the first one if none has its number."""
+    told = head.get("deviceProperties")
+    known = [each for each in told if isinstance(each, dict)] if isinstance(told, list) else []
+    return next((each for each in known if each.get("id") == number), next(iter(known), {}))
 
 
 def _since(k: Kernel, begin_s: float) -> Kernel:
@@ -104,6 +132,8 @@ class _Events:
 
     def __init__(self) -> None:
         self.on_gpu: list[tuple[Kernel, int]] = []
+        self.devices: list[int] = []
+        self.device = 0
         self.launches: dict[int, tuple[float, int]] = {}
         self.names: dict[str, tuple[str, str]] = {}
         self.marks: list[tuple[float, float]] = []
@@ -122,7 +152,9 @@ class _Events:
         self.seen[category] += 1
         try:
             if category in ON_GPU:
-                self.on_gpu.append(self._kernel(event))
+                found = self._kernel(event)
+                self.devices.append(_device_number(event))
+                self.on_gpu.append(found)
             elif category in ON_HOST:
                 self._take_call(event)
             elif category == "cuda_sync":
@@ -130,12 +162,14 @@ class _Events:
             elif category == "user_annotation" and str(event.get("name", "")).startswith("ProfilerStep"):
                 begin_s = float(event["ts"]) * 1e-6
                 self.marks.append((begin_s, begin_s + float(event["dur"]) * 1e-6))
-        except (KeyError, TypeError, ValueError):
+        except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
             self.broken += 1
 
     def _take_call(self, event: dict[str, Any]) -> None:
         name, args = str(event.get("name", "")), event.get("args") or {}
         begin_s, long_s = float(event["ts"]) * 1e-6, float(event.get("dur", 0)) * 1e-6
+        if not math.isfinite(begin_s):
+            raise ValueError
         correlation, thread = int(args.get("correlation", 0)), int(event.get("tid", 0))
         if "EventRecord" in name:
             self.records.append((begin_s, thread, correlation))
@@ -178,12 +212,15 @@ class _Events:
             hint = "record with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA] on a GPU of NVIDIA or AMD"
             why = f" ({text.cut})" if text.cut else ""
             raise InputError(Fault(f"has no kernels of a GPU, only {seen}{why}", text.file, hint))
+        other = self._of_one_device()
         lost, kept = self._without_jumps()
+        lost += other
         kernels = [self._launched(k, correlation) for k, correlation in kept]
         if self.broken:
             lost.append(f"{self.broken} events without time, length or correlation are left out")
-        kernels.sort(key=lambda k: k.start_s if math.isnan(k.launch_s) else min(k.launch_s, k.start_s))
         unlaunched = sum(math.isnan(k.launch_s) for k in kernels)
+        kernels = _with_the_one_before(kernels) if unlaunched else kernels
+        kernels.sort(key=lambda k: k.start_s if math.isnan(k.launch_s) else min(k.launch_s, k.start_s))
         if unlaunched:
             lost.append(f"{unlaunched} of {len(kernels)} kernels have no launch: they start when their stream is free")
         early = sum(k.start_s < k.launch_s - EARLY_S for k in kernels)
@@ -191,7 +228,7 @@ class _Events:
             lost.append(
                 f"the clocks of host and GPU differ: {early} kernels start before their launch; launches are left out"
             )
-            kernels = [_unlaunched(k) for k in kernels]
+            kernels = sorted((_unlaunched(k) for k in kernels), key=lambda k: k.start_s)
         calls = [k for k in kernels if k.kind == COLLECTIVE]
         if silent := sum(k.call is None or not k.call.size_bytes for k in calls):
             lost.append(
@@ -199,6 +236,19 @@ class _Events:
                 "record with record_shapes=True on PyTorch 2.3 or later"
             )
         return kernels, lost
+
+    def _of_one_device(self) -> list[str]:
+        """Keep the kernels of the device that has most of them, and return what that loses."""
+        counts = Counter(self.devices)
+        self.device, most = counts.most_common(1)[0]
+        if len(counts) == 1:
+            return []
+        pairs = zip(self.on_gpu, self.devices, strict=True)
+        self.on_gpu = [each for each, device in pairs if device == self.device]
+        return [
+            f"kernels of {len(counts)} GPUs: those of GPU {self.device} are read, {most} of {counts.total()}; "
+            "record a trace of each rank"
+        ]
 
     def _without_jumps(self) -> tuple[list[str], list[tuple[Kernel, int]]]:
         """Return the kernels of the longest part between jumps of the clock."""
@@ -221,7 +271,7 @@ class _Events:
         """Return a kernel, whose launch is not yet known, and the number that it shares with its launch."""
         args = event.get("args") or {}
         start_s, long_s = float(event["ts"]) * 1e-6, float(event["dur"]) * 1e-6
-        if not (math.isfinite(start_s) and long_s >= 0):
+        if not (math.isfinite(start_s) and 0 <= long_s < MOST_S):
             raise ValueError
         told = str(event.get("name", ""))
         if (known := self.names.get(told)) is None:  # one text for all kernels of a name
@@ -247,6 +297,25 @@ class _Events:
         if (told := self.launches.get(correlation)) is None:
             return k
         return Kernel(k.name, k.kind, k.stream, k.start_s, k.end_s, told[0], told[1], k.ctas, k.full, k.call)
+
+
+def _with_the_one_before(kernels: list[Kernel]) -> list[Kernel]:
+    """Return kernels by their start; one without a launch was launched with the one before it on its stream."""
+    last: dict[int, Kernel] = {}
+    found = []
+    for k in sorted(kernels, key=lambda k: k.start_s):
+        before = last.get(k.stream)
+        lost = before is not None and math.isnan(k.launch_s)
+        found.append(replace(k, launch_s=before.launch_s, thread=before.thread) if before and lost else k)
+        if not math.isnan(k.launch_s):
+            last[k.stream] = k
+    return found
+
+
+def _device_number(event: dict[str, Any]) -> int:
+    """Return the number of the device on which an event was."""
+    told = (event.get("args") or {}).get("device")
+    return _count(event.get("pid") if told is None else told)
 
 
 def _unlaunched(k: Kernel) -> Kernel:
@@ -275,8 +344,8 @@ def _call(name: str, args: dict[str, Any]) -> Call | None:
         return None
     dtype, element_bytes = DTYPES.get(str(args.get("dtype", "")).lower(), ("", 0))
     side = "Out msg nelems" if op == "all_gather" else "In msg nelems"
-    elements = int(args.get(side) or args.get("Out msg nelems") or 0)
-    ranks = int(args.get("Group size") or 0)
+    elements = _count(args.get(side)) or _count(args.get("Out msg nelems"))
+    ranks = _count(args.get("Group size"))
     if op == "send_recv":
         ranks = min(ranks, 2)  # of the group, only the two of a message take part
-    return Call(op, elements * element_bytes if ranks else 0, dtype, str(args.get("Process Group Name", "")), ranks)
+    return Call(op, elements * element_bytes if ranks > 1 else 0, dtype, str(args.get("Process Group Name", "")), ranks)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Unpack
 
-from collsim.core.errors import Fault, InputError
+from collsim.core.errors import CollsimError, Fault, InputError
 from collsim.timeline.analysis import Overlap, overlap_of
 from collsim.timeline.answers import Told, call_row, events_of, helps_of, path_of, streams_of
 from collsim.timeline.build import build
@@ -147,7 +147,28 @@ class _Study:
         machine = Machine(topology, options=across(topology, max(call.ranks for call in self.calls)))
         grids: dict[Call, int] = {k.call: k.ctas for k in self.trace.kernels if k.call in self.calls and k.call}
         machine = machine.but(**recorded_environment(machine, grids))
-        return Predictor(machine)
+        found = Predictor(machine)
+        self._set_aside(found)
+        return found if self.calls else None
+
+    def _set_aside(self, predictor: Predictor) -> None:
+        """Let collectives keep their time, as if the trace did not say what they move, if the model refuses them."""
+        refused: dict[Call, str] = {}
+        for call in self.calls:
+            try:
+                predictor.of(call)
+            except CollsimError as error:
+                refused[call] = f"{call.op} of {call.size_bytes} B on {call.ranks} ranks ({error.faults[0].what})"
+        if refused:
+            self.calls = [call for call in self.calls if call not in refused]
+            told = next(iter(refused.values()))
+            others = f" and {len(refused) - 1} others" if len(refused) > 1 else ""
+            self.notes.append(f"the model has no time for {told}{others}: they keep their time, here and elsewhere")
+            kernels = (
+                replace(k, call=replace(k.call, size_bytes=0)) if k.call in refused and k.call else k
+                for k in self.trace.kernels
+            )
+            self.trace = replace(self.trace, kernels=tuple(kernels))
 
     def _after(self) -> Predictor | None:
         """Return the model of where the step is to run."""
@@ -287,7 +308,7 @@ class _Study:
     def _unprofiled(self, nodes: Sequence[Node], path: Sequence[PathPart], step_s: float) -> list[list[Node]]:
         """Return, of a step that launches bind, the nodes as they may be launched without the profiler."""
         bound_s = sum(part.time_s for part in path if part.what == "host launches")
-        if bound_s < LEAST_BOUND * step_s:
+        if step_s <= 0 or bound_s < LEAST_BOUND * step_s:
             return []
         self.notes.append(
             f"launches of the host bind {bound_s / step_s:.0%} of the step; under the profiler they take longer, which "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -32,7 +33,11 @@ def by_steps(trace: Trace, steps: int | None = None) -> tuple[Trace, int, str]:
             raise InputError(Fault(f"{steps} steps", "steps", hint))
         return trace, steps, ""
     if trace.marks:
-        inside = [k for k in trace.kernels if any(a <= k.launch_s < b for a, b in trace.marks)]
+        inside, last_s = [], math.nan
+        for k in trace.kernels:  # one without a launch belongs to the step of the launch before it
+            last_s = last_s if math.isnan(k.launch_s) else k.launch_s
+            if any(a <= last_s < b for a, b in trace.marks):
+                inside.append(k)
         used = sum(any(a <= k.launch_s < b for k in inside) for a, b in trace.marks)
         if used:
             return replace(trace, kernels=tuple(inside)), used, ""

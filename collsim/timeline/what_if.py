@@ -91,16 +91,23 @@ def asked_for(what_if: WhatIf | None, **changes: Unpack[Changes]) -> WhatIf:
 
 
 def gpus_of(topology: str) -> int:
-    """Return the GPUs of a node."""
+    """Return the GPUs of a node; of a cluster, those of each of its nodes.
+
+    >>> gpus_of("hgx_h100"), gpus_of("h100_rail")
+    (8, 8)
+    """
     from collsim.topology import load_topology
 
-    return int(load_topology(topology).n_gpus)
+    found = load_topology(topology)
+    return int(found.cluster.spec.gpus_per_node if found.cluster else found.n_gpus)
 
 
 def across(topology: str, ranks: int, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return the arguments that make a cluster of as many nodes as so many ranks need; none if one is enough."""
-    per_node = gpus_of(topology)
-    if ranks <= per_node:
+    from collsim.topology import load_topology
+
+    if ranks <= load_topology(topology).n_gpus:
         return {}
+    per_node = gpus_of(topology)
     overrides = dict((options or {}).get("overrides") or {})
     return {"overrides": {**overrides, "scale_out.nodes": str(-(-ranks // per_node))}}

@@ -19,7 +19,7 @@ from collsim.timeline.graph import Node
 from collsim.timeline.replay import Replay, replay
 from collsim.timeline.trace import COLLECTIVE, MATMUL, MEMORY, STREAM, Call
 
-__all__ = ["Graph", "figure", "graph_of", "read_workload", "time_graph"]
+__all__ = ["Graph", "environment_of", "figure", "graph_of", "read_workload", "time_graph"]
 
 SCHEMA = "collsim.workload/1"
 HEAD = ("schema", "topo", "gpu", "ranks", "launch", "jitter", "seed", "env", "step")
@@ -158,7 +158,12 @@ def graph_of(data: Mapping[str, Any], file: str = "workload") -> Graph:
     if isinstance(jitter, bool) or not isinstance(jitter, int | float) or not 0 <= jitter < 1:
         faults.append(Fault(f"jitter {jitter!r} is no share", "jitter", "give 0 to 1, such as 0.05"))
         jitter = 0.0
-    graph = Graph(launch_s, float(jitter), int(data.get("seed", 0)))
+    seed = data.get("seed", 0)
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        faults.append(Fault(f"seed {seed!r} is no count", "seed", "give a whole number, 0 or more"))
+        seed = 0
+    faults.attempt(environment_of, data)
+    graph = Graph(launch_s, float(jitter), seed)
     step = data.get("step")
     if not isinstance(step, list) or not step:
         faults.append(Fault("there is nothing to run", "step", "give a list of kernels, collectives and loops"))
@@ -166,6 +171,23 @@ def graph_of(data: Mapping[str, Any], file: str = "workload") -> Graph:
         _Writer(graph, data, faults).write(step, "step")
     faults.raise_any(SpecError)
     return graph
+
+
+def environment_of(data: Mapping[str, Any]) -> dict[str, str]:
+    """Return the variables of the library that the data of a workload set.
+
+    >>> environment_of({"env": {"NCCL_MAX_NCHANNELS": 8}})
+    {'NCCL_MAX_NCHANNELS': '8'}
+
+    Raises
+    ------
+    InputError
+        They are no mapping.
+    """
+    told = data.get("env") or {}
+    if not isinstance(told, Mapping):
+        raise InputError(Fault(f"{told!r} is no mapping", "env", "such as env: {NCCL_MAX_NCHANNELS: 8}"))
+    return {str(name): str(value) for name, value in told.items()}
 
 
 class _Writer:
@@ -214,7 +236,12 @@ class _Writer:
         self.faults.extend(unknown_keys(item, COLLECTIVE_KEYS, lambda _: where))
         op = operation(str(item["collective"])).name
         dtype, element_bytes = dtype_bytes(str(item.get("dtype", "bfloat16")))
-        size_bytes = parse_size_bytes(item.get("size", 0), f"{where}.size")
+        if "size" not in item:
+            raise InputError(Fault("has no size", f"{where}.size", "such as size: 64M, as in nccl-tests"))
+        size_bytes = parse_size_bytes(item["size"], f"{where}.size")
+        if 0 < size_bytes < element_bytes:
+            hint = f"give {element_bytes} or more, or 0 for none"
+            raise InputError(Fault(f"{size_bytes} bytes are no element of {dtype}", f"{where}.size", hint))
         ranks = item.get("ranks", self.data.get("ranks"))
         if not isinstance(ranks, int) or ranks < 2:
             raise InputError(Fault(f"ranks {ranks!r}", f"{where}.ranks", "give 2 or more, here or for the file"))
@@ -234,8 +261,9 @@ class _Writer:
         for _ in range(times):
             if len(self.graph.nodes) > MOST_NODES:
                 raise InputError(Fault(f"more than {MOST_NODES} items", where, "repeat less"))
+            before = len(self.graph.nodes)
             self.write(inner, f"{where}.do")
-            if self.faults:
+            if self.faults or len(self.graph.nodes) == before:  # however often: nothing stays nothing
                 return
 
     def _after(self, item: Mapping[str, Any], where: str) -> list[int]:

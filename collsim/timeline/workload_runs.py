@@ -25,6 +25,7 @@ from collsim.timeline.workload import (
     SCHEMA,
     TENSOR_FLOPS,
     Graph,
+    environment_of,
     figure,
     graph_of,
     read_workload,
@@ -63,7 +64,7 @@ def simulate_workload(
         options["overrides"] = {**dict(options.get("overrides") or {}), "scale_out.nodes": str(asked.nodes)}
     else:
         options |= across(str(topology), ranks, options)
-    environment = {**{str(k): str(v) for k, v in dict(data.get("env") or {}).items()}, **asked.environment}
+    environment = {**environment_of(data), **asked.environment}
     renamed = {world: ranks} if ranks != world else {}
     predictor = Predictor(Machine(str(topology), environment, options, renamed, step.groups))
     gpu = gpu_of(str(data.get("gpu", topology)).replace("_", " "))
@@ -120,12 +121,16 @@ def step_of_model(data: Mapping[str, Any], file: str, asked: WhatIf) -> _Step:
     if asked.ranks or asked.nodes:
         faults.append(Fault("ranks of a model follow from its layout", "layout", "change dp, tp, pp, cp or ep there"))
     whole = {key: _whole(data, key, default, faults) for key, default in DEFAULTS.items()}
-    flops = faults.attempt(figure, data.get("flops", TENSOR_FLOPS), "flops") or TENSOR_FLOPS
+    flops = faults.attempt(figure, data.get("flops", TENSOR_FLOPS), "flops")
+    if flops == 0:
+        faults.append(Fault("0 operations a second", "flops", "such as 600e12"))
+    faults.attempt(environment_of, data)
     model = faults.attempt(load_transformer, data["model"])
     layout = faults.attempt(Layout.read, str(data.get("layout", "")))
     faults.raise_any(SpecError)
     assert model is not None
     assert layout is not None
+    assert flops is not None
     sizes = {key: whole[key] for key in ("sequence", "micro_batch")}
     layer = faults.attempt(lambda: layer_of(model, layout, **sizes, flops=flops))
     faults.raise_any(SpecError)

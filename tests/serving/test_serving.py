@@ -258,3 +258,26 @@ def test_capacity_is_that_of_requests_half_way_through_their_output():
     found = simulate_serving(replace(SERVING, jobs=(replace(job, rate=0.0),), duration_s=1.0, warm_up_s=0.1)).jobs[0]
     mean_s = Steps(job, "hgx_h100", gpu_of("H100"), {}).of(job.batch, 2100).time_s
     assert found.capacity_tokens_per_s == pytest.approx(job.ranks * job.batch / mean_s)
+
+
+def test_values_out_of_all_bounds_are_told(tmp_path):
+    job = {"model": "mixtral-8x7b", "ranks": 8, "rate": 1}
+    data = {
+        "schema": "collsim.serving/1",
+        "topo": "hgx_h100",
+        "failures": [{"at": "3 s", "until": "1 s", "fail": "link:gpu0-nvsw0"}],
+        "jobs": [{**job, "gpus": "0-99999999999"}],
+    }
+    with pytest.raises(SpecError) as refused:
+        serving_of(data)
+    for part in ("failures[0].until", "before it begins", "is more than 1,048,576 GPUs"):
+        assert part in str(refused.value), part
+    with pytest.raises(InputError, match="-1 is no whole number"):
+        simulate_serving(SERVING, seed=-1)
+    file = tmp_path / "arrivals.csv"
+    for row in ("1," + "9" * 4000 + ",1", "1," + "9" * 200_000 + ",1"):
+        file.write_text(f"time_s,prompt,output\n{row}\n")
+        with pytest.raises(InputError, match=r"makes no sense|cannot be read"):
+            read_arrivals(file)
+    file.write_text("\ufefftime_s,prompt,output\n1,2,3\n", encoding="utf-8")
+    assert read_arrivals(file) == (Request(1.0, 2, 3),)

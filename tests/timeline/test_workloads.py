@@ -305,3 +305,32 @@ def test_no_scale_of_kernels_is_told_with_what_else_is_wrong(scale):
     with pytest.raises(InputError) as refused:
         asked_for(None, compute_scale=scale, ranks=0, nodes="two")
     assert [fault.where for fault in refused.value.faults] == ["ranks", "nodes", "compute_scale"]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("seed: abc", "seed 'abc' is no count"),
+        ("env: 5", "5 is no mapping"),
+        ("model: llama-3-8b\nlayout: dp=8\nenv: [a]", "is no mapping"),
+        ("model: llama-3-8b\nlayout: dp=8\nflops: 0", "0 operations a second"),
+        ("ranks: 8\nstep: [{collective: all_reduce}]", "has no size"),
+        ("ranks: 8\nstep: [{collective: all_reduce, size: 1}]", "1 bytes are no element of bfloat16"),
+    ],
+)
+def test_values_of_another_kind_are_told_with_their_place(tmp_path, line, message):
+    file = tmp_path / "step.yaml"
+    step = "" if "step:" in line or "model:" in line else "\nstep: [{kernel: a, time: 1 ms}]"
+    file.write_text(f"schema: collsim.workload/1\ntopo: hgx_h100\n{line}{step}\n")
+    with pytest.raises(SpecError, match=message) as refused:
+        simulate_timeline(file)
+    assert str(file) in str(refused.value)
+
+
+def test_collectives_of_no_bytes_take_no_time_and_loops_over_nothing_end(tmp_path):
+    file = tmp_path / "step.yaml"
+    file.write_text(
+        "schema: collsim.workload/1\ntopo: hgx_h100\nranks: 8\nstep:\n  - {kernel: a, time: 1 ms}\n"
+        "  - {collective: all_reduce, size: 0, after: a}\n  - {repeat: 1000000000000, do: [{repeat: 3, do: []}]}\n"
+    )
+    assert simulate_timeline(file).step_time_s == pytest.approx(1e-3, rel=1e-9)

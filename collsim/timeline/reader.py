@@ -70,6 +70,7 @@ def read_trace(file: str | Path) -> Trace:
     kernels, lost = events.kernels(text)
     if text.cut:
         lost.insert(0, f"{text.cut}; what follows {kernels[-1].name[:40]!r} is lost")
+    lost += _apart(text.head, {k.call.group for k in kernels if k.call and k.call.size_bytes})
     device, told = _device_of(text.head, events.device), _mapping(text.head.get("distributedInfo"))
     largest = max((k.call.ranks for k in kernels if k.call), default=1)
     begin_s = min(k.start_s for k in kernels)
@@ -118,6 +119,25 @@ def _device_of(head: dict[str, Any], number: int) -> dict[str, Any]:
     told = head.get("deviceProperties")
     known = [each for each in told if isinstance(each, dict)] if isinstance(told, list) else []
     return next((each for each in known if each.get("id") == number), next(iter(known), {}))
+
+
+def _apart(head: dict[str, Any], used: set[str]) -> list[str]:
+    """Return which groups of collectives lie on more nodes than neighbours would, as the model takes them to be."""
+    devices, groups = head.get("deviceProperties"), _mapping(head.get("distributedInfo")).get("pg_config")
+    per_node = len(devices) if isinstance(devices, list) else 0
+    found = []
+    for group in groups if isinstance(groups, list) and per_node else ():
+        ranks = _mapping(group).get("ranks")
+        name = str(_mapping(group).get("pg_name"))
+        if name in used and isinstance(ranks, list) and all(type(rank) is int for rank in ranks):
+            nodes = len({rank // per_node for rank in ranks})
+            if nodes > -(-len(ranks) // per_node):
+                shown = ", ".join(map(str, ranks[:3])) + (", ..." if len(ranks) > 3 else "")
+                found.append(
+                    f"ranks {shown} of group {name} lie on {nodes} nodes of {per_node} GPUs: its collectives are timed "
+                    "as those of neighbours, which is wrong in what-ifs"
+                )
+    return found
 
 
 def _since(k: Kernel, begin_s: float) -> Kernel:

@@ -3,6 +3,8 @@
 import gzip
 import json
 import math
+import subprocess
+import sys
 from itertools import pairwise
 
 import pytest
@@ -555,3 +557,32 @@ def test_kernels_without_length_and_events_without_end_are_refused(tmp_path):
         file.write_text(text)
         with pytest.raises(InputError, match=message):
             read_trace(file)
+
+
+def test_a_group_whose_ranks_lie_apart_is_named(made, tmp_path):
+    """Every eighth rank, on nodes of eight: links between nodes bind it, which a size alone does not tell."""
+    trace = made(world=16)
+    trace.head["deviceProperties"] = [{"id": i, "name": "NVIDIA H200", "numSms": 132} for i in range(8)]
+    for ranks, apart in (([0, 8], True), ([0, 1], False), (["x"], False), (None, False)):
+        trace.head["distributedInfo"]["pg_config"] = [{"pg_name": "0", "ranks": ranks}, 5]
+        trace.all_reduce(300.0, 33_554_432)
+        lost = read_trace(trace.write(tmp_path / "apart.json")).lost
+        assert any("ranks 0, 8 of group 0 lie on 2 nodes of 8 GPUs" in told for told in lost) == apart
+
+
+@pytest.mark.deep
+def test_a_trace_of_50_megabytes_is_read_in_20_seconds_within_a_gigabyte(ddp_trace, tmp_path):
+    whole = tmp_path / "large.json"
+    whole.write_bytes(gzip.decompress(ddp_trace(steps=540, layers=40).read_bytes()))
+    assert whole.stat().st_size > 50e6
+    code = (
+        "import resource, time, sys; from collsim.timeline.reader import read_trace; "
+        "kernels = read_trace(sys.argv[1]).kernels; "
+        "print(len(kernels), time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", code, whole], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert int(told[0]) == 540 * (3 * 40 + 1)
+    assert float(told[1]) < 20
+    assert int(told[2]) < 1_000_000  # KiB

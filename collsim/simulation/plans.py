@@ -163,7 +163,7 @@ def plan_of(tasks: Sequence[Task], requested_bytes: int, call: Call) -> Plan:
     parts: list[GroupTask] = []
     for task, run in zip(tasks, party.runs, strict=True):
         parts.append(_part(task, run, question, ports, alone=alone))
-        refuse_many(parts, len(tasks))  # as soon as they are too many: groups take long to lay out
+        refuse_many(parts, party.n_groups)  # as soon as they are too many: groups take long to lay out
     if question.hash_seeds and any(part.run is not run for part, run in zip(parts, party.runs, strict=True)):
         what = "draws of reduction trees, or of so many ranks that not all routes are kept, are not modelled"
         raise UnsupportedError(Fault(what, "hash_seeds", "leave it out, or take fewer ranks"))
@@ -208,14 +208,15 @@ def timed_row(plan: Plan, party: Party, call: Call) -> Row:
     task, timing = tasks[slowest], timings[slowest]
     whole = replace(
         timing,
-        link_bytes=np.sum([each.link_bytes for each in timings], axis=0),
+        path=timing.path + ", groups alike" * bool(party.copies),
+        link_bytes=party.link_bytes(timings),
         tolerance=max(each.tolerance for each in timings),
         perturbed=max(each.perturbed for each in timings),
     )
     schedule = parts[slowest].lowered.schedule
     row = row_of(
         whole,
-        empty_row(task.request, plan.requested_bytes, question, len(tasks)),
+        empty_row(task.request, plan.requested_bytes, question, party.n_groups),
         party.runs[slowest],
         algo=task.algorithm.name,
         proto=task.proto,
@@ -226,7 +227,7 @@ def timed_row(plan: Plan, party: Party, call: Call) -> Row:
         of_all = schedule if parts[slowest].lowered.at_once is None else None  # else it is that of one rank
         row = replace(row, loads=loads_of(whole, party.runs[slowest], of_all))
     ran = [(each.algorithm.name, each.proto) for each in tasks]
-    return row if len(tasks) == 1 else replace(row, group_times=group_times(row, ran, timings, party))
+    return row if party.n_groups == 1 else replace(row, group_times=group_times(row, ran, timings, party))
 
 
 def _unordered(part: GroupTask) -> GroupTask:

@@ -1,12 +1,19 @@
 """An all-to-all over relays by classes of its messages: the same times as with every message, whatever failed."""
 
 import random
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from collsim import simulate
+from collsim.collectives import ScheduleRequest, algorithm
 from collsim.core.errors import CollsimError
+from collsim.core.operations import operation
+from collsim.library import load_profile
 from collsim.simulation import message_classes
+from collsim.simulation.lowering import layout_of, lower, prepare
+from collsim.topology import load_topology
 
 SIZES = ["256K", "64M", "3000000000"]
 
@@ -58,6 +65,29 @@ def test_one_failure_among_many_nodes_leaves_few_classes():
         assert row.path.startswith("classes")
         assert "nearly" not in row.path
         assert row.time_s > other.time_s
+
+
+def test_classes_are_laid_as_their_messages():
+    topology = load_topology("h100_rail", {"scale_out.nodes": "5"})
+    run = prepare(topology, load_profile("ideal"))
+    request = replace(
+        ScheduleRequest(operation("all_to_all"), 40, 40 * 3_000_000), nodes=5, layout=layout_of(run), channels=4
+    )
+    picked = algorithm("all_to_all", "nccl_pxn")
+    whole, found = lower(picked.build(request), run), message_classes.classed(picked, request, run, "float")
+    assert len(found.transfers) < len(whole.transfers)
+    for of in (lambda part: part.use.active, lambda part: part.steps.use.active, lambda part: part.size_bytes):
+        assert looks(found, of) == looks(whole, of)
+    for side, carried in zip((~whole.across, whole.across), found.carried, strict=True):
+        sent = np.bincount(whole.route[side], whole.size_bytes[side], len(whole.used))
+        routes = run.routes.take(whole.used, whole.copies.astype(float))
+        assert carried == pytest.approx(routes.link_bytes(sent, run.fabric.n_links), rel=1e-12)
+
+
+def looks(part, of):
+    """Return the kinds of transfers by step, node and a figure."""
+    steps = part.transfers.step.tolist()
+    return set(zip(steps, part.across.tolist(), np.round(of(part), 6).tolist(), strict=True))
 
 
 @pytest.mark.deep

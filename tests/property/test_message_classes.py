@@ -70,9 +70,8 @@ def test_one_failure_among_many_nodes_leaves_few_classes():
 def test_classes_are_laid_as_their_messages():
     topology = load_topology("h100_rail", {"scale_out.nodes": "5"})
     run = prepare(topology, load_profile("ideal"))
-    request = replace(
-        ScheduleRequest(operation("all_to_all"), 40, 40 * 3_000_000), nodes=5, layout=layout_of(run), channels=4
-    )
+    spread = {"nodes": 5, "layout": layout_of(run), "channels": 4, "peer_channels": 1}
+    request = replace(ScheduleRequest(operation("all_to_all"), 40, 40 * 3_000_000), **spread)
     picked = algorithm("all_to_all", "nccl_pxn")
     whole, found = lower(picked.build(request), run), message_classes.classed(picked, request, run, "float")
     assert len(found.transfers) < len(whole.transfers)

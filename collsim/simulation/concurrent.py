@@ -288,7 +288,7 @@ def time_together(
     elif all(part.lowered.carried is not None for part in parts):
         engine = "plain"  # classes of classes there are none
     timings: dict[int, Timing] = {}
-    solving = _Solving(engine, tolerance, bracket)
+    solving = _Solving(engine, tolerance, bracket, again=len(neighbours) > 1)
     for numbers in neighbours:
         members = [parts[i] for i in numbers]
         problems = [problem_of(part.lowered, part.run, part.costs, part.network) for part in members]
@@ -356,11 +356,13 @@ class _Solving:
     engine: Engine
     tolerance: float | None
     bracket: bool
+    again: bool
+    """Whether more than one problem comes."""
     known: dict[bytes, tuple[Solution, ...]] = field(default_factory=dict)
 
     def solutions(self, problem: Problem) -> tuple[Solution, ...]:
         """Return the solution of a problem, and with a bracket the one from above."""
-        key = _digest(problem)
+        key = _digest(problem) if self.again else b""
         if key not in self.known:
             found = solve(problem, engine=self.engine, tolerance=self.tolerance)
             above = found

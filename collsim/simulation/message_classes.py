@@ -249,8 +249,8 @@ def _waits(transfers: Transfers, across: Bool, ids: Int) -> _Waits | None:
     if (each != each[first][ids]).any():
         return None
     ptr, entry = entries_of(transfers.dep_ptr, first)
-    pairs = np.unique(np.repeat(np.arange(len(first)), np.diff(ptr)) * (4 * len(first)) + kind[entry])
-    waits, kind = np.divmod(pairs, 4 * len(first))
+    pairs = np.sort(np.repeat(np.arange(len(first)), np.diff(ptr)) * (4 * len(first)) + kind[entry])
+    waits, kind = np.divmod(pairs[np.diff(pairs, prepend=-1) > 0], 4 * len(first))
     return _Waits(waits, kind >> 2, (kind >> 1 & 1) > 0, (kind & 1) > 0)
 
 

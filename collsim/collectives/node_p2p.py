@@ -26,7 +26,17 @@ from collsim.core.arrays import entries_of, pointers
 from collsim.schedule import ChunksBuilder, Int, Schedule, TransfersBuilder
 from collsim.schedule.message_parts import BATCH, channel_of_part, n_parts, p2p_channels, part_sizes, slot_bytes
 
-__all__ = ["PXN", "ROOTED_PXN", "build", "distances", "peer_order", "pieces_of", "root_order", "turns_of"]
+__all__ = [
+    "PXN",
+    "ROOTED_PXN",
+    "build",
+    "build_uncut",
+    "distances",
+    "peer_order",
+    "pieces_of",
+    "root_order",
+    "turns_of",
+]
 
 PIECE_STEPS = 4
 MOST_PIECES = 16
@@ -127,6 +137,11 @@ def build_pxn(request: ScheduleRequest) -> Schedule:
     return _Builder(request).build("nccl_pxn", pxn=True)
 
 
+def build_uncut(request: ScheduleRequest) -> Schedule:
+    """Return the same with every part in one piece, however long."""
+    return _Builder(request, cuts=False).build("nccl_pxn", pxn=True)
+
+
 def pieces_of(size: int, step_bytes: int) -> list[int]:
     """Return the bytes of the pieces in which a part passes a relay, which sends one while it gets the next.
 
@@ -172,8 +187,8 @@ def _together(pairs: Sequence[tuple[Int, Int]]) -> tuple[Int, Int]:
 class _Builder:
     """Lays the rounds on channels."""
 
-    def __init__(self, request: ScheduleRequest) -> None:
-        self.request = request
+    def __init__(self, request: ScheduleRequest, *, cuts: bool = True) -> None:
+        self.request, self.cuts = request, cuts
         self.layout = request.spread
         self.channels = p2p_channels(request.n_channels)
         self.step_bytes = request.peer_step_bytes or slot_bytes(self.layout.n_nodes)
@@ -225,7 +240,7 @@ class _Builder:
     def _block(self, messages: _Messages, size: int, label: tuple[int, int], *, pxn: bool) -> None:
         """Add one part of messages between groups at one distance."""
         rank, target = messages
-        pieces = np.array(pieces_of(size, self.step_bytes) if pxn else [size])
+        pieces = np.array(pieces_of(size, self.step_bytes) if pxn and self.cuts else [size])
         first = self.chunks.add(
             np.tile(pieces, len(rank)), np.repeat(rank, len(pieces)), np.repeat(target, len(pieces))
         )

@@ -276,7 +276,9 @@ def _path_notes(rows: Sequence[Row]) -> list[str]:
         notes.append(f"{format_count(near, 'row')}: {what}")
     if any(row.path.startswith("wavefront") for row in rows):
         notes.append("steps of rings were computed row by row, from one place of each kind: same times")
-    if any(row.path.endswith("equal chunks") for row in rows):
+    if any("groups alike" in row.path for row in rows):
+        notes.append("one group was simulated for all that are alike and share no link with another: same times")
+    if any("equal chunks" in row.path for row in rows):
         notes.append("chunks that differ by an element were taken as the largest, which is at most that much too long")
     return notes
 

@@ -32,6 +32,7 @@ from collsim.fabric.routing import Routes, merge_trunks
 from collsim.library import Profile
 from collsim.library.costs.channel_costs import Bool, Protocol
 from collsim.schedule import Schedule
+from collsim.simulation.alike_groups import Copies, classes_of_groups, copies_of, share_links
 from collsim.simulation.hops import laid
 from collsim.simulation.lowering import MOST_TRANSFERS, Lowered, LoweredRun, lower, prepare, run_on
 from collsim.simulation.result import GroupTime, Row
@@ -66,11 +67,39 @@ class Party:
     runs : tuple of LoweredRun
         One for each group, all on the same wiring.
     neighbours : tuple of tuple of int
-        Numbers of the groups, those that can share links together; their runs have the same trunks.
+        Numbers of the runs, those that can share links together; they have the same trunks.
+    copies : tuple of Copies
+        Where runs stand for several groups, those of each; empty: each stands for itself.
     """
 
     runs: tuple[LoweredRun, ...]
     neighbours: tuple[tuple[int, ...], ...]
+    copies: tuple[Copies, ...] = ()
+
+    @property
+    def groups(self) -> list[tuple[tuple[int, ...], int]]:
+        """The GPUs of each group, and the run that stands for it."""
+        if not self.copies:
+            return [(tuple(run.fabric.rank_node.tolist()), number) for number, run in enumerate(self.runs)]
+        found = {
+            number: (gpus, run)
+            for run, each in enumerate(self.copies)
+            for number, gpus in zip(each.numbers, each.gpus, strict=True)
+        }
+        return [found[number] for number in range(len(found))]
+
+    @property
+    def n_groups(self) -> int:
+        """Number of groups."""
+        return sum(len(each.numbers) for each in self.copies) or len(self.runs)
+
+    def link_bytes(self, timings: Sequence[Timing]) -> Float:
+        """Return float64[n_links]: what all groups put on every link; *timings* has one for each run."""
+        if not self.copies:
+            return np.asarray(np.sum([each.link_bytes for each in timings], axis=0))
+        return np.asarray(
+            sum(each.link_bytes(timing.link_bytes) for each, timing in zip(self.copies, timings, strict=True))
+        )
 
     @property
     def shares_links(self) -> bool:
@@ -135,10 +164,38 @@ def _costs(schedule: Schedule, run: LoweredRun, proto: str) -> tuple[Protocol, P
 
 
 def prepare_groups(
-    topology: Topology, profile: Profile, groups: Sequence[Sequence[int]], *, free_share: Float | None = None
+    topology: Topology,
+    profile: Profile,
+    groups: Sequence[Sequence[int]],
+    *,
+    free_share: Float | None = None,
+    reduce: bool = False,
 ) -> Party:
-    """Prepare the run of each group of GPUs; *free_share* as of `prepare`."""
+    """Prepare the run of each group of GPUs; *free_share* as of `prepare`.
+
+    With *reduce*, one group may stand for others that are alike on links of their own.
+    """
+    if reduce and free_share is None and (found := _of_classes(topology, profile, groups)):
+        return found
     return _party_of([prepare(topology, profile, group, free_share=free_share) for group in groups])
+
+
+def _of_classes(topology: Topology, profile: Profile, groups: Sequence[Sequence[int]]) -> Party | None:
+    """Return one run for each class of groups; None if there are none, or groups share links."""
+    classes = classes_of_groups(topology, groups)
+    if len(classes) == len(groups):
+        return None
+    runs, copies = [], []
+    for numbers in classes:
+        run = prepare(topology, profile, groups[numbers[0]])
+        found = copies_of(topology, run.fabric, run.used, groups, numbers)
+        if found is None:
+            return None
+        runs.append(run)
+        copies.append(found)
+    if share_links([run.used for run in runs], copies):
+        return None
+    return Party(tuple(runs), tuple((number,) for number in range(len(runs))), tuple(copies))
 
 
 def _party_of(runs: list[LoweredRun]) -> Party:
@@ -231,7 +288,7 @@ def time_together(
     elif all(part.lowered.carried is not None for part in parts):
         engine = "plain"  # classes of classes there are none
     timings: dict[int, Timing] = {}
-    solving = _Solving(engine, tolerance, bracket)
+    solving = _Solving(engine, tolerance, bracket, again=len(neighbours) > 1)
     for numbers in neighbours:
         members = [parts[i] for i in numbers]
         problems = [problem_of(part.lowered, part.run, part.costs, part.network) for part in members]
@@ -283,12 +340,12 @@ def slowest_of(timings: Sequence[Timing]) -> int:
 def group_times(
     row: Row, ran: Sequence[tuple[str, str | None]], timings: Sequence[Timing], party: Party
 ) -> tuple[GroupTime, ...]:
-    """Return the time of each group in the collective of *row*; *ran* has the algorithm and the protocol of each."""
+    """Return the time of each group in the collective of *row*; *ran* has the algorithm and protocol of each run."""
     factor = operation(row.op).busbw_factor(row.ranks)
     rates_Bps = [row.size_bytes / timing.time_s if timing.time_s > 0 else 0.0 for timing in timings]
     return tuple(
-        GroupTime(tuple(run.fabric.rank_node.tolist()), algo, proto, timing.time_s, rate_Bps, rate_Bps * factor)
-        for run, (algo, proto), timing, rate_Bps in zip(party.runs, ran, timings, rates_Bps, strict=True)
+        GroupTime(gpus, *ran[run], timings[run].time_s, rates_Bps[run], rates_Bps[run] * factor)
+        for gpus, run in party.groups
     )
 
 
@@ -299,11 +356,13 @@ class _Solving:
     engine: Engine
     tolerance: float | None
     bracket: bool
+    again: bool
+    """Whether more than one problem comes."""
     known: dict[bytes, tuple[Solution, ...]] = field(default_factory=dict)
 
     def solutions(self, problem: Problem) -> tuple[Solution, ...]:
         """Return the solution of a problem, and with a bracket the one from above."""
-        key = _digest(problem)
+        key = _digest(problem) if self.again else b""
         if key not in self.known:
             found = solve(problem, engine=self.engine, tolerance=self.tolerance)
             above = found

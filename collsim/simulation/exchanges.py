@@ -28,7 +28,7 @@ from collsim.schedule import Chunks, Schedule, Transfers
 from collsim.schedule.message_parts import BATCH, channel_of_part, n_parts, p2p_channels, part_sizes, slot_bytes
 from collsim.simulation.lowering import Lowered, LoweredRun, end_rates_Bps, ways_of
 
-__all__ = ["exchanged", "stands_for_all"]
+__all__ = ["LEAST_RANKS", "MessageCut", "exchanged", "stands_for_all"]
 
 LEAST_RANKS, LEAST_UNEVEN = 256, 1024
 """Of fewer ranks every message is simulated. Where ranks are not quite alike, of more: groups that share a node, meshes
@@ -76,7 +76,7 @@ WRITE, WIRE, DIRECT = range(3)
 """A message to the GPU on the rail of its target, those of a group from there to the target, or straight."""
 
 
-class _Cut(NamedTuple):
+class MessageCut(NamedTuple):
     """How messages are cut: channels, and the bytes of the pieces of each part."""
 
     channels: int
@@ -84,7 +84,7 @@ class _Cut(NamedTuple):
     pieces: list[list[int]]
 
     @classmethod
-    def of(cls, request: ScheduleRequest, *, relayed: bool) -> _Cut:
+    def of(cls, request: ScheduleRequest, *, relayed: bool) -> MessageCut:
         """Return how the messages of one size are cut; only what is relayed goes in pieces over the network."""
         n_nodes, channels = request.spread.n_nodes, p2p_channels(request.n_channels)
         step_bytes = request.peer_step_bytes or slot_bytes(n_nodes)
@@ -108,7 +108,7 @@ class _Rounds:
 
     request: ScheduleRequest
     relayed: bool
-    cut: _Cut
+    cut: MessageCut
     rows: list[_Row] = field(default_factory=list)
     deps: list[list[int]] = field(default_factory=list)
 
@@ -172,12 +172,12 @@ class _Laid(NamedTuple):
     tells: Bool
     at_once: Float
 
-    def size_bytes(self, cut: _Cut) -> Int:
+    def size_bytes(self, cut: MessageCut) -> Int:
         """Return the bytes of each message."""
         return cut.bytes_of(self.part, self.piece, self.direct) * self.connections
 
 
-def _laid(request: ScheduleRequest, run: LoweredRun, cut: _Cut, *, relayed: bool) -> _Laid:
+def _laid(request: ScheduleRequest, run: LoweredRun, cut: MessageCut, *, relayed: bool) -> _Laid:
     """Lay the messages of one rank on the fabric."""
     rounds = _Rounds(request, relayed, cut)
     rounds.fill()
@@ -208,7 +208,7 @@ def _laid(request: ScheduleRequest, run: LoweredRun, cut: _Cut, *, relayed: bool
 def exchanged(picked: Algorithm, request: ScheduleRequest, run: LoweredRun, dtype: str) -> Lowered:
     """Return the messages of one rank with what those of all put on the links of each kind."""
     relayed = bool(picked.relays)
-    cut = _Cut.of(request, relayed=relayed)
+    cut = MessageCut.of(request, relayed=relayed)
     key = "rounds", relayed, cut.channels, *map(len, cut.pieces)
     if key not in run.found:
         run.found[key] = _laid(request, run, cut, relayed=relayed)

@@ -54,6 +54,7 @@ __all__ = [
     "refuse_tables",
     "relaid",
     "run_on",
+    "use_of",
     "ways_of",
 ]
 
@@ -288,7 +289,7 @@ def lower(schedule: Schedule, run: LoweredRun, dtype: str = "float", ports: Tree
     copies, used = np.divmod(key, n_routes)
     copies = spread(copies, 1)
     size_bytes = transfers.size_bytes(schedule.chunks).astype(np.float64)
-    use = _use(transfers, run, used[route], schedule.groups)
+    use = use_of(transfers, run, used[route], schedule.groups)
     steps = _steps(transfers, run, used[route], use, across) if across.any() else None
     return Lowered(schedule, run, transfers, size_bytes, route, used, copies, across, added, use, dtype, steps)
 
@@ -351,7 +352,7 @@ def _across(schedule: Schedule, ends: tuple[Int, Int], run: LoweredRun) -> tuple
     return added | (pair & (node[src] != node[dst])), added
 
 
-def _use(transfers: Transfers, run: LoweredRun, route: Int, groups: Groups) -> Use:
+def use_of(transfers: Transfers, run: LoweredRun, route: Int, groups: Groups) -> Use:
     """Return the channels and ways out that the transfers share; *route* numbers the route of each."""
     lanes, way = spread(transfers.lanes.astype(np.float64), 1), transfers.src
     alone_Bps, duplex = _port_Bps(transfers, run, groups), spread(np.zeros(1, dtype=np.bool_), len(route))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from collsim.collectives import algorithm
 from collsim.core.errors import InputError, ModelError
 from collsim.fabric.fabric import Float
 from collsim.library import Profile
@@ -19,6 +20,8 @@ from collsim.simulation.lowering import as_seen
 from collsim.simulation.plans import Told
 from collsim.simulation.request.fields import Request
 from collsim.simulation.request.loads import free_shares
+from collsim.simulation.request.request import CHOICES
+from collsim.simulation.selection import turns_sharp_on
 from collsim.topology import Topology
 
 if TYPE_CHECKING:
@@ -80,7 +83,8 @@ def _party(
 
     @cache
     def whole() -> Party:
-        party = prepare_groups(topology, profile, groups, free_share=free_share_of(topology, question))
+        share, alike = free_share_of(topology, question), len(groups) > 1 and _may_stand(question)
+        party = prepare_groups(topology, profile, groups, free_share=share, reduce=alike)
         return redrawn(party, question.hash_seeds[0]) if question.hash_seeds else party
 
     if len(groups) > 1 or len(groups[0]) <= LEAST_SCALED or question.at_once:
@@ -88,6 +92,13 @@ def _party(
     from collsim.simulation.quotient.scaled import scaled
 
     return scaled(topology, profile, groups[0], question, whole) or whole()
+
+
+def _may_stand(question: Request) -> bool:
+    """Return True if a group may stand for others: no hash is drawn, and no tree of the network is shared out."""
+    named = [algorithm(op.name, name) for op in question.ops for name in question.algo if name not in CHOICES]
+    adds = turns_sharp_on(question) or any("network" in entry.in_network for entry in named)
+    return question.reduce and not question.hash_seeds and not adds
 
 
 def free_share_of(topology: Topology, question: Request) -> Float | None:

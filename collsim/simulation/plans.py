@@ -26,6 +26,7 @@ from collsim.simulation.concurrent import (
 from collsim.simulation.exchanges import exchanged, stands_for_all
 from collsim.simulation.limits import busy
 from collsim.simulation.lowering import LoweredRun, relaid
+from collsim.simulation.message_classes import classed, has_classes
 from collsim.simulation.request.request import Request
 from collsim.simulation.result import LinkLoad, Refusal, Row
 from collsim.simulation.selection import built
@@ -162,19 +163,23 @@ def plan_of(tasks: Sequence[Task], requested_bytes: int, call: Call) -> Plan:
     alone = question.reduce and not party.shares_links and not question.hash_seeds and not question.at_once
     parts: list[GroupTask] = []
     for task, run in zip(tasks, party.runs, strict=True):
-        parts.append(_part(task, run, question, ports, alone=alone))
-        refuse_many(parts, len(tasks))  # as soon as they are too many: groups take long to lay out
+        parts.append(_part(task, run, call, ports, alone=alone))
+        refuse_many(parts, party.n_groups)  # as soon as they are too many: groups take long to lay out
     if question.hash_seeds and any(part.run is not run for part, run in zip(parts, party.runs, strict=True)):
         what = "draws of reduction trees, or of so many ranks that not all routes are kept, are not modelled"
         raise UnsupportedError(Fault(what, "hash_seeds", "leave it out, or take fewer ranks"))
     return Plan(requested_bytes, tasks, parts)
 
 
-def _part(task: Task, run: LoweredRun, question: Request, ports: TreePorts, *, alone: bool) -> GroupTask:
+def _part(task: Task, run: LoweredRun, call: Call, ports: TreePorts, *, alone: bool) -> GroupTask:
     """Return what one group runs; one that is *alone* by some of its transfers that stand for the others."""
-    proto = task.proto or "Simple"
+    question, proto = call.question, task.proto or "Simple"
     if alone and stands_for_all(task.algorithm, task.request, run):
         return with_lowered(exchanged(task.algorithm, task.request, run, question.dtype), proto)
+    if alone and not call.told.keeps_loads and has_classes(task.algorithm, task.request, run):
+        lowered = classed(task.algorithm, task.request, run, question.dtype)
+        if lowered is not None:
+            return with_lowered(lowered, proto)
     return part_of(built(task.algorithm, task.request, question), run, proto, question.dtype, ports, alone=alone)
 
 
@@ -208,14 +213,15 @@ def timed_row(plan: Plan, party: Party, call: Call) -> Row:
     task, timing = tasks[slowest], timings[slowest]
     whole = replace(
         timing,
-        link_bytes=np.sum([each.link_bytes for each in timings], axis=0),
+        path=timing.path + ", groups alike" * bool(party.copies),
+        link_bytes=party.link_bytes(timings),
         tolerance=max(each.tolerance for each in timings),
         perturbed=max(each.perturbed for each in timings),
     )
     schedule = parts[slowest].lowered.schedule
     row = row_of(
         whole,
-        empty_row(task.request, plan.requested_bytes, question, len(tasks)),
+        empty_row(task.request, plan.requested_bytes, question, party.n_groups),
         party.runs[slowest],
         algo=task.algorithm.name,
         proto=task.proto,
@@ -226,7 +232,7 @@ def timed_row(plan: Plan, party: Party, call: Call) -> Row:
         of_all = schedule if parts[slowest].lowered.at_once is None else None  # else it is that of one rank
         row = replace(row, loads=loads_of(whole, party.runs[slowest], of_all))
     ran = [(each.algorithm.name, each.proto) for each in tasks]
-    return row if len(tasks) == 1 else replace(row, group_times=group_times(row, ran, timings, party))
+    return row if party.n_groups == 1 else replace(row, group_times=group_times(row, ran, timings, party))
 
 
 def _unordered(part: GroupTask) -> GroupTask:

@@ -51,7 +51,7 @@ def tables_of(party: Party, question: Request, told: Told) -> list[list[list[Row
 def _interrupted(op: Operation, requested_bytes: int, call: Call) -> list[tuple[str, list[Case]]]:
     """Return no cases for a size that an interruption left out, and refuse each of its names."""
     runs = call.party.runs
-    place = (op.name, len(runs[0].fabric.rank_node), len(runs), requested_bytes)
+    place = (op.name, len(runs[0].fabric.rank_node), call.party.n_groups, requested_bytes)
     for name in call.question.algo:
         call.told.refuse_at((*place, name), ModelError(Fault(INTERRUPTED, "", "ask for it again")))
     return [(name, []) for name in call.question.algo]
@@ -87,13 +87,13 @@ def _candidates(op: Operation, requested_bytes: int, call: Call) -> list[tuple[s
     party, question = call.party, call.question
     requests = [request_of(op, requested_bytes, run, question) for run in party.runs]
     if requests[0].size_bytes == 0:
-        return [("", [Case(None, [empty_row(requests[0], requested_bytes, question, len(requests))])])]
+        return [("", [Case(None, [empty_row(requests[0], requested_bytes, question, party.n_groups)])])]
     found = []
     for name in question.algo:
         try:
             found.append((name, _cases(name, requests, requested_bytes, call)))
         except (InputError, NoRouteError) as error:
-            call.told.refuse(error, empty_row(requests[0], requested_bytes, question, len(requests)), name)
+            call.told.refuse(error, empty_row(requests[0], requested_bytes, question, party.n_groups), name)
             found.append((name, []))
     return found
 

@@ -280,8 +280,8 @@ def _through_shared(fabric: Fabric, members: Int, switches: Int) -> list[RouteBl
     up, down = fabric.wiring.find_links(*ends), fabric.wiring.find_links(*ends[::-1])
     shared = (up >= 0).all(axis=1) & (down >= 0).all(axis=1)
     parts = []
-    for kind in sorted({tuple(row) for row in shared.tolist()}):  # np.unique of rows would load numpy.ma
-        row = np.array(kind, dtype=bool)
+    kinds = {row.tobytes(): row for row in shared}  # np.unique of rows would load numpy.ma
+    for _, row in sorted(kinds.items()):
         of = np.flatnonzero((shared == row).all(axis=1))
         links = (each[of][:, :, row] for each in (up, down))
         parts.append(_sprayed(fabric, members[of], switches[of][:, row], *links))

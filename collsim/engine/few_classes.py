@@ -13,8 +13,8 @@ from collsim.engine.symmetry import Codes, Quotient, quotient_of
 
 __all__ = ["few_classes"]
 
-MOST_ROUNDS = 6
-"""Exchanges of everybody with everybody take three or four; chains, whose ends tell on each other, as many as hops."""
+MOST_ROUNDS = 40
+"""Exchanges of everybody with everybody take three or four, what switches add and copy in chunks two for each chunk."""
 WORTH = 16
 """With more classes than one for so many transfers, plain Python takes no longer for the problem as it is."""
 

@@ -31,8 +31,8 @@ REFERENCE_TRANSFERS = 20_000
 REFERENCE_WORK = 300_000
 # Measured: to load the refinement takes 0.1 to 0.2 s, as long as the compiled kernel runs on so many transfers in step.
 REDUCED_TRANSFERS = 100_000
-# Measured: few classes are found in NumPy in 1 us per transfer, and that there are more in half of that.
-FEW_CLASSES_FROM = 4_000
+# Measured: few classes are found in NumPy in 1 us for each hop of a transfer, and that there are many in less.
+FEW_CLASSES_FROM = 8_000
 # Measured: the exact kernel takes 20 to 40 ns for each hop that it looks at, so this much is some 10 s.
 MOST_WORK = 300_000_000
 USUAL_TOLERANCE = 0.01
@@ -90,7 +90,7 @@ def solve(
     p = checked(problem)
     if engine == "reference":
         return _from_trace(p, solve_reference(p))
-    if engine == "auto" and FEW_CLASSES_FROM <= len(p.route) < REDUCED_TRANSFERS and (found := _from_few(p)):
+    if engine == "auto" and _may_be_few(p) and (found := _from_few(p)):
         return found
     if engine != "kernel" and len(p.route) <= REFERENCE_TRANSFERS:
         try:
@@ -110,6 +110,12 @@ def _from_classes(p: Problem, tolerance: float | None, ledger: bool) -> Solution
     if quotient is None:
         return None
     return _of_all(p, quotient, solve(quotient.problem, engine="plain", tolerance=tolerance, ledger=ledger))
+
+
+def _may_be_few(p: Problem) -> bool:
+    """Return True if a look for few classes costs little beside the problem: it has many hops, though not too many."""
+    n_hops = int(np.diff(p.route_ptr)[p.route].sum())
+    return n_hops >= FEW_CLASSES_FROM and len(p.route) < REDUCED_TRANSFERS
 
 
 def _from_few(p: Problem) -> Solution | None:

@@ -206,7 +206,8 @@ class _Entries:
         """Add a plan; simulate what waits if there is much of it."""
         self.seen.add(name)
         part = plan.parts[0]
-        soonest_s = least_call_s(part.lowered, part.run, (part.costs, part.network), chained=False)
+        chained = part.lowered.bounds  # of one rank that is quick, and to lay out all of them is not
+        soonest_s = least_call_s(part.lowered, part.run, (part.costs, part.network), chained=chained)
         self.waiting.append((max(wire_s, soonest_s), name, plan))
         if sum(each.transfers for *_, each in self.waiting) > MOST_WAITING:
             self.simulate()

@@ -54,7 +54,7 @@ __all__ = [
 
 MANY_POINTS = 64
 """A call with so many points takes longer in plain Python than it takes to load the compiled engine."""
-MANY_SOLVES = 50_000
+MANY_SOLVES = 80_000
 """So many transfers, or times that rates are shared, take plain Python as long as it takes to load the compiled engine
 (measured: 3 to 11 us each, and 0.4 s)."""
 POINTS = {"auto": 2, "best": 16, "all": 24}

@@ -64,8 +64,7 @@ def laid_once(schedule: Schedule, run: LoweredRun, dtype: str) -> Lowered | None
     if not _is_plain(schedule, run):
         return None
     sizes, even = _family_bytes(schedule)
-    phases = [phase.merged(schedule.chunks) if isinstance(phase, Circles) else phase for phase in schedule.phases]
-    parts = [_rows(phase, sizes) for phase in phases]
+    parts = [_rows(phase, schedule, sizes) for phase in schedule.phases if isinstance(phase, Orbits | Circles)]
     one = replace(schedule, n_ranks=1, phases=tuple(rows for rows, _, _ in parts)).materialise()
     joins = np.zeros(1, dtype=np.int64)
     columns = [column for _, size, target in parts for column in ((size, target), (joins, joins))][:-1]
@@ -112,11 +111,11 @@ def _family_bytes(schedule: Schedule) -> tuple[Int, bool]:
     return least, bool((table == least[:, None]).all())
 
 
-def _rows(phase: Orbits | Circles, family_bytes: Int) -> tuple[Orbits, Int, Int]:
+def _rows(phase: Orbits | Circles, schedule: Schedule, family_bytes: Int) -> tuple[Orbits, Int, Int]:
     """Return the rows of a phase as orbits of one rank, equal channels merged; their bytes, and whom the first sends
     to.
     """
-    rows = phase.orbits() if isinstance(phase, Circles) else phase
+    rows = phase.merged(schedule.chunks).orbits() if isinstance(phase, Circles) else phase
     total = np.concatenate(([0], np.cumsum(family_bytes[rows.chunk_family])))
     size_bytes = np.diff(total[rows.chunk_ptr])
     if isinstance(phase, Orbits):

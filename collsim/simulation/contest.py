@@ -185,8 +185,9 @@ class _Entries:
             self.simulate()
 
     def simulate(self) -> None:
-        """Simulate what waits, first what may be fastest."""
-        for least_s, name, plan in sorted(self.waiting, key=lambda each: each[0]):
+        """Simulate what waits, first what may be fastest; where that tells soon, before it who led at the last size."""
+        led = self.call.led.get(self.requests[0].op.name) if self._tells_soon else None
+        for least_s, name, plan in sorted(self.waiting, key=lambda each: (led is not None and each[1] != led, each[0])):
             limit_s = self._limit_s(name)
             if least_s <= limit_s and (limit_s == np.inf or self._least_s(plan) <= limit_s):
                 self._time(name, plan)

@@ -316,7 +316,7 @@ def ways_of(schedule: Schedule, ends: tuple[Int, Int], run: LoweredRun, ports: T
     """Return the ways of transfers of *schedule* from and to *ends*, int64[n] each; raises as `lower` does."""
     key = None
     if run.routes.number is not None and run.topology.cluster is None and not schedule.groups:
-        key = "ways", *(hashlib.blake2b(np.ascontiguousarray(end)).digest() for end in ends)
+        key = "ways", *(hashlib.blake2b(end.tobytes()).digest() for end in ends)
         if key in run.found:
             known: Taken = run.found[key]
             return known

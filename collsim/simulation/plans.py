@@ -182,9 +182,7 @@ def whole(plan: Plan, call: Call) -> Plan:
     return plan_of(plan.tasks, plan.requested_bytes, call)
 
 
-def _part(
-    task: Task, run: LoweredRun, question: Request, ports: TreePorts, *, alone: bool, bounds: bool
-) -> GroupTask:
+def _part(task: Task, run: LoweredRun, question: Request, ports: TreePorts, *, alone: bool, bounds: bool) -> GroupTask:
     """Return what one group runs; one that is *alone* by some of its transfers that stand for the others."""
     proto = task.proto or "Simple"
     if alone and stands_for_all(task.algorithm, task.request, run):

@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 ALL_MULTICASTS_UP_TO = 2048
-"""Of more ranks the multicasts and load-reduces of nodes are found when a schedule has them; those of a domain by itself
+"""Of more ranks the multicasts and load-reduces of nodes are found when a schedule has them; of a domain alone already
 when its pairs are."""
 
 MOST_WHOLE = 1 << 14

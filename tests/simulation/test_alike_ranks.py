@@ -111,7 +111,7 @@ def test_every_transfer_is_simulated_where_that_is_asked():
 
 
 def test_no_time_is_that_of_a_bound():
-    """While algorithms compete the smallest of uneven chunks stand for all; what is printed is the time of all chunks."""
+    """While algorithms compete the smallest of uneven chunks stand for all; the time printed is that of all chunks."""
     size_bytes = 4 * 1013
     run = run_of()
     schedule = schedule_of("all_reduce", "all_pairs", run, size_bytes)

@@ -382,8 +382,7 @@ def _name_wires(
     which, place = distinct(lowered.route[of_chain[0]])
     flow_s = np.bincount(place, weights=of_chain[1]).tolist()
     ways = (lowered.ways or run.routes).take(lowered.used[which], np.ones(len(which)))
-    alike_s = busy_s.astype(np.float32).astype(np.float64)  # of links that differ by rounding alone the first
-    for link, part_s in zip(ways.busiest(alike_s).tolist(), flow_s, strict=True):
+    for link, part_s in zip(ways.busiest(busy_s).tolist(), flow_s, strict=True):
         if link >= 0:
             parts.links[link] = parts.links.get(link, 0.0) + part_s
 

@@ -6,6 +6,8 @@ everybody, which costs more bytes and saves a step. On a full mesh two-shot uses
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from collsim.collectives.algorithm import Algorithm, ScheduleRequest
@@ -31,10 +33,11 @@ def build_one_shot(request: ScheduleRequest) -> Schedule:
     n = request.n_ranks
     chunks, rows = ChunksBuilder(), OrbitsBuilder(np.arange(n))
     chunks.add(split_bytes(request.size_bytes, n, request.element_bytes), EVERY, EVERY)
-    whole = [(0, offset) for offset in range(n)]
     for distance in range(1, n):
-        rows.add(distance, whole, reduces=True, reads_input=True, lanes=request.n_channels)
-    return request.schedule("one_shot", chunks.build(), rows.build(), channels=request.n_channels)
+        rows.add(distance, [], reduces=True, reads_input=True, lanes=request.n_channels)
+    carried, every = np.arange(n) * n, np.tile(np.arange(n), n - 1)  # each row carries all n chunks
+    phase = replace(rows.build(), chunk_ptr=carried, chunk_family=np.zeros_like(every), chunk_offset=every)
+    return request.schedule("one_shot", chunks.build(), phase, channels=request.n_channels)
 
 
 def _scatter(request: ScheduleRequest) -> Orbits:

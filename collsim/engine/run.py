@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from collsim.engine.problem import (
 )
 from collsim.engine.reference import Trace, WorkLimitReached, solve_reference
 
+if TYPE_CHECKING:
+    from collsim.engine.symmetry import Quotient
+
 __all__ = ["REDUCED_TRANSFERS", "Engine", "solve"]
 
 Engine = Literal["auto", "plain", "reference", "kernel"]
@@ -24,10 +27,12 @@ Engine = Literal["auto", "plain", "reference", "kernel"]
 # unit of work (a flow or a link looked at while sharing); importing Numba and loading the cached kernel takes 0.35 s,
 # compiling it 3.5 s. So Python wins on regular problems up to the first limit, and an irregular one that reaches the
 # second limit has wasted 0.1 to 0.3 s before the kernel is asked.
-REFERENCE_TRANSFERS = 10_000
+REFERENCE_TRANSFERS = 20_000
 REFERENCE_WORK = 300_000
 # Measured: to load the refinement takes 0.1 to 0.2 s, as long as the compiled kernel runs on so many transfers in step.
 REDUCED_TRANSFERS = 100_000
+# Measured: few classes are found in NumPy in 1 us for each hop of a transfer, and that there are many in less.
+FEW_CLASSES_FROM = 8_000
 # Measured: the exact kernel takes 20 to 40 ns for each hop that it looks at, so this much is some 10 s.
 MOST_WORK = 300_000_000
 USUAL_TOLERANCE = 0.01
@@ -85,6 +90,8 @@ def solve(
     p = checked(problem)
     if engine == "reference":
         return _from_trace(p, solve_reference(p))
+    if engine == "auto" and _may_be_few(p) and (found := _from_few(p)):
+        return found
     if engine != "kernel" and len(p.route) <= REFERENCE_TRANSFERS:
         try:
             return _from_trace(p, solve_reference(p, work_limit=REFERENCE_WORK))
@@ -102,7 +109,31 @@ def _from_classes(p: Problem, tolerance: float | None, ledger: bool) -> Solution
     quotient = reduced(p)
     if quotient is None:
         return None
-    solution = solve(quotient.problem, engine="plain", tolerance=tolerance, ledger=ledger)
+    return _of_all(p, quotient, solve(quotient.problem, engine="plain", tolerance=tolerance, ledger=ledger))
+
+
+def _may_be_few(p: Problem) -> bool:
+    """Return True if a look for few classes costs little beside the problem: it has many hops, though not too many."""
+    n_hops = int(np.diff(p.route_ptr)[p.route].sum())
+    return n_hops >= FEW_CLASSES_FROM and len(p.route) < REDUCED_TRANSFERS
+
+
+def _from_few(p: Problem) -> Solution | None:
+    """Solve exactly for one transfer of each class; None if there are many, or transfers wait for ever."""
+    from collsim.engine.few_classes import few_classes
+
+    quotient = few_classes(p)
+    if quotient is None:
+        return None
+    try:
+        trace = solve_reference(quotient.problem, work_limit=REFERENCE_WORK)
+    except WorkLimitReached:
+        return None
+    return None if None in trace.finish_s else _of_all(p, quotient, _from_trace(quotient.problem, trace))
+
+
+def _of_all(p: Problem, quotient: Quotient, solution: Solution) -> Solution:
+    """Return the solution of the quotient of a problem as that of all its transfers."""
     ready_s, start_s, finish_s, moved_bytes = (
         column[quotient.ids] for column in (solution.ready_s, solution.start_s, solution.finish_s, solution.moved_bytes)
     )

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from collsim.engine.problem import Floats, Ints, Problem
 
-__all__ = ["WORTH", "Hops", "Quotient", "alike_hops", "codes_of", "firsts", "numbers", "reduced"]
+__all__ = ["WORTH", "Hops", "Quotient", "alike_hops", "codes_of", "firsts", "numbers", "quotient_of", "reduced"]
 
 WORTH = 4
 """With more classes than one for so many transfers, the problem is solved as it is: refining costs as much as it
@@ -31,6 +31,7 @@ KEPT_ROUNDS = 5
 _SAME = 1e-9  # how closely the links of a class have to carry the same bytes
 
 Codes = NDArray[np.uint64]
+Numbers = Ints | NDArray[np.int32]
 
 
 class Quotient(NamedTuple):
@@ -63,7 +64,14 @@ def reduced(p: Problem, *, most: int | None = None) -> Quotient | None:
         *(np.empty(n_routes, dtype=np.uint64), np.empty(n_links, dtype=np.uint64)),
         *(np.empty(room, dtype=np.uint64), np.empty(room, dtype=np.int32), ids, link_ids, most),
     )
-    if found < 0 or not _are_alike(p, ids, link_ids):
+    return None if found < 0 else quotient_of(p, ids, link_ids)
+
+
+def quotient_of(p: Problem, ids: Numbers, link_ids: Numbers) -> Quotient | None:
+    """Return the quotient by classes of transfers and links, which are numbered by their first members; None if members
+    of a class differ in what is quick to compare.
+    """
+    if not _are_alike(p, ids, link_ids):
         return None
     return Quotient(_quotient(p, ids, link_ids), ids.astype(np.int64), int(link_ids.max(initial=-1)) + 1)
 
@@ -79,7 +87,7 @@ def codes_of(*columns: NDArray[Any]) -> Codes:
     return codes
 
 
-def _are_alike(p: Problem, ids: NDArray[np.int32], link_ids: NDArray[np.int32]) -> bool:
+def _are_alike(p: Problem, ids: Numbers, link_ids: Numbers) -> bool:
     """Return True if members of a class agree in all that is quick to compare: colours could be equal by accident."""
     first, first_link = firsts(ids)[ids], firsts(link_ids)[link_ids]
     hops, deps = np.diff(p.route_ptr)[p.route], np.diff(p.dep_ptr)
@@ -94,7 +102,7 @@ def _are_alike(p: Problem, ids: NDArray[np.int32], link_ids: NDArray[np.int32]) 
     )
 
 
-def _quotient(p: Problem, ids: NDArray[np.int32], link_ids: NDArray[np.int32]) -> Problem:
+def _quotient(p: Problem, ids: Numbers, link_ids: Numbers) -> Problem:
     """Return the problem of the first members; counting crossings from both sides gives what a class takes of a link.
 
     The T transfers of a class that take w each of links of a class of L links take T w / L of every one of these.
@@ -196,6 +204,6 @@ def few_numbers(colours: Codes, most: int) -> tuple[Ints, int] | None:
     return None if found < 0 else (ids.astype(np.int64), int(found))
 
 
-def firsts(ids: Ints | NDArray[np.int32]) -> Ints:
+def firsts(ids: Numbers) -> Ints:
     """Return the first member of each class, of classes that are numbered by these."""
     return np.flatnonzero(np.diff(np.maximum.accumulate(ids), prepend=-1))

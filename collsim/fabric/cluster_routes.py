@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from collsim.core.arrays import distinct, entries_of, pointers
 from collsim.fabric.climbs import Climbs
 from collsim.fabric.cluster_router import Router
-from collsim.fabric.domain import ALL_PAIRS_UP_TO
 from collsim.fabric.ecmp import Hash, HashedFlow
 from collsim.fabric.fabric import Fabric, Float, Int
 from collsim.fabric.routes import RouteBlock, RouteBundles, Routes, Ways
@@ -31,6 +30,8 @@ Bool = NDArray[np.bool_]
 
 FEW = 128
 """Up to so many ranks all pairs are kept, where no hash has to be drawn for all of them: few schedules need them."""
+ALL_KEPT_UP_TO = 512
+"""The same where groups may share links, or a hash has to be drawn for every flow."""
 BLOCK = 1 << 17
 """So many pairs are put together in one go."""
 
@@ -64,7 +65,7 @@ def kept_pairs(fabric: Fabric) -> Int:
     """
     n, cluster = fabric.n_ranks, fabric.machine.cluster
     several = 2 * n <= fabric.machine.wiring.n_gpus  # groups may be, of which routes say whether they share links
-    if n <= (ALL_PAIRS_UP_TO if several or (cluster is not None and cluster.spec.hashes) else FEW):
+    if n <= (ALL_KEPT_UP_TO if several or (cluster is not None and cluster.spec.hashes) else FEW):
         return np.flatnonzero(~np.eye(n, dtype=np.bool_))
     node: Int = fabric.wiring.coordinates.node[fabric.rank_node]
     place = np.argsort(fabric.rank_node)

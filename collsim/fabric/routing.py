@@ -39,7 +39,8 @@ __all__ = [
 ]
 
 ALL_MULTICASTS_UP_TO = 2048
-"""Of more ranks the multicasts and load-reduces of nodes are found when a schedule has them."""
+"""Of more ranks the multicasts and load-reduces of nodes are found when a schedule has them; of a domain alone already
+when its pairs are."""
 
 MOST_WHOLE = 1 << 14
 """Of more pairs links between switches may stand for others, so that a way of a hundred links takes ten."""
@@ -74,7 +75,7 @@ def find_routes(fabric: Fabric, ways: Ways | None = None, *, all_pairs: bool = T
         parts = [ways_through_switches(fabric, few)]
     else:
         parts = all_ways(fabric, all_pairs=all_pairs)
-    if few is None or n <= ALL_MULTICASTS_UP_TO:
+    if few is None or n <= (ALL_PAIRS_UP_TO if cluster is None else ALL_MULTICASTS_UP_TO):
         parts += _through_all_switches(fabric, _served(fabric))
     number = None
     if few is not None:

@@ -321,16 +321,25 @@ class Orbits:
         if np.any(counts != 1):
             carried_bytes, size_bytes = size_bytes, np.zeros((len(self.channel), n), dtype=np.int64)
             np.add.at(size_bytes, row, carried_bytes)
+        return self.with_equal_merged(size_bytes)[0]
+
+    def with_equal_merged(self, size_bytes: Int) -> tuple[Orbits, Int]:
+        """Return the orbits with channels merged whose rows move as much, int64[rows] or int64[rows, n]; and that of
+        each row.
+        """
+        if not _has_several(self.channel):
+            return self, size_bytes
+        n, which = self.order.shape[1], self.channel % len(self.order)
         looks = np.column_stack([which, self.shift, self.step, self.lanes, self.reduces, size_bytes])
         waits_for = np.stack([self.dep_row, self.dep_shift % n], axis=1)
         keep, copies = _equal_channels(self.channel, looks, self.dep_ptr, waits_for)
         if keep is None:
-            return self
+            return self, size_bytes
         chunk_ptr, carried = _take(self.chunk_ptr, keep)
         dep_ptr, waits = _take(self.dep_ptr, keep)
         renumber = np.cumsum(keep) - 1
         columns = {name: getattr(self, name)[keep] for name in ROW_COLUMNS if name != "copies"}
-        return Orbits(
+        merged = Orbits(
             order=self.order,
             shift=self.shift[keep],
             copies=copies[keep],
@@ -342,6 +351,7 @@ class Orbits:
             dep_shift=self.dep_shift[waits],
             **columns,
         )
+        return merged, size_bytes[keep]
 
 
 def _has_several(channel: Int) -> bool:

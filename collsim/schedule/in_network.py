@@ -20,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from collsim.core.arrays import distinct
 from collsim.schedule.forms import EVERY, ROW_COLUMNS, Int, Transfers
 
 __all__ = [
@@ -164,9 +165,10 @@ def _deps_between(transfers: Transfers, parts: _Parts, first: Int, owner: Int, s
 
 def _kinds(transfers: Transfers) -> tuple[Int, Int]:
     """Return int64[n_kinds, 2], the distinct pairs of source and destination, and the kind of each transfer."""
-    ends = np.stack([transfers.src, transfers.dst], axis=1)
-    kinds, which = np.unique(ends, axis=0, return_inverse=True)
-    return kinds, which.reshape(-1)
+    low = min(int(transfers.src.min(initial=0)), int(transfers.dst.min(initial=0)))
+    width = int(transfers.dst.max(initial=0)) - low + 1
+    kind, which = distinct((transfers.src - low) * width + transfers.dst - low)
+    return np.stack(np.divmod(kind, width), axis=1) + low, which
 
 
 def _table(lists: list[tuple[int, ...]]) -> tuple[Int, Int]:

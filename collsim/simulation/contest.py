@@ -12,9 +12,10 @@ from collsim.core.errors import Fault, InputError, UnsupportedError
 from collsim.core.operations import Operation
 from collsim.fabric.bounds.lower import lower_bound
 from collsim.library import Protocol
+from collsim.simulation.alike_ranks import are_alike
 from collsim.simulation.concurrent import EQUAL, with_costs
 from collsim.simulation.lowering import LoweredRun, layout_of
-from collsim.simulation.plans import Call, Case, Plan, Task, case_of, plan_of
+from collsim.simulation.plans import Call, Case, Plan, Task, case_of, plan_of, whole
 from collsim.simulation.request.request import PROTOCOLS, Request
 from collsim.simulation.result import Row
 from collsim.simulation.selection import dimensions_of_run, library_options, no_sharp, turns_sharp_on
@@ -159,6 +160,11 @@ class _Entries:
         """True if other draws may make the library's own choice faster than what is fastest with the first."""
         return self.only_fastest and bool(self.call.question.hash_seeds)
 
+    @property
+    def _tells_soon(self) -> bool:
+        """True if bounds, which tell who comes first, cost so much less than times that all are better looked at."""
+        return are_alike(self.call.party.runs[0])
+
     def try_out(self, name: str, options: Sequence[Sequence[Task]], *, alike: bool = False) -> None:
         """Add options of an algorithm that may be fastest; *alike* ones have one schedule, with different protocols."""
         plan = None
@@ -169,28 +175,40 @@ class _Entries:
                 continue
             try:
                 if plan is None or not alike:
-                    plan = plan_of(tasks, self.requested_bytes, self.call)
+                    plan = plan_of(tasks, self.requested_bytes, self.call, bounds=True)
                 parts = [with_costs(part, task.proto or "Simple") for part, task in zip(plan.parts, tasks, strict=True)]
             except UnsupportedError as error:
                 self.refused[name] = error.faults[0]
                 return
             self._add(name, replace(plan, tasks=tasks, parts=parts), wire_s)
-        if not (self.cases and self.only_fastest):
+        if not self.only_fastest or not (self.cases or self._tells_soon):
             self.simulate()
 
     def simulate(self) -> None:
-        """Simulate what waits, first what may be fastest."""
-        for least_s, name, plan in sorted(self.waiting, key=lambda each: each[0]):
+        """Simulate what waits, first what may be fastest; where that tells soon, before it who led at the last size."""
+        led = self.call.led.get(self.requests[0].op.name) if self._tells_soon else None
+        for least_s, name, plan in sorted(self.waiting, key=lambda each: (led is not None and each[1] != led, each[0])):
             limit_s = self._limit_s(name)
             if least_s <= limit_s and (limit_s == np.inf or self._least_s(plan) <= limit_s):
-                self._keep(name, case_of(plan, self.call))
+                self._time(name, plan)
         self.waiting = []
+
+    def _time(self, name: str, plan: Plan) -> None:
+        """Simulate a plan, whole; note if it is too large for that."""
+        try:
+            self._keep(name, case_of(whole(plan, self.call), self.call))
+        except UnsupportedError as error:
+            if not any(part.lowered.bounds for part in plan.parts):
+                raise
+            self.refused[name] = error.faults[0]
+            self.seen.discard(name)
 
     def _add(self, name: str, plan: Plan, wire_s: float) -> None:
         """Add a plan; simulate what waits if there is much of it."""
         self.seen.add(name)
         part = plan.parts[0]
-        soonest_s = least_call_s(part.lowered, part.run, (part.costs, part.network), chained=False)
+        chained = part.lowered.bounds  # of one rank that is quick, and to lay out all of them is not
+        soonest_s = least_call_s(part.lowered, part.run, (part.costs, part.network), chained=chained)
         self.waiting.append((max(wire_s, soonest_s), name, plan))
         if sum(each.transfers for *_, each in self.waiting) > MOST_WAITING:
             self.simulate()

@@ -13,6 +13,7 @@ from collsim.core.errors import Fault, InputError, ModelError, NoRouteError, Uns
 from collsim.fabric.fabric import Fabric, Float, Int
 from collsim.fabric.reduction_trees import TreePorts
 from collsim.schedule import Schedule
+from collsim.simulation.alike_ranks import laid_once
 from collsim.simulation.concurrent import (
     GroupTask,
     Party,
@@ -49,12 +50,14 @@ __all__ = [
     "plan_of",
     "row_of",
     "timed_row",
+    "whole",
 ]
 
 MANY_POINTS = 64
 """A call with so many points takes longer in plain Python than it takes to load the compiled engine."""
-MANY_SOLVES = 1_000
-"""To share rates so often takes plain Python 0.1 s; whoever has done so is likely to again."""
+MANY_SOLVES = 80_000
+"""So many transfers, or times that rates are shared, take plain Python as long as it takes to load the compiled engine
+(measured: 3 to 11 us each, and 0.4 s)."""
 POINTS = {"auto": 2, "best": 16, "all": 24}
 """About how many problems a choice makes at each size."""
 MOST_AT_ONCE = 60_000
@@ -150,8 +153,10 @@ class Case:
         return self.plan.transfers if self.plan else 0
 
 
-def plan_of(tasks: Sequence[Task], requested_bytes: int, call: Call) -> Plan:
+def plan_of(tasks: Sequence[Task], requested_bytes: int, call: Call, *, bounds: bool = False) -> Plan:
     """Lay out what all groups of a party run at one size.
+
+    With *bounds*, transfers may be laid out that are easier and take no longer; see `whole`.
 
     Raises
     ------
@@ -163,7 +168,7 @@ def plan_of(tasks: Sequence[Task], requested_bytes: int, call: Call) -> Plan:
     alone = question.reduce and not party.shares_links and not question.hash_seeds and not question.at_once
     parts: list[GroupTask] = []
     for task, run in zip(tasks, party.runs, strict=True):
-        parts.append(_part(task, run, call, ports, alone=alone))
+        parts.append(_part(task, run, call, ports, alone=alone, bounds=bounds))
         refuse_many(parts, party.n_groups)  # as soon as they are too many: groups take long to lay out
     if question.hash_seeds and any(part.run is not run for part, run in zip(parts, party.runs, strict=True)):
         what = "draws of reduction trees, or of so many ranks that not all routes are kept, are not modelled"
@@ -171,7 +176,14 @@ def plan_of(tasks: Sequence[Task], requested_bytes: int, call: Call) -> Plan:
     return Plan(requested_bytes, tasks, parts)
 
 
-def _part(task: Task, run: LoweredRun, call: Call, ports: TreePorts, *, alone: bool) -> GroupTask:
+def whole(plan: Plan, call: Call) -> Plan:
+    """Return a plan with what only `bounds` laid out as it is; raises as of `plan_of`."""
+    if not any(part.lowered.bounds for part in plan.parts):
+        return plan
+    return plan_of(plan.tasks, plan.requested_bytes, call)
+
+
+def _part(task: Task, run: LoweredRun, call: Call, ports: TreePorts, *, alone: bool, bounds: bool) -> GroupTask:
     """Return what one group runs; one that is *alone* by some of its transfers that stand for the others."""
     question, proto = call.question, task.proto or "Simple"
     if alone and stands_for_all(task.algorithm, task.request, run):
@@ -180,7 +192,11 @@ def _part(task: Task, run: LoweredRun, call: Call, ports: TreePorts, *, alone: b
         lowered = classed(task.algorithm, task.request, run, question.dtype)
         if lowered is not None:
             return with_lowered(lowered, proto)
-    return part_of(built(task.algorithm, task.request, question), run, proto, question.dtype, ports, alone=alone)
+    schedule = built(task.algorithm, task.request, question)
+    once = laid_once(schedule, run, question.dtype) if alone else None
+    if once is not None and (bounds or not once.bounds):
+        return with_lowered(once, proto)
+    return part_of(schedule, run, proto, question.dtype, ports, alone=alone)
 
 
 def case_of(plan: Plan, call: Call) -> Case:
@@ -207,7 +223,7 @@ def timed_row(plan: Plan, party: Party, call: Call) -> Row:
         bracket=question.bracket,
         spans=call.told.keeps_loads,
     )
-    call.solves += sum(timing.solves for timing in timings)
+    call.solves += sum(timing.solves + timing.simulated for timing in timings)
     tasks = plan.tasks
     slowest = slowest_of(timings)
     task, timing = tasks[slowest], timings[slowest]

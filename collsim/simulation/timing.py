@@ -70,6 +70,8 @@ FLOOR_SHARPNESS = 8
 WAIT_SHARPNESS = 1.5
 """The same for the wait for GPUs that one thread starts in turn: between a sum (1) and the longer of both; on logs of
 B200, H100 and V100 with several GPUs per thread 1.5 was better than 1, 2.5 and 8."""
+MOST_UNUSED = 4
+"""Bytes on links are added up over all routes of a run if these are at most so many times those that are taken."""
 MOST_LINKS = 8
 """Number of links that a message or a row names at most."""
 
@@ -417,7 +419,12 @@ def _link_bytes(lowered: Lowered, run: LoweredRun, both_costs: tuple[Protocol, P
         (costs, network), (inside, across) = both_costs, lowered.carried
         return inside / costs.wire_efficiency + across / (network or costs).wire_efficiency
     carried = np.bincount(lowered.route, weights=lowered.size_bytes, minlength=len(lowered.used)).astype(np.float64)
-    return run.routes.take(lowered.used, _wire_copies(lowered, *both_costs)).link_bytes(carried, run.fabric.n_links)
+    n_routes, copies = len(run.routes.latency_s), _wire_copies(lowered, *both_costs)
+    if n_routes <= MOST_UNUSED * len(lowered.used):  # to add up all costs less than to copy some
+        carried, every = np.bincount(lowered.used, carried * copies, n_routes).astype(np.float64), run.routes
+    else:
+        every = run.routes.take(lowered.used, copies)
+    return every.link_bytes(carried, run.fabric.n_links)
 
 
 def _rates(lowered: Lowered, run: LoweredRun, costs: Protocol) -> tuple[Float, Float]:

@@ -280,7 +280,8 @@ def _through_shared(fabric: Fabric, members: Int, switches: Int) -> list[RouteBl
     up, down = fabric.wiring.find_links(*ends), fabric.wiring.find_links(*ends[::-1])
     shared = (up >= 0).all(axis=1) & (down >= 0).all(axis=1)
     parts = []
-    for row in np.unique(shared, axis=0):
+    for kind in sorted(set(map(tuple, shared.tolist()))):  # np.unique of rows would load numpy.ma
+        row = np.array(kind, dtype=bool)
         of = np.flatnonzero((shared == row).all(axis=1))
         links = (each[of][:, :, row] for each in (up, down))
         parts.append(_sprayed(fabric, members[of], switches[of][:, row], *links))

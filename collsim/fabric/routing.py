@@ -279,7 +279,7 @@ def _through_shared(fabric: Fabric, members: Int, switches: Int) -> list[RouteBl
     gpus = fabric.rank_node[members]
     ends = gpus[:, :, None], switches[:, None, :]
     up, down = fabric.wiring.find_links(*ends), fabric.wiring.find_links(*ends[::-1])
-    shared = (up >= 0).all(axis=1) & (down >= 0).all(axis=1)
+    shared = np.asarray((up >= 0).all(axis=1) & (down >= 0).all(axis=1))
     parts = []
     kinds = {row.tobytes(): row for row in shared}  # np.unique of rows would load numpy.ma
     for _, row in sorted(kinds.items()):

@@ -20,7 +20,8 @@ HINT = "tree: {switches: [{switch: s1, nodes: n[1-8]}]}, or block: {blocks: [{bl
 def read_slurm(text: str, file: str, faults: Faults) -> FabricTree:
     """Return the fabric of a file of Slurm; what is wrong with it goes to *faults*."""
     yaml = "SwitchName" not in text and "BlockName" not in text
-    switches = faults.attempt(lambda: _of_yaml(text, file) if yaml else switches_in(text, file))
+    left_out: list[str] = []
+    switches = faults.attempt(lambda: _of_yaml(text, file, left_out) if yaml else switches_in(text, file))
     if not switches:
         return FabricTree({})
     hosts = {host: [name] for name, switch in switches.items() for host in switch.hosts}
@@ -38,15 +39,21 @@ def read_slurm(text: str, file: str, faults: Faults) -> FabricTree:
         tree.read = [f"{plural(len(hosts), 'host')} on {plural(tree.leaves, 'leaf')} of {each}{above}"]
     if tree.parts > 1:
         tree.read.append(f"{tree.parts} parts that no switch joins")
+    if left_out:
+        tree.notes.append(f"one topology of the file is read; left out: {', '.join(left_out)}")
     return tree
 
 
-def _of_yaml(text: str, file: str) -> dict[str, Switch]:
-    """Return the switches of a topology.yaml: of its default topology, else of the first tree or blocks."""
+def _of_yaml(text: str, file: str, left_out: list[str]) -> dict[str, Switch]:
+    """Return the switches of a topology.yaml: of its default topology, else of the first tree or blocks.
+
+    The names of the others are added to *left_out*.
+    """
     data: Any = read_data(text.encode(), file).data
     entries = [entry for entry in data if isinstance(entry, dict)] if isinstance(data, list) else []
     usable = [entry for entry in entries if any(isinstance(entry.get(plugin), dict) for plugin in PLUGINS)]
     chosen = next((entry for entry in usable if entry.get("cluster_default") is True), usable[0] if usable else None)
+    left_out += [str(entry.get("topology", "?"))[:40] for entry in entries if entry is not chosen]
     faults = Faults()
     switches: dict[str, Switch] = {}
     if chosen is None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from math import comb
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +80,11 @@ def popularity_of(
     if len(given) > 1:
         faults.append(Fault(f"{' and '.join(given)} are given together", given[0], "give one of them"))
     for name, value in (("skew", skew), ("sigma", sigma)):
-        if value is not None and not 0 <= value <= MOST_SKEW:
+        if value is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, Real):
+            faults.append(Fault(f"{str(value)[:40]!r} is not a number", name, "0 is even, 1 strongly skewed"))
+        elif not 0 <= value <= MOST_SKEW:
             faults.append(Fault(f"{value} is not between 0 and {MOST_SKEW}", name, "0 is even, 1 strongly skewed"))
     if counts is not None:
         faults += _count_faults(np.asarray(counts), model)

@@ -199,7 +199,7 @@ def load_kernel(name: str) -> Kernel:
     UnknownNameError
     """
     if name not in _entries():
-        raise UnknownNameError("kernel", name, kernel_names(), "kernel")
+        raise UnknownNameError("kernel", str(name), kernel_names(), "kernel")
     entry = dict(_entries()[name])
     costs = {
         mode: {op: Costs(**figures) for op, figures in by_op.items()} for mode, by_op in entry.pop("costs").items()

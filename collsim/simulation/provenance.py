@@ -57,6 +57,8 @@ THROUGH_SOCKETS = (
 """busbw of all-reduce from 8 MiB on: the tables of AIConfigurator, and 8 GiB on GeForce cards, PCIe 5.0 x16, four on
 each of two sockets (measured, by a user)."""
 AUTO_PROFILE = "auto"
+AROUND_NODES = ("scale_out.", "nic.")
+"""Prefixes of figures of adapters and of what joins nodes."""
 NOT_SIMULATED = ("nic.", "gpu.memory", "scale_out.out_of_order", "scale_out.offload")
 """Facts that a file records and that no prediction uses; memory only counts where it binds, which a warning says."""
 
@@ -193,10 +195,12 @@ def _is_changed(topology: Topology, usual: Sequence[str] = SIZES) -> bool:
     """Return True if a figure differs, or may differ, from those of the system of that name.
 
     How many nodes there are is a question, not a change: fits hold logs of some numbers of nodes, and predict others.
+    On a single node nothing passes an adapter, so that what lies around it changes nothing.
     """
     changed = topology.source == "graph" or topology.damage is not None
     changed = changed or any(fact.path.startswith(PATHS) for fact in topology.facts)
-    return changed or any(path not in (*usual, *TEXTS) for path in topology.settings)
+    around = AROUND_NODES if topology.cluster is None else ()
+    return changed or any(path not in (*usual, *TEXTS) and not path.startswith(around) for path in topology.settings)
 
 
 def warnings_of(

@@ -227,6 +227,12 @@ def test_slurm_yaml(tmp_path):
     (tmp_path / "topology.yaml").write_text(text, encoding="utf-8")
     found = collsim.import_topology(tmp_path / "topology.yaml", like="hgx_h100")
     assert found.read == ("8 hosts on 2 leaves of 4, 1 switch above, 2 tiers",)
+    assert not any("left out" in note for note in found.notes)
+    more = "- topology: b\n  cluster_default: false\n  block:\n    blocks:\n      - {block: b1, nodes: 'n[11-14]'}\n"
+    (tmp_path / "topology.yaml").write_text(text + more + "- {topology: f, flat: true}\n", encoding="utf-8")
+    several = collsim.import_topology(tmp_path / "topology.yaml", like="hgx_h100")
+    assert several.read == found.read
+    assert "one topology of the file is read; left out: b, f" in several.notes
 
 
 def test_what_hosts_are_has_to_be_named():

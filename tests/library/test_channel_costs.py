@@ -151,10 +151,13 @@ def test_calibrated_times_keep_the_laws(ranks: int, op: str):
             False,
             "fitted to hgx_h100 or h100_rail as shipped, not to this",
         ),
+        ("hgx_h100", {"nodes": 1, "fabric": "rail"}, True, None),
+        ("hgx_h100", {"overrides": {"nic.bandwidth": "800 Gb/s"}}, True, "changes nothing within one node"),
         ("hgx_h100", {"algo": "ring"}, True, "name one, such as nccl-2.28"),
     ],
 )
 def test_calibrated_is_said_of_the_measured_system_only(topo: str, more: dict, calibrated: bool, word: str | None):
     result = collsim.simulate(topo, "all_reduce", "1M", **{"algo": "auto"} | more, profile="hgx_h100")
     assert result.profile["calibrated"] is calibrated
+    assert (result.rows[0].time_lo_s is not None) is (calibrated and "algo" not in more)
     assert [word in text for text in result.warnings] == ([] if word is None else [True])

@@ -446,6 +446,7 @@ def test_counts_are_whole_numbers_that_fit(tmp_path, entry):
      ({"sms": 2.5}, "sms"), ({"sms": [24, 8]}, "sms"),
      ({"placement": 3}, "placement"), ({"phase": None}, "phase"), ({"mode": 3}, "mode"),
      ({"seeds": [0.5]}, "seeds"), ({"redundant": "8"}, "redundant"),
+     ({"skew": "hot"}, "skew"), ({"skew": True}, "skew"), ({"sigma": "1"}, "sigma"), ({"kernel": 3}, "kernel"),
      ({"hidden": 7168.0}, "hidden"),
      ({"hidden": 10**30}, "hidden"), ({"top_k": True}, "top_k"),
      ({"mode": "all_to_all", "load_only": True}, "load_only"), ({"mode": "all_to_all", "kernel": "mori"}, "kernel"),

@@ -11,7 +11,7 @@ from collsim.simulation.busbw_plot import Curve
 
 __all__ = ["SERIES", "bandwidth_curves"]
 
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 920, 360, 64, 20, 16, 44
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 920, 360, 64, 30, 16, 44
 SERIES = 6
 """Colours of curves that a page has: classes ``s0`` to ``s5``."""
 MOST_TICKS = 10

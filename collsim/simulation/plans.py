@@ -193,7 +193,7 @@ def _part(task: Task, run: LoweredRun, call: Call, ports: TreePorts, *, alone: b
         if lowered is not None:
             return with_lowered(lowered, proto)
     schedule = built(task.algorithm, task.request, question)
-    once = laid_once(schedule, run, question.dtype) if alone else None
+    once = laid_once(schedule, run, question.dtype) if alone and not call.told.keeps_loads else None
     if once is not None and (bounds or not once.bounds):
         return with_lowered(once, proto)
     return part_of(schedule, run, proto, question.dtype, ports, alone=alone)

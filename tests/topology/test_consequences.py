@@ -9,7 +9,7 @@ from collsim.topology import load_topology
 from collsim.topology.files.overrides import known_paths
 
 OTHERS = {
-    "nic.per_gpu": "2", "nic.ports": "2",
+    "nic.per_gpu": "2", "nic.ports": "2", "nic.distance": "PHB",
     "nic.shared_by": "2", "nic.bandwidth": "800 Gb/s", "nic.bus_bandwidth": "90 GB/s",
     "nic.model": "Broadcom Thor-2", "scale_out.fabric": "fat_tree", "scale_out.network": "roce",
     "scale_out.routing": "ecmp", "scale_out.hash_seed": "7", "scale_out.flows_per_pair": "4", "scale_out.radix": "16",

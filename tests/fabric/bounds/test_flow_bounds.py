@@ -414,10 +414,19 @@ def test_gpus_that_take_no_part_forward_only_where_routes_lead_through_them():
     assert seconds("broadcast", topology, ranks=[0, 2]) == pytest.approx(1 / 10)
 
 
-@pytest.mark.parametrize(("name", "needed"), [("mi300x_ubb8", False), ("hgx_h100", False), ("dgx1_v100", True)])
-def test_only_irregular_fabrics_load_the_solver(name, needed):
+@pytest.mark.parametrize(
+    ("name", "needed"),
+    [
+        ("'mi300x_ubb8'", False),
+        ("'hgx_h100'", False),
+        ("'dgx1_v100'", False),
+        ("'dgx1_v100', degrade=['link:gpu0-gpu1=70%']", True),
+    ],
+)
+def test_only_irregular_fabrics_of_which_nothing_is_on_file_load_the_solver(name, needed):
     code = (
-        f"import sys, collsim; collsim.simulate({name!r}, 'all_to_all', '1M'); print('scipy.optimize' in sys.modules)"
+        f"import sys, collsim; collsim.simulate({name}, op='all_to_all', size='1M');"
+        " print('scipy.optimize' in sys.modules)"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == str(needed)

@@ -58,7 +58,10 @@ def test_compiling_ahead_serves_later_runs(process, tmp_path):
     assert f"are kept in {tmp_path}{os.sep}" in first.out
     assert "compiled 11 kernels in " in first.out
     assert "all kernels were there" in process("doctor", "--warm", env=environment).out
-    for flags in (("--algo", "tree", "--degrade", "link:n0.gpu0-n0.nvsw0=50%"), ("--no-reduce", "--algo", "ring")):
+    for flags in (
+        ("--algo", "tree", "--degrade", "link:n0.gpu0-n0.nvsw0=50%"),
+        ("--no-reduce", "--algo", "ring", "--nodes", "8"),
+    ):
         run = process(*LARGE, *flags, env=environment)
         assert run.code == 0
         assert "kernel" in run.out

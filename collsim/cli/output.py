@@ -46,13 +46,14 @@ def patience(quiet: bool = False, *, keeps_done: bool = False) -> Iterator[None]
 
     *keeps_done*: the answer of an interrupted command holds what is done; `collsim.core.progress.interrupted` says so.
     """
-    from collsim.cli.notices import compiling_notice
     from collsim.core.progress import listening
 
     if quiet:
         with listening(None, keeps_done=keeps_done):
             yield
         return
+    from collsim.cli.notices import compiling_notice
+
     bar = Progress(delay_s=PATIENCE_S)
     timer = threading.Timer(PATIENCE_S, bar.say_still)
     timer.daemon = True

@@ -23,9 +23,9 @@ WORTH = 4
 """With more classes than one for so many transfers, the problem is solved as it is: refining costs as much as it
 saves."""
 
-SMALL_TABLE = 1 << 15
 KEPT_ROUNDS = 5
 """What so many rounds tell apart is kept where it is asked for: callers try no more."""
+SMALL_TABLE = 1 << 15
 """So many colours are numbered in a table that stays in the cache of the processor."""
 
 _SAME = 1e-9  # how closely the links of a class have to carry the same bytes

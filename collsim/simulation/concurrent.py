@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -32,12 +33,14 @@ from collsim.fabric.routing import Routes, merge_trunks
 from collsim.library import Profile
 from collsim.library.costs.channel_costs import Bool, Protocol
 from collsim.schedule import Schedule
-from collsim.simulation.alike_groups import Copies, classes_of_groups, copies_of, share_links
 from collsim.simulation.hops import laid
 from collsim.simulation.lowering import MOST_TRANSFERS, Lowered, LoweredRun, lower, prepare, run_on
 from collsim.simulation.result import GroupTime, Row
 from collsim.simulation.timing import LEAST_COMPILED, Timing, kernel_costs, problem_of, time_lowered, timing_of
 from collsim.topology import Topology
+
+if TYPE_CHECKING:
+    from collsim.simulation.alike_groups import Copies
 
 __all__ = [
     "EQUAL",
@@ -175,13 +178,15 @@ def prepare_groups(
 
     With *reduce*, one group may stand for others that are alike on links of their own.
     """
-    if reduce and free_share is None and (found := _of_classes(topology, profile, groups)):
+    if reduce and free_share is None and len(groups) > 1 and (found := _of_classes(topology, profile, groups)):
         return found
     return _party_of([prepare(topology, profile, group, free_share=free_share) for group in groups])
 
 
 def _of_classes(topology: Topology, profile: Profile, groups: Sequence[Sequence[int]]) -> Party | None:
     """Return one run for each class of groups; None if there are none, or groups share links."""
+    from collsim.simulation.alike_groups import classes_of_groups, copies_of, share_links
+
     classes = classes_of_groups(topology, groups)
     if len(classes) == len(groups):
         return None

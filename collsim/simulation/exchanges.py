@@ -28,7 +28,7 @@ from collsim.schedule import Chunks, Schedule, Transfers
 from collsim.schedule.message_parts import BATCH, channel_of_part, n_parts, p2p_channels, part_sizes, slot_bytes
 from collsim.simulation.lowering import Lowered, LoweredRun, end_rates_Bps, ways_of
 
-__all__ = ["LEAST_RANKS", "MessageCut", "exchanged", "stands_for_all"]
+__all__ = ["LEAST_RANKS", "MessageCut", "exchanged", "has_classes", "stands_for_all"]
 
 LEAST_RANKS, LEAST_UNEVEN = 256, 1024
 """Of fewer ranks every message is simulated. Where ranks are not quite alike, of more: groups that share a node, meshes
@@ -54,6 +54,12 @@ def stands_for_all(picked: Algorithm, request: ScheduleRequest, run: LoweredRun)
         and run.topology.damage is None
         and run.fabric.memory_Bps is None
     )
+
+
+def has_classes(picked: Algorithm, request: ScheduleRequest, run: LoweredRun) -> bool:
+    """Return True if it pays to look for classes of messages : many over relays."""
+    many = request.n_ranks > LEAST_RANKS and request.spread.n_nodes > 1 and run.topology.cluster is not None
+    return bool(picked.relays) and request.op.name == "all_to_all" and many and run.fabric.memory_Bps is None
 
 
 class _Row(NamedTuple):

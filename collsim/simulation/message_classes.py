@@ -22,16 +22,10 @@ from collsim.fabric.routing import Routes
 from collsim.library.costs.channel_costs import Bool, Use
 from collsim.library.costs.network_costs import Steps
 from collsim.schedule import Chunks, Transfers
-from collsim.simulation.exchanges import LEAST_RANKS, MessageCut
+from collsim.simulation.exchanges import MessageCut
 from collsim.simulation.lowering import Lowered, LoweredRun, lower, use_of
 
-__all__ = ["classed", "has_classes"]
-
-
-def has_classes(picked: Algorithm, request: ScheduleRequest, run: LoweredRun) -> bool:
-    """Return True if it pays to look for classes: many messages over relays."""
-    many = request.n_ranks > LEAST_RANKS and request.spread.n_nodes > 1 and run.topology.cluster is not None
-    return bool(picked.relays) and request.op.name == "all_to_all" and many and run.fabric.memory_Bps is None
+__all__ = ["classed"]
 
 
 def classed(picked: Algorithm, request: ScheduleRequest, run: LoweredRun, dtype: str) -> Lowered | None:

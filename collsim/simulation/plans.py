@@ -24,10 +24,9 @@ from collsim.simulation.concurrent import (
     time_together,
     with_lowered,
 )
-from collsim.simulation.exchanges import exchanged, stands_for_all
+from collsim.simulation.exchanges import exchanged, has_classes, stands_for_all
 from collsim.simulation.limits import busy
 from collsim.simulation.lowering import LoweredRun, relaid
-from collsim.simulation.message_classes import classed, has_classes
 from collsim.simulation.request.request import Request
 from collsim.simulation.result import LinkLoad, Refusal, Row
 from collsim.simulation.selection import built
@@ -188,12 +187,15 @@ def _part(task: Task, run: LoweredRun, call: Call, ports: TreePorts, *, alone: b
     question, proto = call.question, task.proto or "Simple"
     if alone and stands_for_all(task.algorithm, task.request, run):
         return with_lowered(exchanged(task.algorithm, task.request, run, question.dtype), proto)
-    if alone and not call.told.keeps_loads and has_classes(task.algorithm, task.request, run):
+    few = alone and not call.told.keeps_loads  # else every transfer is to be seen
+    if few and has_classes(task.algorithm, task.request, run):
+        from collsim.simulation.message_classes import classed  # on large clusters alone
+
         lowered = classed(task.algorithm, task.request, run, question.dtype)
         if lowered is not None:
             return with_lowered(lowered, proto)
     schedule = built(task.algorithm, task.request, question)
-    once = laid_once(schedule, run, question.dtype) if alone and not call.told.keeps_loads else None
+    once = laid_once(schedule, run, question.dtype) if few else None
     if once is not None and (bounds or not once.bounds):
         return with_lowered(once, proto)
     return part_of(schedule, run, proto, question.dtype, ports, alone=alone)

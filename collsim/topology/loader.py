@@ -371,7 +371,6 @@ def _shown(value: Any) -> str:
 
 
 def _assemble(spec: Spec, document: Document, digest: str) -> Topology:
-    from collsim.topology.files.changed_links import with_changes
     from collsim.topology.files.sections import collect_facts
 
     assert spec.header is not None
@@ -380,12 +379,17 @@ def _assemble(spec: Spec, document: Document, digest: str) -> Topology:
     reduction = spec.in_network_reduction
     share = spec.switch.in_network_efficiency if spec.switch else None
     name = spec.header.name or pathlib.PurePath(document.file).stem
+    wiring = _wire(spec)
+    if spec.changes:
+        from collsim.topology.files.changed_links import with_changes
+
+        wiring = with_changes(wiring, spec.changes, document)
     return Topology(
         name=name,
         title=one_line(spec.header.title or name),
         source=document.file,
         facts=collect_facts(spec, document),
-        wiring=with_changes(_wire(spec), spec.changes, document),
+        wiring=wiring,
         sha256=digest,
         labels=labels,
         in_network_reduction=reduction.value.text if reduction and reduction.si else None,

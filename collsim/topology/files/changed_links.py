@@ -24,8 +24,6 @@ def with_changes(wiring: Wiring, changes: Sequence[LinkChange | None], document:
     SpecError
         Everything that is wrong: no such node, no link between two nodes, a pair twice.
     """
-    if not changes:
-        return wiring
     found = _found(wiring, changes, document)
     count, rate_Bps = wiring.link_count.copy(), wiring.link_bandwidth_Bps.copy()
     latency_s, efficiency = wiring.link_latency_s.copy(), wiring.link_efficiency.copy()

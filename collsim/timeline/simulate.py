@@ -13,17 +13,18 @@ from collsim.core.errors import CollsimError, Fault, InputError
 from collsim.timeline.analysis import Overlap, overlap_of
 from collsim.timeline.answers import Told, call_row, events_of, helps_of, path_of, streams_of
 from collsim.timeline.build import build
-from collsim.timeline.calls import Machine, Predictor, recorded_environment
+from collsim.timeline.calls import Predictor, recorded_environment
 from collsim.timeline.gpus import gpu_of
 from collsim.timeline.graph import Node
 from collsim.timeline.kineto import is_trace
+from collsim.timeline.machines import changed_machine, recorded_machine
 from collsim.timeline.peers import with_peers
 from collsim.timeline.reader import read_trace
 from collsim.timeline.replay import HOST, Replay, replay
 from collsim.timeline.result import CallRow, PathPart, TimelineResult
 from collsim.timeline.steps import by_steps
 from collsim.timeline.trace import COLLECTIVE, Call, Trace
-from collsim.timeline.what_if import Changes, WhatIf, across, asked_for, gpus_of
+from collsim.timeline.what_if import Changes, WhatIf, asked_for
 
 __all__ = ["simulate_timeline"]
 
@@ -144,7 +145,8 @@ class _Study:
                 raise InputError(Fault(f'no system of the zoo has GPU "{self.trace.gpu}"', self.trace.file, hint))
             self.notes.append("no system of the zoo has this GPU: collectives keep their time")
             return None
-        machine = Machine(topology, options=across(topology, max(call.ranks for call in self.calls)))
+        machine, notes = recorded_machine(self.trace, self.calls, topology)
+        self.notes += notes
         grids: dict[Call, int] = {k.call: k.ctas for k in self.trace.kernels if k.call in self.calls and k.call}
         machine = machine.but(**recorded_environment(machine, grids))
         found = Predictor(machine)
@@ -175,28 +177,18 @@ class _Study:
         asked, before = self.asked, self.before
         if before is None or not asked.moves_collectives:
             return before
-        old, world = before.machine, self.trace.world
-        topology = asked.topo or old.topology
-        ranks = asked.ranks
-        kept = {} if asked.topo else dict(old.options)
-        options = {**kept, **{k: v for k, v in asked.options.items() if v}}
-        if changed := {**dict(kept.get("overrides") or {}), **dict(asked.options.get("overrides") or {})}:
-            options["overrides"] = changed
-        if asked.nodes:
-            overrides = {**dict(options.get("overrides") or {}), "scale_out.nodes": str(asked.nodes)}
-            options["overrides"] = overrides
-            ranks = ranks or asked.nodes * gpus_of(topology)
-        elif ranks or asked.topo:
-            options = {**options, **across(topology, ranks or world, options)}
-        if ranks and all(call.ranks != world for call in self.calls):
-            self.notes.append(f"no collective is of all {world} ranks of the trace: none changes its number of ranks")
-        elif ranks and ranks != world and self._splits_layers():
-            self.notes.append(
-                "all-reduces stand between kernels of one stream, as of tensor parallelism: kernels keep their time, "
-                f"but {ranks} ranks would each have {world}/{ranks} of the products (--compute-scale says so)"
-            )
-        environment = {**({} if asked.topo else old.environment), **asked.environment}
-        machine = Machine(topology, environment, options, {world: ranks} if ranks else {})
+        machine = changed_machine(self.trace, self.calls, before.machine, asked)
+        if machine.world != before.machine.world:
+            ranks, world = machine.world, before.machine.world
+            if all(machine.ranks_of(call) == call.ranks for call in self.calls):
+                self.notes.append(
+                    f"no group reaches over all {world} ranks of the trace: none changes its number of ranks"
+                )
+            elif self._splits_layers():
+                self.notes.append(
+                    "all-reduces stand between kernels of one stream, as of tensor parallelism: kernels keep their "
+                    f"time, but {ranks} ranks would each have {world}/{ranks} of the products (--compute-scale says so)"
+                )
         return Predictor(machine)
 
     def _splits_layers(self) -> bool:
@@ -221,6 +213,8 @@ class _Study:
             moved_s = self.before.moved_s(call, node.work_s, after)
             if node.work_s > 0 and moved_s > 0:
                 node.work_s = moved_s * math.exp(lean * RATIO_ERROR * abs(math.log(moved_s / node.work_s)))
+            elif after.machine.ranks_of(call) == 1:  # nobody is left to talk to, or to wait for
+                node.work_s = node.late_s = 0.0
             told = after.of(call)
             node.sms, node.spare = self.gpu.held(call.op, told.channels), told.spare
             node.link, node.load = told.kind, told.load
@@ -322,7 +316,7 @@ class _Study:
             of_call = [i for i, node in enumerate(nodes) if node.call == number]
             recorded = [self.trace.kernels[i].end_s - self.trace.kernels[i].start_s for i in of_call]
             told = after.of(call) if after else None
-            ranks = after.machine.ranks.get(call.ranks, call.ranks) if after else call.ranks
+            ranks = after.machine.ranks_of(call) if after else call.ranks
             channels = self.trace.kernels[of_call[0]].ctas
             if told is not None and after is not self.before:
                 channels = told.channels

@@ -228,9 +228,10 @@ def test_the_example_of_a_model_is_512_gpus():
     data = read_workload(file)
     layout = Layout.read(data["layout"])
     assert layout.ranks == 512
-    step = step_of_model(data, str(file), WhatIf())
+    step = step_of_model(data, str(file), WhatIf(), 8)
     assert {node.gpu for node in step.graph.nodes} == {0, 1, 2, 3}
-    assert step.groups["dp"] == {"ranks": 128, "groups": "tp=8,cp=1,dp=16", "over": "dp"}
+    assert step.groups["dp"].options(16) == {"ranks": 128, "groups": "beside=8,group=16", "over": "group"}
+    assert step.groups["pp"].extent(2) == 256  # the same rank of the next stage
 
 
 def test_contexts_and_experts_have_their_own_groups(tmp_path):
@@ -248,7 +249,14 @@ def test_every_fault_of_a_model_is_said_at_once(tmp_path):
     for part in ("llama-3-8b", '"tp=0"', "0 is no count", "'x' is no number", 'unknown key "stepp"', "follow from its"):
         assert part in str(caught.value), part
     for changes, what in (
-        ({"layout": "dp=4,ep=2"}, "0 experts over ep=2"),
+        ({"layout": "dp=4,ep=2"}, "0 experts do not divide over ep=2"),
+        ({"layout": "tp=3"}, "over tp=3\n  hint: give tp=2 or tp=4"),
+        ({"layout": "cp=3"}, "2048 tokens do not divide over cp=3\n  hint: give cp=2 or cp=4"),
+        ({"layout": "tp=12,cp=5"}, "tp=12(.|\n)*over cp=5"),
+        (
+            {"layout": "tp=3,dp=4", "model": "gpt3-175b"},
+            "tp=3 lie across nodes of 8(.|\n)*give tp=2, or another of 1, 2, 4",
+        ),
         ({"layout": "dp=4,ep=3"}, "does not divide dp=4"),
         ({"layout": "pp=5"}, "32 layers"),
         ({"model": {"layers": 2, "hiden": 8}}, "hiden"),
@@ -263,12 +271,8 @@ def test_a_training_step_of_1024_gpus():
     layout = {"tp": 8, "pp": 8, "dp": 16}
     machine = Machine(
         "hgx_h100",
-        options={"overrides": {"scale_out.nodes": "16"}},  # of one stage: others do the same on other links
-        groups={
-            "tp": {"ranks": 8},
-            "pp": {"ranks": 16, "groups": "tp=8,pp=2", "over": "pp"},
-            "dp": {"ranks": 128, "groups": "tp=8,dp=16", "over": "dp"},
-        },
+        options={"overrides": {"scale_out.nodes": "32"}},  # of two stages: others do the same on other links
+        groups=Layout(**layout).places(8)[0],
     )
     layer = Layer(2e-3, 4e-3, 32 << 20, 100 << 20)
     nodes, run = time_graph(training(layers=64, layer=layer, batches=16, **layout), H100, Predictor(machine))
@@ -292,7 +296,7 @@ def test_the_example_of_the_docstring_runs(predictor):
 
 def test_gradients_are_summed_over_all_who_hold_the_same_parameters():
     """With tensors over 2, contexts over 2 and data over 2, ranks with the same part of tensors hold the same."""
-    told = Layout(tp=2, cp=2, dp=2).groups()["dp"]
+    told = Layout(tp=2, cp=2, dp=2).places(8)[0]["dp"].options(4)
     grouping = parse_grouping(None, told["groups"], told["over"])
     assert sorted(map(sorted, grouping.groups(told["ranks"]))) == [[0, 2, 4, 6], [1, 3, 5, 7]]
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import codecs
 import json
+import os
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from collsim.core.errors import Fault, InputError
+from collsim.core.progress import steps
 
 __all__ = ["TraceText", "is_trace"]
 
@@ -126,11 +128,13 @@ class _Reader:
     def __init__(self, source: BinaryIO) -> None:
         self.source, self.text, self.at, self.trouble = source, "", 0, ""
         self._unpack = zlib.decompressobj(GZIP) if source.peek(2)[:2] == MAGIC else None  # type: ignore[attr-defined]
+        blocks = -(-os.fstat(source.fileno()).st_size // BLOCK)
+        self._told = steps(range(blocks), "blocks of a trace")
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
 
     def more(self) -> bool:
         """Read on; return False at the end."""
-        while data := self.source.read(BLOCK):
+        while data := self._block():
             if self._unpack is not None:
                 data = self._unpacked(data)
             if found := self._decode(data):
@@ -141,6 +145,11 @@ class _Reader:
         if self._unpack is not None and not self._unpack.eof:
             self.trouble = self.trouble or "it is cut short: the compressed data has no end"
         return False
+
+    def _block(self) -> bytes:
+        """Return the next block, and tell how many there were."""
+        next(self._told, None)
+        return self.source.read(BLOCK)
 
     def _unpacked(self, data: bytes) -> bytes:
         """Return what compressed data holds, as far as it is sound; a file may hold several, one after the other."""

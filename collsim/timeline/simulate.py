@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Unpack
 
+from collsim.core import progress
 from collsim.core.errors import CollsimError, Fault, InputError
 from collsim.timeline.analysis import Overlap, overlap_of
 from collsim.timeline.answers import Told, call_row, events_of, helps_of, path_of, streams_of
@@ -294,7 +295,7 @@ class _Study:
         if after.machine.environment.get(NVLS) == "0":  # channels of a trace without NVLS say nothing of those with it
             changes.append({NVLS: "1", CHANNELS: None})
         found = {}
-        for change in changes:
+        for change in progress.steps(changes, "variables"):
             name = " ".join(f"{key}={value}" for key, value in change.items() if value is not None)
             found[name] = self.run(self.changed(after.with_channels(**change)))[0].span_s
         return found

@@ -43,6 +43,8 @@ TENSOR_FLOPS, MEMORY_BPS = 700e12, 2.8e12
 """What kernels reach if a file says FLOP and bytes: of BF16 on H100, and of its memory; the file may say others."""
 MOST_NODES = 500_000
 """Kernels and collectives of a step: as many take a minute."""
+MOST_BYTES = 2 << 20
+"""Of a file: so much YAML takes ten seconds to read."""
 ALL = "all"
 """Group of a collective that names none: all ranks."""
 
@@ -148,6 +150,9 @@ def read_workload(file: str | Path, kind: str = "a trace or a workload", schema:
         The file cannot be read or is no YAML.
     """
     try:
+        if (size := Path(file).stat().st_size) > MOST_BYTES:
+            hint = "write what repeats as repeat and do, or build the step in Python (docs/timeline.md)"
+            raise InputError(Fault(f"{size:,} bytes, more than {MOST_BYTES:,}", str(file), hint))
         text = Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
@@ -169,9 +174,12 @@ def graph_of(data: Mapping[str, Any], file: str = "workload") -> Graph:
     faults = Faults(lambda where: f"{file}: {where}" if where else file)
     faults.extend(unknown_keys(data, HEAD, lambda _: ""))
     graph = empty_graph(data, faults)
-    layout = faults.attempt(layout_of, data, where="layout") or ()
+    layout = faults.attempt(layout_of, data)
     if layout and "ranks" in data:
         faults.append(Fault("stands beside layout", "ranks", "leave it out: the layout says how many there are"))
+    ranks = data.get("ranks", 1)
+    if type(ranks) is not int or ranks < 1:
+        faults.append(Fault(f"ranks {ranks!r}", "ranks", "give a whole number, 2 or more"))
     step = data.get("step")
     if not isinstance(step, list) or not step:
         faults.append(Fault("there is nothing to run", "step", "give a list of kernels, collectives and loops"))
@@ -213,9 +221,15 @@ def layout_of(data: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
     """
     if "layout" not in data:
         return ()
-    found = parse_groups(data["layout"]) if isinstance(data["layout"], str | Mapping) else None
+    hint = "such as tp=8,dp=4, the dimension first that varies fastest over ranks"
+    found = None
+    if isinstance(data["layout"], str | Mapping):
+        try:
+            found = parse_groups(data["layout"])
+        except InputError as error:
+            raise InputError(*(replace(fault, where="layout", hint=hint) for fault in error.faults)) from None
     if not isinstance(found, ParallelLayout):
-        raise InputError(Fault(f"{data['layout']!r} is no layout", "layout", "such as tp=8,dp=4, the fastest first"))
+        raise InputError(Fault(f"{data['layout']!r} is no layout", "layout", hint))
     return found.sizes
 
 
@@ -275,7 +289,7 @@ class _Writer:
     """What writes items of a file into a graph; names stand for what was added last under them."""
 
     def __init__(
-        self, graph: Graph, data: Mapping[str, Any], faults: Faults, layout: Sequence[tuple[str, int]]
+        self, graph: Graph, data: Mapping[str, Any], faults: Faults, layout: Sequence[tuple[str, int]] | None
     ) -> None:  # fmt: skip
         self.graph, self.data, self.faults, self.layout = graph, data, faults, layout
         self.names: dict[str, int] = {}
@@ -311,9 +325,11 @@ class _Writer:
             time_s = max(flop / TENSOR_FLOPS, moved / MEMORY_BPS)
             if time_s == 0:
                 raise InputError(Fault("takes no time", where, "give time, or flop and bytes"))
-        time_s *= figure(item.get("slower", 1), f"{where}.slower")
-        name = str(item["kernel"])
-        stream = str(item.get("stream", COMPUTE_STREAM))
+        slower = figure(item.get("slower", 1), f"{where}.slower")
+        if slower == 0:
+            raise InputError(Fault("0 times as long", f"{where}.slower", "give a positive number, such as 1.2"))
+        time_s *= slower
+        name, stream = _name(item, "kernel", "", where), _name(item, "stream", COMPUTE_STREAM, where)
         full = item.get("full", False)
         if not isinstance(full, bool):
             raise InputError(Fault(f"{full!r} is neither true nor false", f"{where}.full", "give true or false"))
@@ -323,6 +339,9 @@ class _Writer:
     def _collective(self, item: Mapping[str, Any], where: str) -> None:
         self.faults.extend(unknown_keys(item, COLLECTIVE_KEYS, lambda _: where))
         op = operation(str(item["collective"])).name
+        if op == "all_to_all_v":
+            hint = "give all_to_all, with the size of the busiest rank"
+            raise InputError(Fault("all_to_all_v needs a matrix of bytes", f"{where}.collective", hint))
         dtype, element_bytes = dtype_bytes(str(item.get("dtype", "bfloat16")))
         if "size" not in item:
             raise InputError(Fault("has no size", f"{where}.size", "such as size: 64M, as in nccl-tests"))
@@ -330,16 +349,17 @@ class _Writer:
         if 0 < size_bytes < element_bytes:
             hint = f"give {element_bytes} or more, or 0 for none"
             raise InputError(Fault(f"{size_bytes} bytes are no element of {dtype}", f"{where}.size", hint))
-        group = str(item.get("group", ALL))
+        group = _name(item, "group", ALL, where)
         ranks = self._ranks(item, group, where)
         call = Call(op, size_bytes // element_bytes * element_bytes, dtype, group, ranks)
-        name = str(item.get("name", op))
-        stream = str(item.get("stream", COMMUNICATION_STREAM))
+        name, stream = _name(item, "name", op, where), _name(item, "stream", COMMUNICATION_STREAM, where)
         after, late_s = self._after(item, where), _time(item.get("late", "0 us"), f"{where}.late")
         self.names[name] = self.graph.collective(call, name=name, stream=stream, after=after, late_s=late_s)
 
     def _ranks(self, item: Mapping[str, Any], group: str, where: str) -> int:
         """Return how many ranks a collective has: of its group in the layout, else as the item or the file says."""
+        if self.layout is None:  # which is a fault of its own
+            return 2
         if members := group_of(self.layout, group):
             if "ranks" in item:
                 what, hint = f"group {group} of the layout has {len(members)} ranks", "leave ranks out"
@@ -352,7 +372,9 @@ class _Writer:
         ranks = item.get("ranks", self.data.get("ranks"))
         if type(ranks) is not int or ranks < 2:
             place = f"{where}.ranks" if "ranks" in item or "ranks" not in self.data else "ranks"
-            raise InputError(Fault(f"ranks {ranks!r}", place, "give a whole number, 2 or more, here or for the file"))
+            hint = "give a whole number, 2 or more, here or for the file"
+            fault = Fault(f"ranks {ranks!r}", place, hint)
+            raise InputError(*([] if place in {each.where for each in self.faults} else [fault]))
         return ranks
 
     def _loop(self, item: Mapping[str, Any], where: str) -> None:
@@ -378,6 +400,14 @@ class _Writer:
         return [self.names[str(name)] for name in names]
 
 
+def _name(item: Mapping[str, Any], key: str, default: str, where: str) -> str:
+    """Return a name of an item: a text, or a number."""
+    value = item.get(key, default)
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise InputError(Fault(f"{value!r} is no name", f"{where}.{key}", "give a text"))
+    return str(value)
+
+
 def _time(value: Any, where: str) -> float:
     return parse_time_s(str(value), where)
 
@@ -391,8 +421,8 @@ def figure(value: Any, where: str) -> float:
         It is none.
     """
     try:
-        number = float(value)
-    except (TypeError, ValueError):
+        number = math.nan if isinstance(value, bool) else float(value)
+    except (OverflowError, TypeError, ValueError):
         number = math.nan
     if not (math.isfinite(number) and number >= 0):
         raise InputError(Fault(f"{value!r} is no number of 0 or more", where, "such as 1.5e12"))

@@ -15,7 +15,7 @@ from collsim.timeline.answers import Told, call_row, events_of, helps_of, path_o
 from collsim.timeline.calls import Machine, Predictor
 from collsim.timeline.gpus import Gpu, gpu_of
 from collsim.timeline.graph import Node
-from collsim.timeline.models import Layout, layer_of, load_transformer
+from collsim.timeline.models import Layout, Transformer, layer_of, load_transformer
 from collsim.timeline.places import Place, grown, place_of
 from collsim.timeline.ready_made import training
 from collsim.timeline.replay import replay
@@ -24,6 +24,7 @@ from collsim.timeline.trace import COLLECTIVE, Call
 from collsim.timeline.what_if import WhatIf, across, gpus_of
 from collsim.timeline.workload import (
     HEAD,
+    MOST_NODES,
     TENSOR_FLOPS,
     Graph,
     empty_graph,
@@ -39,6 +40,8 @@ from collsim.timeline.workload import (
 __all__ = ["extent_of", "simulate_workload", "step_of_model"]
 
 DEFAULTS = {"batches": 1, "micro_batch": 1, "sequence": 4096, "chunks": 1}
+FLAGS = ("fail", "degrade", "overrides", "set", "profile", "library")
+"""Places of faults that no file of a workload has."""
 OF_MODEL = ("model", "layout", "flops", *DEFAULTS)
 
 
@@ -87,6 +90,10 @@ def _topology_of(data: Mapping[str, Any], file: str, asked: WhatIf) -> str:
         raise InputError(Fault("no system is named", f"{file}: topo", "add topo: to the file, or --topo hgx_h100"))
     if not isinstance(topology, str):
         raise InputError(Fault(f"{topology!r} is no name of a system", f"{file}: topo", "such as hgx_h100"))
+    if not asked.topo:
+        faults = Faults(lambda where: f"{file}: topo" if where == "topo" else where)
+        faults.attempt(gpus_of, topology)
+        faults.raise_any()
     return topology
 
 
@@ -158,6 +165,8 @@ def step_of_model(data: Mapping[str, Any], file: str, asked: WhatIf, per_node: i
     flops = faults.attempt(figure, data.get("flops", TENSOR_FLOPS), "flops")
     if flops == 0:
         faults.append(Fault("0 operations a second", "flops", "such as 600e12"))
+    if "layout" not in data:
+        faults.append(Fault("no layout is given", "layout", "such as layout: tp=8,pp=4,dp=16"))
     model = faults.attempt(load_transformer, data["model"])
     layout = faults.attempt(Layout.read, str(data.get("layout", "")))
     faults.raise_any(SpecError)
@@ -177,6 +186,10 @@ def step_of_model(data: Mapping[str, Any], file: str, asked: WhatIf, per_node: i
     groups, messages = layout.places(per_node)
     counts = {"batches": whole["batches"], "chunks": whole["chunks"]}
     ranks = {name: getattr(layout, name) for name in ("tp", "pp", "dp", "cp", "ep")}
+    if (count := counts["batches"] * _size_of(model, layout)) > MOST_NODES:
+        hint = "give fewer batches: each takes as long as another once the pipeline is full"
+        faults.append(Fault(f"{count:,} kernels and collectives, more than {MOST_NODES:,}", "batches", hint))
+    faults.raise_any(SpecError)
     faults.attempt(
         lambda: training(layers=model.layers, layer=layer, **counts, **ranks, messages=messages, graph=graph)
     )
@@ -187,6 +200,12 @@ def step_of_model(data: Mapping[str, Any], file: str, asked: WhatIf, per_node: i
         for name in astride
     ]
     return _Step(graph, groups, notes=tuple(notes))
+
+
+def _size_of(model: Transformer, layout: Layout) -> int:
+    """Return about how many kernels and collectives a micro-batch is: those of each layer, forward and backward."""
+    groups = 2 * (layout.tp > 1) + 2 * (layout.ep > 1) + 2 * (layout.cp > 1)
+    return 2 * model.layers * (2 + groups if groups else 1)
 
 
 def _whole(data: Mapping[str, Any], key: str, default: int, faults: Faults) -> int:
@@ -206,9 +225,10 @@ def _check_calls(
     def placed(fault: Fault, call: Call) -> Fault:
         key = fault.where.removeprefix("--").partition(" ")[0]
         key = {"environment": "env", "groups": "ranks"}.get(key, key)
-        if key in ("fail", "degrade", "overrides", "set", "profile", "library") or of_flags.get(key):
+        of_nodes = "scale_out.nodes" in fault.where and "scale_out.nodes" not in (asked.options.get("overrides") or {})
+        if not of_nodes and (key in FLAGS or of_flags.get(key)):
             return fault
-        if key in ("ranks", "size", "dtype", "op", ""):
+        if of_nodes or key in ("ranks", "size", "dtype", "op", ""):
             what = f"{call.op} of {call.size_bytes} B on {predictor.machine.ranks_of(call)} ranks: {fault.what}"
             where = next((name for name in ("layout", "ranks") if name in data), "step")
             return replace(fault, what=what, where=f"{file}: {where}")

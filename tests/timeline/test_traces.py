@@ -596,7 +596,7 @@ def test_groups_over_the_whole_job_grow_with_it(ddp_trace):
         found = simulate_timeline(file, **changes)
         assert {row.ranks for row in found.calls} == {ranks}
     assert found.exposed_s == 0  # nobody is left to talk to
-    with pytest.raises(InputError, match="12 ranks hold no whole number of those of group 0(.|\n)*give 8 or 16"):
+    with pytest.raises(InputError, match=r"12 ranks hold no whole number of those of group 0(.|\n)*give 8 or 16"):
         simulate_timeline(file, ranks=12)
 
 

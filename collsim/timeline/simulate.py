@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Unpack
 
 from collsim.core import progress
-from collsim.core.errors import CollsimError, Fault, InputError
+from collsim.core.errors import CollsimError, Fault, Faults, InputError
 from collsim.timeline.analysis import Overlap, overlap_of
 from collsim.timeline.answers import Told, call_row, events_of, helps_of, path_of, streams_of
 from collsim.timeline.build import build
@@ -25,7 +25,7 @@ from collsim.timeline.replay import HOST, Replay, replay
 from collsim.timeline.result import CallRow, PathPart, TimelineResult
 from collsim.timeline.steps import by_steps
 from collsim.timeline.trace import COLLECTIVE, Call, Trace
-from collsim.timeline.what_if import Changes, WhatIf, asked_for
+from collsim.timeline.what_if import Changes, WhatIf, asked_for, gpus_of
 
 __all__ = ["simulate_timeline"]
 
@@ -92,10 +92,15 @@ def simulate_timeline(
     if not is_trace(str(first)):
         from collsim.timeline.workload_runs import simulate_workload
 
+        faults = Faults()
         if others:
-            raise InputError(
+            faults.append(
                 Fault(f"{1 + len(others)} files", str(first), "give one workload, or traces of several ranks")
             )
+        for name, value in (("steps", steps), ("recorded_on", recorded_on)):
+            if value is not None:
+                faults.append(Fault("goes with a trace, not with a workload", name, "leave it out"))
+        faults.raise_any()
         return simulate_workload(first, asked)
     trace = read_trace(first)
     if others:
@@ -113,6 +118,10 @@ class _Study:
         if not self.gpu.known:
             notes.append(f"{self.gpu.name}: its figures are not known, kernels are taken not to disturb each other")
         self.calls = list(dict.fromkeys(k.call for k in trace.kernels if k.call is not None and k.call.size_bytes))
+        if recorded_on is not None:  # what is wrong with it is no fault of where the step is to run
+            faults = Faults(lambda where: "recorded_on" if where == "topo" else where)
+            faults.attempt(gpus_of, recorded_on)
+            faults.raise_any()
         self.before = self._recorded(recorded_on or self.gpu.topology)
         told = {} if self.before is None else {call: self.before.of(call) for call in self.calls}
         built = build(trace, self.gpu, told)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import json
 import os
+import re
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any, BinaryIO
 from collsim.core.errors import Fault, InputError
 from collsim.core.progress import steps
 
-__all__ = ["TraceText", "is_trace"]
+__all__ = ["TraceText", "check_kind", "is_trace"]
 
 BLOCK = 1 << 18
 """Bytes that are read in one go."""
@@ -24,6 +25,18 @@ MAGIC, GZIP = b"\x1f\x8b", 31
 KEY = '"traceEvents"'
 MOST_HEAD = 64 << 20
 """Characters in front of the events: properties of the devices and process groups."""
+CHAKRA = re.compile(r'"schema"\s*:\s*"[^"]*chakra', re.IGNORECASE)
+CHAKRA_WORDS = "is an execution trace (Chakra): it says what ran, but not when on the GPU"
+MOST_SCHEMA = 1 << 12
+FOREIGN = {
+    ".et": CHAKRA_WORDS,
+    ".nsys-rep": "is a report of Nsight Systems",
+    ".sqlite": "is a database, such as Nsight Systems exports",
+    ".pftrace": "is a trace of Perfetto in its binary format",
+    ".csv": "is a table",
+    ".pt": "is a file of tensors",
+}
+"""Ends of files of other tools, and what those are."""
 SUFFIXES = (".json", ".json.gz", ".pt.trace.json", ".gz")
 
 
@@ -34,6 +47,19 @@ def is_trace(file: str) -> bool:
     (True, False)
     """
     return file.endswith(SUFFIXES)
+
+
+def check_kind(file: str) -> None:
+    """Refuse files of other tools, by their names.
+
+    Raises
+    ------
+    InputError
+        Of such.
+    """
+    if what := FOREIGN.get(Path(file).suffix.lower()):
+        hint = "give a trace of torch.profiler (export_chrome_trace: .json or .json.gz), or a workload in YAML"
+        raise InputError(Fault(what, file, hint))
 
 
 class TraceText:
@@ -98,7 +124,8 @@ class TraceText:
         while (found := reader.text.find(KEY)) < 0:
             if len(reader.text) > MOST_HEAD or not reader.more():
                 hint = "give a trace that torch.profiler exported with export_chrome_trace"
-                raise InputError(Fault(reader.trouble or f"holds no {KEY}", self.file, hint))
+                what = CHAKRA_WORDS if CHAKRA.search(reader.text[:MOST_SCHEMA]) else f"holds no {KEY}"
+                raise InputError(Fault(reader.trouble or what, self.file, hint))
         try:
             self.head = json.loads(f"{reader.text[:found].rstrip().rstrip(',')}}}")
         except (RecursionError, ValueError):

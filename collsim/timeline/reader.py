@@ -144,6 +144,15 @@ def _groups(head: dict[str, Any], told: dict[str, tuple[int, ...]], calls: set[C
     return {name: ranks for name, ranks in found.items() if len(set(ranks)) == sizes.get(name, len(ranks)) > 1}
 
 
+def _uneven(text: Any) -> bool:
+    """Return True if the parts of an all-to-all differ.
+
+    >>> _uneven("[4, 5, ...]"), _uneven("[4, 4]"), _uneven("[]"), _uneven(None)
+    (True, False, False, False)
+    """
+    return isinstance(text, str) and len(set(re.findall(r"\d+", text))) > 1
+
+
 def _ranks_told(text: Any, count: int) -> tuple[int, ...]:
     """Return the ranks of a group; none if the trace does not say.
 
@@ -180,7 +189,7 @@ class _Events:
         self.stream_waits: list[tuple[float, int, int]] = []
         self.host_waits: list[tuple[float, float, int]] = []
         self.seen: Counter[str] = Counter()
-        self.broken = 0
+        self.broken = self.uneven = 0
 
     def take(self, event: dict[str, Any]) -> None:
         """Keep what an event says."""
@@ -256,6 +265,8 @@ class _Events:
         kernels = [self._launched(k, correlation) for k, correlation in kept]
         if self.broken:
             lost.append(f"{self.broken} events without time, length or correlation are left out")
+        if self.uneven:
+            lost.append(f"{self.uneven} all-to-alls have parts of different sizes: what-ifs take them as equal")
         unlaunched = sum(math.isnan(k.launch_s) for k in kernels)
         kernels = _with_the_one_before(kernels) if unlaunched else kernels
         kernels.sort(key=lambda k: k.start_s if math.isnan(k.launch_s) else min(k.launch_s, k.start_s))
@@ -330,6 +341,8 @@ class _Events:
         )
         if found.call is not None and found.call.group not in self.groups:
             self.groups[found.call.group] = _ranks_told(args.get("Process Group Ranks"), _count(args.get("Group size")))
+        if found.call is not None and found.call.op == "all_to_all":
+            self.uneven += any(_uneven(args.get(f"{side} split size")) for side in ("In", "Out"))
         return found, int(args.get("correlation", -1))
 
     def _launched(self, k: Kernel, correlation: int) -> Kernel:

@@ -17,7 +17,7 @@ from collsim.timeline.build import build
 from collsim.timeline.calls import Predictor, recorded_environment
 from collsim.timeline.gpus import gpu_of
 from collsim.timeline.graph import Node
-from collsim.timeline.kineto import is_trace
+from collsim.timeline.kineto import check_kind, is_trace
 from collsim.timeline.machines import changed_machine, recorded_machine
 from collsim.timeline.peers import with_peers
 from collsim.timeline.reader import read_trace
@@ -35,6 +35,8 @@ RATIO_ERROR = 0.08
 """Error of the logarithm of a ratio of predicted times, as a share of it; own runs on two H200 at 8 and 2 channels."""
 LEAST_NOTED = 0.01
 """Share of a trace from which on what is not sure is said."""
+REPLAY_ERROR = 0.02
+"""By how much a replay may differ from what was recorded; own steps differ by less than 0.005."""
 UNPROFILED = 0.6
 """What launches take without the profiler, over that with it: own steps on two H200, 23.6 ms against 38.5."""
 LEAST_BOUND = 0.1
@@ -89,10 +91,15 @@ def simulate_timeline(
     if not (math.isfinite(asked.compute_scale) and asked.compute_scale > 0):
         raise InputError(Fault(f"{asked.compute_scale} times as long", "compute_scale", "give a positive number"))
     first, *others = [file] if isinstance(file, str | Path) else file
+    faults = Faults()
+    for each in (first, *others):
+        faults.attempt(check_kind, str(each))
+    if len({str(each) for each in (first, *others)}) <= len(others):
+        faults.append(Fault("a file is named twice", str(first), "give the trace of each rank once"))
+    faults.raise_any()
     if not is_trace(str(first)):
         from collsim.timeline.workload_runs import simulate_workload
 
-        faults = Faults()
         if others:
             faults.append(
                 Fault(f"{1 + len(others)} files", str(first), "give one workload, or traces of several ranks")
@@ -252,6 +259,7 @@ class _Study:
         is_same = after is self.before and self.asked.compute_scale == 1.0
         run, speed = (same, 1.0) if is_same else self.run(nodes)
         step_s, path = run.span_s / steps, path_of(nodes, run, steps)
+        self._note_replay(same)
         leans = [] if is_same else [self.changed(after, lean) for lean in (-1.0, 1.0)]
         leans += self._unprofiled(nodes, path, step_s)
         spans = [step_s, *(self.run(lean)[0].span_s / steps for lean in leans)]
@@ -284,6 +292,15 @@ class _Study:
             events=events_of(nodes, run),
             notes=tuple(self.notes),
         )
+
+    def _note_replay(self, same: Replay) -> None:
+        """Say that what the trace holds does not lead to the time that was recorded, so that what-ifs are not sure."""
+        error = same.span_s / self.trace.span_s - 1
+        if abs(error) > REPLAY_ERROR:
+            than = f"{abs(error):.0%} {'longer' if error > 0 else 'shorter'} than what was recorded"
+            self.notes.append(
+                f"the replay is {than}: the trace holds what is not understood, such as kernels that overlap on a stream"
+            )
 
     def _note_nvls(self, after: Predictor | None) -> None:
         """Say that switches add in the what-if, where the trace does not tell whether the library may let them."""

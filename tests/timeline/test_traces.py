@@ -600,6 +600,23 @@ def test_groups_over_the_whole_job_grow_with_it(ddp_trace):
         simulate_timeline(file, ranks=12)
 
 
+def test_a_replay_that_misses_what_was_recorded_says_so(ddp_trace):
+    file = ddp_trace("twice.json")
+    data = json.loads(file.read_text())
+    file.write_text(json.dumps({**data, "traceEvents": data["traceEvents"] * 2}))
+    assert any("longer than what was recorded" in note for note in simulate_timeline(file, steps=2).notes)
+
+
+def test_parts_of_different_sizes_are_told(made, tmp_path):
+    trace = made()
+    trace.kernel("nvjet_a", 1000.0)
+    for parts in ("[7, 8]", "[8, 8]"):
+        told = {"Collective name": "all_to_allv", "In split size": parts}
+        trace.all_reduce(300.0, 33_554_432, after=1005.0, **told)
+    lost = read_trace(trace.write(tmp_path / "uneven.json")).lost
+    assert "1 all-to-alls have parts of different sizes: what-ifs take them as equal" in lost
+
+
 @pytest.mark.deep
 def test_a_trace_of_50_megabytes_is_read_in_20_seconds_within_a_gigabyte(ddp_trace, tmp_path):
     whole = tmp_path / "large.json"

@@ -299,7 +299,7 @@ class _Study:
         if abs(error) > REPLAY_ERROR:
             than = f"{abs(error):.0%} {'longer' if error > 0 else 'shorter'} than what was recorded"
             self.notes.append(
-                f"the replay is {than}: the trace holds what is not understood, such as kernels that overlap on a stream"
+                f"the replay is {than}: it holds what is not understood, such as kernels that overlap on a stream"
             )
 
     def _note_nvls(self, after: Predictor | None) -> None:

@@ -13,7 +13,7 @@ from collsim.core.errors import Fault, Faults, InputError, SpecError, did_you_me
 from collsim.core.operations import dtype_bytes, operation
 from collsim.core.plain_yaml import read_yaml
 from collsim.core.progress import steps
-from collsim.core.units import parse_size_bytes, parse_time_s
+from collsim.core.units import parse_bandwidth_Bps, parse_size_bytes, parse_time_s
 from collsim.simulation.request.groups import ParallelLayout, parse_groups
 from collsim.timeline.calls import Predictor
 from collsim.timeline.gpus import Gpu
@@ -25,16 +25,16 @@ __all__ = [
     "Graph",
     "empty_graph",
     "environment_of",
-    "figure",
     "graph_of",
     "group_of",
     "layout_of",
+    "rates_of",
     "read_workload",
     "time_graph",
 ]
 
 SCHEMA = "collsim.workload/1"
-HEAD = ("schema", "topo", "gpu", "ranks", "layout", "launch", "jitter", "seed", "env", "step")
+HEAD = ("schema", "topo", "gpu", "ranks", "layout", "flops", "memory", "launch", "jitter", "seed", "env", "step")
 KERNEL = ("kernel", "time", "flop", "bytes", "kind", "stream", "after", "slower", "full")
 COLLECTIVE_KEYS = ("collective", "size", "dtype", "ranks", "group", "stream", "after", "name", "late")
 LOOP = ("repeat", "do")
@@ -208,6 +208,16 @@ def count_of(items: Sequence[Any]) -> int:
     return count
 
 
+def rates_of(data: Mapping[str, Any], faults: Faults) -> tuple[float, float]:
+    """Return operations and bytes a second that kernels reach; what is wrong with them is added to *faults*."""
+    flops = faults.attempt(figure, data.get("flops", TENSOR_FLOPS), "flops")
+    if flops == 0:
+        faults.append(Fault("0 operations a second", "flops", "such as 600e12"))
+    told = str(data.get("memory", f"{MEMORY_BPS} B/s"))
+    memory_Bps = faults.attempt(parse_bandwidth_Bps, told, "memory")
+    return flops or TENSOR_FLOPS, memory_Bps or MEMORY_BPS
+
+
 def layout_of(data: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
     """Return the dimensions of the layout of a step and their sizes; none if the file has no layout.
 
@@ -293,6 +303,7 @@ class _Writer:
     ) -> None:  # fmt: skip
         self.graph, self.data, self.faults, self.layout = graph, data, faults, layout
         self.names: dict[str, int] = {}
+        self.rates = rates_of(data, faults)
 
     def write(self, items: Sequence[Any], place: str) -> None:
         """Write a list of items."""
@@ -322,7 +333,7 @@ class _Writer:
         else:
             flop = figure(item.get("flop", 0), f"{where}.flop")
             moved = parse_size_bytes(item.get("bytes", 0), f"{where}.bytes")
-            time_s = max(flop / TENSOR_FLOPS, moved / MEMORY_BPS)
+            time_s = max(flop / self.rates[0], moved / self.rates[1])
             if time_s == 0:
                 raise InputError(Fault("takes no time", where, "give time, or flop and bytes"))
         slower = figure(item.get("slower", 1), f"{where}.slower")

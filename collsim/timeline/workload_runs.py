@@ -25,14 +25,13 @@ from collsim.timeline.what_if import WhatIf, across, gpus_of
 from collsim.timeline.workload import (
     HEAD,
     MOST_NODES,
-    TENSOR_FLOPS,
     Graph,
     empty_graph,
     environment_of,
-    figure,
     graph_of,
     group_of,
     layout_of,
+    rates_of,
     read_workload,
     time_graph,
 )
@@ -42,7 +41,7 @@ __all__ = ["extent_of", "simulate_workload", "step_of_model"]
 DEFAULTS = {"batches": 1, "micro_batch": 1, "sequence": 4096, "chunks": 1}
 FLAGS = ("fail", "degrade", "overrides", "set", "profile", "library")
 """Places of faults that no file of a workload has."""
-OF_MODEL = ("model", "layout", "flops", *DEFAULTS)
+OF_MODEL = ("model", *DEFAULTS)
 
 
 def simulate_workload(
@@ -157,14 +156,14 @@ def step_of_model(data: Mapping[str, Any], file: str, asked: WhatIf, per_node: i
         All that is wrong with the file.
     """
     faults = Faults(lambda where: f"{file}: {where}" if where else file)
-    faults.extend(unknown_keys(data, [*(key for key in HEAD if key not in ("step", "ranks")), *OF_MODEL], lambda _: ""))
+    faults.extend(
+        unknown_keys(data, [*(key for key in HEAD if key not in ("step", "ranks", "memory")), *OF_MODEL], lambda _: "")
+    )
     graph = empty_graph(data, faults)
     if asked.ranks or asked.nodes:
         faults.append(Fault("ranks of a model follow from its layout", "layout", "change dp, tp, pp, cp or ep there"))
     whole = {key: _whole(data, key, default, faults) for key, default in DEFAULTS.items()}
-    flops = faults.attempt(figure, data.get("flops", TENSOR_FLOPS), "flops")
-    if flops == 0:
-        faults.append(Fault("0 operations a second", "flops", "such as 600e12"))
+    flops, _ = rates_of(data, faults)
     if "layout" not in data:
         faults.append(Fault("no layout is given", "layout", "such as layout: tp=8,pp=4,dp=16"))
     model = faults.attempt(load_transformer, data["model"])
@@ -172,7 +171,6 @@ def step_of_model(data: Mapping[str, Any], file: str, asked: WhatIf, per_node: i
     faults.raise_any(SpecError)
     assert model is not None
     assert layout is not None
-    assert flops is not None
     sizes = {key: whole[key] for key in ("sequence", "micro_batch")}
     layer = faults.attempt(lambda: layer_of(model, layout, **sizes, flops=flops))
     astride = layout.astride(per_node)

@@ -48,6 +48,14 @@ def test_loops_names_and_streams():
     assert found.calls == [Call("all_reduce", 25 << 20, "bfloat16", "all", 4)]
 
 
+def test_kernels_reach_the_rates_that_a_file_says():
+    items = ({"kernel": "a", "flop": 1e12}, {"kernel": "b", "bytes": "1e9", "kind": "memory"})
+    found = graph(*items, flops="500e12", memory="2 TB/s")
+    assert [node.work_s for node in found.nodes] == pytest.approx([2e-3, 0.5e-3])
+    with pytest.raises(SpecError, match=r'flops: 0 operations(.|\n)*memory: "2" has no unit'):
+        graph(*items, flops=0, memory=2)
+
+
 def test_jitter_follows_its_seed():
     item = {"repeat": 20, "do": [{"kernel": "a", "time": "1 ms"}]}
     times = [[node.work_s for node in graph(item, jitter=0.1, seed=seed).nodes] for seed in (1, 1, 2)]

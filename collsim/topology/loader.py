@@ -383,7 +383,7 @@ def _assemble(spec: Spec, document: Document, digest: str) -> Topology:
     if spec.changes:
         from collsim.topology.files.changed_links import with_changes
 
-        wiring = with_changes(wiring, spec.changes, document)
+        wiring = with_changes(wiring, spec.changes, document, spec.link)
     return Topology(
         name=name,
         title=one_line(spec.header.title or name),

@@ -376,7 +376,8 @@ def test_names_of_before_still_answer_and_say_what_they_are_called_now(collsim, 
         with pytest.warns(DeprecationWarning, match=f"{old} is now {new}"):
             assert getattr(row, old) == getattr(row, new)
     grid = tmp_path / "grid.yaml"
-    grid.write_text("kind: moe\nbase: {topo: hgx_h100, load_only: true}\ngrid: {placement: [contiguous, balanced]}\n")
+    base = "schema: collsim.sweep/1\nkind: moe\nbase: {topo: hgx_h100, load_only: true}\n"
+    grid.write_text(base + "grid: {placement: [contiguous, balanced]}\n")
     swept = collsim("sweep", grid, "-o", tmp_path / "points.jsonl", "-q")
     assert swept.code == 0
     assert "warning: placement is now expert_placement; the old name goes in 0.2" in swept.err

@@ -748,3 +748,32 @@ def test_changes_of_links_that_are_not_there_are_told_at_once():
         assert part in told
     with pytest.raises(SpecError, match='did you mean "bandwidth"'):
         parse_topology(SLOW_LINK.replace("bandwidth", "bandwith"), "mine.yaml")
+
+
+def test_a_file_with_faults_everywhere_tells_them_at_once():
+    """Sections, wiring, single links, and the cluster around: what is wrong with one does not hide the others."""
+    text = """schema: collsim.topology/1
+name: bad
+builder: explicit
+gpu: {count: 3}
+link: {bandwidth: 50 GB/x}
+nic: {bandwidth: 400 Gb/s}
+nodes: [{name: gpu0}, {name: gpu1}, {name: gpu2}]
+links:
+  - {a: gpu0, b: gpu1, bandwidth: 10 GB/s}
+  - {a: gpu1, b: gpu0, bandwidth: 10 GB/s}
+scale_out: {nodes: 7, fabric: dragonfly, rails: 5, racks: 4, gpus_per_node: 5, flows_per_pair: 900}
+changes:
+  - {a: gpu0, b: gpu5, bandwidth: 4 GB/s}
+"""
+    with pytest.raises(SpecError) as refused:
+        parse_topology(text, "bad.yaml")
+    told = [fault.where.partition(": ")[2] for fault in refused.value.faults]
+    assert told == [
+        "link.bandwidth", "nodes[2]", "links[1]", "scale_out.gpus_per_node", "scale_out.racks", "scale_out.racks",
+        "scale_out.flows_per_pair", "scale_out.rails", "changes[0].b",
+    ]  # fmt: skip
+    mended = text.replace("GB/x", "GB/s").replace("  - {a: gpu1, b: gpu0,", "  - {a: gpu1, b: gpu2,")
+    with pytest.raises(SpecError) as again:
+        parse_topology(mended, "bad.yaml")
+    assert [fault.where.partition(": ")[2] for fault in again.value.faults] == told[3:], "the wiring is right now"

@@ -13,7 +13,7 @@ from collsim.topology.files.reader import Document
 from collsim.topology.files.schema import Link, LinkChange
 from collsim.topology.wiring import LinkBundles, Wiring
 
-__all__ = ["with_changes"]
+__all__ = ["name_faults", "with_changes"]
 
 
 def with_changes(
@@ -68,28 +68,36 @@ def _found(
     SpecError
         All that are of no link, and add none.
     """
-    faults, seen = Faults(), dict[frozenset[str], int]()
     ids = {name: number for number, name in enumerate(wiring.node_names)}
+    faults = name_faults(list(ids), changes, document)
     found = []
     for number, change in ((number, change) for number, change in enumerate(changes) if change is not None):
         where, pair = document.where(("changes", number)), frozenset((change.a, change.b))
-        for key in ("a", "b"):
-            if (name := getattr(change, key)) not in ids:
-                hint = f"{did_you_mean(name, list(ids))}nodes are called {', '.join(list(ids)[:4])}, ..."
-                faults.append(Fault(f'there is no node "{name}"', document.where(("changes", number, key)), hint))
-        if pair in seen:
-            what = f"{change.a} and {change.b} are changed by changes[{seen[pair]}] already"
-            faults.append(Fault(what, where, "write one entry for them"))
-        seen.setdefault(pair, number)
-        if pair <= ids.keys():
+        if pair <= ids.keys() and len(pair) > 1:
             ends = np.array([ids[change.a], ids[change.b]], dtype=np.int64)
             links = wiring.find_links(ends, ends[::-1])
             links = links[links >= 0]
-            if len(pair) == 1:
-                faults.append(Fault(f"{change.a} joined to itself", where, "name two nodes"))
-            elif not len(links) and not (change.present and change.bandwidth):
+            if not len(links) and not (change.present and change.bandwidth):
                 hint = "give it a bandwidth to add one, or change one that is there: collsim topo show lists them"
                 faults.append(Fault(f"no link joins {change.a} and {change.b}", where, hint))
             found.append((links, change))
     faults.raise_any(SpecError)
     return found
+
+
+def name_faults(names: Sequence[str], changes: Sequence[LinkChange | None], document: Document) -> Faults:
+    """Return what is wrong with changes whatever links there are: no such node, a pair twice, one node."""
+    faults, seen = Faults(), dict[frozenset[str], int]()
+    for number, change in ((number, change) for number, change in enumerate(changes) if change is not None):
+        where, pair = document.where(("changes", number)), frozenset((change.a, change.b))
+        for key in ("a", "b"):
+            if (name := getattr(change, key)) not in names:
+                hint = f"{did_you_mean(name, names)}nodes are called {', '.join(names[:4])}, ..."
+                faults.append(Fault(f'there is no node "{name}"', document.where(("changes", number, key)), hint))
+        if pair in seen:
+            what = f"{change.a} and {change.b} are changed by changes[{seen[pair]}] already"
+            faults.append(Fault(what, where, "write one entry for them"))
+        seen.setdefault(pair, number)
+        if len(pair) == 1:
+            faults.append(Fault(f"{change.a} joined to itself", where, "name two nodes"))
+    return faults

@@ -189,6 +189,15 @@ def _fail(error: Exception) -> NoReturn:
     sys.exit(1)
 
 
+def _as_setting(flag: str, flags: Sequence[str]) -> str:
+    """Return how ``--set`` sets the figure of a topology that has the name of a flag; empty if none has."""
+    from collsim.topology.files.overrides import known_paths
+
+    name = flag.lstrip("-").replace("-", "_")
+    path = next((path for path in known_paths() if path.rpartition(".")[2] == name), "")
+    return f"--set {path}=VALUE" if path and "--set" in flags else ""
+
+
 def _refuse_usage(error: click.ClickException) -> NoReturn:
     """Say what is wrong with the words of the command line."""
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
@@ -200,6 +209,7 @@ def _refuse_usage(error: click.ClickException) -> NoReturn:
         if isinstance(error, click.exceptions.NoSuchOption) and context is not None:
             flags = [flag for option in context.command.params for flag in option.opts]
             near = nearest(error.option_name, flags)
+            near = _as_setting(error.option_name, flags) or near
             what = f'no such flag "{error.option_name}"'
             hint = f'did you mean "{near}"? {hint}' if near else hint
         elif type(error) is click.BadParameter and isinstance(error.param, click.Option) and context is not None:

@@ -6,11 +6,13 @@ import os
 import sys
 import time
 from importlib import import_module
+from itertools import zip_longest
+from textwrap import wrap
 
 import click
 
 from collsim._version import __version__
-from collsim.cli.output import write_page
+from collsim.cli.output import screen_of, write_page
 from collsim.core.errors import CollsimError, Fault
 
 __all__ = ["doctor"]
@@ -43,7 +45,10 @@ def doctor(warm: bool) -> None:
 
 
 def _say(*lines: tuple[str, str]) -> None:
-    write_page("".join(f"{name:<8} {text}\n" for name, text in lines))
+    width = screen_of(None, wide=False, verbose=False).width
+    for name, text in lines:
+        parts = [text] if width is None else wrap(text, width - 9)
+        write_page("".join(f"{word:<8} {part}\n" for word, part in zip_longest([name], parts, fillvalue="")))
 
 
 def _version_of(package: str) -> str:

@@ -44,7 +44,7 @@ def call_row(
         alone_s=sum(nodes[i].work_s for i in which) / len(which),
         time_s=sum(run.end_s[i] - run.start_s[i] for i in which) / len(which),
         channels=told.channels,
-        link=told.link,
+        bottleneck_link=told.link,
     )
 
 

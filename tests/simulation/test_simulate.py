@@ -133,14 +133,14 @@ def test_the_critical_path_knows_what_holds_it_up():
     options = {"algo": "neighbour", "channels": 2, "profile": "default"}  # 2 x 30 GB/s
     capped = simulate("hgx_h100", "send_recv", "1G", **options).rows[0]
     assert capped.critical_s["channel rate"] == pytest.approx(2**30 / 60e9)
-    assert capped.limit.startswith("channel_rate 30 GB/s")
+    assert capped.limited_by.startswith("channel_rate 30 GB/s")
 
 
 def test_the_bottleneck_is_named():
     row = simulate(line(100, 1, 100), "all_reduce", "64M", algo="ring", profile="ideal").rows[0]
     assert {load.link for load in row.bottleneck[:2]} == {"gpu1->gpu2", "gpu2->gpu1"}
     assert row.bottleneck_links in (1, 2)
-    assert row.limit.startswith(("gpu1->gpu2", "gpu2->gpu1"))
+    assert row.limited_by.startswith(("gpu1->gpu2", "gpu2->gpu1"))
     assert len(row.bottleneck) <= 8
 
 

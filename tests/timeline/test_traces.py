@@ -341,7 +341,7 @@ def test_a_step_that_launches_bind_has_an_interval_down_to_what_it_is_without_th
         for _ in range(50):
             trace.kernel("nvjet_tiny", 2.0)
     found = simulate_timeline(trace.write(tmp_path / "bound.json"))
-    assert found.low_s < 0.65 * found.step_time_s
+    assert found.time_lo_s < 0.65 * found.step_time_s
     assert any("launches of the host bind" in note for note in found.notes)
 
 

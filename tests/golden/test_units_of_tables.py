@@ -101,6 +101,43 @@ def test_tables_of_serving_say_their_fields_below_and_above_a_second(scale):
                 assert float(text.rstrip("%")) * unit == pytest.approx(told[named[column.name]], rel=6e-3), column.name
 
 
+def exchange(op, number):
+    """Return dispatch or combine with another number in every field."""
+    scale = number * 1e-5
+    return SimpleNamespace(
+        op=op, ranks=16, nodes=2, time_s=1.0 * scale, times_s=(0.9 * scale, 1.3 * scale), load_s=0.5 * scale,
+        bound_s=0.4 * scale, low_s=0.7 * scale, high_s=1.6 * scale, prepare_s=0.25 * scale, whole_s=1.25 * scale,
+        logical_Bps=number * 1e10, node_Bps=number * 2e10, network_Bps=number * 3e10, imbalance=1.0 + number / 10,
+        limit="adapters", bottleneck=(), tolerance=0.0,
+    )  # fmt: skip
+
+
+def test_tables_of_experts_say_their_fields_alone_and_added():
+    from collsim.report.moe import COLUMNS, COMPARED, ComparedMoe
+
+    one, other = exchange("dispatch", 3), exchange("combine", 7)
+    scale, both = 3e-5, 10e-5
+    alone = {
+        "ranks": 16, "nodes": 2, "time": 1.0 * scale, "least": 0.9 * scale, "most": 1.3 * scale, "load": 0.5 * scale,
+        "bound": 0.4 * scale, "low": 0.7 * scale, "high": 1.6 * scale, "prepare": 0.25 * scale, "logical": 3e10,
+        "node": 6e10, "network": 9e10, "imbalance": 1.3,
+    }  # fmt: skip
+    added = {
+        "time": 1.25 * both, "least": 0.9 * both, "most": 1.3 * both, "load": 0.5 * both, "bound": 0.4 * both,
+        "prepare": 0.25 * both,
+    }  # fmt: skip
+    assert {column.name for column in COLUMNS} == {*alone, "op", "limit", "bottleneck"}
+    for line, expected in (((one,), alone), ((one, other), added)):
+        for column in COLUMNS:
+            if column.name in expected:
+                said = float(column.text(line)) * SCALE[column.unit]
+                assert said == pytest.approx(expected[column.name], rel=6e-3), column.name
+    compared = ComparedMoe(16, SimpleNamespace(label="x"), (one, other), 2.5)
+    found = {each.name: float(each.text(compared)) * SCALE[each.unit] for each in COMPARED if each.unit}
+    expected = {"dispatch": scale, "combine": 7e-5, "sum": 1.25 * both, "speedup": 2.5}
+    assert found == pytest.approx(expected, rel=6e-3)
+
+
 @pytest.mark.parametrize("usd", [(3.0, 1.0, 2.0), (1.0, 3.0, 2.0), (2.0, 3.0, 1.0)])
 def test_the_sentence_on_systems_has_the_ratios_of_times_and_dollars(usd):
     from collsim.report.costs import decides

@@ -14,6 +14,7 @@ import click
 from collsim._version import __version__
 from collsim.cli.output import screen_of, write_page
 from collsim.core.errors import CollsimError, Fault
+from collsim.core.units import format_count
 
 __all__ = ["doctor"]
 
@@ -89,5 +90,5 @@ def _warmed() -> str:
         raise CollsimError(Fault("no folder can keep compiled kernels", "", HINT))
     start_s = time.perf_counter()
     compiled = warm()
-    took = f"{time.perf_counter() - start_s:.1f} s"
-    return f"compiled {len(compiled)} kernels in {took}" if compiled else f"all kernels were there, loaded in {took}"
+    told = f"compiled {format_count(len(compiled), 'kernel')}" if compiled else "all kernels were there, loaded"
+    return f"{told} in {time.perf_counter() - start_s:.1f} s"

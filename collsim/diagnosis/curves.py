@@ -62,7 +62,7 @@ class Bench:
         chosen = spread(sizes)
         try:
             asked = self._case(case, change), chosen, self._topology(change), self.constants
-            result = predicted(*asked, one_of_many=True)
+            result = predicted(*asked, one_of_many=True, node_order=change.node_order)
         except CollsimError:
             return np.ones(len(sizes))
         found = {row.requested_bytes: row.time_s for row in result.rows}

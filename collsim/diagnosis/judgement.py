@@ -8,18 +8,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from collsim.calibration.arguments import checked_paths
 from collsim.calibration.health import TOLERANCE
 from collsim.calibration.validate import Gathered, compare, gather
 from collsim.core.errors import Faults, UnknownNameError
-from collsim.diagnosis.causes import Cause, all_causes, meets
+from collsim.diagnosis.causes import Cause, all_causes, changes_of, meets
 from collsim.diagnosis.curves import Bench
-from collsim.diagnosis.evidence import evidence_of, known_faults, shape_of, usual_settings
+from collsim.diagnosis.evidence import evidence_of, known_faults, shape_of, unknown_library, usual_settings
 from collsim.diagnosis.findings import Curve, DiagnosedLog, Diagnosis, Evidence
 from collsim.diagnosis.fit import fit_of
 from collsim.diagnosis.ranking import Ranked, ranked
 from collsim.diagnosis.subjects import Subject, subject_of
-from collsim.library import Profile
+from collsim.library import Profile, load_library
 from collsim.simulation.request.prepare import Machine
 from collsim.topology import Topology
 
@@ -34,6 +36,8 @@ MOST_LOGS = 4
 """So many logs are explained together: the slowest. Each takes some seconds."""
 LEAST_PAIRS = 3
 """Logs on different pairs of hosts that can tell a host from the others."""
+CHOICE = "algorithm"
+"""The cause whose variants are what a library may choose."""
 NEEDS_CAUSES = ("faulty", "doubtful")
 
 
@@ -133,8 +137,10 @@ def diagnosed(
     assert topology is not None
     assert constants is not None
     subjects = [one for log in validation.logs if (one := subject_of(log, tolerance, topology)) is not None]
+    evidence += [unknown_library(one.log.file, name) for one in subjects if (name := _unknown(one))]
     evidence += evidence_of(list(dict.fromkeys(log.file for log in validation.logs)))
     bench = Bench(topo, machine, topology, constants)
+    subjects = [_of_unknown_choice(one, bench) for one in subjects]
     verdicts = [subject.verdict(subject.ranges()) for subject in subjects]
     slow = [one for one, verdict in zip(subjects, verdicts, strict=True) if _needs_causes(one, verdict)]
     explained = sorted(slow, key=lambda subject: -subject.noise.residual.max())[:MOST_LOGS]
@@ -154,6 +160,28 @@ def diagnosed(
         skipped=tuple(map(str, validation.skipped)),
         warnings=validation.warnings,
     )
+
+
+def _of_unknown_choice(subject: Subject, bench: Bench) -> Subject:
+    """Return a log of a library that is not known; it is not outside if another choice of algorithm makes it sound.
+
+    Nobody knows what such a library chooses, so that its rows have no interval but that of all choices.
+    """
+    case, sizes = subject.case, sorted(subject.healthy_s)
+    if not subject.outside or not _unknown(subject):
+        return subject
+    for change in changes_of(chosen_causes([CHOICE])[0], bench.topology, case.ranks, subject.nodes):
+        found = dict(zip(sizes, bench.ratios(case, sizes, subject.healthy_s, change), strict=True))
+        other = subject.as_if(np.array([found[int(size)] for size in subject.noise.sizes]))
+        if all(part.verdict != "slower" for part in other.ranges()):
+            return replace(subject, outside=False)
+    return subject
+
+
+def _unknown(subject: Subject) -> str:
+    """Return the library of a log if nobody knows what it chooses; empty if it is known."""
+    name = subject.case.library
+    return name if name is not None and load_library(name).known.name != name else ""
 
 
 def _needs_causes(subject: Subject, verdict: str) -> bool:

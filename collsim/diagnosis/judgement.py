@@ -16,7 +16,7 @@ from collsim.calibration.validate import Gathered, compare, gather
 from collsim.core.errors import Faults, UnknownNameError
 from collsim.diagnosis.causes import Cause, all_causes, changes_of, meets
 from collsim.diagnosis.curves import Bench
-from collsim.diagnosis.evidence import evidence_of, known_faults, shape_of, unknown_library, usual_settings
+from collsim.diagnosis.evidence import evidence_of, known_faults, network_of, shape_of, unknown_library, usual_settings
 from collsim.diagnosis.findings import Curve, DiagnosedLog, Diagnosis, Evidence
 from collsim.diagnosis.fit import fit_of
 from collsim.diagnosis.ranking import Ranked, ranked
@@ -156,18 +156,21 @@ def diagnosed(
         unexplained=bool(explained) and not (found.findings and found.findings[0].fits),
         looked_at=found.looked_at,
         evidence=tuple(evidence),
-        remarks=tuple(_remarks(subjects, verdicts, validation)),
+        remarks=tuple(_remarks(subjects, verdicts, validation, topology)),
         skipped=tuple(map(str, validation.skipped)),
         warnings=validation.warnings,
     )
 
 
 def _of_unknown_choice(subject: Subject, bench: Bench) -> Subject:
-    """Return a log of a library that is not known; it is not outside if another choice of algorithm makes it sound.
+    """Return a log of a library or network that is not known, whose rows have no interval to be outside of.
 
-    Nobody knows what such a library chooses, so that its rows have no interval but that of all choices.
+    Nobody knows what such a library chooses: it is sound if another choice of algorithm makes it so.
     """
     case, sizes = subject.case, sorted(subject.healthy_s)
+    named = network_of(subject.log.file) if subject.nodes > 1 else None
+    if named is not None and not named.networks:
+        return replace(subject, outside=False)
     if not subject.outside or not _unknown(subject):
         return subject
     for change in changes_of(chosen_causes([CHOICE])[0], bench.topology, case.ranks, subject.nodes):
@@ -224,7 +227,9 @@ def _log(subject: Subject, explained: Sequence[Subject], found: Ranked) -> Diagn
     )
 
 
-def _remarks(subjects: Sequence[Subject], verdicts: Sequence[str], validation: Validation) -> list[str]:
+def _remarks(
+    subjects: Sequence[Subject], verdicts: Sequence[str], validation: Validation, topology: Topology
+) -> list[str]:
     """Return what the logs say together, and what is known of their libraries."""
     told: dict[str, None] = {}
     for subject, verdict in zip(subjects, verdicts, strict=True):
@@ -233,6 +238,7 @@ def _remarks(subjects: Sequence[Subject], verdicts: Sequence[str], validation: V
         if verdict in (*NEEDS_CAUSES, "broken"):
             family, _, version = (subject.log.case.library or "").partition("-")
             version = subject.log.library_version or version
+            told |= dict.fromkeys(_of_network(subject, topology))
             for sentence in known_faults(family.upper(), version, subject.case.op, subject.case.nodes or subject.nodes):
                 told[f"known of {sentence}"] = None
     for sentence in _culprits(subjects, verdicts):
@@ -240,6 +246,19 @@ def _remarks(subjects: Sequence[Subject], verdicts: Sequence[str], validation: V
     if validation.failed:
         told[f"{validation.failed} logs say that their test FAILED"] = None
     return list(told)
+
+
+def _of_network(subject: Subject, topology: Topology) -> Iterator[str]:
+    """Yield what to ask instead where a log names another network than the topology has."""
+    named = network_of(subject.log.file) if subject.nodes > 1 else None
+    here = "" if topology.cluster is None else topology.cluster.spec.network
+    if named is None or here in named.networks:
+        return
+    if named.networks:
+        flag = f"--set scale_out.network={named.networks[0]}"
+        yield f"the log says {named.name}, the topology {here}: ask again with {flag}"
+    else:
+        yield f"the log says {named.name}, which nobody measured for collsim: how fast a sound machine is, is not known"
 
 
 def _culprits(subjects: Sequence[Subject], verdicts: Sequence[str]) -> Iterator[str]:

@@ -167,6 +167,16 @@ def test_names_of_adapters_leave_so_many(variables, shared_by):
     assert found == pytest.approx(expected, rel=1e-9)
 
 
+@pytest.mark.parametrize(("variables", "slot_bytes"), [({}, 2**17), ({"NCCL_P2P_NET_CHUNKSIZE": str(2**19)}, 2**19)])
+def test_over_a_long_way_eight_slots_of_each_connection_are_in_flight(variables, slot_bytes):
+    """Of a message of 4 GiB nearly all waits for round trips; over short ways nothing does."""
+    far = load_topology("hgx_h100", {"scale_out.link_latency": "5 ms"}, scale_out={"nodes": 2})
+    size = 2**32
+    (row,) = collsim.simulate(far, "send_recv", size, environment=variables, rank_list=[0, 8]).rows
+    windows = size / row.channels / (8 * slot_bytes)  # each channel has a connection
+    assert row.time_s == pytest.approx(windows * 2 * 2 * 5e-3, rel=0.01)
+
+
 @pytest.mark.parametrize(("topo", "nodes", "op"), [("mi300x_ubb8", 1, "broadcast"), ("hgx_h100", 64, "all_reduce")])
 def test_every_call_is_longer_by_the_skew_of_starts(topo, nodes, op):
     """Nobody is done before the last rank has begun; on 512 GPUs, too, of which some stand for others."""

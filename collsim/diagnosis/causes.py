@@ -16,6 +16,8 @@ __all__ = ["Cause", "Change", "all_causes", "changes_of", "meets"]
 FILE = "causes.yaml"
 REBUILT = ("rail", "fat_tree")
 """Fabrics whose leaves a cause may deal anew; the cables of a dragonfly are what they are."""
+FEW_NODES = 4
+"""Nodes up to which one of them is looked at by itself: all ranks then differ, and of many that takes too long."""
 LEAST_MESH = 3
 """GPUs from which a full mesh has rings to choose from."""
 
@@ -35,6 +37,8 @@ class Change:
         As of ``--fail`` and ``--degrade``.
     gpus_per_thread : int or None
         All GPUs of a node of the first log; of each log those that it has.
+    launch : str
+        How calls are launched, with buffers that nobody registered; empty: as the log says.
     node_order : tuple of int
         The nodes in the order in which ranks take them; empty: as they are.
     rank_list : tuple of int
@@ -47,6 +51,7 @@ class Change:
     fail: tuple[str, ...] = ()
     degrade: tuple[str, ...] = ()
     gpus_per_thread: int | None = None
+    launch: str = ""
     node_order: tuple[int, ...] = ()
     rank_list: tuple[int, ...] = ()
 
@@ -57,6 +62,7 @@ class Change:
         words += [f'--set {path}="{value}"' for path, value in self.overrides.items()]
         words += [f"--fail {name}" for name in self.fail] + [f'--degrade "{name}"' for name in self.degrade]
         words += [] if self.gpus_per_thread is None else [f"--gpus-per-thread {self.gpus_per_thread}"]
+        words += [f"--launch {self.launch}"] if self.launch else []
         words += [f"--rank-list {','.join(map(str, self.rank_list))}"] if self.rank_list else []
         return " ".join(words)
 
@@ -117,6 +123,7 @@ def meets(cause: Cause, topology: Topology, ranks: int, nodes: int) -> bool:
         "cluster": topology.cluster is not None and nodes > 1,
         "leaves": topology.cluster is not None and topology.cluster.spec.fabric in REBUILT,
         "pods": len(set(_pods(topology, nodes))) > 1 and _dealt(topology, nodes) != tuple(range(nodes)),
+        "few": nodes <= FEW_NODES,
         "nvidia": not model.startswith(("MI", "Instinct", "AMD")),
         "nvls": topology.in_network_reduction == "NVLS" or node.in_network_reduction == "NVLS",
         "mesh": mesh and node.n_gpus >= LEAST_MESH,
@@ -190,6 +197,7 @@ def _change(entry: Mapping[str, Any], topology: Topology, names: Mapping[str, st
         fail=tuple(name.format(**names) for name in entry.get("fail", ())),
         degrade=tuple(name.format(**names) for name in entry.get("degrade", ())),
         gpus_per_thread=each if "gpus_per_thread" in entry else None,
+        launch=entry.get("launch", ""),
         node_order=order,
         rank_list=tuple(node * there + gpu for node in order for gpu in range(each)),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,8 @@ __all__ = ["chosen_causes", "diagnose", "diagnosed", "gathered_on"]
 
 MOST_LOGS = 4
 """So many logs are explained together: the slowest. Each takes some seconds."""
+MOST_RANKS = 64
+"""Logs after the slowest are explained if all have no more ranks. Chosen: one of so many takes some seven seconds."""
 LEAST_PAIRS = 3
 """Logs on different pairs of hosts that can tell a host from the others."""
 CHOICE = "algorithm"
@@ -143,7 +146,7 @@ def diagnosed(
     subjects = [_of_unknown_choice(one, bench) for one in subjects]
     verdicts = [subject.verdict(subject.ranges()) for subject in subjects]
     slow = [one for one, verdict in zip(subjects, verdicts, strict=True) if _needs_causes(one, verdict)]
-    explained = sorted(slow, key=lambda subject: -subject.noise.residual.max())[:MOST_LOGS]
+    explained = _slowest(slow)
     asked = [(subject.case.ranks, subject.nodes) for subject in explained]
     possible = [cause for cause in causes if any(meets(cause, topology, *each) for each in asked)]
     found = ranked(explained, possible, bench, evidence) if explained else Ranked((), {}, ())
@@ -185,6 +188,15 @@ def _unknown(subject: Subject) -> str:
     """Return the library of a log if nobody knows what it chooses; empty if it is known."""
     name = subject.case.library
     return name if name is not None and load_library(name).known.name != name else ""
+
+
+def _slowest(slow: Sequence[Subject]) -> list[Subject]:
+    """Return the logs that are explained together, the slowest first."""
+    ordered = sorted(slow, key=lambda subject: -subject.noise.residual.max())[:MOST_LOGS]
+    ranks = accumulate(subject.case.all_ranks for subject in ordered)
+    return [
+        one for place, (one, total) in enumerate(zip(ordered, ranks, strict=True)) if not place or total <= MOST_RANKS
+    ]
 
 
 def _needs_causes(subject: Subject, verdict: str) -> bool:

@@ -52,6 +52,8 @@ class Plant(NamedTuple):
 THIN_SPINES = (("scale_out.radix", "16"), ("scale_out.oversubscription", "4"))
 """A leaf for each rail and a quarter of its rate above it: where rails meet in one switch, or above full uplinks,
 nobody can see whether messages cross them."""
+TWO_LEAVES = (("scale_out.fabric", "fat_tree"), ("scale_out.racks", "2"), ("scale_out.oversubscription", "4"))
+"""Two nodes under each leaf, with a quarter of their rate above it."""
 PLANTS = (
     Plant("nvls_off", "hgx_h100", "all_reduce"),
     Plant("algorithm", "hgx_h100", "all_reduce", 1),
@@ -73,6 +75,9 @@ PLANTS = (
     Plant("one_bus", "hgx_h100", "all_reduce", nodes=2),
     Plant("pxn_off", "hgx_h100", "all_to_all", nodes=4, figures=THIN_SPINES),
     Plant("uplinks", "hgx_h100", "all_to_all", 1, nodes=4),
+    Plant("rank_order", "hgx_h100", "all_gather", nodes=4, figures=TWO_LEAVES),
+    Plant("window", "hgx_h100", "all_reduce", 1, nodes=2),
+    Plant("partitioned", "mi300x_ubb8", "all_gather", 1),
     Plant("loss", "hgx_h100", "all_reduce", nodes=2, shape=0.5),
     Plant("dips", "hgx_h100", "all_reduce", shape=1.0),
 )
@@ -108,6 +113,8 @@ def planted(plant: Plant, sizes: Sequence[int], profile: Any = "auto") -> list[t
     if cause is not None and not cause.shape:
         change = changes_of(cause, topology, topology.n_gpus, plant.nodes)[plant.variant]
     options: dict[str, Any] = {"environment": dict(change.environment), "profile": profile}
+    if change.rank_list:
+        options["rank_list"] = list(change.rank_list)
     if change.gpus_per_thread:
         options["gpus_per_thread"] = change.gpus_per_thread
     whole = machine(plant, dict(change.overrides))

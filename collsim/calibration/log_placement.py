@@ -111,11 +111,18 @@ def _numbers(gpus: Sequence[int]) -> str:
 
 
 def predicted(
-    call: MeasuredCase, sizes: Sequence[int], topology: Topology, profile: Profile, *, one_of_many: bool = False
+    call: MeasuredCase,
+    sizes: Sequence[int],
+    topology: Topology,
+    profile: Profile,
+    *,
+    one_of_many: bool = False,
+    node_order: Sequence[int] = (),
 ) -> Result:
     """Return the predictions of the model for a kind of call at some sizes, on its GPUs; raises as `simulate` does.
 
-    With *one_of_many*, more such questions follow, which the compiled engine answers sooner.
+    With *one_of_many*, more such questions follow, which the compiled engine answers sooner. With *node_order*, ranks
+    take the nodes of a cluster in that order.
     """
     from collsim.simulation.request.prepare import prepare
     from collsim.simulation.simulate import predict
@@ -135,5 +142,8 @@ def predicted(
         options["matrix"] = [list(row) for row in call.matrix]
     else:
         options |= {"size": sizes, "dtype": call.dtype, "redop": call.redop}
-    asked = prepare(topology, call.op, rank_list=gpus_of(call, topology), profile=profile, **options)
+    gpus = gpus_of(call, topology)
+    if node_order:
+        gpus = [gpu for node in node_order for gpu in gpus if topology.wiring.coordinates.node[gpu] == node]
+    asked = prepare(topology, call.op, rank_list=gpus, profile=profile, **options)
     return predict(*asked._replace(question=replace(asked.question, of_log=True, one_of_many=one_of_many)))

@@ -16,6 +16,8 @@ __all__ = ["Cause", "Change", "all_causes", "changes_of", "meets"]
 FILE = "causes.yaml"
 REBUILT = ("rail", "fat_tree")
 """Fabrics whose leaves a cause may deal anew; the cables of a dragonfly are what they are."""
+FEW_NODES = 4
+"""Nodes up to which one of them is looked at by itself: all ranks then differ, and of many that takes too long."""
 LEAST_MESH = 3
 """GPUs from which a full mesh has rings to choose from."""
 
@@ -35,6 +37,12 @@ class Change:
         As of ``--fail`` and ``--degrade``.
     gpus_per_thread : int or None
         All GPUs of a node of the first log; of each log those that it has.
+    launch : str
+        How calls are launched, with buffers that nobody registered; empty: as the log says.
+    node_order : tuple of int
+        The nodes in the order in which ranks take them; empty: as they are.
+    rank_list : tuple of int
+        The GPU of each rank of the first log in that order, for `flags`.
     """
 
     label: str = ""
@@ -43,6 +51,9 @@ class Change:
     fail: tuple[str, ...] = ()
     degrade: tuple[str, ...] = ()
     gpus_per_thread: int | None = None
+    launch: str = ""
+    node_order: tuple[int, ...] = ()
+    rank_list: tuple[int, ...] = ()
 
     @property
     def flags(self) -> str:
@@ -51,6 +62,8 @@ class Change:
         words += [f'--set {path}="{value}"' for path, value in self.overrides.items()]
         words += [f"--fail {name}" for name in self.fail] + [f'--degrade "{name}"' for name in self.degrade]
         words += [] if self.gpus_per_thread is None else [f"--gpus-per-thread {self.gpus_per_thread}"]
+        words += [f"--launch {self.launch}"] if self.launch else []
+        words += [f"--rank-list {','.join(map(str, self.rank_list))}"] if self.rank_list else []
         return " ".join(words)
 
 
@@ -109,6 +122,8 @@ def meets(cause: Cause, topology: Topology, ranks: int, nodes: int) -> bool:
         "node": nodes == 1,
         "cluster": topology.cluster is not None and nodes > 1,
         "leaves": topology.cluster is not None and topology.cluster.spec.fabric in REBUILT,
+        "pods": len(set(_pods(topology, nodes))) > 1 and _dealt(topology, nodes) != tuple(range(nodes)),
+        "few": nodes <= FEW_NODES,
         "nvidia": not model.startswith(("MI", "Instinct", "AMD")),
         "nvls": topology.in_network_reduction == "NVLS" or node.in_network_reduction == "NVLS",
         "mesh": mesh and node.n_gpus >= LEAST_MESH,
@@ -122,7 +137,27 @@ def changes_of(cause: Cause, topology: Topology, ranks: int, nodes: int) -> list
     names = _names(topology)
     known = {fact.path for fact in topology.facts}
     possible = [entry for entry in cause.variants if _has_figures(entry, known)]
-    return [_change(entry, topology, names, ranks // nodes) for entry in possible]
+    return [_change(entry, topology, names, (ranks // nodes, nodes)) for entry in possible]
+
+
+def _pods(topology: Topology, nodes: int) -> list[int]:
+    """Return under which leaves each of the first nodes is."""
+    if topology.cluster is None or nodes < 2:
+        return []
+    where, each = topology.wiring.coordinates, topology.cluster.node.n_gpus
+    return [int(pod) for pod in where.pod[: nodes * each : each]]
+
+
+def _dealt(topology: Topology, nodes: int) -> tuple[int, ...]:
+    """Return the first nodes in turn from each leaf, so that every node's successor is under another one.
+
+    >>> from collsim.topology import load_topology
+    >>> _dealt(load_topology("hgx_h100", {"scale_out.nodes": "4", "scale_out.racks": "2"}), 4)
+    (0, 2, 1, 3)
+    """
+    pods = _pods(topology, nodes)
+    turns = [pods[:node].count(pod) for node, pod in enumerate(pods)]
+    return tuple(sorted(range(nodes), key=lambda node: (turns[node], node)))
 
 
 def _has_figures(entry: Mapping[str, Any], known: Collection[str]) -> bool:
@@ -144,7 +179,11 @@ def _names(topology: Topology) -> dict[str, str]:
     return names
 
 
-def _change(entry: Mapping[str, Any], topology: Topology, names: Mapping[str, str], each: int) -> Change:
+def _change(entry: Mapping[str, Any], topology: Topology, names: Mapping[str, str], shape: tuple[int, int]) -> Change:
+    """Return a variant; *shape* is the ranks of a node, and the nodes."""
+    each, nodes = shape
+    order = _dealt(topology, nodes) if "order" in entry else ()
+    there = topology.cluster.node.n_gpus if topology.cluster is not None else each
     environment = dict(entry.get("env", {}))
     if "channels" in entry:
         limits = ("NCCL_MAX_NCHANNELS", "NCCL_MAX_P2P_NCHANNELS", "NCCL_NVLS_NCHANNELS")
@@ -158,6 +197,9 @@ def _change(entry: Mapping[str, Any], topology: Topology, names: Mapping[str, st
         fail=tuple(name.format(**names) for name in entry.get("fail", ())),
         degrade=tuple(name.format(**names) for name in entry.get("degrade", ())),
         gpus_per_thread=each if "gpus_per_thread" in entry else None,
+        launch=entry.get("launch", ""),
+        node_order=order,
+        rank_list=tuple(node * there + gpu for node in order for gpu in range(each)),
     )
 
 

@@ -24,8 +24,10 @@ __all__ = ["Bench"]
 
 Float = NDArray[np.float64]
 
-MOST_SIZES = 7
-"""Sizes that are simulated for a cause; between them the ratio to the healthy time is interpolated."""
+MOST_SIZES, OF_MANY_RANKS = 7, 5
+"""Sizes that are simulated for a cause, and of logs of more than `MANY_RANKS`; between them the ratio to the healthy
+time is interpolated."""
+MANY_RANKS = 32
 
 
 @dataclass(slots=True)
@@ -59,10 +61,12 @@ class Bench:
         healthy_s : mapping
             Predicted seconds by size.
         """
-        chosen = spread(sizes)
+        chosen = spread(sizes, OF_MANY_RANKS if case.all_ranks > MANY_RANKS else MOST_SIZES)
+        if change == Change(change.label, launch=change.launch) and self._case(case, change) == case:
+            return np.ones(len(sizes))  # the log is of such launches
         try:
             asked = self._case(case, change), chosen, self._topology(change), self.constants
-            result = predicted(*asked, one_of_many=True)
+            result = predicted(*asked, one_of_many=True, node_order=change.node_order)
         except CollsimError:
             return np.ones(len(sizes))
         found = {row.requested_bytes: row.time_s for row in result.rows}
@@ -76,7 +80,8 @@ class Bench:
         """Return the case with the change's variables and threads."""
         variables = {**dict(case.environment), **change.environment}
         each = case.ranks // nodes_of(case, self.topology) if change.gpus_per_thread else case.gpus_per_thread
-        return replace(case, environment=tuple(sorted(variables.items())), gpus_per_thread=each)
+        changed = replace(case, environment=tuple(sorted(variables.items())), gpus_per_thread=each)
+        return replace(changed, launch=change.launch, registered=0) if change.launch else changed
 
     def _topology(self, change: Change) -> Topology:
         """Return the machine with the change's figures and failures."""

@@ -13,7 +13,7 @@ from collsim.core.errors import InputError
 from collsim.diagnosis.findings import Evidence
 from collsim.diagnosis.subjects import Subject
 
-__all__ = ["evidence_of", "known_faults", "shape_of", "usual_settings"]
+__all__ = ["evidence_of", "known_faults", "network_of", "shape_of", "unknown_library", "usual_settings"]
 
 FILE = "evidence.yaml"
 MOST_LINES = 200_000
@@ -71,6 +71,29 @@ def usual_settings(file: str, variables: Sequence[tuple[str, str]]) -> tuple[dic
         else:
             kept[name] = value
     return kept, told
+
+
+def unknown_library(file: str, name: str) -> Evidence:
+    """Return what a library that is older or newer than all known ones speaks for: it may choose otherwise."""
+    entry = _document()["unknown_library"]
+    return Evidence(file, 0, name, f"{name} is {entry['means']}", tuple(entry["causes"]), float(entry["weight"]))
+
+
+class Named(NamedTuple):
+    """The network that a log names, and those of ours that it may be; none: nobody measured such a machine."""
+
+    name: str
+    networks: tuple[str, ...]
+
+
+def network_of(file: str) -> Named | None:
+    """Return the network that the lines of a log name; None if they name none."""
+    signs = [(re.compile(entry["line"]), entry) for entry in _document()["networks"]]
+    for _, text in _lines(file):
+        for pattern, entry in signs:
+            if pattern.search(text):
+                return Named(entry["means"], tuple(entry["networks"]))
+    return None
 
 
 def _lines(file: str) -> Iterator[tuple[int, str]]:

@@ -31,6 +31,8 @@ thrice, and sizes at which a library changes its algorithm are predicted to with
 DIP = 0.4
 """A row is a dip if its logarithm is so much above those of both neighbours. Chosen: half as long again, more
 than six times what repeats spread by."""
+LEAST_ROWS = 3
+"""Rows of which one can be told from the others."""
 MOST_DIPS = 3
 """Slow sizes that are single ones; more are a range. Chosen."""
 HOST_BYTES = 2**20
@@ -169,8 +171,14 @@ def rates_shift(noise: Noise) -> tuple[float, float]:
 
 
 def dips_of(noise: Noise) -> list[int]:
-    """Return the rows that are slower than both neighbours make believe, by more than `DIP`."""
+    """Return the rows that are slower than both neighbours make believe, by more than `DIP`.
+
+    The first has one neighbour only: it counts if a larger message took less time by as much.
+    """
     found = noise.residual
+    if len(found) < LEAST_ROWS:
+        return []
+    late = np.log(noise.measured_s[0] / noise.measured_s[1]) > DIP and found[0] - max(found[1], found[2]) > DIP
     between = (found[:-2] + found[2:]) / 2
     alone = found[1:-1] - np.maximum(np.maximum(found[:-2], found[2:]), between)
-    return [int(row) + 1 for row in np.flatnonzero(alone > DIP)]
+    return [0] * bool(late) + [int(row) + 1 for row in np.flatnonzero(alone > DIP)]

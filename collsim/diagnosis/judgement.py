@@ -5,21 +5,24 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from collsim.calibration.arguments import checked_paths
 from collsim.calibration.health import TOLERANCE
 from collsim.calibration.validate import Gathered, compare, gather
 from collsim.core.errors import Faults, UnknownNameError
-from collsim.diagnosis.causes import Cause, all_causes, meets
+from collsim.diagnosis.causes import Cause, all_causes, changes_of, meets
 from collsim.diagnosis.curves import Bench
-from collsim.diagnosis.evidence import evidence_of, known_faults, shape_of, usual_settings
+from collsim.diagnosis.evidence import evidence_of, known_faults, network_of, shape_of, unknown_library, usual_settings
 from collsim.diagnosis.findings import Curve, DiagnosedLog, Diagnosis, Evidence
 from collsim.diagnosis.fit import fit_of
 from collsim.diagnosis.ranking import Ranked, ranked
 from collsim.diagnosis.subjects import Subject, subject_of
-from collsim.library import Profile
+from collsim.library import Profile, load_library
 from collsim.simulation.request.prepare import Machine
 from collsim.topology import Topology
 
@@ -32,8 +35,12 @@ __all__ = ["chosen_causes", "diagnose", "diagnosed", "gathered_on"]
 
 MOST_LOGS = 4
 """So many logs are explained together: the slowest. Each takes some seconds."""
+MOST_RANKS = 64
+"""Logs after the slowest are explained if all have no more ranks. Chosen: one of so many takes some seven seconds."""
 LEAST_PAIRS = 3
 """Logs on different pairs of hosts that can tell a host from the others."""
+CHOICE = "algorithm"
+"""The cause whose variants are what a library may choose."""
 NEEDS_CAUSES = ("faulty", "doubtful")
 
 
@@ -133,11 +140,13 @@ def diagnosed(
     assert topology is not None
     assert constants is not None
     subjects = [one for log in validation.logs if (one := subject_of(log, tolerance, topology)) is not None]
+    evidence += [unknown_library(one.log.file, name) for one in subjects if (name := _unknown(one))]
     evidence += evidence_of(list(dict.fromkeys(log.file for log in validation.logs)))
     bench = Bench(topo, machine, topology, constants)
+    subjects = [_of_unknown_choice(one, bench) for one in subjects]
     verdicts = [subject.verdict(subject.ranges()) for subject in subjects]
     slow = [one for one, verdict in zip(subjects, verdicts, strict=True) if _needs_causes(one, verdict)]
-    explained = sorted(slow, key=lambda subject: -subject.noise.residual.max())[:MOST_LOGS]
+    explained = _slowest(slow)
     asked = [(subject.case.ranks, subject.nodes) for subject in explained]
     possible = [cause for cause in causes if any(meets(cause, topology, *each) for each in asked)]
     found = ranked(explained, possible, bench, evidence) if explained else Ranked((), {}, ())
@@ -150,10 +159,44 @@ def diagnosed(
         unexplained=bool(explained) and not (found.findings and found.findings[0].fits),
         looked_at=found.looked_at,
         evidence=tuple(evidence),
-        remarks=tuple(_remarks(subjects, verdicts, validation)),
+        remarks=tuple(_remarks(subjects, verdicts, validation, topology)),
         skipped=tuple(map(str, validation.skipped)),
         warnings=validation.warnings,
     )
+
+
+def _of_unknown_choice(subject: Subject, bench: Bench) -> Subject:
+    """Return a log of a library or network that is not known, whose rows have no interval to be outside of.
+
+    Nobody knows what such a library chooses: it is sound if another choice of algorithm makes it so.
+    """
+    case, sizes = subject.case, sorted(subject.healthy_s)
+    named = network_of(subject.log.file) if subject.nodes > 1 else None
+    if named is not None and not named.networks:
+        return replace(subject, outside=False)
+    if not subject.outside or not _unknown(subject):
+        return subject
+    for change in changes_of(chosen_causes([CHOICE])[0], bench.topology, case.ranks, subject.nodes):
+        found = dict(zip(sizes, bench.ratios(case, sizes, subject.healthy_s, change), strict=True))
+        other = subject.as_if(np.array([found[int(size)] for size in subject.noise.sizes]))
+        if all(part.verdict != "slower" for part in other.ranges()):
+            return replace(subject, outside=False)
+    return subject
+
+
+def _unknown(subject: Subject) -> str:
+    """Return the library of a log if nobody knows what it chooses; empty if it is known."""
+    name = subject.case.library
+    return name if name is not None and load_library(name).known.name != name else ""
+
+
+def _slowest(slow: Sequence[Subject]) -> list[Subject]:
+    """Return the logs that are explained together, the slowest first."""
+    ordered = sorted(slow, key=lambda subject: -subject.noise.residual.max())[:MOST_LOGS]
+    ranks = accumulate(subject.case.all_ranks for subject in ordered)
+    return [
+        one for place, (one, total) in enumerate(zip(ordered, ranks, strict=True)) if not place or total <= MOST_RANKS
+    ]
 
 
 def _needs_causes(subject: Subject, verdict: str) -> bool:
@@ -196,7 +239,9 @@ def _log(subject: Subject, explained: Sequence[Subject], found: Ranked) -> Diagn
     )
 
 
-def _remarks(subjects: Sequence[Subject], verdicts: Sequence[str], validation: Validation) -> list[str]:
+def _remarks(
+    subjects: Sequence[Subject], verdicts: Sequence[str], validation: Validation, topology: Topology
+) -> list[str]:
     """Return what the logs say together, and what is known of their libraries."""
     told: dict[str, None] = {}
     for subject, verdict in zip(subjects, verdicts, strict=True):
@@ -205,6 +250,7 @@ def _remarks(subjects: Sequence[Subject], verdicts: Sequence[str], validation: V
         if verdict in (*NEEDS_CAUSES, "broken"):
             family, _, version = (subject.log.case.library or "").partition("-")
             version = subject.log.library_version or version
+            told |= dict.fromkeys(_of_network(subject, topology))
             for sentence in known_faults(family.upper(), version, subject.case.op, subject.case.nodes or subject.nodes):
                 told[f"known of {sentence}"] = None
     for sentence in _culprits(subjects, verdicts):
@@ -212,6 +258,19 @@ def _remarks(subjects: Sequence[Subject], verdicts: Sequence[str], validation: V
     if validation.failed:
         told[f"{validation.failed} logs say that their test FAILED"] = None
     return list(told)
+
+
+def _of_network(subject: Subject, topology: Topology) -> Iterator[str]:
+    """Yield what to ask instead where a log names another network than the topology has."""
+    named = network_of(subject.log.file) if subject.nodes > 1 else None
+    here = "" if topology.cluster is None else topology.cluster.spec.network
+    if named is None or here in named.networks:
+        return
+    if named.networks:
+        flag = f"--set scale_out.network={named.networks[0]}"
+        yield f"the log says {named.name}, the topology {here}: ask again with {flag}"
+    else:
+        yield f"the log says {named.name}, which nobody measured for collsim: how fast a sound machine is, is not known"
 
 
 def _culprits(subjects: Sequence[Subject], verdicts: Sequence[str]) -> Iterator[str]:

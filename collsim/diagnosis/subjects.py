@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from collsim.calibration.cases import MeasuredCase
 from collsim.calibration.estimates import NORMAL_90
@@ -14,16 +15,30 @@ from collsim.calibration.health import limits_s
 from collsim.calibration.log_placement import nodes_of
 from collsim.calibration.verdicts import CheckedLog, JudgedCase
 from collsim.diagnosis.findings import SizeRange
-from collsim.diagnosis.fit import ALPHA, MOST_DIPS, RATES_FROM_BYTES, Noise, dips_of, p_value, rates_shift, shift
+from collsim.diagnosis.fit import (
+    ALPHA,
+    LOCAL_OCTAVES,
+    MOST_DIPS,
+    RATES_FROM_BYTES,
+    Noise,
+    dips_of,
+    p_value,
+    rates_shift,
+    shift,
+)
 from collsim.topology import Topology
+
+Float = NDArray[np.float64]
 
 __all__ = ["Subject", "subject_of"]
 
 EDGES = (2**20, RATES_FROM_BYTES, 2**28)
 """Ranges of sizes: launch times and latency, pipelines that fill, those that are nearly full, rates."""
-UNSURE = (0.35, 0.25, 0.1, 0.1)
-"""Standard deviations, by range, of the logarithm of a prediction that no measurement of the machine backs: nine of ten
-rows of unseen machines are off by at most 20 % where rates decide, by more below (docs/accuracy.md). Chosen."""
+UNSURE = ((0.35, 0.25, 0.1, 0.1), (0.35, 0.45, 0.25, 0.15))
+"""Standard deviations, by range, of the logarithm of a prediction that no measurement of the machine backs, within a
+node and between nodes. Nine of ten rows of unseen nodes are off by at most 20 % where rates decide, by more below; of
+unseen systems of several nodes by 16 % from 512 MiB on, 45 % from 32 MiB on, 81 % from 1 MiB on (docs/accuracy.md;
+a standard deviation is the logarithm of the factor over 1.645). Chosen, near these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +75,10 @@ class Subject:
     def p_value(self) -> float:
         """Part of healthy machines that would be as far off, over all sizes."""
         return p_value(self.noise, self.noise.healthy_s)
+
+    def as_if(self, ratios: Float) -> Subject:
+        """Return the rows as a healthy machine would be judged whose times are *ratios*, float64[n], of this one's."""
+        return replace(self, noise=self.noise._replace(healthy_s=self.noise.healthy_s * ratios))
 
     def ranges(self) -> tuple[SizeRange, ...]:
         """Return each range of sizes with its verdict; last the whole, if it is slow by what no range shows alone.
@@ -112,10 +131,10 @@ def subject_of(log: CheckedLog, tolerance: float, topology: Topology) -> Subject
         return None
     ends = [limits_s(row, tolerance) for row in rows]
     measured, healthy = ([getattr(row, name) for row in rows] for name in ("measured_s", "predicted_s"))
-    sigma = [_sigma(row, *both) for row, both in zip(rows, ends, strict=True)]
-    sizes = np.array([row.case.size_bytes for row in rows], dtype=np.float64)
     nodes = nodes_of(rows[0].case, topology)
-    noise = Noise(sizes, np.array(measured), np.array(healthy), np.array(sigma), nodes > 1)
+    sigma = [_sigma(row, *both, over_nodes=nodes > 1) for row, both in zip(rows, ends, strict=True)]
+    sizes = np.array([row.case.size_bytes for row in rows], dtype=np.float64)
+    noise = Noise(sizes, np.array(measured), np.array(healthy), _evened(sizes, np.array(sigma)), nodes > 1)
     library = log.case.library
     case = replace(
         rows[0].case,
@@ -132,11 +151,23 @@ def subject_of(log: CheckedLog, tolerance: float, topology: Topology) -> Subject
     )  # fmt: skip
 
 
-def _sigma(row: JudgedCase, low_s: float, high_s: float) -> float:
+def _sigma(row: JudgedCase, low_s: float, high_s: float, *, over_nodes: bool) -> float:
     """Return the standard deviation of the logarithm of a prediction."""
     if row.covered is None:
-        return UNSURE[int(np.searchsorted(EDGES, row.case.size_bytes, side="right"))]
+        return UNSURE[over_nodes][int(np.searchsorted(EDGES, row.case.size_bytes, side="right"))]
     return float(np.log(high_s / low_s) / (2 * NORMAL_90))
+
+
+def _evened(sizes: Float, sigma: Float) -> Float:
+    """Return the widths float64[n] of errors that were counted by band of sizes, without the steps between bands.
+
+    What a library changes at some size, and a model at another, is as near to the edge of a band on one side as on the
+    other. Where rates decide, bands stay as they are.
+    """
+    octaves = np.log2(sizes)
+    near = np.abs(octaves[:, None] - octaves[None, :]) <= LOCAL_OCTAVES
+    mean = np.sqrt((near * sigma**2).sum(axis=1) / near.sum(axis=1))
+    return np.where(sizes < RATES_FROM_BYTES, mean, sigma)
 
 
 def _kind(row: JudgedCase) -> tuple[str, str, int]:

@@ -117,7 +117,14 @@ UNSET = -2
 OLD_LEVELS = ("LOC", "PIX", "PXB", "PHB", "SYS", "SYS")
 """The same as numbers (NCCL src/graph/paths.cc, levelsOldToNew)."""
 PEERS = ("NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL")
-TRANSPORTS = ("NCCL_IB_DISABLE", "NCCL_NET", "NCCL_NET_GDR_LEVEL", "NCCL_IB_QPS_PER_CONNECTION")
+TRANSPORTS = (
+    "NCCL_IB_DISABLE",
+    "NCCL_NET",
+    "NCCL_NET_GDR_LEVEL",
+    "NCCL_IB_QPS_PER_CONNECTION",
+    "NCCL_IB_HCA",
+    "NCCL_SOCKET_IFNAME",
+)
 """Variables that change the path between nodes (`collsim.library.transports`)."""
 MOST_QUEUE_PAIRS = 128
 """As the library has it (NCCL src/transport/net_ib, NCCL_IB_MAX_QPS)."""
@@ -167,10 +174,8 @@ HARMLESS = (
 )
 HARMLESS_PREFIXES = ("NCCL_IB_", "NCCL_SOCKET_", "NCCL_NET_GDR", "NCCL_TESTS_", "NCCL_OOB_", "NCCL_ASYNC_", "NCCL_GIN_")
 REASONS = {
-    ("NCCL_SOCKET_NTHREADS", "NCCL_NSOCKS_PERTHREAD"): "the rate over sockets is that of measured hosts with their own "
-    "numbers; --set nic.bandwidth says another",
-    ("NCCL_SOCKET_IFNAME", "NCCL_IB_HCA"): "the topology says which adapters there are; --set nic.shared_by or "
-    "--fail nic:NAME leaves some out",
+    ("NCCL_SOCKET_NTHREADS", "NCCL_NSOCKS_PERTHREAD"): "an adapter of 100 Gb/s carried 4 to 6 GB/s with one socket and "
+    "with sixteen, and less with more in NVIDIA/nccl issues 398 and 450; --set nic.bandwidth says another rate",
     ("NCCL_CROSS_NIC",): "rings and trees keep to their rails where they can, as with 2; on a fabric where all "
     "adapters meet in one switch it decides nothing",
     ("NCCL_NET_GDR_READ",): "GPUDirect is on for sends and receives, or off for both (NCCL_NET_GDR_LEVEL=LOC)",
@@ -299,7 +304,7 @@ def _check_transport(name: str, text: str, faults: list[Fault]) -> None:
 def is_modelled(name: str) -> bool:
     """Tell whether a variable can change what a library chooses here.
 
-    >>> is_modelled("NCCL_MAX_NRINGS"), is_modelled("NCCL_IB_HCA")
+    >>> is_modelled("NCCL_MAX_NRINGS"), is_modelled("NCCL_IB_TC")
     (True, False)
     """
     return name in (*NUMBERS, *LISTS, *ALIASES, *PEERS, *TRANSPORTS)

@@ -13,6 +13,7 @@ from collsim.library.environment import TRANSPORTS
 from collsim.topology import Topology
 from collsim.topology.cluster.adapter_paths import with_adapter_paths
 from collsim.topology.cluster.bonds import bond_share
+from collsim.topology.cluster.spec import ClusterSpec
 
 __all__ = ["on_transport"]
 
@@ -31,6 +32,10 @@ BOUNCE_LATENCY_S = 4e-6
 RELAYS = ("NCCL_PXN_DISABLE", "NCCL_P2P_PXN_LEVEL")
 """They turn relays off in the schedules of a library, and here on the ways of messages (NCCL src/graph/paths.cc,
 ncclPxnDisable; level 0 in src/transport/net.cc; -2 is unset)."""
+NAMES = ("NCCL_IB_HCA", "NCCL_SOCKET_IFNAME")
+"""Which adapters carry data: of RDMA, and of TCP (NCCL src/transport/net_ib and src/transport/net_socket.cc)."""
+DRIVERS = {"mlx4", "mlx5"}
+"""Of NVIDIA's adapters; as a prefix, all of them."""
 GDR_OFF = ("LOC", "0")
 """Levels at which no adapter is near enough to a GPU (NCCL src/graph/paths.cc, ncclTopoCheckGdr)."""
 
@@ -41,8 +46,8 @@ def on_transport(topology: Topology, variables: Mapping[str, str | int], ops: It
 
     Read are ``NCCL_IB_DISABLE=1`` and ``NCCL_NET=Socket`` (TCP), ``NCCL_NET_GDR_LEVEL=LOC`` (through the memory of the
     host), ``NCCL_IB_QPS_PER_CONNECTION`` (bonded ports, ``nic.ports``, and flows that ECMP hashes), and
-    ``NCCL_PXN_DISABLE=1`` and ``NCCL_P2P_PXN_LEVEL=0`` (no GPU passes on what is for another rail). Clusters whose
-    nodes differ stay as they are.
+    ``NCCL_PXN_DISABLE=1`` and ``NCCL_P2P_PXN_LEVEL=0`` (no GPU passes on what is for another rail); ``NCCL_IB_HCA``,
+    over TCP ``NCCL_SOCKET_IFNAME`` (fewer adapters than the node has). Clusters whose nodes differ stay as they are.
 
     Examples
     --------
@@ -66,13 +71,37 @@ def on_transport(topology: Topology, variables: Mapping[str, str | int], ops: It
     return with_adapter_paths(topology, figures, told) if figures else topology
 
 
+def named_adapters(text: str) -> int | None:
+    """Return how many adapters a list of names leaves; None if it does not say, as a prefix or what is left out do not.
+
+    A name ends with its number, as those of the kernel do (``mlx5_0``, ``eth1``, ``ens2f0np0``), unless it is a
+    driver's; ports do not count.
+
+    >>> [named_adapters(text) for text in ("=mlx5_0,mlx5_3:1", "mlx5", "^mlx5_1", "")]
+    [2, None, None, None]
+    """
+    names = {name.strip().partition(":")[0] for name in text.strip().lstrip("=").split(",") if name.strip()}
+    if not names or text.strip().startswith("^") or names & DRIVERS or not all(name[-1:].isdecimal() for name in names):
+        return None
+    return len(names)
+
+
+def _fewer(spec: ClusterSpec, adapters: int | None) -> dict[str, float]:
+    """Return the figures of nodes that use so many of their adapters, if GPUs can share these evenly."""
+    if adapters is None or adapters >= spec.node_nics or spec.nics_per_gpu > 1 or spec.node_gpus % adapters:
+        return {}
+    return {"gpus_per_nic": spec.node_gpus // adapters, "rails": min(spec.rails, adapters)}
+
+
 def _figures(topology: Topology, set_here: Mapping[str, str]) -> dict[str, float]:
     """Return the figures of the cluster that the variables change."""
     assert topology.cluster is not None
     spec = topology.cluster.spec
     off = set_here.get(RELAYS[0], "0") not in ("0", "-2") or set_here.get(RELAYS[1]) == "0"
     figures: dict[str, float] = {"relays": False} if off and spec.fabric in ("rail", "rail_only") else {}
-    if set_here.get("NCCL_IB_DISABLE") == "1" or set_here.get("NCCL_NET", "").lower() == "socket":
+    over_tcp = set_here.get("NCCL_IB_DISABLE") == "1" or set_here.get("NCCL_NET", "").lower() == "socket"
+    figures |= _fewer(spec, named_adapters(set_here.get(NAMES[over_tcp], "")))
+    if over_tcp:
         rate_Bps = min(spec.nic_rate_Bps, SOCKET_BPS / spec.efficiency)
         return {**figures, "nic_rate_Bps": rate_Bps, "nic_latency_s": spec.nic_latency_s + SOCKET_LATENCY_S}
     if set_here.get("NCCL_NET_GDR_LEVEL", "").upper() in GDR_OFF:

@@ -6,14 +6,26 @@ import numpy as np
 
 from collsim.collectives.algorithm import KIB
 from collsim.collectives.node_p2p import turns_of
-from collsim.fabric.fabric import Float
+from collsim.core.arrays import distinct
+from collsim.fabric.fabric import Float, Int
 from collsim.library.costs.channel_costs import Protocol
 from collsim.library.costs.laws import Work, groups_messages
 from collsim.library.costs.message_costs import Messages
+from collsim.library.costs.network_costs import windowed_Bps
+from collsim.library.nccl.protocols import SLOTS
 from collsim.schedule.message_parts import STEP_BYTES
 from collsim.simulation.lowering import Lowered, LoweredRun, layout_of, refuse_tables
 
-__all__ = ["HEADS_OF_FITS", "filling_bytes", "heads_of", "is_grouped", "messages_of", "peers_of", "work_of"]
+__all__ = [
+    "HEADS_OF_FITS",
+    "filling_bytes",
+    "heads_of",
+    "held_back",
+    "is_grouped",
+    "messages_of",
+    "peers_of",
+    "work_of",
+]
 
 
 HEADS_OF_FITS = 8
@@ -62,6 +74,31 @@ def messages_of(lowered: Lowered, run: LoweredRun) -> Messages:
     if lowered.at_once is None and not (found.one_to_one or found.one_way):
         refuse_tables(lowered.schedule)
     return found
+
+
+def held_back(lowered: Lowered, run: LoweredRun, caps_Bps: Float, rows: Int | slice = slice(None)) -> Float:
+    """Return what windows leave of the rates *caps_Bps* of messages between nodes, those of *rows*.
+
+    Slots of a connection bound what is on its way; of rings and trees the schedule itself has them.
+    """
+    step_bytes, transfers = int(lowered.schedule.parameters.get("step_bytes", 0)), lowered.transfers
+    if lowered.record.cost_law not in ("grouped", "bundled") or not step_bytes:
+        return caps_Bps
+    connections = transfers.lanes * (np.diff(transfers.chunk_ptr) if lowered.record.cost_law == "bundled" else 1)
+    window_bytes: Float = SLOTS * step_bytes * np.maximum(connections, 1)[rows].astype(np.float64)
+    round_trip_s = 2 * run.trunks.latency_s[lowered.used][lowered.route][rows]
+    if not (round_trip_s * caps_Bps > window_bytes).any():
+        return caps_Bps
+    _, stream = distinct((transfers.src * lowered.schedule.n_ranks + transfers.dst) * _past(transfers.channel)
+                         + transfers.channel)  # fmt: skip
+    stream_bytes = np.bincount(stream, weights=lowered.size_bytes).astype(np.float64)[stream][
+        rows
+    ]  # a part passes relays in pieces
+    return windowed_Bps(caps_Bps, stream_bytes, window_bytes, round_trip_s)
+
+
+def _past(labels: Int) -> int:
+    return int(labels.max(initial=0)) + 1
 
 
 def peers_of(lowered: Lowered) -> int:

@@ -21,7 +21,7 @@ from collsim.fabric.fabric import Float, Int
 from collsim.library.costs.channel_costs import Bool, Origin, Protocol, soft_max
 from collsim.library.costs.laws import Work, cap_Bps
 from collsim.library.costs.message_costs import Messages, call_s, port_capacity_Bps
-from collsim.simulation.demand import filling_bytes, heads_of, is_grouped, messages_of, peers_of, work_of
+from collsim.simulation.demand import filling_bytes, heads_of, held_back, is_grouped, messages_of, peers_of, work_of
 from collsim.simulation.lowering import Lowered, LoweredRun
 from collsim.simulation.result import Limit
 
@@ -321,6 +321,7 @@ def _law_across(
         caps = cap_Bps(moves, work, between_nodes=True)[transfer] if work.grouped else cap_Bps(
             moves, alone, between_nodes=True
         )  # fmt: skip
+        caps = held_back(lowered, run, caps, transfer)
         overheads = np.full(len(transfer), waits.turn_s), waits.message_overhead_s + hop_s
         own_s, late_s = steps.waits_s(moves, size_bytes, caps, overheads)
         if work.grouped is not None:

@@ -32,7 +32,7 @@ from collsim.library.costs.message_costs import Messages, call_s, port_capacity_
 from collsim.schedule import Schedule, Transfers
 from collsim.simulation.arrivals import with_arrivals
 from collsim.simulation.calls_in_a_row import busiest, channel_of_rank
-from collsim.simulation.demand import filling_bytes, heads_of, is_grouped, messages_of, peers_of, work_of
+from collsim.simulation.demand import filling_bytes, heads_of, held_back, is_grouped, messages_of, peers_of, work_of
 from collsim.simulation.hops import laid
 from collsim.simulation.limits import Chain, Parts, chain_parts, hide_wires, limits_of
 from collsim.simulation.lowering import Lowered, LoweredRun
@@ -446,7 +446,7 @@ def _over_network(
     steps, size_bytes = lowered.steps, lowered.size_bytes
     assert steps is not None
     work = work_of(lowered, run, network)
-    caps = cap_Bps(network, work, between_nodes=True)
+    caps = held_back(lowered, run, cap_Bps(network, work, between_nodes=True))
     added = run.profile.network.protocol("Simple", "sharp") or network
     turn_s = np.where(lowered.added, added.turn_s, network.turn_s)
     arrival_s = np.where(lowered.added, added.message_overhead_s, network.message_overhead_s)

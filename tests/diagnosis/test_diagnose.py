@@ -16,6 +16,7 @@ from collsim.diagnosis.causes import all_causes, changes_of, meets
 from collsim.diagnosis.evidence import evidence_of, known_faults, usual_settings
 from collsim.diagnosis.fit import ALPHA, HOST, HOST_FACTOR, Noise, dips_of, fit_of, rates_shift, shift
 from collsim.diagnosis.judgement import _culprits
+from collsim.diagnosis.subjects import _evened
 from collsim.report import render_diagnosis, schema
 from collsim.topology import load_topology
 from collsim.topology.files.overrides import known_paths
@@ -24,6 +25,7 @@ from ..calibration.made_logs import log_text
 
 MIB = 2**20
 SIZES = [2**power for power in range(12, 34, 2)]
+EFA = {"nic.shared_by": "2", "nic.bandwidth": "100 Gb/s", "scale_out.network": "efa"}
 FEW = ["nvls_off", "algorithm", "few_channels", "lost_plane", "start_skew"]
 
 
@@ -182,6 +184,15 @@ class TestFit:
     def test_a_dip_is_one_row_that_is_slow(self):
         assert dips_of(self.noise(np.array([1, 1, 1, 2, 1, 1, 1.0]))) == [3]
         assert dips_of(self.noise(np.array([1, 1, 2, 2, 2, 2, 2.0]))) == []
+        assert dips_of(self.noise(np.array([9, 1, 1, 1, 1, 1, 1.0]))) == [0]  # longer than the next, which is larger
+        assert dips_of(self.noise(np.array([2, 1, 1, 1, 1, 1, 1.0]))) == []
+
+    def test_the_edge_of_a_band_belongs_to_both(self):
+        sizes = 2.0 ** np.arange(18, 32)
+        widths = np.where(sizes < MIB, 1.0, 0.1)
+        found = _evened(sizes, widths)
+        assert 0.1 < found[2] < 1.0  # 1 MiB
+        assert found[sizes >= 2**25] == pytest.approx(0.1)
 
 
 class TestEvidence:
@@ -200,6 +211,37 @@ class TestEvidence:
         (tmp_path / "log").write_text(f"box:1:2 [0] {line}\n")
         weights = [entry.weight for entry in evidence_of([str(tmp_path / "log")]) if cause in entry.causes]
         assert np.sign(sum(weights)) == sign
+
+    @pytest.mark.parametrize(
+        ("line", "verdict", "told"),
+        [
+            ("NCCL INFO NET/OFI Selected Provider is efa (found 4 nics)", "faulty", "--set scale_out.network=efa"),
+            ("NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [RO]; OOB eth0", "faulty", ""),
+            ("NCCL INFO Using network GPUDirectTCPX_v7", "doubtful", "GPUDirect-TCPX, which nobody measured"),
+        ],
+    )
+    def test_the_network_that_a_log_names(self, tmp_path, line, verdict, told):
+        """Where no such machine was measured, no row is outside of what one takes."""
+        rows = [(mib * MIB, mib * 40) for mib in (64, 256, 1024)]
+        (tmp_path / "log").write_text(log_text("all_gather", 16, 2, lines=[f"a:1:2 [0] {line}"], rows=rows))
+        found = diagnose(tmp_path / "log", "hgx_h100", causes=["sockets"])
+        assert found.verdict == verdict
+        assert told in " ".join(found.remarks)
+        assert bool(found.remarks) == bool(told)
+
+    def test_a_library_that_is_not_known_may_choose_otherwise(self, tmp_path):
+        """NCCL 2.9 over EFA takes the ring where later versions take the tree."""
+        topology = load_topology("dgx_a100", EFA, scale_out={"nodes": 2})
+        rows = collsim.simulate(topology, "all_reduce", ["64M", "1G", "4G"], algo="ring").rows
+        times = [(row.requested_bytes, row.time_s * 1e6) for row in rows]
+        verdicts = {}
+        for version in ("2.9.9", "2.27.3"):
+            (tmp_path / version).write_text(
+                log_text("all_reduce", 16, 2, lines=[f"NCCL version {version}"], rows=times)
+            )
+            verdicts[version] = diagnose(tmp_path / version, "dgx_a100", overrides=EFA, causes=["algorithm"])
+        assert verdicts["2.9.9"].verdict != "faulty"
+        assert verdicts["2.27.3"].verdict == "faulty"
 
     def test_settings_that_cost_are_left_out_of_the_healthy_machine(self):
         kept, told = usual_settings("log", [("NCCL_IB_DISABLE", "1"), ("NCCL_ALGO", "Ring")])
@@ -256,6 +298,22 @@ def test_the_host_adds_a_time_to_small_calls_not_a_part():
     noise = Noise(np.array([2.0**10, 2.0**19]), np.ones(2), np.array([1e-5, 1e-4]), np.zeros(2))
     times, factors = HOST[0] ** 2 * 1.0 * 0.1, HOST_FACTOR[0] ** 2
     assert noise.covariance()[0, 1] == pytest.approx(times + factors)
+
+
+def test_ranks_may_take_nodes_in_turn_from_each_leaf():
+    (cause,) = (each for each in all_causes() if each.name == "rank_order")
+    figures = {"scale_out.fabric": "fat_tree", "scale_out.racks": "2", "scale_out.oversubscription": "4"}
+    cluster = load_topology("hgx_h100", figures, scale_out={"nodes": 4})
+    assert meets(cause, cluster, 32, 4)
+    assert not meets(cause, load_topology("hgx_h100", scale_out={"nodes": 4}), 32, 4)
+    (change,) = changes_of(cause, cluster, 32, 4)
+    assert change.node_order == (0, 2, 1, 3)
+    assert change.rank_list[8:16] == tuple(range(16, 24))
+    sorted_s, crossing_s = (
+        collsim.simulate(cluster, "all_gather", "1G", rank_list=ranks).rows[0].time_s
+        for ranks in (None, change.rank_list)
+    )
+    assert crossing_s > 1.8 * sorted_s  # two rings over the uplinks of a leaf, not one
 
 
 def test_one_process_starts_the_gpus_of_its_own_node():

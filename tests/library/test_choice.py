@@ -468,7 +468,7 @@ class TestEnvironment:
         assert len(caught.value.faults) == 3
 
     def test_harmless_variables_and_others_warn(self) -> None:
-        environment = read_environment({"NCCL_DEBUG": "INFO", "NCCL_IB_HCA": "mlx5", "PATH": "/bin"})
+        environment = read_environment({"NCCL_DEBUG": "INFO", "NCCL_IB_TC": "106", "PATH": "/bin"})
         assert len(environment.warnings) == 3
         assert environment.warnings[2] == "PATH is no variable of NCCL or RCCL and is ignored"
 

@@ -134,7 +134,6 @@ def test_without_peers_the_gpus_of_each_node_meet_in_its_memory(cluster):
     [
         ("NCCL_SOCKET_NTHREADS", "nic.bandwidth"),
         ("NCCL_NSOCKS_PERTHREAD", "nic.bandwidth"),
-        ("NCCL_IB_HCA", "nic.shared_by"),
         ("NCCL_CROSS_NIC", "rails"),
         ("NCCL_NET_GDR_READ", "NCCL_NET_GDR_LEVEL"),
     ],
@@ -143,6 +142,39 @@ def test_variables_that_are_ignored_say_why(name, reason):
     (told,) = read_environment({name: "1"}).warnings
     assert told.startswith(f"{name} is not modelled and is ignored: ")
     assert reason in told
+
+
+@pytest.mark.parametrize(
+    ("variables", "shared_by"),
+    [
+        ({"NCCL_IB_HCA": "=mlx5_0,mlx5_2,mlx5_5:1,mlx5_7"}, 2), ({"NCCL_IB_HCA": "mlx5_0"}, 8),
+        ({"NCCL_IB_HCA": "mlx5"}, 1), ({"NCCL_IB_HCA": "^mlx5_1"}, 1), ({"NCCL_SOCKET_IFNAME": "eth0"}, 1),
+        ({"NCCL_SOCKET_IFNAME": "eth0", "NCCL_NET": "Socket"}, 8),
+    ],
+)  # fmt: skip
+def test_names_of_adapters_leave_so_many(variables, shared_by):
+    """As many as `nic.shared_by` leaves; an interface carries data over sockets only."""
+    used, fewer = (
+        load_topology("hgx_h100", figures, scale_out={"nodes": 2})
+        for figures in ({}, {"nic.shared_by": str(shared_by)})
+    )
+    others = {name: value for name, value in variables.items() if name == "NCCL_NET"}
+    found, expected = (
+        [row.time_s for row in collsim.simulate(machine, op, ["1M", "1G"], environment=given).rows]
+        for op in ("all_gather",)
+        for machine, given in ((used, variables), (fewer, others))
+    )
+    assert found == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize(("variables", "slot_bytes"), [({}, 2**17), ({"NCCL_P2P_NET_CHUNKSIZE": str(2**19)}, 2**19)])
+def test_over_a_long_way_eight_slots_of_each_connection_are_in_flight(variables, slot_bytes):
+    """Of a message of 4 GiB nearly all waits for round trips; over short ways nothing does."""
+    far = load_topology("hgx_h100", {"scale_out.link_latency": "5 ms"}, scale_out={"nodes": 2})
+    size = 2**32
+    (row,) = collsim.simulate(far, "send_recv", size, environment=variables, rank_list=[0, 8]).rows
+    windows = size / row.channels / (8 * slot_bytes)  # each channel has a connection
+    assert row.time_s == pytest.approx(windows * 2 * 2 * 5e-3, rel=0.01)
 
 
 @pytest.mark.parametrize(("topo", "nodes", "op"), [("mi300x_ubb8", 1, "broadcast"), ("hgx_h100", 64, "all_reduce")])

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from collsim.library.costs.channel_costs import LEAST_S, Protocol, Use, soft_max, soft_min
 
-__all__ = ["Steps", "steps_of"]
+__all__ = ["Steps", "steps_of", "windowed_Bps"]
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -69,6 +69,22 @@ class Steps:
         """Return the rate of an adapter's host where it copies a channel's message, else inf; bytes on the wire."""
         message_bytes = size_bytes / (self.use.lanes * costs.wire_efficiency)
         return np.where(message_bytes > COPIED_FROM_BYTES, costs.host_rate_Bps, np.inf)
+
+
+def windowed_Bps(rates_Bps: Float, size_bytes: Float, window_bytes: Float, round_trip_s: Float) -> Float:
+    """Return float64[n]: the mean rates of streams of *size_bytes* that wait once *window_bytes* are on their way.
+
+    The first window leaves at the rate of the stream; of what follows, a window leaves in each round trip at most,
+    because a slot of a connection is filled again only when its bytes have arrived (NCCL src/transport/net.cc,
+    sendProxyProgress: NCCL_STEPS slots). Where a round trip is shorter than a window takes, nothing waits.
+
+    >>> wan = windowed_Bps(np.array([25e9]), np.array([10e6]), np.array([1e6]), np.array([10e-3]))
+    >>> round(float(10e6 / wan[0]) * 1e3, 2)  # 0.04 ms, and nine more windows in a round trip each
+    90.04
+    """
+    waits_s = np.maximum(round_trip_s / window_bytes - 1 / rates_Bps, 0.0)
+    took_s = size_bytes / rates_Bps + np.maximum(size_bytes - window_bytes, 0.0) * waits_s
+    return np.where(took_s > 0, size_bytes / np.where(took_s > 0, took_s, 1.0), rates_Bps)
 
 
 def _unfilled(overhead_s: Float, filled_s: Float) -> Float:

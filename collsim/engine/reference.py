@@ -102,6 +102,8 @@ class _Run:
         alike = zip(problem.route.tolist(), self.cap, strict=True)
         self.kind = [kinds.setdefault(route_and_cap, len(kinds)) for route_and_cap in alike]
         self.known: dict[tuple[int, ...], tuple[list[Number], int]] = {}
+        self.users: dict[int, dict[int, None]] = {}  # the flows on each link that has some
+        self.touched: dict[int, None] = {}  # links of flows that ended or began since rates were shared
         predecessors = _rows(problem.dep_ptr, problem.dep.tolist())
         self.waits = [len(row) for row in predecessors]
         self.successors: list[list[int]] = [[] for _ in range(n)]
@@ -127,6 +129,7 @@ class _Run:
         ended = [i for i, flow in self.flows.items() if flow.finish - self.tie * (flow.finish - self.start[i]) <= until]
         for i in ended:
             self.moved[i] += self.flows.pop(i).drain(now)
+            self.leave(i)
             self.complete(i, now)
         flowing = len(self.flows)
         while self.timers and self.timers[0][0] <= until:  # what has no bytes or no latency adds to this same batch
@@ -138,6 +141,8 @@ class _Run:
         began, self.start[i] = self.start[i] is not None, now if self.start[i] is None else self.start[i]
         if self.size[i] and self.hops[i]:
             self.flows[i] = Flow(self.size[i], now)
+            for link, _ in self.hops[i]:
+                self.users.setdefault(link, {})[i] = self.touched[link] = None
         elif began or not self.size[i] or self.cap[i] == math.inf:
             self.moved[i] = self.size[i]
             self.complete(i, now)
@@ -154,18 +159,44 @@ class _Run:
                 self.ready[successor] = now
                 heappush(self.timers, (now + self.latency[successor], successor))
 
+    def leave(self, i: int) -> None:
+        """Take a flow that is over off its links."""
+        for link, _ in self.hops[i]:
+            self.users[link].pop(i, None)  # a route may cross a link twice
+            self.touched[link] = None
+
+    def region(self) -> list[int]:
+        """Return the flows that what ended or began can concern: those that links in common join to it, by kind.
+
+        The rates of all others stay, so that a mesh with much under way is shared out piece by piece.
+        """
+        links, found = list(self.touched), dict[int, None]()
+        seen = self.touched
+        for link in links:  # grows while flows are met
+            for i in self.users[link]:
+                if i not in found:
+                    found[i] = None
+                    for other, _ in self.hops[i]:
+                        if other not in seen:
+                            seen[other] = None
+                            links.append(other)
+        self.touched = {}
+        return sorted(found, key=self.kind.__getitem__)
+
     def share(self) -> None:
         """Give every flow its fair rate from now on."""
         self.solves += 1
-        same = tuple([self.kind[i] for i in self.flows])
+        region = self.region()
+        same = tuple([self.kind[i] for i in region])
         if same not in self.known:  # steps of a ring put the same flows on the same links, again and again
             if len(self.known) >= MOST_KNOWN:
                 self.known.clear()
-            rates, visits = fair_rates(self.flows, self.hops, self.capacity, self.cap)
-            self.known[same] = [rates[i] for i in self.flows], visits
+            rates, visits = fair_rates(region, self.hops, self.capacity, self.cap)
+            self.known[same] = [rates[i] for i in region], visits
         known_rates, visits = self.known[same]
         self.work += visits
-        for (i, flow), rate in zip(self.flows.items(), known_rates, strict=True):
+        for i, rate in zip(region, known_rates, strict=True):
+            flow = self.flows[i]
             if rate != flow.rate:  # an unchanged rate leaves the flow alone, to the bit: equal ends stay equal
                 self.moved[i] += flow.drain(self.now)
                 flow.rate, flow.finish = rate, self.now + flow.left / rate

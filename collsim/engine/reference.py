@@ -102,8 +102,8 @@ class _Run:
         alike = zip(problem.route.tolist(), self.cap, strict=True)
         self.kind = [kinds.setdefault(route_and_cap, len(kinds)) for route_and_cap in alike]
         self.known: dict[tuple[int, ...], tuple[list[Number], int]] = {}
-        self.users: dict[int, dict[int, None]] = {}  # the flows on each link that has some
-        self.touched: dict[int, None] = {}  # links of flows that ended or began since rates were shared
+        self.changed: list[int] = []  # flows that ended or began since rates were shared
+        self.users: dict[int, dict[int, None]] = {}  # the flows on each link, once a few of them change at a time
         predecessors = _rows(problem.dep_ptr, problem.dep.tolist())
         self.waits = [len(row) for row in predecessors]
         self.successors: list[list[int]] = [[] for _ in range(n)]
@@ -129,7 +129,7 @@ class _Run:
         ended = [i for i, flow in self.flows.items() if flow.finish - self.tie * (flow.finish - self.start[i]) <= until]
         for i in ended:
             self.moved[i] += self.flows.pop(i).drain(now)
-            self.leave(i)
+            self.changed.append(i)
             self.complete(i, now)
         flowing = len(self.flows)
         while self.timers and self.timers[0][0] <= until:  # what has no bytes or no latency adds to this same batch
@@ -141,8 +141,7 @@ class _Run:
         began, self.start[i] = self.start[i] is not None, now if self.start[i] is None else self.start[i]
         if self.size[i] and self.hops[i]:
             self.flows[i] = Flow(self.size[i], now)
-            for link, _ in self.hops[i]:
-                self.users.setdefault(link, {})[i] = self.touched[link] = None
+            self.changed.append(i)
         elif began or not self.size[i] or self.cap[i] == math.inf:
             self.moved[i] = self.size[i]
             self.complete(i, now)
@@ -159,29 +158,32 @@ class _Run:
                 self.ready[successor] = now
                 heappush(self.timers, (now + self.latency[successor], successor))
 
-    def leave(self, i: int) -> None:
-        """Take a flow that is over off its links."""
-        for link, _ in self.hops[i]:
-            self.users[link].pop(i, None)  # a route may cross a link twice
-            self.touched[link] = None
-
     def region(self) -> list[int]:
         """Return the flows that what ended or began can concern: those that links in common join to it, by kind.
 
-        The rates of all others stay, so that a mesh with much under way is shared out piece by piece.
+        The rates of all others stay, so that a mesh with much under way is shared out piece by piece. Where most flows
+        change at once, it is all of them.
         """
-        links, found = list(self.touched), dict[int, None]()
-        seen = self.touched
+        kind, changed, self.changed = self.kind.__getitem__, self.changed, []
+        if 2 * len(changed) >= len(self.flows):
+            self.users.clear()
+            return sorted(self.flows, key=kind)
+        for i in changed if self.users else self.flows:
+            for link, _ in self.hops[i]:
+                if i in self.flows:
+                    self.users.setdefault(link, {})[i] = None
+                else:
+                    self.users[link].pop(i, None)  # a route may cross a link twice
+        links = list(dict.fromkeys(link for i in changed for link, _ in self.hops[i]))
+        seen, found = set(links), dict[int, None]()
         for link in links:  # grows while flows are met
-            for i in self.users[link]:
+            for i in self.users.get(link, ()):
                 if i not in found:
                     found[i] = None
-                    for other, _ in self.hops[i]:
-                        if other not in seen:
-                            seen[other] = None
-                            links.append(other)
-        self.touched = {}
-        return sorted(found, key=self.kind.__getitem__)
+                    fresh = [other for other, _ in self.hops[i] if other not in seen]
+                    seen.update(fresh)
+                    links += fresh
+        return sorted(found, key=kind)
 
     def share(self) -> None:
         """Give every flow its fair rate from now on."""

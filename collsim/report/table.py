@@ -279,7 +279,7 @@ def _path_notes(rows: Sequence[Row]) -> list[str]:
     if any("groups alike" in row.path for row in rows):
         notes.append("one group was simulated for all that are alike and share no link with another: same times")
     if any("equal chunks" in row.path for row in rows):
-        notes.append("chunks that differ by an element were taken as the largest, which is at most that much too long")
+        notes.append("chunks that differ by an element were taken as the largest, which was up to 2 % too long")
     return notes
 
 

@@ -137,7 +137,7 @@ def diagnosed(
     bench = Bench(topo, machine, topology, constants)
     verdicts = [subject.verdict(subject.ranges()) for subject in subjects]
     slow = [one for one, verdict in zip(subjects, verdicts, strict=True) if _needs_causes(one, verdict)]
-    explained = sorted(slow, key=lambda subject: -subject.noise.residual.max())[:MOST_LOGS]
+    explained = _slowest(slow)
     asked = [(subject.case.ranks, subject.nodes) for subject in explained]
     possible = [cause for cause in causes if any(meets(cause, topology, *each) for each in asked)]
     found = ranked(explained, possible, bench, evidence) if explained else Ranked((), {}, ())
@@ -154,6 +154,11 @@ def diagnosed(
         skipped=tuple(map(str, validation.skipped)),
         warnings=validation.warnings,
     )
+
+
+def _slowest(slow: Sequence[Subject]) -> list[Subject]:
+    """Return the `MOST_LOGS` logs that are explained, the slowest first: by the row that is furthest above healthy."""
+    return sorted(slow, key=lambda subject: -subject.noise.residual.max())[:MOST_LOGS]
 
 
 def _needs_causes(subject: Subject, verdict: str) -> bool:

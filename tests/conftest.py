@@ -1,5 +1,6 @@
 """Settings of all tests: none fails because the machine is slow or busy."""
 
+import gc
 import signal
 
 import pytest
@@ -7,6 +8,12 @@ from hypothesis import HealthCheck, settings
 
 settings.register_profile("any speed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any speed")
+
+
+def pytest_collection_finish():
+    """Leave thousands of collected tests to the end of the process: the garbage collector need not look at them."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -53,6 +53,11 @@ def shipped_file(name: str) -> pathlib.Path:
     return zoo_directory() / shipped_path(name).removeprefix("topologies/")
 
 
-@cache
 def _names(folder: str) -> tuple[str, ...]:
-    return tuple(sorted(path.stem for path in (zoo_directory() / folder).glob("*.yaml")))
+    return _listed(zoo_directory() / folder)
+
+
+@cache
+def _listed(folder: pathlib.Path) -> tuple[str, ...]:
+    """Return the names of the files of a folder, which is listed once."""
+    return tuple(sorted(path.stem for path in folder.glob("*.yaml")))

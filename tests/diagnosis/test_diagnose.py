@@ -15,7 +15,7 @@ from collsim.diagnosis import diagnose, ranking
 from collsim.diagnosis.causes import all_causes, changes_of, meets
 from collsim.diagnosis.evidence import evidence_of, known_faults, usual_settings
 from collsim.diagnosis.fit import ALPHA, HOST, HOST_FACTOR, Noise, dips_of, fit_of, rates_shift, shift
-from collsim.diagnosis.judgement import _culprits
+from collsim.diagnosis.judgement import _culprits, _slowest
 from collsim.diagnosis.subjects import _evened
 from collsim.report import render_diagnosis, schema
 from collsim.topology import load_topology
@@ -340,3 +340,10 @@ def test_only_lines_that_speak_for_a_cause_are_told():
     one = SimpleNamespace(cause=cause, candidate=SimpleNamespace(label="", flags=""))
     told = ranking._suspect(one, lines).evidence
     assert told == ("12.0",)
+
+
+def test_the_slowest_of_many_logs_are_explained():
+    """Each by its worst row; the rest of its rows may be in order."""
+    worst = [0.3, 1.2, 0.1, 0.9, 0.2, 2.0, 0.4]
+    logs = [SimpleNamespace(worst=each, noise=SimpleNamespace(residual=np.array([0.0, each, -3.0]))) for each in worst]
+    assert [log.worst for log in _slowest(logs)] == [2.0, 1.2, 0.9, 0.4]

@@ -200,6 +200,23 @@ def test_old_networks_of_astra_sim(tmp_path):
         collsim.import_topology(tmp_path / "old.json")
 
 
+def test_old_networks_of_astra_sim_give_each_npu_the_links_that_they_count(tmp_path):
+    """A ring has two links for each NPU, of two NPUs one; a switch has one, all pairs one to each other NPU."""
+    least = {"Ring": lambda size: 1 if size == 2 else 2, "AllToAll": lambda size: size - 1, "Switch": lambda size: 1}
+    file = tmp_path / "old.json"
+    for kind, links_of in least.items():
+        for size in (2, 3, 5):
+            for times in (1, 3):
+                links = times * links_of(size)
+                file.write_text(
+                    f'{{"topologies-per-dim": ["{kind}"], "dimensions-count": 1, "units-count": [{size}], '
+                    f'"links-count": [{links}], "link-latency": [500], "link-bandwidth": [25]}}',
+                    encoding="utf-8",
+                )
+                wiring = collsim.import_topology(file).topology.wiring
+                assert wiring.link_count[wiring.link_src == 0].sum() == links, (kind, size, links)
+
+
 def test_hosts_on_rails():
     text = (EXAMPLES / "ibnetdiscover.txt").read_text(encoding="utf-8")
     tree = read_ibnetdiscover(text, "f.txt", Faults())

@@ -204,3 +204,26 @@ def test_schedules_of_msccl_on_mi355x(mi355x: System, op: str, library: str, siz
     """Its all-reduce, as release notes of 2.27.7 say; 2.28 printed rings."""
     found = board.backend_of(Call(op, 8, size), mi355x, load_library(library), UNSET)
     assert (found and found.name) == backend
+
+
+@pytest.mark.parametrize(
+    ("n", "nodes", "mi300x_KiB", "mi355x_KiB", "mi300x_relays", "mi355x_relays"),
+    [
+        (8, 2, 128, 128, False, False),
+        (15, 3, 128, 128, False, False),
+        (16, 2, 128, 256, False, False),
+        (30, 5, 128, 256, False, False),
+        (32, 4, 128, 512, False, True),
+        (63, 9, 128, 512, False, True),
+        (64, 8, 512, 512, True, True),
+    ],
+)
+def test_messages_between_boards_by_ranks(
+    mi300x: System, mi355x: System, n: int, nodes: int, mi300x_KiB: int, mi355x_KiB: int, mi300x_relays: bool,
+    mi355x_relays: bool,
+) -> None:  # fmt: skip
+    """Slots of a connection and PXN, on both sides of each number of ranks where they change (src/init.cc)."""
+    asked = Call("all_to_all", n, n * MIB, n_nodes=nodes)
+    assert across.p2p_step_bytes(asked, mi300x) == mi300x_KiB * KIB
+    assert across.p2p_step_bytes(asked, mi355x) == mi355x_KiB * KIB
+    assert (across.relays(asked, mi300x), across.relays(asked, mi355x)) == (mi300x_relays, mi355x_relays)

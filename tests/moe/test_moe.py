@@ -10,7 +10,7 @@ from collsim.core.errors import InputError
 from collsim.moe import Model, load_model, model_names, simulate_moe
 from collsim.moe.counts import Members, _reached, counted, expected, pooled
 from collsim.moe.expert_placement import placed
-from collsim.moe.flows import MODES, Flows, byte_matrix, flows_of, logical_bytes, message_bytes
+from collsim.moe.flows import MODES, Flows, byte_matrix, copies_of, flows_of, logical_bytes, message_bytes
 from collsim.moe.gating import distinct_groups, popularity_of, read_counts, sampled
 from collsim.moe.timing import _tails
 from collsim.topology import load_topology
@@ -289,6 +289,21 @@ def test_messages_by_the_rail_of_their_target_cross_the_network_once_and_on_it()
     arriving = np.bincount(sent.dst, sent.messages, 16) + np.bincount(inside.dst, inside.messages, 16)
     passed = np.bincount(inside.dst, inside.messages, 16).sum() - direct.messages[~away].sum()
     assert arriving.sum() - passed == pytest.approx(direct.messages.sum())
+
+
+def test_copies_by_the_rail_of_their_target_are_those_of_both_hops():
+    """Who passes messages on takes them in and hands them out once more: the ranks differ, as experts are not alike."""
+    counts = drawn(V3, 16, 2, skew=1.0)
+    inside, sent = flows_of(counts, V3, "dispatch", "low_latency", "rail")
+    kept = np.diag(counts.pairs)
+    from_here = np.bincount(inside.src, inside.messages, 16) + np.bincount(sent.src, sent.messages, 16) + kept
+    to_here = np.bincount(inside.dst, inside.messages, 16) + np.bincount(sent.dst, sent.messages, 16) + kept
+    handed, taken = copies_of(counts, "low_latency", "rail")
+    assert handed == pytest.approx(from_here)
+    assert taken == pytest.approx(to_here)
+    direct = copies_of(counts, "low_latency")
+    assert handed - direct[0] == pytest.approx(taken - direct[1])
+    assert np.ptp(handed - direct[0]) > 0
 
 
 @pytest.mark.parametrize(("mode", "kernel"), [("normal", "auto"), ("low_latency", "mori")])

@@ -56,13 +56,13 @@ def check(topology, ranks, profile, seed):
             assert cut.time_s <= bound.time_s <= time_s * (1 + 1e-9)
 
 
-@settings(max_examples=15)
+@settings(max_examples=10)
 @given(topology=random_graphs(), profile=st.sampled_from(("ideal", "default")), seed=st.integers(0, 2**32 - 1))
 def test_no_algorithm_is_faster_than_the_bound_on_random_wiring(topology, profile, seed):
     check(topology, np.random.default_rng(seed).permutation(topology.n_gpus).tolist(), profile, seed)
 
 
-@settings(max_examples=12)
+@settings(max_examples=8)
 @given(
     name=st.sampled_from(IRREGULAR),
     n=st.integers(2, 8),

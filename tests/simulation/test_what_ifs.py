@@ -5,6 +5,7 @@ whatever a library does; nothing arrives before the latency of its way; what tak
 """
 
 import functools
+import itertools
 
 import numpy as np
 import pytest
@@ -16,14 +17,12 @@ from collsim.topology import load_topology, zoo_names
 from collsim.topology.zoo import cluster_names
 from tests.property.depth import deep_but
 
-NODES = deep_but(
-    ("hgx_h100", "dgx2_v100", "mi300x_ubb8"),
-    (
-        "hgx_h100", "hgx_h200", "hgx_b200", "hgx_b300", "dgx_a100", "dgx1_v100", "dgx2_v100", "gh200_nvl32",
-        "gb200_nvl72", "gb300_nvl72", "vr200_nvl144", "mi250x_node", "mi300x_ubb8", "mi325x_ubb8", "mi350x_ubb8",
-        "mi355x_ubb8",
-    ),
+USUAL_NODES = ("hgx_h100", "dgx2_v100", "mi300x_ubb8")
+ALL_NODES = (
+    "hgx_h100", "hgx_h200", "hgx_b200", "hgx_b300", "dgx_a100", "dgx1_v100", "dgx2_v100", "gh200_nvl32", "gb200_nvl72",
+    "gb300_nvl72", "vr200_nvl144", "mi250x_node", "mi300x_ubb8", "mi325x_ubb8", "mi350x_ubb8", "mi355x_ubb8",
 )  # fmt: skip
+NODES = deep_but(USUAL_NODES, ALL_NODES)
 """Systems with a profile of their own, fitted or derived."""
 CLUSTERS = deep_but(("h100_rail",), ("h100_rail", "alps", "polaris", "mi355x_pollara"))
 """Clusters of each kind of network that was fitted."""
@@ -83,15 +82,24 @@ class TestLinksOfANode:
         refuse_faster_than_wires(usual(topo, op), light, 0.6)
         assert all(more.time_s > less.time_s for less, more in same(light, heavy))
 
-    def test_half_the_efficiency_is_half_the_rate(self, topo, op):
-        half = load_topology(topo).fact("link.efficiency").value / 2
-        refuse_faster_than_wires(usual(topo, op), rows(topo, op, overrides=[f"link.efficiency={half}"]), 0.5)
-
     def test_latency_adds_a_hop(self, topo, op):
         more_s = load_topology(topo).fact("link.latency").value + HOP_S
         for row, later in same(usual(topo, op), rows(topo, op, overrides=[f"link.latency={more_s * 1e9:.3f} ns"])):
             added_s = 0.0 if op in ROOTED else HOP_S * (1 - SOFT)
             assert later.time_s >= row.time_s + added_s, row.algo
+
+
+@pytest.mark.parametrize(
+    "case",
+    deep_but(
+        [*zip(itertools.cycle(USUAL_NODES), COLLECTIVES, strict=False)], [*itertools.product(ALL_NODES, COLLECTIVES)]
+    ),
+    ids=str,
+)
+def test_half_the_efficiency_is_half_the_rate(case):
+    topo, op = case
+    half = load_topology(topo).fact("link.efficiency").value / 2
+    refuse_faster_than_wires(usual(topo, op), rows(topo, op, overrides=[f"link.efficiency={half}"]), 0.5)
 
 
 @pytest.mark.parametrize(

@@ -150,11 +150,15 @@ def test_lines_are_passed_on_while_they_arrive_in_every_fit_of_nccl(fitter):
         assert passes is not system.startswith("mi")
 
 
-def test_tiny_calls_that_wait_for_their_steps_do_not_tell_the_floor(fitter):
-    """With two B200 a call takes 8 us, with eight 16 and 25: the host needs no 16."""
-    told = {one.name: one for one in fitter.fit("hgx_b200").constants}["floor"]
-    assert told.start == pytest.approx(8.03e-6)
-    assert told.value < told.start
+@pytest.mark.parametrize("again", [False, pytest.param(True, marks=pytest.mark.deep)])
+def test_tiny_calls_that_wait_for_their_steps_do_not_tell_the_floor(again, fitter):
+    """With two B200 a call takes 8 us, with eight 16 and 25: the host needs no 16, as shipped and as fitted again."""
+    floor_s = load_profile("hgx_b200").floor_s
+    if again:
+        told = {one.name: one for one in fitter.fit("hgx_b200").constants}["floor"]
+        assert told.start == pytest.approx(8.03e-6)
+        floor_s = told.value
+    assert floor_s < 8.03e-6
 
 
 @pytest.mark.deep

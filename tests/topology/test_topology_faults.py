@@ -319,10 +319,10 @@ def test_a_topology_cannot_extend_itself(tmp_path, monkeypatch):
     from collsim.topology import zoo
 
     (tmp_path / "me.yaml").write_text("{schema: collsim.topology/1, extends: me}")
+    (tmp_path / "you.yaml").write_text("{schema: collsim.topology/1, extends: me}")
     monkeypatch.setattr(zoo, "zoo_directory", lambda: tmp_path)
     with pytest.raises(SpecError, match="cannot extend itself"):
         load_topology("me")
-    (tmp_path / "you.yaml").write_text("{schema: collsim.topology/1, extends: me}")
     (tmp_path / "me.yaml").write_text("{schema: collsim.topology/1, extends: you}")
     with pytest.raises(SpecError, match="cannot extend itself"):
         load_topology("me")

@@ -132,7 +132,7 @@ HEAD = (
 
 def lookup_table(found: Sequence[Left]) -> str:
     """Return the Markdown table, and in words who is nearer how often."""
-    lines, won = [HEAD, ("---",) * len(HEAD)], {"collsim": 0, "look-up": 0}
+    lines, cells_told, lost = [HEAD, ("---",) * len(HEAD)], 0, []
     cells: dict[tuple[Group, str], list[Left]] = defaultdict(list)
     for left in found:
         cells[left.group, left.band].append(left)
@@ -144,13 +144,14 @@ def lookup_table(found: Sequence[Left]) -> str:
         told = [score(left.ours for left in rows), score(left.same for left in rows if left.same is not None)]
         both = [score(left.ours for left in every), score(left.every for left in every if left.every is not None)]
         nearer = NO_ANSWER if not every else "collsim" if both[0].median < both[1].median else "look-up"
-        if group[0] != ALL and group[1] and every:
-            won[nearer] += 1
         ranks = str(group[1]) if group[1] else "each in turn"
+        if group[0] != ALL and group[1] and every:
+            cells_told += 1
+            lost += [f"{group[0]} {ranks} ranks {band}"] if nearer != "collsim" else []
         lines.append((
             group[0], ranks, band, str(told[0].n), str(told[0]), str(told[1]), str(told[1].n), str(both[0]),
             str(both[1]), str(both[1].n), nearer,
         ))  # fmt: skip
-    total = sum(won.values())
-    words = f"The median of collsim is the smaller one in {won['collsim']} of {total} groups and bands.\n\n"
+    words = f"The median of collsim is the smaller one in {cells_told - len(lost)} of {cells_told} groups and bands"
+    words += f", that of the look-up in {', '.join(lost)}.\n\n" if lost else ".\n\n"
     return words + "".join(f"| {' | '.join(line)} |\n" for line in lines)

@@ -300,11 +300,22 @@ def _as_launched(fitted: Profile, launched: Profile) -> Profile:
 def _as_registered(fitted: Profile) -> Profile:
     """Return constants for registered buffers that nobody measured: a graph registers them too.
 
-    Messages then need no copy, and go as they go in a graph; launch, rings and the rest are as of stream launches.
+    Messages then need no copy, and go as they go in a graph, but for what replay takes off the bases of other kernels;
+    launch, rings and the rest are as of stream launches.
     """
     graph = fitted.launches["graph"]
     usual, replayed = fitted.families.get("messages", {}), graph.families.get("messages", {})
-    messages = {proto: replace(costs, base_s=usual[proto].base_s) for proto, costs in replayed.items()}
+    others = {
+        (family, proto): costs
+        for family, protocols in graph.families.items()
+        if family != "messages"
+        for proto, costs in protocols.items()
+    }
+    saved_s = _shift_s(fitted, others, others)
+    messages = {
+        proto: replace(costs, base_s=costs.base_s - saved_s if costs.zero_copy else usual[proto].base_s)
+        for proto, costs in replayed.items()
+    }
     accuracy = {**fitted.accuracy, **{name: bands for name, bands in graph.accuracy.items() if name == "messages"}}
     return replace(
         fitted, families={**fitted.families, "messages": messages}, accuracy=accuracy, launches={},

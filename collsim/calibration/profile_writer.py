@@ -80,6 +80,10 @@ def _network_lines(calibration: Calibration, writer: _Writer) -> Iterator[str]:
     yield from _accuracy(network.accuracy, "  ")
 
 
+ZERO_COPIED = "messages.Simple.base"
+"""What messages between registered buffers need and others do not: peers tell each other where these are."""
+MOVED = ("assumed", "that of stream launches, moved as those of the kernels in these logs")
+TOLD = ("derived", "of graph replay, less what replay takes off other kernels: no copy, but peers tell buffers")
 UNMOVED = 1e-3
 """A figure of a joint fit that differs less from where it started, as a logarithm, was not moved: the logs of others
 pull it so far (chosen)."""
@@ -173,8 +177,8 @@ class _Writer:
             return "derived", "as of the kernels in these logs: the same adapters"
         if key in KNOWN and rest[:1] != ["Simple"]:
             return KNOWN[key]
-        if launch in self.launches - {"stream"} and key == "base":
-            return "assumed", "that of stream launches, moved as those of the kernels in these logs"
+        if key == "base" and launch != "stream" and (launch in self.launches or name == ZERO_COPIED):
+            return MOVED if launch in self.launches else TOLD
         unmeasured = launch not in self.launches and key not in ("base", "floor")  # registered buffers
         start = "graph replay" if unmeasured else self.before(launch)
         return "assumed", f"as of {start}: not fitted to these logs"

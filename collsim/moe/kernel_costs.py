@@ -35,7 +35,8 @@ class Costs:
     start_Bps : float
         Rate at which a lone token passes through one group of threads: its bytes lengthen the start.
     expert_s, peer_s, network_s : float
-        What the start grows by for each expert (a flag each), each doubling of ranks, and each doubling of nodes.
+        What the start grows by for each expert (a flag each), for each doubling of ranks, and for leaving the node and
+        each doubling of nodes.
     node_efficiency : float
         Part of its links within the node that a GPU can send or receive at once with many SMs.
     token_s, copy_s, token_Bps, copy_Bps : float
@@ -82,7 +83,8 @@ class Costs:
 
     def begin_s(self, *, token_bytes: int, experts: int, ranks: int, nodes: int) -> float:
         """Return the start of an operation among so many experts, ranks and nodes."""
-        grown = experts * self.expert_s + log2(ranks) * self.peer_s + log2(nodes) * self.network_s
+        hops = 1 + log2(nodes) if nodes > 1 else 0.0  # one leaves the node however many there are
+        grown = experts * self.expert_s + log2(ranks) * self.peer_s + hops * self.network_s
         return self.start_s + token_bytes / self.start_Bps + grown
 
     def before_s(self, *, tokens: float, nodes: int) -> float:

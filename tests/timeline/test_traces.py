@@ -11,6 +11,7 @@ import pytest
 
 import collsim
 from collsim.core.errors import InputError
+from collsim.core.progress import listening
 from collsim.simulation.simulate import simulate
 from collsim.timeline.build import build, recorded_events
 from collsim.timeline.calls import Machine, Predictor, predict
@@ -605,6 +606,14 @@ def test_a_replay_that_misses_what_was_recorded_says_so(ddp_trace):
     data = json.loads(file.read_text())
     file.write_text(json.dumps({**data, "traceEvents": data["traceEvents"] * 2}))
     assert any("longer than what was recorded" in note for note in simulate_timeline(file, steps=2).notes)
+
+
+def test_long_work_tells_how_far_it_is(ddp_trace):
+    told = []
+    with listening(lambda what, done, of: told.append((what, done, of))):
+        simulate_timeline(ddp_trace(), environment={"NCCL_MAX_NCHANNELS": "2"})
+    assert {what for what, _, _ in told} >= {"blocks of a trace", "thousand kernels", "variables", "changes"}
+    assert all(any(each == (what, of, of) for each in told) for what, _, of in told)
 
 
 def test_parts_of_different_sizes_are_told(made, tmp_path):

@@ -593,7 +593,7 @@ def test_groups_are_timed_where_their_ranks_lie(made, tmp_path, ranks, told, pla
 
 def test_groups_over_the_whole_job_grow_with_it(ddp_trace):
     file = ddp_trace(world=32, group=[0, 8, 16, 24], ranks=4, comm=2500.0)
-    for changes, ranks in (({}, 4), ({"nodes": 8}, 8), ({"ranks": 24}, 3), ({"ranks": 8}, 1)):
+    for changes, ranks in (({"nodes": 3}, 3), ({"ranks": 8}, 1)):
         found = simulate_timeline(file, **changes)
         assert {row.ranks for row in found.calls} == {ranks}
     assert found.exposed_s == 0  # nobody is left to talk to

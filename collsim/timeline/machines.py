@@ -39,7 +39,7 @@ def changed_machine(trace: Trace, calls: Sequence[Call], old: Machine, asked: Wh
     kept = {} if asked.topo else dict(old.options)
     options = {**kept, **{k: v for k, v in asked.options.items() if v}}
     overrides = {**dict(kept.get("overrides") or {}), **dict(asked.options.get("overrides") or {})}
-    ranks, per_node = asked.ranks, int(options.get(PER_NODE) or 0) or gpus_of(topology)
+    ranks, per_node = asked.ranks, gpus_of(topology, {**options, "overrides": overrides})
     if asked.nodes:
         overrides["scale_out.nodes"] = str(asked.nodes)
         ranks = ranks or asked.nodes * per_node
@@ -65,7 +65,7 @@ def _check_nodes(machine: Machine, calls: Sequence[Call], nodes: int, per_node: 
 
 def _places(trace: Trace, topology: str, options: Mapping[str, Any]) -> dict[str, Place]:
     """Return where the groups of a trace lie."""
-    per_node = int(options.get(PER_NODE) or 0) or gpus_of(topology)
+    per_node = gpus_of(topology, options)
     return {name: place_of(ranks, per_node) for name, ranks in trace.groups.items()}
 
 

@@ -59,7 +59,7 @@ def simulate_workload(
     data = {**read_workload(file), **(figures or {})}
     topology = _topology_of(data, str(file), asked)
     if "model" in data:
-        step = step_of_model(data, str(file), asked, gpus_of(topology))
+        step = step_of_model(data, str(file), asked, gpus_of(topology, asked.options))
     else:
         step = _step_of(data, str(file), asked, topology)
     options: dict[str, Any] = {k: v for k, v in asked.options.items() if v}
@@ -114,7 +114,7 @@ def extent_of(
         counts = [int(data.get(name, DEFAULTS[name])) for name in ("batches", "micro_batch", "sequence")]
         return layout.ranks, math.prod(counts) * layout.dp
     if asked.nodes and not asked.ranks:
-        return asked.nodes * gpus_of(str(asked.topo or data.get("topo"))), None
+        return asked.nodes * gpus_of(str(asked.topo or data.get("topo")), asked.options), None
     if asked.ranks:
         return asked.ranks, None
     if dimensions := layout_of(data):
@@ -135,7 +135,7 @@ class _Step:
 
 def _step_of(data: Mapping[str, Any], file: str, asked: WhatIf, topology: str) -> _Step:
     """Return a step that is written down; groups that reach over all of its ranks have as many as is asked."""
-    graph, layout, per_node = graph_of(data, file), layout_of(data), gpus_of(topology)
+    graph, layout, per_node = graph_of(data, file), layout_of(data), gpus_of(topology, asked.options)
     ranks = asked.ranks or (asked.nodes * per_node if asked.nodes else None)
     if not layout:
         world = max((call.ranks for call in graph.calls), default=1)
@@ -175,8 +175,10 @@ def step_of_model(data: Mapping[str, Any], file: str, asked: WhatIf, per_node: i
     layer = faults.attempt(lambda: layer_of(model, layout, **sizes, flops=flops))
     astride = layout.astride(per_node)
     if "tp" in astride:
-        near = [n for n in range(1, per_node + 1) if per_node % n == 0]
+        near = [n for n in range(1, per_node + 1) if per_node % n == 0 and model.heads % n == 0]
         hint = f"give tp={max(n for n in near if n <= layout.tp)}, or another of {', '.join(map(str, near))}"
+        if part := per_node - per_node % layout.tp:
+            hint += f"; or use {part} GPUs of each node: --set gpu.count={part}"
         what = f"groups of tp={layout.tp} lie across nodes of {per_node} GPUs in different ways"
         faults.append(Fault(what, "layout", hint))
     faults.raise_any(SpecError)

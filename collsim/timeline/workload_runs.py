@@ -10,6 +10,7 @@ from typing import Any
 
 from collsim.core.errors import Fault, Faults, InputError, SpecError, unknown_keys
 from collsim.core.progress import steps
+from collsim.simulation.request.groups import ParallelLayout
 from collsim.timeline.analysis import overlap_of
 from collsim.timeline.answers import Told, call_row, events_of, helps_of, path_of, streams_of
 from collsim.timeline.calls import Machine, Predictor
@@ -110,7 +111,7 @@ def extent_of(
     """
     data = {**read_workload(file), **(figures or {})}
     if "model" in data:
-        layout = Layout.read(str(data.get("layout", "")))
+        layout = Layout.read(data.get("layout", ""))
         counts = [int(data.get(name, DEFAULTS[name])) for name in ("batches", "micro_batch", "sequence")]
         return layout.ranks, math.prod(counts) * layout.dp
     if asked.nodes and not asked.ranks:
@@ -143,6 +144,9 @@ def _step_of(data: Mapping[str, Any], file: str, asked: WhatIf, topology: str) -
     world = math.prod(size for _, size in layout)
     told = {call.group: group_of(layout, call.group) for call in graph.calls}
     groups = {name: place_of(members, per_node) for name, members in told.items() if members}
+    for name in [name for name, place in groups.items() if place.lists]:
+        every = ParallelLayout(layout, tuple(part.strip() for part in name.split(","))).groups(world)
+        groups[name] = Place(lists=tuple(map(tuple, every)))
     members = {name: grown(place, len(told[name]), world, ranks or world, name) for name, place in groups.items()}
     return _Step(graph, groups, members=members)
 
@@ -167,7 +171,7 @@ def step_of_model(data: Mapping[str, Any], file: str, asked: WhatIf, per_node: i
     if "layout" not in data:
         faults.append(Fault("no layout is given", "layout", "such as layout: tp=8,pp=4,dp=16"))
     model = faults.attempt(load_transformer, data["model"])
-    layout = faults.attempt(Layout.read, str(data.get("layout", "")))
+    layout = faults.attempt(Layout.read, data.get("layout", ""))
     faults.raise_any(SpecError)
     assert model is not None
     assert layout is not None

@@ -41,7 +41,7 @@ def step_of(
     if figures:
         hint = "kernels of a trace keep their time; workload.compute_scale=0.5 halves it"
         raise InputError(*(Fault("a trace has no such entry", f"workload.{name}", hint) for name in figures))
-    of_nodes = asked.nodes * gpus_of(str(asked.topo)) if asked.nodes else 0
+    of_nodes = asked.nodes * gpus_of(str(asked.topo), asked.options) if asked.nodes else 0
     return simulate_timeline(file, asked), asked.ranks or of_nodes or read_trace(file).world, None
 
 

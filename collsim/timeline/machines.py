@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from collsim.core.errors import Fault, InputError
 from collsim.timeline.calls import Machine
 from collsim.timeline.places import Place, grown, place_of
 from collsim.timeline.trace import Call, Trace
@@ -38,22 +39,33 @@ def changed_machine(trace: Trace, calls: Sequence[Call], old: Machine, asked: Wh
     kept = {} if asked.topo else dict(old.options)
     options = {**kept, **{k: v for k, v in asked.options.items() if v}}
     overrides = {**dict(kept.get("overrides") or {}), **dict(asked.options.get("overrides") or {})}
-    ranks = asked.ranks
+    ranks, per_node = asked.ranks, gpus_of(topology, {**options, "overrides": overrides})
     if asked.nodes:
         overrides["scale_out.nodes"] = str(asked.nodes)
-        ranks = ranks or asked.nodes * (int(options.get(PER_NODE) or 0) or gpus_of(topology))
+        ranks = ranks or asked.nodes * per_node
     if overrides:
         options["overrides"] = overrides
     groups, world = _places(trace, topology, options), ranks or trace.world
     members = {name: grown(each, len(trace.groups[name]), trace.world, world, name) for name, each in groups.items()}
     environment = {**({} if asked.topo else old.environment), **asked.environment}
     machine = Machine(topology, environment, options, {trace.world: world}, groups, members, world)
-    return _large_enough(machine, calls) if not asked.nodes and (ranks or asked.topo) else machine
+    if asked.nodes:
+        _check_nodes(machine, calls, asked.nodes, per_node)
+        return machine
+    return _large_enough(machine, calls) if ranks or asked.topo else machine
+
+
+def _check_nodes(machine: Machine, calls: Sequence[Call], nodes: int, per_node: int) -> None:
+    """Refuse fewer nodes than the groups reach over, unless they have as many ranks as was asked."""
+    extent = max(machine.place_of(call).extent(machine.ranks_of(call)) for call in calls)
+    if extent > max(nodes * per_node, machine.world):
+        what = f"groups of the trace reach over {extent} ranks, {nodes} nodes have {nodes * per_node} GPUs"
+        raise InputError(Fault(what, "nodes", f"give {-(-extent // per_node)} or more"))
 
 
 def _places(trace: Trace, topology: str, options: Mapping[str, Any]) -> dict[str, Place]:
     """Return where the groups of a trace lie."""
-    per_node = int(options.get(PER_NODE) or 0) or gpus_of(topology)
+    per_node = gpus_of(topology, options)
     return {name: place_of(ranks, per_node) for name, ranks in trace.groups.items()}
 
 

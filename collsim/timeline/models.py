@@ -75,8 +75,8 @@ class Layout:
     cp: int = 1
 
     @classmethod
-    def read(cls, text: str) -> Layout:
-        """Return the layout of a text.
+    def read(cls, told: Any) -> Layout:
+        """Return the layout of a text, or of a mapping.
 
         Raises
         ------
@@ -88,6 +88,7 @@ class Layout:
         >>> Layout.read("tp=8,pp=4,dp=2").ranks
         64
         """
+        text = ",".join(f"{name}={size}" for name, size in told.items()) if isinstance(told, Mapping) else str(told)
         found: dict[str, int] = {}
         for part in filter(None, (piece.strip() for piece in text.split(","))):
             name, _, number = part.partition("=")

@@ -128,9 +128,7 @@ def training(
     parts = pp * chunks
     if layers % parts or (chunks > 1 and batches % pp):
         what = f"{layers} layers and {batches} batches on {pp} stages of {chunks}"
-        raise InputError(
-            Fault(what, "training", f"give layers that {parts} divides, with chunks batches that {pp} does")
-        )
+        raise InputError(Fault(what, "layout", f"give layers that {parts} divides, with chunks batches that {pp} does"))
     graph, ranks, messages = graph or Graph(), {"tp": tp, "cp": cp, "ep": ep}, messages or ["pp"] * pp
     turns = [
         _turns(stage, pp, batches) if chunks == 1 else _interleaved(stage, pp, batches, chunks) for stage in range(pp)

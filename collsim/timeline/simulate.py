@@ -233,7 +233,9 @@ class _Study:
             elif after.machine.ranks_of(call) == 1:  # nobody is left to talk to, or to wait for
                 node.work_s = node.late_s = 0.0
             told = after.of(call)
-            node.sms, node.spare = self.gpu.held(call.op, told.channels), told.spare
+            node.spare = told.spare
+            if told.channels != self.before.of(call).channels:  # else what the trace shows holds
+                node.sms = self.gpu.held(call.op, told.channels)
             node.link, node.load = told.kind, told.load
         return nodes
 
@@ -345,7 +347,7 @@ class _Study:
             told = after.of(call) if after else None
             ranks = after.machine.ranks_of(call) if after else call.ranks
             channels = self.trace.kernels[of_call[0]].ctas
-            if told is not None and after is not self.before:
+            if told is not None and self.before is not None and told.channels != self.before.of(call).channels:
                 channels = told.channels
             of = Told(call, ranks, channels, told.link if told else "")
             rows.append(call_row(of, nodes, run, of_call, steps=self.steps, recorded_s=recorded))

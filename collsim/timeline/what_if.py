@@ -90,15 +90,17 @@ def asked_for(what_if: WhatIf | None, **changes: Unpack[Changes]) -> WhatIf:
     return WhatIf(**own, options=options)
 
 
-def gpus_of(topology: str) -> int:
-    """Return the GPUs of a node; of a cluster, those of each of its nodes.
+def gpus_of(topology: str, options: Mapping[str, Any] | None = None) -> int:
+    """Return the GPUs of a node, as *options* have it; of a cluster, those of each of its nodes.
 
-    >>> gpus_of("hgx_h100"), gpus_of("h100_rail")
-    (8, 8)
+    >>> gpus_of("hgx_h100"), gpus_of("h100_rail"), gpus_of("hgx_h100", {"overrides": {"gpu.count": "4"}})
+    (8, 8, 4)
     """
     from collsim.topology import load_topology
 
-    found = load_topology(topology)
+    if per_node := (options or {}).get("gpus_per_node"):
+        return int(per_node)
+    found = load_topology(topology, overrides=(options or {}).get("overrides"))
     return int(found.cluster.spec.gpus_per_node if found.cluster else found.n_gpus)
 
 
@@ -106,9 +108,9 @@ def across(topology: str, ranks: int, options: Mapping[str, Any] | None = None) 
     """Return the arguments that make a cluster of as many nodes as so many ranks need; none if one is enough."""
     from collsim.topology import load_topology
 
-    options = options or {}
-    per_node = int(options.get("gpus_per_node") or 0)
-    if ranks <= (per_node or load_topology(topology).n_gpus):
+    overrides = dict((options or {}).get("overrides") or {})
+    per_node = gpus_of(topology, options)
+    known = load_topology(topology, overrides=overrides).n_gpus
+    if ranks <= (min(known, per_node) if "gpus_per_node" in (options or {}) else known):
         return {}
-    nodes = -(-ranks // (per_node or gpus_of(topology)))
-    return {"overrides": {**dict(options.get("overrides") or {}), "scale_out.nodes": str(nodes)}}
+    return {"overrides": {**overrides, "scale_out.nodes": str(-(-ranks // per_node))}}

@@ -10,6 +10,7 @@ from typing import Any
 
 from collsim.core.errors import Fault, Faults, InputError, SpecError, unknown_keys
 from collsim.core.progress import steps
+from collsim.simulation.request.groups import ParallelLayout
 from collsim.timeline.analysis import overlap_of
 from collsim.timeline.answers import Told, call_row, events_of, helps_of, path_of, streams_of
 from collsim.timeline.calls import Machine, Predictor
@@ -59,7 +60,7 @@ def simulate_workload(
     data = {**read_workload(file), **(figures or {})}
     topology = _topology_of(data, str(file), asked)
     if "model" in data:
-        step = step_of_model(data, str(file), asked, gpus_of(topology))
+        step = step_of_model(data, str(file), asked, gpus_of(topology, asked.options))
     else:
         step = _step_of(data, str(file), asked, topology)
     options: dict[str, Any] = {k: v for k, v in asked.options.items() if v}
@@ -110,11 +111,11 @@ def extent_of(
     """
     data = {**read_workload(file), **(figures or {})}
     if "model" in data:
-        layout = Layout.read(str(data.get("layout", "")))
+        layout = Layout.read(data.get("layout", ""))
         counts = [int(data.get(name, DEFAULTS[name])) for name in ("batches", "micro_batch", "sequence")]
         return layout.ranks, math.prod(counts) * layout.dp
     if asked.nodes and not asked.ranks:
-        return asked.nodes * gpus_of(str(asked.topo or data.get("topo"))), None
+        return asked.nodes * gpus_of(str(asked.topo or data.get("topo")), asked.options), None
     if asked.ranks:
         return asked.ranks, None
     if dimensions := layout_of(data):
@@ -135,7 +136,7 @@ class _Step:
 
 def _step_of(data: Mapping[str, Any], file: str, asked: WhatIf, topology: str) -> _Step:
     """Return a step that is written down; groups that reach over all of its ranks have as many as is asked."""
-    graph, layout, per_node = graph_of(data, file), layout_of(data), gpus_of(topology)
+    graph, layout, per_node = graph_of(data, file), layout_of(data), gpus_of(topology, asked.options)
     ranks = asked.ranks or (asked.nodes * per_node if asked.nodes else None)
     if not layout:
         world = max((call.ranks for call in graph.calls), default=1)
@@ -143,6 +144,9 @@ def _step_of(data: Mapping[str, Any], file: str, asked: WhatIf, topology: str) -
     world = math.prod(size for _, size in layout)
     told = {call.group: group_of(layout, call.group) for call in graph.calls}
     groups = {name: place_of(members, per_node) for name, members in told.items() if members}
+    for name in [name for name, place in groups.items() if place.lists]:
+        every = ParallelLayout(layout, tuple(part.strip() for part in name.split(","))).groups(world)
+        groups[name] = Place(lists=tuple(map(tuple, every)))
     members = {name: grown(place, len(told[name]), world, ranks or world, name) for name, place in groups.items()}
     return _Step(graph, groups, members=members)
 
@@ -167,7 +171,7 @@ def step_of_model(data: Mapping[str, Any], file: str, asked: WhatIf, per_node: i
     if "layout" not in data:
         faults.append(Fault("no layout is given", "layout", "such as layout: tp=8,pp=4,dp=16"))
     model = faults.attempt(load_transformer, data["model"])
-    layout = faults.attempt(Layout.read, str(data.get("layout", "")))
+    layout = faults.attempt(Layout.read, data.get("layout", ""))
     faults.raise_any(SpecError)
     assert model is not None
     assert layout is not None
@@ -175,8 +179,10 @@ def step_of_model(data: Mapping[str, Any], file: str, asked: WhatIf, per_node: i
     layer = faults.attempt(lambda: layer_of(model, layout, **sizes, flops=flops))
     astride = layout.astride(per_node)
     if "tp" in astride:
-        near = [n for n in range(1, per_node + 1) if per_node % n == 0]
+        near = [n for n in range(1, per_node + 1) if per_node % n == 0 and model.heads % n == 0]
         hint = f"give tp={max(n for n in near if n <= layout.tp)}, or another of {', '.join(map(str, near))}"
+        if part := per_node - per_node % layout.tp:
+            hint += f"; or use {part} GPUs of each node: --set gpu.count={part}"
         what = f"groups of tp={layout.tp} lie across nodes of {per_node} GPUs in different ways"
         faults.append(Fault(what, "layout", hint))
     faults.raise_any(SpecError)

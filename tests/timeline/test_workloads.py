@@ -267,7 +267,7 @@ def test_every_fault_of_a_model_is_said_at_once(tmp_path):
             "tp=3 lie across nodes of 8(.|\n)*give tp=2, or another of 1, 2, 4",
         ),
         ({"layout": "dp=4,ep=3"}, "does not divide dp=4"),
-        ({"layout": "pp=5"}, "32 layers"),
+        ({"layout": {"pp": 5}}, "layout: 32 layers"),
         ({"model": {"layers": 2, "hiden": 8}}, "hiden"),
         ({"model": 5}, "5 is no model"),
         ({"model": {"layers": True, "gated": 3}}, "layers, gated"),
@@ -395,6 +395,17 @@ def test_groups_of_a_layout_are_timed_where_they_lie(tmp_path):
         assert of_groups["all_reduce", 8] == pytest.approx(tensors.time_s)
 
 
+def test_groups_of_a_layout_that_are_not_evenly_apart_run_beside_each_other(tmp_path):
+    file = tmp_path / "step.yaml"
+    file.write_text(
+        "schema: collsim.workload/1\ntopo: hgx_h100\nlayout: tp=4,pp=2,dp=2\nstep:\n"
+        '  - {collective: all_reduce, size: 64M, group: "tp, dp"}\n'
+    )
+    (row,) = simulate("hgx_h100", "all_reduce", 64 << 20, ranks=16, dtype="bfloat16", groups="tp=4,pp=2,dp=2",
+                      over="tp,dp", overrides={"scale_out.nodes": "2"}).rows  # fmt: skip
+    assert simulate_timeline(file).calls[0].alone_s == pytest.approx(row.time_s)
+
+
 def test_messages_of_stages_go_as_far_as_these_are_apart(tmp_path):
     """Two stages of four GPUs on a node of eight: every other message leaves the node."""
     found = model_step(tmp_path, layout="tp=4,pp=4", batches=2)
@@ -403,12 +414,13 @@ def test_messages_of_stages_go_as_far_as_these_are_apart(tmp_path):
 
 
 def test_jitter_and_launches_of_a_model_count(tmp_path):
+    model = {"layers": 2, "hidden": 4096, "heads": 32, "kv_heads": 8, "ffn": 14336}
     plain, launched, one, two, again = (
-        model_step(tmp_path, **changes).step_time_s
+        model_step(tmp_path, model=model, **changes).step_time_s
         for changes in ({}, {"launch": "2 ms"}, {"jitter": 0.1}, *[{"jitter": 0.1, "seed": 3}] * 2)
     )
     assert plain != one != two == again
-    assert launched > 2e-3 * 2 * 32 * 4  # two products and two all-reduces a layer each way
+    assert launched > 2e-3 * 2 * 2 * 4  # two products and two all-reduces a layer each way
 
 
 def test_collectives_of_no_bytes_take_no_time_and_loops_over_nothing_end(tmp_path):

@@ -19,4 +19,4 @@ for size_bytes in sorted({row.size_bytes for row in result}):
     rows = {row.algo: row for row in result if row.size_bytes == size_bytes}
     best = min(rows.values(), key=lambda row: row.time_s)
     cells = "".join(f"{rows[name].busbw_Bps / 1e9:11.1f}" for name in algorithms)
-    print(f"{size_bytes:12d}{cells}  {best.algo}: {best.limit}")
+    print(f"{size_bytes:12d}{cells}  {best.algo}: {best.limited_by}")

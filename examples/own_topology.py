@@ -26,5 +26,5 @@ for ranks in (4, 8):
     for row in result:
         print(
             f"{row.ranks} ranks  {row.op:<11} {row.algo:<10} {row.time_s * 1e3:6.2f} ms  "
-            f"busbw {row.busbw_Bps / 1e9:5.1f} GB/s  bound {row.bound:<14} limit {row.limit}"
+            f"busbw {row.busbw_Bps / 1e9:5.1f} GB/s  bound {row.bound:<14} limited by {row.limited_by}"
         )

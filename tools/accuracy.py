@@ -4,7 +4,8 @@
 which NCCL and RCCL rank their own algorithms, per system, class of operations and band of sizes, with the noise of the
 measurements beside them. ``--write`` puts the overview into README.md, between its markers, and the tables by place, by
 class and by operation into docs/accuracy.md; ``--set train`` scores the logs of the fit instead. Which log is in which
-set, and why: tools/data/split.csv.
+set, and why: tools/data/split.csv. ``--look-up`` compares with a table look-up, groups of rows left out in turn; with
+``--write`` that table goes into docs/profiles.md.
 """
 
 from __future__ import annotations
@@ -54,10 +55,13 @@ from scores import (
     verdict,
     world_of,
 )  # fmt: skip
+from table_lookup import judge_groups, lookup_table, plain_groups
 
 ROOT = Path(__file__).parent.parent
 README, PAGE, MODEL = ROOT / "README.md", ROOT / "docs" / "accuracy.md", ROOT / "docs" / "model.md"
 BEGIN, END = "<!-- accuracy -->\n\n", "\n<!-- /accuracy -->\n"
+PROFILES = ROOT / "docs" / "profiles.md"
+BEGIN_LOOKUP, END_LOOKUP = "<!-- look-up -->\n\n", "\n<!-- /look-up -->\n"
 WORKERS = 2
 
 
@@ -314,6 +318,16 @@ def as_in_docs(text: str) -> str:
     return text.replace("docs/accuracy.md", "accuracy.md")
 
 
+def look_up(rows: Sequence[TableRow], options: argparse.Namespace) -> int:
+    """Print the comparison with a table look-up, or write it."""
+    text = lookup_table(judge_groups(plain_groups(rows), workers=options.workers))
+    if options.write:
+        put_between(PROFILES, BEGIN_LOOKUP, END_LOOKUP, text)
+    else:
+        print(text, end="")
+    return 0
+
+
 def main() -> int:
     """Run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -324,11 +338,14 @@ def main() -> int:
     parser.add_argument(
         "--write", action="store_true", help="write the overview of README.md and docs/model.md, and docs/accuracy.md"
     )
+    parser.add_argument("--look-up", action="store_true", help="compare with a table look-up, groups of rows left out")
     options = parser.parse_args()
     if options.write and (options.set, options.system) != ("test", None):
         parser.error("--write goes with all systems and the test set")
     start = time.perf_counter()
     every = [row for row in measured_rows() if options.system in (None, row.case.system)]
+    if options.look_up:
+        return look_up(every, options)
     healthy = [row for row in every if row.health == "ok"]
     usable = [row for row in healthy if not row.spike]
     train = [row for row in usable if row.set == "train"]

@@ -5,6 +5,7 @@ python tools/config_schema.py
 
 from __future__ import annotations
 
+import argparse
 import json
 import pathlib
 from typing import Any
@@ -28,6 +29,7 @@ def renew(config: dict[str, Any]) -> None:
 
 def main() -> None:
     """Renew the schemas that hold a configuration of their own; a reference to another stays."""
+    argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
     for name in NAMES:
         path = SCHEMAS / name
         document = json.loads(path.read_text(encoding="utf-8"))

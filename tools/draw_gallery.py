@@ -9,6 +9,7 @@ A test compares page and drawings with what this makes.
 
 from __future__ import annotations
 
+import argparse
 import io
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -116,6 +117,7 @@ def page(found: Sequence[Mapping[str, Any]], curves: set[str]) -> str:
 
 def main() -> None:
     """Write the page and its pictures."""
+    argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
     PICTURES.mkdir(exist_ok=True)
     rows, curves, found = measured_rows(), set(), systems()
     for each in found:

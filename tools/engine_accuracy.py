@@ -304,12 +304,12 @@ def looked_up(calls: Sequence[Call]) -> list[Judged]:
     return found
 
 
-def of_nccl(rows: Sequence[Row]) -> list[Judged]:
-    """Return the errors of what the engine leaves to NCCL."""
+def of_nccl(rows: Sequence[Row], **others: str) -> list[Judged]:
+    """Return the errors of what the engine leaves to NCCL; *others* are asked for instead."""
     found = []
     for row in rows:
         if call_of(row) is None:
-            time_s = simulate(**asked(row)).rows[0].time_s + row.clone_s
+            time_s = simulate(**(asked(row) | others)).rows[0].time_s + row.clone_s
             found.append(Judged(row, NCCL, time_s / (row.time_us * US) - 1))
     return found
 
@@ -479,7 +479,8 @@ def main() -> int:
         if told.write:
             text = profile_text(*found[name], by_ranks)
             (FOLDER / f"{name}.yaml").write_text(text, encoding="utf-8")
-    kinds[KINDS[-1]] += of_nccl(rows)
+    kinds[KINDS[-2]] += of_nccl(rows)
+    kinds[KINDS[-1]] += of_nccl(rows, **SYMMETRIC)
     text = "\n".join([*table(kinds), "", *constants_table(found)]) + "\n"
     print(text)
     if told.write and not told.only:
@@ -487,8 +488,9 @@ def main() -> int:
     return 0
 
 
-KINDS = ("fitted", "ranks left out", "look-up", "hash split", "left to NCCL")
+KINDS = ("fitted", "ranks left out", "look-up", "hash split", "left to NCCL", "that on symmetric memory")
 """Kinds of errors, in order."""
+SYMMETRIC = {"library": "nccl-2.29", "registered": "symmetric"}
 
 
 if __name__ == "__main__":

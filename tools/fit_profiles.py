@@ -157,13 +157,17 @@ def rows_of(system: str) -> list[Measured]:
     ]
 
 
-def fit(system: str) -> Calibration:
-    """Return the calibration of a system."""
+def start_profile(system: str) -> Profile:
+    """Return the profile that the fit of a system starts from."""
     begin = FITS[system].start
     start = load_profile(begin if begin in FITS else str(STARTS / f"{begin}.yaml"))
-    start = as_hosted(start, FITS[system].host) if start.host else start
-    topology = topology_of(system)
-    rows = rows_of(system)
+    return as_hosted(start, FITS[system].host) if start.host else start
+
+
+def fit(system: str, *, without: int = 0) -> Calibration:
+    """Return the calibration of a system; to no row of *without* ranks."""
+    start, topology = start_profile(system), topology_of(system)
+    rows = [row for row in rows_of(system) if row.case.ranks != without]
     found = fit_profile(rows, topology, start=start, alike=FITS[system].alike)
     levels = {peer_level(topology, range(row.case.ranks), read_environment(dict(row.case.environment))) for row in rows}
     if FITS[system].lender:

@@ -6,6 +6,7 @@ count, those that only a type checker sees do not. Run ``python tools/import_gra
 
 from __future__ import annotations
 
+import argparse
 import tomllib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -87,6 +88,7 @@ def _reached(module: str, following: dict[str, set[str]]) -> set[str]:
 
 def main() -> None:
     """Print the graph."""
+    argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
     found = house()
     for number, rooms in enumerate(found.floors):
         print(f"floor {len(found.floors) - number}: {', '.join(rooms)}")

@@ -50,11 +50,17 @@ NORMAL_90 = 1.645
 NODES, FIRST = 1.5, 3.0
 """Factors by which nodes on a network may well differ from the others; the last for adapters of a first generation."""
 FIRST_GENERATION = ("efa_v1",)
-"""Networks that differ from the others by one factor on how late steps arrive and one on rates of lines, for all
-protocols: adapters of the first generation. What a step keeps its channel waiting for is the work of the host, not of
-the adapter, and is as elsewhere."""
-SPREADS = {"message_overhead_s": 3.0, "turn_s": 3.0, "channel_rate_Bps": 2.0, "one_way_rate_Bps": 2.0}
-"""The same of constants of a kernel anywhere."""
+"""Networks whose adapters are of a first generation: rates of lines differ by one factor for all protocols."""
+LATE, LATE_S, LATE_SPREAD, LATE_NETWORKS = "late_s", 15e-6, 3.0, ("efa", "efa_v1")
+"""Key of the time by which every step over some networks arrives later, whatever kernel and protocol; what it was
+before any log was read, by what factor it may well differ (both assumed, for a decade around: a microsecond or two is
+InfiniBand's), and the networks: EFA's, whose datagrams come in any order and are put in order by the host. What a step
+keeps its channel waiting for is as elsewhere. Factors instead would make of the 3 us of LL that take 60 more on p3dn,
+the only log of the first adapters, half a millisecond of Simple."""
+SPREADS = {"message_overhead_s": 3.0, "turn_s": 1.5, "channel_rate_Bps": 2.0, "one_way_rate_Bps": 2.0}
+"""The same of constants of a kernel anywhere. A turn is the work of a thread that posts a request, much the same on all
+hosts; how late a step arrives is host, adapter, fabric and flush together. With 3 for both, logs told the two apart
+only by a single row: rings of Simple then kept their channels for 20 us, which took a tenth of large ones."""
 NVLS_SPREAD = 1.3
 """Of trees of NVLS one network was measured: what they cost anywhere stays near the figures of NCCL's tuner, and their
 channel rate is no part of the fit, for no log of two nodes tells it."""
@@ -70,9 +76,9 @@ of p5 says 0.87 to 0.94. Smaller sizes, which wait for other things too, hardly 
 HOST_RATE, HOST_SPREAD, COPYING = 1e9, 3.0, ("slingshot", "slingshot_a100")
 """Rate at which the host copies messages of LL, and by what factor it may well differ (both assumed), and the networks
 whose provider has it copy them as it comes: libfabric's for Slingshot, fi_cxi(7)."""
-PARTS = ("nodes", "rates", "chains", "node share", "host copies", "pooling")
-"""Parts of the law that can be left out: factors of nodes, of rates of lines, the share of trees, what
-NVLS loses in trees, copies by the host, and all that networks have in common."""
+PARTS = ("nodes", "rates", "late steps", "chains", "node share", "host copies", "pooling")
+"""Parts of the law that can be left out: factors of nodes, of rates of lines, by how much steps over EFA are late, the
+share of trees, what NVLS loses in trees, copies by the host, and all that networks have in common."""
 LINES = ("LL", "LL128")
 
 
@@ -119,28 +125,34 @@ class Law:
 
     def names_of(self, network: str, family: str, proto: str, key: str) -> list[str]:
         """Return the terms whose sum is the logarithm of a constant; none if the law does not say it."""
-        value = getattr(self.starts[family][proto], key)
+        value = 0.0 if key == LATE else getattr(self.starts[family][proto], key)
         if key == "link_share":
             return self._shares(network, family)
-        if key == "node_share":
-            told = family == "nvls" and "node share" not in self.without
-            return [self._term("nvls.node_share", math.log(NODE_SHARE), NODE_SHARE_SPREAD, 0.0)] if told else []
-        if key == "host_rate_Bps":
-            told = network in COPYING and proto == "LL" and "host copies" not in self.without
-            return [self._term(f"{network}.host_rate", math.log(HOST_RATE), HOST_SPREAD)] if told else []
+        if key in (LATE, "node_share", "host_rate_Bps"):
+            return self._apart(network, family, proto, key)
         if not value or math.isinf(value) or (family == "nvls" and key == "channel_rate_Bps"):
             return []
-        if family == "nvls":
-            spread = NVLS_SPREAD
-        elif key in SPREADS:
-            spread = SPREADS[key]
-        else:
+        if family != "nvls" and key not in SPREADS:
             return []
+        spread = NVLS_SPREAD if family == "nvls" else SPREADS[key]
         whose = f"{network}." if "pooling" in self.without else ""
         names = [self._term(f"{whose}{family}.{proto}.{key}", math.log(value), spread)]
         kind = "rate" if key.endswith("_Bps") else "wait"
-        of_host = key == "turn_s" and network in FIRST_GENERATION
-        return names if whose or family == "nvls" or of_host else names + self._factors(network, kind, proto)
+        alike = whose or family == "nvls" or (kind == "wait" and self._is_late(network))
+        return names if alike else names + self._factors(network, kind, proto)
+
+    def _is_late(self, network: str) -> bool:
+        return network in LATE_NETWORKS and not {"late steps", "nodes", "pooling"} & self.without
+
+    def _apart(self, network: str, family: str, proto: str, key: str) -> list[str]:
+        """Return the terms of constants that some kernels or networks have and others have not."""
+        if key == LATE:
+            return [self._term(f"{network}.late", math.log(LATE_S), LATE_SPREAD)] if self._is_late(network) else []
+        if key == "node_share":
+            told = family == "nvls" and "node share" not in self.without
+            return [self._term("nvls.node_share", math.log(NODE_SHARE), NODE_SHARE_SPREAD, 0.0)] if told else []
+        told = network in COPYING and proto == "LL" and "host copies" not in self.without
+        return [self._term(f"{network}.host_rate", math.log(HOST_RATE), HOST_SPREAD)] if told else []
 
     def _factors(self, network: str, kind: str, of: str) -> list[str]:
         """Return the factor of nodes on waits, and on rates of lines."""
@@ -169,6 +181,7 @@ class Law:
         """Return the places of the terms of every constant of a kernel that the law says."""
         keys = (
             "message_overhead_s",
+            LATE,
             "turn_s",
             "base_s",
             "channel_rate_Bps",
@@ -192,6 +205,8 @@ class Law:
         places = self.places(network, family, proto)
         sums = {key: float(logs[its].sum()) - STEP * (key == moved) for key, its in places.items()}
         values = {key: min(math.exp(total), most_of(network, key)) for key, total in sums.items()}
+        if LATE in values:
+            values["message_overhead_s"] += values.pop(LATE)
         changes: dict[str, Any] = values
         return replace(self.starts[family][proto], origins={}, **changes)
 
@@ -219,18 +234,27 @@ class Joint:
         found: dict[str, Constant] = {}
         for family, protocols in self.law.starts.items():
             for proto in protocols:
-                for key, places in self.law.places(network, family, proto).items():
+                of_key = self.law.places(network, family, proto)
+                for key, places in of_key.items():
+                    if key == LATE:
+                        continue
+                    added = [places, of_key[LATE]] if key == "message_overhead_s" and LATE in of_key else [places]
                     word = key.removesuffix("_Bps").removesuffix("_s")
                     name = f"{family}.{word}" if key == "link_share" else f"{family}.{proto}.{word}"
-                    found[name] = self._constant(name, places, most_of(network, key))
+                    found[name] = self._constant(name, added, most_of(network, key))
         return list(found.values())
 
-    def _constant(self, name: str, places: Sequence[int], most: float) -> Constant:
+    def _constant(self, name: str, added: Sequence[Sequence[int]], most: float) -> Constant:
+        """Return a constant: products of terms, by their places, *added* up."""
         terms = list(self.law.terms.values())
-        before = math.hypot(*(terms[place].spread for place in places))
-        start = math.exp(sum(terms[place].start for place in places))
-        deviation = min(math.sqrt(self.covariance[np.ix_(places, places)].sum()), before)
-        value = min(math.exp(self.logs[list(places)].sum()), most)
+        parts = np.array([math.exp(self.logs[list(places)].sum()) for places in added])
+        start = math.fsum(math.exp(sum(terms[place].start for place in places)) for places in added)
+        slopes = np.zeros(len(terms))
+        for places, share in zip(added, parts / parts.sum(), strict=True):
+            slopes[list(places)] += share
+        before = float(np.linalg.norm(slopes * [term.spread for term in terms]))
+        deviation = min(math.sqrt(slopes @ self.covariance @ slopes), before)
+        value = min(float(parts.sum()), most)
         reach = math.exp(NORMAL_90 * deviation)
         return Constant("stream", name, start, value, value / reach, min(value * reach, most), deviation < before / 2)
 

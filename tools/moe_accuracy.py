@@ -119,7 +119,8 @@ def simulated(row: Published, kernel: Kernel) -> MoeRow:
     grouped = row.source.startswith(GROUPED) and row.mode == "normal" and nodes > 1
     result = simulate_moe(
         row.machine[1], None, experts=256 // row.ranks * row.ranks, top_k=row.top_k, hidden=row.hidden,
-        dispatch=row.dtype, combine="bf16", groups=nodes if grouped else 1, group_limit=min(nodes, 4) if grouped else 0,
+        dispatch=row.dtype, combine="bf16", expert_groups=nodes if grouped else 1,
+        group_limit=min(nodes, 4) if grouped else 0,
         ep=row.ranks, tokens=row.tokens, mode=row.mode, kernel=kernel, sms=row.sms,
         overrides={"scale_out.nodes": str(nodes)} if nodes > 1 else None,
     )  # fmt: skip

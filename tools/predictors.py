@@ -182,12 +182,12 @@ def gpus_of(case: TableCase) -> list[int]:
     return [node * cluster.node.n_gpus + gpu for node in range(case.nodes) for gpu in range(each)]
 
 
-def simulate(case: TableCase) -> Row:
-    """Return the row that collsim predicts, told what the log says."""
+def simulate(case: TableCase, profile: Profile | None = None) -> Row:
+    """Return the row that collsim predicts, told what the log says; with the shipped profile by default."""
     launch = {"launch": "graph"} if case.launch == "graph" else {"registered": case.launch == "registered"}
     options: dict[str, Any] = {"rank_list": gpus_of(case), "gpus_per_thread": max(case.gpus_per_thread, 1), **launch}
     options["host"] = case.host
-    options["profile"] = lent_profile(case.system)
+    options["profile"] = profile or lent_profile(case.system)
     size: int | None = case.size_bytes
     if case.op == "all_to_all_v":
         size, options["matrix"] = None, np.array(matrix_bytes(case.matrix, case.scale), dtype=np.int64)
@@ -198,10 +198,10 @@ def simulate(case: TableCase) -> Row:
     return collsim.simulate(topo_of(case.system), case.op, size, environment=variables(case), **options).rows[0]
 
 
-def predict(case: TableCase) -> Prediction | None:
-    """Return the prediction of collsim; None if it refuses."""
+def predict(case: TableCase, profile: Profile | None = None) -> Prediction | None:
+    """Return the prediction of collsim, with the shipped profile by default; None if it refuses."""
     try:
-        row = simulate(case)
+        row = simulate(case, profile)
     except CollsimError:
         return None
     return Prediction(row.time_s, row.time_lo_s, row.time_hi_s)

@@ -7,6 +7,7 @@ A test compares the two. Neighbours with the same meaning share a line.
 
 from __future__ import annotations
 
+import argparse
 import pathlib
 import re
 from collections.abc import Iterable
@@ -46,4 +47,5 @@ def refreshed(page: str) -> str:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
     PAGE.write_text(refreshed(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

@@ -5,6 +5,7 @@ The tests compare the two, so that no page shows what the tool does not print.
 
 from __future__ import annotations
 
+import argparse
 import re
 import subprocess
 from collections.abc import Iterator
@@ -44,6 +45,13 @@ def refreshed(match: re.Match[str]) -> str:
     return f"```console\n{text}```"
 
 
+def asked() -> list[Path]:
+    """Return the pages that the command line names, all without one."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("pages", nargs="*", type=Path, help="only these, such as docs/moe.md")
+    return parser.parse_args().pages or PAGES
+
+
 if __name__ == "__main__":
-    for page in PAGES:
+    for page in asked():
         page.write_text(BLOCK.sub(refreshed, page.read_text(encoding="utf-8")), encoding="utf-8")

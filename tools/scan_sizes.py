@@ -5,8 +5,8 @@ four nodes, every operation and the library of the profile, at default flags; ``
 ``--lines`` prints a line for each system and operation, and ``--write`` puts the table into docs/jumps.md, for some
 twenty minutes of a core. Sizes are looked at coarsely first, and 2 % apart wherever something changes in between. A
 change of time for which no switch is found is a fault: it is listed, and the exit status is 1. More rounds are no
-reason for a fall; one without any other switch counts as transfers that meet on links only if the same schedule, timed
-on links that hold nobody up, takes as long or longer.
+reason for a fall, nor are copies by hosts; one without any other switch counts as transfers that meet on links only if
+the same schedule, timed on links that hold nobody up, takes as long or longer.
 """
 
 from __future__ import annotations
@@ -83,6 +83,8 @@ class Case(NamedTuple):
         return self.ranks or self.topology.n_gpus
 
 
+HOST_COPIES = "host_rate"
+"""Limit of rows whose messages hosts copy."""
 SCALES = (2, 4)
 MOST_RANKS = 80
 """More are left out: a scan of them takes minutes, and more ranks switch as these do."""
@@ -108,7 +110,8 @@ def _counts(case: Case) -> bool:
 
 class Choice(NamedTuple):
     """What a library decides that times depend on: algorithm and protocol, channels, parts of a message, chunks; the
-    bytes of a channel that is dealt whole cells, and how often the fullest channel goes through its loop.
+    bytes of a channel that is dealt whole cells, how often the fullest channel goes through its loop, and whether the
+    network's plug-in lets hosts copy the messages.
     """
 
     algo: str
@@ -117,6 +120,7 @@ class Choice(NamedTuple):
     chunk_bytes: int
     cells_bytes: int = 0
     rounds: int = 0
+    copied: bool = False
 
 
 class Point(NamedTuple):
@@ -151,10 +155,10 @@ class Event(NamedTuple):
     def switch(self) -> str:
         """What the library switched, as a key of `SWITCHES`, or what else it is; empty if nothing.
 
-        More rounds are no reason for less time.
+        More rounds are no reason for less time, nor are copies.
         """
         one, other = self.before.choice, self.after.choice
-        names = [name for name in SWITCHES if not (self.falls and name == "rounds")]
+        names = [name for name in SWITCHES if not (self.falls and name in LENGTHEN)]
         named = zip(names, one, other, strict=False)
         return next((name for name, before, after in named if before != after), "links" if self.meets else "")
 
@@ -180,8 +184,12 @@ SWITCHES = {
     "rounds": "a channel goes through its loop once more, with all its steps, for what one round of chunks leaves: "
     "only an all-reduce on rings evens out the last round (loops of `src/device`: `all_gather.h`, `reduce_scatter.h`, "
     "`broadcast.h`, `reduce.h`)",
+    "copies": "messages pass 4 KiB on the wire, from where on the network's plug-in lets hosts copy them at the "
+    "`host_rate` of the profile ([profiles.md](profiles.md)): Slingshot as it comes",
 }
 """Switches in the order of `Choice`, with what decides them."""
+LENGTHEN = ("rounds", "copies")
+"""Switches that make nothing faster."""
 LINKS = (
     "nothing is switched, but transfers of several channels, in step so far, meet on a link no more, or for less long: "
     "the same schedule on links that hold nobody up takes no less time for more bytes"
@@ -221,7 +229,8 @@ def library_of(case: Case) -> tuple[Library, System] | None:
 def choice_of(row: Row, case: Case) -> Choice:
     """Return the choice behind a row."""
     algo = "/".join(filter(None, (row.algo, row.proto)))
-    plain = Choice(algo, row.channels or 0, 0, 0)
+    copied = any(limit.name == HOST_COPIES for limit in row.limits)
+    plain = Choice(algo, row.channels or 0, 0, 0, copied=copied)
     try:
         known = library_of(case)
         if known is None:

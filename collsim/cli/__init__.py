@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
@@ -19,6 +20,7 @@ from collsim._version import __version__
 from collsim.cli.output import ClosedStream, discard_stdout, leave_pipe, stdout_failure
 from collsim.core import process
 from collsim.core.errors import CollsimError, Fault, defect, nearest
+from collsim.core.old_names import OldName
 
 __all__ = ["main"]
 
@@ -47,6 +49,7 @@ COMMANDS = {
     "healthy.",
 }
 """Every command, in a module of its name, and the first sentence of its help."""
+_SHOW_WARNING = warnings.showwarning
 LONGEST_MESSAGE = 2_000
 CALLED_BACK_S = 0.01
 """How long a call back from C may go on before it is interrupted again, chosen; a longer one is, once more."""
@@ -126,6 +129,8 @@ def _settle_process() -> None:
     process.ours = True
     gc.set_threshold(COLLECT_AFTER)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # to start threads takes longer than all our small products
+    warnings.simplefilter("always", OldName)
+    warnings.showwarning = _say_old_name
     if sys.unraisablehook is sys.__unraisablehook__:
         sys.unraisablehook = _interrupt_again
     if sys.stdout is None:
@@ -133,6 +138,14 @@ def _settle_process() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
+
+
+def _say_old_name(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+    """Say in one line what a name of before is called now; other warnings stay as Python prints them."""
+    if issubclass(category, OldName):
+        click.echo(f"warning: {message}", err=True)
+    else:
+        _SHOW_WARNING(message, category, *where, **more)
 
 
 def _interrupt_again(lost: Any) -> None:
@@ -176,6 +189,15 @@ def _fail(error: Exception) -> NoReturn:
     sys.exit(1)
 
 
+def _as_setting(flag: str, flags: Sequence[str]) -> str:
+    """Return how ``--set`` sets the figure of a topology that has the name of a flag; empty if none has."""
+    from collsim.topology.files.overrides import known_paths
+
+    name = flag.lstrip("-").replace("-", "_")
+    path = next((path for path in known_paths() if path.rpartition(".")[2] == name), "")
+    return f"--set {path}=VALUE" if path and "--set" in flags else ""
+
+
 def _refuse_usage(error: click.ClickException) -> NoReturn:
     """Say what is wrong with the words of the command line."""
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
@@ -187,6 +209,7 @@ def _refuse_usage(error: click.ClickException) -> NoReturn:
         if isinstance(error, click.exceptions.NoSuchOption) and context is not None:
             flags = [flag for option in context.command.params for flag in option.opts]
             near = nearest(error.option_name, flags)
+            near = _as_setting(error.option_name, flags) or near
             what = f'no such flag "{error.option_name}"'
             hint = f'did you mean "{near}"? {hint}' if near else hint
         elif type(error) is click.BadParameter and isinstance(error.param, click.Option) and context is not None:

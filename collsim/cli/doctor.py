@@ -6,12 +6,15 @@ import os
 import sys
 import time
 from importlib import import_module
+from itertools import zip_longest
+from textwrap import wrap
 
 import click
 
 from collsim._version import __version__
-from collsim.cli.output import write_page
+from collsim.cli.output import screen_of, write_page
 from collsim.core.errors import CollsimError, Fault
+from collsim.core.units import format_count
 
 __all__ = ["doctor"]
 
@@ -43,7 +46,10 @@ def doctor(warm: bool) -> None:
 
 
 def _say(*lines: tuple[str, str]) -> None:
-    write_page("".join(f"{name:<8} {text}\n" for name, text in lines))
+    width = screen_of(None, wide=False, verbose=False).width
+    for name, text in lines:
+        parts = [text] if width is None else wrap(text, width - 9)
+        write_page("".join(f"{word:<8} {part}\n" for word, part in zip_longest([name], parts, fillvalue="")))
 
 
 def _version_of(package: str) -> str:
@@ -84,5 +90,5 @@ def _warmed() -> str:
         raise CollsimError(Fault("no folder can keep compiled kernels", "", HINT))
     start_s = time.perf_counter()
     compiled = warm()
-    took = f"{time.perf_counter() - start_s:.1f} s"
-    return f"compiled {len(compiled)} kernels in {took}" if compiled else f"all kernels were there, loaded in {took}"
+    told = f"compiled {format_count(len(compiled), 'kernel')}" if compiled else "all kernels were there, loaded"
+    return f"{told} in {time.perf_counter() - start_s:.1f} s"

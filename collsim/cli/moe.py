@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from collsim.cli.options import expert_options, screen_options
+from collsim.cli.options import Renamed, expert_options, screen_options
 from collsim.cli.output import (
     check_suffix,
     check_targets,
@@ -40,7 +40,7 @@ def _listing(context: click.Context, parameter: click.Parameter, wanted: bool) -
         context.exit()
 
 
-@click.command(context_settings={"auto_envvar_prefix": "COLLSIM"})
+@click.command(cls=Renamed, context_settings={"auto_envvar_prefix": "COLLSIM"})
 @expert_options
 @click.option("--format", "form", envvar="COLLSIM_FORMAT", metavar="FORMAT", help="table, csv, json or md.")
 @click.option("-o", "--output", metavar="FILE", help="Write there; the suffix chooses the format.")
@@ -67,7 +67,7 @@ def moe(
     \b
     Examples:
       collsim moe --topo hgx_h100 --nodes 8 --ep 8,16,32,64
-      collsim moe --topo hgx_h100 --nodes 8 --ep 64 --skew 1.0 --placement balanced --redundant 64
+      collsim moe --topo hgx_h100 --nodes 8 --ep 64 --skew 1.0 --expert-placement balanced --redundant 64
       collsim moe --topo gb200_nvl72 --ep 64 --phase decode --tokens 64
       collsim moe --topo mi355x_rack128 --ep 64,128 --compare gb200_nvl72,mi400_ualoe72
       collsim moe --topo hgx_h100 --experts 64 --topk 6 --hidden 2048 --layers 26 --svg bytes.svg
@@ -156,8 +156,8 @@ def _asked(flags: dict[str, Any], faults: Faults) -> dict[str, Any]:
         text = flags[name]
         return None if text is None else faults.attempt(lambda: parse(text, name))
 
-    whole = ("experts", "top_k", "hidden", "layers", "groups", "group_limit")
-    figures = {name: read(name, texts.read_number) for name in whole}
+    whole = ("experts", "top_k", "hidden", "layers", "expert_groups", "group_limit")
+    figures = {name.removeprefix("expert_"): read(name, texts.read_number) for name in whole}
     own = flags["model"] is None and any(flags[name] is not None for name in OWN_MODEL)
     unread = own and any(flags[name] is not None and figures[name] is None for name in OWN_MODEL)
     redundant = read("redundant", texts.read_number)
@@ -173,7 +173,7 @@ def _asked(flags: dict[str, Any], faults: Faults) -> dict[str, Any]:
         "redundant": 0 if redundant is None else redundant,
         **{
             name: flags[name]
-            for name in ("mode", "phase", "placement", "kernel", "tolerance", "load_only", "forward", "profile")
+            for name in ("mode", "phase", "expert_placement", "kernel", "tolerance", "load_only", "forward", "profile")
         },
         "machine": Machine(
             texts.read_overrides(flags["overrides"], faults),

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from collsim.core.old_names import OLD_ARGUMENTS, warn_of
 from collsim.simulation.request.fields import BOUNDS, BY_NAME, SCALE_OUT
 
 __all__ = [
@@ -247,7 +248,7 @@ EXPERT_OPTIONS: dict[str, Callable[..., Any]] = {
     "top_k": click.option("--topk", "--top-k", "top_k", metavar="K", help="Experts that each token takes."),
     "hidden": click.option("--hidden", metavar="H", help="Elements of a token."),
     "layers": click.option("--layers", metavar="L", help="Layers with experts."),
-    "groups": click.option("--groups", metavar="G", help="Equal groups of experts."),
+    "expert_groups": click.option("--expert-groups", metavar="G", help="Equal groups of experts."),
     "group_limit": click.option("--group-limit", metavar="M", help="A token takes experts of at most M groups."),
     "dispatch": click.option("--dispatch", metavar="TYPE", help="Data type of tokens in dispatch: fp8, bf16 or nvfp4."),
     "combine": click.option("--combine", metavar="TYPE", help="Data type of tokens in combine: fp8, bf16 or nvfp4."),
@@ -278,8 +279,8 @@ EXPERT_OPTIONS: dict[str, Callable[..., Any]] = {
     "balanced": click.option(
         "--balanced", is_flag=True, help="Tokens take experts in turn, as far apart as there are."
     ),
-    "placement": click.option(
-        "--placement",
+    "expert_placement": click.option(
+        "--expert-placement",
         default="contiguous",
         show_default=True,
         metavar="NAME",
@@ -322,6 +323,21 @@ EXPERT_OPTIONS: dict[str, Callable[..., Any]] = {
     ),
 }
 """The flags of a question about experts."""
+
+
+class Renamed(click.Command):
+    """Command that still takes flags by their names of before, with a warning."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Replace old flags by those of now."""
+        known = {flag for option in self.params for flag in option.opts}
+        for i, text in enumerate(args):
+            flag, equals, value = text.partition("=")
+            new = "--" + OLD_ARGUMENTS.get(flag.removeprefix("--"), "").replace("_", "-")
+            if flag not in known and new in known:
+                warn_of(flag, new)
+                args[i] = f"{new}{equals}{value}"
+        return super().parse_args(ctx, args)
 
 
 def screen_options(command: Callable[..., Any]) -> Callable[..., Any]:

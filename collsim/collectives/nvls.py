@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from collsim.collectives.algorithm import KIB, Algorithm, ScheduleRequest
 from collsim.collectives.pipeline import Hop, pipelined
 from collsim.core.errors import Fault, UnsupportedError
-from collsim.schedule import EVERY, ChunksBuilder, Schedule, split_bytes
+from collsim.schedule import EVERY, Chunks, Schedule, split_bytes
 
 __all__ = ["ALGORITHM"]
 
@@ -37,18 +39,20 @@ def build(request: ScheduleRequest) -> Schedule:
     n, name = request.n_ranks, request.op.name
     per_head = name != "all_reduce"
     shares = request.shares(request.block_bytes if per_head else request.size_bytes)
-    slices = [[int(share)] * n if per_head else split_bytes(int(share), n, request.element_bytes) for share in shares]
-    chunk_bytes = _chunk_bytes(request)
-    pieces = [request.pieces(int(size), chunk_bytes) for heads in slices for size in heads]
-    hops = [_hops(name, head) for _ in shares for head in range(n)]
-    transfers = pipelined(hops, [len(sizes) for sizes in pieces], request.slots)
-    chunks = ChunksBuilder()
-    for number, sizes in enumerate(pieces):
-        head = number % n
-        chunks.add(sizes, head if name == "all_gather" else EVERY, head if name == "reduce_scatter" else EVERY)
+    sizes = [np.full(n, share) if per_head else split_bytes(int(share), n, request.element_bytes) for share in shares]
+    size_bytes, chunk_bytes = np.concatenate(sizes), _chunk_bytes(request)
+    cuts = {size: request.pieces(size, chunk_bytes) for size in np.unique(size_bytes).tolist()}  # few differ
+    pieces = [cuts[size] for size in size_bytes.tolist()]
+    n_chunks = [len(each) for each in pieces]
+    transfers = pipelined([_hops(name, head) for head in range(n)] * len(shares), n_chunks, request.slots)
+    head = np.repeat(np.tile(np.arange(n), len(shares)), n_chunks)
+    every = np.full(len(head), EVERY)
+    chunks = Chunks(
+        np.concatenate(pieces), head if name == "all_gather" else every, head if name == "reduce_scatter" else every
+    )
     return request.schedule(
         "nvls",
-        chunks.build(),
+        chunks,
         replace(transfers, channel=transfers.channel // n),
         channels=len(shares),
         chunk_bytes=chunk_bytes,

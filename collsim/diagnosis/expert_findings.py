@@ -23,17 +23,17 @@ class ExpertRow:
     dtype: str
     measured_s: float
     predicted_s: float
-    low_s: float
-    high_s: float
+    time_lo_s: float
+    time_hi_s: float
     logical_Bps: float
     network_Bps: float
 
     @property
     def verdict(self) -> str:
         """``inside``, ``slower`` or ``faster``."""
-        if self.measured_s > self.high_s:
+        if self.measured_s > self.time_hi_s:
             return "slower"
-        return "faster" if self.measured_s < self.low_s else "inside"
+        return "faster" if self.measured_s < self.time_lo_s else "inside"
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,7 +97,7 @@ def _asked(log: MoeLog, ranks: int, nodes: int) -> dict[str, Any]:
     limit = min(log.topk_groups or 1, groups)
     return {
         "model": None, "ep": ranks, "tokens": log.tokens, "mode": log.mode, "experts": experts, "top_k": log.top_k,
-        "hidden": log.hidden, "groups": groups, "group_limit": limit,
+        "hidden": log.hidden, "expert_groups": groups, "group_limit": limit,
         "sms": next((row.sms for row in log.rows if row.sms), None),
     }  # fmt: skip
 
@@ -114,7 +114,7 @@ def _times(measured: MoeMeasured, result: MoeResult, *, of_spring: bool) -> tupl
     `EARLY_BPS`.
     """
     rows = _taking(measured, result)
-    low_s, high_s = (sum(getattr(row, end) or row.time_s for row in rows) for end in ("low_s", "high_s"))
+    low_s, high_s = (sum(getattr(row, end) or row.time_s for row in rows) for end in ("time_lo_s", "time_hi_s"))
     least_s = sum(row.logical_bytes for row in rows) / EARLY_BPS if of_spring else 0.0
     return max(sum(row.time_s for row in rows), least_s), low_s, max(high_s, EARLY_WIDTH * least_s)
 
@@ -256,7 +256,7 @@ def _starts(log: MoeLog, results: Mapping[str, MoeResult], nodes: int) -> Iterab
                 "help; faster links do not"
             ] = None
         taking = _taking(row, results[row.dtype])
-        if row.op != "both" and all(each.limit == "start" for each in taking):
+        if row.op != "both" and all(each.limit_kind == "start" for each in taking):
             told[
                 f"{row.op}: with {log.tokens} tokens a rank start-up decides, not transmission: times count, "
                 "bandwidths say little"

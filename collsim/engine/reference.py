@@ -102,6 +102,8 @@ class _Run:
         alike = zip(problem.route.tolist(), self.cap, strict=True)
         self.kind = [kinds.setdefault(route_and_cap, len(kinds)) for route_and_cap in alike]
         self.known: dict[tuple[int, ...], tuple[list[Number], int]] = {}
+        self.changed: list[int] = []  # flows that ended or began since rates were shared
+        self.users: dict[int, dict[int, None]] = {}  # the flows on each link, once a few of them change at a time
         predecessors = _rows(problem.dep_ptr, problem.dep.tolist())
         self.waits = [len(row) for row in predecessors]
         self.successors: list[list[int]] = [[] for _ in range(n)]
@@ -127,6 +129,7 @@ class _Run:
         ended = [i for i, flow in self.flows.items() if flow.finish - self.tie * (flow.finish - self.start[i]) <= until]
         for i in ended:
             self.moved[i] += self.flows.pop(i).drain(now)
+            self.changed.append(i)
             self.complete(i, now)
         flowing = len(self.flows)
         while self.timers and self.timers[0][0] <= until:  # what has no bytes or no latency adds to this same batch
@@ -138,6 +141,7 @@ class _Run:
         began, self.start[i] = self.start[i] is not None, now if self.start[i] is None else self.start[i]
         if self.size[i] and self.hops[i]:
             self.flows[i] = Flow(self.size[i], now)
+            self.changed.append(i)
         elif began or not self.size[i] or self.cap[i] == math.inf:
             self.moved[i] = self.size[i]
             self.complete(i, now)
@@ -154,18 +158,47 @@ class _Run:
                 self.ready[successor] = now
                 heappush(self.timers, (now + self.latency[successor], successor))
 
+    def region(self) -> list[int]:
+        """Return the flows that what ended or began can concern: those that links in common join to it, by kind.
+
+        The rates of all others stay, so that a mesh with much under way is shared out piece by piece. Where most flows
+        change at once, it is all of them.
+        """
+        kind, changed, self.changed = self.kind.__getitem__, self.changed, []
+        if 2 * len(changed) >= len(self.flows):
+            self.users.clear()
+            return sorted(self.flows, key=kind)
+        for i in changed if self.users else self.flows:
+            for link, _ in self.hops[i]:
+                if i in self.flows:
+                    self.users.setdefault(link, {})[i] = None
+                else:
+                    self.users[link].pop(i, None)  # a route may cross a link twice
+        links = list(dict.fromkeys(link for i in changed for link, _ in self.hops[i]))
+        seen, found = set(links), dict[int, None]()
+        for link in links:  # grows while flows are met
+            for i in self.users.get(link, ()):
+                if i not in found:
+                    found[i] = None
+                    fresh = [other for other, _ in self.hops[i] if other not in seen]
+                    seen.update(fresh)
+                    links += fresh
+        return sorted(found, key=kind)
+
     def share(self) -> None:
         """Give every flow its fair rate from now on."""
         self.solves += 1
-        same = tuple([self.kind[i] for i in self.flows])
+        region = self.region()
+        same = tuple([self.kind[i] for i in region])
         if same not in self.known:  # steps of a ring put the same flows on the same links, again and again
             if len(self.known) >= MOST_KNOWN:
                 self.known.clear()
-            rates, visits = fair_rates(self.flows, self.hops, self.capacity, self.cap)
-            self.known[same] = [rates[i] for i in self.flows], visits
+            rates, visits = fair_rates(region, self.hops, self.capacity, self.cap)
+            self.known[same] = [rates[i] for i in region], visits
         known_rates, visits = self.known[same]
         self.work += visits
-        for (i, flow), rate in zip(self.flows.items(), known_rates, strict=True):
+        for i, rate in zip(region, known_rates, strict=True):
+            flow = self.flows[i]
             if rate != flow.rate:  # an unchanged rate leaves the flow alone, to the bit: equal ends stay equal
                 self.moved[i] += flow.drain(self.now)
                 flow.rate, flow.finish = rate, self.now + flow.left / rate

@@ -22,6 +22,7 @@ from collsim.core.operations import operation
 from collsim.core.units import parse_size_bytes
 from collsim.importing.msccl import MOST_BYTES, RECEIVES, SENDS, Block, Program, Step, read_msccl
 from collsim.schedule import EVERY, ChunksBuilder, Schedule, TransfersBuilder, find_faults, split_bytes, verify
+from collsim.topology.files.foreign import format_of
 
 __all__ = ["import_schedule", "schedule_of"]
 
@@ -67,6 +68,10 @@ def import_schedule(file: str | Path, size: str | int = "1M") -> Schedule:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise SpecError(Fault(f"cannot be read: {reason}", str(file)[:200], "check the path")) from None
+    form = format_of(content)
+    if form is not None and form.key != "msccl":
+        name = name_of_input(file)
+        raise SpecError(Fault(f"this is {form.name}, no algorithm of MSCCL", name, form.hint.replace("{file}", name)))
     program = read_msccl(content, name_of_input(file))
     built = schedule_of(program, size if isinstance(size, int) else parse_size_bytes(size))
     verify(built)

@@ -21,7 +21,7 @@ class Arguments(TypedDict, total=False):
     sigma: float | None
     counts: Any
     balanced: bool
-    placement: str
+    expert_placement: str
     redundant: int
     kernel: str | Kernel
     sms: int | None
@@ -43,7 +43,7 @@ class Arguments(TypedDict, total=False):
     hidden: int | None
     layers: int | None
     shared_experts: int | None
-    groups: int | None
+    expert_groups: int | None
     group_limit: int | None
     dispatch: str | None
     combine: str | None

@@ -78,7 +78,7 @@ def placed(weight: Float, n_ranks: int, placement: str = "contiguous", *, redund
     slots = experts + redundant
     faults: list[Fault] = []
     if placement not in PLACEMENTS:
-        faults += UnknownNameError("placement", placement, PLACEMENTS, "placement").faults
+        faults += UnknownNameError("placement", placement, PLACEMENTS, "expert_placement").faults
     if redundant < 0:
         faults.append(Fault(f"{redundant} is negative", "redundant", "give 0 or more"))
     elif slots < n_ranks or (slots % n_ranks and placement == "contiguous"):
@@ -88,7 +88,7 @@ def placed(weight: Float, n_ranks: int, placement: str = "contiguous", *, redund
         if divisor > 1:  # one rank exchanges nothing
             ways.append(f"give a divisor of {slots}, such as {divisor}")
         if slots > n_ranks:
-            ways.append("place them with --placement round_robin")
+            ways.append("place them with --expert-placement round_robin")
         what = f"{counts} do not spread evenly over {n_ranks} ranks"
         faults.append(Fault(what, "ep", ", ".join([*ways[:-2], " or ".join(ways[-2:])])))
     if faults:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +88,7 @@ def ask(
     tokens: int | Sequence[int] | None = None,
     mode: str | None = None,
     phase: str = "prefill",
-    placement: str = "contiguous",
+    expert_placement: str = "contiguous",
     redundant: int = 0,
     kernel: str | Kernel = "auto",
     sms: int | None = None,
@@ -130,7 +130,8 @@ def ask(
     faults += unfit
     weight, where = (popularity.weight, sizes) if chosen and popularity and sizes else (np.ones(1), [1])
     copies = min(redundant, MOST_COPIES)
-    by = read_name(placement, "placement", "placement", PLACEMENTS, faults).replace("-", "_") or PLACEMENTS[0]
+    by = read_name(expert_placement, "expert_placement", "placement", PLACEMENTS, faults).replace("-", "_")
+    by = by or PLACEMENTS[0]
     places, unplaced = _places(weight, where, by, copies, faults)
     forward = read_choice(forward, "forward", "forward", FORWARDS, faults)
     if forward == "rail" and kernels is not None and kernels.flow_mode(mode) != "low_latency":
@@ -176,7 +177,10 @@ def _model(name: str | Model | None, figures: Mapping[str, Any], faults: Faults)
         usual = {"experts": MOST_RANKS * max(figures.get("groups") or 1, 1), "top_k": 1, "hidden": 1}
         given = {key: value for key, value in figures.items() if value is not None}
         faults.attempt(load_model, None, **{**usual, **given})
-    return faults.attempt(load_model, name, **figures)
+    inner = Faults()
+    found = inner.attempt(load_model, name, **figures)
+    faults += [replace(fault, where="expert_groups") if fault.where == "groups" else fault for fault in inner]
+    return found
 
 
 def _popularity(model: Model | None, laws: Laws, seed: int) -> Popularity:

@@ -6,14 +6,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from collsim.core.old_names import old_name
 from collsim.core.tabular import Tabular
 from collsim.simulation.result import LinkLoad, asked_of
 
 __all__ = ["Busy", "MoeRefusal", "MoeResult", "MoeRow"]
 
 SCHEMA = "collsim.moe/1"
-SHARED = ("time_lo_s", "time_hi_s", "lower_bound_s", "limited_by")
-"""What rows of all commands have under these names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +38,14 @@ class MoeRow:
         Of the slowest rank, in the median sample.
     times_s : tuple of float
         Of every sample; one where loads are expected ones.
-    low_s, high_s : float or None
+    time_lo_s, time_hi_s : float or None
         Between them nine of ten measured times are expected; None where the costs of the library count.
     prepare_s : float
         Of the step before that counts tokens and tells the other ranks, where it is a kernel of its own; not in
         *time_s*.
     load_s : float
         What the busiest link or GPU needs, with the costs of the kernels: no simulation undercuts it.
-    bound_s : float
+    lower_bound_s : float
         Bytes over line rates: no kernel undercuts it.
     node_bytes, network_bytes : float
         Bytes that a rank sends within its node, relayed ones too, and to others, on average.
@@ -60,7 +59,8 @@ class MoeRow:
         The ranks that receive most.
     bottleneck : tuple of LinkLoad
         The busiest links and GPUs.
-    limit : {"network", "node links", "GPU", "start", "library"}
+    limit_kind : {"network", "node links", "GPU", "start", "library"}
+        Where the time goes; `limited_by` also names the busiest link or GPU.
     seed : int or None
         Of the median sample; None where loads are expected ones.
     """
@@ -71,11 +71,11 @@ class MoeRow:
     experts: int
     time_s: float
     times_s: tuple[float, ...]
-    low_s: float | None
-    high_s: float | None
+    time_lo_s: float | None
+    time_hi_s: float | None
     prepare_s: float
     load_s: float
-    bound_s: float
+    lower_bound_s: float
     node_bytes: float
     network_bytes: float
     logical_bytes: float
@@ -83,10 +83,15 @@ class MoeRow:
     imbalance: float
     hot: tuple[Busy, ...]
     bottleneck: tuple[LinkLoad, ...]
-    limit: str
+    limit_kind: str
     seed: int | None
     path: str
     tolerance: float
+
+    limit = old_name("limit", "limit_kind")
+    bound_s = old_name("bound_s", "lower_bound_s")
+    low_s = old_name("low_s", "time_lo_s")
+    high_s = old_name("high_s", "time_hi_s")
 
     @property
     def whole_s(self) -> float:
@@ -94,25 +99,10 @@ class MoeRow:
         return self.prepare_s + self.time_s
 
     @property
-    def lower_bound_s(self) -> float:
-        """The lower bound, under the name that rows of all commands have."""
-        return self.bound_s
-
-    @property
-    def time_lo_s(self) -> float | None:
-        """Low end of the 90 % interval of a measured time, under the name that rows of all commands have."""
-        return self.low_s
-
-    @property
-    def time_hi_s(self) -> float | None:
-        """High end of that interval."""
-        return self.high_s
-
-    @property
     def limited_by(self) -> str:
         """What limits, in words: the kind of limit, and the busiest link or GPU."""
         busiest = f": {self.bottleneck[0].link} {self.bottleneck[0].utilisation:.0%}" if self.bottleneck else ""
-        return f"{self.limit}{busiest}"
+        return f"{self.limit_kind}{busiest}"
 
     @property
     def nodes(self) -> int:
@@ -137,7 +127,7 @@ class MoeRow:
     def to_dict(self) -> dict[str, Any]:
         """Return the row as plain data, in SI units."""
         plain = {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()}
-        rates = {name: getattr(self, name) for name in ("logical_Bps", "node_Bps", "network_Bps", *SHARED)}
+        rates = {name: getattr(self, name) for name in ("logical_Bps", "node_Bps", "network_Bps", "limited_by")}
         return plain | rates | {"nodes": self.nodes, "matrix_bytes": [list(row) for row in self.matrix_bytes]}
 
     def to_record(self) -> dict[str, Any]:
@@ -145,7 +135,7 @@ class MoeRow:
         busiest = self.bottleneck[0] if self.bottleneck else LinkLoad("", 0.0)
         names = (
             "load_s", "lower_bound_s", "logical_Bps", "node_Bps", "network_Bps", "logical_bytes", "node_bytes",
-            "network_bytes", "imbalance", "limit", "limited_by",
+            "network_bytes", "imbalance", "limited_by", "limit_kind",
         )  # fmt: skip
         return {
             "op": self.op, "ranks": self.ranks, "nodes": self.nodes, "experts": self.experts, "time_s": self.time_s,
@@ -158,7 +148,6 @@ class MoeRow:
 
     def shown(self) -> dict[str, str]:
         """Return headings and texts of the row for a notebook."""
-        busiest = f"{self.bottleneck[0].link} {self.bottleneck[0].utilisation:.0%}" if self.bottleneck else ""
         return {
             "ranks": str(self.ranks),
             "nodes": str(self.nodes),
@@ -166,11 +155,10 @@ class MoeRow:
             "time (us)": f"{'~' * bool(self.tolerance)}{self.time_s * 1e6:.2f}",
             "prepare (us)": f"{self.prepare_s * 1e6:.2f}",
             "load (us)": f"{self.load_s * 1e6:.2f}",
-            "bound (us)": f"{self.bound_s * 1e6:.2f}",
+            "bound (us)": f"{self.lower_bound_s * 1e6:.2f}",
             "logical (GB/s)": f"{self.logical_Bps / 1e9:.2f}",
             "imbalance (x)": f"{self.imbalance:.2f}",
-            "limit": self.limit,
-            "bottleneck": busiest,
+            "limited by": self.limited_by,
         }
 
 
@@ -197,10 +185,12 @@ class MoeResult(Tabular):
     model: Mapping[str, Any]
     kernel: Mapping[str, Any]
     routing: str
-    placement: str
+    expert_placement: str
     rows: tuple[MoeRow, ...]
     warnings: tuple[str, ...]
     refused: tuple[MoeRefusal, ...] = ()
+
+    placement = old_name("placement", "expert_placement")
 
     @property
     def time_s(self) -> float:
@@ -226,7 +216,7 @@ class MoeResult(Tabular):
         return {
             "topology": self.topology["name"], "model": self.model["name"], "mode": self.config["mode"],
             "kernel": self.kernel["name"], "kind": self.kernel["kind"], "routing": self.routing,
-            "placement": self.placement, **{key: asked[key] for key in ("overrides", "fail", "degrade")},
+            "expert_placement": self.expert_placement, **{key: asked[key] for key in ("overrides", "fail", "degrade")},
         }  # fmt: skip
 
     def to_dict(self) -> dict[str, Any]:
@@ -239,7 +229,7 @@ class MoeResult(Tabular):
             "model": dict(self.model),
             "kernel": dict(self.kernel),
             "routing": self.routing,
-            "placement": self.placement,
+            "expert_placement": self.expert_placement,
             "results": [row.to_dict() for row in self.rows],
             "refused": [each.to_dict() for each in self.refused],
             "warnings": list(self.warnings),

@@ -59,7 +59,7 @@ def simulate_moe(
     sigma: float | None = None,
     counts: Any = None,
     balanced: bool = False,
-    placement: str = "contiguous",
+    expert_placement: str = "contiguous",
     redundant: int = 0,
     kernel: str | Kernel = "auto",
     sms: int | None = None,
@@ -81,7 +81,7 @@ def simulate_moe(
     hidden: int | None = None,
     layers: int | None = None,
     shared_experts: int | None = None,
-    groups: int | None = None,
+    expert_groups: int | None = None,
     group_limit: int | None = None,
     dispatch: str | None = None,
     combine: str | None = None,
@@ -106,7 +106,8 @@ def simulate_moe(
         How popular experts are: `collsim.moe.gating.popularity_of`; *counts* may be a file. Default: all equally.
     balanced : bool
         Tokens take experts in turn, as far apart as there are: `collsim.moe.gating.balanced_choices`.
-    placement : {"contiguous", "round_robin", "balanced"}
+    expert_placement : {"contiguous", "round_robin", "balanced"}
+        Which experts each rank holds: neighbours, dealt out in turn, or by popularity.
     redundant : int
         Copies of experts beyond one each.
     kernel : str or Kernel
@@ -127,7 +128,7 @@ def simulate_moe(
         Of the library, for the mode ``all_to_all``.
     nodes, gpus_per_node, racks, fabric, network, overrides, fail, degrade
         As of `collsim.simulate`.
-    experts, top_k, hidden, layers, shared_experts, groups, group_limit, dispatch, combine
+    experts, top_k, hidden, layers, shared_experts, expert_groups, group_limit, dispatch, combine
         Figures of the model, as of `collsim.moe.models.Model`.
 
     Raises
@@ -145,14 +146,14 @@ def simulate_moe(
     """
     figures = {
         "experts": experts, "top_k": top_k, "hidden": hidden, "layers": layers, "shared_experts": shared_experts,
-        "groups": groups, "group_limit": group_limit, "dispatch": dispatch, "combine": combine,
+        "groups": expert_groups, "group_limit": group_limit, "dispatch": dispatch, "combine": combine,
     }  # fmt: skip
     cluster = {
         "nodes": nodes, "gpus_per_node": gpus_per_node, "racks": racks, "fabric": fabric, "network": network
     }  # fmt: skip
     question = ask(
         topo, model, ep=ep, tokens=tokens, mode=mode, phase=phase,
-        laws=Laws(skew, sigma, counts, balanced), placement=placement, redundant=redundant,
+        laws=Laws(skew, sigma, counts, balanced), expert_placement=expert_placement, redundant=redundant,
         kernel=kernel, sms=sms, seeds=seeds, tolerance=tolerance, load_only=load_only,
         forward=forward, profile=profile, machine=Machine(overrides, fail, degrade, cluster), figures=figures,
     )  # fmt: skip
@@ -287,11 +288,11 @@ def _row(
         experts=len(placement.expert),
         time_s=time.time_s,
         times_s=tuple(each.time_s for _, _, each in timed),
-        low_s=low_s,
-        high_s=high_s,
+        time_lo_s=low_s,
+        time_hi_s=high_s,
         prepare_s=_prepare_s(question, op, counts),
         load_s=time.load_s,
-        bound_s=time.bound_s,
+        lower_bound_s=time.bound_s,
         node_bytes=time.node_bytes / fabric.n_ranks,
         network_bytes=time.network_bytes / fabric.n_ranks,
         logical_bytes=float(logical_bytes(counts, model, op, mode).mean()),
@@ -299,7 +300,7 @@ def _row(
         imbalance=float(load.max(initial=0.0)),
         hot=tuple(Busy(names[int(i)], float(load[i])) for i in np.argsort(-load, kind="stable")[:MOST_SHOWN]),
         bottleneck=busy[:MOST_SHOWN],
-        limit=_limit(fabric, time, busy),
+        limit_kind=_limit(fabric, time, busy),
         seed=seed,
         path=time.path,
         tolerance=time.tolerance,
@@ -402,7 +403,7 @@ def _result(question: MoeRequest, rows: tuple[MoeRow, ...], refused: tuple[MoeRe
         model=asdict(question.model),
         kernel=runs,
         routing=question.popularity.name,
-        placement=question.placements[0].name,
+        expert_placement=question.placements[0].name,
         rows=rows,
         refused=refused,
         warnings=tuple(warnings),

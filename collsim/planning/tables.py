@@ -368,7 +368,7 @@ def _experts(
 
 def _expert_rows(topo: Any, kind: str, model: str, nodes: int, question: Mapping[str, Any]) -> list[Record]:
     # the tables are of tokens that take any experts: no limit of a model on groups of them
-    result = simulate_moe(topo, model, mode=MODES[kind], groups=1, group_limit=1, **question)
+    result = simulate_moe(topo, model, mode=MODES[kind], expert_groups=1, group_limit=1, **question)
     rows = {row.op: row for row in result.rows}
     if len(result.rows) != len(rows) or len(rows) != 2:
         raise InputError(Fault("; ".join(each.what for each in result.refused) or "no single answer", "nodes"))

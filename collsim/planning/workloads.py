@@ -9,6 +9,7 @@ from typing import Any
 
 from collsim._version import __version__
 from collsim.core.errors import Fault, Faults, InputError, ModelError, did_you_mean
+from collsim.core.old_names import current_name
 from collsim.planning.workload_comparison import WorkloadComparison, WorkloadRun
 from collsim.prices import Price, cost_of
 from collsim.simulation.compare import label_of, priced
@@ -118,7 +119,8 @@ def _workload(file: str, faults: Faults) -> tuple[str, dict[str, Any]]:
         return "", {}
     if SCHEMAS[schema] == "timeline":
         return "timeline", {"workload": file}
-    figures = {name: value for name, value in data.items() if name != "schema"}
+    own = KINDS["moe"].arguments
+    figures = {current_name(name, own): value for name, value in data.items() if name != "schema"}
     inner = Faults()
     _check_arguments("moe", figures, inner)
     faults += [replace(fault, where=f"{file}: {fault.where}") for fault in inner]

@@ -51,7 +51,7 @@ def _own(system: int, sets: Sequence[str] = ()) -> list[Column[ComparedRow]]:
         *wire_columns(sets, wires),
         Column("speedup", lambda row: _factor(row.speedups[system]), "(x)"),
         Column("verdict", lambda row: "" if row.bare else row.verdicts[system] or "", kind="word"),
-        Column("bottleneck", cell(lambda run: run.limit), kind="prose"),
+        Column("limited by", cell(lambda run: run.limited_by), kind="prose"),
     ]
     return [column for column in columns if system or column.name not in ("speedup", "verdict")]
 
@@ -64,7 +64,7 @@ def _factor(speedup: float | None) -> str:
     return NOTHING if speedup is None else f"{speedup:.3g}"
 
 
-DROP = ("low high", "bottleneck", "algo", "verdict", "busbw")
+DROP = ("low high", "limited_by", "algo", "verdict", "busbw")
 """Columns of each system that go first where a screen is too narrow, in this order."""
 
 

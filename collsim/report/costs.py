@@ -56,7 +56,7 @@ COLUMNS: tuple[Column[_Line], ...] = (
     Column("per TB", lambda line: line.paid("usd_per_TB"), "(USD)"),
     Column("energy", lambda line: line.paid("joules"), "(J)"),
     Column("energy/TB", lambda line: line.paid("joules_per_TB"), "(J)"),
-    Column("bottleneck", lambda line: line.of(lambda run: run.limit), kind="prose"),
+    Column("limited by", lambda line: line.of(lambda run: run.limited_by), kind="prose"),
 )
 
 
@@ -93,12 +93,12 @@ def decides(comparison: Comparison, row: ComparedRow) -> str:
     labels = [system.label for system in comparison.systems]
     runs = [(label, run, cost) for label, run, cost in zip(labels, row.runs, comparison.costs(row), strict=True) if run]
     fast = min(runs, key=lambda each: each[1].time_s)
-    told = [f"{fast[0]} is fastest, limited by {fast[1].limit}"]
+    told = [f"{fast[0]} is fastest, limited by {fast[1].limited_by}"]
     for name, run, _ in runs:
         longer = run.time_s / fast[1].time_s
         if name != fast[0]:
             told.append(
-                f"{name} takes {'as long' if longer < ALIKE else f'{longer:.3g} times as long'}, by {run.limit}"
+                f"{name} takes {'as long' if longer < ALIKE else f'{longer:.3g} times as long'}, by {run.limited_by}"
             )
     paid = [(cost.usd, name) for name, _, cost in runs if cost is not None and cost.usd]
     if len(paid) > 1:

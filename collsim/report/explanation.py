@@ -59,7 +59,7 @@ def headline(found: Explanation) -> list[str]:
         f"{row.op} of {format_size(row.size_bytes)} on {who}: {_us(row.time_s)} us, "
         f"busbw {row.busbw_Bps / 1e9:.2f} GB/s",
         f"error band: {sure}",
-        f"bottleneck: {row.limited_by}",
+        f"limited by: {row.limited_by}",
         f"bound: {_us(row.lower_bound_s)} us ({row.bound}), which is {row.efficiency:.0%} of the time",
     ]
     damage = found.result.topology.get("damage")

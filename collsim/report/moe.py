@@ -106,12 +106,6 @@ def _GBps(rate_Bps: float) -> str:
     return f"{rate_Bps / 1e9:.2f}" if rate_Bps else "-"
 
 
-def _busiest(row: MoeRow) -> str:
-    if not row.bottleneck:
-        return ""
-    return f"{row.bottleneck[0].link} {row.bottleneck[0].utilisation:.0%}"
-
-
 def _of_pair(text: Callable[[tuple[MoeRow, MoeRow]], str], without: str) -> Callable[[ComparedMoe], str]:
     """Text of a system that has an answer."""
     return lambda line: without if line.pair is None else text(line.pair)
@@ -129,16 +123,15 @@ COLUMNS: tuple[Column[Line], ...] = (
     Column("least", _extreme(min), "(us)"),
     Column("most", _extreme(max), "(us)"),
     Column("load", _total("load_s"), "(us)"),
-    Column("bound", _total("bound_s"), "(us)"),
-    Column("low", _end("low_s"), "(us)"),
-    Column("high", _end("high_s"), "(us)"),
+    Column("bound", _total("lower_bound_s"), "(us)"),
+    Column("low", _end("time_lo_s"), "(us)"),
+    Column("high", _end("time_hi_s"), "(us)"),
     Column("prepare", _prepare, "(us)"),
     Column("logical", _alone(lambda row: _GBps(row.logical_Bps)), "(GB/s)"),
     Column("node", _alone(lambda row: _GBps(row.node_Bps)), "(GB/s)"),
     Column("network", _alone(lambda row: _GBps(row.network_Bps)), "(GB/s)"),
     Column("imbalance", _alone(lambda row: f"{row.imbalance:.2f}"), "(x)"),
-    Column("limit", _alone(lambda row: row.limit), kind="prose"),
-    Column("bottleneck", _alone(_busiest), kind="prose"),
+    Column("limited by", _alone(lambda row: row.limited_by), kind="prose"),
 )
 COMPARED: tuple[Column[ComparedMoe], ...] = (
     Column("ranks", lambda line: str(line.ranks)),
@@ -147,10 +140,9 @@ COMPARED: tuple[Column[ComparedMoe], ...] = (
     Column("combine", _of_pair(lambda pair: time_text(pair[1].time_s), "-"), "(us)"),
     Column("sum", _of_pair(lambda pair: time_text(pair[0].whole_s + pair[1].whole_s), "-"), "(us)"),
     Column("speedup", lambda line: "-" if line.speedup is None else f"{line.speedup:.3g}", "(x)"),
-    Column("limit", _of_pair(lambda pair: _longer(pair).limit, ""), kind="prose"),
     Column(
-        "bottleneck",
-        lambda line: line.system.why_not(line.ranks).what if line.pair is None else _busiest(_longer(line.pair)),
+        "limited by",
+        lambda line: line.system.why_not(line.ranks).what if line.pair is None else _longer(line.pair).limited_by,
         kind="prose",
     ),
 )
@@ -240,7 +232,7 @@ def _both() -> list[Column[Line | MoeRefusal]]:
     """Return the columns, which show numbers of ranks without an answer as well."""
 
     def cells(refusal: MoeRefusal) -> dict[str, str]:
-        return {"ranks": str(refusal.ranks), "time": "refused", "bottleneck": refusal.what}
+        return {"ranks": str(refusal.ranks), "time": "refused", "limited by": refusal.what}
 
     return with_refused(COLUMNS, MoeRefusal, cells)
 
@@ -290,7 +282,7 @@ def _asked(result: MoeResult) -> list[str]:
     return [
         f"{named}; {model['layers']} layer{'s' * (model['layers'] > 1)} with experts",
         f"mode {config['mode']}   tokens {_tokens(config['tokens'])}   routing {result.routing}, {drawn}   "
-        f"placement {result.placement}{copies}",
+        f"placement {result.expert_placement}{copies}",
     ]
 
 
@@ -368,6 +360,6 @@ def _meanings(found: MoeResult) -> list[str]:
         f"logical: bytes as DeepEP counts them, {LOGICAL[found.config['mode']]}",
         "node, network: what a rank sends on the wire within its node, relayed bytes too, and to other nodes",
         "load: what the busiest link or GPU needs at the rate of the kernels; bound: bytes over line rates",
-        *["low, high: nine of ten measured times lie between them"] * (found.rows[0].low_s is not None),
+        *["low, high: nine of ten measured times lie between them"] * (found.rows[0].time_lo_s is not None),
         *["prepare: counting tokens before, not in time but in sum"] * any(row.prepare_s for row in found.rows),
     ]

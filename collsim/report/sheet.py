@@ -109,7 +109,7 @@ class Screen:
 WHOLE = Screen()
 """A file: everything, and no colours."""
 DIM, RED, BOLD = "2", "31", "1"
-STYLES = {"low": DIM, "high": DIM, "busbw": BOLD, "time": BOLD, "predicted": BOLD, "bottleneck": "36", "verdict": "36"}
+STYLES = {"low": DIM, "high": DIM, "busbw": BOLD, "time": BOLD, "predicted": BOLD, "limited by": "36", "verdict": "36"}
 LEAST_PROSE = 16
 """Prose is cut to what room there is, but not further."""
 

@@ -118,7 +118,7 @@ LIMITS: tuple[Column[Row], ...] = (
         "bound by", lambda row: row.bound, kind="prose", gap=2,
         meaning="where the lower bound comes from: a GPU's egress or ingress, a cut, the egress of all ranks, latency",
     ),
-    Column("bottleneck", lambda row: row.limit, kind="prose", gap=2, meaning="[what limits](#what-limits), below"),
+    Column("limited by", lambda row: row.limited_by, kind="prose", gap=2, meaning="[what limits](#what-limits), below"),
 )  # fmt: skip
 """Last columns, which are as wide as those of their block need."""
 OWNERS: tuple[Column[Row], ...] = (
@@ -130,7 +130,7 @@ OWNERS: tuple[Column[Row], ...] = (
 
 DROP = (
     "count", "root", "redop", "type", "bound_by", "algbw", "from to", "min max", "asked", "healthy", "bound", "total",
-    "eff", "p95", "low high", "bottleneck", "slower",
+    "eff", "p95", "low high", "limited_by", "slower",
 )  # fmt: skip
 """Columns that go first where a screen is too narrow, in this order."""
 
@@ -172,7 +172,7 @@ def _both(columns: Iterable[Column[Row]]) -> list[Column[Row | Refusal]]:
     def cells(refusal: Refusal) -> dict[str, str]:
         who = str(refusal.ranks) if refusal.groups == 1 else f"{refusal.groups} x {refusal.ranks}"
         asked = {"op": refusal.op, "ranks": who, "size": str(refusal.requested_bytes), "algo": refusal.asked}
-        return {**asked, "time": "refused", "bottleneck": refusal.what}
+        return {**asked, "time": "refused", "limited by": refusal.what}
 
     return with_refused(columns, Refusal, cells)
 
@@ -279,7 +279,7 @@ def _path_notes(rows: Sequence[Row]) -> list[str]:
     if any("groups alike" in row.path for row in rows):
         notes.append("one group was simulated for all that are alike and share no link with another: same times")
     if any("equal chunks" in row.path for row in rows):
-        notes.append("chunks that differ by an element were taken as the largest, which is at most that much too long")
+        notes.append("chunks that differ by an element were taken as the largest, which was up to 2 % too long")
     return notes
 
 

@@ -32,7 +32,7 @@ CALLS: tuple[Column[CallRow], ...] = (
     Column("alone", lambda row: time_text(row.alone_s), "(us)"),
     Column("time", lambda row: time_text(row.time_s), "(us)"),
     Column("channels", lambda row: str(row.channels)),
-    Column("bottleneck", lambda row: row.link, kind="prose"),
+    Column("bottleneck", lambda row: row.bottleneck_link, kind="prose"),
 )
 
 
@@ -57,7 +57,7 @@ def _table(found: TimelineResult) -> str:
     step_s = found.step_time_s
     lines = [
         f"collsim {__version__}   {found.file}   {found.gpu}   topo {found.topology or 'unknown'}",
-        f"step {_ms(step_s)} ({_ms(found.low_s)} to {_ms(found.high_s)})",
+        f"step {_ms(step_s)} ({_ms(found.time_lo_s)} to {_ms(found.time_hi_s)})",
     ]
     if found.recorded_step_time_s is not None:
         replayed_s = found.replayed_step_time_s or found.recorded_step_time_s

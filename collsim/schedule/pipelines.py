@@ -75,6 +75,11 @@ class Shape:
         """True if every hop goes on from where the one before it leads."""
         return bool(len(self)) and np.array_equal(self.receiver[:-1], self.sender[1:])
 
+    @property
+    def stages(self) -> tuple[object, ...]:
+        """Equal for shapes that differ in nothing but the ranks that their hops join."""
+        return type(self), self.sender.tobytes(), self.receiver.tobytes(), self.reduces.tobytes()
+
     def begin(self, n_hops: int) -> Shape:
         """Return the first hops."""
         kept = slice(n_hops)
@@ -260,20 +265,29 @@ class Pipelines:
         The step of a transfer is its turn in a pipeline that never waits: the number of its chunk, plus the hops that
         the chunk has behind it. Transfers of one step run at the same time.
         """
-        made: dict[tuple[int, int], Transfers] = {}
+        made: dict[tuple[tuple[object, ...], int], Transfers] = {}
+        ends: dict[tuple[int, int], tuple[Int, Int]] = {}
+        stages = [shape.stages for shape in self.shapes]
+        kinds = list(zip(self.shape.tolist(), self.n_chunks.tolist(), strict=True))
         parts = []
-        for kind in zip(self.shape.tolist(), self.n_chunks.tolist(), strict=True):
-            if kind not in made:
-                made[kind] = _one_pipeline(self.shapes[kind[0]], kind[1], self.slots)
-            parts.append(made[kind])
+        for kind in kinds:
+            shape, like = self.shapes[kind[0]], (stages[kind[0]], kind[1])
+            if like not in made:
+                made[like] = _one_pipeline(shape, kind[1], self.slots)
+            if kind not in ends:
+                ends[kind] = np.tile(shape.src, kind[1]), np.tile(shape.dst, kind[1])
+            parts.append(made[like])
         lengths = np.array([len(part) for part in parts])
         first_row = np.cumsum(lengths) - lengths
+        src, dst = (sealed(np.concatenate([ends[kind][side] for kind in kinds])) for side in (0, 1))
         together = {
             name: sealed(np.concatenate([getattr(part, name) for part in parts]))
-            for name in ("src", "dst", "step", "reduces", "reads_input")
+            for name in ("step", "reduces", "reads_input")
         }
         labels = {name: sealed(np.repeat(getattr(self, name), lengths)) for name in ("channel", "lanes", "copies")}
         return Transfers(
+            src=src,
+            dst=dst,
             **together,
             **labels,
             chunk_ptr=sealed(np.arange(lengths.sum() + 1)),

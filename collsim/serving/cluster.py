@@ -10,11 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from collsim.core.progress import steps
 from collsim.serving.decode import Step
 from collsim.serving.spec import Failure, Job, Request, Serving
 
 __all__ = ["Log", "Served", "serve"]
 
+PARTS = 100
+"""Parts of the time after which it is told how far it is."""
 StepOf = Callable[[int, int, float, float, frozenset[int]], Step]
 """From job, requests of the fullest rank, their mean context, slowness of exchanges and failures to the step."""
 Costs = Callable[[int, int, frozenset[int]], float]
@@ -65,7 +68,8 @@ def serve(serving: Serving, jobs: Sequence[int], step_of: StepOf, costs: Costs) 
         server.others = [(other, costs) for other in servers if other is not server]
         env.process(server.receive())
         env.process(server.run())
-    env.run(until=serving.duration_s)
+    for part in steps(range(1, PARTS + 1), "hundredths of the time"):
+        env.run(until=serving.duration_s if part == PARTS else serving.duration_s * part / PARTS)
     for server in servers:
         server.close()
     return [server.log for server in servers]

@@ -123,5 +123,5 @@ class Steps:
         ]
         run = replay(nodes, self.gpu)
         overlap, time_s = overlap_of(nodes, run), run.span_s
-        bytes_s = self.layers * parts * sum(row.bound_s for row in rows)
+        bytes_s = self.layers * parts * sum(row.lower_bound_s for row in rows)
         return Step(time_s, overlap.communication_s / time_s, overlap.exposed_s / time_s, bytes_s / time_s)

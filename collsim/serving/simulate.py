@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,8 @@ from collsim.topology.failures.degrade import damaged
 
 __all__ = ["simulate_serving"]
 
+MOST_STEPS = 2_000_000
+"""Steps of a job: as many take a minute or two."""
 MOMENTS = 20
 """Equal parts of the time that a result shows."""
 
@@ -66,7 +68,17 @@ def simulate_serving(
         overrides={**serving.overrides, **(overrides or {})},
         seed=serving.seed if seed is None else seed,
     )
-    return _Study(serving, "" if isinstance(file, Serving) else str(file)).result()
+    name, flags = "" if isinstance(file, Serving) else str(file), overrides or {}
+
+    def place(where: str) -> str:
+        path = where.removeprefix("--set ")
+        return f"{name}: set.{path}" if name and path != where and path not in flags else where
+
+    try:
+        return _Study(serving, name).result()
+    except InputError as error:
+        kind = SpecError if isinstance(error, SpecError) else InputError
+        raise kind(*(replace(fault, where=place(fault.where)) for fault in error.faults)) from None
 
 
 class _Study:
@@ -90,9 +102,12 @@ class _Study:
         faults = Faults(lambda where: f"{self.file}: {where}" if self.file else where)
         topology = load_topology(self.serving.topo, overrides=dict(self.serving.overrides))
         for number, job in enumerate(self.serving.jobs):
-            faults.attempt(load_model, job.model, where=f"jobs[{number}].model")
+            faults += _within(f"jobs[{number}]", load_model, job.model)
+            if job.sms >= self.gpu.sms:
+                what = f"{job.sms} of the {self.gpu.sms} multiprocessors of {self.gpu.name}"
+                faults.append(Fault(what, f"jobs[{number}].sms", "leave some for kernels"))
         for number, failure in enumerate(self.serving.failures):
-            faults.attempt(damaged, topology, failure.fail, dict(failure.degrade), where=f"failures[{number}]")
+            faults += _within(f"failures[{number}]", damaged, topology, failure.fail, dict(failure.degrade))
         faults.raise_any(SpecError)
 
     def _machine(self, failed: frozenset[int]) -> dict[str, Any]:
@@ -111,6 +126,9 @@ class _Study:
 
     def step_of(self, number: int, requests: int, context: float, slower: float, failed: frozenset[int]) -> Step:
         """Return a step; `collsim.serving.cluster.StepOf`."""
+        faults = Faults(lambda where: f"{self.file}: {where}" if self.file else where)
+        faults += _within(f"jobs[{number}]", lambda: self.steps(number, failed).of(requests, context, duty=slower))
+        faults.raise_any()
         return self.steps(number, failed).of(requests, context, duty=slower)
 
     def cost(self, one: int, other: int, failed: frozenset[int]) -> float:
@@ -123,6 +141,7 @@ class _Study:
     def result(self) -> ServingResult:
         """Serve all jobs together, and each alone."""
         every = range(len(self.serving.jobs))
+        self._check_steps()
         together = serve(self.serving, every, self.step_of, self.cost)
         jobs = []
         for number, log in zip(every, together, strict=True):
@@ -143,6 +162,33 @@ class _Study:
             notes=self._notes(),
         )
 
+    def _check_steps(self) -> None:
+        """Refuse what takes minutes, by how many steps there are with full batches."""
+        duration_s = self.serving.duration_s
+        for number, job in enumerate(self.serving.jobs):
+            tokens = sum(each.output for each in job.requests) if job.requests else job.rate * duration_s * job.output
+            step_s = self._full_step(number, job).time_s
+            if (most := min(duration_s / step_s, tokens)) > MOST_STEPS:
+                what = f"about {most:,.0f} steps of job {job.name}, more than {MOST_STEPS:,}"
+                where = f"{self.file}: duration" if self.file else "duration"
+                raise InputError(Fault(what, where, f"give duration: {MOST_STEPS * step_s:.3g} s or less"))
+
+    def _left_out(self) -> list[str]:
+        """Return what of the file is outside the time that is simulated."""
+        begin_s, end_s = self.serving.warm_up_s, self.serving.duration_s
+        found = []
+        for job in self.serving.jobs:
+            times_s = [each.time_s for each in job.requests]
+            if late := sum(time_s >= end_s for time_s in times_s):
+                found.append(f"{late} of {len(times_s)} requests of {job.name} come after the end, at {end_s:g} s")
+            if times_s and not any(begin_s <= time_s < end_s for time_s in times_s):
+                found.append(f"no request of {job.name} comes between the warm-up, {begin_s:g} s, and the end")
+            if not times_s and job.rate == 0:
+                found.append(f"no request of {job.name} comes: its rate is 0")
+        failures = self.serving.failures
+        late = sum(failure.at_s >= end_s for failure in failures)
+        return [*found, *([f"{late} of {len(failures)} failures begin after the end, at {end_s:g} s"] if late else [])]
+
     def _notes(self) -> tuple[str, ...]:
         found = list(dict.fromkeys(note for steps in self._steps.values() for note in steps.warnings))
         if not self.gpu.known:
@@ -151,7 +197,7 @@ class _Study:
             names = [self.serving.jobs[number].name for number in (one, other)]
             told = f"exchanges of {names[0]} and {names[1]} at once"
             found.append(f"{told} take {factor:.2f} times as long as alone, on bare wires")
-        return tuple(dict.fromkeys(found))
+        return tuple(dict.fromkeys([*self._left_out(), *found]))
 
     def _job(self, number: int, log: Log) -> JobResult:
         job, begin_s, end_s = self.serving.jobs[number], self.serving.warm_up_s, self.serving.duration_s
@@ -192,9 +238,12 @@ class _Study:
         )
 
     def _capacity(self, number: int, job: Job) -> float:
-        """Return tokens a second with full batches, whose contexts are half way through their output."""
-        step = self.steps(number, frozenset()).of(job.batch, job.prompt + job.output / 2)
-        return job.ranks * job.batch / step.time_s
+        """Return tokens a second with full batches."""
+        return job.ranks * job.batch / self._full_step(number, job).time_s
+
+    def _full_step(self, number: int, job: Job) -> Step:
+        """Return the step of full batches, whose contexts are half way through their output, without failures."""
+        return self.step_of(number, job.batch, job.prompt + job.output / 2, 0.0, frozenset())
 
     def _moment(self, log: Log, begin_s: float, end_s: float) -> Moment:
         """Return means over a part of the time; steps count with what of them is inside."""
@@ -213,6 +262,23 @@ class _Study:
             step_s=float(inside_s.sum() / count) if count else 0.0,
             link_load=float((load * share).sum() / long_s),
         )
+
+
+def _within(place: str, check: Callable[..., object], *values: Any) -> list[Fault]:
+    """Return what a check refuses, with its place in a part of the file; flags of ``collsim moe`` are keys there."""
+    faults = Faults()
+    faults.attempt(check, *values)
+    keys = {"ep": "ranks", "": "", "where": ""}
+    return [
+        replace(
+            fault,
+            where=".".join(filter(None, (place, keys.get(fault.where, fault.where)))),
+            hint=fault.hint.replace("add --nodes", "add nodes under set, scale_out.nodes: 8")
+            .replace("--redundant ", "redundant: ")
+            .replace(" or place them with --placement round_robin", ""),
+        )
+        for fault in faults
+    ]
 
 
 SHARES = ("communication", "exposed")

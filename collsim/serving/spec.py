@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +24,7 @@ JOB = (
 KERNELS = ("time", "per_token", "per_context")
 FAILURE = ("at", "until", "fail", "degrade")
 STRAGGLER = ("share", "slower")
+NUMBER = re.compile(r"[0-9.]+e[+-]?[0-9]+", re.IGNORECASE)
 MOST_REQUESTS = 2_000_000
 MOST_GPUS = 1 << 20
 MOST_TOKENS = 1_000_000_000
@@ -178,6 +180,8 @@ def serving_of(data: Mapping[str, Any], file: str = "serving") -> Serving:
         jobs.append(_job(part, number, sum(job.ranks for job in jobs), Path(file).parent))
     if not jobs:
         faults.append(Fault("there are no jobs", "jobs", "give a list of at least one"))
+    for number, job in enumerate(jobs):
+        faults += _faults_of_requests(job, f"jobs[{number}]", duration_s)
     found = Serving(
         topo=str(data.get("topo")),
         gpu=str(data.get("gpu", data.get("topo"))),
@@ -197,6 +201,19 @@ def serving_of(data: Mapping[str, Any], file: str = "serving") -> Serving:
     return found
 
 
+def _faults_of_requests(job: Job, where: str, duration_s: float) -> list[Fault]:
+    """Return what is wrong with the requests of a job within the time that is simulated."""
+    if job.requests and job.requests[0].time_s >= duration_s:
+        what = f"the first request comes at {job.requests[0].time_s:g} s, after the end at {duration_s:g} s"
+        return [
+            Fault(what, f"{where}.arrivals", f"give duration: {job.requests[-1].time_s + 1:.0f} s, or earlier times")
+        ]
+    if job.rate * duration_s > MOST_REQUESTS:
+        hint = f"at most {MOST_REQUESTS:,}: give duration: {MOST_REQUESTS / job.rate:.3g} s, or a lower rate"
+        return [Fault(f"{job.rate * duration_s:,.0f} requests", f"{where}.rate", hint)]
+    return []
+
+
 def _job(get: _Reader, number: int, taken: int, folder: Path) -> Job:
     """Return a job; one that does not say where it runs has the next GPUs."""
     ranks = get.whole("ranks", 0, least=2)
@@ -211,7 +228,7 @@ def _job(get: _Reader, number: int, taken: int, folder: Path) -> Job:
     elif "arrivals" not in get.data and "rate" not in get.data:
         get.fault("says neither rate nor arrivals", "rate", "such as rate: 100, requests a second")
     return Job(
-        name=str(get.data.get("name", f"job {number}")),
+        name=get.text("name", f"job {number}"),
         model=str(get.data.get("model", "deepseek-v3")),
         ranks=ranks,
         gpus=gpus,
@@ -233,13 +250,15 @@ def _job(get: _Reader, number: int, taken: int, folder: Path) -> Job:
 def _failure(get: _Reader, duration_s: float) -> Failure:
     """Return a failure; one that does not say until when lasts to the end."""
     at_s = get.time("at", "0 s")
-    until_s = get.time("until", f"{max(duration_s, at_s):.9f} s")
+    until_s = get.time("until", f"{max(duration_s, at_s + 1):.9f} s")
     if until_s <= at_s:
         get.fault(f"ends at {until_s:g} s, before it begins at {at_s:g} s", "until", "give a later time")
     fail = get.data.get("fail", [])
     degrade = get.texts("degrade")
     if not fail and not degrade:
         get.fault("says nothing that fails", "fail", 'such as fail: "link:gpu0-nvsw0", or degrade: {link:...: 50%}')
+    if not all(isinstance(each, str) for each in (fail if isinstance(fail, list) else [fail])):
+        get.fault(f"{fail!r} names nothing", "fail", 'such as fail: "link:gpu0-nvsw0", or a list')
     return Failure(at_s, until_s, tuple(map(str, fail if isinstance(fail, list) else [fail])), tuple(degrade.items()))
 
 
@@ -318,6 +337,8 @@ class _Reader:
 
     def number(self, key: str, default: float, least: float = 0.0, most: float = math.inf) -> float:
         value = self.data.get(key, default)
+        if isinstance(value, str) and NUMBER.fullmatch(value):  # YAML reads 1e3 as a text
+            value = float(value)
         fine = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
         if not fine or not least <= value <= most:
             limit = f"{least:g} to {most:g}" if math.isfinite(most) else f"{least:g} or more"
@@ -331,6 +352,13 @@ class _Reader:
             self.fault(f"{value!r} is no whole number of {least} or more", key, f"give {least} or more")
             return max(default, least)
         return value
+
+    def text(self, key: str, default: str) -> str:
+        value = self.data.get(key, default)
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            self.fault(f"{value!r} is no text", key, f"such as {default}")
+            return default
+        return str(value)
 
     def texts(self, key: str) -> dict[str, str]:
         """Return texts by key."""
@@ -349,7 +377,8 @@ class _Reader:
         if key not in self.data:
             return default
         found: list[int] = []
-        for part in str(self.data[key]).split(","):
+        told = self.data[key]
+        for part in (",".join(map(str, told)) if isinstance(told, list) else str(told)).split(","):
             first, _, last = part.strip().partition("-")
             if not first.isdigit() or (last and not last.isdigit()):
                 self.fault(f'"{part}" is no range of GPUs', key, "such as 0-7,16-23")

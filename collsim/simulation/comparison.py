@@ -237,7 +237,7 @@ class Comparison(Tabular):
                 "busbw (GB/s)": f"{run.busbw_Bps / 1e9:.2f}" if run else "",
                 "speedup (x)": "" if speedup is None else f"{speedup:.3g}",
                 "verdict": verdict or "",
-                "bottleneck": run.limited_by if run else "",
+                "limited by": run.limited_by if run else "",
             }
             for row in self.rows
             for system, run, speedup, verdict in zip(self.systems, row.runs, row.speedups, row.verdicts, strict=True)
@@ -265,7 +265,7 @@ def _shown(row: ComparedRow, systems: Sequence[ComparedSystem]) -> dict[str, str
             "busbw (GB/s)": f"{run.busbw_Bps / 1e9:.2f}" if run else "",
             "speedup (x)": "" if speedup is None else f"{speedup:.3g}",
             "verdict": verdict or "",
-            "bottleneck": run.limit if run else "",
+            "limited by": run.limited_by if run else "",
         }
         shown |= {f"{system.label} {heading}": text for heading, text in own.items()}
     return shown

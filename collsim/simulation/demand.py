@@ -132,8 +132,12 @@ def filling_bytes(lowered: Lowered, size_bytes: Float) -> Float:
     """Return float64[n]: what of each transfer of *size_bytes* is on its way while nothing overlaps it.
 
     Where switches add in a node, a channel first takes a chunk of every head in, and hands one of each out at last:
-    that grows with the chunk. More heads than in the fits are taken for as many.
+    that grows with the chunk, and is no less where trees lead on from there to other nodes. More heads than in the fits
+    are taken for as many.
     """
-    if "all" not in lowered.record.in_network:
+    places = set(lowered.record.in_network)
+    if not {"all", "node"} & places:
         return size_bytes
-    return min(lowered.schedule.n_ranks, HEADS_OF_FITS) * np.maximum(size_bytes - LEAST_CHUNK_BYTES, 0.0)
+    told = lowered.schedule.parameters
+    heads = lowered.schedule.n_ranks if "all" in places else int(told.get("heads", 1))
+    return min(heads, HEADS_OF_FITS) * np.maximum(size_bytes - LEAST_CHUNK_BYTES, 0.0)

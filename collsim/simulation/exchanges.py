@@ -58,8 +58,10 @@ def stands_for_all(picked: Algorithm, request: ScheduleRequest, run: LoweredRun)
 
 def has_classes(picked: Algorithm, request: ScheduleRequest, run: LoweredRun) -> bool:
     """Return True if it pays to look for classes of messages : many over relays."""
-    many = request.n_ranks > LEAST_RANKS and request.spread.n_nodes > 1 and run.topology.cluster is not None
-    return bool(picked.relays) and request.op.name == "all_to_all" and many and run.fabric.memory_Bps is None
+    layout = request.spread
+    many = request.n_ranks > LEAST_RANKS and layout.n_nodes > 1 and run.topology.cluster is not None
+    relayed = bool(picked.relays) and layout.is_even  # else there is not a relay on every rail
+    return relayed and request.op.name == "all_to_all" and many and run.fabric.memory_Bps is None
 
 
 class _Row(NamedTuple):

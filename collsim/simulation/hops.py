@@ -27,6 +27,9 @@ __all__ = ["laid"]
 
 LEAST_TRANSFERS = 20_000
 """So many transfers are simulated as fast as classes are found."""
+LEAST_UNEVEN = 150_000
+"""The same of rings whose chunks differ by an element. Classes take these as equal, which keeps all channels in step;
+unequal ones drift apart and share links better, so that up to 150,000 transfers (0.2 s) all are simulated."""
 MOST_HOPS, MOST_CHUNKS = 160, 48
 """The same of the hops of long chains, and of their chunks."""
 MOST_LONG = 600_000
@@ -42,7 +45,7 @@ def laid(schedule: Schedule, run: LoweredRun, dtype: str = "float", ports: TreeP
     if (
         not isinstance(phase, Pipelines | Circles)
         or len(schedule.phases) > 1
-        or len(phase) < LEAST_TRANSFERS
+        or len(phase) < (LEAST_UNEVEN if _is_uneven(phase, schedule) else LEAST_TRANSFERS)
         or cluster is None
         or schedule.parameters.get("nodes", 1) == 1
         or run.fabric.memory_Bps is not None
@@ -63,6 +66,14 @@ def laid(schedule: Schedule, run: LoweredRun, dtype: str = "float", ports: TreeP
         rows = rows_of(schedule, pipes, ways, [cut(each.size_bytes, None, most) for each in programs])
         classes = classes_of(rows, run)._replace(near=True)
     return _written_out(rows, classes, dtype, more)
+
+
+def _is_uneven(phase: Pipelines | Circles, schedule: Schedule) -> bool:
+    """Return True for rings whose chunks of a step are not all as large."""
+    if not isinstance(phase, Circles):
+        return False
+    table = schedule.chunks.size_bytes.reshape(-1, schedule.n_ranks)
+    return bool((table != table[:, :1]).any())
 
 
 def _is_long(pipes: Pipelines) -> bool:
@@ -144,6 +155,7 @@ def _written_out(rows: Rows, classes: Classes, dtype: str, more: int) -> Lowered
     at = Written(pipes.n_chunks, of_class, transfers.step)
     use = classes.busy.use(at, pipes.lanes.astype(np.float64)[pipe][of_class], adds)
     across = hops.ways.across[hop][of_class]
+    ends = _cuts(rows, classes, start, more)
     return Lowered(
         schedule=schedule,
         run=replace(hops.run, trunks=own, trunk_capacity_Bps=capacity_Bps),
@@ -160,9 +172,9 @@ def _written_out(rows: Rows, classes: Classes, dtype: str, more: int) -> Lowered
         carried=_carried(rows),
         ways=hops.run.routes.take(number, plain),
         tells=tells,
-        near=classes.near or more > 0,
+        near=classes.near or ends is not None,
         rounded=any(each.rounded for each in rows.programs),
-        cut=_cuts(rows, classes, start, more),
+        cut=ends,
     )
 
 

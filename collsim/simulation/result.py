@@ -143,7 +143,7 @@ class Result(Tabular):
                 "busbw (GB/s)": f"{row.busbw_Bps / 1e9:.2f}",
                 "bound (us)": f"{row.lower_bound_s * 1e6:.2f}",
                 "eff (%)": f"{row.efficiency * 100:.1f}",
-                "bottleneck": row.limited_by,
+                "limited by": row.limited_by,
             }
             for row in self.rows
         ]
@@ -158,7 +158,7 @@ class Result(Tabular):
                 "ranks": str(each.ranks),
                 "algo": each.asked,
                 "time (us)": "refused",
-                "bottleneck": each.what,
+                "limited by": each.what,
             }
             for each in self.refused
         ]

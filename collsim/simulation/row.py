@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from collsim.core.old_names import old_name
 from collsim.core.operations import operation
 from collsim.core.tabular import plain
 from collsim.core.units import format_size
@@ -205,7 +206,7 @@ class Row:
         return self.lower_bound_s / self.time_s if self.time_s > 0 else 0.0
 
     @property
-    def limit(self) -> str:
+    def limited_by(self) -> str:
         """What limits, in words: the largest part of the time, and with it the wires if they would count at half rate;
         beside wires the largest constant, if as much as a third follows it.
         """
@@ -215,17 +216,14 @@ class Row:
         told = [first, *(each for each in others if each.kind != first.kind and self._counts(each))]
         return ", ".join(each.words(self.time_s) for each in told[:2])
 
-    @property
-    def limited_by(self) -> str:
-        """What limits, in words: `limit` under the name that rows of all commands have."""
-        return self.limit
+    limit = old_name("limit", "limited_by")
 
     def __repr__(self) -> str:
         size, who = format_size(self.size_bytes), f"{self.groups} x {self.ranks}" if self.groups > 1 else self.ranks
         return (
             f"Row({self.op} {self.label} of {size} on {who} ranks: {self.time_s * 1e6:.2f} us, "
             f"busbw {self.busbw_Bps / 1e9:.2f} GB/s, bound {self.lower_bound_s * 1e6:.2f} us ({self.bound}), "
-            f"limited by {self.limit})"
+            f"limited by {self.limited_by})"
         )
 
     def _counts(self, second: Limit) -> bool:

@@ -160,11 +160,7 @@ FIELDS: tuple[Field, ...] = (
         flat=False,
     ),
     Field("bottleneck_links", COUNT, "links within a thousandth of the busiest"),
-    Field(
-        "limited_by", TEXT,
-        "what limits, in words: `bottleneck` of the table; rows of every command have it under this name",
-    ),
-    Field("limit", TEXT, "the same, under its older name"),
+    Field("limited_by", TEXT, "what limits, in words: `limited by` of the table"),
     Field(
         "limits", {"type": "array", "items": LIMIT},
         "[what limits](#what-limits), the largest part of the time first: constants of the library by their name in "

@@ -22,6 +22,7 @@ from collsim.schedule import Schedule
 from collsim.simulation.before_after import beside, library_effects
 from collsim.simulation.concurrent import Party
 from collsim.simulation.draws import refuse_unhashed
+from collsim.simulation.idle_settings import idle_settings
 from collsim.simulation.intervals import nodes_measured
 from collsim.simulation.lowering import prepare as run_of
 from collsim.simulation.parties import answerable, free_share_of
@@ -274,9 +275,11 @@ def predict(
     groups, parties, healthy = answerable(*simulated, question, groups, told)
     rows, skipped = _rows(parties, healthy, question, told)
     read = warnings_of(judged, constants, question, as_fitted=as_fitted)
+    effects = effects_of_changes(topology, constants, parties[0].runs[0])
     warnings = (
         *read,
-        *effects_of_changes(topology, constants, parties[0].runs[0]),
+        *effects,
+        *idle_settings(topology, rows, effects),
         *(() if question.of_log else idle_variables([run for party in parties for run in party.runs], question, read)),
         *_warnings_of_parties(parties, groups, question),
         *approximations(question, rows),

@@ -9,6 +9,7 @@ from typing import Any
 
 from collsim.core.errors import Fault, Faults, InputError, SpecError, did_you_mean
 from collsim.core.input_files import read_input
+from collsim.core.old_names import current_name
 from collsim.core.plain_yaml import read_yaml
 from collsim.sweeps.kinds import KINDS, check_value, listed_value, spelled
 from collsim.sweeps.points import Point, point_of
@@ -137,7 +138,7 @@ class _Reader:
     def _entries(self, told: Mapping[Any, Any], where: str) -> Iterator[tuple[str, str, Any]]:
         for key, value in told.items():
             head, dot, entry = str(key).partition(".")
-            name = spelled(head)
+            name = current_name(spelled(head), self.kind.arguments)
             place = f"{where}.{key}"
             if name not in self.kind.arguments or (dot and name not in self.kind.pairs):
                 self.faults.append(self._unknown(str(key), name, place, dot))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from collsim.core import progress
 from collsim.timeline.analysis import critical_path
 from collsim.timeline.graph import Node
 from collsim.timeline.replay import HOST, Replay
@@ -43,7 +44,7 @@ def call_row(
         alone_s=sum(nodes[i].work_s for i in which) / len(which),
         time_s=sum(run.end_s[i] - run.start_s[i] for i in which) / len(which),
         channels=told.channels,
-        link=told.link,
+        bottleneck_link=told.link,
     )
 
 
@@ -80,7 +81,9 @@ def helps_of(
         "launches that cost the host nothing": lambda n: replace(n, earliest_s=0.0, gap_s=0.0),
         "peers in step": lambda n: replace(n, late_s=0.0),
     }
-    saved = {what: (span_s - span_of([change(n) for n in nodes])) / steps for what, change in changes.items()}
+    saved = {}
+    for what, change in progress.steps(list(changes.items()), "changes"):
+        saved[what] = (span_s - span_of([change(n) for n in nodes])) / steps
     saved |= {what: (span_s - other_s) / steps for what, other_s in (others_s or {}).items()}
     return tuple(Help(what, s) for what, s in sorted(saved.items(), key=lambda each: -each[1]))
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from collsim.core.errors import CollsimError
+from collsim.timeline.places import Place
 from collsim.timeline.trace import Call
 
 __all__ = ["Machine", "Prediction", "Predictor", "predict", "recorded_environment"]
@@ -48,19 +49,39 @@ class Machine:
         Further arguments of `collsim.simulation.simulate.simulate`.
     ranks : dict of int to int
         Numbers of ranks of groups that differ from those of the trace, by the latter.
-    groups : mapping of str to mapping
-        Further arguments for the collectives of a group, such as its place in a layout, by the name of the group.
+    groups : mapping of str to Place
+        Where groups lie that are no neighbours, by their names.
+    members : mapping of str to int
+        Numbers of ranks of such groups, where they differ from those of the trace.
+    world : int
+        Ranks of the job; 0 if that is not known.
     """
 
     topology: str
     environment: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
     ranks: Mapping[int, int] = field(default_factory=dict)
-    groups: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    groups: Mapping[str, Place] = field(default_factory=dict)
+    members: Mapping[str, int] = field(default_factory=dict)
+    world: int = 0
+
+    def place_of(self, call: Call) -> Place:
+        """Return where the group of a collective lies; neighbours, if that is not known."""
+        return self.groups.get(call.group, Place())
+
+    def ranks_of(self, call: Call) -> int:
+        """Return how many ranks take part in a collective; in a message, two."""
+        if call.group in self.members and call.op != "send_recv":
+            return self.members[call.group]
+        return call.ranks if call.group in self.groups else self.ranks.get(call.ranks, call.ranks)
 
     def but(self, **environment: str) -> Machine:
         """Return the same with other variables."""
         return replace(self, environment={**self.environment, **environment})
+
+    def also(self, **options: Any) -> Machine:
+        """Return the same with further arguments."""
+        return replace(self, options={**self.options, **options})
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +144,7 @@ def predict(call: Call, machine: Machine, on_one_s: dict[Call, float] | None = N
             if call not in known_s:
                 known_s[call] = float(_row(call, machine.but(**ONE_CHANNEL)).time_s)
             alone_s = known_s[call]
-            ranks = machine.ranks.get(call.ranks, call.ranks)
+            ranks = machine.ranks_of(call)
             share = (ranks - 1) / ranks if call.op in P2P else 1.0
             spare = min(max(float(row.time_s) * channels * share / alone_s, 1.0), MOST_SPARE)
         except CollsimError:
@@ -132,7 +153,7 @@ def predict(call: Call, machine: Machine, on_one_s: dict[Call, float] | None = N
     link, used = (busiest.link, float(busiest.utilisation)) if busiest else ("", 1.0)
     times_s = (row.time_s, row.time_lo_s or row.time_s, row.time_hi_s or row.time_s)
     found = Prediction(float(times_s[0]), channels, spare, row.algo, link, float(times_s[1]), float(times_s[2]), used)
-    share = _as_called(call, found, machine.ranks.get(call.ranks, call.ranks))
+    share = _as_called(call, found, machine.ranks_of(call))
     return replace(found, time_s=found.time_s * share, lo_s=found.lo_s * share, hi_s=found.hi_s * share)
 
 
@@ -155,7 +176,7 @@ def _row(call: Call, machine: Machine) -> Any:
         call.size_bytes,
         dtype=call.dtype or "uint8",
         environment=dict(machine.environment),
-        **{"ranks": machine.ranks.get(call.ranks, call.ranks), **machine.options, **machine.groups.get(call.group, {})},
+        **{**machine.options, **machine.place_of(call).options(machine.ranks_of(call))},
     )
     return found.rows[0]
 
@@ -177,8 +198,8 @@ class Predictor:
         return found
 
     def of(self, call: Call) -> Prediction:
-        """Return the prediction of a collective; one of no bytes takes no time."""
-        if call.size_bytes == 0:
+        """Return the prediction of a collective; one of no bytes, or of one rank, takes no time."""
+        if call.size_bytes == 0 or self.machine.ranks_of(call) == 1:
             return Prediction(0.0, 1, 1.0, "", "", 0.0, 0.0)
         if call not in self._known:
             self._known[call] = predict(call, self.machine, self._on_one_s)
@@ -190,6 +211,8 @@ class Predictor:
         That is the model's time there, times what it took here over the model's time here. Of this the half carries
         over if links bind on one of both and channels on the other: it may be due to what no longer binds.
         """
+        if other.machine.ranks_of(call) == 1:
+            return 0.0
         before_s, after_s = self.of(call).time_s, other.of(call).time_s
         if before_s <= 0 or after_s <= 0:
             return work_s

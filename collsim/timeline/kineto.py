@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import codecs
 import json
+import os
+import re
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from collsim.core.errors import Fault, InputError
+from collsim.core.progress import steps
 
-__all__ = ["TraceText", "is_trace"]
+__all__ = ["TraceText", "check_kind", "is_trace"]
 
 BLOCK = 1 << 18
 """Bytes that are read in one go."""
@@ -22,6 +25,18 @@ MAGIC, GZIP = b"\x1f\x8b", 31
 KEY = '"traceEvents"'
 MOST_HEAD = 64 << 20
 """Characters in front of the events: properties of the devices and process groups."""
+CHAKRA = re.compile(r'"schema"\s*:\s*"[^"]*chakra', re.IGNORECASE)
+CHAKRA_WORDS = "is an execution trace (Chakra): it says what ran, but not when on the GPU"
+MOST_SCHEMA = 1 << 12
+FOREIGN = {
+    ".et": CHAKRA_WORDS,
+    ".nsys-rep": "is a report of Nsight Systems",
+    ".sqlite": "is a database, such as Nsight Systems exports",
+    ".pftrace": "is a trace of Perfetto in its binary format",
+    ".csv": "is a table",
+    ".pt": "is a file of tensors",
+}
+"""Ends of files of other tools, and what those are."""
 SUFFIXES = (".json", ".json.gz", ".pt.trace.json", ".gz")
 
 
@@ -32,6 +47,19 @@ def is_trace(file: str) -> bool:
     (True, False)
     """
     return file.endswith(SUFFIXES)
+
+
+def check_kind(file: str) -> None:
+    """Refuse files of other tools, by their names.
+
+    Raises
+    ------
+    InputError
+        Of such.
+    """
+    if what := FOREIGN.get(Path(file).suffix.lower()):
+        hint = "give a trace of torch.profiler (export_chrome_trace: .json or .json.gz), or a workload in YAML"
+        raise InputError(Fault(what, file, hint))
 
 
 class TraceText:
@@ -96,7 +124,8 @@ class TraceText:
         while (found := reader.text.find(KEY)) < 0:
             if len(reader.text) > MOST_HEAD or not reader.more():
                 hint = "give a trace that torch.profiler exported with export_chrome_trace"
-                raise InputError(Fault(reader.trouble or f"holds no {KEY}", self.file, hint))
+                what = CHAKRA_WORDS if CHAKRA.search(reader.text[:MOST_SCHEMA]) else f"holds no {KEY}"
+                raise InputError(Fault(reader.trouble or what, self.file, hint))
         try:
             self.head = json.loads(f"{reader.text[:found].rstrip().rstrip(',')}}}")
         except (RecursionError, ValueError):
@@ -126,11 +155,13 @@ class _Reader:
     def __init__(self, source: BinaryIO) -> None:
         self.source, self.text, self.at, self.trouble = source, "", 0, ""
         self._unpack = zlib.decompressobj(GZIP) if source.peek(2)[:2] == MAGIC else None  # type: ignore[attr-defined]
+        blocks = -(-os.fstat(source.fileno()).st_size // BLOCK)
+        self._told = steps(range(blocks), "blocks of a trace")
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
 
     def more(self) -> bool:
         """Read on; return False at the end."""
-        while data := self.source.read(BLOCK):
+        while data := self._block():
             if self._unpack is not None:
                 data = self._unpacked(data)
             if found := self._decode(data):
@@ -141,6 +172,11 @@ class _Reader:
         if self._unpack is not None and not self._unpack.eof:
             self.trouble = self.trouble or "it is cut short: the compressed data has no end"
         return False
+
+    def _block(self) -> bytes:
+        """Return the next block, and tell how many there were."""
+        next(self._told, None)
+        return self.source.read(BLOCK)
 
     def _unpacked(self, data: bytes) -> bytes:
         """Return what compressed data holds, as far as it is sound; a file may hold several, one after the other."""

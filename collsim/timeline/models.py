@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from collsim.core.errors import Fault, InputError, UnknownNameError
+from collsim.core.errors import Fault, Faults, InputError, UnknownNameError
+from collsim.timeline.places import Place
 from collsim.timeline.ready_made import Layer
 
 __all__ = ["Layout", "Transformer", "layer_of", "load_transformer"]
@@ -112,21 +113,37 @@ class Layout:
 
     @property
     def stage_ranks(self) -> int:
-        """Of one stage; two of them at least, as messages go from stage to stage."""
-        return self.tp * self.cp * max(self.dp, 2 if self.pp > 1 else 1)
+        """Of one stage."""
+        return self.tp * self.cp * self.dp
 
-    def groups(self) -> dict[str, dict[str, Any]]:
-        """Return what collectives are told of their place, by the name of their group: tensors vary fastest, then
-        contexts, then data or experts; one stage stands for all.
+    def places(self, per_node: int) -> tuple[dict[str, Place], list[str]]:
+        """Return where groups lie on nodes of *per_node* GPUs, by their names, and the name of the group of messages
+        of each stage to the next: tensors vary fastest, then contexts, then data or experts, then stages.
+
+        A stage that does not fill nodes, and that nodes do not hold several of, begins on a node of its own.
+
+        >>> Layout(tp=4, pp=4).places(8)[1]
+        ['pp', 'pp over nodes', 'pp', 'pp over nodes']
         """
-        inner = f"tp={self.tp},cp={self.cp}"
-        block = self.tp * self.cp
-        told: dict[str, dict[str, Any]] = {"tp": {"ranks": self.tp}}
-        for name, count in (("cp", 1), ("dp", self.dp), ("ep", self.ep), ("pp", 2)):
-            dims = inner if name == "cp" else f"{inner},{name}={count}"
-            told[name] = {"ranks": block * count, "groups": dims, "over": name}
-        told["dp"]["over"] = "cp,dp" if self.cp > 1 else "dp"  # gradients of all who hold the same parameters
-        return told
+        block, stage = self.tp * self.cp, self.stage_ranks
+        told = {"tp": Place(), "cp": Place(self.tp), "ep": Place(block)}
+        told["dp"] = Place(self.tp)  # gradients of all who hold the same parameters: of contexts as well
+        nests = not (stage % per_node and per_node % stage)
+        begins = [i * (stage if nests else -(-stage // per_node) * per_node) for i in range(self.pp)]
+        if stage % per_node == 0 or self.pp * stage <= per_node:
+            return {**told, "pp": Place(stage)}, ["pp"] * self.pp
+        names = []
+        for first, then in zip(begins, [*begins[1:], begins[0]], strict=True):
+            names.append("pp" if first // per_node == then // per_node else "pp over nodes")
+            told.setdefault(names[-1], Place(lists=tuple((first + i, then + i) for i in range(stage))))
+        return told, names
+
+    def astride(self, per_node: int) -> list[str]:
+        """Return what of the layout neither fills nodes of *per_node* GPUs nor divides them, as in ``tp=2,dp=3``."""
+        sizes = {"tp": self.tp, "tp,cp": self.tp * self.cp, "tp,cp,dp": self.stage_ranks}
+        if self.ranks <= per_node:
+            return []
+        return [name for name, size in sizes.items() if size % per_node and per_node % size]
 
 
 @cache
@@ -163,6 +180,40 @@ def load_transformer(told: str | Mapping[str, Any]) -> Transformer:
     return Transformer(**told)
 
 
+def check_divides(model: Transformer, layout: Layout, sequence: int) -> None:
+    """Refuse a layout that does not divide what it spreads: heads, the feed-forward part, experts, tokens.
+
+    Heads of keys and values may also be held several times, where *tp* is a multiple of them (Megatron-LM,
+    megatron/core/transformer/transformer_config.py).
+
+    Raises
+    ------
+    InputError
+        All that does not divide, with the nearest that do.
+    """
+    tp, faults = layout.tp, Faults()
+
+    def splits(count: int) -> bool:
+        grouped = model.kv_heads % count == 0 or count % model.kv_heads == 0
+        return model.heads % count == 0 and model.ffn % count == 0 and grouped
+
+    def refuse(what: str, name: str, fits: Callable[[int], bool], most: int) -> None:
+        at = getattr(layout, name)
+        near = [next(filter(fits, range(at, 0, -1)), None), next(filter(fits, range(at, most + 1)), None)]
+        told = " or ".join(f"{name}={count}" for count in near if count)
+        faults.append(Fault(f"{what} over {name}={at}", "layout", f"give {told}" if told else f"leave {name} out"))
+
+    if not splits(tp):
+        kv = "" if model.kv_heads == model.heads else f", {model.kv_heads} of keys and values,"
+        refuse(f"{model.heads} heads{kv} and {model.ffn} of the feed-forward part do not divide", "tp", splits, 1024)
+    if layout.ep > 1 and (not model.experts or model.experts % layout.ep):
+        count = max(model.experts, 1)
+        refuse(f"{model.experts} experts do not divide", "ep", lambda n: count % n == 0, count)
+    if sequence % layout.cp:
+        refuse(f"{sequence} tokens do not divide", "cp", lambda n: sequence % n == 0, sequence)
+    faults.raise_any()
+
+
 def layer_of(model: Transformer, layout: Layout, *, sequence: int, micro_batch: int, flops: float) -> Layer:
     """Return the layer that one rank computes for a micro-batch.
 
@@ -176,10 +227,9 @@ def layer_of(model: Transformer, layout: Layout, *, sequence: int, micro_batch: 
     Raises
     ------
     InputError
-        Experts do not divide.
+        As of `check_divides`.
     """
-    if layout.ep > 1 and (not model.experts or model.experts % layout.ep):
-        raise InputError(Fault(f"{model.experts} experts over ep={layout.ep}", "layout", "give ep that divides them"))
+    check_divides(model, layout, sequence)
     tokens = sequence * micro_batch / layout.cp
     forward_s = model.forward_flop(tokens, sequence) / layout.tp / flops
     experts = max(model.experts, 1) // layout.ep

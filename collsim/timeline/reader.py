@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -70,9 +72,9 @@ def read_trace(file: str | Path) -> Trace:
     kernels, lost = events.kernels(text)
     if text.cut:
         lost.insert(0, f"{text.cut}; what follows {kernels[-1].name[:40]!r} is lost")
-    lost += _apart(text.head, {k.call.group for k in kernels if k.call and k.call.size_bytes})
     device, told = _device_of(text.head, events.device), _mapping(text.head.get("distributedInfo"))
-    largest = max((k.call.ranks for k in kernels if k.call), default=1)
+    calls = {k.call for k in kernels if k.call and k.call.size_bytes}
+    world = _count(told.get("world_size")) or max((k.call.ranks for k in kernels if k.call), default=1)
     begin_s = min(k.start_s for k in kernels)
     if max(k.end_s for k in kernels) <= begin_s:
         raise InputError(Fault("its kernels take no time", text.file, "record steps that run kernels on the GPU"))
@@ -86,13 +88,15 @@ def read_trace(file: str | Path) -> Trace:
         gpu=str(device.get("name") or ""),
         sms=_count(device.get("numSms")),
         rank=_count(told.get("rank")),
-        world=_count(told.get("world_size")) or largest,
+        world=world,
         library=str(told.get("nccl_version", "")),
         kernels=tuple(_since(k, begin_s) for k in kernels),
         waits=tuple(sorted(events.waits(begin_s), key=lambda wait: wait.time_s)),
         records=tuple(sorted((at - begin_s, thread) for at, thread, _ in events.records)),
         marks=tuple(sorted((a - begin_s, b - begin_s) for a, b in events.marks)),
         has_waits=has_waits,
+        groups=_groups(text.head, events.groups, calls),
+        node_gpus=_node_gpus(text.head, world),
         lost=tuple(lost),
     )
 
@@ -121,23 +125,45 @@ def _device_of(head: dict[str, Any], number: int) -> dict[str, Any]:
     return next((each for each in known if each.get("id") == number), next(iter(known), {}))
 
 
-def _apart(head: dict[str, Any], used: set[str]) -> list[str]:
-    """Return which groups of collectives lie on more nodes than neighbours would, as the model takes them to be."""
-    devices, groups = head.get("deviceProperties"), _mapping(head.get("distributedInfo")).get("pg_config")
-    per_node = len(devices) if isinstance(devices, list) else 0
-    found = []
-    for group in groups if isinstance(groups, list) and per_node else ():
+def _node_gpus(head: dict[str, Any], world: int) -> int:
+    """Return the GPUs of a node; 0 if the program saw one, as launchers may show each rank its own, or all of them."""
+    devices = head.get("deviceProperties")
+    count = len(devices) if isinstance(devices, list) else 0
+    return count if 1 < count < world else 0
+
+
+def _groups(head: dict[str, Any], told: dict[str, tuple[int, ...]], calls: set[Call]) -> dict[str, tuple[int, ...]]:
+    """Return the ranks of groups as far as the trace has them: of its head, else of its kernels."""
+    found = dict(told)
+    listed = _mapping(head.get("distributedInfo")).get("pg_config")
+    for group in listed if isinstance(listed, list) else ():
         ranks = _mapping(group).get("ranks")
-        name = str(_mapping(group).get("pg_name"))
-        if name in used and isinstance(ranks, list) and all(type(rank) is int for rank in ranks):
-            nodes = len({rank // per_node for rank in ranks})
-            if nodes > -(-len(ranks) // per_node):
-                shown = ", ".join(map(str, ranks[:3])) + (", ..." if len(ranks) > 3 else "")
-                found.append(
-                    f"ranks {shown} of group {name} lie on {nodes} nodes of {per_node} GPUs: its collectives are timed "
-                    "as those of neighbours, which is wrong in what-ifs"
-                )
-    return found
+        if isinstance(ranks, list) and ranks and all(type(rank) is int and rank >= 0 for rank in ranks):
+            found[str(_mapping(group).get("pg_name"))] = tuple(ranks)
+    sizes = {call.group: call.ranks for call in calls if call.op != "send_recv"}
+    return {name: ranks for name, ranks in found.items() if len(set(ranks)) == sizes.get(name, len(ranks)) > 1}
+
+
+def _uneven(text: Any) -> bool:
+    """Return True if the parts of an all-to-all differ.
+
+    >>> _uneven("[4, 5, ...]"), _uneven("[4, 4]"), _uneven("[]"), _uneven(None)
+    (True, False, False, False)
+    """
+    return isinstance(text, str) and len(set(re.findall(r"\d+", text))) > 1
+
+
+def _ranks_told(text: Any, count: int) -> tuple[int, ...]:
+    """Return the ranks of a group; none if the trace does not say.
+
+    >>> _ranks_told("[0, 8, 16, ...]", 4), _ranks_told("[0, 1, 5, ...]", 4), _ranks_told("[1, 3]", 2)
+    ((0, 8, 16, 24), (), (1, 3))
+    """
+    shown = [int(word) for word in re.findall(r"\d+", text.partition("...")[0])] if isinstance(text, str) else []
+    if len(shown) == count:
+        return tuple(shown)
+    steps = {b - a for a, b in pairwise(shown)}  # of long lists only the begin is shown
+    return tuple(shown[0] + i * min(steps) for i in range(count)) if len(steps) == 1 and len(shown) < count else ()
 
 
 def _since(k: Kernel, begin_s: float) -> Kernel:
@@ -156,13 +182,14 @@ class _Events:
         self.device = 0
         self.launches: dict[int, tuple[float, int]] = {}
         self.names: dict[str, tuple[str, str]] = {}
+        self.groups: dict[str, tuple[int, ...]] = {}
         self.marks: list[tuple[float, float]] = []
         self.syncs: dict[int, dict[str, Any]] = {}
         self.records: list[tuple[float, int, int]] = []
         self.stream_waits: list[tuple[float, int, int]] = []
         self.host_waits: list[tuple[float, float, int]] = []
         self.seen: Counter[str] = Counter()
-        self.broken = 0
+        self.broken = self.uneven = 0
 
     def take(self, event: dict[str, Any]) -> None:
         """Keep what an event says."""
@@ -238,6 +265,8 @@ class _Events:
         kernels = [self._launched(k, correlation) for k, correlation in kept]
         if self.broken:
             lost.append(f"{self.broken} events without time, length or correlation are left out")
+        if self.uneven:
+            lost.append(f"{self.uneven} all-to-alls have parts of different sizes: what-ifs take them as equal")
         unlaunched = sum(math.isnan(k.launch_s) for k in kernels)
         kernels = _with_the_one_before(kernels) if unlaunched else kernels
         kernels.sort(key=lambda k: k.start_s if math.isnan(k.launch_s) else min(k.launch_s, k.start_s))
@@ -310,6 +339,10 @@ class _Events:
             full=kind != COLLECTIVE and per_sm >= 1,
             call=_call(name, args) if kind == COLLECTIVE else None,
         )
+        if found.call is not None and found.call.group not in self.groups:
+            self.groups[found.call.group] = _ranks_told(args.get("Process Group Ranks"), _count(args.get("Group size")))
+        if found.call is not None and found.call.op == "all_to_all":
+            self.uneven += any(_uneven(args.get(f"{side} split size")) for side in ("In", "Out"))
         return found, int(args.get("correlation", -1))
 
     def _launched(self, k: Kernel, correlation: int) -> Kernel:

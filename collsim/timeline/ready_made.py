@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from collsim.core.errors import Fault, InputError
@@ -106,15 +107,18 @@ class Layer:
 
 
 def training(
-    *, layers: int, layer: Layer, batches: int, tp: int, pp: int, dp: int, cp: int = 1, ep: int = 1, chunks: int = 1
-) -> Graph:
+    *, layers: int, layer: Layer, batches: int, tp: int, pp: int, dp: int, cp: int = 1, ep: int = 1, chunks: int = 1,
+    messages: Sequence[str] = (), graph: Graph | None = None,
+) -> Graph:  # fmt: skip
     """Return a step of a model with tensor, pipeline and data parallelism (Megatron-LM): 1F1B over *pp* stages, two
     all-reduces a layer each way among *tp* ranks, and one all-reduce of the gradients among *dp* ranks at the end;
     keys and values are gathered among *cp* ranks, and tokens go to experts over *ep* ranks and back.
 
-    One rank stands for all of its stage: groups that do the same at the same time are told to the model by
-    `Machine.groups`, under the names ``tp``, ``pp``, ``dp``, ``cp`` and ``ep``. Each stage is a GPU of its own. With
-    *chunks*, stages hold so many parts of the model and take turns for them, which shortens the bubble (interleaved).
+    One rank stands for all of its stage: where groups lie that do the same at the same time is told to the model by
+    `Machine.groups`, under the names ``tp``, ``dp``, ``cp``, ``ep`` and ``pp``, or where stages are not equally far
+    from each other, those of *messages*, of each stage to the next. Each stage is a GPU of its own. With *chunks*,
+    stages hold so many parts of the model and take turns for them, which shortens the bubble (interleaved). The step
+    is added to *graph*, or to a new one.
 
     Raises
     ------
@@ -127,7 +131,7 @@ def training(
         raise InputError(
             Fault(what, "training", f"give layers that {parts} divides, with chunks batches that {pp} does")
         )
-    graph, ranks = Graph(), {"tp": tp, "cp": cp, "ep": ep}
+    graph, ranks, messages = graph or Graph(), {"tp": tp, "cp": cp, "ep": ep}, messages or ["pp"] * pp
     turns = [
         _turns(stage, pp, batches) if chunks == 1 else _interleaved(stage, pp, batches, chunks) for stage in range(pp)
     ]
@@ -136,7 +140,7 @@ def training(
         for stage in range(pp):
             while turns[stage] and (after := _arrived(turns[stage][0], parts, done)) is not None:
                 name, part, batch = turn = turns[stage].pop(0)
-                ready = _received(graph, turn, pp, parts, after=after, activation_bytes=layer.activation_bytes)
+                ready = _received(graph, turn, messages, parts, after=after, activation_bytes=layer.activation_bytes)
                 done[name, part, batch] = _layers(
                     graph, name, stage, layers=layers // parts, layer=layer, ranks=ranks, after=ready
                 )
@@ -147,13 +151,16 @@ def training(
     return graph
 
 
-def _received(graph: Graph, turn: Turn, pp: int, parts: int, *, after: list[int], activation_bytes: int) -> list[int]:
+def _received(
+    graph: Graph, turn: Turn, messages: Sequence[str], parts: int, *, after: list[int], activation_bytes: int
+) -> list[int]:  # fmt: skip
     """Return what a turn waits for, with the message that brings it if it is of another stage."""
     name, part, _ = turn
+    pp = len(messages)
     other = part - 1 if name == "forward" else part + 1
     if not activation_bytes or pp == 1 or not 0 <= other < parts:
         return after
-    call = Call("send_recv", activation_bytes, DTYPE, "pp", 2)
+    call = Call("send_recv", activation_bytes, DTYPE, messages[min(part, other) % pp], 2)
     return [graph.collective(call, stream=f"{other % pp} to {part % pp}", after=after, gpu=part % pp)]
 
 

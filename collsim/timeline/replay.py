@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from collsim.core.errors import DeadlockError, Fault
+from collsim.core.progress import steps
 from collsim.timeline.gpus import Gpu
 from collsim.timeline.graph import Node
 from collsim.timeline.trace import COLLECTIVE, MATMUL, MEMORY, STREAM
@@ -22,6 +23,8 @@ __all__ = ["HOST", "Replay", "compute_rate", "fair_shares", "pace", "replay"]
 
 HOST = "host"
 EPS = 1e-12
+TOLD = 1000
+"""Nodes after which it is told how far a replay is."""
 LONGEST_WAVE = 1.0
 """A further wave lengthens a kernel by at most this share: one that is shorter than a wave consists of one."""
 
@@ -156,25 +159,30 @@ class _Run:
 
     def finish(self) -> None:
         """Run until all is done."""
-        while self.done < len(self.nodes):
-            rates = self._rates()
-            ends = [(self.now + max(self.left[i], 0.0) / rate, i) for i, rate in rates]
-            next_s = min((end for end, _ in ends), default=math.inf)
-            if self.timers and self.timers[0][0] <= next_s:
-                next_s = self.timers[0][0]
-            if math.isinf(next_s):
-                stuck = [node.name[:40] for node, end in zip(self.nodes, self.end_s, strict=True) if math.isnan(end)]
-                raise DeadlockError(Fault(f"{len(stuck)} nodes never start, first {stuck[:3]}", "timeline"))
-            step_s = next_s - self.now
-            for i, rate in rates:
-                self.left[i] -= rate * step_s
-            self.now = next_s
-            for end, i in ends:
-                if end <= next_s + EPS:
-                    self._end(i)
-            while self.timers and self.timers[0][0] <= self.now + EPS:
-                _, i, what = heapq.heappop(self.timers)
-                self._start(i) if what == "start" else self._move(i)
+        for begin in steps(range(0, len(self.nodes), TOLD), "thousand kernels"):
+            while self.done < min(begin + TOLD, len(self.nodes)):
+                self._advance()
+
+    def _advance(self) -> None:
+        """Go on to when the next node starts, moves or ends."""
+        rates = self._rates()
+        ends = [(self.now + max(self.left[i], 0.0) / rate, i) for i, rate in rates]
+        next_s = min((end for end, _ in ends), default=math.inf)
+        if self.timers and self.timers[0][0] <= next_s:
+            next_s = self.timers[0][0]
+        if math.isinf(next_s):
+            stuck = [node.name[:40] for node, end in zip(self.nodes, self.end_s, strict=True) if math.isnan(end)]
+            raise DeadlockError(Fault(f"{len(stuck)} nodes never start, first {stuck[:3]}", "timeline"))
+        step_s = next_s - self.now
+        for i, rate in rates:
+            self.left[i] -= rate * step_s
+        self.now = next_s
+        for end, i in ends:
+            if end <= next_s + EPS:
+                self._end(i)
+        while self.timers and self.timers[0][0] <= self.now + EPS:
+            _, i, what = heapq.heappop(self.timers)
+            self._start(i) if what == "start" else self._move(i)
 
     def _rates(self) -> list[tuple[int, float]]:
         """Return the rate of each node that is under way."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from collsim.core.old_names import old_name
+
 __all__ = ["CallRow", "Event", "Help", "PathPart", "StreamUse", "TimelineResult"]
 
 
@@ -38,7 +40,7 @@ class CallRow:
         Mean time in the step.
     channels : int
         That it uses, each a multiprocessor.
-    link : str
+    bottleneck_link : str
         Loaded most by it.
     """
 
@@ -50,7 +52,7 @@ class CallRow:
     alone_s: float
     time_s: float
     channels: int
-    link: str
+    bottleneck_link: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,7 @@ class TimelineResult:
         Trace or workload.
     topology, gpu : str
         Where it is taken to run.
-    step_time_s, low_s, high_s : float
+    step_time_s, time_lo_s, time_hi_s : float
         Time of a step, and the interval of it.
     recorded_step_time_s : float or None
         Of a trace: as it was recorded.
@@ -114,8 +116,8 @@ class TimelineResult:
     topology: str
     gpu: str
     step_time_s: float
-    low_s: float
-    high_s: float
+    time_lo_s: float
+    time_hi_s: float
     recorded_step_time_s: float | None
     replayed_step_time_s: float | None
     steps: int
@@ -131,6 +133,15 @@ class TimelineResult:
     events: tuple[Event, ...]
     notes: tuple[str, ...]
 
+    low_s = old_name("low_s", "time_lo_s")
+    high_s = old_name("high_s", "time_hi_s")
+
+    @property
+    def limited_by(self) -> str:
+        """What limits the step, in words: the longest part of its critical path."""
+        return self.path[0].what if self.path else ""
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, without the events."""
-        return {name: value for name, value in asdict(self).items() if name != "events"}
+        told = {name: value for name, value in asdict(self).items() if name != "events"}
+        return told | {"limited_by": self.limited_by}

@@ -9,21 +9,23 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Unpack
 
-from collsim.core.errors import CollsimError, Fault, InputError
+from collsim.core import progress
+from collsim.core.errors import CollsimError, Fault, Faults, InputError
 from collsim.timeline.analysis import Overlap, overlap_of
 from collsim.timeline.answers import Told, call_row, events_of, helps_of, path_of, streams_of
 from collsim.timeline.build import build
-from collsim.timeline.calls import Machine, Predictor, recorded_environment
+from collsim.timeline.calls import Predictor, recorded_environment
 from collsim.timeline.gpus import gpu_of
 from collsim.timeline.graph import Node
-from collsim.timeline.kineto import is_trace
+from collsim.timeline.kineto import check_kind, is_trace
+from collsim.timeline.machines import changed_machine, recorded_machine
 from collsim.timeline.peers import with_peers
 from collsim.timeline.reader import read_trace
 from collsim.timeline.replay import HOST, Replay, replay
 from collsim.timeline.result import CallRow, PathPart, TimelineResult
 from collsim.timeline.steps import by_steps
 from collsim.timeline.trace import COLLECTIVE, Call, Trace
-from collsim.timeline.what_if import Changes, WhatIf, across, asked_for, gpus_of
+from collsim.timeline.what_if import Changes, WhatIf, asked_for, gpus_of
 
 __all__ = ["simulate_timeline"]
 
@@ -33,6 +35,8 @@ RATIO_ERROR = 0.08
 """Error of the logarithm of a ratio of predicted times, as a share of it; own runs on two H200 at 8 and 2 channels."""
 LEAST_NOTED = 0.01
 """Share of a trace from which on what is not sure is said."""
+REPLAY_ERROR = 0.02
+"""By how much a replay may differ from what was recorded; own steps differ by less than 0.005."""
 UNPROFILED = 0.6
 """What launches take without the profiler, over that with it: own steps on two H200, 23.6 ms against 38.5."""
 LEAST_BOUND = 0.1
@@ -87,13 +91,23 @@ def simulate_timeline(
     if not (math.isfinite(asked.compute_scale) and asked.compute_scale > 0):
         raise InputError(Fault(f"{asked.compute_scale} times as long", "compute_scale", "give a positive number"))
     first, *others = [file] if isinstance(file, str | Path) else file
+    faults = Faults()
+    for each in (first, *others):
+        faults.attempt(check_kind, str(each))
+    if len({str(each) for each in (first, *others)}) <= len(others):
+        faults.append(Fault("a file is named twice", str(first), "give the trace of each rank once"))
+    faults.raise_any()
     if not is_trace(str(first)):
         from collsim.timeline.workload_runs import simulate_workload
 
         if others:
-            raise InputError(
+            faults.append(
                 Fault(f"{1 + len(others)} files", str(first), "give one workload, or traces of several ranks")
             )
+        for name, value in (("steps", steps), ("recorded_on", recorded_on)):
+            if value is not None:
+                faults.append(Fault("goes with a trace, not with a workload", name, "leave it out"))
+        faults.raise_any()
         return simulate_workload(first, asked)
     trace = read_trace(first)
     if others:
@@ -111,6 +125,10 @@ class _Study:
         if not self.gpu.known:
             notes.append(f"{self.gpu.name}: its figures are not known, kernels are taken not to disturb each other")
         self.calls = list(dict.fromkeys(k.call for k in trace.kernels if k.call is not None and k.call.size_bytes))
+        if recorded_on is not None:  # what is wrong with it is no fault of where the step is to run
+            faults = Faults(lambda where: "recorded_on" if where == "topo" else where)
+            faults.attempt(gpus_of, recorded_on)
+            faults.raise_any()
         self.before = self._recorded(recorded_on or self.gpu.topology)
         told = {} if self.before is None else {call: self.before.of(call) for call in self.calls}
         built = build(trace, self.gpu, told)
@@ -144,7 +162,8 @@ class _Study:
                 raise InputError(Fault(f'no system of the zoo has GPU "{self.trace.gpu}"', self.trace.file, hint))
             self.notes.append("no system of the zoo has this GPU: collectives keep their time")
             return None
-        machine = Machine(topology, options=across(topology, max(call.ranks for call in self.calls)))
+        machine, notes = recorded_machine(self.trace, self.calls, topology)
+        self.notes += notes
         grids: dict[Call, int] = {k.call: k.ctas for k in self.trace.kernels if k.call in self.calls and k.call}
         machine = machine.but(**recorded_environment(machine, grids))
         found = Predictor(machine)
@@ -175,28 +194,18 @@ class _Study:
         asked, before = self.asked, self.before
         if before is None or not asked.moves_collectives:
             return before
-        old, world = before.machine, self.trace.world
-        topology = asked.topo or old.topology
-        ranks = asked.ranks
-        kept = {} if asked.topo else dict(old.options)
-        options = {**kept, **{k: v for k, v in asked.options.items() if v}}
-        if changed := {**dict(kept.get("overrides") or {}), **dict(asked.options.get("overrides") or {})}:
-            options["overrides"] = changed
-        if asked.nodes:
-            overrides = {**dict(options.get("overrides") or {}), "scale_out.nodes": str(asked.nodes)}
-            options["overrides"] = overrides
-            ranks = ranks or asked.nodes * gpus_of(topology)
-        elif ranks or asked.topo:
-            options = {**options, **across(topology, ranks or world, options)}
-        if ranks and all(call.ranks != world for call in self.calls):
-            self.notes.append(f"no collective is of all {world} ranks of the trace: none changes its number of ranks")
-        elif ranks and ranks != world and self._splits_layers():
-            self.notes.append(
-                "all-reduces stand between kernels of one stream, as of tensor parallelism: kernels keep their time, "
-                f"but {ranks} ranks would each have {world}/{ranks} of the products (--compute-scale says so)"
-            )
-        environment = {**({} if asked.topo else old.environment), **asked.environment}
-        machine = Machine(topology, environment, options, {world: ranks} if ranks else {})
+        machine = changed_machine(self.trace, self.calls, before.machine, asked)
+        if machine.world != before.machine.world:
+            ranks, world = machine.world, before.machine.world
+            if all(machine.ranks_of(call) == call.ranks for call in self.calls):
+                self.notes.append(
+                    f"no group reaches over all {world} ranks of the trace: none changes its number of ranks"
+                )
+            elif self._splits_layers():
+                self.notes.append(
+                    "all-reduces stand between kernels of one stream, as of tensor parallelism: kernels keep their "
+                    f"time, but {ranks} ranks would each have {world}/{ranks} of the products (--compute-scale says so)"
+                )
         return Predictor(machine)
 
     def _splits_layers(self) -> bool:
@@ -221,6 +230,8 @@ class _Study:
             moved_s = self.before.moved_s(call, node.work_s, after)
             if node.work_s > 0 and moved_s > 0:
                 node.work_s = moved_s * math.exp(lean * RATIO_ERROR * abs(math.log(moved_s / node.work_s)))
+            elif after.machine.ranks_of(call) == 1:  # nobody is left to talk to, or to wait for
+                node.work_s = node.late_s = 0.0
             told = after.of(call)
             node.sms, node.spare = self.gpu.held(call.op, told.channels), told.spare
             node.link, node.load = told.kind, told.load
@@ -248,6 +259,7 @@ class _Study:
         is_same = after is self.before and self.asked.compute_scale == 1.0
         run, speed = (same, 1.0) if is_same else self.run(nodes)
         step_s, path = run.span_s / steps, path_of(nodes, run, steps)
+        self._note_replay(same)
         leans = [] if is_same else [self.changed(after, lean) for lean in (-1.0, 1.0)]
         leans += self._unprofiled(nodes, path, step_s)
         spans = [step_s, *(self.run(lean)[0].span_s / steps for lean in leans)]
@@ -257,8 +269,8 @@ class _Study:
             topology=after.machine.topology if after else self.gpu.topology,
             gpu=self.trace.gpu or self.gpu.name,
             step_time_s=step_s,
-            low_s=min(spans) * (1 - REPEATS),
-            high_s=max(spans) * (1 + REPEATS),
+            time_lo_s=min(spans) * (1 - REPEATS),
+            time_hi_s=max(spans) * (1 + REPEATS),
             recorded_step_time_s=self.trace.span_s / steps,
             replayed_step_time_s=same.span_s / steps,
             steps=steps,
@@ -281,6 +293,15 @@ class _Study:
             notes=tuple(self.notes),
         )
 
+    def _note_replay(self, same: Replay) -> None:
+        """Say that what the trace holds does not lead to the time that was recorded, so that what-ifs are not sure."""
+        error = same.span_s / self.trace.span_s - 1
+        if abs(error) > REPLAY_ERROR:
+            than = f"{abs(error):.0%} {'longer' if error > 0 else 'shorter'} than what was recorded"
+            self.notes.append(
+                f"the replay is {than}: it holds what is not understood, such as kernels that overlap on a stream"
+            )
+
     def _note_nvls(self, after: Predictor | None) -> None:
         """Say that switches add in the what-if, where the trace does not tell whether the library may let them."""
         if after is None or after is self.before or self.before is None or NVLS in after.machine.environment:
@@ -300,7 +321,7 @@ class _Study:
         if after.machine.environment.get(NVLS) == "0":  # channels of a trace without NVLS say nothing of those with it
             changes.append({NVLS: "1", CHANNELS: None})
         found = {}
-        for change in changes:
+        for change in progress.steps(changes, "variables"):
             name = " ".join(f"{key}={value}" for key, value in change.items() if value is not None)
             found[name] = self.run(self.changed(after.with_channels(**change)))[0].span_s
         return found
@@ -322,7 +343,7 @@ class _Study:
             of_call = [i for i, node in enumerate(nodes) if node.call == number]
             recorded = [self.trace.kernels[i].end_s - self.trace.kernels[i].start_s for i in of_call]
             told = after.of(call) if after else None
-            ranks = after.machine.ranks.get(call.ranks, call.ranks) if after else call.ranks
+            ranks = after.machine.ranks_of(call) if after else call.ranks
             channels = self.trace.kernels[of_call[0]].ctas
             if told is not None and after is not self.before:
                 channels = told.channels

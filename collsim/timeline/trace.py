@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 __all__ = ["COLLECTIVE", "MATMUL", "MEMORY", "STREAM", "Call", "HostEvent", "Kernel", "Trace", "kind_of"]
 
@@ -130,6 +131,10 @@ class Trace:
         When host threads recorded events, and which thread, by time.
     marks : tuple of (float, float)
         Begin and end of each step on the host, if the program marked them.
+    groups : mapping of str to tuple of int
+        Ranks of process groups by their names, as far as the trace says.
+    node_gpus : int
+        GPUs of a node, of several; 0 if the trace does not tell.
     lost : tuple of str
         What could not be read, and what follows from that.
     """
@@ -145,6 +150,8 @@ class Trace:
     records: tuple[tuple[float, int], ...]
     marks: tuple[tuple[float, float], ...]
     has_waits: bool
+    groups: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    node_gpus: int = 0
     lost: tuple[str, ...] = ()
 
     @property

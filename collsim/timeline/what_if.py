@@ -106,8 +106,9 @@ def across(topology: str, ranks: int, options: Mapping[str, Any] | None = None) 
     """Return the arguments that make a cluster of as many nodes as so many ranks need; none if one is enough."""
     from collsim.topology import load_topology
 
-    if ranks <= load_topology(topology).n_gpus:
+    options = options or {}
+    per_node = int(options.get("gpus_per_node") or 0)
+    if ranks <= (per_node or load_topology(topology).n_gpus):
         return {}
-    per_node = gpus_of(topology)
-    overrides = dict((options or {}).get("overrides") or {})
-    return {"overrides": {**overrides, "scale_out.nodes": str(-(-ranks // per_node))}}
+    nodes = -(-ranks // (per_node or gpus_of(topology)))
+    return {"overrides": {**dict(options.get("overrides") or {}), "scale_out.nodes": str(nodes)}}

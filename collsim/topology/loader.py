@@ -247,10 +247,17 @@ def _parsed(
     faults += check(spec, document)
     faults += _check_name(spec, document, unmerged)
     if faults:
-        raise SpecError(*_by_line(faults))
+        from collsim.topology.later_faults import later_faults
+
+        raise SpecError(*_by_line([*faults, *later_faults(spec, document)]))
     changed = json.dumps(sorted(dict(pairs).items()))  # in any order they make the same topology
     digest = hashlib.sha256(raw + b"\0" + changed.encode() if pairs else raw).hexdigest()
-    node = _assemble(spec, document, digest)
+    try:
+        node = _assemble(spec, document, digest)
+    except SpecError as error:
+        from collsim.topology.later_faults import around_faults
+
+        raise SpecError(*_by_line([*error.faults, *around_faults(spec, document)])) from None
     settings = {show_path(parse_path(path) or (path,)): value for path, value in pairs}
     return replace(node, before=_before(node, unchanged), settings=settings), spec.scale_out, document
 
@@ -383,7 +390,7 @@ def _assemble(spec: Spec, document: Document, digest: str) -> Topology:
     if spec.changes:
         from collsim.topology.files.changed_links import with_changes
 
-        wiring = with_changes(wiring, spec.changes, document)
+        wiring = with_changes(wiring, spec.changes, document, spec.link)
     return Topology(
         name=name,
         title=one_line(spec.header.title or name),

@@ -53,5 +53,6 @@ def shipped_file(name: str) -> pathlib.Path:
     return zoo_directory() / shipped_path(name).removeprefix("topologies/")
 
 
+@cache
 def _names(folder: str) -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in (zoo_directory() / folder).glob("*.yaml")))

@@ -21,7 +21,7 @@ TABLE = """\
 # profile ideal: raw line rates, no latency, no overhead
 #
 #                                     mi355x_ubb8                                    hgx_b200
-# op                 ranks       size   algo    time  busbw bottleneck                 algo    time  busbw speedup bottleneck
+# op                 ranks       size   algo    time  busbw limited by                 algo    time  busbw speedup limited by
 #                                 (B)           (us) (GB/s)                                    (us) (GB/s)     (x)
   all_to_all             8 1073741824 direct 1747.63 537.60 gpu0->gpu1 +55 busy 100% direct 1043.92 900.00    1.67 gpu0->nvsw0 +31 busy 100%
   all_to_all 4 x 2 (MOD 4) 1073741824 direct 6990.51  76.80 gpu0->gpu4 +7 busy 100%  direct  596.52 900.00    11.7 gpu0->nvsw0 +31 busy 100%

@@ -52,11 +52,17 @@ def test_a_package_that_is_broken(collsim, monkeypatch):
 
 
 def test_compiling_ahead_serves_later_runs(process, tmp_path):
-    environment = cached_in(tmp_path)
+    """Of a machine that has kernels all but one are taken from there, which is quicker."""
+    there, environment, missing = os.environ.get("NUMBA_CACHE_DIR"), cached_in(tmp_path), 11
+    if there and "all kernels were there" in process("doctor", "--warm").out:
+        shutil.copytree(there, tmp_path, ignore=shutil.ignore_patterns("*.tmp.*"), dirs_exist_ok=True)
+        for file in tmp_path.rglob("refinement.hashed-*"):
+            file.unlink()
+            missing = 1
     first = process("doctor", "--warm", env=environment)
     assert first.code == 0, first.err
     assert f"are kept in {tmp_path}{os.sep}" in first.out
-    assert "compiled 11 kernels in " in first.out
+    assert f"compiled {missing} kernel{'s' * (missing > 1)} in " in first.out
     assert "all kernels were there" in process("doctor", "--warm", env=environment).out
     for flags in (
         ("--algo", "tree", "--degrade", "link:n0.gpu0-n0.nvsw0=50%"),
@@ -68,7 +74,7 @@ def test_compiling_ahead_serves_later_runs(process, tmp_path):
         assert NOTICE not in run.progress
 
 
-@pytest.mark.parametrize("processes", [4, pytest.param(10, marks=pytest.mark.deep)])
+@pytest.mark.parametrize("processes", [2, pytest.param(10, marks=pytest.mark.deep)])
 def test_many_processes_that_start_cold(tmp_path, processes):
     command = [sys.executable, "-c", REDUCE]
     started = [

@@ -24,7 +24,7 @@ TABLE = """\
 # profile ideal: raw line rates, no latency, no overhead
 #
 # op all_reduce   ranks 8   algo all_pairs, one_shot   model fluid
-#      size      count   type redop root      algo     time   algbw   busbw    bound   eff  bound by             bottleneck
+#      size      count   type redop root      algo     time   algbw   busbw    bound   eff  bound by             limited by
 #       (B)     (elem)                                 (us)  (GB/s)  (GB/s)     (us)   (%)
     1048576     262144  float   sum   -1 all_pairs     4.10  256.00  448.00     4.10 100.0  egress of all ranks  gpu0->gpu1 +55 busy 100%
     1048576     262144  float   sum   -1  one_shot    16.38   64.00  112.00     4.10  25.0  egress of all ranks  gpu0->gpu1 +55 busy 100%
@@ -51,7 +51,7 @@ NCCL = """\
 
 MARKDOWN = """\
 | op | ranks | size (B) | count (elem) | type | redop | root | algo | time (us) | algbw (GB/s) | busbw (GB/s) \
-| bound (us) | eff (%) | bound by | bottleneck |
+| bound (us) | eff (%) | bound by | limited by |
 | --- | ---: | ---: | ---: | --- | --- | ---: | --- | ---: | ---: | ---: | ---: | ---: | --- | --- |
 | all_to_all | 8 | 1048576 | 32768 | float | none | -1 | direct | 2.05 | 512.00 | 448.00 | 2.05 | 100.0 \
 | egress gpu0 | gpu0->gpu1 +55 busy 100% |

@@ -11,6 +11,7 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 from jsonschema import Draft202012Validator
 
+import collsim as collsim_of_python
 from collsim.core.errors import InputError
 from collsim.moe import compare_moe, simulate_moe
 from collsim.report import schema
@@ -109,7 +110,7 @@ def test_tokens_of_each_rank(collsim):
 @pytest.mark.parametrize(
     "arguments",
     [ONE, SAMPLED, (*ONE, "--mode", "all-to-all"), (*ONE, "--load-only"), (*TWO, "--fail", "nic:n0.nic0"),
-     (*ONE, "--tokens", "1x8", "--sigma", "1", "--placement", "balanced", "--redundant", "8")],
+     (*ONE, "--tokens", "1x8", "--sigma", "1", "--expert-placement", "balanced", "--redundant", "8")],
 )  # fmt: skip
 def test_json_follows_its_schema(collsim, arguments):
     found = collsim(*arguments, "--format", "json")
@@ -126,12 +127,12 @@ def test_csv_has_a_line_for_each_operation(collsim):
     rows = list(csv.DictReader(io.StringIO(collsim(*SAMPLED, "--format", "csv").out)))
     document = json.loads(collsim(*SAMPLED, "--format", "json").out)
     assert list(rows[0]) == [
-        "topology", "model", "mode", "kernel", "kind", "routing", "placement",
+        "topology", "model", "mode", "kernel", "kind", "routing", "expert_placement",
         "overrides", "fail", "degrade", "op", "ranks", "nodes", "experts",
         "time_s", "samples", "time_min_s", "time_max_s", "time_lo_s", "time_hi_s", "prepare_s", "load_s",
         "lower_bound_s",
         "logical_Bps", "node_Bps", "network_Bps", "logical_bytes", "node_bytes", "network_bytes", "imbalance",
-        "limit", "limited_by", "bottleneck_link", "bottleneck_utilisation", "seed", "path", "tolerance", "refused",
+        "limited_by", "limit_kind", "bottleneck_link", "bottleneck_utilisation", "seed", "path", "tolerance", "refused",
     ]  # fmt: skip
     assert [(row["op"], row["ranks"]) for row in rows] == [
         ("dispatch", "8"), ("combine", "8"), ("dispatch", "16"), ("combine", "16"),
@@ -143,7 +144,7 @@ def test_csv_has_a_line_for_each_operation(collsim):
 def test_markdown(collsim):
     lines = collsim(*SAMPLED, "--format", "md").out.splitlines()
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[:8]]
-    assert {len(row) for row in cells} == {17}
+    assert {len(row) for row in cells} == {16}
     assert cells[0][3] == "time (us)"
     assert any(line.startswith("* logical: ") for line in lines)
 
@@ -165,7 +166,9 @@ def test_warnings_go_to_stderr(collsim):
 
 def test_picture(collsim, tmp_path):
     file = tmp_path / "bytes.svg"
-    found = collsim(*TWO, "--ep", "12", "--placement", "round_robin", "--skew", "1", "--seeds", "0", "--svg", file)
+    found = collsim(
+        *TWO, "--ep", "12", "--expert-placement", "round_robin", "--skew", "1", "--seeds", "0", "--svg", file
+    )
     assert found.code == 0
     root = ElementTree.fromstring(file.read_text())
     shades = root.findall(f".//{SVG}path[@class='c']")
@@ -249,7 +252,7 @@ def test_models_and_kernels(collsim):
 def test_every_fault_at_once(collsim, tmp_path):
     found = collsim(
         "moe", "--topo", "hgx_h10", "--model", "deepsek-v3", "--experts", "0", "--skew", "-1", "--sigma", "2",
-        "--mode", "low-latenci", "--phase", "prefil", "--kernel", "defaul", "--placement", "ballanced",
+        "--mode", "low-latenci", "--phase", "prefil", "--kernel", "defaul", "--expert-placement", "ballanced",
         "--redundant", "-1", "--ep", "8,1", "--tokens", "4x0", "--seeds", "1,x", "--sms", "0", "--tolerance", "2",
         "--counts", tmp_path / "none", "--profile", "hgx_h10", "--compare", "hgx_b20", "--format", "nccl",
         "-o", tmp_path / "no" / "x.csv",
@@ -265,7 +268,7 @@ def test_every_fault_at_once(collsim, tmp_path):
         '--mode: unknown mode "low_latenci"\n  hint: did you mean "low_latency"?',
         '--phase: unknown phase "prefil"\n  hint: did you mean "prefill"?',
         '--kernel: unknown kernel "defaul"\n  hint: did you mean "default"?',
-        '--placement: unknown placement "ballanced"\n  hint: did you mean "balanced"?',
+        '--expert-placement: unknown placement "ballanced"\n  hint: did you mean "balanced"?',
         "--redundant: -1 is negative",
         "--ep: 1 ranks exchange nothing",
         '--tokens: "4x0" is of 0 ranks',
@@ -285,11 +288,12 @@ def test_every_fault_at_once(collsim, tmp_path):
     ("arguments", "told"),
     [
         (("--ep", "6"), "--ep: 256 experts do not spread evenly over 6 ranks\n"
-         "  hint: add --redundant 2, give a divisor of 256, such as 4 or place them with --placement round_robin"),
+         "  hint: add --redundant 2, give a divisor of 256, such as 4 or "
+         "place them with --expert-placement round_robin"),
         (("--experts", "4"), "--topk: not given, and no model is named\n  hint: give it, or name a model: deepseek-v3"),
         (("--model", "mixtral-8x7b", "--topk", "9"), "--topk: each token takes 9 experts, but there are 8\n"
          "  hint: give at most 8"),
-        (("--model", "deepseek-v3", "--groups", "7"), "--groups: 256 experts do not make 7 equal groups\n"
+        (("--model", "deepseek-v3", "--expert-groups", "7"), "--expert-groups: 256 experts do not make 7 equal groups\n"
          "  hint: give a divisor of 256, such as 4"),
         (("--ep", "8,16"), "--ep: 16 ranks, hgx_h100 has 8 GPUs\n  hint: add --nodes, or give 2 to 8"),
         (("--tokens", "256x4,64x3", "--ep", "8"), "--tokens: tokens are given for 7 ranks, not 8\n"
@@ -351,3 +355,29 @@ def test_a_drawing_is_not_called_a_picture_of_another_format(collsim, tmp_path):
     assert outcome.code == 2
     assert 'error: --svg: the suffix ".png" names no format' in outcome.err
     assert not (tmp_path / "bytes.png").exists()
+
+
+def test_names_of_before_still_answer_and_say_what_they_are_called_now(collsim, tmp_path):
+    asked = ("moe", "--topo", "hgx_h100", "--skew", "1", "--seeds", "0", "--load-only", "--format", "json")
+    now = collsim(*asked, "--expert-placement", "balanced", "--expert-groups", "4")
+    before = collsim(*asked, "--placement", "balanced", "--groups=4")
+    assert (now.code, now.out) == (0, before.out)
+    added = before.err.removesuffix(now.err).splitlines()
+    assert added == [
+        "warning: --placement is now --expert-placement; the old name goes in 0.2",
+        "warning: --groups is now --expert-groups; the old name goes in 0.2",
+    ]
+    with pytest.warns(DeprecationWarning, match="placement is now expert_placement") as told:
+        result = collsim_of_python.simulate_moe("hgx_h100", placement="balanced", load_only=True, seeds=[0])
+    assert told[0].filename == __file__
+    assert result.expert_placement == "balanced"
+    row = result.rows[0]
+    for old, new in {"limit": "limit_kind", "bound_s": "lower_bound_s", "low_s": "time_lo_s"}.items():
+        with pytest.warns(DeprecationWarning, match=f"{old} is now {new}"):
+            assert getattr(row, old) == getattr(row, new)
+    grid = tmp_path / "grid.yaml"
+    base = "schema: collsim.sweep/1\nkind: moe\nbase: {topo: hgx_h100, load_only: true}\n"
+    grid.write_text(base + "grid: {placement: [contiguous, balanced]}\n")
+    swept = collsim("sweep", grid, "-o", tmp_path / "points.jsonl", "-q")
+    assert swept.code == 0
+    assert "warning: placement is now expert_placement; the old name goes in 0.2" in swept.err

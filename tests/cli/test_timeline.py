@@ -112,6 +112,9 @@ def test_bad_flags_are_all_named_at_once(collsim, step):
         ("a.json", '{"traceEvents": []}', "no kernels of a GPU"),
         ("a.yaml", "schema: collsim.workload/1\nstep: []\n", "there is nothing to run"),
         ("a.yaml", "- 1\n", "holds no mapping"),
+        ("a.et", "", "is an execution trace (Chakra)"),
+        ("a.json", '{"schema": "1.1.1-chakra.0.0.4", "nodes": []}', "is an execution trace (Chakra)"),
+        ("a.nsys-rep", "", "is a report of Nsight Systems"),
     ],
 )
 def test_bad_files_give_exit_code_2(collsim, tmp_path, name, text, message):
@@ -122,6 +125,21 @@ def test_bad_files_give_exit_code_2(collsim, tmp_path, name, text, message):
     assert found.out == ""
     assert message in found.err
     assert "Traceback" not in found.err
+
+
+def test_flags_of_traces_are_no_flags_of_workloads(collsim, step):
+    found = collsim("timeline", step, "--steps", "2", "--recorded-on", "hgx_h100")
+    assert found.code == 2
+    assert "--steps: goes with a trace" in found.err
+    assert "--recorded-on: goes with a trace" in found.err
+
+
+def test_where_a_trace_was_recorded_has_a_flag_of_its_own(collsim, tmp_path):
+    file = tmp_path / "a.json"
+    file.write_text(
+        '{"traceEvents": [{"ph": "X", "cat": "kernel", "name": "nvjet", "ts": 5, "dur": 10, "args": {"stream": 7}}]}'
+    )
+    assert "error: --recorded-on: unknown topology" in collsim("timeline", file, "--recorded-on", "hgx_h2000").err
 
 
 def test_what_a_trace_lost_is_a_warning(collsim, tmp_path):

@@ -85,7 +85,8 @@ def test_other_logs_are_told_apart(tmp_path):
 
 def predicted(**changes):
     """Return dispatch in FP8 and combine, as the tests ask it, on two nodes of eight H100."""
-    asked = {"ep": 16, "tokens": 4096, "experts": 256, "top_k": 8, "hidden": 7168, "groups": 2, "group_limit": 2}
+    asked = {"ep": 16, "tokens": 4096, "experts": 256, "top_k": 8, "hidden": 7168, "group_limit": 2}
+    asked["expert_groups"] = 2
     topo = Machine(["scale_out.nodes=2", *changes.pop("figures", [])]).of("hgx_h100")
     return collsim.simulate_moe(topo, None, **asked, sms=24, dispatch="fp8", **changes).rows
 

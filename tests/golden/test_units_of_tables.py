@@ -1,6 +1,9 @@
 """Numbers of printed tables in the units of their headings, beside the fields of the rows, and factors done by hand."""
 
 import re
+from dataclasses import fields
+from itertools import count
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,7 +14,10 @@ from collsim.prices.prices import price_of
 from collsim.report import render
 from collsim.serving.simulate import _percentile, _percentiles
 
-SCALE = {"(us)": 1e-6, "(GB/s)": 1e9, "(B)": 1.0, "(elem)": 1.0, "(x)": 1.0, "(%)": 0.01, "": 1.0}
+SCALE = {
+    "(us)": 1e-6, "(ms)": 1e-3, "(s)": 1.0, "(req/s)": 1.0, "(1/s)": 1.0, "(GB/s)": 1e9, "(B)": 1.0, "(elem)": 1.0,
+    "(x)": 1.0, "(%)": 0.01, "": 1.0,
+}  # fmt: skip
 FIELDS = {
     "size": "size_bytes", "count": "count", "root": "root", "time": "time_s", "low": "time_lo_s", "high": "time_hi_s",
     "healthy": "healthy_time_s", "slower": "slowdown", "algbw": "algbw_Bps", "busbw": "busbw_Bps",
@@ -62,6 +68,91 @@ def test_a_row_adds_up(broken, whole):
         assert row.slowdown == pytest.approx(row.time_s / row.healthy_time_s)
         assert sum(row.critical_s.values()) == pytest.approx(row.time_s)
     assert whole.rows[0].time_lo_s < whole.rows[0].time_s < whole.rows[0].time_hi_s
+
+
+SERVED = {
+    "ranks": "ranks", "offered": "offered_per_s", "finished": "requests_per_s", "tokens": "tokens_per_s",
+    "capacity": "capacity_tokens_per_s", "token": "token_median_s", "token p99": "token_p99_s", "wait": "wait_median_s",
+    "wait p99": "wait_p99_s", "latency": "latency_median_s", "exposed": "exposed", "link": "link_load",
+}  # fmt: skip
+MOMENT = {
+    "from": "begin_s", "to": "end_s", "tokens": "tokens_per_s", "running": "running", "waiting": "waiting",
+    "step": "step_s", "link": "link_load",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("scale", [1e-6, 2e-3, 0.4, 3.0, 70.0])
+def test_tables_of_serving_say_their_fields_below_and_above_a_second(scale):
+    from collsim.report.serving import JOBS, MOMENTS
+    from collsim.serving.result import JobResult, Moment
+
+    for columns, record, named in ((JOBS, JobResult, SERVED), (MOMENTS, Moment, MOMENT)):
+        number = count(11)
+        told = {each.name: scale * next(number) if each.name.endswith("_s") else 0.0 for each in fields(record)}
+        counted = ("tokens_per_s", "capacity_tokens_per_s", "running", "waiting")
+        told |= {name: 1000.0 + next(number) for name in counted}
+        told |= {"offered_per_s": 57.0, "requests_per_s": 58.0, "exposed": 0.231, "link_load": 0.117, "ranks": 8}
+        made = SimpleNamespace(**told)
+        assert {column.name for column in columns} - {"job"} == {*named}
+        for column in columns:
+            if column.name in named:
+                text = column.text(made)
+                unit = 0.01 if text.endswith("%") else SCALE[column.unit]
+                assert float(text.rstrip("%")) * unit == pytest.approx(told[named[column.name]], rel=6e-3), column.name
+
+
+def exchange(op, number):
+    """Return dispatch or combine with another number in every field."""
+    scale = number * 1e-5
+    return SimpleNamespace(
+        op=op, ranks=16, nodes=2, time_s=1.0 * scale, times_s=(0.9 * scale, 1.3 * scale), load_s=0.5 * scale,
+        bound_s=0.4 * scale, low_s=0.7 * scale, high_s=1.6 * scale, prepare_s=0.25 * scale, whole_s=1.25 * scale,
+        logical_Bps=number * 1e10, node_Bps=number * 2e10, network_Bps=number * 3e10, imbalance=1.0 + number / 10,
+        limit="adapters", bottleneck=(), tolerance=0.0,
+    )  # fmt: skip
+
+
+def test_tables_of_experts_say_their_fields_alone_and_added():
+    from collsim.report.moe import COLUMNS, COMPARED, ComparedMoe
+
+    one, other = exchange("dispatch", 3), exchange("combine", 7)
+    scale, both = 3e-5, 10e-5
+    alone = {
+        "ranks": 16, "nodes": 2, "time": 1.0 * scale, "least": 0.9 * scale, "most": 1.3 * scale, "load": 0.5 * scale,
+        "bound": 0.4 * scale, "low": 0.7 * scale, "high": 1.6 * scale, "prepare": 0.25 * scale, "logical": 3e10,
+        "node": 6e10, "network": 9e10, "imbalance": 1.3,
+    }  # fmt: skip
+    added = {
+        "time": 1.25 * both, "least": 0.9 * both, "most": 1.3 * both, "load": 0.5 * both, "bound": 0.4 * both,
+        "prepare": 0.25 * both,
+    }  # fmt: skip
+    assert {column.name for column in COLUMNS} == {*alone, "op", "limit", "bottleneck"}
+    for line, expected in (((one,), alone), ((one, other), added)):
+        for column in COLUMNS:
+            if column.name in expected:
+                said = float(column.text(line)) * SCALE[column.unit]
+                assert said == pytest.approx(expected[column.name], rel=6e-3), column.name
+    compared = ComparedMoe(16, SimpleNamespace(label="x"), (one, other), 2.5)
+    found = {each.name: float(each.text(compared)) * SCALE[each.unit] for each in COMPARED if each.unit}
+    expected = {"dispatch": scale, "combine": 7e-5, "sum": 1.25 * both, "speedup": 2.5}
+    assert found == pytest.approx(expected, rel=6e-3)
+
+
+@pytest.mark.parametrize("usd", [(3.0, 1.0, 2.0), (1.0, 3.0, 2.0), (2.0, 3.0, 1.0)])
+def test_the_sentence_on_systems_has_the_ratios_of_times_and_dollars(usd):
+    from collsim.report.costs import decides
+
+    times_s, names = (2e-3, 1e-3, 5e-3), ("a", "b", "c")
+    comparison = SimpleNamespace(
+        systems=[SimpleNamespace(label=name) for name in names],
+        costs=lambda row: [SimpleNamespace(usd=each) for each in usd],
+    )
+    row = SimpleNamespace(runs=[SimpleNamespace(time_s=time_s, limit="wires") for time_s in times_s])
+    cheap, dear = names[usd.index(1.0)], names[usd.index(3.0)]
+    assert decides(comparison, row) == (
+        "b is fastest, limited by wires; a takes 2 times as long, by wires; c takes 5 times as long, by wires; "
+        f"{cheap} costs least, {dear} 3 times as much"
+    )
 
 
 def test_costs_by_hand():

@@ -73,7 +73,7 @@ def test_rows_say_how_much_of_the_time_is_the_host():
     small, large = result.rows
     assert small.host_s == pytest.approx(small.time_s, rel=0.01)
     assert large.host_s < 1e-3 * large.time_s
-    assert small.limit.startswith("host floor 30 us")
+    assert small.limited_by.startswith("host floor 30 us")
     assert "30 us" in result.profile["host"]
     assert simulate("hgx_h100", "all_reduce", "1G", host="30us").profile["host"] is None
 

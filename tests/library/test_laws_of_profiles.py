@@ -86,16 +86,25 @@ def test_a_channel_of_nvls_turns_to_the_heads_one_after_another(ranks, waits_us)
     assert time_us(1e-6) - time_us(0.0) == pytest.approx(waits_us, rel=1e-6)
 
 
-@pytest.mark.parametrize(("ranks", "chunk_kib", "fills_us"), [(8, 16, 0.0), (8, 64, 39.3216), (4, 64, 19.6608)])
-def test_a_channel_of_nvls_fills_with_a_chunk_of_every_head(ranks, chunk_kib, fills_us):
-    # The base holds what chunks of 16 KiB take: 8 heads x 48 KiB more at 10 GB/s.
+@pytest.mark.parametrize(
+    ("system", "ranks", "chunk_kib", "fills_us"),
+    [
+        ("hgx_h100", 8, 16, 0.0),
+        ("hgx_h100", 8, 64, 39.3216),
+        ("hgx_h100", 4, 64, 19.6608),
+        ("h100_rail", 16, 64, 39.3216),
+    ],
+)
+def test_a_channel_of_nvls_fills_with_a_chunk_of_every_head(system, ranks, chunk_kib, fills_us):
+    # The base holds what chunks of 16 KiB take: 8 heads x 48 KiB more at 10 GB/s. Trees to other nodes fill as much.
     usual = load_profile("hgx_h100")
 
     def time_us(rate_Bps):
         costs = replace(usual.families["nvls"]["Simple"], fill_rate_Bps=rate_Bps)
         profile = replace(usual, families={**usual.families, "nvls": {"Simple": costs}}, floor_s=0.0)
-        options = {"ranks": ranks, "algo": "nvls", "channels": 1, "chunk": f"{chunk_kib}K", "profile": profile}
-        return simulate("hgx_h100", "all_reduce", ranks * 2**20, **options).time_s * 1e6
+        algo = "nvls_tree" if ranks > 8 else "nvls"
+        options = {"ranks": ranks, "algo": algo, "channels": 1, "chunk": f"{chunk_kib}K", "profile": profile}
+        return simulate(system, "all_reduce", ranks * 2**20, **options).time_s * 1e6
 
     assert time_us(10e9) - time_us(float("inf")) == pytest.approx(fills_us, abs=1e-6)
 

@@ -257,7 +257,7 @@ def test_the_closed_form_of_the_fits_is_what_is_simulated(tables: ModuleType, na
             found = simulate_moe(
                 TOPOLOGIES[e.gpu], None, experts=e.experts, top_k=e.top_k, hidden=e.hidden, ep=e.ranks, mode=mode,
                 tokens=int(e.tokens[place]), dispatch="bf16" if e.dtype == "bf16" else "fp8", kernel=name,
-                sms=e.sms or None, balanced=e.balanced, groups=nodes if grouped else 1,
+                sms=e.sms or None, balanced=e.balanced, expert_groups=nodes if grouped else 1,
                 group_limit=min(nodes, 4) if grouped else 0,
                 overrides={"scale_out.nodes": str(nodes)} if nodes > 1 else None,
             )  # fmt: skip
@@ -355,16 +355,16 @@ def test_intervals_are_wider_where_no_row_is_near_and_say_so() -> None:
     assert not near.warnings
     width = load_kernel("deepep_v1").width["normal"]
     for row in near.rows:
-        assert (row.time_s / row.low_s, row.high_s / row.time_s) == pytest.approx((width, width))
+        assert (row.time_s / row.time_lo_s, row.time_hi_s / row.time_s) == pytest.approx((width, width))
     carried = simulate_moe("hgx_h200", ep=8, tokens=512)
     assert not carried.kernel["calibrated"]
-    assert carried.rows[0].high_s / carried.rows[0].time_s == pytest.approx(width**2)
+    assert carried.rows[0].time_hi_s / carried.rows[0].time_s == pytest.approx(width**2)
     assert any("carried over" in text for text in carried.warnings)
     beyond = simulate_moe("hgx_h100", ep=32, tokens=512, overrides={"scale_out.nodes": "4"})
-    assert beyond.rows[0].high_s / beyond.rows[0].time_s == pytest.approx(2.5)
+    assert beyond.rows[0].time_hi_s / beyond.rows[0].time_s == pytest.approx(2.5)
     assert any("8 to 16 ranks" in text for text in beyond.warnings)
     assumed = simulate_moe("dgx_a100", ep=8, tokens=512)
-    assert assumed.rows[0].high_s / assumed.rows[0].time_s == pytest.approx(2.5)
+    assert assumed.rows[0].time_hi_s / assumed.rows[0].time_s == pytest.approx(2.5)
     assert any("no row" in text for text in assumed.warnings)
 
 

@@ -317,7 +317,7 @@ def test_no_time_is_below_what_links_and_kernels_need():
         for mode in ("normal", "low_latency"):
             result = simulate_moe("hgx_h100", ep=16, tokens=256, mode=mode, overrides=["scale_out.nodes=2"], **law)
             for row in result.rows:
-                assert row.bound_s < row.load_s <= row.time_s * (1 + 1e-9)
+                assert row.lower_bound_s < row.load_s <= row.time_s * (1 + 1e-9)
                 assert len(row.times_s) == (1 if not law else 5)
 
 
@@ -326,7 +326,7 @@ def test_skew_costs_and_copies_win_back():
         return simulate_moe("hgx_h100", ep=64, overrides=["scale_out.nodes=8"], tokens=1024, seeds=[0], **more).time_s
 
     even_s, skewed_s = total(), total(skew=1.0)
-    mended_s = total(skew=1.0, placement="balanced", redundant=64)
+    mended_s = total(skew=1.0, expert_placement="balanced", redundant=64)
     assert even_s < mended_s < skewed_s
 
 
@@ -369,7 +369,7 @@ def test_a_failed_adapter_and_a_slow_link_cost_time():
 
 def test_the_library_call_is_that_of_all_to_all_v():
     result = simulate_moe("hgx_h100", None, experts=64, top_k=8, hidden=7168, ep=4, mode="all_to_all")
-    assert [row.limit for row in result.rows] == ["library", "library"]
+    assert [row.limit_kind for row in result.rows] == ["library", "library"]
     assert result.rows[0].time_s < result.rows[1].time_s
 
 
@@ -429,7 +429,7 @@ def test_nodes_without_switches_still_reach_each_other():
     options = {"overrides": ["scale_out.nodes=2"], "load_only": True}
     healthy, cut = (simulate_moe("hgx_h100", fail=fail, **options).rows[0] for fail in (None, "switch:n0.nvsw*"))
     assert cut.time_s > healthy.time_s
-    assert cut.limit == "network"  # what was on the switches of the node goes by its adapters
+    assert cut.limit_kind == "network"  # what was on the switches of the node goes by its adapters
 
 
 @pytest.mark.parametrize("entry", ["--5", "99999999999999999999", "5" * 5000, "1.5", "x"])
@@ -444,7 +444,7 @@ def test_counts_are_whole_numbers_that_fit(tmp_path, entry):
     ("options", "where"),
     [({"ep": 8.0}, "ep"), ({"ep": "8"}, "ep"), ({"tokens": 1.5}, "tokens"), ({"tokens": True}, "tokens"),
      ({"sms": 2.5}, "sms"), ({"sms": [24, 8]}, "sms"),
-     ({"placement": 3}, "placement"), ({"phase": None}, "phase"), ({"mode": 3}, "mode"),
+     ({"expert_placement": 3}, "expert_placement"), ({"phase": None}, "phase"), ({"mode": 3}, "mode"),
      ({"seeds": [0.5]}, "seeds"), ({"redundant": "8"}, "redundant"),
      ({"skew": "hot"}, "skew"), ({"skew": True}, "skew"), ({"sigma": "1"}, "sigma"), ({"kernel": 3}, "kernel"),
      ({"hidden": 7168.0}, "hidden"),
@@ -483,5 +483,5 @@ def test_adapters_that_bind_carry_their_share_of_the_line_rate():
     """GPUs alone on their nodes: the start of the kernel, 30 us, and bytes at 0.926 of the line rate."""
     overrides = ["scale_out.nodes=4", "scale_out.gpus_per_node=1"]
     dispatch = simulate_moe("hgx_h100", overrides=overrides, kernel="deepep_v2").rows[0]
-    assert dispatch.limit == "network"
-    assert dispatch.time_s == pytest.approx(30e-6 + dispatch.bound_s / 0.926, rel=1e-4)
+    assert dispatch.limit_kind == "network"
+    assert dispatch.time_s == pytest.approx(30e-6 + dispatch.lower_bound_s / 0.926, rel=1e-4)

@@ -44,7 +44,7 @@ def test_deepep_columns_and_units():
     assert [list(row) for row in table.to_records()] == [NORMAL, NORMAL]
     for row in table.rows:
         nodes = row["node_num"] if row["node_num"] > 1 else None
-        asked = {"nodes": nodes, "tokens": 128, "sms": 20, "mode": "normal", "groups": 1, "group_limit": 1}
+        asked = {"nodes": nodes, "tokens": 128, "sms": 20, "mode": "normal", "expert_groups": 1, "group_limit": 1}
         dispatch, combine = collsim.simulate_moe("hgx_h100", **asked).rows
         assert row["dispatch_transmit_us"] == pytest.approx(dispatch.time_s * 1e6)
         assert row["dispatch_notify_us"] == pytest.approx(dispatch.prepare_s * 1e6)

@@ -3,6 +3,7 @@
 import pytest
 
 from collsim import simulate
+from collsim.core.errors import InputError
 from collsim.simulation import exchanges
 
 CASES = (
@@ -40,6 +41,11 @@ def test_what_is_broken_or_small_is_simulated_message_by_message():
     assert "nearly" in simulate("h100_rail", "all_to_all", "1M", **asked).rows[0].path
     assert "nearly" not in simulate("h100_rail", "all_to_all", "1M", fail="nic:node3/5", **asked).rows[0].path
     assert "nearly" not in simulate("h100_rail", "all_to_all", "1M", ranks=256, **asked).rows[0].path
+
+
+def test_relays_without_a_partner_on_every_rail_are_refused():
+    with pytest.raises(InputError, match="the same number of ranks on every node"):
+        simulate("h100_rail", "all_to_all", ["1M"], algo="nccl_pxn", nodes=40, ranks=300)
 
 
 def test_leaves_without_ranks_carry_nothing(monkeypatch):

@@ -71,6 +71,27 @@ def test_chains_cut_for_their_hops_take_as_long(monkeypatch):
     assert cut.time_s == pytest.approx(whole.time_s, rel=0.005)
 
 
+def test_rings_whose_chunks_differ_are_simulated_whole_while_that_is_quick(monkeypatch):
+    """Channels with unequal chunks drift apart, which classes of equal ones do not show."""
+    asked = {"op": "all_reduce", "size": "1M", "algo": "ring", "nodes": 7, "proto": "Simple"}
+    found, whole = (simulate("h100_rail", **asked, reduce=each).rows[0] for each in (True, False))
+    assert (found.time_s, found.path) == (whole.time_s, "transfers, kernel")
+    monkeypatch.setattr(hops, "LEAST_UNEVEN", 0)
+    equal = simulate("h100_rail", **asked).rows[0]
+    assert equal.path.endswith("equal chunks")
+    assert whole.time_s < equal.time_s < whole.time_s * 1.021
+
+
+def test_chains_that_go_on_at_a_pace_say_that_they_are_near(monkeypatch):
+    asked = {"nodes": 3, "size": "64M", "channels": 1, "profile": "auto", "proto": "LL"}
+    whole = times("h100_rail", ("broadcast", "ring"), classes=True, **asked)
+    monkeypatch.setattr(hops, "MOST_LONG", 2000)
+    cut = times("h100_rail", ("broadcast", "ring"), classes=True, **asked)
+    assert "nearly" not in whole.path
+    assert "nearly alike" in cut.path
+    assert cut.time_s == pytest.approx(whole.time_s, rel=0.005)
+
+
 @pytest.mark.parametrize("op", ["broadcast", "reduce"])
 def test_chains_with_too_many_chunks_go_on_at_the_pace_of_their_busiest_link(op, monkeypatch):
     """On wiring where some links carry many chains, classes that are only nearly alike took a third of the time."""

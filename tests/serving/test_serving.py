@@ -281,3 +281,43 @@ def test_values_out_of_all_bounds_are_told(tmp_path):
             read_arrivals(file)
     file.write_text("\ufefftime_s,prompt,output\n1,2,3\n", encoding="utf-8")
     assert read_arrivals(file) == (Request(1.0, 2, 3),)
+
+
+@pytest.mark.parametrize(
+    ("head", "job", "message"),
+    [
+        ({}, {"arrivals": "late.csv"}, r"jobs\[0\].arrivals: the first request comes at 100 s, after the end at 2 s"),
+        ({}, {"rate": "1e9"}, r"jobs\[0\].rate: 2,000,000,000 requests"),
+        ({"duration": "1000000 s"}, {"rate": 1}, "duration: about [0-9,]* steps of job job 0, more than 2,000,000"),
+        ({"failures": [{"at": "1 s", "fail": True}]}, {}, r"failures\[0\].fail: True names nothing"),
+        ({"failures": [{"at": "1 s", "fail": "link:gpu0-nvsw99"}]}, {}, r"failures\[0\].fail: .*nvsw99"),
+        ({"failures": [{"at": "1 s", "degrade": {"link:gpu0-nvsw0": "150%"}}]}, {}, r"failures\[0\].degrade: .*150%"),
+        ({"set": {"foo": 1}}, {}, "set.foo: unknown path"),
+        ({}, {"model": 5}, r'jobs\[0\].model: unknown model "5"'),
+        ({}, {"name": ["a"]}, r"jobs\[0\].name: .* is no text"),
+        ({}, {"ranks": 5}, r"jobs\[0\].ranks: 8 experts do not spread(.|\n)*add redundant: 2"),
+        ({}, {"sms": 500}, r"jobs\[0\].sms: 500 of the 132 multiprocessors"),
+    ],
+)
+def test_what_cannot_be_served_is_told_with_its_place(tmp_path, head, job, message):
+    (tmp_path / "late.csv").write_text("time_s,prompt,output\n100,100,20\n")
+    told = {"model": "mixtral-8x7b", "ranks": 8, "batch": 4, "output": 20, **({} if "arrivals" in job else {"rate": 5})}
+    data = {"schema": "collsim.serving/1", "topo": "hgx_h100", "duration": "2 s", **head, "jobs": [{**told, **job}]}
+    file = tmp_path / "serving.yaml"
+    file.write_text(json.dumps(data))
+    with pytest.raises(InputError, match=message) as refused:
+        simulate_serving(file)
+    assert all(fault.where.startswith(str(file)) for fault in refused.value.faults)
+
+
+def test_what_lies_outside_the_time_is_noted(tmp_path):
+    (tmp_path / "some.csv").write_text("time_s,prompt,output\n0.1,100,2\n200,100,20\n")
+    job = {"model": "mixtral-8x7b", "ranks": 8, "batch": 4, "arrivals": "some.csv"}
+    data = {"schema": "collsim.serving/1", "topo": "hgx_h100", "duration": "2 s", "jobs": [job],
+            "failures": [{"at": "5 s", "fail": "link:gpu0-nvsw0"}]}  # fmt: skip
+    file = tmp_path / "serving.yaml"
+    file.write_text(json.dumps(data))
+    notes = simulate_serving(file).notes
+    for told in ("1 of 2 requests of job 0 come after the end", "between the warm-up, 0.4 s, and the end",
+                 "1 of 1 failures begin after the end"):  # fmt: skip
+        assert any(told in note for note in notes), told

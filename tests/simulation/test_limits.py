@@ -68,15 +68,15 @@ class TestWhatIfs:
     def test_where_wires_without_limits_change_nothing_a_constant_of_the_library_is_named(self, topo, op):
         for row, after in pairs(topo, op, MUCH):
             if after.time_s > row.time_s * (1 - SAME):
-                assert row.limits[0].kind in ("library", "host"), row.limit
-                assert row.limit.removeprefix("host ").startswith(f"{row.limits[0].name} {row.limits[0].value}")
+                assert row.limits[0].kind in ("library", "host"), row.limited_by
+                assert row.limited_by.removeprefix("host ").startswith(f"{row.limits[0].name} {row.limits[0].value}")
 
     def test_where_half_the_rate_costs_time_the_wire_is_named(self, topo, op):
         for row, after in pairs(topo, op, 0.5):
             if after.time_s > row.time_s * (1 + MORE):
                 wires = [limit for limit in row.limits if limit.utilisation is not None]
-                assert wires, (row.size_bytes, row.label, after.time_s / row.time_s, row.limit)
-                assert wires[0].name in row.limit
+                assert wires, (row.size_bytes, row.label, after.time_s / row.time_s, row.limited_by)
+                assert wires[0].name in row.limited_by
 
 
 def test_wires_keep_what_of_their_part_a_row_of_calls_shows():

@@ -50,7 +50,7 @@ BASE = Limit("library", "base", 3e-7, value="8 us")
     ],
 )
 def test_limit_is_what_decides_most_and_any_wire_that_counts(changes, limit):
-    assert row(**changes).limit == limit
+    assert row(**changes).limited_by == limit
 
 
 def test_record_has_the_first_limit_and_the_first_wire():

@@ -101,7 +101,10 @@ def made():
 def ddp_trace(tmp_path):
     """Return a function that writes such a trace and returns its file."""
 
-    def write(name="rank0.json.gz", *, gpu="NVIDIA H200", syncs=True, world=2, **settings):
-        return ddp(Made(gpu, world, syncs), **settings).write(tmp_path / name)
+    def write(name="rank0.json.gz", *, gpu="NVIDIA H200", syncs=True, world=2, group=None, **settings):
+        made = Made(gpu, world, syncs)
+        if group:
+            made.head["distributedInfo"]["pg_config"] = [{"pg_name": "0", "ranks": group}]
+        return ddp(made, **settings).write(tmp_path / name)
 
     return write

@@ -11,9 +11,11 @@ import pytest
 
 import collsim
 from collsim.core.errors import InputError
+from collsim.simulation.simulate import simulate
 from collsim.timeline.build import build, recorded_events
-from collsim.timeline.calls import Machine, Predictor
+from collsim.timeline.calls import Machine, Predictor, predict
 from collsim.timeline.gpus import gpu_of
+from collsim.timeline.machines import recorded_machine
 from collsim.timeline.reader import read_trace
 from collsim.timeline.replay import fair_shares, replay
 from collsim.timeline.simulate import simulate_timeline
@@ -267,7 +269,7 @@ def test_a_gpu_without_constants_of_contention_has_a_system_and_a_note(ddp_trace
 def test_ranks_change_only_groups_of_all_ranks(ddp_trace):
     found = simulate_timeline(ddp_trace(world=16), WhatIf(ranks=32))
     assert found.calls[0].ranks == 2
-    assert any("no collective is of all 16 ranks" in note for note in found.notes)
+    assert any("no group reaches over all 16 ranks" in note for note in found.notes)
 
 
 def test_a_changed_figure_leaves_the_nodes_of_a_trace(ddp_trace):
@@ -339,7 +341,7 @@ def test_a_step_that_launches_bind_has_an_interval_down_to_what_it_is_without_th
         for _ in range(50):
             trace.kernel("nvjet_tiny", 2.0)
     found = simulate_timeline(trace.write(tmp_path / "bound.json"))
-    assert found.low_s < 0.65 * found.step_time_s
+    assert found.time_lo_s < 0.65 * found.step_time_s
     assert any("launches of the host bind" in note for note in found.notes)
 
 
@@ -559,15 +561,60 @@ def test_kernels_without_length_and_events_without_end_are_refused(tmp_path):
             read_trace(file)
 
 
-def test_a_group_whose_ranks_lie_apart_is_named(made, tmp_path):
-    """Every eighth rank, on nodes of eight: links between nodes bind it, which a size alone does not tell."""
+@pytest.mark.parametrize(
+    ("ranks", "told", "place"),
+    [
+        ([0, 8], None, {"split": "MOD 8"}),
+        ([1, 9], None, {"split": "MOD 8"}),
+        (None, "[0, 8]", {"split": "MOD 8"}),
+        ([0, 1], None, {"ranks": 2}),
+        (["x"], None, {"ranks": 2}),
+        ([3, 9], None, {"groups": [[3, 9]]}),
+    ],
+)
+def test_groups_are_timed_where_their_ranks_lie(made, tmp_path, ranks, told, place):
+    """Every eighth rank of two nodes goes over adapters, beside seven more: as ``collsim run --split`` has it."""
     trace = made(world=16)
     trace.head["deviceProperties"] = [{"id": i, "name": "NVIDIA H200", "numSms": 132} for i in range(8)]
-    for ranks, apart in (([0, 8], True), ([0, 1], False), (["x"], False), (None, False)):
-        trace.head["distributedInfo"]["pg_config"] = [{"pg_name": "0", "ranks": ranks}, 5]
-        trace.all_reduce(300.0, 33_554_432)
-        lost = read_trace(trace.write(tmp_path / "apart.json")).lost
-        assert any("ranks 0, 8 of group 0 lie on 2 nodes of 8 GPUs" in told for told in lost) == apart
+    trace.head["distributedInfo"]["pg_config"] = [{"pg_name": "0", "ranks": ranks}, 5]
+    trace.kernel("nvjet_a", 1000.0)
+    trace.all_reduce(300.0, 33_554_432, after=1005.0, **({"Process Group Ranks": told} if told else {}))
+    found = read_trace(trace.write(tmp_path / "apart.json"))
+    call = next(k.call for k in found.kernels if k.call)
+    machine, notes = recorded_machine(found, [call], "hgx_h200")
+    nodes = {"overrides": {"scale_out.nodes": "2"}} if place != {"ranks": 2} else {}
+    row = simulate("hgx_h200", "all_reduce", call.size_bytes, dtype="bfloat16", **{"ranks": 16, **nodes, **place}).rows[
+        0
+    ]
+    assert predict(call, machine).time_s == pytest.approx(row.time_s)
+    assert ["not evenly apart" in note for note in notes] == [True] * ("groups" in place)
+
+
+def test_groups_over_the_whole_job_grow_with_it(ddp_trace):
+    file = ddp_trace(world=32, group=[0, 8, 16, 24], ranks=4, comm=2500.0)
+    for changes, ranks in (({}, 4), ({"nodes": 8}, 8), ({"ranks": 24}, 3), ({"ranks": 8}, 1)):
+        found = simulate_timeline(file, **changes)
+        assert {row.ranks for row in found.calls} == {ranks}
+    assert found.exposed_s == 0  # nobody is left to talk to
+    with pytest.raises(InputError, match=r"12 ranks hold no whole number of those of group 0(.|\n)*give 8 or 16"):
+        simulate_timeline(file, ranks=12)
+
+
+def test_a_replay_that_misses_what_was_recorded_says_so(ddp_trace):
+    file = ddp_trace("twice.json")
+    data = json.loads(file.read_text())
+    file.write_text(json.dumps({**data, "traceEvents": data["traceEvents"] * 2}))
+    assert any("longer than what was recorded" in note for note in simulate_timeline(file, steps=2).notes)
+
+
+def test_parts_of_different_sizes_are_told(made, tmp_path):
+    trace = made()
+    trace.kernel("nvjet_a", 1000.0)
+    for parts in ("[7, 8]", "[8, 8]"):
+        told = {"Collective name": "all_to_allv", "In split size": parts}
+        trace.all_reduce(300.0, 33_554_432, after=1005.0, **told)
+    lost = read_trace(trace.write(tmp_path / "uneven.json")).lost
+    assert "1 all-to-alls have parts of different sizes: what-ifs take them as equal" in lost
 
 
 @pytest.mark.deep

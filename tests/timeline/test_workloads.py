@@ -7,6 +7,7 @@ import pytest
 
 from collsim.core.errors import InputError, SpecError
 from collsim.simulation.request.groups import parse_grouping
+from collsim.simulation.simulate import simulate
 from collsim.timeline.analysis import overlap_of
 from collsim.timeline.calls import Machine, Predictor
 from collsim.timeline.gpus import gpu_of
@@ -45,6 +46,14 @@ def test_loops_names_and_streams():
     assert found.nodes[6].kind == MEMORY
     assert found.nodes[6].work_s == pytest.approx(2800 * 2**20 / 2.8e12)
     assert found.calls == [Call("all_reduce", 25 << 20, "bfloat16", "all", 4)]
+
+
+def test_kernels_reach_the_rates_that_a_file_says():
+    items = ({"kernel": "a", "flop": 1e12}, {"kernel": "b", "bytes": "1e9", "kind": "memory"})
+    found = graph(*items, flops="500e12", memory="2 TB/s")
+    assert [node.work_s for node in found.nodes] == pytest.approx([2e-3, 0.5e-3])
+    with pytest.raises(SpecError, match=r'flops: 0 operations(.|\n)*memory: "2" has no unit'):
+        graph(*items, flops=0, memory=2)
 
 
 def test_jitter_follows_its_seed():
@@ -228,9 +237,10 @@ def test_the_example_of_a_model_is_512_gpus():
     data = read_workload(file)
     layout = Layout.read(data["layout"])
     assert layout.ranks == 512
-    step = step_of_model(data, str(file), WhatIf())
+    step = step_of_model(data, str(file), WhatIf(), 8)
     assert {node.gpu for node in step.graph.nodes} == {0, 1, 2, 3}
-    assert step.groups["dp"] == {"ranks": 128, "groups": "tp=8,cp=1,dp=16", "over": "dp"}
+    assert step.groups["dp"].options(16) == {"ranks": 128, "groups": "beside=8,group=16", "over": "group"}
+    assert step.groups["pp"].extent(2) == 256  # the same rank of the next stage
 
 
 def test_contexts_and_experts_have_their_own_groups(tmp_path):
@@ -248,7 +258,14 @@ def test_every_fault_of_a_model_is_said_at_once(tmp_path):
     for part in ("llama-3-8b", '"tp=0"', "0 is no count", "'x' is no number", 'unknown key "stepp"', "follow from its"):
         assert part in str(caught.value), part
     for changes, what in (
-        ({"layout": "dp=4,ep=2"}, "0 experts over ep=2"),
+        ({"layout": "dp=4,ep=2"}, "0 experts do not divide over ep=2"),
+        ({"layout": "tp=3"}, "over tp=3\n  hint: give tp=2 or tp=4"),
+        ({"layout": "cp=3"}, "2048 tokens do not divide over cp=3\n  hint: give cp=2 or cp=4"),
+        ({"layout": "tp=12,cp=5"}, "tp=12(.|\n)*over cp=5"),
+        (
+            {"layout": "tp=3,dp=4", "model": "gpt3-175b"},
+            "tp=3 lie across nodes of 8(.|\n)*give tp=2, or another of 1, 2, 4",
+        ),
         ({"layout": "dp=4,ep=3"}, "does not divide dp=4"),
         ({"layout": "pp=5"}, "32 layers"),
         ({"model": {"layers": 2, "hiden": 8}}, "hiden"),
@@ -263,12 +280,8 @@ def test_a_training_step_of_1024_gpus():
     layout = {"tp": 8, "pp": 8, "dp": 16}
     machine = Machine(
         "hgx_h100",
-        options={"overrides": {"scale_out.nodes": "16"}},  # of one stage: others do the same on other links
-        groups={
-            "tp": {"ranks": 8},
-            "pp": {"ranks": 16, "groups": "tp=8,pp=2", "over": "pp"},
-            "dp": {"ranks": 128, "groups": "tp=8,dp=16", "over": "dp"},
-        },
+        options={"overrides": {"scale_out.nodes": "32"}},  # of two stages: others do the same on other links
+        groups=Layout(**layout).places(8)[0],
     )
     layer = Layer(2e-3, 4e-3, 32 << 20, 100 << 20)
     nodes, run = time_graph(training(layers=64, layer=layer, batches=16, **layout), H100, Predictor(machine))
@@ -292,7 +305,7 @@ def test_the_example_of_the_docstring_runs(predictor):
 
 def test_gradients_are_summed_over_all_who_hold_the_same_parameters():
     """With tensors over 2, contexts over 2 and data over 2, ranks with the same part of tensors hold the same."""
-    told = Layout(tp=2, cp=2, dp=2).groups()["dp"]
+    told = Layout(tp=2, cp=2, dp=2).places(8)[0]["dp"].options(4)
     grouping = parse_grouping(None, told["groups"], told["over"])
     assert sorted(map(sorted, grouping.groups(told["ranks"]))) == [[0, 2, 4, 6], [1, 3, 5, 7]]
 
@@ -316,15 +329,86 @@ def test_no_scale_of_kernels_is_told_with_what_else_is_wrong(scale):
         ("model: llama-3-8b\nlayout: dp=8\nflops: 0", "0 operations a second"),
         ("ranks: 8\nstep: [{collective: all_reduce}]", "has no size"),
         ("ranks: 8\nstep: [{collective: all_reduce, size: 1}]", "1 bytes are no element of bfloat16"),
+        (
+            "ranks: 12\nstep: [{collective: all_reduce, size: 1M}]",
+            "ranks: all_reduce of 1048576 B on 12 ranks: the lib",
+        ),
+        ("ranks: 99999999\nstep: [{collective: all_reduce, size: 1M}]", "ranks: .* are more than 1,048,576"),
+        ("ranks: -5\nstep: [{kernel: a, time: 1 ms}]", "ranks: ranks -5"),
+        (
+            "ranks: 8\nenv: {NCCL_ALGO: X}\nstep: [{collective: all_reduce, size: 1M}]",
+            'env: NCCL_ALGO: unknown name "X"',
+        ),
+        ("ranks: 8\nstep: [{collective: alltoallv, size: 1M}]", r"step\[0\].collective: all_to_all_v needs a matrix"),
+        (
+            "step: [{kernel: a, time: 1 ms, flop: 1e12, bytes: 5}]",
+            r"step\[0\].flop: stands beside time(.|\n)*0\].bytes",
+        ),
+        (
+            "step: [{kernel: a, time: 1 ms, full: yes please}]",
+            r"step\[0\].full: 'yes please' is neither true nor false",
+        ),
+        ("step: [{kernel: a, flop: true}]", r"step\[0\].flop: True is no number"),
+        ("step: [{kernel: a, time: 1 ms, slower: 0}]", r"step\[0\].slower: 0 times as long"),
+        ("step: [{kernel: [1], time: 1 ms}]", r"step\[0\].kernel: \[1\] is no name"),
+        (
+            "step: [{repeat: 9999, do: [{repeat: 99, do: [{kernel: a, time: 1 ms}]}]}]",
+            "989,901 items, more than 500,000",
+        ),
+        ("model: llama-3-8b", "layout: no layout is given"),
+        ("model: llama-3-8b\nlayout: tp=2\nbatches: 99999", "batches: .* more than 500,000"),
+        ("layout: tp=8,dp=x\nstep: [{collective: all_reduce, size: 1M}]", 'layout: "dp=x" is not a dimension'),
+        ("layout: 5\nstep: [{collective: all_reduce, size: 1M}]", "layout: 5 is no layout"),
+        ("layout: tp=8\nranks: 8\nstep: [{kernel: a, time: 1 ms}]", "ranks: stands beside layout"),
+        (
+            "layout: tp=8,dp=2\nstep: [{collective: all_reduce, size: 1M, group: dpp}]",
+            'no "dpp"(.|\n)*did you mean "dp"',
+        ),
     ],
 )
 def test_values_of_another_kind_are_told_with_their_place(tmp_path, line, message):
     file = tmp_path / "step.yaml"
     step = "" if "step:" in line or "model:" in line else "\nstep: [{kernel: a, time: 1 ms}]"
     file.write_text(f"schema: collsim.workload/1\ntopo: hgx_h100\n{line}{step}\n")
-    with pytest.raises(SpecError, match=message) as refused:
+    with pytest.raises(InputError, match=message) as refused:
         simulate_timeline(file)
-    assert str(file) in str(refused.value)
+    assert all(fault.where.startswith(str(file)) for fault in refused.value.faults)
+
+
+def test_groups_of_a_layout_are_timed_where_they_lie(tmp_path):
+    """Data over four nodes goes over adapters, eight groups at once; tensors stay within a node."""
+    file = tmp_path / "step.yaml"
+    file.write_text(
+        "schema: collsim.workload/1\ntopo: hgx_h100\nlayout: tp=8,dp=4\nstep:\n"
+        "  - {collective: all_reduce, size: 64M, group: tp}\n  - {collective: all_reduce, size: 64M, group: dp}\n"
+        "  - {collective: all_gather, size: 64M}\n"
+    )
+    nodes = {"ranks": 32, "dtype": "bfloat16", "overrides": {"scale_out.nodes": "4"}}
+    for ranks in (None, 16):
+        of_groups = {(row.op, row.ranks): row.alone_s for row in simulate_timeline(file, ranks=ranks).calls}
+        if ranks:
+            assert set(of_groups) == {("all_reduce", 8), ("all_reduce", 2), ("all_gather", 16)}
+            continue
+        (data,) = simulate("hgx_h100", "all_reduce", 64 << 20, split="MOD 8", **nodes).rows
+        (tensors,) = simulate("hgx_h100", "all_reduce", 64 << 20, **{**nodes, "ranks": 8}).rows
+        assert of_groups["all_reduce", 4] == pytest.approx(data.time_s)
+        assert of_groups["all_reduce", 8] == pytest.approx(tensors.time_s)
+
+
+def test_messages_of_stages_go_as_far_as_these_are_apart(tmp_path):
+    """Two stages of four GPUs on a node of eight: every other message leaves the node."""
+    found = model_step(tmp_path, layout="tp=4,pp=4", batches=2)
+    sent = [(row.count, row.link.partition("->")[2]) for row in found.calls if row.op == "send_recv"]
+    assert sorted(sent) == [(4.0, "leaf0"), (8.0, "nvsw0")]
+
+
+def test_jitter_and_launches_of_a_model_count(tmp_path):
+    plain, launched, one, two, again = (
+        model_step(tmp_path, **changes).step_time_s
+        for changes in ({}, {"launch": "2 ms"}, {"jitter": 0.1}, *[{"jitter": 0.1, "seed": 3}] * 2)
+    )
+    assert plain != one != two == again
+    assert launched > 2e-3 * 2 * 32 * 4  # two products and two all-reduces a layer each way
 
 
 def test_collectives_of_no_bytes_take_no_time_and_loops_over_nothing_end(tmp_path):

@@ -76,13 +76,14 @@ def test_a_shipped_profile_is_what_the_fit_makes(name, fitter, monkeypatch):
     assert fitter.check(name, spoiled)
 
 
-def test_a_fit_ends_where_it_would_with_more_steps(fitter, monkeypatch):
-    """Sixteen steps lead there; a search that is cut short ends wherever it has come to."""
+@pytest.mark.parametrize(("name", "few"), [("gb200_nvl72", 3), pytest.param("hgx_b200", 6, marks=pytest.mark.deep)])
+def test_a_fit_ends_where_it_would_with_more_steps(name, few, fitter, monkeypatch):
+    """Some steps lead there, sixteen of the larger; a search that is cut short ends wherever it has come to."""
     estimates = importlib.import_module("collsim.calibration.estimates")
     monkeypatch.setattr(estimates, "MOST_ITERATIONS", 5 * estimates.MOST_ITERATIONS)
-    assert not fitter.check("hgx_b200", fitter.made("hgx_b200")[1])
-    monkeypatch.setattr(estimates, "MOST_ITERATIONS", 6)
-    assert fitter.check("hgx_b200", fitter.made("hgx_b200")[1])
+    assert not fitter.check(name, fitter.made(name)[1])
+    monkeypatch.setattr(estimates, "MOST_ITERATIONS", few)
+    assert fitter.check(name, fitter.made(name)[1])
 
 
 def test_documents_differ_by_more_than_rounding(fitter):

@@ -37,25 +37,42 @@ def test_before_any_log_all_networks_cost_what_stood_before(joint):
         for family, protocols in law.starts.items():
             for proto, start in protocols.items():
                 costs = law.costs(network, family, proto, logs)
-                assert costs.message_overhead_s == pytest.approx(start.message_overhead_s)
+                late_s = joint.LATE_S if network in joint.LATE_NETWORKS else 0.0
+                assert costs.message_overhead_s == pytest.approx(start.message_overhead_s + late_s)
                 assert costs.channel_rate_Bps == pytest.approx(start.channel_rate_Bps)
 
 
 def test_a_factor_of_nodes_moves_their_network_alone(joint):
-    law, logs = law_with(joint, efa__nodes__wait__LL=2.0)
+    law, logs = law_with(joint, slingshot__nodes__wait__LL=2.0)
     start = STARTS["ring"]["LL"]
-    for network, factor in (("efa", 2), ("efa_v1", 1), ("slingshot", 1), ("infiniband", 1)):
+    for network, factor in (("slingshot", 2), ("slingshot_a100", 1), ("infiniband", 1)):
         costs = law.costs(network, "ring", "LL", logs)
         assert costs.message_overhead_s == pytest.approx(factor * start.message_overhead_s)
         assert costs.turn_s == pytest.approx(factor * start.turn_s)
         assert law.costs(network, "ring", "LL128", logs).turn_s == pytest.approx(STARTS["ring"]["LL128"].turn_s)
 
 
-def test_adapters_of_a_first_generation_arrive_later_but_leave_the_host_as_it_is(joint):
-    law, logs = law_with(joint, efa_v1__nodes__wait=2.0)
-    start, costs = STARTS["ring"]["LL"], law.costs("efa_v1", "ring", "LL", logs)
-    assert costs.message_overhead_s == pytest.approx(2 * start.message_overhead_s)
-    assert costs.turn_s == pytest.approx(start.turn_s)
+def test_steps_over_efa_arrive_later_by_one_time_with_every_kernel_but_leave_the_host_as_it_is(joint):
+    law, logs = law_with(joint)
+    _, later = law_with(joint, efa_v1__late=2.0)
+    for family, protocols in law.starts.items():
+        for proto in protocols:
+            before, after = (law.costs("efa_v1", family, proto, each) for each in (logs, later))
+            assert after.message_overhead_s - before.message_overhead_s == pytest.approx(joint.LATE_S)
+            assert after.turn_s == before.turn_s
+            assert law.costs("efa", family, proto, later) == law.costs("efa", family, proto, logs)
+
+
+def test_the_interval_of_a_sum_is_that_of_its_parts(joint):
+    law, logs = law_with(joint, efa__late=2.0)
+    covariance = np.zeros((len(logs), len(logs)))
+    place = list(law.terms).index("efa.late")
+    covariance[place, place] = 0.1**2
+    found = joint.Joint(law, logs, covariance, (), np.zeros(0), np.zeros((0, len(logs))))
+    told = {constant.name: constant for constant in found.constants("efa")}["ring.LL.message_overhead"]
+    late_s, all_s = 2 * joint.LATE_S, 2 * joint.LATE_S + STARTS["ring"]["LL"].message_overhead_s
+    assert told.value == pytest.approx(all_s)
+    assert math.log(told.high / told.value) == pytest.approx(joint.NORMAL_90 * 0.1 * late_s / all_s)
 
 
 def test_hosts_copy_lines_of_ll_over_slingshot_alone(joint):
@@ -76,7 +93,7 @@ def test_shares_and_steps_over_infiniband_stay_below_their_most(joint):
     assert costs.message_overhead_s == pytest.approx(20e-6)
 
 
-@pytest.mark.parametrize(("part", "missing"), [("nodes", ".nodes."), ("rates", ".rate")])
+@pytest.mark.parametrize(("part", "missing"), [("nodes", ".nodes."), ("rates", ".rate"), ("late steps", ".late")])
 def test_a_part_of_the_law_can_be_left_out(joint, part, missing):
     law = joint.Law(STARTS, [part])
     law.all_places()

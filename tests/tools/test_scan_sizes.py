@@ -80,6 +80,8 @@ def test_a_fall_is_named_by_what_the_library_switched(scanner):
     assert switch(1.9, rounds=2) == ""
     assert switch(1.9, rounds=2, meets=True) == "links"
     assert switch(2.9, rounds=2) == "rounds"
+    assert switch(2.9, copied=True) == "copies"
+    assert switch(1.9, copied=True) == ""
 
 
 @pytest.mark.parametrize(
@@ -94,6 +96,18 @@ def test_a_fall_is_named_by_what_the_library_switched(scanner):
 )
 def test_cells_and_rounds_are_counted_from_what_each_channel_gets(scanner, shares, chunk, chunks, found):
     assert scanner.dealt(SimpleNamespace(shares_bytes=shares, chunk_bytes=chunk), chunks) == found
+
+
+def test_messages_that_hosts_copy_are_a_switch(scanner):
+    """Lines of LL double the bytes: 2 KiB of a broadcast are 4 KiB on the wire, the longest that Slingshot's plug-in
+    copies piecewise.
+    """
+    case = scanner.Case("alps", 0, 8)
+    rows = scanner.collsim.simulate("alps", "broadcast", [2048, 2080], ranks=8).rows
+    before, after = (scanner.Point(row.size_bytes, row.time_s, scanner.choice_of(row, case)) for row in rows)
+    event = scanner.Event(case, "broadcast", before, after)
+    assert (event.switch, event.what) == ("copies", "copies of ring/LL")
+    assert event.ratio > scanner.JUMP
 
 
 def test_transfers_that_meet_are_told_from_a_law_that_falls(scanner, monkeypatch):

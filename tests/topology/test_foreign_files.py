@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from collsim.core.errors import SpecError
+from collsim.importing import import_schedule
 from collsim.topology import Topology, load_topology, parse_topology, remarks
 from collsim.topology.summary import reached_from
 
@@ -39,6 +40,12 @@ LOG = "# nThread 1 nGpus 8 minBytes 8 maxBytes 64\n"
         ('{"dimensions-count": 2, "topologies-per-dim": ["Ring", "Ring"]}'.replace(", ", ",\n"), ["ASTRA-sim"]),
         ("SwitchName=s0 Nodes=tux[0-3]\n", ["Slurm", "--placement slurm:"]),
         ('Switch 36 "S-0002c902" # x\n', ["ibnetdiscover"]),
+        ("3 1 2\n2 \n2 0 400Gbps 0.0005ms 0\n2 1 400Gbps 0.0005ms 0\n", ["ns-3", "--fabric rail"]),
+        ("2 0 1\n\n0 1 25Gbps 0.005ms 0\n", ["ns-3", "builder: explicit"]),
+        ("10 8 1 1 9 H100\n8 9 \n0 8 2880Gbps 0.000025ms 0\n", ["SimAI", "--fabric rail"]),
+        ("num_ranks 2\n\nrank 0 {\nl1: send 8b to 1 tag 0\n}\n", ["GOAL", "collsim schedule import"]),
+        ("# Small\nallreduce,8,65536,tree,ll,4,2,16,-1,-1\n", ["tuner plugin", "collsim tune"]),
+        ("collective,size_bytes,algorithm,protocol,channels\n", ["tuner plugin", "collsim validate"]),
         (LOG, ["log of nccl-tests", "collsim validate"]),
     ],
 )
@@ -49,6 +56,13 @@ def test_formats_of_others_are_named(text, words):
     assert fault.where == "theirs.txt"
     for word in words:
         assert word in f"{fault.what} {fault.hint}"
+
+
+def test_a_schedule_of_another_format_is_named(tmp_path):
+    file = tmp_path / "a.goal"
+    file.write_text("num_ranks 2\n\nrank 0 {\nl1: send 8b to 1 tag 0\n}\n")
+    with pytest.raises(SpecError, match=r"this is a schedule of GOAL .*, no algorithm of MSCCL"):
+        import_schedule(file)
 
 
 def test_own_files_are_never_foreign():

@@ -715,13 +715,65 @@ def test_a_file_changes_single_links_of_another():
     assert slow.time_s == pytest.approx(2**26 / 8 / 32e9, rel=0.01), "an eighth over the slow pair"
 
 
+def test_a_file_adds_single_links_to_another():
+    """Two bridges on a box of PCIe, 50 GB/s each, with what ``link`` says of latency unless the entry says it."""
+    text = """schema: collsim.topology/1
+extends: pcie_gen5_8gpu
+name: mine
+changes:
+  - {a: gpu0, b: gpu1, bandwidth: 50 GB/s, count: 2, efficiency: 1}
+  - {a: gpu5, b: gpu4, bandwidth: 50 GB/s, latency: 1 us}
+"""
+    found, base = parse_topology(text, "mine.yaml"), load_topology("pcie_gen5_8gpu")
+    assert found.wiring.n_links == base.wiring.n_links + 4
+    links = found.wiring.find_links([0, 1, 4, 5], [1, 0, 5, 4])
+    assert (found.wiring.link_bandwidth_Bps[links] / 1e9).tolist() == [100, 100, 50, 50]
+    assert found.wiring.link_latency_s[links].tolist() == [150e-9, 150e-9, 1e-6, 1e-6]
+    assert found.wiring.link_efficiency[links].tolist() == [1, 1, 0.88, 0.88]
+    again = parse_topology(found.to_yaml("again"), "again.yaml").wiring
+    assert again.find_links([0, 4], [1, 5]).tolist() == links[[0, 2]].tolist()
+    sent = simulate(found, "send_recv", "1G", rank_list=[0, 1], profile="ideal")
+    assert sent.time_s == pytest.approx(2**30 / 100e9, rel=1e-3), "over the bridge"
+    with pytest.raises(SpecError, match=r"no link joins gpu0 and gpu2\s.*give it a bandwidth to add one"):
+        parse_topology(text.replace("b: gpu1, bandwidth: 50 GB/s", "b: gpu2"), "mine.yaml")
+
+
 def test_changes_of_links_that_are_not_there_are_told_at_once():
     wrong = SLOW_LINK.replace("b: gpu1", "b: gpu9").replace("a: gpu4, b: gpu5", "a: gpu3, b: gpu2")
     with pytest.raises(SpecError) as refused:
         parse_topology(wrong + "  - {a: gpu0, b: gpu0}\n", "mine.yaml")
     told = str(refused.value)
     missing = 'mine.yaml:5: changes[0].b: there is no node "gpu9"'
-    for part in (missing, "changes[1] already", "no link joins gpu0 and gpu0"):
+    for part in (missing, "changes[1] already", "gpu0 joined to itself"):
         assert part in told
     with pytest.raises(SpecError, match='did you mean "bandwidth"'):
         parse_topology(SLOW_LINK.replace("bandwidth", "bandwith"), "mine.yaml")
+
+
+def test_a_file_with_faults_everywhere_tells_them_at_once():
+    """Sections, wiring, single links, and the cluster around: what is wrong with one does not hide the others."""
+    text = """schema: collsim.topology/1
+name: bad
+builder: explicit
+gpu: {count: 3}
+link: {bandwidth: 50 GB/x}
+nic: {bandwidth: 400 Gb/s}
+nodes: [{name: gpu0}, {name: gpu1}, {name: gpu2}]
+links:
+  - {a: gpu0, b: gpu1, bandwidth: 10 GB/s}
+  - {a: gpu1, b: gpu0, bandwidth: 10 GB/s}
+scale_out: {nodes: 7, fabric: dragonfly, rails: 5, racks: 4, gpus_per_node: 5, flows_per_pair: 900}
+changes:
+  - {a: gpu0, b: gpu5, bandwidth: 4 GB/s}
+"""
+    with pytest.raises(SpecError) as refused:
+        parse_topology(text, "bad.yaml")
+    told = [fault.where.partition(": ")[2] for fault in refused.value.faults]
+    assert told == [
+        "link.bandwidth", "nodes[2]", "links[1]", "scale_out.gpus_per_node", "scale_out.racks", "scale_out.racks",
+        "scale_out.flows_per_pair", "scale_out.rails", "changes[0].b",
+    ]  # fmt: skip
+    mended = text.replace("GB/x", "GB/s").replace("  - {a: gpu1, b: gpu0,", "  - {a: gpu1, b: gpu2,")
+    with pytest.raises(SpecError) as again:
+        parse_topology(mended, "bad.yaml")
+    assert [fault.where.partition(": ")[2] for fault in again.value.faults] == told[3:], "the wiring is right now"

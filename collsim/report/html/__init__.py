@@ -202,7 +202,7 @@ def _validated(content: Mapping[str, Any]) -> Iterator[str]:
         ]
         yield panel([curve], points, f"bus bandwidth of {op} on {ranks} ranks, measured and predicted")
     yield table(
-        ("log", "op", "size", "measured (us)", "predicted (us)", "error", "verdict", "bottleneck"),
+        ("log", "op", "size", "measured (us)", "predicted (us)", "error", "verdict", "limited by"),
         [
             (
                 f"{row['file']}:{row['line']}", row["op"], format_size(row["size_bytes"]),

@@ -40,7 +40,7 @@ def answer_cards(found: Explanation) -> str:
             f"busbw {row.busbw_Bps / 1e9:.1f} GB/s",
         ),
         card("Error band", sure, how),
-        card("Bottleneck", row.limited_by, wires, hot=True),
+        card("Limited by", row.limited_by, wires, hot=True),
         card("Lower bound", time_words(row.lower_bound_s), f"{row.bound}; {row.efficiency:.0%} of the time"),
     ]
     if best is not None:
@@ -64,7 +64,7 @@ def _sections(found: Explanation) -> Iterator[str]:
         yield _what_ifs(found)
     if picture := load_picture(found):
         yield "<h3>Load of the links</h3>"
-        yield figure(picture, f"Bottleneck: {escape(row.limited_by)}.")
+        yield figure(picture, f"Limited by: {escape(row.limited_by)}.")
     if found.tiers:
         yield _tiers(found)
     yield "<h3>What ran, and why</h3>"

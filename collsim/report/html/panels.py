@@ -19,7 +19,7 @@ __all__ = ["MOST_ROWS", "curves_by_op", "panel", "panels", "plain_table"]
 MOST_ROWS = 60
 MOST_COLUMNS = 10
 HEADS = (
-    "size", "algorithm", "time (us)", "low (us)", "high (us)", "busbw (GB/s)", "bound (us)", "eff", "bottleneck",
+    "size", "algorithm", "time (us)", "low (us)", "high (us)", "busbw (GB/s)", "bound (us)", "eff", "limited by",
 )  # fmt: skip
 
 
@@ -67,7 +67,7 @@ def _run_table(rows: Sequence[Mapping[str, Any]]) -> str:
     every = [_run_cells(row) for row in rows[:MOST_ROWS]]
     kept = [i for i in range(len(HEADS)) if any(cells[i] for cells in every)]
     more = f'<p class="soft">{len(rows) - MOST_ROWS} more rows are in the file.</p>' * (len(rows) > MOST_ROWS)
-    words = [place for place, i in enumerate(kept) if HEADS[i] in ("algorithm", "bottleneck")]
+    words = [place for place, i in enumerate(kept) if HEADS[i] in ("algorithm", "limited by")]
     return table([HEADS[i] for i in kept], [[cells[i] for i in kept] for cells in every], words) + more
 
 

@@ -13,6 +13,7 @@ from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
 from collsim.core.errors import ArgumentError, CollsimError, Fault, nearest
+from collsim.core.old_names import current_name
 from collsim.simulation.request.fields import FIELDS, SCALE_OUT
 
 __all__ = ["argument_names", "called_from_python", "in_python"]
@@ -52,6 +53,8 @@ def called_from_python(function: Callable[P, T]) -> Callable[P, T]:
 
     @wraps(function)
     def called(*args: P.args, **kwargs: P.kwargs) -> T:
+        for old in [name for name in kwargs if name not in known]:
+            kwargs[current_name(old, known)] = kwargs.pop(old)
         if unknown := [name for name in kwargs if name not in known]:
             raise ArgumentError(*(_unknown(name, function.__name__, list(known)) for name in unknown))
         try:

@@ -39,10 +39,13 @@ def own_section_faults(document: Document, overrides: Sequence[tuple[str, str]])
     ]
 
 
-def mix_faults(section: ScaleOut, kinds: Sequence[Topology], adapters: Sequence[tuple[int, int]]) -> list[Fault]:
-    """Return why nodes cannot be mixed; *adapters* are those of a GPU and the GPUs of one, for each kind."""
+def mix_faults(section: ScaleOut, kinds: Sequence[tuple[str, int]], adapters: Sequence[tuple[int, int]]) -> list[Fault]:
+    """Return why nodes cannot be mixed, by the name and the GPUs of each kind.
+
+    *adapters* are those of a GPU and the GPUs of one, for each kind.
+    """
     faults = []
-    sizes = sorted({kind.n_gpus for kind in kinds})
+    sizes = sorted({n_gpus for _, n_gpus in kinds})
     if len(sizes) > 1 and section.gpus_per_node is None:
         what = f"nodes have {' and '.join(map(str, sizes))} GPUs, and equally many of each must take part"
         faults.append(Fault(what, "scale_out.gpus_per_node", f"write gpus_per_node: {sizes[0]}, or less"))
@@ -51,10 +54,10 @@ def mix_faults(section: ScaleOut, kinds: Sequence[Topology], adapters: Sequence[
         for given in ("node", "nodes")
         if getattr(section, given)
     ]
-    for place, kind in enumerate(kinds[1:], start=1):
+    for place, (kind, _) in enumerate(kinds[1:], start=1):
         if adapters[place] != adapters[0]:
             shown = [f"{per_gpu} for a GPU" if shared == 1 else f"1 for {shared} GPUs" for per_gpu, shared in adapters]
-            what = f"{kind.name} has other adapters than {kinds[0].name}: {shown[place]}, not {shown[0]}"
+            what = f"{kind} has other adapters than {kinds[0][0]}: {shown[place]}, not {shown[0]}"
             faults.append(Fault(what, f"scale_out.mix[{place}].node", "mix nodes with as many adapters for each GPU"))
     return faults
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collsim.topology.files.figures import Count, Figure
     from collsim.topology.files.schema import ScaleOut
 
-__all__ = ["build_cluster", "bus_rate_Bps", "cluster_spec", "resolve", "spec_from"]
+__all__ = ["build_cluster", "bus_rate_Bps", "cluster_spec", "resolve", "section_faults", "spec_from"]
 
 MAX_GPUS = 1_048_576
 """A cluster beyond this is refused: its arrays would need tens of gigabytes."""
@@ -93,15 +93,6 @@ def cluster_spec(node: Topology, **figures: Any) -> ClusterSpec:
     return resolve(spec_from(figures), node)[0]
 
 
-def _flows(section: ScaleOut) -> int:
-    """Return the flows of a pair of GPUs; each has a path of its own to remember."""
-    flows = _count(section.flows_per_pair) or 1
-    if flows > MOST_FLOWS:
-        what = f"{flows} flows for each pair of GPUs are too many to follow"
-        raise InputError(Fault(what, "scale_out.flows_per_pair", f"at most {MOST_FLOWS}"))
-    return flows
-
-
 def spec_from(figures: Mapping[str, Any]) -> ScaleOut:
     """Return the checked section of plain figures; raise `SpecError` with everything that is wrong."""
     from collsim.topology.files.reader import Document
@@ -159,7 +150,8 @@ def resolve(section: ScaleOut, node: Topology, kinds: Sequence[Topology] = ()) -
 
     nodes = kinds or (node,)
     of_kinds = [{fact.path: fact for fact in kind.facts} for kind in nodes]
-    _check(section, nodes, of_kinds)
+    if faults := section_faults(section, [(kind.name, kind.n_gpus) for kind in nodes], of_kinds):
+        raise SpecError(*faults)
     name = section.network.value.text if section.network else _one_network(nodes)
     network = load_network(name)
     per_gpu, shared = _adapters(of_kinds[0])
@@ -177,7 +169,7 @@ def resolve(section: ScaleOut, node: Topology, kinds: Sequence[Topology] = ()) -
         network=name,
         routing=section.routing.value.text if section.routing else network.routing,
         hash_seed=_count(section.hash_seed) or 1,
-        flows_per_pair=_flows(section),
+        flows_per_pair=_count(section.flows_per_pair) or 1,
         rails=_rails(section, max(kind.nics for kind in mix)),
         nic_rate_Bps=min(kind.nic_rate_Bps for kind in mix),
         bus_rate_Bps=mix[0].bus_rate_Bps,
@@ -255,23 +247,26 @@ def _one_network(nodes: Sequence[Topology]) -> str:
     return next(iter(spoken.values()))
 
 
-def _check(section: ScaleOut, kinds: Sequence[Topology], of_kinds: Sequence[Mapping[str, Fact]]) -> None:
+def section_faults(
+    section: ScaleOut, kinds: Sequence[tuple[str, int]], of_kinds: Sequence[Mapping[str, Fact]]
+) -> list[Fault]:
+    """Return what is wrong with a section around nodes, of each kind the name and the number of GPUs, and its facts."""
     from collsim.topology.cluster.mixing import mix_faults
 
     faults = mix_faults(section, kinds, [_adapters(facts) for facts in of_kinds]) if section.mix else []
     nodes = sum(int(entry.nodes.si) for entry in section.mix) or _count(section.nodes)
     if nodes is None:
         faults.append(Fault("the number of nodes is missing", "scale_out.nodes", "write nodes: 16, or give --nodes 16"))
-    for place, (kind, facts) in enumerate(zip(kinds, of_kinds, strict=True)):
+    for place, ((kind, _), facts) in enumerate(zip(kinds, of_kinds, strict=True)):
         if "nic.bandwidth" not in facts:
             where = f"scale_out.mix[{place}].node" if section.mix else "nic"
             hint = 'write nic: {bandwidth: "400 Gb/s"}'
-            faults.append(Fault(f"{kind.name} has no network adapters to join nodes with", where, hint))
-    node = min(kinds, key=lambda kind: kind.n_gpus)
-    asked = int(section.gpus_per_node.si) if section.gpus_per_node else node.n_gpus
-    if asked > node.n_gpus:
-        what = f"{asked} GPUs per node, but {node.name} has {node.n_gpus}"
-        faults.append(Fault(what, "scale_out.gpus_per_node", f"at most {node.n_gpus}"))
+            faults.append(Fault(f"{kind} has no network adapters to join nodes with", where, hint))
+    node, n_gpus = min(kinds, key=lambda kind: kind[1])
+    asked = int(section.gpus_per_node.si) if section.gpus_per_node else n_gpus
+    if asked > n_gpus:
+        what = f"{asked} GPUs per node, but {node} has {n_gpus}"
+        faults.append(Fault(what, "scale_out.gpus_per_node", f"at most {n_gpus}"))
     if nodes and nodes * asked > MAX_GPUS:
         what = f"{nodes * asked:,} GPUs are more than {MAX_GPUS:,}"
         faults.append(Fault(what, "scale_out.nodes", f"at most {MAX_GPUS // asked:,} nodes of {asked} GPUs"))
@@ -281,8 +276,11 @@ def _check(section: ScaleOut, kinds: Sequence[Topology], of_kinds: Sequence[Mapp
     faults += _rack_faults(section)
     if section.tiers and section.tiers.si > 3:
         faults.append(Fault(f"{section.tiers.si:g} tiers", "scale_out.tiers", "1 to 3"))
-    if faults:
-        raise SpecError(*faults)
+    if (flows := _count(section.flows_per_pair) or 1) > MOST_FLOWS:
+        what = f"{flows} flows for each pair of GPUs are too many to follow"
+        faults.append(Fault(what, "scale_out.flows_per_pair", f"at most {MOST_FLOWS}"))
+    counts = zip(kinds, map(_adapters, of_kinds), strict=True)
+    return faults + _rail_faults(section, max(-(-gpus // shared) * each for (_, gpus), (each, shared) in counts))
 
 
 def _rack_faults(section: ScaleOut) -> list[Fault]:
@@ -309,12 +307,16 @@ def _rails(section: ScaleOut, nics: int) -> int:
     """Return the number of rails: as asked, else one for each adapter, or those that a rack's adapters divide into."""
     if section.rails is None:
         return nics if nics <= MOST_RAILS else max(n for n in range(1, RACK_RAILS + 1) if nics % n == 0)
-    rails = int(section.rails.si)
-    if rails > nics or nics % rails:
-        fits = ", ".join(str(n) for n in range(1, nics + 1) if nics % n == 0)
-        what = f"{nics} adapters of a node do not divide into {rails} rails"
-        raise SpecError(Fault(what, "scale_out.rails", f"one of {fits}"))
-    return rails
+    return int(section.rails.si)
+
+
+def _rail_faults(section: ScaleOut, nics: int) -> list[Fault]:
+    """Return the faults of the rails that were asked for; a node has so many adapters."""
+    rails = _count(section.rails) or 1
+    if rails <= nics and not nics % rails:
+        return []
+    fits = ", ".join(str(n) for n in range(1, nics + 1) if nics % n == 0)
+    return [Fault(f"{nics} adapters of a node do not divide into {rails} rails", "scale_out.rails", f"one of {fits}")]
 
 
 def _from_network(section: ScaleOut, network: NetworkSpec, nic_Bps: float) -> tuple[dict[str, Any], list[Fact]]:

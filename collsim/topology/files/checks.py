@@ -136,6 +136,10 @@ def _check_explicit(spec: Spec, document: Document) -> Iterator[Fault]:
     if spec.link and "per_pair" in spec.link.model_fields_set:
         hint = "write count on each link instead"
         yield Fault("per_pair belongs to the full mesh", document.where(("link", "per_pair")), hint)
+    if spec.switch and "links_per_plane" in spec.switch.model_fields_set:
+        hint = "write count: 2 at links, or remove it"
+        where = document.where(("switch", "links_per_plane"))
+        yield Fault("links_per_plane belong to the switched builder", where, hint)
     if spec.switch and spec.switch.planes is not None:
         hint = "list the switches in nodes, or write builder: switched"
         yield Fault("planes belong to the switched builder", document.where(("switch", "planes")), hint)

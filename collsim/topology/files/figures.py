@@ -112,9 +112,10 @@ def _read_feature(value: Any) -> Parsed:
 
 
 def _read_ratio(value: Any) -> Parsed:
-    number = _decimal(value)
+    text = value.strip().removesuffix(":1") if isinstance(value, str) else value  # planners write 2:1
+    number = _decimal(text)
     if number is None or not 1 / MAX_RATIO <= number <= MAX_RATIO:
-        raise _complain(f"{_quoted(value)} is not a ratio", "write a number such as 2, or 1 for none")
+        raise _complain(f"{_quoted(value)} is not a ratio", "write a number such as 2 (or 2:1), or 1 for none")
     return Parsed(str(value), number)
 
 

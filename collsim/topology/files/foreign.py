@@ -30,6 +30,11 @@ class Format(NamedTuple):
     hint: str = "import it: collsim topo import {file} -o my.yaml"
 
 
+BY_RULES = (
+    "collsim builds fabrics by rules around a shipped node: collsim run --topo hgx_h100 --nodes 16 --fabric rail; "
+    f"for links one by one write a file with {EXPLICIT}"
+)
+TUNER_OPS = r"(?:allreduce|allgather|reducescatter|broadcast|reduce)"
 FABRIC = "import it around a node: collsim topo import {file} --like hgx_h100 -o my.yaml"
 
 FORMATS = (
@@ -95,6 +100,38 @@ FORMATS = (
     ),
     Format("infiniband", r"(?m)^(?:Switch|Ca)\s+\d+\s+\"[SH]-", "a fabric that ibnetdiscover listed", FABRIC),
     Format("iblinkinfo", r"==\([^()]*\)==>", "links that iblinkinfo listed", FABRIC),
+    Format(
+        "",
+        r"^\s*\d+ \d+ \d+ \d+ \d+ \S+\s*\n(?:\d+ *)*\n(?:\d+ \d+ \d+\w?bps )",
+        "a topology of SimAI",
+        BY_RULES,
+    ),
+    Format(
+        "",
+        r"(?i)^\s*\d+ \d+ \d+\s*\n(?:\d+ *)*\n(?:\d+ \d+ [\d.]+ ?\w?bps )",
+        "a topology of ns-3",
+        BY_RULES,
+    ),
+    Format(
+        "",
+        r"(?m)^\s*num_ranks\s+\d+\s*\n(?:.*\n)*?\s*rank\s+\d+\s*\{",
+        "a schedule of GOAL (LogGOPSim, ATLAHS)",
+        "it is no machine and is not read: algorithms are imported from MSCCL's XML (collsim schedule import), steps "
+        "from traces of PyTorch (collsim timeline)",
+    ),
+    Format(
+        "",
+        rf"(?mi)^\s*{TUNER_OPS}\s*,\s*\d+\s*,\s*\d+\s*,\s*\w+\s*,\s*\w+\s*,|^#.*collective_type,min_bytes,max_bytes",
+        "rules of NCCL's example tuner plugin, in CSV",
+        "they choose algorithms and describe no machine: collsim tune writes such a file, and collsim run takes what "
+        "they say by --algo, --proto and --channels",
+    ),
+    Format(
+        "",
+        r"(?mi)^collective,size_bytes,algorithm,protocol,",
+        "measured times for NCCL's example tuner plugin, in CSV",
+        "they describe no machine: compare a log of nccl-tests with collsim validate LOG --topo NAME",
+    ),
     Format(
         "",
         r"(?m)^#\s*(?:nThread\s+\d+|Collective test starting|(?:nccl|rccl)-tests version)",

@@ -77,7 +77,7 @@ def unknown_path(text: str) -> Fault | None:
     pattern = re.sub(r"\[\d+\]", "[i]", show_path(path)) if path else text
     if path is not None and pattern in known:
         return None
-    near = nearest(pattern, list(known))
+    near = next((key for key in known if key.rpartition(".")[2] == pattern), None) or nearest(pattern, list(known))
     listed = ", ".join(key for key in known if key.split(".")[0] == pattern.split(".")[0]) or ", ".join(known)
     hint = f'did you mean "{near}"? known: {listed}' if near else f"known: {listed}"
     return Fault(f'unknown path "{text[:60]}"', f"--set {text[:60]}", hint)

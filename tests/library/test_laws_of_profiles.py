@@ -88,7 +88,12 @@ def test_a_channel_of_nvls_turns_to_the_heads_one_after_another(ranks, waits_us)
 
 @pytest.mark.parametrize(
     ("system", "ranks", "chunk_kib", "fills_us"),
-    [("hgx_h100", 8, 16, 0.0), ("hgx_h100", 8, 64, 39.3216), ("hgx_h100", 4, 64, 19.6608), ("h100_rail", 16, 64, 39.3216)],
+    [
+        ("hgx_h100", 8, 16, 0.0),
+        ("hgx_h100", 8, 64, 39.3216),
+        ("hgx_h100", 4, 64, 19.6608),
+        ("h100_rail", 16, 64, 39.3216),
+    ],
 )
 def test_a_channel_of_nvls_fills_with_a_chunk_of_every_head(system, ranks, chunk_kib, fills_us):
     # The base holds what chunks of 16 KiB take: 8 heads x 48 KiB more at 10 GB/s. Trees to other nodes fill as much.

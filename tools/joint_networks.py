@@ -72,7 +72,7 @@ the only log of the first adapters, half a millisecond of Simple."""
 SPREADS = {"message_overhead_s": 3.0, "turn_s": 1.5, "channel_rate_Bps": 2.0, "one_way_rate_Bps": 2.0}
 """The same of constants of a kernel anywhere. A turn is the work of a thread that posts a request, much the same on all
 hosts; how late a step arrives is host, adapter, fabric and flush together. With 3 for both, logs told the two apart
-only by a single row: rings of Simple then kept their channels for 20 us, which took a tenth of large ones."""
+only by a single row: rings of Simple then kept their channels for 20 us, which took a twentieth of large ones."""
 NVLS_SPREAD = 1.3
 """Of trees of NVLS one network was measured: what they cost anywhere stays near the figures of NCCL's tuner, and their
 channel rate is no part of the fit, for no log of two nodes tells it."""

@@ -24,7 +24,19 @@ from collsim.calibration.observations import Observation
 from collsim.library.costs.channel_costs import Protocol
 from collsim.simulation.timing import call_time_s
 
-__all__ = ["JOINT", "LEFT_OUT_ROUNDS", "PARTS", "Joint", "Law", "Seen", "few", "fit_jointly", "left_out_s", "time_s"]
+__all__ = [
+    "JOINT",
+    "LEFT_OUT_ROUNDS",
+    "PARTS",
+    "Joint",
+    "Law",
+    "Seen",
+    "begin_near",
+    "few",
+    "fit_jointly",
+    "left_out_s",
+    "time_s",
+]
 
 Floats = NDArray[np.float64]
 
@@ -60,7 +72,7 @@ the only log of the first adapters, half a millisecond of Simple."""
 SPREADS = {"message_overhead_s": 3.0, "turn_s": 1.5, "channel_rate_Bps": 2.0, "one_way_rate_Bps": 2.0}
 """The same of constants of a kernel anywhere. A turn is the work of a thread that posts a request, much the same on all
 hosts; how late a step arrives is host, adapter, fabric and flush together. With 3 for both, logs told the two apart
-only by a single row: rings of Simple then kept their channels for 20 us, which took a tenth of large ones."""
+only by a single row: rings of Simple then kept their channels for 20 us, which took a twentieth of large ones."""
 NVLS_SPREAD = 1.3
 """Of trees of NVLS one network was measured: what they cost anywhere stays near the figures of NCCL's tuner, and their
 channel rate is no part of the fit, for no log of two nodes tells it."""
@@ -349,6 +361,14 @@ def fit_jointly(law: Law, seen: Sequence[Seen], begin: Floats | None = None, rou
     logs, residuals, slopes = best
     _, hessian = _solved((residuals, slopes, sites), logs, prior)
     return Joint(law, logs, np.asarray(np.linalg.inv(hessian), dtype=np.float64), tuple(seen), residuals, slopes)
+
+
+def begin_near(law: Law, found: Joint) -> Floats:
+    """Return logarithms for the fit of a law to begin with: those of a like law, where that has the terms."""
+    law.all_places()
+    known = dict(zip(found.law.terms, found.logs.tolist(), strict=True))
+    of_all = {name: known.get(name.partition(".")[2], term.start) for name, term in law.terms.items()}
+    return np.array([known.get(name, of_all[name]) for name in law.terms])
 
 
 def left_out_s(found: Joint, rounds: int = LEFT_OUT_ROUNDS) -> Floats:

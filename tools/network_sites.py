@@ -21,7 +21,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from fit_profiles import DEFAULT, NETWORKS, as_case, draws, law_of_nccl, start_of, with_start
-from joint_networks import JOINT, LEFT_OUT_ROUNDS, PARTS, Seen, few, fit_jointly, left_out_s, time_s
+from joint_networks import JOINT, LEFT_OUT_ROUNDS, PARTS, Seen, begin_near, few, fit_jointly, left_out_s, time_s
 from predictors import (
     MESSAGES,
     TableRow,
@@ -112,12 +112,10 @@ def entries_of(names: Iterable[str]) -> dict[str, list[Entry]]:
     return {name: [entry for entry in its if id(entry.seen) in kept[name]] for name, its in found.items()}
 
 
-def others_s(
-    entries: Mapping[str, Sequence[Entry]], without: Iterable[str] = (), rounds: int = LEFT_OUT_ROUNDS
-) -> dict[str, list[float]]:
+def others_s(entries: Mapping[str, Sequence[Entry]], rounds: int = LEFT_OUT_ROUNDS) -> dict[str, list[float]]:
     """Return, by network, the time of each entry with constants fitted to all other sites; NaN where there are none.
 
-    Networks of the joint law are fitted together, *without* some parts of it; *rounds* are those of `left_out_s`.
+    Networks of the joint law are fitted together; *rounds* are those of `left_out_s`.
     """
     found = {
         name: fit_steps(
@@ -130,7 +128,7 @@ def others_s(
         if name not in JOINT
     }
     seen = [entry.seen for name, rows in entries.items() if name in JOINT for entry in rows]
-    times = left_out_s(fit_jointly(law_of_nccl(without), seen), rounds).tolist() if seen else []
+    times = left_out_s(fit_jointly(law_of_nccl(), seen), rounds).tolist() if seen else []
     for entry, its_s in zip(seen, times, strict=True):
         found.setdefault(entry.network, []).append(its_s)
     return found
@@ -153,10 +151,14 @@ def print_parts(entries: Mapping[str, Sequence[Entry]]) -> None:
     """Print the errors of sites left out with the whole joint law, and without each of its parts."""
     print("| left out of the law | " + " | ".join(PART_BANDS) + " |\n|" + " --- |" * (1 + len(PART_BANDS)))
     rows = [entry for name in entries for entry in entries[name]]
+    seen = [entry.seen for entry in rows]
+    whole = fit_jointly(law_of_nccl(), seen)
     for part in ("", *PARTS):
-        times = others_s(entries, [part] if part else [], rounds=0)
+        law = law_of_nccl([part])
+        fitted = fit_jointly(law, seen, begin_near(law, whole), LEFT_OUT_ROUNDS) if part else whole
+        times_s = left_out_s(fitted, rounds=0).tolist()
         found: dict[str, list[float]] = defaultdict(list)
-        for entry, its_s in zip(rows, (its_s for name in entries for its_s in times[name]), strict=True):
+        for entry, its_s in zip(rows, times_s, strict=True):
             found[entry.part_band].append(its_s / entry.seen.row.time_s - 1)
         scores = " | ".join(str(score(found[band])) for band in PART_BANDS)
         print(f"| {part or 'nothing'} | {scores} |", flush=True)

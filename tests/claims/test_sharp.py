@@ -40,15 +40,15 @@ def test_C020_sharp_is_off_by_default():
 
 FALL = {
     # GB/s on 32 and on 256 GPUs
-    "16M": (119, 74),
-    "64M": (242, 187),
-    "256M": (331, 304),
+    "16M": (122, 80),
+    "64M": (237, 192),
+    "256M": (328, 304),
 }
 
 
 @pytest.mark.parametrize("size", FALL)
 def test_C021_without_sharp_speed_falls_with_the_logarithm(size):
-    """Every doubling from 32 to 256 GPUs costs nearly the same, 54 to 64 us, which matters less for long messages."""
+    """Every doubling from 32 to 256 GPUs costs nearly the same, 48 to 59 us, which matters less for long messages."""
     found = [all_reduce(nodes, size, library="nccl-2.28") for nodes in (4, 8, 16, 32)]
     assert not {row.algo for row in found} & IN_NETWORK
     rates = [row.busbw_Bps / 1e9 for row in found]
@@ -56,7 +56,7 @@ def test_C021_without_sharp_speed_falls_with_the_logarithm(size):
     assert (rates[0], rates[-1]) == pytest.approx(FALL[size], rel=0.05)
     steps_s = [after.time_s - before.time_s for before, after in pairwise(found)]
     assert max(steps_s) < 1.25 * min(steps_s)  # a straight line over log2(n); linear in n, the last were 4 of the first
-    assert steps_s == pytest.approx([60e-6] * 3, abs=7e-6)
+    assert steps_s == pytest.approx([53e-6] * 3, abs=7e-6)
 
 
 def test_C021_at_1_gib_it_does_not_fall():
@@ -107,6 +107,6 @@ def test_C025_with_fitted_constants_the_order_holds():
     plain, sharp = (rows(h100(4), ["16M", "64M", "256M"], library="nccl-2.28", environment=env) for env in ({}, ON))
     rates = [[entry.busbw_Bps / 1e9 for entry in found] for found in zip(amd, plain, sharp, strict=True)]
     assert rates[0][2] == max(rates[0])
-    assert max(rates[0]) / min(rates[0]) == pytest.approx(1.14, rel=0.02)
+    assert max(rates[0]) / min(rates[0]) == pytest.approx(1.18, rel=0.02)
     assert rates[1] == sorted(rates[1])
     assert rates[2] == sorted(rates[2])

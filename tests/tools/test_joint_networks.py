@@ -98,3 +98,14 @@ def test_a_part_of_the_law_can_be_left_out(joint, part, missing):
     law = joint.Law(STARTS, [part])
     law.all_places()
     assert not any(missing in name for name in law.terms)
+
+
+def test_the_fit_of_a_like_law_begins_where_the_other_ended(joint):
+    law, logs = law_with(joint, ring__LL__turn_s=2.0, efa__late=3.0)
+    found = joint.Joint(law, logs, np.eye(len(logs)), (), np.zeros(0), np.zeros((0, len(logs))))
+    for part in ("rates", "pooling"):
+        less = joint.Law(STARTS, [part])
+        logs_near = joint.begin_near(less, found).tolist()
+        begun = dict(zip(less.terms, logs_near, strict=True))
+        name = "slingshot.ring.LL.turn_s" if part == "pooling" else "ring.LL.turn_s"
+        assert begun[name] == pytest.approx(math.log(2 * STARTS["ring"]["LL"].turn_s))

@@ -82,7 +82,7 @@ def schedule_xml(schedule: Schedule) -> str:
     >>> from collsim.importing import import_schedule
     >>> text = schedule_xml(import_schedule("examples/imports/msccl_ring.xml", "1M"))
     >>> text.partition(" nchannels")[0]
-    '<algo name="ring" proto="Simple"'
+    '<algo name="my_ring" proto="LL128"'
     """
     transfers = schedule.materialise()
     _refuse(schedule, transfers)

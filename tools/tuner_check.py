@@ -70,6 +70,8 @@ def main() -> None:
     parser.add_argument("--worst", type=int, default=10)
     arguments = parser.parse_args()
     times = measured(arguments.folder)
+    if not times:
+        parser.error(f"{arguments.folder} has no logs of forced choices (forced__*) beside default ones")
     rows = {}
     for (op, ranks), by_choice in times.items():
         sizes = sorted(set(by_choice[None]))

@@ -89,25 +89,32 @@ def schedule_show(context: click.Context, /, *, rows: str, **flags: Any) -> None
     "--output",
     metavar="FILE",
     required=True,
-    help="Write there; a name in .gz is compressed; - is stdout.",
+    help="Write there; a name in .gz is compressed, one in .xml is for MSCCL; - is stdout.",
 )
 @click.pass_context
 def schedule_export(context: click.Context, /, *, output: str, **flags: Any) -> None:
     """Write the schedule of one algorithm at one size to a file.
 
     \b
-    Example:
+    Examples:
       collsim schedule export --topo hgx_h100 --op all_reduce --algo ring --size 1M -o ring.json
+      collsim schedule export --topo hgx_h100 --op all_reduce --algo ring --size 1M --channels 2 -o ring.xml
     """  # noqa: D301 - \b keeps the lines that follow it as they are
     from collsim.schedule.json_files import as_text, save
 
     faults = _faults(context)
     sources = [*named_files(flags["topo"], flags["profile"]), *filter(None, [flags["matrix"]])]
     check_targets({"output": output}, faults, sources)
-    hint = "end it in .json or .json.gz: a schedule is JSON"
-    faults.attempt(lambda: check_suffix(output, (".json", ".gz"), hint))
+    hint = "end it in .json or .json.gz, or in .xml for MSCCL"
+    faults.attempt(lambda: check_suffix(output, (".json", ".gz", ".xml"), hint))
     built = _built(flags, faults)
-    if output == "-":
+    if output.endswith(".xml"):
+        from collsim.importing.msccl_export import schedule_xml
+
+        text = faults.attempt(schedule_xml, built)
+        faults.raise_any()
+        write(text or "", output)
+    elif output == "-":
         write(as_text(built), None)
     else:
         save(built, output)

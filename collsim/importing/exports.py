@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-import numpy as np
-
 from collsim.core.errors import Fault, UnknownNameError, UnsupportedError
 from collsim.importing.bases import has_sockets, link_counts, switch_counts
+from collsim.importing.dimensions import dimensions_of
 from collsim.importing.nccl_xml import GPU_MODELS
 from collsim.topology import Topology
 
@@ -97,31 +96,18 @@ def _nvidia_smi(topology: Topology) -> str:
 
 
 def _astra_sim(topology: Topology) -> str:
-    """Return a network of one dimension: fully connected, a ring, or a single switch, whose links are all alike."""
-    wiring, n = topology.wiring, topology.n_gpus
-    columns = (wiring.link_count, wiring.link_bandwidth_Bps, wiring.link_latency_s, wiring.link_efficiency)
-    alike = all(len(np.unique(column)) == 1 for column in columns)
-    kind = _kind(topology) if alike and wiring.n_links else ""
-    if not kind:
-        raise _unfit(f"{topology.name} is no single ring, switch or full mesh of equal links",
+    """Return a network whose dimensions are rings, switches and full meshes, each of links that are alike."""
+    found = dimensions_of(topology)
+    if not found:
+        raise _unfit(f"{topology.name} is no product of rings, switches and full meshes of equal links",
                      "ASTRA-sim holds these, one a dimension")  # fmt: skip
-    rate = float(wiring.link_bandwidth_Bps[0]) / GIB
-    latency = float(wiring.link_latency_s[0]) * 1e9
-    rows = (("topology", kind, ""), ("npus_count", f"{n}", ""), ("bandwidth", f"{rate:.12g}", "  # GB/s of 2^30 bytes"),
-            ("latency", f"{latency:.12g}", "  # ns"))  # fmt: skip
-    return "".join(f"{key}: [ {value} ]{note}\n" for key, value, note in rows)
-
-
-def _kind(topology: Topology) -> str:
-    """Return the kind of dimension that a node is; empty for none."""
-    wiring, n = topology.wiring, topology.n_gpus
-    pairs = set(zip(wiring.link_src.tolist(), wiring.link_dst.tolist(), strict=True))
-    if wiring.n_nodes == n + 1 and wiring.n_links == 2 * n and not float(wiring.node_latency_s[n]):
-        return "Switch"
-    if wiring.n_nodes == n and len(pairs) == n * (n - 1) and n > 1:
-        return "FullyConnected"
-    ring = {(gpu, (gpu + step) % n) for gpu in range(n) for step in (1, n - 1)}
-    return "Ring" if wiring.n_nodes == n and pairs == ring else ""
+    rows = (
+        ("topology", [each.kind for each in found], ""),
+        ("npus_count", [f"{each.size}" for each in found], ""),
+        ("bandwidth", [f"{each.rate_Bps / GIB:.12g}" for each in found], "  # GB/s of 2^30 bytes"),
+        ("latency", [f"{each.latency_s * 1e9:.12g}" for each in found], "  # ns"),
+    )
+    return "".join(f"{key}: [ {', '.join(values)} ]{note}\n" for key, values, note in rows)
 
 
 EXPORTS: Mapping[str, Callable[[Topology], str]] = {

@@ -162,7 +162,7 @@ def _option(row: Row, channels: int = ANY, band: float | None = None) -> Option:
     own = [limit for limit in row.limits if limit.utilisation is None]
     assumed_s = sum(limit.time_s for limit in own if limit.status == ASSUMED)
     backed = assumed_s <= MOST_ASSUMED * sum(limit.time_s for limit in own)
-    return Option(*_name(row), channels, row.time_s, band if backed else None)
+    return Option(*_name(row), channels, row.time_s, band if backed else None, row.limited_by)
 
 
 def _try_channels(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
@@ -36,6 +36,7 @@ class Option:
     channels: int
     time_s: float
     band: float | None
+    limited_by: str = field(default="", compare=False)
 
     @property
     def label(self) -> str:
@@ -202,6 +203,7 @@ class Tuning(Tabular):
                 "gain": row.gain,
                 "band": row.band,
                 "verdict": row.verdict,
+                "limited_by": row.best.limited_by,
             }
             for row in self.rows
         ]
@@ -218,6 +220,7 @@ class Tuning(Tabular):
                 "best": row.best.label,
                 "gain (x)": f"{row.gain:.2f}",
                 "verdict": row.verdict,
+                "limited_by": row.best.limited_by,
             }
             for row in self.rows
         ]

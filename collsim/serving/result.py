@@ -88,6 +88,13 @@ class JobResult:
     alone_token_median_s: float | None
     moments: tuple[Moment, ...]
 
+    @property
+    def limited_by(self) -> str:
+        """What limits a step, in words: what computes, or dispatch and combine where nothing else is under way."""
+        shares = {"compute": 1 - self.exposed, "dispatch and combine": self.exposed}
+        (first, share), (second, _) = sorted(shares.items(), key=lambda each: -each[1])
+        return f"{first} {share:.1%} of a step, {second} the rest"
+
 
 @dataclass(frozen=True, slots=True)
 class ServingResult:
@@ -105,4 +112,5 @@ class ServingResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
-        return asdict(self)
+        jobs = [asdict(job) | {"limited_by": job.limited_by} for job in self.jobs]
+        return asdict(self) | {"jobs": jobs}

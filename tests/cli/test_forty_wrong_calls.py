@@ -71,7 +71,7 @@ COMMANDS = (
     ("run --topo hgx_h100 --op all_reduce -b 1M -f 0.5", "-f", "a factor above 1, such as 2"),
     (f"{ON} -e 1M", "--size", "give one of the two"),
     (f"{ON} --nodes 0", "--nodes", "1 or more"),
-    (f"{ON} --nodes 4 --oversubscription 2", "--oversubscription", '"--set scale_out.oversubscription=VALUE"?'),
+    (f"{ON} --nodes 4 --oversubscription 2", "", '"--set scale_out.oversubscription=VALUE"?'),
     (f"{ON} --set nodes=4", "--set nodes", 'did you mean "scale_out.nodes"?'),
     (f"{ON} --nodes 2 --gpus-per-node 9", "--gpus-per-node", "at most 8"),
     (f"{ON} --nodes 2 --racks 3", "--racks", "one of 1, 2"),

@@ -94,7 +94,7 @@ def test_every_mark_is_there(collsim, run, tmp_path):
     parts = page.marks("part")
     assert sum(float(part.get("width")) + 1 for part in parts) == pytest.approx(920, abs=2)
     told = " ".join(page.words)
-    for text in ("Error band", "90 % of measured times lie there", "Bottleneck", "What would help most", "Lower bound"):
+    for text in ("Error band", "90 % of measured times lie there", "Limited by", "What would help most", "Lower bound"):
         assert text in told
     assert page.marks("flow")
 

@@ -1,5 +1,6 @@
 """What importers make of sound files: wiring, rates and their sources, and the nearest shipped system."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import collsim
-from collsim.core.errors import Faults, InputError
+from collsim.core.errors import Faults, InputError, UnsupportedError
+from collsim.importing.exports import export_topology
 from collsim.importing.fabrics import _adapters
 from collsim.importing.infiniband import read_ibnetdiscover
 from collsim.importing.nccl_xml import read_nccl_xml
@@ -316,3 +318,28 @@ def test_uplinks_that_are_missing_are_oversubscription(cut, ratio):
 )
 def test_adapters_of_a_node(figures, adapters):
     assert _adapters(load_topology("hgx_h100", figures)) == adapters
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        ("Switch, Ring", "8, 4", "400, 50", "936.25, 1000"),
+        ("Ring, Ring, Ring", "4, 4, 4", "32, 16, 16", "1, 1, 1"),
+        ("FullyConnected, Switch, Ring", "3, 4, 5", "200, 100, 50", "50, 500, 2000"),
+        ("Ring, FullyConnected", "5, 4", "80, 80", "700, 700"),
+        ("Switch", "16", "50", "500"),
+    ],
+)
+def test_networks_of_several_dimensions_come_back_as_they_were(tmp_path, rows):
+    keys = ("topology", "npus_count", "bandwidth", "latency")
+    file = tmp_path / "net.yml"
+    file.write_text("".join(f"{key}: [ {row} ]\n" for key, row in zip(keys, rows, strict=True)))
+    found = collsim.import_topology(file).topology
+    written = re.sub(r"  #.*", "", export_topology(found, "astra_sim"))
+    assert written == file.read_text()
+
+
+def test_what_is_no_product_of_dimensions_is_not_exported():
+    for name in ("dgx1_v100", "hgx_h100", "mi250x_8oam"):
+        with pytest.raises(UnsupportedError, match=f"{name} is no product of rings, switches and full meshes"):
+            export_topology(load_topology(name), "astra_sim")

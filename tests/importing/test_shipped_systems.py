@@ -85,7 +85,7 @@ def test_files_go_round(tmp_path):
 def test_what_a_format_cannot_hold_is_refused():
     wrong = {
         ("h100_rail", "nccl_topo"): "cluster", ("mi300x_ubb8", "nvidia_smi"): "no GPUs of NVIDIA",
-        ("hgx_h100", "astra_sim"): "no single ring", ("l40s_8gpu", "nccl_topo"): "processors",
+        ("hgx_h100", "astra_sim"): "no product of rings", ("l40s_8gpu", "nccl_topo"): "processors",
     }  # fmt: skip
     for (name, form), why in wrong.items():
         with pytest.raises(UnsupportedError, match=why):

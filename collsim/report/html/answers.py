@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
+from statistics import median
 from typing import Any
 
 from collsim.report.html.marks import card, cards, table, time_words
@@ -13,11 +14,16 @@ from collsim.report.svg.bandwidth_curves import SERIES
 
 __all__ = ["ANSWERS"]
 
-FIGURES = ("time_s", "time_lo_s", "time_hi_s", "busbw_Bps", "tokens_per_s", "usd", "joules")
+FIGURES = ("busbw_Bps", "tokens_per_s", "usd")
 DECIDES = "limited by, or error"
-TUNED = ("op", "ranks", "size_bytes", "library", "library_time_s", "best", "best_time_s", "gain", "verdict")
-JOBS = ("name", "ranks", "offered_per_s", "requests_per_s", "tokens_per_s", "capacity_tokens_per_s", "token_median_s",
-        "token_p99_s", "wait_p99_s", "latency_median_s")  # fmt: skip
+NO_BREAK = "\N{NO-BREAK SPACE}"
+BAND = "90 % of times (us)"
+TUNED = ("op", "ranks", "size_bytes", "library", "library_time_s", "best", "best_time_s", "gain", "band", "verdict",
+         "limited_by")  # fmt: skip
+JOBS = ("name", "ranks", "requests_per_s", "tokens_per_s", "capacity_tokens_per_s", "token_median_s", "token_p99_s",
+        "wait_p99_s", "limited_by")  # fmt: skip
+WIDE = "intervals are as wide"
+"""Beginning of the note that says how far times of dispatch and combine may be off."""
 Content = Mapping[str, Any]
 
 
@@ -28,17 +34,44 @@ def _swept(content: Content) -> Iterator[str]:
     axes = [name for name in names if len({str(point["asked"].get(name)) for point in points}) > 1]
     failed = [point for point in points if point["status"] != "ok"]
     told = [("points", len(points)), ("failed", len(failed)), ("on the front", len(content["front"]))]
-    yield cards(card(name, f"{number:,}") for name, number in told if number)
+    answered = [point["answer"] for point in points if point["status"] == "ok"]
+    yield cards([*(card(name, f"{number:,}") for name, number in told if number), *_at_a_glance(answered)])
     yield from panels(_curves_of_points([each for each in points if each["status"] == "ok"], axes), ())
     front = set(content["front"])
     shown = [point for point in points if point["key"] in front] or points
     if front:
         yield f"<h3>Not beaten in {escape(' and '.join(content['objectives']))} by another of the same work</h3>"
     rows = [
-        {**{axis: _text(point["asked"].get(axis)) for axis in axes}, **_figures(point["answer"], point["error"])}
+        {**{_short(axis): _text(point["asked"].get(axis)) for axis in axes},
+         **_figures(point["answer"], point["error"])}
         for point in shown
-    ]
-    yield plain_table(rows, (*axes[:4], *FIGURES, DECIDES))
+    ]  # fmt: skip
+    yield plain_table(rows, (*map(_short, axes[:4]), "time_s", BAND, DECIDES, *FIGURES))
+
+
+def _at_a_glance(answers: Sequence[Content]) -> Iterator[str]:
+    """Yield cards of what limits most answers, and of how far times may be off."""
+    limits = Counter(kind for answer in answers if (kind := _kind_of_limit(answer)))
+    if limits:
+        (most, number), *rest = limits.most_common()
+        more = ", ".join(f"{kind} {count}" for kind, count in rest[:3])
+        yield card("limited by", f"{most}: {number} of {len(answers)}", f"others by {more}" * bool(more), hot=True)
+    factors = [each["time_hi_s"] / each["time_lo_s"] for each in answers if each.get("time_lo_s")]
+    if factors:
+        half, widest = median(factors) ** 0.5, max(factors) ** 0.5
+        more = f"90 % of measured times; the widest x {widest:.2f}, of {len(factors)} points that have one"
+        yield card("error band", f"x {half:.2f} either way", more)
+
+
+def _kind_of_limit(answer: Content) -> str:
+    """Return what kind of thing limits an answer: links, a constant of the library by its name, or words."""
+    if answer.get("limit_kind") == "wire":
+        return "links"
+    return str(answer.get("limit_name") or answer.get("limit_kind") or answer.get("limited_by") or "")
+
+
+def _short(axis: str) -> str:
+    return axis.removeprefix("overrides.")
 
 
 def _curves_of_points(points: Sequence[Content], axes: Sequence[str]) -> dict[tuple[str, int], Any]:
@@ -57,7 +90,14 @@ def _tuned(content: Content) -> Iterator[str]:
     """Yield a tuning: how often the library's own choice is the fastest, what else would be, and the rules."""
     sizes = [{**row, **{who: _algorithm(row, who) for who in ("library", "best")}} for row in content["sizes"]]
     verdicts = Counter(row["verdict"] for row in sizes)
-    yield cards(card(verdict, f"{number} of {len(sizes)} sizes") for verdict, number in verdicts.items())
+    bands = [row["band"] for row in sizes if row.get("band")]
+    told = [card(verdict, f"{number} of {len(sizes)} sizes") for verdict, number in verdicts.items()]
+    if bands:
+        told.append(card("error band of a gain", f"x {median(bands):.2f}", "less is no gain for sure"))
+    largest = max(sizes, key=lambda row: row["size_bytes"], default=None)
+    if largest and largest.get("limited_by"):
+        told.append(card("largest size limited by", largest["limited_by"], hot=True))
+    yield cards(told)
     yield plain_table(sizes, TUNED)
     yield from _lines("Rules of a tuner plugin", content["rules"])
     yield from _lines("Without a plugin", content["environment"])
@@ -66,7 +106,11 @@ def _tuned(content: Content) -> Iterator[str]:
 def _served(content: Content) -> Iterator[str]:
     """Yield what was served: every job, and how it went over time."""
     jobs = content["jobs"]
-    yield cards(card(f"{job['name']}: a token", time_words(job["token_median_s"])) for job in jobs)
+    told = [card(f"{job['name']}: a token", time_words(job["token_median_s"]),
+                 f"99 % within {time_words(job['token_p99_s'])}") for job in jobs]  # fmt: skip
+    told += [card(f"{job['name']}: limited by", job["limited_by"], hot=True) for job in jobs if "limited_by" in job]
+    told += [card("error band", note, "dispatch and combine") for note in content["notes"] if note.startswith(WIDE)]
+    yield cards(told)
     yield plain_table(jobs, JOBS)
     for job in jobs:
         yield f"<h3>{escape(job['name'])} over time</h3>"
@@ -93,12 +137,16 @@ def _workloads(content: Content) -> Iterator[str]:
          **_figures(each["answer"], each["error"])}
         for each in content["systems"]
     ]  # fmt: skip
+    yield cards(_at_a_glance([each["answer"] for each in content["systems"] if not each["error"]]))
     yield plain_table(rows, list(rows[0]) if rows else ())
 
 
 def _figures(answer: Content, error: str | None) -> dict[str, Any]:
     """Return what a table of answers shows of one: its figures, and what decides them or why there are none."""
-    return {**{name: answer.get(name) for name in FIGURES}, DECIDES: error or answer.get("limited_by")}
+    low_s, high_s = answer.get("time_lo_s"), answer.get("time_hi_s")
+    band = f"{low_s * 1e6:,.2f} to {high_s * 1e6:,.2f}".replace(" ", NO_BREAK) if low_s and high_s else ""
+    told = {"time_s": answer.get("time_s"), BAND: band, DECIDES: error or answer.get("limited_by")}
+    return told | {name: answer.get(name) for name in FIGURES}
 
 
 def _algorithm(row: Content, who: str) -> str:

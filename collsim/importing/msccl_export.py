@@ -1,0 +1,208 @@
+"""Schedules as algorithms of MSCCL in XML: thread blocks of one connection each, whose steps wait for their data.
+
+Waits follow from the data alone: a step waits for what was written where it reads, and for what was read and written
+where it writes. What is written is read again and carried out, so that a file does what its collective promises.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from collsim.core.errors import Fault, UnsupportedError, VerificationError
+from collsim.importing.msccl import OPERATIONS, read_msccl
+from collsim.importing.msccl_schedules import schedule_of
+from collsim.schedule import EVERY, Schedule, verify
+from collsim.schedule.forms import Transfers
+
+__all__ = ["schedule_xml"]
+
+NAMES = {op: name for name, op in OPERATIONS.items() if name != "reducescatter"}
+UNEVEN = 1.01
+"""Chunks whose sizes differ by more than rounding: MSCCL cuts a buffer into equal ones (chosen)."""
+Place = tuple[str, int]
+Step = tuple[int, int]
+
+
+class _Line(NamedTuple):
+    """A step: its kind, where it reads and writes, how many chunks, and the step of another block that it waits for."""
+
+    kind: str
+    source: Place
+    target: Place
+    chunks: int
+    waits_for: Step | None
+
+
+@dataclass(slots=True)
+class _Gpu:
+    """A GPU: blocks by peer, way and channel, with the last steps that touched each place."""
+
+    blocks: dict[tuple[int, str, int], list[_Line]] = field(default_factory=dict)
+    written: dict[Place, Step] = field(default_factory=dict)
+    read: dict[Place, set[Step]] = field(default_factory=lambda: defaultdict(set))
+    scratch: dict[int, Place] = field(default_factory=dict)
+
+    def add(self, key: tuple[int, str, int], kind: str, places: tuple[list[Place], list[Place]]) -> None:
+        """Add a step that reads and writes places of this GPU (none: those of another), after all that it has to."""
+        number = [*self.blocks].index(key) if key in self.blocks else len(self.blocks)
+        lines = self.blocks.setdefault(key, [])
+        reads, writes = ([] if kind == "r" else places[0]), ([] if kind == "s" else places[1])
+        waits = {self.written[place] for place in (*reads, *writes) if place in self.written}
+        waits |= {step for place in writes for step in self.read[place]}
+        last: dict[int, int] = {}
+        for block, step in waits:
+            if block != number:
+                last[block] = max(last.get(block, -1), step)
+        waited = sorted(last.items())
+        lines += [_Line("nop", ("i", -1), ("i", -1), 0, each) for each in waited[:-1]]
+        lines.append(_Line(kind, places[0][0], places[1][0], len(places[0]), waited[-1] if waited else None))
+        own = number, len(lines) - 1
+        for place in reads:
+            self.read[place].add(own)
+        for place in writes:
+            self.written[place] = own
+            self.read[place] = set()
+
+
+def schedule_xml(schedule: Schedule) -> str:
+    """Return a schedule as an algorithm of MSCCL.
+
+    Raises
+    ------
+    UnsupportedError
+        MSCCL has no such operation, no multicast, only equal chunks, or the schedule needs an order it cannot tell.
+
+    Examples
+    --------
+    >>> from collsim.importing import import_schedule
+    >>> text = schedule_xml(import_schedule("examples/imports/msccl_ring.xml", "1M"))
+    >>> text.partition(" nchannels")[0]
+    '<algo name="my_ring" proto="LL128"'
+    """
+    transfers = schedule.materialise()
+    _refuse(schedule, transfers)
+    layout = _Layout(schedule)
+    gpus = [_Gpu() for _ in range(schedule.n_ranks)]
+    if schedule.op == "all_to_all":
+        for rank, gpu in enumerate(gpus):
+            own = [("o", rank * layout.per_rank + k) for k in range(layout.per_rank)]
+            gpu.add((-1, "cpy", 0), "cpy", ([("i", place) for _, place in own], own))
+    for i in _ordered(transfers):
+        src, dst = int(transfers.src[i]), int(transfers.dst[i])
+        chunks = transfers.chunk[transfers.chunk_ptr[i] : transfers.chunk_ptr[i + 1]].tolist()
+        channel, kind = int(transfers.channel[i]), "rrc" if transfers.reduces[i] else "r"
+        for run in _runs([(layout.place(gpus[src], src, c), layout.place(gpus[dst], dst, c)) for c in sorted(chunks)]):
+            here, there = ([pair[side] for pair in run] for side in (0, 1))
+            gpus[src].add((dst, "send", channel), "s", (here, there))
+            gpus[dst].add((src, "recv", channel), kind, (there, there))
+    text = _text(schedule, layout, gpus, int(transfers.channel.max(initial=0)) + 1)
+    try:
+        verify(schedule_of(read_msccl(text.encode(), "written"), schedule.size_bytes))
+    except VerificationError as error:
+        what = f"{schedule.algo} keeps its input apart from what it works on: {error.faults[0].what}"
+        raise UnsupportedError(Fault(what, "output", "write .json, or take another algorithm")) from None
+    return text
+
+
+def _refuse(schedule: Schedule, transfers: Transfers) -> None:
+    """Raise what MSCCL cannot say."""
+    sizes, hint = schedule.chunks.size_bytes, "write .json, or take another algorithm"
+    if schedule.op not in NAMES:
+        known = f"it has {', '.join(NAMES)}; write .json"
+        raise UnsupportedError(Fault(f"MSCCL has no {schedule.op}", "output", known))
+    if (transfers.src == EVERY).any() or (transfers.dst == EVERY).any():
+        raise UnsupportedError(Fault(f"{schedule.algo} lets switches add and copy, MSCCL none", "output", hint))
+    if sizes.max() > UNEVEN * sizes.min():
+        what = f"chunks have {sizes.min()} to {sizes.max()} bytes, and those of MSCCL are equal"
+        raise UnsupportedError(Fault(what, "output", "give a size that divides, fewer --channels or another --chunk"))
+
+
+class _Layout:
+    """Where each chunk stands in the buffers of each rank; MSCCL numbers chunks along the buffer."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        self.op, n = schedule.op, schedule.n_ranks
+        self.source, self.target = schedule.chunks.source.tolist(), schedule.chunks.target.tolist()
+        owner = {"all_gather": self.source, "reduce_scatter": self.target}.get(self.op, [0] * len(self.source))
+        if self.op == "all_to_all":
+            owner = [a * n + b for a, b in zip(self.source, self.target, strict=True)]
+        seen: dict[int, int] = defaultdict(int)
+        self.within = []
+        for each in owner:
+            self.within.append(seen[each])
+            seen[each] += 1
+        self.owner, self.per_rank = owner, max(seen.values())
+        if len(set(seen.values())) > 1:
+            raise UnsupportedError(Fault("ranks have different numbers of chunks", "output", "write .json"))
+        self.n_chunks = self.per_rank if self.op == "all_reduce" else self.per_rank * n
+
+    def place(self, gpu: _Gpu, rank: int, chunk: int) -> Place:
+        """Return where a rank has a chunk."""
+        k = self.within[chunk]
+        if self.op != "all_to_all":
+            return ("o" if self.op == "all_gather" else "i", self.owner[chunk] * self.per_rank + k)
+        if rank == self.source[chunk]:
+            return "i", self.target[chunk] * self.per_rank + k
+        if rank == self.target[chunk]:
+            return "o", self.source[chunk] * self.per_rank + k
+        return gpu.scratch.setdefault(chunk, ("s", len(gpu.scratch)))
+
+
+def _ordered(transfers: Transfers) -> Iterator[int]:
+    """Yield the transfers that carry something, each after all that it waits for."""
+    waiting = np.diff(transfers.dep_ptr).tolist()
+    after: dict[int, list[int]] = defaultdict(list)
+    for i in range(len(transfers)):
+        for dep in transfers.dep[transfers.dep_ptr[i] : transfers.dep_ptr[i + 1]].tolist():
+            after[dep].append(i)
+    ready = [i for i, count in enumerate(waiting) if not count]
+    for i in ready:  # grows while it is read
+        if transfers.chunk_ptr[i + 1] > transfers.chunk_ptr[i]:
+            yield i
+        for other in after[i]:
+            waiting[other] -= 1
+            if not waiting[other]:
+                ready.append(other)
+
+
+def _runs(pairs: Sequence[tuple[Place, Place]]) -> Iterator[list[tuple[Place, Place]]]:
+    """Yield pairs of places that follow each other on both sides."""
+    run: list[tuple[Place, Place]] = []
+    for pair in pairs:
+        if run and any(each != (last[0], last[1] + 1) for each, last in zip(pair, run[-1], strict=True)):
+            yield run
+            run = []
+        run.append(pair)
+    yield run
+
+
+def _text(schedule: Schedule, layout: _Layout, gpus: Sequence[_Gpu], channels: int) -> str:
+    """Return the file."""
+    in_place = int(schedule.op != "all_to_all")
+    proto, n = schedule.parameters.get("proto", "Simple"), schedule.n_ranks
+    lines = [
+        f'<algo name="{schedule.algo}" proto="{proto}" nchannels="{channels}" nchunksperloop="{layout.n_chunks}" '
+        f'ngpus="{n}" coll="{NAMES[schedule.op]}" inplace="{in_place}" outofplace="{1 - in_place}" minBytes="0">'
+    ]
+    for rank, gpu in enumerate(gpus):
+        needed = {line.waits_for for block in gpu.blocks.values() for line in block if line.waits_for}
+        counts = f'i_chunks="{layout.n_chunks}" o_chunks="{layout.n_chunks}" s_chunks="{len(gpu.scratch)}"'
+        lines.append(f'  <gpu id="{rank}" {counts}>')
+        for number, ((peer, way, channel), block) in enumerate(gpu.blocks.items()):
+            send, recv = (peer if way == each else -1 for each in ("send", "recv"))
+            lines.append(f'    <tb id="{number}" send="{send}" recv="{recv}" chan="{channel}">')
+            for s, line in enumerate(block):
+                block_id, step = line.waits_for or (-1, -1)
+                lines.append(
+                    f'      <step s="{s}" type="{line.kind}" srcbuf="{line.source[0]}" srcoff="{line.source[1]}" '
+                    f'dstbuf="{line.target[0]}" dstoff="{line.target[1]}" cnt="{line.chunks}" depid="{block_id}" '
+                    f'deps="{step}" hasdep="{int((number, s) in needed)}"/>'
+                )
+            lines.append("    </tb>")
+        lines.append("  </gpu>")
+    return "\n".join([*lines, "</algo>", ""])

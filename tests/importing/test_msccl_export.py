@@ -1,0 +1,69 @@
+"""Schedules as algorithms of MSCCL: read again they move the same between the same ranks, and are right."""
+
+from collections import Counter
+
+import pytest
+
+from collsim.importing import import_schedule
+from collsim.importing.msccl_export import schedule_xml
+from collsim.schedule import load, verify
+from tests.cli.conftest import collsim  # noqa: F401 - a fixture
+
+SIZE = 2**20
+WRITTEN = (
+    ("hgx_h100", "all_reduce", "ring"), ("hgx_h100", "all_reduce", "tree"), ("mi300x_ubb8", "all_reduce", "all_pairs"),
+    ("hgx_h100", "all_gather", "ring"), ("mi300x_ubb8", "all_gather", "pat"), ("mi300x_ubb8", "reduce_scatter", "pat"),
+    ("hgx_h100", "reduce_scatter", "ring"), ("hgx_h100", "all_to_all", "direct"),
+)  # fmt: skip
+
+
+def exported(run, folder, topo, op, algo, name, size="1M"):
+    flags = ("--topo", topo, "--op", op, "--algo", algo, "--size", size, "--channels", "2", "--profile", "ideal")
+    return run("schedule", "export", *flags, "-o", folder / name)
+
+
+def carried(schedule):
+    """How often each chunk goes from which rank to which."""
+    all_of = schedule.materialise()
+    ptr, chunk = all_of.chunk_ptr, all_of.chunk.tolist()
+    moves = zip(all_of.src.tolist(), all_of.dst.tolist(), ptr[:-1].tolist(), ptr[1:].tolist(), strict=True)
+    return Counter((src, dst, each) for src, dst, low, high in moves for each in chunk[low:high])
+
+
+@pytest.mark.parametrize(("topo", "op", "algo"), WRITTEN)
+def test_what_is_written_is_the_same_algorithm(collsim, tmp_path, topo, op, algo):  # noqa: F811
+    for name in ("a.json", "a.xml"):
+        found = exported(collsim, tmp_path, topo, op, algo, name)
+        assert (found.code, found.err) == (0, "")
+    before, after = load(tmp_path / "a.json"), import_schedule(tmp_path / "a.xml", SIZE)
+    verify(after)
+    assert (after.op, after.algo, after.n_ranks, after.size_bytes) == (op, algo, before.n_ranks, before.size_bytes)
+    chunks, again = before.chunks, after.chunks
+    ends = [sorted(zip(c.source.tolist(), c.target.tolist(), c.size_bytes.tolist(), strict=True))
+            for c in (chunks, again)]  # fmt: skip
+    others = [[end for end in found if end[0] != end[1] or end[0] < 0] for found in ends]  # what stays is copied
+    assert others[0] == others[1]
+    pairs = [Counter((src, dst) for src, dst, _ in carried(each).elements()) for each in (before, after)]
+    assert pairs[0] == pairs[1]
+
+
+def test_an_algorithm_of_msccl_comes_back():
+    schedule = import_schedule("examples/imports/msccl_ring.xml", SIZE)
+    assert carried(schedule)
+    text = schedule_xml(schedule)
+    assert text.count("<tb ") == 2 * 4, "each GPU sends to one and receives from one"
+
+
+@pytest.mark.parametrize(
+    ("asked", "why"),
+    [
+        (("hgx_h100", "all_reduce", "nvls"), "nvls lets switches add and copy, MSCCL none"),
+        (("hgx_h100", "broadcast", "tree"), "MSCCL has no broadcast"),
+    ],
+)
+def test_what_msccl_cannot_say_is_refused(collsim, tmp_path, asked, why):  # noqa: F811
+    found = exported(collsim, tmp_path, *asked, "a.xml")
+    assert found.code == 2
+    assert f"error: -o: {why}" in found.err
+    assert "write .json" in found.err
+    assert not (tmp_path / "a.xml").exists()

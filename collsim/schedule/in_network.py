@@ -64,8 +64,8 @@ def ranks_of(transfers: Transfers, n_ranks: int, groups: Groups = ()) -> tuple[I
     if not is_in_network(transfers):
         two = transfers.src != transfers.dst
         there = np.stack([np.ones_like(two), two], axis=1).ravel()
-        ends = np.stack([transfers.src, transfers.dst], axis=1).ravel()
-        return np.concatenate(([0], np.cumsum(1 + two))), ends[there]
+        both = np.stack([transfers.src, transfers.dst], axis=1).ravel()
+        return np.concatenate(([0], np.cumsum(1 + two))), both[there]
     ends, which = _kinds(transfers)
     sets = []
     for src, dst in ends.tolist():

@@ -6,10 +6,8 @@ batches at their own pace. A message waits until both its ranks are done with th
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import replace
-from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,94 +15,125 @@ from collsim.collectives.algorithm import Algorithm, ScheduleRequest
 from collsim.collectives.all_to_all_v import byte_matrix
 from collsim.collectives.nccl_p2p import step_of
 from collsim.collectives.node_p2p import peer_order, root_order
-from collsim.schedule import Chunks, Schedule, TransfersBuilder
-from collsim.schedule.message_parts import BATCH, channel_of_part, n_parts, net_peer_channels, p2p_channels, part_sizes
+from collsim.core.arrays import distinct, pointers
+from collsim.schedule import Chunks, Int, Schedule, Transfers
+from collsim.schedule.message_parts import BATCH, channel_of_part, cut, net_peer_channels, p2p_channels, parts_of
 
 __all__ = ["ALGORITHM", "ROOTED"]
 
 
-class _Works:
-    """Work of one rank on one channel, in order: per round that uses it, the transfers out and in."""
+class _Messages(NamedTuple):
+    """Messages in the order of their rounds, int64[n] each; what their channels follow from is *block*."""
 
-    def __init__(self) -> None:
-        self.rounds: list[int] = []
-        self.transfers: list[list[int]] = []
-
-    def enter(self, distance: int) -> list[int]:
-        """Take a place for the round over *distance*, unless it has one; return what its batch must wait for."""
-        if not self.rounds or self.rounds[-1] != distance:
-            self.rounds.append(distance)
-            self.transfers.append([])
-        first = self.batch * BATCH
-        return [transfer for work in self.transfers[max(first - BATCH, 0) : first] for transfer in work]
-
-    @property
-    def batch(self) -> int:
-        """Number of the batch under way."""
-        return (len(self.rounds) - 1) // BATCH
+    round: Int
+    block: Int
+    src: Int
+    dst: Int
+    size_bytes: Int
 
 
 def build(request: ScheduleRequest) -> Schedule:
     """Return the rounds; on one node, round d takes every rank's message for the rank d places after it."""
     channels, n_nodes = p2p_channels(request.n_channels), request.spread.n_nodes
     most = request.peer_channels or (channels if n_nodes == 1 else net_peer_channels(request.n_ranks, channels))
-
-    @cache
-    def sizes_of(message_bytes: int) -> list[int]:
-        parts = n_parts(
-            message_bytes, request.n_ranks, channels, most,
-            step_bytes=request.peer_step_bytes, n_domains=n_nodes,
-        )  # fmt: skip
-        sizes: list[int] = part_sizes(message_bytes, parts).tolist()
-        return sizes
-
-    rows, sizes = TransfersBuilder(), list[int]()
-    works: defaultdict[tuple[int, int], _Works] = defaultdict(_Works)
-    for number, (block, messages) in enumerate(_rounds(request)):
-        for src, dst, message_bytes in messages:
-            for part, size in enumerate(sizes_of(message_bytes)):
-                channel = channel_of_part(block, part, channels)
-                sender, receiver = works[src, channel], works[dst, channel]
-                deps = sender.enter(number) + receiver.enter(number)
-                if src != dst:
-                    step = max(sender.batch, receiver.batch)
-                    row = rows.add(src, dst, [len(sizes)], deps, channel=channel, step=step, reads_input=True)
-                    sizes.append(size)
-                    sender.transfers[-1].append(row)
-                    receiver.transfers[-1].append(row)
-    transfers = rows.build()
-    chunks = Chunks(np.array(sizes, dtype=np.int64), transfers.src, transfers.dst)
-    return request.schedule("nccl_p2p", chunks, transfers, channels=channels, **step_of(request))
+    all_of_them = _of_root(request) if request.op.rooted else _of_matrix(request)
+    parts = parts_of(
+        all_of_them.size_bytes, request.n_ranks, channels, most, step_bytes=request.peer_step_bytes, n_domains=n_nodes
+    )
+    message, sizes, part = cut(all_of_them.size_bytes, parts)
+    number, block, src, dst, _ = (column[message] for column in all_of_them)
+    blocks, place = distinct(block)
+    first_channel = np.array([channel_of_part(each, 0, channels) for each in blocks.tolist()], dtype=np.int64)
+    channel = (first_channel[place] + part) % channels
+    works = _Works.of(np.concatenate([src, dst]), np.tile(channel, 2), np.tile(number, 2))
+    out, into = np.split(works.of_end, 2)
+    moves = src != dst
+    out, into, src, dst, channel, sizes = (column[moves] for column in (out, into, src, dst, channel, sizes))
+    n = len(src)
+    dep_ptr, dep = works.batches_before(out, into)
+    ones = np.ones(n, dtype=np.int64)
+    transfers = Transfers(
+        src=src, dst=dst, channel=channel, step=np.maximum(works.batch[out], works.batch[into]),
+        reduces=np.zeros(n, dtype=np.bool_), reads_input=np.ones(n, dtype=np.bool_), lanes=ones, copies=ones,
+        chunk_ptr=np.arange(n + 1), chunk=np.arange(n), dep_ptr=dep_ptr, dep=dep,
+    )  # fmt: skip
+    return request.schedule("nccl_p2p", Chunks(sizes, src, dst), transfers, channels=channels, **step_of(request))
 
 
-def _rounds(request: ScheduleRequest) -> Iterator[tuple[int, list[tuple[int, int, int]]]]:
-    """Yield, per round, what its channel follows from, and the sender, receiver and bytes of each message."""
-    if request.op.rooted:
-        root, gathers = request.root, request.op.name == "gather"
-        for block, partners in _of_root(request):
-            for other in partners:
-                yield block, [(other, root, request.block_bytes) if gathers else (root, other, request.block_bytes)]
-        return
+class _Works(NamedTuple):
+    """Work of each rank on each channel, round by round: the transfers out and in that use it.
+
+    Attributes
+    ----------
+    of_end : int64[n]
+        The work that each end of a part belongs to.
+    place, batch : int64[works]
+        The turn of each among those of its rank and channel, and the batch that it is in.
+    """
+
+    of_end: Int
+    place: Int
+    batch: Int
+
+    @classmethod
+    def of(cls, rank: Int, channel: Int, number: Int) -> _Works:
+        """Return the works of ends of parts, by their rank, channel and round."""
+        n_rounds = int(number.max(initial=0)) + 1
+        queue = rank * (int(channel.max(initial=0)) + 1) + channel
+        found, of_end = distinct(queue * n_rounds + number)
+        queue = found // n_rounds
+        place = np.arange(len(found)) - np.searchsorted(queue, queue)
+        return cls(of_end, place, place // BATCH)
+
+    def batches_before(self, out: Int, into: Int) -> tuple[Int, Int]:
+        """Return what transfers with works at both ends wait for, in CSR: the batches before these."""
+        ends = np.stack([out, into], axis=1).ravel()
+        counts = np.bincount(ends, minlength=len(self.place))
+        ptr, row = pointers(counts), np.argsort(ends, kind="stable") // 2
+        first = np.arange(len(self.place)) - self.place + BATCH * np.maximum(self.batch - 1, 0)
+        last = np.where(self.batch > 0, first + BATCH, first)  # works of a full batch lie one after the other
+        begin, length = ptr[first], ptr[last] - ptr[first]
+        lengths = length[ends]
+        taken = pointers(lengths)
+        entry = np.repeat(begin[ends] - taken[:-1], lengths)
+        entry += np.arange(taken[-1])
+        n = len(out)
+        waits = np.repeat(np.repeat(np.arange(n) * n, 2), lengths)
+        waits += row[entry]
+        del entry
+        waits.sort()  # in place: there may be tens of millions
+        fresh = np.ones(len(waits), dtype=np.bool_)
+        np.not_equal(waits[1:], waits[:-1], out=fresh[1:])  # between sender and receiver there may be some of both
+        waits = waits[fresh]
+        return pointers(np.bincount(waits // n, minlength=n)) if n else np.zeros(1, dtype=np.int64), waits % max(n, 1)
+
+
+def _of_matrix(request: ScheduleRequest) -> _Messages:
+    """Return the messages of a byte matrix that are not empty."""
     matrix, ranks = byte_matrix(request), np.arange(request.n_ranks)
     if request.spread.n_nodes > 1:
-        turns = ((turn.block, np.array(turn.partner)) for turn in peer_order(request.spread))
+        turns = peer_order(request.spread)
+        block, partner = np.array([turn.block for turn in turns]), np.array([turn.partner for turn in turns])
     else:
-        turns = ((distance, (ranks + distance) % request.n_ranks) for distance in ranks.tolist())
-    for block, partner in turns:
-        size_bytes = matrix[ranks, partner]
-        src = np.flatnonzero(size_bytes)
-        yield block, list(zip(src.tolist(), partner[src].tolist(), size_bytes[src].tolist(), strict=True))
+        block, partner = ranks, (ranks + ranks[:, None]) % request.n_ranks
+    number, src = np.nonzero(matrix[ranks, partner])
+    dst = partner[number, src]
+    return _Messages(number, block[number], src, dst, matrix[src, dst])
 
 
-def _of_root(request: ScheduleRequest) -> Iterator[tuple[int, list[int]]]:
-    """Yield the numbers that channels follow from, and the partners of the root there; none for no bytes."""
+def _of_root(request: ScheduleRequest) -> _Messages:
+    """Return the messages from or to the root."""
     n, root, gathers = request.n_ranks, request.root, request.op.name == "gather"
     if request.spread.n_nodes > 1:
-        for block, partners in root_order(request.spread, root, gathers=gathers):
-            yield block, partners.tolist()
+        order = list(root_order(request.spread, root, gathers=gathers))
+        block = np.concatenate([np.full(len(partners), each) for each, partners in order])
+        other = np.concatenate([partners for _, partners in order])
     else:
-        for distance in range(n):
-            yield distance, [(root + (-distance if gathers else distance)) % n]
+        block = np.arange(n)
+        other = (root + (-block if gathers else block)) % n
+    rooted = np.full(len(other), root)
+    src, dst = (other, rooted) if gathers else (rooted, other)
+    return _Messages(np.arange(len(other)), block, src, dst, np.full(len(other), request.block_bytes))
 
 
 ALGORITHM = Algorithm(

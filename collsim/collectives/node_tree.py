@@ -12,6 +12,7 @@ parent from x0; where a child enters depends on the *pattern* (NCCL src/graph/co
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
 
 import numpy as np
@@ -93,14 +94,26 @@ def chained_parents(layout: NodeLayout, chain: int, tree: int, pattern: str = "b
     """
     above, second = node_parents(layout.n_nodes, tree)
     swapped = _swapped(above, second) if pattern == "rail" else np.zeros(layout.n_nodes, dtype=np.bool_)
-    chains = [_chain(node, chain, bool(swap)) for node, swap in zip(layout.nodes, swapped, strict=True)]
-    parents = np.full(sum(map(len, chains)), NO_PARENT, dtype=np.int64)
-    for number, order in enumerate(chains):
-        parents[list(order[1:])] = order[:-1]
-        if above[number] != NO_PARENT:
-            entry = chains[int(above[number])]
-            parents[order[0]] = entry[min(_entry(pattern, bool(second[number])), len(entry) - 1)]
+    parents = np.full(sum(map(len, layout.nodes)), NO_PARENT, dtype=np.int64)
+    ends = np.zeros((layout.n_nodes, 2), dtype=np.int64)  # the first two ranks of each chain
+    for size, which, ranks in _by_size(layout):
+        order = ranks[:, local_path(size, chain % size)]
+        if size > 1:
+            turned = swapped[which]
+            order[turned, :2] = order[turned, 1::-1]
+        parents[order[:, 1:]] = order[:, :-1]
+        ends[which] = order[:, [0, min(1, size - 1)]]
+    below = np.flatnonzero(above != NO_PARENT)
+    parents[ends[below, 0]] = ends[above[below], _entries(pattern, second[below])]
     return parents
+
+
+def _by_size(layout: NodeLayout) -> Iterator[tuple[int, Int, Int]]:
+    """Yield each number of ranks that nodes have, which nodes have it, and their ranks, int64[n, size]."""
+    sizes = np.array([len(node) for node in layout.nodes])
+    for size in np.unique(sizes).tolist():
+        which = np.flatnonzero(sizes == size)
+        yield size, which, np.array([layout.nodes[number] for number in which.tolist()], dtype=np.int64)
 
 
 def depths(parents: Int) -> Int:
@@ -112,24 +125,16 @@ def depths(parents: Int) -> Int:
     return depths
 
 
-def _entry(pattern: str, second: bool) -> int:
-    """Return the place in the parent's chain at which a child enters."""
-    return {"split": 1, "plain": 0}.get(pattern, 0 if second else 1)
-
-
-def _chain(node: tuple[int, ...], chain: int, swap: bool) -> list[int]:
-    """Return the ranks of a node from x0 on, in an order that spreads the chains of all channels over a mesh."""
-    order = [node[local] for local in local_path(len(node), chain % len(node))]
-    return [order[1], order[0], *order[2:]] if swap and len(order) > 1 else order
+def _entries(pattern: str, second: Bool) -> Int:
+    """Return int64[n]: the place in the parent's chain at which each child enters."""
+    fixed = {"split": 1, "plain": 0}.get(pattern)
+    return np.where(second, 0, 1) if fixed is None else np.full(len(second), fixed)
 
 
 def _swapped(above: Int, second: Bool) -> Bool:
     """Return bool[n_nodes]: which nodes swap the ends of their chain, so that every hop stays on a rail."""
-    swapped = np.zeros(len(above), dtype=np.bool_)
-    todo = np.flatnonzero(above == NO_PARENT).tolist()
-    while todo:
-        parent = todo.pop()
-        for child in np.flatnonzero(above == parent).tolist():
-            swapped[child] = swapped[parent] ^ (not second[child])
-            todo.append(child)
+    swapped, depth = np.zeros(len(above), dtype=np.bool_), depths(above)
+    for level in range(1, int(depth.max(initial=0)) + 1):
+        child = np.flatnonzero(depth == level)
+        swapped[child] = swapped[above[child]] ^ ~second[child]
     return swapped

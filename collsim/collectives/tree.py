@@ -68,7 +68,7 @@ def build(request: ScheduleRequest) -> Schedule:
 def _over_nodes(request: ScheduleRequest, chain: int, tree: int) -> Shape:
     """Return the hops of a channel whose trees have nodes as vertices; equal channels get the same ones."""
     spread = request.spread
-    begins = spread_order(max(len(node) for node in spread.nodes))
+    begins = spread_order(max(map(len, spread.nodes)))
     chain = begins[chain % len(begins)]
     return _chained(spread, chain, tree, request.tree_pattern)
 

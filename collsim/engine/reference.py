@@ -196,7 +196,7 @@ class _Run:
             rates, visits = fair_rates(region, self.hops, self.capacity, self.cap)
             self.known[same] = [rates[i] for i in region], visits
         known_rates, visits = self.known[same]
-        self.work += visits
+        self.work += visits + len(self.flows) + sum([len(self.hops[i]) for i in region])
         for i, rate in zip(region, known_rates, strict=True):
             flow = self.flows[i]
             if rate != flow.rate:  # an unchanged rate leaves the flow alone, to the bit: equal ends stay equal

@@ -27,7 +27,7 @@ Engine = Literal["auto", "plain", "reference", "kernel"]
 # unit of work (a flow or a link looked at while sharing); importing Numba and loading the cached kernel takes 0.35 s,
 # compiling it 3.5 s. So Python wins on regular problems up to the first limit, and an irregular one that reaches the
 # second limit has wasted 0.1 to 0.3 s before the kernel is asked.
-REFERENCE_TRANSFERS = 20_000
+REFERENCE_TRANSFERS = 32_000
 REFERENCE_WORK = 300_000
 # Measured: to load the refinement takes 0.1 to 0.2 s, as long as the compiled kernel runs on so many transfers in step.
 REDUCED_TRANSFERS = 100_000

@@ -61,6 +61,11 @@ def is_in_network(transfers: Transfers) -> bool:
 
 def ranks_of(transfers: Transfers, n_ranks: int, groups: Groups = ()) -> tuple[Int, Int]:
     """Return (pointers, ranks): the ranks that take part in each transfer, each once."""
+    if not is_in_network(transfers):
+        two = transfers.src != transfers.dst
+        there = np.stack([np.ones_like(two), two], axis=1).ravel()
+        both = np.stack([transfers.src, transfers.dst], axis=1).ravel()
+        return np.concatenate(([0], np.cumsum(1 + two))), both[there]
     ends, which = _kinds(transfers)
     sets = []
     for src, dst in ends.tolist():

@@ -15,10 +15,12 @@ __all__ = [
     "MAX_CHANNELS",
     "STEP_BYTES",
     "channel_of_part",
+    "cut",
     "n_parts",
     "net_peer_channels",
     "p2p_channels",
     "part_sizes",
+    "parts_of",
     "slot_bytes",
 ]
 
@@ -95,16 +97,34 @@ def n_parts(
     >>> n_parts(2**20, 4, 32, step_bytes=2**21)
     4
     """
+    found = parts_of(
+        np.array([message_bytes]), n_ranks, channels, peer_channels, step_bytes=step_bytes, n_domains=n_domains
+    )
+    return int(found[0])
+
+
+def parts_of(
+    message_bytes: NDArray[np.int64],
+    n_ranks: int,
+    channels: int,
+    peer_channels: int | None = None,
+    *,
+    step_bytes: int | None = None,
+    n_domains: int = 1,
+) -> NDArray[np.int64]:
+    """Return int64[n], the same for many messages."""
     shares = (LEAST_PART, MOST_PART) if n_domains == 1 else (NET_LEAST_PART, NET_MOST_PART)
     least_bytes, most_bytes = (max(int(share * (step_bytes or slot_bytes(n_domains))), 1) for share in shares)
     most = min(peer_channels or channels, channels)
-    parts = most
-    while parts > 1 and parts * n_ranks > channels:
-        parts //= 2
-    parts = max(min(parts, -(-message_bytes // least_bytes)), 1)
-    while max(-(-message_bytes // parts), least_bytes) > most_bytes and parts <= most // 2:
-        parts *= 2
-    return parts
+    fair = most
+    while fair > 1 and fair * n_ranks > channels:
+        fair //= 2
+    parts = np.maximum(np.minimum(fair, -(-message_bytes // least_bytes)), 1)
+    while True:
+        long = (np.maximum(-(-message_bytes // parts), least_bytes) > most_bytes) & (parts <= most // 2)
+        if not long.any():
+            return parts
+        parts = np.where(long, 2 * parts, parts)
 
 
 def part_sizes(message_bytes: int, parts: int) -> NDArray[np.int64]:
@@ -113,11 +133,21 @@ def part_sizes(message_bytes: int, parts: int) -> NDArray[np.int64]:
     >>> part_sizes(10000, 2).tolist()
     [8192, 1808]
     """
+    sizes: NDArray[np.int64] = cut(np.array([message_bytes]), np.array([parts]))[1]
+    return sizes
+
+
+def cut(
+    message_bytes: NDArray[np.int64], parts: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Return the message, the bytes and the number in its message of each part of many messages."""
     grain = PART_GRAIN_BYTES
-    part_bytes = max(-(-message_bytes // parts // grain) * grain, grain)
-    bounds = np.minimum(np.arange(parts + 1) * part_bytes, message_bytes)
-    sizes = np.diff(bounds)
-    return sizes[sizes > 0] if message_bytes else sizes[:1]
+    part_bytes = np.maximum(-(-message_bytes // parts // grain) * grain, grain)
+    counts = np.maximum(-(-message_bytes // part_bytes), 1)
+    message = np.repeat(np.arange(len(counts)), counts)
+    number = np.arange(len(message)) - (np.cumsum(counts) - counts)[message]
+    sizes = np.minimum(part_bytes[message], message_bytes[message] - number * part_bytes[message])
+    return message, sizes, number
 
 
 def channel_of_part(distance: int, part: int, channels: int) -> int:

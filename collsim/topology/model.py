@@ -193,10 +193,13 @@ class Topology:
         chosen = list(gpus)
         if self.cluster is None:
             return [(self, chosen)]
-        members: dict[int, list[int]] = {}
-        for gpu, kind in zip(chosen, self.cluster.kind[self.wiring.coordinates.node[chosen]].tolist(), strict=True):
-            members.setdefault(kind, []).append(gpu)
-        return [(self.cluster.kinds[kind], members[kind]) for kind in sorted(members)]
+        import numpy as np
+
+        kind = self.cluster.kind[self.wiring.coordinates.node[chosen]]
+        if (kind == kind[:1]).all():
+            return [(self.cluster.kinds[number], chosen) for number in kind[:1].tolist()]
+        gpus = np.array(chosen)
+        return [(self.cluster.kinds[number], gpus[kind == number].tolist()) for number in np.unique(kind).tolist()]
 
     def fact(self, path: str) -> Fact:
         """Return the fact at *path*, such as ``link.bandwidth``."""

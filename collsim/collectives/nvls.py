@@ -41,7 +41,7 @@ def build(request: ScheduleRequest) -> Schedule:
     shares = request.shares(request.block_bytes if per_head else request.size_bytes)
     sizes = [np.full(n, share) if per_head else split_bytes(int(share), n, request.element_bytes) for share in shares]
     size_bytes, chunk_bytes = np.concatenate(sizes), _chunk_bytes(request)
-    cuts = {size: request.pieces(size, chunk_bytes) for size in np.unique(size_bytes).tolist()}  # few differ
+    cuts = {size: request.pieces(size, chunk_bytes) for size in set(size_bytes.tolist())}  # few differ
     pieces = [cuts[size] for size in size_bytes.tolist()]
     n_chunks = [len(each) for each in pieces]
     transfers = pipelined([_hops(name, head) for head in range(n)] * len(shares), n_chunks, request.slots)

@@ -245,7 +245,7 @@ class _Study:
         work_s = sum(node.work_s for node in self.nodes if node.kind not in (COLLECTIVE, HOST))
         speed, found = 1.0, replay(nodes, self.gpu)
         for _ in range(MOST_ROUNDS):
-            clock = self.gpu.speed(work_s, recorded_s, found.span_s)
+            clock = self.gpu.speed(work_s, recorded_s, found.span_s, self.asked.compute_scale)
             if abs(clock - speed) < SETTLED or not self.gpu.known:
                 break
             speed = clock

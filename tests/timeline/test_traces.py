@@ -196,6 +196,10 @@ def test_what_ifs_of_compute_links_and_ranks(ddp_trace):
     plain = simulate_timeline(file)
     slow = simulate_timeline(file, WhatIf(compute_scale=2.0))
     assert plain.step_time_s < slow.step_time_s < 2 * plain.step_time_s
+    long = ddp_trace("long.json.gz")  # products bind, and power their clock: it stays where all of a step scales
+    for scale in (0.5, 2.0):
+        scaled = simulate_timeline(long, compute_scale=scale)
+        assert scaled.compute_s == pytest.approx(8.05e-3 * scale, rel=0.02)
     more = simulate_timeline(file, WhatIf(ranks=8))
     assert more.calls[0].ranks == 8
     assert more.step_time_s > plain.step_time_s

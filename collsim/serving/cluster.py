@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from collsim.core.errors import CollsimError
 from collsim.core.progress import steps
 from collsim.serving.decode import Step
 from collsim.serving.spec import Failure, Job, Request, Serving
@@ -68,8 +69,11 @@ def serve(serving: Serving, jobs: Sequence[int], step_of: StepOf, costs: Costs) 
         server.others = [(other, costs) for other in servers if other is not server]
         env.process(server.receive())
         env.process(server.run())
-    for part in steps(range(1, PARTS + 1), "hundredths of the time"):
-        env.run(until=serving.duration_s if part == PARTS else serving.duration_s * part / PARTS)
+    try:
+        for part in steps(range(1, PARTS + 1), "hundredths of the time"):
+            env.run(until=serving.duration_s if part == PARTS else serving.duration_s * part / PARTS)
+    except CollsimError as error:  # SimPy raises a copy that has the words alone; its cause has the faults
+        raise error.__cause__ if isinstance(error.__cause__, CollsimError) else error from None
     for server in servers:
         server.close()
     return [server.log for server in servers]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from collsim.core.errors import Fault, Faults, InputError, SpecError
+from collsim.core.errors import Fault, Faults, InputError, ModelError, SpecError
 from collsim.moe import load_model
 from collsim.serving.cluster import Log, serve
 from collsim.serving.decode import Step, Steps
@@ -17,6 +18,7 @@ from collsim.serving.fabric_sharing import slowdown
 from collsim.serving.result import JobResult, Moment, ServingResult
 from collsim.serving.spec import Job, Serving, read_serving
 from collsim.timeline.gpus import gpu_of
+from collsim.timeline.what_if import gpus_of
 from collsim.topology import load_topology
 from collsim.topology.failures.degrade import damaged
 
@@ -121,13 +123,37 @@ class _Study:
         """Return the steps of a job under failures."""
         if (key := (number, failed)) not in self._steps:
             job = self.serving.jobs[number]
-            self._steps[key] = Steps(job, self.serving.topo, self.gpu, self._machine(failed))
+            machine = {**self._machine(failed), **self._spread(job)[0]}
+            self._steps[key] = Steps(job, self.serving.topo, self.gpu, machine)
         return self._steps[key]
+
+    def _spread(self, job: Job) -> tuple[dict[str, Any], str]:
+        """Return the GPUs of each node on which a job lies where these are not the first ones, and what is not so."""
+        per_node = gpus_of(self.serving.topo, {"overrides": dict(self.serving.overrides)})
+        lies, first = (Counter(gpu // per_node for gpu in gpus) for gpus in (job.gpus[: job.ranks], range(job.ranks)))
+        if sorted(lies.values()) == sorted(first.values()):
+            return {}, ""
+        counts = set(lies.values())
+        if len(counts) == 1 and not self.serving.failures:  # these name GPUs by their numbers in whole nodes
+            return {"gpus_per_node": counts.pop()}, ""
+        many = f"{len(lies)} {'node' if len(lies) == 1 else 'nodes'}"
+        return (
+            {},
+            f"the GPUs of {job.name} lie on {many}: its exchanges are timed on the first {job.ranks}, on {len(first)}",
+        )
 
     def step_of(self, number: int, requests: int, context: float, slower: float, failed: frozenset[int]) -> Step:
         """Return a step; `collsim.serving.cluster.StepOf`."""
-        faults = Faults(lambda where: f"{self.file}: {where}" if self.file else where)
-        faults += _within(f"jobs[{number}]", lambda: self.steps(number, failed).of(requests, context, duty=slower))
+        prefix = f"{self.file}: " if self.file else ""
+        place = " with ".join([*(f"failures[{each}]" for each in sorted(failed)), f"jobs[{number}]"])
+        faults = Faults(lambda where: f"{prefix}{where}")
+        try:
+            faults += _within(place, lambda: self.steps(number, failed).of(requests, context, duty=slower))
+        except ModelError as error:
+            hint = "leave the ranks of a job a way to each other, such as degrade in place of fail"
+            raise type(error)(
+                *(replace(fault, where=prefix + place, hint=hint) for fault in error.faults[:1])
+            ) from None
         faults.raise_any()
         return self.steps(number, failed).of(requests, context, duty=slower)
 
@@ -190,7 +216,8 @@ class _Study:
         return [*found, *([f"{late} of {len(failures)} failures begin after the end, at {end_s:g} s"] if late else [])]
 
     def _notes(self) -> tuple[str, ...]:
-        found = list(dict.fromkeys(note for steps in self._steps.values() for note in steps.warnings))
+        found = [note for _, note in map(self._spread, self.serving.jobs) if note]
+        found += dict.fromkeys(note for steps in self._steps.values() for note in steps.warnings)
         if not self.gpu.known:
             found.append(f"{self.gpu.name}: its figures are not known, kernels are taken not to disturb each other")
         for (one, other, _), factor in self._costs.items():
@@ -275,7 +302,7 @@ def _within(place: str, check: Callable[..., object], *values: Any) -> list[Faul
             where=".".join(filter(None, (place, keys.get(fault.where, fault.where)))),
             hint=fault.hint.replace("add --nodes", "add nodes under set, scale_out.nodes: 8")
             .replace("--redundant ", "redundant: ")
-            .replace(" or place them with --placement round_robin", ""),
+            .replace(" or place them with --expert-placement round_robin", ""),
         )
         for fault in faults
     ]

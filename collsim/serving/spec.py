@@ -25,6 +25,10 @@ KERNELS = ("time", "per_token", "per_context")
 FAILURE = ("at", "until", "fail", "degrade")
 STRAGGLER = ("share", "slower")
 NUMBER = re.compile(r"[0-9.]+e[+-]?[0-9]+", re.IGNORECASE)
+COLUMNS = ("time_s", "prompt", "output")
+CSV_HEAD = ",".join(COLUMNS)
+MOST_FAULTS = 50
+"""Of a file of arrivals: more say nothing new."""
 MOST_REQUESTS = 2_000_000
 MOST_GPUS = 1 << 20
 MOST_TOKENS = 1_000_000_000
@@ -275,21 +279,41 @@ def read_arrivals(file: str | Path) -> tuple[Request, ...]:
             rows = list(csv.DictReader(text))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise InputError(Fault(f"cannot be read: {reason}", str(file), "give a CSV of time_s,prompt,output")) from None
+        raise InputError(Fault(f"cannot be read: {reason}", str(file), f"give a CSV of {CSV_HEAD}")) from None
+    faults = Faults()
+    if missing := [name for name in COLUMNS if rows and name not in rows[0]]:
+        given = ", ".join(str(name) for name in rows[0])
+        raise InputError(
+            Fault(f"has no column {', '.join(missing)}, only {given}", str(file), f"begin with {CSV_HEAD}")
+        )
     found = []
     for line, row in enumerate(rows, 2):
         try:
-            one = Request(float(row["time_s"]), int(row["prompt"]), int(row["output"]))
-        except (KeyError, TypeError, ValueError):
-            raise InputError(Fault(f"line {line} is no request", str(file), "columns: time_s,prompt,output")) from None
-        sound = math.isfinite(one.time_s) and one.time_s >= 0
-        if not (sound and 0 <= one.prompt <= MOST_TOKENS and 1 <= one.output <= MOST_TOKENS):
-            hint = f"time_s and prompt of 0 or more, output of 1 or more, at most {MOST_TOKENS:,} tokens"
-            raise InputError(Fault(f"line {line} makes no sense", str(file), hint))
-        found.append(one)
+            found.append(Request(float(row["time_s"]), int(row["prompt"]), int(row["output"])))
+        except (TypeError, ValueError):
+            told = ",".join(str(row[name]) for name in COLUMNS if row[name] is not None)
+            faults.append(Fault(f"line {line}: {told[:40]!r} is no request", str(file), f"numbers: {CSV_HEAD}"))
+        else:
+            faults.extend(Fault(f"line {line}: {what}", str(file), hint) for what, hint in _wrong_of(found[-1]))
+        if len(faults) >= MOST_FAULTS:
+            break
+    faults.raise_any()
     if not found or len(found) > MOST_REQUESTS:
         raise InputError(Fault(f"{len(found)} requests", str(file), f"give 1 to {MOST_REQUESTS}"))
     return tuple(sorted(found, key=lambda request: request.time_s))
+
+
+def _wrong_of(one: Request) -> list[tuple[str, str]]:
+    """Return what is wrong with a request, each with what to give.
+
+    >>> _wrong_of(Request(-1.0, 5, 0))
+    [('time_s -1', 'give 0 or more'), ('output 0', 'give 1 to 1,000,000,000')]
+    """
+    found = [] if math.isfinite(one.time_s) and one.time_s >= 0 else [(f"time_s {one.time_s:g}", "give 0 or more")]
+    for name, tokens, least in (("prompt", one.prompt, 0), ("output", one.output, 1)):
+        if not least <= tokens <= MOST_TOKENS:
+            found.append((f"{name} {str(tokens)[:20]}", f"give {least} to {MOST_TOKENS:,}"))
+    return found
 
 
 @dataclass(frozen=True, slots=True)

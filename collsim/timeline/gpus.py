@@ -59,21 +59,24 @@ class Gpu:
         share = self.p2p_busy if op in ("all_to_all", "send_recv") else 1.0
         return max(1, min(self.sms - 1, round(channels * share)))
 
-    def speed(self, work_s: float, recorded_s: float, new_s: float) -> float:
+    def speed(self, work_s: float, recorded_s: float, new_s: float, scale: float = 1.0) -> float:
         """Return the clock in a step that takes *new_s*, over that in one that took *recorded_s*.
 
-        *work_s* is how long kernels were busy in the latter. Power is what limits the clock of matrix products: of the
+        *work_s* is how long kernels were busy in the latter; at the same clock they take *scale* times as long in the
+        former, with as much power. Power is what limits the clock of matrix products: of the
         energy that it allows, a step that takes longer has more, so that the clock may rise, up to the full one.
 
         >>> gpu = Gpu("one", "", 132, sustained_duty=0.4, clock_exponent=0.5)
         >>> round(gpu.speed(0.9, 1.0, 1.21), 3), round(gpu.speed(0.3, 1.0, 2.0), 3)
         (1.1, 1.0)
+        >>> round(gpu.speed(0.9, 1.0, 0.5, scale=0.5), 3)
+        1.0
         """
         if work_s <= 0 or recorded_s <= 0:
             return 1.0
         e = self.clock_exponent
         clock = min(1.0, (self.sustained_duty * recorded_s / work_s) ** (e / (1 + e)))  # of the trace
-        new = min(1.0, (self.sustained_duty * new_s / (work_s * clock)) ** e)
+        new = min(1.0, (self.sustained_duty * new_s / (work_s * scale * clock)) ** e)
         return float(new / clock)
 
 

@@ -22,6 +22,10 @@ def with_peers(trace: Trace, others: Sequence[Trace]) -> Trace:
     met = {i: kernels[i].end_s - kernels[i].start_s for each in _calls(trace).values() for i in each}
     lost = list(trace.lost)
     for other in others:
+        if other.rank == trace.rank >= 0:
+            lost.append(
+                f"{other.file} is of rank {trace.rank} as well: how long ranks waited for each other it does not tell"
+            )
         theirs = _calls(other)
         for key, mine in _calls(trace).items():
             found = theirs.get(key, [])

@@ -87,7 +87,7 @@ def read_trace(file: str | Path) -> Trace:
         file=str(file),
         gpu=str(device.get("name") or ""),
         sms=_count(device.get("numSms")),
-        rank=_count(told.get("rank")),
+        rank=_count(told["rank"]) if "rank" in told else -1,
         world=world,
         library=str(told.get("nccl_version", "")),
         kernels=tuple(_since(k, begin_s) for k in kernels),

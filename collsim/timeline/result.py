@@ -142,6 +142,6 @@ class TimelineResult:
         return self.path[0].what if self.path else ""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain data, without the events."""
+        """Return plain data, without the events; the interval also as ``low_s`` and ``high_s``, as schema 1 has it."""
         told = {name: value for name, value in asdict(self).items() if name != "events"}
-        return told | {"limited_by": self.limited_by}
+        return told | {"low_s": self.time_lo_s, "high_s": self.time_hi_s, "limited_by": self.limited_by}

@@ -14,7 +14,7 @@ from collsim.core.errors import CollsimError, Fault, Faults, InputError
 from collsim.timeline.analysis import Overlap, overlap_of
 from collsim.timeline.answers import Told, call_row, events_of, helps_of, path_of, streams_of
 from collsim.timeline.build import build
-from collsim.timeline.calls import Predictor, recorded_environment
+from collsim.timeline.calls import Machine, Predictor, recorded_environment
 from collsim.timeline.gpus import gpu_of
 from collsim.timeline.graph import Node
 from collsim.timeline.kineto import check_kind, is_trace
@@ -43,6 +43,8 @@ LEAST_BOUND = 0.1
 """Share of the step that launches are on the critical path, from which on they bind it."""
 LEAST_TALK = 0.05
 """Share of the step with collectives from which on variables of the library are tried."""
+PROBE_BYTES = 1 << 20
+"""Of a collective that checks what is asked where the trace has none."""
 CHANNELS, NVLS, MOST_CHANNELS = "NCCL_MAX_NCHANNELS", "NCCL_NVLS_ENABLE", 64
 MOST_ROUNDS = 6
 """The clock of the GPU and the time of the step follow each other; after so many rounds they do."""
@@ -155,6 +157,7 @@ class _Study:
     def _recorded(self, topology: str) -> Predictor | None:
         """Return the model of where the trace was recorded; nothing if it cannot be known."""
         if not self.calls:
+            self._check_unheard(topology)
             return None
         if not topology:
             if self.asked.moves_collectives:
@@ -169,6 +172,25 @@ class _Study:
         found = Predictor(machine)
         self._set_aside(found)
         return found if self.calls else None
+
+    def _check_unheard(self, topology: str) -> None:
+        """Check what is asked of collectives, and say that none of the trace tells enough for it to change them."""
+        if not self.asked.moves_collectives:
+            return
+        self.notes.append("no collective of the trace says what it moves: what is asked of them changes nothing")
+        if topology or self.asked.topo:
+            call, old = Call("all_reduce", PROBE_BYTES, "bfloat16", "", 2), Machine(topology or str(self.asked.topo))
+            asked = replace(self.asked, ranks=None, nodes=None)
+            Predictor(changed_machine(self.trace, [call], old, asked)).of(call)
+
+    def _note_kernels(self) -> None:
+        """Say that kernels keep the time that they took on another GPU, if nobody said by what they differ."""
+        told = self.asked.topo and gpu_of(self.asked.topo.replace("_", " "))
+        if told and told.topology and told.name != self.gpu.name and self.asked.compute_scale == 1.0:
+            self.notes.append(
+                f"kernels keep the time that they took on {self.trace.gpu or self.gpu.name}, also on {told.name} "
+                "(--compute-scale 0.5 for half of it)"
+            )
 
     def _set_aside(self, predictor: Predictor) -> None:
         """Let collectives keep their time, as if the trace did not say what they move, if the model refuses them."""
@@ -192,6 +214,7 @@ class _Study:
     def _after(self) -> Predictor | None:
         """Return the model of where the step is to run."""
         asked, before = self.asked, self.before
+        self._note_kernels()
         if before is None or not asked.moves_collectives:
             return before
         machine = changed_machine(self.trace, self.calls, before.machine, asked)
@@ -245,7 +268,7 @@ class _Study:
         work_s = sum(node.work_s for node in self.nodes if node.kind not in (COLLECTIVE, HOST))
         speed, found = 1.0, replay(nodes, self.gpu)
         for _ in range(MOST_ROUNDS):
-            clock = self.gpu.speed(work_s, recorded_s, found.span_s)
+            clock = self.gpu.speed(work_s, recorded_s, found.span_s, self.asked.compute_scale)
             if abs(clock - speed) < SETTLED or not self.gpu.known:
                 break
             speed = clock
@@ -268,7 +291,7 @@ class _Study:
         overlap = overlap_of(nodes, run)
         return TimelineResult(
             file=self.trace.file,
-            topology=after.machine.topology if after else self.gpu.topology,
+            topology=after.machine.topology if after else self.asked.topo or self.gpu.topology,
             gpu=self.trace.gpu or self.gpu.name,
             step_time_s=step_s,
             time_lo_s=min(spans) * (1 - REPEATS),

@@ -123,6 +123,8 @@ class Trace:
 
     Attributes
     ----------
+    rank : int
+        -1 if the trace does not say.
     kernels : tuple of Kernel
         By the time of their launch.
     waits : tuple of HostEvent

@@ -40,6 +40,7 @@ def test_json_has_what_it_promises(collsim, step):
     found = json.loads(collsim("timeline", step, "-q", "--format", "json").out)
     jsonschema.validate(found, schema("collsim.timeline/1"))
     assert found["low_s"] <= found["step_time_s"] <= found["high_s"]
+    assert (found["low_s"], found["high_s"]) == (found["time_lo_s"], found["time_hi_s"])
     assert found["recorded_step_time_s"] is None
     assert 0 < found["exposed_s"] < found["communication_s"]
     assert sum(part["time_s"] for part in found["path"]) == pytest.approx(found["step_time_s"], rel=1e-9)

@@ -14,7 +14,7 @@ from collsim.serving.cluster import serve
 from collsim.serving.decode import Step, Steps, padded
 from collsim.serving.fabric_sharing import slowdown
 from collsim.serving.simulate import _Study
-from collsim.serving.spec import Job, Kernels, Request, Serving, read_arrivals, serving_of
+from collsim.serving.spec import Failure, Job, Kernels, Request, Serving, read_arrivals, serving_of
 from collsim.timeline.gpus import gpu_of
 
 JOB = Job(
@@ -174,10 +174,18 @@ def test_arrivals_of_a_file(tmp_path):
     file = tmp_path / "arrivals.csv"
     file.write_text("time_s,prompt,output\n2.5,10,3\n0.5,20,4\n")
     assert read_arrivals(file) == (Request(0.5, 20, 4), Request(2.5, 10, 3))
-    for bad, what in (("1,2", "line 2 is no request"), ("-1,2,3", "makes no sense"), ("1,2,0", "makes no sense")):
-        file.write_text(f"time_s,prompt,output\n{bad}\n")
-        with pytest.raises(InputError, match=what):
-            read_arrivals(file)
+    wrong = {
+        "1,2": "'1,2' is no request",
+        "-1,2,3": "time_s -1",
+        "1,2,0": "output 0",
+        "1,-2,x": "'1,-2,x' is no request",
+    }
+    file.write_text("\n".join(["time_s,prompt,output", *wrong]))
+    with pytest.raises(InputError) as refused:
+        read_arrivals(file)
+    assert [fault.what for fault in refused.value.faults] == [f"line {n}: {w}" for n, w in enumerate(wrong.values(), 2)]
+    with pytest.raises(InputError, match="has no column prompt, output, only time_s, out"):
+        file.write_text("time_s,out\n1,2\n") and read_arrivals(file)
     with pytest.raises(InputError, match="0 requests"):
         file.write_text("time_s,prompt,output\n") and read_arrivals(file)
     with pytest.raises(InputError, match="cannot be read"):
@@ -277,7 +285,7 @@ def test_values_out_of_all_bounds_are_told(tmp_path):
     file = tmp_path / "arrivals.csv"
     for row in ("1," + "9" * 4000 + ",1", "1," + "9" * 200_000 + ",1"):
         file.write_text(f"time_s,prompt,output\n{row}\n")
-        with pytest.raises(InputError, match=r"makes no sense|cannot be read"):
+        with pytest.raises(InputError, match=r"line 2: prompt 9|cannot be read"):
             read_arrivals(file)
     file.write_text("\ufefftime_s,prompt,output\n1,2,3\n", encoding="utf-8")
     assert read_arrivals(file) == (Request(1.0, 2, 3),)
@@ -295,7 +303,8 @@ def test_values_out_of_all_bounds_are_told(tmp_path):
         ({"set": {"foo": 1}}, {}, "set.foo: unknown path"),
         ({}, {"model": 5}, r'jobs\[0\].model: unknown model "5"'),
         ({}, {"name": ["a"]}, r"jobs\[0\].name: .* is no text"),
-        ({}, {"ranks": 5}, r"jobs\[0\].ranks: 8 experts do not spread(.|\n)*add redundant: 2"),
+        ({}, {"ranks": 5}, r"jobs\[0\].ranks: 8 experts do not spread(.|\n)*add redundant: 2, give [^-]*$"),
+        ({"failures": [{"fail": "gpu:gpu3"}]}, {}, r"failures\[0\] with jobs\[0\].ranks: 8 ranks"),
         ({}, {"sms": 500}, r"jobs\[0\].sms: 500 of the 132 multiprocessors"),
     ],
 )
@@ -308,6 +317,44 @@ def test_what_cannot_be_served_is_told_with_its_place(tmp_path, head, job, messa
     with pytest.raises(InputError, match=message) as refused:
         simulate_serving(file)
     assert all(fault.where.startswith(str(file)) for fault in refused.value.faults)
+
+
+def test_ranks_that_a_failure_cuts_off_are_told_with_it():
+    """A node of eight whose first GPU loses its links to all four switches."""
+    cut = Failure(0.0, 1.0, tuple(f"link:gpu0-nvsw{i}" for i in range(4)))
+    with pytest.raises(ModelError) as refused:
+        simulate_serving(replace(SERVING, failures=(cut,)))
+    assert [fault.where for fault in refused.value.faults] == ["failures[0] with jobs[0]"]
+
+
+@pytest.mark.parametrize(
+    ("gpus", "failures", "per_node", "told"),
+    [
+        ("0-7", (), None, ""),
+        ("8-15", (), None, ""),
+        ("0-3,8-11", (), 4, ""),
+        ("4-7,12-15", (), 4, ""),
+        ("0-1,8-9,16-17,24-25", (), 2, ""),
+        ("4-11", (), 4, ""),
+        ("5-12", (), None, "lie on 2 nodes: its exchanges are timed on the first 8, on 1"),
+        ("0-3,8-11", (Failure(9.0, 10.0, ("link:n0.gpu5-n0.nvsw0",)),), None, "lie on 2 nodes"),
+    ],
+)
+def test_exchanges_go_over_the_nodes_on_which_a_job_lies(gpus, failures, per_node, told):
+    (job,) = serving_of(
+        {"schema": "collsim.serving/1", "topo": "hgx_h100",
+         "jobs": [{"model": "mixtral-8x7b", "ranks": 8, "batch": 4, "rate": 5, "gpus": gpus}]}
+    ).jobs  # fmt: skip
+    study = _Study(replace(SERVING, jobs=(job,), failures=failures, overrides={"scale_out.nodes": "4"}), "")
+    spread, note = study._spread(job)
+    assert spread == ({} if per_node is None else {"gpus_per_node": per_node})
+    assert told in note
+    assert bool(told) == bool(note)
+    if per_node == 4:
+        first = replace(job, gpus=tuple(range(8)))
+        whole = _Study(replace(SERVING, jobs=(first,), overrides={"scale_out.nodes": "4"}), "")
+        alone, apart = (each.steps(0, frozenset()).of(4, 100).time_s for each in (whole, study))
+        assert apart > alone
 
 
 def test_what_lies_outside_the_time_is_noted(tmp_path):

@@ -196,6 +196,10 @@ def test_what_ifs_of_compute_links_and_ranks(ddp_trace):
     plain = simulate_timeline(file)
     slow = simulate_timeline(file, WhatIf(compute_scale=2.0))
     assert plain.step_time_s < slow.step_time_s < 2 * plain.step_time_s
+    long = ddp_trace("long.json.gz")  # products bind, and power their clock: it stays where all of a step scales
+    for scale in (0.5, 2.0):
+        scaled = simulate_timeline(long, compute_scale=scale)
+        assert scaled.compute_s == pytest.approx(8.05e-3 * scale, rel=0.02)
     more = simulate_timeline(file, WhatIf(ranks=8))
     assert more.calls[0].ranks == 8
     assert more.step_time_s > plain.step_time_s
@@ -624,6 +628,46 @@ def test_parts_of_different_sizes_are_told(made, tmp_path):
         trace.all_reduce(300.0, 33_554_432, after=1005.0, **told)
     lost = read_trace(trace.write(tmp_path / "uneven.json")).lost
     assert "1 all-to-alls have parts of different sizes: what-ifs take them as equal" in lost
+
+
+@pytest.mark.parametrize(
+    ("changes", "place"),
+    [
+        ({"topo": "nope"}, "topo"),
+        ({"fail": "link:gpu0-gpu99"}, "fail"),
+        ({"environment": {"NCCL_MAX_NCHANNELS": "zero"}}, "environment"),
+        ({"profile": "nope"}, "profile"),
+        ({"library": "nccl-99"}, "library"),
+        ({"overrides": {"link.bandwith": "1 GB/s"}}, ""),
+        ({"topo": "hgx_b200"}, None),
+        ({"ranks": 12}, None),
+        ({"nodes": 3}, None),
+    ],
+)
+def test_what_is_asked_of_collectives_that_tell_nothing_is_checked_and_said_to_change_nothing(
+    made, tmp_path, changes, place
+):  # fmt: skip
+    trace = made()
+    trace.kernel("nvjet_a", 1000.0)
+    trace.kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)", 500.0, stream=7, grid=24, per_sm=0.2)
+    file = trace.write(tmp_path / "silent.json")
+    if place is not None:
+        with pytest.raises(InputError) as refused:
+            simulate_timeline(file, **changes)
+        assert refused.value.faults[0].where.startswith(place)
+        return
+    found = simulate_timeline(file, **changes)
+    assert found.step_time_s == pytest.approx(found.recorded_step_time_s, rel=0.01)
+    assert any("no collective of the trace says what it moves" in note for note in found.notes)
+    assert found.topology == changes.get("topo", "hgx_h200")
+
+
+def test_kernels_of_another_gpu_and_two_traces_of_one_rank_are_noted(ddp_trace):
+    file, again = ddp_trace(), ddp_trace("again.json")
+    for topo, scale, said in (("hgx_b200", 1.0, True), ("hgx_b200", 0.5, False), ("hgx_h200", 1.0, False)):
+        notes = simulate_timeline(file, topo=topo, compute_scale=scale).notes
+        assert any("took on NVIDIA H200, also on b200" in note for note in notes) == said
+    assert any("is of rank 0 as well" in note for note in simulate_timeline([file, again]).notes)
 
 
 @pytest.mark.deep

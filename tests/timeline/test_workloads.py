@@ -409,7 +409,7 @@ def test_groups_of_a_layout_that_are_not_evenly_apart_run_beside_each_other(tmp_
 def test_messages_of_stages_go_as_far_as_these_are_apart(tmp_path):
     """Two stages of four GPUs on a node of eight: every other message leaves the node."""
     found = model_step(tmp_path, layout="tp=4,pp=4", batches=2)
-    sent = [(row.count, row.link.partition("->")[2]) for row in found.calls if row.op == "send_recv"]
+    sent = [(row.count, row.bottleneck_link.partition("->")[2]) for row in found.calls if row.op == "send_recv"]
     assert sorted(sent) == [(4.0, "leaf0"), (8.0, "nvsw0")]
 
 
